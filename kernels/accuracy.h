@@ -1,0 +1,13 @@
+#pragma once
+
+#include <giro/runtime/stream.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro {
+
+// out = the share of rows whose largest logit, the first of equals, stands at the label. logits f32 (R, C), R >= 1;
+// labels u8, i32 or i64 (R,); out an f32 scalar. A row with a NaN counts as wrong.
+// Errors: shape_mismatch, dtype_mismatch, device_mismatch, invalid_argument.
+void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream);
+
+}  // namespace giro

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include <giro/kernels/activation.h>
+#include <giro/runtime/stream.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro {
+
+struct Conv2dOptions {
+  std::array<std::int64_t, 2> stride{1, 1};     // height, width
+  std::array<std::int64_t, 2> pad_before{0, 0};  // top, left: zeros
+  std::array<std::int64_t, 2> pad_after{0, 0};   // bottom, right
+};
+
+// The padding that makes an output axis ceil(input / stride) long, the odd zero at the end (as XLA and TensorFlow
+// count "SAME").
+Conv2dOptions same_padding(std::int64_t height, std::int64_t width, std::array<std::int64_t, 2> window,
+                           std::array<std::int64_t, 2> stride);
+
+// The shape of y. Errors: shape_mismatch (channels differ, window larger than the padded image), invalid_argument.
+Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& options);
+
+// Cross-correlation over images, as the field calls convolution; f32, outputs alias no input.
+// x (N, H, W, C), w (O, KH, KW, C), b (O) or empty, y (N, OH, OW, O). f is none or relu, else unsupported.
+// Errors: shape_mismatch, dtype_mismatch, device_mismatch.
+void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f,
+            const Conv2dOptions& options, const Stream& stream);
+
+// Given dz, the gradient of the convolution before f: dx, dw and db of the shapes of x, w and b. An empty output is
+// not computed.
+void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
+                     const Tensor& w, const Conv2dOptions& options, const Stream& stream);
+
+}  // namespace giro

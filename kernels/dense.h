@@ -1,0 +1,21 @@
+#pragma once
+
+#include <giro/kernels/activation.h>
+#include <giro/runtime/stream.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro {
+
+// Fully connected layer; f32, row-major, outputs alias no input.
+// Errors: shape_mismatch, dtype_mismatch, device_mismatch.
+
+// y = f(x w + b). x (B, I), w (I, O), b (O) or empty, y (B, O). One fused pass for f = none and relu; the other
+// activations follow as a pass over y, and gelu is not taken (its gradient needs x w + b): unsupported.
+void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, const Stream& stream);
+
+// Given dz (B, O), the gradient of x w + b:
+//   dx = dz w^T (B, I), dw = x^T dz (I, O), db = sum over rows of dz (O). An empty output is not computed.
+void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
+                    const Tensor& w, const Stream& stream);
+
+}  // namespace giro

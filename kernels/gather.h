@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+
+#include <giro/runtime/host_device.h>
+#include <giro/runtime/rng.h>
+#include <giro/runtime/stream.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro {
+
+// Which row of a dataset stands at a position of the endless sequence epoch after epoch: each epoch is a permutation
+// keyed by (seed, epoch), or the rows in order.
+struct RowOrder {
+  std::int64_t size = 1;  // rows, at least 1
+  std::uint64_t seed = 0;
+  bool shuffled = false;
+
+  GIRO_HOST_DEVICE std::int64_t operator()(std::int64_t position) const {
+    const std::int64_t epoch = position / size, index = position % size;
+    if (!shuffled) return index;
+    const KeyedPermutation permutation(static_cast<std::uint64_t>(size), seed, static_cast<std::uint64_t>(epoch));
+    return static_cast<std::int64_t>(permutation(static_cast<std::uint64_t>(index)));
+  }
+};
+
+// out[r, ...] = src[indices[r], ...]. src (N, ...) and out (R, ...) of one dtype, any; indices i32 or i64 (R,). An
+// index outside [0, N) is undefined: check indices before they reach the device.
+// Errors: shape_mismatch, dtype_mismatch, device_mismatch.
+void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, const Stream& stream);
+
+// indices[r] = order(position[0] + r). indices i64 (R,), position an i64 scalar on the device, so that a recorded
+// graph gathers the next rows each time without a word from the host.
+void batch_indices(const Tensor& indices, const Tensor& position, const RowOrder& order, const Stream& stream);
+
+}  // namespace giro

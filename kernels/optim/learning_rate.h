@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <utility>
+
+#include <giro/runtime/host_device.h>
+
+namespace giro::optim {
+
+// A learning rate as a function of the step, evaluated on the device. A plain value: a recorded graph holds it, and
+// the host never tells the device what the rate is. Converts from a number: adamw(1e-3).
+class LearningRate {
+ public:
+  static constexpr int kMaxPieces = 8;
+
+  LearningRate(double constant);
+
+  // The rate of a step, counted from 0.
+  GIRO_HOST_DEVICE float operator()(std::int64_t step) const {
+    const float s = static_cast<float>(step);
+    if (step < warmup_steps_) return start_ + (peak_ - start_) * s / static_cast<float>(warmup_steps_);
+    if (decay_steps_ > 0) {
+      const float share = (s - static_cast<float>(warmup_steps_)) / static_cast<float>(decay_steps_);
+      const float clamped = share < 1.0f ? share : 1.0f;
+      return end_ + (peak_ - end_) * 0.5f * (1.0f + cosf(3.14159265358979f * clamped));
+    }
+    float rate = peak_;
+    for (int i = 0; i < pieces_; ++i) {
+      if (step >= boundaries_[i]) rate *= scales_[i];
+    }
+    return rate;
+  }
+
+ private:
+  friend LearningRate constant(double rate);
+  friend LearningRate warmup(double peak, std::int64_t steps, double start);
+  friend LearningRate cosine(double peak, std::int64_t decay_steps, double end);
+  friend LearningRate warmup_cosine(double peak, std::int64_t warmup_steps, std::int64_t decay_steps, double start,
+                                    double end);
+  friend LearningRate piecewise_constant(double rate,
+                                         std::initializer_list<std::pair<std::int64_t, double>> scales);
+
+  float peak_;
+  float start_ = 0, end_ = 0;
+  std::int64_t warmup_steps_ = 0;
+  std::int64_t decay_steps_ = 0;  // 0: no cosine decay
+  int pieces_ = 0;
+  std::int64_t boundaries_[kMaxPieces] = {};
+  float scales_[kMaxPieces] = {};
+};
+
+// Errors of all: invalid_argument for a negative or non-finite rate, or steps out of order.
+LearningRate constant(double rate);
+// Linear from `start` at step 0 to `peak` at `steps`, then constant.
+LearningRate warmup(double peak, std::int64_t steps, double start = 0);
+// Half a cosine from `peak` at step 0 to `end` at `decay_steps`, then constant.
+LearningRate cosine(double peak, std::int64_t decay_steps, double end = 0);
+// warmup, then cosine over the `decay_steps` that follow it.
+LearningRate warmup_cosine(double peak, std::int64_t warmup_steps, std::int64_t decay_steps, double start = 0,
+                           double end = 0);
+// `rate`, multiplied at each boundary step by its factor: piecewise_constant(0.1, {{1000, 0.1}, {2000, 0.1}}).
+LearningRate piecewise_constant(double rate, std::initializer_list<std::pair<std::int64_t, double>> scales);
+
+}  // namespace giro::optim

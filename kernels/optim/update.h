@@ -1,0 +1,44 @@
+#pragma once
+
+#include <giro/kernels/optim/learning_rate.h>
+#include <giro/runtime/host_device.h>
+#include <giro/runtime/stream.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro::optim {
+
+enum class Rule { sgd, adam };
+
+// One optimizer's arithmetic, as plain numbers a kernel can take by value.
+struct UpdateRule {
+  Rule rule = Rule::sgd;
+  LearningRate learning_rate = 0.0;
+  float momentum = 0;  // sgd
+  bool nesterov = false;
+  float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;  // adam
+  float weight_decay = 0;                               // decoupled, times the learning rate
+  float max_norm = 0;                                   // clip the gradients' global norm; 0: no clipping
+};
+
+// The flat buffers of an update; f32 of equal counts, each a multiple of kGranule elements.
+struct UpdateTensors {
+  static constexpr int kGranule = 16;
+
+  Tensor params;         // read and written
+  Tensor grads;          // read
+  Tensor mu;             // momentum or first moment; empty where the rule has none
+  Tensor nu;             // adam's second moment
+  Tensor decays;         // u8, one a granule: whether weight decay applies; empty: everywhere
+  Tensor step;           // i64 scalar, read: updates made so far
+  Tensor learning_rate;  // f32 scalar, written
+  Tensor squared_norm;   // f32 scalar, sum of squares of grads; read if max_norm > 0
+};
+
+// One launch over the flat buffers. With t = step + 1 and g = grads min(1, max_norm / norm):
+//   sgd:  mu = momentum mu + g;  params -= lr (nesterov ? momentum mu + g : mu) + lr weight_decay params
+//   adam: mu = b1 mu + (1-b1) g;  nu = b2 nu + (1-b2) g^2;
+//         params -= lr (mu/(1-b1^t) / (sqrt(nu/(1-b2^t)) + eps) + weight_decay params)
+// Errors: shape_mismatch, dtype_mismatch, device_mismatch.
+void update(const UpdateRule& rule, const UpdateTensors& tensors, const Stream& stream);
+
+}  // namespace giro::optim

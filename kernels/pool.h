@@ -1,0 +1,30 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include <giro/runtime/stream.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro {
+
+struct PoolOptions {
+  std::array<std::int64_t, 2> window{2, 2};  // height, width
+  std::array<std::int64_t, 2> stride{2, 2};
+};
+
+// The shape of y, without padding: rows and columns that fill no whole window are left out.
+// Errors: shape_mismatch, invalid_argument.
+Shape pool_shape(const Shape& x, const PoolOptions& options);
+
+// x (N, H, W, C), y (N, OH, OW, C); f32, outputs alias no input.
+// Errors: shape_mismatch, dtype_mismatch, device_mismatch.
+void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);
+void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream);
+
+void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);
+// Of equal largest values in a window, the first in row-major order takes the gradient.
+void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,
+                       const PoolOptions& options, const Stream& stream);
+
+}  // namespace giro

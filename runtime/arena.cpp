@@ -1,0 +1,52 @@
+#include "runtime/arena.h"
+
+#include <algorithm>
+
+namespace giro {
+namespace {
+constexpr std::size_t kMinChunk = std::size_t{1} << 20;
+}
+
+Buffer Arena::allocate(std::size_t bytes) {
+  const std::size_t rounded = std::max(bytes + Buffer::kAlignment - 1, Buffer::kAlignment);
+  const std::size_t size = rounded / Buffer::kAlignment * Buffer::kAlignment;
+  const auto fits = [&](const auto& entry) { return entry.second.free && entry.second.size >= size; };
+  auto found = std::find_if(blocks_.begin(), blocks_.end(), fits);
+  if (found == blocks_.end()) {
+    const std::size_t chunk = std::max({size, kMinChunk, reserved_ / 2 / Buffer::kAlignment * Buffer::kAlignment});
+    chunks_.push_back(Buffer::allocate(device_, chunk));
+    reserved_ += chunk;
+    found = blocks_.emplace(static_cast<char*>(chunks_.back().data()), Block{chunk, chunks_.size() - 1, true}).first;
+  }
+  Block& block = found->second;
+  if (block.size > size) {
+    blocks_.emplace_hint(std::next(found), found->first + size, Block{block.size - size, block.chunk, true});
+    block.size = size;
+  }
+  block.free = false;
+
+  Buffer buffer;
+  buffer.data_ = found->first;
+  buffer.size_ = bytes;
+  buffer.device_ = device_;
+  buffer.arena_ = shared_from_this();
+  return buffer;
+}
+
+void Arena::release(void* data) noexcept {
+  auto block = blocks_.find(static_cast<char*>(data));
+  block->second.free = true;
+  const auto joins = [](const Block& a, const Block& b) { return a.free && b.free && a.chunk == b.chunk; };
+  if (auto next = std::next(block); next != blocks_.end() && joins(block->second, next->second)) {
+    block->second.size += next->second.size;
+    blocks_.erase(next);
+  }
+  if (block != blocks_.begin()) {
+    if (auto previous = std::prev(block); joins(previous->second, block->second)) {
+      previous->second.size += block->second.size;
+      blocks_.erase(block);
+    }
+  }
+}
+
+}  // namespace giro

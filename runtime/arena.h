@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include <giro/runtime/buffer.h>
+
+namespace giro {
+
+// Stream-ordered temporaries of one device. A block that is given back serves the next request at once: the
+// stream runs its work in order, so whatever still uses the old contents is done before the new user starts.
+// Within a recording this plans the graph's memory: buffers whose lifetimes do not overlap share addresses.
+// Not thread-safe; one arena belongs to one stream or one recording.
+class Arena : public std::enable_shared_from_this<Arena> {
+ public:
+  explicit Arena(Device device) : device_(device) {}
+
+  // First fit in the free blocks; grows by a chunk when nothing fits. Errors: those of Buffer::allocate.
+  Buffer allocate(std::size_t bytes);
+  void release(void* data) noexcept;
+
+  std::size_t reserved_bytes() const noexcept { return reserved_; }
+
+ private:
+  struct Block {
+    std::size_t size;
+    std::size_t chunk;
+    bool free;
+  };
+
+  Device device_;
+  std::vector<Buffer> chunks_;
+  std::map<char*, Block> blocks_;  // every block by address; neighbours in a chunk are neighbours here
+  std::size_t reserved_ = 0;
+};
+
+}  // namespace giro

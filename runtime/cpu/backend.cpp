@@ -1,0 +1,84 @@
+#include "runtime/backend.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include <giro/runtime/error.h>
+
+#include "runtime/arena.h"
+#include "runtime/cpu/stream.h"
+
+namespace giro::cpu {
+namespace {
+
+class CallList final : public detail::GraphImpl {
+ public:
+  explicit CallList(std::vector<CpuStream::Call> calls) : calls_(std::move(calls)) {}
+
+  void replay(detail::StreamImpl& stream) override {
+    auto& cpu_stream = static_cast<CpuStream&>(stream);
+    for (const CpuStream::Call& call : calls_) cpu_stream.submit(call);
+  }
+  std::size_t num_nodes() const override { return calls_.size(); }
+
+ private:
+  std::vector<CpuStream::Call> calls_;
+};
+
+// Work on the CPU is done when it is queued.
+class CpuEvent final : public detail::EventImpl {
+ public:
+  void record(detail::StreamImpl&) override {}
+  bool query() const override { return true; }
+  void synchronize() const override {}
+};
+
+}  // namespace
+
+CpuStream::CpuStream() : StreamImpl(Device::cpu(), std::make_shared<Arena>(Device::cpu())) {}
+
+void CpuStream::copy(void* dst, const void* src, std::size_t bytes) {
+  submit([=] { std::memmove(dst, src, bytes); });
+}
+
+void CpuStream::fill(void* dst, unsigned char value, std::size_t bytes) {
+  submit([=] { std::memset(dst, value, bytes); });
+}
+
+std::unique_ptr<detail::EventImpl> CpuStream::create_event() { return std::make_unique<CpuEvent>(); }
+
+void CpuStream::begin_recording() { recording_ = true; }
+
+std::unique_ptr<detail::GraphImpl> CpuStream::end_recording() {
+  recording_ = false;
+  return std::make_unique<CallList>(std::exchange(calls_, {}));
+}
+
+void CpuStream::abandon_recording() noexcept {
+  recording_ = false;
+  calls_.clear();
+}
+
+DeviceInfo device_info() {
+  const long pages = sysconf(_SC_PHYS_PAGES), page_size = sysconf(_SC_PAGE_SIZE);
+  const bool known = pages > 0 && page_size > 0;
+  return {Device::cpu(), "CPU", known ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_size) : 0};
+}
+
+void* allocate(std::size_t bytes) {
+  void* data = ::operator new(bytes, std::align_val_t{Buffer::kAlignment}, std::nothrow);
+  if (data == nullptr) {
+    throw Error(ErrorCode::out_of_memory, fmt::format("the host has no {} bytes of memory left", bytes));
+  }
+  return data;
+}
+
+void deallocate(void* data) noexcept { ::operator delete(data, std::align_val_t{Buffer::kAlignment}); }
+
+std::shared_ptr<detail::StreamImpl> create_stream() { return std::make_shared<CpuStream>(); }
+
+}  // namespace giro::cpu

@@ -1,0 +1,51 @@
+#include <giro/runtime/device.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include <giro/runtime/error.h>
+
+#include "runtime/backend.h"
+
+namespace giro {
+
+std::string to_string(Device device) {
+  return device.is_cpu() ? "cpu" : fmt::format("cuda:{}", device.index());
+}
+
+Discovery discover_devices() {
+  Discovery found;
+  found.devices = cuda::device_infos(found.no_cuda_reason);
+  found.devices.push_back(cpu::device_info());
+  return found;
+}
+
+Device parse_device(const std::string& name, const Discovery& discovery) {
+  if (name == "auto") return discovery.best();
+  if (name == "cpu") return Device::cpu();
+  int index = 0;
+  bool known = name == "cuda";
+  if (name.starts_with("cuda:")) {
+    const char* end = name.data() + name.size();
+    const auto [rest, failure] = std::from_chars(name.data() + 5, end, index);
+    known = failure == std::errc() && rest == end && index >= 0;
+  }
+  if (!known) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("unknown device '{}': expected auto, cpu, cuda or cuda:N", name));
+  }
+  const Device device = Device::cuda(index);
+  const bool present = std::any_of(discovery.devices.begin(), discovery.devices.end(),
+                                   [&](const DeviceInfo& info) { return info.device == device; });
+  if (!present) {
+    const std::string why = discovery.no_cuda_reason.empty()
+                                ? fmt::format("this machine has {} CUDA device(s)", discovery.devices.size() - 1)
+                                : discovery.no_cuda_reason;
+    throw Error(ErrorCode::device, fmt::format("no device {}: {}", to_string(device), why));
+  }
+  return device;
+}
+
+}  // namespace giro

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <source_location>
+#include <stdexcept>
+#include <string>
+
+namespace giro {
+
+// What kind of thing went wrong, for programs that react to it.
+enum class ErrorCode {
+  invalid_argument,
+  shape_mismatch,
+  dtype_mismatch,
+  device_mismatch,
+  not_found,
+  io,
+  corrupt_data,
+  out_of_memory,
+  device,
+  unsupported,
+};
+
+// The one exception type giro throws. what() is one line: what went wrong, where, what was expected
+// and what was found.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& message,
+        std::source_location where = std::source_location::current())
+      : std::runtime_error(message), code_(code), where_(where) {}
+
+  ErrorCode code() const noexcept { return code_; }
+  // The line in giro that raised the error.
+  const std::source_location& where() const noexcept { return where_; }
+
+ private:
+  ErrorCode code_;
+  std::source_location where_;
+};
+
+}  // namespace giro

@@ -1,0 +1,41 @@
+#include <giro/runtime/graph.h>
+
+#include <utility>
+
+#include <giro/runtime/error.h>
+
+#include "runtime/arena.h"
+#include "runtime/backend.h"
+
+namespace giro {
+
+Graph Graph::record(const Stream& stream, const std::function<void()>& body) {
+  detail::StreamImpl& impl = stream.impl();
+  if (impl.is_recording()) {
+    throw Error(ErrorCode::invalid_argument, "a recording cannot start inside another on the same stream");
+  }
+  auto arena = std::make_shared<Arena>(impl.device);
+  impl.begin_recording();
+  const auto outer = std::exchange(impl.arena, arena);
+  try {
+    body();
+    impl.arena = outer;
+    return Graph(impl.end_recording(), std::move(arena));
+  } catch (...) {
+    impl.arena = outer;
+    impl.abandon_recording();
+    throw;
+  }
+}
+
+Graph::Graph(std::unique_ptr<detail::GraphImpl> impl, std::shared_ptr<Arena> arena)
+    : impl_(std::move(impl)), arena_(std::move(arena)) {}
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+Graph::~Graph() = default;
+
+void Graph::replay(const Stream& stream) const { impl_->replay(stream.impl()); }
+std::size_t Graph::num_nodes() const { return impl_->num_nodes(); }
+std::size_t Graph::arena_bytes() const { return arena_->reserved_bytes(); }
+
+}  // namespace giro

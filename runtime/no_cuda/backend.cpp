@@ -1,0 +1,20 @@
+#include "runtime/backend.h"
+
+#include <giro/runtime/error.h>
+
+// Stands in for the CUDA backend in a build without the toolkit: there are no devices, so nothing can be
+// allocated on one.
+namespace giro::cuda {
+namespace {
+constexpr const char* kReason = "giro was built without the CUDA toolkit";
+}
+
+std::vector<DeviceInfo> device_infos(std::string& reason) {
+  reason = kReason;
+  return {};
+}
+void* allocate(Device, std::size_t, MemoryKind) { throw Error(ErrorCode::device, kReason); }
+void deallocate(Device, void*, MemoryKind) noexcept {}
+std::shared_ptr<detail::StreamImpl> create_stream(Device) { throw Error(ErrorCode::device, kReason); }
+
+}  // namespace giro::cuda

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <giro/runtime/buffer.h>
+#include <giro/runtime/stream.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro {
+
+// The name, type and shape of a leaf within its collection. The empty name makes the collection itself the leaf.
+struct LeafSpec {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;
+};
+
+// A leaf and its path in the tree, such as "params/dense0/kernel".
+struct Leaf {
+  std::string path;
+  Tensor value;
+};
+
+// Leaves that belong together, in one buffer at addresses that never change: each leaf starts at a multiple of
+// kLeafAlignment bytes, and the gaps hold zeros, so one kernel can run over the whole.
+class Collection {
+ public:
+  static constexpr std::size_t kLeafAlignment = 64;
+
+  const std::string& name() const noexcept { return name_; }
+  const std::vector<Leaf>& leaves() const noexcept { return leaves_; }
+  // The whole buffer as one axis, gaps included. Error(dtype_mismatch) if the leaves differ in dtype.
+  Tensor flat() const;
+  // The buffer's bytes, u8.
+  Tensor bytes() const;
+  // Whether a checkpoint needs it: gradients, say, can be computed again.
+  bool saved() const noexcept { return saved_; }
+
+ private:
+  friend class State;
+  std::string name_;
+  std::vector<Leaf> leaves_;
+  Buffer buffer_;
+  bool saved_ = true;
+};
+
+// What a loop threads through its steps: a tree of named tensors on one device, and the stream on which all work
+// on them is queued. Move-only; addresses of leaves survive a move, so recordings stay valid.
+class State {
+ public:
+  explicit State(Device device);
+
+  // Adds a collection, its leaves filled with zeros. Names are paths with '/' between levels.
+  // Error(invalid_argument) for an empty or repeated name.
+  const Collection& add(const std::string& collection, const std::vector<LeafSpec>& leaves, bool saved = true);
+
+  Device device() const noexcept { return stream_.device(); }
+  const Stream& stream() const noexcept { return stream_; }
+
+  // The leaf at a path. Error(not_found) naming the nearest path there is.
+  Tensor at(const std::string& path) const;
+  bool contains(const std::string& path) const;
+  const Collection& collection(const std::string& name) const;  // same error
+  const std::vector<std::unique_ptr<Collection>>& collections() const noexcept { return collections_; }
+
+  // All leaves, or those below `prefix`, in the order of insertion, which depends on nothing but the model.
+  std::vector<Leaf> flatten(const std::string& prefix = "") const;
+  // A state of this structure with the values of `leaves`, which must be all of this state's, in its order: else
+  // Error(not_found, shape_mismatch or dtype_mismatch) naming both.
+  State unflatten(const std::vector<Leaf>& leaves) const;
+  // A state of this structure whose leaves `fill(path, out, in)` has written on the stream of `out`'s state.
+  State map(const std::function<void(const std::string& path, const Tensor& out, const Tensor& in,
+                                     const Stream& stream)>& fill) const;
+  State clone() const;
+
+  // Lives exactly as long as the leaves' addresses: a recording that holds it weakly can tell that its state is
+  // gone, even if another has taken the same addresses.
+  const std::shared_ptr<const void>& identity() const noexcept { return identity_; }
+
+ private:
+  State same_structure() const;
+
+  Stream stream_;
+  std::vector<std::unique_ptr<Collection>> collections_;
+  std::shared_ptr<const void> identity_;
+};
+
+}  // namespace giro

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include <giro/runtime/buffer.h>
+#include <giro/runtime/device.h>
+
+namespace giro {
+
+namespace detail {
+class StreamImpl;
+class EventImpl;
+}  // namespace detail
+
+class Event;
+
+// An ordered queue of work on one device. A handle: copies name the same queue, and compare equal. On the CPU
+// work runs in the calling thread, at once. One thread at a time may use a stream.
+class Stream {
+ public:
+  // Errors: device.
+  explicit Stream(Device device);
+
+  Device device() const noexcept;
+
+  // Copies bytes between any two places the device can reach. Memory of the host that is not pinned is read
+  // before the call returns.
+  void copy(void* dst, const void* src, std::size_t bytes) const;
+  void fill(void* dst, unsigned char value, std::size_t bytes) const;
+
+  // A temporary for work on this stream; contents undefined. It may be dropped as soon as the work that uses it
+  // is queued. Within a recording it belongs to the graph and keeps its address for every replay.
+  Buffer allocate(std::size_t bytes) const;
+
+  // Work queued from here on starts after the event.
+  void wait(const Event& event) const;
+  // Waits for everything queued so far. Errors: device (an earlier operation failed), invalid_argument (while
+  // recording, when nothing has run yet).
+  void synchronize() const;
+  bool is_recording() const;
+
+  friend bool operator==(const Stream& a, const Stream& b) noexcept { return a.impl_ == b.impl_; }
+
+  // For backends.
+  detail::StreamImpl& impl() const noexcept { return *impl_; }
+
+ private:
+  std::shared_ptr<detail::StreamImpl> impl_;
+};
+
+// A point in a stream's work that the host or another stream can wait for. Move-only.
+class Event {
+ public:
+  explicit Event(const Stream& stream);
+  Event(Event&&) noexcept;
+  Event& operator=(Event&&) noexcept;
+  ~Event();
+
+  // Marks the work queued on `stream` so far, in place of what was marked before.
+  void record(const Stream& stream);
+  // True once the marked work is done, or if nothing was ever marked.
+  bool query() const;
+  void synchronize() const;
+
+ private:
+  friend class Stream;
+  std::unique_ptr<detail::EventImpl> impl_;
+};
+
+}  // namespace giro

@@ -1,0 +1,65 @@
+#include <giro/runtime/tensor.h>
+
+#include <fmt/format.h>
+
+#include <giro/runtime/error.h>
+#include <giro/runtime/stream.h>
+
+namespace giro {
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  if (shape.count() != count()) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("cannot view {} as shape {}: {} elements against {}",
+                                                       to_string(*this), to_string(shape), count(), shape.count()));
+  }
+  return Tensor(data_, dtype_, shape, device_);
+}
+
+Tensor Tensor::rows(std::int64_t begin, std::int64_t end) const {
+  if (begin < 0 || begin > end || end > shape_[0]) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("rows [{}, {}) are not all in {}", begin, end, to_string(*this)));
+  }
+  const Shape row = shape_.drop_front();
+  char* first = static_cast<char*>(data_) + static_cast<std::size_t>(begin * row.count()) * size_of(dtype_);
+  return Tensor(first, dtype_, row.with_front(end - begin), device_);
+}
+
+void Tensor::check_dtype(DType wanted) const {
+  if (wanted != dtype_) {
+    throw Error(ErrorCode::dtype_mismatch,
+                fmt::format("{} read as {}", to_string(*this), name_of(wanted)));
+  }
+}
+
+std::string to_string(const Tensor& tensor) {
+  return fmt::format("{}{} on {}", name_of(tensor.dtype()), to_string(tensor.shape()), to_string(tensor.device()));
+}
+
+void copy(const Tensor& dst, const Tensor& src, const Stream& stream) {
+  if (dst.shape() != src.shape()) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("copy: destination is {}, source is {}", to_string(dst), to_string(src)));
+  }
+  if (dst.dtype() != src.dtype()) {
+    throw Error(ErrorCode::dtype_mismatch,
+                fmt::format("copy: destination is {}, source is {}", to_string(dst), to_string(src)));
+  }
+  stream.copy(dst.raw(), src.raw(), dst.bytes());
+}
+
+void detail::read_bytes(void* host, const Tensor& tensor, const Stream& stream) {
+  stream.copy(host, tensor.raw(), tensor.bytes());
+  stream.synchronize();
+}
+
+void detail::write_bytes(const Tensor& tensor, const void* host, std::size_t bytes, const Stream& stream) {
+  if (bytes != tensor.bytes()) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("{} bytes given for {}, expected {}", bytes, to_string(tensor), tensor.bytes()));
+  }
+  stream.copy(tensor.raw(), host, bytes);
+  stream.synchronize();
+}
+
+}  // namespace giro

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <string>
+#include <vector>
+
+#include <giro/runtime/device.h>
+#include <giro/runtime/dtype.h>
+#include <giro/runtime/shape.h>
+
+namespace giro {
+
+class Stream;
+
+// A typed view of memory that somebody else owns: contiguous, row-major. Cheap to copy; valid as long as the
+// owner (a Buffer, a State, a Batch) lives.
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(void* data, DType dtype, Shape shape, Device device)
+      : data_(data), shape_(shape), device_(device), dtype_(dtype) {}
+
+  void* raw() const noexcept { return data_; }
+  // The elements as T. Error(dtype_mismatch) if T does not store the tensor's dtype.
+  template <class T>
+  T* data() const {
+    check_dtype(dtype_of<T>);
+    return static_cast<T*>(data_);
+  }
+
+  const Shape& shape() const noexcept { return shape_; }
+  DType dtype() const noexcept { return dtype_; }
+  Device device() const noexcept { return device_; }
+  std::int64_t count() const noexcept { return shape_.count(); }
+  std::size_t bytes() const noexcept { return static_cast<std::size_t>(count()) * size_of(dtype_); }
+  explicit operator bool() const noexcept { return data_ != nullptr; }
+
+  // The same elements under another shape of equal count, else Error(shape_mismatch).
+  Tensor reshape(const Shape& shape) const;
+  // Rows [begin, end) of the first axis. Error(invalid_argument) if they are not all there.
+  Tensor rows(std::int64_t begin, std::int64_t end) const;
+
+ private:
+  void check_dtype(DType wanted) const;
+
+  void* data_ = nullptr;
+  Shape shape_;
+  Device device_;
+  DType dtype_ = DType::f32;
+};
+
+// "f32(32, 10) on cuda:0"
+std::string to_string(const Tensor& tensor);
+
+// Copies src into dst on the stream, between any two places the stream's device can reach.
+// Errors: shape_mismatch, dtype_mismatch.
+void copy(const Tensor& dst, const Tensor& src, const Stream& stream);
+
+// The elements in host memory, after everything before it on the stream. Waits. Errors: dtype_mismatch.
+template <class T>
+std::vector<T> to_host(const Tensor& tensor, const Stream& stream);
+
+// Copies host values into the tensor and waits. Error(shape_mismatch) if the counts differ.
+template <class T>
+void from_host(const Tensor& tensor, const std::vector<T>& values, const Stream& stream);
+
+namespace detail {
+void read_bytes(void* host, const Tensor& tensor, const Stream& stream);
+void write_bytes(const Tensor& tensor, const void* host, std::size_t bytes, const Stream& stream);
+}  // namespace detail
+
+template <class T>
+std::vector<T> to_host(const Tensor& tensor, const Stream& stream) {
+  static_assert(!std::is_same_v<T, bool>, "read a bool tensor as std::uint8_t through a view");
+  (void)tensor.data<T>();
+  std::vector<T> values(static_cast<std::size_t>(tensor.count()));
+  detail::read_bytes(values.data(), tensor, stream);
+  return values;
+}
+
+template <class T>
+void from_host(const Tensor& tensor, const std::vector<T>& values, const Stream& stream) {
+  (void)tensor.data<T>();
+  detail::write_bytes(tensor, values.data(), values.size() * sizeof(T), stream);
+}
+
+}  // namespace giro

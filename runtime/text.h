@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace giro {
+
+// The word of `known` with the fewest single-character edits to `word`; empty if `known` is.
+std::string nearest(std::string_view word, const std::vector<std::string>& known);
+
+// The tail of a "no such name" message: "; did you mean 'x'?", or "" when nothing is known.
+std::string suggestion(std::string_view word, const std::vector<std::string>& known);
+
+}  // namespace giro

@@ -4,7 +4,6 @@
 #   giro_thrust_include   where Thrust's headers lie: the toolkit's, else the system's
 set(GIRO_WITH_CUDA OFF)
 set(giro_cuda_link)
-set(giro_thrust_include)
 
 if(NOT GIRO_CUDA STREQUAL "OFF")
   include(CheckLanguage)
@@ -16,31 +15,56 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
   endif()
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
+    set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # the one that giro itself links
     enable_language(CUDA)
+    if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25.1 does not know that nvcc can
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+      list(APPEND CMAKE_CUDA_COMPILE_FEATURES cuda_std_20)
+    endif()
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
     find_package(CUDAToolkit 13 QUIET)
-    # cuDNN lies in the toolkit, in the system, or in Python's package of it.
-    file(GLOB giro_python_cudnn /usr/lib/python3*/site-packages/nvidia/cudnn /usr/local/lib/python3*/*-packages/nvidia/cudnn)
-    execute_process(COMMAND python3 -c "import nvidia.cudnn as m; print(list(m.__path__)[0])"
-      OUTPUT_VARIABLE giro_imported_cudnn OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-    find_path(GIRO_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS}
-      PATHS ${giro_imported_cudnn} ${giro_python_cudnn} PATH_SUFFIXES include)
+    # cuDNN and cuBLASLt lie in the toolkit, in the system, or in Python's packages of them.
+    file(GLOB giro_python_nvidia /usr/lib/python3*/site-packages/nvidia /usr/local/lib/python3*/*-packages/nvidia)
+    execute_process(COMMAND python3 -c "import nvidia; print(*nvidia.__path__, sep=';', end='')"
+      OUTPUT_VARIABLE giro_imported_nvidia ERROR_QUIET)
+    set(giro_library_places)
+    foreach(folder IN LISTS giro_imported_nvidia giro_python_nvidia)
+      list(APPEND giro_library_places ${folder}/cudnn ${folder}/cu13)
+    endforeach()
+    find_path(GIRO_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${giro_library_places}
+      PATH_SUFFIXES include)
     find_library(GIRO_CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR}
-      PATHS ${giro_imported_cudnn} ${giro_python_cudnn} PATH_SUFFIXES lib lib64)
+      PATHS ${giro_library_places} PATH_SUFFIXES lib lib64)
+    find_path(GIRO_CUBLASLT_INCLUDE cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${giro_library_places}
+      PATH_SUFFIXES include)
+    find_library(GIRO_CUBLASLT_LIBRARY NAMES cublasLt libcublasLt.so.13 HINTS ${CUDAToolkit_LIBRARY_DIR}
+      PATHS ${giro_library_places} PATH_SUFFIXES lib lib64)
   endif()
-  if(CUDAToolkit_FOUND AND GIRO_CUDNN_INCLUDE AND GIRO_CUDNN_LIBRARY)
+  if(CUDAToolkit_FOUND AND GIRO_CUDNN_INCLUDE AND GIRO_CUDNN_LIBRARY AND GIRO_CUBLASLT_INCLUDE
+     AND GIRO_CUBLASLT_LIBRARY)
     set(GIRO_WITH_CUDA ON)
-    set(giro_cuda_link CUDA::cudart CUDA::cublasLt ${GIRO_CUDNN_LIBRARY})
-    set(giro_thrust_include ${CUDAToolkit_INCLUDE_DIRS}/cccl)
+    set(giro_cuda_link CUDA::cudart ${GIRO_CUBLASLT_LIBRARY} ${GIRO_CUDNN_LIBRARY})
+    # Never another Thrust than the one nvcc compiles with.
+    find_path(GIRO_THRUST_INCLUDE thrust/version.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES cccl
+      NO_DEFAULT_PATH REQUIRED)
     add_library(giro_cuda_libraries INTERFACE)
-    target_include_directories(giro_cuda_libraries SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${GIRO_CUDNN_INCLUDE})
+    target_include_directories(giro_cuda_libraries SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${GIRO_CUDNN_INCLUDE}
+      ${GIRO_CUBLASLT_INCLUDE})
     message(STATUS "giro: CUDA backend on (toolkit ${CUDAToolkit_VERSION}, ${GIRO_CUDNN_LIBRARY})")
   elseif(GIRO_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "giro: GIRO_CUDA=ON needs the CUDA toolkit 13 and cuDNN 9; nvcc is '${CMAKE_CUDA_COMPILER}', "
-      "cuDNN is '${GIRO_CUDNN_LIBRARY}'")
+    message(FATAL_ERROR "giro: GIRO_CUDA=ON needs the CUDA toolkit 13, cuBLASLt and cuDNN 9; nvcc is "
+      "'${CMAKE_CUDA_COMPILER}', cuBLASLt '${GIRO_CUBLASLT_LIBRARY}', cuDNN '${GIRO_CUDNN_LIBRARY}'")
   elseif(CMAKE_CUDA_COMPILER)
-    message(STATUS "giro: CUDA backend off: needs toolkit 13 and cuDNN 9; found toolkit '${CUDAToolkit_VERSION}', "
-      "cuDNN '${GIRO_CUDNN_LIBRARY}'")
+    message(STATUS "giro: CUDA backend off: needs toolkit 13, cuBLASLt and cuDNN 9; found toolkit "
+      "'${CUDAToolkit_VERSION}', cuBLASLt '${GIRO_CUBLASLT_LIBRARY}', cuDNN '${GIRO_CUDNN_LIBRARY}'")
   else()
     message(STATUS "giro: CUDA backend off: no CUDA toolkit found")
   endif()
 endif()
+
+if(NOT GIRO_WITH_CUDA)
+  find_path(GIRO_THRUST_INCLUDE thrust/version.h PATHS /usr/local/cuda/include/cccl REQUIRED)
+endif()
+set(giro_thrust_include ${GIRO_THRUST_INCLUDE})

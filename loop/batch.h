@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <giro/kernels/gather.h>
 #include <giro/runtime/state.h>
+#include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
 namespace giro {
@@ -56,7 +58,8 @@ class Batch {
 // position moves on by itself with every gather; the host writes it only to jump.
 class Residence {
  public:
-  // `rows` (N, ...) per feature, host memory; copied to the device. Errors: out_of_memory, device.
+  // `rows` (N, ...) per feature, host memory, N = order.size; copied to the device.
+  // Errors: shape_mismatch, out_of_memory, device.
   Residence(const Batch::Features& rows, RowOrder order, Device device);
 
   Device device() const noexcept { return device_; }
@@ -64,7 +67,7 @@ class Residence {
   BatchSpec spec(std::int64_t rows) const;
 
   // Makes `position` the next to be gathered, if it is not already. Call before each gather that is queued or
-  // replayed on `stream`, and never while recording.
+  // replayed on `stream`, and never while recording. Going over to another stream waits for the one before.
   void seek(std::int64_t position, std::int64_t rows, const Stream& stream);
   // Queues the gather of the next rows into temporaries of the stream, and moves the position on. `storage` takes the
   // temporaries and must outlive the work that reads the batch (or the recording).
@@ -73,11 +76,12 @@ class Residence {
  private:
   Device device_;
   RowOrder order_;
-  Buffer buffer_;
+  std::vector<Buffer> row_buffers_;
   Batch::Features rows_;
   Buffer position_buffer_;
-  Tensor position_;             // i64 scalar on the device
-  std::int64_t expected_ = -1;  // what it will hold after everything queued so far
+  Tensor position_;               // i64 scalar on the device
+  std::int64_t expected_ = -1;    // what it will hold after everything queued so far
+  std::optional<Stream> stream_;  // where that was queued
 };
 
 }  // namespace giro

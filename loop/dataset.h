@@ -25,16 +25,16 @@ class Dataset {
   class Iterator;
 
   // Rows (N, ...) of each feature in host memory, all of one N >= 1; `owner` keeps them alive.
-  // Errors: invalid_argument, shape_mismatch.
+  // Errors: invalid_argument (no feature, or a name empty or repeated), shape_mismatch, device_mismatch.
   explicit Dataset(Batch::Features rows, std::shared_ptr<const void> owner = nullptr);
 
   // Each epoch in an order of its own, keyed by (seed, epoch). Before batch, else Error(invalid_argument).
   Dataset shuffle(std::uint64_t seed) const;
-  // Epoch after epoch: `epochs` of them, or without end. Before batch.
+  // Epoch after epoch: `epochs` of them, at least 1, or without end. Before batch, once.
   Dataset repeat(std::int64_t epochs = kForever) const;
   // 1 <= size <= number of rows, else Error(invalid_argument) naming both. Once.
   Dataset batch(std::int64_t size, bool drop_remainder = false) const;
-  // Applies `f` to every batch on the host, in order. After batch.
+  // Applies `f` to every batch on the host, in order; its result may share memory with its argument. After batch.
   Dataset map(std::function<Batch(const Batch&)> f) const;
   // Makes batches ahead on a thread of their own, up to `depth` of them. After batch. What map throws is rethrown by
   // the iterator, at the batch it belongs to.
@@ -50,7 +50,8 @@ class Dataset {
   std::int64_t num_rows() const;
   // Batches from begin() to end(), or kForever.
   std::int64_t num_batches() const;
-  // What a full batch looks like, after map. A dataset that was not batched has batches of one.
+  // What a full batch looks like, after map, to which it shows the first batch. A dataset that was not batched has
+  // batches of one.
   BatchSpec spec() const;
 
   Iterator begin() const;
@@ -62,7 +63,8 @@ class Dataset {
   std::shared_ptr<const Plan> plan_;
 };
 
-// Move-only input iterator: holds the current batch, and the prefetching thread where there is one.
+// Move-only input iterator: holds the current batch, and the prefetching thread where there is one. It is at the end
+// once making a batch threw.
 class Dataset::Iterator {
  public:
   using value_type = Batch;
@@ -92,9 +94,9 @@ struct MnistOptions {
   std::string dir = "/usr/share/datasets/fashion-mnist";
 };
 
-// The "train" or "test" split of a data set in MNIST's format: features "image", u8 (28, 28, 1) as stored, and
-// "label", u8 below 10. Errors: invalid_argument (unknown split), not_found (no such file), corrupt_data (wrong magic,
-// truncated, counts that differ, a label out of range), each naming the file.
+// The "train" or "test" split of a data set in MNIST's format: features "image", u8 (N, H, W, 1) as stored, and
+// "label", u8 (N,) below 10. Errors: invalid_argument (unknown split), not_found (no such file), io, unsupported,
+// corrupt_data (wrong magic, truncated, no samples, counts that differ, a label out of range), each naming the file.
 Dataset mnist(const std::string& split, const MnistOptions& options = {});
 
 }  // namespace data

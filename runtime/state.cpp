@@ -100,6 +100,11 @@ const Collection& State::collection(const std::string& name) const {
   throw Error(ErrorCode::not_found, fmt::format("no collection '{}' in the state{}", name, suggestion(name, known)));
 }
 
+bool State::contains_collection(const std::string& name) const {
+  return std::any_of(collections_.begin(), collections_.end(),
+                     [&](const auto& collection) { return collection->name() == name; });
+}
+
 std::vector<Leaf> State::flatten(const std::string& prefix) const {
   std::vector<Leaf> leaves;
   for (const auto& collection : collections_) {

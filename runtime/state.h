@@ -64,6 +64,7 @@ class State {
   Tensor at(const std::string& path) const;
   bool contains(const std::string& path) const;
   const Collection& collection(const std::string& name) const;  // same error
+  bool contains_collection(const std::string& name) const;
   const std::vector<std::unique_ptr<Collection>>& collections() const noexcept { return collections_; }
 
   // All leaves, or those below `prefix`, in the order of insertion, which depends on nothing but the model.

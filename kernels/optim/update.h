@@ -13,11 +13,11 @@ enum class Rule { sgd, adam };
 struct UpdateRule {
   Rule rule = Rule::sgd;
   LearningRate learning_rate = 0.0;
-  float momentum = 0;  // sgd
+  double momentum = 0;  // sgd
   bool nesterov = false;
-  float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;  // adam
-  float weight_decay = 0;                               // decoupled, times the learning rate
-  float max_norm = 0;                                   // clip the gradients' global norm; 0: no clipping
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adam
+  double weight_decay = 0;                            // decoupled, times the learning rate
+  double max_norm = 0;                                // clip the gradients' global norm; 0: no clipping
 };
 
 // The flat buffers of an update; f32 of equal counts, each a multiple of kGranule elements.

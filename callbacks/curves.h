@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <giro/loop/history.h>
+
+namespace giro {
+
+// Writes an SVG picture with one panel for each key of the history: its values over the steps, thin, and their running
+// mean, thick. Errors: those of History::collect; io.
+void write_curves(const History& history, const std::vector<std::string>& keys, const std::string& path);
+
+}  // namespace giro

@@ -1,0 +1,45 @@
+#pragma once
+
+// All of giro.
+
+#include <giro/callbacks/checkpoint.h>
+#include <giro/callbacks/curves.h>
+#include <giro/callbacks/keras_bar.h>
+#include <giro/kernels/accuracy.h>
+#include <giro/kernels/activation.h>
+#include <giro/kernels/conv2d.h>
+#include <giro/kernels/dense.h>
+#include <giro/kernels/elementwise.h>
+#include <giro/kernels/gather.h>
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/initializers.h>
+#include <giro/kernels/nn/layer.h>
+#include <giro/kernels/nn/layers.h>
+#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/nn/var.h>
+#include <giro/kernels/optim/learning_rate.h>
+#include <giro/kernels/optim/optimizer.h>
+#include <giro/kernels/pool.h>
+#include <giro/kernels/reduce.h>
+#include <giro/kernels/softmax_cross_entropy.h>
+#include <giro/loop/batch.h>
+#include <giro/loop/dataset.h>
+#include <giro/loop/elapsed.h>
+#include <giro/loop/evaluate.h>
+#include <giro/loop/history.h>
+#include <giro/loop/logs.h>
+#include <giro/loop/loop.h>
+#include <giro/loop/schedule.h>
+#include <giro/loop/step.h>
+#include <giro/runtime/buffer.h>
+#include <giro/runtime/device.h>
+#include <giro/runtime/dtype.h>
+#include <giro/runtime/error.h>
+#include <giro/runtime/file_system.h>
+#include <giro/runtime/graph.h>
+#include <giro/runtime/rng.h>
+#include <giro/runtime/safetensors.h>
+#include <giro/runtime/shape.h>
+#include <giro/runtime/state.h>
+#include <giro/runtime/stream.h>
+#include <giro/runtime/tensor.h>

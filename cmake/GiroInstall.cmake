@@ -1,0 +1,31 @@
+# The public headers as a header set, and what find_package(giro) reads.
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+file(GLOB_RECURSE giro_public_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
+  runtime/*.h kernels/*.h loop/*.h callbacks/*.h)
+set(giro_private_headers
+  runtime/arena.h runtime/backend.h runtime/text.h kernels/backends.h kernels/checks.h kernels/dispatch.h loop/idx.h
+  callbacks/giro.h)  # installed as giro/giro.h
+list(REMOVE_ITEM giro_public_headers ${giro_private_headers})
+list(FILTER giro_public_headers EXCLUDE REGEX "/(cpu|cuda|no_cuda|functors)/")
+list(TRANSFORM giro_public_headers PREPEND ${giro_forest}/giro/)
+
+target_sources(giro PUBLIC FILE_SET HEADERS BASE_DIRS ${giro_forest}
+  FILES ${giro_forest}/giro/giro.h ${giro_public_headers})
+# The target giro_verify_interface_header_sets compiles each of them alone.
+set_target_properties(giro PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+
+set(giro_config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/giro)
+install(TARGETS giro EXPORT giro_targets ARCHIVE FILE_SET HEADERS)
+install(EXPORT giro_targets NAMESPACE giro:: FILE giroTargets.cmake DESTINATION ${giro_config_dir})
+configure_package_config_file(cmake/giroConfig.cmake.in ${PROJECT_BINARY_DIR}/giroConfig.cmake
+  INSTALL_DESTINATION ${giro_config_dir} NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/giroConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/giroConfig.cmake ${PROJECT_BINARY_DIR}/giroConfigVersion.cmake cmake/FindDNNL.cmake
+  DESTINATION ${giro_config_dir})
+
+# For the test of the include edges.
+string(REPLACE "${giro_forest}/giro/" "" giro_public_headers "${giro_public_headers}")
+list(JOIN giro_public_headers "\n" giro_public_headers)
+file(WRITE ${PROJECT_BINARY_DIR}/public_headers.txt "giro.h\n${giro_public_headers}\n")

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# cmake/install_dependencies.sh [PACKAGE...]: installs with apt what giro is built with, and the packages named, where
+# they are missing. Calls apt only if something is.
+set -euo pipefail
+
+packages=(build-essential cmake libdnnl-dev libfmt-dev nlohmann-json3-dev libcli11-dev zlib1g-dev "$@")
+# A CUDA toolkit brings Thrust of its own.
+[ -e /usr/local/cuda/include/cccl/thrust/version.h ] || packages+=(libthrust-dev)
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) || true
+  [ "$status" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "giro: needs root or sudo to install: ${missing[*]}" >&2; exit 1; }
+  as_root=(sudo)
+fi
+echo "giro: installing with apt: ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { "${as_root[@]}" apt-get update -q &&
+       "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+         apt-get install -q -y --no-install-recommends "${missing[@]}"; } </dev/null >"$log" 2>&1; then
+  cat "$log" >&2
+  echo "giro: apt could not install: ${missing[*]}" >&2
+  exit 1
+fi

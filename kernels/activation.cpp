@@ -1,0 +1,28 @@
+#include <giro/kernels/activation.h>
+
+#include "kernels/backends.h"
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+
+namespace giro {
+
+void activation(const Tensor& y, const Tensor& x, Activation f, const Stream& stream) {
+  checks::on_device("activation", {{"y", y}, {"x", x}}, stream);
+  checks::has_dtype("activation", {"y", y}, DType::f32);
+  checks::has_dtype("activation", {"x", x}, DType::f32);
+  checks::same_shape("activation", {"y", y}, {"x", x});
+  GIRO_DISPATCH(stream, activation, y, x, f);
+}
+
+void activation_backward(const Tensor& dx, const Tensor& dy, const Tensor& x_or_y, Activation f,
+                         const Stream& stream) {
+  constexpr std::string_view op = "activation_backward";
+  checks::on_device(op, {{"dx", dx}, {"dy", dy}, {"x_or_y", x_or_y}}, stream);
+  for (const checks::Argument& argument : {checks::Argument{"dx", dx}, {"dy", dy}, {"x_or_y", x_or_y}}) {
+    checks::has_dtype(op, argument, DType::f32);
+    checks::same_shape(op, {"dx", dx}, argument);
+  }
+  GIRO_DISPATCH(stream, activation_backward, dx, dy, x_or_y, f);
+}
+
+}  // namespace giro

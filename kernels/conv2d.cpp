@@ -1,0 +1,99 @@
+#include <giro/kernels/conv2d.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <giro/runtime/error.h>
+
+#include "kernels/backends.h"
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+
+namespace giro {
+
+Conv2dOptions same_padding(std::int64_t height, std::int64_t width, std::array<std::int64_t, 2> window,
+                           std::array<std::int64_t, 2> stride) {
+  if (stride[0] < 1 || stride[1] < 1) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("same_padding: stride {}, {}; expected at least 1", stride[0], stride[1]));
+  }
+  Conv2dOptions options{.stride = stride};
+  const std::array<std::int64_t, 2> size{height, width};
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    const std::int64_t out = (size[axis] + stride[axis] - 1) / stride[axis];
+    const std::int64_t total = std::max<std::int64_t>((out - 1) * stride[axis] + window[axis] - size[axis], 0);
+    options.pad_before[axis] = total / 2;
+    options.pad_after[axis] = total - total / 2;
+  }
+  return options;
+}
+
+Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& options) {
+  if (x.rank() != 4 || w.rank() != 4 || x[3] != w[3]) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("conv2d: x is {}, w is {}; expected (N, H, W, C) and (O, KH, KW, C)",
+                                                       to_string(x), to_string(w)));
+  }
+  std::array<std::int64_t, 2> out{};
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    const int i = static_cast<int>(axis) + 1;
+    if (options.stride[axis] < 1 || options.pad_before[axis] < 0 || options.pad_after[axis] < 0) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("conv2d: stride {} and padding {}, {}; expected at least 1 and 0", options.stride[axis],
+                              options.pad_before[axis], options.pad_after[axis]));
+    }
+    const std::int64_t padded = x[i] + options.pad_before[axis] + options.pad_after[axis];
+    if (w[i] < 1 || padded < w[i]) {
+      throw Error(ErrorCode::shape_mismatch, fmt::format("conv2d: a window of {} does not fit in {} padded rows or columns of x {}",
+                                                         w[i], padded, to_string(x)));
+    }
+    out[axis] = (padded - w[i]) / options.stride[axis] + 1;
+  }
+  return {x[0], out[0], out[1], w[0]};
+}
+
+namespace {
+
+void check_bias(std::string_view op, const checks::Argument& b, const Tensor& w) {
+  if (!b.tensor) return;
+  checks::has_dtype(op, b, DType::f32);
+  checks::has_shape(op, b, {w.shape()[0]});
+}
+
+}  // namespace
+
+void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f,
+            const Conv2dOptions& options, const Stream& stream) {
+  if (f != Activation::none && f != Activation::relu) {
+    throw Error(ErrorCode::unsupported, "conv2d: only relu is fused");
+  }
+  checks::on_device("conv2d", {{"y", y}, {"x", x}, {"w", w}, {"b", b}}, stream);
+  for (const checks::Argument& argument : {checks::Argument{"y", y}, {"x", x}, {"w", w}}) {
+    checks::has_dtype("conv2d", argument, DType::f32);
+  }
+  checks::has_shape("conv2d", {"y", y}, conv2d_shape(x.shape(), w.shape(), options));
+  check_bias("conv2d", {"b", b}, w);
+  GIRO_DISPATCH(stream, conv2d, y, x, w, b, f, options);
+}
+
+void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
+                     const Tensor& w, const Conv2dOptions& options, const Stream& stream) {
+  constexpr std::string_view op = "conv2d_backward";
+  checks::on_device(op, {{"dx", dx}, {"dw", dw}, {"db", db}, {"dz", dz}, {"x", x}, {"w", w}}, stream);
+  for (const checks::Argument& argument : {checks::Argument{"dz", dz}, {"x", x}, {"w", w}}) {
+    checks::has_dtype(op, argument, DType::f32);
+  }
+  checks::has_shape(op, {"dz", dz}, conv2d_shape(x.shape(), w.shape(), options));
+  if (dx) {
+    checks::has_dtype(op, {"dx", dx}, DType::f32);
+    checks::same_shape(op, {"dx", dx}, {"x", x});
+  }
+  if (dw) {
+    checks::has_dtype(op, {"dw", dw}, DType::f32);
+    checks::same_shape(op, {"dw", dw}, {"w", w});
+  }
+  check_bias(op, {"db", db}, w);
+  GIRO_DISPATCH(stream, conv2d_backward, dx, dw, db, dz, x, w, options);
+}
+
+}  // namespace giro

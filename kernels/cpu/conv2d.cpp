@@ -1,0 +1,110 @@
+#include "kernels/backends.h"
+#include "kernels/cpu/one_dnn.h"
+
+namespace giro::cpu {
+namespace {
+
+using dnnl::memory;
+constexpr auto f32 = memory::data_type::f32;
+
+// The descriptors of one convolution. Images lie as giro keeps them (NHWC); filters may be reordered into whatever
+// layout oneDNN computes fastest.
+struct Convolution {
+  memory::dims x_dims, w_dims, y_dims, stride, pad_before, pad_after;
+  memory::desc x, w_given, w_any, b, y;
+
+  Convolution(const Shape& xs, const Shape& ws, const Shape& ys, bool bias, const Conv2dOptions& options)
+      : x_dims{xs[0], xs[3], xs[1], xs[2]},
+        w_dims{ws[0], ws[3], ws[1], ws[2]},
+        y_dims{ys[0], ys[3], ys[1], ys[2]},
+        stride(options.stride.begin(), options.stride.end()),
+        pad_before(options.pad_before.begin(), options.pad_before.end()),
+        // What the stride leaves over at the end is no padding.
+        pad_after{(ys[1] - 1) * stride[0] + ws[1] - xs[1] - pad_before[0],
+                  (ys[2] - 1) * stride[1] + ws[2] - xs[2] - pad_before[1]},
+        x(x_dims, f32, memory::format_tag::nhwc),
+        w_given(w_dims, f32, memory::format_tag::ohwi),
+        w_any(w_dims, f32, memory::format_tag::any),
+        y(y_dims, f32, memory::format_tag::nhwc) {
+    if (bias) b = memory::desc({ws[0]}, f32, memory::format_tag::x);
+  }
+
+  dnnl::convolution_forward::primitive_desc forward(const dnnl::engine& engine,
+                                                    const dnnl::primitive_attr& attributes) const {
+    const dnnl::convolution_forward::desc desc(dnnl::prop_kind::forward_training,
+                                               dnnl::algorithm::convolution_direct, x, w_any, b, y, stride,
+                                               pad_before, pad_after);
+    return {desc, attributes, engine};
+  }
+};
+
+}  // namespace
+
+void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f,
+            const Conv2dOptions& options, const Stream& stream) {
+  if (y.count() == 0) return;
+  one_dnn::checked("conv2d", [&] {
+    const dnnl::engine engine = one_dnn::engine();
+    const Convolution c(x.shape(), w.shape(), y.shape(), static_cast<bool>(b), options);
+    dnnl::primitive_attr attributes;
+    if (f == Activation::relu) {
+      dnnl::post_ops after;
+      after.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+      attributes.set_post_ops(after);
+    }
+    const auto desc = c.forward(engine, attributes);
+    one_dnn::Arguments arguments{
+        {DNNL_ARG_SRC, one_dnn::memory(x, c.x, engine)},
+        {DNNL_ARG_WEIGHTS, one_dnn::in_layout(stream, engine, one_dnn::memory(w, c.w_given, engine),
+                                                    desc.weights_desc())},
+        {DNNL_ARG_DST, one_dnn::memory(y, c.y, engine)}};
+    if (b) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(b, c.b, engine));
+    one_dnn::submit(stream, "conv2d", engine, dnnl::convolution_forward(desc), std::move(arguments));
+  });
+}
+
+void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
+                     const Tensor& w, const Conv2dOptions& options, const Stream& stream) {
+  if (dz.count() == 0) {
+    for (const Tensor* out : {&dx, &dw, &db}) {
+      if (*out) cpu::fill(*out, 0, stream);
+    }
+    return;
+  }
+  one_dnn::checked("conv2d_backward", [&] {
+    const dnnl::engine engine = one_dnn::engine();
+    const Convolution c(x.shape(), w.shape(), dz.shape(), static_cast<bool>(db), options);
+    const auto hint = c.forward(engine, {});
+    const memory dz_memory = one_dnn::memory(dz, c.y, engine);
+    if (dw) {
+      const dnnl::convolution_backward_weights::desc desc(dnnl::algorithm::convolution_direct, c.x, c.w_any, c.b, c.y,
+                                                          c.stride, c.pad_before, c.pad_after);
+      const dnnl::convolution_backward_weights::primitive_desc found(desc, engine, hint);
+      const memory given = one_dnn::memory(dw, c.w_given, engine);
+      const bool reorder = found.diff_weights_desc() != c.w_given;
+      const memory computed = reorder ? memory(found.diff_weights_desc(), engine) : given;
+      one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(x, c.x, engine)},
+                                   {DNNL_ARG_DIFF_DST, dz_memory},
+                                   {DNNL_ARG_DIFF_WEIGHTS, computed}};
+      if (db) arguments.emplace(DNNL_ARG_DIFF_BIAS, one_dnn::memory(db, c.b, engine));
+      one_dnn::submit(stream, "conv2d_backward", engine, dnnl::convolution_backward_weights(found),
+                      std::move(arguments));
+      if (reorder) one_dnn::reorder(stream, engine, computed, given);
+    } else if (db) {
+      cpu::sum_rows(db, dz.reshape({dz.count() / dz.shape()[3], dz.shape()[3]}), stream);
+    }
+    if (dx) {
+      const dnnl::convolution_backward_data::desc desc(dnnl::algorithm::convolution_direct, c.x, c.w_any, c.y,
+                                                       c.stride, c.pad_before, c.pad_after);
+      const dnnl::convolution_backward_data::primitive_desc found(desc, engine, hint);
+      one_dnn::submit(stream, "conv2d_backward", engine, dnnl::convolution_backward_data(found),
+                      {{DNNL_ARG_DIFF_DST, dz_memory},
+                       {DNNL_ARG_WEIGHTS, one_dnn::in_layout(stream, engine,
+                                                                   one_dnn::memory(w, c.w_given, engine),
+                                                                   found.weights_desc())},
+                       {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, c.x, engine)}});
+    }
+  });
+}
+
+}  // namespace giro::cpu

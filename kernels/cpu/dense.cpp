@@ -1,0 +1,57 @@
+#include "kernels/backends.h"
+#include "kernels/cpu/one_dnn.h"
+
+namespace giro::cpu {
+namespace {
+
+using dnnl::memory;
+constexpr auto f32 = memory::data_type::f32;
+constexpr auto row_major = memory::format_tag::ab;
+constexpr auto transposed = memory::format_tag::ba;
+
+// out (M, N) = a (M, K) b (K, N) + bias (N), then relu if asked for. A transposed operand's memory is that of its
+// transpose.
+void matmul(const Tensor& out, const Tensor& a, memory::format_tag a_order, const Tensor& b,
+            memory::format_tag b_order, const Tensor& bias, bool relu, const Stream& stream) {
+  if (out.count() == 0) return;
+  const memory::dim m = out.shape()[0], n = out.shape()[1];
+  const memory::dim k = a.shape()[a_order == row_major ? 1 : 0];
+  if (k == 0) {
+    cpu::fill(out, 0, stream);
+    return;
+  }
+  one_dnn::checked("matmul", [&] {
+    const dnnl::engine engine = one_dnn::engine();
+    const memory::desc a_desc({m, k}, f32, a_order), b_desc({k, n}, f32, b_order), out_desc({m, n}, f32, row_major);
+    const memory::desc bias_desc = bias ? memory::desc({1, n}, f32, row_major) : memory::desc();
+    dnnl::primitive_attr attributes;
+    if (relu) {
+      dnnl::post_ops after;
+      after.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+      attributes.set_post_ops(after);
+    }
+    const dnnl::matmul::desc desc = bias ? dnnl::matmul::desc(a_desc, b_desc, bias_desc, out_desc)
+                                         : dnnl::matmul::desc(a_desc, b_desc, out_desc);
+    one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(a, a_desc, engine)},
+                                 {DNNL_ARG_WEIGHTS, one_dnn::memory(b, b_desc, engine)},
+                                 {DNNL_ARG_DST, one_dnn::memory(out, out_desc, engine)}};
+    if (bias) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(bias, bias_desc, engine));
+    one_dnn::submit(stream, "matmul", engine, dnnl::matmul({desc, attributes, engine}), std::move(arguments));
+  });
+}
+
+}  // namespace
+
+void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, const Stream& stream) {
+  matmul(y, x, row_major, w, row_major, b, f == Activation::relu, stream);
+  if (f != Activation::none && f != Activation::relu) cpu::activation(y, y, f, stream);
+}
+
+void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
+                    const Tensor& w, const Stream& stream) {
+  if (dx) matmul(dx, dz, row_major, w, transposed, Tensor(), false, stream);
+  if (dw) matmul(dw, x, transposed, dz, row_major, Tensor(), false, stream);
+  if (db) cpu::sum_rows(db, dz, stream);
+}
+
+}  // namespace giro::cpu

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <thrust/for_each.h>
+#include <thrust/iterator/counting_iterator.h>
+#include <thrust/system/omp/execution_policy.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "runtime/cpu/stream.h"
+
+namespace giro::cpu {
+
+constexpr std::int64_t kBlock = 4096;       // elements a thread takes at a time
+constexpr std::int64_t kParallelFrom = 32768;  // below this, waking threads costs more than the work
+
+// Calls f(begin, end) for consecutive blocks of [0, n), of kBlock each. The blocks depend on n alone, so results that
+// are combined block by block do not depend on the number of threads. `work` is how many elements' worth n units are.
+template <class F>
+void for_each_block(std::int64_t n, std::int64_t block, std::int64_t work, const F& f) {
+  const std::int64_t blocks = (n + block - 1) / block;
+  const auto run = [&](std::int64_t b) { f(b * block, std::min(n, (b + 1) * block)); };
+  if (work < kParallelFrom) {
+    for (std::int64_t b = 0; b < blocks; ++b) run(b);
+  } else {
+    const thrust::counting_iterator<std::int64_t> first(0);
+    thrust::for_each(thrust::omp::par, first, first + blocks, run);
+  }
+}
+
+// Queues functor(i) for every i in [0, n).
+struct ForEach {
+  const Stream& stream;
+
+  template <class F>
+  void operator()(std::int64_t n, F f) const {
+    submit(stream, [=] {
+      for_each_block(n, kBlock, n, [&](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) f(i);
+      });
+    });
+  }
+};
+
+}  // namespace giro::cpu

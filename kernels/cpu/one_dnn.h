@@ -1,0 +1,59 @@
+#pragma once
+
+#include <dnnl.hpp>
+
+#include <unordered_map>
+#include <utility>
+
+#include <giro/runtime/error.h>
+#include <giro/runtime/tensor.h>
+
+#include "runtime/cpu/stream.h"
+
+namespace giro::cpu::one_dnn {
+
+using Arguments = std::unordered_map<int, dnnl::memory>;
+
+inline dnnl::engine engine() { return dnnl::engine(dnnl::engine::kind::cpu, 0); }
+
+// An f32 memory over a tensor's elements.
+inline dnnl::memory memory(const Tensor& tensor, const dnnl::memory::desc& desc, const dnnl::engine& engine) {
+  return dnnl::memory(desc, engine, tensor.data<float>());
+}
+
+// Runs a oneDNN build or execution step, turning its exception into giro's.
+template <class F>
+auto checked(const char* what, F&& f) {
+  try {
+    return f();
+  } catch (const dnnl::error& error) {
+    const bool memory = error.status == dnnl_out_of_memory;
+    throw Error(memory ? ErrorCode::out_of_memory : ErrorCode::device,
+                std::string("oneDNN failed in ") + what + ": " + error.what());
+  }
+}
+
+// Queues a primitive. The call owns what it needs: primitive, memories and, through them, the engine.
+inline void submit(const Stream& stream, const char* what, const dnnl::engine& engine, dnnl::primitive primitive,
+                   Arguments arguments) {
+  cpu::submit(stream, [what, queue = dnnl::stream(engine), primitive = std::move(primitive),
+                       arguments = std::move(arguments)] {
+    checked(what, [&] { primitive.execute(queue, arguments); });
+  });
+}
+
+inline void reorder(const Stream& stream, const dnnl::engine& engine, const dnnl::memory& from,
+                    const dnnl::memory& to) {
+  submit(stream, "reorder", engine, dnnl::reorder(from, to), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+}
+
+// `given` in the layout that a primitive asked for: itself, or a copy that is made before each run.
+inline dnnl::memory in_layout(const Stream& stream, const dnnl::engine& engine, const dnnl::memory& given,
+                              const dnnl::memory::desc& wanted) {
+  if (given.get_desc() == wanted) return given;
+  dnnl::memory copy(wanted, engine);
+  reorder(stream, engine, given, copy);
+  return copy;
+}
+
+}  // namespace giro::cpu::one_dnn

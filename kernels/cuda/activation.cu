@@ -1,0 +1,17 @@
+#include "kernels/functors/activation.h"
+
+#include "kernels/backends.h"
+#include "kernels/cuda/for_each.cuh"
+
+namespace giro::cuda {
+
+void activation(const Tensor& y, const Tensor& x, Activation f, const Stream& stream) {
+  functors::activation(ForEach{stream}, y, x, f);
+}
+
+void activation_backward(const Tensor& dx, const Tensor& dy, const Tensor& x_or_y, Activation f,
+                         const Stream& stream) {
+  functors::activation_backward(ForEach{stream}, dx, dy, x_or_y, f);
+}
+
+}  // namespace giro::cuda

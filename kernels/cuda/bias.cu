@@ -1,0 +1,37 @@
+#include "kernels/cuda/bias.h"
+
+#include <cstdint>
+
+#include "kernels/backends.h"
+#include "kernels/cuda/for_each.cuh"
+#include "kernels/functors/activation.h"
+
+namespace giro::cuda {
+namespace {
+
+template <class F>
+struct BiasActivation {
+  float* y;
+  const float* b;
+  std::int64_t channels;
+  GIRO_HOST_DEVICE void operator()(std::int64_t i) const { y[i] = F::value(y[i] + b[i % channels]); }
+};
+
+template <class F>
+void launch(const Tensor& y, const Tensor& b, const Stream& stream) {
+  ForEach{stream}(y.count(), BiasActivation<F>{y.data<float>(), b.data<float>(), b.count()});
+}
+
+}  // namespace
+
+void bias_activation(const Tensor& y, const Tensor& b, Activation f, const Stream& stream) {
+  if (!b) {
+    if (f == Activation::relu) cuda::activation(y, y, f, stream);
+  } else if (f == Activation::relu) {
+    launch<functors::Relu>(y, b, stream);
+  } else {
+    launch<functors::Identity>(y, b, stream);
+  }
+}
+
+}  // namespace giro::cuda

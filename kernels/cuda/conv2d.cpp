@@ -1,0 +1,213 @@
+#include <giro/kernels/conv2d.h>
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "kernels/backends.h"
+#include "kernels/cuda/bias.h"
+#include "kernels/cuda/cudnn.h"
+#include "kernels/cuda/pad.h"
+#include "runtime/cuda/check.h"
+#include "runtime/cuda/stream.h"
+
+namespace giro::cuda {
+namespace {
+
+using FilterDescriptor = Handle<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
+using ConvolutionDescriptor = Handle<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
+
+// What the three directions of one convolution share. cuDNN pads both ends of an axis alike; other images are padded
+// beforehand, and x is then the padded shape.
+struct Geometry {
+  Shape x, w, y;
+  std::array<std::int64_t, 2> stride, pad;
+};
+
+bool pads_evenly(const Conv2dOptions& options) { return options.pad_before == options.pad_after; }
+
+Shape padded_shape(const Shape& x, const Conv2dOptions& options) {
+  return {x[0], x[1] + options.pad_before[0] + options.pad_after[0],
+          x[2] + options.pad_before[1] + options.pad_after[1], x[3]};
+}
+
+Geometry geometry_of(const Shape& x, const Shape& w, const Shape& y, const Conv2dOptions& options) {
+  if (pads_evenly(options)) return {x, w, y, options.stride, options.pad_before};
+  return {padded_shape(x, options), w, y, options.stride, {0, 0}};
+}
+
+// How cuDNN's three directions are asked for their algorithms, and for what these need.
+struct Forward {
+  static constexpr const char* kName = "the output";
+  using Result = cudnnConvolutionFwdAlgoPerf_t;
+  static constexpr int kCandidates = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
+};
+struct BackwardData {
+  static constexpr const char* kName = "the input's gradient";
+  using Result = cudnnConvolutionBwdDataAlgoPerf_t;
+  static constexpr int kCandidates = CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT;
+};
+struct BackwardFilter {
+  static constexpr const char* kName = "the filter's gradient";
+  using Result = cudnnConvolutionBwdFilterAlgoPerf_t;
+  static constexpr int kCandidates = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT;
+};
+
+struct Descriptors {
+  TensorDescriptor x, y;
+  FilterDescriptor w;
+  ConvolutionDescriptor convolution;
+};
+
+cudnnStatus_t candidates(Forward, cudnnHandle_t cudnn, const Descriptors& d, int wanted, int* found,
+                         Forward::Result* results) {
+  return cudnnGetConvolutionForwardAlgorithm_v7(cudnn, d.x, d.w, d.convolution, d.y, wanted, found, results);
+}
+cudnnStatus_t candidates(BackwardData, cudnnHandle_t cudnn, const Descriptors& d, int wanted, int* found,
+                         BackwardData::Result* results) {
+  return cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnn, d.w, d.y, d.convolution, d.x, wanted, found, results);
+}
+cudnnStatus_t candidates(BackwardFilter, cudnnHandle_t cudnn, const Descriptors& d, int wanted, int* found,
+                         BackwardFilter::Result* results) {
+  return cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnn, d.x, d.y, d.convolution, d.w, wanted, found, results);
+}
+
+cudnnStatus_t workspace_size(cudnnHandle_t cudnn, const Descriptors& d, cudnnConvolutionFwdAlgo_t algorithm,
+                             std::size_t* bytes) {
+  return cudnnGetConvolutionForwardWorkspaceSize(cudnn, d.x, d.w, d.convolution, d.y, algorithm, bytes);
+}
+cudnnStatus_t workspace_size(cudnnHandle_t cudnn, const Descriptors& d, cudnnConvolutionBwdDataAlgo_t algorithm,
+                             std::size_t* bytes) {
+  return cudnnGetConvolutionBackwardDataWorkspaceSize(cudnn, d.w, d.y, d.convolution, d.x, algorithm, bytes);
+}
+cudnnStatus_t workspace_size(cudnnHandle_t cudnn, const Descriptors& d, cudnnConvolutionBwdFilterAlgo_t algorithm,
+                             std::size_t* bytes) {
+  return cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnn, d.x, d.y, d.convolution, d.w, algorithm, bytes);
+}
+
+template <class Direction>
+struct ConvolutionPlan : Descriptors {
+  decltype(Direction::Result::algo) algorithm{};
+  std::size_t workspace = 0;  // bytes
+};
+
+Descriptors describe(const Geometry& g) {
+  Descriptors made;
+  made.x = describe_images(g.x);
+  made.y = describe_images(g.y);
+  check(cudnnCreateFilterDescriptor(made.w.out()), "cudnnCreateFilterDescriptor");
+  // For NHWC, the order of memory is (O, KH, KW, I); the order of arguments stays (O, I, KH, KW).
+  check(cudnnSetFilter4dDescriptor(made.w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, to_int(g.w[0]), to_int(g.w[3]),
+                                   to_int(g.w[1]), to_int(g.w[2])),
+        "cudnnSetFilter4dDescriptor");
+  check(cudnnCreateConvolutionDescriptor(made.convolution.out()), "cudnnCreateConvolutionDescriptor");
+  check(cudnnSetConvolution2dDescriptor(made.convolution, to_int(g.pad[0]), to_int(g.pad[1]), to_int(g.stride[0]),
+                                        to_int(g.stride[1]), 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+        "cudnnSetConvolution2dDescriptor");
+  check(cudnnSetConvolutionMathType(made.convolution, CUDNN_FMA_MATH), "cudnnSetConvolutionMathType");
+  return made;
+}
+
+// The first of cuDNN's suggestions, best first, that gives the same bits every time and computes in true f32.
+template <class Direction>
+ConvolutionPlan<Direction> make_plan(const Geometry& g, cudnnHandle_t cudnn) {
+  ConvolutionPlan<Direction> plan{describe(g)};
+  std::array<typename Direction::Result, Direction::kCandidates> results{};
+  int found = 0;
+  check(candidates(Direction{}, cudnn, plan, Direction::kCandidates, &found, results.data()),
+        "cudnnGetConvolutionAlgorithm_v7");
+  for (int i = 0; i < found; ++i) {
+    const auto& result = results[static_cast<std::size_t>(i)];
+    const bool fits = result.status == CUDNN_STATUS_SUCCESS && result.determinism == CUDNN_DETERMINISTIC &&
+                      (result.mathType == CUDNN_FMA_MATH || result.mathType == CUDNN_DEFAULT_MATH);
+    if (fits && workspace_size(cudnn, plan, result.algo, &plan.workspace) == CUDNN_STATUS_SUCCESS) {
+      plan.algorithm = result.algo;
+      return plan;
+    }
+  }
+  throw Error(ErrorCode::unsupported,
+              fmt::format("cuDNN has no deterministic f32 algorithm for {} of the convolution of {} with {}",
+                          Direction::kName, to_string(g.x), to_string(g.w)));
+}
+
+template <class Direction>
+const ConvolutionPlan<Direction>& plan(const Geometry& g, CudaStream& stream) {
+  return stream.plan<ConvolutionPlan<Direction>>(
+      {g.x[0], g.x[1], g.x[2], g.x[3], g.w[0], g.w[1], g.w[2], g.stride[0], g.stride[1], g.pad[0], g.pad[1]},
+      [&] { return make_plan<Direction>(g, stream.cudnn()); });
+}
+
+// From the stream's arena, so that within a recording it is the graph's own.
+Buffer allocate(std::size_t bytes, const Stream& stream) { return bytes > 0 ? stream.allocate(bytes) : Buffer(); }
+
+// An image tensor in memory of the stream.
+struct Temporary {
+  Buffer buffer;
+  Tensor tensor;
+
+  Temporary(const Shape& shape, const Stream& stream)
+      : buffer(stream.allocate(static_cast<std::size_t>(shape.count()) * sizeof(float))),
+        tensor(buffer.data(), DType::f32, shape, stream.device()) {}
+};
+
+}  // namespace
+
+void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f,
+            const Conv2dOptions& options, const Stream& stream) {
+  if (y.count() == 0) return;
+  if (!pads_evenly(options)) {
+    const Temporary padded(padded_shape(x.shape(), options), stream);
+    pad(padded.tensor, x, options.pad_before, stream);
+    return cuda::conv2d(y, padded.tensor, w, b, f, {.stride = options.stride}, stream);
+  }
+  CudaStream& owner = cuda_stream(stream);
+  const auto& p = plan<Forward>(geometry_of(x.shape(), w.shape(), y.shape(), options), owner);
+  const Buffer workspace = allocate(p.workspace, stream);
+  check(cudnnConvolutionForward(owner.cudnn(), &kOne, p.x, x.raw(), p.w, w.raw(), p.convolution, p.algorithm,
+                                workspace.data(), p.workspace, &kZero, p.y, y.raw()),
+        "cudnnConvolutionForward");
+  bias_activation(y, b, f, stream);
+}
+
+void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
+                     const Tensor& w, const Conv2dOptions& options, const Stream& stream) {
+  const std::int64_t channels = w.shape()[0];
+  if (db) cuda::sum_rows(db, dz.reshape({channels > 0 ? dz.count() / channels : 0, channels}), stream);
+  if (dz.count() == 0) {
+    if (dw) stream.fill(dw.raw(), 0, dw.bytes());
+    if (dx) stream.fill(dx.raw(), 0, dx.bytes());
+    return;
+  }
+  if (!pads_evenly(options)) {
+    const Conv2dOptions unpadded{.stride = options.stride};
+    const Shape shape = padded_shape(x.shape(), options);
+    const Temporary padded(shape, stream);
+    if (dw) {
+      pad(padded.tensor, x, options.pad_before, stream);
+      cuda::conv2d_backward({}, dw, {}, dz, padded.tensor, w, unpadded, stream);
+    }
+    if (dx) {
+      cuda::conv2d_backward(padded.tensor, {}, {}, dz, padded.tensor, w, unpadded, stream);
+      crop(dx, padded.tensor, options.pad_before, stream);
+    }
+    return;
+  }
+  CudaStream& owner = cuda_stream(stream);
+  const Geometry geometry = geometry_of(x.shape(), w.shape(), dz.shape(), options);
+  if (dw) {
+    const auto& p = plan<BackwardFilter>(geometry, owner);
+    const Buffer workspace = allocate(p.workspace, stream);
+    check(cudnnConvolutionBackwardFilter(owner.cudnn(), &kOne, p.x, x.raw(), p.y, dz.raw(), p.convolution,
+                                         p.algorithm, workspace.data(), p.workspace, &kZero, p.w, dw.raw()),
+          "cudnnConvolutionBackwardFilter");
+  }
+  if (dx) {
+    const auto& p = plan<BackwardData>(geometry, owner);
+    const Buffer workspace = allocate(p.workspace, stream);
+    check(cudnnConvolutionBackwardData(owner.cudnn(), &kOne, p.w, w.raw(), p.y, dz.raw(), p.convolution, p.algorithm,
+                                       workspace.data(), p.workspace, &kZero, p.x, dx.raw()),
+          "cudnnConvolutionBackwardData");
+  }
+}
+
+}  // namespace giro::cuda

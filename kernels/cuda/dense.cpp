@@ -1,0 +1,78 @@
+#include <giro/kernels/dense.h>
+
+#include <fmt/format.h>
+
+#include <giro/runtime/error.h>
+
+#include "kernels/backends.h"
+#include "kernels/cuda/bias.h"
+#include "kernels/cuda/matmul.h"
+
+namespace giro::cuda {
+namespace {
+
+void matmul(const Matmul& product, const Stream& stream) {
+  if (!try_matmul(product, stream)) {
+    throw Error(ErrorCode::unsupported, fmt::format("cuBLASLt has no algorithm for an f32 product ({} x {}) ({} x {})",
+                                                    product.n, product.k, product.k, product.m));
+  }
+}
+
+void fill_zero(const Tensor& tensor, const Stream& stream) { stream.fill(tensor.raw(), 0, tensor.bytes()); }
+
+}  // namespace
+
+void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, const Stream& stream) {
+  if (y.count() == 0) return;
+  const Activation fused = f == Activation::relu ? f : Activation::none;
+  // y^T = w^T x^T
+  Matmul product{.m = w.shape()[1], .n = x.shape()[0], .k = w.shape()[0], .a = w.data<float>(), .b = x.data<float>(),
+                 .d = y.data<float>()};
+  Matmul with_epilogue = product;
+  with_epilogue.bias = b ? b.data<float>() : nullptr;
+  with_epilogue.epilogue = fused == Activation::relu ? (b ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU)
+                                                     : (b ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
+  if (product.k == 0) {
+    fill_zero(y, stream);
+    bias_activation(y, b, fused, stream);
+  } else if (!try_matmul(with_epilogue, stream)) {
+    matmul(product, stream);
+    bias_activation(y, b, fused, stream);
+  }
+  if (f != fused) cuda::activation(y, y, f, stream);
+}
+
+void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
+                    const Tensor& w, const Stream& stream) {
+  const std::int64_t batch = dz.shape()[0], outputs = dz.shape()[1];
+  bool db_done = !db;
+  if (dw && dw.count() > 0) {
+    // dw^T = dz^T x, and db falls out of the same pass over dz.
+    Matmul product{.m = outputs, .n = x.shape()[1], .k = batch, .transpose_b = true, .a = dz.data<float>(),
+                   .b = x.data<float>(), .d = dw.data<float>()};
+    if (batch == 0) {
+      fill_zero(dw, stream);
+    } else {
+      if (db) {
+        Matmul with_db = product;
+        with_db.epilogue = CUBLASLT_EPILOGUE_BGRADA;
+        with_db.bias = db.data<float>();
+        db_done = try_matmul(with_db, stream);
+      }
+      if (!db || !db_done) matmul(product, stream);
+    }
+  }
+  if (!db_done) cuda::sum_rows(db, dz, stream);
+  if (dx && dx.count() > 0) {
+    if (outputs == 0) {
+      fill_zero(dx, stream);
+    } else {
+      // dx^T = w dz^T
+      matmul({.m = w.shape()[0], .n = batch, .k = outputs, .transpose_a = true, .a = w.data<float>(),
+              .b = dz.data<float>(), .d = dx.data<float>()},
+             stream);
+    }
+  }
+}
+
+}  // namespace giro::cuda

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cub/device/device_for.cuh>
+
+#include <cstdint>
+
+#include <giro/runtime/stream.h>
+
+#include "runtime/cuda/check.h"
+#include "runtime/cuda/stream.h"
+
+namespace giro::cuda {
+
+// How the functors of kernels/functors run here: one thread an index. Nothing is launched for n = 0.
+struct ForEach {
+  const Stream& stream;
+
+  template <class F>
+  void operator()(std::int64_t n, const F& f) const {
+    if (n > 0) check(cub::DeviceFor::Bulk(n, f, handle(stream)), "cub::DeviceFor::Bulk");
+  }
+};
+
+}  // namespace giro::cuda

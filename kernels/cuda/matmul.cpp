@@ -1,0 +1,112 @@
+#include "kernels/cuda/matmul.h"
+
+#include <array>
+#include <cstring>
+
+#include "runtime/cuda/check.h"
+#include "runtime/cuda/check_libraries.h"
+#include "runtime/cuda/handle.h"
+#include "runtime/cuda/stream.h"
+
+namespace giro::cuda {
+namespace {
+
+constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
+constexpr int kCandidates = 8;
+
+using Description = Handle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using Layout = Handle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using Preference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+struct MatmulPlan {
+  Description description;
+  Layout a, b, d;
+  cublasLtMatmulAlgo_t algorithm{};
+  std::size_t workspace = 0;  // bytes
+  bool found = false;
+};
+
+// No kernel asks for more than 16; counting no further keeps the choice of algorithm from hanging on where an
+// allocation happens to lie.
+std::uint32_t alignment_of(const void* data) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data) | 16u;
+  return static_cast<std::uint32_t>(address & (~address + 1));
+}
+
+template <class T>
+void set(const Description& description, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+  check(cublasLtMatmulDescSetAttribute(description, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+}
+
+template <class T>
+void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
+  check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
+        "cublasLtMatmulPreferenceSetAttribute");
+}
+
+Layout layout(std::int64_t rows, std::int64_t columns) {
+  Layout made;
+  check(cublasLtMatrixLayoutCreate(made.out(), CUDA_R_32F, static_cast<std::uint64_t>(rows),
+                                   static_cast<std::uint64_t>(columns), rows),
+        "cublasLtMatrixLayoutCreate");
+  return made;
+}
+
+MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
+  MatmulPlan plan;
+  check(cublasLtMatmulDescCreate(plan.description.out(), CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+  const cublasOperation_t op_a = matmul.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t op_b = matmul.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+  set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, op_a);
+  set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, op_b);
+  set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, matmul.epilogue);
+  if (matmul.bias != nullptr) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias);
+  plan.a = matmul.transpose_a ? layout(matmul.k, matmul.m) : layout(matmul.m, matmul.k);
+  plan.b = matmul.transpose_b ? layout(matmul.n, matmul.k) : layout(matmul.k, matmul.n);
+  plan.d = layout(matmul.m, matmul.n);
+
+  Preference preference;
+  check(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate");
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(matmul.a));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(matmul.b));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(matmul.d));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(matmul.d));
+
+  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results{};
+  int count = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(cublaslt, plan.description, plan.a, plan.b, plan.d,
+                                                               plan.d, preference, kCandidates, results.data(), &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return plan;
+  check(status, "cublasLtMatmulAlgoGetHeuristic");
+  for (int i = 0; i < count && !plan.found; ++i) {
+    const cublasLtMatmulHeuristicResult_t& result = results[static_cast<std::size_t>(i)];
+    if (result.state != CUBLAS_STATUS_SUCCESS) continue;
+    plan.algorithm = result.algo;
+    plan.workspace = result.workspaceSize;
+    plan.found = true;
+  }
+  return plan;
+}
+
+}  // namespace
+
+bool try_matmul(const Matmul& matmul, const Stream& stream) {
+  CudaStream& owner = cuda_stream(stream);
+  const auto make = [&] { return make_plan(matmul, owner.cublaslt()); };
+  const MatmulPlan& plan = owner.plan<MatmulPlan>(
+      {matmul.m, matmul.n, matmul.k, matmul.transpose_a, matmul.transpose_b, matmul.epilogue, alignment_of(matmul.a),
+       alignment_of(matmul.b), alignment_of(matmul.d), alignment_of(matmul.bias)},
+      make);
+  if (!plan.found) return false;
+  if (matmul.bias != nullptr) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias);
+  // From the stream's arena, so that within a recording it is the graph's own.
+  const Buffer workspace = plan.workspace > 0 ? stream.allocate(plan.workspace) : Buffer();
+  const float one = 1.0f, zero = 0.0f;
+  check(cublasLtMatmul(owner.cublaslt(), plan.description, &one, matmul.a, plan.a, matmul.b, plan.b, &zero, matmul.d,
+                       plan.d, matmul.d, plan.d, &plan.algorithm, workspace.data(), plan.workspace, owner.handle()),
+        "cublasLtMatmul");
+  return true;
+}
+
+}  // namespace giro::cuda

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include <giro/runtime/stream.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro::cuda {
+
+// Images (N, H, W, C), f32, within larger ones (N, PH, PW, C), their first row and column at `offset`.
+
+// padded = x with zeros around it.
+void pad(const Tensor& padded, const Tensor& x, std::array<std::int64_t, 2> offset, const Stream& stream);
+
+// x = the part of padded where it lies.
+void crop(const Tensor& x, const Tensor& padded, std::array<std::int64_t, 2> offset, const Stream& stream);
+
+}  // namespace giro::cuda

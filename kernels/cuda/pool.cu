@@ -1,0 +1,69 @@
+#include "kernels/functors/pool.h"
+
+#include "kernels/backends.h"
+#include "kernels/cuda/cudnn.h"
+#include "kernels/cuda/for_each.cuh"
+
+namespace giro::cuda {
+namespace {
+
+struct PoolPlan {
+  Handle<cudnnPoolingDescriptor_t, cudnnDestroyPoolingDescriptor> window;
+  TensorDescriptor x, y;
+};
+
+const PoolPlan& plan(cudnnPoolingMode_t mode, const Shape& x, const Shape& y, const PoolOptions& options,
+                     CudaStream& stream) {
+  const auto make = [&] {
+    PoolPlan made;
+    check(cudnnCreatePoolingDescriptor(made.window.out()), "cudnnCreatePoolingDescriptor");
+    check(cudnnSetPooling2dDescriptor(made.window, mode, CUDNN_PROPAGATE_NAN, to_int(options.window[0]),
+                                      to_int(options.window[1]), 0, 0, to_int(options.stride[0]),
+                                      to_int(options.stride[1])),
+          "cudnnSetPooling2dDescriptor");
+    made.x = describe_images(x);
+    made.y = describe_images(y);
+    return made;
+  };
+  return stream.plan<PoolPlan>({mode, x[0], x[1], x[2], x[3], options.window[0], options.window[1], options.stride[0],
+                                options.stride[1]},
+                               make);
+}
+
+void pool(cudnnPoolingMode_t mode, const Tensor& y, const Tensor& x, const PoolOptions& options,
+          const Stream& stream) {
+  if (y.count() == 0) return;
+  CudaStream& owner = cuda_stream(stream);
+  const PoolPlan& p = plan(mode, x.shape(), y.shape(), options, owner);
+  check(cudnnPoolingForward(owner.cudnn(), p.window, &kOne, p.x, x.raw(), &kZero, p.y, y.raw()),
+        "cudnnPoolingForward");
+}
+
+}  // namespace
+
+void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
+  pool(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, y, x, options, stream);
+}
+
+void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream) {
+  if (dx.count() == 0) return;
+  CudaStream& owner = cuda_stream(stream);
+  const PoolPlan& p =
+      plan(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, dx.shape(), dy.shape(), options, owner);
+  // The gradient of a mean needs neither x nor y; cuDNN wants addresses for them all the same.
+  check(cudnnPoolingBackward(owner.cudnn(), p.window, &kOne, p.y, dy.raw(), p.y, dy.raw(), p.x, dx.raw(), &kZero, p.x,
+                             dx.raw()),
+        "cudnnPoolingBackward");
+}
+
+void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
+  pool(CUDNN_POOLING_MAX_DETERMINISTIC, y, x, options, stream);
+}
+
+// Not cuDNN's, which does not say which of equal values takes the gradient.
+void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,
+                       const PoolOptions& options, const Stream& stream) {
+  functors::max_pool_backward(ForEach{stream}, dx, dy, x, y, options);
+}
+
+}  // namespace giro::cuda

@@ -1,0 +1,36 @@
+#include "kernels/functors/publish.h"
+
+#include "kernels/backends.h"
+#include "runtime/cuda/check.h"
+#include "runtime/cuda/stream.h"
+
+namespace giro::cuda {
+namespace {
+
+constexpr int kWarp = 32;
+static_assert(RowRing::kMaxColumns <= kWarp, "one lane a column");
+
+// The host reads `published` first and then the row: every lane's value has to be there before it.
+__global__ void publish_row_kernel(RowRing ring, std::int64_t* row, functors::RowSource source) {
+  const int lane = static_cast<int>(threadIdx.x);
+  const std::int64_t number = *row;
+  if (lane < source.columns) {
+    volatile double* values = ring.values + (number % ring.capacity) * source.columns;
+    values[lane] = source.read(lane);
+  }
+  __threadfence_system();
+  __syncwarp();
+  if (lane == 0) {
+    *row = number + 1;
+    *static_cast<volatile std::int64_t*>(ring.published) = number + 1;
+  }
+}
+
+}  // namespace
+
+void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream) {
+  publish_row_kernel<<<1, kWarp, 0, handle(stream)>>>(ring, row.data<std::int64_t>(), functors::RowSource(scalars));
+  check_launch("publish_row_kernel");
+}
+
+}  // namespace giro::cuda

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include <giro/kernels/activation.h>
+#include <giro/runtime/host_device.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro::functors {
+
+// Each activation as f(x), and as its slope at x_or_y (see needs_input).
+struct Identity {
+  GIRO_HOST_DEVICE static float value(float x) { return x; }
+  GIRO_HOST_DEVICE static float slope(float) { return 1.0f; }
+};
+
+struct Relu {
+  // Not x > 0 ? x : 0, which would turn a NaN into a zero.
+  GIRO_HOST_DEVICE static float value(float x) { return x < 0.0f ? 0.0f : x; }
+  GIRO_HOST_DEVICE static float slope(float y) { return y > 0.0f ? 1.0f : 0.0f; }
+};
+
+struct Gelu {
+  static constexpr float kA = 0.7978845608028654f;  // sqrt(2 / pi)
+  static constexpr float kB = 0.044715f;
+  GIRO_HOST_DEVICE static float value(float x) { return 0.5f * x * (1.0f + tanhf(kA * (x + kB * x * x * x))); }
+  GIRO_HOST_DEVICE static float slope(float x) {
+    const float t = tanhf(kA * (x + kB * x * x * x));
+    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * kA * (1.0f + 3.0f * kB * x * x);
+  }
+};
+
+struct Tanh {
+  GIRO_HOST_DEVICE static float value(float x) { return tanhf(x); }
+  GIRO_HOST_DEVICE static float slope(float y) { return 1.0f - y * y; }
+};
+
+struct Sigmoid {
+  GIRO_HOST_DEVICE static float value(float x) { return 1.0f / (1.0f + expf(-x)); }
+  GIRO_HOST_DEVICE static float slope(float y) { return y * (1.0f - y); }
+};
+
+template <class F>
+struct Activate {
+  float* y;
+  const float* x;
+  GIRO_HOST_DEVICE void operator()(std::int64_t i) const { y[i] = F::value(x[i]); }
+};
+
+template <class F>
+struct ActivateBackward {
+  float* dx;
+  const float *dy, *x_or_y;
+  GIRO_HOST_DEVICE void operator()(std::int64_t i) const { dx[i] = dy[i] * F::slope(x_or_y[i]); }
+};
+
+template <class G>
+void with_activation(Activation f, G&& g) {
+  switch (f) {
+    case Activation::none: return g(Identity{});
+    case Activation::relu: return g(Relu{});
+    case Activation::gelu: return g(Gelu{});
+    case Activation::tanh: return g(Tanh{});
+    case Activation::sigmoid: return g(Sigmoid{});
+  }
+}
+
+template <class ForEach>
+void activation(const ForEach& for_each, const Tensor& y, const Tensor& x, Activation f) {
+  with_activation(f, [&]<class F>(F) { for_each(y.count(), Activate<F>{y.data<float>(), x.data<float>()}); });
+}
+
+template <class ForEach>
+void activation_backward(const ForEach& for_each, const Tensor& dx, const Tensor& dy, const Tensor& x_or_y,
+                         Activation f) {
+  with_activation(f, [&]<class F>(F) {
+    for_each(dx.count(), ActivateBackward<F>{dx.data<float>(), dy.data<float>(), x_or_y.data<float>()});
+  });
+}
+
+}  // namespace giro::functors

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+
+#include <giro/kernels/pool.h>
+#include <giro/runtime/host_device.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro::functors {
+
+// dx[i] gathers the gradient of every window in which x[i] is the first largest value.
+struct MaxPoolBackward {
+  float* dx;
+  const float *dy, *x, *y;
+  std::int64_t height, width, channels, out_height, out_width;
+  std::int64_t window_h, window_w, stride_h, stride_w;
+
+  GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t c = i % channels, w = i / channels % width, h = i / (channels * width) % height;
+    const std::int64_t n = i / (channels * width * height);
+    const std::int64_t first_oh = h < window_h ? 0 : (h - window_h) / stride_h + 1;
+    const std::int64_t first_ow = w < window_w ? 0 : (w - window_w) / stride_w + 1;
+    float sum = 0;
+    for (std::int64_t oh = first_oh; oh < out_height && oh * stride_h <= h; ++oh) {
+      for (std::int64_t ow = first_ow; ow < out_width && ow * stride_w <= w; ++ow) {
+        const std::int64_t o = ((n * out_height + oh) * out_width + ow) * channels + c;
+        if (x[i] == y[o] && is_first(n, oh, ow, h, w, c, y[o])) sum += dy[o];
+      }
+    }
+    dx[i] = sum;
+  }
+
+  GIRO_HOST_DEVICE bool is_first(std::int64_t n, std::int64_t oh, std::int64_t ow, std::int64_t h, std::int64_t w,
+                                 std::int64_t c, float largest) const {
+    for (std::int64_t row = oh * stride_h; row <= h; ++row) {
+      const std::int64_t end = row == h ? w : ow * stride_w + window_w;
+      for (std::int64_t column = ow * stride_w; column < end; ++column) {
+        if (x[((n * height + row) * width + column) * channels + c] == largest) return false;
+      }
+    }
+    return true;
+  }
+};
+
+template <class ForEach>
+void max_pool_backward(const ForEach& for_each, const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,
+                       const PoolOptions& options) {
+  for_each(dx.count(), MaxPoolBackward{dx.data<float>(), dy.data<float>(), x.data<float>(), y.data<float>(),
+                                       x.shape()[1], x.shape()[2], x.shape()[3], y.shape()[1], y.shape()[2],
+                                       options.window[0], options.window[1], options.stride[0], options.stride[1]});
+}
+
+}  // namespace giro::functors

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include <giro/kernels/optim/update.h>
+#include <giro/runtime/host_device.h>
+
+// The optimizers' arithmetic, once for both backends. A backend computes the coefficients once a launch (the CPU) or
+// once a block (CUDA), from leaves on the device, and then runs sgd_element or adam_element over the flat buffers.
+namespace giro::functors {
+
+// What is the same for every element of one update.
+struct UpdateCoefficients {
+  float learning_rate;
+  float gradient_scale;      // of the clipping
+  float decay;               // learning rate times weight decay
+  float momentum;
+  float beta1, one_minus_beta1, beta2, one_minus_beta2;
+  float correction1, correction2;  // 1 / (1 - beta^t)
+  float epsilon;
+
+  // `squared_norm` is ignored without clipping. The powers are taken in double: 1 - 0.999^t in float is off by 1e-5.
+  GIRO_HOST_DEVICE UpdateCoefficients(const optim::UpdateRule& rule, std::int64_t step, float squared_norm) {
+    learning_rate = rule.learning_rate(step);
+    gradient_scale = 1.0f;
+    if (rule.max_norm > 0) {
+      const float norm = sqrtf(squared_norm);
+      const float max_norm = static_cast<float>(rule.max_norm);
+      // A NaN norm scales by NaN: clipping must not hide it.
+      if (!(norm <= max_norm)) gradient_scale = max_norm / norm;
+    }
+    decay = learning_rate * static_cast<float>(rule.weight_decay);
+    momentum = static_cast<float>(rule.momentum);
+    beta1 = static_cast<float>(rule.beta1);
+    beta2 = static_cast<float>(rule.beta2);
+    one_minus_beta1 = static_cast<float>(1.0 - rule.beta1);
+    one_minus_beta2 = static_cast<float>(1.0 - rule.beta2);
+    const double t = static_cast<double>(step + 1);
+    correction1 = static_cast<float>(1.0 / (1.0 - pow(rule.beta1, t)));
+    correction2 = static_cast<float>(1.0 / (1.0 - pow(rule.beta2, t)));
+    epsilon = static_cast<float>(rule.epsilon);
+  }
+};
+
+// `decay` is the coefficient's, or 0 where the mask spares the element.
+GIRO_HOST_DEVICE inline void sgd_element(const UpdateCoefficients& c, bool nesterov, float decay, float& param,
+                                         float grad, float* momentum_buffer) {
+  float direction = c.gradient_scale * grad;
+  if (momentum_buffer != nullptr) {
+    const float g = direction;
+    const float mu = c.momentum * *momentum_buffer + g;
+    *momentum_buffer = mu;
+    direction = nesterov ? c.momentum * mu + g : mu;
+  }
+  param = param - c.learning_rate * direction - decay * param;
+}
+
+GIRO_HOST_DEVICE inline void adam_element(const UpdateCoefficients& c, float decay, float& param, float grad,
+                                          float& mu, float& nu) {
+  const float g = c.gradient_scale * grad;
+  mu = c.beta1 * mu + c.one_minus_beta1 * g;
+  nu = c.beta2 * nu + c.one_minus_beta2 * (g * g);
+  param = param - c.learning_rate * ((mu * c.correction1) / (sqrtf(nu * c.correction2) + c.epsilon)) - decay * param;
+}
+
+}  // namespace giro::functors

@@ -1,0 +1,35 @@
+#include <giro/kernels/gather.h>
+
+#include <fmt/format.h>
+
+#include <giro/runtime/error.h>
+
+#include "kernels/backends.h"
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+
+namespace giro {
+
+void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, const Stream& stream) {
+  checks::on_device("gather_rows", {{"out", out}, {"src", src}, {"indices", indices}}, stream);
+  checks::same_dtype("gather_rows", {"out", out}, {"src", src});
+  checks::is_integer("gather_rows", {"indices", indices});
+  checks::has_rank("gather_rows", {"indices", indices}, 1);
+  checks::has_shape("gather_rows", {"out", out}, src.shape().drop_front().with_front(indices.count()));
+  GIRO_DISPATCH(stream, gather_rows, out, src, indices);
+}
+
+void batch_indices(const Tensor& indices, const Tensor& position, const RowOrder& order, const Stream& stream) {
+  checks::on_device("batch_indices", {{"indices", indices}, {"position", position}}, stream);
+  checks::has_dtype("batch_indices", {"indices", indices}, DType::i64);
+  checks::has_dtype("batch_indices", {"position", position}, DType::i64);
+  checks::has_rank("batch_indices", {"indices", indices}, 1);
+  checks::has_shape("batch_indices", {"position", position}, {});
+  if (order.size < 1) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("batch_indices: an order of {} rows, expected at least 1", order.size));
+  }
+  GIRO_DISPATCH(stream, batch_indices, indices, position, order);
+}
+
+}  // namespace giro

@@ -1,0 +1,194 @@
+#include <giro/kernels/nn/functional.h>
+
+#include <fmt/format.h>
+
+#include <giro/kernels/accuracy.h>
+#include <giro/kernels/dense.h>
+#include <giro/kernels/elementwise.h>
+#include <giro/kernels/reduce.h>
+#include <giro/kernels/softmax_cross_entropy.h>
+#include <giro/runtime/error.h>
+
+namespace giro::nn {
+namespace {
+
+// The gradient before an activation that an op has fused, given the op's output y and dy.
+class PreActivationGrad {
+ public:
+  PreActivationGrad(const Tensor& dy, const Tensor& y, Activation f, const Stream& stream) : value_(dy) {
+    if (f == Activation::none) return;
+    storage_ = stream.allocate(dy.bytes());
+    value_ = Tensor(storage_.data(), dy.dtype(), dy.shape(), dy.device());
+    giro::activation_backward(value_, dy, y, f, stream);
+  }
+  const Tensor& value() const { return value_; }
+
+ private:
+  Buffer storage_;
+  Tensor value_;
+};
+
+// Where an op with several gradients writes those of `input`: nowhere if none is wanted.
+void with_grad_of(const Var& input, const std::function<void(const Tensor&)>& write) {
+  if (input.requires_grad()) {
+    input.accumulate(write);
+  } else {
+    write(Tensor());
+  }
+}
+
+}  // namespace
+
+Var add(const Var& a, const Var& b) {
+  Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy) {
+    const Stream& stream = a.has_stream() ? a.stream() : b.stream();
+    a.accumulate([&](const Tensor& da) { copy(da, dy, stream); });
+    b.accumulate([&](const Tensor& db) { copy(db, dy, stream); });
+  });
+  giro::add(y.value(), a.value(), b.value(), y.stream());
+  return y;
+}
+
+Var multiply(const Var& a, const Var& b) {
+  Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy) {
+    const Stream& stream = a.has_stream() ? a.stream() : b.stream();
+    a.accumulate([&](const Tensor& da) { giro::multiply(da, dy, b.value(), stream); });
+    b.accumulate([&](const Tensor& db) { giro::multiply(db, dy, a.value(), stream); });
+  });
+  giro::multiply(y.value(), a.value(), b.value(), y.stream());
+  return y;
+}
+
+Var scale(const Var& x, double factor) {
+  Var y = Var::computed(DType::f32, x.shape(), {x}, [x, factor](const Tensor&, const Tensor& dy) {
+    x.accumulate([&](const Tensor& dx) { giro::scale(dx, dy, factor, x.stream()); });
+  });
+  giro::scale(y.value(), x.value(), factor, y.stream());
+  return y;
+}
+
+Var activation(const Var& x, Activation f) {
+  if (f == Activation::none) return x;
+  Var y = Var::computed(DType::f32, x.shape(), {x}, [x, f](const Tensor& out, const Tensor& dy) {
+    x.accumulate([&](const Tensor& dx) {
+      giro::activation_backward(dx, dy, needs_input(f) ? x.value() : out, f, x.stream());
+    });
+  });
+  giro::activation(y.value(), x.value(), f, y.stream());
+  return y;
+}
+
+Var relu(const Var& x) { return activation(x, Activation::relu); }
+Var gelu(const Var& x) { return activation(x, Activation::gelu); }
+Var tanh(const Var& x) { return activation(x, Activation::tanh); }
+Var sigmoid(const Var& x) { return activation(x, Activation::sigmoid); }
+
+Var flatten(const Var& x) {
+  if (x.shape().rank() < 1) throw Error(ErrorCode::shape_mismatch, "flatten: x is a scalar, expected a batch axis");
+  const Shape flat{x.shape()[0], x.shape().drop_front().count()};
+  return x.reshape(flat);
+}
+
+Var dense(const Var& x, const Var& w, const Var& b, Activation f) {
+  if (needs_input(f)) return activation(dense(x, w, b), f);
+  if (x.shape().rank() != 2 || w.shape().rank() != 2) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("dense: x is {}, w is {}; expected (B, I) and (I, O)",
+                                                       to_string(x.value()), to_string(w.value())));
+  }
+  Var y = Var::computed(DType::f32, {x.shape()[0], w.shape()[1]}, {x, w, b},
+                        [x, w, b, f](const Tensor& out, const Tensor& dy) {
+    const Stream& stream = w.stream();
+    const PreActivationGrad dz(dy, out, f, stream);
+    with_grad_of(x, [&](const Tensor& dx) {
+      with_grad_of(w, [&](const Tensor& dw) {
+        with_grad_of(b, [&](const Tensor& db) {
+          giro::dense_backward(dx, dw, db, dz.value(), x.value(), w.value(), stream);
+        });
+      });
+    });
+  });
+  giro::dense(y.value(), x.value(), w.value(), b.value(), f, y.stream());
+  return y;
+}
+
+Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& options, Activation f) {
+  if (f != Activation::none && f != Activation::relu) return activation(conv2d(x, w, b, options), f);
+  Var y = Var::computed(DType::f32, conv2d_shape(x.shape(), w.shape(), options), {x, w, b},
+                        [x, w, b, options, f](const Tensor& out, const Tensor& dy) {
+    const Stream& stream = w.stream();
+    const PreActivationGrad dz(dy, out, f, stream);
+    with_grad_of(x, [&](const Tensor& dx) {
+      with_grad_of(w, [&](const Tensor& dw) {
+        with_grad_of(b, [&](const Tensor& db) {
+          giro::conv2d_backward(dx, dw, db, dz.value(), x.value(), w.value(), options, stream);
+        });
+      });
+    });
+  });
+  giro::conv2d(y.value(), x.value(), w.value(), b.value(), f, options, y.stream());
+  return y;
+}
+
+Var avg_pool(const Var& x, const PoolOptions& options) {
+  Var y = Var::computed(DType::f32, pool_shape(x.shape(), options), {x},
+                        [x, options](const Tensor&, const Tensor& dy) {
+    x.accumulate([&](const Tensor& dx) { giro::avg_pool_backward(dx, dy, options, x.stream()); });
+  });
+  giro::avg_pool(y.value(), x.value(), options, y.stream());
+  return y;
+}
+
+Var max_pool(const Var& x, const PoolOptions& options) {
+  Var y = Var::computed(DType::f32, pool_shape(x.shape(), options), {x},
+                        [x, options](const Tensor& out, const Tensor& dy) {
+    x.accumulate([&](const Tensor& dx) { giro::max_pool_backward(dx, dy, x.value(), out, options, x.stream()); });
+  });
+  giro::max_pool(y.value(), x.value(), options, y.stream());
+  return y;
+}
+
+Var sum(const Var& x) {
+  Var y = Var::computed(DType::f32, {}, {x}, [x](const Tensor&, const Tensor& dy) {
+    x.accumulate([&](const Tensor& dx) { giro::broadcast(dx, dy, 1.0, x.stream()); });
+  });
+  giro::sum(y.value(), x.value(), y.stream());
+  return y;
+}
+
+Var mean(const Var& x) {
+  Var y = Var::computed(DType::f32, {}, {x}, [x](const Tensor&, const Tensor& dy) {
+    const double share = 1.0 / static_cast<double>(x.shape().count());
+    x.accumulate([&](const Tensor& dx) { giro::broadcast(dx, dy, share, x.stream()); });
+  });
+  giro::mean(y.value(), x.value(), y.stream());
+  return y;
+}
+
+Var softmax_cross_entropy(const Var& logits, const Var& labels) {
+  if (logits.shape().rank() != 2) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("softmax_cross_entropy: logits is {}, expected (R, C)",
+                                                       to_string(logits.value())));
+  }
+  // The forward pass leaves the gradient of each row's loss; going back only weighs the rows.
+  const auto gradient = std::make_shared<Buffer>();
+  Tensor dlogits;
+  if (logits.requires_grad()) {
+    *gradient = logits.stream().allocate(logits.value().bytes());
+    dlogits = Tensor(gradient->data(), DType::f32, logits.shape(), logits.value().device());
+  }
+  Var losses = Var::computed(DType::f32, {logits.shape()[0]}, {logits, labels},
+                             [logits, gradient, dlogits](const Tensor&, const Tensor& dy) {
+    logits.accumulate([&](const Tensor& out) { giro::scale_rows(out, dlogits, dy, logits.stream()); });
+  });
+  giro::softmax_cross_entropy(losses.value(), dlogits, logits.value(), labels.value(), losses.stream());
+  return losses;
+}
+
+Var accuracy(const Var& logits, const Var& labels) {
+  // Not differentiated: a constant stands in for the logits, on their stream.
+  Var out = Var::computed(DType::f32, {}, {Var(logits.value(), logits.stream())}, nullptr);
+  giro::accuracy(out.value(), logits.value(), labels.value(), out.stream());
+  return out;
+}
+
+}  // namespace giro::nn

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <giro/kernels/activation.h>
+#include <giro/kernels/conv2d.h>
+#include <giro/kernels/nn/var.h>
+#include <giro/kernels/pool.h>
+
+namespace giro::nn {
+
+// The ops of kernels/ on Vars: same mathematics, output allocated, gradient known. Errors are those of the ops, when
+// the call is made.
+
+Var add(const Var& a, const Var& b);
+Var multiply(const Var& a, const Var& b);
+// factor * x as f32, whatever x's dtype; the gradient reaches x if x is f32.
+Var scale(const Var& x, double factor);
+Var activation(const Var& x, Activation f);
+Var relu(const Var& x);
+Var gelu(const Var& x);
+Var tanh(const Var& x);
+Var sigmoid(const Var& x);
+// (N, ...) -> (N, product of the rest).
+Var flatten(const Var& x);
+// f(x w + b); x (B, I), w (I, O), b (O).
+Var dense(const Var& x, const Var& w, const Var& b, Activation f = Activation::none);
+// x (N, H, W, C), w (O, KH, KW, C), b (O).
+Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& options, Activation f = Activation::none);
+Var avg_pool(const Var& x, const PoolOptions& options);
+Var max_pool(const Var& x, const PoolOptions& options);
+
+// Over all elements, into a scalar.
+Var sum(const Var& x);
+Var mean(const Var& x);
+// Losses (R,) of logits (R, C) at integer labels (R,).
+Var softmax_cross_entropy(const Var& logits, const Var& labels);
+// The share of rows whose largest logit stands at the label, a scalar; not differentiated.
+Var accuracy(const Var& logits, const Var& labels);
+
+}  // namespace giro::nn

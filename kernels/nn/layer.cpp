@@ -1,0 +1,41 @@
+#include <giro/kernels/nn/layer.h>
+
+#include <fmt/format.h>
+
+#include <giro/runtime/error.h>
+
+#include "runtime/text.h"
+
+namespace giro::nn {
+
+void ParamSpecs::add(const std::string& name, const Shape& shape, const Fans& fans, Initializer initializer) {
+  specs_->push_back({prefix_ + name, shape, fans, std::move(initializer)});
+}
+
+ParamSpecs ParamSpecs::below(const std::string& name) const {
+  ParamSpecs result = *this;
+  result.prefix_ += name + "/";
+  return result;
+}
+
+Params::Params(std::map<std::string, Var> vars, const Stream& stream)
+    : tree_(std::make_shared<const Tree>(Tree{std::move(vars), stream})) {}
+
+const Var& Params::operator[](const std::string& name) const {
+  const auto found = tree_->vars.find(prefix_ + name);
+  if (found == tree_->vars.end()) {
+    std::vector<std::string> known;
+    for (const auto& [path, var] : tree_->vars) known.push_back(path);
+    throw Error(ErrorCode::not_found,
+                fmt::format("no parameter '{}{}'{}", prefix_, name, suggestion(prefix_ + name, known)));
+  }
+  return found->second;
+}
+
+Params Params::below(const std::string& name) const {
+  Params result = *this;
+  result.prefix_ += name + "/";
+  return result;
+}
+
+}  // namespace giro::nn

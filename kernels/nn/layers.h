@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include <giro/kernels/activation.h>
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/initializers.h>
+#include <giro/kernels/nn/layer.h>
+
+namespace giro::nn {
+
+// Layers one after the other. In the tree each is called by its name and a number of its own kind: dense0, dense1.
+template <class... Layers>
+Layer sequential(Layers... layers);
+Layer sequential(std::vector<Layer> layers);
+
+// x times factor, as f32: scale(1 / 255.f) turns pixels into numbers of [0, 1].
+Layer scale(double factor);
+// (N, ...) -> (N, product of the rest).
+Layer flatten();
+Layer relu();
+Layer gelu();
+Layer tanh();
+Layer sigmoid();
+
+struct DenseOptions {
+  Activation activation = Activation::none;  // fused into the product where it can be
+  bool use_bias = true;
+  Initializer kernel_init = lecun_normal();
+  Initializer bias_init = zeros();
+};
+// (N, I) -> (N, features). Parameters: kernel (I, features), bias (features).
+Layer dense(std::int64_t features, const DenseOptions& options = {});
+
+enum class Padding { same, valid };
+
+struct ConvOptions {
+  Activation activation = Activation::none;  // relu is fused
+  std::array<std::int64_t, 2> strides{1, 1};
+  Padding padding = Padding::same;
+  bool use_bias = true;
+  Initializer kernel_init = lecun_normal();
+  Initializer bias_init = zeros();
+};
+// (N, H, W, C) -> (N, OH, OW, features). Parameters: kernel (features, KH, KW, C), bias (features).
+Layer conv(std::int64_t features, std::array<std::int64_t, 2> kernel_size, const ConvOptions& options = {});
+
+// (N, H, W, C) -> (N, OH, OW, C), without padding. The strides are the window unless given.
+Layer avg_pool(std::array<std::int64_t, 2> window, std::array<std::int64_t, 2> strides = {0, 0});
+Layer max_pool(std::array<std::int64_t, 2> window, std::array<std::int64_t, 2> strides = {0, 0});
+
+template <class... Layers>
+Layer sequential(Layers... layers) {
+  return sequential(std::vector<Layer>{Layer(std::move(layers))...});
+}
+
+}  // namespace giro::nn

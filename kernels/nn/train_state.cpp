@@ -1,0 +1,110 @@
+#include <giro/kernels/nn/train_state.h>
+
+#include <giro/kernels/elementwise.h>
+#include <giro/kernels/reduce.h>
+#include <giro/runtime/error.h>
+
+namespace giro {
+namespace {
+
+// A leaf's path below its collection.
+std::string below(const Collection& collection, const Leaf& leaf) {
+  return leaf.path.substr(collection.name().size() + 1);
+}
+
+// For each granule of the flat params, whether weight decay applies.
+std::vector<std::uint8_t> decay_granules(const Collection& params, const optim::DecayMask& mask) {
+  constexpr std::int64_t kGranule = optim::UpdateTensors::kGranule;
+  static_assert(kGranule * sizeof(float) == Collection::kLeafAlignment, "a granule must not straddle two leaves");
+  std::vector<std::uint8_t> decays;
+  for (const Leaf& leaf : params.leaves()) {
+    const auto granules = static_cast<std::size_t>((leaf.value.count() + kGranule - 1) / kGranule);
+    decays.insert(decays.end(), granules, mask(below(params, leaf)) ? 1 : 0);
+  }
+  return decays;
+}
+
+}  // namespace
+
+TrainState::TrainState(const nn::Layer& model, optim::Optimizer optimizer, Device device)
+    : State(device), model_(model), optimizer_(std::move(optimizer)) {}
+
+TrainState TrainState::create(const nn::Layer& model, const std::vector<LeafSpec>& spec, optim::Optimizer optimizer,
+                              std::uint64_t seed, Device device) {
+  if (spec.empty()) {
+    throw Error(ErrorCode::invalid_argument, "a train state needs the spec of its input, found an empty one");
+  }
+  TrainState state(model, std::move(optimizer), device);
+  nn::ParamSpecs specs;
+  model.init(specs, spec.front().shape);
+  std::vector<LeafSpec> leaves;
+  for (const auto& param : specs.all()) leaves.push_back({param.name, DType::f32, param.shape});
+
+  const Collection& params = state.add("params", leaves);
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const auto& param = specs.all()[i];
+    from_host(params.leaves()[i].value, param.initializer(param.shape.count(), param.fans, Rng{seed, i}),
+              state.stream());
+  }
+  state.add("grads", leaves, /*saved=*/false);
+  const optim::UpdateRule& rule = state.optimizer_.rule;
+  if (rule.rule == optim::Rule::adam || rule.momentum > 0) state.add("opt_state/mu", leaves);
+  if (rule.rule == optim::Rule::adam) state.add("opt_state/nu", leaves);
+  if (state.optimizer_.decay_mask) {
+    const std::vector<std::uint8_t> decays = decay_granules(params, state.optimizer_.decay_mask);
+    const auto count = static_cast<std::int64_t>(decays.size());
+    from_host(state.add("opt_state/decays", {{"", DType::u8, {count}}}, /*saved=*/false).leaves().front().value,
+              decays, state.stream());
+  }
+  state.add("step", {{"", DType::i64, {}}});
+  state.add("learning_rate", {{"", DType::f32, {}}}, /*saved=*/false);
+  const Collection& seed_leaf = state.add("seed", {{"", DType::i64, {}}});
+  from_host(seed_leaf.leaves().front().value, std::vector{static_cast<std::int64_t>(seed)}, state.stream());
+  return state;
+}
+
+nn::Params TrainState::params() const {
+  std::map<std::string, nn::Var> vars;
+  const Collection& params = collection("params");
+  for (const Leaf& leaf : params.leaves()) vars.emplace(below(params, leaf), nn::Var(leaf.value, stream()));
+  return nn::Params(std::move(vars), stream());
+}
+
+nn::Params TrainState::differentiable_params() const {
+  std::map<std::string, nn::Var> vars;
+  const Collection &params = collection("params"), &grads = collection("grads");
+  for (std::size_t i = 0; i < params.leaves().size(); ++i) {
+    vars.emplace(below(params, params.leaves()[i]),
+                 nn::Var::parameter(params.leaves()[i].value, grads.leaves()[i].value, stream()));
+  }
+  return nn::Params(std::move(vars), stream());
+}
+
+void TrainState::backward(const nn::Var& loss, const nn::Params& params) const {
+  nn::backward(loss);
+  const Collection& grads = collection("grads");
+  for (const Leaf& leaf : grads.leaves()) {
+    if (!params[below(grads, leaf)].has_grad()) stream().fill(leaf.value.raw(), 0, leaf.value.bytes());
+  }
+}
+
+void TrainState::apply_gradients() {
+  const auto flat = [&](const char* name) { return contains_collection(name) ? collection(name).flat() : Tensor(); };
+  optim::UpdateTensors tensors{.params = flat("params"),
+                               .grads = flat("grads"),
+                               .mu = flat("opt_state/mu"),
+                               .nu = flat("opt_state/nu"),
+                               .step = at("step"),
+                               .learning_rate = at("learning_rate")};
+  if (contains("opt_state/decays")) tensors.decays = at("opt_state/decays");
+  Buffer squared_norm;
+  if (optimizer_.rule.max_norm > 0) {
+    squared_norm = stream().allocate(sizeof(float));
+    tensors.squared_norm = Tensor(squared_norm.data(), DType::f32, {}, device());
+    sum_of_squares(tensors.squared_norm, tensors.grads, stream());
+  }
+  optim::update(optimizer_.rule, tensors, stream());
+  increment(tensors.step, 1, stream());
+}
+
+}  // namespace giro

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/layer.h>
+#include <giro/kernels/optim/optimizer.h>
+#include <giro/runtime/state.h>
+
+namespace giro {
+
+// What training a model needs, on one device. Its tree:
+//   params/...          f32, one buffer
+//   grads/...           f32, as params; not saved
+//   opt_state/mu/...    f32, as params, and opt_state/nu/...: the moments the optimizer has
+//   step                i64 scalar: updates made
+//   learning_rate       f32 scalar: of the latest update; not saved
+//   seed                i64 scalar
+class TrainState : public State {
+ public:
+  // Parameters drawn from `seed` for inputs like the first feature of `spec` (batch axis included); the same values on
+  // every device. `device` is by default the best there is. Errors: shape_mismatch, invalid_argument, device.
+  static TrainState create(const nn::Layer& model, const std::vector<LeafSpec>& spec, optim::Optimizer optimizer,
+                           std::uint64_t seed, Device device = discover_devices().best());
+
+  const nn::Layer& model() const noexcept { return model_; }
+  const optim::Optimizer& optimizer() const noexcept { return optimizer_; }
+
+  // The parameters, to evaluate with: no gradient is noted.
+  nn::Params params() const;
+
+  // Calls f(params), which returns the loss, an f32 scalar, or a pair of the loss and something besides; queues the
+  // gradient of the loss into grads; returns what f returned.
+  template <class F>
+  auto value_and_grad(F&& f) {
+    nn::Params params = differentiable_params();
+    auto result = std::forward<F>(f)(params);
+    if constexpr (std::is_convertible_v<decltype(result), nn::Var>) {
+      backward(result, params);
+    } else {
+      backward(result.first, params);
+    }
+    return result;
+  }
+
+  // Queues one update of params from grads, and step + 1.
+  void apply_gradients();
+
+ private:
+  TrainState(const nn::Layer& model, optim::Optimizer optimizer, Device device);
+  nn::Params differentiable_params() const;
+  void backward(const nn::Var& loss, const nn::Params& params) const;
+
+  nn::Layer model_;
+  optim::Optimizer optimizer_;
+};
+
+}  // namespace giro

@@ -1,0 +1,116 @@
+#include <giro/kernels/nn/var.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include <giro/kernels/elementwise.h>
+#include <giro/runtime/error.h>
+
+namespace giro::nn {
+
+Var::Var(const Tensor& constant) : node_(std::make_shared<Node>()) { node_->value = constant; }
+
+Var::Var(const Tensor& constant, const Stream& stream) : Var(constant) { node_->stream = stream; }
+
+Var Var::parameter(const Tensor& value, const Tensor& grad, const Stream& stream) {
+  Var var(value, stream);
+  var.node_->requires_grad = true;
+  var.node_->grad = grad;
+  return var;
+}
+
+Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Backward backward) {
+  const auto on_stream = std::find_if(inputs.begin(), inputs.end(), [](const Var& v) { return v.has_stream(); });
+  if (on_stream == inputs.end()) {
+    throw Error(ErrorCode::invalid_argument, "an operation on constants alone has no stream to run on");
+  }
+  const Stream& stream = on_stream->stream();
+  Buffer storage = stream.allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype));
+  Var result(Tensor(storage.data(), dtype, shape, stream.device()), stream);
+  result.node_->storage = std::make_shared<const Buffer>(std::move(storage));
+  if (std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.requires_grad(); })) {
+    result.node_->requires_grad = true;
+    result.node_->inputs = std::move(inputs);
+    result.node_->backward = std::move(backward);
+  }
+  return result;
+}
+
+Var Var::reshape(const Shape& shape) const {
+  Var result(node_->value.reshape(shape));
+  result.node_->stream = node_->stream;
+  result.node_->requires_grad = node_->requires_grad;
+  result.node_->storage = node_->storage;
+  if (node_->requires_grad) {
+    result.node_->inputs = {*this};
+    result.node_->backward = [x = *this](const Tensor&, const Tensor& dy) {
+      x.accumulate([&](const Tensor& dx) { copy(dx, dy.reshape(dx.shape()), x.stream()); });
+    };
+  }
+  return result;
+}
+
+void Var::accumulate(const std::function<void(const Tensor&)>& write) const {
+  Node& node = *node_;
+  if (!node.requires_grad) return;
+  const Tensor& value = node.value;
+  if (node.has_grad) {
+    const Buffer storage = stream().allocate(value.bytes());
+    const Tensor term(storage.data(), value.dtype(), value.shape(), value.device());
+    write(term);
+    giro::add(node.grad, node.grad, term, stream());
+    return;
+  }
+  if (!node.grad) {
+    node.grad_storage = stream().allocate(value.bytes());
+    node.grad = Tensor(node.grad_storage.data(), value.dtype(), value.shape(), value.device());
+  }
+  write(node.grad);
+  node.has_grad = true;
+}
+
+void backward(const Var& loss) {
+  using Node = Var::Node;
+  if (loss.shape() != Shape{}) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("the loss is {}, expected a scalar", to_string(loss.value())));
+  }
+  if (loss.dtype() != DType::f32) {
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("the loss is {}, expected f32", to_string(loss.value())));
+  }
+  if (!loss.requires_grad()) {
+    throw Error(ErrorCode::invalid_argument, "the loss depends on no parameter");
+  }
+
+  // Inputs before what is computed from them; an explicit stack, so that depth is no limit.
+  std::vector<std::shared_ptr<Node>> order;
+  std::unordered_set<const Node*> seen;
+  std::vector<std::pair<std::shared_ptr<Node>, std::size_t>> stack{{loss.node_, 0}};
+  seen.insert(loss.node_.get());
+  while (!stack.empty()) {
+    auto& [node, next] = stack.back();
+    if (next < node->inputs.size()) {
+      const Var& input = node->inputs[next++];
+      if (input.requires_grad() && seen.insert(input.node_.get()).second) stack.emplace_back(input.node_, 0);
+    } else {
+      order.push_back(std::move(node));
+      stack.pop_back();
+    }
+  }
+
+  loss.accumulate([&](const Tensor& out) { giro::fill(out, 1.0, loss.stream()); });
+  // A node that is done lets go of its inputs, so their memory serves the work that follows.
+  while (!order.empty()) {
+    const std::shared_ptr<Node> node = std::move(order.back());
+    order.pop_back();
+    if (!node->backward) continue;
+    node->backward(node->value, node->grad);
+    node->backward = nullptr;
+    node->inputs.clear();
+    node->grad = Tensor();
+    node->grad_storage = Buffer();
+  }
+}
+
+}  // namespace giro::nn

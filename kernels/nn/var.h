@@ -1,0 +1,75 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <giro/runtime/buffer.h>
+#include <giro/runtime/stream.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro::nn {
+
+// A value in a computation that may be differentiated: a handle; copies name the same value. Operations on Vars queue
+// their work on the stream at once, and note how to go back if an input wants a gradient. Memory is stream-ordered: it
+// returns to the stream as soon as neither a Var nor the way back needs it.
+class Var {
+ public:
+  // What a node does with its gradient: given its value y and gradient dy, it accumulates into its inputs'.
+  using Backward = std::function<void(const Tensor& y, const Tensor& dy)>;
+
+  Var() : Var(Tensor()) {}  // an empty constant: an argument that is not there
+  // A constant. The memory must outlive the work. It runs on no stream until it is combined with a Var that does.
+  Var(const Tensor& constant);
+  // A constant on a stream.
+  Var(const Tensor& constant, const Stream& stream);
+  // A leaf that backward(loss) writes a gradient for, to memory of the same shape.
+  static Var parameter(const Tensor& value, const Tensor& grad, const Stream& stream);
+  // A new value, contents undefined, computed from `inputs`, on the stream of the first that has one. `backward` is kept
+  // if one of them wants a gradient; it must capture the Vars whose values it needs, but not this one.
+  // Error(invalid_argument) if no input has a stream.
+  static Var computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Backward backward);
+
+  // The same value under another shape of equal count, sharing its memory. Error(shape_mismatch).
+  Var reshape(const Shape& shape) const;
+
+  const Tensor& value() const { return node_->value; }
+  const Shape& shape() const { return node_->value.shape(); }
+  DType dtype() const { return node_->value.dtype(); }
+  bool requires_grad() const { return node_->requires_grad; }
+  const Stream& stream() const { return *node_->stream; }
+  // Whether a backward has reached it.
+  bool has_grad() const { return node_->has_grad; }
+  bool has_stream() const { return node_->stream.has_value(); }
+
+  // Within a Backward: write(out) computes a term of this value's gradient into `out`. Does nothing for a value that
+  // wants no gradient.
+  void accumulate(const std::function<void(const Tensor& out)>& write) const;
+
+  friend void backward(const Var& loss);
+
+ private:
+  struct Node;
+  explicit Var(std::shared_ptr<Node> node) : node_(std::move(node)) {}
+  std::shared_ptr<Node> node_;
+
+  struct Node {
+    Tensor value;
+    std::shared_ptr<const Buffer> storage;  // of value, shared by its reshapes; null for constants and parameters
+    std::optional<Stream> stream;
+    bool requires_grad = false;
+    Tensor grad;  // given for parameters; for the rest allocated when first written
+    Buffer grad_storage;
+    bool has_grad = false;
+    std::vector<Var> inputs;
+    Backward backward;
+  };
+};
+
+// Queues the gradient of `loss`, an f32 scalar, into every parameter it depends on; the computation is used up.
+// Errors: shape_mismatch, dtype_mismatch; invalid_argument if it depends on no parameter.
+void backward(const Var& loss);
+
+}  // namespace giro::nn

@@ -1,0 +1,47 @@
+#include <giro/kernels/optim/update.h>
+
+#include <fmt/format.h>
+
+#include <giro/runtime/error.h>
+
+#include "kernels/backends.h"
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+
+namespace giro::optim {
+
+void update(const UpdateRule& rule, const UpdateTensors& t, const Stream& stream) {
+  checks::on_device("update",
+                    {{"params", t.params}, {"grads", t.grads}, {"mu", t.mu}, {"nu", t.nu}, {"decays", t.decays},
+                     {"step", t.step}, {"learning_rate", t.learning_rate}, {"squared_norm", t.squared_norm}},
+                    stream);
+  const auto check_flat = [&](const checks::Argument& argument) {
+    checks::has_dtype("update", argument, DType::f32);
+    checks::has_shape("update", argument, t.params.shape());
+  };
+  checks::has_rank("update", {"params", t.params}, 1);
+  check_flat({"params", t.params});
+  check_flat({"grads", t.grads});
+  const bool adam = rule.rule == Rule::adam;
+  if (t.mu || adam || rule.momentum != 0) check_flat({"mu", t.mu});
+  if (adam) check_flat({"nu", t.nu});
+  if (t.params.count() % UpdateTensors::kGranule != 0) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("update: params is {}, expected a multiple of {} elements",
+                                                       to_string(t.params), UpdateTensors::kGranule));
+  }
+  if (t.decays) {
+    checks::has_dtype("update", {"decays", t.decays}, DType::u8);
+    checks::has_shape("update", {"decays", t.decays}, {t.params.count() / UpdateTensors::kGranule});
+  }
+  checks::has_dtype("update", {"step", t.step}, DType::i64);
+  checks::has_shape("update", {"step", t.step}, {});
+  checks::has_dtype("update", {"learning_rate", t.learning_rate}, DType::f32);
+  checks::has_shape("update", {"learning_rate", t.learning_rate}, {});
+  if (rule.max_norm > 0) {
+    checks::has_dtype("update", {"squared_norm", t.squared_norm}, DType::f32);
+    checks::has_shape("update", {"squared_norm", t.squared_norm}, {});
+  }
+  GIRO_DISPATCH(stream, update, rule, t);
+}
+
+}  // namespace giro::optim

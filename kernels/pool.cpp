@@ -1,0 +1,68 @@
+#include <giro/kernels/pool.h>
+
+#include <fmt/format.h>
+
+#include <giro/runtime/error.h>
+
+#include "kernels/backends.h"
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+
+namespace giro {
+
+Shape pool_shape(const Shape& x, const PoolOptions& options) {
+  if (x.rank() != 4) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("pooling: x is {}, expected (N, H, W, C)", to_string(x)));
+  }
+  std::array<std::int64_t, 2> out{};
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    const std::int64_t size = x[static_cast<int>(axis) + 1];
+    if (options.window[axis] < 1 || options.stride[axis] < 1) {
+      throw Error(ErrorCode::invalid_argument, fmt::format("pooling: window {} and stride {}, expected at least 1",
+                                                           options.window[axis], options.stride[axis]));
+    }
+    if (options.window[axis] > size) {
+      throw Error(ErrorCode::shape_mismatch, fmt::format("pooling: a window of {} does not fit in x {}",
+                                                         options.window[axis], to_string(x)));
+    }
+    out[axis] = (size - options.window[axis]) / options.stride[axis] + 1;
+  }
+  return {x[0], out[0], out[1], x[3]};
+}
+
+namespace {
+
+void check(std::string_view op, const checks::Argument& x, const checks::Argument& y, const PoolOptions& options,
+           const Stream& stream) {
+  checks::on_device(op, {x, y}, stream);
+  checks::has_dtype(op, x, DType::f32);
+  checks::has_dtype(op, y, DType::f32);
+  checks::has_shape(op, y, pool_shape(x.tensor.shape(), options));
+}
+
+}  // namespace
+
+void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
+  check("avg_pool", {"x", x}, {"y", y}, options, stream);
+  GIRO_DISPATCH(stream, avg_pool, y, x, options);
+}
+
+void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream) {
+  check("avg_pool_backward", {"dx", dx}, {"dy", dy}, options, stream);
+  GIRO_DISPATCH(stream, avg_pool_backward, dx, dy, options);
+}
+
+void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
+  check("max_pool", {"x", x}, {"y", y}, options, stream);
+  GIRO_DISPATCH(stream, max_pool, y, x, options);
+}
+
+void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,
+                       const PoolOptions& options, const Stream& stream) {
+  checks::same_shape("max_pool_backward", {"dx", dx}, {"x", x});
+  check("max_pool_backward", {"x", x}, {"y", y}, options, stream);
+  check("max_pool_backward", {"dx", dx}, {"dy", dy}, options, stream);
+  GIRO_DISPATCH(stream, max_pool_backward, dx, dy, x, y, options);
+}
+
+}  // namespace giro

@@ -1,0 +1,26 @@
+#include <giro/kernels/softmax_cross_entropy.h>
+
+#include "kernels/backends.h"
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+
+namespace giro {
+
+void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels,
+                           const Stream& stream) {
+  constexpr std::string_view op = "softmax_cross_entropy";
+  checks::on_device(op, {{"losses", losses}, {"dlogits", dlogits}, {"logits", logits}, {"labels", labels}}, stream);
+  checks::has_dtype(op, {"logits", logits}, DType::f32);
+  checks::has_dtype(op, {"losses", losses}, DType::f32);
+  checks::is_integer(op, {"labels", labels});
+  checks::has_rank(op, {"logits", logits}, 2);
+  checks::has_shape(op, {"losses", losses}, {logits.shape()[0]});
+  checks::has_shape(op, {"labels", labels}, {logits.shape()[0]});
+  if (dlogits) {
+    checks::has_dtype(op, {"dlogits", dlogits}, DType::f32);
+    checks::same_shape(op, {"dlogits", dlogits}, {"logits", logits});
+  }
+  GIRO_DISPATCH(stream, softmax_cross_entropy, losses, dlogits, logits, labels);
+}
+
+}  // namespace giro

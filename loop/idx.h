@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <giro/runtime/buffer.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro::data {
+
+// The contents of an IDX file, the format of MNIST (http://yann.lecun.com/exdb/mnist): two zero bytes, the element
+// type, the number of axes, a 32-bit size per axis, then the elements; all of it big-endian.
+struct IdxFile {
+  std::string path;         // the file that was read
+  std::uint32_t magic = 0;  // its first four bytes: 0x00000803 for u8 with three axes
+  Buffer buffer;
+  Tensor values;  // in host memory, in this machine's byte order
+};
+
+// Reads `path`, or `path`.gz where there is no such file; gzip is told by the contents, not by the name. Takes u8, i32,
+// f32 and f64 elements with up to Shape::kMaxRank axes. Memory is taken as bytes turn up, never on the header's word.
+// Errors: not_found, io, unsupported (i8 and i16 elements, more axes), corrupt_data (no IDX file, truncated, or longer
+// than its header says).
+IdxFile read_idx(const std::string& path);
+
+}  // namespace giro::data

@@ -1,0 +1,61 @@
+#include "runtime/cuda/device.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include "runtime/backend.h"
+#include "runtime/cuda/check.h"
+
+// The oldest compute capability this build holds code for, times ten; 0 if the build does not know.
+#ifndef GIRO_CUDA_OLDEST_ARCHITECTURE
+#define GIRO_CUDA_OLDEST_ARCHITECTURE 0
+#endif
+
+namespace giro::cuda {
+namespace {
+
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+std::string why_no_devices(cudaError_t status) {
+  int driver = 0, runtime = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no NVIDIA driver is installed";
+  if (status == cudaErrorInsufficientDriver && cudaRuntimeGetVersion(&runtime) == cudaSuccess) {
+    return fmt::format("the NVIDIA driver is too old: it supports CUDA {}, giro was built with CUDA {}",
+                       version_text(driver), version_text(runtime));
+  }
+  if (status == cudaErrorNoDevice || status == cudaSuccess) return "the NVIDIA driver finds no GPU";
+  return fmt::format("CUDA does not start: {} ({})", cudaGetErrorName(status), cudaGetErrorString(status));
+}
+
+}  // namespace
+
+std::vector<DeviceInfo> device_infos(std::string& reason) {
+  std::vector<DeviceInfo> infos;
+  reason.clear();
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || count == 0) reason = why_no_devices(status);
+  for (int index = 0; status == cudaSuccess && index < count; ++index) {
+    cudaDeviceProp properties{};
+    if (const cudaError_t failure = cudaGetDeviceProperties(&properties, index); failure != cudaSuccess) {
+      reason = fmt::format("{} does not answer: {}", to_string(Device::cuda(index)), cudaGetErrorString(failure));
+    } else if (properties.major * 10 + properties.minor < GIRO_CUDA_OLDEST_ARCHITECTURE) {
+      reason = fmt::format("{} is too old: compute capability {}.{}, giro was built for {}.{} and above",
+                           properties.name, properties.major, properties.minor,
+                           GIRO_CUDA_OLDEST_ARCHITECTURE / 10, GIRO_CUDA_OLDEST_ARCHITECTURE % 10);
+    } else {
+      infos.push_back({Device::cuda(index), properties.name, properties.totalGlobalMem});
+    }
+  }
+  if (!infos.empty()) reason.clear();
+  (void)cudaGetLastError();  // what was found out here must not surface at the next launch
+  return infos;
+}
+
+void make_current(Device device) {
+  int current = -1;
+  check(cudaGetDevice(&current), "cudaGetDevice");
+  if (current != device.index()) check(cudaSetDevice(device.index()), "cudaSetDevice");
+}
+
+}  // namespace giro::cuda

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <giro/runtime/device.h>
+
+namespace giro::cuda {
+
+// Makes the device the calling thread's current one, where launches, allocations and new events go. Error(device).
+void make_current(Device device);
+
+}  // namespace giro::cuda

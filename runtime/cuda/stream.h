@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <typeindex>
+#include <utility>
+#include <vector>
+
+#include <giro/runtime/stream.h>
+
+#include "runtime/backend.h"
+
+struct CUstream_st;
+struct cublasLtContext;
+struct cudnnContext;
+
+namespace giro::cuda {
+
+// A CUDA stream, and what the libraries keep for it: their handles, and what they chose for each shape.
+class CudaStream final : public detail::StreamImpl, public std::enable_shared_from_this<CudaStream> {
+ public:
+  explicit CudaStream(Device device);
+  ~CudaStream() override;
+
+  CUstream_st* handle() const noexcept;
+  cublasLtContext* cublaslt();
+  cudnnContext* cudnn();  // set to this stream
+
+  // A Plan is what a kernel works out once for a shape (an algorithm, its descriptors). It is kept, so that work
+  // comes out the same whether it is recorded or not. `make` returns a Plan.
+  template <class Plan, class Make>
+  Plan& plan(std::vector<std::int64_t> key, Make&& make) {
+    std::shared_ptr<void>& slot = plans_[{typeid(Plan), std::move(key)}];
+    if (!slot) slot = std::make_shared<Plan>(make());
+    return *static_cast<Plan*>(slot.get());
+  }
+
+  void copy(void* dst, const void* src, std::size_t bytes) override;
+  void fill(void* dst, unsigned char value, std::size_t bytes) override;
+  void synchronize() override;
+  void wait(const detail::EventImpl& event) override;
+  std::unique_ptr<detail::EventImpl> create_event() override;
+
+  bool is_recording() const override { return recording_; }
+  void begin_recording() override;
+  std::unique_ptr<detail::GraphImpl> end_recording() override;
+  void abandon_recording() noexcept override;
+
+ private:
+  struct Handles;
+  std::unique_ptr<Handles> handles_;
+  std::map<std::pair<std::type_index, std::vector<std::int64_t>>, std::shared_ptr<void>> plans_;
+  bool recording_ = false;
+};
+
+// The stream behind the handle; its device becomes the current one. Error(device_mismatch) for a stream of the CPU.
+CudaStream& cuda_stream(const Stream& stream);
+
+// The same for launching kernels.
+CUstream_st* handle(const Stream& stream);
+
+}  // namespace giro::cuda

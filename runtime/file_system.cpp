@@ -1,0 +1,152 @@
+#include <giro/runtime/file_system.h>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include <giro/runtime/error.h>
+
+namespace giro {
+namespace {
+
+[[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
+  throw Error(error == ENOENT ? ErrorCode::not_found : ErrorCode::io,
+              fmt::format("cannot {} '{}': {}", what, path, std::strerror(error)));
+}
+
+// A file descriptor with its path for messages.
+class File {
+ public:
+  File(const std::string& path, int flags, const char* what) : path_(path) {
+    do {
+      descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+    } while (descriptor_ < 0 && errno == EINTR);
+    if (descriptor_ < 0) fail(what, path, errno);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+
+  int descriptor() const { return descriptor_; }
+  const std::string& path() const { return path_; }
+
+  void sync() {
+    if (::fsync(descriptor_) != 0) fail("sync", path_, errno);
+  }
+  void close() {
+    const int descriptor = descriptor_;
+    descriptor_ = -1;
+    if (::close(descriptor) != 0 && errno != EINTR) fail("close", path_, errno);
+  }
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+class PosixWriter final : public FileSystem::Writer {
+ public:
+  explicit PosixWriter(const std::string& path) : file_(path, O_WRONLY | O_CREAT | O_TRUNC, "create") {}
+
+  void write(const void* data, std::size_t bytes) override {
+    const char* next = static_cast<const char*>(data);
+    while (bytes > 0) {
+      const ssize_t written = ::write(file_.descriptor(), next, bytes);
+      if (written < 0) {
+        if (errno == EINTR) continue;
+        fail("write", file_.path(), errno);
+      }
+      next += written;
+      bytes -= static_cast<std::size_t>(written);
+    }
+  }
+  void sync() override { file_.sync(); }
+  void close() override { file_.close(); }
+
+ private:
+  File file_;
+};
+
+class PosixFileSystem final : public FileSystem {
+ public:
+  std::unique_ptr<Writer> create(const std::string& path) override { return std::make_unique<PosixWriter>(path); }
+
+  std::vector<char> read(const std::string& path) override {
+    const File file(path, O_RDONLY, "read");
+    std::vector<char> content;
+    constexpr std::size_t kChunk = std::size_t{1} << 20;
+    for (;;) {
+      const std::size_t size = content.size();
+      content.resize(size + kChunk);
+      const ssize_t got = ::read(file.descriptor(), content.data() + size, kChunk);
+      if (got < 0 && errno != EINTR) fail("read", path, errno);
+      content.resize(size + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+      if (got == 0) return content;
+    }
+  }
+
+  void rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) != 0) fail("rename to '" + to + "'", from, errno);
+  }
+
+  void remove(const std::string& path) override {
+    if (::unlink(path.c_str()) != 0) fail("remove", path, errno);
+  }
+
+  void create_directories(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (error) fail("create the directory", path, error.value());
+  }
+
+  void sync_directory(const std::string& path) override { File(path, O_RDONLY | O_DIRECTORY, "sync").sync(); }
+
+  std::vector<std::string> list(const std::string& path) override {
+    std::error_code error;
+    std::vector<std::string> names;
+    for (std::filesystem::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+      names.push_back(it->path().filename().string());
+    }
+    if (error) fail("list", path, error.value());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<FileSystem> posix_file_system() { return std::make_shared<PosixFileSystem>(); }
+
+void replace_file(FileSystem& files, const std::string& path,
+                  const std::function<void(FileSystem::Writer&)>& write) {
+  const std::string temporary = fmt::format("{}.tmp-{}", path, ::getpid());
+  const auto writer = files.create(temporary);
+  try {
+    write(*writer);
+    writer->sync();
+    writer->close();
+    files.rename(temporary, path);
+  } catch (...) {
+    try {
+      files.remove(temporary);
+    } catch (const Error&) {
+      // What went wrong first is what the caller should hear of.
+    }
+    throw;
+  }
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  files.sync_directory(parent.empty() ? "." : parent);
+}
+
+void replace_file(FileSystem& files, const std::string& path, std::string_view content) {
+  replace_file(files, path, [&](FileSystem::Writer& writer) { writer.write(content.data(), content.size()); });
+}
+
+}  // namespace giro

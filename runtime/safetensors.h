@@ -1,0 +1,31 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <giro/runtime/file_system.h>
+#include <giro/runtime/state.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro {
+
+// Files of named tensors in the safetensors format (https://github.com/huggingface/safetensors).
+
+// Writes host tensors and string metadata. Errors: invalid_argument (a repeated name), io.
+void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+// A file's tensors, on the host, in the order of their data; they live as long as this.
+struct Safetensors {
+  std::vector<Leaf> tensors;
+  std::map<std::string, std::string> metadata;
+  std::shared_ptr<const std::vector<char>> memory;
+};
+// Trusts nothing in the file. Errors: not_found, io, corrupt_data (what the format forbids: a header that is too large or
+// no JSON, offsets that overlap, leave holes or do not fit the shapes, trailing bytes, repeated names), unsupported (a
+// dtype that giro does not have); each names the file.
+Safetensors read_safetensors(FileSystem& files, const std::string& path);
+
+}  // namespace giro

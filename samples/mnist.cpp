@@ -1,0 +1,116 @@
+// Trains a classifier on MNIST-format images: giro in eight steps. Run it with samples/mnist.sh.
+
+#include <giro/giro.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+namespace nn = giro::nn;
+
+namespace {
+
+struct Arguments {
+  std::string model = "linear", device = "auto", data = giro::data::MnistOptions().dir, logdir = "logdir";
+  std::int64_t batch = 32, steps = 5'000;
+  std::uint64_t seed = 0;
+};
+
+// 1. A model is a plain value: layers, one after the other. It holds no parameters.
+nn::Layer make_model(const std::string& name) {
+  if (name == "linear") return nn::sequential(nn::scale(1 / 255.f), nn::flatten(), nn::dense(10));
+  return nn::sequential(nn::scale(1 / 255.f),                                             //
+                        nn::conv(32, {3, 3}, {.activation = giro::Activation::relu}),     //
+                        nn::avg_pool({2, 2}),                                             //
+                        nn::conv(64, {3, 3}, {.activation = giro::Activation::relu}),     //
+                        nn::avg_pool({2, 2}),                                             //
+                        nn::flatten(),                                                    //
+                        nn::dense(256, {.activation = giro::Activation::relu}),           //
+                        nn::dense(10));
+}
+
+void train(const Arguments& args) {
+  const giro::Discovery discovery = giro::discover_devices();
+  const giro::Device device = giro::parse_device(args.device, discovery);
+  if (args.device == "auto" && device.is_cpu()) {
+    std::printf("training on the CPU: %s\n", discovery.no_cuda_reason.c_str());
+  }
+
+  // 2. The data lies on the device; each step gathers its batch there, in an order that follows from the seed.
+  const giro::data::MnistOptions options{.dir = args.data};
+  auto train_data = giro::data::mnist("train", options).shuffle(args.seed).repeat().batch(args.batch).to(device);
+  auto test_rows = giro::data::mnist("test", options);
+  auto test_data = test_rows.batch(std::min<std::int64_t>(1'000, test_rows.num_rows())).to(device);
+
+  // 3. The state: parameters, gradients, the optimizer's moments, the step. It lives on the device.
+  const nn::Layer model = make_model(args.model);
+  auto state = giro::TrainState::create(model, train_data.spec(), giro::optim::adamw(1e-3), args.seed, device);
+
+  // 4. A step, recorded when it first runs and replayed from then on.
+  auto train_step = giro::jit([&](giro::TrainState& state, const giro::Batch& batch) {
+    auto [loss, logits] = state.value_and_grad([&](auto& params) {
+      auto logits = model(params, batch["image"]);
+      return std::pair{mean(softmax_cross_entropy(logits, batch["label"])), logits};
+    });
+    state.apply_gradients();
+    return giro::logs().add_metric("loss", loss).add_metric("accuracy", accuracy(logits, batch["label"]));
+  });
+
+  // 5. The loop: schedules, and what is due at them.
+  std::filesystem::create_directories(args.logdir);
+  auto [trained, history, elapsed] = giro::loop(std::move(state), train_data,
+      {
+          {giro::every(1), train_step},
+          {giro::every(1'000), giro::checkpoint(args.logdir + "/model")},
+          {giro::every(1), giro::keras_bar({.total = args.steps})},
+      },
+      {.stop = giro::at(args.steps)});
+  const double train_seconds = elapsed.time();
+
+  // 6. Evaluation: a step that changes nothing, over the test set.
+  auto test_step = giro::jit([&](const giro::TrainState& state, const giro::Batch& batch) {
+    auto logits = model(state.params(), batch["image"]);
+    return giro::logs()
+        .add_metric("loss", mean(softmax_cross_entropy(logits, batch["label"])))
+        .add_metric("accuracy", accuracy(logits, batch["label"]));
+  });
+  const giro::Logs test = giro::evaluate(trained, test_data, test_step);
+
+  // 7. What the run leaves behind.
+  history.write_csv(args.logdir + "/history.csv");
+  giro::write_curves(history, {"loss", "accuracy"}, args.logdir + "/curves.svg");
+  const nlohmann::ordered_json result{{"model", args.model},
+                                      {"device", to_string(device)},
+                                      {"steps", elapsed.steps},
+                                      {"test_accuracy", test.entry_value("accuracy")},
+                                      {"test_loss", test.entry_value("loss")},
+                                      {"train_seconds", train_seconds},
+                                      {"steps_per_second", static_cast<double>(elapsed.steps) / train_seconds}};
+  std::printf("result: %s\n", result.dump().c_str());
+}
+
+}  // namespace
+
+// 8. Errors are exceptions with one line to show.
+int main(int argc, char** argv) {
+  Arguments args;
+  CLI::App app("Trains a classifier on MNIST-format images.");
+  app.add_option("--model", args.model, "linear or cnn")->check(CLI::IsMember({"linear", "cnn"}))->capture_default_str();
+  app.add_option("--device", args.device, "auto, cpu or cuda")->capture_default_str();
+  app.add_option("--batch", args.batch, "samples a step")->capture_default_str();
+  app.add_option("--steps", args.steps, "steps to train")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--seed", args.seed, "of initial parameters and batch order")->capture_default_str();
+  app.add_option("--data", args.data, "directory with the four IDX files, gzipped or not")->capture_default_str();
+  app.add_option("--logdir", args.logdir, "where history, curves and checkpoints go")->capture_default_str();
+  try {
+    app.parse(argc, argv);
+    train(args);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "mnist: %s\n", error.what());
+    return 2;
+  }
+  return 0;
+}

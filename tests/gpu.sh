@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# The whole proof on a machine with a GPU, which may be offline and without apt's packages:
+#   tests/gpu.sh fetch                               anywhere with apt: puts those packages into .deps/, to be carried
+#   tests/gpu.sh [build] [test] [sanitize] [train]   there, in one go or stage by stage; all four by default
+# It needs nvcc, a C++ compiler, CMake and cuDNN (in the toolkit, the system, or Python's nvidia packages). `train` writes
+# steps per second and accuracies to a file named by date and device in tests/bench/results/.
+#   GIRO_DEPS      folder of .deb files or of what they hold, unpacked; default .deps/. Not needed where it is installed.
+#   GIRO_RESULTS   folder for the results; default tests/bench/results/
+#   GIRO_COMMIT    the commit to name where there is no git; default: git's
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+build=$root/build-cuda
+status=0
+
+fail() {
+  echo "gpu.sh: $1" >&2
+  status=1
+}
+
+fetch() {
+  mkdir -p .deps
+  (cd .deps && apt-get download libdnnl-dev libdnnl2 ocl-icd-libopencl1 libfmt-dev libfmt9 nlohmann-json3-dev \
+    libcli11-dev libgtest-dev zlib1g-dev zlib1g dataset-fashion-mnist)
+}
+
+use_packages() {
+  local packages=${GIRO_DEPS:-$root/.deps} deb
+  [ -d "$packages" ] || return 0
+  if compgen -G "$packages/*.deb" >/dev/null; then
+    mkdir -p "$build/packages"
+    for deb in "$packages"/*.deb; do dpkg -x "$deb" "$build/packages"; done
+    packages=$build/packages
+  fi
+  local libraries=$packages/usr/lib/x86_64-linux-gnu:$packages/lib/x86_64-linux-gnu
+  export CMAKE_PREFIX_PATH=$packages/usr${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
+  export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  # The linker, too, has to find what a shared library of those packages needs.
+  export LDFLAGS="-Wl,-rpath-link,${libraries/:/,-rpath-link,} ${LDFLAGS:-}"
+  [ -d "$data" ] || data=$packages/usr/share/datasets/fashion-mnist
+}
+
+build() {
+  cmake/build.sh build-cuda all --preset cuda
+  grep 'giro:' "$build/build.log" || true
+}
+
+run_tests() {
+  ctest --test-dir "$build" --output-on-failure -L gpu --parallel 4 | tee "$build/gpu_tests.log" || fail "GPU tests failed"
+  grep -q '^100% tests passed' "$build/gpu_tests.log" || fail "no GPU test ran"
+  ! grep -q '(Skipped)' "$build/gpu_tests.log" || fail "GPU tests skipped themselves: there is no usable GPU"
+  ctest --test-dir "$build" --output-on-failure -LE gpu --parallel "$(nproc)" || fail "tests failed"
+}
+
+sanitize() {
+  local sanitizer tool test
+  sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
+  [ -x "$sanitizer" ] || { fail "no compute-sanitizer: memcheck and racecheck did not run"; return; }
+  for test in "$build"/tests/kernels*_test; do
+    for tool in memcheck racecheck; do
+      echo "== compute-sanitizer $tool, $(basename "$test")"
+      timeout "${GIRO_SANITIZE_SECONDS:-240}" "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 20 \
+        "$test" --gtest_filter='*cuda*:*Cuda*:*CUDA*' --gtest_brief=1 || fail "$tool of $(basename "$test") failed"
+    done
+  done
+}
+
+train() {
+  local gpu driver compiler commit results model batch line
+  gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
+  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
+  compiler=$(sed -n 's/^CMAKE_CUDA_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
+  commit=${GIRO_COMMIT:-$(git describe --always --dirty 2>/dev/null || echo unknown)}
+  results=${GIRO_RESULTS:-$root/tests/bench/results}
+  mkdir -p "$results"
+  results=$results/$(date -u +%F)-$(tr ' A-Z/' '-a-z-' <<<"$gpu").md
+  {
+    echo "# MNIST sample on $gpu"
+    echo
+    echo "Date: $(date -u +%F). Driver $driver, $("$compiler" --version | sed -n 's/^Cuda compilation tools, //p')."
+    echo "Commit: $commit. Fashion-MNIST, 5,000 steps, adamw 1e-3, seed 0, f32, logs of every step."
+    echo
+    echo "| model | batch | steps/s | us/step | test accuracy | test loss |"
+    echo "|---|---|---|---|---|---|"
+  } >"$results"
+  for model in linear cnn; do
+    for batch in 32 128 1024; do
+      line=$("$build/samples/mnist" --model "$model" --device cuda --batch "$batch" --steps 5000 --data "$data" \
+        --logdir "$build/logdir/$model-$batch" | tee "$build/train.log" | tail -n 1) || fail "$model, batch $batch failed"
+      python3 - "$model" "$batch" "$line" >>"$results" <<'PYTHON' || fail "$model, batch $batch: no result"
+import json, sys
+
+model, batch, line = sys.argv[1:]
+result = json.loads(line.removeprefix("result: "))
+floor = {"linear": 0.825, "cnn": 0.885}[model]
+speed, accuracy = result["steps_per_second"], result["test_accuracy"]
+print(f"| {model} | {batch} | {speed:.0f} | {1e6 / speed:.1f} | {accuracy:.4f} | {result['test_loss']:.4f} |")
+if not result["device"].startswith("cuda"):
+    sys.exit(f"trained on {result['device']}")
+if batch == "32" and accuracy < floor:
+    sys.exit(f"{model}: test accuracy {accuracy} is below {floor}")
+PYTHON
+    done
+  done
+  cat "$results"
+  echo "gpu.sh: written to $results"
+}
+
+data=/usr/share/datasets/fashion-mnist
+[ "${1:-}" != fetch ] || { fetch; exit; }
+[ $# -gt 0 ] || set -- build test sanitize train
+use_packages
+for stage in "$@"; do
+  case $stage in
+    build) build ;;
+    test) run_tests ;;
+    sanitize) sanitize ;;
+    train) train ;;
+    *) echo "gpu.sh: no stage '$stage': fetch, build, test, sanitize or train" >&2; exit 2 ;;
+  esac
+done
+exit "$status"

@@ -1,0 +1,61 @@
+"""Checks the include edges: include_edges.py ROOT PUBLIC_HEADERS, the latter a file naming the installed headers.
+
+A folder includes only itself and those to its left. A public header includes public headers and the standard library,
+so that it needs no CUDA, cuDNN, NCCL or MPI, nor anything that giro links privately. Public headers are included as
+<giro/...>, private ones as "..." from the repository's root.
+"""
+
+import pathlib
+import re
+import sys
+
+LAYERS = ["runtime", "kernels", "distributed", "loop", "callbacks", "samples", "tests"]
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+STANDARD = re.compile(r"[a-z_0-9]+|std[a-z]+\.h")
+
+
+def layer(path):
+    return LAYERS.index("callbacks" if path == "giro.h" else path.split("/")[0])
+
+
+def check(root, public):
+    errors, edges = [], 0
+    sources = [p for folder in LAYERS for p in sorted((root / folder).rglob("*")) if p.suffix in (".h", ".cpp", ".cu", ".cuh")]
+    for source in sources:
+        name = source.relative_to(root).as_posix()
+        if name.startswith("tests/install/"):
+            continue
+        is_public = name in public or name == "callbacks/giro.h"
+        for number, line in enumerate(source.read_text().splitlines(), 1):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            quote, target = match.groups()
+            where = f"{name}:{number}: {line.strip()}: "
+            if quote == "<" and not target.startswith("giro/"):
+                if is_public and not STANDARD.fullmatch(target):
+                    errors.append(where + "a public header includes the standard library and giro's public headers only")
+                continue
+            edges += 1
+            header = target.removeprefix("giro/") if quote == "<" else target
+            if quote == "<" and header not in public:
+                errors.append(where + "no such public header (cmake/GiroInstall.cmake says which are)")
+            elif quote == '"' and header in public:
+                errors.append(where + f"a public header is included as <giro/{header}>")
+            elif quote == '"' and not (root / header).is_file():
+                errors.append(where + "not the path of a header from the repository's root")
+            elif quote == '"' and is_public:
+                errors.append(where + "a public header includes a private one")
+            elif quote == '"' and name.startswith("samples/"):
+                errors.append(where + "a sample includes public headers only")
+            elif layer(header) > layer(name):
+                errors.append(where + f"{name.split('/')[0]} may not include what lies to its right")
+    if edges == 0:
+        errors.append(f"no include of giro's own found under {root}")
+    return errors
+
+
+if __name__ == "__main__":
+    problems = check(pathlib.Path(sys.argv[1]), set(pathlib.Path(sys.argv[2]).read_text().split()))
+    print("\n".join(problems) or "every include edge is in order")
+    sys.exit(1 if problems else 0)

@@ -1,0 +1,99 @@
+#include <giro/kernels/accuracy.h>
+
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+using test::Array;
+using test::kUnit;
+using test::Tensors;
+
+double reference(const Array& logits, const std::vector<double>& labels) {
+  const std::int64_t rows = logits.shape[0], classes = logits.shape[1];
+  std::int64_t right = 0;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const double* x = logits.values.data() + r * classes;
+    std::int64_t largest = 0;
+    bool nan = false;
+    for (std::int64_t c = 0; c < classes; ++c) {
+      nan |= std::isnan(x[c]);
+      if (x[c] > x[largest]) largest = c;
+    }
+    if (!nan && static_cast<double>(largest) == labels[r]) ++right;
+  }
+  return static_cast<double>(right) / static_cast<double>(rows);
+}
+
+class AccuracyTest : public test::OpTest {
+ protected:
+  void check_share(const std::string& name, const Array& logits, const Array& labels) {
+    const double share = reference(logits, labels.values);
+    check({.name = fmt::format("{}, {}, labels {}", name, to_string(logits.shape), name_of(labels.dtype)),
+           .inputs = {logits, labels},
+           .outputs = {{DType::f32, {}, {}}},
+           .run = [](const Tensors& out, const Tensors& in, const Stream& s) { accuracy(out[0], in[0], in[1], s); },
+           .expected = {{{share}, {2 * kUnit * share}}}});
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, AccuracyTest, test::kDevices, test::device_name);
+
+TEST_P(AccuracyTest, ShareOfRightRows) {
+  for (const Shape& shape : {Shape{1, 1}, Shape{1, 10}, Shape{32, 10}, Shape{257, 3}, Shape{1021, 2}, Shape{3, 1000},
+                             Shape{10007, 10}}) {
+    const Array logits = random_.uniform(shape);
+    for (const DType dtype : test::kLabelDTypes) {
+      check_share("random", logits,
+                  random_.integers({shape[0]}, 0, std::min<std::int64_t>(shape[1], 256) - 1, dtype));
+    }
+  }
+}
+
+TEST_P(AccuracyTest, AllAndNone) {
+  const Array logits{DType::f32, {3, 2}, {1, 0, 0, 1, 5, -5}};
+  check_share("all", logits, {DType::u8, {3}, {0, 1, 0}});
+  check_share("none", logits, {DType::u8, {3}, {1, 0, 1}});
+}
+
+TEST_P(AccuracyTest, FirstOfEqualsCounts) {
+  const Array few = random_.integers({509, 7}, 0, 2, DType::f32);
+  check_share("ties", few, random_.integers({509}, 0, 6, DType::i32));
+  const Array equal{DType::f32, {2, 4}, std::vector<double>(8, -1.0)};
+  check_share("all equal", equal, {DType::u8, {2}, {0, 1}});
+  const Array lowest{DType::f32, {1, 3}, {-test::kInfinity, -test::kInfinity, -test::kInfinity}};
+  check_share("all -infinity", lowest, {DType::u8, {1}, {0}});
+}
+
+TEST_P(AccuracyTest, RowsWithNaNAreWrong) {
+  for (const int place : {0, 1, 2, 3}) {
+    for (const int label : {0, 1, 2, 3}) {
+      Array logits{DType::f32, {2, 4}, {1, 2, 4, 3, 1, 2, 4, 3}};
+      logits.values[static_cast<std::size_t>(place)] = test::kNaN;
+      check_share(fmt::format("NaN at {}", place), logits, {DType::u8, {2}, {static_cast<double>(label), 2}});
+    }
+  }
+}
+
+TEST_P(AccuracyTest, LabelsOutOfRangeAreWrong) {
+  const Array logits = random_.uniform({4, 3});
+  check_share("u8", logits, {DType::u8, {4}, {3, 255, 0, 1}});
+  check_share("i64", logits, {DType::i64, {4}, {-1, 4294967296.0, 4294967297.0, 4294967298.0}});
+}
+
+TEST_P(AccuracyTest, RefusesWhatDoesNotFit) {
+  const Tensor logits = tensor({4, 3}), labels = tensor({4}, DType::i32), out = tensor({});
+  expect_shape_error({4}, {5}, [&] { accuracy(out, logits, tensor({5}, DType::i32), stream()); });
+  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{1, 2})},
+               [&] { accuracy(tensor({1, 2}), logits, labels, stream()); });
+  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{12})},
+               [&] { accuracy(out, tensor({12}), labels, stream()); });
+  expect_error(ErrorCode::invalid_argument, {to_string(Shape{0, 3})},
+               [&] { accuracy(out, tensor({0, 3}), tensor({0}, DType::i32), stream()); });
+  expect_error(ErrorCode::dtype_mismatch, {"f32"}, [&] { accuracy(out, logits, tensor({4}), stream()); });
+  expect_dtype_error(DType::f32, DType::f64, [&] { accuracy(out, tensor({4, 3}, DType::f64), labels, stream()); });
+  expect_dtype_error(DType::f32, DType::i64, [&] { accuracy(tensor({}, DType::i64), logits, labels, stream()); });
+  expect_device_error([&] { accuracy(out, logits, elsewhere(labels), stream()); });
+}
+
+}  // namespace
+}  // namespace giro

@@ -1,0 +1,274 @@
+#include <giro/kernels/conv2d.h>
+
+#include "tests/kernels/activation_reference.h"
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+using test::Array;
+using test::Expected;
+using test::Tensors;
+using Values = std::vector<double>;
+
+// Leaves of a collection and blocks of an arena are aligned so; the convolution libraries may count on it.
+constexpr std::size_t kAlignment = 64;
+
+struct Convolution {
+  std::string name;
+  Shape x, w;
+  Conv2dOptions options;
+
+  Shape y() const { return conv2d_shape(x, w, options); }
+
+  // Calls f(i_y, i_x, i_w), flat indices, for every product that the convolution sums.
+  template <class F>
+  void for_each_product(F f) const {
+    const Shape out = y();
+    for (std::int64_t n = 0; n < out[0]; ++n)
+      for (std::int64_t oh = 0; oh < out[1]; ++oh)
+        for (std::int64_t ow = 0; ow < out[2]; ++ow)
+          for (std::int64_t o = 0; o < out[3]; ++o)
+            for (std::int64_t kh = 0; kh < w[1]; ++kh)
+              for (std::int64_t kw = 0; kw < w[2]; ++kw) {
+                const std::int64_t h = oh * options.stride[0] + kh - options.pad_before[0];
+                const std::int64_t v = ow * options.stride[1] + kw - options.pad_before[1];
+                if (h < 0 || h >= x[1] || v < 0 || v >= x[2]) continue;
+                for (std::int64_t c = 0; c < x[3]; ++c) {
+                  f(((n * out[1] + oh) * out[2] + ow) * out[3] + o, ((n * x[1] + h) * x[2] + v) * x[3] + c,
+                    ((o * w[1] + kh) * w[2] + kw) * w[3] + c);
+                }
+              }
+  }
+};
+
+Convolution same(std::string name, const Shape& x, const Shape& w, std::array<std::int64_t, 2> stride = {1, 1}) {
+  return {std::move(name), x, w, same_padding(x[1], x[2], {w[1], w[2]}, stride)};
+}
+
+std::vector<Convolution> convolutions() {
+  return {
+      {"one number", {1, 1, 1, 1}, {1, 1, 1, 1}, {}},
+      {"one output", {1, 3, 3, 2}, {1, 3, 3, 2}, {}},
+      {"1x1", {2, 5, 7, 13}, {11, 1, 1, 13}, {}},
+      {"1x1, stride 2", {2, 5, 8, 3}, {4, 1, 1, 3}, {.stride = {2, 2}}},
+      {"valid", {2, 7, 9, 3}, {5, 3, 3, 3}, {}},
+      same("first layer", {2, 28, 28, 1}, {32, 3, 3, 1}),
+      same("second layer", {2, 14, 14, 32}, {64, 3, 3, 32}),
+      same("prime channels", {1, 11, 5, 7}, {13, 3, 3, 7}),
+      same("same, stride 2, even", {2, 8, 8, 2}, {3, 3, 3, 2}, {2, 2}),  // the odd zero at the end alone
+      same("same, stride 2, odd", {2, 7, 9, 2}, {3, 3, 3, 2}, {2, 2}),
+      same("same, even window", {1, 6, 6, 3}, {2, 2, 4, 3}),
+      {"asymmetric", {2, 6, 5, 3}, {4, 3, 2, 3}, {.stride = {1, 1}, .pad_before = {0, 1}, .pad_after = {2, 0}}},
+      {"padding in front", {1, 5, 5, 2}, {3, 3, 3, 2}, {.stride = {2, 1}, .pad_before = {2, 2}, .pad_after = {0, 0}}},
+      {"remainder", {1, 8, 10, 2}, {3, 3, 3, 2}, {.stride = {3, 4}}},
+      {"wide window", {3, 4, 9, 1}, {2, 1, 5, 1}, {}},
+      {"tall window", {1, 9, 2, 4}, {3, 7, 1, 4}, {.stride = {2, 1}}},
+      {"one row", {1, 1, 31, 3}, {5, 1, 3, 3}, {}},
+      {"stride beyond the window", {1, 9, 9, 2}, {2, 2, 2, 2}, {.stride = {4, 3}}},
+  };
+}
+
+Expected forward(const Convolution& conv, const Values& x, const Values& w, const Values& b) {
+  const auto channels = static_cast<std::size_t>(conv.w[0]);
+  Values sum(static_cast<std::size_t>(conv.y().count())), magnitude(sum.size());
+  conv.for_each_product([&](auto i_y, auto i_x, auto i_w) {
+    sum[i_y] += x[i_x] * w[i_w];
+    magnitude[i_y] += std::abs(x[i_x] * w[i_w]);
+  });
+  Expected y;
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    const double bias = b.empty() ? 0 : b[i % channels];
+    y.add(sum[i] + bias, test::sum_tolerance(conv.w.count() / conv.w[0] + 1, magnitude[i] + std::abs(bias)));
+  }
+  return y;
+}
+
+struct Gradients {
+  Expected dx, dw, db;
+};
+
+Gradients backward(const Convolution& conv, const Values& dz, const Values& x, const Values& w) {
+  Values dx(x.size()), dw(w.size()), db(static_cast<std::size_t>(conv.w[0]));
+  Values dx_magnitude(dx.size()), dw_magnitude(dw.size()), db_magnitude(db.size());
+  conv.for_each_product([&](auto i_y, auto i_x, auto i_w) {
+    dx[i_x] += dz[i_y] * w[i_w];
+    dx_magnitude[i_x] += std::abs(dz[i_y] * w[i_w]);
+    dw[i_w] += dz[i_y] * x[i_x];
+    dw_magnitude[i_w] += std::abs(dz[i_y] * x[i_x]);
+  });
+  for (std::size_t i = 0; i < dz.size(); ++i) {
+    db[i % db.size()] += dz[i];
+    db_magnitude[i % db.size()] += std::abs(dz[i]);
+  }
+  const std::int64_t pixels = conv.y().count() / conv.w[0];
+  Gradients g;
+  for (std::size_t i = 0; i < dx.size(); ++i) {
+    g.dx.add(dx[i], test::sum_tolerance(conv.w.count() / conv.w[3], dx_magnitude[i]));
+  }
+  for (std::size_t i = 0; i < dw.size(); ++i) g.dw.add(dw[i], test::sum_tolerance(pixels, dw_magnitude[i]));
+  for (std::size_t i = 0; i < db.size(); ++i) g.db.add(db[i], test::sum_tolerance(pixels, db_magnitude[i]));
+  return g;
+}
+
+class Conv2dTest : public test::OpTest {};
+INSTANTIATE_TEST_SUITE_P(Devices, Conv2dTest, test::kDevices, test::device_name);
+
+TEST_P(Conv2dTest, Forward) {
+  for (const Convolution& conv : convolutions()) {
+    const double range = std::sqrt(3.0 * static_cast<double>(conv.w[0]) / static_cast<double>(conv.w.count()));
+    const Array x = random_.uniform(conv.x), w = random_.uniform(conv.w, -range, range);
+    const Array b = random_.uniform({conv.w[0]});
+    for (const Activation f : {Activation::none, Activation::relu}) {
+      for (const bool with_bias : {true, false}) {
+        Expected y = forward(conv, x.values, w.values, with_bias ? b.values : Values{});
+        for (double& value : y.values) value = test::activate(f, value);
+        check({.name = fmt::format("{}, {}, {} bias", conv.name, test::name_of(f), with_bias ? "with" : "no"),
+               .inputs = {x, w, b},
+               .outputs = {{DType::f32, conv.y(), {}}},
+               .run =
+                   [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                     conv2d(out[0], in[0], in[1], with_bias ? in[2] : Tensor{}, f, conv.options, s);
+                   },
+               .expected = {y},
+               .alignment = kAlignment});
+      }
+    }
+  }
+}
+
+TEST_P(Conv2dTest, Backward) {
+  for (const Convolution& conv : convolutions()) {
+    SCOPED_TRACE(conv.name);
+    const Array x = random_.uniform(conv.x), w = random_.uniform(conv.w), dz = random_.uniform(conv.y());
+    const Gradients g = backward(conv, dz.values, x.values, w.values);
+    const Array dx{DType::f32, conv.x, {}}, dw{DType::f32, conv.w, {}}, db{DType::f32, {conv.w[0]}, {}};
+
+    const auto gradients = check({.name = "all",
+                                  .inputs = {dz, x, w},
+                                  .outputs = {dx, dw, db},
+                                  .run =
+                                      [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                                        conv2d_backward(out[0], out[1], out[2], in[0], in[1], in[2], conv.options, s);
+                                      },
+                                  .expected = {g.dx, g.dw, g.db},
+                                  .alignment = kAlignment});
+    check({.name = "dw and db",
+           .inputs = {dz, x, w},
+           .outputs = {dw, db},
+           .run =
+               [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                 conv2d_backward({}, out[0], out[1], in[0], in[1], in[2], conv.options, s);
+               },
+           .expected = {g.dw, g.db},
+           .alignment = kAlignment});
+    check({.name = "dx and dw",
+           .inputs = {dz, x, w},
+           .outputs = {dx, dw},
+           .run =
+               [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                 conv2d_backward(out[0], out[1], {}, in[0], in[1], in[2], conv.options, s);
+               },
+           .expected = {g.dx, g.dw},
+           .alignment = kAlignment});
+    check({.name = "db",
+           .inputs = {dz, x, w},
+           .outputs = {db},
+           .run =
+               [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                 conv2d_backward({}, {}, out[0], in[0], in[1], in[2], conv.options, s);
+               },
+           .expected = {g.db},
+           .alignment = kAlignment});
+
+    if (conv.y().count() * conv.w.count() > 60'000) continue;
+    const Values b(static_cast<std::size_t>(conv.w[0]), 0.5);
+    const auto contracted = [&](const Values& x_, const Values& w_, const Values& b_) {
+      const Values y = forward(conv, x_, w_, b_).values;
+      double sum = 0;
+      for (std::size_t i = 0; i < y.size(); ++i) sum += dz.values[i] * y[i];
+      return sum;
+    };
+    test::expect_finite_differences("dx", gradients[0], g.dx, x.values,
+                                    [&](const Values& v) { return contracted(v, w.values, b); });
+    test::expect_finite_differences("dw", gradients[1], g.dw, w.values,
+                                    [&](const Values& v) { return contracted(x.values, v, b); });
+    test::expect_finite_differences("db", gradients[2], g.db, b,
+                                    [&](const Values& v) { return contracted(x.values, w.values, v); });
+  }
+}
+
+TEST(Conv2dShapeTest, SamePaddingKeepsTheQuotientRoundedUp) {
+  for (const std::int64_t height : {1, 2, 5, 8, 28}) {
+    for (const std::int64_t width : {1, 3, 7, 14}) {
+      for (const std::int64_t kh : {1, 2, 3, 5}) {
+        for (const std::int64_t kw : {1, 2, 3, 4}) {
+          for (const std::int64_t stride : {1, 2, 3}) {
+            const Conv2dOptions options = same_padding(height, width, {kh, kw}, {stride, stride});
+            EXPECT_EQ(options.stride, (std::array<std::int64_t, 2>{stride, stride}));
+            const Shape y = conv2d_shape({1, height, width, 1}, {1, kh, kw, 1}, options);
+            EXPECT_EQ(y[1], (height + stride - 1) / stride);
+            EXPECT_EQ(y[2], (width + stride - 1) / stride);
+            const std::int64_t wanted = std::max<std::int64_t>(0, (y[1] - 1) * stride + kh - height);
+            EXPECT_EQ(options.pad_before[0], wanted / 2);
+            EXPECT_EQ(options.pad_after[0], wanted - wanted / 2);
+            EXPECT_TRUE(options.pad_after[1] == options.pad_before[1] ||
+                        options.pad_after[1] == options.pad_before[1] + 1);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Conv2dShapeTest, CountsWholeWindows) {
+  EXPECT_EQ(conv2d_shape({2, 28, 28, 1}, {32, 3, 3, 1}, {}), (Shape{2, 26, 26, 32}));
+  EXPECT_EQ(conv2d_shape({2, 8, 10, 3}, {5, 3, 3, 3}, {.stride = {3, 4}}), (Shape{2, 2, 2, 5}));
+  EXPECT_EQ(conv2d_shape({1, 6, 5, 3}, {4, 3, 2, 3}, {.pad_before = {0, 1}, .pad_after = {2, 0}}),
+            (Shape{1, 6, 5, 4}));
+  EXPECT_EQ(conv2d_shape({1, 1, 1, 1}, {1, 3, 3, 1}, {.pad_before = {1, 1}, .pad_after = {1, 1}}),
+            (Shape{1, 1, 1, 1}));
+}
+
+TEST_P(Conv2dTest, ShapeRefusesWhatDoesNotFit) {
+  const Shape x{2, 7, 9, 3}, w{5, 3, 3, 3};
+  expect_shape_error(x, {5, 3, 3, 4}, [&] { conv2d_shape(x, {5, 3, 3, 4}, {}); });
+  expect_error(ErrorCode::shape_mismatch, {"8", "7"}, [&] { conv2d_shape(x, {5, 8, 3, 3}, {}); });
+  expect_error(ErrorCode::shape_mismatch, {"11", "9"}, [&] { conv2d_shape(x, {5, 3, 11, 3}, {}); });
+  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{7, 9, 3})}, [&] { conv2d_shape({7, 9, 3}, w, {}); });
+  expect_error(ErrorCode::invalid_argument, {"stride", "0"}, [&] { conv2d_shape(x, w, {.stride = {0, 1}}); });
+  expect_error(ErrorCode::invalid_argument, {"stride", "0"}, [] { same_padding(7, 9, {3, 3}, {1, 0}); });
+  expect_error(ErrorCode::invalid_argument, {"pad", "-1"}, [&] { conv2d_shape(x, w, {.pad_before = {0, -1}}); });
+  expect_error(ErrorCode::invalid_argument, {"pad", "-2"}, [&] { conv2d_shape(x, w, {.pad_after = {-2, 0}}); });
+}
+
+TEST_P(Conv2dTest, RefusesWhatDoesNotFit) {
+  const Tensor x = tensor({2, 5, 5, 3}), w = tensor({4, 3, 3, 3}), b = tensor({4}), y = tensor({2, 3, 3, 4});
+  const auto call = [&](const Tensor& y_, const Tensor& x_, const Tensor& w_, const Tensor& b_) {
+    return [=, this] { conv2d(y_, x_, w_, b_, Activation::none, {}, stream()); };
+  };
+  expect_shape_error({2, 3, 3, 4}, {2, 5, 5, 4}, call(tensor({2, 5, 5, 4}), x, w, b));
+  expect_shape_error({2, 5, 5, 3}, {4, 3, 3, 2}, call(y, x, tensor({4, 3, 3, 2}), b));
+  expect_shape_error({4}, {3}, call(y, x, w, tensor({3})));
+  expect_dtype_error(DType::f32, DType::f64, call(y, x, tensor({4, 3, 3, 3}, DType::f64), b));
+  expect_device_error(call(y, elsewhere(x), w, b));
+  expect_device_error(call(y, x, w, elsewhere(b)));
+  expect_error(ErrorCode::unsupported, {"relu"}, [&] { conv2d(y, x, w, b, Activation::tanh, {}, stream()); });
+  expect_error(ErrorCode::unsupported, {"relu"}, [&] { conv2d(y, x, w, b, Activation::gelu, {}, stream()); });
+}
+
+TEST_P(Conv2dTest, BackwardRefusesWhatDoesNotFit) {
+  const Tensor x = tensor({2, 5, 5, 3}), w = tensor({4, 3, 3, 3}), dz = tensor({2, 3, 3, 4});
+  const Tensor dx = tensor({2, 5, 5, 3}), dw = tensor({4, 3, 3, 3}), db = tensor({4});
+  const Shape wrong{2, 3, 3, 3};
+  expect_shape_error({2, 3, 3, 4}, wrong, [&] { conv2d_backward(dx, dw, db, tensor(wrong), x, w, {}, stream()); });
+  expect_shape_error({2, 5, 5, 3}, wrong, [&] { conv2d_backward(tensor(wrong), dw, db, dz, x, w, {}, stream()); });
+  expect_shape_error({4, 3, 3, 3}, wrong, [&] { conv2d_backward(dx, tensor(wrong), db, dz, x, w, {}, stream()); });
+  expect_shape_error({4}, {5}, [&] { conv2d_backward(dx, dw, tensor({5}), dz, x, w, {}, stream()); });
+  expect_dtype_error(DType::f32, DType::bf16,
+                     [&] { conv2d_backward(dx, dw, tensor({4}, DType::bf16), dz, x, w, {}, stream()); });
+  expect_device_error([&] { conv2d_backward(elsewhere(dx), dw, db, dz, x, w, {}, stream()); });
+}
+
+}  // namespace
+}  // namespace giro

@@ -1,0 +1,181 @@
+#include <giro/kernels/dense.h>
+
+#include "tests/kernels/activation_reference.h"
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+using test::Array;
+using test::Expected;
+using test::kUnit;
+using test::Tensors;
+
+struct Sizes {
+  std::int64_t batch, in, out;
+};
+const Sizes kSizes[] = {{1, 1, 1},   {1, 784, 10}, {32, 784, 10}, {7, 13, 5},    {3, 1, 17},  {1, 129, 1},
+                        {64, 31, 33}, {5, 257, 3},  {2, 3, 101},   {1021, 3, 2}, {1, 1, 997}, {128, 64, 256}};
+
+// Leaves of a collection and blocks of an arena are aligned so; the matrix libraries may count on it.
+constexpr std::size_t kAlignment = 64;
+
+std::string to_string(const Sizes& n) { return fmt::format("batch {}, {} to {}", n.batch, n.in, n.out); }
+
+// out[i, j] = sum over k of a(i, k) b(k, j), plus first(j).
+template <class A, class B, class First>
+Expected product(std::int64_t rows, std::int64_t inner, std::int64_t columns, A a, B b, First first) {
+  Expected out;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) {
+      double sum = first(j), magnitude = std::abs(sum);
+      for (std::int64_t k = 0; k < inner; ++k) {
+        sum += a(i, k) * b(k, j);
+        magnitude += std::abs(a(i, k) * b(k, j));
+      }
+      out.add(sum, test::sum_tolerance(inner, magnitude));
+    }
+  }
+  return out;
+}
+
+using Values = std::vector<double>;
+
+// x w + b; b may be empty.
+Expected linear(const Sizes& n, const Values& x, const Values& w, const Values& b) {
+  return product(
+      n.batch, n.in, n.out, [&](auto r, auto i) { return x[r * n.in + i]; },
+      [&](auto i, auto o) { return w[i * n.out + o]; }, [&](auto o) { return b.empty() ? 0.0 : b[o]; });
+}
+
+double contracted(const Values& dz, const Values& z) {
+  double sum = 0;
+  for (std::size_t i = 0; i < z.size(); ++i) sum += dz[i] * z[i];
+  return sum;
+}
+
+class DenseTest : public test::OpTest {};
+INSTANTIATE_TEST_SUITE_P(Devices, DenseTest, test::kDevices, test::device_name);
+
+TEST_P(DenseTest, Forward) {
+  for (const Activation f : {Activation::none, Activation::relu, Activation::tanh, Activation::sigmoid}) {
+    for (const Sizes& n : kSizes) {
+      const Array x = random_.uniform({n.batch, n.in}), b = random_.uniform({n.out});
+      const double range = std::sqrt(3.0 / static_cast<double>(n.in));
+      const Array w = random_.uniform({n.in, n.out}, -range, range);
+      for (const bool with_bias : {true, false}) {
+        Expected y = linear(n, x.values, w.values, with_bias ? b.values : Values{});
+        for (std::size_t i = 0; i < y.values.size(); ++i) {
+          y.values[i] = test::activate(f, y.values[i]);  // no slope is above 1, so the tolerance stands
+          if (f == Activation::tanh || f == Activation::sigmoid) y.tolerances[i] += 8 * kUnit * std::abs(y.values[i]);
+        }
+        check({.name = fmt::format("{}, {}, {} bias", to_string(n), test::name_of(f), with_bias ? "with" : "no"),
+               .inputs = {x, w, b},
+               .outputs = {{DType::f32, {n.batch, n.out}, {}}},
+               .run = [=](const Tensors& out, const Tensors& in,
+                          const Stream& s) { dense(out[0], in[0], in[1], with_bias ? in[2] : Tensor{}, f, s); },
+               .expected = {y},
+               .alignment = kAlignment});
+      }
+    }
+  }
+}
+
+TEST_P(DenseTest, Backward) {
+  for (const Sizes& n : kSizes) {
+    SCOPED_TRACE(to_string(n));
+    const Array x = random_.uniform({n.batch, n.in}), w = random_.uniform({n.in, n.out});
+    const Array dz = random_.uniform({n.batch, n.out});
+    const auto zero = [](auto) { return 0.0; };
+    const Expected dx = product(
+        n.batch, n.out, n.in, [&](auto r, auto o) { return dz.values[r * n.out + o]; },
+        [&](auto o, auto i) { return w.values[i * n.out + o]; }, zero);
+    const Expected dw = product(
+        n.in, n.batch, n.out, [&](auto i, auto r) { return x.values[r * n.in + i]; },
+        [&](auto r, auto o) { return dz.values[r * n.out + o]; }, zero);
+    const Expected db = product(
+        1, n.batch, n.out, [](auto, auto) { return 1.0; }, [&](auto r, auto o) { return dz.values[r * n.out + o]; },
+        zero);
+    const Array dx_out{DType::f32, x.shape, {}}, dw_out{DType::f32, w.shape, {}}, db_out{DType::f32, {n.out}, {}};
+
+    const auto gradients = check(
+        {.name = "all",
+         .inputs = {dz, x, w},
+         .outputs = {dx_out, dw_out, db_out},
+         .run = [](const Tensors& out, const Tensors& in,
+                   const Stream& s) { dense_backward(out[0], out[1], out[2], in[0], in[1], in[2], s); },
+         .expected = {dx, dw, db},
+         .alignment = kAlignment});
+    check({.name = "dw and db",
+           .inputs = {dz, x, w},
+           .outputs = {dw_out, db_out},
+           .run = [](const Tensors& out, const Tensors& in,
+                     const Stream& s) { dense_backward({}, out[0], out[1], in[0], in[1], in[2], s); },
+           .expected = {dw, db},
+           .alignment = kAlignment});
+    check({.name = "dw",
+           .inputs = {dz, x, w},
+           .outputs = {dw_out},
+           .run = [](const Tensors& out, const Tensors& in,
+                     const Stream& s) { dense_backward({}, out[0], {}, in[0], in[1], in[2], s); },
+           .expected = {dw},
+           .alignment = kAlignment});
+    check({.name = "dx",
+           .inputs = {dz, x, w},
+           .outputs = {dx_out},
+           .run = [](const Tensors& out, const Tensors& in,
+                     const Stream& s) { dense_backward(out[0], {}, {}, in[0], in[1], in[2], s); },
+           .expected = {dx},
+           .alignment = kAlignment});
+    check({.name = "db",
+           .inputs = {dz, x, w},
+           .outputs = {db_out},
+           .run = [](const Tensors& out, const Tensors& in,
+                     const Stream& s) { dense_backward({}, {}, out[0], in[0], in[1], in[2], s); },
+           .expected = {db},
+           .alignment = kAlignment});
+
+    if (n.batch * n.in * n.out > 2500) continue;
+    const Values b(static_cast<std::size_t>(n.out), 0.5);
+    test::expect_finite_differences("dx", gradients[0], dx, x.values, [&](const Values& v) {
+      return contracted(dz.values, linear(n, v, w.values, b).values);
+    });
+    test::expect_finite_differences("dw", gradients[1], dw, w.values, [&](const Values& v) {
+      return contracted(dz.values, linear(n, x.values, v, b).values);
+    });
+    test::expect_finite_differences("db", gradients[2], db, b, [&](const Values& v) {
+      return contracted(dz.values, linear(n, x.values, w.values, v).values);
+    });
+  }
+}
+
+TEST_P(DenseTest, RefusesWhatDoesNotFit) {
+  const Tensor x = tensor({4, 7}), w = tensor({7, 3}), b = tensor({3}), y = tensor({4, 3});
+  const auto call = [&](const Tensor& y_, const Tensor& x_, const Tensor& w_, const Tensor& b_) {
+    return [=, this] { dense(y_, x_, w_, b_, Activation::none, stream()); };
+  };
+  expect_shape_error({7, 3}, {6, 3}, call(y, x, tensor({6, 3}), b));
+  expect_shape_error({4, 3}, {4, 5}, call(tensor({4, 5}), x, w, b));
+  expect_shape_error({3}, {5}, call(y, x, w, tensor({5})));
+  expect_error(ErrorCode::shape_mismatch, {giro::to_string(Shape{4, 7, 1})}, call(y, tensor({4, 7, 1}), w, b));
+  expect_dtype_error(DType::f32, DType::f64, call(y, tensor({4, 7}, DType::f64), w, b));
+  expect_dtype_error(DType::f32, DType::f16, call(y, x, w, tensor({3}, DType::f16)));
+  expect_device_error(call(y, x, elsewhere(w), b));
+  expect_device_error(call(y, x, w, elsewhere(b)));
+  expect_error(ErrorCode::unsupported, {"gelu"}, [&] { dense(y, x, w, b, Activation::gelu, stream()); });
+}
+
+TEST_P(DenseTest, BackwardRefusesWhatDoesNotFit) {
+  const Tensor x = tensor({4, 7}), w = tensor({7, 3}), dz = tensor({4, 3});
+  const Tensor dx = tensor({4, 7}), dw = tensor({7, 3}), db = tensor({3});
+  expect_shape_error({4, 7}, {4, 6}, [&] { dense_backward(tensor({4, 6}), dw, db, dz, x, w, stream()); });
+  expect_shape_error({7, 3}, {3, 7}, [&] { dense_backward(dx, tensor({3, 7}), db, dz, x, w, stream()); });
+  expect_shape_error({3}, {4}, [&] { dense_backward(dx, dw, tensor({4}), dz, x, w, stream()); });
+  expect_shape_error({4, 3}, {5, 3}, [&] { dense_backward(dx, dw, db, tensor({5, 3}), x, w, stream()); });
+  expect_dtype_error(DType::f32, DType::f64,
+                     [&] { dense_backward(dx, dw, db, tensor({4, 3}, DType::f64), x, w, stream()); });
+  expect_device_error([&] { dense_backward(dx, elsewhere(dw), db, dz, x, w, stream()); });
+}
+
+}  // namespace
+}  // namespace giro

@@ -1,0 +1,315 @@
+#include <giro/kernels/elementwise.h>
+
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+using test::Array;
+using test::Expected;
+using test::OpCase;
+using test::round_to;
+using test::Tensors;
+using test::unit_roundoff;
+
+const Shape kShapes[] = {{}, {0}, {1}, {7}, {64}, {1021}, {3, 5, 7}, {1, 4099}, {100003}};
+
+std::string label(const char* op, DType dtype, const Shape& shape) {
+  return fmt::format("{} {}{}", op, name_of(dtype), to_string(shape));
+}
+
+class ElementwiseTest : public test::OpTest {};
+INSTANTIATE_TEST_SUITE_P(Devices, ElementwiseTest, test::kDevices, test::device_name);
+
+// Two values of a dtype are added and multiplied in double without a rounding that matters, so the result is exact:
+// what f32 arithmetic gives, rounded to the dtype.
+double exact(DType dtype, double value) {
+  return dtype == DType::f64 ? value : round_to(dtype, round_to(DType::f32, value));
+}
+
+TEST_P(ElementwiseTest, Add) {
+  for (const DType dtype : test::kFloatingDTypes) {
+    for (const Shape& shape : kShapes) {
+      const Array a = random_.uniform(shape, -3, 3, dtype), b = random_.uniform(shape, -1, 2, dtype);
+      Expected sum;
+      for (std::size_t i = 0; i < a.values.size(); ++i) sum.add(exact(dtype, a.values[i] + b.values[i]), 0);
+      check({.name = label("add", dtype, shape),
+             .inputs = {a, b},
+             .outputs = {{dtype, shape, {}}},
+             .run = [](const Tensors& out, const Tensors& in, const Stream& s) { add(out[0], in[0], in[1], s); },
+             .expected = {sum}});
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, Multiply) {
+  for (const DType dtype : test::kFloatingDTypes) {
+    for (const Shape& shape : kShapes) {
+      const Array a = random_.uniform(shape, -3, 3, dtype), b = random_.uniform(shape, -1, 2, dtype);
+      Expected product;
+      for (std::size_t i = 0; i < a.values.size(); ++i) product.add(exact(dtype, a.values[i] * b.values[i]), 0);
+      check({.name = label("multiply", dtype, shape),
+             .inputs = {a, b},
+             .outputs = {{dtype, shape, {}}},
+             .run = [](const Tensors& out, const Tensors& in, const Stream& s) { multiply(out[0], in[0], in[1], s); },
+             .expected = {product}});
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, OutputMayBeAnInput) {
+  const Shape shape{1021};
+  const Array a = random_.uniform(shape), b = random_.uniform(shape);
+  Expected sum, square, half;
+  for (std::size_t i = 0; i < a.values.size(); ++i) {
+    sum.add(round_to(DType::f32, a.values[i] + b.values[i]), 0);
+    square.add(round_to(DType::f32, a.values[i] * a.values[i]), 0);
+    half.add(a.values[i] * 0.5, 0);
+  }
+  check({.name = "a = a + b",
+         .inputs = {b},
+         .outputs = {a},
+         .run = [](const Tensors& out, const Tensors& in, const Stream& s) { add(out[0], out[0], in[0], s); },
+         .expected = {sum}});
+  check({.name = "a = b + a",
+         .inputs = {b},
+         .outputs = {a},
+         .run = [](const Tensors& out, const Tensors& in, const Stream& s) { add(out[0], in[0], out[0], s); },
+         .expected = {sum}});
+  check({.name = "a = a * a",
+         .inputs = {},
+         .outputs = {a},
+         .run = [](const Tensors& out, const Tensors&, const Stream& s) { multiply(out[0], out[0], out[0], s); },
+         .expected = {square}});
+  check({.name = "a = a / 2",
+         .inputs = {},
+         .outputs = {a},
+         .run = [](const Tensors& out, const Tensors&, const Stream& s) { scale(out[0], out[0], 0.5, s); },
+         .expected = {half}});
+}
+
+TEST_P(ElementwiseTest, ScaleTakesEveryDType) {
+  const double factor = 1 / 255.0;
+  for (const DType from : test::kAllDTypes) {
+    for (const DType to : test::kFloatingDTypes) {
+      for (const Shape& shape : {Shape{}, Shape{0}, Shape{2, 7}, Shape{1021}}) {
+        const Array a = from == DType::boolean  ? random_.integers(shape, 0, 1, from)
+                        : is_floating(from)     ? random_.uniform(shape, -300, 300, from)
+                                                : random_.integers(shape, 0, 255, from);
+        const bool in_f64 = from == DType::f64 || to == DType::f64;
+        Expected scaled;
+        for (const double value : a.values) {
+          const double product = factor * value;
+          // In f32 the factor and the product are rounded, then the result is.
+          const double unit = (in_f64 ? 0 : 2.01 * test::kUnit) + (to == DType::f64 ? 0 : unit_roundoff(to));
+          scaled.add(product, 1.01 * unit * std::abs(product) + (to == DType::f16 ? 0x1p-25 : 0));
+        }
+        check({.name = fmt::format("scale {}{} to {}", name_of(from), to_string(shape), name_of(to)),
+               .inputs = {a},
+               .outputs = {{to, shape, {}}},
+               .run = [=](const Tensors& out, const Tensors& in, const Stream& s) { scale(out[0], in[0], factor, s); },
+               .expected = {scaled}});
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, CastBetweenAllDTypes) {
+  for (const DType from : test::kAllDTypes) {
+    for (const DType to : test::kAllDTypes) {
+      for (const Shape& shape : {Shape{}, Shape{0}, Shape{13, 5}, Shape{4099}}) {
+        const bool is_unsigned = from == DType::u8 || from == DType::boolean || to == DType::u8;
+        const double low = is_unsigned ? 0 : -200, high = from == DType::boolean ? 1 : 200;
+        Array a = is_floating(from) ? random_.uniform(shape, low, high, from)
+                                    : random_.integers(shape, static_cast<std::int64_t>(low),
+                                                       static_cast<std::int64_t>(high), from);
+        // A small fraction is true as a bool, and no whole number.
+        for (std::size_t i = 0; i < a.values.size(); i += 3) a.values[i] = is_floating(from) && i % 2 ? 0.25 : 0;
+        Expected converted;
+        for (const double value : a.values) {
+          if (to == DType::boolean) {
+            converted.add(value != 0, 0);
+          } else if (!is_floating(to)) {
+            converted.add(std::trunc(value), 0);
+          } else if (to == DType::f64) {
+            converted.add(value, 0);
+          } else {
+            // Through f32 or not, at most a hair beyond half a unit in the last place.
+            converted.add(value, 1.001 * unit_roundoff(to) * std::abs(value) + (to == DType::f16 ? 0x1p-25 : 0));
+          }
+        }
+        check({.name = fmt::format("cast {}{} to {}", name_of(from), to_string(shape), name_of(to)),
+               .inputs = {a},
+               .outputs = {{to, shape, {}}},
+               .run = [](const Tensors& out, const Tensors& in, const Stream& s) { cast(out[0], in[0], s); },
+               .expected = {converted}});
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, CastOfWideIntegersIsExact) {
+  const Array big{DType::i64, {4}, {9007199254740991.0, -9007199254740991.0, 4294967296.0, 2147483648.0}};
+  const auto run = [](const Tensors& out, const Tensors& in, const Stream& s) { cast(out[0], in[0], s); };
+  Expected exactly;
+  for (const double value : big.values) exactly.add(value, 0);
+  check({.name = "i64 to f64", .inputs = {big}, .outputs = {{DType::f64, {4}, {}}}, .run = run, .expected = {exactly}});
+  check({.name = "f64 to i64",
+         .inputs = {{DType::f64, {4}, big.values}},
+         .outputs = {{DType::i64, {4}, {}}},
+         .run = run,
+         .expected = {exactly}});
+  const Array ints{DType::i32, {3}, {2147483647.0, -2147483648.0, 16777217.0}};
+  Expected as_wide;
+  for (const double value : ints.values) as_wide.add(value, 0);
+  for (const DType wide : {DType::i64, DType::f64}) {
+    check({.name = fmt::format("i32 to {}", name_of(wide)),
+           .inputs = {ints},
+           .outputs = {{wide, {3}, {}}},
+           .run = run,
+           .expected = {as_wide}});
+  }
+}
+
+TEST_P(ElementwiseTest, CastRoundsToNearestEven) {
+  const double tie16 = 0x1p-11, tie_b = 0x1p-8;  // half a unit in the last place of 1
+  const std::vector<double> values = {
+      0.0, -0.0, 1.0, 1 + tie16, 1 + 3 * tie16, 1 + tie16 + 0x1p-20, 1 + tie_b, 1 + 3 * tie_b, 1 + tie_b - 0x1p-20,
+      -1 - tie16, -1 - tie_b, 65504, 65519, 65520, -65520, 1e5, 3.3e38, 0x1.fep127, FLT_MAX, -FLT_MAX,
+      0x1p-14, 0x1p-24, 0x1p-25, 0x1.8p-25, 0x1p-26, 0x1.ff8p-15, 0x1.ffcp-15, 3 * 0x1p-25, 0x1p-126, 0x1p-133,
+      0x1p-134, 0x1.8p-134, 0x1p-149, test::kInfinity, -test::kInfinity, test::kNaN};
+  const Shape shape{static_cast<std::int64_t>(values.size())};
+  const auto run = [](const Tensors& out, const Tensors& in, const Stream& s) { cast(out[0], in[0], s); };
+  for (const DType to : {DType::bf16, DType::f16}) {
+    Expected narrow;
+    for (const double value : values) narrow.add(round_to(to, value), 0);
+    check({.name = fmt::format("f32 to {}", name_of(to)),
+           .inputs = {{DType::f32, shape, values}},
+           .outputs = {{to, shape, {}}},
+           .run = run,
+           .expected = {narrow}});
+    check({.name = fmt::format("{} to f32", name_of(to)),
+           .inputs = {{to, shape, narrow.values}},
+           .outputs = {{DType::f32, shape, {}}},
+           .run = run,
+           .expected = {narrow}});
+  }
+}
+
+TEST_P(ElementwiseTest, NaNAndInfinityPassThrough) {
+  const Array a{DType::f32, {4}, {test::kNaN, test::kInfinity, -test::kInfinity, 3e38}};
+  const Array b{DType::f32, {4}, {1, 1, test::kInfinity, 3e38}};
+  Expected sum, product;
+  for (const double value : {test::kNaN, test::kInfinity, test::kNaN, test::kInfinity}) sum.add(value, 0);
+  for (const double value : {test::kNaN, test::kInfinity, -test::kInfinity, test::kInfinity}) product.add(value, 0);
+  check({.name = "add",
+         .inputs = {a, b},
+         .outputs = {{DType::f32, {4}, {}}},
+         .run = [](const Tensors& out, const Tensors& in, const Stream& s) { add(out[0], in[0], in[1], s); },
+         .expected = {sum}});
+  check({.name = "multiply",
+         .inputs = {a, b},
+         .outputs = {{DType::f32, {4}, {}}},
+         .run = [](const Tensors& out, const Tensors& in, const Stream& s) { multiply(out[0], in[0], in[1], s); },
+         .expected = {product}});
+}
+
+TEST_P(ElementwiseTest, FillTakesEveryDType) {
+  for (const DType dtype : test::kAllDTypes) {
+    const double value = is_floating(dtype) ? -0.1 : dtype == DType::boolean ? 1 : 77;
+    for (const Shape& shape : kShapes) {
+      Expected filled;
+      for (std::int64_t i = 0; i < shape.count(); ++i) filled.add(round_to(dtype, value), 0);
+      check({.name = label("fill", dtype, shape),
+             .inputs = {},
+             .outputs = {{dtype, shape, {}}},
+             .run = [=](const Tensors& out, const Tensors&, const Stream& s) { fill(out[0], value, s); },
+             .expected = {filled}});
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, ScaleRows) {
+  for (const Shape& shape : {Shape{1}, Shape{5}, Shape{1, 1}, Shape{32, 10}, Shape{7, 3, 5}, Shape{1021, 1},
+                             Shape{2, 4099}, Shape{3, 2, 2, 7}, Shape{0, 4}}) {
+    const Array a = random_.uniform(shape), factors = random_.uniform({shape[0]}, -2, 2);
+    const std::int64_t columns = shape.drop_front().count();
+    Expected scaled;
+    for (std::int64_t r = 0; r < shape[0]; ++r) {
+      for (std::int64_t c = 0; c < columns; ++c) {
+        scaled.add(round_to(DType::f32, a.values[r * columns + c] * factors.values[r]), 0);
+      }
+    }
+    check({.name = label("scale_rows", DType::f32, shape),
+           .inputs = {a, factors},
+           .outputs = {{DType::f32, shape, {}}},
+           .run = [](const Tensors& out, const Tensors& in, const Stream& s) { scale_rows(out[0], in[0], in[1], s); },
+           .expected = {scaled}});
+    check({.name = label("scale_rows in place", DType::f32, shape),
+           .inputs = {factors},
+           .outputs = {a},
+           .run = [](const Tensors& out, const Tensors& in, const Stream& s) { scale_rows(out[0], out[0], in[0], s); },
+           .expected = {scaled}});
+  }
+}
+
+TEST_P(ElementwiseTest, Broadcast) {
+  for (const Shape& shape : kShapes) {
+    Expected filled;
+    for (std::int64_t i = 0; i < shape.count(); ++i) filled.add(0.75 / 1021, 3 * test::kUnit * 0.75 / 1021);
+    check({.name = label("broadcast", DType::f32, shape),
+           .inputs = {{DType::f32, {}, {0.75}}},
+           .outputs = {{DType::f32, shape, {}}},
+           .run = [](const Tensors& out, const Tensors& in, const Stream& s) { broadcast(out[0], in[0], 1 / 1021.0, s); },
+           .expected = {filled}});
+  }
+}
+
+TEST_P(ElementwiseTest, Increment) {
+  for (const std::int64_t amount : {std::int64_t{1}, std::int64_t{-3}, std::int64_t{1} << 40}) {
+    check({.name = fmt::format("increment by {}", amount),
+           .inputs = {},
+           .outputs = {{DType::i64, {}, {41}}},
+           .run = [=](const Tensors& out, const Tensors&, const Stream& s) { increment(out[0], amount, s); },
+           .expected = {{{41.0 + static_cast<double>(amount)}, {0}}}});
+  }
+}
+
+TEST_P(ElementwiseTest, RefusesShapesThatDiffer) {
+  const Tensor a = tensor({2, 3}), b = tensor({3, 2});
+  expect_shape_error({2, 3}, {3, 2}, [&] { add(a, a, b, stream()); });
+  expect_shape_error({2, 3}, {3, 2}, [&] { add(a, b, a, stream()); });
+  expect_shape_error({2, 3}, {3, 2}, [&] { multiply(b, a, a, stream()); });
+  expect_shape_error({2, 3}, {3, 2}, [&] { scale(a, b, 2, stream()); });
+  expect_shape_error({2, 3}, {3, 2}, [&] { cast(a, b, stream()); });
+  expect_shape_error({2, 3}, {3, 2}, [&] { scale_rows(a, b, tensor({2}), stream()); });
+  expect_shape_error({2}, {3}, [&] { scale_rows(a, a, tensor({3}), stream()); });
+  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})}, [&] { broadcast(a, tensor({2}), 1, stream()); });
+  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})}, [&] { increment(tensor({2}, DType::i64), 1, stream()); });
+}
+
+TEST_P(ElementwiseTest, RefusesDTypesThatDiffer) {
+  const Tensor a = tensor({4}), d = tensor({4}, DType::f64), i = tensor({4}, DType::i32);
+  expect_dtype_error(DType::f32, DType::f64, [&] { add(a, a, d, stream()); });
+  expect_dtype_error(DType::f32, DType::f64, [&] { multiply(d, a, a, stream()); });
+  expect_error(ErrorCode::dtype_mismatch, {"i32"}, [&] { add(i, i, i, stream()); });
+  expect_error(ErrorCode::dtype_mismatch, {"i32"}, [&] { scale(i, a, 2, stream()); });
+  expect_dtype_error(DType::f32, DType::f64, [&] { scale_rows(a, a, d, stream()); });
+  expect_dtype_error(DType::f32, DType::f64, [&] { broadcast(a, tensor({}, DType::f64), 1, stream()); });
+  expect_dtype_error(DType::i64, DType::i32, [&] { increment(tensor({}, DType::i32), 1, stream()); });
+}
+
+TEST_P(ElementwiseTest, RefusesTensorsOfAnotherDevice) {
+  const Tensor a = tensor({4}), far = elsewhere(a);
+  expect_device_error([&] { add(a, far, a, stream()); });
+  expect_device_error([&] { multiply(far, a, a, stream()); });
+  expect_device_error([&] { scale(a, far, 2, stream()); });
+  expect_device_error([&] { cast(far, a, stream()); });
+  expect_device_error([&] { fill(far, 2, stream()); });
+  expect_device_error([&] { scale_rows(a, a, far, stream()); });
+  expect_device_error([&] { broadcast(a, elsewhere(tensor({})), 1, stream()); });
+  expect_device_error([&] { increment(elsewhere(tensor({}, DType::i64)), 1, stream()); });
+}
+
+}  // namespace
+}  // namespace giro

@@ -1,0 +1,141 @@
+#include <giro/kernels/gather.h>
+
+#include <giro/kernels/elementwise.h>
+
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+using test::Array;
+using test::Expected;
+using test::Tensors;
+
+class GatherTest : public test::OpTest {
+ protected:
+  void check_rows(const Array& src, const Array& indices) {
+    const std::int64_t width = src.shape.drop_front().count();
+    Expected rows;
+    for (const double index : indices.values) {
+      for (std::int64_t c = 0; c < width; ++c) rows.add(src.values[static_cast<std::int64_t>(index) * width + c], 0);
+    }
+    check({.name = fmt::format("{} rows of {}{} by {}", indices.shape.count(), name_of(src.dtype),
+                               to_string(src.shape), name_of(indices.dtype)),
+           .inputs = {src, indices},
+           .outputs = {{src.dtype, src.shape.drop_front().with_front(indices.shape.count()), {}}},
+           .run = [](const Tensors& out, const Tensors& in, const Stream& s) { gather_rows(out[0], in[0], in[1], s); },
+           .expected = {rows}});
+  }
+
+  void check_positions(const RowOrder& order, std::int64_t position, std::int64_t count) {
+    Expected rows;
+    for (std::int64_t r = 0; r < count; ++r) rows.add(static_cast<double>(order(position + r)), 0);
+    check({.name = fmt::format("{} of {} rows at {}, seed {}, {}", count, order.size, position, order.seed,
+                               order.shuffled ? "shuffled" : "in order"),
+           .inputs = {{DType::i64, {}, {static_cast<double>(position)}}},
+           .outputs = {{DType::i64, {count}, {}}},
+           .run = [=](const Tensors& out, const Tensors& in,
+                      const Stream& s) { batch_indices(out[0], in[0], order, s); },
+           .expected = {rows}});
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, GatherTest, test::kDevices, test::device_name);
+
+TEST_P(GatherTest, RowsOfEveryDType) {
+  for (const DType dtype : test::kAllDTypes) {
+    for (const Shape& shape : {Shape{5}, Shape{7, 1}, Shape{13, 3}, Shape{11, 4, 4, 1}, Shape{3, 2, 17}}) {
+      const Array src = is_floating(dtype) ? random_.uniform(shape, -9, 9, dtype)
+                                           : random_.integers(shape, 0, dtype == DType::boolean ? 1 : 100, dtype);
+      for (const DType index : {DType::i32, DType::i64}) {
+        for (const std::int64_t count : {0, 1, 2, 31}) {
+          check_rows(src, random_.integers({count}, 0, shape[0] - 1, index));  // with repeats
+        }
+      }
+    }
+  }
+}
+
+TEST_P(GatherTest, ImagesOfABatch) {
+  const Array images = random_.integers({500, 28, 28, 1}, 0, 255, DType::u8);
+  check_rows(images, random_.integers({128}, 0, 499, DType::i64));
+  check_rows(random_.uniform({300, 785}), random_.integers({97}, 0, 299, DType::i32));
+}
+
+TEST_P(GatherTest, FirstAndLastRow) {
+  const Array src = random_.uniform({1021, 5});
+  check_rows(src, {DType::i64, {4}, {0, 1020, 1020, 0}});
+}
+
+TEST_P(GatherTest, IndicesFollowTheRowOrder) {
+  for (const bool shuffled : {false, true}) {
+    for (const std::int64_t size : {1, 2, 7, 64, 1021, 60'000}) {
+      const RowOrder order{.size = size, .seed = 17, .shuffled = shuffled};
+      check_positions(order, 0, 1);
+      check_positions(order, 0, 33);
+      check_positions(order, size - 1, 5);  // straddles epochs, several where they are short
+      check_positions(order, 3 * size - 16 > 0 ? 3 * size - 16 : 0, 32);
+      check_positions(order, std::int64_t{1} << 40, 31);
+    }
+  }
+  const std::uint64_t wide = 0xFEDCBA9876543210;
+  check_positions({.size = 1000, .seed = wide, .shuffled = true}, 990, 1003);
+}
+
+TEST_P(GatherTest, RecordedBatchesVisitEachRowOnceAnEpoch) {
+  const std::int64_t size = 103, batch = 8, steps = 39;  // three epochs and a little, straddled by batches
+  const RowOrder order{.size = size, .seed = 5, .shuffled = true};
+  const Tensor src = tensor({size}, DType::i32), rows = tensor({batch}, DType::i32);
+  const Tensor indices = tensor({batch}, DType::i64), position = tensor({}, DType::i64);
+  std::vector<std::int32_t> numbers(static_cast<std::size_t>(size));
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::int32_t>(i);
+  from_host(src, numbers, stream());
+  from_host(position, std::vector<std::int64_t>{0}, stream());
+
+  const Graph graph = Graph::record(stream(), [&] {
+    batch_indices(indices, position, order, stream());
+    gather_rows(rows, src, indices, stream());
+    increment(position, batch, stream());
+  });
+  std::vector<std::int32_t> seen;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    graph.replay(stream());
+    const std::vector<std::int32_t> got = to_host<std::int32_t>(rows, stream());
+    seen.insert(seen.end(), got.begin(), got.end());
+  }
+  EXPECT_EQ(to_host<std::int64_t>(position, stream())[0], batch * steps);
+
+  std::vector<std::vector<std::int32_t>> epochs;
+  for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+    epochs.emplace_back(seen.begin() + epoch * size, seen.begin() + (epoch + 1) * size);
+    for (std::int64_t i = 0; i < size; ++i) EXPECT_EQ(epochs.back()[i], order(epoch * size + i));
+    std::vector<std::int32_t> sorted = epochs.back();
+    std::sort(sorted.begin(), sorted.end());
+    EXPECT_EQ(sorted, numbers) << "epoch " << epoch;
+  }
+  EXPECT_NE(epochs[0], numbers);
+  EXPECT_NE(epochs[0], epochs[1]);
+}
+
+TEST_P(GatherTest, RefusesWhatDoesNotFit) {
+  const Tensor src = tensor({9, 4}), out = tensor({5, 4}), indices = tensor({5}, DType::i32);
+  expect_shape_error({5, 4}, {5, 3}, [&] { gather_rows(tensor({5, 3}), src, indices, stream()); });
+  expect_shape_error({5, 4}, {6, 4}, [&] { gather_rows(out, src, tensor({6}, DType::i32), stream()); });
+  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{5, 1})},
+               [&] { gather_rows(out, src, tensor({5, 1}, DType::i32), stream()); });
+  expect_dtype_error(DType::f32, DType::u8, [&] { gather_rows(tensor({5, 4}, DType::u8), src, indices, stream()); });
+  expect_error(ErrorCode::dtype_mismatch, {"f32"}, [&] { gather_rows(out, src, tensor({5}), stream()); });
+  expect_device_error([&] { gather_rows(out, elsewhere(src), indices, stream()); });
+  expect_device_error([&] { gather_rows(out, src, elsewhere(indices), stream()); });
+
+  const Tensor position = tensor({}, DType::i64), wide = tensor({5}, DType::i64);
+  expect_dtype_error(DType::i64, DType::i32, [&] { batch_indices(indices, position, {}, stream()); });
+  expect_dtype_error(DType::i64, DType::i32, [&] { batch_indices(wide, tensor({}, DType::i32), {}, stream()); });
+  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})},
+               [&] { batch_indices(wide, tensor({2}, DType::i64), {}, stream()); });
+  expect_error(ErrorCode::invalid_argument, {"0 rows"},
+               [&] { batch_indices(wide, position, {.size = 0}, stream()); });
+  expect_device_error([&] { batch_indices(wide, elsewhere(position), {}, stream()); });
+}
+
+}  // namespace
+}  // namespace giro

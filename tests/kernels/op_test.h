@@ -1,0 +1,397 @@
+#pragma once
+
+// The harness of the kernels' tests. A case names its inputs, its outputs, the call, and what the outputs must hold
+// according to a naive reference in double precision; OpTest::check runs it on the device the test is instantiated
+// for, directly and recorded, between guard bytes and over poisoned outputs.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/runtime/buffer.h>
+#include <giro/runtime/device.h>
+#include <giro/runtime/dtype.h>
+#include <giro/runtime/error.h>
+#include <giro/runtime/graph.h>
+#include <giro/runtime/shape.h>
+#include <giro/runtime/stream.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro::test {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+inline constexpr DType kAllDTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64,
+                                       DType::i32, DType::i64,  DType::u8,  DType::boolean};
+inline constexpr DType kFloatingDTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
+inline constexpr DType kLabelDTypes[] = {DType::u8, DType::i32, DType::i64};
+
+// A tensor on the host. Doubles hold the values of every dtype exactly, of i64 up to 2^53.
+struct Array {
+  DType dtype = DType::f32;
+  Shape shape;
+  std::vector<double> values;  // row-major; empty for an output that starts out poisoned
+};
+
+// What an output must hold: each value within its absolute tolerance. A NaN wants a NaN, an infinity itself.
+struct Expected {
+  std::vector<double> values, tolerances;
+
+  void add(double value, double tolerance) {
+    values.push_back(value);
+    tolerances.push_back(tolerance);
+  }
+};
+
+// Half the distance from 1 to the next value: the largest relative error of one rounding.
+inline double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return 0x1p-24;
+    case DType::bf16: return 0x1p-8;
+    case DType::f16: return 0x1p-11;
+    default: return 0x1p-53;
+  }
+}
+inline constexpr double kUnit = 0x1p-24;  // of f32
+
+// The error of a sum of n rounded terms in f32 whose magnitudes add up to `magnitude`: n units in the worst case,
+// about sqrt(n) when the roundings are independent.
+inline double sum_tolerance(std::int64_t n, double magnitude) {
+  return (8 + std::sqrt(static_cast<double>(n))) * kUnit * magnitude;
+}
+
+// The value of a floating dtype nearest to x, ties to even: from the formats' definitions, so that it can judge the
+// library's conversions.
+inline double round_to(DType dtype, double x) {
+  int digits = 0, min_exponent = 0;
+  double largest = 0;
+  switch (dtype) {
+    case DType::f32: digits = 24, min_exponent = -126, largest = FLT_MAX; break;
+    case DType::bf16: digits = 8, min_exponent = -126, largest = 0x1.fep127; break;
+    case DType::f16: digits = 11, min_exponent = -14, largest = 65504; break;
+    default: return x;
+  }
+  if (x == 0 || !std::isfinite(x)) return x;
+  const double ulp = std::ldexp(1.0, std::max(std::ilogb(x), min_exponent) - digits + 1);
+  const double rounded = std::nearbyint(x / ulp) * ulp;
+  return std::abs(rounded) > largest ? std::copysign(kInfinity, x) : rounded;
+}
+
+using Bytes = std::vector<unsigned char>;
+
+// Calls f with a value of the type that stores `dtype`; a bool is its byte.
+template <class F>
+void with_type(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f32: return f(float{});
+    case DType::bf16: return f(BFloat16{});
+    case DType::f16: return f(Float16{});
+    case DType::f64: return f(double{});
+    case DType::i32: return f(std::int32_t{});
+    case DType::i64: return f(std::int64_t{});
+    case DType::u8:
+    case DType::boolean: return f(std::uint8_t{});
+  }
+}
+
+inline Bytes encode(const Array& array) {
+  Bytes bytes(array.values.size() * size_of(array.dtype));
+  with_type(array.dtype, [&]<class T>(T value) {
+    for (std::size_t i = 0; i < array.values.size(); ++i) {
+      if constexpr (std::is_integral_v<T> || std::is_same_v<T, double>) {
+        value = static_cast<T>(array.values[i]);
+      } else {
+        value = T(static_cast<float>(array.values[i]));
+      }
+      std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
+    }
+  });
+  return bytes;
+}
+
+inline std::vector<double> decode(DType dtype, const Bytes& bytes) {
+  std::vector<double> values(bytes.size() / size_of(dtype));
+  with_type(dtype, [&]<class T>(T value) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+      values[i] = static_cast<double>(value);
+    }
+  });
+  return values;
+}
+
+// Inputs that are the same on every run.
+class Random {
+ public:
+  // In [low, high), rounded to the dtype.
+  Array uniform(const Shape& shape, double low = -1, double high = 1, DType dtype = DType::f32) {
+    Array array{dtype, shape, {}};
+    for (std::int64_t i = 0; i < shape.count(); ++i) {
+      array.values.push_back(round_to(dtype, low + (high - low) * unit()));
+    }
+    return array;
+  }
+  // Whole numbers in [low, high].
+  Array integers(const Shape& shape, std::int64_t low, std::int64_t high, DType dtype) {
+    Array array{dtype, shape, {}};
+    for (std::int64_t i = 0; i < shape.count(); ++i) {
+      array.values.push_back(static_cast<double>(low) +
+                             std::floor(static_cast<double>(high - low + 1) * unit()));
+    }
+    return array;
+  }
+
+ private:
+  double unit() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
+  std::mt19937_64 engine_{20240229};
+};
+
+inline void expect_close(const std::string& what, const std::vector<double>& actual, const Expected& expected) {
+  ASSERT_EQ(actual.size(), expected.values.size()) << what;
+  std::size_t wrong = 0;
+  std::string first;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    const double a = actual[i], e = expected.values[i], tolerance = expected.tolerances[i];
+    const bool close = std::isnan(e) ? std::isnan(a) : a == e || std::abs(a - e) <= tolerance;
+    if (!close && wrong++ == 0) first = fmt::format("element {}: {:.9g}, expected {:.9g} within {:.3g}", i, a, e, tolerance);
+  }
+  EXPECT_EQ(wrong, 0u) << what << ": " << wrong << " of " << actual.size() << " elements are off; " << first;
+}
+
+// Compares a gradient with central differences of `f`, the forward reference contracted with the incoming gradient,
+// around `x`. The tolerances are those of the kernel, `direct`'s, and the differences' own.
+inline void expect_finite_differences(const std::string& what, const std::vector<double>& gradient,
+                                      const Expected& direct, std::vector<double> x,
+                                      const std::function<double(const std::vector<double>&)>& f) {
+  constexpr double kStep = 1e-4;
+  Expected differences;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double middle = x[i];
+    x[i] = middle + kStep;
+    const double above = f(x);
+    x[i] = middle - kStep;
+    const double below = f(x);
+    x[i] = middle;
+    const double slope = (above - below) / (2 * kStep);
+    differences.add(slope, direct.tolerances[i] + 1e-7 * std::max(1.0, std::abs(slope)));
+  }
+  expect_close(what + " against finite differences", gradient, differences);
+}
+
+using Tensors = std::vector<Tensor>;
+
+struct OpCase {
+  std::string name;
+  std::vector<Array> inputs;   // must be left as they are
+  std::vector<Array> outputs;  // with values: read and written
+  std::function<void(const Tensors& out, const Tensors& in, const Stream& stream)> run;
+  std::vector<Expected> expected;  // one an output
+  // In bytes, what the op asks of its tensors' addresses: 0 is the dtype's own alignment, as of a view of rows.
+  std::size_t alignment = 0;
+};
+
+// A tensor in a block of its own, between guard bytes.
+class GuardedTensor {
+ public:
+  GuardedTensor(Device device, const Array& initial, std::size_t shift)
+      : initial_(&initial),
+        begin_(kGuardBytes + shift),
+        buffer_(Buffer::allocate(
+            device, begin_ + static_cast<std::size_t>(initial.shape.count()) * size_of(initial.dtype) + kGuardBytes)),
+        tensor_(static_cast<char*>(buffer_.data()) + begin_, initial.dtype, initial.shape, device) {}
+
+  const Tensor& tensor() const { return tensor_; }
+
+  void reset(unsigned char poison, const Stream& stream) {
+    poison_ = poison;
+    stream.fill(buffer_.data(), poison, buffer_.size());
+    const Bytes values = encode(*initial_);
+    if (!values.empty()) stream.copy(tensor_.raw(), values.data(), values.size());
+    stream.synchronize();
+  }
+
+  // The tensor's bytes, once the stream has caught up; the guards must be whole.
+  Bytes read(const std::string& what, const Stream& stream) const {
+    Bytes all(buffer_.size());
+    stream.copy(all.data(), buffer_.data(), all.size());
+    stream.synchronize();
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(begin_);
+    const auto end = begin + static_cast<std::ptrdiff_t>(tensor_.bytes());
+    const auto whole = [&](auto from, auto to) {
+      return std::all_of(from, to, [&](unsigned char byte) { return byte == poison_; });
+    };
+    EXPECT_TRUE(whole(all.begin(), begin)) << what << ": bytes in front were written";
+    EXPECT_TRUE(whole(end, all.end())) << what << ": bytes behind were written";
+    return {begin, end};
+  }
+
+ private:
+  static constexpr std::size_t kGuardBytes = Buffer::kAlignment;
+
+  const Array* initial_;
+  std::size_t begin_;
+  Buffer buffer_;
+  Tensor tensor_;
+  unsigned char poison_ = 0;
+};
+
+// A test that runs on the CPU and on CUDA, instantiated by
+//   INSTANTIATE_TEST_SUITE_P(Devices, DenseTest, test::kDevices, test::device_name);
+// so that the names of all that need a GPU end in "/cuda".
+class OpTest : public ::testing::TestWithParam<Device::Kind> {
+ protected:
+  void SetUp() override {
+    static const Discovery discovery = discover_devices();
+    for (const DeviceInfo& info : discovery.devices) {
+      if (info.device.kind() == GetParam() && !stream_) stream_.emplace(info.device);
+    }
+    if (!stream_) GTEST_SKIP() << "no CUDA device: " << discovery.no_cuda_reason;
+  }
+
+  const Stream& stream() const { return *stream_; }
+  Device device() const { return stream_->device(); }
+
+  // Runs the case and returns its outputs' values. Each run starts from fresh inputs and poison; all must give the
+  // same bits, whatever the poison, so an element that is not written or a byte read beside a tensor shows.
+  std::vector<std::vector<double>> check(const OpCase& op) {
+    SCOPED_TRACE(op.name);
+    std::vector<Bytes> first;
+    for (const bool shifted : {false, true}) {
+      std::vector<GuardedTensor> inputs = guarded(op.inputs, shifted, op.alignment);
+      std::vector<GuardedTensor> outputs = guarded(op.outputs, shifted, op.alignment);
+      const Tensors in = tensors_of(inputs), out = tensors_of(outputs);
+      const auto reset = [&](unsigned char poison) {
+        for (GuardedTensor& tensor : inputs) tensor.reset(poison, stream());
+        for (GuardedTensor& tensor : outputs) tensor.reset(poison, stream());
+      };
+      const auto read = [&](const std::string& run) {
+        std::vector<Bytes> bytes;
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+          const std::string what = fmt::format("{}, input {}", run, i);
+          EXPECT_EQ(inputs[i].read(what, stream()), encode(op.inputs[i])) << what << " was written";
+        }
+        for (std::size_t i = 0; i < outputs.size(); ++i) {
+          bytes.push_back(outputs[i].read(fmt::format("{}, output {}", run, i), stream()));
+        }
+        return bytes;
+      };
+
+      // Recorded first: whatever an op sets up on first use must work inside a recording too.
+      reset(kPoisons[0]);
+      const std::vector<Bytes> before = read("before recording");
+      const Graph graph = Graph::record(stream(), [&] { op.run(out, in, stream()); });
+      EXPECT_EQ(read("recording"), before) << "recording ran the op";
+      for (const unsigned char poison : kPoisons) {
+        for (const bool recorded : {true, false}) {
+          const std::string run = fmt::format("{}, {}, poison {:#x}", shifted ? "shifted" : "aligned",
+                                              recorded ? "replayed" : "direct", poison);
+          reset(poison);
+          recorded ? graph.replay(stream()) : op.run(out, in, stream());
+          const std::vector<Bytes> bytes = read(run);
+          if (first.empty()) first = bytes;
+          for (std::size_t i = 0; i < bytes.size(); ++i) expect_same_bits(run, i, op.outputs[i], bytes[i], first[i]);
+        }
+      }
+    }
+
+    std::vector<std::vector<double>> values;
+    for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+      values.push_back(decode(op.outputs[i].dtype, first[i]));
+      expect_close(fmt::format("output {}", i), values[i], op.expected.at(i));
+    }
+    return values;
+  }
+
+  // A tensor to hand to a call that is expected to refuse it.
+  Tensor tensor(const Shape& shape, DType dtype = DType::f32) {
+    kept_.push_back(Buffer::allocate(device(), std::max<std::size_t>(64, static_cast<std::size_t>(shape.count()) * 8)));
+    return Tensor(kept_.back().data(), dtype, shape, device());
+  }
+  // The tensor, said to be on a device that is not the stream's.
+  Tensor elsewhere(const Tensor& t) const {
+    return Tensor(t.raw(), t.dtype(), t.shape(), device().is_cpu() ? Device::cuda() : Device::cpu());
+  }
+
+  // The call, direct and while recording, raises an Error of this code whose one line holds all of `parts`.
+  void expect_error(ErrorCode code, const std::vector<std::string>& parts, const std::function<void()>& call) {
+    for (const bool recorded : {false, true}) {
+      SCOPED_TRACE(recorded ? "recorded" : "direct");
+      try {
+        if (recorded) {
+          Graph::record(stream(), call);
+        } else {
+          call();
+        }
+        ADD_FAILURE() << "no error, expected one that names " << fmt::format("{}", fmt::join(parts, " and "));
+      } catch (const Error& error) {
+        const std::string what = error.what();
+        EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(code)) << what;
+        EXPECT_EQ(what.find('\n'), std::string::npos) << what;
+        for (const std::string& part : parts) {
+          EXPECT_NE(what.find(part), std::string::npos) << "'" << part << "' is not in: " << what;
+        }
+      }
+    }
+  }
+  void expect_shape_error(const Shape& a, const Shape& b, const std::function<void()>& call) {
+    expect_error(ErrorCode::shape_mismatch, {to_string(a), to_string(b)}, call);
+  }
+  void expect_dtype_error(DType a, DType b, const std::function<void()>& call) {
+    expect_error(ErrorCode::dtype_mismatch, {std::string(name_of(a)), std::string(name_of(b))}, call);
+  }
+  void expect_device_error(const std::function<void()>& call) {
+    expect_error(ErrorCode::device_mismatch, {"cpu", "cuda:0"}, call);
+  }
+
+  Random random_;
+
+ private:
+  static constexpr unsigned char kPoisons[] = {0xFF, 0xA5};  // the first is a NaN in every floating dtype
+
+  std::vector<GuardedTensor> guarded(const std::vector<Array>& arrays, bool shifted, std::size_t alignment) const {
+    std::vector<GuardedTensor> tensors;
+    for (const Array& array : arrays) {
+      tensors.emplace_back(device(), array, shifted ? std::max(alignment, size_of(array.dtype)) : 0);
+    }
+    return tensors;
+  }
+
+  static Tensors tensors_of(const std::vector<GuardedTensor>& guarded) {
+    Tensors tensors;
+    for (const GuardedTensor& one : guarded) tensors.push_back(one.tensor());
+    return tensors;
+  }
+
+  static void expect_same_bits(const std::string& run, std::size_t output, const Array& array, const Bytes& bytes,
+                               const Bytes& first) {
+    const auto at = std::mismatch(bytes.begin(), bytes.end(), first.begin()).first - bytes.begin();
+    if (at == static_cast<std::ptrdiff_t>(bytes.size())) return;
+    const std::size_t element = static_cast<std::size_t>(at) / size_of(array.dtype);
+    ADD_FAILURE() << run << ": output " << output << " has other bits than the first run, from element " << element
+                  << " on: " << decode(array.dtype, bytes)[element] << " against "
+                  << decode(array.dtype, first)[element];
+  }
+
+  std::optional<Stream> stream_;
+  std::vector<Buffer> kept_;
+};
+
+inline const auto kDevices = ::testing::Values(Device::Kind::cpu, Device::Kind::cuda);
+inline std::string device_name(const ::testing::TestParamInfo<Device::Kind>& info) {
+  return info.param == Device::Kind::cpu ? "cpu" : "cuda";
+}
+
+}  // namespace giro::test

@@ -1,0 +1,251 @@
+#include <giro/kernels/pool.h>
+
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+using test::Array;
+using test::Expected;
+using test::Tensors;
+using Values = std::vector<double>;
+
+// Leaves of a collection and blocks of an arena are aligned so; the pooling libraries may count on it.
+constexpr std::size_t kAlignment = 64;
+
+struct Pooling {
+  std::string name;
+  Shape x;
+  PoolOptions options;
+
+  Shape y() const { return pool_shape(x, options); }
+  double area() const { return static_cast<double>(options.window[0] * options.window[1]); }
+
+  // Calls f(i_y, i_x), flat indices, for every element of every window, each window in row-major order.
+  template <class F>
+  void for_each_element(F f) const {
+    const Shape out = y();
+    const std::int64_t channels = x[3];
+    for (std::int64_t n = 0; n < out[0]; ++n)
+      for (std::int64_t oh = 0; oh < out[1]; ++oh)
+        for (std::int64_t ow = 0; ow < out[2]; ++ow)
+          for (std::int64_t c = 0; c < channels; ++c)
+            for (std::int64_t h = oh * options.stride[0]; h < oh * options.stride[0] + options.window[0]; ++h)
+              for (std::int64_t w = ow * options.stride[1]; w < ow * options.stride[1] + options.window[1]; ++w) {
+                f(((n * out[1] + oh) * out[2] + ow) * channels + c, ((n * x[1] + h) * x[2] + w) * channels + c);
+              }
+  }
+};
+
+const Pooling kPoolings[] = {
+    {"one number", {1, 1, 1, 1}, {.window = {1, 1}, .stride = {1, 1}}},
+    {"whole image", {2, 5, 3, 4}, {.window = {5, 3}, .stride = {1, 1}}},
+    {"halves", {2, 14, 14, 32}, {}},
+    {"one channel", {3, 28, 28, 1}, {}},
+    {"remainder", {2, 7, 9, 3}, {}},
+    {"prime channels", {1, 6, 4, 17}, {}},
+    {"overlapping", {2, 9, 8, 5}, {.window = {3, 3}, .stride = {2, 2}}},
+    {"overlapping everywhere", {1, 6, 7, 2}, {.window = {3, 2}, .stride = {1, 1}}},
+    {"stride beyond the window", {1, 11, 10, 3}, {.window = {2, 1}, .stride = {3, 4}}},
+    {"one row", {1, 1, 31, 8}, {.window = {1, 4}, .stride = {1, 3}}},
+};
+
+Expected average(const Pooling& pool, const Values& x) {
+  Values sum(static_cast<std::size_t>(pool.y().count())), magnitude(sum.size());
+  pool.for_each_element([&](auto i_y, auto i_x) {
+    sum[i_y] += x[i_x];
+    magnitude[i_y] += std::abs(x[i_x]);
+  });
+  Expected y;
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    y.add(sum[i] / pool.area(),
+          test::sum_tolerance(static_cast<std::int64_t>(pool.area()), magnitude[i] / pool.area()));
+  }
+  return y;
+}
+
+Expected largest(const Pooling& pool, const Values& x) {
+  Values largest(static_cast<std::size_t>(pool.y().count()), -test::kInfinity);
+  pool.for_each_element([&](auto i_y, auto i_x) { largest[i_y] = std::max(largest[i_y], x[i_x]); });
+  return {largest, Values(largest.size(), 0.0)};
+}
+
+Expected average_backward(const Pooling& pool, const Values& dy) {
+  Values dx(static_cast<std::size_t>(pool.x.count())), magnitude(dx.size());
+  pool.for_each_element([&](auto i_y, auto i_x) {
+    dx[i_x] += dy[i_y] / pool.area();
+    magnitude[i_x] += std::abs(dy[i_y]) / pool.area();
+  });
+  Expected expected;
+  for (std::size_t i = 0; i < dx.size(); ++i) {
+    expected.add(dx[i], test::sum_tolerance(static_cast<std::int64_t>(pool.area()), magnitude[i]));
+  }
+  return expected;
+}
+
+Expected largest_backward(const Pooling& pool, const Values& dy, const Values& x, const Values& y) {
+  Values dx(x.size()), magnitude(x.size());
+  std::vector<bool> taken(y.size(), false);
+  pool.for_each_element([&](auto i_y, auto i_x) {
+    if (taken[i_y] || x[i_x] != y[i_y]) return;
+    taken[i_y] = true;
+    dx[i_x] += dy[i_y];
+    magnitude[i_x] += std::abs(dy[i_y]);
+  });
+  Expected expected;
+  for (std::size_t i = 0; i < dx.size(); ++i) {
+    // At most window / stride windows, rounded up, meet at an element; where it is one, nothing is added.
+    const bool exact = pool.options.window[0] <= pool.options.stride[0] &&
+                       pool.options.window[1] <= pool.options.stride[1];
+    expected.add(dx[i], exact ? 0 : test::sum_tolerance(static_cast<std::int64_t>(pool.area()), magnitude[i]));
+  }
+  return expected;
+}
+
+double contracted(const Values& dy, const Values& y) {
+  double sum = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) sum += dy[i] * y[i];
+  return sum;
+}
+
+class PoolTest : public test::OpTest {
+ protected:
+  // Values that are all different, by more than finite differences move them.
+  Array distinct(const Shape& shape) {
+    Array x{DType::f32, shape, {}};
+    for (std::int64_t i = 0; i < shape.count(); ++i) {
+      x.values.push_back(static_cast<double>(i - shape.count() / 2) / 1024);
+    }
+    const Array keys = random_.uniform({shape.count()}, 0, 1, DType::f64);
+    for (std::size_t i = x.values.size(); i > 1; --i) {  // Fisher and Yates
+      std::swap(x.values[i - 1], x.values[static_cast<std::size_t>(keys.values[i - 1] * static_cast<double>(i))]);
+    }
+    return x;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, PoolTest, test::kDevices, test::device_name);
+
+TEST_P(PoolTest, Average) {
+  for (const Pooling& pool : kPoolings) {
+    const Array x = random_.uniform(pool.x, -2, 1);
+    check({.name = pool.name,
+           .inputs = {x},
+           .outputs = {{DType::f32, pool.y(), {}}},
+           .run = [=](const Tensors& out, const Tensors& in,
+                      const Stream& s) { avg_pool(out[0], in[0], pool.options, s); },
+           .expected = {average(pool, x.values)},
+           .alignment = kAlignment});
+  }
+}
+
+TEST_P(PoolTest, AverageBackward) {
+  for (const Pooling& pool : kPoolings) {
+    const Array dy = random_.uniform(pool.y());
+    const Expected expected = average_backward(pool, dy.values);
+    const auto dx = check({.name = pool.name,
+                           .inputs = {dy},
+                           .outputs = {{DType::f32, pool.x, {}}},
+                           .run = [=](const Tensors& out, const Tensors& in,
+                                      const Stream& s) { avg_pool_backward(out[0], in[0], pool.options, s); },
+                           .expected = {expected},
+                           .alignment = kAlignment});
+    if (pool.x.count() > 2500) continue;
+    test::expect_finite_differences(
+        pool.name, dx[0], expected, random_.uniform(pool.x).values,
+        [&](const Values& v) { return contracted(dy.values, average(pool, v).values); });
+  }
+}
+
+TEST_P(PoolTest, Max) {
+  for (const Pooling& pool : kPoolings) {
+    for (const bool negative : {false, true}) {
+      const Array x = negative ? random_.uniform(pool.x, -5, -1) : random_.uniform(pool.x);
+      check({.name = fmt::format("{}, {}", pool.name, negative ? "all negative" : "both signs"),
+             .inputs = {x},
+             .outputs = {{DType::f32, pool.y(), {}}},
+             .run = [=](const Tensors& out, const Tensors& in,
+                        const Stream& s) { max_pool(out[0], in[0], pool.options, s); },
+             .expected = {largest(pool, x.values)},
+             .alignment = kAlignment});
+    }
+  }
+}
+
+TEST_P(PoolTest, MaxBackward) {
+  for (const Pooling& pool : kPoolings) {
+    const Array x = distinct(pool.x), dy = random_.uniform(pool.y());
+    const Array y{DType::f32, pool.y(), largest(pool, x.values).values};
+    const Expected expected = largest_backward(pool, dy.values, x.values, y.values);
+    const auto dx = check({.name = pool.name,
+                           .inputs = {dy, x, y},
+                           .outputs = {{DType::f32, pool.x, {}}},
+                           .run =
+                               [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                                 max_pool_backward(out[0], in[0], in[1], in[2], pool.options, s);
+                               },
+                           .expected = {expected},
+                           .alignment = kAlignment});
+    if (pool.x.count() > 2500) continue;
+    test::expect_finite_differences(
+        pool.name, dx[0], expected, x.values,
+        [&](const Values& v) { return contracted(dy.values, largest(pool, v).values); });
+  }
+}
+
+TEST_P(PoolTest, MaxBackwardGivesTiesToTheFirst) {
+  for (const Pooling& pool : kPoolings) {
+    // Few values, so that most windows hold a tie; after relu, images look like this.
+    for (const int last : {0, 2}) {
+      const Array x = random_.integers(pool.x, 0, last, DType::f32), dy = random_.uniform(pool.y());
+      const Array y{DType::f32, pool.y(), largest(pool, x.values).values};
+      check({.name = fmt::format("{}, {} values", pool.name, last + 1),
+             .inputs = {dy, x, y},
+             .outputs = {{DType::f32, pool.x, {}}},
+             .run =
+                 [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                   max_pool_backward(out[0], in[0], in[1], in[2], pool.options, s);
+                 },
+             .expected = {largest_backward(pool, dy.values, x.values, y.values)},
+             .alignment = kAlignment});
+    }
+  }
+}
+
+TEST(PoolShapeTest, LeavesTheRemainderOut) {
+  EXPECT_EQ(pool_shape({2, 28, 28, 32}, {}), (Shape{2, 14, 14, 32}));
+  EXPECT_EQ(pool_shape({2, 7, 9, 3}, {}), (Shape{2, 3, 4, 3}));
+  EXPECT_EQ(pool_shape({1, 9, 8, 5}, {.window = {3, 3}, .stride = {2, 2}}), (Shape{1, 4, 3, 5}));
+  EXPECT_EQ(pool_shape({1, 5, 5, 1}, {.window = {5, 1}, .stride = {7, 1}}), (Shape{1, 1, 5, 1}));
+}
+
+TEST_P(PoolTest, ShapeRefusesWhatDoesNotFit) {
+  expect_error(ErrorCode::shape_mismatch, {"4", "3"},
+               [&] { pool_shape({1, 3, 9, 1}, {.window = {4, 2}, .stride = {1, 1}}); });
+  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{9, 9, 1})}, [&] { pool_shape({9, 9, 1}, {}); });
+  expect_error(ErrorCode::invalid_argument, {"stride", "0"},
+               [&] { pool_shape({1, 9, 9, 1}, {.window = {2, 2}, .stride = {0, 1}}); });
+  expect_error(ErrorCode::invalid_argument, {"window", "0"},
+               [&] { pool_shape({1, 9, 9, 1}, {.window = {0, 2}, .stride = {1, 1}}); });
+}
+
+TEST_P(PoolTest, RefusesWhatDoesNotFit) {
+  const Tensor x = tensor({2, 6, 6, 3}), y = tensor({2, 3, 3, 3}), wrong = tensor({2, 3, 3, 4});
+  const Tensor d = tensor({2, 3, 3, 3}, DType::f64);
+  expect_shape_error({2, 3, 3, 3}, {2, 3, 3, 4}, [&] { avg_pool(wrong, x, {}, stream()); });
+  expect_shape_error({2, 3, 3, 3}, {2, 3, 3, 4}, [&] { max_pool(wrong, x, {}, stream()); });
+  expect_shape_error({2, 3, 3, 3}, {2, 3, 3, 4}, [&] { avg_pool_backward(x, wrong, {}, stream()); });
+  expect_shape_error({2, 3, 3, 3}, {2, 3, 3, 4}, [&] { max_pool_backward(x, wrong, x, y, {}, stream()); });
+  expect_shape_error({2, 3, 3, 3}, {2, 3, 3, 4}, [&] { max_pool_backward(x, y, x, wrong, {}, stream()); });
+  expect_shape_error({2, 6, 6, 3}, {2, 3, 3, 4}, [&] { max_pool_backward(wrong, y, x, y, {}, stream()); });
+  expect_dtype_error(DType::f32, DType::f64, [&] { avg_pool(d, x, {}, stream()); });
+  expect_dtype_error(DType::f32, DType::f64, [&] { max_pool(d, x, {}, stream()); });
+  expect_dtype_error(DType::f32, DType::f64, [&] { avg_pool_backward(x, d, {}, stream()); });
+  expect_dtype_error(DType::f32, DType::f64, [&] { max_pool_backward(x, y, x, d, {}, stream()); });
+  expect_device_error([&] { avg_pool(y, elsewhere(x), {}, stream()); });
+  expect_device_error([&] { max_pool(elsewhere(y), x, {}, stream()); });
+  expect_device_error([&] { avg_pool_backward(x, elsewhere(y), {}, stream()); });
+  expect_device_error([&] { max_pool_backward(x, y, elsewhere(x), y, {}, stream()); });
+}
+
+}  // namespace
+}  // namespace giro

@@ -1,0 +1,154 @@
+#include <giro/kernels/reduce.h>
+
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+using test::Array;
+using test::Expected;
+using test::kUnit;
+using test::Tensors;
+
+using Reduction = void (*)(const Tensor& out, const Tensor& x, const Stream& stream);
+
+const Shape kShapes[] = {{},        {1},       {2},       {17},        {256},      {1000},
+                         {1025},    {7, 13, 3}, {32, 784}, {64, 16, 5}, {100003}, {1, 65537}};
+
+class ReduceTest : public test::OpTest {
+ protected:
+  void check_scalar(const std::string& name, Reduction reduction, const Array& x, double value, double tolerance) {
+    check({.name = fmt::format("{} of {}", name, to_string(x.shape)),
+           .inputs = {x},
+           .outputs = {{DType::f32, {}, {}}},
+           .run = [=](const Tensors& out, const Tensors& in, const Stream& s) { reduction(out[0], in[0], s); },
+           .expected = {{{value}, {tolerance}}}});
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, ReduceTest, test::kDevices, test::device_name);
+
+TEST_P(ReduceTest, SumAndMean) {
+  for (const Shape& shape : kShapes) {
+    for (const double low : {-1.0, 0.0}) {  // with and without cancellation
+      const Array x = random_.uniform(shape, low, 1);
+      double total = 0, magnitude = 0;
+      for (const double value : x.values) total += value, magnitude += std::abs(value);
+      const auto n = static_cast<double>(shape.count());
+      const double tolerance = test::sum_tolerance(shape.count(), magnitude);
+      check_scalar("sum", sum, x, total, tolerance);
+      check_scalar("mean", mean, x, total / n, tolerance / n + 2 * kUnit * std::abs(total / n));
+    }
+  }
+}
+
+TEST_P(ReduceTest, SumOfEqualTermsDoesNotDrift) {
+  const Array x{DType::f32, {1'000'003}, std::vector<double>(1'000'003, test::round_to(DType::f32, 0.1))};
+  const double total = 1'000'003 * x.values[0];
+  check_scalar("sum", sum, x, total, test::sum_tolerance(1'000'003, total));
+}
+
+TEST_P(ReduceTest, SumOfSquares) {
+  for (const Shape& shape : kShapes) {
+    const Array x = random_.uniform(shape, -2, 2);
+    double total = 0;
+    for (const double value : x.values) total += value * value;
+    check_scalar("sum of squares", sum_of_squares, x, total, test::sum_tolerance(shape.count(), total));
+  }
+}
+
+TEST_P(ReduceTest, MaxIsExact) {
+  for (const Shape& shape : kShapes) {
+    for (const double high : {1.0, -0.5}) {
+      const Array x = random_.uniform(shape, -1, high);
+      check_scalar("max", max, x, *std::max_element(x.values.begin(), x.values.end()), 0);
+    }
+  }
+}
+
+TEST_P(ReduceTest, MaxFindsTheLargestAnywhere) {
+  for (const std::int64_t count : {1, 7, 16, 33, 1021, 70'001}) {
+    for (const std::int64_t place : {std::int64_t{0}, count / 3, count - 1}) {
+      Array x{DType::f32, {count}, std::vector<double>(static_cast<std::size_t>(count), -test::kInfinity)};
+      check_scalar("max of -infinity", max, x, -test::kInfinity, 0);
+      x.values[static_cast<std::size_t>(place)] = test::round_to(DType::f32, -3e38);
+      check_scalar(fmt::format("max at {}", place), max, x, x.values[static_cast<std::size_t>(place)], 0);
+    }
+  }
+}
+
+TEST_P(ReduceTest, NaNAnywhereMakesEachNaN) {
+  for (const std::int64_t count : {1, 2, 7, 16, 33, 1021, 70'001}) {
+    for (const std::int64_t place : {std::int64_t{0}, count / 3, count / 2, count - 1}) {
+      Array x = random_.uniform({count});
+      x.values[static_cast<std::size_t>(place)] = test::kNaN;
+      const std::string at = fmt::format("with NaN at {}", place);
+      check_scalar("sum " + at, sum, x, test::kNaN, 0);
+      check_scalar("mean " + at, mean, x, test::kNaN, 0);
+      check_scalar("max " + at, max, x, test::kNaN, 0);
+      check_scalar("sum of squares " + at, sum_of_squares, x, test::kNaN, 0);
+    }
+  }
+}
+
+TEST_P(ReduceTest, InfinityPassesThrough) {
+  Array x = random_.uniform({1021});
+  x.values[500] = test::kInfinity;
+  check_scalar("sum", sum, x, test::kInfinity, 0);
+  check_scalar("mean", mean, x, test::kInfinity, 0);
+  check_scalar("max", max, x, test::kInfinity, 0);
+  check_scalar("sum of squares", sum_of_squares, x, test::kInfinity, 0);
+  x.values[3] = -test::kInfinity;
+  check_scalar("sum of both infinities", sum, x, test::kNaN, 0);
+  check_scalar("max of both infinities", max, x, test::kInfinity, 0);
+}
+
+TEST_P(ReduceTest, NothingSumsToZeroAndHasNoLargest) {
+  const Array nothing{DType::f32, {0, 3}, {}};
+  check_scalar("sum", sum, nothing, 0, 0);
+  check_scalar("sum of squares", sum_of_squares, nothing, 0, 0);
+  expect_error(ErrorCode::invalid_argument, {"max", to_string(Shape{0, 3})},
+               [&] { max(tensor({}), tensor({0, 3}), stream()); });
+  expect_error(ErrorCode::invalid_argument, {"mean", to_string(Shape{0, 3})},
+               [&] { mean(tensor({}), tensor({0, 3}), stream()); });
+}
+
+TEST_P(ReduceTest, SumRows) {
+  for (const Shape& shape : {Shape{1, 1}, Shape{1, 101}, Shape{1021, 1}, Shape{32, 10}, Shape{17, 13}, Shape{64, 256},
+                             Shape{4099, 3}, Shape{3, 4099}, Shape{100003, 2}, Shape{0, 5}}) {
+    const Array x = random_.uniform(shape);
+    Expected sums;
+    for (std::int64_t c = 0; c < shape[1]; ++c) {
+      double total = 0, magnitude = 0;
+      for (std::int64_t r = 0; r < shape[0]; ++r) {
+        total += x.values[r * shape[1] + c];
+        magnitude += std::abs(x.values[r * shape[1] + c]);
+      }
+      sums.add(total, test::sum_tolerance(shape[0], magnitude));
+    }
+    check({.name = fmt::format("sum_rows {}", to_string(shape)),
+           .inputs = {x},
+           .outputs = {{DType::f32, {shape[1]}, {}}},
+           .run = [](const Tensors& out, const Tensors& in, const Stream& s) { sum_rows(out[0], in[0], s); },
+           .expected = {sums}});
+  }
+}
+
+TEST_P(ReduceTest, RefusesWhatDoesNotFit) {
+  const Tensor x = tensor({4, 3}), scalar = tensor({}), d = tensor({4, 3}, DType::f64);
+  for (const Reduction reduction : {&sum, &mean, static_cast<Reduction>(&max), &sum_of_squares}) {
+    expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})}, [&] { reduction(tensor({2}), x, stream()); });
+    expect_error(ErrorCode::shape_mismatch, {"out"}, [&] { reduction({}, x, stream()); });
+    expect_dtype_error(DType::f32, DType::f64, [&] { reduction(scalar, d, stream()); });
+    expect_dtype_error(DType::f32, DType::i32, [&] { reduction(tensor({}, DType::i32), x, stream()); });
+    expect_device_error([&] { reduction(scalar, elsewhere(x), stream()); });
+    expect_device_error([&] { reduction(elsewhere(scalar), x, stream()); });
+  }
+  expect_shape_error({3}, {4}, [&] { sum_rows(tensor({4}), x, stream()); });
+  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{4, 3, 1})},
+               [&] { sum_rows(tensor({3}), tensor({4, 3, 1}), stream()); });
+  expect_dtype_error(DType::f32, DType::f64, [&] { sum_rows(tensor({3}), d, stream()); });
+  expect_device_error([&] { sum_rows(elsewhere(tensor({3})), x, stream()); });
+}
+
+}  // namespace
+}  // namespace giro

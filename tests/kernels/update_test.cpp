@@ -1,0 +1,401 @@
+#include <giro/kernels/optim/update.h>
+
+#include <giro/kernels/elementwise.h>
+#include <giro/kernels/reduce.h>
+
+#include "tests/kernels/op_test.h"
+
+namespace giro::optim {
+namespace {
+
+using test::Array;
+using test::Expected;
+using test::kUnit;
+using test::Tensors;
+using Values = std::vector<double>;
+
+constexpr std::int64_t kGranule = UpdateTensors::kGranule;
+constexpr std::size_t kAlignment = 64;  // of a collection's buffer
+
+struct Optimizer {
+  std::string name;
+  UpdateRule rule;
+  bool masked = false;  // weight decay applies to some granules only
+
+  bool adam() const { return rule.rule == Rule::adam; }
+  bool has_mu() const { return adam() || rule.momentum != 0; }
+};
+
+const Optimizer kOptimizers[] = {
+    {"sgd", {.learning_rate = 0.1}},
+    {"sgd, decay", {.learning_rate = 0.1, .weight_decay = 0.05}},
+    {"sgd, masked decay", {.learning_rate = 0.1, .weight_decay = 0.05}, true},
+    {"momentum", {.learning_rate = 0.03, .momentum = 0.9}},
+    {"nesterov", {.learning_rate = 0.03, .momentum = 0.9, .nesterov = true}},
+    {"nesterov, masked decay, clipped",
+     {.learning_rate = 0.03, .momentum = 0.8, .nesterov = true, .weight_decay = 0.1, .max_norm = 0.5},
+     true},
+    {"adam", {.rule = Rule::adam, .learning_rate = 1e-3}},
+    {"adam, other betas", {.rule = Rule::adam, .learning_rate = 1e-2, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-4}},
+    {"adamw", {.rule = Rule::adam, .learning_rate = 1e-3, .weight_decay = 0.1}},
+    {"adamw, masked, clipped", {.rule = Rule::adam, .learning_rate = 1e-3, .weight_decay = 0.1, .max_norm = 1}, true},
+};
+
+struct Moments {
+  Values params, mu, nu;
+};
+
+struct Updated {
+  Expected params, mu, nu;
+};
+
+// One update in double, with the bounds of the same arithmetic in f32.
+Updated reference(const Optimizer& o, const Moments& old, const Values& grads, const Values& decays, std::int64_t step,
+                  double squared_norm) {
+  const UpdateRule& rule = o.rule;
+  const double rate = static_cast<double>(rule.learning_rate(step));
+  const double norm = std::sqrt(squared_norm), t = static_cast<double>(step + 1);
+  const double scale = rule.max_norm > 0 && norm > rule.max_norm ? rule.max_norm / norm : 1;
+  const double correction1 = 1 - std::pow(rule.beta1, t), correction2 = 1 - std::pow(rule.beta2, t);
+  Updated updated;
+  for (std::size_t i = 0; i < old.params.size(); ++i) {
+    const double p = old.params[i], g = scale * grads[i];
+    const double decay = decays.empty() || decays[i / kGranule] != 0 ? rate * rule.weight_decay : 0;
+    double direction = g, error = 4 * kUnit * std::abs(g);
+    if (o.adam()) {
+      const double mu = rule.beta1 * old.mu[i] + (1 - rule.beta1) * g;
+      const double nu = rule.beta2 * old.nu[i] + (1 - rule.beta2) * g * g;
+      const double mu_error = 6 * kUnit * (std::abs(rule.beta1 * old.mu[i]) + std::abs((1 - rule.beta1) * g));
+      updated.mu.add(mu, mu_error);
+      updated.nu.add(nu, 10 * kUnit * nu);
+      const double root = std::sqrt(nu / correction2) + rule.epsilon;
+      direction = mu / correction1 / root;
+      error = mu_error / correction1 / root + 12 * kUnit * std::abs(direction);
+    } else if (o.has_mu()) {
+      const double mu = rule.momentum * old.mu[i] + g;
+      const double mu_error = 6 * kUnit * (std::abs(rule.momentum * old.mu[i]) + std::abs(g));
+      updated.mu.add(mu, mu_error);
+      direction = rule.nesterov ? rule.momentum * mu + g : mu;
+      error = 2 * mu_error + 6 * kUnit * (std::abs(mu) + std::abs(g));
+    }
+    const double size = std::abs(p) + rate * std::abs(direction) + decay * std::abs(p);
+    updated.params.add(p - rate * direction - decay * p,
+                       3 * kUnit * size + rate * error + 4 * kUnit * (rate * std::abs(direction) + decay * std::abs(p)));
+  }
+  return updated;
+}
+
+class UpdateTest : public test::OpTest {
+ protected:
+  // Values of a flat buffer: of every third granule the last six elements are the gap behind a leaf.
+  Array flat(std::int64_t count, double low, double high) {
+    Array array = random_.uniform({count}, low, high);
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (i / kGranule % 3 == 0 && i % kGranule >= 10) array.values[static_cast<std::size_t>(i)] = 0;
+    }
+    return array;
+  }
+
+  Array mask(std::int64_t count) { return random_.integers({count / kGranule}, 0, 1, DType::u8); }
+
+  // Runs one update of `o` and compares everything it writes.
+  void check_update(const Optimizer& o, const Moments& old, const Array& grads, std::int64_t step,
+                    double squared_norm) {
+    const Shape shape = grads.shape;
+    const Array decays = mask(shape.count());
+    const Updated expected = reference(o, old, grads.values, o.masked ? decays.values : Values{}, step, squared_norm);
+    const double rate = static_cast<double>(o.rule.learning_rate(step));
+    test::OpCase op{.name = fmt::format("{}, {} elements, step {}, squared norm {}", o.name, shape.count(), step,
+                                        squared_norm),
+                    .inputs = {grads,
+                               decays,
+                               {DType::i64, {}, {static_cast<double>(step)}},
+                               {DType::f32, {}, {test::round_to(DType::f32, squared_norm)}}},
+                    .outputs = {{DType::f32, {}, {}}, {DType::f32, shape, old.params}},
+                    .run =
+                        [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                          update(o.rule,
+                                 {.params = out[1],
+                                  .grads = in[0],
+                                  .mu = o.has_mu() ? out[2] : Tensor{},
+                                  .nu = o.adam() ? out[3] : Tensor{},
+                                  .decays = o.masked ? in[1] : Tensor{},
+                                  .step = in[2],
+                                  .learning_rate = out[0],
+                                  .squared_norm = o.rule.max_norm > 0 ? in[3] : Tensor{}},
+                                 s);
+                        },
+                    .expected = {{{rate}, {4 * kUnit * rate}}, expected.params},
+                    .alignment = kAlignment};
+    if (o.has_mu()) {
+      op.outputs.push_back({DType::f32, shape, old.mu});
+      op.expected.push_back(expected.mu);
+    }
+    if (o.adam()) {
+      op.outputs.push_back({DType::f32, shape, old.nu});
+      op.expected.push_back(expected.nu);
+    }
+    const auto actual = check(op);
+    for (std::size_t k = 1; k < actual.size(); ++k) {
+      for (std::size_t i = 0; i < actual[k].size(); ++i) {
+        const bool gap = i / kGranule % 3 == 0 && i % kGranule >= 10;
+        if (gap) {
+          ASSERT_EQ(actual[k][i], 0) << op.name << ": the gap at " << i << " of output " << k << " was filled";
+        }
+      }
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, UpdateTest, test::kDevices, test::device_name);
+
+TEST_P(UpdateTest, OneStepOfEachOptimizer) {
+  for (const Optimizer& o : kOptimizers) {
+    for (const std::int64_t granules : {1, 3, 257, 6257}) {
+      const std::int64_t count = granules * kGranule;
+      const Moments old{flat(count, -1, 1).values, flat(count, -0.2, 0.2).values, flat(count, 0, 0.1).values};
+      const Array grads = flat(count, -0.5, 0.5);
+      double squared_norm = 0;
+      for (const double g : grads.values) squared_norm += g * g;
+      squared_norm = test::round_to(DType::f32, squared_norm);
+      for (const std::int64_t step : {0, 1, 7, 100'000}) check_update(o, old, grads, step, squared_norm);
+    }
+  }
+}
+
+TEST_P(UpdateTest, ClippingTakesEffectAboveTheNormAlone) {
+  const std::int64_t count = 5 * kGranule;
+  const Moments old{flat(count, -1, 1).values, flat(count, -0.2, 0.2).values, flat(count, 0, 0.1).values};
+  const Array grads = flat(count, -0.5, 0.5);
+  for (Optimizer o : {kOptimizers[0], kOptimizers[4], kOptimizers[6]}) {
+    o.rule.max_norm = 2;
+    o.name += ", clipped";
+    for (const double squared_norm : {0.0, 1e-12, 1.0, 3.999, 4.0, 4.001, 16.0, 1e12}) {
+      check_update(o, old, grads, 2, squared_norm);
+    }
+  }
+}
+
+TEST_P(UpdateTest, ANaNNormIsNotHidden) {
+  const std::int64_t count = kGranule;
+  const Array ones{DType::f32, {count}, Values(static_cast<std::size_t>(count), 1.0)};
+  Expected nan;
+  for (std::int64_t i = 0; i < count; ++i) nan.add(test::kNaN, 0);
+  check({.name = "sgd",
+         .inputs = {ones, {DType::i64, {}, {0}}, {DType::f32, {}, {test::kNaN}}},
+         .outputs = {ones, {DType::f32, {}, {}}},
+         .run =
+             [](const Tensors& out, const Tensors& in, const Stream& s) {
+               update({.learning_rate = 0.5, .max_norm = 1},
+                      {.params = out[0],
+                       .grads = in[0],
+                       .mu = {},
+                       .nu = {},
+                       .decays = {},
+                       .step = in[1],
+                       .learning_rate = out[1],
+                       .squared_norm = in[2]},
+                      s);
+             },
+         .expected = {nan, {{0.5}, {0}}}});
+}
+
+TEST_P(UpdateTest, ZeroGradientsLeaveParamsAlone) {
+  const std::int64_t count = 3 * kGranule;
+  const Values zeros(static_cast<std::size_t>(count), 0.0);
+  const Moments old{flat(count, -1, 1).values, zeros, zeros};
+  for (const Optimizer& o : kOptimizers) {
+    if (o.rule.weight_decay == 0) check_update(o, old, {DType::f32, {count}, zeros}, 0, 0);
+  }
+}
+
+// Many recorded steps against a trajectory in double that never looks at the device's.
+TEST_P(UpdateTest, ManyRecordedSteps) {
+  constexpr int kSteps = 50;
+  const std::int64_t count = 9 * kGranule;
+  for (Optimizer o : kOptimizers) {
+    SCOPED_TRACE(o.name);
+    o.rule.learning_rate = warmup_cosine(o.adam() ? 1e-2 : 0.05, 5, 40, 0, 1e-4);
+    const Tensor params = tensor({count}), grads = tensor({count}), mu = tensor({count}), nu = tensor({count});
+    const Tensor decays = tensor({count / kGranule}, DType::u8), step = tensor({}, DType::i64);
+    const Tensor rate = tensor({}), squared_norm = tensor({});
+    const auto upload = [&](const Tensor& to, const Values& values) {
+      from_host(to, std::vector<float>(values.begin(), values.end()), stream());
+    };
+    Moments state{flat(count, -1, 1).values, Values(static_cast<std::size_t>(count), 0.0),
+                  Values(static_cast<std::size_t>(count), 0.0)};
+    const Array on = mask(count);
+    upload(params, state.params);
+    upload(mu, state.mu);
+    upload(nu, state.nu);
+    from_host(decays, std::vector<std::uint8_t>(on.values.begin(), on.values.end()), stream());
+    from_host<std::int64_t>(step, {0}, stream());
+
+    const Graph graph = Graph::record(stream(), [&] {
+      sum_of_squares(squared_norm, grads, stream());
+      update(o.rule,
+             {.params = params,
+              .grads = grads,
+              .mu = o.has_mu() ? mu : Tensor{},
+              .nu = o.adam() ? nu : Tensor{},
+              .decays = o.masked ? decays : Tensor{},
+              .step = step,
+              .learning_rate = rate,
+              .squared_norm = squared_norm},
+             stream());
+      increment(step, 1, stream());
+    });
+    double path = 0;  // an upper bound of how far one element may have gone
+    for (int s = 0; s < kSteps; ++s) {
+      const Values g = flat(count, -0.5, 0.5).values;
+      upload(grads, g);
+      graph.replay(stream());
+      double norm = 0;
+      for (const double value : g) norm += value * value;
+      const Updated next = reference(o, state, g, o.masked ? on.values : Values{}, s, norm);
+      state = {next.params.values, next.mu.values, next.nu.values};
+      path += static_cast<double>(o.rule.learning_rate(s));
+    }
+    EXPECT_EQ(to_host<std::int64_t>(step, stream())[0], kSteps);
+    const std::vector<float> actual = to_host<float>(params, stream());
+    Expected expected;
+    for (const double p : state.params) expected.add(p, 4 * kUnit * kSteps + 64 * kUnit * path);
+    test::expect_close("params", {actual.begin(), actual.end()}, expected);
+  }
+}
+
+struct Schedule {
+  std::string name;
+  LearningRate rate;
+  std::function<double(double step)> formula;
+  std::vector<std::int64_t> steps;
+};
+
+double half_cosine(double peak, double end, double share) {
+  return end + (peak - end) * 0.5 * (1 + std::cos(std::acos(-1.0) * std::min(1.0, share)));
+}
+
+std::vector<Schedule> schedules() {
+  return {
+      {"constant", constant(0.3), [](double) { return 0.3; }, {0, 1, 1'000'000'000'000}},
+      {"a number", 1e-3, [](double) { return 1e-3; }, {0, 17}},
+      {"zero", 0.0, [](double) { return 0.0; }, {0, 17}},
+      {"warmup",
+       warmup(0.5, 100, 0.1),
+       [](double s) { return s < 100 ? 0.1 + 0.4 * s / 100 : 0.5; },
+       {0, 1, 50, 99, 100, 101, 1'000'000}},
+      {"warmup from zero", warmup(1, 3), [](double s) { return std::min(1.0, s / 3); }, {0, 1, 2, 3, 4}},
+      {"cosine",
+       cosine(0.2, 1000, 0.01),
+       [](double s) { return half_cosine(0.2, 0.01, s / 1000); },
+       {0, 1, 250, 500, 999, 1000, 1001, 1'000'000'000}},
+      {"long cosine",
+       cosine(0.2, 100'000'000),
+       [](double s) { return half_cosine(0.2, 0, s / 1e8); },
+       {0, 16'777'217, 50'000'001, 99'999'999, 100'000'000}},
+      {"warmup and cosine",
+       warmup_cosine(0.4, 10, 90, 0.1, 0.02),
+       [](double s) { return s < 10 ? 0.1 + 0.3 * s / 10 : half_cosine(0.4, 0.02, (s - 10) / 90); },
+       {0, 1, 9, 10, 11, 55, 99, 100, 101, 5000}},
+      {"piecewise",
+       piecewise_constant(0.1, {{1000, 0.1}, {2000, 0.5}, {2001, 4}}),
+       [](double s) { return 0.1 * (s >= 1000 ? 0.1 : 1) * (s >= 2000 ? 0.5 : 1) * (s >= 2001 ? 4 : 1); },
+       {0, 999, 1000, 1001, 1999, 2000, 2001, 2002, 1'000'000}},
+      {"from the start", piecewise_constant(0.1, {{0, 0.5}}), [](double) { return 0.05; }, {0, 1}},
+  };
+}
+
+TEST(LearningRateTest, FollowsTheFormulas) {
+  for (const Schedule& schedule : schedules()) {
+    for (const std::int64_t step : schedule.steps) {
+      const double wanted = schedule.formula(static_cast<double>(step));
+      EXPECT_NEAR(schedule.rate(step), wanted, 8 * kUnit * 0.5) << schedule.name << " at " << step;
+    }
+  }
+}
+
+TEST_P(UpdateTest, WritesTheLearningRateOfTheStep) {
+  const Array zeros{DType::f32, {kGranule}, Values(kGranule, 0.0)};
+  for (const Schedule& schedule : schedules()) {
+    for (const std::int64_t step : schedule.steps) {
+      const double wanted = schedule.formula(static_cast<double>(step));
+      check({.name = fmt::format("{} at {}", schedule.name, step),
+             .inputs = {zeros, {DType::i64, {}, {static_cast<double>(step)}}},
+             .outputs = {zeros, {DType::f32, {}, {}}},
+             .run =
+                 [&](const Tensors& out, const Tensors& in, const Stream& s) {
+                   update({.learning_rate = schedule.rate},
+                          {.params = out[0],
+                           .grads = in[0],
+                           .mu = {},
+                           .nu = {},
+                           .decays = {},
+                           .step = in[1],
+                           .learning_rate = out[1],
+                           .squared_norm = {}},
+                          s);
+                 },
+             .expected = {{zeros.values, zeros.values}, {{wanted}, {8 * kUnit * 0.5}}}});
+    }
+  }
+}
+
+TEST_P(UpdateTest, SchedulesRefuseBadNumbers) {
+  const auto refuses = [&](const std::vector<std::string>& parts, const std::function<LearningRate()>& make) {
+    expect_error(ErrorCode::invalid_argument, parts, [&] { make(); });
+  };
+  refuses({"-1"}, [] { return constant(-1); });
+  refuses({"nan"}, [] { return constant(test::kNaN); });
+  refuses({"inf"}, [] { return LearningRate(test::kInfinity); });
+  refuses({"0", "step"}, [] { return warmup(0.1, 0); });
+  refuses({"-0.5"}, [] { return warmup(0.1, 10, -0.5); });
+  refuses({"-7", "step"}, [] { return cosine(0.1, -7); });
+  refuses({"inf"}, [] { return cosine(0.1, 7, test::kInfinity); });
+  refuses({"0", "step"}, [] { return warmup_cosine(0.1, 5, 0); });
+  refuses({"20", "10"}, [] { return piecewise_constant(0.1, {{20, 0.5}, {10, 0.5}}); });
+  refuses({"20"}, [] { return piecewise_constant(0.1, {{20, 0.5}, {20, 0.5}}); });
+  refuses({"-3"}, [] { return piecewise_constant(0.1, {{20, -3}}); });
+  refuses({"9", "8"}, [] {
+    return piecewise_constant(1, {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}, {7, 1}, {8, 1}, {9, 1}});
+  });
+}
+
+TEST_P(UpdateTest, RefusesWhatDoesNotFit) {
+  const UpdateRule adam{.rule = Rule::adam, .learning_rate = 0.1, .max_norm = 1};
+  const UpdateTensors good{.params = tensor({32}),
+                           .grads = tensor({32}),
+                           .mu = tensor({32}),
+                           .nu = tensor({32}),
+                           .decays = tensor({2}, DType::u8),
+                           .step = tensor({}, DType::i64),
+                           .learning_rate = tensor({}),
+                           .squared_norm = tensor({})};
+  const auto with = [&](Tensor UpdateTensors::*field, const Tensor& bad) {
+    UpdateTensors tensors = good;
+    tensors.*field = bad;
+    return [=, this] { update(adam, tensors, stream()); };
+  };
+  expect_shape_error({32}, {48}, with(&UpdateTensors::grads, tensor({48})));
+  expect_shape_error({32}, {2, 16}, with(&UpdateTensors::mu, tensor({2, 16})));
+  expect_shape_error({32}, {16}, with(&UpdateTensors::nu, tensor({16})));
+  expect_shape_error({2}, {32}, with(&UpdateTensors::decays, tensor({32}, DType::u8)));
+  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{1})},
+               with(&UpdateTensors::step, tensor({1}, DType::i64)));
+  expect_error(ErrorCode::shape_mismatch, {"nu"}, with(&UpdateTensors::nu, {}));
+  expect_error(ErrorCode::shape_mismatch, {"learning_rate"}, with(&UpdateTensors::learning_rate, {}));
+  expect_error(ErrorCode::shape_mismatch, {"squared_norm"}, with(&UpdateTensors::squared_norm, {}));
+  expect_dtype_error(DType::f32, DType::f64, with(&UpdateTensors::grads, tensor({32}, DType::f64)));
+  expect_dtype_error(DType::u8, DType::f32, with(&UpdateTensors::decays, tensor({2})));
+  expect_dtype_error(DType::i64, DType::i32, with(&UpdateTensors::step, tensor({}, DType::i32)));
+  expect_dtype_error(DType::f32, DType::f64, with(&UpdateTensors::learning_rate, tensor({}, DType::f64)));
+  for (const auto field : {&UpdateTensors::params, &UpdateTensors::grads, &UpdateTensors::mu, &UpdateTensors::nu,
+                           &UpdateTensors::decays, &UpdateTensors::step, &UpdateTensors::learning_rate,
+                           &UpdateTensors::squared_norm}) {
+    expect_device_error(with(field, elsewhere(good.*field)));
+  }
+  UpdateTensors odd = good;
+  odd.params = odd.grads = odd.mu = odd.nu = tensor({17});
+  expect_error(ErrorCode::shape_mismatch, {"17", "16"}, [&] { update(adam, odd, stream()); });
+}
+
+}  // namespace
+}  // namespace giro::optim

@@ -1,0 +1,147 @@
+#include <giro/runtime/graph.h>
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <giro/runtime/tensor.h>
+
+#include "tests/expect_error.h"
+
+namespace giro {
+namespace {
+
+using test::expect_error;
+
+class GraphTest : public testing::Test {
+ protected:
+  GraphTest() { from_host<std::int32_t>(a_, {1, 2, 3}, stream_); }
+
+  std::vector<std::int32_t> values(const Tensor& tensor) const {
+    return to_host<std::int32_t>(tensor, stream_);
+  }
+
+  const Stream stream_{Device::cpu()};
+  const Buffer storage_ = Buffer::allocate(Device::cpu(), 64);
+  const Tensor a_{storage_.data(), DType::i32, {3}, Device::cpu()};
+  const Tensor b_{static_cast<char*>(storage_.data()) + 32, DType::i32, {3}, Device::cpu()};
+};
+
+TEST_F(GraphTest, RecordingDoesNotExecuteAndReplayDoes) {
+  from_host<std::int32_t>(b_, {7, 7, 7}, stream_);
+  const Graph graph = Graph::record(stream_, [&] { copy(b_, a_, stream_); });
+  EXPECT_EQ(values(b_), (std::vector{7, 7, 7}));
+  EXPECT_EQ(graph.num_nodes(), 1u);
+  graph.replay(stream_);
+  EXPECT_EQ(values(b_), (std::vector{1, 2, 3}));
+}
+
+TEST_F(GraphTest, ReplayReadsWhatTheAddressesHoldThen) {
+  const Graph graph = Graph::record(stream_, [&] { copy(b_, a_, stream_); });
+  for (const int value : {4, 5, 6}) {
+    from_host<std::int32_t>(a_, {value, value, value}, stream_);
+    graph.replay(stream_);
+    EXPECT_EQ(values(b_), std::vector(3, value));
+  }
+}
+
+TEST_F(GraphTest, ReplaysOnAnotherStream) {
+  const Graph graph = Graph::record(stream_, [&] { copy(b_, a_, stream_); });
+  const Stream other(Device::cpu());
+  graph.replay(other);
+  other.synchronize();
+  EXPECT_EQ(values(b_), (std::vector{1, 2, 3}));
+}
+
+TEST_F(GraphTest, AReplayCanItselfBeRecorded) {
+  const Graph inner = Graph::record(stream_, [&] { copy(b_, a_, stream_); });
+  const Graph outer = Graph::record(stream_, [&] {
+    inner.replay(stream_);
+    stream_.fill(a_.raw(), 0, a_.bytes());
+  });
+  EXPECT_EQ(values(a_), (std::vector{1, 2, 3}));
+  outer.replay(stream_);
+  EXPECT_EQ(values(b_), (std::vector{1, 2, 3}));
+  EXPECT_EQ(values(a_), (std::vector{0, 0, 0}));
+}
+
+TEST_F(GraphTest, TemporariesKeepTheirAddresses) {
+  const void* recorded = nullptr;
+  const Graph graph = Graph::record(stream_, [&] {
+    const Buffer temporary = stream_.allocate(a_.bytes());
+    recorded = temporary.data();
+    stream_.copy(temporary.data(), a_.raw(), a_.bytes());
+    stream_.copy(b_.raw(), temporary.data(), a_.bytes());
+  });
+  EXPECT_GE(graph.arena_bytes(), a_.bytes());
+  // What the stream hands out between replays is not the graph's.
+  std::vector<Buffer> others;
+  for (int i = 0; i < 100; ++i) {
+    others.push_back(stream_.allocate(100'000));
+    EXPECT_NE(others.back().data(), recorded);
+    stream_.fill(others.back().data(), 0xff, 100'000);
+    if (i == 50) from_host<std::int32_t>(a_, {8, 9, 10}, stream_);
+    graph.replay(stream_);
+    EXPECT_EQ(values(b_), values(a_));
+  }
+}
+
+TEST_F(GraphTest, TemporariesWhoseLivesDoNotOverlapShareMemory) {
+  constexpr std::size_t kBytes = 4 << 20;
+  const Graph graph = Graph::record(stream_, [&] {
+    for (int i = 0; i < 10; ++i) {
+      const Buffer temporary = stream_.allocate(kBytes);
+      stream_.fill(temporary.data(), 0, kBytes);
+    }
+  });
+  EXPECT_EQ(graph.arena_bytes(), kBytes);
+  EXPECT_EQ(graph.num_nodes(), 10u);
+}
+
+TEST_F(GraphTest, TemporariesOfARecordingMayOutliveIt) {
+  Buffer kept;
+  {
+    const Graph graph = Graph::record(stream_, [&] { kept = stream_.allocate(100); });
+  }
+  stream_.fill(kept.data(), 1, 100);
+}
+
+TEST_F(GraphTest, AnExceptionDropsTheRecordingAndLeavesTheStreamUsable) {
+  EXPECT_THROW(Graph::record(stream_,
+                             [&] {
+                               stream_.fill(a_.raw(), 0, a_.bytes());
+                               throw std::runtime_error("body");
+                             }),
+               std::runtime_error);
+  EXPECT_FALSE(stream_.is_recording());
+  EXPECT_EQ(values(a_), (std::vector{1, 2, 3}));
+  copy(b_, a_, stream_);
+  EXPECT_EQ(values(b_), (std::vector{1, 2, 3}));
+  const Graph graph = Graph::record(stream_, [&] { stream_.fill(b_.raw(), 0, b_.bytes()); });
+  EXPECT_EQ(graph.num_nodes(), 1u) << "nothing is left of the dropped one";
+}
+
+TEST_F(GraphTest, RecordingsDoNotNest) {
+  expect_error(ErrorCode::invalid_argument, {"recording"},
+               [&] { Graph::record(stream_, [&] { Graph::record(stream_, [] {}); }); });
+  EXPECT_FALSE(stream_.is_recording());
+  Graph::record(stream_, [&] { copy(b_, a_, stream_); }).replay(stream_);
+  EXPECT_EQ(values(b_), (std::vector{1, 2, 3}));
+}
+
+TEST_F(GraphTest, ReadingOnTheHostWhileRecordingIsAnError) {
+  expect_error(ErrorCode::invalid_argument, {"record"}, [&] { Graph::record(stream_, [&] { values(a_); }); });
+  EXPECT_EQ(values(a_), (std::vector{1, 2, 3}));
+}
+
+TEST_F(GraphTest, AnEmptyOneReplaysNothing) {
+  Graph graph = Graph::record(stream_, [] {});
+  const Graph moved = std::move(graph);
+  EXPECT_EQ(moved.num_nodes(), 0u);
+  moved.replay(stream_);
+}
+
+}  // namespace
+}  // namespace giro

@@ -1,0 +1,186 @@
+#include <giro/runtime/state.h>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tests/expect_error.h"
+
+namespace giro {
+namespace {
+
+using test::expect_error;
+
+std::vector<std::string> paths(const std::vector<Leaf>& leaves) {
+  std::vector<std::string> result;
+  for (const Leaf& leaf : leaves) result.push_back(leaf.path);
+  return result;
+}
+
+class StateTest : public testing::Test {
+ protected:
+  StateTest() {
+    state_.add("params", {{"dense0/kernel", DType::f32, {3, 5}},
+                          {"dense0/bias", DType::f32, {5}},
+                          {"dense1/kernel", DType::f32, {5, 2}}});
+    state_.add("step", {{"", DType::i64, {}}});
+    state_.add("mixed", {{"a", DType::f32, {1}}, {"b", DType::u8, {3}}}, /*saved=*/false);
+  }
+
+  std::vector<float> read(const State& state, const std::string& path) const {
+    return to_host<float>(state.at(path), state.stream());
+  }
+
+  State state_{Device::cpu()};
+};
+
+TEST_F(StateTest, LeavesStartAsZeros) {
+  for (const Leaf& leaf : state_.flatten()) {
+    const Tensor bytes(leaf.value.raw(), DType::u8, {static_cast<std::int64_t>(leaf.value.bytes())},
+                       Device::cpu());
+    const auto values = to_host<std::uint8_t>(bytes, state_.stream());
+    EXPECT_TRUE(std::all_of(values.begin(), values.end(), [](auto v) { return v == 0; })) << leaf.path;
+  }
+}
+
+TEST_F(StateTest, ACollectionIsOneBufferOfAlignedLeaves) {
+  const Collection& params = state_.collection("params");
+  const Tensor bytes = params.bytes();
+  const char* const begin = static_cast<const char*>(bytes.raw());
+  const char* end = begin;
+  for (const Leaf& leaf : params.leaves()) {
+    const char* const data = static_cast<const char*>(leaf.value.raw());
+    EXPECT_EQ((data - begin) % static_cast<std::ptrdiff_t>(Collection::kLeafAlignment), 0);
+    EXPECT_GE(data, end);
+    end = data + leaf.value.bytes();
+  }
+  EXPECT_LE(end, begin + bytes.bytes());
+  EXPECT_EQ(params.flat().raw(), bytes.raw());
+  EXPECT_EQ(params.flat().dtype(), DType::f32);
+  EXPECT_EQ(params.flat().bytes(), bytes.bytes());
+}
+
+TEST_F(StateTest, GapsBetweenLeavesHoldZeros) {
+  const Collection& params = state_.collection("params");
+  float* const flat = params.flat().data<float>();
+  for (const Leaf& leaf : params.leaves()) {
+    std::fill_n(leaf.value.data<float>(), leaf.value.count(), 1.f);
+  }
+  const std::ptrdiff_t ones = 15 + 5 + 10;
+  EXPECT_EQ(std::count(flat, flat + params.flat().count(), 1.f), ones);
+  EXPECT_EQ(std::count(flat, flat + params.flat().count(), 0.f), params.flat().count() - ones);
+}
+
+TEST_F(StateTest, FlatNeedsOneDtype) {
+  expect_error(ErrorCode::dtype_mismatch, {"mixed/a", "f32", "mixed/b", "u8"},
+               [&] { state_.collection("mixed").flat(); });
+  EXPECT_EQ(state_.collection("mixed").bytes().bytes(), 2 * Collection::kLeafAlignment);
+}
+
+TEST_F(StateTest, FlattensInOrderOfInsertion) {
+  EXPECT_EQ(paths(state_.flatten()),
+            (std::vector<std::string>{"params/dense0/kernel", "params/dense0/bias", "params/dense1/kernel",
+                                      "step", "mixed/a", "mixed/b"}));
+  EXPECT_EQ(paths(state_.flatten("params/dense0")),
+            (std::vector<std::string>{"params/dense0/kernel", "params/dense0/bias"}));
+  EXPECT_EQ(paths(state_.flatten("step")), std::vector<std::string>{"step"});
+  EXPECT_TRUE(state_.flatten("params/dense").empty()) << "a prefix ends where a level ends";
+}
+
+TEST_F(StateTest, PathsLeadToLeaves) {
+  EXPECT_EQ(state_.at("params/dense1/kernel").shape(), Shape({5, 2}));
+  EXPECT_EQ(state_.at("step").dtype(), DType::i64);
+  EXPECT_EQ(state_.at("step").shape(), Shape({}));
+  EXPECT_TRUE(state_.contains("mixed/b"));
+  EXPECT_FALSE(state_.contains("mixed"));
+  EXPECT_FALSE(state_.collection("mixed").saved());
+  EXPECT_TRUE(state_.collection("params").saved());
+}
+
+TEST_F(StateTest, AMissingPathNamesTheNearest) {
+  expect_error(ErrorCode::not_found, {"params/dense0/kernl", "did you mean 'params/dense0/kernel'"},
+               [&] { state_.at("params/dense0/kernl"); });
+  expect_error(ErrorCode::not_found, {"param", "did you mean 'params'"}, [&] { state_.collection("param"); });
+  expect_error(ErrorCode::not_found, {"x"}, [] { State(Device::cpu()).at("x"); });
+}
+
+TEST_F(StateTest, NamesAreTakenOnce) {
+  expect_error(ErrorCode::invalid_argument, {"params"}, [&] { state_.add("params", {}); });
+  expect_error(ErrorCode::invalid_argument, {"''"}, [&] { state_.add("", {}); });
+  expect_error(ErrorCode::invalid_argument, {"grads/a"}, [&] {
+    state_.add("grads", {{"a", DType::f32, {}}, {"a", DType::f32, {}}});
+  });
+  expect_error(ErrorCode::invalid_argument, {"params/dense0/bias"}, [&] {
+    state_.add("params/dense0", {{"bias", DType::f32, {}}});
+  });
+  EXPECT_EQ(state_.collections().size(), 3u) << "a refused collection leaves nothing behind";
+}
+
+TEST_F(StateTest, CloneIsEqualAndApart) {
+  from_host<float>(state_.at("params/dense0/bias"), {1, 2, 3, 4, 5}, state_.stream());
+  const State copy = state_.clone();
+  from_host<float>(state_.at("params/dense0/bias"), {0, 0, 0, 0, 0}, state_.stream());
+  EXPECT_EQ(read(copy, "params/dense0/bias"), (std::vector<float>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(paths(copy.flatten()), paths(state_.flatten()));
+  EXPECT_FALSE(copy.collection("mixed").saved());
+  EXPECT_NE(copy.identity(), state_.identity());
+}
+
+TEST_F(StateTest, MapWritesEveryLeafOfANewState) {
+  std::vector<std::string> seen;
+  const State filled =
+      state_.map([&](const std::string& path, const Tensor& out, const Tensor& in, const Stream& s) {
+        seen.push_back(path);
+        EXPECT_EQ(in.raw(), state_.at(path).raw());
+        EXPECT_NE(out.raw(), in.raw());
+        s.fill(out.raw(), 1, out.bytes());
+      });
+  EXPECT_EQ(seen, paths(state_.flatten()));
+  EXPECT_EQ(to_host<std::int64_t>(filled.at("step"), filled.stream()),
+            std::vector<std::int64_t>{0x0101010101010101});
+  EXPECT_EQ(to_host<std::int64_t>(state_.at("step"), state_.stream()), std::vector<std::int64_t>{0});
+}
+
+TEST_F(StateTest, UnflattenTakesTheValuesOfAnother) {
+  from_host<float>(state_.at("params/dense0/bias"), {1, 2, 3, 4, 5}, state_.stream());
+  const State other = state_.unflatten(state_.flatten());
+  EXPECT_EQ(read(other, "params/dense0/bias"), (std::vector<float>{1, 2, 3, 4, 5}));
+}
+
+TEST_F(StateTest, UnflattenRefusesOtherStructures) {
+  std::vector<Leaf> leaves = state_.flatten();
+  leaves.pop_back();
+  expect_error(ErrorCode::not_found, {"mixed/b", "missing"}, [&] { state_.unflatten(leaves); });
+  leaves = state_.flatten();
+  leaves.push_back({"more", leaves[0].value});
+  expect_error(ErrorCode::not_found, {"more", "no more leaves"}, [&] { state_.unflatten(leaves); });
+  leaves = state_.flatten();
+  std::swap(leaves[0], leaves[1]);
+  expect_error(ErrorCode::not_found, {"params/dense0/kernel", "params/dense0/bias"},
+               [&] { state_.unflatten(leaves); });
+  leaves = state_.flatten();
+  leaves[0].value = leaves[0].value.reshape({5, 3});
+  expect_error(ErrorCode::shape_mismatch, {"params/dense0/kernel", "(3, 5)", "(5, 3)"},
+               [&] { state_.unflatten(leaves); });
+  leaves = state_.flatten();
+  leaves[3].value = Tensor(leaves[3].value.raw(), DType::f64, {}, Device::cpu());
+  expect_error(ErrorCode::dtype_mismatch, {"step", "i64", "f64"}, [&] { state_.unflatten(leaves); });
+}
+
+TEST_F(StateTest, AddressesAndIdentitySurviveAMoveAndEndWithTheState) {
+  const void* const address = state_.at("params/dense0/bias").raw();
+  std::weak_ptr<const void> identity = state_.identity();
+  {
+    const State moved = std::move(state_);
+    EXPECT_EQ(moved.at("params/dense0/bias").raw(), address);
+    EXPECT_EQ(moved.identity(), identity.lock());
+  }
+  EXPECT_TRUE(identity.expired());
+}
+
+}  // namespace
+}  // namespace giro

@@ -52,6 +52,14 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
     add_library(giro_cuda_libraries INTERFACE)
     target_include_directories(giro_cuda_libraries SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${GIRO_CUDNN_INCLUDE}
       ${GIRO_CUBLASLT_INCLUDE})
+    # Discovery passes over GPUs older than what the build holds code for.
+    string(REGEX MATCHALL "[0-9]+" giro_architectures "${CMAKE_CUDA_ARCHITECTURES}")
+    if(giro_architectures)
+      list(SORT giro_architectures COMPARE NATURAL)
+      list(GET giro_architectures 0 giro_oldest_architecture)
+      set_source_files_properties(runtime/cuda/device.cpp PROPERTIES
+        COMPILE_DEFINITIONS GIRO_CUDA_OLDEST_ARCHITECTURE=${giro_oldest_architecture})
+    endif()
     message(STATUS "giro: CUDA backend on (toolkit ${CUDAToolkit_VERSION}, ${GIRO_CUDNN_LIBRARY})")
   elseif(GIRO_CUDA STREQUAL "ON")
     message(FATAL_ERROR "giro: GIRO_CUDA=ON needs the CUDA toolkit 13, cuBLASLt and cuDNN 9; nvcc is "

@@ -19,7 +19,8 @@ constexpr int kWarps = kThreads / kWarp;
 constexpr std::int64_t kRowsPerBlock = 8 * kWarps;
 constexpr unsigned int kAllLanes = 0xffffffffu;
 
-// For a whole warp: whether the first largest of x[0, columns) stands at `label` and none of them is NaN. Lane 0 knows.
+// For a whole warp: whether the first largest of x[0, columns) stands at `label` and none of them is NaN.
+// Lane 0 knows.
 __device__ bool is_correct(const float* x, std::int64_t columns, std::int64_t label, int lane) {
   float largest = -INFINITY;
   std::int64_t index = columns;
@@ -52,7 +53,8 @@ __global__ void accuracy_kernel(float* out, int* block_counts, const float* logi
   const std::int64_t end = begin + kRowsPerBlock < rows ? begin + kRowsPerBlock : rows;
   int correct = 0;
   for (std::int64_t row = begin + warp; row < end; row += kWarps) {
-    const bool hit = is_correct(logits + row * columns, columns, static_cast<std::int64_t>(labels[row]), lane);
+    const bool hit =
+        is_correct(logits + row * columns, columns, static_cast<std::int64_t>(labels[row]), lane);
     correct += lane == 0 && hit;
   }
   using Reduce = cub::BlockReduce<int, kThreads>;
@@ -85,12 +87,13 @@ void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, con
   const Buffer counts = blocks > 1 ? stream.allocate(blocks * sizeof(int)) : Buffer();
   int* block_counts = static_cast<int*>(counts.data());
   functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
-    accuracy_kernel<<<blocks, kThreads, 0, handle(stream)>>>(out.data<float>(), block_counts, logits.data<float>(),
-                                                             labels.data<Label>(), rows, columns);
+    accuracy_kernel<<<blocks, kThreads, 0, handle(stream)>>>(
+        out.data<float>(), block_counts, logits.data<float>(), labels.data<Label>(), rows, columns);
     check_launch("accuracy_kernel");
   });
   if (blocks > 1) {
-    accuracy_of_blocks_kernel<<<1, kThreads, 0, handle(stream)>>>(out.data<float>(), block_counts, blocks, rows);
+    accuracy_of_blocks_kernel<<<1, kThreads, 0, handle(stream)>>>(out.data<float>(), block_counts, blocks,
+                                                                  rows);
     check_launch("accuracy_of_blocks_kernel");
   }
 }

@@ -5,6 +5,8 @@
 // Apart from the other elementwise ops: every pair of dtypes is a kernel of its own.
 namespace giro::cuda {
 
-void cast(const Tensor& out, const Tensor& a, const Stream& stream) { functors::cast(ForEach{stream}, out, a); }
+void cast(const Tensor& out, const Tensor& a, const Stream& stream) {
+  functors::cast(ForEach{stream}, out, a);
+}
 
 }  // namespace giro::cuda

@@ -13,8 +13,9 @@ namespace {
 
 void matmul(const Matmul& product, const Stream& stream) {
   if (!try_matmul(product, stream)) {
-    throw Error(ErrorCode::unsupported, fmt::format("cuBLASLt has no algorithm for an f32 product ({} x {}) ({} x {})",
-                                                    product.n, product.k, product.k, product.m));
+    throw Error(ErrorCode::unsupported,
+                fmt::format("cuBLASLt has no algorithm for an f32 product ({} x {}) ({} x {})", product.n,
+                            product.k, product.k, product.m));
   }
 }
 
@@ -22,16 +23,22 @@ void fill_zero(const Tensor& tensor, const Stream& stream) { stream.fill(tensor.
 
 }  // namespace
 
-void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, const Stream& stream) {
+void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f,
+           const Stream& stream) {
   if (y.count() == 0) return;
   const Activation fused = f == Activation::relu ? f : Activation::none;
   // y^T = w^T x^T
-  Matmul product{.m = w.shape()[1], .n = x.shape()[0], .k = w.shape()[0], .a = w.data<float>(), .b = x.data<float>(),
+  Matmul product{.m = w.shape()[1],
+                 .n = x.shape()[0],
+                 .k = w.shape()[0],
+                 .a = w.data<float>(),
+                 .b = x.data<float>(),
                  .d = y.data<float>()};
   Matmul with_epilogue = product;
   with_epilogue.bias = b ? b.data<float>() : nullptr;
-  with_epilogue.epilogue = fused == Activation::relu ? (b ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU)
-                                                     : (b ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
+  with_epilogue.epilogue = fused == Activation::relu
+                               ? (b ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU)
+                               : (b ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
   if (product.k == 0) {
     fill_zero(y, stream);
     bias_activation(y, b, fused, stream);
@@ -48,8 +55,13 @@ void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const 
   bool db_done = !db;
   if (dw && dw.count() > 0) {
     // dw^T = dz^T x, and db falls out of the same pass over dz.
-    Matmul product{.m = outputs, .n = x.shape()[1], .k = batch, .transpose_b = true, .a = dz.data<float>(),
-                   .b = x.data<float>(), .d = dw.data<float>()};
+    Matmul product{.m = outputs,
+                   .n = x.shape()[1],
+                   .k = batch,
+                   .transpose_b = true,
+                   .a = dz.data<float>(),
+                   .b = x.data<float>(),
+                   .d = dw.data<float>()};
     if (batch == 0) {
       fill_zero(dw, stream);
     } else {
@@ -68,8 +80,13 @@ void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const 
       fill_zero(dx, stream);
     } else {
       // dx^T = w dz^T
-      matmul({.m = w.shape()[0], .n = batch, .k = outputs, .transpose_a = true, .a = w.data<float>(),
-              .b = dz.data<float>(), .d = dx.data<float>()},
+      matmul({.m = w.shape()[0],
+              .n = batch,
+              .k = outputs,
+              .transpose_a = true,
+              .a = w.data<float>(),
+              .b = dz.data<float>(),
+              .d = dx.data<float>()},
              stream);
     }
   }

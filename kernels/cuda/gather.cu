@@ -30,8 +30,8 @@ void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, co
   functors::with_integer(indices.dtype(), [&]<class Index>(functors::Type<Index>) {
     const auto copy_in = [&]<class Unit>(Unit) {
       ForEach{stream}(static_cast<std::int64_t>(out.bytes() / sizeof(Unit)),
-                      GatherRows<Unit, Index>{static_cast<Unit*>(out.raw()), static_cast<const Unit*>(src.raw()),
-                                              indices.data<Index>(),
+                      GatherRows<Unit, Index>{static_cast<Unit*>(out.raw()),
+                                              static_cast<const Unit*>(src.raw()), indices.data<Index>(),
                                               static_cast<std::int64_t>(row_bytes / sizeof(Unit))});
     };
     if (together % sizeof(uint4) == 0) {
@@ -44,7 +44,8 @@ void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, co
   });
 }
 
-void batch_indices(const Tensor& indices, const Tensor& position, const RowOrder& order, const Stream& stream) {
+void batch_indices(const Tensor& indices, const Tensor& position, const RowOrder& order,
+                   const Stream& stream) {
   functors::batch_indices(ForEach{stream}, indices, position, order);
 }
 

@@ -35,7 +35,8 @@ std::uint32_t alignment_of(const void* data) {
 
 template <class T>
 void set(const Description& description, cublasLtMatmulDescAttributes_t attribute, const T& value) {
-  check(cublasLtMatmulDescSetAttribute(description, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+  check(cublasLtMatmulDescSetAttribute(description, attribute, &value, sizeof value),
+        "cublasLtMatmulDescSetAttribute");
 }
 
 template <class T>
@@ -54,7 +55,8 @@ Layout layout(std::int64_t rows, std::int64_t columns) {
 
 MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
   MatmulPlan plan;
-  check(cublasLtMatmulDescCreate(plan.description.out(), CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+  check(cublasLtMatmulDescCreate(plan.description.out(), CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        "cublasLtMatmulDescCreate");
   const cublasOperation_t op_a = matmul.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t op_b = matmul.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, op_a);
@@ -75,8 +77,9 @@ MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
 
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results{};
   int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(cublaslt, plan.description, plan.a, plan.b, plan.d,
-                                                               plan.d, preference, kCandidates, results.data(), &count);
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(cublaslt, plan.description, plan.a, plan.b, plan.d, plan.d, preference,
+                                     kCandidates, results.data(), &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return plan;
   check(status, "cublasLtMatmulAlgoGetHeuristic");
   for (int i = 0; i < count && !plan.found; ++i) {
@@ -95,16 +98,17 @@ bool try_matmul(const Matmul& matmul, const Stream& stream) {
   CudaStream& owner = cuda_stream(stream);
   const auto make = [&] { return make_plan(matmul, owner.cublaslt()); };
   const MatmulPlan& plan = owner.plan<MatmulPlan>(
-      {matmul.m, matmul.n, matmul.k, matmul.transpose_a, matmul.transpose_b, matmul.epilogue, alignment_of(matmul.a),
-       alignment_of(matmul.b), alignment_of(matmul.d), alignment_of(matmul.bias)},
+      {matmul.m, matmul.n, matmul.k, matmul.transpose_a, matmul.transpose_b, matmul.epilogue,
+       alignment_of(matmul.a), alignment_of(matmul.b), alignment_of(matmul.d), alignment_of(matmul.bias)},
       make);
   if (!plan.found) return false;
   if (matmul.bias != nullptr) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias);
   // From the stream's arena, so that within a recording it is the graph's own.
   const Buffer workspace = plan.workspace > 0 ? stream.allocate(plan.workspace) : Buffer();
   const float one = 1.0f, zero = 0.0f;
-  check(cublasLtMatmul(owner.cublaslt(), plan.description, &one, matmul.a, plan.a, matmul.b, plan.b, &zero, matmul.d,
-                       plan.d, matmul.d, plan.d, &plan.algorithm, workspace.data(), plan.workspace, owner.handle()),
+  check(cublasLtMatmul(owner.cublaslt(), plan.description, &one, matmul.a, plan.a, matmul.b, plan.b, &zero,
+                       matmul.d, plan.d, matmul.d, plan.d, &plan.algorithm, workspace.data(), plan.workspace,
+                       owner.handle()),
         "cublasLtMatmul");
   return true;
 }

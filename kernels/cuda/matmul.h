@@ -8,9 +8,9 @@
 
 namespace giro::cuda {
 
-// One product as cuBLASLt sees it: column-major, d (m, n) = op(a) op(b) with op(a) (m, k) and op(b) (k, n), each
-// without gaps. A row-major matrix is the transpose of the column-major one in the same memory. f32 throughout, never
-// TF32. `bias` (m) is what the epilogue reads or writes.
+// One product as cuBLASLt sees it: column-major, d (m, n) = op(a) op(b) with op(a) (m, k) and op(b) (k, n),
+// each without gaps. A row-major matrix is the transpose of the column-major one in the same memory. f32
+// throughout, never TF32. `bias` (m) is what the epilogue reads or writes.
 struct Matmul {
   std::int64_t m, n, k;
   bool transpose_a = false, transpose_b = false;

@@ -25,8 +25,8 @@ const PoolPlan& plan(cudnnPoolingMode_t mode, const Shape& x, const Shape& y, co
     made.y = describe_images(y);
     return made;
   };
-  return stream.plan<PoolPlan>({mode, x[0], x[1], x[2], x[3], options.window[0], options.window[1], options.stride[0],
-                                options.stride[1]},
+  return stream.plan<PoolPlan>({mode, x[0], x[1], x[2], x[3], options.window[0], options.window[1],
+                                options.stride[0], options.stride[1]},
                                make);
 }
 
@@ -51,8 +51,8 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
   const PoolPlan& p =
       plan(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, dx.shape(), dy.shape(), options, owner);
   // The gradient of a mean needs neither x nor y; cuDNN wants addresses for them all the same.
-  check(cudnnPoolingBackward(owner.cudnn(), p.window, &kOne, p.y, dy.raw(), p.y, dy.raw(), p.x, dx.raw(), &kZero, p.x,
-                             dx.raw()),
+  check(cudnnPoolingBackward(owner.cudnn(), p.window, &kOne, p.y, dy.raw(), p.y, dy.raw(), p.x, dx.raw(),
+                             &kZero, p.x, dx.raw()),
         "cudnnPoolingBackward");
 }
 

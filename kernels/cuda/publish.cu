@@ -28,8 +28,10 @@ __global__ void publish_row_kernel(RowRing ring, std::int64_t* row, functors::Ro
 
 }  // namespace
 
-void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream) {
-  publish_row_kernel<<<1, kWarp, 0, handle(stream)>>>(ring, row.data<std::int64_t>(), functors::RowSource(scalars));
+void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars,
+                 const Stream& stream) {
+  publish_row_kernel<<<1, kWarp, 0, handle(stream)>>>(ring, row.data<std::int64_t>(),
+                                                      functors::RowSource(scalars));
   check_launch("publish_row_kernel");
 }
 

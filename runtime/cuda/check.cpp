@@ -11,7 +11,8 @@ namespace giro::cuda {
 void fail(cudaError_t status, const char* call, std::source_location where) {
   (void)cudaGetLastError();
   const ErrorCode code = status == cudaErrorMemoryAllocation ? ErrorCode::out_of_memory : ErrorCode::device;
-  throw Error(code, fmt::format("CUDA: {}: {} ({})", call, cudaGetErrorName(status), cudaGetErrorString(status)),
+  throw Error(code,
+              fmt::format("CUDA: {}: {} ({})", call, cudaGetErrorName(status), cudaGetErrorString(status)),
               where);
 }
 
@@ -20,8 +21,9 @@ void fail(cublasStatus_t status, const char* call, std::source_location where) {
   const ErrorCode code = status == CUBLAS_STATUS_ALLOC_FAILED    ? ErrorCode::out_of_memory
                          : status == CUBLAS_STATUS_NOT_SUPPORTED ? ErrorCode::unsupported
                                                                  : ErrorCode::device;
-  throw Error(code, fmt::format("cuBLASLt: {}: {} ({})", call, cublasLtGetStatusName(status),
-                                cublasLtGetStatusString(status)),
+  throw Error(code,
+              fmt::format("cuBLASLt: {}: {} ({})", call, cublasLtGetStatusName(status),
+                          cublasLtGetStatusString(status)),
               where);
 }
 

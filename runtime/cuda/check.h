@@ -12,7 +12,8 @@ namespace giro::cuda {
 // Throws unless the call succeeded; `call` is its name.
 inline void check(cudaError_t status, const char* call,
                   std::source_location where = std::source_location::current()) {
-  if (status != cudaSuccess) [[unlikely]] fail(status, call, where);
+  if (status != cudaSuccess) [[unlikely]]
+    fail(status, call, where);
 }
 
 // To be called after every <<<>>>: whether the launch itself was accepted.

@@ -13,11 +13,13 @@ namespace giro::cuda {
 // As for the runtime's own calls (check.h). Error(unsupported) for what a library declines.
 inline void check(cublasStatus_t status, const char* call,
                   std::source_location where = std::source_location::current()) {
-  if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]] fail(status, call, where);
+  if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]]
+    fail(status, call, where);
 }
 inline void check(cudnnStatus_t status, const char* call,
                   std::source_location where = std::source_location::current()) {
-  if (status != CUDNN_STATUS_SUCCESS) [[unlikely]] fail(status, call, where);
+  if (status != CUDNN_STATUS_SUCCESS) [[unlikely]]
+    fail(status, call, where);
 }
 
 }  // namespace giro::cuda

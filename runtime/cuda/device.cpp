@@ -38,7 +38,8 @@ std::vector<DeviceInfo> device_infos(std::string& reason) {
   for (int index = 0; status == cudaSuccess && index < count; ++index) {
     cudaDeviceProp properties{};
     if (const cudaError_t failure = cudaGetDeviceProperties(&properties, index); failure != cudaSuccess) {
-      reason = fmt::format("{} does not answer: {}", to_string(Device::cuda(index)), cudaGetErrorString(failure));
+      reason =
+          fmt::format("{} does not answer: {}", to_string(Device::cuda(index)), cudaGetErrorString(failure));
     } else if (properties.major * 10 + properties.minor < GIRO_CUDA_OLDEST_ARCHITECTURE) {
       reason = fmt::format("{} is too old: compute capability {}.{}, giro was built for {}.{} and above",
                            properties.name, properties.major, properties.minor,

@@ -13,8 +13,8 @@ void* allocate(Device device, std::size_t bytes, MemoryKind kind) {
   make_current(device);
   const bool pinned = kind == MemoryKind::pinned;
   void* data = nullptr;
-  const cudaError_t status =
-      pinned ? cudaHostAlloc(&data, bytes, cudaHostAllocPortable | cudaHostAllocMapped) : cudaMalloc(&data, bytes);
+  const cudaError_t status = pinned ? cudaHostAlloc(&data, bytes, cudaHostAllocPortable | cudaHostAllocMapped)
+                                    : cudaMalloc(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
     throw Error(ErrorCode::out_of_memory,
@@ -26,8 +26,8 @@ void* allocate(Device device, std::size_t bytes, MemoryKind kind) {
 }
 
 void deallocate(Device device, void* data, MemoryKind kind) noexcept {
-  // Both wait for the device to finish with the block. They fail only when the process is on its way out, or after
-  // an error that the next checked call reports as well.
+  // Both wait for the device to finish with the block. They fail only when the process is on its way out, or
+  // after an error that the next checked call reports as well.
   (void)cudaSetDevice(device.index());
   (void)(kind == MemoryKind::pinned ? cudaFreeHost(data) : cudaFree(data));
 }

@@ -65,8 +65,9 @@ class CudaGraph final : public detail::GraphImpl {
 
   void replay(detail::StreamImpl& stream) override {
     if (stream.device != recorder_->device) {
-      throw Error(ErrorCode::device_mismatch, fmt::format("a graph recorded on {} cannot be replayed on {}",
-                                                          to_string(recorder_->device), to_string(stream.device)));
+      throw Error(ErrorCode::device_mismatch,
+                  fmt::format("a graph recorded on {} cannot be replayed on {}", to_string(recorder_->device),
+                              to_string(stream.device)));
     }
     check(cudaGraphLaunch(graph_, cuda_stream(stream).handle()), "cudaGraphLaunch");
   }
@@ -89,7 +90,8 @@ struct CudaStream::Handles {
 CudaStream::CudaStream(Device on)
     : StreamImpl(on, std::make_shared<Arena>(on)), handles_(std::make_unique<Handles>()) {
   make_current(device);
-  check(cudaStreamCreateWithFlags(handles_->stream.out(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  check(cudaStreamCreateWithFlags(handles_->stream.out(), cudaStreamNonBlocking),
+        "cudaStreamCreateWithFlags");
 }
 
 CudaStream::~CudaStream() {
@@ -179,6 +181,8 @@ CudaStream& cuda_stream(const Stream& stream) { return cuda_stream(stream.impl()
 
 cudaStream_t handle(const Stream& stream) { return cuda_stream(stream).handle(); }
 
-std::shared_ptr<detail::StreamImpl> create_stream(Device device) { return std::make_shared<CudaStream>(device); }
+std::shared_ptr<detail::StreamImpl> create_stream(Device device) {
+  return std::make_shared<CudaStream>(device);
+}
 
 }  // namespace giro::cuda

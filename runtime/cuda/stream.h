@@ -27,8 +27,8 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
   cublasLtContext* cublaslt();
   cudnnContext* cudnn();  // set to this stream
 
-  // A Plan is what a kernel works out once for a shape (an algorithm, its descriptors). It is kept, so that work
-  // comes out the same whether it is recorded or not. `make` returns a Plan.
+  // A Plan is what a kernel works out once for a shape (an algorithm, its descriptors). It is kept, so that
+  // work comes out the same whether it is recorded or not. `make` returns a Plan.
   template <class Plan, class Make>
   Plan& plan(std::vector<std::int64_t> key, Make&& make) {
     std::shared_ptr<void>& slot = plans_[{typeid(Plan), std::move(key)}];
@@ -54,7 +54,8 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
   bool recording_ = false;
 };
 
-// The stream behind the handle; its device becomes the current one. Error(device_mismatch) for a stream of the CPU.
+// The stream behind the handle; its device becomes the current one. Error(device_mismatch) for a stream of
+// the CPU.
 CudaStream& cuda_stream(const Stream& stream);
 
 // The same for launching kernels.

@@ -1,0 +1,376 @@
+#include <giro/runtime/safetensors.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include <giro/runtime/error.h>
+
+namespace giro {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format stores numbers as they lie in memory here");
+
+constexpr std::uint64_t kMaxHeader = 100'000'000;  // bytes, by the format
+constexpr std::size_t kPrefix = sizeof(std::uint64_t);
+constexpr std::size_t kDataAlignment = 64;
+constexpr std::string_view kMetadata = "__metadata__";
+
+constexpr std::pair<DType, std::string_view> kDTypes[] = {
+    {DType::f32, "F32"}, {DType::bf16, "BF16"}, {DType::f16, "F16"}, {DType::f64, "F64"},
+    {DType::i32, "I32"}, {DType::i64, "I64"},   {DType::u8, "U8"},   {DType::boolean, "BOOL"}};
+
+std::string_view format_name(DType dtype) {
+  const auto same = [&](const auto& known) { return known.first == dtype; };
+  return std::find_if(std::begin(kDTypes), std::end(kDTypes), same)->second;
+}
+
+// What a file says of itself may be long and hold anything: fit for a line.
+std::string printable(std::string_view text) { return fmt::format("{:?}", text.substr(0, 80)); }
+
+struct Entry {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> sizes;
+  std::vector<std::uint64_t> offsets;  // begin and end, relative to the data
+  bool has_dtype = false, has_shape = false, has_offsets = false;
+  std::size_t position = 0;  // in the memory that is handed out
+
+  std::uint64_t begin() const { return offsets[0]; }
+  std::uint64_t end() const { return offsets[1]; }
+};
+
+// Takes the header apart as it is parsed, which finds repeated keys and stops at the first thing out of place.
+class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit HeaderParser(std::string path) : path_(std::move(path)) {}
+
+  std::vector<Entry> entries;
+  std::map<std::string, std::string> metadata;
+
+  [[noreturn]] void fail(const std::string& what, ErrorCode code = ErrorCode::corrupt_data) const {
+    throw Error(code, fmt::format("safetensors file '{}': {}", path_, what));
+  }
+
+  bool null() override { unexpected(); }
+  bool boolean(bool) override { unexpected(); }
+  bool number_integer(number_integer_t) override { unexpected(); }
+  bool number_float(number_float_t, const string_t&) override { unexpected(); }
+  bool binary(binary_t&) override { unexpected(); }
+
+  bool number_unsigned(number_unsigned_t number) override {
+    if (place_ == Place::sizes) {
+      if (number > std::numeric_limits<std::int64_t>::max()) {
+        fail(fmt::format("the shape of tensor {} overflows 63 bits", printable(name_)));
+      }
+      if (entries.back().sizes.size() == Shape::kMaxRank) {
+        fail(fmt::format("tensor {} has more than {} axes", printable(name_), Shape::kMaxRank),
+             ErrorCode::unsupported);
+      }
+      entries.back().sizes.push_back(static_cast<std::int64_t>(number));
+    } else if (place_ == Place::offsets && entries.back().offsets.size() < 2) {
+      entries.back().offsets.push_back(number);
+    } else {
+      unexpected();
+    }
+    return true;
+  }
+
+  bool string(string_t& text) override {
+    if (place_ == Place::metadata_value) {
+      metadata[name_] = text;
+      place_ = Place::metadata_names;
+    } else if (place_ == Place::dtype) {
+      const auto* known =
+          std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const auto& d) { return d.second == text; });
+      if (known == std::end(kDTypes)) {
+        fail(fmt::format("tensor {} has the dtype {}", printable(name_), printable(text)), ErrorCode::unsupported);
+      }
+      entries.back().dtype = known->first;
+      place_ = Place::fields;
+    } else {
+      unexpected();
+    }
+    return true;
+  }
+
+  bool start_object(std::size_t) override {
+    switch (place_) {
+      case Place::header: place_ = Place::names; break;
+      case Place::metadata: place_ = Place::metadata_names; break;
+      case Place::entry: place_ = Place::fields; break;
+      default: unexpected();
+    }
+    return true;
+  }
+
+  bool key(string_t& key) override {
+    if (place_ == Place::names) {
+      name_ = key;
+      if (key == kMetadata) {
+        if (std::exchange(has_metadata_, true)) fail(fmt::format("'{}' is there twice", kMetadata));
+        place_ = Place::metadata;
+      } else {
+        entries.emplace_back().name = key;
+        place_ = Place::entry;
+      }
+    } else if (place_ == Place::metadata_names) {
+      if (metadata.contains(key)) fail(fmt::format("metadata {} is there twice", printable(key)));
+      name_ = key;
+      place_ = Place::metadata_value;
+    } else {
+      Entry& entry = entries.back();
+      const auto enter = [&](bool& seen, Place place) {
+        if (std::exchange(seen, true)) fail(fmt::format("tensor {} has {} twice", printable(name_), printable(key)));
+        place_ = place;
+      };
+      if (key == "dtype") {
+        enter(entry.has_dtype, Place::dtype);
+      } else if (key == "shape") {
+        enter(entry.has_shape, Place::shape);
+      } else if (key == "data_offsets") {
+        enter(entry.has_offsets, Place::data_offsets);
+      } else {
+        fail(fmt::format("tensor {} has the unknown field {}", printable(name_), printable(key)));
+      }
+    }
+    return true;
+  }
+
+  bool end_object() override {
+    if (place_ == Place::fields) {
+      const Entry& entry = entries.back();
+      if (!entry.has_dtype || !entry.has_shape || !entry.has_offsets) {
+        fail(fmt::format("tensor {} has no {}", printable(name_),
+                         !entry.has_dtype   ? "dtype"
+                         : !entry.has_shape ? "shape"
+                                            : "data_offsets"));
+      }
+    }
+    place_ = Place::names;
+    return true;
+  }
+
+  bool start_array(std::size_t) override {
+    switch (place_) {
+      case Place::shape: place_ = Place::sizes; break;
+      case Place::data_offsets: place_ = Place::offsets; break;
+      default: unexpected();
+    }
+    return true;
+  }
+
+  bool end_array() override {
+    if (place_ == Place::offsets && entries.back().offsets.size() != 2) unexpected();
+    place_ = Place::fields;
+    return true;
+  }
+
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
+    fail(fmt::format("its header is no JSON, at byte {} of it", position));
+  }
+
+ private:
+  // Where in the header the parser is, or which value it is to meet next.
+  enum class Place {
+    header,
+    names,
+    metadata,
+    metadata_names,
+    metadata_value,
+    entry,
+    fields,
+    dtype,
+    shape,
+    sizes,
+    data_offsets,
+    offsets
+  };
+
+  [[noreturn]] void unexpected() const {
+    switch (place_) {
+      case Place::metadata: fail(fmt::format("'{}' is no object", kMetadata));
+      case Place::metadata_value: fail(fmt::format("metadata {} is no string", printable(name_)));
+      case Place::entry: fail(fmt::format("tensor {} is described by no object", printable(name_)));
+      case Place::dtype: fail(fmt::format("the dtype of tensor {} is no string", printable(name_)));
+      case Place::shape:
+      case Place::sizes: fail(fmt::format("the shape of tensor {} is no list of sizes", printable(name_)));
+      case Place::data_offsets:
+      case Place::offsets: fail(fmt::format("the data_offsets of tensor {} are not two offsets", printable(name_)));
+      default: fail("its header is no object");
+    }
+  }
+
+  std::string path_;
+  Place place_ = Place::header;
+  std::string name_;  // of the tensor or metadata being parsed
+  bool has_metadata_ = false;
+};
+
+// The whole header, from the file's first bytes on; returns where the data begin.
+std::size_t parse_header(const std::vector<char>& content, HeaderParser& header) {
+  if (content.size() < kPrefix) {
+    header.fail(fmt::format("it has {} bytes, expected at least {}", content.size(), kPrefix));
+  }
+  std::uint64_t size = 0;
+  std::memcpy(&size, content.data(), kPrefix);
+  if (size > kMaxHeader) header.fail(fmt::format("its header claims {} bytes, more than {}", size, kMaxHeader));
+  if (size > content.size() - kPrefix) {
+    header.fail(fmt::format("its header claims {} bytes, the file has {} in all", size, content.size()));
+  }
+  const char* begin = content.data() + kPrefix;
+  if (size == 0 || *begin != '{') header.fail("its header does not begin with '{'");
+  nlohmann::json::sax_parse(begin, begin + size, &header);
+  return kPrefix + static_cast<std::size_t>(size);
+}
+
+void check_names(const HeaderParser& header) {
+  std::vector<std::string_view> names;
+  names.reserve(header.entries.size());
+  for (const Entry& entry : header.entries) names.push_back(entry.name);
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end()) header.fail(fmt::format("tensor {} is there twice", printable(*twice)));
+}
+
+// Brings the entries into the order of their data, and checks that these fit the shapes and fill the file.
+void check_layout(HeaderParser& header, std::uint64_t data_bytes) {
+  std::sort(header.entries.begin(), header.entries.end(), [](const Entry& a, const Entry& b) {
+    return std::tuple(a.begin(), a.end(), std::string_view(a.name)) <
+           std::tuple(b.begin(), b.end(), std::string_view(b.name));
+  });
+  std::uint64_t position = 0;
+  for (const Entry& entry : header.entries) {
+    const std::string name = printable(entry.name);
+    if (entry.begin() > entry.end()) {
+      header.fail(fmt::format("tensor {} begins at byte {} and ends at byte {}", name, entry.begin(), entry.end()));
+    }
+    std::uint64_t count = 0;
+    try {
+      count = static_cast<std::uint64_t>(Shape(entry.sizes).count());
+    } catch (const Error& error) {
+      header.fail(fmt::format("tensor {}: {}", name, error.what()));
+    }
+    const std::uint64_t bytes = entry.end() - entry.begin();
+    if (bytes % size_of(entry.dtype) != 0 || bytes / size_of(entry.dtype) != count) {
+      header.fail(fmt::format("tensor {} is {}({}), its data have {} bytes", name, name_of(entry.dtype),
+                              fmt::join(entry.sizes, ", "), bytes));
+    }
+    if (entry.begin() < position) {
+      header.fail(fmt::format("tensor {} begins at byte {} of the data, within the one that ends at byte {}", name,
+                              entry.begin(), position));
+    }
+    if (entry.begin() > position) {
+      header.fail(fmt::format("bytes {} to {} of the data belong to no tensor", position, entry.begin()));
+    }
+    if (entry.end() > data_bytes) {
+      header.fail(fmt::format("tensor {} ends at byte {} of the data, which have {}", name, entry.end(), data_bytes));
+    }
+    position = entry.end();
+  }
+  if (position != data_bytes) {
+    header.fail(fmt::format("{} bytes trail after the last tensor", data_bytes - position));
+  }
+}
+
+// Puts each tensor where its elements are aligned; other writers need not have done so.
+std::vector<char> aligned(std::vector<char> content, std::size_t data, std::vector<Entry>& entries) {
+  bool all_aligned = true;
+  for (Entry& entry : entries) {
+    entry.position = data + static_cast<std::size_t>(entry.begin());
+    all_aligned = all_aligned && entry.position % size_of(entry.dtype) == 0;
+  }
+  if (all_aligned) return content;
+  std::vector<char> copy;
+  copy.reserve(content.size() + entries.size() * sizeof(double));
+  for (Entry& entry : entries) {
+    const std::size_t size = size_of(entry.dtype);
+    copy.resize((copy.size() + size - 1) / size * size);
+    const auto first = content.begin() + static_cast<std::ptrdiff_t>(entry.position);
+    entry.position = copy.size();
+    copy.insert(copy.end(), first, first + static_cast<std::ptrdiff_t>(entry.end() - entry.begin()));
+  }
+  return copy;
+}
+
+}  // namespace
+
+void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  std::vector<const Leaf*> order;
+  std::set<std::string_view> names{kMetadata};
+  for (const Leaf& leaf : tensors) {
+    if (!names.insert(leaf.path).second) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("safetensors: the name {} is taken already", printable(leaf.path)));
+    }
+    if (!leaf.value.device().is_cpu()) {
+      throw Error(ErrorCode::device_mismatch, fmt::format("safetensors: tensor {} is {}, expected it on the host",
+                                                          printable(leaf.path), to_string(leaf.value)));
+    }
+    order.push_back(&leaf);
+  }
+  // The widest first, so that all of them are aligned.
+  std::sort(order.begin(), order.end(), [](const Leaf* a, const Leaf* b) {
+    const std::size_t a_size = size_of(a->value.dtype()), b_size = size_of(b->value.dtype());
+    return a_size != b_size ? a_size > b_size : a->path < b->path;
+  });
+
+  std::string header = "{";
+  try {
+    if (!metadata.empty()) header += fmt::format("\"{}\":{}", kMetadata, nlohmann::json(metadata).dump());
+    std::size_t offset = 0;
+    for (const Leaf* leaf : order) {
+      const Tensor& value = leaf->value;
+      header += fmt::format(R"({}{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                            header.size() > 1 ? "," : "", nlohmann::json(leaf->path).dump(), format_name(value.dtype()),
+                            fmt::join(value.shape().begin(), value.shape().end(), ","), offset,
+                            offset + value.bytes());
+      offset += value.bytes();
+    }
+  } catch (const nlohmann::json::exception&) {
+    throw Error(ErrorCode::invalid_argument, "safetensors: a name or metadata is not UTF-8");
+  }
+  header += "}";
+  const std::size_t end = (kPrefix + header.size() + kDataAlignment - 1) / kDataAlignment * kDataAlignment;
+  header.resize(end - kPrefix, ' ');
+  const std::uint64_t size = header.size();
+  if (size > kMaxHeader) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("safetensors: the header would have {} bytes, more than {}", size, kMaxHeader));
+  }
+
+  file.write(&size, kPrefix);
+  file.write(header.data(), header.size());
+  for (const Leaf* leaf : order) file.write(leaf->value.raw(), leaf->value.bytes());
+}
+
+Safetensors read_safetensors(FileSystem& files, const std::string& path) {
+  std::vector<char> content = files.read(path);
+  HeaderParser header(path);
+  const std::size_t data = parse_header(content, header);
+  check_names(header);
+  check_layout(header, content.size() - data);
+
+  const auto memory = std::make_shared<std::vector<char>>(aligned(std::move(content), data, header.entries));
+  Safetensors result;
+  for (Entry& entry : header.entries) {
+    result.tensors.push_back({std::move(entry.name), Tensor(memory->data() + entry.position, entry.dtype,
+                                                            Shape(entry.sizes), Device::cpu())});
+  }
+  result.metadata = std::move(header.metadata);
+  result.memory = memory;
+  return result;
+}
+
+}  // namespace giro

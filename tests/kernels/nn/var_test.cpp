@@ -1,0 +1,146 @@
+#include <giro/kernels/nn/var.h>
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include <giro/kernels/nn/functional.h>
+#include <giro/runtime/graph.h>
+
+#include "runtime/arena.h"
+#include "runtime/backend.h"
+#include "tests/kernels/op_test.h"
+
+namespace giro::nn {
+namespace {
+
+class VarTest : public test::OpTest {
+ protected:
+  // A parameter of ones, its gradient NaN until it is written.
+  Var parameter(const Shape& shape, DType dtype = DType::f32) {
+    const Tensor value = tensor(shape, dtype), grad = tensor(shape, dtype);
+    if (dtype == DType::f32) {
+      from_host(value, std::vector<float>(static_cast<std::size_t>(shape.count()), 1.0f), stream());
+    }
+    stream().fill(grad.raw(), 0xFF, grad.bytes());
+    grads_.push_back(grad);
+    return Var::parameter(value, grad, stream());
+  }
+  std::vector<float> grad(std::size_t i) const { return to_host<float>(grads_.at(i), stream()); }
+  std::size_t reserved_bytes() const { return stream().impl().arena->reserved_bytes(); }
+
+ private:
+  std::vector<Tensor> grads_;
+};
+
+TEST_P(VarTest, CopiesNameTheSameValue) {
+  const Var x = parameter({3});
+  const Var copy = x;
+  backward(sum(copy));
+  EXPECT_TRUE(x.has_grad());
+  EXPECT_EQ(grad(0), (std::vector<float>{1, 1, 1}));
+}
+
+TEST_P(VarTest, ConstantsWantNoGradient) {
+  const Var loose(tensor({2})), placed(tensor({2}), stream());
+  EXPECT_FALSE(loose.has_stream());
+  EXPECT_TRUE(placed.has_stream());
+  EXPECT_FALSE(add(loose, placed).requires_grad());
+  EXPECT_TRUE(add(loose, parameter({2})).requires_grad());
+  EXPECT_EQ(add(loose, placed).stream(), stream());
+}
+
+TEST_P(VarTest, ReshapeSharesMemory) {
+  const Var x = parameter({6});
+  const Var y = relu(x), z = y.reshape({2, 3});
+  EXPECT_EQ(y.value().raw(), z.value().raw());
+  expect_error(ErrorCode::shape_mismatch, {"(6)", "(2, 4)"}, [&] { y.reshape({2, 4}); });
+}
+
+TEST_P(VarTest, ReshapeKeepsTheMemoryAlive) {
+  Var kept;
+  {
+    const Var y = scale(Var(parameter({6}).value(), stream()), 3.0);
+    kept = y.reshape({2, 3});
+  }
+  const Buffer other = stream().allocate(6 * sizeof(float));
+  stream().fill(other.data(), 0, other.size());
+  EXPECT_EQ(to_host<float>(kept.value(), stream()), std::vector<float>(6, 3.0f));
+}
+
+TEST_P(VarTest, UnusedParametersAreNotWritten) {
+  const Var used = parameter({2}), unused = parameter({2});
+  backward(sum(used));
+  EXPECT_TRUE(used.has_grad());
+  EXPECT_FALSE(unused.has_grad());
+  EXPECT_NE(grad(1)[0], grad(1)[0]);
+}
+
+TEST_P(VarTest, BackwardErrors) {
+  const Var x = parameter({3});
+  expect_error(ErrorCode::shape_mismatch, {"loss", "(3)", "scalar"}, [&] { backward(relu(x)); });
+  expect_error(ErrorCode::shape_mismatch, {"loss", "(1)", "scalar"}, [&] { backward(sum(x).reshape({1})); });
+  expect_error(ErrorCode::dtype_mismatch, {"loss", "f64", "f32"}, [&] { backward(parameter({}, DType::f64)); });
+  expect_error(ErrorCode::invalid_argument, {"no parameter"}, [&] { backward(sum(Var(x.value(), stream()))); });
+  expect_error(ErrorCode::invalid_argument, {"no parameter"}, [&] { backward(Var(tensor({}), stream())); });
+}
+
+TEST_P(VarTest, AComputationIsDifferentiatedOnce) {
+  const Var x = parameter({3});
+  const Var hidden = tanh(x), loss = sum(hidden);
+  backward(loss);
+  const std::vector<float> first = grad(0);
+  expect_error(ErrorCode::invalid_argument, {"differentiated already"}, [&] { backward(loss); });
+  expect_error(ErrorCode::invalid_argument, {"differentiated already"}, [&] { backward(mean(hidden)); });
+  EXPECT_EQ(grad(0), first);
+}
+
+TEST_P(VarTest, AParameterCanBeTheLoss) {
+  backward(parameter({}));
+  EXPECT_EQ(grad(0), std::vector{1.0f});
+}
+
+TEST_P(VarTest, DepthIsNoLimit) {
+  Var y = parameter({1});
+  for (int i = 0; i < 50'000; ++i) y = scale(y, i % 2 == 0 ? 2.0 : 0.5);
+  backward(sum(y));
+  EXPECT_EQ(grad(0), std::vector{1.0f});
+}
+
+// A chain of `length` activations over 4 MiB each, and back if asked for.
+void run_chain(const Var& x, int length, bool differentiate) {
+  Var y = x;
+  for (int i = 0; i < length; ++i) y = relu(y);
+  if (differentiate) backward(sum(y));
+}
+
+TEST_P(VarTest, TemporariesAreReused) {
+  constexpr std::size_t kBytes = 4u << 20;
+  constexpr int kLength = 40;
+  const Shape shape{static_cast<std::int64_t>(kBytes / sizeof(float))};
+  const Buffer value = Buffer::allocate(device(), kBytes), gradient = Buffer::allocate(device(), kBytes);
+  stream().fill(value.data(), 0, kBytes);
+  const Tensor x(value.data(), DType::f32, shape, device()), dx(gradient.data(), DType::f32, shape, device());
+
+  const Graph forward = Graph::record(stream(), [&] { run_chain(Var(x, stream()), kLength, false); });
+  EXPECT_LE(forward.arena_bytes(), 4 * kBytes);
+  // Going back needs all the values, but no more than a few gradients at a time.
+  const Graph both = Graph::record(stream(), [&] { run_chain(Var::parameter(x, dx, stream()), kLength, true); });
+  EXPECT_GE(both.arena_bytes(), kLength * kBytes);
+  EXPECT_LE(both.arena_bytes(), (kLength + kLength / 2 + 4) * kBytes);
+}
+
+TEST_P(VarTest, MemoryDoesNotGrow) {
+  const Var warm_up = parameter({1'000});
+  run_chain(warm_up, 20, true);
+  const std::size_t reserved = reserved_bytes();
+  for (int i = 0; i < 1'000; ++i) run_chain(parameter({1'000}), 20, true);
+  EXPECT_EQ(reserved_bytes(), reserved);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, VarTest, test::kDevices, test::device_name);
+
+}  // namespace
+}  // namespace giro::nn

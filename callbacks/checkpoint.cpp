@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -67,7 +68,7 @@ void create_durable_directory(FileSystem& files, const std::string& dir) {
   }
   std::string parent = std::filesystem::path(dir).parent_path().string();
   if (parent.empty()) parent = ".";
-  create_durable_directory(files, parent);
+  if (parent != dir) create_durable_directory(files, parent);
   files.create_directories(dir);
   files.sync_directory(parent);
 }
@@ -126,7 +127,8 @@ std::string find_file(FileSystem& files, const std::string& path) {
 
 }  // namespace
 
-Checkpoint::Checkpoint(std::string dir, CheckpointOptions options) : dir_(std::move(dir)), options_(std::move(options)) {
+Checkpoint::Checkpoint(std::string dir, CheckpointOptions options)
+    : dir_(std::move(dir)), options_(std::move(options)) {
   if (dir_.empty()) throw Error(ErrorCode::invalid_argument, "checkpoint: the directory's name is empty");
   if (options_.keep < 1) {
     throw Error(ErrorCode::invalid_argument,
@@ -155,7 +157,7 @@ void Checkpoint::operator()(const Elapsed& elapsed, State& state) const {
   const std::map<std::string, std::string> metadata{
       {"steps", fmt::format("{}", steps)},
       {"samples", fmt::format("{}", completed_samples(elapsed, steps))},
-      {"time", fmt::format("{}", elapsed.time())}};
+      {"time", fmt::format("{}", std::max(elapsed.time(), 0.0))}};
   create_durable_directory(files, dir_);
   const std::string name = file_name(steps);
   replace_file(files, join(dir_, name),

@@ -333,9 +333,9 @@ void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensor
     for (const Leaf* leaf : order) {
       const Tensor& value = leaf->value;
       header += fmt::format(R"({}{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
-                            header.size() > 1 ? "," : "", nlohmann::json(leaf->path).dump(), format_name(value.dtype()),
-                            fmt::join(value.shape().begin(), value.shape().end(), ","), offset,
-                            offset + value.bytes());
+                            header.size() > 1 ? "," : "", nlohmann::json(leaf->path).dump(),
+                            format_name(value.dtype()), fmt::join(value.shape().begin(), value.shape().end(), ","),
+                            offset, offset + value.bytes());
       offset += value.bytes();
     }
   } catch (const nlohmann::json::exception&) {

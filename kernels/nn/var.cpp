@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 #include <giro/kernels/elementwise.h>
 #include <giro/runtime/error.h>
@@ -56,7 +57,8 @@ void Var::accumulate(const std::function<void(const Tensor&)>& write) const {
   Node& node = *node_;
   if (!node.requires_grad) return;
   const Tensor& value = node.value;
-  if (node.has_grad) {
+  // Set before writing: a write may hold another, for the same value as another argument of one op.
+  if (std::exchange(node.has_grad, true)) {
     const Buffer storage = stream().allocate(value.bytes());
     const Tensor term(storage.data(), value.dtype(), value.shape(), value.device());
     write(term);
@@ -68,7 +70,6 @@ void Var::accumulate(const std::function<void(const Tensor&)>& write) const {
     node.grad = Tensor(node.grad_storage.data(), value.dtype(), value.shape(), value.device());
   }
   write(node.grad);
-  node.has_grad = true;
 }
 
 void backward(const Var& loss) {
@@ -90,6 +91,9 @@ void backward(const Var& loss) {
   seen.insert(loss.node_.get());
   while (!stack.empty()) {
     auto& [node, next] = stack.back();
+    if (node->has_grad && !node->grad) {
+      throw Error(ErrorCode::invalid_argument, "the loss depends on a value that was differentiated already");
+    }
     if (next < node->inputs.size()) {
       const Var& input = node->inputs[next++];
       if (input.requires_grad() && seen.insert(input.node_.get()).second) stack.emplace_back(input.node_, 0);

@@ -69,7 +69,8 @@ class Var {
 };
 
 // Queues the gradient of `loss`, an f32 scalar, into every parameter it depends on; the computation is used up.
-// Errors: shape_mismatch, dtype_mismatch; invalid_argument if it depends on no parameter.
+// Errors: shape_mismatch, dtype_mismatch; invalid_argument if it depends on no parameter, or on a value that an
+// earlier backward has used up.
 void backward(const Var& loss);
 
 }  // namespace giro::nn

@@ -20,10 +20,13 @@ const Activation kActivations[] = {Activation::none, Activation::relu, Activatio
 double tolerance(Activation f, double x, double y) {
   switch (f) {
     case Activation::none:
-    case Activation::relu: return 0;
-    case Activation::gelu: return 8 * kUnit * std::abs(x);
+    case Activation::relu:
+      return 0;
+    case Activation::gelu:
+      return 8 * kUnit * std::abs(x);
     case Activation::tanh:
-    case Activation::sigmoid: return 8 * kUnit * std::abs(y) + FLT_MIN;
+    case Activation::sigmoid:
+      return 8 * kUnit * std::abs(y) + FLT_MIN;
   }
   return 0;
 }
@@ -32,10 +35,13 @@ double tolerance(Activation f, double x, double y) {
 double slope_tolerance(Activation f, double x) {
   switch (f) {
     case Activation::none:
-    case Activation::relu: return 0;
-    case Activation::gelu: return 4 * kUnit * (2 + std::abs(x) * (1 + 3 * test::kGeluCubic * x * x));
+    case Activation::relu:
+      return 0;
+    case Activation::gelu:
+      return 4 * kUnit * (2 + std::abs(x) * (1 + 3 * test::kGeluCubic * x * x));
     case Activation::tanh:
-    case Activation::sigmoid: return 4 * kUnit;
+    case Activation::sigmoid:
+      return 4 * kUnit;
   }
   return 0;
 }
@@ -68,28 +74,33 @@ TEST_P(ActivationTest, Forward) {
       check({.name = fmt::format("{} {}", name_of(f), to_string(shape)),
              .inputs = {x},
              .outputs = {{DType::f32, shape, {}}},
-             .run = [=](const Tensors& out, const Tensors& in, const Stream& s) { activation(out[0], in[0], f, s); },
+             .run = [=](const Tensors& out, const Tensors& in,
+                        const Stream& s) { activation(out[0], in[0], f, s); },
              .expected = {forward(f, x)}});
     }
     const Array x = random_.uniform({1021}, -2, 2);
     check({.name = fmt::format("{} in place", name_of(f)),
            .inputs = {},
            .outputs = {x},
-           .run = [=](const Tensors& out, const Tensors&, const Stream& s) { activation(out[0], out[0], f, s); },
+           .run = [=](const Tensors& out, const Tensors&,
+                      const Stream& s) { activation(out[0], out[0], f, s); },
            .expected = {forward(f, x)}});
   }
 }
 
 TEST_P(ActivationTest, ForwardFarFromZeroAndNearIt) {
-  const Array x{DType::f32, {17}, {0.0, -0.0, 1e-30, -1e-30, 0x1p-20, -0x1p-20, 1e-3, -1e-3, 9, -9, 20, -20, 88, -88,
-                                   200, -1e4, 1e4}};
+  const Array x{
+      DType::f32,
+      {17},
+      {0.0, -0.0, 1e-30, -1e-30, 0x1p-20, -0x1p-20, 1e-3, -1e-3, 9, -9, 20, -20, 88, -88, 200, -1e4, 1e4}};
   Array rounded = x;
   for (double& value : rounded.values) value = test::round_to(DType::f32, value);
   for (const Activation f : kActivations) {
     check({.name = name_of(f),
            .inputs = {rounded},
            .outputs = {{DType::f32, x.shape, {}}},
-           .run = [=](const Tensors& out, const Tensors& in, const Stream& s) { activation(out[0], in[0], f, s); },
+           .run = [=](const Tensors& out, const Tensors& in,
+                      const Stream& s) { activation(out[0], in[0], f, s); },
            .expected = {forward(f, rounded)}});
   }
 }
@@ -118,10 +129,9 @@ TEST_P(ActivationTest, Backward) {
       for (std::size_t i = 0; i < dy.values.size(); ++i) {
         // y was rounded to f32 before the slope was taken from it.
         Expected one{{expected.values[i]}, {expected.tolerances[i] + 2 * kUnit * std::abs(dy.values[i])}};
-        test::expect_finite_differences(fmt::format("{} element {}", name_of(f), i), {dx[0][i]}, one, {x.values[i]},
-                                        [&](const std::vector<double>& v) {
-                                          return dy.values[i] * test::activate(f, v[0]);
-                                        });
+        test::expect_finite_differences(
+            fmt::format("{} element {}", name_of(f), i), {dx[0][i]}, one, {x.values[i]},
+            [&](const std::vector<double>& v) { return dy.values[i] * test::activate(f, v[0]); });
       }
     }
     const Array dy = random_.uniform({1021}), x_or_y = random_.uniform({1021}, 0.1, 0.9);
@@ -140,7 +150,8 @@ TEST_P(ActivationTest, NaNStaysNaN) {
     check({.name = name_of(f),
            .inputs = {x},
            .outputs = {{DType::f32, {3}, {}}},
-           .run = [=](const Tensors& out, const Tensors& in, const Stream& s) { activation(out[0], in[0], f, s); },
+           .run = [=](const Tensors& out, const Tensors& in,
+                      const Stream& s) { activation(out[0], in[0], f, s); },
            .expected = {forward(f, x)}});
   }
 }

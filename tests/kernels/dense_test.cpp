@@ -14,7 +14,7 @@ using test::Tensors;
 struct Sizes {
   std::int64_t batch, in, out;
 };
-const Sizes kSizes[] = {{1, 1, 1},   {1, 784, 10}, {32, 784, 10}, {7, 13, 5},    {3, 1, 17},  {1, 129, 1},
+const Sizes kSizes[] = {{1, 1, 1},    {1, 784, 10}, {32, 784, 10}, {7, 13, 5},   {3, 1, 17},  {1, 129, 1},
                         {64, 31, 33}, {5, 257, 3},  {2, 3, 101},   {1021, 3, 2}, {1, 1, 997}, {128, 64, 256}};
 
 // Leaves of a collection and blocks of an arena are aligned so; the matrix libraries may count on it.
@@ -67,15 +67,18 @@ TEST_P(DenseTest, Forward) {
         Expected y = linear(n, x.values, w.values, with_bias ? b.values : Values{});
         for (std::size_t i = 0; i < y.values.size(); ++i) {
           y.values[i] = test::activate(f, y.values[i]);  // no slope is above 1, so the tolerance stands
-          if (f == Activation::tanh || f == Activation::sigmoid) y.tolerances[i] += 8 * kUnit * std::abs(y.values[i]);
+          if (f == Activation::tanh || f == Activation::sigmoid)
+            y.tolerances[i] += 8 * kUnit * std::abs(y.values[i]);
         }
-        check({.name = fmt::format("{}, {}, {} bias", to_string(n), test::name_of(f), with_bias ? "with" : "no"),
-               .inputs = {x, w, b},
-               .outputs = {{DType::f32, {n.batch, n.out}, {}}},
-               .run = [=](const Tensors& out, const Tensors& in,
-                          const Stream& s) { dense(out[0], in[0], in[1], with_bias ? in[2] : Tensor{}, f, s); },
-               .expected = {y},
-               .alignment = kAlignment});
+        check(
+            {.name =
+                 fmt::format("{}, {}, {} bias", to_string(n), test::name_of(f), with_bias ? "with" : "no"),
+             .inputs = {x, w, b},
+             .outputs = {{DType::f32, {n.batch, n.out}, {}}},
+             .run = [=](const Tensors& out, const Tensors& in,
+                        const Stream& s) { dense(out[0], in[0], in[1], with_bias ? in[2] : Tensor{}, f, s); },
+             .expected = {y},
+             .alignment = kAlignment});
       }
     }
   }
@@ -94,18 +97,19 @@ TEST_P(DenseTest, Backward) {
         n.in, n.batch, n.out, [&](auto i, auto r) { return x.values[r * n.in + i]; },
         [&](auto r, auto o) { return dz.values[r * n.out + o]; }, zero);
     const Expected db = product(
-        1, n.batch, n.out, [](auto, auto) { return 1.0; }, [&](auto r, auto o) { return dz.values[r * n.out + o]; },
-        zero);
-    const Array dx_out{DType::f32, x.shape, {}}, dw_out{DType::f32, w.shape, {}}, db_out{DType::f32, {n.out}, {}};
+        1, n.batch, n.out, [](auto, auto) { return 1.0; },
+        [&](auto r, auto o) { return dz.values[r * n.out + o]; }, zero);
+    const Array dx_out{DType::f32, x.shape, {}}, dw_out{DType::f32, w.shape, {}},
+        db_out{DType::f32, {n.out}, {}};
 
-    const auto gradients = check(
-        {.name = "all",
-         .inputs = {dz, x, w},
-         .outputs = {dx_out, dw_out, db_out},
-         .run = [](const Tensors& out, const Tensors& in,
-                   const Stream& s) { dense_backward(out[0], out[1], out[2], in[0], in[1], in[2], s); },
-         .expected = {dx, dw, db},
-         .alignment = kAlignment});
+    const auto gradients =
+        check({.name = "all",
+               .inputs = {dz, x, w},
+               .outputs = {dx_out, dw_out, db_out},
+               .run = [](const Tensors& out, const Tensors& in,
+                         const Stream& s) { dense_backward(out[0], out[1], out[2], in[0], in[1], in[2], s); },
+               .expected = {dx, dw, db},
+               .alignment = kAlignment});
     check({.name = "dw and db",
            .inputs = {dz, x, w},
            .outputs = {dw_out, db_out},
@@ -157,7 +161,8 @@ TEST_P(DenseTest, RefusesWhatDoesNotFit) {
   expect_shape_error({7, 3}, {6, 3}, call(y, x, tensor({6, 3}), b));
   expect_shape_error({4, 3}, {4, 5}, call(tensor({4, 5}), x, w, b));
   expect_shape_error({3}, {5}, call(y, x, w, tensor({5})));
-  expect_error(ErrorCode::shape_mismatch, {giro::to_string(Shape{4, 7, 1})}, call(y, tensor({4, 7, 1}), w, b));
+  expect_error(ErrorCode::shape_mismatch, {giro::to_string(Shape{4, 7, 1})},
+               call(y, tensor({4, 7, 1}), w, b));
   expect_dtype_error(DType::f32, DType::f64, call(y, tensor({4, 7}, DType::f64), w, b));
   expect_dtype_error(DType::f32, DType::f16, call(y, x, w, tensor({3}, DType::f16)));
   expect_device_error(call(y, x, elsewhere(w), b));
@@ -172,8 +177,9 @@ TEST_P(DenseTest, BackwardRefusesWhatDoesNotFit) {
   expect_shape_error({7, 3}, {3, 7}, [&] { dense_backward(dx, tensor({3, 7}), db, dz, x, w, stream()); });
   expect_shape_error({3}, {4}, [&] { dense_backward(dx, dw, tensor({4}), dz, x, w, stream()); });
   expect_shape_error({4, 3}, {5, 3}, [&] { dense_backward(dx, dw, db, tensor({5, 3}), x, w, stream()); });
-  expect_dtype_error(DType::f32, DType::f64,
-                     [&] { dense_backward(dx, dw, db, tensor({4, 3}, DType::f64), x, w, stream()); });
+  expect_dtype_error(DType::f32, DType::f64, [&] {
+    dense_backward(dx, dw, db, tensor({4, 3}, DType::f64), x, w, stream());
+  });
   expect_device_error([&] { dense_backward(dx, elsewhere(dw), db, dz, x, w, stream()); });
 }
 

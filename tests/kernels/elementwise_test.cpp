@@ -21,8 +21,8 @@ std::string label(const char* op, DType dtype, const Shape& shape) {
 class ElementwiseTest : public test::OpTest {};
 INSTANTIATE_TEST_SUITE_P(Devices, ElementwiseTest, test::kDevices, test::device_name);
 
-// Two values of a dtype are added and multiplied in double without a rounding that matters, so the result is exact:
-// what f32 arithmetic gives, rounded to the dtype.
+// Two values of a dtype are added and multiplied in double without a rounding that matters, so the result is
+// exact: what f32 arithmetic gives, rounded to the dtype.
 double exact(DType dtype, double value) {
   return dtype == DType::f64 ? value : round_to(dtype, round_to(DType::f32, value));
 }
@@ -36,7 +36,8 @@ TEST_P(ElementwiseTest, Add) {
       check({.name = label("add", dtype, shape),
              .inputs = {a, b},
              .outputs = {{dtype, shape, {}}},
-             .run = [](const Tensors& out, const Tensors& in, const Stream& s) { add(out[0], in[0], in[1], s); },
+             .run = [](const Tensors& out, const Tensors& in,
+                       const Stream& s) { add(out[0], in[0], in[1], s); },
              .expected = {sum}});
     }
   }
@@ -47,11 +48,13 @@ TEST_P(ElementwiseTest, Multiply) {
     for (const Shape& shape : kShapes) {
       const Array a = random_.uniform(shape, -3, 3, dtype), b = random_.uniform(shape, -1, 2, dtype);
       Expected product;
-      for (std::size_t i = 0; i < a.values.size(); ++i) product.add(exact(dtype, a.values[i] * b.values[i]), 0);
+      for (std::size_t i = 0; i < a.values.size(); ++i)
+        product.add(exact(dtype, a.values[i] * b.values[i]), 0);
       check({.name = label("multiply", dtype, shape),
              .inputs = {a, b},
              .outputs = {{dtype, shape, {}}},
-             .run = [](const Tensors& out, const Tensors& in, const Stream& s) { multiply(out[0], in[0], in[1], s); },
+             .run = [](const Tensors& out, const Tensors& in,
+                       const Stream& s) { multiply(out[0], in[0], in[1], s); },
              .expected = {product}});
     }
   }
@@ -79,7 +82,8 @@ TEST_P(ElementwiseTest, OutputMayBeAnInput) {
   check({.name = "a = a * a",
          .inputs = {},
          .outputs = {a},
-         .run = [](const Tensors& out, const Tensors&, const Stream& s) { multiply(out[0], out[0], out[0], s); },
+         .run = [](const Tensors& out, const Tensors&,
+                   const Stream& s) { multiply(out[0], out[0], out[0], s); },
          .expected = {square}});
   check({.name = "a = a / 2",
          .inputs = {},
@@ -93,9 +97,9 @@ TEST_P(ElementwiseTest, ScaleTakesEveryDType) {
   for (const DType from : test::kAllDTypes) {
     for (const DType to : test::kFloatingDTypes) {
       for (const Shape& shape : {Shape{}, Shape{0}, Shape{2, 7}, Shape{1021}}) {
-        const Array a = from == DType::boolean  ? random_.integers(shape, 0, 1, from)
-                        : is_floating(from)     ? random_.uniform(shape, -300, 300, from)
-                                                : random_.integers(shape, 0, 255, from);
+        const Array a = from == DType::boolean ? random_.integers(shape, 0, 1, from)
+                        : is_floating(from)    ? random_.uniform(shape, -300, 300, from)
+                                               : random_.integers(shape, 0, 255, from);
         const bool in_f64 = from == DType::f64 || to == DType::f64;
         Expected scaled;
         for (const double value : a.values) {
@@ -107,7 +111,8 @@ TEST_P(ElementwiseTest, ScaleTakesEveryDType) {
         check({.name = fmt::format("scale {}{} to {}", name_of(from), to_string(shape), name_of(to)),
                .inputs = {a},
                .outputs = {{to, shape, {}}},
-               .run = [=](const Tensors& out, const Tensors& in, const Stream& s) { scale(out[0], in[0], factor, s); },
+               .run = [=](const Tensors& out, const Tensors& in,
+                          const Stream& s) { scale(out[0], in[0], factor, s); },
                .expected = {scaled}});
       }
     }
@@ -124,7 +129,8 @@ TEST_P(ElementwiseTest, CastBetweenAllDTypes) {
                                     : random_.integers(shape, static_cast<std::int64_t>(low),
                                                        static_cast<std::int64_t>(high), from);
         // A small fraction is true as a bool, and no whole number.
-        for (std::size_t i = 0; i < a.values.size(); i += 3) a.values[i] = is_floating(from) && i % 2 ? 0.25 : 0;
+        for (std::size_t i = 0; i < a.values.size(); i += 3)
+          a.values[i] = is_floating(from) && i % 2 ? 0.25 : 0;
         Expected converted;
         for (const double value : a.values) {
           if (to == DType::boolean) {
@@ -135,7 +141,8 @@ TEST_P(ElementwiseTest, CastBetweenAllDTypes) {
             converted.add(value, 0);
           } else {
             // Through f32 or not, at most a hair beyond half a unit in the last place.
-            converted.add(value, 1.001 * unit_roundoff(to) * std::abs(value) + (to == DType::f16 ? 0x1p-25 : 0));
+            converted.add(value,
+                          1.001 * unit_roundoff(to) * std::abs(value) + (to == DType::f16 ? 0x1p-25 : 0));
           }
         }
         check({.name = fmt::format("cast {}{} to {}", name_of(from), to_string(shape), name_of(to)),
@@ -153,7 +160,11 @@ TEST_P(ElementwiseTest, CastOfWideIntegersIsExact) {
   const auto run = [](const Tensors& out, const Tensors& in, const Stream& s) { cast(out[0], in[0], s); };
   Expected exactly;
   for (const double value : big.values) exactly.add(value, 0);
-  check({.name = "i64 to f64", .inputs = {big}, .outputs = {{DType::f64, {4}, {}}}, .run = run, .expected = {exactly}});
+  check({.name = "i64 to f64",
+         .inputs = {big},
+         .outputs = {{DType::f64, {4}, {}}},
+         .run = run,
+         .expected = {exactly}});
   check({.name = "f64 to i64",
          .inputs = {{DType::f64, {4}, big.values}},
          .outputs = {{DType::i64, {4}, {}}},
@@ -173,11 +184,42 @@ TEST_P(ElementwiseTest, CastOfWideIntegersIsExact) {
 
 TEST_P(ElementwiseTest, CastRoundsToNearestEven) {
   const double tie16 = 0x1p-11, tie_b = 0x1p-8;  // half a unit in the last place of 1
-  const std::vector<double> values = {
-      0.0, -0.0, 1.0, 1 + tie16, 1 + 3 * tie16, 1 + tie16 + 0x1p-20, 1 + tie_b, 1 + 3 * tie_b, 1 + tie_b - 0x1p-20,
-      -1 - tie16, -1 - tie_b, 65504, 65519, 65520, -65520, 1e5, 3.3e38, 0x1.fep127, FLT_MAX, -FLT_MAX,
-      0x1p-14, 0x1p-24, 0x1p-25, 0x1.8p-25, 0x1p-26, 0x1.ff8p-15, 0x1.ffcp-15, 3 * 0x1p-25, 0x1p-126, 0x1p-133,
-      0x1p-134, 0x1.8p-134, 0x1p-149, test::kInfinity, -test::kInfinity, test::kNaN};
+  const std::vector<double> values = {0.0,
+                                      -0.0,
+                                      1.0,
+                                      1 + tie16,
+                                      1 + 3 * tie16,
+                                      1 + tie16 + 0x1p-20,
+                                      1 + tie_b,
+                                      1 + 3 * tie_b,
+                                      1 + tie_b - 0x1p-20,
+                                      -1 - tie16,
+                                      -1 - tie_b,
+                                      65504,
+                                      65519,
+                                      65520,
+                                      -65520,
+                                      1e5,
+                                      3.3e38,
+                                      0x1.fep127,
+                                      FLT_MAX,
+                                      -FLT_MAX,
+                                      0x1p-14,
+                                      0x1p-24,
+                                      0x1p-25,
+                                      0x1.8p-25,
+                                      0x1p-26,
+                                      0x1.ff8p-15,
+                                      0x1.ffcp-15,
+                                      3 * 0x1p-25,
+                                      0x1p-126,
+                                      0x1p-133,
+                                      0x1p-134,
+                                      0x1.8p-134,
+                                      0x1p-149,
+                                      test::kInfinity,
+                                      -test::kInfinity,
+                                      test::kNaN};
   const Shape shape{static_cast<std::int64_t>(values.size())};
   const auto run = [](const Tensors& out, const Tensors& in, const Stream& s) { cast(out[0], in[0], s); };
   for (const DType to : {DType::bf16, DType::f16}) {
@@ -201,7 +243,8 @@ TEST_P(ElementwiseTest, NaNAndInfinityPassThrough) {
   const Array b{DType::f32, {4}, {1, 1, test::kInfinity, 3e38}};
   Expected sum, product;
   for (const double value : {test::kNaN, test::kInfinity, test::kNaN, test::kInfinity}) sum.add(value, 0);
-  for (const double value : {test::kNaN, test::kInfinity, -test::kInfinity, test::kInfinity}) product.add(value, 0);
+  for (const double value : {test::kNaN, test::kInfinity, -test::kInfinity, test::kInfinity})
+    product.add(value, 0);
   check({.name = "add",
          .inputs = {a, b},
          .outputs = {{DType::f32, {4}, {}}},
@@ -210,7 +253,8 @@ TEST_P(ElementwiseTest, NaNAndInfinityPassThrough) {
   check({.name = "multiply",
          .inputs = {a, b},
          .outputs = {{DType::f32, {4}, {}}},
-         .run = [](const Tensors& out, const Tensors& in, const Stream& s) { multiply(out[0], in[0], in[1], s); },
+         .run = [](const Tensors& out, const Tensors& in,
+                   const Stream& s) { multiply(out[0], in[0], in[1], s); },
          .expected = {product}});
 }
 
@@ -243,12 +287,14 @@ TEST_P(ElementwiseTest, ScaleRows) {
     check({.name = label("scale_rows", DType::f32, shape),
            .inputs = {a, factors},
            .outputs = {{DType::f32, shape, {}}},
-           .run = [](const Tensors& out, const Tensors& in, const Stream& s) { scale_rows(out[0], in[0], in[1], s); },
+           .run = [](const Tensors& out, const Tensors& in,
+                     const Stream& s) { scale_rows(out[0], in[0], in[1], s); },
            .expected = {scaled}});
     check({.name = label("scale_rows in place", DType::f32, shape),
            .inputs = {factors},
            .outputs = {a},
-           .run = [](const Tensors& out, const Tensors& in, const Stream& s) { scale_rows(out[0], out[0], in[0], s); },
+           .run = [](const Tensors& out, const Tensors& in,
+                     const Stream& s) { scale_rows(out[0], out[0], in[0], s); },
            .expected = {scaled}});
   }
 }
@@ -260,7 +306,8 @@ TEST_P(ElementwiseTest, Broadcast) {
     check({.name = label("broadcast", DType::f32, shape),
            .inputs = {{DType::f32, {}, {0.75}}},
            .outputs = {{DType::f32, shape, {}}},
-           .run = [](const Tensors& out, const Tensors& in, const Stream& s) { broadcast(out[0], in[0], 1 / 1021.0, s); },
+           .run = [](const Tensors& out, const Tensors& in,
+                     const Stream& s) { broadcast(out[0], in[0], 1 / 1021.0, s); },
            .expected = {filled}});
   }
 }
@@ -284,8 +331,10 @@ TEST_P(ElementwiseTest, RefusesShapesThatDiffer) {
   expect_shape_error({2, 3}, {3, 2}, [&] { cast(a, b, stream()); });
   expect_shape_error({2, 3}, {3, 2}, [&] { scale_rows(a, b, tensor({2}), stream()); });
   expect_shape_error({2}, {3}, [&] { scale_rows(a, a, tensor({3}), stream()); });
-  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})}, [&] { broadcast(a, tensor({2}), 1, stream()); });
-  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})}, [&] { increment(tensor({2}, DType::i64), 1, stream()); });
+  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})},
+               [&] { broadcast(a, tensor({2}), 1, stream()); });
+  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})},
+               [&] { increment(tensor({2}, DType::i64), 1, stream()); });
 }
 
 TEST_P(ElementwiseTest, RefusesDTypesThatDiffer) {

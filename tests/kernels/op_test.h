@@ -1,8 +1,8 @@
 #pragma once
 
-// The harness of the kernels' tests. A case names its inputs, its outputs, the call, and what the outputs must hold
-// according to a naive reference in double precision; OpTest::check runs it on the device the test is instantiated
-// for, directly and recorded, between guard bytes and over poisoned outputs.
+// The harness of the kernels' tests. A case names its inputs, its outputs, the call, and what the outputs
+// must hold according to a naive reference in double precision; OpTest::check runs it on the device the test
+// is instantiated for, directly and recorded, between guard bytes and over poisoned outputs.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <random>
@@ -23,11 +24,12 @@
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
 #include <giro/runtime/dtype.h>
-#include <giro/runtime/error.h>
 #include <giro/runtime/graph.h>
 #include <giro/runtime/shape.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
+
+#include "tests/expect_error.h"
 
 namespace giro::test {
 
@@ -59,30 +61,41 @@ struct Expected {
 // Half the distance from 1 to the next value: the largest relative error of one rounding.
 inline double unit_roundoff(DType dtype) {
   switch (dtype) {
-    case DType::f32: return 0x1p-24;
-    case DType::bf16: return 0x1p-8;
-    case DType::f16: return 0x1p-11;
-    default: return 0x1p-53;
+    case DType::f32:
+      return 0x1p-24;
+    case DType::bf16:
+      return 0x1p-8;
+    case DType::f16:
+      return 0x1p-11;
+    default:
+      return 0x1p-53;
   }
 }
 inline constexpr double kUnit = 0x1p-24;  // of f32
 
-// The error of a sum of n rounded terms in f32 whose magnitudes add up to `magnitude`: n units in the worst case,
-// about sqrt(n) when the roundings are independent.
+// The error of a sum of n rounded terms in f32 whose magnitudes add up to `magnitude`: n units in the worst
+// case, about sqrt(n) when the roundings are independent.
 inline double sum_tolerance(std::int64_t n, double magnitude) {
   return (8 + std::sqrt(static_cast<double>(n))) * kUnit * magnitude;
 }
 
-// The value of a floating dtype nearest to x, ties to even: from the formats' definitions, so that it can judge the
-// library's conversions.
+// The value of a floating dtype nearest to x, ties to even: from the formats' definitions, so that it can
+// judge the library's conversions.
 inline double round_to(DType dtype, double x) {
   int digits = 0, min_exponent = 0;
   double largest = 0;
   switch (dtype) {
-    case DType::f32: digits = 24, min_exponent = -126, largest = FLT_MAX; break;
-    case DType::bf16: digits = 8, min_exponent = -126, largest = 0x1.fep127; break;
-    case DType::f16: digits = 11, min_exponent = -14, largest = 65504; break;
-    default: return x;
+    case DType::f32:
+      digits = 24, min_exponent = -126, largest = FLT_MAX;
+      break;
+    case DType::bf16:
+      digits = 8, min_exponent = -126, largest = 0x1.fep127;
+      break;
+    case DType::f16:
+      digits = 11, min_exponent = -14, largest = 65504;
+      break;
+    default:
+      return x;
   }
   if (x == 0 || !std::isfinite(x)) return x;
   const double ulp = std::ldexp(1.0, std::max(std::ilogb(x), min_exponent) - digits + 1);
@@ -96,14 +109,21 @@ using Bytes = std::vector<unsigned char>;
 template <class F>
 void with_type(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::f32: return f(float{});
-    case DType::bf16: return f(BFloat16{});
-    case DType::f16: return f(Float16{});
-    case DType::f64: return f(double{});
-    case DType::i32: return f(std::int32_t{});
-    case DType::i64: return f(std::int64_t{});
+    case DType::f32:
+      return f(float{});
+    case DType::bf16:
+      return f(BFloat16{});
+    case DType::f16:
+      return f(Float16{});
+    case DType::f64:
+      return f(double{});
+    case DType::i32:
+      return f(std::int32_t{});
+    case DType::i64:
+      return f(std::int64_t{});
     case DType::u8:
-    case DType::boolean: return f(std::uint8_t{});
+    case DType::boolean:
+      return f(std::uint8_t{});
   }
 }
 
@@ -159,20 +179,22 @@ class Random {
   std::mt19937_64 engine_{20240229};
 };
 
-inline void expect_close(const std::string& what, const std::vector<double>& actual, const Expected& expected) {
+inline void expect_close(const std::string& what, const std::vector<double>& actual,
+                         const Expected& expected) {
   ASSERT_EQ(actual.size(), expected.values.size()) << what;
   std::size_t wrong = 0;
   std::string first;
   for (std::size_t i = 0; i < actual.size(); ++i) {
     const double a = actual[i], e = expected.values[i], tolerance = expected.tolerances[i];
     const bool close = std::isnan(e) ? std::isnan(a) : a == e || std::abs(a - e) <= tolerance;
-    if (!close && wrong++ == 0) first = fmt::format("element {}: {:.9g}, expected {:.9g} within {:.3g}", i, a, e, tolerance);
+    if (!close && wrong++ == 0)
+      first = fmt::format("element {}: {:.9g}, expected {:.9g} within {:.3g}", i, a, e, tolerance);
   }
   EXPECT_EQ(wrong, 0u) << what << ": " << wrong << " of " << actual.size() << " elements are off; " << first;
 }
 
-// Compares a gradient with central differences of `f`, the forward reference contracted with the incoming gradient,
-// around `x`. The tolerances are those of the kernel, `direct`'s, and the differences' own.
+// Compares a gradient with central differences of `f`, the forward reference contracted with the incoming
+// gradient, around `x`. The tolerances are those of the kernel, `direct`'s, and the differences' own.
 inline void expect_finite_differences(const std::string& what, const std::vector<double>& gradient,
                                       const Expected& direct, std::vector<double> x,
                                       const std::function<double(const std::vector<double>&)>& f) {
@@ -199,7 +221,8 @@ struct OpCase {
   std::vector<Array> outputs;  // with values: read and written
   std::function<void(const Tensors& out, const Tensors& in, const Stream& stream)> run;
   std::vector<Expected> expected;  // one an output
-  // In bytes, what the op asks of its tensors' addresses: 0 is the dtype's own alignment, as of a view of rows.
+  // In bytes, what the op asks of its tensors' addresses: 0 is the dtype's own alignment, as of a view of
+  // rows.
   std::size_t alignment = 0;
 };
 
@@ -210,7 +233,8 @@ class GuardedTensor {
       : initial_(&initial),
         begin_(kGuardBytes + shift),
         buffer_(Buffer::allocate(
-            device, begin_ + static_cast<std::size_t>(initial.shape.count()) * size_of(initial.dtype) + kGuardBytes)),
+            device,
+            begin_ + static_cast<std::size_t>(initial.shape.count()) * size_of(initial.dtype) + kGuardBytes)),
         tensor_(static_cast<char*>(buffer_.data()) + begin_, initial.dtype, initial.shape, device) {}
 
   const Tensor& tensor() const { return tensor_; }
@@ -264,8 +288,9 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
   const Stream& stream() const { return *stream_; }
   Device device() const { return stream_->device(); }
 
-  // Runs the case and returns its outputs' values. Each run starts from fresh inputs and poison; all must give the
-  // same bits, whatever the poison, so an element that is not written or a byte read beside a tensor shows.
+  // Runs the case and returns its outputs' values. Each run starts from fresh inputs and poison; all must
+  // give the same bits, whatever the poison, so an element that is not written or a byte read beside a tensor
+  // shows.
   std::vector<std::vector<double>> check(const OpCase& op) {
     SCOPED_TRACE(op.name);
     std::vector<Bytes> first;
@@ -302,7 +327,8 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
           recorded ? graph.replay(stream()) : op.run(out, in, stream());
           const std::vector<Bytes> bytes = read(run);
           if (first.empty()) first = bytes;
-          for (std::size_t i = 0; i < bytes.size(); ++i) expect_same_bits(run, i, op.outputs[i], bytes[i], first[i]);
+          for (std::size_t i = 0; i < bytes.size(); ++i)
+            expect_same_bits(run, i, op.outputs[i], bytes[i], first[i]);
         }
       }
     }
@@ -317,7 +343,8 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
 
   // A tensor to hand to a call that is expected to refuse it.
   Tensor tensor(const Shape& shape, DType dtype = DType::f32) {
-    kept_.push_back(Buffer::allocate(device(), std::max<std::size_t>(64, static_cast<std::size_t>(shape.count()) * 8)));
+    kept_.push_back(
+        Buffer::allocate(device(), std::max<std::size_t>(64, static_cast<std::size_t>(shape.count()) * 8)));
     return Tensor(kept_.back().data(), dtype, shape, device());
   }
   // The tensor, said to be on a device that is not the stream's.
@@ -325,26 +352,12 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
     return Tensor(t.raw(), t.dtype(), t.shape(), device().is_cpu() ? Device::cuda() : Device::cpu());
   }
 
-  // The call, direct and while recording, raises an Error of this code whose one line holds all of `parts`.
-  void expect_error(ErrorCode code, const std::vector<std::string>& parts, const std::function<void()>& call) {
-    for (const bool recorded : {false, true}) {
-      SCOPED_TRACE(recorded ? "recorded" : "direct");
-      try {
-        if (recorded) {
-          Graph::record(stream(), call);
-        } else {
-          call();
-        }
-        ADD_FAILURE() << "no error, expected one that names " << fmt::format("{}", fmt::join(parts, " and "));
-      } catch (const Error& error) {
-        const std::string what = error.what();
-        EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(code)) << what;
-        EXPECT_EQ(what.find('\n'), std::string::npos) << what;
-        for (const std::string& part : parts) {
-          EXPECT_NE(what.find(part), std::string::npos) << "'" << part << "' is not in: " << what;
-        }
-      }
-    }
+  // test::expect_error for the call made directly, and while recording.
+  void expect_error(ErrorCode code, std::initializer_list<std::string> words,
+                    const std::function<void()>& call) {
+    test::expect_error(code, words, call);
+    SCOPED_TRACE("recorded");
+    test::expect_error(code, words, [&] { Graph::record(stream(), call); });
   }
   void expect_shape_error(const Shape& a, const Shape& b, const std::function<void()>& call) {
     expect_error(ErrorCode::shape_mismatch, {to_string(a), to_string(b)}, call);
@@ -361,7 +374,8 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
  private:
   static constexpr unsigned char kPoisons[] = {0xFF, 0xA5};  // the first is a NaN in every floating dtype
 
-  std::vector<GuardedTensor> guarded(const std::vector<Array>& arrays, bool shifted, std::size_t alignment) const {
+  std::vector<GuardedTensor> guarded(const std::vector<Array>& arrays, bool shifted,
+                                     std::size_t alignment) const {
     std::vector<GuardedTensor> tensors;
     for (const Array& array : arrays) {
       tensors.emplace_back(device(), array, shifted ? std::max(alignment, size_of(array.dtype)) : 0);
@@ -375,13 +389,13 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
     return tensors;
   }
 
-  static void expect_same_bits(const std::string& run, std::size_t output, const Array& array, const Bytes& bytes,
-                               const Bytes& first) {
+  static void expect_same_bits(const std::string& run, std::size_t output, const Array& array,
+                               const Bytes& bytes, const Bytes& first) {
     const auto at = std::mismatch(bytes.begin(), bytes.end(), first.begin()).first - bytes.begin();
     if (at == static_cast<std::ptrdiff_t>(bytes.size())) return;
     const std::size_t element = static_cast<std::size_t>(at) / size_of(array.dtype);
-    ADD_FAILURE() << run << ": output " << output << " has other bits than the first run, from element " << element
-                  << " on: " << decode(array.dtype, bytes)[element] << " against "
+    ADD_FAILURE() << run << ": output " << output << " has other bits than the first run, from element "
+                  << element << " on: " << decode(array.dtype, bytes)[element] << " against "
                   << decode(array.dtype, first)[element];
   }
 

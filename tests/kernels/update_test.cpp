@@ -36,9 +36,12 @@ const Optimizer kOptimizers[] = {
      {.learning_rate = 0.03, .momentum = 0.8, .nesterov = true, .weight_decay = 0.1, .max_norm = 0.5},
      true},
     {"adam", {.rule = Rule::adam, .learning_rate = 1e-3}},
-    {"adam, other betas", {.rule = Rule::adam, .learning_rate = 1e-2, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-4}},
+    {"adam, other betas",
+     {.rule = Rule::adam, .learning_rate = 1e-2, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-4}},
     {"adamw", {.rule = Rule::adam, .learning_rate = 1e-3, .weight_decay = 0.1}},
-    {"adamw, masked, clipped", {.rule = Rule::adam, .learning_rate = 1e-3, .weight_decay = 0.1, .max_norm = 1}, true},
+    {"adamw, masked, clipped",
+     {.rule = Rule::adam, .learning_rate = 1e-3, .weight_decay = 0.1, .max_norm = 1},
+     true},
 };
 
 struct Moments {
@@ -50,8 +53,8 @@ struct Updated {
 };
 
 // One update in double, with the bounds of the same arithmetic in f32.
-Updated reference(const Optimizer& o, const Moments& old, const Values& grads, const Values& decays, std::int64_t step,
-                  double squared_norm) {
+Updated reference(const Optimizer& o, const Moments& old, const Values& grads, const Values& decays,
+                  std::int64_t step, double squared_norm) {
   const UpdateRule& rule = o.rule;
   const double rate = static_cast<double>(rule.learning_rate(step));
   const double norm = std::sqrt(squared_norm), t = static_cast<double>(step + 1);
@@ -79,8 +82,9 @@ Updated reference(const Optimizer& o, const Moments& old, const Values& grads, c
       error = 2 * mu_error + 6 * kUnit * (std::abs(mu) + std::abs(g));
     }
     const double size = std::abs(p) + rate * std::abs(direction) + decay * std::abs(p);
-    updated.params.add(p - rate * direction - decay * p,
-                       3 * kUnit * size + rate * error + 4 * kUnit * (rate * std::abs(direction) + decay * std::abs(p)));
+    updated.params.add(
+        p - rate * direction - decay * p,
+        3 * kUnit * size + rate * error + 4 * kUnit * (rate * std::abs(direction) + decay * std::abs(p)));
   }
   return updated;
 }
@@ -103,10 +107,11 @@ class UpdateTest : public test::OpTest {
                     double squared_norm) {
     const Shape shape = grads.shape;
     const Array decays = mask(shape.count());
-    const Updated expected = reference(o, old, grads.values, o.masked ? decays.values : Values{}, step, squared_norm);
+    const Updated expected =
+        reference(o, old, grads.values, o.masked ? decays.values : Values{}, step, squared_norm);
     const double rate = static_cast<double>(o.rule.learning_rate(step));
-    test::OpCase op{.name = fmt::format("{}, {} elements, step {}, squared norm {}", o.name, shape.count(), step,
-                                        squared_norm),
+    test::OpCase op{.name = fmt::format("{}, {} elements, step {}, squared norm {}", o.name, shape.count(),
+                                        step, squared_norm),
                     .inputs = {grads,
                                decays,
                                {DType::i64, {}, {static_cast<double>(step)}},
@@ -140,7 +145,8 @@ class UpdateTest : public test::OpTest {
       for (std::size_t i = 0; i < actual[k].size(); ++i) {
         const bool gap = i / kGranule % 3 == 0 && i % kGranule >= 10;
         if (gap) {
-          ASSERT_EQ(actual[k][i], 0) << op.name << ": the gap at " << i << " of output " << k << " was filled";
+          ASSERT_EQ(actual[k][i], 0) << op.name << ": the gap at " << i << " of output " << k
+                                     << " was filled";
         }
       }
     }
@@ -215,7 +221,8 @@ TEST_P(UpdateTest, ManyRecordedSteps) {
   for (Optimizer o : kOptimizers) {
     SCOPED_TRACE(o.name);
     o.rule.learning_rate = warmup_cosine(o.adam() ? 1e-2 : 0.05, 5, 40, 0, 1e-4);
-    const Tensor params = tensor({count}), grads = tensor({count}), mu = tensor({count}), nu = tensor({count});
+    const Tensor params = tensor({count}), grads = tensor({count}), mu = tensor({count}),
+                 nu = tensor({count});
     const Tensor decays = tensor({count / kGranule}, DType::u8), step = tensor({}, DType::i64);
     const Tensor rate = tensor({}), squared_norm = tensor({});
     const auto upload = [&](const Tensor& to, const Values& values) {
@@ -340,8 +347,9 @@ TEST_P(UpdateTest, WritesTheLearningRateOfTheStep) {
 }
 
 TEST_P(UpdateTest, SchedulesRefuseBadNumbers) {
-  const auto refuses = [&](const std::vector<std::string>& parts, const std::function<LearningRate()>& make) {
-    expect_error(ErrorCode::invalid_argument, parts, [&] { make(); });
+  const auto refuses = [&](std::initializer_list<std::string> words,
+                           const std::function<LearningRate()>& make) {
+    expect_error(ErrorCode::invalid_argument, words, [&] { make(); });
   };
   refuses({"-1"}, [] { return constant(-1); });
   refuses({"nan"}, [] { return constant(test::kNaN); });
@@ -387,9 +395,9 @@ TEST_P(UpdateTest, RefusesWhatDoesNotFit) {
   expect_dtype_error(DType::u8, DType::f32, with(&UpdateTensors::decays, tensor({2})));
   expect_dtype_error(DType::i64, DType::i32, with(&UpdateTensors::step, tensor({}, DType::i32)));
   expect_dtype_error(DType::f32, DType::f64, with(&UpdateTensors::learning_rate, tensor({}, DType::f64)));
-  for (const auto field : {&UpdateTensors::params, &UpdateTensors::grads, &UpdateTensors::mu, &UpdateTensors::nu,
-                           &UpdateTensors::decays, &UpdateTensors::step, &UpdateTensors::learning_rate,
-                           &UpdateTensors::squared_norm}) {
+  for (const auto field : {&UpdateTensors::params, &UpdateTensors::grads, &UpdateTensors::mu,
+                           &UpdateTensors::nu, &UpdateTensors::decays, &UpdateTensors::step,
+                           &UpdateTensors::learning_rate, &UpdateTensors::squared_norm}) {
     expect_device_error(with(field, elsewhere(good.*field)));
   }
   UpdateTensors odd = good;

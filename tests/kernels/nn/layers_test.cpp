@@ -1,0 +1,152 @@
+#include <giro/kernels/nn/layers.h>
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/layer.h>
+
+#include "tests/expect_error.h"
+#include "tests/kernels/nn/models.h"
+
+namespace giro::nn {
+namespace {
+
+using test::expect_error;
+using Names = std::vector<std::string>;
+
+Shape output_shape(const Layer& layer, const Shape& input) {
+  ParamSpecs specs;
+  return layer.init(specs, input);
+}
+
+std::vector<ParamSpecs::Spec> specs_of(const Layer& layer, const Shape& input) {
+  ParamSpecs specs;
+  layer.init(specs, input);
+  return specs.all();
+}
+
+Names names_of(const Layer& layer, const Shape& input) {
+  Names names;
+  for (const auto& spec : specs_of(layer, input)) names.push_back(spec.name);
+  return names;
+}
+
+TEST(Layers, ParametersOfTheModels) {
+  EXPECT_EQ(names_of(test::linear_model(), {32, 28, 28, 1}), (Names{"dense0/kernel", "dense0/bias"}));
+
+  const auto specs = specs_of(test::cnn_model(), {32, 28, 28, 1});
+  const std::vector<std::pair<std::string, Shape>> expected{
+      {"conv0/kernel", {32, 3, 3, 1}}, {"conv0/bias", {32}},         {"conv1/kernel", {64, 3, 3, 32}},
+      {"conv1/bias", {64}},            {"dense0/kernel", {3136, 256}}, {"dense0/bias", {256}},
+      {"dense1/kernel", {256, 10}},    {"dense1/bias", {10}}};
+  ASSERT_EQ(specs.size(), expected.size());
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    EXPECT_EQ(specs[i].name, expected[i].first);
+    EXPECT_EQ(specs[i].shape, expected[i].second);
+  }
+}
+
+TEST(Layers, Fans) {
+  const auto specs = specs_of(test::cnn_model(), {32, 28, 28, 1});
+  EXPECT_EQ(specs[0].fans.in, 9);
+  EXPECT_EQ(specs[0].fans.out, 9 * 32);
+  EXPECT_EQ(specs[2].fans.in, 9 * 32);
+  EXPECT_EQ(specs[2].fans.out, 9 * 64);
+  EXPECT_EQ(specs[4].fans.in, 3136);
+  EXPECT_EQ(specs[4].fans.out, 256);
+}
+
+TEST(Layers, KindsAreCountedApart) {
+  const Layer inner = sequential(dense(4), dense(3));
+  EXPECT_EQ(names_of(sequential(dense(6), relu(), inner, dense(2), inner), {1, 5}),
+            (Names{"dense0/kernel", "dense0/bias", "sequential0/dense0/kernel", "sequential0/dense0/bias",
+                   "sequential0/dense1/kernel", "sequential0/dense1/bias", "dense1/kernel", "dense1/bias",
+                   "sequential1/dense0/kernel", "sequential1/dense0/bias", "sequential1/dense1/kernel",
+                   "sequential1/dense1/bias"}));
+}
+
+TEST(Layers, BiasCanBeLeftOut) {
+  EXPECT_EQ(names_of(sequential(dense(6, {.use_bias = false})), {1, 5}), Names{"dense0/kernel"});
+  EXPECT_EQ(names_of(sequential(conv(6, {2, 2}, {.use_bias = false})), {1, 5, 5, 2}), Names{"conv0/kernel"});
+}
+
+TEST(Layers, OutputShapes) {
+  const Shape image{2, 9, 7, 3};
+  EXPECT_EQ(output_shape(scale(0.5), image), image);
+  EXPECT_EQ(output_shape(relu(), image), image);
+  EXPECT_EQ(output_shape(flatten(), image), Shape({2, 189}));
+  EXPECT_EQ(output_shape(flatten(), {5}), Shape({5, 1}));
+  EXPECT_EQ(output_shape(dense(4), {2, 6}), Shape({2, 4}));
+  EXPECT_EQ(output_shape(conv(8, {3, 3}), image), Shape({2, 9, 7, 8}));
+  EXPECT_EQ(output_shape(conv(8, {3, 2}, {.strides = {2, 3}}), image), Shape({2, 5, 3, 8}));
+  EXPECT_EQ(output_shape(conv(8, {3, 2}, {.padding = Padding::valid}), image), Shape({2, 7, 6, 8}));
+  EXPECT_EQ(output_shape(avg_pool({2, 2}), image), Shape({2, 4, 3, 3}));
+  EXPECT_EQ(output_shape(max_pool({3, 2}, {1, 2}), image), Shape({2, 7, 3, 3}));
+  EXPECT_EQ(output_shape(test::cnn_model(), {32, 28, 28, 1}), Shape({32, 10}));
+  EXPECT_EQ(output_shape(sequential(), image), image);
+}
+
+TEST(Layers, ErrorsNameTheLayer) {
+  expect_error(ErrorCode::shape_mismatch, {"dense(10)", "(32, 28, 28, 1)", "flatten"},
+               [] { output_shape(sequential(scale(0.5), dense(10)), {32, 28, 28, 1}); });
+  expect_error(ErrorCode::shape_mismatch, {"conv(8)", "(32, 28, 28)", "(N, H, W, C)"},
+               [] { output_shape(conv(8, {3, 3}), {32, 28, 28}); });
+  expect_error(ErrorCode::shape_mismatch, {"conv", "(2, 3, 3, 1)", "(8, 4, 4, 1)"},
+               [] { output_shape(conv(8, {4, 4}, {.padding = Padding::valid}), {2, 3, 3, 1}); });
+  expect_error(ErrorCode::shape_mismatch, {"pool", "(2, 9)"}, [] { output_shape(avg_pool({2, 2}), {2, 9}); });
+  expect_error(ErrorCode::shape_mismatch, {"pool", "(2, 1, 1, 3)"},
+               [] { output_shape(max_pool({2, 2}), {2, 1, 1, 3}); });
+  expect_error(ErrorCode::shape_mismatch, {"flatten"}, [] { output_shape(flatten(), {}); });
+  expect_error(ErrorCode::invalid_argument, {"dense", "0 features"}, [] { dense(0); });
+  expect_error(ErrorCode::invalid_argument, {"conv", "-1 features"}, [] { conv(-1, {3, 3}); });
+  expect_error(ErrorCode::invalid_argument, {"conv"}, [] { output_shape(conv(4, {0, 3}), {1, 5, 5, 1}); });
+  expect_error(ErrorCode::invalid_argument, {"conv"},
+               [] { output_shape(conv(4, {3, 3}, {.strides = {0, 1}}), {1, 5, 5, 1}); });
+  expect_error(ErrorCode::invalid_argument, {"pool"}, [] { output_shape(avg_pool({0, 2}), {1, 5, 5, 1}); });
+}
+
+// A layer of one's own: x w + x, with a parameter that it names itself.
+struct Residual {
+  std::string name() const { return "residual"; }
+  Shape init(ParamSpecs& specs, const Shape& input) const {
+    specs.add("mix", {input[1], input[1]}, {input[1], input[1]}, ones());
+    return input;
+  }
+  Var apply(const Params& params, const Var& x) const { return add(dense(x, params["mix"], Var()), x); }
+};
+static_assert(LayerType<Residual>);
+static_assert(!LayerType<int>);
+static_assert(LayerType<Layer>);
+
+TEST(Layers, AUsersOwnLayer) {
+  const Layer model = sequential(Residual(), Residual(), dense(2));
+  const auto specs = specs_of(model, {3, 2});
+  EXPECT_EQ(specs[0].name, "residual0/mix");
+  EXPECT_EQ(specs[1].name, "residual1/mix");
+
+  const Stream stream{Device::cpu()};
+  std::vector<float> mix{1, 2, 3, 4}, x{1, 10};
+  const Params params({{"residual0/mix", Var(Tensor(mix.data(), DType::f32, {2, 2}, Device::cpu()), stream)}}, stream);
+  const Var y = sequential(Residual())(params, Tensor(x.data(), DType::f32, {1, 2}, Device::cpu()));
+  EXPECT_EQ(to_host<float>(y.value(), stream), (std::vector<float>{32, 52}));
+}
+
+TEST(Layers, AMissingParameterNamesTheNearest) {
+  const Stream stream{Device::cpu()};
+  const Params params({{"dense0/kernel", Var()}, {"dense0/bias", Var()}}, stream);
+  expect_error(ErrorCode::not_found, {"'dense0/kernal'", "'dense0/kernel'"}, [&] { params["dense0/kernal"]; });
+  expect_error(ErrorCode::not_found, {"'dense0/bia'", "'dense0/bias'"}, [&] { params.below("dense0")["bia"]; });
+  EXPECT_NO_THROW(params.below("dense0")["bias"]);
+}
+
+TEST(Layers, LayersAreValues) {
+  const Layer model = test::cnn_model();
+  const Layer copy = model;
+  EXPECT_EQ(names_of(copy, {1, 8, 8, 1}), names_of(model, {1, 8, 8, 1}));
+}
+
+}  // namespace
+}  // namespace giro::nn

@@ -66,8 +66,8 @@ void create_durable_directory(FileSystem& files, const std::string& dir) {
   } catch (const Error& error) {
     if (error.code() != ErrorCode::not_found) throw;
   }
-  std::string parent = std::filesystem::path(dir).parent_path().string();
-  if (parent.empty()) parent = ".";
+  const std::filesystem::path above = std::filesystem::path(dir).parent_path();
+  const std::string parent = above.empty() ? std::string(".") : above.string();
   if (parent != dir) create_durable_directory(files, parent);
   files.create_directories(dir);
   files.sync_directory(parent);

@@ -17,8 +17,9 @@ namespace {
 
 // Of a panel, in pixels.
 constexpr double kWidth = 520, kHeight = 340;
-constexpr double kLeft = 70, kRight = 22, kTop = 48, kBottom = 52;
-constexpr double kPlotWidth = kWidth - kLeft - kRight, kPlotHeight = kHeight - kTop - kBottom;
+constexpr double kRight = 22, kTop = 48, kBottom = 52;  // around the plot; on the left it depends on the labels
+constexpr double kPlotHeight = kHeight - kTop - kBottom;
+constexpr double kDigitWidth = 7.2;  // about that of the ticks' font
 constexpr std::size_t kMaxBuckets = 500;  // of a line; each gives up to two points
 
 constexpr std::string_view kLineColors[] = {"#2563eb", "#059669", "#d97706", "#7c3aed", "#dc2626", "#0891b2"};
@@ -46,7 +47,7 @@ struct Axis {
   double tick = 1;
 
   // `margin` is the part of the range to be added at either end.
-  Axis(const std::vector<double>& values, double margin, int about_ticks) {
+  Axis(const std::vector<double>& values, double margin, double least_tick) {
     bool any = false;
     for (const double value : values) {
       if (!is_drawable(value)) continue;
@@ -65,10 +66,10 @@ struct Axis {
       low -= pad;
       high += pad;
     }
-    const double rough = (high - low) / about_ticks;
+    const double rough = (high - low) / 6;
     const double power = std::pow(10, std::floor(std::log10(rough)));
     const double digit = rough / power;
-    tick = power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
+    tick = std::max(power * (digit < 1.5 ? 1 : digit < 3 ? 2 : digit < 7 ? 5 : 10), least_tick);
   }
 
   double position(double value) const { return (value - low) / (high - low); }
@@ -91,9 +92,9 @@ struct Axis {
 
 struct Panel {
   Axis x, y;
-  double left;
+  double left, right;  // of the plot
 
-  double x_of(double value) const { return left + kLeft + x.position(value) * kPlotWidth; }
+  double x_of(double value) const { return left + x.position(value) * (right - left); }
   double y_of(double value) const { return kTop + (1 - y.position(value)) * kPlotHeight; }
 };
 
@@ -108,7 +109,7 @@ class Path {
     ++points_;
   }
   void interrupt() {
-    if (points_ == 1) data_ += "h0";  // with round caps, a dot
+    if (points_ == 1) data_ += "m-1 0a1 1 0 1 0 2 0a1 1 0 1 0 -2 0";  // a dot
     points_ = 0;
   }
   std::string finish() {
@@ -173,8 +174,12 @@ Lines draw_lines(const Panel& panel, const std::vector<double>& steps, const std
 
 std::string draw_panel(const std::string& key, const std::vector<double>& steps, const std::vector<double>& values,
                        std::size_t index) {
-  const Panel panel{Axis(steps, 0, 5), Axis(values, 0.04, 5), kWidth * static_cast<double>(index)};
-  const double left = panel.left + kLeft, right = left + kPlotWidth, bottom = kTop + kPlotHeight;
+  const Axis x(steps, 0, 1), y(values, 0.04, 0);
+  std::size_t longest = 5;  // characters
+  for (const double tick : y.ticks()) longest = std::max(longest, y.label(tick).size());
+  const double edge = kWidth * static_cast<double>(index);
+  const Panel panel{x, y, edge + 28 + kDigitWidth * static_cast<double>(longest), edge + kWidth - kRight};
+  const double left = panel.left, right = panel.right, bottom = kTop + kPlotHeight;
   std::string svg;
   const auto put = [&]<class... Args>(fmt::format_string<Args...> format, Args&&... args) {
     fmt::format_to(std::back_inserter(svg), format, std::forward<Args>(args)...);

@@ -31,6 +31,9 @@ struct IsStep : std::false_type {};
 template <class S>
 struct IsStep<Step<S>> : std::true_type {};
 
+template <class T, class S>
+inline constexpr bool is_or_bases = std::is_same_v<T, S> || std::is_base_of_v<T, S>;
+
 template <class Arg, class S, class B>
 decltype(auto) loop_argument(LoopState<S, B>& loop) {
   using T = std::remove_cvref_t<Arg>;
@@ -41,9 +44,9 @@ decltype(auto) loop_argument(LoopState<S, B>& loop) {
     return static_cast<const Logs&>(loop.logs);
   } else if constexpr (std::is_same_v<T, LoopState<S, B>>) {
     return (loop);
-  } else if constexpr (std::is_base_of_v<T, S> && (mutable_reference || !std::is_same_v<T, B>)) {
+  } else if constexpr (is_or_bases<T, S> && (mutable_reference || !std::is_same_v<T, B>)) {
     return static_cast<T&>(loop.state);
-  } else if constexpr (std::is_base_of_v<T, B>) {
+  } else if constexpr (is_or_bases<T, B>) {
     return static_cast<const T&>(loop.batch);
   } else {
     static_assert(std::is_void_v<Arg>, "giro: a loop can give a callback its State&, const Batch&, const Elapsed&, "

@@ -86,8 +86,10 @@ void History::collect_into(std::span<const std::string> keys, std::span<std::vec
     }
     if (column == nullptr && is_elapsed) column = &elapsed.emplace_back(elapsed_column(name));
     if (column == nullptr) {
-      std::vector<std::string> known = kElapsedNames;
-      for (const Column& other : columns_) known.push_back(key.find('.') == key.npos ? other.name : other.path());
+      const bool is_path = key.find('.') != key.npos;
+      std::vector<std::string> known;
+      for (const std::string& other : kElapsedNames) known.push_back(is_path ? "elapsed." + other : other);
+      for (const Column& other : columns_) known.push_back(is_path ? other.path() : other.name);
       throw Error(ErrorCode::not_found, fmt::format("the history has no '{}'{}", key, suggestion(key, known)));
     }
     columns.push_back(column);

@@ -46,6 +46,7 @@ class LogRing : public std::enable_shared_from_this<LogRing> {
   std::shared_ptr<const LogRow> expect();
 
   std::size_t columns() const noexcept { return columns_; }
+  const Stream& stream() const noexcept { return stream_; }
 
  private:
   friend class LogRow;

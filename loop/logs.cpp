@@ -65,7 +65,7 @@ double Logs::entry_value(const std::string& key) const {
       }
       found = &entry;
     }
-    known.push_back(entry.name);
+    known.push_back(key.find('.') == key.npos ? entry.name : path);
   }
   if (found == nullptr) {
     throw Error(ErrorCode::not_found, fmt::format("no log entry '{}'{}", key, suggestion(key, known)));

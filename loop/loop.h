@@ -101,9 +101,11 @@ LoopResult<S> loop(S state, R&& dataset,
   elapsed.date = Elapsed::now();
   detail::Pending<S, B> pending(history);
 
+  // A run that is past its end asks for no batch.
+  if (elapsed >= options.stop) return {std::move(state), std::move(history), elapsed};
   auto it = std::ranges::begin(dataset);
   const auto end = std::ranges::end(dataset);
-  bool stopped = elapsed >= options.stop;
+  bool stopped = false;
   while (!stopped && it != end) {
     decltype(auto) batch = *it;
     LoopState<S, B> loop_state{state, batch, history, elapsed, {}};

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include <giro/runtime/error.h>
 #include <giro/runtime/graph.h>
@@ -167,9 +168,14 @@ Logs StepEngine::run_eagerly(const State& state, const Batch& batch, const Body&
   }
   const std::vector<Tensor> scalars = device_scalars(logs);
   if (scalars.empty()) return logs;
-  if (!eager_ring_ || eager_ring_->columns() != scalars.size()) eager_ring_ = LogRing::create(scalars.size(), stream);
-  const auto row = eager_ring_->expect();
-  eager_ring_->publish(scalars);
+  if (!eager_ring_ || eager_ring_->columns() != scalars.size() || eager_ring_->stream() != stream) {
+    eager_ring_ = LogRing::create(scalars.size(), stream);
+  }
+  // Let go of while it is written: after an error the ring's count of rows would be wrong.
+  const auto ring = std::exchange(eager_ring_, nullptr);
+  const auto row = ring->expect();
+  ring->publish(scalars);
+  eager_ring_ = ring;
   return sent(std::move(logs), row);
 }
 

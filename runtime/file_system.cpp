@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -82,6 +83,10 @@ class PosixFileSystem final : public FileSystem {
     const File file(path, O_RDONLY, "read");
     std::vector<char> content;
     constexpr std::size_t kChunk = std::size_t{1} << 20;
+    struct stat status {};
+    if (::fstat(file.descriptor(), &status) == 0 && S_ISREG(status.st_mode)) {
+      content.reserve(static_cast<std::size_t>(status.st_size) + kChunk);  // read to its end without growing again
+    }
     for (;;) {
       const std::size_t size = content.size();
       content.resize(size + kChunk);

@@ -62,6 +62,10 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
     throw Error(code, fmt::format("safetensors file '{}': {}", path_, what));
   }
 
+  [[noreturn]] void fail_json(std::size_t position) const {
+    fail(fmt::format("its header is no JSON, at byte {} of it", position));
+  }
+
   bool null() override { unexpected(); }
   bool boolean(bool) override { unexpected(); }
   bool number_integer(number_integer_t) override { unexpected(); }
@@ -177,7 +181,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
-    fail(fmt::format("its header is no JSON, at byte {} of it", position));
+    fail_json(position);
   }
 
  private:
@@ -230,6 +234,9 @@ std::size_t parse_header(const std::vector<char>& content, HeaderParser& header)
   }
   const char* begin = content.data() + kPrefix;
   if (size == 0 || *begin != '{') header.fail("its header does not begin with '{'");
+  // The parser would take a zero for the end.
+  const char* const zero = std::find(begin, begin + size, '\0');
+  if (zero != begin + size) header.fail_json(static_cast<std::size_t>(zero - begin) + 1);
   nlohmann::json::sax_parse(begin, begin + size, &header);
   return kPrefix + static_cast<std::size_t>(size);
 }

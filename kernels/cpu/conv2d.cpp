@@ -29,6 +29,9 @@ struct Convolution {
     if (bias) b = memory::desc({ws[0]}, f32, memory::format_tag::x);
   }
 
+  // Multiplications of one direction.
+  std::int64_t work() const { return y_dims[0] * y_dims[2] * y_dims[3] * w_dims[0] * w_dims[1] * w_dims[2] * w_dims[3]; }
+
   dnnl::convolution_forward::primitive_desc forward(const dnnl::engine& engine,
                                                     const dnnl::primitive_attr& attributes) const {
     const dnnl::convolution_forward::desc desc(dnnl::prop_kind::forward_training,
@@ -46,6 +49,7 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
   one_dnn::checked("conv2d", [&] {
     const dnnl::engine engine = one_dnn::engine();
     const Convolution c(x.shape(), w.shape(), y.shape(), static_cast<bool>(b), options);
+    const one_dnn::ThreadLimit limit(c.work());
     dnnl::primitive_attr attributes;
     if (f == Activation::relu) {
       dnnl::post_ops after;
@@ -59,7 +63,7 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
                                                     desc.weights_desc())},
         {DNNL_ARG_DST, one_dnn::memory(y, c.y, engine)}};
     if (b) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(b, c.b, engine));
-    one_dnn::submit(stream, "conv2d", engine, dnnl::convolution_forward(desc), std::move(arguments));
+    one_dnn::submit(stream, "conv2d", c.work(), engine, dnnl::convolution_forward(desc), std::move(arguments));
   });
 }
 
@@ -74,6 +78,7 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
   one_dnn::checked("conv2d_backward", [&] {
     const dnnl::engine engine = one_dnn::engine();
     const Convolution c(x.shape(), w.shape(), dz.shape(), static_cast<bool>(db), options);
+    const one_dnn::ThreadLimit limit(c.work());
     const auto hint = c.forward(engine, {});
     const memory dz_memory = one_dnn::memory(dz, c.y, engine);
     if (dw) {
@@ -87,7 +92,7 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
                                    {DNNL_ARG_DIFF_DST, dz_memory},
                                    {DNNL_ARG_DIFF_WEIGHTS, computed}};
       if (db) arguments.emplace(DNNL_ARG_DIFF_BIAS, one_dnn::memory(db, c.b, engine));
-      one_dnn::submit(stream, "conv2d_backward", engine, dnnl::convolution_backward_weights(found),
+      one_dnn::submit(stream, "conv2d_backward", c.work(), engine, dnnl::convolution_backward_weights(found),
                       std::move(arguments));
       if (reorder) one_dnn::reorder(stream, engine, computed, given);
     } else if (db) {
@@ -97,7 +102,7 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
       const dnnl::convolution_backward_data::desc desc(dnnl::algorithm::convolution_direct, c.x, c.w_any, c.y,
                                                        c.stride, c.pad_before, c.pad_after);
       const dnnl::convolution_backward_data::primitive_desc found(desc, engine, hint);
-      one_dnn::submit(stream, "conv2d_backward", engine, dnnl::convolution_backward_data(found),
+      one_dnn::submit(stream, "conv2d_backward", c.work(), engine, dnnl::convolution_backward_data(found),
                       {{DNNL_ARG_DIFF_DST, dz_memory},
                        {DNNL_ARG_WEIGHTS, one_dnn::in_layout(stream, engine,
                                                                    one_dnn::memory(w, c.w_given, engine),

@@ -9,6 +9,17 @@ constexpr auto f32 = memory::data_type::f32;
 constexpr auto row_major = memory::format_tag::ab;
 constexpr auto transposed = memory::format_tag::ba;
 
+// What is left of a product of no terms: out[r, :] += bias, then relu if asked for.
+void add_to_rows(const Tensor& out, const Tensor& bias, bool relu, const Stream& stream) {
+  submit(stream, [out = out.data<float>(), bias = bias.data<float>(), rows = out.shape()[0], columns = out.shape()[1],
+                  relu] {
+    for (std::int64_t i = 0; i < rows * columns; ++i) {
+      out[i] += bias[i % columns];
+      if (relu && out[i] < 0.0f) out[i] = 0.0f;
+    }
+  });
+}
+
 // out (M, N) = a (M, K) b (K, N) + bias (N), then relu if asked for. A transposed operand's memory is that of its
 // transpose.
 void matmul(const Tensor& out, const Tensor& a, memory::format_tag a_order, const Tensor& b,
@@ -18,9 +29,12 @@ void matmul(const Tensor& out, const Tensor& a, memory::format_tag a_order, cons
   const memory::dim k = a.shape()[a_order == row_major ? 1 : 0];
   if (k == 0) {
     cpu::fill(out, 0, stream);
+    if (bias) add_to_rows(out, bias, relu, stream);
     return;
   }
+  const std::int64_t work = m * n * k;
   one_dnn::checked("matmul", [&] {
+    const one_dnn::ThreadLimit limit(work);
     const dnnl::engine engine = one_dnn::engine();
     const memory::desc a_desc({m, k}, f32, a_order), b_desc({k, n}, f32, b_order), out_desc({m, n}, f32, row_major);
     const memory::desc bias_desc = bias ? memory::desc({1, n}, f32, row_major) : memory::desc();
@@ -36,7 +50,7 @@ void matmul(const Tensor& out, const Tensor& a, memory::format_tag a_order, cons
                                  {DNNL_ARG_WEIGHTS, one_dnn::memory(b, b_desc, engine)},
                                  {DNNL_ARG_DST, one_dnn::memory(out, out_desc, engine)}};
     if (bias) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(bias, bias_desc, engine));
-    one_dnn::submit(stream, "matmul", engine, dnnl::matmul({desc, attributes, engine}), std::move(arguments));
+    one_dnn::submit(stream, "matmul", work, engine, dnnl::matmul({desc, attributes, engine}), std::move(arguments));
   });
 }
 

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <dnnl.hpp>
+#include <omp.h>
 
+#include <cstdint>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -33,18 +36,40 @@ auto checked(const char* what, F&& f) {
   }
 }
 
-// Queues a primitive. The call owns what it needs: primitive, memories and, through them, the engine.
-inline void submit(const Stream& stream, const char* what, const dnnl::engine& engine, dnnl::primitive primitive,
-                   Arguments arguments) {
-  cpu::submit(stream, [what, queue = dnnl::stream(engine), primitive = std::move(primitive),
+// Below this many multiplications or moves of an element, waking other threads costs more than the work.
+constexpr std::int64_t kParallelFrom = std::int64_t{1} << 20;
+
+// While it lives, oneDNN works with one thread if `work` is small. A primitive must be made and run under the same limit:
+// the share of each thread is fixed when it is made.
+class ThreadLimit {
+ public:
+  explicit ThreadLimit(std::int64_t work) : before_(omp_get_max_threads()) {
+    if (work < kParallelFrom) omp_set_num_threads(1);
+  }
+  ~ThreadLimit() { omp_set_num_threads(before_); }
+  ThreadLimit(const ThreadLimit&) = delete;
+  ThreadLimit& operator=(const ThreadLimit&) = delete;
+
+ private:
+  int before_;
+};
+
+// Queues a primitive that was made under ThreadLimit(work). The call owns what it needs: primitive, memories and, through
+// them, the engine.
+inline void submit(const Stream& stream, const char* what, std::int64_t work, const dnnl::engine& engine,
+                   dnnl::primitive primitive, Arguments arguments) {
+  cpu::submit(stream, [what, work, queue = dnnl::stream(engine), primitive = std::move(primitive),
                        arguments = std::move(arguments)] {
+    const ThreadLimit limit(work);
     checked(what, [&] { primitive.execute(queue, arguments); });
   });
 }
 
 inline void reorder(const Stream& stream, const dnnl::engine& engine, const dnnl::memory& from,
                     const dnnl::memory& to) {
-  submit(stream, "reorder", engine, dnnl::reorder(from, to), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  const auto work = static_cast<std::int64_t>(from.get_desc().get_size() / sizeof(float));
+  const ThreadLimit limit(work);
+  submit(stream, "reorder", work, engine, dnnl::reorder(from, to), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
 // `given` in the layout that a primitive asked for: itself, or a copy that is made before each run.

@@ -19,6 +19,11 @@ memory::dims overhang(const Shape& x, const Shape& y, const PoolOptions& options
           (y[2] - 1) * options.stride[1] + options.window[1] - x[2]};
 }
 
+// Elements that the windows read together.
+std::int64_t work_of(const Shape& y, const PoolOptions& options) {
+  return y.count() * options.window[0] * options.window[1];
+}
+
 dnnl::pooling_forward::primitive_desc forward(dnnl::algorithm algorithm, const Shape& x, const Shape& y,
                                               const PoolOptions& options, const dnnl::engine& engine) {
   const memory::dims stride(options.stride.begin(), options.stride.end());
@@ -31,10 +36,12 @@ dnnl::pooling_forward::primitive_desc forward(dnnl::algorithm algorithm, const S
 void pool(dnnl::algorithm algorithm, const Tensor& y, const Tensor& x, const PoolOptions& options,
           const Stream& stream) {
   if (y.count() == 0) return;
+  const std::int64_t work = work_of(y.shape(), options);
   one_dnn::checked("pooling", [&] {
+    const one_dnn::ThreadLimit limit(work);
     const dnnl::engine engine = one_dnn::engine();
     const auto desc = forward(algorithm, x.shape(), y.shape(), options, engine);
-    one_dnn::submit(stream, "pooling", engine, dnnl::pooling_forward(desc),
+    one_dnn::submit(stream, "pooling", work, engine, dnnl::pooling_forward(desc),
                     {{DNNL_ARG_SRC, one_dnn::memory(x, image(x.shape()), engine)},
                      {DNNL_ARG_DST, one_dnn::memory(y, image(y.shape()), engine)}});
   });
@@ -51,7 +58,9 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
     cpu::fill(dx, 0, stream);
     return;
   }
+  const std::int64_t work = work_of(dy.shape(), options);
   one_dnn::checked("pooling", [&] {
+    const one_dnn::ThreadLimit limit(work);
     const dnnl::engine engine = one_dnn::engine();
     const auto hint = forward(dnnl::algorithm::pooling_avg_exclude_padding, dx.shape(), dy.shape(), options, engine);
     const memory::dims stride(options.stride.begin(), options.stride.end());
@@ -59,7 +68,7 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
     const dnnl::pooling_backward::desc desc(dnnl::algorithm::pooling_avg_exclude_padding, image(dx.shape()),
                                             image(dy.shape()), stride, window, {0, 0},
                                             overhang(dx.shape(), dy.shape(), options));
-    one_dnn::submit(stream, "pooling", engine, dnnl::pooling_backward({desc, engine, hint}),
+    one_dnn::submit(stream, "pooling", work, engine, dnnl::pooling_backward({desc, engine, hint}),
                     {{DNNL_ARG_DIFF_DST, one_dnn::memory(dy, image(dy.shape()), engine)},
                      {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, image(dx.shape()), engine)}});
   });

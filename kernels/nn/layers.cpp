@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <giro/runtime/error.h>
 
 namespace giro::nn {
@@ -45,7 +47,10 @@ struct Scale {
 
 struct Flatten {
   std::string name() const { return "flatten"; }
-  Shape init(ParamSpecs&, const Shape& input) const { return {input[0], input.drop_front().count()}; }
+  Shape init(ParamSpecs&, const Shape& input) const {
+    if (input.rank() == 0) throw Error(ErrorCode::shape_mismatch, "flatten: the input is a scalar, expected (N, ...)");
+    return {input[0], input.drop_front().count()};
+  }
   Var apply(const Params&, const Var& x) const { return flatten(x); }
 };
 
@@ -143,6 +148,12 @@ Layer dense(std::int64_t features, const DenseOptions& options) {
 }
 
 Layer conv(std::int64_t features, std::array<std::int64_t, 2> kernel_size, const ConvOptions& options) {
+  const auto& strides = options.strides;
+  if (std::min({kernel_size[0], kernel_size[1], strides[0], strides[1]}) < 1) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("conv({}): a kernel of ({}, {}) with strides ({}, {}), expected at least 1 each", features,
+                            kernel_size[0], kernel_size[1], strides[0], strides[1]));
+  }
   return Conv{checked_features("conv", features), kernel_size, options};
 }
 

@@ -24,14 +24,14 @@ struct UpdateRule {
 struct UpdateTensors {
   static constexpr int kGranule = 16;
 
-  Tensor params;         // read and written
-  Tensor grads;          // read
-  Tensor mu;             // momentum or first moment; empty where the rule has none
-  Tensor nu;             // adam's second moment
-  Tensor decays;         // u8, one a granule: whether weight decay applies; empty: everywhere
-  Tensor step;           // i64 scalar, read: updates made so far
-  Tensor learning_rate;  // f32 scalar, written
-  Tensor squared_norm;   // f32 scalar, sum of squares of grads; read if max_norm > 0
+  Tensor params{};         // read and written
+  Tensor grads{};          // read
+  Tensor mu{};             // momentum or first moment; empty where the rule has none
+  Tensor nu{};             // adam's second moment
+  Tensor decays{};         // u8, one a granule: whether weight decay applies; empty: everywhere
+  Tensor step{};           // i64 scalar, read: updates made so far
+  Tensor learning_rate{};  // f32 scalar, written
+  Tensor squared_norm{};   // f32 scalar, sum of squares of grads; read if max_norm > 0
 };
 
 // One launch over the flat buffers. With t = step + 1 and g = grads min(1, max_norm / norm):

@@ -1,0 +1,41 @@
+#include "tests/cuda_on_cpu/engine/shadow.h"
+
+#include <algorithm>
+
+namespace giro::simt {
+
+Shadow::Cells Shadow::cells(std::size_t offset, std::size_t bytes) {
+  Page& at = page(offset);
+  if (at.cells.empty()) at.cells.resize(kPageBytes / at.granule);
+  if (at.granule != 1 && (offset | bytes) % at.granule != 0) {
+    std::vector<Cell> finer;
+    finer.reserve(kPageBytes);
+    for (const Cell& cell : at.cells) finer.insert(finer.end(), at.granule, cell);
+    at.cells = std::move(finer);
+    at.granule = 1;
+  }
+  return {&at.cells[offset % kPageBytes / at.granule], bytes / at.granule};
+}
+
+std::size_t Shadow::first_uninitialised(std::size_t offset, std::size_t bytes) const {
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t here = offset + done, part = std::min(bytes - done, 64 - here % 64);
+    if ((~initialised_[here / 64] & bits(here, part)) != 0) {
+      while (initialised_[(offset + done) / 64] >> ((offset + done) % 64) & 1) ++done;
+      return done;
+    }
+    done += part;
+  }
+  return bytes;
+}
+
+void Shadow::set_initialised(std::size_t offset, std::size_t bytes, bool value) {
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t here = offset + done, part = std::min(bytes - done, 64 - here % 64);
+    std::uint64_t& word = initialised_[here / 64];
+    word = value ? word | bits(here, part) : word & ~bits(here, part);
+    done += part;
+  }
+}
+
+}  // namespace giro::simt

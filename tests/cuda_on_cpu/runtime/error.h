@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <mutex>
+#include <string>
+
+namespace cuda_on_cpu {
+
+// Thrown inside the emulation, by calls and by queued work. No exception leaves an entry point: `api` turns it into
+// the code that the call returns, and keeps `why` for cudaGetErrorString.
+struct CudaError {
+  cudaError_t code;
+  std::string why;
+};
+
+[[noreturn]] void fail(cudaError_t code, std::string why);
+
+// Makes the error the calling thread's last one and returns its code.
+cudaError_t report(const CudaError& error);
+
+// A failure of queued work loses the device: as on a GPU, every later call returns that error.
+void lose_device(const CudaError& error);
+bool device_is_lost();
+void throw_if_lost();
+
+// At exit: the failure of queued work that no call has returned, or nothing.
+std::string unreported_failure();
+
+// One call at a time, whichever thread makes it. Queued work runs under it too.
+std::recursive_mutex& api_mutex();
+
+// The body of an entry point.
+template <class Body>
+cudaError_t api(Body&& body) {
+  const std::lock_guard lock(api_mutex());
+  try {
+    throw_if_lost();
+    body();
+    return cudaSuccess;
+  } catch (const CudaError& error) {
+    return report(error);
+  }
+}
+
+// The same for what destroys or frees: done on a lost device too, so that it does not count as a leak.
+template <class Body>
+cudaError_t api_of_release(Body&& body) {
+  const std::lock_guard lock(api_mutex());
+  try {
+    body();
+    return cudaSuccess;
+  } catch (const CudaError& error) {
+    return report(error);
+  }
+}
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,246 @@
+#include "tests/cuda_on_cpu/runtime/memory.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/cuda_on_cpu/engine/memory.h"
+#include "tests/cuda_on_cpu/runtime/capture.h"
+#include "tests/cuda_on_cpu/runtime/error.h"
+#include "tests/cuda_on_cpu/runtime/handles.h"
+#include "tests/cuda_on_cpu/runtime/injection.h"
+#include "tests/cuda_on_cpu/runtime/stream.h"
+
+namespace cuda_on_cpu {
+namespace {
+
+constexpr const char* kDeviceMemory = "block of device memory";
+constexpr const char* kPinnedMemory = "block of pinned memory";
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kHeapBytes = std::size_t{1} << 40;  // of addresses, not of memory
+
+std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+// Device memory is cut from one range of reserved addresses, front to back, a closed page between blocks. One range,
+// so that opening and closing all of it is one call.
+struct Heap {
+  char* base = nullptr;
+  char* top = nullptr;  // end of what was ever given out
+  std::size_t used = 0;
+  int open = 0;  // nested DeviceAccess
+};
+Heap heap;
+
+std::map<const char*, Block>& blocks() {  // never destroyed: static objects of the program free late
+  static auto* const blocks = new std::map<const char*, Block>;
+  return *blocks;
+}
+std::uint64_t allocations = 0;
+
+bool in_heap(const void* address) {
+  const auto* p = static_cast<const char*>(address);
+  return heap.base != nullptr && p >= heap.base && p < heap.base + kHeapBytes;
+}
+
+// Host code that touches device memory is told so before it dies. Only calls that a signal handler may make.
+struct sigaction earlier_action;
+
+void say(const char* text) { (void)!write(STDERR_FILENO, text, std::strlen(text)); }
+
+void on_segmentation_fault(int signal, siginfo_t* info, void*) {
+  if (in_heap(info->si_addr)) {
+    const Block* block = find_block(info->si_addr);
+    char number[24] = {};
+    char* digit = number + sizeof number - 1;
+    for (std::uint64_t n = block != nullptr ? block->number : 0; digit == number + sizeof number - 1 || n > 0; n /= 10) {
+      *--digit = static_cast<char>('0' + n % 10);
+    }
+    if (heap.open > 0) {
+      say("cuda_on_cpu: queued work touched device memory outside every allocation\n");
+    } else if (block == nullptr) {
+      say("cuda_on_cpu: host code touched device memory that is not allocated\n");
+    } else {
+      say("cuda_on_cpu: host code touched device memory, in allocation number ");
+      say(digit);
+      say("\n");
+    }
+  }
+  // The faulting access runs again, and meets whoever handled this before.
+  sigaction(signal, &earlier_action, nullptr);
+}
+
+void reserve_heap() {
+  if (heap.base != nullptr) return;
+  void* base = mmap(nullptr, kHeapBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) fail(cudaErrorMemoryAllocation, "the emulation cannot reserve addresses for device memory");
+  heap.base = heap.top = static_cast<char*>(base);
+  struct sigaction action {};
+  action.sa_sigaction = on_segmentation_fault;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, &earlier_action);
+}
+
+void protect(int protection) {
+  if (heap.top == heap.base) return;
+  if (mprotect(heap.base, static_cast<std::size_t>(heap.top - heap.base), protection) != 0) {
+    fail(cudaErrorUnknown, "the emulation cannot open or close device memory: mprotect failed");
+  }
+}
+
+void* allocate_device(std::size_t bytes) {
+  reserve_heap();
+  const std::size_t pages = whole_pages(bytes) + kPage;
+  if (bytes > kDeviceBytes - heap.used || pages > kHeapBytes - static_cast<std::size_t>(heap.top - heap.base)) {
+    fail(cudaErrorMemoryAllocation, fmt::format("cudaMalloc of {} bytes: {} of {} are in use", bytes, heap.used,
+                                                kDeviceBytes));
+  }
+  char* begin = heap.top;
+  heap.top += pages;
+  heap.used += bytes;
+  // Not zero, as on a GPU: NaN as a float, -1 as an index.
+  const DeviceAccess access;
+  mprotect(begin, pages, PROT_READ | PROT_WRITE);
+  std::memset(begin, 0xff, bytes);
+  return begin;
+}
+
+void allocate(void** out, std::size_t bytes, Block::Kind kind) {
+  const bool device = kind == Block::Kind::device;
+  const char* call = device ? "cudaMalloc" : "cudaHostAlloc";
+  if (out == nullptr) fail(cudaErrorInvalidValue, fmt::format("{}: nowhere to store the address", call));
+  forbid_during_capture(call);
+  *out = nullptr;
+  if (bytes == 0) return;
+  inject(Injection::allocation, cudaErrorMemoryAllocation, call);
+  char* begin = nullptr;
+  if (device) {
+    begin = static_cast<char*>(allocate_device(bytes));
+  } else {
+    void* pages = mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) fail(cudaErrorMemoryAllocation, fmt::format("{} of {} bytes", call, bytes));
+    begin = static_cast<char*>(pages);
+  }
+  blocks()[begin] = {begin, bytes, kind, ++allocations};
+  giro::simt::memory().add(begin, bytes, !device);
+  add_handle(device ? kDeviceMemory : kPinnedMemory, begin, bytes);
+  *out = begin;
+}
+
+void release(void* pointer, Block::Kind kind) {
+  if (pointer == nullptr) return;
+  const bool device = kind == Block::Kind::device;
+  const char* call = device ? "cudaFree" : "cudaFreeHost";
+  forbid_during_capture(call);
+  const auto found = blocks().find(static_cast<const char*>(pointer));
+  if (found == blocks().end() || found->second.kind != kind) {
+    fail(cudaErrorInvalidValue, fmt::format("{}: {} is not the address of a live block: freed before, or never "
+                                            "allocated by that call's counterpart",
+                                            call, fmt::ptr(pointer)));
+  }
+  run_everything();
+  const Block block = found->second;
+  blocks().erase(found);
+  giro::simt::memory().remove(pointer);
+  remove_handle(device ? kDeviceMemory : kPinnedMemory, pointer);
+  if (device) heap.used -= block.bytes;
+  // The addresses stay taken, closed for good where nothing opens the heap; the memory goes back.
+  madvise(pointer, whole_pages(block.bytes), MADV_DONTNEED);
+  if (!device) mprotect(pointer, whole_pages(block.bytes), PROT_NONE);
+  throw_if_lost();
+}
+
+}  // namespace
+
+const Block* find_block(const void* address) {
+  auto after = blocks().upper_bound(static_cast<const char*>(address));
+  if (after == blocks().begin()) return nullptr;
+  const Block& block = std::prev(after)->second;
+  return static_cast<const char*>(address) < block.begin + block.bytes ? &block : nullptr;
+}
+
+void check_range(const void* begin, std::size_t bytes, const char* call) {
+  if (bytes == 0) return;
+  const Block* block = find_block(begin);
+  if (block != nullptr) {
+    const auto left = static_cast<std::size_t>(block->begin + block->bytes - static_cast<const char*>(begin));
+    if (bytes > left) {
+      fail(cudaErrorInvalidValue, fmt::format("{}: {} bytes at an address with {} left of the {} of allocation {}",
+                                              call, bytes, left, block->bytes, block->number));
+    }
+  } else if (in_heap(begin)) {
+    fail(cudaErrorInvalidValue,
+         fmt::format("{}: {} is device memory that is not allocated (any more)", call, fmt::ptr(begin)));
+  } else if (begin == nullptr) {
+    fail(cudaErrorInvalidValue, fmt::format("{}: {} bytes at a null address", call, bytes));
+  }
+}
+
+DeviceAccess::DeviceAccess() {
+  if (heap.open++ == 0) protect(PROT_READ | PROT_WRITE);
+}
+
+DeviceAccess::~DeviceAccess() {
+  if (--heap.open == 0) protect(PROT_NONE);
+}
+
+std::size_t free_device_bytes() { return kDeviceBytes - heap.used; }
+
+}  // namespace cuda_on_cpu
+
+using namespace cuda_on_cpu;
+
+extern "C" {
+
+cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
+  return api([&] { allocate(pointer, bytes, Block::Kind::device); });
+}
+
+cudaError_t cudaFree(void* pointer) {
+  return api_of_release([&] { release(pointer, Block::Kind::device); });
+}
+
+cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned int) {
+  return api([&] { allocate(pointer, bytes, Block::Kind::pinned); });
+}
+
+cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
+  return cudaHostAlloc(pointer, bytes, cudaHostAllocDefault);
+}
+
+cudaError_t cudaFreeHost(void* pointer) {
+  return api_of_release([&] { release(pointer, Block::Kind::pinned); });
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  return api([&] {
+    *free = free_device_bytes();
+    *total = kDeviceBytes;
+  });
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+  return api([&] {
+    *attributes = {};
+    const Block* block = find_block(pointer);
+    void* address = const_cast<void*>(pointer);
+    if (block == nullptr) {
+      attributes->type = cudaMemoryTypeUnregistered;
+      attributes->device = -2;  // cudaInvalidDeviceId
+      attributes->hostPointer = address;
+    } else {
+      const bool device = block->kind == Block::Kind::device;
+      attributes->type = device ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
+      attributes->devicePointer = address;
+      attributes->hostPointer = device ? nullptr : address;
+    }
+  });
+}
+}

@@ -1,0 +1,140 @@
+#include <giro/runtime/file_system.h>
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/expect_error.h"
+#include "tests/faulty_file_system.h"
+#include "tests/temporary_directory.h"
+
+namespace giro {
+namespace {
+
+using test::expect_error;
+
+TEST(FileSystem, WritesAndReads) {
+  const test::TemporaryDirectory dir;
+  const auto files = posix_file_system();
+  std::string content(3'000'000, '\0');  // more than a chunk
+  for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * i >> 7);
+  const auto writer = files->create(dir / "a");
+  writer->write(content.data(), 1'234'567);
+  writer->write(content.data() + 1'234'567, content.size() - 1'234'567);
+  writer->write(nullptr, 0);
+  writer->sync();
+  writer->close();
+  const std::vector<char> read = files->read(dir / "a");
+  EXPECT_TRUE(std::equal(read.begin(), read.end(), content.begin(), content.end()));
+
+  files->create(dir / "a")->close();
+  EXPECT_TRUE(files->read(dir / "a").empty());
+}
+
+TEST(FileSystem, ReadsWhatTellsNoSize) {
+  EXPECT_FALSE(posix_file_system()->read("/proc/self/stat").empty());
+}
+
+TEST(FileSystem, ListsRenamesAndRemoves) {
+  const test::TemporaryDirectory dir;
+  const auto files = posix_file_system();
+  files->create_directories(dir / "x/y/z");
+  files->create_directories(dir / "x/y/z");
+  for (const char* name : {"x/b", "x/a", "x/.c"}) test::write_text(dir / name, name);
+  EXPECT_EQ(files->list(dir / "x"), (std::vector<std::string>{".c", "a", "b", "y"}));
+  files->rename(dir / "x/a", dir / "x/b");
+  files->remove(dir / "x/.c");
+  files->sync_directory(dir / "x");
+  EXPECT_EQ(files->list(dir / "x"), (std::vector<std::string>{"b", "y"}));
+  EXPECT_EQ(test::read_text(dir / "x/b"), "x/a");
+}
+
+TEST(FileSystem, NamesThePathInErrors) {
+  const test::TemporaryDirectory dir;
+  const auto files = posix_file_system();
+  const std::string gone = dir / "gone";
+  test::write_text(dir / "file", "");
+  expect_error(ErrorCode::not_found, {gone, "No such file"}, [&] { files->read(gone); });
+  expect_error(ErrorCode::not_found, {gone}, [&] { files->list(gone); });
+  expect_error(ErrorCode::not_found, {gone}, [&] { files->remove(gone); });
+  expect_error(ErrorCode::not_found, {gone, "file"}, [&] { files->rename(gone, dir / "file"); });
+  expect_error(ErrorCode::not_found, {gone}, [&] { files->sync_directory(gone); });
+  expect_error(ErrorCode::not_found, {gone}, [&] { files->create(gone + "/a"); });
+  expect_error(ErrorCode::io, {dir.path(), "directory"}, [&] { files->read(dir.path()); });
+  expect_error(ErrorCode::io, {dir.path(), "directory"}, [&] { files->create(dir.path()); });
+  expect_error(ErrorCode::io, {dir / "file"}, [&] { files->list(dir / "file"); });
+  expect_error(ErrorCode::io, {dir / "file"}, [&] { files->create_directories(dir / "file/a"); });
+}
+
+TEST(FileSystem, AFullDiskIsAnError) {
+  if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "there is no /dev/full";
+  const auto writer = posix_file_system()->create("/dev/full");
+  expect_error(ErrorCode::io, {"/dev/full", "No space left"}, [&] { writer->write("abc", 3); });
+}
+
+TEST(ReplaceFile, IsDurableBeforeItReturns) {
+  const test::TemporaryDirectory dir;
+  test::FaultyFileSystem files;
+  replace_file(files, dir / "model", "abc");
+  const std::string temporary = "model.tmp-" + std::to_string(::getpid());
+  EXPECT_EQ(files.calls, (std::vector<std::string>{"create " + temporary, "write " + temporary, "sync " + temporary,
+                                                   "close " + temporary, "rename model",
+                                                   "sync_directory " +
+                                                       std::filesystem::path(dir.path()).filename().string()}));
+  EXPECT_EQ(test::read_text(dir / "model"), "abc");
+}
+
+TEST(ReplaceFile, HoldsTheOldOrTheNewWhicheverCallFails) {
+  const std::string before(10'000, 'b'), after(20'000, 'a');
+  for (const bool crash : {false, true}) {
+    for (std::size_t call = 1; call <= 7; ++call) {
+      const test::TemporaryDirectory dir;
+      test::write_text(dir / "model", before);
+      test::FaultyFileSystem files(call, crash);
+      if (call <= 6) {
+        expect_error(ErrorCode::io, {"injected"}, [&] { replace_file(files, dir / "model", after); });
+      } else {
+        replace_file(files, dir / "model", after);
+      }
+      EXPECT_EQ(test::read_text(dir / "model"), call <= 5 ? before : after) << "call " << call;
+      const std::size_t left = crash && call > 1 && call <= 5 ? 2 : 1;  // a dead process removes no temporary
+      EXPECT_EQ(posix_file_system()->list(dir.path()).size(), left) << "call " << call;
+    }
+  }
+}
+
+TEST(ReplaceFile, LeavesNothingIfTheWriterThrows) {
+  const test::TemporaryDirectory dir;
+  const auto write = [](FileSystem::Writer& writer) {
+    writer.write("abc", 3);
+    throw std::runtime_error("no more");
+  };
+  EXPECT_THROW(replace_file(*posix_file_system(), dir / "model", write), std::runtime_error);
+  EXPECT_TRUE(posix_file_system()->list(dir.path()).empty());
+}
+
+TEST(ReplaceFile, RespectsTheUmask) {
+  const test::TemporaryDirectory dir;
+  const mode_t before = ::umask(027);
+  replace_file(*posix_file_system(), dir / "model", "abc");
+  ::umask(before);
+  struct stat status {};
+  ASSERT_EQ(::stat((dir / "model").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0640u);
+}
+
+TEST(ReplaceFile, TakesANameWithoutADirectory) {
+  const test::TemporaryDirectory dir;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(dir.path());
+  replace_file(*posix_file_system(), "model", "abc");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(test::read_text(dir / "model"), "abc");
+}
+
+}  // namespace
+}  // namespace giro

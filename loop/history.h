@@ -34,7 +34,8 @@ class History {
 
   // One line a record, a column a key: the elapsed steps, samples and time, then every entry by its name, or by
   // "collection.name" where names clash. Numbers are written so that reading them gives the same bits; what a record
-  // does not have stays empty. Replaces the file at once or not at all. Error(io).
+  // does not have stays empty. Replaces the file at once or not at all. Errors: io; not_found if there is no such
+  // directory.
   void write_csv(const std::string& path) const;
 
  private:

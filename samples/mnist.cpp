@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 namespace nn = giro::nn;
@@ -58,7 +57,7 @@ void train(const Arguments& args) {
   });
 
   // 5. The loop: schedules, and what is due at them.
-  std::filesystem::create_directories(args.logdir);
+  giro::posix_file_system()->create_directories(args.logdir);
   auto [trained, history, elapsed] = giro::loop(std::move(state), train_data,
       {
           {giro::every(1), train_step},
@@ -99,7 +98,7 @@ int main(int argc, char** argv) {
   app.add_option("--model", args.model, "linear or cnn")->check(CLI::IsMember({"linear", "cnn"}))->capture_default_str();
   app.add_option("--device", args.device, "auto, cpu or cuda")->capture_default_str();
   app.add_option("--batch", args.batch, "samples a step")->capture_default_str();
-  app.add_option("--steps", args.steps, "steps to train")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--steps", args.steps, "steps to train")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
   app.add_option("--seed", args.seed, "of initial parameters and batch order")->capture_default_str();
   app.add_option("--data", args.data, "directory with the four IDX files, gzipped or not")->capture_default_str();
   app.add_option("--logdir", args.logdir, "where history, curves and checkpoints go")->capture_default_str();

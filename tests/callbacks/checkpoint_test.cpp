@@ -1,8 +1,9 @@
 #include <giro/callbacks/checkpoint.h>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -22,8 +23,8 @@ namespace {
 using test::expect_error;
 
 // A state like a training one, its values following from `value`, after `step` steps if it counts them.
-State make_state(float value, std::int64_t step = -1) {
-  State state(Device::cpu());
+State make_state(float value, std::int64_t step = -1, Device device = Device::cpu()) {
+  State state(device);
   state.add("params", {{"dense0/kernel", DType::f32, {2, 3}}, {"dense0/bias", DType::f32, {3}}});
   state.add("grads", {{"dense0/kernel", DType::f32, {2, 3}}}, false);
   state.add("opt_state", {{"flags", DType::boolean, {2}}, {"none", DType::f64, {0}}});
@@ -65,6 +66,18 @@ TEST(Checkpoint, RestoresWhatItSaved) {
   }
 }
 
+TEST(Checkpoint, MovesBetweenCudaAndTheCpu) {
+  const Discovery discovery = discover_devices();
+  if (discovery.best().is_cpu()) GTEST_SKIP() << "no CUDA device: " << discovery.no_cuda_reason;
+  const test::TemporaryDirectory dir;
+  State host = make_state(2.5f, 9), device = make_state(0, 0, discovery.best());
+  checkpoint(dir / "host")(at_step(8), host);
+  EXPECT_EQ(restore(device, dir / "host").steps, 9);
+  checkpoint(dir / "device")(at_step(8), device);
+  EXPECT_EQ(test::read_text(dir / "device/checkpoint_0000000009.safetensors"),
+            test::read_text(dir / "host/checkpoint_0000000009.safetensors"));
+}
+
 TEST(Checkpoint, WritesSavedLeavesUnderTheirPaths) {
   const test::TemporaryDirectory dir;
   State state = make_state(1, 3);
@@ -94,8 +107,9 @@ TEST(Checkpoint, CountsStepsByTheStateOrElseByTheLoop) {
 TEST(Checkpoint, KeepsTheNewest) {
   const test::TemporaryDirectory dir;
   State state = make_state(1);
-  for (const char* foreign : {"checkpoint_.safetensors", "checkpoint_1.safetensors", "checkpoint_0000000001.safetensor",
-                              "checkpoint_000000000x.safetensors", "checkpoint_0000000000.safetensors.tmp-1", "a"}) {
+  for (const char* foreign :
+       {"checkpoint_.safetensors", "checkpoint_1.safetensors", "checkpoint_0000000001.safetensor",
+        "checkpoint_000000000x.safetensors", "checkpoint_0000000000.safetensors.tmp-1", "a"}) {
     test::write_text(dir / foreign, "");
   }
   const std::size_t foreign = names_in(dir.path()).size();
@@ -153,9 +167,8 @@ TEST(Checkpoint, SurvivesAFaultAtEveryCall) {
       }
       State restored = make_state(0, 0);
       const Elapsed elapsed = restore(restored, dir.path());
-      EXPECT_TRUE(elapsed.steps == 1 || elapsed.steps == 2);
+      EXPECT_GE(elapsed.steps, done ? 2 : 1);
       EXPECT_EQ(value_of(restored), static_cast<float>(elapsed.steps)) << "call " << call;
-      EXPECT_EQ(elapsed.steps == 2, done || elapsed.steps == 2);
 
       state = make_state(3, 3);
       checkpoint(dir.path())(at_step(2), state);

@@ -167,7 +167,7 @@ TEST_F(HistoryCsv, ReplacesTheFile) {
   History().write_csv(path());
   EXPECT_EQ(read(), (Rows{{"steps", "samples", "time"}}));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_), {}), 1);
-  expect_error(ErrorCode::io, {"no/such"}, [&] { History().write_csv(directory_ + "/no/such/history.csv"); });
+  expect_error(ErrorCode::not_found, {"no/such"}, [&] { History().write_csv(directory_ + "/no/such/history.csv"); });
 }
 
 }  // namespace

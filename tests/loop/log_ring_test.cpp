@@ -50,7 +50,7 @@ TEST_P(LogRingTest, ARowIsReadyOnceItIsWritten) {
   const auto ring = LogRing::create(2, stream());
   const auto row = ring->expect();
   EXPECT_FALSE(row->ready());
-  expect_error(ErrorCode::device, {"row 0", "never written"}, [&] { row->value(0); });
+  test::expect_error(ErrorCode::device, {"row 0", "never written"}, [&] { row->value(0); });
   set(5);
   ring->publish({a_, b_});
   stream().synchronize();

@@ -36,11 +36,9 @@ struct Kernel {
   std::vector<Parameter> parameters;
   std::size_t parameter_bytes;
   std::size_t static_shared_bytes;
-  unsigned int max_threads;       // of a block, by __launch_bounds__; 1024 where it has none
-  bool waits;                     // has a barrier or a warp operation: each thread needs a stack of its own
-  const char* const* sites;       // "reduce.cu:43", "reduce.cu:43 (block_reduce.cuh:96)": what line an access is
-  std::size_t site_count;
-  std::uint32_t first_site = 0;   // set by the registry: site i of the kernel is site first_site + i of all
+  unsigned int max_threads;  // of a block, by __launch_bounds__; 1024 where it has none
+  bool waits;                // has a barrier or a warp operation: each thread needs a stack of its own
+  std::uint32_t first_site;  // of the translated file (sites.h): site i in its code is site first_site + i
 };
 
 // A __device__ or __constant__ variable.
@@ -58,7 +56,7 @@ struct VariableRegistration {
   explicit VariableRegistration(const Variable& variable);
 };
 
-// By mangled name; null where no translated file holds it.
+// By mangled name; null where no translated file holds it. Of variables only those that a kernel names are there.
 const Kernel* find_kernel(std::string_view name);
 const Variable* find_variable(std::string_view name);
 std::vector<const Kernel*> kernels();

@@ -1,15 +1,19 @@
 #include "tests/cuda_on_cpu/engine/shadow.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace giro::simt {
 
 Shadow::Cells Shadow::cells(std::size_t offset, std::size_t bytes) {
   Page& at = page(offset);
-  if (at.cells.empty()) at.cells.resize(kPageBytes / at.granule);
+  if (at.cells.empty()) {
+    const std::size_t begin = offset - offset % kPageBytes, size = std::min(kPageBytes, bytes_ - begin);
+    at.cells.resize((size + at.granule - 1) / at.granule);
+  }
   if (at.granule != 1 && (offset | bytes) % at.granule != 0) {
     std::vector<Cell> finer;
-    finer.reserve(kPageBytes);
+    finer.reserve(at.cells.size() * at.granule);
     for (const Cell& cell : at.cells) finer.insert(finer.end(), at.granule, cell);
     at.cells = std::move(finer);
     at.granule = 1;

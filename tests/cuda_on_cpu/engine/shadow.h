@@ -42,7 +42,8 @@ class Shadow {
   };
 
   Shadow(std::size_t bytes, bool initialised)
-      : pages_((bytes + kPageBytes - 1) / kPageBytes),
+      : bytes_(bytes),
+        pages_((bytes + kPageBytes - 1) / kPageBytes),
         initialised_((bytes + 63) / 64, initialised ? ~std::uint64_t{0} : 0) {}
 
   Page& page(std::size_t offset) { return pages_[offset / kPageBytes]; }
@@ -66,6 +67,7 @@ class Shadow {
     return low << (offset % 64);
   }
 
+  std::size_t bytes_;
   std::vector<Page> pages_;
   std::vector<std::uint64_t> initialised_;  // a bit a byte
 };

@@ -1,0 +1,76 @@
+#pragma once
+
+// The block that runs: its threads, its shared memory, its barrier. One object serves all blocks of all launches.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/cuda_on_cpu/engine/engine.h"
+#include "tests/cuda_on_cpu/engine/thread.h"
+
+namespace giro::simt {
+
+class Block {
+ public:
+  void begin_launch(const Kernel& kernel, const Launch& launch);
+
+  // What went wrong, if something did.
+  std::optional<Stop> run(const Dim3& index, std::mt19937_64& random);
+
+  const Kernel& kernel() const { return *kernel_; }
+  const Dim3& index() const { return index_; }
+  const Dim3& size() const { return size_; }
+  const Dim3& grid_size() const { return grid_size_; }
+  bool checks_races() const { return checks_races_; }
+
+  std::vector<char>& parameters() { return parameters_; }
+  char* shared() { return shared_.get(); }
+  std::size_t shared_bytes() const { return shared_bytes_; }
+  Shadow& shared_shadow() { return *shared_shadow_; }
+
+  // The allocation that a line of the kernel accessed last: the next time it is the same one, most often.
+  Allocation*& last_allocation(std::uint32_t site) { return last_allocations_[site % last_allocations_.size()]; }
+
+  // Called by a thread: until all threads of the block are here. The number of those that voted yes.
+  std::uint32_t barrier(Thread& thread);
+
+  // Called by a thread: until all lanes that its call's mask names are here, with the same call.
+  void meet_warp(Thread& thread);
+
+ private:
+  struct FreeShared {
+    void operator()(char* memory) const;
+  };
+
+  void run_in_turn();
+  void run_together();
+  void run_thread(Thread& thread);
+  void release_barrier();
+  [[noreturn]] void report_deadlock() const;
+  std::string where_threads_are() const;
+  std::uint32_t lanes_of(unsigned int warp) const;
+
+  const Kernel* kernel_ = nullptr;
+  Dim3 index_, size_, grid_size_;
+  bool checks_races_ = false;
+  std::vector<char> parameters_;
+  std::unique_ptr<char[], FreeShared> shared_;
+  std::size_t shared_bytes_ = 0;
+  std::optional<Shadow> shared_shadow_;
+  std::array<Allocation*, 64> last_allocations_{};
+
+  std::vector<std::unique_ptr<Thread>> threads_;  // as many as any launch needed; the first thread_count_ run
+  unsigned int thread_count_ = 0;
+  std::vector<unsigned int> order_;
+  unsigned int alive_ = 0, at_barrier_ = 0;
+  std::uint32_t barrier_votes_ = 0;
+  std::optional<Stop> stop_;
+};
+
+}  // namespace giro::simt

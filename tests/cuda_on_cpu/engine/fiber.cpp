@@ -1,0 +1,119 @@
+#include "tests/cuda_on_cpu/engine/fiber.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <new>
+#include <utility>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+#if !defined(__x86_64__)
+#error "giro_simt_switch is written for x86-64 only"
+#endif
+
+// Saves the registers that a call preserves and the stack pointer in *save, and takes those of `to`. ucontext does
+// the same with a system call each time, twenty times slower.
+extern "C" void giro_simt_switch(void** save, void* to);
+asm(R"(
+.text
+.globl giro_simt_switch
+.hidden giro_simt_switch
+.type giro_simt_switch,@function
+giro_simt_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size giro_simt_switch,.-giro_simt_switch
+)");
+
+namespace giro::simt {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr std::size_t kStackBytes = 512 << 10;
+#else
+constexpr std::size_t kStackBytes = 64 << 10;
+#endif
+constexpr std::size_t kGuardBytes = 4096;  // below the stack: overflowing it faults
+constexpr int kSavedRegisters = 6;
+
+Fiber* running = nullptr;
+
+}  // namespace
+
+Fiber::~Fiber() {
+  if (stack_ != nullptr) munmap(stack_, kGuardBytes + kStackBytes);
+}
+
+void Fiber::run(Entry entry, void* argument) {
+  if (stack_ == nullptr) {
+    void* mapped = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED) throw std::bad_alloc();
+    mprotect(mapped, kGuardBytes, PROT_NONE);
+    stack_ = mapped;
+  }
+  if (!paused_) {
+    entry_ = entry;
+    argument_ = argument;
+    // As giro_simt_switch leaves a stack: saved registers, then where to return to, which is begin(); above
+    // it a return address that nobody uses, so that the stack is aligned as at any function's start.
+    auto* top = reinterpret_cast<std::uintptr_t*>(static_cast<char*>(stack_) + kGuardBytes + kStackBytes);
+    *--top = 0;
+    *--top = reinterpret_cast<std::uintptr_t>(&Fiber::begin);
+    for (int i = 0; i < kSavedRegisters; ++i) *--top = 0;
+    stack_pointer_ = top;
+  }
+  paused_ = false;
+  Fiber* outer = std::exchange(running, this);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(&caller_fake_stack_, static_cast<char*>(stack_) + kGuardBytes, kStackBytes);
+#endif
+  giro_simt_switch(&caller_stack_pointer_, stack_pointer_);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(caller_fake_stack_, nullptr, nullptr);
+#endif
+  running = outer;
+}
+
+void Fiber::begin() {
+  Fiber& fiber = *running;
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(nullptr, &fiber.caller_stack_, &fiber.caller_stack_bytes_);
+#endif
+  fiber.entry_(fiber.argument_);
+  fiber.leave(true);
+  __builtin_unreachable();
+}
+
+void Fiber::pause() {
+  paused_ = true;
+  leave(false);
+}
+
+void Fiber::leave([[maybe_unused]] bool for_good) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(for_good ? nullptr : &fake_stack_, caller_stack_, caller_stack_bytes_);
+#endif
+  giro_simt_switch(&stack_pointer_, caller_stack_pointer_);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(fake_stack_, &caller_stack_, &caller_stack_bytes_);
+#endif
+}
+
+}  // namespace giro::simt

@@ -1,0 +1,46 @@
+#pragma once
+
+// A function that runs on a stack of its own and can pause.
+
+#include <cstddef>
+
+namespace giro::simt {
+
+class Fiber {
+ public:
+  using Entry = void (*)(void* argument);
+
+  Fiber() = default;
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+  ~Fiber();
+
+  // Runs entry(argument) until it pauses or ends; entry throws nothing. One that has paused goes on where it
+  // paused, whatever is passed.
+  void run(Entry entry, void* argument);
+
+  // Called on the fiber that runs: back to whoever called its run().
+  void pause();
+
+  // A paused function is given up; nothing on its stack is destroyed.
+  void abandon() { paused_ = false; }
+
+ private:
+  static void begin();
+  void leave(bool for_good);
+
+  void* stack_ = nullptr;
+  void* stack_pointer_ = nullptr;
+  void* caller_stack_pointer_ = nullptr;
+  bool paused_ = false;
+  Entry entry_ = nullptr;
+  void* argument_ = nullptr;
+
+  // What the address sanitizer wants to know of both stacks.
+  void* fake_stack_ = nullptr;
+  void* caller_fake_stack_ = nullptr;
+  const void* caller_stack_ = nullptr;
+  std::size_t caller_stack_bytes_ = 0;
+};
+
+}  // namespace giro::simt

@@ -1,0 +1,263 @@
+#pragma once
+
+// What translated code is written in: PTX's types, and those instructions that are no plain C++ expression. Each
+// follows the PTX manual where C++ differs or leaves the result undefined. To be compiled with -ffp-contract=off.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "tests/cuda_on_cpu/engine/sites.h"
+#include "tests/cuda_on_cpu/engine/thread.h"
+
+namespace giro::simt::ptx {
+
+using u8 = std::uint8_t;
+using u16 = std::uint16_t;
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+using s8 = std::int8_t;
+using s16 = std::int16_t;
+using s32 = std::int32_t;
+using s64 = std::int64_t;
+using f32 = float;
+using f64 = double;
+
+// A register read as an instruction's type: the same bits, or of an integer the lowest ones.
+template <class To, class From>
+To as(From value) {
+  if constexpr (std::is_same_v<To, bool> || sizeof(To) != sizeof(From)) {
+    return static_cast<To>(value);
+  } else {
+    return std::bit_cast<To>(value);
+  }
+}
+
+// A result put into a register that may be wider.
+template <class Register, class Value>
+void set(Register& target, Value value) {
+  target = as<Register>(value);
+}
+
+template <class T>
+T read(const char* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+template <class T>
+void write(char* to, std::type_identity_t<T> value) {
+  std::memcpy(to, &value, sizeof value);
+}
+
+template <class T>
+u64 address(const T* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+// Integers. PTX leaves open what a division by zero gives; GPUs give all ones.
+template <class T>
+T divide(T a, T b) {
+  if (b == 0) return static_cast<T>(~T{0});
+  if constexpr (std::is_signed_v<T>) {
+    if (b == -1) return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(a));
+  }
+  return static_cast<T>(a / b);
+}
+
+template <class T>
+T remainder(T a, T b) {
+  if (b == 0) return a;
+  if constexpr (std::is_signed_v<T>) {
+    if (b == -1) return 0;
+  }
+  return static_cast<T>(a % b);
+}
+
+template <class T>
+T shift_left(T a, u32 by) {
+  return by >= sizeof(T) * 8 ? T{0} : static_cast<T>(a << by);
+}
+
+template <class T>
+T shift_right(T a, u32 by) {
+  constexpr u32 kBits = sizeof(T) * 8;
+  if constexpr (std::is_signed_v<T>) return static_cast<T>(a >> std::min(by, kBits - 1));
+  return by >= kBits ? T{0} : static_cast<T>(a >> by);
+}
+
+template <class T>
+T multiply_high(T a, T b) {
+  using Wide = std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>;
+  return static_cast<T>((static_cast<Wide>(a) * static_cast<Wide>(b)) >> (sizeof(T) * 8));
+}
+
+template <class T>
+T insert_bits(T a, T into, u32 position, u32 length) {
+  constexpr u32 kBits = sizeof(T) * 8;
+  position &= 0xff;
+  length &= 0xff;
+  if (length == 0 || position >= kBits) return into;
+  const T field = length >= kBits ? static_cast<T>(~T{0}) : static_cast<T>((T{1} << length) - 1);
+  const T mask = static_cast<T>(field << position);
+  return static_cast<T>((into & ~mask) | (a << position & mask));
+}
+
+template <class T>
+T extract_bits(T a, u32 position, u32 length) {
+  using U = std::make_unsigned_t<T>;
+  constexpr u32 kBits = sizeof(T) * 8;
+  position &= 0xff;
+  length = std::min(length & 0xff, kBits);
+  if (length == 0) return 0;
+  const bool fills = std::is_signed_v<T> && (static_cast<U>(a) >> std::min(position + length - 1, kBits - 1) & 1) != 0;
+  const U field = length == kBits ? static_cast<U>(~U{0}) : static_cast<U>((U{1} << length) - 1);
+  const U taken = position >= kBits ? U{0} : static_cast<U>(static_cast<U>(a) >> position);
+  const U inside = position >= kBits ? U{0} : static_cast<U>(static_cast<U>(~U{0}) >> position);
+  return static_cast<T>((taken & field) | (fills ? static_cast<U>(~(field & inside)) : U{0}));
+}
+
+// prmt.b32 without a mode: each nibble of `selector` picks one of the eight bytes of b:a, or its sign.
+inline u32 permute(u32 a, u32 b, u32 selector) {
+  const u64 bytes = u64{b} << 32 | a;
+  u32 result = 0;
+  for (u32 i = 0; i < 4; ++i) {
+    const u32 pick = selector >> (4 * i) & 0xf;
+    auto byte = static_cast<u8>(bytes >> (8 * (pick & 7)));
+    if (pick & 8) byte = byte & 0x80 ? 0xff : 0;
+    result |= u32{byte} << (8 * i);
+  }
+  return result;
+}
+
+inline u32 funnel_left(u32 low, u32 high, u32 by) {
+  return static_cast<u32>(((u64{high} << 32 | low) << by) >> 32);
+}
+
+inline u32 funnel_right(u32 low, u32 high, u32 by) { return static_cast<u32>((u64{high} << 32 | low) >> by); }
+
+template <class T>
+T reverse_bits(T a) {
+  T result = 0;
+  for (u32 i = 0; i < sizeof(T) * 8; ++i) result = static_cast<T>(result << 1 | (a >> i & 1));
+  return result;
+}
+
+// lop3: each bit of the result is looked up by the three bits above it.
+inline u32 lookup_bits(u32 a, u32 b, u32 c, u32 table) {
+  u32 result = 0;
+  for (u32 i = 0; i < 8; ++i) {
+    if (table >> i & 1) result |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
+  }
+  return result;
+}
+
+// bfind: the place of the highest bit that is not the sign; all ones where there is none.
+template <class T>
+u32 find_highest(T a) {
+  using U = std::make_unsigned_t<T>;
+  auto bits = static_cast<U>(a);
+  if (std::is_signed_v<T> && a < 0) bits = static_cast<U>(~bits);
+  return static_cast<u32>(std::bit_width(bits)) - 1;
+}
+
+// Floating point.
+template <class T>
+T flush(T x) {
+  return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(T{0}, x) : x;
+}
+
+template <class T>
+T saturate(T x) {
+  return x > 0 ? std::min(x, T{1}) : T{0};  // a NaN becomes 0
+}
+
+// min and max: the other operand where one is a NaN, and -0 below +0.
+template <class T>
+T minimum(T a, T b) {
+  if (a == b) return std::signbit(a) ? a : b;
+  return std::fmin(a, b);
+}
+
+template <class T>
+T maximum(T a, T b) {
+  if (a == b) return std::signbit(a) ? b : a;
+  return std::fmax(a, b);
+}
+
+template <class T>
+T nan_minimum(T a, T b) {
+  return std::isnan(a) || std::isnan(b) ? std::numeric_limits<T>::quiet_NaN() : minimum(a, b);
+}
+
+template <class T>
+T nan_maximum(T a, T b) {
+  return std::isnan(a) || std::isnan(b) ? std::numeric_limits<T>::quiet_NaN() : maximum(a, b);
+}
+
+// fma rounded down: the product is exact in double, so is the sum with its error; where the nearest float lies
+// above that, the one below is meant.
+inline f32 fma_round_down(f32 a, f32 b, f32 c) {
+  const f32 nearest = std::fma(a, b, c);
+  if (!std::isfinite(nearest)) return nearest;
+  const f64 product = f64{a} * f64{b}, sum = product + c;
+  const f64 part = sum - product, error = (product - (sum - part)) + (c - part);
+  const bool above = f64{nearest} > sum || (f64{nearest} == sum && error < 0);
+  return above ? std::nextafter(nearest, -std::numeric_limits<f32>::infinity()) : nearest;
+}
+
+// cvt of a float that has been rounded to an integer: clamped, and a NaN becomes 0, or 1 << 63 where either side
+// has 64 bits.
+template <class To, class From>
+To to_integer(From x) {
+  using Limits = std::numeric_limits<To>;
+  if (std::isnan(x)) {
+    return sizeof(To) == 8 || sizeof(From) == 8 ? static_cast<To>(std::make_unsigned_t<To>{1} << (sizeof(To) * 8 - 1))
+                                                : To{0};
+  }
+  if (x < static_cast<From>(Limits::min())) return Limits::min();
+  // max() + 1 is a power of two, and so exact in every float type.
+  if (x >= std::ldexp(From{1}, Limits::digits)) return Limits::max();
+  return static_cast<To>(x);
+}
+
+// The approximate functions, exact here but for the last rounding.
+inline f32 exp2_approx(f32 x) { return static_cast<f32>(std::exp2(f64{x})); }
+inline f32 log2_approx(f32 x) { return static_cast<f32>(std::log2(f64{x})); }
+inline f32 sin_approx(f32 x) { return static_cast<f32>(std::sin(f64{x})); }
+inline f32 cos_approx(f32 x) { return static_cast<f32>(std::cos(f64{x})); }
+inline f32 tanh_approx(f32 x) { return static_cast<f32>(std::tanh(f64{x})); }
+template <class T>
+T rsqrt_approx(T x) {
+  return static_cast<T>(1 / std::sqrt(f64{x}));
+}
+// rcp.approx.ftz.f64 looks at the upper 32 bits alone, and gives no more.
+inline f64 rcp_upper_half(f64 x) {
+  const auto upper = [](f64 v) { return std::bit_cast<f64>(std::bit_cast<u64>(v) & ~u64{0xffffffff}); };
+  return upper(1 / flush(upper(x)));
+}
+
+// Atomics: what the word becomes.
+template <class T>
+T increment(T old, T limit) {
+  return old >= limit ? T{0} : static_cast<T>(old + 1);
+}
+
+template <class T>
+T decrement(T old, T limit) {
+  return old == 0 || old > limit ? limit : static_cast<T>(old - 1);
+}
+
+template <class T, class F>
+T update(char* place, F change) {
+  const T old = read<T>(place);
+  write<T>(place, change(old));
+  return old;
+}
+
+}  // namespace giro::simt::ptx

@@ -1,0 +1,169 @@
+#include "tests/cuda_on_cpu/engine/thread.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "tests/cuda_on_cpu/engine/block.h"
+#include "tests/cuda_on_cpu/engine/sites.h"
+
+namespace giro::simt {
+namespace {
+
+const char* does(Kind kind) { return kind == Kind::atomic ? "update" : writes(kind) ? "write" : "read"; }
+
+}  // namespace
+
+const Dim3& Thread::block_index() const { return block->index(); }
+const Dim3& Thread::block_size() const { return block->size(); }
+const Dim3& Thread::grid_size() const { return block->grid_size(); }
+const char* Thread::parameters() const { return block->parameters().data(); }
+
+void Thread::reset() {
+  state = State::ready;
+  ticks_ = kTicks;
+  ticks_spent_ = 0;
+  local_bytes_ = 0;
+}
+
+void Thread::stop(Fault fault, const std::string& message, std::uint32_t site) const {
+  throw Stop{fault, fmt::format("thread ({},{},{}) of block ({},{},{}) at {}: {}", index.x, index.y, index.z,
+                                block_index().x, block_index().y, block_index().z,
+                                site_text(block->kernel().first_site + site), message)};
+}
+
+void Thread::check_alignment(std::uint64_t address, std::size_t bytes, Kind kind, const char* space,
+                             std::uint32_t site) const {
+  if (address % bytes == 0) return;
+  stop(Fault::misaligned_address,
+       fmt::format("{} of {} bytes in {} memory at an address that is no multiple of it", does(kind), bytes, space),
+       site);
+}
+
+void Thread::check(Shadow& shadow, std::uintptr_t address, std::size_t offset, std::size_t bytes, Kind kind,
+                   std::uint32_t site, bool shared) const {
+  if (!block->checks_races()) return;
+  if (reads(kind) && !shadow.initialised(offset, bytes)) {
+    stop(Fault::uninitialised,
+         fmt::format("{} of uninitialised {} memory, {} bytes at offset {}", does(kind), shared ? "shared" : "global",
+                     bytes, offset),
+         site);
+  }
+  const std::string race = race_check().access(shadow, address, offset, bytes, kind, linear,
+                                               block->kernel().first_site + site, shared);
+  if (!race.empty()) stop(Fault::race, race, site);
+}
+
+char* Thread::global(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site) {
+  Allocation*& allocation = block->last_allocation(site);
+  if (allocation == nullptr || address - allocation->begin >= allocation->bytes) {
+    allocation = memory().find(address);
+  }
+  if (allocation == nullptr || bytes > allocation->end() - address) {
+    stop(Fault::illegal_address,
+         fmt::format("{} of {} bytes out of bounds: {:#x} is {}", does(kind), bytes, address,
+                     memory().describe(address)),
+         site);
+  }
+  check_alignment(address, bytes, kind, "global", site);
+  check(allocation->shadow, address, address - allocation->begin, bytes, kind, site, false);
+  return reinterpret_cast<char*>(address);
+}
+
+char* Thread::shared(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site) {
+  const std::size_t size = block->shared_bytes();
+  if (address > size || bytes > size - address) {
+    stop(Fault::illegal_address,
+         fmt::format("{} of {} bytes out of bounds: at offset {} of {} bytes of shared memory", does(kind), bytes,
+                     static_cast<std::int64_t>(address), size),
+         site);
+  }
+  check_alignment(address, bytes, kind, "shared", site);
+  char* place = block->shared() + address;
+  check(block->shared_shadow(), reinterpret_cast<std::uintptr_t>(place), address, bytes, kind, site, true);
+  return place;
+}
+
+char* Thread::local(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site) {
+  const std::uint64_t offset = address - local_begin_;
+  if (offset > local_bytes_ || bytes > local_bytes_ - offset) {
+    stop(Fault::illegal_address,
+         fmt::format("{} of {} bytes out of bounds: at offset {} of {} bytes of local memory", does(kind), bytes,
+                     static_cast<std::int64_t>(offset), local_bytes_),
+         site);
+  }
+  check_alignment(offset, bytes, kind, "local", site);
+  return reinterpret_cast<char*>(address);
+}
+
+char* Thread::generic(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site) {
+  if (is_shared(address)) return shared(shared_of_generic(address), bytes, kind, site);
+  if (is_local(address)) return local(address, bytes, kind, site);
+  return global(address, bytes, kind, site);
+}
+
+const char* Thread::parameter(std::uint64_t address, std::size_t bytes, std::uint32_t site) {
+  const std::uint64_t offset = address - reinterpret_cast<std::uintptr_t>(parameters());
+  const std::size_t size = block->parameters().size();
+  if (offset > size || bytes > size - offset) {
+    stop(Fault::illegal_address,
+         fmt::format("read of {} bytes out of bounds: at offset {} of {} bytes of parameters", bytes,
+                     static_cast<std::int64_t>(offset), size),
+         site);
+  }
+  return reinterpret_cast<const char*>(address);
+}
+
+std::uint64_t Thread::generic_of_shared(std::uint64_t address) const {
+  return reinterpret_cast<std::uintptr_t>(block->shared()) + address;
+}
+
+std::uint64_t Thread::shared_of_generic(std::uint64_t address) const {
+  return address - reinterpret_cast<std::uintptr_t>(block->shared());
+}
+
+bool Thread::is_shared(std::uint64_t address) const { return shared_of_generic(address) < block->shared_bytes(); }
+
+bool Thread::is_local(std::uint64_t address) const { return address - local_begin_ < local_bytes_; }
+
+void Thread::set_local(void* begin, std::size_t bytes) {
+  std::memset(begin, 0xff, bytes);
+  local_begin_ = reinterpret_cast<std::uintptr_t>(begin);
+  local_bytes_ = bytes;
+}
+
+std::uint32_t Thread::barrier(bool vote, std::uint32_t site) {
+  barrier_vote = vote;
+  barrier_site = site;
+  return block->barrier(*this);
+}
+
+void Thread::fence() {
+  if (block->checks_races()) race_check().fence(linear);
+}
+
+void Thread::trap(std::uint32_t site) { stop(Fault::trap, "trap", site); }
+
+void Thread::assertion(std::uint64_t condition, std::uint32_t site) {
+  const auto* text = reinterpret_cast<const char*>(condition);
+  stop(Fault::assertion, fmt::format("assertion failed: {}", memory().find(text) ? text : "?"), site);
+}
+
+void Thread::yield() {
+  if (block->kernel().waits) fiber.pause();
+}
+
+void Thread::out_of_ticks(std::uint32_t site) {
+  ticks_ = kTicks;
+  ticks_spent_ += kTicks;
+  if (ticks_spent_ > options().watchdog) {
+    stop(Fault::timeout,
+         fmt::format("more than {} iterations of a loop: it never ends, or waits for another block (blocks run one "
+                     "after another here)",
+                     options().watchdog),
+         site);
+  }
+  yield();
+}
+
+}  // namespace giro::simt

@@ -1,0 +1,141 @@
+#pragma once
+
+// A thread of a kernel: what translated code asks of the engine.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "tests/cuda_on_cpu/engine/engine.h"
+#include "tests/cuda_on_cpu/engine/fiber.h"
+#include "tests/cuda_on_cpu/engine/race_check.h"
+
+namespace giro::simt {
+
+class Block;
+
+// Thrown by a thread that went wrong; ends the launch.
+struct Stop {
+  Fault fault;
+  std::string message;
+};
+
+// What the lanes of a warp can do together.
+enum class WarpOp : std::uint8_t {
+  sync,
+  shuffle,
+  ballot,
+  reduce_add,
+  reduce_min_s32,
+  reduce_min_u32,
+  reduce_max_s32,
+  reduce_max_u32,
+  reduce_and,
+  reduce_or,
+  reduce_xor,
+  match_any,
+  match_all,
+};
+
+// One lane's part in an operation of its warp.
+struct WarpCall {
+  WarpOp op{};
+  std::uint32_t mask = 0;
+  std::uint32_t site = 0;
+  std::uint64_t input = 0;
+  unsigned int source = 0;  // shuffle: the lane whose input this one gets
+  std::uint64_t output = 0;
+};
+
+enum class Shuffle : std::uint8_t { up, down, butterfly, index };
+
+class Thread {
+ public:
+  enum class State : std::uint8_t { ready, at_barrier, at_warp, done };
+
+  // Set by the block.
+  Block* block = nullptr;
+  Dim3 index;               // threadIdx
+  unsigned int linear = 0;  // over the whole block
+  State state = State::ready;
+  Fiber fiber;
+  WarpCall warp_call;
+  std::uint32_t barrier_site = 0;
+  bool barrier_vote = false;
+
+  unsigned int lane() const { return linear % Limits::kWarp; }
+  unsigned int warp() const { return linear / Limits::kWarp; }
+  const Dim3& block_index() const;
+  const Dim3& block_size() const;
+  const Dim3& grid_size() const;
+
+  // Where an access of `bytes` at a PTX address of each state space lies, once it has been checked. `site` counts
+  // within the kernel, here and below. Shared addresses count from 0, the others are the host's.
+  char* global(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site);
+  char* shared(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site);
+  char* local(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site);
+  char* generic(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site);
+  const char* parameter(std::uint64_t address, std::size_t bytes, std::uint32_t site);
+
+  std::uint64_t generic_of_shared(std::uint64_t address) const;
+  std::uint64_t shared_of_generic(std::uint64_t address) const;
+  bool is_shared(std::uint64_t address) const;
+  bool is_local(std::uint64_t address) const;
+  const char* parameters() const;
+
+  // The kernel's array in the local state space; filled with ones.
+  void set_local(void* begin, std::size_t bytes);
+
+  void block_barrier(std::uint32_t site) { barrier(false, site); }
+  std::uint32_t barrier_count(bool vote, std::uint32_t site) { return barrier(vote, site); }
+  bool barrier_and(bool vote, std::uint32_t site) { return barrier(!vote, site) == 0; }
+  bool barrier_or(bool vote, std::uint32_t site) { return barrier(vote, site) != 0; }
+
+  void warp_sync(std::uint32_t mask, std::uint32_t site);
+  // PTX shfl.sync: `clamp` is its operand c. `in_range` becomes its predicate.
+  std::uint32_t shuffle(Shuffle mode, std::uint32_t value, std::uint32_t lane_operand, std::uint32_t clamp,
+                        std::uint32_t mask, bool& in_range, std::uint32_t site);
+  std::uint32_t ballot(bool vote, std::uint32_t mask, std::uint32_t site);
+  bool vote_all(bool vote, std::uint32_t mask, std::uint32_t site) { return ballot(!vote, mask, site) == 0; }
+  bool vote_any(bool vote, std::uint32_t mask, std::uint32_t site) { return ballot(vote, mask, site) != 0; }
+  bool vote_uniform(bool vote, std::uint32_t mask, std::uint32_t site);
+  std::uint32_t reduce(WarpOp op, std::uint32_t value, std::uint32_t mask, std::uint32_t site);
+  std::uint32_t match_any(std::uint64_t value, std::uint32_t mask, std::uint32_t site);
+  std::uint32_t match_all(std::uint64_t value, std::uint32_t mask, bool& all, std::uint32_t site);
+
+  void fence();
+  void set_conditional(std::uint64_t handle, std::uint32_t value);
+  [[noreturn]] void trap(std::uint32_t site);
+  [[noreturn]] void assertion(std::uint64_t condition, std::uint32_t site);
+
+  // Called on each jump backwards.
+  void tick(std::uint32_t site) {
+    if (--ticks_ == 0) out_of_ticks(site);
+  }
+
+  // Lets the block's other threads run.
+  void yield();
+
+  // Before each run.
+  void reset();
+
+  [[noreturn]] void stop(Fault fault, const std::string& message, std::uint32_t site) const;
+
+ private:
+  static constexpr std::uint32_t kTicks = 1 << 16;
+
+  void out_of_ticks(std::uint32_t site);
+  std::uint32_t barrier(bool vote, std::uint32_t site);
+  std::uint64_t meet(WarpOp op, std::uint64_t input, unsigned int source, std::uint32_t mask, std::uint32_t site);
+  void check(Shadow& shadow, std::uintptr_t address, std::size_t offset, std::size_t bytes, Kind kind,
+             std::uint32_t site, bool shared) const;
+  void check_alignment(std::uint64_t address, std::size_t bytes, Kind kind, const char* space,
+                       std::uint32_t site) const;
+
+  std::uint32_t ticks_ = kTicks;
+  std::uint64_t ticks_spent_ = 0;
+  std::uintptr_t local_begin_ = 0;
+  std::size_t local_bytes_ = 0;
+};
+
+}  // namespace giro::simt

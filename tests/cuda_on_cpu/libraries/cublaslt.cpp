@@ -1,0 +1,409 @@
+// cuBLASLt as the library uses it: one product with one epilogue, summed up in double.
+
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "tests/cuda_on_cpu/libraries/work.h"
+#include "tests/cuda_on_cpu/runtime/handles.h"
+
+namespace cuda_on_cpu {
+namespace {
+
+constexpr const char* kHandle = "cuBLASLt handle";
+constexpr const char* kMatmulDesc = "cuBLASLt matmul descriptor";
+constexpr const char* kLayout = "cuBLASLt matrix layout";
+constexpr const char* kPreference = "cuBLASLt preference";
+
+struct MatmulDesc {
+  cublasComputeType_t compute;
+  cudaDataType_t scale;
+  std::int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
+  std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  void* bias = nullptr;
+};
+
+struct Layout {
+  std::uint32_t type;
+  std::uint64_t rows, cols;
+  std::int64_t ld;
+  std::int32_t order = CUBLASLT_ORDER_COL;
+
+  std::size_t index(std::uint64_t row, std::uint64_t col) const {
+    return order == CUBLASLT_ORDER_COL ? row + col * static_cast<std::uint64_t>(ld)
+                                       : row * static_cast<std::uint64_t>(ld) + col;
+  }
+  // Runs of elements without gaps, and how many there are.
+  std::uint64_t run() const { return order == CUBLASLT_ORDER_COL ? rows : cols; }
+  std::uint64_t runs() const { return order == CUBLASLT_ORDER_COL ? cols : rows; }
+  bool operator==(const Layout&) const = default;
+};
+
+struct Preference {
+  std::uint64_t workspace = 0;
+  std::uint32_t alignment_a = 256, alignment_b = 256, alignment_c = 256, alignment_d = 256;
+};
+
+// What the opaque cublasLtMatmulAlgo_t holds here: the promises that it was chosen on.
+struct Algorithm {
+  std::uint64_t magic, workspace, problem;
+  std::uint32_t alignment[4];  // of A, B, C, D
+};
+static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
+constexpr std::uint64_t kMagic = 0x6c74'6d61'746d'756c;
+constexpr std::uint64_t kWorkspace = 4096;
+constexpr std::size_t kWorkspaceAlignment = 256;
+
+template <class T, class Opaque>
+T* as(Opaque* opaque, const char* kind) {
+  return is_alive(kind, opaque) ? reinterpret_cast<T*>(const_cast<std::remove_const_t<Opaque>*>(opaque)) : nullptr;
+}
+
+template <class Opaque, class T>
+cublasStatus_t create(Opaque** out, const char* kind, T value) {
+  if (out == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  *out = reinterpret_cast<Opaque*>(new T(value));
+  add_handle(kind, *out);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <class T, class Opaque>
+cublasStatus_t destroy(Opaque* opaque, const char* kind) {
+  if (!remove_handle(kind, opaque)) return CUBLAS_STATUS_INVALID_VALUE;
+  delete reinterpret_cast<const T*>(opaque);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <class T>
+cublasStatus_t set(T& attribute, const void* value, std::size_t bytes) {
+  if (value == nullptr || bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(&attribute, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+std::size_t size_of(std::uint32_t type) {
+  switch (type) {
+    case CUDA_R_32F: return 4;
+    case CUDA_R_16F:
+    case CUDA_R_16BF: return 2;
+    default: return 0;
+  }
+}
+
+double load(const void* data, std::uint32_t type, std::size_t index) {
+  switch (type) {
+    case CUDA_R_16F: return __half2float(static_cast<const __half*>(data)[index]);
+    case CUDA_R_16BF: return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[index]);
+    default: return static_cast<const float*>(data)[index];
+  }
+}
+
+void store(void* data, std::uint32_t type, std::size_t index, double value) {
+  switch (type) {
+    case CUDA_R_16F: static_cast<__half*>(data)[index] = __double2half(value); break;
+    case CUDA_R_16BF: static_cast<__nv_bfloat16*>(data)[index] = __double2bfloat16(value); break;
+    default: static_cast<float*>(data)[index] = static_cast<float>(value);
+  }
+}
+
+// One product, D = epilogue(alpha op(A) op(B) + beta C), with everything it needs copied.
+struct Product {
+  MatmulDesc desc;
+  Layout a, b, c, d;
+
+  bool transposes_a() const { return desc.transpose_a != CUBLAS_OP_N; }
+  bool transposes_b() const { return desc.transpose_b != CUBLAS_OP_N; }
+  std::uint64_t m() const { return d.rows; }
+  std::uint64_t n() const { return d.cols; }
+  std::uint64_t k() const { return transposes_a() ? a.rows : a.cols; }
+
+  bool adds_bias() const { return (desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
+  bool applies_relu() const { return (desc.epilogue & CUBLASLT_EPILOGUE_RELU) != 0; }
+  bool writes_bias() const { return desc.epilogue == CUBLASLT_EPILOGUE_BGRADA || desc.epilogue == CUBLASLT_EPILOGUE_BGRADB; }
+
+  cublasStatus_t check() const;
+  std::uint64_t hash() const;  // of shapes and epilogue: what an algorithm was chosen for
+};
+
+cublasStatus_t Product::check() const {
+  if (desc.compute != CUBLAS_COMPUTE_32F || desc.scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  switch (desc.epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT:
+    case CUBLASLT_EPILOGUE_RELU:
+    case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_RELU_BIAS:
+    case CUBLASLT_EPILOGUE_BGRADA:
+    case CUBLASLT_EPILOGUE_BGRADB: break;
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  for (const Layout* layout : {&a, &b, &c, &d}) {
+    if (size_of(layout->type) == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (layout->rows == 0 || layout->cols == 0) return CUBLAS_STATUS_INVALID_VALUE;
+    if (layout->order != CUBLASLT_ORDER_COL && layout->order != CUBLASLT_ORDER_ROW) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (layout->ld < static_cast<std::int64_t>(layout->run())) return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const std::uint64_t a_rows = transposes_a() ? a.cols : a.rows;
+  const std::uint64_t b_rows = transposes_b() ? b.cols : b.rows, b_cols = transposes_b() ? b.rows : b.cols;
+  const bool fits = a_rows == m() && b_rows == k() && b_cols == n() && c.rows == m() && c.cols == n();
+  return fits ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+std::uint64_t Product::hash() const {
+  std::uint64_t hash = 14695981039346656037u;
+  const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 1099511628211u; };
+  mix(desc.epilogue);
+  mix(static_cast<std::uint64_t>(desc.transpose_a));
+  mix(static_cast<std::uint64_t>(desc.transpose_b));
+  for (const Layout* layout : {&a, &b, &c, &d}) {
+    for (const std::uint64_t value : {std::uint64_t{layout->type}, layout->rows, layout->cols,
+                                      static_cast<std::uint64_t>(layout->ld), static_cast<std::uint64_t>(layout->order)}) {
+      mix(value);
+    }
+  }
+  return hash;
+}
+
+struct Operands {
+  const void *a, *b, *c;
+  void* d;
+  float alpha, beta;
+};
+
+constexpr const char* kMatmul = "cublasLtMatmul";
+
+template <class Touch>
+void for_each_run(const void* data, const Layout& layout, Touch&& touch) {
+  const std::size_t size = size_of(layout.type), stride = static_cast<std::size_t>(layout.ld) * size;
+  if (static_cast<std::uint64_t>(layout.ld) == layout.run()) return touch(data, stride * layout.runs(), kMatmul);
+  for (std::uint64_t i = 0; i < layout.runs(); ++i) {
+    touch(static_cast<const char*>(data) + i * stride, layout.run() * size, kMatmul);
+  }
+}
+
+// op(X) or its transpose, whichever has k last, as rows without gaps.
+std::vector<double> rows_of(const void* data, const Layout& layout, bool k_is_rows) {
+  const std::uint64_t outer = k_is_rows ? layout.cols : layout.rows, k = k_is_rows ? layout.rows : layout.cols;
+  std::vector<double> rows(outer * k);
+  for (std::uint64_t i = 0; i < outer; ++i) {
+    for (std::uint64_t p = 0; p < k; ++p) {
+      rows[i * k + p] = load(data, layout.type, k_is_rows ? layout.index(p, i) : layout.index(i, p));
+    }
+  }
+  return rows;
+}
+
+// The bias gradient: of every row of `rows`, the sum.
+void store_sums(const std::vector<double>& rows, std::uint64_t count, std::uint64_t k, const Product& p) {
+  will_write(p.desc.bias, count * size_of(p.d.type), kMatmul);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    double sum = 0;
+    for (std::uint64_t j = 0; j < k; ++j) sum += rows[i * k + j];
+    store(p.desc.bias, p.d.type, i, sum);
+  }
+}
+
+void multiply(const Product& p, const Operands& operands) {
+  const std::uint64_t m = p.m(), n = p.n(), k = p.k();
+  for_each_run(operands.a, p.a, will_read);
+  for_each_run(operands.b, p.b, will_read);
+  if (operands.beta != 0) for_each_run(operands.c, p.c, will_read);
+  if (p.adds_bias()) will_read(p.desc.bias, m * size_of(p.d.type), kMatmul);
+  for_each_run(operands.d, p.d, will_write);
+
+  const std::vector<double> a = rows_of(operands.a, p.a, p.transposes_a());
+  const std::vector<double> b = rows_of(operands.b, p.b, !p.transposes_b());
+  for (std::uint64_t i = 0; i < m; ++i) {
+    for (std::uint64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (std::uint64_t q = 0; q < k; ++q) sum += a[i * k + q] * b[j * k + q];
+      double value = operands.alpha * sum;
+      if (operands.beta != 0) value += operands.beta * load(operands.c, p.c.type, p.c.index(i, j));
+      if (p.adds_bias()) value += load(p.desc.bias, p.d.type, i);
+      if (p.applies_relu() && value < 0) value = 0;
+      store(operands.d, p.d.type, p.d.index(i, j), value);
+    }
+  }
+  if (p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADA) store_sums(a, m, k, p);
+  if (p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADB) store_sums(b, n, k, p);
+}
+
+bool is_aligned(const void* pointer, std::uint64_t alignment) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
+}
+
+cublasStatus_t choose(const Product& product, const Preference& preference, cublasLtMatmulHeuristicResult_t& result) {
+  const cublasStatus_t status = product.check();
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  Algorithm algorithm{kMagic,
+                      std::min(kWorkspace, preference.workspace),
+                      product.hash(),
+                      {preference.alignment_a, preference.alignment_b, preference.alignment_c, preference.alignment_d}};
+  result = {};
+  std::memcpy(&result.algo, &algorithm, sizeof algorithm);
+  result.workspaceSize = algorithm.workspace;
+  result.state = CUBLAS_STATUS_SUCCESS;
+  result.wavesCount = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+// Whether the call keeps the promises that its algorithm was chosen on.
+cublasStatus_t check_call(const Product& product, const Operands& operands, const cublasLtMatmulAlgo_t* given,
+                          const void* workspace, std::size_t workspace_bytes, Algorithm& algorithm) {
+  const cublasStatus_t status = product.check();
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (operands.a == nullptr || operands.b == nullptr || operands.d == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  if (operands.c == operands.d && product.c != product.d) return CUBLAS_STATUS_INVALID_VALUE;
+  if ((product.adds_bias() || product.writes_bias()) && product.desc.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  if (given != nullptr) {
+    std::memcpy(&algorithm, given, sizeof algorithm);
+    if (algorithm.magic != kMagic || algorithm.problem != product.hash()) return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  if (workspace_bytes < algorithm.workspace) return CUBLAS_STATUS_INVALID_VALUE;
+  if (workspace_bytes > 0 && (workspace == nullptr || !is_aligned(workspace, kWorkspaceAlignment))) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const void* const pointers[] = {operands.a, operands.b, operands.c, operands.d};
+  for (std::size_t i = 0; i < 4; ++i) {
+    if (!is_aligned(pointers[i], algorithm.alignment[i])) return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+}  // namespace cuda_on_cpu
+
+using namespace cuda_on_cpu;
+
+extern "C" {
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return create(handle, kHandle, int{}); }
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy<int>(handle, kHandle); }
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute, cudaDataType_t scale) {
+  return create(desc, kMatmulDesc, MatmulDesc{compute, scale});
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return destroy<MatmulDesc>(desc, kMatmulDesc); }
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAttributes_t attribute,
+                                              const void* value, std::size_t bytes) {
+  auto* desc = as<MatmulDesc>(handle, kMatmulDesc);
+  if (desc == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA: return set(desc->transpose_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB: return set(desc->transpose_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: return set(desc->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return set(desc->bias, value, bytes);
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, std::uint64_t rows,
+                                          std::uint64_t cols, std::int64_t ld) {
+  return create(layout, kLayout, Layout{static_cast<std::uint32_t>(type), rows, cols, ld});
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return destroy<Layout>(layout, kLayout); }
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle, cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void* value, std::size_t bytes) {
+  auto* layout = as<Layout>(handle, kLayout);
+  if (layout == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_ORDER: return set(layout->order, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_LD: return set(layout->ld, value, bytes);
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  return create(preference, kPreference, Preference{});
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  return destroy<Preference>(preference, kPreference);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
+                                                    std::size_t bytes) {
+  auto* preference = as<Preference>(handle, kPreference);
+  if (preference == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return set(preference->workspace, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return set(preference->alignment_a, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return set(preference->alignment_b, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return set(preference->alignment_c, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return set(preference->alignment_d, value, bytes);
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+}
+
+// One algorithm, which wants a workspace and is held to the alignments that were promised for it.
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t results[], int* count) {
+  if (!is_alive(kHandle, handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
+  const auto* the_desc = as<MatmulDesc>(desc, kMatmulDesc);
+  const Layout *la = as<Layout>(a, kLayout), *lb = as<Layout>(b, kLayout), *lc = as<Layout>(c, kLayout),
+               *ld = as<Layout>(d, kLayout);
+  const auto* asked = as<Preference>(preference, kPreference);
+  if (!the_desc || !la || !lb || !lc || !ld || !asked || wanted < 1 || !results || !count) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const cublasStatus_t status = choose({*the_desc, *la, *lb, *lc, *ld}, *asked, results[0]);
+  *count = status == CUBLAS_STATUS_SUCCESS ? 1 : 0;
+  return status;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha, const void* A,
+                              cublasLtMatrixLayout_t a, const void* B, cublasLtMatrixLayout_t b, const void* beta,
+                              const void* C, cublasLtMatrixLayout_t c, void* D, cublasLtMatrixLayout_t d,
+                              const cublasLtMatmulAlgo_t* algo, void* workspace, std::size_t workspace_bytes,
+                              cudaStream_t stream) {
+  if (!is_alive(kHandle, handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
+  const auto* the_desc = as<MatmulDesc>(desc, kMatmulDesc);
+  const Layout *la = as<Layout>(a, kLayout), *lb = as<Layout>(b, kLayout), *lc = as<Layout>(c, kLayout),
+               *ld = as<Layout>(d, kLayout);
+  if (!the_desc || !la || !lb || !lc || !ld || !alpha || !beta) return CUBLAS_STATUS_INVALID_VALUE;
+  const Product product{*the_desc, *la, *lb, *lc, *ld};
+  const Operands operands{A, B, C, D, *static_cast<const float*>(alpha), *static_cast<const float*>(beta)};
+  Algorithm algorithm{kMagic, 0, 0, {1, 1, 1, 1}};
+  const cublasStatus_t status = check_call(product, operands, algo, workspace, workspace_bytes, algorithm);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  return library_call(CUBLAS_STATUS_EXECUTION_FAILED, [&] {
+    submit(stream, kMatmul, [product, operands, workspace, bytes = algorithm.workspace] {
+      scribble(workspace, bytes, kMatmul);
+      multiply(product, operands);
+    });
+    return CUBLAS_STATUS_SUCCESS;
+  });
+}
+
+const char* cublasLtGetStatusName(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_ALLOC_FAILED: return "CUBLAS_STATUS_ALLOC_FAILED";
+    case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
+    default: return "an unknown status";
+  }
+}
+
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS: return "success";
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "the library was not initialized";
+    case CUBLAS_STATUS_ALLOC_FAILED: return "the resource allocation failed";
+    case CUBLAS_STATUS_INVALID_VALUE: return "an invalid value was used as a parameter";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "the GPU program failed to execute";
+    case CUBLAS_STATUS_NOT_SUPPORTED: return "the functionality is not supported";
+    default: return "an unknown status";
+  }
+}
+}

@@ -1,0 +1,197 @@
+#include "tests/cuda_on_cpu/runtime/capture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/cuda_on_cpu/runtime/error.h"
+#include "tests/cuda_on_cpu/runtime/graph.h"
+#include "tests/cuda_on_cpu/runtime/handles.h"
+#include "tests/cuda_on_cpu/runtime/stream.h"
+
+namespace cuda_on_cpu {
+namespace {
+
+std::vector<std::shared_ptr<Capture>> under_way;
+
+[[noreturn]] void break_capture(Capture& capture, cudaError_t code, std::string why) {
+  if (capture.broken.empty()) capture.broken = why;
+  fail(code, std::move(why));
+}
+
+void expect_whole(const Capture& capture) {
+  if (!capture.broken.empty()) {
+    fail(cudaErrorStreamCaptureInvalidated, fmt::format("the capture was invalidated: {}", capture.broken));
+  }
+}
+
+// All that the origin's last nodes come after: work outside of it would be lost.
+bool has_unjoined_work(const Capture& capture) {
+  const std::vector<bool> joined = capture.graph->at_or_before(capture.origin->frontier);
+  return std::any_of(capture.members.begin(), capture.members.end(), [&](const CUstream_st* member) {
+    return std::any_of(member->frontier.begin(), member->frontier.end(),
+                       [&](std::size_t node) { return !joined[node]; });
+  });
+}
+
+void end(Capture& capture) {
+  for (CUstream_st* member : capture.members) {
+    member->frontier.clear();
+    if (member != capture.origin) member->capture.reset();
+  }
+  capture.ended = true;
+  std::erase_if(under_way, [&](const auto& other) { return other.get() == &capture; });
+  capture.origin->capture.reset();
+}
+
+}  // namespace
+
+void capture_node(CUstream_st& stream, std::string name, std::function<void()> work) {
+  expect_whole(*stream.capture);
+  stream.frontier = {stream.capture->graph->add(std::move(name), std::move(work), stream.frontier)};
+}
+
+void capture_wait(CUstream_st& stream, CUevent_st& event) {
+  if (event.capture && event.capture->ended) {
+    fail(cudaErrorCapturedEvent, "cudaStreamWaitEvent: the event was recorded last in a capture that has ended");
+  }
+  if (stream.capture) {
+    expect_whole(*stream.capture);
+    if (!event.capture) {
+      if (!event.point.queue) return;  // never recorded: nothing to wait for
+      break_capture(*stream.capture, cudaErrorStreamCaptureIsolation,
+                    "cudaStreamWaitEvent: a capturing stream waits for work from before the capture");
+    }
+    if (stream.capture != event.capture) {
+      break_capture(*stream.capture, cudaErrorStreamCaptureMerge,
+                    "cudaStreamWaitEvent: the event was recorded in another capture");
+    }
+  } else if (is_legacy(stream)) {
+    break_capture(*event.capture, cudaErrorStreamCaptureImplicit,
+                  "cudaStreamWaitEvent: the legacy stream cannot join a capture");
+  }
+  expect_whole(*event.capture);
+  stream.capture = event.capture;
+  stream.capture->members.insert(&stream);
+  for (const std::size_t node : event.frontier) {
+    if (std::find(stream.frontier.begin(), stream.frontier.end(), node) == stream.frontier.end()) {
+      stream.frontier.push_back(node);
+    }
+  }
+}
+
+void forbid_during_capture(const char* call) {
+  for (const auto& capture : under_way) {
+    const bool concerns_us = capture->mode == cudaStreamCaptureModeGlobal ||
+                             (capture->mode == cudaStreamCaptureModeThreadLocal &&
+                              capture->thread == std::this_thread::get_id());
+    if (concerns_us) {
+      break_capture(*capture, cudaErrorStreamCaptureUnsupported,
+                    fmt::format("{} during a capture that is not relaxed", call));
+    }
+  }
+}
+
+void forbid_wait_during_capture(CUstream_st* stream, const char* call) {
+  if (stream != nullptr && is_legacy(*stream)) forbid_legacy_during_capture(call);
+  for (const auto& capture : under_way) {
+    if (stream == nullptr || stream->capture == capture) {
+      break_capture(*capture, cudaErrorStreamCaptureUnsupported, fmt::format("{} during a capture", call));
+    }
+  }
+  forbid_during_capture(call);
+}
+
+void forbid_legacy_during_capture(const char* call) {
+  for (const auto& capture : under_way) {
+    const bool blocks = std::any_of(capture->members.begin(), capture->members.end(),
+                                    [](const CUstream_st* member) { return member->queue->blocking(); });
+    if (blocks) {
+      break_capture(*capture, cudaErrorStreamCaptureImplicit,
+                    fmt::format("{} on the legacy stream, while a stream that it waits for is capturing", call));
+    }
+  }
+}
+
+void forbid_captured_event(CUevent_st& event, const char* call) {
+  if (!event.capture) return;
+  const std::string why = fmt::format("{}: the event was recorded in a capture", call);
+  if (event.capture->ended) fail(cudaErrorCapturedEvent, why);
+  break_capture(*event.capture, cudaErrorCapturedEvent, why);
+}
+
+void leave_capture(CUstream_st& stream) {
+  if (!stream.capture) return;
+  Capture& capture = *stream.capture;
+  if (capture.broken.empty()) capture.broken = "cudaStreamDestroy of a capturing stream";
+  const std::shared_ptr<Capture> kept = stream.capture;
+  if (capture.origin == &stream) {
+    destroy(capture.graph);
+    end(capture);
+  } else {
+    capture.members.erase(&stream);
+  }
+}
+
+}  // namespace cuda_on_cpu
+
+using namespace cuda_on_cpu;
+
+extern "C" {
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
+  return api([&] {
+    CUstream_st& stream = resolve(handle, "cudaStreamBeginCapture");
+    if (is_legacy(stream)) {
+      fail(cudaErrorStreamCaptureUnsupported, "cudaStreamBeginCapture: the legacy stream cannot be captured");
+    }
+    if (stream.capture) fail(cudaErrorIllegalState, "cudaStreamBeginCapture: the stream is capturing already");
+    auto capture = std::make_shared<Capture>();
+    capture->graph = create_graph();
+    capture->origin = &stream;
+    capture->mode = mode;
+    capture->thread = std::this_thread::get_id();
+    capture->members.insert(&stream);
+    stream.capture = capture;
+    stream.frontier.clear();
+    under_way.push_back(std::move(capture));
+  });
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
+  return api([&] {
+    CUstream_st& stream = resolve(handle, "cudaStreamEndCapture");
+    const std::shared_ptr<Capture> capture = stream.capture;
+    if (graph != nullptr) *graph = nullptr;
+    if (!capture) fail(cudaErrorIllegalState, "cudaStreamEndCapture: the stream is not capturing");
+    if (graph == nullptr) fail(cudaErrorInvalidValue, "cudaStreamEndCapture: nowhere to store the graph");
+    if (capture->origin != &stream) {
+      break_capture(*capture, cudaErrorStreamCaptureUnmatched,
+                    "cudaStreamEndCapture: the capture began on another stream");
+    }
+    if (capture->mode != cudaStreamCaptureModeRelaxed && capture->thread != std::this_thread::get_id()) {
+      break_capture(*capture, cudaErrorStreamCaptureWrongThread,
+                    "cudaStreamEndCapture: the capture began on another thread");
+    }
+    const bool unjoined = has_unjoined_work(*capture);
+    end(*capture);
+    if (unjoined || !capture->broken.empty()) destroy(capture->graph);
+    expect_whole(*capture);
+    if (unjoined) {
+      fail(cudaErrorStreamCaptureUnjoined,
+           "cudaStreamEndCapture: work of a stream that forked from this one was not joined by an event");
+    }
+    *graph = capture->graph;
+  });
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
+  return api([&] {
+    const CUstream_st& stream = resolve(handle, "cudaStreamIsCapturing");
+    *status = !stream.capture                  ? cudaStreamCaptureStatusNone
+              : stream.capture->broken.empty() ? cudaStreamCaptureStatusActive
+                                               : cudaStreamCaptureStatusInvalidated;
+  });
+}
+}

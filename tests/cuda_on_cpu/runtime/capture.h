@@ -1,0 +1,49 @@
+#pragma once
+
+// Stream capture and what CUDA forbids while one is under way.
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+
+struct CUstream_st;
+
+namespace cuda_on_cpu {
+
+struct Capture {
+  cudaGraph_t graph = nullptr;
+  CUstream_st* origin = nullptr;
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  std::thread::id thread;
+  std::set<CUstream_st*> members;  // the origin, and the streams that forked from it
+  std::string broken;              // what invalidated it
+  bool ended = false;
+};
+
+// Adds the node to the stream's capture. Throws CudaError if the capture is invalidated.
+void capture_node(CUstream_st& stream, std::string name, std::function<void()> work);
+
+// The stream, capturing, meets an event of the same or another capture, or of none.
+void capture_wait(CUstream_st& stream, CUevent_st& event);
+
+// For calls that CUDA counts as unsafe (they may wait for work that was queued earlier): forbidden during a global
+// capture of any thread, and a thread-local one of the calling thread. Throws CudaError and invalidates the capture.
+void forbid_during_capture(const char* call);
+
+// For waiting: for this stream if it is not null, else for the whole device. Forbidden in every mode.
+void forbid_wait_during_capture(CUstream_st* stream, const char* call);
+
+// For work on the legacy stream, which would have to wait for every stream that is not cudaStreamNonBlocking.
+void forbid_legacy_during_capture(const char* call);
+
+// For waiting for, or asking about, an event that was recorded in a capture.
+void forbid_captured_event(CUevent_st& event, const char* call);
+
+// A stream that goes in the middle of a capture.
+void leave_capture(CUstream_st& stream);
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,124 @@
+// The one device there is: the limits of compute capability 8.0, and "emulated" for a name.
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "tests/cuda_on_cpu/engine/engine.h"
+#include "tests/cuda_on_cpu/runtime/error.h"
+#include "tests/cuda_on_cpu/runtime/memory.h"
+
+namespace cuda_on_cpu {
+namespace {
+
+using giro::simt::Limits;
+
+constexpr int kMultiprocessors = 4;
+constexpr int kThreadsPerMultiprocessor = 2048;
+constexpr int kBlocksPerMultiprocessor = 32;
+constexpr int kRegisters = 65536;
+
+void expect_device(int device, const char* call) {
+  if (device != 0) fail(cudaErrorInvalidDevice, fmt::format("{}: no device {}, there is only 0", call, device));
+}
+
+cudaDeviceProp properties() {
+  cudaDeviceProp p{};
+  std::strcpy(p.name, "emulated");
+  p.major = 8;
+  p.minor = 0;
+  p.totalGlobalMem = kDeviceBytes;
+  p.sharedMemPerBlock = Limits::kSharedBytes;
+  p.sharedMemPerBlockOptin = Limits::kSharedBytesOptIn;
+  p.sharedMemPerMultiprocessor = Limits::kSharedBytesOptIn + 1024;
+  p.reservedSharedMemPerBlock = 1024;
+  p.totalConstMem = 64 << 10;
+  p.regsPerBlock = p.regsPerMultiprocessor = kRegisters;
+  p.warpSize = Limits::kWarp;
+  p.maxThreadsPerBlock = p.maxThreadsDim[0] = p.maxThreadsDim[1] = Limits::kThreads;
+  p.maxThreadsDim[2] = Limits::kBlockZ;
+  p.maxGridSize[0] = Limits::kGridX;
+  p.maxGridSize[1] = p.maxGridSize[2] = Limits::kGridYZ;
+  p.maxThreadsPerMultiProcessor = kThreadsPerMultiprocessor;
+  p.maxBlocksPerMultiProcessor = kBlocksPerMultiprocessor;
+  p.multiProcessorCount = kMultiprocessors;
+  p.l2CacheSize = 4 << 20;
+  p.unifiedAddressing = p.canMapHostMemory = p.canUseHostPointerForRegisteredMem = 1;
+  p.concurrentKernels = p.asyncEngineCount = 1;
+  p.textureAlignment = 512;
+  return p;
+}
+
+int attribute(cudaDeviceAttr name) {
+  const cudaDeviceProp p = properties();
+  switch (name) {
+    case cudaDevAttrMaxThreadsPerBlock: return p.maxThreadsPerBlock;
+    case cudaDevAttrMaxBlockDimX: return p.maxThreadsDim[0];
+    case cudaDevAttrMaxBlockDimY: return p.maxThreadsDim[1];
+    case cudaDevAttrMaxBlockDimZ: return p.maxThreadsDim[2];
+    case cudaDevAttrMaxGridDimX: return p.maxGridSize[0];
+    case cudaDevAttrMaxGridDimY: return p.maxGridSize[1];
+    case cudaDevAttrMaxGridDimZ: return p.maxGridSize[2];
+    case cudaDevAttrMaxSharedMemoryPerBlock: return static_cast<int>(p.sharedMemPerBlock);
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: return static_cast<int>(p.sharedMemPerBlockOptin);
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return static_cast<int>(p.sharedMemPerMultiprocessor);
+    case cudaDevAttrWarpSize: return p.warpSize;
+    case cudaDevAttrMultiProcessorCount: return p.multiProcessorCount;
+    case cudaDevAttrMaxThreadsPerMultiProcessor: return p.maxThreadsPerMultiProcessor;
+    case cudaDevAttrMaxBlocksPerMultiprocessor: return p.maxBlocksPerMultiProcessor;
+    case cudaDevAttrComputeCapabilityMajor: return p.major;
+    case cudaDevAttrComputeCapabilityMinor: return p.minor;
+    case cudaDevAttrL2CacheSize: return p.l2CacheSize;
+    case cudaDevAttrMaxRegistersPerBlock: return p.regsPerBlock;
+    case cudaDevAttrConcurrentKernels: return p.concurrentKernels;
+    case cudaDevAttrUnifiedAddressing: return p.unifiedAddressing;
+    case cudaDevAttrPageableMemoryAccess: return p.pageableMemoryAccess;
+    case cudaDevAttrMemoryPoolsSupported: return p.memoryPoolsSupported;
+    case cudaDevAttrCooperativeLaunch: return p.cooperativeLaunch;
+    default: fail(cudaErrorInvalidValue, fmt::format("cudaDeviceGetAttribute: the emulation has no answer to attribute {}",
+                                                     static_cast<int>(name)));
+  }
+}
+
+}  // namespace
+}  // namespace cuda_on_cpu
+
+using namespace cuda_on_cpu;
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  return api([&] { *count = 1; });
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  return api([&] { *device = 0; });
+}
+
+cudaError_t cudaSetDevice(int device) {
+  return api([&] { expect_device(device, "cudaSetDevice"); });
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device) {
+  return api([&] {
+    expect_device(device, "cudaGetDeviceProperties");
+    *out = properties();
+  });
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr name, int device) {
+  return api([&] {
+    expect_device(device, "cudaDeviceGetAttribute");
+    *value = attribute(name);
+  });
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  return api([&] { *version = CUDART_VERSION; });
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  return api([&] { *version = CUDART_VERSION; });
+}
+}

@@ -1,0 +1,40 @@
+#pragma once
+
+// Which work the host has ordered before which: by a stream, an event, a graph's edge, or by waiting for it. The race
+// check asks this of two pieces of work that touch the same bytes.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "tests/cuda_on_cpu/engine/memory.h"
+
+namespace cuda_on_cpu {
+
+// A vector clock: of each queue, by its id, how many of its entries are known to be done.
+using Clock = std::map<std::uint64_t, std::uint64_t>;
+
+void merge(Clock& into, const Clock& other);
+
+// What the host has waited for; all that is queued from now on comes after it.
+Clock& host_clock();
+
+// Where a piece of work stands: an entry of a queue, and within a graph's launch a node of it.
+struct Place {
+  std::uint64_t queue = 0, entry = 0;   // entries count from 1
+  std::shared_ptr<const Clock> before;  // what is done when the entry starts
+  // For the nodes of one launch: of each node, whether it precedes this one. Null for an entry that is no graph.
+  std::shared_ptr<const std::vector<bool>> preceding_nodes;
+  std::size_t node = 0;
+};
+
+// Runs `work` as the next operation, at that place.
+void run_operation(const Place& place, const std::function<void()>& work);
+
+// The operation now running; for giro::simt::Launch and giro::simt::Memory.
+giro::simt::Operation current_operation();
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstdint>
+
+namespace cuda_on_cpu {
+
+// Draws whatever CUDA leaves open: which stream goes on, which of a graph's nodes that could run does. Seeded by
+// GIRO_CUDA_ON_CPU_SEED, 0 by default.
+std::uint64_t random_number();
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,255 @@
+#include "tests/cuda_on_cpu/runtime/stream.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "tests/cuda_on_cpu/runtime/capture.h"
+#include "tests/cuda_on_cpu/runtime/error.h"
+#include "tests/cuda_on_cpu/runtime/handles.h"
+#include "tests/cuda_on_cpu/runtime/memory.h"
+#include "tests/cuda_on_cpu/runtime/seed.h"
+
+namespace cuda_on_cpu {
+namespace {
+
+constexpr const char* kStream = "stream";
+constexpr const char* kEvent = "event";
+
+std::uint64_t queues_made = 0;
+
+// The legacy default stream first, then those the program made. Never destroyed.
+std::vector<CUstream_st*>& streams() {
+  static auto* const streams = new std::vector{new CUstream_st{std::make_shared<Queue>(true)}};
+  return *streams;
+}
+CUstream_st& legacy() { return *streams().front(); }
+
+CUevent_st& resolve(cudaEvent_t event, const char* call) {
+  expect_alive(kEvent, event, call);
+  return *event;
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void create_stream(cudaStream_t* out, unsigned int flags) {
+  if (out == nullptr || (flags & ~static_cast<unsigned int>(cudaStreamNonBlocking)) != 0) {
+    fail(cudaErrorInvalidValue, "cudaStreamCreateWithFlags: no such flags, or nowhere to store the stream");
+  }
+  *out = new CUstream_st{std::make_shared<Queue>((flags & cudaStreamNonBlocking) == 0)};
+  streams().push_back(*out);
+  add_handle(kStream, *out);
+}
+
+// A query is how a program polls. Each one lets a little work happen, so that polling ends.
+void query(const Point& point, const char* call) {
+  if (point.queue && !point.queue->is_done(point.entry)) {
+    point.queue->run_next();
+    throw_if_lost();
+    if (!point.queue->is_done(point.entry)) fail(cudaErrorNotReady, fmt::format("{}: work is pending", call));
+  }
+  merge(host_clock(), point.clock);
+}
+
+}  // namespace
+
+Queue::Queue(bool blocking) : id_(++queues_made), blocking_(blocking) {}
+
+void Queue::push(std::string name, Work work, std::vector<Point> after) {
+  Clock before = latest_;
+  merge(before, host_clock());
+  for (const Point& point : after) merge(before, point.clock);
+  latest_ = before;
+  latest_[id_] = ++queued_;
+  pending_.push_back(
+      {std::move(name), std::move(work), std::move(after), std::make_shared<const Clock>(std::move(before))});
+}
+
+void Queue::run_next() {
+  // What the entry waits for was queued before it, so this ends.
+  for (const Point& point : std::exchange(pending_.front().after, {})) {
+    while (point.queue && !point.queue->is_done(point.entry)) point.queue->run_next();
+  }
+  const Entry entry = std::move(pending_.front());
+  pending_.pop_front();
+  if (entry.work && !device_is_lost()) {
+    try {
+      const DeviceAccess access;
+      entry.work({id_, done_ + 1, entry.before, nullptr, 0});
+    } catch (const CudaError& error) {
+      lose_device({error.code, fmt::format("{}: {}", entry.name, error.why)});
+    }
+  }
+  ++done_;
+}
+
+void enqueue(CUstream_st& stream, std::string name, Queue::Work work, std::vector<Point> after) {
+  // The legacy stream and the blocking ones wait for all that the other side has queued.
+  if (is_legacy(stream)) {
+    for (CUstream_st* other : streams()) {
+      if (other != &stream && other->queue->blocking()) after.push_back(other->queue->end());
+    }
+  } else if (stream.queue->blocking()) {
+    after.push_back(legacy().queue->end());
+  }
+  stream.queue->push(std::move(name), std::move(work), std::move(after));
+}
+
+void submit(cudaStream_t handle, std::string name, std::function<void()> work) {
+  CUstream_st& stream = resolve(handle, name.c_str());
+  if (is_legacy(stream)) forbid_legacy_during_capture(name.c_str());
+  if (stream.capture) return capture_node(stream, std::move(name), std::move(work));
+  enqueue(stream, std::move(name), [work = std::move(work)](const Place& place) { run_operation(place, work); });
+}
+
+void run_until(const Point& point) {
+  while (point.queue && !point.queue->is_done(point.entry)) point.queue->run_next();
+  throw_if_lost();
+  merge(host_clock(), point.clock);
+}
+
+void run_everything() {
+  // Entry by entry from a stream drawn at random: streams have no order among themselves.
+  for (std::vector<CUstream_st*> busy = streams(); !busy.empty();) {
+    std::erase_if(busy, [](const CUstream_st* stream) { return stream->queue->is_idle(); });
+    if (!busy.empty()) busy[random_number() % busy.size()]->queue->run_next();
+  }
+  for (const CUstream_st* stream : streams()) merge(host_clock(), stream->queue->end().clock);
+}
+
+CUstream_st& resolve(cudaStream_t stream, const char* call) {
+  if (stream == nullptr || stream == cudaStreamLegacy) return legacy();
+  if (stream == cudaStreamPerThread) {
+    fail(cudaErrorNotSupported, fmt::format("{}: the emulation has no per-thread default stream", call));
+  }
+  expect_alive(kStream, stream, call);
+  return *stream;
+}
+
+bool is_legacy(const CUstream_st& stream) { return &stream == &legacy(); }
+
+}  // namespace cuda_on_cpu
+
+using namespace cuda_on_cpu;
+
+extern "C" {
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
+  return api([&] { create_stream(stream, flags); });
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
+
+cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+  return api_of_release([&] {
+    CUstream_st& stream = resolve(handle, "cudaStreamDestroy");
+    if (is_legacy(stream)) fail(cudaErrorInvalidResourceHandle, "cudaStreamDestroy of the default stream");
+    leave_capture(stream);
+    // CUDA lets the work run on without its stream. There is nowhere left to keep it here, so it runs now.
+    while (!stream.queue->is_idle()) stream.queue->run_next();
+    remove_handle(kStream, handle);
+    std::erase(streams(), handle);
+    delete handle;
+  });
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+  return api([&] {
+    CUstream_st& stream = resolve(handle, "cudaStreamSynchronize");
+    forbid_wait_during_capture(&stream, "cudaStreamSynchronize");
+    run_until(stream.queue->end());
+  });
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t handle) {
+  return api([&] {
+    CUstream_st& stream = resolve(handle, "cudaStreamQuery");
+    forbid_wait_during_capture(&stream, "cudaStreamQuery");
+    query(stream.queue->end(), "cudaStreamQuery");
+  });
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  return api([&] {
+    forbid_wait_during_capture(nullptr, "cudaDeviceSynchronize");
+    run_everything();
+    throw_if_lost();
+  });
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
+  return api([&] {
+    if (event == nullptr) fail(cudaErrorInvalidValue, "cudaEventCreateWithFlags: nowhere to store the event");
+    *event = new CUevent_st{.timing = (flags & cudaEventDisableTiming) == 0};
+    add_handle(kEvent, *event);
+  });
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  return api_of_release([&] {
+    resolve(event, "cudaEventDestroy");
+    remove_handle(kEvent, event);
+    delete event;
+  });
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t on) {
+  return api([&] {
+    CUevent_st& event = resolve(handle, "cudaEventRecord");
+    CUstream_st& stream = resolve(on, "cudaEventRecord");
+    if (is_legacy(stream)) forbid_legacy_during_capture("cudaEventRecord");
+    event.capture = stream.capture;
+    event.frontier = stream.frontier;
+    if (stream.capture) return;
+    event.seconds = std::make_shared<double>(0);
+    enqueue(stream, "event", [seconds = event.seconds](const Place&) { *seconds = now(); });
+    event.point = stream.queue->end();
+  });
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t handle, unsigned int) {
+  return api([&] {
+    CUstream_st& stream = resolve(on, "cudaStreamWaitEvent");
+    CUevent_st& event = resolve(handle, "cudaStreamWaitEvent");
+    if (is_legacy(stream)) forbid_legacy_during_capture("cudaStreamWaitEvent");
+    if (stream.capture || event.capture) return capture_wait(stream, event);
+    if (event.point.queue) enqueue(stream, "wait for an event", nullptr, {event.point});
+  });
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t handle) {
+  return api([&] {
+    CUevent_st& event = resolve(handle, "cudaEventQuery");
+    forbid_captured_event(event, "cudaEventQuery");
+    query(event.point, "cudaEventQuery");
+  });
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
+  return api([&] {
+    CUevent_st& event = resolve(handle, "cudaEventSynchronize");
+    forbid_captured_event(event, "cudaEventSynchronize");
+    run_until(event.point);
+  });
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEvent_t last) {
+  return api([&] {
+    for (const cudaEvent_t handle : {first, last}) {
+      CUevent_st& event = resolve(handle, "cudaEventElapsedTime");
+      forbid_captured_event(event, "cudaEventElapsedTime");
+      if (!event.timing || !event.point.queue) {
+        fail(cudaErrorInvalidResourceHandle, "cudaEventElapsedTime: an event without timing, or never recorded");
+      }
+      query(event.point, "cudaEventElapsedTime");
+    }
+    *milliseconds = static_cast<float>(1e3 * (*last->seconds - *first->seconds));
+  });
+}
+}

@@ -1,0 +1,94 @@
+#pragma once
+
+// Streams and events. Work is queued and runs late: only when a call waits for it, and then only as much as that call
+// must wait for. So what a program has not waited for has not happened, every time.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/cuda_on_cpu/runtime/order.h"
+
+namespace cuda_on_cpu {
+
+struct Capture;
+class Queue;
+
+// The end of one of a queue's entries, and what is done by then. An empty one is long past.
+struct Point {
+  std::shared_ptr<Queue> queue;
+  std::uint64_t entry = 0;
+  Clock clock;
+};
+
+// The work of one stream, first come, first served.
+class Queue : public std::enable_shared_from_this<Queue> {
+ public:
+  // Gets its place for run_operation. Device memory is open while it runs.
+  using Work = std::function<void(const Place&)>;
+
+  explicit Queue(bool blocking);
+
+  void push(std::string name, Work work, std::vector<Point> after);
+  Point end() const { return {std::const_pointer_cast<Queue>(shared_from_this()), queued_, latest_}; }
+  bool is_done(std::uint64_t entry) const { return done_ >= entry; }
+  bool is_idle() const { return pending_.empty(); }
+  bool blocking() const { return blocking_; }  // waits for the legacy stream, and the legacy stream for it
+
+  // Runs one entry, after whatever it waits for in other queues. Throws nothing: a failure loses the device.
+  void run_next();
+
+ private:
+  struct Entry {
+    std::string name;
+    Work work;
+    std::vector<Point> after;
+    std::shared_ptr<const Clock> before;
+  };
+  std::uint64_t id_;
+  bool blocking_;
+  std::deque<Entry> pending_;
+  std::uint64_t queued_ = 0, done_ = 0;
+  Clock latest_;  // of the last entry's end
+};
+
+// Queues the work, or adds it to the graph that the stream is capturing. Throws CudaError.
+void submit(cudaStream_t stream, std::string name, std::function<void()> work);
+
+// As the host waits: for a point, for all that is queued on the device.
+void run_until(const Point& point);
+void run_everything();
+
+}  // namespace cuda_on_cpu
+
+struct CUstream_st {
+  std::shared_ptr<cuda_on_cpu::Queue> queue;
+  std::shared_ptr<cuda_on_cpu::Capture> capture;  // null while not capturing
+  std::vector<std::size_t> frontier;              // the captured nodes that the next one comes after
+};
+
+struct CUevent_st {
+  bool timing = true;
+  cuda_on_cpu::Point point;  // where it was recorded last
+  std::shared_ptr<double> seconds;  // when that point was reached
+  std::shared_ptr<cuda_on_cpu::Capture> capture;  // if that was in a capture: which, and after which nodes
+  std::vector<std::size_t> frontier;
+};
+
+namespace cuda_on_cpu {
+
+// The stream behind the handle, the legacy one for null. Throws CudaError(cudaErrorInvalidResourceHandle).
+CUstream_st& resolve(cudaStream_t stream, const char* call);
+
+bool is_legacy(const CUstream_st& stream);
+
+// Queues the work, after the points too, on a stream that is not capturing.
+void enqueue(CUstream_st& stream, std::string name, Queue::Work work, std::vector<Point> after = {});
+
+}  // namespace cuda_on_cpu

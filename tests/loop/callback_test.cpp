@@ -1,0 +1,224 @@
+#include <giro/loop/callback.h>
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/train_state.h>
+#include <giro/loop/batch.h>
+#include <giro/loop/step.h>
+
+namespace giro {
+namespace {
+
+struct Count {
+  int value = 0;
+};
+struct Words {
+  std::string text;
+};
+using Loop = LoopState<Count, Words>;
+using Kind = Callback<Count, Words>::Kind;
+
+// A loop in the middle of its fourth step.
+struct Fixture {
+  Count state{7};
+  Words batch{"words"};
+  History history;
+  Loop loop{state, batch, history, {.steps = 3, .samples = 30}, logs().add_metric("a", 0.5)};
+};
+
+// What a callback was given, parameter by parameter.
+struct Seen {
+  std::vector<std::string> arguments;
+  Count* state = nullptr;
+
+  void note(Count& s) {
+    arguments.push_back("state");
+    state = &s;
+    ++s.value;
+  }
+  void note(const Words& batch) { arguments.push_back(batch.text); }
+  void note(const Elapsed& elapsed) { arguments.push_back("elapsed " + std::to_string(elapsed.steps)); }
+  void note(Loop& loop) { arguments.push_back("loop " + std::to_string(loop.logs.entries().size())); }
+  void note(const Logs& l) { arguments.push_back("logs " + std::to_string(static_cast<int>(4 * l.entry_value("a")))); }
+};
+
+template <class Arg>
+std::string noted() {
+  using T = std::remove_cvref_t<Arg>;
+  if (std::is_same_v<T, Count>) return "state";
+  if (std::is_same_v<T, Words>) return "words";
+  if (std::is_same_v<T, Elapsed>) return "elapsed 3";
+  if (std::is_same_v<T, Loop>) return "loop 1";
+  return "logs 2";
+}
+
+template <class... Args>
+struct Probe {
+  Seen* seen;
+  void operator()(Args... args) const { (seen->note(args), ...); }
+};
+
+template <class... Args>
+void check_arrangement() {
+  Fixture fixture;
+  Seen seen;
+  const Callback<Count, Words> callback{Probe<Args...>{&seen}};
+  const std::vector<std::string> expected{noted<Args>()...};
+  constexpr bool observer = sizeof...(Args) > 0 && ((std::is_same_v<std::remove_cvref_t<Args>, Elapsed> ||
+                                                     std::is_same_v<std::remove_cvref_t<Args>, Logs>) &&
+                                                    ...);
+  if (observer) {
+    EXPECT_EQ(callback.kind(), Kind::observer);
+    callback.observe(fixture.loop.elapsed, fixture.loop.logs);
+  } else {
+    EXPECT_EQ(callback.kind(), Kind::barrier);
+    callback.run(fixture.loop);
+  }
+  EXPECT_EQ(seen.arguments, expected);
+  if (seen.state != nullptr) {
+    EXPECT_EQ(seen.state, &fixture.state);
+    EXPECT_EQ(fixture.state.value, 8);
+  }
+}
+
+// Every subset of the parameters in every order: 326 callables.
+template <class Used, class Left>
+struct Arrangements;
+template <class... Used, class... Left>
+struct Arrangements<std::tuple<Used...>, std::tuple<Left...>> {
+  template <class Next, class L>
+  using Without = std::conditional_t<std::is_same_v<Next, L>, std::tuple<>, std::tuple<L>>;
+  template <class Next>
+  using Rest = decltype(std::tuple_cat(std::declval<Without<Next, std::type_identity<Left>>>()...));
+
+  static int check_all() {
+    check_arrangement<Used...>();
+    return (1 + ... + check_with<Left>());
+  }
+
+ private:
+  template <class Next>
+  static int check_with() {
+    return with_rest<Next>(static_cast<Rest<std::type_identity<Next>>*>(nullptr));
+  }
+  template <class Next, class... Ls>
+  static int with_rest(std::tuple<std::type_identity<Ls>...>*) {
+    return Arrangements<std::tuple<Used..., Next>, std::tuple<Ls...>>::check_all();
+  }
+};
+
+TEST(Callback, EverySubsetInEveryOrder) {
+  const int count =
+      Arrangements<std::tuple<>, std::tuple<Count&, const Words&, const Elapsed&, Loop&, const Logs&>>::check_all();
+  EXPECT_EQ(count, 326);
+}
+
+TEST(Callback, ParametersByValueAndConstReference) {
+  Fixture fixture;
+  int seen = 0;
+  Callback<Count, Words>([&](const Count& state, Words batch, Elapsed elapsed, Logs l, const Loop& loop) {
+    seen = state.value + static_cast<int>(batch.text.size() + l.entries().size() + loop.logs.entries().size());
+    seen += static_cast<int>(elapsed.steps);
+  }).run(fixture.loop);
+  EXPECT_EQ(seen, 7 + 5 + 1 + 1 + 3);
+}
+
+TEST(Callback, NumbersAsStateAndBatch) {
+  int state = 2;
+  const double batch = 1.5;
+  const History history;
+  LoopState<int, double> loop{state, batch, history, {}, {}};
+  Callback<int, double>([](double b, int& s) { s += static_cast<int>(2 * b); }).run(loop);
+  EXPECT_EQ(state, 5);
+  Callback<int, double>([](int s) { return s + 1; }).run(loop);
+  EXPECT_EQ(state, 6);
+}
+
+TEST(Callback, StateAndBatchOfOneType) {
+  int state = 2;
+  const int batch = 40;
+  const History history;
+  LoopState<int, int> loop{state, batch, history, {}, {}};
+  Callback<int, int>([](int& s, const int& b) { s += b; }).run(loop);
+  EXPECT_EQ(state, 42);
+}
+
+TEST(Callback, BasesOfTheState) {
+  struct Derived : Count {
+    int more = 1;
+  };
+  Derived state;
+  const Words batch;
+  const History history;
+  LoopState<Derived, Words> loop{state, batch, history, {}, {}};
+  Callback<Derived, Words>([](Count& s) { s.value = 3; }).run(loop);
+  Callback<Derived, Words>([](Derived& s) { s.more = s.value; }).run(loop);
+  EXPECT_EQ(state.more, 3);
+}
+
+TEST(Callback, ReturnForms) {
+  Fixture fixture;
+  Loop& loop = fixture.loop;
+  const auto run = [&](auto callable) {
+    const Callback<Count, Words> callback(callable);
+    EXPECT_EQ(callback.kind(), Kind::barrier);
+    callback.run(loop);
+  };
+  run([](Count&) {});
+  EXPECT_EQ(loop.logs.entries().size(), 1u);
+
+  run([] { return logs().add_metric("a", 1).add_metric("b", 2); });
+  EXPECT_EQ(loop.logs.entry_value("a"), 1);
+  EXPECT_EQ(loop.logs.entry_value("b"), 2);
+
+  run([](const Count& state) { return Count{state.value + 1}; });
+  EXPECT_EQ(fixture.state.value, 8);
+
+  run([](const Count& state) { return std::pair{logs().add_metric("c", 3), Count{state.value + 1}}; });
+  EXPECT_EQ(fixture.state.value, 9);
+  EXPECT_EQ(loop.logs.entry_value("c"), 3);
+
+  run([](const Count& state) { return std::tuple{Count{state.value + 1}, logs().add_metric("d", 4)}; });
+  EXPECT_EQ(fixture.state.value, 10);
+  EXPECT_EQ(loop.logs.entry_value("d"), 4);
+}
+
+TEST(Callback, LogsMakeABarrierOfAnObserver) {
+  EXPECT_EQ((Callback<Count, Words>([](const Elapsed&) { return Logs(); }).kind()), Kind::barrier);
+  EXPECT_EQ((Callback<Count, Words>([](const Elapsed&) {}).kind()), Kind::observer);
+  EXPECT_EQ((Callback<Count, Words>([] {}).kind()), Kind::barrier);
+}
+
+void free_function(Count& state) { state.value = 100; }
+
+TEST(Callback, FunctionsAndFunctionObjects) {
+  Fixture fixture;
+  Callback<Count, Words>(free_function).run(fixture.loop);
+  EXPECT_EQ(fixture.state.value, 100);
+  Callback<Count, Words>(std::function<void(Count&)>([](Count& s) { s.value = 200; })).run(fixture.loop);
+  EXPECT_EQ(fixture.state.value, 200);
+  const Callback<Count, Words> counter([n = 0](Count& s) mutable noexcept { s.value = ++n; });
+  counter.run(fixture.loop);
+  counter.run(fixture.loop);
+  EXPECT_EQ(fixture.state.value, 2);
+}
+
+TEST(Callback, StepsRunOnTheDevice) {
+  using TrainCallback = Callback<TrainState, Batch>;
+  const auto body = [](TrainState&, const Batch&) { return Logs(); };
+  EXPECT_EQ(TrainCallback(jit(body)).kind(), TrainCallback::Kind::device_step);
+  EXPECT_EQ(TrainCallback(eager(body)).kind(), TrainCallback::Kind::device_step);
+  EXPECT_EQ(TrainCallback(jit([](const State&, const Batch&) { return Logs(); })).kind(),
+            TrainCallback::Kind::device_step);
+  EXPECT_EQ(TrainCallback(body).kind(), TrainCallback::Kind::barrier);
+}
+
+}  // namespace
+}  // namespace giro

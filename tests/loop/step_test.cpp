@@ -1,0 +1,391 @@
+#include <giro/loop/step.h>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/elementwise.h>
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/train_state.h>
+#include <giro/loop/dataset.h>
+#include <giro/loop/evaluate.h>
+#include <giro/loop/loop.h>
+
+#include "runtime/arena.h"
+#include "runtime/backend.h"
+#include "tests/kernels/nn/models.h"
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+using Values = std::vector<double>;
+
+// Everything a run leaves behind, to be compared bit by bit.
+struct Outcome {
+  std::map<std::string, std::vector<std::uint8_t>> leaves;
+  std::vector<std::vector<double>> history;  // steps, loss, accuracy
+
+  explicit Outcome(const State& state) {
+    for (const Leaf& leaf : state.flatten()) {
+      std::vector<std::uint8_t>& bytes = leaves[leaf.path];
+      bytes.resize(leaf.value.bytes());
+      state.stream().copy(bytes.data(), leaf.value.raw(), bytes.size());
+    }
+    state.stream().synchronize();
+  }
+  Outcome(const State& state, const History& h) : Outcome(state) {
+    const auto columns = h.collect("steps", "loss", "accuracy");
+    history.assign(columns.begin(), columns.end());
+  }
+};
+
+// Names what differs, where comparing whole outcomes would print them.
+void expect_equal(const Outcome& a, const Outcome& b) {
+  ASSERT_EQ(a.leaves.size(), b.leaves.size());
+  for (const auto& [path, bytes] : a.leaves) EXPECT_TRUE(bytes == b.leaves.at(path)) << path << " differs";
+  EXPECT_EQ(a.history, b.history);
+}
+
+class StepTest : public test::OpTest {
+ protected:
+  static constexpr std::int64_t kRows = 70, kSize = 8;
+
+  enum class Kind { recorded, eager };
+  static auto make_step(const nn::Layer& model, Kind kind) {
+    const auto body = [model](TrainState& state, const Batch& batch) {
+      const auto [loss, logits] = state.value_and_grad([&](auto& params) {
+        const nn::Var y = model(params, batch["image"]);
+        return std::pair{mean(softmax_cross_entropy(y, batch["label"])), y};
+      });
+      state.apply_gradients();
+      return logs().add_metric("loss", loss).add_metric("accuracy", accuracy(logits, batch["label"]));
+    };
+    return kind == Kind::recorded ? jit(body) : eager(body);
+  }
+  TrainState create(const nn::Layer& model, std::uint64_t seed = 0) const {
+    return TrainState::create(model, {{"image", DType::u8, {5, kSize, kSize, 1}}}, optim::adamw(1e-3), seed, device());
+  }
+
+  Outcome train(const nn::Layer& model, const Dataset& dataset, Kind kind, std::uint64_t seed = 0) const {
+    const auto result = loop(create(model, seed), dataset, {{every(1), make_step(model, kind)}}, {.stop = at(20)});
+    EXPECT_EQ(result.elapsed.steps, 20);
+    EXPECT_EQ(result.history.size(), 20u);
+    return Outcome(result.state, result.history);
+  }
+
+  // A batch of rows in host memory.
+  static Batch first_batch(std::int64_t rows) { return *test::image_dataset(kRows, kSize).batch(rows).begin(); }
+};
+
+TEST_P(StepTest, RecordedAndEagerGiveTheSameBits) {
+  const Dataset rows = test::image_dataset(kRows, kSize).shuffle(3).repeat();
+  const std::map<std::string, Dataset> datasets{{"host", rows.batch(5)},
+                                                {"prefetched", rows.batch(5).prefetch(3)},
+                                                {"resident", rows.batch(5).to(device())}};
+  const std::map<std::string, nn::Layer> models{{"linear", test::linear_model()}, {"cnn", test::cnn_model()}};
+  for (const auto& [model_name, model] : models) {
+    SCOPED_TRACE(model_name);
+    std::optional<Outcome> first;
+    for (const auto& [dataset_name, dataset] : datasets) {
+      for (const Kind kind : {Kind::recorded, Kind::eager}) {
+        SCOPED_TRACE(dataset_name + (kind == Kind::recorded ? ", recorded" : ", eager"));
+        const Outcome outcome = train(model, dataset, kind);
+        if (!first) first = outcome;
+        expect_equal(outcome, *first);
+      }
+    }
+    EXPECT_NE(first->leaves, Outcome(create(model)).leaves);
+    EXPECT_LT(first->history[1].back(), first->history[1].front());
+  }
+}
+
+TEST_P(StepTest, OneSeedOneRun) {
+  const Dataset dataset = test::image_dataset(kRows, kSize).shuffle(3).repeat().batch(5);
+  const nn::Layer model = test::cnn_model();
+  const Outcome first = train(model, dataset, Kind::recorded, 11);
+  expect_equal(first, train(model, dataset, Kind::recorded, 11));
+  const Outcome other = train(model, dataset, Kind::recorded, 12);
+  EXPECT_NE(first.history, other.history);
+}
+
+TEST_P(StepTest, TwoLoopsAreAsGoodAsOne) {
+  const nn::Layer model = test::linear_model();
+  for (const bool resident : {false, true}) {
+    SCOPED_TRACE(resident ? "resident" : "host");
+    const auto rows = test::image_dataset(kRows, kSize).shuffle(3).repeat().batch(5);
+    const Dataset dataset = resident ? rows.to(device()) : rows;
+    const auto step = make_step(model, Kind::recorded);
+    auto first = loop(create(model), dataset, {{every(1), step}}, {.stop = at(8)});
+    const auto second = loop(std::move(first.state), dataset.skip(8), {{every(1), step}},
+                             {.stop = at(20), .elapsed = first.elapsed, .history = std::move(first.history)});
+    expect_equal(Outcome(second.state, second.history), train(model, dataset, Kind::eager));
+    EXPECT_EQ(step.num_recordings(), 1u);
+  }
+}
+
+TEST_P(StepTest, OneRecordingForEachShapeAndState) {
+  const nn::Layer model = test::linear_model();
+  const auto step = make_step(model, Kind::recorded);
+  TrainState state = create(model);
+  const Dataset dataset = test::image_dataset(kRows, kSize).batch(32);  // 32, 32 and 6
+  auto batch = dataset.begin();
+  EXPECT_EQ(step.num_recordings(), 0u);
+  step(state, *batch);
+  step(state, *++batch);
+  EXPECT_EQ(step.num_recordings(), 1u);
+  step(state, *++batch);
+  EXPECT_EQ((*batch).size(), 6);
+  EXPECT_EQ(step.num_recordings(), 2u);
+  for (const Batch& again : dataset) step(state, again);
+  EXPECT_EQ(step.num_recordings(), 2u);
+
+  TrainState other = create(model, 1);
+  step(other, first_batch(32));
+  EXPECT_EQ(step.num_recordings(), 3u);
+  const auto copy = step;  // shares the recordings
+  copy(state, first_batch(32));
+  copy(other, first_batch(32));
+  EXPECT_EQ(step.num_recordings(), 3u);
+
+  // A dataset on the device is another source of batches, a moved state the same state.
+  const Dataset resident = dataset.to(device());
+  TrainState moved = std::move(state);
+  for (const Batch& on_device : resident) step(moved, on_device);
+  EXPECT_EQ(step.num_recordings(), 5u);
+  EXPECT_EQ(make_step(model, Kind::eager).num_recordings(), 0u);
+}
+
+TEST_P(StepTest, RecordingsOfADestroyedStateAreNeverReplayed) {
+  const nn::Layer model = test::linear_model();
+  const auto step = make_step(model, Kind::recorded);
+  const Batch batch = first_batch(5);
+  std::optional<TrainState> state = create(model, 1);
+  for (std::uint64_t seed = 1; seed < 20; ++seed) {
+    // The new state may well lie where the old one did.
+    state.reset();
+    state = create(model, seed);
+    step(*state, batch);
+    EXPECT_EQ(step.num_recordings(), 1u);
+    TrainState expected = create(model, seed);
+    make_step(model, Kind::eager)(expected, batch);
+    expect_equal(Outcome(*state), Outcome(expected));
+  }
+}
+
+TEST_P(StepTest, ResidentBatchesInAnyOrder) {
+  const nn::Layer model = test::linear_model();
+  const Dataset rows = test::image_dataset(kRows, kSize).shuffle(1).batch(5);
+  const Dataset resident = rows.to(device());
+  std::vector<Batch> on_device;
+  for (const Batch& batch : resident) on_device.push_back(batch);
+  const auto step = make_step(model, Kind::recorded);
+  TrainState state = create(model), expected = create(model);
+  for (const std::size_t i : {0, 1, 2, 7, 7, 3, 13, 0}) {
+    step(state, on_device[i]);
+    step(expected, *rows.skip(static_cast<std::int64_t>(i)).begin());
+  }
+  expect_equal(Outcome(state), Outcome(expected));
+}
+
+TEST_P(StepTest, LogsKeepTheirValues) {
+  const auto count_up = [](State& state, const Batch&) {
+    increment(state.at("count"), 1, state.stream());
+    const nn::Var count(state.at("count"), state.stream());
+    return logs().add_metric("count", count).add_metric("host", 0.5).add_loss("count", count);
+  };
+  for (const bool recorded : {true, false}) {
+    SCOPED_TRACE(recorded ? "recorded" : "eager");
+    State state(device());
+    state.add("count", {{"", DType::i64, {}}});
+    const auto step = recorded ? jit(count_up) : eager(count_up);
+    // More than the ring holds, each kept to the end.
+    std::vector<Logs> kept;
+    for (std::int64_t i = 0; i < 2 * LogRing::kCapacity + 10; ++i) kept.push_back(step(state, Batch()));
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      ASSERT_EQ(kept[i].entry_value("metrics.count"), static_cast<double>(i + 1));
+      ASSERT_EQ(kept[i].entry_value("losses.count"), static_cast<double>(i + 1));
+      ASSERT_EQ(kept[i].entry_value("host"), 0.5);
+    }
+  }
+}
+
+TEST_P(StepTest, LogsOutliveStepAndState) {
+  Logs kept;
+  {
+    const nn::Layer model = test::linear_model();
+    TrainState state = create(model);
+    kept = make_step(model, Kind::recorded)(state, first_batch(5));
+  }
+  EXPECT_NEAR(kept.entry_value("loss"), 2.3, 1.5);
+}
+
+TEST_P(StepTest, EagerStepsOfTwoStates) {
+  const nn::Layer model = test::linear_model();
+  const auto step = make_step(model, Kind::eager);
+  TrainState a = create(model, 1);
+  TrainState b = TrainState::create(model, {{"image", DType::u8, {5, kSize, kSize, 1}}}, optim::adamw(1e-3), 1,
+                                    Device::cpu());
+  for (int i = 0; i < 3; ++i) {
+    const Logs from_a = step(a, first_batch(5)), from_b = step(b, first_batch(5));
+    EXPECT_NEAR(from_a.entry_value("loss"), from_b.entry_value("loss"), 1e-4);
+  }
+}
+
+TEST_P(StepTest, StepsWithoutLogs) {
+  const auto body = [](State& state, const Batch&) {
+    increment(state.at("count"), 2, state.stream());
+    return Logs();
+  };
+  State state(device());
+  state.add("count", {{"", DType::i64, {}}});
+  const auto recorded = jit(body), unrecorded = eager(body);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(recorded(state, Batch()).empty());
+    EXPECT_TRUE(unrecorded(state, Batch()).empty());
+  }
+  EXPECT_EQ(to_host<std::int64_t>(state.at("count"), state.stream()).front(), 12);
+}
+
+TEST_P(StepTest, ErrorsAreRaisedWhileRecording) {
+  const nn::Layer model = test::linear_model();
+  TrainState state = create(model);
+  const auto fails = [&](ErrorCode code, const std::vector<std::string>& parts, const auto& step, const Batch& batch) {
+    const Outcome before(state);
+    try {
+      step(state, batch);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code) << error.what();
+      for (const std::string& part : parts) {
+        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " is not in: " << error.what();
+      }
+    }
+    EXPECT_FALSE(state.stream().is_recording());
+    expect_equal(before, Outcome(state));
+  };
+  const auto step = make_step(model, Kind::recorded);
+  const Batch wrong = *test::image_dataset(kRows, 6).batch(5).begin();
+  fails(ErrorCode::shape_mismatch, {"(64, 10)", "36"}, step, wrong);
+  const auto misnamed = jit([](TrainState&, const Batch& batch) {
+    batch["imag"];
+    return Logs();
+  });
+  fails(ErrorCode::not_found, {"'imag'", "'image'"}, misnamed, first_batch(5));
+  const auto not_scalar = [](TrainState& s, const Batch&) {
+    return logs().add_metric("bias", nn::Var(s.at("params/dense0/bias"), s.stream()));
+  };
+  fails(ErrorCode::shape_mismatch, {"(10,)"}, jit(not_scalar), first_batch(5));
+  fails(ErrorCode::shape_mismatch, {"(10,)"}, eager(not_scalar), first_batch(5));
+  const auto many = jit([](TrainState& s, const Batch&) {
+    Logs l;
+    for (int i = 0; i < 33; ++i) l.add_metric(std::to_string(i), nn::Var(s.at("learning_rate"), s.stream()));
+    return l;
+  });
+  fails(ErrorCode::invalid_argument, {"33", "32"}, many, first_batch(5));
+
+  // Nothing of a failed recording remains.
+  step(state, first_batch(5));
+  EXPECT_EQ(step.num_recordings(), 1u);
+}
+
+TEST_P(StepTest, AnEagerStepGoesOnAfterAnError) {
+  State state(device());
+  state.add("count", {{"", DType::i64, {}}});
+  state.add("vector", {{"", DType::f32, {2}}});
+  const auto step = eager([good = false](State& s, const Batch&) mutable {
+    good = !good;
+    increment(s.at("count"), 1, s.stream());
+    return logs().add_metric("a", nn::Var(s.at(good ? "count" : "vector"), s.stream()));
+  });
+  EXPECT_EQ(step(state, Batch()).entry_value("a"), 1);
+  EXPECT_THROW(step(state, Batch()), Error);
+  EXPECT_EQ(step(state, Batch()).entry_value("a"), 3);
+}
+
+TEST_P(StepTest, ABatchOnAnotherDevice) {
+  if (device().is_cpu()) GTEST_SKIP() << "needs two devices";
+  const nn::Layer model = test::linear_model();
+  TrainState state = create(model);
+  const Dataset elsewhere = test::image_dataset(kRows, kSize).batch(5).to(Device::cpu());
+  EXPECT_THROW(make_step(model, Kind::recorded)(state, *elsewhere.begin()), Error);
+}
+
+TEST_P(StepTest, MemoryDoesNotGrow) {
+  const nn::Layer model = test::linear_model();
+  const Dataset rows = test::image_dataset(kRows, kSize).shuffle(3).repeat().batch(5);
+  for (const bool resident : {false, true}) {
+    for (const Kind kind : {Kind::recorded, Kind::eager}) {
+      const Dataset dataset = resident ? rows.to(device()) : rows;
+      const auto step = make_step(model, kind);
+      TrainState state = create(model);
+      auto batch = dataset.begin();
+      const auto run_steps = [&](int steps) {
+        for (int i = 0; i < steps; ++i, ++batch) step(state, *batch);
+        return state.stream().impl().arena->reserved_bytes();
+      };
+      const std::size_t reserved = run_steps(2);
+      EXPECT_EQ(run_steps(1'000), reserved);
+      EXPECT_EQ(step.num_recordings(), kind == Kind::recorded ? 1u : 0u);
+    }
+  }
+}
+
+// What the sample does at its end: the loss and accuracy over a whole dataset, its last batch ragged.
+TEST_P(StepTest, EvaluationIsTheMeanOverAllRows) {
+  const nn::Layer model = test::cnn_model();
+  TrainState state = create(model);
+  const Outcome before(state);
+  const auto step = jit([&](const TrainState& s, const Batch& batch) {
+    const nn::Var y = model(s.params(), batch["image"]);
+    return logs()
+        .add_metric("loss", mean(softmax_cross_entropy(y, batch["label"])))
+        .add_metric("accuracy", accuracy(y, batch["label"]));
+  });
+  const Dataset rows = test::image_dataset(kRows, kSize);
+  const Logs whole = evaluate(state, rows.batch(kRows), step);
+  for (const bool resident : {false, true}) {
+    const Dataset dataset = resident ? rows.batch(32).to(device()) : rows.batch(32);
+    const Logs parts = evaluate(state, dataset, step);
+    EXPECT_NEAR(parts.entry_value("loss"), whole.entry_value("loss"), 1e-5);
+    EXPECT_NEAR(parts.entry_value("accuracy"), whole.entry_value("accuracy"), 1e-6);
+  }
+  EXPECT_EQ(step.num_recordings(), 5u);
+  expect_equal(before, Outcome(state));
+}
+
+// A device step's logs reach observers in step order, and barriers find them complete.
+TEST_P(StepTest, ObserversAndBarriersOfDeviceSteps) {
+  const nn::Layer model = test::linear_model();
+  const Dataset dataset = test::image_dataset(kRows, kSize).repeat().batch(5);
+  Values observed;
+  std::vector<std::size_t> seen;
+  const auto result = loop(create(model), dataset,
+                           {{every(1), make_step(model, Kind::recorded)},
+                            {every(1), [&](const Elapsed& e, const Logs& l) {
+                               EXPECT_EQ(static_cast<std::size_t>(e.steps), observed.size());
+                               observed.push_back(l.entry_value("loss"));
+                             }},
+                            {every(10), [&](LoopState<TrainState, Batch>& l) {
+                               EXPECT_EQ(to_host<std::int64_t>(l.state.at("step"), l.state.stream()).front(),
+                                         l.elapsed.steps + 1);
+                               EXPECT_EQ(observed.size(), l.history.size());
+                               EXPECT_GT(l.logs.entry_value("loss"), 0);
+                               seen.push_back(l.history.size());
+                             }}},
+                           {.stop = at(35)});
+  EXPECT_EQ(seen, (std::vector<std::size_t>{0, 10, 20, 30}));
+  EXPECT_EQ(result.history.collect("loss")[0], observed);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, StepTest, test::kDevices, test::device_name);
+
+}  // namespace
+}  // namespace giro

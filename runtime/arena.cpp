@@ -13,7 +13,7 @@ Buffer Arena::allocate(std::size_t bytes) {
   const auto fits = [&](const auto& entry) { return entry.second.free && entry.second.size >= size; };
   auto found = std::find_if(blocks_.begin(), blocks_.end(), fits);
   if (found == blocks_.end()) {
-    const std::size_t chunk = std::max({size, kMinChunk, reserved_ / 2 / Buffer::kAlignment * Buffer::kAlignment});
+    const std::size_t chunk = std::max(size, kMinChunk);
     chunks_.push_back(Buffer::allocate(device_, chunk));
     reserved_ += chunk;
     found = blocks_.emplace(static_cast<char*>(chunks_.back().data()), Block{chunk, chunks_.size() - 1, true}).first;

@@ -12,21 +12,12 @@
 namespace giro::nn {
 namespace {
 
-// The gradient before an activation that an op has fused, given the op's output y and dy.
-class PreActivationGrad {
- public:
-  PreActivationGrad(const Tensor& dy, const Tensor& y, Activation f, const Stream& stream) : value_(dy) {
-    if (f == Activation::none) return;
-    storage_ = stream.allocate(dy.bytes());
-    value_ = Tensor(storage_.data(), dy.dtype(), dy.shape(), dy.device());
-    giro::activation_backward(value_, dy, y, f, stream);
-  }
-  const Tensor& value() const { return value_; }
-
- private:
-  Buffer storage_;
-  Tensor value_;
-};
+// The gradient before an activation that an op has fused, given the op's output y and dy; in dy's place, which nobody
+// reads again.
+const Tensor& before_activation(const Tensor& dy, const Tensor& y, Activation f, const Stream& stream) {
+  if (f != Activation::none) giro::activation_backward(dy, dy, y, f, stream);
+  return dy;
+}
 
 // Where an op with several gradients writes those of `input`: nowhere if none is wanted.
 void with_grad_of(const Var& input, const std::function<void(const Tensor&)>& write) {
@@ -98,11 +89,11 @@ Var dense(const Var& x, const Var& w, const Var& b, Activation f) {
   Var y = Var::computed(DType::f32, {x.shape()[0], w.shape()[1]}, {x, w, b},
                         [x, w, b, f](const Tensor& out, const Tensor& dy) {
     const Stream& stream = w.stream();
-    const PreActivationGrad dz(dy, out, f, stream);
+    const Tensor& dz = before_activation(dy, out, f, stream);
     with_grad_of(x, [&](const Tensor& dx) {
       with_grad_of(w, [&](const Tensor& dw) {
         with_grad_of(b, [&](const Tensor& db) {
-          giro::dense_backward(dx, dw, db, dz.value(), x.value(), w.value(), stream);
+          giro::dense_backward(dx, dw, db, dz, x.value(), w.value(), stream);
         });
       });
     });
@@ -116,11 +107,11 @@ Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& option
   Var y = Var::computed(DType::f32, conv2d_shape(x.shape(), w.shape(), options), {x, w, b},
                         [x, w, b, options, f](const Tensor& out, const Tensor& dy) {
     const Stream& stream = w.stream();
-    const PreActivationGrad dz(dy, out, f, stream);
+    const Tensor& dz = before_activation(dy, out, f, stream);
     with_grad_of(x, [&](const Tensor& dx) {
       with_grad_of(w, [&](const Tensor& dw) {
         with_grad_of(b, [&](const Tensor& db) {
-          giro::conv2d_backward(dx, dw, db, dz.value(), x.value(), w.value(), options, stream);
+          giro::conv2d_backward(dx, dw, db, dz, x.value(), w.value(), options, stream);
         });
       });
     });

@@ -140,7 +140,8 @@ TEST_F(HistoryCsv, ClashingNamesAreWrittenInFull) {
   h.commit(elapsed_of(0), logs().add_loss("loss", 1, true).add_metric("steps", 2).add_metric("a", 3));
   h.write_csv(path());
   EXPECT_EQ(read().front(),
-            (std::vector<std::string>{"steps", "samples", "time", "metrics.loss", "losses.loss", "metrics.steps", "a"}));
+            (std::vector<std::string>{"steps", "samples", "time", "metrics.loss", "losses.loss", "metrics.steps",
+                                      "a"}));
 }
 
 TEST_F(HistoryCsv, NumbersKeepTheirBits) {

@@ -56,7 +56,8 @@ TEST(Logs, Merge) {
 
 TEST(Logs, EntryValueErrors) {
   const Logs l = logs().add_loss("loss", 1, true).add_metric("accuracy", 2);
-  expect_error(ErrorCode::invalid_argument, {"'loss'", "'metrics.loss'", "'losses.loss'"}, [&] { l.entry_value("loss"); });
+  expect_error(ErrorCode::invalid_argument, {"'loss'", "'metrics.loss'", "'losses.loss'"},
+               [&] { l.entry_value("loss"); });
   expect_error(ErrorCode::not_found, {"'acuracy'", "'accuracy'"}, [&] { l.entry_value("acuracy"); });
   expect_error(ErrorCode::not_found, {"'metrics.los'", "'metrics.loss'"}, [&] { l.entry_value("metrics.los"); });
   expect_error(ErrorCode::not_found, {"'loss'"}, [] { logs().entry_value("loss"); });

@@ -64,8 +64,8 @@ class Counting {
 static_assert(std::ranges::input_range<Counting>);
 
 TEST(Loop, TasksRunWhenTheyAreDue) {
-  const auto [state, history, elapsed] = loop(Count{}, iota(10),
-                                              {{every(1), [](Count& s) { ++s.a; }}, {every(2), [](Count& s) { ++s.b; }}});
+  const auto [state, history, elapsed] =
+      loop(Count{}, iota(10), {{every(1), [](Count& s) { ++s.a; }}, {every(2), [](Count& s) { ++s.b; }}});
   EXPECT_EQ(state.a, 10);
   EXPECT_EQ(state.b, 5);
   EXPECT_EQ(history.size(), 0u);
@@ -91,7 +91,7 @@ TEST(Loop, LogsWithoutState) {
 // A checkpoint as a barrier: it sees the state, and the history up to the step before.
 TEST(Loop, ACheckpointEveryTwoSteps) {
   std::vector<std::pair<std::int64_t, int>> saved;
-  const auto checkpoint = [&](const Elapsed& elapsed, const Count& state) { saved.emplace_back(elapsed.steps, state.a); };
+  const auto checkpoint = [&](const Elapsed& e, const Count& s) { saved.emplace_back(e.steps, s.a); };
   const auto step = [](Count& s) {
     ++s.a;
     return logs().add_metric("a", s.a);

@@ -63,6 +63,7 @@ std::optional<Stop> Block::run(const Dim3& index, std::mt19937_64& random) {
   if (checks_races_) race_check().begin_block();
   alive_ = thread_count_;
   at_barrier_ = 0;
+  lanes_.assign((thread_count_ + Limits::kWarp - 1) / Limits::kWarp, {});
   for (unsigned int i = 0; i < thread_count_; ++i) threads_[i]->reset();
   std::shuffle(order_.begin(), order_.end(), random);
   try {
@@ -114,6 +115,7 @@ void Block::run_thread(Thread& thread) {
     stop_ = stop;
   }
   thread.state = Thread::State::done;
+  lanes_[thread.warp()].exited |= 1u << thread.lane();
   --alive_;
 }
 

@@ -48,6 +48,12 @@ class Block {
     void operator()(char* memory) const;
   };
 
+  // The lanes of a warp, as masks.
+  struct Lanes {
+    std::uint32_t waiting = 0;  // in an operation of the warp
+    std::uint32_t exited = 0;
+  };
+
   void run_in_turn();
   void run_together();
   void run_thread(Thread& thread);
@@ -67,6 +73,7 @@ class Block {
 
   std::vector<std::unique_ptr<Thread>> threads_;  // as many as any launch needed; the first thread_count_ run
   unsigned int thread_count_ = 0;
+  std::vector<Lanes> lanes_;  // a warp each
   std::vector<unsigned int> order_;
   unsigned int alive_ = 0, at_barrier_ = 0;
   std::uint32_t barrier_votes_ = 0;

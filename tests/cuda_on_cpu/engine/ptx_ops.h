@@ -27,9 +27,12 @@ using s64 = std::int64_t;
 using f32 = float;
 using f64 = double;
 
+// The helpers that every line calls are inlined even where little else is: translated files are compiled with -O1.
+#define GIRO_SIMT_INLINE [[gnu::always_inline]] inline
+
 // A register read as an instruction's type: the same bits, or of an integer the lowest ones.
 template <class To, class From>
-To as(From value) {
+GIRO_SIMT_INLINE To as(From value) {
   if constexpr (std::is_same_v<To, bool> || sizeof(To) != sizeof(From)) {
     return static_cast<To>(value);
   } else {
@@ -39,24 +42,24 @@ To as(From value) {
 
 // A result put into a register that may be wider.
 template <class Register, class Value>
-void set(Register& target, Value value) {
+GIRO_SIMT_INLINE void set(Register& target, Value value) {
   target = as<Register>(value);
 }
 
 template <class T>
-T read(const char* from) {
+GIRO_SIMT_INLINE T read(const char* from) {
   T value;
   std::memcpy(&value, from, sizeof value);
   return value;
 }
 
 template <class T>
-void write(char* to, std::type_identity_t<T> value) {
+GIRO_SIMT_INLINE void write(char* to, std::type_identity_t<T> value) {
   std::memcpy(to, &value, sizeof value);
 }
 
 template <class T>
-u64 address(const T* pointer) {
+GIRO_SIMT_INLINE u64 address(const T* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
@@ -80,12 +83,12 @@ T remainder(T a, T b) {
 }
 
 template <class T>
-T shift_left(T a, u32 by) {
+GIRO_SIMT_INLINE T shift_left(T a, u32 by) {
   return by >= sizeof(T) * 8 ? T{0} : static_cast<T>(a << by);
 }
 
 template <class T>
-T shift_right(T a, u32 by) {
+GIRO_SIMT_INLINE T shift_right(T a, u32 by) {
   constexpr u32 kBits = sizeof(T) * 8;
   if constexpr (std::is_signed_v<T>) return static_cast<T>(a >> std::min(by, kBits - 1));
   return by >= kBits ? T{0} : static_cast<T>(a >> by);
@@ -166,6 +169,13 @@ u32 find_highest(T a) {
   return static_cast<u32>(std::bit_width(bits)) - 1;
 }
 
+// bfind.shiftamt: how far left that bit would have to go to be the highest.
+template <class T>
+u32 shift_to_highest(T a) {
+  const u32 place = find_highest(a);
+  return place == ~u32{0} ? place : static_cast<u32>(sizeof(T) * 8 - 1 - place);
+}
+
 // Floating point.
 template <class T>
 T flush(T x) {
@@ -200,15 +210,22 @@ T nan_maximum(T a, T b) {
   return std::isnan(a) || std::isnan(b) ? std::numeric_limits<T>::quiet_NaN() : maximum(a, b);
 }
 
-// fma rounded down: the product is exact in double, so is the sum with its error; where the nearest float lies
-// above that, the one below is meant.
-inline f32 fma_round_down(f32 a, f32 b, f32 c) {
+enum class Toward { zero, minus_infinity, plus_infinity };
+
+// fma in another rounding than to the nearest. In double the product is exact, and so is the sum together with its
+// error, which tells on which side of them the nearest float lies.
+template <Toward kToward>
+f32 fma_rounded(f32 a, f32 b, f32 c) {
+  constexpr f32 kInfinity = std::numeric_limits<f32>::infinity();
   const f32 nearest = std::fma(a, b, c);
   if (!std::isfinite(nearest)) return nearest;
   const f64 product = f64{a} * f64{b}, sum = product + c;
   const f64 part = sum - product, error = (product - (sum - part)) + (c - part);
   const bool above = f64{nearest} > sum || (f64{nearest} == sum && error < 0);
-  return above ? std::nextafter(nearest, -std::numeric_limits<f32>::infinity()) : nearest;
+  const bool below = f64{nearest} < sum || (f64{nearest} == sum && error > 0);
+  const bool down = kToward == Toward::minus_infinity || (kToward == Toward::zero && sum > 0);
+  if (down) return above ? std::nextafter(nearest, -kInfinity) : nearest;
+  return below ? std::nextafter(nearest, kInfinity) : nearest;
 }
 
 // cvt of a float that has been rounded to an integer: clamped, and a NaN becomes 0, or 1 << 63 where either side

@@ -60,7 +60,7 @@ void RaceCheck::warp_sync(unsigned int warp, std::uint32_t mask, bool whole_warp
   }
 }
 
-bool RaceCheck::ordered(const Access& before, const Self& self) {
+inline bool RaceCheck::ordered(const Access& before, const Self& self) {
   if (before.block == 0) return true;
   if (before.block == block_) {
     return before.thread == self.thread || before.time < block_sync_ ||

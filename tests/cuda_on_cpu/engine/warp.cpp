@@ -116,17 +116,20 @@ void Block::meet_warp(Thread& thread) {
   }
 
   thread.state = Thread::State::at_warp;
-  bool complete = true;
-  for_lanes(mine.mask, [&](unsigned int lane) {
-    const Thread& other = *lanes[lane];
-    if (other.state == Thread::State::done) {
-      stop(fmt::format("{} waits for lane {}, which has exited", name(mine.op), lane));
-    }
-    if (other.state != Thread::State::at_warp || other.warp_call.mask != mine.mask) {
+  Lanes& state = lanes_[warp];
+  state.waiting |= 1u << thread.lane();
+  if ((state.exited & mine.mask) != 0) {
+    stop(fmt::format("{} waits for lane {}, which has exited", name(mine.op),
+                     std::countr_zero(state.exited & mine.mask)));
+  }
+  bool complete = (state.waiting & mine.mask) == mine.mask;
+  for_lanes(complete ? mine.mask : 0, [&](unsigned int lane) {
+    const WarpCall& other = lanes[lane]->warp_call;
+    if (other.mask != mine.mask) {
       complete = false;
-    } else if (other.warp_call.op != mine.op || other.warp_call.site != mine.site) {
+    } else if (other.op != mine.op || other.site != mine.site) {
       stop(fmt::format("divergent {}: lane {} of the same mask is in a {} at {}", name(mine.op), lane,
-                       name(other.warp_call.op), site_text(kernel_->first_site + other.warp_call.site)));
+                       name(other.op), site_text(kernel_->first_site + other.site)));
     }
   });
   if (!complete) {
@@ -136,6 +139,7 @@ void Block::meet_warp(Thread& thread) {
   if (mine.op == WarpOp::sync && checks_races_) race_check().warp_sync(warp, mine.mask, mine.mask == existing);
   compute(lanes, mine.op, mine.mask);
   for_lanes(mine.mask, [&](unsigned int lane) { lanes[lane]->state = Thread::State::ready; });
+  state.waiting &= ~mine.mask;
 }
 
 std::uint64_t Thread::meet(WarpOp op, std::uint64_t input, unsigned int source, std::uint32_t mask,

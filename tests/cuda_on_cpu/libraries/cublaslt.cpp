@@ -9,8 +9,8 @@
 #include <cstring>
 #include <vector>
 
+#include "tests/cuda_on_cpu/libraries/objects.h"
 #include "tests/cuda_on_cpu/libraries/work.h"
-#include "tests/cuda_on_cpu/runtime/handles.h"
 
 namespace cuda_on_cpu {
 namespace {
@@ -59,25 +59,7 @@ constexpr std::uint64_t kMagic = 0x6c74'6d61'746d'756c;
 constexpr std::uint64_t kWorkspace = 4096;
 constexpr std::size_t kWorkspaceAlignment = 256;
 
-template <class T, class Opaque>
-T* as(Opaque* opaque, const char* kind) {
-  return is_alive(kind, opaque) ? reinterpret_cast<T*>(const_cast<std::remove_const_t<Opaque>*>(opaque)) : nullptr;
-}
-
-template <class Opaque, class T>
-cublasStatus_t create(Opaque** out, const char* kind, T value) {
-  if (out == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  *out = reinterpret_cast<Opaque*>(new T(value));
-  add_handle(kind, *out);
-  return CUBLAS_STATUS_SUCCESS;
-}
-
-template <class T, class Opaque>
-cublasStatus_t destroy(Opaque* opaque, const char* kind) {
-  if (!remove_handle(kind, opaque)) return CUBLAS_STATUS_INVALID_VALUE;
-  delete reinterpret_cast<const T*>(opaque);
-  return CUBLAS_STATUS_SUCCESS;
-}
+cublasStatus_t valid(bool is) { return is ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE; }
 
 template <class T>
 cublasStatus_t set(T& attribute, const void* value, std::size_t bytes) {
@@ -281,17 +263,17 @@ using namespace cuda_on_cpu;
 
 extern "C" {
 
-cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return create(handle, kHandle, int{}); }
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy<int>(handle, kHandle); }
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return valid(create_object(handle, kHandle, int{})); }
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return valid(destroy_object<int>(handle, kHandle)); }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute, cudaDataType_t scale) {
-  return create(desc, kMatmulDesc, MatmulDesc{compute, scale});
+  return valid(create_object(desc, kMatmulDesc, MatmulDesc{compute, scale}));
 }
-cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return destroy<MatmulDesc>(desc, kMatmulDesc); }
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return valid(destroy_object<MatmulDesc>(desc, kMatmulDesc)); }
 
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, std::size_t bytes) {
-  auto* desc = as<MatmulDesc>(handle, kMatmulDesc);
+  auto* desc = object<MatmulDesc>(handle, kMatmulDesc);
   if (desc == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   switch (attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSA: return set(desc->transpose_a, value, bytes);
@@ -304,13 +286,13 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cubla
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, std::uint64_t rows,
                                           std::uint64_t cols, std::int64_t ld) {
-  return create(layout, kLayout, Layout{static_cast<std::uint32_t>(type), rows, cols, ld});
+  return valid(create_object(layout, kLayout, Layout{static_cast<std::uint32_t>(type), rows, cols, ld}));
 }
-cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return destroy<Layout>(layout, kLayout); }
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return valid(destroy_object<Layout>(layout, kLayout)); }
 
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle, cublasLtMatrixLayoutAttribute_t attribute,
                                                 const void* value, std::size_t bytes) {
-  auto* layout = as<Layout>(handle, kLayout);
+  auto* layout = object<Layout>(handle, kLayout);
   if (layout == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   switch (attribute) {
     case CUBLASLT_MATRIX_LAYOUT_ORDER: return set(layout->order, value, bytes);
@@ -320,16 +302,16 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle, c
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
-  return create(preference, kPreference, Preference{});
+  return valid(create_object(preference, kPreference, Preference{}));
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-  return destroy<Preference>(preference, kPreference);
+  return valid(destroy_object<Preference>(preference, kPreference));
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                                                     std::size_t bytes) {
-  auto* preference = as<Preference>(handle, kPreference);
+  auto* preference = object<Preference>(handle, kPreference);
   if (preference == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   switch (attribute) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return set(preference->workspace, value, bytes);
@@ -347,10 +329,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t results[], int* count) {
   if (!is_alive(kHandle, handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
-  const auto* the_desc = as<MatmulDesc>(desc, kMatmulDesc);
-  const Layout *la = as<Layout>(a, kLayout), *lb = as<Layout>(b, kLayout), *lc = as<Layout>(c, kLayout),
-               *ld = as<Layout>(d, kLayout);
-  const auto* asked = as<Preference>(preference, kPreference);
+  const auto* the_desc = object<MatmulDesc>(desc, kMatmulDesc);
+  const Layout *la = object<Layout>(a, kLayout), *lb = object<Layout>(b, kLayout), *lc = object<Layout>(c, kLayout),
+               *ld = object<Layout>(d, kLayout);
+  const auto* asked = object<Preference>(preference, kPreference);
   if (!the_desc || !la || !lb || !lc || !ld || !asked || wanted < 1 || !results || !count) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
@@ -365,9 +347,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               const cublasLtMatmulAlgo_t* algo, void* workspace, std::size_t workspace_bytes,
                               cudaStream_t stream) {
   if (!is_alive(kHandle, handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
-  const auto* the_desc = as<MatmulDesc>(desc, kMatmulDesc);
-  const Layout *la = as<Layout>(a, kLayout), *lb = as<Layout>(b, kLayout), *lc = as<Layout>(c, kLayout),
-               *ld = as<Layout>(d, kLayout);
+  const auto* the_desc = object<MatmulDesc>(desc, kMatmulDesc);
+  const Layout *la = object<Layout>(a, kLayout), *lb = object<Layout>(b, kLayout), *lc = object<Layout>(c, kLayout),
+               *ld = object<Layout>(d, kLayout);
   if (!the_desc || !la || !lb || !lc || !ld || !alpha || !beta) return CUBLAS_STATUS_INVALID_VALUE;
   const Product product{*the_desc, *la, *lb, *lc, *ld};
   const Operands operands{A, B, C, D, *static_cast<const float*>(alpha), *static_cast<const float*>(beta)};

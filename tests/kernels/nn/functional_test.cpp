@@ -35,7 +35,8 @@ class FunctionalTest : public test::OpTest {
   }
 
   // The gradient by each parameter, of the output weighed by `weights` and summed.
-  std::vector<std::vector<float>> gradients(const std::vector<Array>& params, const Function& f, const Array& weights) {
+  std::vector<std::vector<float>> gradients(const std::vector<Array>& params, const Function& f,
+                                            const Array& weights) {
     Vars vars;
     Tensors grads;
     for (const Array& param : params) {

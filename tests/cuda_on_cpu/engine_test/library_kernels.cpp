@@ -1,0 +1,264 @@
+// The library's kernels, launched as its CUDA backend launches them, against naive loops in double precision, in every
+// order of threads. The library's own tests cover them further, through the runtime; these tell a mistake of the
+// translator or the engine from one of the runtime.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <giro/kernels/optim/update.h>
+#include <giro/kernels/publish.h>
+
+#include "kernels/functors/publish.h"
+#include "tests/cuda_on_cpu/engine_test/launch_kernel.h"
+
+namespace giro::simt {
+namespace {
+
+std::vector<float> random_values(std::size_t count, unsigned int seed, float low = -3, float high = 3) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> uniform(low, high);
+  std::vector<float> values(count);
+  for (float& value : values) value = uniform(random);
+  return values;
+}
+
+void expect_runs(const Outcome& outcome) { EXPECT_TRUE(outcome) << outcome.message; }
+
+void expect_near(float actual, double expected, double tolerance) {
+  EXPECT_NEAR(actual, expected, tolerance * std::max(1.0, std::fabs(expected)));
+}
+
+unsigned int blocks_for(std::size_t n, std::size_t per_block) {
+  return static_cast<unsigned int>((n + per_block - 1) / per_block);
+}
+
+TEST(LibraryKernels, softmax_cross_entropy) {
+  constexpr std::size_t kRows = 13, kColumns = 45;
+  const std::vector<float> logits = random_values(kRows * kColumns, 1, -9, 9);
+  std::vector<std::uint8_t> labels(kRows);
+  for (std::size_t r = 0; r < kRows; ++r) labels[r] = static_cast<std::uint8_t>(r * 7 % kColumns);
+  labels[5] = kColumns;  // unknown
+  Seeds::each([&] {
+    DeviceArray<float> losses(kRows), gradients(kRows * kColumns), x(logits);
+    DeviceArray<std::uint8_t> y(labels);
+    expect_runs(run(kernel_named("softmax_cross_entropy_kernel<unsigned char>"), {blocks_for(kRows, 4)}, {128}, 0,
+                    losses.data(), gradients.data(), x.data(), y.data(), std::int64_t{kRows}, std::int64_t{kColumns}));
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const float* row = &logits[r * kColumns];
+      if (labels[r] == kColumns) {
+        EXPECT_TRUE(std::isnan(losses.values()[r]));
+        continue;
+      }
+      double sum = 0;
+      for (std::size_t c = 0; c < kColumns; ++c) sum += std::exp(static_cast<double>(row[c]));
+      expect_near(losses.values()[r], std::log(sum) - row[labels[r]], 1e-6);
+      for (std::size_t c = 0; c < kColumns; ++c) {
+        expect_near(gradients.values()[r * kColumns + c], std::exp(static_cast<double>(row[c])) / sum - (c == labels[r]),
+                    1e-6);
+      }
+    }
+  });
+}
+
+TEST(LibraryKernels, reductions) {
+  constexpr std::size_t kCount = 10'001, kPerBlock = 4096;
+  const std::vector<float> values = random_values(kCount, 2);
+  double sum = 0, squares = 0, largest = -INFINITY;
+  for (const float value : values) {
+    sum += value;
+    squares += static_cast<double>(value) * value;
+    largest = std::max<double>(largest, value);
+  }
+  Seeds::each([&] {
+    DeviceArray<float> x(values);
+    const auto reduced = [&](const std::string& first, const std::string& then) {
+      const unsigned int blocks = blocks_for(kCount, kPerBlock);
+      DeviceArray<float> partial(blocks), out(1);
+      const char op = 0;
+      const auto kernel = [](const std::string& name) -> const Kernel& {
+        return kernel_named("reduce_kernel<giro::cuda::(anonymous namespace)::" + name + ">");
+      };
+      expect_runs(run(kernel(first), {blocks}, {256}, 0, partial.data(), x.data(), std::int64_t{kCount}, 1.0f, op));
+      expect_runs(run(kernel(then), {1}, {256}, 0, out.data(), partial.data(), std::int64_t{blocks}, 1.0f, op));
+      return out.values()[0];
+    };
+    expect_near(reduced("Sum", "Sum"), sum, 1e-5);
+    expect_near(reduced("SumOfSquares", "Sum"), squares, 1e-5);
+    EXPECT_EQ(reduced("Max", "Max"), largest);
+  });
+}
+
+TEST(LibraryKernels, sum_rows) {
+  constexpr std::size_t kRows = 77, kColumns = 50, kSplits = 2;
+  const std::vector<float> values = random_values(kRows * kColumns, 3);
+  Seeds::each([&] {
+    DeviceArray<float> x(values), partial(kSplits * kColumns), out(kColumns);
+    const Kernel& kernel = kernel_named("sum_rows_kernel");
+    expect_runs(run(kernel, {blocks_for(kColumns, 32), kSplits}, {32, 16}, 0, partial.data(), x.data(),
+                    std::int64_t{kRows}, std::int64_t{kColumns}));
+    expect_runs(run(kernel, {blocks_for(kColumns, 32), 1}, {32, 16}, 0, out.data(), partial.data(),
+                    std::int64_t{kSplits}, std::int64_t{kColumns}));
+    for (std::size_t c = 0; c < kColumns; ++c) {
+      double sum = 0;
+      for (std::size_t r = 0; r < kRows; ++r) sum += values[r * kColumns + c];
+      expect_near(out.values()[c], sum, 1e-5);
+    }
+  });
+}
+
+TEST(LibraryKernels, accuracy) {
+  constexpr std::size_t kRows = 300, kColumns = 11;
+  const std::vector<float> logits = random_values(kRows * kColumns, 4);
+  std::vector<std::int32_t> labels(kRows);
+  double correct = 0;
+  for (std::size_t r = 0; r < kRows; ++r) {
+    const auto* row = &logits[r * kColumns];
+    const auto best = static_cast<std::int32_t>(std::max_element(row, row + kColumns) - row);
+    labels[r] = r % 3 == 0 ? best : static_cast<std::int32_t>(r % kColumns);
+    correct += labels[r] == best;
+  }
+  Seeds::each([&] {
+    DeviceArray<float> out(1), x(logits);
+    DeviceArray<std::int32_t> y(labels), counts(3);
+    expect_runs(run(kernel_named("accuracy_kernel<int>"), {3}, {512}, 0, out.data(), counts.data(), x.data(), y.data(),
+                    std::int64_t{kRows}, std::int64_t{kColumns}));
+    expect_runs(run(kernel_named("accuracy_of_blocks_kernel"), {1}, {512}, 0, out.data(), counts.data(),
+                    std::int64_t{3}, std::int64_t{kRows}));
+    EXPECT_FLOAT_EQ(out.values()[0], static_cast<float>(correct / kRows));
+  });
+}
+
+// As kernels/cuda/update.cu declares it.
+struct Leaves {
+  float* params;
+  const float* grads;
+  float *mu, *nu;
+  const std::uint8_t* decays;
+  const std::int64_t* step;
+  float* learning_rate;
+  const float* squared_norm;
+  std::int64_t count;
+};
+
+TEST(LibraryKernels, adam_update) {
+  constexpr std::size_t kCount = 16 * 75;
+  constexpr std::int64_t kStep = 41;
+  const double rate = 1e-3, decay = 0.1, largest_norm = 2.0;
+  const std::vector<float> params = random_values(kCount, 5), grads = random_values(kCount, 6),
+                           mu = random_values(kCount, 7), nu = random_values(kCount, 8, 0, 2);
+  std::vector<std::uint8_t> decays(kCount / optim::UpdateTensors::kGranule);
+  for (std::size_t i = 0; i < decays.size(); ++i) decays[i] = i % 3 != 0;
+  double squared_norm = 0;
+  for (const float grad : grads) squared_norm += static_cast<double>(grad) * grad;
+  Seeds::each([&] {
+    DeviceArray<float> p(params), g(grads), m(mu), n(nu), learning_rate(1),
+        norm(std::vector<float>{static_cast<float>(squared_norm)});
+    DeviceArray<std::uint8_t> d(decays);
+    DeviceArray<std::int64_t> step(std::vector<std::int64_t>{kStep});
+    optim::UpdateRule rule{.rule = optim::Rule::adam, .learning_rate = rate};
+    rule.weight_decay = decay;
+    rule.max_norm = largest_norm;
+    const Leaves leaves{p.data(),    g.data(),             m.data(),    n.data(),   d.data(),
+                        step.data(), learning_rate.data(), norm.data(), kCount};
+    expect_runs(run(kernel_named("update_kernel<(giro::optim::Rule)1, true>"), {2}, {256}, 0, rule, leaves));
+    EXPECT_FLOAT_EQ(learning_rate.values()[0], static_cast<float>(rate));
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const double grad = grads[i] * std::min(1.0, largest_norm / std::sqrt(squared_norm));
+      const double first = 0.9 * mu[i] + 0.1 * grad, second = 0.999 * nu[i] + 0.001 * grad * grad;
+      const double t = kStep + 1;
+      const double direction =
+          first / (1 - std::pow(0.9, t)) / (std::sqrt(second / (1 - std::pow(0.999, t))) + rule.epsilon);
+      const double decayed = decays[i / optim::UpdateTensors::kGranule] ? decay * params[i] : 0.0;
+      expect_near(m.values()[i], first, 1e-6);
+      expect_near(n.values()[i], second, 1e-6);
+      expect_near(p.values()[i], params[i] - rate * (direction + decayed), 1e-6);
+    }
+  });
+}
+
+TEST(LibraryKernels, publish_row) {
+  // As functors::RowSource, without the tensors that it is made of.
+  struct Source {
+    const void* scalars[RowRing::kMaxColumns] = {};
+    DType dtypes[RowRing::kMaxColumns] = {};
+    int columns = 3;
+  };
+  static_assert(sizeof(Source) == sizeof(functors::RowSource));
+  Seeds::each([] {
+    constexpr std::int64_t kCapacity = 4, kColumns = 3;
+    std::vector<double> values(kCapacity * kColumns);  // pinned
+    std::int64_t published = 0;
+    memory().add(values.data(), values.size() * sizeof(double), true);
+    memory().add(&published, sizeof published, true);
+    DeviceArray<float> loss(std::vector<float>{0.25f});
+    DeviceArray<std::int32_t> count(std::vector<std::int32_t>{-7});
+    DeviceArray<std::int64_t> row(std::vector<std::int64_t>{6});
+    Source source;
+    source.scalars[0] = loss.data();
+    source.scalars[1] = count.data();
+    source.scalars[2] = row.data();
+    source.dtypes[0] = DType::f32;
+    source.dtypes[1] = DType::i32;
+    source.dtypes[2] = DType::i64;
+    expect_runs(run(kernel_named("publish_row_kernel"), {1}, {32}, 0,
+                    RowRing{values.data(), &published, kCapacity}, row.data(), source));
+    EXPECT_EQ(published, 7);
+    EXPECT_EQ(row.values()[0], 7);
+    EXPECT_EQ(std::vector<double>(values.begin() + 6, values.begin() + 9), (std::vector<double>{0.25, -7, 6}));
+    memory().remove(values.data());
+    memory().remove(&published);
+  });
+}
+
+// As kernels/cuda/gather.cu declares it.
+template <class Unit>
+struct GatherRows {
+  Unit* out;
+  const Unit* src;
+  const std::int64_t* indices;
+  std::int64_t row_units;
+};
+
+struct alignas(16) Sixteen {
+  std::uint8_t bytes[16];
+};
+
+template <class Unit>
+void expect_gathers(const std::string& unit) {
+  constexpr std::size_t kRows = 20, kTaken = 37, kRowUnits = 9, kRowBytes = kRowUnits * sizeof(Unit);
+  std::vector<std::uint8_t> bytes(kRows * kRowBytes);
+  std::mt19937 random(9);
+  for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random());
+  std::vector<std::int64_t> indices(kTaken);
+  for (std::int64_t& index : indices) index = random() % kRows;
+  Seeds::each([&] {
+    DeviceArray<std::uint8_t> out(kTaken * kRowBytes), src(bytes);
+    DeviceArray<std::int64_t> taken(indices);
+    const GatherRows<Unit> gather{reinterpret_cast<Unit*>(out.data()), reinterpret_cast<const Unit*>(src.data()),
+                                  taken.data(), kRowUnits};
+    constexpr std::int64_t kUnits = kTaken * kRowUnits;
+    expect_runs(run(kernel_named("GatherRows<" + unit + ", long> >(long"), {blocks_for(kUnits, 512)}, {256}, 0, kUnits,
+                    gather));
+    for (std::size_t i = 0; i < kTaken; ++i) {
+      const auto row = static_cast<std::size_t>(indices[i]);
+      const std::vector<std::uint8_t> values = out.values();
+      EXPECT_TRUE(std::equal(&bytes[row * kRowBytes], &bytes[row * kRowBytes] + kRowBytes, &values[i * kRowBytes]));
+    }
+  });
+}
+
+TEST(LibraryKernels, gather_rows) {
+  expect_gathers<Sixteen>("uint4");
+  expect_gathers<std::uint32_t>("unsigned int");
+  expect_gathers<std::uint8_t>("unsigned char");
+}
+
+}  // namespace
+}  // namespace giro::simt

@@ -1,0 +1,217 @@
+// Kernels that are wrong, one way each. seeded_bugs.cpp runs them; the line at which the engine must report each bears
+// its name after "BUG". The kernels run as one block or two of 64 threads over x[128] and y[128], unless it says
+// otherwise there.
+
+extern "C" {
+
+__global__ void missing_syncthreads(float* y, const float* x) {
+  __shared__ float tile[64];
+  tile[threadIdx.x] = x[threadIdx.x];    // BUG missing_syncthreads
+  y[threadIdx.x] = tile[63 - threadIdx.x];  // BUG missing_syncthreads
+}
+
+__global__ void missing_second_syncthreads(float* y, const float* x) {
+  __shared__ float tile[64];
+  for (int round = 0; round < 2; ++round) {
+    tile[threadIdx.x] = x[round * 64 + threadIdx.x];  // BUG missing_second_syncthreads
+    __syncthreads();
+    y[round * 64 + threadIdx.x] = tile[63 - threadIdx.x];  // BUG missing_second_syncthreads
+  }
+}
+
+__global__ void missing_syncwarp(float* y, const float* x) {
+  __shared__ float tile[64];
+  tile[threadIdx.x] = x[threadIdx.x];  // BUG missing_syncwarp
+  y[threadIdx.x] = tile[threadIdx.x ^ 1];  // BUG missing_syncwarp
+}
+
+__global__ void syncwarp_of_too_few(float* y, const float* x) {
+  __shared__ float tile[64];
+  tile[threadIdx.x] = x[threadIdx.x];  // BUG syncwarp_of_too_few
+  if (threadIdx.x % 32 < 16) {
+    __syncwarp(0xffff);
+  } else {
+    __syncwarp(0xffff0000);
+  }
+  y[threadIdx.x] = tile[threadIdx.x ^ 16];  // BUG syncwarp_of_too_few
+}
+
+// A shuffle does not order memory.
+__global__ void shuffle_for_syncwarp(float* y, const float* x) {
+  __shared__ float tile[64];
+  tile[threadIdx.x] = x[threadIdx.x];  // BUG shuffle_for_syncwarp
+  const float other = __shfl_xor_sync(0xffffffffu, x[threadIdx.x], 1);
+  y[threadIdx.x] = tile[threadIdx.x ^ 1] + other;  // BUG shuffle_for_syncwarp
+}
+
+// Enough within a warp, but the neighbour is in the other one.
+__global__ void syncwarp_for_syncthreads(float* y, const float* x) {
+  __shared__ float tile[64];
+  tile[threadIdx.x] = x[threadIdx.x];  // BUG syncwarp_for_syncthreads
+  __syncwarp();
+  y[threadIdx.x] = tile[threadIdx.x ^ 32];  // BUG syncwarp_for_syncthreads
+}
+
+__global__ void write_write_race(float* y, const float* x) {
+  y[0] = x[threadIdx.x];  // BUG write_write_race
+}
+
+__global__ void cross_block_write(float* y, const float* x) {
+  if (threadIdx.x == 0) y[0] = x[blockIdx.x];  // BUG cross_block_write
+}
+
+__global__ void cross_block_read(float* y, const float* x) {
+  const unsigned int i = blockIdx.x * 64 + threadIdx.x;
+  y[i] = x[i];  // BUG cross_block_read
+  __threadfence();
+  __syncthreads();
+  y[i] += y[i ^ 64];  // BUG cross_block_read
+}
+
+__global__ void non_atomic_update(int* count) {
+  *count += 1;  // BUG non_atomic_update
+}
+
+__global__ void half_atomic_update(int* count) {
+  if (threadIdx.x % 2 == 0) {
+    atomicAdd(count, 1);  // BUG half_atomic_update
+  } else {
+    *count += 1;  // BUG half_atomic_update
+  }
+}
+
+// The last block adds up what the others left, but nothing makes that visible to it.
+__global__ void missing_threadfence(float* y, const float* x, int* tickets) {
+  __shared__ bool last;
+  if (threadIdx.x == 0) {
+    y[blockIdx.x] = x[blockIdx.x];  // BUG missing_threadfence
+    last = atomicAdd(tickets, 1) == static_cast<int>(gridDim.x) - 1;
+  }
+  __syncthreads();
+  if (last && threadIdx.x == 0) y[2] = y[0] + y[1];  // BUG missing_threadfence
+}
+
+__global__ void missing_volatile_flag(float* y, int* flag) {
+  if (threadIdx.x == 0) {
+    y[0] = 1.0f;
+    __threadfence();
+    *flag = 1;  // BUG missing_volatile_flag
+  } else if (threadIdx.x == 32) {
+    y[1] = *flag == 1 ? y[0] : 0.0f;  // BUG missing_volatile_flag
+  }
+}
+
+__global__ void out_of_bounds_read(float* y, const float* x) {
+  y[threadIdx.x] = x[threadIdx.x + 65];  // BUG out_of_bounds_read
+}
+
+__global__ void out_of_bounds_write(float* y, const float* x) {
+  y[static_cast<int>(threadIdx.x) - 1] = x[threadIdx.x];  // BUG out_of_bounds_write
+}
+
+__global__ void shared_out_of_bounds(float* y, const float* x) {
+  extern __shared__ float dynamic[];
+  dynamic[threadIdx.x + 1] = x[threadIdx.x];  // BUG shared_out_of_bounds
+  y[threadIdx.x] = 0.0f;
+}
+
+__global__ void use_after_free(float* y, const float* x) {
+  y[threadIdx.x] = x[threadIdx.x];  // BUG use_after_free
+}
+
+__global__ void misaligned(float* y, const char* x) {
+  y[threadIdx.x] = *reinterpret_cast<const float*>(x + 1 + 4 * threadIdx.x);  // BUG misaligned
+}
+
+__global__ void host_pointer(float* y, const float* x) {
+  y[threadIdx.x] = x[threadIdx.x];  // BUG host_pointer
+}
+
+__global__ void uninitialised_shared(float* y) {
+  __shared__ float tile[65];
+  tile[threadIdx.x] = 1.0f;
+  __syncthreads();
+  y[threadIdx.x] = tile[threadIdx.x + 1];  // BUG uninitialised_shared
+}
+
+__global__ void uninitialised_global(float* y, const float* fresh) {
+  y[threadIdx.x] = fresh[threadIdx.x];  // BUG uninitialised_global
+}
+
+__global__ void partly_uninitialised(float* y, const float4* fresh) {
+  const float4 all = fresh[0];  // BUG partly_uninitialised
+  y[threadIdx.x] = all.x + all.w;
+}
+
+__global__ void barrier_after_exit(float* y, const float* x) {
+  if (threadIdx.x >= 40) return;
+  y[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();  // BUG barrier_after_exit
+  y[threadIdx.x] += 1.0f;
+}
+
+__global__ void divergent_barriers(float* y, const float* x) {
+  if (x[threadIdx.x] > 10.0f) {
+    y[threadIdx.x] = 1.0f;
+    __syncthreads();  // BUG divergent_barriers
+    y[threadIdx.x] += 1.0f;
+  } else {
+    y[threadIdx.x] = 2.0f;
+    __syncthreads();  // BUG divergent_barriers
+    y[threadIdx.x] += 3.0f;
+  }
+}
+
+__global__ void barrier_and_warp_deadlock(float* y, const float* x) {
+  if (threadIdx.x == 0) {
+    __syncthreads();  // BUG barrier_and_warp_deadlock
+  } else if (threadIdx.x < 32) {
+    __syncwarp();  // BUG barrier_and_warp_deadlock
+  } else {
+    __syncthreads();
+  }
+  y[threadIdx.x] = x[threadIdx.x];
+}
+
+__global__ void shuffle_with_exited_lane(float* y, const float* x) {
+  const float own = x[threadIdx.x];
+  if (threadIdx.x % 32 == 31) return;
+  y[threadIdx.x] = __shfl_down_sync(0xffffffffu, own, 1);  // BUG shuffle_with_exited_lane
+}
+
+__global__ void mask_without_caller(float* y, const float* x) {
+  y[threadIdx.x] = __shfl_sync(0xffffu, x[threadIdx.x], 0);  // BUG mask_without_caller
+}
+
+__global__ void divergent_shuffles(float* y, const float* x) {
+  if (threadIdx.x % 2 == 0) {
+    y[threadIdx.x] = __shfl_xor_sync(0xffffffffu, x[threadIdx.x], 1);  // BUG divergent_shuffles
+  } else {
+    y[threadIdx.x] = __shfl_xor_sync(0xffffffffu, x[threadIdx.x], 2) + 1.0f;  // BUG divergent_shuffles
+  }
+}
+
+__global__ void endless_loop(float* y) {
+  volatile float* seen = y;
+  while (seen[0] != 2.0f) {  // BUG endless_loop
+  }
+}
+
+__global__ void waits_for_other_block(int* flag) {
+  volatile int* seen = flag;
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    while (seen[1] == 0) {  // BUG waits_for_other_block
+    }
+    seen[0] = 1;
+  } else if (threadIdx.x == 0) {
+    while (seen[0] == 0) {  // BUG waits_for_other_block
+    }
+    seen[1] = 1;
+  }
+}
+
+__global__ void trapping(float* y) {
+  if (y[threadIdx.x] == 63.0f) __trap();  // BUG trapping
+}
+
+}  // extern "C"

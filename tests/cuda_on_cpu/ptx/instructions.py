@@ -1,0 +1,695 @@
+"""Turns one PTX instruction into a C++ statement. An opcode that is not here, or a modifier that its function does
+not take, is an error: nothing is passed over in silence."""
+
+import re
+
+from module import BYTES
+
+HANDLERS = {}
+SPECIAL = {
+    **{f"%tid.{d}": f"t.index.{d}" for d in "xyz"},
+    **{f"%ctaid.{d}": f"t.block_index().{d}" for d in "xyz"},
+    **{f"%ntid.{d}": f"t.block_size().{d}" for d in "xyz"},
+    **{f"%nctaid.{d}": f"t.grid_size().{d}" for d in "xyz"},
+    "%laneid": "t.lane()",
+    "%warpid": "t.warp()",
+    "%lanemask_eq": "(1u << t.lane())",
+    "%lanemask_lt": "((1u << t.lane()) - 1)",
+    "%lanemask_le": "((2u << t.lane()) - 1)",
+    "%lanemask_gt": "~((2u << t.lane()) - 1)",
+    "%lanemask_ge": "~((1u << t.lane()) - 1)",
+    "WARP_SZ": "32u",
+}
+SCOPES = ("cta", "cluster", "gpu", "sys")
+CACHE_HINTS = ("ca", "cg", "cs", "lu", "cv", "wb", "wt")
+
+
+class Untranslated(Exception):
+    pass
+
+
+def cpp_type(ptx_type):
+    return "bool" if ptx_type == "pred" else ptx_type.replace("b", "u")
+
+
+def register(name):
+    return "v_" + name.replace("%", "").replace("$", "_")
+
+
+def label(name):
+    return name.replace("$", "_")
+
+
+def is_float(kind):
+    return kind[0] == "f"
+
+
+def unsigned(kind):
+    return "u" + kind[1:]
+
+
+def opcodes(*names):
+    def add(handler):
+        for name in names:
+            HANDLERS[name] = handler
+        return handler
+    return add
+
+
+class Context:
+    """An instruction about to be translated, and the symbols it may name."""
+
+    def __init__(self, instruction, symbols, goes_back):
+        self.name, *self.modifiers = instruction.opcode.split(".")
+        self.operands = instruction.operands
+        self.site = instruction.site
+        self.symbols = symbols
+        self.goes_back = goes_back  # whether a label lies behind
+
+    # Modifiers: each is taken once, and what is left in the end is an error.
+    def flag(self, name):
+        if name in self.modifiers:
+            self.modifiers.remove(name)
+            return True
+        return False
+
+    def choice(self, *names):
+        found = [name for name in names if self.flag(name)]
+        return found[0] if found else None
+
+    def type(self):
+        """The last modifier, a type."""
+        if not self.modifiers or (self.modifiers[-1] not in BYTES and self.modifiers[-1] != "pred"):
+            raise Untranslated()
+        return self.modifiers.pop()
+
+    # Operands.
+    def value(self, index, kind):
+        return self.expression(self.operands[index], kind)
+
+    def expression(self, text, kind):
+        target = cpp_type(kind)
+        if text in SPECIAL:
+            return f"as<{target}>(u32({SPECIAL[text]}))"
+        if text[0] == "!":
+            return f"!{register(text[1:])}"
+        if re.fullmatch(r"0[fF][0-9A-Fa-f]{8}", text):
+            return f"as<{target}>(std::bit_cast<f32>(0x{text[2:]}u))"
+        if re.fullmatch(r"0[dD][0-9A-Fa-f]{16}", text):
+            return f"as<{target}>(std::bit_cast<f64>(u64{{0x{text[2:]}}}))"
+        if re.fullmatch(r"-?(0x[0-9A-Fa-f]+|\d+)U?", text):
+            number = int(text.rstrip("U"), 0)
+            if kind == "pred":
+                return "true" if number else "false"
+            bits = 8 * BYTES[kind]
+            return f"as<{target}>(u{bits}{{{number & ((1 << bits) - 1):#x}}})"
+        if text in self.symbols:
+            return f"as<{target}>({self.symbols[text].address(0)})"
+        if text[0] == "%" or re.fullmatch(r"[A-Za-z_]\w*", text):
+            return f"as<{target}>({register(text)})" if kind != "pred" else register(text)
+        raise Untranslated()
+
+    def elements(self, index):
+        """Those of an operand in braces, or the operand alone."""
+        text = self.operands[index]
+        return [part.strip() for part in text[1:-1].split(",")] if text[0] == "{" else [text]
+
+    def address(self, index):
+        """Symbol (or None), C++ expression and constant offset of an operand in brackets."""
+        match = re.fullmatch(r"\[\s*([^+\s]+?)\s*(?:\+\s*(-?\d+))?\s*\]", self.operands[index])
+        base, offset = match[1], int(match[2] or 0)
+        if base in self.symbols:
+            return self.symbols[base], self.symbols[base].address(offset), offset
+        start = self.expression(base, "u64")
+        return None, f"{start} + u64({offset}ll)" if offset else start, offset
+
+    # Results.
+    def put_to(self, target, kind, expression):
+        if target == "_":
+            return f"static_cast<void>({expression});"
+        if kind == "pred":
+            return f"{register(target)} = {expression};"
+        return f"set({register(target)}, {cpp_type(kind)}({expression}));"
+
+    def put(self, kind, expression):
+        return self.put_to(self.operands[0], kind, expression)
+
+
+def translate(instruction, symbols, goes_back):
+    context = Context(instruction, symbols, goes_back)
+    try:
+        statement = HANDLERS[context.name](context)
+    except (KeyError, IndexError, TypeError) as error:
+        raise Untranslated() from error
+    if context.modifiers:
+        raise Untranslated()
+    guard = instruction.guard
+    if guard is None:
+        return statement
+    condition = f"!{register(guard[1:])}" if guard[0] == "!" else register(guard)
+    return f"if ({condition}) {{ {statement} }}"
+
+
+# ---- arithmetic --------------------------------------------------------------------------------------------------
+
+
+DIRECTIONS = {"rz": "zero", "rm": "minus_infinity", "rp": "plus_infinity"}
+
+
+def directed(c, kind, a, b, d):
+    """a * b + d in the rounding that the instruction asks for, or None where that is the nearest."""
+    rounding = c.choice(*DIRECTIONS) if kind == "f32" else None
+    return rounding and c.put(kind, f"fma_rounded<Toward::{DIRECTIONS[rounding]}>({a}, {b}, {d})")
+
+
+def float_operation(c, kind, count, form):
+    c.flag("rn")
+    flushes, saturates = c.flag("ftz"), c.flag("sat")
+    values = [c.value(i + 1, kind) for i in range(count)]
+    result = form(*([f"flush({v})" for v in values] if flushes else values))
+    if flushes:
+        result = f"flush({result})"
+    return c.put(kind, f"saturate({result})" if saturates else result)
+
+
+def integer_values(c, kind, indices):
+    """Unsigned and no narrower than C++ computes in, so that nothing overflows."""
+    wide = "u64" if BYTES[kind] == 8 else "u32"
+    return [f"{wide}({c.value(i, unsigned(kind))})" for i in indices]
+
+
+@opcodes("add", "sub")
+def add(c):
+    kind, sign = c.type(), "+" if c.name == "add" else "-"
+    if is_float(kind):
+        return (directed(c, kind, "1.0f", c.value(1, kind), sign + c.value(2, kind)) or
+                float_operation(c, kind, 2, lambda a, b: f"{a} {sign} {b}"))
+    a, b = integer_values(c, kind, (1, 2))
+    return c.put(unsigned(kind), f"{a} {sign} {b}")
+
+
+def product(c, kind, part):
+    """Of operands 1 and 2: its type and the expression."""
+    if part == "wide":
+        wide = kind[0] + str(2 * int(kind[1:]))
+        return wide, f"{wide}({c.value(1, kind)}) * {wide}({c.value(2, kind)})"
+    if part == "hi":
+        return kind, f"multiply_high<{cpp_type(kind)}>({c.value(1, kind)}, {c.value(2, kind)})"
+    a, b = integer_values(c, kind, (1, 2))
+    return kind, f"{a} * {b}"
+
+
+@opcodes("mul")
+def mul(c):
+    kind = c.type()
+    if is_float(kind):
+        return (directed(c, kind, c.value(1, kind), c.value(2, kind), "-0.0f") or
+                float_operation(c, kind, 2, lambda a, b: f"{a} * {b}"))
+    return c.put(*product(c, kind, c.choice("lo", "hi", "wide")))
+
+
+@opcodes("mad", "fma")
+def mad(c):
+    kind = c.type()
+    if is_float(kind):
+        return (directed(c, kind, c.value(1, kind), c.value(2, kind), c.value(3, kind)) or
+                float_operation(c, kind, 3, lambda a, b, d: f"std::fma({a}, {b}, {d})"))
+    wide, result = product(c, kind, c.choice("lo", "hi", "wide"))
+    target = unsigned(wide)
+    return c.put(target, f"u64({result}) + u64({c.value(3, target)})")
+
+
+@opcodes("div")
+def div(c):
+    kind = c.type()
+    if is_float(kind):
+        c.choice("approx", "full")
+        return float_operation(c, kind, 2, lambda a, b: f"{a} / {b}")
+    return c.put(kind, f"divide<{cpp_type(kind)}>({c.value(1, kind)}, {c.value(2, kind)})")
+
+
+@opcodes("rem")
+def rem(c):
+    kind = c.type()
+    return c.put(kind, f"remainder<{cpp_type(kind)}>({c.value(1, kind)}, {c.value(2, kind)})")
+
+
+@opcodes("neg", "abs")
+def negate(c):
+    kind = c.type()
+    if is_float(kind):
+        return float_operation(c, kind, 1, lambda a: f"-{a}" if c.name == "neg" else f"std::fabs({a})")
+    (a,) = integer_values(c, kind, (1,))
+    if c.name == "neg":
+        return c.put(unsigned(kind), f"0 - {a}")
+    return c.put(unsigned(kind), f"{c.value(1, kind)} < 0 ? 0 - {a} : {a}")
+
+
+@opcodes("min", "max")
+def minimum(c):
+    kind = c.type()
+    if is_float(kind):
+        function = ("nan_" if c.flag("NaN") else "") + c.name + "imum"
+        return float_operation(c, kind, 2, lambda a, b: f"{function}({a}, {b})")
+    return c.put(kind, f"std::{c.name}<{cpp_type(kind)}>({c.value(1, kind)}, {c.value(2, kind)})")
+
+
+@opcodes("rcp")
+def rcp(c):
+    kind = c.type()
+    if kind == "f64" and c.flag("approx"):
+        c.flag("ftz")
+        return c.put(kind, f"rcp_upper_half({c.value(1, kind)})")
+    c.flag("approx")
+    return float_operation(c, kind, 1, lambda a: f"{cpp_type(kind)}(1) / {a}")
+
+
+@opcodes("sqrt")
+def sqrt(c):
+    kind = c.type()
+    c.flag("approx")
+    return float_operation(c, kind, 1, lambda a: f"std::sqrt({a})")
+
+
+@opcodes("rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
+def approximate(c):
+    kind = c.type()
+    function = {"ex2": "exp2", "lg2": "log2"}.get(c.name, c.name) + "_approx"
+    if not c.flag("approx") or (kind != "f32" and c.name != "rsqrt"):
+        raise Untranslated()
+    return float_operation(c, kind, 1, lambda a: f"{function}({a})")
+
+
+@opcodes("copysign")
+def copysign(c):
+    kind = c.type()
+    return c.put(kind, f"std::copysign({c.value(2, kind)}, {c.value(1, kind)})")
+
+
+@opcodes("testp")
+def testp(c):
+    kind = c.type()
+    test = c.choice("finite", "infinite", "number", "notanumber", "normal", "subnormal")
+    a = c.value(1, kind)
+    form = {"finite": "std::isfinite({})", "infinite": "std::isinf({})", "number": "!std::isnan({})",
+            "notanumber": "std::isnan({})", "normal": "std::isnormal({})",
+            "subnormal": "std::fpclassify({}) == FP_SUBNORMAL"}[test]
+    return c.put("pred", form.format(a))
+
+
+# ---- bits --------------------------------------------------------------------------------------------------------
+
+
+@opcodes("and", "or", "xor")
+def logic(c):
+    kind, sign = c.type(), {"and": "&", "or": "|", "xor": "^"}[c.name]
+    return c.put(kind, f"{c.value(1, kind)} {sign} {c.value(2, kind)}")
+
+
+@opcodes("not")
+def logic_not(c):
+    kind = c.type()
+    return c.put(kind, f"!{c.value(1, kind)}" if kind == "pred" else f"~{c.value(1, kind)}")
+
+
+@opcodes("shl", "shr")
+def shift(c):
+    kind, side = c.type(), {"shl": "left", "shr": "right"}[c.name]
+    return c.put(kind, f"shift_{side}<{cpp_type(kind)}>({c.value(1, kind)}, {c.value(2, 'u32')})")
+
+
+@opcodes("shf")
+def funnel_shift(c):
+    c.type()
+    side, how = c.choice("l", "r"), c.choice("wrap", "clamp")
+    by = f"{c.value(3, 'u32')} & 31" if how == "wrap" else f"std::min<u32>({c.value(3, 'u32')}, 32)"
+    function = {"l": "funnel_left", "r": "funnel_right"}[side]
+    return c.put("u32", f"{function}({c.value(1, 'u32')}, {c.value(2, 'u32')}, {by})")
+
+
+@opcodes("bfi")
+def bfi(c):
+    kind = c.type()
+    return c.put(kind, f"insert_bits<{cpp_type(kind)}>({c.value(1, kind)}, {c.value(2, kind)}, "
+                       f"{c.value(3, 'u32')}, {c.value(4, 'u32')})")
+
+
+@opcodes("bfe")
+def bfe(c):
+    kind = c.type()
+    return c.put(kind, f"extract_bits<{cpp_type(kind)}>({c.value(1, kind)}, {c.value(2, 'u32')}, "
+                       f"{c.value(3, 'u32')})")
+
+
+@opcodes("popc", "clz", "brev", "bfind")
+def count_bits(c):
+    kind = c.type()
+    function = {"popc": "std::popcount", "clz": "std::countl_zero", "brev": "reverse_bits",
+                "bfind": "shift_to_highest" if c.flag("shiftamt") else "find_highest"}[c.name]
+    return c.put(kind if c.name == "brev" else "u32", f"{function}({c.value(1, kind)})")
+
+
+@opcodes("prmt")
+def prmt(c):
+    c.type()
+    return c.put("u32", f"permute({c.value(1, 'u32')}, {c.value(2, 'u32')}, {c.value(3, 'u32')})")
+
+
+@opcodes("lop3")
+def lop3(c):
+    c.type()
+    return c.put("u32", "lookup_bits(" + ", ".join(c.value(i, "u32") for i in range(1, 5)) + ")")
+
+
+# ---- comparison and choice ---------------------------------------------------------------------------------------
+
+COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+               "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
+# True for a NaN as well: not the opposite comparison, which a NaN makes false.
+UNORDERED = {"equ": ("std::islessgreater({a}, {b})", True), "neu": ("{a} == {b}", True), "ltu": ("{a} >= {b}", True),
+             "leu": ("{a} > {b}", True), "gtu": ("{a} <= {b}", True), "geu": ("{a} < {b}", True),
+             "num": ("std::isunordered({a}, {b})", True), "nan": ("std::isunordered({a}, {b})", False)}
+
+
+@opcodes("setp")
+def setp(c):
+    kind = c.type()
+    flushes = c.flag("ftz")
+    joined = c.choice("and", "or", "xor")
+    comparison = c.choice(*COMPARISONS, *UNORDERED)
+    a, b = c.value(1, kind), c.value(2, kind)
+    if flushes:
+        a, b = f"flush({a})", f"flush({b})"
+    if comparison in UNORDERED:
+        form, negated = UNORDERED[comparison]
+        result = ("!" if negated else "") + "(" + form.format(a=a, b=b) + ")"
+    elif comparison == "ne" and is_float(kind):
+        result = f"std::islessgreater({a}, {b})"
+    else:
+        result = f"({a} {COMPARISONS[comparison]} {b})"
+    targets = [target.strip() for target in c.operands[0].split("|")]
+    sign = {"and": "&&", "or": "||", "xor": "!=", None: None}[joined]
+    results = [result, f"!{result}"]
+    if sign is not None:
+        results = [f"({r} {sign} {c.value(3, 'pred')})" for r in results]
+    if len(targets) == 1:
+        return c.put_to(targets[0], "pred", results[0])
+    return (f"{{ const bool yes = {results[0]}, no = {results[1]}; " + c.put_to(targets[0], "pred", "yes") + " " +
+            c.put_to(targets[1], "pred", "no") + " }")
+
+
+@opcodes("selp")
+def selp(c):
+    kind = c.type()
+    return c.put(kind, f"{c.value(3, 'pred')} ? {c.value(1, kind)} : {c.value(2, kind)}")
+
+
+# ---- moves and conversions ---------------------------------------------------------------------------------------
+
+
+@opcodes("mov")
+def mov(c):
+    kind = c.type()
+    targets, sources = c.elements(0), c.elements(1)
+    if len(targets) == 1 and len(sources) == 1:
+        return c.put(kind, c.value(1, kind))
+    part = 8 * BYTES[kind] // max(len(targets), len(sources))
+    whole, piece = f"u{8 * BYTES[kind]}", f"u{part}"
+    if len(targets) > 1:
+        pieces = " ".join(c.put_to(target, piece, f"whole >> {i * part}") for i, target in enumerate(targets)
+                          if target != "_")
+        return f"{{ const {whole} whole = {c.value(1, whole)}; {pieces} }}"
+    joined = " | ".join(f"{whole}({c.expression(source, piece)}) << {i * part}" for i, source in enumerate(sources))
+    return c.put(whole, joined)
+
+
+ROUNDINGS = {"rni": "std::nearbyint", "rzi": "std::trunc", "rmi": "std::floor", "rpi": "std::ceil"}
+
+
+@opcodes("cvt")
+def cvt(c):
+    source, target = c.type(), c.type()
+    value = c.value(1, source)
+    to_integer_by, flushes, saturates = c.choice(*ROUNDINGS), c.flag("ftz"), c.flag("sat")
+    if flushes and source == "f32":
+        value = f"flush({value})"
+    if to_integer_by is not None:
+        value = f"{ROUNDINGS[to_integer_by]}({value})"
+    if not is_float(target):
+        if is_float(source):
+            if to_integer_by is None:
+                raise Untranslated()
+            return c.put(target, f"to_integer<{cpp_type(target)}>({value})")
+        if saturates:
+            raise Untranslated()
+        return c.put(target, value)
+    c.flag("rn")
+    result = f"{cpp_type(target)}({value})"
+    if flushes and target == "f32":
+        result = f"flush({result})"
+    return c.put(target, f"saturate({result})" if saturates else result)
+
+
+@opcodes("cvta")
+def cvta(c):
+    kind, to = c.type(), c.flag("to")
+    space = c.choice("global", "shared", "local", "const", "param")
+    value = c.value(1, "u64")
+    if space == "shared":
+        value = f"t.shared_of_generic({value})" if to else f"t.generic_of_shared({value})"
+    return c.put(kind, value)
+
+
+@opcodes("isspacep")
+def isspacep(c):
+    space = c.choice("global", "shared", "local")
+    a = c.value(1, "u64")
+    return c.put("pred", {"shared": f"t.is_shared({a})", "local": f"t.is_local({a})",
+                          "global": f"!t.is_shared({a}) && !t.is_local({a})"}[space])
+
+
+# ---- memory ------------------------------------------------------------------------------------------------------
+
+
+def state_space(c):
+    c.flag("nc")  # the read-only cache
+    c.choice(*CACHE_HINTS)
+    for hint in [m for m in c.modifiers if m.startswith(("L1::", "L2::"))]:
+        c.flag(hint)
+    space = c.choice("global", "const", "shared", "shared::cta", "local", "param", "param::entry", "param::func")
+    return "generic" if space is None else {"const": "global"}.get(space, space.split("::")[0])
+
+
+def width(c):
+    return int((c.choice("v2", "v4", "v8") or "v1")[1:])
+
+
+def plain_parameter(c, space, symbol, offset, size):
+    """The C++ pointer to a parameter that is named outright; None otherwise."""
+    if space != "param" or symbol is None:
+        return None
+    if offset + size > symbol.bytes:
+        raise Untranslated()
+    return symbol.pointer(offset)
+
+
+def access(c, space, address, size, kind):
+    if space == "param":
+        return f"t.parameter({address}, {size}, {c.site})"
+    return f"t.{space}({address}, {size}, Kind::{kind}, {c.site})"
+
+
+@opcodes("ld", "ldu")
+def load(c):
+    kind, count, space = c.type(), width(c), state_space(c)
+    strength = c.choice("weak", "volatile", "relaxed", "acquire")
+    c.choice(*SCOPES)
+    size = BYTES[kind]
+    symbol, address, offset = c.address(1)
+    place = plain_parameter(c, space, symbol, offset, count * size)
+    if place is None:
+        how = "read" if strength in (None, "weak") else "strong_read"
+        place = access(c, space, address, count * size, how)
+    targets = c.elements(0)
+    if count == 1:
+        return c.put(kind, f"read<{cpp_type(kind)}>({place})")
+    parts = " ".join(c.put_to(target, kind, f"read<{cpp_type(kind)}>(from + {i * size})")
+                     for i, target in enumerate(targets) if target != "_")
+    return f"{{ const char* from = {place}; {parts} }}"
+
+
+@opcodes("st")
+def store(c):
+    kind, count, space = c.type(), width(c), state_space(c)
+    strength = c.choice("weak", "volatile", "relaxed", "release")
+    c.choice(*SCOPES)
+    size = BYTES[kind]
+    symbol, address, offset = c.address(0)
+    place = plain_parameter(c, space, symbol, offset, count * size)
+    if place is None:
+        if space == "param":
+            raise Untranslated()
+        how = "write" if strength in (None, "weak") else "strong_write"
+        place = access(c, space, address, count * size, how)
+    parts = " ".join(f"write<{cpp_type(kind)}>(to + {i * size}, {c.expression(source, kind)});"
+                     for i, source in enumerate(c.elements(1)))
+    fence = "t.fence(); " if strength == "release" else ""
+    return f"{{ {fence}char* to = {place}; {parts} }}"
+
+
+ATOMIC_CHANGES = {"min": "std::min<{T}>(old, {b})", "max": "std::max<{T}>(old, {b})", "exch": "{b}",
+                  "and": "old & {b}", "or": "old | {b}", "xor": "old ^ {b}", "cas": "old == {b} ? {d} : old",
+                  "inc": "increment<{T}>(old, {b})", "dec": "decrement<{T}>(old, {b})"}
+
+
+@opcodes("atom", "red")
+def atomic(c):
+    kind, space = c.type(), state_space(c)
+    sense = c.choice("relaxed", "acquire", "release", "acq_rel")
+    c.choice(*SCOPES)
+    operation = c.choice("add", *ATOMIC_CHANGES)
+    first = 1 if c.name == "atom" else 0
+    _, address, _ = c.address(first)
+    target = cpp_type(kind)
+    b = c.value(first + 1, kind)
+    if operation == "add":
+        change = f"old + {b}" if is_float(kind) else f"u64(old) + u64({b})"
+    else:
+        d = c.value(first + 2, kind) if operation == "cas" else ""
+        change = ATOMIC_CHANGES[operation].format(T=target, b=b, d=d)
+    place = access(c, space, address, BYTES[kind], "atomic")
+    update = f"update<{target}>({place}, [&]({target} old) {{ return {target}({change}); }})"
+    fence = "t.fence(); " if sense in ("release", "acq_rel") else ""
+    return fence + (c.put(kind, update) if c.name == "atom" else f"{update};")
+
+
+@opcodes("membar", "fence")
+def fence(c):
+    c.choice("sc", "acq_rel")
+    scope = c.choice("cta", "gl", "gpu", "sys", "cluster")
+    return ";" if scope == "cta" else "t.fence();"
+
+
+@opcodes("prefetch", "prefetchu")
+def prefetch(c):
+    c.modifiers.clear()
+    return ";"
+
+
+# ---- threads together --------------------------------------------------------------------------------------------
+
+
+@opcodes("bar", "barrier")
+def barrier(c):
+    if c.flag("warp"):
+        c.flag("sync")
+        return f"t.warp_sync({c.value(0, 'u32')}, {c.site});"
+    c.flag("cta")
+    c.flag("aligned")
+    if c.flag("sync"):
+        if c.operands != ["0"]:
+            raise Untranslated()
+        return f"t.block_barrier({c.site});"
+    c.flag("red")
+    kind, operation = c.type(), c.choice("popc", "and", "or")
+    if len(c.operands) != 3 or c.operands[1] != "0":
+        raise Untranslated()
+    function = {"popc": "barrier_count", "and": "barrier_and", "or": "barrier_or"}[operation]
+    return c.put(kind, f"t.{function}({c.value(2, 'pred')}, {c.site})")
+
+
+@opcodes("shfl")
+def shfl(c):
+    c.type()
+    if not c.flag("sync"):
+        raise Untranslated()
+    mode = {"up": "up", "down": "down", "bfly": "butterfly", "idx": "index"}[c.choice("up", "down", "bfly", "idx")]
+    targets = c.operands[0].split("|")
+    call = (f"t.shuffle(Shuffle::{mode}, {c.value(1, 'u32')}, {c.value(2, 'u32')}, {c.value(3, 'u32')}, "
+            f"{c.value(4, 'u32')}, in_range, {c.site})")
+    predicate = c.put_to(targets[1], "pred", "in_range") if len(targets) > 1 else ""
+    return f"{{ bool in_range; {c.put_to(targets[0], 'u32', call)} {predicate} }}"
+
+
+@opcodes("vote")
+def vote(c):
+    kind = c.type()
+    if not c.flag("sync"):
+        raise Untranslated()
+    function = {"all": "vote_all", "any": "vote_any", "uni": "vote_uniform",
+                "ballot": "ballot"}[c.choice("all", "any", "uni", "ballot")]
+    return c.put(kind, f"t.{function}({c.value(1, 'pred')}, {c.value(2, 'u32')}, {c.site})")
+
+
+@opcodes("redux")
+def redux(c):
+    kind, operation = c.type(), c.choice("add", "min", "max", "and", "or", "xor")
+    if not c.flag("sync") or is_float(kind):
+        raise Untranslated()
+    name = f"reduce_{operation}" + (f"_{kind}" if operation in ("min", "max") else "")
+    return c.put("u32", f"t.reduce(WarpOp::{name}, {c.value(1, 'u32')}, {c.value(2, 'u32')}, {c.site})")
+
+
+@opcodes("match")
+def match(c):
+    kind, how = c.type(), c.choice("any", "all")
+    if not c.flag("sync"):
+        raise Untranslated()
+    value, mask = c.value(1, kind), c.value(2, "u32")
+    if how == "any":
+        return c.put("u32", f"t.match_any({value}, {mask}, {c.site})")
+    targets = c.operands[0].split("|")
+    predicate = c.put_to(targets[1], "pred", "all") if len(targets) > 1 else ""
+    return f"{{ bool all; {c.put_to(targets[0], 'u32', f't.match_all({value}, {mask}, all, {c.site})')} {predicate} }}"
+
+
+# ---- control -----------------------------------------------------------------------------------------------------
+
+
+@opcodes("bra")
+def bra(c):
+    c.flag("uni")
+    tick = f"t.tick({c.site}); " if c.goes_back(c.operands[0]) else ""
+    return f"{tick}goto {label(c.operands[0])};"
+
+
+@opcodes("brx")
+def brx(c):
+    c.flag("idx")
+    c.flag("uni")
+    targets = c.symbols[c.operands[1]]
+    cases = " ".join(f"case {i}: goto {label(name)};" for i, name in enumerate(targets))
+    tick = f"t.tick({c.site}); " if any(c.goes_back(name) for name in targets) else ""
+    return f"{tick}switch ({c.value(0, 'u32')}) {{ {cases} default: t.trap({c.site}); }}"
+
+
+@opcodes("ret", "exit")
+def ret(c):
+    c.flag("uni")
+    return "return;"
+
+
+@opcodes("trap")
+def trap(c):
+    return f"t.trap({c.site});"
+
+
+@opcodes("nanosleep")
+def nanosleep(c):
+    c.type()
+    return "t.yield();"
+
+
+@opcodes("call")
+def call(c):
+    c.flag("uni")
+    operands = list(c.operands)
+    returned = operands.pop(0)[1:-1].split(",") if operands[0][0] == "(" else []
+    name = operands.pop(0)
+    passed = operands.pop(0)[1:-1].split(",") if operands else []
+    pointers = [c.symbols[p.strip()].pointer(0) for p in returned + passed if p.strip()]
+    if name == "__assertfail":
+        return f"t.assertion(read<u64>({pointers[0]}), {c.site});"
+    if name == "cudaGraphSetConditional":
+        return f"t.set_conditional(read<u64>({pointers[-2]}), read<u32>({pointers[-1]}));"
+    return f"{c.symbols[name]}({', '.join(['t'] + pointers)});"

@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""Translates the PTX that nvcc made of a .cu file into C++ for tests/cuda_on_cpu/engine. Fails where it meets an
+instruction that it cannot translate, naming kernel and line.
+
+usage: ptx_to_cpp.py IN.ptx OUT.cpp --root FOLDER
+
+FOLDER: the source tree; reports name lines of files below it by their path within it. The PTX wants -lineinfo.
+"""
+
+import argparse
+import os
+import sys
+
+import cpp
+import module
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("ptx")
+    arguments.add_argument("cpp")
+    arguments.add_argument("--root", required=True)
+    options = arguments.parse_args()
+    try:
+        text, errors = cpp.write(module.parse(options.ptx, options.root), os.path.basename(options.ptx))
+    except module.PtxError as error:
+        errors = [str(error)]
+    if errors:
+        print("\n".join(errors), file=sys.stderr)
+        return 1
+    with open(options.cpp, "w", encoding="utf-8") as file:
+        file.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,281 @@
+// That the emulated runtime finds what it is there to find. Written against CUDA's own interface.
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "tests/cuda_on_cpu/runtime/injection.h"
+#include "tests/cuda_on_cpu/runtime_test/kernels.h"
+
+namespace cuda_on_cpu::test {
+namespace {
+
+#define EXPECT_CUDA(code, call) EXPECT_EQ(call, code) << cudaGetErrorString(cudaPeekAtLastError())
+#define EXPECT_OK(call) EXPECT_CUDA(cudaSuccess, call)
+
+constexpr unsigned int kCount = 100;
+constexpr std::size_t kBytes = kCount * sizeof(float);
+
+class CudaOnCpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (cudaStream_t* stream : {&s_, &t_}) EXPECT_OK(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
+    for (cudaEvent_t* event : {&e_, &f_}) EXPECT_OK(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
+    for (float** data : {&x_, &y_}) EXPECT_OK(cudaMalloc(reinterpret_cast<void**>(data), kBytes));
+    EXPECT_OK(cudaHostAlloc(reinterpret_cast<void**>(&host_), kBytes, cudaHostAllocMapped));
+    for (float* data : {x_, y_}) set(data, 1, kCount, 0, s_);
+    EXPECT_OK(cudaStreamSynchronize(s_));
+    for (unsigned int i = 0; i < kCount; ++i) host_[i] = 0;
+  }
+  void TearDown() override {
+    for (float* data : {x_, y_}) (void)cudaFree(data);
+    (void)cudaFreeHost(host_);
+    for (cudaEvent_t event : {e_, f_}) (void)cudaEventDestroy(event);
+    for (cudaStream_t stream : {s_, t_}) (void)cudaStreamDestroy(stream);
+    (void)cudaGetLastError();
+  }
+
+  float read(const float* data, cudaStream_t stream) {
+    EXPECT_OK(cudaMemcpyAsync(host_, data, sizeof(float), cudaMemcpyDeviceToHost, stream));
+    EXPECT_OK(cudaStreamSynchronize(stream));
+    return host_[0];
+  }
+
+  // The code that the failing call inside a capture of s_ gives; ends the capture, which must be invalid then.
+  template <class Call>
+  cudaError_t in_capture(cudaStreamCaptureMode mode, Call&& call) {
+    EXPECT_OK(cudaStreamBeginCapture(s_, mode));
+    const cudaError_t code = call();
+    cudaGraph_t graph = nullptr;
+    EXPECT_CUDA(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(s_, &graph));
+    EXPECT_EQ(graph, nullptr);
+    return code;
+  }
+
+  cudaStream_t s_{}, t_{};
+  cudaEvent_t e_{}, f_{};
+  float *x_ = nullptr, *y_ = nullptr, *host_ = nullptr;
+};
+
+TEST_F(CudaOnCpu, NothingHasHappenedBeforeAWait) {
+  EXPECT_OK(cudaMemcpyAsync(host_, x_, sizeof(float), cudaMemcpyDeviceToHost, s_));
+  EXPECT_EQ(host_[0], 0);
+  EXPECT_CUDA(cudaSuccess, cudaStreamSynchronize(t_));
+  EXPECT_EQ(host_[0], 0) << "the wait was for another stream";
+  EXPECT_OK(cudaStreamSynchronize(s_));
+  EXPECT_EQ(host_[0], 1);
+}
+
+TEST_F(CudaOnCpu, ASourceThatIsReusedTooEarlyIsCopiedAsItIsThen) {
+  float pageable[1];
+  for (float* source : {host_ + 1, pageable}) {
+    *source = 2;
+    EXPECT_OK(cudaMemcpyAsync(x_, source, sizeof(float), cudaMemcpyHostToDevice, s_));
+    *source = 99;
+    EXPECT_EQ(read(x_, s_), 99);
+  }
+}
+
+TEST_F(CudaOnCpu, AnEventOrdersStreams) {
+  set(x_, 5, kCount, 0, s_);
+  EXPECT_OK(cudaEventRecord(e_, s_));
+  EXPECT_OK(cudaStreamWaitEvent(t_, e_, 0));
+  EXPECT_EQ(read(x_, t_), 5);
+}
+
+TEST_F(CudaOnCpu, WithoutAnEventItIsARace) {
+  set(x_, 5, kCount, 0, s_);
+  EXPECT_OK(cudaMemcpyAsync(host_, x_, sizeof(float), cudaMemcpyDeviceToHost, t_));
+  EXPECT_OK(cudaStreamSynchronize(t_));
+  EXPECT_EQ(host_[0], 1) << "the copy went first";
+  EXPECT_NE(cudaStreamSynchronize(s_), cudaSuccess);
+  EXPECT_NE(std::string(cudaGetErrorString(cudaPeekAtLastError())).find("race"), std::string::npos)
+      << cudaGetErrorString(cudaPeekAtLastError());
+}
+
+TEST_F(CudaOnCpu, PollingEnds) {
+  for (int i = 0; i < 5; ++i) set(x_, 5, kCount, 0, s_);
+  EXPECT_OK(cudaEventRecord(e_, s_));
+  int polls = 0;
+  while (cudaEventQuery(e_) == cudaErrorNotReady) ++polls;
+  EXPECT_GT(polls, 0);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorNotReady);
+  EXPECT_EQ(read(x_, s_), 5);
+}
+
+TEST_F(CudaOnCpu, AGraphTakesItsArgumentsWhenItIsRecorded) {
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  EXPECT_OK(cudaStreamBeginCapture(s_, cudaStreamCaptureModeRelaxed));
+  axpy(y_, x_, 2, kCount, s_);
+  EXPECT_OK(cudaEventRecord(e_, s_));
+  EXPECT_OK(cudaStreamWaitEvent(t_, e_, 0));
+  EXPECT_OK(cudaMemcpyAsync(host_, y_, kBytes, cudaMemcpyDefault, t_));
+  EXPECT_OK(cudaEventRecord(f_, t_));
+  EXPECT_OK(cudaStreamWaitEvent(s_, f_, 0));
+  EXPECT_OK(cudaStreamEndCapture(s_, &graph));
+  std::size_t nodes = 0;
+  EXPECT_OK(cudaGraphGetNodes(graph, nullptr, &nodes));
+  EXPECT_EQ(nodes, 2u);
+  EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
+  EXPECT_OK(cudaGraphDestroy(graph));
+  for (const float expected : {3.f, 5.f, 7.f}) {
+    EXPECT_OK(cudaGraphLaunch(exec, s_));
+    EXPECT_OK(cudaStreamSynchronize(s_));
+    EXPECT_EQ(host_[kCount - 1], expected);
+  }
+  EXPECT_OK(cudaGraphExecDestroy(exec));
+}
+
+TEST_F(CudaOnCpu, CapturesForbidWhatCudaForbids) {
+  const auto global = cudaStreamCaptureModeGlobal, relaxed = cudaStreamCaptureModeRelaxed;
+  void* data = nullptr;
+  EXPECT_EQ(in_capture(global, [&] { return cudaMalloc(&data, 4); }), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(in_capture(relaxed, [&] { return cudaStreamSynchronize(s_); }), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(in_capture(relaxed, [&] { return cudaDeviceSynchronize(); }), cudaErrorStreamCaptureUnsupported);
+  EXPECT_OK(cudaEventRecord(e_, t_));
+  EXPECT_EQ(in_capture(relaxed, [&] { return cudaStreamWaitEvent(s_, e_, 0); }), cudaErrorStreamCaptureIsolation);
+  EXPECT_EQ(in_capture(relaxed,
+                       [&] {
+                         EXPECT_OK(cudaEventRecord(e_, s_));
+                         return cudaEventQuery(e_);
+                       }),
+            cudaErrorCapturedEvent);
+  EXPECT_EQ(in_capture(relaxed,
+                       [&] {
+                         EXPECT_OK(cudaEventRecord(e_, s_));
+                         EXPECT_OK(cudaStreamWaitEvent(t_, e_, 0));
+                         cudaGraph_t graph;
+                         return cudaStreamEndCapture(t_, &graph);
+                       }),
+            cudaErrorStreamCaptureUnmatched);
+
+  cudaGraph_t graph = nullptr;
+  EXPECT_CUDA(cudaErrorIllegalState, cudaStreamEndCapture(s_, &graph));
+  EXPECT_CUDA(cudaErrorStreamCaptureUnsupported, cudaStreamBeginCapture(nullptr, relaxed));
+
+  EXPECT_OK(cudaStreamBeginCapture(s_, relaxed));
+  EXPECT_OK(cudaStreamBeginCapture(t_, relaxed));
+  EXPECT_OK(cudaEventRecord(e_, s_));
+  EXPECT_CUDA(cudaErrorStreamCaptureMerge, cudaStreamWaitEvent(t_, e_, 0));
+  EXPECT_CUDA(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(t_, &graph));
+  EXPECT_OK(cudaMalloc(&data, 4)) << "relaxed";
+  EXPECT_OK(cudaStreamEndCapture(s_, &graph));
+  EXPECT_OK(cudaGraphDestroy(graph));
+  EXPECT_OK(cudaFree(data));
+}
+
+TEST_F(CudaOnCpu, AForkMustBeJoined) {
+  cudaGraph_t graph = nullptr;
+  EXPECT_OK(cudaStreamBeginCapture(s_, cudaStreamCaptureModeRelaxed));
+  EXPECT_OK(cudaEventRecord(e_, s_));
+  EXPECT_OK(cudaStreamWaitEvent(t_, e_, 0));
+  set(x_, 2, kCount, 0, t_);
+  EXPECT_CUDA(cudaErrorStreamCaptureUnjoined, cudaStreamEndCapture(s_, &graph));
+  EXPECT_EQ(read(x_, s_), 1);
+}
+
+TEST_F(CudaOnCpu, TheLegacyStreamCannotWaitForACapture) {
+  cudaStream_t blocking;
+  cudaGraph_t graph = nullptr;
+  EXPECT_OK(cudaStreamCreate(&blocking));
+  EXPECT_OK(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeRelaxed));
+  set(x_, 2, kCount, 0, nullptr);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorStreamCaptureImplicit);
+  EXPECT_CUDA(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(blocking, &graph));
+  EXPECT_OK(cudaStreamDestroy(blocking));
+}
+
+TEST_F(CudaOnCpu, BadLaunchesAreRefusedAtOnce) {
+  set(x_, 2, 0, 0, s_);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
+  set(x_, 2, 1025, 0, s_);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
+  set(x_, 2, kCount, 49'153, s_);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
+  EXPECT_EQ(read(x_, s_), 1);
+}
+
+TEST_F(CudaOnCpu, BadCopiesAreRefusedAtOnce) {
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_, y_, kBytes + 1, cudaMemcpyDefault, s_));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_, y_, kBytes, cudaMemcpyDeviceToHost, s_));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaMemsetAsync(x_ + kCount, 0, 1, s_));
+}
+
+TEST_F(CudaOnCpu, AKernelThatLeavesItsMemoryLosesTheDevice) {
+  set(x_, 2, kCount + 1, 0, s_);
+  EXPECT_OK(cudaGetLastError()) << "the launch itself is in order";
+  EXPECT_CUDA(cudaErrorIllegalAddress, cudaStreamSynchronize(s_));
+  EXPECT_NE(std::string(cudaGetErrorString(cudaErrorIllegalAddress)).find("kernels.cu:"), std::string::npos)
+      << cudaGetErrorString(cudaErrorIllegalAddress);
+  EXPECT_CUDA(cudaErrorIllegalAddress, cudaStreamSynchronize(t_)) << "and stays lost";
+}
+
+TEST_F(CudaOnCpu, UseAfterFree) {
+  float* data;
+  EXPECT_OK(cudaMalloc(reinterpret_cast<void**>(&data), kBytes));
+  EXPECT_OK(cudaFree(data));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaFree(data));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaMemsetAsync(data, 0, kBytes, s_));
+  set(data, 1, kCount, 0, s_);
+  EXPECT_CUDA(cudaErrorIllegalAddress, cudaStreamSynchronize(s_));
+}
+
+TEST_F(CudaOnCpu, MemoryRunsOut) {
+  void* data = &data;
+  EXPECT_CUDA(cudaErrorMemoryAllocation, cudaMalloc(&data, std::size_t{1} << 50));
+  EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
+  EXPECT_OK(cudaGetLastError()) << "that error does not stay";
+}
+
+TEST_F(CudaOnCpu, PointersAreKnown) {
+  cudaPointerAttributes attributes{};
+  float local = 0;
+  EXPECT_OK(cudaPointerGetAttributes(&attributes, x_ + 1));
+  EXPECT_EQ(attributes.type, cudaMemoryTypeDevice);
+  EXPECT_OK(cudaPointerGetAttributes(&attributes, host_ + 1));
+  EXPECT_EQ(attributes.type, cudaMemoryTypeHost);
+  EXPECT_OK(cudaPointerGetAttributes(&attributes, &local));
+  EXPECT_EQ(attributes.type, cudaMemoryTypeUnregistered);
+}
+
+TEST_F(CudaOnCpu, ErrorsCanBeInjected) {
+  void* data = nullptr;
+  EXPECT_TRUE(cuda_on_cpu_fail("allocation", 2));
+  EXPECT_OK(cudaMalloc(&data, 4));
+  EXPECT_OK(cudaFree(data));
+  EXPECT_CUDA(cudaErrorMemoryAllocation, cudaMalloc(&data, 4));
+  EXPECT_TRUE(cuda_on_cpu_fail("copy", 1));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaMemsetAsync(x_, 0, 4, s_));
+  EXPECT_TRUE(cuda_on_cpu_fail("launch", 1));
+  set(x_, 2, kCount, 0, s_);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchOutOfResources);
+  EXPECT_FALSE(cuda_on_cpu_fail("synchronisation", 1));
+}
+
+using CudaOnCpuDeathTest = CudaOnCpu;
+
+TEST_F(CudaOnCpuDeathTest, HostCodeCannotReadDeviceMemory) {
+  EXPECT_DEATH({ [[maybe_unused]] volatile float value = *static_cast<volatile float*>(x_); },
+               "host code touched device memory, in allocation number");
+}
+
+TEST_F(CudaOnCpuDeathTest, ALeakFailsTheProcess) {
+  // Streams of the fixture are left as well.
+  EXPECT_EXIT(std::exit(0), ::testing::ExitedWithCode(77), "stream: 2 not destroyed");
+}
+
+TEST_F(CudaOnCpuDeathTest, AFailureThatNobodyAskedForFailsTheProcess) {
+  EXPECT_EXIT(
+      {
+        set(x_, 2, kCount + 1, 0, s_);
+        TearDown();
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(77), "queued work failed");
+}
+
+}  // namespace
+}  // namespace cuda_on_cpu::test

@@ -7,15 +7,28 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 "$root/cmake/install_dependencies.sh" libgtest-dev python3 dataset-fashion-mnist
 
 test_tree() {
-  ctest --test-dir "$root/$1" --output-on-failure --parallel "$(nproc)"
+  local folder=$root/$1
+  shift
+  ctest --test-dir "$folder" --output-on-failure --parallel "$(nproc)" "$@"
 }
 
 "$root/cmake/build.sh" build-asan all --preset asan -DGIRO_TESTS=ON
 sanitized=0
-test_tree build-asan || sanitized=$?
+test_tree build-asan --label-exclude gpu || sanitized=$?  # it has no CUDA backend
+
+# The CUDA backend without a GPU (tests/cuda_on_cpu).
+emulated=0
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+  "$root/cmake/build.sh" build-cuda-on-cpu all --preset cuda-on-cpu -DGIRO_TESTS=ON
+  test_tree build-cuda-on-cpu --label-regex gpu || emulated=$?
+fi
 
 "$root/cmake/build.sh" build all --preset release -DGIRO_TESTS=ON
 test_tree build
+if [ "$emulated" -ne 0 ]; then
+  echo "giro: tests of the CUDA backend failed on the CPU; their summary stands above the release build's" >&2
+  exit "$emulated"
+fi
 if [ "$sanitized" -ne 0 ]; then
   echo "giro: tests failed under the sanitizers; their summary stands above the release build's" >&2
   exit "$sanitized"

@@ -37,8 +37,7 @@ void Block::begin_launch(const Kernel& kernel, const Launch& launch) {
   const std::size_t shared_bytes = kernel.static_shared_bytes + launch.dynamic_shared_bytes;
   if (shared_bytes != shared_bytes_) {
     shared_bytes_ = shared_bytes;
-    shared_.reset(shared_bytes == 0 ? nullptr
-                                    : static_cast<char*>(::operator new(shared_bytes, kSharedAlignment)));
+    shared_.reset(shared_bytes == 0 ? nullptr : static_cast<char*>(::operator new(shared_bytes, kSharedAlignment)));
     shared_shadow_.emplace(shared_bytes, false);
   }
 
@@ -148,9 +147,8 @@ void Block::release_barrier() {
 }
 
 void Block::report_deadlock() const {
-  const auto waiting = std::find_if(threads_.begin(), threads_.begin() + thread_count_, [](const auto& thread) {
-    return thread->state != Thread::State::done;
-  });
+  const auto waiting = std::find_if(threads_.begin(), threads_.begin() + thread_count_,
+                                    [](const auto& thread) { return thread->state != Thread::State::done; });
   const Thread& thread = **waiting;
   thread.stop(Fault::divergence, "no thread of the block can go on:" + where_threads_are(),
               thread.state == Thread::State::at_barrier ? thread.barrier_site : thread.warp_call.site);
@@ -162,11 +160,14 @@ std::string Block::where_threads_are() const {
     const Thread& thread = *threads_[i];
     const auto at = [&](std::uint32_t site) { return site_text(kernel_->first_site + site); };
     switch (thread.state) {
-      case Thread::State::done: places["exited"].push_back(i); break;
+      case Thread::State::done:
+        places["exited"].push_back(i);
+        break;
       case Thread::State::at_warp:
         places[fmt::format("in a warp operation at {}", at(thread.warp_call.site))].push_back(i);
         break;
-      default: places[fmt::format("at the barrier at {}", at(thread.barrier_site))].push_back(i);
+      default:
+        places[fmt::format("at the barrier at {}", at(thread.barrier_site))].push_back(i);
     }
   }
   std::string text;

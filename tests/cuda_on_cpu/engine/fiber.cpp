@@ -7,6 +7,7 @@
 #include <utility>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -45,7 +46,7 @@ namespace giro::simt {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t kStackBytes = 512 << 10;
+constexpr std::size_t kStackBytes = 256 << 10;
 #else
 constexpr std::size_t kStackBytes = 64 << 10;
 #endif
@@ -69,6 +70,10 @@ void Fiber::run(Entry entry, void* argument) {
     stack_ = mapped;
   }
   if (!paused_) {
+#if defined(__SANITIZE_ADDRESS__)
+    // What an abandoned function, or one that ended by begin() never returning, left of its frames.
+    __asan_unpoison_memory_region(static_cast<char*>(stack_) + kGuardBytes, kStackBytes);
+#endif
     entry_ = entry;
     argument_ = argument;
     // As giro_simt_switch leaves a stack: saved registers, then where to return to, which is begin(); above

@@ -59,8 +59,7 @@ std::string Memory::touch(const void* begin, std::size_t bytes, Operation operat
                          allocation->bytes);
     }
   }
-  if (const std::string race =
-          race_check().operation(allocation->shadow, offset, bytes, operation, write, what);
+  if (const std::string race = race_check().operation(allocation->shadow, offset, bytes, operation, write, what);
       !race.empty()) {
     return fmt::format("{}: {}", what, race);
   }
@@ -76,8 +75,7 @@ std::string Memory::read(const void* begin, std::size_t bytes, Operation operati
   return touch(begin, bytes, operation, what, false, true);
 }
 
-std::string Memory::copy(const void* to, const void* from, std::size_t bytes, Operation operation,
-                         const char* what) {
+std::string Memory::copy(const void* to, const void* from, std::size_t bytes, Operation operation, const char* what) {
   if (std::string error = touch(from, bytes, operation, what, false, false); !error.empty()) return error;
   if (std::string error = touch(to, bytes, operation, what, true, false); !error.empty()) return error;
   Allocation* source = find(from);

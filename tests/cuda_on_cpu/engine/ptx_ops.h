@@ -118,7 +118,8 @@ T extract_bits(T a, u32 position, u32 length) {
   position &= 0xff;
   length = std::min(length & 0xff, kBits);
   if (length == 0) return 0;
-  const bool fills = std::is_signed_v<T> && (static_cast<U>(a) >> std::min(position + length - 1, kBits - 1) & 1) != 0;
+  const bool fills =
+      std::is_signed_v<T> && (static_cast<U>(a) >> std::min(position + length - 1, kBits - 1) & 1) != 0;
   const U field = length == kBits ? static_cast<U>(~U{0}) : static_cast<U>((U{1} << length) - 1);
   const U taken = position >= kBits ? U{0} : static_cast<U>(static_cast<U>(a) >> position);
   const U inside = position >= kBits ? U{0} : static_cast<U>(static_cast<U>(~U{0}) >> position);
@@ -138,9 +139,7 @@ inline u32 permute(u32 a, u32 b, u32 selector) {
   return result;
 }
 
-inline u32 funnel_left(u32 low, u32 high, u32 by) {
-  return static_cast<u32>(((u64{high} << 32 | low) << by) >> 32);
-}
+inline u32 funnel_left(u32 low, u32 high, u32 by) { return static_cast<u32>(((u64{high} << 32 | low) << by) >> 32); }
 
 inline u32 funnel_right(u32 low, u32 high, u32 by) { return static_cast<u32>((u64{high} << 32 | low) >> by); }
 

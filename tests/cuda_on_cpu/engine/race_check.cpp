@@ -63,8 +63,8 @@ void RaceCheck::warp_sync(unsigned int warp, std::uint32_t mask, bool whole_warp
 inline bool RaceCheck::ordered(const Access& before, const Self& self) {
   if (before.block == 0) return true;
   if (before.block == block_) {
-    return before.thread == self.thread || before.time < block_sync_ ||
-           ordered_in_warp(before, self.thread) || (!acquires_.empty() && ordered_across_blocks(before, self.thread));
+    return before.thread == self.thread || before.time < block_sync_ || ordered_in_warp(before, self.thread) ||
+           (!acquires_.empty() && ordered_across_blocks(before, self.thread));
   }
   if (self.shared) return true;  // another block's shared memory that lay here
   if (before.block >= first_block_) return ordered_across_blocks(before, self.thread);
@@ -80,9 +80,9 @@ bool RaceCheck::ordered_in_warp(const Access& before, unsigned int thread) const
 bool RaceCheck::ordered_across_blocks(const Access& before, unsigned int thread) const {
   return std::any_of(acquires_.begin(), acquires_.end(), [&](const Acquire& acquire) {
     const Release& release = acquire.release;
-    const bool released = release.block == before.block &&
-                          (before.time < release.block_sync ||
-                           (before.thread == release.thread && before.time <= release.time));
+    const bool released =
+        release.block == before.block &&
+        (before.time < release.block_sync || (before.thread == release.thread && before.time <= release.time));
     return released && (acquire.thread == thread || acquire.time < block_sync_);
   });
 }
@@ -93,8 +93,9 @@ bool RaceCheck::ordered_across_operations(const Access& before, std::uint32_t si
   // A line of a kernel mostly follows the same operation again.
   OrderedRange& range = ordered_ranges_[site % ordered_ranges_.size()];
   if (before.block < range.begin || before.block >= range.end) {
-    const auto next = std::upper_bound(operations_.begin(), operations_.end(), before.block,
-                                       [](std::uint32_t block, const Begin& begin) { return block < begin.first_block; });
+    const auto next =
+        std::upper_bound(operations_.begin(), operations_.end(), before.block,
+                         [](std::uint32_t block, const Begin& begin) { return block < begin.first_block; });
     const Operation earlier = std::prev(next)->operation;
     range = {std::prev(next)->first_block, next == operations_.end() ? last_block_ + 1 : next->first_block,
              earlier == 0 || earlier == operation_ || happens_before(earlier, operation_)};
@@ -136,8 +137,8 @@ std::string RaceCheck::race(const Access& before, const char* did, const char* d
                      site_text(before.site));
 }
 
-std::string RaceCheck::access(Shadow& shadow, std::uintptr_t address, std::size_t offset, std::size_t bytes, Kind kind,
-                              unsigned int thread, std::uint32_t site, bool shared) {
+std::string RaceCheck::access(Shadow& shadow, std::uintptr_t address, std::size_t offset, std::size_t bytes,
+                              Kind kind, unsigned int thread, std::uint32_t site, bool shared) {
   if (strong(kind)) synchronise(address, kind, thread);
   const Self self{thread, shared, site};
   const Access access{block_, now_, site, static_cast<std::uint16_t>(thread), strong(kind)};

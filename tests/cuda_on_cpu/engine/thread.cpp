@@ -49,8 +49,8 @@ void Thread::check(Shadow& shadow, std::uintptr_t address, std::size_t offset, s
                      bytes, offset),
          site);
   }
-  const std::string race = race_check().access(shadow, address, offset, bytes, kind, linear,
-                                               block->kernel().first_site + site, shared);
+  const std::string race =
+      race_check().access(shadow, address, offset, bytes, kind, linear, block->kernel().first_site + site, shared);
   if (!race.empty()) stop(Fault::race, race, site);
 }
 

@@ -21,26 +21,39 @@ constexpr std::uint64_t kPoison = ~std::uint64_t{0};
 
 const char* name(WarpOp op) {
   switch (op) {
-    case WarpOp::sync: return "__syncwarp";
-    case WarpOp::shuffle: return "shuffle";
-    case WarpOp::ballot: return "vote";
+    case WarpOp::sync:
+      return "__syncwarp";
+    case WarpOp::shuffle:
+      return "shuffle";
+    case WarpOp::ballot:
+      return "vote";
     case WarpOp::match_any:
-    case WarpOp::match_all: return "match";
-    default: return "warp reduction";
+    case WarpOp::match_all:
+      return "match";
+    default:
+      return "warp reduction";
   }
 }
 
 std::uint32_t join(WarpOp op, std::uint32_t a, std::uint32_t b) {
   const auto signed_a = static_cast<std::int32_t>(a), signed_b = static_cast<std::int32_t>(b);
   switch (op) {
-    case WarpOp::reduce_add: return a + b;
-    case WarpOp::reduce_min_s32: return static_cast<std::uint32_t>(std::min(signed_a, signed_b));
-    case WarpOp::reduce_max_s32: return static_cast<std::uint32_t>(std::max(signed_a, signed_b));
-    case WarpOp::reduce_min_u32: return std::min(a, b);
-    case WarpOp::reduce_max_u32: return std::max(a, b);
-    case WarpOp::reduce_and: return a & b;
-    case WarpOp::reduce_or: return a | b;
-    default: return a ^ b;
+    case WarpOp::reduce_add:
+      return a + b;
+    case WarpOp::reduce_min_s32:
+      return static_cast<std::uint32_t>(std::min(signed_a, signed_b));
+    case WarpOp::reduce_max_s32:
+      return static_cast<std::uint32_t>(std::max(signed_a, signed_b));
+    case WarpOp::reduce_min_u32:
+      return std::min(a, b);
+    case WarpOp::reduce_max_u32:
+      return std::max(a, b);
+    case WarpOp::reduce_and:
+      return a & b;
+    case WarpOp::reduce_or:
+      return a | b;
+    default:
+      return a ^ b;
   }
 }
 
@@ -53,7 +66,8 @@ void for_lanes(std::uint32_t mask, F f) {
 void compute(std::span<const std::unique_ptr<Thread>> lanes, WarpOp op, std::uint32_t mask) {
   const auto call = [&](unsigned int lane) -> WarpCall& { return lanes[lane]->warp_call; };
   switch (op) {
-    case WarpOp::sync: break;
+    case WarpOp::sync:
+      break;
     case WarpOp::shuffle:
       for_lanes(mask, [&](unsigned int lane) {
         const unsigned int source = call(lane).source;
@@ -84,9 +98,8 @@ void compute(std::span<const std::unique_ptr<Thread>> lanes, WarpOp op, std::uin
     default: {
       const auto first = static_cast<unsigned int>(std::countr_zero(mask));
       auto result = static_cast<std::uint32_t>(call(first).input);
-      for_lanes(mask & (mask - 1), [&](unsigned int lane) {
-        result = join(op, result, static_cast<std::uint32_t>(call(lane).input));
-      });
+      for_lanes(mask & (mask - 1),
+                [&](unsigned int lane) { result = join(op, result, static_cast<std::uint32_t>(call(lane).input)); });
       for_lanes(mask, [&](unsigned int lane) { call(lane).output = result; });
     }
   }
@@ -128,8 +141,8 @@ void Block::meet_warp(Thread& thread) {
     if (other.mask != mine.mask) {
       complete = false;
     } else if (other.op != mine.op || other.site != mine.site) {
-      stop(fmt::format("divergent {}: lane {} of the same mask is in a {} at {}", name(mine.op), lane,
-                       name(other.op), site_text(kernel_->first_site + other.site)));
+      stop(fmt::format("divergent {}: lane {} of the same mask is in a {} at {}", name(mine.op), lane, name(other.op),
+                       site_text(kernel_->first_site + other.site)));
     }
   });
   if (!complete) {

@@ -54,8 +54,8 @@ template <class... Arguments>
 Outcome run(const Kernel& kernel, Dim3 grid, Dim3 block, std::size_t dynamic_shared_bytes, Arguments... arguments) {
   EXPECT_EQ(kernel.parameters.size(), sizeof...(arguments)) << kernel.name;
   void* pointers[] = {&arguments...};
-  return launch(kernel, {.grid = grid, .block = block, .dynamic_shared_bytes = dynamic_shared_bytes,
-                         .arguments = pointers});
+  return launch(kernel,
+                {.grid = grid, .block = block, .dynamic_shared_bytes = dynamic_shared_bytes, .arguments = pointers});
 }
 
 // Each of a test's seeds in turn; the environment's comes back in the end.

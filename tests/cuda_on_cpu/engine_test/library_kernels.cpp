@@ -1,6 +1,6 @@
-// The library's kernels, launched as its CUDA backend launches them, against naive loops in double precision, in every
-// order of threads. The library's own tests cover them further, through the runtime; these tell a mistake of the
-// translator or the engine from one of the runtime.
+// The library's kernels, launched as its CUDA backend launches them, against naive loops in double precision, in
+// every order of threads. The library's own tests cover them further, through the runtime; these tell a mistake of
+// the translator or the engine from one of the runtime.
 
 #include <gtest/gtest.h>
 
@@ -48,8 +48,15 @@ TEST(LibraryKernels, softmax_cross_entropy) {
   Seeds::each([&] {
     DeviceArray<float> losses(kRows), gradients(kRows * kColumns), x(logits);
     DeviceArray<std::uint8_t> y(labels);
-    expect_runs(run(kernel_named("softmax_cross_entropy_kernel<unsigned char>"), {blocks_for(kRows, 4)}, {128}, 0,
-                    losses.data(), gradients.data(), x.data(), y.data(), std::int64_t{kRows}, std::int64_t{kColumns}));
+    const auto run_into = [&](float* into) {
+      expect_runs(run(kernel_named("softmax_cross_entropy_kernel<unsigned char>"), {blocks_for(kRows, 4)}, {128}, 0,
+                      losses.data(), into, x.data(), y.data(), std::int64_t{kRows}, std::int64_t{kColumns}));
+    };
+    run_into(gradients.data());
+    run_into(x.data());  // in place
+    for (std::size_t i = 0; i < kRows * kColumns; ++i) {
+      EXPECT_TRUE(x.values()[i] == gradients.values()[i] || labels[i / kColumns] == kColumns);
+    }
     for (std::size_t r = 0; r < kRows; ++r) {
       const float* row = &logits[r * kColumns];
       if (labels[r] == kColumns) {
@@ -60,8 +67,8 @@ TEST(LibraryKernels, softmax_cross_entropy) {
       for (std::size_t c = 0; c < kColumns; ++c) sum += std::exp(static_cast<double>(row[c]));
       expect_near(losses.values()[r], std::log(sum) - row[labels[r]], 1e-6);
       for (std::size_t c = 0; c < kColumns; ++c) {
-        expect_near(gradients.values()[r * kColumns + c], std::exp(static_cast<double>(row[c])) / sum - (c == labels[r]),
-                    1e-6);
+        expect_near(gradients.values()[r * kColumns + c],
+                    std::exp(static_cast<double>(row[c])) / sum - (c == labels[r]), 1e-6);
       }
     }
   });
@@ -127,8 +134,8 @@ TEST(LibraryKernels, accuracy) {
   Seeds::each([&] {
     DeviceArray<float> out(1), x(logits);
     DeviceArray<std::int32_t> y(labels), counts(3);
-    expect_runs(run(kernel_named("accuracy_kernel<int>"), {3}, {512}, 0, out.data(), counts.data(), x.data(), y.data(),
-                    std::int64_t{kRows}, std::int64_t{kColumns}));
+    expect_runs(run(kernel_named("accuracy_kernel<int>"), {3}, {512}, 0, out.data(), counts.data(), x.data(),
+                    y.data(), std::int64_t{kRows}, std::int64_t{kColumns}));
     expect_runs(run(kernel_named("accuracy_of_blocks_kernel"), {1}, {512}, 0, out.data(), counts.data(),
                     std::int64_t{3}, std::int64_t{kRows}));
     EXPECT_FLOAT_EQ(out.values()[0], static_cast<float>(correct / kRows));
@@ -165,8 +172,8 @@ TEST(LibraryKernels, adam_update) {
     optim::UpdateRule rule{.rule = optim::Rule::adam, .learning_rate = rate};
     rule.weight_decay = decay;
     rule.max_norm = largest_norm;
-    const Leaves leaves{p.data(),    g.data(),             m.data(),    n.data(),   d.data(),
-                        step.data(), learning_rate.data(), norm.data(), kCount};
+    const Leaves leaves{p.data(),    g.data(), m.data(), n.data(), d.data(), step.data(), learning_rate.data(),
+                        norm.data(), kCount};
     expect_runs(run(kernel_named("update_kernel<(giro::optim::Rule)1, true>"), {2}, {256}, 0, rule, leaves));
     EXPECT_FLOAT_EQ(learning_rate.values()[0], static_cast<float>(rate));
     for (std::size_t i = 0; i < kCount; ++i) {
@@ -207,8 +214,8 @@ TEST(LibraryKernels, publish_row) {
     source.dtypes[0] = DType::f32;
     source.dtypes[1] = DType::i32;
     source.dtypes[2] = DType::i64;
-    expect_runs(run(kernel_named("publish_row_kernel"), {1}, {32}, 0,
-                    RowRing{values.data(), &published, kCapacity}, row.data(), source));
+    expect_runs(run(kernel_named("publish_row_kernel"), {1}, {32}, 0, RowRing{values.data(), &published, kCapacity},
+                    row.data(), source));
     EXPECT_EQ(published, 7);
     EXPECT_EQ(row.values()[0], 7);
     EXPECT_EQ(std::vector<double>(values.begin() + 6, values.begin() + 9), (std::vector<double>{0.25, -7, 6}));
@@ -244,8 +251,8 @@ void expect_gathers(const std::string& unit) {
     const GatherRows<Unit> gather{reinterpret_cast<Unit*>(out.data()), reinterpret_cast<const Unit*>(src.data()),
                                   taken.data(), kRowUnits};
     constexpr std::int64_t kUnits = kTaken * kRowUnits;
-    expect_runs(run(kernel_named("GatherRows<" + unit + ", long> >(long"), {blocks_for(kUnits, 512)}, {256}, 0, kUnits,
-                    gather));
+    expect_runs(run(kernel_named("GatherRows<" + unit + ", long> >(long"), {blocks_for(kUnits, 512)}, {256}, 0,
+                    kUnits, gather));
     for (std::size_t i = 0; i < kTaken; ++i) {
       const auto row = static_cast<std::size_t>(indices[i]);
       const std::vector<std::uint8_t> values = out.values();

@@ -71,22 +71,18 @@ TEST_P(BugInOneKernel, IsReported) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Bugs, BugInOneKernel,
-                         testing::Values(Bug{"missing_syncthreads", Fault::race},
-                                         Bug{"missing_second_syncthreads", Fault::race},
-                                         Bug{"missing_syncwarp", Fault::race},
-                                         Bug{"syncwarp_of_too_few", Fault::race},
-                                         Bug{"shuffle_for_syncwarp", Fault::race},
-                                         Bug{"syncwarp_for_syncthreads", Fault::race},
-                                         Bug{"write_write_race", Fault::race}, Bug{"cross_block_write", Fault::race, 2},
-                                         Bug{"cross_block_read", Fault::race, 2},
-                                         Bug{"shared_out_of_bounds", Fault::illegal_address, 1, 64 * sizeof(float)},
-                                         Bug{"barrier_after_exit", Fault::divergence},
-                                         Bug{"divergent_barriers", Fault::divergence},
-                                         Bug{"shuffle_with_exited_lane", Fault::divergence},
-                                         Bug{"mask_without_caller", Fault::divergence},
-                                         Bug{"divergent_shuffles", Fault::divergence}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Bugs, BugInOneKernel,
+    testing::Values(Bug{"missing_syncthreads", Fault::race}, Bug{"missing_second_syncthreads", Fault::race},
+                    Bug{"missing_syncwarp", Fault::race}, Bug{"syncwarp_of_too_few", Fault::race},
+                    Bug{"shuffle_for_syncwarp", Fault::race}, Bug{"syncwarp_for_syncthreads", Fault::race},
+                    Bug{"write_write_race", Fault::race}, Bug{"cross_block_write", Fault::race, 2},
+                    Bug{"cross_block_read", Fault::race, 2},
+                    Bug{"shared_out_of_bounds", Fault::illegal_address, 1, 64 * sizeof(float)},
+                    Bug{"barrier_after_exit", Fault::divergence}, Bug{"divergent_barriers", Fault::divergence},
+                    Bug{"shuffle_with_exited_lane", Fault::divergence}, Bug{"mask_without_caller", Fault::divergence},
+                    Bug{"divergent_shuffles", Fault::divergence}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST(SeededBugs, barrier_and_warp_deadlock) {
   DeviceArray<float> y(counting(128)), x(counting(128));

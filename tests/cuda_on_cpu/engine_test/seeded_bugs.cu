@@ -1,12 +1,11 @@
-// Kernels that are wrong, one way each. seeded_bugs.cpp runs them; the line at which the engine must report each bears
-// its name after "BUG". The kernels run as one block or two of 64 threads over x[128] and y[128], unless it says
-// otherwise there.
+// Kernels that are wrong, one way each. seeded_bugs.cpp runs them; the lines that the engine's report may name bear
+// the kernel's name after "BUG". Most run as one block or two of 64 threads over x[128] and y[128].
 
 extern "C" {
 
 __global__ void missing_syncthreads(float* y, const float* x) {
   __shared__ float tile[64];
-  tile[threadIdx.x] = x[threadIdx.x];    // BUG missing_syncthreads
+  tile[threadIdx.x] = x[threadIdx.x];       // BUG missing_syncthreads
   y[threadIdx.x] = tile[63 - threadIdx.x];  // BUG missing_syncthreads
 }
 

@@ -178,24 +178,23 @@ TEST(Sound, integers) {
     for (int k = 0; k < 32; ++k) reversed |= (u >> k & 1) << (31 - k);
     // Of the eight bytes 0, 4, 2 and 6, the lowest first.
     const std::uint32_t bytes = (u & 0xff) | (v & 0xff) << 8 | (u >> 16 & 0xff) << 16 | (v >> 16 & 0xff) << 24;
-    const std::int64_t expected[11] = {
-        a / b,
-        a % b,
-        static_cast<std::int64_t>((static_cast<__int128>(a) * b) >> 64),
-        i >> (j & 31),
-        u >> (v & 31),
-        std::popcount(static_cast<std::uint64_t>(a)) * 100 + std::countl_zero(u) +
-            (v == 0 ? 0 : std::countr_zero(v) + 1) * 10000,
-        reversed,
-        bytes,
-        v << 7 | u >> 25,
-        static_cast<std::int16_t>(i) * static_cast<std::int16_t>(j),
-        static_cast<std::int8_t>(i) + static_cast<std::uint8_t>(j)};
+    const std::int64_t expected[11] = {a / b,
+                                       a % b,
+                                       static_cast<std::int64_t>((static_cast<__int128>(a) * b) >> 64),
+                                       i >> (j & 31),
+                                       u >> (v & 31),
+                                       std::popcount(static_cast<std::uint64_t>(a)) * 100 + std::countl_zero(u) +
+                                           (v == 0 ? 0 : std::countr_zero(v) + 1) * 10000,
+                                       reversed,
+                                       bytes,
+                                       v << 7 | u >> 25,
+                                       static_cast<std::int16_t>(i) * static_cast<std::int16_t>(j),
+                                       static_cast<std::int8_t>(i) + static_cast<std::uint8_t>(j)};
     for (unsigned int k = 0; k < 11; ++k) {
       EXPECT_EQ(y.values()[t * 12 + k], expected[k]) << "operation " << k << " of " << a << " and " << b;
     }
     const double scaled = static_cast<double>(a) * 1.5;
-    const std::int64_t converted = scaled >= 0x1p63    ? INT64_MAX
+    const std::int64_t converted = scaled >= 0x1p63   ? INT64_MAX
                                    : scaled < -0x1p63 ? INT64_MIN
                                                       : static_cast<std::int64_t>(scaled);
     EXPECT_EQ(y.values()[t * 12 + 11], converted) << a;

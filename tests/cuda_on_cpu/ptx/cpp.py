@@ -115,6 +115,7 @@ class FunctionWriter:
         self.function = function
         self.cpp_name = cpp_name
         self.symbols = dict(file.globals)
+        self.registers = {name for s in function.body if isinstance(s, Registers) for name in s.names}
         self.shared_bytes = 0
         self.place_shared()
 
@@ -201,7 +202,7 @@ class FunctionWriter:
 
     def write_instruction(self, instruction, goes_back):
         try:
-            self.lines.append(translate(instruction, self.symbols, goes_back))
+            self.lines.append(translate(instruction, self.symbols, self.registers, goes_back))
         except Untranslated:
             self.file.errors.append(
                 f"{self.file.source}:{instruction.line}: no translation of '{instruction.opcode} "

@@ -59,11 +59,12 @@ def opcodes(*names):
 class Context:
     """An instruction about to be translated, and the symbols it may name."""
 
-    def __init__(self, instruction, symbols, goes_back):
+    def __init__(self, instruction, symbols, registers, goes_back):
         self.name, *self.modifiers = instruction.opcode.split(".")
         self.operands = instruction.operands
         self.site = instruction.site
         self.symbols = symbols
+        self.registers = registers  # the names that the function declares
         self.goes_back = goes_back  # whether a label lies behind
 
     # Modifiers: each is taken once, and what is left in the end is an error.
@@ -105,7 +106,7 @@ class Context:
             return f"as<{target}>(u{bits}{{{number & ((1 << bits) - 1):#x}}})"
         if text in self.symbols:
             return f"as<{target}>({self.symbols[text].address(0)})"
-        if text[0] == "%" or re.fullmatch(r"[A-Za-z_]\w*", text):
+        if text in self.registers:
             return f"as<{target}>({register(text)})" if kind != "pred" else register(text)
         raise Untranslated()
 
@@ -135,8 +136,8 @@ class Context:
         return self.put_to(self.operands[0], kind, expression)
 
 
-def translate(instruction, symbols, goes_back):
-    context = Context(instruction, symbols, goes_back)
+def translate(instruction, symbols, registers, goes_back):
+    context = Context(instruction, symbols, registers, goes_back)
     try:
         statement = HANDLERS[context.name](context)
     except (KeyError, IndexError, TypeError) as error:
@@ -640,7 +641,8 @@ def match(c):
         return c.put("u32", f"t.match_any({value}, {mask}, {c.site})")
     targets = c.operands[0].split("|")
     predicate = c.put_to(targets[1], "pred", "all") if len(targets) > 1 else ""
-    return f"{{ bool all; {c.put_to(targets[0], 'u32', f't.match_all({value}, {mask}, all, {c.site})')} {predicate} }}"
+    call = f"t.match_all({value}, {mask}, all, {c.site})"
+    return f"{{ bool all; {c.put_to(targets[0], 'u32', call)} {predicate} }}"
 
 
 # ---- control -----------------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ import argparse
 import os
 import sys
 
+sys.dont_write_bytecode = True  # nothing is left in the source tree
+
 import cpp
 import module
 

@@ -86,9 +86,9 @@ void lose_device(const CudaError& error) {
 
 bool device_is_lost() { return lost.error.has_value(); }
 
-void throw_if_lost() {
+void throw_if_lost(bool reports) {
   if (!lost.error) return;
-  lost.reported = true;
+  lost.reported = lost.reported || reports;
   throw CudaError(*lost.error);
 }
 

@@ -22,7 +22,8 @@ cudaError_t report(const CudaError& error);
 // A failure of queued work loses the device: as on a GPU, every later call returns that error.
 void lose_device(const CudaError& error);
 bool device_is_lost();
-void throw_if_lost();
+// Programs pass over what freeing returns: that alone does not count as having reported the failure.
+void throw_if_lost(bool reports = true);
 
 // At exit: the failure of queued work that no call has returned, or nothing.
 std::string unreported_failure();

@@ -29,8 +29,7 @@ constexpr std::size_t kHeapBytes = std::size_t{1} << 40;  // of addresses, not o
 
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// Device memory is cut from one range of reserved addresses, front to back, a closed page between blocks. One range,
-// so that opening and closing all of it is one call.
+// Device memory is cut from one range of reserved addresses, front to back, a closed page between blocks.
 struct Heap {
   char* base = nullptr;
   char* top = nullptr;  // end of what was ever given out
@@ -88,10 +87,16 @@ void reserve_heap() {
   sigaction(SIGSEGV, &action, &earlier_action);
 }
 
-void protect(int protection) {
-  if (heap.top == heap.base) return;
-  if (mprotect(heap.base, static_cast<std::size_t>(heap.top - heap.base), protection) != 0) {
+void protect(const Block& block, int protection) {
+  if (mprotect(block.begin, whole_pages(block.bytes), protection) != 0) {
     fail(cudaErrorUnknown, "the emulation cannot open or close device memory: mprotect failed");
+  }
+}
+
+// Block by block: what was freed stays closed, and costs nothing.
+void protect_all(int protection) {
+  for (const auto& [begin, block] : blocks()) {
+    if (block.kind == Block::Kind::device) protect(block, protection);
   }
 }
 
@@ -106,8 +111,10 @@ void* allocate_device(std::size_t bytes) {
   heap.top += pages;
   heap.used += bytes;
   // Not zero, as on a GPU: NaN as a float, -1 as an index.
-  const DeviceAccess access;
+  const Block block{begin, bytes, Block::Kind::device, 0};
+  protect(block, PROT_READ | PROT_WRITE);
   std::memset(begin, 0xff, bytes);
+  protect(block, PROT_NONE);
   return begin;
 }
 
@@ -150,10 +157,9 @@ void release(void* pointer, Block::Kind kind) {
   giro::simt::memory().remove(pointer);
   remove_handle(device ? kDeviceMemory : kPinnedMemory, pointer);
   if (device) heap.used -= block.bytes;
-  // The addresses stay taken, closed for good where nothing opens the heap; the memory goes back.
-  madvise(pointer, whole_pages(block.bytes), MADV_DONTNEED);
-  if (!device) mprotect(pointer, whole_pages(block.bytes), PROT_NONE);
-  throw_if_lost();
+  // The memory goes back; the addresses stay taken, and closed for good.
+  mmap(pointer, whole_pages(block.bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  throw_if_lost(false);
 }
 
 }  // namespace
@@ -183,11 +189,11 @@ void check_range(const void* begin, std::size_t bytes, const char* call) {
 }
 
 DeviceAccess::DeviceAccess() {
-  if (heap.open++ == 0) protect(PROT_READ | PROT_WRITE);
+  if (heap.open++ == 0) protect_all(PROT_READ | PROT_WRITE);
 }
 
 DeviceAccess::~DeviceAccess() {
-  if (--heap.open == 0) protect(PROT_NONE);
+  if (--heap.open == 0) protect_all(PROT_NONE);
 }
 
 std::size_t free_device_bytes() { return kDeviceBytes - heap.used; }

@@ -107,16 +107,24 @@ void submit(cudaStream_t handle, std::string name, std::function<void()> work) {
 }
 
 void run_until(const Point& point) {
-  while (point.queue && !point.queue->is_done(point.entry)) point.queue->run_next();
+  if (point.queue && !point.queue->is_done(point.entry)) {
+    const DeviceAccess once_for_all;
+    while (!point.queue->is_done(point.entry)) point.queue->run_next();
+  }
   throw_if_lost();
   merge(host_clock(), point.clock);
 }
 
 void run_everything() {
-  // Entry by entry from a stream drawn at random: streams have no order among themselves.
-  for (std::vector<CUstream_st*> busy = streams(); !busy.empty();) {
+  const auto still_busy = [] {
+    std::vector<CUstream_st*> busy = streams();
     std::erase_if(busy, [](const CUstream_st* stream) { return stream->queue->is_idle(); });
-    if (!busy.empty()) busy[random_number() % busy.size()]->queue->run_next();
+    return busy;
+  };
+  if (std::vector<CUstream_st*> busy = still_busy(); !busy.empty()) {
+    const DeviceAccess once_for_all;
+    // Entry by entry from a stream drawn at random: streams have no order among themselves.
+    for (; !busy.empty(); busy = still_busy()) busy[random_number() % busy.size()]->queue->run_next();
   }
   for (const CUstream_st* stream : streams()) merge(host_clock(), stream->queue->end().clock);
 }

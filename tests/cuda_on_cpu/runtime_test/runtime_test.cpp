@@ -30,11 +30,15 @@ class CudaOnCpu : public ::testing::Test {
     for (unsigned int i = 0; i < kCount; ++i) host_[i] = 0;
   }
   void TearDown() override {
+    destroy_all();
+    (void)cudaGetLastError();
+  }
+
+  void destroy_all() {
     for (float* data : {x_, y_}) (void)cudaFree(data);
     (void)cudaFreeHost(host_);
     for (cudaEvent_t event : {e_, f_}) (void)cudaEventDestroy(event);
     for (cudaStream_t stream : {s_, t_}) (void)cudaStreamDestroy(stream);
-    (void)cudaGetLastError();
   }
 
   float read(const float* data, cudaStream_t stream) {
@@ -271,7 +275,7 @@ TEST_F(CudaOnCpuDeathTest, AFailureThatNobodyAskedForFailsTheProcess) {
   EXPECT_EXIT(
       {
         set(x_, 2, kCount + 1, 0, s_);
-        TearDown();
+        destroy_all();
         std::exit(0);
       },
       ::testing::ExitedWithCode(77), "queued work failed");

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds everything, and runs every test this machine can run: first under AddressSanitizer
-# and UndefinedBehaviorSanitizer, then the release build. Ends in ctest's summary.
+# and UndefinedBehaviorSanitizer, then, where there is nvcc, the CUDA backend's on the CPU (tests/cuda_on_cpu), then the
+# release build. Ends in ctest's summary.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -16,7 +17,6 @@ test_tree() {
 sanitized=0
 test_tree build-asan --label-exclude gpu || sanitized=$?  # it has no CUDA backend
 
-# The CUDA backend without a GPU (tests/cuda_on_cpu).
 emulated=0
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   "$root/cmake/build.sh" build-cuda-on-cpu all --preset cuda-on-cpu -DGIRO_TESTS=ON

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+
 #include <giro/runtime/error.h>
 
 #include "kernels/backends.h"
@@ -18,6 +20,11 @@ void update(const UpdateRule& rule, const UpdateTensors& t, const Stream& stream
   const auto check_flat = [&](const checks::Argument& argument) {
     checks::has_dtype("update", argument, DType::f32);
     checks::has_shape("update", argument, t.params.shape());
+    if (reinterpret_cast<std::uintptr_t>(argument.tensor.raw()) % UpdateTensors::kAlignment != 0) {
+      throw Error(ErrorCode::invalid_argument, fmt::format("update: {} lies at {}, expected a multiple of {} bytes",
+                                                           argument.name, argument.tensor.raw(),
+                                                           UpdateTensors::kAlignment));
+    }
   };
   checks::has_rank("update", {"params", t.params}, 1);
   check_flat({"params", t.params});

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #include <giro/kernels/optim/learning_rate.h>
 #include <giro/runtime/host_device.h>
 #include <giro/runtime/stream.h>
@@ -20,9 +22,11 @@ struct UpdateRule {
   double max_norm = 0;                                // clip the gradients' global norm; 0: no clipping
 };
 
-// The flat buffers of an update; f32 of equal counts, each a multiple of kGranule elements.
+// The flat buffers of an update; f32 of equal counts, each a multiple of kGranule elements, at a multiple of kAlignment
+// bytes.
 struct UpdateTensors {
   static constexpr int kGranule = 16;
+  static constexpr std::size_t kAlignment = 16;
 
   Tensor params{};         // read and written
   Tensor grads{};          // read
@@ -38,7 +42,7 @@ struct UpdateTensors {
 //   sgd:  mu = momentum mu + g;  params -= lr (nesterov ? momentum mu + g : mu) + lr weight_decay params
 //   adam: mu = b1 mu + (1-b1) g;  nu = b2 nu + (1-b2) g^2;
 //         params -= lr (mu/(1-b1^t) / (sqrt(nu/(1-b2^t)) + eps) + weight_decay params)
-// Errors: shape_mismatch, dtype_mismatch, device_mismatch.
+// Errors: shape_mismatch, dtype_mismatch, device_mismatch; invalid_argument for a buffer that is not aligned.
 void update(const UpdateRule& rule, const UpdateTensors& tensors, const Stream& stream);
 
 }  // namespace giro::optim

@@ -202,7 +202,8 @@ TEST_P(UpdateTest, ANaNNormIsNotHidden) {
                        .squared_norm = in[2]},
                       s);
              },
-         .expected = {nan, {{0.5}, {0}}}});
+         .expected = {nan, {{0.5}, {0}}},
+         .alignment = kAlignment});
 }
 
 TEST_P(UpdateTest, ZeroGradientsLeaveParamsAlone) {
@@ -341,7 +342,8 @@ TEST_P(UpdateTest, WritesTheLearningRateOfTheStep) {
                            .squared_norm = {}},
                           s);
                  },
-             .expected = {{zeros.values, zeros.values}, {{wanted}, {8 * kUnit * 0.5}}}});
+             .expected = {{zeros.values, zeros.values}, {{wanted}, {8 * kUnit * 0.5}}},
+             .alignment = kAlignment});
     }
   }
 }

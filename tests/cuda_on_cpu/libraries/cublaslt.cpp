@@ -70,26 +70,37 @@ cublasStatus_t set(T& attribute, const void* value, std::size_t bytes) {
 
 std::size_t size_of(std::uint32_t type) {
   switch (type) {
-    case CUDA_R_32F: return 4;
+    case CUDA_R_32F:
+      return 4;
     case CUDA_R_16F:
-    case CUDA_R_16BF: return 2;
-    default: return 0;
+    case CUDA_R_16BF:
+      return 2;
+    default:
+      return 0;
   }
 }
 
 double load(const void* data, std::uint32_t type, std::size_t index) {
   switch (type) {
-    case CUDA_R_16F: return __half2float(static_cast<const __half*>(data)[index]);
-    case CUDA_R_16BF: return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[index]);
-    default: return static_cast<const float*>(data)[index];
+    case CUDA_R_16F:
+      return __half2float(static_cast<const __half*>(data)[index]);
+    case CUDA_R_16BF:
+      return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[index]);
+    default:
+      return static_cast<const float*>(data)[index];
   }
 }
 
 void store(void* data, std::uint32_t type, std::size_t index, double value) {
   switch (type) {
-    case CUDA_R_16F: static_cast<__half*>(data)[index] = __double2half(value); break;
-    case CUDA_R_16BF: static_cast<__nv_bfloat16*>(data)[index] = __double2bfloat16(value); break;
-    default: static_cast<float*>(data)[index] = static_cast<float>(value);
+    case CUDA_R_16F:
+      static_cast<__half*>(data)[index] = __double2half(value);
+      break;
+    case CUDA_R_16BF:
+      static_cast<__nv_bfloat16*>(data)[index] = __double2bfloat16(value);
+      break;
+    default:
+      static_cast<float*>(data)[index] = static_cast<float>(value);
   }
 }
 
@@ -106,7 +117,9 @@ struct Product {
 
   bool adds_bias() const { return (desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
   bool applies_relu() const { return (desc.epilogue & CUBLASLT_EPILOGUE_RELU) != 0; }
-  bool writes_bias() const { return desc.epilogue == CUBLASLT_EPILOGUE_BGRADA || desc.epilogue == CUBLASLT_EPILOGUE_BGRADB; }
+  bool writes_bias() const {
+    return desc.epilogue == CUBLASLT_EPILOGUE_BGRADA || desc.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+  }
 
   cublasStatus_t check() const;
   std::uint64_t hash() const;  // of shapes and epilogue: what an algorithm was chosen for
@@ -120,13 +133,16 @@ cublasStatus_t Product::check() const {
     case CUBLASLT_EPILOGUE_BIAS:
     case CUBLASLT_EPILOGUE_RELU_BIAS:
     case CUBLASLT_EPILOGUE_BGRADA:
-    case CUBLASLT_EPILOGUE_BGRADB: break;
-    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+    case CUBLASLT_EPILOGUE_BGRADB:
+      break;
+    default:
+      return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   for (const Layout* layout : {&a, &b, &c, &d}) {
     if (size_of(layout->type) == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (layout->rows == 0 || layout->cols == 0) return CUBLAS_STATUS_INVALID_VALUE;
-    if (layout->order != CUBLASLT_ORDER_COL && layout->order != CUBLASLT_ORDER_ROW) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (layout->order != CUBLASLT_ORDER_COL && layout->order != CUBLASLT_ORDER_ROW)
+      return CUBLAS_STATUS_NOT_SUPPORTED;
     if (layout->ld < static_cast<std::int64_t>(layout->run())) return CUBLAS_STATUS_INVALID_VALUE;
   }
   const std::uint64_t a_rows = transposes_a() ? a.cols : a.rows;
@@ -142,8 +158,9 @@ std::uint64_t Product::hash() const {
   mix(static_cast<std::uint64_t>(desc.transpose_a));
   mix(static_cast<std::uint64_t>(desc.transpose_b));
   for (const Layout* layout : {&a, &b, &c, &d}) {
-    for (const std::uint64_t value : {std::uint64_t{layout->type}, layout->rows, layout->cols,
-                                      static_cast<std::uint64_t>(layout->ld), static_cast<std::uint64_t>(layout->order)}) {
+    for (const std::uint64_t value :
+         {std::uint64_t{layout->type}, layout->rows, layout->cols, static_cast<std::uint64_t>(layout->ld),
+          static_cast<std::uint64_t>(layout->order)}) {
       mix(value);
     }
   }
@@ -161,7 +178,8 @@ constexpr const char* kMatmul = "cublasLtMatmul";
 template <class Touch>
 void for_each_run(const void* data, const Layout& layout, Touch&& touch) {
   const std::size_t size = size_of(layout.type), stride = static_cast<std::size_t>(layout.ld) * size;
-  if (static_cast<std::uint64_t>(layout.ld) == layout.run()) return touch(data, stride * layout.runs(), kMatmul);
+  if (static_cast<std::uint64_t>(layout.ld) == layout.run())
+    return touch(data, stride * layout.runs(), kMatmul);
   for (std::uint64_t i = 0; i < layout.runs(); ++i) {
     touch(static_cast<const char*>(data) + i * stride, layout.run() * size, kMatmul);
   }
@@ -169,7 +187,8 @@ void for_each_run(const void* data, const Layout& layout, Touch&& touch) {
 
 // op(X) or its transpose, whichever has k last, as rows without gaps.
 std::vector<double> rows_of(const void* data, const Layout& layout, bool k_is_rows) {
-  const std::uint64_t outer = k_is_rows ? layout.cols : layout.rows, k = k_is_rows ? layout.rows : layout.cols;
+  const std::uint64_t outer = k_is_rows ? layout.cols : layout.rows,
+                      k = k_is_rows ? layout.rows : layout.cols;
   std::vector<double> rows(outer * k);
   for (std::uint64_t i = 0; i < outer; ++i) {
     for (std::uint64_t p = 0; p < k; ++p) {
@@ -218,13 +237,15 @@ bool is_aligned(const void* pointer, std::uint64_t alignment) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
 }
 
-cublasStatus_t choose(const Product& product, const Preference& preference, cublasLtMatmulHeuristicResult_t& result) {
+cublasStatus_t choose(const Product& product, const Preference& preference,
+                      cublasLtMatmulHeuristicResult_t& result) {
   const cublasStatus_t status = product.check();
   if (status != CUBLAS_STATUS_SUCCESS) return status;
-  Algorithm algorithm{kMagic,
-                      std::min(kWorkspace, preference.workspace),
-                      product.hash(),
-                      {preference.alignment_a, preference.alignment_b, preference.alignment_c, preference.alignment_d}};
+  Algorithm algorithm{
+      kMagic,
+      std::min(kWorkspace, preference.workspace),
+      product.hash(),
+      {preference.alignment_a, preference.alignment_b, preference.alignment_c, preference.alignment_d}};
   result = {};
   std::memcpy(&result.algo, &algorithm, sizeof algorithm);
   result.workspaceSize = algorithm.workspace;
@@ -238,9 +259,11 @@ cublasStatus_t check_call(const Product& product, const Operands& operands, cons
                           const void* workspace, std::size_t workspace_bytes, Algorithm& algorithm) {
   const cublasStatus_t status = product.check();
   if (status != CUBLAS_STATUS_SUCCESS) return status;
-  if (operands.a == nullptr || operands.b == nullptr || operands.d == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  if (operands.a == nullptr || operands.b == nullptr || operands.d == nullptr)
+    return CUBLAS_STATUS_INVALID_VALUE;
   if (operands.c == operands.d && product.c != product.d) return CUBLAS_STATUS_INVALID_VALUE;
-  if ((product.adds_bias() || product.writes_bias()) && product.desc.bias == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  if ((product.adds_bias() || product.writes_bias()) && product.desc.bias == nullptr)
+    return CUBLAS_STATUS_INVALID_VALUE;
   if (given != nullptr) {
     std::memcpy(&algorithm, given, sizeof algorithm);
     if (algorithm.magic != kMagic || algorithm.problem != product.hash()) return CUBLAS_STATUS_INVALID_VALUE;
@@ -263,41 +286,60 @@ using namespace cuda_on_cpu;
 
 extern "C" {
 
-cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return valid(create_object(handle, kHandle, int{})); }
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return valid(destroy_object<int>(handle, kHandle)); }
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  return valid(create_object(handle, kHandle, int{}));
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  return valid(destroy_object<int>(handle, kHandle));
+}
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute, cudaDataType_t scale) {
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
   return valid(create_object(desc, kMatmulDesc, MatmulDesc{compute, scale}));
 }
-cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return valid(destroy_object<MatmulDesc>(desc, kMatmulDesc)); }
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
+  return valid(destroy_object<MatmulDesc>(desc, kMatmulDesc));
+}
 
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAttributes_t attribute,
-                                              const void* value, std::size_t bytes) {
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
+                                              cublasLtMatmulDescAttributes_t attribute, const void* value,
+                                              std::size_t bytes) {
   auto* desc = object<MatmulDesc>(handle, kMatmulDesc);
   if (desc == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   switch (attribute) {
-    case CUBLASLT_MATMUL_DESC_TRANSA: return set(desc->transpose_a, value, bytes);
-    case CUBLASLT_MATMUL_DESC_TRANSB: return set(desc->transpose_b, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE: return set(desc->epilogue, value, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return set(desc->bias, value, bytes);
-    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return set(desc->transpose_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return set(desc->transpose_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return set(desc->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return set(desc->bias, value, bytes);
+    default:
+      return CUBLAS_STATUS_NOT_SUPPORTED;
   }
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, std::uint64_t rows,
-                                          std::uint64_t cols, std::int64_t ld) {
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
+                                          std::uint64_t rows, std::uint64_t cols, std::int64_t ld) {
   return valid(create_object(layout, kLayout, Layout{static_cast<std::uint32_t>(type), rows, cols, ld}));
 }
-cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return valid(destroy_object<Layout>(layout, kLayout)); }
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  return valid(destroy_object<Layout>(layout, kLayout));
+}
 
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle, cublasLtMatrixLayoutAttribute_t attribute,
-                                                const void* value, std::size_t bytes) {
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+                                                std::size_t bytes) {
   auto* layout = object<Layout>(handle, kLayout);
   if (layout == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   switch (attribute) {
-    case CUBLASLT_MATRIX_LAYOUT_ORDER: return set(layout->order, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_LD: return set(layout->ld, value, bytes);
-    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+    case CUBLASLT_MATRIX_LAYOUT_ORDER:
+      return set(layout->order, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_LD:
+      return set(layout->ld, value, bytes);
+    default:
+      return CUBLAS_STATUS_NOT_SUPPORTED;
   }
 }
 
@@ -309,29 +351,36 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
-                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
-                                                    std::size_t bytes) {
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void* value, std::size_t bytes) {
   auto* preference = object<Preference>(handle, kPreference);
   if (preference == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   switch (attribute) {
-    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return set(preference->workspace, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return set(preference->alignment_a, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return set(preference->alignment_b, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return set(preference->alignment_c, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return set(preference->alignment_d, value, bytes);
-    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      return set(preference->workspace, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+      return set(preference->alignment_a, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+      return set(preference->alignment_b, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+      return set(preference->alignment_c, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      return set(preference->alignment_d, value, bytes);
+    default:
+      return CUBLAS_STATUS_NOT_SUPPORTED;
   }
 }
 
 // One algorithm, which wants a workspace and is held to the alignments that were promised for it.
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
-                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t results[], int* count) {
   if (!is_alive(kHandle, handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
   const auto* the_desc = object<MatmulDesc>(desc, kMatmulDesc);
-  const Layout *la = object<Layout>(a, kLayout), *lb = object<Layout>(b, kLayout), *lc = object<Layout>(c, kLayout),
-               *ld = object<Layout>(d, kLayout);
+  const Layout *la = object<Layout>(a, kLayout), *lb = object<Layout>(b, kLayout),
+               *lc = object<Layout>(c, kLayout), *ld = object<Layout>(d, kLayout);
   const auto* asked = object<Preference>(preference, kPreference);
   if (!the_desc || !la || !lb || !lc || !ld || !asked || wanted < 1 || !results || !count) {
     return CUBLAS_STATUS_INVALID_VALUE;
@@ -341,15 +390,16 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   return status;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha, const void* A,
-                              cublasLtMatrixLayout_t a, const void* B, cublasLtMatrixLayout_t b, const void* beta,
-                              const void* C, cublasLtMatrixLayout_t c, void* D, cublasLtMatrixLayout_t d,
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
+                              const void* A, cublasLtMatrixLayout_t a, const void* B,
+                              cublasLtMatrixLayout_t b, const void* beta, const void* C,
+                              cublasLtMatrixLayout_t c, void* D, cublasLtMatrixLayout_t d,
                               const cublasLtMatmulAlgo_t* algo, void* workspace, std::size_t workspace_bytes,
                               cudaStream_t stream) {
   if (!is_alive(kHandle, handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
   const auto* the_desc = object<MatmulDesc>(desc, kMatmulDesc);
-  const Layout *la = object<Layout>(a, kLayout), *lb = object<Layout>(b, kLayout), *lc = object<Layout>(c, kLayout),
-               *ld = object<Layout>(d, kLayout);
+  const Layout *la = object<Layout>(a, kLayout), *lb = object<Layout>(b, kLayout),
+               *lc = object<Layout>(c, kLayout), *ld = object<Layout>(d, kLayout);
   if (!the_desc || !la || !lb || !lc || !ld || !alpha || !beta) return CUBLAS_STATUS_INVALID_VALUE;
   const Product product{*the_desc, *la, *lb, *lc, *ld};
   const Operands operands{A, B, C, D, *static_cast<const float*>(alpha), *static_cast<const float*>(beta)};
@@ -367,25 +417,39 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 
 const char* cublasLtGetStatusName(cublasStatus_t status) {
   switch (status) {
-    case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "CUBLAS_STATUS_NOT_INITIALIZED";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "CUBLAS_STATUS_ALLOC_FAILED";
-    case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
-    case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
-    default: return "an unknown status";
+    case CUBLAS_STATUS_SUCCESS:
+      return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+      return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_ALLOC_FAILED:
+      return "CUBLAS_STATUS_ALLOC_FAILED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "CUBLAS_STATUS_NOT_SUPPORTED";
+    default:
+      return "an unknown status";
   }
 }
 
 const char* cublasLtGetStatusString(cublasStatus_t status) {
   switch (status) {
-    case CUBLAS_STATUS_SUCCESS: return "success";
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "the library was not initialized";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "the resource allocation failed";
-    case CUBLAS_STATUS_INVALID_VALUE: return "an invalid value was used as a parameter";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "the GPU program failed to execute";
-    case CUBLAS_STATUS_NOT_SUPPORTED: return "the functionality is not supported";
-    default: return "an unknown status";
+    case CUBLAS_STATUS_SUCCESS:
+      return "success";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+      return "the library was not initialized";
+    case CUBLAS_STATUS_ALLOC_FAILED:
+      return "the resource allocation failed";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "an invalid value was used as a parameter";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return "the GPU program failed to execute";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "the functionality is not supported";
+    default:
+      return "an unknown status";
   }
 }
 }

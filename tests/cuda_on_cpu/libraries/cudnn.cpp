@@ -9,12 +9,17 @@ namespace {
 
 cudnnStatus_t valid(bool is) { return is ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM; }
 
-cudnnStatus_t set(Tensor* tensor, cudnnTensorFormat_t format, cudnnDataType_t type, int n, int c, int h, int w) {
+cudnnStatus_t set(Tensor* tensor, cudnnTensorFormat_t format, cudnnDataType_t type, int n, int c, int h,
+                  int w) {
   if (tensor == nullptr || n <= 0 || c <= 0 || h <= 0 || w <= 0) return CUDNN_STATUS_BAD_PARAM;
   if (format != CUDNN_TENSOR_NHWC && format != CUDNN_TENSOR_NCHW) return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
   if (type != CUDNN_DATA_FLOAT) return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
-  *tensor = {true, format == CUDNN_TENSOR_NHWC, static_cast<std::size_t>(n), static_cast<std::size_t>(c),
-             static_cast<std::size_t>(h), static_cast<std::size_t>(w)};
+  *tensor = {true,
+             format == CUDNN_TENSOR_NHWC,
+             static_cast<std::size_t>(n),
+             static_cast<std::size_t>(c),
+             static_cast<std::size_t>(h),
+             static_cast<std::size_t>(w)};
   const bool fits = tensor->count() <= static_cast<std::size_t>(std::numeric_limits<int>::max());
   return fits ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED_SHAPE;
 }
@@ -36,7 +41,8 @@ void for_each_element(const Tensor& tensor, F&& f) {
 std::vector<double> load(const Tensor& tensor, const void* data) {
   std::vector<double> values(tensor.count());
   const auto* floats = static_cast<const float*>(data);
-  for_each_element(tensor, [&](std::size_t position, std::size_t index) { values[position] = floats[index]; });
+  for_each_element(tensor,
+                   [&](std::size_t position, std::size_t index) { values[position] = floats[index]; });
   return values;
 }
 
@@ -70,8 +76,8 @@ cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* tensor) {
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensor) {
   return valid(destroy_object<Tensor>(tensor, kTensor));
 }
-cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format, cudnnDataType_t type,
-                                         int n, int c, int h, int w) {
+cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format,
+                                         cudnnDataType_t type, int n, int c, int h, int w) {
   return set(object<Tensor>(tensor, kTensor), format, type, n, c, h, w);
 }
 
@@ -81,8 +87,8 @@ cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* filter) {
 cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filter) {
   return valid(destroy_object<Tensor>(filter, kFilter));
 }
-cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type, cudnnTensorFormat_t format,
-                                         int k, int c, int h, int w) {
+cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
+                                         cudnnTensorFormat_t format, int k, int c, int h, int w) {
   return set(object<Tensor>(filter, kFilter), format, type, k, c, h, w);
 }
 
@@ -92,11 +98,12 @@ cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* con
 cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t convolution) {
   return valid(destroy_object<Convolution>(convolution, kConvolution));
 }
-cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t handle, int pad_h, int pad_w, int stride_h,
-                                              int stride_w, int dilation_h, int dilation_w, cudnnConvolutionMode_t mode,
-                                              cudnnDataType_t compute) {
+cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t handle, int pad_h, int pad_w,
+                                              int stride_h, int stride_w, int dilation_h, int dilation_w,
+                                              cudnnConvolutionMode_t mode, cudnnDataType_t compute) {
   auto* convolution = object<Convolution>(handle, kConvolution);
-  const bool sensible = pad_h >= 0 && pad_w >= 0 && stride_h > 0 && stride_w > 0 && dilation_h > 0 && dilation_w > 0;
+  const bool sensible =
+      pad_h >= 0 && pad_w >= 0 && stride_h > 0 && stride_w > 0 && dilation_h > 0 && dilation_w > 0;
   if (convolution == nullptr || !sensible) return CUDNN_STATUS_BAD_PARAM;
   if (mode != CUDNN_CROSS_CORRELATION) return CUDNN_STATUS_NOT_SUPPORTED;
   if (compute != CUDNN_DATA_FLOAT) return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
@@ -118,11 +125,11 @@ cudnnStatus_t cudnnDestroyPoolingDescriptor(cudnnPoolingDescriptor_t pooling) {
   return valid(destroy_object<Pooling>(pooling, kPooling));
 }
 cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t handle, cudnnPoolingMode_t mode,
-                                          cudnnNanPropagation_t nan, int window_h, int window_w, int pad_h, int pad_w,
-                                          int stride_h, int stride_w) {
+                                          cudnnNanPropagation_t nan, int window_h, int window_w, int pad_h,
+                                          int pad_w, int stride_h, int stride_w) {
   auto* pooling = object<Pooling>(handle, kPooling);
-  const bool sensible = window_h > 0 && window_w > 0 && stride_h > 0 && stride_w > 0 && pad_h >= 0 && pad_w >= 0 &&
-                        pad_h < window_h && pad_w < window_w;
+  const bool sensible = window_h > 0 && window_w > 0 && stride_h > 0 && stride_w > 0 && pad_h >= 0 &&
+                        pad_w >= 0 && pad_h < window_h && pad_w < window_w;
   if (pooling == nullptr || !sensible) return CUDNN_STATUS_BAD_PARAM;
   *pooling = {true,
               mode,
@@ -136,17 +143,28 @@ cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t handle, cudnn
 
 const char* cudnnGetErrorString(cudnnStatus_t status) {
   switch (status) {
-    case CUDNN_STATUS_SUCCESS: return "CUDNN_STATUS_SUCCESS";
-    case CUDNN_STATUS_BAD_PARAM: return "CUDNN_STATUS_BAD_PARAM";
-    case CUDNN_STATUS_BAD_PARAM_NULL_POINTER: return "CUDNN_STATUS_BAD_PARAM_NULL_POINTER";
-    case CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH: return "CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH";
-    case CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT: return "CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT";
-    case CUDNN_STATUS_NOT_SUPPORTED: return "CUDNN_STATUS_NOT_SUPPORTED";
-    case CUDNN_STATUS_NOT_SUPPORTED_SHAPE: return "CUDNN_STATUS_NOT_SUPPORTED_SHAPE";
-    case CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE: return "CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE";
-    case CUDNN_STATUS_NOT_SUPPORTED_LAYOUT: return "CUDNN_STATUS_NOT_SUPPORTED_LAYOUT";
-    case CUDNN_STATUS_EXECUTION_FAILED: return "CUDNN_STATUS_EXECUTION_FAILED";
-    default: return "an unknown status";
+    case CUDNN_STATUS_SUCCESS:
+      return "CUDNN_STATUS_SUCCESS";
+    case CUDNN_STATUS_BAD_PARAM:
+      return "CUDNN_STATUS_BAD_PARAM";
+    case CUDNN_STATUS_BAD_PARAM_NULL_POINTER:
+      return "CUDNN_STATUS_BAD_PARAM_NULL_POINTER";
+    case CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH:
+      return "CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH";
+    case CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT:
+      return "CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT";
+    case CUDNN_STATUS_NOT_SUPPORTED:
+      return "CUDNN_STATUS_NOT_SUPPORTED";
+    case CUDNN_STATUS_NOT_SUPPORTED_SHAPE:
+      return "CUDNN_STATUS_NOT_SUPPORTED_SHAPE";
+    case CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE:
+      return "CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE";
+    case CUDNN_STATUS_NOT_SUPPORTED_LAYOUT:
+      return "CUDNN_STATUS_NOT_SUPPORTED_LAYOUT";
+    case CUDNN_STATUS_EXECUTION_FAILED:
+      return "CUDNN_STATUS_EXECUTION_FAILED";
+    default:
+      return "an unknown status";
   }
 }
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// What cuDNN's opaque objects hold here: images of f32 in four dimensions, two-dimensional convolution without groups,
-// pooling.
+// What cuDNN's opaque objects hold here: images of f32 in four dimensions, two-dimensional convolution
+// without groups, pooling.
 
 #include <cudnn.h>
 

@@ -1,5 +1,5 @@
-// cuDNN's convolution in its three directions, summed up in double. Of the algorithms that it suggests, the first is one
-// that a careful caller passes over, as the real one's may be.
+// cuDNN's convolution in its three directions, summed up in double. Of the algorithms that it suggests, the
+// first is one that a careful caller passes over, as the real one's may be.
 
 #include <array>
 #include <bit>
@@ -22,7 +22,8 @@ struct Geometry {
 
 cudnnStatus_t Geometry::check() const {
   if (!x.is_set || !w.is_set || !y.is_set || !convolution.is_set) return CUDNN_STATUS_BAD_PARAM;
-  if (x.channels_last != w.channels_last || x.channels_last != y.channels_last) return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
+  if (x.channels_last != w.channels_last || x.channels_last != y.channels_last)
+    return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
   const long rows = convolution.y.positions(x.h, w.h), columns = convolution.x.positions(x.w, w.w);
   const bool fits = x.c == w.c && y.n == x.n && y.c == w.n && rows > 0 && columns > 0 &&
                     y.h == static_cast<std::size_t>(rows) && y.w == static_cast<std::size_t>(columns);
@@ -31,15 +32,16 @@ cudnnStatus_t Geometry::check() const {
 
 bool resolve(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t y,
              cudnnConvolutionDescriptor_t convolution, Geometry& geometry) {
-  const auto *tx = object<Tensor>(x, kTensor), *ty = object<Tensor>(y, kTensor), *tw = object<Tensor>(w, kFilter);
+  const auto *tx = object<Tensor>(x, kTensor), *ty = object<Tensor>(y, kTensor),
+             *tw = object<Tensor>(w, kFilter);
   const auto* c = object<Convolution>(convolution, kConvolution);
   if (!tx || !tw || !ty || !c) return false;
   geometry = {*tx, *tw, *ty, *c};
   return true;
 }
 
-// Everything that is multiplied with something: f(offset in y, offset in x, offset in w), where x and w go on for I
-// channels from there. Values lie in the order of `load`.
+// Everything that is multiplied with something: f(offset in y, offset in x, offset in w), where x and w go on
+// for I channels from there. Values lie in the order of `load`.
 template <class F>
 void for_each_tap(const Geometry& g, F&& f) {
   for (std::size_t i = 0; i < g.y.n; ++i) {
@@ -52,7 +54,8 @@ void for_each_tap(const Geometry& g, F&& f) {
             const long column = g.convolution.x.at(q, kx);
             if (column < 0 || column >= static_cast<long>(g.x.w)) continue;
             const std::size_t in =
-                ((i * g.x.h + static_cast<std::size_t>(row)) * g.x.w + static_cast<std::size_t>(column)) * g.x.c;
+                ((i * g.x.h + static_cast<std::size_t>(row)) * g.x.w + static_cast<std::size_t>(column)) *
+                g.x.c;
             for (std::size_t o = 0; o < g.y.c; ++o) {
               f(((i * g.y.h + p) * g.y.w + q) * g.y.c + o, in, ((o * g.w.h + ky) * g.w.w + kx) * g.w.c);
             }
@@ -91,7 +94,8 @@ struct Forward {
   static const Tensor& b(const Geometry& g) { return g.w; }
   static const Tensor& out(const Geometry& g) { return g.y; }
 
-  static void run(const Geometry& g, const std::vector<double>& x, const std::vector<double>& w, std::vector<double>& y) {
+  static void run(const Geometry& g, const std::vector<double>& x, const std::vector<double>& w,
+                  std::vector<double>& y) {
     for_each_tap(g, [&](std::size_t at_y, std::size_t at_x, std::size_t at_w) {
       double sum = 0;
       for (std::size_t c = 0; c < g.x.c; ++c) sum += x[at_x + c] * w[at_w + c];
@@ -149,9 +153,11 @@ std::size_t workspace_of(const Geometry& g) {
 template <class Direction>
 cudnnStatus_t suggest(cudnnHandle_t handle, bool resolved, const Geometry& g, int wanted, int* count,
                       typename Direction::Result* results) {
-  if (!is_alive(kHandle, handle) || !resolved || wanted < 1 || !count || !results) return CUDNN_STATUS_BAD_PARAM;
+  if (!is_alive(kHandle, handle) || !resolved || wanted < 1 || !count || !results)
+    return CUDNN_STATUS_BAD_PARAM;
   if (const cudnnStatus_t status = g.check(); status != CUDNN_STATUS_SUCCESS) return status;
-  const auto result = [&](typename Direction::Algorithm algorithm, cudnnStatus_t status, cudnnDeterminism_t determinism) {
+  const auto result = [&](typename Direction::Algorithm algorithm, cudnnStatus_t status,
+                          cudnnDeterminism_t determinism) {
     typename Direction::Result made{};
     made.algo = algorithm;
     made.status = status;
@@ -168,7 +174,8 @@ cudnnStatus_t suggest(cudnnHandle_t handle, bool resolved, const Geometry& g, in
   };
   const std::size_t first = std::is_same_v<Direction, Forward> ? 1 : 0;
   *count = 0;
-  for (std::size_t i = first; i < suggestions.size() && *count < wanted; ++i) results[(*count)++] = suggestions[i];
+  for (std::size_t i = first; i < suggestions.size() && *count < wanted; ++i)
+    results[(*count)++] = suggestions[i];
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -177,7 +184,8 @@ cudnnStatus_t workspace_size(cudnnHandle_t handle, bool resolved, const Geometry
                              typename Direction::Algorithm algorithm, std::size_t* bytes) {
   if (!is_alive(kHandle, handle) || !resolved || !bytes) return CUDNN_STATUS_BAD_PARAM;
   if (const cudnnStatus_t status = g.check(); status != CUDNN_STATUS_SUCCESS) return status;
-  if (algorithm != Direction::kDeterministic && algorithm != Direction::kAtomic) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (algorithm != Direction::kDeterministic && algorithm != Direction::kAtomic)
+    return CUDNN_STATUS_NOT_SUPPORTED;
   *bytes = workspace_of<Direction>(g);
   return CUDNN_STATUS_SUCCESS;
 }
@@ -189,15 +197,16 @@ struct Call {
 };
 
 template <class Direction>
-cudnnStatus_t convolve(cudnnHandle_t handle, bool resolved, const Geometry& g, typename Direction::Algorithm algorithm,
-                       const Call& call) {
+cudnnStatus_t convolve(cudnnHandle_t handle, bool resolved, const Geometry& g,
+                       typename Direction::Algorithm algorithm, const Call& call) {
   const auto* library = object<Library>(handle, kHandle);
   if (!library || !resolved || !call.alpha || !call.beta) return CUDNN_STATUS_BAD_PARAM;
   if (!call.a || !call.b || !call.out) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
   std::size_t needed = 0;
   const cudnnStatus_t status = workspace_size<Direction>(handle, resolved, g, algorithm, &needed);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  if (call.workspace == nullptr || call.workspace_bytes < needed) return CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT;
+  if (call.workspace == nullptr || call.workspace_bytes < needed)
+    return CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT;
   const bool exact = algorithm != Direction::kAtomic;
   const float alpha = scalar(call.alpha), beta = scalar(call.beta);
   return submit_to(*library, Direction::kName, [=] {
@@ -224,7 +233,8 @@ using namespace cuda_on_cpu::dnn;
 extern "C" {
 
 cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
-                                                     cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t convolution,
+                                                     cudnnFilterDescriptor_t w,
+                                                     cudnnConvolutionDescriptor_t convolution,
                                                      cudnnTensorDescriptor_t y, int wanted, int* count,
                                                      cudnnConvolutionFwdAlgoPerf_t* results) {
   Geometry g;
@@ -232,17 +242,20 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t handle, cudnn
 }
 
 cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
-                                                      cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t convolution,
-                                                      cudnnTensorDescriptor_t y, cudnnConvolutionFwdAlgo_t algorithm,
+                                                      cudnnFilterDescriptor_t w,
+                                                      cudnnConvolutionDescriptor_t convolution,
+                                                      cudnnTensorDescriptor_t y,
+                                                      cudnnConvolutionFwdAlgo_t algorithm,
                                                       std::size_t* bytes) {
   Geometry g;
   return workspace_size<Forward>(handle, resolve(x, w, y, convolution, g), g, algorithm, bytes);
 }
 
-cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc, const void* x,
-                                      cudnnFilterDescriptor_t w_desc, const void* w,
-                                      cudnnConvolutionDescriptor_t convolution, cudnnConvolutionFwdAlgo_t algorithm,
-                                      void* workspace, std::size_t workspace_bytes, const void* beta,
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc,
+                                      const void* x, cudnnFilterDescriptor_t w_desc, const void* w,
+                                      cudnnConvolutionDescriptor_t convolution,
+                                      cudnnConvolutionFwdAlgo_t algorithm, void* workspace,
+                                      std::size_t workspace_bytes, const void* beta,
                                       cudnnTensorDescriptor_t y_desc, void* y) {
   Geometry g;
   return convolve<Forward>(handle, resolve(x_desc, w_desc, y_desc, convolution, g), g, algorithm,
@@ -262,17 +275,19 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t handle,
                                                            cudnnTensorDescriptor_t dy,
                                                            cudnnConvolutionDescriptor_t convolution,
                                                            cudnnTensorDescriptor_t dx,
-                                                           cudnnConvolutionBwdDataAlgo_t algorithm, std::size_t* bytes) {
+                                                           cudnnConvolutionBwdDataAlgo_t algorithm,
+                                                           std::size_t* bytes) {
   Geometry g;
   return workspace_size<BackwardData>(handle, resolve(dx, w, dy, convolution, g), g, algorithm, bytes);
 }
 
-cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha, cudnnFilterDescriptor_t w_desc,
-                                           const void* w, cudnnTensorDescriptor_t dy_desc, const void* dy,
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha,
+                                           cudnnFilterDescriptor_t w_desc, const void* w,
+                                           cudnnTensorDescriptor_t dy_desc, const void* dy,
                                            cudnnConvolutionDescriptor_t convolution,
                                            cudnnConvolutionBwdDataAlgo_t algorithm, void* workspace,
-                                           std::size_t workspace_bytes, const void* beta, cudnnTensorDescriptor_t dx_desc,
-                                           void* dx) {
+                                           std::size_t workspace_bytes, const void* beta,
+                                           cudnnTensorDescriptor_t dx_desc, void* dx) {
   Geometry g;
   return convolve<BackwardData>(handle, resolve(dx_desc, w_desc, dy_desc, convolution, g), g, algorithm,
                                 {alpha, w, dy, beta, dx, workspace, workspace_bytes});
@@ -281,7 +296,8 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alp
 cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
                                                             cudnnTensorDescriptor_t dy,
                                                             cudnnConvolutionDescriptor_t convolution,
-                                                            cudnnFilterDescriptor_t dw, int wanted, int* count,
+                                                            cudnnFilterDescriptor_t dw, int wanted,
+                                                            int* count,
                                                             cudnnConvolutionBwdFilterAlgoPerf_t* results) {
   Geometry g;
   return suggest<BackwardFilter>(handle, resolve(x, dw, dy, convolution, g), g, wanted, count, results);
@@ -297,12 +313,13 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t handl
   return workspace_size<BackwardFilter>(handle, resolve(x, dw, dy, convolution, g), g, algorithm, bytes);
 }
 
-cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc,
-                                             const void* x, cudnnTensorDescriptor_t dy_desc, const void* dy,
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha,
+                                             cudnnTensorDescriptor_t x_desc, const void* x,
+                                             cudnnTensorDescriptor_t dy_desc, const void* dy,
                                              cudnnConvolutionDescriptor_t convolution,
                                              cudnnConvolutionBwdFilterAlgo_t algorithm, void* workspace,
-                                             std::size_t workspace_bytes, const void* beta, cudnnFilterDescriptor_t dw_desc,
-                                             void* dw) {
+                                             std::size_t workspace_bytes, const void* beta,
+                                             cudnnFilterDescriptor_t dw_desc, void* dw) {
   Geometry g;
   return convolve<BackwardFilter>(handle, resolve(x_desc, dw_desc, dy_desc, convolution, g), g, algorithm,
                                   {alpha, x, dy, beta, dw, workspace, workspace_bytes});

@@ -1,6 +1,7 @@
 #pragma once
 
-// The libraries' opaque objects: each is one of our own, on the account of handles under the name of its kind.
+// The libraries' opaque objects: each is one of our own, on the account of handles under the name of its
+// kind.
 
 #include <type_traits>
 #include <utility>
@@ -29,7 +30,8 @@ bool destroy_object(Opaque* opaque, const char* kind) {
 // Null if there is no such object.
 template <class T, class Opaque>
 T* object(Opaque* opaque, const char* kind) {
-  return is_alive(kind, opaque) ? reinterpret_cast<T*>(const_cast<std::remove_const_t<Opaque>*>(opaque)) : nullptr;
+  return is_alive(kind, opaque) ? reinterpret_cast<T*>(const_cast<std::remove_const_t<Opaque>*>(opaque))
+                                : nullptr;
 }
 
 }  // namespace cuda_on_cpu

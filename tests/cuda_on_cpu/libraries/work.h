@@ -17,7 +17,8 @@
 
 namespace cuda_on_cpu {
 
-// The body of a library's entry point, which returns one of the library's statuses; `failed` where queueing fails.
+// The body of a library's entry point, which returns one of the library's statuses; `failed` where queueing
+// fails.
 template <class Status, class Body>
 Status library_call(Status failed, Body&& body) {
   const std::lock_guard lock(api_mutex());
@@ -30,8 +31,8 @@ Status library_call(Status failed, Body&& body) {
   }
 }
 
-// Within queued work: these bytes are read, or written, by it. Throws CudaError where that is out of bounds, a race,
-// or a read of what nothing wrote.
+// Within queued work: these bytes are read, or written, by it. Throws CudaError where that is out of bounds,
+// a race, or a read of what nothing wrote.
 inline void will_read(const void* begin, std::size_t bytes, const char* what) {
   check_range(begin, bytes, what);
   const std::string wrong = giro::simt::memory().read(begin, bytes, current_operation(), what);
@@ -44,8 +45,8 @@ inline void will_write(const void* begin, std::size_t bytes, const char* what) {
   if (!wrong.empty()) fail(cudaErrorIllegalAddress, wrong);
 }
 
-// A real library leaves its own values in all of the workspace that it asked for. Done before the operands are read,
-// so a workspace that overlaps one shows.
+// A real library leaves its own values in all of the workspace that it asked for. Done before the operands
+// are read, so a workspace that overlaps one shows.
 inline void scribble(void* workspace, std::size_t bytes, const char* what) {
   if (bytes == 0) return;
   will_write(workspace, bytes, what);

@@ -54,7 +54,8 @@ void capture_node(CUstream_st& stream, std::string name, std::function<void()> w
 
 void capture_wait(CUstream_st& stream, CUevent_st& event) {
   if (event.capture && event.capture->ended) {
-    fail(cudaErrorCapturedEvent, "cudaStreamWaitEvent: the event was recorded last in a capture that has ended");
+    fail(cudaErrorCapturedEvent,
+         "cudaStreamWaitEvent: the event was recorded last in a capture that has ended");
   }
   if (stream.capture) {
     expect_whole(*stream.capture);
@@ -83,9 +84,9 @@ void capture_wait(CUstream_st& stream, CUevent_st& event) {
 
 void forbid_during_capture(const char* call) {
   for (const auto& capture : under_way) {
-    const bool concerns_us = capture->mode == cudaStreamCaptureModeGlobal ||
-                             (capture->mode == cudaStreamCaptureModeThreadLocal &&
-                              capture->thread == std::this_thread::get_id());
+    const bool concerns_us =
+        capture->mode == cudaStreamCaptureModeGlobal ||
+        (capture->mode == cudaStreamCaptureModeThreadLocal && capture->thread == std::this_thread::get_id());
     if (concerns_us) {
       break_capture(*capture, cudaErrorStreamCaptureUnsupported,
                     fmt::format("{} during a capture that is not relaxed", call));
@@ -108,8 +109,9 @@ void forbid_legacy_during_capture(const char* call) {
     const bool blocks = std::any_of(capture->members.begin(), capture->members.end(),
                                     [](const CUstream_st* member) { return member->queue->blocking(); });
     if (blocks) {
-      break_capture(*capture, cudaErrorStreamCaptureImplicit,
-                    fmt::format("{} on the legacy stream, while a stream that it waits for is capturing", call));
+      break_capture(
+          *capture, cudaErrorStreamCaptureImplicit,
+          fmt::format("{} on the legacy stream, while a stream that it waits for is capturing", call));
     }
   }
 }
@@ -146,7 +148,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mo
     if (is_legacy(stream)) {
       fail(cudaErrorStreamCaptureUnsupported, "cudaStreamBeginCapture: the legacy stream cannot be captured");
     }
-    if (stream.capture) fail(cudaErrorIllegalState, "cudaStreamBeginCapture: the stream is capturing already");
+    if (stream.capture)
+      fail(cudaErrorIllegalState, "cudaStreamBeginCapture: the stream is capturing already");
     auto capture = std::make_shared<Capture>();
     capture->graph = create_graph();
     capture->origin = &stream;

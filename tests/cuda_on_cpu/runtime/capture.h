@@ -30,8 +30,9 @@ void capture_node(CUstream_st& stream, std::string name, std::function<void()> w
 // The stream, capturing, meets an event of the same or another capture, or of none.
 void capture_wait(CUstream_st& stream, CUevent_st& event);
 
-// For calls that CUDA counts as unsafe (they may wait for work that was queued earlier): forbidden during a global
-// capture of any thread, and a thread-local one of the calling thread. Throws CudaError and invalidates the capture.
+// For calls that CUDA counts as unsafe (they may wait for work that was queued earlier): forbidden during a
+// global capture of any thread, and a thread-local one of the calling thread. Throws CudaError and
+// invalidates the capture.
 void forbid_during_capture(const char* call);
 
 // For waiting: for this stream if it is not null, else for the whole device. Forbidden in every mode.

@@ -1,5 +1,5 @@
-// Copies and fills. All of them are queued, those from and to pageable memory too: CUDA does not say when it reads
-// or writes that, so the emulation does it as late as it can.
+// Copies and fills. All of them are queued, those from and to pageable memory too: CUDA does not say when it
+// reads or writes that, so the emulation does it as late as it can.
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -70,7 +70,8 @@ using namespace cuda_on_cpu;
 
 extern "C" {
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
   return api([&] { submit_copy(to, from, bytes, kind, stream, "cudaMemcpyAsync"); });
 }
 

@@ -20,7 +20,8 @@ constexpr int kBlocksPerMultiprocessor = 32;
 constexpr int kRegisters = 65536;
 
 void expect_device(int device, const char* call) {
-  if (device != 0) fail(cudaErrorInvalidDevice, fmt::format("{}: no device {}, there is only 0", call, device));
+  if (device != 0)
+    fail(cudaErrorInvalidDevice, fmt::format("{}: no device {}, there is only 0", call, device));
 }
 
 cudaDeviceProp properties() {
@@ -53,31 +54,56 @@ cudaDeviceProp properties() {
 int attribute(cudaDeviceAttr name) {
   const cudaDeviceProp p = properties();
   switch (name) {
-    case cudaDevAttrMaxThreadsPerBlock: return p.maxThreadsPerBlock;
-    case cudaDevAttrMaxBlockDimX: return p.maxThreadsDim[0];
-    case cudaDevAttrMaxBlockDimY: return p.maxThreadsDim[1];
-    case cudaDevAttrMaxBlockDimZ: return p.maxThreadsDim[2];
-    case cudaDevAttrMaxGridDimX: return p.maxGridSize[0];
-    case cudaDevAttrMaxGridDimY: return p.maxGridSize[1];
-    case cudaDevAttrMaxGridDimZ: return p.maxGridSize[2];
-    case cudaDevAttrMaxSharedMemoryPerBlock: return static_cast<int>(p.sharedMemPerBlock);
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: return static_cast<int>(p.sharedMemPerBlockOptin);
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return static_cast<int>(p.sharedMemPerMultiprocessor);
-    case cudaDevAttrWarpSize: return p.warpSize;
-    case cudaDevAttrMultiProcessorCount: return p.multiProcessorCount;
-    case cudaDevAttrMaxThreadsPerMultiProcessor: return p.maxThreadsPerMultiProcessor;
-    case cudaDevAttrMaxBlocksPerMultiprocessor: return p.maxBlocksPerMultiProcessor;
-    case cudaDevAttrComputeCapabilityMajor: return p.major;
-    case cudaDevAttrComputeCapabilityMinor: return p.minor;
-    case cudaDevAttrL2CacheSize: return p.l2CacheSize;
-    case cudaDevAttrMaxRegistersPerBlock: return p.regsPerBlock;
-    case cudaDevAttrConcurrentKernels: return p.concurrentKernels;
-    case cudaDevAttrUnifiedAddressing: return p.unifiedAddressing;
-    case cudaDevAttrPageableMemoryAccess: return p.pageableMemoryAccess;
-    case cudaDevAttrMemoryPoolsSupported: return p.memoryPoolsSupported;
-    case cudaDevAttrCooperativeLaunch: return p.cooperativeLaunch;
-    default: fail(cudaErrorInvalidValue, fmt::format("cudaDeviceGetAttribute: the emulation has no answer to attribute {}",
-                                                     static_cast<int>(name)));
+    case cudaDevAttrMaxThreadsPerBlock:
+      return p.maxThreadsPerBlock;
+    case cudaDevAttrMaxBlockDimX:
+      return p.maxThreadsDim[0];
+    case cudaDevAttrMaxBlockDimY:
+      return p.maxThreadsDim[1];
+    case cudaDevAttrMaxBlockDimZ:
+      return p.maxThreadsDim[2];
+    case cudaDevAttrMaxGridDimX:
+      return p.maxGridSize[0];
+    case cudaDevAttrMaxGridDimY:
+      return p.maxGridSize[1];
+    case cudaDevAttrMaxGridDimZ:
+      return p.maxGridSize[2];
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      return static_cast<int>(p.sharedMemPerBlock);
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      return static_cast<int>(p.sharedMemPerBlockOptin);
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+      return static_cast<int>(p.sharedMemPerMultiprocessor);
+    case cudaDevAttrWarpSize:
+      return p.warpSize;
+    case cudaDevAttrMultiProcessorCount:
+      return p.multiProcessorCount;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+      return p.maxThreadsPerMultiProcessor;
+    case cudaDevAttrMaxBlocksPerMultiprocessor:
+      return p.maxBlocksPerMultiProcessor;
+    case cudaDevAttrComputeCapabilityMajor:
+      return p.major;
+    case cudaDevAttrComputeCapabilityMinor:
+      return p.minor;
+    case cudaDevAttrL2CacheSize:
+      return p.l2CacheSize;
+    case cudaDevAttrMaxRegistersPerBlock:
+      return p.regsPerBlock;
+    case cudaDevAttrConcurrentKernels:
+      return p.concurrentKernels;
+    case cudaDevAttrUnifiedAddressing:
+      return p.unifiedAddressing;
+    case cudaDevAttrPageableMemoryAccess:
+      return p.pageableMemoryAccess;
+    case cudaDevAttrMemoryPoolsSupported:
+      return p.memoryPoolsSupported;
+    case cudaDevAttrCooperativeLaunch:
+      return p.cooperativeLaunch;
+    default:
+      fail(cudaErrorInvalidValue,
+           fmt::format("cudaDeviceGetAttribute: the emulation has no answer to attribute {}",
+                       static_cast<int>(name)));
   }
 }
 

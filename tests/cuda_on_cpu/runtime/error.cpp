@@ -13,7 +13,10 @@ struct Description {
 };
 
 const Description* describe(cudaError_t code) {
-#define ENTRY(code, text) {code, {#code, text}}
+#define ENTRY(code, text) \
+  {                       \
+    code, { #code, text } \
+  }
   static const std::map<cudaError_t, Description> descriptions{
       ENTRY(cudaSuccess, "no error"),
       ENTRY(cudaErrorInvalidValue, "invalid argument"),
@@ -33,16 +36,15 @@ const Description* describe(cudaError_t code) {
       ENTRY(cudaErrorLaunchFailure, "unspecified launch failure"),
       ENTRY(cudaErrorNotSupported, "operation not supported"),
       ENTRY(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
-      ENTRY(cudaErrorStreamCaptureInvalidated,
-            "operation failed due to a previous error during capture"),
+      ENTRY(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture"),
       ENTRY(cudaErrorStreamCaptureMerge, "operation would result in a merge of separate capture sequences"),
       ENTRY(cudaErrorStreamCaptureUnmatched, "capture was not ended in the same stream as it began"),
       ENTRY(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
-      ENTRY(cudaErrorStreamCaptureIsolation,
-            "dependency created on uncaptured work in another stream"),
+      ENTRY(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"),
       ENTRY(cudaErrorStreamCaptureImplicit,
             "operation would make the legacy stream depend on a capturing blocking stream"),
-      ENTRY(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capturing stream"),
+      ENTRY(cudaErrorCapturedEvent,
+            "operation not permitted on an event last recorded in a capturing stream"),
       ENTRY(cudaErrorStreamCaptureWrongThread,
             "attempt to terminate a thread-local capture sequence from another thread"),
       ENTRY(cudaErrorUnknown, "unknown error"),
@@ -54,7 +56,8 @@ const Description* describe(cudaError_t code) {
 
 struct LastError {
   cudaError_t code = cudaSuccess;
-  std::map<cudaError_t, std::string> texts;  // what cudaGetErrorString says here, for codes this thread has met
+  std::map<cudaError_t, std::string>
+      texts;  // what cudaGetErrorString says here, for codes this thread has met
 };
 LastError& last_error() {
   static thread_local LastError last;

@@ -7,8 +7,8 @@
 
 namespace cuda_on_cpu {
 
-// Thrown inside the emulation, by calls and by queued work. No exception leaves an entry point: `api` turns it into
-// the code that the call returns, and keeps `why` for cudaGetErrorString.
+// Thrown inside the emulation, by calls and by queued work. No exception leaves an entry point: `api` turns
+// it into the code that the call returns, and keeps `why` for cudaGetErrorString.
 struct CudaError {
   cudaError_t code;
   std::string why;

@@ -114,7 +114,8 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::si
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   return api([&] {
     expect_alive(kGraph, graph, "cudaGraphInstantiate");
-    if (exec == nullptr) fail(cudaErrorInvalidValue, "cudaGraphInstantiate: nowhere to store the executable graph");
+    if (exec == nullptr)
+      fail(cudaErrorInvalidValue, "cudaGraphInstantiate: nowhere to store the executable graph");
     *exec = new CUgraphExec_st{std::make_shared<const Program>(*graph), {}};
     add_handle(kGraphExec, *exec);
   });

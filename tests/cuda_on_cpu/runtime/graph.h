@@ -1,7 +1,7 @@
 #pragma once
 
-// Graphs. One holds the nodes that a capture has added; an executable one holds copies of them, and runs them in a
-// different one of the orders that its edges allow at every launch.
+// Graphs. One holds the nodes that a capture has added; an executable one holds copies of them, and runs them
+// in a different one of the orders that its edges allow at every launch.
 
 #include <cuda_runtime_api.h>
 
@@ -14,8 +14,8 @@
 
 #include "tests/cuda_on_cpu/runtime/stream.h"
 
-// A node's work is whatever a stream would have run: its arguments are copied into it. A conditional node would be
-// one whose work runs the program of its body.
+// A node's work is whatever a stream would have run: its arguments are copied into it. A conditional node
+// would be one whose work runs the program of its body.
 struct CUgraphNode_st {
   std::string name;
   std::function<void()> work;

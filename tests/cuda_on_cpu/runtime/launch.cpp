@@ -1,5 +1,5 @@
-// Launches. nvcc's host code registers every kernel by the address of its host stub and by name, and launches it by the
-// stub; the name leads to the translated kernel.
+// Launches. nvcc's host code registers every kernel by the address of its host stub and by name, and launches
+// it by the stub; the name leads to the translated kernel.
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -54,13 +54,20 @@ const Kernel& kernel_of(const Stub& stub) {
 
 cudaError_t code_of(Fault fault) {
   switch (fault) {
-    case Fault::none: return cudaSuccess;
-    case Fault::invalid_configuration: return cudaErrorInvalidConfiguration;
-    case Fault::illegal_address: return cudaErrorIllegalAddress;
-    case Fault::misaligned_address: return cudaErrorMisalignedAddress;
-    case Fault::assertion: return cudaErrorAssert;
-    case Fault::timeout: return cudaErrorLaunchTimeout;
-    default: return cudaErrorLaunchFailure;
+    case Fault::none:
+      return cudaSuccess;
+    case Fault::invalid_configuration:
+      return cudaErrorInvalidConfiguration;
+    case Fault::illegal_address:
+      return cudaErrorIllegalAddress;
+    case Fault::misaligned_address:
+      return cudaErrorMisalignedAddress;
+    case Fault::assertion:
+      return cudaErrorAssert;
+    case Fault::timeout:
+      return cudaErrorLaunchTimeout;
+    default:
+      return cudaErrorLaunchFailure;
   }
 }
 
@@ -86,7 +93,8 @@ struct Arguments {
   }
 };
 
-void launch(Stub& stub, dim3 grid, dim3 block, void* const* arguments, std::size_t shared, cudaStream_t stream) {
+void launch(Stub& stub, dim3 grid, dim3 block, void* const* arguments, std::size_t shared,
+            cudaStream_t stream) {
   const Kernel& kernel = kernel_of(stub);
   Launch launch{{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared};
   refuse_bad_configuration(kernel, launch, stub.dynamic_shared_limit);
@@ -123,8 +131,8 @@ void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void**) {}
 char __cudaInitModule(void**) { return 1; }
 
-void __cudaRegisterFunction(void**, const char* host_function, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*,
-                            int*) {
+void __cudaRegisterFunction(void**, const char* host_function, char*, const char* name, int, uint3*, uint3*,
+                            dim3*, dim3*, int*) {
   const std::lock_guard lock(api_mutex());
   stubs()[host_function].name = name;
 }
@@ -151,20 +159,22 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   return api([&] { *kernel = reinterpret_cast<cudaKernel_t>(&stub_of(function)); });
 }
 
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared,
-                               cudaStream_t stream) {
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
+                               std::size_t shared, cudaStream_t stream) {
   return api([&] { launch(*reinterpret_cast<Stub*>(kernel), grid, block, arguments, shared, stream); });
 }
 
-cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, std::size_t shared,
-                             cudaStream_t stream) {
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
+                             std::size_t shared, cudaStream_t stream) {
   return api([&] { launch(stub_of(function), grid, block, arguments, shared, stream); });
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void** arguments) {
   return api([&] {
-    if (config->numAttrs > 0) fail(cudaErrorNotSupported, "cudaLaunchKernelExC: launch attributes are not emulated");
-    launch(stub_of(function), config->gridDim, config->blockDim, arguments, config->dynamicSmemBytes, config->stream);
+    if (config->numAttrs > 0)
+      fail(cudaErrorNotSupported, "cudaLaunchKernelExC: launch attributes are not emulated");
+    launch(stub_of(function), config->gridDim, config->blockDim, arguments, config->dynamicSmemBytes,
+           config->stream);
   });
 }
 
@@ -177,7 +187,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
     attributes->maxThreadsPerBlock = static_cast<int>(kernel.max_threads);
     attributes->numRegs = 32;
     attributes->ptxVersion = attributes->binaryVersion = 80;
-    attributes->maxDynamicSharedSizeBytes = static_cast<int>(stub.dynamic_shared_limit - kernel.static_shared_bytes);
+    attributes->maxDynamicSharedSizeBytes =
+        static_cast<int>(stub.dynamic_shared_limit - kernel.static_shared_bytes);
   });
 }
 
@@ -186,11 +197,13 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
     Stub& stub = stub_of(function);
     const std::size_t shared = kernel_of(stub).static_shared_bytes + static_cast<std::size_t>(value);
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) {
-      fail(cudaErrorNotSupported, "cudaFuncSetAttribute: only the maximum of dynamic shared memory is emulated");
+      fail(cudaErrorNotSupported,
+           "cudaFuncSetAttribute: only the maximum of dynamic shared memory is emulated");
     }
     if (value < 0 || shared > Limits::kSharedBytesOptIn) {
-      fail(cudaErrorInvalidValue, fmt::format("cudaFuncSetAttribute: {} bytes of shared memory, a block has {} at most",
-                                              shared, Limits::kSharedBytesOptIn));
+      fail(cudaErrorInvalidValue,
+           fmt::format("cudaFuncSetAttribute: {} bytes of shared memory, a block has {} at most", shared,
+                       Limits::kSharedBytesOptIn));
     }
     stub.dynamic_shared_limit = std::max(shared, Limits::kSharedBytes);
   });

@@ -59,7 +59,8 @@ void on_segmentation_fault(int signal, siginfo_t* info, void*) {
     const Block* block = find_block(info->si_addr);
     char number[24] = {};
     char* digit = number + sizeof number - 1;
-    for (std::uint64_t n = block != nullptr ? block->number : 0; digit == number + sizeof number - 1 || n > 0; n /= 10) {
+    for (std::uint64_t n = block != nullptr ? block->number : 0; digit == number + sizeof number - 1 || n > 0;
+         n /= 10) {
       *--digit = static_cast<char>('0' + n % 10);
     }
     if (heap.open > 0) {
@@ -79,7 +80,8 @@ void on_segmentation_fault(int signal, siginfo_t* info, void*) {
 void reserve_heap() {
   if (heap.base != nullptr) return;
   void* base = mmap(nullptr, kHeapBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) fail(cudaErrorMemoryAllocation, "the emulation cannot reserve addresses for device memory");
+  if (base == MAP_FAILED)
+    fail(cudaErrorMemoryAllocation, "the emulation cannot reserve addresses for device memory");
   heap.base = heap.top = static_cast<char*>(base);
   struct sigaction action {};
   action.sa_sigaction = on_segmentation_fault;
@@ -103,9 +105,10 @@ void protect_all(int protection) {
 void* allocate_device(std::size_t bytes) {
   reserve_heap();
   const std::size_t pages = whole_pages(bytes) + kPage;
-  if (bytes > kDeviceBytes - heap.used || pages > kHeapBytes - static_cast<std::size_t>(heap.top - heap.base)) {
-    fail(cudaErrorMemoryAllocation, fmt::format("cudaMalloc of {} bytes: {} of {} are in use", bytes, heap.used,
-                                                kDeviceBytes));
+  if (bytes > kDeviceBytes - heap.used ||
+      pages > kHeapBytes - static_cast<std::size_t>(heap.top - heap.base)) {
+    fail(cudaErrorMemoryAllocation,
+         fmt::format("cudaMalloc of {} bytes: {} of {} are in use", bytes, heap.used, kDeviceBytes));
   }
   char* begin = heap.top;
   heap.top += pages;
@@ -130,7 +133,8 @@ void allocate(void** out, std::size_t bytes, Block::Kind kind) {
   if (device) {
     begin = static_cast<char*>(allocate_device(bytes));
   } else {
-    void* pages = mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* pages =
+        mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) fail(cudaErrorMemoryAllocation, fmt::format("{} of {} bytes", call, bytes));
     begin = static_cast<char*>(pages);
   }
@@ -147,9 +151,10 @@ void release(void* pointer, Block::Kind kind) {
   forbid_during_capture(call);
   const auto found = blocks().find(static_cast<const char*>(pointer));
   if (found == blocks().end() || found->second.kind != kind) {
-    fail(cudaErrorInvalidValue, fmt::format("{}: {} is not the address of a live block: freed before, or never "
-                                            "allocated by that call's counterpart",
-                                            call, fmt::ptr(pointer)));
+    fail(cudaErrorInvalidValue,
+         fmt::format("{}: {} is not the address of a live block: freed before, or never "
+                     "allocated by that call's counterpart",
+                     call, fmt::ptr(pointer)));
   }
   run_everything();
   const Block block = found->second;
@@ -158,7 +163,8 @@ void release(void* pointer, Block::Kind kind) {
   remove_handle(device ? kDeviceMemory : kPinnedMemory, pointer);
   if (device) heap.used -= block.bytes;
   // The memory goes back; the addresses stay taken, and closed for good.
-  mmap(pointer, whole_pages(block.bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  mmap(pointer, whole_pages(block.bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+       -1, 0);
   throw_if_lost(false);
 }
 
@@ -177,8 +183,9 @@ void check_range(const void* begin, std::size_t bytes, const char* call) {
   if (block != nullptr) {
     const auto left = static_cast<std::size_t>(block->begin + block->bytes - static_cast<const char*>(begin));
     if (bytes > left) {
-      fail(cudaErrorInvalidValue, fmt::format("{}: {} bytes at an address with {} left of the {} of allocation {}",
-                                              call, bytes, left, block->bytes, block->number));
+      fail(cudaErrorInvalidValue,
+           fmt::format("{}: {} bytes at an address with {} left of the {} of allocation {}", call, bytes,
+                       left, block->bytes, block->number));
     }
   } else if (in_heap(begin)) {
     fail(cudaErrorInvalidValue,

@@ -6,9 +6,9 @@
 
 namespace cuda_on_cpu {
 
-// The memory CUDA knows: device memory, which host code cannot touch (the pages are closed but while queued work
-// runs; a host access ends the process, naming the block), and pinned host memory, open to both. Addresses are
-// never given out twice, so what was freed stays recognisable.
+// The memory CUDA knows: device memory, which host code cannot touch (the pages are closed but while queued
+// work runs; a host access ends the process, naming the block), and pinned host memory, open to both.
+// Addresses are never given out twice, so what was freed stays recognisable.
 
 struct Block {
   enum class Kind { device, pinned };
@@ -21,8 +21,9 @@ struct Block {
 // The live block that the address lies in, or null: pageable host memory, or freed.
 const Block* find_block(const void* address);
 
-// Throws CudaError(cudaErrorInvalidValue) if [begin, begin + bytes) starts in a block and does not end in it, or lies
-// in device memory that is not allocated. Host memory that CUDA does not know passes: nobody can check it.
+// Throws CudaError(cudaErrorInvalidValue) if [begin, begin + bytes) starts in a block and does not end in it,
+// or lies in device memory that is not allocated. Host memory that CUDA does not know passes: nobody can
+// check it.
 void check_range(const void* begin, std::size_t bytes, const char* call);
 
 // Device memory is open while one of these lives. Only queued work holds one.

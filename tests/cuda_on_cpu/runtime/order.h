@@ -1,7 +1,7 @@
 #pragma once
 
-// Which work the host has ordered before which: by a stream, an event, a graph's edge, or by waiting for it. The race
-// check asks this of two pieces of work that touch the same bytes.
+// Which work the host has ordered before which: by a stream, an event, a graph's edge, or by waiting for it.
+// The race check asks this of two pieces of work that touch the same bytes.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,8 @@ Clock& host_clock();
 struct Place {
   std::uint64_t queue = 0, entry = 0;   // entries count from 1
   std::shared_ptr<const Clock> before;  // what is done when the entry starts
-  // For the nodes of one launch: of each node, whether it precedes this one. Null for an entry that is no graph.
+  // For the nodes of one launch: of each node, whether it precedes this one. Null for an entry that is no
+  // graph.
   std::shared_ptr<const std::vector<bool>> preceding_nodes;
   std::size_t node = 0;
 };

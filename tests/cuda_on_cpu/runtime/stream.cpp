@@ -103,7 +103,8 @@ void submit(cudaStream_t handle, std::string name, std::function<void()> work) {
   CUstream_st& stream = resolve(handle, name.c_str());
   if (is_legacy(stream)) forbid_legacy_during_capture(name.c_str());
   if (stream.capture) return capture_node(stream, std::move(name), std::move(work));
-  enqueue(stream, std::move(name), [work = std::move(work)](const Place& place) { run_operation(place, work); });
+  enqueue(stream, std::move(name),
+          [work = std::move(work)](const Place& place) { run_operation(place, work); });
 }
 
 void run_until(const Point& point) {
@@ -150,7 +151,9 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) 
   return api([&] { create_stream(stream, flags); });
 }
 
-cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
+}
 
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   return api_of_release([&] {
@@ -253,7 +256,8 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEve
       CUevent_st& event = resolve(handle, "cudaEventElapsedTime");
       forbid_captured_event(event, "cudaEventElapsedTime");
       if (!event.timing || !event.point.queue) {
-        fail(cudaErrorInvalidResourceHandle, "cudaEventElapsedTime: an event without timing, or never recorded");
+        fail(cudaErrorInvalidResourceHandle,
+             "cudaEventElapsedTime: an event without timing, or never recorded");
       }
       query(event.point, "cudaEventElapsedTime");
     }

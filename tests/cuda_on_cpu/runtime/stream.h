@@ -1,7 +1,7 @@
 #pragma once
 
-// Streams and events. Work is queued and runs late: only when a call waits for it, and then only as much as that call
-// must wait for. So what a program has not waited for has not happened, every time.
+// Streams and events. Work is queued and runs late: only when a call waits for it, and then only as much as
+// that call must wait for. So what a program has not waited for has not happened, every time.
 
 #include <cuda_runtime_api.h>
 
@@ -75,8 +75,8 @@ struct CUstream_st {
 
 struct CUevent_st {
   bool timing = true;
-  cuda_on_cpu::Point point;  // where it was recorded last
-  std::shared_ptr<double> seconds;  // when that point was reached
+  cuda_on_cpu::Point point;                       // where it was recorded last
+  std::shared_ptr<double> seconds;                // when that point was reached
   std::shared_ptr<cuda_on_cpu::Capture> capture;  // if that was in a capture: which, and after which nodes
   std::vector<std::size_t> frontier;
 };

@@ -21,7 +21,8 @@ constexpr std::size_t kBytes = kCount * sizeof(float);
 class CudaOnCpu : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (cudaStream_t* stream : {&s_, &t_}) EXPECT_OK(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
+    for (cudaStream_t* stream : {&s_, &t_})
+      EXPECT_OK(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
     for (cudaEvent_t* event : {&e_, &f_}) EXPECT_OK(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
     for (float** data : {&x_, &y_}) EXPECT_OK(cudaMalloc(reinterpret_cast<void**>(data), kBytes));
     EXPECT_OK(cudaHostAlloc(reinterpret_cast<void**>(&host_), kBytes, cudaHostAllocMapped));
@@ -47,7 +48,8 @@ class CudaOnCpu : public ::testing::Test {
     return host_[0];
   }
 
-  // The code that the failing call inside a capture of s_ gives; ends the capture, which must be invalid then.
+  // The code that the failing call inside a capture of s_ gives; ends the capture, which must be invalid
+  // then.
   template <class Call>
   cudaError_t in_capture(cudaStreamCaptureMode mode, Call&& call) {
     EXPECT_OK(cudaStreamBeginCapture(s_, mode));
@@ -137,10 +139,12 @@ TEST_F(CudaOnCpu, CapturesForbidWhatCudaForbids) {
   const auto global = cudaStreamCaptureModeGlobal, relaxed = cudaStreamCaptureModeRelaxed;
   void* data = nullptr;
   EXPECT_EQ(in_capture(global, [&] { return cudaMalloc(&data, 4); }), cudaErrorStreamCaptureUnsupported);
-  EXPECT_EQ(in_capture(relaxed, [&] { return cudaStreamSynchronize(s_); }), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(in_capture(relaxed, [&] { return cudaStreamSynchronize(s_); }),
+            cudaErrorStreamCaptureUnsupported);
   EXPECT_EQ(in_capture(relaxed, [&] { return cudaDeviceSynchronize(); }), cudaErrorStreamCaptureUnsupported);
   EXPECT_OK(cudaEventRecord(e_, t_));
-  EXPECT_EQ(in_capture(relaxed, [&] { return cudaStreamWaitEvent(s_, e_, 0); }), cudaErrorStreamCaptureIsolation);
+  EXPECT_EQ(in_capture(relaxed, [&] { return cudaStreamWaitEvent(s_, e_, 0); }),
+            cudaErrorStreamCaptureIsolation);
   EXPECT_EQ(in_capture(relaxed,
                        [&] {
                          EXPECT_OK(cudaEventRecord(e_, s_));

@@ -44,7 +44,8 @@ TEST_P(VarTest, CopiesNameTheSameValue) {
 }
 
 TEST_P(VarTest, ConstantsWantNoGradient) {
-  const Var loose(tensor({2})), placed(tensor({2}), stream());
+  const Tensor ones = parameter({2}).value();
+  const Var loose(ones), placed(ones, stream());
   EXPECT_FALSE(loose.has_stream());
   EXPECT_TRUE(placed.has_stream());
   EXPECT_FALSE(add(loose, placed).requires_grad());

@@ -393,6 +393,8 @@ TEST_P(UpdateTest, RefusesWhatDoesNotFit) {
   expect_error(ErrorCode::shape_mismatch, {"nu"}, with(&UpdateTensors::nu, {}));
   expect_error(ErrorCode::shape_mismatch, {"learning_rate"}, with(&UpdateTensors::learning_rate, {}));
   expect_error(ErrorCode::shape_mismatch, {"squared_norm"}, with(&UpdateTensors::squared_norm, {}));
+  expect_error(ErrorCode::invalid_argument, {"grads", "16 bytes"},
+               with(&UpdateTensors::grads, tensor({33}).rows(1, 33)));
   expect_dtype_error(DType::f32, DType::f64, with(&UpdateTensors::grads, tensor({32}, DType::f64)));
   expect_dtype_error(DType::u8, DType::f32, with(&UpdateTensors::decays, tensor({2})));
   expect_dtype_error(DType::i64, DType::i32, with(&UpdateTensors::step, tensor({}, DType::i32)));

@@ -47,9 +47,10 @@ void end(Capture& capture) {
 
 }  // namespace
 
-void capture_node(CUstream_st& stream, std::string name, std::function<void()> work) {
+void capture_node(CUstream_st& stream, CUgraphNode_st node) {
   expect_whole(*stream.capture);
-  stream.frontier = {stream.capture->graph->add(std::move(name), std::move(work), stream.frontier)};
+  node.after = stream.frontier;
+  stream.frontier = {stream.capture->graph->add(std::move(node)).number};
 }
 
 void capture_wait(CUstream_st& stream, CUevent_st& event) {

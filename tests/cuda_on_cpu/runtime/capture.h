@@ -11,6 +11,7 @@
 #include <thread>
 
 struct CUstream_st;
+struct CUgraphNode_st;
 
 namespace cuda_on_cpu {
 
@@ -24,8 +25,9 @@ struct Capture {
   bool ended = false;
 };
 
-// Adds the node to the stream's capture. Throws CudaError if the capture is invalidated.
-void capture_node(CUstream_st& stream, std::string name, std::function<void()> work);
+// Adds the node to the stream's capture, after what the stream has captured so far. Throws CudaError if the
+// capture is invalidated.
+void capture_node(CUstream_st& stream, CUgraphNode_st node);
 
 // The stream, capturing, meets an event of the same or another capture, or of none.
 void capture_wait(CUstream_st& stream, CUevent_st& event);

@@ -8,6 +8,7 @@
 
 #include "tests/cuda_on_cpu/runtime/capture.h"
 #include "tests/cuda_on_cpu/runtime/error.h"
+#include "tests/cuda_on_cpu/runtime/graph.h"
 #include "tests/cuda_on_cpu/runtime/handles.h"
 #include "tests/cuda_on_cpu/runtime/memory.h"
 #include "tests/cuda_on_cpu/runtime/seed.h"
@@ -79,7 +80,7 @@ void Queue::run_next() {
   if (entry.work && !device_is_lost()) {
     try {
       const DeviceAccess access;
-      entry.work({id_, done_ + 1, entry.before, nullptr, 0});
+      entry.work({id_, done_ + 1, entry.before, {}});
     } catch (const CudaError& error) {
       lose_device({error.code, fmt::format("{}: {}", entry.name, error.why)});
     }
@@ -99,10 +100,12 @@ void enqueue(CUstream_st& stream, std::string name, Queue::Work work, std::vecto
   stream.queue->push(std::move(name), std::move(work), std::move(after));
 }
 
-void submit(cudaStream_t handle, std::string name, std::function<void()> work) {
+void submit(cudaStream_t handle, std::string name, std::function<void()> work, cudaGraphNodeType type) {
   CUstream_st& stream = resolve(handle, name.c_str());
   if (is_legacy(stream)) forbid_legacy_during_capture(name.c_str());
-  if (stream.capture) return capture_node(stream, std::move(name), std::move(work));
+  if (stream.capture) {
+    return capture_node(stream, {.name = std::move(name), .type = type, .work = std::move(work)});
+  }
   enqueue(stream, std::move(name),
           [work = std::move(work)](const Place& place) { run_operation(place, work); });
 }

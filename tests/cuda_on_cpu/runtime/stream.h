@@ -58,8 +58,10 @@ class Queue : public std::enable_shared_from_this<Queue> {
   Clock latest_;  // of the last entry's end
 };
 
-// Queues the work, or adds it to the graph that the stream is capturing. Throws CudaError.
-void submit(cudaStream_t stream, std::string name, std::function<void()> work);
+// Queues the work, or adds it as a node of this type to the graph that the stream is capturing. Throws
+// CudaError.
+void submit(cudaStream_t stream, std::string name, std::function<void()> work,
+            cudaGraphNodeType type = cudaGraphNodeTypeKernel);
 
 // As the host waits: for a point, for all that is queued on the device.
 void run_until(const Point& point);

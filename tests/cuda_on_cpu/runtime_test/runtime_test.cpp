@@ -48,6 +48,30 @@ class CudaOnCpu : public ::testing::Test {
     return host_[0];
   }
 
+  template <class Record>
+  cudaGraph_t capture(Record&& record) {
+    cudaGraph_t graph = nullptr;
+    EXPECT_OK(cudaStreamBeginCapture(s_, cudaStreamCaptureModeRelaxed));
+    record();
+    EXPECT_OK(cudaStreamEndCapture(s_, &graph));
+    return graph;
+  }
+
+  // That many copies of a graph as children, each after the one before it if they are `in_order`.
+  cudaGraph_t chain(cudaGraph_t child, unsigned int copies, bool in_order) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphNode_t last = nullptr;
+    EXPECT_OK(cudaGraphCreate(&graph, 0));
+    for (unsigned int i = 0; i < copies; ++i) {
+      EXPECT_OK(cudaGraphAddChildGraphNode(&last, graph, &last, in_order && i > 0 ? 1 : 0, child));
+    }
+    return graph;
+  }
+
+  static bool last_error_says(const char* text) {
+    return std::string(cudaGetErrorString(cudaPeekAtLastError())).find(text) != std::string::npos;
+  }
+
   // The code that the failing call inside a capture of s_ gives; ends the capture, which must be invalid
   // then.
   template <class Call>
@@ -133,6 +157,87 @@ TEST_F(CudaOnCpu, AGraphTakesItsArgumentsWhenItIsRecorded) {
     EXPECT_EQ(host_[kCount - 1], expected);
   }
   EXPECT_OK(cudaGraphExecDestroy(exec));
+}
+
+TEST_F(CudaOnCpu, AGraphOfChildGraphsRunsOneAfterTheOther) {
+  const cudaGraph_t step = capture([&] {
+    axpy(y_, x_, 1, kCount, s_);
+    axpy(y_, x_, 2, kCount, s_);
+  });
+  for (const unsigned int rungs : {2u, 128u}) {
+    cudaGraph_t ladder = chain(step, rungs, true), copy;
+    std::size_t nodes = 0;
+    EXPECT_OK(cudaGraphGetNodes(ladder, nullptr, &nodes));
+    EXPECT_EQ(nodes, rungs);
+    EXPECT_OK(cudaGraphClone(&copy, ladder));
+    EXPECT_OK(cudaGraphDestroy(ladder));
+    cudaGraphExec_t exec;
+    EXPECT_OK(cudaGraphInstantiate(&exec, copy, 0));
+    EXPECT_OK(cudaGraphDestroy(copy));
+    set(y_, 0, kCount, 0, s_);
+    EXPECT_OK(cudaGraphLaunch(exec, s_));
+    EXPECT_EQ(read(y_, s_), 3.f * static_cast<float>(rungs));
+    EXPECT_OK(cudaGraphExecDestroy(exec));
+  }
+  EXPECT_OK(cudaGraphDestroy(step));
+}
+
+TEST_F(CudaOnCpu, AChildGraphIsACopy) {
+  cudaGraph_t step = capture([&] { axpy(y_, x_, 1, kCount, s_); }), parent = chain(step, 1, true), child;
+  cudaGraphNode_t node, added;
+  cudaGraphNodeType type;
+  std::size_t count = 1;
+  EXPECT_OK(cudaGraphAddEmptyNode(&added, step, nullptr, 0));
+  EXPECT_OK(cudaGraphGetNodes(parent, &node, &count));
+  EXPECT_OK(cudaGraphNodeGetType(node, &type));
+  EXPECT_EQ(type, cudaGraphNodeTypeGraph);
+  EXPECT_OK(cudaGraphChildGraphNodeGetGraph(node, &child));
+  EXPECT_OK(cudaGraphGetNodes(child, nullptr, &count));
+  EXPECT_EQ(count, 1u);
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphDestroy(child)) << "its parent's";
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphAddEmptyNode(&node, step, &node, 1))
+      << "a node of another graph";
+  const cudaGraphNode_t twice[]{added, added};
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphAddEmptyNode(&node, step, twice, 2));
+  EXPECT_OK(cudaGraphDestroy(parent));
+  EXPECT_OK(cudaGraphDestroy(step));
+  EXPECT_CUDA(cudaErrorInvalidResourceHandle, cudaGraphGetNodes(child, nullptr, &count))
+      << "went with its parent";
+}
+
+TEST_F(CudaOnCpu, WithoutADependencyBetweenChildGraphsItIsARace) {
+  const cudaGraph_t step = capture([&] { axpy(y_, x_, 1, kCount, s_); }), parallel = chain(step, 2, false);
+  cudaGraphExec_t exec;
+  EXPECT_OK(cudaGraphInstantiate(&exec, parallel, 0));
+  EXPECT_OK(cudaGraphLaunch(exec, s_));
+  EXPECT_NE(cudaStreamSynchronize(s_), cudaSuccess);
+  EXPECT_TRUE(last_error_says("race"));
+  EXPECT_TRUE(last_error_says("kernels.cu:"));
+  EXPECT_OK(cudaGraphExecDestroy(exec));
+  for (const cudaGraph_t graph : {step, parallel}) EXPECT_OK(cudaGraphDestroy(graph));
+}
+
+TEST_F(CudaOnCpu, ALaunchIntoACaptureBecomesAChildGraph) {
+  const cudaGraph_t step = capture([&] { axpy(y_, x_, 1, kCount, s_); });
+  cudaGraphExec_t exec, outer_exec;
+  EXPECT_OK(cudaGraphInstantiate(&exec, step, 0));
+  const cudaGraph_t outer = capture([&] {
+    EXPECT_OK(cudaGraphLaunch(exec, s_));
+    EXPECT_OK(cudaGraphLaunch(exec, s_));
+  });
+  cudaGraphNode_t nodes[2];
+  std::size_t count = 2;
+  cudaGraphNodeType type;
+  EXPECT_OK(cudaGraphGetNodes(outer, nodes, &count));
+  EXPECT_EQ(count, 2u);
+  EXPECT_OK(cudaGraphNodeGetType(nodes[1], &type));
+  EXPECT_EQ(type, cudaGraphNodeTypeGraph);
+  EXPECT_EQ(read(y_, s_), 1) << "only captured";
+  EXPECT_OK(cudaGraphInstantiate(&outer_exec, outer, 0));
+  EXPECT_OK(cudaGraphLaunch(outer_exec, s_));
+  EXPECT_EQ(read(y_, s_), 3);
+  for (const cudaGraphExec_t e : {exec, outer_exec}) EXPECT_OK(cudaGraphExecDestroy(e));
+  for (const cudaGraph_t graph : {step, outer}) EXPECT_OK(cudaGraphDestroy(graph));
 }
 
 TEST_F(CudaOnCpu, CapturesForbidWhatCudaForbids) {

@@ -48,7 +48,7 @@ void submit_copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
         if (!wrong.empty()) fail(cudaErrorIllegalAddress, wrong);
         std::memmove(to, from, bytes);
       },
-      cudaGraphNodeTypeMemcpy);
+      cudaGraphNodeTypeMemcpy, find_block(to) == nullptr || find_block(from) == nullptr);
 }
 
 void submit_fill(void* to, int value, std::size_t bytes, cudaStream_t stream, const char* call) {

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include "tests/cuda_on_cpu/runtime/capture.h"
+#include "tests/cuda_on_cpu/runtime/conditional.h"
 #include "tests/cuda_on_cpu/runtime/error.h"
 #include "tests/cuda_on_cpu/runtime/handles.h"
 #include "tests/cuda_on_cpu/runtime/seed.h"
@@ -21,13 +21,8 @@ constexpr const char* kGraphExec = "executable graph";
 
 void run_node(const CUgraphNode_st& node, const Place& place) {
   if (node.work) return run_operation(place, node.work);
+  if (node.type == cudaGraphNodeTypeConditional) return run_conditional(node, place);
   for (const auto& graph : node.graphs) graph->run(place);
-}
-
-// One that the program owns, or one within a node.
-CUgraph_st& resolve(cudaGraph_t graph, const char* call) {
-  if (!is_alive(kNestedGraph, graph)) expect_alive(kGraph, graph, call);
-  return *graph;
 }
 
 // Handles of the graphs within its nodes go with it.
@@ -40,50 +35,33 @@ void close_account(const CUgraph_st& graph) {
   }
 }
 
-CUgraph_st& hand_out(const std::unique_ptr<CUgraph_st>& nested) {
-  if (!is_alive(kNestedGraph, nested.get())) add_handle(kNestedGraph, nested.get());
-  return *nested;
-}
-
-std::vector<std::size_t> numbers(const CUgraph_st& graph, const cudaGraphNode_t* nodes, std::size_t count,
-                                 const char* call) {
-  std::vector<std::size_t> found;
-  if (count > 0 && nodes == nullptr)
-    fail(cudaErrorInvalidValue, fmt::format("{}: no dependencies given", call));
-  for (const cudaGraphNode_t node : std::span(nodes, count)) {
-    const auto at = std::find_if(graph.nodes.begin(), graph.nodes.end(),
-                                 [&](const CUgraphNode_st& own) { return &own == node; });
-    if (at == graph.nodes.end()) {
-      fail(cudaErrorInvalidValue, fmt::format("{}: a dependency is no node of the graph", call));
-    }
-    if (std::find(found.begin(), found.end(), at->number) != found.end()) {
-      fail(cudaErrorInvalidValue, fmt::format("{}: a dependency is given twice", call));
-    }
-    found.push_back(at->number);
-  }
-  return found;
-}
-
 // The body of the calls that add a node.
-void add_node(cudaGraphNode_t* out, cudaGraph_t graph, const cudaGraphNode_t* after, std::size_t count,
-              CUgraphNode_st node, const char* call) {
+CUgraphNode_st& add_node(cudaGraphNode_t* out, cudaGraph_t graph, const cudaGraphNode_t* after,
+                         const cudaGraphEdgeData* edges, std::size_t count, CUgraphNode_st node,
+                         const char* call) {
   CUgraph_st& into = resolve(graph, call);
   if (out == nullptr) fail(cudaErrorInvalidValue, fmt::format("{}: nowhere to store the node", call));
-  node.after = numbers(into, after, count, call);
+  node.after = numbers(into, after, edges, count, call);
   *out = &into.add(std::move(node));
+  return **out;
 }
 
-CUgraphNode_st child_node(const CUgraph_st& child) {
+CUgraphNode_st child_node(const CUgraph_st& child, const char* call) {
+  if (has_conditionals(child)) {
+    fail(cudaErrorInvalidValue, fmt::format("{}: a graph with conditional nodes cannot be a child", call));
+  }
   CUgraphNode_st node{.name = "child graph", .type = cudaGraphNodeTypeGraph};
   node.graphs.push_back(child.clone());
   return node;
 }
 
 void instantiate(cudaGraphExec_t* exec, cudaGraph_t handle, const char* call) {
-  const CUgraph_st& graph = resolve(handle, call);
+  CUgraph_st& graph = resolve(handle, call);
   if (exec == nullptr)
     fail(cudaErrorInvalidValue, fmt::format("{}: nowhere to store the executable graph", call));
-  *exec = new CUgraphExec_st{graph.clone(), {}};
+  check_conditionals(graph, call);
+  *exec = new CUgraphExec_st{graph.clone()};
+  graph.instance = (*exec)->existence;
   add_handle(kGraphExec, *exec);
 }
 
@@ -92,6 +70,7 @@ void instantiate(cudaGraphExec_t* exec, cudaGraph_t handle, const char* call) {
 CUgraphNode_st& CUgraph_st::add(CUgraphNode_st node) {
   node.graph = this;
   node.number = nodes.size();
+  for (const auto& graph : node.graphs) graph->parent = this;
   std::vector<bool> preceding = at_or_before(node.after);
   node.preceding = std::make_shared<const std::vector<bool>>(std::move(preceding));
   return nodes.emplace_back(std::move(node));
@@ -99,15 +78,15 @@ CUgraphNode_st& CUgraph_st::add(CUgraphNode_st node) {
 
 std::unique_ptr<CUgraph_st> CUgraph_st::clone() const {
   auto copy = std::make_unique<CUgraph_st>();
+  copy->conditions = conditions;
   for (const CUgraphNode_st& node : nodes) {
-    CUgraphNode_st& added = copy->nodes.emplace_back(CUgraphNode_st{.name = node.name,
-                                                                    .type = node.type,
-                                                                    .work = node.work,
-                                                                    .after = node.after,
-                                                                    .graph = copy.get(),
-                                                                    .number = node.number,
-                                                                    .preceding = node.preceding});
-    for (const auto& graph : node.graphs) added.graphs.push_back(graph->clone());
+    CUgraphNode_st& added = copy->nodes.emplace_back(node);
+    added.graph = copy.get();
+    added.bodies.clear();
+    for (auto& nested : added.graphs) {
+      nested = nested->clone();
+      nested->parent = copy.get();
+    }
   }
   return copy;
 }
@@ -151,6 +130,38 @@ void CUgraph_st::run(const Place& launch) const {
 
 namespace cuda_on_cpu {
 
+CUgraph_st& resolve(cudaGraph_t graph, const char* call) {
+  if (!is_alive(kNestedGraph, graph)) expect_alive(kGraph, graph, call);
+  return *graph;
+}
+
+cudaGraph_t hand_out(const std::shared_ptr<CUgraph_st>& nested) {
+  if (!is_alive(kNestedGraph, nested.get())) add_handle(kNestedGraph, nested.get());
+  return nested.get();
+}
+
+std::vector<std::size_t> numbers(const CUgraph_st& graph, const cudaGraphNode_t* nodes,
+                                 const cudaGraphEdgeData* edges, std::size_t count, const char* call) {
+  std::vector<std::size_t> found;
+  if (count > 0 && nodes == nullptr)
+    fail(cudaErrorInvalidValue, fmt::format("{}: no dependencies given", call));
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto at = std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                                 [&](const CUgraphNode_st& own) { return &own == nodes[i]; });
+    if (at == graph.nodes.end()) {
+      fail(cudaErrorInvalidValue, fmt::format("{}: a dependency is no node of the graph", call));
+    }
+    if (std::find(found.begin(), found.end(), at->number) != found.end()) {
+      fail(cudaErrorInvalidValue, fmt::format("{}: a dependency is given twice", call));
+    }
+    if (edges != nullptr && edges[i].type != cudaGraphDependencyTypeDefault) {
+      fail(cudaErrorNotSupported, fmt::format("{}: programmatic dependencies are not emulated", call));
+    }
+    found.push_back(at->number);
+  }
+  return found;
+}
+
 cudaGraph_t create_graph() {
   const cudaGraph_t graph = new CUgraph_st;
   add_handle(kGraph, graph);
@@ -162,6 +173,8 @@ void destroy(cudaGraph_t graph) {
     fail(cudaErrorInvalidValue, "cudaGraphDestroy: the graph belongs to the node that holds it");
   }
   expect_alive(kGraph, graph, "cudaGraphDestroy");
+  if (is_captured_into(*graph))
+    fail(cudaErrorInvalidValue, "cudaGraphDestroy: a capture into the graph is under way");
   remove_handle(kGraph, graph);
   close_account(*graph);
   delete graph;
@@ -184,6 +197,9 @@ cudaError_t cudaGraphClone(cudaGraph_t* clone, cudaGraph_t handle) {
   return api([&] {
     const CUgraph_st& graph = resolve(handle, "cudaGraphClone");
     if (clone == nullptr) fail(cudaErrorInvalidValue, "cudaGraphClone: nowhere to store the graph");
+    if (has_conditionals(graph)) {
+      fail(cudaErrorInvalidValue, "cudaGraphClone: a graph with conditional nodes cannot be cloned");
+    }
     *clone = graph.clone().release();
     add_handle(kGraph, *clone);
   });
@@ -192,7 +208,7 @@ cudaError_t cudaGraphClone(cudaGraph_t* clone, cudaGraph_t handle) {
 cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
                                   std::size_t count) {
   return api([&] {
-    add_node(node, graph, after, count, {.name = "empty", .type = cudaGraphNodeTypeEmpty},
+    add_node(node, graph, after, nullptr, count, {.name = "empty", .type = cudaGraphNodeTypeEmpty},
              "cudaGraphAddEmptyNode");
   });
 }
@@ -201,7 +217,42 @@ cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                        std::size_t count, cudaGraph_t child) {
   return api([&] {
     const char* const call = "cudaGraphAddChildGraphNode";
-    add_node(node, graph, after, count, child_node(resolve(child, call)), call);
+    add_node(node, graph, after, nullptr, count, child_node(resolve(child, call), call), call);
+  });
+}
+
+cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
+                             const cudaGraphEdgeData* edges, std::size_t count,
+                             cudaGraphNodeParams* parameters) {
+  return api([&] {
+    const char* const call = "cudaGraphAddNode";
+    if (parameters == nullptr || parameters->reserved2 != 0) {
+      fail(cudaErrorInvalidValue,
+           fmt::format("{}: no parameters, or what is reserved in them is not 0", call));
+    }
+    switch (parameters->type) {
+      case cudaGraphNodeTypeEmpty:
+        add_node(node, graph, after, edges, count, {.name = "empty", .type = cudaGraphNodeTypeEmpty}, call);
+        return;
+      case cudaGraphNodeTypeGraph:
+        if (parameters->graph.ownership != cudaGraphChildGraphOwnershipClone) {
+          fail(cudaErrorNotSupported, fmt::format("{}: moving a child graph is not emulated", call));
+        }
+        add_node(node, graph, after, edges, count, child_node(resolve(parameters->graph.graph, call), call),
+                 call);
+        return;
+      case cudaGraphNodeTypeConditional: {
+        cudaConditionalNodeParams& wanted = parameters->conditional;
+        CUgraphNode_st& added = add_node(node, graph, after, edges, count,
+                                         conditional_node(resolve(graph, call), wanted, call), call);
+        for (const auto& body : added.graphs) added.bodies.push_back(hand_out(body));
+        wanted.phGraph_out = added.bodies.data();
+        return;
+      }
+      default:
+        fail(cudaErrorNotSupported, fmt::format("{}: nodes of type {} are not emulated, but by capture", call,
+                                                static_cast<int>(parameters->type)));
+    }
   });
 }
 
@@ -211,7 +262,7 @@ cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t* g
       fail(cudaErrorInvalidValue,
            "cudaGraphChildGraphNodeGetGraph: no child graph node, or nowhere to store its graph");
     }
-    *graph = &hand_out(node->graphs.front());
+    *graph = hand_out(node->graphs.front());
   });
 }
 
@@ -263,8 +314,13 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
     expect_alive(kGraphExec, exec, "cudaGraphLaunch");
     CUstream_st& stream = resolve(handle, "cudaGraphLaunch");
     if (is_legacy(stream)) forbid_legacy_during_capture("cudaGraphLaunch");
-    if (stream.capture) return capture_node(stream, child_node(*exec->program));
-    enqueue(stream, "graph", [program = exec->program](const Place& launch) { program->run(launch); },
+    if (stream.capture)
+      return capture_node(stream, child_node(*exec->program, "cudaGraphLaunch into a capture"));
+    enqueue(stream, "graph",
+            [program = exec->program](const Place& launch) {
+              const ConditionsInForce conditions(*program);
+              program->run(launch);
+            },
             {exec->last_launch});
     exec->last_launch = stream.queue->end();
   });

@@ -18,9 +18,13 @@
 struct CUgraphNode_st {
   std::string name;
   cudaGraphNodeType type = cudaGraphNodeTypeKernel;
-  std::function<void()> work{};                       // none: an empty node, or one that holds graphs
-  std::vector<std::size_t> after{};                   // numbers of earlier nodes
-  std::vector<std::unique_ptr<CUgraph_st>> graphs{};  // the child graph
+  std::function<void()> work{};      // none: an empty node, or one that holds graphs
+  std::vector<std::size_t> after{};  // numbers of earlier nodes
+  bool touches_pageable_memory = false;
+  std::vector<std::shared_ptr<CUgraph_st>> graphs{};  // the child graph, or the conditional node's bodies
+  cudaGraphConditionalHandle condition = 0;
+  cudaGraphConditionalNodeType condition_type{};
+  std::vector<cudaGraph_t> bodies{};  // `graphs` of a conditional node, for the program to fill
 
   // Set by CUgraph_st::add.
   CUgraph_st* graph = nullptr;
@@ -31,6 +35,9 @@ struct CUgraphNode_st {
 
 struct CUgraph_st {
   std::deque<CUgraphNode_st> nodes;
+  const CUgraph_st* parent = nullptr;  // the graph whose node holds this one
+  std::vector<cudaGraphConditionalHandle> conditions;
+  std::weak_ptr<void> instance;  // CUgraphExec_st::existence of the last one
 
   CUgraphNode_st& add(CUgraphNode_st node);
   std::unique_ptr<CUgraph_st> clone() const;
@@ -44,12 +51,24 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
   std::shared_ptr<const CUgraph_st> program;
-  cuda_on_cpu::Point last_launch;  // launches of the same graph come one after the other
+  cuda_on_cpu::Point last_launch{};  // launches of the same graph come one after the other
+  std::shared_ptr<void> existence = std::make_shared<char>();
 };
 
 namespace cuda_on_cpu {
 
 cudaGraph_t create_graph();
 void destroy(cudaGraph_t graph);
+
+// The graph behind the handle: one that the program owns, or one within a node. Throws
+// CudaError(cudaErrorInvalidResourceHandle).
+CUgraph_st& resolve(cudaGraph_t graph, const char* call);
+
+// A graph within a node becomes a handle that the program may use.
+cudaGraph_t hand_out(const std::shared_ptr<CUgraph_st>& nested);
+
+// The numbers of these nodes of the graph, which a call names as dependencies. Throws CudaError.
+std::vector<std::size_t> numbers(const CUgraph_st& graph, const cudaGraphNode_t* nodes,
+                                 const cudaGraphEdgeData* edges, std::size_t count, const char* call);
 
 }  // namespace cuda_on_cpu

@@ -100,11 +100,15 @@ void enqueue(CUstream_st& stream, std::string name, Queue::Work work, std::vecto
   stream.queue->push(std::move(name), std::move(work), std::move(after));
 }
 
-void submit(cudaStream_t handle, std::string name, std::function<void()> work, cudaGraphNodeType type) {
+void submit(cudaStream_t handle, std::string name, std::function<void()> work, cudaGraphNodeType type,
+            bool touches_pageable_memory) {
   CUstream_st& stream = resolve(handle, name.c_str());
   if (is_legacy(stream)) forbid_legacy_during_capture(name.c_str());
   if (stream.capture) {
-    return capture_node(stream, {.name = std::move(name), .type = type, .work = std::move(work)});
+    return capture_node(stream, {.name = std::move(name),
+                                 .type = type,
+                                 .work = std::move(work),
+                                 .touches_pageable_memory = touches_pageable_memory});
   }
   enqueue(stream, std::move(name),
           [work = std::move(work)](const Place& place) { run_operation(place, work); });

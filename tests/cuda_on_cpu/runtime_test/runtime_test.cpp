@@ -68,6 +68,61 @@ class CudaOnCpu : public ::testing::Test {
     return graph;
   }
 
+  cudaGraph_t empty_graph() {
+    cudaGraph_t graph = nullptr;
+    EXPECT_OK(cudaGraphCreate(&graph, 0));
+    return graph;
+  }
+
+  template <class Record>
+  void capture_to(cudaGraph_t graph, Record&& record) {
+    cudaGraph_t same = nullptr;
+    EXPECT_OK(cudaStreamBeginCaptureToGraph(s_, graph, nullptr, nullptr, 0, cudaStreamCaptureModeRelaxed));
+    record();
+    EXPECT_OK(cudaStreamEndCapture(s_, &same));
+    EXPECT_EQ(same, graph);
+  }
+
+  cudaGraphConditionalHandle create_condition(cudaGraph_t graph, unsigned int at_launch) {
+    cudaGraphConditionalHandle handle = 0;
+    EXPECT_OK(cudaGraphConditionalHandleCreate(&handle, graph, at_launch, cudaGraphCondAssignDefault));
+    return handle;
+  }
+
+  // Its bodies. Nothing comes before the node.
+  cudaGraph_t* add_conditional(cudaGraph_t graph, cudaGraphConditionalHandle handle,
+                               cudaGraphConditionalNodeType type, unsigned int bodies) {
+    cudaGraphNodeParams parameters{};
+    parameters.type = cudaGraphNodeTypeConditional;
+    parameters.conditional = {handle, type, bodies, nullptr};
+    cudaGraphNode_t node;
+    EXPECT_OK(cudaGraphAddNode(&node, graph, nullptr, nullptr, 0, &parameters));
+    return parameters.conditional.phGraph_out;
+  }
+
+  // while (condition) { condition = ++x < most; y += x; }
+  cudaGraph_t loop_to(float most, unsigned int at_launch) {
+    const cudaGraph_t graph = empty_graph();
+    const cudaGraphConditionalHandle handle = create_condition(graph, at_launch);
+    capture_to(*add_conditional(graph, handle, cudaGraphCondTypeWhile, 1), [&] {
+      count(x_, most, handle, s_);
+      axpy(y_, x_, 1, 1, s_);
+    });
+    return graph;
+  }
+
+  // Launches it on s_, and leaves nothing of it behind.
+  void launch_once(cudaGraph_t graph, bool wait = true) {
+    cudaGraphExec_t exec = nullptr;
+    EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
+    EXPECT_OK(cudaGraphDestroy(graph));
+    EXPECT_OK(cudaGraphLaunch(exec, s_));
+    if (wait) {
+      EXPECT_OK(cudaStreamSynchronize(s_));
+    }
+    EXPECT_OK(cudaGraphExecDestroy(exec));
+  }
+
   static bool last_error_says(const char* text) {
     return std::string(cudaGetErrorString(cudaPeekAtLastError())).find(text) != std::string::npos;
   }
@@ -238,6 +293,172 @@ TEST_F(CudaOnCpu, ALaunchIntoACaptureBecomesAChildGraph) {
   EXPECT_EQ(read(y_, s_), 3);
   for (const cudaGraphExec_t e : {exec, outer_exec}) EXPECT_OK(cudaGraphExecDestroy(e));
   for (const cudaGraph_t graph : {step, outer}) EXPECT_OK(cudaGraphDestroy(graph));
+}
+
+TEST_F(CudaOnCpu, AWhileNodeRepeatsItsBody) {
+  const cudaGraph_t graph = loop_to(5, 1);
+  cudaGraphExec_t exec;
+  EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
+  for (const float start : {0.f, 2.f, 7.f}) {
+    set(x_, start, kCount, 0, s_);
+    set(y_, 0, kCount, 0, s_);
+    EXPECT_OK(cudaGraphLaunch(exec, s_));
+    float sum = 0, x = start;  // the body runs once at least: the condition holds at launch
+    do sum += ++x;
+    while (x < 5);
+    EXPECT_EQ(read(y_, s_), sum);
+    EXPECT_EQ(read(x_, s_), x);
+  }
+  EXPECT_OK(cudaGraphExecDestroy(exec));
+  EXPECT_OK(cudaGraphDestroy(graph));
+}
+
+TEST_F(CudaOnCpu, AnIfNodeChoosesABody) {
+  for (const unsigned int condition : {0u, 1u, 2u}) {
+    const cudaGraph_t graph = empty_graph();
+    const cudaGraphConditionalHandle handle = create_condition(graph, condition);
+    cudaGraph_t* const bodies = add_conditional(graph, handle, cudaGraphCondTypeIf, 2);
+    for (const float value : {10.f, 20.f}) {
+      capture_to(bodies[value > 10], [&] { set(y_, value, kCount, 0, s_); });
+    }
+    launch_once(graph);
+    EXPECT_EQ(read(y_, s_), condition != 0 ? 10 : 20);
+  }
+  for (const unsigned int condition : {0u, 1u, 2u}) {
+    set(y_, 1, kCount, 0, s_);
+    const cudaGraph_t graph = empty_graph();
+    cudaGraph_t* const bodies =
+        add_conditional(graph, create_condition(graph, condition), cudaGraphCondTypeSwitch, 2);
+    for (const float value : {10.f, 20.f}) {
+      capture_to(bodies[value > 10], [&] { set(y_, value, kCount, 0, s_); });
+    }
+    launch_once(graph);
+    EXPECT_EQ(read(y_, s_), condition == 0 ? 10 : condition == 1 ? 20 : 1);
+  }
+}
+
+TEST_F(CudaOnCpu, ConditionalNodesNest) {
+  const cudaGraph_t graph = empty_graph();
+  const cudaGraphConditionalHandle outer = create_condition(graph, 1), inner = create_condition(graph, 1);
+  const cudaGraph_t body = *add_conditional(graph, outer, cudaGraphCondTypeWhile, 1);
+  const cudaGraph_t inner_body = *add_conditional(body, inner, cudaGraphCondTypeIf, 1);
+  capture_to(inner_body, [&] { axpy(y_, x_, 1, kCount, s_); });
+  cudaGraphNode_t last;
+  std::size_t one = 1;
+  EXPECT_OK(cudaGraphGetNodes(body, &last, &one));
+  EXPECT_OK(cudaStreamBeginCaptureToGraph(s_, body, &last, nullptr, 1, cudaStreamCaptureModeRelaxed));
+  count(x_, 4, outer, s_);
+  cudaGraph_t same;
+  EXPECT_OK(cudaStreamEndCapture(s_, &same));
+  EXPECT_EQ(same, body);
+  launch_once(graph);
+  EXPECT_EQ(read(y_, s_), 1 + 1 + 2 + 3);
+}
+
+TEST_F(CudaOnCpu, AConditionalNodeCanBeCaptured) {
+  const cudaGraph_t graph = capture([&] {
+    set(x_, 0, kCount, 0, s_);
+    cudaStreamCaptureStatus status;
+    cudaGraph_t into;
+    const cudaGraphNode_t* after;
+    std::size_t count_after;
+    EXPECT_OK(cudaStreamGetCaptureInfo(s_, &status, nullptr, &into, &after, nullptr, &count_after));
+    EXPECT_EQ(status, cudaStreamCaptureStatusActive);
+    EXPECT_EQ(count_after, 1u);
+    const cudaGraphConditionalHandle handle = create_condition(into, 1);
+    cudaGraphNodeParams parameters{};
+    parameters.type = cudaGraphNodeTypeConditional;
+    parameters.conditional = {handle, cudaGraphCondTypeWhile, 1, nullptr};
+    cudaGraphNode_t node;
+    EXPECT_OK(cudaGraphAddNode(&node, into, after, nullptr, count_after, &parameters));
+    EXPECT_OK(cudaStreamUpdateCaptureDependencies(s_, &node, nullptr, 1, cudaStreamSetCaptureDependencies));
+    EXPECT_OK(cudaStreamBeginCaptureToGraph(t_, *parameters.conditional.phGraph_out, nullptr, nullptr, 0,
+                                            cudaStreamCaptureModeRelaxed));
+    count(x_, 3, handle, t_);
+    cudaGraph_t body;
+    EXPECT_OK(cudaStreamEndCapture(t_, &body));
+    axpy(y_, x_, 1, kCount, s_);
+  });
+  launch_once(graph);
+  EXPECT_EQ(read(y_, s_), 1 + 3);
+}
+
+TEST_F(CudaOnCpu, GraphsWithConditionalNodesAreRestricted) {
+  const cudaGraph_t graph = loop_to(5, 1);
+  cudaGraph_t copy;
+  cudaGraphNode_t node;
+  cudaGraphExec_t exec, second;
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphClone(&copy, graph));
+  const cudaGraph_t parent = empty_graph();
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphAddChildGraphNode(&node, parent, nullptr, 0, graph));
+  EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphInstantiate(&second, graph, 0));
+  EXPECT_TRUE(last_error_says("one instance at a time"));
+  EXPECT_OK(cudaGraphExecDestroy(exec));
+  EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
+  EXPECT_OK(cudaGraphExecDestroy(exec));
+
+  const cudaGraphConditionalHandle handle = create_condition(parent, 1);
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphInstantiate(&exec, parent, 0)) << "a handle without a node";
+  cudaGraphNodeParams parameters{};
+  parameters.type = cudaGraphNodeTypeConditional;
+  parameters.conditional = {handle, cudaGraphCondTypeWhile, 2, nullptr};
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphAddNode(&node, parent, nullptr, nullptr, 0, &parameters));
+  parameters.conditional.size = 1;
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphAddNode(&node, graph, nullptr, nullptr, 0, &parameters))
+      << "another graph's handle";
+  EXPECT_OK(cudaGraphAddNode(&node, parent, nullptr, nullptr, 0, &parameters));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphAddNode(&node, parent, nullptr, nullptr, 0, &parameters))
+      << "the handle has its node";
+  const cudaGraph_t body = *parameters.conditional.phGraph_out;
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphInstantiate(&exec, body, 0));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphDestroy(body));
+  float pageable = 0;
+  capture_to(body, [&] { EXPECT_OK(cudaMemcpyAsync(&pageable, x_, 4, cudaMemcpyDeviceToHost, s_)); });
+  EXPECT_CUDA(cudaErrorNotSupported, cudaGraphInstantiate(&exec, parent, 0));
+  EXPECT_TRUE(last_error_says("pageable"));
+  for (const cudaGraph_t each : {graph, parent}) EXPECT_OK(cudaGraphDestroy(each));
+}
+
+TEST_F(CudaOnCpu, AConditionThatNothingOrdersBeforeItsNodeIsARace) {
+  const cudaGraph_t graph = empty_graph();
+  const cudaGraphConditionalHandle handle = create_condition(graph, 1);
+  capture_to(graph, [&] { count(x_, 5, handle, s_); });
+  add_conditional(graph, handle, cudaGraphCondTypeIf, 1);
+  launch_once(graph, false);
+  EXPECT_NE(cudaStreamSynchronize(s_), cudaSuccess);
+  EXPECT_TRUE(last_error_says("race"));
+}
+
+TEST_F(CudaOnCpu, AConditionWithoutAValueIsAnError) {
+  const cudaGraph_t graph = empty_graph();
+  cudaGraphConditionalHandle handle;
+  EXPECT_OK(cudaGraphConditionalHandleCreate(&handle, graph, 1, 0));
+  add_conditional(graph, handle, cudaGraphCondTypeIf, 1);
+  launch_once(graph, false);
+  EXPECT_CUDA(cudaErrorLaunchFailure, cudaStreamSynchronize(s_));
+  EXPECT_TRUE(last_error_says("no value"));
+}
+
+TEST_F(CudaOnCpu, AConditionIsSetByItsOwnGraphAlone) {
+  const cudaGraph_t graph = loop_to(5, 1);
+  const cudaGraphConditionalHandle handle = create_condition(graph, 1);
+  count(x_, 5, handle, s_);
+  EXPECT_CUDA(cudaErrorLaunchFailure, cudaStreamSynchronize(s_));
+  EXPECT_TRUE(last_error_says("kernels.cu:"));
+  EXPECT_TRUE(last_error_says("not running"));
+  EXPECT_OK(cudaGraphDestroy(graph));
+}
+
+TEST_F(CudaOnCpu, WithoutADependencyWithinABodyItIsARace) {
+  const cudaGraph_t graph = empty_graph();
+  const cudaGraphConditionalHandle handle = create_condition(graph, 1);
+  const cudaGraph_t body = *add_conditional(graph, handle, cudaGraphCondTypeWhile, 1);
+  capture_to(body, [&] { axpy(y_, x_, 1, 1, s_); });
+  capture_to(body, [&] { count(x_, 3, handle, s_); });
+  launch_once(graph, false);
+  EXPECT_NE(cudaStreamSynchronize(s_), cudaSuccess);
+  EXPECT_TRUE(last_error_says("race"));
 }
 
 TEST_F(CudaOnCpu, CapturesForbidWhatCudaForbids) {

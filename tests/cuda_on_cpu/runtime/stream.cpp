@@ -140,7 +140,9 @@ void run_everything() {
 CUstream_st& resolve(cudaStream_t stream, const char* call) {
   if (stream == nullptr || stream == cudaStreamLegacy) return legacy();
   if (stream == cudaStreamPerThread) {
-    fail(cudaErrorNotSupported, fmt::format("{}: the emulation has no per-thread default stream", call));
+    static thread_local CUstream_st* const own =
+        streams().emplace_back(new CUstream_st{std::make_shared<Queue>(true)});
+    return *own;
   }
   expect_alive(kStream, stream, call);
   return *stream;
@@ -165,7 +167,9 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   return api_of_release([&] {
     CUstream_st& stream = resolve(handle, "cudaStreamDestroy");
-    if (is_legacy(stream)) fail(cudaErrorInvalidResourceHandle, "cudaStreamDestroy of the default stream");
+    if (is_legacy(stream) || handle == cudaStreamPerThread) {
+      fail(cudaErrorInvalidResourceHandle, "cudaStreamDestroy of a default stream");
+    }
     leave_capture(stream);
     // CUDA lets the work run on without its stream. There is nowhere left to keep it here, so it runs now.
     while (!stream.queue->is_idle()) stream.queue->run_next();

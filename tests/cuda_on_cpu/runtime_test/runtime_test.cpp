@@ -3,8 +3,11 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <future>
 #include <string>
+#include <thread>
 
 #include "tests/cuda_on_cpu/runtime/injection.h"
 #include "tests/cuda_on_cpu/runtime_test/kernels.h"
@@ -121,6 +124,11 @@ class CudaOnCpu : public ::testing::Test {
       EXPECT_OK(cudaStreamSynchronize(s_));
     }
     EXPECT_OK(cudaGraphExecDestroy(exec));
+  }
+
+  cudaEvent_t record_behind(cudaStream_t stream) {
+    EXPECT_OK(cudaEventRecord(e_, stream));
+    return e_;
   }
 
   static bool last_error_says(const char* text) {
@@ -557,6 +565,177 @@ TEST_F(CudaOnCpu, UseAfterFree) {
   EXPECT_CUDA(cudaErrorIllegalAddress, cudaStreamSynchronize(s_));
 }
 
+TEST_F(CudaOnCpu, StreamOrderedMemoryIsThereFromItsAllocationToItsFree) {
+  float* data;
+  EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
+  set(data, 3, kCount, 0, s_);
+  EXPECT_OK(cudaEventRecord(e_, s_));
+  EXPECT_OK(cudaStreamWaitEvent(t_, e_, 0));
+  axpy(y_, data, 1, kCount, t_);
+  EXPECT_OK(cudaFreeAsync(data, t_));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaFreeAsync(data, t_)) << "twice";
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaMemsetAsync(data, 0, kBytes, t_)) << "new work with freed memory";
+  EXPECT_EQ(read(y_, t_), 4);
+  EXPECT_OK(cudaMalloc(reinterpret_cast<void**>(&data), kBytes));
+  EXPECT_OK(cudaFreeAsync(data, s_)) << "any device memory can be";
+  EXPECT_OK(cudaFreeAsync(nullptr, s_));
+}
+
+TEST_F(CudaOnCpu, StreamOrderedMemoryStartsOutUninitialised) {
+  float* data;
+  EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
+  axpy(y_, data, 1, kCount, s_);
+  EXPECT_OK(cudaFreeAsync(data, s_));
+  EXPECT_NE(cudaStreamSynchronize(s_), cudaSuccess);
+  EXPECT_TRUE(last_error_says("uninitialised"));
+}
+
+TEST_F(CudaOnCpu, UseThatIsNotOrderedAfterTheAllocationIsARace) {
+  float* data;
+  EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
+  EXPECT_OK(cudaStreamQuery(s_)) << "done, and waited for";
+  set(data, 1, kCount, 0, t_);
+  EXPECT_OK(cudaStreamSynchronize(t_));
+  EXPECT_OK(cudaFreeAsync(data, t_));
+  EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
+  set(data, 1, kCount, 0, t_);
+  EXPECT_OK(cudaFreeAsync(data, t_));
+  EXPECT_NE(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_TRUE(last_error_says("cudaMallocAsync"));
+}
+
+TEST_F(CudaOnCpu, UseThatIsNotOrderedBeforeTheFreeIsARace) {
+  float* data;
+  EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
+  EXPECT_OK(cudaStreamSynchronize(s_));
+  set(data, 1, kCount, 0, t_);
+  EXPECT_OK(cudaEventRecord(e_, t_));
+  EXPECT_OK(cudaFreeAsync(data, s_));
+  EXPECT_CUDA(cudaErrorNotReady, cudaStreamQuery(t_)) << "the kernel has run, the event is left";
+  EXPECT_NE(cudaStreamSynchronize(s_), cudaSuccess);
+  EXPECT_TRUE(last_error_says("race"));
+  EXPECT_TRUE(last_error_says("kernels.cu:"));
+}
+
+TEST_F(CudaOnCpu, UseAfterAnOrderedFree) {
+  float* data;
+  EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
+  EXPECT_OK(cudaFreeAsync(data, s_));
+  set(data, 1, kCount, 0, s_);
+  EXPECT_CUDA(cudaErrorIllegalAddress, cudaStreamSynchronize(s_));
+  EXPECT_TRUE(last_error_says("freed"));
+  EXPECT_TRUE(last_error_says("kernels.cu:"));
+}
+
+TEST_F(CudaOnCpu, FreeWaitsForNoWorkOnAPoolsMemory) {
+  float* data;
+  EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
+  set(data, 1, kCount, 0, s_);
+  EXPECT_OK(cudaStreamSynchronize(s_));
+  EXPECT_OK(cudaFree(data));
+  EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
+  set(data, 1, kCount, 0, s_);
+  EXPECT_OK(cudaFree(data));
+  EXPECT_CUDA(cudaErrorIllegalAddress, cudaStreamSynchronize(s_));
+}
+
+TEST_F(CudaOnCpu, PoolsKeepAccounts) {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location = {cudaMemLocationTypeDevice, 0};
+  properties.maxSize = 1000;
+  cudaMemPool_t pool, other;
+  EXPECT_OK(cudaMemPoolCreate(&pool, &properties));
+  const auto figure = [&](cudaMemPoolAttr attribute) {
+    std::uint64_t bytes = 0;
+    EXPECT_OK(cudaMemPoolGetAttribute(pool, attribute, &bytes));
+    return bytes;
+  };
+  std::uint64_t threshold = 300, zero = 0;
+  EXPECT_OK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold));
+  void *data, *more, *none;
+  EXPECT_OK(cudaMallocFromPoolAsync(&data, kBytes, pool, s_));
+  EXPECT_OK(cudaMallocFromPoolAsync(&more, kBytes, pool, s_));
+  EXPECT_CUDA(cudaErrorMemoryAllocation, cudaMallocFromPoolAsync(&none, kBytes, pool, s_));
+  EXPECT_EQ(figure(cudaMemPoolAttrUsedMemCurrent), 2 * kBytes);
+  EXPECT_OK(cudaFreeAsync(data, s_));
+  EXPECT_EQ(figure(cudaMemPoolAttrUsedMemCurrent), 2 * kBytes) << "not free yet";
+  EXPECT_OK(cudaStreamSynchronize(s_));
+  EXPECT_EQ(figure(cudaMemPoolAttrUsedMemCurrent), kBytes);
+  EXPECT_EQ(figure(cudaMemPoolAttrReservedMemCurrent), kBytes);
+  EXPECT_EQ(figure(cudaMemPoolAttrUsedMemHigh), 2 * kBytes);
+  EXPECT_OK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &zero));
+  EXPECT_EQ(figure(cudaMemPoolAttrUsedMemHigh), kBytes);
+  EXPECT_OK(cudaFreeAsync(more, s_));
+  EXPECT_OK(cudaStreamSynchronize(s_));
+  EXPECT_EQ(figure(cudaMemPoolAttrReservedMemCurrent), threshold);
+  EXPECT_OK(cudaMemPoolTrimTo(pool, 100));
+  EXPECT_EQ(figure(cudaMemPoolAttrReservedMemCurrent), 100u);
+  EXPECT_OK(cudaDeviceSetMemPool(0, pool));
+  EXPECT_OK(cudaMallocAsync(&data, kBytes, s_));
+  EXPECT_EQ(figure(cudaMemPoolAttrUsedMemCurrent), kBytes);
+  EXPECT_OK(cudaMemPoolDestroy(pool)) << "its blocks may outlive it";
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaMallocFromPoolAsync(&none, kBytes, pool, s_));
+  EXPECT_OK(cudaFreeAsync(data, s_));
+  EXPECT_OK(cudaDeviceGetMemPool(&pool, 0));
+  EXPECT_OK(cudaDeviceGetDefaultMemPool(&other, 0));
+  EXPECT_EQ(pool, other);
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaMemPoolDestroy(other));
+}
+
+TEST_F(CudaOnCpu, AHostFunctionRunsInItsTurn) {
+  struct Seen {
+    const float* from;
+    float value = -1;
+    cudaError_t call = cudaSuccess;
+  } seen{host_};
+  const auto look = [](void* argument) {
+    Seen& at = *static_cast<Seen*>(argument);
+    at.value = *at.from;
+    cudaStream_t stream;
+    at.call = cudaStreamCreate(&stream);
+  };
+  EXPECT_OK(cudaMemcpyAsync(host_, x_, sizeof(float), cudaMemcpyDeviceToHost, s_));
+  EXPECT_OK(cudaLaunchHostFunc(s_, look, &seen));
+  EXPECT_OK(cudaStreamSynchronize(t_));
+  EXPECT_EQ(seen.value, -1) << "the wait was for another stream";
+  EXPECT_OK(cudaStreamSynchronize(s_));
+  EXPECT_EQ(seen.value, 1);
+  EXPECT_EQ(seen.call, cudaErrorNotPermitted);
+  const cudaGraph_t graph = capture([&] {
+    set(host_, 7, 1, 0, s_);
+    EXPECT_OK(cudaLaunchHostFunc(s_, look, &seen));
+  });
+  launch_once(graph);
+  EXPECT_EQ(seen.value, 7);
+
+  const cudaGraph_t outer = empty_graph();
+  capture_to(*add_conditional(outer, create_condition(outer, 1), cudaGraphCondTypeIf, 1),
+             [&] { EXPECT_OK(cudaLaunchHostFunc(s_, look, &seen)); });
+  cudaGraphExec_t exec;
+  EXPECT_CUDA(cudaErrorNotSupported, cudaGraphInstantiate(&exec, outer, 0));
+  EXPECT_OK(cudaGraphDestroy(outer));
+}
+
+TEST_F(CudaOnCpu, AHostFunctionThatNobodyWaitsForRunsInTheEnd) {
+  std::promise<void> promise;
+  EXPECT_OK(cudaLaunchHostFunc(
+      s_, [](void* p) { static_cast<std::promise<void>*>(p)->set_value(); }, &promise));
+  promise.get_future().wait();
+}
+
+TEST_F(CudaOnCpu, EachThreadHasAStream) {
+  set(x_, 5, kCount, 0, cudaStreamPerThread);
+  std::thread([&] {
+    EXPECT_OK(cudaStreamSynchronize(cudaStreamPerThread));
+    EXPECT_OK(cudaStreamQuery(cudaStreamPerThread));
+  }).join();
+  EXPECT_CUDA(cudaErrorNotReady, cudaEventQuery(record_behind(cudaStreamPerThread)))
+      << "that was another one";
+  EXPECT_EQ(read(x_, nullptr), 5) << "the legacy stream waits for it";
+  EXPECT_CUDA(cudaErrorInvalidResourceHandle, cudaStreamDestroy(cudaStreamPerThread));
+}
+
 TEST_F(CudaOnCpu, MemoryRunsOut) {
   void* data = &data;
   EXPECT_CUDA(cudaErrorMemoryAllocation, cudaMalloc(&data, std::size_t{1} << 50));
@@ -599,6 +778,27 @@ TEST_F(CudaOnCpuDeathTest, HostCodeCannotReadDeviceMemory) {
 TEST_F(CudaOnCpuDeathTest, ALeakFailsTheProcess) {
   // Streams of the fixture are left as well.
   EXPECT_EXIT(std::exit(0), ::testing::ExitedWithCode(77), "stream: 2 not destroyed");
+}
+
+TEST_F(CudaOnCpuDeathTest, StreamOrderedMemoryThatIsLeftFailsTheProcess) {
+  EXPECT_EXIT(
+      {
+        void* data;
+        (void)cudaMallocAsync(&data, 12'345, s_);
+        destroy_all();
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(77), "block of device memory: 1 not destroyed.*12345 bytes");
+}
+
+TEST_F(CudaOnCpuDeathTest, AHostFunctionCannotReadDeviceMemory) {
+  EXPECT_DEATH(
+      {
+        (void)cudaLaunchHostFunc(
+            s_, [](void* data) { *static_cast<volatile float*>(data) = 1; }, x_);
+        (void)cudaStreamSynchronize(s_);
+      },
+      "host code touched device memory");
 }
 
 TEST_F(CudaOnCpuDeathTest, AFailureThatNobodyAskedForFailsTheProcess) {

@@ -25,7 +25,7 @@ struct Condition {
 
   bool in_force = false;
   std::optional<unsigned int> value;
-  giro::simt::Operation setter = 0;
+  giro::simt::Operation setter = 0, reader = 0;  // the last ones
 };
 
 // Behind handle i + 1: there is no call that destroys one.
@@ -38,31 +38,34 @@ Condition* find(cudaGraphConditionalHandle handle) {
   return handle > 0 && handle <= conditions().size() ? &conditions()[handle - 1] : nullptr;
 }
 
-bool races_with_setter(const Condition& condition) {
+bool races_with(giro::simt::Operation earlier) {
   const auto& happens_before = giro::simt::memory().happens_before;
-  return condition.setter != 0 && happens_before && !happens_before(condition.setter, current_operation());
+  return earlier != 0 && happens_before && !happens_before(earlier, current_operation());
 }
 
 std::string set(cudaGraphConditionalHandle handle, unsigned int value) {
   Condition* const condition = find(handle);
   if (condition == nullptr) return fmt::format("{} is no conditional handle", handle);
   if (!condition->in_force) return "the handle's graph is not running";
-  if (races_with_setter(*condition))
+  if (races_with(condition->setter))
     return "race: another kernel, which nothing orders before this one, has set it";
+  if (races_with(condition->reader))
+    return "race: a node, which nothing orders before this kernel, has read it";
   condition->value = value;
   condition->setter = current_operation();
   return {};
 }
 
 unsigned int value_of(cudaGraphConditionalHandle handle) {
-  const Condition& condition = *find(handle);
+  Condition& condition = *find(handle);
   if (!condition.value) {
     fail(cudaErrorLaunchFailure,
          "the condition has no value: no default at launch, and no kernel has set it");
   }
-  if (races_with_setter(condition)) {
+  if (races_with(condition.setter)) {
     fail(cudaErrorLaunchFailure, "race: nothing orders the kernel that sets the condition before the node");
   }
+  condition.reader = current_operation();
   return *condition.value;
 }
 
@@ -214,7 +217,7 @@ ConditionsInForce::ConditionsInForce(const CUgraph_st& program) {
     Condition& condition = *find(handle);
     condition.in_force = true;
     condition.value = condition.at_launch;
-    condition.setter = 0;
+    condition.setter = condition.reader = 0;
   }
 }
 

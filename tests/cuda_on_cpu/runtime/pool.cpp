@@ -101,6 +101,10 @@ void allocate(void** out, std::size_t bytes, cudaMemPool_t handle, cudaStream_t 
   pool.take(bytes);
   *out = block.begin;
   submit(on, call, [begin = block.begin, bytes, call] {
+    if (find_block(begin) == nullptr) {
+      fail(cudaErrorIllegalAddress,
+           "race: the memory has been freed by work that nothing orders after its allocation");
+    }
     touch(begin, bytes, call);
     giro::simt::memory().forget(begin, bytes);
   });

@@ -23,6 +23,7 @@ template <class Status, class Body>
 Status library_call(Status failed, Body&& body) {
   const std::lock_guard lock(api_mutex());
   try {
+    forbid_in_host_function();
     throw_if_lost();
     return body();
   } catch (const CudaError& error) {

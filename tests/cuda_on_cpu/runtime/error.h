@@ -28,6 +28,9 @@ void throw_if_lost(bool reports = true);
 // At exit: the failure of queued work that no call has returned, or nothing.
 std::string unreported_failure();
 
+// While a host function runs, CUDA's calls are refused with cudaErrorNotPermitted.
+void forbid_in_host_function();
+
 // One call at a time, whichever thread makes it. Queued work runs under it too.
 std::recursive_mutex& api_mutex();
 
@@ -36,6 +39,7 @@ template <class Body>
 cudaError_t api(Body&& body) {
   const std::lock_guard lock(api_mutex());
   try {
+    forbid_in_host_function();
     throw_if_lost();
     body();
     return cudaSuccess;
@@ -49,6 +53,7 @@ template <class Body>
 cudaError_t api_of_release(Body&& body) {
   const std::lock_guard lock(api_mutex());
   try {
+    forbid_in_host_function();
     body();
     return cudaSuccess;
   } catch (const CudaError& error) {

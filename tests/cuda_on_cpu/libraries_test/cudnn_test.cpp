@@ -271,7 +271,7 @@ TEST_F(CudnnCudaTest, ConvolutionsRefuseWhatDoesNotFit) {
 }
 
 TEST_F(CudnnCudaTest, PoolingHonoursFormatPadAndMode) {
-  const Shape x{2, 3, 5, 4}, y{2, 3, 3, 3};  // (5 + 2 - 3) / 2 + 1, (4 + 2 - 3) / 2 + 1 is 2.5
+  const Shape x{2, 3, 5, 4}, y{2, 3, 3, 3};
   ASSERT_EQ(set_pooling(CUDNN_POOLING_MAX, 2, 1, 2), CUDNN_STATUS_SUCCESS);
   for (const auto format : {CUDNN_TENSOR_NHWC, CUDNN_TENSOR_NCHW}) {
     ASSERT_EQ(set(x_, x, format), CUDNN_STATUS_SUCCESS);

@@ -83,8 +83,8 @@ class Inputs {
 // The device scalars among a step's logs, in order.
 std::vector<Tensor> device_scalars(const Logs& logs) {
   std::vector<Tensor> scalars;
-  for (const Logs::Entry& entry : logs.entries()) {
-    if (const nn::Var* scalar = entry.value.scalar()) scalars.push_back(scalar->value());
+  for (const LogValue& value : logs.values()) {
+    if (const nn::Var* scalar = value.scalar()) scalars.push_back(scalar->value());
   }
   return scalars;
 }
@@ -92,8 +92,8 @@ std::vector<Tensor> device_scalars(const Logs& logs) {
 // `logs` with its device scalars replaced by the row they were sent in.
 Logs sent(Logs logs, const std::shared_ptr<const LogRow>& row) {
   std::size_t column = 0;
-  for (Logs::Entry& entry : logs.entries()) {
-    if (entry.value.scalar() != nullptr) entry.value = LogValue(row, column++);
+  for (LogValue& value : logs.values()) {
+    if (value.scalar() != nullptr) value = LogValue(row, column++);
   }
   return logs;
 }

@@ -56,12 +56,12 @@ void commit(benchmark::State& state) {
   const Logs logs = four_entries(0.5);
   for (auto _ : state) {
     History history;
-    for (std::int64_t i = 0; i < kRecords; ++i) history.commit(elapsed_of(i), logs);
+    for (std::int64_t i = 0; i < state.range(0); ++i) history.commit(elapsed_of(i), logs);
     benchmark::DoNotOptimize(history);
   }
-  state.SetItemsProcessed(state.iterations() * kRecords);
+  state.SetItemsProcessed(state.iterations() * state.range(0));
 }
-BENCHMARK(commit)->Unit(benchmark::kMillisecond);
+BENCHMARK(commit)->Arg(10'000)->Arg(kRecords)->Unit(benchmark::kMicrosecond);
 
 // Every other step logs an entry more.
 void commit_alternating(benchmark::State& state) {
@@ -69,12 +69,12 @@ void commit_alternating(benchmark::State& state) {
   const Logs odd = Logs(even).add_metric("evaluated", 1);
   for (auto _ : state) {
     History history;
-    for (std::int64_t i = 0; i < kRecords; ++i) history.commit(elapsed_of(i), i % 2 == 0 ? even : odd);
+    for (std::int64_t i = 0; i < state.range(0); ++i) history.commit(elapsed_of(i), i % 2 == 0 ? even : odd);
     benchmark::DoNotOptimize(history);
   }
-  state.SetItemsProcessed(state.iterations() * kRecords);
+  state.SetItemsProcessed(state.iterations() * state.range(0));
 }
-BENCHMARK(commit_alternating)->Unit(benchmark::kMillisecond);
+BENCHMARK(commit_alternating)->Arg(10'000)->Arg(kRecords)->Unit(benchmark::kMicrosecond);
 
 void collect(benchmark::State& state) {
   const History history = history_of(kRecords);

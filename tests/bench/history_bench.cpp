@@ -90,5 +90,21 @@ void collect_elapsed(benchmark::State& state) {
 }
 BENCHMARK(collect_elapsed)->Unit(benchmark::kMillisecond);
 
+void iterate(benchmark::State& state) {
+  const History history = history_of(kRecords);
+  for (auto _ : state) {
+    double sum = 0;
+    for (const auto& [elapsed, logs] : history) sum += logs.value(0);
+    benchmark::DoNotOptimize(sum);
+  }
+}
+BENCHMARK(iterate)->Unit(benchmark::kMillisecond);
+
+void latest(benchmark::State& state) {
+  const History history = history_of(kRecords);
+  for (auto _ : state) benchmark::DoNotOptimize(history.latest());
+}
+BENCHMARK(latest);
+
 }  // namespace
 }  // namespace giro

@@ -27,8 +27,11 @@
 #include <giro/loop/elapsed.h>
 #include <giro/loop/evaluate.h>
 #include <giro/loop/history.h>
+#include <giro/loop/log_schema.h>
 #include <giro/loop/logs.h>
 #include <giro/loop/loop.h>
+#include <giro/loop/output_array.h>
+#include <giro/loop/outputs.h>
 #include <giro/loop/schedule.h>
 #include <giro/loop/step.h>
 #include <giro/runtime/buffer.h>

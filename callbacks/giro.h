@@ -23,9 +23,12 @@
 #include <giro/kernels/reduce.h>
 #include <giro/kernels/softmax_cross_entropy.h>
 #include <giro/loop/batch.h>
+#include <giro/loop/broadcasts.h>
 #include <giro/loop/dataset.h>
+#include <giro/loop/elapse.h>
 #include <giro/loop/elapsed.h>
 #include <giro/loop/evaluate.h>
+#include <giro/loop/explain.h>
 #include <giro/loop/history.h>
 #include <giro/loop/log_schema.h>
 #include <giro/loop/logs.h>

@@ -46,6 +46,17 @@ History::Column& History::column_of(const Logs::Entry& entry, std::size_t hint) 
   return columns_.back();
 }
 
+Logs History::latest(std::size_t first_record) const {
+  Logs logs;
+  for (const Column& column : columns_) {
+    const std::size_t record = column.records.empty() ? column.values.size() - 1 : column.records.back();
+    if (!column.values.empty() && record >= first_record) {
+      logs.add_entry(column.collection, column.name, column.values.back());
+    }
+  }
+  return logs;
+}
+
 History::Column History::elapsed_column(const std::string& name) const {
   Column column{"elapsed", name, std::vector<double>(size()), {}};
   for (std::size_t i = 0; i < size(); ++i) {

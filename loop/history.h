@@ -21,6 +21,9 @@ class History {
   // Records.
   std::size_t size() const noexcept { return steps_.size(); }
 
+  // The last value of every entry among the records from `first_record` on.
+  Logs latest(std::size_t first_record = 0) const;
+
   // The values of each key over the records that have all of them, in order. A key is an entry's name, or
   // "collection.name". Error(not_found) naming the nearest key; Error(invalid_argument) for a name that several
   // collections have.

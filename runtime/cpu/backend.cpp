@@ -20,9 +20,11 @@ class CallList final : public detail::GraphImpl {
  public:
   explicit CallList(std::vector<CpuStream::Call> calls) : calls_(std::move(calls)) {}
 
-  void replay(detail::StreamImpl& stream) override {
+  void replay(detail::StreamImpl& stream, std::int64_t times) override {
     auto& cpu_stream = static_cast<CpuStream&>(stream);
-    for (const CpuStream::Call& call : calls_) cpu_stream.submit(call);
+    for (std::int64_t i = 0; i < times; ++i) {
+      for (const CpuStream::Call& call : calls_) cpu_stream.submit(call);
+    }
   }
   std::size_t num_nodes() const override { return calls_.size(); }
 

@@ -56,7 +56,7 @@ void train(const Arguments& args) {
     return giro::logs().add_metric("loss", loss).add_metric("accuracy", accuracy(logits, batch["label"]));
   });
 
-  // 5. The loop: schedules, and what is due at them. Better to know before it than after it that logdir takes no files.
+  // 5. The loop: schedules, and what is due at them. Better to know before than after it that logdir takes no files.
   const auto files = giro::posix_file_system();
   files->create_directories(args.logdir);
   files->create(args.logdir + "/.probe")->close();

@@ -28,8 +28,8 @@ sample = None
 
 def run(*options, binary=None, **more):
     device = () if "--device" in options else ("--device", "cpu")
-    return subprocess.run([binary or sample, *device, *map(str, options)], capture_output=True, text=True, check=False,
-                          **more)
+    return subprocess.run([binary or sample, *device, *map(str, options)], capture_output=True, text=True,
+                          check=False, **more)
 
 
 def write_split(folder, prefix, rows, generator):
@@ -38,7 +38,8 @@ def write_split(folder, prefix, rows, generator):
     images = bytearray()
     for label in labels:
         for y in range(SIDE):
-            images += bytes(generator.randrange(200, 256) if y == label else generator.randrange(60) for _ in range(SIDE))
+            low, high = (200, 256) if y == label else (0, 60)
+            images += bytes(generator.randrange(low, high) for _ in range(SIDE))
     (folder / f"{prefix}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, rows, SIDE, SIDE) + images)
     (folder / f"{prefix}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, rows) + labels)
 
@@ -119,7 +120,8 @@ class Runs(unittest.TestCase):
 
     def test_what_a_run_leaves_behind(self):
         logdir, result = self.train("log")
-        self.assertEqual(sorted(path.name for path in logdir.iterdir() if path.is_file()), ["curves.svg", "history.csv"])
+        files = sorted(path.name for path in logdir.iterdir() if path.is_file())
+        self.assertEqual(files, ["curves.svg", "history.csv"])
         last = result.stdout.splitlines()[-1]
         self.assertTrue(last.startswith("result: "), last)
         values = json.loads(last.removeprefix("result: "))

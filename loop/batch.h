@@ -69,6 +69,8 @@ class Residence {
   // Makes `position` the next to be gathered, if it is not already. Call before each gather that is queued or
   // replayed on `stream`, and never while recording. Going over to another stream waits for the one before.
   void seek(std::int64_t position, std::int64_t rows, const Stream& stream);
+  // After an error: the next seek writes the position, wherever the device has got to.
+  void forget_position() noexcept { expected_ = kUnknown; }
   // Queues the gather of the next rows into temporaries of the stream, and moves the position on. `storage` takes the
   // temporaries and must outlive the work that reads the batch (or the recording).
   Batch gather(std::int64_t rows, const Stream& stream, std::vector<Buffer>& storage) const;
@@ -80,7 +82,8 @@ class Residence {
   Batch::Features rows_;
   Buffer position_buffer_;
   Tensor position_;               // i64 scalar on the device
-  std::int64_t expected_ = -1;    // what it will hold after everything queued so far
+  static constexpr std::int64_t kUnknown = -1;
+  std::int64_t expected_ = kUnknown;  // what it will hold after everything queued so far
   std::optional<Stream> stream_;  // where that was queued
 };
 

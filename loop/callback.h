@@ -1,8 +1,12 @@
 #pragma once
 
-#include <functional>
+#include <any>
+#include <memory>
+#include <optional>
+#include <string>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 
 #include <giro/loop/elapsed.h>
@@ -10,26 +14,54 @@
 #include <giro/loop/logs.h>
 #include <giro/loop/signature.h>
 #include <giro/loop/step.h>
+#include <giro/runtime/error.h>
 
 namespace giro {
 
 // What a callback may see and change while a loop runs.
 template <class S, class B>
-struct LoopState {
+class LoopState {
+ public:
+  LoopState(S& state, const Elapsed& elapsed, const History& history, std::any& metadata)
+      : state(state), elapsed(elapsed), history(history), metadata(metadata), first_record_(history.size()) {}
+
   S& state;
-  const B& batch;
-  const History& history;  // of the steps before this one
-  Elapsed elapsed;         // at the beginning of this step
-  Logs logs;               // of this step so far
+  const Elapsed& elapsed;   // at the beginning of this step
+  const History& history;   // of the steps before this one
+  std::any& metadata;       // the program's own: LoopOptions::metadata
+  Logs logs;                // of this step so far
   bool stop_iteration = false;
+
+  // The batch of this step. Error(invalid_argument) in an on_end, where there is none.
+  const B& batch() const {
+    if (batch_ == nullptr) throw Error(ErrorCode::invalid_argument, "on_end: there is no batch when a loop has ended");
+    return *batch_;
+  }
+  void set_batch(const B* batch) noexcept { batch_ = batch; }
+
+  // The latest value of everything that was logged since the loop began.
+  Logs accumulated_logs() const {
+    Logs all = history.latest(first_record_);
+    all.merge(logs);
+    return all;
+  }
+
+ private:
+  const B* batch_ = nullptr;
+  std::size_t first_record_;
 };
 
 namespace detail {
 
 template <class T>
 struct IsStep : std::false_type {};
-template <class S>
-struct IsStep<Step<S>> : std::true_type {};
+template <class S, class Statics>
+struct IsStep<Step<S, Statics>> : std::true_type {};
+
+template <class T>
+struct IsOptional : std::false_type {};
+template <class T>
+struct IsOptional<std::optional<T>> : std::true_type {};
 
 template <class T, class S>
 inline constexpr bool is_or_bases = std::is_same_v<T, S> || std::is_base_of_v<T, S>;
@@ -47,7 +79,7 @@ decltype(auto) loop_argument(LoopState<S, B>& loop) {
   } else if constexpr (is_or_bases<T, S> && (mutable_reference || !std::is_same_v<T, B>)) {
     return static_cast<T&>(loop.state);
   } else if constexpr (is_or_bases<T, B>) {
-    return static_cast<const T&>(loop.batch);
+    return static_cast<const T&>(loop.batch());
   } else {
     static_assert(std::is_void_v<Arg>, "giro: a loop can give a callback its State&, const Batch&, const Elapsed&, "
                                        "const Logs& and LoopState&, and nothing else");
@@ -65,69 +97,164 @@ void take_result(LoopState<S, B>& loop, R&& result) {
     loop.logs.merge(result);
   } else if constexpr (std::is_same_v<T, S>) {
     loop.state = std::forward<R>(result);
+  } else if constexpr (IsOptional<T>::value) {
+    if (result) take_result(loop, *std::forward<R>(result));
   } else if constexpr (requires { std::tuple_size<T>::value; }) {
-    static_assert(std::tuple_size_v<T> == 2, "giro: a callback returns nothing, Logs, the state, or both as (Logs, state)");
-    take_result(loop, std::get<0>(std::forward<R>(result)));
-    take_result(loop, std::get<1>(std::forward<R>(result)));
+    static_assert(std::tuple_size_v<T> == 2 || std::tuple_size_v<T> == 3,
+                  "giro: a callback returns nothing, Logs, the state, (Logs, state) or (Logs of outputs, Logs, state)");
+    std::apply([&](auto&&... parts) { (take_result(loop, std::forward<decltype(parts)>(parts)), ...); },
+               std::forward<R>(result));
   } else {
-    static_assert(std::is_void_v<R>, "giro: a callback returns nothing, Logs, the state, or both as (Logs, state)");
+    static_assert(std::is_void_v<R>,
+                  "giro: a callback returns nothing, Logs, the state, (Logs, state) or (Logs of outputs, Logs, state)");
+  }
+}
+
+// Calls f with what its parameter types ask for, and takes what it returns.
+template <class F, class S, class B, class... Args>
+void call_with(F&& f, LoopState<S, B>& loop, std::tuple<Args...>*) {
+  if constexpr (std::is_void_v<decltype(f(loop_argument<Args>(loop)...))>) {
+    f(loop_argument<Args>(loop)...);
+  } else {
+    take_result(loop, f(loop_argument<Args>(loop)...));
+  }
+}
+
+// The name of a class as a reader knows it; "a function" for a lambda.
+std::string name_of(const std::type_info& type);
+
+}  // namespace detail
+
+// What a callback is to the loop; its signature alone decides it.
+enum class CallbackKind {
+  device_step,  // made by jit or eager: queued, never waited for
+  observer,     // nothing but const Elapsed& and const Logs&, and no result: runs when the step's logs have reached the
+                // host, in step order, with all that the step logged; never stalls the device
+  barrier,      // everything else: what came before is finished and observed first
+};
+
+namespace detail {
+
+template <class F>
+constexpr CallbackKind kind_of() {
+  if constexpr (IsStep<F>::value) {
+    return CallbackKind::device_step;
+  } else {
+    static_assert(Signature<F>::known, "giro: a callback has one signature, without auto parameters");
+    constexpr bool observes = []<class... Args>(std::tuple<Args...>*) {
+      return sizeof...(Args) > 0 && (is_observed<Args> && ...);
+    }(static_cast<typename Signature<F>::Arguments*>(nullptr));
+    return observes && std::is_void_v<typename Signature<F>::Return> ? CallbackKind::observer : CallbackKind::barrier;
   }
 }
 
 }  // namespace detail
 
-// A callable that a loop of state S and batch B runs. The types of its parameters, any subset in any order, say what it
-// needs; the signature alone decides what the loop does for it:
-//   device step   made by jit or eager: queued, never waited for
-//   observer      nothing but const Elapsed& and const Logs&, and no result: runs when the step's logs have reached the
-//                 host, in step order, with all that the step logged; never stalls the device
-//   barrier       everything else: what came before is finished and observed first
+// A callable that a loop of state S and batch B runs: a value, copied whole. The types of its parameters, any subset in
+// any order, say what it needs (CallbackKind). It returns nothing, Logs, the state, (Logs, state), or
+// (Logs of outputs, Logs, state); any of these as std::optional.
+//
+// A class may also have on_start and on_end, with parameters of the same types, that run before the loop's first step
+// and behind its last; what they log goes nowhere.
 template <class S, class B>
 class Callback {
  public:
-  enum class Kind { device_step, observer, barrier };
-
   template <class F>
     requires(!std::is_same_v<std::remove_cvref_t<F>, Callback>)
-  Callback(F callable) {
-    using Traits = detail::Signature<F>;
-    static_assert(Traits::known, "giro: a callback has one signature, without auto parameters");
-    bind(std::move(callable), static_cast<typename Traits::Arguments*>(nullptr),
-         static_cast<std::type_identity<typename Traits::Return>*>(nullptr));
-  }
+  Callback(F callable) : model_(std::make_unique<Model<F>>(std::move(callable))) {}
 
-  Kind kind() const noexcept { return kind_; }
-  // A device step or a barrier.
-  void run(LoopState<S, B>& loop) const { run_(loop); }
-  void observe(const Elapsed& elapsed, const Logs& logs) const { observe_(elapsed, logs); }
+  Callback(const Callback& other) : model_(other.model_->clone()), kind_(other.kind_) {}
+  Callback(Callback&&) noexcept = default;
+  Callback& operator=(const Callback& other) { return *this = Callback(other); }
+  Callback& operator=(Callback&&) noexcept = default;
+
+  CallbackKind kind() const noexcept { return kind_; }
+  // Whether it looks at the clock's time.
+  bool sees_elapsed() const { return model_->sees_elapsed(); }
+  std::string name() const { return model_->name(); }
+
+  // A barrier, or a device step, which launch() may have to be called for.
+  void run(LoopState<S, B>& loop) { model_->run(loop); }
+  void launch() { model_->launch(); }
+  void observe(const Elapsed& elapsed, const Logs& logs) { model_->observe(elapsed, logs); }
+  void on_start(LoopState<S, B>& loop) { model_->on_start(loop); }
+  void on_end(LoopState<S, B>& loop) { model_->on_end(loop); }
 
  private:
-  template <class F, class... Args, class R>
-  void bind(F callable, std::tuple<Args...>*, std::type_identity<R>*) {
-    if constexpr (std::is_void_v<R> && sizeof...(Args) > 0 && (detail::is_observed<Args> && ...)) {
-      kind_ = Kind::observer;
-      observe_ = [callable = std::move(callable)](const Elapsed& elapsed, const Logs& logs) mutable {
-        const auto pick = [&]<class Arg>(std::type_identity<Arg>) -> decltype(auto) {
-          if constexpr (std::is_same_v<std::remove_cvref_t<Arg>, Elapsed>) return (elapsed);
-          else return (logs);
-        };
-        callable(pick(std::type_identity<Args>{})...);
-      };
-    } else {
-      kind_ = detail::IsStep<F>::value ? Kind::device_step : Kind::barrier;
-      run_ = [callable = std::move(callable)](LoopState<S, B>& loop) mutable {
-        if constexpr (std::is_void_v<R>) {
-          callable(detail::loop_argument<Args>(loop)...);
-        } else {
-          detail::take_result(loop, callable(detail::loop_argument<Args>(loop)...));
-        }
-      };
-    }
-  }
+  struct Concept {
+    virtual ~Concept() = default;
+    virtual std::unique_ptr<Concept> clone() const = 0;
+    virtual CallbackKind kind() const = 0;
+    virtual bool sees_elapsed() const = 0;
+    virtual std::string name() const = 0;
+    virtual void run(LoopState<S, B>&) {}
+    virtual void launch() {}
+    virtual void observe(const Elapsed&, const Logs&) {}
+    virtual void on_start(LoopState<S, B>&) {}
+    virtual void on_end(LoopState<S, B>&) {}
+  };
 
-  Kind kind_ = Kind::barrier;
-  std::function<void(LoopState<S, B>&)> run_;
-  std::function<void(const Elapsed&, const Logs&)> observe_;
+  template <class F>
+  struct Model final : Concept {
+    explicit Model(F f) : callable(std::move(f)) {}
+
+    static constexpr CallbackKind kKind = detail::kind_of<F>();
+
+    std::unique_ptr<Concept> clone() const override { return std::make_unique<Model>(*this); }
+    CallbackKind kind() const override { return kKind; }
+    bool sees_elapsed() const override {
+      if constexpr (detail::IsStep<F>::value) {
+        return callable.uses_broadcasts();
+      } else {
+        return []<class... Args>(std::tuple<Args...>*) {
+          return ((std::is_same_v<std::remove_cvref_t<Args>, Elapsed> ||
+                   std::is_same_v<std::remove_cvref_t<Args>, LoopState<S, B>>) || ...);
+        }(static_cast<typename detail::Signature<F>::Arguments*>(nullptr));
+      }
+    }
+    std::string name() const override {
+      return detail::IsStep<F>::value ? std::string("a step") : detail::name_of(typeid(F));
+    }
+
+    void run(LoopState<S, B>& loop) override {
+      if constexpr (detail::IsStep<F>::value) {
+        loop.logs.merge(callable.enqueue(loop.state, loop.batch(),
+                                         callable.uses_broadcasts() ? Broadcasts(loop.elapsed) : Broadcasts()));
+      } else if constexpr (kKind == CallbackKind::barrier) {
+        detail::call_with(callable, loop, static_cast<typename detail::Signature<F>::Arguments*>(nullptr));
+      }
+    }
+    void launch() override {
+      if constexpr (detail::IsStep<F>::value) callable.launch();
+    }
+    void observe(const Elapsed& elapsed, const Logs& logs) override {
+      if constexpr (kKind == CallbackKind::observer) {
+        [&]<class... Args>(std::tuple<Args...>*) {
+          callable([&]() -> decltype(auto) {
+            if constexpr (std::is_same_v<std::remove_cvref_t<Args>, Elapsed>) return (elapsed);
+            else return (logs);
+          }()...);
+        }(static_cast<typename detail::Signature<F>::Arguments*>(nullptr));
+      }
+    }
+    void on_start(LoopState<S, B>& loop) override {
+      if constexpr (requires { &F::on_start; }) {
+        detail::call_with([this](auto&&... args) { return callable.on_start(std::forward<decltype(args)>(args)...); }, loop,
+                          static_cast<typename detail::MemberSignature<decltype(&F::on_start)>::Arguments*>(nullptr));
+      }
+    }
+    void on_end(LoopState<S, B>& loop) override {
+      if constexpr (requires { &F::on_end; }) {
+        detail::call_with([this](auto&&... args) { return callable.on_end(std::forward<decltype(args)>(args)...); }, loop,
+                          static_cast<typename detail::MemberSignature<decltype(&F::on_end)>::Arguments*>(nullptr));
+      }
+    }
+
+    F callable;
+  };
+
+  std::unique_ptr<Concept> model_;
+  CallbackKind kind_ = model_->kind();
 };
 
 }  // namespace giro

@@ -12,14 +12,24 @@ struct Elapsed {
   std::int64_t samples = 0;
   double date = 0;
   double date_start = 0;
+  // At the beginning of the latest step: what was passed since is what schedules by samples and time go by.
+  std::int64_t previous_samples = 0;
+  double previous_date = 0;
+  bool last = false;  // whether the step that begins here is known to be the loop's last
 
   double time() const noexcept { return date - date_start; }  // seconds
 
   // One more step of `batch_size` samples, now.
   void update(std::int64_t batch_size) {
+    count(batch_size);
+    date = now();
+  }
+  // The same, without a look at the clock.
+  void count(std::int64_t batch_size) {
+    previous_samples = samples;
+    previous_date = date;
     steps += 1;
     samples += batch_size;
-    date = now();
   }
 
   static double now() {
@@ -29,7 +39,7 @@ struct Elapsed {
 
 // The interval from b to a.
 inline Elapsed operator-(const Elapsed& a, const Elapsed& b) {
-  return {a.steps - b.steps, a.samples - b.samples, a.date, b.date};
+  return {.steps = a.steps - b.steps, .samples = a.samples - b.samples, .date = a.date, .date_start = b.date};
 }
 
 // A point to be reached: in steps, samples, seconds since the start, or seconds since the Unix epoch; the first of

@@ -1,10 +1,19 @@
 #pragma once
 
-#include <cstdint>
+#include <algorithm>
+#include <any>
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <exception>
+#include <functional>
 #include <initializer_list>
+#include <limits>
+#include <optional>
 #include <ranges>
+#include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -12,6 +21,9 @@
 #include <giro/loop/callback.h>
 #include <giro/loop/elapsed.h>
 #include <giro/loop/history.h>
+#include <giro/loop/interrupt.h>
+#include <giro/loop/loop_error.h>
+#include <giro/loop/pace.h>
 #include <giro/loop/schedule.h>
 
 namespace giro {
@@ -34,50 +46,381 @@ struct Task {
 
   Task(Schedule when, Callback<S, B> callback) : schedule(std::move(when)), callbacks{std::move(callback)} {}
   Task(Schedule when, std::initializer_list<Callback<S, B>> list) : schedule(std::move(when)), callbacks(list) {}
+  Task(Schedule when, std::vector<Callback<S, B>> list) : schedule(std::move(when)), callbacks(std::move(list)) {}
 };
 
+template <class S, class B>
 struct LoopOptions {
   Period stop;           // default: when the dataset ends
   Elapsed elapsed = {};  // where an earlier loop has left off
   History history = {};  // to be continued
+  // Before the first step, if there is one, and behind the last, whatever ended the loop. What they log goes nowhere.
+  std::vector<Callback<S, B>> on_start = {};
+  std::vector<Callback<S, B>> on_end = {};
+  std::function<std::int64_t(const B&)> batch_size_fn = {};  // default: giro::batch_size
+  std::any metadata = {};                                    // for LoopState::metadata
+  bool catch_signals = true;  // SIGINT and SIGTERM end the loop after its step (LoopResult::interrupted)
+  // Steps the device is handed at once where no callback needs the host in between; 0: as many as fit. It changes
+  // nothing but the time.
+  std::int64_t steps_per_execution = 0;
 };
 
+// What a loop returns; `auto [state, history, elapsed] = loop(...)` takes the first three.
 template <class S>
 struct LoopResult {
   S state;
   History history;
-  Elapsed elapsed;  // completed steps: passing it to another loop continues exactly
+  Elapsed elapsed;      // completed steps: with a dataset that stands there, another loop goes on from it
+  std::any metadata;
+  int interrupted = 0;  // the signal that ended the loop, or 0
 };
+
+template <std::size_t kIndex, class R>
+  requires requires(R& result) { result.interrupted; }
+auto&& get(R&& result) {
+  if constexpr (kIndex == 0) return std::forward<R>(result).state;
+  else if constexpr (kIndex == 1) return std::forward<R>(result).history;
+  else return std::forward<R>(result).elapsed;
+}
 
 namespace detail {
 
-// Steps whose logs the host has not seen yet, in order.
+// One run of a loop: what happens between the first batch and the result.
 template <class S, class B>
-class Pending {
+class LoopRun {
  public:
-  explicit Pending(History& history) : history_(history) {}
-
-  void push(const Elapsed& elapsed, Logs logs, std::vector<const Callback<S, B>*> observers) {
-    if (!logs.empty() || !observers.empty()) steps_.push_back({elapsed, std::move(logs), std::move(observers)});
-  }
-  // Commits and shows to their observers the steps whose logs have arrived, or all of them.
-  void drain(bool wait) {
-    while (!steps_.empty() && (wait || steps_.front().logs.ready())) {
-      const Step step = std::move(steps_.front());
-      steps_.pop_front();
-      if (!step.logs.empty()) history_.commit(step.elapsed, step.logs);
-      for (const auto* observer : step.observers) observer->observe(step.elapsed, step.logs);
+  LoopRun(S state, const std::vector<Task<S, B>>& tasks, LoopOptions<S, B> options)
+      : state_(std::move(state)),
+        options_(std::move(options)),
+        history_(std::move(options_.history)),
+        elapsed_(options_.elapsed),
+        loop_(state_, elapsed_, history_, options_.metadata),
+        pace_(options_.steps_per_execution) {
+    const double now = Elapsed::now();
+    elapsed_.date_start = now - elapsed_.time();
+    elapsed_.previous_date += now - elapsed_.date;
+    elapsed_.date = now;
+    elapsed_.last = false;
+    stop_ = Wake::at(options_.stop, elapsed_.date_start);
+    wake_.steps = elapsed_.steps;
+    bool timed = stop_.time < std::numeric_limits<double>::infinity();
+    tasks_.reserve(tasks.size());
+    for (const Task<S, B>& task : tasks) {
+      const Entry& entry = tasks_.emplace_back(task);
+      awaits_end_ |= entry.traits.awaits_end;
+      timed |= entry.traits.reads_clock;
     }
+    clock_ = ClockWatch(timed);
+  }
+
+  template <class R>
+  LoopResult<S> operator()(R& dataset) {
+    const InterruptScope signals(options_.catch_signals);
+    try {
+      run(dataset);
+      settle();
+    } catch (...) {
+      fail(std::current_exception());
+    }
+    if (const std::exception_ptr error = end()) throw_error(error);
+    return {std::move(state_), std::move(history_), elapsed_, std::move(options_.metadata), interrupt_signal()};
   }
 
  private:
-  struct Step {
+  struct Entry {
+    explicit Entry(const Task<S, B>& task)
+        : schedule(task.schedule), callbacks(task.callbacks), traits(schedule.traits()) {}
+    Schedule schedule;
+    std::vector<Callback<S, B>> callbacks;
+    ScheduleNode::Traits traits;
+    Wake wake{.steps = 0};      // when to ask the schedule next
+    std::int64_t asked_due = -1;  // the latest step in which it was due
+  };
+  // A step whose logs the host has not seen yet.
+  struct Pending {
     Elapsed elapsed;
     Logs logs;
-    std::vector<const Callback<S, B>*> observers;
+    std::vector<Callback<S, B>*> observers;
+    std::size_t next_observer = 0;
+    bool committed = false;
   };
-  History& history_;
-  std::deque<Step> steps_;
+
+  template <class R>
+  void run(R& dataset) {
+    // A run that is past its end asks for no batch.
+    if (stop_.reached(elapsed_)) return;
+    auto it = std::ranges::begin(dataset);
+    const auto end = std::ranges::end(dataset);
+    if (it == end) return check_none_asked_for();
+    {
+      const B& batch = *it;
+      start(batch);
+    }
+    // Whether a batch is still there when the iterator has moved on.
+    constexpr bool outlives_iterator =
+        std::ranges::forward_range<R> || !std::is_lvalue_reference_v<std::ranges::range_reference_t<R>>;
+    for (bool ends = false; !ends;) {
+      const B& batch = *it;
+      const std::int64_t size = options_.batch_size_fn ? options_.batch_size_fn(batch) : batch_size(batch);
+      elapsed_.last = elapsed_.steps + 1 >= stop_.steps || elapsed_.samples + size >= stop_.samples;
+      if (elapsed_.last || wake_.reached(elapsed_)) {
+        loop_.set_batch(&batch);
+        run_due();
+      }
+
+      const bool look = clock_.is_due(elapsed_.steps + 1);
+      const double date = look ? Elapsed::now() : elapsed_.date;
+      ends = elapsed_.last || loop_.stop_iteration || interrupt_signal() != 0 || date - elapsed_.date_start >= stop_.time;
+      std::optional<B> kept;
+      if constexpr (!outlives_iterator && std::copy_constructible<B>) {
+        if (awaits_end_ && !ends) kept.emplace(batch);
+      }
+      loop_.set_batch(kept ? &*kept : ends || outlives_iterator ? &batch : nullptr);
+      // A batch that no step will see is not asked for.
+      if (!ends) {
+        advancing_ = size;
+        ends = ++it == end;
+        advancing_ = kNot;
+      }
+      if (ends && awaits_end_ && !elapsed_.last) run_last();
+
+      commit();
+      elapsed_.count(size);
+      elapsed_.date = date;
+      date_is_read_ = look;
+      if (look) clock_.looked(elapsed_, std::min(stop_.time, wake_.time));
+    }
+  }
+
+  void check_none_asked_for() const {
+    if (stop_.steps != Wake().steps || stop_.samples != Wake().samples) {
+      throw Error(ErrorCode::invalid_argument,
+                  "the dataset is empty, expected batches until " + to_string(options_.stop));
+    }
+  }
+
+  void start(const B& batch) {
+    loop_.set_batch(&batch);
+    for (Callback<S, B>& callback : options_.on_start) {
+      running_ = &callback;
+      callback.run(loop_);
+      callback.launch();
+    }
+    for (Entry& task : tasks_) {
+      for (Callback<S, B>& callback : task.callbacks) {
+        running_ = &callback;
+        callback.on_start(loop_);
+      }
+    }
+    running_ = nullptr;
+    loop_.logs = {};
+  }
+
+  // Every on_end but that of the callback that has failed. What the first of them to fail has thrown.
+  std::exception_ptr end() {
+    std::exception_ptr error;
+    loop_.set_batch(nullptr);
+    const Callback<S, B>* failed = running_;
+    const auto run = [&](Callback<S, B>& callback, auto&& on_end) {
+      if (&callback == failed) return;
+      try {
+        on_end(callback);
+        if (!error) running_ = nullptr;
+      } catch (...) {
+        if (!error) running_ = &callback;
+        if (!error) error = std::current_exception();
+      }
+    };
+    for (Entry& task : tasks_) {
+      for (Callback<S, B>& callback : task.callbacks) run(callback, [&](auto& c) { c.on_end(loop_); });
+    }
+    for (Callback<S, B>& callback : options_.on_end) {
+      run(callback, [&](auto& c) {
+        c.run(loop_);
+        c.launch();
+      });
+    }
+    return error;
+  }
+
+  // Asks the schedules, and runs what is due.
+  void run_due() {
+    wake_ = {};
+    for (Entry& task : tasks_) {
+      if (elapsed_.last || task.wake.reached(elapsed_)) {
+        if (task.traits.asks_user) launch();
+        if (task.traits.reads_clock) read_clock();
+        const bool due = task.schedule(elapsed_);
+        task.wake = Wake::at(task.schedule.next(elapsed_), elapsed_.date_start);
+        if (due && !loop_.stop_iteration) {
+          task.asked_due = elapsed_.steps;
+          run_callbacks(task);
+        }
+      }
+      wake_.merge(task.wake);
+    }
+  }
+
+  void run_callbacks(Entry& task) {
+    for (Callback<S, B>& callback : task.callbacks) {
+      run_callback(callback);
+      if (loop_.stop_iteration) return;
+    }
+  }
+
+  void run_callback(Callback<S, B>& callback) {
+    switch (callback.kind()) {
+      case CallbackKind::observer:
+        observers_.push_back(&callback);
+        return;
+      case CallbackKind::device_step:
+        if (held_ != &callback) launch();
+        if (callback.sees_elapsed()) read_clock();
+        running_ = &callback;
+        callback.run(loop_);
+        held_ = &callback;
+        ++held_steps_;
+        if (pace_.is_full(held_steps_)) launch();
+        break;
+      case CallbackKind::barrier:
+        bring_device();
+        if (callback.sees_elapsed()) read_clock();
+        running_ = &callback;
+        callback.run(loop_);
+        break;
+    }
+    running_ = nullptr;
+  }
+
+  // What last() brings where the step has turned out to be the last only now: a stop does not skip it.
+  void run_last() {
+    elapsed_.last = true;
+    for (Entry& task : tasks_) {
+      if (!task.traits.awaits_end || task.asked_due == elapsed_.steps || !task.schedule(elapsed_)) continue;
+      for (Callback<S, B>& callback : task.callbacks) run_callback(callback);
+    }
+  }
+
+  void read_clock() {
+    if (!std::exchange(date_is_read_, true)) elapsed_.date = Elapsed::now();
+  }
+
+  // Launches the steps that were held back, to be run as one.
+  void launch() {
+    if (held_ == nullptr) return;
+    Callback<S, B>* outer = std::exchange(running_, held_);
+    std::exchange(held_, nullptr)->launch();
+    running_ = outer;
+    if constexpr (std::is_base_of_v<State, S>) pace_.launched(held_steps_, state_.stream());
+    held_steps_ = 0;
+  }
+
+  // Everything that was queued is done, and has been seen.
+  void bring_device() {
+    launch();
+    if constexpr (std::is_base_of_v<State, S>) state_.stream().synchronize();
+    drain(true);
+  }
+
+  void settle() {
+    bring_device();
+    elapsed_.date = Elapsed::now();
+  }
+
+  void commit() {
+    if (loop_.logs.empty() && observers_.empty()) return;
+    pending_.push_back({elapsed_, std::exchange(loop_.logs, {}), observers_});
+    observers_.clear();
+    drain(false);
+  }
+
+  // Commits and shows to their observers the steps whose logs have arrived, or all of them.
+  void drain(bool wait) {
+    if (pending_.empty()) return;
+    double date = 0;
+    while (!pending_.empty() && (wait || pending_.front().logs.ready())) {
+      Pending& step = pending_.front();
+      if (!step.committed) {
+        if (date == 0) date = Elapsed::now();
+        step.elapsed.date = date;
+        step.committed = true;
+        if (!step.logs.empty()) history_.commit(step.elapsed, step.logs);
+      }
+      while (step.next_observer < step.observers.size()) {
+        Callback<S, B>* observer = step.observers[step.next_observer++];
+        if (observer == failed_) continue;
+        Callback<S, B>* outer = std::exchange(running_, observer);
+        running_step_ = step.elapsed.steps;
+        observer->observe(step.elapsed, step.logs);
+        running_step_ = kNot;
+        running_ = outer;
+      }
+      pending_.pop_front();
+    }
+  }
+
+  // Saves what there is, lets the others end, and throws.
+  [[noreturn]] void fail(const std::exception_ptr& cause) {
+    failed_ = running_;
+    const std::string where = describe();
+    try {
+      // The step was whole, and only the next batch failed.
+      if (advancing_ != kNot) {
+        commit();
+        elapsed_.count(advancing_);
+      } else {
+        loop_.logs = {};
+        observers_.clear();
+      }
+      settle();
+    } catch (...) {
+      // A second failure, mostly of the same device, tells nothing new.
+    }
+    running_ = failed_;
+    (void)end();
+    throw_error(cause, where);
+  }
+  [[noreturn]] void throw_error(const std::exception_ptr& cause) { throw_error(cause, describe()); }
+  [[noreturn]] void throw_error(const std::exception_ptr& cause, const std::string& where) {
+    const auto [code, what] = explain_exception(cause);
+    elapsed_.last = false;
+    throw LoopError(code, where + ": " + what, cause, std::move(state_), std::move(history_), elapsed_);
+  }
+
+  // What is running: "task 2, every(1000): giro::Checkpoint, at step 3000".
+  std::string describe() const {
+    const auto step = ", at step " + std::to_string(running_step_ != kNot ? running_step_ : elapsed_.steps);
+    if (running_ == nullptr) return (advancing_ != kNot ? "the dataset" : "the loop") + step;
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {
+      for (const Callback<S, B>& callback : tasks_[i].callbacks) {
+        if (&callback != running_) continue;
+        return "task " + std::to_string(i + 1) + ", " + to_string(tasks_[i].schedule) + ": " + callback.name() + step;
+      }
+    }
+    return "on_start or on_end: " + running_->name() + step;
+  }
+
+  static constexpr std::int64_t kNot = -1;
+
+  S state_;
+  LoopOptions<S, B> options_;
+  History history_;
+  Elapsed elapsed_;
+  LoopState<S, B> loop_;
+  std::vector<Entry> tasks_;
+  Wake stop_, wake_;  // the end, and the earliest at which a schedule has to be asked
+  ClockWatch clock_{false};
+  Pace pace_;
+  bool awaits_end_ = false;
+  bool date_is_read_ = false;  // in this step
+  std::vector<Callback<S, B>*> observers_;  // due in this step
+  std::deque<Pending> pending_;
+  Callback<S, B>* held_ = nullptr;  // a device step whose latest calls wait for a launch
+  std::int64_t held_steps_ = 0;
+  Callback<S, B>* running_ = nullptr;
+  std::int64_t running_step_ = kNot;  // an observer's, which may be behind the loop's
+  Callback<S, B>* failed_ = nullptr;
+  std::int64_t advancing_ = kNot;  // the size of a whole step's batch, while the next is asked for
 };
 
 }  // namespace detail
@@ -85,52 +428,34 @@ class Pending {
 // Threads `state` through the batches of `dataset` until it ends or `stop` is reached. At each step, for each task in
 // order whose schedule is due, its callbacks run in order; what they log is merged, and committed to the history if
 // there is any. A callback that sets stop_iteration ends the loop after this step; the callbacks behind it do not run.
+// Steps that need nothing of the host (CallbackKind) are handed to the device many at a time.
 //
 //   auto [trained, history, elapsed] = giro::loop(std::move(state), train, {{giro::every(1), train_step}},
 //                                                 {.stop = giro::at(5'000)});
+//
+// Errors: LoopError for whatever a callback, a schedule, the dataset or the device throws, and for an empty dataset
+// where steps or samples were asked for.
 template <class S, std::ranges::input_range R>
 LoopResult<S> loop(S state, R&& dataset,
                    const std::type_identity_t<std::vector<Task<S, std::ranges::range_value_t<R>>>>& tasks,
-                   LoopOptions options = {}) {
-  using B = std::ranges::range_value_t<R>;
-  using Kind = typename Callback<S, B>::Kind;
-  std::vector<Task<S, B>> own_tasks = tasks;
-  History history = std::move(options.history);
-  Elapsed elapsed = options.elapsed;
-  elapsed.date_start = Elapsed::now() - elapsed.time();
-  elapsed.date = Elapsed::now();
-  detail::Pending<S, B> pending(history);
-
-  // A run that is past its end asks for no batch.
-  if (elapsed >= options.stop) return {std::move(state), std::move(history), elapsed};
-  auto it = std::ranges::begin(dataset);
-  const auto end = std::ranges::end(dataset);
-  bool stopped = false;
-  while (!stopped && it != end) {
-    decltype(auto) batch = *it;
-    LoopState<S, B> loop_state{state, batch, history, elapsed, {}};
-    std::vector<const Callback<S, B>*> observers;
-    for (Task<S, B>& task : own_tasks) {
-      if (!task.schedule(elapsed)) continue;
-      for (const Callback<S, B>& callback : task.callbacks) {
-        if (loop_state.stop_iteration) break;
-        if (callback.kind() == Kind::observer) {
-          observers.push_back(&callback);
-          continue;
-        }
-        if (callback.kind() == Kind::barrier) pending.drain(true);
-        callback.run(loop_state);
-      }
-    }
-    pending.push(elapsed, std::move(loop_state.logs), std::move(observers));
-    pending.drain(false);
-    elapsed.update(batch_size(batch));
-    stopped = loop_state.stop_iteration || elapsed >= options.stop;
-    // A batch that no step will see is not asked for.
-    if (!stopped) ++it;
-  }
-  pending.drain(true);
-  return {std::move(state), std::move(history), elapsed};
+                   std::type_identity_t<LoopOptions<S, std::ranges::range_value_t<R>>> options = {}) {
+  detail::LoopRun<S, std::ranges::range_value_t<R>> run(std::move(state), tasks, std::move(options));
+  return run(dataset);
 }
 
 }  // namespace giro
+
+template <class S>
+struct std::tuple_size<giro::LoopResult<S>> : std::integral_constant<std::size_t, 3> {};
+template <class S>
+struct std::tuple_element<0, giro::LoopResult<S>> {
+  using type = S;
+};
+template <class S>
+struct std::tuple_element<1, giro::LoopResult<S>> {
+  using type = giro::History;
+};
+template <class S>
+struct std::tuple_element<2, giro::LoopResult<S>> {
+  using type = giro::Elapsed;
+};

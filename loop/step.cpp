@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <optional>
@@ -99,29 +100,70 @@ Logs sent(Logs logs, const std::shared_ptr<const LogRow>& row) {
 }
 
 void check_device(const State& state, const Batch& batch) {
-  if (batch.residence() && batch.residence()->device() != state.device()) {
-    throw Error(ErrorCode::device_mismatch,
-                fmt::format("the batch lies on {}, the state on {}", to_string(batch.residence()->device()),
-                            to_string(state.device())));
+  const auto check = [&](Device device) {
+    if (device != state.device()) {
+      throw Error(ErrorCode::device_mismatch, fmt::format("the batch lies on {}, the state on {}", to_string(device),
+                                                          to_string(state.device())));
+    }
+  };
+  if (batch.residence()) check(batch.residence()->device());
+  for (const auto& [name, tensor] : batch.features()) {
+    if (tensor.device().is_cuda()) check(tensor.device());
   }
 }
 
 }  // namespace
 
-// One recording: of a state, at fixed addresses, and of batches of one shape.
-struct StepEngine::Recording {
+// A step of one state, at fixed addresses, for batches of one shape, one set of broadcasts' names and one value of the
+// statics. Eager steps have no graph.
+struct StepEngine::Variant {
   std::weak_ptr<const void> state;
-  std::shared_ptr<Residence> residence;  // null: batches come from the host
+  bool resident = false;  // else batches come from the host, through `inputs`
+  std::weak_ptr<Residence> residence;
   std::int64_t rows = 0;
   std::optional<Inputs> inputs;
+  std::optional<Inputs> broadcasts;
+  std::shared_ptr<const void> statics;
+  Stream stream;
   std::vector<Buffer> gathered;
   Logs logs;  // as the function returned them: the scalars' memory lives as long as the recording
   std::shared_ptr<LogRing> ring;
   std::optional<Graph> graph;
 
-  bool matches(const State& s, const Batch& batch) const {
-    if (state.lock() != s.identity() || batch.residence() != residence) return false;
-    return residence ? batch.size() == rows : same_features(batch.features(), inputs->batch().features());
+  explicit Variant(const Call& call)
+      : state(call.state.identity()),
+        resident(call.batch.residence() != nullptr),
+        residence(call.batch.residence()),
+        rows(call.batch.size()),
+        statics(call.statics.copy(call.statics.value)),
+        stream(call.state.stream()) {
+    if (!resident) inputs.emplace(call.batch, stream);
+    if (!call.broadcasts.empty()) broadcasts.emplace(call.broadcasts.values(), stream);
+  }
+
+  bool matches(const Call& call) const {
+    if (state.lock() != call.state.identity() || resident != (call.batch.residence() != nullptr)) return false;
+    if (residence.lock() != call.batch.residence()) return false;
+    if (broadcasts.has_value() == call.broadcasts.empty()) return false;
+    if (broadcasts && !same_features(call.broadcasts.values().features(), broadcasts->batch().features())) return false;
+    if (!call.statics.equal(statics.get(), call.statics.value)) return false;
+    return resident ? call.batch.size() == rows : same_features(call.batch.features(), inputs->batch().features());
+  }
+  bool expired() const { return state.expired() || (resident && residence.expired()); }
+
+  // Runs the body on what lies on the device.
+  void run(const Body& body) {
+    gathered.clear();
+    const Batch batch = resident ? residence.lock()->gather(rows, stream, gathered) : inputs->batch();
+    logs = body(batch, broadcasts ? Broadcasts(broadcasts->batch()) : Broadcasts());
+    const std::vector<Tensor> scalars = device_scalars(logs);
+    if (ring == nullptr || ring->columns() != scalars.size()) {
+      ring = scalars.empty() ? nullptr : LogRing::create(scalars.size(), stream);
+    }
+  }
+  // Sends what it logged.
+  void publish() const {
+    if (ring) ring->publish(device_scalars(logs));
   }
 };
 
@@ -129,69 +171,75 @@ StepEngine::StepEngine(Mode mode) : mode_(mode) {}
 
 StepEngine::~StepEngine() = default;
 
-StepEngine::Recording& StepEngine::recording_for(const State& state, const Batch& batch, const Body& body) {
-  for (const auto& recording : recordings_) {
-    if (recording->matches(state, batch)) return *recording;
+StepEngine::Variant& StepEngine::variant_for(const Call& call, const Body& body) {
+  for (const auto& variant : variants_) {
+    if (variant->matches(call)) return *variant;
   }
-  std::erase_if(recordings_, [](const auto& recording) { return recording->state.expired(); });
-
-  const Stream& stream = state.stream();
-  auto recording = std::make_unique<Recording>();
-  recording->state = state.identity();
-  recording->residence = batch.residence();
-  recording->rows = batch.size();
-  if (!batch.residence()) recording->inputs.emplace(batch, stream);
-  recording->graph = Graph::record(stream, [&] {
-    recording->logs = body(batch.residence() ? batch.residence()->gather(recording->rows, stream, recording->gathered)
-                                             : recording->inputs->batch());
-    const std::vector<Tensor> scalars = device_scalars(recording->logs);
-    if (scalars.empty()) return;
-    recording->ring = LogRing::create(scalars.size(), stream);
-    recording->ring->publish(scalars);
-  });
-  recordings_.push_back(std::move(recording));
-  return *recordings_.back();
+  std::erase_if(variants_, [](const auto& variant) { return variant->expired(); });
+  auto variant = std::make_unique<Variant>(call);
+  if (mode_ == Mode::recorded) {
+    variant->graph = Graph::record(variant->stream, [&] {
+      variant->run(body);
+      variant->publish();
+    });
+  }
+  variants_.push_back(std::move(variant));
+  return *variants_.back();
 }
 
-Logs StepEngine::run_eagerly(const State& state, const Batch& batch, const Body& body) {
-  const Stream& stream = state.stream();
-  std::optional<Inputs> inputs;
-  std::vector<Buffer> gathered;
-  Logs logs;
-  if (batch.residence()) {
-    batch.residence()->seek(batch.position(), batch.size(), stream);
-    logs = body(batch.residence()->gather(batch.size(), stream, gathered));
-  } else {
-    inputs.emplace(batch, stream);
-    inputs->upload(batch);
-    logs = body(inputs->batch());
-  }
-  const std::vector<Tensor> scalars = device_scalars(logs);
-  if (scalars.empty()) return logs;
-  if (!eager_ring_ || eager_ring_->columns() != scalars.size() || eager_ring_->stream() != stream) {
-    eager_ring_ = LogRing::create(scalars.size(), stream);
-  }
-  // Let go of while it is written: after an error the ring's count of rows would be wrong.
-  const auto ring = std::exchange(eager_ring_, nullptr);
-  const auto row = ring->expect();
-  ring->publish(scalars);
-  eager_ring_ = ring;
-  return sent(std::move(logs), row);
+// After an error nothing is known of how far the device has come.
+void StepEngine::forget(const Variant* variant) {
+  const auto found = std::find_if(variants_.begin(), variants_.end(), [&](const auto& v) { return v.get() == variant; });
+  if (found == variants_.end()) return;
+  if (const auto residence = variant->residence.lock()) residence->forget_position();
+  if (waiting_ == variant) waiting_ = nullptr;
+  variants_.erase(found);
 }
 
-Logs StepEngine::operator()(const State& state, const Batch& batch, const Body& body) {
-  check_device(state, batch);
-  if (mode_ == Mode::eager) return run_eagerly(state, batch, body);
-  Recording& recording = recording_for(state, batch, body);
-  const Stream& stream = state.stream();
-  if (recording.residence) {
-    recording.residence->seek(batch.position(), recording.rows, stream);
+Logs StepEngine::run(Variant& variant, const Call& call, const Body& body) {
+  if (variant.broadcasts) variant.broadcasts->upload(call.broadcasts.values());
+  if (variant.resident) {
+    call.batch.residence()->seek(call.batch.position(), variant.rows, variant.stream);
   } else {
-    recording.inputs->upload(batch);
+    variant.inputs->upload(call.batch);
   }
-  const auto row = recording.ring ? recording.ring->expect() : nullptr;
-  recording.graph->replay(stream);
-  return sent(recording.logs, row);
+  if (!variant.graph) variant.run(body);
+  const auto row = variant.ring ? variant.ring->expect() : nullptr;
+  if (!variant.graph) {
+    variant.publish();
+    return sent(std::move(variant.logs), row);
+  }
+  Logs logs = sent(variant.logs, row);
+  waiting_ = &variant;
+  replays_ += 1;
+  position_ = call.batch.position() + variant.rows;
+  if (!variant.resident || variant.broadcasts) launch();
+  return logs;
+}
+
+Logs StepEngine::enqueue(const Call& call, const Body& body) {
+  check_device(call.state, call.batch);
+  const bool continues = waiting_ != nullptr && waiting_->matches(call) && call.batch.position() == position_;
+  if (!continues) launch();
+  Variant& variant = continues ? *waiting_ : variant_for(call, body);
+  try {
+    return run(variant, call, body);
+  } catch (...) {
+    forget(&variant);
+    throw;
+  }
+}
+
+void StepEngine::launch() {
+  if (waiting_ == nullptr) return;
+  Variant& variant = *std::exchange(waiting_, nullptr);
+  const std::int64_t replays = std::exchange(replays_, 0);
+  try {
+    variant.graph->replay(variant.stream, replays);
+  } catch (...) {
+    forget(&variant);
+    throw;
+  }
 }
 
 }  // namespace giro::detail

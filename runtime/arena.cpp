@@ -1,15 +1,23 @@
 #include "runtime/arena.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace giro {
 namespace {
 constexpr std::size_t kMinChunk = std::size_t{1} << 20;
+
+// The next multiple of a block's alignment, at least one. What is too much to be rounded is left to the allocation to
+// refuse.
+std::size_t block_size(std::size_t bytes) {
+  constexpr std::size_t kAlignment = Buffer::kAlignment;
+  if (bytes > std::numeric_limits<std::size_t>::max() - kAlignment) return bytes;
+  return std::max(bytes + kAlignment - 1, kAlignment) / kAlignment * kAlignment;
 }
+}  // namespace
 
 Buffer Arena::allocate(std::size_t bytes) {
-  const std::size_t rounded = std::max(bytes + Buffer::kAlignment - 1, Buffer::kAlignment);
-  const std::size_t size = rounded / Buffer::kAlignment * Buffer::kAlignment;
+  const std::size_t size = block_size(bytes);
   const auto fits = [&](const auto& entry) { return entry.second.free && entry.second.size >= size; };
   auto found = std::find_if(blocks_.begin(), blocks_.end(), fits);
   if (found == blocks_.end()) {

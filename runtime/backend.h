@@ -4,6 +4,7 @@
 // few functions; runtime/no_cuda stands in for giro::cuda where there is no toolkit.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,7 +23,7 @@ class StreamImpl;
 class GraphImpl {
  public:
   virtual ~GraphImpl() = default;
-  virtual void replay(StreamImpl& stream) = 0;
+  virtual void replay(StreamImpl& stream, std::int64_t times) = 0;
   virtual std::size_t num_nodes() const = 0;
 };
 

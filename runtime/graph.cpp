@@ -34,7 +34,7 @@ Graph::Graph(Graph&&) noexcept = default;
 Graph& Graph::operator=(Graph&&) noexcept = default;
 Graph::~Graph() = default;
 
-void Graph::replay(const Stream& stream) const { impl_->replay(stream.impl()); }
+void Graph::replay(const Stream& stream, std::int64_t times) const { impl_->replay(stream.impl(), times); }
 std::size_t Graph::num_nodes() const { return impl_->num_nodes(); }
 std::size_t Graph::arena_bytes() const { return arena_->reserved_bytes(); }
 

@@ -70,7 +70,8 @@ class State {
   // All leaves, or those below `prefix`, in the order of insertion, which depends on nothing but the model.
   std::vector<Leaf> flatten(const std::string& prefix = "") const;
   // A state of this structure with the values of `leaves`, which must be all of this state's, in its order: else
-  // Error(not_found, shape_mismatch or dtype_mismatch) naming both.
+  // Error(not_found, shape_mismatch, dtype_mismatch or device_mismatch) naming both. Waits for this state's stream, so
+  // its own leaves are complete; leaves that another stream writes have to be waited for by the caller.
   State unflatten(const std::vector<Leaf>& leaves) const;
   // A state of this structure whose leaves `fill(path, out, in)` has written on the stream of `out`'s state.
   State map(const std::function<void(const std::string& path, const Tensor& out, const Tensor& in,

@@ -36,6 +36,18 @@ std::string to_string(const Tensor& tensor) {
   return fmt::format("{}{} on {}", name_of(tensor.dtype()), to_string(tensor.shape()), to_string(tensor.device()));
 }
 
+namespace {
+
+// A stream of the CPU copies between host memory alone; one of a CUDA device between that device and the host.
+void check_reach(const char* what, const Tensor& tensor, const Stream& stream) {
+  if (stream.device().is_cpu() && !tensor.device().is_cpu()) {
+    throw Error(ErrorCode::device_mismatch, fmt::format("{} is {}, which a stream on {} cannot reach", what,
+                                                        to_string(tensor), to_string(stream.device())));
+  }
+}
+
+}  // namespace
+
 void copy(const Tensor& dst, const Tensor& src, const Stream& stream) {
   if (dst.shape() != src.shape()) {
     throw Error(ErrorCode::shape_mismatch,
@@ -45,10 +57,13 @@ void copy(const Tensor& dst, const Tensor& src, const Stream& stream) {
     throw Error(ErrorCode::dtype_mismatch,
                 fmt::format("copy: destination is {}, source is {}", to_string(dst), to_string(src)));
   }
+  check_reach("copy: the destination", dst, stream);
+  check_reach("copy: the source", src, stream);
   stream.copy(dst.raw(), src.raw(), dst.bytes());
 }
 
 void detail::read_bytes(void* host, const Tensor& tensor, const Stream& stream) {
+  check_reach("the tensor to read", tensor, stream);
   stream.copy(host, tensor.raw(), tensor.bytes());
   stream.synchronize();
 }
@@ -58,6 +73,7 @@ void detail::write_bytes(const Tensor& tensor, const void* host, std::size_t byt
     throw Error(ErrorCode::shape_mismatch,
                 fmt::format("{} bytes given for {}, expected {}", bytes, to_string(tensor), tensor.bytes()));
   }
+  check_reach("the tensor to write", tensor, stream);
   stream.copy(tensor.raw(), host, bytes);
   stream.synchronize();
 }

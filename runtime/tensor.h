@@ -53,15 +53,16 @@ class Tensor {
 // "f32(32, 10) on cuda:0"
 std::string to_string(const Tensor& tensor);
 
-// Copies src into dst on the stream, between any two places the stream's device can reach.
-// Errors: shape_mismatch, dtype_mismatch.
+// Copies src into dst on the stream: between host and device on a CUDA stream, between host tensors alone on a CPU
+// stream. Errors: shape_mismatch, dtype_mismatch, device_mismatch.
 void copy(const Tensor& dst, const Tensor& src, const Stream& stream);
 
-// The elements in host memory, after everything before it on the stream. Waits. Errors: dtype_mismatch.
+// The elements in host memory, after everything before it on the stream. Waits. Errors: dtype_mismatch,
+// device_mismatch (as copy).
 template <class T>
 std::vector<T> to_host(const Tensor& tensor, const Stream& stream);
 
-// Copies host values into the tensor and waits. Error(shape_mismatch) if the counts differ.
+// Copies host values into the tensor and waits. Error(shape_mismatch) if the counts differ, device_mismatch as copy.
 template <class T>
 void from_host(const Tensor& tensor, const std::vector<T>& values, const Stream& stream);
 

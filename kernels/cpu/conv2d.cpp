@@ -34,10 +34,9 @@ struct Convolution {
 
   dnnl::convolution_forward::primitive_desc forward(const dnnl::engine& engine,
                                                     const dnnl::primitive_attr& attributes) const {
-    const dnnl::convolution_forward::desc desc(dnnl::prop_kind::forward_training,
-                                               dnnl::algorithm::convolution_direct, x, w_any, b, y, stride,
-                                               pad_before, pad_after);
-    return {desc, attributes, engine};
+    return one_dnn::describe<dnnl::convolution_forward>(engine, attributes, dnnl::prop_kind::forward_training,
+                                                        dnnl::algorithm::convolution_direct, x, w_any, b, y, stride,
+                                                        pad_before, pad_after);
   }
 };
 
@@ -50,13 +49,7 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
     const dnnl::engine engine = one_dnn::engine();
     const Convolution c(x.shape(), w.shape(), y.shape(), static_cast<bool>(b), options);
     const one_dnn::ThreadLimit limit(c.work());
-    dnnl::primitive_attr attributes;
-    if (f == Activation::relu) {
-      dnnl::post_ops after;
-      after.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-      attributes.set_post_ops(after);
-    }
-    const auto desc = c.forward(engine, attributes);
+    const auto desc = c.forward(engine, one_dnn::attributes(f == Activation::relu));
     one_dnn::Arguments arguments{
         {DNNL_ARG_SRC, one_dnn::memory(x, c.x, engine)},
         {DNNL_ARG_WEIGHTS, one_dnn::in_layout(stream, engine, one_dnn::memory(w, c.w_given, engine),
@@ -82,9 +75,9 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
     const auto hint = c.forward(engine, {});
     const memory dz_memory = one_dnn::memory(dz, c.y, engine);
     if (dw) {
-      const dnnl::convolution_backward_weights::desc desc(dnnl::algorithm::convolution_direct, c.x, c.w_any, c.b, c.y,
-                                                          c.stride, c.pad_before, c.pad_after);
-      const dnnl::convolution_backward_weights::primitive_desc found(desc, engine, hint);
+      const auto found = one_dnn::describe_backward<dnnl::convolution_backward_weights>(
+          engine, hint, dnnl::algorithm::convolution_direct, c.x, c.w_any, c.b, c.y, c.stride, c.pad_before,
+          c.pad_after);
       const memory given = one_dnn::memory(dw, c.w_given, engine);
       const bool reorder = found.diff_weights_desc() != c.w_given;
       const memory computed = reorder ? memory(found.diff_weights_desc(), engine) : given;
@@ -99,9 +92,8 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
       cpu::sum_rows(db, dz.reshape({dz.count() / dz.shape()[3], dz.shape()[3]}), stream);
     }
     if (dx) {
-      const dnnl::convolution_backward_data::desc desc(dnnl::algorithm::convolution_direct, c.x, c.w_any, c.y,
-                                                       c.stride, c.pad_before, c.pad_after);
-      const dnnl::convolution_backward_data::primitive_desc found(desc, engine, hint);
+      const auto found = one_dnn::describe_backward<dnnl::convolution_backward_data>(
+          engine, hint, dnnl::algorithm::convolution_direct, c.x, c.w_any, c.y, c.stride, c.pad_before, c.pad_after);
       one_dnn::submit(stream, "conv2d_backward", c.work(), engine, dnnl::convolution_backward_data(found),
                       {{DNNL_ARG_DIFF_DST, dz_memory},
                        {DNNL_ARG_WEIGHTS, one_dnn::in_layout(stream, engine,

@@ -38,19 +38,13 @@ void matmul(const Tensor& out, const Tensor& a, memory::format_tag a_order, cons
     const dnnl::engine engine = one_dnn::engine();
     const memory::desc a_desc({m, k}, f32, a_order), b_desc({k, n}, f32, b_order), out_desc({m, n}, f32, row_major);
     const memory::desc bias_desc = bias ? memory::desc({1, n}, f32, row_major) : memory::desc();
-    dnnl::primitive_attr attributes;
-    if (relu) {
-      dnnl::post_ops after;
-      after.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-      attributes.set_post_ops(after);
-    }
-    const dnnl::matmul::desc desc = bias ? dnnl::matmul::desc(a_desc, b_desc, bias_desc, out_desc)
-                                         : dnnl::matmul::desc(a_desc, b_desc, out_desc);
+    const auto desc = one_dnn::describe<dnnl::matmul>(engine, one_dnn::attributes(relu), a_desc, b_desc, bias_desc,
+                                                     out_desc);
     one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(a, a_desc, engine)},
                                  {DNNL_ARG_WEIGHTS, one_dnn::memory(b, b_desc, engine)},
                                  {DNNL_ARG_DST, one_dnn::memory(out, out_desc, engine)}};
     if (bias) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(bias, bias_desc, engine));
-    one_dnn::submit(stream, "matmul", work, engine, dnnl::matmul({desc, attributes, engine}), std::move(arguments));
+    one_dnn::submit(stream, "matmul", work, engine, dnnl::matmul(desc), std::move(arguments));
   });
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 
-#include <dnnl.hpp>
 #include <omp.h>
+
+#include <oneapi/dnnl/dnnl.hpp>
 
 #include <cstdint>
 #include <string>
@@ -35,6 +36,52 @@ auto checked(const char* what, F&& f) {
                 std::string("oneDNN failed in ") + what + ": " + error.what());
   }
 }
+
+// The primitive descriptor of an operation, and of its way back given that of the way there. oneDNN 3 takes at once what
+// oneDNN 2 first made an operation descriptor of.
+template <class Primitive, class... Args>
+typename Primitive::primitive_desc describe(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
+                                            const Args&... args) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine, args..., attributes};
+#else
+  return {typename Primitive::desc(args...), attributes, engine};
+#endif
+}
+
+template <class Primitive, class Forward, class... Args>
+typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine, const Forward& forward,
+                                                     const Args&... args) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine, args..., forward};
+#else
+  return {typename Primitive::desc(args...), engine, forward};
+#endif
+}
+
+// What a primitive does besides: relu on its output, if asked for.
+inline dnnl::primitive_attr attributes(bool relu) {
+  dnnl::primitive_attr attributes;
+  if (relu) {
+    dnnl::post_ops after;
+#if DNNL_VERSION_MAJOR >= 3
+    after.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+#else
+    after.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+#endif
+    attributes.set_post_ops(after);
+  }
+  return attributes;
+}
+
+// Pooling with a dilation, which is all there is in oneDNN 3.
+#if DNNL_VERSION_MAJOR >= 3
+using PoolingForward = dnnl::pooling_forward;
+using PoolingBackward = dnnl::pooling_backward;
+#else
+using PoolingForward = dnnl::pooling_v2_forward;
+using PoolingBackward = dnnl::pooling_v2_backward;
+#endif
 
 // Below this many multiplications or moves of an element, waking other threads costs more than the work.
 constexpr std::int64_t kParallelFrom = std::int64_t{1} << 20;

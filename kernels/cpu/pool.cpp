@@ -1,5 +1,7 @@
 #include "kernels/functors/pool.h"
 
+#include <algorithm>
+
 #include "kernels/backends.h"
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/one_dnn.h"
@@ -13,44 +15,48 @@ memory::desc image(const Shape& shape) {
   return memory::desc({shape[0], shape[3], shape[1], shape[2]}, memory::data_type::f32, memory::format_tag::nhwc);
 }
 
-// How far the last window reaches beyond the image: never, so zero or less.
-memory::dims overhang(const Shape& x, const Shape& y, const PoolOptions& options) {
-  return {(y[1] - 1) * options.stride[0] + options.window[0] - x[1],
-          (y[2] - 1) * options.stride[1] + options.window[1] - x[2]};
-}
-
 // Elements that the windows read together.
 std::int64_t work_of(const Shape& y, const PoolOptions& options) {
   return y.count() * options.window[0] * options.window[1];
 }
 
-dnnl::pooling_forward::primitive_desc forward(dnnl::algorithm algorithm, const Shape& x, const Shape& y,
-                                              const PoolOptions& options, const dnnl::engine& engine) {
-  const memory::dims stride(options.stride.begin(), options.stride.end());
-  const memory::dims window(options.window.begin(), options.window.end());
-  return {{dnnl::prop_kind::forward_inference, algorithm, image(x), image(y), stride, window, {0, 0},
-           overhang(x, y, options)},
-          engine};
-}
+// One average pooling: what oneDNN is told of it, there and back.
+struct AveragePooling {
+  static constexpr auto kAlgorithm = dnnl::algorithm::pooling_avg_exclude_padding;
+  memory::desc x, y;
+  memory::dims stride, window, dilation{0, 0}, pad_before{0, 0}, pad_after;
 
-void pool(dnnl::algorithm algorithm, const Tensor& y, const Tensor& x, const PoolOptions& options,
-          const Stream& stream) {
+  AveragePooling(const Shape& xs, const Shape& ys, const PoolOptions& options)
+      : x(image(xs)),
+        y(image(ys)),
+        stride(options.stride.begin(), options.stride.end()),
+        window(options.window.begin(), options.window.end()),
+        // How far the last window reaches beyond the image: never, so zero or less.
+        pad_after{(ys[1] - 1) * stride[0] + window[0] - xs[1], (ys[2] - 1) * stride[1] + window[1] - xs[2]} {}
+
+  one_dnn::PoolingForward::primitive_desc forward(const dnnl::engine& engine) const {
+    return one_dnn::describe<one_dnn::PoolingForward>(engine, {}, dnnl::prop_kind::forward_inference, kAlgorithm, x, y,
+                                                      stride, window, dilation, pad_before, pad_after);
+  }
+  one_dnn::PoolingBackward::primitive_desc backward(const dnnl::engine& engine) const {
+    return one_dnn::describe_backward<one_dnn::PoolingBackward>(engine, forward(engine), kAlgorithm, x, y, stride,
+                                                                window, dilation, pad_before, pad_after);
+  }
+};
+
+}  // namespace
+
+void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
   if (y.count() == 0) return;
   const std::int64_t work = work_of(y.shape(), options);
   one_dnn::checked("pooling", [&] {
     const one_dnn::ThreadLimit limit(work);
     const dnnl::engine engine = one_dnn::engine();
-    const auto desc = forward(algorithm, x.shape(), y.shape(), options, engine);
-    one_dnn::submit(stream, "pooling", work, engine, dnnl::pooling_forward(desc),
-                    {{DNNL_ARG_SRC, one_dnn::memory(x, image(x.shape()), engine)},
-                     {DNNL_ARG_DST, one_dnn::memory(y, image(y.shape()), engine)}});
+    const AveragePooling pooling(x.shape(), y.shape(), options);
+    one_dnn::submit(stream, "pooling", work, engine, one_dnn::PoolingForward(pooling.forward(engine)),
+                    {{DNNL_ARG_SRC, one_dnn::memory(x, pooling.x, engine)},
+                     {DNNL_ARG_DST, one_dnn::memory(y, pooling.y, engine)}});
   });
-}
-
-}  // namespace
-
-void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
-  pool(dnnl::algorithm::pooling_avg_exclude_padding, y, x, options, stream);
 }
 
 void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream) {
@@ -62,20 +68,35 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
   one_dnn::checked("pooling", [&] {
     const one_dnn::ThreadLimit limit(work);
     const dnnl::engine engine = one_dnn::engine();
-    const auto hint = forward(dnnl::algorithm::pooling_avg_exclude_padding, dx.shape(), dy.shape(), options, engine);
-    const memory::dims stride(options.stride.begin(), options.stride.end());
-    const memory::dims window(options.window.begin(), options.window.end());
-    const dnnl::pooling_backward::desc desc(dnnl::algorithm::pooling_avg_exclude_padding, image(dx.shape()),
-                                            image(dy.shape()), stride, window, {0, 0},
-                                            overhang(dx.shape(), dy.shape(), options));
-    one_dnn::submit(stream, "pooling", work, engine, dnnl::pooling_backward({desc, engine, hint}),
-                    {{DNNL_ARG_DIFF_DST, one_dnn::memory(dy, image(dy.shape()), engine)},
-                     {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, image(dx.shape()), engine)}});
+    const AveragePooling pooling(dx.shape(), dy.shape(), options);
+    one_dnn::submit(stream, "pooling", work, engine, one_dnn::PoolingBackward(pooling.backward(engine)),
+                    {{DNNL_ARG_DIFF_DST, one_dnn::memory(dy, pooling.y, engine)},
+                     {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, pooling.x, engine)}});
   });
 }
 
+// Not oneDNN's, which passes over a NaN.
 void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
-  pool(dnnl::algorithm::pooling_max, y, x, options, stream);
+  submit(stream, [out = y.data<float>(), in = x.data<float>(), x = x.shape(), y = y.shape(), options] {
+    const std::int64_t channels = x[3], pixels = y[0] * y[1] * y[2], area = options.window[0] * options.window[1];
+    const std::int64_t block = std::max<std::int64_t>(1, kBlock / std::max<std::int64_t>(1, channels * area));
+    for_each_block(pixels, block, work_of(y, options), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t pixel = begin; pixel < end; ++pixel) {
+        const std::int64_t ow = pixel % y[2], oh = pixel / y[2] % y[1], n = pixel / (y[1] * y[2]);
+        const float* first = in + ((n * x[1] + oh * options.stride[0]) * x[2] + ow * options.stride[1]) * channels;
+        float* largest = out + pixel * channels;
+        std::copy_n(first, channels, largest);
+        for (std::int64_t i = 1; i < area; ++i) {
+          const float* row = first + (i / options.window[1] * x[2] + i % options.window[1]) * channels;
+#pragma omp simd
+          for (std::int64_t c = 0; c < channels; ++c) {
+            const float a = largest[c], b = row[c];
+            largest[c] = a >= b || a != a ? a : b;
+          }
+        }
+      }
+    });
+  });
 }
 
 // oneDNN's own wants a workspace from the forward pass; x and y say as much.

@@ -124,10 +124,12 @@ ConvolutionPlan<Direction> make_plan(const Geometry& g, cudnnHandle_t cudnn) {
     const auto& result = results[static_cast<std::size_t>(i)];
     const bool fits = result.status == CUDNN_STATUS_SUCCESS && result.determinism == CUDNN_DETERMINISTIC &&
                       (result.mathType == CUDNN_FMA_MATH || result.mathType == CUDNN_DEFAULT_MATH);
-    if (fits && workspace_size(cudnn, plan, result.algo, &plan.workspace) == CUDNN_STATUS_SUCCESS) {
-      plan.algorithm = result.algo;
-      return plan;
-    }
+    if (!fits) continue;
+    const cudnnStatus_t status = workspace_size(cudnn, plan, result.algo, &plan.workspace);
+    if (CUDNN_STATUS_CATEGORY(static_cast<int>(status)) == CUDNN_STATUS_NOT_SUPPORTED) continue;
+    check(status, "cudnnGetConvolutionWorkspaceSize");
+    plan.algorithm = result.algo;
+    return plan;
   }
   throw Error(ErrorCode::unsupported,
               fmt::format("cuDNN has no deterministic f32 algorithm for {} of the convolution of {} with {}",

@@ -10,7 +10,9 @@ namespace {
 constexpr int kWarp = 32;
 static_assert(RowRing::kMaxColumns <= kWarp, "one lane a column");
 
-// The host reads `published` first and then the row: every lane's value has to be there before it.
+// The host reads `published` first and then the row: every lane's value has to be there before it. A fence orders only
+// stores of its own thread and what that thread knows of through a barrier: so the thread that stores the count makes
+// it, after the warp's barrier, and those of the other lanes would add nothing.
 __global__ void publish_row_kernel(RowRing ring, std::int64_t* row, functors::RowSource source) {
   const int lane = static_cast<int>(threadIdx.x);
   const std::int64_t number = *row;
@@ -18,10 +20,10 @@ __global__ void publish_row_kernel(RowRing ring, std::int64_t* row, functors::Ro
     volatile double* values = ring.values + (number % ring.capacity) * source.columns;
     values[lane] = source.read(lane);
   }
-  __threadfence_system();
   __syncwarp();
   if (lane == 0) {
     *row = number + 1;
+    __threadfence_system();
     *static_cast<volatile std::int64_t*>(ring.published) = number + 1;
   }
 }

@@ -8,6 +8,11 @@
 
 namespace giro::functors {
 
+// Whether a window's largest value is this one. A NaN is larger than every number, and one NaN is like another.
+GIRO_HOST_DEVICE inline bool is_largest(float value, float largest) {
+  return value == largest || (value != value && largest != largest);
+}
+
 // dx[i] gathers the gradient of every window in which x[i] is the first largest value.
 struct MaxPoolBackward {
   float* dx;
@@ -24,7 +29,7 @@ struct MaxPoolBackward {
     for (std::int64_t oh = first_oh; oh < out_height && oh * stride_h <= h; ++oh) {
       for (std::int64_t ow = first_ow; ow < out_width && ow * stride_w <= w; ++ow) {
         const std::int64_t o = ((n * out_height + oh) * out_width + ow) * channels + c;
-        if (x[i] == y[o] && is_first(n, oh, ow, h, w, c, y[o])) sum += dy[o];
+        if (is_largest(x[i], y[o]) && is_first(n, oh, ow, h, w, c, y[o])) sum += dy[o];
       }
     }
     dx[i] = sum;
@@ -35,7 +40,7 @@ struct MaxPoolBackward {
     for (std::int64_t row = oh * stride_h; row <= h; ++row) {
       const std::int64_t end = row == h ? w : ow * stride_w + window_w;
       for (std::int64_t column = ow * stride_w; column < end; ++column) {
-        if (x[((n * height + row) * width + column) * channels + c] == largest) return false;
+        if (is_largest(x[((n * height + row) * width + column) * channels + c], largest)) return false;
       }
     }
     return true;

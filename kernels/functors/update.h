@@ -10,6 +10,18 @@
 // once a block (CUDA), from leaves on the device, and then runs sgd_element or adam_element over the flat buffers.
 namespace giro::functors {
 
+// base^exponent for an exponent of at least 1, by squaring. A block waits for one thread to compute it, and pow takes
+// many times as long; products alone also come out the same on every device. Below 1 it is off by at most `exponent`
+// roundings, of a result that falls faster than that grows.
+GIRO_HOST_DEVICE inline double power(double base, std::int64_t exponent) {
+  double result = 1;
+  for (; exponent > 0; exponent >>= 1) {
+    if (exponent & 1) result *= base;
+    base *= base;
+  }
+  return result;
+}
+
 // What is the same for every element of one update.
 struct UpdateCoefficients {
   float learning_rate;
@@ -17,7 +29,7 @@ struct UpdateCoefficients {
   float decay;               // learning rate times weight decay
   float momentum;
   float beta1, one_minus_beta1, beta2, one_minus_beta2;
-  float correction1, correction2;  // 1 / (1 - beta^t)
+  float correction1 = 1, correction2 = 1;  // adam's 1 / (1 - beta^t)
   float epsilon;
 
   // `squared_norm` is ignored without clipping. The powers are taken in double: 1 - 0.999^t in float is off by 1e-5.
@@ -36,9 +48,10 @@ struct UpdateCoefficients {
     beta2 = static_cast<float>(rule.beta2);
     one_minus_beta1 = static_cast<float>(1.0 - rule.beta1);
     one_minus_beta2 = static_cast<float>(1.0 - rule.beta2);
-    const double t = static_cast<double>(step + 1);
-    correction1 = static_cast<float>(1.0 / (1.0 - pow(rule.beta1, t)));
-    correction2 = static_cast<float>(1.0 / (1.0 - pow(rule.beta2, t)));
+    if (rule.rule == optim::Rule::adam) {
+      correction1 = static_cast<float>(1.0 / (1.0 - power(rule.beta1, step + 1)));
+      correction2 = static_cast<float>(1.0 / (1.0 - power(rule.beta2, step + 1)));
+    }
     epsilon = static_cast<float>(rule.epsilon);
   }
 };

@@ -12,6 +12,13 @@
 namespace giro::nn {
 namespace {
 
+// The stream of the first of an op's inputs that has one: a constant may have none.
+const Stream& stream_of(const Var& input) { return input.stream(); }
+template <class... Inputs>
+const Stream& stream_of(const Var& first, const Inputs&... others) {
+  return first.has_stream() ? first.stream() : stream_of(others...);
+}
+
 // The gradient before an activation that an op has fused, given the op's output y and dy; in dy's place, which nobody
 // reads again.
 const Tensor& before_activation(const Tensor& dy, const Tensor& y, Activation f, const Stream& stream) {
@@ -32,7 +39,7 @@ void with_grad_of(const Var& input, const std::function<void(const Tensor&)>& wr
 
 Var add(const Var& a, const Var& b) {
   Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy) {
-    const Stream& stream = a.has_stream() ? a.stream() : b.stream();
+    const Stream& stream = stream_of(a, b);
     a.accumulate([&](const Tensor& da) { copy(da, dy, stream); });
     b.accumulate([&](const Tensor& db) { copy(db, dy, stream); });
   });
@@ -42,7 +49,7 @@ Var add(const Var& a, const Var& b) {
 
 Var multiply(const Var& a, const Var& b) {
   Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy) {
-    const Stream& stream = a.has_stream() ? a.stream() : b.stream();
+    const Stream& stream = stream_of(a, b);
     a.accumulate([&](const Tensor& da) { giro::multiply(da, dy, b.value(), stream); });
     b.accumulate([&](const Tensor& db) { giro::multiply(db, dy, a.value(), stream); });
   });
@@ -88,7 +95,7 @@ Var dense(const Var& x, const Var& w, const Var& b, Activation f) {
   }
   Var y = Var::computed(DType::f32, {x.shape()[0], w.shape()[1]}, {x, w, b},
                         [x, w, b, f](const Tensor& out, const Tensor& dy) {
-    const Stream& stream = w.stream();
+    const Stream& stream = stream_of(x, w, b);
     const Tensor& dz = before_activation(dy, out, f, stream);
     with_grad_of(x, [&](const Tensor& dx) {
       with_grad_of(w, [&](const Tensor& dw) {
@@ -106,7 +113,7 @@ Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& option
   if (f != Activation::none && f != Activation::relu) return activation(conv2d(x, w, b, options), f);
   Var y = Var::computed(DType::f32, conv2d_shape(x.shape(), w.shape(), options), {x, w, b},
                         [x, w, b, options, f](const Tensor& out, const Tensor& dy) {
-    const Stream& stream = w.stream();
+    const Stream& stream = stream_of(x, w, b);
     const Tensor& dz = before_activation(dy, out, f, stream);
     with_grad_of(x, [&](const Tensor& dx) {
       with_grad_of(w, [&](const Tensor& dw) {
@@ -176,8 +183,9 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels) {
 }
 
 Var accuracy(const Var& logits, const Var& labels) {
-  // Not differentiated: a constant stands in for the logits, on their stream.
-  Var out = Var::computed(DType::f32, {}, {Var(logits.value(), logits.stream())}, nullptr);
+  // Not differentiated: a constant stands in for the logits, on their stream if they have one.
+  const Var constant = logits.has_stream() ? Var(logits.value(), logits.stream()) : Var(logits.value());
+  Var out = Var::computed(DType::f32, {}, {constant, labels}, nullptr);
   giro::accuracy(out.value(), logits.value(), labels.value(), out.stream());
   return out;
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -19,9 +20,11 @@ class CallList final : public detail::GraphImpl {
  public:
   explicit CallList(std::vector<CpuStream::Call> calls) : calls_(std::move(calls)) {}
 
-  void replay(detail::StreamImpl& stream) override {
+  void replay(detail::StreamImpl& stream, std::int64_t times) override {
     auto& cpu_stream = static_cast<CpuStream&>(stream);
-    for (const CpuStream::Call& call : calls_) cpu_stream.submit(call);
+    for (std::int64_t i = 0; i < times; ++i) {
+      for (const CpuStream::Call& call : calls_) cpu_stream.submit(call);
+    }
   }
   std::size_t num_nodes() const override { return calls_.size(); }
 
@@ -70,7 +73,10 @@ DeviceInfo device_info() {
 }
 
 void* allocate(std::size_t bytes) {
-  void* data = ::operator new(bytes, std::align_val_t{Buffer::kAlignment}, std::nothrow);
+  // The allocator itself rounds up to the alignment, and may overflow on the way.
+  const bool too_many = bytes > std::numeric_limits<std::size_t>::max() - Buffer::kAlignment;
+  void* data =
+      too_many ? nullptr : ::operator new(bytes, std::align_val_t{Buffer::kAlignment}, std::nothrow);
   if (data == nullptr) {
     throw Error(ErrorCode::out_of_memory, fmt::format("the host has no {} bytes of memory left", bytes));
   }

@@ -3,6 +3,8 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <array>
+
 #include <giro/runtime/error.h>
 
 #include "runtime/arena.h"
@@ -58,24 +60,47 @@ class CudaEvent final : public detail::EventImpl {
 class CudaGraph final : public detail::GraphImpl {
  public:
   // `recorder` lives on with the graph, whose nodes may point into memory of its library handles.
-  CudaGraph(cudaGraph_t graph, std::shared_ptr<CudaStream> recorder) : recorder_(std::move(recorder)) {
-    check(cudaGraphGetNodes(graph, nullptr, &num_nodes_), "cudaGraphGetNodes");
-    check(cudaGraphInstantiate(graph_.out(), graph, 0), "cudaGraphInstantiate");
+  CudaGraph(Handle<cudaGraph_t, cudaGraphDestroy> graph, std::shared_ptr<CudaStream> recorder)
+      : recorder_(std::move(recorder)), graph_(std::move(graph)) {
+    check(cudaGraphGetNodes(graph_, nullptr, &num_nodes_), "cudaGraphGetNodes");
+    check(cudaGraphInstantiate(ladder_[0].out(), graph_, 0), "cudaGraphInstantiate");
   }
 
-  void replay(detail::StreamImpl& stream) override {
+  void replay(detail::StreamImpl& stream, std::int64_t times) override {
     if (stream.device != recorder_->device) {
       throw Error(ErrorCode::device_mismatch,
                   fmt::format("a graph recorded on {} cannot be replayed on {}", to_string(recorder_->device),
                               to_string(stream.device)));
     }
-    check(cudaGraphLaunch(graph_, cuda_stream(stream).handle()), "cudaGraphLaunch");
+    const cudaStream_t handle = cuda_stream(stream).handle();
+    for (std::size_t rung = ladder_.size(); rung-- > 0;) {
+      const std::int64_t repetitions = std::int64_t{1} << rung;
+      for (; times >= repetitions; times -= repetitions) {
+        check(cudaGraphLaunch(rung_of(rung), handle), "cudaGraphLaunch");
+      }
+    }
   }
   std::size_t num_nodes() const override { return num_nodes_; }
 
  private:
+  // 2^rung repetitions of the recorded work, one after the other.
+  cudaGraphExec_t rung_of(std::size_t rung) {
+    if (ladder_[rung] != nullptr) return ladder_[rung];
+    Handle<cudaGraph_t, cudaGraphDestroy> repeated;
+    check(cudaGraphCreate(repeated.out(), 0), "cudaGraphCreate");
+    cudaGraphNode_t before = nullptr;
+    for (std::int64_t i = 0; i < std::int64_t{1} << rung; ++i) {
+      cudaGraphNode_t node = nullptr;
+      check(cudaGraphAddChildGraphNode(&node, repeated, &before, i == 0 ? 0 : 1, graph_), "cudaGraphAddChildGraphNode");
+      before = node;
+    }
+    check(cudaGraphInstantiate(ladder_[rung].out(), repeated, 0), "cudaGraphInstantiate");
+    return ladder_[rung];
+  }
+
   std::shared_ptr<CudaStream> recorder_;
-  Handle<cudaGraphExec_t, cudaGraphExecDestroy> graph_;
+  Handle<cudaGraph_t, cudaGraphDestroy> graph_;
+  std::array<Handle<cudaGraphExec_t, cudaGraphExecDestroy>, 8> ladder_;
   std::size_t num_nodes_ = 0;
 };
 
@@ -167,7 +192,7 @@ std::unique_ptr<detail::GraphImpl> CudaStream::end_recording() {
   make_current(device);
   Handle<cudaGraph_t, cudaGraphDestroy> graph;
   check(cudaStreamEndCapture(handle(), graph.out()), "cudaStreamEndCapture");
-  return std::make_unique<CudaGraph>(graph, shared_from_this());
+  return std::make_unique<CudaGraph>(std::move(graph), shared_from_this());
 }
 
 void CudaStream::abandon_recording() noexcept {

@@ -3,7 +3,8 @@
 
 usage: mnist_losses.py SAMPLE [DATA]
 
-SAMPLE: the executable. DATA: folder of the four IDX files, gzipped; a small part of them is used.
+SAMPLE: the executable. DATA: folder of the four IDX files, gzipped; a small part of them is used. Without it nothing is
+compared, and the status is 77.
 """
 
 import csv
@@ -16,7 +17,7 @@ import tempfile
 
 STEPS = {"linear": 50, "cnn": 5}
 TRAIN_ROWS, TEST_ROWS = 2000, 500
-TOLERANCE = 2e-6  # relative: some units of f32, after up to 50 steps
+TOLERANCE = 1e-6  # relative: some units of f32, after up to 50 steps
 
 
 def cut(source, target, rows):
@@ -42,6 +43,9 @@ def losses(sample, data, logdir, model, device):
 def main():
     sample = sys.argv[1]
     source = sys.argv[2] if len(sys.argv) > 2 else "/usr/share/datasets/fashion-mnist"
+    if not os.path.isdir(source):
+        print(f"skipped: there is no {source}: package dataset-fashion-mnist is not installed")
+        return 77
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):

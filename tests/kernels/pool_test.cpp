@@ -66,9 +66,12 @@ Expected average(const Pooling& pool, const Values& x) {
   return y;
 }
 
+// A NaN is larger than every number.
 Expected largest(const Pooling& pool, const Values& x) {
   Values largest(static_cast<std::size_t>(pool.y().count()), -test::kInfinity);
-  pool.for_each_element([&](auto i_y, auto i_x) { largest[i_y] = std::max(largest[i_y], x[i_x]); });
+  pool.for_each_element([&](auto i_y, auto i_x) {
+    if (!(x[i_x] <= largest[i_y]) && !std::isnan(largest[i_y])) largest[i_y] = x[i_x];
+  });
   return {largest, Values(largest.size(), 0.0)};
 }
 
@@ -89,7 +92,7 @@ Expected largest_backward(const Pooling& pool, const Values& dy, const Values& x
   Values dx(x.size()), magnitude(x.size());
   std::vector<bool> taken(y.size(), false);
   pool.for_each_element([&](auto i_y, auto i_x) {
-    if (taken[i_y] || x[i_x] != y[i_y]) return;
+    if (taken[i_y] || !(x[i_x] == y[i_y] || (std::isnan(x[i_x]) && std::isnan(y[i_y])))) return;
     taken[i_y] = true;
     dx[i_x] += dy[i_y];
     magnitude[i_x] += std::abs(dy[i_y]);
@@ -202,6 +205,34 @@ TEST_P(PoolTest, MaxBackwardGivesTiesToTheFirst) {
       const Array x = random_.integers(pool.x, 0, last, DType::f32), dy = random_.uniform(pool.y());
       const Array y{DType::f32, pool.y(), largest(pool, x.values).values};
       check({.name = fmt::format("{}, {} values", pool.name, last + 1),
+             .inputs = {dy, x, y},
+             .outputs = {{DType::f32, pool.x, {}}},
+             .run = [=](const Tensors& out, const Tensors& in,
+                        const Stream& s) { max_pool_backward(out[0], in[0], in[1], in[2], pool.options, s); },
+             .expected = {largest_backward(pool, dy.values, x.values, y.values)},
+             .alignment = kAlignment});
+    }
+  }
+}
+
+TEST_P(PoolTest, MaxIsANaNWhereThereIsOne) {
+  for (const Pooling& pool : kPoolings) {
+    for (const double share : {0.1, 0.6, 1.0}) {
+      Array x = distinct(pool.x);
+      const Array dice = random_.uniform(pool.x, 0, 1), dy = random_.uniform(pool.y());
+      for (std::size_t i = 0; i < x.values.size(); ++i) {
+        if (dice.values[i] < share) x.values[i] = test::kNaN;
+      }
+      const Array y{DType::f32, pool.y(), largest(pool, x.values).values};
+      const std::string name = fmt::format("{}, {} of the values are NaN", pool.name, share);
+      check({.name = name,
+             .inputs = {x},
+             .outputs = {{DType::f32, pool.y(), {}}},
+             .run = [=](const Tensors& out, const Tensors& in,
+                        const Stream& s) { max_pool(out[0], in[0], pool.options, s); },
+             .expected = {{y.values, Values(y.values.size(), 0.0)}},
+             .alignment = kAlignment});
+      check({.name = name + ", backward",
              .inputs = {dy, x, y},
              .outputs = {{DType::f32, pool.x, {}}},
              .run = [=](const Tensors& out, const Tensors& in,

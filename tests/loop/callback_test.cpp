@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <any>
 #include <functional>
 #include <string>
 #include <tuple>
@@ -23,14 +24,21 @@ struct Words {
   std::string text;
 };
 using Loop = LoopState<Count, Words>;
-using Kind = Callback<Count, Words>::Kind;
+using Kind = CallbackKind;
 
 // A loop in the middle of its fourth step.
 struct Fixture {
   Count state{7};
   Words batch{"words"};
   History history;
-  Loop loop{state, batch, history, {.steps = 3, .samples = 30}, logs().add_metric("a", 0.5)};
+  Elapsed elapsed{.steps = 3, .samples = 30};
+  std::any metadata;
+  Loop loop{state, elapsed, history, metadata};
+
+  Fixture() {
+    loop.set_batch(&batch);
+    loop.logs.add_metric("a", 0.5);
+  }
 };
 
 // What a callback was given, parameter by parameter.
@@ -69,7 +77,7 @@ template <class... Args>
 void check_arrangement() {
   Fixture fixture;
   Seen seen;
-  const Callback<Count, Words> callback{Probe<Args...>{&seen}};
+  Callback<Count, Words> callback{Probe<Args...>{&seen}};
   const std::vector<std::string> expected{noted<Args>()...};
   constexpr bool observer = sizeof...(Args) > 0 && ((std::is_same_v<std::remove_cvref_t<Args>, Elapsed> ||
                                                      std::is_same_v<std::remove_cvref_t<Args>, Logs>) &&
@@ -134,7 +142,10 @@ TEST(Callback, NumbersAsStateAndBatch) {
   int state = 2;
   const double batch = 1.5;
   const History history;
-  LoopState<int, double> loop{state, batch, history, {}, {}};
+  const Elapsed elapsed;
+  std::any metadata;
+  LoopState<int, double> loop{state, elapsed, history, metadata};
+  loop.set_batch(&batch);
   Callback<int, double>([](double b, int& s) { s += static_cast<int>(2 * b); }).run(loop);
   EXPECT_EQ(state, 5);
   Callback<int, double>([](int s) { return s + 1; }).run(loop);
@@ -145,7 +156,10 @@ TEST(Callback, StateAndBatchOfOneType) {
   int state = 2;
   const int batch = 40;
   const History history;
-  LoopState<int, int> loop{state, batch, history, {}, {}};
+  const Elapsed elapsed;
+  std::any metadata;
+  LoopState<int, int> loop{state, elapsed, history, metadata};
+  loop.set_batch(&batch);
   Callback<int, int>([](int& s, const int& b) { s += b; }).run(loop);
   EXPECT_EQ(state, 42);
 }
@@ -157,7 +171,10 @@ TEST(Callback, BasesOfTheState) {
   Derived state;
   const Words batch;
   const History history;
-  LoopState<Derived, Words> loop{state, batch, history, {}, {}};
+  const Elapsed elapsed;
+  std::any metadata;
+  LoopState<Derived, Words> loop{state, elapsed, history, metadata};
+  loop.set_batch(&batch);
   Callback<Derived, Words>([](Count& s) { s.value = 3; }).run(loop);
   Callback<Derived, Words>([](Derived& s) { s.more = s.value; }).run(loop);
   EXPECT_EQ(state.more, 3);
@@ -167,7 +184,7 @@ TEST(Callback, ReturnForms) {
   Fixture fixture;
   Loop& loop = fixture.loop;
   const auto run = [&](auto callable) {
-    const Callback<Count, Words> callback(callable);
+    Callback<Count, Words> callback(callable);
     EXPECT_EQ(callback.kind(), Kind::barrier);
     callback.run(loop);
   };
@@ -204,7 +221,7 @@ TEST(Callback, FunctionsAndFunctionObjects) {
   EXPECT_EQ(fixture.state.value, 100);
   Callback<Count, Words>(std::function<void(Count&)>([](Count& s) { s.value = 200; })).run(fixture.loop);
   EXPECT_EQ(fixture.state.value, 200);
-  const Callback<Count, Words> counter([n = 0](Count& s) mutable noexcept { s.value = ++n; });
+  Callback<Count, Words> counter([n = 0](Count& s) mutable noexcept { s.value = ++n; });
   counter.run(fixture.loop);
   counter.run(fixture.loop);
   EXPECT_EQ(fixture.state.value, 2);
@@ -213,11 +230,11 @@ TEST(Callback, FunctionsAndFunctionObjects) {
 TEST(Callback, StepsRunOnTheDevice) {
   using TrainCallback = Callback<TrainState, Batch>;
   const auto body = [](TrainState&, const Batch&) { return Logs(); };
-  EXPECT_EQ(TrainCallback(jit(body)).kind(), TrainCallback::Kind::device_step);
-  EXPECT_EQ(TrainCallback(eager(body)).kind(), TrainCallback::Kind::device_step);
+  EXPECT_EQ(TrainCallback(jit(body)).kind(), CallbackKind::device_step);
+  EXPECT_EQ(TrainCallback(eager(body)).kind(), CallbackKind::device_step);
   EXPECT_EQ(TrainCallback(jit([](const State&, const Batch&) { return Logs(); })).kind(),
-            TrainCallback::Kind::device_step);
-  EXPECT_EQ(TrainCallback(body).kind(), TrainCallback::Kind::barrier);
+            CallbackKind::device_step);
+  EXPECT_EQ(TrainCallback(body).kind(), CallbackKind::barrier);
 }
 
 }  // namespace

@@ -94,6 +94,18 @@ TEST_P(LogRingTest, RowsLetGoOfLeaveTheOthersAlone) {
   for (const auto& [i, row] : kept) expect_row(*row, i);
 }
 
+TEST_P(LogRingTest, TheHostStaysWithinARoundOfTheDevice) {
+  const auto ring = LogRing::create(2, stream());
+  set(0);
+  Event event(stream());
+  for (std::int64_t i = 0; i < 2 * LogRing::kCapacity; ++i) {
+    ring->expect();
+    ring->publish({a_, b_});
+    if (i == 10) event.record(stream());
+  }
+  EXPECT_TRUE(event.query());
+}
+
 TEST_P(LogRingTest, RowsKeepTheRing) {
   std::shared_ptr<const LogRow> row;
   {

@@ -291,38 +291,5 @@ TEST(Loop, WhatACallbackThrowsPassesThrough) {
   EXPECT_THROW(loop(0, iota(3), {{every(1), [](int&) { throw std::runtime_error("mine"); }}}), std::runtime_error);
 }
 
-// Steps whose logs are still on their way.
-TEST(Pending, WaitsForLogsInOrder) {
-  const Stream stream{Device::cpu()};
-  const auto ring = LogRing::create(1, stream);
-  float value = 1.5f;
-  const Tensor scalar(&value, DType::f32, {}, Device::cpu());
-  std::vector<double> seen;
-  const Callback<int, int> observer([&](const Elapsed& e, const Logs& l) {
-    seen.push_back(static_cast<double>(e.steps) + l.entry_value("a"));
-  });
-
-  History history;
-  detail::Pending<int, int> pending(history);
-  for (int i = 0; i < 3; ++i) {
-    const Logs l = i == 1 ? logs().add_metric("a", 0.25) : logs().add_metric("a", LogValue(ring->expect(), 0));
-    pending.push({.steps = i}, l, {&observer});
-    pending.drain(false);
-  }
-  EXPECT_EQ(history.size(), 0u);
-  EXPECT_TRUE(seen.empty());
-
-  ring->publish({scalar});
-  pending.drain(false);
-  EXPECT_EQ(history.size(), 2u);
-  EXPECT_EQ(seen, (Values{1.5, 1.25}));
-
-  value = 2.5f;
-  ring->publish({scalar});
-  pending.drain(true);
-  EXPECT_EQ(history.collect("a")[0], (Values{1.5, 0.25, 2.5}));
-  EXPECT_EQ(seen, (Values{1.5, 1.25, 4.5}));
-}
-
 }  // namespace
 }  // namespace giro

@@ -18,7 +18,8 @@ using Steps = std::vector<std::int64_t>;
 Steps due_steps(Schedule schedule, std::int64_t steps, std::int64_t batch = 1, double seconds = 0) {
   Steps due;
   for (std::int64_t i = 0; i < steps; ++i) {
-    const Elapsed elapsed{i, i * batch, 1'000 + seconds * static_cast<double>(i), 1'000};
+    const Elapsed elapsed{
+        .steps = i, .samples = i * batch, .date = 1'000 + seconds * static_cast<double>(i), .date_start = 1'000};
     if (schedule(elapsed)) due.push_back(i);
   }
   return due;
@@ -65,10 +66,10 @@ TEST(Every, CopiesRememberOnTheirOwn) {
 
 TEST(Every, Errors) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  expect_error(ErrorCode::invalid_argument, {"every", "0 steps"}, [] { every(0); });
-  expect_error(ErrorCode::invalid_argument, {"every", "-3 steps"}, [] { every(-3); });
-  expect_error(ErrorCode::invalid_argument, {"every", "0 samples"}, [] { every({.samples = 0}); });
-  expect_error(ErrorCode::invalid_argument, {"every", "0 s"}, [] { every({.time = 0.0}); });
+  expect_error(ErrorCode::invalid_argument, {"every", "found 0"}, [] { every(0); });
+  expect_error(ErrorCode::invalid_argument, {"every", "found -3"}, [] { every(-3); });
+  expect_error(ErrorCode::invalid_argument, {"every", "{.samples = 0}"}, [] { every({.samples = 0}); });
+  expect_error(ErrorCode::invalid_argument, {"every", "{.time = 0}"}, [] { every({.time = 0.0}); });
   expect_error(ErrorCode::invalid_argument, {"every", "nan"}, [nan] { every({.time = nan}); });
   expect_error(ErrorCode::invalid_argument, {"every", "none"}, [] { every(Period{}); });
   expect_error(ErrorCode::invalid_argument, {"every", "date"}, [] { every({.steps = 1, .date = 1.0}); });

@@ -195,6 +195,40 @@ TEST_P(StepTest, ResidentBatchesInAnyOrder) {
   expect_equal(Outcome(state), Outcome(expected));
 }
 
+TEST_P(StepTest, TwoStatesTakeTurnsOnOneResidentDataset) {
+  const nn::Layer model = test::linear_model();
+  const Dataset rows = test::image_dataset(kRows, kSize).shuffle(1).batch(5);
+  const auto train_both = [&](const Dataset& dataset) {
+    const auto step = make_step(model, Kind::recorded);
+    TrainState a = create(model, 1), b = create(model, 2);
+    for (const Batch& batch : dataset) {
+      step(a, batch);
+      step(b, batch);
+    }
+    return std::pair{Outcome(a), Outcome(b)};
+  };
+  const auto resident = train_both(rows.to(device())), host = train_both(rows);
+  expect_equal(resident.first, host.first);
+  expect_equal(resident.second, host.second);
+}
+
+// Copies from pinned memory are queued: to() has to wait for them.
+TEST_P(StepTest, ResidentRowsComeFromPinnedMemory) {
+  const test::Images images(kRows, kSize);
+  const Buffer pinned = Buffer::allocate(device(), images.pixels.size(), MemoryKind::pinned);
+  const Buffer labels = Buffer::allocate(device(), images.labels.size(), MemoryKind::pinned);
+  std::memcpy(pinned.data(), images.pixels.data(), pinned.size());
+  std::memcpy(labels.data(), images.labels.data(), labels.size());
+  const Dataset rows({{"image", Tensor(pinned.data(), DType::u8, {kRows, kSize, kSize, 1}, Device::cpu())},
+                      {"label", Tensor(labels.data(), DType::u8, {kRows}, Device::cpu())}});
+  const nn::Layer model = test::linear_model();
+  const Dataset resident = rows.repeat().batch(5).to(device());
+  std::memset(pinned.data(), 0, pinned.size());
+  std::memset(labels.data(), 0, labels.size());
+  expect_equal(train(model, resident, Kind::recorded),
+               train(model, test::image_dataset(kRows, kSize).repeat().batch(5), Kind::eager));
+}
+
 TEST_P(StepTest, LogsKeepTheirValues) {
   const auto count_up = [](State& state, const Batch&) {
     increment(state.at("count"), 1, state.stream());

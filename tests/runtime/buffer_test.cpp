@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -59,6 +60,16 @@ TEST(Buffer, TooMuchIsAnError) {
                      [] { Buffer::allocate(Device::cpu(), std::numeric_limits<std::size_t>::max() / 4); });
 }
 #endif
+
+TEST(Arena, TooMuchIsAnError) {
+  const Stream stream(Device::cpu());
+  for (const std::size_t gap : {0u, 1u, 254u, 255u}) {
+    const std::size_t bytes = std::numeric_limits<std::size_t>::max() - gap;
+    test::expect_error(ErrorCode::out_of_memory, {std::to_string(bytes)}, [&] { stream.allocate(bytes); });
+    test::expect_error(ErrorCode::out_of_memory, {std::to_string(bytes)},
+                       [&] { Buffer::allocate(Device::cpu(), bytes); });
+  }
+}
 
 TEST(Arena, ReusesWhatWasGivenBack) {
   const Stream stream(Device::cpu());

@@ -151,6 +151,17 @@ TEST_F(StateTest, UnflattenTakesTheValuesOfAnother) {
   EXPECT_EQ(read(other, "params/dense0/bias"), (std::vector<float>{1, 2, 3, 4, 5}));
 }
 
+TEST(StateCudaTest, UnflattenWaitsForTheStatesStream) {
+  const Discovery discovery = discover_devices();
+  if (discovery.best().is_cpu()) GTEST_SKIP() << "no CUDA device: " << discovery.no_cuda_reason;
+  State state(discovery.best());
+  constexpr std::int64_t kCount = std::int64_t{1} << 22;
+  const Tensor leaf = state.add("params", {{"a", DType::u8, {kCount}}}).leaves().front().value;
+  for (unsigned char value = 1; value < 20; ++value) state.stream().fill(leaf.raw(), value, leaf.bytes());
+  const State other = state.unflatten(state.flatten());
+  EXPECT_EQ(to_host<std::uint8_t>(other.at("params/a"), other.stream()), std::vector<std::uint8_t>(kCount, 19));
+}
+
 TEST_F(StateTest, UnflattenRefusesOtherStructures) {
   std::vector<Leaf> leaves = state_.flatten();
   leaves.pop_back();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <vector>
 
 #include <giro/runtime/buffer.h>
@@ -76,6 +77,18 @@ TEST_F(TensorTest, CopyNeedsOneShapeAndDtype) {
   EXPECT_EQ(to_host<float>(b, stream_), (std::vector<float>{1, 2, 3}));
   expect_error(ErrorCode::shape_mismatch, {"(3,)", "(3, 1)"}, [&] { copy(make<float>({3, 1}), a, stream_); });
   expect_error(ErrorCode::dtype_mismatch, {"i32", "f32"}, [&] { copy(make<std::int32_t>({3}), a, stream_); });
+}
+
+TEST_F(TensorTest, AStreamOfTheCpuReachesHostTensorsAlone) {
+  const Tensor here = make<float>({3});
+  const Tensor there(here.raw(), DType::f32, {3}, Device::cuda(1));
+  const auto refuses = [](const std::function<void()>& call) {
+    expect_error(ErrorCode::device_mismatch, {"f32(3,) on cuda:1", "cpu"}, call);
+  };
+  refuses([&] { copy(there, here, stream_); });
+  refuses([&] { copy(here, there, stream_); });
+  refuses([&] { to_host<float>(there, stream_); });
+  refuses([&] { from_host<float>(there, {1, 2, 3}, stream_); });
 }
 
 TEST_F(TensorTest, EmptyTensorsCopyNothing) {

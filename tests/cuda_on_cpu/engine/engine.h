@@ -116,7 +116,8 @@ struct Options {
 // As the environment says, until a test changes them.
 Options& options();
 
-// What cudaGraphSetConditional, called by a kernel, does. Set by the runtime.
-void on_set_conditional(std::function<void(std::uint64_t handle, std::uint32_t value)> set);
+// What cudaGraphSetConditional, called by a kernel, does. Set by the runtime; returns what is wrong with the call, or
+// nothing.
+void on_set_conditional(std::function<std::string(std::uint64_t handle, std::uint32_t value)> set);
 
 }  // namespace giro::simt

@@ -19,8 +19,8 @@ std::uint64_t environment(const char* name, std::uint64_t otherwise) {
   return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
 }
 
-std::function<void(std::uint64_t, std::uint32_t)>& conditional_setter() {
-  static std::function<void(std::uint64_t, std::uint32_t)> set;
+std::function<std::string(std::uint64_t, std::uint32_t)>& conditional_setter() {
+  static std::function<std::string(std::uint64_t, std::uint32_t)> set;
   return set;
 }
 
@@ -44,12 +44,14 @@ Options& options() {
   return options;
 }
 
-void on_set_conditional(std::function<void(std::uint64_t, std::uint32_t)> set) {
+void on_set_conditional(std::function<std::string(std::uint64_t, std::uint32_t)> set) {
   conditional_setter() = std::move(set);
 }
 
-void Thread::set_conditional(std::uint64_t handle, std::uint32_t value) {
-  if (conditional_setter()) conditional_setter()(handle, value);
+void Thread::set_conditional(std::uint64_t handle, std::uint32_t value, std::uint32_t site) {
+  const auto& set = conditional_setter();
+  const std::string wrong = set ? set(handle, value) : "no conditional handle has been created";
+  if (!wrong.empty()) stop(Fault::trap, "cudaGraphSetConditional: " + wrong, site);
 }
 
 Outcome check_configuration(const Kernel& kernel, const Launch& launch, std::size_t shared_limit) {

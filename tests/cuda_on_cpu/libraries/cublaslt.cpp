@@ -59,6 +59,11 @@ constexpr std::uint64_t kMagic = 0x6c74'6d61'746d'756c;
 constexpr std::uint64_t kWorkspace = 4096;
 constexpr std::size_t kWorkspaceAlignment = 256;
 
+template <class Body>
+cublasStatus_t cublaslt(Body&& body, const char* call = __builtin_FUNCTION()) {
+  return library_call(CUBLAS_STATUS_EXECUTION_FAILED, std::forward<Body>(body), call);
+}
+
 cublasStatus_t valid(bool is) { return is ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE; }
 
 template <class T>
@@ -287,7 +292,7 @@ using namespace cuda_on_cpu;
 extern "C" {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  return valid(create_object(handle, kHandle, int{}));
+  return cublaslt([&] { return valid(create_object(handle, kHandle, int{})); });
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   return valid(destroy_object<int>(handle, kHandle));
@@ -295,7 +300,7 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
-  return valid(create_object(desc, kMatmulDesc, MatmulDesc{compute, scale}));
+  return cublaslt([&] { return valid(create_object(desc, kMatmulDesc, MatmulDesc{compute, scale})); });
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
   return valid(destroy_object<MatmulDesc>(desc, kMatmulDesc));
@@ -304,25 +309,29 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
                                               cublasLtMatmulDescAttributes_t attribute, const void* value,
                                               std::size_t bytes) {
-  auto* desc = object<MatmulDesc>(handle, kMatmulDesc);
-  if (desc == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  switch (attribute) {
-    case CUBLASLT_MATMUL_DESC_TRANSA:
-      return set(desc->transpose_a, value, bytes);
-    case CUBLASLT_MATMUL_DESC_TRANSB:
-      return set(desc->transpose_b, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE:
-      return set(desc->epilogue, value, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-      return set(desc->bias, value, bytes);
-    default:
-      return CUBLAS_STATUS_NOT_SUPPORTED;
-  }
+  return cublaslt([&] {
+    auto* desc = object<MatmulDesc>(handle, kMatmulDesc);
+    if (desc == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+    switch (attribute) {
+      case CUBLASLT_MATMUL_DESC_TRANSA:
+        return set(desc->transpose_a, value, bytes);
+      case CUBLASLT_MATMUL_DESC_TRANSB:
+        return set(desc->transpose_b, value, bytes);
+      case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        return set(desc->epilogue, value, bytes);
+      case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        return set(desc->bias, value, bytes);
+      default:
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+  });
 }
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
                                           std::uint64_t rows, std::uint64_t cols, std::int64_t ld) {
-  return valid(create_object(layout, kLayout, Layout{static_cast<std::uint32_t>(type), rows, cols, ld}));
+  return cublaslt([&] {
+    return valid(create_object(layout, kLayout, Layout{static_cast<std::uint32_t>(type), rows, cols, ld}));
+  });
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   return valid(destroy_object<Layout>(layout, kLayout));
@@ -331,20 +340,22 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle,
                                                 cublasLtMatrixLayoutAttribute_t attribute, const void* value,
                                                 std::size_t bytes) {
-  auto* layout = object<Layout>(handle, kLayout);
-  if (layout == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  switch (attribute) {
-    case CUBLASLT_MATRIX_LAYOUT_ORDER:
-      return set(layout->order, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_LD:
-      return set(layout->ld, value, bytes);
-    default:
-      return CUBLAS_STATUS_NOT_SUPPORTED;
-  }
+  return cublaslt([&] {
+    auto* layout = object<Layout>(handle, kLayout);
+    if (layout == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+    switch (attribute) {
+      case CUBLASLT_MATRIX_LAYOUT_ORDER:
+        return set(layout->order, value, bytes);
+      case CUBLASLT_MATRIX_LAYOUT_LD:
+        return set(layout->ld, value, bytes);
+      default:
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+  });
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
-  return valid(create_object(preference, kPreference, Preference{}));
+  return cublaslt([&] { return valid(create_object(preference, kPreference, Preference{})); });
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
   return valid(destroy_object<Preference>(preference, kPreference));
@@ -353,22 +364,24 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
                                                     cublasLtMatmulPreferenceAttributes_t attribute,
                                                     const void* value, std::size_t bytes) {
-  auto* preference = object<Preference>(handle, kPreference);
-  if (preference == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  switch (attribute) {
-    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
-      return set(preference->workspace, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
-      return set(preference->alignment_a, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
-      return set(preference->alignment_b, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
-      return set(preference->alignment_c, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
-      return set(preference->alignment_d, value, bytes);
-    default:
-      return CUBLAS_STATUS_NOT_SUPPORTED;
-  }
+  return cublaslt([&] {
+    auto* preference = object<Preference>(handle, kPreference);
+    if (preference == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+    switch (attribute) {
+      case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+        return set(preference->workspace, value, bytes);
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+        return set(preference->alignment_a, value, bytes);
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+        return set(preference->alignment_b, value, bytes);
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+        return set(preference->alignment_c, value, bytes);
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+        return set(preference->alignment_d, value, bytes);
+      default:
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+  });
 }
 
 // One algorithm, which wants a workspace and is held to the alignments that were promised for it.
@@ -377,17 +390,19 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t results[], int* count) {
-  if (!is_alive(kHandle, handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
-  const auto* the_desc = object<MatmulDesc>(desc, kMatmulDesc);
-  const Layout *la = object<Layout>(a, kLayout), *lb = object<Layout>(b, kLayout),
-               *lc = object<Layout>(c, kLayout), *ld = object<Layout>(d, kLayout);
-  const auto* asked = object<Preference>(preference, kPreference);
-  if (!the_desc || !la || !lb || !lc || !ld || !asked || wanted < 1 || !results || !count) {
-    return CUBLAS_STATUS_INVALID_VALUE;
-  }
-  const cublasStatus_t status = choose({*the_desc, *la, *lb, *lc, *ld}, *asked, results[0]);
-  *count = status == CUBLAS_STATUS_SUCCESS ? 1 : 0;
-  return status;
+  return cublaslt([&] {
+    if (!is_alive(kHandle, handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
+    const auto* the_desc = object<MatmulDesc>(desc, kMatmulDesc);
+    const Layout *la = object<Layout>(a, kLayout), *lb = object<Layout>(b, kLayout),
+                 *lc = object<Layout>(c, kLayout), *ld = object<Layout>(d, kLayout);
+    const auto* asked = object<Preference>(preference, kPreference);
+    if (!the_desc || !la || !lb || !lc || !ld || !asked || wanted < 1 || !results || !count) {
+      return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    const cublasStatus_t status = choose({*the_desc, *la, *lb, *lc, *ld}, *asked, results[0]);
+    *count = status == CUBLAS_STATUS_SUCCESS ? 1 : 0;
+    return status;
+  });
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
@@ -396,17 +411,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t c, void* D, cublasLtMatrixLayout_t d,
                               const cublasLtMatmulAlgo_t* algo, void* workspace, std::size_t workspace_bytes,
                               cudaStream_t stream) {
-  if (!is_alive(kHandle, handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
-  const auto* the_desc = object<MatmulDesc>(desc, kMatmulDesc);
-  const Layout *la = object<Layout>(a, kLayout), *lb = object<Layout>(b, kLayout),
-               *lc = object<Layout>(c, kLayout), *ld = object<Layout>(d, kLayout);
-  if (!the_desc || !la || !lb || !lc || !ld || !alpha || !beta) return CUBLAS_STATUS_INVALID_VALUE;
-  const Product product{*the_desc, *la, *lb, *lc, *ld};
-  const Operands operands{A, B, C, D, *static_cast<const float*>(alpha), *static_cast<const float*>(beta)};
-  Algorithm algorithm{kMagic, 0, 0, {1, 1, 1, 1}};
-  const cublasStatus_t status = check_call(product, operands, algo, workspace, workspace_bytes, algorithm);
-  if (status != CUBLAS_STATUS_SUCCESS) return status;
-  return library_call(CUBLAS_STATUS_EXECUTION_FAILED, [&] {
+  return cublaslt([&] {
+    if (!is_alive(kHandle, handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
+    const auto* the_desc = object<MatmulDesc>(desc, kMatmulDesc);
+    const Layout *la = object<Layout>(a, kLayout), *lb = object<Layout>(b, kLayout),
+                 *lc = object<Layout>(c, kLayout), *ld = object<Layout>(d, kLayout);
+    if (!the_desc || !la || !lb || !lc || !ld || !alpha || !beta) return CUBLAS_STATUS_INVALID_VALUE;
+    const Product product{*the_desc, *la, *lb, *lc, *ld};
+    const Operands operands{A, B, C, D, *static_cast<const float*>(alpha), *static_cast<const float*>(beta)};
+    Algorithm algorithm{kMagic, 0, 0, {1, 1, 1, 1}};
+    const cublasStatus_t status = check_call(product, operands, algo, workspace, workspace_bytes, algorithm);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
     submit(stream, kMatmul, [product, operands, workspace, bytes = algorithm.workspace] {
       scribble(workspace, bytes, kMatmul);
       multiply(product, operands);

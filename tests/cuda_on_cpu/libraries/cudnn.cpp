@@ -61,39 +61,43 @@ using namespace cuda_on_cpu::dnn;
 
 extern "C" {
 
-cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) { return valid(create_object(handle, kHandle, Library{})); }
+cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
+  return cudnn([&] { return valid(create_object(handle, kHandle, Library{})); });
+}
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return valid(destroy_object<Library>(handle, kHandle)); }
 
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
-  auto* library = object<Library>(handle, kHandle);
-  if (library != nullptr) library->stream = stream;
-  return valid(library != nullptr);
+  return cudnn([&] {
+    auto* library = object<Library>(handle, kHandle);
+    if (library != nullptr) library->stream = stream;
+    return valid(library != nullptr);
+  });
 }
 
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* tensor) {
-  return valid(create_object(tensor, kTensor, Tensor{}));
+  return cudnn([&] { return valid(create_object(tensor, kTensor, Tensor{})); });
 }
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensor) {
   return valid(destroy_object<Tensor>(tensor, kTensor));
 }
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format,
                                          cudnnDataType_t type, int n, int c, int h, int w) {
-  return set(object<Tensor>(tensor, kTensor), format, type, n, c, h, w);
+  return cudnn([&] { return set(object<Tensor>(tensor, kTensor), format, type, n, c, h, w); });
 }
 
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* filter) {
-  return valid(create_object(filter, kFilter, Tensor{}));
+  return cudnn([&] { return valid(create_object(filter, kFilter, Tensor{})); });
 }
 cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filter) {
   return valid(destroy_object<Tensor>(filter, kFilter));
 }
 cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
                                          cudnnTensorFormat_t format, int k, int c, int h, int w) {
-  return set(object<Tensor>(filter, kFilter), format, type, k, c, h, w);
+  return cudnn([&] { return set(object<Tensor>(filter, kFilter), format, type, k, c, h, w); });
 }
 
 cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* convolution) {
-  return valid(create_object(convolution, kConvolution, Convolution{}));
+  return cudnn([&] { return valid(create_object(convolution, kConvolution, Convolution{})); });
 }
 cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t convolution) {
   return valid(destroy_object<Convolution>(convolution, kConvolution));
@@ -101,25 +105,29 @@ cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t con
 cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t handle, int pad_h, int pad_w,
                                               int stride_h, int stride_w, int dilation_h, int dilation_w,
                                               cudnnConvolutionMode_t mode, cudnnDataType_t compute) {
-  auto* convolution = object<Convolution>(handle, kConvolution);
-  const bool sensible =
-      pad_h >= 0 && pad_w >= 0 && stride_h > 0 && stride_w > 0 && dilation_h > 0 && dilation_w > 0;
-  if (convolution == nullptr || !sensible) return CUDNN_STATUS_BAD_PARAM;
-  if (mode != CUDNN_CROSS_CORRELATION) return CUDNN_STATUS_NOT_SUPPORTED;
-  if (compute != CUDNN_DATA_FLOAT) return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
-  convolution->is_set = true;
-  convolution->y = {pad_h, stride_h, dilation_h};
-  convolution->x = {pad_w, stride_w, dilation_w};
-  return CUDNN_STATUS_SUCCESS;
+  return cudnn([&] {
+    auto* convolution = object<Convolution>(handle, kConvolution);
+    const bool sensible =
+        pad_h >= 0 && pad_w >= 0 && stride_h > 0 && stride_w > 0 && dilation_h > 0 && dilation_w > 0;
+    if (convolution == nullptr || !sensible) return CUDNN_STATUS_BAD_PARAM;
+    if (mode != CUDNN_CROSS_CORRELATION) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (compute != CUDNN_DATA_FLOAT) return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
+    convolution->is_set = true;
+    convolution->y = {pad_h, stride_h, dilation_h};
+    convolution->x = {pad_w, stride_w, dilation_w};
+    return CUDNN_STATUS_SUCCESS;
+  });
 }
 cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t handle, cudnnMathType_t math) {
-  auto* convolution = object<Convolution>(handle, kConvolution);
-  if (convolution != nullptr) convolution->math = math;
-  return valid(convolution != nullptr);
+  return cudnn([&] {
+    auto* convolution = object<Convolution>(handle, kConvolution);
+    if (convolution != nullptr) convolution->math = math;
+    return valid(convolution != nullptr);
+  });
 }
 
 cudnnStatus_t cudnnCreatePoolingDescriptor(cudnnPoolingDescriptor_t* pooling) {
-  return valid(create_object(pooling, kPooling, Pooling{}));
+  return cudnn([&] { return valid(create_object(pooling, kPooling, Pooling{})); });
 }
 cudnnStatus_t cudnnDestroyPoolingDescriptor(cudnnPoolingDescriptor_t pooling) {
   return valid(destroy_object<Pooling>(pooling, kPooling));
@@ -127,18 +135,20 @@ cudnnStatus_t cudnnDestroyPoolingDescriptor(cudnnPoolingDescriptor_t pooling) {
 cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t handle, cudnnPoolingMode_t mode,
                                           cudnnNanPropagation_t nan, int window_h, int window_w, int pad_h,
                                           int pad_w, int stride_h, int stride_w) {
-  auto* pooling = object<Pooling>(handle, kPooling);
-  const bool sensible = window_h > 0 && window_w > 0 && stride_h > 0 && stride_w > 0 && pad_h >= 0 &&
-                        pad_w >= 0 && pad_h < window_h && pad_w < window_w;
-  if (pooling == nullptr || !sensible) return CUDNN_STATUS_BAD_PARAM;
-  *pooling = {true,
-              mode,
-              nan == CUDNN_PROPAGATE_NAN,
-              static_cast<std::size_t>(window_h),
-              static_cast<std::size_t>(window_w),
-              {pad_h, stride_h, 1},
-              {pad_w, stride_w, 1}};
-  return CUDNN_STATUS_SUCCESS;
+  return cudnn([&] {
+    auto* pooling = object<Pooling>(handle, kPooling);
+    const bool sensible = window_h > 0 && window_w > 0 && stride_h > 0 && stride_w > 0 && pad_h >= 0 &&
+                          pad_w >= 0 && pad_h < window_h && pad_w < window_w;
+    if (pooling == nullptr || !sensible) return CUDNN_STATUS_BAD_PARAM;
+    *pooling = {true,
+                mode,
+                nan == CUDNN_PROPAGATE_NAN,
+                static_cast<std::size_t>(window_h),
+                static_cast<std::size_t>(window_w),
+                {pad_h, stride_h, 1},
+                {pad_w, stride_w, 1}};
+    return CUDNN_STATUS_SUCCESS;
+  });
 }
 
 const char* cudnnGetErrorString(cudnnStatus_t status) {

@@ -73,13 +73,17 @@ struct Pooling {
   Axis y, x;
 };
 
+// The body of an entry point, which is `call`.
+template <class Body>
+cudnnStatus_t cudnn(Body&& body, const char* call = __builtin_FUNCTION()) {
+  return library_call(CUDNN_STATUS_EXECUTION_FAILED, std::forward<Body>(body), call);
+}
+
 // Queues work on the handle's stream.
 template <class Work>
 cudnnStatus_t submit_to(const Library& library, const char* name, Work&& work) {
-  return library_call(CUDNN_STATUS_EXECUTION_FAILED, [&] {
-    submit(library.stream, name, std::forward<Work>(work));
-    return CUDNN_STATUS_SUCCESS;
-  });
+  submit(library.stream, name, std::forward<Work>(work));
+  return CUDNN_STATUS_SUCCESS;
 }
 
 inline float scalar(const void* host) { return *static_cast<const float*>(host); }

@@ -237,8 +237,10 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t handle, cudnn
                                                      cudnnConvolutionDescriptor_t convolution,
                                                      cudnnTensorDescriptor_t y, int wanted, int* count,
                                                      cudnnConvolutionFwdAlgoPerf_t* results) {
-  Geometry g;
-  return suggest<Forward>(handle, resolve(x, w, y, convolution, g), g, wanted, count, results);
+  return cudnn([&] {
+    Geometry g;
+    return suggest<Forward>(handle, resolve(x, w, y, convolution, g), g, wanted, count, results);
+  });
 }
 
 cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
@@ -247,8 +249,10 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle, cudn
                                                       cudnnTensorDescriptor_t y,
                                                       cudnnConvolutionFwdAlgo_t algorithm,
                                                       std::size_t* bytes) {
-  Geometry g;
-  return workspace_size<Forward>(handle, resolve(x, w, y, convolution, g), g, algorithm, bytes);
+  return cudnn([&] {
+    Geometry g;
+    return workspace_size<Forward>(handle, resolve(x, w, y, convolution, g), g, algorithm, bytes);
+  });
 }
 
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc,
@@ -257,9 +261,11 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, c
                                       cudnnConvolutionFwdAlgo_t algorithm, void* workspace,
                                       std::size_t workspace_bytes, const void* beta,
                                       cudnnTensorDescriptor_t y_desc, void* y) {
-  Geometry g;
-  return convolve<Forward>(handle, resolve(x_desc, w_desc, y_desc, convolution, g), g, algorithm,
-                           {alpha, x, w, beta, y, workspace, workspace_bytes});
+  return cudnn([&] {
+    Geometry g;
+    return convolve<Forward>(handle, resolve(x_desc, w_desc, y_desc, convolution, g), g, algorithm,
+                             {alpha, x, w, beta, y, workspace, workspace_bytes});
+  });
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t handle, cudnnFilterDescriptor_t w,
@@ -267,8 +273,10 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t handle, 
                                                           cudnnConvolutionDescriptor_t convolution,
                                                           cudnnTensorDescriptor_t dx, int wanted, int* count,
                                                           cudnnConvolutionBwdDataAlgoPerf_t* results) {
-  Geometry g;
-  return suggest<BackwardData>(handle, resolve(dx, w, dy, convolution, g), g, wanted, count, results);
+  return cudnn([&] {
+    Geometry g;
+    return suggest<BackwardData>(handle, resolve(dx, w, dy, convolution, g), g, wanted, count, results);
+  });
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t handle, cudnnFilterDescriptor_t w,
@@ -277,8 +285,10 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t handle,
                                                            cudnnTensorDescriptor_t dx,
                                                            cudnnConvolutionBwdDataAlgo_t algorithm,
                                                            std::size_t* bytes) {
-  Geometry g;
-  return workspace_size<BackwardData>(handle, resolve(dx, w, dy, convolution, g), g, algorithm, bytes);
+  return cudnn([&] {
+    Geometry g;
+    return workspace_size<BackwardData>(handle, resolve(dx, w, dy, convolution, g), g, algorithm, bytes);
+  });
 }
 
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha,
@@ -288,9 +298,11 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alp
                                            cudnnConvolutionBwdDataAlgo_t algorithm, void* workspace,
                                            std::size_t workspace_bytes, const void* beta,
                                            cudnnTensorDescriptor_t dx_desc, void* dx) {
-  Geometry g;
-  return convolve<BackwardData>(handle, resolve(dx_desc, w_desc, dy_desc, convolution, g), g, algorithm,
-                                {alpha, w, dy, beta, dx, workspace, workspace_bytes});
+  return cudnn([&] {
+    Geometry g;
+    return convolve<BackwardData>(handle, resolve(dx_desc, w_desc, dy_desc, convolution, g), g, algorithm,
+                                  {alpha, w, dy, beta, dx, workspace, workspace_bytes});
+  });
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
@@ -299,8 +311,10 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t handle
                                                             cudnnFilterDescriptor_t dw, int wanted,
                                                             int* count,
                                                             cudnnConvolutionBwdFilterAlgoPerf_t* results) {
-  Geometry g;
-  return suggest<BackwardFilter>(handle, resolve(x, dw, dy, convolution, g), g, wanted, count, results);
+  return cudnn([&] {
+    Geometry g;
+    return suggest<BackwardFilter>(handle, resolve(x, dw, dy, convolution, g), g, wanted, count, results);
+  });
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
@@ -309,8 +323,10 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t handl
                                                              cudnnFilterDescriptor_t dw,
                                                              cudnnConvolutionBwdFilterAlgo_t algorithm,
                                                              std::size_t* bytes) {
-  Geometry g;
-  return workspace_size<BackwardFilter>(handle, resolve(x, dw, dy, convolution, g), g, algorithm, bytes);
+  return cudnn([&] {
+    Geometry g;
+    return workspace_size<BackwardFilter>(handle, resolve(x, dw, dy, convolution, g), g, algorithm, bytes);
+  });
 }
 
 cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha,
@@ -320,8 +336,10 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* a
                                              cudnnConvolutionBwdFilterAlgo_t algorithm, void* workspace,
                                              std::size_t workspace_bytes, const void* beta,
                                              cudnnFilterDescriptor_t dw_desc, void* dw) {
-  Geometry g;
-  return convolve<BackwardFilter>(handle, resolve(x_desc, dw_desc, dy_desc, convolution, g), g, algorithm,
-                                  {alpha, x, dy, beta, dw, workspace, workspace_bytes});
+  return cudnn([&] {
+    Geometry g;
+    return convolve<BackwardFilter>(handle, resolve(x_desc, dw_desc, dy_desc, convolution, g), g, algorithm,
+                                    {alpha, x, dy, beta, dw, workspace, workspace_bytes});
+  });
 }
 }

@@ -112,19 +112,21 @@ extern "C" {
 cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle, cudnnPoolingDescriptor_t pooling, const void* alpha,
                                   cudnnTensorDescriptor_t x_desc, const void* x, const void* beta,
                                   cudnnTensorDescriptor_t y_desc, void* y) {
-  constexpr const char* kName = "cudnnPoolingForward";
-  const auto* library = object<Library>(handle, kHandle);
-  const auto* window = object<Pooling>(pooling, kPooling);
-  const auto *tx = object<Tensor>(x_desc, kTensor), *ty = object<Tensor>(y_desc, kTensor);
-  if (!library || !window || !tx || !ty || !alpha || !beta) return CUDNN_STATUS_BAD_PARAM;
-  if (!x || !y) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
-  const Geometry g{*window, *tx, *ty};
-  if (const cudnnStatus_t status = g.check(); status != CUDNN_STATUS_SUCCESS) return status;
-  return submit_to(*library, kName, [=, a = scalar(alpha), b = scalar(beta)] {
-    will_read(x, g.x.bytes(), kName);
-    if (b != 0) will_read(y, g.y.bytes(), kName);
-    will_write(y, g.y.bytes(), kName);
-    store(g.y, y, forward(g, load(g.x, x)), a, b);
+  return cudnn([&] {
+    constexpr const char* kName = "cudnnPoolingForward";
+    const auto* library = object<Library>(handle, kHandle);
+    const auto* window = object<Pooling>(pooling, kPooling);
+    const auto *tx = object<Tensor>(x_desc, kTensor), *ty = object<Tensor>(y_desc, kTensor);
+    if (!library || !window || !tx || !ty || !alpha || !beta) return CUDNN_STATUS_BAD_PARAM;
+    if (!x || !y) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+    const Geometry g{*window, *tx, *ty};
+    if (const cudnnStatus_t status = g.check(); status != CUDNN_STATUS_SUCCESS) return status;
+    return submit_to(*library, kName, [=, a = scalar(alpha), b = scalar(beta)] {
+      will_read(x, g.x.bytes(), kName);
+      if (b != 0) will_read(y, g.y.bytes(), kName);
+      will_write(y, g.y.bytes(), kName);
+      store(g.y, y, forward(g, load(g.x, x)), a, b);
+    });
   });
 }
 
@@ -133,29 +135,31 @@ cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle, cudnnPoolingDescriptor_
                                    cudnnTensorDescriptor_t dy_desc, const void* dy,
                                    cudnnTensorDescriptor_t x_desc, const void* x, const void* beta,
                                    cudnnTensorDescriptor_t dx_desc, void* dx) {
-  constexpr const char* kName = "cudnnPoolingBackward";
-  const auto* library = object<Library>(handle, kHandle);
-  const auto* window = object<Pooling>(pooling, kPooling);
-  const auto *tx = object<Tensor>(x_desc, kTensor), *tdx = object<Tensor>(dx_desc, kTensor),
-             *ty = object<Tensor>(y_desc, kTensor), *tdy = object<Tensor>(dy_desc, kTensor);
-  if (!library || !window || !tx || !tdx || !ty || !tdy || !alpha || !beta) return CUDNN_STATUS_BAD_PARAM;
-  if (!x || !y || !dx || !dy) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
-  const Geometry g{*window, *tdx, *tdy};
-  if (*tx != *tdx || *ty != *tdy) return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
-  if (const cudnnStatus_t status = g.check(); status != CUDNN_STATUS_SUCCESS) return status;
-  return submit_to(*library, kName, [=, a = scalar(alpha), b = scalar(beta)] {
-    will_read(dy, g.y.bytes(), kName);
-    // A mean's gradient hangs on neither x nor y.
-    if (g.takes_max()) {
-      will_read(x, g.x.bytes(), kName);
-      will_read(y, g.y.bytes(), kName);
-    }
-    if (b != 0) will_read(dx, g.x.bytes(), kName);
-    will_write(dx, g.x.bytes(), kName);
-    const bool max = g.takes_max();
-    const std::vector<double> the_x = max ? load(g.x, x) : std::vector<double>();
-    const std::vector<double> the_y = max ? load(g.y, y) : std::vector<double>();
-    store(g.x, dx, backward(g, the_x, the_y, load(g.y, dy)), a, b);
+  return cudnn([&] {
+    constexpr const char* kName = "cudnnPoolingBackward";
+    const auto* library = object<Library>(handle, kHandle);
+    const auto* window = object<Pooling>(pooling, kPooling);
+    const auto *tx = object<Tensor>(x_desc, kTensor), *tdx = object<Tensor>(dx_desc, kTensor),
+               *ty = object<Tensor>(y_desc, kTensor), *tdy = object<Tensor>(dy_desc, kTensor);
+    if (!library || !window || !tx || !tdx || !ty || !tdy || !alpha || !beta) return CUDNN_STATUS_BAD_PARAM;
+    if (!x || !y || !dx || !dy) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+    const Geometry g{*window, *tdx, *tdy};
+    if (*tx != *tdx || *ty != *tdy) return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
+    if (const cudnnStatus_t status = g.check(); status != CUDNN_STATUS_SUCCESS) return status;
+    return submit_to(*library, kName, [=, a = scalar(alpha), b = scalar(beta)] {
+      will_read(dy, g.y.bytes(), kName);
+      // A mean's gradient hangs on neither x nor y.
+      if (g.takes_max()) {
+        will_read(x, g.x.bytes(), kName);
+        will_read(y, g.y.bytes(), kName);
+      }
+      if (b != 0) will_read(dx, g.x.bytes(), kName);
+      will_write(dx, g.x.bytes(), kName);
+      const bool max = g.takes_max();
+      const std::vector<double> the_x = max ? load(g.x, x) : std::vector<double>();
+      const std::vector<double> the_y = max ? load(g.y, y) : std::vector<double>();
+      store(g.x, dx, backward(g, the_x, the_y, load(g.y, dy)), a, b);
+    });
   });
 }
 }

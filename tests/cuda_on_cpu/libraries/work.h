@@ -17,13 +17,15 @@
 
 namespace cuda_on_cpu {
 
-// The body of a library's entry point, which returns one of the library's statuses; `failed` where queueing
-// fails.
+// The body of a library's entry point, which is `call` and returns one of the library's statuses; `failed`
+// where queueing fails.
 template <class Status, class Body>
-Status library_call(Status failed, Body&& body) {
+Status library_call(Status failed, Body&& body, const char* call = __builtin_FUNCTION()) {
   const std::lock_guard lock(api_mutex());
   try {
+    forbid_in_host_function();
     throw_if_lost();
+    inject_call(call);
     return body();
   } catch (const CudaError& error) {
     report(error);

@@ -693,5 +693,5 @@ def call(c):
     if name == "__assertfail":
         return f"t.assertion(read<u64>({pointers[0]}), {c.site});"
     if name == "cudaGraphSetConditional":
-        return f"t.set_conditional(read<u64>({pointers[-2]}), read<u32>({pointers[-1]}));"
+        return f"t.set_conditional(read<u64>({pointers[-2]}), read<u32>({pointers[-1]}), {c.site});"
     return f"{c.symbols[name]}({', '.join(['t'] + pointers)});"

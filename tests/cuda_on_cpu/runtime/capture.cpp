@@ -35,6 +35,39 @@ bool has_unjoined_work(const Capture& capture) {
   });
 }
 
+void begin(cudaStream_t handle, cudaStreamCaptureMode mode, const char* call,
+           const std::function<void(CUstream_st&, Capture&)>& choose_graph) {
+  CUstream_st& stream = resolve(handle, call);
+  if (is_legacy(stream)) {
+    fail(cudaErrorStreamCaptureUnsupported, fmt::format("{}: the legacy stream cannot be captured", call));
+  }
+  if (stream.capture) fail(cudaErrorIllegalState, fmt::format("{}: the stream is capturing already", call));
+  static unsigned long long captures = 0;
+  auto capture = std::make_shared<Capture>();
+  capture->origin = &stream;
+  capture->mode = mode;
+  capture->thread = std::this_thread::get_id();
+  capture->id = ++captures;
+  capture->members.insert(&stream);
+  stream.frontier.clear();
+  choose_graph(stream, *capture);
+  stream.capture = capture;
+  under_way.push_back(std::move(capture));
+}
+
+void add_to_frontier(CUstream_st& stream, const std::vector<std::size_t>& nodes) {
+  for (const std::size_t node : nodes) {
+    if (std::find(stream.frontier.begin(), stream.frontier.end(), node) == stream.frontier.end()) {
+      stream.frontier.push_back(node);
+    }
+  }
+}
+
+cudaStreamCaptureStatus status_of(const CUstream_st& stream) {
+  if (!stream.capture) return cudaStreamCaptureStatusNone;
+  return stream.capture->broken.empty() ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusInvalidated;
+}
+
 void end(Capture& capture) {
   for (CUstream_st* member : capture.members) {
     member->frontier.clear();
@@ -47,9 +80,10 @@ void end(Capture& capture) {
 
 }  // namespace
 
-void capture_node(CUstream_st& stream, std::string name, std::function<void()> work) {
+void capture_node(CUstream_st& stream, CUgraphNode_st node) {
   expect_whole(*stream.capture);
-  stream.frontier = {stream.capture->graph->add(std::move(name), std::move(work), stream.frontier)};
+  node.after = stream.frontier;
+  stream.frontier = {stream.capture->graph->add(std::move(node)).number};
 }
 
 void capture_wait(CUstream_st& stream, CUevent_st& event) {
@@ -75,11 +109,7 @@ void capture_wait(CUstream_st& stream, CUevent_st& event) {
   expect_whole(*event.capture);
   stream.capture = event.capture;
   stream.capture->members.insert(&stream);
-  for (const std::size_t node : event.frontier) {
-    if (std::find(stream.frontier.begin(), stream.frontier.end(), node) == stream.frontier.end()) {
-      stream.frontier.push_back(node);
-    }
-  }
+  add_to_frontier(stream, event.frontier);
 }
 
 void forbid_during_capture(const char* call) {
@@ -123,14 +153,22 @@ void forbid_captured_event(CUevent_st& event, const char* call) {
   break_capture(*event.capture, cudaErrorCapturedEvent, why);
 }
 
+bool is_captured_into(const CUgraph_st& graph) {
+  return std::any_of(under_way.begin(), under_way.end(), [&](const auto& capture) {
+    const CUgraph_st* into = capture->graph;
+    while (into != nullptr && into != &graph) into = into->parent;
+    return into != nullptr;
+  });
+}
+
 void leave_capture(CUstream_st& stream) {
   if (!stream.capture) return;
   Capture& capture = *stream.capture;
   if (capture.broken.empty()) capture.broken = "cudaStreamDestroy of a capturing stream";
   const std::shared_ptr<Capture> kept = stream.capture;
   if (capture.origin == &stream) {
-    destroy(capture.graph);
     end(capture);
+    if (capture.owns_graph) destroy(capture.graph);
   } else {
     capture.members.erase(&stream);
   }
@@ -142,23 +180,23 @@ using namespace cuda_on_cpu;
 
 extern "C" {
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   return api([&] {
-    CUstream_st& stream = resolve(handle, "cudaStreamBeginCapture");
-    if (is_legacy(stream)) {
-      fail(cudaErrorStreamCaptureUnsupported, "cudaStreamBeginCapture: the legacy stream cannot be captured");
-    }
-    if (stream.capture)
-      fail(cudaErrorIllegalState, "cudaStreamBeginCapture: the stream is capturing already");
-    auto capture = std::make_shared<Capture>();
-    capture->graph = create_graph();
-    capture->origin = &stream;
-    capture->mode = mode;
-    capture->thread = std::this_thread::get_id();
-    capture->members.insert(&stream);
-    stream.capture = capture;
-    stream.frontier.clear();
-    under_way.push_back(std::move(capture));
+    begin(stream, mode, "cudaStreamBeginCapture",
+          [](CUstream_st&, Capture& capture) { capture.graph = create_graph(); });
+  });
+}
+
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
+                                          const cudaGraphNode_t* dependencies, const cudaGraphEdgeData* edges,
+                                          std::size_t count, cudaStreamCaptureMode mode) {
+  return api([&] {
+    const char* const call = "cudaStreamBeginCaptureToGraph";
+    begin(stream, mode, call, [&](CUstream_st& origin, Capture& capture) {
+      capture.graph = &resolve(graph, call);
+      capture.owns_graph = false;
+      origin.frontier = numbers(*graph, dependencies, edges, count, call);
+    });
   });
 }
 
@@ -179,7 +217,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
     }
     const bool unjoined = has_unjoined_work(*capture);
     end(*capture);
-    if (unjoined || !capture->broken.empty()) destroy(capture->graph);
+    if (capture->owns_graph && (unjoined || !capture->broken.empty())) destroy(capture->graph);
     expect_whole(*capture);
     if (unjoined) {
       fail(cudaErrorStreamCaptureUnjoined,
@@ -192,9 +230,44 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
 cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
   return api([&] {
     const CUstream_st& stream = resolve(handle, "cudaStreamIsCapturing");
-    *status = !stream.capture                  ? cudaStreamCaptureStatusNone
-              : stream.capture->broken.empty() ? cudaStreamCaptureStatusActive
-                                               : cudaStreamCaptureStatusInvalidated;
+    *status = status_of(stream);
+  });
+}
+
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** dependencies, const cudaGraphEdgeData** edges,
+                                     std::size_t* count) {
+  return api([&] {
+    CUstream_st& stream = resolve(handle, "cudaStreamGetCaptureInfo");
+    if (is_legacy(stream)) forbid_legacy_during_capture("cudaStreamGetCaptureInfo");
+    if (status == nullptr)
+      fail(cudaErrorInvalidValue, "cudaStreamGetCaptureInfo: nowhere to store the status");
+    *status = status_of(stream);
+    if (*status != cudaStreamCaptureStatusActive) return;
+    if (id != nullptr) *id = stream.capture->id;
+    if (graph != nullptr) *graph = stream.capture->graph;
+    stream.dependencies.clear();
+    for (const std::size_t node : stream.frontier) {
+      stream.dependencies.push_back(&stream.capture->graph->nodes[node]);
+    }
+    if (dependencies != nullptr) *dependencies = stream.dependencies.data();
+    if (edges != nullptr) *edges = nullptr;  // all of them are ordinary ones
+    if (count != nullptr) *count = stream.dependencies.size();
+  });
+}
+
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNode_t* dependencies,
+                                                const cudaGraphEdgeData* edges, std::size_t count,
+                                                unsigned int flags) {
+  return api([&] {
+    const char* const call = "cudaStreamUpdateCaptureDependencies";
+    CUstream_st& stream = resolve(handle, call);
+    if (!stream.capture) fail(cudaErrorIllegalState, fmt::format("{}: the stream is not capturing", call));
+    expect_whole(*stream.capture);
+    const std::vector<std::size_t> nodes = numbers(*stream.capture->graph, dependencies, edges, count, call);
+    if (flags == cudaStreamSetCaptureDependencies) stream.frontier.clear();
+    add_to_frontier(stream, nodes);
   });
 }
 }

@@ -11,21 +11,26 @@
 #include <thread>
 
 struct CUstream_st;
+struct CUgraph_st;
+struct CUgraphNode_st;
 
 namespace cuda_on_cpu {
 
 struct Capture {
   cudaGraph_t graph = nullptr;
+  bool owns_graph = true;  // until it has ended: cudaStreamBeginCapture, not cudaStreamBeginCaptureToGraph
   CUstream_st* origin = nullptr;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   std::thread::id thread;
+  unsigned long long id = 0;
   std::set<CUstream_st*> members;  // the origin, and the streams that forked from it
   std::string broken;              // what invalidated it
   bool ended = false;
 };
 
-// Adds the node to the stream's capture. Throws CudaError if the capture is invalidated.
-void capture_node(CUstream_st& stream, std::string name, std::function<void()> work);
+// Adds the node to the stream's capture, after what the stream has captured so far. Throws CudaError if the
+// capture is invalidated.
+void capture_node(CUstream_st& stream, CUgraphNode_st node);
 
 // The stream, capturing, meets an event of the same or another capture, or of none.
 void capture_wait(CUstream_st& stream, CUevent_st& event);
@@ -43,6 +48,9 @@ void forbid_legacy_during_capture(const char* call);
 
 // For waiting for, or asking about, an event that was recorded in a capture.
 void forbid_captured_event(CUevent_st& event, const char* call);
+
+// Whether a capture adds to this graph, or to one within a node of it.
+bool is_captured_into(const CUgraph_st& graph);
 
 // A stream that goes in the middle of a capture.
 void leave_capture(CUstream_st& stream);

@@ -39,13 +39,16 @@ void submit_copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
   check_direction(to, from, kind, call);
   inject(Injection::copy, cudaErrorInvalidValue, call);
   if (bytes == 0) return;
-  submit(stream, call, [=] {
-    check_range(to, bytes, call);
-    check_range(from, bytes, call);
-    const std::string wrong = giro::simt::memory().copy(to, from, bytes, current_operation(), call);
-    if (!wrong.empty()) fail(cudaErrorIllegalAddress, wrong);
-    std::memmove(to, from, bytes);
-  });
+  submit(
+      stream, call,
+      [=] {
+        check_range(to, bytes, call);
+        check_range(from, bytes, call);
+        const std::string wrong = giro::simt::memory().copy(to, from, bytes, current_operation(), call);
+        if (!wrong.empty()) fail(cudaErrorIllegalAddress, wrong);
+        std::memmove(to, from, bytes);
+      },
+      cudaGraphNodeTypeMemcpy, find_block(to) == nullptr || find_block(from) == nullptr);
 }
 
 void submit_fill(void* to, int value, std::size_t bytes, cudaStream_t stream, const char* call) {
@@ -55,12 +58,15 @@ void submit_fill(void* to, int value, std::size_t bytes, cudaStream_t stream, co
   }
   inject(Injection::copy, cudaErrorInvalidValue, call);
   if (bytes == 0) return;
-  submit(stream, call, [=] {
-    check_range(to, bytes, call);
-    const std::string wrong = giro::simt::memory().write(to, bytes, current_operation(), call);
-    if (!wrong.empty()) fail(cudaErrorIllegalAddress, wrong);
-    std::memset(to, value, bytes);
-  });
+  submit(
+      stream, call,
+      [=] {
+        check_range(to, bytes, call);
+        const std::string wrong = giro::simt::memory().write(to, bytes, current_operation(), call);
+        if (!wrong.empty()) fail(cudaErrorIllegalAddress, wrong);
+        std::memset(to, value, bytes);
+      },
+      cudaGraphNodeTypeMemset);
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ cudaDeviceProp properties() {
   p.multiProcessorCount = kMultiprocessors;
   p.l2CacheSize = 4 << 20;
   p.unifiedAddressing = p.canMapHostMemory = p.canUseHostPointerForRegisteredMem = 1;
+  p.memoryPoolsSupported = 1;
   p.concurrentKernels = p.asyncEngineCount = 1;
   p.textureAlignment = 512;
   return p;

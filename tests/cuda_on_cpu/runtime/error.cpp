@@ -34,6 +34,7 @@ const Description* describe(cudaError_t code) {
       ENTRY(cudaErrorAssert, "device-side assert triggered"),
       ENTRY(cudaErrorMisalignedAddress, "misaligned address"),
       ENTRY(cudaErrorLaunchFailure, "unspecified launch failure"),
+      ENTRY(cudaErrorNotPermitted, "operation not permitted"),
       ENTRY(cudaErrorNotSupported, "operation not supported"),
       ENTRY(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
       ENTRY(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture"),

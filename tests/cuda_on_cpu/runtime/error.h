@@ -5,6 +5,8 @@
 #include <mutex>
 #include <string>
 
+#include "tests/cuda_on_cpu/runtime/injection.h"
+
 namespace cuda_on_cpu {
 
 // Thrown inside the emulation, by calls and by queued work. No exception leaves an entry point: `api` turns
@@ -28,15 +30,20 @@ void throw_if_lost(bool reports = true);
 // At exit: the failure of queued work that no call has returned, or nothing.
 std::string unreported_failure();
 
+// While a host function runs, CUDA's calls are refused with cudaErrorNotPermitted.
+void forbid_in_host_function();
+
 // One call at a time, whichever thread makes it. Queued work runs under it too.
 std::recursive_mutex& api_mutex();
 
-// The body of an entry point.
+// The body of an entry point, which is `call`.
 template <class Body>
-cudaError_t api(Body&& body) {
+cudaError_t api(Body&& body, const char* call = __builtin_FUNCTION()) {
   const std::lock_guard lock(api_mutex());
   try {
+    forbid_in_host_function();
     throw_if_lost();
+    inject_call(call);
     body();
     return cudaSuccess;
   } catch (const CudaError& error) {
@@ -49,6 +56,7 @@ template <class Body>
 cudaError_t api_of_release(Body&& body) {
   const std::lock_guard lock(api_mutex());
   try {
+    forbid_in_host_function();
     body();
     return cudaSuccess;
   } catch (const CudaError& error) {

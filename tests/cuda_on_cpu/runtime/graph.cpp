@@ -6,73 +6,160 @@
 #include <utility>
 
 #include "tests/cuda_on_cpu/runtime/capture.h"
+#include "tests/cuda_on_cpu/runtime/conditional.h"
 #include "tests/cuda_on_cpu/runtime/error.h"
 #include "tests/cuda_on_cpu/runtime/handles.h"
 #include "tests/cuda_on_cpu/runtime/seed.h"
 
-std::size_t CUgraph_st::add(std::string name, std::function<void()> work, std::vector<std::size_t> after) {
-  nodes.push_back({std::move(name), std::move(work), std::move(after)});
-  return nodes.size() - 1;
+using namespace cuda_on_cpu;
+
+namespace {
+
+constexpr const char* kGraph = "graph";
+constexpr const char* kNestedGraph = "graph within a node";
+constexpr const char* kGraphExec = "executable graph";
+
+void run_node(const CUgraphNode_st& node, const Place& place) {
+  if (node.work) return run_operation(place, node.work);
+  if (node.type == cudaGraphNodeTypeConditional) return run_conditional(node, place);
+  for (const auto& graph : node.graphs) graph->run(place);
+}
+
+// Handles of the graphs within its nodes go with it.
+void close_account(const CUgraph_st& graph) {
+  for (const CUgraphNode_st& node : graph.nodes) {
+    for (const auto& nested : node.graphs) {
+      remove_handle(kNestedGraph, nested.get());
+      close_account(*nested);
+    }
+  }
+}
+
+// The body of the calls that add a node.
+CUgraphNode_st& add_node(cudaGraphNode_t* out, cudaGraph_t graph, const cudaGraphNode_t* after,
+                         const cudaGraphEdgeData* edges, std::size_t count, CUgraphNode_st node,
+                         const char* call) {
+  CUgraph_st& into = resolve(graph, call);
+  if (out == nullptr) fail(cudaErrorInvalidValue, fmt::format("{}: nowhere to store the node", call));
+  node.after = numbers(into, after, edges, count, call);
+  *out = &into.add(std::move(node));
+  return **out;
+}
+
+CUgraphNode_st child_node(const CUgraph_st& child, const char* call) {
+  if (has_conditionals(child)) {
+    fail(cudaErrorInvalidValue, fmt::format("{}: a graph with conditional nodes cannot be a child", call));
+  }
+  CUgraphNode_st node{.name = "child graph", .type = cudaGraphNodeTypeGraph};
+  node.graphs.push_back(child.clone());
+  return node;
+}
+
+void instantiate(cudaGraphExec_t* exec, cudaGraph_t handle, const char* call) {
+  CUgraph_st& graph = resolve(handle, call);
+  if (exec == nullptr)
+    fail(cudaErrorInvalidValue, fmt::format("{}: nowhere to store the executable graph", call));
+  check_conditionals(graph, call);
+  *exec = new CUgraphExec_st{graph.clone()};
+  graph.instance = (*exec)->existence;
+  add_handle(kGraphExec, *exec);
+}
+
+}  // namespace
+
+CUgraphNode_st& CUgraph_st::add(CUgraphNode_st node) {
+  node.graph = this;
+  node.number = nodes.size();
+  for (const auto& graph : node.graphs) graph->parent = this;
+  std::vector<bool> preceding = at_or_before(node.after);
+  node.preceding = std::make_shared<const std::vector<bool>>(std::move(preceding));
+  return nodes.emplace_back(std::move(node));
+}
+
+std::unique_ptr<CUgraph_st> CUgraph_st::clone() const {
+  auto copy = std::make_unique<CUgraph_st>();
+  copy->conditions = conditions;
+  for (const CUgraphNode_st& node : nodes) {
+    CUgraphNode_st& added = copy->nodes.emplace_back(node);
+    added.graph = copy.get();
+    added.bodies.clear();
+    for (auto& nested : added.graphs) {
+      nested = nested->clone();
+      nested->parent = copy.get();
+    }
+  }
+  return copy;
 }
 
 std::vector<bool> CUgraph_st::at_or_before(const std::vector<std::size_t>& some) const {
   std::vector<bool> found(nodes.size());
-  for (const std::size_t node : some) found[node] = true;
-  // Edges lead from lower to higher numbers.
-  for (std::size_t node = nodes.size(); node-- > 0;) {
-    if (!found[node]) continue;
-    for (const std::size_t earlier : nodes[node].after) found[earlier] = true;
+  for (const std::size_t node : some) {
+    found[node] = true;
+    const std::vector<bool>& preceding = *nodes[node].preceding;
+    for (std::size_t earlier = 0; earlier < preceding.size(); ++earlier) {
+      if (preceding[earlier]) found[earlier] = true;
+    }
   }
   return found;
 }
 
-namespace cuda_on_cpu {
-namespace {
-constexpr const char* kGraph = "graph";
-constexpr const char* kGraphExec = "executable graph";
-}  // namespace
-
-Program::Program(const CUgraph_st& graph) : nodes_(graph.nodes.begin(), graph.nodes.end()) {
-  for (const CUgraphNode_st& node : nodes_) {
-    preceding_.push_back(std::make_shared<const std::vector<bool>>(graph.at_or_before(node.after)));
-  }
-}
-
-template <class RunNode>
-void Program::run_in_some_order(RunNode&& run_node) const {
-  std::vector<std::size_t> waits_for(nodes_.size()), ready;
-  std::vector<std::vector<std::size_t>> followers(nodes_.size());
-  for (std::size_t node = 0; node < nodes_.size(); ++node) {
-    waits_for[node] = nodes_[node].after.size();
-    if (waits_for[node] == 0) ready.push_back(node);
-    for (const std::size_t earlier : nodes_[node].after) followers[earlier].push_back(node);
+void CUgraph_st::run(const Place& launch) const {
+  std::vector<std::size_t> waits_for(nodes.size()), ready;
+  std::vector<std::vector<std::size_t>> followers(nodes.size());
+  for (const CUgraphNode_st& node : nodes) {
+    waits_for[node.number] = node.after.size();
+    if (node.after.empty()) ready.push_back(node.number);
+    for (const std::size_t earlier : node.after) followers[earlier].push_back(node.number);
   }
   while (!ready.empty()) {
     std::swap(ready[random_number() % ready.size()], ready.back());
-    const std::size_t node = ready.back();
+    const CUgraphNode_st& node = nodes[ready.back()];
     ready.pop_back();
+    Place place = launch;
+    place.path.push_back({node.number, node.preceding});
     try {
-      run_node(node);
+      run_node(node, place);
     } catch (const CudaError& error) {
-      fail(error.code, fmt::format("node {}, {}: {}", node, nodes_[node].name, error.why));
+      fail(error.code, fmt::format("node {}, {}: {}", node.number, node.name, error.why));
     }
-    for (const std::size_t follower : followers[node]) {
+    for (const std::size_t follower : followers[node.number]) {
       if (--waits_for[follower] == 0) ready.push_back(follower);
     }
   }
 }
 
-void Program::run(const Place& launch) const {
-  run_in_some_order([&](std::size_t node) {
-    Place place = launch;
-    place.preceding_nodes = preceding_[node];
-    place.node = node;
-    run_operation(place, nodes_[node].work);
-  });
+namespace cuda_on_cpu {
+
+CUgraph_st& resolve(cudaGraph_t graph, const char* call) {
+  if (!is_alive(kNestedGraph, graph)) expect_alive(kGraph, graph, call);
+  return *graph;
 }
 
-void Program::run_as_one() const {
-  run_in_some_order([&](std::size_t node) { nodes_[node].work(); });
+cudaGraph_t hand_out(const std::shared_ptr<CUgraph_st>& nested) {
+  if (!is_alive(kNestedGraph, nested.get())) add_handle(kNestedGraph, nested.get());
+  return nested.get();
+}
+
+std::vector<std::size_t> numbers(const CUgraph_st& graph, const cudaGraphNode_t* nodes,
+                                 const cudaGraphEdgeData* edges, std::size_t count, const char* call) {
+  std::vector<std::size_t> found;
+  if (count > 0 && nodes == nullptr)
+    fail(cudaErrorInvalidValue, fmt::format("{}: no dependencies given", call));
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto at = std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                                 [&](const CUgraphNode_st& own) { return &own == nodes[i]; });
+    if (at == graph.nodes.end()) {
+      fail(cudaErrorInvalidValue, fmt::format("{}: a dependency is no node of the graph", call));
+    }
+    if (std::find(found.begin(), found.end(), at->number) != found.end()) {
+      fail(cudaErrorInvalidValue, fmt::format("{}: a dependency is given twice", call));
+    }
+    if (edges != nullptr && edges[i].type != cudaGraphDependencyTypeDefault) {
+      fail(cudaErrorNotSupported, fmt::format("{}: programmatic dependencies are not emulated", call));
+    }
+    found.push_back(at->number);
+  }
+  return found;
 }
 
 cudaGraph_t create_graph() {
@@ -82,43 +169,136 @@ cudaGraph_t create_graph() {
 }
 
 void destroy(cudaGraph_t graph) {
+  if (is_alive(kNestedGraph, graph)) {
+    fail(cudaErrorInvalidValue, "cudaGraphDestroy: the graph belongs to the node that holds it");
+  }
   expect_alive(kGraph, graph, "cudaGraphDestroy");
+  if (is_captured_into(*graph))
+    fail(cudaErrorInvalidValue, "cudaGraphDestroy: a capture into the graph is under way");
   remove_handle(kGraph, graph);
+  close_account(*graph);
   delete graph;
 }
 
 }  // namespace cuda_on_cpu
 
-using namespace cuda_on_cpu;
-
 extern "C" {
+
+cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned int flags) {
+  return api([&] {
+    if (graph == nullptr || flags != 0) {
+      fail(cudaErrorInvalidValue, "cudaGraphCreate: flags that are not 0, or nowhere to store the graph");
+    }
+    *graph = create_graph();
+  });
+}
+
+cudaError_t cudaGraphClone(cudaGraph_t* clone, cudaGraph_t handle) {
+  return api([&] {
+    const CUgraph_st& graph = resolve(handle, "cudaGraphClone");
+    if (clone == nullptr) fail(cudaErrorInvalidValue, "cudaGraphClone: nowhere to store the graph");
+    if (has_conditionals(graph)) {
+      fail(cudaErrorInvalidValue, "cudaGraphClone: a graph with conditional nodes cannot be cloned");
+    }
+    *clone = graph.clone().release();
+    add_handle(kGraph, *clone);
+  });
+}
+
+cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
+                                  std::size_t count) {
+  return api([&] {
+    add_node(node, graph, after, nullptr, count, {.name = "empty", .type = cudaGraphNodeTypeEmpty},
+             "cudaGraphAddEmptyNode");
+  });
+}
+
+cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
+                                       std::size_t count, cudaGraph_t child) {
+  return api([&] {
+    const char* const call = "cudaGraphAddChildGraphNode";
+    add_node(node, graph, after, nullptr, count, child_node(resolve(child, call), call), call);
+  });
+}
+
+cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
+                             const cudaGraphEdgeData* edges, std::size_t count,
+                             cudaGraphNodeParams* parameters) {
+  return api([&] {
+    const char* const call = "cudaGraphAddNode";
+    if (parameters == nullptr || parameters->reserved2 != 0) {
+      fail(cudaErrorInvalidValue,
+           fmt::format("{}: no parameters, or what is reserved in them is not 0", call));
+    }
+    switch (parameters->type) {
+      case cudaGraphNodeTypeEmpty:
+        add_node(node, graph, after, edges, count, {.name = "empty", .type = cudaGraphNodeTypeEmpty}, call);
+        return;
+      case cudaGraphNodeTypeGraph:
+        if (parameters->graph.ownership != cudaGraphChildGraphOwnershipClone) {
+          fail(cudaErrorNotSupported, fmt::format("{}: moving a child graph is not emulated", call));
+        }
+        add_node(node, graph, after, edges, count, child_node(resolve(parameters->graph.graph, call), call),
+                 call);
+        return;
+      case cudaGraphNodeTypeConditional: {
+        cudaConditionalNodeParams& wanted = parameters->conditional;
+        CUgraphNode_st& added = add_node(node, graph, after, edges, count,
+                                         conditional_node(resolve(graph, call), wanted, call), call);
+        for (const auto& body : added.graphs) added.bodies.push_back(hand_out(body));
+        wanted.phGraph_out = added.bodies.data();
+        return;
+      }
+      default:
+        fail(cudaErrorNotSupported, fmt::format("{}: nodes of type {} are not emulated, but by capture", call,
+                                                static_cast<int>(parameters->type)));
+    }
+  });
+}
+
+cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t* graph) {
+  return api([&] {
+    if (node == nullptr || graph == nullptr || node->type != cudaGraphNodeTypeGraph) {
+      fail(cudaErrorInvalidValue,
+           "cudaGraphChildGraphNodeGetGraph: no child graph node, or nowhere to store its graph");
+    }
+    *graph = hand_out(node->graphs.front());
+  });
+}
+
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
+  return api([&] {
+    if (node == nullptr || type == nullptr) {
+      fail(cudaErrorInvalidValue, "cudaGraphNodeGetType: no node, or nowhere to store its type");
+    }
+    *type = node->type;
+  });
+}
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return api_of_release([&] { destroy(graph); });
 }
 
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
+cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, std::size_t* count) {
   return api([&] {
-    expect_alive(kGraph, graph, "cudaGraphGetNodes");
+    CUgraph_st& graph = resolve(handle, "cudaGraphGetNodes");
     if (count == nullptr) fail(cudaErrorInvalidValue, "cudaGraphGetNodes: nowhere to store the count");
     if (nodes == nullptr) {
-      *count = graph->nodes.size();
+      *count = graph.nodes.size();
       return;
     }
     // CUDA fills what is left of a longer array with null, and then says how many nodes there are.
-    for (std::size_t i = 0; i < *count; ++i) nodes[i] = i < graph->nodes.size() ? &graph->nodes[i] : nullptr;
-    *count = std::min(*count, graph->nodes.size());
+    for (std::size_t i = 0; i < *count; ++i) nodes[i] = i < graph.nodes.size() ? &graph.nodes[i] : nullptr;
+    *count = std::min(*count, graph.nodes.size());
   });
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  return api([&] {
-    expect_alive(kGraph, graph, "cudaGraphInstantiate");
-    if (exec == nullptr)
-      fail(cudaErrorInvalidValue, "cudaGraphInstantiate: nowhere to store the executable graph");
-    *exec = new CUgraphExec_st{std::make_shared<const Program>(*graph), {}};
-    add_handle(kGraphExec, *exec);
-  });
+  return api([&] { instantiate(exec, graph, "cudaGraphInstantiate"); });
+}
+
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  return api([&] { instantiate(exec, graph, "cudaGraphInstantiateWithFlags"); });
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
@@ -134,10 +314,25 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
     expect_alive(kGraphExec, exec, "cudaGraphLaunch");
     CUstream_st& stream = resolve(handle, "cudaGraphLaunch");
     if (is_legacy(stream)) forbid_legacy_during_capture("cudaGraphLaunch");
-    const auto program = exec->program;
-    if (stream.capture) return capture_node(stream, "graph", [program] { program->run_as_one(); });
-    enqueue(stream, "graph", [program](const Place& launch) { program->run(launch); }, {exec->last_launch});
+    if (stream.capture)
+      return capture_node(stream, child_node(*exec->program, "cudaGraphLaunch into a capture"));
+    enqueue(stream, "graph",
+            [program = exec->program](const Place& launch) {
+              const ConditionsInForce conditions(*program);
+              program->run(launch);
+            },
+            {exec->last_launch});
     exec->last_launch = stream.queue->end();
+  });
+}
+
+// Nothing is left to prepare before the first launch; it only takes its place in the stream.
+cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t handle) {
+  return api([&] {
+    expect_alive(kGraphExec, exec, "cudaGraphUpload");
+    CUstream_st& stream = resolve(handle, "cudaGraphUpload");
+    if (stream.capture) forbid_wait_during_capture(&stream, "cudaGraphUpload");
+    enqueue(stream, "graph upload", nullptr);
   });
 }
 }

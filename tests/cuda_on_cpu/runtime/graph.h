@@ -1,7 +1,8 @@
 #pragma once
 
-// Graphs. One holds the nodes that a capture has added; an executable one holds copies of them, and runs them
-// in a different one of the orders that its edges allow at every launch.
+// Graphs. A node's work is whatever a stream would have run, its arguments copied into it, or a graph of its
+// own. An executable graph is a copy, and runs its nodes in a different one of the orders that its edges
+// allow at every launch.
 
 #include <cuda_runtime_api.h>
 
@@ -14,48 +15,60 @@
 
 #include "tests/cuda_on_cpu/runtime/stream.h"
 
-// A node's work is whatever a stream would have run: its arguments are copied into it. A conditional node
-// would be one whose work runs the program of its body.
 struct CUgraphNode_st {
   std::string name;
-  std::function<void()> work;
-  std::vector<std::size_t> after;  // numbers of earlier nodes
+  cudaGraphNodeType type = cudaGraphNodeTypeKernel;
+  std::function<void()> work{};      // none: an empty node, or one that holds graphs
+  std::vector<std::size_t> after{};  // numbers of earlier nodes
+  bool touches_pageable_memory = false;
+  std::vector<std::shared_ptr<CUgraph_st>> graphs{};  // the child graph, or the conditional node's bodies
+  cudaGraphConditionalHandle condition = 0;
+  cudaGraphConditionalNodeType condition_type{};
+  std::vector<cudaGraph_t> bodies{};  // `graphs` of a conditional node, for the program to fill
+
+  // Set by CUgraph_st::add.
+  CUgraph_st* graph = nullptr;
+  std::size_t number = 0;
+  std::shared_ptr<const std::vector<bool>>
+      preceding{};  // of each earlier node, whether it must run before this one
 };
 
 struct CUgraph_st {
   std::deque<CUgraphNode_st> nodes;
+  const CUgraph_st* parent = nullptr;  // the graph whose node holds this one
+  std::vector<cudaGraphConditionalHandle> conditions;
+  std::weak_ptr<void> instance;  // CUgraphExec_st::existence of the last one
 
-  // The new node's number.
-  std::size_t add(std::string name, std::function<void()> work, std::vector<std::size_t> after);
+  CUgraphNode_st& add(CUgraphNode_st node);
+  std::unique_ptr<CUgraph_st> clone() const;
+
+  // Each node is an operation of its own; `launch` is where the graph itself stands.
+  void run(const cuda_on_cpu::Place& launch) const;
+
   // Of every node, whether it is one of these or must run before one of them.
   std::vector<bool> at_or_before(const std::vector<std::size_t>& some) const;
 };
 
-namespace cuda_on_cpu {
-
-class Program {
- public:
-  explicit Program(const CUgraph_st& graph);
-
-  // Each node is an operation of its own, at `launch`.
-  void run(const Place& launch) const;
-  // As part of the operation that is running.
-  void run_as_one() const;
-
- private:
-  template <class RunNode>
-  void run_in_some_order(RunNode&& run_node) const;
-
-  std::vector<CUgraphNode_st> nodes_;
-  std::vector<std::shared_ptr<const std::vector<bool>>> preceding_;
+struct CUgraphExec_st {
+  std::shared_ptr<const CUgraph_st> program;
+  cuda_on_cpu::Point last_launch{};  // launches of the same graph come one after the other
+  std::shared_ptr<void> existence = std::make_shared<char>();
 };
+
+namespace cuda_on_cpu {
 
 cudaGraph_t create_graph();
 void destroy(cudaGraph_t graph);
 
-}  // namespace cuda_on_cpu
+// The graph behind the handle: one that the program owns, or one within a node. Throws
+// CudaError(cudaErrorInvalidResourceHandle).
+CUgraph_st& resolve(cudaGraph_t graph, const char* call);
 
-struct CUgraphExec_st {
-  std::shared_ptr<const cuda_on_cpu::Program> program;
-  cuda_on_cpu::Point last_launch;  // launches of the same graph come one after the other
-};
+// A graph within a node becomes a handle that the program may use.
+cudaGraph_t hand_out(const std::shared_ptr<CUgraph_st>& nested);
+
+// The numbers of these nodes of the graph, which a call names as dependencies. Throws CudaError.
+std::vector<std::size_t> numbers(const CUgraph_st& graph, const cudaGraphNode_t* nodes,
+                                 const cudaGraphEdgeData* edges, std::size_t count, const char* call);
+
+}  // namespace cuda_on_cpu

@@ -14,7 +14,7 @@
 namespace cuda_on_cpu {
 namespace {
 
-constexpr std::array<std::string_view, 3> kNames{"allocation", "copy", "launch"};
+constexpr std::array<std::string_view, 4> kNames{"allocation", "copy", "launch", "call"};
 
 struct Counter {
   std::uint64_t calls = 0, failing = 0;  // failing: the number of the call that fails, 0 for none
@@ -38,7 +38,8 @@ std::array<Counter, kNames.size()> from_environment() {
     const int index = index_of(entry.substr(0, colon));
     if (index < 0 || colon == entry.npos) {
       std::fprintf(
-          stderr, "cuda_on_cpu: GIRO_CUDA_ON_CPU_FAIL: expected allocation:N, copy:N or launch:N, found %s\n",
+          stderr,
+          "cuda_on_cpu: GIRO_CUDA_ON_CPU_FAIL: expected allocation:N, copy:N, launch:N or call:N, found %s\n",
           std::string(entry).c_str());
       std::exit(2);
     }
@@ -52,6 +53,11 @@ std::array<Counter, kNames.size()>& counters() {
   return counters;
 }
 
+std::string& calls_since_failure() {
+  static std::string calls;
+  return calls;
+}
+
 }  // namespace
 
 void inject(Injection kind, cudaError_t code, const char* call) {
@@ -59,6 +65,17 @@ void inject(Injection kind, cudaError_t code, const char* call) {
   Counter& counter = counters()[index];
   if (++counter.calls == counter.failing) {
     fail(code, fmt::format("{}: {} number {} was asked to fail", call, kNames[index], counter.calls));
+  }
+}
+
+void inject_call(const char* call) {
+  std::string& calls = calls_since_failure();
+  if (!calls.empty()) calls.append(" ").append(call);
+  try {
+    inject(Injection::call, cudaErrorUnknown, call);
+  } catch (const CudaError&) {
+    calls = call;
+    throw;
   }
 }
 
@@ -72,5 +89,11 @@ extern "C" bool cuda_on_cpu_fail(const char* kind, unsigned long long nth) {
   if (index < 0) return false;
   Counter& counter = counters()[static_cast<std::size_t>(index)];
   counter.failing = nth > 0 ? counter.calls + nth : 0;
+  if (index == static_cast<int>(Injection::call)) calls_since_failure().clear();
   return true;
+}
+
+extern "C" const char* cuda_on_cpu_calls_since_failure() {
+  const std::lock_guard lock(api_mutex());
+  return calls_since_failure().c_str();
 }

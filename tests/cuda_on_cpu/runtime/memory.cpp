@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -16,6 +17,8 @@
 #include "tests/cuda_on_cpu/runtime/error.h"
 #include "tests/cuda_on_cpu/runtime/handles.h"
 #include "tests/cuda_on_cpu/runtime/injection.h"
+#include "tests/cuda_on_cpu/runtime/order.h"
+#include "tests/cuda_on_cpu/runtime/pool.h"
 #include "tests/cuda_on_cpu/runtime/stream.h"
 
 namespace cuda_on_cpu {
@@ -102,13 +105,13 @@ void protect_all(int protection) {
   }
 }
 
-void* allocate_device(std::size_t bytes) {
+char* allocate_device(std::size_t bytes, const char* call) {
   reserve_heap();
   const std::size_t pages = whole_pages(bytes) + kPage;
   if (bytes > kDeviceBytes - heap.used ||
       pages > kHeapBytes - static_cast<std::size_t>(heap.top - heap.base)) {
     fail(cudaErrorMemoryAllocation,
-         fmt::format("cudaMalloc of {} bytes: {} of {} are in use", bytes, heap.used, kDeviceBytes));
+         fmt::format("{} of {} bytes: {} of {} are in use", call, bytes, heap.used, kDeviceBytes));
   }
   char* begin = heap.top;
   heap.top += pages;
@@ -121,50 +124,30 @@ void* allocate_device(std::size_t bytes) {
   return begin;
 }
 
-void allocate(void** out, std::size_t bytes, Block::Kind kind) {
-  const bool device = kind == Block::Kind::device;
-  const char* call = device ? "cudaMalloc" : "cudaHostAlloc";
+const char* account_of(Block::Kind kind) {
+  return kind == Block::Kind::device ? kDeviceMemory : kPinnedMemory;
+}
+
+void allocate(void** out, std::size_t bytes, Block::Kind kind, const char* call) {
   if (out == nullptr) fail(cudaErrorInvalidValue, fmt::format("{}: nowhere to store the address", call));
   forbid_during_capture(call);
   *out = nullptr;
-  if (bytes == 0) return;
-  inject(Injection::allocation, cudaErrorMemoryAllocation, call);
-  char* begin = nullptr;
-  if (device) {
-    begin = static_cast<char*>(allocate_device(bytes));
-  } else {
-    void* pages =
-        mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages == MAP_FAILED) fail(cudaErrorMemoryAllocation, fmt::format("{} of {} bytes", call, bytes));
-    begin = static_cast<char*>(pages);
-  }
-  blocks()[begin] = {begin, bytes, kind, ++allocations};
-  giro::simt::memory().add(begin, bytes, !device);
-  add_handle(device ? kDeviceMemory : kPinnedMemory, begin, bytes);
-  *out = begin;
+  if (bytes > 0) *out = add_block(bytes, kind, call).begin;
 }
 
-void release(void* pointer, Block::Kind kind) {
+void release(void* pointer, Block::Kind kind, const char* call) {
   if (pointer == nullptr) return;
-  const bool device = kind == Block::Kind::device;
-  const char* call = device ? "cudaFree" : "cudaFreeHost";
   forbid_during_capture(call);
-  const auto found = blocks().find(static_cast<const char*>(pointer));
-  if (found == blocks().end() || found->second.kind != kind) {
-    fail(cudaErrorInvalidValue,
-         fmt::format("{}: {} is not the address of a live block: freed before, or never "
-                     "allocated by that call's counterpart",
-                     call, fmt::ptr(pointer)));
+  const Block& block = block_at(pointer, call);
+  if (block.kind != kind) {
+    fail(cudaErrorInvalidValue, fmt::format("{}: {} is another kind of memory", call, fmt::ptr(pointer)));
   }
-  run_everything();
-  const Block block = found->second;
-  blocks().erase(found);
-  giro::simt::memory().remove(pointer);
-  remove_handle(device ? kDeviceMemory : kPinnedMemory, pointer);
-  if (device) heap.used -= block.bytes;
-  // The memory goes back; the addresses stay taken, and closed for good.
-  mmap(pointer, whole_pages(block.bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-       -1, 0);
+  if (block.pool) {
+    free_unordered(block, call);
+  } else {
+    run_everything();
+    remove_block(block);
+  }
   throw_if_lost(false);
 }
 
@@ -177,10 +160,54 @@ const Block* find_block(const void* address) {
   return static_cast<const char*>(address) < block.begin + block.bytes ? &block : nullptr;
 }
 
+Block& add_block(std::size_t bytes, Block::Kind kind, const char* call) {
+  inject(Injection::allocation, cudaErrorMemoryAllocation, call);
+  const bool device = kind == Block::Kind::device;
+  char* begin = nullptr;
+  if (device) {
+    begin = allocate_device(bytes, call);
+  } else {
+    void* pages =
+        mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) fail(cudaErrorMemoryAllocation, fmt::format("{} of {} bytes", call, bytes));
+    begin = static_cast<char*>(pages);
+  }
+  giro::simt::memory().add(begin, bytes, !device);
+  add_handle(account_of(kind), begin, bytes);
+  return blocks()[begin] = {begin, bytes, kind, ++allocations};
+}
+
+void remove_block(const Block& gone) {
+  const Block block = gone;
+  blocks().erase(block.begin);
+  giro::simt::memory().remove(block.begin);
+  take_off_account(block);
+  if (block.kind == Block::Kind::device) heap.used -= block.bytes;
+  // The memory goes back; the addresses stay taken, and closed for good.
+  mmap(block.begin, whole_pages(block.bytes), PROT_NONE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+void take_off_account(const Block& block) { remove_handle(account_of(block.kind), block.begin); }
+
+Block& block_at(void* begin, const char* call) {
+  const auto found = blocks().find(static_cast<const char*>(begin));
+  if (found == blocks().end() || found->second.free_is_queued) {
+    fail(cudaErrorInvalidValue,
+         fmt::format("{}: {} is not the address of a live block: freed before, or never "
+                     "allocated by that call's counterpart",
+                     call, fmt::ptr(begin)));
+  }
+  return found->second;
+}
+
 void check_range(const void* begin, std::size_t bytes, const char* call) {
   if (bytes == 0) return;
   const Block* block = find_block(begin);
-  if (block != nullptr) {
+  if (block != nullptr && block->free_is_queued && current_operation() == 0) {
+    fail(cudaErrorInvalidValue, fmt::format("{}: {} is device memory that cudaFreeAsync has been called for",
+                                            call, fmt::ptr(begin)));
+  } else if (block != nullptr) {
     const auto left = static_cast<std::size_t>(block->begin + block->bytes - static_cast<const char*>(begin));
     if (bytes > left) {
       fail(cudaErrorInvalidValue,
@@ -203,6 +230,15 @@ DeviceAccess::~DeviceAccess() {
   if (--heap.open == 0) protect_all(PROT_NONE);
 }
 
+DeviceClosed::DeviceClosed() : open_(std::exchange(heap.open, 0)) {
+  if (open_ > 0) protect_all(PROT_NONE);
+}
+
+DeviceClosed::~DeviceClosed() {
+  heap.open = open_;
+  if (open_ > 0) protect_all(PROT_READ | PROT_WRITE);
+}
+
 std::size_t free_device_bytes() { return kDeviceBytes - heap.used; }
 
 }  // namespace cuda_on_cpu
@@ -212,15 +248,15 @@ using namespace cuda_on_cpu;
 extern "C" {
 
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
-  return api([&] { allocate(pointer, bytes, Block::Kind::device); });
+  return api([&] { allocate(pointer, bytes, Block::Kind::device, "cudaMalloc"); });
 }
 
 cudaError_t cudaFree(void* pointer) {
-  return api_of_release([&] { release(pointer, Block::Kind::device); });
+  return api_of_release([&] { release(pointer, Block::Kind::device, "cudaFree"); });
 }
 
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned int) {
-  return api([&] { allocate(pointer, bytes, Block::Kind::pinned); });
+  return api([&] { allocate(pointer, bytes, Block::Kind::pinned, "cudaHostAlloc"); });
 }
 
 cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
@@ -228,7 +264,7 @@ cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
 }
 
 cudaError_t cudaFreeHost(void* pointer) {
-  return api_of_release([&] { release(pointer, Block::Kind::pinned); });
+  return api_of_release([&] { release(pointer, Block::Kind::pinned, "cudaFreeHost"); });
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace cuda_on_cpu {
@@ -10,13 +11,29 @@ namespace cuda_on_cpu {
 // work runs; a host access ends the process, naming the block), and pinned host memory, open to both.
 // Addresses are never given out twice, so what was freed stays recognisable.
 
+struct Pool;
+
 struct Block {
   enum class Kind { device, pinned };
   char* begin;
   std::size_t bytes;
   Kind kind;
-  std::uint64_t number;  // the how-manieth allocation of the process
+  std::uint64_t number;          // the how-manieth allocation of the process
+  std::shared_ptr<Pool> pool{};  // that it is taken from, or null
+  bool free_is_queued = false;   // no new work may name it; what was queued before may
 };
+
+// A new block, on the account. Throws CudaError(cudaErrorMemoryAllocation), in the call's name.
+Block& add_block(std::size_t bytes, Block::Kind kind, const char* call);
+
+// Closes the block and takes it off the account, at once.
+void remove_block(const Block& block);
+
+// A block whose free is queued is no leak.
+void take_off_account(const Block& block);
+
+// The live block that begins there. Throws CudaError(cudaErrorInvalidValue), in the call's name.
+Block& block_at(void* begin, const char* call);
 
 // The live block that the address lies in, or null: pageable host memory, or freed.
 const Block* find_block(const void* address);
@@ -25,6 +42,18 @@ const Block* find_block(const void* address);
 // or lies in device memory that is not allocated. Host memory that CUDA does not know passes: nobody can
 // check it.
 void check_range(const void* begin, std::size_t bytes, const char* call);
+
+// Device memory is closed again while one of these lives: host functions are host code.
+class DeviceClosed {
+ public:
+  DeviceClosed();
+  ~DeviceClosed();
+  DeviceClosed(const DeviceClosed&) = delete;
+  DeviceClosed& operator=(const DeviceClosed&) = delete;
+
+ private:
+  int open_;
+};
 
 // Device memory is open while one of these lives. Only queued work holds one.
 class DeviceAccess {

@@ -7,10 +7,21 @@ namespace {
 
 std::vector<Place>& places();
 
+// Two nodes of one launch: what counts is where their paths part.
+bool edges_order(const std::vector<Step>& earlier, const std::vector<Step>& later) {
+  const std::size_t depth = std::min(earlier.size(), later.size());
+  for (std::size_t level = 0; level < depth; ++level) {
+    const Step &a = earlier[level], &b = later[level];
+    if (a.node != b.node) return a.node < b.preceding->size() && (*b.preceding)[a.node];
+    if (a.round != b.round) return a.round < b.round;
+  }
+  return true;
+}
+
 bool happens_before(giro::simt::Operation earlier, giro::simt::Operation later) {
   if (earlier == 0 || later == 0 || earlier == later) return true;
   const Place &a = places()[earlier - 1], &b = places()[later - 1];
-  if (a.queue == b.queue && a.entry == b.entry) return b.preceding_nodes && b.preceding_nodes->at(a.node);
+  if (a.queue == b.queue && a.entry == b.entry) return edges_order(a.path, b.path);
   const auto known = b.before->find(a.queue);
   return known != b.before->end() && known->second >= a.entry;
 }

@@ -22,14 +22,20 @@ void merge(Clock& into, const Clock& other);
 // What the host has waited for; all that is queued from now on comes after it.
 Clock& host_clock();
 
-// Where a piece of work stands: an entry of a queue, and within a graph's launch a node of it.
+// A node of a graph that runs.
+struct Step {
+  std::size_t node = 0;
+  std::shared_ptr<const std::vector<bool>>
+      preceding;            // of the graph's nodes up to here, whether it precedes this one
+  std::uint64_t round = 0;  // of what a conditional node repeats
+};
+
+// Where a piece of work stands: an entry of a queue, and if that is a graph's launch, which node of it, which
+// node of the graph within that node, and so on.
 struct Place {
   std::uint64_t queue = 0, entry = 0;   // entries count from 1
   std::shared_ptr<const Clock> before;  // what is done when the entry starts
-  // For the nodes of one launch: of each node, whether it precedes this one. Null for an entry that is no
-  // graph.
-  std::shared_ptr<const std::vector<bool>> preceding_nodes;
-  std::size_t node = 0;
+  std::vector<Step> path;
 };
 
 // Runs `work` as the next operation, at that place.

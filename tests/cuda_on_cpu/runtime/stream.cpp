@@ -8,6 +8,7 @@
 
 #include "tests/cuda_on_cpu/runtime/capture.h"
 #include "tests/cuda_on_cpu/runtime/error.h"
+#include "tests/cuda_on_cpu/runtime/graph.h"
 #include "tests/cuda_on_cpu/runtime/handles.h"
 #include "tests/cuda_on_cpu/runtime/memory.h"
 #include "tests/cuda_on_cpu/runtime/seed.h"
@@ -79,7 +80,7 @@ void Queue::run_next() {
   if (entry.work && !device_is_lost()) {
     try {
       const DeviceAccess access;
-      entry.work({id_, done_ + 1, entry.before, nullptr, 0});
+      entry.work({id_, done_ + 1, entry.before, {}});
     } catch (const CudaError& error) {
       lose_device({error.code, fmt::format("{}: {}", entry.name, error.why)});
     }
@@ -99,10 +100,16 @@ void enqueue(CUstream_st& stream, std::string name, Queue::Work work, std::vecto
   stream.queue->push(std::move(name), std::move(work), std::move(after));
 }
 
-void submit(cudaStream_t handle, std::string name, std::function<void()> work) {
+void submit(cudaStream_t handle, std::string name, std::function<void()> work, cudaGraphNodeType type,
+            bool touches_pageable_memory) {
   CUstream_st& stream = resolve(handle, name.c_str());
   if (is_legacy(stream)) forbid_legacy_during_capture(name.c_str());
-  if (stream.capture) return capture_node(stream, std::move(name), std::move(work));
+  if (stream.capture) {
+    return capture_node(stream, {.name = std::move(name),
+                                 .type = type,
+                                 .work = std::move(work),
+                                 .touches_pageable_memory = touches_pageable_memory});
+  }
   enqueue(stream, std::move(name),
           [work = std::move(work)](const Place& place) { run_operation(place, work); });
 }
@@ -133,7 +140,9 @@ void run_everything() {
 CUstream_st& resolve(cudaStream_t stream, const char* call) {
   if (stream == nullptr || stream == cudaStreamLegacy) return legacy();
   if (stream == cudaStreamPerThread) {
-    fail(cudaErrorNotSupported, fmt::format("{}: the emulation has no per-thread default stream", call));
+    static thread_local CUstream_st* const own =
+        streams().emplace_back(new CUstream_st{std::make_shared<Queue>(true)});
+    return *own;
   }
   expect_alive(kStream, stream, call);
   return *stream;
@@ -158,7 +167,9 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   return api_of_release([&] {
     CUstream_st& stream = resolve(handle, "cudaStreamDestroy");
-    if (is_legacy(stream)) fail(cudaErrorInvalidResourceHandle, "cudaStreamDestroy of the default stream");
+    if (is_legacy(stream) || handle == cudaStreamPerThread) {
+      fail(cudaErrorInvalidResourceHandle, "cudaStreamDestroy of a default stream");
+    }
     leave_capture(stream);
     // CUDA lets the work run on without its stream. There is nowhere left to keep it here, so it runs now.
     while (!stream.queue->is_idle()) stream.queue->run_next();

@@ -58,8 +58,10 @@ class Queue : public std::enable_shared_from_this<Queue> {
   Clock latest_;  // of the last entry's end
 };
 
-// Queues the work, or adds it to the graph that the stream is capturing. Throws CudaError.
-void submit(cudaStream_t stream, std::string name, std::function<void()> work);
+// Queues the work, or adds it as a node of this type to the graph that the stream is capturing. Throws
+// CudaError.
+void submit(cudaStream_t stream, std::string name, std::function<void()> work,
+            cudaGraphNodeType type = cudaGraphNodeTypeKernel, bool touches_pageable_memory = false);
 
 // As the host waits: for a point, for all that is queued on the device.
 void run_until(const Point& point);
@@ -71,6 +73,7 @@ struct CUstream_st {
   std::shared_ptr<cuda_on_cpu::Queue> queue;
   std::shared_ptr<cuda_on_cpu::Capture> capture;  // null while not capturing
   std::vector<std::size_t> frontier;              // the captured nodes that the next one comes after
+  std::vector<cudaGraphNode_t> dependencies;      // the same, as cudaStreamGetCaptureInfo last told it
 };
 
 struct CUevent_st {

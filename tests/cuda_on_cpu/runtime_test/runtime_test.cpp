@@ -3,8 +3,11 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <future>
 #include <string>
+#include <thread>
 
 #include "tests/cuda_on_cpu/runtime/injection.h"
 #include "tests/cuda_on_cpu/runtime_test/kernels.h"
@@ -46,6 +49,90 @@ class CudaOnCpu : public ::testing::Test {
     EXPECT_OK(cudaMemcpyAsync(host_, data, sizeof(float), cudaMemcpyDeviceToHost, stream));
     EXPECT_OK(cudaStreamSynchronize(stream));
     return host_[0];
+  }
+
+  template <class Record>
+  cudaGraph_t capture(Record&& record) {
+    cudaGraph_t graph = nullptr;
+    EXPECT_OK(cudaStreamBeginCapture(s_, cudaStreamCaptureModeRelaxed));
+    record();
+    EXPECT_OK(cudaStreamEndCapture(s_, &graph));
+    return graph;
+  }
+
+  // That many copies of a graph as children, each after the one before it if they are `in_order`.
+  cudaGraph_t chain(cudaGraph_t child, unsigned int copies, bool in_order) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphNode_t last = nullptr;
+    EXPECT_OK(cudaGraphCreate(&graph, 0));
+    for (unsigned int i = 0; i < copies; ++i) {
+      EXPECT_OK(cudaGraphAddChildGraphNode(&last, graph, &last, in_order && i > 0 ? 1 : 0, child));
+    }
+    return graph;
+  }
+
+  cudaGraph_t empty_graph() {
+    cudaGraph_t graph = nullptr;
+    EXPECT_OK(cudaGraphCreate(&graph, 0));
+    return graph;
+  }
+
+  template <class Record>
+  void capture_to(cudaGraph_t graph, Record&& record) {
+    cudaGraph_t same = nullptr;
+    EXPECT_OK(cudaStreamBeginCaptureToGraph(s_, graph, nullptr, nullptr, 0, cudaStreamCaptureModeRelaxed));
+    record();
+    EXPECT_OK(cudaStreamEndCapture(s_, &same));
+    EXPECT_EQ(same, graph);
+  }
+
+  cudaGraphConditionalHandle create_condition(cudaGraph_t graph, unsigned int at_launch) {
+    cudaGraphConditionalHandle handle = 0;
+    EXPECT_OK(cudaGraphConditionalHandleCreate(&handle, graph, at_launch, cudaGraphCondAssignDefault));
+    return handle;
+  }
+
+  // Its bodies. Nothing comes before the node.
+  cudaGraph_t* add_conditional(cudaGraph_t graph, cudaGraphConditionalHandle handle,
+                               cudaGraphConditionalNodeType type, unsigned int bodies) {
+    cudaGraphNodeParams parameters{};
+    parameters.type = cudaGraphNodeTypeConditional;
+    parameters.conditional = {handle, type, bodies, nullptr};
+    cudaGraphNode_t node;
+    EXPECT_OK(cudaGraphAddNode(&node, graph, nullptr, nullptr, 0, &parameters));
+    return parameters.conditional.phGraph_out;
+  }
+
+  // while (condition) { condition = ++x < most; y += x; }
+  cudaGraph_t loop_to(float most, unsigned int at_launch) {
+    const cudaGraph_t graph = empty_graph();
+    const cudaGraphConditionalHandle handle = create_condition(graph, at_launch);
+    capture_to(*add_conditional(graph, handle, cudaGraphCondTypeWhile, 1), [&] {
+      count(x_, most, handle, s_);
+      axpy(y_, x_, 1, 1, s_);
+    });
+    return graph;
+  }
+
+  // Launches it on s_, and leaves nothing of it behind.
+  void launch_once(cudaGraph_t graph, bool wait = true) {
+    cudaGraphExec_t exec = nullptr;
+    EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
+    EXPECT_OK(cudaGraphDestroy(graph));
+    EXPECT_OK(cudaGraphLaunch(exec, s_));
+    if (wait) {
+      EXPECT_OK(cudaStreamSynchronize(s_));
+    }
+    EXPECT_OK(cudaGraphExecDestroy(exec));
+  }
+
+  cudaEvent_t record_behind(cudaStream_t stream) {
+    EXPECT_OK(cudaEventRecord(e_, stream));
+    return e_;
+  }
+
+  static bool last_error_says(const char* text) {
+    return std::string(cudaGetErrorString(cudaPeekAtLastError())).find(text) != std::string::npos;
   }
 
   // The code that the failing call inside a capture of s_ gives; ends the capture, which must be invalid
@@ -133,6 +220,253 @@ TEST_F(CudaOnCpu, AGraphTakesItsArgumentsWhenItIsRecorded) {
     EXPECT_EQ(host_[kCount - 1], expected);
   }
   EXPECT_OK(cudaGraphExecDestroy(exec));
+}
+
+TEST_F(CudaOnCpu, AGraphOfChildGraphsRunsOneAfterTheOther) {
+  const cudaGraph_t step = capture([&] {
+    axpy(y_, x_, 1, kCount, s_);
+    axpy(y_, x_, 2, kCount, s_);
+  });
+  for (const unsigned int rungs : {2u, 128u}) {
+    cudaGraph_t ladder = chain(step, rungs, true), copy;
+    std::size_t nodes = 0;
+    EXPECT_OK(cudaGraphGetNodes(ladder, nullptr, &nodes));
+    EXPECT_EQ(nodes, rungs);
+    EXPECT_OK(cudaGraphClone(&copy, ladder));
+    EXPECT_OK(cudaGraphDestroy(ladder));
+    cudaGraphExec_t exec;
+    EXPECT_OK(cudaGraphInstantiate(&exec, copy, 0));
+    EXPECT_OK(cudaGraphDestroy(copy));
+    set(y_, 0, kCount, 0, s_);
+    EXPECT_OK(cudaGraphLaunch(exec, s_));
+    EXPECT_EQ(read(y_, s_), 3.f * static_cast<float>(rungs));
+    EXPECT_OK(cudaGraphExecDestroy(exec));
+  }
+  EXPECT_OK(cudaGraphDestroy(step));
+}
+
+TEST_F(CudaOnCpu, AChildGraphIsACopy) {
+  cudaGraph_t step = capture([&] { axpy(y_, x_, 1, kCount, s_); }), parent = chain(step, 1, true), child;
+  cudaGraphNode_t node, added;
+  cudaGraphNodeType type;
+  std::size_t count = 1;
+  EXPECT_OK(cudaGraphAddEmptyNode(&added, step, nullptr, 0));
+  EXPECT_OK(cudaGraphGetNodes(parent, &node, &count));
+  EXPECT_OK(cudaGraphNodeGetType(node, &type));
+  EXPECT_EQ(type, cudaGraphNodeTypeGraph);
+  EXPECT_OK(cudaGraphChildGraphNodeGetGraph(node, &child));
+  EXPECT_OK(cudaGraphGetNodes(child, nullptr, &count));
+  EXPECT_EQ(count, 1u);
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphDestroy(child)) << "its parent's";
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphAddEmptyNode(&node, step, &node, 1))
+      << "a node of another graph";
+  const cudaGraphNode_t twice[]{added, added};
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphAddEmptyNode(&node, step, twice, 2));
+  EXPECT_OK(cudaGraphDestroy(parent));
+  EXPECT_OK(cudaGraphDestroy(step));
+  EXPECT_CUDA(cudaErrorInvalidResourceHandle, cudaGraphGetNodes(child, nullptr, &count))
+      << "went with its parent";
+}
+
+TEST_F(CudaOnCpu, WithoutADependencyBetweenChildGraphsItIsARace) {
+  const cudaGraph_t step = capture([&] { axpy(y_, x_, 1, kCount, s_); }), parallel = chain(step, 2, false);
+  cudaGraphExec_t exec;
+  EXPECT_OK(cudaGraphInstantiate(&exec, parallel, 0));
+  EXPECT_OK(cudaGraphLaunch(exec, s_));
+  EXPECT_NE(cudaStreamSynchronize(s_), cudaSuccess);
+  EXPECT_TRUE(last_error_says("race"));
+  EXPECT_TRUE(last_error_says("kernels.cu:"));
+  EXPECT_OK(cudaGraphExecDestroy(exec));
+  for (const cudaGraph_t graph : {step, parallel}) EXPECT_OK(cudaGraphDestroy(graph));
+}
+
+TEST_F(CudaOnCpu, ALaunchIntoACaptureBecomesAChildGraph) {
+  const cudaGraph_t step = capture([&] { axpy(y_, x_, 1, kCount, s_); });
+  cudaGraphExec_t exec, outer_exec;
+  EXPECT_OK(cudaGraphInstantiate(&exec, step, 0));
+  const cudaGraph_t outer = capture([&] {
+    EXPECT_OK(cudaGraphLaunch(exec, s_));
+    EXPECT_OK(cudaGraphLaunch(exec, s_));
+  });
+  cudaGraphNode_t nodes[2];
+  std::size_t count = 2;
+  cudaGraphNodeType type;
+  EXPECT_OK(cudaGraphGetNodes(outer, nodes, &count));
+  EXPECT_EQ(count, 2u);
+  EXPECT_OK(cudaGraphNodeGetType(nodes[1], &type));
+  EXPECT_EQ(type, cudaGraphNodeTypeGraph);
+  EXPECT_EQ(read(y_, s_), 1) << "only captured";
+  EXPECT_OK(cudaGraphInstantiate(&outer_exec, outer, 0));
+  EXPECT_OK(cudaGraphLaunch(outer_exec, s_));
+  EXPECT_EQ(read(y_, s_), 3);
+  for (const cudaGraphExec_t e : {exec, outer_exec}) EXPECT_OK(cudaGraphExecDestroy(e));
+  for (const cudaGraph_t graph : {step, outer}) EXPECT_OK(cudaGraphDestroy(graph));
+}
+
+TEST_F(CudaOnCpu, AWhileNodeRepeatsItsBody) {
+  const cudaGraph_t graph = loop_to(5, 1);
+  cudaGraphExec_t exec;
+  EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
+  for (const float start : {0.f, 2.f, 7.f}) {
+    set(x_, start, kCount, 0, s_);
+    set(y_, 0, kCount, 0, s_);
+    EXPECT_OK(cudaGraphLaunch(exec, s_));
+    float sum = 0, x = start;  // the body runs once at least: the condition holds at launch
+    do sum += ++x;
+    while (x < 5);
+    EXPECT_EQ(read(y_, s_), sum);
+    EXPECT_EQ(read(x_, s_), x);
+  }
+  EXPECT_OK(cudaGraphExecDestroy(exec));
+  EXPECT_OK(cudaGraphDestroy(graph));
+}
+
+TEST_F(CudaOnCpu, AnIfNodeChoosesABody) {
+  for (const unsigned int condition : {0u, 1u, 2u}) {
+    const cudaGraph_t graph = empty_graph();
+    const cudaGraphConditionalHandle handle = create_condition(graph, condition);
+    cudaGraph_t* const bodies = add_conditional(graph, handle, cudaGraphCondTypeIf, 2);
+    for (const float value : {10.f, 20.f}) {
+      capture_to(bodies[value > 10], [&] { set(y_, value, kCount, 0, s_); });
+    }
+    launch_once(graph);
+    EXPECT_EQ(read(y_, s_), condition != 0 ? 10 : 20);
+  }
+  for (const unsigned int condition : {0u, 1u, 2u}) {
+    set(y_, 1, kCount, 0, s_);
+    const cudaGraph_t graph = empty_graph();
+    cudaGraph_t* const bodies =
+        add_conditional(graph, create_condition(graph, condition), cudaGraphCondTypeSwitch, 2);
+    for (const float value : {10.f, 20.f}) {
+      capture_to(bodies[value > 10], [&] { set(y_, value, kCount, 0, s_); });
+    }
+    launch_once(graph);
+    EXPECT_EQ(read(y_, s_), condition == 0 ? 10 : condition == 1 ? 20 : 1);
+  }
+}
+
+TEST_F(CudaOnCpu, ConditionalNodesNest) {
+  const cudaGraph_t graph = empty_graph();
+  const cudaGraphConditionalHandle outer = create_condition(graph, 1), inner = create_condition(graph, 1);
+  const cudaGraph_t body = *add_conditional(graph, outer, cudaGraphCondTypeWhile, 1);
+  const cudaGraph_t inner_body = *add_conditional(body, inner, cudaGraphCondTypeIf, 1);
+  capture_to(inner_body, [&] { axpy(y_, x_, 1, kCount, s_); });
+  cudaGraphNode_t last;
+  std::size_t one = 1;
+  EXPECT_OK(cudaGraphGetNodes(body, &last, &one));
+  EXPECT_OK(cudaStreamBeginCaptureToGraph(s_, body, &last, nullptr, 1, cudaStreamCaptureModeRelaxed));
+  count(x_, 4, outer, s_);
+  cudaGraph_t same;
+  EXPECT_OK(cudaStreamEndCapture(s_, &same));
+  EXPECT_EQ(same, body);
+  launch_once(graph);
+  EXPECT_EQ(read(y_, s_), 1 + 1 + 2 + 3);
+}
+
+TEST_F(CudaOnCpu, AConditionalNodeCanBeCaptured) {
+  const cudaGraph_t graph = capture([&] {
+    set(x_, 0, kCount, 0, s_);
+    cudaStreamCaptureStatus status;
+    cudaGraph_t into;
+    const cudaGraphNode_t* after;
+    std::size_t count_after;
+    EXPECT_OK(cudaStreamGetCaptureInfo(s_, &status, nullptr, &into, &after, nullptr, &count_after));
+    EXPECT_EQ(status, cudaStreamCaptureStatusActive);
+    EXPECT_EQ(count_after, 1u);
+    const cudaGraphConditionalHandle handle = create_condition(into, 1);
+    cudaGraphNodeParams parameters{};
+    parameters.type = cudaGraphNodeTypeConditional;
+    parameters.conditional = {handle, cudaGraphCondTypeWhile, 1, nullptr};
+    cudaGraphNode_t node;
+    EXPECT_OK(cudaGraphAddNode(&node, into, after, nullptr, count_after, &parameters));
+    EXPECT_OK(cudaStreamUpdateCaptureDependencies(s_, &node, nullptr, 1, cudaStreamSetCaptureDependencies));
+    EXPECT_OK(cudaStreamBeginCaptureToGraph(t_, *parameters.conditional.phGraph_out, nullptr, nullptr, 0,
+                                            cudaStreamCaptureModeRelaxed));
+    count(x_, 3, handle, t_);
+    cudaGraph_t body;
+    EXPECT_OK(cudaStreamEndCapture(t_, &body));
+    axpy(y_, x_, 1, kCount, s_);
+  });
+  launch_once(graph);
+  EXPECT_EQ(read(y_, s_), 1 + 3);
+}
+
+TEST_F(CudaOnCpu, GraphsWithConditionalNodesAreRestricted) {
+  const cudaGraph_t graph = loop_to(5, 1);
+  cudaGraph_t copy;
+  cudaGraphNode_t node;
+  cudaGraphExec_t exec, second;
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphClone(&copy, graph));
+  const cudaGraph_t parent = empty_graph();
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphAddChildGraphNode(&node, parent, nullptr, 0, graph));
+  EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphInstantiate(&second, graph, 0));
+  EXPECT_TRUE(last_error_says("one instance at a time"));
+  EXPECT_OK(cudaGraphExecDestroy(exec));
+  EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
+  EXPECT_OK(cudaGraphExecDestroy(exec));
+
+  const cudaGraphConditionalHandle handle = create_condition(parent, 1);
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphInstantiate(&exec, parent, 0)) << "a handle without a node";
+  cudaGraphNodeParams parameters{};
+  parameters.type = cudaGraphNodeTypeConditional;
+  parameters.conditional = {handle, cudaGraphCondTypeWhile, 2, nullptr};
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphAddNode(&node, parent, nullptr, nullptr, 0, &parameters));
+  parameters.conditional.size = 1;
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphAddNode(&node, graph, nullptr, nullptr, 0, &parameters))
+      << "another graph's handle";
+  EXPECT_OK(cudaGraphAddNode(&node, parent, nullptr, nullptr, 0, &parameters));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphAddNode(&node, parent, nullptr, nullptr, 0, &parameters))
+      << "the handle has its node";
+  const cudaGraph_t body = *parameters.conditional.phGraph_out;
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphInstantiate(&exec, body, 0));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphDestroy(body));
+  float pageable = 0;
+  capture_to(body, [&] { EXPECT_OK(cudaMemcpyAsync(&pageable, x_, 4, cudaMemcpyDeviceToHost, s_)); });
+  EXPECT_CUDA(cudaErrorNotSupported, cudaGraphInstantiate(&exec, parent, 0));
+  EXPECT_TRUE(last_error_says("pageable"));
+  for (const cudaGraph_t each : {graph, parent}) EXPECT_OK(cudaGraphDestroy(each));
+}
+
+TEST_F(CudaOnCpu, AConditionThatNothingOrdersBeforeItsNodeIsARace) {
+  const cudaGraph_t graph = empty_graph();
+  const cudaGraphConditionalHandle handle = create_condition(graph, 1);
+  capture_to(graph, [&] { count(x_, 5, handle, s_); });
+  add_conditional(graph, handle, cudaGraphCondTypeIf, 1);
+  launch_once(graph, false);
+  EXPECT_NE(cudaStreamSynchronize(s_), cudaSuccess);
+  EXPECT_TRUE(last_error_says("race"));
+}
+
+TEST_F(CudaOnCpu, AConditionWithoutAValueIsAnError) {
+  const cudaGraph_t graph = empty_graph();
+  cudaGraphConditionalHandle handle;
+  EXPECT_OK(cudaGraphConditionalHandleCreate(&handle, graph, 1, 0));
+  add_conditional(graph, handle, cudaGraphCondTypeIf, 1);
+  launch_once(graph, false);
+  EXPECT_CUDA(cudaErrorLaunchFailure, cudaStreamSynchronize(s_));
+  EXPECT_TRUE(last_error_says("no value"));
+}
+
+TEST_F(CudaOnCpu, AConditionIsSetByItsOwnGraphAlone) {
+  const cudaGraph_t graph = loop_to(5, 1);
+  const cudaGraphConditionalHandle handle = create_condition(graph, 1);
+  count(x_, 5, handle, s_);
+  EXPECT_CUDA(cudaErrorLaunchFailure, cudaStreamSynchronize(s_));
+  EXPECT_TRUE(last_error_says("kernels.cu:"));
+  EXPECT_TRUE(last_error_says("not running"));
+  EXPECT_OK(cudaGraphDestroy(graph));
+}
+
+TEST_F(CudaOnCpu, WithoutADependencyWithinABodyItIsARace) {
+  const cudaGraph_t graph = empty_graph();
+  const cudaGraphConditionalHandle handle = create_condition(graph, 1);
+  const cudaGraph_t body = *add_conditional(graph, handle, cudaGraphCondTypeWhile, 1);
+  capture_to(body, [&] { axpy(y_, x_, 1, 1, s_); });
+  capture_to(body, [&] { count(x_, 3, handle, s_); });
+  launch_once(graph, false);
+  EXPECT_NE(cudaStreamSynchronize(s_), cudaSuccess);
+  EXPECT_TRUE(last_error_says("race"));
 }
 
 TEST_F(CudaOnCpu, CapturesForbidWhatCudaForbids) {
@@ -231,6 +565,177 @@ TEST_F(CudaOnCpu, UseAfterFree) {
   EXPECT_CUDA(cudaErrorIllegalAddress, cudaStreamSynchronize(s_));
 }
 
+TEST_F(CudaOnCpu, StreamOrderedMemoryIsThereFromItsAllocationToItsFree) {
+  float* data;
+  EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
+  set(data, 3, kCount, 0, s_);
+  EXPECT_OK(cudaEventRecord(e_, s_));
+  EXPECT_OK(cudaStreamWaitEvent(t_, e_, 0));
+  axpy(y_, data, 1, kCount, t_);
+  EXPECT_OK(cudaFreeAsync(data, t_));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaFreeAsync(data, t_)) << "twice";
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaMemsetAsync(data, 0, kBytes, t_)) << "new work with freed memory";
+  EXPECT_EQ(read(y_, t_), 4);
+  EXPECT_OK(cudaMalloc(reinterpret_cast<void**>(&data), kBytes));
+  EXPECT_OK(cudaFreeAsync(data, s_)) << "any device memory can be";
+  EXPECT_OK(cudaFreeAsync(nullptr, s_));
+}
+
+TEST_F(CudaOnCpu, StreamOrderedMemoryStartsOutUninitialised) {
+  float* data;
+  EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
+  axpy(y_, data, 1, kCount, s_);
+  EXPECT_OK(cudaFreeAsync(data, s_));
+  EXPECT_NE(cudaStreamSynchronize(s_), cudaSuccess);
+  EXPECT_TRUE(last_error_says("uninitialised"));
+}
+
+TEST_F(CudaOnCpu, UseThatIsNotOrderedAfterTheAllocationIsARace) {
+  float* data;
+  EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
+  EXPECT_OK(cudaStreamQuery(s_)) << "done, and waited for";
+  set(data, 1, kCount, 0, t_);
+  EXPECT_OK(cudaStreamSynchronize(t_));
+  EXPECT_OK(cudaFreeAsync(data, t_));
+  EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
+  set(data, 1, kCount, 0, t_);
+  EXPECT_OK(cudaFreeAsync(data, t_));
+  EXPECT_NE(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_TRUE(last_error_says("cudaMallocAsync"));
+}
+
+TEST_F(CudaOnCpu, UseThatIsNotOrderedBeforeTheFreeIsARace) {
+  float* data;
+  EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
+  EXPECT_OK(cudaStreamSynchronize(s_));
+  set(data, 1, kCount, 0, t_);
+  EXPECT_OK(cudaEventRecord(e_, t_));
+  EXPECT_OK(cudaFreeAsync(data, s_));
+  EXPECT_CUDA(cudaErrorNotReady, cudaStreamQuery(t_)) << "the kernel has run, the event is left";
+  EXPECT_NE(cudaStreamSynchronize(s_), cudaSuccess);
+  EXPECT_TRUE(last_error_says("race"));
+  EXPECT_TRUE(last_error_says("kernels.cu:"));
+}
+
+TEST_F(CudaOnCpu, UseAfterAnOrderedFree) {
+  float* data;
+  EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
+  EXPECT_OK(cudaFreeAsync(data, s_));
+  set(data, 1, kCount, 0, s_);
+  EXPECT_CUDA(cudaErrorIllegalAddress, cudaStreamSynchronize(s_));
+  EXPECT_TRUE(last_error_says("freed"));
+  EXPECT_TRUE(last_error_says("kernels.cu:"));
+}
+
+TEST_F(CudaOnCpu, FreeWaitsForNoWorkOnAPoolsMemory) {
+  float* data;
+  EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
+  set(data, 1, kCount, 0, s_);
+  EXPECT_OK(cudaStreamSynchronize(s_));
+  EXPECT_OK(cudaFree(data));
+  EXPECT_OK(cudaMallocAsync(reinterpret_cast<void**>(&data), kBytes, s_));
+  set(data, 1, kCount, 0, s_);
+  EXPECT_OK(cudaFree(data));
+  EXPECT_CUDA(cudaErrorIllegalAddress, cudaStreamSynchronize(s_));
+}
+
+TEST_F(CudaOnCpu, PoolsKeepAccounts) {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location = {cudaMemLocationTypeDevice, 0};
+  properties.maxSize = 1000;
+  cudaMemPool_t pool, other;
+  EXPECT_OK(cudaMemPoolCreate(&pool, &properties));
+  const auto figure = [&](cudaMemPoolAttr attribute) {
+    std::uint64_t bytes = 0;
+    EXPECT_OK(cudaMemPoolGetAttribute(pool, attribute, &bytes));
+    return bytes;
+  };
+  std::uint64_t threshold = 300, zero = 0;
+  EXPECT_OK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold));
+  void *data, *more, *none;
+  EXPECT_OK(cudaMallocFromPoolAsync(&data, kBytes, pool, s_));
+  EXPECT_OK(cudaMallocFromPoolAsync(&more, kBytes, pool, s_));
+  EXPECT_CUDA(cudaErrorMemoryAllocation, cudaMallocFromPoolAsync(&none, kBytes, pool, s_));
+  EXPECT_EQ(figure(cudaMemPoolAttrUsedMemCurrent), 2 * kBytes);
+  EXPECT_OK(cudaFreeAsync(data, s_));
+  EXPECT_EQ(figure(cudaMemPoolAttrUsedMemCurrent), 2 * kBytes) << "not free yet";
+  EXPECT_OK(cudaStreamSynchronize(s_));
+  EXPECT_EQ(figure(cudaMemPoolAttrUsedMemCurrent), kBytes);
+  EXPECT_EQ(figure(cudaMemPoolAttrReservedMemCurrent), kBytes);
+  EXPECT_EQ(figure(cudaMemPoolAttrUsedMemHigh), 2 * kBytes);
+  EXPECT_OK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &zero));
+  EXPECT_EQ(figure(cudaMemPoolAttrUsedMemHigh), kBytes);
+  EXPECT_OK(cudaFreeAsync(more, s_));
+  EXPECT_OK(cudaStreamSynchronize(s_));
+  EXPECT_EQ(figure(cudaMemPoolAttrReservedMemCurrent), threshold);
+  EXPECT_OK(cudaMemPoolTrimTo(pool, 100));
+  EXPECT_EQ(figure(cudaMemPoolAttrReservedMemCurrent), 100u);
+  EXPECT_OK(cudaDeviceSetMemPool(0, pool));
+  EXPECT_OK(cudaMallocAsync(&data, kBytes, s_));
+  EXPECT_EQ(figure(cudaMemPoolAttrUsedMemCurrent), kBytes);
+  EXPECT_OK(cudaMemPoolDestroy(pool)) << "its blocks may outlive it";
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaMallocFromPoolAsync(&none, kBytes, pool, s_));
+  EXPECT_OK(cudaFreeAsync(data, s_));
+  EXPECT_OK(cudaDeviceGetMemPool(&pool, 0));
+  EXPECT_OK(cudaDeviceGetDefaultMemPool(&other, 0));
+  EXPECT_EQ(pool, other);
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaMemPoolDestroy(other));
+}
+
+TEST_F(CudaOnCpu, AHostFunctionRunsInItsTurn) {
+  struct Seen {
+    const float* from;
+    float value = -1;
+    cudaError_t call = cudaSuccess;
+  } seen{host_};
+  const auto look = [](void* argument) {
+    Seen& at = *static_cast<Seen*>(argument);
+    at.value = *at.from;
+    cudaStream_t stream;
+    at.call = cudaStreamCreate(&stream);
+  };
+  EXPECT_OK(cudaMemcpyAsync(host_, x_, sizeof(float), cudaMemcpyDeviceToHost, s_));
+  EXPECT_OK(cudaLaunchHostFunc(s_, look, &seen));
+  EXPECT_OK(cudaStreamSynchronize(t_));
+  EXPECT_EQ(seen.value, -1) << "the wait was for another stream";
+  EXPECT_OK(cudaStreamSynchronize(s_));
+  EXPECT_EQ(seen.value, 1);
+  EXPECT_EQ(seen.call, cudaErrorNotPermitted);
+  const cudaGraph_t graph = capture([&] {
+    set(host_, 7, 1, 0, s_);
+    EXPECT_OK(cudaLaunchHostFunc(s_, look, &seen));
+  });
+  launch_once(graph);
+  EXPECT_EQ(seen.value, 7);
+
+  const cudaGraph_t outer = empty_graph();
+  capture_to(*add_conditional(outer, create_condition(outer, 1), cudaGraphCondTypeIf, 1),
+             [&] { EXPECT_OK(cudaLaunchHostFunc(s_, look, &seen)); });
+  cudaGraphExec_t exec;
+  EXPECT_CUDA(cudaErrorNotSupported, cudaGraphInstantiate(&exec, outer, 0));
+  EXPECT_OK(cudaGraphDestroy(outer));
+}
+
+TEST_F(CudaOnCpu, AHostFunctionThatNobodyWaitsForRunsInTheEnd) {
+  std::promise<void> promise;
+  EXPECT_OK(cudaLaunchHostFunc(
+      s_, [](void* p) { static_cast<std::promise<void>*>(p)->set_value(); }, &promise));
+  promise.get_future().wait();
+}
+
+TEST_F(CudaOnCpu, EachThreadHasAStream) {
+  set(x_, 5, kCount, 0, cudaStreamPerThread);
+  std::thread([&] {
+    EXPECT_OK(cudaStreamSynchronize(cudaStreamPerThread));
+    EXPECT_OK(cudaStreamQuery(cudaStreamPerThread));
+  }).join();
+  EXPECT_CUDA(cudaErrorNotReady, cudaEventQuery(record_behind(cudaStreamPerThread)))
+      << "that was another one";
+  EXPECT_EQ(read(x_, nullptr), 5) << "the legacy stream waits for it";
+  EXPECT_CUDA(cudaErrorInvalidResourceHandle, cudaStreamDestroy(cudaStreamPerThread));
+}
+
 TEST_F(CudaOnCpu, MemoryRunsOut) {
   void* data = &data;
   EXPECT_CUDA(cudaErrorMemoryAllocation, cudaMalloc(&data, std::size_t{1} << 50));
@@ -273,6 +778,27 @@ TEST_F(CudaOnCpuDeathTest, HostCodeCannotReadDeviceMemory) {
 TEST_F(CudaOnCpuDeathTest, ALeakFailsTheProcess) {
   // Streams of the fixture are left as well.
   EXPECT_EXIT(std::exit(0), ::testing::ExitedWithCode(77), "stream: 2 not destroyed");
+}
+
+TEST_F(CudaOnCpuDeathTest, StreamOrderedMemoryThatIsLeftFailsTheProcess) {
+  EXPECT_EXIT(
+      {
+        void* data;
+        (void)cudaMallocAsync(&data, 12'345, s_);
+        destroy_all();
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(77), "block of device memory: 1 not destroyed.*12345 bytes");
+}
+
+TEST_F(CudaOnCpuDeathTest, AHostFunctionCannotReadDeviceMemory) {
+  EXPECT_DEATH(
+      {
+        (void)cudaLaunchHostFunc(
+            s_, [](void* data) { *static_cast<volatile float*>(data) = 1; }, x_);
+        (void)cudaStreamSynchronize(s_);
+      },
+      "host code touched device memory");
 }
 
 TEST_F(CudaOnCpuDeathTest, AFailureThatNobodyAskedForFailsTheProcess) {

@@ -150,6 +150,10 @@ TEST_P(FunctionalTest, DenseGradients) {
   check("dense without bias", {x, w}, [](const Vars& p) { return dense(p[0], p[1], Var()); });
   const Tensor images = upload(x);
   check("dense of a constant", {w, b}, [&](const Vars& p) { return dense(images, p[0], p[1], Activation::relu); });
+  const Tensor kernel = upload(w);
+  check("dense with a constant kernel", {x, b}, [&](const Vars& p) { return dense(p[0], kernel, p[1]); });
+  check("dense with all constant but the bias", {b},
+        [&](const Vars& p) { return dense(images, kernel, p[0], Activation::relu); });
   check("w w", {random_.uniform({4, 4})}, [](const Vars& p) { return dense(p[0], p[0], Var()); });
 }
 
@@ -166,6 +170,9 @@ TEST_P(FunctionalTest, Conv2dGradients) {
   const Tensor images = upload(x);
   check("conv2d of a constant", {w, b},
         [&](const Vars& p) { return conv2d(images, p[0], p[1], same, Activation::relu); });
+  const Tensor kernel = upload(w);
+  check("conv2d with a constant kernel", {x, b},
+        [&](const Vars& p) { return conv2d(p[0], kernel, p[1], same, Activation::relu); });
 }
 
 TEST_P(FunctionalTest, PoolGradients) {
@@ -234,6 +241,9 @@ TEST_P(FunctionalTest, AccuracyIsAConstant) {
   const Var share = accuracy(Var::parameter(logits, allocate(DType::f32, {4, 3}), stream()), labels);
   EXPECT_FALSE(share.requires_grad());
   EXPECT_EQ(to_host<float>(share.value(), stream()), std::vector{0.5f});
+  const Var of_constants = accuracy(logits, Var(labels, stream()));
+  EXPECT_EQ(to_host<float>(of_constants.value(), stream()), std::vector{0.5f});
+  expect_error(ErrorCode::invalid_argument, {"no stream"}, [&] { accuracy(logits, labels); });
   expect_error(ErrorCode::invalid_argument, {"no parameter"}, [&] { backward(share); });
 }
 

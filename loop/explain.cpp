@@ -1,0 +1,82 @@
+#include <giro/loop/explain.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace giro::detail {
+namespace {
+
+constexpr std::int64_t kHorizon = 10'000;  // steps that are foreseen
+constexpr std::size_t kShown = 4;          // of the steps in which a task needs the host
+
+const char* words(CallbackKind kind) {
+  switch (kind) {
+    case CallbackKind::device_step: return "device step, queued and never waited for";
+    case CallbackKind::observer: return "observer, sees the logs a little behind the device";
+    case CallbackKind::barrier: break;
+  }
+  return "barrier, the device is brought to that step first";
+}
+
+}  // namespace
+
+std::string explain(std::vector<TaskOutline> tasks, std::int64_t batch_size) {
+  struct Foreseen {
+    std::vector<std::int64_t> steps;  // the first few in which the task needs the host
+  };
+  std::vector<Foreseen> foreseen(tasks.size());
+  std::int64_t alone = 0, longest = 0;
+  bool has_device_step = false, whole = true;
+  Elapsed elapsed;
+  for (; elapsed.steps < kHorizon; elapsed.count(batch_size)) {
+    std::int64_t device_steps = 0;
+    bool needs_host = false;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      const auto traits = tasks[i].schedule.traits();
+      needs_host |= traits.asks_user;
+      // What the user's function would say is not for us to ask.
+      if (traits.asks_user || !tasks[i].schedule(elapsed)) continue;
+      bool barrier = false;
+      for (const TaskOutline::Callback& callback : tasks[i].callbacks) {
+        barrier |= callback.kind == CallbackKind::barrier;
+        device_steps += callback.kind == CallbackKind::device_step;
+      }
+      needs_host |= barrier;
+      if (barrier && foreseen[i].steps.size() <= kShown) foreseen[i].steps.push_back(elapsed.steps);
+    }
+    has_device_step |= device_steps > 0;
+    if (needs_host || device_steps > 1) {
+      whole = false;
+      alone = 0;
+    }
+    // A step in which the host is needed can still be the first of those that follow.
+    if (device_steps == 1 && !std::any_of(tasks.begin(), tasks.end(), [](const TaskOutline& task) {
+          return task.schedule.traits().asks_user;
+        })) {
+      longest = std::max(longest, ++alone);
+    }
+  }
+
+  std::string text;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const TaskOutline& task = tasks[i];
+    for (const TaskOutline::Callback& callback : task.callbacks) {
+      text += fmt::format("{}. {}: {}: {}\n", i + 1, to_string(task.schedule), callback.name, words(callback.kind));
+    }
+    const auto traits = task.schedule.traits();
+    if (traits.asks_user) text += "   asks the program at every step\n";
+    std::string steps;
+    for (std::size_t k = 0; k < std::min(kShown, foreseen[i].steps.size()); ++k) {
+      steps += fmt::format("{}{}", k == 0 ? "" : ", ", foreseen[i].steps[k]);
+    }
+    if (foreseen[i].steps.size() > kShown) steps += ", ...";
+    if (!steps.empty()) text += fmt::format("   needs the host at steps {}\n", steps);
+    if (traits.awaits_end) text += "   and may need it at the end\n";
+  }
+  if (!has_device_step) return text + "No task is a device step: the host runs every step.\n";
+  if (whole) return text + "The device may run all of its steps alone.\n";
+  return text + fmt::format("The device may run up to {} {} alone.\n", longest, longest == 1 ? "step" : "steps");
+}
+
+}  // namespace giro::detail

@@ -1,0 +1,55 @@
+#include <giro/loop/interrupt.h>
+
+#include <signal.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+
+namespace giro::detail {
+namespace {
+
+constexpr std::array<int, 2> kSignals{SIGINT, SIGTERM};
+
+std::atomic<int> asked = 0;
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler writes it");
+std::mutex mutex;
+int scopes = 0;
+std::array<struct sigaction, kSignals.size()> before;
+
+void handle(int signal) {
+  if (asked.exchange(signal) == 0) return;
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  sigaction(signal, &standard, nullptr);
+  raise(signal);
+}
+
+}  // namespace
+
+InterruptScope::InterruptScope(bool enabled) : enabled_(enabled) {
+  if (!enabled_) return;
+  const std::lock_guard lock(mutex);
+  if (scopes++ > 0) return;
+  asked = 0;
+  struct sigaction ours {};
+  ours.sa_handler = handle;
+  ours.sa_flags = SA_RESTART;
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], nullptr, &before[i]);
+    if (before[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &ours, nullptr);
+  }
+}
+
+InterruptScope::~InterruptScope() {
+  if (!enabled_) return;
+  const std::lock_guard lock(mutex);
+  if (--scopes > 0) return;
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
+  asked = 0;
+}
+
+int interrupt_signal() noexcept { return asked.load(std::memory_order_relaxed); }
+
+}  // namespace giro::detail

@@ -1,0 +1,22 @@
+#pragma once
+
+namespace giro::detail {
+
+// While one lives, SIGINT and SIGTERM ask the loops that run to finish their step instead of ending the process; a
+// second signal does what it would have done. A signal that the process ignores stays ignored. Scopes may nest, and lie
+// in several threads: the outermost restores what was there.
+class InterruptScope {
+ public:
+  explicit InterruptScope(bool enabled);
+  ~InterruptScope();
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+
+ private:
+  bool enabled_;
+};
+
+// The signal that has asked, or 0.
+int interrupt_signal() noexcept;
+
+}  // namespace giro::detail

@@ -1,0 +1,17 @@
+#include <giro/loop/loop_error.h>
+
+namespace giro::detail {
+
+std::pair<ErrorCode, std::string> explain_exception(const std::exception_ptr& cause) {
+  try {
+    std::rethrow_exception(cause);
+  } catch (const Error& error) {
+    return {error.code(), error.what()};
+  } catch (const std::exception& error) {
+    return {ErrorCode::callback, error.what()};
+  } catch (...) {
+    return {ErrorCode::callback, "an exception of unknown type"};
+  }
+}
+
+}  // namespace giro::detail

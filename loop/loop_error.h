@@ -1,0 +1,54 @@
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <string>
+#include <typeindex>
+#include <utility>
+
+#include <giro/loop/elapsed.h>
+#include <giro/loop/history.h>
+#include <giro/runtime/error.h>
+
+namespace giro {
+
+// What ended a loop before its end: the message names the callback and the step. Nothing that was there is lost: it
+// carries the history and the state as the last completed step has left them, but for what the failed step had changed.
+class LoopError : public Error {
+ public:
+  // `state` is held as its own type S, which state<S>() asks for.
+  template <class S>
+  LoopError(ErrorCode code, const std::string& message, std::exception_ptr cause, S state, History history,
+            const Elapsed& elapsed)
+      : Error(code, message),
+        cause_(std::move(cause)),
+        state_(std::make_shared<S>(std::move(state))),
+        state_type_(typeid(S)),
+        history_(std::make_shared<History>(std::move(history))),
+        elapsed_(elapsed) {}
+
+  // What the callback, the dataset or the device has thrown.
+  const std::exception_ptr& cause() const noexcept { return cause_; }
+  History& history() const noexcept { return *history_; }
+  // Completed steps.
+  const Elapsed& elapsed() const noexcept { return elapsed_; }
+  // The state, to be moved from; null if it is of another type.
+  template <class S>
+  S* state() const noexcept {
+    return state_type_ == typeid(S) ? static_cast<S*>(state_.get()) : nullptr;
+  }
+
+ private:
+  std::exception_ptr cause_;
+  std::shared_ptr<void> state_;
+  std::type_index state_type_;
+  std::shared_ptr<History> history_;
+  Elapsed elapsed_;
+};
+
+namespace detail {
+// The code and the message of any exception.
+std::pair<ErrorCode, std::string> explain_exception(const std::exception_ptr& cause);
+}  // namespace detail
+
+}  // namespace giro

@@ -1,0 +1,389 @@
+// cuBLASLt as it is emulated: layouts, epilogues, and what it holds its caller to.
+
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <ostream>
+#include <tuple>
+
+#include "tests/cuda_on_cpu/libraries_test/library_test.h"
+
+namespace cuda_on_cpu::test {
+namespace {
+
+// A matrix as it lies in memory.
+struct Matrix {
+  std::uint64_t rows, cols;
+  std::int64_t ld;
+  std::int32_t order;
+
+  std::size_t at(std::uint64_t row, std::uint64_t col) const {
+    const auto gap = static_cast<std::uint64_t>(ld);
+    return order == CUBLASLT_ORDER_COL ? row + col * gap : row * gap + col;
+  }
+  std::size_t count() const {
+    return static_cast<std::size_t>(ld) * (order == CUBLASLT_ORDER_COL ? cols : rows);
+  }
+};
+
+Matrix matrix(std::uint64_t rows, std::uint64_t cols, std::int32_t order = CUBLASLT_ORDER_COL,
+              std::uint64_t gap = 0) {
+  return {rows, cols, static_cast<std::int64_t>((order == CUBLASLT_ORDER_COL ? rows : cols) + gap), order};
+}
+
+// D = epilogue(alpha op(A) op(B) + beta C).
+struct Product {
+  Matrix a, b, d;
+  cublasOperation_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+  cudaDataType_t type = CUDA_R_32F;
+  float alpha = 1, beta = 0;
+  std::uint32_t alignment = 16;    // promised of every operand
+  std::uint64_t workspace = 8192;  // offered, in bytes
+};
+
+class CublasLtCudaTest : public LibraryTest {
+ protected:
+  void SetUp() override {
+    LibraryTest::SetUp();
+    EXPECT_EQ(cublasLtCreate(&handle_), CUBLAS_STATUS_SUCCESS);
+  }
+  void TearDown() override {
+    undo();
+    EXPECT_EQ(cublasLtDestroy(handle_), CUBLAS_STATUS_SUCCESS);
+    LibraryTest::TearDown();
+  }
+
+  // Makes the descriptors and asks for an algorithm.
+  cublasStatus_t choose(const Product& product) {
+    undo();
+    EXPECT_EQ(cublasLtMatmulDescCreate(&description_, product.compute, CUDA_R_32F), CUBLAS_STATUS_SUCCESS);
+    describe(CUBLASLT_MATMUL_DESC_TRANSA, product.transpose_a);
+    describe(CUBLASLT_MATMUL_DESC_TRANSB, product.transpose_b);
+    describe(CUBLASLT_MATMUL_DESC_EPILOGUE, product.epilogue);
+    a_ = layout(product.a, product.type);
+    b_ = layout(product.b, product.type);
+    d_ = layout(product.d, product.type);
+    EXPECT_EQ(cublasLtMatmulPreferenceCreate(&preference_), CUBLAS_STATUS_SUCCESS);
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, product.workspace);
+    for (const auto attribute :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+      prefer(attribute, product.alignment);
+    }
+    alpha_ = product.alpha;
+    beta_ = product.beta;
+    int count = 0;
+    return cublasLtMatmulAlgoGetHeuristic(handle_, description_, a_, b_, d_, d_, preference_, 1, &chosen_,
+                                          &count);
+  }
+
+  // The product of the chosen algorithm, with a workspace of its own.
+  cublasStatus_t run(const float* a, const float* b, float* d, const float* bias = nullptr) {
+    describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    return run_in(memory(std::max<std::size_t>(chosen_.workspaceSize, 4) / 4), chosen_.workspaceSize, a, b,
+                  d);
+  }
+  cublasStatus_t run_in(void* workspace, std::size_t bytes, const float* a, const float* b, float* d) {
+    return cublasLtMatmul(handle_, description_, &alpha_, a, a_, b, b_, &beta_, d, d_, d, d_, &chosen_.algo,
+                          workspace, bytes, stream_);
+  }
+
+  template <class T>
+  void describe(cublasLtMatmulDescAttributes_t attribute, T value) {
+    EXPECT_EQ(cublasLtMatmulDescSetAttribute(description_, attribute, &value, sizeof value),
+              CUBLAS_STATUS_SUCCESS);
+  }
+
+  cublasLtHandle_t handle_ = nullptr;
+  cublasLtMatmulDesc_t description_ = nullptr;
+  cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, d_ = nullptr;
+  cublasLtMatmulHeuristicResult_t chosen_{};
+
+ private:
+  template <class T>
+  void prefer(cublasLtMatmulPreferenceAttributes_t attribute, T value) {
+    EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(preference_, attribute, &value, sizeof value),
+              CUBLAS_STATUS_SUCCESS);
+  }
+  static cublasLtMatrixLayout_t layout(const Matrix& matrix, cudaDataType_t type) {
+    cublasLtMatrixLayout_t made = nullptr;
+    EXPECT_EQ(cublasLtMatrixLayoutCreate(&made, type, matrix.rows, matrix.cols, matrix.ld),
+              CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_ORDER, &matrix.order,
+                                               sizeof matrix.order),
+              CUBLAS_STATUS_SUCCESS);
+    return made;
+  }
+  void undo() {
+    if (description_ == nullptr) return;
+    EXPECT_EQ(cublasLtMatmulDescDestroy(description_), CUBLAS_STATUS_SUCCESS);
+    for (cublasLtMatrixLayout_t layout : {a_, b_, d_})
+      EXPECT_EQ(cublasLtMatrixLayoutDestroy(layout), CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(cublasLtMatmulPreferenceDestroy(preference_), CUBLAS_STATUS_SUCCESS);
+    description_ = nullptr;
+  }
+
+  cublasLtMatmulPreference_t preference_ = nullptr;
+  float alpha_ = 1, beta_ = 0;
+};
+
+constexpr std::uint64_t kM = 3, kN = 4, kK = 5;
+const Product kPlain{.a = matrix(kM, kK), .b = matrix(kK, kN), .d = matrix(kM, kN)};
+
+// op(A) op(B) at (i, j), of the matrices in memory.
+double element(const Product& p, const Values& a, const Values& b, std::uint64_t i, std::uint64_t j) {
+  double sum = 0;
+  for (std::uint64_t q = 0; q < kK; ++q) {
+    const double left = a[p.transpose_a == CUBLAS_OP_T ? p.a.at(q, i) : p.a.at(i, q)];
+    const double right = b[p.transpose_b == CUBLAS_OP_T ? p.b.at(j, q) : p.b.at(q, j)];
+    sum += left * right;
+  }
+  return sum;
+}
+
+TEST_F(CublasLtCudaTest, TransposesOrdersAndLeadingDimensions) {
+  const cublasOperation_t operations[] = {CUBLAS_OP_N, CUBLAS_OP_T};
+  const std::int32_t orders[] = {CUBLASLT_ORDER_COL, CUBLASLT_ORDER_ROW};
+  for (int which = 0; which < 64; ++which) {
+    const auto bit = [&](int n) { return (which >> n & 1) != 0; };
+    const std::uint64_t gap = bit(5) ? 2 : 0;
+    Product p{.a = bit(0) ? matrix(kK, kM, orders[bit(2)], gap) : matrix(kM, kK, orders[bit(2)], gap),
+              .b = bit(1) ? matrix(kN, kK, orders[bit(3)], gap) : matrix(kK, kN, orders[bit(3)], gap),
+              .d = matrix(kM, kN, orders[bit(4)], gap),
+              .transpose_a = operations[bit(0)],
+              .transpose_b = operations[bit(1)]};
+    SCOPED_TRACE(which);
+    const Values a = random(p.a.count()), b = random(p.b.count()), before = random(p.d.count());
+    float* const d = device(before);
+    ASSERT_EQ(choose(p), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(run(device(a), device(b), d), CUBLAS_STATUS_SUCCESS);
+    Values expected = before;  // between the columns nothing is written
+    for (std::uint64_t i = 0; i < kM; ++i) {
+      for (std::uint64_t j = 0; j < kN; ++j)
+        expected[p.d.at(i, j)] = static_cast<float>(element(p, a, b, i, j));
+    }
+    EXPECT_EQ(host(d, p.d.count()), expected);
+  }
+}
+
+TEST_F(CublasLtCudaTest, ScalesAndAdds) {
+  Product p = kPlain;
+  p.alpha = 2;
+  p.beta = -3;
+  const Values a = random(kM * kK), b = random(kK * kN), c = random(kM * kN);
+  float* const d = device(c);
+  ASSERT_EQ(choose(p), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(run(device(a), device(b), d), CUBLAS_STATUS_SUCCESS);
+  const Values result = host(d, c.size());
+  for (std::uint64_t i = 0; i < kM; ++i) {
+    for (std::uint64_t j = 0; j < kN; ++j) {
+      const std::size_t at = p.d.at(i, j);
+      EXPECT_EQ(result[at], static_cast<float>(2 * element(p, a, b, i, j) - 3.0 * c[at]));
+    }
+  }
+}
+
+TEST_F(CublasLtCudaTest, Epilogues) {
+  const Values a = random(kM * kK), b = random(kK * kN), bias = random(kM);
+  for (const auto epilogue : {CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU_BIAS}) {
+    Product p = kPlain;
+    p.epilogue = epilogue;
+    float* const d = memory(kM * kN);
+    ASSERT_EQ(choose(p), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(run(device(a), device(b), d, device(bias)), CUBLAS_STATUS_SUCCESS);
+    const Values result = host(d, kM * kN);
+    for (std::uint64_t i = 0; i < kM; ++i) {
+      for (std::uint64_t j = 0; j < kN; ++j) {
+        double value = element(p, a, b, i, j);
+        if (epilogue != CUBLASLT_EPILOGUE_RELU) value += bias[i];
+        if (epilogue != CUBLASLT_EPILOGUE_BIAS) value = std::max(value, 0.0);
+        EXPECT_EQ(result[p.d.at(i, j)], static_cast<float>(value)) << epilogue;
+      }
+    }
+  }
+}
+
+TEST_F(CublasLtCudaTest, BiasGradients) {
+  const Values a = random(kM * kK), b = random(kK * kN);
+  for (const auto epilogue : {CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_BGRADB}) {
+    Product p = kPlain;
+    p.epilogue = epilogue;
+    const bool of_a = epilogue == CUBLASLT_EPILOGUE_BGRADA;
+    float *const d = memory(kM * kN), *const sums = memory(of_a ? kM : kN);
+    ASSERT_EQ(choose(p), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(run(device(a), device(b), d, sums), CUBLAS_STATUS_SUCCESS);
+    const Values result = host(sums, of_a ? kM : kN);
+    for (std::uint64_t i = 0; i < result.size(); ++i) {
+      double sum = 0;
+      for (std::uint64_t q = 0; q < kK; ++q) sum += of_a ? a[p.a.at(i, q)] : b[p.b.at(q, i)];
+      EXPECT_EQ(result[i], static_cast<float>(sum));
+    }
+  }
+}
+
+TEST_F(CublasLtCudaTest, SwappedOrWrongLayoutsAreRefused) {
+  Product swapped = kPlain;
+  std::swap(swapped.a, swapped.b);
+  EXPECT_EQ(choose(swapped), CUBLAS_STATUS_INVALID_VALUE);
+  Product not_transposed = kPlain;
+  not_transposed.transpose_a = CUBLAS_OP_T;
+  EXPECT_EQ(choose(not_transposed), CUBLAS_STATUS_INVALID_VALUE);
+  for (Matrix Product::*which : {&Product::a, &Product::b, &Product::d}) {
+    Product short_columns = kPlain;
+    --(short_columns.*which).ld;
+    EXPECT_EQ(choose(short_columns), CUBLAS_STATUS_INVALID_VALUE);
+    Product one_too_many = kPlain;
+    ++(one_too_many.*which).rows;
+    ++(one_too_many.*which).ld;
+    EXPECT_EQ(choose(one_too_many), CUBLAS_STATUS_INVALID_VALUE);
+    Product empty = kPlain;
+    (empty.*which).rows = 0;
+    EXPECT_EQ(choose(empty), CUBLAS_STATUS_INVALID_VALUE);
+  }
+}
+
+TEST_F(CublasLtCudaTest, WhatIsNotEmulatedIsNotSupported) {
+  Product p = kPlain;
+  p.compute = CUBLAS_COMPUTE_32F_FAST_TF32;
+  EXPECT_EQ(choose(p), CUBLAS_STATUS_NOT_SUPPORTED);
+  p = kPlain;
+  p.epilogue = CUBLASLT_EPILOGUE_GELU;
+  EXPECT_EQ(choose(p), CUBLAS_STATUS_NOT_SUPPORTED);
+  p = kPlain;
+  p.type = CUDA_R_64F;
+  EXPECT_EQ(choose(p), CUBLAS_STATUS_NOT_SUPPORTED);
+  p = kPlain;
+  p.a.order = CUBLASLT_ORDER_COL32;
+  EXPECT_EQ(choose(p), CUBLAS_STATUS_NOT_SUPPORTED);
+}
+
+TEST_F(CublasLtCudaTest, TheWorkspaceIsHeldToItsSizeAndAlignment) {
+  ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
+  const std::size_t bytes = chosen_.workspaceSize;
+  ASSERT_GT(bytes, 0u);
+  ASSERT_LE(bytes, kPlain.workspace);
+  const float *const a = device(random(kM * kK)), *const b = device(random(kK * kN));
+  float *const d = memory(kM * kN), *const workspace = memory(bytes / 4 + 64);
+  EXPECT_EQ(run_in(nullptr, 0, a, b, d), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(run_in(nullptr, bytes, a, b, d), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(run_in(workspace, bytes - 1, a, b, d), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(run_in(workspace + 1, bytes, a, b, d), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(run_in(workspace, bytes, a, b, d), CUBLAS_STATUS_SUCCESS);
+  EXPECT_NE(host(workspace, 1)[0], 0) << "what it held is gone";
+
+  Product none = kPlain;
+  none.workspace = 0;
+  ASSERT_EQ(choose(none), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(chosen_.workspaceSize, 0u);
+  EXPECT_EQ(run_in(nullptr, 0, a, b, d), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+}
+
+TEST_F(CublasLtCudaTest, OperandsAreHeldToThePromisedAlignment) {
+  float *const a = device(random(kM * kK + 1)), *const b = device(random(kK * kN + 1)),
+               *const d = memory(kM * kN + 1);
+  ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(run(a + 1, b, d), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(run(a, b + 1, d), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(run(a, b, d + 1), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(run(nullptr, b, d), CUBLAS_STATUS_INVALID_VALUE);
+  Product p = kPlain;
+  p.alignment = 4;
+  ASSERT_EQ(choose(p), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(run(a + 1, b + 1, d + 1), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+}
+
+TEST_F(CublasLtCudaTest, AnAlgorithmIsGoodForItsOwnProblemOnly) {
+  const float *const a = device(random(64)), *const b = device(random(64));
+  float* const d = memory(64);
+  ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
+  const cublasLtMatmulAlgo_t of_plain = chosen_.algo;
+  Product wider = kPlain;
+  ++wider.b.cols;
+  ++wider.d.cols;
+  ASSERT_EQ(choose(wider), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(run(a, b, d), CUBLAS_STATUS_SUCCESS);
+  chosen_.algo = of_plain;
+  EXPECT_EQ(run(a, b, d), CUBLAS_STATUS_INVALID_VALUE);
+  chosen_.algo = {};
+  EXPECT_EQ(run(a, b, d), CUBLAS_STATUS_INVALID_VALUE) << "never chosen";
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+}
+
+TEST_F(CublasLtCudaTest, ABiasThatIsMissingIsRefused) {
+  Product p = kPlain;
+  p.epilogue = CUBLASLT_EPILOGUE_BIAS;
+  ASSERT_EQ(choose(p), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(run(device(random(kM * kK)), device(random(kK * kN)), memory(kM * kN)),
+            CUBLAS_STATUS_INVALID_VALUE);
+}
+
+TEST_F(CublasLtCudaTest, WhatIsDestroyedIsRefused) {
+  ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
+  cublasLtHandle_t handle = nullptr;
+  ASSERT_EQ(cublasLtCreate(&handle), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cublasLtDestroy(handle), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cublasLtDestroy(handle), CUBLAS_STATUS_INVALID_VALUE);
+  std::swap(handle, handle_);
+  EXPECT_EQ(run(device(random(kM * kK)), device(random(kK * kN)), memory(kM * kN)),
+            CUBLAS_STATUS_NOT_INITIALIZED);
+  std::swap(handle, handle_);
+}
+
+TEST_F(CublasLtCudaTest, RunsInTheStreamsOrderAndInAGraph) {
+  const Values a = random(kM * kK), b = random(kK * kN), zeros(kM * kN);
+  float *const da = device(a), *const db = device(b), *const d = device(zeros);
+  ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
+  float* const workspace = memory(chosen_.workspaceSize / 4);
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  EXPECT_EQ(run_in(workspace, chosen_.workspaceSize, da, db, d), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  EXPECT_EQ(host(d, zeros.size()), zeros);
+  EXPECT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
+  const Values result = host(d, zeros.size());
+  EXPECT_EQ(result[kPlain.d.at(2, 3)], static_cast<float>(element(kPlain, a, b, 2, 3)));
+  EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
+using CublasLtCudaDeathTest = CublasLtCudaTest;
+
+TEST_F(CublasLtCudaDeathTest, ALeadingDimensionThatLeavesTheMemoryLosesTheDevice) {
+  Product p = kPlain;
+  p.b.ld += 1;
+  ASSERT_EQ(choose(p), CUBLAS_STATUS_SUCCESS);
+  const float *const a = device(random(kM * kK)), *const b = device(random(kK * kN));
+  EXPECT_EXIT(
+      {
+        (void)run(a, b, memory(kM * kN));
+        wait_and_exit();
+      },
+      ::testing::ExitedWithCode(3), "cublasLtMatmul.*(left of the 80|after an allocation of 80)");
+}
+
+TEST_F(CublasLtCudaDeathTest, AnOperandThatNothingWroteLosesTheDevice) {
+  ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
+  const float* const b = device(random(kK * kN));
+  EXPECT_EXIT(
+      {
+        (void)run(memory(kM * kK), b, memory(kM * kN));
+        wait_and_exit();
+      },
+      ::testing::ExitedWithCode(3), "cublasLtMatmul");
+}
+
+TEST_F(CublasLtCudaDeathTest, ADescriptorThatIsLeftBehindFailsTheProcess) {
+  ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EXIT(std::exit(0), ::testing::ExitedWithCode(77), "cuBLASLt matrix layout: 3 not destroyed");
+}
+
+}  // namespace
+}  // namespace cuda_on_cpu::test

@@ -1,0 +1,371 @@
+// cuDNN as it is emulated: formats and windows are honoured, and what the real one declines is declined.
+
+#include <cudnn.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "tests/cuda_on_cpu/libraries_test/library_test.h"
+
+namespace cuda_on_cpu::test {
+namespace {
+
+// Images (n, c, h, w) or filters (k, c, h, w), as cuDNN counts them.
+struct Shape {
+  int n, c, h, w;
+
+  std::size_t count() const { return static_cast<std::size_t>(n * c * h * w); }
+  std::size_t at(cudnnTensorFormat_t format, int i, int channel, int y, int x) const {
+    return static_cast<std::size_t>(format == CUDNN_TENSOR_NHWC ? ((i * h + y) * w + x) * c + channel
+                                                                : ((i * c + channel) * h + y) * w + x);
+  }
+};
+
+struct Window {
+  int pad_h = 0, pad_w = 0, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
+};
+
+class CudnnCudaTest : public LibraryTest {
+ protected:
+  void SetUp() override {
+    LibraryTest::SetUp();
+    EXPECT_EQ(cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnSetStream(handle_, stream_), CUDNN_STATUS_SUCCESS);
+    for (auto* tensor : {&x_, &y_, &other_})
+      EXPECT_EQ(cudnnCreateTensorDescriptor(tensor), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnCreateFilterDescriptor(&w_), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnCreateConvolutionDescriptor(&convolution_), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnCreatePoolingDescriptor(&pooling_), CUDNN_STATUS_SUCCESS);
+  }
+  void TearDown() override {
+    EXPECT_EQ(cudnnDestroyPoolingDescriptor(pooling_), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnDestroyConvolutionDescriptor(convolution_), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnDestroyFilterDescriptor(w_), CUDNN_STATUS_SUCCESS);
+    for (auto tensor : {x_, y_, other_})
+      EXPECT_EQ(cudnnDestroyTensorDescriptor(tensor), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnDestroy(handle_), CUDNN_STATUS_SUCCESS);
+    LibraryTest::TearDown();
+  }
+
+  static cudnnStatus_t set(cudnnTensorDescriptor_t tensor, const Shape& s,
+                           cudnnTensorFormat_t format = CUDNN_TENSOR_NHWC,
+                           cudnnDataType_t type = CUDNN_DATA_FLOAT) {
+    return cudnnSetTensor4dDescriptor(tensor, format, type, s.n, s.c, s.h, s.w);
+  }
+  static cudnnStatus_t set(cudnnFilterDescriptor_t filter, const Shape& s,
+                           cudnnTensorFormat_t format = CUDNN_TENSOR_NHWC,
+                           cudnnDataType_t type = CUDNN_DATA_FLOAT) {
+    return cudnnSetFilter4dDescriptor(filter, type, format, s.n, s.c, s.h, s.w);
+  }
+  cudnnStatus_t set(const Window& window, cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION,
+                    cudnnDataType_t compute = CUDNN_DATA_FLOAT) {
+    return cudnnSetConvolution2dDescriptor(convolution_, window.pad_h, window.pad_w, window.stride_h,
+                                           window.stride_w, window.dilation_h, window.dilation_w, mode,
+                                           compute);
+  }
+  // Everything of a convolution, in one format.
+  void set_all(const Shape& x, const Shape& w, const Shape& y, const Window& window,
+               cudnnTensorFormat_t format = CUDNN_TENSOR_NHWC) {
+    EXPECT_EQ(set(x_, x, format), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(set(w_, w, format), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(set(y_, y, format), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(set(window), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnSetConvolutionMathType(convolution_, CUDNN_FMA_MATH), CUDNN_STATUS_SUCCESS);
+  }
+
+  static constexpr auto kAlgorithm = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+
+  cudnnStatus_t workspace(std::size_t* bytes, cudnnConvolutionFwdAlgo_t algorithm = kAlgorithm) {
+    return cudnnGetConvolutionForwardWorkspaceSize(handle_, x_, w_, convolution_, y_, algorithm, bytes);
+  }
+  cudnnStatus_t forward(const float* x, const float* w, float* y,
+                        cudnnConvolutionFwdAlgo_t algorithm = kAlgorithm) {
+    std::size_t bytes = 0;
+    if (const cudnnStatus_t status = workspace(&bytes, algorithm); status != CUDNN_STATUS_SUCCESS)
+      return status;
+    return forward_in(memory(bytes / 4 + 1), bytes, x, w, y, algorithm);
+  }
+  cudnnStatus_t forward_in(void* workspace, std::size_t bytes, const float* x, const float* w, float* y,
+                           cudnnConvolutionFwdAlgo_t algorithm = kAlgorithm) {
+    return cudnnConvolutionForward(handle_, &one_, x_, x, w_, w, convolution_, algorithm, workspace, bytes,
+                                   &zero_, y_, y);
+  }
+  cudnnStatus_t set_pooling(cudnnPoolingMode_t mode, int window, int pad, int stride,
+                            cudnnNanPropagation_t nan = CUDNN_PROPAGATE_NAN) {
+    return cudnnSetPooling2dDescriptor(pooling_, mode, nan, window, window, pad, pad, stride, stride);
+  }
+  cudnnStatus_t pool(const float* x, float* y) {
+    return cudnnPoolingForward(handle_, pooling_, &one_, x_, x, &zero_, y_, y);
+  }
+
+  cudnnHandle_t handle_ = nullptr;
+  cudnnTensorDescriptor_t x_ = nullptr, y_ = nullptr, other_ = nullptr;
+  cudnnFilterDescriptor_t w_ = nullptr;
+  cudnnConvolutionDescriptor_t convolution_ = nullptr;
+  cudnnPoolingDescriptor_t pooling_ = nullptr;
+  const float one_ = 1, zero_ = 0;
+};
+
+const Shape kX{2, 3, 7, 6}, kW{4, 3, 3, 2};
+const Window kWindow{.pad_h = 1, .pad_w = 2, .stride_h = 2, .stride_w = 3, .dilation_h = 2, .dilation_w = 1};
+const Shape kY{2, 4, 3, 3};  // (7 + 2 - 5) / 2 + 1, (6 + 4 - 2) / 3 + 1
+
+// f(index in x, in w, in y) of each product, in the given format.
+template <class F>
+void for_each_product(cudnnTensorFormat_t format, F&& f) {
+  for (int n = 0; n < kY.n; ++n)
+    for (int o = 0; o < kY.c; ++o)
+      for (int p = 0; p < kY.h; ++p)
+        for (int q = 0; q < kY.w; ++q)
+          for (int i = 0; i < kX.c; ++i)
+            for (int ky = 0; ky < kW.h; ++ky)
+              for (int kx = 0; kx < kW.w; ++kx) {
+                const int row = p * kWindow.stride_h - kWindow.pad_h + ky * kWindow.dilation_h;
+                const int column = q * kWindow.stride_w - kWindow.pad_w + kx * kWindow.dilation_w;
+                if (row < 0 || row >= kX.h || column < 0 || column >= kX.w) continue;
+                f(kX.at(format, n, i, row, column), kW.at(format, o, i, ky, kx), kY.at(format, n, o, p, q));
+              }
+}
+
+void expect_close(const Values& actual, const std::vector<double>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  // Sums in double, in whichever order, rounded once.
+  for (std::size_t i = 0; i < actual.size(); ++i)
+    EXPECT_NEAR(actual[i], expected[i], std::abs(expected[i]) * 0x1p-24 + 1e-12) << i;
+}
+
+TEST_F(CudnnCudaTest, ConvolutionsHonourFormatStridePadAndDilation) {
+  for (const auto format : {CUDNN_TENSOR_NHWC, CUDNN_TENSOR_NCHW}) {
+    SCOPED_TRACE(format);
+    set_all(kX, kW, kY, kWindow, format);
+    const Values x = random(kX.count()), w = random(kW.count()), dy = random(kY.count());
+    std::vector<double> y(kY.count()), dx(kX.count()), dw(kW.count());
+    for_each_product(format, [&](std::size_t at_x, std::size_t at_w, std::size_t at_y) {
+      y[at_y] += static_cast<double>(x[at_x]) * w[at_w];
+      dx[at_x] += static_cast<double>(dy[at_y]) * w[at_w];
+      dw[at_w] += static_cast<double>(dy[at_y]) * x[at_x];
+    });
+    const float *const on_x = device(x), *const on_w = device(w), *const on_dy = device(dy);
+    float *const on_y = memory(y.size()), *const on_dx = memory(dx.size()), *const on_dw = memory(dw.size());
+    ASSERT_EQ(forward(on_x, on_w, on_y), CUDNN_STATUS_SUCCESS);
+    expect_close(host(on_y, y.size()), y);
+
+    std::size_t bytes = 0;
+    const auto data = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
+    ASSERT_EQ(cudnnGetConvolutionBackwardDataWorkspaceSize(handle_, w_, y_, convolution_, x_, data, &bytes),
+              CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(cudnnConvolutionBackwardData(handle_, &one_, w_, on_w, y_, on_dy, convolution_, data,
+                                           memory(bytes), bytes, &zero_, x_, on_dx),
+              CUDNN_STATUS_SUCCESS);
+    expect_close(host(on_dx, dx.size()), dx);
+
+    const auto filter = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
+    ASSERT_EQ(
+        cudnnGetConvolutionBackwardFilterWorkspaceSize(handle_, x_, y_, convolution_, w_, filter, &bytes),
+        CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(cudnnConvolutionBackwardFilter(handle_, &one_, x_, on_x, y_, on_dy, convolution_, filter,
+                                             memory(bytes), bytes, &zero_, w_, on_dw),
+              CUDNN_STATUS_SUCCESS);
+    expect_close(host(on_dw, dw.size()), dw);
+  }
+}
+
+TEST_F(CudnnCudaTest, WithoutFmaMathOperandsAreRounded) {
+  const Shape one{1, 1, 1, 1};
+  set_all(one, one, one, {});
+  const float x = 1 + 0x1p-20f;
+  float* const y = memory(1);
+  ASSERT_EQ(forward(device({x}), device({1}), y), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(host(y, 1)[0], x);
+  EXPECT_EQ(cudnnSetConvolutionMathType(convolution_, CUDNN_DEFAULT_MATH), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(forward(device({x}), device({1}), y), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(host(y, 1)[0], 1);
+}
+
+TEST_F(CudnnCudaTest, SuggestionsHoldOneToPassOver) {
+  set_all(kX, kW, kY, kWindow);
+  std::array<cudnnConvolutionFwdAlgoPerf_t, 8> forward{};
+  int count = 0;
+  ASSERT_EQ(
+      cudnnGetConvolutionForwardAlgorithm_v7(handle_, x_, w_, convolution_, y_, 8, &count, forward.data()),
+      CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(count, 2);
+  EXPECT_EQ(forward[0].status, CUDNN_STATUS_NOT_SUPPORTED);
+  std::size_t bytes = 0;
+  EXPECT_EQ(workspace(&bytes, forward[0].algo), CUDNN_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(forward[1].status, CUDNN_STATUS_SUCCESS);
+
+  std::array<cudnnConvolutionBwdFilterAlgoPerf_t, 8> backward{};
+  ASSERT_EQ(cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle_, x_, y_, convolution_, w_, 8, &count,
+                                                          backward.data()),
+            CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(count, 3);
+  EXPECT_EQ(backward[0].determinism, CUDNN_NON_DETERMINISTIC);
+  ASSERT_EQ(cudnnGetConvolutionBackwardFilterWorkspaceSize(handle_, x_, y_, convolution_, w_,
+                                                           backward[0].algo, &bytes),
+            CUDNN_STATUS_SUCCESS);
+  const float *const x = device(random(kX.count())), *const dy = device(random(kY.count()));
+  float* const dw = memory(kW.count());
+  const auto run = [&] {
+    EXPECT_EQ(cudnnConvolutionBackwardFilter(handle_, &one_, x_, x, y_, dy, convolution_, backward[0].algo,
+                                             memory(bytes), bytes, &zero_, w_, dw),
+              CUDNN_STATUS_SUCCESS);
+    return host(dw, kW.count());
+  };
+  EXPECT_NE(run(), run()) << "it adds in another order each time";
+}
+
+TEST_F(CudnnCudaTest, DescriptorsRefuseWhatTheyCannotHold) {
+  EXPECT_EQ(set(x_, {2, 0, 7, 6}), CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(set(x_, {2, 3, -1, 6}), CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(set(x_, kX, CUDNN_TENSOR_NCHW_VECT_C), CUDNN_STATUS_NOT_SUPPORTED_LAYOUT);
+  EXPECT_EQ(set(x_, kX, CUDNN_TENSOR_NHWC, CUDNN_DATA_DOUBLE), CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
+  EXPECT_EQ(set(x_, {1 << 16, 1, 1 << 16, 1}), CUDNN_STATUS_NOT_SUPPORTED_SHAPE);
+  EXPECT_EQ(set(w_, {0, 3, 3, 2}), CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(set(w_, kW, CUDNN_TENSOR_NCHW_VECT_C), CUDNN_STATUS_NOT_SUPPORTED_LAYOUT);
+  EXPECT_EQ(set(w_, kW, CUDNN_TENSOR_NHWC, CUDNN_DATA_HALF), CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
+  EXPECT_EQ(set(Window{.pad_h = -1}), CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(set(Window{.stride_w = 0}), CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(set(Window{.dilation_h = 0}), CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(set(Window{}, CUDNN_CONVOLUTION), CUDNN_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(set(Window{}, CUDNN_CROSS_CORRELATION, CUDNN_DATA_HALF), CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE);
+  EXPECT_EQ(set_pooling(CUDNN_POOLING_MAX, 0, 0, 1), CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(set_pooling(CUDNN_POOLING_MAX, 2, 2, 1), CUDNN_STATUS_BAD_PARAM) << "a window of padding alone";
+  EXPECT_EQ(set_pooling(CUDNN_POOLING_MAX, 2, 0, 0), CUDNN_STATUS_BAD_PARAM);
+}
+
+TEST_F(CudnnCudaTest, ConvolutionsRefuseWhatDoesNotFit) {
+  const float *const x = device(random(kX.count())), *const w = device(random(kW.count()));
+  float* const y = memory(kY.count());
+  std::size_t bytes = 0;
+  EXPECT_EQ(workspace(&bytes), CUDNN_STATUS_BAD_PARAM) << "nothing is set";
+  set_all(kX, kW, kY, kWindow);
+  EXPECT_EQ(set(w_, kW, CUDNN_TENSOR_NCHW), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(forward(x, w, y), CUDNN_STATUS_NOT_SUPPORTED_LAYOUT);
+  set_all(kX, kW, kY, kWindow);
+  EXPECT_EQ(set(y_, kY, CUDNN_TENSOR_NCHW), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(forward(x, w, y), CUDNN_STATUS_NOT_SUPPORTED_LAYOUT);
+
+  for (const Shape& wrong : {Shape{3, 4, 3, 3}, {2, 3, 3, 3}, {2, 4, 4, 3}, {2, 4, 3, 2}}) {
+    set_all(kX, kW, wrong, kWindow);
+    EXPECT_EQ(forward(x, w, y), CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH);
+  }
+  set_all(kX, {4, 2, 3, 2}, kY, kWindow);
+  EXPECT_EQ(forward(x, w, y), CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH) << "channels";
+  set_all(kX, kW, kY, {.pad_h = 1, .pad_w = 2, .stride_h = 1, .stride_w = 3, .dilation_h = 2});
+  EXPECT_EQ(forward(x, w, y), CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH) << "stride";
+  set_all(kX, {4, 3, 20, 2}, kY, kWindow);
+  EXPECT_EQ(forward(x, w, y), CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH) << "the filter is larger than the image";
+
+  set_all(kX, kW, kY, kWindow);
+  EXPECT_EQ(forward(x, w, y, CUDNN_CONVOLUTION_FWD_ALGO_FFT), CUDNN_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(forward(nullptr, w, y), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
+  EXPECT_EQ(forward(x, w, nullptr), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
+  ASSERT_EQ(workspace(&bytes), CUDNN_STATUS_SUCCESS);
+  ASSERT_GT(bytes, 0u);
+  EXPECT_EQ(forward_in(nullptr, bytes, x, w, y), CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT);
+  EXPECT_EQ(forward_in(memory(bytes), bytes - 1, x, w, y), CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT);
+}
+
+TEST_F(CudnnCudaTest, PoolingHonoursFormatPadAndMode) {
+  const Shape x{2, 3, 5, 4}, y{2, 3, 3, 3};
+  ASSERT_EQ(set_pooling(CUDNN_POOLING_MAX, 2, 1, 2), CUDNN_STATUS_SUCCESS);
+  for (const auto format : {CUDNN_TENSOR_NHWC, CUDNN_TENSOR_NCHW}) {
+    ASSERT_EQ(set(x_, x, format), CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(set(y_, y, format), CUDNN_STATUS_SUCCESS);
+    const Values values = random(x.count());
+    const float* const on_x = device(values);
+    float* const on_y = memory(y.count());
+    for (const auto mode : {CUDNN_POOLING_MAX, CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING,
+                            CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING}) {
+      ASSERT_EQ(set_pooling(mode, 2, 1, 2), CUDNN_STATUS_SUCCESS);
+      ASSERT_EQ(pool(on_x, on_y), CUDNN_STATUS_SUCCESS);
+      const Values result = host(on_y, y.count());
+      std::vector<double> expected(y.count());
+      for (int n = 0; n < y.n; ++n)
+        for (int c = 0; c < y.c; ++c)
+          for (int p = 0; p < y.h; ++p)
+            for (int q = 0; q < y.w; ++q) {
+              double sum = 0, largest = -std::numeric_limits<double>::infinity();
+              int inside = 0;
+              for (int row = std::max(2 * p - 1, 0); row < std::min(2 * p + 1, x.h); ++row)
+                for (int column = std::max(2 * q - 1, 0); column < std::min(2 * q + 1, x.w); ++column) {
+                  const double value = values[x.at(format, n, c, row, column)];
+                  sum += value;
+                  largest = std::max(largest, value);
+                  ++inside;
+                }
+              expected[y.at(format, n, c, p, q)] = mode == CUDNN_POOLING_MAX ? largest
+                                                   : mode == CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
+                                                       ? sum / 4
+                                                       : sum / inside;
+            }
+      expect_close(result, expected);
+    }
+  }
+}
+
+TEST_F(CudnnCudaTest, PoolingPassesANanOnIfAskedTo) {
+  ASSERT_EQ(set(x_, {1, 1, 1, 2}), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(set(y_, {1, 1, 1, 1}), CUDNN_STATUS_SUCCESS);
+  const float* const x = device({std::numeric_limits<float>::quiet_NaN(), 3});
+  float* const y = memory(1);
+  for (const auto nan : {CUDNN_PROPAGATE_NAN, CUDNN_NOT_PROPAGATE_NAN}) {
+    ASSERT_EQ(cudnnSetPooling2dDescriptor(pooling_, CUDNN_POOLING_MAX, nan, 1, 2, 0, 0, 1, 1),
+              CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(pool(x, y), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(std::isnan(host(y, 1)[0]), nan == CUDNN_PROPAGATE_NAN);
+  }
+}
+
+TEST_F(CudnnCudaTest, PoolingRefusesWhatDoesNotFit) {
+  const float* const x = device(random(16));
+  float* const y = memory(16);
+  EXPECT_EQ(pool(x, y), CUDNN_STATUS_BAD_PARAM) << "nothing is set";
+  ASSERT_EQ(set_pooling(CUDNN_POOLING_MAX, 2, 0, 2), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(set(x_, {1, 1, 4, 4}), CUDNN_STATUS_SUCCESS);
+  for (const Shape& wrong : {Shape{2, 1, 2, 2}, {1, 2, 2, 2}, {1, 1, 3, 2}, {1, 1, 2, 3}}) {
+    ASSERT_EQ(set(y_, wrong), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(pool(x, y), CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH);
+  }
+  ASSERT_EQ(set(y_, {1, 1, 2, 2}, CUDNN_TENSOR_NCHW), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(pool(x, y), CUDNN_STATUS_NOT_SUPPORTED_LAYOUT);
+  ASSERT_EQ(set(y_, {1, 1, 2, 2}), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(pool(nullptr, y), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
+  // Of the gradient's pairs, value and gradient lie alike.
+  ASSERT_EQ(set(other_, {1, 1, 2, 1}), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(cudnnPoolingBackward(handle_, pooling_, &one_, y_, y, other_, y, x_, x, &zero_, x_, y),
+            CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH);
+}
+
+TEST_F(CudnnCudaTest, WhatIsDestroyedIsRefused) {
+  cudnnTensorDescriptor_t tensor = nullptr;
+  ASSERT_EQ(cudnnCreateTensorDescriptor(&tensor), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudnnDestroyTensorDescriptor(tensor), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(set(tensor, kX), CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(cudnnDestroyTensorDescriptor(tensor), CUDNN_STATUS_BAD_PARAM);
+  EXPECT_EQ(cudnnSetStream(nullptr, stream_), CUDNN_STATUS_BAD_PARAM);
+}
+
+using CudnnCudaDeathTest = CudnnCudaTest;
+
+TEST_F(CudnnCudaDeathTest, ATensorThatIsTooSmallLosesTheDevice) {
+  set_all(kX, kW, kY, kWindow);
+  const float *const x = device(random(kX.count())), *const w = device(random(kW.count()));
+  EXPECT_EXIT(
+      {
+        (void)forward(x, w, memory(kY.count() - 1));
+        wait_and_exit();
+      },
+      ::testing::ExitedWithCode(3), "cudnnConvolutionForward");
+}
+
+TEST_F(CudnnCudaDeathTest, ADescriptorThatIsLeftBehindFailsTheProcess) {
+  EXPECT_EXIT(std::exit(0), ::testing::ExitedWithCode(77), "cuDNN tensor descriptor: 3 not destroyed");
+}
+
+}  // namespace
+}  // namespace cuda_on_cpu::test

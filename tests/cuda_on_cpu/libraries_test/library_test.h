@@ -1,0 +1,72 @@
+#pragma once
+
+// What the tests of the emulated libraries share: device memory on a stream.
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+namespace cuda_on_cpu::test {
+
+using Values = std::vector<float>;
+
+// Each ends what it has started, so nothing is left at exit.
+class LibraryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+  }
+  void TearDown() override {
+    for (void* data : allocations_) EXPECT_EQ(cudaFree(data), cudaSuccess);
+    EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+  }
+
+  // Nothing in it counts as written.
+  float* memory(std::size_t count) {
+    void* data = nullptr;
+    EXPECT_EQ(cudaMalloc(&data, count * sizeof(float)), cudaSuccess);
+    allocations_.push_back(data);
+    return static_cast<float*>(data);
+  }
+  float* device(const Values& values) {
+    float* data = memory(values.size());
+    EXPECT_EQ(cudaMemcpyAsync(data, values.data(), values.size() * sizeof(float), cudaMemcpyDefault, stream_),
+              cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    return data;
+  }
+  Values host(const float* data, std::size_t count) {
+    Values values(count);
+    EXPECT_EQ(cudaMemcpyAsync(values.data(), data, count * sizeof(float), cudaMemcpyDefault, stream_),
+              cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess) << cudaGetErrorString(cudaPeekAtLastError());
+    return values;
+  }
+  // In [-1, 1), of 12 bits: sums of products of two of them are exact in double.
+  Values random(std::size_t count) {
+    Values values(count);
+    for (float& value : values) value = static_cast<float>(random_() % 4096) / 2048.0f - 1.0f;
+    return values;
+  }
+
+  // Waits, says why that failed, and ends the process with 3 if it did. For EXPECT_EXIT: a device that is
+  // lost stays so.
+  [[noreturn]] void wait_and_exit() const {
+    const cudaError_t code = cudaStreamSynchronize(stream_);
+    std::fprintf(stderr, "%s\n", cudaGetErrorString(code));
+    std::_Exit(code == cudaSuccess ? 0 : 3);
+  }
+
+  cudaStream_t stream_ = nullptr;
+
+ private:
+  std::vector<void*> allocations_;
+  std::mt19937 random_{20240229};
+};
+
+}  // namespace cuda_on_cpu::test

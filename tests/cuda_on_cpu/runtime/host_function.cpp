@@ -1,0 +1,84 @@
+// cudaLaunchHostFunc. A host function is work like any other and runs late, when a call waits for it; but a
+// program may wait for one without a call of CUDA's, so one that was left alone for a while is run by a
+// thread of the emulation.
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "tests/cuda_on_cpu/runtime/capture.h"
+#include "tests/cuda_on_cpu/runtime/error.h"
+#include "tests/cuda_on_cpu/runtime/graph.h"
+#include "tests/cuda_on_cpu/runtime/memory.h"
+#include "tests/cuda_on_cpu/runtime/stream.h"
+
+namespace cuda_on_cpu {
+namespace {
+
+constexpr std::chrono::milliseconds kPatience{500};
+
+bool running = false;  // under the lock, so on this thread
+
+void run(cudaHostFn_t function, void* argument) {
+  const DeviceClosed host_code;
+  running = true;
+  function(argument);
+  running = false;
+}
+
+// The thread runs what has been waiting since its last look.
+std::deque<Point>& waiting() {
+  static auto* const points = new std::deque<Point>;
+  return *points;
+}
+
+void run_what_nobody_waits_for() {
+  for (std::deque<Point> seen;;) {
+    std::this_thread::sleep_for(kPatience);
+    const std::lock_guard lock(api_mutex());
+    for (const Point& point : std::exchange(seen, {})) {
+      while (!point.queue->is_done(point.entry)) point.queue->run_next();
+    }
+    seen = std::exchange(waiting(), {});
+  }
+}
+
+}  // namespace
+
+void forbid_in_host_function() {
+  if (running) fail(cudaErrorNotPermitted, "a host function must not call CUDA");
+}
+
+}  // namespace cuda_on_cpu
+
+using namespace cuda_on_cpu;
+
+extern "C" {
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t on, cudaHostFn_t function, void* argument) {
+  return api([&] {
+    const char* const call = "cudaLaunchHostFunc";
+    if (function == nullptr) fail(cudaErrorInvalidValue, fmt::format("{}: no function", call));
+    CUstream_st& stream = resolve(on, call);
+    if (is_legacy(stream)) forbid_legacy_during_capture(call);
+    if (stream.capture) {
+      return capture_node(stream, {.name = "host function", .type = cudaGraphNodeTypeHost, .work = [=] {
+                                     run(function, argument);
+                                   }});
+    }
+    // Its start has the effect of waiting for all that comes before it in the stream.
+    enqueue(stream, "host function", [=](const Place& place) {
+      merge(host_clock(), *place.before);
+      run(function, argument);
+    });
+    static const bool started = (std::thread(run_what_nobody_waits_for).detach(), true);
+    (void)started;
+    waiting().push_back(stream.queue->end());
+  });
+}
+}

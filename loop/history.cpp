@@ -113,21 +113,19 @@ void History::commit(const Elapsed& elapsed, const Logs& logs) {
 std::uint32_t History::layout_of(const LogSchema& schema) {
   // Mostly that of the record before.
   if (!runs_.empty() && layouts_[runs_.back().layout].schema == &schema) return runs_.back().layout;
-  const auto found = std::find_if(layouts_.begin(), layouts_.end(), [&](const Layout& l) { return l.schema == &schema; });
-  if (found == layouts_.end()) {
-    for (std::size_t i = 0; i < schema.size(); ++i) {
-      if (schema[i].collection == "elapsed") {
-        throw Error(ErrorCode::invalid_argument,
-                    fmt::format("the log entry '{}' is in the collection that the history fills itself",
-                                schema[i].path()));
-      }
-    }
-    Layout layout{&schema, {}};
-    for (std::size_t i = 0; i < schema.size(); ++i) layout.columns.push_back(column_of(schema[i]));
-    layouts_.push_back(std::move(layout));
-    return static_cast<std::uint32_t>(layouts_.size() - 1);
+  const auto same = [&](const Layout& layout) { return layout.schema == &schema; };
+  const auto found = std::find_if(layouts_.begin(), layouts_.end(), same);
+  if (found != layouts_.end()) return static_cast<std::uint32_t>(found - layouts_.begin());
+
+  for (std::size_t i = 0; i < schema.size(); ++i) {
+    if (schema[i].collection != "elapsed") continue;
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("the log entry '{}' is in a collection that the history fills itself", schema[i].path()));
   }
-  return static_cast<std::uint32_t>(found - layouts_.begin());
+  Layout layout{&schema, {}};
+  for (std::size_t i = 0; i < schema.size(); ++i) layout.columns.push_back(column_of(schema[i]));
+  layouts_.push_back(std::move(layout));
+  return static_cast<std::uint32_t>(layouts_.size() - 1);
 }
 
 std::uint32_t History::column_of(const LogSchema::Key& key) {
@@ -209,7 +207,8 @@ void History::collect_into(std::span<const std::string> keys, std::span<std::vec
   }
 }
 
-void History::append_elapsed(std::size_t field, std::size_t begin, std::size_t end, std::vector<double>& values) const {
+void History::append_elapsed(std::size_t field, std::size_t begin, std::size_t end,
+                             std::vector<double>& values) const {
   const std::string_view name = kElapsedFields[field];
   const auto later = std::upper_bound(date_starts_.begin(), date_starts_.end(), begin,
                                       [](std::size_t record, const DateStart& s) { return record < s.first_record; });
@@ -348,8 +347,11 @@ History::Iterator& History::Iterator::operator++() {
   const History& h = *history_;
   for (const std::uint32_t column : layout().columns) ++next_[column];
   ++record_;
-  if (run_ + 1 < h.runs_.size() && h.runs_[run_ + 1].first_record == record_) ++run_;
-  if (date_start_ + 1 < h.date_starts_.size() && h.date_starts_[date_start_ + 1].first_record == record_) ++date_start_;
+  const auto begins = [&](const auto& parts, std::size_t part) {
+    return part < parts.size() && parts[part].first_record == record_;
+  };
+  if (begins(h.runs_, run_ + 1)) ++run_;
+  if (begins(h.date_starts_, date_start_ + 1)) ++date_start_;
   return *this;
 }
 

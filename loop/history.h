@@ -26,8 +26,8 @@ class History {
   };
   class Iterator;
 
-  // Appends a record. Waits for values that have not arrived. Outputs that are arrays are left out: Outputs keeps them.
-  // Errors: shape_mismatch naming another entry that is no scalar, invalid_argument for entries of a collection
+  // Appends a record. Waits for values that have not arrived. Outputs that are arrays are left out: Outputs keeps
+  // them. Errors: shape_mismatch naming another entry that is no scalar, invalid_argument for entries of a collection
   // "elapsed", device; the history is then what it was.
   void commit(const Elapsed& elapsed, const Logs& logs);
 
@@ -45,8 +45,8 @@ class History {
     return values;
   }
 
-  // The last value of each entry among the records from `first_record` on, in the order of first mention. Its cost does
-  // not depend on the number of records.
+  // The last value of each entry among the records from `first_record` on, in the order of first mention. Its cost
+  // does not depend on the number of records.
   Logs latest(std::size_t first_record = 0) const;
 
   // The records in order: for (const auto& [elapsed, logs] : history). Valid until the next commit.
@@ -59,9 +59,9 @@ class History {
   // One line a record, a column a key: the elapsed steps, samples and time, then every entry by its name, or by
   // "collection.name" where names clash, quoted where RFC 4180 wants it. What a record does not have stays empty.
   void write_csv(const std::string& path) const;
-  // One JSON object a line and record: {"elapsed": {"steps": 0, ...}, "metrics": {"loss": 0.5, ...}, ...}. JSON has no
-  // numbers that are not finite, so they are the strings "NaN", "Infinity" and "-Infinity", which Python's float() and
-  // JavaScript's Number() read; the sign and payload of a NaN are lost.
+  // One JSON object a line and record: {"elapsed": {"steps": 0, ...}, "metrics": {"loss": 0.5, ...}, ...}. JSON has
+  // no numbers that are not finite, so they are the strings "NaN", "Infinity" and "-Infinity", which Python's float()
+  // and JavaScript's Number() read; the sign and payload of a NaN are lost.
   void write_jsonl(const std::string& path) const;
   // The values that collect(key) gives as an array of NumPy's, format 1.0, float64. Errors of collect besides.
   void write_npy(std::string_view key, const std::string& path) const;

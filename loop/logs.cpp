@@ -112,6 +112,8 @@ double Logs::value(std::size_t entry) const {
   return value.value();
 }
 
-bool Logs::ready() const { return std::all_of(values_.begin(), values_.end(), [](const auto& v) { return v.ready(); }); }
+bool Logs::ready() const {
+  return std::all_of(values_.begin(), values_.end(), [](const LogValue& value) { return value.ready(); });
+}
 
 }  // namespace giro

@@ -57,8 +57,8 @@ class LogValue {
   std::variant<double, nn::Var, Sent, OutputArray> value_;
 };
 
-// What a callback reports: collection -> entry -> value, in the order of first mention. Cheap to copy: copies share the
-// names.
+// What a callback reports: collection -> entry -> value, in the order of first mention. Cheap to copy: copies share
+// the names.
 class Logs {
  public:
   struct Entry {

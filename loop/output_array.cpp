@@ -9,9 +9,11 @@
 
 namespace giro {
 
-OutputArray::OutputArray(const Tensor& host, std::shared_ptr<const void> owner, std::shared_ptr<const Event> arrived) {
+OutputArray::OutputArray(const Tensor& host, std::shared_ptr<const void> owner,
+                         std::shared_ptr<const Event> arrived) {
   if (!host.device().is_cpu()) {
-    throw Error(ErrorCode::device_mismatch, fmt::format("an output array is {}, expected host memory", to_string(host)));
+    throw Error(ErrorCode::device_mismatch,
+                fmt::format("an output array is {}, expected host memory", to_string(host)));
   }
   content_ = std::make_shared<const Content>(Content{host, std::move(owner), std::move(arrived)});
 }

@@ -11,8 +11,8 @@
 
 namespace giro {
 
-// The outputs of a run, arrays and numbers: what its logs have in the collection "outputs". A record for each step that
-// has any.
+// The outputs of a run, arrays and numbers: what its logs have in the collection "outputs". A record for each step
+// that has any.
 class Outputs {
  public:
   struct Record {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -23,7 +24,7 @@
 #include "tests/temporary_directory.h"
 
 #ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/allocator_interface.h>
+extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // in no header of GCC
 #endif
 
 namespace giro {
@@ -234,7 +235,8 @@ TEST(History, AMillionStepsOfFourEntriesTakeLessThan64Megabytes) {
 TEST(History, ANameInTwoCollectionsIsAmbiguous) {
   History h;
   h.commit(elapsed_of(0), logs().add_loss("loss", 1, /*add_metric=*/true).add_metric("steps", 7));
-  expect_error(ErrorCode::invalid_argument, {"'loss'", "'losses.loss'", "'metrics.loss'"}, [&] { h.collect("loss"); });
+  expect_error(ErrorCode::invalid_argument, {"'loss'", "'losses.loss'", "'metrics.loss'"},
+               [&] { h.collect("loss"); });
   expect_error(ErrorCode::invalid_argument, {"'elapsed.steps'", "'metrics.steps'"}, [&] { h.collect("steps"); });
   h.commit(elapsed_of(1), logs().add_entry("mine", "loss", 2));
   expect_error(ErrorCode::invalid_argument, {"'losses.loss'", "'metrics.loss'", "'mine.loss'"},
@@ -337,7 +339,8 @@ TEST_F(HistoryFiles, JsonlNestsByCollection) {
             R"({"elapsed":{"steps":0,"samples":0,"date":1000.5,"date_start":1000.5,"time":0}})" "\n"
             R"({"elapsed":{"steps":1,"samples":10,"date":1001.5,"date_start":1000.5,"time":1},)"
             R"("metrics":{"a":0.5,"say \"hi\"\n":3},"losses":{"a":2}})" "\n"
-            R"({"elapsed":{"steps":2,"samples":20,"date":1002.5,"date_start":1000.5,"time":2},"losses":{"a":4}})" "\n");
+            R"({"elapsed":{"steps":2,"samples":20,"date":1002.5,"date_start":1000.5,"time":2},)"
+            R"("losses":{"a":4}})" "\n");
 }
 
 TEST_F(HistoryFiles, JsonlNumbersKeepTheirBits) {
@@ -345,7 +348,9 @@ TEST_F(HistoryFiles, JsonlNumbersKeepTheirBits) {
   const Values values{0.1, -0.0, 1e-310, 1.0 / 3, 1e300, 123456789.123456789, 1e22, 9007199254740993.0, 5};
   History h;
   for (const double value : values) h.commit(elapsed_of(0), logs().add_metric("a", value));
-  for (const double value : {infinity, -infinity, std::nan("")}) h.commit(elapsed_of(0), logs().add_metric("a", value));
+  for (const double value : {infinity, -infinity, std::nan("")}) {
+    h.commit(elapsed_of(0), logs().add_metric("a", value));
+  }
   h.write_jsonl(path());
   std::ifstream file(path());
   std::vector<nlohmann::json> read;

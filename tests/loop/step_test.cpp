@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -328,6 +329,181 @@ TEST_P(StepTest, ErrorsAreRaisedWhileRecording) {
   // Nothing of a failed recording remains.
   step(state, first_batch(5));
   EXPECT_EQ(step.num_recordings(), 1u);
+}
+
+// However many steps the device is handed at once, and whoever looks on: the same bits, and nothing is seen twice.
+TEST_P(StepTest, TheDeviceMayRunAnyNumberOfStepsAlone) {
+  const nn::Layer model = test::linear_model();
+  const Dataset dataset = test::image_dataset(kRows, kSize).shuffle(3).repeat().batch(5).to(device());
+  const std::int64_t steps = device().is_cpu() ? 300 : 40;
+  std::optional<Outcome> first;
+  for (const std::int64_t alone : {1, 7, 128, 0}) {
+    SCOPED_TRACE(alone);
+    std::vector<std::int64_t> observed, stopped;
+    const auto step = make_step(model, Kind::recorded);
+    const auto result = loop(create(model), dataset,
+                             {{every(1), step},
+                              {every(1), [&](const Elapsed& e, const Logs& l) {
+                                 observed.push_back(e.steps);
+                                 EXPECT_GT(l.entry_value("loss"), 0);
+                               }},
+                              {every(17) | last(), [&](const Elapsed& e, const TrainState& s) {
+                                 stopped.push_back(e.steps);
+                                 EXPECT_EQ(to_host<std::int64_t>(s.at("step"), s.stream()).front(), e.steps + 1);
+                               }}},
+                             {.stop = at(steps), .steps_per_execution = alone});
+    ASSERT_EQ(observed.size(), static_cast<std::size_t>(steps));
+    for (std::int64_t i = 0; i < steps; ++i) EXPECT_EQ(observed[static_cast<std::size_t>(i)], i);
+    EXPECT_EQ(stopped.size(), static_cast<std::size_t>((steps + 16) / 17 + ((steps - 1) % 17 != 0)));
+    EXPECT_EQ(step.num_recordings(), 1u);
+    const Outcome outcome(result.state, result.history);
+    if (!first) first = outcome;
+    expect_equal(outcome, *first);
+  }
+}
+
+TEST_P(StepTest, AStepThatWasHeldBackRunsBeforeAnother) {
+  const nn::Layer model = test::linear_model();
+  const Dataset dataset = test::image_dataset(kRows, kSize).shuffle(3).repeat().batch(5).to(device());
+  const auto step = make_step(model, Kind::recorded);
+  // Moves what the next step starts from.
+  const auto halve = jit([](TrainState& s, const Batch&) {
+    const Tensor params = s.collection("params").flat();
+    scale(params, params, 0.5, s.stream());
+    return Logs();
+  });
+  std::optional<Outcome> first;
+  for (const std::int64_t alone : {1, 128}) {
+    const auto result = loop(create(model), dataset, {{every(1), step}, {every(5), halve}},
+                             {.stop = at(23), .steps_per_execution = alone});
+    const Outcome outcome(result.state, result.history);
+    if (!first) first = outcome;
+    expect_equal(outcome, *first);
+  }
+}
+
+TEST_P(StepTest, BroadcastsNeedNoOtherRecording) {
+  State state(device());
+  state.add("sum", {{"", DType::f32, {}}});
+  const auto body = [](State& s, const Batch&, const Broadcasts& values) {
+    const nn::Var total = add(nn::Var(s.at("sum"), s.stream()), nn::Var(values["amount"]));
+    cast(s.at("sum"), total.value(), s.stream());
+    return logs().add_metric("sum", total);
+  };
+  for (const auto& step : {jit(body), eager(body)}) {
+    state.stream().fill(state.at("sum").raw(), 0, sizeof(float));
+    std::vector<Logs> seen;
+    for (int i = 1; i <= 6; ++i) seen.push_back(step(state, Batch(), {{"amount", 0.5 * i}}));
+    Values sums;
+    for (const Logs& l : seen) sums.push_back(l.entry_value("sum"));
+    EXPECT_EQ(sums, (Values{0.5, 1.5, 3, 5, 7.5, 10.5}));
+    EXPECT_LE(step.num_recordings(), 1u);
+  }
+  const auto step = jit(body);
+  step(state, Batch(), {{"amount", 1.0}});
+  step(state, Batch(), {{"amount", 1.0}, {"other", 1.0}});
+  EXPECT_EQ(step.num_recordings(), 2u);
+  EXPECT_THROW(step(state, Batch(), {{"amont", 1.0}}), Error);
+}
+
+TEST_P(StepTest, ALoopBroadcastsItsTime) {
+  State state(device());
+  state.add("leaf", {{"", DType::f32, {}}});
+  const auto step = jit([](State& s, const Batch&, const Broadcasts& values) {
+    return logs()
+        .add_metric("steps_seen", add(nn::Var(values["steps"]), nn::Var(s.at("leaf"), s.stream())))
+        .add_metric("samples_seen", add(nn::Var(values["samples"]), nn::Var(s.at("leaf"), s.stream())));
+  });
+  const Dataset dataset = test::image_dataset(kRows, kSize).repeat().batch(5).to(device());
+  const auto result = loop(std::move(state), dataset, {{every(1), step}}, {.stop = at(4)});
+  const auto [steps, samples] = result.history.collect("steps_seen", "samples_seen");
+  EXPECT_EQ(steps, (Values{0, 1, 2, 3}));
+  EXPECT_EQ(samples, (Values{0, 5, 10, 15}));
+}
+
+struct Depth {
+  int value = 1;
+  friend bool operator==(const Depth&, const Depth&) = default;
+};
+
+TEST_P(StepTest, EachValueOfTheStaticsHasARecording) {
+  State state(device());
+  state.add("count", {{"", DType::i64, {}}});
+  int bodies = 0;
+  const auto step = jit([&](State& s, const Depth& depth) {
+    ++bodies;
+    for (int i = 0; i < depth.value; ++i) increment(s.at("count"), 1, s.stream());
+    return Logs();
+  });
+  for (int round = 0; round < 3; ++round) {
+    step(state, Batch());
+    step(state, Batch(), {}, Depth{4});
+    step.with(Depth{10})(state, Batch());
+  }
+  EXPECT_EQ(to_host<std::int64_t>(state.at("count"), state.stream()).front(), 3 * (1 + 4 + 10));
+  EXPECT_EQ(step.num_recordings(), 3u);
+  EXPECT_EQ(bodies, 3);
+}
+
+TEST_P(StepTest, ArraysAreLoggedAsOutputs) {
+  const nn::Layer model = test::linear_model();
+  const Dataset rows = test::image_dataset(kRows, kSize).batch(32);
+  for (const bool resident : {false, true}) {
+    const auto predict = [model](const TrainState& s, const Batch& batch) {
+      const nn::Var logits = model(s.params(), batch["image"]);
+      return logs().add_output("logits", logits).add_metric("loss", mean(softmax_cross_entropy(logits, batch["label"])));
+    };
+    const auto run = [&](const auto& step) {
+      return loop(create(model), resident ? rows.to(device()) : rows, {{every(1), step}}).outputs;
+    };
+    const Outputs recorded = run(jit(predict)), unrecorded = run(eager(predict));
+    EXPECT_EQ(recorded.size(), 3u);
+    const OutputArray all = recorded.concatenate("logits");
+    EXPECT_EQ(all.shape(), (Shape{kRows, 10}));
+    const OutputArray expected = unrecorded.concatenate("logits");
+    EXPECT_EQ(std::memcmp(all.tensor().raw(), expected.tensor().raw(), all.tensor().bytes()), 0);
+    const auto arrays = recorded.collect("logits");
+    EXPECT_NE(std::memcmp(arrays[0].tensor().raw(), arrays[1].tensor().raw(), arrays[0].tensor().bytes()), 0);
+  }
+}
+
+// A recording does not keep the dataset that it was made for.
+TEST_P(StepTest, RecordingsGoWithTheirDataset) {
+  const nn::Layer model = test::linear_model();
+  TrainState state = create(model);
+  const auto step = make_step(model, Kind::recorded);
+  const Dataset rows = test::image_dataset(kRows, kSize).batch(5);
+  std::weak_ptr<Residence> residence;
+  for (int i = 0; i < 5; ++i) {
+    const Dataset resident = rows.to(device());
+    const Batch batch = *resident.begin();
+    residence = batch.residence();
+    step(state, batch);
+    EXPECT_EQ(step.num_recordings(), 1u);
+  }
+  EXPECT_TRUE(residence.expired());
+}
+
+// A step that fails behind its gather has moved the position; the next one finds its own rows all the same.
+TEST_P(StepTest, AFailedStepLeavesTheNextItsRows) {
+  const nn::Layer model = test::linear_model();
+  const Dataset rows = test::image_dataset(kRows, kSize).shuffle(1).batch(5);
+  const Dataset resident = rows.to(device());
+  const auto body = [model](TrainState& s, const Batch& batch) {
+    if (to_host<std::int64_t>(s.at("step"), s.stream()).front() == 1) throw std::runtime_error("once");
+    return logs().add_metric("loss", mean(softmax_cross_entropy(model(s.params(), batch["image"]), batch["label"])));
+  };
+  const auto train = make_step(model, Kind::eager);
+  TrainState state = create(model), expected = create(model);
+  std::vector<Batch> batches;
+  for (const Batch& batch : resident) batches.push_back(batch);
+  const auto fails = eager(body);
+  train(state, batches[0]);
+  EXPECT_THROW(fails(state, batches[1]), std::runtime_error);
+  train(state, batches[1]);
+  train(expected, *rows.begin());
+  train(expected, *rows.skip(1).begin());
+  expect_equal(Outcome(state), Outcome(expected));
 }
 
 TEST_P(StepTest, AnEagerStepGoesOnAfterAnError) {

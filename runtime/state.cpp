@@ -139,7 +139,7 @@ State State::unflatten(const std::vector<Leaf>& leaves) const {
   }
   State result = same_structure();
   const std::vector<Leaf> targets = result.flatten();
-  stream_.synchronize();
+  stream_.synchronize();  // leaves of this state may still be written
   for (std::size_t i = 0; i < targets.size(); ++i) {
     try {
       copy(targets[i].value, leaves[i].value, result.stream());

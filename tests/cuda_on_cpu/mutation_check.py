@@ -44,7 +44,7 @@ def kernels(*suites):
 
 CONCERNED = [  # first match
     ("runtime/cuda/*", [ERRORS, RUNTIME, LOOP]),
-    ("runtime/*", [RUNTIME, LOOP]),
+    ("runtime/*", [("runtime_test", "*"), LOOP]),
     ("kernels/cuda/accuracy.cu", [ERRORS, kernels("Accuracy")]),
     ("kernels/cuda/activation.cu", [ERRORS, kernels("Activation")]),
     ("kernels/cuda/bias.cu", [ERRORS, kernels("Dense", "Conv2d")]),

@@ -136,6 +136,12 @@ TEST_F(GraphTest, ReadingOnTheHostWhileRecordingIsAnError) {
   EXPECT_EQ(values(a_), (std::vector{1, 2, 3}));
 }
 
+TEST_F(GraphTest, WritingFromTheHostWhileRecordingIsAnError) {
+  expect_error(ErrorCode::invalid_argument, {"record"},
+               [&] { Graph::record(stream_, [&] { from_host<std::int32_t>(a_, {4, 5, 6}, stream_); }); });
+  EXPECT_EQ(values(a_), (std::vector{1, 2, 3}));
+}
+
 TEST_F(GraphTest, AnEmptyOneReplaysNothing) {
   Graph graph = Graph::record(stream_, [] {});
   const Graph moved = std::move(graph);

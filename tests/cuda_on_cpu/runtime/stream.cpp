@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "tests/cuda_on_cpu/runtime/capture.h"
@@ -49,7 +50,7 @@ void create_stream(cudaStream_t* out, unsigned int flags) {
 // A query is how a program polls. Each one lets a little work happen, so that polling ends.
 void query(const Point& point, const char* call) {
   if (point.queue && !point.queue->is_done(point.entry)) {
-    point.queue->run_next();
+    point.queue->try_next();
     throw_if_lost();
     if (!point.queue->is_done(point.entry)) fail(cudaErrorNotReady, fmt::format("{}: work is pending", call));
   }
@@ -70,22 +71,29 @@ void Queue::push(std::string name, Work work, std::vector<Point> after) {
       {std::move(name), std::move(work), std::move(after), std::make_shared<const Clock>(std::move(before))});
 }
 
-void Queue::run_next() {
+bool Queue::try_next() {
+  Entry& entry = pending_.front();
   // What the entry waits for was queued before it, so this ends.
-  for (const Point& point : std::exchange(pending_.front().after, {})) {
-    while (point.queue && !point.queue->is_done(point.entry)) point.queue->run_next();
+  for (const Point& point : entry.after) {
+    while (point.queue && !point.queue->is_done(point.entry)) {
+      if (!point.queue->try_next()) return false;
+    }
   }
-  const Entry entry = std::move(pending_.front());
-  pending_.pop_front();
   if (entry.work && !device_is_lost()) {
     try {
       const DeviceAccess access;
-      entry.work({id_, done_ + 1, entry.before, {}});
+      if (!entry.work({id_, done_ + 1, entry.before, {}})) return false;
     } catch (const CudaError& error) {
       lose_device({error.code, fmt::format("{}: {}", entry.name, error.why)});
     }
   }
+  pending_.pop_front();
   ++done_;
+  return true;
+}
+
+void Queue::run_next() {
+  while (!try_next()) nap();
 }
 
 void enqueue(CUstream_st& stream, std::string name, Queue::Work work, std::vector<Point> after) {
@@ -110,9 +118,20 @@ void submit(cudaStream_t handle, std::string name, std::function<void()> work, c
                                  .work = std::move(work),
                                  .touches_pageable_memory = touches_pageable_memory});
   }
-  enqueue(stream, std::move(name),
-          [work = std::move(work)](const Place& place) { run_operation(place, work); });
+  enqueue(stream, std::move(name), [work = std::move(work)](const Place& place) {
+    run_operation(place, work);
+    return true;
+  });
 }
+
+void enqueue_collective(CUstream_st& stream, std::string name, Queue::Work work, std::vector<Point> after) {
+  static Point last;
+  after.push_back({last.queue, last.entry, {}});
+  enqueue(stream, std::move(name), std::move(work), std::move(after));
+  last = stream.queue->end();
+}
+
+void nap() { std::this_thread::sleep_for(std::chrono::microseconds(100)); }
 
 void run_until(const Point& point) {
   if (point.queue && !point.queue->is_done(point.entry)) {
@@ -230,7 +249,10 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t on) {
     event.frontier = stream.frontier;
     if (stream.capture) return;
     event.seconds = std::make_shared<double>(0);
-    enqueue(stream, "event", [seconds = event.seconds](const Place&) { *seconds = now(); });
+    enqueue(stream, "event", [seconds = event.seconds](const Place&) {
+      *seconds = now();
+      return true;
+    });
     event.point = stream.queue->end();
   });
 }

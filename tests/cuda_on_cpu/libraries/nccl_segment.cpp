@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -21,14 +22,13 @@ std::string path_of(const std::string& name) { return "/dev/shm/" + name; }
   fail(cudaErrorUnknown, fmt::format("NCCL: {}: {}", what, std::strerror(errno)));
 }
 
-// The names that this process has created. Ranks that never met leave theirs behind; forked children have
-// none.
+// The names created here, and by which process: a forked child inherits its parent's, and leaves them alone.
 struct Created {
-  pid_t process = getpid();
-  std::vector<std::string> names;
+  std::vector<std::pair<pid_t, std::string>> names;
   ~Created() {
-    if (process != getpid()) return;
-    for (const std::string& name : names) unlink(path_of(name).c_str());
+    for (const auto& [process, name] : names) {
+      if (process == getpid()) unlink(path_of(name).c_str());
+    }
   }
 };
 
@@ -49,7 +49,7 @@ std::string NcclSegment::create() {
   const int file = open(path_of(name).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0 || ftruncate(file, sizeof(Counters)) != 0) fail_with_errno("creating " + path_of(name));
   close(file);
-  created.names.push_back(name);
+  created.names.emplace_back(getpid(), name);
   return name;
 }
 

@@ -1,6 +1,5 @@
 // NCCL with a process a rank, on one machine. What a non-blocking communicator leaves in progress is not even
-// queued before somebody asks how it goes. The calls that a watchdog makes (ncclCommGetAsyncError,
-// ncclCommAbort) take no lock that a thread holds while it waits for other ranks.
+// queued before somebody asks how it goes.
 
 #include <nccl.h>
 
@@ -15,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -279,7 +279,7 @@ void wait_for_ranks(ncclComm& own) {
       refuse(ncclSystemError, fmt::format("rank {} has seen {} of {} ranks in {} s", own.comm->rank,
                                           segment->joined.load(), own.comm->ranks, nccl_patience().count()));
     }
-    nap();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }
 

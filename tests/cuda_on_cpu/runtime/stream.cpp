@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 #include <utility>
 
 #include "tests/cuda_on_cpu/runtime/capture.h"
@@ -72,6 +71,14 @@ void Queue::push(std::string name, Work work, std::vector<Point> after) {
 }
 
 bool Queue::try_next() {
+  if (running_) return false;
+  running_ = true;
+  const bool done = try_front();
+  running_ = false;
+  return done;
+}
+
+bool Queue::try_front() {
   Entry& entry = pending_.front();
   // What the entry waits for was queued before it, so this ends.
   for (const Point& point : entry.after) {
@@ -93,7 +100,8 @@ bool Queue::try_next() {
 }
 
 void Queue::run_next() {
-  while (!try_next()) nap();
+  const std::uint64_t entry = done_ + 1;
+  while (!is_done(entry) && !try_next()) nap();
 }
 
 void enqueue(CUstream_st& stream, std::string name, Queue::Work work, std::vector<Point> after) {
@@ -131,7 +139,7 @@ void enqueue_collective(CUstream_st& stream, std::string name, Queue::Work work,
   last = stream.queue->end();
 }
 
-void nap() { std::this_thread::sleep_for(std::chrono::microseconds(100)); }
+void nap() { api_mutex().let_others_in(std::chrono::microseconds(100)); }
 
 void run_until(const Point& point) {
   if (point.queue && !point.queue->is_done(point.entry)) {
@@ -151,7 +159,10 @@ void run_everything() {
   if (std::vector<CUstream_st*> busy = still_busy(); !busy.empty()) {
     const DeviceAccess once_for_all;
     // Entry by entry from a stream drawn at random: streams have no order among themselves.
-    for (; !busy.empty(); busy = still_busy()) busy[random_number() % busy.size()]->queue->run_next();
+    for (; !busy.empty(); busy = still_busy()) {
+      const std::shared_ptr<Queue> queue = busy[random_number() % busy.size()]->queue;
+      queue->run_next();
+    }
   }
   for (const CUstream_st* stream : streams()) merge(host_clock(), stream->queue->end().clock);
 }

@@ -55,9 +55,12 @@ class Queue : public std::enable_shared_from_this<Queue> {
     std::vector<Point> after;
     std::shared_ptr<const Clock> before;
   };
+  bool try_front();
+
   std::uint64_t id_;
   bool blocking_;
   std::deque<Entry> pending_;
+  bool running_ = false;  // the front entry, in a thread that naps
   std::uint64_t queued_ = 0, done_ = 0;
   Clock latest_;  // of the last entry's end
 };
@@ -103,7 +106,7 @@ void enqueue(CUstream_st& stream, std::string name, Queue::Work work, std::vecto
 void enqueue_collective(CUstream_st& stream, std::string name, Queue::Work work,
                         std::vector<Point> after = {});
 
-// Between two looks at what another process does.
+// Between two looks at what another process does. Other threads can make their calls in the meantime.
 void nap();
 
 }  // namespace cuda_on_cpu

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -322,6 +323,38 @@ TEST(NcclOnCpuProcesses, AQueryDoesNotWaitForOtherRanks) {
       while (cudaStreamQuery(r.stream) == cudaErrorNotReady) continue;
     }
     EXPECT_EQ(r.read(r.y)[0], 2);
+    r.finish();
+  });
+}
+
+TEST(NcclOnCpuProcesses, OtherThreadsGoOnWhileOneWaitsForRanks) {
+  Signal worked;
+  run_ranks(2, [&](Rank& r) {
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    EXPECT_OK(cudaStreamBeginCapture(r.stream, cudaStreamCaptureModeRelaxed));
+    r.fill(r.x, 1);
+    EXPECT_NCCL_OK(ncclAllReduce(r.x, r.x, kCount, ncclFloat, ncclSum, r.comm, r.stream));
+    EXPECT_OK(cudaStreamEndCapture(r.stream, &graph));
+    EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
+    if (r.rank == 1) worked.wait();
+    EXPECT_OK(cudaGraphLaunch(exec, r.stream));
+    std::thread other([&] {
+      if (r.rank == 1) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the first one most likely waits by now
+      set(r.y, 7, kCount, 0, cudaStreamPerThread);
+      EXPECT_OK(cudaStreamSynchronize(cudaStreamPerThread));
+      EXPECT_CUDA(cudaErrorNotReady, cudaStreamQuery(r.stream));
+      worked.give();
+    });
+    EXPECT_OK(cudaStreamSynchronize(r.stream));
+    other.join();
+    EXPECT_EQ(r.read(r.x)[0], 2);
+    if (r.rank == 0) {
+      EXPECT_EQ(r.read(r.y)[0], 7);
+    }
+    EXPECT_OK(cudaGraphExecDestroy(exec));
+    EXPECT_OK(cudaGraphDestroy(graph));
     r.finish();
   });
 }

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <thread>
 #include <utility>
 
 namespace cuda_on_cpu {
@@ -98,8 +99,16 @@ void throw_if_lost(bool reports) {
 
 std::string unreported_failure() { return lost.error && !lost.reported ? lost.error->why : std::string(); }
 
-std::recursive_mutex& api_mutex() {
-  static std::recursive_mutex mutex;
+void ApiMutex::let_others_in(std::chrono::microseconds duration) {
+  const int depth = std::exchange(depth_, 0);
+  for (int i = 0; i < depth; ++i) mutex_.unlock();
+  std::this_thread::sleep_for(duration);
+  for (int i = 0; i < depth; ++i) mutex_.lock();
+  depth_ = depth;
+}
+
+ApiMutex& api_mutex() {
+  static ApiMutex mutex;
   return mutex;
 }
 

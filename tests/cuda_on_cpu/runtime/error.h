@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <mutex>
 #include <string>
 
@@ -33,8 +34,26 @@ std::string unreported_failure();
 // While a host function runs, CUDA's calls are refused with cudaErrorNotPermitted.
 void forbid_in_host_function();
 
-// One call at a time, whichever thread makes it. Queued work runs under it too.
-std::recursive_mutex& api_mutex();
+// One call at a time, whichever thread makes it. Queued work runs under it too, but while it waits for
+// another process.
+class ApiMutex {
+ public:
+  void lock() {
+    mutex_.lock();
+    ++depth_;
+  }
+  void unlock() {
+    --depth_;
+    mutex_.unlock();
+  }
+  // For a thread that holds it, however many times over.
+  void let_others_in(std::chrono::microseconds duration);
+
+ private:
+  std::recursive_mutex mutex_;
+  int depth_ = 0;
+};
+ApiMutex& api_mutex();
 
 // The body of an entry point, which is `call`.
 template <class Body>

@@ -25,6 +25,13 @@ void run_node(const CUgraphNode_st& node, const Place& place) {
   for (const auto& graph : node.graphs) graph->run(place);
 }
 
+bool is_collective(const CUgraphNode_st& node) {
+  return node.collective || std::any_of(node.graphs.begin(), node.graphs.end(), [](const auto& graph) {
+           return std::any_of(graph->nodes.begin(), graph->nodes.end(),
+                              [](const CUgraphNode_st& inner) { return is_collective(inner); });
+         });
+}
+
 // Handles of the graphs within its nodes go with it.
 void close_account(const CUgraph_st& graph) {
   for (const CUgraphNode_st& node : graph.nodes) {
@@ -70,7 +77,9 @@ void instantiate(cudaGraphExec_t* exec, cudaGraph_t handle, const char* call) {
 CUgraphNode_st& CUgraph_st::add(CUgraphNode_st node) {
   node.graph = this;
   node.number = nodes.size();
-  for (const auto& graph : node.graphs) graph->parent = this;
+  for (const auto& graph : node.graphs) {
+    graph->parent = this;
+  }
   std::vector<bool> preceding = at_or_before(node.after);
   node.preceding = std::make_shared<const std::vector<bool>>(std::move(preceding));
   return nodes.emplace_back(std::move(node));
@@ -106,10 +115,16 @@ std::vector<bool> CUgraph_st::at_or_before(const std::vector<std::size_t>& some)
 void CUgraph_st::run(const Place& launch) const {
   std::vector<std::size_t> waits_for(nodes.size()), ready;
   std::vector<std::vector<std::size_t>> followers(nodes.size());
+  const CUgraphNode_st* last_collective = nullptr;  // all processes run these in the order of their capture
   for (const CUgraphNode_st& node : nodes) {
-    waits_for[node.number] = node.after.size();
-    if (node.after.empty()) ready.push_back(node.number);
-    for (const std::size_t earlier : node.after) followers[earlier].push_back(node.number);
+    std::vector<std::size_t> after = node.after;
+    if (is_collective(node)) {
+      if (last_collective != nullptr) after.push_back(last_collective->number);
+      last_collective = &node;
+    }
+    waits_for[node.number] = after.size();
+    if (after.empty()) ready.push_back(node.number);
+    for (const std::size_t earlier : after) followers[earlier].push_back(node.number);
   }
   while (!ready.empty()) {
     std::swap(ready[random_number() % ready.size()], ready.back());
@@ -316,12 +331,15 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
     if (is_legacy(stream)) forbid_legacy_during_capture("cudaGraphLaunch");
     if (stream.capture)
       return capture_node(stream, child_node(*exec->program, "cudaGraphLaunch into a capture"));
-    enqueue(stream, "graph",
-            [program = exec->program](const Place& launch) {
-              const ConditionsInForce conditions(*program);
-              program->run(launch);
-            },
-            {exec->last_launch});
+    const auto run = [program = exec->program](const Place& launch) {
+      const ConditionsInForce conditions(*program);
+      program->run(launch);
+      return true;
+    };
+    const auto& nodes = exec->program->nodes;
+    const bool collective = std::any_of(nodes.begin(), nodes.end(),
+                                        [](const CUgraphNode_st& node) { return is_collective(node); });
+    (collective ? enqueue_collective : enqueue)(stream, "graph", run, {exec->last_launch});
     exec->last_launch = stream.queue->end();
   });
 }

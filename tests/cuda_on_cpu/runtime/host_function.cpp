@@ -75,6 +75,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t on, cudaHostFn_t function, void* arg
     enqueue(stream, "host function", [=](const Place& place) {
       merge(host_clock(), *place.before);
       run(function, argument);
+      return true;
     });
     static const bool started = (std::thread(run_what_nobody_waits_for).detach(), true);
     (void)started;

@@ -34,7 +34,7 @@ std::vector<Place>& places() {  // of operation i + 1
   return *places;
 }
 
-giro::simt::Operation running = 0;
+thread_local giro::simt::Operation running = 0;
 
 }  // namespace
 

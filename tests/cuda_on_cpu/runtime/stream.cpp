@@ -49,7 +49,7 @@ void create_stream(cudaStream_t* out, unsigned int flags) {
 // A query is how a program polls. Each one lets a little work happen, so that polling ends.
 void query(const Point& point, const char* call) {
   if (point.queue && !point.queue->is_done(point.entry)) {
-    point.queue->run_next();
+    point.queue->try_next();
     throw_if_lost();
     if (!point.queue->is_done(point.entry)) fail(cudaErrorNotReady, fmt::format("{}: work is pending", call));
   }
@@ -70,22 +70,38 @@ void Queue::push(std::string name, Work work, std::vector<Point> after) {
       {std::move(name), std::move(work), std::move(after), std::make_shared<const Clock>(std::move(before))});
 }
 
-void Queue::run_next() {
+bool Queue::try_next() {
+  if (running_) return false;
+  running_ = true;
+  const bool done = try_front();
+  running_ = false;
+  return done;
+}
+
+bool Queue::try_front() {
+  Entry& entry = pending_.front();
   // What the entry waits for was queued before it, so this ends.
-  for (const Point& point : std::exchange(pending_.front().after, {})) {
-    while (point.queue && !point.queue->is_done(point.entry)) point.queue->run_next();
+  for (const Point& point : entry.after) {
+    while (point.queue && !point.queue->is_done(point.entry)) {
+      if (!point.queue->try_next()) return false;
+    }
   }
-  const Entry entry = std::move(pending_.front());
-  pending_.pop_front();
   if (entry.work && !device_is_lost()) {
     try {
       const DeviceAccess access;
-      entry.work({id_, done_ + 1, entry.before, {}});
+      if (!entry.work({id_, done_ + 1, entry.before, {}})) return false;
     } catch (const CudaError& error) {
       lose_device({error.code, fmt::format("{}: {}", entry.name, error.why)});
     }
   }
+  pending_.pop_front();
   ++done_;
+  return true;
+}
+
+void Queue::run_next() {
+  const std::uint64_t entry = done_ + 1;
+  while (!is_done(entry) && !try_next()) nap();
 }
 
 void enqueue(CUstream_st& stream, std::string name, Queue::Work work, std::vector<Point> after) {
@@ -110,9 +126,20 @@ void submit(cudaStream_t handle, std::string name, std::function<void()> work, c
                                  .work = std::move(work),
                                  .touches_pageable_memory = touches_pageable_memory});
   }
-  enqueue(stream, std::move(name),
-          [work = std::move(work)](const Place& place) { run_operation(place, work); });
+  enqueue(stream, std::move(name), [work = std::move(work)](const Place& place) {
+    run_operation(place, work);
+    return true;
+  });
 }
+
+void enqueue_collective(CUstream_st& stream, std::string name, Queue::Work work, std::vector<Point> after) {
+  static Point last;
+  after.push_back({last.queue, last.entry, {}});
+  enqueue(stream, std::move(name), std::move(work), std::move(after));
+  last = stream.queue->end();
+}
+
+void nap() { api_mutex().let_others_in(std::chrono::microseconds(100)); }
 
 void run_until(const Point& point) {
   if (point.queue && !point.queue->is_done(point.entry)) {
@@ -132,7 +159,10 @@ void run_everything() {
   if (std::vector<CUstream_st*> busy = still_busy(); !busy.empty()) {
     const DeviceAccess once_for_all;
     // Entry by entry from a stream drawn at random: streams have no order among themselves.
-    for (; !busy.empty(); busy = still_busy()) busy[random_number() % busy.size()]->queue->run_next();
+    for (; !busy.empty(); busy = still_busy()) {
+      const std::shared_ptr<Queue> queue = busy[random_number() % busy.size()]->queue;
+      queue->run_next();
+    }
   }
   for (const CUstream_st* stream : streams()) merge(host_clock(), stream->queue->end().clock);
 }
@@ -230,7 +260,10 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t on) {
     event.frontier = stream.frontier;
     if (stream.capture) return;
     event.seconds = std::make_shared<double>(0);
-    enqueue(stream, "event", [seconds = event.seconds](const Place&) { *seconds = now(); });
+    enqueue(stream, "event", [seconds = event.seconds](const Place&) {
+      *seconds = now();
+      return true;
+    });
     event.point = stream.queue->end();
   });
 }

@@ -30,8 +30,9 @@ struct Point {
 // The work of one stream, first come, first served.
 class Queue : public std::enable_shared_from_this<Queue> {
  public:
-  // Gets its place for run_operation. Device memory is open while it runs.
-  using Work = std::function<void(const Place&)>;
+  // Gets its place for run_operation. Device memory is open while it runs. False: it waits for another
+  // process, and is to be called again.
+  using Work = std::function<bool(const Place&)>;
 
   explicit Queue(bool blocking);
 
@@ -41,7 +42,10 @@ class Queue : public std::enable_shared_from_this<Queue> {
   bool is_idle() const { return pending_.empty(); }
   bool blocking() const { return blocking_; }  // waits for the legacy stream, and the legacy stream for it
 
-  // Runs one entry, after whatever it waits for in other queues. Throws nothing: a failure loses the device.
+  // Runs one entry, after whatever it waits for in other queues, as far as it goes without waiting for
+  // another process. Whether it is done. Throws nothing: a failure loses the device.
+  bool try_next();
+  // The same, to the entry's end.
   void run_next();
 
  private:
@@ -51,9 +55,12 @@ class Queue : public std::enable_shared_from_this<Queue> {
     std::vector<Point> after;
     std::shared_ptr<const Clock> before;
   };
+  bool try_front();
+
   std::uint64_t id_;
   bool blocking_;
   std::deque<Entry> pending_;
+  bool running_ = false;  // the front entry, in a thread that naps
   std::uint64_t queued_ = 0, done_ = 0;
   Clock latest_;  // of the last entry's end
 };
@@ -93,5 +100,13 @@ bool is_legacy(const CUstream_st& stream);
 
 // Queues the work, after the points too, on a stream that is not capturing.
 void enqueue(CUstream_st& stream, std::string name, Queue::Work work, std::vector<Point> after = {});
+
+// The same for work that other processes take part in. It runs in the order in which the host queues it,
+// whichever streams it is on: all processes have the same one. That orders nothing for the race check.
+void enqueue_collective(CUstream_st& stream, std::string name, Queue::Work work,
+                        std::vector<Point> after = {});
+
+// Between two looks at what another process does. Other threads can make their calls in the meantime.
+void nap();
 
 }  // namespace cuda_on_cpu

@@ -1,0 +1,569 @@
+// NCCL with a process a rank, on one machine. What a non-blocking communicator leaves in progress is not even
+// queued before somebody asks how it goes.
+
+#include <nccl.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include "tests/cuda_on_cpu/libraries/nccl_reduce.h"
+#include "tests/cuda_on_cpu/libraries/nccl_segment.h"
+#include "tests/cuda_on_cpu/libraries/nccl_work.h"
+#include "tests/cuda_on_cpu/libraries/work.h"
+#include "tests/cuda_on_cpu/runtime/capture.h"
+#include "tests/cuda_on_cpu/runtime/graph.h"
+#include "tests/cuda_on_cpu/runtime/handles.h"
+#include "tests/cuda_on_cpu/runtime/injection.h"
+
+using cuda_on_cpu::NcclExchange;
+
+struct ncclComm {
+  std::shared_ptr<cuda_on_cpu::NcclComm> comm;
+  bool connected = false;
+  bool finalized = false;
+  std::vector<std::function<void()>> in_progress{};  // of a non-blocking one: what it has not queued yet
+  bool asked = false;                                // about that, once
+  cuda_on_cpu::Point last{};                         // of what was queued
+
+  bool is_in_progress() const { return !connected || !in_progress.empty(); }
+};
+
+namespace cuda_on_cpu {
+namespace {
+
+constexpr const char* kComm = "NCCL communicator";
+constexpr const char* kInProgress = "the communicator's previous call is still in progress";
+
+struct NcclError {
+  ncclResult_t code;
+  std::string why;
+};
+
+[[noreturn]] void refuse(ncclResult_t code, std::string why) { throw NcclError{code, std::move(why)}; }
+
+// Under this lock: the table of communicators, ncclComm's members, the last error's text. Never held while
+// waiting.
+struct Table {
+  std::mutex mutex;
+  std::map<ncclComm_t, std::shared_ptr<ncclComm>> live;
+  std::string last_error;
+};
+Table& table() {
+  static auto* const table = new Table;
+  return *table;
+}
+
+// The body of a call. Takes no lock.
+template <class Body>
+ncclResult_t nccl_call(const char* name, Body&& body) {
+  NcclError error;
+  try {
+    forbid_in_host_function();
+    return body();
+  } catch (NcclError& refused) {
+    error = std::move(refused);
+  } catch (const CudaError& failed) {
+    report(failed);
+    error = {ncclUnhandledCudaError, failed.why};
+  }
+  const std::lock_guard lock(table().mutex);
+  table().last_error = fmt::format("{}: {}", name, error.why);
+  return error.code;
+}
+
+std::shared_ptr<ncclComm> resolve(ncclComm_t handle) {
+  const std::lock_guard lock(table().mutex);
+  const auto found = table().live.find(handle);
+  if (found == table().live.end()) {
+    refuse(ncclInvalidArgument, "no such communicator: destroyed or aborted before, or never created");
+  }
+  return found->second;
+}
+
+// To be given new work.
+std::shared_ptr<ncclComm> resolve_ready(ncclComm_t handle) {
+  std::shared_ptr<ncclComm> own = resolve(handle);
+  if (own->comm->error() != ncclSuccess) refuse(own->comm->error(), own->comm->text());
+  const std::lock_guard lock(table().mutex);
+  if (own->finalized) refuse(ncclInvalidUsage, "the communicator was finalized");
+  if (own->is_in_progress()) refuse(ncclInvalidArgument, kInProgress);
+  return own;
+}
+
+// What a thread has put in a group.
+struct Group {
+  struct Messages {
+    cudaStream_t stream;
+    std::vector<NcclExchange::Message> messages;
+  };
+  int depth = 0;
+  std::vector<std::pair<ncclComm_t, std::function<void()>>> jobs;
+  std::map<ncclComm_t, Messages> messages;
+};
+thread_local Group group;
+
+// Now, at the group's end, or when somebody asks a communicator that does not block.
+ncclResult_t issue(ncclComm_t handle, std::function<void()> job) {
+  if (group.depth > 0) {
+    group.jobs.emplace_back(handle, std::move(job));
+    return ncclSuccess;
+  }
+  const std::shared_ptr<ncclComm> own = resolve(handle);
+  if (own->comm->blocking) {
+    job();
+    return ncclSuccess;
+  }
+  const std::lock_guard lock(table().mutex);
+  own->in_progress.push_back(std::move(job));
+  own->asked = false;
+  return ncclInProgress;
+}
+
+// Queues one rank's part; `make` makes it afresh for each replay of a graph.
+void queue(ncclComm& own, cudaStream_t on, const char* call,
+           std::function<std::unique_ptr<NcclWork>()> make) {
+  const std::lock_guard lock(api_mutex());
+  throw_if_lost();
+  CUstream_st& stream = cuda_on_cpu::resolve(on, call);
+  if (is_legacy(stream)) forbid_legacy_during_capture(call);
+  inject(Injection::launch, cudaErrorLaunchFailure, call);
+  if (stream.capture) {
+    const auto run = [make = std::move(make)] {
+      const auto work = make();
+      while (!work->advance()) nap();
+    };
+    return capture_node(stream, {.name = call, .work = run, .collective = true});
+  }
+  enqueue_collective(stream, call, [work = std::shared_ptr<NcclWork>(make())](const Place& place) {
+    bool done = false;
+    run_operation(place, [&] { done = work->advance(); });
+    return done;
+  });
+  own.last = stream.queue->end();
+}
+
+void expect_device_memory(const void* begin, std::size_t bytes, const char* what) {
+  const std::lock_guard lock(api_mutex());
+  if (bytes == 0) return;
+  if (find_block(begin) == nullptr)
+    refuse(ncclInvalidArgument, fmt::format("{}: not memory that CUDA has allocated", what));
+  try {
+    check_range(begin, bytes, what);
+  } catch (const CudaError& error) {
+    refuse(ncclInvalidArgument, error.why);
+  }
+}
+
+void expect_type(ncclDataType_t type) {
+  if (nccl_type_bytes(type) == 0) {
+    refuse(ncclInvalidArgument, fmt::format("type {} is none, or not emulated", static_cast<int>(type)));
+  }
+}
+
+void expect_rank(int rank, const NcclComm& comm, const char* what) {
+  if (rank < 0 || rank >= comm.ranks) {
+    refuse(ncclInvalidArgument, fmt::format("{} {}: there are {} ranks", what, rank, comm.ranks));
+  }
+}
+
+// In place is one thing, overlapping in part another.
+void expect_apart_or_in_place(const NcclCollective::Arguments& a, const NcclComm& comm) {
+  const auto* send = static_cast<const char*>(a.send);
+  const auto* receive = static_cast<const char*>(a.receive);
+  const std::size_t sent = NcclCollective::send_bytes(a, comm),
+                    received = NcclCollective::receive_bytes(a, comm);
+  if (sent == 0 || received == 0 || send + sent <= receive || receive + received <= send) return;
+  const std::size_t own = static_cast<std::size_t>(comm.rank) * a.count * nccl_type_bytes(a.type);
+  const char* const expected = a.kind == NcclKind::all_gather       ? receive + own
+                               : a.kind == NcclKind::reduce_scatter ? receive - own
+                                                                    : receive;
+  if (send != expected) refuse(ncclInvalidArgument, "the buffers overlap, and not as they do in place");
+}
+
+ncclResult_t collective(const char* name, const NcclCollective::Arguments& arguments, ncclComm_t handle,
+                        cudaStream_t stream) {
+  return nccl_call(name, [&] {
+    const std::shared_ptr<NcclComm> comm = resolve_ready(handle)->comm;
+    expect_type(arguments.type);
+    expect_rank(arguments.root, *comm, "root");
+    if (arguments.op < ncclSum || arguments.op > ncclAvg) refuse(ncclInvalidArgument, "no such reduction");
+    expect_device_memory(arguments.send, NcclCollective::send_bytes(arguments, *comm), "the buffer to send");
+    expect_device_memory(arguments.receive, NcclCollective::receive_bytes(arguments, *comm),
+                         "the buffer to receive");
+    expect_apart_or_in_place(arguments, *comm);
+    return issue(handle, [=] {
+      queue(*resolve(handle), stream, name,
+            [=] { return std::make_unique<NcclCollective>(comm, name, arguments); });
+    });
+  });
+}
+
+void exchange(ncclComm_t handle, const Group::Messages& messages) {
+  const std::shared_ptr<ncclComm> own = resolve(handle);
+  queue(*own, messages.stream, "ncclSend and ncclRecv", [comm = own->comm, all = messages.messages] {
+    return std::make_unique<NcclExchange>(comm, "ncclSend and ncclRecv", all);
+  });
+}
+
+ncclResult_t message(const char* name, const NcclExchange::Message& message, ncclComm_t handle,
+                     cudaStream_t stream) {
+  return nccl_call(name, [&] {
+    const std::shared_ptr<ncclComm> own = resolve_ready(handle);
+    expect_type(message.type);
+    expect_rank(message.peer, *own->comm, "peer");
+    expect_device_memory(message.buffer, message.count * nccl_type_bytes(message.type), "the buffer");
+    if (group.depth == 0) return issue(handle, [=] { exchange(handle, {stream, {message}}); });
+    const auto [entry, is_new] = group.messages.try_emplace(handle, Group::Messages{stream, {}});
+    if (!is_new && entry->second.stream != stream) {
+      refuse(ncclInvalidUsage, "messages of one group on two streams are not emulated");
+    }
+    entry->second.messages.push_back(message);
+    return ncclSuccess;
+  });
+}
+
+// One rank more in the segment.
+void join(NcclComm& comm) {
+  NcclSegment& segment = comm.segment;
+  std::int32_t ranks = 0;
+  if (!segment->ranks.compare_exchange_strong(ranks, comm.ranks) && ranks != comm.ranks) {
+    refuse(ncclInvalidArgument,
+           fmt::format("rank {} expects {} ranks, another {}", comm.rank, comm.ranks, ranks));
+  }
+  for (int rank = 0; rank < comm.ranks; ++rank) {
+    if (segment->rank[rank].present && segment->rank[rank].process == getpid()) {
+      refuse(ncclInvalidUsage, fmt::format("rank {} and rank {} are on the same GPU", comm.rank, rank));
+    }
+  }
+  if (segment->rank[comm.rank].present)
+    refuse(ncclInvalidUsage, fmt::format("there is a rank {} already", comm.rank));
+  segment.hold_lock(comm.rank);
+  segment->rank[comm.rank].process = getpid();
+  segment->rank[comm.rank].present = 1;
+  ++segment->joined;
+}
+
+bool is_connected(ncclComm& own) {
+  NcclSegment& segment = own.comm->segment;
+  if (segment->joined < own.comm->ranks) return false;
+  segment.remove_name();
+  const std::lock_guard lock(table().mutex);
+  own.connected = true;
+  return true;
+}
+
+void wait_for_ranks(ncclComm& own) {
+  const NcclSegment& segment = own.comm->segment;
+  const auto begin = std::chrono::steady_clock::now();
+  while (!is_connected(own)) {
+    if (own.comm->aborted) refuse(ncclInternalError, "the communicator was aborted");
+    for (int rank = 0; rank < own.comm->ranks; ++rank) {
+      const auto lost = segment->rank[rank].present ? own.comm->why_lost(rank) : std::nullopt;
+      if (lost) refuse(ncclRemoteError, *lost);
+    }
+    if (std::chrono::steady_clock::now() - begin > nccl_patience()) {
+      refuse(ncclSystemError, fmt::format("rank {} has seen {} of {} ranks in {} s", own.comm->rank,
+                                          segment->joined.load(), own.comm->ranks, nccl_patience().count()));
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+ncclResult_t initialise(const char* name, ncclComm_t* out, int ranks, const ncclUniqueId& id, int rank,
+                        bool blocking) {
+  return nccl_call(name, [&] {
+    if (out == nullptr) refuse(ncclInvalidArgument, "nowhere to store the communicator");
+    *out = nullptr;
+    if (ranks < 1 || rank < 0 || rank >= ranks) {
+      refuse(ncclInvalidArgument, fmt::format("rank {} of {}", rank, ranks));
+    }
+    if (ranks > NcclSegment::kMostRanks) {
+      refuse(ncclInvalidArgument,
+             fmt::format("{} ranks: the emulation has {} at most", ranks, NcclSegment::kMostRanks));
+    }
+    auto own = std::make_shared<ncclComm>();
+    const std::string segment(id.internal, strnlen(id.internal, sizeof id.internal));
+    try {
+      own->comm = std::make_shared<NcclComm>(segment, rank, ranks, blocking);
+      join(*own->comm);
+    } catch (const CudaError& error) {
+      refuse(ncclSystemError, error.why);
+    }
+    const ncclComm_t handle = own.get();
+    {
+      const std::lock_guard lock(table().mutex);
+      table().live[handle] = std::move(own);
+    }
+    add_handle(kComm, handle);
+    *out = handle;
+    if (!blocking && group.depth == 0) return ncclInProgress;
+    const auto wait = [handle] { wait_for_ranks(*resolve(handle)); };
+    if (group.depth > 0) {
+      group.jobs.emplace_back(
+          handle, blocking ? std::function<void()>(wait) : [] {});
+      return ncclSuccess;
+    }
+    wait();
+    return ncclSuccess;
+  });
+}
+
+// Takes the communicator off the table.
+std::shared_ptr<ncclComm> remove(ncclComm_t handle) {
+  std::shared_ptr<ncclComm> own;
+  {
+    const std::lock_guard lock(table().mutex);
+    const auto found = table().live.find(handle);
+    if (found != table().live.end()) own = std::move(found->second);
+    table().live.erase(handle);
+  }
+  if (!own)
+    refuse(ncclInvalidArgument, "no such communicator: destroyed or aborted before, or never created");
+  return own;
+}
+
+// What a communicator that does not block has left undone: nothing happens at the first question.
+void go_on(ncclComm& own) {
+  NcclComm& comm = *own.comm;
+  std::vector<std::function<void()>> jobs;
+  {
+    const std::lock_guard lock(table().mutex);
+    if (!own.is_in_progress() || !std::exchange(own.asked, true)) return;
+    if (own.connected) jobs = own.in_progress;
+  }
+  if (jobs.empty()) {
+    for (int rank = 0; rank < comm.ranks; ++rank) {
+      const auto lost = comm.segment->rank[rank].present ? comm.why_lost(rank) : std::nullopt;
+      if (lost) comm.set_error(ncclRemoteError, *lost);
+    }
+    is_connected(own);
+    return;
+  }
+  try {
+    for (const auto& job : jobs) job();
+  } catch (const CudaError& failed) {
+    report(failed);
+    comm.set_error(ncclUnhandledCudaError, failed.why);
+  }
+  const std::lock_guard lock(table().mutex);
+  own.in_progress.clear();
+}
+
+void wait_for_work(const ncclComm& own) {
+  const std::lock_guard lock(api_mutex());
+  run_until(own.last);
+}
+
+}  // namespace
+}  // namespace cuda_on_cpu
+
+using namespace cuda_on_cpu;
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) {
+  return nccl_call("ncclGetVersion", [&] {
+    if (version == nullptr) refuse(ncclInvalidArgument, "nowhere to store the version");
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+  });
+}
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  switch (result) {
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error";
+    case ncclSystemError:
+      return "unhandled system error";
+    case ncclInternalError:
+      return "internal error";
+    case ncclInvalidArgument:
+      return "invalid argument";
+    case ncclInvalidUsage:
+      return "invalid usage";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInProgress:
+      return "NCCL operation in progress";
+    default:
+      return "unknown result code";
+  }
+}
+
+// Of the communicator's work if it has failed, else of the last call that was refused.
+const char* ncclGetLastError(ncclComm_t handle) {
+  static thread_local std::string text;
+  const std::lock_guard lock(table().mutex);
+  text = table().last_error;
+  const auto found = table().live.find(handle);
+  if (found != table().live.end() && found->second->comm->error() != ncclSuccess)
+    text = found->second->comm->text();
+  return text.c_str();
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  return nccl_call("ncclGetUniqueId", [&] {
+    if (id == nullptr) refuse(ncclInvalidArgument, "nowhere to store the id");
+    const std::string name = NcclSegment::create();
+    *id = {};
+    std::memcpy(id->internal, name.data(), name.size());
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
+  return initialise("ncclCommInitRank", comm, ranks, id, rank, true);
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  const ncclConfig_t standard = NCCL_CONFIG_INITIALIZER;
+  if (config != nullptr && (config->magic != standard.magic || config->size > standard.size)) {
+    return nccl_call("ncclCommInitRankConfig", [&]() -> ncclResult_t {
+      refuse(ncclInvalidArgument, "the configuration was not initialised with NCCL_CONFIG_INITIALIZER");
+    });
+  }
+  return initialise("ncclCommInitRankConfig", comm, ranks, id, rank,
+                    config == nullptr || config->blocking != 0);
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
+  return nccl_call("ncclCommGetAsyncError", [&] {
+    const std::shared_ptr<ncclComm> own = resolve(handle);
+    if (error == nullptr) refuse(ncclInvalidArgument, "nowhere to store the error");
+    go_on(*own);
+    *error = own->comm->error();
+    const std::lock_guard lock(table().mutex);
+    if (*error == ncclSuccess && own->is_in_progress()) *error = ncclInProgress;
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t handle) {
+  return nccl_call("ncclCommFinalize", [&] {
+    const std::shared_ptr<ncclComm> own = resolve_ready(handle);
+    own->finalized = true;
+    return issue(handle, [handle] { wait_for_work(*resolve(handle)); });
+  });
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t handle) {
+  if (handle == nullptr) return ncclSuccess;
+  return nccl_call("ncclCommDestroy", [&] {
+    const std::shared_ptr<ncclComm> live = resolve(handle);
+    if (live->comm->error() == ncclSuccess && live->is_in_progress())
+      refuse(ncclInvalidArgument, kInProgress);
+    const std::shared_ptr<ncclComm> own = remove(handle);
+    remove_handle(kComm, handle);
+    if (own->comm->error() == ncclSuccess) wait_for_work(*own);
+    own->comm->destroyed = true;
+    return ncclSuccess;
+  });
+}
+
+// Other ranks are not told: those that wait for this one find out that it has gone.
+ncclResult_t ncclCommAbort(ncclComm_t handle) {
+  if (handle == nullptr) return ncclSuccess;
+  return nccl_call("ncclCommAbort", [&] {
+    const std::shared_ptr<ncclComm> own = remove(handle);
+    own->comm->aborted = true;
+    own->comm->segment->rank[own->comm->rank].gave_up = 1;
+    remove_handle(kComm, handle);
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+  return nccl_call("ncclCommCount", [&] {
+    *count = resolve(comm)->comm->ranks;
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+  return nccl_call("ncclCommUserRank", [&] {
+    *rank = resolve(comm)->comm->rank;
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
+  return nccl_call("ncclCommCuDevice", [&] {
+    resolve(comm);
+    *device = 0;
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t ncclAllReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return collective("ncclAllReduce", {NcclKind::all_reduce, send, receive, count, type, op}, comm, stream);
+}
+
+ncclResult_t ncclBroadcast(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return collective("ncclBroadcast", {NcclKind::broadcast, send, receive, count, type, ncclSum, root}, comm,
+                    stream);
+}
+
+ncclResult_t ncclReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                        ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+  return collective("ncclReduce", {NcclKind::reduce, send, receive, count, type, op, root}, comm, stream);
+}
+
+ncclResult_t ncclAllGather(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return collective("ncclAllGather", {NcclKind::all_gather, send, receive, count, type}, comm, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return collective("ncclReduceScatter", {NcclKind::reduce_scatter, send, receive, count, type, op}, comm,
+                    stream);
+}
+
+ncclResult_t ncclSend(const void* buffer, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return message("ncclSend", {true, const_cast<void*>(buffer), count, type, peer}, comm, stream);
+}
+
+ncclResult_t ncclRecv(void* buffer, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return message("ncclRecv", {false, buffer, count, type, peer}, comm, stream);
+}
+
+ncclResult_t ncclGroupStart() {
+  ++group.depth;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  return nccl_call("ncclGroupEnd", [&] {
+    if (group.depth == 0) refuse(ncclInvalidUsage, "no group was started");
+    if (--group.depth > 0) return ncclSuccess;
+    Group ended = std::exchange(group, {});
+    ncclResult_t result = ncclSuccess;
+    for (auto& [comm, messages] : ended.messages) {
+      ended.jobs.emplace_back(comm, [comm = comm, messages = messages] { exchange(comm, messages); });
+    }
+    for (auto& [comm, job] : ended.jobs) result = std::max(result, issue(comm, std::move(job)));
+    return result;
+  });
+}
+}

@@ -1,0 +1,126 @@
+#pragma once
+
+// A communicator as one of its ranks sees it, and the work that the ranks do together.
+
+#include <nccl.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/cuda_on_cpu/libraries/nccl_segment.h"
+
+namespace cuda_on_cpu {
+
+// How long a rank waits for others. Real ones do for ever.
+std::chrono::seconds nccl_patience();
+
+struct NcclComm {
+  NcclComm(const std::string& name, int own_rank, int all_ranks, bool blocks)
+      : segment(name), rank(own_rank), ranks(all_ranks), blocking(blocks) {}
+
+  NcclSegment segment;
+  const int rank, ranks;
+  const bool blocking;
+  std::atomic<bool> aborted{false}, destroyed{false};
+
+  void set_error(ncclResult_t code, const std::string& text);
+  ncclResult_t error() const;
+  std::string text() const;
+
+  // Why that rank no longer takes part; nothing if it does.
+  std::optional<std::string> why_lost(int other) const;
+
+ private:
+  mutable std::mutex
+      mutex_;  // read by threads that must not wait for one that is in the middle of a collective
+  ncclResult_t error_ = ncclSuccess;
+  std::string text_;
+};
+
+enum class NcclKind : std::int32_t { all_reduce, broadcast, reduce, all_gather, reduce_scatter };
+
+// One rank's part. Within an operation of the device.
+class NcclWork {
+ public:
+  NcclWork(std::shared_ptr<NcclComm> comm, std::string call)
+      : comm_(std::move(comm)), call_(std::move(call)) {}
+  virtual ~NcclWork() = default;
+  NcclWork(const NcclWork&) = delete;
+  NcclWork& operator=(const NcclWork&) = delete;
+
+  // Goes as far as it can without waiting for other ranks. Whether it is done. Throws CudaError.
+  bool advance();
+
+ protected:
+  // What is to be done, and then the rank that it waits for, or -1 when it is done.
+  virtual int step() = 0;
+  // After an abort nobody knows what the buffers hold.
+  virtual void spoil() = 0;
+
+  const std::shared_ptr<NcclComm> comm_;
+  const std::string call_;
+
+ private:
+  std::optional<std::chrono::steady_clock::time_point> waiting_since_;
+};
+
+class NcclCollective : public NcclWork {
+ public:
+  struct Arguments {
+    NcclKind kind;
+    const void* send;
+    void* receive;
+    std::size_t count;
+    ncclDataType_t type;
+    ncclRedOp_t op = ncclSum;
+    int root = 0;
+  };
+  NcclCollective(std::shared_ptr<NcclComm> comm, std::string call, const Arguments& arguments)
+      : NcclWork(std::move(comm), std::move(call)), arguments_(arguments) {}
+
+  // What this rank reads and writes.
+  static std::size_t send_bytes(const Arguments& arguments, const NcclComm& comm);
+  static std::size_t receive_bytes(const Arguments& arguments, const NcclComm& comm);
+
+ private:
+  int step() override;
+  void spoil() override;
+  void compare_calls() const;
+  std::vector<char> result() const;
+
+  Arguments arguments_;
+  std::uint64_t number_ = 0;  // of the communicator's collectives; 0: not posted yet
+};
+
+// The messages of one group, all at once: as many may cross.
+class NcclExchange : public NcclWork {
+ public:
+  struct Message {
+    bool is_send;
+    void* buffer;
+    std::size_t count;
+    ncclDataType_t type;
+    int peer;
+    bool posted = false, done = false;
+  };
+  NcclExchange(std::shared_ptr<NcclComm> comm, std::string call, std::vector<Message> messages)
+      : NcclWork(std::move(comm), std::move(call)), messages_(std::move(messages)) {}
+
+ private:
+  int step() override;
+  void spoil() override;
+  bool try_send(Message& message, std::uint64_t& number);
+  bool try_receive(Message& message);
+
+  std::vector<Message> messages_;
+  std::vector<std::uint64_t> numbers_;  // of each message among those between the two ranks
+};
+
+}  // namespace cuda_on_cpu

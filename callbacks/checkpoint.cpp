@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <map>
@@ -73,23 +74,47 @@ void create_durable_directory(FileSystem& files, const std::string& dir) {
   files.sync_directory(parent);
 }
 
-// The state counts its own steps if it has a scalar "step"; else this is called at the end of the step that `elapsed`
-// is the beginning of.
-std::int64_t completed_steps(const Elapsed& elapsed, const State& state) {
-  if (state.contains("step")) {
-    const Tensor step = state.at("step");
-    if (step.dtype() == DType::i64 && step.count() == 1) {
-      return to_host<std::int64_t>(step, state.stream()).front();
-    }
-  }
-  return elapsed.steps + 1;
+// The state counts its own steps if it has a scalar "step".
+std::optional<std::int64_t> counted_steps(const State& state) {
+  if (!state.contains("step")) return std::nullopt;
+  const Tensor step = state.at("step");
+  if (step.dtype() != DType::i64 || step.count() != 1) return std::nullopt;
+  return to_host<std::int64_t>(step, state.stream()).front();
 }
 
-// The steps that `elapsed` does not count yet had as many samples as those before had on average.
-std::int64_t completed_samples(const Elapsed& elapsed, std::int64_t steps) {
-  if (elapsed.steps <= 0 || steps <= elapsed.steps) return elapsed.samples;
-  return elapsed.samples + std::llround(static_cast<double>(elapsed.samples) / static_cast<double>(elapsed.steps));
+// Where the step that begins at `elapsed` leaves the loop, if it is among the completed ones.
+Elapsed completed(const Elapsed& elapsed, std::int64_t steps, std::optional<std::int64_t> batch_size) {
+  Elapsed done = elapsed;
+  if (steps > elapsed.steps) {
+    const std::int64_t mean = elapsed.steps <= 0 ? 0
+                                                 : std::llround(static_cast<double>(elapsed.samples) /
+                                                                static_cast<double>(elapsed.steps));
+    done.count(batch_size.value_or(mean));
+  }
+  done.steps = steps;
+  return done;
 }
+
+// The saved collections' leaves, copied to the host.
+struct Snapshot {
+  explicit Snapshot(const State& state) {
+    for (const auto& collection : state.collections()) {
+      if (!collection->saved()) continue;
+      const Tensor source = collection->bytes();
+      const Buffer& host = buffers.emplace_back(Buffer::allocate(Device::cpu(), source.bytes()));
+      state.stream().copy(host.data(), source.raw(), source.bytes());
+      for (const Leaf& leaf : collection->leaves()) {
+        const auto offset = static_cast<char*>(leaf.value.raw()) - static_cast<char*>(source.raw());
+        leaves.push_back({leaf.path, Tensor(static_cast<char*>(host.data()) + offset, leaf.value.dtype(),
+                                            leaf.value.shape(), Device::cpu())});
+      }
+    }
+    state.stream().synchronize();
+  }
+
+  std::vector<Buffer> buffers;
+  std::vector<Leaf> leaves;
+};
 
 std::vector<Leaf> saved_leaves(const State& state) {
   std::vector<Leaf> leaves;
@@ -113,76 +138,36 @@ T read_metadata(const Safetensors& file, const std::string& path, const std::str
   return *number;
 }
 
-// `path` itself, or the newest checkpoint in it if it is a directory.
-std::string find_file(FileSystem& files, const std::string& path) {
-  std::vector<Found> found;
+// The metadata of a good checkpoint.
+Elapsed read_elapsed(const Safetensors& file, const std::string& path) {
+  return {.steps = read_metadata<std::int64_t>(file, path, "steps"),
+          .samples = read_metadata<std::int64_t>(file, path, "samples"),
+          .date = read_metadata<double>(file, path, "time"),
+          .date_start = 0,
+          .previous_samples = read_metadata<std::int64_t>(file, path, "previous_samples"),
+          .previous_date = read_metadata<double>(file, path, "previous_time")};
+}
+
+// The best value of a monitored entry that a checkpoint was saved for, if it was and can be read.
+std::optional<double> read_best(FileSystem& files, const std::string& path, const std::string& monitor) {
   try {
-    found = find_checkpoints(files, path);
-  } catch (const Error&) {
-    return path;  // no directory; if it is no file either, reading it will say why
-  }
-  if (found.empty()) throw Error(ErrorCode::not_found, fmt::format("no checkpoint in the directory '{}'", path));
-  return join(path, found.back().name);
-}
-
-}  // namespace
-
-Checkpoint::Checkpoint(std::string dir, CheckpointOptions options)
-    : dir_(std::move(dir)), options_(std::move(options)) {
-  if (dir_.empty()) throw Error(ErrorCode::invalid_argument, "checkpoint: the directory's name is empty");
-  if (options_.keep < 1) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("checkpoint '{}': keep is {}, expected at least 1", dir_, options_.keep));
+    const Safetensors file = read_safetensors(files, path);
+    const auto entry = file.metadata.find("monitor"), best = file.metadata.find("best");
+    if (entry == file.metadata.end() || best == file.metadata.end() || entry->second != monitor) return std::nullopt;
+    return parse<double>(best->second);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt_data) throw;
+    return std::nullopt;
   }
 }
 
-void Checkpoint::operator()(const Elapsed& elapsed, State& state) const {
-  std::vector<Buffer> buffers;
-  std::vector<Leaf> leaves;
-  for (const auto& collection : state.collections()) {
-    if (!collection->saved()) continue;
-    const Tensor source = collection->bytes();
-    const Buffer& host = buffers.emplace_back(Buffer::allocate(Device::cpu(), source.bytes()));
-    state.stream().copy(host.data(), source.raw(), source.bytes());
-    for (const Leaf& leaf : collection->leaves()) {
-      const auto offset = static_cast<char*>(leaf.value.raw()) - static_cast<char*>(source.raw());
-      leaves.push_back({leaf.path, Tensor(static_cast<char*>(host.data()) + offset, leaf.value.dtype(),
-                                          leaf.value.shape(), Device::cpu())});
-    }
-  }
-  state.stream().synchronize();
-
-  FileSystem& files = *options_.files;
-  const std::int64_t steps = completed_steps(elapsed, state);
-  const std::map<std::string, std::string> metadata{
-      {"steps", fmt::format("{}", steps)},
-      {"samples", fmt::format("{}", completed_samples(elapsed, steps))},
-      {"time", fmt::format("{}", std::max(elapsed.time(), 0.0))}};
-  create_durable_directory(files, dir_);
-  const std::string name = file_name(steps);
-  replace_file(files, join(dir_, name),
-               [&](FileSystem::Writer& file) { write_safetensors(file, leaves, metadata); });
-
-  // The one just written stays even where an earlier run has left newer ones.
-  const std::vector<Found> found = find_checkpoints(files, dir_);
-  for (std::size_t i = 0; i + static_cast<std::size_t>(options_.keep) < found.size(); ++i) {
-    if (found[i].name != name) files.remove(join(dir_, found[i].name));
-  }
-}
-
-Checkpoint checkpoint(const std::string& dir, const CheckpointOptions& options) { return Checkpoint(dir, options); }
-
-Elapsed restore(State& state, const std::string& path, FileSystem& files) {
-  const std::string file_path = find_file(files, path);
+// The state changes only if the whole file is good.
+Restored restore_file(State& state, const std::string& file_path, FileSystem& files) {
   const Safetensors file = read_safetensors(files, file_path);
   std::map<std::string, Tensor> stored;
   for (const Leaf& leaf : file.tensors) stored.emplace(leaf.path, leaf.value);
 
-  const double time = read_metadata<double>(file, file_path, "time");
-  const Elapsed elapsed{.steps = read_metadata<std::int64_t>(file, file_path, "steps"),
-                        .samples = read_metadata<std::int64_t>(file, file_path, "samples"),
-                        .date = time,
-                        .date_start = 0};
+  const Elapsed elapsed = read_elapsed(file, file_path);
   const std::vector<Leaf> leaves = saved_leaves(state);
   std::set<std::string_view> expected;
   for (const Leaf& leaf : leaves) {
@@ -208,7 +193,134 @@ Elapsed restore(State& state, const std::string& path, FileSystem& files) {
 
   for (const Leaf& leaf : leaves) copy(leaf.value, stored.at(leaf.path), state.stream());
   state.stream().synchronize();
-  return elapsed;
+  return {elapsed, file_path, {}};
+}
+
+// One that cannot be read may be there: restore has passed it over, or would.
+void check_none_later(FileSystem& files, const std::string& dir, const std::vector<Found>& found,
+                      std::int64_t steps) {
+  for (const Found& later : found) {
+    if (later.steps <= steps) continue;
+    try {
+      read_safetensors(files, join(dir, later.name));
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::corrupt_data) continue;
+      throw;
+    }
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("checkpoint '{}': step {} is saved there, later than step {}; expected a run that goes on "
+                            "from it, another directory, or overwrite",
+                            dir, later.steps, steps));
+  }
+}
+
+// What goes when there is a new checkpoint besides those found, oldest first.
+std::vector<std::string> superseded(const std::vector<Found>& found, std::int64_t steps,
+                                    const CheckpointOptions& options) {
+  std::vector<std::string> names;
+  const std::int64_t every = options.keep_every_n_steps;
+  std::int64_t older = std::count_if(found.begin(), found.end(), [&](const Found& f) { return f.steps < steps; });
+  std::int64_t multiple = 0;  // that the latest of those that stay for good has passed
+  for (const Found& f : found) {
+    if (f.steps >= steps) {
+      if (f.steps > steps && options.overwrite) names.push_back(f.name);
+      continue;
+    }
+    const bool stays = every > 0 && f.steps / every > multiple;
+    if (stays) multiple = f.steps / every;
+    if (older-- >= options.keep && !stays) names.push_back(f.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(std::string dir, CheckpointOptions options)
+    : dir_(std::move(dir)), options_(std::move(options)) {
+  if (dir_.empty()) throw Error(ErrorCode::invalid_argument, "checkpoint: the directory's name is empty");
+  if (options_.keep < 1 || options_.keep_every_n_steps < 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("checkpoint '{}': keep is {}, keep_every_n_steps is {}, expected at least 1 and 0", dir_,
+                            options_.keep, options_.keep_every_n_steps));
+  }
+  if (!options_.monitor.empty()) monitor_.emplace(options_.monitor, options_.mode);
+}
+
+// A run that would save what an earlier one is already past hears of it before it has trained for long.
+void Checkpoint::check_none_later(const Elapsed& elapsed, const State& state) const {
+  if (options_.overwrite) return;
+  try {
+    const std::vector<Found> found = find_checkpoints(*options_.files, dir_);
+    giro::check_none_later(*options_.files, dir_, found, counted_steps(state).value_or(elapsed.steps));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::not_found) throw;  // no directory yet
+  }
+}
+
+std::optional<double> Checkpoint::improvement(const Elapsed& elapsed, const State& state, const Logs& logs) {
+  if (!std::exchange(best_is_read_, true)) {
+    // What lies there is of this run's past, unless it is later.
+    FileSystem& files = *options_.files;
+    const std::int64_t steps = counted_steps(state).value_or(elapsed.steps + 1);
+    create_durable_directory(files, dir_);
+    for (const Found& found : find_checkpoints(files, dir_)) {
+      if (found.steps > steps) continue;
+      if (const auto best = read_best(files, join(dir_, found.name), monitor_->entry())) monitor_->update(*best);
+    }
+  }
+  const double value = monitor_->value(logs);
+  return monitor_->update(value) ? std::optional(value) : std::nullopt;
+}
+
+void Checkpoint::save(const Elapsed& elapsed, const State& state, std::optional<std::int64_t> batch_size,
+                      std::optional<double> best) const {
+  FileSystem& files = *options_.files;
+  const Snapshot snapshot(state);
+  const std::int64_t steps = counted_steps(state).value_or(elapsed.steps + 1);
+  create_durable_directory(files, dir_);
+  const std::vector<Found> found = find_checkpoints(files, dir_);
+  if (!options_.overwrite) giro::check_none_later(files, dir_, found, steps);
+
+  const Elapsed done = completed(elapsed, steps, batch_size);
+  const auto seconds = [&](double date) { return fmt::format("{}", std::max(date - elapsed.date_start, 0.0)); };
+  std::map<std::string, std::string> metadata{{"steps", fmt::format("{}", steps)},
+                                              {"samples", fmt::format("{}", done.samples)},
+                                              {"previous_samples", fmt::format("{}", done.previous_samples)},
+                                              {"time", seconds(done.date)},
+                                              {"previous_time", seconds(done.previous_date)}};
+  if (best) {
+    metadata["monitor"] = monitor_->entry();
+    metadata["best"] = fmt::format("{}", *best);
+  }
+  replace_file(files, join(dir_, file_name(steps)),
+               [&](FileSystem::Writer& file) { write_safetensors(file, snapshot.leaves, metadata); });
+  for (const std::string& name : superseded(found, steps, options_)) files.remove(join(dir_, name));
+}
+
+Checkpoint checkpoint(const std::string& dir, const CheckpointOptions& options) { return Checkpoint(dir, options); }
+
+Restored restore(State& state, const std::string& path, FileSystem& files) {
+  std::vector<Found> found;
+  try {
+    found = find_checkpoints(files, path);
+  } catch (const Error&) {
+    return restore_file(state, path, files);  // no directory; if it is no file either, reading it will say why
+  }
+  if (found.empty()) throw Error(ErrorCode::not_found, fmt::format("no checkpoint in the directory '{}'", path));
+  std::vector<std::string> skipped;
+  std::exception_ptr newest;
+  for (auto it = found.rbegin(); it != found.rend(); ++it) {
+    try {
+      Restored restored = restore_file(state, join(path, it->name), files);
+      restored.skipped = std::move(skipped);
+      return restored;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::corrupt_data) throw;
+      if (!newest) newest = std::current_exception();
+      skipped.push_back(error.what());
+    }
+  }
+  std::rethrow_exception(newest);
 }
 
 }  // namespace giro

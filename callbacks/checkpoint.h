@@ -1,11 +1,16 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <type_traits>
+#include <vector>
 
+#include <giro/callbacks/monitor.h>
+#include <giro/loop/callback.h>
 #include <giro/loop/elapsed.h>
+#include <giro/loop/logs.h>
 #include <giro/runtime/file_system.h>
 #include <giro/runtime/state.h>
 
@@ -13,29 +18,71 @@ namespace giro {
 
 struct CheckpointOptions {
   std::int64_t keep = 1;  // how many of the newest stay; at least 1
+  // Besides those, the first at or past each multiple of so many steps stays for good; 0: none.
+  std::int64_t keep_every_n_steps = 0;
+  // Whether a run may save where a later checkpoint is; that goes once the earlier one is durable.
+  bool overwrite = false;
+  // Save only where this entry of the logs, a name or "collection.name", is better than at any checkpoint in the
+  // directory that was saved for it, of this run or of those before.
+  std::string monitor = {};
+  std::string mode = "min";  // or "max"
   std::shared_ptr<FileSystem> files = posix_file_system();
 };
 
 // A callback that saves the state's saved collections to `<dir>/checkpoint_<completed steps>.safetensors`, the number in
-// ten digits, with elapsed steps, samples and time in the metadata. Completed steps are those that the state's scalar
-// "step" tells, so it may stand before or after the train step; without that leaf, elapsed.steps + 1. The samples of a
-// step that `elapsed` does not count yet are taken to be the mean of those before. A file is there whole or not at all,
-// and an older one goes only after the newer one is durable. Errors: io; invalid_argument for keep < 1 or no directory.
-class Checkpoint {
+// ten digits, with what Elapsed needs to go on from there in the metadata. Completed steps are those that the state's
+// scalar "step" tells, so it may stand before or after the train step; without that leaf, elapsed.steps + 1. A file is
+// there whole or not at all, and an older one goes only after the newer one is durable.
+//
+// Errors: invalid_argument for keep < 1, keep_every_n_steps < 0, no directory, or an unknown mode, naming the nearest.
+// When it begins and whenever it saves: io; invalid_argument for a checkpoint of a later step that can be read, without
+// overwrite. With monitor: not_found, naming the nearest entry, if the entry was never logged.
+class Checkpoint : public GenericCallback {
  public:
   Checkpoint(std::string dir, CheckpointOptions options);
-  void operator()(const Elapsed& elapsed, State& state) const;
+
+  template <class S, class B>
+  void on_start(LoopState<S, B>& loop) {
+    check_none_later(loop.elapsed, loop.state);
+  }
+  template <class S, class B>
+  void operator()(LoopState<S, B>& loop) {
+    static_assert(std::is_base_of_v<State, S>, "giro: a checkpoint saves a State");
+    std::optional<double> best;
+    if (monitor_ && !(best = improvement(loop.elapsed, loop.state, loop.accumulated_logs()))) return;
+    save(loop.elapsed, loop.state, loop.batch_size(), best);
+  }
+
+  // For loops written by hand: saves, whatever is monitored. `batch_size` is of the step that begins at `elapsed`; by
+  // default the mean of those before.
+  void operator()(const Elapsed& elapsed, const State& state, std::optional<std::int64_t> batch_size = {}) const {
+    save(elapsed, state, batch_size, {});
+  }
 
  private:
+  void check_none_later(const Elapsed& elapsed, const State& state) const;
+  // The value that is monitored, if it is the best so far.
+  std::optional<double> improvement(const Elapsed& elapsed, const State& state, const Logs& logs);
+  void save(const Elapsed& elapsed, const State& state, std::optional<std::int64_t> batch_size,
+            std::optional<double> best) const;
+
   std::string dir_;
   CheckpointOptions options_;
+  std::optional<Monitor> monitor_;
+  bool best_is_read_ = false;  // of what lies in the directory
 };
 Checkpoint checkpoint(const std::string& dir, const CheckpointOptions& options = {});
 
-// Reads a checkpoint into a state of the same structure, and returns where it was taken: completed steps, samples and
-// seconds. `path` is a file, or a directory, whose newest checkpoint is taken. The state changes only if the whole file is
-// good; collections that are not saved stay as they are. Errors: io, not_found, corrupt_data, unsupported,
-// shape_mismatch, dtype_mismatch, each naming the file and, where there is one, the leaf.
-Elapsed restore(State& state, const std::string& path, FileSystem& files = *posix_file_system());
+// Where a checkpoint was taken, in completed steps, samples and seconds: for LoopOptions::elapsed.
+struct Restored : Elapsed {
+  std::string path;                  // of the file
+  std::vector<std::string> skipped;  // why newer ones were not taken, a line each, newest first
+};
+
+// Reads a checkpoint into a state of the same structure. `path` is a file, or a directory, whose newest checkpoint is
+// taken that is not damaged. The state changes only if the whole file is good; collections that are not saved stay as
+// they are. Errors: io, not_found, corrupt_data, unsupported, shape_mismatch, dtype_mismatch, each naming the file and,
+// where there is one, the leaf; where every checkpoint is damaged, the newest's.
+Restored restore(State& state, const std::string& path, FileSystem& files = *posix_file_system());
 
 }  // namespace giro

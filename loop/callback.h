@@ -1,6 +1,8 @@
 #pragma once
 
 #include <any>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,7 +39,15 @@ class LoopState {
     if (batch_ == nullptr) throw Error(ErrorCode::invalid_argument, "on_end: there is no batch when a loop has ended");
     return *batch_;
   }
-  void set_batch(const B* batch) noexcept { batch_ = batch; }
+  // Its samples, as the loop counts them; the same error.
+  std::int64_t batch_size() const {
+    (void)batch();
+    return batch_size_;
+  }
+  void set_batch(const B* batch, std::int64_t size = 1) noexcept {
+    batch_ = batch;
+    batch_size_ = size;
+  }
 
   // The latest value of everything that was logged since the loop began.
   Logs accumulated_logs() const {
@@ -48,6 +58,7 @@ class LoopState {
 
  private:
   const B* batch_ = nullptr;
+  std::int64_t batch_size_ = 0;
   std::size_t first_record_;
 };
 
@@ -125,6 +136,31 @@ std::string name_of(const std::type_info& type);
 
 }  // namespace detail
 
+// The base of a callback class for loops of any state and batch. Its members
+//   template <class S, class B> void operator()(LoopState<S, B>& loop)
+// and, if it has them, on_start and on_end of the same form, are made for the types of the loop that it is given to.
+struct GenericCallback {};
+
+namespace detail {
+
+// One of them for one loop's types: a callback like any other.
+template <class F, class S, class B>
+struct BoundCallback {
+  using Generic = F;
+
+  void operator()(LoopState<S, B>& loop) { callable(loop); }
+  void on_start(LoopState<S, B>& loop) {
+    if constexpr (requires { callable.on_start(loop); }) callable.on_start(loop);
+  }
+  void on_end(LoopState<S, B>& loop) {
+    if constexpr (requires { callable.on_end(loop); }) callable.on_end(loop);
+  }
+
+  F callable;
+};
+
+}  // namespace detail
+
 // What a callback is to the loop; its signature alone decides it.
 enum class CallbackKind {
   device_step,  // made by jit or eager: queued, never waited for
@@ -161,7 +197,7 @@ class Callback {
  public:
   template <class F>
     requires(!std::is_same_v<std::remove_cvref_t<F>, Callback>)
-  Callback(F callable) : model_(std::make_unique<Model<F>>(std::move(callable))) {}
+  Callback(F callable) : model_(make_model(std::move(callable))) {}
 
   Callback(const Callback& other) : model_(other.model_->clone()), kind_(other.kind_) {}
   Callback(Callback&&) noexcept = default;
@@ -213,7 +249,13 @@ class Callback {
       }
     }
     std::string name() const override {
-      return detail::IsStep<F>::value ? std::string("a step") : detail::name_of(typeid(F));
+      if constexpr (detail::IsStep<F>::value) {
+        return "a step";
+      } else if constexpr (requires { typename F::Generic; }) {
+        return detail::name_of(typeid(typename F::Generic));
+      } else {
+        return detail::name_of(typeid(F));
+      }
     }
 
     void run(LoopState<S, B>& loop) override {
@@ -252,6 +294,16 @@ class Callback {
 
     F callable;
   };
+
+  template <class F>
+  static std::unique_ptr<Concept> make_model(F callable) {
+    if constexpr (std::is_base_of_v<GenericCallback, F>) {
+      using Bound = detail::BoundCallback<F, S, B>;
+      return std::make_unique<Model<Bound>>(Bound{std::move(callable)});
+    } else {
+      return std::make_unique<Model<F>>(std::move(callable));
+    }
+  }
 
   std::unique_ptr<Concept> model_;
   CallbackKind kind_ = model_->kind();

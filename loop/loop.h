@@ -158,17 +158,18 @@ class LoopRun {
     if (it == end) return check_none_asked_for();
     {
       const B& batch = *it;
-      start(batch);
+      loop_.set_batch(&batch, size_of(batch));
+      start();
     }
     // Whether a batch is still there when the iterator has moved on.
     constexpr bool outlives_iterator =
         std::ranges::forward_range<R> || !std::is_lvalue_reference_v<std::ranges::range_reference_t<R>>;
     for (bool ends = false; !ends;) {
       const B& batch = *it;
-      const std::int64_t size = options_.batch_size_fn ? options_.batch_size_fn(batch) : batch_size(batch);
+      const std::int64_t size = size_of(batch);
       elapsed_.last = elapsed_.steps + 1 >= stop_.steps || elapsed_.samples + size >= stop_.samples;
       if (elapsed_.last || wake_.reached(elapsed_)) {
-        loop_.set_batch(&batch);
+        loop_.set_batch(&batch, size);
         run_due();
       }
 
@@ -179,7 +180,7 @@ class LoopRun {
       if constexpr (!outlives_iterator && std::copy_constructible<B>) {
         if (awaits_end_ && !ends) kept.emplace(batch);
       }
-      loop_.set_batch(kept ? &*kept : ends || outlives_iterator ? &batch : nullptr);
+      loop_.set_batch(kept ? &*kept : ends || outlives_iterator ? &batch : nullptr, size);
       // A batch that no step will see is not asked for.
       if (!ends) {
         advancing_ = size;
@@ -203,8 +204,11 @@ class LoopRun {
     }
   }
 
-  void start(const B& batch) {
-    loop_.set_batch(&batch);
+  std::int64_t size_of(const B& batch) const {
+    return options_.batch_size_fn ? options_.batch_size_fn(batch) : batch_size(batch);
+  }
+
+  void start() {
     for (Callback<S, B>& callback : options_.on_start) {
       running_ = &callback;
       callback.run(loop_);

@@ -54,7 +54,8 @@ class File {
 
 class PosixWriter final : public FileSystem::Writer {
  public:
-  explicit PosixWriter(const std::string& path) : file_(path, O_WRONLY | O_CREAT | O_TRUNC, "create") {}
+  // `mode` is O_TRUNC or O_APPEND.
+  PosixWriter(const std::string& path, int mode) : file_(path, O_WRONLY | O_CREAT | mode, "create") {}
 
   void write(const void* data, std::size_t bytes) override {
     const char* next = static_cast<const char*>(data);
@@ -77,7 +78,12 @@ class PosixWriter final : public FileSystem::Writer {
 
 class PosixFileSystem final : public FileSystem {
  public:
-  std::unique_ptr<Writer> create(const std::string& path) override { return std::make_unique<PosixWriter>(path); }
+  std::unique_ptr<Writer> create(const std::string& path) override {
+    return std::make_unique<PosixWriter>(path, O_TRUNC);
+  }
+  std::unique_ptr<Writer> append(const std::string& path) override {
+    return std::make_unique<PosixWriter>(path, O_APPEND);
+  }
 
   std::vector<char> read(const std::string& path) override {
     const File file(path, O_RDONLY, "read");

@@ -23,6 +23,7 @@ class FileSystem {
 
   virtual ~FileSystem() = default;
   virtual std::unique_ptr<Writer> create(const std::string& path) = 0;  // truncates; mode 0666 less the umask
+  virtual std::unique_ptr<Writer> append(const std::string& path) = 0;  // at its end; as create where it is not there
   virtual std::vector<char> read(const std::string& path) = 0;
   virtual void rename(const std::string& from, const std::string& to) = 0;
   virtual void remove(const std::string& path) = 0;

@@ -23,6 +23,10 @@ class FaultyFileSystem final : public FileSystem {
     enter("create", path);
     return std::make_unique<FaultyWriter>(*this, path, files_->create(path));
   }
+  std::unique_ptr<Writer> append(const std::string& path) override {
+    enter("append", path);
+    return std::make_unique<FaultyWriter>(*this, path, files_->append(path));
+  }
   std::vector<char> read(const std::string& path) override {
     enter("read", path);
     return files_->read(path);

@@ -1,8 +1,10 @@
 #include <giro/callbacks/checkpoint.h>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -123,14 +125,49 @@ TEST(Checkpoint, KeepsTheNewest) {
   EXPECT_EQ(restore(state, dir.path()).steps, 1001);
 }
 
-TEST(Checkpoint, NeverRemovesTheOneJustWritten) {
+TEST(Checkpoint, KeepsTheFirstAtOrPastEachMultipleForGood) {
   const test::TemporaryDirectory dir;
   State state = make_state(1);
-  const Checkpoint keep_one = checkpoint(dir.path());
-  keep_one(at_step(1000), state);
-  keep_one(at_step(0), state);
+  const Checkpoint save = checkpoint(dir.path(), {.keep = 2, .keep_every_n_steps = 10});
+  for (const std::int64_t steps : {3, 9, 12, 15, 18, 21, 24, 40, 41, 42, 43}) save(at_step(steps - 1), state);
   EXPECT_EQ(names_in(dir.path()),
-            (std::vector<std::string>{name_of_step("0000000001"), name_of_step("0000001001")}));
+            (std::vector<std::string>{name_of_step("0000000012"), name_of_step("0000000021"),
+                                      name_of_step("0000000040"), name_of_step("0000000042"),
+                                      name_of_step("0000000043")}));
+}
+
+TEST(Checkpoint, RefusesToGoBehindALaterOne) {
+  const test::TemporaryDirectory dir;
+  State state = make_state(1);
+  checkpoint(dir.path())(at_step(999), state);
+  expect_error(ErrorCode::invalid_argument, {dir.path(), "step 1000 is saved", "later than step 1;", "overwrite"},
+               [&] { checkpoint(dir.path())(at_step(0), state); });
+  // A loop hears of it before its first step.
+  int steps = 0;
+  const std::vector<int> batches(3);
+  const auto count = [&](State&) { ++steps; };
+  expect_error(ErrorCode::invalid_argument, {"giro::Checkpoint", "step 1000 is saved", "later than step 0;"}, [&] {
+    loop(make_state(1), batches, {{every(1), count}, {every(2), checkpoint(dir.path())}});
+  });
+  EXPECT_EQ(steps, 0);
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000001000")});
+  // The same step again is no earlier one.
+  checkpoint(dir.path())(at_step(999), state);
+
+  checkpoint(dir.path(), {.overwrite = true})(at_step(0), state);
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000001")});
+}
+
+TEST(Checkpoint, GoesBehindALaterOneThatIsDamaged) {
+  const test::TemporaryDirectory dir;
+  test::write_text(dir / name_of_step("0000001000"), "damaged");
+  State state = make_state(1);
+  const Checkpoint save = checkpoint(dir.path());
+  save(at_step(0), state);
+  save(at_step(1), state);
+  EXPECT_EQ(names_in(dir.path()),
+            (std::vector<std::string>{name_of_step("0000000002"), name_of_step("0000001000")}));
+  EXPECT_EQ(restore(state, dir.path()).steps, 2);
 }
 
 TEST(Checkpoint, RemovesTheOldOnlyOnceTheNewIsDurable) {
@@ -141,11 +178,11 @@ TEST(Checkpoint, RemovesTheOldOnlyOnceTheNewIsDurable) {
   save(at_step(0), state);
   files->calls.clear();
   save(at_step(1), state);
-  ASSERT_GE(files->calls.size(), 4u);
-  const std::vector<std::string> last(files->calls.end() - 4, files->calls.end());
+  ASSERT_GE(files->calls.size(), 3u);
+  const std::vector<std::string> last(files->calls.end() - 3, files->calls.end());
   const std::string name = std::filesystem::path(dir.path()).filename().string();
   EXPECT_EQ(last, (std::vector<std::string>{"rename " + name_of_step("0000000002"), "sync_directory " + name,
-                                            "list " + name, "remove " + name_of_step("0000000001")}));
+                                            "remove " + name_of_step("0000000001")}));
 }
 
 // Whichever call fails, be it alone or as the last of the process, a whole checkpoint is there, and so it is after
@@ -186,16 +223,22 @@ TEST(Checkpoint, ReportsWhatItCannotWrite) {
   expect_error(ErrorCode::io, {dir / "file"}, [&] { checkpoint(dir / "file")(at_step(0), state); });
   expect_error(ErrorCode::io, {dir / "file"}, [&] { checkpoint(dir / "file/model")(at_step(0), state); });
   expect_error(ErrorCode::invalid_argument, {"keep is 0", "at least 1"}, [&] { checkpoint("a", {.keep = 0}); });
+  expect_error(ErrorCode::invalid_argument, {"keep_every_n_steps is -1", "at least 1 and 0"},
+               [&] { checkpoint("a", {.keep_every_n_steps = -1}); });
   expect_error(ErrorCode::invalid_argument, {"empty"}, [&] { checkpoint(""); });
+  expect_error(ErrorCode::invalid_argument, {"'loss'", "mode is 'mim'", "did you mean 'min'"},
+               [&] { checkpoint("a", {.monitor = "loss", .mode = "mim"}); });
+}
+
+// Counts its steps in the state.
+void train_step(State& state) {
+  const auto step = to_host<std::int64_t>(state.at("step"), state.stream());
+  from_host(state.at("step"), std::vector<std::int64_t>{step[0] + 1}, state.stream());
 }
 
 TEST(Checkpoint, IsABarrierOfTheLoop) {
   const test::TemporaryDirectory dir;
   const std::vector<int> batches(10);
-  const auto train_step = [](State& state) {
-    const auto step = to_host<std::int64_t>(state.at("step"), state.stream());
-    from_host(state.at("step"), std::vector<std::int64_t>{step[0] + 1}, state.stream());
-  };
   auto result = loop(make_state(1, 0), batches,
                      {{every(1), train_step}, {every(3), checkpoint(dir.path(), {.keep = 2})}}, {.stop = at(8)});
   EXPECT_EQ(names_in(dir.path()),
@@ -203,6 +246,128 @@ TEST(Checkpoint, IsABarrierOfTheLoop) {
   const Elapsed elapsed = restore(result.state, dir.path());
   EXPECT_EQ(elapsed.steps, 7);
   EXPECT_EQ(elapsed.samples, 7);
+}
+
+// What the loop's Elapsed holds at the beginning of the next step, exactly, for batches of any sizes.
+TEST(Checkpoint, TellsWhereTheNextStepBegins) {
+  const std::vector<std::int64_t> batches{5, 3, 8, 1, 4};
+  for (const bool behind : {true, false}) {
+    const test::TemporaryDirectory dir;
+    std::vector<Elapsed> begins;
+    const auto note = [&](const State&, const Elapsed& elapsed) { begins.push_back(elapsed); };
+    const Checkpoint save = checkpoint(dir.path(), {.keep = 100});
+    using StateTask = Task<State, std::int64_t>;
+    std::vector<StateTask> tasks{{every(1), note}, {every(1), train_step}};
+    tasks.insert(behind ? tasks.end() : tasks.begin(), StateTask{every(1), save});
+    State last = std::move(loop(make_state(1, 0), batches, tasks,
+                                {.batch_size_fn = [](const std::int64_t& batch) { return batch; }})
+                               .state);
+    for (std::size_t i = behind ? 1 : 0; i < begins.size(); ++i) {
+      const Restored there = restore(last, dir / fmt::format("checkpoint_{:010}.safetensors", i));
+      EXPECT_EQ(there.steps, begins[i].steps);
+      EXPECT_EQ(there.samples, begins[i].samples);
+      EXPECT_EQ(there.previous_samples, begins[i].previous_samples);
+      EXPECT_LE(there.time(), begins[i].time());
+      EXPECT_LE(there.previous_date, there.date);
+    }
+  }
+}
+
+// What schedules by samples fire at is the same whether or not the run was cut in two.
+TEST(Checkpoint, AResumedRunFiresAtTheSameSamples) {
+  const std::vector<std::int64_t> batches{5, 3, 8, 1, 4, 9, 2, 7, 6, 3, 5, 5};
+  const auto size = [](const std::int64_t& batch) { return batch; };
+  std::vector<std::int64_t> whole;
+  const auto note_in = [](std::vector<std::int64_t>& fired) {
+    return [&fired](const State&, const Elapsed& elapsed) { fired.push_back(elapsed.steps); };
+  };
+  loop(make_state(1, 0), batches, {{every(1), train_step}, {every({.samples = 7}), note_in(whole)}},
+       {.batch_size_fn = size});
+  ASSERT_GT(whole.size(), 4u);
+  for (std::int64_t cut = 1; cut < 12; ++cut) {
+    const test::TemporaryDirectory dir;
+    std::vector<std::int64_t> fired;
+    loop(make_state(1, 0), batches,
+         {{every(1), train_step}, {every({.samples = 7}), note_in(fired)}, {every(1), checkpoint(dir.path())}},
+         {.stop = at(cut), .batch_size_fn = size});
+    State state = make_state(0, 0);
+    const Restored there = restore(state, dir.path());
+    ASSERT_EQ(there.steps, cut);
+    loop(std::move(state), std::vector<std::int64_t>(batches.begin() + cut, batches.end()),
+         {{every(1), train_step}, {every({.samples = 7}), note_in(fired)}},
+         {.elapsed = there, .batch_size_fn = size});
+    EXPECT_EQ(fired, whole) << "cut at " << cut;
+  }
+}
+
+// A callback that logs the next of the values.
+auto log_values(std::vector<double> values) {
+  return [values, next = std::size_t{0}]() mutable { return logs().add_metric("accuracy", values[next++]); };
+}
+
+TEST(Checkpoint, MonitoredSavesOnStrictImprovementOnly) {
+  const test::TemporaryDirectory dir;
+  const double nan = std::nan("");
+  const std::vector<int> batches(7);
+  const std::vector<double> values{nan, 0.5, 0.5, 0.25, 0.75, nan, 0.75};
+  const auto saved = [&](const std::string& mode) {
+    const std::string path = dir / mode;
+    loop(make_state(1, 0), batches,
+         {{every(1), train_step},
+          {every(1), log_values(values)},
+          {every(1), checkpoint(path, {.keep = 100, .monitor = "accuracy", .mode = mode})}});
+    return names_in(path);
+  };
+  EXPECT_EQ(saved("max"), (std::vector<std::string>{name_of_step("0000000002"), name_of_step("0000000005")}));
+  EXPECT_EQ(saved("min"), (std::vector<std::string>{name_of_step("0000000002"), name_of_step("0000000004")}));
+}
+
+TEST(Checkpoint, AResumedRunKnowsTheBestOfTheRunsBefore) {
+  const test::TemporaryDirectory dir;
+  const CheckpointOptions options{.monitor = "metrics.accuracy", .mode = "max"};
+  const auto run = [&](State state, const Elapsed& elapsed, const std::vector<double>& values,
+                       const CheckpointOptions& with) {
+    loop(std::move(state), std::vector<int>(values.size()),
+         {{every(1), train_step}, {every(1), log_values(values)}, {every(1), checkpoint(dir.path(), with)}},
+         {.elapsed = elapsed});
+    return names_in(dir.path());
+  };
+  EXPECT_EQ(run(make_state(1, 0), {}, {0.1, 1. / 3, 0.2}, options),
+            std::vector<std::string>{name_of_step("0000000002")});
+  State state = make_state(0, 0);
+  Restored there = restore(state, dir.path());
+  EXPECT_EQ(run(state.clone(), there, {1. / 3, 0.3}, options), std::vector<std::string>{name_of_step("0000000002")});
+  EXPECT_EQ(run(state.clone(), there, {0.3, std::nextafter(1. / 3, 1.)}, options),
+            std::vector<std::string>{name_of_step("0000000004")});
+  // A run from the start that overwrites has nothing to do with what was better later.
+  CheckpointOptions overwrite = options;
+  overwrite.overwrite = true;
+  EXPECT_EQ(run(make_state(1, 0), {}, {0.1}, overwrite), std::vector<std::string>{name_of_step("0000000001")});
+  // What was saved for another entry tells nothing.
+  CheckpointOptions other = options;
+  other.monitor = "accuracy";
+  there = restore(state, dir.path());
+  EXPECT_EQ(run(std::move(state), there, {0.01}, other), std::vector<std::string>{name_of_step("0000000002")});
+}
+
+TEST(Checkpoint, NamesTheNearestEntryToAMonitorThatWasNeverLogged) {
+  const test::TemporaryDirectory dir;
+  expect_error(ErrorCode::not_found, {"giro::Checkpoint", "step 0", "'acuracy'", "did you mean 'accuracy'"}, [&] {
+    loop(make_state(1, 0), std::vector<int>(1),
+         {{every(1), log_values({1})}, {every(1), checkpoint(dir.path(), {.monitor = "acuracy"})}});
+  });
+}
+
+// The reference's own test 9: 3 steps with a checkpoint every 2.
+TEST(Checkpoint, Reference9ThreeStepsWithACheckpointEveryTwo) {
+  const test::TemporaryDirectory dir;
+  const auto log = [](const Elapsed& elapsed) { return logs().add_metric("a", static_cast<double>(elapsed.steps)); };
+  const auto [state, history, elapsed] =
+      loop(make_state(1, 0), std::vector<int>(3),
+           {{every(1), {train_step, log}}, {every(2), checkpoint(dir / "model")}});
+  EXPECT_EQ(names_in(dir / "model"), std::vector<std::string>{name_of_step("0000000003")});
+  EXPECT_EQ(history.size(), 3u);
+  EXPECT_EQ(history.collect("steps")[0], (std::vector<double>{0, 1, 2}));
 }
 
 class RestoreTest : public testing::Test {
@@ -268,14 +433,15 @@ TEST_F(RestoreTest, RefusesBadMetadata) {
   for (const Leaf& leaf : saved.flatten()) {
     if (!leaf.path.starts_with("grads")) leaves.push_back(leaf);
   }
-  const std::map<std::string, std::string> good{{"steps", "5"}, {"samples", "6"}, {"time", "0.5"}};
-  for (const char* key : {"steps", "samples", "time"}) {
+  const std::map<std::string, std::string> good{
+      {"steps", "5"}, {"samples", "6"}, {"previous_samples", "4"}, {"time", "0.5"}, {"previous_time", "0.25"}};
+  for (const char* key : {"steps", "samples", "previous_samples", "time", "previous_time"}) {
     auto metadata = good;
     metadata.erase(key);
     write(leaves, metadata);
     expect_refused(ErrorCode::corrupt_data, {"no metadata", key}, make_state(2, 6));
     for (const char* value : {"", "x", "-1", "5x", " 5", "nan", "inf", "99999999999999999999999"}) {
-      if (std::string(key) == "time" && std::string(value).starts_with("9")) continue;
+      if (std::string(key).ends_with("time") && std::string(value).starts_with("9")) continue;
       metadata[key] = value;
       write(leaves, metadata);
       expect_refused(ErrorCode::corrupt_data, {key, std::string("\"") + value + "\"", "a number"}, make_state(2, 6));
@@ -283,7 +449,44 @@ TEST_F(RestoreTest, RefusesBadMetadata) {
   }
   write(leaves, good);
   State state = make_state(2, 6);
-  EXPECT_EQ(restore(state, path()).time(), 0.5);
+  const Restored there = restore(state, path());
+  EXPECT_EQ(there.time(), 0.5);
+  EXPECT_EQ(there.previous_samples, 4);
+  EXPECT_EQ(there.previous_date, 0.25);
+}
+
+TEST(Restore, TakesTheNewestThatIsNotDamagedAndSaysSo) {
+  const test::TemporaryDirectory dir;
+  for (const int step : {1, 2, 3}) {
+    State state = make_state(static_cast<float>(step), step);
+    checkpoint(dir.path(), {.keep = 3})(at_step(step - 1), state);
+  }
+  State state = make_state(0, 0);
+  const Restored newest = restore(state, dir.path());
+  EXPECT_EQ(newest.path, dir / name_of_step("0000000003"));
+  EXPECT_TRUE(newest.skipped.empty());
+
+  for (const char* digits : {"0000000003", "0000000002"}) {
+    const std::string path = dir / name_of_step(digits);
+    test::write_text(path, test::read_text(path).substr(0, 300));
+  }
+  const Restored older = restore(state, dir.path());
+  EXPECT_EQ(older.steps, 1);
+  EXPECT_EQ(value_of(state), 1);
+  EXPECT_EQ(older.path, dir / name_of_step("0000000001"));
+  ASSERT_EQ(older.skipped.size(), 2u);
+  EXPECT_NE(older.skipped[0].find(name_of_step("0000000003")), std::string::npos) << older.skipped[0];
+  EXPECT_NE(older.skipped[1].find(name_of_step("0000000002")), std::string::npos) << older.skipped[1];
+
+  // A file that is asked for by name is the one that is wanted, and another model is no damage.
+  expect_error(ErrorCode::corrupt_data, {name_of_step("0000000002")},
+               [&] { restore(state, dir / name_of_step("0000000002")); });
+  State other = make_state(0);
+  expect_error(ErrorCode::not_found, {name_of_step("0000000001"), "\"step\""}, [&] { restore(other, dir.path()); });
+
+  test::write_text(dir / name_of_step("0000000001"), "");
+  expect_error(ErrorCode::corrupt_data, {name_of_step("0000000003")}, [&] { restore(state, dir.path()); });
+  EXPECT_EQ(value_of(state), 1);
 }
 
 TEST(Restore, SaysWhatIsNotThere) {

@@ -1,60 +1,27 @@
 #include <giro/callbacks/keras_bar.h>
 
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <pty.h>
-#include <sys/ioctl.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include <giro/loop/loop.h>
 
+#include "tests/callbacks/bar_output.h"
 #include "tests/expect_error.h"
 
 namespace giro {
 namespace {
 
+using test::at_step;
 using test::expect_error;
+using test::loss_of;
 
-// At the beginning of a step, each having taken `step_time` seconds.
-Elapsed at_step(std::int64_t steps, double step_time = 1) {
-  const double date = 1000 + step_time * static_cast<double>(steps);
-  return {.steps = steps, .samples = steps, .date = date, .date_start = 1000};
-}
-
-Logs loss_of(double value) { return logs().add_metric("loss", value); }
-
-// A file, to which whole lines are written.
-class KerasBarFile : public testing::Test {
+class KerasBarFile : public test::BarFile {
  protected:
-  ~KerasBarFile() override { std::fclose(file_); }
-
   KerasBarOptions options(std::int64_t total) const { return {.total = total, .file_interval = 5, .out = file_}; }
-  std::vector<std::string> lines() const {
-    std::string text(static_cast<std::size_t>(std::ftell(file_)), '\0');
-    std::rewind(file_);
-    EXPECT_EQ(std::fread(text.data(), 1, text.size(), file_), text.size());
-    std::fseek(file_, 0, SEEK_END);
-    EXPECT_EQ(text.find('\r'), std::string::npos);
-    EXPECT_TRUE(text.empty() || text.back() == '\n');
-    std::istringstream stream(text);
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(stream, line);) lines.push_back(line);
-    return lines;
-  }
-  std::string only_line() const {
-    const std::vector<std::string> all = lines();
-    EXPECT_EQ(all.size(), 1u);
-    return all.empty() ? "" : all.back();
-  }
-
-  std::FILE* file_ = std::tmpfile();
 };
 
 TEST_F(KerasBarFile, DrawsAsKerasDoes) {
@@ -205,53 +172,76 @@ TEST_F(KerasBarFile, ObservesALoop) {
   EXPECT_EQ(line.substr(line.find("loss")), "loss: 2.0000");
 }
 
+// While the bar itself is still there.
+TEST_F(KerasBarFile, LeavesItsLastLineWhenTheLoopEnds) {
+  const std::vector<int> batches(3);
+  const auto step = [](const Elapsed&) { return loss_of(2); };
+  const KerasBar bar = keras_bar(options(10));
+  loop(0, batches, {{every(1), {step, bar}}});
+  EXPECT_EQ(only_line().substr(0, 38), " 3/10 [========>.....................]");
+  loop(0, batches, {{every(1), {step, bar}}}, {.elapsed = {.steps = 3}});
+  const std::vector<std::string> all = lines();
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[1].substr(0, 38), " 6/10 [=================>............]");
+  // A run that is past the total has nothing to show.
+  loop(0, batches, {{every(1), {step, bar}}}, {.elapsed = {.steps = 10}});
+  EXPECT_EQ(lines().size(), 2u);
+}
+
+TEST_F(KerasBarFile, NamesTheEpoch) {
+  KerasBarOptions with = options(2);
+  with.num_epochs = 3;
+  with.unit_name = "batch";
+  for (const int epoch : {1, 2}) {
+    with.epoch = epoch;
+    KerasBar bar(with);
+    for (int step = 0; step < 2; ++step) bar(at_step(step), loss_of(1));
+  }
+  with.num_epochs.reset();
+  with.epoch = 7;
+  { KerasBar never_called(with); }
+  KerasBar bar(with);
+  bar(at_step(0), loss_of(1));
+  const std::string line = "2/2 [==============================] - 2s 1s/batch - loss: 1.0000";
+  EXPECT_EQ(lines(), (std::vector<std::string>{"Epoch 1/3", line, "Epoch 2/3", line, "Epoch 7"}));
+}
+
+TEST_F(KerasBarFile, StatefulOnRequest) {
+  const auto line = [&](KerasBarOptions with) {
+    std::rewind(file_);
+    EXPECT_EQ(::ftruncate(::fileno(file_), 0), 0);
+    KerasBar bar(with);
+    for (const double value : {1, 2}) bar(at_step(value > 1), logs().add_metric("a", value).add_loss("b", 10 * value));
+    const std::string text = only_line();
+    return text.substr(text.find(" - a"));
+  };
+  KerasBarOptions with = options(2);
+  EXPECT_EQ(line(with), " - a: 1.5000 - b: 15.0000");
+  with.stateful_metrics = {"b"};
+  EXPECT_EQ(line(with), " - a: 1.5000 - b: 20.0000");
+  with.always_stateful = true;
+  EXPECT_EQ(line(with), " - a: 2.0000 - b: 20.0000");
+}
+
+TEST_F(KerasBarFile, TheMeanIsRightFromTheFirstValue) {
+  KerasBarOptions with = options(10);
+  with.file_interval = 0;
+  KerasBar bar(with);
+  bar(at_step(0), loss_of(4));
+  bar(at_step(1), loss_of(8));
+  const std::vector<std::string> all = lines();
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_TRUE(all[0].ends_with(" - loss: 4.0000")) << all[0];
+  EXPECT_TRUE(all[1].ends_with(" - loss: 6.0000")) << all[1];
+}
+
 TEST(KerasBar, RefusesOptionsThatMakeNoBar) {
   expect_error(ErrorCode::invalid_argument, {"total is -1"}, [] { keras_bar({.total = -1}); });
   expect_error(ErrorCode::invalid_argument, {"width is 0"}, [] { keras_bar({.width = 0}); });
   expect_error(ErrorCode::invalid_argument, {"out is null"}, [] { keras_bar({.out = nullptr}); });
 }
 
-// A pseudo-terminal, on which the line is drawn over itself.
-class KerasBarTerminal : public testing::Test {
- protected:
-  KerasBarTerminal() {
-    termios raw{};
-    ::cfmakeraw(&raw);
-    winsize size{.ws_row = 24, .ws_col = 200, .ws_xpixel = 0, .ws_ypixel = 0};
-    if (::openpty(&master_, &slave_, nullptr, &raw, &size) != 0) return;
-    out_ = ::fdopen(slave_, "w");
-  }
-  ~KerasBarTerminal() override {
-    if (out_ == nullptr) return;
-    std::fclose(out_);
-    ::close(master_);
-  }
-  void SetUp() override {
-    if (out_ == nullptr) GTEST_SKIP() << "this machine gives no pseudo-terminal";
-  }
-
-  void resize(unsigned short columns) {
-    const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
-    ASSERT_EQ(::ioctl(slave_, TIOCSWINSZ, &size), 0);
-  }
-  // What has been written since the last call. A terminal delivers when it likes, but in order: up to a mark.
-  std::string written() {
-    constexpr char kMark = '\x01';
-    EXPECT_EQ(::write(slave_, &kMark, 1), 1);
-    std::string text;
-    char c = 0;
-    pollfd waiting{.fd = master_, .events = POLLIN, .revents = 0};
-    while (::poll(&waiting, 1, 10'000) == 1 && ::read(master_, &c, 1) == 1) {
-      if (c == kMark) return text;
-      text += c;
-    }
-    ADD_FAILURE() << "the terminal is silent after '" << text << "'";
-    return text;
-  }
-
-  int master_ = -1, slave_ = -1;
-  std::FILE* out_ = nullptr;
-};
+class KerasBarTerminal : public test::BarTerminal {};
 
 TEST_F(KerasBarTerminal, DrawsOverItselfAtMostEveryInterval) {
   KerasBar bar({.total = 10, .width = 10, .interval = 2, .out = out_});

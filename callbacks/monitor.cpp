@@ -1,0 +1,50 @@
+#include <giro/callbacks/monitor.h>
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <giro/runtime/error.h>
+
+#include "runtime/text.h"
+
+namespace giro {
+
+Monitor::Monitor(std::string entry, const std::string& mode, double min_delta)
+    : entry_(std::move(entry)),
+      maximize_(mode == "max"),
+      min_delta_(min_delta),
+      best_(std::numeric_limits<double>::quiet_NaN()) {
+  if (entry_.empty()) throw Error(ErrorCode::invalid_argument, "monitor: the entry's name is empty");
+  if (mode != "min" && mode != "max") {
+    throw Error(ErrorCode::invalid_argument, fmt::format("monitor '{}': mode is '{}', expected 'min' or 'max'{}", entry_,
+                                                         mode, suggestion(mode, {"min", "max"})));
+  }
+  if (!(min_delta >= 0)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("monitor '{}': min_delta is {}, expected at least 0", entry_, min_delta));
+  }
+}
+
+double Monitor::value(const Logs& logs) const {
+  try {
+    return logs.entry_value(entry_);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("monitor '{}': {}", entry_, error.what()));
+  }
+}
+
+bool Monitor::is_better(double value, double than) const {
+  if (std::isnan(value) || std::isnan(than)) return !std::isnan(value);
+  return maximize_ ? value - min_delta_ > than : value + min_delta_ < than;
+}
+
+bool Monitor::update(double value) {
+  if (!is_better(value, best_)) return false;
+  best_ = value;
+  return true;
+}
+
+}  // namespace giro

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+
+#include <giro/loop/logs.h>
+
+namespace giro {
+
+// The best value so far of an entry that is to be minimized or maximized.
+class Monitor {
+ public:
+  // `entry` is a name or "collection.name", `mode` "min" or "max". A value is better if it is so by more than
+  // `min_delta`. Error(invalid_argument) for another mode, naming the nearest, no entry, or min_delta < 0.
+  Monitor(std::string entry, const std::string& mode, double min_delta = 0);
+
+  const std::string& entry() const noexcept { return entry_; }
+  // Errors: those of Logs::entry_value.
+  double value(const Logs& logs) const;
+  // Strictly, by more than min_delta. NaN is never better than anything, and every number is better than NaN.
+  bool is_better(double value, double than) const;
+
+  double best() const noexcept { return best_; }  // NaN while there is none
+  // Takes a value for the best one if it is better. Whether it was.
+  bool update(double value);
+
+ private:
+  std::string entry_;
+  bool maximize_;
+  double min_delta_;
+  double best_;
+};
+
+}  // namespace giro

@@ -1,0 +1,35 @@
+#include <giro/callbacks/terminate_on_nan.h>
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include <giro/runtime/error.h>
+
+namespace giro {
+
+bool TerminateOnNan::operator()(const Elapsed& elapsed, const Logs& logs) {
+  report_->clear();
+  const auto check = [&](const std::string& name, double value) {
+    if (std::isfinite(value)) return;
+    *report_ += fmt::format("{}{} is {}", report_->empty() ? "" : ", ", name, value);
+  };
+  for (const std::string& key : keys_) {
+    try {
+      check(key, logs.entry_value(key));
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("terminate_on_nan: {}", error.what()));
+    }
+  }
+  for (std::size_t i = 0; keys_.empty() && i < logs.entries().size(); ++i) {
+    const Logs::Entry& entry = logs.entries()[i];
+    const std::string& collection = entry.collection;
+    if (collection != "losses" && collection != "metrics" && collection != "stateful_metrics") continue;
+    check(collection + "." + entry.name, entry.value.value());
+  }
+  if (report_->empty()) return false;
+  *report_ += fmt::format(" at step {}", elapsed.steps);
+  return true;
+}
+
+}  // namespace giro

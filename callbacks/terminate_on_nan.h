@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/loop/callback.h>
+#include <giro/loop/elapsed.h>
+#include <giro/loop/logs.h>
+
+namespace giro {
+
+// A callback that stops the loop when the latest value of an entry, a name or "collection.name", is NaN or infinite; by
+// default of any loss or metric. It looks at what was logged since the loop began, by callbacks in front of it or in
+// earlier steps. Being able to stop the loop makes it a barrier: the device runs up to it and waits. What has become NaN
+// mostly stays so, and every(100) finds it as surely as every(1). Error(not_found), naming the nearest entry, when it is
+// called and an entry was never logged.
+class TerminateOnNan : public GenericCallback {
+ public:
+  explicit TerminateOnNan(std::vector<std::string> keys) : keys_(std::move(keys)) {}
+
+  // For loops written by hand: whether to stop.
+  bool operator()(const Elapsed& elapsed, const Logs& logs);
+  template <class S, class B>
+  void operator()(LoopState<S, B>& loop) {
+    if ((*this)(loop.elapsed, loop.accumulated_logs())) loop.stop_iteration = true;
+  }
+
+  // Why this or a copy of it has stopped a loop, as in "metrics.loss is nan at step 120"; empty: it has not.
+  const std::string& report() const noexcept { return *report_; }
+
+ private:
+  std::vector<std::string> keys_;
+  std::shared_ptr<std::string> report_ = std::make_shared<std::string>();
+};
+
+// terminate_on_nan(), or terminate_on_nan("loss", "grad_norm").
+template <class... Keys>
+TerminateOnNan terminate_on_nan(const Keys&... keys) {
+  return TerminateOnNan({std::string(keys)...});
+}
+
+}  // namespace giro

@@ -1,0 +1,17 @@
+#include <giro/callbacks/timer.h>
+
+#include <utility>
+
+namespace giro {
+
+std::optional<Logs> Timer::operator()(const Elapsed& elapsed) {
+  const std::optional<Elapsed> before = std::exchange(before_, elapsed);
+  // A clock that was set back tells nothing.
+  if (!before || !(elapsed.date > before->date)) return std::nullopt;
+  const Elapsed interval = elapsed - *before;
+  return logs()
+      .add_metric("steps_per_second", static_cast<double>(interval.steps) / interval.time())
+      .add_metric("samples_per_second", static_cast<double>(interval.samples) / interval.time());
+}
+
+}  // namespace giro

@@ -1,0 +1,83 @@
+#include <giro/callbacks/tqdm_bar.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include <giro/runtime/error.h>
+
+#include "callbacks/progress.h"
+
+namespace giro {
+namespace {
+
+std::string format_interval(double seconds) {
+  const auto s = static_cast<std::int64_t>(std::clamp(seconds, 0.0, 1e9));
+  if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+  return fmt::format("{:02}:{:02}", s / 60, s % 60);
+}
+
+std::string format_rate(double step_time, const std::string& unit) {
+  if (step_time <= 0) return fmt::format("?{}/s", unit);
+  if (step_time > 1) return fmt::format("{:5.2f}s/{}", step_time, unit);
+  return fmt::format("{:5.2f}{}/s", 1 / step_time, unit);
+}
+
+// Ten levels a character.
+std::string format_bar(double done, std::size_t width) {
+  constexpr std::size_t kLevels = 10;
+  const auto levels = static_cast<std::size_t>(done * static_cast<double>(width * kLevels));
+  std::string bar(levels / kLevels, '#');
+  if (bar.size() < width && levels % kLevels > 0) bar += static_cast<char>('0' + levels % kLevels);
+  bar.resize(width, ' ');
+  return bar;
+}
+
+std::string format_line(const detail::Progress& progress, const TqdmBarOptions& options, std::size_t columns) {
+  constexpr std::size_t kDefaultWidth = 10;
+  const std::int64_t total = progress.total();
+  const double step_time = progress.step_time();
+  std::string end = format_interval(progress.seconds());
+  if (total > 0) {
+    const auto left = static_cast<double>(std::max<std::int64_t>(total - progress.steps(), 0));
+    end += "<" + (step_time > 0 || left == 0 ? format_interval(step_time * left) : std::string("?"));
+  }
+  end += ", " + format_rate(step_time, options.unit);
+  for (const auto& [name, value] : progress.shown()) end += fmt::format(", {}={:.3g}", name, value);
+  end += "]";
+  const std::string begin = options.desc.empty() ? std::string() : options.desc + ": ";
+  if (total == 0) return fmt::format("{}{}{} [{}", begin, progress.steps(), options.unit, end);
+
+  const std::int64_t shown = std::min(progress.steps(), total);
+  const double done = static_cast<double>(shown) / static_cast<double>(total);
+  const std::string before = fmt::format("{}{:3.0f}%|", begin, done * 100);
+  const std::string behind = fmt::format("| {}/{} [{}", shown, total, end);
+  std::size_t width = options.width > 0 ? static_cast<std::size_t>(options.width) : kDefaultWidth;
+  if (options.width == 0 && columns > 0) {
+    const std::size_t others = before.size() + behind.size();
+    width = columns > others ? columns - others : 1;
+  }
+  return before + format_bar(done, width) + behind;
+}
+
+}  // namespace
+
+TqdmBar::TqdmBar(const TqdmBarOptions& options) {
+  if (options.total < 0 || options.width < 0 || options.out == nullptr) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("tqdm_bar: total is {}, width is {}, out is {}; expected total >= 0, width >= 0, a file",
+                            options.total, options.width, options.out == nullptr ? "null" : "a file"));
+  }
+  progress_ = std::make_shared<detail::Progress>(
+      detail::Progress::Options{options.total, options.interval, options.file_interval, options.stateful_metrics,
+                                options.always_stateful, options.out},
+      std::string(), [options](const detail::Progress& progress, bool, std::size_t columns) {
+        return format_line(progress, options, columns);
+      });
+}
+
+void TqdmBar::operator()(const Elapsed& elapsed, const Logs& logs) { progress_->update(elapsed, logs); }
+void TqdmBar::on_end() { progress_->end(); }
+
+}  // namespace giro

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <giro/loop/elapsed.h>
+#include <giro/loop/logs.h>
+
+namespace giro {
+
+namespace detail {
+class Progress;
+}
+
+struct TqdmBarOptions {
+  std::int64_t total = 0;      // steps; 0: unknown
+  std::string desc = {};       // in front of the bar
+  std::string unit = "step";   // as in "36.10step/s"
+  int width = 0;               // of the bar, in characters; 0: what a terminal has room for, 10 elsewhere
+  double interval = 0.1;       // seconds between two drawings on a terminal
+  double file_interval = 5.0;  // seconds between two lines on anything else
+  std::vector<std::string> stateful_metrics = {};  // names that are shown as their latest value, not as a mean
+  bool always_stateful = false;                    // as if all were
+  std::FILE* out = stderr;                         // outlives the bar and its copies
+};
+
+// An observer that draws a progress bar as tqdm does:
+//   train:  45%|####5     | 450/1000 [00:12<00:15, 36.10step/s, loss=0.123]
+// The rate is the mean since the bar began. Everything else is as it is with KerasBar. Errors: invalid_argument for
+// options that make no bar. Output that fails is lost.
+class TqdmBar {
+ public:
+  explicit TqdmBar(const TqdmBarOptions& options);
+  void operator()(const Elapsed& elapsed, const Logs& logs);
+  void on_end();
+
+ private:
+  std::shared_ptr<detail::Progress> progress_;
+};
+inline TqdmBar tqdm_bar(const TqdmBarOptions& options = {}) { return TqdmBar(options); }
+
+}  // namespace giro

@@ -1,0 +1,259 @@
+#include <giro/callbacks/early_stopping.h>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <giro/callbacks/checkpoint.h>
+#include <giro/loop/loop.h>
+
+#include "tests/expect_error.h"
+#include "tests/temporary_directory.h"
+
+namespace giro {
+namespace {
+
+using test::expect_error;
+
+const double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// A state that is no tree of tensors.
+struct Model {
+  int updates = 0;
+};
+
+// Logs the next of the values as "loss", and counts an update.
+auto train_on(std::vector<double> losses) {
+  return [losses](Model& model) {
+    return logs().add_metric("loss", losses.at(static_cast<std::size_t>(model.updates++)));
+  };
+}
+
+// The steps that a loop over these losses makes, and the updates its state then has.
+struct Outcome {
+  std::int64_t steps;
+  int updates;
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+void PrintTo(const Outcome& outcome, std::ostream* out) {
+  *out << outcome.steps << " steps, " << outcome.updates << " updates";
+}
+
+Outcome run(const std::vector<double>& losses, const EarlyStoppingOptions& options) {
+  const auto [state, history, elapsed] = loop(Model(), std::vector<int>(losses.size()),
+                                              {{every(1), {train_on(losses), early_stopping("loss", options)}}});
+  return {elapsed.steps, state.updates};
+}
+std::int64_t steps(const std::vector<double>& losses, const EarlyStoppingOptions& options) {
+  return run(losses, options).steps;
+}
+
+TEST(EarlyStopping, WaitsForSoManyEvaluationsInARow) {
+  const std::vector<double> losses{5, 4, 4, 5, 3, 3, 3, 3, 3, 3};
+  EXPECT_EQ(steps(losses, {.patience = 0}), 3);
+  EXPECT_EQ(steps(losses, {.patience = 1}), 3);
+  EXPECT_EQ(steps(losses, {.patience = 2}), 4);
+  EXPECT_EQ(steps(losses, {.patience = 3}), 8);
+  EXPECT_EQ(steps(losses, {.patience = 5}), 10);
+  EXPECT_EQ(steps(losses, {.patience = 100}), 10);
+}
+
+TEST(EarlyStopping, MaximizesOnRequest) {
+  EXPECT_EQ(steps({1, 2, 3, 2, 4, 4}, {.patience = 2, .mode = "max"}), 6);
+  EXPECT_EQ(steps({1, 2, 3, 2, 2, 4}, {.patience = 2, .mode = "max"}), 5);
+  EXPECT_EQ(steps({1, 2, 3, 2, 2, 4}, {.patience = 2, .mode = "min"}), 3);
+}
+
+TEST(EarlyStopping, MinDeltaCounts) {
+  const std::vector<double> losses{10, 9.5, 9, 8.5, 8, 7.5, 7};
+  EXPECT_EQ(steps(losses, {.patience = 1, .min_delta = 0.25}), 7);
+  EXPECT_EQ(steps(losses, {.patience = 1, .min_delta = 0.5}), 2);  // better by more than that
+  EXPECT_EQ(steps(losses, {.patience = 2, .min_delta = 0.75}), 7);
+  EXPECT_EQ(steps(losses, {.patience = 2, .min_delta = 1}), 3);
+  EXPECT_EQ(steps({1, 1.5, 2.5, 3}, {.patience = 1, .min_delta = 0.75, .mode = "max"}), 2);
+}
+
+TEST(EarlyStopping, NanIsNeverTheBest) {
+  // A first one waits like any value that is not better, and the next number beats it.
+  EXPECT_EQ(steps({kNan, 5, 4, 4}, {.patience = 1}), 4);
+  EXPECT_EQ(steps({kNan, kNan, 5, 4}, {.patience = 1}), 2);
+  EXPECT_EQ(steps({5, kNan, 4, kNan, kNan, 3}, {.patience = 2}), 5);
+  EXPECT_EQ(steps({kNan, kNan, kNan, 1, 1}, {.patience = 4, .mode = "max"}), 5);
+  EXPECT_EQ(steps({std::numeric_limits<double>::infinity(), 5, 4, 4}, {.patience = 1}), 4);
+}
+
+TEST(EarlyStopping, PatienceAsAPeriodSinceTheBest) {
+  const std::vector<double> losses{5, 4, 4, 4, 4, 4, 4, 4};
+  EXPECT_EQ(steps(losses, {.patience = at(3)}), 5);
+  EXPECT_EQ(steps(losses, {.patience = at({.samples = 4})}), 6);
+  EXPECT_EQ(steps(losses, {.patience = at({.samples = 100})}), 8);
+
+  // Seconds, in a loop written by hand.
+  EarlyStopping stop = early_stopping("loss", {.patience = at({.time = 10.0})});
+  const auto is_over = [&](double date, double loss) {
+    return stop(Elapsed{.date = date, .date_start = 0}, logs().add_metric("loss", loss));
+  };
+  EXPECT_FALSE(is_over(100, 1));
+  EXPECT_FALSE(is_over(109, 1));
+  EXPECT_FALSE(is_over(112, 0.5));
+  EXPECT_FALSE(is_over(121.9, 0.5));
+  EXPECT_TRUE(is_over(122, 0.5));
+}
+
+TEST(EarlyStopping, ABaselineHasToBeBeaten) {
+  EXPECT_EQ(steps({9, 9, 9, 9}, {.patience = 2, .baseline = 5}), 2);
+  EXPECT_EQ(steps({9, 8, 8, 8}, {.patience = 2, .baseline = 5}), 3);
+  EXPECT_EQ(steps({9, 4, 4, 4, 4}, {.patience = 2, .baseline = 5}), 4);
+  EXPECT_EQ(steps({9, 5, 5}, {.patience = 2, .baseline = 5}), 3);  // reached is not beaten
+}
+
+TEST(EarlyStopping, EveryLoopBeginsAnew) {
+  const EarlyStopping stop = early_stopping("loss", {.patience = 1});
+  const std::vector<double> losses{1, 2, 3};
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(loop(Model(), std::vector<int>(3), {{every(1), {train_on(losses), stop}}}).elapsed.steps, 2);
+  }
+}
+
+TEST(EarlyStopping, SkipsTheCallbacksBehindIt) {
+  int calls = 0;
+  const std::vector<double> losses{1, 2, 3};
+  loop(Model(), std::vector<int>(3),
+       {{every(1), {train_on(losses), early_stopping("loss"), [&](const Model&) { ++calls; }}}});
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(EarlyStopping, RestoresTheBestOfACopyableState) {
+  const std::vector<double> losses{5, 3, 4, 4, 4};
+  EXPECT_EQ(run(losses, {.patience = 2, .restore_best = true}), (Outcome{4, 2}));
+  EXPECT_EQ(run(losses, {.patience = 2, .restore_best = false}), (Outcome{4, 4}));
+  // Also where something else ends the loop.
+  EXPECT_EQ(run(losses, {.patience = 100, .restore_best = true}), (Outcome{5, 2}));
+  EXPECT_EQ(run({kNan, kNan}, {.patience = 5, .restore_best = true}), (Outcome{2, 2}));
+}
+
+TEST(EarlyStopping, WhatRunsAtTheEndSeesTheBest) {
+  std::vector<int> seen;
+  const std::vector<double> losses{5, 3, 4, 4, 4};
+  const auto note = [&](const Model& model) { seen.push_back(model.updates); };
+  loop(Model(), std::vector<int>(5),
+       {{every(1), {train_on(losses), early_stopping("loss", {.patience = 2, .restore_best = true})}},
+        {last(), note}},
+       {.on_end = {note}});
+  EXPECT_EQ(seen, (std::vector<int>{2, 2}));
+}
+
+State make_state(Device device = Device::cpu()) {
+  State state(device);
+  state.add("params", {{"w", DType::f32, {3}}, {"b", DType::f32, {1}}});
+  state.add("grads", {{"w", DType::f32, {3}}}, /*saved=*/false);
+  state.add("step", {{"", DType::i64, {}}});
+  return state;
+}
+
+// Fills params with the number of the step, from 1, and grads with its negative; logs the next of the losses.
+auto fill_with_step(std::vector<double> losses) {
+  return [losses](State& state) {
+    const auto step = to_host<std::int64_t>(state.at("step"), state.stream())[0] + 1;
+    from_host(state.at("step"), std::vector<std::int64_t>{step}, state.stream());
+    from_host(state.at("params/w"), std::vector<float>(3, static_cast<float>(step)), state.stream());
+    from_host(state.at("params/b"), std::vector<float>(1, static_cast<float>(-step)), state.stream());
+    from_host(state.at("grads/w"), std::vector<float>(3, static_cast<float>(-step)), state.stream());
+    return logs().add_metric("loss", losses.at(static_cast<std::size_t>(step - 1)));
+  };
+}
+
+void check_restores_saved_collections(Device device) {
+  const std::vector<double> losses{5, 4, 3, 6, 6, 6};
+  State initial = make_state(device);
+  const void* address = initial.at("params/w").raw();
+  const auto [state, history, elapsed] =
+      loop(std::move(initial), std::vector<int>(6),
+           {{every(1), {fill_with_step(losses), early_stopping("loss", {.patience = 2, .restore_best = true})}}});
+  EXPECT_EQ(elapsed.steps, 5);
+  EXPECT_EQ(state.at("params/w").raw(), address);
+  EXPECT_EQ(to_host<float>(state.at("params/w"), state.stream()), std::vector<float>(3, 3));
+  EXPECT_EQ(to_host<float>(state.at("params/b"), state.stream()), std::vector<float>(1, -3));
+  EXPECT_EQ(to_host<std::int64_t>(state.at("step"), state.stream()), std::vector<std::int64_t>{3});
+  // What is not saved stays as the last step has left it.
+  EXPECT_EQ(to_host<float>(state.at("grads/w"), state.stream()), std::vector<float>(3, -5));
+}
+
+TEST(EarlyStopping, RestoresTheSavedCollectionsOfAState) { check_restores_saved_collections(Device::cpu()); }
+
+TEST(EarlyStopping, RestoresTheSavedCollectionsOfACudaState) {
+  const Discovery discovery = discover_devices();
+  if (discovery.best().is_cpu()) GTEST_SKIP() << "no CUDA device: " << discovery.no_cuda_reason;
+  check_restores_saved_collections(discovery.best());
+}
+
+TEST(EarlyStopping, RefusesAStateThatCannotBeCopied) {
+  struct MoveOnly {
+    std::unique_ptr<int> value;
+  };
+  const auto log = [] { return logs().add_metric("loss", 1); };
+  const auto run = [&](bool restore_best) {
+    loop(MoveOnly(), std::vector<int>(1), {{every(1), {log, early_stopping("loss", {.restore_best = restore_best})}}});
+  };
+  run(false);
+  expect_error(ErrorCode::unsupported, {"giro::EarlyStopping", "restore_best", "copied"}, [&] { run(true); });
+}
+
+TEST(EarlyStopping, LooksAtWhatWasLoggedBefore) {
+  const auto log_once = [](const Elapsed&) { return logs().add_loss("kl", 1); };
+  const auto result = loop(Model(), std::vector<int>(9),
+                           {{every(4), log_once}, {every(1), early_stopping("losses.kl", {.patience = 3})}});
+  EXPECT_EQ(result.elapsed.steps, 4);
+}
+
+TEST(EarlyStopping, NamesTheNearestEntryToAMonitorThatWasNeverLogged) {
+  const std::vector<double> losses{1, 2};
+  expect_error(ErrorCode::not_found, {"giro::EarlyStopping", "at step 0", "'los'", "did you mean 'loss'"}, [&] {
+    loop(Model(), std::vector<int>(2), {{every(1), {train_on(losses), early_stopping("los")}}});
+  });
+  expect_error(ErrorCode::not_found, {"'loss'"},
+               [&] { loop(Model(), std::vector<int>(2), {{every(1), early_stopping("loss")}}); });
+}
+
+TEST(EarlyStopping, RefusesBadOptions) {
+  const auto refused = [](std::initializer_list<std::string> words, const EarlyStoppingOptions& options) {
+    expect_error(ErrorCode::invalid_argument, words, [&] { early_stopping("loss", options); });
+  };
+  refused({"'loss'", "mode is 'maximum'", "did you mean 'max'"}, {.mode = "maximum"});
+  refused({"'loss'", "patience is -1"}, {.patience = -1});
+  refused({"'loss'", "empty period"}, {.patience = Period()});
+  refused({"'loss'", "min_delta is -0.5"}, {.min_delta = -0.5});
+  refused({"'loss'", "min_delta is nan"}, {.min_delta = kNan});
+  expect_error(ErrorCode::invalid_argument, {"name is empty"}, [] { early_stopping(""); });
+}
+
+TEST(EarlyStopping, IsABarrier) {
+  EXPECT_EQ((Callback<Model, int>(early_stopping("loss")).kind()), CallbackKind::barrier);
+  EXPECT_EQ((Callback<State, int>(early_stopping("loss")).name()), "giro::EarlyStopping");
+}
+
+// The reference's own test 10: 12 steps, validation every 2, a monitored max checkpoint, patience 100.
+TEST(EarlyStopping, Reference10TwelveStepsWithAMonitoredCheckpoint) {
+  const test::TemporaryDirectory dir;
+  const std::vector<double> losses(12, 1);
+  const auto validate = [](const Elapsed& elapsed) {
+    return logs().add_metric("accuracy_valid", elapsed.steps == 6 ? 0.9 : 0.5);
+  };
+  const auto [state, history, elapsed] =
+      loop(make_state(), std::vector<int>(12),
+           {{every(1), fill_with_step(losses)},
+            {every(2), {validate, checkpoint(dir / "model", {.monitor = "accuracy_valid", .mode = "max"}),
+                        early_stopping("accuracy_valid", {.patience = 100, .mode = "max"})}}});
+  EXPECT_EQ(history.size(), 12u);
+  EXPECT_EQ(history.collect("steps")[0], (std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(posix_file_system()->list(dir / "model"), std::vector<std::string>{"checkpoint_0000000007.safetensors"});
+}
+
+}  // namespace
+}  // namespace giro

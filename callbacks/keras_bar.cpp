@@ -65,11 +65,11 @@ struct KerasBar::Drawing {
     steps = elapsed.steps + 1;
     date = elapsed.date;
     dated_steps = elapsed.steps;
-    for (std::size_t i = 0; i < logs.entries().size(); ++i) {
-      const Logs::Entry& entry = logs.entries()[i];
-      Metric& metric = metric_of(entry, i);
+    if (&logs.schema() != schema) find_metrics(logs.schema());
+    for (std::size_t i = 0; i < entry_metrics.size(); ++i) {
+      Metric& metric = metrics[entry_metrics[i]];
       if (metric.kind == Kind::hidden) continue;
-      const double value = entry.value.value();
+      const double value = logs.value(i);
       metric.sum = metric.kind == Kind::latest ? value : metric.sum + value;
       metric.count = metric.kind == Kind::latest ? 1 : metric.count + 1;
     }
@@ -105,14 +105,20 @@ struct KerasBar::Drawing {
     drawn_date = terminal ? -std::numeric_limits<double>::infinity() : elapsed.date;
     finished = false;
     metrics.clear();
+    schema = nullptr;
   }
 
-  // Steps mostly log the same entries in the same order, so the entry's position tells its metric.
-  Metric& metric_of(const Logs::Entry& entry, std::size_t hint) {
+  // Steps mostly log the same entries, so their metrics are looked for only when the schema changes.
+  void find_metrics(const LogSchema& found) {
+    entry_metrics.clear();
+    for (std::size_t i = 0; i < found.size(); ++i) entry_metrics.push_back(metric_of(found[i]));
+    schema = &found;
+  }
+
+  std::size_t metric_of(const LogSchema::Key& entry) {
     const auto same = [&](const Metric& m) { return m.name == entry.name && m.collection == entry.collection; };
-    if (hint < metrics.size() && same(metrics[hint])) return metrics[hint];
     const auto found = std::find_if(metrics.begin(), metrics.end(), same);
-    if (found != metrics.end()) return *found;
+    if (found != metrics.end()) return static_cast<std::size_t>(found - metrics.begin());
 
     Kind kind = Kind::hidden;
     if (entry.collection == "stateful_metrics") kind = Kind::latest;
@@ -121,7 +127,7 @@ struct KerasBar::Drawing {
       return other.name == entry.name && other.kind != Kind::hidden;
     });
     metrics.push_back({entry.collection, entry.name, is_shown ? Kind::hidden : kind});
-    return metrics.back();
+    return metrics.size() - 1;
   }
 
   std::string line(bool final) const {
@@ -179,6 +185,8 @@ struct KerasBar::Drawing {
   const KerasBarOptions options;
   const bool terminal;
   std::vector<Metric> metrics;
+  const LogSchema* schema = nullptr;        // of the latest logs, and
+  std::vector<std::size_t> entry_metrics;  // the metric of each of its entries
   std::int64_t begin_steps = 0;
   double begin_date = 0;
   std::int64_t steps = 0;        // completed

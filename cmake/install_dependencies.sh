@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # cmake/install_dependencies.sh [PACKAGE...]: installs with apt what giro is built with, and the packages named, where
-# they are missing. Calls apt only if something is.
+# they are missing. Calls apt only if something is. Exit code 3: the distribution has no such package.
 set -euo pipefail
 
 packages=(build-essential cmake libdnnl-dev libfmt-dev nlohmann-json3-dev libcli11-dev zlib1g-dev "$@")
@@ -22,10 +22,20 @@ fi
 echo "giro: installing with apt: ${missing[*]}"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! { "${as_root[@]}" apt-get update -q &&
-       "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-         apt-get install -q -y --no-install-recommends "${missing[@]}"; } </dev/null >"$log" 2>&1; then
+failed() {
   cat "$log" >&2
-  echo "giro: apt could not install: ${missing[*]}" >&2
+  echo "giro: apt could not $1" >&2
   exit 1
+}
+"${as_root[@]}" apt-get update -q </dev/null >"$log" 2>&1 || failed "update its lists of packages"
+absent=()
+for package in "${missing[@]}"; do
+  apt-cache show "$package" >/dev/null 2>&1 || absent+=("$package")
+done
+if [ ${#absent[@]} -gt 0 ]; then
+  echo "giro: $(. /etc/os-release && echo "$PRETTY_NAME") has no package ${absent[*]}; nothing was installed" >&2
+  exit 3
 fi
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+  apt-get install -q -y --no-install-recommends "${missing[@]}" </dev/null >"$log" 2>&1 ||
+  failed "install: ${missing[*]}"

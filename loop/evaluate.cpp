@@ -18,6 +18,7 @@ Logs weighted_mean(const std::vector<std::pair<Logs, std::int64_t>>& batches) {
     const auto weight = static_cast<double>(size);
     samples += weight;
     for (const Logs::Entry& entry : logs.entries()) {
+      if (entry.collection == "outputs" && !entry.value.is_scalar()) continue;
       Sum& sum = sums[{entry.collection, entry.name}];
       sum.value += weight * entry.value.value();
       sum.samples += weight;

@@ -10,7 +10,8 @@
 
 namespace giro {
 
-// The mean of each entry over batches, weighted by the samples given with each. Error(invalid_argument) for no samples.
+// The mean of each entry over batches, weighted by the samples given with each; outputs that are arrays are left out.
+// Errors: invalid_argument (no samples), shape_mismatch (another entry that is no scalar).
 Logs weighted_mean(const std::vector<std::pair<Logs, std::int64_t>>& batches);
 
 // Runs a step, (state, batch) -> Logs, over every batch of a dataset that ends, and returns the weighted mean of what it

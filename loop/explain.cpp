@@ -22,10 +22,7 @@ const char* words(CallbackKind kind) {
 }  // namespace
 
 std::string explain(std::vector<TaskOutline> tasks, std::int64_t batch_size) {
-  struct Foreseen {
-    std::vector<std::int64_t> steps;  // the first few in which the task needs the host
-  };
-  std::vector<Foreseen> foreseen(tasks.size());
+  std::vector<std::vector<std::int64_t>> host_steps(tasks.size());  // the first few in which each task needs the host
   std::int64_t alone = 0, longest = 0;
   bool has_device_step = false, whole = true;
   Elapsed elapsed{.step_samples = batch_size};
@@ -43,19 +40,13 @@ std::string explain(std::vector<TaskOutline> tasks, std::int64_t batch_size) {
         device_steps += callback.kind == CallbackKind::device_step;
       }
       needs_host |= barrier;
-      if (barrier && foreseen[i].steps.size() <= kShown) foreseen[i].steps.push_back(elapsed.steps);
+      if (barrier && host_steps[i].size() <= kShown) host_steps[i].push_back(elapsed.steps);
     }
     has_device_step |= device_steps > 0;
-    if (needs_host || device_steps > 1) {
-      whole = false;
-      alone = 0;
-    }
+    if (needs_host || device_steps > 1) whole = false;
     // A step in which the host is needed can still be the first of those that follow.
-    if (device_steps == 1 && !std::any_of(tasks.begin(), tasks.end(), [](const TaskOutline& task) {
-          return task.schedule.traits().asks_user;
-        })) {
-      longest = std::max(longest, ++alone);
-    }
+    alone = device_steps != 1 ? 0 : needs_host ? 1 : alone + 1;
+    longest = std::max(longest, alone);
   }
 
   std::string text;
@@ -67,10 +58,10 @@ std::string explain(std::vector<TaskOutline> tasks, std::int64_t batch_size) {
     const auto traits = task.schedule.traits();
     if (traits.asks_user) text += "   asks the program at every step\n";
     std::string steps;
-    for (std::size_t k = 0; k < std::min(kShown, foreseen[i].steps.size()); ++k) {
-      steps += fmt::format("{}{}", k == 0 ? "" : ", ", foreseen[i].steps[k]);
+    for (std::size_t k = 0; k < std::min(kShown, host_steps[i].size()); ++k) {
+      steps += fmt::format("{}{}", k == 0 ? "" : ", ", host_steps[i][k]);
     }
-    if (foreseen[i].steps.size() > kShown) steps += ", ...";
+    if (host_steps[i].size() > kShown) steps += ", ...";
     if (!steps.empty()) text += fmt::format("   needs the host at steps {}\n", steps);
     if (traits.awaits_end) text += "   and may need it at the end\n";
   }

@@ -31,8 +31,9 @@ class LogRow {
   mutable std::vector<double> values_;
 };
 
-// The ring through which a step's scalars reach the host. The device never waits for the host; the host reads a row
-// that is about to be overwritten first.
+// The ring through which a step's scalars reach the host. The device does not wait for the host within a step; the
+// host does not queue a step whose row would overwrite one that is still to be read: it reads that one first, and so
+// comes to wait for the device where it is kCapacity rows ahead.
 class LogRing : public std::enable_shared_from_this<LogRing> {
  public:
   static constexpr std::int64_t kCapacity = 1024;

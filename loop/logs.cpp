@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include <giro/kernels/elementwise.h>
 #include <giro/runtime/error.h>
@@ -10,71 +11,109 @@
 #include "runtime/text.h"
 
 namespace giro {
+namespace {
+
+double to_number(const Tensor& scalar, const Stream& stream) {
+  const Buffer storage = stream.allocate(sizeof(double));
+  const Tensor number(storage.data(), DType::f64, {}, stream.device());
+  cast(number, scalar, stream);
+  return to_host<double>(number, stream).front();
+}
+
+// What is no scalar, for messages.
+std::string describe(const LogValue& value) {
+  if (const nn::Var* var = value.scalar()) return to_string(var->value());
+  return fmt::format("{}{}", name_of(value.array()->dtype()), to_string(value.array()->shape()));
+}
+
+}  // namespace
 
 bool LogValue::ready() const {
-  const Sent* sent = std::get_if<Sent>(&value_);
-  return sent == nullptr || sent->row->ready();
+  if (const Sent* sent = std::get_if<Sent>(&value_)) return sent->row->ready();
+  return array() == nullptr || array()->ready();
 }
 
-double LogValue::value() const {
-  if (const double* number = std::get_if<double>(&value_)) return *number;
+double LogValue::fetch() const {
   if (const Sent* sent = std::get_if<Sent>(&value_)) return sent->row->value(sent->column);
-  const nn::Var& var = std::get<nn::Var>(value_);
-  if (var.shape() != Shape{}) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("a log entry is {}, expected a scalar", to_string(var.value())));
+  if (!is_scalar()) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("a log entry is {}, expected a scalar", describe(*this)));
   }
-  const Buffer storage = var.stream().allocate(sizeof(double));
-  const Tensor number(storage.data(), DType::f64, {}, var.stream().device());
-  cast(number, var.value(), var.stream());
-  return to_host<double>(number, var.stream()).front();
+  if (const nn::Var* var = scalar()) return to_number(var->value(), var->stream());
+  return to_number(array()->tensor(), Stream(Device::cpu()));
 }
 
-Logs& Logs::add_entry(const std::string& collection, const std::string& name, LogValue value) {
-  const auto same = [&](const Entry& entry) { return entry.name == name && entry.collection == collection; };
-  if (const auto found = std::find_if(entries_.begin(), entries_.end(), same); found != entries_.end()) {
-    found->value = std::move(value);
+Logs::Logs(const LogSchema& schema, std::vector<LogValue> values) : schema_(&schema), values_(std::move(values)) {
+  if (values_.size() != schema.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("logs of {} names are given {} values", schema.size(), values_.size()));
+  }
+}
+
+Logs& Logs::add_entry(std::string_view collection, std::string_view name, LogValue value) {
+  if (const auto entry = schema_->find(collection, name)) {
+    values_[*entry] = std::move(value);
   } else {
-    entries_.push_back({collection, name, std::move(value)});
+    const LogSchema& longer = schema_->with(collection, name);
+    values_.push_back(std::move(value));
+    schema_ = &longer;
   }
   return *this;
 }
 
-Logs& Logs::add_loss(const std::string& name, LogValue value, bool also_metric) {
+Logs& Logs::add_loss(std::string_view name, LogValue value, bool also_metric) {
   if (also_metric) add_metric(name, value);
   return add_entry("losses", name, std::move(value));
 }
 
-void Logs::merge(const Logs& other) {
-  if (entries_.empty()) {
-    entries_ = other.entries_;
-    return;
-  }
-  for (const Entry& entry : other.entries_) add_entry(entry.collection, entry.name, entry.value);
+Logs& Logs::add_entries(std::string_view collection, NamedValues values) {
+  for (auto& [name, value] : values) add_entry(collection, name, std::move(value));
+  return *this;
 }
 
-double Logs::entry_value(const std::string& key) const {
-  const Entry* found = nullptr;
-  std::vector<std::string> known;
-  for (const Entry& entry : entries_) {
-    const std::string path = entry.collection + "." + entry.name;
-    if (path == key) return entry.value.value();
-    if (entry.name == key) {
-      if (found != nullptr) {
-        throw Error(ErrorCode::invalid_argument, fmt::format("'{}' is in several collections: '{}.{}' and '{}'", key,
-                                                             found->collection, found->name, path));
-      }
-      found = &entry;
-    }
-    known.push_back(key.find('.') == key.npos ? entry.name : path);
+void Logs::merge(Logs other) {
+  if (empty() || schema_ == other.schema_) {
+    *this = std::move(other);
+    return;
   }
-  if (found == nullptr) {
+  for (std::size_t i = 0; i < other.values_.size(); ++i) {
+    const LogSchema::Key& key = other.schema()[i];
+    add_entry(key.collection, key.name, std::move(other.values_[i]));
+  }
+}
+
+double Logs::entry_value(std::string_view key) const {
+  std::optional<std::size_t> found;
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const LogSchema::Key& entry = schema()[i];
+    if (entry.has_path(key)) return value(i);
+    if (entry.name != key) continue;
+    if (found) {
+      throw Error(ErrorCode::invalid_argument, fmt::format("'{}' is in several collections: '{}' and '{}'", key,
+                                                           schema()[*found].path(), entry.path()));
+    }
+    found = i;
+  }
+  if (!found) {
+    std::vector<std::string> known;
+    for (const Entry& entry : entries()) {
+      known.push_back(key.find('.') == key.npos ? entry.name : entry.collection + "." + entry.name);
+    }
     throw Error(ErrorCode::not_found, fmt::format("no log entry '{}'{}", key, suggestion(key, known)));
   }
-  return found->value.value();
+  return value(*found);
+}
+
+double Logs::value(std::size_t entry) const {
+  const LogValue& value = values_[entry];
+  if (!value.is_scalar()) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("the log entry '{}' is {}, expected a scalar",
+                                                       schema()[entry].path(), describe(value)));
+  }
+  return value.value();
 }
 
 bool Logs::ready() const {
-  return std::all_of(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.value.ready(); });
+  return std::all_of(values_.begin(), values_.end(), [](const LogValue& value) { return value.ready(); });
 }
 
 }  // namespace giro

@@ -23,6 +23,7 @@
 #include <giro/loop/history.h>
 #include <giro/loop/interrupt.h>
 #include <giro/loop/loop_error.h>
+#include <giro/loop/outputs.h>
 #include <giro/loop/pace.h>
 #include <giro/loop/schedule.h>
 
@@ -54,6 +55,7 @@ struct LoopOptions {
   Period stop;           // default: when the dataset ends
   Elapsed elapsed = {};  // where an earlier loop has left off
   History history = {};  // to be continued
+  Outputs outputs = {};  // likewise
   // Before the first step, if there is one, and behind the last, whatever ended the loop. What they log goes nowhere.
   std::vector<Callback<S, B>> on_start = {};
   std::vector<Callback<S, B>> on_end = {};
@@ -71,6 +73,7 @@ struct LoopResult {
   S state;
   History history;
   Elapsed elapsed;      // completed steps: with a dataset that stands there, another loop goes on from it
+  Outputs outputs;      // what was logged as outputs, arrays included
   std::any metadata;
   int interrupted = 0;  // the signal that ended the loop, or 0
 };
@@ -123,7 +126,8 @@ class LoopRun {
       fail(std::current_exception());
     }
     if (const std::exception_ptr error = end()) throw_error(error);
-    return {std::move(state_), std::move(history_), elapsed_, std::move(options_.metadata), interrupt_signal()};
+    return {std::move(state_),           std::move(history_),           elapsed_,
+            std::move(options_.outputs), std::move(options_.metadata), interrupt_signal()};
   }
 
  private:
@@ -345,7 +349,10 @@ class LoopRun {
         if (date == 0) date = Elapsed::now();
         step.elapsed.date = date;
         step.committed = true;
-        if (!step.logs.empty()) history_.commit(step.elapsed, step.logs);
+        if (!step.logs.empty()) {
+          history_.commit(step.elapsed, step.logs);
+          options_.outputs.commit(step.elapsed, step.logs);
+        }
       }
       while (step.next_observer < step.observers.size()) {
         Callback<S, B>* observer = step.observers[step.next_observer++];

@@ -81,20 +81,34 @@ class Inputs {
   std::size_t next_ = 0;
 };
 
-// The device scalars among a step's logs, in order.
+// The device scalars among a step's logs, in order. Error(shape_mismatch) for an array that is no output.
 std::vector<Tensor> device_scalars(const Logs& logs) {
   std::vector<Tensor> scalars;
   for (const Logs::Entry& entry : logs.entries()) {
-    if (const nn::Var* scalar = entry.value.scalar()) scalars.push_back(scalar->value());
+    const nn::Var* var = entry.value.scalar();
+    if (var == nullptr) continue;
+    if (entry.value.is_scalar()) {
+      scalars.push_back(var->value());
+    } else if (entry.collection != "outputs") {
+      throw Error(ErrorCode::shape_mismatch, fmt::format("log entry '{}.{}' is {}, expected a scalar", entry.collection,
+                                                         entry.name, to_string(var->value())));
+    }
   }
   return scalars;
 }
 
-// `logs` with its device scalars replaced by the row they were sent in.
-Logs sent(Logs logs, const std::shared_ptr<const LogRow>& row) {
+bool has_arrays(const Logs& logs) {
+  return std::any_of(logs.values().begin(), logs.values().end(), [](const LogValue& value) { return !value.is_scalar(); });
+}
+
+// `logs` with its device scalars replaced by the row they were sent in, and its arrays by copies that are on their way
+// behind the work so far.
+Logs sent(Logs logs, const std::shared_ptr<const LogRow>& row, const Stream& stream) {
   std::size_t column = 0;
-  for (Logs::Entry& entry : logs.entries()) {
-    if (entry.value.scalar() != nullptr) entry.value = LogValue(row, column++);
+  for (LogValue& value : logs.values()) {
+    const nn::Var* var = value.scalar();
+    if (var == nullptr) continue;
+    value = value.is_scalar() ? LogValue(row, column++) : LogValue(OutputArray::copy_of(var->value(), stream));
   }
   return logs;
 }
@@ -207,14 +221,14 @@ Logs StepEngine::run(Variant& variant, const Call& call, const Body& body) {
   const auto row = variant.ring ? variant.ring->expect() : nullptr;
   if (!variant.graph) {
     variant.publish();
-    return sent(std::move(variant.logs), row);
+    return sent(std::move(variant.logs), row, variant.stream);
   }
-  Logs logs = sent(variant.logs, row);
   waiting_ = &variant;
   replays_ += 1;
   position_ = call.batch.position() + variant.rows;
-  if (!variant.resident || variant.broadcasts) launch();
-  return logs;
+  // The next step would overwrite what this one was given, or gives.
+  if (!variant.resident || variant.broadcasts || has_arrays(variant.logs)) launch();
+  return sent(variant.logs, row, variant.stream);
 }
 
 Logs StepEngine::enqueue(const Call& call, const Body& body) {

@@ -56,8 +56,11 @@ void train(const Arguments& args) {
     return giro::logs().add_metric("loss", loss).add_metric("accuracy", accuracy(logits, batch["label"]));
   });
 
-  // 5. The loop: schedules, and what is due at them.
-  giro::posix_file_system()->create_directories(args.logdir);
+  // 5. The loop: schedules, and what is due at them. Better to know before than after it that logdir takes no files.
+  const auto files = giro::posix_file_system();
+  files->create_directories(args.logdir);
+  files->create(args.logdir + "/.probe")->close();
+  files->remove(args.logdir + "/.probe");
   auto [trained, history, elapsed] = giro::loop(std::move(state), train_data,
       {
           {giro::every(1), train_step},

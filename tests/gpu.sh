@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The whole proof on a machine with a GPU, which may be offline and without apt's packages:
-#   tests/gpu.sh fetch                               anywhere with apt: puts those packages into .deps/, to be carried
-#   tests/gpu.sh [build] [test] [sanitize] [train]   there, in one go or stage by stage; all four by default
+# The whole proof on a machine with a GPU, which need not have Debian's packages installed:
+#   tests/gpu.sh fetch                               with apt and a network: puts those packages into .deps/
+#   tests/gpu.sh [build] [test] [sanitize] [train]   with a GPU, in one go or stage by stage; all four by default
 # It needs nvcc, a C++ compiler, CMake and cuDNN (in the toolkit, the system, or Python's nvidia packages). `train` writes
 # steps per second and accuracies to a file named by date and device in tests/bench/results/.
 #   GIRO_DEPS      folder of .deb files or of what they hold, unpacked; default .deps/. Not needed where it is installed.

@@ -37,8 +37,8 @@ auto checked(const char* what, F&& f) {
   }
 }
 
-// The primitive descriptor of an operation, and of its way back given that of the way there. oneDNN 3 takes at once what
-// oneDNN 2 first made an operation descriptor of.
+// The primitive descriptor of an operation, and of its way back given that of the way there. oneDNN 3 takes at once
+// what oneDNN 2 first made an operation descriptor of.
 template <class Primitive, class... Args>
 typename Primitive::primitive_desc describe(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
                                             const Args&... args) {

@@ -35,12 +35,45 @@ struct AveragePooling {
         pad_after{(ys[1] - 1) * stride[0] + window[0] - xs[1], (ys[2] - 1) * stride[1] + window[1] - xs[2]} {}
 
   one_dnn::PoolingForward::primitive_desc forward(const dnnl::engine& engine) const {
-    return one_dnn::describe<one_dnn::PoolingForward>(engine, {}, dnnl::prop_kind::forward_inference, kAlgorithm, x, y,
-                                                      stride, window, dilation, pad_before, pad_after);
+    return one_dnn::describe<one_dnn::PoolingForward>(engine, {}, dnnl::prop_kind::forward_inference, kAlgorithm, x,
+                                                      y, stride, window, dilation, pad_before, pad_after);
   }
   one_dnn::PoolingBackward::primitive_desc backward(const dnnl::engine& engine) const {
     return one_dnn::describe_backward<one_dnn::PoolingBackward>(engine, forward(engine), kAlgorithm, x, y, stride,
                                                                 window, dilation, pad_before, pad_after);
+  }
+};
+
+// The channels of one pixel of y: the largest value of its window in each. A NaN is larger than every number.
+struct MaxPool {
+  static constexpr int kLanes = 16;  // floats in the widest vector
+  float* y;
+  const float* x;
+  std::int64_t height, width, channels, out_height, out_width;
+  std::int64_t window_h, window_w, stride_h, stride_w;
+
+  void operator()(std::int64_t pixel) const {
+    const std::int64_t row = pixel / out_width, n = row / out_height;
+    const std::int64_t h = row % out_height * stride_h, w = pixel % out_width * stride_w;
+    const float* window = x + ((n * height + h) * width + w) * channels;
+    float* out = y + pixel * channels;
+    std::int64_t c = 0;
+    for (; c + kLanes <= channels; c += kLanes) largest<kLanes>(out + c, window + c);
+    for (; c < channels; ++c) largest<1>(out + c, window + c);
+  }
+
+  template <int kChannels>
+  void largest(float* out, const float* window) const {
+    float best[kChannels];
+    std::copy_n(window, kChannels, best);
+    for (std::int64_t h = 0; h < window_h; ++h) {
+      for (std::int64_t w = 0; w < window_w; ++w) {
+        const float* value = window + (h * width + w) * channels;
+#pragma omp simd
+        for (int c = 0; c < kChannels; ++c) best[c] = best[c] >= value[c] || best[c] != best[c] ? best[c] : value[c];
+      }
+    }
+    std::copy_n(best, kChannels, out);
   }
 };
 
@@ -77,24 +110,14 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
 
 // Not oneDNN's, which passes over a NaN.
 void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
-  submit(stream, [out = y.data<float>(), in = x.data<float>(), x = x.shape(), y = y.shape(), options] {
-    const std::int64_t channels = x[3], pixels = y[0] * y[1] * y[2], area = options.window[0] * options.window[1];
-    const std::int64_t block = std::max<std::int64_t>(1, kBlock / std::max<std::int64_t>(1, channels * area));
-    for_each_block(pixels, block, work_of(y, options), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t pixel = begin; pixel < end; ++pixel) {
-        const std::int64_t ow = pixel % y[2], oh = pixel / y[2] % y[1], n = pixel / (y[1] * y[2]);
-        const float* first = in + ((n * x[1] + oh * options.stride[0]) * x[2] + ow * options.stride[1]) * channels;
-        float* largest = out + pixel * channels;
-        std::copy_n(first, channels, largest);
-        for (std::int64_t i = 1; i < area; ++i) {
-          const float* row = first + (i / options.window[1] * x[2] + i % options.window[1]) * channels;
-#pragma omp simd
-          for (std::int64_t c = 0; c < channels; ++c) {
-            const float a = largest[c], b = row[c];
-            largest[c] = a >= b || a != a ? a : b;
-          }
-        }
-      }
+  const MaxPool pool{y.data<float>(), x.data<float>(), x.shape()[1], x.shape()[2], x.shape()[3], y.shape()[1],
+                     y.shape()[2], options.window[0], options.window[1], options.stride[0], options.stride[1]};
+  const std::int64_t pixels = y.shape()[0] * y.shape()[1] * y.shape()[2], work = work_of(y.shape(), options);
+  if (work == 0) return;
+  submit(stream, [=] {
+    for_each_block(pixels, std::max<std::int64_t>(1, kBlock * pixels / work), work,
+                   [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t pixel = begin; pixel < end; ++pixel) pool(pixel);
     });
   });
 }

@@ -10,9 +10,9 @@ namespace {
 constexpr int kWarp = 32;
 static_assert(RowRing::kMaxColumns <= kWarp, "one lane a column");
 
-// The host reads `published` first and then the row: every lane's value has to be there before it. A fence orders only
-// stores of its own thread and what that thread knows of through a barrier: so the thread that stores the count makes
-// it, after the warp's barrier, and those of the other lanes would add nothing.
+// The host reads `published` first and then the row: every lane's value has to be there before it. A fence orders the
+// later stores of its own thread alone, after all that this thread has seen, through a barrier too: so the thread that
+// stores the count makes it, after the warp's barrier, and fences of the other lanes would add nothing.
 __global__ void publish_row_kernel(RowRing ring, std::int64_t* row, functors::RowSource source) {
   const int lane = static_cast<int>(threadIdx.x);
   const std::int64_t number = *row;

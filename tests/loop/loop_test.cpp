@@ -2,18 +2,24 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <any>
+#include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <ranges>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <giro/loop/batch.h>
-#include <giro/loop/log_ring.h>
 
 #include "tests/expect_error.h"
 
@@ -289,6 +295,327 @@ TEST(Loop, MoveOnlyStates) {
 
 TEST(Loop, WhatACallbackThrowsPassesThrough) {
   EXPECT_THROW(loop(0, iota(3), {{every(1), [](int&) { throw std::runtime_error("mine"); }}}), std::runtime_error);
+}
+
+
+Schedule when(std::vector<std::int64_t> steps) {
+  return [steps](const Elapsed& e) { return std::find(steps.begin(), steps.end(), e.steps) != steps.end(); };
+}
+
+// Notes the completed steps at which it was called.
+auto note_steps(std::vector<std::int64_t>& steps) {
+  return [&steps](const Elapsed& elapsed, Count&) { steps.push_back(elapsed.steps); };
+}
+
+using Steps = std::vector<std::int64_t>;
+
+TEST(Loop, LastIsTheFinalStepWhateverEndsTheLoop) {
+  Steps steps;
+  const auto run = [&](auto&& dataset, std::vector<Task<Count, int>> more, LoopOptions<Count, int> options) {
+    steps.clear();
+    more.insert(more.begin(), Task<Count, int>(every(3) | last(), note_steps(steps)));
+    return loop(Count{}, dataset, more, std::move(options)).elapsed.steps;
+  };
+  EXPECT_EQ(run(Counting(), {}, {.stop = at(6)}), 6);
+  EXPECT_EQ(steps, (Steps{0, 3, 5}));
+  EXPECT_EQ(run(Counting(), {}, {.stop = at(7)}), 7);
+  EXPECT_EQ(steps, (Steps{0, 3, 6}));  // once, though both sides are due
+  EXPECT_EQ(run(Counting(), {}, {.stop = at({.samples = 5})}), 5);
+  EXPECT_EQ(steps, (Steps{0, 3, 4}));
+  EXPECT_EQ(run(iota(6), {}, {}), 6);
+  EXPECT_EQ(steps, (Steps{0, 3, 5}));
+  const auto stop_at = [](std::int64_t step) {
+    return Task<Count, int>(every(1), [step](LoopState<Count, int>& l) { l.stop_iteration = l.elapsed.steps == step; });
+  };
+  EXPECT_EQ(run(Counting(), {stop_at(4)}, {}), 5);
+  EXPECT_EQ(steps, (Steps{0, 3, 4}));
+  EXPECT_EQ(run(Counting(), {stop_at(3)}, {}), 4);
+  EXPECT_EQ(steps, (Steps{0, 3}));
+  EXPECT_EQ(run(Counting(), {{when({4}), [](Count&) { std::raise(SIGTERM); }}}, {}), 5);
+  EXPECT_EQ(steps, (Steps{0, 3, 4}));
+  const auto slow = [](Count&) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+  const std::int64_t timed = run(Counting(), {{every(1), slow}}, {.stop = at({.time = 0.021})});
+  EXPECT_EQ(steps.back(), timed - 1);
+}
+
+// What last() brings runs behind the stop, in the same step, and is committed with it.
+TEST(Loop, LastRunsThoughAStopSkipsTheRest) {
+  const auto result = loop(Count{}, Counting(),
+                           {{when({2}), [](LoopState<Count, int>& l) { l.stop_iteration = true; }},
+                            {every(1), [](Count& s) { ++s.a; }},
+                            {last(), [](const int& batch) { return logs().add_metric("batch", batch); }}});
+  EXPECT_EQ(result.state.a, 2);
+  const auto [steps, batches] = result.history.collect("steps", "batch");
+  EXPECT_EQ(steps, Values{2});
+  EXPECT_EQ(batches, Values{2});
+}
+
+// Batches that an iterator holds itself are still there when the next one was asked for in vain.
+TEST(Loop, TheLastBatchIsThereWhenTheDatasetHasEnded) {
+  std::istringstream words("one two three");
+  std::string seen;
+  loop(Count{}, std::views::istream<std::string>(words),
+       {{last(), [&](const std::string& batch, Count&) { seen += batch; }}});
+  EXPECT_EQ(seen, "three");
+}
+
+TEST(Loop, OnStartAndOnEnd) {
+  std::string order;
+  using Options = LoopOptions<Count, int>;
+  const auto options = [&] {
+    return Options{.stop = at(2),
+                   .on_start = {[&](Count& s, const int& batch) {
+                     order += 's';
+                     s.a = 10 + batch;
+                     return logs().add_metric("start", 1);
+                   }},
+                   .on_end = {[&](LoopState<Count, int>& l) {
+                     order += 'e';
+                     EXPECT_EQ(l.elapsed.steps, 2);
+                     EXPECT_EQ(l.history.size(), 2u);
+                     l.state.b = 5;
+                     EXPECT_THROW(l.batch(), Error);
+                   }}};
+  };
+  const auto step = [&](Count& s) {
+    order += 'x';
+    return logs().add_metric("a", ++s.a);
+  };
+  const auto result = loop(Count{}, iota(9), {{every(1), step}}, options());
+  EXPECT_EQ(order, "sxxe");
+  EXPECT_EQ(result.state.b, 5);
+  EXPECT_EQ(result.history.collect("a")[0], (Values{11, 12}));
+  EXPECT_THROW(result.history.collect("start"), Error);
+
+  // Without a batch nothing starts, and everything ends.
+  order.clear();
+  loop(Count{}, Ints{}, {{every(1), step}}, {.on_start = options().on_start, .on_end = {[&](Count&) { order += 'e'; }}});
+  EXPECT_EQ(order, "e");
+}
+
+// A callback with a beginning and an end of its own.
+struct Logger {
+  std::string* text;
+  void on_start(const Count& s) { *text += "start" + std::to_string(s.a) + " "; }
+  void operator()(const Elapsed& e, const Logs&) { *text += std::to_string(e.steps) + " "; }
+  void on_end(const Elapsed& e) { *text += "end" + std::to_string(e.steps); }
+};
+
+TEST(Loop, CallbacksWithABeginningAndAnEnd) {
+  std::string text;
+  loop(Count{7, 0}, iota(3), {{every(2), Logger{&text}}});
+  EXPECT_EQ(text, "start7 0 2 end3");
+}
+
+TEST(Loop, AThrowingCallbackIsNamedAndNothingIsLost) {
+  std::string text;
+  int ended = 0;
+  bool thrown = false;
+  try {
+    loop(Count{}, Counting(),
+         {{every(1),
+           [](Count& s) {
+             ++s.a;
+             return logs().add_metric("a", s.a);
+           }},
+          {every(1), Logger{&text}},
+          {every(3), [](const Elapsed& e, Count&) {
+             if (e.steps == 6) throw std::runtime_error("the disk is full");
+           }}},
+         {.on_end = {[&](Count&) { ++ended; }}});
+  } catch (LoopError& error) {
+    thrown = true;
+    EXPECT_EQ(std::string(error.what()), "task 3, every(3): a function, at step 6: the disk is full");
+    EXPECT_EQ(error.code(), ErrorCode::callback);
+    EXPECT_EQ(error.history().collect("a")[0], (Values{1, 2, 3, 4, 5, 6}));
+    EXPECT_EQ(error.elapsed().steps, 6);
+    ASSERT_NE(error.state<Count>(), nullptr);
+    EXPECT_EQ(error.state<Count>()->a, 7);  // the step that failed had begun
+    EXPECT_EQ(error.state<int>(), nullptr);
+    EXPECT_THROW(std::rethrow_exception(error.cause()), std::runtime_error);
+  }
+  EXPECT_TRUE(thrown);
+  EXPECT_EQ(ended, 1);
+  EXPECT_EQ(text, "start0 0 1 2 3 4 5 end6");
+}
+
+TEST(Loop, AThrowingObserverIsCalledNoMoreAndTheOthersSeeItAll) {
+  std::string text;
+  int calls = 0;
+  try {
+    loop(Count{}, Counting(), {{every(1), [&](const Elapsed& e) {
+                                  ++calls;
+                                  if (e.steps == 2) throw Error(ErrorCode::io, "no space");
+                                }},
+                               {every(1), Logger{&text}}});
+    FAIL() << "no error";
+  } catch (const LoopError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io);
+    EXPECT_EQ(std::string(error.what()), "task 1, every(1): a function, at step 2: no space");
+  }
+  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(text.substr(0, 12), "start0 0 1 2");
+}
+
+struct Throwing {
+  int* ended;
+  void operator()(Count&) {}
+  void on_end(Count&) {
+    ++*ended;
+    throw std::runtime_error("at the end");
+  }
+};
+
+TEST(Loop, AnOnEndThatThrowsKeepsNoOtherFromEnding) {
+  int ended = 0;
+  std::string text;
+  try {
+    loop(Count{}, iota(2), {{every(1), Throwing{&ended}}, {every(1), Throwing{&ended}}, {every(1), Logger{&text}}},
+         {.on_end = {[&](Count&) { ++ended; }}});
+    FAIL() << "no error";
+  } catch (const LoopError& error) {
+    EXPECT_NE(std::string(error.what()).find("Throwing"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("task 1"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(ended, 3);
+  EXPECT_EQ(text, "start0 0 1 end2");
+}
+
+// 0, 1, 2, and then an error.
+struct Failing : Counting {
+  struct Iterator : Counting::Iterator {
+    using Counting::Iterator::Iterator;
+    Iterator& operator++() {
+      if (**this == 2) throw std::runtime_error("cannot be read");
+      Counting::Iterator::operator++();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+  };
+  Iterator begin() { return Iterator(&pulled); }
+};
+
+TEST(Loop, ADatasetThatFailsLosesNoStep) {
+  try {
+    loop(Count{}, Failing(), {{every(1), [](Count& s) { return logs().add_metric("a", ++s.a); }}});
+    FAIL() << "no error";
+  } catch (const LoopError& error) {
+    EXPECT_EQ(std::string(error.what()), "the dataset, at step 2: cannot be read");
+    EXPECT_EQ(error.history().collect("a")[0], (Values{1, 2, 3}));
+    EXPECT_EQ(error.elapsed().steps, 3);
+  }
+}
+
+TEST(Loop, AnEmptyDatasetWhereStepsWereAskedFor) {
+  int ended = 0;
+  try {
+    loop(Count{}, Ints{}, {}, {.stop = at(5), .on_end = {[&](Count&) { ++ended; }}});
+    FAIL() << "no error";
+  } catch (const LoopError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find("empty"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("5"), std::string::npos);
+  }
+  EXPECT_EQ(ended, 1);
+}
+
+TEST(Loop, SignalsFinishTheStep) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    int ended = 0;
+    const auto result = loop(Count{}, Counting(),
+                             {{when({3}), [&](Count&) { std::raise(signal); }},
+                              {every(1), [](Count& s) { return logs().add_metric("a", ++s.a); }}},
+                             {.on_end = {[&](Count&) { ++ended; }}});
+    EXPECT_EQ(result.interrupted, signal);
+    EXPECT_EQ(result.elapsed.steps, 4);
+    EXPECT_EQ(result.history.size(), 4u);
+    EXPECT_EQ(ended, 1);
+  }
+  EXPECT_EQ(loop(Count{}, iota(2), {}).interrupted, 0);
+}
+
+// The handlers that were there are there again, and a loop that shall not catch signals leaves them alone.
+int caught = 0;
+TEST(Loop, SignalHandlersAreGivenBack) {
+  const auto before = std::signal(SIGINT, [](int) { ++caught; });
+  loop(Count{}, iota(2), {});
+  std::raise(SIGINT);
+  EXPECT_EQ(caught, 1);
+  const auto result = loop(Count{}, iota(3), {{when({0}), [](Count&) { std::raise(SIGINT); }}}, {.catch_signals = false});
+  EXPECT_EQ(caught, 2);
+  EXPECT_EQ(result.interrupted, 0);
+  EXPECT_EQ(result.elapsed.steps, 3);
+  std::signal(SIGINT, before);
+}
+
+TEST(Loop, ASignalInAnInnerLoopEndsTheOuterOneToo) {
+  const auto result = loop(Count{}, Counting(), {{every(1), [](Count& s) {
+                                                    s.a += static_cast<int>(
+                                                        loop(Count{}, iota(5), {{when({1}), [](Count&) {
+                                                               std::raise(SIGINT);
+                                                             }}}).elapsed.steps);
+                                                  }}});
+  EXPECT_EQ(result.state.a, 2);
+  EXPECT_EQ(result.elapsed.steps, 1);
+  EXPECT_EQ(result.interrupted, SIGINT);
+}
+
+TEST(Loop, BatchSizesOfTheUsersOwn) {
+  const auto result = loop(Count{}, iota(4), {}, {.batch_size_fn = [](const int& batch) { return 10 * batch; }});
+  EXPECT_EQ(result.elapsed.samples, 60);
+}
+
+TEST(Loop, MetadataPassesThrough) {
+  auto result = loop(Count{}, iota(3), {{every(1), [](LoopState<Count, int>& l) {
+                                           l.metadata = std::any_cast<int>(l.metadata) + 1;
+                                         }}},
+                     {.metadata = 4});
+  EXPECT_EQ(std::any_cast<int>(result.metadata), 7);
+}
+
+TEST(Loop, AccumulatedLogs) {
+  std::vector<double> seen;
+  auto first = loop(Count{}, iota(1), {{every(1), [](Count&) { return logs().add_metric("old", 1); }}});
+  loop(Count{}, iota(4),
+       {{every(2), [](const Elapsed& e, Count&) { return logs().add_metric("rare", static_cast<double>(e.steps)); }},
+        {every(1), [&](LoopState<Count, int>& l) {
+           seen.push_back(l.accumulated_logs().entry_value("rare"));
+           EXPECT_THROW(l.accumulated_logs().entry_value("old"), Error);
+         }}},
+       {.history = std::move(first.history)});
+  EXPECT_EQ(seen, (Values{0, 0, 2, 2}));
+}
+
+TEST(Loop, OptionalResults) {
+  const auto result =
+      loop(Count{}, iota(3), {{every(1), [](const Elapsed& e, const Count& s) {
+                                 std::optional<Logs> l;
+                                 if (e.steps == 1) l = logs().add_metric("a", 1);
+                                 std::optional<Count> next;
+                                 if (e.steps == 2) next = Count{s.a + 5, 0};
+                                 return std::tuple{logs().add_output("o", 2), l, next};
+                               }}});
+  EXPECT_EQ(result.state.a, 5);
+  EXPECT_EQ(result.history.collect("steps", "a")[0], Values{1});
+  EXPECT_EQ(result.outputs.size(), 3u);
+}
+
+// every(5 samples) and every(7 steps), cut anywhere: the parts fire as the whole does.
+TEST(Loop, NothingIsMissedOrRepeatedWhenALoopIsContinued) {
+  const auto fired = [](std::int64_t cut) {
+    Steps steps;
+    const std::vector<Task<Count, int>> tasks{{every({.samples = 5}) | every(7), note_steps(steps)}};
+    const LoopOptions<Count, int> defaults{.batch_size_fn = [](const int&) { return 2; }};
+    LoopOptions<Count, int> first = defaults, second = defaults;
+    first.stop = at(cut);
+    const auto result = loop(Count{}, Counting(), tasks, std::move(first));
+    second.stop = at(40);
+    second.elapsed = result.elapsed;
+    loop(Count{}, Counting(), tasks, std::move(second));
+    return steps;
+  };
+  const Steps whole = fired(40);
+  for (std::int64_t cut = 0; cut < 40; ++cut) EXPECT_EQ(fired(cut), whole) << "cut at " << cut;
 }
 
 }  // namespace

@@ -119,5 +119,115 @@ TEST(Schedule, AnyCallable) {
   EXPECT_EQ(due_steps([count = 0](const Elapsed&) mutable { return ++count == 2; }, 5), Steps{1});
 }
 
+
+// The numbers of the reference, no. 3.
+TEST(Schedule, CombinationsOfSteps) {
+  for (std::int64_t step = 0; step < 30; ++step) {
+    const Elapsed elapsed{.steps = step};
+    EXPECT_EQ((every(2) & every(3))(elapsed), step % 2 == 0 && step % 3 == 0);
+    EXPECT_EQ((every(2) | every(3))(elapsed), step % 2 == 0 || step % 3 == 0);
+    EXPECT_EQ((!every(2))(elapsed), step % 2 != 0);
+  }
+  EXPECT_EQ(due_steps(after(3).every(5), 10), (Steps{3, 8}));
+  EXPECT_EQ(due_steps(always(), 3), (Steps{0, 1, 2}));
+  EXPECT_EQ(due_steps(never(), 3), Steps{});
+}
+
+TEST(Schedule, After) {
+  EXPECT_EQ(due_steps(after(3), 6), (Steps{3, 4, 5}));
+  EXPECT_EQ(due_steps(after(3).then(!every(2)), 8), (Steps{4, 6}));
+  EXPECT_EQ(due_steps(after({.samples = 5}), 5, 2), (Steps{3, 4}));
+  // Samples count from the boundary, not from where it is noticed: 5, 9, 13.
+  EXPECT_EQ(due_steps(after({.samples = 5}).every({.samples = 4}), 8, 2), (Steps{5, 7}));
+  EXPECT_EQ(due_steps(after({.time = 1.0}).every({.time = 1.0}), 13, 1, 0.25), (Steps{8, 12}));
+  // A loop that begins behind the boundary keeps to it.
+  Schedule late = after(3).every(5);
+  Steps due;
+  for (std::int64_t step = 6; step < 15; ++step) {
+    if (late({.steps = step})) due.push_back(step);
+  }
+  EXPECT_EQ(due, (Steps{8, 13}));
+}
+
+TEST(Schedule, Piecewise) {
+  EXPECT_EQ(due_steps(piecewise(every(2), {{at(5), every(3)}, {at(11), never()}}), 30), (Steps{0, 2, 4, 5, 8}));
+  EXPECT_EQ(due_steps(piecewise(never(), {{at({.samples = 4}), always()}, {at(4), never()}}), 9, 2), (Steps{2, 3}));
+  // A boundary that is jumped over is passed.
+  Schedule schedule = piecewise(always(), {{at(2), never()}, {at(4), always()}});
+  EXPECT_TRUE(schedule({.steps = 1}));
+  EXPECT_TRUE(schedule({.steps = 9}));
+}
+
+// every(5 samples) with batches of two: whether the loop went on or began anew makes no difference.
+TEST(Schedule, SamplesGoOnInAContinuedLoop) {
+  Steps whole, parts;
+  Schedule schedule = every({.samples = 5});
+  Elapsed elapsed;
+  for (int i = 0; i < 20; ++i, elapsed.count(2)) {
+    if (schedule(elapsed)) whole.push_back(elapsed.steps);
+  }
+  for (std::int64_t cut = 0; cut <= 20; ++cut) {
+    parts.clear();
+    Schedule first = every({.samples = 5}), second = every({.samples = 5});
+    elapsed = {};
+    for (int i = 0; i < 20; ++i, elapsed.count(2)) {
+      if ((i < cut ? first : second)(elapsed)) parts.push_back(elapsed.steps);
+    }
+    EXPECT_EQ(parts, whole) << "cut at " << cut;
+  }
+}
+
+TEST(Schedule, Last) {
+  EXPECT_EQ(due_steps(last(), 5), Steps{});
+  EXPECT_TRUE(last()({.steps = 5, .last = true}));
+  EXPECT_TRUE((every(3) | last())({.steps = 5, .last = true}));
+  EXPECT_TRUE(after(3).then(last())({.steps = 5, .last = true}));
+}
+
+TEST(Schedule, BothSidesAreAlwaysAsked) {
+  int asked = 0;
+  Schedule schedule = (never() & [&](const Elapsed&) { return ++asked > 0; });
+  schedule = schedule & Schedule([&](const Elapsed&) { return ++asked > 0; });
+  schedule({});
+  EXPECT_EQ(asked, 2);
+  // The samples of the right side are noticed while the left says no.
+  EXPECT_EQ(due_steps(every(4) & every({.samples = 3}), 13, 2), (Steps{8, 12}));
+}
+
+TEST(Schedule, Next) {
+  const auto next = [](Schedule schedule, const Elapsed& elapsed) {
+    schedule(elapsed);
+    return to_string(schedule.next(elapsed));
+  };
+  EXPECT_EQ(next(every(5), {}), "5");
+  EXPECT_EQ(next(every(5), {.steps = 4}), "5");
+  EXPECT_EQ(next(every(5), {.steps = 5}), "10");
+  EXPECT_EQ(next(every({.steps = 5, .samples = 100}), {.steps = 3, .samples = 250}), "{.steps = 5, .samples = 300}");
+  EXPECT_EQ(next(every({.time = 2.0}), {.date = 1003, .date_start = 1000}), "{.time = 4}");
+  EXPECT_EQ(next(always(), {.steps = 7}), "8");
+  EXPECT_EQ(next(never(), {.steps = 7}), "{}");
+  EXPECT_EQ(next(last(), {.steps = 7}), "{}");
+  EXPECT_EQ(next(after(9), {.steps = 7}), "9");
+  EXPECT_EQ(next(after(3).every(5), {.steps = 4}), "8");
+  EXPECT_EQ(next(every(4) & every(6), {}), "6");
+  EXPECT_EQ(next(every(4) | every(6), {}), "4");
+  EXPECT_EQ(next(never() & every(6), {}), "{}");
+  EXPECT_EQ(next([](const Elapsed&) { return false; }, {.steps = 7}), "8");
+  EXPECT_EQ(next(piecewise(every(10), {{at(5), every(3)}}), {.steps = 1}), "5");
+}
+
+TEST(Schedule, ReadsAsItIsWritten) {
+  EXPECT_EQ(to_string(every(5)), "every(5)");
+  EXPECT_EQ(to_string(every({.samples = 60'000, .time = 1.5})), "every({.samples = 60000, .time = 1.5})");
+  EXPECT_EQ(to_string((every(2) & !after(3)) | last()), "((every(2) & !after(3)) | last())");
+  EXPECT_EQ(to_string(after(3).every(5)), "after(3).then(every(5))");
+  EXPECT_EQ(to_string(piecewise(every(2), {{at(5), never()}})), "piecewise(every(2), {at(5): never()})");
+}
+
+TEST(Schedule, EmptyPeriods) {
+  expect_error(ErrorCode::invalid_argument, {"after", "empty"}, [] { after(Period{}); });
+  expect_error(ErrorCode::invalid_argument, {"piecewise", "empty"}, [] { piecewise(never(), {{Period{}, always()}}); });
+}
+
 }  // namespace
 }  // namespace giro

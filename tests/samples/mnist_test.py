@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Runs the MNIST sample's binary as a user would.
+
+usage: mnist_test.py runs SAMPLE       on a small data set made here: bad input, and the same run twice
+       mnist_test.py accuracy SAMPLE   on the data the sample takes by default; exit code 77 where it is not there
+"""
+
+import csv
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SIDE, CLASSES, TRAIN_ROWS, TEST_ROWS = 12, 10, 400, 100
+# Steps of 32 images, and the accuracy on the test images that training has to reach from any seed.
+FLOORS = {"linear": (500, 0.76), "cnn": (60, 0.60)}
+SKIP = 77
+
+sample = None
+
+
+def run(*options, binary=None, **more):
+    device = () if "--device" in options else ("--device", "cpu")
+    return subprocess.run([binary or sample, *device, *map(str, options)], capture_output=True, text=True,
+                          check=False, **more)
+
+
+def write_split(folder, prefix, rows, generator):
+    """Images of noise with one bright row, whose place is the label."""
+    labels = bytes(generator.randrange(CLASSES) for _ in range(rows))
+    images = bytearray()
+    for label in labels:
+        for y in range(SIDE):
+            low, high = (200, 256) if y == label else (0, 60)
+            images += bytes(generator.randrange(low, high) for _ in range(SIDE))
+    (folder / f"{prefix}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, rows, SIDE, SIDE) + images)
+    (folder / f"{prefix}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, rows) + labels)
+
+
+def history(logdir):
+    """What was logged, by column, without the time that it took."""
+    with open(logdir / "history.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return {name: [row[name] for row in rows] for name in rows[0] if name != "time"}
+
+
+class Runs(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.data = self.folder / "data"
+        self.data.mkdir()
+        generator = random.Random(0)
+        write_split(self.data, "train", TRAIN_ROWS, generator)
+        write_split(self.data, "t10k", TEST_ROWS, generator)
+        self.before = self.files()
+
+    def files(self):
+        return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
+
+    def train(self, name, *options):
+        logdir = self.folder / name
+        result = run("--data", self.data, "--logdir", logdir, "--steps", 40, *options)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return logdir, result
+
+    def refuses(self, words, *options, **more):
+        result = run("--steps", 1000, *options, cwd=self.folder, **more)
+        self.assertEqual(result.returncode, 2, result)
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        self.assertTrue(result.stderr.startswith("mnist: ") and result.stderr.endswith("\n"), result.stderr)
+        for word in words:
+            self.assertIn(str(word), result.stderr)
+        self.assertEqual(result.stdout, "", "it had begun to train")
+        self.assertEqual(self.files(), self.before)
+
+    def test_a_missing_data_directory(self):
+        self.refuses([self.folder / "nowhere"], "--data", self.folder / "nowhere", "--logdir", self.folder / "log")
+
+    def test_truncated_data(self):
+        images = self.data / "train-images-idx3-ubyte"
+        images.write_bytes(images.read_bytes()[:-1])
+        self.refuses([images], "--data", self.data, "--logdir", self.folder / "log")
+
+    def test_a_logdir_that_is_a_file(self):
+        file = self.folder / "log"
+        file.write_text("mine")
+        self.before = self.files()
+        for logdir in (file, file / "below"):
+            self.refuses([file], "--data", self.data, "--logdir", logdir)
+        self.assertEqual(file.read_text(), "mine")
+
+    def test_a_logdir_that_takes_no_files(self):
+        logdir = self.folder / "log"
+        (logdir / "model").mkdir(parents=True)  # which takes checkpoints: it is the history that has no place
+        (logdir / "model").chmod(0o777)
+        logdir.chmod(0o555)
+        more = {}
+        if os.geteuid() == 0:  # may write all the same: so the sample runs as nobody, from where nobody can read it
+            more = {"user": 65534, "binary": shutil.copy(sample, self.folder / "mnist")}
+            self.folder.chmod(0o755)
+        self.before = self.files()
+        self.refuses([logdir], "--data", self.data, "--logdir", logdir, **more)
+
+    def test_an_unknown_device(self):
+        self.refuses(["abacus"], "--data", self.data, "--logdir", self.folder / "log", "--device", "abacus")
+
+    def test_unknown_options(self):
+        self.refuses(["--optimiser"], "--optimiser", "adam")
+        self.refuses(["--steps"], "--steps", "0")
+        self.refuses(["--model"], "--model", "transformer")
+
+    def test_what_a_run_leaves_behind(self):
+        logdir, result = self.train("log")
+        files = sorted(path.name for path in logdir.iterdir() if path.is_file())
+        self.assertEqual(files, ["curves.svg", "history.csv"])
+        last = result.stdout.splitlines()[-1]
+        self.assertTrue(last.startswith("result: "), last)
+        values = json.loads(last.removeprefix("result: "))
+        self.assertEqual((values["model"], values["device"], values["steps"]), ("linear", "cpu", 40))
+        columns = history(logdir)
+        self.assertEqual(columns["steps"], [str(step) for step in range(40)])
+        self.assertEqual(set(columns), {"steps", "samples", "loss", "accuracy"})
+
+    def test_the_seed_decides_the_run(self):
+        for model in ("linear", "cnn"):
+            with self.subTest(model=model):
+                first, again, other = (history(self.train(f"{model}-{name}", "--model", model, "--seed", seed)[0])
+                                       for name, seed in (("first", 3), ("again", 3), ("other", 4)))
+                self.assertEqual(first, again)
+                self.assertEqual(first["steps"], other["steps"])
+                self.assertNotEqual(first["loss"], other["loss"])
+
+
+def default_data():
+    text = run("--help").stdout
+    return re.search(r"--data \w+(?:=| \[)(.*?)\]?$", text, re.MULTILINE).group(1)
+
+
+def accuracies():
+    data = default_data()
+    if not os.path.isdir(data):
+        print(f"skipped: no images in {data}")
+        return SKIP
+    failed = False
+    for model, (steps, floor) in FLOORS.items():
+        with tempfile.TemporaryDirectory() as logdir:
+            result = run("--model", model, "--steps", steps, "--logdir", logdir)
+        if result.returncode != 0:
+            print(f"{model}: exit code {result.returncode}: {result.stderr}")
+            failed = True
+            continue
+        accuracy = json.loads(result.stdout.splitlines()[-1].removeprefix("result: "))["test_accuracy"]
+        failed = failed or accuracy < floor
+        print(f"{model}: test accuracy {accuracy:.4f} after {steps} steps, expected {floor} at least")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    what, sample = sys.argv[1], os.path.abspath(sys.argv[2])
+    if what == "accuracy":
+        sys.exit(accuracies())
+    unittest.main(argv=[sys.argv[0]])

@@ -101,6 +101,15 @@ template <class Arg>
 inline constexpr bool is_observed =
     std::is_same_v<std::remove_cvref_t<Arg>, Elapsed> || std::is_same_v<std::remove_cvref_t<Arg>, Logs>;
 
+// Whether a function of this signature may change the state of its loop.
+template <class S, class B, class R, class... Args>
+constexpr bool may_change_state(SignatureOf<R, Args...>*) {
+  constexpr bool returns_state = !std::is_void_v<R> && !std::is_same_v<std::remove_cvref_t<R>, Logs>;
+  return returns_state || (false || ... || (std::is_same_v<std::remove_cvref_t<Args>, LoopState<S, B>> ||
+                                            (is_or_bases<std::remove_cvref_t<Args>, S> && std::is_lvalue_reference_v<Args> &&
+                                             !std::is_const_v<std::remove_reference_t<Args>>)));
+}
+
 template <class R, class S, class B>
 void take_result(LoopState<S, B>& loop, R&& result) {
   using T = std::remove_cvref_t<R>;
@@ -208,6 +217,8 @@ class Callback {
   // Whether it looks at the clock's time.
   bool sees_elapsed() const { return model_->sees_elapsed(); }
   std::string name() const { return model_->name(); }
+  // Whether its signature lets it change the state.
+  bool changes_state() const { return model_->changes_state(); }
 
   // A barrier, or a device step, which launch() may have to be called for.
   void run(LoopState<S, B>& loop) { model_->run(loop); }
@@ -223,6 +234,7 @@ class Callback {
     virtual CallbackKind kind() const = 0;
     virtual bool sees_elapsed() const = 0;
     virtual std::string name() const = 0;
+    virtual bool changes_state() const = 0;
     virtual void run(LoopState<S, B>&) {}
     virtual void launch() {}
     virtual void observe(const Elapsed&, const Logs&) {}
@@ -255,6 +267,13 @@ class Callback {
         return detail::name_of(typeid(typename F::Generic));
       } else {
         return detail::name_of(typeid(F));
+      }
+    }
+    bool changes_state() const override {
+      if constexpr (detail::IsStep<F>::value) {
+        return callable.changes_state();
+      } else {
+        return detail::may_change_state<S, B>(static_cast<detail::Signature<F>*>(nullptr));
       }
     }
 

@@ -16,6 +16,7 @@ struct Elapsed {
   std::int64_t previous_samples = 0;
   double previous_date = 0;
   bool last = false;  // whether the step that begins here is known to be the loop's last
+  std::int64_t step_samples = 0;  // of the step that begins here
 
   double time() const noexcept { return date - date_start; }  // seconds
 

@@ -25,7 +25,7 @@ std::string explain(std::vector<TaskOutline> tasks, std::int64_t batch_size) {
   std::vector<std::vector<std::int64_t>> host_steps(tasks.size());  // the first few in which each task needs the host
   std::int64_t alone = 0, longest = 0;
   bool has_device_step = false, whole = true;
-  Elapsed elapsed;
+  Elapsed elapsed{.step_samples = batch_size};
   for (; elapsed.steps < kHorizon; elapsed.count(batch_size)) {
     std::int64_t device_steps = 0;
     bool needs_host = false;

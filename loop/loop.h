@@ -167,6 +167,7 @@ class LoopRun {
     for (bool ends = false; !ends;) {
       const B& batch = *it;
       const std::int64_t size = size_of(batch);
+      elapsed_.step_samples = size;
       elapsed_.last = elapsed_.steps + 1 >= stop_.steps || elapsed_.samples + size >= stop_.samples;
       if (elapsed_.last || wake_.reached(elapsed_)) {
         loop_.set_batch(&batch, size);

@@ -78,6 +78,30 @@ class Every final : public ScheduleNode {
   std::optional<std::int64_t> time_seen_;
 };
 
+// Depends on nothing but the step at hand.
+class EveryEnd final : public ScheduleNode {
+ public:
+  explicit EveryEnd(const Period& period) : period_(period) {}
+
+  bool due(const Elapsed& elapsed) override {
+    const auto completes = [](const std::optional<std::int64_t>& n, std::int64_t count, std::int64_t more) {
+      return n && (count + more) / *n > count / *n;
+    };
+    return completes(period_.steps, elapsed.steps, 1) ||
+           completes(period_.samples, elapsed.samples, elapsed.step_samples);
+  }
+  Period next(const Elapsed& elapsed) const override {
+    // How many samples later steps have is not known.
+    if (period_.samples) return at(elapsed.steps + 1);
+    return at(((elapsed.steps + 1) / *period_.steps + 1) * *period_.steps - 1);
+  }
+  std::string to_string() const override { return fmt::format("every_end({})", giro::to_string(period_)); }
+  std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<EveryEnd>(*this); }
+
+ private:
+  Period period_;
+};
+
 class Constant final : public ScheduleNode {
  public:
   explicit Constant(bool due) : due_(due) {}
@@ -260,6 +284,19 @@ Schedule every(const Period& period) {
                 fmt::format("every: expected positive steps, samples and time, found {}", to_string(period)));
   }
   return make<Every>(period);
+}
+
+Schedule every_end(std::int64_t steps) { return every_end(at(steps)); }
+Schedule every_end(const Period& period) {
+  if (is_empty(period) || period.time || period.date) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("every_end: expected steps or samples, found {}", to_string(period)));
+  }
+  if (period.steps.value_or(1) < 1 || period.samples.value_or(1) < 1) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("every_end: expected positive steps and samples, found {}", to_string(period)));
+  }
+  return make<EveryEnd>(period);
 }
 
 Schedule always() { return make<Constant>(true); }

@@ -94,6 +94,11 @@ Schedule every(std::int64_t steps);
 // positive; dates do not recur.
 Schedule every(const Period& period);
 
+// At the other end of the same periods: in the steps that complete a multiple of `steps` or `samples`. every_end(3) is
+// due at 2, 5, 8, ... Error(invalid_argument) for neither, or one that is not positive, or a time.
+Schedule every_end(std::int64_t steps);
+Schedule every_end(const Period& period);
+
 Schedule always();
 Schedule never();
 

@@ -76,10 +76,11 @@ class Step {
  public:
   using Function = std::function<Logs(S& state, const Batch& batch, const Broadcasts&, const Statics&)>;
 
-  Step(Function function, bool uses_broadcasts, detail::StepEngine::Mode mode)
+  Step(Function function, bool uses_broadcasts, bool changes_state, detail::StepEngine::Mode mode)
       : function_(std::make_shared<Function>(std::move(function))),
         engine_(std::make_shared<detail::StepEngine>(mode)),
-        uses_broadcasts_(uses_broadcasts) {}
+        uses_broadcasts_(uses_broadcasts),
+        changes_state_(changes_state) {}
 
   // Errors: those of the ops, when the step is first recorded for a state and a batch's shapes; device_mismatch for a
   // batch that lies on another device than the state. After an error the step is recorded anew when it is next called.
@@ -113,6 +114,8 @@ class Step {
   }
   void launch() const { engine_->launch(); }
   bool uses_broadcasts() const noexcept { return uses_broadcasts_; }
+  // Whether the function takes the state as S&, not as const S&.
+  bool changes_state() const noexcept { return changes_state_; }
 
  private:
   detail::StaticsView statics_view() const {
@@ -128,6 +131,7 @@ class Step {
   std::shared_ptr<Function> function_;
   std::shared_ptr<detail::StepEngine> engine_;
   bool uses_broadcasts_;
+  bool changes_state_;
   [[no_unique_address]] Statics statics_{};
 };
 
@@ -167,7 +171,7 @@ auto make_step(F function, StepEngine::Mode mode, std::tuple<First, Rest...>*) {
         };
         return function(state, pick(std::type_identity<std::remove_cvref_t<Rest>>{})...);
       },
-      uses_broadcasts, mode);
+      uses_broadcasts, !std::is_const_v<std::remove_reference_t<First>>, mode);
 }
 
 template <class F>

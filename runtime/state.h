@@ -52,6 +52,8 @@ class Collection {
 class State {
  public:
   explicit State(Device device);
+  State(State&&) noexcept = default;
+  State& operator=(State&&) noexcept = default;
 
   // Adds a collection, its leaves filled with zeros. Names are paths with '/' between levels.
   // Error(invalid_argument) for an empty or repeated name.

@@ -19,7 +19,8 @@ Steps due_steps(Schedule schedule, std::int64_t steps, std::int64_t batch = 1, d
   Steps due;
   for (std::int64_t i = 0; i < steps; ++i) {
     const Elapsed elapsed{
-        .steps = i, .samples = i * batch, .date = 1'000 + seconds * static_cast<double>(i), .date_start = 1'000};
+        .steps = i, .samples = i * batch, .date = 1'000 + seconds * static_cast<double>(i), .date_start = 1'000,
+        .step_samples = batch};
     if (schedule(elapsed)) due.push_back(i);
   }
   return due;
@@ -73,6 +74,44 @@ TEST(Every, Errors) {
   expect_error(ErrorCode::invalid_argument, {"every", "nan"}, [nan] { every({.time = nan}); });
   expect_error(ErrorCode::invalid_argument, {"every", "none"}, [] { every(Period{}); });
   expect_error(ErrorCode::invalid_argument, {"every", "date"}, [] { every({.steps = 1, .date = 1.0}); });
+}
+
+TEST(EveryEnd, CompletesMultiples) {
+  EXPECT_EQ(due_steps(every_end(3), 12), (Steps{2, 5, 8, 11}));
+  EXPECT_EQ(due_steps(every_end(1), 3), (Steps{0, 1, 2}));
+  // The multiples of 5 up to 20 are reached in the steps that end at 6, 10, 16 and 20 samples.
+  EXPECT_EQ(due_steps(every_end({.samples = 5}), 10, 2), (Steps{2, 4, 7, 9}));
+  EXPECT_EQ(due_steps(every_end({.samples = 3}), 3, 10), (Steps{0, 1, 2}));
+  EXPECT_EQ(due_steps(every_end({.steps = 4, .samples = 5}), 9, 2), (Steps{2, 3, 4, 7}));
+  EXPECT_EQ(due_steps(after(4).then(every_end(3)), 12), (Steps{6, 9}));
+}
+
+// Asked only when next() says so, it is due at the same steps as when it is asked at each.
+TEST(EveryEnd, Next) {
+  for (const Period& period : {at(1), at(3), at(7), at({.samples = 5}), at({.steps = 4, .samples = 9})}) {
+    Schedule schedule = every_end(period);
+    Steps due;
+    std::int64_t wake = 0, asked = 0;
+    for (std::int64_t i = 0; i < 50; ++i) {
+      if (i < wake) continue;
+      const Elapsed elapsed{.steps = i, .samples = 2 * i, .step_samples = 2};
+      if (schedule(elapsed)) due.push_back(i);
+      wake = schedule.next(elapsed).steps.value();
+      EXPECT_GT(wake, i);
+      ++asked;
+    }
+    EXPECT_EQ(due, due_steps(every_end(period), 50, 2)) << to_string(schedule);
+    if (!period.samples) {
+      EXPECT_LE(asked, 50 / *period.steps + 1) << to_string(schedule);
+    }
+  }
+}
+
+TEST(EveryEnd, Errors) {
+  expect_error(ErrorCode::invalid_argument, {"every_end", "found 0"}, [] { every_end(0); });
+  expect_error(ErrorCode::invalid_argument, {"every_end", "{.samples = -1}"}, [] { every_end({.samples = -1}); });
+  expect_error(ErrorCode::invalid_argument, {"every_end", "{.time = 1}"}, [] { every_end({.time = 1.0}); });
+  expect_error(ErrorCode::invalid_argument, {"every_end", "found {}"}, [] { every_end(Period{}); });
 }
 
 TEST(Schedule, AnyCallable) {

@@ -1,0 +1,46 @@
+#include <giro/loop/events.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <giro/runtime/error.h>
+
+#include "runtime/text.h"
+
+namespace giro {
+
+LoopEvent event_of(std::string_view name) {
+  const auto found = std::find(kEventNames.begin(), kEventNames.end(), name);
+  if (found == kEventNames.end()) {
+    const std::vector<std::string> known(kEventNames.begin(), kEventNames.end());
+    throw Error(ErrorCode::not_found, fmt::format("no event '{}'{}", name, suggestion(name, known)));
+  }
+  return static_cast<LoopEvent>(found - kEventNames.begin());
+}
+
+namespace detail {
+namespace {
+
+class Named final : public ScheduleNode {
+ public:
+  Named(Schedule schedule, std::string name) : schedule_(std::move(schedule)), name_(std::move(name)) {}
+  bool due(const Elapsed& elapsed) override { return schedule_(elapsed); }
+  Period next(const Elapsed& elapsed) const override { return schedule_.next(elapsed); }
+  Traits traits() const override { return schedule_.traits(); }
+  std::string to_string() const override { return name_; }
+  std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Named>(*this); }
+
+ private:
+  Schedule schedule_;
+  std::string name_;
+};
+
+}  // namespace
+
+Schedule named(Schedule schedule, std::string name) {
+  return Schedule(std::make_unique<Named>(std::move(schedule), std::move(name)));
+}
+
+}  // namespace detail
+}  // namespace giro

@@ -1,0 +1,178 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <giro/loop/callback.h>
+#include <giro/loop/loop.h>
+#include <giro/loop/schedule.h>
+#include <giro/loop/signature.h>
+
+namespace giro {
+
+// The places of the predefined loops at which a program may have something run, each by its name.
+#define GIRO_FOR_EACH_EVENT(X)                                                                         \
+  X(on_train_begin) X(on_train_batch_begin) X(train_step) X(on_train_step) X(reset_step)               \
+  X(on_reset_step) X(on_epoch_end) X(on_train_batch_end) X(on_train_end)                               \
+  X(on_test_begin) X(on_test_batch_begin) X(test_step) X(on_test_step) X(on_test_batch_end)            \
+  X(on_test_end)                                                                                       \
+  X(on_predict_begin) X(on_predict_batch_begin) X(predict_step) X(on_predict_step)                     \
+  X(on_predict_batch_end) X(on_predict_end)
+#define GIRO_EVENT(name) name,
+enum class LoopEvent : std::size_t { GIRO_FOR_EACH_EVENT(GIRO_EVENT) };
+#undef GIRO_EVENT
+#define GIRO_EVENT(name) #name,
+inline constexpr std::array kEventNames = std::to_array<std::string_view>({GIRO_FOR_EACH_EVENT(GIRO_EVENT)});
+#undef GIRO_EVENT
+
+// Error(not_found) naming the nearest event.
+LoopEvent event_of(std::string_view name);
+inline std::string to_string(LoopEvent event) { return std::string(kEventNames[static_cast<std::size_t>(event)]); }
+
+// Callbacks, and the event or the schedule at which they run.
+template <class S, class B>
+struct EventTask {
+  std::variant<LoopEvent, Schedule> when;
+  std::vector<Callback<S, B>> callbacks;
+
+  // Error(not_found) naming the nearest event.
+  EventTask(std::string_view event, Callback<S, B> callback) : when(event_of(event)), callbacks{std::move(callback)} {}
+  EventTask(std::string_view event, std::initializer_list<Callback<S, B>> list) : when(event_of(event)), callbacks(list) {}
+  EventTask(Schedule schedule, Callback<S, B> callback) : when(std::move(schedule)), callbacks{std::move(callback)} {}
+  EventTask(Schedule schedule, std::initializer_list<Callback<S, B>> list) : when(std::move(schedule)), callbacks(list) {}
+};
+
+namespace detail {
+
+// `schedule` under the name of an event.
+Schedule named(Schedule schedule, std::string name);
+
+// A member of an object as a callback, whose signature says what it needs.
+template <auto kMember, class F, class Arguments>
+struct MemberOf;
+template <auto kMember, class F, class... Args>
+struct MemberOf<kMember, F, std::tuple<Args...>> {
+  std::shared_ptr<F> object;
+  decltype(auto) operator()(Args... args) const { return std::invoke(kMember, *object, std::forward<Args>(args)...); }
+};
+// The same of the loop's state.
+template <auto kMember, class S, class Arguments>
+struct MemberOfState;
+template <auto kMember, class S, class... Args>
+struct MemberOfState<kMember, S, std::tuple<Args...>> {
+  decltype(auto) operator()(S& state, Args... args) const {
+    return std::invoke(kMember, state, std::forward<Args>(args)...);
+  }
+};
+
+// Calls visit.operator()<&T::on_train_begin>(LoopEvent::on_train_begin), and so on, for the member functions that T has.
+template <class T, class F>
+constexpr void for_each_event_of(F&& visit) {
+#define GIRO_EVENT(name)                                                        \
+  if constexpr (requires { &T::name; }) {                                       \
+    if constexpr (std::is_member_function_pointer_v<decltype(&T::name)>) {      \
+      visit.template operator()<&T::name>(LoopEvent::name);                         \
+    }                                                                           \
+  }
+  GIRO_FOR_EACH_EVENT(GIRO_EVENT)
+#undef GIRO_EVENT
+}
+#undef GIRO_FOR_EACH_EVENT
+
+template <class T>
+constexpr bool has_events() {
+  bool any = false;
+  for_each_event_of<T>([&]<auto>(LoopEvent) { any = true; });
+  return any;
+}
+
+// What runs when, in the order in which it was added.
+template <class S, class B>
+struct EventTable {
+  using Callbacks = std::vector<Callback<S, B>>;
+  std::array<Callbacks, kEventNames.size()> by_event;
+  std::vector<Task<S, B>> scheduled;
+  Callbacks on_start, each_step, on_end;  // of the outermost loop, whichever it is
+
+  Callbacks& operator[](LoopEvent event) { return by_event[static_cast<std::size_t>(event)]; }
+
+  // Appends what runs at these events, each under its name.
+  void add_tasks(std::vector<Task<S, B>>& tasks, std::initializer_list<LoopEvent> events, const Schedule& schedule) {
+    for (const LoopEvent event : events) {
+      if (!(*this)[event].empty()) tasks.emplace_back(named(schedule, to_string(event)), (*this)[event]);
+    }
+  }
+};
+
+}  // namespace detail
+
+// A member of the list `callbacks` of a predefined loop: an object whose member functions have names of events and run
+// at these, one object for all of them; or any other callback, which runs at the end of each step of the loop whose list
+// it is. on_start and on_end run before and behind that loop. A value: each loop has an object of its own.
+template <class S, class B>
+class EventCallback {
+  using Table = detail::EventTable<S, B>;
+
+ public:
+  template <class F>
+    requires(!std::is_same_v<F, EventCallback> && !std::is_same_v<F, std::vector<EventCallback>>)
+  EventCallback(F callback) {
+    if constexpr (detail::has_events<F>()) {
+      add_ = [callback = std::move(callback)](Table& table) {
+        const auto object = std::make_shared<F>(callback);
+        detail::for_each_event_of<F>([&]<auto kMember>(LoopEvent event) {
+          table[event].push_back(member<kMember>(object));
+        });
+        if constexpr (requires { &F::on_start; }) table.on_start.push_back(member<&F::on_start>(object));
+        if constexpr (requires { &F::on_end; }) table.on_end.push_back(member<&F::on_end>(object));
+      };
+    } else {
+      add_ = [callback = Callback<S, B>(std::move(callback))](Table& table) { table.each_step.push_back(callback); };
+    }
+  }
+
+  void add_to(Table& table) const { add_(table); }
+
+ private:
+  template <auto kMember, class F>
+  static Callback<S, B> member(const std::shared_ptr<F>& object) {
+    using Arguments = typename detail::MemberSignature<decltype(kMember)>::Arguments;
+    return detail::MemberOf<kMember, F, Arguments>{object};
+  }
+
+  std::function<void(Table&)> add_;
+};
+
+namespace detail {
+
+// The state's own first, then tasks, then callbacks.
+template <class S, class B>
+EventTable<S, B> make_events(std::vector<EventTask<S, B>> tasks, const std::vector<EventCallback<S, B>>& callbacks) {
+  EventTable<S, B> table;
+  for_each_event_of<S>([&]<auto kMember>(LoopEvent event) {
+    using Arguments = typename MemberSignature<decltype(kMember)>::Arguments;
+    table[event].push_back(MemberOfState<kMember, S, Arguments>());
+  });
+  for (EventTask<S, B>& task : tasks) {
+    if (const LoopEvent* const event = std::get_if<LoopEvent>(&task.when)) {
+      for (Callback<S, B>& callback : task.callbacks) table[*event].push_back(std::move(callback));
+    } else {
+      table.scheduled.emplace_back(std::get<Schedule>(std::move(task.when)), std::move(task.callbacks));
+    }
+  }
+  for (const EventCallback<S, B>& callback : callbacks) callback.add_to(table);
+  return table;
+}
+
+}  // namespace detail
+}  // namespace giro

@@ -1,0 +1,148 @@
+#pragma once
+
+#include <concepts>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <giro/loop/aggregation.h>
+#include <giro/loop/interrupt.h>
+#include <giro/loop/loop_error.h>
+#include <giro/loop/signature.h>
+#include <giro/runtime/error.h>
+#include <giro/runtime/state.h>
+
+namespace giro {
+
+struct InnerLoopOptions {
+  bool output_state = false;  // whether the outer loop goes on with the state that comes out of the inner one
+  Aggregation aggregation = "last";
+};
+
+namespace detail {
+
+// Puts the values of `before` back into the leaves of `state`, which it is a clone of. Waits.
+void restore(const State& state, const State& before);
+// "loss" -> "loss_valid".
+Logs renamed(const Logs& logs, const std::string& name);
+
+}  // namespace detail
+
+// A loop as a callback of another: made by inner_loop.
+template <class F>
+class InnerLoop {
+  using Signature = detail::Signature<F>;
+  static_assert(Signature::known, "giro: an inner loop's function has one signature, without auto parameters");
+  static_assert(std::tuple_size_v<typename Signature::Arguments> == 1,
+                "giro: an inner loop's function takes the state, and nothing else");
+  using Argument = std::tuple_element_t<0, typename Signature::Arguments>;
+
+ public:
+  using S = std::remove_cvref_t<Argument>;
+
+  InnerLoop(std::string name, F function, InnerLoopOptions options)
+      : name_(std::move(name)), function_(std::move(function)), options_(std::move(options)) {
+    if (!kIsConst && !kIsRestorable && !options_.output_state) {
+      throw Error(ErrorCode::invalid_argument,
+                  "inner_loop: this state cannot be copied, expected a function of const State& or output_state");
+    }
+  }
+
+  // Promises that the function leaves the state as it is, but for moving it through: it is not saved.
+  InnerLoop& leaves_state_alone() {
+    leaves_state_alone_ = true;
+    return *this;
+  }
+
+  Logs operator()(S& state) {
+    if (options_.output_state || kIsConst || leaves_state_alone_) return run(state);
+    if constexpr (std::copy_constructible<S>) {
+      S copy = state;
+      return run(copy);
+    } else if constexpr (std::is_base_of_v<State, S>) {
+      const State before = state.clone();
+      try {
+        Logs logs = run(state);
+        detail::restore(state, before);
+        return logs;
+      } catch (...) {
+        try {
+          detail::restore(state, before);
+        } catch (...) {
+          // A second failure, mostly of the same device, tells nothing new.
+        }
+        throw;
+      }
+    } else {
+      return run(state);
+    }
+  }
+
+ private:
+  static constexpr bool kIsConst = std::is_const_v<std::remove_reference_t<Argument>>;
+  static constexpr bool kIsRestorable = std::copy_constructible<S> || std::is_base_of_v<State, S>;
+
+  // With the state that comes out of the function in the place of the one that went in.
+  Logs run(S& state) {
+    try {
+      auto result = call(state);
+      const Logs logs = interrupted(result) ? Logs() : aggregate(get<1>(result), get<2>(result), options_.aggregation);
+      using Returned = std::remove_cvref_t<decltype(get<0>(result))>;
+      if constexpr (std::is_same_v<Returned, S> && std::is_move_assignable_v<S>) {
+        if (!kIsConst || options_.output_state) state = get<0>(std::move(result));
+      }
+      return name_.empty() ? logs : detail::renamed(logs, name_);
+    } catch (const LoopError& error) {
+      if constexpr (!kIsConst && std::is_move_assignable_v<S>) {
+        if (S* const moved = error.state<S>()) state = std::move(*moved);
+      }
+      throw;
+    }
+  }
+
+  auto call(S& state) {
+    if constexpr (std::is_reference_v<Argument> || std::copy_constructible<S>) {
+      return function_(state);
+    } else {
+      return function_(std::move(state));
+    }
+  }
+
+  template <class R>
+  static bool interrupted(const R& result) {
+    if constexpr (requires { result.interrupted; }) return result.interrupted != 0;
+    else return detail::interrupt_signal() != 0;
+  }
+
+  std::string name_;
+  F function_;
+  InnerLoopOptions options_;
+  bool leaves_state_alone_ = false;
+};
+
+// A callback that runs a loop over the state of its own loop, and logs one value for each entry of its history, under
+// the name entry_name:
+//
+//   {giro::every(1'000), giro::inner_loop("valid", [&](giro::TrainState& state) {
+//      return giro::loop(std::move(state), valid, {{giro::every(1), valid_step}});
+//    }, {.aggregation = "mean"})}
+//
+// The function takes the state, as S&, const S& or S, and returns what a loop does: a LoopResult, or a tuple of a state,
+// a History and an Elapsed. It may move the state away and return it. Whatever it does to it, the outer loop goes on
+// with the state as it was, unless output_state is set: the function of S& is given a copy, or for a State, which cannot
+// be copied, its leaves are saved and put back, so recordings stay valid; const S& saves both. A signal that ends the
+// inner loop ends the outer one too, and what the inner has logged until then is dropped.
+// Error(invalid_argument) if the state can be neither copied nor saved; what the function throws, with the state put
+// back.
+template <class F>
+InnerLoop<F> inner_loop(std::string name, F function, InnerLoopOptions options = {}) {
+  return {std::move(name), std::move(function), std::move(options)};
+}
+// Under the entries' own names.
+template <class F>
+InnerLoop<F> inner_loop(F function, InnerLoopOptions options = {}) {
+  return {"", std::move(function), std::move(options)};
+}
+
+}  // namespace giro

@@ -1,0 +1,212 @@
+#pragma once
+
+#include <algorithm>
+#include <any>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <ranges>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <giro/loop/aggregation.h>
+#include <giro/loop/any_dataset.h>
+#include <giro/loop/events.h>
+#include <giro/loop/inner_loop.h>
+#include <giro/loop/loop.h>
+#include <giro/loop/schedule.h>
+
+namespace giro {
+
+// Of test_loop and predict_loop. Callbacks run in the order: the state's own members of an event's name, then `tasks`,
+// then `callbacks`. Tasks of other loops' events are left alone, so one list may serve all.
+template <class S, class B>
+struct EvaluationOptions {
+  std::vector<EventTask<S, B>> tasks = {};
+  std::vector<EventCallback<S, B>> callbacks = {};
+  // As in LoopOptions.
+  Period stop = {};
+  Elapsed elapsed = {};
+  History history = {};
+  std::function<std::int64_t(const B&)> batch_size_fn = {};
+  std::any metadata = {};
+  bool catch_signals = true;
+  std::int64_t steps_per_execution = 0;
+};
+
+// Of train_loop.
+template <class S, class B>
+struct TrainOptions {
+  std::vector<EventTask<S, B>> tasks = {};
+  std::vector<EventCallback<S, B>> callbacks = {};
+  AnyDataset<B> test_dataset = {};  // default: no evaluation
+  Period epoch_duration = {};       // steps or samples; default: one pass over the data
+  Period test_duration = {};        // default: the whole of it
+  std::string test_name = "test";
+  Aggregation test_aggregation = "last";
+  // As in LoopOptions.
+  Period stop = {};
+  Elapsed elapsed = {};
+  History history = {};
+  std::function<std::int64_t(const B&)> batch_size_fn = {};
+  std::any metadata = {};
+  bool catch_signals = true;
+  std::int64_t steps_per_execution = 0;
+};
+
+namespace detail {
+
+template <class T>
+std::vector<T> joined(std::vector<T> first, const std::vector<T>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+// The events of an evaluating loop.
+struct EvaluationEvents {
+  LoopEvent begin, batch_begin, step, on_step, batch_end, end;
+};
+inline constexpr EvaluationEvents kTest{LoopEvent::on_test_begin, LoopEvent::on_test_batch_begin, LoopEvent::test_step,
+                                        LoopEvent::on_test_step,  LoopEvent::on_test_batch_end,   LoopEvent::on_test_end};
+inline constexpr EvaluationEvents kPredict{LoopEvent::on_predict_begin, LoopEvent::on_predict_batch_begin, LoopEvent::predict_step,
+                                           LoopEvent::on_predict_step,  LoopEvent::on_predict_batch_end,   LoopEvent::on_predict_end};
+
+template <class S, class B>
+std::vector<Task<S, B>> evaluation_tasks(EventTable<S, B>& table, const EvaluationEvents& events) {
+  std::vector<Task<S, B>> tasks;
+  table.add_tasks(tasks, {events.batch_begin, events.step, events.on_step, events.batch_end}, every(1));
+  return tasks;
+}
+
+// The rest of an outermost loop's tasks.
+template <class S, class B>
+void add_rest(std::vector<Task<S, B>>& tasks, const EventTable<S, B>& table) {
+  if (!table.each_step.empty()) tasks.emplace_back(named(every(1), "callbacks"), table.each_step);
+  tasks.insert(tasks.end(), table.scheduled.begin(), table.scheduled.end());
+}
+
+// The options of `loop` that the predefined loops share with it.
+template <class S, class B, class Options>
+LoopOptions<S, B> loop_options(Options& options, EventTable<S, B>& table, LoopEvent begin, LoopEvent end) {
+  return {.stop = options.stop,
+          .elapsed = options.elapsed,
+          .history = std::move(options.history),
+          .on_start = joined(table.on_start, table[begin]),
+          .on_end = joined(table[end], table.on_end),
+          .batch_size_fn = options.batch_size_fn,
+          .metadata = std::move(options.metadata),
+          .catch_signals = options.catch_signals,
+          .steps_per_execution = options.steps_per_execution};
+}
+
+template <class S, class B, class R>
+LoopResult<S> evaluation_loop(S state, R& dataset, EvaluationOptions<S, B> options, const EvaluationEvents& events) {
+  EventTable<S, B> table = make_events(std::move(options.tasks), options.callbacks);
+  std::vector<Task<S, B>> tasks = evaluation_tasks(table, events);
+  add_rest(tasks, table);
+  return loop(std::move(state), dataset, tasks, loop_options(options, table, events.begin, events.end));
+}
+
+// The evaluation within a train loop, as a callback of it.
+template <class S, class B>
+Callback<S, B> inner_test(EventTable<S, B>& table, const TrainOptions<S, B>& options) {
+  std::vector<Task<S, B>> tasks = evaluation_tasks(table, kTest);
+  LoopOptions<S, B> test_options{.stop = options.test_duration,
+                                 .on_start = table[LoopEvent::on_test_begin],
+                                 .on_end = table[LoopEvent::on_test_end],
+                                 .batch_size_fn = options.batch_size_fn,
+                                 .metadata = options.metadata,
+                                 .catch_signals = options.catch_signals,
+                                 .steps_per_execution = options.steps_per_execution};
+  const auto changes = [](const Callback<S, B>& callback) { return callback.changes_state(); };
+  bool changes_state = std::ranges::any_of(test_options.on_start, changes) ||
+                       std::ranges::any_of(test_options.on_end, changes);
+  for (const Task<S, B>& task : tasks) changes_state |= std::ranges::any_of(task.callbacks, changes);
+
+  auto test = inner_loop(
+      options.test_name,
+      [tasks = std::move(tasks), test_options = std::move(test_options), dataset = options.test_dataset](S& state) {
+        return loop(std::move(state), dataset, tasks, test_options);
+      },
+      {.aggregation = options.test_aggregation});
+  if (!changes_state) test.leaves_state_alone();
+  return test;
+}
+
+// In the last step of each epoch; last() comes besides.
+template <class R>
+Schedule epoch_end(const R& dataset, const Period& duration) {
+  if (duration.steps || duration.samples || duration.time || duration.date) return every_end(duration);
+  if constexpr (requires { { dataset.num_rows() } -> std::convertible_to<std::int64_t>; }) {
+    return every_end({.samples = dataset.num_rows()});
+  } else {
+    return never();
+  }
+}
+
+}  // namespace detail
+
+// A loop of named events (LoopEvent). In each step, in this order:
+//   on_train_batch_begin, train_step, on_train_step
+//   and in the last step of each epoch, and of the loop:
+//     reset_step, on_reset_step, the evaluation over test_dataset, on_epoch_end
+//   on_train_batch_end, then `callbacks` without events, then the tasks with schedules
+// and on_train_begin before the first step, on_train_end behind the last. The evaluation is a loop of
+// on_test_batch_begin, test_step, on_test_step and on_test_batch_end, between on_test_begin and on_test_end; the step in
+// which it runs logs what it has logged, aggregated, as "<entry>_<test_name>". It leaves the state as it was (InnerLoop).
+//
+//   auto [trained, history, elapsed] = giro::train_loop(std::move(state), train,
+//       {.tasks = {{"train_step", train_step}, {"test_step", test_step}},
+//        .callbacks = {giro::keras_bar({.total = 5'000})},
+//        .test_dataset = test, .test_aggregation = "mean", .stop = giro::at(5'000)});
+//
+// An epoch is a multiple of steps or samples, or of the dataset's rows where it says how many there are (num_rows), or
+// else the whole loop. The last one may be shorter; when the loop ends for another reason than `stop`, that is known
+// only at the end of its last step, and the end of the epoch then comes behind everything else.
+// Errors: those of loop; invalid_argument for epochs of none, or by time; not_found for unknown events.
+template <class S, std::ranges::input_range R>
+LoopResult<S> train_loop(S state, R&& dataset,
+                         std::type_identity_t<TrainOptions<S, std::ranges::range_value_t<R>>> options = {}) {
+  using B = std::ranges::range_value_t<R>;
+  detail::EventTable<S, B> table = detail::make_events(std::move(options.tasks), options.callbacks);
+  const Schedule epoch_end = detail::epoch_end(dataset, options.epoch_duration) | last();
+
+  std::vector<Task<S, B>> tasks;
+  table.add_tasks(tasks, {LoopEvent::on_train_batch_begin, LoopEvent::train_step, LoopEvent::on_train_step}, every(1));
+  table.add_tasks(tasks, {LoopEvent::reset_step, LoopEvent::on_reset_step}, epoch_end);
+  if (options.test_dataset) tasks.emplace_back(detail::named(epoch_end, "evaluation"), detail::inner_test(table, options));
+  table.add_tasks(tasks, {LoopEvent::on_epoch_end}, epoch_end);
+  table.add_tasks(tasks, {LoopEvent::on_train_batch_end}, every(1));
+  detail::add_rest(tasks, table);
+  return loop(std::move(state), dataset, tasks,
+              detail::loop_options(options, table, LoopEvent::on_train_begin, LoopEvent::on_train_end));
+}
+
+// train_loop by the name that users of Keras know.
+template <class S, std::ranges::input_range R>
+LoopResult<S> fit(S state, R&& dataset,
+                  std::type_identity_t<TrainOptions<S, std::ranges::range_value_t<R>>> options = {}) {
+  return train_loop(std::move(state), dataset, std::move(options));
+}
+
+// In each step: on_test_batch_begin, test_step, on_test_step, on_test_batch_end, then `callbacks` without events, then
+// the tasks with schedules; on_test_begin before the first and on_test_end behind the last. aggregate() makes one number
+// of each entry of the history. Errors: as train_loop.
+template <class S, std::ranges::input_range R>
+LoopResult<S> test_loop(S state, R&& dataset,
+                        std::type_identity_t<EvaluationOptions<S, std::ranges::range_value_t<R>>> options = {}) {
+  return detail::evaluation_loop(std::move(state), dataset, std::move(options), detail::kTest);
+}
+
+// The same with the events on_predict_batch_begin, predict_step, on_predict_step, on_predict_batch_end, on_predict_begin
+// and on_predict_end. What predict_step logs as outputs is the result.
+template <class S, std::ranges::input_range R>
+LoopResult<S> predict_loop(S state, R&& dataset,
+                           std::type_identity_t<EvaluationOptions<S, std::ranges::range_value_t<R>>> options = {}) {
+  return detail::evaluation_loop(std::move(state), dataset, std::move(options), detail::kPredict);
+}
+
+}  // namespace giro

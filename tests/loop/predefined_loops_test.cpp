@@ -1,0 +1,319 @@
+#include <giro/loop/predefined_loops.h>
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <memory>
+#include <ranges>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/elementwise.h>
+#include <giro/loop/dataset.h>
+
+#include "tests/expect_error.h"
+
+namespace giro {
+namespace {
+
+using test::expect_error;
+using Values = std::vector<double>;
+using Ints = std::vector<int>;
+using Names = std::vector<std::string>;
+
+struct Count {
+  int a = 0;
+};
+
+Logs count(Count& state) { return logs().add_metric("a", ++state.a); }
+
+// Reference test 7: one train step, four test batches that each count.
+TEST(TrainLoop, OneStepAndFourTestBatches) {
+  const auto run = [](const Aggregation& aggregation) {
+    return train_loop(Count{}, Ints(1, 0),
+                      {.tasks = {{"test_step", count}}, .test_dataset = Ints(4, 0), .test_aggregation = aggregation});
+  };
+  EXPECT_EQ(run("last").history.collect("a_test")[0], Values{4});
+  EXPECT_EQ(run("sum").history.collect("a_test")[0], Values{10});
+  EXPECT_EQ(run("mean").history.collect("a_test")[0], Values{2.5});
+  EXPECT_EQ(run("last").state.a, 0);
+}
+
+// The completed steps at which the evaluation, the reset and the end of an epoch have run.
+struct EpochEnds {
+  Values test, reset, epoch;
+  Values in_history;  // steps whose record has a_test
+  std::int64_t steps;
+};
+template <class R>
+EpochEnds epoch_ends(R&& dataset, TrainOptions<Count, std::ranges::range_value_t<R>> options) {
+  using B = std::ranges::range_value_t<R>;
+  EpochEnds ends;
+  const auto note = [](Values& values) {
+    return [&values](Count&, const Elapsed& e) { values.push_back(static_cast<double>(e.steps) + 1); };
+  };
+  options.tasks.emplace_back("train_step", count);
+  options.tasks.emplace_back("test_step", count);
+  options.tasks.emplace_back("reset_step", note(ends.reset));
+  options.tasks.emplace_back("on_epoch_end", note(ends.epoch));
+  options.test_dataset = [&] {
+    ends.test.push_back(ends.reset.back());
+    return std::vector<B>(2);
+  };
+  const auto result = train_loop(Count{}, dataset, options);
+  ends.in_history = result.history.collect("a_test", "steps")[1];
+  ends.steps = result.elapsed.steps;
+  return ends;
+}
+
+TEST(TrainLoop, TwelveStepsInEpochsOfThree) {
+  const EpochEnds ends = epoch_ends(Ints(100, 0), {.epoch_duration = at(3), .stop = at(12)});
+  EXPECT_EQ(ends.test, (Values{3, 6, 9, 12}));
+  EXPECT_EQ(ends.reset, ends.test);
+  EXPECT_EQ(ends.epoch, ends.test);
+  EXPECT_EQ(ends.in_history, (Values{2, 5, 8, 11}));
+  // A dataset that ends there, which is known too late, makes no difference.
+  EXPECT_EQ(epoch_ends(Ints(12, 0), {.epoch_duration = at(3)}).test, ends.test);
+}
+
+TEST(TrainLoop, TheLastEpochMayBeShorter) {
+  EXPECT_EQ(epoch_ends(Ints(100, 0), {.epoch_duration = at(3), .stop = at(10)}).test, (Values{3, 6, 9, 10}));
+  EXPECT_EQ(epoch_ends(Ints(10, 0), {.epoch_duration = at(3)}).test, (Values{3, 6, 9, 10}));
+  EXPECT_EQ(epoch_ends(Ints(2, 0), {.epoch_duration = at(3)}).epoch, Values{2});
+  // Also where a callback ends the loop, or has already had its evaluation.
+  const auto stop_at = [](std::int64_t steps) {
+    return EventTask<Count, int>("on_train_step", [steps](LoopState<Count, int>& l) {
+      l.stop_iteration = l.elapsed.steps + 1 == steps;
+    });
+  };
+  EXPECT_EQ(epoch_ends(Ints(100, 0), {.tasks = {stop_at(7)}, .epoch_duration = at(3)}).test, (Values{3, 6, 7}));
+  EXPECT_EQ(epoch_ends(Ints(100, 0), {.tasks = {stop_at(6)}, .epoch_duration = at(3)}).test, (Values{3, 6}));
+}
+
+TEST(TrainLoop, EpochsOfSamples) {
+  const std::vector<Ints> batches(8, Ints(4));
+  EXPECT_EQ(epoch_ends(batches, {.epoch_duration = {.samples = 10}}).test, (Values{3, 5, 8}));
+}
+
+TEST(TrainLoop, EpochsOfOnePass) {
+  const std::vector<float> rows(10);
+  const Dataset dataset({{"x", Tensor(const_cast<float*>(rows.data()), DType::f32, {10}, Device::cpu())}});
+  // Ten rows: of batches of 4, the third one reaches into the next epoch where there is one.
+  EXPECT_EQ(epoch_ends(dataset.repeat().batch(4), {.stop = at(8)}).test, (Values{3, 5, 8}));
+  EXPECT_EQ(epoch_ends(dataset.batch(4), {}).test, (Values{3}));
+  EXPECT_EQ(epoch_ends(Ints(5, 0), {}).test, (Values{5}));
+}
+
+TEST(TrainLoop, GoesOnWhereAnotherLeftOff) {
+  const auto first = train_loop(Count{}, Ints(100, 0), {.tasks = {{"train_step", count}}, .stop = at(5)});
+  EXPECT_EQ(epoch_ends(Ints(100, 0), {.epoch_duration = at(3), .stop = at(12), .elapsed = first.elapsed}).test,
+            (Values{6, 9, 12}));
+}
+
+// Every event, in its order, from the state's own member, a task and a callback object.
+struct Speaker {
+  std::shared_ptr<Names> said = std::make_shared<Names>();
+  void train_step() { said->push_back("state's train_step"); }
+  Logs test_step(const int& batch) const {
+    said->push_back("state's test_step");
+    return logs().add_metric("batch", batch);
+  }
+  int on_epoch_end = 0;  // no function, and so no handler
+};
+
+#define GIRO_SAY(name) \
+  void name(const Speaker& state) { state.said->push_back("object's " #name " " + std::to_string(++calls)); }
+struct Object {
+  int calls = 0;
+  GIRO_SAY(on_start)
+  GIRO_SAY(on_train_begin)
+  GIRO_SAY(on_train_step)
+  GIRO_SAY(on_test_end)
+  GIRO_SAY(on_train_end)
+  GIRO_SAY(on_end)
+};
+#undef GIRO_SAY
+
+TEST(TrainLoop, EventsInTheirOrder) {
+  std::vector<EventTask<Speaker, int>> tasks;
+  const auto say = [](std::string name) { return [name](const Speaker& state) { state.said->push_back(name); }; };
+  tasks.emplace_back(every(1), say("task"));
+  for (const std::string_view name : kEventNames) tasks.emplace_back(name, say(std::string(name)));
+  const std::vector<EventCallback<Speaker, int>> callbacks{Object(), say("callback")};
+  const Names step{"on_train_batch_begin", "state's train_step", "train_step", "on_train_step"};
+  const Names epoch{"reset_step",          "on_reset_step",     "on_test_begin",
+                    "on_test_batch_begin", "state's test_step", "test_step",
+                    "on_test_step",        "on_test_batch_end", "on_test_end"};
+
+  Names expected;
+  const auto add = [&](const Names& names) { expected.insert(expected.end(), names.begin(), names.end()); };
+  add({"object's on_start 1", "on_train_begin", "object's on_train_begin 2"});
+  add(step);
+  add({"object's on_train_step 3", "on_train_batch_end", "callback", "task"});
+  add(step);
+  add({"object's on_train_step 4"});
+  add(epoch);
+  add({"object's on_test_end 5", "on_epoch_end", "on_train_batch_end", "callback", "task"});
+  add({"on_train_end", "object's on_train_end 6", "object's on_end 7"});
+
+  for (int i = 0; i < 2; ++i) {  // the second time with the same tasks and callbacks, and a new object
+    const auto result = train_loop(Speaker(), Ints(2, 0),
+                                   {.tasks = tasks, .callbacks = callbacks, .test_dataset = Ints(1, 7), .stop = at(2)});
+    EXPECT_EQ(*result.state.said, expected);
+    EXPECT_EQ(result.history.collect("batch_test")[0], Values{7});
+  }
+}
+
+TEST(TestLoop, EventsInTheirOrder) {
+  std::vector<EventTask<Count, int>> tasks;
+  Names said;
+  const auto say = [&](std::string name) { return [&said, name](const Count&) { said.push_back(name); }; };
+  tasks.emplace_back(every(1), say("task"));
+  for (const std::string_view name : kEventNames) tasks.emplace_back(name, say(std::string(name)));
+  test_loop(Count{}, Ints(2, 0), {.tasks = tasks, .callbacks = {say("callback")}});
+  const Names step{"on_test_batch_begin", "test_step", "on_test_step", "on_test_batch_end", "callback", "task"};
+  Names expected{"on_test_begin"};
+  for (int i = 0; i < 2; ++i) expected.insert(expected.end(), step.begin(), step.end());
+  expected.push_back("on_test_end");
+  EXPECT_EQ(said, expected);
+
+  for (std::string& name : expected) {
+    if (const auto found = name.find("test"); found != name.npos) name.replace(found, 4, "predict");
+  }
+  said.clear();
+  predict_loop(Count{}, Ints(2, 0), {.tasks = tasks, .callbacks = {say("callback")}});
+  EXPECT_EQ(said, expected);
+}
+
+TEST(TestLoop, ReturnsStateAndHistory) {
+  const auto [state, history, elapsed] = test_loop(Count{5}, Ints(3, 0), {.tasks = {{"test_step", count}}, .stop = at(2)});
+  EXPECT_EQ(state.a, 7);
+  EXPECT_EQ(elapsed.steps, 2);
+  EXPECT_EQ(aggregate(history, elapsed, "sum").entry_value("a"), 13);
+}
+
+// The test step is there once at each evaluation, and the caller's tasks are left alone.
+TEST(TrainLoop, EvaluationDoesNotGrow) {
+  int calls = 0;
+  std::vector<int> per_epoch;
+  const std::vector<EventTask<Count, int>> tasks{
+      {"test_step", [&](const Count&) { ++calls; }},
+      {"on_epoch_end", [&](const Count&) { per_epoch.push_back(std::exchange(calls, 0)); }}};
+  for (int i = 0; i < 2; ++i) {
+    train_loop(Count{}, Ints(4, 0), {.tasks = tasks, .test_dataset = Ints(3, 0), .epoch_duration = at(1)});
+  }
+  EXPECT_EQ(per_epoch, (std::vector<int>{3, 3, 3, 3, 3, 3, 3, 3}));
+  EXPECT_EQ(tasks.size(), 2u);
+  EXPECT_EQ(tasks[0].callbacks.size(), 1u);
+}
+
+TEST(TrainLoop, TestDatasets) {
+  const auto sum = [](AnyDataset<int> dataset, const Period& duration = {}) {
+    const auto result = fit(Count{}, Ints(2, 0),
+                            {.tasks = {{"test_step", [](const int& batch) { return logs().add_metric("x", batch); }}},
+                             .test_dataset = std::move(dataset),
+                             .epoch_duration = at(1),
+                             .test_duration = duration,
+                             .test_name = "valid",
+                             .test_aggregation = "sum"});
+    return result.history.collect("x_valid")[0];
+  };
+  EXPECT_EQ(sum(Ints{1, 2, 3}), (Values{6, 6}));
+  EXPECT_EQ(sum(Ints{1, 2, 3}, at(2)), (Values{3, 3}));
+  EXPECT_EQ(sum(std::views::iota(1, 4) | std::views::transform([](int i) { return 2 * i; })), (Values{12, 12}));
+  int next = 10;
+  EXPECT_EQ(sum([&] { return Ints(2, next++); }), (Values{20, 22}));
+  // An empty one logs nothing.
+  EXPECT_EQ(fit(Count{}, Ints(2, 0), {.tasks = {{"test_step", count}}, .test_dataset = Ints{}}).history.size(), 0u);
+}
+
+TEST(TrainLoop, ASignalInTheEvaluationEndsTraining) {
+  int epochs = 0;
+  const auto result = train_loop(Count{}, Ints(9, 0),
+                                 {.tasks = {{"train_step", count},
+                                            {"test_step", [](const int& batch) {
+                                               if (batch == 1) std::raise(SIGTERM);
+                                               return logs().add_metric("x", batch);
+                                             }},
+                                            {"on_epoch_end", [&](const Count&) { ++epochs; }}},
+                                  .test_dataset = Ints{0, 1, 2},
+                                  .epoch_duration = at(2)});
+  EXPECT_EQ(result.interrupted, SIGTERM);
+  EXPECT_EQ(result.elapsed.steps, 2);
+  EXPECT_EQ(epochs, 1);
+  EXPECT_EQ(result.history.latest().entries().size(), 1u);
+}
+
+TEST(TrainLoop, Errors) {
+  expect_error(ErrorCode::not_found, {"no event 'on_epochs_end'", "'on_epoch_end'"}, [] {
+    train_loop(Count{}, Ints(1, 0), {.tasks = {{"on_epochs_end", count}}});
+  });
+  expect_error(ErrorCode::not_found, {"no event 'trainstep'", "'train_step'"}, [] {
+    test_loop(Count{}, Ints(1, 0), {.tasks = {{"trainstep", count}}});
+  });
+  expect_error(ErrorCode::invalid_argument, {"found 0"}, [] {
+    train_loop(Count{}, Ints(1, 0), {.epoch_duration = at(0)});
+  });
+  expect_error(ErrorCode::invalid_argument, {"expected steps or samples", "{.time = 1}"}, [] {
+    train_loop(Count{}, Ints(1, 0), {.epoch_duration = {.time = 1.0}});
+  });
+  // An error names the event, and the step.
+  expect_error(ErrorCode::not_found, {"on_train_step: a function, at step 1: ", "'b'"}, [] {
+    train_loop(Count{}, Ints(3, 0), {.tasks = {{"train_step", count}, {"on_train_step", [](LoopState<Count, int>& l) {
+                                                  if (l.elapsed.steps == 1) l.logs.entry_value("b");
+                                                }}}});
+  });
+}
+
+// A state on a device, whose steps are given out many at a time.
+class TrainLoopOfStates : public ::testing::Test {
+ protected:
+  static State create() {
+    State state(Device::cpu());
+    state.add("count", {{"", DType::i64, {}}});
+    return state;
+  }
+  static std::int64_t value(const State& state) {
+    return to_host<std::int64_t>(state.at("count"), state.stream()).front();
+  }
+};
+
+TEST_F(TrainLoopOfStates, OneRecordingForAllEpochs) {
+  const std::vector<float> rows(32);
+  const Dataset dataset =
+      Dataset({{"x", Tensor(const_cast<float*>(rows.data()), DType::f32, {32}, Device::cpu())}}).repeat().batch(4).to(
+          Device::cpu());
+  int train_recordings = 0, test_recordings = 0;
+  const auto train_step = jit([&](State& state, const Batch&) {
+    ++train_recordings;
+    increment(state.at("count"), 1, state.stream());
+    return Logs();
+  });
+  const auto writing = jit([&](State& state, const Batch&) {
+    ++test_recordings;
+    increment(state.at("count"), 1000, state.stream());
+    return logs().add_metric("host", 1);
+  });
+  const auto reading = jit([&](const State&, const Batch&) {
+    ++test_recordings;
+    return logs().add_metric("host", 1);
+  });
+  EXPECT_TRUE(train_step.changes_state());
+  EXPECT_FALSE(reading.changes_state());
+  for (const auto& test_step : {writing, reading}) {
+    train_recordings = test_recordings = 0;
+    const auto result = train_loop(create(), dataset, {.tasks = {{"train_step", train_step}, {"test_step", test_step}},
+                                                       .test_dataset = dataset,
+                                                       .epoch_duration = at(8),
+                                                       .test_duration = at(3),
+                                                       .stop = at(40)});
+    EXPECT_EQ(value(result.state), 40);
+    EXPECT_EQ(result.history.collect("host_test", "steps")[1], (Values{7, 15, 23, 31, 39}));
+    EXPECT_EQ(train_recordings, 1);
+    EXPECT_EQ(test_recordings, 1);
+  }
+}
+
+}  // namespace
+}  // namespace giro

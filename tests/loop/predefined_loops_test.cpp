@@ -193,6 +193,18 @@ TEST(TestLoop, ReturnsStateAndHistory) {
   EXPECT_EQ(aggregate(history, elapsed, "sum").entry_value("a"), 13);
 }
 
+TEST(PredictLoop, CollectsOutputs) {
+  const auto predict_step = [](const Count& state, const int& batch) { return logs().add_output("y", state.a * batch); };
+  const auto result = predict_loop(Count{10}, Ints{1, 2, 3}, {.tasks = {{"predict_step", predict_step}}});
+  const OutputArray y = result.outputs.concatenate("y");
+  ASSERT_EQ(y.shape(), Shape{3});
+  EXPECT_EQ((std::vector<double>(y.tensor().data<double>(), y.tensor().data<double>() + 3)), (Values{10, 20, 30}));
+  // To be continued.
+  const auto more = predict_loop(Count{1}, Ints{4}, {.tasks = {{"predict_step", predict_step}},
+                                                     .outputs = result.outputs});
+  EXPECT_EQ(more.outputs.collect("y").size(), 4u);
+}
+
 // The test step is there once at each evaluation, and the caller's tasks are left alone.
 TEST(TrainLoop, EvaluationDoesNotGrow) {
   int calls = 0;

@@ -47,6 +47,7 @@
 #include <giro/loop/log_schema.h>
 #include <giro/loop/logs.h>
 #include <giro/loop/loop.h>
+#include <giro/loop/managed.h>
 #include <giro/loop/output_array.h>
 #include <giro/loop/outputs.h>
 #include <giro/loop/predefined_loops.h>

@@ -273,7 +273,14 @@ class Callback {
       if constexpr (detail::IsStep<F>::value) {
         return callable.changes_state();
       } else {
-        return detail::may_change_state<S, B>(static_cast<detail::Signature<F>*>(nullptr));
+        bool changes = detail::may_change_state<S, B>(static_cast<detail::Signature<F>*>(nullptr));
+        if constexpr (requires { &F::on_start; }) {
+          changes |= detail::may_change_state<S, B>(static_cast<detail::MemberSignature<decltype(&F::on_start)>*>(nullptr));
+        }
+        if constexpr (requires { &F::on_end; }) {
+          changes |= detail::may_change_state<S, B>(static_cast<detail::MemberSignature<decltype(&F::on_end)>*>(nullptr));
+        }
+        return changes;
       }
     }
 

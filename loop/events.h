@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <functional>
 #include <initializer_list>
@@ -117,8 +118,9 @@ struct EventTable {
 }  // namespace detail
 
 // A member of the list `callbacks` of a predefined loop: an object whose member functions have names of events and run
-// at these, one object for all of them; or any other callback, which runs at the end of each step of the loop whose list
-// it is. on_start and on_end run before and behind that loop. A value: each loop has an object of its own.
+// at these, one object for all of them; a callback whose class names the event at which it runs, as
+// `static constexpr LoopEvent kEvent`; or any other callback, which runs at the end of each step of the loop whose list it
+// is. on_start and on_end run before and behind that loop. A value: each loop has an object of its own.
 template <class S, class B>
 class EventCallback {
   using Table = detail::EventTable<S, B>;
@@ -136,6 +138,8 @@ class EventCallback {
         if constexpr (requires { &F::on_start; }) table.on_start.push_back(member<&F::on_start>(object));
         if constexpr (requires { &F::on_end; }) table.on_end.push_back(member<&F::on_end>(object));
       };
+    } else if constexpr (requires { { F::kEvent } -> std::convertible_to<LoopEvent>; }) {
+      add_ = [callback = Callback<S, B>(std::move(callback))](Table& table) { table[F::kEvent].push_back(callback); };
     } else {
       add_ = [callback = Callback<S, B>(std::move(callback))](Table& table) { table.each_step.push_back(callback); };
     }

@@ -17,6 +17,7 @@
 #include <giro/loop/events.h>
 #include <giro/loop/inner_loop.h>
 #include <giro/loop/loop.h>
+#include <giro/loop/outputs.h>
 #include <giro/loop/schedule.h>
 
 namespace giro {
@@ -31,6 +32,7 @@ struct EvaluationOptions {
   Period stop = {};
   Elapsed elapsed = {};
   History history = {};
+  Outputs outputs = {};
   std::function<std::int64_t(const B&)> batch_size_fn = {};
   std::any metadata = {};
   bool catch_signals = true;
@@ -51,6 +53,7 @@ struct TrainOptions {
   Period stop = {};
   Elapsed elapsed = {};
   History history = {};
+  Outputs outputs = {};
   std::function<std::int64_t(const B&)> batch_size_fn = {};
   std::any metadata = {};
   bool catch_signals = true;
@@ -94,6 +97,7 @@ LoopOptions<S, B> loop_options(Options& options, EventTable<S, B>& table, LoopEv
   return {.stop = options.stop,
           .elapsed = options.elapsed,
           .history = std::move(options.history),
+          .outputs = std::move(options.outputs),
           .on_start = joined(table.on_start, table[begin]),
           .on_end = joined(table[end], table.on_end),
           .batch_size_fn = options.batch_size_fn,
@@ -202,7 +206,10 @@ LoopResult<S> test_loop(S state, R&& dataset,
 }
 
 // The same with the events on_predict_batch_begin, predict_step, on_predict_step, on_predict_batch_end, on_predict_begin
-// and on_predict_end. What predict_step logs as outputs is the result.
+// and on_predict_end. What predict_step logs as outputs is in the result's `outputs`:
+//
+//   auto result = giro::predict_loop(std::move(state), test, {.tasks = {{"predict_step", predict_step}}});
+//   giro::OutputArray logits = result.outputs.concatenate("logits");
 template <class S, std::ranges::input_range R>
 LoopResult<S> predict_loop(S state, R&& dataset,
                            std::type_identity_t<EvaluationOptions<S, std::ranges::range_value_t<R>>> options = {}) {

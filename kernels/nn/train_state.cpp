@@ -64,6 +64,7 @@ TrainState TrainState::create(const nn::Layer& model, const std::vector<LeafSpec
 }
 
 nn::Params TrainState::params() const {
+  if (differentiated_ != nullptr) return *differentiated_;
   std::map<std::string, nn::Var> vars;
   const Collection& params = collection("params");
   for (const Leaf& leaf : params.leaves()) vars.emplace(below(params, leaf), nn::Var(leaf.value, stream()));

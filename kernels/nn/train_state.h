@@ -28,15 +28,22 @@ class TrainState : public State {
   const nn::Layer& model() const noexcept { return model_; }
   const optim::Optimizer& optimizer() const noexcept { return optimizer_; }
 
-  // The parameters, to evaluate with: no gradient is noted.
+  // The parameters, to evaluate with: no gradient is noted, unless value_and_grad has called a function of the state.
   nn::Params params() const;
 
   // Calls f(params), which returns the loss, an f32 scalar, or a pair of the loss and something besides; queues the
-  // gradient of the loss into grads; returns what f returned.
+  // gradient of the loss into grads; returns what f returned. Or f(state), with the same params as state.params().
   template <class F>
   auto value_and_grad(F&& f) {
     nn::Params params = differentiable_params();
-    auto result = std::forward<F>(f)(params);
+    auto result = [&] {
+      if constexpr (std::is_invocable_v<F, nn::Params&>) {
+        return std::forward<F>(f)(params);
+      } else {
+        const Differentiating scope(*this, params);
+        return std::forward<F>(f)(*this);
+      }
+    }();
     if constexpr (std::is_convertible_v<decltype(result), nn::Var>) {
       backward(result, params);
     } else {
@@ -50,11 +57,23 @@ class TrainState : public State {
 
  private:
   TrainState(const nn::Layer& model, optim::Optimizer optimizer, Device device);
+  // While one lives, params() are those that a gradient is wanted for.
+  class Differentiating {
+   public:
+    Differentiating(TrainState& state, const nn::Params& params) : state_(state) { state.differentiated_ = &params; }
+    ~Differentiating() { state_.differentiated_ = nullptr; }
+    Differentiating(const Differentiating&) = delete;
+    Differentiating& operator=(const Differentiating&) = delete;
+
+   private:
+    TrainState& state_;
+  };
   nn::Params differentiable_params() const;
   void backward(const nn::Var& loss, const nn::Params& params) const;
 
   nn::Layer model_;
   optim::Optimizer optimizer_;
+  const nn::Params* differentiated_ = nullptr;
 };
 
 }  // namespace giro

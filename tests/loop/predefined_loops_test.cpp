@@ -165,6 +165,20 @@ TEST(TrainLoop, EventsInTheirOrder) {
   }
 }
 
+struct AtEpochEnd {
+  static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;
+  std::string* said;
+  void on_start(const Count&) { *said += "("; }
+  void operator()(const Elapsed& e, const Count&) { *said += std::to_string(e.steps); }
+  void on_end(const Count&) { *said += ")"; }
+};
+
+TEST(TrainLoop, ACallbackThatNamesItsEvent) {
+  std::string said;
+  train_loop(Count{}, Ints(5, 0), {.callbacks = {AtEpochEnd{.said = &said}}, .epoch_duration = at(2)});
+  EXPECT_EQ(said, "(134)");
+}
+
 TEST(TestLoop, EventsInTheirOrder) {
   std::vector<EventTask<Count, int>> tasks;
   Names said;
@@ -191,6 +205,18 @@ TEST(TestLoop, ReturnsStateAndHistory) {
   EXPECT_EQ(state.a, 7);
   EXPECT_EQ(elapsed.steps, 2);
   EXPECT_EQ(aggregate(history, elapsed, "sum").entry_value("a"), 13);
+}
+
+TEST(PredictLoop, CollectsOutputs) {
+  const auto predict_step = [](const Count& state, const int& batch) { return logs().add_output("y", state.a * batch); };
+  const auto result = predict_loop(Count{10}, Ints{1, 2, 3}, {.tasks = {{"predict_step", predict_step}}});
+  const OutputArray y = result.outputs.concatenate("y");
+  ASSERT_EQ(y.shape(), Shape{3});
+  EXPECT_EQ((std::vector<double>(y.tensor().data<double>(), y.tensor().data<double>() + 3)), (Values{10, 20, 30}));
+  // To be continued.
+  const auto more = predict_loop(Count{1}, Ints{4}, {.tasks = {{"predict_step", predict_step}},
+                                                     .outputs = result.outputs});
+  EXPECT_EQ(more.outputs.collect("y").size(), 4u);
 }
 
 // The test step is there once at each evaluation, and the caller's tasks are left alone.
@@ -313,6 +339,33 @@ TEST_F(TrainLoopOfStates, OneRecordingForAllEpochs) {
     EXPECT_EQ(train_recordings, 1);
     EXPECT_EQ(test_recordings, 1);
   }
+}
+
+// Between two epoch ends the device is handed as many steps at once as it may be.
+TEST_F(TrainLoopOfStates, StepsRunAheadBetweenEpochEnds) {
+  const std::vector<float> rows(32);
+  const Dataset resident =
+      Dataset({{"x", Tensor(const_cast<float*>(rows.data()), DType::f32, {32}, Device::cpu())}}).repeat().batch(4).to(
+          Device::cpu());
+  State state = create();
+  const auto* count = state.at("count").data<std::int64_t>();
+  std::vector<std::int64_t> done;  // steps that have run when a batch is asked for
+  const auto watched = resident | std::views::transform([&](const Batch& batch) {
+                         if (done.size() == static_cast<std::size_t>(batch.position() / 4)) done.push_back(*count);
+                         return batch;
+                       });
+  const auto step = jit([](State& s, const Batch&) {
+    increment(s.at("count"), 1, s.stream());
+    return Logs();
+  });
+  int observed = 0;
+  train_loop(std::move(state), watched, {.tasks = {{"train_step", step}, {"on_epoch_end", [](const State&) {}}},
+                                         .callbacks = {[&](const Elapsed&) { ++observed; }},
+                                         .epoch_duration = at(6),
+                                         .stop = at(12),
+                                         .steps_per_execution = 4});
+  EXPECT_EQ(done, (std::vector<std::int64_t>{0, 0, 0, 0, 4, 4, 6, 6, 6, 6, 10, 10}));
+  EXPECT_EQ(observed, 12);
 }
 
 }  // namespace

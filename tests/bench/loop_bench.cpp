@@ -87,5 +87,3 @@ BENCHMARK_CAPTURE(bar_each_step, null, "/dev/null");
 BENCHMARK_CAPTURE(bar_each_step, file, "");
 
 }  // namespace
-
-BENCHMARK_MAIN();

@@ -58,7 +58,7 @@ class Draw {
   }
 
   Schedule leaf(bool samples) {
-    switch (below(10)) {
+    switch (below(12)) {
       case 0: return always();
       case 1: return never();
       case 2: if (leaves_.last) return last(); break;
@@ -67,6 +67,8 @@ class Draw {
       case 5: if (leaves_.time) return every({.time = 0.5 * (1 + below(60))}); break;
       case 6: return after(below(300));
       case 7: if (samples) return every({.steps = 1 + below(40), .samples = 1 + below(200)}); break;
+      case 8: return every_end(1 + below(60));
+      case 9: if (samples) return every_end({.samples = 1 + below(200)}); break;
       default: break;
     }
     return every(1 + below(120));
@@ -95,6 +97,7 @@ TEST(ScheduleProperty, AskedWhenNextSaysItIsDueAsWhenAskedEachStep) {
     Elapsed elapsed{.date = 1'000, .date_start = 1'000, .previous_date = 1'000};
     for (int i = 0; i < kSteps; ++i) {
       elapsed.last = i + 1 == kSteps;
+      elapsed.step_samples = size_of_batch(i);
       const bool expected = each_step(elapsed);
       bool found = false;
       if (elapsed >= next || elapsed.last) {
@@ -256,6 +259,7 @@ TEST_P(DeviceLoopTest, TheStepsTheDeviceRunsAloneChangeNothing) {
       auto batch = dataset.begin();
       for (; elapsed.steps < kSteps; elapsed.count(3), ++batch) {
         elapsed.last = elapsed.steps + 1 == kSteps;
+        elapsed.step_samples = 3;
         Logs logs;
         std::vector<int> observers;
         for (int task = 0; task < 5; ++task) {

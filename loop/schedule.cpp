@@ -78,12 +78,12 @@ class Every final : public ScheduleNode {
   }
 
   Period period_;
-  std::int64_t multiple_ = 0;  // of the steps: the one behind the latest that was due. Divisions take longer than steps.
+  std::int64_t multiple_ = 0;  // of the steps: the one behind the latest that was due, which spares divisions
   std::optional<std::int64_t> samples_seen_;
   std::optional<std::int64_t> time_seen_;
 };
 
-// Depends on nothing but the step at hand.
+// Depends on nothing but the step at hand, and on where its samples begin to count.
 class EveryEnd final : public ScheduleNode {
  public:
   explicit EveryEnd(const Period& period) : period_(period) {}
@@ -99,6 +99,10 @@ class EveryEnd final : public ScheduleNode {
     // How many samples later steps have is not known.
     if (period_.samples) return at(elapsed.steps + 1);
     return at(((elapsed.steps + 1) / *period_.steps + 1) * *period_.steps - 1);
+  }
+  Traits traits() const override {
+    // Within piecewise, samples count from where the boundary was first seen.
+    return {.remembers = period_.samples.has_value(), .asks_user = false, .awaits_end = false, .reads_clock = false};
   }
   std::string to_string() const override { return fmt::format("every_end({})", giro::to_string(period_)); }
   std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<EveryEnd>(*this); }

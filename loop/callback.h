@@ -208,14 +208,14 @@ class Callback {
     requires(!std::is_same_v<std::remove_cvref_t<F>, Callback>)
   Callback(F callable) : model_(make_model(std::move(callable))) {}
 
-  Callback(const Callback& other) : model_(other.model_->clone()), kind_(other.kind_) {}
+  Callback(const Callback& other) : model_(other.model_->clone()), kind_(other.kind_), sees_elapsed_(other.sees_elapsed_) {}
   Callback(Callback&&) noexcept = default;
   Callback& operator=(const Callback& other) { return *this = Callback(other); }
   Callback& operator=(Callback&&) noexcept = default;
 
   CallbackKind kind() const noexcept { return kind_; }
   // Whether it looks at the clock's time.
-  bool sees_elapsed() const { return model_->sees_elapsed(); }
+  bool sees_elapsed() const noexcept { return sees_elapsed_; }
   std::string name() const { return model_->name(); }
   // Whether its signature lets it change the state.
   bool changes_state() const { return model_->changes_state(); }
@@ -333,6 +333,7 @@ class Callback {
 
   std::unique_ptr<Concept> model_;
   CallbackKind kind_ = model_->kind();
+  bool sees_elapsed_ = model_->sees_elapsed();
 };
 
 }  // namespace giro

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<int, 2> kSignals{SIGINT, SIGTERM};
 
-std::atomic<int> asked = 0;
+std::atomic<int>& asked = interrupt_asked;
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler writes it");
 std::mutex mutex;
 int scopes = 0;
@@ -49,7 +49,5 @@ InterruptScope::~InterruptScope() {
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
   asked = 0;
 }
-
-int interrupt_signal() noexcept { return asked.load(std::memory_order_relaxed); }
 
 }  // namespace giro::detail

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+
 namespace giro::detail {
 
 // While one lives, SIGINT and SIGTERM ask the loops that run to finish their step instead of ending the process; a
@@ -17,6 +19,7 @@ class InterruptScope {
 };
 
 // The signal that has asked, or 0.
-int interrupt_signal() noexcept;
+inline std::atomic<int> interrupt_asked = 0;
+inline int interrupt_signal() noexcept { return interrupt_asked.load(std::memory_order_relaxed); }
 
 }  // namespace giro::detail

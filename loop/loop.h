@@ -168,6 +168,15 @@ class LoopRun {
       const B& batch = *it;
       const std::int64_t size = size_of(batch);
       elapsed_.step_samples = size;
+      if (is_quiet(size)) {
+        advancing_ = size;
+        ends = ++it == end;
+        advancing_ = kNot;
+        elapsed_.count(size);
+        date_is_read_ = false;
+        continue;
+      }
+
       elapsed_.last = elapsed_.steps + 1 >= stop_.steps || elapsed_.samples + size >= stop_.samples;
       if (elapsed_.last || wake_.reached(elapsed_)) {
         loop_.set_batch(&batch, size);
@@ -176,7 +185,8 @@ class LoopRun {
 
       const bool look = clock_.is_due(elapsed_.steps + 1);
       const double date = look ? Elapsed::now() : elapsed_.date;
-      ends = elapsed_.last || loop_.stop_iteration || interrupt_signal() != 0 || date - elapsed_.date_start >= stop_.time;
+      ends = elapsed_.last || loop_.stop_iteration || interrupt_signal() != 0 ||
+             date - elapsed_.date_start >= stop_.time;
       std::optional<B> kept;
       if constexpr (!outlives_iterator && std::copy_constructible<B>) {
         if (awaits_end_ && !ends) kept.emplace(batch);
@@ -190,12 +200,23 @@ class LoopRun {
       }
       if (ends && awaits_end_ && !elapsed_.last) run_last();
 
-      commit();
+      if (has_news()) commit();
       elapsed_.count(size);
       elapsed_.date = date;
       date_is_read_ = look;
       if (look) clock_.looked(elapsed_, std::min(stop_.time, wake_.time));
+      expect_quiet();
     }
+  }
+
+  // Whether there is nothing to do in this step but to count it. A step that may turn out to be the last has more.
+  bool is_quiet(std::int64_t size) const {
+    return elapsed_.steps < busy_steps_ && elapsed_.samples + size < busy_samples_ && interrupt_signal() == 0;
+  }
+  void expect_quiet() {
+    const bool timely = elapsed_.time() >= wake_.time;
+    busy_steps_ = awaits_end_ || timely ? 0 : std::min({wake_.steps, stop_.steps - 1, clock_.next() - 1});
+    busy_samples_ = std::min(wake_.samples, stop_.samples);
   }
 
   void check_none_asked_for() const {
@@ -254,23 +275,43 @@ class LoopRun {
 
   // Asks the schedules, and runs what is due.
   void run_due() {
-    wake_ = {};
-    for (Entry& task : tasks_) {
-      if (elapsed_.last || task.wake.reached(elapsed_)) {
-        if (task.traits.asks_user) launch();
-        if (task.traits.reads_clock) read_clock();
-        const bool due = task.schedule(elapsed_);
-        task.wake = Wake::at(task.schedule.next(elapsed_), elapsed_.date_start);
-        if (due && !loop_.stop_iteration) {
-          task.asked_due = elapsed_.steps;
-          run_callbacks(task);
-        }
-      }
-      wake_.merge(task.wake);
+    const bool all = elapsed_.last || others_.reached(elapsed_);
+    if (all) {
+      watched_.clear();
+      for (Entry& task : tasks_) watched_.push_back(&task);
     }
+    for (Entry* task : watched_) {
+      if (elapsed_.last || task->wake.reached(elapsed_)) run_if_due(*task);
+    }
+    if (all) forget_others();
+    wake_ = others_;
+    for (const Entry* task : watched_) wake_.merge(task->wake);
   }
 
-  void run_callbacks(Entry& task) {
+  // Takes from the watched tasks those that no step has to look at for a while.
+  void forget_others() {
+    others_ = {};
+    std::erase_if(watched_, [&](const Entry* task) {
+      // The clock may be read in the middle of a step.
+      if (task->traits.reads_clock || task->wake.steps <= elapsed_.steps + 1) return false;
+      others_.merge(task->wake);
+      return true;
+    });
+  }
+
+  bool ask(Entry& task) {
+    if (task.traits.asks_user) launch();
+    if (task.traits.reads_clock) read_clock();
+    const bool due = task.schedule(elapsed_);
+    task.wake = Wake::at(task.schedule.next(elapsed_), elapsed_.date_start);
+    return due;
+  }
+
+  void run_if_due(Entry& task) {
+    const bool due = task.traits.always || ask(task);
+    if (task.traits.always) task.wake.steps = elapsed_.steps + 1;
+    if (!due || loop_.stop_iteration) return;
+    task.asked_due = elapsed_.steps;
     for (Callback<S, B>& callback : task.callbacks) {
       run_callback(callback);
       if (loop_.stop_iteration) return;
@@ -336,8 +377,10 @@ class LoopRun {
     elapsed_.date = Elapsed::now();
   }
 
+  // Whether the step has left anything to be committed or observed.
+  bool has_news() const { return !loop_.logs.empty() || !observers_.empty(); }
+
   void commit() {
-    if (loop_.logs.empty() && observers_.empty()) return;
     pending_.push_back({elapsed_, std::exchange(loop_.logs, {}), observers_});
     observers_.clear();
     drain(false);
@@ -378,7 +421,7 @@ class LoopRun {
     try {
       // The step was whole, and only the next batch failed.
       if (advancing_ != kNot) {
-        commit();
+        if (has_news()) commit();
         elapsed_.count(advancing_);
       } else {
         loop_.logs = {};
@@ -420,7 +463,10 @@ class LoopRun {
   Elapsed elapsed_;
   LoopState<S, B> loop_;
   std::vector<Entry> tasks_;
+  std::vector<Entry*> watched_;  // the tasks that may be due in the next step, in order, and
+  Wake others_{.steps = 0};      // when one of the others may be
   Wake stop_, wake_;  // the end, and the earliest at which a schedule has to be asked
+  std::int64_t busy_steps_ = 0, busy_samples_ = 0;  // the steps before both of them are quiet
   ClockWatch clock_{false};
   Pace pace_;
   bool awaits_end_ = false;

@@ -8,21 +8,6 @@
 
 namespace giro::detail {
 
-Wake Wake::at(const Period& period, double date_start) {
-  Wake wake;
-  if (period.steps) wake.steps = *period.steps;
-  if (period.samples) wake.samples = *period.samples;
-  if (period.time) wake.time = *period.time;
-  if (period.date) wake.time = std::min(wake.time, *period.date - date_start);
-  return wake;
-}
-
-void Wake::merge(const Wake& other) {
-  steps = std::min(steps, other.steps);
-  samples = std::min(samples, other.samples);
-  time = std::min(time, other.time);
-}
-
 void ClockWatch::looked(const Elapsed& elapsed, double until) {
   constexpr std::int64_t kSeldom = 128;
   std::int64_t steps = 1;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <limits>
@@ -16,11 +17,27 @@ struct Wake {
   std::int64_t steps = std::numeric_limits<std::int64_t>::max();
   std::int64_t samples = std::numeric_limits<std::int64_t>::max();
   double time = std::numeric_limits<double>::infinity();  // seconds since the loop's start
+  bool steps_alone = true;  // as mostly: there is nothing else to be compared
 
-  static Wake at(const Period& period, double date_start);
-  void merge(const Wake& other);
+  static Wake at(const Period& period, double date_start) {
+    Wake wake;
+    if (period.steps) wake.steps = *period.steps;
+    wake.steps_alone = !period.samples && !period.time && !period.date;
+    if (wake.steps_alone) return wake;
+    if (period.samples) wake.samples = *period.samples;
+    if (period.time) wake.time = *period.time;
+    if (period.date) wake.time = std::min(wake.time, *period.date - date_start);
+    return wake;
+  }
+  void merge(const Wake& other) {
+    steps = std::min(steps, other.steps);
+    if (other.steps_alone) return;
+    samples = std::min(samples, other.samples);
+    time = std::min(time, other.time);
+    steps_alone = false;
+  }
   bool reached(const Elapsed& elapsed) const {
-    return elapsed.steps >= steps || elapsed.samples >= samples || elapsed.time() >= time;
+    return elapsed.steps >= steps || (!steps_alone && (elapsed.samples >= samples || elapsed.time() >= time));
   }
 };
 
@@ -32,6 +49,8 @@ class ClockWatch {
   explicit ClockWatch(bool timed) : next_(timed ? 0 : std::numeric_limits<std::int64_t>::max()) {}
 
   bool is_due(std::int64_t steps) const { return steps >= next_; }
+  // The first number of completed steps at which it is.
+  std::int64_t next() const { return next_; }
   // After a look at the clock, with what has to be noticed.
   void looked(const Elapsed& elapsed, double until);
 

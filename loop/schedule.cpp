@@ -38,7 +38,8 @@ class Every final : public ScheduleNode {
   explicit Every(const Period& period) : period_(period) {}
 
   bool due(const Elapsed& elapsed) override {
-    const bool steps_due = period_.steps && elapsed.steps % *period_.steps == 0;
+    const bool steps_due = period_.steps && (elapsed.steps == multiple_ || elapsed.steps % *period_.steps == 0);
+    if (steps_due) multiple_ = elapsed.steps + *period_.steps;
     const bool samples_due = period_.samples && advance(samples_seen_, elapsed.previous_samples / *period_.samples,
                                                         elapsed.samples / *period_.samples);
     const bool time_due =
@@ -48,7 +49,10 @@ class Every final : public ScheduleNode {
 
   Period next(const Elapsed& elapsed) const override {
     Period next;
-    if (period_.steps) next.steps = (elapsed.steps / *period_.steps + 1) * *period_.steps;
+    if (period_.steps) {
+      const bool was_due = elapsed.steps + *period_.steps == multiple_;
+      next.steps = was_due ? multiple_ : (elapsed.steps / *period_.steps + 1) * *period_.steps;
+    }
     if (period_.samples) next.samples = (elapsed.samples / *period_.samples + 1) * *period_.samples;
     if (period_.time) next.time = static_cast<double>(multiples(elapsed.time()) + 1) * *period_.time;
     return next;
@@ -56,7 +60,7 @@ class Every final : public ScheduleNode {
 
   Traits traits() const override {
     return {.remembers = period_.samples || period_.time, .asks_user = false, .awaits_end = false,
-            .reads_clock = period_.time.has_value()};
+            .reads_clock = period_.time.has_value(), .always = period_.steps == 1};
   }
   std::string to_string() const override { return fmt::format("every({})", giro::to_string(period_)); }
   std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Every>(*this); }
@@ -74,11 +78,12 @@ class Every final : public ScheduleNode {
   }
 
   Period period_;
+  std::int64_t multiple_ = 0;  // of the steps: the one behind the latest that was due, which spares divisions
   std::optional<std::int64_t> samples_seen_;
   std::optional<std::int64_t> time_seen_;
 };
 
-// Depends on nothing but the step at hand.
+// Depends on nothing but the step at hand, and on where its samples begin to count.
 class EveryEnd final : public ScheduleNode {
  public:
   explicit EveryEnd(const Period& period) : period_(period) {}
@@ -95,6 +100,10 @@ class EveryEnd final : public ScheduleNode {
     if (period_.samples) return at(elapsed.steps + 1);
     return at(((elapsed.steps + 1) / *period_.steps + 1) * *period_.steps - 1);
   }
+  Traits traits() const override {
+    // Within piecewise, samples count from where the boundary was first seen.
+    return {.remembers = period_.samples.has_value(), .asks_user = false, .awaits_end = false, .reads_clock = false};
+  }
   std::string to_string() const override { return fmt::format("every_end({})", giro::to_string(period_)); }
   std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<EveryEnd>(*this); }
 
@@ -107,6 +116,9 @@ class Constant final : public ScheduleNode {
   explicit Constant(bool due) : due_(due) {}
   bool due(const Elapsed&) override { return due_; }
   Period next(const Elapsed& elapsed) const override { return due_ ? at(elapsed.steps + 1) : Period{}; }
+  Traits traits() const override {
+    return {.remembers = false, .asks_user = false, .awaits_end = false, .reads_clock = false, .always = due_};
+  }
   std::string to_string() const override { return due_ ? "always()" : "never()"; }
   std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Constant>(*this); }
 
@@ -262,6 +274,7 @@ class Not final : public ScheduleNode {
     // Not being last is no reason to wait for the end.
     Traits traits = a_.traits();
     traits.awaits_end = false;
+    traits.always = false;
     return traits;
   }
   std::string to_string() const override { return "!" + giro::to_string(a_); }

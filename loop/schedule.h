@@ -24,6 +24,7 @@ class ScheduleNode {
     bool asks_user = false;    // runs code that is not giro's, which may look at anything
     bool awaits_end = false;   // may be due for no other reason than that the loop ends
     bool reads_clock = false;  // depends on the time
+    bool always = false;       // due in every step, without being asked
   };
 
   virtual ~ScheduleNode() = default;

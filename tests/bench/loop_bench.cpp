@@ -1,0 +1,89 @@
+// What a loop costs by itself: steps and states that do next to nothing, eight callbacks.
+
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <ranges>
+#include <string>
+#include <vector>
+
+#include <giro/callbacks/keras_bar.h>
+#include <giro/loop/loop.h>
+
+namespace {
+
+using giro::every;
+using Tasks = std::vector<giro::Task<std::int64_t, std::int64_t>>;
+
+constexpr std::int64_t kSteps = 100'000;
+constexpr int kCallbacks = 8;
+
+void step(std::int64_t& state) { ++state; }
+void observe(const giro::Elapsed& elapsed) { benchmark::DoNotOptimize(elapsed.steps); }
+giro::Logs step_and_log(std::int64_t& state) {
+  ++state;
+  const auto value = static_cast<double>(state);
+  return giro::logs()
+      .add_metric("loss", value)
+      .add_metric("accuracy", value)
+      .add_metric("learning_rate", value)
+      .add_metric("gradient_norm", value);
+}
+
+// Callbacks that are due every hundred steps and more, each by a schedule of its own.
+Tasks seldom(int count) {
+  Tasks tasks;
+  for (int i = 0; i < count; ++i) tasks.emplace_back(every(100 * (i + 1)), step);
+  return tasks;
+}
+Tasks seldom_and(giro::Schedule schedule, giro::Callback<std::int64_t, std::int64_t> callback) {
+  Tasks tasks = seldom(kCallbacks - 1);
+  tasks.emplace_back(std::move(schedule), std::move(callback));
+  return tasks;
+}
+
+// Counts as "step" the seconds that one of `steps` steps takes.
+void run(benchmark::State& benchmark, const Tasks& tasks, std::int64_t steps = kSteps) {
+  for (auto _ : benchmark) {
+    auto result = giro::loop(std::int64_t{0}, std::views::iota(std::int64_t{0}, steps), tasks);
+    benchmark::DoNotOptimize(result.state);
+  }
+  benchmark.counters["step"] = benchmark::Counter(
+      static_cast<double>(steps), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+void all_seldom(benchmark::State& benchmark) { run(benchmark, seldom(kCallbacks)); }
+void one_each_step(benchmark::State& benchmark) { run(benchmark, seldom_and(every(1), step)); }
+void all_each_step(benchmark::State& benchmark) {
+  Tasks tasks;
+  for (int i = 0; i < kCallbacks; ++i) tasks.emplace_back(every(1), step);
+  run(benchmark, tasks);
+}
+void observer_each_step(benchmark::State& benchmark) { run(benchmark, seldom_and(every(1), observe)); }
+void four_entries_each_step(benchmark::State& benchmark) { run(benchmark, seldom_and(every(1), step_and_log)); }
+void callable_schedule(benchmark::State& benchmark) {
+  run(benchmark, seldom_and([](const giro::Elapsed& elapsed) { return elapsed.steps % 100 == 0; }, step));
+}
+
+// The same with a progress bar that is shown what was logged, less what four_entries_each_step takes.
+void bar_each_step(benchmark::State& benchmark, const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(
+      path.empty() ? std::tmpfile() : std::fopen(path.c_str(), "w"), std::fclose);
+  if (out == nullptr) return benchmark.SkipWithError("no file to draw on");
+  Tasks tasks = seldom_and(every(1), step_and_log);
+  tasks.front() = {every(1), giro::keras_bar({.total = kSteps, .out = out.get()})};
+  run(benchmark, tasks);
+}
+
+BENCHMARK(all_seldom);
+BENCHMARK(one_each_step);
+BENCHMARK(all_each_step);
+BENCHMARK(observer_each_step);
+BENCHMARK(four_entries_each_step);
+BENCHMARK(callable_schedule);
+BENCHMARK_CAPTURE(bar_each_step, null, "/dev/null");
+BENCHMARK_CAPTURE(bar_each_step, file, "");
+
+}  // namespace

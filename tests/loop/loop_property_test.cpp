@@ -1,0 +1,316 @@
+// Random schedules and tasks: whenever the loop asks, however many steps the device runs alone, and wherever a run is
+// cut, what happens is what would happen step by step.
+
+#include <giro/loop/loop.h>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <ranges>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/train_state.h>
+#include <giro/loop/dataset.h>
+
+#include "tests/kernels/nn/models.h"
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+class Draw {
+ public:
+  struct Leaves {
+    bool time = false;       // of the clock
+    bool last = false;       // last()
+    bool resumable = false;  // only what goes on where it was cut: no samples that are counted from a boundary
+  };
+  Draw(unsigned seed, Leaves leaves) : engine_(seed), leaves_(leaves) {}
+
+  int below(int n) { return static_cast<int>(engine_() % static_cast<unsigned>(n)); }
+
+  Schedule schedule(int depth = 3) { return tree(depth, true); }
+
+ private:
+  Schedule tree(int depth, bool samples) {
+    const bool inner = samples && !leaves_.resumable;
+    switch (depth == 0 ? 0 : below(7)) {
+      case 1: return tree(depth - 1, samples) & tree(depth - 1, samples);
+      case 2: return tree(depth - 1, samples) | tree(depth - 1, samples);
+      case 3: return !tree(depth - 1, samples);
+      case 4: return after(boundary(inner)).then(tree(depth - 1, inner));
+      case 5: {
+        std::vector<std::pair<Period, Schedule>> boundaries;
+        for (int i = below(3); i >= 0; --i) boundaries.emplace_back(boundary(inner), tree(depth - 1, inner));
+        return piecewise(tree(depth - 1, inner), std::move(boundaries));
+      }
+      default: return leaf(samples);
+    }
+  }
+
+  Schedule leaf(bool samples) {
+    switch (below(12)) {
+      case 0: return always();
+      case 1: return never();
+      case 2: if (leaves_.last) return last(); break;
+      case 3: return [n = 2 + below(9)](const Elapsed& e) { return e.steps % n == 1; };
+      case 4: if (samples) return every({.samples = 1 + below(200)}); break;
+      case 5: if (leaves_.time) return every({.time = 0.5 * (1 + below(60))}); break;
+      case 6: return after(below(300));
+      case 7: if (samples) return every({.steps = 1 + below(40), .samples = 1 + below(200)}); break;
+      case 8: return every_end(1 + below(60));
+      case 9: if (samples) return every_end({.samples = 1 + below(200)}); break;
+      default: break;
+    }
+    return every(1 + below(120));
+  }
+
+  Period boundary(bool samples) {
+    if (samples && below(4) == 0) return at({.samples = below(2'000)});
+    if (leaves_.time && below(4) == 0) return at({.time = 0.25 * below(2'000)});
+    return at(below(500));
+  }
+
+  std::mt19937 engine_;
+  Leaves leaves_;
+};
+
+std::int64_t size_of_batch(const int& i) { return i * 7 % 5 + 1; }
+
+TEST(ScheduleProperty, AskedWhenNextSaysItIsDueAsWhenAskedEachStep) {
+  constexpr int kTrees = 10'000, kSteps = 1'000;
+  std::int64_t asked = 0, due = 0;
+  for (unsigned seed = 0; seed < kTrees; ++seed) {
+    Draw draw(seed, {.time = true, .last = true});
+    Schedule each_step = draw.schedule();
+    Schedule seldom = each_step;
+    Period next = at(0);
+    Elapsed elapsed{.date = 1'000, .date_start = 1'000, .previous_date = 1'000};
+    for (int i = 0; i < kSteps; ++i) {
+      elapsed.last = i + 1 == kSteps;
+      elapsed.step_samples = size_of_batch(i);
+      const bool expected = each_step(elapsed);
+      bool found = false;
+      if (elapsed >= next || elapsed.last) {
+        found = seldom(elapsed);
+        next = seldom.next(elapsed);
+        ++asked;
+      }
+      ASSERT_EQ(found, expected) << to_string(each_step) << " at step " << i << ", seed " << seed;
+      due += expected;
+      elapsed.count(size_of_batch(i));
+      elapsed.date += 0.125 * (1 + i % 3);
+    }
+  }
+  // The draws are worth something: many steps were due, and many were not asked about.
+  EXPECT_GT(due, kTrees * kSteps / 20);
+  EXPECT_LT(asked, kTrees * std::int64_t{kSteps} * 3 / 4);
+}
+
+using Calls = std::vector<std::pair<int, std::int64_t>>;  // task, step
+
+// Where a run is cut.
+enum class Cut { stop, stop_iteration, exception, interrupt };
+
+class CutTest : public testing::TestWithParam<Cut> {};
+
+TEST_P(CutTest, NoCallIsMissedOrMadeTwice) {
+  constexpr int kSteps = 120, kTasks = 5;
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    Draw draw(seed, {.resumable = true});
+    const int cut = 1 + draw.below(kSteps - 2);
+    // What throws leaves nothing behind that was done in its step, and what stops nothing that was not.
+    const int position = GetParam() == Cut::exception        ? 0
+                         : GetParam() == Cut::stop_iteration ? kTasks
+                                                             : draw.below(kTasks + 1);
+    Calls barriers, observers;
+    bool cuts = false;
+
+    std::vector<Task<int, int>> tasks;
+    for (int task = 0; task < kTasks; ++task) {
+      if (draw.below(2) == 0) {
+        tasks.emplace_back(draw.schedule(2),
+                           [&observers, task](const Elapsed& e) { observers.emplace_back(task, e.steps); });
+      } else {
+        tasks.emplace_back(draw.schedule(2), [&barriers, task](int& state, const int& batch, const Elapsed& e) {
+          EXPECT_EQ(batch, e.steps);
+          barriers.emplace_back(task, e.steps);
+          return logs().add_metric("calls", ++state);
+        });
+      }
+    }
+    tasks.emplace(tasks.begin() + position, every(1), [&](LoopState<int, int>& loop) {
+      if (!cuts || loop.elapsed.steps != cut - (GetParam() == Cut::exception ? 0 : 1)) return;
+      cuts = false;
+      if (GetParam() == Cut::exception) throw std::runtime_error("cut");
+      if (GetParam() == Cut::interrupt) std::raise(SIGINT);
+      if (GetParam() == Cut::stop_iteration) loop.stop_iteration = true;
+    });
+    const auto run = [&](int state, int first, int stop, const Elapsed& elapsed, History history) {
+      return loop(state, std::views::iota(first, kSteps), tasks,
+                  {.stop = at(stop),
+                   .elapsed = elapsed,
+                   .history = std::move(history),
+                   .batch_size_fn = size_of_batch});
+    };
+
+    const auto whole = run(0, 0, kSteps, {}, {});
+    const Calls expected_barriers = std::exchange(barriers, {}), expected_observers = std::exchange(observers, {});
+
+    cuts = GetParam() != Cut::stop;
+    int state = 0;
+    History history;
+    Elapsed elapsed;
+    try {
+      auto first = run(0, 0, GetParam() == Cut::stop ? cut : kSteps, {}, {});
+      ASSERT_NE(GetParam(), Cut::exception);
+      EXPECT_EQ(first.interrupted, GetParam() == Cut::interrupt ? SIGINT : 0);
+      std::tie(state, history, elapsed) = std::tie(first.state, first.history, first.elapsed);
+    } catch (const LoopError& error) {
+      ASSERT_EQ(GetParam(), Cut::exception) << error.what();
+      std::tie(state, history, elapsed) = std::tie(*error.state<int>(), error.history(), error.elapsed());
+    }
+    ASSERT_EQ(elapsed.steps, cut);
+    const auto rest = run(state, static_cast<int>(elapsed.steps), kSteps, elapsed, std::move(history));
+    EXPECT_EQ(barriers, expected_barriers);
+    EXPECT_EQ(observers, expected_observers);
+    EXPECT_EQ(rest.state, whole.state);
+    EXPECT_EQ(rest.elapsed.steps, kSteps);
+    EXPECT_EQ(rest.elapsed.samples, whole.elapsed.samples);
+    if (whole.history.size() > 0) {
+      EXPECT_EQ(rest.history.collect("steps", "calls"), whole.history.collect("steps", "calls"));
+    }
+  }
+}
+
+std::string cut_name(const testing::TestParamInfo<Cut>& info) {
+  constexpr const char* kNames[] = {"stop", "stop_iteration", "exception", "interrupt"};
+  return kNames[static_cast<int>(info.param)];
+}
+INSTANTIATE_TEST_SUITE_P(Cuts, CutTest,
+                         testing::Values(Cut::stop, Cut::stop_iteration, Cut::exception, Cut::interrupt), cut_name);
+
+class DeviceLoopTest : public test::OpTest {
+ protected:
+  // What a run does and leaves behind.
+  struct Outcome {
+    std::vector<std::tuple<int, std::int64_t, double>> observed;                 // task, step, loss
+    std::vector<std::tuple<int, std::int64_t, std::vector<std::uint8_t>>> seen;  // task, step, the state's bytes
+    std::vector<std::vector<double>> history;  // steps, loss
+    std::vector<std::uint8_t> state;
+  };
+
+  static std::vector<std::uint8_t> bytes_of(const State& state) {
+    std::vector<std::uint8_t> all;
+    for (const Leaf& leaf : state.flatten()) {
+      std::vector<std::uint8_t> bytes(leaf.value.bytes());
+      state.stream().copy(bytes.data(), leaf.value.raw(), bytes.size());
+      state.stream().synchronize();
+      all.insert(all.end(), bytes.begin(), bytes.end());
+    }
+    return all;
+  }
+  static double loss_of(const Logs& logs) { return logs.empty() ? -1 : logs.entry_value("loss"); }
+};
+
+TEST_P(DeviceLoopTest, TheStepsTheDeviceRunsAloneChangeNothing) {
+  constexpr std::int64_t kSteps = 150;
+  const nn::Layer model = test::linear_model();
+  const Dataset dataset = test::image_dataset(70, 4).shuffle(3).repeat().batch(3).to(device());
+  const auto train_step = jit([&](TrainState& state, const Batch& batch) {
+    const nn::Var loss = state.value_and_grad(
+        [&](auto& params) { return mean(softmax_cross_entropy(model(params, batch["image"]), batch["label"])); });
+    state.apply_gradients();
+    return logs().add_metric("loss", loss);
+  });
+
+  for (unsigned seed = 0; seed < 6; ++seed) {
+    SCOPED_TRACE(seed);
+    Draw draw(seed, {.last = true});
+    struct Mixed {
+      enum { step, observer, barrier } kind;
+      Schedule schedule;
+    };
+    std::vector<Mixed> mix{{Mixed::step, draw.below(3) == 0 ? draw.schedule(1) : every(1)}};
+    for (int i = 0; i < 4; ++i) {
+      const auto kind = draw.below(2) == 0 ? Mixed::observer : Mixed::barrier;
+      mix.push_back({kind, draw.schedule(2)});
+    }
+    std::swap(mix[0], mix[static_cast<std::size_t>(draw.below(5))]);
+    const auto create = [&] { return TrainState::create(model, dataset.spec(), optim::adamw(1e-3), seed, device()); };
+
+    // One by one, by hand.
+    Outcome expected;
+    {
+      TrainState state = create();
+      std::vector<Mixed> asked = mix;
+      History history;
+      Elapsed elapsed;
+      auto batch = dataset.begin();
+      for (; elapsed.steps < kSteps; elapsed.count(3), ++batch) {
+        elapsed.last = elapsed.steps + 1 == kSteps;
+        elapsed.step_samples = 3;
+        Logs logs;
+        std::vector<int> observers;
+        for (int task = 0; task < 5; ++task) {
+          Mixed& one = asked[static_cast<std::size_t>(task)];
+          if (!one.schedule(elapsed)) continue;
+          if (one.kind == Mixed::step) logs.merge(train_step(state, *batch));
+          if (one.kind == Mixed::observer) observers.push_back(task);
+          if (one.kind == Mixed::barrier) expected.seen.emplace_back(task, elapsed.steps, bytes_of(state));
+        }
+        if (!logs.empty()) history.commit(elapsed, logs);
+        for (const int task : observers) expected.observed.emplace_back(task, elapsed.steps, loss_of(logs));
+      }
+      expected.state = bytes_of(state);
+      const auto columns = history.collect("steps", "loss");
+      expected.history.assign(columns.begin(), columns.end());
+    }
+    ASSERT_GT(expected.history[0].size(), 0u);
+
+    for (const std::int64_t steps_per_execution : {1, 7, 128, 0}) {
+      SCOPED_TRACE(steps_per_execution);
+      Outcome found;
+      std::vector<Task<TrainState, Batch>> tasks;
+      for (int task = 0; task < 5; ++task) {
+        const Mixed& one = mix[static_cast<std::size_t>(task)];
+        if (one.kind == Mixed::step) tasks.emplace_back(one.schedule, train_step);
+        if (one.kind == Mixed::observer) {
+          tasks.emplace_back(one.schedule, [&found, task](const Elapsed& e, const Logs& logs) {
+            found.observed.emplace_back(task, e.steps, loss_of(logs));
+          });
+        }
+        if (one.kind == Mixed::barrier) {
+          tasks.emplace_back(one.schedule, [&found, task](const Elapsed& e, const TrainState& state) {
+            found.seen.emplace_back(task, e.steps, bytes_of(state));
+          });
+        }
+      }
+      const auto result =
+          loop(create(), dataset, tasks, {.stop = at(kSteps), .steps_per_execution = steps_per_execution});
+      found.state = bytes_of(result.state);
+      const auto columns = result.history.collect("steps", "loss");
+      found.history.assign(columns.begin(), columns.end());
+      // Not EXPECT_EQ, which would print whole states.
+      EXPECT_TRUE(found.seen == expected.seen);
+      EXPECT_TRUE(found.state == expected.state);
+      EXPECT_EQ(found.observed, expected.observed);
+      EXPECT_EQ(found.history, expected.history);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceLoopTest, test::kDevices, test::device_name);
+
+}  // namespace
+}  // namespace giro

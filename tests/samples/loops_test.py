@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Runs the samples of loops, on a small data set made here.
+
+usage: loops_test.py FIT MANUAL_LOOP CUSTOM_STATE
+"""
+
+import csv
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from mnist_test import TEST_ROWS, TRAIN_ROWS, write_split
+
+fit = manual_loop = custom_state = None
+
+
+def run(*command):
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+
+
+class Loops(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        generator = random.Random(0)
+        write_split(self.folder, "train", TRAIN_ROWS, generator)
+        write_split(self.folder, "t10k", TEST_ROWS, generator)
+
+    def runs(self, *command):
+        result = run(*command)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return result.stdout
+
+    def test_fit(self):
+        text = self.runs(fit, self.folder, 4)
+        epochs = re.findall(r"^epoch (\d+): test loss ([\d.]+), test accuracy ([\d.]+)$", text, re.MULTILINE)
+        self.assertEqual([int(epoch) for epoch, _, _ in epochs], [1, 2, 3, 4])
+        self.assertLess(float(epochs[-1][1]), float(epochs[0][1]))
+        self.assertIn("50/50 [==", text)  # 4 epochs of 400 images, 32 a step
+
+    def test_manual_loop(self):
+        logdir = self.folder / "log"
+        text = self.runs(manual_loop, self.folder, 60, logdir)
+        self.assertIn("60/60 [==", text)
+        self.assertEqual([path.name for path in (logdir / "model").iterdir()], ["checkpoint_0000000060.safetensors"])
+        with open(logdir / "history.csv", newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([int(row["steps"]) for row in rows], list(range(60)))
+        losses = [float(row["loss"]) for row in rows]
+        self.assertLess(sum(losses[-10:]), sum(losses[:10]))
+
+    def test_custom_state(self):
+        # 1.642 / sqrt(1000 n) falls below 2e-3 at about 674 steps, which is seen at step 680.
+        text = self.runs(custom_state)
+        pi, after = re.search(r"and ([\d.]+) \+- [\d.]+ after (\d+)$", text, re.MULTILINE).groups()
+        self.assertEqual(after, "681")
+        self.assertAlmostEqual(float(pi), 3.1416, delta=0.01)
+
+    def test_no_data(self):
+        for sample in (fit, manual_loop):
+            result = run(sample, self.folder / "nowhere")
+            self.assertEqual((result.returncode, result.stderr.count("\n")), (2, 1))
+            self.assertIn("nowhere", result.stderr)
+
+
+if __name__ == "__main__":
+    fit, manual_loop, custom_state = map(pathlib.Path, sys.argv[1:])
+    unittest.main(argv=[sys.argv[0]])

@@ -64,7 +64,7 @@ void train(const Arguments& args) {
   auto [trained, history, elapsed] = giro::loop(std::move(state), train_data,
       {
           {giro::every(1), train_step},
-          {giro::every(1'000), giro::checkpoint(args.logdir + "/model")},
+          {giro::every(1'000) | giro::last(), giro::checkpoint(args.logdir + "/model")},
           {giro::every(1), giro::keras_bar({.total = args.steps})},
       },
       {.stop = giro::at(args.steps)});

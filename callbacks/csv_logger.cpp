@@ -76,7 +76,7 @@ class CsvLogger::File {
     bool is_empty = true;
     for (std::size_t i = 0; i < logs.entries().size(); ++i) {
       const Logs::Entry& entry = logs.entries()[i];
-      if (entry.collection == "outputs") continue;
+      if (!entry.value.is_scalar() && entry.collection == "outputs") continue;
       const std::size_t column = column_of(entry, i);
       cells_.resize(columns_.size());
       cells_[column] = fmt::format("{}", entry.value.value());

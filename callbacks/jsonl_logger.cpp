@@ -62,7 +62,7 @@ class JsonlLogger::File {
     collections_.clear();
     for (std::size_t i = 0; i < logs.entries().size(); ++i) {
       const Logs::Entry& entry = logs.entries()[i];
-      if (entry.collection == "outputs") continue;
+      if (!entry.value.is_scalar() && entry.collection == "outputs") continue;
       auto found = collections_.begin();
       while (found != collections_.end() && found->first != entry.collection) ++found;
       if (found == collections_.end()) found = collections_.insert(found, {entry.collection, {}});

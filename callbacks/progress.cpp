@@ -132,7 +132,8 @@ void Progress::draw(bool final) {
     if (!final) cut(text, columns);
     const std::size_t characters = count_characters(text);
     // Spaces over what the line before it was longer by.
-    text.insert(0, "\r").append(drawn_characters_ > characters ? drawn_characters_ - characters : 0, ' ');
+    std::fputc('\r', options_.out);
+    text.append(drawn_characters_ > characters ? drawn_characters_ - characters : 0, ' ');
     drawn_characters_ = characters;
   }
   if (final || !terminal_) text += '\n';

@@ -41,9 +41,11 @@ std::string format_line(const detail::Progress& progress, const TqdmBarOptions& 
   std::string end = format_interval(progress.seconds());
   if (total > 0) {
     const auto left = static_cast<double>(std::max<std::int64_t>(total - progress.steps(), 0));
-    end += "<" + (step_time > 0 || left == 0 ? format_interval(step_time * left) : std::string("?"));
+    end += '<';
+    end += step_time > 0 || left == 0 ? format_interval(step_time * left) : "?";
   }
-  end += ", " + format_rate(step_time, options.unit);
+  end += ", ";
+  end += format_rate(step_time, options.unit);
   for (const auto& [name, value] : progress.shown()) end += fmt::format(", {}={:.3g}", name, value);
   end += "]";
   const std::string begin = options.desc.empty() ? std::string() : options.desc + ": ";

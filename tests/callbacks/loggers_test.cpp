@@ -12,6 +12,7 @@
 
 #include <giro/callbacks/csv_logger.h>
 #include <giro/callbacks/jsonl_logger.h>
+#include <giro/kernels/nn/var.h>
 #include <giro/loop/loop.h>
 
 #include "tests/expect_error.h"
@@ -25,6 +26,12 @@ using test::expect_error;
 
 Elapsed at_step(std::int64_t steps, double seconds = 0) {
   return {.steps = steps, .samples = 32 * steps, .date = 1000 + seconds, .date_start = 1000};
+}
+
+// An output that is no number.
+nn::Var image() {
+  static std::vector<float> pixels(4);
+  return nn::Var(Tensor(pixels.data(), DType::f32, {2, 2}, Device::cpu()), Stream(Device::cpu()));
 }
 
 TEST(CsvLogger, IsAnObserver) {
@@ -73,7 +80,7 @@ TEST(CsvLogger, ALateColumnIsEmptyBefore) {
   CsvLogger log = csv_logger(dir / "log.csv");
   log(at_step(0), logs().add_metric("a", 1));
   log(at_step(1), logs().add_metric("b", 2).add_metric("c", 0.5));
-  log(at_step(2), logs().add_entry("outputs", "image", 3));  // nothing for a file of numbers
+  log(at_step(2), logs().add_output("image", image()));  // nothing for a file of numbers
   log(at_step(3), logs().add_metric("a", 4));
   log.on_end();
   EXPECT_EQ(test::read_text(dir / "log.csv"), "steps,samples,time,a,b,c\n"
@@ -214,7 +221,7 @@ TEST(JsonlLogger, WritesAnObjectALine) {
   const test::TemporaryDirectory dir;
   JsonlLogger log = jsonl_logger(dir / "a/log.jsonl");
   log(at_step(3, 0.5), logs().add_metric("loss", 0.1).add_loss("kl", 2).add_metric("x\"\n", -0.0));
-  log(at_step(4), logs().add_entry("outputs", "y", 1));
+  log(at_step(4), logs().add_output("y", image()));
   log(at_step(5), logs()
                       .add_metric("nan", std::nan(""))
                       .add_metric("inf", std::numeric_limits<double>::infinity())

@@ -23,7 +23,7 @@ class TqdmBarFile : public test::BarFile {
   TqdmBarOptions options(std::int64_t total) const { return {.total = total, .file_interval = 5, .out = file_}; }
 };
 
-// As tqdm 4.67 draws them: tqdm.format_meter(n, total, elapsed, ascii=True, unit="step", prefix="train",
+// As tqdm 4.70 draws them: tqdm.format_meter(n, total, elapsed, ascii=True, unit="step", prefix="train",
 // postfix="loss=0.123").
 TEST_F(TqdmBarFile, DrawsAsTqdmDoes) {
   TqdmBarOptions with = options(1000);
@@ -32,8 +32,7 @@ TEST_F(TqdmBarFile, DrawsAsTqdmDoes) {
   const double step_time = 12.465 / 450;
   for (int step = 0; step < 450; ++step) {
     // All but the last within an interval.
-    Elapsed elapsed = at_step(step, step < 449 ? 0 : step_time);
-    bar(elapsed, loss_of(0.1234));
+    bar(at_step(step, step < 449 ? 0 : step_time), loss_of(0.1234));
   }
   EXPECT_EQ(only_line(), "train:  45%|####5     | 450/1000 [00:12<00:15, 36.10step/s, loss=0.123]");
 }
@@ -68,9 +67,9 @@ TEST_F(TqdmBarFile, CountsWithoutATotal) {
   TqdmBarOptions with = options(0);
   with.unit = "batch";
   TqdmBar bar(with);
-  for (int step = 0; step < 8; ++step) bar(at_step(step, 0.8), loss_of(1));
+  for (int step = 0; step < 8; ++step) bar(at_step(step, 0.5), loss_of(1));
   bar.on_end();
-  EXPECT_EQ(lines(), (std::vector<std::string>{"8batch [00:06,  1.25batch/s, loss=1]"}));
+  EXPECT_EQ(only_line(), "8batch [00:04,  2.00batch/s, loss=1]");
 }
 
 TEST_F(TqdmBarFile, DoesNotKnowTheRateOfTheFirstStep) {
@@ -114,20 +113,20 @@ TEST_F(TqdmBarTerminal, FillsTheLineAndEndsItOnce) {
   TqdmBar bar({.total = 4, .interval = 0, .out = out_});
   resize(50);
   bar(at_step(0), loss_of(1));
-  EXPECT_EQ(written(), "\r 25%|##5       | 1/4 [00:00<?, ?step/s, loss=1]");
+  EXPECT_EQ(written(), "\r 25%|###2         | 1/4 [00:00<?, ?step/s, loss=1]");
   bar(at_step(1), loss_of(1));
-  EXPECT_EQ(written(), "\r 50%|#      | 2/4 [00:02<00:02,  1.00step/s, loss=1]");
+  EXPECT_EQ(written(), "\r 50%|##5  | 2/4 [00:02<00:02,  1.00step/s, loss=1]");
   bar(at_step(2), loss_of(1));
   written();
   bar(at_step(3), loss_of(1));
-  EXPECT_EQ(written(), "\r100%|#| 4/4 [00:04<00:00,  1.00step/s, loss=1]\n");
+  EXPECT_EQ(written(), "\r100%|#####| 4/4 [00:04<00:00,  1.00step/s, loss=1]\n");
 }
 
 TEST_F(TqdmBarTerminal, IsCutToANarrowTerminal) {
   TqdmBar bar({.total = 4, .desc = "\xc3\xa9poque", .interval = 0, .out = out_});
   resize(20);
   bar(at_step(0), loss_of(1));
-  EXPECT_EQ(written(), "\r\xc3\xa9poque:  25%|2| 1/4 [");
+  EXPECT_EQ(written(), "\r\xc3\xa9poque:  25%|2| 1/4 ");
   resize(12);
   bar(at_step(1), loss_of(1));
   EXPECT_EQ(written(), "\r\xc3\xa9poque:  50%        ");

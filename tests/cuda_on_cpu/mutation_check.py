@@ -156,12 +156,18 @@ def mutations_of(file, text):
 
 def run(command, folder, timeout=None):
     """Exit status and the end of the output; the status of `timeout` is 124."""
-    try:
-        done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout,
-                              check=False)
-        return done.returncode, done.stdout.decode(errors="replace")[-3000:]
-    except subprocess.TimeoutExpired:
-        return 124, "it did not end"
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          start_new_session=True) as process:
+        try:
+            output, _ = process.communicate(timeout=timeout)
+            return process.returncode, output.decode(errors="replace")[-3000:]
+        except subprocess.TimeoutExpired:
+            return 124, "it did not end"
+        finally:
+            # All of it: a compiler that is left running would write the mutation's object after the file is restored.
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait()
 
 
 class Tree:
@@ -268,8 +274,10 @@ def main():
 
     told = [mutation for mutation in mutations if mutation in explained]
     mutations = [mutation for mutation in mutations if mutation not in explained]
+    key = lambda m: f"{name(m)} {m.begin} {digest(m)}"
+    pending = [mutation for mutation in mutations if key(mutation) not in results]
     timeouts = {}
-    for target, which in dict.fromkeys(test for mutation in mutations for test in concerned(mutation.file)):
+    for target, which in dict.fromkeys(test for mutation in pending for test in concerned(mutation.file)):
         status, output = tree.build(target)
         begun = time.monotonic()
         if status == 0:
@@ -279,19 +287,18 @@ def main():
         timeouts[target, which] = max(60, SLOWER * (time.monotonic() - begun))
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # restores the file on the way out
-    for number, mutation in enumerate(mutations, 1):
-        key = f"{name(mutation)} {mutation.begin} {digest(mutation)}"
-        if key not in results:
-            begun = time.monotonic()
-            results[key], output = verdict(tree, mutation, timeouts)
-            with open(results_path + ".new", "w", encoding="utf-8") as file:
-                json.dump(results, file, indent=1)
-            os.replace(results_path + ".new", results_path)
-            seconds = time.monotonic() - begun
-            print(f"{number}/{len(mutations)} {name(mutation)}: {results[key]} ({seconds:.0f} s)", flush=True)
-            if results[key] == "does not compile":
-                print(output)
-    verdicts = [results[f"{name(m)} {m.begin} {digest(m)}"] for m in mutations]
+    for number, mutation in enumerate(pending, 1):
+        begun = time.monotonic()
+        said, output = verdict(tree, mutation, timeouts)
+        results[key(mutation)] = said
+        with open(results_path + ".new", "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+        os.replace(results_path + ".new", results_path)
+        seconds = time.monotonic() - begun
+        print(f"{number}/{len(pending)} {name(mutation)}: {said} ({seconds:.0f} s)", flush=True)
+        if said == "does not compile":
+            print(output)
+    verdicts = [results[key(mutation)] for mutation in mutations]
     survivors = [name(m) for m, said in zip(mutations, verdicts) if said == "survived"]
     broken = verdicts.count("does not compile")
     print(f"caught {len(verdicts) - broken - len(survivors)} / {len(verdicts) - broken}, {broken} did not compile, "

@@ -10,6 +10,7 @@
 #include <giro/callbacks/monitor.h>
 #include <giro/loop/callback.h>
 #include <giro/loop/elapsed.h>
+#include <giro/loop/events.h>
 #include <giro/loop/logs.h>
 #include <giro/runtime/file_system.h>
 #include <giro/runtime/state.h>
@@ -39,6 +40,8 @@ struct CheckpointOptions {
 // overwrite. With monitor: not_found, naming the nearest entry, if the entry was never logged.
 class Checkpoint : public GenericCallback {
  public:
+  static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;  // in the list `callbacks` of a train loop
+
   Checkpoint(std::string dir, CheckpointOptions options);
 
   template <class S, class B>

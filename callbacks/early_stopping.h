@@ -13,6 +13,7 @@
 #include <giro/callbacks/monitor.h>
 #include <giro/loop/callback.h>
 #include <giro/loop/elapsed.h>
+#include <giro/loop/events.h>
 #include <giro/loop/logs.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/error.h>
@@ -43,6 +44,8 @@ struct EarlyStoppingOptions {
 // copied.
 class EarlyStopping : public GenericCallback {
  public:
+  static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;  // in the list `callbacks` of a train loop
+
   EarlyStopping(const std::string& monitor, const EarlyStoppingOptions& options);
 
   // For loops written by hand: whether to stop. It restores nothing.

@@ -72,10 +72,12 @@ std::vector<T> joined(std::vector<T> first, const std::vector<T>& second) {
 struct EvaluationEvents {
   LoopEvent begin, batch_begin, step, on_step, batch_end, end;
 };
-inline constexpr EvaluationEvents kTest{LoopEvent::on_test_begin, LoopEvent::on_test_batch_begin, LoopEvent::test_step,
-                                        LoopEvent::on_test_step,  LoopEvent::on_test_batch_end,   LoopEvent::on_test_end};
-inline constexpr EvaluationEvents kPredict{LoopEvent::on_predict_begin, LoopEvent::on_predict_batch_begin, LoopEvent::predict_step,
-                                           LoopEvent::on_predict_step,  LoopEvent::on_predict_batch_end,   LoopEvent::on_predict_end};
+inline constexpr EvaluationEvents kTest{
+    LoopEvent::on_test_begin, LoopEvent::on_test_batch_begin, LoopEvent::test_step,
+    LoopEvent::on_test_step,  LoopEvent::on_test_batch_end,   LoopEvent::on_test_end};
+inline constexpr EvaluationEvents kPredict{
+    LoopEvent::on_predict_begin, LoopEvent::on_predict_batch_begin, LoopEvent::predict_step,
+    LoopEvent::on_predict_step,  LoopEvent::on_predict_batch_end,   LoopEvent::on_predict_end};
 
 template <class S, class B>
 std::vector<Task<S, B>> evaluation_tasks(EventTable<S, B>& table, const EvaluationEvents& events) {

@@ -1,0 +1,57 @@
+// The callbacks in the list `callbacks` of a train loop: what looks at an epoch as a whole runs at its end.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/callbacks/checkpoint.h>
+#include <giro/callbacks/early_stopping.h>
+#include <giro/loop/predefined_loops.h>
+
+#include "tests/temporary_directory.h"
+
+namespace giro {
+namespace {
+
+using Ints = std::vector<int>;
+
+struct Model {
+  int updates = 0;
+};
+
+TEST(TrainLoopCallbacks, EarlyStoppingLooksAtEachEvaluation) {
+  // Evaluated behind 3, 6, 9, ... updates; the loss is best the second time.
+  const auto train_step = [](Model& model) { ++model.updates; };
+  const auto test_step = [](const Model& model) {
+    return logs().add_metric("loss", model.updates == 6 ? 1 : 2 + model.updates);
+  };
+  const auto result = train_loop(
+      Model(), Ints(100, 0),
+      {.tasks = {{"train_step", train_step}, {"test_step", test_step}},
+       .callbacks = {early_stopping("loss_test", {.patience = std::int64_t{2}, .restore_best = true})},
+       .test_dataset = Ints(1, 0),
+       .epoch_duration = at(3)});
+  EXPECT_EQ(result.elapsed.steps, 12);
+  EXPECT_EQ(result.state.updates, 6);
+}
+
+TEST(TrainLoopCallbacks, CheckpointsAreSavedAtEpochEnds) {
+  const test::TemporaryDirectory directory;
+  State state(Device::cpu());
+  state.add("params", {{"a", DType::f32, {2}}});
+  train_loop(std::move(state), Ints(10, 0), {.callbacks = {checkpoint(directory.path(), {.keep = 100})},
+                                             .epoch_duration = at(4)});
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path())) files.push_back(entry.path().filename());
+  std::ranges::sort(files);
+  EXPECT_EQ(files, (std::vector<std::string>{"checkpoint_0000000004.safetensors", "checkpoint_0000000008.safetensors",
+                                             "checkpoint_0000000010.safetensors"}));
+}
+
+}  // namespace
+}  // namespace giro

@@ -30,14 +30,14 @@ struct CheckpointOptions {
   std::shared_ptr<FileSystem> files = posix_file_system();
 };
 
-// A callback that saves the state's saved collections to `<dir>/checkpoint_<completed steps>.safetensors`, the number in
-// ten digits, with what Elapsed needs to go on from there in the metadata. Completed steps are those that the state's
-// scalar "step" tells, so it may stand before or after the train step; without that leaf, elapsed.steps + 1. A file is
-// there whole or not at all, and an older one goes only after the newer one is durable.
+// A callback that saves the state's saved collections to `<dir>/checkpoint_<completed steps>.safetensors`, the number
+// in ten digits, with what Elapsed needs to go on from there in the metadata. Completed steps are those that the
+// state's scalar "step" tells, so it may stand before or after the train step; without that leaf, elapsed.steps + 1.
+// A file is there whole or not at all, and an older one goes only after the newer one is durable.
 //
-// Errors: invalid_argument for keep < 1, keep_every_n_steps < 0, no directory, or an unknown mode, naming the nearest.
-// When it begins and whenever it saves: io; invalid_argument for a checkpoint of a later step that can be read, without
-// overwrite. With monitor: not_found, naming the nearest entry, if the entry was never logged.
+// Errors: invalid_argument for keep < 1, keep_every_n_steps < 0, no directory, or an unknown mode, naming the
+// nearest. When it begins and whenever it saves: io; invalid_argument for a checkpoint of a later step that can be
+// read, without overwrite. With monitor: not_found, naming the nearest entry, if the entry was never logged.
 class Checkpoint : public GenericCallback {
  public:
   static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;  // in the list `callbacks` of a train loop
@@ -84,8 +84,8 @@ struct Restored : Elapsed {
 
 // Reads a checkpoint into a state of the same structure. `path` is a file, or a directory, whose newest checkpoint is
 // taken that is not damaged. The state changes only if the whole file is good; collections that are not saved stay as
-// they are. Errors: io, not_found, corrupt_data, unsupported, shape_mismatch, dtype_mismatch, each naming the file and,
-// where there is one, the leaf; where every checkpoint is damaged, the newest's.
+// they are. Errors: io, not_found, corrupt_data, unsupported, shape_mismatch, dtype_mismatch, each naming the file
+// and, where there is one, the leaf; where every checkpoint is damaged, the newest's.
 Restored restore(State& state, const std::string& path, FileSystem& files = *posix_file_system());
 
 }  // namespace giro

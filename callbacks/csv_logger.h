@@ -9,11 +9,12 @@
 
 namespace giro {
 
-// An observer that writes the logs of each step it is due at to a CSV file as they arrive, as History::write_csv writes
-// a whole history: a line a record, a column a key. An entry that appears late has its column from there on: the file is
-// replaced, at once or not at all, by one with the new header, and stays empty there for the records before. Arrays
-// in "outputs" are left out. Copies write to the same file. Errors: invalid_argument (no name, a negative interval); when
-// a loop begins or it is called: io; corrupt_data if what is to be appended to is no such file.
+// An observer that writes the logs of each step it is due at to a CSV file as they arrive, as History::write_csv
+// writes a whole history: a line a record, a column a key. An entry that appears late has its column from there on:
+// the file is replaced, at once or not at all, by one with the new header, and stays empty there for the records
+// before. Arrays in "outputs" are left out. Copies write to the same file. Errors: invalid_argument (no name, a
+// negative interval); when a loop begins or it is called: io; corrupt_data if what is to be appended to is no such
+// file.
 class CsvLogger {
  public:
   CsvLogger(const std::string& path, const LoggerOptions& options);

@@ -24,7 +24,8 @@ EarlyStopping::EarlyStopping(const std::string& monitor, const EarlyStoppingOpti
   } else if (const Period& period = std::get<Period>(patience_);
              !period.steps && !period.samples && !period.time && !period.date) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("early_stopping '{}': patience is an empty period, expected steps, samples or time", monitor));
+                fmt::format("early_stopping '{}': patience is an empty period, expected steps, samples or time",
+                            monitor));
   }
 }
 

@@ -22,8 +22,8 @@
 namespace giro {
 
 struct EarlyStoppingOptions {
-  // How long to wait for a better value: so many evaluations in a row, which are this callback's own calls (0 is as 1),
-  // or a period since the best one: at({.samples = 60'000}).
+  // How long to wait for a better value: so many evaluations in a row, which are this callback's own calls (0 is as
+  // 1), or a period since the best one: at({.samples = 60'000}).
   std::variant<std::int64_t, Period> patience = std::int64_t{0};
   double min_delta = 0;            // only what is better by more than that is better
   std::string mode = "min";        // or "max"
@@ -31,17 +31,17 @@ struct EarlyStoppingOptions {
   bool restore_best = false;       // end with the state that had the best value
 };
 
-// A callback that stops the loop when an entry of the logs, a name or "collection.name", no longer gets better. It looks
-// at the latest value that was logged since the loop began, by callbacks in front of it or in earlier steps; NaN is never
-// the best. As it sees the state, it is a barrier.
+// A callback that stops the loop when an entry of the logs, a name or "collection.name", no longer gets better. It
+// looks at the latest value that was logged since the loop began, by callbacks in front of it or in earlier steps;
+// NaN is never the best. As it sees the state, it is a barrier.
 //
-// With restore_best the saved collections of a State are copied on its device at every best value, and written back at
-// the stop, or when the loop ends otherwise; of any other state that can be copied, a copy is. What counts steps in the
-// state goes back as well, what the loop counts does not.
+// With restore_best the saved collections of a State are copied on its device at every best value, and written back
+// at the stop, or when the loop ends otherwise; of any other state that can be copied, a copy is. What counts steps
+// in the state goes back as well, what the loop counts does not.
 //
-// Errors: invalid_argument for an unknown mode, naming the nearest, a negative patience or min_delta, an empty period.
-// When called: not_found, naming the nearest entry, if the entry was never logged; unsupported if the state cannot be
-// copied.
+// Errors: invalid_argument for an unknown mode, naming the nearest, a negative patience or min_delta, an empty
+// period. When called: not_found, naming the nearest entry, if the entry was never logged; unsupported if the state
+// cannot be copied.
 class EarlyStopping : public GenericCallback {
  public:
   static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;  // in the list `callbacks` of a train loop

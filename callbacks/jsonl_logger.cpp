@@ -75,7 +75,8 @@ class JsonlLogger::File {
     text += kBegin;
     fmt::format_to(std::back_inserter(text), R"({},"samples":{})", elapsed.steps, elapsed.samples);
     for (const auto& [name, value] :
-         {std::pair("date", elapsed.date), std::pair("date_start", elapsed.date_start), std::pair("time", elapsed.time())}) {
+         {std::pair("date", elapsed.date), std::pair("date_start", elapsed.date_start),
+          std::pair("time", elapsed.time())}) {
       fmt::format_to(std::back_inserter(text), R"(,"{}":)", name);
       append_json(text, value);
     }

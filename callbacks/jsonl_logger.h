@@ -11,10 +11,10 @@ namespace giro {
 
 // An observer that writes the logs of each step it is due at to a file as they arrive, one JSON object a line:
 //   {"elapsed":{"steps":0,"samples":0,"date":1e9,"date_start":1e9,"time":0},"metrics":{"loss":0.5}}
-// Numbers are written so that reading them gives the same bits; those that are not finite, which JSON does not have, are
-// the strings "NaN", "Infinity" and "-Infinity". Arrays in "outputs" are left out. Copies write to the same file.
-// Errors: invalid_argument (no name, a negative interval); when a loop begins or it is called: io; corrupt_data if what
-// is to be appended to is no such file.
+// Numbers are written so that reading them gives the same bits; those that are not finite, which JSON does not have,
+// are the strings "NaN", "Infinity" and "-Infinity". Arrays in "outputs" are left out. Copies write to the same file.
+// Errors: invalid_argument (no name, a negative interval); when a loop begins or it is called: io; corrupt_data if
+// what is to be appended to is no such file.
 class JsonlLogger {
  public:
   JsonlLogger(const std::string& path, const LoggerOptions& options);

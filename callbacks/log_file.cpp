@@ -32,8 +32,8 @@ std::vector<std::string> read_lines(FileSystem& files, const std::string& path) 
 LogFile::LogFile(std::string path, LoggerOptions options) : path_(std::move(path)), options_(std::move(options)) {
   if (path_.empty()) throw Error(ErrorCode::invalid_argument, "logger: the file's name is empty");
   if (!(options_.flush_interval >= 0)) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("logger '{}': flush_interval is {}, expected at least 0", path_,
-                                                         options_.flush_interval));
+    throw Error(ErrorCode::invalid_argument, fmt::format("logger '{}': flush_interval is {}, expected at least 0",
+                                                         path_, options_.flush_interval));
   }
 }
 

@@ -13,8 +13,8 @@
 
 namespace giro::detail {
 
-// What progress bars have in common: when to draw, what of the logs to show, and one line that is drawn over itself on a
-// terminal, or whole lines anywhere else.
+// What progress bars have in common: when to draw, what of the logs to show, and one line that is drawn over itself
+// on a terminal, or whole lines anywhere else.
 class Progress {
  public:
   struct Options {
@@ -25,8 +25,8 @@ class Progress {
     bool always_stateful = false;
     std::FILE* out = nullptr;
   };
-  // A line of at most `columns` characters, if that is possible, or 0 where there is no such limit; `final` if it is the
-  // last.
+  // A line of at most `columns` characters, if that is possible, or 0 where there is no such limit; `final` if it is
+  // the last.
   using Format = std::function<std::string(const Progress&, bool final, std::size_t columns)>;
   struct Shown {
     std::string name;

@@ -11,11 +11,11 @@
 
 namespace giro {
 
-// A callback that stops the loop when the latest value of an entry, a name or "collection.name", is NaN or infinite; by
-// default of any loss or metric. It looks at what was logged since the loop began, by callbacks in front of it or in
-// earlier steps. Being able to stop the loop makes it a barrier: the device runs up to it and waits. What has become NaN
-// mostly stays so, and every(100) finds it as surely as every(1). Error(not_found), naming the nearest entry, when it is
-// called and an entry was never logged.
+// A callback that stops the loop when the latest value of an entry, a name or "collection.name", is NaN or infinite;
+// by default of any loss or metric. It looks at what was logged since the loop began, by callbacks in front of it or
+// in earlier steps. Being able to stop the loop makes it a barrier: the device runs up to it and waits. What has
+// become NaN mostly stays so, and every(100) finds it as surely as every(1). Error(not_found), naming the nearest
+// entry, when it is called and an entry was never logged.
 class TerminateOnNan : public GenericCallback {
  public:
   explicit TerminateOnNan(std::vector<std::string> keys) : keys_(std::move(keys)) {}

@@ -199,7 +199,8 @@ TEST(EarlyStopping, RefusesAStateThatCannotBeCopied) {
   };
   const auto log = [] { return logs().add_metric("loss", 1); };
   const auto run = [&](bool restore_best) {
-    loop(MoveOnly(), std::vector<int>(1), {{every(1), {log, early_stopping("loss", {.restore_best = restore_best})}}});
+    const EarlyStopping stop = early_stopping("loss", {.restore_best = restore_best});
+    loop(MoveOnly(), std::vector<int>(1), {{every(1), {log, stop}}});
   };
   run(false);
   expect_error(ErrorCode::unsupported, {"giro::EarlyStopping", "restore_best", "copied"}, [&] { run(true); });

@@ -83,14 +83,9 @@ std::optional<std::int64_t> counted_steps(const State& state) {
 }
 
 // Where the step that begins at `elapsed` leaves the loop, if it is among the completed ones.
-Elapsed completed(const Elapsed& elapsed, std::int64_t steps, std::optional<std::int64_t> batch_size) {
+Elapsed completed(const Elapsed& elapsed, std::int64_t steps) {
   Elapsed done = elapsed;
-  if (steps > elapsed.steps) {
-    const std::int64_t mean = elapsed.steps <= 0 ? 0
-                                                 : std::llround(static_cast<double>(elapsed.samples) /
-                                                                static_cast<double>(elapsed.steps));
-    done.count(batch_size.value_or(mean));
-  }
+  if (steps > elapsed.steps) done.count(elapsed.step_samples);
   done.steps = steps;
   return done;
 }
@@ -272,8 +267,7 @@ std::optional<double> Checkpoint::improvement(const Elapsed& elapsed, const Stat
   return monitor_->update(value) ? std::optional(value) : std::nullopt;
 }
 
-void Checkpoint::save(const Elapsed& elapsed, const State& state, std::optional<std::int64_t> batch_size,
-                      std::optional<double> best) const {
+void Checkpoint::save(const Elapsed& elapsed, const State& state, std::optional<double> best) const {
   FileSystem& files = *options_.files;
   const Snapshot snapshot(state);
   const std::int64_t steps = counted_steps(state).value_or(elapsed.steps + 1);
@@ -281,7 +275,7 @@ void Checkpoint::save(const Elapsed& elapsed, const State& state, std::optional<
   const std::vector<Found> found = find_checkpoints(files, dir_);
   if (!options_.overwrite) giro::check_none_later(files, dir_, found, steps);
 
-  const Elapsed done = completed(elapsed, steps, batch_size);
+  const Elapsed done = completed(elapsed, steps);
   const auto seconds = [&](double date) { return fmt::format("{}", std::max(date - elapsed.date_start, 0.0)); };
   std::map<std::string, std::string> metadata{{"steps", fmt::format("{}", steps)},
                                               {"samples", fmt::format("{}", done.samples)},

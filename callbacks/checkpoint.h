@@ -53,21 +53,17 @@ class Checkpoint : public GenericCallback {
     static_assert(std::is_base_of_v<State, S>, "giro: a checkpoint saves a State");
     std::optional<double> best;
     if (monitor_ && !(best = improvement(loop.elapsed, loop.state, loop.accumulated_logs()))) return;
-    save(loop.elapsed, loop.state, loop.batch_size(), best);
+    save(loop.elapsed, loop.state, best);
   }
 
-  // For loops written by hand: saves, whatever is monitored. `batch_size` is of the step that begins at `elapsed`; by
-  // default the mean of those before.
-  void operator()(const Elapsed& elapsed, const State& state, std::optional<std::int64_t> batch_size = {}) const {
-    save(elapsed, state, batch_size, {});
-  }
+  // For loops written by hand: saves, whatever is monitored.
+  void operator()(const Elapsed& elapsed, const State& state) const { save(elapsed, state, {}); }
 
  private:
   void check_none_later(const Elapsed& elapsed, const State& state) const;
   // The value that is monitored, if it is the best so far.
   std::optional<double> improvement(const Elapsed& elapsed, const State& state, const Logs& logs);
-  void save(const Elapsed& elapsed, const State& state, std::optional<std::int64_t> batch_size,
-            std::optional<double> best) const;
+  void save(const Elapsed& elapsed, const State& state, std::optional<double> best) const;
 
   std::string dir_;
   CheckpointOptions options_;

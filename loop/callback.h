@@ -34,20 +34,12 @@ class LoopState {
   Logs logs;                // of this step so far
   bool stop_iteration = false;
 
-  // The batch of this step. Error(invalid_argument) in an on_end, where there is none.
+  // The batch of this step, of elapsed.step_samples samples. Error(invalid_argument) in an on_end, where there is none.
   const B& batch() const {
     if (batch_ == nullptr) throw Error(ErrorCode::invalid_argument, "on_end: there is no batch when a loop has ended");
     return *batch_;
   }
-  // Its samples, as the loop counts them; the same error.
-  std::int64_t batch_size() const {
-    (void)batch();
-    return batch_size_;
-  }
-  void set_batch(const B* batch, std::int64_t size = 1) noexcept {
-    batch_ = batch;
-    batch_size_ = size;
-  }
+  void set_batch(const B* batch) noexcept { batch_ = batch; }
 
   // The latest value of everything that was logged since the loop began.
   Logs accumulated_logs() const {
@@ -58,7 +50,6 @@ class LoopState {
 
  private:
   const B* batch_ = nullptr;
-  std::int64_t batch_size_ = 0;
   std::size_t first_record_;
 };
 

@@ -84,6 +84,7 @@ class Elapse {
     const B& batch = **it_;
     size_ = options_.batch_size_fn ? options_.batch_size_fn(batch) : batch_size(batch);
     elapsed_.step_samples = size_;
+    elapsed_.step_samples = size_;
     Elapsed after = elapsed_;
     after.count(size_);
     elapsed_.last = after >= options_.stop;

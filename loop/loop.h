@@ -158,7 +158,7 @@ class LoopRun {
     if (it == end) return check_none_asked_for();
     {
       const B& batch = *it;
-      loop_.set_batch(&batch, size_of(batch));
+      loop_.set_batch(&batch);
       start();
     }
     // Whether a batch is still there when the iterator has moved on.
@@ -179,7 +179,7 @@ class LoopRun {
 
       elapsed_.last = elapsed_.steps + 1 >= stop_.steps || elapsed_.samples + size >= stop_.samples;
       if (elapsed_.last || wake_.reached(elapsed_)) {
-        loop_.set_batch(&batch, size);
+        loop_.set_batch(&batch);
         run_due();
       }
 
@@ -191,7 +191,7 @@ class LoopRun {
       if constexpr (!outlives_iterator && std::copy_constructible<B>) {
         if (awaits_end_ && !ends) kept.emplace(batch);
       }
-      loop_.set_batch(kept ? &*kept : ends || outlives_iterator ? &batch : nullptr, size);
+      loop_.set_batch(kept ? &*kept : ends || outlives_iterator ? &batch : nullptr);
       // A batch that no step will see is not asked for.
       if (!ends) {
         advancing_ = size;
@@ -250,6 +250,7 @@ class LoopRun {
   std::exception_ptr end() {
     std::exception_ptr error;
     loop_.set_batch(nullptr);
+    elapsed_.step_samples = 0;
     const Callback<S, B>* failed = running_;
     const auto run = [&](Callback<S, B>& callback, auto&& on_end) {
       if (&callback == failed) return;

@@ -44,7 +44,8 @@ std::vector<std::string> names_in(const std::string& dir) { return posix_file_sy
 std::string name_of_step(const std::string& digits) { return "checkpoint_" + digits + ".safetensors"; }
 
 Elapsed at_step(std::int64_t steps, std::int64_t samples = 0, double time = 0) {
-  return {.steps = steps, .samples = samples, .date = 1e6 + time, .date_start = 1e6};
+  return {.steps = steps, .samples = samples, .date = 1e6 + time, .date_start = 1e6,
+          .step_samples = steps > 0 ? samples / steps : 0};
 }
 
 TEST(Checkpoint, RestoresWhatItSaved) {

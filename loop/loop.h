@@ -233,8 +233,7 @@ class LoopRun {
   void start() {
     for (Callback<S, B>& callback : options_.on_start) {
       running_ = &callback;
-      callback.run(loop_);
-      callback.launch();
+      run_at_once(callback);
     }
     for (Entry& task : tasks_) {
       for (Callback<S, B>& callback : task.callbacks) {
@@ -251,6 +250,7 @@ class LoopRun {
     std::exception_ptr error;
     loop_.set_batch(nullptr);
     elapsed_.step_samples = 0;
+    elapsed_.last = false;
     const Callback<S, B>* failed = running_;
     const auto run = [&](Callback<S, B>& callback, auto&& on_end) {
       if (&callback == failed) return;
@@ -266,12 +266,15 @@ class LoopRun {
       for (Callback<S, B>& callback : task.callbacks) run(callback, [&](auto& c) { c.on_end(loop_); });
     }
     for (Callback<S, B>& callback : options_.on_end) {
-      run(callback, [&](auto& c) {
-        c.run(loop_);
-        c.launch();
-      });
+      run(callback, [&](auto& c) { run_at_once(c); });
     }
     return error;
+  }
+
+  void run_at_once(Callback<S, B>& callback) {
+    if (callback.kind() == CallbackKind::observer) return callback.observe(elapsed_, loop_.logs);
+    callback.run(loop_);
+    callback.launch();
   }
 
   // Asks the schedules, and runs what is due.

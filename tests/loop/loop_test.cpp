@@ -393,6 +393,17 @@ TEST(Loop, OnStartAndOnEnd) {
   EXPECT_EQ(order, "e");
 }
 
+TEST(Loop, AnOnEndMayAskForNothingButTheTime) {
+  std::int64_t started = -1, ended = -1;
+  const auto result = loop(Count{}, iota(9), {},
+                           {.stop = at(3),
+                            .on_start = {[&](const Elapsed& e) { started = e.steps; }},
+                            .on_end = {[&](const Elapsed& e, const Logs&) { ended = e.steps; }}});
+  EXPECT_EQ(started, 0);
+  EXPECT_EQ(ended, 3);
+  EXPECT_FALSE(result.elapsed.last);
+}
+
 // A callback with a beginning and an end of its own.
 struct Logger {
   std::string* text;

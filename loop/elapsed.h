@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -31,8 +30,6 @@ struct Elapsed {
     previous_samples = samples;
     previous_date = date;
     steps += 1;
-    // Apart from each other: added as one vector they would make the next step's look at either of them wait.
-    std::atomic_signal_fence(std::memory_order_acq_rel);
     samples += batch_size;
   }
 

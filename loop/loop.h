@@ -165,18 +165,10 @@ class LoopRun {
     constexpr bool outlives_iterator =
         std::ranges::forward_range<R> || !std::is_lvalue_reference_v<std::ranges::range_reference_t<R>>;
     for (bool ends = false; !ends;) {
+      if (elapsed_.steps < busy_steps_ && count_quiet_steps(it, end)) return;
       const B& batch = *it;
       const std::int64_t size = size_of(batch);
       elapsed_.step_samples = size;
-      if (is_quiet(size)) {
-        advancing_ = size;
-        ends = ++it == end;
-        advancing_ = kNot;
-        elapsed_.count(size);
-        date_is_read_ = false;
-        continue;
-      }
-
       elapsed_.last = elapsed_.steps + 1 >= stop_.steps || elapsed_.samples + size >= stop_.samples;
       if (elapsed_.last || wake_.reached(elapsed_)) {
         loop_.set_batch(&batch);
@@ -209,9 +201,39 @@ class LoopRun {
     }
   }
 
-  // Whether there is nothing to do in this step but to count it. A step that may turn out to be the last has more.
-  bool is_quiet(std::int64_t size) const {
-    return elapsed_.steps < busy_steps_ && elapsed_.samples + size < busy_samples_ && interrupt_signal() == 0;
+  // Passes over the steps in which there is nothing to do but to count them, in registers; whether the dataset has
+  // ended. A step that may turn out to be the last is not one of them.
+  template <class I, class End>
+  bool count_quiet_steps(I& it, const End& end) {
+    const std::int64_t busy_steps = busy_steps_, busy_samples = busy_samples_;
+    std::int64_t steps = elapsed_.steps, samples = elapsed_.samples, before = elapsed_.previous_samples;
+    std::int64_t advancing = kNot;
+    bool ends = false;
+    const auto write_back = [&] {
+      elapsed_.steps = steps;
+      elapsed_.samples = samples;
+      elapsed_.previous_samples = before;
+      elapsed_.previous_date = elapsed_.date;
+      date_is_read_ = false;
+    };
+    try {
+      while (!ends && steps < busy_steps && interrupt_signal() == 0) {
+        const std::int64_t size = size_of(*it);
+        if (samples + size >= busy_samples) break;
+        advancing = size;
+        ends = ++it == end;
+        advancing = kNot;
+        before = samples;
+        samples += size;
+        ++steps;
+      }
+    } catch (...) {
+      write_back();
+      advancing_ = advancing;
+      throw;
+    }
+    if (steps != elapsed_.steps) write_back();
+    return ends;
   }
   void expect_quiet() {
     const bool timely = elapsed_.time() >= wake_.time;

@@ -14,19 +14,12 @@
 #include <giro/runtime/error.h>
 
 #include "callbacks/log_file.h"
+#include "loop/record_text.h"
 
 namespace giro {
 namespace {
 
 constexpr std::string_view kElapsedHeader = "steps,samples,time";
-
-// As RFC 4180 has it.
-std::string to_cell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == text.npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
-  return quoted + '"';
-}
 
 std::vector<std::string> from_cells(std::string_view line) {
   std::vector<std::string> cells(1);
@@ -129,7 +122,7 @@ class CsvLogger::File {
     std::string header(kElapsedHeader);
     for (Column& column : columns_) {
       if (!column.collection.empty()) column.header = uses[column.name] > 1 ? column.path() : column.name;
-      header.append(1, ',').append(to_cell(column.header));
+      header.append(1, ',').append(detail::csv_cell(column.header));
     }
     if (!std::exchange(has_header_, true)) {
       file_.text.append(header).append(1, '\n');

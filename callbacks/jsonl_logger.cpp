@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cmath>
 #include <cstdint>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -14,27 +12,14 @@
 #include <giro/runtime/error.h>
 
 #include "callbacks/log_file.h"
+#include "loop/record_text.h"
 
 namespace giro {
 namespace {
 
+using detail::append_json, detail::json_string;
+
 constexpr std::string_view kBegin = R"({"elapsed":{"steps":)";
-
-std::string to_json(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-void append_json(std::string& text, double number) {
-  if (std::isnan(number)) {
-    text += "\"NaN\"";
-  } else if (std::isinf(number)) {
-    text += number > 0 ? "\"Infinity\"" : "\"-Infinity\"";
-  } else if (number == 0 && std::signbit(number)) {
-    text += "-0.0";  // -0 is read as an integer, which has no sign then
-  } else {
-    fmt::format_to(std::back_inserter(text), "{}", number);
-  }
-}
 
 }  // namespace
 
@@ -67,7 +52,7 @@ class JsonlLogger::File {
       while (found != collections_.end() && found->first != entry.collection) ++found;
       if (found == collections_.end()) found = collections_.insert(found, {entry.collection, {}});
       std::string& fields = found->second;
-      fields.append(fields.empty() ? "{" : ",").append(to_json(entry.name)).append(1, ':');
+      fields.append(fields.empty() ? "{" : ",").append(json_string(entry.name)).append(1, ':');
       append_json(fields, entry.value.value());
     }
     if (collections_.empty()) return;
@@ -82,7 +67,7 @@ class JsonlLogger::File {
     }
     text += '}';
     for (const auto& [name, fields] : collections_) {
-      text.append(1, ',').append(to_json(name)).append(1, ':').append(fields).append(1, '}');
+      text.append(1, ',').append(json_string(name)).append(1, ':').append(fields).append(1, '}');
     }
     text += '}';
     file_.end_line(elapsed.date);

@@ -6,7 +6,7 @@ file(GLOB_RECURSE giro_public_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURC
   runtime/*.h kernels/*.h loop/*.h callbacks/*.h)
 set(giro_private_headers
   runtime/arena.h runtime/backend.h runtime/text.h kernels/backends.h kernels/checks.h kernels/dispatch.h loop/idx.h
-  callbacks/log_file.h callbacks/progress.h
+  loop/record_text.h callbacks/log_file.h callbacks/progress.h
   callbacks/giro.h)  # installed as giro/giro.h
 list(REMOVE_ITEM giro_public_headers ${giro_private_headers})
 list(FILTER giro_public_headers EXCLUDE REGEX "/(cpu|cuda|no_cuda|functors)/")

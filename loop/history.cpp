@@ -4,19 +4,20 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include <giro/runtime/error.h>
 #include <giro/runtime/file_system.h>
 
+#include "loop/record_text.h"
 #include "runtime/text.h"
 
 namespace giro {
 namespace {
+
+using detail::append_json, detail::csv_cell, detail::json_string;
 
 constexpr std::array<std::string_view, 5> kElapsedFields{"steps", "samples", "date", "date_start", "time"};
 
@@ -54,29 +55,6 @@ class Lines {
 template <class... Args>
 void append(std::string& text, fmt::format_string<Args...> format, Args&&... args) {
   fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
-}
-
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == text.npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
-  return quoted + '"';
-}
-
-std::string json_string(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-void append_json(std::string& text, double number) {
-  if (std::isnan(number)) {
-    text += "\"NaN\"";
-  } else if (std::isinf(number)) {
-    text += number > 0 ? "\"Infinity\"" : "\"-Infinity\"";
-  } else if (number == 0 && std::signbit(number)) {
-    text += "-0.0";  // -0 is read as an integer, which has no sign then
-  } else {
-    append(text, "{}", number);
-  }
 }
 
 }  // namespace

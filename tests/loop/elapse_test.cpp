@@ -68,7 +68,7 @@ TEST(Elapse, GoesOnFromWhereAnotherLoopHasLeftOff) {
   EXPECT_EQ(steps, (Steps{7, 8, 9}));
 }
 
-// The numbers of the reference, no. 2.
+// Reference test 2: how samples are counted.
 TEST(Elapse, BatchSizes) {
   using Features = Batch::Features;
   std::vector<float> memory(6);

@@ -11,6 +11,7 @@ Elapsed elapsed_of(std::int64_t steps, std::int64_t samples = 0, double time = 0
   return {.steps = steps, .samples = samples, .date = 1'000 + time, .date_start = 1'000};
 }
 
+// Reference test 1: a period of 10 steps.
 TEST(Elapsed, TenSteps) {
   Elapsed elapsed;
   const Period period = at(10);

@@ -69,6 +69,7 @@ class Counting {
 };
 static_assert(std::ranges::input_range<Counting>);
 
+// Reference test 5: ten batches.
 TEST(Loop, TasksRunWhenTheyAreDue) {
   const auto [state, history, elapsed] =
       loop(Count{}, iota(10), {{every(1), [](Count& s) { ++s.a; }}, {every(2), [](Count& s) { ++s.b; }}});
@@ -79,6 +80,7 @@ TEST(Loop, TasksRunWhenTheyAreDue) {
   EXPECT_EQ(elapsed.samples, 10);
 }
 
+// Reference test 6: three steps.
 TEST(Loop, LogsWithoutState) {
   const auto [state, history, elapsed] = loop(0, Counting(),
                                               {{every(1), [](int& s) {

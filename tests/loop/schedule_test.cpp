@@ -120,7 +120,7 @@ TEST(Schedule, AnyCallable) {
 }
 
 
-// The numbers of the reference, no. 3.
+// Reference test 3: combinations.
 TEST(Schedule, CombinationsOfSteps) {
   for (std::int64_t step = 0; step < 30; ++step) {
     const Elapsed elapsed{.steps = step};

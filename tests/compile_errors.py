@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""That callbacks and steps which a loop cannot match are refused by the compiler in one readable line.
+
+usage: compile_errors.py COMPILER INCLUDE_FOLDER
+"""
+
+import re
+import subprocess
+import sys
+import unittest
+
+PRELUDE = """
+#include <giro/loop/loop.h>
+#include <giro/kernels/nn/train_state.h>
+struct Count {};
+using Callback = giro::Callback<Count, int>;
+"""
+
+# What is written, and what the first static_assert that fails begins with; none: it compiles.
+CASES = {
+    "matched": ("Callback c([](Count&, const int&, const giro::Elapsed&, const giro::Logs&) {});", None),
+    "unknown parameter": ("Callback c([](Count&, const double&, char*) {});", "giro: a loop can give a callback its State&"),
+    "unknown result": ("Callback c([](Count&) { return 1.5f; });", "giro: a callback returns nothing, Logs, the state"),
+    "too many results": (
+        "Callback c([](Count& s) { return std::tuple{giro::Logs(), giro::Logs(), giro::Logs(), s}; });",
+        "giro: a callback returns nothing, Logs, the state",
+    ),
+    "auto parameters": ("Callback c([](auto&) {});", "giro: a callback has one signature, without auto parameters"),
+    "step without state": (
+        "auto s = giro::jit([](const giro::Batch&) { return giro::Logs(); });",
+        "giro: the first parameter of a step is a reference to State",
+    ),
+    "step with auto": (
+        "auto s = giro::jit([](auto& state, const giro::Batch&) { return giro::Logs(); });",
+        "giro: a step is a function of (State&, const Batch&, ...) with one signature",
+    ),
+    "step with two statics": (
+        "auto s = giro::jit([](giro::State&, const int&, const char&) { return giro::Logs(); });",
+        "giro: behind its state a step takes const Batch&",
+    ),
+}
+
+
+class CompileErrors(unittest.TestCase):
+    def test_cases(self):
+        for name, (text, expected) in CASES.items():
+            with self.subTest(name):
+                result = subprocess.run(
+                    [COMPILER, "-std=c++20", "-fsyntax-only", "-I", INCLUDES, "-x", "c++", "-"],
+                    input=PRELUDE + text, capture_output=True, text=True, check=False)
+                messages = re.findall(r"error:.*(giro: .*)", result.stderr)
+                if expected is None:
+                    self.assertEqual(result.returncode, 0, result.stderr)
+                else:
+                    self.assertNotEqual(result.returncode, 0)
+                    self.assertTrue(messages, result.stderr)
+                    self.assertTrue(messages[0].startswith(expected), messages)
+
+
+if __name__ == "__main__":
+    COMPILER, INCLUDES = sys.argv[1:3]
+    unittest.main(argv=sys.argv[:1])

@@ -114,7 +114,7 @@ const std::vector<Operation> kOperations{
            b.stream().copy(temporary.data(), x.raw(), x.bytes());
            sum(y, x, b.stream());
          });
-         graph.replay(b.stream());
+         graph.replay(b.stream(), 3);
          b.stream().synchronize();
        };
      }},

@@ -14,6 +14,8 @@
 namespace giro::detail {
 namespace {
 
+constexpr std::int64_t kMostWaiting = LogRing::kCapacity / 2;  // steps
+
 bool same_features(const Batch::Features& a, const Batch::Features& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
     return x.first == y.first && x.second.dtype() == y.second.dtype() && x.second.shape() == y.second.shape();
@@ -226,8 +228,8 @@ Logs StepEngine::run(Variant& variant, const Call& call, const Body& body) {
   waiting_ = &variant;
   replays_ += 1;
   position_ = call.batch.position() + variant.rows;
-  // The next step would overwrite what this one was given, or gives.
-  if (!variant.resident || variant.broadcasts || has_arrays(variant.logs)) launch();
+  // The next step would overwrite what this one was given, or gives; and a ring's row is read before it is written again.
+  if (!variant.resident || variant.broadcasts || has_arrays(variant.logs) || replays_ >= kMostWaiting) launch();
   return sent(variant.logs, row, variant.stream);
 }
 

@@ -120,8 +120,13 @@ ConvolutionPlan<Direction> make_plan(const Geometry& g, cudnnHandle_t cudnn) {
   int found = 0;
   check(candidates(Direction{}, cudnn, plan, Direction::kCandidates, &found, results.data()),
         "cudnnGetConvolutionAlgorithm_v7");
+  std::string declined;
   for (int i = 0; i < found; ++i) {
     const auto& result = results[static_cast<std::size_t>(i)];
+    declined += fmt::format("; algorithm {}: {}, {}, math type {}", static_cast<int>(result.algo),
+                            cudnnGetErrorString(result.status),
+                            result.determinism == CUDNN_DETERMINISTIC ? "deterministic" : "not deterministic",
+                            static_cast<int>(result.mathType));
     const bool fits = result.status == CUDNN_STATUS_SUCCESS && result.determinism == CUDNN_DETERMINISTIC &&
                       (result.mathType == CUDNN_FMA_MATH || result.mathType == CUDNN_DEFAULT_MATH);
     if (!fits) continue;
@@ -132,8 +137,8 @@ ConvolutionPlan<Direction> make_plan(const Geometry& g, cudnnHandle_t cudnn) {
     return plan;
   }
   throw Error(ErrorCode::unsupported,
-              fmt::format("cuDNN has no deterministic f32 algorithm for {} of the convolution of {} with {}",
-                          Direction::kName, to_string(g.x), to_string(g.w)));
+              fmt::format("cuDNN has no deterministic f32 algorithm for {} of the convolution of {} with {}{}",
+                          Direction::kName, to_string(g.x), to_string(g.w), declined));
 }
 
 template <class Direction>

@@ -20,7 +20,8 @@ struct Matmul {
   const float* bias = nullptr;
 };
 
-// Queues the product, m, n and k at least 1. False, with nothing queued, if cuBLASLt has no algorithm for it.
+// Queues the product, m, n and k at least 1. False, with nothing queued, if cuBLASLt has no algorithm for it, or `bias`
+// is not aligned to 16 bytes.
 bool try_matmul(const Matmul& matmul, const Stream& stream);
 
 }  // namespace giro::cuda

@@ -335,7 +335,7 @@ TEST_P(StepTest, ErrorsAreRaisedWhileRecording) {
 TEST_P(StepTest, TheDeviceMayRunAnyNumberOfStepsAlone) {
   const nn::Layer model = test::linear_model();
   const Dataset dataset = test::image_dataset(kRows, kSize).shuffle(3).repeat().batch(5).to(device());
-  const std::int64_t steps = device().is_cpu() ? 300 : 40;
+  constexpr std::int64_t steps = 300;
   std::optional<Outcome> first;
   for (const std::int64_t alone : {1, 7, 128, 0}) {
     SCOPED_TRACE(alone);
@@ -347,18 +347,32 @@ TEST_P(StepTest, TheDeviceMayRunAnyNumberOfStepsAlone) {
                                  observed.push_back(e.steps);
                                  EXPECT_GT(l.entry_value("loss"), 0);
                                }},
-                              {every(17) | last(), [&](const Elapsed& e, const TrainState& s) {
+                              {every(170) | last(), [&](const Elapsed& e, const TrainState& s) {
                                  stopped.push_back(e.steps);
                                  EXPECT_EQ(to_host<std::int64_t>(s.at("step"), s.stream()).front(), e.steps + 1);
                                }}},
                              {.stop = at(steps), .steps_per_execution = alone});
     ASSERT_EQ(observed.size(), static_cast<std::size_t>(steps));
     for (std::int64_t i = 0; i < steps; ++i) EXPECT_EQ(observed[static_cast<std::size_t>(i)], i);
-    EXPECT_EQ(stopped.size(), static_cast<std::size_t>((steps + 16) / 17 + ((steps - 1) % 17 != 0)));
+    EXPECT_EQ(stopped, (std::vector<std::int64_t>{0, 170, 299}));
     EXPECT_EQ(step.num_recordings(), 1u);
     const Outcome outcome(result.state, result.history);
     if (!first) first = outcome;
     expect_equal(outcome, *first);
+  }
+}
+
+TEST_P(StepTest, MoreStepsAtOnceThanTheLogsHaveRoomFor) {
+  const nn::Layer model = test::linear_model();
+  const Dataset dataset = test::image_dataset(kRows, kSize).repeat().batch(5).to(device());
+  constexpr std::int64_t kSteps = LogRing::kCapacity + LogRing::kCapacity / 2;
+  const auto result = loop(create(model), dataset, {{every(1), make_step(model, Kind::recorded)}},
+                           {.stop = at(kSteps), .steps_per_execution = 2 * kSteps});
+  const auto [steps, loss] = result.history.collect("steps", "loss");
+  ASSERT_EQ(steps.size(), static_cast<std::size_t>(kSteps));
+  for (std::size_t i = 1; i < steps.size(); ++i) {
+    EXPECT_EQ(steps[i], steps[i - 1] + 1);
+    EXPECT_GT(loss[i], 0);
   }
 }
 

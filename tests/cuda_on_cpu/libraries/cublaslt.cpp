@@ -58,6 +58,7 @@ static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 constexpr std::uint64_t kMagic = 0x6c74'6d61'746d'756c;
 constexpr std::uint64_t kWorkspace = 4096;
 constexpr std::size_t kWorkspaceAlignment = 256;
+constexpr std::size_t kBiasAlignment = 16;
 
 template <class Body>
 cublasStatus_t cublaslt(Body&& body, const char* call = __builtin_FUNCTION()) {
@@ -277,6 +278,9 @@ cublasStatus_t check_call(const Product& product, const Operands& operands, cons
   if (workspace_bytes > 0 && (workspace == nullptr || !is_aligned(workspace, kWorkspaceAlignment))) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
+  // Epilogues load it in vectors; a GPU would fault.
+  const bool uses_bias = product.adds_bias() || product.writes_bias();
+  if (uses_bias && !is_aligned(product.desc.bias, kBiasAlignment)) return CUBLAS_STATUS_INVALID_VALUE;
   const void* const pointers[] = {operands.a, operands.b, operands.c, operands.d};
   for (std::size_t i = 0; i < 4; ++i) {
     if (!is_aligned(pointers[i], algorithm.alignment[i])) return CUBLAS_STATUS_INVALID_VALUE;

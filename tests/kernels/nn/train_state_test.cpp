@@ -163,8 +163,10 @@ TEST_P(TrainStateTest, GradientsOfTheModels) {
   check_gradients(test::cnn_model(), test::ReferenceClassifier::cnn(), 12);
 }
 
-TEST_P(TrainStateTest, TheReferenceAgreesWithFiniteDifferences) {
-  if (device().is_cuda()) GTEST_SKIP() << "the same on every device";
+class ReferenceClassifierTest : public TrainStateTest {};
+INSTANTIATE_TEST_SUITE_P(Devices, ReferenceClassifierTest, testing::Values(Device::Kind::cpu), test::device_name);
+
+TEST_P(ReferenceClassifierTest, AgreesWithFiniteDifferences) {
   check_reference(create(test::linear_model(), {kBatch, 4, 4, 1}, optim::sgd(0.1)),
                   test::ReferenceClassifier::linear(), 4);
   check_reference(create(test::cnn_model(), {kBatch, 4, 4, 1}, optim::sgd(0.1)), test::ReferenceClassifier::cnn(), 4);

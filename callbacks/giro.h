@@ -39,7 +39,6 @@
 #include <giro/loop/dataset.h>
 #include <giro/loop/elapse.h>
 #include <giro/loop/elapsed.h>
-#include <giro/loop/evaluate.h>
 #include <giro/loop/events.h>
 #include <giro/loop/explain.h>
 #include <giro/loop/history.h>

@@ -70,14 +70,15 @@ void train(const Arguments& args) {
       {.stop = giro::at(args.steps)});
   const double train_seconds = elapsed.time();
 
-  // 6. Evaluation: a step that changes nothing, over the test set.
+  // 6. Evaluation: a loop over the test set with a step that changes nothing.
   auto test_step = giro::jit([&](const giro::TrainState& state, const giro::Batch& batch) {
     auto logits = model(state.params(), batch["image"]);
     return giro::logs()
         .add_metric("loss", mean(softmax_cross_entropy(logits, batch["label"])))
         .add_metric("accuracy", accuracy(logits, batch["label"]));
   });
-  const giro::Logs test = giro::evaluate(trained, test_data, test_step);
+  auto [tested, test_history, test_elapsed] = giro::loop(std::move(trained), test_data, {{giro::every(1), test_step}});
+  const giro::Logs test = giro::aggregate(test_history, test_elapsed, "mean");
 
   // 7. What the run leaves behind.
   history.write_csv(args.logdir + "/history.csv");

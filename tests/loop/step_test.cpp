@@ -15,8 +15,8 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/train_state.h>
+#include <giro/loop/aggregation.h>
 #include <giro/loop/dataset.h>
-#include <giro/loop/evaluate.h>
 #include <giro/loop/loop.h>
 
 #include "runtime/arena.h"
@@ -573,11 +573,16 @@ TEST_P(StepTest, EvaluationIsTheMeanOverAllRows) {
         .add_metric("loss", mean(softmax_cross_entropy(y, batch["label"])))
         .add_metric("accuracy", accuracy(y, batch["label"]));
   });
+  const auto evaluate = [&](const Dataset& dataset) {
+    auto result = loop(std::move(state), dataset, {{every(1), step}});
+    state = std::move(result.state);
+    return aggregate(result.history, result.elapsed, "mean");
+  };
   const Dataset rows = test::image_dataset(kRows, kSize);
-  const Logs whole = evaluate(state, rows.batch(kRows), step);
+  const Logs whole = evaluate(rows.batch(kRows));
   for (const bool resident : {false, true}) {
     const Dataset dataset = resident ? rows.batch(32).to(device()) : rows.batch(32);
-    const Logs parts = evaluate(state, dataset, step);
+    const Logs parts = evaluate(dataset);
     EXPECT_NEAR(parts.entry_value("loss"), whole.entry_value("loss"), 1e-5);
     EXPECT_NEAR(parts.entry_value("accuracy"), whole.entry_value("accuracy"), 1e-6);
   }

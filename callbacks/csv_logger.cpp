@@ -68,7 +68,7 @@ class CsvLogger::File {
     const std::size_t known = columns_.size();
     bool is_empty = true;
     for (std::size_t i = 0; i < logs.entries().size(); ++i) {
-      const Logs::Entry& entry = logs.entries()[i];
+      const Logs::Entry entry = logs.entries()[i];
       if (!entry.value.is_scalar() && entry.collection == "outputs") continue;
       const std::size_t column = column_of(entry, i);
       cells_.resize(columns_.size());

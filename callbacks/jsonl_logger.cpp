@@ -46,7 +46,7 @@ class JsonlLogger::File {
     // Entry by entry within its collection, the collections in the order of first mention.
     collections_.clear();
     for (std::size_t i = 0; i < logs.entries().size(); ++i) {
-      const Logs::Entry& entry = logs.entries()[i];
+      const Logs::Entry entry = logs.entries()[i];
       if (!entry.value.is_scalar() && entry.collection == "outputs") continue;
       auto found = collections_.begin();
       while (found != collections_.end() && found->first != entry.collection) ++found;

@@ -50,7 +50,7 @@ void Progress::update(const Elapsed& elapsed, const Logs& logs) {
   date_ = elapsed.date;
   dated_steps_ = elapsed.steps;
   for (std::size_t i = 0; i < logs.entries().size(); ++i) {
-    const Logs::Entry& entry = logs.entries()[i];
+    const Logs::Entry entry = logs.entries()[i];
     Metric& metric = metric_of(entry, i);
     if (metric.kind == Kind::hidden) continue;
     const double value = entry.value.value();

@@ -22,7 +22,7 @@ bool TerminateOnNan::operator()(const Elapsed& elapsed, const Logs& logs) {
     }
   }
   for (std::size_t i = 0; keys_.empty() && i < logs.entries().size(); ++i) {
-    const Logs::Entry& entry = logs.entries()[i];
+    const Logs::Entry entry = logs.entries()[i];
     const std::string& collection = entry.collection;
     if (collection != "losses" && collection != "metrics" && collection != "stateful_metrics") continue;
     check(collection + "." + entry.name, entry.value.value());

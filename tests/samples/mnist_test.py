@@ -142,7 +142,7 @@ class Runs(unittest.TestCase):
 
 def default_data():
     text = run("--help").stdout
-    return re.search(r"--data \w+(?:=| \[)(.*?)\]?$", text, re.MULTILINE).group(1)
+    return re.search(r"--data \w+(?:=| \[)([^\]\s]+)", text).group(1)
 
 
 def accuracies():

@@ -33,6 +33,7 @@ class LoopState {
   std::any& metadata;       // the program's own: LoopOptions::metadata
   Logs logs;                // of this step so far
   bool stop_iteration = false;
+  bool failed = false;  // whether an error has ended the loop: on_end runs all the same
 
   // The batch of this step, of elapsed.step_samples samples. Error(invalid_argument) in an on_end, where there is none.
   const B& batch() const {

@@ -87,11 +87,11 @@ class InnerLoop {
   Logs run(S& state) {
     try {
       auto result = call(state);
-      const Logs logs = interrupted(result) ? Logs() : aggregate(get<1>(result), get<2>(result), options_.aggregation);
       using Returned = std::remove_cvref_t<decltype(get<0>(result))>;
       if constexpr (std::is_same_v<Returned, S> && std::is_move_assignable_v<S>) {
-        if (!kIsConst || options_.output_state) state = get<0>(std::move(result));
+        if (!kIsConst || options_.output_state) state = std::move(get<0>(result));
       }
+      const Logs logs = interrupted(result) ? Logs() : aggregate(get<1>(result), get<2>(result), options_.aggregation);
       return name_.empty() ? logs : detail::renamed(logs, name_);
     } catch (const LoopError& error) {
       if constexpr (!kIsConst && std::is_move_assignable_v<S>) {
@@ -134,7 +134,7 @@ class InnerLoop {
 // be copied, its leaves are saved and put back, so recordings stay valid; const S& saves both. A signal that ends the
 // inner loop ends the outer one too, and what the inner has logged until then is dropped.
 // Error(invalid_argument) if the state can be neither copied nor saved; what the function throws, with the state put
-// back.
+// back, unless the function has moved it away and lost it.
 template <class F>
 InnerLoop<F> inner_loop(std::string name, F function, InnerLoopOptions options = {}) {
   return {std::move(name), std::move(function), std::move(options)};

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <giro/loop/callback.h>
+#include <giro/loop/current_batch.h>
 #include <giro/loop/elapsed.h>
 #include <giro/loop/history.h>
 #include <giro/loop/interrupt.h>
@@ -97,8 +98,7 @@ class LoopRun {
         options_(std::move(options)),
         history_(std::move(options_.history)),
         elapsed_(options_.elapsed),
-        loop_(state_, elapsed_, history_, options_.metadata),
-        pace_(options_.steps_per_execution) {
+        loop_(state_, elapsed_, history_, options_.metadata) {
     const double now = Elapsed::now();
     elapsed_.date_start = now - elapsed_.time();
     elapsed_.previous_date += now - elapsed_.date;
@@ -137,8 +137,11 @@ class LoopRun {
     Schedule schedule;
     std::vector<Callback<S, B>> callbacks;
     ScheduleNode::Traits traits;
-    Wake wake{.steps = 0};      // when to ask the schedule next
-    std::int64_t asked_due = -1;  // the latest step in which it was due
+    Wake wake{.steps = 0};  // when to ask the schedule next
+    // Where it was asked last; and for last(), which asks again, as it was before, and how far its callbacks have come.
+    std::int64_t asked = kNot;
+    std::optional<Schedule> before;
+    std::size_t callbacks_run = 0;
   };
   // A step whose logs the host has not seen yet.
   struct Pending {
@@ -151,22 +154,19 @@ class LoopRun {
 
   template <class R>
   void run(R& dataset) {
+    pace_ = Pace(options_.steps_per_execution);
     // A run that is past its end asks for no batch.
     if (stop_.reached(elapsed_)) return;
     auto it = std::ranges::begin(dataset);
     const auto end = std::ranges::end(dataset);
     if (it == end) return check_none_asked_for();
-    {
-      const B& batch = *it;
-      loop_.set_batch(&batch);
-      start();
-    }
-    // Whether a batch is still there when the iterator has moved on.
-    constexpr bool outlives_iterator =
-        std::ranges::forward_range<R> || !std::is_lvalue_reference_v<std::ranges::range_reference_t<R>>;
+    CurrentBatch<R, B> current;
+    loop_.set_batch(&current.at(it));
+    start();
+    if (loop_.stop_iteration) return;
     for (bool ends = false; !ends;) {
-      if (elapsed_.steps < busy_steps_ && count_quiet_steps(it, end)) return;
-      const B& batch = *it;
+      if (elapsed_.steps < busy_steps_ && count_quiet_steps(it, end, current)) return;
+      const B& batch = current.at(it);
       const std::int64_t size = size_of(batch);
       elapsed_.step_samples = size;
       elapsed_.last = elapsed_.steps + 1 >= stop_.steps || elapsed_.samples + size >= stop_.samples;
@@ -180,10 +180,10 @@ class LoopRun {
       ends = elapsed_.last || loop_.stop_iteration || interrupt_signal() != 0 ||
              date - elapsed_.date_start >= stop_.time;
       std::optional<B> kept;
-      if constexpr (!outlives_iterator && std::copy_constructible<B>) {
+      if constexpr (!current.kOutlivesIterator && std::copy_constructible<B>) {
         if (awaits_end_ && !ends) kept.emplace(batch);
       }
-      loop_.set_batch(kept ? &*kept : ends || outlives_iterator ? &batch : nullptr);
+      loop_.set_batch(kept ? &*kept : ends || current.kOutlivesIterator ? &batch : nullptr);
       // A batch that no step will see is not asked for.
       if (!ends) {
         advancing_ = size;
@@ -191,11 +191,12 @@ class LoopRun {
         advancing_ = kNot;
       }
       if (ends && awaits_end_ && !elapsed_.last) run_last();
+      current.forget();
 
-      if (has_news()) commit();
-      elapsed_.count(size);
+      const bool has_news = end_step(size);
       elapsed_.date = date;
       date_is_read_ = look;
+      if (has_news) drain(false);
       if (look) clock_.looked(elapsed_, std::min(stop_.time, wake_.time));
       expect_quiet();
     }
@@ -203,8 +204,8 @@ class LoopRun {
 
   // Passes over the steps in which there is nothing to do but to count them, in registers; whether the dataset has
   // ended. A step that may turn out to be the last is not one of them.
-  template <class I, class End>
-  bool count_quiet_steps(I& it, const End& end) {
+  template <class I, class End, class Current>
+  bool count_quiet_steps(I& it, const End& end, Current& current) {
     const std::int64_t busy_steps = busy_steps_, busy_samples = busy_samples_;
     std::int64_t steps = elapsed_.steps, samples = elapsed_.samples, before = elapsed_.previous_samples;
     std::int64_t advancing = kNot;
@@ -218,11 +219,12 @@ class LoopRun {
     };
     try {
       while (!ends && steps < busy_steps && interrupt_signal() == 0) {
-        const std::int64_t size = size_of(*it);
+        const std::int64_t size = size_of(current.at(it));
         if (samples + size >= busy_samples) break;
         advancing = size;
         ends = ++it == end;
         advancing = kNot;
+        current.forget();
         before = samples;
         samples += size;
         ++steps;
@@ -273,13 +275,13 @@ class LoopRun {
     loop_.set_batch(nullptr);
     elapsed_.step_samples = 0;
     elapsed_.last = false;
-    const Callback<S, B>* failed = running_;
     const auto run = [&](Callback<S, B>& callback, auto&& on_end) {
-      if (&callback == failed) return;
+      if (has_failed(callback)) return;
       try {
         on_end(callback);
         if (!error) running_ = nullptr;
       } catch (...) {
+        loop_.failed = true;
         if (!error) running_ = &callback;
         if (!error) error = std::current_exception();
       }
@@ -328,6 +330,9 @@ class LoopRun {
   bool ask(Entry& task) {
     if (task.traits.asks_user) launch();
     if (task.traits.reads_clock) read_clock();
+    if (task.traits.awaits_end) task.before.emplace(task.schedule);
+    task.asked = elapsed_.steps;
+    task.callbacks_run = 0;
     const bool due = task.schedule(elapsed_);
     task.wake = Wake::at(task.schedule.next(elapsed_), elapsed_.date_start);
     return due;
@@ -337,8 +342,8 @@ class LoopRun {
     const bool due = task.traits.always || ask(task);
     if (task.traits.always) task.wake.steps = elapsed_.steps + 1;
     if (!due || loop_.stop_iteration) return;
-    task.asked_due = elapsed_.steps;
     for (Callback<S, B>& callback : task.callbacks) {
+      ++task.callbacks_run;
       run_callback(callback);
       if (loop_.stop_iteration) return;
     }
@@ -372,8 +377,14 @@ class LoopRun {
   void run_last() {
     elapsed_.last = true;
     for (Entry& task : tasks_) {
-      if (!task.traits.awaits_end || task.asked_due == elapsed_.steps || !task.schedule(elapsed_)) continue;
-      for (Callback<S, B>& callback : task.callbacks) run_callback(callback);
+      if (!task.traits.awaits_end) continue;
+      if (task.asked == elapsed_.steps) {
+        task.schedule = *task.before;
+      } else {
+        task.callbacks_run = 0;
+      }
+      if (!task.schedule(elapsed_)) continue;
+      while (task.callbacks_run < task.callbacks.size()) run_callback(task.callbacks[task.callbacks_run++]);
     }
   }
 
@@ -403,61 +414,75 @@ class LoopRun {
     elapsed_.date = Elapsed::now();
   }
 
-  // Whether the step has left anything to be committed or observed.
-  bool has_news() const { return !loop_.logs.empty() || !observers_.empty(); }
-
-  void commit() {
-    pending_.push_back({elapsed_, std::exchange(loop_.logs, {}), observers_});
-    observers_.clear();
-    drain(false);
+  // Counts the step; whether it has left anything to be committed or observed.
+  bool end_step(std::int64_t size) {
+    const bool has_news = !loop_.logs.empty() || !observers_.empty();
+    if (has_news) {
+      pending_.push_back({elapsed_, std::exchange(loop_.logs, {}), observers_});
+      observers_.clear();
+    }
+    elapsed_.count(size);
+    return has_news;
   }
 
   // Commits and shows to their observers the steps whose logs have arrived, or all of them.
   void drain(bool wait) {
-    if (pending_.empty()) return;
     double date = 0;
     while (!pending_.empty() && (wait || pending_.front().logs.ready())) {
       Pending& step = pending_.front();
-      if (!step.committed) {
+      running_step_ = step.elapsed.steps;
+      if (!std::exchange(step.committed, true)) {
         if (date == 0) date = Elapsed::now();
         step.elapsed.date = date;
-        step.committed = true;
-        if (!step.logs.empty()) {
-          history_.commit(step.elapsed, step.logs);
-          options_.outputs.commit(step.elapsed, step.logs);
-        }
+        // Nobody observes what does not arrive.
+        if (!attempt([&] { commit(step); })) step.observers.clear();
       }
       while (step.next_observer < step.observers.size()) {
-        Callback<S, B>* observer = step.observers[step.next_observer++];
-        if (observer == failed_) continue;
-        Callback<S, B>* outer = std::exchange(running_, observer);
-        running_step_ = step.elapsed.steps;
-        observer->observe(step.elapsed, step.logs);
-        running_step_ = kNot;
+        Callback<S, B>& observer = *step.observers[step.next_observer++];
+        if (has_failed(observer)) continue;
+        Callback<S, B>* outer = std::exchange(running_, &observer);
+        if (!attempt([&] { observer.observe(step.elapsed, step.logs); })) failed_.push_back(&observer);
         running_ = outer;
       }
+      running_step_ = kNot;
       pending_.pop_front();
     }
+  }
+  void commit(const Pending& step) {
+    if (step.logs.empty()) return;
+    history_.commit(step.elapsed, step.logs);
+    options_.outputs.commit(step.elapsed, step.logs);
+  }
+
+  // Whether f() has thrown nothing. Its error goes on, unless the loop has failed already: a second one, mostly of the
+  // same device or disk, tells nothing new.
+  template <class F>
+  bool attempt(F&& f) {
+    try {
+      f();
+      return true;
+    } catch (...) {
+      if (!loop_.failed) throw;
+      return false;
+    }
+  }
+
+  bool has_failed(const Callback<S, B>& callback) const {
+    return std::ranges::find(failed_, &callback) != failed_.end();
   }
 
   // Saves what there is, lets the others end, and throws.
   [[noreturn]] void fail(const std::exception_ptr& cause) {
-    failed_ = running_;
     const std::string where = describe();
-    try {
-      // The step was whole, and only the next batch failed.
-      if (advancing_ != kNot) {
-        if (has_news()) commit();
-        elapsed_.count(advancing_);
-      } else {
-        loop_.logs = {};
-        observers_.clear();
-      }
-      settle();
-    } catch (...) {
-      // A second failure, mostly of the same device, tells nothing new.
-    }
-    running_ = failed_;
+    loop_.failed = true;
+    if (running_ != nullptr) failed_.push_back(running_);
+    // The step was whole, and only the next batch failed.
+    if (advancing_ != kNot) end_step(advancing_);
+    loop_.logs = {};
+    observers_.clear();
+    attempt([&] { bring_device(); });
+    drain(true);
+    elapsed_.date = Elapsed::now();
     (void)end();
     throw_error(cause, where);
   }
@@ -465,7 +490,8 @@ class LoopRun {
   [[noreturn]] void throw_error(const std::exception_ptr& cause, const std::string& where) {
     const auto [code, what] = explain_exception(cause);
     elapsed_.last = false;
-    throw LoopError(code, where + ": " + what, cause, std::move(state_), std::move(history_), elapsed_);
+    throw LoopError(code, where + ": " + what, cause, std::move(state_), elapsed_, std::move(history_),
+                    std::move(options_.outputs), std::move(options_.metadata));
   }
 
   // What is running: "task 2, every(1000): giro::Checkpoint, at step 3000".
@@ -494,7 +520,7 @@ class LoopRun {
   Wake stop_, wake_;  // the end, and the earliest at which a schedule has to be asked
   std::int64_t busy_steps_ = 0, busy_samples_ = 0;  // the steps before both of them are quiet
   ClockWatch clock_{false};
-  Pace pace_;
+  Pace pace_{0};
   bool awaits_end_ = false;
   bool date_is_read_ = false;  // in this step
   std::vector<Callback<S, B>*> observers_;  // due in this step
@@ -503,7 +529,7 @@ class LoopRun {
   std::int64_t held_steps_ = 0;
   Callback<S, B>* running_ = nullptr;
   std::int64_t running_step_ = kNot;  // an observer's, which may be behind the loop's
-  Callback<S, B>* failed_ = nullptr;
+  std::vector<const Callback<S, B>*> failed_;
   std::int64_t advancing_ = kNot;  // the size of a whole step's batch, while the next is asked for
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <any>
 #include <exception>
 #include <memory>
 #include <string>
@@ -8,28 +9,32 @@
 
 #include <giro/loop/elapsed.h>
 #include <giro/loop/history.h>
+#include <giro/loop/outputs.h>
 #include <giro/runtime/error.h>
 
 namespace giro {
 
 // What ended a loop before its end: the message names the callback and the step. Nothing that was there is lost: it
-// carries the history and the state as the last completed step has left them, but for what the failed step had changed.
+// carries the state, the history, the outputs and the metadata as the last completed step has left them, but for what
+// the failed step had changed.
 class LoopError : public Error {
  public:
   // `state` is held as its own type S, which state<S>() asks for.
   template <class S>
-  LoopError(ErrorCode code, const std::string& message, std::exception_ptr cause, S state, History history,
-            const Elapsed& elapsed)
+  LoopError(ErrorCode code, const std::string& message, std::exception_ptr cause, S state, const Elapsed& elapsed,
+            History history, Outputs outputs, std::any metadata)
       : Error(code, message),
         cause_(std::move(cause)),
         state_(std::make_shared<S>(std::move(state))),
         state_type_(typeid(S)),
-        history_(std::make_shared<History>(std::move(history))),
-        elapsed_(elapsed) {}
+        elapsed_(elapsed),
+        rest_(std::make_shared<Rest>(Rest{std::move(history), std::move(outputs), std::move(metadata)})) {}
 
   // What the callback, the dataset or the device has thrown.
   const std::exception_ptr& cause() const noexcept { return cause_; }
-  History& history() const noexcept { return *history_; }
+  History& history() const noexcept { return rest_->history; }
+  Outputs& outputs() const noexcept { return rest_->outputs; }
+  std::any& metadata() const noexcept { return rest_->metadata; }
   // Completed steps.
   const Elapsed& elapsed() const noexcept { return elapsed_; }
   // The state, to be moved from; null if it is of another type.
@@ -39,11 +44,17 @@ class LoopError : public Error {
   }
 
  private:
+  struct Rest {
+    History history;
+    Outputs outputs;
+    std::any metadata;
+  };
+
   std::exception_ptr cause_;
   std::shared_ptr<void> state_;
   std::type_index state_type_;
-  std::shared_ptr<History> history_;
   Elapsed elapsed_;
+  std::shared_ptr<Rest> rest_;
 };
 
 namespace detail {

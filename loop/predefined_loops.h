@@ -4,6 +4,7 @@
 #include <any>
 #include <concepts>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <ranges>
@@ -108,12 +109,29 @@ LoopOptions<S, B> loop_options(Options& options, EventTable<S, B>& table, LoopEv
           .steps_per_execution = options.steps_per_execution};
 }
 
+// Runs a loop. What goes wrong before its first step loses nothing either.
+template <class S, class O, class F>
+LoopResult<S> run_loop(S& state, O& options, F&& f) {
+  try {
+    return f();
+  } catch (const LoopError&) {
+    throw;
+  } catch (...) {
+    const std::exception_ptr cause = std::current_exception();
+    const auto [code, what] = explain_exception(cause);
+    throw LoopError(code, what, cause, std::move(state), options.elapsed, std::move(options.history),
+                    std::move(options.outputs), std::move(options.metadata));
+  }
+}
+
 template <class S, class B, class R>
 LoopResult<S> evaluation_loop(S state, R& dataset, EvaluationOptions<S, B> options, const EvaluationEvents& events) {
-  EventTable<S, B> table = make_events(std::move(options.tasks), options.callbacks);
-  std::vector<Task<S, B>> tasks = evaluation_tasks(table, events);
-  add_rest(tasks, table);
-  return loop(std::move(state), dataset, tasks, loop_options(options, table, events.begin, events.end));
+  return run_loop(state, options, [&] {
+    EventTable<S, B> table = make_events(std::move(options.tasks), options.callbacks);
+    std::vector<Task<S, B>> tasks = evaluation_tasks(table, events);
+    add_rest(tasks, table);
+    return loop(std::move(state), dataset, tasks, loop_options(options, table, events.begin, events.end));
+  });
 }
 
 // The evaluation within a train loop, as a callback of it.
@@ -172,23 +190,28 @@ Schedule epoch_end(const R& dataset, const Period& duration) {
 // An epoch is a multiple of steps or samples, or of the dataset's rows where it says how many there are (num_rows), or
 // else the whole loop. The last one may be shorter; when the loop ends for another reason than `stop`, that is known
 // only at the end of its last step, and the end of the epoch then comes behind everything else.
-// Errors: those of loop; invalid_argument for epochs of none, or by time; not_found for unknown events.
+// Errors: LoopError for whatever goes wrong: as loop, and invalid_argument for epochs of none, or by time; not_found for
+// unknown events.
 template <class S, std::ranges::input_range R>
 LoopResult<S> train_loop(S state, R&& dataset,
                          std::type_identity_t<TrainOptions<S, std::ranges::range_value_t<R>>> options = {}) {
   using B = std::ranges::range_value_t<R>;
-  detail::EventTable<S, B> table = detail::make_events(std::move(options.tasks), options.callbacks);
-  const Schedule epoch_end = detail::epoch_end(dataset, options.epoch_duration) | last();
+  return detail::run_loop(state, options, [&] {
+    detail::EventTable<S, B> table = detail::make_events(std::move(options.tasks), options.callbacks);
+    const Schedule epoch_end = detail::epoch_end(dataset, options.epoch_duration) | last();
 
-  std::vector<Task<S, B>> tasks;
-  table.add_tasks(tasks, {LoopEvent::on_train_batch_begin, LoopEvent::train_step, LoopEvent::on_train_step}, every(1));
-  table.add_tasks(tasks, {LoopEvent::reset_step, LoopEvent::on_reset_step}, epoch_end);
-  if (options.test_dataset) tasks.emplace_back(detail::named(epoch_end, "evaluation"), detail::inner_test(table, options));
-  table.add_tasks(tasks, {LoopEvent::on_epoch_end}, epoch_end);
-  table.add_tasks(tasks, {LoopEvent::on_train_batch_end}, every(1));
-  detail::add_rest(tasks, table);
-  return loop(std::move(state), dataset, tasks,
-              detail::loop_options(options, table, LoopEvent::on_train_begin, LoopEvent::on_train_end));
+    std::vector<Task<S, B>> tasks;
+    table.add_tasks(tasks, {LoopEvent::on_train_batch_begin, LoopEvent::train_step, LoopEvent::on_train_step}, every(1));
+    table.add_tasks(tasks, {LoopEvent::reset_step, LoopEvent::on_reset_step}, epoch_end);
+    if (options.test_dataset) {
+      tasks.emplace_back(detail::named(epoch_end, "evaluation"), detail::inner_test(table, options));
+    }
+    table.add_tasks(tasks, {LoopEvent::on_epoch_end}, epoch_end);
+    table.add_tasks(tasks, {LoopEvent::on_train_batch_end}, every(1));
+    detail::add_rest(tasks, table);
+    return loop(std::move(state), dataset, tasks,
+                detail::loop_options(options, table, LoopEvent::on_train_begin, LoopEvent::on_train_end));
+  });
 }
 
 // train_loop by the name that users of Keras know.

@@ -48,7 +48,8 @@ class Collection {
 };
 
 // What a loop threads through its steps: a tree of named tensors on one device, and the stream on which all work
-// on them is queued. Move-only; addresses of leaves survive a move, so recordings stay valid.
+// on them is queued. Move-only; addresses of leaves survive a move, so recordings stay valid. What was moved from has
+// its stream, and no collections.
 class State {
  public:
   explicit State(Device device);

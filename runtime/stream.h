@@ -21,6 +21,9 @@ class Stream {
  public:
   // Errors: device.
   explicit Stream(Device device);
+  // A move is a copy: there is always a queue to wait for.
+  Stream(const Stream&) noexcept = default;
+  Stream& operator=(const Stream&) noexcept = default;
 
   Device device() const noexcept;
 

@@ -162,6 +162,33 @@ TEST_F(InnerLoopOfStates, TheirLeavesArePutBackWhereTheyWere) {
   }
 }
 
+// After the inner loop, when its logs are put together.
+TEST_F(InnerLoopOfStates, AnErrorOfTheAggregationLosesNothing) {
+  const std::vector<Batch> batches(4);
+  const auto evaluate = [&](State& state) {
+    return loop(std::move(state), batches,
+                {{every(1), count_on_device()}, {every(1), [](const State&) { return logs().add_metric("x", 1); }}},
+                {.batch_size_fn = [](const Batch&) { return 0; }});
+  };
+  try {
+    loop(create(), batches,
+         {{every(1), count_on_device()}, {after(1), inner_loop("valid", evaluate, {.aggregation = "mean"})}});
+    FAIL() << "nothing was thrown";
+  } catch (const LoopError& error) {
+    ASSERT_NE(error.state<State>(), nullptr);
+    EXPECT_EQ(value(*error.state<State>(), "count"), 2);
+  }
+}
+
+TEST_F(InnerLoopOfStates, AFunctionThatLosesTheState) {
+  const auto lose = [](State& state) -> std::tuple<int, History, Elapsed> {
+    const State lost = std::move(state);
+    throw std::runtime_error("mine");
+  };
+  const auto run = [&] { loop(create(), std::vector<Batch>(1), {{every(1), inner_loop(lose)}}); };
+  test::expect_error(ErrorCode::callback, {"mine"}, run);
+}
+
 TEST_F(InnerLoopOfStates, AnErrorLosesNothing) {
   const std::vector<Batch> batches(4);
   const auto evaluate = [&](State& state) {

@@ -353,6 +353,18 @@ TEST(Loop, LastRunsThoughAStopSkipsTheRest) {
 }
 
 // Batches that an iterator holds itself are still there when the next one was asked for in vain.
+TEST(Loop, LastBringsWhatAStopInItsOwnTaskHasSkipped) {
+  std::vector<std::string> calls;
+  const auto call = [&](const std::string& name, int stop_at) {
+    return [&calls, name, stop_at](LoopState<int, int>& l) {
+      calls.push_back(name + std::to_string(l.elapsed.steps));
+      if (l.elapsed.steps == stop_at) l.stop_iteration = true;
+    };
+  };
+  loop(0, iota(100), {{every(2) | last(), {call("a", 4), call("b", -1)}}});
+  EXPECT_EQ(calls, (std::vector<std::string>{"a0", "b0", "a2", "b2", "a4", "b4"}));
+}
+
 TEST(Loop, TheLastBatchIsThereWhenTheDatasetHasEnded) {
   std::istringstream words("one two three");
   std::string seen;
@@ -467,7 +479,88 @@ TEST(Loop, AThrowingObserverIsCalledNoMoreAndTheOthersSeeItAll) {
     EXPECT_EQ(std::string(error.what()), "task 1, every(1): a function, at step 2: no space");
   }
   EXPECT_EQ(calls, 3);
-  EXPECT_EQ(text.substr(0, 12), "start0 0 1 2");
+  EXPECT_EQ(text, "start0 0 1 2 end3");
+}
+
+TEST(Loop, AStepWhoseObserverThrowsIsCounted) {
+  try {
+    loop(0, iota(10), {{every(1), [](int& n) { return logs().add_metric("n", ++n); }},
+                       {every(1), [](const Elapsed& e) {
+                          if (e.steps == 5) throw std::runtime_error("disk full");
+                        }}});
+    FAIL() << "no error";
+  } catch (const LoopError& error) {
+    EXPECT_EQ(*error.state<int>(), 6);
+    EXPECT_EQ(error.elapsed().steps, 6);
+    EXPECT_EQ(error.history().size(), 6u);
+    EXPECT_NE(std::string(error.what()).find("at step 5"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Loop, AnErrorCarriesOutputsAndMetadata) {
+  try {
+    loop(0, iota(10), {{every(1), [](LoopState<int, int>& l) {
+                          if (l.elapsed.steps == 4) throw std::runtime_error("mine");
+                          l.metadata = static_cast<int>(l.elapsed.steps);
+                          l.logs.add_entry("outputs", "n", 3);
+                        }}});
+    FAIL() << "no error";
+  } catch (const LoopError& error) {
+    EXPECT_EQ(error.outputs().size(), 4u);
+    EXPECT_EQ(std::any_cast<int>(error.metadata()), 3);
+  }
+}
+
+TEST(Loop, NoStepRunsWhereAnOnStartStops) {
+  int calls = 0;
+  const auto result = loop(0, iota(10), {{every(1), [&](int&) { ++calls; }}},
+                           {.on_start = {[](LoopState<int, int>& l) { l.stop_iteration = true; }}});
+  EXPECT_EQ(calls, 0);
+  EXPECT_EQ(result.elapsed.steps, 0);
+}
+
+TEST(Loop, StepsPerExecutionThatMakeNoSenseLoseNothing) {
+  try {
+    loop(7, iota(10), {}, {.steps_per_execution = -1});
+    FAIL() << "no error";
+  } catch (const LoopError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_EQ(*error.state<int>(), 7);
+  }
+}
+
+TEST(Loop, EachBatchIsMadeOnce) {
+  int made = 0;
+  auto batches = iota(10) | std::views::transform([&](int i) {
+                   ++made;
+                   return i;
+                 });
+  std::vector<int> seen;
+  const auto run = [&](const Schedule& when, LoopOptions<int, int> options = {}) {
+    made = 0;
+    loop(0, batches, {{when, [&](const int& batch, int&) { seen.push_back(batch); }}}, std::move(options));
+    return made;
+  };
+  EXPECT_EQ(run(every(1)), 10);
+  EXPECT_EQ(seen, iota(10));
+  EXPECT_EQ(run(every(7)), 10);                         // quiet steps in between
+  EXPECT_EQ(run(every({.samples = 4})), 10);            // which end before a batch that has been looked at
+  EXPECT_EQ(run(every(5) | last()), 10);
+  EXPECT_EQ(run(every(1), {.stop = at(4)}), 4);
+}
+
+TEST(Loop, LastOfPeriodsThatAStateRemembers) {
+  const Schedule when = every({.samples = 3}) & last();
+  std::vector<int> due;
+  const auto run = [&](int size, Period stop) {
+    due.clear();
+    loop(0, iota(size), {{when, [&](const Elapsed& e, int&) { due.push_back(static_cast<int>(e.steps)); }}},
+         {.stop = stop});
+    return due;
+  };
+  EXPECT_EQ(run(100, at(10)), (std::vector<int>{9}));
+  EXPECT_EQ(run(10, {}), (std::vector<int>{9}));
+  EXPECT_EQ(run(11, {}), (std::vector<int>{}));
 }
 
 struct Throwing {

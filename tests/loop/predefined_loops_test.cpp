@@ -284,6 +284,14 @@ TEST(TrainLoop, Errors) {
   expect_error(ErrorCode::invalid_argument, {"expected steps or samples", "{.time = 1}"}, [] {
     train_loop(Count{}, Ints(1, 0), {.epoch_duration = {.time = 1.0}});
   });
+  // What is wrong before the first step loses nothing.
+  try {
+    train_loop(7, Ints(1, 0), {.epoch_duration = at(0), .metadata = 8});
+    FAIL() << "no error";
+  } catch (const LoopError& error) {
+    EXPECT_EQ(*error.state<int>(), 7);
+    EXPECT_EQ(std::any_cast<int>(error.metadata()), 8);
+  }
   // An error names the event, and the step.
   expect_error(ErrorCode::not_found, {"on_train_step: a function, at step 1: ", "'b'"}, [] {
     train_loop(Count{}, Ints(3, 0), {.tasks = {{"train_step", count}, {"on_train_step", [](LoopState<Count, int>& l) {

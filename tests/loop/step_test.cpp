@@ -362,6 +362,34 @@ TEST_P(StepTest, TheDeviceMayRunAnyNumberOfStepsAlone) {
   }
 }
 
+TEST_P(StepTest, ObserversThatThrowLoseNoRecord) {
+  const Dataset dataset = test::image_dataset(kRows, kSize).repeat().batch(5).to(device());
+  const auto throw_at = [](std::int64_t step) {
+    return [step](const Elapsed& e, const Logs&) {
+      if (e.steps == step) throw std::runtime_error("disk full");
+    };
+  };
+  std::int64_t observed = 0;
+  try {
+    loop(create(test::linear_model()), dataset,
+         {{every(1), make_step(test::linear_model(), Kind::recorded)},
+          {every(1), throw_at(3)},
+          {every(1), throw_at(5)},
+          {every(1), [&](const Elapsed& e) { EXPECT_EQ(e.steps, observed++); }}},
+         {.stop = at(200), .steps_per_execution = 64});
+    FAIL() << "no error";
+  } catch (const LoopError& error) {
+    EXPECT_NE(std::string(error.what()).find("task 2, every(1): a function, at step 3: disk full"), std::string::npos)
+        << error.what();
+    const TrainState& state = *error.state<TrainState>();
+    const std::int64_t steps = to_host<std::int64_t>(state.at("step"), state.stream()).front();
+    EXPECT_GE(steps, 64);
+    EXPECT_EQ(error.elapsed().steps, steps);
+    EXPECT_EQ(error.history().size(), static_cast<std::size_t>(steps));
+    EXPECT_EQ(observed, steps);
+  }
+}
+
 TEST_P(StepTest, MoreStepsAtOnceThanTheLogsHaveRoomFor) {
   const nn::Layer model = test::linear_model();
   const Dataset dataset = test::image_dataset(kRows, kSize).repeat().batch(5).to(device());

@@ -22,6 +22,10 @@ class CurrentBatch {
       return *made_;
     }
   }
+  // What the iterator has given already, for at().
+  void keep(std::ranges::range_reference_t<R>&& batch) {
+    if constexpr (!kIsReference) made_.emplace(std::forward<std::ranges::range_reference_t<R>>(batch));
+  }
   // The iterator has moved on, and the batch is done with.
   void forget() {
     if constexpr (!kIsReference) made_.reset();

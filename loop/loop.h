@@ -193,10 +193,12 @@ class LoopRun {
       if (ends && awaits_end_ && !elapsed_.last) run_last();
       current.forget();
 
-      const bool has_news = end_step(size);
+      const bool leaves_news = has_news();
+      if (leaves_news) keep_news();
+      elapsed_.count(size);
       elapsed_.date = date;
       date_is_read_ = look;
-      if (has_news) drain(false);
+      if (leaves_news) drain(false);
       if (look) clock_.looked(elapsed_, std::min(stop_.time, wake_.time));
       expect_quiet();
     }
@@ -219,12 +221,15 @@ class LoopRun {
     };
     try {
       while (!ends && steps < busy_steps && interrupt_signal() == 0) {
-        const std::int64_t size = size_of(current.at(it));
-        if (samples + size >= busy_samples) break;
+        auto&& batch = *it;
+        const std::int64_t size = size_of(batch);
+        if (samples + size >= busy_samples) {
+          current.keep(std::forward<decltype(batch)>(batch));
+          break;
+        }
         advancing = size;
         ends = ++it == end;
         advancing = kNot;
-        current.forget();
         before = samples;
         samples += size;
         ++steps;
@@ -414,15 +419,11 @@ class LoopRun {
     elapsed_.date = Elapsed::now();
   }
 
-  // Counts the step; whether it has left anything to be committed or observed.
-  bool end_step(std::int64_t size) {
-    const bool has_news = !loop_.logs.empty() || !observers_.empty();
-    if (has_news) {
-      pending_.push_back({elapsed_, std::exchange(loop_.logs, {}), observers_});
-      observers_.clear();
-    }
-    elapsed_.count(size);
-    return has_news;
+  // Whether the step has left anything to be committed or observed.
+  bool has_news() const { return !loop_.logs.empty() || !observers_.empty(); }
+  void keep_news() {
+    pending_.push_back({elapsed_, std::exchange(loop_.logs, {}), observers_});
+    observers_.clear();
   }
 
   // Commits and shows to their observers the steps whose logs have arrived, or all of them.
@@ -477,7 +478,10 @@ class LoopRun {
     loop_.failed = true;
     if (running_ != nullptr) failed_.push_back(running_);
     // The step was whole, and only the next batch failed.
-    if (advancing_ != kNot) end_step(advancing_);
+    if (advancing_ != kNot) {
+      if (has_news()) keep_news();
+      elapsed_.count(advancing_);
+    }
     loop_.logs = {};
     observers_.clear();
     attempt([&] { bring_device(); });

@@ -119,7 +119,7 @@ TEST(ScheduleProperty, AskedWhenNextSaysItIsDueAsWhenAskedEachStep) {
 using Calls = std::vector<std::pair<int, std::int64_t>>;  // task, step
 
 // Where a run is cut.
-enum class Cut { stop, stop_iteration, exception, interrupt };
+enum class Cut { stop, stop_iteration, exception, observer, interrupt };
 
 class CutTest : public testing::TestWithParam<Cut> {};
 
@@ -149,13 +149,19 @@ TEST_P(CutTest, NoCallIsMissedOrMadeTwice) {
         });
       }
     }
-    tasks.emplace(tasks.begin() + position, every(1), [&](LoopState<int, int>& loop) {
+    const auto observe = [&](const Elapsed& elapsed) {
+      if (elapsed.steps == cut - 1 && std::exchange(cuts, false)) throw std::runtime_error("cut");
+    };
+    const auto look = [&](LoopState<int, int>& loop) {
       if (!cuts || loop.elapsed.steps != cut - (GetParam() == Cut::exception ? 0 : 1)) return;
       cuts = false;
       if (GetParam() == Cut::exception) throw std::runtime_error("cut");
       if (GetParam() == Cut::interrupt) std::raise(SIGINT);
       if (GetParam() == Cut::stop_iteration) loop.stop_iteration = true;
-    });
+    };
+    using Callback = Callback<int, int>;
+    tasks.emplace(tasks.begin() + position, every(1),
+                  GetParam() == Cut::observer ? Callback(observe) : Callback(look));
     const auto run = [&](int state, int first, int stop, const Elapsed& elapsed, History history) {
       return loop(state, std::views::iota(first, kSteps), tasks,
                   {.stop = at(stop),
@@ -173,11 +179,11 @@ TEST_P(CutTest, NoCallIsMissedOrMadeTwice) {
     Elapsed elapsed;
     try {
       auto first = run(0, 0, GetParam() == Cut::stop ? cut : kSteps, {}, {});
-      ASSERT_NE(GetParam(), Cut::exception);
+      ASSERT_FALSE(GetParam() == Cut::exception || GetParam() == Cut::observer);
       EXPECT_EQ(first.interrupted, GetParam() == Cut::interrupt ? SIGINT : 0);
       std::tie(state, history, elapsed) = std::tie(first.state, first.history, first.elapsed);
     } catch (const LoopError& error) {
-      ASSERT_EQ(GetParam(), Cut::exception) << error.what();
+      ASSERT_TRUE(GetParam() == Cut::exception || GetParam() == Cut::observer) << error.what();
       std::tie(state, history, elapsed) = std::tie(*error.state<int>(), error.history(), error.elapsed());
     }
     ASSERT_EQ(elapsed.steps, cut);
@@ -194,11 +200,12 @@ TEST_P(CutTest, NoCallIsMissedOrMadeTwice) {
 }
 
 std::string cut_name(const testing::TestParamInfo<Cut>& info) {
-  constexpr const char* kNames[] = {"stop", "stop_iteration", "exception", "interrupt"};
+  constexpr const char* kNames[] = {"stop", "stop_iteration", "exception", "observer", "interrupt"};
   return kNames[static_cast<int>(info.param)];
 }
 INSTANTIATE_TEST_SUITE_P(Cuts, CutTest,
-                         testing::Values(Cut::stop, Cut::stop_iteration, Cut::exception, Cut::interrupt), cut_name);
+                         testing::Values(Cut::stop, Cut::stop_iteration, Cut::exception, Cut::observer, Cut::interrupt),
+                         cut_name);
 
 class DeviceLoopTest : public test::OpTest {
  protected:

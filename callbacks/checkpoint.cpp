@@ -191,15 +191,21 @@ Restored restore_file(State& state, const std::string& file_path, FileSystem& fi
   return {elapsed, file_path, {}};
 }
 
+// What a file that is no good checkpoint, or none of this version, is refused with.
+bool is_damage(const Error& error) {
+  return error.code() == ErrorCode::corrupt_data || error.code() == ErrorCode::unsupported;
+}
+
 // One that cannot be read may be there: restore has passed it over, or would.
 void check_none_later(FileSystem& files, const std::string& dir, const std::vector<Found>& found,
                       std::int64_t steps) {
   for (const Found& later : found) {
     if (later.steps <= steps) continue;
     try {
-      read_safetensors(files, join(dir, later.name));
+      const std::string path = join(dir, later.name);
+      read_elapsed(read_safetensors(files, path), path);
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::corrupt_data) continue;
+      if (is_damage(error)) continue;
       throw;
     }
     throw Error(ErrorCode::invalid_argument,
@@ -209,8 +215,8 @@ void check_none_later(FileSystem& files, const std::string& dir, const std::vect
   }
 }
 
-// What goes when there is a new checkpoint besides those found, oldest first.
-std::vector<std::string> superseded(const std::vector<Found>& found, std::int64_t steps,
+// What goes when there is a new checkpoint besides those found, oldest first. This run has come to `done` steps.
+std::vector<std::string> superseded(const std::vector<Found>& found, std::int64_t steps, std::int64_t done,
                                     const CheckpointOptions& options) {
   std::vector<std::string> names;
   const std::int64_t every = options.keep_every_n_steps;
@@ -218,7 +224,7 @@ std::vector<std::string> superseded(const std::vector<Found>& found, std::int64_
   std::int64_t multiple = 0;  // that the latest of those that stay for good has passed
   for (const Found& f : found) {
     if (f.steps >= steps) {
-      if (f.steps > steps && options.overwrite) names.push_back(f.name);
+      if (f.steps > steps && (options.overwrite || f.steps <= done)) names.push_back(f.name);
       continue;
     }
     const bool stays = every > 0 && f.steps / every > multiple;
@@ -246,49 +252,49 @@ void Checkpoint::check_none_later(const Elapsed& elapsed, const State& state) co
   if (options_.overwrite) return;
   try {
     const std::vector<Found> found = find_checkpoints(*options_.files, dir_);
-    giro::check_none_later(*options_.files, dir_, found, counted_steps(state).value_or(elapsed.steps));
+    giro::check_none_later(*options_.files, dir_, found, std::max(counted_steps(state).value_or(0), elapsed.steps));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::not_found) throw;  // no directory yet
   }
 }
 
-std::optional<double> Checkpoint::improvement(const Elapsed& elapsed, const State& state, const Logs& logs) {
+std::optional<double> Checkpoint::improvement(std::int64_t done, const State& state, const Logs& logs) {
   if (!std::exchange(best_is_read_, true)) {
     // What lies there is of this run's past, unless it is later.
     FileSystem& files = *options_.files;
-    const std::int64_t steps = counted_steps(state).value_or(elapsed.steps + 1);
+    const std::int64_t steps = counted_steps(state).value_or(done);
     create_durable_directory(files, dir_);
     for (const Found& found : find_checkpoints(files, dir_)) {
       if (found.steps > steps) continue;
       if (const auto best = read_best(files, join(dir_, found.name), monitor_->entry())) monitor_->update(*best);
     }
   }
-  const double value = monitor_->value(logs);
-  return monitor_->update(value) ? std::optional(value) : std::nullopt;
+  const std::optional<double> value = monitor_->value(logs);
+  return value && monitor_->update(*value) ? value : std::nullopt;
 }
 
-void Checkpoint::save(const Elapsed& elapsed, const State& state, std::optional<double> best) const {
+void Checkpoint::save(const Elapsed& elapsed, std::int64_t done, const State& state, std::optional<double> best) const {
   FileSystem& files = *options_.files;
   const Snapshot snapshot(state);
-  const std::int64_t steps = counted_steps(state).value_or(elapsed.steps + 1);
+  const std::int64_t steps = counted_steps(state).value_or(done);
   create_durable_directory(files, dir_);
   const std::vector<Found> found = find_checkpoints(files, dir_);
-  if (!options_.overwrite) giro::check_none_later(files, dir_, found, steps);
+  if (!options_.overwrite) giro::check_none_later(files, dir_, found, std::max(steps, done));
 
-  const Elapsed done = completed(elapsed, steps);
+  const Elapsed reached = completed(elapsed, steps);
   const auto seconds = [&](double date) { return fmt::format("{}", std::max(date - elapsed.date_start, 0.0)); };
   std::map<std::string, std::string> metadata{{"steps", fmt::format("{}", steps)},
-                                              {"samples", fmt::format("{}", done.samples)},
-                                              {"previous_samples", fmt::format("{}", done.previous_samples)},
-                                              {"time", seconds(done.date)},
-                                              {"previous_time", seconds(done.previous_date)}};
+                                              {"samples", fmt::format("{}", reached.samples)},
+                                              {"previous_samples", fmt::format("{}", reached.previous_samples)},
+                                              {"time", seconds(reached.date)},
+                                              {"previous_time", seconds(reached.previous_date)}};
   if (best) {
     metadata["monitor"] = monitor_->entry();
     metadata["best"] = fmt::format("{}", *best);
   }
   replace_file(files, join(dir_, file_name(steps)),
                [&](FileSystem::Writer& file) { write_safetensors(file, snapshot.leaves, metadata); });
-  for (const std::string& name : superseded(found, steps, options_)) files.remove(join(dir_, name));
+  for (const std::string& name : superseded(found, steps, done, options_)) files.remove(join(dir_, name));
 }
 
 Checkpoint checkpoint(const std::string& dir, const CheckpointOptions& options) { return Checkpoint(dir, options); }
@@ -309,7 +315,7 @@ Restored restore(State& state, const std::string& path, FileSystem& files) {
       restored.skipped = std::move(skipped);
       return restored;
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::corrupt_data) throw;
+      if (!is_damage(error)) throw;
       if (!newest) newest = std::current_exception();
       skipped.push_back(error.what());
     }

@@ -32,12 +32,15 @@ struct CheckpointOptions {
 
 // A callback that saves the state's saved collections to `<dir>/checkpoint_<completed steps>.safetensors`, the number
 // in ten digits, with what Elapsed needs to go on from there in the metadata. Completed steps are those that the
-// state's scalar "step" tells, so it may stand before or after the train step; without that leaf, elapsed.steps + 1.
-// A file is there whole or not at all, and an older one goes only after the newer one is durable.
+// state's scalar "step" tells, so it may stand before or after the train step; without that leaf, elapsed.steps + 1,
+// or in an on_end elapsed.steps. A file is there whole or not at all, and an older one goes only after the newer one is
+// durable. Each checkpoint wants a directory of its own: what it keeps is counted over all of them that lie there.
+// Where the run has gone back to an earlier state (early_stopping's restore_best), its later checkpoints go as well.
 //
 // Errors: invalid_argument for keep < 1, keep_every_n_steps < 0, no directory, or an unknown mode, naming the
-// nearest. When it begins and whenever it saves: io; invalid_argument for a checkpoint of a later step that can be
-// read, without overwrite. With monitor: not_found, naming the nearest entry, if the entry was never logged.
+// nearest. When it begins and whenever it saves: io; invalid_argument for a checkpoint of a later step than this run has
+// come to that can be read, without overwrite. With monitor: not_found, naming the nearest entry, if the entry was never
+// logged; a loop that goes on from another waits for it.
 class Checkpoint : public GenericCallback {
  public:
   static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;  // in the list `callbacks` of a train loop
@@ -47,23 +50,25 @@ class Checkpoint : public GenericCallback {
   template <class S, class B>
   void on_start(LoopState<S, B>& loop) {
     check_none_later(loop.elapsed, loop.state);
+    if (monitor_) monitor_->begin(loop.elapsed);
   }
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
     static_assert(std::is_base_of_v<State, S>, "giro: a checkpoint saves a State");
+    const std::int64_t done = loop.elapsed.steps + (loop.has_batch() ? 1 : 0);
     std::optional<double> best;
-    if (monitor_ && !(best = improvement(loop.elapsed, loop.state, loop.accumulated_logs()))) return;
-    save(loop.elapsed, loop.state, best);
+    if (monitor_ && !(best = improvement(done, loop.state, loop.accumulated_logs()))) return;
+    save(loop.elapsed, done, loop.state, best);
   }
 
   // For loops written by hand: saves, whatever is monitored.
-  void operator()(const Elapsed& elapsed, const State& state) const { save(elapsed, state, {}); }
+  void operator()(const Elapsed& elapsed, const State& state) const { save(elapsed, elapsed.steps + 1, state, {}); }
 
  private:
   void check_none_later(const Elapsed& elapsed, const State& state) const;
-  // The value that is monitored, if it is the best so far.
-  std::optional<double> improvement(const Elapsed& elapsed, const State& state, const Logs& logs);
-  void save(const Elapsed& elapsed, const State& state, std::optional<double> best) const;
+  // The value that is monitored, if it is the best so far. `done` steps are completed, as the loop counts.
+  std::optional<double> improvement(std::int64_t done, const State& state, const Logs& logs);
+  void save(const Elapsed& elapsed, std::int64_t done, const State& state, std::optional<double> best) const;
 
   std::string dir_;
   CheckpointOptions options_;

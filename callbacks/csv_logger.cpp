@@ -44,9 +44,11 @@ class CsvLogger::File {
  public:
   File(const std::string& path, const LoggerOptions& options) : file_(path, options) {}
 
-  // Before the step number `first` is logged.
-  void open(std::int64_t first) {
-    if (file_.is_open()) return;
+  // Before the step number `first` is logged, when a loop begins.
+  void start(std::int64_t first) {
+    if (file_.is_open() && !file_.appends()) return;
+    columns_.clear();
+    has_header_ = false;
     bool header = true;
     const std::vector<std::string> lines = file_.open([&](const std::string& line) {
       if (std::exchange(header, false)) return true;
@@ -60,12 +62,12 @@ class CsvLogger::File {
     has_header_ = true;
     const std::vector<std::string> names = from_cells(lines[0]);
     for (std::size_t i = 3; i < names.size(); ++i) columns_.push_back({names[i], "", ""});
+    columns_in_file_ = columns_.size();
   }
 
   void write(const Elapsed& elapsed, const Logs& logs) {
-    open(elapsed.steps);
+    if (!file_.is_open()) start(elapsed.steps);
     cells_.assign(columns_.size(), {});
-    const std::size_t known = columns_.size();
     bool is_empty = true;
     for (std::size_t i = 0; i < logs.entries().size(); ++i) {
       const Logs::Entry entry = logs.entries()[i];
@@ -76,7 +78,8 @@ class CsvLogger::File {
       is_empty = false;
     }
     if (is_empty) return;
-    if (!has_header_ || columns_.size() > known) write_header(columns_.size() - known);
+    if (!has_header_ || columns_.size() > columns_in_file_) write_header(columns_.size() - columns_in_file_);
+    columns_in_file_ = columns_.size();
     fmt::format_to(std::back_inserter(file_.text), "{},{},{}", elapsed.steps, elapsed.samples, elapsed.time());
     for (const std::string& cell : cells_) file_.text.append(1, ',').append(cell);
     file_.end_line(elapsed.date);
@@ -143,13 +146,14 @@ class CsvLogger::File {
   detail::LogFile file_;
   std::vector<Column> columns_;
   std::vector<std::string> cells_;
+  std::size_t columns_in_file_ = 0;
   bool has_header_ = false;
 };
 
 CsvLogger::CsvLogger(const std::string& path, const LoggerOptions& options)
     : file_(std::make_shared<File>(path, options)) {}
 
-void CsvLogger::on_start(const Elapsed& elapsed) { file_->open(elapsed.steps); }
+void CsvLogger::on_start(const Elapsed& elapsed) { file_->start(elapsed.steps); }
 void CsvLogger::operator()(const Elapsed& elapsed, const Logs& logs) { file_->write(elapsed, logs); }
 void CsvLogger::on_end() { file_->sync(); }
 

@@ -30,9 +30,10 @@ EarlyStopping::EarlyStopping(const std::string& monitor, const EarlyStoppingOpti
 }
 
 EarlyStopping::Verdict EarlyStopping::look(const Elapsed& elapsed, const Logs& logs) {
-  const double value = monitor_.value(logs);
-  const bool first = !waits_since_, best = monitor_.update(value);
-  const bool passes = best && (!baseline_ || monitor_.is_better(value, *baseline_));
+  const std::optional<double> value = monitor_.value(logs);
+  if (!value) return Verdict::wait;
+  const bool first = !waits_since_, best = monitor_.update(*value);
+  const bool passes = best && (!baseline_ || monitor_.is_better(*value, *baseline_));
   if (first || passes) waits_since_ = elapsed;
   waited_ = passes ? 0 : waited_ + 1;
   if (best) return Verdict::best;

@@ -14,6 +14,7 @@
 #include <giro/loop/callback.h>
 #include <giro/loop/elapsed.h>
 #include <giro/loop/events.h>
+#include <giro/loop/interrupt.h>
 #include <giro/loop/logs.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/error.h>
@@ -36,12 +37,13 @@ struct EarlyStoppingOptions {
 // NaN is never the best. As it sees the state, it is a barrier.
 //
 // With restore_best the saved collections of a State are copied on its device at every best value, and written back
-// at the stop, or when the loop ends otherwise; of any other state that can be copied, a copy is. What counts steps
+// at the stop, or when the loop ends otherwise, but not by an error; of any other state that can be copied, a copy is. What counts steps
 // in the state goes back as well, what the loop counts does not.
 //
 // Errors: invalid_argument for an unknown mode, naming the nearest, a negative patience or min_delta, an empty
-// period. When called: not_found, naming the nearest entry, if the entry was never logged; unsupported if the state
-// cannot be copied.
+// period. When called: not_found, naming the nearest entry, if the entry was never logged, unless the loop goes on from
+// another and the entry is still to come; unsupported if the state cannot be copied. It judges nothing in a step that a
+// signal has interrupted.
 class EarlyStopping : public GenericCallback {
  public:
   static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;  // in the list `callbacks` of a train loop
@@ -52,7 +54,12 @@ class EarlyStopping : public GenericCallback {
   bool operator()(const Elapsed& elapsed, const Logs& logs) { return look(elapsed, logs) == Verdict::stop; }
 
   template <class S, class B>
+  void on_start(LoopState<S, B>& loop) {
+    monitor_.begin(loop.elapsed);
+  }
+  template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
+    if (detail::interrupt_signal() != 0) return;  // the evaluation may have been cut short
     const Verdict verdict = look(loop.elapsed, loop.accumulated_logs());
     if (verdict == Verdict::best && restore_best_) keep(loop.state);
     if (verdict == Verdict::stop) {
@@ -62,6 +69,7 @@ class EarlyStopping : public GenericCallback {
   }
   template <class S, class B>
   void on_end(LoopState<S, B>& loop) {
+    if (loop.failed) best_state_.reset();
     put_back(loop.state);
   }
 

@@ -27,9 +27,9 @@ class JsonlLogger::File {
  public:
   File(const std::string& path, const LoggerOptions& options) : file_(path, options) {}
 
-  // Before the step number `first` is logged.
-  void open(std::int64_t first) {
-    if (file_.is_open()) return;
+  // Before the step number `first` is logged, when a loop begins.
+  void start(std::int64_t first) {
+    if (file_.is_open() && !file_.appends()) return;
     file_.open([&](const std::string& line) {
       std::int64_t step = -1;
       if (line.starts_with(kBegin)) std::from_chars(line.data() + kBegin.size(), line.data() + line.size(), step);
@@ -42,7 +42,7 @@ class JsonlLogger::File {
   }
 
   void write(const Elapsed& elapsed, const Logs& logs) {
-    open(elapsed.steps);
+    if (!file_.is_open()) start(elapsed.steps);
     // Entry by entry within its collection, the collections in the order of first mention.
     collections_.clear();
     for (std::size_t i = 0; i < logs.entries().size(); ++i) {
@@ -83,7 +83,7 @@ class JsonlLogger::File {
 JsonlLogger::JsonlLogger(const std::string& path, const LoggerOptions& options)
     : file_(std::make_shared<File>(path, options)) {}
 
-void JsonlLogger::on_start(const Elapsed& elapsed) { file_->open(elapsed.steps); }
+void JsonlLogger::on_start(const Elapsed& elapsed) { file_->start(elapsed.steps); }
 void JsonlLogger::operator()(const Elapsed& elapsed, const Logs& logs) { file_->write(elapsed, logs); }
 void JsonlLogger::on_end() { file_->sync(); }
 

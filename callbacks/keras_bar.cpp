@@ -75,6 +75,6 @@ KerasBar::KerasBar(const KerasBarOptions& options) {
 }
 
 void KerasBar::operator()(const Elapsed& elapsed, const Logs& logs) { progress_->update(elapsed, logs); }
-void KerasBar::on_end() { progress_->end(); }
+void KerasBar::on_end(const Elapsed& elapsed) { progress_->end(elapsed.steps); }
 
 }  // namespace giro

@@ -41,7 +41,7 @@ class KerasBar {
  public:
   explicit KerasBar(const KerasBarOptions& options);
   void operator()(const Elapsed& elapsed, const Logs& logs);
-  void on_end();
+  void on_end(const Elapsed& elapsed = {});
 
  private:
   std::shared_ptr<detail::Progress> progress_;

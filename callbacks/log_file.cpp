@@ -46,6 +46,7 @@ LogFile::~LogFile() {
 }
 
 std::vector<std::string> LogFile::open(const std::function<bool(const std::string& line)>& stays) {
+  flush();
   FileSystem& files = *options_.files;
   const std::filesystem::path parent = std::filesystem::path(path_).parent_path();
   if (!parent.empty()) files.create_directories(parent.string());

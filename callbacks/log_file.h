@@ -21,6 +21,7 @@ class LogFile {
 
   const std::string& path() const noexcept { return path_; }
   bool is_open() const noexcept { return writer_ != nullptr; }
+  bool appends() const noexcept { return options_.append; }
 
   // Creates the directory and the file. With LoggerOptions::append the lines of what is there stay for which `stays`
   // says so, and those are returned.

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include <giro/loop/interrupt.h>
 #include <giro/runtime/error.h>
 
 #include "runtime/text.h"
@@ -29,10 +30,11 @@ Monitor::Monitor(std::string entry, const std::string& mode, double min_delta)
   }
 }
 
-double Monitor::value(const Logs& logs) const {
+std::optional<double> Monitor::value(const Logs& logs) const {
   try {
     return logs.entry_value(entry_);
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::not_found && (waits_ || detail::interrupt_signal() != 0)) return std::nullopt;
     throw Error(error.code(), fmt::format("monitor '{}': {}", entry_, error.what()));
   }
 }

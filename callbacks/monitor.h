@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include <giro/loop/elapsed.h>
 #include <giro/loop/logs.h>
 
 namespace giro {
@@ -14,8 +16,11 @@ class Monitor {
   Monitor(std::string entry, const std::string& mode, double min_delta = 0);
 
   const std::string& entry() const noexcept { return entry_; }
+  // When the loop begins that it is used in.
+  void begin(const Elapsed& elapsed) { waits_ = elapsed.steps > 0; }
+  // The entry's value; none where it has not come yet in a loop that goes on from another, or that a signal is ending.
   // Errors: those of Logs::entry_value.
-  double value(const Logs& logs) const;
+  std::optional<double> value(const Logs& logs) const;
   // Strictly, by more than min_delta. NaN is never better than anything, and every number is better than NaN.
   bool is_better(double value, double than) const;
 
@@ -28,6 +33,7 @@ class Monitor {
   bool maximize_;
   double min_delta_;
   double best_;
+  bool waits_ = false;  // for the entry to be logged
 };
 
 }  // namespace giro

@@ -66,7 +66,8 @@ void Progress::update(const Elapsed& elapsed, const Logs& logs) {
   if (date_ < drawn_date_ || date_ >= drawn_date_ + interval) draw(false);
 }
 
-void Progress::end() {
+void Progress::end(std::int64_t steps) {
+  steps_ = std::max(steps_, steps);
   if (!finished_) draw(true);
   steps_ = 0;
 }
@@ -133,6 +134,7 @@ void Progress::draw(bool final) {
     const std::size_t characters = count_characters(text);
     // Spaces over what the line before it was longer by.
     std::fputc('\r', options_.out);
+    drawn_characters_ = std::min(drawn_characters_, columns);  // it may have become narrower
     text.append(drawn_characters_ > characters ? drawn_characters_ - characters : 0, ' ');
     drawn_characters_ = characters;
   }

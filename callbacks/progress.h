@@ -40,8 +40,9 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void update(const Elapsed& elapsed, const Logs& logs);
-  // Leaves the last line of a loop that ended before its total; what follows is another loop.
-  void end();
+  // Leaves the last line of a loop that ended before its total, after so many steps if that is known; what follows is
+  // another loop.
+  void end(std::int64_t steps = 0);
 
   std::int64_t total() const noexcept { return options_.total; }
   std::int64_t steps() const noexcept { return steps_; }                     // completed

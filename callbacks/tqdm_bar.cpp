@@ -80,6 +80,6 @@ TqdmBar::TqdmBar(const TqdmBarOptions& options) {
 }
 
 void TqdmBar::operator()(const Elapsed& elapsed, const Logs& logs) { progress_->update(elapsed, logs); }
-void TqdmBar::on_end() { progress_->end(); }
+void TqdmBar::on_end(const Elapsed& elapsed) { progress_->end(elapsed.steps); }
 
 }  // namespace giro

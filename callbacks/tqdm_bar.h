@@ -35,7 +35,7 @@ class TqdmBar {
  public:
   explicit TqdmBar(const TqdmBarOptions& options);
   void operator()(const Elapsed& elapsed, const Logs& logs);
-  void on_end();
+  void on_end(const Elapsed& elapsed = {});
 
  private:
   std::shared_ptr<detail::Progress> progress_;

@@ -10,8 +10,8 @@
 namespace giro {
 
 // Small named values that every call of a step is given besides its batch. They reach a recorded step as leaves on its
-// device, each an f32 scalar that is written before the replay, so a new value needs no other recording; another set of
-// names does.
+// device, each an f32 scalar (exact for integers up to 2^24) that is written before the replay, so a new value needs no
+// other recording; another set of names does.
 class Broadcasts {
  public:
   Broadcasts() = default;

@@ -41,6 +41,7 @@ class LoopState {
     return *batch_;
   }
   void set_batch(const B* batch) noexcept { batch_ = batch; }
+  bool has_batch() const noexcept { return batch_ != nullptr; }
 
   // The latest value of everything that was logged since the loop began.
   Logs accumulated_logs() const {

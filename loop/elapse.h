@@ -6,8 +6,10 @@
 #include <iterator>
 #include <optional>
 #include <ranges>
+#include <type_traits>
 #include <utility>
 
+#include <giro/loop/current_batch.h>
 #include <giro/loop/elapsed.h>
 #include <giro/loop/loop.h>
 
@@ -24,15 +26,16 @@ struct ElapseOptions {
 //
 //   for (auto [elapsed, batch] : giro::elapse(train, {.stop = giro::at(5'000)})) { ... }
 //
-// A batch is a reference where the dataset's iterator gives one, valid for the step. Nothing is yielded once `stop` is
+// A batch is a reference, valid for the step; where the dataset makes its batches, each is made once. Nothing is yielded once `stop` is
 // reached, and no batch is asked for that is not yielded. A single pass; the dataset must outlive it.
 template <std::ranges::input_range R>
 class Elapse {
  public:
   using B = std::ranges::range_value_t<R>;
+  using Current = detail::CurrentBatch<R, B>;
   struct Item {
     Elapsed elapsed;
-    std::ranges::range_reference_t<R> batch;
+    std::conditional_t<Current::kIsReference, std::ranges::range_reference_t<R>, const B&> batch;
   };
 
   Elapse(R& dataset, ElapseOptions<B> options) : dataset_(&dataset), options_(std::move(options)) {
@@ -48,7 +51,10 @@ class Elapse {
     using value_type = Item;
     using difference_type = std::ptrdiff_t;
     explicit Iterator(Elapse* owner) : owner_(owner) {}
-    Item operator*() const { return {owner_->elapsed_, **owner_->it_}; }
+    Item operator*() const {
+      if constexpr (Current::kIsReference) return {owner_->elapsed_, **owner_->it_};
+      else return {owner_->elapsed_, owner_->current_.at(*owner_->it_)};
+    }
     Iterator& operator++() {
       owner_->advance();
       return *this;
@@ -76,14 +82,14 @@ class Elapse {
     ended_ = elapsed_ >= options_.stop;
     if (ended_) return;
     ++*it_;
+    current_.forget();
     look();
   }
   void look() {
     ended_ = *it_ == std::ranges::end(*dataset_);
     if (ended_) return;
-    const B& batch = **it_;
+    const B& batch = current_.at(*it_);
     size_ = options_.batch_size_fn ? options_.batch_size_fn(batch) : batch_size(batch);
-    elapsed_.step_samples = size_;
     elapsed_.step_samples = size_;
     Elapsed after = elapsed_;
     after.count(size_);
@@ -94,6 +100,7 @@ class Elapse {
   ElapseOptions<B> options_;
   Elapsed elapsed_;
   std::optional<std::ranges::iterator_t<R>> it_;
+  Current current_;
   std::int64_t size_ = 0;
   bool ended_ = false;
 };

@@ -10,13 +10,19 @@ namespace {
 constexpr std::int64_t kHorizon = 10'000;  // steps that are foreseen
 constexpr std::size_t kShown = 4;          // of the steps in which a task needs the host
 
-const char* words(CallbackKind kind) {
-  switch (kind) {
-    case CallbackKind::device_step: return "device step, queued and never waited for";
+const char* words(const TaskOutline::Callback& callback) {
+  switch (callback.kind) {
+    case CallbackKind::device_step:
+      return callback.sees_elapsed ? "device step, queued one at a time with its broadcasts"
+                                   : "device step, queued and never waited for";
     case CallbackKind::observer: return "observer, sees the logs a little behind the device";
     case CallbackKind::barrier: break;
   }
   return "barrier, the device is brought to that step first";
+}
+
+bool has_barrier(const TaskOutline& task) {
+  return std::ranges::any_of(task.callbacks, [](const auto& c) { return c.kind == CallbackKind::barrier; });
 }
 
 }  // namespace
@@ -28,7 +34,7 @@ std::string explain(std::vector<TaskOutline> tasks, std::int64_t batch_size) {
   Elapsed elapsed{.step_samples = batch_size};
   for (; elapsed.steps < kHorizon; elapsed.count(batch_size)) {
     std::int64_t device_steps = 0;
-    bool needs_host = false;
+    bool needs_host = false, takes_broadcasts = false;
     for (std::size_t i = 0; i < tasks.size(); ++i) {
       const auto traits = tasks[i].schedule.traits();
       needs_host |= traits.asks_user;
@@ -38,14 +44,15 @@ std::string explain(std::vector<TaskOutline> tasks, std::int64_t batch_size) {
       for (const TaskOutline::Callback& callback : tasks[i].callbacks) {
         barrier |= callback.kind == CallbackKind::barrier;
         device_steps += callback.kind == CallbackKind::device_step;
+        takes_broadcasts |= callback.kind == CallbackKind::device_step && callback.sees_elapsed;
       }
       needs_host |= barrier;
       if (barrier && host_steps[i].size() <= kShown) host_steps[i].push_back(elapsed.steps);
     }
     has_device_step |= device_steps > 0;
-    if (needs_host || device_steps > 1) whole = false;
+    if (needs_host || takes_broadcasts || device_steps > 1) whole = false;
     // A step in which the host is needed can still be the first of those that follow.
-    alone = device_steps != 1 ? 0 : needs_host ? 1 : alone + 1;
+    alone = device_steps != 1 ? 0 : needs_host || takes_broadcasts ? 1 : alone + 1;
     longest = std::max(longest, alone);
   }
 
@@ -53,9 +60,13 @@ std::string explain(std::vector<TaskOutline> tasks, std::int64_t batch_size) {
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const TaskOutline& task = tasks[i];
     for (const TaskOutline::Callback& callback : task.callbacks) {
-      text += fmt::format("{}. {}: {}: {}\n", i + 1, to_string(task.schedule), callback.name, words(callback.kind));
+      text += fmt::format("{}. {}: {}: {}\n", i + 1, to_string(task.schedule), callback.name, words(callback));
     }
     const auto traits = task.schedule.traits();
+    if (traits.reads_clock && has_barrier(task)) {
+      whole = false;
+      text += "   needs the host by the clock, too\n";
+    }
     if (traits.asks_user) text += "   asks the program at every step\n";
     std::string steps;
     for (std::size_t k = 0; k < std::min(kShown, host_steps[i].size()); ++k) {

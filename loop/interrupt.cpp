@@ -20,9 +20,9 @@ std::array<struct sigaction, kSignals.size()> before;
 
 void handle(int signal) {
   if (asked.exchange(signal) == 0) return;
-  struct sigaction standard {};
-  standard.sa_handler = SIG_DFL;
-  sigaction(signal, &standard, nullptr);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    if (kSignals[i] == signal) sigaction(signal, &before[i], nullptr);
+  }
   raise(signal);
 }
 

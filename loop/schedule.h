@@ -107,7 +107,8 @@ Schedule never();
 // only when the step's callbacks have run, what last() brings runs behind them. Asked outside of a loop: Elapsed::last.
 Schedule last();
 
-// From `period` on: after(3), or after({.samples = 1'000}). Error(invalid_argument) for an empty period.
+// From `period` on: after(3), or after({.samples = 1'000}). A loop that another continues knows the step at which a
+// period of samples or time was reached no more, only that it was. Error(invalid_argument) for an empty period.
 class After : public Schedule {
  public:
   explicit After(const Period& period);

@@ -208,7 +208,10 @@ void StepEngine::forget(const Variant* variant) {
   const auto found = std::find_if(variants_.begin(), variants_.end(), [&](const auto& v) { return v.get() == variant; });
   if (found == variants_.end()) return;
   if (const auto residence = variant->residence.lock()) residence->forget_position();
-  if (waiting_ == variant) waiting_ = nullptr;
+  if (waiting_ == variant) {
+    waiting_ = nullptr;
+    replays_ = 0;
+  }
   variants_.erase(found);
 }
 

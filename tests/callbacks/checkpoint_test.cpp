@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include <giro/callbacks/early_stopping.h>
 #include <giro/loop/loop.h>
 #include <giro/runtime/safetensors.h>
 
@@ -157,6 +158,42 @@ TEST(Checkpoint, RefusesToGoBehindALaterOne) {
 
   checkpoint(dir.path(), {.overwrite = true})(at_step(0), state);
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000001")});
+}
+
+// Moves a state's own count of steps on by one.
+void count_step(State& state) {
+  const std::int64_t step = to_host<std::int64_t>(state.at("step"), state.stream()).front();
+  from_host(state.at("step"), std::vector<std::int64_t>{step + 1}, state.stream());
+}
+
+TEST(Checkpoint, GoesBackWithTheStateOfItsOwnRun) {
+  const test::TemporaryDirectory dir;
+  const std::vector<double> losses{5, 3, 4, 4, 4};
+  const auto log = [&](const State&, const Elapsed& e) {
+    return logs().add_metric("loss", losses.at(static_cast<std::size_t>(e.steps)));
+  };
+  const CheckpointOptions options{.keep = 9};
+  const auto result = loop(make_state(1, 0), std::vector<int>(5),
+                           {{every(1), {count_step, log, checkpoint(dir.path(), options)}},
+                            {every(1), early_stopping("loss", {.patience = 2, .restore_best = true})},
+                            {last(), checkpoint(dir.path(), options)}});
+  EXPECT_EQ(result.elapsed.steps, 4);
+  EXPECT_EQ(names_in(dir.path()), (std::vector<std::string>{name_of_step("0000000001"), name_of_step("0000000002")}));
+  checkpoint(dir.path(), options)(result.elapsed, result.state);
+}
+
+TEST(Checkpoint, InAnOnEndTheStepsAreThoseOfTheLoop) {
+  const test::TemporaryDirectory dir;
+  loop(make_state(1), std::vector<int>(10), {}, {.on_end = {checkpoint(dir.path())}});
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000010")});
+}
+
+TEST(Checkpoint, AResumedRunWaitsForWhatItMonitors) {
+  const test::TemporaryDirectory dir;
+  const auto log = [](const State&) { return logs().add_metric("loss", 1); };
+  loop(make_state(1), std::vector<int>(4), {{after(8), log}, {every(1), checkpoint(dir.path(), {.monitor = "loss"})}},
+       {.elapsed = {.steps = 6}});
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000009")});
 }
 
 TEST(Checkpoint, GoesBehindALaterOneThatIsDamaged) {
@@ -484,6 +521,15 @@ TEST(Restore, TakesTheNewestThatIsNotDamagedAndSaysSo) {
                [&] { restore(state, dir / name_of_step("0000000002")); });
   State other = make_state(0);
   expect_error(ErrorCode::not_found, {name_of_step("0000000001"), "\"step\""}, [&] { restore(other, dir.path()); });
+
+  // So is one whose metadata or dtypes are not known here; a run that goes on from the older one may save.
+  for (const auto& [from, to] : {std::pair("\"steps\"", "\"stepz\""), std::pair("\"F32\"", "\"Q32\"")}) {
+    std::string text = test::read_text(dir / name_of_step("0000000001"));
+    text.replace(text.find(from), std::string(from).size(), to);
+    test::write_text(dir / name_of_step("0000000002"), text);
+    EXPECT_EQ(restore(state, dir.path()).steps, 1);
+    loop(make_state(1, 1), std::vector<int>(0), {{every(1), checkpoint(dir.path(), {.keep = 3})}}, {.elapsed = older});
+  }
 
   test::write_text(dir / name_of_step("0000000001"), "");
   expect_error(ErrorCode::corrupt_data, {name_of_step("0000000003")}, [&] { restore(state, dir.path()); });

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <csignal>
 #include <initializer_list>
 #include <limits>
 #include <memory>
 #include <ostream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -119,6 +121,41 @@ TEST(EarlyStopping, EveryLoopBeginsAnew) {
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(loop(Model(), std::vector<int>(3), {{every(1), {train_on(losses), stop}}}).elapsed.steps, 2);
   }
+}
+
+TEST(EarlyStopping, AnErrorLeavesTheStateWhereItWas) {
+  const std::vector<double> losses{1, 2, 3, 4, 5};
+  try {
+    loop(Model(), std::vector<int>(5),
+         {{every(1), {train_on(losses), early_stopping("loss", {.patience = 9, .restore_best = true})}},
+          {every(1), [](const Elapsed& e, const Model&) {
+             if (e.steps == 3) throw std::runtime_error("mine");
+           }}});
+    FAIL() << "no error";
+  } catch (const LoopError& error) {
+    EXPECT_EQ(error.state<Model>()->updates, 4);
+  }
+}
+
+TEST(EarlyStopping, ALoopThatGoesOnWaitsForTheEntry) {
+  const auto run = [](const Elapsed& elapsed) {
+    return loop(Model(), std::vector<int>(9),
+                {{every(4), [](const Model&) { return logs().add_metric("loss", 1); }},
+                 {every(1), early_stopping("loss", {.patience = 3})}},
+                {.elapsed = elapsed});
+  };
+  EXPECT_EQ(run({.steps = 6}).elapsed.steps, 12);  // first at 8, and three that are no better
+  EXPECT_EQ(run({}).elapsed.steps, 4);
+}
+
+TEST(EarlyStopping, JudgesNothingThatASignalHasCutShort) {
+  const auto result = loop(Model(), std::vector<int>(9),
+                           {{every(1), [](Model& model) {
+                               if (++model.updates == 3) std::raise(SIGINT);
+                             }},
+                            {last(), early_stopping("loss_test")}});
+  EXPECT_EQ(result.interrupted, SIGINT);
+  EXPECT_EQ(result.state.updates, 3);
 }
 
 TEST(EarlyStopping, SkipsTheCallbacksBehindIt) {

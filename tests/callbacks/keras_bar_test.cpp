@@ -183,9 +183,13 @@ TEST_F(KerasBarFile, LeavesItsLastLineWhenTheLoopEnds) {
   const std::vector<std::string> all = lines();
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[1].substr(0, 38), " 6/10 [=================>............]");
+  // The steps at which the bar was not asked count, too.
+  loop(0, std::vector<int>(10), {{every(5), {step, bar}}});
+  ASSERT_EQ(lines().size(), 3u);
+  EXPECT_EQ(lines()[2].substr(0, 38), "10/10 [==============================]");
   // A run that is past the total has nothing to show.
   loop(0, batches, {{every(1), {step, bar}}}, {.elapsed = {.steps = 10}});
-  EXPECT_EQ(lines().size(), 2u);
+  EXPECT_EQ(lines().size(), 3u);
 }
 
 TEST_F(KerasBarFile, NamesTheEpoch) {

@@ -112,6 +112,38 @@ TEST(CsvLogger, BeginsAnewOrGoesOnBeforeTheStepsThatAreRunAgain) {
   EXPECT_EQ(log(false, {0}, "c"), "steps,samples,time,c,b\n0,0,0,0,1\n");
 }
 
+TEST(Loggers, ALoggerThatAppendsGoesBackWithALoop) {
+  const test::TemporaryDirectory dir;
+  const CsvLogger csv = csv_logger(dir / "log.csv", {.append = true});
+  const JsonlLogger jsonl = jsonl_logger(dir / "log.jsonl", {.append = true});
+  const auto step = [](const Elapsed& e) { return logs().add_metric("a", static_cast<double>(e.steps)); };
+  for (const std::int64_t first : {0, 2}) {
+    loop(0, std::vector<int>(4), {{every(1), {step, csv, jsonl}}}, {.elapsed = {.steps = first}});
+  }
+  const auto lines = [&](const std::string& name) {
+    const std::string text = test::read_text(dir / name);
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  EXPECT_EQ(lines("log.csv"), 1 + 6);
+  EXPECT_EQ(lines("log.jsonl"), 6);
+}
+
+TEST(CsvLogger, AColumnThatCouldNotBeAddedWidensNoRow) {
+  const test::TemporaryDirectory dir;
+  std::size_t fail_at = 0;
+  for (const bool fails : {false, true}) {
+    const auto files = std::make_shared<test::FaultyFileSystem>(fail_at);
+    CsvLogger log = csv_logger(dir / "log.csv", {.flush_interval = 0, .files = files});
+    log(at_step(0), logs().add_metric("a", 1));
+    fail_at = files->calls.size() + 1;
+    if (!fails) continue;
+    EXPECT_THROW(log(at_step(1), logs().add_metric("a", 2).add_metric("b", 3)), Error);
+    log(at_step(2), logs().add_metric("a", 4));
+    log.on_end();
+    EXPECT_EQ(test::read_text(dir / "log.csv"), "steps,samples,time,a,b\n0,0,0,1,\n2,64,0,4,\n");
+  }
+}
+
 TEST(CsvLogger, TakesUpTheColumnsOfAFileWhoseNamesClash) {
   const test::TemporaryDirectory dir;
   const std::string path = dir / "log.csv";

@@ -49,6 +49,18 @@ TEST(Elapse, StopsAndAsksForNoBatchTooMany) {
   EXPECT_EQ(rest, "c");
 }
 
+TEST(Elapse, EachBatchIsMadeOnce) {
+  int made = 0;
+  auto batches = std::views::iota(0, 10) | std::views::transform([&](int i) {
+                   ++made;
+                   return i;
+                 });
+  int sum = 0;
+  for (auto [elapsed, batch] : elapse(batches)) sum += batch;
+  EXPECT_EQ(sum, 45);
+  EXPECT_EQ(made, 10);
+}
+
 TEST(Elapse, ARunThatIsPastItsStopYieldsNothing) {
   const std::vector<int> data{1, 2, 3};
   for (auto [elapsed, batch] : elapse(data, {.stop = at(5), .initial = {.steps = 5}})) FAIL() << elapsed.steps << batch;

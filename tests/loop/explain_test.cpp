@@ -45,6 +45,14 @@ TEST(Explain, HowManyStepsTheDeviceMayRunAlone) {
   EXPECT_EQ(alone({{every(1), Save()}}), "No task is a device step: the host runs every step.\n");
   EXPECT_EQ(alone({{every(1), step}, {[](const Elapsed&) { return false; }, Save()}}),
             "The device may run up to 1 step alone.\n");
+  const auto timed = jit([](TrainState&, const Batch&, const Broadcasts&) { return Logs(); });
+  EXPECT_EQ(alone({{every(1), timed}}), "The device may run up to 1 step alone.\n");
+}
+
+TEST(Explain, WhatTheClockMayAskForIsSaid) {
+  const std::string text = explain(Tasks{{every(1), step}, {every({.time = 60}), Save()}});
+  EXPECT_NE(text.find("needs the host by the clock, too"), std::string::npos) << text;
+  EXPECT_EQ(text.find("all of its steps"), std::string::npos) << text;
 }
 
 }  // namespace

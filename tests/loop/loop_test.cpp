@@ -642,6 +642,21 @@ TEST(Loop, SignalsFinishTheStep) {
 
 // The handlers that were there are there again, and a loop that shall not catch signals leaves them alone.
 int caught = 0;
+TEST(Loop, ASecondSignalIsTheProgramsOwn) {
+  caught = 0;
+  const auto before = std::signal(SIGINT, [](int) { ++caught; });
+  const auto result = loop(0, iota(5), {{when({1}), [](int&) {
+                                           std::raise(SIGINT);
+                                           EXPECT_EQ(caught, 0);
+                                           std::raise(SIGINT);
+                                           EXPECT_EQ(caught, 1);
+                                         }}});
+  EXPECT_EQ(result.interrupted, SIGINT);
+  EXPECT_EQ(result.elapsed.steps, 2);
+  std::signal(SIGINT, before);
+  caught = 0;
+}
+
 TEST(Loop, SignalHandlersAreGivenBack) {
   const auto before = std::signal(SIGINT, [](int) { ++caught; });
   loop(Count{}, iota(2), {});

@@ -190,7 +190,7 @@ class LoopRun {
         ends = ++it == end;
         advancing_ = kNot;
       }
-      if (ends && awaits_end_ && !elapsed_.last) run_last();
+      if (ends && awaits_end_ && (!elapsed_.last || loop_.stop_iteration)) run_last();
       current.forget();
 
       const bool leaves_news = has_news();
@@ -378,7 +378,7 @@ class LoopRun {
     running_ = nullptr;
   }
 
-  // What last() brings where the step has turned out to be the last only now: a stop does not skip it.
+  // What last() brings where the step has turned out to be the last only now, or a stop has skipped it.
   void run_last() {
     elapsed_.last = true;
     for (Entry& task : tasks_) {

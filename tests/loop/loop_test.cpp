@@ -363,6 +363,11 @@ TEST(Loop, LastBringsWhatAStopInItsOwnTaskHasSkipped) {
   };
   loop(0, iota(100), {{every(2) | last(), {call("a", 4), call("b", -1)}}});
   EXPECT_EQ(calls, (std::vector<std::string>{"a0", "b0", "a2", "b2", "a4", "b4"}));
+  // In the last step of all, too.
+  calls.clear();
+  loop(0, iota(100), {{every(1), call("a", 4)}, {every(2) | last(), call("b", -1)}, {every(1), call("c", -1)}},
+       {.stop = at(5)});
+  EXPECT_EQ(calls, (std::vector<std::string>{"a0", "b0", "c0", "a1", "c1", "a2", "b2", "c2", "a3", "c3", "a4", "b4"}));
 }
 
 TEST(Loop, TheLastBatchIsThereWhenTheDatasetHasEnded) {

@@ -273,7 +273,8 @@ std::optional<double> Checkpoint::improvement(std::int64_t done, const State& st
   return value && monitor_->update(*value) ? value : std::nullopt;
 }
 
-void Checkpoint::save(const Elapsed& elapsed, std::int64_t done, const State& state, std::optional<double> best) const {
+void Checkpoint::save(const Elapsed& elapsed, std::int64_t done, const State& state,
+                      std::optional<double> best) const {
   FileSystem& files = *options_.files;
   const Snapshot snapshot(state);
   const std::int64_t steps = counted_steps(state).value_or(done);

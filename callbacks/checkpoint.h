@@ -33,14 +33,14 @@ struct CheckpointOptions {
 // A callback that saves the state's saved collections to `<dir>/checkpoint_<completed steps>.safetensors`, the number
 // in ten digits, with what Elapsed needs to go on from there in the metadata. Completed steps are those that the
 // state's scalar "step" tells, so it may stand before or after the train step; without that leaf, elapsed.steps + 1,
-// or in an on_end elapsed.steps. A file is there whole or not at all, and an older one goes only after the newer one is
-// durable. Each checkpoint wants a directory of its own: what it keeps is counted over all of them that lie there.
+// or in an on_end elapsed.steps. A file is there whole or not at all, and an older one goes only after the newer one
+// is durable. Each checkpoint wants a directory of its own: what it keeps is counted over all of them that lie there.
 // Where the run has gone back to an earlier state (early_stopping's restore_best), its later checkpoints go as well.
 //
 // Errors: invalid_argument for keep < 1, keep_every_n_steps < 0, no directory, or an unknown mode, naming the
-// nearest. When it begins and whenever it saves: io; invalid_argument for a checkpoint of a later step than this run has
-// come to that can be read, without overwrite. With monitor: not_found, naming the nearest entry, if the entry was never
-// logged; a loop that goes on from another waits for it.
+// nearest. When it begins and whenever it saves: io; invalid_argument for a checkpoint of a later step than this run
+// has come to that can be read, without overwrite. With monitor: not_found, naming the nearest entry, if the entry
+// was never logged; a loop that goes on from another waits for it.
 class Checkpoint : public GenericCallback {
  public:
   static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;  // in the list `callbacks` of a train loop

@@ -37,13 +37,13 @@ struct EarlyStoppingOptions {
 // NaN is never the best. As it sees the state, it is a barrier.
 //
 // With restore_best the saved collections of a State are copied on its device at every best value, and written back
-// at the stop, or when the loop ends otherwise, but not by an error; of any other state that can be copied, a copy is. What counts steps
-// in the state goes back as well, what the loop counts does not.
+// at the stop, or when the loop ends otherwise, but not by an error; of any other state that can be copied, a copy
+// is. What counts steps in the state goes back as well, what the loop counts does not.
 //
 // Errors: invalid_argument for an unknown mode, naming the nearest, a negative patience or min_delta, an empty
-// period. When called: not_found, naming the nearest entry, if the entry was never logged, unless the loop goes on from
-// another and the entry is still to come; unsupported if the state cannot be copied. It judges nothing in a step that a
-// signal has interrupted.
+// period. When called: not_found, naming the nearest entry, if the entry was never logged, unless the loop goes on
+// from another and the entry is still to come; unsupported if the state cannot be copied. It judges nothing in a step
+// that a signal has interrupted.
 class EarlyStopping : public GenericCallback {
  public:
   static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;  // in the list `callbacks` of a train loop

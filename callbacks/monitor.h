@@ -18,8 +18,8 @@ class Monitor {
   const std::string& entry() const noexcept { return entry_; }
   // When the loop begins that it is used in.
   void begin(const Elapsed& elapsed) { waits_ = elapsed.steps > 0; }
-  // The entry's value; none where it has not come yet in a loop that goes on from another, or that a signal is ending.
-  // Errors: those of Logs::entry_value.
+  // The entry's value; none where it has not come yet in a loop that goes on from another, or that a signal is
+  // ending. Errors: those of Logs::entry_value.
   std::optional<double> value(const Logs& logs) const;
   // Strictly, by more than min_delta. NaN is never better than anything, and every number is better than NaN.
   bool is_better(double value, double than) const;

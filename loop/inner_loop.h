@@ -22,7 +22,7 @@ struct InnerLoopOptions {
 
 namespace detail {
 
-// Puts the values of `before` back into the leaves of `state`, which it is a clone of.
+// Puts the values of `before` back into the leaves of `state`, which it is a clone of. Waits.
 void restore(const State& state, const State& before);
 // "loss" -> "loss_valid".
 Logs renamed(const Logs& logs, const std::string& name);

@@ -69,6 +69,8 @@ SOURCES = ["runtime/cuda/*.cpp", "runtime/cuda/*.h", "kernels/cuda/*.cpp", "kern
 PAGEABLE = "copies from and to memory of the host that is not pinned have waited by themselves"
 EXPLAINED = {
     ("callbacks/checkpoint.cpp", "synchronize", "state.stream().synchronize();"): PAGEABLE,
+    ("loop/inner_loop.cpp", "synchronize", "state.stream().synchronize();"):
+        "freeing the copy waits here, as it does on a GPU, though CUDA does not promise it",
     ("runtime/cuda/device.cpp", "check",
      'if (current != device.index()) check(cudaSetDevice(device.index()), "cudaSetDevice");'):
         "the emulation has one device, which is always the current one",

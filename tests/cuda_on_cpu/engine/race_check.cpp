@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "tests/cuda_on_cpu/engine/sites.h"
 
@@ -10,6 +11,24 @@ namespace giro::simt {
 namespace {
 
 constexpr unsigned int kWarp = 32;
+
+bool same_kind(const Access& a, const Access& b) {
+  return a.write == b.write && a.strong == b.strong && a.block_scope == b.block_scope;
+}
+
+// By lanes of one warp, on one line, and nothing in between that could order them.
+bool same_moment(const Access& a, const Access& b) {
+  return a.block == b.block && a.time == b.time && a.warp == b.warp && a.site == b.site && same_kind(a, b);
+}
+
+// Whether an access races with all that the other races with, by their strength.
+bool as_exposed(const Access& access, const Access& other) {
+  return !access.strong || (other.strong && (access.block_scope || !other.block_scope));
+}
+
+const char* doing(const Access& access, Kind kind) {
+  return atomic(kind) ? "updates" : access.write ? "writes" : "reads";
+}
 
 }  // namespace
 
@@ -28,8 +47,9 @@ void RaceCheck::begin_launch(Operation operation, std::uint64_t blocks, unsigned
   const std::size_t warps = (threads + kWarp - 1) / kWarp;
   known_.assign(warps * kWarp, {});
   warp_sync_.assign(warps, 0);
-  fenced_.assign(warps * kWarp, 0);
+  fences_.assign(warps * kWarp, {});
   releases_.clear();
+  releasing_blocks_.clear();
 }
 
 void RaceCheck::begin_block() {
@@ -60,38 +80,73 @@ void RaceCheck::warp_sync(unsigned int warp, std::uint32_t mask, bool whole_warp
   }
 }
 
-inline bool RaceCheck::ordered(const Access& before, const Self& self) {
-  if (before.block == 0) return true;
-  if (before.block == block_) {
-    return before.thread == self.thread || before.time < block_sync_ || ordered_in_warp(before, self.thread) ||
-           (!acquires_.empty() && ordered_across_blocks(before, self.thread));
+void RaceCheck::fence(unsigned int thread, bool for_block_only) {
+  Fences& fences = fences_[thread];
+  fences.any = {block_, block_sync_, warp_sync_[thread / kWarp], now_};
+  if (!for_block_only) fences.device = fences.any;
+  for (Acquire& acquire : acquires_) {
+    if (acquire.thread != thread || acquire.fenced) continue;
+    if (for_block_only && acquire.release.fence.block != block_) continue;
+    acquire.fenced = true;
+    acquire.time = now_;
   }
-  if (self.shared) return true;  // another block's shared memory that lay here
-  if (before.block >= first_block_) return ordered_across_blocks(before, self.thread);
-  return ordered_across_operations(before, self.site);
+  ++now_;
 }
 
-bool RaceCheck::ordered_in_warp(const Access& before, unsigned int thread) const {
-  const unsigned int warp = thread / kWarp;
-  if (before.thread / kWarp != warp) return false;
-  return before.time < std::max(warp_sync_[warp], known_[thread][before.thread % kWarp]);
+inline std::uint32_t RaceCheck::unordered(const Access& before, const Self& self) {
+  if (before.block == block_) {
+    if (before.time < block_sync_) return 0;
+    const std::uint32_t lanes = unordered_in_warp(before, self.thread);
+    return lanes == 0 || acquires_.empty() ? lanes : unordered_by_fences(before, lanes, self.thread);
+  }
+  if (self.shared) return 0;  // another block's shared memory that lay here
+  if (before.block >= first_block_) {
+    return acquires_.empty() ? before.lanes : unordered_by_fences(before, before.lanes, self.thread);
+  }
+  return ordered_across_operations(before, self) ? 0 : before.lanes;
 }
 
-bool RaceCheck::ordered_across_blocks(const Access& before, unsigned int thread) const {
-  return std::any_of(acquires_.begin(), acquires_.end(), [&](const Acquire& acquire) {
+std::uint32_t RaceCheck::unordered_in_warp(const Access& before, unsigned int thread) const {
+  if (before.warp != thread / kWarp) return before.lanes;
+  if (before.time < warp_sync_[before.warp]) return 0;
+  const auto& known = known_[thread];
+  std::uint32_t unordered = 0;
+  for (std::uint32_t left = before.lanes & ~(1u << thread % kWarp); left != 0; left &= left - 1) {
+    const int lane = std::countr_zero(left);
+    if (before.time >= known[static_cast<unsigned int>(lane)]) unordered |= 1u << lane;
+  }
+  return unordered;
+}
+
+std::uint32_t RaceCheck::unordered_by_fences(const Access& before, std::uint32_t lanes, unsigned int thread) const {
+  for (const Acquire& acquire : acquires_) {
     const Release& release = acquire.release;
-    const bool released =
-        release.block == before.block &&
-        (before.time < release.block_sync || (before.thread == release.thread && before.time <= release.time));
-    return released && (acquire.thread == thread || acquire.time < block_sync_);
-  });
+    const Fence& fence = release.fence;
+    if (fence.block != before.block || !knows(acquire, thread)) continue;
+    const bool same_warp = release.thread / kWarp == before.warp;
+    if (before.time < fence.block_sync || (same_warp && before.time < fence.warp_sync)) return 0;
+    if (same_warp && before.time <= fence.time) lanes &= ~(1u << release.thread % kWarp);
+  }
+  return lanes;
 }
 
-bool RaceCheck::ordered_across_operations(const Access& before, std::uint32_t site) {
+bool RaceCheck::knows(const Acquire& acquire, unsigned int thread) const {
+  return acquire.fenced && (acquire.thread == thread || acquire.time < block_sync_ ||
+                            (acquire.thread / kWarp == thread / kWarp && acquire.time < warp_sync_[thread / kWarp]));
+}
+
+const Operation& RaceCheck::operation_of(std::uint32_t block) const {
+  const auto next =
+      std::upper_bound(operations_.begin(), operations_.end(), block,
+                       [](std::uint32_t serial, const Begin& begin) { return serial < begin.first_block; });
+  return std::prev(next)->operation;
+}
+
+bool RaceCheck::ordered_across_operations(const Access& before, const Self& self) {
   const auto& happens_before = memory().happens_before;
   if (!happens_before || operation_ == 0) return true;
-  // A line of a kernel mostly follows the same operation again.
-  OrderedRange& range = ordered_ranges_[site % ordered_ranges_.size()];
+  // A line of a kernel mostly follows the same operations again: who wrote, and who read.
+  OrderedRange& range = ordered_ranges_[(2 * self.site + before.write) % ordered_ranges_.size()];
   if (before.block < range.begin || before.block >= range.end) {
     const auto next =
         std::upper_bound(operations_.begin(), operations_.end(), before.block,
@@ -103,67 +158,118 @@ bool RaceCheck::ordered_across_operations(const Access& before, std::uint32_t si
   return range.ordered;
 }
 
-// A strong write after a fence releases, a strong read acquires.
+// A strong write after a fence releases, a strong read before one acquires.
 void RaceCheck::synchronise(std::uintptr_t address, Kind kind, unsigned int thread) {
-  if (reads(kind)) {
-    const auto found = releases_.find(address);
-    if (found != releases_.end()) {
+  const auto found = releases_.find(address);
+  if (found != releases_.end()) {
+    if (reads(kind)) {
       for (const Release& release : found->second) {
-        if (release.block != block_ || release.thread != thread) acquires_.push_back({release, now_, thread});
+        const bool own = release.fence.block == block_ && release.thread == thread;
+        const bool reaches = release.fence.block == block_ || (!release.for_block_only && !block_scope(kind));
+        const Acquire acquire{release, now_, thread, false};
+        const bool known = std::any_of(acquires_.begin(), acquires_.end(), [&](const Acquire& other) {
+          return other.thread == thread && other.release == release;
+        });
+        if (!own && reaches && !known) acquires_.push_back(acquire);
       }
+    } else {
+      found->second.clear();  // who reads this write has not read those before it
     }
   }
-  if (writes(kind) && fenced_[thread] == block_) {
-    releases_[address].push_back({block_, block_sync_, now_, thread});
-    ++now_;
+  if (!writes(kind)) return;
+  const auto release = [&](const Fence& fence, bool for_block_only) {
+    releases_[address].push_back({fence, thread, for_block_only});
+    releasing_blocks_.insert(block_);
+  };
+  const Fences& fences = fences_[thread];
+  if (fences.any.block != block_) return;
+  if (fences.device.block == block_) release(fences.device, block_scope(kind));
+  if (fences.any.time != fences.device.time) release(fences.any, true);
+  for (const Acquire& acquire : acquires_) {  // what one that releases has acquired goes on with it
+    if (!knows(acquire, thread)) continue;
+    std::vector<Release>& passed_on = releases_[address];
+    if (std::find(passed_on.begin(), passed_on.end(), acquire.release) == passed_on.end()) {
+      passed_on.push_back(acquire.release);
+    }
   }
 }
 
-void RaceCheck::remember_read(Cell& cell, const Access& access) const {
-  if (cell.read.block != access.block || cell.read.thread != access.thread) cell.other_read = cell.read;
-  cell.read = access;
+// What is wrong with the access, seen from those of other threads before it.
+std::string RaceCheck::conflict(const std::vector<Access>& earlier, const Access& access, const Self& self,
+                                const char* does) {
+  for (const Access& before : earlier) {
+    if (!access.write && !before.write) continue;
+    const bool in_scope = before.block == access.block || (!before.block_scope && !access.block_scope);
+    if (access.strong && before.strong && before.block >= first_block_ && in_scope) continue;
+    const std::uint32_t lanes = unordered(before, self);
+    if (lanes == 0) continue;
+    std::string who = "an earlier operation that nothing orders before this one";
+    if (before.block >= first_block_) {
+      who = fmt::format("thread {}{}", before.warp * kWarp + static_cast<unsigned int>(std::countr_zero(lanes)),
+                        before.block == block_ ? "" : " of another block");
+    }
+    return fmt::format("race on {} memory: {} what {} {} at {}", self.shared ? "shared" : "global", does, who,
+                       before.write ? "wrote" : "read", site_text(before.site));
+  }
+  return {};
 }
 
-std::string RaceCheck::race(const Access& before, const char* did, const char* does, bool shared) const {
-  std::string who;
-  if (before.block == block_) {
-    who = fmt::format("thread {}", before.thread);
-  } else if (before.block >= first_block_) {
-    who = fmt::format("thread {} of another block", before.thread);
-  } else {
-    who = "an earlier operation that nothing orders before this one";
+// Whether whoever conflicts with `other` conflicts with `kept`, too: two of an earlier operation, or two of blocks
+// that are over and have released nothing.
+bool RaceCheck::stands_for(const Access& kept, const Access& other) const {
+  if (!same_kind(kept, other)) return false;
+  if (kept.block < first_block_ && other.block < first_block_) {
+    return operation_of(kept.block) == operation_of(other.block);
   }
-  return fmt::format("race on {} memory: {} what {} {} at {}", shared ? "shared" : "global", does, who, did,
-                     site_text(before.site));
+  const auto over = [&](const Access& access) {
+    return access.block >= first_block_ && access.block != block_ && !releasing_blocks_.contains(access.block);
+  };
+  return over(kept) && over(other);
+}
+
+// What can still take part in a race that no other access of the list takes part in. An access goes when a later one
+// comes after it and conflicts with all that it conflicts with.
+void RaceCheck::remember(std::vector<Access>& accesses, const Access& access, const Self& self) {
+  for (Access& before : accesses) {
+    if (same_moment(before, access)) {
+      before.lanes |= access.lanes;
+      return;
+    }
+  }
+  std::size_t kept = 0;
+  for (Access& before : accesses) {
+    if (self.shared && before.block != block_) continue;
+    if ((access.write || !before.write) && as_exposed(access, before)) {
+      before.lanes = unordered(before, self);
+      if (before.lanes == 0) continue;
+    }
+    const auto end = accesses.begin() + static_cast<std::ptrdiff_t>(kept);
+    if (std::any_of(accesses.begin(), end, [&](const Access& other) { return stands_for(other, before); })) continue;
+    accesses[kept++] = before;
+  }
+  accesses.resize(kept);
+  accesses.push_back(access);
 }
 
 std::string RaceCheck::access(Shadow& shadow, std::uintptr_t address, std::size_t offset, std::size_t bytes,
                               Kind kind, unsigned int thread, std::uint32_t site, bool shared) {
   if (strong(kind)) synchronise(address, kind, thread);
   const Self self{thread, shared, site};
-  const Access access{block_, now_, site, static_cast<std::uint16_t>(thread), strong(kind)};
-  const char* does = kind == Kind::atomic ? "updates" : writes(kind) ? "writes" : "reads";
-  const auto conflicts = [&](const Access& before) {
-    return !(access.strong && before.strong && before.block >= first_block_) && !ordered(before, self);
-  };
-
-  const Shadow::Page& page = shadow.page(offset);
-  if (conflicts(page.write)) return race(page.write, "wrote", does, shared);
-  if (writes(kind) && conflicts(page.read)) return race(page.read, "read", does, shared);
-
-  const auto [first, count] = shadow.cells(offset, bytes);
-  for (std::size_t i = 0; i < count; ++i) {
-    Cell& cell = first[i];
-    if (conflicts(cell.write)) return race(cell.write, "wrote", does, shared);
-    if (writes(kind)) {
-      if (conflicts(cell.read)) return race(cell.read, "read", does, shared);
-      if (conflicts(cell.other_read)) return race(cell.other_read, "read", does, shared);
-      cell.write = access;
-    } else {
-      remember_read(cell, access);
-    }
+  const Access access{.block = block_,
+                      .time = now_,
+                      .site = site,
+                      .lanes = 1u << thread % kWarp,
+                      .warp = static_cast<std::uint8_t>(thread / kWarp),
+                      .write = writes(kind),
+                      .strong = strong(kind),
+                      .block_scope = block_scope(kind)};
+  const char* does = doing(access, kind);
+  if (std::string race = conflict(shadow.page(offset).accesses, access, self, does); !race.empty()) return race;
+  for (std::vector<Access>& cell : shadow.cells(offset, bytes)) {
+    if (std::string race = conflict(cell, access, self, does); !race.empty()) return race;
+    remember(cell, access, self);
   }
-  if (writes(kind)) shadow.set_initialised(offset, bytes);
+  if (access.write) shadow.set_initialised(offset, bytes);
   return {};
 }
 
@@ -172,37 +278,22 @@ std::string RaceCheck::operation(Shadow& shadow, std::size_t offset, std::size_t
   begin_launch(operation, 1, 1);
   begin_block();
   const Self self{0, false, intern_site(what)};
-  const Access access{block_, now_, self.site, 0, false};
-  const auto conflicts = [&](const Access& before) { return !ordered(before, self); };
-  const auto race_of = [&](const Access& before, const char* did) {
-    return race(before, did, write ? "writes" : "reads", false);
-  };
-
+  const Access access{.block = block_, .time = now_, .site = self.site, .lanes = 1, .write = write};
+  const char* does = write ? "writes" : "reads";
   for (std::size_t at = offset; at < offset + bytes;) {
     const std::size_t part = std::min(offset + bytes - at, Shadow::kPageBytes - at % Shadow::kPageBytes);
     Shadow::Page& page = shadow.page(at);
     const bool whole = part == Shadow::kPageBytes;
-    if (conflicts(page.write)) return race_of(page.write, "wrote");
-    if (write && conflicts(page.read)) return race_of(page.read, "read");
+    if (std::string race = conflict(page.accesses, access, self, does); !race.empty()) return race;
     if (!whole || !page.cells.empty()) {
-      const auto [first, count] = shadow.cells(at, part);
-      for (std::size_t i = 0; i < count; ++i) {
-        Cell& cell = first[i];
-        if (conflicts(cell.write)) return race_of(cell.write, "wrote");
-        if (write && conflicts(cell.read)) return race_of(cell.read, "read");
-        if (write && conflicts(cell.other_read)) return race_of(cell.other_read, "read");
-        if (write) {
-          cell.write = access;
-        } else {
-          remember_read(cell, access);
-        }
+      for (std::vector<Access>& cell : shadow.cells(at, part)) {
+        if (std::string race = conflict(cell, access, self, does); !race.empty()) return race;
+        if (!whole) remember(cell, access, self);
       }
     }
-    if (whole && write) {
-      // Whoever is ordered after this operation is ordered after those that it is ordered after.
-      page = {.write = access, .read = {}, .granule = 4, .cells = {}};
-    } else if (whole) {
-      page.read = access;
+    if (whole) {
+      if (write) page = {};
+      remember(page.accesses, access, self);
     }
     at += part;
   }

@@ -2,14 +2,16 @@
 
 // Finds accesses to the same memory that nothing orders, whichever way they happened to run. Two accesses of a
 // block are ordered by being the same thread's, by a block barrier between them, or by a __syncwarp that both
-// threads' lanes took part in; two of different blocks by a fence and an atomic or volatile access on either
-// side; two of different operations by what the host asked for (Memory::happens_before).
+// threads' lanes took part in; two of different threads also by a fence and then an atomic or volatile write on one
+// side, and a read of what that wrote and then a fence on the other (PTX ISA, memory consistency model: release and
+// acquire patterns); two of different operations by what the host asked for (Memory::happens_before).
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tests/cuda_on_cpu/engine/memory.h"
@@ -20,14 +22,23 @@ namespace giro::simt {
 enum class Kind : std::uint8_t {
   read,
   write,
-  strong_read,   // volatile, relaxed, acquire
-  strong_write,  // volatile, relaxed, release
-  atomic,        // reads and writes in one
+  // Strong ones: volatile, relaxed, atomic (reads and writes in one); for all threads of the device,
+  device_read,
+  device_write,
+  device_atomic,
+  // or for those of the block only (scope .cta).
+  block_read,
+  block_write,
+  block_atomic,
 };
 
-inline bool reads(Kind kind) { return kind != Kind::write && kind != Kind::strong_write; }
-inline bool writes(Kind kind) { return kind != Kind::read && kind != Kind::strong_read; }
-inline bool strong(Kind kind) { return kind >= Kind::strong_read; }
+inline bool strong(Kind kind) { return kind >= Kind::device_read; }
+inline bool block_scope(Kind kind) { return kind >= Kind::block_read; }
+inline bool atomic(Kind kind) { return kind == Kind::device_atomic || kind == Kind::block_atomic; }
+inline bool reads(Kind kind) {
+  return kind == Kind::read || kind == Kind::device_read || kind == Kind::block_read || atomic(kind);
+}
+inline bool writes(Kind kind) { return !reads(kind) || atomic(kind); }
 
 class RaceCheck {
  public:
@@ -37,7 +48,7 @@ class RaceCheck {
 
   void block_barrier() { block_sync_ = ++now_; }
   void warp_sync(unsigned int warp, std::uint32_t mask, bool whole_warp);
-  void fence(unsigned int thread) { fenced_[thread] = block_; }
+  void fence(unsigned int thread, bool for_block_only);
 
   // What is wrong with an access of the running block to `bytes` at `offset` of the memory that `shadow` shadows;
   // empty where nothing is. `address` tells synchronising accesses to the same word.
@@ -55,17 +66,27 @@ class RaceCheck {
     std::uint32_t site;
   };
 
-  // What a thread made visible to whom reads the word it then wrote.
-  struct Release {
-    std::uint32_t block, block_sync, time;
-    unsigned int thread;
+  // When a thread fenced, and what of other threads of its block came before it then.
+  struct Fence {
+    std::uint32_t block = 0, block_sync = 0, warp_sync = 0, time = 0;
   };
 
-  // What a thread of the running block got to know by that: everything in `release`.
+  // What a thread had fenced when it wrote the word.
+  struct Release {
+    Fence fence;
+    unsigned int thread = 0;
+    bool for_block_only = false;
+    bool operator==(const Release& other) const {
+      return fence.time == other.fence.time && thread == other.thread && for_block_only == other.for_block_only;
+    }
+  };
+
+  // A thread of the running block has read that, and knows all that the release covers once it has fenced.
   struct Acquire {
     Release release;
     std::uint32_t time;
     unsigned int thread;
+    bool fenced;
   };
 
   struct OrderedRange {  // of blocks, all of one earlier operation
@@ -73,13 +94,20 @@ class RaceCheck {
     bool ordered = false;
   };
 
-  bool ordered(const Access& before, const Self& self);
-  bool ordered_in_warp(const Access& before, unsigned int thread) const;
-  bool ordered_across_blocks(const Access& before, unsigned int thread) const;
-  bool ordered_across_operations(const Access& before, std::uint32_t site);
+  // Each of these gives the lanes of `before` that are not ordered before the running block's thread.
+  std::uint32_t unordered(const Access& before, const Self& self);
+  std::uint32_t unordered_in_warp(const Access& before, unsigned int thread) const;
+  std::uint32_t unordered_by_fences(const Access& before, std::uint32_t lanes, unsigned int thread) const;
+
+  std::string conflict(const std::vector<Access>& earlier, const Access& access, const Self& self,
+                       const char* does);
+  void remember(std::vector<Access>& accesses, const Access& access, const Self& self);
+  bool stands_for(const Access& kept, const Access& other) const;
+
+  bool knows(const Acquire& acquire, unsigned int thread) const;
+  bool ordered_across_operations(const Access& before, const Self& self);
+  const Operation& operation_of(std::uint32_t block) const;
   void synchronise(std::uintptr_t address, Kind kind, unsigned int thread);
-  void remember_read(Cell& cell, const Access& access) const;
-  std::string race(const Access& before, const char* did, const char* does, bool shared) const;
 
   std::uint32_t now_ = 1;
   std::uint32_t last_block_ = 0;  // serial number given out last
@@ -90,10 +118,15 @@ class RaceCheck {
   // What each lane knows of each other lane of its warp: all that it did before that time.
   std::vector<std::array<std::uint32_t, 32>> known_;
   std::vector<std::uint32_t> warp_sync_;  // when the whole warp last met
-  std::vector<std::uint32_t> fenced_;     // by thread: the block in which it last passed a fence
 
-  std::unordered_map<std::uintptr_t, std::vector<Release>> releases_;
-  std::vector<Acquire> acquires_;
+  struct Fences {
+    Fence device, any;  // the last for the whole device, the last of any scope
+  };
+  std::vector<Fences> fences_;  // by thread
+
+  std::unordered_map<std::uintptr_t, std::vector<Release>> releases_;  // of this launch, by the word written
+  std::unordered_set<std::uint32_t> releasing_blocks_;                 // of this launch
+  std::vector<Acquire> acquires_;                                      // of the running block
 
   // Where each operation's blocks begin, in ascending order.
   struct Begin {
@@ -101,7 +134,7 @@ class RaceCheck {
     Operation operation;
   };
   std::vector<Begin> operations_;
-  std::array<OrderedRange, 16> ordered_ranges_;
+  std::array<OrderedRange, 64> ordered_ranges_;
 };
 
 RaceCheck& race_check();

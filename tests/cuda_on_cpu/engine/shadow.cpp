@@ -5,16 +5,16 @@
 
 namespace giro::simt {
 
-Shadow::Cells Shadow::cells(std::size_t offset, std::size_t bytes) {
+std::span<std::vector<Access>> Shadow::cells(std::size_t offset, std::size_t bytes) {
   Page& at = page(offset);
   if (at.cells.empty()) {
     const std::size_t begin = offset - offset % kPageBytes, size = std::min(kPageBytes, bytes_ - begin);
     at.cells.resize((size + at.granule - 1) / at.granule);
   }
   if (at.granule != 1 && (offset | bytes) % at.granule != 0) {
-    std::vector<Cell> finer;
+    std::vector<std::vector<Access>> finer;
     finer.reserve(at.cells.size() * at.granule);
-    for (const Cell& cell : at.cells) finer.insert(finer.end(), at.granule, cell);
+    for (const std::vector<Access>& cell : at.cells) finer.insert(finer.end(), at.granule, cell);
     at.cells = std::move(finer);
     at.granule = 1;
   }

@@ -5,40 +5,34 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace giro::simt {
 
-// One access, as small as can be: there are three for every word touched.
+// An access of one lane, or of several lanes of a warp in one moment.
 struct Access {
-  std::uint32_t block = 0;  // serial number over all launches and operations; 0: no access yet
+  std::uint32_t block = 0;  // serial number over all launches and operations
   std::uint32_t time = 0;   // the race check's clock
   std::uint32_t site = 0;   // sites.h
-  std::uint16_t thread = 0;
-  bool strong = false;  // atomic or volatile: no race with its like
-};
-
-// The last write, and the last reads by two different threads. One reader would not do: the thread that
-// then writes has often just read the word itself.
-struct Cell {
-  Access write, read, other_read;
+  std::uint32_t lanes = 0;
+  std::uint8_t warp = 0;
+  bool write = false;
+  bool strong = false;       // atomic or volatile: no race with its like,
+  bool block_scope = false;  // of its own block
 };
 
 class Shadow {
  public:
   static constexpr std::size_t kPageBytes = 4096;
 
-  // Cells come with the first access. Most memory is accessed in words; a page whose bytes are accessed one by
-  // one gets a cell for each.
+  // Cells come with the first access: which accesses of the word may still take part in a race
+  // (RaceCheck::remember). Most memory is accessed in words; a page whose bytes are accessed one by one gets a
+  // cell for each.
   struct Page {
-    Access write, read;  // of the whole page, by an operation of the runtime
+    std::vector<Access> accesses;  // of the whole page, by operations of the runtime
     std::size_t granule = 4;
-    std::vector<Cell> cells;
-  };
-
-  struct Cells {
-    Cell* first;
-    std::size_t count;
+    std::vector<std::vector<Access>> cells;
   };
 
   Shadow(std::size_t bytes, bool initialised)
@@ -49,7 +43,7 @@ class Shadow {
   Page& page(std::size_t offset) { return pages_[offset / kPageBytes]; }
 
   // The cells of a range that lies in one page.
-  Cells cells(std::size_t offset, std::size_t bytes);
+  std::span<std::vector<Access>> cells(std::size_t offset, std::size_t bytes);
 
   bool initialised(std::size_t offset, std::size_t bytes) const {
     if (offset % 64 + bytes <= 64) return (~initialised_[offset / 64] & bits(offset, bytes)) == 0;

@@ -10,7 +10,7 @@
 namespace giro::simt {
 namespace {
 
-const char* does(Kind kind) { return kind == Kind::atomic ? "update" : writes(kind) ? "write" : "read"; }
+const char* does(Kind kind) { return atomic(kind) ? "update" : writes(kind) ? "write" : "read"; }
 
 }  // namespace
 
@@ -138,8 +138,8 @@ std::uint32_t Thread::barrier(bool vote, std::uint32_t site) {
   return block->barrier(*this);
 }
 
-void Thread::fence() {
-  if (block->checks_races()) race_check().fence(linear);
+void Thread::fence(bool for_block_only) {
+  if (block->checks_races()) race_check().fence(linear, for_block_only);
 }
 
 void Thread::trap(std::uint32_t site) { stop(Fault::trap, "trap", site); }

@@ -103,7 +103,7 @@ class Thread {
   std::uint32_t match_any(std::uint64_t value, std::uint32_t mask, std::uint32_t site);
   std::uint32_t match_all(std::uint64_t value, std::uint32_t mask, bool& all, std::uint32_t site);
 
-  void fence();
+  void fence(bool for_block_only);
   void set_conditional(std::uint64_t handle, std::uint32_t value, std::uint32_t site);
   [[noreturn]] void trap(std::uint32_t site);
   [[noreturn]] void assertion(std::uint64_t condition, std::uint32_t site);

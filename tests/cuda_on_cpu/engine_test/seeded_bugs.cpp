@@ -77,7 +77,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Bug{"missing_syncwarp", Fault::race}, Bug{"syncwarp_of_too_few", Fault::race},
                     Bug{"shuffle_for_syncwarp", Fault::race}, Bug{"syncwarp_for_syncthreads", Fault::race},
                     Bug{"write_write_race", Fault::race}, Bug{"cross_block_write", Fault::race, 2},
-                    Bug{"cross_block_read", Fault::race, 2},
+                    Bug{"cross_block_read", Fault::race, 2}, Bug{"overwritten_before_all_have_read", Fault::race},
+                    Bug{"overwritten_before_the_first_lane_has_read", Fault::race},
                     Bug{"shared_out_of_bounds", Fault::illegal_address, 1, 64 * sizeof(float)},
                     Bug{"barrier_after_exit", Fault::divergence}, Bug{"divergent_barriers", Fault::divergence},
                     Bug{"shuffle_with_exited_lane", Fault::divergence}, Bug{"mask_without_caller", Fault::divergence},
@@ -99,15 +100,26 @@ TEST(SeededBugs, updates_that_are_not_atomic) {
       DeviceArray<int> count(std::vector<int>{0});
       expect_report(run(kernel_named(name), {1}, {kThreads}, 0, count.data()), Fault::race, name);
     }
+    for (const char* name : {"atomics_of_one_block", "zeroed_by_one_block"}) {
+      DeviceArray<int> count(std::vector<int>{0});
+      expect_report(run(kernel_named(name), {3}, {kThreads}, 0, count.data()), Fault::race, name);
+    }
   });
 }
 
-TEST(SeededBugs, missing_threadfence) {
+TEST(SeededBugs, data_that_is_not_published) {
   Seeds::each([&] {
-    DeviceArray<float> y(4), x(counting(4));
-    DeviceArray<int> tickets(std::vector<int>{0});
-    expect_report(run(kernel_named("missing_threadfence"), {2}, {kThreads}, 0, y.data(), x.data(), tickets.data()),
-                  Fault::race, "missing_threadfence");
+    const auto expect_race = [](const char* name, unsigned int threads) {
+      DeviceArray<float> y(std::vector<float>(65)), x(counting(32));
+      DeviceArray<int> tickets(std::vector<int>{0});
+      expect_report(run(kernel_named(name), {2}, {threads}, 0, y.data(), x.data(), tickets.data()), Fault::race, name);
+    };
+    expect_race("missing_threadfence", kThreads);
+    expect_race("fence_before_the_data", 1);
+    expect_race("fence_for_the_block_only", 1);
+    expect_race("missing_fence_of_the_reader", 1);
+    expect_race("published_once_written_twice", 1);
+    expect_race("fence_before_the_barrier", 32);
   });
 }
 
@@ -214,6 +226,33 @@ TEST(SeededBugs, operations_that_are_not_ordered) {
 
   memory().happens_before = [](Operation, Operation) { return true; };
   EXPECT_EQ(memory().read(y.data(), kThreads * sizeof(float), 6, "cudaMemcpyAsync"), "");
+  memory().happens_before = before;
+}
+
+// A read by one stream's kernel, one by another's, which then writes: the first read has no order before the write.
+TEST(SeededBugs, write_after_the_older_of_two_reads) {
+  const auto before = std::exchange(memory().happens_before, [](Operation earlier, Operation) { return earlier != 1; });
+  const Kernel& kernel = kernel_named("use_after_free");
+  for (const bool by_copies : {false, true}) {
+    // Both a whole page, which is remembered as one, and a part of one.
+    for (const std::size_t count : {std::size_t{kThreads}, Shadow::kPageBytes / sizeof(float)}) {
+      DeviceArray<float> x(counting(count)), y(counting(kThreads)), z(counting(kThreads));
+      const auto read = [&](Operation operation, float* to) {
+        if (by_copies) {
+          EXPECT_EQ(memory().read(x.data(), count * sizeof(float), operation, "cudaMemcpyAsync"), "");
+          return;
+        }
+        const float* from = x.data();
+        void* arguments[] = {&to, &from};
+        EXPECT_TRUE(
+            launch(kernel, {.grid = {1}, .block = {kThreads}, .arguments = arguments, .operation = operation}));
+      };
+      read(1, y.data());
+      read(2, z.data());
+      const std::string race = memory().write(x.data(), count * sizeof(float), 3, "cudaMemsetAsync");
+      EXPECT_NE(race.find(by_copies ? "read at cudaMemcpyAsync" : "seeded_bugs.cu:"), std::string::npos) << race;
+    }
+  }
   memory().happens_before = before;
 }
 

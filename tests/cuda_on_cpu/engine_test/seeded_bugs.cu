@@ -90,6 +90,91 @@ __global__ void missing_threadfence(float* y, const float* x, int* tickets) {
   if (last && threadIdx.x == 0) y[2] = y[0] + y[1];  // BUG missing_threadfence
 }
 
+// One block counts the other's element in: the kernels that follow differ in how they publish it.
+
+__global__ void fence_before_the_data(float* y, const float* x, int* tickets) {
+  __threadfence();
+  y[blockIdx.x] = x[blockIdx.x];  // BUG fence_before_the_data
+  if (atomicAdd(tickets, 1) == static_cast<int>(gridDim.x) - 1) {
+    __threadfence();
+    y[2] = y[0] + y[1];  // BUG fence_before_the_data
+  }
+}
+
+__global__ void fence_for_the_block_only(float* y, const float* x, int* tickets) {
+  y[blockIdx.x] = x[blockIdx.x];  // BUG fence_for_the_block_only
+  __threadfence_block();
+  if (atomicAdd(tickets, 1) == static_cast<int>(gridDim.x) - 1) {
+    __threadfence();
+    y[2] = y[0] + y[1];  // BUG fence_for_the_block_only
+  }
+}
+
+__global__ void missing_fence_of_the_reader(float* y, const float* x, int* tickets) {
+  y[blockIdx.x] = x[blockIdx.x];  // BUG missing_fence_of_the_reader
+  __threadfence();
+  if (atomicAdd(tickets, 1) == static_cast<int>(gridDim.x) - 1) {
+    y[2] = y[0] + y[1];  // BUG missing_fence_of_the_reader
+  }
+}
+
+__global__ void published_once_written_twice(float* y, const float* x, int* tickets) {
+  y[blockIdx.x] = x[blockIdx.x];
+  __threadfence();
+  atomicAdd(tickets, 1);
+  y[blockIdx.x] = 2.0f * x[blockIdx.x];  // BUG published_once_written_twice
+  if (atomicAdd(tickets, 1) == 2 * static_cast<int>(gridDim.x) - 1) {
+    __threadfence();
+    y[2] = y[0] + y[1];  // BUG published_once_written_twice
+  }
+}
+
+// The fence is before the barrier that the other threads' elements come before.
+__global__ void fence_before_the_barrier(float* y, const float* x, int* tickets) {
+  if (threadIdx.x == 0) __threadfence();
+  y[blockIdx.x * 32 + threadIdx.x] = x[threadIdx.x];  // BUG fence_before_the_barrier
+  __syncthreads();
+  if (threadIdx.x == 0 && atomicAdd(tickets, 1) == static_cast<int>(gridDim.x) - 1) {
+    __threadfence();
+    for (unsigned int i = 1; i < 32 * gridDim.x; ++i) y[64] += y[i];  // BUG fence_before_the_barrier
+  }
+}
+
+__global__ void atomics_of_one_block(int* count) {
+  atomicAdd_block(count, 1);  // BUG atomics_of_one_block
+}
+
+// The other block's atomics do not hide the store.
+__global__ void zeroed_by_one_block(int* count) {
+  if (blockIdx.x == 0 && threadIdx.x == 0) *count = 0;  // BUG zeroed_by_one_block
+  __syncthreads();
+  atomicAdd(count, 1);  // BUG zeroed_by_one_block
+}
+
+// Thread 0 may still have to read when warp 1, which has waited for its own lanes, overwrites.
+__global__ void overwritten_before_all_have_read(float* y, const float* x) {
+  __shared__ float best;
+  if (threadIdx.x == 0) best = x[0];
+  __syncthreads();
+  if (threadIdx.x == 0 || threadIdx.x >= 32) y[threadIdx.x] = best;  // BUG overwritten_before_all_have_read
+  if (threadIdx.x >= 32) {
+    __syncwarp();
+    if (threadIdx.x == 32) best = x[1];  // BUG overwritten_before_all_have_read
+  }
+}
+
+// Lane 0's read has no order before lane 2's write, though lane 1's has.
+__global__ void overwritten_before_the_first_lane_has_read(float* y, const float* x) {
+  __shared__ float best;
+  if (threadIdx.x == 0) best = x[0];
+  __syncthreads();
+  if (threadIdx.x < 3) y[threadIdx.x] = best;  // BUG overwritten_before_the_first_lane_has_read
+  if (threadIdx.x == 1 || threadIdx.x == 2) {
+    __syncwarp(6);
+    if (threadIdx.x == 2) best = x[1];  // BUG overwritten_before_the_first_lane_has_read
+  }
+}
+
 __global__ void missing_volatile_flag(float* y, int* flag) {
   if (threadIdx.x == 0) {
     y[0] = 1.0f;

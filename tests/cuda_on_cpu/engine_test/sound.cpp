@@ -120,6 +120,26 @@ TEST(Sound, flag_between_warps) {
   });
 }
 
+TEST(Sound, published_by_one_lane) {
+  Seeds::each([] {
+    std::vector<float> x(32);
+    std::iota(x.begin(), x.end(), 1.0f);
+    DeviceArray<float> y(kThreads), from(x);
+    DeviceArray<int> flag(std::vector<int>{0});
+    expect_sound("published_by_one_lane", 1, 0, y.data(), from.data(), flag.data());
+    EXPECT_EQ(y.values()[kThreads - 1], 32.0f);
+  });
+}
+
+TEST(Sound, told_by_another) {
+  Seeds::each([] {
+    DeviceArray<float> y(2);
+    DeviceArray<int> tickets(std::vector<int>{0}), flags(std::vector<int>(3));
+    expect_sound("told_by_another", 3, 0, y.data(), tickets.data(), flags.data());
+    EXPECT_EQ(y.values()[1], 7.0f);
+  });
+}
+
 TEST(Sound, local_array) {
   std::vector<int> digits(16);
   for (int i = 0; i < 16; ++i) digits[static_cast<std::size_t>(i)] = (i * 7 + 3) % 16;

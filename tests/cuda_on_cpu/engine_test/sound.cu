@@ -45,6 +45,7 @@ __global__ void last_block_sums(float* y, float* partial, const float* x, unsign
     partial[blockIdx.x] = sum;
     __threadfence();
     last = atomicInc(tickets, gridDim.x - 1) == gridDim.x - 1;
+    __threadfence();
   }
   __syncthreads();
   if (last && threadIdx.x == 0) {
@@ -109,6 +110,41 @@ __global__ void flag_between_warps(float* y, int* flag) {
     __threadfence();
     y[1] = y[0];
   }
+}
+
+// Lanes' elements, published by one lane for all; within the block, so that a fence of the block will do.
+__global__ void published_by_one_lane(float* y, const float* x, int* flag) {
+  volatile int* raised = flag;
+  if (threadIdx.x < 32) {
+    y[threadIdx.x] = x[threadIdx.x];
+    __syncwarp();
+    if (threadIdx.x == 0) {
+      __threadfence_block();
+      *raised = 1;
+    }
+  } else {
+    if (threadIdx.x == 32) {
+      while (*raised == 0) {
+      }
+      __threadfence_block();
+    }
+    __syncwarp();
+    y[threadIdx.x] = y[threadIdx.x - 32];
+  }
+}
+
+// Three blocks, by the order in which they run: the first tells the second, the second the third.
+__global__ void told_by_another(float* y, int* tickets, int* flags) {
+  if (threadIdx.x > 0) return;
+  volatile int* raised = flags;
+  const int turn = atomicAdd(tickets, 1);
+  if (turn == 0) y[0] = 7.0f;
+  if (turn > 0 && raised[turn - 1] == 1) {
+    __threadfence();
+    if (turn == 2) y[1] = y[0];
+  }
+  __threadfence();
+  raised[turn] = 1;
 }
 
 __global__ void local_array(int* y, const int* x) {

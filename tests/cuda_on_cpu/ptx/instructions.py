@@ -500,41 +500,49 @@ def access(c, space, address, size, kind):
     return f"t.{space}({address}, {size}, Kind::{kind}, {c.site})"
 
 
+def scope(c):
+    """Of a strong access or a fence: "block" where only the threads of the block synchronise by it."""
+    return "block" if c.choice(*SCOPES) == "cta" else "device"
+
+
+def fence_of(scope):
+    return f"t.fence({'true' if scope == 'block' else 'false'});"
+
+
 @opcodes("ld", "ldu")
 def load(c):
     kind, count, space = c.type(), width(c), state_space(c)
-    strength = c.choice("weak", "volatile", "relaxed", "acquire")
-    c.choice(*SCOPES)
+    strength, reach = c.choice("weak", "volatile", "relaxed", "acquire"), scope(c)
     size = BYTES[kind]
     symbol, address, offset = c.address(1)
     place = plain_parameter(c, space, symbol, offset, count * size)
     if place is None:
-        how = "read" if strength in (None, "weak") else "strong_read"
+        how = "read" if strength in (None, "weak") else f"{reach}_read"
         place = access(c, space, address, count * size, how)
     targets = c.elements(0)
+    fence = " " + fence_of(reach) if strength == "acquire" else ""
     if count == 1:
-        return c.put(kind, f"read<{cpp_type(kind)}>({place})")
+        return c.put(kind, f"read<{cpp_type(kind)}>({place})") + fence
     parts = " ".join(c.put_to(target, kind, f"read<{cpp_type(kind)}>(from + {i * size})")
                      for i, target in enumerate(targets) if target != "_")
-    return f"{{ const char* from = {place}; {parts} }}"
+    return f"{{ const char* from = {place}; {parts}{fence} }}"
 
 
 @opcodes("st")
 def store(c):
     kind, count, space = c.type(), width(c), state_space(c)
-    strength = c.choice("weak", "volatile", "relaxed", "release")
-    c.choice(*SCOPES)
+    strength, reach = c.choice("weak", "volatile", "relaxed", "release"), scope(c)
     size = BYTES[kind]
     symbol, address, offset = c.address(0)
     place = plain_parameter(c, space, symbol, offset, count * size)
     if place is None:
         if space == "param":
             raise Untranslated()
-        how = "write" if strength in (None, "weak") else "strong_write"
+        how = "write" if strength in (None, "weak") else f"{reach}_write"
         place = access(c, space, address, count * size, how)
     parts = " ".join(f"write<{cpp_type(kind)}>(to + {i * size}, {c.expression(source, kind)});"
                      for i, source in enumerate(c.elements(1)))
-    fence = "t.fence(); " if strength == "release" else ""
+    fence = fence_of(reach) + " " if strength == "release" else ""
     return f"{{ {fence}char* to = {place}; {parts} }}"
 
 
@@ -546,8 +554,7 @@ ATOMIC_CHANGES = {"min": "std::min<{T}>(old, {b})", "max": "std::max<{T}>(old, {
 @opcodes("atom", "red")
 def atomic(c):
     kind, space = c.type(), state_space(c)
-    sense = c.choice("relaxed", "acquire", "release", "acq_rel")
-    c.choice(*SCOPES)
+    sense, reach = c.choice("relaxed", "acquire", "release", "acq_rel"), scope(c)
     operation = c.choice("add", *ATOMIC_CHANGES)
     first = 1 if c.name == "atom" else 0
     _, address, _ = c.address(first)
@@ -558,17 +565,17 @@ def atomic(c):
     else:
         d = c.value(first + 2, kind) if operation == "cas" else ""
         change = ATOMIC_CHANGES[operation].format(T=target, b=b, d=d)
-    place = access(c, space, address, BYTES[kind], "atomic")
+    place = access(c, space, address, BYTES[kind], f"{reach}_atomic")
     update = f"update<{target}>({place}, [&]({target} old) {{ return {target}({change}); }})"
-    fence = "t.fence(); " if sense in ("release", "acq_rel") else ""
-    return fence + (c.put(kind, update) if c.name == "atom" else f"{update};")
+    before = fence_of(reach) + " " if sense in ("release", "acq_rel") else ""
+    after = " " + fence_of(reach) if sense in ("acquire", "acq_rel") else ""
+    return before + (c.put(kind, update) if c.name == "atom" else f"{update};") + after
 
 
 @opcodes("membar", "fence")
 def fence(c):
     c.choice("sc", "acq_rel")
-    scope = c.choice("cta", "gl", "gpu", "sys", "cluster")
-    return ";" if scope == "cta" else "t.fence();"
+    return fence_of("device" if c.flag("gl") else scope(c))
 
 
 @opcodes("prefetch", "prefetchu")

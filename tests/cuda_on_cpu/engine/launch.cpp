@@ -20,8 +20,8 @@ std::uint64_t environment(const char* name, std::uint64_t otherwise) {
 }
 
 std::function<std::string(std::uint64_t, std::uint32_t)>& conditional_setter() {
-  static std::function<std::string(std::uint64_t, std::uint32_t)> set;
-  return set;
+  static auto* const set = new std::function<std::string(std::uint64_t, std::uint32_t)>;
+  return *set;
 }
 
 std::string demangled(const char* name) {
@@ -31,8 +31,8 @@ std::string demangled(const char* name) {
 }
 
 Block& block() {
-  static Block block;
-  return block;
+  static auto* const block = new Block;
+  return *block;
 }
 
 }  // namespace

@@ -33,8 +33,8 @@ const char* doing(const Access& access, Kind kind) {
 }  // namespace
 
 RaceCheck& race_check() {
-  static RaceCheck check;
-  return check;
+  static auto* const check = new RaceCheck;
+  return *check;
 }
 
 void RaceCheck::begin_launch(Operation operation, std::uint64_t blocks, unsigned int threads) {

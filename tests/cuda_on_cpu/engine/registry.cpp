@@ -10,13 +10,13 @@ namespace giro::simt {
 namespace {
 
 std::map<std::string_view, Kernel>& all_kernels() {
-  static std::map<std::string_view, Kernel> all;
-  return all;
+  static auto* const all = new std::map<std::string_view, Kernel>;
+  return *all;
 }
 
 std::map<std::string_view, Variable>& all_variables() {
-  static std::map<std::string_view, Variable> all;
-  return all;
+  static auto* const all = new std::map<std::string_view, Variable>;
+  return *all;
 }
 
 }  // namespace

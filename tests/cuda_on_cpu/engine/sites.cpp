@@ -7,8 +7,8 @@ namespace giro::simt {
 namespace {
 
 std::vector<const char*>& texts() {
-  static std::vector<const char*> all;
-  return all;
+  static auto* const all = new std::vector<const char*>;
+  return *all;
 }
 
 }  // namespace
@@ -20,8 +20,8 @@ std::uint32_t add_sites(const char* const* added, std::size_t count) {
 }
 
 std::uint32_t intern_site(const std::string& text) {
-  static std::map<std::string, std::uint32_t> interned;
-  const auto [entry, is_new] = interned.try_emplace(text);
+  static auto* const interned = new std::map<std::string, std::uint32_t>;
+  const auto [entry, is_new] = interned->try_emplace(text);
   if (is_new) {
     const char* stays = entry->first.c_str();
     entry->second = add_sites(&stays, 1);

@@ -173,7 +173,7 @@ std::uint64_t Product::hash() const {
   return hash;
 }
 
-struct Operands {
+struct Arguments {
   const void *a, *b, *c;
   void* d;
   float alpha, beta;
@@ -184,10 +184,9 @@ constexpr const char* kMatmul = "cublasLtMatmul";
 template <class Touch>
 void for_each_run(const void* data, const Layout& layout, Touch&& touch) {
   const std::size_t size = size_of(layout.type), stride = static_cast<std::size_t>(layout.ld) * size;
-  if (static_cast<std::uint64_t>(layout.ld) == layout.run())
-    return touch(data, stride * layout.runs(), kMatmul);
+  if (static_cast<std::uint64_t>(layout.ld) == layout.run()) return touch(data, stride * layout.runs());
   for (std::uint64_t i = 0; i < layout.runs(); ++i) {
-    touch(static_cast<const char*>(data) + i * stride, layout.run() * size, kMatmul);
+    touch(static_cast<const char*>(data) + i * stride, layout.run() * size);
   }
 }
 
@@ -206,7 +205,6 @@ std::vector<double> rows_of(const void* data, const Layout& layout, bool k_is_ro
 
 // The bias gradient: of every row of `rows`, the sum.
 void store_sums(const std::vector<double>& rows, std::uint64_t count, std::uint64_t k, const Product& p) {
-  will_write(p.desc.bias, count * size_of(p.d.type), kMatmul);
   for (std::uint64_t i = 0; i < count; ++i) {
     double sum = 0;
     for (std::uint64_t j = 0; j < k; ++j) sum += rows[i * k + j];
@@ -214,25 +212,34 @@ void store_sums(const std::vector<double>& rows, std::uint64_t count, std::uint6
   }
 }
 
-void multiply(const Product& p, const Operands& operands) {
+void multiply(const Product& p, const Arguments& arguments, Operands& operands) {
   const std::uint64_t m = p.m(), n = p.n(), k = p.k();
-  for_each_run(operands.a, p.a, will_read);
-  for_each_run(operands.b, p.b, will_read);
-  if (operands.beta != 0) for_each_run(operands.c, p.c, will_read);
-  if (p.adds_bias()) will_read(p.desc.bias, m * size_of(p.d.type), kMatmul);
-  for_each_run(operands.d, p.d, will_write);
+  const auto read = [&](const void* data, std::size_t bytes) { operands.read(data, bytes); };
+  const auto write = [&](const void* data, std::size_t bytes) { operands.write(data, bytes); };
+  for_each_run(arguments.a, p.a, read);
+  for_each_run(arguments.b, p.b, read);
+  if (p.adds_bias()) read(p.desc.bias, m * size_of(p.d.type));
+  if (arguments.beta != 0 && arguments.c == arguments.d) {  // in place
+    for_each_run(arguments.c, p.c,
+                 [](const void* data, std::size_t bytes) { will_read(data, bytes, kMatmul); });
+  } else if (arguments.beta != 0) {
+    for_each_run(arguments.c, p.c, read);
+  }
+  for_each_run(arguments.d, p.d, write);
+  if (p.writes_bias())
+    write(p.desc.bias, (p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADA ? m : n) * size_of(p.d.type));
 
-  const std::vector<double> a = rows_of(operands.a, p.a, p.transposes_a());
-  const std::vector<double> b = rows_of(operands.b, p.b, !p.transposes_b());
+  const std::vector<double> a = rows_of(arguments.a, p.a, p.transposes_a());
+  const std::vector<double> b = rows_of(arguments.b, p.b, !p.transposes_b());
   for (std::uint64_t i = 0; i < m; ++i) {
     for (std::uint64_t j = 0; j < n; ++j) {
       double sum = 0;
       for (std::uint64_t q = 0; q < k; ++q) sum += a[i * k + q] * b[j * k + q];
-      double value = operands.alpha * sum;
-      if (operands.beta != 0) value += operands.beta * load(operands.c, p.c.type, p.c.index(i, j));
+      double value = arguments.alpha * sum;
+      if (arguments.beta != 0) value += arguments.beta * load(arguments.c, p.c.type, p.c.index(i, j));
       if (p.adds_bias()) value += load(p.desc.bias, p.d.type, i);
       if (p.applies_relu() && value < 0) value = 0;
-      store(operands.d, p.d.type, p.d.index(i, j), value);
+      store(arguments.d, p.d.type, p.d.index(i, j), value);
     }
   }
   if (p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADA) store_sums(a, m, k, p);
@@ -261,13 +268,14 @@ cublasStatus_t choose(const Product& product, const Preference& preference,
 }
 
 // Whether the call keeps the promises that its algorithm was chosen on.
-cublasStatus_t check_call(const Product& product, const Operands& operands, const cublasLtMatmulAlgo_t* given,
-                          const void* workspace, std::size_t workspace_bytes, Algorithm& algorithm) {
+cublasStatus_t check_call(const Product& product, const Arguments& arguments,
+                          const cublasLtMatmulAlgo_t* given, const void* workspace,
+                          std::size_t workspace_bytes, Algorithm& algorithm) {
   const cublasStatus_t status = product.check();
   if (status != CUBLAS_STATUS_SUCCESS) return status;
-  if (operands.a == nullptr || operands.b == nullptr || operands.d == nullptr)
+  if (arguments.a == nullptr || arguments.b == nullptr || arguments.d == nullptr)
     return CUBLAS_STATUS_INVALID_VALUE;
-  if (operands.c == operands.d && product.c != product.d) return CUBLAS_STATUS_INVALID_VALUE;
+  if (arguments.c == arguments.d && product.c != product.d) return CUBLAS_STATUS_INVALID_VALUE;
   if ((product.adds_bias() || product.writes_bias()) && product.desc.bias == nullptr)
     return CUBLAS_STATUS_INVALID_VALUE;
   if (given != nullptr) {
@@ -281,7 +289,7 @@ cublasStatus_t check_call(const Product& product, const Operands& operands, cons
   // Epilogues load it in vectors; a GPU would fault.
   const bool uses_bias = product.adds_bias() || product.writes_bias();
   if (uses_bias && !is_aligned(product.desc.bias, kBiasAlignment)) return CUBLAS_STATUS_INVALID_VALUE;
-  const void* const pointers[] = {operands.a, operands.b, operands.c, operands.d};
+  const void* const pointers[] = {arguments.a, arguments.b, arguments.c, arguments.d};
   for (std::size_t i = 0; i < 4; ++i) {
     if (!is_aligned(pointers[i], algorithm.alignment[i])) return CUBLAS_STATUS_INVALID_VALUE;
   }
@@ -422,13 +430,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                  *lc = object<Layout>(c, kLayout), *ld = object<Layout>(d, kLayout);
     if (!the_desc || !la || !lb || !lc || !ld || !alpha || !beta) return CUBLAS_STATUS_INVALID_VALUE;
     const Product product{*the_desc, *la, *lb, *lc, *ld};
-    const Operands operands{A, B, C, D, *static_cast<const float*>(alpha), *static_cast<const float*>(beta)};
+    const Arguments arguments{
+        A, B, C, D, *static_cast<const float*>(alpha), *static_cast<const float*>(beta)};
     Algorithm algorithm{kMagic, 0, 0, {1, 1, 1, 1}};
-    const cublasStatus_t status = check_call(product, operands, algo, workspace, workspace_bytes, algorithm);
+    const cublasStatus_t status = check_call(product, arguments, algo, workspace, workspace_bytes, algorithm);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
-    submit(stream, kMatmul, [product, operands, workspace, bytes = algorithm.workspace] {
-      scribble(workspace, bytes, kMatmul);
-      multiply(product, operands);
+    submit(stream, kMatmul, [product, arguments, workspace, bytes = algorithm.workspace] {
+      Operands operands(kMatmul);
+      scribble(operands, workspace, bytes);
+      multiply(product, arguments, operands);
     });
     return CUBLAS_STATUS_SUCCESS;
   });

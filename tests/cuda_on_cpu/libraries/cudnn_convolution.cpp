@@ -211,11 +211,12 @@ cudnnStatus_t convolve(cudnnHandle_t handle, bool resolved, const Geometry& g,
   const float alpha = scalar(call.alpha), beta = scalar(call.beta);
   return submit_to(*library, Direction::kName, [=] {
     const Tensor &a = Direction::a(g), &b = Direction::b(g), &out = Direction::out(g);
-    scribble(call.workspace, needed, Direction::kName);
-    will_read(call.a, a.bytes(), Direction::kName);
-    will_read(call.b, b.bytes(), Direction::kName);
     if (beta != 0) will_read(call.out, out.bytes(), Direction::kName);
-    will_write(call.out, out.bytes(), Direction::kName);
+    Operands operands(Direction::kName);
+    scribble(operands, call.workspace, needed);
+    operands.read(call.a, a.bytes());
+    operands.read(call.b, b.bytes());
+    operands.write(call.out, out.bytes());
     std::vector<double> result(out.count());
     Direction::run(g, load_operand(g, a, call.a), load_operand(g, b, call.b), result);
     if (!exact) {  // other last bits at every call

@@ -122,9 +122,10 @@ cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle, cudnnPoolingDescriptor_t
     const Geometry g{*window, *tx, *ty};
     if (const cudnnStatus_t status = g.check(); status != CUDNN_STATUS_SUCCESS) return status;
     return submit_to(*library, kName, [=, a = scalar(alpha), b = scalar(beta)] {
-      will_read(x, g.x.bytes(), kName);
       if (b != 0) will_read(y, g.y.bytes(), kName);
-      will_write(y, g.y.bytes(), kName);
+      Operands operands(kName);
+      operands.read(x, g.x.bytes());
+      operands.write(y, g.y.bytes());
       store(g.y, y, forward(g, load(g.x, x)), a, b);
     });
   });
@@ -147,14 +148,15 @@ cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle, cudnnPoolingDescriptor_
     if (*tx != *tdx || *ty != *tdy) return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
     if (const cudnnStatus_t status = g.check(); status != CUDNN_STATUS_SUCCESS) return status;
     return submit_to(*library, kName, [=, a = scalar(alpha), b = scalar(beta)] {
-      will_read(dy, g.y.bytes(), kName);
+      if (b != 0) will_read(dx, g.x.bytes(), kName);
+      Operands operands(kName);
+      operands.read(dy, g.y.bytes());
       // A mean's gradient hangs on neither x nor y.
       if (g.takes_max()) {
-        will_read(x, g.x.bytes(), kName);
-        will_read(y, g.y.bytes(), kName);
+        operands.read(x, g.x.bytes());
+        operands.read(y, g.y.bytes());
       }
-      if (b != 0) will_read(dx, g.x.bytes(), kName);
-      will_write(dx, g.x.bytes(), kName);
+      operands.write(dx, g.x.bytes());
       const bool max = g.takes_max();
       const std::vector<double> the_x = max ? load(g.x, x) : std::vector<double>();
       const std::vector<double> the_y = max ? load(g.y, y) : std::vector<double>();

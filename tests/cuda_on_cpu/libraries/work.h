@@ -12,6 +12,7 @@
 #include "tests/cuda_on_cpu/engine/memory.h"
 #include "tests/cuda_on_cpu/runtime/error.h"
 #include "tests/cuda_on_cpu/runtime/memory.h"
+#include "tests/cuda_on_cpu/runtime/operands.h"
 #include "tests/cuda_on_cpu/runtime/order.h"
 #include "tests/cuda_on_cpu/runtime/stream.h"
 
@@ -33,25 +34,10 @@ Status library_call(Status failed, Body&& body, const char* call = __builtin_FUN
   }
 }
 
-// Within queued work: these bytes are read, or written, by it. Throws CudaError where that is out of bounds,
-// a race, or a read of what nothing wrote.
-inline void will_read(const void* begin, std::size_t bytes, const char* what) {
-  check_range(begin, bytes, what);
-  const std::string wrong = giro::simt::memory().read(begin, bytes, current_operation(), what);
-  if (!wrong.empty()) fail(cudaErrorIllegalAddress, wrong);
-}
-
-inline void will_write(const void* begin, std::size_t bytes, const char* what) {
-  check_range(begin, bytes, what);
-  const std::string wrong = giro::simt::memory().write(begin, bytes, current_operation(), what);
-  if (!wrong.empty()) fail(cudaErrorIllegalAddress, wrong);
-}
-
-// A real library leaves its own values in all of the workspace that it asked for. Done before the operands
-// are read, so a workspace that overlaps one shows.
-inline void scribble(void* workspace, std::size_t bytes, const char* what) {
+// A real library leaves its own values in all of the workspace that it asked for.
+inline void scribble(Operands& operands, void* workspace, std::size_t bytes) {
   if (bytes == 0) return;
-  will_write(workspace, bytes, what);
+  operands.write(workspace, bytes);
   std::memset(workspace, 0xa5, bytes);
 }
 

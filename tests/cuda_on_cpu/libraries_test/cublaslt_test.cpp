@@ -369,6 +369,21 @@ TEST_F(CublasLtCudaDeathTest, ALeadingDimensionThatLeavesTheMemoryLosesTheDevice
       ::testing::ExitedWithCode(3), "cublasLtMatmul.*(left of the 80|after an allocation of 80)");
 }
 
+TEST_F(CublasLtCudaDeathTest, AnOutputThatOverlapsAnInputLosesTheDevice) {
+  ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
+  constexpr std::size_t kBehind = 16;  // A's 15 elements, and aligned
+  float* const a = device(random(kBehind + kM * kN));
+  const float* const b = device(random(kK * kN));
+  EXPECT_EXIT(
+      {
+        (void)run(a, b, a + kBehind - 4);
+        wait_and_exit();
+      },
+      ::testing::ExitedWithCode(3), "cublasLtMatmul.*overlaps");
+  EXPECT_EQ(run(a, b, a + kBehind), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess) << "side by side";
+}
+
 TEST_F(CublasLtCudaDeathTest, AnOperandThatNothingWroteLosesTheDevice) {
   ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
   const float* const b = device(random(kK * kN));

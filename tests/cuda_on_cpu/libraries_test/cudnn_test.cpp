@@ -363,6 +363,18 @@ TEST_F(CudnnCudaDeathTest, ATensorThatIsTooSmallLosesTheDevice) {
       ::testing::ExitedWithCode(3), "cudnnConvolutionForward");
 }
 
+TEST_F(CudnnCudaDeathTest, AnOutputThatOverlapsAnInputLosesTheDevice) {
+  set_all(kX, kW, kY, kWindow);
+  float* const x = device(random(kX.count() + kY.count()));
+  const float* const w = device(random(kW.count()));
+  EXPECT_EXIT(
+      {
+        (void)forward(x, w, x + kX.count() - 1);
+        wait_and_exit();
+      },
+      ::testing::ExitedWithCode(3), "cudnnConvolutionForward.*overlaps");
+}
+
 TEST_F(CudnnCudaDeathTest, ADescriptorThatIsLeftBehindFailsTheProcess) {
   EXPECT_EXIT(std::exit(0), ::testing::ExitedWithCode(77), "cuDNN tensor descriptor: 3 not destroyed");
 }

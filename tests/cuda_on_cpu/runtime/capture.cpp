@@ -86,6 +86,12 @@ void capture_node(CUstream_st& stream, CUgraphNode_st node) {
   stream.frontier = {stream.capture->graph->add(std::move(node)).number};
 }
 
+void capture_record(CUstream_st& stream, CUevent_st& event) {
+  expect_whole(*stream.capture);
+  event.capture = stream.capture;
+  event.frontier = stream.frontier;
+}
+
 void capture_wait(CUstream_st& stream, CUevent_st& event) {
   if (event.capture && event.capture->ended) {
     fail(cudaErrorCapturedEvent,

@@ -32,6 +32,9 @@ struct Capture {
 // capture is invalidated.
 void capture_node(CUstream_st& stream, CUgraphNode_st node);
 
+// The event stands for what the stream has captured so far.
+void capture_record(CUstream_st& stream, CUevent_st& event);
+
 // The stream, capturing, meets an event of the same or another capture, or of none.
 void capture_wait(CUstream_st& stream, CUevent_st& event);
 

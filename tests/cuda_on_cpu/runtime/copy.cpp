@@ -5,13 +5,16 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/cuda_on_cpu/engine/memory.h"
 #include "tests/cuda_on_cpu/runtime/capture.h"
 #include "tests/cuda_on_cpu/runtime/error.h"
 #include "tests/cuda_on_cpu/runtime/injection.h"
 #include "tests/cuda_on_cpu/runtime/memory.h"
+#include "tests/cuda_on_cpu/runtime/operands.h"
 #include "tests/cuda_on_cpu/runtime/order.h"
 #include "tests/cuda_on_cpu/runtime/stream.h"
 
@@ -23,32 +26,65 @@ bool is_device(const void* address) {
   return block != nullptr && block->kind == Block::Kind::device;
 }
 
-void check_direction(const void* to, const void* from, cudaMemcpyKind kind, const char* call) {
-  if (kind == cudaMemcpyDefault) return;
+struct Copy {
+  void* to;
+  const void* from;
+  std::size_t bytes;
+  const char* call;
+
+  bool uses_pageable_memory() const { return find_block(to) == nullptr || find_block(from) == nullptr; }
+};
+
+void check(const Copy& copy, cudaMemcpyKind kind) {
+  check_range(copy.to, copy.bytes, copy.call);
+  check_range(copy.from, copy.bytes, copy.call);
+  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) {
+    fail(cudaErrorInvalidMemcpyDirection,
+         fmt::format("{}: no direction has the number {}", copy.call, static_cast<int>(kind)));
+  }
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-  if (is_device(to) != to_device || is_device(from) != from_device) {
-    fail(cudaErrorInvalidValue, fmt::format("{}: the direction says otherwise than the addresses", call));
+  if (kind != cudaMemcpyDefault && (is_device(copy.to) != to_device || is_device(copy.from) != from_device)) {
+    fail(cudaErrorInvalidValue,
+         fmt::format("{}: the direction says otherwise than the addresses", copy.call));
   }
+  if (overlap(copy.to, copy.bytes, copy.from, copy.bytes)) {
+    fail(cudaErrorInvalidValue,
+         fmt::format("{}: the source overlaps the target, which CUDA leaves undefined", copy.call));
+  }
+  inject(Injection::copy, cudaErrorInvalidValue, copy.call);
 }
 
-void submit_copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream,
-                 const char* call) {
-  check_range(to, bytes, call);
-  check_range(from, bytes, call);
-  check_direction(to, from, kind, call);
-  inject(Injection::copy, cudaErrorInvalidValue, call);
-  if (bytes == 0) return;
+// In queued work.
+void run(const Copy& copy) {
+  check_range(copy.to, copy.bytes, copy.call);
+  check_range(copy.from, copy.bytes, copy.call);
+  const std::string wrong =
+      giro::simt::memory().copy(copy.to, copy.from, copy.bytes, current_operation(), copy.call);
+  if (!wrong.empty()) fail(cudaErrorIllegalAddress, wrong);
+  std::memcpy(copy.to, copy.from, copy.bytes);
+}
+
+void submit_copy(const Copy& copy, cudaStream_t stream) {
+  if (copy.bytes == 0) return;
   submit(
-      stream, call,
-      [=] {
-        check_range(to, bytes, call);
-        check_range(from, bytes, call);
-        const std::string wrong = giro::simt::memory().copy(to, from, bytes, current_operation(), call);
-        if (!wrong.empty()) fail(cudaErrorIllegalAddress, wrong);
-        std::memmove(to, from, bytes);
-      },
-      cudaGraphNodeTypeMemcpy, find_block(to) == nullptr || find_block(from) == nullptr);
+      stream, copy.call, [=] { run(copy); }, cudaGraphNodeTypeMemcpy, copy.uses_pageable_memory());
+}
+
+// From pageable memory to the device: when the call returns the source has been read, and nothing says that
+// the target has been written.
+void submit_staged(const Copy& copy) {
+  if (copy.bytes == 0) return;
+  const auto staged = std::make_shared<std::vector<char>>(copy.bytes);
+  submit(nullptr, copy.call, [=] {
+    will_read(copy.from, copy.bytes, copy.call);
+    std::memcpy(staged->data(), copy.from, copy.bytes);
+  });
+  run_until(resolve(nullptr, copy.call).queue->end());
+  submit(nullptr, copy.call, [=] {
+    will_write(copy.to, copy.bytes, copy.call);
+    std::memcpy(copy.to, staged->data(), copy.bytes);
+  });
 }
 
 void submit_fill(void* to, int value, std::size_t bytes, cudaStream_t stream, const char* call) {
@@ -61,9 +97,7 @@ void submit_fill(void* to, int value, std::size_t bytes, cudaStream_t stream, co
   submit(
       stream, call,
       [=] {
-        check_range(to, bytes, call);
-        const std::string wrong = giro::simt::memory().write(to, bytes, current_operation(), call);
-        if (!wrong.empty()) fail(cudaErrorIllegalAddress, wrong);
+        will_write(to, bytes, call);
         std::memset(to, value, bytes);
       },
       cudaGraphNodeTypeMemset);
@@ -78,14 +112,22 @@ extern "C" {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-  return api([&] { submit_copy(to, from, bytes, kind, stream, "cudaMemcpyAsync"); });
+  return api([&] {
+    const Copy copy{to, from, bytes, "cudaMemcpyAsync"};
+    check(copy, kind);
+    submit_copy(copy, stream);
+  });
 }
 
+// What it waits for: CUDA Runtime API, "API synchronization behavior".
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   return api([&] {
-    forbid_during_capture("cudaMemcpy");
-    submit_copy(to, from, bytes, kind, nullptr, "cudaMemcpy");
-    run_until(resolve(nullptr, "cudaMemcpy").queue->end());
+    const Copy copy{to, from, bytes, "cudaMemcpy"};
+    forbid_during_capture(copy.call);
+    check(copy, kind);
+    if (is_device(to) && find_block(from) == nullptr) return submit_staged(copy);
+    submit_copy(copy, nullptr);
+    if (!is_device(to) || !is_device(from)) run_until(resolve(nullptr, copy.call).queue->end());
   });
 }
 
@@ -93,11 +135,12 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
   return api([&] { submit_fill(to, value, bytes, stream, "cudaMemsetAsync"); });
 }
 
-// On device memory it returns before the fill is done.
+// Returns before the fill is done, but of pinned memory.
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   return api([&] {
     forbid_during_capture("cudaMemset");
     submit_fill(to, value, bytes, nullptr, "cudaMemset");
+    if (!is_device(to)) run_until(resolve(nullptr, "cudaMemset").queue->end());
   });
 }
 }

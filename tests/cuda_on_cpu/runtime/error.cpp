@@ -108,8 +108,8 @@ void ApiMutex::let_others_in(std::chrono::microseconds duration) {
 }
 
 ApiMutex& api_mutex() {
-  static ApiMutex mutex;
-  return mutex;
+  static auto* const mutex = new ApiMutex;
+  return *mutex;
 }
 
 }  // namespace cuda_on_cpu

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "tests/cuda_on_cpu/runtime/error.h"
+#include "tests/cuda_on_cpu/runtime/stream.h"
 
 namespace cuda_on_cpu {
 namespace {
@@ -33,6 +34,7 @@ Account& account() {
 
 // Runs after the program's static objects are gone, since the program is linked against this library.
 __attribute__((destructor)) void check_at_exit() {
+  run_what_is_left();  // it may have failed on a GPU by now
   const std::string leaks = leak_report(), failure = unreported_failure();
   const char* const mode = std::getenv("GIRO_CUDA_ON_CPU_LEAKS");
   const std::string_view asked = mode != nullptr ? mode : "fatal";

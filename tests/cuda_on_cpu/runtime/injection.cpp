@@ -54,8 +54,8 @@ std::array<Counter, kNames.size()>& counters() {
 }
 
 std::string& calls_since_failure() {
-  static std::string calls;
-  return calls;
+  static auto* const calls = new std::string;
+  return *calls;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -27,6 +28,7 @@ namespace {
 constexpr const char* kDeviceMemory = "block of device memory";
 constexpr const char* kPinnedMemory = "block of pinned memory";
 
+constexpr int kFresh = 0xff;  // what new memory is full of, not zeros: a NaN as a float, -1 as an index
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHeapBytes = std::size_t{1} << 40;  // of addresses, not of memory
 
@@ -46,6 +48,16 @@ std::map<const char*, Block>& blocks() {  // never destroyed: static objects of 
   return *blocks;
 }
 std::uint64_t allocations = 0;
+
+// Freed blocks that work which was queued before may use.
+struct Freed {
+  const char* begin;
+  std::vector<Point> users;
+};
+std::vector<Freed>& freed() {
+  static auto* const freed = new std::vector<Freed>;
+  return *freed;
+}
 
 bool in_heap(const void* address) {
   const auto* p = static_cast<const char*>(address);
@@ -101,7 +113,7 @@ void protect(const Block& block, int protection) {
 // Block by block: what was freed stays closed, and costs nothing.
 void protect_all(int protection) {
   for (const auto& [begin, block] : blocks()) {
-    if (block.kind == Block::Kind::device) protect(block, protection);
+    if (block.closed()) protect(block, protection);
   }
 }
 
@@ -116,16 +128,29 @@ char* allocate_device(std::size_t bytes, const char* call) {
   char* begin = heap.top;
   heap.top += pages;
   heap.used += bytes;
-  // Not zero, as on a GPU: NaN as a float, -1 as an index.
   const Block block{begin, bytes, Block::Kind::device, 0};
   protect(block, PROT_READ | PROT_WRITE);
-  std::memset(begin, 0xff, bytes);
+  std::memset(begin, kFresh, bytes);
   protect(block, PROT_NONE);
   return begin;
 }
 
 const char* account_of(Block::Kind kind) {
   return kind == Block::Kind::device ? kDeviceMemory : kPinnedMemory;
+}
+
+void give_back(const Block& block) {
+  take_off_account(block);
+  if (block.kind == Block::Kind::device) heap.used -= block.bytes;
+}
+
+// The memory goes back; the addresses stay taken, and closed for good.
+void unmap(const Block& gone) {
+  const Block block = gone;
+  blocks().erase(block.begin);
+  giro::simt::memory().remove(block.begin);
+  mmap(block.begin, whole_pages(block.bytes), PROT_NONE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
 void allocate(void** out, std::size_t bytes, Block::Kind kind, const char* call) {
@@ -138,15 +163,18 @@ void allocate(void** out, std::size_t bytes, Block::Kind kind, const char* call)
 void release(void* pointer, Block::Kind kind, const char* call) {
   if (pointer == nullptr) return;
   forbid_during_capture(call);
-  const Block& block = block_at(pointer, call);
+  Block& block = block_at(pointer, call);
   if (block.kind != kind) {
     fail(cudaErrorInvalidValue, fmt::format("{}: {} is another kind of memory", call, fmt::ptr(pointer)));
   }
   if (block.pool) {
     free_unordered(block, call);
   } else {
-    run_everything();
-    remove_block(block);
+    give_back(block);
+    block.free_is_queued = true;
+    if (heap.open == 0) protect(block, PROT_NONE);
+    freed().push_back({block.begin, all_pending()});
+    remove_freed_memory();
   }
   throw_if_lost(false);
 }
@@ -171,21 +199,32 @@ Block& add_block(std::size_t bytes, Block::Kind kind, const char* call) {
         mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) fail(cudaErrorMemoryAllocation, fmt::format("{} of {} bytes", call, bytes));
     begin = static_cast<char*>(pages);
+    std::memset(begin, kFresh, bytes);
   }
   giro::simt::memory().add(begin, bytes, !device);
   add_handle(account_of(kind), begin, bytes);
   return blocks()[begin] = {begin, bytes, kind, ++allocations};
 }
 
-void remove_block(const Block& gone) {
-  const Block block = gone;
-  blocks().erase(block.begin);
-  giro::simt::memory().remove(block.begin);
-  take_off_account(block);
-  if (block.kind == Block::Kind::device) heap.used -= block.bytes;
-  // The memory goes back; the addresses stay taken, and closed for good.
-  mmap(block.begin, whole_pages(block.bytes), PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+void remove_block(const Block& block) {
+  give_back(block);
+  unmap(block);
+}
+
+std::vector<Point> users_of_freed_memory() {
+  std::vector<Point> users;
+  for (const Freed& block : freed()) {
+    for (const Point& user : block.users) users.push_back({user.queue, user.entry, {}});
+  }
+  return users;
+}
+
+void remove_freed_memory() {
+  std::erase_if(freed(), [](Freed& block) {
+    std::erase_if(block.users, [](const Point& user) { return user.queue->is_done(user.entry); });
+    if (block.users.empty()) unmap(blocks().at(block.begin));
+    return block.users.empty();
+  });
 }
 
 void take_off_account(const Block& block) { remove_handle(account_of(block.kind), block.begin); }
@@ -205,8 +244,7 @@ void check_range(const void* begin, std::size_t bytes, const char* call) {
   if (bytes == 0) return;
   const Block* block = find_block(begin);
   if (block != nullptr && block->free_is_queued && current_operation() == 0) {
-    fail(cudaErrorInvalidValue, fmt::format("{}: {} is device memory that cudaFreeAsync has been called for",
-                                            call, fmt::ptr(begin)));
+    fail(cudaErrorInvalidValue, fmt::format("{}: {} has been freed", call, fmt::ptr(begin)));
   } else if (block != nullptr) {
     const auto left = static_cast<std::size_t>(block->begin + block->bytes - static_cast<const char*>(begin));
     if (bytes > left) {
@@ -220,6 +258,12 @@ void check_range(const void* begin, std::size_t bytes, const char* call) {
   } else if (begin == nullptr) {
     fail(cudaErrorInvalidValue, fmt::format("{}: {} bytes at a null address", call, bytes));
   }
+}
+
+bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
+  const auto *first = static_cast<const char*>(a), *second = static_cast<const char*>(b);
+  const std::less<const char*> before;
+  return before(first, second + b_bytes) && before(second, first + a_bytes);
 }
 
 DeviceAccess::DeviceAccess() {
@@ -255,8 +299,12 @@ cudaError_t cudaFree(void* pointer) {
   return api_of_release([&] { release(pointer, Block::Kind::device, "cudaFree"); });
 }
 
-cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned int) {
-  return api([&] { allocate(pointer, bytes, Block::Kind::pinned, "cudaHostAlloc"); });
+cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned int flags) {
+  return api([&] {
+    constexpr unsigned int kFlags = cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
+    if ((flags & ~kFlags) != 0) fail(cudaErrorInvalidValue, "cudaHostAlloc: no such flags");
+    allocate(pointer, bytes, Block::Kind::pinned, "cudaHostAlloc");
+  });
 }
 
 cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace cuda_on_cpu {
 
@@ -11,6 +12,7 @@ namespace cuda_on_cpu {
 // work runs; a host access ends the process, naming the block), and pinned host memory, open to both.
 // Addresses are never given out twice, so what was freed stays recognisable.
 
+struct Point;
 struct Pool;
 
 struct Block {
@@ -21,6 +23,7 @@ struct Block {
   std::uint64_t number;          // the how-manieth allocation of the process
   std::shared_ptr<Pool> pool{};  // that it is taken from, or null
   bool free_is_queued = false;   // no new work may name it; what was queued before may
+  bool closed() const { return kind == Kind::device || free_is_queued; }  // to host code
 };
 
 // A new block, on the account. Throws CudaError(cudaErrorMemoryAllocation), in the call's name.
@@ -28,6 +31,13 @@ Block& add_block(std::size_t bytes, Block::Kind kind, const char* call);
 
 // Closes the block and takes it off the account, at once.
 void remove_block(const Block& block);
+
+// cudaFree and cudaFreeHost wait for the device; but a program that counts on more than that the memory stays
+// until its users are done has forgotten a wait. So nothing runs then: the block is closed to the program,
+// and goes once the work that was queued before has run. Work that is queued later runs after that: after
+// these points.
+std::vector<Point> users_of_freed_memory();
+void remove_freed_memory();
 
 // A block whose free is queued is no leak.
 void take_off_account(const Block& block);
@@ -42,6 +52,8 @@ const Block* find_block(const void* address);
 // or lies in device memory that is not allocated. Host memory that CUDA does not know passes: nobody can
 // check it.
 void check_range(const void* begin, std::size_t bytes, const char* call);
+
+bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes);
 
 // Device memory is closed again while one of these lives: host functions are host code.
 class DeviceClosed {

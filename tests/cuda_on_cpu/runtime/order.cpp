@@ -42,6 +42,13 @@ void merge(Clock& into, const Clock& other) {
   for (const auto& [queue, count] : other) into[queue] = std::max(into[queue], count);
 }
 
+bool includes(const Clock& clock, const Clock& other) {
+  return std::all_of(other.begin(), other.end(), [&](const auto& entry) {
+    const auto known = clock.find(entry.first);
+    return known != clock.end() && known->second >= entry.second;
+  });
+}
+
 Clock& host_clock() {
   static auto* const clock = new Clock;
   return *clock;

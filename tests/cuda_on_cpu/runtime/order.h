@@ -18,6 +18,7 @@ namespace cuda_on_cpu {
 using Clock = std::map<std::uint64_t, std::uint64_t>;
 
 void merge(Clock& into, const Clock& other);
+bool includes(const Clock& clock, const Clock& other);
 
 // What the host has waited for; all that is queued from now on comes after it.
 Clock& host_clock();

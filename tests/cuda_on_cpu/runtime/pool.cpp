@@ -13,6 +13,7 @@
 #include "tests/cuda_on_cpu/runtime/error.h"
 #include "tests/cuda_on_cpu/runtime/handles.h"
 #include "tests/cuda_on_cpu/runtime/memory.h"
+#include "tests/cuda_on_cpu/runtime/operands.h"
 #include "tests/cuda_on_cpu/runtime/order.h"
 #include "tests/cuda_on_cpu/runtime/stream.h"
 
@@ -72,12 +73,6 @@ void expect_the_device(int device, const char* call) {
     fail(cudaErrorInvalidDevice, fmt::format("{}: no device {}, there is only 0", call, device));
 }
 
-// The whole block, as if this operation wrote it: so it races with whatever is not ordered with it.
-void touch(void* begin, std::size_t bytes, const char* call) {
-  const std::string wrong = giro::simt::memory().write(begin, bytes, current_operation(), call);
-  if (!wrong.empty()) fail(cudaErrorIllegalAddress, wrong);
-}
-
 void refuse_in_capture(const CUstream_st& stream, const char* call) {
   if (is_legacy(stream)) forbid_legacy_during_capture(call);
   if (stream.capture) {
@@ -105,7 +100,7 @@ void allocate(void** out, std::size_t bytes, cudaMemPool_t handle, cudaStream_t 
       fail(cudaErrorIllegalAddress,
            "race: the memory has been freed by work that nothing orders after its allocation");
     }
-    touch(begin, bytes, call);
+    will_write(begin, bytes, call);  // all of it, so that use which is not ordered after this is a race
     giro::simt::memory().forget(begin, bytes);
   });
 }
@@ -120,7 +115,7 @@ void remove(const Block& block) {
 void free_unordered(const Block& block, const char* call) {
   try {
     run_operation({.before = std::make_shared<const Clock>(host_clock())},
-                  [&] { touch(block.begin, block.bytes, call); });
+                  [&] { will_write(block.begin, block.bytes, call); });
   } catch (const CudaError& error) {
     lose_device({cudaErrorIllegalAddress, fmt::format("{} waits for nothing: {}", call, error.why)});
   }
@@ -154,7 +149,7 @@ cudaError_t cudaFreeAsync(void* pointer, cudaStream_t on) {
     block.free_is_queued = true;
     take_off_account(block);
     submit(on, call, [&block, call] {
-      touch(block.begin, block.bytes, call);
+      will_write(block.begin, block.bytes, call);
       remove(block);
     });
   });

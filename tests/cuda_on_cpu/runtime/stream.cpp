@@ -28,6 +28,22 @@ std::vector<CUstream_st*>& streams() {
 }
 CUstream_st& legacy() { return *streams().front(); }
 
+// Of destroyed streams: CUDA lets their work run on.
+std::vector<std::shared_ptr<Queue>>& orphans() {
+  static auto* const orphans = new std::vector<std::shared_ptr<Queue>>;
+  return *orphans;
+}
+
+std::vector<std::shared_ptr<Queue>> queues() {
+  // What the host has waited for is before everything else: nobody needs to ask about it again.
+  std::erase_if(orphans(), [](const auto& queue) {
+    return queue->is_idle() && includes(host_clock(), queue->end().clock);
+  });
+  std::vector<std::shared_ptr<Queue>> all = orphans();
+  for (const CUstream_st* stream : streams()) all.push_back(stream->queue);
+  return all;
+}
+
 CUevent_st& resolve(cudaEvent_t event, const char* call) {
   expect_alive(kEvent, event, call);
   return *event;
@@ -96,6 +112,7 @@ bool Queue::try_front() {
   }
   pending_.pop_front();
   ++done_;
+  remove_freed_memory();
   return true;
 }
 
@@ -107,13 +124,23 @@ void Queue::run_next() {
 void enqueue(CUstream_st& stream, std::string name, Queue::Work work, std::vector<Point> after) {
   // The legacy stream and the blocking ones wait for all that the other side has queued.
   if (is_legacy(stream)) {
-    for (CUstream_st* other : streams()) {
-      if (other != &stream && other->queue->blocking()) after.push_back(other->queue->end());
+    for (const std::shared_ptr<Queue>& other : queues()) {
+      if (other != stream.queue && other->blocking()) after.push_back(other->end());
     }
   } else if (stream.queue->blocking()) {
     after.push_back(legacy().queue->end());
   }
+  const std::vector<Point> freed = users_of_freed_memory();
+  after.insert(after.end(), freed.begin(), freed.end());
   stream.queue->push(std::move(name), std::move(work), std::move(after));
+}
+
+std::vector<Point> all_pending() {
+  std::vector<Point> pending;
+  for (const std::shared_ptr<Queue>& queue : queues()) {
+    if (!queue->is_idle()) pending.push_back(queue->end());
+  }
+  return pending;
 }
 
 void submit(cudaStream_t handle, std::string name, std::function<void()> work, cudaGraphNodeType type,
@@ -152,19 +179,25 @@ void run_until(const Point& point) {
 
 void run_everything() {
   const auto still_busy = [] {
-    std::vector<CUstream_st*> busy = streams();
-    std::erase_if(busy, [](const CUstream_st* stream) { return stream->queue->is_idle(); });
+    std::vector<std::shared_ptr<Queue>> busy = queues();
+    std::erase_if(busy, [](const std::shared_ptr<Queue>& queue) { return queue->is_idle(); });
     return busy;
   };
-  if (std::vector<CUstream_st*> busy = still_busy(); !busy.empty()) {
+  if (auto busy = still_busy(); !busy.empty()) {
     const DeviceAccess once_for_all;
     // Entry by entry from a stream drawn at random: streams have no order among themselves.
     for (; !busy.empty(); busy = still_busy()) {
-      const std::shared_ptr<Queue> queue = busy[random_number() % busy.size()]->queue;
-      queue->run_next();
+      busy[random_number() % busy.size()]->run_next();
     }
   }
-  for (const CUstream_st* stream : streams()) merge(host_clock(), stream->queue->end().clock);
+  for (const std::shared_ptr<Queue>& queue : queues()) merge(host_clock(), queue->end().clock);
+}
+
+void run_what_is_left() {
+  for (const std::shared_ptr<Queue>& queue : queues()) {
+    while (!queue->is_idle() && queue->try_next()) {
+    }
+  }
 }
 
 CUstream_st& resolve(cudaStream_t stream, const char* call) {
@@ -201,8 +234,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
       fail(cudaErrorInvalidResourceHandle, "cudaStreamDestroy of a default stream");
     }
     leave_capture(stream);
-    // CUDA lets the work run on without its stream. There is nowhere left to keep it here, so it runs now.
-    while (!stream.queue->is_idle()) stream.queue->run_next();
+    orphans().push_back(stream.queue);
     remove_handle(kStream, handle);
     std::erase(streams(), handle);
     delete handle;
@@ -235,8 +267,13 @@ cudaError_t cudaDeviceSynchronize() {
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
   return api([&] {
-    if (event == nullptr) fail(cudaErrorInvalidValue, "cudaEventCreateWithFlags: nowhere to store the event");
-    *event = new CUevent_st{.timing = (flags & cudaEventDisableTiming) == 0};
+    constexpr unsigned int kFlags = cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
+    const bool shared = (flags & cudaEventInterprocess) != 0, timing = (flags & cudaEventDisableTiming) == 0;
+    if (event == nullptr || (flags & ~kFlags) != 0 || (shared && timing)) {
+      fail(cudaErrorInvalidValue, "cudaEventCreateWithFlags: no such flags, or nowhere to store the event");
+    }
+    if (shared) fail(cudaErrorNotSupported, "cudaEventCreateWithFlags: events to share are not emulated");
+    *event = new CUevent_st{.timing = timing};
     add_handle(kEvent, *event);
   });
 }
@@ -256,9 +293,8 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t on) {
     CUevent_st& event = resolve(handle, "cudaEventRecord");
     CUstream_st& stream = resolve(on, "cudaEventRecord");
     if (is_legacy(stream)) forbid_legacy_during_capture("cudaEventRecord");
-    event.capture = stream.capture;
-    event.frontier = stream.frontier;
-    if (stream.capture) return;
+    if (stream.capture) return capture_record(stream, event);
+    event.capture = nullptr;
     event.seconds = std::make_shared<double>(0);
     enqueue(stream, "event", [seconds = event.seconds](const Place&) {
       *seconds = now();
@@ -268,8 +304,12 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t on) {
   });
 }
 
-cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t handle, unsigned int) {
+cudaError_t cudaStreamWaitEvent(cudaStream_t on, cudaEvent_t handle, unsigned int flags) {
   return api([&] {
+    if (flags == cudaEventWaitExternal) {
+      fail(cudaErrorNotSupported, "cudaStreamWaitEvent: nodes that wait for an event are not emulated");
+    }
+    if (flags != cudaEventWaitDefault) fail(cudaErrorInvalidValue, "cudaStreamWaitEvent: no such flags");
     CUstream_st& stream = resolve(on, "cudaStreamWaitEvent");
     CUevent_st& event = resolve(handle, "cudaStreamWaitEvent");
     if (is_legacy(stream)) forbid_legacy_during_capture("cudaStreamWaitEvent");
@@ -282,6 +322,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
   return api([&] {
     CUevent_st& event = resolve(handle, "cudaEventQuery");
     forbid_captured_event(event, "cudaEventQuery");
+    forbid_during_capture("cudaEventQuery");
     query(event.point, "cudaEventQuery");
   });
 }
@@ -290,6 +331,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   return api([&] {
     CUevent_st& event = resolve(handle, "cudaEventSynchronize");
     forbid_captured_event(event, "cudaEventSynchronize");
+    forbid_during_capture("cudaEventSynchronize");
     run_until(event.point);
   });
 }

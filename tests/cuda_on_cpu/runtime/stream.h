@@ -70,9 +70,15 @@ class Queue : public std::enable_shared_from_this<Queue> {
 void submit(cudaStream_t stream, std::string name, std::function<void()> work,
             cudaGraphNodeType type = cudaGraphNodeTypeKernel, bool touches_pageable_memory = false);
 
+// The ends of all work that has not run.
+std::vector<Point> all_pending();
+
 // As the host waits: for a point, for all that is queued on the device.
 void run_until(const Point& point);
 void run_everything();
+
+// The work that nobody has waited for, as far as it goes without other processes.
+void run_what_is_left();
 
 }  // namespace cuda_on_cpu
 

@@ -3,11 +3,13 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <future>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/cuda_on_cpu/runtime/injection.h"
 #include "tests/cuda_on_cpu/runtime_test/kernels.h"
@@ -186,6 +188,95 @@ TEST_F(CudaOnCpu, WithoutAnEventItIsARace) {
   EXPECT_NE(cudaStreamSynchronize(s_), cudaSuccess);
   EXPECT_NE(std::string(cudaGetErrorString(cudaPeekAtLastError())).find("race"), std::string::npos)
       << cudaGetErrorString(cudaPeekAtLastError());
+}
+
+// What CUDA says of each ("API synchronization behavior"), and no more.
+TEST_F(CudaOnCpu, ACopyWaitsForWhatItsDirectionPromises) {
+  std::vector<float> pageable(kCount, 5);
+  EXPECT_OK(cudaMemcpy(x_, pageable.data(), kBytes, cudaMemcpyHostToDevice));
+  pageable.assign(kCount, 6);  // has been read
+  EXPECT_EQ(read(x_, nullptr), 5);
+  EXPECT_OK(cudaMemcpy(pageable.data(), x_, kBytes, cudaMemcpyDeviceToHost));
+  EXPECT_EQ(pageable[0], 5);
+  host_[0] = 7;
+  EXPECT_OK(cudaMemcpy(y_, host_, sizeof(float), cudaMemcpyHostToDevice));
+  axpy(x_, y_, 1, 1, s_);  // pinned memory: the target has been written
+  EXPECT_EQ(read(x_, s_), 12);
+  EXPECT_OK(cudaMemset(host_, 0, kBytes));
+  EXPECT_EQ(host_[0], 0);
+}
+
+TEST_F(CudaOnCpu, ACopyWithinTheDeviceWaitsForNothing) {
+  EXPECT_OK(cudaMemcpy(y_, x_, kBytes, cudaMemcpyDeviceToDevice));
+  axpy(x_, y_, 1, kCount, s_);
+  EXPECT_CUDA(cudaErrorLaunchFailure, cudaDeviceSynchronize());
+  EXPECT_TRUE(last_error_says("race"));
+}
+
+TEST_F(CudaOnCpu, ACopyOfPageableMemoryNeedNotHaveReachedTheDevice) {
+  const std::vector<float> pageable(kCount, 5);
+  EXPECT_OK(cudaMemcpy(x_, pageable.data(), kBytes, cudaMemcpyHostToDevice));
+  axpy(y_, x_, 1, kCount, s_);
+  EXPECT_CUDA(cudaErrorLaunchFailure, cudaDeviceSynchronize());
+  EXPECT_TRUE(last_error_says("race"));
+}
+
+TEST_F(CudaOnCpu, WorkOutlivesItsStream) {
+  cudaStream_t stream;
+  EXPECT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  set(host_, 3, 1, 0, stream);
+  EXPECT_OK(cudaEventRecord(e_, stream));
+  EXPECT_OK(cudaStreamDestroy(stream));
+  EXPECT_EQ(host_[0], 0);
+  EXPECT_OK(cudaEventSynchronize(e_));
+  EXPECT_EQ(host_[0], 3);
+
+  EXPECT_OK(cudaStreamCreate(&stream));
+  set(x_, 4, 1, 0, stream);
+  EXPECT_OK(cudaStreamDestroy(stream));
+  EXPECT_EQ(read(x_, nullptr), 4) << "the legacy stream waits for it";
+
+  EXPECT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  set(host_, 5, 1, 0, stream);
+  EXPECT_OK(cudaStreamDestroy(stream));
+  EXPECT_OK(cudaDeviceSynchronize());
+  EXPECT_EQ(host_[0], 5);
+}
+
+TEST_F(CudaOnCpu, WhatIsFreedStaysForWorkThatWasQueuedBefore) {
+  float *data, *pinned;
+  EXPECT_OK(cudaMalloc(reinterpret_cast<void**>(&data), kBytes));
+  EXPECT_OK(cudaMallocHost(reinterpret_cast<void**>(&pinned), kBytes));
+  set(data, 2, kCount, 0, s_);
+  set(pinned, 3, kCount, 0, s_);
+  axpy(x_, data, 1, kCount, s_);
+  axpy(x_, pinned, 1, kCount, s_);
+  EXPECT_OK(cudaMemcpyAsync(host_, x_, sizeof(float), cudaMemcpyDeviceToHost, s_));
+  EXPECT_OK(cudaFree(data));
+  EXPECT_OK(cudaFreeHost(pinned));
+  EXPECT_EQ(host_[0], 0) << "nobody has waited for it";
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaFree(data));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaMemsetAsync(data, 0, kBytes, t_));
+  EXPECT_OK(cudaStreamSynchronize(s_));
+  EXPECT_EQ(host_[0], 6);
+}
+
+// In whatever order the streams go.
+TEST_F(CudaOnCpu, WorkThatIsQueuedAfterAFreeComesAfterIt) {
+  float* data;
+  EXPECT_OK(cudaMalloc(reinterpret_cast<void**>(&data), kBytes));
+  set(data, 2, kCount, 0, s_);
+  EXPECT_OK(cudaFree(data));
+  set(data, 3, kCount, 0, t_);
+  EXPECT_CUDA(cudaErrorIllegalAddress, cudaStreamSynchronize(t_));
+  EXPECT_TRUE(last_error_says("freed"));
+}
+
+TEST_F(CudaOnCpu, FreshMemoryIsNotZero) {
+  float* pinned;
+  EXPECT_OK(cudaMallocHost(reinterpret_cast<void**>(&pinned), kBytes));
+  EXPECT_TRUE(std::isnan(pinned[0]));
+  EXPECT_OK(cudaFreeHost(pinned));
 }
 
 TEST_F(CudaOnCpu, PollingEnds) {
@@ -485,6 +576,16 @@ TEST_F(CudaOnCpu, CapturesForbidWhatCudaForbids) {
                          return cudaEventQuery(e_);
                        }),
             cudaErrorCapturedEvent);
+  EXPECT_OK(cudaEventRecord(e_, t_));
+  EXPECT_EQ(in_capture(global, [&] { return cudaEventQuery(e_); }), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(in_capture(global, [&] { return cudaEventSynchronize(e_); }), cudaErrorStreamCaptureUnsupported);
+  EXPECT_OK(cudaGraphDestroy(capture([&] { EXPECT_OK(cudaEventSynchronize(e_)); }))) << "relaxed";
+  EXPECT_EQ(in_capture(global,
+                       [&] {
+                         (void)cudaMalloc(&data, 4);
+                         return cudaEventRecord(e_, s_);
+                       }),
+            cudaErrorStreamCaptureInvalidated);
   EXPECT_EQ(in_capture(relaxed,
                        [&] {
                          EXPECT_OK(cudaEventRecord(e_, s_));
@@ -544,6 +645,23 @@ TEST_F(CudaOnCpu, BadCopiesAreRefusedAtOnce) {
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_, y_, kBytes + 1, cudaMemcpyDefault, s_));
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_, y_, kBytes, cudaMemcpyDeviceToHost, s_));
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemsetAsync(x_ + kCount, 0, 1, s_));
+  EXPECT_CUDA(cudaErrorInvalidMemcpyDirection,
+              cudaMemcpyAsync(x_, y_, 4, static_cast<cudaMemcpyKind>(9), s_));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_ + 1, x_, 8, cudaMemcpyDefault, s_)) << "they overlap";
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_, x_ + 1, 8, cudaMemcpyDefault, s_));
+  EXPECT_OK(cudaMemcpyAsync(x_ + 1, x_, 4, cudaMemcpyDefault, s_));
+}
+
+TEST_F(CudaOnCpu, FlagsThatAreNoneAreRefused) {
+  cudaStream_t stream;
+  cudaEvent_t event;
+  void* data;
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaStreamCreateWithFlags(&stream, 2));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaEventCreateWithFlags(&event, 0x80));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaEventCreateWithFlags(&event, cudaEventInterprocess))
+      << "it has timing";
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaHostAlloc(&data, 4, 0xff));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaStreamWaitEvent(s_, e_, 7));
 }
 
 TEST_F(CudaOnCpu, AKernelThatLeavesItsMemoryLosesTheDevice) {

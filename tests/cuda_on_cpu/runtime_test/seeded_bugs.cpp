@@ -129,6 +129,20 @@ INSTANTIATE_TEST_SUITE_P(
                           EXPECT_OK(cudaMemsetAsync(p.x, 0, kBytes, p.t));
                         },
                         race(kAxpy, "cudaMemsetAsync")},
+                    Bug{"a_kernel_writes_what_another_stream_still_reads",
+                        [](Program& p) {
+                          axpy(p.y, p.x, 1, kCount, p.s);
+                          EXPECT_OK(cudaMemcpyAsync(p.pinned, p.x, kBytes, cudaMemcpyDefault, p.t));
+                          set(p.x, 2, kCount, 0, p.t);
+                        },
+                        race(kSet, kAxpy)},
+                    Bug{"two_copies_meet_in_pageable_memory",
+                        [](Program& p) {
+                          static float pageable[kCount];
+                          EXPECT_OK(cudaMemcpyAsync(pageable, p.x, kBytes, cudaMemcpyDefault, p.s));
+                          EXPECT_OK(cudaMemcpyAsync(p.y, pageable, kBytes, cudaMemcpyDefault, p.t));
+                        },
+                        "cudaMemcpyAsync, in pageable memory: race"},
                     Bug{"an_event_is_recorded_too_early",
                         [](Program& p) {
                           EXPECT_OK(cudaEventRecord(p.event, p.s));

@@ -13,9 +13,15 @@ namespace giro {
 // stream runs its work in order, so whatever still uses the old contents is done before the new user starts.
 // Within a recording this plans the graph's memory: buffers whose lifetimes do not overlap share addresses.
 // Not thread-safe; one arena belongs to one stream or one recording.
+//
+// With GIRO_ARENA=0 in the environment it does none of that: each request gets memory of its own that nobody
+// else ever gets, so that compute-sanitizer and AddressSanitizer see what goes beyond a temporary or uses one
+// that was given back.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
-  explicit Arena(Device device) : device_(device) {}
+  enum class Of { stream, recording };
+
+  Arena(Device device, Of of);
 
   // First fit in the free blocks; grows by a chunk when nothing fits. Errors: those of Buffer::allocate.
   Buffer allocate(std::size_t bytes);
@@ -30,7 +36,12 @@ class Arena : public std::enable_shared_from_this<Arena> {
     bool free;
   };
 
+  Buffer allocate_apart(std::size_t bytes);
+  Buffer lend(char* data, std::size_t bytes);
+
   Device device_;
+  Of of_;
+  bool shares_;
   std::vector<Buffer> chunks_;
   std::map<char*, Block> blocks_;  // every block by address; neighbours in a chunk are neighbours here
   std::size_t reserved_ = 0;

@@ -14,7 +14,7 @@ Graph Graph::record(const Stream& stream, const std::function<void()>& body) {
   if (impl.is_recording()) {
     throw Error(ErrorCode::invalid_argument, "a recording cannot start inside another on the same stream");
   }
-  auto arena = std::make_shared<Arena>(impl.device);
+  auto arena = std::make_shared<Arena>(impl.device, Arena::Of::recording);
   impl.begin_recording();
   const auto outer = std::exchange(impl.arena, arena);
   try {

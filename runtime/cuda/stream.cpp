@@ -91,7 +91,8 @@ class CudaGraph final : public detail::GraphImpl {
     cudaGraphNode_t before = nullptr;
     for (std::int64_t i = 0; i < std::int64_t{1} << rung; ++i) {
       cudaGraphNode_t node = nullptr;
-      check(cudaGraphAddChildGraphNode(&node, repeated, &before, i == 0 ? 0 : 1, graph_), "cudaGraphAddChildGraphNode");
+      check(cudaGraphAddChildGraphNode(&node, repeated, &before, i == 0 ? 0 : 1, graph_),
+            "cudaGraphAddChildGraphNode");
       before = node;
     }
     check(cudaGraphInstantiate(ladder_[rung].out(), repeated, 0), "cudaGraphInstantiate");
@@ -113,7 +114,7 @@ struct CudaStream::Handles {
 };
 
 CudaStream::CudaStream(Device on)
-    : StreamImpl(on, std::make_shared<Arena>(on)), handles_(std::make_unique<Handles>()) {
+    : StreamImpl(on, std::make_shared<Arena>(on, Arena::Of::stream)), handles_(std::make_unique<Handles>()) {
   make_current(device);
   check(cudaStreamCreateWithFlags(handles_->stream.out(), cudaStreamNonBlocking),
         "cudaStreamCreateWithFlags");

@@ -11,6 +11,7 @@
 
 #include <giro/runtime/stream.h>
 
+#include "tests/arena_setting.h"
 #include "tests/expect_error.h"
 
 namespace giro {
@@ -72,6 +73,7 @@ TEST(Arena, TooMuchIsAnError) {
 }
 
 TEST(Arena, ReusesWhatWasGivenBack) {
+  const test::ArenaSetting on("1");
   const Stream stream(Device::cpu());
   void* first;
   {
@@ -108,6 +110,7 @@ TEST(Arena, BlocksAreAlignedAndDoNotOverlap) {
 }
 
 TEST(Arena, FreeNeighboursJoin) {
+  const test::ArenaSetting on("1");
   const Stream stream(Device::cpu());
   void* whole;
   {

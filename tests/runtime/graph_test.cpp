@@ -8,6 +8,7 @@
 
 #include <giro/runtime/tensor.h>
 
+#include "tests/arena_setting.h"
 #include "tests/expect_error.h"
 
 namespace giro {
@@ -90,14 +91,20 @@ TEST_F(GraphTest, TemporariesKeepTheirAddresses) {
 
 TEST_F(GraphTest, TemporariesWhoseLivesDoNotOverlapShareMemory) {
   constexpr std::size_t kBytes = 4 << 20;
-  const Graph graph = Graph::record(stream_, [&] {
-    for (int i = 0; i < 10; ++i) {
-      const Buffer temporary = stream_.allocate(kBytes);
-      stream_.fill(temporary.data(), 0, kBytes);
-    }
-  });
-  EXPECT_EQ(graph.arena_bytes(), kBytes);
-  EXPECT_EQ(graph.num_nodes(), 10u);
+  const auto bytes_with = [&](const char* setting) {
+    const test::ArenaSetting arena(setting);
+    const Graph graph = Graph::record(stream_, [&] {
+      for (int i = 0; i < 10; ++i) {
+        const Buffer temporary = stream_.allocate(kBytes);
+        stream_.fill(temporary.data(), 0, kBytes);
+      }
+    });
+    EXPECT_EQ(graph.num_nodes(), 10u);
+    graph.replay(stream_);
+    return graph.arena_bytes();
+  };
+  EXPECT_EQ(bytes_with("1"), kBytes);
+  EXPECT_EQ(bytes_with("0"), 10 * kBytes);
 }
 
 TEST_F(GraphTest, TemporariesOfARecordingMayOutliveIt) {
@@ -137,8 +144,9 @@ TEST_F(GraphTest, ReadingOnTheHostWhileRecordingIsAnError) {
 }
 
 TEST_F(GraphTest, WritingFromTheHostWhileRecordingIsAnError) {
-  expect_error(ErrorCode::invalid_argument, {"record"},
-               [&] { Graph::record(stream_, [&] { from_host<std::int32_t>(a_, {4, 5, 6}, stream_); }); });
+  expect_error(ErrorCode::invalid_argument, {"record"}, [&] {
+    Graph::record(stream_, [&] { from_host<std::int32_t>(a_, {4, 5, 6}, stream_); });
+  });
   EXPECT_EQ(values(a_), (std::vector{1, 2, 3}));
 }
 

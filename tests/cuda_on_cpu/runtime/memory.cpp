@@ -3,9 +3,11 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <utility>
@@ -34,7 +36,9 @@ constexpr std::size_t kHeapBytes = std::size_t{1} << 40;  // of addresses, not o
 
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// Device memory is cut from one range of reserved addresses, front to back, a closed page between blocks.
+// Device memory is cut from one range of reserved addresses, front to back, an unused page between blocks. It
+// opens and closes as a whole: blocks are many, and the kernel keeps what has the same protection as one
+// range.
 struct Heap {
   char* base = nullptr;
   char* top = nullptr;  // end of what was ever given out
@@ -49,13 +53,13 @@ std::map<const char*, Block>& blocks() {  // never destroyed: static objects of 
 }
 std::uint64_t allocations = 0;
 
-// Freed blocks that work which was queued before may use.
+// Freed blocks, the earliest first, that work which was queued before may use.
 struct Freed {
-  const char* begin;
+  char* begin;
   std::vector<Point> users;
 };
-std::vector<Freed>& freed() {
-  static auto* const freed = new std::vector<Freed>;
+std::deque<Freed>& freed() {
+  static auto* const freed = new std::deque<Freed>;
   return *freed;
 }
 
@@ -104,16 +108,16 @@ void reserve_heap() {
   sigaction(SIGSEGV, &action, &earlier_action);
 }
 
-void protect(const Block& block, int protection) {
-  if (mprotect(block.begin, whole_pages(block.bytes), protection) != 0) {
+void protect(char* begin, std::size_t bytes, int protection) {
+  if (bytes > 0 && mprotect(begin, whole_pages(bytes), protection) != 0) {
     fail(cudaErrorUnknown, "the emulation cannot open or close device memory: mprotect failed");
   }
 }
 
-// Block by block: what was freed stays closed, and costs nothing.
 void protect_all(int protection) {
-  for (const auto& [begin, block] : blocks()) {
-    if (block.closed()) protect(block, protection);
+  protect(heap.base, static_cast<std::size_t>(heap.top - heap.base), protection);
+  for (const Freed& block : freed()) {
+    if (!in_heap(block.begin)) protect(block.begin, blocks().at(block.begin).bytes, protection);
   }
 }
 
@@ -128,10 +132,9 @@ char* allocate_device(std::size_t bytes, const char* call) {
   char* begin = heap.top;
   heap.top += pages;
   heap.used += bytes;
-  const Block block{begin, bytes, Block::Kind::device, 0};
-  protect(block, PROT_READ | PROT_WRITE);
+  protect(begin, bytes, PROT_READ | PROT_WRITE);
   std::memset(begin, kFresh, bytes);
-  protect(block, PROT_NONE);
+  protect(begin, bytes, PROT_NONE);
   return begin;
 }
 
@@ -144,13 +147,17 @@ void give_back(const Block& block) {
   if (block.kind == Block::Kind::device) heap.used -= block.bytes;
 }
 
-// The memory goes back; the addresses stay taken, and closed for good.
+// The memory goes back; the addresses stay taken.
 void unmap(const Block& gone) {
   const Block block = gone;
   blocks().erase(block.begin);
   giro::simt::memory().remove(block.begin);
-  mmap(block.begin, whole_pages(block.bytes), PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (block.kind == Block::Kind::device) {
+    madvise(block.begin, whole_pages(block.bytes), MADV_DONTNEED);
+  } else {
+    mmap(block.begin, whole_pages(block.bytes), PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  }
 }
 
 void allocate(void** out, std::size_t bytes, Block::Kind kind, const char* call) {
@@ -172,7 +179,7 @@ void release(void* pointer, Block::Kind kind, const char* call) {
   } else {
     give_back(block);
     block.free_is_queued = true;
-    if (heap.open == 0) protect(block, PROT_NONE);
+    if (heap.open == 0) protect(block.begin, block.bytes, PROT_NONE);
     freed().push_back({block.begin, all_pending()});
     remove_freed_memory();
   }
@@ -211,20 +218,18 @@ void remove_block(const Block& block) {
   unmap(block);
 }
 
+// Those of the latest, which come after those of all others.
 std::vector<Point> users_of_freed_memory() {
-  std::vector<Point> users;
-  for (const Freed& block : freed()) {
-    for (const Point& user : block.users) users.push_back({user.queue, user.entry, {}});
-  }
-  return users;
+  return freed().empty() ? std::vector<Point>() : freed().back().users;
 }
 
 void remove_freed_memory() {
-  std::erase_if(freed(), [](Freed& block) {
-    std::erase_if(block.users, [](const Point& user) { return user.queue->is_done(user.entry); });
-    if (block.users.empty()) unmap(blocks().at(block.begin));
-    return block.users.empty();
-  });
+  for (; !freed().empty(); freed().pop_front()) {
+    const Freed& block = freed().front();
+    const auto is_done = [](const Point& user) { return user.queue->is_done(user.entry); };
+    if (!std::all_of(block.users.begin(), block.users.end(), is_done)) return;
+    unmap(blocks().at(block.begin));
+  }
 }
 
 void take_off_account(const Block& block) { remove_handle(account_of(block.kind), block.begin); }

@@ -23,7 +23,6 @@ struct Block {
   std::uint64_t number;          // the how-manieth allocation of the process
   std::shared_ptr<Pool> pool{};  // that it is taken from, or null
   bool free_is_queued = false;   // no new work may name it; what was queued before may
-  bool closed() const { return kind == Kind::device || free_is_queued; }  // to host code
 };
 
 // A new block, on the account. Throws CudaError(cudaErrorMemoryAllocation), in the call's name.

@@ -138,7 +138,7 @@ void enqueue(CUstream_st& stream, std::string name, Queue::Work work, std::vecto
 std::vector<Point> all_pending() {
   std::vector<Point> pending;
   for (const std::shared_ptr<Queue>& queue : queues()) {
-    if (!queue->is_idle()) pending.push_back(queue->end());
+    if (!queue->is_idle()) pending.push_back({queue, queue->end().entry, {}});
   }
   return pending;
 }

@@ -17,6 +17,7 @@
 
 #include "runtime/arena.h"
 #include "runtime/backend.h"
+#include "tests/arena_setting.h"
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/nn/reference.h"
 #include "tests/kernels/op_test.h"
@@ -327,6 +328,7 @@ TEST_P(TrainStateTest, AddressesSurviveAMove) {
 }
 
 TEST_P(TrainStateTest, TemporariesOfAStepAreReused) {
+  const test::ArenaSetting on("1");
   constexpr std::int64_t kRows = 1'024, kFeatures = 256, kLayers = 12;
   const nn::Layer layer = nn::dense(kFeatures, {.activation = Activation::tanh});
   const nn::Layer model = nn::sequential(std::vector<nn::Layer>(kLayers, layer));

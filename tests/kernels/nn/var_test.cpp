@@ -11,6 +11,7 @@
 
 #include "runtime/arena.h"
 #include "runtime/backend.h"
+#include "tests/arena_setting.h"
 #include "tests/kernels/op_test.h"
 
 namespace giro::nn {
@@ -118,6 +119,7 @@ void run_chain(const Var& x, int length, bool differentiate) {
 }
 
 TEST_P(VarTest, TemporariesAreReused) {
+  const test::ArenaSetting on("1");
   constexpr std::size_t kBytes = 4u << 20;
   constexpr int kLength = 40;
   const Shape shape{static_cast<std::int64_t>(kBytes / sizeof(float))};

@@ -84,7 +84,6 @@ enum class Fault {
   invalid_configuration,  // cudaErrorInvalidConfiguration: nothing ran
   illegal_address,        // cudaErrorIllegalAddress: outside every allocation, or freed
   misaligned_address,     // cudaErrorMisalignedAddress
-  assertion,              // cudaErrorAssert
   trap,                   // cudaErrorLaunchFailure: trap instruction
   timeout,                // cudaErrorLaunchTimeout: the watchdog's
   divergence,             // (hangs or worse on a GPU) a barrier or warp operation that not all its threads reach

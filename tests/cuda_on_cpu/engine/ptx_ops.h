@@ -215,15 +215,25 @@ enum class Toward { zero, minus_infinity, plus_infinity };
 // error, which tells on which side of them the nearest float lies.
 template <Toward kToward>
 f32 fma_rounded(f32 a, f32 b, f32 c) {
-  constexpr f32 kInfinity = std::numeric_limits<f32>::infinity();
+  constexpr f32 kInfinity = std::numeric_limits<f32>::infinity(), kMost = std::numeric_limits<f32>::max();
   const f32 nearest = std::fma(a, b, c);
-  if (!std::isfinite(nearest)) return nearest;
   const f64 product = f64{a} * f64{b}, sum = product + c;
+  const auto down = [](f64 value) {
+    return kToward == Toward::minus_infinity || (kToward == Toward::zero && value > 0);
+  };
+  if (std::isinf(nearest) && std::isfinite(sum)) {  // too large for a float
+    if (nearest > 0) return down(sum) ? kMost : kInfinity;
+    return down(sum) ? -kInfinity : -kMost;
+  }
+  if (!std::isfinite(nearest)) return nearest;
   const f64 part = sum - product, error = (product - (sum - part)) + (c - part);
+  if (sum == 0 && error == 0) {
+    const bool cancels = std::signbit(product) != std::signbit(c);
+    return cancels && kToward == Toward::minus_infinity ? -0.0f : nearest;
+  }
   const bool above = f64{nearest} > sum || (f64{nearest} == sum && error < 0);
   const bool below = f64{nearest} < sum || (f64{nearest} == sum && error > 0);
-  const bool down = kToward == Toward::minus_infinity || (kToward == Toward::zero && sum > 0);
-  if (down) return above ? std::nextafter(nearest, -kInfinity) : nearest;
+  if (down(sum)) return above ? std::nextafter(nearest, -kInfinity) : nearest;
   return below ? std::nextafter(nearest, kInfinity) : nearest;
 }
 

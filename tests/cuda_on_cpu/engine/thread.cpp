@@ -144,11 +144,6 @@ void Thread::fence(bool for_block_only) {
 
 void Thread::trap(std::uint32_t site) { stop(Fault::trap, "trap", site); }
 
-void Thread::assertion(std::uint64_t condition, std::uint32_t site) {
-  const auto* text = reinterpret_cast<const char*>(condition);
-  stop(Fault::assertion, fmt::format("assertion failed: {}", memory().find(text) ? text : "?"), site);
-}
-
 void Thread::yield() {
   if (block->kernel().waits) fiber.pause();
 }

@@ -106,7 +106,6 @@ class Thread {
   void fence(bool for_block_only);
   void set_conditional(std::uint64_t handle, std::uint32_t value, std::uint32_t site);
   [[noreturn]] void trap(std::uint32_t site);
-  [[noreturn]] void assertion(std::uint64_t condition, std::uint32_t site);
 
   // Called on each jump backwards.
   void tick(std::uint32_t site) {

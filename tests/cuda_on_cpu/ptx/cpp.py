@@ -3,7 +3,7 @@
 import re
 
 from instructions import Untranslated, cpp_type, label, register, translate
-from module import BYTES, BranchTargets, Instruction, Label, PtxError, Registers, Scope, Variable
+from module import BYTES, Instruction, Label, PtxError, Registers, Scope, Variable
 
 PER_LINE = 12
 
@@ -168,9 +168,6 @@ class FunctionWriter:
 
     def write_body(self):
         order = {s.name: i for i, s in enumerate(self.function.body) if isinstance(s, Label)}
-        for statement in self.function.body:
-            if isinstance(statement, BranchTargets):
-                self.symbols[statement.name] = statement.labels
         for i, statement in enumerate(self.function.body):
             if isinstance(statement, Scope):
                 self.lines.append("{" if statement.opens else "}")

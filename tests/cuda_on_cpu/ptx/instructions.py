@@ -204,7 +204,8 @@ def product(c, kind, part):
 def mul(c):
     kind = c.type()
     if is_float(kind):
-        return (directed(c, kind, c.value(1, kind), c.value(2, kind), "-0.0f") or
+        a, b = c.value(1, kind), c.value(2, kind)
+        return (directed(c, kind, a, b, f"std::copysign(0.0f, {a} * {b})") or
                 float_operation(c, kind, 2, lambda a, b: f"{a} * {b}"))
     return c.put(*product(c, kind, c.choice("lo", "hi", "wide")))
 
@@ -285,17 +286,6 @@ def approximate(c):
 def copysign(c):
     kind = c.type()
     return c.put(kind, f"std::copysign({c.value(2, kind)}, {c.value(1, kind)})")
-
-
-@opcodes("testp")
-def testp(c):
-    kind = c.type()
-    test = c.choice("finite", "infinite", "number", "notanumber", "normal", "subnormal")
-    a = c.value(1, kind)
-    form = {"finite": "std::isfinite({})", "infinite": "std::isinf({})", "number": "!std::isnan({})",
-            "notanumber": "std::isnan({})", "normal": "std::isnormal({})",
-            "subnormal": "std::fpclassify({}) == FP_SUBNORMAL"}[test]
-    return c.put("pred", form.format(a))
 
 
 # ---- bits --------------------------------------------------------------------------------------------------------
@@ -461,14 +451,6 @@ def cvta(c):
     return c.put(kind, value)
 
 
-@opcodes("isspacep")
-def isspacep(c):
-    space = c.choice("global", "shared", "local")
-    a = c.value(1, "u64")
-    return c.put("pred", {"shared": f"t.is_shared({a})", "local": f"t.is_local({a})",
-                          "global": f"!t.is_shared({a}) && !t.is_local({a})"}[space])
-
-
 # ---- memory ------------------------------------------------------------------------------------------------------
 
 
@@ -509,7 +491,7 @@ def fence_of(scope):
     return f"t.fence({'true' if scope == 'block' else 'false'});"
 
 
-@opcodes("ld", "ldu")
+@opcodes("ld")
 def load(c):
     kind, count, space = c.type(), width(c), state_space(c)
     strength, reach = c.choice("weak", "volatile", "relaxed", "acquire"), scope(c)
@@ -551,6 +533,14 @@ ATOMIC_CHANGES = {"min": "std::min<{T}>(old, {b})", "max": "std::max<{T}>(old, {
                   "inc": "increment<{T}>(old, {b})", "dec": "decrement<{T}>(old, {b})"}
 
 
+def float_sum(space, address, kind, b):
+    """atom.add.f32 flushes subnormal numbers in global memory, but not in shared memory."""
+    kept, flushed = f"old + {b}", f"flush(flush(old) + flush({b}))"
+    if kind != "f32" or space == "shared":
+        return kept
+    return flushed if space == "global" else f"(t.is_shared({address}) ? {kept} : {flushed})"
+
+
 @opcodes("atom", "red")
 def atomic(c):
     kind, space = c.type(), state_space(c)
@@ -561,7 +551,7 @@ def atomic(c):
     target = cpp_type(kind)
     b = c.value(first + 1, kind)
     if operation == "add":
-        change = f"old + {b}" if is_float(kind) else f"u64(old) + u64({b})"
+        change = float_sum(space, address, kind, b) if is_float(kind) else f"u64(old) + u64({b})"
     else:
         d = c.value(first + 2, kind) if operation == "cas" else ""
         change = ATOMIC_CHANGES[operation].format(T=target, b=b, d=d)
@@ -578,16 +568,10 @@ def fence(c):
     return fence_of("device" if c.flag("gl") else scope(c))
 
 
-@opcodes("prefetch", "prefetchu")
-def prefetch(c):
-    c.modifiers.clear()
-    return ";"
-
-
 # ---- threads together --------------------------------------------------------------------------------------------
 
 
-@opcodes("bar", "barrier")
+@opcodes("bar")
 def barrier(c):
     if c.flag("warp"):
         c.flag("sync")
@@ -662,16 +646,6 @@ def bra(c):
     return f"{tick}goto {label(c.operands[0])};"
 
 
-@opcodes("brx")
-def brx(c):
-    c.flag("idx")
-    c.flag("uni")
-    targets = c.symbols[c.operands[1]]
-    cases = " ".join(f"case {i}: goto {label(name)};" for i, name in enumerate(targets))
-    tick = f"t.tick({c.site}); " if any(c.goes_back(name) for name in targets) else ""
-    return f"{tick}switch ({c.value(0, 'u32')}) {{ {cases} default: t.trap({c.site}); }}"
-
-
 @opcodes("ret", "exit")
 def ret(c):
     c.flag("uni")
@@ -697,8 +671,6 @@ def call(c):
     name = operands.pop(0)
     passed = operands.pop(0)[1:-1].split(",") if operands else []
     pointers = [c.symbols[p.strip()].pointer(0) for p in returned + passed if p.strip()]
-    if name == "__assertfail":
-        return f"t.assertion(read<u64>({pointers[0]}), {c.site});"
     if name == "cudaGraphSetConditional":
         return f"t.set_conditional(read<u64>({pointers[-2]}), read<u32>({pointers[-1]}), {c.site});"
     return f"{c.symbols[name]}({', '.join(['t'] + pointers)});"

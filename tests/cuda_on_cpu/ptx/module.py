@@ -54,12 +54,6 @@ class Registers:
 
 
 @dataclass
-class BranchTargets:
-    name: str
-    labels: list[str]
-
-
-@dataclass
 class Function:
     name: str
     is_kernel: bool
@@ -238,9 +232,6 @@ class Parser:
                 many = re.match(r"(%?\w+)<(\d+)>$", name)
                 listed += [f"{many[1]}{i}" for i in range(int(many[2]))] if many else [name]
             body.append(Registers(kind, listed))
-        elif statement.startswith(".branchtargets"):
-            name = body.pop().name
-            body.append(BranchTargets(name, split_operands(statement[len(".branchtargets"):])))
         elif re.match(r"\.(shared|local|param)\b", statement):
             body.append(parse_variable(statement))
         elif statement.startswith(".pragma"):

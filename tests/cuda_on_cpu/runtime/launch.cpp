@@ -62,8 +62,6 @@ cudaError_t code_of(Fault fault) {
       return cudaErrorIllegalAddress;
     case Fault::misaligned_address:
       return cudaErrorMisalignedAddress;
-    case Fault::assertion:
-      return cudaErrorAssert;
     case Fault::timeout:
       return cudaErrorLaunchTimeout;
     default:

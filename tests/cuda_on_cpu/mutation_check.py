@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Removes each synchronisation, stream argument and error check of the CUDA backend in turn and runs the tests that
-concern it on the emulation: they have to fail.
+"""Removes each synchronisation, stream argument and error check of the CUDA backend in turn, puts each barrier and
+fence too early, and runs the tests that concern it on the emulation: they have to fail.
 
 usage: mutation_check.py [--list] [--only PATTERN] [--tree FOLDER] [--again | --fresh] [--jobs N]
 
@@ -67,15 +67,14 @@ SOURCES = ["runtime/cuda/*.cpp", "runtime/cuda/*.h", "kernels/cuda/*.cpp", "kern
 
 # What no test can see here, by file, kind and source line, and why.
 PAGEABLE = "copies from and to memory of the host that is not pinned have waited by themselves"
+HOST_SEES = "the host sees what a kernel wrote once the kernel has ended, never earlier"
 EXPLAINED = {
     ("callbacks/checkpoint.cpp", "synchronize", "state.stream().synchronize();"): PAGEABLE,
-    ("loop/inner_loop.cpp", "synchronize", "state.stream().synchronize();"):
-        "freeing the copy waits here, as it does on a GPU, though CUDA does not promise it",
     ("runtime/cuda/device.cpp", "check",
      'if (current != device.index()) check(cudaSetDevice(device.index()), "cudaSetDevice");'):
         "the emulation has one device, which is always the current one",
-    ("kernels/cuda/publish.cu", "__threadfence_system", "__threadfence_system();"):
-        "the host sees what a kernel wrote once the kernel has ended, never earlier",
+    ("kernels/cuda/publish.cu", "__threadfence_system", "__threadfence_system();"): HOST_SEES,
+    ("kernels/cuda/publish.cu", "__threadfence_system too early", "*row = number + 1;"): HOST_SEES,
 }
 
 # FILE:LINE KIND, the file's text from begin to end replaced.
@@ -124,6 +123,11 @@ def mutations_of(file, text):
     if cuda:
         for match in re.finditer(r"\b__(syncthreads|syncwarp|threadfence\w*)\(\);", code):
             yield mutation("__" + match[1], match.start(), match.end(), ";")
+        # A barrier or fence that comes too early: before what it should come after.
+        early = r"(?<=\n)(?P<indent> +)(?P<statement>[^\n{}]*;)\n(?P=indent)__(?P<name>syncthreads|threadfence\w*)\(\);"
+        for match in re.finditer(early, code):
+            swapped = f"{match['indent']}__{match['name']}();\n{match['indent']}{match['statement']}"
+            yield mutation(f"__{match['name']} too early", match.start(), match.end(), swapped)
         # The body of a statement: a call whose status is looked at, not the declaration of check itself.
         for match in re.finditer(r"(?<=[;{})\s])check\(", code):
             if re.match(r"(cuda|cublas|cudnn)(Error_t|Status_t|Error)\b", code[match.end():]):

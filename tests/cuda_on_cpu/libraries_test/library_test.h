@@ -5,23 +5,44 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <string_view>
 #include <vector>
 
 namespace cuda_on_cpu::test {
 
 using Values = std::vector<float>;
 
+// Whether this is the emulation, whose sums are double and rounded once; a GPU's are float, in an order of
+// its own.
+inline bool emulated() {
+  cudaDeviceProp properties{};
+  EXPECT_EQ(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
+  return std::string_view(properties.name) == "emulated";
+}
+
+inline void expect_close(const Values& actual, const std::vector<double>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    const double size = std::abs(expected[i]);
+    EXPECT_NEAR(actual[i], expected[i], emulated() ? size * 0x1p-24 + 1e-12 : (size + 1) * 1e-5) << i;
+  }
+}
+
 // Each ends what it has started, so nothing is left at exit.
 class LibraryTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) GTEST_SKIP() << "no CUDA device";
     EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
   }
   void TearDown() override {
+    if (IsSkipped()) return;
     for (void* data : allocations_) EXPECT_EQ(cudaFree(data), cudaSuccess);
     EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
   }

@@ -1,4 +1,5 @@
-// That the emulated runtime finds what it is there to find. Written against CUDA's own interface.
+// The runtime: what CUDA promises (CudaTest), which a GPU has to pass as well and tests/gpu.sh runs there,
+// and what the emulation is there to find (CudaOnCpu). Written against CUDA's own interface.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -11,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "tests/cuda_on_cpu/runtime/injection.h"
 #include "tests/cuda_on_cpu/runtime_test/kernels.h"
 
 namespace cuda_on_cpu::test {
@@ -23,9 +23,11 @@ namespace {
 constexpr unsigned int kCount = 100;
 constexpr std::size_t kBytes = kCount * sizeof(float);
 
-class CudaOnCpu : public ::testing::Test {
+class CudaTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) GTEST_SKIP() << "no CUDA device";
     for (cudaStream_t* stream : {&s_, &t_})
       EXPECT_OK(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
     for (cudaEvent_t* event : {&e_, &f_}) EXPECT_OK(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
@@ -36,6 +38,7 @@ class CudaOnCpu : public ::testing::Test {
     for (unsigned int i = 0; i < kCount; ++i) host_[i] = 0;
   }
   void TearDown() override {
+    if (IsSkipped()) return;
     destroy_all();
     (void)cudaGetLastError();
   }
@@ -154,6 +157,9 @@ class CudaOnCpu : public ::testing::Test {
   float *x_ = nullptr, *y_ = nullptr, *host_ = nullptr;
 };
 
+// What the emulation finds or does beyond what CUDA promises.
+class CudaOnCpu : public CudaTest {};
+
 TEST_F(CudaOnCpu, NothingHasHappenedBeforeAWait) {
   EXPECT_OK(cudaMemcpyAsync(host_, x_, sizeof(float), cudaMemcpyDeviceToHost, s_));
   EXPECT_EQ(host_[0], 0);
@@ -173,7 +179,7 @@ TEST_F(CudaOnCpu, ASourceThatIsReusedTooEarlyIsCopiedAsItIsThen) {
   }
 }
 
-TEST_F(CudaOnCpu, AnEventOrdersStreams) {
+TEST_F(CudaTest, AnEventOrdersStreams) {
   set(x_, 5, kCount, 0, s_);
   EXPECT_OK(cudaEventRecord(e_, s_));
   EXPECT_OK(cudaStreamWaitEvent(t_, e_, 0));
@@ -191,7 +197,7 @@ TEST_F(CudaOnCpu, WithoutAnEventItIsARace) {
 }
 
 // What CUDA says of each ("API synchronization behavior"), and no more.
-TEST_F(CudaOnCpu, ACopyWaitsForWhatItsDirectionPromises) {
+TEST_F(CudaTest, ACopyWaitsForWhatItsDirectionPromises) {
   std::vector<float> pageable(kCount, 5);
   EXPECT_OK(cudaMemcpy(x_, pageable.data(), kBytes, cudaMemcpyHostToDevice));
   pageable.assign(kCount, 6);  // has been read
@@ -289,7 +295,7 @@ TEST_F(CudaOnCpu, PollingEnds) {
   EXPECT_EQ(read(x_, s_), 5);
 }
 
-TEST_F(CudaOnCpu, AGraphTakesItsArgumentsWhenItIsRecorded) {
+TEST_F(CudaTest, AGraphTakesItsArgumentsWhenItIsRecorded) {
   cudaGraph_t graph;
   cudaGraphExec_t exec;
   EXPECT_OK(cudaStreamBeginCapture(s_, cudaStreamCaptureModeRelaxed));
@@ -313,7 +319,7 @@ TEST_F(CudaOnCpu, AGraphTakesItsArgumentsWhenItIsRecorded) {
   EXPECT_OK(cudaGraphExecDestroy(exec));
 }
 
-TEST_F(CudaOnCpu, AGraphOfChildGraphsRunsOneAfterTheOther) {
+TEST_F(CudaTest, AGraphOfChildGraphsRunsOneAfterTheOther) {
   const cudaGraph_t step = capture([&] {
     axpy(y_, x_, 1, kCount, s_);
     axpy(y_, x_, 2, kCount, s_);
@@ -336,7 +342,7 @@ TEST_F(CudaOnCpu, AGraphOfChildGraphsRunsOneAfterTheOther) {
   EXPECT_OK(cudaGraphDestroy(step));
 }
 
-TEST_F(CudaOnCpu, AChildGraphIsACopy) {
+TEST_F(CudaTest, AChildGraphIsACopy) {
   cudaGraph_t step = capture([&] { axpy(y_, x_, 1, kCount, s_); }), parent = chain(step, 1, true), child;
   cudaGraphNode_t node, added;
   cudaGraphNodeType type;
@@ -355,8 +361,18 @@ TEST_F(CudaOnCpu, AChildGraphIsACopy) {
   EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphAddEmptyNode(&node, step, twice, 2));
   EXPECT_OK(cudaGraphDestroy(parent));
   EXPECT_OK(cudaGraphDestroy(step));
-  EXPECT_CUDA(cudaErrorInvalidResourceHandle, cudaGraphGetNodes(child, nullptr, &count))
-      << "went with its parent";
+}
+
+TEST_F(CudaOnCpu, AChildGraphGoesWithItsParent) {
+  const cudaGraph_t step = capture([&] { axpy(y_, x_, 1, kCount, s_); }), parent = chain(step, 1, true);
+  cudaGraph_t child;
+  cudaGraphNode_t node;
+  std::size_t count = 1;
+  EXPECT_OK(cudaGraphGetNodes(parent, &node, &count));
+  EXPECT_OK(cudaGraphChildGraphNodeGetGraph(node, &child));
+  EXPECT_OK(cudaGraphDestroy(parent));
+  EXPECT_OK(cudaGraphDestroy(step));
+  EXPECT_CUDA(cudaErrorInvalidResourceHandle, cudaGraphGetNodes(child, nullptr, &count));
 }
 
 TEST_F(CudaOnCpu, WithoutADependencyBetweenChildGraphsItIsARace) {
@@ -371,7 +387,7 @@ TEST_F(CudaOnCpu, WithoutADependencyBetweenChildGraphsItIsARace) {
   for (const cudaGraph_t graph : {step, parallel}) EXPECT_OK(cudaGraphDestroy(graph));
 }
 
-TEST_F(CudaOnCpu, ALaunchIntoACaptureBecomesAChildGraph) {
+TEST_F(CudaTest, ALaunchIntoACaptureBecomesAChildGraph) {
   const cudaGraph_t step = capture([&] { axpy(y_, x_, 1, kCount, s_); });
   cudaGraphExec_t exec, outer_exec;
   EXPECT_OK(cudaGraphInstantiate(&exec, step, 0));
@@ -394,7 +410,7 @@ TEST_F(CudaOnCpu, ALaunchIntoACaptureBecomesAChildGraph) {
   for (const cudaGraph_t graph : {step, outer}) EXPECT_OK(cudaGraphDestroy(graph));
 }
 
-TEST_F(CudaOnCpu, AWhileNodeRepeatsItsBody) {
+TEST_F(CudaTest, AWhileNodeRepeatsItsBody) {
   const cudaGraph_t graph = loop_to(5, 1);
   cudaGraphExec_t exec;
   EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
@@ -412,7 +428,7 @@ TEST_F(CudaOnCpu, AWhileNodeRepeatsItsBody) {
   EXPECT_OK(cudaGraphDestroy(graph));
 }
 
-TEST_F(CudaOnCpu, AnIfNodeChoosesABody) {
+TEST_F(CudaTest, AnIfNodeChoosesABody) {
   for (const unsigned int condition : {0u, 1u, 2u}) {
     const cudaGraph_t graph = empty_graph();
     const cudaGraphConditionalHandle handle = create_condition(graph, condition);
@@ -436,7 +452,7 @@ TEST_F(CudaOnCpu, AnIfNodeChoosesABody) {
   }
 }
 
-TEST_F(CudaOnCpu, ConditionalNodesNest) {
+TEST_F(CudaTest, ConditionalNodesNest) {
   const cudaGraph_t graph = empty_graph();
   const cudaGraphConditionalHandle outer = create_condition(graph, 1), inner = create_condition(graph, 1);
   const cudaGraph_t body = *add_conditional(graph, outer, cudaGraphCondTypeWhile, 1);
@@ -454,7 +470,7 @@ TEST_F(CudaOnCpu, ConditionalNodesNest) {
   EXPECT_EQ(read(y_, s_), 1 + 1 + 2 + 3);
 }
 
-TEST_F(CudaOnCpu, AConditionalNodeCanBeCaptured) {
+TEST_F(CudaTest, AConditionalNodeCanBeCaptured) {
   const cudaGraph_t graph = capture([&] {
     set(x_, 0, kCount, 0, s_);
     cudaStreamCaptureStatus status;
@@ -482,7 +498,7 @@ TEST_F(CudaOnCpu, AConditionalNodeCanBeCaptured) {
   EXPECT_EQ(read(y_, s_), 1 + 3);
 }
 
-TEST_F(CudaOnCpu, GraphsWithConditionalNodesAreRestricted) {
+TEST_F(CudaTest, GraphsWithConditionalNodesAreRestricted) {
   const cudaGraph_t graph = loop_to(5, 1);
   cudaGraph_t copy;
   cudaGraphNode_t node;
@@ -492,7 +508,6 @@ TEST_F(CudaOnCpu, GraphsWithConditionalNodesAreRestricted) {
   EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphAddChildGraphNode(&node, parent, nullptr, 0, graph));
   EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
   EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphInstantiate(&second, graph, 0));
-  EXPECT_TRUE(last_error_says("one instance at a time"));
   EXPECT_OK(cudaGraphExecDestroy(exec));
   EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
   EXPECT_OK(cudaGraphExecDestroy(exec));
@@ -515,7 +530,6 @@ TEST_F(CudaOnCpu, GraphsWithConditionalNodesAreRestricted) {
   float pageable = 0;
   capture_to(body, [&] { EXPECT_OK(cudaMemcpyAsync(&pageable, x_, 4, cudaMemcpyDeviceToHost, s_)); });
   EXPECT_CUDA(cudaErrorNotSupported, cudaGraphInstantiate(&exec, parent, 0));
-  EXPECT_TRUE(last_error_says("pageable"));
   for (const cudaGraph_t each : {graph, parent}) EXPECT_OK(cudaGraphDestroy(each));
 }
 
@@ -560,7 +574,7 @@ TEST_F(CudaOnCpu, WithoutADependencyWithinABodyItIsARace) {
   EXPECT_TRUE(last_error_says("race"));
 }
 
-TEST_F(CudaOnCpu, CapturesForbidWhatCudaForbids) {
+TEST_F(CudaTest, CapturesForbidWhatCudaForbids) {
   const auto global = cudaStreamCaptureModeGlobal, relaxed = cudaStreamCaptureModeRelaxed;
   void* data = nullptr;
   EXPECT_EQ(in_capture(global, [&] { return cudaMalloc(&data, 4); }), cudaErrorStreamCaptureUnsupported);
@@ -610,7 +624,7 @@ TEST_F(CudaOnCpu, CapturesForbidWhatCudaForbids) {
   EXPECT_OK(cudaFree(data));
 }
 
-TEST_F(CudaOnCpu, AForkMustBeJoined) {
+TEST_F(CudaTest, AForkMustBeJoined) {
   cudaGraph_t graph = nullptr;
   EXPECT_OK(cudaStreamBeginCapture(s_, cudaStreamCaptureModeRelaxed));
   EXPECT_OK(cudaEventRecord(e_, s_));
@@ -620,7 +634,7 @@ TEST_F(CudaOnCpu, AForkMustBeJoined) {
   EXPECT_EQ(read(x_, s_), 1);
 }
 
-TEST_F(CudaOnCpu, TheLegacyStreamCannotWaitForACapture) {
+TEST_F(CudaTest, TheLegacyStreamCannotWaitForACapture) {
   cudaStream_t blocking;
   cudaGraph_t graph = nullptr;
   EXPECT_OK(cudaStreamCreate(&blocking));
@@ -631,7 +645,7 @@ TEST_F(CudaOnCpu, TheLegacyStreamCannotWaitForACapture) {
   EXPECT_OK(cudaStreamDestroy(blocking));
 }
 
-TEST_F(CudaOnCpu, BadLaunchesAreRefusedAtOnce) {
+TEST_F(CudaTest, BadLaunchesAreRefusedAtOnce) {
   set(x_, 2, 0, 0, s_);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
   set(x_, 2, 1025, 0, s_);
@@ -641,18 +655,21 @@ TEST_F(CudaOnCpu, BadLaunchesAreRefusedAtOnce) {
   EXPECT_EQ(read(x_, s_), 1);
 }
 
-TEST_F(CudaOnCpu, BadCopiesAreRefusedAtOnce) {
+TEST_F(CudaTest, BadCopiesAreRefusedAtOnce) {
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_, y_, kBytes + 1, cudaMemcpyDefault, s_));
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_, y_, kBytes, cudaMemcpyDeviceToHost, s_));
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemsetAsync(x_ + kCount, 0, 1, s_));
   EXPECT_CUDA(cudaErrorInvalidMemcpyDirection,
               cudaMemcpyAsync(x_, y_, 4, static_cast<cudaMemcpyKind>(9), s_));
-  EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_ + 1, x_, 8, cudaMemcpyDefault, s_)) << "they overlap";
+}
+
+TEST_F(CudaOnCpu, CopiesThatOverlapAreRefused) {
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_ + 1, x_, 8, cudaMemcpyDefault, s_));
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_, x_ + 1, 8, cudaMemcpyDefault, s_));
   EXPECT_OK(cudaMemcpyAsync(x_ + 1, x_, 4, cudaMemcpyDefault, s_));
 }
 
-TEST_F(CudaOnCpu, FlagsThatAreNoneAreRefused) {
+TEST_F(CudaTest, FlagsThatAreNoneAreRefused) {
   cudaStream_t stream;
   cudaEvent_t event;
   void* data;
@@ -835,7 +852,7 @@ TEST_F(CudaOnCpu, AHostFunctionRunsInItsTurn) {
   EXPECT_OK(cudaGraphDestroy(outer));
 }
 
-TEST_F(CudaOnCpu, AHostFunctionThatNobodyWaitsForRunsInTheEnd) {
+TEST_F(CudaTest, AHostFunctionThatNobodyWaitsForRunsInTheEnd) {
   std::promise<void> promise;
   EXPECT_OK(cudaLaunchHostFunc(
       s_, [](void* p) { static_cast<std::promise<void>*>(p)->set_value(); }, &promise));
@@ -861,7 +878,7 @@ TEST_F(CudaOnCpu, MemoryRunsOut) {
   EXPECT_OK(cudaGetLastError()) << "that error does not stay";
 }
 
-TEST_F(CudaOnCpu, PointersAreKnown) {
+TEST_F(CudaTest, PointersAreKnown) {
   cudaPointerAttributes attributes{};
   float local = 0;
   EXPECT_OK(cudaPointerGetAttributes(&attributes, x_ + 1));
@@ -870,20 +887,6 @@ TEST_F(CudaOnCpu, PointersAreKnown) {
   EXPECT_EQ(attributes.type, cudaMemoryTypeHost);
   EXPECT_OK(cudaPointerGetAttributes(&attributes, &local));
   EXPECT_EQ(attributes.type, cudaMemoryTypeUnregistered);
-}
-
-TEST_F(CudaOnCpu, ErrorsCanBeInjected) {
-  void* data = nullptr;
-  EXPECT_TRUE(cuda_on_cpu_fail("allocation", 2));
-  EXPECT_OK(cudaMalloc(&data, 4));
-  EXPECT_OK(cudaFree(data));
-  EXPECT_CUDA(cudaErrorMemoryAllocation, cudaMalloc(&data, 4));
-  EXPECT_TRUE(cuda_on_cpu_fail("copy", 1));
-  EXPECT_CUDA(cudaErrorInvalidValue, cudaMemsetAsync(x_, 0, 4, s_));
-  EXPECT_TRUE(cuda_on_cpu_fail("launch", 1));
-  set(x_, 2, kCount, 0, s_);
-  EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchOutOfResources);
-  EXPECT_FALSE(cuda_on_cpu_fail("synchronisation", 1));
 }
 
 using CudaOnCpuDeathTest = CudaOnCpu;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/cuda_on_cpu/runtime/injection.h"
 #include "tests/cuda_on_cpu/runtime_test/kernels.h"
 
 namespace cuda_on_cpu::test {
@@ -266,6 +267,23 @@ TEST(CudaSeededBugs, WhatIsDestroyedIsNotUsedAgain) {
   p.event = nullptr;
   p.end();
   (void)cudaGetLastError();
+}
+
+TEST(CudaInjection, FailsTheNth) {
+  Program p;
+  void* data = nullptr;
+  EXPECT_TRUE(cuda_on_cpu_fail("allocation", 2));
+  EXPECT_OK(cudaMalloc(&data, 4));
+  EXPECT_OK(cudaFree(data));
+  EXPECT_EQ(cudaMalloc(&data, 4), cudaErrorMemoryAllocation);
+  EXPECT_TRUE(cuda_on_cpu_fail("copy", 1));
+  EXPECT_EQ(cudaMemsetAsync(p.x, 0, 4, p.s), cudaErrorInvalidValue);
+  EXPECT_TRUE(cuda_on_cpu_fail("launch", 1));
+  (void)cudaGetLastError();
+  set(p.x, 2, kCount, 0, p.s);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchOutOfResources);
+  EXPECT_FALSE(cuda_on_cpu_fail("synchronisation", 1));
+  p.end();
 }
 
 }  // namespace

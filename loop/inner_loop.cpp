@@ -10,7 +10,6 @@ void restore(const State& state, const State& before) {
     const Tensor to = state.collections()[i]->bytes(), from = before.collections()[i]->bytes();
     state.stream().copy(to.raw(), from.raw(), to.bytes());
   }
-  state.stream().synchronize();
 }
 
 Logs renamed(const Logs& logs, const std::string& name) {

@@ -84,10 +84,9 @@ __global__ void sum_rows_kernel(float* out, const float* x, std::int64_t rows, s
     }
   }
   tile[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
   for (unsigned int half = kTileRows / 2; half > 0; half /= 2) {
-    if (threadIdx.y < half) tile[threadIdx.y][threadIdx.x] += tile[threadIdx.y + half][threadIdx.x];
     __syncthreads();
+    if (threadIdx.y < half) tile[threadIdx.y][threadIdx.x] += tile[threadIdx.y + half][threadIdx.x];
   }
   if (threadIdx.y == 0 && column < columns) out[blockIdx.y * columns + column] = tile[0][threadIdx.x];
 }

@@ -403,7 +403,7 @@ TEST_F(CublasLtOnCpuDeathTest, AnOperandThatNothingWroteLosesTheDevice) {
 
 TEST_F(CublasLtOnCpuDeathTest, ADescriptorThatIsLeftBehindFailsTheProcess) {
   ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
-  EXPECT_EXIT(std::exit(0), ::testing::ExitedWithCode(77), "cuBLASLt matrix layout: 3 not destroyed");
+  EXPECT_EXIT(std::exit(0), ::testing::ExitedWithCode(70), "cuBLASLt matrix layout: 3 not destroyed");
 }
 
 }  // namespace

@@ -375,7 +375,7 @@ TEST_F(CudnnOnCpuDeathTest, AnOutputThatOverlapsAnInputLosesTheDevice) {
 }
 
 TEST_F(CudnnOnCpuDeathTest, ADescriptorThatIsLeftBehindFailsTheProcess) {
-  EXPECT_EXIT(std::exit(0), ::testing::ExitedWithCode(77), "cuDNN tensor descriptor: 3 not destroyed");
+  EXPECT_EXIT(std::exit(0), ::testing::ExitedWithCode(70), "cuDNN tensor descriptor: 3 not destroyed");
 }
 
 }  // namespace

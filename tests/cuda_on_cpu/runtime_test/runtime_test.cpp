@@ -660,7 +660,7 @@ TEST_F(CudaTest, BadCopiesAreRefusedAtOnce) {
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_, y_, kBytes, cudaMemcpyDeviceToHost, s_));
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemsetAsync(x_ + kCount, 0, 1, s_));
   EXPECT_CUDA(cudaErrorInvalidMemcpyDirection,
-              cudaMemcpyAsync(x_, y_, 4, static_cast<cudaMemcpyKind>(9), s_));
+              cudaMemcpyAsync(x_, y_, 4, static_cast<cudaMemcpyKind>(7), s_));
 }
 
 TEST_F(CudaOnCpu, CopiesThatOverlapAreRefused) {
@@ -898,7 +898,7 @@ TEST_F(CudaOnCpuDeathTest, HostCodeCannotReadDeviceMemory) {
 
 TEST_F(CudaOnCpuDeathTest, ALeakFailsTheProcess) {
   // Streams of the fixture are left as well.
-  EXPECT_EXIT(std::exit(0), ::testing::ExitedWithCode(77), "stream: 2 not destroyed");
+  EXPECT_EXIT(std::exit(0), ::testing::ExitedWithCode(70), "stream: 2 not destroyed");
 }
 
 TEST_F(CudaOnCpuDeathTest, StreamOrderedMemoryThatIsLeftFailsTheProcess) {
@@ -909,7 +909,7 @@ TEST_F(CudaOnCpuDeathTest, StreamOrderedMemoryThatIsLeftFailsTheProcess) {
         destroy_all();
         std::exit(0);
       },
-      ::testing::ExitedWithCode(77), "block of device memory: 1 not destroyed.*12345 bytes");
+      ::testing::ExitedWithCode(70), "block of device memory: 1 not destroyed.*12345 bytes");
 }
 
 TEST_F(CudaOnCpuDeathTest, AHostFunctionCannotReadDeviceMemory) {
@@ -929,7 +929,7 @@ TEST_F(CudaOnCpuDeathTest, AFailureThatNobodyAskedForFailsTheProcess) {
         destroy_all();
         std::exit(0);
       },
-      ::testing::ExitedWithCode(77), "queued work failed");
+      ::testing::ExitedWithCode(70), "queued work failed");
 }
 
 }  // namespace

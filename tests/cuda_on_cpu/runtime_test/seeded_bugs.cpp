@@ -226,7 +226,7 @@ TEST_P(CudaLeak, FailsTheProcessAtExit) {
         program.end();
         std::exit(0);
       },
-      testing::ExitedWithCode(77), GetParam().report);
+      testing::ExitedWithCode(70), GetParam().report);
 }
 
 INSTANTIATE_TEST_SUITE_P(

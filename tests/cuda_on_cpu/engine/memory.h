@@ -34,6 +34,9 @@ class Memory {
   // Whether `earlier` had ended, by what the host asked for, before `later` began. The default says yes.
   std::function<bool(Operation earlier, Operation later)> happens_before;
 
+  // Called before a kernel's line first touches an allocation: the host may have it closed.
+  std::function<void(std::uintptr_t address)> before_use;
+
   // Device memory starts out with no byte written; pinned host memory, which the host writes unseen, is
   // `initialised`, and so are variables. `bytes` may be 0.
   void add(void* begin, std::size_t bytes, bool initialised);

@@ -195,7 +195,7 @@ void RaceCheck::synchronise(std::uintptr_t address, Kind kind, unsigned int thre
 }
 
 // What is wrong with the access, seen from those of other threads before it.
-std::string RaceCheck::conflict(const std::vector<Access>& earlier, const Access& access, const Self& self,
+std::string RaceCheck::conflict(Accesses& earlier, const Access& access, const Self& self,
                                 const char* does) {
   for (const Access& before : earlier) {
     if (!access.write && !before.write) continue;
@@ -229,7 +229,7 @@ bool RaceCheck::stands_for(const Access& kept, const Access& other) const {
 
 // What can still take part in a race that no other access of the list takes part in. An access goes when a later one
 // comes after it and conflicts with all that it conflicts with.
-void RaceCheck::remember(std::vector<Access>& accesses, const Access& access, const Self& self) {
+void RaceCheck::remember(Accesses& accesses, const Access& access, const Self& self) {
   for (Access& before : accesses) {
     if (same_moment(before, access)) {
       before.lanes |= access.lanes;
@@ -243,11 +243,11 @@ void RaceCheck::remember(std::vector<Access>& accesses, const Access& access, co
       before.lanes = unordered(before, self);
       if (before.lanes == 0) continue;
     }
-    const auto end = accesses.begin() + static_cast<std::ptrdiff_t>(kept);
+    Access* const end = accesses.begin() + kept;
     if (std::any_of(accesses.begin(), end, [&](const Access& other) { return stands_for(other, before); })) continue;
-    accesses[kept++] = before;
+    accesses.begin()[kept++] = before;
   }
-  accesses.resize(kept);
+  accesses.keep_first(kept);
   accesses.push_back(access);
 }
 
@@ -265,7 +265,7 @@ std::string RaceCheck::access(Shadow& shadow, std::uintptr_t address, std::size_
                       .block_scope = block_scope(kind)};
   const char* does = doing(access, kind);
   if (std::string race = conflict(shadow.page(offset).accesses, access, self, does); !race.empty()) return race;
-  for (std::vector<Access>& cell : shadow.cells(offset, bytes)) {
+  for (Accesses& cell : shadow.cells(offset, bytes)) {
     if (std::string race = conflict(cell, access, self, does); !race.empty()) return race;
     remember(cell, access, self);
   }
@@ -286,7 +286,7 @@ std::string RaceCheck::operation(Shadow& shadow, std::size_t offset, std::size_t
     const bool whole = part == Shadow::kPageBytes;
     if (std::string race = conflict(page.accesses, access, self, does); !race.empty()) return race;
     if (!whole || !page.cells.empty()) {
-      for (std::vector<Access>& cell : shadow.cells(at, part)) {
+      for (Accesses& cell : shadow.cells(at, part)) {
         if (std::string race = conflict(cell, access, self, does); !race.empty()) return race;
         if (!whole) remember(cell, access, self);
       }

@@ -99,9 +99,9 @@ class RaceCheck {
   std::uint32_t unordered_in_warp(const Access& before, unsigned int thread) const;
   std::uint32_t unordered_by_fences(const Access& before, std::uint32_t lanes, unsigned int thread) const;
 
-  std::string conflict(const std::vector<Access>& earlier, const Access& access, const Self& self,
+  std::string conflict(Accesses& earlier, const Access& access, const Self& self,
                        const char* does);
-  void remember(std::vector<Access>& accesses, const Access& access, const Self& self);
+  void remember(Accesses& accesses, const Access& access, const Self& self);
   bool stands_for(const Access& kept, const Access& other) const;
 
   bool knows(const Acquire& acquire, unsigned int thread) const;

@@ -5,16 +5,18 @@
 
 namespace giro::simt {
 
-std::span<std::vector<Access>> Shadow::cells(std::size_t offset, std::size_t bytes) {
+std::span<Accesses> Shadow::cells(std::size_t offset, std::size_t bytes) {
   Page& at = page(offset);
   if (at.cells.empty()) {
     const std::size_t begin = offset - offset % kPageBytes, size = std::min(kPageBytes, bytes_ - begin);
     at.cells.resize((size + at.granule - 1) / at.granule);
   }
   if (at.granule != 1 && (offset | bytes) % at.granule != 0) {
-    std::vector<std::vector<Access>> finer;
+    std::vector<Accesses> finer;
     finer.reserve(at.cells.size() * at.granule);
-    for (const std::vector<Access>& cell : at.cells) finer.insert(finer.end(), at.granule, cell);
+    for (const Accesses& cell : at.cells) {
+      for (std::size_t byte = 0; byte < at.granule; ++byte) finer.push_back(cell);
+    }
     at.cells = std::move(finer);
     at.granule = 1;
   }

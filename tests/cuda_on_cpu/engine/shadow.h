@@ -3,8 +3,10 @@
 // What the checks remember of a piece of memory: which of its bytes have been written, and who touched each word
 // last.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -22,6 +24,43 @@ struct Access {
   bool block_scope = false;  // of its own block
 };
 
+// The accesses of a word, or of a page: mostly two at the most, which lie in place.
+class Accesses {
+ public:
+  Accesses() = default;
+  Accesses(const Accesses& other)
+      : few_(other.few_),
+        few_count_(other.few_count_),
+        many_(other.many_ ? std::make_unique<std::vector<Access>>(*other.many_) : nullptr) {}
+  Accesses(Accesses&&) noexcept = default;
+  Accesses& operator=(Accesses&&) noexcept = default;
+
+  Access* begin() { return many_ ? many_->data() : few_.data(); }
+  Access* end() { return begin() + size(); }
+  std::size_t size() const { return many_ ? many_->size() : few_count_; }
+
+  void push_back(const Access& access) {
+    if (!many_ && few_count_ < few_.size()) {
+      few_[few_count_++] = access;
+      return;
+    }
+    if (!many_) many_ = std::make_unique<std::vector<Access>>(few_.begin(), few_.end());
+    many_->push_back(access);
+  }
+  void keep_first(std::size_t count) {
+    if (many_) {
+      many_->resize(count);
+    } else {
+      few_count_ = count;
+    }
+  }
+
+ private:
+  std::array<Access, 2> few_;
+  std::size_t few_count_ = 0;
+  std::unique_ptr<std::vector<Access>> many_;
+};
+
 class Shadow {
  public:
   static constexpr std::size_t kPageBytes = 4096;
@@ -30,9 +69,9 @@ class Shadow {
   // (RaceCheck::remember). Most memory is accessed in words; a page whose bytes are accessed one by one gets a
   // cell for each.
   struct Page {
-    std::vector<Access> accesses;  // of the whole page, by operations of the runtime
+    Accesses accesses;  // of the whole page, by operations of the runtime
     std::size_t granule = 4;
-    std::vector<std::vector<Access>> cells;
+    std::vector<Accesses> cells;
   };
 
   Shadow(std::size_t bytes, bool initialised)
@@ -43,7 +82,7 @@ class Shadow {
   Page& page(std::size_t offset) { return pages_[offset / kPageBytes]; }
 
   // The cells of a range that lies in one page.
-  std::span<std::vector<Access>> cells(std::size_t offset, std::size_t bytes);
+  std::span<Accesses> cells(std::size_t offset, std::size_t bytes);
 
   bool initialised(std::size_t offset, std::size_t bytes) const {
     if (offset % 64 + bytes <= 64) return (~initialised_[offset / 64] & bits(offset, bytes)) == 0;

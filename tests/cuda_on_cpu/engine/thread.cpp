@@ -58,6 +58,7 @@ char* Thread::global(std::uint64_t address, std::size_t bytes, Kind kind, std::u
   Allocation*& allocation = block->last_allocation(site);
   if (allocation == nullptr || address - allocation->begin >= allocation->bytes) {
     allocation = memory().find(address);
+    if (allocation != nullptr && memory().before_use) memory().before_use(address);
   }
   if (allocation == nullptr || bytes > allocation->end() - address) {
     stop(Fault::illegal_address,

@@ -36,16 +36,16 @@ constexpr std::size_t kHeapBytes = std::size_t{1} << 40;  // of addresses, not o
 
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// Device memory is cut from one range of reserved addresses, front to back, an unused page between blocks. It
-// opens and closes as a whole: blocks are many, and the kernel keeps what has the same protection as one
-// range.
+// Device memory is cut from one range of reserved addresses, front to back, a closed page between blocks.
+// Queued work opens the blocks that it names.
 struct Heap {
   char* base = nullptr;
   char* top = nullptr;  // end of what was ever given out
   std::size_t used = 0;
-  int open = 0;  // nested DeviceAccess
+  int working = 0;             // nested DeviceAccess
+  std::vector<Block*> opened;  // meanwhile
 };
-Heap heap;
+Heap& heap = *new Heap;  // never destroyed: work that is left runs at exit
 
 std::map<const char*, Block>& blocks() {  // never destroyed: static objects of the program free late
   static auto* const blocks = new std::map<const char*, Block>;
@@ -82,7 +82,7 @@ void on_segmentation_fault(int signal, siginfo_t* info, void*) {
          n /= 10) {
       *--digit = static_cast<char>('0' + n % 10);
     }
-    if (heap.open > 0) {
+    if (heap.working > 0) {
       say("cuda_on_cpu: queued work touched device memory outside every allocation\n");
     } else if (block == nullptr) {
       say("cuda_on_cpu: host code touched device memory that is not allocated\n");
@@ -96,6 +96,8 @@ void on_segmentation_fault(int signal, siginfo_t* info, void*) {
   sigaction(signal, &earlier_action, nullptr);
 }
 
+void open(Block& block);
+
 void reserve_heap() {
   if (heap.base != nullptr) return;
   void* base = mmap(nullptr, kHeapBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -106,19 +108,31 @@ void reserve_heap() {
   action.sa_sigaction = on_segmentation_fault;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGSEGV, &action, &earlier_action);
+  giro::simt::memory().before_use = [](std::uintptr_t address) {
+    if (Block* block = find_block(reinterpret_cast<const void*>(address))) open(*block);
+  };
 }
 
 void protect(char* begin, std::size_t bytes, int protection) {
-  if (bytes > 0 && mprotect(begin, whole_pages(bytes), protection) != 0) {
+  if (mprotect(begin, whole_pages(bytes), protection) != 0) {
     fail(cudaErrorUnknown, "the emulation cannot open or close device memory: mprotect failed");
   }
 }
 
-void protect_all(int protection) {
-  protect(heap.base, static_cast<std::size_t>(heap.top - heap.base), protection);
-  for (const Freed& block : freed()) {
-    if (!in_heap(block.begin)) protect(block.begin, blocks().at(block.begin).bytes, protection);
-  }
+void open(Block& block) {
+  if (block.open || heap.working == 0 || (block.kind != Block::Kind::device && !block.free_is_queued)) return;
+  protect(block.begin, block.bytes, PROT_READ | PROT_WRITE);
+  block.open = true;
+  heap.opened.push_back(&block);
+}
+
+void close(Block& block) {
+  protect(block.begin, block.bytes, PROT_NONE);
+  block.open = false;
+}
+
+void close_all() {
+  for (Block* block : std::exchange(heap.opened, {})) close(*block);
 }
 
 char* allocate_device(std::size_t bytes, const char* call) {
@@ -147,17 +161,14 @@ void give_back(const Block& block) {
   if (block.kind == Block::Kind::device) heap.used -= block.bytes;
 }
 
-// The memory goes back; the addresses stay taken.
+// The memory goes back; the addresses stay taken, and closed for good.
 void unmap(const Block& gone) {
+  std::erase(heap.opened, &gone);
   const Block block = gone;
   blocks().erase(block.begin);
   giro::simt::memory().remove(block.begin);
-  if (block.kind == Block::Kind::device) {
-    madvise(block.begin, whole_pages(block.bytes), MADV_DONTNEED);
-  } else {
-    mmap(block.begin, whole_pages(block.bytes), PROT_NONE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  }
+  mmap(block.begin, whole_pages(block.bytes), PROT_NONE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
 void allocate(void** out, std::size_t bytes, Block::Kind kind, const char* call) {
@@ -179,7 +190,7 @@ void release(void* pointer, Block::Kind kind, const char* call) {
   } else {
     give_back(block);
     block.free_is_queued = true;
-    if (heap.open == 0) protect(block.begin, block.bytes, PROT_NONE);
+    close(block);
     freed().push_back({block.begin, all_pending()});
     remove_freed_memory();
   }
@@ -188,10 +199,10 @@ void release(void* pointer, Block::Kind kind, const char* call) {
 
 }  // namespace
 
-const Block* find_block(const void* address) {
+Block* find_block(const void* address) {
   auto after = blocks().upper_bound(static_cast<const char*>(address));
   if (after == blocks().begin()) return nullptr;
-  const Block& block = std::prev(after)->second;
+  Block& block = std::prev(after)->second;
   return static_cast<const char*>(address) < block.begin + block.bytes ? &block : nullptr;
 }
 
@@ -247,7 +258,7 @@ Block& block_at(void* begin, const char* call) {
 
 void check_range(const void* begin, std::size_t bytes, const char* call) {
   if (bytes == 0) return;
-  const Block* block = find_block(begin);
+  Block* block = find_block(begin);
   if (block != nullptr && block->free_is_queued && current_operation() == 0) {
     fail(cudaErrorInvalidValue, fmt::format("{}: {} has been freed", call, fmt::ptr(begin)));
   } else if (block != nullptr) {
@@ -257,6 +268,7 @@ void check_range(const void* begin, std::size_t bytes, const char* call) {
            fmt::format("{}: {} bytes at an address with {} left of the {} of allocation {}", call, bytes,
                        left, block->bytes, block->number));
     }
+    open(*block);
   } else if (in_heap(begin)) {
     fail(cudaErrorInvalidValue,
          fmt::format("{}: {} is device memory that is not allocated (any more)", call, fmt::ptr(begin)));
@@ -271,22 +283,15 @@ bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_by
   return before(first, second + b_bytes) && before(second, first + a_bytes);
 }
 
-DeviceAccess::DeviceAccess() {
-  if (heap.open++ == 0) protect_all(PROT_READ | PROT_WRITE);
-}
+DeviceAccess::DeviceAccess() { ++heap.working; }
 
 DeviceAccess::~DeviceAccess() {
-  if (--heap.open == 0) protect_all(PROT_NONE);
+  if (--heap.working == 0) close_all();
 }
 
-DeviceClosed::DeviceClosed() : open_(std::exchange(heap.open, 0)) {
-  if (open_ > 0) protect_all(PROT_NONE);
-}
+DeviceClosed::DeviceClosed() : working_(std::exchange(heap.working, 0)) { close_all(); }
 
-DeviceClosed::~DeviceClosed() {
-  heap.open = open_;
-  if (open_ > 0) protect_all(PROT_READ | PROT_WRITE);
-}
+DeviceClosed::~DeviceClosed() { heap.working = working_; }
 
 std::size_t free_device_bytes() { return kDeviceBytes - heap.used; }
 

@@ -23,6 +23,7 @@ struct Block {
   std::uint64_t number;          // the how-manieth allocation of the process
   std::shared_ptr<Pool> pool{};  // that it is taken from, or null
   bool free_is_queued = false;   // no new work may name it; what was queued before may
+  bool open = false;             // to queued work, if it is closed to the host
 };
 
 // A new block, on the account. Throws CudaError(cudaErrorMemoryAllocation), in the call's name.
@@ -45,11 +46,11 @@ void take_off_account(const Block& block);
 Block& block_at(void* begin, const char* call);
 
 // The live block that the address lies in, or null: pageable host memory, or freed.
-const Block* find_block(const void* address);
+Block* find_block(const void* address);
 
 // Throws CudaError(cudaErrorInvalidValue) if [begin, begin + bytes) starts in a block and does not end in it,
 // or lies in device memory that is not allocated. Host memory that CUDA does not know passes: nobody can
-// check it.
+// check it. Queued work calls it before it touches the memory, which it opens.
 void check_range(const void* begin, std::size_t bytes, const char* call);
 
 bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes);
@@ -63,10 +64,10 @@ class DeviceClosed {
   DeviceClosed& operator=(const DeviceClosed&) = delete;
 
  private:
-  int open_;
+  int working_;
 };
 
-// Device memory is open while one of these lives. Only queued work holds one.
+// Device memory can be opened while one of these lives. Only queued work holds one.
 class DeviceAccess {
  public:
   DeviceAccess();

@@ -70,7 +70,8 @@ class Queue : public std::enable_shared_from_this<Queue> {
 void submit(cudaStream_t stream, std::string name, std::function<void()> work,
             cudaGraphNodeType type = cudaGraphNodeTypeKernel, bool touches_pageable_memory = false);
 
-// The ends of all work that has not run; without what is done by then, so that waiting for them orders nothing.
+// The ends of all work that has not run; without what is done by then, so that waiting for them orders
+// nothing.
 std::vector<Point> all_pending();
 
 // As the host waits: for a point, for all that is queued on the device.

@@ -14,9 +14,9 @@ namespace giro {
 // Within a recording this plans the graph's memory: buffers whose lifetimes do not overlap share addresses.
 // Not thread-safe; one arena belongs to one stream or one recording.
 //
-// With GIRO_ARENA=0 in the environment it does none of that: each request gets memory of its own that nobody
-// else ever gets, so that compute-sanitizer and AddressSanitizer see what goes beyond a temporary or uses one
-// that was given back.
+// With GIRO_ARENA=0 in the environment it does none of that: each request is an allocation of its own, freed
+// when it is given back, or with its recording. So compute-sanitizer and AddressSanitizer see what goes beyond
+// a temporary, and what uses one of a stream's that was given back.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   enum class Of { stream, recording };

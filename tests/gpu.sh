@@ -69,10 +69,9 @@ sanitize() {
   # The races of the libraries are not ours: without the ops that call them.
   sanitize_with racecheck '*cuda*:-*Dense*:*Conv2d*:*Pool*' "$build/tests/kernels_test"
   # Temporaries of their own, so that memcheck sees where each ends.
-  export GIRO_ARENA=0
   for test in "$build"/tests/*_test; do
     [ "$(basename "$test")" != cuda_behaviour_test ] || continue  # makes mistakes on purpose
-    sanitize_with memcheck '*cuda*:*Cuda*:*CUDA*' "$test"
+    GIRO_ARENA=0 sanitize_with memcheck '*cuda*:*Cuda*:*CUDA*' "$test"
   done
 }
 

@@ -279,6 +279,12 @@ T decrement(T old, T limit) {
   return old == 0 || old > limit ? limit : static_cast<T>(old - 1);
 }
 
+// The place that a cas writes, checked as such if it does.
+template <class T, class F>
+char* compared(char* read_from, T expected, F checked_to_write) {
+  return read<T>(read_from) == expected ? checked_to_write() : read_from;
+}
+
 template <class T, class F>
 T update(char* place, F change) {
   const T old = read<T>(place);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
 #include "tests/cuda_on_cpu/engine/sites.h"
 
@@ -11,9 +12,10 @@ namespace giro::simt {
 namespace {
 
 constexpr unsigned int kWarp = 32;
+constexpr std::uint32_t kNever = ~std::uint32_t{0};
 
 bool same_kind(const Access& a, const Access& b) {
-  return a.write == b.write && a.strong == b.strong && a.block_scope == b.block_scope;
+  return a.write == b.write && a.strong == b.strong && a.block_scope == b.block_scope && a.bytes == b.bytes;
 }
 
 // By lanes of one warp, on one line, and nothing in between that could order them.
@@ -21,9 +23,16 @@ bool same_moment(const Access& a, const Access& b) {
   return a.block == b.block && a.time == b.time && a.warp == b.warp && a.site == b.site && same_kind(a, b);
 }
 
+// Strong accesses to the same bytes, each of a scope that holds the other, do not race.
+bool morally_strong(const Access& a, const Access& b) {
+  return a.strong && b.strong && a.bytes == b.bytes && (a.block == b.block || (!a.block_scope && !b.block_scope));
+}
+
 // Whether an access races with all that the other races with, by their strength.
 bool as_exposed(const Access& access, const Access& other) {
-  return !access.strong || (other.strong && (access.block_scope || !other.block_scope));
+  if (!access.strong) return true;
+  if (!other.strong || access.bytes != other.bytes) return false;
+  return access.block_scope ? access.block == other.block : !other.block_scope;
 }
 
 const char* doing(const Access& access, Kind kind) {
@@ -48,14 +57,24 @@ void RaceCheck::begin_launch(Operation operation, std::uint64_t blocks, unsigned
   known_.assign(warps * kWarp, {});
   warp_sync_.assign(warps, 0);
   fences_.assign(warps * kWarp, {});
+  sequential_fences_.assign(warps * kWarp, 0);
   releases_.clear();
   releasing_blocks_.clear();
 }
 
 void RaceCheck::begin_block() {
   ++block_;
-  block_barrier();
+  block_sync_ = ++now_;
   acquires_.clear();
+  if (fenced_since_barrier_ || before_barrier_) std::fill(sequential_fences_.begin(), sequential_fences_.end(), 0);
+  fenced_since_barrier_ = false;
+  before_barrier_.reset();
+}
+
+void RaceCheck::block_barrier() {
+  block_sync_ = ++now_;
+  if (fenced_since_barrier_) before_barrier_ = std::make_shared<const Times>(sequential_fences_);
+  fenced_since_barrier_ = false;
 }
 
 void RaceCheck::end_launch() { block_ = last_block_; }
@@ -80,15 +99,27 @@ void RaceCheck::warp_sync(unsigned int warp, std::uint32_t mask, bool whole_warp
   }
 }
 
-void RaceCheck::fence(unsigned int thread, bool for_block_only) {
+RaceCheck::Fence RaceCheck::fence_now(unsigned int thread) const {
+  return {block_, block_sync_, warp_sync_[thread / kWarp], now_, known_[thread]};
+}
+
+void RaceCheck::fence(unsigned int thread, bool for_block_only, bool sequential) {
   Fences& fences = fences_[thread];
-  fences.any = {block_, block_sync_, warp_sync_[thread / kWarp], now_};
+  fences.any = fence_now(thread);
   if (!for_block_only) fences.device = fences.any;
-  for (Acquire& acquire : acquires_) {
-    if (acquire.thread != thread || acquire.fenced) continue;
-    if (for_block_only && acquire.release.fence.block != block_) continue;
-    acquire.fenced = true;
-    acquire.time = now_;
+  sequential = sequential && !for_block_only;
+  if (sequential) {
+    sequential_fences_[thread] = now_;
+    fenced_since_barrier_ = true;
+  }
+  for (std::size_t i = 0; i < acquires_.size(); ++i) {
+    Acquire& acquire = acquires_[i];
+    if (for_block_only && acquire.release.by_block != block_) continue;
+    if (acquire.thread == thread) {
+      acquire.known = std::min(acquire.known, now_);
+    } else if (sequential && acquire.read < block_sync_ && !knows(acquire, thread, fences.any)) {
+      add({acquire.release, thread, now_, now_});
+    }
   }
   ++now_;
 }
@@ -119,20 +150,38 @@ std::uint32_t RaceCheck::unordered_in_warp(const Access& before, unsigned int th
 }
 
 std::uint32_t RaceCheck::unordered_by_fences(const Access& before, std::uint32_t lanes, unsigned int thread) const {
+  const Fence now = fence_now(thread);
   for (const Acquire& acquire : acquires_) {
     const Release& release = acquire.release;
     const Fence& fence = release.fence;
-    if (fence.block != before.block || !knows(acquire, thread)) continue;
-    const bool same_warp = release.thread / kWarp == before.warp;
-    if (before.time < fence.block_sync || (same_warp && before.time < fence.warp_sync)) return 0;
-    if (same_warp && before.time <= fence.time) lanes &= ~(1u << release.thread % kWarp);
+    if (fence.block != before.block || !knows(acquire, thread, now)) continue;
+    if (before.time < fence.block_sync) return 0;
+    const bool same_warp = !release.fenced && release.thread / kWarp == before.warp;
+    if (same_warp && before.time < fence.warp_sync) return 0;
+    for (std::uint32_t left = lanes; left != 0; left &= left - 1) {
+      const auto lane = static_cast<unsigned int>(std::countr_zero(left));
+      const bool own = same_warp && lane == release.thread % kWarp && before.time <= fence.time;
+      const bool met = same_warp && before.time < fence.known[lane];
+      const bool fenced = release.fenced && before.time <= (*release.fenced)[before.warp * kWarp + lane];
+      if (own || met || fenced) lanes &= ~(1u << lane);
+    }
   }
   return lanes;
 }
 
-bool RaceCheck::knows(const Acquire& acquire, unsigned int thread) const {
-  return acquire.fenced && (acquire.thread == thread || acquire.time < block_sync_ ||
-                            (acquire.thread / kWarp == thread / kWarp && acquire.time < warp_sync_[thread / kWarp]));
+// Whether the thread knew that by then.
+bool RaceCheck::knows(const Acquire& acquire, unsigned int thread, const Fence& by) const {
+  if (acquire.thread == thread) return acquire.known <= by.time;
+  if (acquire.known < by.block_sync) return true;
+  return acquire.thread / kWarp == thread / kWarp &&
+         acquire.known < std::max(by.warp_sync, by.known[acquire.thread % kWarp]);
+}
+
+void RaceCheck::add(const Acquire& acquire) {
+  const bool known = std::any_of(acquires_.begin(), acquires_.end(), [&](const Acquire& other) {
+    return other.thread == acquire.thread && other.release == acquire.release;
+  });
+  if (!known) acquires_.push_back(acquire);
 }
 
 const Operation& RaceCheck::operation_of(std::uint32_t block) const {
@@ -158,40 +207,56 @@ bool RaceCheck::ordered_across_operations(const Access& before, const Self& self
   return range.ordered;
 }
 
+// Who reads the word can come to know what the fence covers, and what its thread had come to know by then.
+void RaceCheck::publish(std::uintptr_t address, const Fence& fence, unsigned int thread, bool for_block_only) {
+  std::vector<Release>& releases = releases_[address];
+  releasing_blocks_.insert(block_);
+  releases.push_back({fence, thread, nullptr, block_, for_block_only});
+  for (const Acquire& acquire : acquires_) {
+    if (!knows(acquire, thread, fence)) continue;
+    Release passed_on = acquire.release;
+    passed_on.by_block = block_;
+    passed_on.for_block_only = for_block_only;
+    if (std::find(releases.begin(), releases.end(), passed_on) == releases.end()) releases.push_back(passed_on);
+  }
+}
+
+// The same for what the block's threads fenced before the barrier.
+void RaceCheck::publish_for_all(std::uintptr_t address, bool for_block_only) {
+  std::vector<Release>& releases = releases_[address];
+  releasing_blocks_.insert(block_);
+  releases.push_back({{.block = block_, .time = block_sync_}, 0, before_barrier_, block_, for_block_only});
+  for (const Acquire& acquire : acquires_) {
+    if (acquire.known > (*before_barrier_)[acquire.thread]) continue;
+    Release passed_on = acquire.release;
+    passed_on.by_block = block_;
+    passed_on.for_block_only = for_block_only;
+    if (std::find(releases.begin(), releases.end(), passed_on) == releases.end()) releases.push_back(passed_on);
+  }
+}
+
 // A strong write after a fence releases, a strong read before one acquires.
-void RaceCheck::synchronise(std::uintptr_t address, Kind kind, unsigned int thread) {
+void RaceCheck::synchronise(std::uintptr_t address, Kind kind, Sense sense, unsigned int thread) {
   const auto found = releases_.find(address);
-  if (found != releases_.end()) {
-    if (reads(kind)) {
-      for (const Release& release : found->second) {
-        const bool own = release.fence.block == block_ && release.thread == thread;
-        const bool reaches = release.fence.block == block_ || (!release.for_block_only && !block_scope(kind));
-        const Acquire acquire{release, now_, thread, false};
-        const bool known = std::any_of(acquires_.begin(), acquires_.end(), [&](const Acquire& other) {
-          return other.thread == thread && other.release == release;
-        });
-        if (!own && reaches && !known) acquires_.push_back(acquire);
-      }
-    } else {
-      found->second.clear();  // who reads this write has not read those before it
+  if (found != releases_.end() && !reads(kind)) {
+    found->second.clear();  // who reads this write has not read those before it
+  } else if (found != releases_.end()) {
+    for (const Release& release : found->second) {
+      const bool own = release.by_block == block_ && release.fence.block == block_ && release.thread == thread;
+      const bool reaches = release.by_block == block_ || (!release.for_block_only && !block_scope(kind));
+      if (!own && reaches) add({release, thread, now_, acquires(sense) ? now_ : kNever});
     }
   }
   if (!writes(kind)) return;
-  const auto release = [&](const Fence& fence, bool for_block_only) {
-    releases_[address].push_back({fence, thread, for_block_only});
-    releasing_blocks_.insert(block_);
-  };
-  const Fences& fences = fences_[thread];
-  if (fences.any.block != block_) return;
-  if (fences.device.block == block_) release(fences.device, block_scope(kind));
-  if (fences.any.time != fences.device.time) release(fences.any, true);
-  for (const Acquire& acquire : acquires_) {  // what one that releases has acquired goes on with it
-    if (!knows(acquire, thread)) continue;
-    std::vector<Release>& passed_on = releases_[address];
-    if (std::find(passed_on.begin(), passed_on.end(), acquire.release) == passed_on.end()) {
-      passed_on.push_back(acquire.release);
-    }
+  const bool narrow = block_scope(kind);
+  if (releases(sense)) {
+    publish(address, fence_now(thread), thread, narrow);
+    ++now_;
   }
+  const Fences& fences = fences_[thread];
+  if (fences.device.block == block_) publish(address, fences.device, thread, narrow);
+  if (fences.any.block == block_ && fences.any.time != fences.device.time) publish(address, fences.any, thread, true);
+  if (before_barrier_) publish_for_all(address, narrow);
 }
 
 // What is wrong with the access, seen from those of other threads before it.
@@ -199,8 +264,7 @@ std::string RaceCheck::conflict(Accesses& earlier, const Access& access, const S
                                 const char* does) {
   for (const Access& before : earlier) {
     if (!access.write && !before.write) continue;
-    const bool in_scope = before.block == access.block || (!before.block_scope && !access.block_scope);
-    if (access.strong && before.strong && before.block >= first_block_ && in_scope) continue;
+    if (before.block >= first_block_ && morally_strong(before, access)) continue;
     const std::uint32_t lanes = unordered(before, self);
     if (lanes == 0) continue;
     std::string who = "an earlier operation that nothing orders before this one";
@@ -214,10 +278,9 @@ std::string RaceCheck::conflict(Accesses& earlier, const Access& access, const S
   return {};
 }
 
-// Whether whoever conflicts with `other` conflicts with `kept`, too: two of an earlier operation, or two of blocks
-// that are over and have released nothing.
+// Whether whoever conflicts with `other` conflicts with `kept`, of the same kind, too: two of an earlier operation, or two
+// of blocks that are over and have released nothing.
 bool RaceCheck::stands_for(const Access& kept, const Access& other) const {
-  if (!same_kind(kept, other)) return false;
   if (kept.block < first_block_ && other.block < first_block_) {
     return operation_of(kept.block) == operation_of(other.block);
   }
@@ -243,8 +306,10 @@ void RaceCheck::remember(Accesses& accesses, const Access& access, const Self& s
       before.lanes = unordered(before, self);
       if (before.lanes == 0) continue;
     }
-    Access* const end = accesses.begin() + kept;
-    if (std::any_of(accesses.begin(), end, [&](const Access& other) { return stands_for(other, before); })) continue;
+    const auto like_before = [&](const Access& other) { return same_kind(other, before); };
+    const std::reverse_iterator newest(accesses.begin() + kept), none(accesses.begin());
+    const auto like = std::find_if(newest, none, like_before);
+    if (like != none && stands_for(*like, before)) continue;
     accesses.begin()[kept++] = before;
   }
   accesses.keep_first(kept);
@@ -252,8 +317,8 @@ void RaceCheck::remember(Accesses& accesses, const Access& access, const Self& s
 }
 
 std::string RaceCheck::access(Shadow& shadow, std::uintptr_t address, std::size_t offset, std::size_t bytes,
-                              Kind kind, unsigned int thread, std::uint32_t site, bool shared) {
-  if (strong(kind)) synchronise(address, kind, thread);
+                              Kind kind, unsigned int thread, std::uint32_t site, bool shared, Sense sense) {
+  if (strong(kind)) synchronise(address, kind, sense, thread);
   const Self self{thread, shared, site};
   const Access access{.block = block_,
                       .time = now_,
@@ -262,7 +327,8 @@ std::string RaceCheck::access(Shadow& shadow, std::uintptr_t address, std::size_
                       .warp = static_cast<std::uint8_t>(thread / kWarp),
                       .write = writes(kind),
                       .strong = strong(kind),
-                      .block_scope = block_scope(kind)};
+                      .block_scope = block_scope(kind),
+                      .bytes = static_cast<std::uint8_t>(bytes)};
   const char* does = doing(access, kind);
   if (std::string race = conflict(shadow.page(offset).accesses, access, self, does); !race.empty()) return race;
   for (Accesses& cell : shadow.cells(offset, bytes)) {

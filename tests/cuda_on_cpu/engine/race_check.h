@@ -3,12 +3,15 @@
 // Finds accesses to the same memory that nothing orders, whichever way they happened to run. Two accesses of a
 // block are ordered by being the same thread's, by a block barrier between them, or by a __syncwarp that both
 // threads' lanes took part in; two of different threads also by a fence and then an atomic or volatile write on one
-// side, and a read of what that wrote and then a fence on the other (PTX ISA, memory consistency model: release and
-// acquire patterns); two of different operations by what the host asked for (Memory::happens_before).
+// side, and a read of what that wrote and then a fence on the other, or by a release and an acquire in their place (PTX
+// ISA, memory consistency model); two of different operations by what the host asked for (Memory::happens_before).
+// Fences of __threadfence() have an order among themselves: where each thread fences and a barrier follows, one thread
+// can publish for all of them, and where one has read and a barrier follows, each can fence for itself.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -40,20 +43,27 @@ inline bool reads(Kind kind) {
 }
 inline bool writes(Kind kind) { return !reads(kind) || atomic(kind); }
 
+// What an access does beside: as a fence of its scope would, for this access alone.
+enum class Sense : std::uint8_t { relaxed, acquire, release, both };
+
+inline bool acquires(Sense sense) { return sense == Sense::acquire || sense == Sense::both; }
+inline bool releases(Sense sense) { return sense == Sense::release || sense == Sense::both; }
+
 class RaceCheck {
  public:
   void begin_launch(Operation operation, std::uint64_t blocks, unsigned int threads);
   void begin_block();
   void end_launch();
 
-  void block_barrier() { block_sync_ = ++now_; }
+  void block_barrier();
   void warp_sync(unsigned int warp, std::uint32_t mask, bool whole_warp);
-  void fence(unsigned int thread, bool for_block_only);
+  // `sequential`: fence.sc, as __threadfence() is.
+  void fence(unsigned int thread, bool for_block_only, bool sequential);
 
   // What is wrong with an access of the running block to `bytes` at `offset` of the memory that `shadow` shadows;
   // empty where nothing is. `address` tells synchronising accesses to the same word.
   std::string access(Shadow& shadow, std::uintptr_t address, std::size_t offset, std::size_t bytes, Kind kind,
-                     unsigned int thread, std::uint32_t site, bool shared);
+                     unsigned int thread, std::uint32_t site, bool shared, Sense sense);
 
   // The same for an operation of the runtime, on any range.
   std::string operation(Shadow& shadow, std::size_t offset, std::size_t bytes, Operation operation, bool write,
@@ -66,27 +76,33 @@ class RaceCheck {
     std::uint32_t site;
   };
 
+  using Times = std::vector<std::uint32_t>;  // by thread of the block
+
   // When a thread fenced, and what of other threads of its block came before it then.
   struct Fence {
     std::uint32_t block = 0, block_sync = 0, warp_sync = 0, time = 0;
+    std::array<std::uint32_t, 32> known{};
   };
 
-  // What a thread had fenced when it wrote the word.
+  // What who reads a word can come to know.
   struct Release {
     Fence fence;
     unsigned int thread = 0;
+    std::shared_ptr<const Times> fenced{};  // or, in their place: what each thread did before that time
+    std::uint32_t by_block = 0;             // whose write it is: another's that passes it on
     bool for_block_only = false;
     bool operator==(const Release& other) const {
-      return fence.time == other.fence.time && thread == other.thread && for_block_only == other.for_block_only;
+      return fence.time == other.fence.time && thread == other.thread && fenced == other.fenced &&
+             by_block == other.by_block && for_block_only == other.for_block_only;
     }
   };
 
-  // A thread of the running block has read that, and knows all that the release covers once it has fenced.
+  // A thread of the running block has read that at a time, and knows it once it has fenced, since another time.
   struct Acquire {
     Release release;
-    std::uint32_t time;
     unsigned int thread;
-    bool fenced;
+    std::uint32_t read;
+    std::uint32_t known;  // or never
   };
 
   struct OrderedRange {  // of blocks, all of one earlier operation
@@ -104,10 +120,14 @@ class RaceCheck {
   void remember(Accesses& accesses, const Access& access, const Self& self);
   bool stands_for(const Access& kept, const Access& other) const;
 
-  bool knows(const Acquire& acquire, unsigned int thread) const;
+  Fence fence_now(unsigned int thread) const;
+  bool knows(const Acquire& acquire, unsigned int thread, const Fence& by) const;
+  void add(const Acquire& acquire);
+  void publish(std::uintptr_t address, const Fence& fence, unsigned int thread, bool for_block_only);
+  void publish_for_all(std::uintptr_t address, bool for_block_only);
   bool ordered_across_operations(const Access& before, const Self& self);
   const Operation& operation_of(std::uint32_t block) const;
-  void synchronise(std::uintptr_t address, Kind kind, unsigned int thread);
+  void synchronise(std::uintptr_t address, Kind kind, Sense sense, unsigned int thread);
 
   std::uint32_t now_ = 1;
   std::uint32_t last_block_ = 0;  // serial number given out last
@@ -123,6 +143,10 @@ class RaceCheck {
     Fence device, any;  // the last for the whole device, the last of any scope
   };
   std::vector<Fences> fences_;  // by thread
+
+  Times sequential_fences_;                     // of the running block
+  bool fenced_since_barrier_ = false;           // by one of those
+  std::shared_ptr<const Times> before_barrier_;  // the last of those before the last barrier, if there are any
 
   std::unordered_map<std::uintptr_t, std::vector<Release>> releases_;  // of this launch, by the word written
   std::unordered_set<std::uint32_t> releasing_blocks_;                 // of this launch

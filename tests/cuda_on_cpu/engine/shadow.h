@@ -22,6 +22,7 @@ struct Access {
   bool write = false;
   bool strong = false;       // atomic or volatile: no race with its like,
   bool block_scope = false;  // of its own block
+  std::uint8_t bytes = 0;
 };
 
 // The accesses of a word, or of a page: mostly two at the most, which lie in place.

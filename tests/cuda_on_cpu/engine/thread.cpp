@@ -41,7 +41,7 @@ void Thread::check_alignment(std::uint64_t address, std::size_t bytes, Kind kind
 }
 
 void Thread::check(Shadow& shadow, std::uintptr_t address, std::size_t offset, std::size_t bytes, Kind kind,
-                   std::uint32_t site, bool shared) const {
+                   std::uint32_t site, bool shared, Sense sense) const {
   if (!block->checks_races()) return;
   if (reads(kind) && !shadow.initialised(offset, bytes)) {
     stop(Fault::uninitialised,
@@ -50,15 +50,16 @@ void Thread::check(Shadow& shadow, std::uintptr_t address, std::size_t offset, s
          site);
   }
   const std::string race =
-      race_check().access(shadow, address, offset, bytes, kind, linear, block->kernel().first_site + site, shared);
+      race_check().access(shadow, address, offset, bytes, kind, linear, block->kernel().first_site + site, shared, sense);
   if (!race.empty()) stop(Fault::race, race, site);
 }
 
-char* Thread::global(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site) {
+char* Thread::global(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site, Sense sense) {
   Allocation*& allocation = block->last_allocation(site);
   if (allocation == nullptr || address - allocation->begin >= allocation->bytes) {
     allocation = memory().find(address);
-    if (allocation != nullptr && memory().before_use) memory().before_use(address);
+    const std::string refused = allocation != nullptr && memory().before_use ? memory().before_use(address) : "";
+    if (!refused.empty()) stop(Fault::illegal_address, fmt::format("{} of {}", does(kind), refused), site);
   }
   if (allocation == nullptr || bytes > allocation->end() - address) {
     stop(Fault::illegal_address,
@@ -67,11 +68,11 @@ char* Thread::global(std::uint64_t address, std::size_t bytes, Kind kind, std::u
          site);
   }
   check_alignment(address, bytes, kind, "global", site);
-  check(allocation->shadow, address, address - allocation->begin, bytes, kind, site, false);
+  check(allocation->shadow, address, address - allocation->begin, bytes, kind, site, false, sense);
   return reinterpret_cast<char*>(address);
 }
 
-char* Thread::shared(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site) {
+char* Thread::shared(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site, Sense sense) {
   const std::size_t size = block->shared_bytes();
   if (address > size || bytes > size - address) {
     stop(Fault::illegal_address,
@@ -81,7 +82,7 @@ char* Thread::shared(std::uint64_t address, std::size_t bytes, Kind kind, std::u
   }
   check_alignment(address, bytes, kind, "shared", site);
   char* place = block->shared() + address;
-  check(block->shared_shadow(), reinterpret_cast<std::uintptr_t>(place), address, bytes, kind, site, true);
+  check(block->shared_shadow(), reinterpret_cast<std::uintptr_t>(place), address, bytes, kind, site, true, sense);
   return place;
 }
 
@@ -97,10 +98,10 @@ char* Thread::local(std::uint64_t address, std::size_t bytes, Kind kind, std::ui
   return reinterpret_cast<char*>(address);
 }
 
-char* Thread::generic(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site) {
-  if (is_shared(address)) return shared(shared_of_generic(address), bytes, kind, site);
+char* Thread::generic(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site, Sense sense) {
+  if (is_shared(address)) return shared(shared_of_generic(address), bytes, kind, site, sense);
   if (is_local(address)) return local(address, bytes, kind, site);
-  return global(address, bytes, kind, site);
+  return global(address, bytes, kind, site, sense);
 }
 
 const char* Thread::parameter(std::uint64_t address, std::size_t bytes, std::uint32_t site) {
@@ -139,8 +140,8 @@ std::uint32_t Thread::barrier(bool vote, std::uint32_t site) {
   return block->barrier(*this);
 }
 
-void Thread::fence(bool for_block_only) {
-  if (block->checks_races()) race_check().fence(linear, for_block_only);
+void Thread::fence(bool for_block_only, bool sequential) {
+  if (block->checks_races()) race_check().fence(linear, for_block_only, sequential);
 }
 
 void Thread::trap(std::uint32_t site) { stop(Fault::trap, "trap", site); }

@@ -71,10 +71,10 @@ class Thread {
 
   // Where an access of `bytes` at a PTX address of each state space lies, once it has been checked. `site` counts
   // within the kernel, here and below. Shared addresses count from 0, the others are the host's.
-  char* global(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site);
-  char* shared(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site);
+  char* global(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site, Sense sense = Sense::relaxed);
+  char* shared(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site, Sense sense = Sense::relaxed);
   char* local(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site);
-  char* generic(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site);
+  char* generic(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site, Sense sense = Sense::relaxed);
   const char* parameter(std::uint64_t address, std::size_t bytes, std::uint32_t site);
 
   std::uint64_t generic_of_shared(std::uint64_t address) const;
@@ -103,7 +103,7 @@ class Thread {
   std::uint32_t match_any(std::uint64_t value, std::uint32_t mask, std::uint32_t site);
   std::uint32_t match_all(std::uint64_t value, std::uint32_t mask, bool& all, std::uint32_t site);
 
-  void fence(bool for_block_only);
+  void fence(bool for_block_only, bool sequential);
   void set_conditional(std::uint64_t handle, std::uint32_t value, std::uint32_t site);
   [[noreturn]] void trap(std::uint32_t site);
 
@@ -127,7 +127,7 @@ class Thread {
   std::uint32_t barrier(bool vote, std::uint32_t site);
   std::uint64_t meet(WarpOp op, std::uint64_t input, unsigned int source, std::uint32_t mask, std::uint32_t site);
   void check(Shadow& shadow, std::uintptr_t address, std::size_t offset, std::size_t bytes, Kind kind,
-             std::uint32_t site, bool shared) const;
+             std::uint32_t site, bool shared, Sense sense) const;
   void check_alignment(std::uint64_t address, std::size_t bytes, Kind kind, const char* space,
                        std::uint32_t site) const;
 

@@ -109,10 +109,11 @@ TEST(SeededBugs, updates_that_are_not_atomic) {
 
 TEST(SeededBugs, data_that_is_not_published) {
   Seeds::each([&] {
-    const auto expect_race = [](const char* name, unsigned int threads) {
+    const auto expect_race = [](const char* name, unsigned int threads, unsigned int blocks = 2) {
       DeviceArray<float> y(std::vector<float>(65)), x(counting(32));
-      DeviceArray<int> tickets(std::vector<int>{0});
-      expect_report(run(kernel_named(name), {2}, {threads}, 0, y.data(), x.data(), tickets.data()), Fault::race, name);
+      DeviceArray<int> tickets(std::vector<int>(4, 0));
+      expect_report(run(kernel_named(name), {blocks}, {threads}, 0, y.data(), x.data(), tickets.data()), Fault::race,
+                    name);
     };
     expect_race("missing_threadfence", kThreads);
     expect_race("fence_before_the_data", 1);
@@ -120,6 +121,13 @@ TEST(SeededBugs, data_that_is_not_published) {
     expect_race("missing_fence_of_the_reader", 1);
     expect_race("published_once_written_twice", 1);
     expect_race("fence_before_the_barrier", 32);
+    expect_race("acquire_for_a_release", 1);
+    expect_race("release_for_an_acquire", 1);
+    expect_race("passed_on_by_an_older_fence", 2, 3);
+    expect_race("passed_on_by_a_fence_of_the_block", 1, 3);
+    expect_race("hidden_by_an_atomic_of_the_block", 33);
+    expect_race("published_by_a_swap_that_fails", 1);
+    expect_race("atomics_of_two_sizes", 1);
   });
 }
 

@@ -140,6 +140,116 @@ __global__ void fence_before_the_barrier(float* y, const float* x, int* tickets)
   }
 }
 
+// An acquire is no release, and of another word at that.
+__global__ void acquire_for_a_release(float* y, const float* x, int* tickets) {
+  int other, before;
+  y[blockIdx.x] = x[blockIdx.x];  // BUG acquire_for_a_release
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(other) : "l"(tickets + 1) : "memory");
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(tickets) : "memory");
+  if (before == static_cast<int>(gridDim.x) - 1) {
+    __threadfence();
+    y[2] = y[0] + y[1];  // BUG acquire_for_a_release
+  }
+}
+
+__global__ void release_for_an_acquire(float* y, const float* x, int* tickets) {
+  int before;
+  y[blockIdx.x] = x[blockIdx.x];  // BUG release_for_an_acquire
+  asm volatile("atom.release.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(tickets) : "memory");
+  if (before == static_cast<int>(gridDim.x) - 1) {
+    asm volatile("st.release.gpu.global.u32 [%0], 1;" ::"l"(tickets + 1) : "memory");
+    y[2] = y[0] + y[1];  // BUG release_for_an_acquire
+  }
+}
+
+// The blocks that follow take turns: the first tells the second, which tells the third.
+
+// The second tells it by a thread whose fence was before it knew.
+__global__ void passed_on_by_an_older_fence(float* y, const float*, int* tickets) {
+  __shared__ int turn;
+  volatile int* raised = tickets + 1;
+  if (threadIdx.x == 0) turn = atomicAdd(tickets, 1);
+  if (threadIdx.x == 1) asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  __syncthreads();
+  if (turn == 0 && threadIdx.x == 0) {
+    y[0] = 7.0f;  // BUG passed_on_by_an_older_fence
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    raised[0] = 1;
+  }
+  if (turn == 1) {
+    if (threadIdx.x == 0 && raised[0] == 1) asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    __syncthreads();
+    if (threadIdx.x == 1) raised[1] = 1;
+  }
+  if (turn == 2 && threadIdx.x == 0 && raised[1] == 1) {
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    y[1] = y[0];  // BUG passed_on_by_an_older_fence
+  }
+}
+
+// The second has fenced for itself only.
+__global__ void passed_on_by_a_fence_of_the_block(float* y, const float*, int* tickets) {
+  volatile int* raised = tickets + 1;
+  const int turn = atomicAdd(tickets, 1);
+  if (turn == 0) {
+    y[0] = 7.0f;  // BUG passed_on_by_a_fence_of_the_block
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    raised[0] = 1;
+  } else if (turn == 1 && raised[0] == 1) {
+    asm volatile("fence.acq_rel.cta;" ::: "memory");
+    raised[1] = 1;
+  } else if (turn == 2 && raised[1] == 1) {
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    y[1] = y[0];  // BUG passed_on_by_a_fence_of_the_block
+  }
+}
+
+// The atomic of the block's first thread, which comes after the other block's, does not stand for that.
+__global__ void hidden_by_an_atomic_of_the_block(float*, const float*, int* tickets) {
+  __shared__ volatile int done;
+  volatile int* raised = tickets + 1;
+  if (threadIdx.x == 0) done = 0;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const int turn = atomicAdd(tickets, 1);
+    if (turn == 0) {
+      atomicAdd(tickets + 2, 1);  // BUG hidden_by_an_atomic_of_the_block
+      asm volatile("fence.acq_rel.gpu;" ::: "memory");
+      *raised = 1;
+    } else if (*raised == 1) {
+      asm volatile("fence.acq_rel.gpu;" ::: "memory");
+      atomicAdd_block(tickets + 2, 1);
+    }
+    done = 1 + turn;
+  } else if (threadIdx.x == 32) {
+    while (done == 0) {
+    }
+    if (done == 2) atomicAdd_block(tickets + 2, 1);  // BUG hidden_by_an_atomic_of_the_block
+  }
+}
+
+// A compare and swap that fails publishes nothing.
+__global__ void published_by_a_swap_that_fails(float* y, const float*, int* tickets) {
+  volatile int* raised = tickets + 1;
+  if (atomicAdd(tickets, 1) == 0) {
+    *raised = 1;
+    y[0] = 7.0f;  // BUG published_by_a_swap_that_fails
+    __threadfence();
+    y[2] = static_cast<float>(atomicCAS(tickets + 1, 5, 6));
+  } else if (*raised == 1) {
+    __threadfence();
+    y[1] = y[0];  // BUG published_by_a_swap_that_fails
+  }
+}
+
+__global__ void atomics_of_two_sizes(float* y, const float*, int* tickets) {
+  if (blockIdx.x == 0) {
+    atomicAdd(tickets, 1);  // BUG atomics_of_two_sizes
+  } else {
+    y[1] = *reinterpret_cast<volatile char*>(tickets);  // BUG atomics_of_two_sizes
+  }
+}
+
 __global__ void atomics_of_one_block(int* count) {
   atomicAdd_block(count, 1);  // BUG atomics_of_one_block
 }

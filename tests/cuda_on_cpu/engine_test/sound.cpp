@@ -140,6 +140,19 @@ TEST(Sound, told_by_another) {
   });
 }
 
+TEST(Sound, published_for_others) {
+  Seeds::each([] {
+    std::vector<float> x(kThreads);
+    std::iota(x.begin(), x.end(), 1.0f);
+    DeviceArray<float> y(129), half(33), from(x);
+    DeviceArray<int> tickets(std::vector<int>{0}), others(std::vector<int>{0});
+    expect_sound("fences_around_barriers", 2, 0, y.data(), from.data(), tickets.data());
+    EXPECT_EQ(y.values()[128], 1.0f + 64.0f);
+    expect_sound("published_for_half_a_warp", 2, 0, half.data(), from.data(), others.data());
+    EXPECT_EQ(half.values()[32], 16.0f + 16.0f);
+  });
+}
+
 TEST(Sound, local_array) {
   std::vector<int> digits(16);
   for (int i = 0; i < 16; ++i) digits[static_cast<std::size_t>(i)] = (i * 7 + 3) % 16;

@@ -147,6 +147,37 @@ __global__ void told_by_another(float* y, int* tickets, int* flags) {
   raised[turn] = 1;
 }
 
+// Fences of __threadfence() have an order: each thread fences what it wrote, one publishes for all of them, and where one
+// has read that, each fences for itself.
+__global__ void fences_around_barriers(float* y, const float* x, int* tickets) {
+  __shared__ bool last;
+  y[blockIdx.x * 64 + threadIdx.x] = x[threadIdx.x];
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) last = atomicAdd(tickets, 1) == static_cast<int>(gridDim.x) - 1;
+  __syncthreads();
+  if (last) {
+    __threadfence();
+    if (threadIdx.x == 5) y[128] = y[0] + y[127];
+  }
+}
+
+// Some lanes of a warp meet, and the first publishes for them; and what it learns, it tells them.
+__global__ void published_for_half_a_warp(float* y, const float* x, int* tickets) {
+  if (threadIdx.x >= 16) return;
+  y[blockIdx.x * 16 + threadIdx.x] = x[threadIdx.x];
+  __syncwarp(0xffff);
+  int turn = 0;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    turn = atomicAdd(tickets, 1);
+    __threadfence();
+  }
+  __syncwarp(0xffff);
+  turn = __shfl_sync(0xffff, turn, 0);
+  if (turn == 1 && threadIdx.x == 3) y[32] = y[15] + y[31];
+}
+
 __global__ void local_array(int* y, const int* x) {
   int digits[16];
   for (int i = 0; i < 16; ++i) digits[i] = x[i];

@@ -476,10 +476,11 @@ def plain_parameter(c, space, symbol, offset, size):
     return symbol.pointer(offset)
 
 
-def access(c, space, address, size, kind):
+def access(c, space, address, size, kind, sense=None):
     if space == "param":
         return f"t.parameter({address}, {size}, {c.site})"
-    return f"t.{space}({address}, {size}, Kind::{kind}, {c.site})"
+    beside = f", Sense::{SENSES[sense]}" if sense in SENSES else ""
+    return f"t.{space}({address}, {size}, Kind::{kind}, {c.site}{beside})"
 
 
 def scope(c):
@@ -487,8 +488,7 @@ def scope(c):
     return "block" if c.choice(*SCOPES) == "cta" else "device"
 
 
-def fence_of(scope):
-    return f"t.fence({'true' if scope == 'block' else 'false'});"
+SENSES = {"acquire": "acquire", "release": "release", "acq_rel": "both"}
 
 
 @opcodes("ld")
@@ -500,14 +500,13 @@ def load(c):
     place = plain_parameter(c, space, symbol, offset, count * size)
     if place is None:
         how = "read" if strength in (None, "weak") else f"{reach}_read"
-        place = access(c, space, address, count * size, how)
+        place = access(c, space, address, count * size, how, strength)
     targets = c.elements(0)
-    fence = " " + fence_of(reach) if strength == "acquire" else ""
     if count == 1:
-        return c.put(kind, f"read<{cpp_type(kind)}>({place})") + fence
+        return c.put(kind, f"read<{cpp_type(kind)}>({place})")
     parts = " ".join(c.put_to(target, kind, f"read<{cpp_type(kind)}>(from + {i * size})")
                      for i, target in enumerate(targets) if target != "_")
-    return f"{{ const char* from = {place}; {parts}{fence} }}"
+    return f"{{ const char* from = {place}; {parts} }}"
 
 
 @opcodes("st")
@@ -521,11 +520,10 @@ def store(c):
         if space == "param":
             raise Untranslated()
         how = "write" if strength in (None, "weak") else f"{reach}_write"
-        place = access(c, space, address, count * size, how)
+        place = access(c, space, address, count * size, how, strength)
     parts = " ".join(f"write<{cpp_type(kind)}>(to + {i * size}, {c.expression(source, kind)});"
                      for i, source in enumerate(c.elements(1)))
-    fence = fence_of(reach) + " " if strength == "release" else ""
-    return f"{{ {fence}char* to = {place}; {parts} }}"
+    return f"{{ char* to = {place}; {parts} }}"
 
 
 ATOMIC_CHANGES = {"min": "std::min<{T}>(old, {b})", "max": "std::max<{T}>(old, {b})", "exch": "{b}",
@@ -555,17 +553,20 @@ def atomic(c):
     else:
         d = c.value(first + 2, kind) if operation == "cas" else ""
         change = ATOMIC_CHANGES[operation].format(T=target, b=b, d=d)
-    place = access(c, space, address, BYTES[kind], f"{reach}_atomic")
+    place = access(c, space, address, BYTES[kind], f"{reach}_atomic", sense)
+    if operation == "cas":  # that fails only reads
+        looked = access(c, space, address, BYTES[kind], f"{reach}_read", sense if sense != "release" else None)
+        looked = looked.replace("Sense::both", "Sense::acquire")
+        place = f"compared<{target}>({looked}, {b}, [&] {{ return {place}; }})"
     update = f"update<{target}>({place}, [&]({target} old) {{ return {target}({change}); }})"
-    before = fence_of(reach) + " " if sense in ("release", "acq_rel") else ""
-    after = " " + fence_of(reach) if sense in ("acquire", "acq_rel") else ""
-    return before + (c.put(kind, update) if c.name == "atom" else f"{update};") + after
+    return c.put(kind, update) if c.name == "atom" else f"{update};"
 
 
 @opcodes("membar", "fence")
 def fence(c):
-    c.choice("sc", "acq_rel")
-    return fence_of("device" if c.flag("gl") else scope(c))
+    sequential = c.choice("sc", "acq_rel") != "acq_rel"  # membar and a plain fence.sc
+    reach = "device" if c.flag("gl") else scope(c)
+    return f"t.fence({str(reach == 'block').lower()}, {str(sequential).lower()});"
 
 
 # ---- threads together --------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
-// Copies and fills. All of them are queued, those from and to pageable memory too: CUDA does not say when it
-// reads or writes that, so the emulation does it as late as it can.
+// Copies and fills. All of them are queued, those between the device and pageable memory too: CUDA does not
+// say when it reads or writes that, so the emulation does it as late as it can. cudaMemcpyAsync within the
+// host is synchronous.
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -116,6 +117,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     const Copy copy{to, from, bytes, "cudaMemcpyAsync"};
     check(copy, kind);
     submit_copy(copy, stream);
+    const CUstream_st& on = resolve(stream, copy.call);
+    if (!is_device(to) && !is_device(from) && !on.capture) run_until(on.queue->end());
   });
 }
 

@@ -99,6 +99,16 @@ void throw_if_lost(bool reports) {
 
 std::string unreported_failure() { return lost.error && !lost.reported ? lost.error->why : std::string(); }
 
+bool ApiMutex::try_lock_for(std::chrono::milliseconds duration) {
+  const auto end = std::chrono::steady_clock::now() + duration;
+  while (!mutex_.try_lock()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ++depth_;
+  return true;
+}
+
 void ApiMutex::let_others_in(std::chrono::microseconds duration) {
   const int depth = std::exchange(depth_, 0);
   for (int i = 0; i < depth; ++i) mutex_.unlock();

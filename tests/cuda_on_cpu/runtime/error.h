@@ -46,6 +46,8 @@ class ApiMutex {
     --depth_;
     mutex_.unlock();
   }
+  // Whether it could be had within about that time.
+  bool try_lock_for(std::chrono::milliseconds duration);
   // For a thread that holds it, however many times over.
   void let_others_in(std::chrono::microseconds duration);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -34,7 +35,9 @@ Account& account() {
 
 // Runs after the program's static objects are gone, since the program is linked against this library.
 __attribute__((destructor)) void check_at_exit() {
-  run_what_is_left();  // it may have failed on a GPU by now
+  // What is left may have failed on a GPU by now. The thread that runs host functions may be at it, or stuck
+  // in one.
+  if (api_mutex().try_lock_for(std::chrono::seconds(10))) run_what_is_left();
   const std::string leaks = leak_report(), failure = unreported_failure();
   const char* const mode = std::getenv("GIRO_CUDA_ON_CPU_LEAKS");
   const std::string_view asked = mode != nullptr ? mode : "fatal";

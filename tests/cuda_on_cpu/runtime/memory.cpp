@@ -36,7 +36,7 @@ constexpr std::size_t kHeapBytes = std::size_t{1} << 40;  // of addresses, not o
 
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// Device memory is cut from one range of reserved addresses, front to back, a closed page between blocks.
+// Memory is cut from one range of reserved addresses, front to back, a closed page between blocks.
 // Queued work opens the blocks that it names.
 struct Heap {
   char* base = nullptr;
@@ -85,7 +85,7 @@ void on_segmentation_fault(int signal, siginfo_t* info, void*) {
     if (heap.working > 0) {
       say("cuda_on_cpu: queued work touched device memory outside every allocation\n");
     } else if (block == nullptr) {
-      say("cuda_on_cpu: host code touched device memory that is not allocated\n");
+      say("cuda_on_cpu: host code touched memory that CUDA has freed, or never allocated\n");
     } else {
       say("cuda_on_cpu: host code touched device memory, in allocation number ");
       say(digit);
@@ -95,6 +95,9 @@ void on_segmentation_fault(int signal, siginfo_t* info, void*) {
   // The faulting access runs again, and meets whoever handled this before.
   sigaction(signal, &earlier_action, nullptr);
 }
+
+// To the queued work that runs: it was queued after the block was freed.
+bool is_freed(const Block& block) { return block.freed_at > 0 && current_entry() > block.freed_at; }
 
 void open(Block& block);
 
@@ -108,8 +111,12 @@ void reserve_heap() {
   action.sa_sigaction = on_segmentation_fault;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGSEGV, &action, &earlier_action);
-  giro::simt::memory().before_use = [](std::uintptr_t address) {
-    if (Block* block = find_block(reinterpret_cast<const void*>(address))) open(*block);
+  giro::simt::memory().before_use = [](std::uintptr_t address) -> std::string {
+    Block* block = find_block(reinterpret_cast<const void*>(address));
+    if (block == nullptr) return {};
+    if (is_freed(*block)) return fmt::format("an allocation of {} bytes that was freed", block->bytes);
+    open(*block);
+    return {};
   };
 }
 
@@ -135,20 +142,23 @@ void close_all() {
   for (Block* block : std::exchange(heap.opened, {})) close(*block);
 }
 
-char* allocate_device(std::size_t bytes, const char* call) {
+char* allocate_in_heap(std::size_t bytes, Block::Kind kind, const char* call) {
   reserve_heap();
+  const bool device = kind == Block::Kind::device;
   const std::size_t pages = whole_pages(bytes) + kPage;
-  if (bytes > kDeviceBytes - heap.used ||
+  if ((device && bytes > kDeviceBytes - heap.used) ||
       pages > kHeapBytes - static_cast<std::size_t>(heap.top - heap.base)) {
     fail(cudaErrorMemoryAllocation,
          fmt::format("{} of {} bytes: {} of {} are in use", call, bytes, heap.used, kDeviceBytes));
   }
   char* begin = heap.top;
   heap.top += pages;
-  heap.used += bytes;
   protect(begin, bytes, PROT_READ | PROT_WRITE);
   std::memset(begin, kFresh, bytes);
-  protect(begin, bytes, PROT_NONE);
+  if (device) {
+    heap.used += bytes;
+    protect(begin, bytes, PROT_NONE);
+  }
   return begin;
 }
 
@@ -190,6 +200,7 @@ void release(void* pointer, Block::Kind kind, const char* call) {
   } else {
     give_back(block);
     block.free_is_queued = true;
+    block.freed_at = last_entry();
     close(block);
     freed().push_back({block.begin, all_pending()});
     remove_freed_memory();
@@ -209,16 +220,7 @@ Block* find_block(const void* address) {
 Block& add_block(std::size_t bytes, Block::Kind kind, const char* call) {
   inject(Injection::allocation, cudaErrorMemoryAllocation, call);
   const bool device = kind == Block::Kind::device;
-  char* begin = nullptr;
-  if (device) {
-    begin = allocate_device(bytes, call);
-  } else {
-    void* pages =
-        mmap(nullptr, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages == MAP_FAILED) fail(cudaErrorMemoryAllocation, fmt::format("{} of {} bytes", call, bytes));
-    begin = static_cast<char*>(pages);
-    std::memset(begin, kFresh, bytes);
-  }
+  char* const begin = allocate_in_heap(bytes, kind, call);
   giro::simt::memory().add(begin, bytes, !device);
   add_handle(account_of(kind), begin, bytes);
   return blocks()[begin] = {begin, bytes, kind, ++allocations};
@@ -227,11 +229,6 @@ Block& add_block(std::size_t bytes, Block::Kind kind, const char* call) {
 void remove_block(const Block& block) {
   give_back(block);
   unmap(block);
-}
-
-// Those of the latest, which come after those of all others.
-std::vector<Point> users_of_freed_memory() {
-  return freed().empty() ? std::vector<Point>() : freed().back().users;
 }
 
 void remove_freed_memory() {
@@ -261,6 +258,9 @@ void check_range(const void* begin, std::size_t bytes, const char* call) {
   Block* block = find_block(begin);
   if (block != nullptr && block->free_is_queued && current_operation() == 0) {
     fail(cudaErrorInvalidValue, fmt::format("{}: {} has been freed", call, fmt::ptr(begin)));
+  } else if (block != nullptr && is_freed(*block)) {
+    fail(cudaErrorIllegalAddress, fmt::format("{}: {} is in an allocation of {} bytes that was freed", call,
+                                              fmt::ptr(begin), block->bytes));
   } else if (block != nullptr) {
     const auto left = static_cast<std::size_t>(block->begin + block->bytes - static_cast<const char*>(begin));
     if (bytes > left) {
@@ -271,7 +271,7 @@ void check_range(const void* begin, std::size_t bytes, const char* call) {
     open(*block);
   } else if (in_heap(begin)) {
     fail(cudaErrorInvalidValue,
-         fmt::format("{}: {} is device memory that is not allocated (any more)", call, fmt::ptr(begin)));
+         fmt::format("{}: {} is memory that is not allocated (any more)", call, fmt::ptr(begin)));
   } else if (begin == nullptr) {
     fail(cudaErrorInvalidValue, fmt::format("{}: {} bytes at a null address", call, bytes));
   }

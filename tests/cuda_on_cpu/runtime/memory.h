@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace cuda_on_cpu {
 
@@ -12,7 +11,6 @@ namespace cuda_on_cpu {
 // work runs; a host access ends the process, naming the block), and pinned host memory, open to both.
 // Addresses are never given out twice, so what was freed stays recognisable.
 
-struct Point;
 struct Pool;
 
 struct Block {
@@ -23,6 +21,7 @@ struct Block {
   std::uint64_t number;          // the how-manieth allocation of the process
   std::shared_ptr<Pool> pool{};  // that it is taken from, or null
   bool free_is_queued = false;   // no new work may name it; what was queued before may
+  std::uint64_t freed_at = 0;    // by a call that CUDA waits in: last_entry() then
   bool open = false;             // to queued work, if it is closed to the host
 };
 
@@ -33,10 +32,8 @@ Block& add_block(std::size_t bytes, Block::Kind kind, const char* call);
 void remove_block(const Block& block);
 
 // cudaFree and cudaFreeHost wait for the device; but a program that counts on more than that the memory stays
-// until its users are done has forgotten a wait. So nothing runs then: the block is closed to the program,
-// and goes once the work that was queued before has run. Work that is queued later runs after that: after
-// these points.
-std::vector<Point> users_of_freed_memory();
+// until its users are done has forgotten a wait. So nothing runs then: the block is closed to the program and
+// to work that is queued later, and goes once what was queued before has run.
 void remove_freed_memory();
 
 // A block whose free is queued is no leak.

@@ -19,7 +19,8 @@ namespace {
 constexpr const char* kStream = "stream";
 constexpr const char* kEvent = "event";
 
-std::uint64_t queues_made = 0;
+std::uint64_t queues_made = 0, entries = 0;
+thread_local std::uint64_t running_entry = 0;
 
 // The legacy default stream first, then those the program made. Never destroyed.
 std::vector<CUstream_st*>& streams() {
@@ -62,6 +63,17 @@ void create_stream(cudaStream_t* out, unsigned int flags) {
   add_handle(kStream, *out);
 }
 
+class RunningEntry {
+ public:
+  explicit RunningEntry(std::uint64_t number) : outer_(std::exchange(running_entry, number)) {}
+  ~RunningEntry() { running_entry = outer_; }
+  RunningEntry(const RunningEntry&) = delete;
+  RunningEntry& operator=(const RunningEntry&) = delete;
+
+ private:
+  std::uint64_t outer_;
+};
+
 // A query is how a program polls. Each one lets a little work happen, so that polling ends.
 void query(const Point& point, const char* call) {
   if (point.queue && !point.queue->is_done(point.entry)) {
@@ -82,8 +94,8 @@ void Queue::push(std::string name, Work work, std::vector<Point> after) {
   for (const Point& point : after) merge(before, point.clock);
   latest_ = before;
   latest_[id_] = ++queued_;
-  pending_.push_back(
-      {std::move(name), std::move(work), std::move(after), std::make_shared<const Clock>(std::move(before))});
+  pending_.push_back({std::move(name), std::move(work), std::move(after),
+                      std::make_shared<const Clock>(std::move(before)), ++entries});
 }
 
 bool Queue::try_next() {
@@ -105,6 +117,7 @@ bool Queue::try_front() {
   if (entry.work && !device_is_lost()) {
     try {
       const DeviceAccess access;
+      const RunningEntry number(entry.number);
       if (!entry.work({id_, done_ + 1, entry.before, {}})) return false;
     } catch (const CudaError& error) {
       lose_device({error.code, fmt::format("{}: {}", entry.name, error.why)});
@@ -130,15 +143,16 @@ void enqueue(CUstream_st& stream, std::string name, Queue::Work work, std::vecto
   } else if (stream.queue->blocking()) {
     after.push_back(legacy().queue->end());
   }
-  const std::vector<Point> freed = users_of_freed_memory();
-  after.insert(after.end(), freed.begin(), freed.end());
   stream.queue->push(std::move(name), std::move(work), std::move(after));
 }
+
+std::uint64_t last_entry() { return entries; }
+std::uint64_t current_entry() { return running_entry; }
 
 std::vector<Point> all_pending() {
   std::vector<Point> pending;
   for (const std::shared_ptr<Queue>& queue : queues()) {
-    if (!queue->is_idle()) pending.push_back({queue, queue->end().entry, {}});
+    if (!queue->is_idle()) pending.push_back(queue->end());
   }
   return pending;
 }

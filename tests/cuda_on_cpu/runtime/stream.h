@@ -54,6 +54,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
     Work work;
     std::vector<Point> after;
     std::shared_ptr<const Clock> before;
+    std::uint64_t number;
   };
   bool try_front();
 
@@ -70,9 +71,13 @@ class Queue : public std::enable_shared_from_this<Queue> {
 void submit(cudaStream_t stream, std::string name, std::function<void()> work,
             cudaGraphNodeType type = cudaGraphNodeTypeKernel, bool touches_pageable_memory = false);
 
-// The ends of all work that has not run; without what is done by then, so that waiting for them orders
-// nothing.
+// The ends of all work that has not run.
 std::vector<Point> all_pending();
+
+// Entries of all queues are numbered as they come, from 1: the last one's number, and that of the entry that
+// this thread runs, or 0.
+std::uint64_t last_entry();
+std::uint64_t current_entry();
 
 // As the host waits: for a point, for all that is queued on the device.
 void run_until(const Point& point);

@@ -210,6 +210,8 @@ TEST_F(CudaTest, ACopyWaitsForWhatItsDirectionPromises) {
   EXPECT_EQ(read(x_, s_), 12);
   EXPECT_OK(cudaMemset(host_, 0, kBytes));
   EXPECT_EQ(host_[0], 0);
+  EXPECT_OK(cudaMemcpyAsync(pageable.data(), host_, kBytes, cudaMemcpyHostToHost, s_));
+  EXPECT_EQ(pageable[0], 0) << "within the host it is synchronous";
 }
 
 TEST_F(CudaOnCpu, ACopyWithinTheDeviceWaitsForNothing) {
@@ -267,8 +269,27 @@ TEST_F(CudaOnCpu, WhatIsFreedStaysForWorkThatWasQueuedBefore) {
   EXPECT_EQ(host_[0], 6);
 }
 
-// In whatever order the streams go.
-TEST_F(CudaOnCpu, WorkThatIsQueuedAfterAFreeComesAfterIt) {
+// A free of something else is no wait.
+TEST_F(CudaOnCpu, AFreeHidesNoMissingWait) {
+  float* other;
+  EXPECT_OK(cudaMalloc(reinterpret_cast<void**>(&other), kBytes));
+  set(host_, 7, 1, 0, s_);
+  EXPECT_OK(cudaFree(other));
+  set(y_, 2, 1, 0, t_);
+  EXPECT_OK(cudaStreamSynchronize(t_));
+  EXPECT_EQ(host_[0], 0);
+  EXPECT_OK(cudaStreamSynchronize(s_));
+  EXPECT_EQ(host_[0], 7);
+}
+
+TEST_F(CudaOnCpu, FreedPinnedMemoryIsKnown) {
+  float* pinned;
+  EXPECT_OK(cudaMallocHost(reinterpret_cast<void**>(&pinned), kBytes));
+  EXPECT_OK(cudaFreeHost(pinned));
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_, pinned, 4, cudaMemcpyDefault, s_));
+}
+
+TEST_F(CudaOnCpu, WorkThatIsQueuedAfterAFreeFindsNothing) {
   float* data;
   EXPECT_OK(cudaMalloc(reinterpret_cast<void**>(&data), kBytes));
   set(data, 2, kCount, 0, s_);

@@ -184,11 +184,10 @@ void RaceCheck::add(const Acquire& acquire) {
   if (!known) acquires_.push_back(acquire);
 }
 
-const Operation& RaceCheck::operation_of(std::uint32_t block) const {
-  const auto next =
-      std::upper_bound(operations_.begin(), operations_.end(), block,
-                       [](std::uint32_t serial, const Begin& begin) { return serial < begin.first_block; });
-  return std::prev(next)->operation;
+// Behind the operation that the block belongs to.
+std::vector<RaceCheck::Begin>::const_iterator RaceCheck::next_operation(std::uint32_t block) const {
+  return std::upper_bound(operations_.begin(), operations_.end(), block,
+                          [](std::uint32_t serial, const Begin& begin) { return serial < begin.first_block; });
 }
 
 bool RaceCheck::ordered_across_operations(const Access& before, const Self& self) {
@@ -197,45 +196,16 @@ bool RaceCheck::ordered_across_operations(const Access& before, const Self& self
   // A line of a kernel mostly follows the same operations again: who wrote, and who read.
   OrderedRange& range = ordered_ranges_[(2 * self.site + before.write) % ordered_ranges_.size()];
   if (before.block < range.begin || before.block >= range.end) {
-    const auto next =
-        std::upper_bound(operations_.begin(), operations_.end(), before.block,
-                         [](std::uint32_t block, const Begin& begin) { return block < begin.first_block; });
-    const Operation earlier = std::prev(next)->operation;
-    range = {std::prev(next)->first_block, next == operations_.end() ? last_block_ + 1 : next->first_block,
+    const auto next = next_operation(before.block);
+    const auto& [begin, earlier] = *std::prev(next);
+    range = {begin, next == operations_.end() ? last_block_ + 1 : next->first_block,
              earlier == 0 || earlier == operation_ || happens_before(earlier, operation_)};
   }
   return range.ordered;
 }
 
-// Who reads the word can come to know what the fence covers, and what its thread had come to know by then.
-void RaceCheck::publish(std::uintptr_t address, const Fence& fence, unsigned int thread, bool for_block_only) {
-  std::vector<Release>& releases = releases_[address];
-  releasing_blocks_.insert(block_);
-  releases.push_back({fence, thread, nullptr, block_, for_block_only});
-  for (const Acquire& acquire : acquires_) {
-    if (!knows(acquire, thread, fence)) continue;
-    Release passed_on = acquire.release;
-    passed_on.by_block = block_;
-    passed_on.for_block_only = for_block_only;
-    if (std::find(releases.begin(), releases.end(), passed_on) == releases.end()) releases.push_back(passed_on);
-  }
-}
-
-// The same for what the block's threads fenced before the barrier.
-void RaceCheck::publish_for_all(std::uintptr_t address, bool for_block_only) {
-  std::vector<Release>& releases = releases_[address];
-  releasing_blocks_.insert(block_);
-  releases.push_back({{.block = block_, .time = block_sync_}, 0, before_barrier_, block_, for_block_only});
-  for (const Acquire& acquire : acquires_) {
-    if (acquire.known > (*before_barrier_)[acquire.thread]) continue;
-    Release passed_on = acquire.release;
-    passed_on.by_block = block_;
-    passed_on.for_block_only = for_block_only;
-    if (std::find(releases.begin(), releases.end(), passed_on) == releases.end()) releases.push_back(passed_on);
-  }
-}
-
-// A strong write after a fence releases, a strong read before one acquires.
+// A strong write releases what its thread has fenced, and what was fenced before a barrier, with all that those threads
+// had come to know by then; a strong read acquires it.
 void RaceCheck::synchronise(std::uintptr_t address, Kind kind, Sense sense, unsigned int thread) {
   const auto found = releases_.find(address);
   if (found != releases_.end() && !reads(kind)) {
@@ -248,20 +218,39 @@ void RaceCheck::synchronise(std::uintptr_t address, Kind kind, Sense sense, unsi
     }
   }
   if (!writes(kind)) return;
+
+  const auto publish = [&](Release release, bool for_block_only, const auto& was_known) {
+    std::vector<Release>& releases = releases_[address];
+    const auto add_once = [&](Release added) {
+      added.by_block = block_;
+      added.for_block_only = for_block_only;
+      if (std::find(releases.begin(), releases.end(), added) == releases.end()) releases.push_back(std::move(added));
+    };
+    add_once(std::move(release));
+    for (const Acquire& acquire : acquires_) {
+      if (was_known(acquire)) add_once(acquire.release);
+    }
+    releasing_blocks_.insert(block_);
+  };
+  const auto publish_fence = [&](const Fence& fence, bool for_block_only) {
+    publish({fence, thread}, for_block_only, [&](const Acquire& acquire) { return knows(acquire, thread, fence); });
+  };
   const bool narrow = block_scope(kind);
   if (releases(sense)) {
-    publish(address, fence_now(thread), thread, narrow);
+    publish_fence(fence_now(thread), narrow);
     ++now_;
   }
   const Fences& fences = fences_[thread];
-  if (fences.device.block == block_) publish(address, fences.device, thread, narrow);
-  if (fences.any.block == block_ && fences.any.time != fences.device.time) publish(address, fences.any, thread, true);
-  if (before_barrier_) publish_for_all(address, narrow);
+  if (fences.device.block == block_) publish_fence(fences.device, narrow);
+  if (fences.any.block == block_ && fences.any.time != fences.device.time) publish_fence(fences.any, true);
+  if (before_barrier_) {
+    publish({{.block = block_, .time = block_sync_}, 0, before_barrier_}, narrow,
+            [&](const Acquire& acquire) { return acquire.known <= (*before_barrier_)[acquire.thread]; });
+  }
 }
 
 // What is wrong with the access, seen from those of other threads before it.
-std::string RaceCheck::conflict(Accesses& earlier, const Access& access, const Self& self,
-                                const char* does) {
+std::string RaceCheck::conflict(Accesses& earlier, const Access& access, const Self& self, const char* does) {
   for (const Access& before : earlier) {
     if (!access.write && !before.write) continue;
     if (before.block >= first_block_ && morally_strong(before, access)) continue;
@@ -282,7 +271,7 @@ std::string RaceCheck::conflict(Accesses& earlier, const Access& access, const S
 // of blocks that are over and have released nothing.
 bool RaceCheck::stands_for(const Access& kept, const Access& other) const {
   if (kept.block < first_block_ && other.block < first_block_) {
-    return operation_of(kept.block) == operation_of(other.block);
+    return next_operation(kept.block) == next_operation(other.block);
   }
   const auto over = [&](const Access& access) {
     return access.block >= first_block_ && access.block != block_ && !releasing_blocks_.contains(access.block);

@@ -105,6 +105,11 @@ class RaceCheck {
     std::uint32_t known;  // or never
   };
 
+  struct Begin {  // of an operation's blocks
+    std::uint32_t first_block;
+    Operation operation;
+  };
+
   struct OrderedRange {  // of blocks, all of one earlier operation
     std::uint32_t begin = 0, end = 0;
     bool ordered = false;
@@ -115,18 +120,15 @@ class RaceCheck {
   std::uint32_t unordered_in_warp(const Access& before, unsigned int thread) const;
   std::uint32_t unordered_by_fences(const Access& before, std::uint32_t lanes, unsigned int thread) const;
 
-  std::string conflict(Accesses& earlier, const Access& access, const Self& self,
-                       const char* does);
+  std::string conflict(Accesses& earlier, const Access& access, const Self& self, const char* does);
   void remember(Accesses& accesses, const Access& access, const Self& self);
   bool stands_for(const Access& kept, const Access& other) const;
 
   Fence fence_now(unsigned int thread) const;
   bool knows(const Acquire& acquire, unsigned int thread, const Fence& by) const;
   void add(const Acquire& acquire);
-  void publish(std::uintptr_t address, const Fence& fence, unsigned int thread, bool for_block_only);
-  void publish_for_all(std::uintptr_t address, bool for_block_only);
+  std::vector<Begin>::const_iterator next_operation(std::uint32_t block) const;
   bool ordered_across_operations(const Access& before, const Self& self);
-  const Operation& operation_of(std::uint32_t block) const;
   void synchronise(std::uintptr_t address, Kind kind, Sense sense, unsigned int thread);
 
   std::uint32_t now_ = 1;
@@ -152,12 +154,7 @@ class RaceCheck {
   std::unordered_set<std::uint32_t> releasing_blocks_;                 // of this launch
   std::vector<Acquire> acquires_;                                      // of the running block
 
-  // Where each operation's blocks begin, in ascending order.
-  struct Begin {
-    std::uint32_t first_block;
-    Operation operation;
-  };
-  std::vector<Begin> operations_;
+  std::vector<Begin> operations_;  // in ascending order
   std::array<OrderedRange, 64> ordered_ranges_;
 };
 

@@ -83,7 +83,7 @@ void on_segmentation_fault(int signal, siginfo_t* info, void*) {
       *--digit = static_cast<char>('0' + n % 10);
     }
     if (heap.working > 0) {
-      say("cuda_on_cpu: queued work touched device memory outside every allocation\n");
+      say("cuda_on_cpu: queued work touched memory that it has not named, or that nobody has allocated\n");
     } else if (block == nullptr) {
       say("cuda_on_cpu: host code touched memory that CUDA has freed, or never allocated\n");
     } else {
@@ -201,7 +201,7 @@ void release(void* pointer, Block::Kind kind, const char* call) {
     give_back(block);
     block.free_is_queued = true;
     block.freed_at = last_entry();
-    close(block);
+    if (!block.open) close(block);
     freed().push_back({block.begin, all_pending()});
     remove_freed_memory();
   }

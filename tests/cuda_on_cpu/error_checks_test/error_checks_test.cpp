@@ -106,8 +106,8 @@ const std::vector<Operation> kOperations{
          Event event(b.stream());
          b.stream().fill(x.raw(), 1, x.bytes());
          event.record(b.stream());
-         const Bench other;
-         other.stream().wait(event);
+         const Stream other(kDevice);
+         other.wait(event);
          (void)event.query();
          event.synchronize();
        };

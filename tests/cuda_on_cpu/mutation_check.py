@@ -124,7 +124,8 @@ def mutations_of(file, text):
         for match in re.finditer(r"\b__(syncthreads|syncwarp|threadfence\w*)\(\);", code):
             yield mutation("__" + match[1], match.start(), match.end(), ";")
         # A barrier or fence that comes too early: before what it should come after.
-        early = r"(?<=\n)(?P<indent> +)(?P<statement>[^\n{}]*;)\n(?P=indent)__(?P<name>syncthreads|threadfence\w*)\(\);"
+        statement, barrier = r"(?P<indent> +)(?P<statement>[^\n{}]*;)", r"__(?P<name>syncthreads|threadfence\w*)\(\);"
+        early = rf"(?<=\n){statement}\n(?P=indent){barrier}"
         for match in re.finditer(early, code):
             swapped = f"{match['indent']}__{match['name']}();\n{match['indent']}{match['statement']}"
             yield mutation(f"__{match['name']} too early", match.start(), match.end(), swapped)

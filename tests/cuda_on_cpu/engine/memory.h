@@ -34,8 +34,8 @@ class Memory {
   // Whether `earlier` had ended, by what the host asked for, before `later` began. The default says yes.
   std::function<bool(Operation earlier, Operation later)> happens_before;
 
-  // Called before a kernel's line first touches an allocation, which the host may have closed. What is wrong with that,
-  // or nothing.
+  // Called before a kernel's line first touches an allocation, which the host may have closed. What is wrong with
+  // that, or nothing.
   std::function<std::string(std::uintptr_t address)> before_use;
 
   // Device memory starts out with no byte written; pinned host memory, which the host writes unseen, is

@@ -204,8 +204,8 @@ bool RaceCheck::ordered_across_operations(const Access& before, const Self& self
   return range.ordered;
 }
 
-// A strong write releases what its thread has fenced, and what was fenced before a barrier, with all that those threads
-// had come to know by then; a strong read acquires it.
+// A strong write releases what its thread has fenced, and what was fenced before a barrier, with all that those
+// threads had come to know by then; a strong read acquires it.
 void RaceCheck::synchronise(std::uintptr_t address, Kind kind, Sense sense, unsigned int thread) {
   const auto found = releases_.find(address);
   if (found != releases_.end() && !reads(kind)) {
@@ -267,8 +267,8 @@ std::string RaceCheck::conflict(Accesses& earlier, const Access& access, const S
   return {};
 }
 
-// Whether whoever conflicts with `other` conflicts with `kept`, of the same kind, too: two of an earlier operation, or two
-// of blocks that are over and have released nothing.
+// Whether whoever conflicts with `other` conflicts with `kept`, of the same kind, too: two of an earlier operation,
+// or two of blocks that are over and have released nothing.
 bool RaceCheck::stands_for(const Access& kept, const Access& other) const {
   if (kept.block < first_block_ && other.block < first_block_) {
     return next_operation(kept.block) == next_operation(other.block);

@@ -2,11 +2,12 @@
 
 // Finds accesses to the same memory that nothing orders, whichever way they happened to run. Two accesses of a
 // block are ordered by being the same thread's, by a block barrier between them, or by a __syncwarp that both
-// threads' lanes took part in; two of different threads also by a fence and then an atomic or volatile write on one
-// side, and a read of what that wrote and then a fence on the other, or by a release and an acquire in their place (PTX
-// ISA, memory consistency model); two of different operations by what the host asked for (Memory::happens_before).
-// Fences of __threadfence() have an order among themselves: where each thread fences and a barrier follows, one thread
-// can publish for all of them, and where one has read and a barrier follows, each can fence for itself.
+// threads' lanes took part in; two of different threads also by a fence and then an atomic or volatile write on
+// one side, and a read of what that wrote and then a fence on the other, or by a release and an acquire in their
+// place (PTX ISA, memory consistency model); two of different operations by what the host asked for
+// (Memory::happens_before). Fences of __threadfence() have an order among themselves: where each thread fences and
+// a barrier follows, one thread can publish for all of them, and where one has read and a barrier follows, each can
+// fence for itself.
 
 #include <array>
 #include <cstddef>

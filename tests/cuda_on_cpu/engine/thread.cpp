@@ -50,7 +50,8 @@ void Thread::check(Shadow& shadow, std::uintptr_t address, std::size_t offset, s
          site);
   }
   const std::string race =
-      race_check().access(shadow, address, offset, bytes, kind, linear, block->kernel().first_site + site, shared, sense);
+      race_check().access(shadow, address, offset, bytes, kind, linear, block->kernel().first_site + site, shared,
+                          sense);
   if (!race.empty()) stop(Fault::race, race, site);
 }
 

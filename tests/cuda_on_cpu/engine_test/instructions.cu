@@ -49,15 +49,20 @@ __global__ void float_instructions(float* y, const float* x) {
   asm("tanh.approx.f32 %0, %1;" : "=f"(y[16]) : "f"(third));
   asm("cvt.sat.f32.f32 %0, %1;" : "=f"(y[17]) : "f"(two));
   asm("cvt.ftz.f32.f32 %0, %1;" : "=f"(y[18]) : "f"(tiny));
-  asm("{.reg .pred p, q, r; setp.lt.f32 q, %1, %2; setp.gt.f32 r, %1, %2; setp.ne.and.f32 p, %1, %2, q; setp.ne.and.f32 p, %1, %2, !r; selp.f32 %0, 0f3F800000, 0f00000000, p;}"
+  asm("{.reg .pred p, q, r; setp.lt.f32 q, %1, %2; setp.gt.f32 r, %1, %2; setp.ne.and.f32 p, %1, %2, q;"
+      " setp.ne.and.f32 p, %1, %2, !r; selp.f32 %0, 0f3F800000, 0f00000000, p;}"
       : "=f"(y[19])
       : "f"(third), "f"(two));
-  asm("{.reg .pred p, q, r; setp.gt.f32 r, %1, %2; setp.lt.xor.f32 p|q, %1, %2, r; selp.f32 %0, 0f3F800000, 0f00000000, p;"
-      " @q add.f32 %0, %0, 0f40000000;}"
+  asm("{.reg .pred p, q, r; setp.gt.f32 r, %1, %2; setp.lt.xor.f32 p|q, %1, %2, r; "
+      " selp.f32 %0, 0f3F800000, 0f00000000, p; @q add.f32 %0, %0, 0f40000000;}"
       : "=f"(y[20])
       : "f"(third), "f"(two));
-  asm("{.reg .pred p; setp.ne.f32 p, %1, %2; selp.f32 %0, 0f3F800000, 0f00000000, p;}" : "=f"(y[21]) : "f"(nan), "f"(two));
-  asm("{.reg .pred p; setp.gt.ftz.f32 p, %1, 0f00000000; selp.f32 %0, 0f3F800000, 0f00000000, p;}" : "=f"(y[22]) : "f"(tiny));
+  asm("{.reg .pred p; setp.ne.f32 p, %1, %2; selp.f32 %0, 0f3F800000, 0f00000000, p;}"
+      : "=f"(y[21])
+      : "f"(nan), "f"(two));
+  asm("{.reg .pred p; setp.gt.ftz.f32 p, %1, 0f00000000; selp.f32 %0, 0f3F800000, 0f00000000, p;}"
+      : "=f"(y[22])
+      : "f"(tiny));
 }
 
 // Subnormal numbers: flushed in global memory, kept in shared memory, wherever a generic address leads.

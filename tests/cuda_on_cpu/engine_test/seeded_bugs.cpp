@@ -239,7 +239,8 @@ TEST(SeededBugs, operations_that_are_not_ordered) {
 
 // A read by one stream's kernel, one by another's, which then writes: the first read has no order before the write.
 TEST(SeededBugs, write_after_the_older_of_two_reads) {
-  const auto before = std::exchange(memory().happens_before, [](Operation earlier, Operation) { return earlier != 1; });
+  const auto all_but_the_first = [](Operation earlier, Operation) { return earlier != 1; };
+  const auto before = std::exchange(memory().happens_before, all_but_the_first);
   const Kernel& kernel = kernel_named("use_after_free");
   for (const bool by_copies : {false, true}) {
     // Both a whole page, which is remembered as one, and a part of one.

@@ -147,8 +147,8 @@ __global__ void told_by_another(float* y, int* tickets, int* flags) {
   raised[turn] = 1;
 }
 
-// Fences of __threadfence() have an order: each thread fences what it wrote, one publishes for all of them, and where one
-// has read that, each fences for itself.
+// Fences of __threadfence() have an order: each thread fences what it wrote, one publishes for all of them, and
+// where one has read that, each fences for itself.
 __global__ void fences_around_barriers(float* y, const float* x, int* tickets) {
   __shared__ bool last;
   y[blockIdx.x * 64 + threadIdx.x] = x[threadIdx.x];

@@ -16,6 +16,7 @@ namespace giro::simt {
 namespace {
 
 constexpr unsigned int kThreads = 64;
+__extension__ typedef __int128 Wide;
 
 template <class... Arguments>
 void expect_sound(const char* name, unsigned int blocks, std::size_t dynamic_shared_bytes, Arguments... arguments) {
@@ -213,7 +214,7 @@ TEST(Sound, integers) {
     const std::uint32_t bytes = (u & 0xff) | (v & 0xff) << 8 | (u >> 16 & 0xff) << 16 | (v >> 16 & 0xff) << 24;
     const std::int64_t expected[11] = {a / b,
                                        a % b,
-                                       static_cast<std::int64_t>((static_cast<__int128>(a) * b) >> 64),
+                                       static_cast<std::int64_t>((static_cast<Wide>(a) * b) >> 64),
                                        i >> (j & 31),
                                        u >> (v & 31),
                                        std::popcount(static_cast<std::uint64_t>(a)) * 100 + std::countl_zero(u) +

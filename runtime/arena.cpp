@@ -10,8 +10,8 @@ namespace giro {
 namespace {
 constexpr std::size_t kMinChunk = std::size_t{1} << 20;
 
-// The next multiple of a block's alignment, at least one. What is too much to be rounded is left to the
-// allocation to refuse.
+// The next multiple of a block's alignment, at least one. What is too much to be rounded is left to the allocation to
+// refuse.
 std::size_t block_size(std::size_t bytes) {
   constexpr std::size_t kAlignment = Buffer::kAlignment;
   if (bytes > std::numeric_limits<std::size_t>::max() - kAlignment) return bytes;
@@ -56,8 +56,7 @@ Buffer Arena::allocate(std::size_t bytes) {
     const std::size_t chunk = std::max(size, kMinChunk);
     chunks_.push_back(Buffer::allocate(device_, chunk));
     reserved_ += chunk;
-    found = blocks_.emplace(static_cast<char*>(chunks_.back().data()), Block{chunk, chunks_.size() - 1, true})
-                .first;
+    found = blocks_.emplace(static_cast<char*>(chunks_.back().data()), Block{chunk, chunks_.size() - 1, true}).first;
   }
   Block& block = found->second;
   if (block.size > size) {

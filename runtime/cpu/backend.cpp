@@ -70,22 +70,21 @@ void CpuStream::abandon_recording() noexcept {
 DeviceInfo device_info() {
   const long pages = sysconf(_SC_PHYS_PAGES), page_size = sysconf(_SC_PAGE_SIZE);
   const bool known = pages > 0 && page_size > 0;
-  return {Device::cpu(), "CPU",
-          known ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_size) : 0};
+  return {Device::cpu(), "CPU", known ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_size) : 0};
 }
 
 void* allocate(std::size_t bytes) {
   // The allocator itself rounds up to the alignment, and may overflow on the way.
   const bool too_many = bytes > std::numeric_limits<std::size_t>::max() - Buffer::kAlignment;
   void* data =
-      too_many ? nullptr : ::operator new (bytes, std::align_val_t{Buffer::kAlignment}, std::nothrow);
+      too_many ? nullptr : ::operator new(bytes, std::align_val_t{Buffer::kAlignment}, std::nothrow);
   if (data == nullptr) {
     throw Error(ErrorCode::out_of_memory, fmt::format("the host has no {} bytes of memory left", bytes));
   }
   return data;
 }
 
-void deallocate(void* data) noexcept { ::operator delete (data, std::align_val_t{Buffer::kAlignment}); }
+void deallocate(void* data) noexcept { ::operator delete(data, std::align_val_t{Buffer::kAlignment}); }
 
 std::shared_ptr<detail::StreamImpl> create_stream() { return std::make_shared<CpuStream>(); }
 

@@ -91,8 +91,7 @@ class CudaGraph final : public detail::GraphImpl {
     cudaGraphNode_t before = nullptr;
     for (std::int64_t i = 0; i < std::int64_t{1} << rung; ++i) {
       cudaGraphNode_t node = nullptr;
-      check(cudaGraphAddChildGraphNode(&node, repeated, &before, i == 0 ? 0 : 1, graph_),
-            "cudaGraphAddChildGraphNode");
+      check(cudaGraphAddChildGraphNode(&node, repeated, &before, i == 0 ? 0 : 1, graph_), "cudaGraphAddChildGraphNode");
       before = node;
     }
     check(cudaGraphInstantiate(ladder_[rung].out(), repeated, 0), "cudaGraphInstantiate");

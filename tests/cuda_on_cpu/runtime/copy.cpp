@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +35,11 @@ struct Copy {
   const char* call;
 
   bool uses_pageable_memory() const { return find_block(to) == nullptr || find_block(from) == nullptr; }
+  bool overlaps() const {
+    const auto *a = static_cast<const char*>(to), *b = static_cast<const char*>(from);
+    const std::less<const char*> before;
+    return before(a, b + bytes) && before(b, a + bytes);
+  }
 };
 
 void check(const Copy& copy, cudaMemcpyKind kind) {
@@ -49,7 +55,7 @@ void check(const Copy& copy, cudaMemcpyKind kind) {
     fail(cudaErrorInvalidValue,
          fmt::format("{}: the direction says otherwise than the addresses", copy.call));
   }
-  if (overlap(copy.to, copy.bytes, copy.from, copy.bytes)) {
+  if (copy.overlaps()) {
     fail(cudaErrorInvalidValue,
          fmt::format("{}: the source overlaps the target, which CUDA leaves undefined", copy.call));
   }

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <functional>
 #include <map>
 #include <utility>
 
@@ -275,12 +274,6 @@ void check_range(const void* begin, std::size_t bytes, const char* call) {
   } else if (begin == nullptr) {
     fail(cudaErrorInvalidValue, fmt::format("{}: {} bytes at a null address", call, bytes));
   }
-}
-
-bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
-  const auto *first = static_cast<const char*>(a), *second = static_cast<const char*>(b);
-  const std::less<const char*> before;
-  return before(first, second + b_bytes) && before(second, first + a_bytes);
 }
 
 DeviceAccess::DeviceAccess() { ++heap.working; }

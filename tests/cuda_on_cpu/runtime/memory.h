@@ -50,8 +50,6 @@ Block* find_block(const void* address);
 // check it. Queued work calls it before it touches the memory, which it opens.
 void check_range(const void* begin, std::size_t bytes, const char* call);
 
-bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes);
-
 // Device memory is closed again while one of these lives: host functions are host code.
 class DeviceClosed {
  public:

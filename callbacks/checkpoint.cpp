@@ -7,8 +7,8 @@
 #include <cmath>
 #include <exception>
 #include <filesystem>
-#include <optional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -197,8 +197,7 @@ bool is_damage(const Error& error) {
 }
 
 // One that cannot be read may be there: restore has passed it over, or would.
-void check_none_later(FileSystem& files, const std::string& dir, const std::vector<Found>& found,
-                      std::int64_t steps) {
+void check_none_later(FileSystem& files, const std::string& dir, const std::vector<Found>& found, std::int64_t steps) {
   for (const Found& later : found) {
     if (later.steps <= steps) continue;
     try {
@@ -273,8 +272,7 @@ std::optional<double> Checkpoint::improvement(std::int64_t done, const State& st
   return value && monitor_->update(*value) ? value : std::nullopt;
 }
 
-void Checkpoint::save(const Elapsed& elapsed, std::int64_t done, const State& state,
-                      std::optional<double> best) const {
+void Checkpoint::save(const Elapsed& elapsed, std::int64_t done, const State& state, std::optional<double> best) const {
   FileSystem& files = *options_.files;
   const Snapshot snapshot(state);
   const std::int64_t steps = counted_steps(state).value_or(done);

@@ -9,9 +9,9 @@
 
 #include <giro/callbacks/monitor.h>
 #include <giro/loop/callback.h>
-#include <giro/loop/elapsed.h>
 #include <giro/loop/events.h>
-#include <giro/loop/logs.h>
+#include <giro/loop/log/logs.h>
+#include <giro/loop/time/elapsed.h>
 #include <giro/runtime/file_system.h>
 #include <giro/runtime/state.h>
 

@@ -13,8 +13,8 @@
 
 #include <giro/runtime/error.h>
 
-#include "callbacks/log_file.h"
-#include "loop/record_text.h"
+#include "callbacks/internal/log_file.h"
+#include "loop/log/internal/record_text.h"
 
 namespace giro {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include <giro/callbacks/logger_options.h>
-#include <giro/loop/elapsed.h>
-#include <giro/loop/logs.h>
+#include <giro/loop/log/logs.h>
+#include <giro/loop/time/elapsed.h>
 
 namespace giro {
 

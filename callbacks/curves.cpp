@@ -19,7 +19,7 @@ namespace {
 constexpr double kWidth = 520, kHeight = 340;
 constexpr double kRight = 22, kTop = 48, kBottom = 52;  // around the plot; on the left it depends on the labels
 constexpr double kPlotHeight = kHeight - kTop - kBottom;
-constexpr double kDigitWidth = 7.2;  // about that of the ticks' font
+constexpr double kDigitWidth = 7.2;       // about that of the ticks' font
 constexpr std::size_t kMaxBuckets = 500;  // of a line; each gives up to two points
 
 constexpr std::string_view kLineColors[] = {"#2563eb", "#059669", "#d97706", "#7c3aed", "#dc2626", "#0891b2"};
@@ -31,11 +31,20 @@ std::string escape(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
     switch (c) {
-      case '&': escaped += "&amp;"; break;
-      case '<': escaped += "&lt;"; break;
-      case '>': escaped += "&gt;"; break;
-      case '"': escaped += "&quot;"; break;
-      default: escaped += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML has no control characters
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      default:
+        escaped += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML has no control characters
     }
   }
   return escaped;

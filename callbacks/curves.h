@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <giro/loop/history.h>
+#include <giro/loop/log/history.h>
 
 namespace giro {
 

@@ -23,9 +23,9 @@ EarlyStopping::EarlyStopping(const std::string& monitor, const EarlyStoppingOpti
     }
   } else if (const Period& period = std::get<Period>(patience_);
              !period.steps && !period.samples && !period.time && !period.date) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("early_stopping '{}': patience is an empty period, expected steps, samples or time",
-                            monitor));
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("early_stopping '{}': patience is an empty period, expected steps, samples or time", monitor));
   }
 }
 
@@ -39,8 +39,8 @@ EarlyStopping::Verdict EarlyStopping::look(const Elapsed& elapsed, const Logs& l
   if (best) return Verdict::best;
   if (first) return Verdict::wait;  // nothing to have got worse than
   const auto* evaluations = std::get_if<std::int64_t>(&patience_);
-  const bool over = evaluations != nullptr ? waited_ >= *evaluations
-                                           : elapsed - *waits_since_ >= std::get<Period>(patience_);
+  const bool over =
+      evaluations != nullptr ? waited_ >= *evaluations : elapsed - *waits_since_ >= std::get<Period>(patience_);
   return over ? Verdict::stop : Verdict::wait;
 }
 

@@ -12,10 +12,10 @@
 
 #include <giro/callbacks/monitor.h>
 #include <giro/loop/callback.h>
-#include <giro/loop/elapsed.h>
 #include <giro/loop/events.h>
 #include <giro/loop/interrupt.h>
-#include <giro/loop/logs.h>
+#include <giro/loop/log/logs.h>
+#include <giro/loop/time/elapsed.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/error.h>
 #include <giro/runtime/state.h>

@@ -11,8 +11,8 @@
 
 #include <giro/runtime/error.h>
 
-#include "callbacks/log_file.h"
-#include "loop/record_text.h"
+#include "callbacks/internal/log_file.h"
+#include "loop/log/internal/record_text.h"
 
 namespace giro {
 namespace {
@@ -59,9 +59,8 @@ class JsonlLogger::File {
     std::string& text = file_.text;
     text += kBegin;
     fmt::format_to(std::back_inserter(text), R"({},"samples":{})", elapsed.steps, elapsed.samples);
-    for (const auto& [name, value] :
-         {std::pair("date", elapsed.date), std::pair("date_start", elapsed.date_start),
-          std::pair("time", elapsed.time())}) {
+    for (const auto& [name, value] : {std::pair("date", elapsed.date), std::pair("date_start", elapsed.date_start),
+                                      std::pair("time", elapsed.time())}) {
       fmt::format_to(std::back_inserter(text), R"(,"{}":)", name);
       append_json(text, value);
     }

@@ -9,7 +9,7 @@
 
 #include <giro/runtime/error.h>
 
-#include "callbacks/progress.h"
+#include "callbacks/internal/progress.h"
 
 namespace giro {
 namespace {
@@ -48,8 +48,8 @@ std::string format_line(const detail::Progress& progress, bool final, int width,
     text += fmt::format(" - ETA: {}", format_eta(step_time * left));
   }
   for (const auto& [name, value] : progress.shown()) {
-    text += std::abs(value) > 1e-3 ? fmt::format(" - {}: {:.4f}", name, value)
-                                   : fmt::format(" - {}: {:.4e}", name, value);
+    text +=
+        std::abs(value) > 1e-3 ? fmt::format(" - {}: {:.4f}", name, value) : fmt::format(" - {}: {:.4e}", name, value);
   }
   return text;
 }

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <giro/loop/elapsed.h>
-#include <giro/loop/logs.h>
+#include <giro/loop/log/logs.h>
+#include <giro/loop/time/elapsed.h>
 
 namespace giro {
 
@@ -17,12 +17,12 @@ class Progress;
 }
 
 struct KerasBarOptions {
-  std::int64_t total = 0;                  // steps; 0: unknown
-  std::optional<std::int64_t> epoch;       // "Epoch 1/10" in a line of its own in front of the bar
+  std::int64_t total = 0;             // steps; 0: unknown
+  std::optional<std::int64_t> epoch;  // "Epoch 1/10" in a line of its own in front of the bar
   std::optional<std::int64_t> num_epochs;
-  int width = 30;                          // of the bar, in characters
-  double interval = 0.05;                  // seconds between two drawings on a terminal
-  double file_interval = 5.0;              // seconds between two lines on anything else
+  int width = 30;                                  // of the bar, in characters
+  double interval = 0.05;                          // seconds between two drawings on a terminal
+  double file_interval = 5.0;                      // seconds between two lines on anything else
   std::vector<std::string> stateful_metrics = {};  // names that are shown as their latest value, not as a mean
   bool always_stateful = false;                    // as if all were
   std::string unit_name = "step";                  // as in "12ms/step"

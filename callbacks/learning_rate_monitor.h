@@ -1,6 +1,6 @@
 #pragma once
 
-#include <giro/loop/logs.h>
+#include <giro/loop/log/logs.h>
 #include <giro/runtime/state.h>
 
 namespace giro {

@@ -9,7 +9,7 @@
 #include <giro/loop/interrupt.h>
 #include <giro/runtime/error.h>
 
-#include "runtime/text.h"
+#include "runtime/internal/text.h"
 
 namespace giro {
 
@@ -20,9 +20,8 @@ Monitor::Monitor(std::string entry, const std::string& mode, double min_delta)
       best_(std::numeric_limits<double>::quiet_NaN()) {
   if (entry_.empty()) throw Error(ErrorCode::invalid_argument, "monitor: the entry's name is empty");
   if (mode != "min" && mode != "max") {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("monitor '{}': mode is '{}', expected 'min' or 'max'{}", entry_, mode,
-                            suggestion(mode, {"min", "max"})));
+    throw Error(ErrorCode::invalid_argument, fmt::format("monitor '{}': mode is '{}', expected 'min' or 'max'{}",
+                                                         entry_, mode, suggestion(mode, {"min", "max"})));
   }
   if (!(min_delta >= 0)) {
     throw Error(ErrorCode::invalid_argument,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <giro/loop/elapsed.h>
+#include <giro/loop/time/elapsed.h>
 
 namespace giro {
 

@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include <giro/loop/elapsed.h>
-#include <giro/loop/logs.h>
+#include <giro/loop/log/logs.h>
+#include <giro/loop/time/elapsed.h>
 
 namespace giro {
 

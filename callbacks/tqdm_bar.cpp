@@ -7,7 +7,7 @@
 
 #include <giro/runtime/error.h>
 
-#include "callbacks/progress.h"
+#include "callbacks/internal/progress.h"
 
 namespace giro {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <giro/loop/elapsed.h>
-#include <giro/loop/logs.h>
+#include <giro/loop/log/logs.h>
+#include <giro/loop/time/elapsed.h>
 
 namespace giro {
 

@@ -4,12 +4,9 @@ include(GNUInstallDirs)
 
 file(GLOB_RECURSE giro_public_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
   runtime/*.h kernels/*.h loop/*.h callbacks/*.h)
-set(giro_private_headers
-  runtime/arena.h runtime/backend.h runtime/text.h kernels/backends.h kernels/checks.h kernels/dispatch.h loop/idx.h
-  loop/record_text.h callbacks/log_file.h callbacks/progress.h
-  callbacks/giro.h)  # installed as giro/giro.h
-list(REMOVE_ITEM giro_public_headers ${giro_private_headers})
-list(FILTER giro_public_headers EXCLUDE REGEX "/(cpu|cuda|no_cuda|functors)/")
+list(REMOVE_ITEM giro_public_headers callbacks/giro.h)  # installed as giro/giro.h
+# A private header is known by its folder.
+list(FILTER giro_public_headers EXCLUDE REGEX "/(internal|cpu|cuda|no_cuda|functors)/")
 list(TRANSFORM giro_public_headers PREPEND ${giro_forest}/giro/)
 
 target_sources(giro PUBLIC FILE_SET HEADERS BASE_DIRS ${giro_forest}

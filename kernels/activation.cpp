@@ -1,8 +1,8 @@
 #include <giro/kernels/activation.h>
 
-#include "kernels/backends.h"
-#include "kernels/checks.h"
-#include "kernels/dispatch.h"
+#include "kernels/internal/backends.h"
+#include "kernels/internal/checks.h"
+#include "kernels/internal/dispatch.h"
 
 namespace giro {
 
@@ -14,8 +14,7 @@ void activation(const Tensor& y, const Tensor& x, Activation f, const Stream& st
   GIRO_DISPATCH(stream, activation, y, x, f);
 }
 
-void activation_backward(const Tensor& dx, const Tensor& dy, const Tensor& x_or_y, Activation f,
-                         const Stream& stream) {
+void activation_backward(const Tensor& dx, const Tensor& dy, const Tensor& x_or_y, Activation f, const Stream& stream) {
   constexpr std::string_view op = "activation_backward";
   checks::on_device(op, {{"dx", dx}, {"dy", dy}, {"x_or_y", x_or_y}}, stream);
   for (const checks::Argument& argument : {checks::Argument{"dx", dx}, {"dy", dy}, {"x_or_y", x_or_y}}) {

@@ -13,8 +13,7 @@ void activation(const Tensor& y, const Tensor& x, Activation f, const Stream& st
 
 // dx = dy f'(x). `x_or_y` is the output y of the forward pass, except for gelu, which needs its input x: see
 // needs_input. dx may be dy. The slope of relu at 0 is 0.
-void activation_backward(const Tensor& dx, const Tensor& dy, const Tensor& x_or_y, Activation f,
-                         const Stream& stream);
+void activation_backward(const Tensor& dx, const Tensor& dy, const Tensor& x_or_y, Activation f, const Stream& stream);
 
 constexpr bool needs_input(Activation f) { return f == Activation::gelu; }
 

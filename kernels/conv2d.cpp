@@ -6,9 +6,9 @@
 
 #include <giro/runtime/error.h>
 
-#include "kernels/backends.h"
-#include "kernels/checks.h"
-#include "kernels/dispatch.h"
+#include "kernels/internal/backends.h"
+#include "kernels/internal/checks.h"
+#include "kernels/internal/dispatch.h"
 
 namespace giro {
 
@@ -31,8 +31,9 @@ Conv2dOptions same_padding(std::int64_t height, std::int64_t width, std::array<s
 
 Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& options) {
   if (x.rank() != 4 || w.rank() != 4 || x[3] != w[3]) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("conv2d: x is {}, w is {}; expected (N, H, W, C) and (O, KH, KW, C)",
-                                                       to_string(x), to_string(w)));
+    throw Error(
+        ErrorCode::shape_mismatch,
+        fmt::format("conv2d: x is {}, w is {}; expected (N, H, W, C) and (O, KH, KW, C)", to_string(x), to_string(w)));
   }
   std::array<std::int64_t, 2> out{};
   for (std::size_t axis = 0; axis < 2; ++axis) {
@@ -44,8 +45,9 @@ Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& options)
     }
     const std::int64_t padded = x[i] + options.pad_before[axis] + options.pad_after[axis];
     if (w[i] < 1 || padded < w[i]) {
-      throw Error(ErrorCode::shape_mismatch, fmt::format("conv2d: a window of {} does not fit in {} padded rows or columns of x {}",
-                                                         w[i], padded, to_string(x)));
+      throw Error(ErrorCode::shape_mismatch,
+                  fmt::format("conv2d: a window of {} does not fit in {} padded rows or columns of x {}", w[i], padded,
+                              to_string(x)));
     }
     out[axis] = (padded - w[i]) / options.stride[axis] + 1;
   }

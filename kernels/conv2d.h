@@ -10,7 +10,7 @@
 namespace giro {
 
 struct Conv2dOptions {
-  std::array<std::int64_t, 2> stride{1, 1};     // height, width
+  std::array<std::int64_t, 2> stride{1, 1};      // height, width
   std::array<std::int64_t, 2> pad_before{0, 0};  // top, left: zeros
   std::array<std::int64_t, 2> pad_after{0, 0};   // bottom, right
 };

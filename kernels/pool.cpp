@@ -4,9 +4,9 @@
 
 #include <giro/runtime/error.h>
 
-#include "kernels/backends.h"
-#include "kernels/checks.h"
-#include "kernels/dispatch.h"
+#include "kernels/internal/backends.h"
+#include "kernels/internal/checks.h"
+#include "kernels/internal/dispatch.h"
 
 namespace giro {
 
@@ -22,8 +22,8 @@ Shape pool_shape(const Shape& x, const PoolOptions& options) {
                                                            options.window[axis], options.stride[axis]));
     }
     if (options.window[axis] > size) {
-      throw Error(ErrorCode::shape_mismatch, fmt::format("pooling: a window of {} does not fit in x {}",
-                                                         options.window[axis], to_string(x)));
+      throw Error(ErrorCode::shape_mismatch,
+                  fmt::format("pooling: a window of {} does not fit in x {}", options.window[axis], to_string(x)));
     }
     out[axis] = (size - options.window[axis]) / options.stride[axis] + 1;
   }
@@ -57,8 +57,8 @@ void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, cons
   GIRO_DISPATCH(stream, max_pool, y, x, options);
 }
 
-void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,
-                       const PoolOptions& options, const Stream& stream) {
+void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y, const PoolOptions& options,
+                       const Stream& stream) {
   checks::same_shape("max_pool_backward", {"dx", dx}, {"x", x});
   check("max_pool_backward", {"x", x}, {"y", y}, options, stream);
   check("max_pool_backward", {"dx", dx}, {"dy", dy}, options, stream);

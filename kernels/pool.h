@@ -25,7 +25,7 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
 // A NaN counts as larger than every number.
 void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);
 // Of equal largest values in a window, the first in row-major order takes the gradient.
-void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,
-                       const PoolOptions& options, const Stream& stream);
+void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y, const PoolOptions& options,
+                       const Stream& stream);
 
 }  // namespace giro

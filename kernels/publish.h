@@ -13,7 +13,7 @@ namespace giro {
 struct RowRing {
   static constexpr int kMaxColumns = 32;
 
-  double* values = nullptr;            // pinned
+  double* values = nullptr;           // pinned
   std::int64_t* published = nullptr;  // pinned
   std::int64_t capacity = 0;
 };

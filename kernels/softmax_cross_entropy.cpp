@@ -1,8 +1,8 @@
 #include <giro/kernels/softmax_cross_entropy.h>
 
-#include "kernels/backends.h"
-#include "kernels/checks.h"
-#include "kernels/dispatch.h"
+#include "kernels/internal/backends.h"
+#include "kernels/internal/checks.h"
+#include "kernels/internal/dispatch.h"
 
 namespace giro {
 

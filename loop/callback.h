@@ -11,11 +11,11 @@
 #include <typeinfo>
 #include <utility>
 
-#include <giro/loop/elapsed.h>
-#include <giro/loop/history.h>
-#include <giro/loop/logs.h>
-#include <giro/loop/signature.h>
-#include <giro/loop/step.h>
+#include <giro/loop/log/history.h>
+#include <giro/loop/log/logs.h>
+#include <giro/loop/step/signature.h>
+#include <giro/loop/step/step.h>
+#include <giro/loop/time/elapsed.h>
 #include <giro/runtime/error.h>
 
 namespace giro {
@@ -28,10 +28,10 @@ class LoopState {
       : state(state), elapsed(elapsed), history(history), metadata(metadata), first_record_(history.size()) {}
 
   S& state;
-  const Elapsed& elapsed;   // at the beginning of this step
-  const History& history;   // of the steps before this one
-  std::any& metadata;       // the program's own: LoopOptions::metadata
-  Logs logs;                // of this step so far
+  const Elapsed& elapsed;  // at the beginning of this step
+  const History& history;  // of the steps before this one
+  std::any& metadata;      // the program's own: LoopOptions::metadata
+  Logs logs;               // of this step so far
   bool stop_iteration = false;
   bool failed = false;  // whether an error has ended the loop: on_end runs all the same
 
@@ -85,8 +85,9 @@ decltype(auto) loop_argument(LoopState<S, B>& loop) {
   } else if constexpr (is_or_bases<T, B>) {
     return static_cast<const T&>(loop.batch());
   } else {
-    static_assert(std::is_void_v<Arg>, "giro: a loop can give a callback its State&, const Batch&, const Elapsed&, "
-                                       "const Logs& and LoopState&, and nothing else");
+    static_assert(std::is_void_v<Arg>,
+                  "giro: a loop can give a callback its State&, const Batch&, const Elapsed&, "
+                  "const Logs& and LoopState&, and nothing else");
   }
 }
 
@@ -98,9 +99,10 @@ inline constexpr bool is_observed =
 template <class S, class B, class R, class... Args>
 constexpr bool may_change_state(SignatureOf<R, Args...>*) {
   constexpr bool returns_state = !std::is_void_v<R> && !std::is_same_v<std::remove_cvref_t<R>, Logs>;
-  return returns_state || (false || ... || (std::is_same_v<std::remove_cvref_t<Args>, LoopState<S, B>> ||
-                                            (is_or_bases<std::remove_cvref_t<Args>, S> && std::is_lvalue_reference_v<Args> &&
-                                             !std::is_const_v<std::remove_reference_t<Args>>)));
+  return returns_state || (false || ... ||
+                           (std::is_same_v<std::remove_cvref_t<Args>, LoopState<S, B>> ||
+                            (is_or_bases<std::remove_cvref_t<Args>, S> && std::is_lvalue_reference_v<Args> &&
+                             !std::is_const_v<std::remove_reference_t<Args>>)));
 }
 
 template <class R, class S, class B>
@@ -201,7 +203,8 @@ class Callback {
     requires(!std::is_same_v<std::remove_cvref_t<F>, Callback>)
   Callback(F callable) : model_(make_model(std::move(callable))) {}
 
-  Callback(const Callback& other) : model_(other.model_->clone()), kind_(other.kind_), sees_elapsed_(other.sees_elapsed_) {}
+  Callback(const Callback& other)
+      : model_(other.model_->clone()), kind_(other.kind_), sees_elapsed_(other.sees_elapsed_) {}
   Callback(Callback&&) noexcept = default;
   Callback& operator=(const Callback& other) { return *this = Callback(other); }
   Callback& operator=(Callback&&) noexcept = default;
@@ -249,7 +252,8 @@ class Callback {
       } else {
         return []<class... Args>(std::tuple<Args...>*) {
           return ((std::is_same_v<std::remove_cvref_t<Args>, Elapsed> ||
-                   std::is_same_v<std::remove_cvref_t<Args>, LoopState<S, B>>) || ...);
+                   std::is_same_v<std::remove_cvref_t<Args>, LoopState<S, B>>) ||
+                  ...);
         }(static_cast<typename detail::Signature<F>::Arguments*>(nullptr));
       }
     }
@@ -268,10 +272,12 @@ class Callback {
       } else {
         bool changes = detail::may_change_state<S, B>(static_cast<detail::Signature<F>*>(nullptr));
         if constexpr (requires { &F::on_start; }) {
-          changes |= detail::may_change_state<S, B>(static_cast<detail::MemberSignature<decltype(&F::on_start)>*>(nullptr));
+          changes |=
+              detail::may_change_state<S, B>(static_cast<detail::MemberSignature<decltype(&F::on_start)>*>(nullptr));
         }
         if constexpr (requires { &F::on_end; }) {
-          changes |= detail::may_change_state<S, B>(static_cast<detail::MemberSignature<decltype(&F::on_end)>*>(nullptr));
+          changes |=
+              detail::may_change_state<S, B>(static_cast<detail::MemberSignature<decltype(&F::on_end)>*>(nullptr));
         }
         return changes;
       }
@@ -292,21 +298,25 @@ class Callback {
       if constexpr (kKind == CallbackKind::observer) {
         [&]<class... Args>(std::tuple<Args...>*) {
           callable([&]() -> decltype(auto) {
-            if constexpr (std::is_same_v<std::remove_cvref_t<Args>, Elapsed>) return (elapsed);
-            else return (logs);
+            if constexpr (std::is_same_v<std::remove_cvref_t<Args>, Elapsed>)
+              return (elapsed);
+            else
+              return (logs);
           }()...);
         }(static_cast<typename detail::Signature<F>::Arguments*>(nullptr));
       }
     }
     void on_start(LoopState<S, B>& loop) override {
       if constexpr (requires { &F::on_start; }) {
-        detail::call_with([this](auto&&... args) { return callable.on_start(std::forward<decltype(args)>(args)...); }, loop,
+        detail::call_with([this](auto&&... args) { return callable.on_start(std::forward<decltype(args)>(args)...); },
+                          loop,
                           static_cast<typename detail::MemberSignature<decltype(&F::on_start)>::Arguments*>(nullptr));
       }
     }
     void on_end(LoopState<S, B>& loop) override {
       if constexpr (requires { &F::on_end; }) {
-        detail::call_with([this](auto&&... args) { return callable.on_end(std::forward<decltype(args)>(args)...); }, loop,
+        detail::call_with([this](auto&&... args) { return callable.on_end(std::forward<decltype(args)>(args)...); },
+                          loop,
                           static_cast<typename detail::MemberSignature<decltype(&F::on_end)>::Arguments*>(nullptr));
       }
     }

@@ -9,16 +9,16 @@
 #include <type_traits>
 #include <utility>
 
-#include <giro/loop/current_batch.h>
-#include <giro/loop/elapsed.h>
+#include <giro/loop/data/current_batch.h>
 #include <giro/loop/loop.h>
+#include <giro/loop/time/elapsed.h>
 
 namespace giro {
 
 template <class B>
 struct ElapseOptions {
-  Period stop;           // default: when the dataset ends
-  Elapsed initial = {};  // where an earlier loop has left off
+  Period stop;                                               // default: when the dataset ends
+  Elapsed initial = {};                                      // where an earlier loop has left off
   std::function<std::int64_t(const B&)> batch_size_fn = {};  // default: giro::batch_size
 };
 
@@ -26,8 +26,9 @@ struct ElapseOptions {
 //
 //   for (auto [elapsed, batch] : giro::elapse(train, {.stop = giro::at(5'000)})) { ... }
 //
-// A batch is a reference, valid for the step; where the dataset makes its batches, each is made once. Nothing is yielded once `stop` is
-// reached, and no batch is asked for that is not yielded. A single pass; the dataset must outlive it.
+// A batch is a reference, valid for the step; where the dataset makes its batches, each is made once. Nothing is
+// yielded once `stop` is reached, and no batch is asked for that is not yielded. A single pass; the dataset must
+// outlive it.
 template <std::ranges::input_range R>
 class Elapse {
  public:
@@ -52,8 +53,10 @@ class Elapse {
     using difference_type = std::ptrdiff_t;
     explicit Iterator(Elapse* owner) : owner_(owner) {}
     Item operator*() const {
-      if constexpr (Current::kIsReference) return {owner_->elapsed_, **owner_->it_};
-      else return {owner_->elapsed_, owner_->current_.at(*owner_->it_)};
+      if constexpr (Current::kIsReference)
+        return {owner_->elapsed_, **owner_->it_};
+      else
+        return {owner_->elapsed_, owner_->current_.at(*owner_->it_)};
     }
     Iterator& operator++() {
       owner_->advance();

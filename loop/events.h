@@ -16,19 +16,19 @@
 
 #include <giro/loop/callback.h>
 #include <giro/loop/loop.h>
-#include <giro/loop/schedule.h>
-#include <giro/loop/signature.h>
+#include <giro/loop/step/signature.h>
+#include <giro/loop/time/schedule.h>
 
 namespace giro {
 
 // The places of the predefined loops at which a program may have something run, each by its name.
-#define GIRO_FOR_EACH_EVENT(X)                                                                         \
-  X(on_train_begin) X(on_train_batch_begin) X(train_step) X(on_train_step) X(reset_step)               \
-  X(on_reset_step) X(on_epoch_end) X(on_train_batch_end) X(on_train_end)                               \
-  X(on_test_begin) X(on_test_batch_begin) X(test_step) X(on_test_step) X(on_test_batch_end)            \
-  X(on_test_end)                                                                                       \
-  X(on_predict_begin) X(on_predict_batch_begin) X(predict_step) X(on_predict_step)                     \
-  X(on_predict_batch_end) X(on_predict_end)
+#define GIRO_FOR_EACH_EVENT(X)                                                                                        \
+  X(on_train_begin)                                                                                                   \
+  X(on_train_batch_begin)                                                                                             \
+  X(train_step) X(on_train_step) X(reset_step) X(on_reset_step) X(on_epoch_end) X(on_train_batch_end) X(on_train_end) \
+      X(on_test_begin) X(on_test_batch_begin) X(test_step) X(on_test_step) X(on_test_batch_end) X(on_test_end)        \
+          X(on_predict_begin) X(on_predict_batch_begin) X(predict_step) X(on_predict_step) X(on_predict_batch_end)    \
+              X(on_predict_end)
 #define GIRO_EVENT(name) name,
 enum class LoopEvent : std::size_t { GIRO_FOR_EACH_EVENT(GIRO_EVENT) };
 #undef GIRO_EVENT
@@ -48,9 +48,11 @@ struct EventTask {
 
   // Error(not_found) naming the nearest event.
   EventTask(std::string_view event, Callback<S, B> callback) : when(event_of(event)), callbacks{std::move(callback)} {}
-  EventTask(std::string_view event, std::initializer_list<Callback<S, B>> list) : when(event_of(event)), callbacks(list) {}
+  EventTask(std::string_view event, std::initializer_list<Callback<S, B>> list)
+      : when(event_of(event)), callbacks(list) {}
   EventTask(Schedule schedule, Callback<S, B> callback) : when(std::move(schedule)), callbacks{std::move(callback)} {}
-  EventTask(Schedule schedule, std::initializer_list<Callback<S, B>> list) : when(std::move(schedule)), callbacks(list) {}
+  EventTask(Schedule schedule, std::initializer_list<Callback<S, B>> list)
+      : when(std::move(schedule)), callbacks(list) {}
 };
 
 namespace detail {
@@ -76,14 +78,15 @@ struct MemberOfState<kMember, S, std::tuple<Args...>> {
   }
 };
 
-// Calls visit.operator()<&T::on_train_begin>(LoopEvent::on_train_begin), and so on, for the member functions that T has.
+// Calls visit.operator()<&T::on_train_begin>(LoopEvent::on_train_begin), and so on, for the member functions that T
+// has.
 template <class T, class F>
 constexpr void for_each_event_of(F&& visit) {
-#define GIRO_EVENT(name)                                                        \
-  if constexpr (requires { &T::name; }) {                                       \
-    if constexpr (std::is_member_function_pointer_v<decltype(&T::name)>) {      \
-      visit.template operator()<&T::name>(LoopEvent::name);                         \
-    }                                                                           \
+#define GIRO_EVENT(name)                                                   \
+  if constexpr (requires { &T::name; }) {                                  \
+    if constexpr (std::is_member_function_pointer_v<decltype(&T::name)>) { \
+      visit.template operator()<&T::name>(LoopEvent::name);                \
+    }                                                                      \
   }
   GIRO_FOR_EACH_EVENT(GIRO_EVENT)
 #undef GIRO_EVENT
@@ -119,8 +122,8 @@ struct EventTable {
 
 // A member of the list `callbacks` of a predefined loop: an object whose member functions have names of events and run
 // at these, one object for all of them; a callback whose class names the event at which it runs, as
-// `static constexpr LoopEvent kEvent`; or any other callback, which runs at the end of each step of the loop whose list it
-// is. on_start and on_end run before and behind that loop. A value: each loop has an object of its own.
+// `static constexpr LoopEvent kEvent`; or any other callback, which runs at the end of each step of the loop whose list
+// it is. on_start and on_end run before and behind that loop. A value: each loop has an object of its own.
 template <class S, class B>
 class EventCallback {
   using Table = detail::EventTable<S, B>;
@@ -132,13 +135,14 @@ class EventCallback {
     if constexpr (detail::has_events<F>()) {
       add_ = [callback = std::move(callback)](Table& table) {
         const auto object = std::make_shared<F>(callback);
-        detail::for_each_event_of<F>([&]<auto kMember>(LoopEvent event) {
-          table[event].push_back(member<kMember>(object));
-        });
+        detail::for_each_event_of<F>(
+            [&]<auto kMember>(LoopEvent event) { table[event].push_back(member<kMember>(object)); });
         if constexpr (requires { &F::on_start; }) table.on_start.push_back(member<&F::on_start>(object));
         if constexpr (requires { &F::on_end; }) table.on_end.push_back(member<&F::on_end>(object));
       };
-    } else if constexpr (requires { { F::kEvent } -> std::convertible_to<LoopEvent>; }) {
+    } else if constexpr (requires {
+                           { F::kEvent } -> std::convertible_to<LoopEvent>;
+                         }) {
       add_ = [callback = Callback<S, B>(std::move(callback))](Table& table) { table[F::kEvent].push_back(callback); };
     } else {
       add_ = [callback = Callback<S, B>(std::move(callback))](Table& table) { table.each_step.push_back(callback); };

@@ -15,8 +15,10 @@ const char* words(const TaskOutline::Callback& callback) {
     case CallbackKind::device_step:
       return callback.sees_elapsed ? "device step, queued one at a time with its broadcasts"
                                    : "device step, queued and never waited for";
-    case CallbackKind::observer: return "observer, sees the logs a little behind the device";
-    case CallbackKind::barrier: break;
+    case CallbackKind::observer:
+      return "observer, sees the logs a little behind the device";
+    case CallbackKind::barrier:
+      break;
   }
   return "barrier, the device is brought to that step first";
 }

@@ -6,10 +6,10 @@
 #include <type_traits>
 #include <utility>
 
-#include <giro/loop/aggregation.h>
 #include <giro/loop/interrupt.h>
+#include <giro/loop/log/aggregation.h>
 #include <giro/loop/loop_error.h>
-#include <giro/loop/signature.h>
+#include <giro/loop/step/signature.h>
 #include <giro/runtime/error.h>
 #include <giro/runtime/state.h>
 
@@ -111,8 +111,10 @@ class InnerLoop {
 
   template <class R>
   static bool interrupted(const R& result) {
-    if constexpr (requires { result.interrupted; }) return result.interrupted != 0;
-    else return detail::interrupt_signal() != 0;
+    if constexpr (requires { result.interrupted; })
+      return result.interrupted != 0;
+    else
+      return detail::interrupt_signal() != 0;
   }
 
   std::string name_;
@@ -128,11 +130,11 @@ class InnerLoop {
 //      return giro::loop(std::move(state), valid, {{giro::every(1), valid_step}});
 //    }, {.aggregation = "mean"})}
 //
-// The function takes the state, as S&, const S& or S, and returns what a loop does: a LoopResult, or a tuple of a state,
-// a History and an Elapsed. It may move the state away and return it. Whatever it does to it, the outer loop goes on
-// with the state as it was, unless output_state is set: the function of S& is given a copy, or for a State, which cannot
-// be copied, its leaves are saved and put back, so recordings stay valid; const S& saves both. A signal that ends the
-// inner loop ends the outer one too, and what the inner has logged until then is dropped.
+// The function takes the state, as S&, const S& or S, and returns what a loop does: a LoopResult, or a tuple of a
+// state, a History and an Elapsed. It may move the state away and return it. Whatever it does to it, the outer loop
+// goes on with the state as it was, unless output_state is set: the function of S& is given a copy, or for a State,
+// which cannot be copied, its leaves are saved and put back, so recordings stay valid; const S& saves both. A signal
+// that ends the inner loop ends the outer one too, and what the inner has logged until then is dropped.
 // Error(invalid_argument) if the state can be neither copied nor saved; what the function throws, with the state put
 // back, unless the function has moved it away and lost it.
 template <class F>

@@ -19,21 +19,23 @@
 #include <vector>
 
 #include <giro/loop/callback.h>
-#include <giro/loop/current_batch.h>
-#include <giro/loop/elapsed.h>
-#include <giro/loop/history.h>
+#include <giro/loop/data/current_batch.h>
 #include <giro/loop/interrupt.h>
+#include <giro/loop/log/history.h>
+#include <giro/loop/log/outputs.h>
 #include <giro/loop/loop_error.h>
-#include <giro/loop/outputs.h>
-#include <giro/loop/pace.h>
-#include <giro/loop/schedule.h>
+#include <giro/loop/step/pace.h>
+#include <giro/loop/time/elapsed.h>
+#include <giro/loop/time/schedule.h>
 
 namespace giro {
 
 // The samples in a batch: its size() where it has one, else 1.
 template <class B>
 std::int64_t batch_size(const B& batch) {
-  if constexpr (requires { { batch.size() } -> std::convertible_to<std::int64_t>; }) {
+  if constexpr (requires {
+                  { batch.size() } -> std::convertible_to<std::int64_t>;
+                }) {
     return static_cast<std::int64_t>(batch.size());
   } else {
     return 1;
@@ -73,8 +75,8 @@ template <class S>
 struct LoopResult {
   S state;
   History history;
-  Elapsed elapsed;      // completed steps: with a dataset that stands there, another loop goes on from it
-  Outputs outputs;      // what was logged as outputs, arrays included
+  Elapsed elapsed;  // completed steps: with a dataset that stands there, another loop goes on from it
+  Outputs outputs;  // what was logged as outputs, arrays included
   std::any metadata;
   int interrupted = 0;  // the signal that ended the loop, or 0
 };
@@ -82,9 +84,12 @@ struct LoopResult {
 template <std::size_t kIndex, class R>
   requires requires(R& result) { result.interrupted; }
 auto&& get(R&& result) {
-  if constexpr (kIndex == 0) return std::forward<R>(result).state;
-  else if constexpr (kIndex == 1) return std::forward<R>(result).history;
-  else return std::forward<R>(result).elapsed;
+  if constexpr (kIndex == 0)
+    return std::forward<R>(result).state;
+  else if constexpr (kIndex == 1)
+    return std::forward<R>(result).history;
+  else
+    return std::forward<R>(result).elapsed;
 }
 
 namespace detail {
@@ -126,7 +131,7 @@ class LoopRun {
       fail(std::current_exception());
     }
     if (const std::exception_ptr error = end()) throw_error(error);
-    return {std::move(state_),           std::move(history_),           elapsed_,
+    return {std::move(state_),           std::move(history_),          elapsed_,
             std::move(options_.outputs), std::move(options_.metadata), interrupt_signal()};
   }
 
@@ -177,8 +182,8 @@ class LoopRun {
 
       const bool look = clock_.is_due(elapsed_.steps + 1);
       const double date = look ? Elapsed::now() : elapsed_.date;
-      ends = elapsed_.last || loop_.stop_iteration || interrupt_signal() != 0 ||
-             date - elapsed_.date_start >= stop_.time;
+      ends =
+          elapsed_.last || loop_.stop_iteration || interrupt_signal() != 0 || date - elapsed_.date_start >= stop_.time;
       std::optional<B> kept;
       if constexpr (!current.kOutlivesIterator && std::copy_constructible<B>) {
         if (awaits_end_ && !ends) kept.emplace(batch);
@@ -519,14 +524,14 @@ class LoopRun {
   Elapsed elapsed_;
   LoopState<S, B> loop_;
   std::vector<Entry> tasks_;
-  std::vector<Entry*> watched_;  // the tasks that may be due in the next step, in order, and
-  Wake others_{.steps = 0};      // when one of the others may be
-  Wake stop_, wake_;  // the end, and the earliest at which a schedule has to be asked
+  std::vector<Entry*> watched_;                     // the tasks that may be due in the next step, in order, and
+  Wake others_{.steps = 0};                         // when one of the others may be
+  Wake stop_, wake_;                                // the end, and the earliest at which a schedule has to be asked
   std::int64_t busy_steps_ = 0, busy_samples_ = 0;  // the steps before both of them are quiet
   ClockWatch clock_{false};
   Pace pace_{0};
   bool awaits_end_ = false;
-  bool date_is_read_ = false;  // in this step
+  bool date_is_read_ = false;               // in this step
   std::vector<Callback<S, B>*> observers_;  // due in this step
   std::deque<Pending> pending_;
   Callback<S, B>* held_ = nullptr;  // a device step whose latest calls wait for a launch

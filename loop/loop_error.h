@@ -7,9 +7,9 @@
 #include <typeindex>
 #include <utility>
 
-#include <giro/loop/elapsed.h>
-#include <giro/loop/history.h>
-#include <giro/loop/outputs.h>
+#include <giro/loop/log/history.h>
+#include <giro/loop/log/outputs.h>
+#include <giro/loop/time/elapsed.h>
 #include <giro/runtime/error.h>
 
 namespace giro {

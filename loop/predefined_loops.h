@@ -13,13 +13,13 @@
 #include <utility>
 #include <vector>
 
-#include <giro/loop/aggregation.h>
-#include <giro/loop/any_dataset.h>
+#include <giro/loop/data/any_dataset.h>
 #include <giro/loop/events.h>
 #include <giro/loop/inner_loop.h>
+#include <giro/loop/log/aggregation.h>
+#include <giro/loop/log/outputs.h>
 #include <giro/loop/loop.h>
-#include <giro/loop/outputs.h>
-#include <giro/loop/schedule.h>
+#include <giro/loop/time/schedule.h>
 
 namespace giro {
 
@@ -73,12 +73,12 @@ std::vector<T> joined(std::vector<T> first, const std::vector<T>& second) {
 struct EvaluationEvents {
   LoopEvent begin, batch_begin, step, on_step, batch_end, end;
 };
-inline constexpr EvaluationEvents kTest{
-    LoopEvent::on_test_begin, LoopEvent::on_test_batch_begin, LoopEvent::test_step,
-    LoopEvent::on_test_step,  LoopEvent::on_test_batch_end,   LoopEvent::on_test_end};
-inline constexpr EvaluationEvents kPredict{
-    LoopEvent::on_predict_begin, LoopEvent::on_predict_batch_begin, LoopEvent::predict_step,
-    LoopEvent::on_predict_step,  LoopEvent::on_predict_batch_end,   LoopEvent::on_predict_end};
+inline constexpr EvaluationEvents kTest{LoopEvent::on_test_begin,     LoopEvent::on_test_batch_begin,
+                                        LoopEvent::test_step,         LoopEvent::on_test_step,
+                                        LoopEvent::on_test_batch_end, LoopEvent::on_test_end};
+inline constexpr EvaluationEvents kPredict{LoopEvent::on_predict_begin,     LoopEvent::on_predict_batch_begin,
+                                           LoopEvent::predict_step,         LoopEvent::on_predict_step,
+                                           LoopEvent::on_predict_batch_end, LoopEvent::on_predict_end};
 
 template <class S, class B>
 std::vector<Task<S, B>> evaluation_tasks(EventTable<S, B>& table, const EvaluationEvents& events) {
@@ -146,16 +146,15 @@ Callback<S, B> inner_test(EventTable<S, B>& table, const TrainOptions<S, B>& opt
                                  .catch_signals = options.catch_signals,
                                  .steps_per_execution = options.steps_per_execution};
   const auto changes = [](const Callback<S, B>& callback) { return callback.changes_state(); };
-  bool changes_state = std::ranges::any_of(test_options.on_start, changes) ||
-                       std::ranges::any_of(test_options.on_end, changes);
+  bool changes_state =
+      std::ranges::any_of(test_options.on_start, changes) || std::ranges::any_of(test_options.on_end, changes);
   for (const Task<S, B>& task : tasks) changes_state |= std::ranges::any_of(task.callbacks, changes);
 
-  auto test = inner_loop(
-      options.test_name,
-      [tasks = std::move(tasks), test_options = std::move(test_options), dataset = options.test_dataset](S& state) {
-        return loop(std::move(state), dataset, tasks, test_options);
-      },
-      {.aggregation = options.test_aggregation});
+  auto test =
+      inner_loop(options.test_name,
+                 [tasks = std::move(tasks), test_options = std::move(test_options), dataset = options.test_dataset](
+                     S& state) { return loop(std::move(state), dataset, tasks, test_options); },
+                 {.aggregation = options.test_aggregation});
   if (!changes_state) test.leaves_state_alone();
   return test;
 }
@@ -164,7 +163,9 @@ Callback<S, B> inner_test(EventTable<S, B>& table, const TrainOptions<S, B>& opt
 template <class R>
 Schedule epoch_end(const R& dataset, const Period& duration) {
   if (duration.steps || duration.samples || duration.time || duration.date) return every_end(duration);
-  if constexpr (requires { { dataset.num_rows() } -> std::convertible_to<std::int64_t>; }) {
+  if constexpr (requires {
+                  { dataset.num_rows() } -> std::convertible_to<std::int64_t>;
+                }) {
     return every_end({.samples = dataset.num_rows()});
   } else {
     return never();
@@ -179,8 +180,9 @@ Schedule epoch_end(const R& dataset, const Period& duration) {
 //     reset_step, on_reset_step, the evaluation over test_dataset, on_epoch_end
 //   on_train_batch_end, then `callbacks` without events, then the tasks with schedules
 // and on_train_begin before the first step, on_train_end behind the last. The evaluation is a loop of
-// on_test_batch_begin, test_step, on_test_step and on_test_batch_end, between on_test_begin and on_test_end; the step in
-// which it runs logs what it has logged, aggregated, as "<entry>_<test_name>". It leaves the state as it was (InnerLoop).
+// on_test_batch_begin, test_step, on_test_step and on_test_batch_end, between on_test_begin and on_test_end; the step
+// in which it runs logs what it has logged, aggregated, as "<entry>_<test_name>". It leaves the state as it was
+// (InnerLoop).
 //
 //   auto [trained, history, elapsed] = giro::train_loop(std::move(state), train,
 //       {.tasks = {{"train_step", train_step}, {"test_step", test_step}},
@@ -190,8 +192,8 @@ Schedule epoch_end(const R& dataset, const Period& duration) {
 // An epoch is a multiple of steps or samples, or of the dataset's rows where it says how many there are (num_rows), or
 // else the whole loop. The last one may be shorter; when the loop ends for another reason than `stop`, that is known
 // only at the end of its last step, and the end of the epoch then comes behind everything else.
-// Errors: LoopError for whatever goes wrong: as loop, and invalid_argument for epochs of none, or by time; not_found for
-// unknown events.
+// Errors: LoopError for whatever goes wrong: as loop, and invalid_argument for epochs of none, or by time; not_found
+// for unknown events.
 template <class S, std::ranges::input_range R>
 LoopResult<S> train_loop(S state, R&& dataset,
                          std::type_identity_t<TrainOptions<S, std::ranges::range_value_t<R>>> options = {}) {
@@ -201,7 +203,8 @@ LoopResult<S> train_loop(S state, R&& dataset,
     const Schedule epoch_end = detail::epoch_end(dataset, options.epoch_duration) | last();
 
     std::vector<Task<S, B>> tasks;
-    table.add_tasks(tasks, {LoopEvent::on_train_batch_begin, LoopEvent::train_step, LoopEvent::on_train_step}, every(1));
+    table.add_tasks(tasks, {LoopEvent::on_train_batch_begin, LoopEvent::train_step, LoopEvent::on_train_step},
+                    every(1));
     table.add_tasks(tasks, {LoopEvent::reset_step, LoopEvent::on_reset_step}, epoch_end);
     if (options.test_dataset) {
       tasks.emplace_back(detail::named(epoch_end, "evaluation"), detail::inner_test(table, options));
@@ -222,16 +225,16 @@ LoopResult<S> fit(S state, R&& dataset,
 }
 
 // In each step: on_test_batch_begin, test_step, on_test_step, on_test_batch_end, then `callbacks` without events, then
-// the tasks with schedules; on_test_begin before the first and on_test_end behind the last. aggregate() makes one number
-// of each entry of the history. Errors: as train_loop.
+// the tasks with schedules; on_test_begin before the first and on_test_end behind the last. aggregate() makes one
+// number of each entry of the history. Errors: as train_loop.
 template <class S, std::ranges::input_range R>
 LoopResult<S> test_loop(S state, R&& dataset,
                         std::type_identity_t<EvaluationOptions<S, std::ranges::range_value_t<R>>> options = {}) {
   return detail::evaluation_loop(std::move(state), dataset, std::move(options), detail::kTest);
 }
 
-// The same with the events on_predict_batch_begin, predict_step, on_predict_step, on_predict_batch_end, on_predict_begin
-// and on_predict_end. What predict_step logs as outputs is in the result's `outputs`:
+// The same with the events on_predict_batch_begin, predict_step, on_predict_step, on_predict_batch_end,
+// on_predict_begin and on_predict_end. What predict_step logs as outputs is in the result's `outputs`:
 //
 //   auto result = giro::predict_loop(std::move(state), test, {.tasks = {{"predict_step", predict_step}}});
 //   giro::OutputArray logits = result.outputs.concatenate("logits");

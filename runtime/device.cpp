@@ -7,13 +7,11 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/backend.h"
+#include "runtime/internal/backend.h"
 
 namespace giro {
 
-std::string to_string(Device device) {
-  return device.is_cpu() ? "cpu" : fmt::format("cuda:{}", device.index());
-}
+std::string to_string(Device device) { return device.is_cpu() ? "cpu" : fmt::format("cuda:{}", device.index()); }
 
 Discovery discover_devices() {
   Discovery found;

@@ -25,8 +25,7 @@ enum class ErrorCode {
 // and what was found.
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& message,
-        std::source_location where = std::source_location::current())
+  Error(ErrorCode code, const std::string& message, std::source_location where = std::source_location::current())
       : std::runtime_error(message), code_(code), where_(where) {}
 
   ErrorCode code() const noexcept { return code_; }

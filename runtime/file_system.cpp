@@ -135,8 +135,7 @@ class PosixFileSystem final : public FileSystem {
 
 std::shared_ptr<FileSystem> posix_file_system() { return std::make_shared<PosixFileSystem>(); }
 
-void replace_file(FileSystem& files, const std::string& path,
-                  const std::function<void(FileSystem::Writer&)>& write) {
+void replace_file(FileSystem& files, const std::string& path, const std::function<void(FileSystem::Writer&)>& write) {
   const std::string temporary = fmt::format("{}.tmp-{}", path, ::getpid());
   const auto writer = files.create(temporary);
   try {

@@ -4,8 +4,8 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/arena.h"
-#include "runtime/backend.h"
+#include "runtime/internal/arena.h"
+#include "runtime/internal/backend.h"
 
 namespace giro {
 

@@ -78,8 +78,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
         fail(fmt::format("the shape of tensor {} overflows 63 bits", printable(name_)));
       }
       if (entries.back().sizes.size() == Shape::kMaxRank) {
-        fail(fmt::format("tensor {} has more than {} axes", printable(name_), Shape::kMaxRank),
-             ErrorCode::unsupported);
+        fail(fmt::format("tensor {} has more than {} axes", printable(name_), Shape::kMaxRank), ErrorCode::unsupported);
       }
       entries.back().sizes.push_back(static_cast<std::int64_t>(number));
     } else if (place_ == Place::offsets && entries.back().offsets.size() < 2) {
@@ -110,10 +109,17 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
 
   bool start_object(std::size_t) override {
     switch (place_) {
-      case Place::header: place_ = Place::names; break;
-      case Place::metadata: place_ = Place::metadata_names; break;
-      case Place::entry: place_ = Place::fields; break;
-      default: unexpected();
+      case Place::header:
+        place_ = Place::names;
+        break;
+      case Place::metadata:
+        place_ = Place::metadata_names;
+        break;
+      case Place::entry:
+        place_ = Place::fields;
+        break;
+      default:
+        unexpected();
     }
     return true;
   }
@@ -167,9 +173,14 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
 
   bool start_array(std::size_t) override {
     switch (place_) {
-      case Place::shape: place_ = Place::sizes; break;
-      case Place::data_offsets: place_ = Place::offsets; break;
-      default: unexpected();
+      case Place::shape:
+        place_ = Place::sizes;
+        break;
+      case Place::data_offsets:
+        place_ = Place::offsets;
+        break;
+      default:
+        unexpected();
     }
     return true;
   }
@@ -203,15 +214,22 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
 
   [[noreturn]] void unexpected() const {
     switch (place_) {
-      case Place::metadata: fail(fmt::format("'{}' is no object", kMetadata));
-      case Place::metadata_value: fail(fmt::format("metadata {} is no string", printable(name_)));
-      case Place::entry: fail(fmt::format("tensor {} is described by no object", printable(name_)));
-      case Place::dtype: fail(fmt::format("the dtype of tensor {} is no string", printable(name_)));
+      case Place::metadata:
+        fail(fmt::format("'{}' is no object", kMetadata));
+      case Place::metadata_value:
+        fail(fmt::format("metadata {} is no string", printable(name_)));
+      case Place::entry:
+        fail(fmt::format("tensor {} is described by no object", printable(name_)));
+      case Place::dtype:
+        fail(fmt::format("the dtype of tensor {} is no string", printable(name_)));
       case Place::shape:
-      case Place::sizes: fail(fmt::format("the shape of tensor {} is no list of sizes", printable(name_)));
+      case Place::sizes:
+        fail(fmt::format("the shape of tensor {} is no list of sizes", printable(name_)));
       case Place::data_offsets:
-      case Place::offsets: fail(fmt::format("the data_offsets of tensor {} are not two offsets", printable(name_)));
-      default: fail("its header is no object");
+      case Place::offsets:
+        fail(fmt::format("the data_offsets of tensor {} are not two offsets", printable(name_)));
+      default:
+        fail("its header is no object");
     }
   }
 
@@ -340,9 +358,8 @@ void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensor
     for (const Leaf* leaf : order) {
       const Tensor& value = leaf->value;
       header += fmt::format(R"({}{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
-                            header.size() > 1 ? "," : "", nlohmann::json(leaf->path).dump(),
-                            format_name(value.dtype()), fmt::join(value.shape().begin(), value.shape().end(), ","),
-                            offset, offset + value.bytes());
+                            header.size() > 1 ? "," : "", nlohmann::json(leaf->path).dump(), format_name(value.dtype()),
+                            fmt::join(value.shape().begin(), value.shape().end(), ","), offset, offset + value.bytes());
       offset += value.bytes();
     }
   } catch (const nlohmann::json::exception&) {
@@ -372,8 +389,8 @@ Safetensors read_safetensors(FileSystem& files, const std::string& path) {
   const auto memory = std::make_shared<std::vector<char>>(aligned(std::move(content), data, header.entries));
   Safetensors result;
   for (Entry& entry : header.entries) {
-    result.tensors.push_back({std::move(entry.name), Tensor(memory->data() + entry.position, entry.dtype,
-                                                            Shape(entry.sizes), Device::cpu())});
+    result.tensors.push_back({std::move(entry.name),
+                              Tensor(memory->data() + entry.position, entry.dtype, Shape(entry.sizes), Device::cpu())});
   }
   result.metadata = std::move(header.metadata);
   result.memory = memory;

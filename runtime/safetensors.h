@@ -24,9 +24,9 @@ struct Safetensors {
   std::map<std::string, std::string> metadata;
   std::shared_ptr<const std::vector<char>> memory;
 };
-// Trusts nothing in the file. Errors: not_found, io, corrupt_data (what the format forbids: a header that is too large or
-// no JSON, offsets that overlap, leave holes or do not fit the shapes, trailing bytes, repeated names), unsupported (a
-// dtype that giro does not have, or more axes than Shape::kMaxRank); each names the file.
+// Trusts nothing in the file. Errors: not_found, io, corrupt_data (what the format forbids: a header that is too large
+// or no JSON, offsets that overlap, leave holes or do not fit the shapes, trailing bytes, repeated names), unsupported
+// (a dtype that giro does not have, or more axes than Shape::kMaxRank); each names the file.
 Safetensors read_safetensors(FileSystem& files, const std::string& path);
 
 }  // namespace giro

@@ -13,15 +13,13 @@ namespace giro {
 
 Shape::Shape(std::span<const std::int64_t> sizes) : rank_(sizes.size()) {
   if (rank_ > kMaxRank) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("a shape has at most {} axes, found {}", kMaxRank, rank_));
+    throw Error(ErrorCode::invalid_argument, fmt::format("a shape has at most {} axes, found {}", kMaxRank, rank_));
   }
   bool empty = false;
   for (std::size_t axis = 0; axis < rank_; ++axis) {
     const std::int64_t size = sizes[axis];
     if (size < 0) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("axis {} of a shape has the negative size {}", axis, size));
+      throw Error(ErrorCode::invalid_argument, fmt::format("axis {} of a shape has the negative size {}", axis, size));
     }
     sizes_[axis] = size;
     empty = empty || size == 0;
@@ -54,9 +52,7 @@ Shape Shape::with_front(std::int64_t size) const {
   return Shape(sizes);
 }
 
-bool operator==(const Shape& a, const Shape& b) noexcept {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end());
-}
+bool operator==(const Shape& a, const Shape& b) noexcept { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
 std::string to_string(const Shape& shape) {
   return shape.rank() == 1 ? fmt::format("({},)", shape[0])

@@ -7,7 +7,7 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/text.h"
+#include "runtime/internal/text.h"
 
 namespace giro {
 namespace {
@@ -26,10 +26,10 @@ bool is_below(const std::string& path, const std::string& prefix) {
 Tensor Collection::flat() const {
   for (const Leaf& leaf : leaves_) {
     if (leaf.value.dtype() != leaves_.front().value.dtype()) {
-      throw Error(ErrorCode::dtype_mismatch,
-                  fmt::format("collection '{}' is not of one dtype: '{}' is {}, '{}' is {}", name_,
-                              leaves_.front().path, name_of(leaves_.front().value.dtype()), leaf.path,
-                              name_of(leaf.value.dtype())));
+      throw Error(
+          ErrorCode::dtype_mismatch,
+          fmt::format("collection '{}' is not of one dtype: '{}' is {}, '{}' is {}", name_, leaves_.front().path,
+                      name_of(leaves_.front().value.dtype()), leaf.path, name_of(leaf.value.dtype())));
     }
   }
   const DType dtype = leaves_.empty() ? DType::u8 : leaves_.front().value.dtype();
@@ -46,8 +46,7 @@ State::State(Device device) : stream_(device), identity_(std::make_shared<char>(
 const Collection& State::add(const std::string& name, const std::vector<LeafSpec>& leaves, bool saved) {
   const auto same_name = [&](const auto& other) { return other->name() == name; };
   if (name.empty() || std::any_of(collections_.begin(), collections_.end(), same_name)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("a collection needs a name of its own, found '{}'", name));
+    throw Error(ErrorCode::invalid_argument, fmt::format("a collection needs a name of its own, found '{}'", name));
   }
   auto collection = std::make_unique<Collection>();
   std::size_t total = 0;
@@ -120,8 +119,8 @@ State State::same_structure() const {
     std::vector<LeafSpec> specs;
     for (const Leaf& leaf : collection->leaves()) {
       const bool is_root = leaf.path == collection->name();
-      specs.push_back({is_root ? "" : leaf.path.substr(collection->name().size() + 1), leaf.value.dtype(),
-                       leaf.value.shape()});
+      specs.push_back(
+          {is_root ? "" : leaf.path.substr(collection->name().size() + 1), leaf.value.dtype(), leaf.value.shape()});
     }
     result.add(collection->name(), specs, collection->saved());
   }
@@ -151,8 +150,8 @@ State State::unflatten(const std::vector<Leaf>& leaves) const {
   return result;
 }
 
-State State::map(const std::function<void(const std::string&, const Tensor&, const Tensor&, const Stream&)>& fill)
-    const {
+State State::map(
+    const std::function<void(const std::string&, const Tensor&, const Tensor&, const Stream&)>& fill) const {
   State result = same_structure();
   const std::vector<Leaf> inputs = flatten(), outputs = result.flatten();
   stream_.synchronize();
@@ -164,9 +163,8 @@ State State::map(const std::function<void(const std::string&, const Tensor&, con
 }
 
 State State::clone() const {
-  return map([](const std::string&, const Tensor& out, const Tensor& in, const Stream& stream) {
-    copy(out, in, stream);
-  });
+  return map(
+      [](const std::string&, const Tensor& out, const Tensor& in, const Stream& stream) { copy(out, in, stream); });
 }
 
 }  // namespace giro

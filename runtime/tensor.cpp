@@ -27,8 +27,7 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t end) const {
 
 void Tensor::check_dtype(DType wanted) const {
   if (wanted != dtype_) {
-    throw Error(ErrorCode::dtype_mismatch,
-                fmt::format("{} read as {}", to_string(*this), name_of(wanted)));
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("{} read as {}", to_string(*this), name_of(wanted)));
   }
 }
 

@@ -33,9 +33,7 @@ giro::Logs estimate(const Darts& darts) {
 }
 
 // Sees all of the loop, and so may end it.
-void stop_when_exact(giro::LoopState<Darts, int>& loop) {
-  loop.stop_iteration = loop.state.standard_error() < 2e-3;
-}
+void stop_when_exact(giro::LoopState<Darts, int>& loop) { loop.stop_iteration = loop.state.standard_error() < 2e-3; }
 
 }  // namespace
 
@@ -51,6 +49,6 @@ int main() {
 
   const auto [steps, pi] = history.collect("steps", "pi");
   std::printf("pi is %.4f after %g steps, and %.4f +- %.4f after %lld\n", pi.front(), steps.front() + 1, darts.pi(),
-              darts.standard_error(), static_cast<long long>(elapsed.steps));
+      darts.standard_error(), static_cast<long long>(elapsed.steps));
   return std::abs(darts.pi() - M_PI) < 5 * darts.standard_error() ? 0 : 1;
 }

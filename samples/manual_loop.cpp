@@ -49,7 +49,7 @@ void train(const std::string& data, std::int64_t total_steps, const std::string&
 int main(int argc, char** argv) {
   try {
     train(argc > 1 ? argv[1] : giro::data::MnistOptions().dir, argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 2'000,
-          argc > 3 ? argv[3] : "logdir");
+        argc > 3 ? argv[3] : "logdir");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "manual_loop: %s\n", error.what());
     return 2;

@@ -19,14 +19,14 @@ struct Arguments {
 // 1. A model is a plain value: layers, one after the other. It holds no parameters.
 nn::Layer make_model(const std::string& name) {
   if (name == "linear") return nn::sequential(nn::scale(1 / 255.f), nn::flatten(), nn::dense(10));
-  return nn::sequential(nn::scale(1 / 255.f),                                             //
-                        nn::conv(32, {3, 3}, {.activation = giro::Activation::relu}),     //
-                        nn::avg_pool({2, 2}),                                             //
-                        nn::conv(64, {3, 3}, {.activation = giro::Activation::relu}),     //
-                        nn::avg_pool({2, 2}),                                             //
-                        nn::flatten(),                                                    //
-                        nn::dense(256, {.activation = giro::Activation::relu}),           //
-                        nn::dense(10));
+  return nn::sequential(nn::scale(1 / 255.f),                        //
+      nn::conv(32, {3, 3}, {.activation = giro::Activation::relu}),  //
+      nn::avg_pool({2, 2}),                                          //
+      nn::conv(64, {3, 3}, {.activation = giro::Activation::relu}),  //
+      nn::avg_pool({2, 2}),                                          //
+      nn::flatten(),                                                 //
+      nn::dense(256, {.activation = giro::Activation::relu}),        //
+      nn::dense(10));
 }
 
 void train(const Arguments& args) {
@@ -83,13 +83,9 @@ void train(const Arguments& args) {
   // 7. What the run leaves behind.
   history.write_csv(args.logdir + "/history.csv");
   giro::write_curves(history, {"loss", "accuracy"}, args.logdir + "/curves.svg");
-  const nlohmann::ordered_json result{{"model", args.model},
-                                      {"device", to_string(device)},
-                                      {"steps", elapsed.steps},
-                                      {"test_accuracy", test.entry_value("accuracy")},
-                                      {"test_loss", test.entry_value("loss")},
-                                      {"train_seconds", train_seconds},
-                                      {"steps_per_second", static_cast<double>(elapsed.steps) / train_seconds}};
+  const nlohmann::ordered_json result{{"model", args.model}, {"device", to_string(device)}, {"steps", elapsed.steps},
+      {"test_accuracy", test.entry_value("accuracy")}, {"test_loss", test.entry_value("loss")},
+      {"train_seconds", train_seconds}, {"steps_per_second", static_cast<double>(elapsed.steps) / train_seconds}};
   std::printf("result: %s\n", result.dump().c_str());
 }
 
@@ -99,7 +95,9 @@ void train(const Arguments& args) {
 int main(int argc, char** argv) {
   Arguments args;
   CLI::App app("Trains a classifier on MNIST-format images.");
-  app.add_option("--model", args.model, "linear or cnn")->check(CLI::IsMember({"linear", "cnn"}))->capture_default_str();
+  app.add_option("--model", args.model, "linear or cnn")
+      ->check(CLI::IsMember({"linear", "cnn"}))
+      ->capture_default_str();
   app.add_option("--device", args.device, "auto, cpu or cuda")->capture_default_str();
   app.add_option("--batch", args.batch, "samples a step")->capture_default_str();
   app.add_option("--steps", args.steps, "steps to train")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();

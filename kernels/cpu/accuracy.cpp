@@ -1,4 +1,4 @@
-#include "kernels/backends.h"
+#include "kernels/internal/backends.h"
 
 #include "kernels/functors/dtype_dispatch.h"
 #include "runtime/cpu/stream.h"

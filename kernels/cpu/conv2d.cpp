@@ -1,5 +1,5 @@
-#include "kernels/backends.h"
 #include "kernels/cpu/one_dnn.h"
+#include "kernels/internal/backends.h"
 
 namespace giro::cpu {
 namespace {
@@ -30,7 +30,9 @@ struct Convolution {
   }
 
   // Multiplications of one direction.
-  std::int64_t work() const { return y_dims[0] * y_dims[2] * y_dims[3] * w_dims[0] * w_dims[1] * w_dims[2] * w_dims[3]; }
+  std::int64_t work() const {
+    return y_dims[0] * y_dims[2] * y_dims[3] * w_dims[0] * w_dims[1] * w_dims[2] * w_dims[3];
+  }
 
   dnnl::convolution_forward::primitive_desc forward(const dnnl::engine& engine,
                                                     const dnnl::primitive_attr& attributes) const {
@@ -52,8 +54,8 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
     const auto desc = c.forward(engine, one_dnn::attributes(f == Activation::relu));
     one_dnn::Arguments arguments{
         {DNNL_ARG_SRC, one_dnn::memory(x, c.x, engine)},
-        {DNNL_ARG_WEIGHTS, one_dnn::in_layout(stream, engine, one_dnn::memory(w, c.w_given, engine),
-                                                    desc.weights_desc())},
+        {DNNL_ARG_WEIGHTS,
+         one_dnn::in_layout(stream, engine, one_dnn::memory(w, c.w_given, engine), desc.weights_desc())},
         {DNNL_ARG_DST, one_dnn::memory(y, c.y, engine)}};
     if (b) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(b, c.b, engine));
     one_dnn::submit(stream, "conv2d", c.work(), engine, dnnl::convolution_forward(desc), std::move(arguments));
@@ -96,9 +98,8 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
           engine, hint, dnnl::algorithm::convolution_direct, c.x, c.w_any, c.y, c.stride, c.pad_before, c.pad_after);
       one_dnn::submit(stream, "conv2d_backward", c.work(), engine, dnnl::convolution_backward_data(found),
                       {{DNNL_ARG_DIFF_DST, dz_memory},
-                       {DNNL_ARG_WEIGHTS, one_dnn::in_layout(stream, engine,
-                                                                   one_dnn::memory(w, c.w_given, engine),
-                                                                   found.weights_desc())},
+                       {DNNL_ARG_WEIGHTS, one_dnn::in_layout(stream, engine, one_dnn::memory(w, c.w_given, engine),
+                                                             found.weights_desc())},
                        {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, c.x, engine)}});
     }
   });

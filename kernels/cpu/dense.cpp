@@ -1,5 +1,5 @@
-#include "kernels/backends.h"
 #include "kernels/cpu/one_dnn.h"
+#include "kernels/internal/backends.h"
 
 namespace giro::cpu {
 namespace {
@@ -11,19 +11,19 @@ constexpr auto transposed = memory::format_tag::ba;
 
 // What is left of a product of no terms: out[r, :] += bias, then relu if asked for.
 void add_to_rows(const Tensor& out, const Tensor& bias, bool relu, const Stream& stream) {
-  submit(stream, [out = out.data<float>(), bias = bias.data<float>(), rows = out.shape()[0], columns = out.shape()[1],
-                  relu] {
-    for (std::int64_t i = 0; i < rows * columns; ++i) {
-      out[i] += bias[i % columns];
-      if (relu && out[i] < 0.0f) out[i] = 0.0f;
-    }
-  });
+  submit(stream,
+         [out = out.data<float>(), bias = bias.data<float>(), rows = out.shape()[0], columns = out.shape()[1], relu] {
+           for (std::int64_t i = 0; i < rows * columns; ++i) {
+             out[i] += bias[i % columns];
+             if (relu && out[i] < 0.0f) out[i] = 0.0f;
+           }
+         });
 }
 
 // out (M, N) = a (M, K) b (K, N) + bias (N), then relu if asked for. A transposed operand's memory is that of its
 // transpose.
-void matmul(const Tensor& out, const Tensor& a, memory::format_tag a_order, const Tensor& b,
-            memory::format_tag b_order, const Tensor& bias, bool relu, const Stream& stream) {
+void matmul(const Tensor& out, const Tensor& a, memory::format_tag a_order, const Tensor& b, memory::format_tag b_order,
+            const Tensor& bias, bool relu, const Stream& stream) {
   if (out.count() == 0) return;
   const memory::dim m = out.shape()[0], n = out.shape()[1];
   const memory::dim k = a.shape()[a_order == row_major ? 1 : 0];
@@ -38,8 +38,8 @@ void matmul(const Tensor& out, const Tensor& a, memory::format_tag a_order, cons
     const dnnl::engine engine = one_dnn::engine();
     const memory::desc a_desc({m, k}, f32, a_order), b_desc({k, n}, f32, b_order), out_desc({m, n}, f32, row_major);
     const memory::desc bias_desc = bias ? memory::desc({1, n}, f32, row_major) : memory::desc();
-    const auto desc = one_dnn::describe<dnnl::matmul>(engine, one_dnn::attributes(relu), a_desc, b_desc, bias_desc,
-                                                     out_desc);
+    const auto desc =
+        one_dnn::describe<dnnl::matmul>(engine, one_dnn::attributes(relu), a_desc, b_desc, bias_desc, out_desc);
     one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(a, a_desc, engine)},
                                  {DNNL_ARG_WEIGHTS, one_dnn::memory(b, b_desc, engine)},
                                  {DNNL_ARG_DST, one_dnn::memory(out, out_desc, engine)}};

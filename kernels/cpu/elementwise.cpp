@@ -1,7 +1,7 @@
 #include "kernels/functors/elementwise.h"
 
-#include "kernels/backends.h"
 #include "kernels/cpu/for_each.h"
+#include "kernels/internal/backends.h"
 
 namespace giro::cpu {
 

@@ -11,7 +11,7 @@
 
 namespace giro::cpu {
 
-constexpr std::int64_t kBlock = 4096;       // elements a thread takes at a time
+constexpr std::int64_t kBlock = 4096;          // elements a thread takes at a time
 constexpr std::int64_t kParallelFrom = 32768;  // below this, waking threads costs more than the work
 
 // Calls f(begin, end) for consecutive blocks of [0, n), of kBlock each. The blocks depend on n alone, so results that

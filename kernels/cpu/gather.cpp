@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "kernels/backends.h"
 #include "kernels/cpu/for_each.h"
 #include "kernels/functors/dtype_dispatch.h"
+#include "kernels/internal/backends.h"
 
 namespace giro::cpu {
 

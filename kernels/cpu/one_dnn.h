@@ -86,8 +86,8 @@ using PoolingBackward = dnnl::pooling_v2_backward;
 // Below this many multiplications or moves of an element, waking other threads costs more than the work.
 constexpr std::int64_t kParallelFrom = std::int64_t{1} << 20;
 
-// While it lives, oneDNN works with one thread if `work` is small. A primitive must be made and run under the same limit:
-// the share of each thread is fixed when it is made.
+// While it lives, oneDNN works with one thread if `work` is small. A primitive must be made and run under the same
+// limit: the share of each thread is fixed when it is made.
 class ThreadLimit {
  public:
   explicit ThreadLimit(std::int64_t work) : before_(omp_get_max_threads()) {
@@ -101,8 +101,8 @@ class ThreadLimit {
   int before_;
 };
 
-// Queues a primitive that was made under ThreadLimit(work). The call owns what it needs: primitive, memories and, through
-// them, the engine.
+// Queues a primitive that was made under ThreadLimit(work). The call owns what it needs: primitive, memories and,
+// through them, the engine.
 inline void submit(const Stream& stream, const char* what, std::int64_t work, const dnnl::engine& engine,
                    dnnl::primitive primitive, Arguments arguments) {
   cpu::submit(stream, [what, work, queue = dnnl::stream(engine), primitive = std::move(primitive),

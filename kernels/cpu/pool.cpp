@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "kernels/backends.h"
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/one_dnn.h"
+#include "kernels/internal/backends.h"
 
 namespace giro::cpu {
 namespace {
@@ -35,8 +35,8 @@ struct AveragePooling {
         pad_after{(ys[1] - 1) * stride[0] + window[0] - xs[1], (ys[2] - 1) * stride[1] + window[1] - xs[2]} {}
 
   one_dnn::PoolingForward::primitive_desc forward(const dnnl::engine& engine) const {
-    return one_dnn::describe<one_dnn::PoolingForward>(engine, {}, dnnl::prop_kind::forward_inference, kAlgorithm, x,
-                                                      y, stride, window, dilation, pad_before, pad_after);
+    return one_dnn::describe<one_dnn::PoolingForward>(engine, {}, dnnl::prop_kind::forward_inference, kAlgorithm, x, y,
+                                                      stride, window, dilation, pad_before, pad_after);
   }
   one_dnn::PoolingBackward::primitive_desc backward(const dnnl::engine& engine) const {
     return one_dnn::describe_backward<one_dnn::PoolingBackward>(engine, forward(engine), kAlgorithm, x, y, stride,
@@ -86,9 +86,9 @@ void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, cons
     const one_dnn::ThreadLimit limit(work);
     const dnnl::engine engine = one_dnn::engine();
     const AveragePooling pooling(x.shape(), y.shape(), options);
-    one_dnn::submit(stream, "pooling", work, engine, one_dnn::PoolingForward(pooling.forward(engine)),
-                    {{DNNL_ARG_SRC, one_dnn::memory(x, pooling.x, engine)},
-                     {DNNL_ARG_DST, one_dnn::memory(y, pooling.y, engine)}});
+    one_dnn::submit(
+        stream, "pooling", work, engine, one_dnn::PoolingForward(pooling.forward(engine)),
+        {{DNNL_ARG_SRC, one_dnn::memory(x, pooling.x, engine)}, {DNNL_ARG_DST, one_dnn::memory(y, pooling.y, engine)}});
   });
 }
 
@@ -110,21 +110,22 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
 
 // Not oneDNN's, which passes over a NaN.
 void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
-  const MaxPool pool{y.data<float>(), x.data<float>(), x.shape()[1], x.shape()[2], x.shape()[3], y.shape()[1],
-                     y.shape()[2], options.window[0], options.window[1], options.stride[0], options.stride[1]};
+  const MaxPool pool{y.data<float>(),   x.data<float>(),   x.shape()[1],     x.shape()[2],
+                     x.shape()[3],      y.shape()[1],      y.shape()[2],     options.window[0],
+                     options.window[1], options.stride[0], options.stride[1]};
   const std::int64_t pixels = y.shape()[0] * y.shape()[1] * y.shape()[2], work = work_of(y.shape(), options);
   if (work == 0) return;
   submit(stream, [=] {
     for_each_block(pixels, std::max<std::int64_t>(1, kBlock * pixels / work), work,
                    [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t pixel = begin; pixel < end; ++pixel) pool(pixel);
-    });
+                     for (std::int64_t pixel = begin; pixel < end; ++pixel) pool(pixel);
+                   });
   });
 }
 
 // oneDNN's own wants a workspace from the forward pass; x and y say as much.
-void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,
-                       const PoolOptions& options, const Stream& stream) {
+void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y, const PoolOptions& options,
+                       const Stream& stream) {
   functors::max_pool_backward(ForEach{stream}, dx, dy, x, y, options);
 }
 

@@ -1,6 +1,6 @@
 #include "kernels/functors/publish.h"
 
-#include "kernels/backends.h"
+#include "kernels/internal/backends.h"
 #include "runtime/cpu/stream.h"
 
 namespace giro::cpu {

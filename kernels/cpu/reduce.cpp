@@ -1,4 +1,4 @@
-#include "kernels/backends.h"
+#include "kernels/internal/backends.h"
 
 #include <algorithm>
 #include <cmath>

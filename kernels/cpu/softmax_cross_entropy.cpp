@@ -1,4 +1,4 @@
-#include "kernels/backends.h"
+#include "kernels/internal/backends.h"
 
 #include <algorithm>
 #include <cmath>
@@ -45,8 +45,7 @@ void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Te
       constexpr std::int64_t kCostOfExp = 8;
       for_each_block(rows, kRows, rows * classes * kCostOfExp, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {
-          row(loss + r, gradient == nullptr ? nullptr : gradient + r * classes, logit + r * classes, classes,
-              label[r]);
+          row(loss + r, gradient == nullptr ? nullptr : gradient + r * classes, logit + r * classes, classes, label[r]);
         }
       });
     });

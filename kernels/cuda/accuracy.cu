@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "kernels/backends.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/functors/dtype_dispatch.h"
+#include "kernels/internal/backends.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -53,8 +53,7 @@ __global__ void accuracy_kernel(float* out, int* block_counts, const float* logi
   const std::int64_t end = begin + kRowsPerBlock < rows ? begin + kRowsPerBlock : rows;
   int correct = 0;
   for (std::int64_t row = begin + warp; row < end; row += kWarps) {
-    const bool hit =
-        is_correct(logits + row * columns, columns, static_cast<std::int64_t>(labels[row]), lane);
+    const bool hit = is_correct(logits + row * columns, columns, static_cast<std::int64_t>(labels[row]), lane);
     correct += lane == 0 && hit;
   }
   using Reduce = cub::BlockReduce<int, kThreads>;
@@ -69,8 +68,7 @@ __global__ void accuracy_kernel(float* out, int* block_counts, const float* logi
   }
 }
 
-__global__ void accuracy_of_blocks_kernel(float* out, const int* block_counts, std::int64_t blocks,
-                                          std::int64_t rows) {
+__global__ void accuracy_of_blocks_kernel(float* out, const int* block_counts, std::int64_t blocks, std::int64_t rows) {
   long long correct = 0;
   for (std::int64_t b = threadIdx.x; b < blocks; b += kThreads) correct += block_counts[b];
   using Reduce = cub::BlockReduce<long long, kThreads>;
@@ -87,13 +85,12 @@ void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, con
   const Buffer counts = blocks > 1 ? stream.allocate(blocks * sizeof(int)) : Buffer();
   int* block_counts = static_cast<int*>(counts.data());
   functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
-    accuracy_kernel<<<blocks, kThreads, 0, handle(stream)>>>(
-        out.data<float>(), block_counts, logits.data<float>(), labels.data<Label>(), rows, columns);
+    accuracy_kernel<<<blocks, kThreads, 0, handle(stream)>>>(out.data<float>(), block_counts, logits.data<float>(),
+                                                             labels.data<Label>(), rows, columns);
     check_launch("accuracy_kernel");
   });
   if (blocks > 1) {
-    accuracy_of_blocks_kernel<<<1, kThreads, 0, handle(stream)>>>(out.data<float>(), block_counts, blocks,
-                                                                  rows);
+    accuracy_of_blocks_kernel<<<1, kThreads, 0, handle(stream)>>>(out.data<float>(), block_counts, blocks, rows);
     check_launch("accuracy_of_blocks_kernel");
   }
 }

@@ -1,7 +1,7 @@
 #include "kernels/functors/activation.h"
 
-#include "kernels/backends.h"
 #include "kernels/cuda/for_each.cuh"
+#include "kernels/internal/backends.h"
 
 namespace giro::cuda {
 
@@ -9,8 +9,7 @@ void activation(const Tensor& y, const Tensor& x, Activation f, const Stream& st
   functors::activation(ForEach{stream}, y, x, f);
 }
 
-void activation_backward(const Tensor& dx, const Tensor& dy, const Tensor& x_or_y, Activation f,
-                         const Stream& stream) {
+void activation_backward(const Tensor& dx, const Tensor& dy, const Tensor& x_or_y, Activation f, const Stream& stream) {
   functors::activation_backward(ForEach{stream}, dx, dy, x_or_y, f);
 }
 

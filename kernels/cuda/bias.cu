@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include "kernels/backends.h"
 #include "kernels/cuda/for_each.cuh"
 #include "kernels/functors/activation.h"
+#include "kernels/internal/backends.h"
 
 namespace giro::cuda {
 namespace {

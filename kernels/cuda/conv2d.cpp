@@ -4,10 +4,10 @@
 
 #include <array>
 
-#include "kernels/backends.h"
 #include "kernels/cuda/bias.h"
 #include "kernels/cuda/cudnn.h"
 #include "kernels/cuda/pad.h"
+#include "kernels/internal/backends.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -65,27 +65,24 @@ cudnnStatus_t candidates(Forward, cudnnHandle_t cudnn, const Descriptors& d, int
 }
 cudnnStatus_t candidates(BackwardData, cudnnHandle_t cudnn, const Descriptors& d, int wanted, int* found,
                          BackwardData::Result* results) {
-  return cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnn, d.w, d.y, d.convolution, d.x, wanted, found,
-                                                     results);
+  return cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnn, d.w, d.y, d.convolution, d.x, wanted, found, results);
 }
 cudnnStatus_t candidates(BackwardFilter, cudnnHandle_t cudnn, const Descriptors& d, int wanted, int* found,
                          BackwardFilter::Result* results) {
-  return cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnn, d.x, d.y, d.convolution, d.w, wanted, found,
-                                                       results);
+  return cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnn, d.x, d.y, d.convolution, d.w, wanted, found, results);
 }
 
 cudnnStatus_t workspace_size(cudnnHandle_t cudnn, const Descriptors& d, cudnnConvolutionFwdAlgo_t algorithm,
                              std::size_t* bytes) {
   return cudnnGetConvolutionForwardWorkspaceSize(cudnn, d.x, d.w, d.convolution, d.y, algorithm, bytes);
 }
-cudnnStatus_t workspace_size(cudnnHandle_t cudnn, const Descriptors& d,
-                             cudnnConvolutionBwdDataAlgo_t algorithm, std::size_t* bytes) {
+cudnnStatus_t workspace_size(cudnnHandle_t cudnn, const Descriptors& d, cudnnConvolutionBwdDataAlgo_t algorithm,
+                             std::size_t* bytes) {
   return cudnnGetConvolutionBackwardDataWorkspaceSize(cudnn, d.w, d.y, d.convolution, d.x, algorithm, bytes);
 }
-cudnnStatus_t workspace_size(cudnnHandle_t cudnn, const Descriptors& d,
-                             cudnnConvolutionBwdFilterAlgo_t algorithm, std::size_t* bytes) {
-  return cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnn, d.x, d.y, d.convolution, d.w, algorithm,
-                                                        bytes);
+cudnnStatus_t workspace_size(cudnnHandle_t cudnn, const Descriptors& d, cudnnConvolutionBwdFilterAlgo_t algorithm,
+                             std::size_t* bytes) {
+  return cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnn, d.x, d.y, d.convolution, d.w, algorithm, bytes);
 }
 
 template <class Direction>
@@ -100,13 +97,12 @@ Descriptors describe(const Geometry& g) {
   made.y = describe_images(g.y);
   check(cudnnCreateFilterDescriptor(made.w.out()), "cudnnCreateFilterDescriptor");
   // For NHWC, the order of memory is (O, KH, KW, I); the order of arguments stays (O, I, KH, KW).
-  check(cudnnSetFilter4dDescriptor(made.w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, to_int(g.w[0]),
-                                   to_int(g.w[3]), to_int(g.w[1]), to_int(g.w[2])),
+  check(cudnnSetFilter4dDescriptor(made.w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, to_int(g.w[0]), to_int(g.w[3]),
+                                   to_int(g.w[1]), to_int(g.w[2])),
         "cudnnSetFilter4dDescriptor");
   check(cudnnCreateConvolutionDescriptor(made.convolution.out()), "cudnnCreateConvolutionDescriptor");
-  check(cudnnSetConvolution2dDescriptor(made.convolution, to_int(g.pad[0]), to_int(g.pad[1]),
-                                        to_int(g.stride[0]), to_int(g.stride[1]), 1, 1,
-                                        CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+  check(cudnnSetConvolution2dDescriptor(made.convolution, to_int(g.pad[0]), to_int(g.pad[1]), to_int(g.stride[0]),
+                                        to_int(g.stride[1]), 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
         "cudnnSetConvolution2dDescriptor");
   check(cudnnSetConvolutionMathType(made.convolution, CUDNN_FMA_MATH), "cudnnSetConvolutionMathType");
   return made;
@@ -149,9 +145,7 @@ const ConvolutionPlan<Direction>& plan(const Geometry& g, CudaStream& stream) {
 }
 
 // From the stream's arena, so that within a recording it is the graph's own.
-Buffer allocate(std::size_t bytes, const Stream& stream) {
-  return bytes > 0 ? stream.allocate(bytes) : Buffer();
-}
+Buffer allocate(std::size_t bytes, const Stream& stream) { return bytes > 0 ? stream.allocate(bytes) : Buffer(); }
 
 // An image tensor in memory of the stream.
 struct Temporary {
@@ -210,15 +204,15 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
   if (dw) {
     const auto& p = plan<BackwardFilter>(geometry, owner);
     const Buffer workspace = allocate(p.workspace, stream);
-    check(cudnnConvolutionBackwardFilter(owner.cudnn(), &kOne, p.x, x.raw(), p.y, dz.raw(), p.convolution,
-                                         p.algorithm, workspace.data(), p.workspace, &kZero, p.w, dw.raw()),
+    check(cudnnConvolutionBackwardFilter(owner.cudnn(), &kOne, p.x, x.raw(), p.y, dz.raw(), p.convolution, p.algorithm,
+                                         workspace.data(), p.workspace, &kZero, p.w, dw.raw()),
           "cudnnConvolutionBackwardFilter");
   }
   if (dx) {
     const auto& p = plan<BackwardData>(geometry, owner);
     const Buffer workspace = allocate(p.workspace, stream);
-    check(cudnnConvolutionBackwardData(owner.cudnn(), &kOne, p.w, w.raw(), p.y, dz.raw(), p.convolution,
-                                       p.algorithm, workspace.data(), p.workspace, &kZero, p.x, dx.raw()),
+    check(cudnnConvolutionBackwardData(owner.cudnn(), &kOne, p.w, w.raw(), p.y, dz.raw(), p.convolution, p.algorithm,
+                                       workspace.data(), p.workspace, &kZero, p.x, dx.raw()),
           "cudnnConvolutionBackwardData");
   }
 }

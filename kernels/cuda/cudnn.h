@@ -28,8 +28,8 @@ inline int to_int(std::int64_t value) {
 inline TensorDescriptor describe_images(const Shape& shape) {
   TensorDescriptor made;
   check(cudnnCreateTensorDescriptor(made.out()), "cudnnCreateTensorDescriptor");
-  check(cudnnSetTensor4dDescriptor(made, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, to_int(shape[0]),
-                                   to_int(shape[3]), to_int(shape[1]), to_int(shape[2])),
+  check(cudnnSetTensor4dDescriptor(made, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, to_int(shape[0]), to_int(shape[3]),
+                                   to_int(shape[1]), to_int(shape[2])),
         "cudnnSetTensor4dDescriptor");
   return made;
 }

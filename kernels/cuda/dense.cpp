@@ -4,18 +4,17 @@
 
 #include <giro/runtime/error.h>
 
-#include "kernels/backends.h"
 #include "kernels/cuda/bias.h"
 #include "kernels/cuda/matmul.h"
+#include "kernels/internal/backends.h"
 
 namespace giro::cuda {
 namespace {
 
 void matmul(const Matmul& product, const Stream& stream) {
   if (!try_matmul(product, stream)) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("cuBLASLt has no algorithm for an f32 product ({} x {}) ({} x {})", product.n,
-                            product.k, product.k, product.m));
+    throw Error(ErrorCode::unsupported, fmt::format("cuBLASLt has no algorithm for an f32 product ({} x {}) ({} x {})",
+                                                    product.n, product.k, product.k, product.m));
   }
 }
 
@@ -23,8 +22,7 @@ void fill_zero(const Tensor& tensor, const Stream& stream) { stream.fill(tensor.
 
 }  // namespace
 
-void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f,
-           const Stream& stream) {
+void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, const Stream& stream) {
   if (y.count() == 0) return;
   const Activation fused = f == Activation::relu ? f : Activation::none;
   // y^T = w^T x^T
@@ -36,9 +34,8 @@ void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, A
                  .d = y.data<float>()};
   Matmul with_epilogue = product;
   with_epilogue.bias = b ? b.data<float>() : nullptr;
-  with_epilogue.epilogue = fused == Activation::relu
-                               ? (b ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU)
-                               : (b ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
+  with_epilogue.epilogue = fused == Activation::relu ? (b ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU)
+                                                     : (b ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
   if (product.k == 0) {
     fill_zero(y, stream);
     bias_activation(y, b, fused, stream);

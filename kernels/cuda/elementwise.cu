@@ -1,7 +1,7 @@
 #include "kernels/functors/elementwise.h"
 
-#include "kernels/backends.h"
 #include "kernels/cuda/for_each.cuh"
+#include "kernels/internal/backends.h"
 
 namespace giro::cuda {
 
@@ -17,9 +17,7 @@ void scale(const Tensor& out, const Tensor& a, double factor, const Stream& stre
   functors::scale(ForEach{stream}, out, a, factor);
 }
 
-void fill(const Tensor& out, double value, const Stream& stream) {
-  functors::fill(ForEach{stream}, out, value);
-}
+void fill(const Tensor& out, double value, const Stream& stream) { functors::fill(ForEach{stream}, out, value); }
 
 void scale_rows(const Tensor& out, const Tensor& a, const Tensor& factors, const Stream& stream) {
   functors::scale_rows(ForEach{stream}, out, a, factors);

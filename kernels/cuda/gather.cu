@@ -1,8 +1,8 @@
 #include "kernels/functors/gather.h"
 
-#include "kernels/backends.h"
 #include "kernels/cuda/for_each.cuh"
 #include "kernels/functors/dtype_dispatch.h"
+#include "kernels/internal/backends.h"
 
 namespace giro::cuda {
 namespace {
@@ -29,10 +29,10 @@ void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, co
       reinterpret_cast<std::uintptr_t>(out.raw()) | reinterpret_cast<std::uintptr_t>(src.raw()) | row_bytes;
   functors::with_integer(indices.dtype(), [&]<class Index>(functors::Type<Index>) {
     const auto copy_in = [&]<class Unit>(Unit) {
-      ForEach{stream}(static_cast<std::int64_t>(out.bytes() / sizeof(Unit)),
-                      GatherRows<Unit, Index>{static_cast<Unit*>(out.raw()),
-                                              static_cast<const Unit*>(src.raw()), indices.data<Index>(),
-                                              static_cast<std::int64_t>(row_bytes / sizeof(Unit))});
+      ForEach{stream}(
+          static_cast<std::int64_t>(out.bytes() / sizeof(Unit)),
+          GatherRows<Unit, Index>{static_cast<Unit*>(out.raw()), static_cast<const Unit*>(src.raw()),
+                                  indices.data<Index>(), static_cast<std::int64_t>(row_bytes / sizeof(Unit))});
     };
     if (together % sizeof(uint4) == 0) {
       copy_in(uint4{});
@@ -44,8 +44,7 @@ void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, co
   });
 }
 
-void batch_indices(const Tensor& indices, const Tensor& position, const RowOrder& order,
-                   const Stream& stream) {
+void batch_indices(const Tensor& indices, const Tensor& position, const RowOrder& order, const Stream& stream) {
   functors::batch_indices(ForEach{stream}, indices, position, order);
 }
 

@@ -26,8 +26,8 @@ struct MatmulPlan {
   bool found = false;
 };
 
-// No kernel asks for more; counting no further keeps the choice of algorithm from hanging on where an allocation happens
-// to lie.
+// No kernel asks for more; counting no further keeps the choice of algorithm from hanging on where an allocation
+// happens to lie.
 constexpr std::uint32_t kMostAlignment = 16;
 
 std::uint32_t alignment_of(const void* data) {
@@ -37,8 +37,7 @@ std::uint32_t alignment_of(const void* data) {
 
 template <class T>
 void set(const Description& description, cublasLtMatmulDescAttributes_t attribute, const T& value) {
-  check(cublasLtMatmulDescSetAttribute(description, attribute, &value, sizeof value),
-        "cublasLtMatmulDescSetAttribute");
+  check(cublasLtMatmulDescSetAttribute(description, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
 }
 
 template <class T>
@@ -57,8 +56,7 @@ Layout layout(std::int64_t rows, std::int64_t columns) {
 
 MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
   MatmulPlan plan;
-  check(cublasLtMatmulDescCreate(plan.description.out(), CUBLAS_COMPUTE_32F, CUDA_R_32F),
-        "cublasLtMatmulDescCreate");
+  check(cublasLtMatmulDescCreate(plan.description.out(), CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
   const cublasOperation_t op_a = matmul.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t op_b = matmul.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, op_a);
@@ -79,9 +77,8 @@ MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
 
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results{};
   int count = 0;
-  const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(cublaslt, plan.description, plan.a, plan.b, plan.d, plan.d, preference,
-                                     kCandidates, results.data(), &count);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(cublaslt, plan.description, plan.a, plan.b, plan.d,
+                                                               plan.d, preference, kCandidates, results.data(), &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return plan;
   check(status, "cublasLtMatmulAlgoGetHeuristic");
   for (int i = 0; i < count && !plan.found; ++i) {
@@ -101,18 +98,17 @@ bool try_matmul(const Matmul& matmul, const Stream& stream) {
   if (matmul.bias != nullptr && alignment_of(matmul.bias) < kMostAlignment) return false;
   CudaStream& owner = cuda_stream(stream);
   const auto make = [&] { return make_plan(matmul, owner.cublaslt()); };
-  const MatmulPlan& plan = owner.plan<MatmulPlan>(
-      {matmul.m, matmul.n, matmul.k, matmul.transpose_a, matmul.transpose_b, matmul.epilogue,
-       alignment_of(matmul.a), alignment_of(matmul.b), alignment_of(matmul.d)},
-      make);
+  const MatmulPlan& plan =
+      owner.plan<MatmulPlan>({matmul.m, matmul.n, matmul.k, matmul.transpose_a, matmul.transpose_b, matmul.epilogue,
+                              alignment_of(matmul.a), alignment_of(matmul.b), alignment_of(matmul.d)},
+                             make);
   if (!plan.found) return false;
   if (matmul.bias != nullptr) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias);
   // From the stream's arena, so that within a recording it is the graph's own.
   const Buffer workspace = plan.workspace > 0 ? stream.allocate(plan.workspace) : Buffer();
   const float one = 1.0f, zero = 0.0f;
-  check(cublasLtMatmul(owner.cublaslt(), plan.description, &one, matmul.a, plan.a, matmul.b, plan.b, &zero,
-                       matmul.d, plan.d, matmul.d, plan.d, &plan.algorithm, workspace.data(), plan.workspace,
-                       owner.handle()),
+  check(cublasLtMatmul(owner.cublaslt(), plan.description, &one, matmul.a, plan.a, matmul.b, plan.b, &zero, matmul.d,
+                       plan.d, matmul.d, plan.d, &plan.algorithm, workspace.data(), plan.workspace, owner.handle()),
         "cublasLtMatmul");
   return true;
 }

@@ -34,9 +34,8 @@ struct Crop {
 }  // namespace
 
 void pad(const Tensor& padded, const Tensor& x, std::array<std::int64_t, 2> offset, const Stream& stream) {
-  ForEach{stream}(padded.count(),
-                  Pad{padded.data<float>(), x.data<float>(), padded.shape()[1], padded.shape()[2],
-                      x.shape()[1], x.shape()[2], x.shape()[3], offset[0], offset[1]});
+  ForEach{stream}(padded.count(), Pad{padded.data<float>(), x.data<float>(), padded.shape()[1], padded.shape()[2],
+                                      x.shape()[1], x.shape()[2], x.shape()[3], offset[0], offset[1]});
 }
 
 void crop(const Tensor& x, const Tensor& padded, std::array<std::int64_t, 2> offset, const Stream& stream) {

@@ -1,8 +1,8 @@
 #include "kernels/functors/pool.h"
 
-#include "kernels/backends.h"
 #include "kernels/cuda/cudnn.h"
 #include "kernels/cuda/for_each.cuh"
+#include "kernels/internal/backends.h"
 
 namespace giro::cuda {
 namespace {
@@ -25,18 +25,15 @@ const PoolPlan& plan(cudnnPoolingMode_t mode, const Shape& x, const Shape& y, co
     made.y = describe_images(y);
     return made;
   };
-  return stream.plan<PoolPlan>({mode, x[0], x[1], x[2], x[3], options.window[0], options.window[1],
-                                options.stride[0], options.stride[1]},
-                               make);
+  return stream.plan<PoolPlan>(
+      {mode, x[0], x[1], x[2], x[3], options.window[0], options.window[1], options.stride[0], options.stride[1]}, make);
 }
 
-void pool(cudnnPoolingMode_t mode, const Tensor& y, const Tensor& x, const PoolOptions& options,
-          const Stream& stream) {
+void pool(cudnnPoolingMode_t mode, const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
   if (y.count() == 0) return;
   CudaStream& owner = cuda_stream(stream);
   const PoolPlan& p = plan(mode, x.shape(), y.shape(), options, owner);
-  check(cudnnPoolingForward(owner.cudnn(), p.window, &kOne, p.x, x.raw(), &kZero, p.y, y.raw()),
-        "cudnnPoolingForward");
+  check(cudnnPoolingForward(owner.cudnn(), p.window, &kOne, p.x, x.raw(), &kZero, p.y, y.raw()), "cudnnPoolingForward");
 }
 
 }  // namespace
@@ -48,11 +45,10 @@ void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, cons
 void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream) {
   if (dx.count() == 0) return;
   CudaStream& owner = cuda_stream(stream);
-  const PoolPlan& p =
-      plan(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, dx.shape(), dy.shape(), options, owner);
+  const PoolPlan& p = plan(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, dx.shape(), dy.shape(), options, owner);
   // The gradient of a mean needs neither x nor y; cuDNN wants addresses for them all the same.
-  check(cudnnPoolingBackward(owner.cudnn(), p.window, &kOne, p.y, dy.raw(), p.y, dy.raw(), p.x, dx.raw(),
-                             &kZero, p.x, dx.raw()),
+  check(cudnnPoolingBackward(owner.cudnn(), p.window, &kOne, p.y, dy.raw(), p.y, dy.raw(), p.x, dx.raw(), &kZero, p.x,
+                             dx.raw()),
         "cudnnPoolingBackward");
 }
 
@@ -61,8 +57,8 @@ void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, cons
 }
 
 // Not cuDNN's, which does not say which of equal values takes the gradient.
-void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,
-                       const PoolOptions& options, const Stream& stream) {
+void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y, const PoolOptions& options,
+                       const Stream& stream) {
   functors::max_pool_backward(ForEach{stream}, dx, dy, x, y, options);
 }
 

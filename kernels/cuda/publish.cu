@@ -1,6 +1,6 @@
 #include "kernels/functors/publish.h"
 
-#include "kernels/backends.h"
+#include "kernels/internal/backends.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -30,10 +30,8 @@ __global__ void publish_row_kernel(RowRing ring, std::int64_t* row, functors::Ro
 
 }  // namespace
 
-void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars,
-                 const Stream& stream) {
-  publish_row_kernel<<<1, kWarp, 0, handle(stream)>>>(ring, row.data<std::int64_t>(),
-                                                      functors::RowSource(scalars));
+void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream) {
+  publish_row_kernel<<<1, kWarp, 0, handle(stream)>>>(ring, row.data<std::int64_t>(), functors::RowSource(scalars));
   check_launch("publish_row_kernel");
 }
 

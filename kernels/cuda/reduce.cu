@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "kernels/backends.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/internal/backends.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -38,8 +38,7 @@ template <class Op>
 __global__ void reduce_kernel(float* out, const float* x, std::int64_t count, float divisor, Op op) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
   float result = Op::kNeutral;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
-       i += stride) {
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += stride) {
     result = op(result, op.of(x[i]));
   }
   using Reduce = cub::BlockReduce<float, kThreads>;
@@ -53,8 +52,7 @@ template <class First, class Then>
 void reduce(const Tensor& out, const Tensor& x, float divisor, First first, Then then, const Stream& stream) {
   const unsigned int blocks = blocks_for(x.count(), kPerBlock, kMostBlocks);
   if (blocks == 1) {
-    reduce_kernel<<<1, kThreads, 0, handle(stream)>>>(out.data<float>(), x.data<float>(), x.count(), divisor,
-                                                      first);
+    reduce_kernel<<<1, kThreads, 0, handle(stream)>>>(out.data<float>(), x.data<float>(), x.count(), divisor, first);
     check_launch("reduce_kernel");
     return;
   }
@@ -100,17 +98,13 @@ void launch_sum_rows(float* out, const float* x, std::int64_t rows, std::int64_t
 
 }  // namespace
 
-void sum(const Tensor& out, const Tensor& x, const Stream& stream) {
-  reduce(out, x, 1.0f, Sum{}, Sum{}, stream);
-}
+void sum(const Tensor& out, const Tensor& x, const Stream& stream) { reduce(out, x, 1.0f, Sum{}, Sum{}, stream); }
 
 void mean(const Tensor& out, const Tensor& x, const Stream& stream) {
   reduce(out, x, static_cast<float>(x.count()), Sum{}, Sum{}, stream);
 }
 
-void max(const Tensor& out, const Tensor& x, const Stream& stream) {
-  reduce(out, x, 1.0f, Max{}, Max{}, stream);
-}
+void max(const Tensor& out, const Tensor& x, const Stream& stream) { reduce(out, x, 1.0f, Max{}, Max{}, stream); }
 
 void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream) {
   reduce(out, x, 1.0f, SumOfSquares{}, Sum{}, stream);

@@ -1,8 +1,8 @@
 #include <cstdint>
 
-#include "kernels/backends.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/functors/dtype_dispatch.h"
+#include "kernels/internal/backends.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -16,8 +16,8 @@ constexpr unsigned int kAllLanes = 0xffffffffu;
 // One warp a row. dlogits may be logits, so neither is __restrict__: each lane reads an element before it
 // writes it.
 template <class Label>
-__global__ void softmax_cross_entropy_kernel(float* losses, float* dlogits, const float* logits,
-                                             const Label* labels, std::int64_t rows, std::int64_t columns) {
+__global__ void softmax_cross_entropy_kernel(float* losses, float* dlogits, const float* logits, const Label* labels,
+                                             std::int64_t rows, std::int64_t columns) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x) * (kThreads / kWarp) + static_cast<int>(threadIdx.x) / kWarp;
@@ -47,14 +47,14 @@ __global__ void softmax_cross_entropy_kernel(float* losses, float* dlogits, cons
 
 }  // namespace
 
-void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Tensor& logits,
-                           const Tensor& labels, const Stream& stream) {
+void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels,
+                           const Stream& stream) {
   const std::int64_t rows = logits.shape()[0], columns = logits.shape()[1];
   if (rows == 0) return;
   functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
     softmax_cross_entropy_kernel<<<blocks_for(rows, kThreads / kWarp), kThreads, 0, handle(stream)>>>(
-        losses.data<float>(), dlogits ? dlogits.data<float>() : nullptr, logits.data<float>(),
-        labels.data<Label>(), rows, columns);
+        losses.data<float>(), dlogits ? dlogits.data<float>() : nullptr, logits.data<float>(), labels.data<Label>(),
+        rows, columns);
     check_launch("softmax_cross_entropy_kernel");
   });
 }

@@ -2,8 +2,8 @@
 
 #include <new>
 
-#include "kernels/backends.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/internal/backends.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -48,10 +48,8 @@ __global__ void update_kernel(optim::UpdateRule rule, Leaves leaves) {
   const auto* grads = reinterpret_cast<const Pack*>(leaves.grads);
   auto* mu = reinterpret_cast<Pack*>(leaves.mu);
   auto* nu = reinterpret_cast<Pack*>(leaves.nu);
-  const std::int64_t packs = leaves.count / Pack::kSize,
-                     stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
-  for (std::int64_t p = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; p < packs;
-       p += stride) {
+  const std::int64_t packs = leaves.count / Pack::kSize, stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
+  for (std::int64_t p = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; p < packs; p += stride) {
     const bool decays =
         leaves.decays == nullptr || leaves.decays[p * Pack::kSize / optim::UpdateTensors::kGranule] != 0;
     const float decay = decays ? c.decay : 0.0f;
@@ -97,8 +95,8 @@ void update(const optim::UpdateRule& rule, const optim::UpdateTensors& tensors, 
                       data_or_null<float>(tensors.squared_norm),
                       tensors.params.count()};
   const auto launch = [&](auto* kernel) {
-    kernel<<<blocks_for(leaves.count / Pack::kSize, kThreads, kMostBlocks), kThreads, 0, handle(stream)>>>(
-        rule, leaves);
+    kernel<<<blocks_for(leaves.count / Pack::kSize, kThreads, kMostBlocks), kThreads, 0, handle(stream)>>>(rule,
+                                                                                                           leaves);
     check_launch("update_kernel");
   };
   if (rule.rule == optim::Rule::adam) {

@@ -58,11 +58,16 @@ struct ActivateBackward {
 template <class G>
 void with_activation(Activation f, G&& g) {
   switch (f) {
-    case Activation::none: return g(Identity{});
-    case Activation::relu: return g(Relu{});
-    case Activation::gelu: return g(Gelu{});
-    case Activation::tanh: return g(Tanh{});
-    case Activation::sigmoid: return g(Sigmoid{});
+    case Activation::none:
+      return g(Identity{});
+    case Activation::relu:
+      return g(Relu{});
+    case Activation::gelu:
+      return g(Gelu{});
+    case Activation::tanh:
+      return g(Tanh{});
+    case Activation::sigmoid:
+      return g(Sigmoid{});
   }
 }
 

@@ -128,8 +128,8 @@ void fill(const ForEach& for_each, const Tensor& out, double value) {
 template <class ForEach>
 void scale_rows(const ForEach& for_each, const Tensor& out, const Tensor& a, const Tensor& factors) {
   const std::int64_t rows = factors.count();
-  for_each(out.count(), ScaleRows{out.data<float>(), a.data<float>(), factors.data<float>(),
-                                  rows > 0 ? out.count() / rows : 1});
+  for_each(out.count(),
+           ScaleRows{out.data<float>(), a.data<float>(), factors.data<float>(), rows > 0 ? out.count() / rows : 1});
 }
 
 template <class ForEach>

@@ -17,8 +17,7 @@ struct BatchIndices {
 
 template <class ForEach>
 void batch_indices(const ForEach& for_each, const Tensor& indices, const Tensor& position, const RowOrder& order) {
-  for_each(indices.count(),
-           BatchIndices{indices.data<std::int64_t>(), position.data<std::int64_t>(), order});
+  for_each(indices.count(), BatchIndices{indices.data<std::int64_t>(), position.data<std::int64_t>(), order});
 }
 
 }  // namespace giro::functors

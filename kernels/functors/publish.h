@@ -24,10 +24,14 @@ struct RowSource {
 
   GIRO_HOST_DEVICE double read(int column) const {
     switch (dtypes[column]) {
-      case DType::f64: return *static_cast<const double*>(scalars[column]);
-      case DType::i32: return *static_cast<const std::int32_t*>(scalars[column]);
-      case DType::i64: return static_cast<double>(*static_cast<const std::int64_t*>(scalars[column]));
-      default: return *static_cast<const float*>(scalars[column]);
+      case DType::f64:
+        return *static_cast<const double*>(scalars[column]);
+      case DType::i32:
+        return *static_cast<const std::int32_t*>(scalars[column]);
+      case DType::i64:
+        return static_cast<double>(*static_cast<const std::int64_t*>(scalars[column]));
+      default:
+        return *static_cast<const float*>(scalars[column]);
     }
   }
 };

@@ -25,8 +25,8 @@ GIRO_HOST_DEVICE inline double power(double base, std::int64_t exponent) {
 // What is the same for every element of one update.
 struct UpdateCoefficients {
   float learning_rate;
-  float gradient_scale;      // of the clipping
-  float decay;               // learning rate times weight decay
+  float gradient_scale;  // of the clipping
+  float decay;           // learning rate times weight decay
   float momentum;
   float beta1, one_minus_beta1, beta2, one_minus_beta2;
   float correction1 = 1, correction2 = 1;  // adam's 1 / (1 - beta^t)
@@ -69,8 +69,8 @@ GIRO_HOST_DEVICE inline void sgd_element(const UpdateCoefficients& c, bool neste
   param = param - c.learning_rate * direction - decay * param;
 }
 
-GIRO_HOST_DEVICE inline void adam_element(const UpdateCoefficients& c, float decay, float& param, float grad,
-                                          float& mu, float& nu) {
+GIRO_HOST_DEVICE inline void adam_element(const UpdateCoefficients& c, float decay, float& param, float grad, float& mu,
+                                          float& nu) {
   const float g = c.gradient_scale * grad;
   mu = c.beta1 * mu + c.one_minus_beta1 * g;
   nu = c.beta2 * nu + c.one_minus_beta2 * (g * g);

@@ -68,9 +68,8 @@ Var scale(const Var& x, double factor) {
 Var activation(const Var& x, Activation f) {
   if (f == Activation::none) return x;
   Var y = Var::computed(DType::f32, x.shape(), {x}, [x, f](const Tensor& out, const Tensor& dy) {
-    x.accumulate([&](const Tensor& dx) {
-      giro::activation_backward(dx, dy, needs_input(f) ? x.value() : out, f, x.stream());
-    });
+    x.accumulate(
+        [&](const Tensor& dx) { giro::activation_backward(dx, dy, needs_input(f) ? x.value() : out, f, x.stream()); });
   });
   giro::activation(y.value(), x.value(), f, y.stream());
   return y;
@@ -93,18 +92,17 @@ Var dense(const Var& x, const Var& w, const Var& b, Activation f) {
     throw Error(ErrorCode::shape_mismatch, fmt::format("dense: x is {}, w is {}; expected (B, I) and (I, O)",
                                                        to_string(x.value()), to_string(w.value())));
   }
-  Var y = Var::computed(DType::f32, {x.shape()[0], w.shape()[1]}, {x, w, b},
-                        [x, w, b, f](const Tensor& out, const Tensor& dy) {
-    const Stream& stream = stream_of(x, w, b);
-    const Tensor& dz = before_activation(dy, out, f, stream);
-    with_grad_of(x, [&](const Tensor& dx) {
-      with_grad_of(w, [&](const Tensor& dw) {
-        with_grad_of(b, [&](const Tensor& db) {
-          giro::dense_backward(dx, dw, db, dz, x.value(), w.value(), stream);
+  Var y = Var::computed(
+      DType::f32, {x.shape()[0], w.shape()[1]}, {x, w, b}, [x, w, b, f](const Tensor& out, const Tensor& dy) {
+        const Stream& stream = stream_of(x, w, b);
+        const Tensor& dz = before_activation(dy, out, f, stream);
+        with_grad_of(x, [&](const Tensor& dx) {
+          with_grad_of(w, [&](const Tensor& dw) {
+            with_grad_of(b,
+                         [&](const Tensor& db) { giro::dense_backward(dx, dw, db, dz, x.value(), w.value(), stream); });
+          });
         });
       });
-    });
-  });
   giro::dense(y.value(), x.value(), w.value(), b.value(), f, y.stream());
   return y;
 }
@@ -113,23 +111,22 @@ Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& option
   if (f != Activation::none && f != Activation::relu) return activation(conv2d(x, w, b, options), f);
   Var y = Var::computed(DType::f32, conv2d_shape(x.shape(), w.shape(), options), {x, w, b},
                         [x, w, b, options, f](const Tensor& out, const Tensor& dy) {
-    const Stream& stream = stream_of(x, w, b);
-    const Tensor& dz = before_activation(dy, out, f, stream);
-    with_grad_of(x, [&](const Tensor& dx) {
-      with_grad_of(w, [&](const Tensor& dw) {
-        with_grad_of(b, [&](const Tensor& db) {
-          giro::conv2d_backward(dx, dw, db, dz, x.value(), w.value(), options, stream);
-        });
-      });
-    });
-  });
+                          const Stream& stream = stream_of(x, w, b);
+                          const Tensor& dz = before_activation(dy, out, f, stream);
+                          with_grad_of(x, [&](const Tensor& dx) {
+                            with_grad_of(w, [&](const Tensor& dw) {
+                              with_grad_of(b, [&](const Tensor& db) {
+                                giro::conv2d_backward(dx, dw, db, dz, x.value(), w.value(), options, stream);
+                              });
+                            });
+                          });
+                        });
   giro::conv2d(y.value(), x.value(), w.value(), b.value(), f, options, y.stream());
   return y;
 }
 
 Var avg_pool(const Var& x, const PoolOptions& options) {
-  Var y = Var::computed(DType::f32, pool_shape(x.shape(), options), {x},
-                        [x, options](const Tensor&, const Tensor& dy) {
+  Var y = Var::computed(DType::f32, pool_shape(x.shape(), options), {x}, [x, options](const Tensor&, const Tensor& dy) {
     x.accumulate([&](const Tensor& dx) { giro::avg_pool_backward(dx, dy, options, x.stream()); });
   });
   giro::avg_pool(y.value(), x.value(), options, y.stream());
@@ -137,10 +134,10 @@ Var avg_pool(const Var& x, const PoolOptions& options) {
 }
 
 Var max_pool(const Var& x, const PoolOptions& options) {
-  Var y = Var::computed(DType::f32, pool_shape(x.shape(), options), {x},
-                        [x, options](const Tensor& out, const Tensor& dy) {
-    x.accumulate([&](const Tensor& dx) { giro::max_pool_backward(dx, dy, x.value(), out, options, x.stream()); });
-  });
+  Var y =
+      Var::computed(DType::f32, pool_shape(x.shape(), options), {x}, [x, options](const Tensor& out, const Tensor& dy) {
+        x.accumulate([&](const Tensor& dx) { giro::max_pool_backward(dx, dy, x.value(), out, options, x.stream()); });
+      });
   giro::max_pool(y.value(), x.value(), options, y.stream());
   return y;
 }
@@ -164,8 +161,8 @@ Var mean(const Var& x) {
 
 Var softmax_cross_entropy(const Var& logits, const Var& labels) {
   if (logits.shape().rank() != 2) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("softmax_cross_entropy: logits is {}, expected (R, C)",
-                                                       to_string(logits.value())));
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("softmax_cross_entropy: logits is {}, expected (R, C)", to_string(logits.value())));
   }
   // The forward pass leaves the gradient of each row's loss; going back only weighs the rows.
   const auto gradient = std::make_shared<Buffer>();
@@ -174,10 +171,10 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels) {
     *gradient = logits.stream().allocate(logits.value().bytes());
     dlogits = Tensor(gradient->data(), DType::f32, logits.shape(), logits.value().device());
   }
-  Var losses = Var::computed(DType::f32, {logits.shape()[0]}, {logits, labels},
-                             [logits, gradient, dlogits](const Tensor&, const Tensor& dy) {
-    logits.accumulate([&](const Tensor& out) { giro::scale_rows(out, dlogits, dy, logits.stream()); });
-  });
+  Var losses = Var::computed(
+      DType::f32, {logits.shape()[0]}, {logits, labels}, [logits, gradient, dlogits](const Tensor&, const Tensor& dy) {
+        logits.accumulate([&](const Tensor& out) { giro::scale_rows(out, dlogits, dy, logits.stream()); });
+      });
   giro::softmax_cross_entropy(losses.value(), dlogits, logits.value(), labels.value(), losses.stream());
   return losses;
 }

@@ -4,7 +4,7 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/text.h"
+#include "runtime/internal/text.h"
 
 namespace giro::nn {
 

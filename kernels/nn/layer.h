@@ -57,11 +57,12 @@ class Params {
 // What makes a value a layer: init() adds its parameters for inputs of a shape (batch axis included) and returns the
 // output's shape; apply() computes. name() is what it is called in the tree, where the parent adds a number.
 template <class T>
-concept LayerType = std::copyable<T> && requires(const T& layer, ParamSpecs& specs, const Params& params, const Var& x) {
-  { layer.name() } -> std::convertible_to<std::string>;
-  { layer.init(specs, x.shape()) } -> std::same_as<Shape>;
-  { layer.apply(params, x) } -> std::same_as<Var>;
-};
+concept LayerType =
+    std::copyable<T> && requires(const T& layer, ParamSpecs& specs, const Params& params, const Var& x) {
+      { layer.name() } -> std::convertible_to<std::string>;
+      { layer.init(specs, x.shape()) } -> std::same_as<Shape>;
+      { layer.apply(params, x) } -> std::same_as<Var>;
+    };
 
 // Any layer: a plain, immutable value without parameters of its own. A model is a layer.
 class Layer {

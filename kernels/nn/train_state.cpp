@@ -53,8 +53,8 @@ TrainState TrainState::create(const nn::Layer& model, const std::vector<LeafSpec
   if (state.optimizer_.decay_mask) {
     const std::vector<std::uint8_t> decays = decay_granules(params, state.optimizer_.decay_mask);
     const auto count = static_cast<std::int64_t>(decays.size());
-    from_host(state.add("opt_state/decays", {{"", DType::u8, {count}}}, /*saved=*/false).leaves().front().value,
-              decays, state.stream());
+    from_host(state.add("opt_state/decays", {{"", DType::u8, {count}}}, /*saved=*/false).leaves().front().value, decays,
+              state.stream());
   }
   state.add("step", {{"", DType::i64, {}}});
   state.add("learning_rate", {{"", DType::f32, {}}}, /*saved=*/false);

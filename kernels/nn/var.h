@@ -27,8 +27,8 @@ class Var {
   Var(const Tensor& constant, const Stream& stream);
   // A leaf that backward(loss) writes a gradient for, to memory of the same shape.
   static Var parameter(const Tensor& value, const Tensor& grad, const Stream& stream);
-  // A new value, contents undefined, computed from `inputs`, on the stream of the first that has one. `backward` is kept
-  // if one of them wants a gradient; it must capture the Vars whose values it needs, but not this one.
+  // A new value, contents undefined, computed from `inputs`, on the stream of the first that has one. `backward` is
+  // kept if one of them wants a gradient; it must capture the Vars whose values it needs, but not this one.
   // Error(invalid_argument) if no input has a stream.
   static Var computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Backward backward);
 

@@ -9,14 +9,16 @@ namespace {
 
 float checked(const char* what, double rate) {
   if (!std::isfinite(rate) || rate < 0) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("learning rate: {} is {}, expected a finite number >= 0", what, rate));
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("learning rate: {} is {}, expected a finite number >= 0", what, rate));
   }
   return static_cast<float>(rate);
 }
 
 std::int64_t checked_steps(const char* what, std::int64_t steps) {
   if (steps < 1) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("learning rate: {} is {} steps, expected at least 1", what, steps));
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("learning rate: {} is {} steps, expected at least 1", what, steps));
   }
   return steps;
 }
@@ -57,8 +59,9 @@ LearningRate piecewise_constant(double rate, std::initializer_list<std::pair<std
   std::int64_t previous = -1;
   for (const auto& [boundary, scale] : scales) {
     if (boundary <= previous) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("learning rate: boundary {} follows {}, expected them to rise from 0",
-                                                           boundary, previous));
+      throw Error(
+          ErrorCode::invalid_argument,
+          fmt::format("learning rate: boundary {} follows {}, expected them to rise from 0", boundary, previous));
     }
     previous = boundary;
     result.boundaries_[result.pieces_] = boundary;

@@ -39,8 +39,7 @@ class LearningRate {
   friend LearningRate cosine(double peak, std::int64_t decay_steps, double end);
   friend LearningRate warmup_cosine(double peak, std::int64_t warmup_steps, std::int64_t decay_steps, double start,
                                     double end);
-  friend LearningRate piecewise_constant(double rate,
-                                         std::initializer_list<std::pair<std::int64_t, double>> scales);
+  friend LearningRate piecewise_constant(double rate, std::initializer_list<std::pair<std::int64_t, double>> scales);
 
   float peak_;
   float start_ = 0, end_ = 0;

@@ -6,24 +6,30 @@
 
 #include <giro/runtime/error.h>
 
-#include "kernels/backends.h"
-#include "kernels/checks.h"
-#include "kernels/dispatch.h"
+#include "kernels/internal/backends.h"
+#include "kernels/internal/checks.h"
+#include "kernels/internal/dispatch.h"
 
 namespace giro::optim {
 
 void update(const UpdateRule& rule, const UpdateTensors& t, const Stream& stream) {
   checks::on_device("update",
-                    {{"params", t.params}, {"grads", t.grads}, {"mu", t.mu}, {"nu", t.nu}, {"decays", t.decays},
-                     {"step", t.step}, {"learning_rate", t.learning_rate}, {"squared_norm", t.squared_norm}},
+                    {{"params", t.params},
+                     {"grads", t.grads},
+                     {"mu", t.mu},
+                     {"nu", t.nu},
+                     {"decays", t.decays},
+                     {"step", t.step},
+                     {"learning_rate", t.learning_rate},
+                     {"squared_norm", t.squared_norm}},
                     stream);
   const auto check_flat = [&](const checks::Argument& argument) {
     checks::has_dtype("update", argument, DType::f32);
     checks::has_shape("update", argument, t.params.shape());
     if (reinterpret_cast<std::uintptr_t>(argument.tensor.raw()) % UpdateTensors::kAlignment != 0) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("update: {} lies at {}, expected a multiple of {} bytes",
-                                                           argument.name, argument.tensor.raw(),
-                                                           UpdateTensors::kAlignment));
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("update: {} lies at {}, expected a multiple of {} bytes", argument.name,
+                              argument.tensor.raw(), UpdateTensors::kAlignment));
     }
   };
   checks::has_rank("update", {"params", t.params}, 1);

@@ -1,4 +1,4 @@
-#include "runtime/backend.h"
+#include "runtime/internal/backend.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,8 +10,8 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/arena.h"
 #include "runtime/cpu/stream.h"
+#include "runtime/internal/arena.h"
 
 namespace giro::cpu {
 namespace {
@@ -42,8 +42,7 @@ class CpuEvent final : public detail::EventImpl {
 
 }  // namespace
 
-CpuStream::CpuStream()
-    : StreamImpl(Device::cpu(), std::make_shared<Arena>(Device::cpu(), Arena::Of::stream)) {}
+CpuStream::CpuStream() : StreamImpl(Device::cpu(), std::make_shared<Arena>(Device::cpu(), Arena::Of::stream)) {}
 
 void CpuStream::copy(void* dst, const void* src, std::size_t bytes) {
   submit([=] { std::memmove(dst, src, bytes); });
@@ -76,8 +75,7 @@ DeviceInfo device_info() {
 void* allocate(std::size_t bytes) {
   // The allocator itself rounds up to the alignment, and may overflow on the way.
   const bool too_many = bytes > std::numeric_limits<std::size_t>::max() - Buffer::kAlignment;
-  void* data =
-      too_many ? nullptr : ::operator new(bytes, std::align_val_t{Buffer::kAlignment}, std::nothrow);
+  void* data = too_many ? nullptr : ::operator new(bytes, std::align_val_t{Buffer::kAlignment}, std::nothrow);
   if (data == nullptr) {
     throw Error(ErrorCode::out_of_memory, fmt::format("the host has no {} bytes of memory left", bytes));
   }

@@ -6,7 +6,7 @@
 
 #include <giro/runtime/stream.h>
 
-#include "runtime/backend.h"
+#include "runtime/internal/backend.h"
 
 namespace giro::cpu {
 

@@ -10,8 +10,7 @@ namespace giro::cuda {
 [[noreturn]] void fail(cudaError_t status, const char* call, std::source_location where);
 
 // Throws unless the call succeeded; `call` is its name.
-inline void check(cudaError_t status, const char* call,
-                  std::source_location where = std::source_location::current()) {
+inline void check(cudaError_t status, const char* call, std::source_location where = std::source_location::current()) {
   if (status != cudaSuccess) [[unlikely]]
     fail(status, call, where);
 }

@@ -3,8 +3,8 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include "runtime/backend.h"
 #include "runtime/cuda/check.h"
+#include "runtime/internal/backend.h"
 
 // The oldest compute capability this build holds code for, times ten; 0 if the build does not know.
 #ifndef GIRO_CUDA_OLDEST_ARCHITECTURE
@@ -38,12 +38,11 @@ std::vector<DeviceInfo> device_infos(std::string& reason) {
   for (int index = 0; status == cudaSuccess && index < count; ++index) {
     cudaDeviceProp properties{};
     if (const cudaError_t failure = cudaGetDeviceProperties(&properties, index); failure != cudaSuccess) {
-      reason =
-          fmt::format("{} does not answer: {}", to_string(Device::cuda(index)), cudaGetErrorString(failure));
+      reason = fmt::format("{} does not answer: {}", to_string(Device::cuda(index)), cudaGetErrorString(failure));
     } else if (properties.major * 10 + properties.minor < GIRO_CUDA_OLDEST_ARCHITECTURE) {
       reason = fmt::format("{} is too old: compute capability {}.{}, giro was built for {}.{} and above",
-                           properties.name, properties.major, properties.minor,
-                           GIRO_CUDA_OLDEST_ARCHITECTURE / 10, GIRO_CUDA_OLDEST_ARCHITECTURE % 10);
+                           properties.name, properties.major, properties.minor, GIRO_CUDA_OLDEST_ARCHITECTURE / 10,
+                           GIRO_CUDA_OLDEST_ARCHITECTURE % 10);
     } else {
       infos.push_back({Device::cuda(index), properties.name, properties.totalGlobalMem});
     }

@@ -3,9 +3,9 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/backend.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
+#include "runtime/internal/backend.h"
 
 namespace giro::cuda {
 
@@ -13,8 +13,8 @@ void* allocate(Device device, std::size_t bytes, MemoryKind kind) {
   make_current(device);
   const bool pinned = kind == MemoryKind::pinned;
   void* data = nullptr;
-  const cudaError_t status = pinned ? cudaHostAlloc(&data, bytes, cudaHostAllocPortable | cudaHostAllocMapped)
-                                    : cudaMalloc(&data, bytes);
+  const cudaError_t status =
+      pinned ? cudaHostAlloc(&data, bytes, cudaHostAllocPortable | cudaHostAllocMapped) : cudaMalloc(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
     throw Error(ErrorCode::out_of_memory,

@@ -7,11 +7,11 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/arena.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/check_libraries.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/handle.h"
+#include "runtime/internal/arena.h"
 
 namespace giro::cuda {
 namespace {
@@ -33,9 +33,7 @@ bool is_pageable(const void* data) {
 
 class CudaEvent final : public detail::EventImpl {
  public:
-  CudaEvent() {
-    check(cudaEventCreateWithFlags(event_.out(), cudaEventDisableTiming), "cudaEventCreateWithFlags");
-  }
+  CudaEvent() { check(cudaEventCreateWithFlags(event_.out(), cudaEventDisableTiming), "cudaEventCreateWithFlags"); }
 
   void record(detail::StreamImpl& stream) override {
     check(cudaEventRecord(event_, cuda_stream(stream).handle()), "cudaEventRecord");
@@ -68,9 +66,8 @@ class CudaGraph final : public detail::GraphImpl {
 
   void replay(detail::StreamImpl& stream, std::int64_t times) override {
     if (stream.device != recorder_->device) {
-      throw Error(ErrorCode::device_mismatch,
-                  fmt::format("a graph recorded on {} cannot be replayed on {}", to_string(recorder_->device),
-                              to_string(stream.device)));
+      throw Error(ErrorCode::device_mismatch, fmt::format("a graph recorded on {} cannot be replayed on {}",
+                                                          to_string(recorder_->device), to_string(stream.device)));
     }
     const cudaStream_t handle = cuda_stream(stream).handle();
     for (std::size_t rung = ladder_.size(); rung-- > 0;) {
@@ -115,8 +112,7 @@ struct CudaStream::Handles {
 CudaStream::CudaStream(Device on)
     : StreamImpl(on, std::make_shared<Arena>(on, Arena::Of::stream)), handles_(std::make_unique<Handles>()) {
   make_current(device);
-  check(cudaStreamCreateWithFlags(handles_->stream.out(), cudaStreamNonBlocking),
-        "cudaStreamCreateWithFlags");
+  check(cudaStreamCreateWithFlags(handles_->stream.out(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
 }
 
 CudaStream::~CudaStream() {
@@ -206,8 +202,6 @@ CudaStream& cuda_stream(const Stream& stream) { return cuda_stream(stream.impl()
 
 cudaStream_t handle(const Stream& stream) { return cuda_stream(stream).handle(); }
 
-std::shared_ptr<detail::StreamImpl> create_stream(Device device) {
-  return std::make_shared<CudaStream>(device);
-}
+std::shared_ptr<detail::StreamImpl> create_stream(Device device) { return std::make_shared<CudaStream>(device); }
 
 }  // namespace giro::cuda

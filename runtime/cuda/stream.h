@@ -9,7 +9,7 @@
 
 #include <giro/runtime/stream.h>
 
-#include "runtime/backend.h"
+#include "runtime/internal/backend.h"
 
 struct CUstream_st;
 struct cublasLtContext;

@@ -1,4 +1,4 @@
-#include "runtime/backend.h"
+#include "runtime/internal/backend.h"
 
 #include <giro/runtime/error.h>
 

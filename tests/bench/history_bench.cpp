@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include <giro/loop/history.h>
+#include <giro/loop/log/history.h>
 
 namespace giro {
 namespace {

@@ -45,7 +45,10 @@ std::vector<std::string> names_in(const std::string& dir) { return posix_file_sy
 std::string name_of_step(const std::string& digits) { return "checkpoint_" + digits + ".safetensors"; }
 
 Elapsed at_step(std::int64_t steps, std::int64_t samples = 0, double time = 0) {
-  return {.steps = steps, .samples = samples, .date = 1e6 + time, .date_start = 1e6,
+  return {.steps = steps,
+          .samples = samples,
+          .date = 1e6 + time,
+          .date_start = 1e6,
           .step_samples = steps > 0 ? samples / steps : 0};
 }
 
@@ -111,9 +114,8 @@ TEST(Checkpoint, CountsStepsByTheStateOrElseByTheLoop) {
 TEST(Checkpoint, KeepsTheNewest) {
   const test::TemporaryDirectory dir;
   State state = make_state(1);
-  for (const char* foreign :
-       {"checkpoint_.safetensors", "checkpoint_1.safetensors", "checkpoint_0000000001.safetensor",
-        "checkpoint_000000000x.safetensors", "checkpoint_0000000000.safetensors.tmp-1", "a"}) {
+  for (const char* foreign : {"checkpoint_.safetensors", "checkpoint_1.safetensors", "checkpoint_0000000001.safetensor",
+                              "checkpoint_000000000x.safetensors", "checkpoint_0000000000.safetensors.tmp-1", "a"}) {
     test::write_text(dir / foreign, "");
   }
   const std::size_t foreign = names_in(dir.path()).size();
@@ -132,10 +134,9 @@ TEST(Checkpoint, KeepsTheFirstAtOrPastEachMultipleForGood) {
   State state = make_state(1);
   const Checkpoint save = checkpoint(dir.path(), {.keep = 2, .keep_every_n_steps = 10});
   for (const std::int64_t steps : {3, 9, 12, 15, 18, 21, 24, 40, 41, 42, 43}) save(at_step(steps - 1), state);
-  EXPECT_EQ(names_in(dir.path()),
-            (std::vector<std::string>{name_of_step("0000000012"), name_of_step("0000000021"),
-                                      name_of_step("0000000040"), name_of_step("0000000042"),
-                                      name_of_step("0000000043")}));
+  EXPECT_EQ(names_in(dir.path()), (std::vector<std::string>{name_of_step("0000000012"), name_of_step("0000000021"),
+                                                            name_of_step("0000000040"), name_of_step("0000000042"),
+                                                            name_of_step("0000000043")}));
 }
 
 TEST(Checkpoint, RefusesToGoBehindALaterOne) {
@@ -203,8 +204,7 @@ TEST(Checkpoint, GoesBehindALaterOneThatIsDamaged) {
   const Checkpoint save = checkpoint(dir.path());
   save(at_step(0), state);
   save(at_step(1), state);
-  EXPECT_EQ(names_in(dir.path()),
-            (std::vector<std::string>{name_of_step("0000000002"), name_of_step("0000001000")}));
+  EXPECT_EQ(names_in(dir.path()), (std::vector<std::string>{name_of_step("0000000002"), name_of_step("0000001000")}));
   EXPECT_EQ(restore(state, dir.path()).steps, 2);
 }
 
@@ -279,8 +279,7 @@ TEST(Checkpoint, IsABarrierOfTheLoop) {
   const std::vector<int> batches(10);
   auto result = loop(make_state(1, 0), batches,
                      {{every(1), train_step}, {every(3), checkpoint(dir.path(), {.keep = 2})}}, {.stop = at(8)});
-  EXPECT_EQ(names_in(dir.path()),
-            (std::vector<std::string>{name_of_step("0000000004"), name_of_step("0000000007")}));
+  EXPECT_EQ(names_in(dir.path()), (std::vector<std::string>{name_of_step("0000000004"), name_of_step("0000000007")}));
   const Elapsed elapsed = restore(result.state, dir.path());
   EXPECT_EQ(elapsed.steps, 7);
   EXPECT_EQ(elapsed.samples, 7);
@@ -297,9 +296,9 @@ TEST(Checkpoint, TellsWhereTheNextStepBegins) {
     using StateTask = Task<State, std::int64_t>;
     std::vector<StateTask> tasks{{every(1), note}, {every(1), train_step}};
     tasks.insert(behind ? tasks.end() : tasks.begin(), StateTask{every(1), save});
-    State last = std::move(loop(make_state(1, 0), batches, tasks,
-                                {.batch_size_fn = [](const std::int64_t& batch) { return batch; }})
-                               .state);
+    State last = std::move(
+        loop(make_state(1, 0), batches, tasks, {.batch_size_fn = [](const std::int64_t& batch) { return batch; }})
+            .state);
     for (std::size_t i = behind ? 1 : 0; i < begins.size(); ++i) {
       const Restored there = restore(last, dir / fmt::format("checkpoint_{:010}.safetensors", i));
       EXPECT_EQ(there.steps, begins[i].steps);
@@ -332,8 +331,7 @@ TEST(Checkpoint, AResumedRunFiresAtTheSameSamples) {
     const Restored there = restore(state, dir.path());
     ASSERT_EQ(there.steps, cut);
     loop(std::move(state), std::vector<std::int64_t>(batches.begin() + cut, batches.end()),
-         {{every(1), train_step}, {every({.samples = 7}), note_in(fired)}},
-         {.elapsed = there, .batch_size_fn = size});
+         {{every(1), train_step}, {every({.samples = 7}), note_in(fired)}}, {.elapsed = there, .batch_size_fn = size});
     EXPECT_EQ(fired, whole) << "cut at " << cut;
   }
 }
@@ -400,9 +398,8 @@ TEST(Checkpoint, NamesTheNearestEntryToAMonitorThatWasNeverLogged) {
 TEST(Checkpoint, Reference9ThreeStepsWithACheckpointEveryTwo) {
   const test::TemporaryDirectory dir;
   const auto log = [](const Elapsed& elapsed) { return logs().add_metric("a", static_cast<double>(elapsed.steps)); };
-  const auto [state, history, elapsed] =
-      loop(make_state(1, 0), std::vector<int>(3),
-           {{every(1), {train_step, log}}, {every(2), checkpoint(dir / "model")}});
+  const auto [state, history, elapsed] = loop(make_state(1, 0), std::vector<int>(3),
+                                              {{every(1), {train_step, log}}, {every(2), checkpoint(dir / "model")}});
   EXPECT_EQ(names_in(dir / "model"), std::vector<std::string>{name_of_step("0000000003")});
   EXPECT_EQ(history.size(), 3u);
   EXPECT_EQ(history.collect("steps")[0], (std::vector<double>{0, 1, 2}));

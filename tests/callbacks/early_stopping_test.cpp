@@ -48,8 +48,8 @@ void PrintTo(const Outcome& outcome, std::ostream* out) {
 }
 
 Outcome run(const std::vector<double>& losses, const EarlyStoppingOptions& options) {
-  const auto [state, history, elapsed] = loop(Model(), std::vector<int>(losses.size()),
-                                              {{every(1), {train_on(losses), early_stopping("loss", options)}}});
+  const auto [state, history, elapsed] =
+      loop(Model(), std::vector<int>(losses.size()), {{every(1), {train_on(losses), early_stopping("loss", options)}}});
   return {elapsed.steps, state.updates};
 }
 std::int64_t steps(const std::vector<double>& losses, const EarlyStoppingOptions& options) {
@@ -150,7 +150,8 @@ TEST(EarlyStopping, ALoopThatGoesOnWaitsForTheEntry) {
 
 TEST(EarlyStopping, JudgesNothingThatASignalHasCutShort) {
   const auto result = loop(Model(), std::vector<int>(9),
-                           {{every(1), [](Model& model) {
+                           {{every(1),
+                             [](Model& model) {
                                if (++model.updates == 3) std::raise(SIGINT);
                              }},
                             {last(), early_stopping("loss_test")}});
@@ -180,8 +181,7 @@ TEST(EarlyStopping, WhatRunsAtTheEndSeesTheBest) {
   const std::vector<double> losses{5, 3, 4, 4, 4};
   const auto note = [&](const Model& model) { seen.push_back(model.updates); };
   loop(Model(), std::vector<int>(5),
-       {{every(1), {train_on(losses), early_stopping("loss", {.patience = 2, .restore_best = true})}},
-        {last(), note}},
+       {{every(1), {train_on(losses), early_stopping("loss", {.patience = 2, .restore_best = true})}}, {last(), note}},
        {.on_end = {note}});
   EXPECT_EQ(seen, (std::vector<int>{2, 2}));
 }
@@ -255,8 +255,9 @@ TEST(EarlyStopping, NamesTheNearestEntryToAMonitorThatWasNeverLogged) {
   expect_error(ErrorCode::not_found, {"giro::EarlyStopping", "at step 0", "'los'", "did you mean 'loss'"}, [&] {
     loop(Model(), std::vector<int>(2), {{every(1), {train_on(losses), early_stopping("los")}}});
   });
-  expect_error(ErrorCode::not_found, {"'loss'"},
-               [&] { loop(Model(), std::vector<int>(2), {{every(1), early_stopping("loss")}}); });
+  expect_error(ErrorCode::not_found, {"'loss'"}, [&] {
+    loop(Model(), std::vector<int>(2), {{every(1), early_stopping("loss")}});
+  });
 }
 
 TEST(EarlyStopping, RefusesBadOptions) {
@@ -286,8 +287,9 @@ TEST(EarlyStopping, Reference10TwelveStepsWithAMonitoredCheckpoint) {
   const auto [state, history, elapsed] =
       loop(make_state(), std::vector<int>(12),
            {{every(1), fill_with_step(losses)},
-            {every(2), {validate, checkpoint(dir / "model", {.monitor = "accuracy_valid", .mode = "max"}),
-                        early_stopping("accuracy_valid", {.patience = 100, .mode = "max"})}}});
+            {every(2),
+             {validate, checkpoint(dir / "model", {.monitor = "accuracy_valid", .mode = "max"}),
+              early_stopping("accuracy_valid", {.patience = 100, .mode = "max"})}}});
   EXPECT_EQ(history.size(), 12u);
   EXPECT_EQ(history.collect("steps")[0], (std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
   EXPECT_EQ(posix_file_system()->list(dir / "model"), std::vector<std::string>{"checkpoint_0000000007.safetensors"});

@@ -31,8 +31,7 @@ TEST_F(KerasBarFile, DrawsAsKerasDoes) {
     // All but the last within an interval.
     bar({.steps = step, .samples = 0, .date = step < 4649 ? 1000.0 : 1007.0, .date_start = 1000}, logs);
   }
-  EXPECT_EQ(only_line(),
-            " 4650/10000 [============>.................] - ETA: 8s - accuracy: 0.9779 - loss: 0.0718");
+  EXPECT_EQ(only_line(), " 4650/10000 [============>.................] - ETA: 8s - accuracy: 0.9779 - loss: 0.0718");
 }
 
 TEST_F(KerasBarFile, WritesALineEachIntervalAndTheLast) {
@@ -54,8 +53,9 @@ TEST_F(KerasBarFile, MeansAreOverAllStepsAndStatefulOnesAreTheLatest) {
     if (step % 2 == 1) logs.add_metric("seldom", step);
     bar(at_step(step, 1e-3), logs);
   }
-  EXPECT_EQ(only_line(), "4/4 [==============================] - 0s 1ms/step - kl: 11.5000 - loss: 1.5000 - "
-                         "lr: 0.3000 - seldom: 2.0000");
+  EXPECT_EQ(only_line(),
+            "4/4 [==============================] - 0s 1ms/step - kl: 11.5000 - loss: 1.5000 - "
+            "lr: 0.3000 - seldom: 2.0000");
 }
 
 TEST_F(KerasBarFile, ALossThatIsAMetricIsShownOnce) {
@@ -74,8 +74,9 @@ TEST_F(KerasBarFile, ShowsSmallNumbersInScientificNotation) {
                       .add_metric("e", -12345.67)
                       .add_metric("f", NAN)
                       .add_metric("g", INFINITY));
-  EXPECT_EQ(only_line(), "1/1 [==============================] - 0s 0s/step - a: 0.0010 - b: 1.0000e-03 - "
-                         "c: -1.2346e-07 - d: 0.0000e+00 - e: -12345.6700 - f: nan - g: inf");
+  EXPECT_EQ(only_line(),
+            "1/1 [==============================] - 0s 0s/step - a: 0.0010 - b: 1.0000e-03 - "
+            "c: -1.2346e-07 - d: 0.0000e+00 - e: -12345.6700 - f: nan - g: inf");
 }
 
 TEST_F(KerasBarFile, FollowsLogsThatChangeTheirOrder) {

@@ -83,10 +83,11 @@ TEST(CsvLogger, ALateColumnIsEmptyBefore) {
   log(at_step(2), logs().add_output("image", image()));  // nothing for a file of numbers
   log(at_step(3), logs().add_metric("a", 4));
   log.on_end();
-  EXPECT_EQ(test::read_text(dir / "log.csv"), "steps,samples,time,a,b,c\n"
-                                              "0,0,0,1,,\n"
-                                              "1,32,0,,2,0.5\n"
-                                              "3,96,0,4,,\n");
+  EXPECT_EQ(test::read_text(dir / "log.csv"),
+            "steps,samples,time,a,b,c\n"
+            "0,0,0,1,,\n"
+            "1,32,0,,2,0.5\n"
+            "3,96,0,4,,\n");
 }
 
 TEST(CsvLogger, BeginsAnewOrGoesOnBeforeTheStepsThatAreRunAgain) {

@@ -67,10 +67,9 @@ TEST(TerminateOnNan, LeavesOtherCollectionsAlone) {
 }
 
 TEST(TerminateOnNan, FindsBetweenItsCallsWhatStaysNan) {
-  const auto result = loop(
-      0, std::vector<int>(12),
-      {{every(1), log_values({1, 2, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan})},
-       {every(4), terminate_on_nan("accuracy")}});
+  const auto result = loop(0, std::vector<int>(12),
+                           {{every(1), log_values({1, 2, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan})},
+                            {every(4), terminate_on_nan("accuracy")}});
   EXPECT_EQ(result.elapsed.steps, 5);
 }
 

@@ -30,12 +30,12 @@ TEST(TrainLoopCallbacks, EarlyStoppingLooksAtEachEvaluation) {
   const auto test_step = [](const Model& model) {
     return logs().add_metric("loss", model.updates == 6 ? 1 : 2 + model.updates);
   };
-  const auto result = train_loop(
-      Model(), Ints(100, 0),
-      {.tasks = {{"train_step", train_step}, {"test_step", test_step}},
-       .callbacks = {early_stopping("loss_test", {.patience = std::int64_t{2}, .restore_best = true})},
-       .test_dataset = Ints(1, 0),
-       .epoch_duration = at(3)});
+  const auto result =
+      train_loop(Model(), Ints(100, 0),
+                 {.tasks = {{"train_step", train_step}, {"test_step", test_step}},
+                  .callbacks = {early_stopping("loss_test", {.patience = std::int64_t{2}, .restore_best = true})},
+                  .test_dataset = Ints(1, 0),
+                  .epoch_duration = at(3)});
   EXPECT_EQ(result.elapsed.steps, 12);
   EXPECT_EQ(result.state.updates, 6);
 }
@@ -44,10 +44,11 @@ TEST(TrainLoopCallbacks, CheckpointsAreSavedAtEpochEnds) {
   const test::TemporaryDirectory directory;
   State state(Device::cpu());
   state.add("params", {{"a", DType::f32, {2}}});
-  train_loop(std::move(state), Ints(10, 0), {.callbacks = {checkpoint(directory.path(), {.keep = 100})},
-                                             .epoch_duration = at(4)});
+  train_loop(std::move(state), Ints(10, 0),
+             {.callbacks = {checkpoint(directory.path(), {.keep = 100})}, .epoch_duration = at(4)});
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(directory.path())) files.push_back(entry.path().filename());
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path()))
+    files.push_back(entry.path().filename());
   std::ranges::sort(files);
   EXPECT_EQ(files, (std::vector<std::string>{"checkpoint_0000000004.safetensors", "checkpoint_0000000008.safetensors",
                                              "checkpoint_0000000010.safetensors"}));

@@ -32,20 +32,18 @@ class AccuracyTest : public test::OpTest {
     check({.name = fmt::format("{}, {}, labels {}", name, to_string(logits.shape), name_of(labels.dtype)),
            .inputs = {logits, labels},
            .outputs = {{DType::f32, {}, {}}},
-           .run = [](const Tensors& out, const Tensors& in,
-                     const Stream& s) { accuracy(out[0], in[0], in[1], s); },
+           .run = [](const Tensors& out, const Tensors& in, const Stream& s) { accuracy(out[0], in[0], in[1], s); },
            .expected = {{{share}, {2 * kUnit * share}}}});
   }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, AccuracyTest, test::kDevices, test::device_name);
 
 TEST_P(AccuracyTest, ShareOfRightRows) {
-  for (const Shape& shape : {Shape{1, 1}, Shape{1, 10}, Shape{32, 10}, Shape{257, 3}, Shape{1021, 2},
-                             Shape{3, 1000}, Shape{10007, 10}}) {
+  for (const Shape& shape :
+       {Shape{1, 1}, Shape{1, 10}, Shape{32, 10}, Shape{257, 3}, Shape{1021, 2}, Shape{3, 1000}, Shape{10007, 10}}) {
     const Array logits = random_.uniform(shape);
     for (const DType dtype : test::kLabelDTypes) {
-      check_share("random", logits,
-                  random_.integers({shape[0]}, 0, std::min<std::int64_t>(shape[1], 256) - 1, dtype));
+      check_share("random", logits, random_.integers({shape[0]}, 0, std::min<std::int64_t>(shape[1], 256) - 1, dtype));
     }
   }
 }
@@ -93,11 +91,8 @@ TEST_P(AccuracyTest, RefusesWhatDoesNotFit) {
     accuracy(out, tensor({0, 3}), tensor({0}, DType::i32), stream());
   });
   expect_error(ErrorCode::dtype_mismatch, {"f32"}, [&] { accuracy(out, logits, tensor({4}), stream()); });
-  expect_dtype_error(DType::f32, DType::f64, [&] {
-    accuracy(out, tensor({4, 3}, DType::f64), labels, stream());
-  });
-  expect_dtype_error(DType::f32, DType::i64,
-                     [&] { accuracy(tensor({}, DType::i64), logits, labels, stream()); });
+  expect_dtype_error(DType::f32, DType::f64, [&] { accuracy(out, tensor({4, 3}, DType::f64), labels, stream()); });
+  expect_dtype_error(DType::f32, DType::i64, [&] { accuracy(tensor({}, DType::i64), logits, labels, stream()); });
   expect_device_error([&] { accuracy(out, logits, elsewhere(labels), stream()); });
 }
 

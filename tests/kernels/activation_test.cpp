@@ -74,33 +74,29 @@ TEST_P(ActivationTest, Forward) {
       check({.name = fmt::format("{} {}", name_of(f), to_string(shape)),
              .inputs = {x},
              .outputs = {{DType::f32, shape, {}}},
-             .run = [=](const Tensors& out, const Tensors& in,
-                        const Stream& s) { activation(out[0], in[0], f, s); },
+             .run = [=](const Tensors& out, const Tensors& in, const Stream& s) { activation(out[0], in[0], f, s); },
              .expected = {forward(f, x)}});
     }
     const Array x = random_.uniform({1021}, -2, 2);
     check({.name = fmt::format("{} in place", name_of(f)),
            .inputs = {},
            .outputs = {x},
-           .run = [=](const Tensors& out, const Tensors&,
-                      const Stream& s) { activation(out[0], out[0], f, s); },
+           .run = [=](const Tensors& out, const Tensors&, const Stream& s) { activation(out[0], out[0], f, s); },
            .expected = {forward(f, x)}});
   }
 }
 
 TEST_P(ActivationTest, ForwardFarFromZeroAndNearIt) {
-  const Array x{
-      DType::f32,
-      {17},
-      {0.0, -0.0, 1e-30, -1e-30, 0x1p-20, -0x1p-20, 1e-3, -1e-3, 9, -9, 20, -20, 88, -88, 200, -1e4, 1e4}};
+  const Array x{DType::f32,
+                {17},
+                {0.0, -0.0, 1e-30, -1e-30, 0x1p-20, -0x1p-20, 1e-3, -1e-3, 9, -9, 20, -20, 88, -88, 200, -1e4, 1e4}};
   Array rounded = x;
   for (double& value : rounded.values) value = test::round_to(DType::f32, value);
   for (const Activation f : kActivations) {
     check({.name = name_of(f),
            .inputs = {rounded},
            .outputs = {{DType::f32, x.shape, {}}},
-           .run = [=](const Tensors& out, const Tensors& in,
-                      const Stream& s) { activation(out[0], in[0], f, s); },
+           .run = [=](const Tensors& out, const Tensors& in, const Stream& s) { activation(out[0], in[0], f, s); },
            .expected = {forward(f, rounded)}});
   }
 }
@@ -150,8 +146,7 @@ TEST_P(ActivationTest, NaNStaysNaN) {
     check({.name = name_of(f),
            .inputs = {x},
            .outputs = {{DType::f32, {3}, {}}},
-           .run = [=](const Tensors& out, const Tensors& in,
-                      const Stream& s) { activation(out[0], in[0], f, s); },
+           .run = [=](const Tensors& out, const Tensors& in, const Stream& s) { activation(out[0], in[0], f, s); },
            .expected = {forward(f, x)}});
   }
 }

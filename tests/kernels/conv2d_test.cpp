@@ -42,8 +42,7 @@ struct Convolution {
   }
 };
 
-Convolution same(std::string name, const Shape& x, const Shape& w,
-                 std::array<std::int64_t, 2> stride = {1, 1}) {
+Convolution same(std::string name, const Shape& x, const Shape& w, std::array<std::int64_t, 2> stride = {1, 1}) {
   return {std::move(name), x, w, same_padding(x[1], x[2], {w[1], w[2]}, stride)};
 }
 
@@ -60,14 +59,8 @@ std::vector<Convolution> convolutions() {
       same("same, stride 2, even", {2, 8, 8, 2}, {3, 3, 3, 2}, {2, 2}),  // the odd zero at the end alone
       same("same, stride 2, odd", {2, 7, 9, 2}, {3, 3, 3, 2}, {2, 2}),
       same("same, even window", {1, 6, 6, 3}, {2, 2, 4, 3}),
-      {"asymmetric",
-       {2, 6, 5, 3},
-       {4, 3, 2, 3},
-       {.stride = {1, 1}, .pad_before = {0, 1}, .pad_after = {2, 0}}},
-      {"padding in front",
-       {1, 5, 5, 2},
-       {3, 3, 3, 2},
-       {.stride = {2, 1}, .pad_before = {2, 2}, .pad_after = {0, 0}}},
+      {"asymmetric", {2, 6, 5, 3}, {4, 3, 2, 3}, {.stride = {1, 1}, .pad_before = {0, 1}, .pad_after = {2, 0}}},
+      {"padding in front", {1, 5, 5, 2}, {3, 3, 3, 2}, {.stride = {2, 1}, .pad_before = {2, 2}, .pad_after = {0, 0}}},
       {"remainder", {1, 8, 10, 2}, {3, 3, 3, 2}, {.stride = {3, 4}}},
       {"wide window", {3, 4, 9, 1}, {2, 1, 5, 1}, {}},
       {"tall window", {1, 9, 2, 4}, {3, 7, 1, 4}, {.stride = {2, 1}}},
@@ -123,8 +116,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, Conv2dTest, test::kDevices, test::device_name)
 
 TEST_P(Conv2dTest, Forward) {
   for (const Convolution& conv : convolutions()) {
-    const double range =
-        std::sqrt(3.0 * static_cast<double>(conv.w[0]) / static_cast<double>(conv.w.count()));
+    const double range = std::sqrt(3.0 * static_cast<double>(conv.w[0]) / static_cast<double>(conv.w.count()));
     const Array x = random_.uniform(conv.x), w = random_.uniform(conv.w, -range, range);
     const Array b = random_.uniform({conv.w[0]});
     for (const Activation f : {Activation::none, Activation::relu}) {
@@ -152,41 +144,33 @@ TEST_P(Conv2dTest, Backward) {
     const Gradients g = backward(conv, dz.values, x.values, w.values);
     const Array dx{DType::f32, conv.x, {}}, dw{DType::f32, conv.w, {}}, db{DType::f32, {conv.w[0]}, {}};
 
-    const auto gradients =
-        check({.name = "all",
-               .inputs = {dz, x, w},
-               .outputs = {dx, dw, db},
-               .run =
-                   [=](const Tensors& out, const Tensors& in, const Stream& s) {
-                     conv2d_backward(out[0], out[1], out[2], in[0], in[1], in[2], conv.options, s);
-                   },
-               .expected = {g.dx, g.dw, g.db},
-               .alignment = kAlignment});
+    const auto gradients = check(
+        {.name = "all",
+         .inputs = {dz, x, w},
+         .outputs = {dx, dw, db},
+         .run = [=](const Tensors& out, const Tensors& in,
+                    const Stream& s) { conv2d_backward(out[0], out[1], out[2], in[0], in[1], in[2], conv.options, s); },
+         .expected = {g.dx, g.dw, g.db},
+         .alignment = kAlignment});
     check({.name = "dw and db",
            .inputs = {dz, x, w},
            .outputs = {dw, db},
-           .run =
-               [=](const Tensors& out, const Tensors& in, const Stream& s) {
-                 conv2d_backward({}, out[0], out[1], in[0], in[1], in[2], conv.options, s);
-               },
+           .run = [=](const Tensors& out, const Tensors& in,
+                      const Stream& s) { conv2d_backward({}, out[0], out[1], in[0], in[1], in[2], conv.options, s); },
            .expected = {g.dw, g.db},
            .alignment = kAlignment});
     check({.name = "dx and dw",
            .inputs = {dz, x, w},
            .outputs = {dx, dw},
-           .run =
-               [=](const Tensors& out, const Tensors& in, const Stream& s) {
-                 conv2d_backward(out[0], out[1], {}, in[0], in[1], in[2], conv.options, s);
-               },
+           .run = [=](const Tensors& out, const Tensors& in,
+                      const Stream& s) { conv2d_backward(out[0], out[1], {}, in[0], in[1], in[2], conv.options, s); },
            .expected = {g.dx, g.dw},
            .alignment = kAlignment});
     check({.name = "db",
            .inputs = {dz, x, w},
            .outputs = {db},
-           .run =
-               [=](const Tensors& out, const Tensors& in, const Stream& s) {
-                 conv2d_backward({}, {}, out[0], in[0], in[1], in[2], conv.options, s);
-               },
+           .run = [=](const Tensors& out, const Tensors& in,
+                      const Stream& s) { conv2d_backward({}, {}, out[0], in[0], in[1], in[2], conv.options, s); },
            .expected = {g.db},
            .alignment = kAlignment});
 
@@ -233,10 +217,8 @@ TEST(Conv2dShapeTest, SamePaddingKeepsTheQuotientRoundedUp) {
 TEST(Conv2dShapeTest, CountsWholeWindows) {
   EXPECT_EQ(conv2d_shape({2, 28, 28, 1}, {32, 3, 3, 1}, {}), (Shape{2, 26, 26, 32}));
   EXPECT_EQ(conv2d_shape({2, 8, 10, 3}, {5, 3, 3, 3}, {.stride = {3, 4}}), (Shape{2, 2, 2, 5}));
-  EXPECT_EQ(conv2d_shape({1, 6, 5, 3}, {4, 3, 2, 3}, {.pad_before = {0, 1}, .pad_after = {2, 0}}),
-            (Shape{1, 6, 5, 4}));
-  EXPECT_EQ(conv2d_shape({1, 1, 1, 1}, {1, 3, 3, 1}, {.pad_before = {1, 1}, .pad_after = {1, 1}}),
-            (Shape{1, 1, 1, 1}));
+  EXPECT_EQ(conv2d_shape({1, 6, 5, 3}, {4, 3, 2, 3}, {.pad_before = {0, 1}, .pad_after = {2, 0}}), (Shape{1, 6, 5, 4}));
+  EXPECT_EQ(conv2d_shape({1, 1, 1, 1}, {1, 3, 3, 1}, {.pad_before = {1, 1}, .pad_after = {1, 1}}), (Shape{1, 1, 1, 1}));
 }
 
 TEST_P(Conv2dTest, ShapeRefusesWhatDoesNotFit) {
@@ -244,17 +226,11 @@ TEST_P(Conv2dTest, ShapeRefusesWhatDoesNotFit) {
   expect_shape_error(x, {5, 3, 3, 4}, [&] { conv2d_shape(x, {5, 3, 3, 4}, {}); });
   expect_error(ErrorCode::shape_mismatch, {"8", "7"}, [&] { conv2d_shape(x, {5, 8, 3, 3}, {}); });
   expect_error(ErrorCode::shape_mismatch, {"11", "9"}, [&] { conv2d_shape(x, {5, 3, 11, 3}, {}); });
-  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{7, 9, 3})}, [&] {
-    conv2d_shape({7, 9, 3}, w, {});
-  });
+  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{7, 9, 3})}, [&] { conv2d_shape({7, 9, 3}, w, {}); });
   expect_error(ErrorCode::invalid_argument, {"stride", "0"}, [&] { conv2d_shape(x, w, {.stride = {0, 1}}); });
   expect_error(ErrorCode::invalid_argument, {"stride", "0"}, [] { same_padding(7, 9, {3, 3}, {1, 0}); });
-  expect_error(ErrorCode::invalid_argument, {"pad", "-1"}, [&] {
-    conv2d_shape(x, w, {.pad_before = {0, -1}});
-  });
-  expect_error(ErrorCode::invalid_argument, {"pad", "-2"}, [&] {
-    conv2d_shape(x, w, {.pad_after = {-2, 0}});
-  });
+  expect_error(ErrorCode::invalid_argument, {"pad", "-1"}, [&] { conv2d_shape(x, w, {.pad_before = {0, -1}}); });
+  expect_error(ErrorCode::invalid_argument, {"pad", "-2"}, [&] { conv2d_shape(x, w, {.pad_after = {-2, 0}}); });
 }
 
 TEST_P(Conv2dTest, RefusesWhatDoesNotFit) {
@@ -276,12 +252,9 @@ TEST_P(Conv2dTest, BackwardRefusesWhatDoesNotFit) {
   const Tensor x = tensor({2, 5, 5, 3}), w = tensor({4, 3, 3, 3}), dz = tensor({2, 3, 3, 4});
   const Tensor dx = tensor({2, 5, 5, 3}), dw = tensor({4, 3, 3, 3}), db = tensor({4});
   const Shape wrong{2, 3, 3, 3};
-  expect_shape_error({2, 3, 3, 4}, wrong,
-                     [&] { conv2d_backward(dx, dw, db, tensor(wrong), x, w, {}, stream()); });
-  expect_shape_error({2, 5, 5, 3}, wrong,
-                     [&] { conv2d_backward(tensor(wrong), dw, db, dz, x, w, {}, stream()); });
-  expect_shape_error({4, 3, 3, 3}, wrong,
-                     [&] { conv2d_backward(dx, tensor(wrong), db, dz, x, w, {}, stream()); });
+  expect_shape_error({2, 3, 3, 4}, wrong, [&] { conv2d_backward(dx, dw, db, tensor(wrong), x, w, {}, stream()); });
+  expect_shape_error({2, 5, 5, 3}, wrong, [&] { conv2d_backward(tensor(wrong), dw, db, dz, x, w, {}, stream()); });
+  expect_shape_error({4, 3, 3, 3}, wrong, [&] { conv2d_backward(dx, tensor(wrong), db, dz, x, w, {}, stream()); });
   expect_shape_error({4}, {5}, [&] { conv2d_backward(dx, dw, tensor({5}), dz, x, w, {}, stream()); });
   expect_dtype_error(DType::f32, DType::bf16,
                      [&] { conv2d_backward(dx, dw, tensor({4}, DType::bf16), dz, x, w, {}, stream()); });

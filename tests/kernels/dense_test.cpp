@@ -17,8 +17,8 @@ struct Sizes {
 const Sizes kSizes[] = {{1, 1, 1},    {1, 784, 10}, {32, 784, 10}, {7, 13, 5},   {3, 1, 17},  {1, 129, 1},
                         {64, 31, 33}, {5, 257, 3},  {2, 3, 101},   {1021, 3, 2}, {1, 1, 997}, {128, 64, 256}};
 
-// Of leaves of a collection and blocks of an arena. Where tensors lie decides which algorithm computes them, so the same
-// bits are asked for at the same alignment only.
+// Of leaves of a collection and blocks of an arena. Where tensors lie decides which algorithm computes them, so the
+// same bits are asked for at the same alignment only.
 constexpr std::size_t kAlignment = 64;
 
 std::string to_string(const Sizes& n) { return fmt::format("batch {}, {} to {}", n.batch, n.in, n.out); }
@@ -68,18 +68,15 @@ TEST_P(DenseTest, Forward) {
         Expected y = linear(n, x.values, w.values, with_bias ? b.values : Values{});
         for (std::size_t i = 0; i < y.values.size(); ++i) {
           y.values[i] = test::activate(f, y.values[i]);  // no slope is above 1, so the tolerance stands
-          if (f == Activation::tanh || f == Activation::sigmoid)
-            y.tolerances[i] += 8 * kUnit * std::abs(y.values[i]);
+          if (f == Activation::tanh || f == Activation::sigmoid) y.tolerances[i] += 8 * kUnit * std::abs(y.values[i]);
         }
-        check(
-            {.name =
-                 fmt::format("{}, {}, {} bias", to_string(n), test::name_of(f), with_bias ? "with" : "no"),
-             .inputs = {x, w, b},
-             .outputs = {{DType::f32, {n.batch, n.out}, {}}},
-             .run = [=](const Tensors& out, const Tensors& in,
-                        const Stream& s) { dense(out[0], in[0], in[1], with_bias ? in[2] : Tensor{}, f, s); },
-             .expected = {y},
-             .alignment = kAlignment});
+        check({.name = fmt::format("{}, {}, {} bias", to_string(n), test::name_of(f), with_bias ? "with" : "no"),
+               .inputs = {x, w, b},
+               .outputs = {{DType::f32, {n.batch, n.out}, {}}},
+               .run = [=](const Tensors& out, const Tensors& in,
+                          const Stream& s) { dense(out[0], in[0], in[1], with_bias ? in[2] : Tensor{}, f, s); },
+               .expected = {y},
+               .alignment = kAlignment});
       }
     }
   }
@@ -115,7 +112,8 @@ TEST_P(DenseTest, ViewsMayLieAnywhere) {
                    const Stream& s) { dense_backward(out[0], out[1], out[2], in[0], in[1], in[2], s); },
          .expected = {exact(product(n.batch, n.out, n.in, at(dz), transposed(w), zero)),
                       exact(product(n.in, n.batch, n.out, transposed(x), at(dz), zero)),
-                      exact(product(1, n.batch, n.out, [](auto, auto) { return 1.0; }, at(dz), zero))}});
+                      exact(product(
+                          1, n.batch, n.out, [](auto, auto) { return 1.0; }, at(dz), zero))}});
 }
 
 TEST_P(DenseTest, Backward) {
@@ -131,10 +129,9 @@ TEST_P(DenseTest, Backward) {
         n.in, n.batch, n.out, [&](auto i, auto r) { return x.values[r * n.in + i]; },
         [&](auto r, auto o) { return dz.values[r * n.out + o]; }, zero);
     const Expected db = product(
-        1, n.batch, n.out, [](auto, auto) { return 1.0; },
-        [&](auto r, auto o) { return dz.values[r * n.out + o]; }, zero);
-    const Array dx_out{DType::f32, x.shape, {}}, dw_out{DType::f32, w.shape, {}},
-        db_out{DType::f32, {n.out}, {}};
+        1, n.batch, n.out, [](auto, auto) { return 1.0; }, [&](auto r, auto o) { return dz.values[r * n.out + o]; },
+        zero);
+    const Array dx_out{DType::f32, x.shape, {}}, dw_out{DType::f32, w.shape, {}}, db_out{DType::f32, {n.out}, {}};
 
     const auto gradients =
         check({.name = "all",
@@ -195,8 +192,7 @@ TEST_P(DenseTest, RefusesWhatDoesNotFit) {
   expect_shape_error({7, 3}, {6, 3}, call(y, x, tensor({6, 3}), b));
   expect_shape_error({4, 3}, {4, 5}, call(tensor({4, 5}), x, w, b));
   expect_shape_error({3}, {5}, call(y, x, w, tensor({5})));
-  expect_error(ErrorCode::shape_mismatch, {giro::to_string(Shape{4, 7, 1})},
-               call(y, tensor({4, 7, 1}), w, b));
+  expect_error(ErrorCode::shape_mismatch, {giro::to_string(Shape{4, 7, 1})}, call(y, tensor({4, 7, 1}), w, b));
   expect_dtype_error(DType::f32, DType::f64, call(y, tensor({4, 7}, DType::f64), w, b));
   expect_dtype_error(DType::f32, DType::f16, call(y, x, w, tensor({3}, DType::f16)));
   expect_device_error(call(y, x, elsewhere(w), b));

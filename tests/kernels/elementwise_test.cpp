@@ -36,8 +36,7 @@ TEST_P(ElementwiseTest, Add) {
       check({.name = label("add", dtype, shape),
              .inputs = {a, b},
              .outputs = {{dtype, shape, {}}},
-             .run = [](const Tensors& out, const Tensors& in,
-                       const Stream& s) { add(out[0], in[0], in[1], s); },
+             .run = [](const Tensors& out, const Tensors& in, const Stream& s) { add(out[0], in[0], in[1], s); },
              .expected = {sum}});
     }
   }
@@ -48,13 +47,11 @@ TEST_P(ElementwiseTest, Multiply) {
     for (const Shape& shape : kShapes) {
       const Array a = random_.uniform(shape, -3, 3, dtype), b = random_.uniform(shape, -1, 2, dtype);
       Expected product;
-      for (std::size_t i = 0; i < a.values.size(); ++i)
-        product.add(exact(dtype, a.values[i] * b.values[i]), 0);
+      for (std::size_t i = 0; i < a.values.size(); ++i) product.add(exact(dtype, a.values[i] * b.values[i]), 0);
       check({.name = label("multiply", dtype, shape),
              .inputs = {a, b},
              .outputs = {{dtype, shape, {}}},
-             .run = [](const Tensors& out, const Tensors& in,
-                       const Stream& s) { multiply(out[0], in[0], in[1], s); },
+             .run = [](const Tensors& out, const Tensors& in, const Stream& s) { multiply(out[0], in[0], in[1], s); },
              .expected = {product}});
     }
   }
@@ -82,8 +79,7 @@ TEST_P(ElementwiseTest, OutputMayBeAnInput) {
   check({.name = "a = a * a",
          .inputs = {},
          .outputs = {a},
-         .run = [](const Tensors& out, const Tensors&,
-                   const Stream& s) { multiply(out[0], out[0], out[0], s); },
+         .run = [](const Tensors& out, const Tensors&, const Stream& s) { multiply(out[0], out[0], out[0], s); },
          .expected = {square}});
   check({.name = "a = a / 2",
          .inputs = {},
@@ -111,8 +107,7 @@ TEST_P(ElementwiseTest, ScaleTakesEveryDType) {
         check({.name = fmt::format("scale {}{} to {}", name_of(from), to_string(shape), name_of(to)),
                .inputs = {a},
                .outputs = {{to, shape, {}}},
-               .run = [=](const Tensors& out, const Tensors& in,
-                          const Stream& s) { scale(out[0], in[0], factor, s); },
+               .run = [=](const Tensors& out, const Tensors& in, const Stream& s) { scale(out[0], in[0], factor, s); },
                .expected = {scaled}});
       }
     }
@@ -125,12 +120,11 @@ TEST_P(ElementwiseTest, CastBetweenAllDTypes) {
       for (const Shape& shape : {Shape{}, Shape{0}, Shape{13, 5}, Shape{4099}}) {
         const bool is_unsigned = from == DType::u8 || from == DType::boolean || to == DType::u8;
         const double low = is_unsigned ? 0 : -200, high = from == DType::boolean ? 1 : 200;
-        Array a = is_floating(from) ? random_.uniform(shape, low, high, from)
-                                    : random_.integers(shape, static_cast<std::int64_t>(low),
-                                                       static_cast<std::int64_t>(high), from);
+        Array a = is_floating(from)
+                      ? random_.uniform(shape, low, high, from)
+                      : random_.integers(shape, static_cast<std::int64_t>(low), static_cast<std::int64_t>(high), from);
         // A small fraction is true as a bool, and no whole number.
-        for (std::size_t i = 0; i < a.values.size(); i += 3)
-          a.values[i] = is_floating(from) && i % 2 ? 0.25 : 0;
+        for (std::size_t i = 0; i < a.values.size(); i += 3) a.values[i] = is_floating(from) && i % 2 ? 0.25 : 0;
         Expected converted;
         for (const double value : a.values) {
           if (to == DType::boolean) {
@@ -141,8 +135,7 @@ TEST_P(ElementwiseTest, CastBetweenAllDTypes) {
             converted.add(value, 0);
           } else {
             // Through f32 or not, at most a hair beyond half a unit in the last place.
-            converted.add(value,
-                          1.001 * unit_roundoff(to) * std::abs(value) + (to == DType::f16 ? 0x1p-25 : 0));
+            converted.add(value, 1.001 * unit_roundoff(to) * std::abs(value) + (to == DType::f16 ? 0x1p-25 : 0));
           }
         }
         check({.name = fmt::format("cast {}{} to {}", name_of(from), to_string(shape), name_of(to)),
@@ -160,11 +153,7 @@ TEST_P(ElementwiseTest, CastOfWideIntegersIsExact) {
   const auto run = [](const Tensors& out, const Tensors& in, const Stream& s) { cast(out[0], in[0], s); };
   Expected exactly;
   for (const double value : big.values) exactly.add(value, 0);
-  check({.name = "i64 to f64",
-         .inputs = {big},
-         .outputs = {{DType::f64, {4}, {}}},
-         .run = run,
-         .expected = {exactly}});
+  check({.name = "i64 to f64", .inputs = {big}, .outputs = {{DType::f64, {4}, {}}}, .run = run, .expected = {exactly}});
   check({.name = "f64 to i64",
          .inputs = {{DType::f64, {4}, big.values}},
          .outputs = {{DType::i64, {4}, {}}},
@@ -243,8 +232,7 @@ TEST_P(ElementwiseTest, NaNAndInfinityPassThrough) {
   const Array b{DType::f32, {4}, {1, 1, test::kInfinity, 3e38}};
   Expected sum, product;
   for (const double value : {test::kNaN, test::kInfinity, test::kNaN, test::kInfinity}) sum.add(value, 0);
-  for (const double value : {test::kNaN, test::kInfinity, -test::kInfinity, test::kInfinity})
-    product.add(value, 0);
+  for (const double value : {test::kNaN, test::kInfinity, -test::kInfinity, test::kInfinity}) product.add(value, 0);
   check({.name = "add",
          .inputs = {a, b},
          .outputs = {{DType::f32, {4}, {}}},
@@ -253,8 +241,7 @@ TEST_P(ElementwiseTest, NaNAndInfinityPassThrough) {
   check({.name = "multiply",
          .inputs = {a, b},
          .outputs = {{DType::f32, {4}, {}}},
-         .run = [](const Tensors& out, const Tensors& in,
-                   const Stream& s) { multiply(out[0], in[0], in[1], s); },
+         .run = [](const Tensors& out, const Tensors& in, const Stream& s) { multiply(out[0], in[0], in[1], s); },
          .expected = {product}});
 }
 
@@ -287,14 +274,12 @@ TEST_P(ElementwiseTest, ScaleRows) {
     check({.name = label("scale_rows", DType::f32, shape),
            .inputs = {a, factors},
            .outputs = {{DType::f32, shape, {}}},
-           .run = [](const Tensors& out, const Tensors& in,
-                     const Stream& s) { scale_rows(out[0], in[0], in[1], s); },
+           .run = [](const Tensors& out, const Tensors& in, const Stream& s) { scale_rows(out[0], in[0], in[1], s); },
            .expected = {scaled}});
     check({.name = label("scale_rows in place", DType::f32, shape),
            .inputs = {factors},
            .outputs = {a},
-           .run = [](const Tensors& out, const Tensors& in,
-                     const Stream& s) { scale_rows(out[0], out[0], in[0], s); },
+           .run = [](const Tensors& out, const Tensors& in, const Stream& s) { scale_rows(out[0], out[0], in[0], s); },
            .expected = {scaled}});
   }
 }
@@ -303,12 +288,12 @@ TEST_P(ElementwiseTest, Broadcast) {
   for (const Shape& shape : kShapes) {
     Expected filled;
     for (std::int64_t i = 0; i < shape.count(); ++i) filled.add(0.75 / 1021, 3 * test::kUnit * 0.75 / 1021);
-    check({.name = label("broadcast", DType::f32, shape),
-           .inputs = {{DType::f32, {}, {0.75}}},
-           .outputs = {{DType::f32, shape, {}}},
-           .run = [](const Tensors& out, const Tensors& in,
-                     const Stream& s) { broadcast(out[0], in[0], 1 / 1021.0, s); },
-           .expected = {filled}});
+    check(
+        {.name = label("broadcast", DType::f32, shape),
+         .inputs = {{DType::f32, {}, {0.75}}},
+         .outputs = {{DType::f32, shape, {}}},
+         .run = [](const Tensors& out, const Tensors& in, const Stream& s) { broadcast(out[0], in[0], 1 / 1021.0, s); },
+         .expected = {filled}});
   }
 }
 
@@ -331,8 +316,7 @@ TEST_P(ElementwiseTest, RefusesShapesThatDiffer) {
   expect_shape_error({2, 3}, {3, 2}, [&] { cast(a, b, stream()); });
   expect_shape_error({2, 3}, {3, 2}, [&] { scale_rows(a, b, tensor({2}), stream()); });
   expect_shape_error({2}, {3}, [&] { scale_rows(a, a, tensor({3}), stream()); });
-  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})},
-               [&] { broadcast(a, tensor({2}), 1, stream()); });
+  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})}, [&] { broadcast(a, tensor({2}), 1, stream()); });
   expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})},
                [&] { increment(tensor({2}, DType::i64), 1, stream()); });
 }

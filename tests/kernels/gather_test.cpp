@@ -17,28 +17,26 @@ class GatherTest : public test::OpTest {
     const std::int64_t width = src.shape.drop_front().count();
     Expected rows;
     for (const double index : indices.values) {
-      for (std::int64_t c = 0; c < width; ++c)
-        rows.add(src.values[static_cast<std::int64_t>(index) * width + c], 0);
+      for (std::int64_t c = 0; c < width; ++c) rows.add(src.values[static_cast<std::int64_t>(index) * width + c], 0);
     }
-    check({.name = fmt::format("{} rows of {}{} by {}", indices.shape.count(), name_of(src.dtype),
-                               to_string(src.shape), name_of(indices.dtype)),
+    check({.name = fmt::format("{} rows of {}{} by {}", indices.shape.count(), name_of(src.dtype), to_string(src.shape),
+                               name_of(indices.dtype)),
            .inputs = {src, indices},
            .outputs = {{src.dtype, src.shape.drop_front().with_front(indices.shape.count()), {}}},
-           .run = [](const Tensors& out, const Tensors& in,
-                     const Stream& s) { gather_rows(out[0], in[0], in[1], s); },
+           .run = [](const Tensors& out, const Tensors& in, const Stream& s) { gather_rows(out[0], in[0], in[1], s); },
            .expected = {rows}});
   }
 
   void check_positions(const RowOrder& order, std::int64_t position, std::int64_t count) {
     Expected rows;
     for (std::int64_t r = 0; r < count; ++r) rows.add(static_cast<double>(order(position + r)), 0);
-    check({.name = fmt::format("{} of {} rows at {}, seed {}, {}", count, order.size, position, order.seed,
-                               order.shuffled ? "shuffled" : "in order"),
-           .inputs = {{DType::i64, {}, {static_cast<double>(position)}}},
-           .outputs = {{DType::i64, {count}, {}}},
-           .run = [=](const Tensors& out, const Tensors& in,
-                      const Stream& s) { batch_indices(out[0], in[0], order, s); },
-           .expected = {rows}});
+    check(
+        {.name = fmt::format("{} of {} rows at {}, seed {}, {}", count, order.size, position, order.seed,
+                             order.shuffled ? "shuffled" : "in order"),
+         .inputs = {{DType::i64, {}, {static_cast<double>(position)}}},
+         .outputs = {{DType::i64, {count}, {}}},
+         .run = [=](const Tensors& out, const Tensors& in, const Stream& s) { batch_indices(out[0], in[0], order, s); },
+         .expected = {rows}});
   }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, GatherTest, test::kDevices, test::device_name);
@@ -46,9 +44,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, GatherTest, test::kDevices, test::device_name)
 TEST_P(GatherTest, RowsOfEveryDType) {
   for (const DType dtype : test::kAllDTypes) {
     for (const Shape& shape : {Shape{5}, Shape{7, 1}, Shape{13, 3}, Shape{11, 4, 4, 1}, Shape{3, 2, 17}}) {
-      const Array src = is_floating(dtype)
-                            ? random_.uniform(shape, -9, 9, dtype)
-                            : random_.integers(shape, 0, dtype == DType::boolean ? 1 : 100, dtype);
+      const Array src = is_floating(dtype) ? random_.uniform(shape, -9, 9, dtype)
+                                           : random_.integers(shape, 0, dtype == DType::boolean ? 1 : 100, dtype);
       for (const DType index : {DType::i32, DType::i64}) {
         for (const std::int64_t count : {0, 1, 2, 31}) {
           check_rows(src, random_.integers({count}, 0, shape[0] - 1, index));  // with repeats
@@ -126,21 +123,17 @@ TEST_P(GatherTest, RefusesWhatDoesNotFit) {
   expect_error(ErrorCode::shape_mismatch, {to_string(Shape{5, 1})}, [&] {
     gather_rows(out, src, tensor({5, 1}, DType::i32), stream());
   });
-  expect_dtype_error(DType::f32, DType::u8, [&] {
-    gather_rows(tensor({5, 4}, DType::u8), src, indices, stream());
-  });
+  expect_dtype_error(DType::f32, DType::u8, [&] { gather_rows(tensor({5, 4}, DType::u8), src, indices, stream()); });
   expect_error(ErrorCode::dtype_mismatch, {"f32"}, [&] { gather_rows(out, src, tensor({5}), stream()); });
   expect_device_error([&] { gather_rows(out, elsewhere(src), indices, stream()); });
   expect_device_error([&] { gather_rows(out, src, elsewhere(indices), stream()); });
 
   const Tensor position = tensor({}, DType::i64), wide = tensor({5}, DType::i64);
   expect_dtype_error(DType::i64, DType::i32, [&] { batch_indices(indices, position, {}, stream()); });
-  expect_dtype_error(DType::i64, DType::i32,
-                     [&] { batch_indices(wide, tensor({}, DType::i32), {}, stream()); });
+  expect_dtype_error(DType::i64, DType::i32, [&] { batch_indices(wide, tensor({}, DType::i32), {}, stream()); });
   expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})},
                [&] { batch_indices(wide, tensor({2}, DType::i64), {}, stream()); });
-  expect_error(ErrorCode::invalid_argument, {"0 rows"},
-               [&] { batch_indices(wide, position, {.size = 0}, stream()); });
+  expect_error(ErrorCode::invalid_argument, {"0 rows"}, [&] { batch_indices(wide, position, {.size = 0}, stream()); });
   expect_device_error([&] { batch_indices(wide, elsewhere(position), {}, stream()); });
 }
 

@@ -95,8 +95,7 @@ TEST_P(HarnessTest, FindsValuesThatAreOff) {
 }
 
 TEST_P(HarnessTest, NaNIsNeverWithinATolerance) {
-  OpCase op =
-      ones([](const Tensors& out, const Tensors&, const Stream& s) { s.fill(byte_of(out[0], 8), 0xFF, 4); });
+  OpCase op = ones([](const Tensors& out, const Tensors&, const Stream& s) { s.fill(byte_of(out[0], 8), 0xFF, 4); });
   op.expected[0].tolerances.assign(8, test::kInfinity);
   EXPECT_NE(complaint(op).find("1 of 8 elements are off; element 2"), std::string::npos);
 }

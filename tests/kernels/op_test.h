@@ -168,8 +168,7 @@ class Random {
   Array integers(const Shape& shape, std::int64_t low, std::int64_t high, DType dtype) {
     Array array{dtype, shape, {}};
     for (std::int64_t i = 0; i < shape.count(); ++i) {
-      array.values.push_back(static_cast<double>(low) +
-                             std::floor(static_cast<double>(high - low + 1) * unit()));
+      array.values.push_back(static_cast<double>(low) + std::floor(static_cast<double>(high - low + 1) * unit()));
     }
     return array;
   }
@@ -179,8 +178,7 @@ class Random {
   std::mt19937_64 engine_{20240229};
 };
 
-inline void expect_close(const std::string& what, const std::vector<double>& actual,
-                         const Expected& expected) {
+inline void expect_close(const std::string& what, const std::vector<double>& actual, const Expected& expected) {
   ASSERT_EQ(actual.size(), expected.values.size()) << what;
   std::size_t wrong = 0;
   std::string first;
@@ -233,8 +231,7 @@ class GuardedTensor {
       : initial_(&initial),
         begin_(kGuardBytes + shift),
         buffer_(Buffer::allocate(
-            device,
-            begin_ + static_cast<std::size_t>(initial.shape.count()) * size_of(initial.dtype) + kGuardBytes)),
+            device, begin_ + static_cast<std::size_t>(initial.shape.count()) * size_of(initial.dtype) + kGuardBytes)),
         tensor_(static_cast<char*>(buffer_.data()) + begin_, initial.dtype, initial.shape, device) {}
 
   const Tensor& tensor() const { return tensor_; }
@@ -327,8 +324,7 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
           recorded ? graph.replay(stream()) : op.run(out, in, stream());
           const std::vector<Bytes> bytes = read(run);
           if (first.empty()) first = bytes;
-          for (std::size_t i = 0; i < bytes.size(); ++i)
-            expect_same_bits(run, i, op.outputs[i], bytes[i], first[i]);
+          for (std::size_t i = 0; i < bytes.size(); ++i) expect_same_bits(run, i, op.outputs[i], bytes[i], first[i]);
         }
       }
     }
@@ -343,8 +339,7 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
 
   // A tensor to hand to a call that is expected to refuse it.
   Tensor tensor(const Shape& shape, DType dtype = DType::f32) {
-    kept_.push_back(
-        Buffer::allocate(device(), std::max<std::size_t>(64, static_cast<std::size_t>(shape.count()) * 8)));
+    kept_.push_back(Buffer::allocate(device(), std::max<std::size_t>(64, static_cast<std::size_t>(shape.count()) * 8)));
     return Tensor(kept_.back().data(), dtype, shape, device());
   }
   // The tensor, said to be on a device that is not the stream's.
@@ -353,8 +348,7 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
   }
 
   // test::expect_error for the call made directly, and while recording.
-  void expect_error(ErrorCode code, std::initializer_list<std::string> words,
-                    const std::function<void()>& call) {
+  void expect_error(ErrorCode code, std::initializer_list<std::string> words, const std::function<void()>& call) {
     test::expect_error(code, words, call);
     SCOPED_TRACE("recorded");
     test::expect_error(code, words, [&] { Graph::record(stream(), call); });
@@ -374,8 +368,7 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
  private:
   static constexpr unsigned char kPoisons[] = {0xFF, 0xA5};  // the first is a NaN in every floating dtype
 
-  std::vector<GuardedTensor> guarded(const std::vector<Array>& arrays, bool shifted,
-                                     std::size_t alignment) const {
+  std::vector<GuardedTensor> guarded(const std::vector<Array>& arrays, bool shifted, std::size_t alignment) const {
     std::vector<GuardedTensor> tensors;
     for (const Array& array : arrays) {
       tensors.emplace_back(device(), array, shifted ? std::max(alignment, size_of(array.dtype)) : 0);
@@ -389,13 +382,13 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
     return tensors;
   }
 
-  static void expect_same_bits(const std::string& run, std::size_t output, const Array& array,
-                               const Bytes& bytes, const Bytes& first) {
+  static void expect_same_bits(const std::string& run, std::size_t output, const Array& array, const Bytes& bytes,
+                               const Bytes& first) {
     const auto at = std::mismatch(bytes.begin(), bytes.end(), first.begin()).first - bytes.begin();
     if (at == static_cast<std::ptrdiff_t>(bytes.size())) return;
     const std::size_t element = static_cast<std::size_t>(at) / size_of(array.dtype);
-    ADD_FAILURE() << run << ": output " << output << " has other bits than the first run, from element "
-                  << element << " on: " << decode(array.dtype, bytes)[element] << " against "
+    ADD_FAILURE() << run << ": output " << output << " has other bits than the first run, from element " << element
+                  << " on: " << decode(array.dtype, bytes)[element] << " against "
                   << decode(array.dtype, first)[element];
   }
 

@@ -31,10 +31,8 @@ struct Pooling {
         for (std::int64_t ow = 0; ow < out[2]; ++ow)
           for (std::int64_t c = 0; c < channels; ++c)
             for (std::int64_t h = oh * options.stride[0]; h < oh * options.stride[0] + options.window[0]; ++h)
-              for (std::int64_t w = ow * options.stride[1]; w < ow * options.stride[1] + options.window[1];
-                   ++w) {
-                f(((n * out[1] + oh) * out[2] + ow) * channels + c,
-                  ((n * x[1] + h) * x[2] + w) * channels + c);
+              for (std::int64_t w = ow * options.stride[1]; w < ow * options.stride[1] + options.window[1]; ++w) {
+                f(((n * out[1] + oh) * out[2] + ow) * channels + c, ((n * x[1] + h) * x[2] + w) * channels + c);
               }
   }
 };
@@ -102,8 +100,7 @@ Expected largest_backward(const Pooling& pool, const Values& dy, const Values& x
     // At most window / stride windows, rounded up, meet at an element; where it is one, nothing is added.
     const bool exact =
         pool.options.window[0] <= pool.options.stride[0] && pool.options.window[1] <= pool.options.stride[1];
-    expected.add(dx[i],
-                 exact ? 0 : test::sum_tolerance(static_cast<std::int64_t>(pool.area()), magnitude[i]));
+    expected.add(dx[i], exact ? 0 : test::sum_tolerance(static_cast<std::int64_t>(pool.area()), magnitude[i]));
   }
   return expected;
 }
@@ -124,8 +121,7 @@ class PoolTest : public test::OpTest {
     }
     const Array keys = random_.uniform({shape.count()}, 0, 1, DType::f64);
     for (std::size_t i = x.values.size(); i > 1; --i) {  // Fisher and Yates
-      std::swap(x.values[i - 1],
-                x.values[static_cast<std::size_t>(keys.values[i - 1] * static_cast<double>(i))]);
+      std::swap(x.values[i - 1], x.values[static_cast<std::size_t>(keys.values[i - 1] * static_cast<double>(i))]);
     }
     return x;
   }
@@ -157,9 +153,8 @@ TEST_P(PoolTest, AverageBackward) {
                            .expected = {expected},
                            .alignment = kAlignment});
     if (pool.x.count() > 2500) continue;
-    test::expect_finite_differences(
-        pool.name, dx[0], expected, random_.uniform(pool.x).values,
-        [&](const Values& v) { return contracted(dy.values, average(pool, v).values); });
+    test::expect_finite_differences(pool.name, dx[0], expected, random_.uniform(pool.x).values,
+                                    [&](const Values& v) { return contracted(dy.values, average(pool, v).values); });
   }
 }
 
@@ -183,18 +178,17 @@ TEST_P(PoolTest, MaxBackward) {
     const Array x = distinct(pool.x), dy = random_.uniform(pool.y());
     const Array y{DType::f32, pool.y(), largest(pool, x.values).values};
     const Expected expected = largest_backward(pool, dy.values, x.values, y.values);
-    const auto dx = check(
-        {.name = pool.name,
-         .inputs = {dy, x, y},
-         .outputs = {{DType::f32, pool.x, {}}},
-         .run = [=](const Tensors& out, const Tensors& in,
-                    const Stream& s) { max_pool_backward(out[0], in[0], in[1], in[2], pool.options, s); },
-         .expected = {expected},
-         .alignment = kAlignment});
+    const auto dx =
+        check({.name = pool.name,
+               .inputs = {dy, x, y},
+               .outputs = {{DType::f32, pool.x, {}}},
+               .run = [=](const Tensors& out, const Tensors& in,
+                          const Stream& s) { max_pool_backward(out[0], in[0], in[1], in[2], pool.options, s); },
+               .expected = {expected},
+               .alignment = kAlignment});
     if (pool.x.count() > 2500) continue;
-    test::expect_finite_differences(pool.name, dx[0], expected, x.values, [&](const Values& v) {
-      return contracted(dy.values, largest(pool, v).values);
-    });
+    test::expect_finite_differences(pool.name, dx[0], expected, x.values,
+                                    [&](const Values& v) { return contracted(dy.values, largest(pool, v).values); });
   }
 }
 

@@ -13,9 +13,8 @@ class PublishTest : public test::OpTest {
 
   // A ring between guards, empty.
   RowRing ring(std::int64_t capacity, std::int64_t columns) {
-    values_ =
-        Buffer::allocate(device(), static_cast<std::size_t>(capacity * columns + 2 * kGuard) * sizeof(double),
-                         MemoryKind::pinned);
+    values_ = Buffer::allocate(device(), static_cast<std::size_t>(capacity * columns + 2 * kGuard) * sizeof(double),
+                               MemoryKind::pinned);
     published_ = Buffer::allocate(device(), sizeof(std::int64_t), MemoryKind::pinned);
     std::fill_n(static_cast<double*>(values_.data()), capacity * columns + 2 * kGuard, kPoison);
     RowRing ring{.values = static_cast<double*>(values_.data()) + kGuard,
@@ -41,8 +40,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, PublishTest, test::kDevices, test::device_name
 TEST_P(PublishTest, MixedDTypesWrapAroundTheRing) {
   constexpr std::int64_t kColumns = 5, kCapacity = 4, kRows = 11;
   const RowRing out = ring(kCapacity, kColumns);
-  const Tensor row = tensor({}, DType::i64), f = tensor({}), d = tensor({}, DType::f64),
-               i = tensor({}, DType::i32), l = tensor({}, DType::i64);
+  const Tensor row = tensor({}, DType::i64), f = tensor({}), d = tensor({}, DType::f64), i = tensor({}, DType::i32),
+               l = tensor({}, DType::i64);
   from_host<std::int64_t>(row, {0}, stream());
   double wanted[kCapacity][kColumns];
   std::fill_n(&wanted[0][0], kCapacity * kColumns, kPoison);
@@ -58,8 +57,7 @@ TEST_P(PublishTest, MixedDTypesWrapAroundTheRing) {
     publish_row(out, row, {f, d, i, l, f}, stream());
     stream().synchronize();
 
-    const double values[] = {f_value, d_value, static_cast<double>(i_value), static_cast<double>(l_value),
-                             f_value};
+    const double values[] = {f_value, d_value, static_cast<double>(i_value), static_cast<double>(l_value), f_value};
     std::copy_n(values, kColumns, wanted[r % kCapacity]);
     EXPECT_EQ(*out.published, r + 1);
     EXPECT_EQ(to_host<std::int64_t>(row, stream())[0], r + 1);
@@ -151,10 +149,8 @@ TEST_P(PublishTest, RefusesWhatDoesNotFit) {
   });
   expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})},
                [&] { publish_row(out, tensor({2}, DType::i64), {loss}, stream()); });
-  expect_error(ErrorCode::dtype_mismatch, {"u8"},
-               [&] { publish_row(out, row, {tensor({}, DType::u8)}, stream()); });
-  expect_dtype_error(DType::i64, DType::i32,
-                     [&] { publish_row(out, tensor({}, DType::i32), {loss}, stream()); });
+  expect_error(ErrorCode::dtype_mismatch, {"u8"}, [&] { publish_row(out, row, {tensor({}, DType::u8)}, stream()); });
+  expect_dtype_error(DType::i64, DType::i32, [&] { publish_row(out, tensor({}, DType::i32), {loss}, stream()); });
   expect_device_error([&] { publish_row(out, row, {loss, elsewhere(loss)}, stream()); });
   expect_device_error([&] { publish_row(out, elsewhere(row), {loss}, stream()); });
 }

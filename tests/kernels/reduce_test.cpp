@@ -17,14 +17,12 @@ const Shape kShapes[] = {{},     {1},        {2},       {17},        {256},    {
 
 class ReduceTest : public test::OpTest {
  protected:
-  void check_scalar(const std::string& name, Reduction reduction, const Array& x, double value,
-                    double tolerance) {
-    check(
-        {.name = fmt::format("{} of {}", name, to_string(x.shape)),
-         .inputs = {x},
-         .outputs = {{DType::f32, {}, {}}},
-         .run = [=](const Tensors& out, const Tensors& in, const Stream& s) { reduction(out[0], in[0], s); },
-         .expected = {{{value}, {tolerance}}}});
+  void check_scalar(const std::string& name, Reduction reduction, const Array& x, double value, double tolerance) {
+    check({.name = fmt::format("{} of {}", name, to_string(x.shape)),
+           .inputs = {x},
+           .outputs = {{DType::f32, {}, {}}},
+           .run = [=](const Tensors& out, const Tensors& in, const Stream& s) { reduction(out[0], in[0], s); },
+           .expected = {{{value}, {tolerance}}}});
   }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, ReduceTest, test::kDevices, test::device_name);
@@ -117,8 +115,8 @@ TEST_P(ReduceTest, NothingSumsToZeroAndHasNoLargest) {
 }
 
 TEST_P(ReduceTest, SumRows) {
-  for (const Shape& shape : {Shape{1, 1}, Shape{1, 101}, Shape{1021, 1}, Shape{32, 10}, Shape{17, 13},
-                             Shape{64, 256}, Shape{4099, 3}, Shape{3, 4099}, Shape{100003, 2}, Shape{0, 5}}) {
+  for (const Shape& shape : {Shape{1, 1}, Shape{1, 101}, Shape{1021, 1}, Shape{32, 10}, Shape{17, 13}, Shape{64, 256},
+                             Shape{4099, 3}, Shape{3, 4099}, Shape{100003, 2}, Shape{0, 5}}) {
     const Array x = random_.uniform(shape);
     Expected sums;
     for (std::int64_t c = 0; c < shape[1]; ++c) {
@@ -140,8 +138,7 @@ TEST_P(ReduceTest, SumRows) {
 TEST_P(ReduceTest, RefusesWhatDoesNotFit) {
   const Tensor x = tensor({4, 3}), scalar = tensor({}), d = tensor({4, 3}, DType::f64);
   for (const Reduction reduction : {&sum, &mean, static_cast<Reduction>(&max), &sum_of_squares}) {
-    expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})},
-                 [&] { reduction(tensor({2}), x, stream()); });
+    expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})}, [&] { reduction(tensor({2}), x, stream()); });
     expect_error(ErrorCode::shape_mismatch, {"out"}, [&] { reduction({}, x, stream()); });
     expect_dtype_error(DType::f32, DType::f64, [&] { reduction(scalar, d, stream()); });
     expect_dtype_error(DType::f32, DType::i32, [&] { reduction(tensor({}, DType::i32), x, stream()); });

@@ -10,8 +10,7 @@ using test::Expected;
 using test::kUnit;
 using test::Tensors;
 
-const Shape kShapes[] = {{1, 1},    {1, 10},   {32, 10},  {257, 3}, {5, 101},
-                         {1021, 2}, {3, 1000}, {2, 4099}, {0, 10}};
+const Shape kShapes[] = {{1, 1}, {1, 10}, {32, 10}, {257, 3}, {5, 101}, {1021, 2}, {3, 1000}, {2, 4099}, {0, 10}};
 
 struct Reference {
   Expected losses, dlogits;
@@ -40,8 +39,7 @@ Reference reference(const Array& logits, const std::vector<double>& labels) {
       const double p = std::exp(x[c] - largest) / sum;
       const double gradient = p - (c == static_cast<std::int64_t>(label) ? 1 : 0);
       // exp carries the rounding of its argument. What is subnormal in f32 may be flushed.
-      result.dlogits.add(gradient,
-                         kUnit * (p * (terms + 4 * (largest - x[c])) + std::abs(gradient)) + 4 * FLT_MIN);
+      result.dlogits.add(gradient, kUnit * (p * (terms + 4 * (largest - x[c])) + std::abs(gradient)) + 4 * FLT_MIN);
     }
   }
   return result;
@@ -55,16 +53,14 @@ double total_loss(const Shape& shape, const std::vector<double>& logits, const s
 
 class SoftmaxCrossEntropyTest : public test::OpTest {
  protected:
-  std::vector<std::vector<double>> check_both(const std::string& name, const Array& logits,
-                                              const Array& labels) {
+  std::vector<std::vector<double>> check_both(const std::string& name, const Array& logits, const Array& labels) {
     const Reference expected = reference(logits, labels.values);
-    return check(
-        {.name = fmt::format("{}, {}, labels {}", name, to_string(logits.shape), name_of(labels.dtype)),
-         .inputs = {logits, labels},
-         .outputs = {{DType::f32, labels.shape, {}}, {DType::f32, logits.shape, {}}},
-         .run = [](const Tensors& out, const Tensors& in,
-                   const Stream& s) { softmax_cross_entropy(out[0], out[1], in[0], in[1], s); },
-         .expected = {expected.losses, expected.dlogits}});
+    return check({.name = fmt::format("{}, {}, labels {}", name, to_string(logits.shape), name_of(labels.dtype)),
+                  .inputs = {logits, labels},
+                  .outputs = {{DType::f32, labels.shape, {}}, {DType::f32, logits.shape, {}}},
+                  .run = [](const Tensors& out, const Tensors& in,
+                            const Stream& s) { softmax_cross_entropy(out[0], out[1], in[0], in[1], s); },
+                  .expected = {expected.losses, expected.dlogits}});
   }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, SoftmaxCrossEntropyTest, test::kDevices, test::device_name);
@@ -87,8 +83,7 @@ TEST_P(SoftmaxCrossEntropyTest, LossAndGradient) {
 TEST_P(SoftmaxCrossEntropyTest, GradientMayBeLeftOutOrReplaceTheLogits) {
   for (const Shape& shape : kShapes) {
     const Array logits = random_.uniform(shape, -5, 5);
-    const Array labels =
-        random_.integers({shape[0]}, 0, std::min<std::int64_t>(shape[1], 256) - 1, DType::u8);
+    const Array labels = random_.integers({shape[0]}, 0, std::min<std::int64_t>(shape[1], 256) - 1, DType::u8);
     const Reference expected = reference(logits, labels.values);
     check({.name = fmt::format("losses alone, {}", to_string(shape)),
            .inputs = {logits, labels},
@@ -141,15 +136,11 @@ TEST_P(SoftmaxCrossEntropyTest, NaNLogitMakesItsRowNaN) {
 }
 
 TEST_P(SoftmaxCrossEntropyTest, RefusesWhatDoesNotFit) {
-  const Tensor logits = tensor({4, 3}), dlogits = tensor({4, 3}), losses = tensor({4}),
-               labels = tensor({4}, DType::u8);
-  expect_shape_error(
-      {4}, {5}, [&] { softmax_cross_entropy(losses, dlogits, logits, tensor({5}, DType::u8), stream()); });
+  const Tensor logits = tensor({4, 3}), dlogits = tensor({4, 3}), losses = tensor({4}), labels = tensor({4}, DType::u8);
   expect_shape_error({4}, {5},
-                     [&] { softmax_cross_entropy(tensor({5}), dlogits, logits, labels, stream()); });
-  expect_shape_error({4, 3}, {3, 4}, [&] {
-    softmax_cross_entropy(losses, tensor({3, 4}), logits, labels, stream());
-  });
+                     [&] { softmax_cross_entropy(losses, dlogits, logits, tensor({5}, DType::u8), stream()); });
+  expect_shape_error({4}, {5}, [&] { softmax_cross_entropy(tensor({5}), dlogits, logits, labels, stream()); });
+  expect_shape_error({4, 3}, {3, 4}, [&] { softmax_cross_entropy(losses, tensor({3, 4}), logits, labels, stream()); });
   expect_error(ErrorCode::shape_mismatch, {to_string(Shape{12})},
                [&] { softmax_cross_entropy(losses, {}, tensor({12}), labels, stream()); });
   expect_error(ErrorCode::dtype_mismatch, {"f32"},
@@ -157,9 +148,8 @@ TEST_P(SoftmaxCrossEntropyTest, RefusesWhatDoesNotFit) {
   expect_dtype_error(DType::f32, DType::f16, [&] {
     softmax_cross_entropy(losses, dlogits, tensor({4, 3}, DType::f16), labels, stream());
   });
-  expect_dtype_error(DType::f32, DType::f64, [&] {
-    softmax_cross_entropy(tensor({4}, DType::f64), dlogits, logits, labels, stream());
-  });
+  expect_dtype_error(DType::f32, DType::f64,
+                     [&] { softmax_cross_entropy(tensor({4}, DType::f64), dlogits, logits, labels, stream()); });
   expect_error(ErrorCode::shape_mismatch, {"losses"},
                [&] { softmax_cross_entropy({}, dlogits, logits, labels, stream()); });
   expect_device_error([&] { softmax_cross_entropy(losses, dlogits, logits, elsewhere(labels), stream()); });

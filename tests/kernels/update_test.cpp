@@ -37,12 +37,9 @@ const Optimizer kOptimizers[] = {
      {.learning_rate = 0.03, .momentum = 0.8, .nesterov = true, .weight_decay = 0.1, .max_norm = 0.5},
      true},
     {"adam", {.rule = Rule::adam, .learning_rate = 1e-3}},
-    {"adam, other betas",
-     {.rule = Rule::adam, .learning_rate = 1e-2, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-4}},
+    {"adam, other betas", {.rule = Rule::adam, .learning_rate = 1e-2, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-4}},
     {"adamw", {.rule = Rule::adam, .learning_rate = 1e-3, .weight_decay = 0.1}},
-    {"adamw, masked, clipped",
-     {.rule = Rule::adam, .learning_rate = 1e-3, .weight_decay = 0.1, .max_norm = 1},
-     true},
+    {"adamw, masked, clipped", {.rule = Rule::adam, .learning_rate = 1e-3, .weight_decay = 0.1, .max_norm = 1}, true},
 };
 
 struct Moments {
@@ -54,8 +51,8 @@ struct Updated {
 };
 
 // One update in double, with the bounds of the same arithmetic in f32.
-Updated reference(const Optimizer& o, const Moments& old, const Values& grads, const Values& decays,
-                  std::int64_t step, double squared_norm) {
+Updated reference(const Optimizer& o, const Moments& old, const Values& grads, const Values& decays, std::int64_t step,
+                  double squared_norm) {
   const UpdateRule& rule = o.rule;
   const double rate = static_cast<double>(rule.learning_rate(step));
   const double norm = std::sqrt(squared_norm), t = static_cast<double>(step + 1);
@@ -108,31 +105,30 @@ class UpdateTest : public test::OpTest {
                     double squared_norm) {
     const Shape shape = grads.shape;
     const Array decays = mask(shape.count());
-    const Updated expected =
-        reference(o, old, grads.values, o.masked ? decays.values : Values{}, step, squared_norm);
+    const Updated expected = reference(o, old, grads.values, o.masked ? decays.values : Values{}, step, squared_norm);
     const double rate = static_cast<double>(o.rule.learning_rate(step));
-    test::OpCase op{.name = fmt::format("{}, {} elements, step {}, squared norm {}", o.name, shape.count(),
-                                        step, squared_norm),
-                    .inputs = {grads,
-                               decays,
-                               {DType::i64, {}, {static_cast<double>(step)}},
-                               {DType::f32, {}, {test::round_to(DType::f32, squared_norm)}}},
-                    .outputs = {{DType::f32, {}, {}}, {DType::f32, shape, old.params}},
-                    .run =
-                        [=](const Tensors& out, const Tensors& in, const Stream& s) {
-                          update(o.rule,
-                                 {.params = out[1],
-                                  .grads = in[0],
-                                  .mu = o.has_mu() ? out[2] : Tensor{},
-                                  .nu = o.adam() ? out[3] : Tensor{},
-                                  .decays = o.masked ? in[1] : Tensor{},
-                                  .step = in[2],
-                                  .learning_rate = out[0],
-                                  .squared_norm = o.rule.max_norm > 0 ? in[3] : Tensor{}},
-                                 s);
-                        },
-                    .expected = {{{rate}, {4 * kUnit * rate}}, expected.params},
-                    .alignment = kAlignment};
+    test::OpCase op{
+        .name = fmt::format("{}, {} elements, step {}, squared norm {}", o.name, shape.count(), step, squared_norm),
+        .inputs = {grads,
+                   decays,
+                   {DType::i64, {}, {static_cast<double>(step)}},
+                   {DType::f32, {}, {test::round_to(DType::f32, squared_norm)}}},
+        .outputs = {{DType::f32, {}, {}}, {DType::f32, shape, old.params}},
+        .run =
+            [=](const Tensors& out, const Tensors& in, const Stream& s) {
+              update(o.rule,
+                     {.params = out[1],
+                      .grads = in[0],
+                      .mu = o.has_mu() ? out[2] : Tensor{},
+                      .nu = o.adam() ? out[3] : Tensor{},
+                      .decays = o.masked ? in[1] : Tensor{},
+                      .step = in[2],
+                      .learning_rate = out[0],
+                      .squared_norm = o.rule.max_norm > 0 ? in[3] : Tensor{}},
+                     s);
+            },
+        .expected = {{{rate}, {4 * kUnit * rate}}, expected.params},
+        .alignment = kAlignment};
     if (o.has_mu()) {
       op.outputs.push_back({DType::f32, shape, old.mu});
       op.expected.push_back(expected.mu);
@@ -146,8 +142,7 @@ class UpdateTest : public test::OpTest {
       for (std::size_t i = 0; i < actual[k].size(); ++i) {
         const bool gap = i / kGranule % 3 == 0 && i % kGranule >= 10;
         if (gap) {
-          ASSERT_EQ(actual[k][i], 0) << op.name << ": the gap at " << i << " of output " << k
-                                     << " was filled";
+          ASSERT_EQ(actual[k][i], 0) << op.name << ": the gap at " << i << " of output " << k << " was filled";
         }
       }
     }
@@ -239,8 +234,7 @@ TEST_P(UpdateTest, ManyRecordedSteps) {
   for (Optimizer o : kOptimizers) {
     SCOPED_TRACE(o.name);
     o.rule.learning_rate = warmup_cosine(o.adam() ? 1e-2 : 0.05, 5, 40, 0, 1e-4);
-    const Tensor params = tensor({count}), grads = tensor({count}), mu = tensor({count}),
-                 nu = tensor({count});
+    const Tensor params = tensor({count}), grads = tensor({count}), mu = tensor({count}), nu = tensor({count});
     const Tensor decays = tensor({count / kGranule}, DType::u8), step = tensor({}, DType::i64);
     const Tensor rate = tensor({}), squared_norm = tensor({});
     const auto upload = [&](const Tensor& to, const Values& values) {
@@ -366,8 +360,7 @@ TEST_P(UpdateTest, WritesTheLearningRateOfTheStep) {
 }
 
 TEST_P(UpdateTest, SchedulesRefuseBadNumbers) {
-  const auto refuses = [&](std::initializer_list<std::string> words,
-                           const std::function<LearningRate()>& make) {
+  const auto refuses = [&](std::initializer_list<std::string> words, const std::function<LearningRate()>& make) {
     expect_error(ErrorCode::invalid_argument, words, [&] { make(); });
   };
   refuses({"-1"}, [] { return constant(-1); });
@@ -405,8 +398,7 @@ TEST_P(UpdateTest, RefusesWhatDoesNotFit) {
   expect_shape_error({32}, {2, 16}, with(&UpdateTensors::mu, tensor({2, 16})));
   expect_shape_error({32}, {16}, with(&UpdateTensors::nu, tensor({16})));
   expect_shape_error({2}, {32}, with(&UpdateTensors::decays, tensor({32}, DType::u8)));
-  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{1})},
-               with(&UpdateTensors::step, tensor({1}, DType::i64)));
+  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{1})}, with(&UpdateTensors::step, tensor({1}, DType::i64)));
   expect_error(ErrorCode::shape_mismatch, {"nu"}, with(&UpdateTensors::nu, {}));
   expect_error(ErrorCode::shape_mismatch, {"learning_rate"}, with(&UpdateTensors::learning_rate, {}));
   expect_error(ErrorCode::shape_mismatch, {"squared_norm"}, with(&UpdateTensors::squared_norm, {}));
@@ -416,9 +408,9 @@ TEST_P(UpdateTest, RefusesWhatDoesNotFit) {
   expect_dtype_error(DType::u8, DType::f32, with(&UpdateTensors::decays, tensor({2})));
   expect_dtype_error(DType::i64, DType::i32, with(&UpdateTensors::step, tensor({}, DType::i32)));
   expect_dtype_error(DType::f32, DType::f64, with(&UpdateTensors::learning_rate, tensor({}, DType::f64)));
-  for (const auto field : {&UpdateTensors::params, &UpdateTensors::grads, &UpdateTensors::mu,
-                           &UpdateTensors::nu, &UpdateTensors::decays, &UpdateTensors::step,
-                           &UpdateTensors::learning_rate, &UpdateTensors::squared_norm}) {
+  for (const auto field :
+       {&UpdateTensors::params, &UpdateTensors::grads, &UpdateTensors::mu, &UpdateTensors::nu, &UpdateTensors::decays,
+        &UpdateTensors::step, &UpdateTensors::learning_rate, &UpdateTensors::squared_norm}) {
     expect_device_error(with(field, elsewhere(good.*field)));
   }
   UpdateTensors odd = good;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include <giro/kernels/nn/train_state.h>
-#include <giro/loop/batch.h>
-#include <giro/loop/step.h>
+#include <giro/loop/data/batch.h>
+#include <giro/loop/step/step.h>
 
 namespace giro {
 namespace {
@@ -79,9 +79,9 @@ void check_arrangement() {
   Seen seen;
   Callback<Count, Words> callback{Probe<Args...>{&seen}};
   const std::vector<std::string> expected{noted<Args>()...};
-  constexpr bool observer = sizeof...(Args) > 0 && ((std::is_same_v<std::remove_cvref_t<Args>, Elapsed> ||
-                                                     std::is_same_v<std::remove_cvref_t<Args>, Logs>) &&
-                                                    ...);
+  constexpr bool observer =
+      sizeof...(Args) > 0 &&
+      ((std::is_same_v<std::remove_cvref_t<Args>, Elapsed> || std::is_same_v<std::remove_cvref_t<Args>, Logs>)&&...);
   if (observer) {
     EXPECT_EQ(callback.kind(), Kind::observer);
     callback.observe(fixture.loop.elapsed, fixture.loop.logs);
@@ -232,8 +232,7 @@ TEST(Callback, StepsRunOnTheDevice) {
   const auto body = [](TrainState&, const Batch&) { return Logs(); };
   EXPECT_EQ(TrainCallback(jit(body)).kind(), CallbackKind::device_step);
   EXPECT_EQ(TrainCallback(eager(body)).kind(), CallbackKind::device_step);
-  EXPECT_EQ(TrainCallback(jit([](const State&, const Batch&) { return Logs(); })).kind(),
-            CallbackKind::device_step);
+  EXPECT_EQ(TrainCallback(jit([](const State&, const Batch&) { return Logs(); })).kind(), CallbackKind::device_step);
   EXPECT_EQ(TrainCallback(body).kind(), CallbackKind::barrier);
 }
 

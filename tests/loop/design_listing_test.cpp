@@ -23,12 +23,12 @@ int main() {
 
   const int total_steps = 5'000;
   auto [trained, history, elapsed] = giro::loop(std::move(state), train,
-      {
-          {giro::every(1), train_step},
-          {giro::every(1'000), giro::checkpoint("logdir/model")},
-          {giro::every(1), giro::keras_bar({.total = total_steps})},
-      },
-      {.stop = giro::at(total_steps)});
+                                                {
+                                                    {giro::every(1), train_step},
+                                                    {giro::every(1'000), giro::checkpoint("logdir/model")},
+                                                    {giro::every(1), giro::keras_bar({.total = total_steps})},
+                                                },
+                                                {.stop = giro::at(total_steps)});
 
   auto [steps, loss, acc] = history.collect("steps", "loss", "accuracy");
   return static_cast<int>(steps.size() + loss.size() + acc.size());

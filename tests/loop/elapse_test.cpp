@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <giro/loop/batch.h>
+#include <giro/loop/data/batch.h>
 
 namespace giro {
 namespace {
@@ -85,7 +85,8 @@ TEST(Elapse, BatchSizes) {
   using Features = Batch::Features;
   std::vector<float> memory(6);
   const auto tensor = [&](const Shape& shape) { return Tensor(memory.data(), DType::f32, shape, Device::cpu()); };
-  const auto expect_samples = [](const Batch& batch, std::int64_t each, std::function<std::int64_t(const Batch&)> fn = {}) {
+  const auto expect_samples = [](const Batch& batch, std::int64_t each,
+                                 std::function<std::int64_t(const Batch&)> fn = {}) {
     const std::vector<Batch> data(4, batch);
     for (auto [elapsed, b] : elapse(data, {.batch_size_fn = fn})) EXPECT_EQ(elapsed.samples, each * elapsed.steps);
   };

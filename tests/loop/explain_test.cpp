@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <giro/kernels/nn/train_state.h>
-#include <giro/loop/batch.h>
+#include <giro/loop/data/batch.h>
 
 namespace giro {
 namespace {
@@ -41,7 +41,8 @@ TEST(Explain, HowManyStepsTheDeviceMayRunAlone) {
   EXPECT_EQ(alone({{every(1), step}}), "The device may run all of its steps alone.\n");
   EXPECT_EQ(alone({{every(1), step}, {every(1), Bar()}}), "The device may run all of its steps alone.\n");
   EXPECT_EQ(alone({{every(1), step}, {every(1), Save()}}), "The device may run up to 1 step alone.\n");
-  EXPECT_EQ(alone({{every(1), step}, {every({.samples = 320}), Save()}}, 32), "The device may run up to 10 steps alone.\n");
+  EXPECT_EQ(alone({{every(1), step}, {every({.samples = 320}), Save()}}, 32),
+            "The device may run up to 10 steps alone.\n");
   EXPECT_EQ(alone({{every(1), Save()}}), "No task is a device step: the host runs every step.\n");
   EXPECT_EQ(alone({{every(1), step}, {[](const Elapsed&) { return false; }, Save()}}),
             "The device may run up to 1 step alone.\n");

@@ -49,18 +49,20 @@ TEST(InnerLoop, TheOuterStateIsLeftAloneUnlessAskedFor) {
   for (const bool output_state : {false, true}) {
     const auto by_value = loop(0, Ints(5, 0), {{every(1), inner_loop(count_to(2), {.output_state = output_state})}});
     EXPECT_EQ(by_value.state, output_state ? 10 : 0);
-    const auto by_reference = loop(0, Ints(5, 0), {{every(1), inner_loop(
-                                                                  [](int& state) {
-                                                                    state += 100;
-                                                                    return loop(state, kTen, {{every(1), count}});
-                                                                  },
-                                                                  {.output_state = output_state})}});
+    const auto by_reference = loop(0, Ints(5, 0),
+                                   {{every(1), inner_loop(
+                                                   [](int& state) {
+                                                     state += 100;
+                                                     return loop(state, kTen, {{every(1), count}});
+                                                   },
+                                                   {.output_state = output_state})}});
     EXPECT_EQ(by_reference.state, output_state ? 550 : 0);
-    const auto constant = loop(0, Ints(5, 0), {{every(1), inner_loop(
-                                                              [](const int& state) {
-                                                                return loop(state, kTen, {{every(1), count}});
-                                                              },
-                                                              {.output_state = output_state})}});
+    const auto constant = loop(0, Ints(5, 0),
+                               {{every(1), inner_loop(
+                                               [](const int& state) {
+                                                 return loop(state, kTen, {{every(1), count}});
+                                               },
+                                               {.output_state = output_state})}});
     EXPECT_EQ(constant.state, output_state ? 50 : 0);
   }
 }
@@ -84,21 +86,22 @@ TEST(InnerLoop, NamesAndAggregation) {
 TEST(InnerLoop, MeansWeighBatchesBySamples) {
   const std::vector<Ints> batches{Ints(3, 1), Ints(1, 9)};
   const auto evaluate = [&](const int& state) {
-    return loop(state, batches, {{every(1), [](const Ints& batch) { return logs().add_metric("mean", batch.front()); }}});
+    return loop(state, batches,
+                {{every(1), [](const Ints& batch) { return logs().add_metric("mean", batch.front()); }}});
   };
-  const auto result = loop(0, Ints(1, 0), {{every(1), inner_loop("weighted", evaluate, {.aggregation = "mean"})},
-                                           {every(1), inner_loop("plain", evaluate, {.aggregation = "unweighted_mean"})}});
+  const auto result = loop(0, Ints(1, 0),
+                           {{every(1), inner_loop("weighted", evaluate, {.aggregation = "mean"})},
+                            {every(1), inner_loop("plain", evaluate, {.aggregation = "unweighted_mean"})}});
   EXPECT_EQ(result.history.collect("mean_weighted")[0], Values{3});
   EXPECT_EQ(result.history.collect("mean_plain")[0], Values{5});
 }
 
 TEST(InnerLoop, FunctionsThatReturnATuple) {
-  const auto result = loop(0, Ints(1, 0), {{every(1), inner_loop("x",
-                                                                 [](const int& state) {
-                                                                   History history;
-                                                                   history.commit({}, logs().add_metric("a", state + 7));
-                                                                   return std::tuple(state, history, Elapsed{.steps = 1});
-                                                                 })}});
+  const auto result = loop(0, Ints(1, 0), {{every(1), inner_loop("x", [](const int& state) {
+                                              History history;
+                                              history.commit({}, logs().add_metric("a", state + 7));
+                                              return std::tuple(state, history, Elapsed{.steps = 1});
+                                            })}});
   EXPECT_EQ(result.history.collect("a_x")[0], Values{7});
 }
 
@@ -153,8 +156,9 @@ TEST_F(InnerLoopOfStates, TheirLeavesArePutBackWhereTheyWere) {
     };
     State state = create();
     const void* address = state.at("count").raw();
-    const auto result = loop(std::move(state), batches, {{every(1), count_on_device()},
-                                                         {every(2), inner_loop(evaluate, {.output_state = output_state})}});
+    const auto result =
+        loop(std::move(state), batches,
+             {{every(1), count_on_device()}, {every(2), inner_loop(evaluate, {.output_state = output_state})}});
     EXPECT_EQ(value(result.state, "count"), output_state ? 12 : 4);
     EXPECT_EQ(value(result.state, "more/b"), output_state ? 12 : 4);
     EXPECT_EQ(inner, output_state ? (std::vector<std::int64_t>{5, 11}) : (std::vector<std::int64_t>{5, 7}));
@@ -192,10 +196,10 @@ TEST_F(InnerLoopOfStates, AFunctionThatLosesTheState) {
 TEST_F(InnerLoopOfStates, AnErrorLosesNothing) {
   const std::vector<Batch> batches(4);
   const auto evaluate = [&](State& state) {
-    return loop(std::move(state), batches,
-                {{every(1), count_on_device()}, {every(1), [](const Elapsed& e, State&) {
-                                                   if (e.steps == 2) throw std::runtime_error("mine");
-                                                 }}});
+    return loop(std::move(state), batches, {{every(1), count_on_device()}, {every(1), [](const Elapsed& e, State&) {
+                                                                              if (e.steps == 2)
+                                                                                throw std::runtime_error("mine");
+                                                                            }}});
   };
   try {
     loop(create(), batches, {{every(1), count_on_device()}, {after(1), inner_loop("valid", evaluate)}});
@@ -211,11 +215,12 @@ TEST_F(InnerLoopOfStates, AnErrorLosesNothing) {
 TEST(InnerLoop, ASignalEndsTheOuterLoopToo) {
   int inner_steps = 0, ends = 0;
   const auto evaluate = [&](int state) {
-    return loop(state, kTen, {{every(1),
-                               [&](int&) {
-                                 if (++inner_steps == 4) std::raise(SIGINT);
-                                 return logs().add_metric("a", 1);
-                               }}},
+    return loop(state, kTen,
+                {{every(1),
+                  [&](int&) {
+                    if (++inner_steps == 4) std::raise(SIGINT);
+                    return logs().add_metric("a", 1);
+                  }}},
                 {.on_end = {[&](int&) { ++ends; }}});
   };
   const auto result = loop(0, Ints(100, 0), {{every(1), count}, {every(1), inner_loop("valid", evaluate)}},

@@ -19,7 +19,7 @@
 
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/train_state.h>
-#include <giro/loop/dataset.h>
+#include <giro/loop/data/dataset.h>
 
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/op_test.h"
@@ -44,32 +44,53 @@ class Draw {
   Schedule tree(int depth, bool samples) {
     const bool inner = samples && !leaves_.resumable;
     switch (depth == 0 ? 0 : below(7)) {
-      case 1: return tree(depth - 1, samples) & tree(depth - 1, samples);
-      case 2: return tree(depth - 1, samples) | tree(depth - 1, samples);
-      case 3: return !tree(depth - 1, samples);
-      case 4: return after(boundary(inner)).then(tree(depth - 1, inner));
+      case 1:
+        return tree(depth - 1, samples) & tree(depth - 1, samples);
+      case 2:
+        return tree(depth - 1, samples) | tree(depth - 1, samples);
+      case 3:
+        return !tree(depth - 1, samples);
+      case 4:
+        return after(boundary(inner)).then(tree(depth - 1, inner));
       case 5: {
         std::vector<std::pair<Period, Schedule>> boundaries;
         for (int i = below(3); i >= 0; --i) boundaries.emplace_back(boundary(inner), tree(depth - 1, inner));
         return piecewise(tree(depth - 1, inner), std::move(boundaries));
       }
-      default: return leaf(samples);
+      default:
+        return leaf(samples);
     }
   }
 
   Schedule leaf(bool samples) {
     switch (below(12)) {
-      case 0: return always();
-      case 1: return never();
-      case 2: if (leaves_.last) return last(); break;
-      case 3: return [n = 2 + below(9)](const Elapsed& e) { return e.steps % n == 1; };
-      case 4: if (samples) return every({.samples = 1 + below(200)}); break;
-      case 5: if (leaves_.time) return every({.time = 0.5 * (1 + below(60))}); break;
-      case 6: return after(below(300));
-      case 7: if (samples) return every({.steps = 1 + below(40), .samples = 1 + below(200)}); break;
-      case 8: return every_end(1 + below(60));
-      case 9: if (samples) return every_end({.samples = 1 + below(200)}); break;
-      default: break;
+      case 0:
+        return always();
+      case 1:
+        return never();
+      case 2:
+        if (leaves_.last) return last();
+        break;
+      case 3:
+        return [n = 2 + below(9)](const Elapsed& e) { return e.steps % n == 1; };
+      case 4:
+        if (samples) return every({.samples = 1 + below(200)});
+        break;
+      case 5:
+        if (leaves_.time) return every({.time = 0.5 * (1 + below(60))});
+        break;
+      case 6:
+        return after(below(300));
+      case 7:
+        if (samples) return every({.steps = 1 + below(40), .samples = 1 + below(200)});
+        break;
+      case 8:
+        return every_end(1 + below(60));
+      case 9:
+        if (samples) return every_end({.samples = 1 + below(200)});
+        break;
+      default:
+        break;
     }
     return every(1 + below(120));
   }
@@ -160,14 +181,11 @@ TEST_P(CutTest, NoCallIsMissedOrMadeTwice) {
       if (GetParam() == Cut::stop_iteration) loop.stop_iteration = true;
     };
     using Callback = Callback<int, int>;
-    tasks.emplace(tasks.begin() + position, every(1),
-                  GetParam() == Cut::observer ? Callback(observe) : Callback(look));
+    tasks.emplace(tasks.begin() + position, every(1), GetParam() == Cut::observer ? Callback(observe) : Callback(look));
     const auto run = [&](int state, int first, int stop, const Elapsed& elapsed, History history) {
-      return loop(state, std::views::iota(first, kSteps), tasks,
-                  {.stop = at(stop),
-                   .elapsed = elapsed,
-                   .history = std::move(history),
-                   .batch_size_fn = size_of_batch});
+      return loop(
+          state, std::views::iota(first, kSteps), tasks,
+          {.stop = at(stop), .elapsed = elapsed, .history = std::move(history), .batch_size_fn = size_of_batch});
     };
 
     const auto whole = run(0, 0, kSteps, {}, {});
@@ -213,7 +231,7 @@ class DeviceLoopTest : public test::OpTest {
   struct Outcome {
     std::vector<std::tuple<int, std::int64_t, double>> observed;                 // task, step, loss
     std::vector<std::tuple<int, std::int64_t, std::vector<std::uint8_t>>> seen;  // task, step, the state's bytes
-    std::vector<std::vector<double>> history;  // steps, loss
+    std::vector<std::vector<double>> history;                                    // steps, loss
     std::vector<std::uint8_t> state;
   };
 

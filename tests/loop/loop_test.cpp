@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include <giro/loop/batch.h>
+#include <giro/loop/data/batch.h>
 
 #include "tests/expect_error.h"
 
@@ -83,7 +83,8 @@ TEST(Loop, TasksRunWhenTheyAreDue) {
 // Reference test 6: three steps.
 TEST(Loop, LogsWithoutState) {
   const auto [state, history, elapsed] = loop(0, Counting(),
-                                              {{every(1), [](int& s) {
+                                              {{every(1),
+                                                [](int& s) {
                                                   ++s;
                                                   return logs().add_metric("a", s).add_metric("b", -s);
                                                 }}},
@@ -133,31 +134,36 @@ TEST(Loop, TheCallersTasksAreLeftAlone) {
 }
 
 TEST(Loop, LaterLogsWin) {
-  const auto result = loop(0, iota(1), {{every(1), [](int& s) { return std::pair{logs().add_metric("a", 1), s + 1}; }},
-                                        {every(1), [](const Logs& l, int& s) {
-                                           return logs().add_metric("a", l.entry_value("a") + s);
-                                         }}});
+  const auto result =
+      loop(0, iota(1),
+           {{every(1),
+             [](int& s) {
+               return std::pair{logs().add_metric("a", 1), s + 1};
+             }},
+            {every(1), [](const Logs& l, int& s) { return logs().add_metric("a", l.entry_value("a") + s); }}});
   EXPECT_EQ(result.history.collect("a")[0], Values{2});
 }
 
 TEST(Loop, StopIterationSkipsTheRest) {
   std::string order;
-  const auto [state, history, elapsed] =
-      loop(Count{}, Counting(),
-           {{every(1),
-             {[&](Count&) {
-                order += 'a';
-                return logs().add_metric("a", 1);
-              },
-              [&](LoopState<Count, int>& l) {
-                order += 'b';
-                l.stop_iteration = l.elapsed.steps == 2;
-              },
-              [&](Count&) { order += 'c'; }}},
-            {every(1), [&](const Elapsed&) { order += 'o'; }},
-            {every(1), [&](Count&) { order += 'd'; }}});
+  const auto [state, history, elapsed] = loop(Count{}, Counting(),
+                                              {{every(1),
+                                                {[&](Count&) {
+                                                   order += 'a';
+                                                   return logs().add_metric("a", 1);
+                                                 },
+                                                 [&](LoopState<Count, int>& l) {
+                                                   order += 'b';
+                                                   l.stop_iteration = l.elapsed.steps == 2;
+                                                 },
+                                                 [&](Count&) { order += 'c'; }}},
+                                               {every(1), [&](const Elapsed&) { order += 'o'; }},
+                                               {every(1), [&](Count&) { order += 'd'; }}});
   // The step is counted and committed; the observer of the last step comes behind the stop and is skipped too.
-  EXPECT_EQ(order, "abcdo" "abcdo" "ab");
+  EXPECT_EQ(order,
+            "abcdo"
+            "abcdo"
+            "ab");
   EXPECT_EQ(elapsed.steps, 3);
   EXPECT_EQ(history.size(), 3u);
 }
@@ -166,11 +172,13 @@ TEST(Loop, ObserversSeeTheWholeLogsAfterTheStep) {
   std::vector<std::string> order;
   std::vector<double> seen;
   loop(0, iota(3),
-       {{every(1), [&](const Elapsed& e, const Logs& l) {
+       {{every(1),
+         [&](const Elapsed& e, const Logs& l) {
            order.push_back("observer " + std::to_string(e.steps));
            seen.push_back(l.entry_value("late"));
          }},
-        {every(1), [&](int& s) {
+        {every(1),
+         [&](int& s) {
            order.push_back("step");
            return logs().add_metric("early", ++s);
          }},
@@ -254,9 +262,7 @@ TEST(Loop, SamplesAreCounted) {
   using Features = Batch::Features;
   std::vector<float> memory(6);
   const auto tensor = [&](const Shape& shape) { return Tensor(memory.data(), DType::f32, shape, Device::cpu()); };
-  const auto samples_of = [](const auto& batch) {
-    return loop(0, std::vector(5, batch), {}).elapsed.samples;
-  };
+  const auto samples_of = [](const auto& batch) { return loop(0, std::vector(5, batch), {}).elapsed.samples; };
   EXPECT_EQ(samples_of(Batch(Features{{"a", tensor({3, 2})}, {"b", tensor({4, 1})}})), 20);
   EXPECT_EQ(samples_of(Batch(Features{{"a", tensor({})}})), 5);
   EXPECT_EQ(samples_of(Batch()), 5);
@@ -298,7 +304,6 @@ TEST(Loop, MoveOnlyStates) {
 TEST(Loop, WhatACallbackThrowsPassesThrough) {
   EXPECT_THROW(loop(0, iota(3), {{every(1), [](int&) { throw std::runtime_error("mine"); }}}), std::runtime_error);
 }
-
 
 Schedule when(std::vector<std::int64_t> steps) {
   return [steps](const Elapsed& e) { return std::find(steps.begin(), steps.end(), e.steps) != steps.end(); };
@@ -408,7 +413,8 @@ TEST(Loop, OnStartAndOnEnd) {
 
   // Without a batch nothing starts, and everything ends.
   order.clear();
-  loop(Count{}, Ints{}, {{every(1), step}}, {.on_start = options().on_start, .on_end = {[&](Count&) { order += 'e'; }}});
+  loop(Count{}, Ints{}, {{every(1), step}},
+       {.on_start = options().on_start, .on_end = {[&](Count&) { order += 'e'; }}});
   EXPECT_EQ(order, "e");
 }
 
@@ -449,7 +455,8 @@ TEST(Loop, AThrowingCallbackIsNamedAndNothingIsLost) {
              return logs().add_metric("a", s.a);
            }},
           {every(1), Logger{&text}},
-          {every(3), [](const Elapsed& e, Count&) {
+          {every(3),
+           [](const Elapsed& e, Count&) {
              if (e.steps == 6) throw std::runtime_error("the disk is full");
            }}},
          {.on_end = {[&](Count&) { ++ended; }}});
@@ -473,11 +480,13 @@ TEST(Loop, AThrowingObserverIsCalledNoMoreAndTheOthersSeeItAll) {
   std::string text;
   int calls = 0;
   try {
-    loop(Count{}, Counting(), {{every(1), [&](const Elapsed& e) {
-                                  ++calls;
-                                  if (e.steps == 2) throw Error(ErrorCode::io, "no space");
-                                }},
-                               {every(1), Logger{&text}}});
+    loop(Count{}, Counting(),
+         {{every(1),
+           [&](const Elapsed& e) {
+             ++calls;
+             if (e.steps == 2) throw Error(ErrorCode::io, "no space");
+           }},
+          {every(1), Logger{&text}}});
     FAIL() << "no error";
   } catch (const LoopError& error) {
     EXPECT_EQ(error.code(), ErrorCode::io);
@@ -489,10 +498,11 @@ TEST(Loop, AThrowingObserverIsCalledNoMoreAndTheOthersSeeItAll) {
 
 TEST(Loop, AStepWhoseObserverThrowsIsCounted) {
   try {
-    loop(0, iota(10), {{every(1), [](int& n) { return logs().add_metric("n", ++n); }},
-                       {every(1), [](const Elapsed& e) {
-                          if (e.steps == 5) throw std::runtime_error("disk full");
-                        }}});
+    loop(0, iota(10),
+         {{every(1), [](int& n) { return logs().add_metric("n", ++n); }}, {every(1), [](const Elapsed& e) {
+                                                                             if (e.steps == 5)
+                                                                               throw std::runtime_error("disk full");
+                                                                           }}});
     FAIL() << "no error";
   } catch (const LoopError& error) {
     EXPECT_EQ(*error.state<int>(), 6);
@@ -548,8 +558,8 @@ TEST(Loop, EachBatchIsMadeOnce) {
   };
   EXPECT_EQ(run(every(1)), 10);
   EXPECT_EQ(seen, iota(10));
-  EXPECT_EQ(run(every(7)), 10);                         // quiet steps in between
-  EXPECT_EQ(run(every({.samples = 4})), 10);            // which end before a batch that has been looked at
+  EXPECT_EQ(run(every(7)), 10);               // quiet steps in between
+  EXPECT_EQ(run(every({.samples = 4})), 10);  // which end before a batch that has been looked at
   EXPECT_EQ(run(every(5) | last()), 10);
   EXPECT_EQ(run(every(1), {.stop = at(4)}), 4);
 }
@@ -667,7 +677,8 @@ TEST(Loop, SignalHandlersAreGivenBack) {
   loop(Count{}, iota(2), {});
   std::raise(SIGINT);
   EXPECT_EQ(caught, 1);
-  const auto result = loop(Count{}, iota(3), {{when({0}), [](Count&) { std::raise(SIGINT); }}}, {.catch_signals = false});
+  const auto result =
+      loop(Count{}, iota(3), {{when({0}), [](Count&) { std::raise(SIGINT); }}}, {.catch_signals = false});
   EXPECT_EQ(caught, 2);
   EXPECT_EQ(result.interrupted, 0);
   EXPECT_EQ(result.elapsed.steps, 3);
@@ -675,12 +686,12 @@ TEST(Loop, SignalHandlersAreGivenBack) {
 }
 
 TEST(Loop, ASignalInAnInnerLoopEndsTheOuterOneToo) {
-  const auto result = loop(Count{}, Counting(), {{every(1), [](Count& s) {
-                                                    s.a += static_cast<int>(
-                                                        loop(Count{}, iota(5), {{when({1}), [](Count&) {
-                                                               std::raise(SIGINT);
-                                                             }}}).elapsed.steps);
-                                                  }}});
+  const auto result = loop(
+      Count{}, Counting(),
+      {{every(1), [](Count& s) {
+          s.a +=
+              static_cast<int>(loop(Count{}, iota(5), {{when({1}), [](Count&) { std::raise(SIGINT); }}}).elapsed.steps);
+        }}});
   EXPECT_EQ(result.state.a, 2);
   EXPECT_EQ(result.elapsed.steps, 1);
   EXPECT_EQ(result.interrupted, SIGINT);
@@ -692,9 +703,8 @@ TEST(Loop, BatchSizesOfTheUsersOwn) {
 }
 
 TEST(Loop, MetadataPassesThrough) {
-  auto result = loop(Count{}, iota(3), {{every(1), [](LoopState<Count, int>& l) {
-                                           l.metadata = std::any_cast<int>(l.metadata) + 1;
-                                         }}},
+  auto result = loop(Count{}, iota(3),
+                     {{every(1), [](LoopState<Count, int>& l) { l.metadata = std::any_cast<int>(l.metadata) + 1; }}},
                      {.metadata = 4});
   EXPECT_EQ(std::any_cast<int>(result.metadata), 7);
 }
@@ -704,7 +714,8 @@ TEST(Loop, AccumulatedLogs) {
   auto first = loop(Count{}, iota(1), {{every(1), [](Count&) { return logs().add_metric("old", 1); }}});
   loop(Count{}, iota(4),
        {{every(2), [](const Elapsed& e, Count&) { return logs().add_metric("rare", static_cast<double>(e.steps)); }},
-        {every(1), [&](LoopState<Count, int>& l) {
+        {every(1),
+         [&](LoopState<Count, int>& l) {
            seen.push_back(l.accumulated_logs().entry_value("rare"));
            EXPECT_THROW(l.accumulated_logs().entry_value("old"), Error);
          }}},
@@ -713,14 +724,13 @@ TEST(Loop, AccumulatedLogs) {
 }
 
 TEST(Loop, OptionalResults) {
-  const auto result =
-      loop(Count{}, iota(3), {{every(1), [](const Elapsed& e, const Count& s) {
-                                 std::optional<Logs> l;
-                                 if (e.steps == 1) l = logs().add_metric("a", 1);
-                                 std::optional<Count> next;
-                                 if (e.steps == 2) next = Count{s.a + 5, 0};
-                                 return std::tuple{logs().add_output("o", 2), l, next};
-                               }}});
+  const auto result = loop(Count{}, iota(3), {{every(1), [](const Elapsed& e, const Count& s) {
+                                                 std::optional<Logs> l;
+                                                 if (e.steps == 1) l = logs().add_metric("a", 1);
+                                                 std::optional<Count> next;
+                                                 if (e.steps == 2) next = Count{s.a + 5, 0};
+                                                 return std::tuple{logs().add_output("o", 2), l, next};
+                                               }}});
   EXPECT_EQ(result.state.a, 5);
   EXPECT_EQ(result.history.collect("steps", "a")[0], Values{1});
   EXPECT_EQ(result.outputs.size(), 3u);

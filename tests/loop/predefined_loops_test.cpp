@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <giro/kernels/elementwise.h>
-#include <giro/loop/dataset.h>
+#include <giro/loop/data/dataset.h>
 
 #include "tests/expect_error.h"
 
@@ -83,9 +83,8 @@ TEST(TrainLoop, TheLastEpochMayBeShorter) {
   EXPECT_EQ(epoch_ends(Ints(2, 0), {.epoch_duration = at(3)}).epoch, Values{2});
   // Also where a callback ends the loop, or has already had its evaluation.
   const auto stop_at = [](std::int64_t steps) {
-    return EventTask<Count, int>("on_train_step", [steps](LoopState<Count, int>& l) {
-      l.stop_iteration = l.elapsed.steps + 1 == steps;
-    });
+    return EventTask<Count, int>(
+        "on_train_step", [steps](LoopState<Count, int>& l) { l.stop_iteration = l.elapsed.steps + 1 == steps; });
   };
   EXPECT_EQ(epoch_ends(Ints(100, 0), {.tasks = {stop_at(7)}, .epoch_duration = at(3)}).test, (Values{3, 6, 7}));
   EXPECT_EQ(epoch_ends(Ints(100, 0), {.tasks = {stop_at(6)}, .epoch_duration = at(3)}).test, (Values{3, 6}));
@@ -142,9 +141,8 @@ TEST(TrainLoop, EventsInTheirOrder) {
   for (const std::string_view name : kEventNames) tasks.emplace_back(name, say(std::string(name)));
   const std::vector<EventCallback<Speaker, int>> callbacks{Object(), say("callback")};
   const Names step{"on_train_batch_begin", "state's train_step", "train_step", "on_train_step"};
-  const Names epoch{"reset_step",          "on_reset_step",     "on_test_begin",
-                    "on_test_batch_begin", "state's test_step", "test_step",
-                    "on_test_step",        "on_test_batch_end", "on_test_end"};
+  const Names epoch{"reset_step", "on_reset_step", "on_test_begin",     "on_test_batch_begin", "state's test_step",
+                    "test_step",  "on_test_step",  "on_test_batch_end", "on_test_end"};
 
   Names expected;
   const auto add = [&](const Names& names) { expected.insert(expected.end(), names.begin(), names.end()); };
@@ -201,21 +199,24 @@ TEST(TestLoop, EventsInTheirOrder) {
 }
 
 TEST(TestLoop, ReturnsStateAndHistory) {
-  const auto [state, history, elapsed] = test_loop(Count{5}, Ints(3, 0), {.tasks = {{"test_step", count}}, .stop = at(2)});
+  const auto [state, history, elapsed] =
+      test_loop(Count{5}, Ints(3, 0), {.tasks = {{"test_step", count}}, .stop = at(2)});
   EXPECT_EQ(state.a, 7);
   EXPECT_EQ(elapsed.steps, 2);
   EXPECT_EQ(aggregate(history, elapsed, "sum").entry_value("a"), 13);
 }
 
 TEST(PredictLoop, CollectsOutputs) {
-  const auto predict_step = [](const Count& state, const int& batch) { return logs().add_output("y", state.a * batch); };
+  const auto predict_step = [](const Count& state, const int& batch) {
+    return logs().add_output("y", state.a * batch);
+  };
   const auto result = predict_loop(Count{10}, Ints{1, 2, 3}, {.tasks = {{"predict_step", predict_step}}});
   const OutputArray y = result.outputs.concatenate("y");
   ASSERT_EQ(y.shape(), Shape{3});
   EXPECT_EQ((std::vector<double>(y.tensor().data<double>(), y.tensor().data<double>() + 3)), (Values{10, 20, 30}));
   // To be continued.
-  const auto more = predict_loop(Count{1}, Ints{4}, {.tasks = {{"predict_step", predict_step}},
-                                                     .outputs = result.outputs});
+  const auto more =
+      predict_loop(Count{1}, Ints{4}, {.tasks = {{"predict_step", predict_step}}, .outputs = result.outputs});
   EXPECT_EQ(more.outputs.collect("y").size(), 4u);
 }
 
@@ -258,7 +259,8 @@ TEST(TrainLoop, ASignalInTheEvaluationEndsTraining) {
   int epochs = 0;
   const auto result = train_loop(Count{}, Ints(9, 0),
                                  {.tasks = {{"train_step", count},
-                                            {"test_step", [](const int& batch) {
+                                            {"test_step",
+                                             [](const int& batch) {
                                                if (batch == 1) std::raise(SIGTERM);
                                                return logs().add_metric("x", batch);
                                              }},
@@ -278,12 +280,10 @@ TEST(TrainLoop, Errors) {
   expect_error(ErrorCode::not_found, {"no event 'trainstep'", "'train_step'"}, [] {
     test_loop(Count{}, Ints(1, 0), {.tasks = {{"trainstep", count}}});
   });
-  expect_error(ErrorCode::invalid_argument, {"found 0"}, [] {
-    train_loop(Count{}, Ints(1, 0), {.epoch_duration = at(0)});
-  });
-  expect_error(ErrorCode::invalid_argument, {"expected steps or samples", "{.time = 1}"}, [] {
-    train_loop(Count{}, Ints(1, 0), {.epoch_duration = {.time = 1.0}});
-  });
+  expect_error(ErrorCode::invalid_argument, {"found 0"},
+               [] { train_loop(Count{}, Ints(1, 0), {.epoch_duration = at(0)}); });
+  expect_error(ErrorCode::invalid_argument, {"expected steps or samples", "{.time = 1}"},
+               [] { train_loop(Count{}, Ints(1, 0), {.epoch_duration = {.time = 1.0}}); });
   // What is wrong before the first step loses nothing.
   try {
     train_loop(7, Ints(1, 0), {.epoch_duration = at(0), .metadata = 8});
@@ -295,8 +295,9 @@ TEST(TrainLoop, Errors) {
   // An error names the event, and the step.
   expect_error(ErrorCode::not_found, {"on_train_step: a function, at step 1: ", "'b'"}, [] {
     train_loop(Count{}, Ints(3, 0), {.tasks = {{"train_step", count}, {"on_train_step", [](LoopState<Count, int>& l) {
-                                                  if (l.elapsed.steps == 1) l.logs.entry_value("b");
-                                                }}}});
+                                                                         if (l.elapsed.steps == 1)
+                                                                           l.logs.entry_value("b");
+                                                                       }}}});
   });
 }
 
@@ -315,9 +316,10 @@ class TrainLoopOfStates : public ::testing::Test {
 
 TEST_F(TrainLoopOfStates, OneRecordingForAllEpochs) {
   const std::vector<float> rows(32);
-  const Dataset dataset =
-      Dataset({{"x", Tensor(const_cast<float*>(rows.data()), DType::f32, {32}, Device::cpu())}}).repeat().batch(4).to(
-          Device::cpu());
+  const Dataset dataset = Dataset({{"x", Tensor(const_cast<float*>(rows.data()), DType::f32, {32}, Device::cpu())}})
+                              .repeat()
+                              .batch(4)
+                              .to(Device::cpu());
   int train_recordings = 0, test_recordings = 0;
   const auto train_step = jit([&](State& state, const Batch&) {
     ++train_recordings;
@@ -337,11 +339,12 @@ TEST_F(TrainLoopOfStates, OneRecordingForAllEpochs) {
   EXPECT_FALSE(reading.changes_state());
   for (const auto& test_step : {writing, reading}) {
     train_recordings = test_recordings = 0;
-    const auto result = train_loop(create(), dataset, {.tasks = {{"train_step", train_step}, {"test_step", test_step}},
-                                                       .test_dataset = dataset,
-                                                       .epoch_duration = at(8),
-                                                       .test_duration = at(3),
-                                                       .stop = at(40)});
+    const auto result = train_loop(create(), dataset,
+                                   {.tasks = {{"train_step", train_step}, {"test_step", test_step}},
+                                    .test_dataset = dataset,
+                                    .epoch_duration = at(8),
+                                    .test_duration = at(3),
+                                    .stop = at(40)});
     EXPECT_EQ(value(result.state), 40);
     EXPECT_EQ(result.history.collect("host_test", "steps")[1], (Values{7, 15, 23, 31, 39}));
     EXPECT_EQ(train_recordings, 1);
@@ -352,9 +355,10 @@ TEST_F(TrainLoopOfStates, OneRecordingForAllEpochs) {
 // Between two epoch ends the device is handed as many steps at once as it may be.
 TEST_F(TrainLoopOfStates, StepsRunAheadBetweenEpochEnds) {
   const std::vector<float> rows(32);
-  const Dataset resident =
-      Dataset({{"x", Tensor(const_cast<float*>(rows.data()), DType::f32, {32}, Device::cpu())}}).repeat().batch(4).to(
-          Device::cpu());
+  const Dataset resident = Dataset({{"x", Tensor(const_cast<float*>(rows.data()), DType::f32, {32}, Device::cpu())}})
+                               .repeat()
+                               .batch(4)
+                               .to(Device::cpu());
   State state = create();
   const auto* count = state.at("count").data<std::int64_t>();
   std::vector<std::int64_t> done;  // steps that have run when a batch is asked for
@@ -367,11 +371,12 @@ TEST_F(TrainLoopOfStates, StepsRunAheadBetweenEpochEnds) {
     return Logs();
   });
   int observed = 0;
-  train_loop(std::move(state), watched, {.tasks = {{"train_step", step}, {"on_epoch_end", [](const State&) {}}},
-                                         .callbacks = {[&](const Elapsed&) { ++observed; }},
-                                         .epoch_duration = at(6),
-                                         .stop = at(12),
-                                         .steps_per_execution = 4});
+  train_loop(std::move(state), watched,
+             {.tasks = {{"train_step", step}, {"on_epoch_end", [](const State&) {}}},
+              .callbacks = {[&](const Elapsed&) { ++observed; }},
+              .epoch_duration = at(6),
+              .stop = at(12),
+              .steps_per_execution = 4});
   EXPECT_EQ(done, (std::vector<std::int64_t>{0, 0, 0, 0, 4, 4, 6, 6, 6, 6, 10, 10}));
   EXPECT_EQ(observed, 12);
 }

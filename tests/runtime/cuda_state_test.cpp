@@ -26,9 +26,7 @@ class CudaStateTest : public testing::Test {
   static void fill(const State& state, unsigned char value) {
     state.stream().fill(state.at("bytes").raw(), value, kCount);
   }
-  static int last(const State& state) {
-    return to_host<std::uint8_t>(state.at("bytes"), state.stream()).back();
-  }
+  static int last(const State& state) { return to_host<std::uint8_t>(state.at("bytes"), state.stream()).back(); }
 
   void expect_a_copy(const std::function<State(const State&)>& copy) const {
     fill(state_, 1);

@@ -33,9 +33,7 @@ class CudaStreamTest : public testing::Test {
   void fill(const Buffer& buffer, unsigned char value, const Stream& stream) {
     stream.fill(buffer.data(), value, kBytes);
   }
-  void copy(const Buffer& to, const Buffer& from, const Stream& stream) {
-    stream.copy(to.data(), from.data(), kBytes);
-  }
+  void copy(const Buffer& to, const Buffer& from, const Stream& stream) { stream.copy(to.data(), from.data(), kBytes); }
   // What the last byte that was copied to pinned memory is by now.
   int seen() const { return static_cast<const volatile unsigned char*>(seen_.data())[kBytes - 1]; }
 

@@ -35,9 +35,7 @@ TEST(FileSystem, WritesAndReads) {
   EXPECT_TRUE(files->read(dir / "a").empty());
 }
 
-TEST(FileSystem, ReadsWhatTellsNoSize) {
-  EXPECT_FALSE(posix_file_system()->read("/proc/self/stat").empty());
-}
+TEST(FileSystem, ReadsWhatTellsNoSize) { EXPECT_FALSE(posix_file_system()->read("/proc/self/stat").empty()); }
 
 TEST(FileSystem, ListsRenamesAndRemoves) {
   const test::TemporaryDirectory dir;
@@ -81,10 +79,10 @@ TEST(ReplaceFile, IsDurableBeforeItReturns) {
   test::FaultyFileSystem files;
   replace_file(files, dir / "model", "abc");
   const std::string temporary = "model.tmp-" + std::to_string(::getpid());
-  EXPECT_EQ(files.calls, (std::vector<std::string>{"create " + temporary, "write " + temporary, "sync " + temporary,
-                                                   "close " + temporary, "rename model",
-                                                   "sync_directory " +
-                                                       std::filesystem::path(dir.path()).filename().string()}));
+  EXPECT_EQ(files.calls,
+            (std::vector<std::string>{"create " + temporary, "write " + temporary, "sync " + temporary,
+                                      "close " + temporary, "rename model",
+                                      "sync_directory " + std::filesystem::path(dir.path()).filename().string()}));
   EXPECT_EQ(test::read_text(dir / "model"), "abc");
 }
 

@@ -20,9 +20,7 @@ class GraphTest : public testing::Test {
  protected:
   GraphTest() { from_host<std::int32_t>(a_, {1, 2, 3}, stream_); }
 
-  std::vector<std::int32_t> values(const Tensor& tensor) const {
-    return to_host<std::int32_t>(tensor, stream_);
-  }
+  std::vector<std::int32_t> values(const Tensor& tensor) const { return to_host<std::int32_t>(tensor, stream_); }
 
   const Stream stream_{Device::cpu()};
   const Buffer storage_ = Buffer::allocate(Device::cpu(), 64);

@@ -76,8 +76,7 @@ TEST(KeyedPermutation, IsABijection) {
 }
 
 TEST(KeyedPermutation, StaysInsideSizesTooLargeToEnumerate) {
-  for (const std::uint64_t size :
-       {(std::uint64_t{1} << 32) + 1, (std::uint64_t{1} << 62) + 1, ~std::uint64_t{0}}) {
+  for (const std::uint64_t size : {(std::uint64_t{1} << 32) + 1, (std::uint64_t{1} << 62) + 1, ~std::uint64_t{0}}) {
     const KeyedPermutation permute(size, 5, 0);
     for (std::uint64_t i = 0; i < 1000; ++i) ASSERT_LT(permute(size - 1 - i), size);
   }

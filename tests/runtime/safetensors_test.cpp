@@ -69,14 +69,10 @@ TEST_F(SafetensorsTest, ReadsWhatItWrote) {
   std::vector<BFloat16> bf16{BFloat16(1.f)};
   std::vector<Float16> f16{Float16(2.f), Float16(-1.f)};
   const Leaf boolean{"bool", Tensor(flags.data(), DType::boolean, {3}, Device::cpu())};
-  const std::vector<Leaf> tensors{leaf("u8", u8, {3}),
-                                  boolean,
-                                  leaf("f32", f32, {2, 3}),
-                                  leaf("f64", f64, {}),
-                                  leaf("bf16", bf16, {1, 1}),
-                                  leaf("f16", f16, {2}),
-                                  leaf("i64", i64, {2}),
-                                  leaf("i32", i32, {1}),
+  const std::vector<Leaf> tensors{leaf("u8", u8, {3}),        boolean,
+                                  leaf("f32", f32, {2, 3}),   leaf("f64", f64, {}),
+                                  leaf("bf16", bf16, {1, 1}), leaf("f16", f16, {2}),
+                                  leaf("i64", i64, {2}),      leaf("i32", i32, {1}),
                                   leaf("none", none, {0, 4})};
   const std::map<std::string, std::string> metadata{{"steps", "12"}, {"quote \" and\nline", "\xc3\xa9"}};
   write(tensors, metadata);
@@ -132,8 +128,9 @@ TEST_F(SafetensorsTest, WritesAndReadsAnEmptyFile) {
 
 TEST_F(SafetensorsTest, RefusesToWriteWhatItCouldNotRead) {
   std::vector<float> x{1};
-  expect_error(ErrorCode::invalid_argument, {"\"a\"", "taken"},
-               [&] { write({leaf("a", x, {1}), leaf("b", x, {1}), leaf("a", x, {})}); });
+  expect_error(ErrorCode::invalid_argument, {"\"a\"", "taken"}, [&] {
+    write({leaf("a", x, {1}), leaf("b", x, {1}), leaf("a", x, {})});
+  });
   expect_error(ErrorCode::invalid_argument, {"__metadata__"}, [&] { write({leaf("__metadata__", x, {1})}); });
   expect_error(ErrorCode::invalid_argument, {"UTF-8"}, [&] { write({leaf("\xff", x, {1})}); });
   expect_error(ErrorCode::invalid_argument, {"UTF-8"}, [&] { write({}, {{"a", "\xff"}}); });
@@ -195,7 +192,7 @@ TEST_F(SafetensorsTest, RefusesBadHeaderSizes) {
 
 TEST_F(SafetensorsTest, RefusesWhatIsNoJson) {
   for (const char* header : {"{", "{]", "{\"a\"}", "{}}", "{} x", "{'a':1}", "{\"a\":tru}", "{\"\xff\":{}}",
-                                    "{\"a\nb\":{}}", "{/**/}", "{\"a\":", "{\"a\":{\"shape\":[1,]"}) {
+                             "{\"a\nb\":{}}", "{/**/}", "{\"a\":", "{\"a\":{\"shape\":[1,]"}) {
     expect_refused({"no JSON"}, file_of(header, ""));
   }
   expect_refused({"no JSON, at byte 3"}, file_of(std::string("{}\0", 3), ""));
@@ -247,8 +244,7 @@ TEST_F(SafetensorsTest, RefusesWrongTypes) {
 TEST_F(SafetensorsTest, RefusesWhatGiroDoesNotHave) {
   for (const char* dtype : {"F8_E4M3", "U16", "f32", ""}) {
     const std::string fields = std::string(R"("dtype":")") + dtype + R"(","shape":[4],"data_offsets":[0,4])";
-    expect_refused({"\"a\"", std::string("\"") + dtype + "\""}, file_of(entry(fields), "1234"),
-                   ErrorCode::unsupported);
+    expect_refused({"\"a\"", std::string("\"") + dtype + "\""}, file_of(entry(fields), "1234"), ErrorCode::unsupported);
   }
   expect_refused({"\"a\"", "more than 6 axes"},
                  file_of(entry(R"("dtype":"U8","shape":[1,1,1,1,1,1,4],"data_offsets":[0,4])"), "1234"),

@@ -31,8 +31,7 @@ TEST(Shape, AxesCountFromEitherEnd) {
   EXPECT_EQ(shape[-3], 2);
   EXPECT_EQ(std::vector<std::int64_t>(shape.begin(), shape.end()), (std::vector<std::int64_t>{2, 3, 5}));
   for (const int axis : {3, -4}) {
-    expect_error(ErrorCode::invalid_argument, {std::to_string(axis), "(2, 3, 5)"},
-                 [&] { (void)shape[axis]; });
+    expect_error(ErrorCode::invalid_argument, {std::to_string(axis), "(2, 3, 5)"}, [&] { (void)shape[axis]; });
   }
 }
 

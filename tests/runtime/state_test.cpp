@@ -40,8 +40,7 @@ class StateTest : public testing::Test {
 
 TEST_F(StateTest, LeavesStartAsZeros) {
   for (const Leaf& leaf : state_.flatten()) {
-    const Tensor bytes(leaf.value.raw(), DType::u8, {static_cast<std::int64_t>(leaf.value.bytes())},
-                       Device::cpu());
+    const Tensor bytes(leaf.value.raw(), DType::u8, {static_cast<std::int64_t>(leaf.value.bytes())}, Device::cpu());
     const auto values = to_host<std::uint8_t>(bytes, state_.stream());
     EXPECT_TRUE(std::all_of(values.begin(), values.end(), [](auto v) { return v == 0; })) << leaf.path;
   }
@@ -82,9 +81,8 @@ TEST_F(StateTest, FlatNeedsOneDtype) {
 }
 
 TEST_F(StateTest, FlattensInOrderOfInsertion) {
-  EXPECT_EQ(paths(state_.flatten()),
-            (std::vector<std::string>{"params/dense0/kernel", "params/dense0/bias", "params/dense1/kernel",
-                                      "step", "mixed/a", "mixed/b"}));
+  EXPECT_EQ(paths(state_.flatten()), (std::vector<std::string>{"params/dense0/kernel", "params/dense0/bias",
+                                                               "params/dense1/kernel", "step", "mixed/a", "mixed/b"}));
   EXPECT_EQ(paths(state_.flatten("params/dense0")),
             (std::vector<std::string>{"params/dense0/kernel", "params/dense0/bias"}));
   EXPECT_EQ(paths(state_.flatten("step")), std::vector<std::string>{"step"});
@@ -132,16 +130,14 @@ TEST_F(StateTest, CloneIsEqualAndApart) {
 
 TEST_F(StateTest, MapWritesEveryLeafOfANewState) {
   std::vector<std::string> seen;
-  const State filled =
-      state_.map([&](const std::string& path, const Tensor& out, const Tensor& in, const Stream& s) {
-        seen.push_back(path);
-        EXPECT_EQ(in.raw(), state_.at(path).raw());
-        EXPECT_NE(out.raw(), in.raw());
-        s.fill(out.raw(), 1, out.bytes());
-      });
+  const State filled = state_.map([&](const std::string& path, const Tensor& out, const Tensor& in, const Stream& s) {
+    seen.push_back(path);
+    EXPECT_EQ(in.raw(), state_.at(path).raw());
+    EXPECT_NE(out.raw(), in.raw());
+    s.fill(out.raw(), 1, out.bytes());
+  });
   EXPECT_EQ(seen, paths(state_.flatten()));
-  EXPECT_EQ(to_host<std::int64_t>(filled.at("step"), filled.stream()),
-            std::vector<std::int64_t>{0x0101010101010101});
+  EXPECT_EQ(to_host<std::int64_t>(filled.at("step"), filled.stream()), std::vector<std::int64_t>{0x0101010101010101});
   EXPECT_EQ(to_host<std::int64_t>(state_.at("step"), state_.stream()), std::vector<std::int64_t>{0});
 }
 
@@ -171,8 +167,7 @@ TEST_F(StateTest, UnflattenRefusesOtherStructures) {
   expect_error(ErrorCode::not_found, {"more", "no more leaves"}, [&] { state_.unflatten(leaves); });
   leaves = state_.flatten();
   std::swap(leaves[0], leaves[1]);
-  expect_error(ErrorCode::not_found, {"params/dense0/kernel", "params/dense0/bias"},
-               [&] { state_.unflatten(leaves); });
+  expect_error(ErrorCode::not_found, {"params/dense0/kernel", "params/dense0/bias"}, [&] { state_.unflatten(leaves); });
   leaves = state_.flatten();
   leaves[0].value = leaves[0].value.reshape({5, 3});
   expect_error(ErrorCode::shape_mismatch, {"params/dense0/kernel", "(3, 5)", "(5, 3)"},

@@ -43,14 +43,13 @@ Allocation* Memory::find(std::uintptr_t address) {
   return address < before->end() ? before : nullptr;
 }
 
-std::string Memory::touch_pageable(const void* begin, std::size_t bytes, Operation operation,
-                                   const char* what, bool write) {
+std::string Memory::touch_pageable(const void* begin, std::size_t bytes, Operation operation, const char* what,
+                                   bool write) {
   if (!options().race_check) return {};
   for (std::uintptr_t at = number(begin), end = at + bytes; at < end;) {
     const std::size_t offset = at % kRegion, part = std::min(end - at, kRegion - offset);
     Shadow& shadow = pageable_.try_emplace(at - offset, kRegion, true).first->second;
-    if (const std::string race = race_check().operation(shadow, offset, part, operation, write, what);
-        !race.empty()) {
+    if (const std::string race = race_check().operation(shadow, offset, part, operation, write, what); !race.empty()) {
       return fmt::format("{}, in pageable memory: {}", what, race);
     }
     at += part;
@@ -58,8 +57,8 @@ std::string Memory::touch_pageable(const void* begin, std::size_t bytes, Operati
   return {};
 }
 
-std::string Memory::touch(const void* begin, std::size_t bytes, Operation operation, const char* what,
-                          bool write, bool needs_initialised) {
+std::string Memory::touch(const void* begin, std::size_t bytes, Operation operation, const char* what, bool write,
+                          bool needs_initialised) {
   Allocation* allocation = find(begin);
   if (allocation == nullptr) return touch_pageable(begin, bytes, operation, what, write);
   if (bytes == 0) return {};
@@ -73,12 +72,11 @@ std::string Memory::touch(const void* begin, std::size_t bytes, Operation operat
   if (needs_initialised) {
     const std::size_t good = allocation->shadow.first_uninitialised(offset, bytes);
     if (good < bytes) {
-      return fmt::format("{} reads uninitialised memory: byte {} of an allocation of {} bytes", what,
-                         offset + good, allocation->bytes);
+      return fmt::format("{} reads uninitialised memory: byte {} of an allocation of {} bytes", what, offset + good,
+                         allocation->bytes);
     }
   }
-  if (const std::string race =
-          race_check().operation(allocation->shadow, offset, bytes, operation, write, what);
+  if (const std::string race = race_check().operation(allocation->shadow, offset, bytes, operation, write, what);
       !race.empty()) {
     return fmt::format("{}: {}", what, race);
   }
@@ -94,8 +92,7 @@ std::string Memory::read(const void* begin, std::size_t bytes, Operation operati
   return touch(begin, bytes, operation, what, false, true);
 }
 
-std::string Memory::copy(const void* to, const void* from, std::size_t bytes, Operation operation,
-                         const char* what) {
+std::string Memory::copy(const void* to, const void* from, std::size_t bytes, Operation operation, const char* what) {
   if (std::string error = touch(from, bytes, operation, what, false, false); !error.empty()) return error;
   if (std::string error = touch(to, bytes, operation, what, true, false); !error.empty()) return error;
   Allocation* source = find(from);
@@ -134,8 +131,7 @@ std::string Memory::describe(std::uintptr_t address) const {
     }
   }
   if (next != allocations_.end() && next->first - address < Shadow::kPageBytes) {
-    return fmt::format("{} bytes before an allocation of {} bytes", next->first - address,
-                       next->second->bytes);
+    return fmt::format("{} bytes before an allocation of {} bytes", next->first - address, next->second->bytes);
   }
   return "in no allocation";
 }

@@ -57,8 +57,7 @@ class Memory {
   std::string read(const void* begin, std::size_t bytes, Operation operation, const char* what);
 
   // As read and write together, but bytes that nothing wrote stay so in the copy. Copies no data.
-  std::string copy(const void* to, const void* from, std::size_t bytes, Operation operation,
-                   const char* what);
+  std::string copy(const void* to, const void* from, std::size_t bytes, Operation operation, const char* what);
 
   // Nothing in this range counts as written any more: memory that a pool hands out again.
   void forget(const void* begin, std::size_t bytes);
@@ -67,8 +66,7 @@ class Memory {
   std::string describe(std::uintptr_t address) const;
 
  private:
-  std::string touch_pageable(const void* begin, std::size_t bytes, Operation operation, const char* what,
-                             bool write);
+  std::string touch_pageable(const void* begin, std::size_t bytes, Operation operation, const char* what, bool write);
   std::string touch(const void* begin, std::size_t bytes, Operation operation, const char* what, bool write,
                     bool needs_initialised);
 

@@ -118,8 +118,7 @@ T extract_bits(T a, u32 position, u32 length) {
   position &= 0xff;
   length = std::min(length & 0xff, kBits);
   if (length == 0) return 0;
-  const bool fills =
-      std::is_signed_v<T> && (static_cast<U>(a) >> std::min(position + length - 1, kBits - 1) & 1) != 0;
+  const bool fills = std::is_signed_v<T> && (static_cast<U>(a) >> std::min(position + length - 1, kBits - 1) & 1) != 0;
   const U field = length == kBits ? static_cast<U>(~U{0}) : static_cast<U>((U{1} << length) - 1);
   const U taken = position >= kBits ? U{0} : static_cast<U>(static_cast<U>(a) >> position);
   const U inside = position >= kBits ? U{0} : static_cast<U>(static_cast<U>(~U{0}) >> position);

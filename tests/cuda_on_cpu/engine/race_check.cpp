@@ -305,8 +305,8 @@ void RaceCheck::remember(Accesses& accesses, const Access& access, const Self& s
   accesses.push_back(access);
 }
 
-std::string RaceCheck::access(Shadow& shadow, std::uintptr_t address, std::size_t offset, std::size_t bytes,
-                              Kind kind, unsigned int thread, std::uint32_t site, bool shared, Sense sense) {
+std::string RaceCheck::access(Shadow& shadow, std::uintptr_t address, std::size_t offset, std::size_t bytes, Kind kind,
+                              unsigned int thread, std::uint32_t site, bool shared, Sense sense) {
   if (strong(kind)) synchronise(address, kind, sense, thread);
   const Self self{thread, shared, site};
   const Access access{.block = block_,
@@ -328,8 +328,8 @@ std::string RaceCheck::access(Shadow& shadow, std::uintptr_t address, std::size_
   return {};
 }
 
-std::string RaceCheck::operation(Shadow& shadow, std::size_t offset, std::size_t bytes, Operation operation,
-                                 bool write, const char* what) {
+std::string RaceCheck::operation(Shadow& shadow, std::size_t offset, std::size_t bytes, Operation operation, bool write,
+                                 const char* what) {
   begin_launch(operation, 1, 1);
   begin_block();
   const Self self{0, false, intern_site(what)};

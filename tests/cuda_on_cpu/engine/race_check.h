@@ -147,8 +147,8 @@ class RaceCheck {
   };
   std::vector<Fences> fences_;  // by thread
 
-  Times sequential_fences_;                     // of the running block
-  bool fenced_since_barrier_ = false;           // by one of those
+  Times sequential_fences_;                      // of the running block
+  bool fenced_since_barrier_ = false;            // by one of those
   std::shared_ptr<const Times> before_barrier_;  // the last of those before the last barrier, if there are any
 
   std::unordered_map<std::uintptr_t, std::vector<Release>> releases_;  // of this launch, by the word written

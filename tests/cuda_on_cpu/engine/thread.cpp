@@ -27,9 +27,9 @@ void Thread::reset() {
 }
 
 void Thread::stop(Fault fault, const std::string& message, std::uint32_t site) const {
-  throw Stop{fault, fmt::format("thread ({},{},{}) of block ({},{},{}) at {}: {}", index.x, index.y, index.z,
-                                block_index().x, block_index().y, block_index().z,
-                                site_text(block->kernel().first_site + site), message)};
+  throw Stop{fault,
+             fmt::format("thread ({},{},{}) of block ({},{},{}) at {}: {}", index.x, index.y, index.z, block_index().x,
+                         block_index().y, block_index().z, site_text(block->kernel().first_site + site), message)};
 }
 
 void Thread::check_alignment(std::uint64_t address, std::size_t bytes, Kind kind, const char* space,
@@ -49,9 +49,8 @@ void Thread::check(Shadow& shadow, std::uintptr_t address, std::size_t offset, s
                      bytes, offset),
          site);
   }
-  const std::string race =
-      race_check().access(shadow, address, offset, bytes, kind, linear, block->kernel().first_site + site, shared,
-                          sense);
+  const std::string race = race_check().access(shadow, address, offset, bytes, kind, linear,
+                                               block->kernel().first_site + site, shared, sense);
   if (!race.empty()) stop(Fault::race, race, site);
 }
 

@@ -71,13 +71,10 @@ class Thread {
 
   // Where an access of `bytes` at a PTX address of each state space lies, once it has been checked. `site` counts
   // within the kernel, here and below. Shared addresses count from 0, the others are the host's.
-  char* global(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site,
-               Sense sense = Sense::relaxed);
-  char* shared(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site,
-               Sense sense = Sense::relaxed);
+  char* global(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site, Sense sense = Sense::relaxed);
+  char* shared(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site, Sense sense = Sense::relaxed);
   char* local(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site);
-  char* generic(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site,
-                Sense sense = Sense::relaxed);
+  char* generic(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site, Sense sense = Sense::relaxed);
   const char* parameter(std::uint64_t address, std::size_t bytes, std::uint32_t site);
 
   std::uint64_t generic_of_shared(std::uint64_t address) const;

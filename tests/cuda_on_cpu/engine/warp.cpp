@@ -121,8 +121,7 @@ void Block::meet_warp(Thread& thread) {
   if (mine.mask == kAllLanes) mine.mask = existing;  // a last warp that the block does not fill
   const auto stop = [&](const std::string& message) { thread.stop(Fault::divergence, message, mine.site); };
   if ((mine.mask >> thread.lane() & 1) == 0) {
-    stop(fmt::format("{} whose mask {:#x} does not name the calling lane {}", name(mine.op), mine.mask,
-                     thread.lane()));
+    stop(fmt::format("{} whose mask {:#x} does not name the calling lane {}", name(mine.op), mine.mask, thread.lane()));
   }
   if ((mine.mask & ~existing) != 0) {
     stop(fmt::format("{} whose mask {:#x} names lanes that the block does not have", name(mine.op), mine.mask));

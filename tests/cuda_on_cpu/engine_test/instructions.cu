@@ -12,14 +12,37 @@ __global__ void integer_instructions(unsigned int* y, const unsigned int* x) {
   y[4] = 0;
   for (unsigned int turn = 0; turn < 8; ++turn) {
     switch ((b + turn) % 8) {
-      case 0: y[4] += a; y[6] = 1; break;
-      case 1: y[4] *= 3; y[7] = 2; break;
-      case 2: y[4] ^= c; y[8] = 3; break;
-      case 3: y[4] -= c; y[9] = 4; break;
-      case 4: y[4] /= 7; y[10] = 5; break;
-      case 5: y[4] |= 5; y[11] = 6; break;
-      case 6: y[4] <<= 1; y[12] = 7; break;
-      default: y[4] = ~y[4]; y[13] = 8;
+      case 0:
+        y[4] += a;
+        y[6] = 1;
+        break;
+      case 1:
+        y[4] *= 3;
+        y[7] = 2;
+        break;
+      case 2:
+        y[4] ^= c;
+        y[8] = 3;
+        break;
+      case 3:
+        y[4] -= c;
+        y[9] = 4;
+        break;
+      case 4:
+        y[4] /= 7;
+        y[10] = 5;
+        break;
+      case 5:
+        y[4] |= 5;
+        y[11] = 6;
+        break;
+      case 6:
+        y[4] <<= 1;
+        y[12] = 7;
+        break;
+      default:
+        y[4] = ~y[4];
+        y[13] = 8;
     }
   }
   __shared__ unsigned int tile[2];

@@ -134,8 +134,8 @@ TEST(LibraryKernels, accuracy) {
   Seeds::each([&] {
     DeviceArray<float> out(1), x(logits);
     DeviceArray<std::int32_t> y(labels), counts(3);
-    expect_runs(run(kernel_named("accuracy_kernel<int>"), {3}, {512}, 0, out.data(), counts.data(), x.data(),
-                    y.data(), std::int64_t{kRows}, std::int64_t{kColumns}));
+    expect_runs(run(kernel_named("accuracy_kernel<int>"), {3}, {512}, 0, out.data(), counts.data(), x.data(), y.data(),
+                    std::int64_t{kRows}, std::int64_t{kColumns}));
     expect_runs(run(kernel_named("accuracy_of_blocks_kernel"), {1}, {512}, 0, out.data(), counts.data(),
                     std::int64_t{3}, std::int64_t{kRows}));
     EXPECT_FLOAT_EQ(out.values()[0], static_cast<float>(correct / kRows));
@@ -251,8 +251,8 @@ void expect_gathers(const std::string& unit) {
     const GatherRows<Unit> gather{reinterpret_cast<Unit*>(out.data()), reinterpret_cast<const Unit*>(src.data()),
                                   taken.data(), kRowUnits};
     constexpr std::int64_t kUnits = kTaken * kRowUnits;
-    expect_runs(run(kernel_named("GatherRows<" + unit + ", long> >(long"), {blocks_for(kUnits, 512)}, {256}, 0,
-                    kUnits, gather));
+    expect_runs(run(kernel_named("GatherRows<" + unit + ", long> >(long"), {blocks_for(kUnits, 512)}, {256}, 0, kUnits,
+                    gather));
     for (std::size_t i = 0; i < kTaken; ++i) {
       const auto row = static_cast<std::size_t>(indices[i]);
       const std::vector<std::uint8_t> values = out.values();

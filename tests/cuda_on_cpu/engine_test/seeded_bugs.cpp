@@ -253,8 +253,7 @@ TEST(SeededBugs, write_after_the_older_of_two_reads) {
         }
         const float* from = x.data();
         void* arguments[] = {&to, &from};
-        EXPECT_TRUE(
-            launch(kernel, {.grid = {1}, .block = {kThreads}, .arguments = arguments, .operation = operation}));
+        EXPECT_TRUE(launch(kernel, {.grid = {1}, .block = {kThreads}, .arguments = arguments, .operation = operation}));
       };
       read(1, y.data());
       read(2, z.data());

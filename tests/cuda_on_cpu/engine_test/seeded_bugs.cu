@@ -20,7 +20,7 @@ __global__ void missing_second_syncthreads(float* y, const float* x) {
 
 __global__ void missing_syncwarp(float* y, const float* x) {
   __shared__ float tile[64];
-  tile[threadIdx.x] = x[threadIdx.x];  // BUG missing_syncwarp
+  tile[threadIdx.x] = x[threadIdx.x];      // BUG missing_syncwarp
   y[threadIdx.x] = tile[threadIdx.x ^ 1];  // BUG missing_syncwarp
 }
 

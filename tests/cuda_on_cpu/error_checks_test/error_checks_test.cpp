@@ -80,17 +80,12 @@ std::ostream& operator<<(std::ostream& out, const Operation& operation) { return
 
 const std::vector<Operation> kOperations{
     {"allocate", [](Bench&) { return [] { (void)Buffer::allocate(kDevice, 100); }; }},
-    {"allocate_pinned",
-     [](Bench&) { return [] { (void)Buffer::allocate(kDevice, 100, MemoryKind::pinned); }; }},
+    {"allocate_pinned", [](Bench&) { return [] { (void)Buffer::allocate(kDevice, 100, MemoryKind::pinned); }; }},
     {"make_a_stream", [](Bench&) { return [] { (void)Stream(kDevice); }; }},
     {"copy_from_host",
-     [](Bench& b) {
-       return [&b, x = b.zeros({3}), y = b.pageable(12)] { b.stream().copy(x.raw(), y, x.bytes()); };
-     }},
+     [](Bench& b) { return [&b, x = b.zeros({3}), y = b.pageable(12)] { b.stream().copy(x.raw(), y, x.bytes()); }; }},
     {"copy_to_host",
-     [](Bench& b) {
-       return [&b, x = b.zeros({3}), y = b.pageable(12)] { b.stream().copy(y, x.raw(), x.bytes()); };
-     }},
+     [](Bench& b) { return [&b, x = b.zeros({3}), y = b.pageable(12)] { b.stream().copy(y, x.raw(), x.bytes()); }; }},
     {"copy_from_pinned",
      [](Bench& b) {
        return [&b, x = b.zeros({3}), y = b.pinned(12)] {
@@ -98,8 +93,7 @@ const std::vector<Operation> kOperations{
          b.stream().synchronize();
        };
      }},
-    {"fill_bytes",
-     [](Bench& b) { return [&b, x = b.zeros({3})] { b.stream().fill(x.raw(), 1, x.bytes()); }; }},
+    {"fill_bytes", [](Bench& b) { return [&b, x = b.zeros({3})] { b.stream().fill(x.raw(), 1, x.bytes()); }; }},
     {"order_streams",
      [](Bench& b) {
        return [&b, x = b.zeros({3})] {
@@ -159,9 +153,9 @@ const std::vector<Operation> kOperations{
      }},
     {"conv2d_backward",
      [](Bench& b) {
-       return [&b, dz = b.zeros({2, 5, 5, 3}), x = b.zeros({2, 5, 5, 2}), dx = b.zeros({2, 5, 5, 2}),
-               db = b.zeros({3}), odd = b.zeros({3, 3, 3, 2}), even = b.zeros({3, 2, 2, 2}),
-               d_odd = b.zeros({3, 3, 3, 2}), d_even = b.zeros({3, 2, 2, 2})] {
+       return [&b, dz = b.zeros({2, 5, 5, 3}), x = b.zeros({2, 5, 5, 2}), dx = b.zeros({2, 5, 5, 2}), db = b.zeros({3}),
+               odd = b.zeros({3, 3, 3, 2}), even = b.zeros({3, 2, 2, 2}), d_odd = b.zeros({3, 3, 3, 2}),
+               d_even = b.zeros({3, 2, 2, 2})] {
          conv2d_backward(dx, d_odd, db, dz, x, odd, same_padding(5, 5, {3, 3}, {1, 1}), b.stream());
          conv2d_backward(dx, d_even, db, dz, x, even, same_padding(5, 5, {2, 2}, {1, 1}), b.stream());
        };
@@ -242,8 +236,7 @@ const std::vector<Operation> kOperations{
      [](Bench& b) {
        auto* memory = static_cast<std::int64_t*>(b.pinned(64));
        *memory = 0;
-       const RowRing ring{
-           .values = reinterpret_cast<double*>(memory + 1), .published = memory, .capacity = 2};
+       const RowRing ring{.values = reinterpret_cast<double*>(memory + 1), .published = memory, .capacity = 2};
        return [&b, ring, row = b.zeros({}, DType::i64), loss = b.zeros({})] {
          publish_row(ring, row, {loss}, b.stream());
        };
@@ -307,8 +300,7 @@ TEST(DiscoveryCuda, SaysWhyThereIsNoDevice) {
       cuda_on_cpu_fail("call", 0);
       if (failed != call) continue;
       EXPECT_TRUE(discovery.best().is_cpu());
-      EXPECT_NE(discovery.no_cuda_reason.find("unknown error"), std::string::npos)
-          << discovery.no_cuda_reason;
+      EXPECT_NE(discovery.no_cuda_reason.find("unknown error"), std::string::npos) << discovery.no_cuda_reason;
     } while (!failed.empty() && failed != call);
     EXPECT_EQ(failed, call) << "was never called";
   }

@@ -147,8 +147,7 @@ cublasStatus_t Product::check() const {
   for (const Layout* layout : {&a, &b, &c, &d}) {
     if (size_of(layout->type) == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (layout->rows == 0 || layout->cols == 0) return CUBLAS_STATUS_INVALID_VALUE;
-    if (layout->order != CUBLASLT_ORDER_COL && layout->order != CUBLASLT_ORDER_ROW)
-      return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (layout->order != CUBLASLT_ORDER_COL && layout->order != CUBLASLT_ORDER_ROW) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (layout->ld < static_cast<std::int64_t>(layout->run())) return CUBLAS_STATUS_INVALID_VALUE;
   }
   const std::uint64_t a_rows = transposes_a() ? a.cols : a.rows;
@@ -192,8 +191,7 @@ void for_each_run(const void* data, const Layout& layout, Touch&& touch) {
 
 // op(X) or its transpose, whichever has k last, as rows without gaps.
 std::vector<double> rows_of(const void* data, const Layout& layout, bool k_is_rows) {
-  const std::uint64_t outer = k_is_rows ? layout.cols : layout.rows,
-                      k = k_is_rows ? layout.rows : layout.cols;
+  const std::uint64_t outer = k_is_rows ? layout.cols : layout.rows, k = k_is_rows ? layout.rows : layout.cols;
   std::vector<double> rows(outer * k);
   for (std::uint64_t i = 0; i < outer; ++i) {
     for (std::uint64_t p = 0; p < k; ++p) {
@@ -220,14 +218,12 @@ void multiply(const Product& p, const Arguments& arguments, Operands& operands) 
   for_each_run(arguments.b, p.b, read);
   if (p.adds_bias()) read(p.desc.bias, m * size_of(p.d.type));
   if (arguments.beta != 0 && arguments.c == arguments.d) {  // in place
-    for_each_run(arguments.c, p.c,
-                 [](const void* data, std::size_t bytes) { will_read(data, bytes, kMatmul); });
+    for_each_run(arguments.c, p.c, [](const void* data, std::size_t bytes) { will_read(data, bytes, kMatmul); });
   } else if (arguments.beta != 0) {
     for_each_run(arguments.c, p.c, read);
   }
   for_each_run(arguments.d, p.d, write);
-  if (p.writes_bias())
-    write(p.desc.bias, (p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADA ? m : n) * size_of(p.d.type));
+  if (p.writes_bias()) write(p.desc.bias, (p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADA ? m : n) * size_of(p.d.type));
 
   const std::vector<double> a = rows_of(arguments.a, p.a, p.transposes_a());
   const std::vector<double> b = rows_of(arguments.b, p.b, !p.transposes_b());
@@ -250,15 +246,13 @@ bool is_aligned(const void* pointer, std::uint64_t alignment) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
 }
 
-cublasStatus_t choose(const Product& product, const Preference& preference,
-                      cublasLtMatmulHeuristicResult_t& result) {
+cublasStatus_t choose(const Product& product, const Preference& preference, cublasLtMatmulHeuristicResult_t& result) {
   const cublasStatus_t status = product.check();
   if (status != CUBLAS_STATUS_SUCCESS) return status;
-  Algorithm algorithm{
-      kMagic,
-      std::min(kWorkspace, preference.workspace),
-      product.hash(),
-      {preference.alignment_a, preference.alignment_b, preference.alignment_c, preference.alignment_d}};
+  Algorithm algorithm{kMagic,
+                      std::min(kWorkspace, preference.workspace),
+                      product.hash(),
+                      {preference.alignment_a, preference.alignment_b, preference.alignment_c, preference.alignment_d}};
   result = {};
   std::memcpy(&result.algo, &algorithm, sizeof algorithm);
   result.workspaceSize = algorithm.workspace;
@@ -268,13 +262,11 @@ cublasStatus_t choose(const Product& product, const Preference& preference,
 }
 
 // Whether the call keeps the promises that its algorithm was chosen on.
-cublasStatus_t check_call(const Product& product, const Arguments& arguments,
-                          const cublasLtMatmulAlgo_t* given, const void* workspace,
-                          std::size_t workspace_bytes, Algorithm& algorithm) {
+cublasStatus_t check_call(const Product& product, const Arguments& arguments, const cublasLtMatmulAlgo_t* given,
+                          const void* workspace, std::size_t workspace_bytes, Algorithm& algorithm) {
   const cublasStatus_t status = product.check();
   if (status != CUBLAS_STATUS_SUCCESS) return status;
-  if (arguments.a == nullptr || arguments.b == nullptr || arguments.d == nullptr)
-    return CUBLAS_STATUS_INVALID_VALUE;
+  if (arguments.a == nullptr || arguments.b == nullptr || arguments.d == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   if (arguments.c == arguments.d && product.c != product.d) return CUBLAS_STATUS_INVALID_VALUE;
   if ((product.adds_bias() || product.writes_bias()) && product.desc.bias == nullptr)
     return CUBLAS_STATUS_INVALID_VALUE;
@@ -306,21 +298,17 @@ extern "C" {
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   return cublaslt([&] { return valid(create_object(handle, kHandle, int{})); });
 }
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
-  return valid(destroy_object<int>(handle, kHandle));
-}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return valid(destroy_object<int>(handle, kHandle)); }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
-                                        cudaDataType_t scale) {
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute, cudaDataType_t scale) {
   return cublaslt([&] { return valid(create_object(desc, kMatmulDesc, MatmulDesc{compute, scale})); });
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
   return valid(destroy_object<MatmulDesc>(desc, kMatmulDesc));
 }
 
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
-                                              cublasLtMatmulDescAttributes_t attribute, const void* value,
-                                              std::size_t bytes) {
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAttributes_t attribute,
+                                              const void* value, std::size_t bytes) {
   return cublaslt([&] {
     auto* desc = object<MatmulDesc>(handle, kMatmulDesc);
     if (desc == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
@@ -339,8 +327,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
   });
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
-                                          std::uint64_t rows, std::uint64_t cols, std::int64_t ld) {
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, std::uint64_t rows,
+                                          std::uint64_t cols, std::int64_t ld) {
   return cublaslt([&] {
     return valid(create_object(layout, kLayout, Layout{static_cast<std::uint32_t>(type), rows, cols, ld}));
   });
@@ -374,8 +362,8 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
-                                                    cublasLtMatmulPreferenceAttributes_t attribute,
-                                                    const void* value, std::size_t bytes) {
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
+                                                    std::size_t bytes) {
   return cublaslt([&] {
     auto* preference = object<Preference>(handle, kPreference);
     if (preference == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
@@ -405,8 +393,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   return cublaslt([&] {
     if (!is_alive(kHandle, handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
     const auto* the_desc = object<MatmulDesc>(desc, kMatmulDesc);
-    const Layout *la = object<Layout>(a, kLayout), *lb = object<Layout>(b, kLayout),
-                 *lc = object<Layout>(c, kLayout), *ld = object<Layout>(d, kLayout);
+    const Layout *la = object<Layout>(a, kLayout), *lb = object<Layout>(b, kLayout), *lc = object<Layout>(c, kLayout),
+                 *ld = object<Layout>(d, kLayout);
     const auto* asked = object<Preference>(preference, kPreference);
     if (!the_desc || !la || !lb || !lc || !ld || !asked || wanted < 1 || !results || !count) {
       return CUBLAS_STATUS_INVALID_VALUE;
@@ -417,21 +405,19 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   });
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
-                              const void* A, cublasLtMatrixLayout_t a, const void* B,
-                              cublasLtMatrixLayout_t b, const void* beta, const void* C,
-                              cublasLtMatrixLayout_t c, void* D, cublasLtMatrixLayout_t d,
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha, const void* A,
+                              cublasLtMatrixLayout_t a, const void* B, cublasLtMatrixLayout_t b, const void* beta,
+                              const void* C, cublasLtMatrixLayout_t c, void* D, cublasLtMatrixLayout_t d,
                               const cublasLtMatmulAlgo_t* algo, void* workspace, std::size_t workspace_bytes,
                               cudaStream_t stream) {
   return cublaslt([&] {
     if (!is_alive(kHandle, handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
     const auto* the_desc = object<MatmulDesc>(desc, kMatmulDesc);
-    const Layout *la = object<Layout>(a, kLayout), *lb = object<Layout>(b, kLayout),
-                 *lc = object<Layout>(c, kLayout), *ld = object<Layout>(d, kLayout);
+    const Layout *la = object<Layout>(a, kLayout), *lb = object<Layout>(b, kLayout), *lc = object<Layout>(c, kLayout),
+                 *ld = object<Layout>(d, kLayout);
     if (!the_desc || !la || !lb || !lc || !ld || !alpha || !beta) return CUBLAS_STATUS_INVALID_VALUE;
     const Product product{*the_desc, *la, *lb, *lc, *ld};
-    const Arguments arguments{
-        A, B, C, D, *static_cast<const float*>(alpha), *static_cast<const float*>(beta)};
+    const Arguments arguments{A, B, C, D, *static_cast<const float*>(alpha), *static_cast<const float*>(beta)};
     Algorithm algorithm{kMagic, 0, 0, {1, 1, 1, 1}};
     const cublasStatus_t status = check_call(product, arguments, algo, workspace, workspace_bytes, algorithm);
     if (status != CUBLAS_STATUS_SUCCESS) return status;

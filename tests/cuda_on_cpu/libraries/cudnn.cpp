@@ -9,8 +9,7 @@ namespace {
 
 cudnnStatus_t valid(bool is) { return is ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM; }
 
-cudnnStatus_t set(Tensor* tensor, cudnnTensorFormat_t format, cudnnDataType_t type, int n, int c, int h,
-                  int w) {
+cudnnStatus_t set(Tensor* tensor, cudnnTensorFormat_t format, cudnnDataType_t type, int n, int c, int h, int w) {
   if (tensor == nullptr || n <= 0 || c <= 0 || h <= 0 || w <= 0) return CUDNN_STATUS_BAD_PARAM;
   if (format != CUDNN_TENSOR_NHWC && format != CUDNN_TENSOR_NCHW) return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
   if (type != CUDNN_DATA_FLOAT) return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
@@ -41,8 +40,7 @@ void for_each_element(const Tensor& tensor, F&& f) {
 std::vector<double> load(const Tensor& tensor, const void* data) {
   std::vector<double> values(tensor.count());
   const auto* floats = static_cast<const float*>(data);
-  for_each_element(tensor,
-                   [&](std::size_t position, std::size_t index) { values[position] = floats[index]; });
+  for_each_element(tensor, [&](std::size_t position, std::size_t index) { values[position] = floats[index]; });
   return values;
 }
 
@@ -102,13 +100,12 @@ cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* con
 cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t convolution) {
   return valid(destroy_object<Convolution>(convolution, kConvolution));
 }
-cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t handle, int pad_h, int pad_w,
-                                              int stride_h, int stride_w, int dilation_h, int dilation_w,
-                                              cudnnConvolutionMode_t mode, cudnnDataType_t compute) {
+cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t handle, int pad_h, int pad_w, int stride_h,
+                                              int stride_w, int dilation_h, int dilation_w, cudnnConvolutionMode_t mode,
+                                              cudnnDataType_t compute) {
   return cudnn([&] {
     auto* convolution = object<Convolution>(handle, kConvolution);
-    const bool sensible =
-        pad_h >= 0 && pad_w >= 0 && stride_h > 0 && stride_w > 0 && dilation_h > 0 && dilation_w > 0;
+    const bool sensible = pad_h >= 0 && pad_w >= 0 && stride_h > 0 && stride_w > 0 && dilation_h > 0 && dilation_w > 0;
     if (convolution == nullptr || !sensible) return CUDNN_STATUS_BAD_PARAM;
     if (mode != CUDNN_CROSS_CORRELATION) return CUDNN_STATUS_NOT_SUPPORTED;
     if (compute != CUDNN_DATA_FLOAT) return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
@@ -133,12 +130,12 @@ cudnnStatus_t cudnnDestroyPoolingDescriptor(cudnnPoolingDescriptor_t pooling) {
   return valid(destroy_object<Pooling>(pooling, kPooling));
 }
 cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t handle, cudnnPoolingMode_t mode,
-                                          cudnnNanPropagation_t nan, int window_h, int window_w, int pad_h,
-                                          int pad_w, int stride_h, int stride_w) {
+                                          cudnnNanPropagation_t nan, int window_h, int window_w, int pad_h, int pad_w,
+                                          int stride_h, int stride_w) {
   return cudnn([&] {
     auto* pooling = object<Pooling>(handle, kPooling);
-    const bool sensible = window_h > 0 && window_w > 0 && stride_h > 0 && stride_w > 0 && pad_h >= 0 &&
-                          pad_w >= 0 && pad_h < window_h && pad_w < window_w;
+    const bool sensible = window_h > 0 && window_w > 0 && stride_h > 0 && stride_w > 0 && pad_h >= 0 && pad_w >= 0 &&
+                          pad_h < window_h && pad_w < window_w;
     if (pooling == nullptr || !sensible) return CUDNN_STATUS_BAD_PARAM;
     *pooling = {true,
                 mode,

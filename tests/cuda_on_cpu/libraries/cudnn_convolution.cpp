@@ -32,8 +32,7 @@ cudnnStatus_t Geometry::check() const {
 
 bool resolve(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t y,
              cudnnConvolutionDescriptor_t convolution, Geometry& geometry) {
-  const auto *tx = object<Tensor>(x, kTensor), *ty = object<Tensor>(y, kTensor),
-             *tw = object<Tensor>(w, kFilter);
+  const auto *tx = object<Tensor>(x, kTensor), *ty = object<Tensor>(y, kTensor), *tw = object<Tensor>(w, kFilter);
   const auto* c = object<Convolution>(convolution, kConvolution);
   if (!tx || !tw || !ty || !c) return false;
   geometry = {*tx, *tw, *ty, *c};
@@ -54,8 +53,7 @@ void for_each_tap(const Geometry& g, F&& f) {
             const long column = g.convolution.x.at(q, kx);
             if (column < 0 || column >= static_cast<long>(g.x.w)) continue;
             const std::size_t in =
-                ((i * g.x.h + static_cast<std::size_t>(row)) * g.x.w + static_cast<std::size_t>(column)) *
-                g.x.c;
+                ((i * g.x.h + static_cast<std::size_t>(row)) * g.x.w + static_cast<std::size_t>(column)) * g.x.c;
             for (std::size_t o = 0; o < g.y.c; ++o) {
               f(((i * g.y.h + p) * g.y.w + q) * g.y.c + o, in, ((o * g.w.h + ky) * g.w.w + kx) * g.w.c);
             }
@@ -153,8 +151,7 @@ std::size_t workspace_of(const Geometry& g) {
 template <class Direction>
 cudnnStatus_t suggest(cudnnHandle_t handle, bool resolved, const Geometry& g, int wanted, int* count,
                       typename Direction::Result* results) {
-  if (!is_alive(kHandle, handle) || !resolved || wanted < 1 || !count || !results)
-    return CUDNN_STATUS_BAD_PARAM;
+  if (!is_alive(kHandle, handle) || !resolved || wanted < 1 || !count || !results) return CUDNN_STATUS_BAD_PARAM;
   if (const cudnnStatus_t status = g.check(); status != CUDNN_STATUS_SUCCESS) return status;
   const auto result = [&](typename Direction::Algorithm algorithm, cudnnStatus_t status,
                           cudnnDeterminism_t determinism) {
@@ -174,8 +171,7 @@ cudnnStatus_t suggest(cudnnHandle_t handle, bool resolved, const Geometry& g, in
   };
   const std::size_t first = std::is_same_v<Direction, Forward> ? 1 : 0;
   *count = 0;
-  for (std::size_t i = first; i < suggestions.size() && *count < wanted; ++i)
-    results[(*count)++] = suggestions[i];
+  for (std::size_t i = first; i < suggestions.size() && *count < wanted; ++i) results[(*count)++] = suggestions[i];
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -184,8 +180,7 @@ cudnnStatus_t workspace_size(cudnnHandle_t handle, bool resolved, const Geometry
                              typename Direction::Algorithm algorithm, std::size_t* bytes) {
   if (!is_alive(kHandle, handle) || !resolved || !bytes) return CUDNN_STATUS_BAD_PARAM;
   if (const cudnnStatus_t status = g.check(); status != CUDNN_STATUS_SUCCESS) return status;
-  if (algorithm != Direction::kDeterministic && algorithm != Direction::kAtomic)
-    return CUDNN_STATUS_NOT_SUPPORTED;
+  if (algorithm != Direction::kDeterministic && algorithm != Direction::kAtomic) return CUDNN_STATUS_NOT_SUPPORTED;
   *bytes = workspace_of<Direction>(g);
   return CUDNN_STATUS_SUCCESS;
 }
@@ -197,16 +192,15 @@ struct Call {
 };
 
 template <class Direction>
-cudnnStatus_t convolve(cudnnHandle_t handle, bool resolved, const Geometry& g,
-                       typename Direction::Algorithm algorithm, const Call& call) {
+cudnnStatus_t convolve(cudnnHandle_t handle, bool resolved, const Geometry& g, typename Direction::Algorithm algorithm,
+                       const Call& call) {
   const auto* library = object<Library>(handle, kHandle);
   if (!library || !resolved || !call.alpha || !call.beta) return CUDNN_STATUS_BAD_PARAM;
   if (!call.a || !call.b || !call.out) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
   std::size_t needed = 0;
   const cudnnStatus_t status = workspace_size<Direction>(handle, resolved, g, algorithm, &needed);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  if (call.workspace == nullptr || call.workspace_bytes < needed)
-    return CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT;
+  if (call.workspace == nullptr || call.workspace_bytes < needed) return CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT;
   const bool exact = algorithm != Direction::kAtomic;
   const float alpha = scalar(call.alpha), beta = scalar(call.beta);
   return submit_to(*library, Direction::kName, [=] {
@@ -247,8 +241,7 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t handle, cudnn
 cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
                                                       cudnnFilterDescriptor_t w,
                                                       cudnnConvolutionDescriptor_t convolution,
-                                                      cudnnTensorDescriptor_t y,
-                                                      cudnnConvolutionFwdAlgo_t algorithm,
+                                                      cudnnTensorDescriptor_t y, cudnnConvolutionFwdAlgo_t algorithm,
                                                       std::size_t* bytes) {
   return cudnn([&] {
     Geometry g;
@@ -258,9 +251,8 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle, cudn
 
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc,
                                       const void* x, cudnnFilterDescriptor_t w_desc, const void* w,
-                                      cudnnConvolutionDescriptor_t convolution,
-                                      cudnnConvolutionFwdAlgo_t algorithm, void* workspace,
-                                      std::size_t workspace_bytes, const void* beta,
+                                      cudnnConvolutionDescriptor_t convolution, cudnnConvolutionFwdAlgo_t algorithm,
+                                      void* workspace, std::size_t workspace_bytes, const void* beta,
                                       cudnnTensorDescriptor_t y_desc, void* y) {
   return cudnn([&] {
     Geometry g;
@@ -292,9 +284,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t handle,
   });
 }
 
-cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha,
-                                           cudnnFilterDescriptor_t w_desc, const void* w,
-                                           cudnnTensorDescriptor_t dy_desc, const void* dy,
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha, cudnnFilterDescriptor_t w_desc,
+                                           const void* w, cudnnTensorDescriptor_t dy_desc, const void* dy,
                                            cudnnConvolutionDescriptor_t convolution,
                                            cudnnConvolutionBwdDataAlgo_t algorithm, void* workspace,
                                            std::size_t workspace_bytes, const void* beta,
@@ -309,8 +300,7 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alp
 cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
                                                             cudnnTensorDescriptor_t dy,
                                                             cudnnConvolutionDescriptor_t convolution,
-                                                            cudnnFilterDescriptor_t dw, int wanted,
-                                                            int* count,
+                                                            cudnnFilterDescriptor_t dw, int wanted, int* count,
                                                             cudnnConvolutionBwdFilterAlgoPerf_t* results) {
   return cudnn([&] {
     Geometry g;
@@ -330,9 +320,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t handl
   });
 }
 
-cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha,
-                                             cudnnTensorDescriptor_t x_desc, const void* x,
-                                             cudnnTensorDescriptor_t dy_desc, const void* dy,
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc,
+                                             const void* x, cudnnTensorDescriptor_t dy_desc, const void* dy,
                                              cudnnConvolutionDescriptor_t convolution,
                                              cudnnConvolutionBwdFilterAlgo_t algorithm, void* workspace,
                                              std::size_t workspace_bytes, const void* beta,

@@ -26,10 +26,9 @@ struct Geometry {
 cudnnStatus_t Geometry::check() const {
   if (!pooling.is_set || !x.is_set || !y.is_set) return CUDNN_STATUS_BAD_PARAM;
   if (x.channels_last != y.channels_last) return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
-  const long rows = pooling.y.positions(x.h, pooling.window_y),
-             columns = pooling.x.positions(x.w, pooling.window_x);
-  const bool fits = rows > 0 && columns > 0 && y.n == x.n && y.c == x.c &&
-                    y.h == static_cast<std::size_t>(rows) && y.w == static_cast<std::size_t>(columns);
+  const long rows = pooling.y.positions(x.h, pooling.window_y), columns = pooling.x.positions(x.w, pooling.window_x);
+  const bool fits = rows > 0 && columns > 0 && y.n == x.n && y.c == x.c && y.h == static_cast<std::size_t>(rows) &&
+                    y.w == static_cast<std::size_t>(columns);
   return fits ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
 }
 
@@ -46,13 +45,10 @@ void for_each_window(const Geometry& g, F&& f) {
           for (std::size_t ky = 0; ky < g.pooling.window_y; ++ky) {
             for (std::size_t kx = 0; kx < g.pooling.window_x; ++kx) {
               const long row = g.pooling.y.at(p, ky), column = g.pooling.x.at(q, kx);
-              if (row < 0 || column < 0 || row >= static_cast<long>(g.x.h) ||
-                  column >= static_cast<long>(g.x.w))
+              if (row < 0 || column < 0 || row >= static_cast<long>(g.x.h) || column >= static_cast<long>(g.x.w))
                 continue;
               window.push_back(
-                  ((i * g.x.h + static_cast<std::size_t>(row)) * g.x.w + static_cast<std::size_t>(column)) *
-                      g.x.c +
-                  c);
+                  ((i * g.x.h + static_cast<std::size_t>(row)) * g.x.w + static_cast<std::size_t>(column)) * g.x.c + c);
             }
           }
           f(out++, window);
@@ -132,9 +128,8 @@ cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle, cudnnPoolingDescriptor_t
 }
 
 cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle, cudnnPoolingDescriptor_t pooling, const void* alpha,
-                                   cudnnTensorDescriptor_t y_desc, const void* y,
-                                   cudnnTensorDescriptor_t dy_desc, const void* dy,
-                                   cudnnTensorDescriptor_t x_desc, const void* x, const void* beta,
+                                   cudnnTensorDescriptor_t y_desc, const void* y, cudnnTensorDescriptor_t dy_desc,
+                                   const void* dy, cudnnTensorDescriptor_t x_desc, const void* x, const void* beta,
                                    cudnnTensorDescriptor_t dx_desc, void* dx) {
   return cudnn([&] {
     constexpr const char* kName = "cudnnPoolingBackward";

@@ -134,8 +134,7 @@ ncclResult_t issue(ncclComm_t handle, std::function<void()> job) {
 }
 
 // Queues one rank's part; `make` makes it afresh for each replay of a graph.
-void queue(ncclComm& own, cudaStream_t on, const char* call,
-           std::function<std::unique_ptr<NcclWork>()> make) {
+void queue(ncclComm& own, cudaStream_t on, const char* call, std::function<std::unique_ptr<NcclWork>()> make) {
   const std::lock_guard lock(api_mutex());
   throw_if_lost();
   CUstream_st& stream = cuda_on_cpu::resolve(on, call);
@@ -184,8 +183,7 @@ void expect_rank(int rank, const NcclComm& comm, const char* what) {
 void expect_apart_or_in_place(const NcclCollective::Arguments& a, const NcclComm& comm) {
   const auto* send = static_cast<const char*>(a.send);
   const auto* receive = static_cast<const char*>(a.receive);
-  const std::size_t sent = NcclCollective::send_bytes(a, comm),
-                    received = NcclCollective::receive_bytes(a, comm);
+  const std::size_t sent = NcclCollective::send_bytes(a, comm), received = NcclCollective::receive_bytes(a, comm);
   if (sent == 0 || received == 0 || send + sent <= receive || receive + received <= send) return;
   const std::size_t own = static_cast<std::size_t>(comm.rank) * a.count * nccl_type_bytes(a.type);
   const char* const expected = a.kind == NcclKind::all_gather       ? receive + own
@@ -202,12 +200,10 @@ ncclResult_t collective(const char* name, const NcclCollective::Arguments& argum
     expect_rank(arguments.root, *comm, "root");
     if (arguments.op < ncclSum || arguments.op > ncclAvg) refuse(ncclInvalidArgument, "no such reduction");
     expect_device_memory(arguments.send, NcclCollective::send_bytes(arguments, *comm), "the buffer to send");
-    expect_device_memory(arguments.receive, NcclCollective::receive_bytes(arguments, *comm),
-                         "the buffer to receive");
+    expect_device_memory(arguments.receive, NcclCollective::receive_bytes(arguments, *comm), "the buffer to receive");
     expect_apart_or_in_place(arguments, *comm);
     return issue(handle, [=] {
-      queue(*resolve(handle), stream, name,
-            [=] { return std::make_unique<NcclCollective>(comm, name, arguments); });
+      queue(*resolve(handle), stream, name, [=] { return std::make_unique<NcclCollective>(comm, name, arguments); });
     });
   });
 }
@@ -219,8 +215,7 @@ void exchange(ncclComm_t handle, const Group::Messages& messages) {
   });
 }
 
-ncclResult_t message(const char* name, const NcclExchange::Message& message, ncclComm_t handle,
-                     cudaStream_t stream) {
+ncclResult_t message(const char* name, const NcclExchange::Message& message, ncclComm_t handle, cudaStream_t stream) {
   return nccl_call(name, [&] {
     const std::shared_ptr<ncclComm> own = resolve_ready(handle);
     expect_type(message.type);
@@ -241,16 +236,14 @@ void join(NcclComm& comm) {
   NcclSegment& segment = comm.segment;
   std::int32_t ranks = 0;
   if (!segment->ranks.compare_exchange_strong(ranks, comm.ranks) && ranks != comm.ranks) {
-    refuse(ncclInvalidArgument,
-           fmt::format("rank {} expects {} ranks, another {}", comm.rank, comm.ranks, ranks));
+    refuse(ncclInvalidArgument, fmt::format("rank {} expects {} ranks, another {}", comm.rank, comm.ranks, ranks));
   }
   for (int rank = 0; rank < comm.ranks; ++rank) {
     if (segment->rank[rank].present && segment->rank[rank].process == getpid()) {
       refuse(ncclInvalidUsage, fmt::format("rank {} and rank {} are on the same GPU", comm.rank, rank));
     }
   }
-  if (segment->rank[comm.rank].present)
-    refuse(ncclInvalidUsage, fmt::format("there is a rank {} already", comm.rank));
+  if (segment->rank[comm.rank].present) refuse(ncclInvalidUsage, fmt::format("there is a rank {} already", comm.rank));
   segment.hold_lock(comm.rank);
   segment->rank[comm.rank].process = getpid();
   segment->rank[comm.rank].present = 1;
@@ -283,8 +276,7 @@ void wait_for_ranks(ncclComm& own) {
   }
 }
 
-ncclResult_t initialise(const char* name, ncclComm_t* out, int ranks, const ncclUniqueId& id, int rank,
-                        bool blocking) {
+ncclResult_t initialise(const char* name, ncclComm_t* out, int ranks, const ncclUniqueId& id, int rank, bool blocking) {
   return nccl_call(name, [&] {
     if (out == nullptr) refuse(ncclInvalidArgument, "nowhere to store the communicator");
     *out = nullptr;
@@ -331,8 +323,7 @@ std::shared_ptr<ncclComm> remove(ncclComm_t handle) {
     if (found != table().live.end()) own = std::move(found->second);
     table().live.erase(handle);
   }
-  if (!own)
-    refuse(ncclInvalidArgument, "no such communicator: destroyed or aborted before, or never created");
+  if (!own) refuse(ncclInvalidArgument, "no such communicator: destroyed or aborted before, or never created");
   return own;
 }
 
@@ -412,8 +403,7 @@ const char* ncclGetLastError(ncclComm_t handle) {
   const std::lock_guard lock(table().mutex);
   text = table().last_error;
   const auto found = table().live.find(handle);
-  if (found != table().live.end() && found->second->comm->error() != ncclSuccess)
-    text = found->second->comm->text();
+  if (found != table().live.end() && found->second->comm->error() != ncclSuccess) text = found->second->comm->text();
   return text.c_str();
 }
 
@@ -431,16 +421,14 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
   return initialise("ncclCommInitRank", comm, ranks, id, rank, true);
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
-                                    ncclConfig_t* config) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
   const ncclConfig_t standard = NCCL_CONFIG_INITIALIZER;
   if (config != nullptr && (config->magic != standard.magic || config->size > standard.size)) {
     return nccl_call("ncclCommInitRankConfig", [&]() -> ncclResult_t {
       refuse(ncclInvalidArgument, "the configuration was not initialised with NCCL_CONFIG_INITIALIZER");
     });
   }
-  return initialise("ncclCommInitRankConfig", comm, ranks, id, rank,
-                    config == nullptr || config->blocking != 0);
+  return initialise("ncclCommInitRankConfig", comm, ranks, id, rank, config == nullptr || config->blocking != 0);
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
@@ -467,8 +455,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   if (handle == nullptr) return ncclSuccess;
   return nccl_call("ncclCommDestroy", [&] {
     const std::shared_ptr<ncclComm> live = resolve(handle);
-    if (live->comm->error() == ncclSuccess && live->is_in_progress())
-      refuse(ncclInvalidArgument, kInProgress);
+    if (live->comm->error() == ncclSuccess && live->is_in_progress()) refuse(ncclInvalidArgument, kInProgress);
     const std::shared_ptr<ncclComm> own = remove(handle);
     remove_handle(kComm, handle);
     if (own->comm->error() == ncclSuccess) wait_for_work(*own);
@@ -511,31 +498,29 @@ ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
   });
 }
 
-ncclResult_t ncclAllReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type,
-                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclAllReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream) {
   return collective("ncclAllReduce", {NcclKind::all_reduce, send, receive, count, type, op}, comm, stream);
 }
 
 ncclResult_t ncclBroadcast(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream) {
-  return collective("ncclBroadcast", {NcclKind::broadcast, send, receive, count, type, ncclSum, root}, comm,
-                    stream);
+  return collective("ncclBroadcast", {NcclKind::broadcast, send, receive, count, type, ncclSum, root}, comm, stream);
 }
 
-ncclResult_t ncclReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type,
-                        ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                        int root, ncclComm_t comm, cudaStream_t stream) {
   return collective("ncclReduce", {NcclKind::reduce, send, receive, count, type, op, root}, comm, stream);
 }
 
-ncclResult_t ncclAllGather(const void* send, void* receive, std::size_t count, ncclDataType_t type,
-                           ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclAllGather(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
   return collective("ncclAllGather", {NcclKind::all_gather, send, receive, count, type}, comm, stream);
 }
 
-ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t count, ncclDataType_t type,
-                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return collective("ncclReduceScatter", {NcclKind::reduce_scatter, send, receive, count, type, op}, comm,
-                    stream);
+ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream) {
+  return collective("ncclReduceScatter", {NcclKind::reduce_scatter, send, receive, count, type, op}, comm, stream);
 }
 
 ncclResult_t ncclSend(const void* buffer, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,

@@ -46,8 +46,8 @@ Type describe(ncclDataType_t type) {
 // In which type T is summed up: integers wrap around as unsigned ones do.
 template <class T>
 struct Sum {
-  using type = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
-                                           std::type_identity<double>>::type;
+  using type =
+      typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<double>>::type;
 };
 
 double to_sum(__half value) { return __half2float(value); }

@@ -64,8 +64,7 @@ class NcclSegment {
   void read(off_t place, void* data, std::size_t bytes) const;
 
  private:
-  static constexpr off_t kRoom = off_t{1}
-                                 << 36;  // of addresses within the file: what is not written takes no memory
+  static constexpr off_t kRoom = off_t{1} << 36;  // of addresses within the file: what is not written takes no memory
 
   std::string path_;
   int file_ = -1;

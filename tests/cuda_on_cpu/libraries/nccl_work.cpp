@@ -16,8 +16,7 @@ namespace cuda_on_cpu {
 namespace {
 
 NcclCall call_of(const NcclCollective::Arguments& arguments) {
-  return {static_cast<std::int32_t>(arguments.kind), arguments.type, arguments.op, arguments.root,
-          arguments.count};
+  return {static_cast<std::int32_t>(arguments.kind), arguments.type, arguments.op, arguments.root, arguments.count};
 }
 
 std::string describe(const NcclCall& call) {
@@ -25,8 +24,8 @@ std::string describe(const NcclCall& call) {
                                      "ncclReduceScatter"};
   static constexpr std::array kOps{"sum", "prod", "max", "min", "avg"};
   return fmt::format("{} of {} {}, {}, root {}", kKinds[static_cast<std::size_t>(call.kind)], call.count,
-                     nccl_type_name(static_cast<ncclDataType_t>(call.type)),
-                     kOps[static_cast<std::size_t>(call.op)], call.root);
+                     nccl_type_name(static_cast<ncclDataType_t>(call.type)), kOps[static_cast<std::size_t>(call.op)],
+                     call.root);
 }
 
 }  // namespace
@@ -66,8 +65,7 @@ bool NcclWork::advance() {
     spoil();
     return true;
   }
-  if (comm_->destroyed)
-    fail(cudaErrorLaunchFailure, fmt::format("{}: the communicator was destroyed", call_));
+  if (comm_->destroyed) fail(cudaErrorLaunchFailure, fmt::format("{}: the communicator was destroyed", call_));
   int waits_for = -1;
   try {
     waits_for = step();
@@ -83,9 +81,8 @@ bool NcclWork::advance() {
   const auto lost = comm_->why_lost(waits_for);
   if (lost) comm_->set_error(ncclRemoteError, fmt::format("{}: {}", call_, *lost));
   if (now - *waiting_since_ > nccl_patience()) {
-    fail(cudaErrorLaunchTimeout,
-         fmt::format("{}: rank {} has waited for rank {} for {} s{}", call_, comm_->rank, waits_for,
-                     nccl_patience().count(), lost ? ": " + *lost : ""));
+    fail(cudaErrorLaunchTimeout, fmt::format("{}: rank {} has waited for rank {} for {} s{}", call_, comm_->rank,
+                                             waits_for, nccl_patience().count(), lost ? ": " + *lost : ""));
   }
   return false;
 }
@@ -131,18 +128,15 @@ int NcclCollective::step() {
   return -1;
 }
 
-void NcclCollective::spoil() {
-  giro::simt::memory().forget(arguments_.receive, receive_bytes(arguments_, *comm_));
-}
+void NcclCollective::spoil() { giro::simt::memory().forget(arguments_.receive, receive_bytes(arguments_, *comm_)); }
 
 void NcclCollective::compare_calls() const {
   const NcclCall own = call_of(arguments_);
   for (int rank = 0; rank < comm_->ranks; ++rank) {
     const NcclCall& other = comm_->segment->rank[rank].call;
     if (other == own) continue;
-    fail(cudaErrorLaunchFailure,
-         fmt::format("the ranks do not ask for the same: {} on rank {}, {} on rank {}", describe(own),
-                     comm_->rank, describe(other), rank));
+    fail(cudaErrorLaunchFailure, fmt::format("the ranks do not ask for the same: {} on rank {}, {} on rank {}",
+                                             describe(own), comm_->rank, describe(other), rank));
   }
 }
 
@@ -157,8 +151,7 @@ std::vector<char> NcclCollective::result() const {
       return received;
     case NcclKind::all_gather:
       for (int rank = 0; rank < comm_->ranks; ++rank) {
-        segment.read(NcclSegment::place_of(rank), received.data() + static_cast<std::size_t>(rank) * bytes,
-                     bytes);
+        segment.read(NcclSegment::place_of(rank), received.data() + static_cast<std::size_t>(rank) * bytes, bytes);
       }
       return received;
     default: {
@@ -223,9 +216,8 @@ bool NcclExchange::try_receive(Message& message) {
   if (same) segment.read(NcclSegment::place_of(message.peer, comm_->rank), data.data(), bytes);
   pair.taken = pair.posted.load();
   if (!same) {
-    fail(cudaErrorLaunchFailure,
-         fmt::format("rank {} receives {} {}, rank {} sends {} {}", comm_->rank, message.count,
-                     nccl_type_name(message.type), message.peer, sent, nccl_type_name(type)));
+    fail(cudaErrorLaunchFailure, fmt::format("rank {} receives {} {}, rank {} sends {} {}", comm_->rank, message.count,
+                                             nccl_type_name(message.type), message.peer, sent, nccl_type_name(type)));
   }
   will_write(message.buffer, bytes, call_.c_str());
   if (bytes > 0) std::memcpy(message.buffer, data.data(), bytes);
@@ -235,8 +227,7 @@ bool NcclExchange::try_receive(Message& message) {
 
 void NcclExchange::spoil() {
   for (const Message& message : messages_) {
-    if (!message.is_send)
-      giro::simt::memory().forget(message.buffer, message.count * nccl_type_bytes(message.type));
+    if (!message.is_send) giro::simt::memory().forget(message.buffer, message.count * nccl_type_bytes(message.type));
   }
 }
 

@@ -38,8 +38,7 @@ struct NcclComm {
   std::optional<std::string> why_lost(int other) const;
 
  private:
-  mutable std::mutex
-      mutex_;  // read by threads that must not wait for one that is in the middle of a collective
+  mutable std::mutex mutex_;  // read by threads that must not wait for one that is in the middle of a collective
   ncclResult_t error_ = ncclSuccess;
   std::string text_;
 };
@@ -49,8 +48,7 @@ enum class NcclKind : std::int32_t { all_reduce, broadcast, reduce, all_gather, 
 // One rank's part. Within an operation of the device.
 class NcclWork {
  public:
-  NcclWork(std::shared_ptr<NcclComm> comm, std::string call)
-      : comm_(std::move(comm)), call_(std::move(call)) {}
+  NcclWork(std::shared_ptr<NcclComm> comm, std::string call) : comm_(std::move(comm)), call_(std::move(call)) {}
   virtual ~NcclWork() = default;
   NcclWork(const NcclWork&) = delete;
   NcclWork& operator=(const NcclWork&) = delete;

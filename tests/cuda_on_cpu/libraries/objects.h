@@ -30,8 +30,7 @@ bool destroy_object(Opaque* opaque, const char* kind) {
 // Null if there is no such object.
 template <class T, class Opaque>
 T* object(Opaque* opaque, const char* kind) {
-  return is_alive(kind, opaque) ? reinterpret_cast<T*>(const_cast<std::remove_const_t<Opaque>*>(opaque))
-                                : nullptr;
+  return is_alive(kind, opaque) ? reinterpret_cast<T*>(const_cast<std::remove_const_t<Opaque>*>(opaque)) : nullptr;
 }
 
 }  // namespace cuda_on_cpu

@@ -24,13 +24,10 @@ struct Matrix {
     const auto gap = static_cast<std::uint64_t>(ld);
     return order == CUBLASLT_ORDER_COL ? row + col * gap : row * gap + col;
   }
-  std::size_t count() const {
-    return static_cast<std::size_t>(ld) * (order == CUBLASLT_ORDER_COL ? cols : rows);
-  }
+  std::size_t count() const { return static_cast<std::size_t>(ld) * (order == CUBLASLT_ORDER_COL ? cols : rows); }
 };
 
-Matrix matrix(std::uint64_t rows, std::uint64_t cols, std::int32_t order = CUBLASLT_ORDER_COL,
-              std::uint64_t gap = 0) {
+Matrix matrix(std::uint64_t rows, std::uint64_t cols, std::int32_t order = CUBLASLT_ORDER_COL, std::uint64_t gap = 0) {
   return {rows, cols, static_cast<std::int64_t>((order == CUBLASLT_ORDER_COL ? rows : cols) + gap), order};
 }
 
@@ -80,25 +77,22 @@ class CublasLtCudaTest : public LibraryTest {
     alpha_ = product.alpha;
     beta_ = product.beta;
     int count = 0;
-    return cublasLtMatmulAlgoGetHeuristic(handle_, description_, a_, b_, d_, d_, preference_, 1, &chosen_,
-                                          &count);
+    return cublasLtMatmulAlgoGetHeuristic(handle_, description_, a_, b_, d_, d_, preference_, 1, &chosen_, &count);
   }
 
   // The product of the chosen algorithm, with a workspace of its own.
   cublasStatus_t run(const float* a, const float* b, float* d, const float* bias = nullptr) {
     describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-    return run_in(memory(std::max<std::size_t>(chosen_.workspaceSize, 4) / 4), chosen_.workspaceSize, a, b,
-                  d);
+    return run_in(memory(std::max<std::size_t>(chosen_.workspaceSize, 4) / 4), chosen_.workspaceSize, a, b, d);
   }
   cublasStatus_t run_in(void* workspace, std::size_t bytes, const float* a, const float* b, float* d) {
-    return cublasLtMatmul(handle_, description_, &alpha_, a, a_, b, b_, &beta_, d, d_, d, d_, &chosen_.algo,
-                          workspace, bytes, stream_);
+    return cublasLtMatmul(handle_, description_, &alpha_, a, a_, b, b_, &beta_, d, d_, d, d_, &chosen_.algo, workspace,
+                          bytes, stream_);
   }
 
   template <class T>
   void describe(cublasLtMatmulDescAttributes_t attribute, T value) {
-    EXPECT_EQ(cublasLtMatmulDescSetAttribute(description_, attribute, &value, sizeof value),
-              CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(cublasLtMatmulDescSetAttribute(description_, attribute, &value, sizeof value), CUBLAS_STATUS_SUCCESS);
   }
 
   cublasLtHandle_t handle_ = nullptr;
@@ -114,10 +108,8 @@ class CublasLtCudaTest : public LibraryTest {
   }
   static cublasLtMatrixLayout_t layout(const Matrix& matrix, cudaDataType_t type) {
     cublasLtMatrixLayout_t made = nullptr;
-    EXPECT_EQ(cublasLtMatrixLayoutCreate(&made, type, matrix.rows, matrix.cols, matrix.ld),
-              CUBLAS_STATUS_SUCCESS);
-    EXPECT_EQ(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_ORDER, &matrix.order,
-                                               sizeof matrix.order),
+    EXPECT_EQ(cublasLtMatrixLayoutCreate(&made, type, matrix.rows, matrix.cols, matrix.ld), CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_ORDER, &matrix.order, sizeof matrix.order),
               CUBLAS_STATUS_SUCCESS);
     return made;
   }
@@ -290,8 +282,7 @@ TEST_F(CublasLtOnCpuTest, TheWorkspaceIsHeldToItsSizeAndAlignment) {
 }
 
 TEST_F(CublasLtOnCpuTest, OperandsAreHeldToThePromisedAlignment) {
-  float *const a = device(random(kM * kK + 1)), *const b = device(random(kK * kN + 1)),
-               *const d = memory(kM * kN + 1);
+  float *const a = device(random(kM * kK + 1)), *const b = device(random(kK * kN + 1)), *const d = memory(kM * kN + 1);
   ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(run(a + 1, b, d), CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_EQ(run(a, b + 1, d), CUBLAS_STATUS_INVALID_VALUE);
@@ -325,8 +316,7 @@ TEST_F(CublasLtCudaTest, ABiasThatIsMissingIsRefused) {
   Product p = kPlain;
   p.epilogue = CUBLASLT_EPILOGUE_BIAS;
   ASSERT_EQ(choose(p), CUBLAS_STATUS_SUCCESS);
-  EXPECT_EQ(run(device(random(kM * kK)), device(random(kK * kN)), memory(kM * kN)),
-            CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(run(device(random(kM * kK)), device(random(kK * kN)), memory(kM * kN)), CUBLAS_STATUS_INVALID_VALUE);
 }
 
 TEST_F(CublasLtOnCpuTest, WhatIsDestroyedIsRefused) {
@@ -336,8 +326,7 @@ TEST_F(CublasLtOnCpuTest, WhatIsDestroyedIsRefused) {
   ASSERT_EQ(cublasLtDestroy(handle), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(cublasLtDestroy(handle), CUBLAS_STATUS_INVALID_VALUE);
   std::swap(handle, handle_);
-  EXPECT_EQ(run(device(random(kM * kK)), device(random(kK * kN)), memory(kM * kN)),
-            CUBLAS_STATUS_NOT_INITIALIZED);
+  EXPECT_EQ(run(device(random(kM * kK)), device(random(kK * kN)), memory(kM * kN)), CUBLAS_STATUS_NOT_INITIALIZED);
   std::swap(handle, handle_);
 }
 

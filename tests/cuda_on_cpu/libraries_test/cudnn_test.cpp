@@ -36,8 +36,7 @@ class CudnnCudaTest : public LibraryTest {
     if (IsSkipped()) return;
     EXPECT_EQ(cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudnnSetStream(handle_, stream_), CUDNN_STATUS_SUCCESS);
-    for (auto* tensor : {&x_, &y_, &other_})
-      EXPECT_EQ(cudnnCreateTensorDescriptor(tensor), CUDNN_STATUS_SUCCESS);
+    for (auto* tensor : {&x_, &y_, &other_}) EXPECT_EQ(cudnnCreateTensorDescriptor(tensor), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudnnCreateFilterDescriptor(&w_), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudnnCreateConvolutionDescriptor(&convolution_), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudnnCreatePoolingDescriptor(&pooling_), CUDNN_STATUS_SUCCESS);
@@ -47,27 +46,23 @@ class CudnnCudaTest : public LibraryTest {
     EXPECT_EQ(cudnnDestroyPoolingDescriptor(pooling_), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudnnDestroyConvolutionDescriptor(convolution_), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudnnDestroyFilterDescriptor(w_), CUDNN_STATUS_SUCCESS);
-    for (auto tensor : {x_, y_, other_})
-      EXPECT_EQ(cudnnDestroyTensorDescriptor(tensor), CUDNN_STATUS_SUCCESS);
+    for (auto tensor : {x_, y_, other_}) EXPECT_EQ(cudnnDestroyTensorDescriptor(tensor), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudnnDestroy(handle_), CUDNN_STATUS_SUCCESS);
     LibraryTest::TearDown();
   }
 
   static cudnnStatus_t set(cudnnTensorDescriptor_t tensor, const Shape& s,
-                           cudnnTensorFormat_t format = CUDNN_TENSOR_NHWC,
-                           cudnnDataType_t type = CUDNN_DATA_FLOAT) {
+                           cudnnTensorFormat_t format = CUDNN_TENSOR_NHWC, cudnnDataType_t type = CUDNN_DATA_FLOAT) {
     return cudnnSetTensor4dDescriptor(tensor, format, type, s.n, s.c, s.h, s.w);
   }
   static cudnnStatus_t set(cudnnFilterDescriptor_t filter, const Shape& s,
-                           cudnnTensorFormat_t format = CUDNN_TENSOR_NHWC,
-                           cudnnDataType_t type = CUDNN_DATA_FLOAT) {
+                           cudnnTensorFormat_t format = CUDNN_TENSOR_NHWC, cudnnDataType_t type = CUDNN_DATA_FLOAT) {
     return cudnnSetFilter4dDescriptor(filter, type, format, s.n, s.c, s.h, s.w);
   }
   cudnnStatus_t set(const Window& window, cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION,
                     cudnnDataType_t compute = CUDNN_DATA_FLOAT) {
-    return cudnnSetConvolution2dDescriptor(convolution_, window.pad_h, window.pad_w, window.stride_h,
-                                           window.stride_w, window.dilation_h, window.dilation_w, mode,
-                                           compute);
+    return cudnnSetConvolution2dDescriptor(convolution_, window.pad_h, window.pad_w, window.stride_h, window.stride_w,
+                                           window.dilation_h, window.dilation_w, mode, compute);
   }
   // Everything of a convolution, in one format.
   void set_all(const Shape& x, const Shape& w, const Shape& y, const Window& window,
@@ -84,17 +79,15 @@ class CudnnCudaTest : public LibraryTest {
   cudnnStatus_t workspace(std::size_t* bytes, cudnnConvolutionFwdAlgo_t algorithm = kAlgorithm) {
     return cudnnGetConvolutionForwardWorkspaceSize(handle_, x_, w_, convolution_, y_, algorithm, bytes);
   }
-  cudnnStatus_t forward(const float* x, const float* w, float* y,
-                        cudnnConvolutionFwdAlgo_t algorithm = kAlgorithm) {
+  cudnnStatus_t forward(const float* x, const float* w, float* y, cudnnConvolutionFwdAlgo_t algorithm = kAlgorithm) {
     std::size_t bytes = 0;
-    if (const cudnnStatus_t status = workspace(&bytes, algorithm); status != CUDNN_STATUS_SUCCESS)
-      return status;
+    if (const cudnnStatus_t status = workspace(&bytes, algorithm); status != CUDNN_STATUS_SUCCESS) return status;
     return forward_in(memory(bytes / 4 + 1), bytes, x, w, y, algorithm);
   }
   cudnnStatus_t forward_in(void* workspace, std::size_t bytes, const float* x, const float* w, float* y,
                            cudnnConvolutionFwdAlgo_t algorithm = kAlgorithm) {
-    return cudnnConvolutionForward(handle_, &one_, x_, x, w_, w, convolution_, algorithm, workspace, bytes,
-                                   &zero_, y_, y);
+    return cudnnConvolutionForward(handle_, &one_, x_, x, w_, w, convolution_, algorithm, workspace, bytes, &zero_, y_,
+                                   y);
   }
   cudnnStatus_t set_pooling(cudnnPoolingMode_t mode, int window, int pad, int stride,
                             cudnnNanPropagation_t nan = CUDNN_PROPAGATE_NAN) {
@@ -156,17 +149,16 @@ TEST_F(CudnnCudaTest, ConvolutionsHonourFormatStridePadAndDilation) {
     const auto data = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
     ASSERT_EQ(cudnnGetConvolutionBackwardDataWorkspaceSize(handle_, w_, y_, convolution_, x_, data, &bytes),
               CUDNN_STATUS_SUCCESS);
-    ASSERT_EQ(cudnnConvolutionBackwardData(handle_, &one_, w_, on_w, y_, on_dy, convolution_, data,
-                                           memory(bytes), bytes, &zero_, x_, on_dx),
+    ASSERT_EQ(cudnnConvolutionBackwardData(handle_, &one_, w_, on_w, y_, on_dy, convolution_, data, memory(bytes),
+                                           bytes, &zero_, x_, on_dx),
               CUDNN_STATUS_SUCCESS);
     expect_close(host(on_dx, dx.size()), dx);
 
     const auto filter = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
-    ASSERT_EQ(
-        cudnnGetConvolutionBackwardFilterWorkspaceSize(handle_, x_, y_, convolution_, w_, filter, &bytes),
-        CUDNN_STATUS_SUCCESS);
-    ASSERT_EQ(cudnnConvolutionBackwardFilter(handle_, &one_, x_, on_x, y_, on_dy, convolution_, filter,
-                                             memory(bytes), bytes, &zero_, w_, on_dw),
+    ASSERT_EQ(cudnnGetConvolutionBackwardFilterWorkspaceSize(handle_, x_, y_, convolution_, w_, filter, &bytes),
+              CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(cudnnConvolutionBackwardFilter(handle_, &one_, x_, on_x, y_, on_dy, convolution_, filter, memory(bytes),
+                                             bytes, &zero_, w_, on_dw),
               CUDNN_STATUS_SUCCESS);
     expect_close(host(on_dw, dw.size()), dw);
   }
@@ -188,9 +180,8 @@ TEST_F(CudnnOnCpuTest, SuggestionsHoldOneToPassOver) {
   set_all(kX, kW, kY, kWindow);
   std::array<cudnnConvolutionFwdAlgoPerf_t, 8> forward{};
   int count = 0;
-  ASSERT_EQ(
-      cudnnGetConvolutionForwardAlgorithm_v7(handle_, x_, w_, convolution_, y_, 8, &count, forward.data()),
-      CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudnnGetConvolutionForwardAlgorithm_v7(handle_, x_, w_, convolution_, y_, 8, &count, forward.data()),
+            CUDNN_STATUS_SUCCESS);
   ASSERT_EQ(count, 2);
   EXPECT_EQ(forward[0].status, CUDNN_STATUS_NOT_SUPPORTED);
   std::size_t bytes = 0;
@@ -198,13 +189,12 @@ TEST_F(CudnnOnCpuTest, SuggestionsHoldOneToPassOver) {
   EXPECT_EQ(forward[1].status, CUDNN_STATUS_SUCCESS);
 
   std::array<cudnnConvolutionBwdFilterAlgoPerf_t, 8> backward{};
-  ASSERT_EQ(cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle_, x_, y_, convolution_, w_, 8, &count,
-                                                          backward.data()),
-            CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(
+      cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle_, x_, y_, convolution_, w_, 8, &count, backward.data()),
+      CUDNN_STATUS_SUCCESS);
   ASSERT_EQ(count, 3);
   EXPECT_EQ(backward[0].determinism, CUDNN_NON_DETERMINISTIC);
-  ASSERT_EQ(cudnnGetConvolutionBackwardFilterWorkspaceSize(handle_, x_, y_, convolution_, w_,
-                                                           backward[0].algo, &bytes),
+  ASSERT_EQ(cudnnGetConvolutionBackwardFilterWorkspaceSize(handle_, x_, y_, convolution_, w_, backward[0].algo, &bytes),
             CUDNN_STATUS_SUCCESS);
   const float *const x = device(random(kX.count())), *const dy = device(random(kY.count()));
   float* const dw = memory(kW.count());
@@ -297,10 +287,9 @@ TEST_F(CudnnCudaTest, PoolingHonoursFormatPadAndMode) {
                   largest = std::max(largest, value);
                   ++inside;
                 }
-              expected[y.at(format, n, c, p, q)] = mode == CUDNN_POOLING_MAX ? largest
-                                                   : mode == CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
-                                                       ? sum / 4
-                                                       : sum / inside;
+              expected[y.at(format, n, c, p, q)] = mode == CUDNN_POOLING_MAX                             ? largest
+                                                   : mode == CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING ? sum / 4
+                                                                                                         : sum / inside;
             }
       expect_close(result, expected);
     }
@@ -313,8 +302,7 @@ TEST_F(CudnnCudaTest, PoolingPassesANanOnIfAskedTo) {
   const float* const x = device({std::numeric_limits<float>::quiet_NaN(), 3});
   float* const y = memory(1);
   for (const auto nan : {CUDNN_PROPAGATE_NAN, CUDNN_NOT_PROPAGATE_NAN}) {
-    ASSERT_EQ(cudnnSetPooling2dDescriptor(pooling_, CUDNN_POOLING_MAX, nan, 1, 2, 0, 0, 1, 1),
-              CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(cudnnSetPooling2dDescriptor(pooling_, CUDNN_POOLING_MAX, nan, 1, 2, 0, 0, 1, 1), CUDNN_STATUS_SUCCESS);
     ASSERT_EQ(pool(x, y), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(std::isnan(host(y, 1)[0]), nan == CUDNN_PROPAGATE_NAN);
   }

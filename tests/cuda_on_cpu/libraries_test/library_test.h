@@ -63,8 +63,7 @@ class LibraryTest : public ::testing::Test {
   }
   Values host(const float* data, std::size_t count) {
     Values values(count);
-    EXPECT_EQ(cudaMemcpyAsync(values.data(), data, count * sizeof(float), cudaMemcpyDefault, stream_),
-              cudaSuccess);
+    EXPECT_EQ(cudaMemcpyAsync(values.data(), data, count * sizeof(float), cudaMemcpyDefault, stream_), cudaSuccess);
     EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess) << cudaGetErrorString(cudaPeekAtLastError());
     return values;
   }

@@ -94,8 +94,7 @@ void capture_record(CUstream_st& stream, CUevent_st& event) {
 
 void capture_wait(CUstream_st& stream, CUevent_st& event) {
   if (event.capture && event.capture->ended) {
-    fail(cudaErrorCapturedEvent,
-         "cudaStreamWaitEvent: the event was recorded last in a capture that has ended");
+    fail(cudaErrorCapturedEvent, "cudaStreamWaitEvent: the event was recorded last in a capture that has ended");
   }
   if (stream.capture) {
     expect_whole(*stream.capture);
@@ -145,9 +144,8 @@ void forbid_legacy_during_capture(const char* call) {
     const bool blocks = std::any_of(capture->members.begin(), capture->members.end(),
                                     [](const CUstream_st* member) { return member->queue->blocking(); });
     if (blocks) {
-      break_capture(
-          *capture, cudaErrorStreamCaptureImplicit,
-          fmt::format("{} on the legacy stream, while a stream that it waits for is capturing", call));
+      break_capture(*capture, cudaErrorStreamCaptureImplicit,
+                    fmt::format("{} on the legacy stream, while a stream that it waits for is capturing", call));
     }
   }
 }
@@ -193,9 +191,9 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   });
 }
 
-cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
-                                          const cudaGraphNode_t* dependencies, const cudaGraphEdgeData* edges,
-                                          std::size_t count, cudaStreamCaptureMode mode) {
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
+                                          const cudaGraphEdgeData* edges, std::size_t count,
+                                          cudaStreamCaptureMode mode) {
   return api([&] {
     const char* const call = "cudaStreamBeginCaptureToGraph";
     begin(stream, mode, call, [&](CUstream_st& origin, Capture& capture) {
@@ -240,15 +238,13 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
   });
 }
 
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
-                                     unsigned long long* id, cudaGraph_t* graph,
-                                     const cudaGraphNode_t** dependencies, const cudaGraphEdgeData** edges,
-                                     std::size_t* count) {
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long* id,
+                                     cudaGraph_t* graph, const cudaGraphNode_t** dependencies,
+                                     const cudaGraphEdgeData** edges, std::size_t* count) {
   return api([&] {
     CUstream_st& stream = resolve(handle, "cudaStreamGetCaptureInfo");
     if (is_legacy(stream)) forbid_legacy_during_capture("cudaStreamGetCaptureInfo");
-    if (status == nullptr)
-      fail(cudaErrorInvalidValue, "cudaStreamGetCaptureInfo: nowhere to store the status");
+    if (status == nullptr) fail(cudaErrorInvalidValue, "cudaStreamGetCaptureInfo: nowhere to store the status");
     *status = status_of(stream);
     if (*status != cudaStreamCaptureStatusActive) return;
     if (id != nullptr) *id = stream.capture->id;
@@ -264,8 +260,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatu
 }
 
 cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t handle, cudaGraphNode_t* dependencies,
-                                                const cudaGraphEdgeData* edges, std::size_t count,
-                                                unsigned int flags) {
+                                                const cudaGraphEdgeData* edges, std::size_t count, unsigned int flags) {
   return api([&] {
     const char* const call = "cudaStreamUpdateCaptureDependencies";
     CUstream_st& stream = resolve(handle, call);

@@ -49,10 +49,8 @@ std::string set(cudaGraphConditionalHandle handle, unsigned int value) {
   Condition* const condition = find(handle);
   if (condition == nullptr) return fmt::format("{} is no conditional handle", handle);
   if (!condition->in_force) return "the handle's graph is not running";
-  if (races_with(condition->setter))
-    return "race: another kernel, which nothing orders before this one, has set it";
-  if (races_with(condition->reader))
-    return "race: a node, which nothing orders before this kernel, has read it";
+  if (races_with(condition->setter)) return "race: another kernel, which nothing orders before this one, has set it";
+  if (races_with(condition->reader)) return "race: a node, which nothing orders before this kernel, has read it";
   condition->value = value;
   condition->setter = current_operation();
   return {};
@@ -61,8 +59,7 @@ std::string set(cudaGraphConditionalHandle handle, unsigned int value) {
 unsigned int value_of(cudaGraphConditionalHandle handle) {
   Condition& condition = *find(handle);
   if (!condition.value) {
-    fail(cudaErrorLaunchFailure,
-         "the condition has no value: no default at launch, and no kernel has set it");
+    fail(cudaErrorLaunchFailure, "the condition has no value: no default at launch, and no kernel has set it");
   }
   if (races_with(condition.setter)) {
     fail(cudaErrorLaunchFailure, "race: nothing orders the kernel that sets the condition before the node");
@@ -121,9 +118,8 @@ const char* forbidden_in_body(const CUgraphNode_st& node) {
 void check_body(const CUgraph_st& body, const char* call) {
   for (const CUgraphNode_st& node : body.nodes) {
     if (const char* what = forbidden_in_body(node)) {
-      fail(cudaErrorNotSupported,
-           fmt::format("{}: node {} of a conditional node's body, {}: {} cannot be in one", call, node.number,
-                       node.name, what));
+      fail(cudaErrorNotSupported, fmt::format("{}: node {} of a conditional node's body, {}: {} cannot be in one", call,
+                                              node.number, node.name, what));
     }
     for (const auto& nested : node.graphs) check_body(*nested, call);
   }
@@ -139,8 +135,7 @@ bool has_conditionals(const CUgraph_st& graph) {
   });
 }
 
-CUgraphNode_st conditional_node(const CUgraph_st& graph, const cudaConditionalNodeParams& wanted,
-                                const char* call) {
+CUgraphNode_st conditional_node(const CUgraph_st& graph, const cudaConditionalNodeParams& wanted, const char* call) {
   const auto refuse = [&](const char* why) { fail(cudaErrorInvalidValue, fmt::format("{}: {}", call, why)); };
   Condition* const condition = find(wanted.handle);
   if (condition == nullptr) refuse("no such conditional handle");
@@ -168,8 +163,7 @@ CUgraphNode_st conditional_node(const CUgraph_st& graph, const cudaConditionalNo
   CUgraphNode_st node{.name = name, .type = cudaGraphNodeTypeConditional};
   node.condition = wanted.handle;
   node.condition_type = wanted.type;
-  for (unsigned int body = 0; body < wanted.size; ++body)
-    node.graphs.push_back(std::make_shared<CUgraph_st>());
+  for (unsigned int body = 0; body < wanted.size; ++body) node.graphs.push_back(std::make_shared<CUgraph_st>());
   return node;
 }
 
@@ -178,18 +172,15 @@ void check_conditionals(const CUgraph_st& graph, const char* call) {
     const auto& nodes = inner->parent->nodes;
     const bool is_body = std::any_of(nodes.begin(), nodes.end(), [&](const CUgraphNode_st& node) {
       return node.type == cudaGraphNodeTypeConditional &&
-             std::any_of(node.graphs.begin(), node.graphs.end(),
-                         [&](const auto& body) { return body.get() == inner; });
+             std::any_of(node.graphs.begin(), node.graphs.end(), [&](const auto& body) { return body.get() == inner; });
     });
     if (is_body) {
-      fail(cudaErrorInvalidValue,
-           fmt::format("{}: the graph is the body of a conditional node, which runs it", call));
+      fail(cudaErrorInvalidValue, fmt::format("{}: the graph is the body of a conditional node, which runs it", call));
     }
   }
   for_each_graph(graph, [&](const CUgraph_st& part) {
     for (const cudaGraphConditionalHandle handle : part.conditions) {
-      if (!has_node(handle))
-        fail(cudaErrorInvalidValue, fmt::format("{}: a conditional handle without a node", call));
+      if (!has_node(handle)) fail(cudaErrorInvalidValue, fmt::format("{}: a conditional handle without a node", call));
     }
     for (const CUgraphNode_st& node : part.nodes) {
       if (node.type != cudaGraphNodeTypeConditional) continue;
@@ -212,8 +203,7 @@ void run_conditional(const CUgraphNode_st& node, Place place) {
     body->run(place);
     if (node.condition_type != cudaGraphCondTypeWhile) return;
   }
-  fail(cudaErrorLaunchTimeout,
-       fmt::format("the body ran {} times and its condition still holds", kMostRounds));
+  fail(cudaErrorLaunchTimeout, fmt::format("the body ran {} times and its condition still holds", kMostRounds));
 }
 
 ConditionsInForce::ConditionsInForce(const CUgraph_st& program) {
@@ -243,8 +233,7 @@ cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle* handle,
   return api([&] {
     CUgraph_st& graph = resolve(graph_handle, "cudaGraphConditionalHandleCreate");
     if (handle == nullptr || (flags != 0 && flags != cudaGraphCondAssignDefault)) {
-      fail(cudaErrorInvalidValue,
-           "cudaGraphConditionalHandleCreate: no such flags, or nowhere to store the handle");
+      fail(cudaErrorInvalidValue, "cudaGraphConditionalHandleCreate: no such flags, or nowhere to store the handle");
     }
     giro::simt::on_set_conditional(set);
     Condition& condition = conditions().emplace_back(Condition{.graph = &graph});

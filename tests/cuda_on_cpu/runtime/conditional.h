@@ -17,8 +17,7 @@ namespace cuda_on_cpu {
 bool has_conditionals(const CUgraph_st& graph);
 
 // A new node with empty bodies, to be added to this graph. Throws CudaError(cudaErrorInvalidValue).
-CUgraphNode_st conditional_node(const CUgraph_st& graph, const cudaConditionalNodeParams& wanted,
-                                const char* call);
+CUgraphNode_st conditional_node(const CUgraph_st& graph, const cudaConditionalNodeParams& wanted, const char* call);
 
 // What CUDA checks when a graph is instantiated: what its bodies hold, that each handle has its node, that no
 // other instance exists. Throws CudaError.

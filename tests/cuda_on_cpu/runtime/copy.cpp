@@ -52,8 +52,7 @@ void check(const Copy& copy, cudaMemcpyKind kind) {
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   if (kind != cudaMemcpyDefault && (is_device(copy.to) != to_device || is_device(copy.from) != from_device)) {
-    fail(cudaErrorInvalidValue,
-         fmt::format("{}: the direction says otherwise than the addresses", copy.call));
+    fail(cudaErrorInvalidValue, fmt::format("{}: the direction says otherwise than the addresses", copy.call));
   }
   if (copy.overlaps()) {
     fail(cudaErrorInvalidValue,
@@ -66,8 +65,7 @@ void check(const Copy& copy, cudaMemcpyKind kind) {
 void run(const Copy& copy) {
   check_range(copy.to, copy.bytes, copy.call);
   check_range(copy.from, copy.bytes, copy.call);
-  const std::string wrong =
-      giro::simt::memory().copy(copy.to, copy.from, copy.bytes, current_operation(), copy.call);
+  const std::string wrong = giro::simt::memory().copy(copy.to, copy.from, copy.bytes, current_operation(), copy.call);
   if (!wrong.empty()) fail(cudaErrorIllegalAddress, wrong);
   std::memcpy(copy.to, copy.from, copy.bytes);
 }
@@ -117,8 +115,7 @@ using namespace cuda_on_cpu;
 
 extern "C" {
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
-                            cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   return api([&] {
     const Copy copy{to, from, bytes, "cudaMemcpyAsync"};
     check(copy, kind);

@@ -20,8 +20,7 @@ constexpr int kBlocksPerMultiprocessor = 32;
 constexpr int kRegisters = 65536;
 
 void expect_device(int device, const char* call) {
-  if (device != 0)
-    fail(cudaErrorInvalidDevice, fmt::format("{}: no device {}, there is only 0", call, device));
+  if (device != 0) fail(cudaErrorInvalidDevice, fmt::format("{}: no device {}, there is only 0", call, device));
 }
 
 cudaDeviceProp properties() {
@@ -103,8 +102,7 @@ int attribute(cudaDeviceAttr name) {
       return p.cooperativeLaunch;
     default:
       fail(cudaErrorInvalidValue,
-           fmt::format("cudaDeviceGetAttribute: the emulation has no answer to attribute {}",
-                       static_cast<int>(name)));
+           fmt::format("cudaDeviceGetAttribute: the emulation has no answer to attribute {}", static_cast<int>(name)));
   }
 }
 

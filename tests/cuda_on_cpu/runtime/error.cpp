@@ -45,8 +45,7 @@ const Description* describe(cudaError_t code) {
       ENTRY(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"),
       ENTRY(cudaErrorStreamCaptureImplicit,
             "operation would make the legacy stream depend on a capturing blocking stream"),
-      ENTRY(cudaErrorCapturedEvent,
-            "operation not permitted on an event last recorded in a capturing stream"),
+      ENTRY(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capturing stream"),
       ENTRY(cudaErrorStreamCaptureWrongThread,
             "attempt to terminate a thread-local capture sequence from another thread"),
       ENTRY(cudaErrorUnknown, "unknown error"),
@@ -58,8 +57,7 @@ const Description* describe(cudaError_t code) {
 
 struct LastError {
   cudaError_t code = cudaSuccess;
-  std::map<cudaError_t, std::string>
-      texts;  // what cudaGetErrorString says here, for codes this thread has met
+  std::map<cudaError_t, std::string> texts;  // what cudaGetErrorString says here, for codes this thread has met
 };
 LastError& last_error() {
   static thread_local LastError last;

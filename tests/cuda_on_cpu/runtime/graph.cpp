@@ -44,8 +44,7 @@ void close_account(const CUgraph_st& graph) {
 
 // The body of the calls that add a node.
 CUgraphNode_st& add_node(cudaGraphNode_t* out, cudaGraph_t graph, const cudaGraphNode_t* after,
-                         const cudaGraphEdgeData* edges, std::size_t count, CUgraphNode_st node,
-                         const char* call) {
+                         const cudaGraphEdgeData* edges, std::size_t count, CUgraphNode_st node, const char* call) {
   CUgraph_st& into = resolve(graph, call);
   if (out == nullptr) fail(cudaErrorInvalidValue, fmt::format("{}: nowhere to store the node", call));
   node.after = numbers(into, after, edges, count, call);
@@ -64,8 +63,7 @@ CUgraphNode_st child_node(const CUgraph_st& child, const char* call) {
 
 void instantiate(cudaGraphExec_t* exec, cudaGraph_t handle, const char* call) {
   CUgraph_st& graph = resolve(handle, call);
-  if (exec == nullptr)
-    fail(cudaErrorInvalidValue, fmt::format("{}: nowhere to store the executable graph", call));
+  if (exec == nullptr) fail(cudaErrorInvalidValue, fmt::format("{}: nowhere to store the executable graph", call));
   check_conditionals(graph, call);
   *exec = new CUgraphExec_st{graph.clone()};
   graph.instance = (*exec)->existence;
@@ -155,11 +153,10 @@ cudaGraph_t hand_out(const std::shared_ptr<CUgraph_st>& nested) {
   return nested.get();
 }
 
-std::vector<std::size_t> numbers(const CUgraph_st& graph, const cudaGraphNode_t* nodes,
-                                 const cudaGraphEdgeData* edges, std::size_t count, const char* call) {
+std::vector<std::size_t> numbers(const CUgraph_st& graph, const cudaGraphNode_t* nodes, const cudaGraphEdgeData* edges,
+                                 std::size_t count, const char* call) {
   std::vector<std::size_t> found;
-  if (count > 0 && nodes == nullptr)
-    fail(cudaErrorInvalidValue, fmt::format("{}: no dependencies given", call));
+  if (count > 0 && nodes == nullptr) fail(cudaErrorInvalidValue, fmt::format("{}: no dependencies given", call));
   for (std::size_t i = 0; i < count; ++i) {
     const auto at = std::find_if(graph.nodes.begin(), graph.nodes.end(),
                                  [&](const CUgraphNode_st& own) { return &own == nodes[i]; });
@@ -188,8 +185,7 @@ void destroy(cudaGraph_t graph) {
     fail(cudaErrorInvalidValue, "cudaGraphDestroy: the graph belongs to the node that holds it");
   }
   expect_alive(kGraph, graph, "cudaGraphDestroy");
-  if (is_captured_into(*graph))
-    fail(cudaErrorInvalidValue, "cudaGraphDestroy: a capture into the graph is under way");
+  if (is_captured_into(*graph)) fail(cudaErrorInvalidValue, "cudaGraphDestroy: a capture into the graph is under way");
   remove_handle(kGraph, graph);
   close_account(*graph);
   delete graph;
@@ -237,13 +233,11 @@ cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cudaGraph_t graph,
 }
 
 cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
-                             const cudaGraphEdgeData* edges, std::size_t count,
-                             cudaGraphNodeParams* parameters) {
+                             const cudaGraphEdgeData* edges, std::size_t count, cudaGraphNodeParams* parameters) {
   return api([&] {
     const char* const call = "cudaGraphAddNode";
     if (parameters == nullptr || parameters->reserved2 != 0) {
-      fail(cudaErrorInvalidValue,
-           fmt::format("{}: no parameters, or what is reserved in them is not 0", call));
+      fail(cudaErrorInvalidValue, fmt::format("{}: no parameters, or what is reserved in them is not 0", call));
     }
     switch (parameters->type) {
       case cudaGraphNodeTypeEmpty:
@@ -253,13 +247,12 @@ cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, const cud
         if (parameters->graph.ownership != cudaGraphChildGraphOwnershipClone) {
           fail(cudaErrorNotSupported, fmt::format("{}: moving a child graph is not emulated", call));
         }
-        add_node(node, graph, after, edges, count, child_node(resolve(parameters->graph.graph, call), call),
-                 call);
+        add_node(node, graph, after, edges, count, child_node(resolve(parameters->graph.graph, call), call), call);
         return;
       case cudaGraphNodeTypeConditional: {
         cudaConditionalNodeParams& wanted = parameters->conditional;
-        CUgraphNode_st& added = add_node(node, graph, after, edges, count,
-                                         conditional_node(resolve(graph, call), wanted, call), call);
+        CUgraphNode_st& added =
+            add_node(node, graph, after, edges, count, conditional_node(resolve(graph, call), wanted, call), call);
         for (const auto& body : added.graphs) added.bodies.push_back(hand_out(body));
         wanted.phGraph_out = added.bodies.data();
         return;
@@ -329,16 +322,15 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
     expect_alive(kGraphExec, exec, "cudaGraphLaunch");
     CUstream_st& stream = resolve(handle, "cudaGraphLaunch");
     if (is_legacy(stream)) forbid_legacy_during_capture("cudaGraphLaunch");
-    if (stream.capture)
-      return capture_node(stream, child_node(*exec->program, "cudaGraphLaunch into a capture"));
+    if (stream.capture) return capture_node(stream, child_node(*exec->program, "cudaGraphLaunch into a capture"));
     const auto run = [program = exec->program](const Place& launch) {
       const ConditionsInForce conditions(*program);
       program->run(launch);
       return true;
     };
     const auto& nodes = exec->program->nodes;
-    const bool collective = std::any_of(nodes.begin(), nodes.end(),
-                                        [](const CUgraphNode_st& node) { return is_collective(node); });
+    const bool collective =
+        std::any_of(nodes.begin(), nodes.end(), [](const CUgraphNode_st& node) { return is_collective(node); });
     (collective ? enqueue_collective : enqueue)(stream, "graph", run, {exec->last_launch});
     exec->last_launch = stream.queue->end();
   });

@@ -30,8 +30,7 @@ struct CUgraphNode_st {
   // Set by CUgraph_st::add.
   CUgraph_st* graph = nullptr;
   std::size_t number = 0;
-  std::shared_ptr<const std::vector<bool>>
-      preceding{};  // of each earlier node, whether it must run before this one
+  std::shared_ptr<const std::vector<bool>> preceding{};  // of each earlier node, whether it must run before this one
 };
 
 struct CUgraph_st {
@@ -69,7 +68,7 @@ CUgraph_st& resolve(cudaGraph_t graph, const char* call);
 cudaGraph_t hand_out(const std::shared_ptr<CUgraph_st>& nested);
 
 // The numbers of these nodes of the graph, which a call names as dependencies. Throws CudaError.
-std::vector<std::size_t> numbers(const CUgraph_st& graph, const cudaGraphNode_t* nodes,
-                                 const cudaGraphEdgeData* edges, std::size_t count, const char* call);
+std::vector<std::size_t> numbers(const CUgraph_st& graph, const cudaGraphNode_t* nodes, const cudaGraphEdgeData* edges,
+                                 std::size_t count, const char* call);
 
 }  // namespace cuda_on_cpu

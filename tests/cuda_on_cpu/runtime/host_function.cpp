@@ -67,9 +67,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t on, cudaHostFn_t function, void* arg
     CUstream_st& stream = resolve(on, call);
     if (is_legacy(stream)) forbid_legacy_during_capture(call);
     if (stream.capture) {
-      return capture_node(stream, {.name = "host function", .type = cudaGraphNodeTypeHost, .work = [=] {
-                                     run(function, argument);
-                                   }});
+      return capture_node(
+          stream, {.name = "host function", .type = cudaGraphNodeTypeHost, .work = [=] { run(function, argument); }});
     }
     // Its start has the effect of waiting for all that comes before it in the stream.
     enqueue(stream, "host function", [=](const Place& place) {

@@ -37,10 +37,9 @@ std::array<Counter, kNames.size()> from_environment() {
     const std::size_t colon = entry.find(':');
     const int index = index_of(entry.substr(0, colon));
     if (index < 0 || colon == entry.npos) {
-      std::fprintf(
-          stderr,
-          "cuda_on_cpu: GIRO_CUDA_ON_CPU_FAIL: expected allocation:N, copy:N, launch:N or call:N, found %s\n",
-          std::string(entry).c_str());
+      std::fprintf(stderr,
+                   "cuda_on_cpu: GIRO_CUDA_ON_CPU_FAIL: expected allocation:N, copy:N, launch:N or call:N, found %s\n",
+                   std::string(entry).c_str());
       std::exit(2);
     }
     counters[static_cast<std::size_t>(index)].failing = std::strtoull(entry.data() + colon + 1, nullptr, 10);

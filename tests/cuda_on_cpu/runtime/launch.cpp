@@ -91,8 +91,7 @@ struct Arguments {
   }
 };
 
-void launch(Stub& stub, dim3 grid, dim3 block, void* const* arguments, std::size_t shared,
-            cudaStream_t stream) {
+void launch(Stub& stub, dim3 grid, dim3 block, void* const* arguments, std::size_t shared, cudaStream_t stream) {
   const Kernel& kernel = kernel_of(stub);
   Launch launch{{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared};
   refuse_bad_configuration(kernel, launch, stub.dynamic_shared_limit);
@@ -129,8 +128,8 @@ void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void**) {}
 char __cudaInitModule(void**) { return 1; }
 
-void __cudaRegisterFunction(void**, const char* host_function, char*, const char* name, int, uint3*, uint3*,
-                            dim3*, dim3*, int*) {
+void __cudaRegisterFunction(void**, const char* host_function, char*, const char* name, int, uint3*, uint3*, dim3*,
+                            dim3*, int*) {
   const std::lock_guard lock(api_mutex());
   stubs()[host_function].name = name;
 }
@@ -157,22 +156,20 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   return api([&] { *kernel = reinterpret_cast<cudaKernel_t>(&stub_of(function)); });
 }
 
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
-                               std::size_t shared, cudaStream_t stream) {
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared,
+                               cudaStream_t stream) {
   return api([&] { launch(*reinterpret_cast<Stub*>(kernel), grid, block, arguments, shared, stream); });
 }
 
-cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
-                             std::size_t shared, cudaStream_t stream) {
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, std::size_t shared,
+                             cudaStream_t stream) {
   return api([&] { launch(stub_of(function), grid, block, arguments, shared, stream); });
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void** arguments) {
   return api([&] {
-    if (config->numAttrs > 0)
-      fail(cudaErrorNotSupported, "cudaLaunchKernelExC: launch attributes are not emulated");
-    launch(stub_of(function), config->gridDim, config->blockDim, arguments, config->dynamicSmemBytes,
-           config->stream);
+    if (config->numAttrs > 0) fail(cudaErrorNotSupported, "cudaLaunchKernelExC: launch attributes are not emulated");
+    launch(stub_of(function), config->gridDim, config->blockDim, arguments, config->dynamicSmemBytes, config->stream);
   });
 }
 
@@ -185,8 +182,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
     attributes->maxThreadsPerBlock = static_cast<int>(kernel.max_threads);
     attributes->numRegs = 32;
     attributes->ptxVersion = attributes->binaryVersion = 80;
-    attributes->maxDynamicSharedSizeBytes =
-        static_cast<int>(stub.dynamic_shared_limit - kernel.static_shared_bytes);
+    attributes->maxDynamicSharedSizeBytes = static_cast<int>(stub.dynamic_shared_limit - kernel.static_shared_bytes);
   });
 }
 
@@ -195,13 +191,11 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
     Stub& stub = stub_of(function);
     const std::size_t shared = kernel_of(stub).static_shared_bytes + static_cast<std::size_t>(value);
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) {
-      fail(cudaErrorNotSupported,
-           "cudaFuncSetAttribute: only the maximum of dynamic shared memory is emulated");
+      fail(cudaErrorNotSupported, "cudaFuncSetAttribute: only the maximum of dynamic shared memory is emulated");
     }
     if (value < 0 || shared > Limits::kSharedBytesOptIn) {
-      fail(cudaErrorInvalidValue,
-           fmt::format("cudaFuncSetAttribute: {} bytes of shared memory, a block has {} at most", shared,
-                       Limits::kSharedBytesOptIn));
+      fail(cudaErrorInvalidValue, fmt::format("cudaFuncSetAttribute: {} bytes of shared memory, a block has {} at most",
+                                              shared, Limits::kSharedBytesOptIn));
     }
     stub.dynamic_shared_limit = std::max(shared, Limits::kSharedBytes);
   });

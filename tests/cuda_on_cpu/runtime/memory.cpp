@@ -103,8 +103,7 @@ void open(Block& block);
 void reserve_heap() {
   if (heap.base != nullptr) return;
   void* base = mmap(nullptr, kHeapBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED)
-    fail(cudaErrorMemoryAllocation, "the emulation cannot reserve addresses for device memory");
+  if (base == MAP_FAILED) fail(cudaErrorMemoryAllocation, "the emulation cannot reserve addresses for device memory");
   heap.base = heap.top = static_cast<char*>(base);
   struct sigaction action {};
   action.sa_sigaction = on_segmentation_fault;
@@ -161,9 +160,7 @@ char* allocate_in_heap(std::size_t bytes, Block::Kind kind, const char* call) {
   return begin;
 }
 
-const char* account_of(Block::Kind kind) {
-  return kind == Block::Kind::device ? kDeviceMemory : kPinnedMemory;
-}
+const char* account_of(Block::Kind kind) { return kind == Block::Kind::device ? kDeviceMemory : kPinnedMemory; }
 
 void give_back(const Block& block) {
   take_off_account(block);
@@ -176,8 +173,8 @@ void unmap(const Block& gone) {
   const Block block = gone;
   blocks().erase(block.begin);
   giro::simt::memory().remove(block.begin);
-  mmap(block.begin, whole_pages(block.bytes), PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  mmap(block.begin, whole_pages(block.bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+       0);
 }
 
 void allocate(void** out, std::size_t bytes, Block::Kind kind, const char* call) {
@@ -244,10 +241,9 @@ void take_off_account(const Block& block) { remove_handle(account_of(block.kind)
 Block& block_at(void* begin, const char* call) {
   const auto found = blocks().find(static_cast<const char*>(begin));
   if (found == blocks().end() || found->second.free_is_queued) {
-    fail(cudaErrorInvalidValue,
-         fmt::format("{}: {} is not the address of a live block: freed before, or never "
-                     "allocated by that call's counterpart",
-                     call, fmt::ptr(begin)));
+    fail(cudaErrorInvalidValue, fmt::format("{}: {} is not the address of a live block: freed before, or never "
+                                            "allocated by that call's counterpart",
+                                            call, fmt::ptr(begin)));
   }
   return found->second;
 }
@@ -258,14 +254,13 @@ void check_range(const void* begin, std::size_t bytes, const char* call) {
   if (block != nullptr && block->free_is_queued && current_operation() == 0) {
     fail(cudaErrorInvalidValue, fmt::format("{}: {} has been freed", call, fmt::ptr(begin)));
   } else if (block != nullptr && is_freed(*block)) {
-    fail(cudaErrorIllegalAddress, fmt::format("{}: {} is in an allocation of {} bytes that was freed", call,
-                                              fmt::ptr(begin), block->bytes));
+    fail(cudaErrorIllegalAddress,
+         fmt::format("{}: {} is in an allocation of {} bytes that was freed", call, fmt::ptr(begin), block->bytes));
   } else if (block != nullptr) {
     const auto left = static_cast<std::size_t>(block->begin + block->bytes - static_cast<const char*>(begin));
     if (bytes > left) {
-      fail(cudaErrorInvalidValue,
-           fmt::format("{}: {} bytes at an address with {} left of the {} of allocation {}", call, bytes,
-                       left, block->bytes, block->number));
+      fail(cudaErrorInvalidValue, fmt::format("{}: {} bytes at an address with {} left of the {} of allocation {}",
+                                              call, bytes, left, block->bytes, block->number));
     }
     open(*block);
   } else if (in_heap(begin)) {

@@ -44,8 +44,7 @@ void Operands::expect_apart(const Ranges& others, const void* begin, std::size_t
   const auto* const first = static_cast<const char*>(begin);
   const auto after = others.lower_bound(first + bytes);
   if (after == others.begin() || std::prev(after)->second <= first) return;
-  fail(cudaErrorIllegalAddress,
-       fmt::format("{}: an output of {} bytes overlaps another operand", what_, bytes));
+  fail(cudaErrorIllegalAddress, fmt::format("{}: an output of {} bytes overlaps another operand", what_, bytes));
 }
 
 void Operands::add(Ranges& ranges, const void* begin, std::size_t bytes) {

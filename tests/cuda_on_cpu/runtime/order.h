@@ -26,9 +26,8 @@ Clock& host_clock();
 // A node of a graph that runs.
 struct Step {
   std::size_t node = 0;
-  std::shared_ptr<const std::vector<bool>>
-      preceding;            // of the graph's nodes up to here, whether it precedes this one
-  std::uint64_t round = 0;  // of what a conditional node repeats
+  std::shared_ptr<const std::vector<bool>> preceding;  // of the graph's nodes up to here, whether it precedes this one
+  std::uint64_t round = 0;                             // of what a conditional node repeats
 };
 
 // Where a piece of work stands: an entry of a queue, and if that is a graph's launch, which node of it, which

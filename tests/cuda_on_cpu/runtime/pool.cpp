@@ -62,15 +62,13 @@ cudaMemPool_t& current_pool() {
 
 Pool& pool_behind(cudaMemPool_t pool, const char* call) {
   if (pool != default_pool() && !is_alive(kPool, pool)) {
-    fail(cudaErrorInvalidValue,
-         fmt::format("{}: no such memory pool: destroyed before, or never created", call));
+    fail(cudaErrorInvalidValue, fmt::format("{}: no such memory pool: destroyed before, or never created", call));
   }
   return *pool->pool;
 }
 
 void expect_the_device(int device, const char* call) {
-  if (device != 0)
-    fail(cudaErrorInvalidDevice, fmt::format("{}: no device {}, there is only 0", call, device));
+  if (device != 0) fail(cudaErrorInvalidDevice, fmt::format("{}: no device {}, there is only 0", call, device));
 }
 
 void refuse_in_capture(const CUstream_st& stream, const char* call) {
@@ -88,8 +86,8 @@ void allocate(void** out, std::size_t bytes, cudaMemPool_t handle, cudaStream_t 
   *out = nullptr;
   if (bytes == 0) return;
   if (pool.max_bytes > 0 && bytes > pool.max_bytes - pool.used) {
-    fail(cudaErrorMemoryAllocation, fmt::format("{} of {} bytes: {} of the pool's {} are in use", call, bytes,
-                                                pool.used, pool.max_bytes));
+    fail(cudaErrorMemoryAllocation,
+         fmt::format("{} of {} bytes: {} of the pool's {} are in use", call, bytes, pool.used, pool.max_bytes));
   }
   Block& block = add_block(bytes, Block::Kind::device, call);
   block.pool = handle->pool;
@@ -97,8 +95,7 @@ void allocate(void** out, std::size_t bytes, cudaMemPool_t handle, cudaStream_t 
   *out = block.begin;
   submit(on, call, [begin = block.begin, bytes, call] {
     if (find_block(begin) == nullptr) {
-      fail(cudaErrorIllegalAddress,
-           "race: the memory has been freed by work that nothing orders after its allocation");
+      fail(cudaErrorIllegalAddress, "race: the memory has been freed by work that nothing orders after its allocation");
     }
     will_write(begin, bytes, call);  // all of it, so that use which is not ordered after this is a race
     giro::simt::memory().forget(begin, bytes);
@@ -132,8 +129,7 @@ cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t stre
   return api([&] { allocate(pointer, bytes, current_pool(), stream, "cudaMallocAsync"); });
 }
 
-cudaError_t cudaMallocFromPoolAsync(void** pointer, std::size_t bytes, cudaMemPool_t pool,
-                                    cudaStream_t stream) {
+cudaError_t cudaMallocFromPoolAsync(void** pointer, std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
   return api([&] { allocate(pointer, bytes, pool, stream, "cudaMallocFromPoolAsync"); });
 }
 
@@ -253,8 +249,7 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attrib
     const auto number = [&] { return *static_cast<const int*>(value); };
     const auto bytes = [&] { return *static_cast<const std::uint64_t*>(value); };
     const auto reset = [&](std::uint64_t& most, std::uint64_t current) {
-      if (bytes() != 0)
-        fail(cudaErrorInvalidValue, "cudaMemPoolSetAttribute: a high watermark can only be reset to 0");
+      if (bytes() != 0) fail(cudaErrorInvalidValue, "cudaMemPoolSetAttribute: a high watermark can only be reset to 0");
       most = current;
     };
     switch (attribute) {

@@ -37,9 +37,8 @@ std::vector<std::shared_ptr<Queue>>& orphans() {
 
 std::vector<std::shared_ptr<Queue>> queues() {
   // What the host has waited for is before everything else: nobody needs to ask about it again.
-  std::erase_if(orphans(), [](const auto& queue) {
-    return queue->is_idle() && includes(host_clock(), queue->end().clock);
-  });
+  std::erase_if(orphans(),
+                [](const auto& queue) { return queue->is_idle() && includes(host_clock(), queue->end().clock); });
   std::vector<std::shared_ptr<Queue>> all = orphans();
   for (const CUstream_st* stream : streams()) all.push_back(stream->queue);
   return all;
@@ -50,9 +49,7 @@ CUevent_st& resolve(cudaEvent_t event, const char* call) {
   return *event;
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 void create_stream(cudaStream_t* out, unsigned int flags) {
   if (out == nullptr || (flags & ~static_cast<unsigned int>(cudaStreamNonBlocking)) != 0) {
@@ -217,8 +214,7 @@ void run_what_is_left() {
 CUstream_st& resolve(cudaStream_t stream, const char* call) {
   if (stream == nullptr || stream == cudaStreamLegacy) return legacy();
   if (stream == cudaStreamPerThread) {
-    static thread_local CUstream_st* const own =
-        streams().emplace_back(new CUstream_st{std::make_shared<Queue>(true)});
+    static thread_local CUstream_st* const own = streams().emplace_back(new CUstream_st{std::make_shared<Queue>(true)});
     return *own;
   }
   expect_alive(kStream, stream, call);
@@ -237,9 +233,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) 
   return api([&] { create_stream(stream, flags); });
 }
 
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
-}
+cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
 
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   return api_of_release([&] {
@@ -356,8 +350,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEve
       CUevent_st& event = resolve(handle, "cudaEventElapsedTime");
       forbid_captured_event(event, "cudaEventElapsedTime");
       if (!event.timing || !event.point.queue) {
-        fail(cudaErrorInvalidResourceHandle,
-             "cudaEventElapsedTime: an event without timing, or never recorded");
+        fail(cudaErrorInvalidResourceHandle, "cudaEventElapsedTime: an event without timing, or never recorded");
       }
       query(event.point, "cudaEventElapsedTime");
     }

@@ -115,8 +115,7 @@ void enqueue(CUstream_st& stream, std::string name, Queue::Work work, std::vecto
 
 // The same for work that other processes take part in. It runs in the order in which the host queues it,
 // whichever streams it is on: all processes have the same one. That orders nothing for the race check.
-void enqueue_collective(CUstream_st& stream, std::string name, Queue::Work work,
-                        std::vector<Point> after = {});
+void enqueue_collective(CUstream_st& stream, std::string name, Queue::Work work, std::vector<Point> after = {});
 
 // Between two looks at what another process does. Other threads can make their calls in the meantime.
 void nap();

@@ -52,9 +52,7 @@ struct Rank {
     EXPECT_NCCL_OK(ncclCommInitRank(&comm, ranks, id, rank));
     allocate();
   }
-  Rank(int own_rank, int all_ranks, ncclComm_t own) : rank(own_rank), ranks(all_ranks), comm(own) {
-    allocate();
-  }
+  Rank(int own_rank, int all_ranks, ncclComm_t own) : rank(own_rank), ranks(all_ranks), comm(own) { allocate(); }
 
   void allocate() {
     EXPECT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -73,8 +71,7 @@ struct Rank {
 
   std::size_t bytes() const { return static_cast<std::size_t>(ranks) * kCount * sizeof(float); }
   void fill(float* data, float value) {
-    for (int part = 0; part < ranks; ++part)
-      set(data + part * static_cast<int>(kCount), value, kCount, 0, stream);
+    for (int part = 0; part < ranks; ++part) set(data + part * static_cast<int>(kCount), value, kCount, 0, stream);
   }
   // Waits for the stream.
   const float* read(const float* data) {
@@ -127,9 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, NcclOnCpu, ::testing::Values(2, 4));
 TEST_P(NcclOnCpu, Reductions) {
   run_ranks(GetParam(), [](Rank& r) {
     // In float, one after the other, the ones would be lost.
-    const auto value = [](int rank) {
-      return std::array{1e8f, 1.f, -1e8f, 1.f}[static_cast<std::size_t>(rank)];
-    };
+    const auto value = [](int rank) { return std::array{1e8f, 1.f, -1e8f, 1.f}[static_cast<std::size_t>(rank)]; };
     double sum = 0, product = 1;
     for (int rank = 0; rank < r.ranks; ++rank) {
       sum += value(rank);
@@ -144,10 +139,9 @@ TEST_P(NcclOnCpu, Reductions) {
       r.fill(r.x, value(r.rank));
       EXPECT_NCCL_OK(ncclAllReduce(r.x, r.y, kCount, ncclFloat, op, r.comm, r.stream));
       EXPECT_NCCL_OK(ncclAllReduce(r.x, r.x, kCount, ncclFloat, op, r.comm, r.stream)) << "in place";
-      EXPECT_NCCL_OK(ncclAllReduce(r.x + kCount, r.y + kCount, kCount * static_cast<unsigned>(r.ranks - 1),
-                                   ncclFloat, op, r.comm, r.stream));
-      for (const float* data : {r.x, r.y})
-        EXPECT_EQ(r.read(data)[kCount - 1], static_cast<float>(result)) << op;
+      EXPECT_NCCL_OK(ncclAllReduce(r.x + kCount, r.y + kCount, kCount * static_cast<unsigned>(r.ranks - 1), ncclFloat,
+                                   op, r.comm, r.stream));
+      for (const float* data : {r.x, r.y}) EXPECT_EQ(r.read(data)[kCount - 1], static_cast<float>(result)) << op;
     }
     r.finish();
   });
@@ -464,8 +458,7 @@ TEST(NcclOnCpuProcesses, BadCallsAreRefusedAtOnce) {
   run_ranks(2, [](Rank& r) {
     r.fill(r.x, 1);
     float pageable[kCount];
-    const auto all_reduce = [&](const void* send, void* receive, std::size_t count,
-                                ncclDataType_t type = ncclFloat) {
+    const auto all_reduce = [&](const void* send, void* receive, std::size_t count, ncclDataType_t type = ncclFloat) {
       return ncclAllReduce(send, receive, count, type, ncclSum, r.comm, r.stream);
     };
     EXPECT_NCCL(ncclInvalidArgument, all_reduce(r.x, pageable, kCount));
@@ -498,14 +491,12 @@ TEST(NcclOnCpuProcesses, ConditionalBodiesHoldNoCollectives) {
     r.fill(r.x, 1);
     EXPECT_OK(cudaStreamSynchronize(r.stream));
     EXPECT_OK(cudaGraphCreate(&graph, 0));
-    EXPECT_OK(cudaGraphConditionalHandleCreate(&parameters.conditional.handle, graph, 1,
-                                               cudaGraphCondAssignDefault));
+    EXPECT_OK(cudaGraphConditionalHandleCreate(&parameters.conditional.handle, graph, 1, cudaGraphCondAssignDefault));
     parameters.conditional.type = cudaGraphCondTypeIf;
     parameters.conditional.size = 1;
     EXPECT_OK(cudaGraphAddNode(&node, graph, nullptr, nullptr, 0, &parameters));
     body = *parameters.conditional.phGraph_out;
-    EXPECT_OK(
-        cudaStreamBeginCaptureToGraph(r.stream, body, nullptr, nullptr, 0, cudaStreamCaptureModeRelaxed));
+    EXPECT_OK(cudaStreamBeginCaptureToGraph(r.stream, body, nullptr, nullptr, 0, cudaStreamCaptureModeRelaxed));
     EXPECT_NCCL_OK(ncclAllReduce(r.x, r.x, kCount, ncclFloat, ncclSum, r.comm, r.stream));
     EXPECT_OK(cudaStreamEndCapture(r.stream, &body));
     EXPECT_CUDA(cudaErrorNotSupported, cudaGraphInstantiate(&exec, graph, 0));

@@ -28,8 +28,7 @@ class CudaTest : public ::testing::Test {
   void SetUp() override {
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) GTEST_SKIP() << "no CUDA device";
-    for (cudaStream_t* stream : {&s_, &t_})
-      EXPECT_OK(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
+    for (cudaStream_t* stream : {&s_, &t_}) EXPECT_OK(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
     for (cudaEvent_t* event : {&e_, &f_}) EXPECT_OK(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
     for (float** data : {&x_, &y_}) EXPECT_OK(cudaMalloc(reinterpret_cast<void**>(data), kBytes));
     EXPECT_OK(cudaHostAlloc(reinterpret_cast<void**>(&host_), kBytes, cudaHostAllocMapped));
@@ -98,8 +97,8 @@ class CudaTest : public ::testing::Test {
   }
 
   // Its bodies. Nothing comes before the node.
-  cudaGraph_t* add_conditional(cudaGraph_t graph, cudaGraphConditionalHandle handle,
-                               cudaGraphConditionalNodeType type, unsigned int bodies) {
+  cudaGraph_t* add_conditional(cudaGraph_t graph, cudaGraphConditionalHandle handle, cudaGraphConditionalNodeType type,
+                               unsigned int bodies) {
     cudaGraphNodeParams parameters{};
     parameters.type = cudaGraphNodeTypeConditional;
     parameters.conditional = {handle, type, bodies, nullptr};
@@ -376,8 +375,7 @@ TEST_F(CudaTest, AChildGraphIsACopy) {
   EXPECT_OK(cudaGraphGetNodes(child, nullptr, &count));
   EXPECT_EQ(count, 1u);
   EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphDestroy(child)) << "its parent's";
-  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphAddEmptyNode(&node, step, &node, 1))
-      << "a node of another graph";
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphAddEmptyNode(&node, step, &node, 1)) << "a node of another graph";
   const cudaGraphNode_t twice[]{added, added};
   EXPECT_CUDA(cudaErrorInvalidValue, cudaGraphAddEmptyNode(&node, step, twice, 2));
   EXPECT_OK(cudaGraphDestroy(parent));
@@ -463,8 +461,7 @@ TEST_F(CudaTest, AnIfNodeChoosesABody) {
   for (const unsigned int condition : {0u, 1u, 2u}) {
     set(y_, 1, kCount, 0, s_);
     const cudaGraph_t graph = empty_graph();
-    cudaGraph_t* const bodies =
-        add_conditional(graph, create_condition(graph, condition), cudaGraphCondTypeSwitch, 2);
+    cudaGraph_t* const bodies = add_conditional(graph, create_condition(graph, condition), cudaGraphCondTypeSwitch, 2);
     for (const float value : {10.f, 20.f}) {
       capture_to(bodies[value > 10], [&] { set(y_, value, kCount, 0, s_); });
     }
@@ -599,12 +596,10 @@ TEST_F(CudaTest, CapturesForbidWhatCudaForbids) {
   const auto global = cudaStreamCaptureModeGlobal, relaxed = cudaStreamCaptureModeRelaxed;
   void* data = nullptr;
   EXPECT_EQ(in_capture(global, [&] { return cudaMalloc(&data, 4); }), cudaErrorStreamCaptureUnsupported);
-  EXPECT_EQ(in_capture(relaxed, [&] { return cudaStreamSynchronize(s_); }),
-            cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(in_capture(relaxed, [&] { return cudaStreamSynchronize(s_); }), cudaErrorStreamCaptureUnsupported);
   EXPECT_EQ(in_capture(relaxed, [&] { return cudaDeviceSynchronize(); }), cudaErrorStreamCaptureUnsupported);
   EXPECT_OK(cudaEventRecord(e_, t_));
-  EXPECT_EQ(in_capture(relaxed, [&] { return cudaStreamWaitEvent(s_, e_, 0); }),
-            cudaErrorStreamCaptureIsolation);
+  EXPECT_EQ(in_capture(relaxed, [&] { return cudaStreamWaitEvent(s_, e_, 0); }), cudaErrorStreamCaptureIsolation);
   EXPECT_EQ(in_capture(relaxed,
                        [&] {
                          EXPECT_OK(cudaEventRecord(e_, s_));
@@ -680,8 +675,7 @@ TEST_F(CudaTest, BadCopiesAreRefusedAtOnce) {
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_, y_, kBytes + 1, cudaMemcpyDefault, s_));
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemcpyAsync(x_, y_, kBytes, cudaMemcpyDeviceToHost, s_));
   EXPECT_CUDA(cudaErrorInvalidValue, cudaMemsetAsync(x_ + kCount, 0, 1, s_));
-  EXPECT_CUDA(cudaErrorInvalidMemcpyDirection,
-              cudaMemcpyAsync(x_, y_, 4, static_cast<cudaMemcpyKind>(7), s_));
+  EXPECT_CUDA(cudaErrorInvalidMemcpyDirection, cudaMemcpyAsync(x_, y_, 4, static_cast<cudaMemcpyKind>(7), s_));
 }
 
 TEST_F(CudaOnCpu, CopiesThatOverlapAreRefused) {
@@ -696,8 +690,7 @@ TEST_F(CudaTest, FlagsThatAreNoneAreRefused) {
   void* data;
   EXPECT_CUDA(cudaErrorInvalidValue, cudaStreamCreateWithFlags(&stream, 2));
   EXPECT_CUDA(cudaErrorInvalidValue, cudaEventCreateWithFlags(&event, 0x80));
-  EXPECT_CUDA(cudaErrorInvalidValue, cudaEventCreateWithFlags(&event, cudaEventInterprocess))
-      << "it has timing";
+  EXPECT_CUDA(cudaErrorInvalidValue, cudaEventCreateWithFlags(&event, cudaEventInterprocess)) << "it has timing";
   EXPECT_CUDA(cudaErrorInvalidValue, cudaHostAlloc(&data, 4, 0xff));
   EXPECT_CUDA(cudaErrorInvalidValue, cudaStreamWaitEvent(s_, e_, 7));
 }
@@ -886,8 +879,7 @@ TEST_F(CudaOnCpu, EachThreadHasAStream) {
     EXPECT_OK(cudaStreamSynchronize(cudaStreamPerThread));
     EXPECT_OK(cudaStreamQuery(cudaStreamPerThread));
   }).join();
-  EXPECT_CUDA(cudaErrorNotReady, cudaEventQuery(record_behind(cudaStreamPerThread)))
-      << "that was another one";
+  EXPECT_CUDA(cudaErrorNotReady, cudaEventQuery(record_behind(cudaStreamPerThread))) << "that was another one";
   EXPECT_EQ(read(x_, nullptr), 5) << "the legacy stream waits for it";
   EXPECT_CUDA(cudaErrorInvalidResourceHandle, cudaStreamDestroy(cudaStreamPerThread));
 }

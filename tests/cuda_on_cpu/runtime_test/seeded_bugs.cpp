@@ -100,8 +100,8 @@ TEST_P(CudaBugInWork, LosesTheDeviceAndIsNamed) {
 
 // Which of two goes first is drawn; the report comes from the later one and names both.
 std::string race(const std::string& a, const std::string& b) {
-  return "(" + a + ".*race.*" + b + "|" + b + ".*race.*" + a + "|race.*" + a + ".*" + b + "|race.*" + b +
-         ".*" + a + ")";
+  return "(" + a + ".*race.*" + b + "|" + b + ".*race.*" + a + "|race.*" + a + ".*" + b + "|race.*" + b + ".*" + a +
+         ")";
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -185,8 +185,8 @@ INSTANTIATE_TEST_SUITE_P(
                           EXPECT_OK(cudaGraphLaunch(recorded(p.s, set_x, p.y, p.x), p.t));
                         },
                         race(kSet, kAxpy)},
-                    Bug{"a_kernel_reads_what_nothing_wrote",
-                        [](Program& p) { axpy(p.y, p.fresh, 1, kCount, p.s); }, kAxpy},
+                    Bug{"a_kernel_reads_what_nothing_wrote", [](Program& p) { axpy(p.y, p.fresh, 1, kCount, p.s); },
+                        kAxpy},
                     Bug{"a_copy_is_too_short",
                         [](Program& p) {
                           EXPECT_OK(cudaMemcpyAsync(p.fresh, p.pinned, kBytes - 1, cudaMemcpyDefault, p.s));
@@ -232,8 +232,7 @@ TEST_P(CudaLeak, FailsTheProcessAtExit) {
 INSTANTIATE_TEST_SUITE_P(
     Bugs, CudaLeak,
     testing::Values(Bug{"event", [](Program& p) { p.event = nullptr; }, "event: 1 not destroyed"},
-                    Bug{"device_memory", [](Program& p) { p.x = nullptr; },
-                        "block of device memory: 1 not destroyed"},
+                    Bug{"device_memory", [](Program& p) { p.x = nullptr; }, "block of device memory: 1 not destroyed"},
                     Bug{"pinned_memory", [](Program& p) { p.pinned = nullptr; },
                         "block of pinned memory: 1 not destroyed"},
                     Bug{"graph_that_can_run", [](Program& p) { (void)recorded(p.s, add_x, p.y, p.x); },

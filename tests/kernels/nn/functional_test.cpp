@@ -35,8 +35,7 @@ class FunctionalTest : public test::OpTest {
   }
 
   // The gradient by each parameter, of the output weighed by `weights` and summed.
-  std::vector<std::vector<float>> gradients(const std::vector<Array>& params, const Function& f,
-                                            const Array& weights) {
+  std::vector<std::vector<float>> gradients(const std::vector<Array>& params, const Function& f, const Array& weights) {
     Vars vars;
     Tensors grads;
     for (const Array& param : params) {
@@ -140,8 +139,8 @@ TEST_P(FunctionalTest, ActivationGradients) {
 
 TEST_P(FunctionalTest, DenseGradients) {
   const Array x = random_.uniform({3, 5}), w = random_.uniform({5, 4}), b = far_from_zero(4);
-  for (const Activation f : {Activation::none, Activation::relu, Activation::gelu, Activation::tanh,
-                             Activation::sigmoid}) {
+  for (const Activation f :
+       {Activation::none, Activation::relu, Activation::gelu, Activation::tanh, Activation::sigmoid}) {
     const std::string name = fmt::format("dense, activation {}", static_cast<int>(f));
     // The smooth ones are looked at where they bend.
     const Array bias = f == Activation::relu ? b : small(b);
@@ -207,9 +206,8 @@ TEST_P(FunctionalTest, ReshapeGradients) {
 }
 
 TEST_P(FunctionalTest, ValuesUsedSeveralTimes) {
-  check("x^3 + x", {random_.uniform({7})}, [](const Vars& p) {
-    return add(multiply(multiply(p[0], p[0]), p[0]), p[0]);
-  });
+  check("x^3 + x", {random_.uniform({7})},
+        [](const Vars& p) { return add(multiply(multiply(p[0], p[0]), p[0]), p[0]); });
   check("a computed value used twice", {random_.uniform({7})}, [](const Vars& p) {
     const Var y = tanh(p[0]);
     return add(multiply(y, sigmoid(y)), y);
@@ -220,9 +218,8 @@ TEST_P(FunctionalTest, ValuesUsedSeveralTimes) {
     return multiply(tanh(sigmoid(y)), y);
   });
   const Array x = random_.uniform({3, 4}), w = random_.uniform({4, 4}), b = random_.uniform({4});
-  check("a layer applied twice", {x, w, b}, [](const Vars& p) {
-    return dense(dense(p[0], p[1], p[2], Activation::tanh), p[1], p[2], Activation::tanh);
-  });
+  check("a layer applied twice", {x, w, b},
+        [](const Vars& p) { return dense(dense(p[0], p[1], p[2], Activation::tanh), p[1], p[2], Activation::tanh); });
 }
 
 TEST_P(FunctionalTest, ScaleTakesIntegers) {

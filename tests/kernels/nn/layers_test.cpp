@@ -39,9 +39,8 @@ TEST(Layers, ParametersOfTheModels) {
 
   const auto specs = specs_of(test::cnn_model(), {32, 28, 28, 1});
   const std::vector<std::pair<std::string, Shape>> expected{
-      {"conv0/kernel", {32, 3, 3, 1}}, {"conv0/bias", {32}},         {"conv1/kernel", {64, 3, 3, 32}},
-      {"conv1/bias", {64}},            {"dense0/kernel", {3136, 256}}, {"dense0/bias", {256}},
-      {"dense1/kernel", {256, 10}},    {"dense1/bias", {10}}};
+      {"conv0/kernel", {32, 3, 3, 1}}, {"conv0/bias", {32}},   {"conv1/kernel", {64, 3, 3, 32}}, {"conv1/bias", {64}},
+      {"dense0/kernel", {3136, 256}},  {"dense0/bias", {256}}, {"dense1/kernel", {256, 10}},     {"dense1/bias", {10}}};
   ASSERT_EQ(specs.size(), expected.size());
   for (std::size_t i = 0; i < specs.size(); ++i) {
     EXPECT_EQ(specs[i].name, expected[i].first);
@@ -90,21 +89,24 @@ TEST(Layers, OutputShapes) {
 }
 
 TEST(Layers, ErrorsNameTheLayer) {
-  expect_error(ErrorCode::shape_mismatch, {"dense(10)", "(32, 28, 28, 1)", "flatten"},
-               [] { output_shape(sequential(scale(0.5), dense(10)), {32, 28, 28, 1}); });
-  expect_error(ErrorCode::shape_mismatch, {"conv(8)", "(32, 28, 28)", "(N, H, W, C)"},
-               [] { output_shape(conv(8, {3, 3}), {32, 28, 28}); });
-  expect_error(ErrorCode::shape_mismatch, {"conv", "(2, 3, 3, 1)", "window of 4"},
-               [] { output_shape(conv(8, {4, 4}, {.padding = Padding::valid}), {2, 3, 3, 1}); });
+  expect_error(ErrorCode::shape_mismatch, {"dense(10)", "(32, 28, 28, 1)", "flatten"}, [] {
+    output_shape(sequential(scale(0.5), dense(10)), {32, 28, 28, 1});
+  });
+  expect_error(ErrorCode::shape_mismatch, {"conv(8)", "(32, 28, 28)", "(N, H, W, C)"}, [] {
+    output_shape(conv(8, {3, 3}), {32, 28, 28});
+  });
+  expect_error(ErrorCode::shape_mismatch, {"conv", "(2, 3, 3, 1)", "window of 4"}, [] {
+    output_shape(conv(8, {4, 4}, {.padding = Padding::valid}), {2, 3, 3, 1});
+  });
   expect_error(ErrorCode::shape_mismatch, {"pool", "(2, 9)"}, [] { output_shape(avg_pool({2, 2}), {2, 9}); });
-  expect_error(ErrorCode::shape_mismatch, {"pool", "(2, 1, 1, 3)"},
-               [] { output_shape(max_pool({2, 2}), {2, 1, 1, 3}); });
+  expect_error(ErrorCode::shape_mismatch, {"pool", "(2, 1, 1, 3)"}, [] {
+    output_shape(max_pool({2, 2}), {2, 1, 1, 3});
+  });
   expect_error(ErrorCode::shape_mismatch, {"flatten"}, [] { output_shape(flatten(), {}); });
   expect_error(ErrorCode::invalid_argument, {"dense", "0 features"}, [] { dense(0); });
   expect_error(ErrorCode::invalid_argument, {"conv", "-1 features"}, [] { conv(-1, {3, 3}); });
   expect_error(ErrorCode::invalid_argument, {"conv(4)", "(0, 3)"}, [] { conv(4, {0, 3}); });
-  expect_error(ErrorCode::invalid_argument, {"conv(4)", "(0, 1)"},
-               [] { conv(4, {3, 3}, {.strides = {0, 1}}); });
+  expect_error(ErrorCode::invalid_argument, {"conv(4)", "(0, 1)"}, [] { conv(4, {3, 3}, {.strides = {0, 1}}); });
   expect_error(ErrorCode::invalid_argument, {"pool"}, [] { output_shape(avg_pool({0, 2}), {1, 5, 5, 1}); });
 }
 

@@ -9,21 +9,21 @@
 #include <vector>
 
 #include <giro/kernels/nn/layers.h>
-#include <giro/loop/batch.h>
-#include <giro/loop/dataset.h>
+#include <giro/loop/data/batch.h>
+#include <giro/loop/data/dataset.h>
 
 namespace giro::test {
 
 inline nn::Layer linear_model() { return nn::sequential(nn::scale(1 / 255.f), nn::flatten(), nn::dense(10)); }
 
 inline nn::Layer cnn_model() {
-  return nn::sequential(nn::scale(1 / 255.f),                                  //
+  return nn::sequential(nn::scale(1 / 255.f),                                    //
                         nn::conv(32, {3, 3}, {.activation = Activation::relu}),  //
-                        nn::avg_pool({2, 2}),                                  //
+                        nn::avg_pool({2, 2}),                                    //
                         nn::conv(64, {3, 3}, {.activation = Activation::relu}),  //
-                        nn::avg_pool({2, 2}),                                  //
-                        nn::flatten(),                                         //
-                        nn::dense(256, {.activation = Activation::relu}),      //
+                        nn::avg_pool({2, 2}),                                    //
+                        nn::flatten(),                                           //
+                        nn::dense(256, {.activation = Activation::relu}),        //
                         nn::dense(10));
 }
 

@@ -75,9 +75,15 @@ class ReferenceClassifier {
       }
       ReferenceImages dx(x.n, x.h, x.w, x.c);
       switch (layer.kind) {
-        case ReferenceLayer::Kind::conv: conv_backward(layer, x, dy, dx, grads); break;
-        case ReferenceLayer::Kind::avg_pool: avg_pool_backward(dy, dx); break;
-        case ReferenceLayer::Kind::dense: dense_backward(layer, x, dy, dx, grads); break;
+        case ReferenceLayer::Kind::conv:
+          conv_backward(layer, x, dy, dx, grads);
+          break;
+        case ReferenceLayer::Kind::avg_pool:
+          avg_pool_backward(dy, dx);
+          break;
+        case ReferenceLayer::Kind::dense:
+          dense_backward(layer, x, dy, dx, grads);
+          break;
       }
       dy = std::move(dx);
     }

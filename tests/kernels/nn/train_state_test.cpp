@@ -15,8 +15,8 @@
 #include <giro/kernels/nn/layers.h>
 #include <giro/runtime/graph.h>
 
-#include "runtime/arena.h"
-#include "runtime/backend.h"
+#include "runtime/internal/arena.h"
+#include "runtime/internal/backend.h"
 #include "tests/arena_setting.h"
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/nn/reference.h"
@@ -168,8 +168,8 @@ class ReferenceClassifierTest : public TrainStateTest {};
 INSTANTIATE_TEST_SUITE_P(Devices, ReferenceClassifierTest, testing::Values(Device::Kind::cpu), test::device_name);
 
 TEST_P(ReferenceClassifierTest, AgreesWithFiniteDifferences) {
-  check_reference(create(test::linear_model(), {kBatch, 4, 4, 1}, optim::sgd(0.1)),
-                  test::ReferenceClassifier::linear(), 4);
+  check_reference(create(test::linear_model(), {kBatch, 4, 4, 1}, optim::sgd(0.1)), test::ReferenceClassifier::linear(),
+                  4);
   check_reference(create(test::cnn_model(), {kBatch, 4, 4, 1}, optim::sgd(0.1)), test::ReferenceClassifier::cnn(), 4);
 }
 
@@ -206,8 +206,8 @@ TEST_P(TrainStateTest, ParametersAreAFunctionOfTheSeed) {
   };
   EXPECT_EQ(params(3), params(3));
   EXPECT_NE(params(3), params(4));
-  const TrainState on_host = TrainState::create(test::cnn_model(), {{"image", DType::u8, input}}, optim::adamw(1e-3),
-                                                3, Device::cpu());
+  const TrainState on_host =
+      TrainState::create(test::cnn_model(), {{"image", DType::u8, input}}, optim::adamw(1e-3), 3, Device::cpu());
   EXPECT_EQ(params(3), doubles(on_host, "params"));
   // Each leaf draws from a stream of its own.
   EXPECT_NE(params(3).at("dense0/kernel")[0] * 16, params(3).at("dense1/kernel")[0] * 16);
@@ -215,11 +215,11 @@ TEST_P(TrainStateTest, ParametersAreAFunctionOfTheSeed) {
 }
 
 TEST_P(TrainStateTest, ErrorsOfCreation) {
-  expect_error(ErrorCode::invalid_argument, {"spec", "empty"}, [&] {
-    TrainState::create(test::linear_model(), {}, optim::adamw(1e-3), 0, device());
+  expect_error(ErrorCode::invalid_argument, {"spec", "empty"},
+               [&] { TrainState::create(test::linear_model(), {}, optim::adamw(1e-3), 0, device()); });
+  expect_error(ErrorCode::shape_mismatch, {"conv(32)", "(5, 784)"}, [&] {
+    create(test::cnn_model(), {kBatch, 784}, optim::adamw(1e-3));
   });
-  expect_error(ErrorCode::shape_mismatch, {"conv(32)", "(5, 784)"},
-               [&] { create(test::cnn_model(), {kBatch, 784}, optim::adamw(1e-3)); });
 }
 
 TEST_P(TrainStateTest, UnusedParametersGetZeros) {
@@ -239,9 +239,8 @@ TEST_P(TrainStateTest, UnusedParametersGetZeros) {
 TEST_P(TrainStateTest, ASharedParameterGetsBothGradients) {
   const nn::Layer model = nn::sequential(nn::dense(3));
   TrainState state = create(model, {2, 3}, optim::sgd(0.1));
-  state.value_and_grad([&](auto& params) {
-    return add(sum(params["dense0/kernel"]), scale(sum(params["dense0/kernel"]), 4.0));
-  });
+  state.value_and_grad(
+      [&](auto& params) { return add(sum(params["dense0/kernel"]), scale(sum(params["dense0/kernel"]), 4.0)); });
   EXPECT_EQ(values(state, "grads/dense0/kernel"), std::vector<float>(9, 5));
 }
 
@@ -249,15 +248,12 @@ TEST_P(TrainStateTest, ErrorsOfTheLoss) {
   TrainState state = create(test::linear_model(), {kBatch, 4, 4, 1}, optim::sgd(0.1));
   expect_error(ErrorCode::shape_mismatch, {"loss", "(10,)"},
                [&] { state.value_and_grad([&](auto& params) { return relu(params["dense0/bias"]); }); });
-  expect_error(ErrorCode::invalid_argument, {"no parameter"}, [&] {
-    state.value_and_grad([&](auto&) { return sum(state.params()["dense0/bias"]); });
-  });
+  expect_error(ErrorCode::invalid_argument, {"no parameter"},
+               [&] { state.value_and_grad([&](auto&) { return sum(state.params()["dense0/bias"]); }); });
   const test::Images images(kBatch, 4);
   const DeviceImages batch(images, 0, kBatch, state.stream());
   expect_error(ErrorCode::invalid_argument, {"no parameter"}, [&] {
-    state.value_and_grad([&](auto& params) {
-      return accuracy(state.model()(params, batch.image), batch.label);
-    });
+    state.value_and_grad([&](auto& params) { return accuracy(state.model()(params, batch.image), batch.label); });
   });
   expect_error(ErrorCode::not_found, {"'dense0/weight'", "did you mean"},
                [&] { state.value_and_grad([&](auto& params) { return sum(params["dense0/weight"]); }); });
@@ -306,9 +302,8 @@ TEST_P(TrainStateTest, ClippingScalesByTheGlobalNorm) {
   const auto update = [&](double max_norm, double factor) {
     TrainState state = create(model, {2, 3}, optim::clip_by_global_norm(max_norm, optim::sgd(1.0)));
     // 12 elements of factor * 2 and 4 of factor * 2: the norm is 8 factor.
-    state.value_and_grad([&](auto& params) {
-      return scale(add(sum(params["dense0/kernel"]), sum(params["dense0/bias"])), 2 * factor);
-    });
+    state.value_and_grad(
+        [&](auto& params) { return scale(add(sum(params["dense0/kernel"]), sum(params["dense0/bias"])), 2 * factor); });
     state.apply_gradients();
     return -values(state, "params/dense0/kernel").front();
   };

@@ -9,8 +9,8 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/graph.h>
 
-#include "runtime/arena.h"
-#include "runtime/backend.h"
+#include "runtime/internal/arena.h"
+#include "runtime/internal/backend.h"
 #include "tests/arena_setting.h"
 #include "tests/kernels/op_test.h"
 

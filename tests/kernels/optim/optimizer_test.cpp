@@ -42,8 +42,8 @@ TEST(Optimizer, OptionsReachTheRule) {
   EXPECT_TRUE(a.decay_mask("kernel"));
   EXPECT_FALSE(a.decay_mask("bias"));
 
-  const Optimizer b = adamw(cosine(1.0, 10), {.b1 = 0.5, .b2 = 0.75, .eps = 1e-3, .weight_decay = 0.125,
-                                              .decay_mask = mask});
+  const Optimizer b =
+      adamw(cosine(1.0, 10), {.b1 = 0.5, .b2 = 0.75, .eps = 1e-3, .weight_decay = 0.125, .decay_mask = mask});
   EXPECT_EQ(b.rule.beta1, 0.5);
   EXPECT_EQ(b.rule.beta2, 0.75);
   EXPECT_EQ(b.rule.epsilon, 1e-3);

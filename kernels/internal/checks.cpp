@@ -1,0 +1,82 @@
+#include "kernels/internal/checks.h"
+
+#include <fmt/format.h>
+
+#include <giro/runtime/error.h>
+
+namespace giro::checks {
+namespace {
+
+// What an op may do without is checked only where it is given.
+void is_given(std::string_view op, const Argument& argument) {
+  if (!argument.tensor && argument.tensor.count() > 0) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("{}: {} is empty, expected a tensor", op, argument.name));
+  }
+}
+
+}  // namespace
+
+void on_device(std::string_view op, std::initializer_list<Argument> arguments, const Stream& stream) {
+  for (const Argument& argument : arguments) {
+    if (argument.tensor && argument.tensor.device() != stream.device()) {
+      throw Error(ErrorCode::device_mismatch, fmt::format("{}: {} is {}, the stream is on {}", op, argument.name,
+                                                          to_string(argument.tensor), to_string(stream.device())));
+    }
+  }
+}
+
+void has_dtype(std::string_view op, const Argument& argument, DType dtype) {
+  is_given(op, argument);
+  if (argument.tensor.dtype() != dtype) {
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: {} is {}, expected dtype {}", op, argument.name,
+                                                       to_string(argument.tensor), name_of(dtype)));
+  }
+}
+
+void is_floating(std::string_view op, const Argument& argument) {
+  if (!giro::is_floating(argument.tensor.dtype())) {
+    throw Error(ErrorCode::dtype_mismatch,
+                fmt::format("{}: {} is {}, expected a floating dtype", op, argument.name, to_string(argument.tensor)));
+  }
+}
+
+void is_integer(std::string_view op, const Argument& argument) {
+  const DType dtype = argument.tensor.dtype();
+  if (dtype != DType::u8 && dtype != DType::i32 && dtype != DType::i64) {
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: {} is {}, expected dtype u8, i32 or i64", op, argument.name,
+                                                       to_string(argument.tensor)));
+  }
+}
+
+void same_dtype(std::string_view op, const Argument& a, const Argument& b) {
+  if (a.tensor.dtype() != b.tensor.dtype()) {
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: {} is {}, but {} is {}", op, a.name, to_string(a.tensor),
+                                                       b.name, to_string(b.tensor)));
+  }
+}
+
+void has_shape(std::string_view op, const Argument& argument, const Shape& shape) {
+  is_given(op, argument);
+  if (argument.tensor.shape() != shape) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("{}: {} is {}, expected shape {}", op, argument.name,
+                                                       to_string(argument.tensor), to_string(shape)));
+  }
+}
+
+void has_rank(std::string_view op, const Argument& argument, std::size_t rank) {
+  if (argument.tensor.shape().rank() != rank) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("{}: {} is {}, expected {} axes", op, argument.name, to_string(argument.tensor), rank));
+  }
+}
+
+void same_shape(std::string_view op, const Argument& a, const Argument& b) {
+  is_given(op, a);
+  is_given(op, b);
+  if (a.tensor.shape() != b.tensor.shape()) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("{}: {} is {}, but {} is {}", op, a.name, to_string(a.tensor),
+                                                       b.name, to_string(b.tensor)));
+  }
+}
+
+}  // namespace giro::checks

@@ -1,0 +1,103 @@
+#include <giro/loop/data/batch.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <giro/kernels/elementwise.h>
+#include <giro/runtime/error.h>
+
+#include "runtime/internal/text.h"
+
+namespace giro {
+
+Batch::Batch(Features features, std::shared_ptr<const void> owner)
+    : features_(std::move(features)), owner_(std::move(owner)) {}
+
+Batch::Batch(std::shared_ptr<Residence> residence, std::int64_t position, std::int64_t rows)
+    : residence_(std::move(residence)), position_(position), rows_(rows) {}
+
+Tensor Batch::operator[](const std::string& name) const {
+  for (const auto& [feature, tensor] : features_) {
+    if (feature == name) return tensor;
+  }
+  std::vector<std::string> known;
+  for (const LeafSpec& feature : spec()) known.push_back(feature.name);
+  if (residence_ && std::find(known.begin(), known.end(), name) != known.end()) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("feature '{}' lies on {} and was not gathered: only a step made by jit or eager reads it",
+                            name, to_string(residence_->device())));
+  }
+  throw Error(ErrorCode::not_found, fmt::format("no feature '{}' in the batch{}", name, suggestion(name, known)));
+}
+
+BatchSpec Batch::spec() const {
+  if (residence_) return residence_->spec(rows_);
+  BatchSpec spec;
+  for (const auto& [name, tensor] : features_) spec.push_back({name, tensor.dtype(), tensor.shape()});
+  return spec;
+}
+
+std::int64_t Batch::size() const {
+  if (residence_) return rows_;
+  if (features_.empty()) return 1;
+  std::int64_t size = 0;
+  for (const auto& [name, tensor] : features_) {
+    size = std::max(size, tensor.shape().rank() == 0 ? 1 : tensor.shape()[0]);
+  }
+  return size;
+}
+
+Residence::Residence(const Batch::Features& rows, RowOrder order, Device device) : device_(device), order_(order) {
+  const Stream stream(device);
+  for (const auto& [name, tensor] : rows) {
+    if (tensor.shape().rank() == 0 || tensor.shape()[0] != order.size) {
+      throw Error(ErrorCode::shape_mismatch,
+                  fmt::format("feature '{}' is {}, expected {} rows", name, to_string(tensor), order.size));
+    }
+    row_buffers_.push_back(Buffer::allocate(device, tensor.bytes()));
+    rows_.emplace_back(name, Tensor(row_buffers_.back().data(), tensor.dtype(), tensor.shape(), device));
+    copy(rows_.back().second, tensor, stream);
+  }
+  position_buffer_ = Buffer::allocate(device, sizeof(std::int64_t));
+  position_ = Tensor(position_buffer_.data(), DType::i64, {}, device);
+  stream.synchronize();
+}
+
+BatchSpec Residence::spec(std::int64_t rows) const {
+  BatchSpec spec;
+  for (const auto& [name, tensor] : rows_) {
+    spec.push_back({name, tensor.dtype(), tensor.shape().drop_front().with_front(rows)});
+  }
+  return spec;
+}
+
+void Residence::seek(std::int64_t position, std::int64_t rows, const Stream& stream) {
+  if (!stream_ || *stream_ != stream) {
+    if (stream_) stream_->synchronize();  // the work queued there still reads and moves the position
+    stream_ = stream;
+  }
+  if (expected_ != position) stream.copy(position_.raw(), &position, sizeof position);
+  expected_ = position + rows;
+}
+
+Batch Residence::gather(std::int64_t rows, const Stream& stream, std::vector<Buffer>& storage) const {
+  const Buffer index_buffer = stream.allocate(static_cast<std::size_t>(rows) * sizeof(std::int64_t));
+  const Tensor indices(index_buffer.data(), DType::i64, {rows}, device_);
+  batch_indices(indices, position_, order_, stream);
+
+  Batch::Features features;
+  for (const auto& [name, tensor] : rows_) {
+    const Shape shape = tensor.shape().drop_front().with_front(rows);
+    const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(tensor.dtype());
+    storage.push_back(stream.allocate(bytes));
+    const Tensor gathered(storage.back().data(), tensor.dtype(), shape, device_);
+    gather_rows(gathered, tensor, indices, stream);
+    features.emplace_back(name, gathered);
+  }
+  increment(position_, rows, stream);
+  return Batch(std::move(features));
+}
+
+}  // namespace giro

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/gather.h>
+#include <giro/runtime/state.h>
+#include <giro/runtime/stream.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro {
+
+class Residence;
+
+// The names, dtypes and shapes of a batch's features, batch axis included. The first feature is the model's input.
+using BatchSpec = std::vector<LeafSpec>;
+
+// One batch: named tensors whose first axis is the batch. A handle; copies share the memory.
+//
+// A batch of a dataset that lies on a device (Dataset::to) holds no rows of its own, only where they stand: a step
+// made by jit or eager gathers them on the device.
+class Batch {
+ public:
+  using Features = std::vector<std::pair<std::string, Tensor>>;
+
+  Batch() = default;
+  // `owner` keeps the tensors' memory alive.
+  explicit Batch(Features features, std::shared_ptr<const void> owner = nullptr);
+  // Rows [position, position + rows) of a resident dataset's order.
+  Batch(std::shared_ptr<Residence> residence, std::int64_t position, std::int64_t rows);
+
+  // The feature of a name. Error(not_found) naming the nearest; Error(unsupported) if the batch lies on a device and
+  // was not gathered.
+  Tensor operator[](const std::string& name) const;
+  const Features& features() const noexcept { return features_; }
+  BatchSpec spec() const;
+
+  // Samples: the largest first axis over the features; a scalar feature, or no feature at all, counts 1.
+  std::int64_t size() const;
+
+  // Null unless the batch lies on a device.
+  const std::shared_ptr<Residence>& residence() const noexcept { return residence_; }
+  std::int64_t position() const noexcept { return position_; }
+
+ private:
+  Features features_;
+  std::shared_ptr<const void> owner_;
+  std::shared_ptr<Residence> residence_;
+  std::int64_t position_ = 0;
+  std::int64_t rows_ = 0;
+};
+
+// A dataset's rows on a device, their order, and the position leaf from which a recorded step gathers its batch. The
+// position moves on by itself with every gather; the host writes it only to jump.
+class Residence {
+ public:
+  // `rows` (N, ...) per feature, host memory, N = order.size; copied to the device.
+  // Errors: shape_mismatch, out_of_memory, device.
+  Residence(const Batch::Features& rows, RowOrder order, Device device);
+
+  Device device() const noexcept { return device_; }
+  const RowOrder& order() const noexcept { return order_; }
+  BatchSpec spec(std::int64_t rows) const;
+
+  // Makes `position` the next to be gathered, if it is not already. Call before each gather that is queued or
+  // replayed on `stream`, and never while recording. Going over to another stream waits for the one before.
+  void seek(std::int64_t position, std::int64_t rows, const Stream& stream);
+  // After an error: the next seek writes the position, wherever the device has got to.
+  void forget_position() noexcept { expected_ = kUnknown; }
+  // Queues the gather of the next rows into temporaries of the stream, and moves the position on. `storage` takes the
+  // temporaries and must outlive the work that reads the batch (or the recording).
+  Batch gather(std::int64_t rows, const Stream& stream, std::vector<Buffer>& storage) const;
+
+ private:
+  Device device_;
+  RowOrder order_;
+  std::vector<Buffer> row_buffers_;
+  Batch::Features rows_;
+  Buffer position_buffer_;
+  Tensor position_;  // i64 scalar on the device
+  static constexpr std::int64_t kUnknown = -1;
+  std::int64_t expected_ = kUnknown;  // what it will hold after everything queued so far
+  std::optional<Stream> stream_;      // where that was queued
+};
+
+}  // namespace giro

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <string>
+
+#include <giro/loop/data/batch.h>
+#include <giro/runtime/device.h>
+
+namespace giro {
+
+// Rows of named features as a stream of batches: a C++20 input range of Batch, configured by chained calls that each
+// return a new value sharing the rows:
+//
+//   auto train = data::mnist("train").shuffle(0).repeat().batch(32).prefetch(2);
+//
+// The order of batches is a pure function of (seed, epoch, position): nothing is buffered to shuffle, and skipping is
+// O(1). With repeat, a batch may straddle two epochs; without it, the last batch holds the rows that are left.
+// Every begin() starts over, at what skip() says.
+class Dataset {
+ public:
+  class Iterator;
+
+  // Rows (N, ...) of each feature in host memory, all of one N >= 1; `owner` keeps them alive.
+  // Errors: invalid_argument (no feature, or a name empty or repeated), shape_mismatch, device_mismatch.
+  explicit Dataset(Batch::Features rows, std::shared_ptr<const void> owner = nullptr);
+
+  // Each epoch in an order of its own, keyed by (seed, epoch). Before batch, else Error(invalid_argument).
+  Dataset shuffle(std::uint64_t seed) const;
+  // Epoch after epoch: `epochs` of them, at least 1, or without end. Before batch, once.
+  Dataset repeat(std::int64_t epochs = kForever) const;
+  // 1 <= size <= number of rows, else Error(invalid_argument) naming both. Once.
+  Dataset batch(std::int64_t size, bool drop_remainder = false) const;
+  // Applies `f` to every batch on the host, in order; its result may share memory with its argument. After batch.
+  Dataset map(std::function<Batch(const Batch&)> f) const;
+  // Makes batches ahead on a thread of their own, up to `depth` of them. After batch. What map throws is rethrown by
+  // the iterator, at the batch it belongs to.
+  Dataset prefetch(std::size_t depth) const;
+  // Leaves out the first batches. After batch.
+  Dataset skip(std::int64_t batches) const;
+  // Copies the rows to the device, where steps gather their batches. After batch; excludes map, and prefetch has
+  // nothing left to do.
+  Dataset to(Device device) const;
+
+  static constexpr std::int64_t kForever = -1;
+
+  std::int64_t num_rows() const;
+  // Batches from begin() to end(), or kForever.
+  std::int64_t num_batches() const;
+  // What a full batch looks like, after map, to which it shows the first batch. A dataset that was not batched has
+  // batches of one.
+  BatchSpec spec() const;
+
+  Iterator begin() const;
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  struct Plan;
+  explicit Dataset(std::shared_ptr<const Plan> plan);
+  std::shared_ptr<const Plan> plan_;
+};
+
+// Move-only input iterator: holds the current batch, and the prefetching thread where there is one. It is at the end
+// once making a batch threw.
+class Dataset::Iterator {
+ public:
+  using value_type = Batch;
+  using difference_type = std::ptrdiff_t;
+
+  Iterator();
+  explicit Iterator(std::shared_ptr<const Plan> plan);
+  Iterator(Iterator&&) noexcept;
+  Iterator& operator=(Iterator&&) noexcept;
+  ~Iterator();
+
+  const Batch& operator*() const;
+  Iterator& operator++();
+  void operator++(int) { ++*this; }
+  friend bool operator==(const Iterator& it, std::default_sentinel_t) { return it.at_end(); }
+
+ private:
+  bool at_end() const;
+  struct Source;
+  std::unique_ptr<Source> source_;
+};
+
+namespace data {
+
+struct MnistOptions {
+  // Where the four IDX files lie, gzipped or not. Default: Debian's package dataset-fashion-mnist.
+  std::string dir = "/usr/share/datasets/fashion-mnist";
+};
+
+// The "train" or "test" split of a data set in MNIST's format: features "image", u8 (N, H, W, 1) as stored, and
+// "label", u8 (N,) below 10. Errors: invalid_argument (unknown split), not_found (no such file), io, unsupported,
+// corrupt_data (wrong magic, truncated, no samples, counts that differ, a label out of range), each naming the file.
+Dataset mnist(const std::string& split, const MnistOptions& options = {});
+
+}  // namespace data
+}  // namespace giro

@@ -1,0 +1,82 @@
+#include <giro/loop/log/aggregation.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <numeric>
+#include <vector>
+
+#include <giro/runtime/error.h>
+
+#include "runtime/internal/text.h"
+
+namespace giro {
+namespace {
+
+using Values = std::span<const double>;
+
+double sum(Values values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+double weighted_mean(Values values, Values samples) {
+  const double weight = sum(samples);
+  if (!(weight > 0)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("mean: expected records of 1 sample or more, found {}", weight));
+  }
+  return std::inner_product(values.begin(), values.end(), samples.begin(), 0.0) / weight;
+}
+
+const std::map<std::string, double (*)(Values, Values)> kByName{
+    {"last", [](Values values, Values) { return values.back(); }},
+    {"first", [](Values values, Values) { return values.front(); }},
+    {"mean", weighted_mean},
+    {"unweighted_mean", [](Values values, Values) { return sum(values) / static_cast<double>(values.size()); }},
+    {"sum", [](Values values, Values) { return sum(values); }},
+    {"min", [](Values values, Values) { return *std::min_element(values.begin(), values.end()); }},
+    {"max", [](Values values, Values) { return *std::max_element(values.begin(), values.end()); }},
+};
+
+}  // namespace
+
+Aggregation::Aggregation(const std::string& name) {
+  const auto found = kByName.find(name);
+  if (found == kByName.end()) {
+    std::vector<std::string> known;
+    for (const auto& [other, reduce] : kByName) known.push_back(other);
+    throw Error(ErrorCode::not_found, fmt::format("no aggregation '{}'{}", name, suggestion(name, known)));
+  }
+  reduce_ = [reduce = found->second](const std::string&, Values values, Values samples) {
+    return reduce(values, samples);
+  };
+}
+
+Aggregation::Aggregation(std::initializer_list<std::pair<std::string, Aggregation>> collections)
+    : reduce_([by_collection = std::map<std::string, Aggregation>(collections.begin(), collections.end())](
+                  const std::string& collection, Values values, Values samples) {
+        const auto found = by_collection.find(collection);
+        return found == by_collection.end() ? values.back() : found->second(collection, values, samples);
+      }) {}
+
+Logs aggregate(const History& history, const Elapsed& elapsed, const Aggregation& aggregation) {
+  auto [steps, samples] = history.collect("elapsed.steps", "elapsed.samples");
+  steps.push_back(static_cast<double>(elapsed.steps));
+  samples.push_back(static_cast<double>(elapsed.samples));
+  std::map<double, double> samples_at;  // step -> of its record
+  for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
+    samples_at[steps[i]] = (samples[i + 1] - samples[i]) / std::max(1.0, steps[i + 1] - steps[i]);
+  }
+
+  Logs result;
+  const Logs latest = history.latest();
+  for (const Logs::Entry& entry : latest.entries()) {
+    const auto [values, at] = history.collect(entry.collection + "." + entry.name, "elapsed.steps");
+    std::vector<double> weights;
+    for (const double step : at) weights.push_back(samples_at.at(step));
+    result.add_entry(entry.collection, entry.name, aggregation(entry.collection, values, weights));
+  }
+  return result;
+}
+
+}  // namespace giro

@@ -1,0 +1,119 @@
+#include <giro/loop/log/logs.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include <giro/kernels/elementwise.h>
+#include <giro/runtime/error.h>
+
+#include "runtime/internal/text.h"
+
+namespace giro {
+namespace {
+
+double to_number(const Tensor& scalar, const Stream& stream) {
+  const Buffer storage = stream.allocate(sizeof(double));
+  const Tensor number(storage.data(), DType::f64, {}, stream.device());
+  cast(number, scalar, stream);
+  return to_host<double>(number, stream).front();
+}
+
+// What is no scalar, for messages.
+std::string describe(const LogValue& value) {
+  if (const nn::Var* var = value.scalar()) return to_string(var->value());
+  return fmt::format("{}{}", name_of(value.array()->dtype()), to_string(value.array()->shape()));
+}
+
+}  // namespace
+
+bool LogValue::ready() const {
+  if (const Sent* sent = std::get_if<Sent>(&value_)) return sent->row->ready();
+  return array() == nullptr || array()->ready();
+}
+
+double LogValue::fetch() const {
+  if (const Sent* sent = std::get_if<Sent>(&value_)) return sent->row->value(sent->column);
+  if (!is_scalar()) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("a log entry is {}, expected a scalar", describe(*this)));
+  }
+  if (const nn::Var* var = scalar()) return to_number(var->value(), var->stream());
+  return to_number(array()->tensor(), Stream(Device::cpu()));
+}
+
+Logs::Logs(const LogSchema& schema, std::vector<LogValue> values) : schema_(&schema), values_(std::move(values)) {
+  if (values_.size() != schema.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("logs of {} names are given {} values", schema.size(), values_.size()));
+  }
+}
+
+Logs& Logs::add_entry(std::string_view collection, std::string_view name, LogValue value) {
+  if (const auto entry = schema_->find(collection, name)) {
+    values_[*entry] = std::move(value);
+  } else {
+    const LogSchema& longer = schema_->with(collection, name);
+    values_.push_back(std::move(value));
+    schema_ = &longer;
+  }
+  return *this;
+}
+
+Logs& Logs::add_loss(std::string_view name, LogValue value, bool also_metric) {
+  if (also_metric) add_metric(name, value);
+  return add_entry("losses", name, std::move(value));
+}
+
+Logs& Logs::add_entries(std::string_view collection, NamedValues values) {
+  for (auto& [name, value] : values) add_entry(collection, name, std::move(value));
+  return *this;
+}
+
+void Logs::merge(Logs other) {
+  if (empty() || schema_ == other.schema_) {
+    *this = std::move(other);
+    return;
+  }
+  for (std::size_t i = 0; i < other.values_.size(); ++i) {
+    const LogSchema::Key& key = other.schema()[i];
+    add_entry(key.collection, key.name, std::move(other.values_[i]));
+  }
+}
+
+double Logs::entry_value(std::string_view key) const {
+  std::optional<std::size_t> found;
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const LogSchema::Key& entry = schema()[i];
+    if (entry.has_path(key)) return value(i);
+    if (entry.name != key) continue;
+    if (found) {
+      throw Error(ErrorCode::invalid_argument, fmt::format("'{}' is in several collections: '{}' and '{}'", key,
+                                                           schema()[*found].path(), entry.path()));
+    }
+    found = i;
+  }
+  if (!found) {
+    std::vector<std::string> known;
+    for (const Entry& entry : entries()) {
+      known.push_back(key.find('.') == key.npos ? entry.name : entry.collection + "." + entry.name);
+    }
+    throw Error(ErrorCode::not_found, fmt::format("no log entry '{}'{}", key, suggestion(key, known)));
+  }
+  return value(*found);
+}
+
+double Logs::value(std::size_t entry) const {
+  const LogValue& value = values_[entry];
+  if (!value.is_scalar()) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("the log entry '{}' is {}, expected a scalar", schema()[entry].path(), describe(value)));
+  }
+  return value.value();
+}
+
+bool Logs::ready() const {
+  return std::all_of(values_.begin(), values_.end(), [](const LogValue& value) { return value.ready(); });
+}
+
+}  // namespace giro

@@ -1,0 +1,167 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <giro/kernels/nn/var.h>
+#include <giro/loop/log/log_ring.h>
+#include <giro/loop/log/log_schema.h>
+#include <giro/loop/log/output_array.h>
+
+namespace giro {
+
+// What is logged: a host number; what a step computes on its device; a scalar that a step has sent to the host, which
+// arrives when the device gets there; or, in the collection "outputs", an array that does.
+class LogValue {
+ public:
+  LogValue(double value) : value_(value) {}
+  LogValue(nn::Var scalar) : value_(std::move(scalar)) {}
+  LogValue(std::shared_ptr<const LogRow> row, std::size_t column) : value_(Sent{std::move(row), column}) {}
+  LogValue(OutputArray array) : value_(std::move(array)) {}
+
+  // The value on the device, of shape () unless it is an output, or null.
+  const nn::Var* scalar() const { return std::get_if<nn::Var>(&value_); }
+  // The array, or null.
+  const OutputArray* array() const { return std::get_if<OutputArray>(&value_); }
+  // Whether it is one number: value() gives it.
+  bool is_scalar() const {
+    const Shape* shape = shape_or_null();
+    return shape == nullptr || shape->rank() == 0;
+  }
+  // Whether value(), or the array's tensor(), would not wait for what was sent.
+  bool ready() const;
+  // The number; waits for the device if need be. Error(shape_mismatch) for what is no scalar.
+  double value() const {
+    const double* number = std::get_if<double>(&value_);
+    return number != nullptr ? *number : fetch();
+  }
+
+ private:
+  // Of what may have any shape.
+  const Shape* shape_or_null() const {
+    if (const nn::Var* var = scalar()) return &var->shape();
+    return array() != nullptr ? &array()->shape() : nullptr;
+  }
+  double fetch() const;
+
+  struct Sent {
+    std::shared_ptr<const LogRow> row;
+    std::size_t column;
+  };
+  std::variant<double, nn::Var, Sent, OutputArray> value_;
+};
+
+// What a callback reports: collection -> entry -> value, in the order of first mention. Cheap to copy: copies share
+// the names.
+class Logs {
+ public:
+  struct Entry {
+    const std::string& collection;
+    const std::string& name;
+    const LogValue& value;
+  };
+  class Entries;
+  using NamedValues = std::vector<std::pair<std::string, LogValue>>;
+
+  Logs() = default;
+  // Of known names. Error(invalid_argument) if there are not as many values.
+  Logs(const LogSchema& schema, std::vector<LogValue> values);
+
+  // Sets an entry, in place of an earlier one of that name. Each returns itself.
+  Logs& add_entry(std::string_view collection, std::string_view name, LogValue value);
+  Logs& add_metric(std::string_view name, LogValue value) { return add_entry("metrics", name, std::move(value)); }
+  Logs& add_stateful_metric(std::string_view name, LogValue value) {
+    return add_entry("stateful_metrics", name, std::move(value));
+  }
+  // Also as a metric of the same name if asked for.
+  Logs& add_loss(std::string_view name, LogValue value, bool add_metric = false);
+  // A number or an array.
+  Logs& add_output(std::string_view name, LogValue value) { return add_entry("outputs", name, std::move(value)); }
+
+  // Several at once: add_metrics({{"loss", loss}, {"accuracy", accuracy}}).
+  Logs& add_metrics(NamedValues metrics) { return add_entries("metrics", std::move(metrics)); }
+  Logs& add_stateful_metrics(NamedValues metrics) { return add_entries("stateful_metrics", std::move(metrics)); }
+  Logs& add_outputs(NamedValues outputs) { return add_entries("outputs", std::move(outputs)); }
+
+  // Takes over all entries of `other`; the last write wins.
+  void merge(Logs other);
+  // The same; returns itself.
+  Logs& updates(Logs other) {
+    merge(std::move(other));
+    return *this;
+  }
+
+  // The value of an entry, by its name alone or as "collection.name". Error(not_found) naming the nearest entry;
+  // Error(invalid_argument) if several collections have the name; Error(shape_mismatch) if it is no scalar.
+  double entry_value(std::string_view key) const;
+
+  // A range of Entry, with size() and operator[].
+  Entries entries() const noexcept;
+  // The number that is the value of an entry, given by its position. Error(shape_mismatch) naming an entry that is no
+  // scalar.
+  double value(std::size_t entry) const;
+  const LogSchema& schema() const noexcept { return *schema_; }
+  std::span<const LogValue> values() const noexcept { return values_; }
+  std::span<LogValue> values() noexcept { return values_; }
+  bool empty() const noexcept { return values_.empty(); }
+  // Whether all values are there: none would wait for the device.
+  bool ready() const;
+
+ private:
+  Logs& add_entries(std::string_view collection, NamedValues values);
+
+  const LogSchema* schema_ = &LogSchema::empty();
+  std::vector<LogValue> values_;  // as many as the schema has names
+};
+
+// A view of a Logs, which must outlive it unchanged.
+class Logs::Entries {
+ public:
+  class Iterator {
+   public:
+    using value_type = Entry;
+    using difference_type = std::ptrdiff_t;
+
+    Iterator() = default;
+    Iterator(const Logs* logs, std::size_t entry) : logs_(logs), entry_(entry) {}
+    Entry operator*() const { return Entries(*logs_)[entry_]; }
+    Iterator& operator++() {
+      ++entry_;
+      return *this;
+    }
+    Iterator operator++(int) {
+      const Iterator before = *this;
+      ++entry_;
+      return before;
+    }
+    friend bool operator==(const Iterator&, const Iterator&) = default;
+
+   private:
+    const Logs* logs_ = nullptr;
+    std::size_t entry_ = 0;
+  };
+
+  explicit Entries(const Logs& logs) : logs_(&logs) {}
+  std::size_t size() const noexcept { return logs_->values_.size(); }
+  Entry operator[](std::size_t entry) const {
+    const LogSchema::Key& key = (*logs_->schema_)[entry];
+    return {key.collection, key.name, logs_->values_[entry]};
+  }
+  Iterator begin() const { return {logs_, 0}; }
+  Iterator end() const { return {logs_, size()}; }
+
+ private:
+  const Logs* logs_;
+};
+
+inline Logs::Entries Logs::entries() const noexcept { return Entries(*this); }
+
+inline Logs logs() { return {}; }
+
+}  // namespace giro

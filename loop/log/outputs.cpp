@@ -1,0 +1,97 @@
+#include <giro/loop/log/outputs.h>
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstring>
+#include <set>
+#include <string>
+#include <utility>
+
+#include <giro/runtime/buffer.h>
+#include <giro/runtime/error.h>
+
+#include "runtime/internal/text.h"
+
+namespace giro {
+namespace {
+
+struct Found {
+  const Outputs::Record* record;
+  OutputArray array;
+};
+
+std::vector<Found> find(const Outputs& outputs, std::string_view name) {
+  std::vector<Found> found;
+  for (const Outputs::Record& record : outputs) {
+    const auto entry = record.logs.schema().find("outputs", name);
+    if (!entry) continue;
+    const LogValue& value = record.logs.values()[*entry];
+    found.push_back({&record, value.array() != nullptr ? *value.array() : OutputArray::scalar(value.value())});
+  }
+  if (found.empty()) {
+    std::set<std::string> known;
+    for (const Outputs::Record& record : outputs) {
+      for (const Logs::Entry& entry : record.logs.entries()) known.insert(entry.name);
+    }
+    throw Error(ErrorCode::not_found,
+                fmt::format("there is no output '{}'{}", name, suggestion(name, {known.begin(), known.end()})));
+  }
+  return found;
+}
+
+// Of what one array gives: a number is a row.
+Shape rows_shape(const OutputArray& array) { return array.shape().rank() == 0 ? Shape{1} : array.shape(); }
+
+}  // namespace
+
+void Outputs::commit(const Elapsed& elapsed, const Logs& logs) {
+  Logs kept;
+  for (const Logs::Entry& entry : logs.entries()) {
+    if (entry.collection != "outputs") continue;
+    // The memory of a value on a device is the step's, which will use it again.
+    const nn::Var* var = entry.value.scalar();
+    kept.add_output(entry.name, var != nullptr ? OutputArray::copy_of(var->value(), var->stream()) : entry.value);
+  }
+  if (!kept.empty()) records_.push_back({elapsed, std::move(kept)});
+}
+
+std::vector<OutputArray> Outputs::collect(std::string_view name) const {
+  std::vector<OutputArray> arrays;
+  for (Found& found : find(*this, name)) arrays.push_back(std::move(found.array));
+  return arrays;
+}
+
+OutputArray Outputs::concatenate(std::string_view name) const {
+  const std::vector<Found> parts = find(*this, name);
+  const Found& first = parts.front();
+  const Shape row = rows_shape(first.array).drop_front();
+  const auto describe = [](const Found& found) {
+    return fmt::format("{}{} at step {}", name_of(found.array.dtype()), to_string(found.array.shape()),
+                       found.record->elapsed.steps);
+  };
+  std::int64_t rows = 0;
+  for (const Found& part : parts) {
+    const bool same_rows = rows_shape(part.array).drop_front() == row;
+    if (!same_rows || part.array.dtype() != first.array.dtype()) {
+      throw Error(same_rows ? ErrorCode::dtype_mismatch : ErrorCode::shape_mismatch,
+                  fmt::format("the output '{}' cannot be concatenated: it is {}, but {}", name, describe(first),
+                              describe(part)));
+    }
+    rows += rows_shape(part.array)[0];
+  }
+
+  const Shape shape = row.with_front(rows);
+  const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(first.array.dtype());
+  const auto memory = std::make_shared<const Buffer>(Buffer::allocate(Device::cpu(), bytes));
+  auto* next = static_cast<char*>(memory->data());
+  for (const Found& part : parts) {
+    const Tensor tensor = part.array.tensor();
+    if (tensor.bytes() == 0) continue;
+    std::memcpy(next, tensor.raw(), tensor.bytes());
+    next += tensor.bytes();
+  }
+  return OutputArray(Tensor(memory->data(), first.array.dtype(), shape, Device::cpu()), memory);
+}
+
+}  // namespace giro

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include <giro/loop/data/batch.h>
+#include <giro/loop/time/elapsed.h>
+
+namespace giro {
+
+// Small named values that every call of a step is given besides its batch. They reach a recorded step as leaves on its
+// device, each an f32 scalar (exact for integers up to 2^24) that is written before the replay, so a new value needs no
+// other recording; another set of names does.
+class Broadcasts {
+ public:
+  Broadcasts() = default;
+  Broadcasts(std::initializer_list<std::pair<std::string, double>> values);
+  // What a loop hands to its steps: elapsed steps, samples and time (seconds), as "steps", "samples" and "time".
+  explicit Broadcasts(const Elapsed& elapsed);
+  explicit Broadcasts(Batch values) : values_(std::move(values)) {}
+
+  // The value of a name; within a step it lies on the step's device. Error(not_found) naming the nearest.
+  Tensor operator[](const std::string& name) const { return values_[name]; }
+  const Batch& values() const noexcept { return values_; }
+  bool empty() const noexcept { return values_.features().empty(); }
+
+ private:
+  Batch values_;
+};
+
+}  // namespace giro

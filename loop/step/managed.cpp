@@ -1,0 +1,72 @@
+#include <giro/loop/step/managed.h>
+
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include <giro/kernels/nn/functional.h>
+#include <giro/runtime/error.h>
+
+#include "runtime/internal/text.h"
+
+namespace giro::managed {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, Strategy> strategies{
+      {"eager", {.recorded = false}}, {"jit", {.recorded = true}}, {"jit_donate", {.recorded = true}}};
+};
+Registry& registry() {
+  static Registry registry;
+  return registry;
+}
+
+}  // namespace
+
+Strategy strategy(const std::string& name) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.strategies.find(name);
+  if (found == all.strategies.end()) {
+    std::vector<std::string> known;
+    for (const auto& [other, strategy] : all.strategies) known.push_back(other);
+    throw Error(ErrorCode::not_found, fmt::format("no strategy '{}'{}", name, suggestion(name, known)));
+  }
+  return found->second;
+}
+
+void register_strategy(const std::string& name, Strategy strategy) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  if (name.empty() || !all.strategies.emplace(name, std::move(strategy)).second) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("register_strategy: expected a new name, found '{}'", name));
+  }
+}
+
+nn::Var detail::total_loss(const Logs& logs) {
+  std::optional<nn::Var> total;
+  for (const Logs::Entry& entry : logs.entries()) {
+    if (entry.collection != "losses") continue;
+    const nn::Var* const loss = entry.value.scalar();
+    if (loss == nullptr) {
+      throw Error(
+          ErrorCode::invalid_argument,
+          fmt::format("managed::train_step: the loss '{}' is a number of the host, expected a Var", entry.name));
+    }
+    if (loss->shape() != Shape{}) {
+      throw Error(ErrorCode::shape_mismatch, fmt::format("managed::train_step: the loss '{}' is {}, expected a scalar",
+                                                         entry.name, to_string(loss->value())));
+    }
+    total = total ? nn::add(*total, *loss) : *loss;
+  }
+  if (!total) {
+    throw Error(ErrorCode::invalid_argument, "managed::train_step: expected at least one loss (add_loss), found none");
+  }
+  return *total;
+}
+
+}  // namespace giro::managed

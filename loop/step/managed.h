@@ -1,0 +1,145 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <giro/kernels/nn/train_state.h>
+#include <giro/loop/data/batch.h>
+#include <giro/loop/log/logs.h>
+#include <giro/loop/step/broadcasts.h>
+#include <giro/loop/step/signature.h>
+#include <giro/loop/step/step.h>
+
+// Steps of which the program writes only what is its own: the losses and the metrics. How they run is a strategy's
+// business.
+namespace giro::managed {
+
+// How a managed step runs. Both functions are part of the step: they queue work, and are recorded with the rest.
+struct Strategy {
+  bool recorded = true;                                                       // by jit, else eager
+  std::function<void(TrainState& state)> handle_grads = {};                   // between the gradients and the update
+  std::function<void(const TrainState& state, Logs& logs)> handle_logs = {};  // what the step is going to log
+};
+
+// "eager"; "jit"; "jit_donate", which is jit by the name it has where states are copied: here each update is in place.
+// Error(not_found) naming the nearest strategy.
+Strategy strategy(const std::string& name);
+// Adds one, for all steps that are made from then on. Error(invalid_argument) for a name that is empty or taken.
+void register_strategy(const std::string& name, Strategy strategy);
+
+namespace detail {
+
+// The sum of the entries of "losses". Error(invalid_argument) if there is none, or one that is not on the device;
+// Error(shape_mismatch) for one that is no scalar.
+nn::Var total_loss(const Logs& logs);
+
+template <class T>
+inline constexpr bool is_params = std::is_same_v<T, nn::Params>;
+template <class T>
+inline constexpr bool is_state = std::is_base_of_v<TrainState, T>;
+
+// The one of the types that is a state.
+template <class... Args>
+struct StateOf : std::type_identity<TrainState> {};
+template <class First, class... Rest>
+struct StateOf<First, Rest...> : std::conditional_t<is_state<First>, std::type_identity<First>, StateOf<Rest...>> {};
+
+// The one that is none of giro's.
+template <class... Args>
+struct StaticsOf : std::type_identity<giro::detail::NoStatics> {};
+template <class First, class... Rest>
+struct StaticsOf<First, Rest...>
+    : std::conditional_t<giro::detail::is_statics<First> && !is_params<First> && !is_state<First>,
+                         std::type_identity<First>, StaticsOf<Rest...>> {};
+
+// What f(params or state, batch, ...) computes, as a step; `train` also moves the state on.
+template <class F, class... Args>
+auto make_step(F f, const Strategy& strategy, bool train, std::tuple<Args...>*) {
+  using S = typename StateOf<std::remove_cvref_t<Args>...>::type;
+  using Statics = typename StaticsOf<std::remove_cvref_t<Args>...>::type;
+  static_assert((false || ... || (is_params<std::remove_cvref_t<Args>> || is_state<std::remove_cvref_t<Args>>)),
+                "giro: a managed step takes const nn::Params& or the TrainState&");
+  static_assert((0 + ... +
+                 static_cast<int>(giro::detail::is_statics<std::remove_cvref_t<Args>> &&
+                                  !is_params<std::remove_cvref_t<Args>> && !is_state<std::remove_cvref_t<Args>>)) <= 1,
+                "giro: a managed step takes params, state, const Batch&, const Broadcasts& and one type of statics");
+  constexpr bool uses_broadcasts = (false || ... || std::is_same_v<std::remove_cvref_t<Args>, Broadcasts>);
+  constexpr bool writes = (false || ... ||
+                           (is_state<std::remove_cvref_t<Args>> && std::is_lvalue_reference_v<Args> &&
+                            !std::is_const_v<std::remove_reference_t<Args>>));
+  return Step<S, Statics>(
+      [f = std::move(f), strategy, train](S& state, const Batch& batch, const Broadcasts& broadcasts,
+                                          const Statics& statics) mutable {
+        const auto call = [&] {
+          nn::Params params = state.params();
+          const auto pick = [&]<class Arg>(std::type_identity<Arg>) -> auto& {
+            if constexpr (is_params<Arg>)
+              return params;
+            else if constexpr (is_state<Arg>)
+              return state;
+            else if constexpr (std::is_same_v<Arg, Batch>)
+              return batch;
+            else if constexpr (std::is_same_v<Arg, Broadcasts>)
+              return broadcasts;
+            else
+              return statics;
+          };
+          return Logs(f(pick(std::type_identity<std::remove_cvref_t<Args>>{})...));
+        };
+        Logs logs;
+        if (train) {
+          state.value_and_grad([&](TrainState&) {
+            logs = call();
+            return total_loss(logs);
+          });
+          if (strategy.handle_grads) strategy.handle_grads(state);
+          state.apply_gradients();
+        } else {
+          logs = call();
+        }
+        if (strategy.handle_logs) strategy.handle_logs(state, logs);
+        return logs;
+      },
+      uses_broadcasts, train || writes,
+      strategy.recorded ? giro::detail::StepEngine::Mode::recorded : giro::detail::StepEngine::Mode::eager);
+}
+
+template <class F>
+auto make_step(F f, const Strategy& strategy, bool train) {
+  using Signature = giro::detail::Signature<F>;
+  static_assert(Signature::known, "giro: a managed step is a function with one signature, without auto parameters");
+  return make_step(std::move(f), strategy, train, static_cast<typename Signature::Arguments*>(nullptr));
+}
+
+}  // namespace detail
+
+// A step that trains: calls f, adds up the losses it logs, and updates the state by the gradient of their sum.
+//
+//   auto train_step = giro::managed::train_step([&](const nn::Params& params, const giro::Batch& batch) {
+//     auto logits = model(params, batch["image"]);
+//     return giro::logs()
+//         .add_loss("loss", mean(softmax_cross_entropy(logits, batch["label"])), /*add_metric=*/true)
+//         .add_metric("accuracy", accuracy(logits, batch["label"]));
+//   });
+//
+// f takes any of const nn::Params&, the state (TrainState& or a class derived from it, whose params() are then those to
+// differentiate by), const Batch&, const Broadcasts& and statics, in any order, as a step made by jit does; and returns
+// Logs. Its entries of "losses", one or more f32 scalars computed on the device from the params, are the losses. All it
+// logs is logged; stateful metrics as they are, whatever the strategy.
+// Errors: not_found (unknown strategy, naming the nearest); when the step is first called, invalid_argument or
+// shape_mismatch for losses that are missing, not on the device or no scalars.
+template <class F>
+auto train_step(F f, const std::string& strategy = "jit") {
+  return detail::make_step(std::move(f), managed::strategy(strategy), true);
+}
+
+// The same without losses, gradients and update: for evaluation, prediction and resets.
+template <class F>
+auto step(F f, const std::string& strategy = "jit") {
+  return detail::make_step(std::move(f), managed::strategy(strategy), false);
+}
+
+}  // namespace giro::managed

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+namespace giro {
+
+// How far a loop has come: completed steps and samples, and wall-clock time in seconds since the Unix epoch.
+struct Elapsed {
+  std::int64_t steps = 0;
+  std::int64_t samples = 0;
+  double date = 0;
+  double date_start = 0;
+  // At the beginning of the latest step: what was passed since is what schedules by samples and time go by.
+  std::int64_t previous_samples = 0;
+  double previous_date = 0;
+  bool last = false;              // whether the step that begins here is known to be the loop's last
+  std::int64_t step_samples = 0;  // of the step that begins here
+
+  double time() const noexcept { return date - date_start; }  // seconds
+
+  // One more step of `batch_size` samples, now.
+  void update(std::int64_t batch_size) {
+    count(batch_size);
+    date = now();
+  }
+  // The same, without a look at the clock.
+  void count(std::int64_t batch_size) {
+    previous_samples = samples;
+    previous_date = date;
+    steps += 1;
+    samples += batch_size;
+  }
+
+  static double now() {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  }
+};
+
+// The interval from b to a.
+inline Elapsed operator-(const Elapsed& a, const Elapsed& b) {
+  return {.steps = a.steps - b.steps, .samples = a.samples - b.samples, .date = a.date, .date_start = b.date};
+}
+
+// A point to be reached: in steps, samples, seconds since the start, or seconds since the Unix epoch; the first of
+// those given that is reached counts. None given is a point that is never reached.
+struct Period {
+  std::optional<std::int64_t> steps;
+  std::optional<std::int64_t> samples;
+  std::optional<double> time;
+  std::optional<double> date;
+};
+
+// at(5'000), or at({.samples = 60'000, .time = 3'600.0}).
+inline Period at(std::int64_t steps) { return {.steps = steps, .samples = {}, .time = {}, .date = {}}; }
+inline Period at(const Period& period) { return period; }
+
+// elapsed >= period: any of its fields is reached; > : any is exceeded. The others follow from these two.
+inline bool operator>=(const Elapsed& e, const Period& p) {
+  return (p.steps && e.steps >= *p.steps) || (p.samples && e.samples >= *p.samples) ||
+         (p.time && e.time() >= *p.time) || (p.date && e.date >= *p.date);
+}
+inline bool operator>(const Elapsed& e, const Period& p) {
+  return (p.steps && e.steps > *p.steps) || (p.samples && e.samples > *p.samples) || (p.time && e.time() > *p.time) ||
+         (p.date && e.date > *p.date);
+}
+inline bool operator<(const Elapsed& e, const Period& p) { return !(e >= p); }
+inline bool operator<=(const Elapsed& e, const Period& p) { return !(e > p); }
+inline bool operator==(const Elapsed& e, const Period& p) { return e >= p && !(e > p); }
+
+}  // namespace giro

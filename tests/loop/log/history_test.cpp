@@ -1,0 +1,417 @@
+#include <giro/loop/log/history.h>
+
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/expect_error.h"
+#include "tests/temporary_directory.h"
+
+#ifdef __SANITIZE_ADDRESS__
+extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // in no header of GCC
+#endif
+
+namespace giro {
+namespace {
+
+using test::expect_error;
+using Values = std::vector<double>;
+using Rows = std::vector<std::vector<std::string>>;
+
+Elapsed elapsed_of(std::int64_t steps) { return {steps, 10 * steps, 1'000.5 + static_cast<double>(steps), 1'000.5}; }
+
+TEST(History, CollectsColumns) {
+  History h = history();
+  for (int i = 0; i < 3; ++i) h.commit(elapsed_of(i), logs().add_metric("a", i + 1).add_loss("b", -i - 1));
+  EXPECT_EQ(h.size(), 3u);
+  const auto [a, b] = h.collect("a", "b");
+  EXPECT_EQ(a, (Values{1, 2, 3}));
+  EXPECT_EQ(b, (Values{-1, -2, -3}));
+  EXPECT_EQ(h.collect("losses.b")[0], b);
+}
+
+TEST(History, RecordsHaveElapsedEntries) {
+  History h;
+  for (const int i : {0, 4}) h.commit(elapsed_of(i), logs().add_metric("a", 1));
+  const auto [steps, samples, date, date_start, time] = h.collect("steps", "samples", "date", "date_start", "time");
+  EXPECT_EQ(steps, (Values{0, 4}));
+  EXPECT_EQ(samples, (Values{0, 40}));
+  EXPECT_EQ(date, (Values{1'000.5, 1'004.5}));
+  EXPECT_EQ(date_start, (Values{1'000.5, 1'000.5}));
+  EXPECT_EQ(time, (Values{0, 4}));
+  EXPECT_EQ(h.collect("elapsed.steps")[0], steps);
+}
+
+TEST(History, CollectsRecordsThatHaveAllKeys) {
+  History h;
+  for (int i = 0; i < 12; ++i) {
+    Logs l;
+    if (i != 5) l.add_metric("a", i);
+    if (i % 2 == 0) l.add_metric("even", i);
+    if (i % 3 == 0) l.add_metric("third", i);
+    if (i >= 9) l.add_metric("late", i);
+    h.commit(elapsed_of(i), l);
+  }
+  EXPECT_EQ(h.size(), 12u);
+  EXPECT_EQ(h.collect("a")[0], (Values{0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11}));
+  const auto [steps, even, third] = h.collect("steps", "even", "third");
+  EXPECT_EQ(steps, (Values{0, 6}));
+  EXPECT_EQ(even, steps);
+  EXPECT_EQ(third, steps);
+  const auto [late, late_steps] = h.collect("late", "steps");
+  EXPECT_EQ(late, (Values{9, 10, 11}));
+  EXPECT_EQ(late_steps, late);
+  EXPECT_EQ(h.collect("late", "even", "third")[0], Values{});
+}
+
+TEST(History, TheOrderOfEntriesMayChange) {
+  History h;
+  h.commit(elapsed_of(0), logs().add_metric("a", 1).add_metric("b", 2));
+  h.commit(elapsed_of(1), logs().add_metric("b", 4).add_metric("c", 5).add_metric("a", 3));
+  const auto [a, b] = h.collect("a", "b");
+  EXPECT_EQ(a, (Values{1, 3}));
+  EXPECT_EQ(b, (Values{2, 4}));
+  EXPECT_EQ(h.collect("c")[0], Values{5});
+}
+
+// A history of a run that was continued keeps the times of its first part.
+TEST(History, DateStartMayChange) {
+  History h;
+  h.commit({.steps = 0, .samples = 0, .date = 105, .date_start = 100}, logs().add_metric("a", 1));
+  h.commit({.steps = 1, .samples = 2, .date = 106, .date_start = 100}, logs().add_metric("b", 1));
+  h.commit({.steps = 2, .samples = 4, .date = 1'007, .date_start = 1'000}, logs().add_metric("b", 1));
+  h.commit({.steps = 3, .samples = 6, .date = 1'008, .date_start = 1'000}, logs().add_metric("a", 1));
+  h.commit({.steps = 4, .samples = 8, .date = 5'009, .date_start = 5'000}, logs().add_metric("a", 1));
+  const auto [time, date_start] = h.collect("time", "date_start");
+  EXPECT_EQ(time, (Values{5, 6, 7, 8, 9}));
+  EXPECT_EQ(date_start, (Values{100, 100, 1'000, 1'000, 5'000}));
+  EXPECT_EQ(h.collect("time", "a")[0], (Values{5, 8, 9}));
+  Values times;
+  for (const auto& record : h) times.push_back(record.elapsed.time());
+  EXPECT_EQ(times, time);
+}
+
+TEST(History, Latest) {
+  History h;
+  EXPECT_TRUE(h.latest().empty());
+  h.commit(elapsed_of(0), logs().add_metric("a", 1).add_loss("a", 2));
+  h.commit(elapsed_of(1), logs().add_metric("b", 3).add_metric("a", 4));
+  h.commit(elapsed_of(2), logs().add_metric("b", 5));
+  const Logs all = h.latest();
+  EXPECT_EQ(all.entries().size(), 3u);
+  EXPECT_EQ(all.entry_value("metrics.a"), 4);
+  EXPECT_EQ(all.entry_value("losses.a"), 2);
+  EXPECT_EQ(all.entry_value("b"), 5);
+  const Logs from_one = h.latest(1);
+  EXPECT_EQ(from_one.entries().size(), 2u);
+  EXPECT_EQ(from_one.entry_value("a"), 4);
+  EXPECT_EQ(h.latest(2).entries().size(), 1u);
+  EXPECT_TRUE(h.latest(3).empty());
+}
+
+TEST(History, RecordsInOrder) {
+  static_assert(std::input_iterator<History::Iterator>);
+  History h;
+  EXPECT_TRUE(h.begin() == h.end());
+  std::vector<Logs> committed;
+  for (int i = 0; i < 30; ++i) {
+    Logs l;
+    if (i % 7 != 0) l.add_metric("a", i);
+    if (i % 2 == 0) l.add_loss("b", -i);
+    if (i >= 20) l.add_metric("late", 2 * i);
+    h.commit(elapsed_of(i), l);
+    committed.push_back(l);
+  }
+  std::size_t i = 0;
+  for (const auto& [elapsed, logs] : h) {
+    EXPECT_EQ(elapsed.steps, static_cast<std::int64_t>(i));
+    EXPECT_EQ(elapsed.samples, 10 * elapsed.steps);
+    EXPECT_EQ(elapsed.time(), static_cast<double>(i));
+    ASSERT_EQ(&logs.schema(), &committed[i].schema()) << "record " << i;
+    for (std::size_t entry = 0; entry < logs.values().size(); ++entry) {
+      EXPECT_EQ(logs.value(entry), committed[i].value(entry)) << "record " << i;
+    }
+    ++i;
+  }
+  EXPECT_EQ(i, 30u);
+}
+
+TEST(History, CopiesAndMovesContinue) {
+  History h;
+  h.commit(elapsed_of(0), logs().add_metric("a", 1));
+  History copy = h;
+  h.commit(elapsed_of(1), logs().add_metric("a", 2));
+  copy.commit(elapsed_of(5), logs().add_metric("a", 3));
+  const History moved = std::move(h);
+  EXPECT_EQ(moved.collect("a")[0], (Values{1, 2}));
+  EXPECT_EQ(copy.collect("a")[0], (Values{1, 3}));
+}
+
+TEST(History, ARecordThatFailsLeavesNoTrace) {
+  History h;
+  h.commit(elapsed_of(0), logs().add_metric("a", 1));
+  expect_error(ErrorCode::invalid_argument, {"'elapsed.steps'"},
+               [&] { h.commit(elapsed_of(1), logs().add_metric("b", 2).add_entry("elapsed", "steps", 3)); });
+  EXPECT_EQ(h.size(), 1u);
+  expect_error(ErrorCode::not_found, {"'b'"}, [&] { h.collect("b"); });
+}
+
+// Against a history kept the plain way, over random logs.
+TEST(History, CollectsWhatWasCommitted) {
+  std::mt19937 random(1);
+  const std::vector<std::string> names{"a", "b", "c", "d"};
+  History h;
+  std::vector<std::map<std::string, double>> records;
+  for (int i = 0; i < 3'000; ++i) {
+    std::map<std::string, double> record;
+    Logs l;
+    // In stretches, so that runs are long and short, and in one of two orders.
+    const bool backwards = i / 50 % 3 == 1;
+    for (std::size_t k = 0; k < names.size(); ++k) {
+      const std::string& name = names[backwards ? names.size() - 1 - k : k];
+      if (i / 100 % 2 == 0 ? random() % 4 == 0 : name == "c") continue;
+      record[name] = static_cast<double>(random());
+      l.add_metric(name, record[name]);
+    }
+    h.commit(elapsed_of(i), l);
+    record["steps"] = i;
+    records.push_back(record);
+  }
+  for (const auto& keys : std::vector<std::array<std::string, 3>>{
+           {"a", "b", "c"}, {"c", "steps", "d"}, {"d", "d", "steps"}, {"steps", "steps", "b"}}) {
+    std::array<Values, 3> expected;
+    for (const auto& record : records) {
+      if (!std::all_of(keys.begin(), keys.end(), [&](const auto& key) { return record.count(key) > 0; })) continue;
+      for (std::size_t k = 0; k < 3; ++k) expected[k].push_back(record.at(keys[k]));
+    }
+    EXPECT_EQ(h.collect(keys[0], keys[1], keys[2]), expected);
+  }
+}
+
+std::size_t heap_bytes() {
+#ifdef __SANITIZE_ADDRESS__
+  return __sanitizer_get_current_allocated_bytes();
+#else
+  const auto info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+#endif
+}
+
+TEST(History, AMillionStepsOfFourEntriesTakeLessThan64Megabytes) {
+  const Logs step = logs().add_loss("a", 1).add_metric("b", 2).add_metric("c", 3).add_stateful_metric("d", 4);
+  const Logs gap = logs().add_loss("a", 1);
+  const std::size_t before = heap_bytes();
+  std::size_t most = 0;
+  History h;
+  for (int i = 0; i < 1'000'000; ++i) {
+    h.commit(elapsed_of(i), i % 1'000 == 77 ? gap : step);
+    if (i % 500 == 0) most = std::max(most, heap_bytes());
+  }
+  most = std::max(most, heap_bytes());
+  EXPECT_LT(most - before, 64'000'000u);
+  EXPECT_GT(most - before, 55'000'000u) << "what was measured cannot be the history";
+  RecordProperty("bytes", std::to_string(most - before));
+  EXPECT_EQ(h.collect("d")[0].size(), 999'000u);
+}
+
+TEST(History, ANameInTwoCollectionsIsAmbiguous) {
+  History h;
+  h.commit(elapsed_of(0), logs().add_loss("loss", 1, /*add_metric=*/true).add_metric("steps", 7));
+  expect_error(ErrorCode::invalid_argument, {"'loss'", "'losses.loss'", "'metrics.loss'"}, [&] { h.collect("loss"); });
+  expect_error(ErrorCode::invalid_argument, {"'elapsed.steps'", "'metrics.steps'"}, [&] { h.collect("steps"); });
+  h.commit(elapsed_of(1), logs().add_entry("mine", "loss", 2));
+  expect_error(ErrorCode::invalid_argument, {"'losses.loss'", "'metrics.loss'", "'mine.loss'"},
+               [&] { h.collect("loss"); });
+  EXPECT_EQ(h.collect("metrics.loss")[0], Values{1});
+  EXPECT_EQ(h.collect("metrics.steps", "elapsed.steps"), (std::array{Values{7}, Values{0}}));
+}
+
+TEST(History, AnUnknownKeyNamesTheNearest) {
+  History h;
+  expect_error(ErrorCode::not_found, {"'loss'"}, [&] { h.collect("loss"); });
+  h.commit(elapsed_of(0), logs().add_metric("loss", 1).add_metric("accuracy", 1));
+  expect_error(ErrorCode::not_found, {"'los'", "'loss'"}, [&] { h.collect("los"); });
+  expect_error(ErrorCode::not_found, {"'sampels'", "'samples'"}, [&] { h.collect("sampels"); });
+  expect_error(ErrorCode::not_found, {"'metric.loss'", "'metrics.loss'"}, [&] { h.collect("loss", "metric.loss"); });
+  expect_error(ErrorCode::not_found, {"'elapsed.step'", "'elapsed.steps'"}, [&] { h.collect("elapsed.step"); });
+}
+
+class HistoryFiles : public ::testing::Test {
+ protected:
+  std::string path() const { return directory_ / "history"; }
+  Rows read() const {
+    std::ifstream file(path());
+    Rows rows;
+    for (std::string line; std::getline(file, line);) {
+      rows.emplace_back();
+      std::stringstream cells(line + ",");
+      for (std::string cell; std::getline(cells, cell, ',');) rows.back().push_back(cell);
+    }
+    return rows;
+  }
+
+  test::TemporaryDirectory directory_;
+};
+
+TEST_F(HistoryFiles, CsvOneLineARecord) {
+  History h;
+  h.commit(elapsed_of(0), logs().add_metric("a", 1));
+  h.commit(elapsed_of(1), logs().add_metric("b", 2));
+  h.commit(elapsed_of(3), logs().add_metric("a", 0.5).add_metric("b", 2.25));
+  h.write_csv(path());
+  EXPECT_EQ(read(), (Rows{{"steps", "samples", "time", "a", "b"},
+                          {"0", "0", "0", "1", ""},
+                          {"1", "10", "1", "", "2"},
+                          {"3", "30", "3", "0.5", "2.25"}}));
+}
+
+TEST_F(HistoryFiles, CsvClashingNamesAreWrittenInFull) {
+  History h;
+  h.commit(elapsed_of(0), logs().add_loss("loss", 1, true).add_metric("steps", 2).add_metric("a", 3));
+  h.write_csv(path());
+  EXPECT_EQ(read().front(), (std::vector<std::string>{"steps", "samples", "time", "metrics.loss", "losses.loss",
+                                                      "metrics.steps", "a"}));
+}
+
+TEST_F(HistoryFiles, CsvNumbersKeepTheirBits) {
+  Values values{0.1,
+                static_cast<double>(0.1f),
+                -0.0,
+                1e-310,
+                1.0 / 3,
+                1e300,
+                123456789.123456789,
+                std::numeric_limits<double>::infinity(),
+                -std::numeric_limits<double>::infinity()};
+  for (int i = 0; i < 100; ++i) values.push_back(std::sin(i) * std::pow(10, i % 40 - 20));
+  History h;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    h.commit(elapsed_of(static_cast<std::int64_t>(i)), logs().add_metric("a", values[i]));
+  }
+  h.commit(elapsed_of(0), logs().add_metric("a", std::numeric_limits<double>::quiet_NaN()));
+  h.write_csv(path());
+  const Rows rows = read();
+  ASSERT_EQ(rows.size(), values.size() + 2);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double value = std::strtod(rows[i + 1][3].c_str(), nullptr);
+    EXPECT_EQ(std::memcmp(&value, &values[i], sizeof value), 0) << rows[i + 1][3];
+  }
+  EXPECT_TRUE(std::isnan(std::strtod(rows.back()[3].c_str(), nullptr)));
+}
+
+TEST_F(HistoryFiles, CsvReplacesTheFile) {
+  std::ofstream(path()) << "old\n";
+  History().write_csv(path());
+  EXPECT_EQ(read(), (Rows{{"steps", "samples", "time"}}));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_.path()), {}), 1);
+  expect_error(ErrorCode::not_found, {"no/such"}, [&] { History().write_csv(directory_ / "no/such/history.csv"); });
+}
+
+TEST_F(HistoryFiles, CsvQuotesNames) {
+  History h;
+  h.commit(
+      elapsed_of(0),
+      logs().add_metric("a,b", 1).add_metric("say \"hi\"", 2).add_metric("two\nlines", 3).add_metric("plain; name", 4));
+  h.write_csv(path());
+  EXPECT_EQ(test::read_text(path()),
+            "steps,samples,time,\"a,b\",\"say \"\"hi\"\"\",\"two\nlines\",plain; name\n0,0,0,1,2,3,4\n");
+}
+
+TEST_F(HistoryFiles, JsonlNestsByCollection) {
+  History h;
+  h.commit(elapsed_of(0), logs());
+  h.commit(elapsed_of(1), logs().add_metric("a", 0.5).add_loss("a", 2).add_metric("say \"hi\"\n", 3));
+  h.commit(elapsed_of(2), logs().add_loss("a", 4));
+  h.write_jsonl(path());
+  EXPECT_EQ(test::read_text(path()),
+            R"({"elapsed":{"steps":0,"samples":0,"date":1000.5,"date_start":1000.5,"time":0}})"
+            "\n"
+            R"({"elapsed":{"steps":1,"samples":10,"date":1001.5,"date_start":1000.5,"time":1},)"
+            R"("metrics":{"a":0.5,"say \"hi\"\n":3},"losses":{"a":2}})"
+            "\n"
+            R"({"elapsed":{"steps":2,"samples":20,"date":1002.5,"date_start":1000.5,"time":2},)"
+            R"("losses":{"a":4}})"
+            "\n");
+}
+
+TEST_F(HistoryFiles, JsonlNumbersKeepTheirBits) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Values values{0.1, -0.0, 1e-310, 1.0 / 3, 1e300, 123456789.123456789, 1e22, 9007199254740993.0, 5};
+  History h;
+  for (const double value : values) h.commit(elapsed_of(0), logs().add_metric("a", value));
+  for (const double value : {infinity, -infinity, std::nan("")}) {
+    h.commit(elapsed_of(0), logs().add_metric("a", value));
+  }
+  h.write_jsonl(path());
+  std::ifstream file(path());
+  std::vector<nlohmann::json> read;
+  for (std::string line; std::getline(file, line);) read.push_back(nlohmann::json::parse(line).at("metrics").at("a"));
+  ASSERT_EQ(read.size(), values.size() + 3);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double value = read[i].get<double>();
+    EXPECT_EQ(std::memcmp(&value, &values[i], sizeof value), 0) << read[i];
+  }
+  EXPECT_EQ(read[values.size()], "Infinity");
+  EXPECT_EQ(read[values.size() + 1], "-Infinity");
+  EXPECT_EQ(read[values.size() + 2], "NaN");
+}
+
+TEST_F(HistoryFiles, NpyFormat1) {
+  History h;
+  for (int i = 0; i < 3; ++i) h.commit(elapsed_of(i), i == 1 ? logs() : logs().add_metric("a", i + 0.25));
+  h.write_npy("a", path());
+  const std::string text = test::read_text(path());
+  ASSERT_EQ(text.size() % 64, 2 * sizeof(double));
+  const std::size_t header = text.size() - 2 * sizeof(double);
+  EXPECT_EQ(text.substr(0, 8), std::string("\x93NUMPY\x01\0", 8));
+  EXPECT_EQ(static_cast<unsigned char>(text[8]) + 256u * static_cast<unsigned char>(text[9]), header - 10);
+  EXPECT_EQ(text.substr(10, 58), "{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }" + std::string(1, ' '));
+  EXPECT_EQ(text[header - 1], '\n');
+  Values values(2);
+  std::memcpy(values.data(), text.data() + header, 2 * sizeof(double));
+  EXPECT_EQ(values, (Values{0.25, 2.25}));
+  EXPECT_EQ(values, h.collect("a")[0]);
+
+  expect_error(ErrorCode::not_found, {"'b'"}, [&] { h.write_npy("b", path()); });
+  h.write_npy("elapsed.steps", path());
+  EXPECT_EQ(test::read_text(path()).size() % 64, 3 * sizeof(double));
+}
+
+// Longer than what is written at once.
+TEST_F(HistoryFiles, LongFilesAreWhole) {
+  History h;
+  for (int i = 0; i < 20'000; ++i) h.commit(elapsed_of(i), logs().add_metric("a", i / 3.0));
+  h.write_csv(path());
+  const Rows rows = read();
+  ASSERT_EQ(rows.size(), 20'001u);
+  h.write_jsonl(path());
+  std::ifstream file(path());
+  std::string line;
+  for (int i = 0; i < 20'000; ++i) {
+    const auto& row = rows[static_cast<std::size_t>(i) + 1];
+    EXPECT_EQ(std::stoi(row[0]), i);
+    EXPECT_EQ(std::stod(row[3]), i / 3.0);
+    ASSERT_TRUE(std::getline(file, line));
+    EXPECT_NE(line.find("\"a\":" + row[3] + "}}"), line.npos) << line;
+  }
+  EXPECT_FALSE(std::getline(file, line));
+}
+
+}  // namespace
+}  // namespace giro

@@ -1,0 +1,232 @@
+#include <giro/loop/log/logs.h>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/var.h>
+
+#include "tests/expect_error.h"
+
+namespace giro {
+namespace {
+
+using test::expect_error;
+
+TEST(Logs, AddersNameTheirCollections) {
+  const Logs l = logs().add_loss("a", 1).add_metric("b", 2).add_stateful_metric("c", 3).add_entry("mine", "d", 4);
+  EXPECT_EQ(l.entry_value("losses.a"), 1);
+  EXPECT_EQ(l.entry_value("metrics.b"), 2);
+  EXPECT_EQ(l.entry_value("stateful_metrics.c"), 3);
+  EXPECT_EQ(l.entry_value("mine.d"), 4);
+  EXPECT_EQ(l.entry_value("c"), 3);
+  EXPECT_EQ(l.entries().size(), 4u);
+}
+
+// Number 8 of the reference's own tests.
+TEST(Logs, Reference8AddersAndMergeKeepCollections) {
+  const auto expect_collections = [](const Logs& l) {
+    ASSERT_EQ(l.entries().size(), 3u);
+    const std::vector<std::pair<std::string, double>> expected{
+        {"losses.a", 1}, {"metrics.b", 2}, {"stateful_metrics.c", 3}};
+    for (std::size_t i = 0; i < 3; ++i) {
+      const Logs::Entry entry = l.entries()[i];
+      EXPECT_EQ(entry.collection + "." + entry.name, expected[i].first);
+      EXPECT_EQ(entry.value.value(), expected[i].second);
+    }
+  };
+  Logs added;
+  added.add_loss("a", 1);
+  added.add_metric("b", 2);
+  added.add_stateful_metric("c", 3);
+  expect_collections(added);
+
+  Logs merged;
+  merged.merge(logs().add_loss("a", 1));
+  merged.merge(logs().add_metric("b", 20));
+  merged.merge(logs().add_metric("b", 2).add_stateful_metric("c", 3));
+  expect_collections(merged);
+}
+
+TEST(Logs, PluralAdders) {
+  const Logs l = logs()
+                     .add_metrics({{"a", 1.0}, {"b", 2}})
+                     .add_stateful_metrics({{"c", 3.0}})
+                     .add_output("d", 4)
+                     .add_outputs({{"e", 5.0}, {"d", 6.0}})
+                     .add_metrics({});
+  EXPECT_EQ(l.entry_value("metrics.a"), 1);
+  EXPECT_EQ(l.entry_value("metrics.b"), 2);
+  EXPECT_EQ(l.entry_value("stateful_metrics.c"), 3);
+  EXPECT_EQ(l.entry_value("outputs.d"), 6);
+  EXPECT_EQ(l.entry_value("outputs.e"), 5);
+  EXPECT_EQ(l.entries().size(), 5u);
+}
+
+TEST(Logs, UpdatesMergesAndReturnsItself) {
+  Logs l = logs().add_metric("a", 1);
+  EXPECT_EQ(&l.updates(logs().add_metric("b", 2)).updates(logs().add_metric("a", 3)), &l);
+  EXPECT_EQ(l.entry_value("a"), 3);
+  EXPECT_EQ(l.entry_value("b"), 2);
+}
+
+TEST(Logs, ACopyIsItsOwn) {
+  const Logs original = logs().add_metric("a", 1);
+  Logs copy = original;
+  copy.add_metric("b", 2).add_metric("a", 3);
+  EXPECT_EQ(original.entries().size(), 1u);
+  EXPECT_EQ(original.entry_value("a"), 1);
+  EXPECT_EQ(copy.entries().size(), 2u);
+  copy.values()[1] = LogValue(5);
+  EXPECT_EQ(copy.entry_value("b"), 5);
+}
+
+TEST(Logs, EntriesAreARange) {
+  const Logs l = logs().add_metric("a", 1).add_loss("b", 2);
+  static_assert(std::forward_iterator<Logs::Entries::Iterator>);
+  std::string seen;
+  for (const auto& [collection, name, value] : l.entries()) {
+    seen += collection + "." + name + "=" + std::to_string(static_cast<int>(value.value())) + " ";
+  }
+  EXPECT_EQ(seen, "metrics.a=1 losses.b=2 ");
+  EXPECT_EQ(logs().entries().size(), 0u);
+}
+
+TEST(Logs, OfASchema) {
+  const Logs like = logs().add_metric("a", 1).add_loss("b", 2);
+  const Logs l(like.schema(), {3, 4});
+  EXPECT_EQ(l.entry_value("metrics.a"), 3);
+  EXPECT_EQ(l.entry_value("losses.b"), 4);
+  expect_error(ErrorCode::invalid_argument, {"2 names", "1 values"}, [&] { Logs(like.schema(), {3}); });
+}
+
+TEST(LogSchema, TheSameNamesShareOne) {
+  const LogSchema& ab = logs().add_metric("a", 1).add_loss("b", 2).schema();
+  Logs merged;
+  merged.merge(logs().add_metric("a", 5));
+  merged.merge(logs().add_loss("b", 6));
+  EXPECT_EQ(&merged.schema(), &ab);
+  EXPECT_EQ(&Logs(merged).schema(), &ab);
+  EXPECT_EQ(&logs().schema(), &LogSchema::empty());
+  EXPECT_NE(&logs().add_loss("b", 2).add_metric("a", 1).schema(), &ab);
+  EXPECT_NE(&logs().add_metric("a", 1).add_metric("b", 2).schema(), &ab);
+  EXPECT_NE(&logs().add_metric("a", 1).add_loss("b", 2).add_loss("c", 3).schema(), &ab);
+  EXPECT_EQ(&merged.add_metric("a", 7).schema(), &ab);
+}
+
+TEST(LogSchema, FindAndPaths) {
+  const LogSchema& schema = logs().add_metric("a", 1).add_loss("a", 2).add_entry("m", "x.y", 3).schema();
+  EXPECT_EQ(schema.size(), 3u);
+  EXPECT_EQ(schema.find("losses", "a"), 1u);
+  EXPECT_EQ(schema.find("outputs", "a"), std::nullopt);
+  EXPECT_EQ(schema[0].path(), "metrics.a");
+  EXPECT_TRUE(schema[0].has_path("metrics.a"));
+  for (const char* other : {"metrics.b", "metric.a", "metrics_a", "metrics.aa", "a", ""}) {
+    EXPECT_FALSE(schema[0].has_path(other)) << other;
+  }
+  EXPECT_TRUE(schema[2].has_path("m.x.y"));
+}
+
+TEST(LogSchema, ThreadsShareIt) {
+  std::vector<const LogSchema*> made(4);
+  std::vector<std::thread> threads;
+  for (auto& schema : made) {
+    threads.emplace_back([&schema] {
+      Logs l;
+      for (int i = 0; i < 200; ++i) l.add_entry("threads", std::to_string(i), i);
+      schema = &l.schema();
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(made[0]->size(), 200u);
+  for (const auto* schema : made) EXPECT_EQ(schema, made[0]);
+}
+
+TEST(Logs, ALossCanBeAMetricToo) {
+  const Logs l = logs().add_loss("loss", 1, /*add_metric=*/true);
+  EXPECT_EQ(l.entry_value("losses.loss"), 1);
+  EXPECT_EQ(l.entry_value("metrics.loss"), 1);
+}
+
+TEST(Logs, TheLastWriteWinsInPlace) {
+  const Logs l = logs().add_metric("a", 1).add_metric("b", 2).add_metric("a", 3);
+  ASSERT_EQ(l.entries().size(), 2u);
+  EXPECT_EQ(l.entries()[0].name, "a");
+  EXPECT_EQ(l.entry_value("a"), 3);
+}
+
+TEST(Logs, Merge) {
+  Logs l = logs().add_loss("a", 1).add_metric("b", 2);
+  l.merge(logs().add_metric("b", 20).add_metric("a", 5).add_stateful_metric("c", 3));
+  EXPECT_EQ(l.entry_value("losses.a"), 1);
+  EXPECT_EQ(l.entry_value("metrics.a"), 5);
+  EXPECT_EQ(l.entry_value("b"), 20);
+  EXPECT_EQ(l.entry_value("c"), 3);
+  EXPECT_EQ(l.entries().size(), 4u);
+
+  Logs empty;
+  empty.merge(l);
+  EXPECT_EQ(empty.entries().size(), 4u);
+  empty.merge({});
+  EXPECT_EQ(empty.entries().size(), 4u);
+}
+
+TEST(Logs, EntryValueErrors) {
+  const Logs l = logs().add_loss("loss", 1, true).add_metric("accuracy", 2);
+  expect_error(ErrorCode::invalid_argument, {"'loss'", "'metrics.loss'", "'losses.loss'"},
+               [&] { l.entry_value("loss"); });
+  expect_error(ErrorCode::not_found, {"'acuracy'", "'accuracy'"}, [&] { l.entry_value("acuracy"); });
+  expect_error(ErrorCode::not_found, {"'metrics.los'", "'metrics.loss'"}, [&] { l.entry_value("metrics.los"); });
+  expect_error(ErrorCode::not_found, {"'loss'"}, [] { logs().entry_value("loss"); });
+}
+
+TEST(LogValue, HostNumbers) {
+  const LogValue value(0.25);
+  EXPECT_TRUE(value.ready());
+  EXPECT_EQ(value.value(), 0.25);
+  EXPECT_EQ(value.scalar(), nullptr);
+}
+
+TEST(LogValue, ScalarsOfAnyDType) {
+  const Stream stream{Device::cpu()};
+  float f = 0.1f;
+  std::int64_t i = 1LL << 52;
+  std::uint8_t u = 200;
+  const auto value = [&](void* data, DType dtype) {
+    return LogValue(nn::Var(Tensor(data, dtype, {}, Device::cpu()), stream)).value();
+  };
+  EXPECT_EQ(value(&f, DType::f32), static_cast<double>(0.1f));
+  EXPECT_EQ(value(&i, DType::i64), static_cast<double>(1LL << 52));
+  EXPECT_EQ(value(&u, DType::u8), 200);
+}
+
+TEST(LogValue, Arrays) {
+  const auto numbers = std::make_shared<std::vector<float>>(std::vector{1.5f, 2.5f, 3.5f});
+  const OutputArray array(Tensor(numbers->data(), DType::f32, {3}, Device::cpu()), numbers);
+  const Logs l = logs().add_output("y", array).add_output("n", OutputArray::scalar(0.25)).add_output("x", 1);
+  EXPECT_TRUE(l.ready());
+  EXPECT_FALSE(l.entries()[0].value.is_scalar());
+  EXPECT_TRUE(l.entries()[1].value.is_scalar());
+  EXPECT_TRUE(l.entries()[2].value.is_scalar());
+  EXPECT_EQ(l.entries()[0].value.array()->tensor().raw(), numbers->data());
+  EXPECT_EQ(l.entries()[2].value.array(), nullptr);
+  EXPECT_EQ(l.entry_value("n"), 0.25);
+  expect_error(ErrorCode::shape_mismatch, {"'outputs.y'", "f32(3,)", "scalar"}, [&] { l.entry_value("y"); });
+}
+
+TEST(LogValue, MustBeAScalar) {
+  const Stream stream{Device::cpu()};
+  std::vector<float> numbers(3);
+  const LogValue value(nn::Var(Tensor(numbers.data(), DType::f32, {3}, Device::cpu()), stream));
+  expect_error(ErrorCode::shape_mismatch, {"(3,)", "scalar"}, [&] { value.value(); });
+}
+
+}  // namespace
+}  // namespace giro

@@ -1,0 +1,65 @@
+#include <giro/loop/step/pace.h>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include <giro/kernels/elementwise.h>
+
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+using detail::Pace;
+
+class PaceTest : public test::OpTest {};
+
+TEST_P(PaceTest, TheHostIsTwoLaunchesAheadAtMost) {
+  const Buffer seen = Buffer::allocate(device(), sizeof(std::int64_t), MemoryKind::pinned);
+  std::memset(seen.data(), 0, seen.size());
+  const Tensor count = tensor({}, DType::i64);
+  from_host(count, std::vector<std::int64_t>{0}, stream());
+  constexpr std::int64_t kSteps = 4;
+  Pace pace(kSteps);
+  for (std::int64_t launch = 1; launch <= 10; ++launch) {
+    increment(count, kSteps, stream());
+    stream().copy(seen.data(), count.raw(), seen.size());
+    EXPECT_TRUE(pace.is_full(kSteps));
+    pace.launched(kSteps, stream());
+    std::int64_t done = 0;
+    std::memcpy(&done, seen.data(), sizeof(done));
+    EXPECT_GE(done, (launch - 2) * kSteps);
+  }
+  stream().synchronize();
+}
+
+TEST_P(PaceTest, GrowsWhileLaunchesAreShort) {
+  Pace pace(0);
+  EXPECT_TRUE(pace.is_full(1));
+  std::int64_t steps = 1;
+  // A launch of nothing takes no time, but for a machine that is busy with others.
+  for (int launch = 0; launch < 10'000 && steps < Pace::kMaxSteps; ++launch) {
+    pace.launched(steps, stream());
+    while (!pace.is_full(steps)) ++steps;
+    EXPECT_LE(steps, Pace::kMaxSteps);
+  }
+  EXPECT_EQ(steps, Pace::kMaxSteps);
+  EXPECT_FALSE(pace.is_full(steps - 1));
+}
+
+TEST_P(PaceTest, AFixedNumberStays) {
+  Pace pace(3);
+  for (int launch = 0; launch < 20; ++launch) {
+    EXPECT_FALSE(pace.is_full(2));
+    EXPECT_TRUE(pace.is_full(3));
+    pace.launched(3, stream());
+  }
+  test::expect_error(ErrorCode::invalid_argument, {"steps_per_execution is -1"}, [] { (void)Pace(-1); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, PaceTest, test::kDevices, test::device_name);
+
+}  // namespace
+}  // namespace giro

@@ -1,0 +1,232 @@
+#include <giro/loop/time/schedule.h>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "tests/expect_error.h"
+
+namespace giro {
+namespace {
+
+using test::expect_error;
+using Steps = std::vector<std::int64_t>;
+
+// The steps at which the schedule is due, given a batch size and a duration of each step.
+Steps due_steps(Schedule schedule, std::int64_t steps, std::int64_t batch = 1, double seconds = 0) {
+  Steps due;
+  for (std::int64_t i = 0; i < steps; ++i) {
+    const Elapsed elapsed{.steps = i,
+                          .samples = i * batch,
+                          .date = 1'000 + seconds * static_cast<double>(i),
+                          .date_start = 1'000,
+                          .step_samples = batch};
+    if (schedule(elapsed)) due.push_back(i);
+  }
+  return due;
+}
+
+TEST(Every, Steps) {
+  EXPECT_EQ(due_steps(every(2), 8), (Steps{0, 2, 4, 6}));
+  EXPECT_EQ(due_steps(every(1), 4), (Steps{0, 1, 2, 3}));
+  EXPECT_EQ(due_steps(every({.steps = 3}), 8), (Steps{0, 3, 6}));
+}
+
+TEST(Every, SamplesDoNotDrift) {
+  // 5, 10, 15 and 20 samples are first passed at 6, 10, 16 and 20.
+  EXPECT_EQ(due_steps(every({.samples = 5}), 11, 2), (Steps{3, 5, 8, 10}));
+  EXPECT_EQ(due_steps(every({.samples = 2}), 4, 2), (Steps{1, 2, 3}));
+  // A batch that passes several multiples is due once.
+  EXPECT_EQ(due_steps(every({.samples = 3}), 4, 10), (Steps{1, 2, 3}));
+}
+
+TEST(Every, NoBoundaryIsMissedWhenCountersJump) {
+  Schedule schedule = every({.samples = 100});
+  EXPECT_FALSE(schedule({.steps = 0, .samples = 99}));
+  EXPECT_TRUE(schedule({.steps = 1, .samples = 350}));
+  EXPECT_FALSE(schedule({.steps = 2, .samples = 399}));
+  EXPECT_TRUE(schedule({.steps = 3, .samples = 400}));
+}
+
+TEST(Every, Time) {
+  EXPECT_EQ(due_steps(every({.time = 1.0}), 11, 1, 0.25), (Steps{4, 8}));
+  EXPECT_EQ(due_steps(every({.time = 0.5}), 4, 1, 2.0), (Steps{1, 2, 3}));
+}
+
+TEST(Every, AnyFieldFires) { EXPECT_EQ(due_steps(every({.steps = 4, .samples = 5}), 9, 2), (Steps{0, 3, 4, 5, 8})); }
+
+TEST(Every, CopiesRememberOnTheirOwn) {
+  Schedule schedule = every({.samples = 5});
+  Schedule copy = schedule;
+  EXPECT_TRUE(schedule({.samples = 5}));
+  EXPECT_TRUE(copy({.samples = 5}));
+  EXPECT_FALSE(copy({.samples = 5}));
+}
+
+TEST(Every, Errors) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  expect_error(ErrorCode::invalid_argument, {"every", "found 0"}, [] { every(0); });
+  expect_error(ErrorCode::invalid_argument, {"every", "found -3"}, [] { every(-3); });
+  expect_error(ErrorCode::invalid_argument, {"every", "{.samples = 0}"}, [] { every({.samples = 0}); });
+  expect_error(ErrorCode::invalid_argument, {"every", "{.time = 0}"}, [] { every({.time = 0.0}); });
+  expect_error(ErrorCode::invalid_argument, {"every", "nan"}, [nan] { every({.time = nan}); });
+  expect_error(ErrorCode::invalid_argument, {"every", "none"}, [] { every(Period{}); });
+  expect_error(ErrorCode::invalid_argument, {"every", "date"}, [] { every({.steps = 1, .date = 1.0}); });
+}
+
+TEST(EveryEnd, CompletesMultiples) {
+  EXPECT_EQ(due_steps(every_end(3), 12), (Steps{2, 5, 8, 11}));
+  EXPECT_EQ(due_steps(every_end(1), 3), (Steps{0, 1, 2}));
+  // The multiples of 5 up to 20 are reached in the steps that end at 6, 10, 16 and 20 samples.
+  EXPECT_EQ(due_steps(every_end({.samples = 5}), 10, 2), (Steps{2, 4, 7, 9}));
+  EXPECT_EQ(due_steps(every_end({.samples = 3}), 3, 10), (Steps{0, 1, 2}));
+  EXPECT_EQ(due_steps(every_end({.steps = 4, .samples = 5}), 9, 2), (Steps{2, 3, 4, 7}));
+  EXPECT_EQ(due_steps(after(4).then(every_end(3)), 12), (Steps{6, 9}));
+}
+
+// Asked only when next() says so, it is due at the same steps as when it is asked at each.
+TEST(EveryEnd, Next) {
+  for (const Period& period : {at(1), at(3), at(7), at({.samples = 5}), at({.steps = 4, .samples = 9})}) {
+    Schedule schedule = every_end(period);
+    Steps due;
+    std::int64_t wake = 0, asked = 0;
+    for (std::int64_t i = 0; i < 50; ++i) {
+      if (i < wake) continue;
+      const Elapsed elapsed{.steps = i, .samples = 2 * i, .step_samples = 2};
+      if (schedule(elapsed)) due.push_back(i);
+      wake = schedule.next(elapsed).steps.value();
+      EXPECT_GT(wake, i);
+      ++asked;
+    }
+    EXPECT_EQ(due, due_steps(every_end(period), 50, 2)) << to_string(schedule);
+    if (!period.samples) {
+      EXPECT_LE(asked, 50 / *period.steps + 1) << to_string(schedule);
+    }
+  }
+}
+
+TEST(EveryEnd, Errors) {
+  expect_error(ErrorCode::invalid_argument, {"every_end", "found 0"}, [] { every_end(0); });
+  expect_error(ErrorCode::invalid_argument, {"every_end", "{.samples = -1}"}, [] { every_end({.samples = -1}); });
+  expect_error(ErrorCode::invalid_argument, {"every_end", "{.time = 1}"}, [] { every_end({.time = 1.0}); });
+  expect_error(ErrorCode::invalid_argument, {"every_end", "found {}"}, [] { every_end(Period{}); });
+}
+
+TEST(Schedule, AnyCallable) {
+  EXPECT_EQ(due_steps([](const Elapsed& e) { return e.steps > 2; }, 5), (Steps{3, 4}));
+  EXPECT_EQ(due_steps([count = 0](const Elapsed&) mutable { return ++count == 2; }, 5), Steps{1});
+}
+
+// Reference test 3: combinations.
+TEST(Schedule, CombinationsOfSteps) {
+  for (std::int64_t step = 0; step < 30; ++step) {
+    const Elapsed elapsed{.steps = step};
+    EXPECT_EQ((every(2) & every(3))(elapsed), step % 2 == 0 && step % 3 == 0);
+    EXPECT_EQ((every(2) | every(3))(elapsed), step % 2 == 0 || step % 3 == 0);
+    EXPECT_EQ((!every(2))(elapsed), step % 2 != 0);
+  }
+  EXPECT_EQ(due_steps(after(3).every(5), 10), (Steps{3, 8}));
+  EXPECT_EQ(due_steps(always(), 3), (Steps{0, 1, 2}));
+  EXPECT_EQ(due_steps(never(), 3), Steps{});
+}
+
+TEST(Schedule, After) {
+  EXPECT_EQ(due_steps(after(3), 6), (Steps{3, 4, 5}));
+  EXPECT_EQ(due_steps(after(3).then(!every(2)), 8), (Steps{4, 6}));
+  EXPECT_EQ(due_steps(after({.samples = 5}), 5, 2), (Steps{3, 4}));
+  // Samples count from the boundary, not from where it is noticed: 5, 9, 13.
+  EXPECT_EQ(due_steps(after({.samples = 5}).every({.samples = 4}), 8, 2), (Steps{5, 7}));
+  EXPECT_EQ(due_steps(after({.time = 1.0}).every({.time = 1.0}), 13, 1, 0.25), (Steps{8, 12}));
+  // A loop that begins behind the boundary keeps to it.
+  Schedule late = after(3).every(5);
+  Steps due;
+  for (std::int64_t step = 6; step < 15; ++step) {
+    if (late({.steps = step})) due.push_back(step);
+  }
+  EXPECT_EQ(due, (Steps{8, 13}));
+}
+
+TEST(Schedule, Piecewise) {
+  EXPECT_EQ(due_steps(piecewise(every(2), {{at(5), every(3)}, {at(11), never()}}), 30), (Steps{0, 2, 4, 5, 8}));
+  EXPECT_EQ(due_steps(piecewise(never(), {{at({.samples = 4}), always()}, {at(4), never()}}), 9, 2), (Steps{2, 3}));
+  // A boundary that is jumped over is passed.
+  Schedule schedule = piecewise(always(), {{at(2), never()}, {at(4), always()}});
+  EXPECT_TRUE(schedule({.steps = 1}));
+  EXPECT_TRUE(schedule({.steps = 9}));
+}
+
+// every(5 samples) with batches of two: whether the loop went on or began anew makes no difference.
+TEST(Schedule, SamplesGoOnInAContinuedLoop) {
+  Steps whole, parts;
+  Schedule schedule = every({.samples = 5});
+  Elapsed elapsed;
+  for (int i = 0; i < 20; ++i, elapsed.count(2)) {
+    if (schedule(elapsed)) whole.push_back(elapsed.steps);
+  }
+  for (std::int64_t cut = 0; cut <= 20; ++cut) {
+    parts.clear();
+    Schedule first = every({.samples = 5}), second = every({.samples = 5});
+    elapsed = {};
+    for (int i = 0; i < 20; ++i, elapsed.count(2)) {
+      if ((i < cut ? first : second)(elapsed)) parts.push_back(elapsed.steps);
+    }
+    EXPECT_EQ(parts, whole) << "cut at " << cut;
+  }
+}
+
+TEST(Schedule, Last) {
+  EXPECT_EQ(due_steps(last(), 5), Steps{});
+  EXPECT_TRUE(last()({.steps = 5, .last = true}));
+  EXPECT_TRUE((every(3) | last())({.steps = 5, .last = true}));
+  EXPECT_TRUE(after(3).then(last())({.steps = 5, .last = true}));
+}
+
+TEST(Schedule, BothSidesAreAlwaysAsked) {
+  int asked = 0;
+  Schedule schedule = (never() & [&](const Elapsed&) { return ++asked > 0; });
+  schedule = schedule & Schedule([&](const Elapsed&) { return ++asked > 0; });
+  schedule({});
+  EXPECT_EQ(asked, 2);
+  // The samples of the right side are noticed while the left says no.
+  EXPECT_EQ(due_steps(every(4) & every({.samples = 3}), 13, 2), (Steps{8, 12}));
+}
+
+TEST(Schedule, Next) {
+  const auto next = [](Schedule schedule, const Elapsed& elapsed) {
+    schedule(elapsed);
+    return to_string(schedule.next(elapsed));
+  };
+  EXPECT_EQ(next(every(5), {}), "5");
+  EXPECT_EQ(next(every(5), {.steps = 4}), "5");
+  EXPECT_EQ(next(every(5), {.steps = 5}), "10");
+  EXPECT_EQ(next(every({.steps = 5, .samples = 100}), {.steps = 3, .samples = 250}), "{.steps = 5, .samples = 300}");
+  EXPECT_EQ(next(every({.time = 2.0}), {.date = 1003, .date_start = 1000}), "{.time = 4}");
+  EXPECT_EQ(next(always(), {.steps = 7}), "8");
+  EXPECT_EQ(next(never(), {.steps = 7}), "{}");
+  EXPECT_EQ(next(last(), {.steps = 7}), "{}");
+  EXPECT_EQ(next(after(9), {.steps = 7}), "9");
+  EXPECT_EQ(next(after(3).every(5), {.steps = 4}), "8");
+  EXPECT_EQ(next(every(4) & every(6), {}), "6");
+  EXPECT_EQ(next(every(4) | every(6), {}), "4");
+  EXPECT_EQ(next(never() & every(6), {}), "{}");
+  EXPECT_EQ(next([](const Elapsed&) { return false; }, {.steps = 7}), "8");
+  EXPECT_EQ(next(piecewise(every(10), {{at(5), every(3)}}), {.steps = 1}), "5");
+}
+
+TEST(Schedule, ReadsAsItIsWritten) {
+  EXPECT_EQ(to_string(every(5)), "every(5)");
+  EXPECT_EQ(to_string(every({.samples = 60'000, .time = 1.5})), "every({.samples = 60000, .time = 1.5})");
+  EXPECT_EQ(to_string((every(2) & !after(3)) | last()), "((every(2) & !after(3)) | last())");
+  EXPECT_EQ(to_string(after(3).every(5)), "after(3).then(every(5))");
+  EXPECT_EQ(to_string(piecewise(every(2), {{at(5), never()}})), "piecewise(every(2), {at(5): never()})");
+}
+
+TEST(Schedule, EmptyPeriods) {
+  expect_error(ErrorCode::invalid_argument, {"after", "empty"}, [] { after(Period{}); });
+  expect_error(ErrorCode::invalid_argument, {"piecewise", "empty"}, [] { piecewise(never(), {{Period{}, always()}}); });
+}
+
+}  // namespace
+}  // namespace giro

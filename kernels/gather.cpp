@@ -19,17 +19,16 @@ void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, co
   GIRO_DISPATCH(stream, gather_rows, out, src, indices);
 }
 
-void batch_indices(const Tensor& indices, const Tensor& position, const RowOrder& order, const Stream& stream) {
-  checks::on_device("batch_indices", {{"indices", indices}, {"position", position}}, stream);
+void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream) {
+  checks::on_device("batch_indices", {{"indices", indices}}, stream);
   checks::has_dtype("batch_indices", {"indices", indices}, DType::i64);
-  checks::has_dtype("batch_indices", {"position", position}, DType::i64);
   checks::has_rank("batch_indices", {"indices", indices}, 1);
-  checks::has_shape("batch_indices", {"position", position}, {});
+  checks::is_slot_ring("batch_indices", positions, stream);
   if (order.size < 1) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("batch_indices: an order of {} rows, expected at least 1", order.size));
   }
-  GIRO_DISPATCH(stream, batch_indices, indices, position, order);
+  GIRO_DISPATCH(stream, batch_indices, indices, positions, order);
 }
 
 }  // namespace giro

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include <giro/kernels/slots.h>
 #include <giro/runtime/host_device.h>
 #include <giro/runtime/rng.h>
 #include <giro/runtime/stream.h>
@@ -29,8 +30,9 @@ struct RowOrder {
 // Errors: shape_mismatch, dtype_mismatch, device_mismatch.
 void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, const Stream& stream);
 
-// indices[r] = order(position[0] + r). indices i64 (R,), position an i64 scalar on the device, so that a recorded
-// graph gathers the next rows each time without a word from the host.
-void batch_indices(const Tensor& indices, const Tensor& position, const RowOrder& order, const Stream& stream);
+// indices[r] = order(position + r). indices i64 (R,); the position is the i64 with which the call's slot begins, so
+// each replay of a recorded graph gathers its own rows. Errors: shape_mismatch, dtype_mismatch, device_mismatch;
+// invalid_argument for an order of no rows.
+void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream);
 
 }  // namespace giro

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <giro/runtime/error.h>
 
+#include "kernels/functors/publish.h"
 #include "kernels/internal/backends.h"
 #include "kernels/internal/checks.h"
 #include "kernels/internal/dispatch.h"
@@ -15,10 +18,9 @@ void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tenso
   checks::on_device(op, {{"row", row}}, stream);
   checks::has_dtype(op, {"row", row}, DType::i64);
   checks::has_shape(op, {"row", row}, {});
-  if (scalars.size() > RowRing::kMaxColumns || ring.capacity < 1) {
+  if (ring.capacity < 1) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("publish_row: {} scalars into a ring of {} rows, expected at most {} scalars and a row",
-                            scalars.size(), ring.capacity, RowRing::kMaxColumns));
+                fmt::format("publish_row: a ring of {} rows, expected at least 1", ring.capacity));
   }
   for (const Tensor& scalar : scalars) {
     checks::on_device(op, {{"scalar", scalar}}, stream);
@@ -27,7 +29,14 @@ void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tenso
       checks::has_dtype(op, {"scalar", scalar}, DType::f32);
     }
   }
-  GIRO_DISPATCH(stream, publish_row, ring, row, scalars);
+  // A kernel takes so many by value; the last of them counts the row.
+  std::size_t first = 0;
+  do {
+    const std::size_t columns = std::min<std::size_t>(RowPart::kMaxColumns, scalars.size() - first);
+    const RowPart part(scalars, first, columns);
+    GIRO_DISPATCH(stream, publish_columns, ring, row, part);
+    first += columns;
+  } while (first < scalars.size());
 }
 
 }  // namespace giro

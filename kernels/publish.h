@@ -11,16 +11,14 @@ namespace giro {
 // Where a step's scalars go: a ring of rows in memory that host and device share. Row r, counted from 0, lies at
 // values[(r % capacity) * columns]; `published` is the number of rows written so far and is stored after the row.
 struct RowRing {
-  static constexpr int kMaxColumns = 32;
-
   double* values = nullptr;           // pinned
   std::int64_t* published = nullptr;  // pinned
   std::int64_t capacity = 0;
 };
 
-// Appends one row of scalars (f32, f64, i32 or i64; exact in f64 up to 2^53), at most RowRing::kMaxColumns. `row` is
-// an i64 scalar on the device, the number of the row; it is incremented. The host must not let the device overtake
-// it by more than `capacity` rows. Errors: shape_mismatch, dtype_mismatch, device_mismatch, invalid_argument.
+// Appends one row of scalars (f32, f64, i32 or i64; exact in f64 up to 2^53), which may be none. `row` is an i64 scalar
+// on the device, the number of the row; it is incremented. The host must not let the device overtake it by more than
+// `capacity` rows. Errors: shape_mismatch, dtype_mismatch, device_mismatch; invalid_argument for a ring of no rows.
 void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream);
 
 }  // namespace giro

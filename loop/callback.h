@@ -1,144 +1,16 @@
 #pragma once
 
-#include <any>
-#include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
 
-#include <giro/loop/log/history.h>
-#include <giro/loop/log/logs.h>
-#include <giro/loop/step/signature.h>
-#include <giro/loop/step/step.h>
-#include <giro/loop/time/elapsed.h>
-#include <giro/runtime/error.h>
+#include <giro/loop/journal.h>
+#include <giro/loop/matching.h>
 
 namespace giro {
-
-// What a callback may see and change while a loop runs.
-template <class S, class B>
-class LoopState {
- public:
-  LoopState(S& state, const Elapsed& elapsed, const History& history, std::any& metadata)
-      : state(state), elapsed(elapsed), history(history), metadata(metadata), first_record_(history.size()) {}
-
-  S& state;
-  const Elapsed& elapsed;  // at the beginning of this step
-  const History& history;  // of the steps before this one
-  std::any& metadata;      // the program's own: LoopOptions::metadata
-  Logs logs;               // of this step so far
-  bool stop_iteration = false;
-  bool failed = false;  // whether an error has ended the loop: on_end runs all the same
-
-  // The batch of this step, of elapsed.step_samples samples. Error(invalid_argument) in an on_end, where there is none.
-  const B& batch() const {
-    if (batch_ == nullptr) throw Error(ErrorCode::invalid_argument, "on_end: there is no batch when a loop has ended");
-    return *batch_;
-  }
-  void set_batch(const B* batch) noexcept { batch_ = batch; }
-  bool has_batch() const noexcept { return batch_ != nullptr; }
-
-  // The latest value of everything that was logged since the loop began.
-  Logs accumulated_logs() const {
-    Logs all = history.latest(first_record_);
-    all.merge(logs);
-    return all;
-  }
-
- private:
-  const B* batch_ = nullptr;
-  std::size_t first_record_;
-};
-
-namespace detail {
-
-template <class T>
-struct IsStep : std::false_type {};
-template <class S, class Statics>
-struct IsStep<Step<S, Statics>> : std::true_type {};
-
-template <class T>
-struct IsOptional : std::false_type {};
-template <class T>
-struct IsOptional<std::optional<T>> : std::true_type {};
-
-template <class T, class S>
-inline constexpr bool is_or_bases = std::is_same_v<T, S> || std::is_base_of_v<T, S>;
-
-template <class Arg, class S, class B>
-decltype(auto) loop_argument(LoopState<S, B>& loop) {
-  using T = std::remove_cvref_t<Arg>;
-  constexpr bool mutable_reference = std::is_lvalue_reference_v<Arg> && !std::is_const_v<std::remove_reference_t<Arg>>;
-  if constexpr (std::is_same_v<T, Elapsed>) {
-    return static_cast<const Elapsed&>(loop.elapsed);
-  } else if constexpr (std::is_same_v<T, Logs>) {
-    return static_cast<const Logs&>(loop.logs);
-  } else if constexpr (std::is_same_v<T, LoopState<S, B>>) {
-    return (loop);
-  } else if constexpr (is_or_bases<T, S> && (mutable_reference || !std::is_same_v<T, B>)) {
-    return static_cast<T&>(loop.state);
-  } else if constexpr (is_or_bases<T, B>) {
-    return static_cast<const T&>(loop.batch());
-  } else {
-    static_assert(std::is_void_v<Arg>,
-                  "giro: a loop can give a callback its State&, const Batch&, const Elapsed&, "
-                  "const Logs& and LoopState&, and nothing else");
-  }
-}
-
-template <class Arg>
-inline constexpr bool is_observed =
-    std::is_same_v<std::remove_cvref_t<Arg>, Elapsed> || std::is_same_v<std::remove_cvref_t<Arg>, Logs>;
-
-// Whether a function of this signature may change the state of its loop.
-template <class S, class B, class R, class... Args>
-constexpr bool may_change_state(SignatureOf<R, Args...>*) {
-  constexpr bool returns_state = !std::is_void_v<R> && !std::is_same_v<std::remove_cvref_t<R>, Logs>;
-  return returns_state || (false || ... ||
-                           (std::is_same_v<std::remove_cvref_t<Args>, LoopState<S, B>> ||
-                            (is_or_bases<std::remove_cvref_t<Args>, S> && std::is_lvalue_reference_v<Args> &&
-                             !std::is_const_v<std::remove_reference_t<Args>>)));
-}
-
-template <class R, class S, class B>
-void take_result(LoopState<S, B>& loop, R&& result) {
-  using T = std::remove_cvref_t<R>;
-  if constexpr (std::is_same_v<T, Logs>) {
-    loop.logs.merge(result);
-  } else if constexpr (std::is_same_v<T, S>) {
-    loop.state = std::forward<R>(result);
-  } else if constexpr (IsOptional<T>::value) {
-    if (result) take_result(loop, *std::forward<R>(result));
-  } else if constexpr (requires { std::tuple_size<T>::value; }) {
-    static_assert(std::tuple_size_v<T> == 2 || std::tuple_size_v<T> == 3,
-                  "giro: a callback returns nothing, Logs, the state, (Logs, state) or (Logs of outputs, Logs, state)");
-    std::apply([&](auto&&... parts) { (take_result(loop, std::forward<decltype(parts)>(parts)), ...); },
-               std::forward<R>(result));
-  } else {
-    static_assert(std::is_void_v<R>,
-                  "giro: a callback returns nothing, Logs, the state, (Logs, state) or (Logs of outputs, Logs, state)");
-  }
-}
-
-// Calls f with what its parameter types ask for, and takes what it returns.
-template <class F, class S, class B, class... Args>
-void call_with(F&& f, LoopState<S, B>& loop, std::tuple<Args...>*) {
-  if constexpr (std::is_void_v<decltype(f(loop_argument<Args>(loop)...))>) {
-    f(loop_argument<Args>(loop)...);
-  } else {
-    take_result(loop, f(loop_argument<Args>(loop)...));
-  }
-}
-
-// The name of a class as a reader knows it; "a function" for a lambda.
-std::string name_of(const std::type_info& type);
-
-}  // namespace detail
 
 // The base of a callback class for loops of any state and batch. Its members
 //   template <class S, class B> void operator()(LoopState<S, B>& loop)
@@ -154,10 +26,18 @@ struct BoundCallback {
 
   void operator()(LoopState<S, B>& loop) { callable(loop); }
   void on_start(LoopState<S, B>& loop) {
-    if constexpr (requires { callable.on_start(loop); }) callable.on_start(loop);
+    if constexpr (requires { callable.on_start(loop); }) {
+      callable.on_start(loop);
+    } else {
+      static_assert(!names_on_start<F>(), "giro: the on_start of a GenericCallback takes a LoopState<S, B>&");
+    }
   }
   void on_end(LoopState<S, B>& loop) {
-    if constexpr (requires { callable.on_end(loop); }) callable.on_end(loop);
+    if constexpr (requires { callable.on_end(loop); }) {
+      callable.on_end(loop);
+    } else {
+      static_assert(!names_on_end<F>(), "giro: the on_end of a GenericCallback takes a LoopState<S, B>&");
+    }
   }
 
   F callable;
@@ -190,12 +70,26 @@ constexpr CallbackKind kind_of() {
 
 }  // namespace detail
 
+namespace detail {
+
+// Where the calls of device steps go that a loop makes.
+class StepSink {
+ public:
+  virtual ~StepSink() = default;
+  // Appends a call of a recorded step to those that are held back.
+  virtual void push(const std::shared_ptr<Recording>& recording, const StepCall& call) = 0;
+  // Gives the device what is held back.
+  virtual void launch() = 0;
+};
+
+}  // namespace detail
+
 // A callable that a loop of state S and batch B runs: a value, copied whole. The types of its parameters, any subset in
 // any order, say what it needs (CallbackKind). It returns nothing, Logs, the state, (Logs, state), or
 // (Logs of outputs, Logs, state); any of these as std::optional.
 //
 // A class may also have on_start and on_end, with parameters of the same types, that run before the loop's first step
-// and behind its last; what they log goes nowhere.
+// and after its last; what they log goes nowhere.
 template <class S, class B>
 class Callback {
  public:
@@ -216,24 +110,22 @@ class Callback {
   // Whether its signature lets it change the state.
   bool changes_state() const { return model_->changes_state(); }
 
-  // A barrier, or a device step, which launch() may have to be called for.
+  // For loops. A barrier; or a device step, which is then not held back.
   void run(LoopState<S, B>& loop) { model_->run(loop); }
-  void launch() { model_->launch(); }
-  void observe(const Elapsed& elapsed, const Logs& logs) { model_->observe(elapsed, logs); }
+  void enqueue(LoopState<S, B>& loop, detail::StepSink& sink) { model_->enqueue(loop, sink); }
+  detail::Observer* observer() const noexcept { return model_.get(); }
   void on_start(LoopState<S, B>& loop) { model_->on_start(loop); }
   void on_end(LoopState<S, B>& loop) { model_->on_end(loop); }
 
  private:
-  struct Concept {
-    virtual ~Concept() = default;
+  struct Concept : detail::Observer {
     virtual std::unique_ptr<Concept> clone() const = 0;
     virtual CallbackKind kind() const = 0;
     virtual bool sees_elapsed() const = 0;
     virtual std::string name() const = 0;
     virtual bool changes_state() const = 0;
     virtual void run(LoopState<S, B>&) {}
-    virtual void launch() {}
-    virtual void observe(const Elapsed&, const Logs&) {}
+    virtual void enqueue(LoopState<S, B>&, detail::StepSink&) {}
     virtual void on_start(LoopState<S, B>&) {}
     virtual void on_end(LoopState<S, B>&) {}
   };
@@ -285,14 +177,22 @@ class Callback {
 
     void run(LoopState<S, B>& loop) override {
       if constexpr (detail::IsStep<F>::value) {
-        loop.logs.merge(callable.enqueue(loop.state, loop.batch(),
-                                         callable.uses_broadcasts() ? Broadcasts(loop.elapsed) : Broadcasts()));
+        loop.logs.merge(callable(loop.state, loop.batch(), broadcasts(loop.elapsed)));
       } else if constexpr (kKind == CallbackKind::barrier) {
         detail::call_with(callable, loop, static_cast<typename detail::Signature<F>::Arguments*>(nullptr));
       }
     }
-    void launch() override {
-      if constexpr (detail::IsStep<F>::value) callable.launch();
+    void enqueue(LoopState<S, B>& loop, detail::StepSink& sink) override {
+      if constexpr (detail::IsStep<F>::value) {
+        const Broadcasts& values = broadcasts(loop.elapsed);
+        latest.recording = callable.find(loop.state, loop.batch(), values, std::move(latest.recording));
+        if (latest.recording->is_eager()) {
+          sink.launch();
+          loop.logs.merge(callable(loop.state, loop.batch(), values));
+        } else {
+          sink.push(latest.recording, callable.call(loop.state, loop.batch(), values));
+        }
+      }
     }
     void observe(const Elapsed& elapsed, const Logs& logs) override {
       if constexpr (kKind == CallbackKind::observer) {
@@ -311,6 +211,9 @@ class Callback {
         detail::call_with([this](auto&&... args) { return callable.on_start(std::forward<decltype(args)>(args)...); },
                           loop,
                           static_cast<typename detail::MemberSignature<decltype(&F::on_start)>::Arguments*>(nullptr));
+      } else {
+        static_assert(!detail::names_on_start<F>(),
+                      "giro: a callback's on_start has one public signature, and is no template");
       }
     }
     void on_end(LoopState<S, B>& loop) override {
@@ -318,10 +221,35 @@ class Callback {
         detail::call_with([this](auto&&... args) { return callable.on_end(std::forward<decltype(args)>(args)...); },
                           loop,
                           static_cast<typename detail::MemberSignature<decltype(&F::on_end)>::Arguments*>(nullptr));
+      } else {
+        static_assert(!detail::names_on_end<F>(),
+                      "giro: a callback's on_end has one public signature, and is no template");
       }
     }
 
+    // The same object each time, for a step that takes any.
+    const Broadcasts& broadcasts(const Elapsed& elapsed)
+      requires detail::IsStep<F>::value
+    {
+      if (!callable.uses_broadcasts()) return latest.broadcasts;
+      if (latest.broadcasts.empty()) latest.broadcasts = Broadcasts(elapsed);
+      latest.broadcasts.set(elapsed);
+      return latest.broadcasts;
+    }
+
+    struct Latest {  // of a step
+      std::shared_ptr<detail::Recording> recording;
+      Broadcasts broadcasts;
+
+      Latest() = default;
+      Latest(const Latest&) {}  // a copy of the callback has its own
+      Latest(Latest&&) noexcept = default;
+      Latest& operator=(const Latest&) = delete;
+    };
+    struct Nothing {};
+
     F callable;
+    [[no_unique_address]] std::conditional_t<detail::IsStep<F>::value, Latest, Nothing> latest;
   };
 
   template <class F>

@@ -26,8 +26,8 @@ void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, co
   });
 }
 
-void batch_indices(const Tensor& indices, const Tensor& position, const RowOrder& order, const Stream& stream) {
-  functors::batch_indices(ForEach{stream}, indices, position, order);
+void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream) {
+  functors::batch_indices(ForEach{stream}, indices, positions, order);
 }
 
 }  // namespace giro::cpu

@@ -5,11 +5,11 @@
 
 namespace giro::cpu {
 
-void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream) {
-  submit(stream, [ring, counter = row.data<std::int64_t>(), source = functors::RowSource(scalars)] {
-    double* out = ring.values + (*counter % ring.capacity) * source.columns;
-    for (int c = 0; c < source.columns; ++c) out[c] = source.read(c);
-    *ring.published = ++*counter;
+void publish_columns(const RowRing& ring, const Tensor& row, const RowPart& part, const Stream& stream) {
+  submit(stream, [ring, counter = row.data<std::int64_t>(), part] {
+    double* out = ring.values + (*counter % ring.capacity) * part.row_columns + part.first;
+    for (int c = 0; c < part.columns; ++c) out[c] = part.read(c);
+    if (part.ends_row()) *ring.published = ++*counter;
   });
 }
 

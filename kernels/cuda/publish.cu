@@ -8,18 +8,19 @@ namespace giro::cuda {
 namespace {
 
 constexpr int kWarp = 32;
-static_assert(RowRing::kMaxColumns <= kWarp, "one lane a column");
+static_assert(RowPart::kMaxColumns <= kWarp, "one lane a column");
 
 // The host reads `published` first and then the row: every lane's value has to be there before it. A fence orders the
 // later stores of its own thread alone, after all that this thread has seen, through a barrier too: so the thread that
 // stores the count makes it, after the warp's barrier, and fences of the other lanes would add nothing.
-__global__ void publish_row_kernel(RowRing ring, std::int64_t* row, functors::RowSource source) {
+__global__ void publish_columns_kernel(RowRing ring, std::int64_t* row, RowPart part) {
   const int lane = static_cast<int>(threadIdx.x);
   const std::int64_t number = *row;
-  if (lane < source.columns) {
-    volatile double* values = ring.values + (number % ring.capacity) * source.columns;
-    values[lane] = source.read(lane);
+  if (lane < part.columns) {
+    volatile double* values = ring.values + (number % ring.capacity) * part.row_columns + part.first;
+    values[lane] = part.read(lane);
   }
+  if (!part.ends_row()) return;
   __syncwarp();
   if (lane == 0) {
     *row = number + 1;
@@ -30,9 +31,9 @@ __global__ void publish_row_kernel(RowRing ring, std::int64_t* row, functors::Ro
 
 }  // namespace
 
-void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream) {
-  publish_row_kernel<<<1, kWarp, 0, handle(stream)>>>(ring, row.data<std::int64_t>(), functors::RowSource(scalars));
-  check_launch("publish_row_kernel");
+void publish_columns(const RowRing& ring, const Tensor& row, const RowPart& part, const Stream& stream) {
+  publish_columns_kernel<<<1, kWarp, 0, handle(stream)>>>(ring, row.data<std::int64_t>(), part);
+  check_launch("publish_columns_kernel");
 }
 
 }  // namespace giro::cuda

@@ -6,18 +6,22 @@
 #include <giro/runtime/host_device.h>
 #include <giro/runtime/tensor.h>
 
+#include "kernels/functors/slots.h"
+
 namespace giro::functors {
 
 struct BatchIndices {
   std::int64_t* indices;
-  const std::int64_t* position;
+  CurrentSlot position;
   RowOrder order;
-  GIRO_HOST_DEVICE void operator()(std::int64_t r) const { indices[r] = order(position[0] + r); }
+  GIRO_HOST_DEVICE void operator()(std::int64_t r) const {
+    indices[r] = order(*reinterpret_cast<const std::int64_t*>(position()) + r);
+  }
 };
 
 template <class ForEach>
-void batch_indices(const ForEach& for_each, const Tensor& indices, const Tensor& position, const RowOrder& order) {
-  for_each(indices.count(), BatchIndices{indices.data<std::int64_t>(), position.data<std::int64_t>(), order});
+void batch_indices(const ForEach& for_each, const Tensor& indices, const SlotRing& positions, const RowOrder& order) {
+  for_each(indices.count(), BatchIndices{indices.data<std::int64_t>(), CurrentSlot(positions), order});
 }
 
 }  // namespace giro::functors

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -7,21 +8,27 @@
 #include <giro/runtime/host_device.h>
 #include <giro/runtime/tensor.h>
 
-namespace giro::functors {
+namespace giro {
 
-// The scalars of a row, as a kernel takes them by value.
-struct RowSource {
-  const void* scalars[RowRing::kMaxColumns];
-  DType dtypes[RowRing::kMaxColumns];
-  int columns = 0;
+// Consecutive scalars of a row, as a kernel takes them by value.
+struct RowPart {
+  static constexpr int kMaxColumns = 32;
 
-  explicit RowSource(const std::vector<Tensor>& tensors) : columns(static_cast<int>(tensors.size())) {
-    for (int c = 0; c < columns; ++c) {
-      scalars[c] = tensors[static_cast<std::size_t>(c)].raw();
-      dtypes[c] = tensors[static_cast<std::size_t>(c)].dtype();
+  const void* scalars[kMaxColumns];
+  DType dtypes[kMaxColumns];
+  int columns = 0;  // of this part
+  int first = 0;    // where they lie in the row
+  int row_columns = 0;
+
+  RowPart(const std::vector<Tensor>& row, std::size_t first, std::size_t columns)
+      : columns(static_cast<int>(columns)), first(static_cast<int>(first)), row_columns(static_cast<int>(row.size())) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      scalars[c] = row[first + c].raw();
+      dtypes[c] = row[first + c].dtype();
     }
   }
 
+  GIRO_HOST_DEVICE bool ends_row() const { return first + columns == row_columns; }
   GIRO_HOST_DEVICE double read(int column) const {
     switch (dtypes[column]) {
       case DType::f64:
@@ -36,4 +43,4 @@ struct RowSource {
   }
 };
 
-}  // namespace giro::functors
+}  // namespace giro

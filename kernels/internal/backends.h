@@ -10,6 +10,11 @@
 #include <giro/kernels/optim/update.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/publish.h>
+#include <giro/kernels/slots.h>
+
+namespace giro {
+struct RowPart;  // kernels/functors/publish.h
+}
 
 #define GIRO_DECLARE_OPS                                                                                              \
   void activation(const Tensor& y, const Tensor& x, Activation f, const Stream& stream);                              \
@@ -44,8 +49,10 @@
                              const Stream& stream);                                                                   \
   void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream);                 \
   void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, const Stream& stream);                \
-  void batch_indices(const Tensor& indices, const Tensor& position, const RowOrder& order, const Stream& stream);     \
-  void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream); \
+  void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream);  \
+  void publish_columns(const RowRing& ring, const Tensor& row, const RowPart& part, const Stream& stream);            \
+  void read_slot(const Tensor& out, const SlotRing& ring, std::int64_t offset, const Stream& stream);                 \
+  void write_slot(const SlotRing& ring, std::int64_t offset, const Tensor& in, const Stream& stream);                 \
   void update(const optim::UpdateRule& rule, const optim::UpdateTensors& tensors, const Stream& stream)
 
 namespace giro::cpu {

@@ -79,4 +79,19 @@ void same_shape(std::string_view op, const Argument& a, const Argument& b) {
   }
 }
 
+void is_slot_ring(std::string_view op, const SlotRing& ring, const Stream& stream) {
+  has_dtype(op, {"slots", ring.slots}, DType::u8);
+  has_rank(op, {"slots", ring.slots}, 2);
+  // Pinned memory is the host's.
+  if (!ring.slots.device().is_cpu()) on_device(op, {{"slots", ring.slots}}, stream);
+  if (ring.count() < 1 || ring.bytes() % SlotRing::kAlignment != 0) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("{}: slots is {}, expected one or more slots of a multiple of {} bytes", op,
+                            to_string(ring.slots), static_cast<int>(SlotRing::kAlignment)));
+  }
+  on_device(op, {{"call", ring.call}}, stream);
+  has_dtype(op, {"call", ring.call}, DType::i64);
+  has_shape(op, {"call", ring.call}, {});
+}
+
 }  // namespace giro::checks

@@ -3,6 +3,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include <giro/kernels/slots.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
@@ -23,6 +24,8 @@ void is_integer(std::string_view op, const Argument& argument);
 void same_dtype(std::string_view op, const Argument& a, const Argument& b);
 void has_shape(std::string_view op, const Argument& argument, const Shape& shape);
 void has_rank(std::string_view op, const Argument& argument, std::size_t rank);
+// Slots of bytes that are aligned, on the stream's device or pinned, and a number on the device.
+void is_slot_ring(std::string_view op, const SlotRing& ring, const Stream& stream);
 void same_shape(std::string_view op, const Argument& a, const Argument& b);
 
 }  // namespace giro::checks

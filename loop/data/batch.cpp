@@ -60,8 +60,6 @@ Residence::Residence(const Batch::Features& rows, RowOrder order, Device device)
     rows_.emplace_back(name, Tensor(row_buffers_.back().data(), tensor.dtype(), tensor.shape(), device));
     copy(rows_.back().second, tensor, stream);
   }
-  position_buffer_ = Buffer::allocate(device, sizeof(std::int64_t));
-  position_ = Tensor(position_buffer_.data(), DType::i64, {}, device);
   stream.synchronize();
 }
 
@@ -73,19 +71,11 @@ BatchSpec Residence::spec(std::int64_t rows) const {
   return spec;
 }
 
-void Residence::seek(std::int64_t position, std::int64_t rows, const Stream& stream) {
-  if (!stream_ || *stream_ != stream) {
-    if (stream_) stream_->synchronize();  // the work queued there still reads and moves the position
-    stream_ = stream;
-  }
-  if (expected_ != position) stream.copy(position_.raw(), &position, sizeof position);
-  expected_ = position + rows;
-}
-
-Batch Residence::gather(std::int64_t rows, const Stream& stream, std::vector<Buffer>& storage) const {
+Batch Residence::gather(std::int64_t rows, const SlotRing& positions, const Stream& stream,
+                        std::vector<Buffer>& storage) const {
   const Buffer index_buffer = stream.allocate(static_cast<std::size_t>(rows) * sizeof(std::int64_t));
   const Tensor indices(index_buffer.data(), DType::i64, {rows}, device_);
-  batch_indices(indices, position_, order_, stream);
+  batch_indices(indices, positions, order_, stream);
 
   Batch::Features features;
   for (const auto& [name, tensor] : rows_) {
@@ -96,7 +86,6 @@ Batch Residence::gather(std::int64_t rows, const Stream& stream, std::vector<Buf
     gather_rows(gathered, tensor, indices, stream);
     features.emplace_back(name, gathered);
   }
-  increment(position_, rows, stream);
   return Batch(std::move(features));
 }
 

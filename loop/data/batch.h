@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <giro/kernels/gather.h>
+#include <giro/kernels/slots.h>
 #include <giro/runtime/state.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
@@ -54,8 +55,8 @@ class Batch {
   std::int64_t rows_ = 0;
 };
 
-// A dataset's rows on a device, their order, and the position leaf from which a recorded step gathers its batch. The
-// position moves on by itself with every gather; the host writes it only to jump.
+// A dataset's rows on a device, and their order. Nothing in it changes, so any number of steps, loops and threads may
+// gather from it at once.
 class Residence {
  public:
   // `rows` (N, ...) per feature, host memory, N = order.size; copied to the device.
@@ -66,25 +67,16 @@ class Residence {
   const RowOrder& order() const noexcept { return order_; }
   BatchSpec spec(std::int64_t rows) const;
 
-  // Makes `position` the next to be gathered, if it is not already. Call before each gather that is queued or
-  // replayed on `stream`, and never while recording. Going over to another stream waits for the one before.
-  void seek(std::int64_t position, std::int64_t rows, const Stream& stream);
-  // After an error: the next seek writes the position, wherever the device has got to.
-  void forget_position() noexcept { expected_ = kUnknown; }
-  // Queues the gather of the next rows into temporaries of the stream, and moves the position on. `storage` takes the
-  // temporaries and must outlive the work that reads the batch (or the recording).
-  Batch gather(std::int64_t rows, const Stream& stream, std::vector<Buffer>& storage) const;
+  // Queues, or records, the gather of a batch into temporaries of the stream: the rows from the position on with which
+  // the call's slot of `positions` begins (i64). `storage` takes the temporaries and must outlive the work that reads
+  // the batch, or the recording.
+  Batch gather(std::int64_t rows, const SlotRing& positions, const Stream& stream, std::vector<Buffer>& storage) const;
 
  private:
   Device device_;
   RowOrder order_;
   std::vector<Buffer> row_buffers_;
   Batch::Features rows_;
-  Buffer position_buffer_;
-  Tensor position_;  // i64 scalar on the device
-  static constexpr std::int64_t kUnknown = -1;
-  std::int64_t expected_ = kUnknown;  // what it will hold after everything queued so far
-  std::optional<Stream> stream_;      // where that was queued
 };
 
 }  // namespace giro

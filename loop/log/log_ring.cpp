@@ -2,21 +2,38 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include <giro/runtime/error.h>
 
 namespace giro {
 namespace {
+
 constexpr std::size_t kHeader = 64;  // the count has a cache line of its own
+
+std::int64_t slot_bytes(std::size_t bytes) {
+  const auto size = std::max<std::int64_t>(static_cast<std::int64_t>(bytes), 1);
+  return (size + SlotRing::kAlignment - 1) / SlotRing::kAlignment * SlotRing::kAlignment;
 }
 
-bool LogRow::ready() const { return !ring_ || ring_->published() > index_; }
+}  // namespace
+
+LogRow::LogRow(std::shared_ptr<const LogRing> ring, std::int64_t number) : ring_(std::move(ring)), number_(number) {}
+LogRow::~LogRow() = default;
+
+bool LogRow::ready() const { return !ring_ || ring_->ready(number_); }
 
 double LogRow::value(std::size_t column) const {
   read();
   return values_.at(column);
+}
+
+const OutputArray& LogRow::array(std::size_t array) const {
+  read();
+  return arrays_.at(array);
 }
 
 void LogRow::read() const {
@@ -25,58 +42,118 @@ void LogRow::read() const {
     ring_->stream_.synchronize();
     if (!ready()) {
       throw Error(ErrorCode::device,
-                  fmt::format("row {} of the log ring was never written: {} rows were", index_, ring_->published()));
+                  fmt::format("row {} of the log ring was never written: {} rows were", number_, ring_->published()));
     }
   }
-  const auto columns = static_cast<std::int64_t>(ring_->columns_);
-  const double* row = ring_->ring_.values + index_ % LogRing::kCapacity * columns;
-  values_.assign(row, row + columns);
+  const double* row = ring_->row(number_);
+  values_.assign(row, row + ring_->scalars_.size());
+  for (const LogRing::Array& array : ring_->arrays_) arrays_.push_back(ring_->copy_of(array, number_));
   ring_.reset();
 }
 
-std::shared_ptr<LogRing> LogRing::create(std::size_t columns, const Stream& stream) {
-  if (columns > RowRing::kMaxColumns) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("a step logs {} scalars, expected at most {}", columns,
-                                                         static_cast<int>(RowRing::kMaxColumns)));
-  }
-  return std::shared_ptr<LogRing>(new LogRing(columns, stream));
+std::shared_ptr<LogRing> LogRing::create(const Logs& logs, const Tensor& call, const Stream& stream,
+                                         std::int64_t first) {
+  return std::shared_ptr<LogRing>(new LogRing(logs, call, stream, first));
 }
 
-LogRing::LogRing(std::size_t columns, const Stream& stream)
-    : columns_(columns),
-      stream_(stream),
-      shared_(Buffer::allocate(stream.device(),
-                               kHeader + static_cast<std::size_t>(kCapacity) * columns * sizeof(double),
-                               MemoryKind::pinned)),
-      counter_storage_(Buffer::allocate(stream.device(), sizeof(std::int64_t))),
-      counter_(counter_storage_.data(), DType::i64, {}, stream.device()),
-      rows_(static_cast<std::size_t>(kCapacity)) {
+LogRing::LogRing(const Logs& logs, const Tensor& call, const Stream& stream, std::int64_t first)
+    : stream_(stream), constants_(logs), call_(call), expected_(first), released_(first) {
+  std::int64_t bytes = 0;  // of a slot
+  for (std::size_t i = 0; i < logs.values().size(); ++i) {
+    const nn::Var* const var = logs.values()[i].scalar();
+    if (var == nullptr) continue;
+    const Tensor& value = var->value();
+    if (logs.values()[i].is_scalar()) {
+      scalars_.push_back(i);
+    } else if (logs.schema()[i].collection == "outputs") {
+      arrays_.push_back({i, value.dtype(), value.shape(), bytes});
+      bytes += slot_bytes(value.bytes());
+    } else {
+      throw Error(ErrorCode::shape_mismatch, fmt::format("the log entry '{}' is {}, expected a scalar",
+                                                         logs.schema()[i].path(), to_string(value)));
+    }
+    constants_.values()[i] = 0.0;
+  }
+  if (bytes > 0) {
+    capacity_ = std::clamp<std::int64_t>(kArrayBytes / bytes, 2, kCapacity);
+    slots_ = Buffer::allocate(stream.device(), static_cast<std::size_t>(capacity_ * bytes), MemoryKind::pinned);
+    array_ring_ = {Tensor(slots_.data(), DType::u8, {capacity_, bytes}, Device::cpu()), call_};
+  }
+  const std::size_t row_bytes = scalars_.size() * sizeof(double);
+  shared_ =
+      Buffer::allocate(stream.device(), kHeader + static_cast<std::size_t>(capacity_) * row_bytes, MemoryKind::pinned);
   std::memset(shared_.data(), 0, shared_.size());
   ring_.published = static_cast<std::int64_t*>(shared_.data());
   ring_.values = reinterpret_cast<double*>(static_cast<char*>(shared_.data()) + kHeader);
-  ring_.capacity = kCapacity;
-  // On a stream of its own: this one may be recording.
-  const Stream setup(stream.device());
-  setup.fill(counter_.raw(), 0, counter_.bytes());
-  setup.synchronize();
+  ring_.capacity = capacity_;
+  *ring_.published = first;
 }
 
-void LogRing::publish(const std::vector<Tensor>& scalars) const { publish_row(ring_, counter_, scalars, stream_); }
+bool LogRing::takes(const Logs& logs) const {
+  if (&logs.schema() != &constants_.schema()) return false;
+  std::size_t scalar = 0, array = 0;
+  for (std::size_t i = 0; i < logs.values().size(); ++i) {
+    const nn::Var* const var = logs.values()[i].scalar();
+    const bool sends_scalar = scalar < scalars_.size() && scalars_[scalar] == i;
+    const bool sends_array = array < arrays_.size() && arrays_[array].entry == i;
+    if ((var != nullptr) != (sends_scalar || sends_array)) return false;
+    if (sends_scalar && !logs.values()[i].is_scalar()) return false;
+    if (sends_array && (var->shape() != arrays_[array].shape || var->dtype() != arrays_[array].dtype)) return false;
+    scalar += sends_scalar ? 1 : 0;
+    array += sends_array ? 1 : 0;
+  }
+  return true;
+}
 
-std::shared_ptr<const LogRow> LogRing::expect() {
-  auto& slot = rows_[static_cast<std::size_t>(expected_ % kCapacity)];
-  // Reading this slot's old row also means that the device is less than a round behind.
+void LogRing::publish(const Logs& logs) const {
+  const auto tensor = [&](std::size_t entry) { return logs.values()[entry].scalar()->value(); };
+  for (const Array& array : arrays_) write_slot(array_ring_, array.offset, tensor(array.entry), stream_);
+  std::vector<Tensor> scalars;
+  for (const std::size_t entry : scalars_) scalars.push_back(tensor(entry));
+  publish_row(ring_, call_, scalars, stream_);
+}
+
+Logs LogRing::expect_logs(const Logs& constants) {
+  kept_.resize(static_cast<std::size_t>(capacity_));
+  auto& slot = kept_[static_cast<std::size_t>(expected_ % capacity_)];
+  // Reading the row that lies there also means that the device is less than a round behind.
   if (const auto old = slot.lock()) {
     old->read();
-  } else if (expected_ >= kCapacity && published() <= expected_ - kCapacity) {
+  } else if (published() <= expected_ - capacity_) {
     stream_.synchronize();
   }
-  const std::shared_ptr<const LogRow> row(new LogRow(shared_from_this(), expected_++));
+  const std::shared_ptr<const LogRow> row(new LogRow(shared_from_this(), expect()));
+  released_ = expected_;
   slot = row;
-  return row;
+
+  Logs logs = constants;
+  for (std::size_t i = 0; i < scalars_.size(); ++i) logs.values()[scalars_[i]] = LogValue(row, i);
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    logs.values()[arrays_[i].entry] = OutputArray(arrays_[i].dtype, arrays_[i].shape, row, i);
+  }
+  return logs;
 }
 
-std::int64_t LogRing::published() const {
+void LogRing::read(std::int64_t number, Logs& logs) const {
+  logs = constants_;
+  const double* values = row(number);
+  for (std::size_t i = 0; i < scalars_.size(); ++i) logs.values()[scalars_[i]] = values[i];
+  for (const Array& array : arrays_) logs.values()[array.entry] = copy_of(array, number);
+}
+
+const double* LogRing::row(std::int64_t number) const noexcept {
+  return ring_.values + number % capacity_ * static_cast<std::int64_t>(scalars_.size());
+}
+
+OutputArray LogRing::copy_of(const Array& array, std::int64_t number) const {
+  const auto* slot = static_cast<const char*>(slots_.data()) + number % capacity_ * array_ring_.bytes() + array.offset;
+  const std::size_t bytes = static_cast<std::size_t>(array.shape.count()) * size_of(array.dtype);
+  const auto memory = std::make_shared<const Buffer>(Buffer::allocate(Device::cpu(), bytes));
+  if (bytes > 0) std::memcpy(memory->data(), slot, bytes);
+  return OutputArray(Tensor(memory->data(), array.dtype, array.shape, Device::cpu()), memory);
+}
+
+std::int64_t LogRing::published() const noexcept {
   return std::atomic_ref<std::int64_t>(*ring_.published).load(std::memory_order_acquire);
 }
 

@@ -1,67 +1,86 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include <giro/kernels/publish.h>
+#include <giro/kernels/slots.h>
+#include <giro/loop/log/log_row.h>
+#include <giro/loop/log/logs.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
 namespace giro {
 
-class LogRing;
-
-// The scalars one step has logged: a row that the device writes when it gets there, and the host reads behind it.
-class LogRow {
- public:
-  // Whether the device has written it.
-  bool ready() const;
-  // Waits for the device if need be. Errors: device.
-  double value(std::size_t column) const;
-
- private:
-  friend class LogRing;
-  LogRow(std::shared_ptr<const LogRing> ring, std::int64_t index) : ring_(std::move(ring)), index_(index) {}
-  void read() const;
-
-  mutable std::shared_ptr<const LogRing> ring_;  // null once read
-  std::int64_t index_;
-  mutable std::vector<double> values_;
-};
-
-// The ring through which a step's scalars reach the host. The device does not wait for the host within a step; the
-// host does not queue a step whose row would overwrite one that is still to be read: it reads that one first, and so
-// comes to wait for the device where it is kCapacity rows ahead.
+// The way of a step's logs to the host: a ring of rows in memory that both reach. Call number c of the step writes row
+// c, its scalars and the arrays among its outputs, and the host reads it some time after. The device never waits for
+// the host; so the host must not queue a call whose row would overwrite one that is still to be read (has_room).
 class LogRing : public std::enable_shared_from_this<LogRing> {
  public:
-  static constexpr std::int64_t kCapacity = 1024;
+  static constexpr std::int64_t kCapacity = 1024;                      // rows, and fewer where
+  static constexpr std::int64_t kArrayBytes = std::int64_t{64} << 20;  // their arrays would take more than that
 
-  // Rows of `scalars.size()` columns. Errors: invalid_argument (more than RowRing::kMaxColumns), out_of_memory.
-  static std::shared_ptr<LogRing> create(std::size_t columns, const Stream& stream);
+  // For logs with these entries: scalars on the device, arrays among the outputs, and numbers of the host, which stay
+  // what they are here. `call` is an i64 scalar on the device, which is `first` when the first row is written.
+  // Errors: shape_mismatch naming an entry that is an array but not an output; out_of_memory.
+  static std::shared_ptr<LogRing> create(const Logs& logs, const Tensor& call, const Stream& stream,
+                                         std::int64_t first = 0);
+  // Whether these logs have the same entries, on the device and of the host.
+  bool takes(const Logs& logs) const;
 
-  // Queues, or records, the writing of a row.
-  void publish(const std::vector<Tensor>& scalars) const;
-  // The row that the next publish to be run will write. Call before it is queued or replayed.
-  std::shared_ptr<const LogRow> expect();
+  // Queues, or records, the writing of a row, and counts the call. The entries are those the ring was made for.
+  void publish(const Logs& logs) const;
 
-  std::size_t columns() const noexcept { return columns_; }
+  // The number of the row that the next publish to be run will write. For whoever reads rows with read, in their order,
+  // and lets go of each: that there is room has to be seen to before.
+  std::int64_t expect() noexcept { return expected_++; }
+  bool has_room() const noexcept { return expected_ - released_ < capacity_; }
+  void release(std::int64_t row) noexcept { released_ = row + 1; }
+
+  // The logs of the next row, whose values arrive when the device gets there: for whoever keeps them as long as he
+  // likes. Where the ring is full it reads the row that would be overwritten, and so waits for the device.
+  Logs expect_logs() { return expect_logs(constants_); }
+  // The same with the numbers of the host of `logs`.
+  Logs expect_logs(const Logs& logs);
+
+  bool ready(std::int64_t row) const noexcept { return published() > row; }
+  // The logs of a row that is ready, as numbers and arrays of the host, into memory that is used again.
+  void read(std::int64_t row, Logs& logs) const;
+  // Calls that have run to their end.
+  std::int64_t published() const noexcept;
+
+  std::int64_t capacity() const noexcept { return capacity_; }
   const Stream& stream() const noexcept { return stream_; }
 
  private:
   friend class LogRow;
-  LogRing(std::size_t columns, const Stream& stream);
-  std::int64_t published() const;
+  struct Array {
+    std::size_t entry;
+    DType dtype;
+    Shape shape;
+    std::int64_t offset;  // in a slot
+  };
 
-  std::size_t columns_;
+  LogRing(const Logs& logs, const Tensor& call, const Stream& stream, std::int64_t first);
+  const double* row(std::int64_t number) const noexcept;
+  OutputArray copy_of(const Array& array, std::int64_t row) const;
+
   Stream stream_;
+  Logs constants_;                    // numbers of the host, and zeros in the place of the rest
+  std::vector<std::size_t> scalars_;  // entries: a column each
+  std::vector<Array> arrays_;
+  std::int64_t capacity_ = kCapacity;
+  Tensor call_;
   Buffer shared_;  // pinned: the count of published rows, then the rows
-  Buffer counter_storage_;
-  Tensor counter_;  // i64 scalar on the device: the row to write next
+  Buffer slots_;   // pinned: the rows' arrays
   RowRing ring_;
+  SlotRing array_ring_;
   std::int64_t expected_ = 0;
-  std::vector<std::weak_ptr<const LogRow>> rows_;
+  std::int64_t released_ = 0;                      // rows before it may be overwritten
+  std::vector<std::weak_ptr<const LogRow>> kept_;  // of expect_logs, by their place in the ring
 };
 
 }  // namespace giro

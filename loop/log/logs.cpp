@@ -81,6 +81,23 @@ void Logs::merge(Logs other) {
   }
 }
 
+void Logs::fetch() {
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const nn::Var* const var = values_[i].scalar();
+    if (var == nullptr) continue;
+    if (values_[i].is_scalar() || schema()[i].collection != "outputs") {
+      values_[i] = value(i);
+    } else {
+      values_[i] = OutputArray::copy_of(var->value(), var->stream());
+    }
+  }
+}
+
+void Logs::clear() noexcept {
+  schema_ = &LogSchema::empty();
+  values_.clear();
+}
+
 double Logs::entry_value(std::string_view key) const {
   std::optional<std::size_t> found;
   for (std::size_t i = 0; i < values_.size(); ++i) {

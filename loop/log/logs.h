@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <giro/kernels/nn/var.h>
-#include <giro/loop/log/log_ring.h>
+#include <giro/loop/log/log_row.h>
 #include <giro/loop/log/log_schema.h>
 #include <giro/loop/log/output_array.h>
 
@@ -96,6 +96,11 @@ class Logs {
     merge(std::move(other));
     return *this;
   }
+
+  // Values that lie on a device become what they are there now: numbers of the host, and arrays that are copied. Waits.
+  // Error(shape_mismatch) naming an array that is not an output.
+  void fetch();
+  void clear() noexcept;
 
   // The value of an entry, by its name alone or as "collection.name". Error(not_found) naming the nearest entry;
   // Error(invalid_argument) if several collections have the name; Error(shape_mismatch) if it is no scalar.

@@ -14,8 +14,12 @@ OutputArray::OutputArray(const Tensor& host, std::shared_ptr<const void> owner, 
     throw Error(ErrorCode::device_mismatch,
                 fmt::format("an output array is {}, expected host memory", to_string(host)));
   }
-  content_ = std::make_shared<const Content>(Content{host, std::move(owner), std::move(arrived)});
+  content_ = std::make_shared<const Content>(Content{host, std::move(owner), std::move(arrived), nullptr});
 }
+
+OutputArray::OutputArray(DType dtype, const Shape& shape, std::shared_ptr<const LogRow> row, std::size_t index)
+    : content_(std::make_shared<const Content>(
+          Content{Tensor(nullptr, dtype, shape, Device::cpu()), nullptr, nullptr, std::move(row), index})) {}
 
 OutputArray OutputArray::copy_of(const Tensor& tensor, const Stream& stream) {
   if (stream.is_recording()) {
@@ -36,9 +40,13 @@ OutputArray OutputArray::scalar(double value) {
   return OutputArray(Tensor(number.get(), DType::f64, {}, Device::cpu()), number);
 }
 
-bool OutputArray::ready() const { return !content_->arrived || content_->arrived->query(); }
+bool OutputArray::ready() const {
+  if (content_->row) return content_->row->ready();
+  return !content_->arrived || content_->arrived->query();
+}
 
 Tensor OutputArray::tensor() const {
+  if (content_->row) return content_->row->array(content_->index).tensor();
   if (content_->arrived) content_->arrived->synchronize();
   return content_->host;
 }

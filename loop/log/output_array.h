@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
+#include <giro/loop/log/log_row.h>
 #include <giro/runtime/dtype.h>
 #include <giro/runtime/shape.h>
 #include <giro/runtime/stream.h>
@@ -16,6 +18,8 @@ class OutputArray {
   // `host` lies in memory that `owner` keeps alive. It is there once `arrived`, recorded behind the copy, has passed;
   // null: already. One event may stand for several arrays. Error(device_mismatch) if `host` is not on the CPU.
   OutputArray(const Tensor& host, std::shared_ptr<const void> owner, std::shared_ptr<const Event> arrived = nullptr);
+  // Array number `index` of a row that a step writes to a ring. Error(device) when it is read, if that never happens.
+  OutputArray(DType dtype, const Shape& shape, std::shared_ptr<const LogRow> row, std::size_t index);
   // Queues a copy of `tensor` to the host, behind the work so far. Does not wait. Errors: out_of_memory, device,
   // invalid_argument (the stream is recording).
   static OutputArray copy_of(const Tensor& tensor, const Stream& stream);
@@ -35,6 +39,8 @@ class OutputArray {
     Tensor host;
     std::shared_ptr<const void> owner;
     std::shared_ptr<const Event> arrived;
+    std::shared_ptr<const LogRow> row;  // or null; `host` then tells dtype and shape alone
+    std::size_t index = 0;
   };
   std::shared_ptr<const Content> content_;
 };

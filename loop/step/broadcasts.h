@@ -1,8 +1,10 @@
 #pragma once
 
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <giro/loop/data/batch.h>
 #include <giro/loop/time/elapsed.h>
@@ -18,6 +20,8 @@ class Broadcasts {
   Broadcasts(std::initializer_list<std::pair<std::string, double>> values);
   // What a loop hands to its steps: elapsed steps, samples and time (seconds), as "steps", "samples" and "time".
   explicit Broadcasts(const Elapsed& elapsed);
+  // The same for another time, of one that was made for a time.
+  void set(const Elapsed& elapsed);
   explicit Broadcasts(Batch values) : values_(std::move(values)) {}
 
   // The value of a name; within a step it lies on the step's device. Error(not_found) naming the nearest.
@@ -26,6 +30,7 @@ class Broadcasts {
   bool empty() const noexcept { return values_.features().empty(); }
 
  private:
+  std::shared_ptr<std::vector<float>> memory_;
   Batch values_;
 };
 

@@ -2,25 +2,21 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <chrono>
+#include <utility>
 
 #include <giro/runtime/error.h>
 
 namespace giro::detail {
 
-void ClockWatch::looked(const Elapsed& elapsed, double until) {
-  constexpr std::int64_t kSeldom = 128;
-  std::int64_t steps = 1;
-  if (elapsed.steps > steps_ && elapsed.time() > time_) {
-    const double step_time = (elapsed.time() - time_) / static_cast<double>(elapsed.steps - steps_);
-    steps = static_cast<std::int64_t>(std::clamp((until - elapsed.time()) / step_time / 2, 1.0, double{kSeldom}));
-  }
-  next_ = elapsed.steps + steps;
-  steps_ = elapsed.steps;
-  time_ = elapsed.time();
+namespace {
+std::int64_t nanoseconds() {
+  using std::chrono::steady_clock, std::chrono::nanoseconds;
+  return std::chrono::duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
 }
+}  // namespace
 
-Pace::Pace(std::int64_t fixed) : fixed_(fixed != 0), size_(fixed != 0 ? fixed : 1) {
+Pace::Pace(std::int64_t fixed) : fixed_(fixed != 0), size_(fixed != 0 ? fixed : 1), marked_(nanoseconds()) {
   if (fixed < 0) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("loop: steps_per_execution is {}, expected 0 (as many as fit) or more", fixed));
@@ -31,17 +27,29 @@ void Pace::launched(std::int64_t steps, const Stream& stream) {
   since_mark_ += steps;
   if (since_mark_ < size_) return;
   since_mark_ = 0;
-  if (older_) older_->synchronize();
+  if (older_is_on_its_way_) wait();
   std::swap(older_, newer_);
+  older_is_on_its_way_ = std::exchange(newer_is_on_its_way_, true);
   if (!newer_) newer_ = std::make_unique<Event>(stream);
   newer_->record(stream);
 
-  const auto now = Clock::now();
-  const auto took = now - std::exchange(marked_, now);
-  using std::chrono::microseconds;
+  const std::int64_t now = nanoseconds();
+  const std::int64_t took = now - std::exchange(marked_, now);
   if (fixed_) return;
-  if (took < microseconds(500) && size_ < kMaxSteps) size_ *= 2;
-  if (took > microseconds(2000) && size_ > 1) size_ /= 2;
+  if (took < 500'000 && size_ < kMaxSteps) size_ *= 2;
+  if (took > 2'000'000 && size_ > 1) size_ /= 2;
+}
+
+bool Pace::wait() {
+  if (std::exchange(older_is_on_its_way_, false)) {
+    older_->synchronize();
+    return true;
+  }
+  if (std::exchange(newer_is_on_its_way_, false)) {
+    newer_->synchronize();
+    return true;
+  }
+  return false;
 }
 
 }  // namespace giro::detail

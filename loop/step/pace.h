@@ -1,64 +1,11 @@
 #pragma once
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <limits>
 #include <memory>
-#include <utility>
 
-#include <giro/loop/time/elapsed.h>
 #include <giro/runtime/stream.h>
 
 namespace giro::detail {
-
-// The first step, sample or second at which something may be due: a Period for the loop's innermost comparison.
-struct Wake {
-  std::int64_t steps = std::numeric_limits<std::int64_t>::max();
-  std::int64_t samples = std::numeric_limits<std::int64_t>::max();
-  double time = std::numeric_limits<double>::infinity();  // seconds since the loop's start
-  bool steps_alone = true;                                // as mostly: there is nothing else to be compared
-
-  static Wake at(const Period& period, double date_start) {
-    Wake wake;
-    if (period.steps) wake.steps = *period.steps;
-    wake.steps_alone = !period.samples && !period.time && !period.date;
-    if (wake.steps_alone) return wake;
-    if (period.samples) wake.samples = *period.samples;
-    if (period.time) wake.time = *period.time;
-    if (period.date) wake.time = std::min(wake.time, *period.date - date_start);
-    return wake;
-  }
-  void merge(const Wake& other) {
-    steps = std::min(steps, other.steps);
-    if (other.steps_alone) return;
-    samples = std::min(samples, other.samples);
-    time = std::min(time, other.time);
-    steps_alone = false;
-  }
-  bool reached(const Elapsed& elapsed) const {
-    return elapsed.steps >= steps || (!steps_alone && (elapsed.samples >= samples || elapsed.time() >= time));
-  }
-};
-
-// When to look at the clock, which costs more than a step may: every step shortly before a time is reached, and seldom
-// long before it.
-class ClockWatch {
- public:
-  // Never if there is no time to be noticed.
-  explicit ClockWatch(bool timed) : next_(timed ? 0 : std::numeric_limits<std::int64_t>::max()) {}
-
-  bool is_due(std::int64_t steps) const { return steps >= next_; }
-  // The first number of completed steps at which it is.
-  std::int64_t next() const { return next_; }
-  // After a look at the clock, with what has to be noticed.
-  void looked(const Elapsed& elapsed, double until);
-
- private:
-  std::int64_t next_;
-  std::int64_t steps_ = 0;
-  double time_ = 0;
-};
 
 // How many steps the device is handed at once. It grows from 1 while they take less than a millisecond together, so
 // that launches cost little and the host still hears of each step soon; and it holds the host at most two such launches
@@ -73,14 +20,16 @@ class Pace {
   bool is_full(std::int64_t steps) const { return steps >= size_; }
   // After a launch of `steps` on the stream.
   void launched(std::int64_t steps, const Stream& stream);
+  // Waits for the older of the launches that are on their way. False if none is.
+  bool wait();
 
  private:
-  using Clock = std::chrono::steady_clock;
   bool fixed_;
   std::int64_t size_;
   std::int64_t since_mark_ = 0;
-  Clock::time_point marked_ = Clock::now();
+  std::int64_t marked_;  // nanoseconds of a steady clock
   std::unique_ptr<Event> newer_, older_;
+  bool newer_is_on_its_way_ = false, older_is_on_its_way_ = false;
 };
 
 }  // namespace giro::detail

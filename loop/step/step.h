@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -13,6 +14,7 @@
 #include <giro/loop/data/batch.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/step/broadcasts.h>
+#include <giro/loop/step/recording.h>
 #include <giro/loop/step/signature.h>
 #include <giro/runtime/state.h>
 
@@ -20,47 +22,32 @@ namespace giro {
 
 namespace detail {
 
-// Host-side values that select a recording, whatever their type is.
-struct StaticsView {
-  const void* value;
-  bool (*equal)(const void*, const void*);
-  std::shared_ptr<const void> (*copy)(const void*);
-};
-
-// What a step does whatever its state's type is: brings batch and broadcasts to the device, records or runs the body,
-// and sends the scalars that were logged on their way to the host.
+// The recordings of one step, for all the states it is called with. May be used by several threads, each with a state
+// of its own.
 class StepEngine {
  public:
-  // Runs the user's function on tensors that lie on the state's device.
-  using Body = std::function<Logs(const Batch&, const Broadcasts&)>;
-  struct Call {
-    const State& state;
-    const Batch& batch;
-    const Broadcasts& broadcasts;
-    StaticsView statics;
-  };
+  // How many recordings are kept: when there is another, the one that was used longest ago goes.
+  static constexpr std::size_t kMaxRecordings = 32;
 
-  enum class Mode { recorded, eager };
-  explicit StepEngine(Mode mode);
-  ~StepEngine();
+  explicit StepEngine(Recording::Mode mode) : mode_(mode) {}
 
-  // One step, which launch() may have to be called for: replays that go on where the one before has left off are
-  // gathered, to be launched as one.
-  Logs enqueue(const Call& call, const Body& body);
-  void launch();
-  std::size_t num_recordings() const noexcept { return mode_ == Mode::recorded ? variants_.size() : 0; }
+  // The recording for a call, which is made if there is none. `latest` is the one that the caller used last, or null.
+  std::shared_ptr<Recording> find(const StepCall& call, const StepBody& body, std::shared_ptr<Recording> latest);
+  // One call.
+  Logs call(const StepCall& call, const StepBody& body);
+  std::size_t num_recordings() const;
 
  private:
-  struct Variant;
-  Variant& variant_for(const Call& call, const Body& body);
-  Logs run(Variant& variant, const Call& call, const Body& body);
-  void forget(const Variant* variant);
+  struct Used {
+    std::shared_ptr<Recording> recording;
+    std::uint64_t last;
+  };
+  std::shared_ptr<Recording> find_locked(const StepCall& call, const StepBody& body);
 
-  Mode mode_;
-  std::vector<std::unique_ptr<Variant>> variants_;
-  Variant* waiting_ = nullptr;  // whose replays are to be launched, and
-  std::int64_t replays_ = 0;    // how many; they gather batches up to
-  std::int64_t position_ = 0;
+  const Recording::Mode mode_;
+  mutable std::mutex mutex_;
+  std::vector<Used> recordings_;
+  std::uint64_t uses_ = 0;
 };
 
 struct NoStatics {
@@ -76,18 +63,19 @@ class Step {
  public:
   using Function = std::function<Logs(S& state, const Batch& batch, const Broadcasts&, const Statics&)>;
 
-  Step(Function function, bool uses_broadcasts, bool changes_state, detail::StepEngine::Mode mode)
+  Step(Function function, bool uses_broadcasts, bool changes_state, detail::Recording::Mode mode)
       : function_(std::make_shared<Function>(std::move(function))),
         engine_(std::make_shared<detail::StepEngine>(mode)),
         uses_broadcasts_(uses_broadcasts),
         changes_state_(changes_state) {}
 
   // Errors: those of the ops, when the step is first recorded for a state and a batch's shapes; device_mismatch for a
-  // batch that lies on another device than the state. After an error the step is recorded anew when it is next called.
+  // batch that lies on another device than the state; invalid_argument for a state that was moved from. After an error
+  // the step is recorded anew when it is next called.
   Logs operator()(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
-    Logs logs = enqueue(state, batch, broadcasts);
-    launch();
-    return logs;
+    return with_body(state, [&](const detail::StepBody& body) {
+      return engine_->call({state, batch, broadcasts, statics_view()}, body);
+    });
   }
   Logs operator()(S& state, const Batch& batch, const Broadcasts& broadcasts, const Statics& statics) const {
     return with(statics)(state, batch, broadcasts);
@@ -100,24 +88,33 @@ class Step {
     return step;
   }
 
-  // How often the function was recorded: once for each state, each set of shapes and broadcasts' names, and each value
-  // of the statics.
+  // The recordings there are: one for each state, each set of shapes and broadcasts' names, and each value of the
+  // statics, of the 32 that were used last.
   std::size_t num_recordings() const noexcept { return engine_->num_recordings(); }
 
-  // For the loop: a step that may be held back until launch() is called, so that the device can be given many at once.
-  Logs enqueue(S& state, const Batch& batch, const Broadcasts& broadcasts) const {
-    const std::pair<const Step*, S*> bound{this, &state};
-    return engine_->enqueue({state, batch, broadcasts, statics_view()},
-                            [&bound](const Batch& on_device, const Broadcasts& values) {
-                              return (*bound.first->function_)(*bound.second, on_device, values, bound.first->statics_);
-                            });
+  // For the loop, which launches many calls at once: the recording for a call. `latest` is the one it used last.
+  std::shared_ptr<detail::Recording> find(S& state, const Batch& batch, const Broadcasts& broadcasts,
+                                          std::shared_ptr<detail::Recording> latest) const {
+    return with_body(state, [&](const detail::StepBody& body) {
+      return engine_->find({state, batch, broadcasts, statics_view()}, body, std::move(latest));
+    });
   }
-  void launch() const { engine_->launch(); }
+  detail::StepCall call(const S& state, const Batch& batch, const Broadcasts& broadcasts) const {
+    return {state, batch, broadcasts, statics_view()};
+  }
   bool uses_broadcasts() const noexcept { return uses_broadcasts_; }
   // Whether the function takes the state as S&, not as const S&.
   bool changes_state() const noexcept { return changes_state_; }
 
  private:
+  // What calls the user's function is small enough for std::function to hold without an allocation.
+  template <class F>
+  auto with_body(S& state, F&& f) const {
+    const std::pair<const Step*, S*> bound{this, &state};
+    return f([&bound](const Batch& on_device, const Broadcasts& values) {
+      return (*bound.first->function_)(*bound.second, on_device, values, bound.first->statics_);
+    });
+  }
   detail::StaticsView statics_view() const {
     return {
         &statics_,
@@ -149,13 +146,15 @@ struct StaticsOf<First, Rest...>
     : std::conditional_t<is_statics<std::remove_cvref_t<First>>, std::type_identity<std::remove_cvref_t<First>>,
                          StaticsOf<Rest...>> {};
 
-template <class F, class First, class... Rest>
-auto make_step(F function, StepEngine::Mode mode, std::tuple<First, Rest...>*) {
+template <class R, class F, class First, class... Rest>
+auto make_step(F function, Recording::Mode mode, std::tuple<First, Rest...>*) {
   using S = std::remove_cvref_t<First>;
   static_assert(std::is_base_of_v<State, S> && std::is_reference_v<First>,
                 "giro: the first parameter of a step is a reference to State or to a class derived from it");
+  static_assert(std::is_same_v<std::remove_cvref_t<R>, Logs>,
+                "giro: a step returns giro::Logs: giro::logs().add_metric(\"loss\", loss), or giro::Logs() for none");
   static_assert((0 + ... + static_cast<int>(is_statics<std::remove_cvref_t<Rest>>)) <= 1,
-                "giro: behind its state a step takes const Batch&, const Broadcasts& and one type of statics");
+                "giro: after its state a step takes const Batch&, const Broadcasts& and one type of statics");
   using Statics = typename StaticsOf<Rest...>::type;
   static_assert(std::equality_comparable<Statics> && std::default_initializable<Statics> && std::copyable<Statics>,
                 "giro: a step's statics can be default-constructed, copied and compared by ==");
@@ -177,11 +176,14 @@ auto make_step(F function, StepEngine::Mode mode, std::tuple<First, Rest...>*) {
 }
 
 template <class F>
-auto make_step(F function, StepEngine::Mode mode) {
+auto make_step(F function, Recording::Mode mode) {
   using Traits = Signature<F>;
   static_assert(Traits::known,
                 "giro: a step is a function of (State&, const Batch&, ...) with one signature, without auto");
-  return make_step(std::move(function), mode, static_cast<typename Traits::Arguments*>(nullptr));
+  if constexpr (Traits::known) {
+    return make_step<typename Traits::Return>(std::move(function), mode,
+                                              static_cast<typename Traits::Arguments*>(nullptr));
+  }
 }
 
 }  // namespace detail
@@ -189,19 +191,19 @@ auto make_step(F function, StepEngine::Mode mode) {
 // Records `function(S& state, const Batch& batch, ...) -> Logs` once for each state, set of batch shapes and statics,
 // and replays it from then on: a CUDA graph, or a list of calls on the CPU. The function runs on the host while it is
 // recorded only: whatever it does there besides queueing work is not repeated, and numbers it logs from the host stay
-// what they were. Behind the state it may take, in any order,
+// what they were. After the state it may take, in any order,
 //   const Batch&
 //   const Broadcasts&   values that change from call to call without another recording; in a loop: Elapsed's
 //   const T&            statics, of any type with ==, copies and a default: each value has a recording of its own
 template <class F>
 auto jit(F function) {
-  return detail::make_step(std::move(function), detail::StepEngine::Mode::recorded);
+  return detail::make_step(std::move(function), detail::Recording::Mode::recorded);
 }
 
 // The same, run anew each time: slower, with the same results to the bit.
 template <class F>
 auto eager(F function) {
-  return detail::make_step(std::move(function), detail::StepEngine::Mode::eager);
+  return detail::make_step(std::move(function), detail::Recording::Mode::eager);
 }
 
 }  // namespace giro

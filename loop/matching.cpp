@@ -1,8 +1,9 @@
-#include <giro/loop/callback.h>
+#include <giro/loop/matching.h>
 
 #include <cxxabi.h>
 
 #include <cstdlib>
+#include <memory>
 #include <string_view>
 
 namespace giro::detail {

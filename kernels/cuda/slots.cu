@@ -1,0 +1,53 @@
+#include "kernels/cuda/for_each.cuh"
+#include "kernels/functors/slots.h"
+#include "kernels/internal/backends.h"
+
+namespace giro::cuda {
+namespace {
+
+template <class Unit>
+struct ReadSlot {
+  Unit* out;
+  functors::CurrentSlot slot;
+  std::int64_t offset;
+  GIRO_HOST_DEVICE void operator()(std::int64_t i) const { out[i] = reinterpret_cast<const Unit*>(slot() + offset)[i]; }
+};
+
+template <class Unit>
+struct WriteSlot {
+  const Unit* in;
+  functors::CurrentSlot slot;
+  std::int64_t offset;
+  GIRO_HOST_DEVICE void operator()(std::int64_t i) const { reinterpret_cast<Unit*>(slot() + offset)[i] = in[i]; }
+};
+
+// Slots are aligned; what is copied to or from them may not be.
+template <class F>
+void in_units(const Tensor& content, const F& copy) {
+  const auto together = reinterpret_cast<std::uintptr_t>(content.raw()) | content.bytes();
+  if (together % sizeof(uint4) == 0) {
+    copy(uint4{});
+  } else if (together % sizeof(std::uint32_t) == 0) {
+    copy(std::uint32_t{});
+  } else {
+    copy(std::uint8_t{});
+  }
+}
+
+}  // namespace
+
+void read_slot(const Tensor& out, const SlotRing& ring, std::int64_t offset, const Stream& stream) {
+  in_units(out, [&]<class Unit>(Unit) {
+    ForEach{stream}(static_cast<std::int64_t>(out.bytes() / sizeof(Unit)),
+                    ReadSlot<Unit>{static_cast<Unit*>(out.raw()), functors::CurrentSlot(ring), offset});
+  });
+}
+
+void write_slot(const SlotRing& ring, std::int64_t offset, const Tensor& in, const Stream& stream) {
+  in_units(in, [&]<class Unit>(Unit) {
+    ForEach{stream}(static_cast<std::int64_t>(in.bytes() / sizeof(Unit)),
+                    WriteSlot<Unit>{static_cast<const Unit*>(in.raw()), functors::CurrentSlot(ring), offset});
+  });
+}
+
+}  // namespace giro::cuda

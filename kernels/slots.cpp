@@ -1,0 +1,39 @@
+#include <giro/kernels/slots.h>
+
+#include <fmt/format.h>
+
+#include <giro/runtime/error.h>
+
+#include "kernels/internal/backends.h"
+#include "kernels/internal/checks.h"
+#include "kernels/internal/dispatch.h"
+
+namespace giro {
+namespace {
+
+void check(std::string_view op, const SlotRing& ring, std::int64_t offset, const checks::Argument& content,
+           const Stream& stream) {
+  checks::is_slot_ring(op, ring, stream);
+  checks::on_device(op, {content}, stream);
+  const auto bytes = static_cast<std::int64_t>(content.tensor.bytes());
+  if (offset < 0 || offset % SlotRing::kAlignment != 0 || offset + bytes > ring.bytes()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: bytes [{}, {}) of slots of {} bytes, expected them to lie in a slot and to begin at a "
+                            "multiple of {}",
+                            op, offset, offset + bytes, ring.bytes(), static_cast<int>(SlotRing::kAlignment)));
+  }
+}
+
+}  // namespace
+
+void read_slot(const Tensor& out, const SlotRing& ring, std::int64_t offset, const Stream& stream) {
+  check("read_slot", ring, offset, {"out", out}, stream);
+  if (out.count() > 0) GIRO_DISPATCH(stream, read_slot, out, ring, offset);
+}
+
+void write_slot(const SlotRing& ring, std::int64_t offset, const Tensor& in, const Stream& stream) {
+  check("write_slot", ring, offset, {"in", in}, stream);
+  if (in.count() > 0) GIRO_DISPATCH(stream, write_slot, ring, offset, in);
+}
+
+}  // namespace giro

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include <giro/loop/time/elapsed.h>
+#include <giro/loop/time/schedule.h>
+#include <giro/loop/time/wake.h>
+
+namespace giro::detail {
+
+// Which of a run's tasks are due. Each is asked when its schedule's answer may have changed, and not before; between
+// those steps nothing of it costs anything.
+class Agenda {
+ public:
+  using Traits = ScheduleNode::Traits;
+
+  // A task for each schedule, by its position. `date_start` as in Elapsed.
+  Agenda(std::vector<Schedule> schedules, double date_start);
+
+  std::size_t size() const noexcept { return entries_.size(); }
+  const Schedule& schedule(std::size_t task) const { return entries_[task].schedule; }
+  // Of all tasks: whether one may be due only because the loop ends, and whether one depends on the time.
+  bool awaits_end() const noexcept { return awaits_end_; }
+  bool reads_clock() const noexcept { return reads_clock_; }
+
+  // The earliest point at which a task has to be asked.
+  const Wake& wake() const noexcept { return wake_; }
+  bool is_quiet(const Elapsed& elapsed) const { return !elapsed.last && !wake_.reached(elapsed); }
+
+  // Asks the tasks that have to be asked in the step at `elapsed`, in order, each after before(traits), and calls
+  // due(task) for those that are.
+  template <class Before, class Due>
+  void ask(const Elapsed& elapsed, Before&& before, Due&& due) {
+    const bool all = elapsed.last || others_.reached(elapsed);
+    if (all) watch_all();
+    for (const std::size_t task : watched_) {
+      Entry& entry = entries_[task];
+      if (!elapsed.last && !entry.wake.reached(elapsed)) continue;
+      if (entry.traits.always) {
+        entry.wake.steps = elapsed.steps + 1;
+        due(task);
+      } else if (before(entry.traits); ask(entry, elapsed)) {
+        due(task);
+      }
+    }
+    if (all) forget_others(elapsed);
+    wake_ = others_;
+    for (const std::size_t task : watched_) wake_.merge(entries_[task].wake);
+  }
+
+  // The same for the tasks that await the end, where a step has turned out to be the last (Elapsed::last) only now.
+  template <class Before, class Due>
+  void ask_at_end(const Elapsed& elapsed, Before&& before, Due&& due) {
+    for (std::size_t task = 0; task < entries_.size(); ++task) {
+      Entry& entry = entries_[task];
+      if (!entry.traits.awaits_end) continue;
+      before(entry.traits);
+      if (ask(entry, elapsed)) due(task);
+    }
+  }
+
+  // The task whose schedule is being asked, or has failed to answer; size() if none.
+  std::size_t asking() const noexcept { return asking_; }
+
+ private:
+  struct Entry {
+    Schedule schedule;
+    Traits traits;
+    Wake wake{.steps = 0};  // when to ask next
+  };
+
+  bool ask(Entry& entry, const Elapsed& elapsed);
+  void watch_all();
+  void forget_others(const Elapsed& elapsed);
+
+  std::vector<Entry> entries_;
+  double date_start_;
+  bool awaits_end_ = false, reads_clock_ = false;
+  std::vector<std::size_t> watched_;  // the tasks that may be due in the next step, in order, and
+  Wake others_{.steps = 0};           // when one of the others may be
+  Wake wake_{.steps = 0};
+  std::size_t asking_;
+};
+
+}  // namespace giro::detail

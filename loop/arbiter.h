@@ -1,0 +1,24 @@
+#pragma once
+
+#include <giro/loop/time/elapsed.h>
+
+namespace giro {
+
+// Where the decisions of a run are made that do not follow from its schedules: what time it is, whether it is
+// interrupted, whether it stops. One is given to a loop as LoopOptions::arbiter by a program that has the last word on
+// them, such as a test with a clock of its own, or a group of processes that have to decide alike. Without one they are
+// this process's clock and signals, and what its callbacks ask for.
+class Arbiter {
+ public:
+  virtual ~Arbiter() = default;
+
+  // Seconds since the Unix epoch, never less than before.
+  virtual double now();
+  // The signal that asks the run to end after the step at hand, or 0. Asked once a step, after its callbacks.
+  virtual int interrupt();
+  // Whether the run ends after the step that begins at `elapsed`, of which its callbacks have asked so or not. Asked
+  // once a step in which any was due.
+  virtual bool stop(bool asked, const Elapsed& elapsed);
+};
+
+}  // namespace giro

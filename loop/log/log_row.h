@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace giro {
+
+class LogRing;
+class OutputArray;
+
+// What one call of a step has logged: a row of a ring (LogRing), which keeps its values once it is read.
+class LogRow {
+ public:
+  ~LogRow();
+  // Whether the device has written it.
+  bool ready() const;
+  // Each waits for the device if need be. Errors: device.
+  double value(std::size_t column) const;
+  const OutputArray& array(std::size_t array) const;
+
+ private:
+  friend class LogRing;
+  LogRow(std::shared_ptr<const LogRing> ring, std::int64_t number);
+  void read() const;
+
+  mutable std::shared_ptr<const LogRing> ring_;  // null once read
+  std::int64_t number_;
+  mutable std::vector<double> values_;
+  mutable std::vector<OutputArray> arrays_;
+};
+
+}  // namespace giro

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <any>
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <giro/loop/log/history.h>
+#include <giro/loop/log/outputs.h>
+#include <giro/loop/time/elapsed.h>
+
+namespace giro {
+
+// What a loop returns; `auto [state, history, elapsed] = loop(...)` takes the first three.
+template <class S>
+struct LoopResult {
+  S state;
+  History history;
+  Elapsed elapsed;  // completed steps: with a dataset that stands there, another loop goes on from it
+  Outputs outputs;  // what was logged as outputs, arrays included
+  std::any metadata;
+  int interrupted = 0;  // the signal that ended the loop, or 0
+};
+
+template <std::size_t kIndex, class R>
+  requires requires(R& result) { result.interrupted; }
+auto&& get(R&& result) {
+  if constexpr (kIndex == 0)
+    return std::forward<R>(result).state;
+  else if constexpr (kIndex == 1)
+    return std::forward<R>(result).history;
+  else
+    return std::forward<R>(result).elapsed;
+}
+
+}  // namespace giro
+
+template <class S>
+struct std::tuple_size<giro::LoopResult<S>> : std::integral_constant<std::size_t, 3> {};
+template <class S>
+struct std::tuple_element<0, giro::LoopResult<S>> {
+  using type = S;
+};
+template <class S>
+struct std::tuple_element<1, giro::LoopResult<S>> {
+  using type = giro::History;
+};
+template <class S>
+struct std::tuple_element<2, giro::LoopResult<S>> {
+  using type = giro::Elapsed;
+};

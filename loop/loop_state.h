@@ -1,0 +1,51 @@
+#pragma once
+
+#include <any>
+#include <cstddef>
+
+#include <giro/loop/log/history.h>
+#include <giro/loop/log/logs.h>
+#include <giro/loop/time/elapsed.h>
+#include <giro/runtime/error.h>
+
+namespace giro {
+
+// What a callback may see and change while a loop runs.
+template <class S, class B>
+class LoopState {
+ public:
+  LoopState(S& state, const Elapsed& elapsed, const History& history, std::any& metadata)
+      : state(state), elapsed(elapsed), history(history), metadata(metadata), first_record_(history.size()) {}
+
+  S& state;
+  const Elapsed& elapsed;  // at the beginning of this step
+  const History& history;  // of the steps before this one
+  std::any& metadata;      // the program's own: LoopOptions::metadata
+  Logs logs;               // of this step so far
+  bool stop_iteration = false;
+  bool failed = false;  // whether an error has ended the loop: on_end runs all the same
+
+  // The batch of this step, of elapsed.step_samples samples. Error(invalid_argument) where there is none: in an on_end,
+  // and in what last() brings where the dataset has ended and gives references that do not outlive that.
+  const B& batch() const {
+    if (batch_ == nullptr)
+      throw Error(ErrorCode::invalid_argument,
+                  "there is no batch here: the dataset has ended, and the batch went with it");
+    return *batch_;
+  }
+  void set_batch(const B* batch) noexcept { batch_ = batch; }
+  bool has_batch() const noexcept { return batch_ != nullptr; }
+
+  // The latest value of everything that was logged since the loop began.
+  Logs accumulated_logs() const {
+    Logs all = history.latest(first_record_);
+    all.merge(logs);
+    return all;
+  }
+
+ private:
+  const B* batch_ = nullptr;
+  std::size_t first_record_;
+};
+
+}  // namespace giro

@@ -1,0 +1,131 @@
+#pragma once
+
+// What a callback's signature says, and how it is called with what it asks for.
+
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+
+#include <giro/loop/log/logs.h>
+#include <giro/loop/loop_state.h>
+#include <giro/loop/step/signature.h>
+#include <giro/loop/step/step.h>
+#include <giro/loop/time/elapsed.h>
+
+namespace giro {
+
+namespace detail {
+
+template <class T>
+struct IsStep : std::false_type {};
+template <class S, class Statics>
+struct IsStep<Step<S, Statics>> : std::true_type {};
+
+template <class T>
+struct IsOptional : std::false_type {};
+template <class T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+
+template <class T, class S>
+inline constexpr bool is_or_bases = std::is_same_v<T, S> || std::is_base_of_v<T, S>;
+
+template <class Arg, class S, class B>
+decltype(auto) loop_argument(LoopState<S, B>& loop) {
+  using T = std::remove_cvref_t<Arg>;
+  constexpr bool mutable_reference = std::is_lvalue_reference_v<Arg> && !std::is_const_v<std::remove_reference_t<Arg>>;
+  if constexpr (std::is_same_v<T, Elapsed>) {
+    return static_cast<const Elapsed&>(loop.elapsed);
+  } else if constexpr (std::is_same_v<T, Logs>) {
+    return static_cast<const Logs&>(loop.logs);
+  } else if constexpr (std::is_same_v<T, LoopState<S, B>>) {
+    return (loop);
+  } else if constexpr (is_or_bases<T, S> && (mutable_reference || !std::is_same_v<T, B>)) {
+    return static_cast<T&>(loop.state);
+  } else if constexpr (is_or_bases<T, B>) {
+    return static_cast<const T&>(loop.batch());
+  } else {
+    static_assert(std::is_void_v<Arg>,
+                  "giro: a loop can give a callback its State&, const Batch&, const Elapsed&, "
+                  "const Logs& and LoopState&, and nothing else");
+  }
+}
+
+template <class Arg>
+inline constexpr bool is_observed =
+    std::is_same_v<std::remove_cvref_t<Arg>, Elapsed> || std::is_same_v<std::remove_cvref_t<Arg>, Logs>;
+
+// Whether a function of this signature may change the state of its loop.
+template <class S, class B, class R, class... Args>
+constexpr bool may_change_state(SignatureOf<R, Args...>*) {
+  constexpr bool returns_state = !std::is_void_v<R> && !std::is_same_v<std::remove_cvref_t<R>, Logs>;
+  return returns_state || (false || ... ||
+                           (std::is_same_v<std::remove_cvref_t<Args>, LoopState<S, B>> ||
+                            (is_or_bases<std::remove_cvref_t<Args>, S> && std::is_lvalue_reference_v<Args> &&
+                             !std::is_const_v<std::remove_reference_t<Args>>)));
+}
+
+template <class R, class S, class B>
+void take_result(LoopState<S, B>& loop, R&& result) {
+  using T = std::remove_cvref_t<R>;
+  if constexpr (std::is_same_v<T, Logs>) {
+    loop.logs.merge(result);
+  } else if constexpr (std::is_same_v<T, S>) {
+    loop.state = std::forward<R>(result);
+  } else if constexpr (IsOptional<T>::value) {
+    if (result) take_result(loop, *std::forward<R>(result));
+  } else if constexpr (requires { std::tuple_size<T>::value; }) {
+    static_assert(std::tuple_size_v<T> == 2 || std::tuple_size_v<T> == 3,
+                  "giro: a callback returns nothing, Logs, the state, (Logs, state) or (Logs of outputs, Logs, state)");
+    std::apply([&](auto&&... parts) { (take_result(loop, std::forward<decltype(parts)>(parts)), ...); },
+               std::forward<R>(result));
+  } else {
+    static_assert(std::is_void_v<R>,
+                  "giro: a callback returns nothing, Logs, the state, (Logs, state) or (Logs of outputs, Logs, state)");
+  }
+}
+
+// Calls f with what its parameter types ask for, and takes what it returns.
+template <class F, class S, class B, class... Args>
+void call_with(F&& f, LoopState<S, B>& loop, std::tuple<Args...>*) {
+  if constexpr (std::is_void_v<decltype(f(loop_argument<Args>(loop)...))>) {
+    f(loop_argument<Args>(loop)...);
+  } else {
+    take_result(loop, f(loop_argument<Args>(loop)...));
+  }
+}
+
+template <class F, class Named>
+struct WithName : F, Named {};
+struct NamedOnStart {
+  void on_start();
+};
+struct NamedOnEnd {
+  void on_end();
+};
+// Whether a class has any member of the name, also where its address cannot be taken: two bases' names are ambiguous.
+template <class F>
+constexpr bool names_on_start() {
+  if constexpr (std::is_class_v<F> && !std::is_final_v<F>) {
+    return !requires { &WithName<F, NamedOnStart>::on_start; };
+  } else {
+    return requires { &F::on_start; };
+  }
+}
+template <class F>
+constexpr bool names_on_end() {
+  if constexpr (std::is_class_v<F> && !std::is_final_v<F>) {
+    return !requires { &WithName<F, NamedOnEnd>::on_end; };
+  } else {
+    return requires { &F::on_end; };
+  }
+}
+
+// The name of a class as a reader knows it; "a function" for a lambda.
+std::string name_of(const std::type_info& type);
+
+}  // namespace detail
+
+}  // namespace giro

@@ -1,0 +1,176 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <ranges>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <giro/loop/data/current_batch.h>
+#include <giro/loop/interrupt.h>
+#include <giro/loop/run_core.h>
+#include <giro/loop/task.h>
+
+namespace giro {
+
+// Why a run has come back.
+enum class Advanced {
+  reached,        // it is where it was asked to go, and can go on
+  dataset_ended,  // there is no batch left
+  stopped,        // LoopOptions::stop was reached, or a callback has asked for it
+  interrupted,    // by a signal
+};
+
+// A loop that can be held: it is advanced to a point in time, looked at, and advanced again, however often. `loop` is
+// one that is advanced once. Cut into advances in whatever way, it makes the same calls and leaves the same state,
+// history and outputs as in one piece, to the bit.
+//
+//   giro::Run run(std::move(state), train, {{giro::every(1), train_step}});
+//   while (run.advance(giro::at(run.elapsed().steps + 1'000)) == giro::Advanced::reached) evaluate(run.state());
+//   auto [trained, history, elapsed] = run.finish();
+//
+// The dataset must outlive the run.
+template <class S, std::ranges::input_range R>
+class Run {
+ public:
+  using B = std::ranges::range_value_t<R>;
+
+  Run(S state, R& dataset, const std::vector<Task<S, B>>& tasks, LoopOptions<S, B> options = {})
+      : dataset_(&dataset), core_(std::move(state), tasks, std::move(options)) {}
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  // Runs until `until` is reached, a point counted as LoopOptions::stop is, or the run ends. Every device step has then
+  // run, and what was logged is in the history. Errors: LoopError, as of loop; the run has then ended.
+  // Error(invalid_argument) if it has ended before.
+  Advanced advance(const Period& until = {}) {
+    core_.check_can_advance();
+    const detail::InterruptScope signals(core_.options().catch_signals);
+    try {
+      const Advanced why = go(until);
+      core_.settle();
+      if (why != Advanced::reached) core_.set_ended();
+      return why;
+    } catch (...) {
+      core_.fail(std::current_exception());
+    }
+  }
+
+  // As the steps so far have left them. The state's leaves may be written, as between two loops.
+  S& state() noexcept { return core_.state(); }
+  const Elapsed& elapsed() const noexcept { return core_.elapsed(); }
+  const History& history() const noexcept { return core_.history(); }
+  const Outputs& outputs() const noexcept { return core_.outputs(); }
+  std::any& metadata() noexcept { return core_.options().metadata; }
+
+  // Runs what last() brings, if the run has not ended by itself, and every on_end, and hands over what there is.
+  // Errors: LoopError.
+  LoopResult<S> finish() { return core_.finish(); }
+
+ private:
+  using Core = detail::RunCore<S, B>;
+  using Current = detail::CurrentBatch<R, B>;
+
+  Advanced go(const Period& until) {
+    core_.aim_at(until);
+    if (!it_) {
+      if (core_.is_at_stop()) return Advanced::stopped;
+      it_.emplace(std::ranges::begin(*dataset_));
+      core_.set_place(detail::Place::dataset);
+      if (*it_ == std::ranges::end(*dataset_)) {
+        core_.check_none_asked_for();
+        return Advanced::dataset_ended;
+      }
+      if (core_.start(current_.at(*it_))) return Advanced::stopped;
+    }
+    const auto end = std::ranges::end(*dataset_);
+    while (!core_.is_at_aim()) {
+      std::optional<std::int64_t> last_size;
+      if (core_.may_be_quiet()) last_size = count_quiet_steps(end);
+      if (core_.is_at_aim() && !last_size) break;
+      if (const std::optional<Advanced> why = step(end, last_size)) return *why;
+    }
+    return Advanced::reached;
+  }
+
+  // One step, or the end of a quiet one of so many samples, which has turned out to be the dataset's last.
+  template <class End>
+  std::optional<Advanced> step(const End& end, std::optional<std::int64_t> last_size) {
+    core_.set_place(detail::Place::dataset);
+    std::optional<Advanced> why;
+    if (!last_size) {
+      const B& batch = current_.at(*it_);
+      core_.begin_step(batch);
+      why = as_advanced(core_.ends_after_step());
+      if (!why) {
+        core_.set_place(detail::Place::next_batch);
+        if (++*it_ == end) why = Advanced::dataset_ended;
+        core_.set_place(detail::Place::loop);
+        if constexpr (!Current::kOutlivesIterator) core_.set_batch(nullptr);
+      }
+    } else {
+      core_.begin_last_step(current_.kept(), *last_size);
+      why = Advanced::dataset_ended;
+    }
+    if (why) core_.run_last();
+    core_.end_step();
+    if (why != Advanced::dataset_ended) current_.forget();
+    return why;
+  }
+
+  // Passes over the steps in which there is nothing to do but to count them, in registers. A step that may turn out to
+  // be the run's last is not one of them; of the dataset's last, if something awaits it, gives the samples.
+  template <class End>
+  std::optional<std::int64_t> count_quiet_steps(const End& end) {
+    auto& it = *it_;
+    auto count = core_.quiet_count();
+    std::optional<std::int64_t> last_size;
+    detail::Place place = detail::Place::dataset;
+    std::int64_t size = 0;
+    try {
+      while (count.goes_on()) {
+        auto&& batch = *it;
+        place = detail::Place::batch_size;
+        size = core_.size_of(batch);
+        if (!count.fits(size)) {
+          current_.keep(std::forward<decltype(batch)>(batch));
+          break;
+        }
+        place = detail::Place::next_batch;
+        if (++it == end) {
+          current_.keep(std::forward<decltype(batch)>(batch));
+          last_size = size;
+          break;
+        }
+        place = detail::Place::dataset;
+        count.add(size);
+      }
+    } catch (...) {
+      // The step whose next batch has failed was whole.
+      if (place == detail::Place::next_batch) count.add(size);
+      core_.write_back(count);
+      core_.set_place(place == detail::Place::next_batch ? detail::Place::dataset : place);
+      throw;
+    }
+    core_.write_back(count);
+    return last_size;
+  }
+
+  static std::optional<Advanced> as_advanced(typename Core::End end) {
+    if (end == Core::End::none) return std::nullopt;
+    return end == Core::End::stopped ? Advanced::stopped : Advanced::interrupted;
+  }
+
+  R* dataset_;
+  std::optional<std::ranges::iterator_t<R>> it_;
+  Current current_;
+  Core core_;
+};
+
+template <class S, class R, class... Rest>
+Run(S, R&, Rest&&...) -> Run<S, R>;
+
+}  // namespace giro

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include <giro/loop/arbiter.h>
+#include <giro/loop/interrupt.h>
+#include <giro/loop/time/elapsed.h>
+#include <giro/loop/time/wake.h>
+
+namespace giro::detail {
+
+// The time of a run, which is looked at as seldom as what goes by it allows, and its signals.
+class RunClock {
+ public:
+  // Goes on from where an earlier run has left off: the time in between does not count.
+  RunClock(Arbiter* arbiter, const Elapsed& elapsed) : arbiter_(arbiter), started_(elapsed) {
+    const double now = this->now();
+    started_.date_start = now - elapsed.time();
+    started_.previous_date += now - elapsed.date;
+    started_.date = now;
+    started_.last = false;
+  }
+  const Elapsed& started() const noexcept { return started_; }
+
+  double now() const { return arbiter_ != nullptr ? arbiter_->now() : Elapsed::now(); }
+  int interrupt() const { return arbiter_ != nullptr ? arbiter_->interrupt() : interrupt_signal(); }
+
+  // Whether a time has to be noticed when it is reached.
+  void watch(bool timed) {
+    if (timed != timed_) watch_ = ClockWatch(timed);
+    timed_ = timed;
+  }
+  // The number of completed steps at which it is looked at next.
+  std::int64_t next_look() const { return watch_.next(); }
+
+  // The date of the step at hand, read at most once.
+  void read(Elapsed& elapsed) {
+    if (!std::exchange(is_read_, true)) elapsed.date = now();
+  }
+  void forget() noexcept { is_read_ = false; }
+
+  // After the step's callbacks.
+  void look(const Elapsed& elapsed) {
+    looks_ = watch_.is_due(elapsed.steps + 1);
+    after_ = looks_ ? now() : elapsed.date;
+  }
+  double time_after_step(const Elapsed& elapsed) const { return after_ - elapsed.date_start; }
+  // The step is counted; `until` is the next time that has to be noticed.
+  void end_step(Elapsed& elapsed, double until) {
+    elapsed.date = after_;
+    is_read_ = looks_;
+    if (looks_) watch_.looked(elapsed, until);
+  }
+
+ private:
+  Arbiter* arbiter_;
+  Elapsed started_;
+  bool timed_ = false;
+  ClockWatch watch_{false};
+  bool is_read_ = true;
+  bool looks_ = false;
+  double after_ = 0;
+};
+
+}  // namespace giro::detail

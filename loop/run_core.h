@@ -1,0 +1,435 @@
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <giro/loop/agenda.h>
+#include <giro/loop/interrupt.h>
+#include <giro/loop/journal.h>
+#include <giro/loop/loop_error.h>
+#include <giro/loop/loop_result.h>
+#include <giro/loop/run_clock.h>
+#include <giro/loop/step/device_queue.h>
+#include <giro/loop/task.h>
+
+namespace giro {
+
+enum class Advanced;
+
+// The samples in a batch: its size() where it has one, else 1.
+template <class B>
+std::int64_t batch_size(const B& batch) {
+  if constexpr (requires {
+                  { batch.size() } -> std::convertible_to<std::int64_t>;
+                }) {
+    return static_cast<std::int64_t>(batch.size());
+  } else {
+    return 1;
+  }
+}
+
+namespace detail {
+
+// What a run is at, where that is no callback.
+enum class Place { loop, dataset, next_batch, batch_size };
+
+// A run but for the dataset: what happens in a step, what it leaves behind, and what becomes of an error.
+template <class S, class B>
+class RunCore final : private StepSink {
+ public:
+  RunCore(S state, const std::vector<Task<S, B>>& tasks, LoopOptions<S, B> options)
+      : state_(std::move(state)),
+        options_(std::move(options)),
+        journal_(std::move(options_.history), std::move(options_.outputs)),
+        clock_(options_.arbiter.get(), options_.elapsed),
+        elapsed_(clock_.started()),
+        stop_(Wake::at(options_.stop, elapsed_.date_start)),
+        agenda_(schedules_of(tasks), elapsed_.date_start),
+        loop_(state_, elapsed_, journal_.history(), options_.metadata) {
+    for (const Task<S, B>& task : tasks) tasks_.push_back({task.callbacks});
+    clock_.watch(agenda_.reads_clock() || stop_.time < Wake().time);
+  }
+
+  S& state() noexcept { return state_; }
+  LoopOptions<S, B>& options() noexcept { return options_; }
+  const Elapsed& elapsed() const noexcept { return elapsed_; }
+  const History& history() const noexcept { return journal_.history(); }
+  const Outputs& outputs() const noexcept { return journal_.outputs(); }
+
+  void check_can_advance() const {
+    if (over_) {
+      throw Error(ErrorCode::invalid_argument, "advance: the run has ended, at step " + std::to_string(elapsed_.steps));
+    }
+  }
+  void set_ended() noexcept { over_ = true; }
+
+  void aim_at(const Period& until) {
+    if (!std::exchange(aimed_, true)) queue_ = DeviceQueue(options_.steps_per_execution);
+    aim_ = Wake::at(until, elapsed_.date_start);
+    if (aim_.time < Wake().time) clock_.watch(true);
+    expect_quiet();
+  }
+  bool is_at_aim() const { return aim_.reached(elapsed_); }
+  bool is_at_stop() const { return stop_.reached(elapsed_); }
+  void check_none_asked_for() const {
+    if (stop_.steps == Wake().steps && stop_.samples == Wake().samples) return;
+    throw Error(ErrorCode::invalid_argument,
+                "the dataset is empty, expected batches until " + to_string(options_.stop));
+  }
+  // What happens outside of callbacks from now on.
+  void set_place(Place place) noexcept { place_ = place; }
+
+  // Whether a callback stops the run before its first step.
+  bool start(const B& batch) {
+    loop_.set_batch(&batch);
+    for (Callback<S, B>& callback : options_.on_start) run_hook(callback, [&] { run_at_once(callback); });
+    for (Entry& task : tasks_) {
+      for (Callback<S, B>& callback : task.callbacks) run_hook(callback, [&] { callback.on_start(loop_); });
+    }
+    loop_.logs.clear();
+    return loop_.stop_iteration;
+  }
+
+  std::int64_t size_of(const B& batch) {
+    return options_.batch_size_fn ? options_.batch_size_fn(batch) : batch_size(batch);
+  }
+
+  // The steps up to the next in which there may be something to do but to count them.
+  class QuietCount {
+   public:
+    bool goes_on() const { return steps < until_steps && interrupt_signal() == 0; }
+    bool fits(std::int64_t size) const { return samples + size < until_samples; }
+    void add(std::int64_t size) {
+      before = samples;
+      samples += size;
+      ++steps;
+    }
+    std::int64_t steps, samples, before, until_steps, until_samples;
+  };
+  bool may_be_quiet() const { return elapsed_.steps < quiet_steps_; }
+  QuietCount quiet_count() const {
+    return {elapsed_.steps, elapsed_.samples, elapsed_.previous_samples, quiet_steps_, quiet_samples_};
+  }
+  void write_back(const QuietCount& count) {
+    if (count.steps == elapsed_.steps) return;
+    elapsed_.steps = count.steps;
+    elapsed_.samples = count.samples;
+    elapsed_.previous_samples = count.before;
+    elapsed_.previous_date = elapsed_.date;
+    clock_.forget();
+  }
+
+  // The callbacks of the step that begins with this batch.
+  void begin_step(const B& batch) {
+    set_place(Place::batch_size);
+    const std::int64_t size = size_of(batch);
+    set_place(Place::loop);
+    elapsed_.step_samples = size;
+    elapsed_.last = elapsed_.steps + 1 >= stop_.steps || elapsed_.samples + size >= stop_.samples;
+    loop_.set_batch(&batch);
+    if (!agenda_.is_quiet(elapsed_)) run_due();
+  }
+  // The same where nothing is due in it, and its batch, if it is still there, was the last.
+  void begin_last_step(const B* batch, std::int64_t size) {
+    elapsed_.step_samples = size;
+    loop_.set_batch(batch);
+  }
+  void set_batch(const B* batch) noexcept { loop_.set_batch(batch); }
+
+  // Why the run ends with the step, as far as its callbacks and the time go.
+  enum class End { none, stopped, interrupted };
+  End ends_after_step() {
+    clock_.look(elapsed_);
+    if (options_.arbiter) loop_.stop_iteration = options_.arbiter->stop(loop_.stop_iteration, elapsed_);
+    if (elapsed_.last || loop_.stop_iteration) return End::stopped;
+    if (clock_.interrupt() != 0) return End::interrupted;
+    return clock_.time_after_step(elapsed_) >= stop_.time ? End::stopped : End::none;
+  }
+
+  // What last() brings where the step has turned out to be the last only now, or a stop has skipped it.
+  void run_last() {
+    if (!agenda_.awaits_end() || (elapsed_.last && !loop_.stop_iteration)) return;
+    elapsed_.last = true;
+    agenda_.ask_at_end(
+        elapsed_, [&](const auto& traits) { before_asking(traits); },
+        [&](std::size_t task) { run_rest(tasks_[task]); });
+  }
+
+  // The step is over, and what it has logged is on its way.
+  void end_step() {
+    const bool leaves_news = !loop_.logs.empty() || !journal_.is_empty();
+    if (leaves_news) journal_.end_step(elapsed_, loop_.logs);
+    elapsed_.count(elapsed_.step_samples);
+    clock_.end_step(elapsed_, std::min({stop_.time, aim_.time, agenda_.wake().time}));
+    queue_.end_step();
+    if (leaves_news) drain(false);
+    expect_quiet();
+  }
+
+  // Everything that was queued is done, and has been seen.
+  void settle() {
+    bring_device();
+    elapsed_.date = clock_.now();
+  }
+
+  LoopResult<S> finish() {
+    if (std::exchange(finished_, true)) {
+      throw Error(ErrorCode::invalid_argument, "finish: the run has been finished, and has handed over its state");
+    }
+    const InterruptScope signals(options_.catch_signals);
+    try {
+      if (!std::exchange(over_, true)) run_last_after_all();
+    } catch (...) {
+      finished_ = false;
+      fail(std::current_exception());
+    }
+    if (const std::exception_ptr error = end()) throw_error(error, describe());
+    elapsed_.last = false;
+    return {std::move(state_),
+            std::move(journal_.history()),
+            elapsed_,
+            std::move(journal_.outputs()),
+            std::move(options_.metadata),
+            clock_.interrupt()};
+  }
+
+  // Saves what there is, lets the others end, and throws.
+  [[noreturn]] void fail(const std::exception_ptr& cause) {
+    // The step was whole, and only the next batch failed.
+    if (place_ == Place::next_batch) {
+      journal_.end_step(elapsed_, loop_.logs);
+      elapsed_.count(elapsed_.step_samples);
+    }
+    const std::string where = describe();
+    loop_.failed = true;
+    journal_.set_failing();
+    if (journal_.showing() == nullptr && running_ != nullptr) journal_.fail(running_->observer());
+    journal_.forget_showing();
+    loop_.logs.clear();
+    journal_.drop_step();
+    try {
+      bring_device();
+    } catch (...) {
+      // A second error, mostly of the same device, tells nothing new.
+    }
+    drain(true);
+    elapsed_.date = clock_.now();
+    over_ = finished_ = true;
+    (void)end();
+    throw_error(cause, where);
+  }
+
+ private:
+  struct Entry {
+    std::vector<Callback<S, B>> callbacks;
+    // The step in which they ran last, and how many of them; a stop may have cut them short.
+    std::int64_t ran_at = -1;
+    std::size_t ran = 0;
+  };
+
+  static std::vector<Schedule> schedules_of(const std::vector<Task<S, B>>& tasks) {
+    std::vector<Schedule> schedules;
+    for (const Task<S, B>& task : tasks) schedules.push_back(task.schedule);
+    return schedules;
+  }
+
+  void expect_quiet() {
+    const bool timely = elapsed_.time() >= agenda_.wake().time || options_.arbiter;
+    quiet_steps_ = timely ? 0 : std::min({agenda_.wake().steps, stop_.steps - 1, aim_.steps, clock_.next_look() - 1});
+    quiet_samples_ = std::min({agenda_.wake().samples, stop_.samples, aim_.samples});
+  }
+
+  void before_asking(const Agenda::Traits& traits) {
+    if (traits.asks_user) launch();
+    if (traits.reads_clock) clock_.read(elapsed_);
+  }
+
+  void run_due() {
+    agenda_.ask(
+        elapsed_, [&](const auto& traits) { before_asking(traits); },
+        [&](std::size_t task) {
+          tasks_[task].ran = 0;
+          tasks_[task].ran_at = elapsed_.steps;
+          if (!loop_.stop_iteration) run_task(tasks_[task]);
+        });
+  }
+  void run_task(Entry& task) {
+    for (Callback<S, B>& callback : task.callbacks) {
+      ++task.ran;
+      run_callback(callback);
+      if (loop_.stop_iteration) return;
+    }
+  }
+  // What has not run in this step.
+  void run_rest(Entry& task) {
+    if (std::exchange(task.ran_at, elapsed_.steps) != elapsed_.steps) task.ran = 0;
+    while (task.ran < task.callbacks.size()) run_callback(task.callbacks[task.ran++]);
+  }
+  // Of a run that is finished where it was held, after its latest step.
+  void run_last_after_all() {
+    if (!agenda_.awaits_end() || elapsed_.steps == options_.elapsed.steps) return;
+    const Elapsed completed = elapsed_;
+    elapsed_.step_samples = elapsed_.samples - elapsed_.previous_samples;
+    elapsed_.samples = elapsed_.previous_samples;
+    elapsed_.date = elapsed_.previous_date;
+    --elapsed_.steps;
+    loop_.set_batch(nullptr);
+    run_last();
+    if (!loop_.logs.empty() || !journal_.is_empty()) journal_.end_step(elapsed_, loop_.logs);
+    elapsed_ = completed;
+    settle();
+  }
+
+  void run_callback(Callback<S, B>& callback) {
+    switch (callback.kind()) {
+      case CallbackKind::observer:
+        journal_.add(callback.observer());
+        return;
+      case CallbackKind::device_step:
+        if (callback.sees_elapsed()) clock_.read(elapsed_);
+        running_ = &callback;
+        callback.enqueue(loop_, *this);
+        held_ = &callback;
+        break;
+      case CallbackKind::barrier:
+        bring_device();
+        if (callback.sees_elapsed()) clock_.read(elapsed_);
+        running_ = &callback;
+        callback.run(loop_);
+        loop_.logs.fetch();
+        break;
+    }
+    running_ = nullptr;
+  }
+
+  // Of on_start and on_end: nothing is held back there.
+  void run_at_once(Callback<S, B>& callback) {
+    if (callback.kind() == CallbackKind::observer) return callback.observer()->observe(elapsed_, loop_.logs);
+    callback.run(loop_);
+  }
+  template <class F>
+  void run_hook(Callback<S, B>& callback, F&& hook) {
+    running_ = &callback;
+    hook();
+    running_ = nullptr;
+  }
+
+  // Every on_end but those of callbacks that have failed. What the first of them to fail has thrown.
+  std::exception_ptr end() {
+    std::exception_ptr error;
+    const Callback<S, B>* first = nullptr;
+    loop_.set_batch(nullptr);
+    elapsed_.step_samples = 0;
+    elapsed_.last = false;
+    const auto run = [&](Callback<S, B>& callback, auto&& on_end) {
+      if (journal_.has_failed(callback.observer())) return;
+      try {
+        on_end();
+      } catch (...) {
+        loop_.failed = true;
+        if (!error) first = &callback;
+        if (!error) error = std::current_exception();
+      }
+    };
+    for (Entry& task : tasks_) {
+      for (Callback<S, B>& callback : task.callbacks) run(callback, [&] { callback.on_end(loop_); });
+    }
+    for (Callback<S, B>& callback : options_.on_end) run(callback, [&] { run_at_once(callback); });
+    running_ = first;
+    return error;
+  }
+
+  // StepSink
+  void push(const std::shared_ptr<Recording>& recording, const StepCall& call) override {
+    while (!recording->has_room()) make_room();
+    journal_.add(recording->logs());
+    queue_.push(recording, call);
+  }
+  void launch() override {
+    if (queue_.is_empty()) return;
+    const Callback<S, B>* const outer = std::exchange(running_, held_);
+    queue_.launch();
+    running_ = outer;
+  }
+
+  // Of rings that are full of calls that have not run, or of logs that were not read.
+  void make_room() {
+    launch();
+    if (!queue_.wait()) synchronize();
+    const bool pending = journal_.has_pending();
+    drain(false);
+    if (!pending) journal_.arrive(loop_.logs);
+  }
+  void synchronize() {
+    if constexpr (std::is_base_of_v<State, S>) state_.stream().synchronize();
+  }
+  void bring_device() {
+    launch();
+    synchronize();
+    drain(true);
+    journal_.arrive(loop_.logs);
+  }
+  void drain(bool all) {
+    journal_.drain(all, [&] { return clock_.now(); });
+  }
+
+  // What is running: "task 2, every(1000): giro::Checkpoint, at step 3000".
+  std::string describe() const {
+    const bool shows = journal_.showing_step() != Journal::kNoStep;
+    const std::string step = ", at step " + std::to_string(shows ? journal_.showing_step() : elapsed_.steps);
+    const Observer* const observer = shows ? journal_.showing() : running_ != nullptr ? running_->observer() : nullptr;
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {
+      const auto task = [&] { return "task " + std::to_string(i + 1) + ", " + to_string(agenda_.schedule(i)) + ": "; };
+      if (agenda_.asking() == i) return task() + "its schedule" + step;
+      for (const Callback<S, B>& callback : tasks_[i].callbacks) {
+        if (observer != nullptr && callback.observer() == observer) return task() + callback.name() + step;
+      }
+    }
+    if (shows) return "the logs" + step;
+    if (running_ != nullptr) return "on_start or on_end: " + running_->name() + step;
+    switch (place_) {
+      case Place::dataset:
+      case Place::next_batch:
+        return "the dataset" + step;
+      case Place::batch_size:
+        return "batch_size_fn" + step;
+      case Place::loop:
+        break;
+    }
+    return "the loop" + step;
+  }
+  [[noreturn]] void throw_error(const std::exception_ptr& cause, const std::string& where) {
+    const auto [code, what] = explain_exception(cause);
+    elapsed_.last = false;
+    throw LoopError(code, where + ": " + what, cause, std::move(state_), elapsed_, std::move(journal_.history()),
+                    std::move(journal_.outputs()), std::move(options_.metadata));
+  }
+
+  S state_;
+  LoopOptions<S, B> options_;
+  Journal journal_;
+  RunClock clock_;
+  Elapsed elapsed_;
+  Wake stop_, aim_;
+  Agenda agenda_;
+  std::vector<Entry> tasks_;
+  DeviceQueue queue_{0};
+  LoopState<S, B> loop_;
+  std::int64_t quiet_steps_ = 0, quiet_samples_ = 0;  // the steps before both of them are quiet
+  bool aimed_ = false, over_ = false, finished_ = false;
+  const Callback<S, B>* held_ = nullptr;  // the device step that was queued last
+  const Callback<S, B>* running_ = nullptr;
+  Place place_ = Place::loop;
+};
+
+}  // namespace detail
+}  // namespace giro

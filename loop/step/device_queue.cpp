@@ -1,0 +1,81 @@
+#include <giro/loop/step/device_queue.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace giro::detail {
+namespace {
+// Longer sequences are not worth a graph of their own.
+constexpr std::size_t kMaxPeriod = 16;
+}  // namespace
+
+void DeviceQueue::push(const std::shared_ptr<Recording>& recording, const StepCall& call) {
+  recording->prepare(call);
+  if (std::find(recordings_.begin(), recordings_.end(), recording) == recordings_.end()) {
+    recordings_.push_back(recording);
+  }
+  held_.push_back(recording.get());
+  step_has_calls_ = true;
+  if (static_cast<std::int64_t>(held_.size()) >= recording->max_held()) launch();
+}
+
+void DeviceQueue::end_step() {
+  if (!std::exchange(step_has_calls_, false)) return;
+  ++steps_;
+  if (pace_.is_full(steps_)) launch();
+}
+
+void DeviceQueue::replay(const Graph& graph, std::size_t times) {
+  graph.replay(held_.front()->stream(), static_cast<std::int64_t>(times));
+  ++launches_;
+}
+
+// Calls of one recording in a row are a launch.
+void DeviceQueue::launch_runs(std::size_t first, std::size_t last) {
+  while (first < last) {
+    std::size_t end = first + 1;
+    while (end < last && held_[end] == held_[first]) ++end;
+    replay(held_[first]->graph(), end - first);
+    first = end;
+  }
+}
+
+// The length of the shortest sequence that the held calls are repetitions of, and maybe a beginning of one more: the
+// failure function of Knuth, Morris and Pratt.
+std::size_t DeviceQueue::shortest_period() {
+  borders_.assign(held_.size(), 0);
+  for (std::size_t i = 1, border = 0; i < held_.size(); ++i) {
+    while (border > 0 && held_[i] != held_[border]) border = borders_[border - 1];
+    if (held_[i] == held_[border]) ++border;
+    borders_[i] = border;
+  }
+  return held_.size() - borders_.back();
+}
+
+void DeviceQueue::launch() {
+  if (held_.empty()) return;
+  const Stream stream = held_.front()->stream();
+  const std::int64_t steps = std::exchange(steps_, 0);
+  try {
+    for (const auto& recording : recordings_) recording->flush();
+    const std::size_t period = recordings_.size() == 1 ? 1 : shortest_period();
+    const std::size_t times = held_.size() / period;
+    if (period == 1 || period > kMaxPeriod || times == 1) {
+      launch_runs(0, held_.size());
+    } else {
+      replay(held_.front()->sequence(std::span(held_).first(period)), times);
+      launch_runs(times * period, held_.size());
+    }
+    pace_.launched(std::max<std::int64_t>(steps, 1), stream);
+  } catch (...) {
+    for (const auto& recording : recordings_) recording->set_failed();
+    held_.clear();
+    throw;
+  }
+  held_.clear();
+}
+
+bool DeviceQueue::wait() { return pace_.wait(); }
+
+}  // namespace giro::detail

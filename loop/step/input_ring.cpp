@@ -1,0 +1,124 @@
+#include <giro/loop/step/input_ring.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace giro::detail {
+
+InputRing::InputRing(const Batch& like, const Broadcasts& broadcasts, const Tensor& call, const Stream& stream)
+    : stream_(stream) {
+  const bool resident = like.residence() != nullptr;
+  const Batch::Features& values = broadcasts.values().features();
+  if (resident) fixed_from_ = place(sizeof(std::int64_t), SlotRing::kAlignment).offset + SlotRing::kAlignment;
+  for (const auto& [name, tensor] : like.features()) {
+    features_.push_back(place(tensor.bytes(), SlotRing::kAlignment));
+  }
+  slot_bytes_ = std::max(slot_bytes_, fixed_from_);
+  for (const auto& [name, tensor] : values) {
+    values_.push_back(place(tensor.bytes(), values_.empty() ? SlotRing::kAlignment : sizeof(float)));
+  }
+  slot_bytes_ = std::max<std::int64_t>(slot_bytes_ + SlotRing::kAlignment - 1, SlotRing::kAlignment) /
+                SlotRing::kAlignment * SlotRing::kAlignment;
+
+  const Device device = stream.device();
+  const bool in_place = device.is_cpu() && !features_.empty();
+  const std::int64_t slots = in_place ? 1 : std::clamp<std::int64_t>(kMaxBytes / slot_bytes_, 2, kMaxSlots);
+  const auto bytes = static_cast<std::size_t>(slots * slot_bytes_);
+  staging_ = Buffer::allocate(device, bytes, MemoryKind::pinned);
+  std::memset(staging_.data(), 0, bytes);  // the gaps between tensors are copied as well
+  if (!device.is_cpu()) slots_ = Buffer::allocate(device, bytes);
+  if (!device.is_cpu() && !features_.empty()) {
+    copies_.emplace(device);
+    copied_.emplace(*copies_);
+  }
+  ring_ = {Tensor(slots_ ? slots_.data() : staging_.data(), DType::u8, {slots, slot_bytes_}, device), call};
+
+  char* fixed = static_cast<char*>(ring_.slots.raw());
+  if (!in_place) {
+    fixed_ = Buffer::allocate(device, static_cast<std::size_t>(slot_bytes_));
+    fixed = static_cast<char*>(fixed_.data());
+    fixed_bytes_ = Tensor(fixed + fixed_from_, DType::u8, {slot_bytes_ - fixed_from_}, device);
+  }
+  const auto on_device = [&](const Batch::Features& tensors, const std::vector<Place>& places) {
+    Batch::Features result;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const auto& [name, tensor] = tensors[i];
+      result.emplace_back(name, Tensor(fixed + places[i].offset, tensor.dtype(), tensor.shape(), device));
+    }
+    return Batch(std::move(result));
+  };
+  batch_ = on_device(like.features(), features_);
+  broadcasts_ = Broadcasts(on_device(values, values_));
+}
+
+InputRing::Place InputRing::place(std::size_t bytes, std::int64_t alignment) {
+  const std::int64_t offset = (slot_bytes_ + alignment - 1) / alignment * alignment;
+  slot_bytes_ = offset + static_cast<std::int64_t>(bytes);
+  return {offset, bytes};
+}
+
+char* InputRing::staged(std::int64_t call) const {
+  return static_cast<char*>(staging_.data()) + call % capacity() * slot_bytes_;
+}
+
+void InputRing::fill(std::int64_t call, const Batch& batch, const Broadcasts& broadcasts) {
+  char* const slot = staged(call);
+  if (batch.residence()) {
+    const std::int64_t position = batch.position();
+    std::memcpy(slot, &position, sizeof position);
+  }
+  bool on_device = false;
+  for (std::size_t i = 0; i < features_.size(); ++i) {
+    const Tensor& from = batch.features()[i].second;
+    if (!from.device().is_cpu()) {
+      on_device = true;
+    } else if (features_[i].bytes > 0) {
+      std::memcpy(slot + features_[i].offset, from.raw(), features_[i].bytes);
+    }
+  }
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    std::memcpy(slot + values_[i].offset, broadcasts.values().features()[i].second.raw(), values_[i].bytes);
+  }
+  filled_ = call + 1;
+  if (!copies_) return;
+  upload(call % capacity(), 1, *copies_);
+  if (!on_device) return;
+  // What lies on the device already was written by work of the step's stream.
+  for (std::size_t i = 0; i < features_.size(); ++i) {
+    const Tensor& from = batch.features()[i].second;
+    if (from.device().is_cpu()) continue;
+    copied_->record(*copies_);
+    stream_.wait(*copied_);
+    char* const to = static_cast<char*>(slots_.data()) + call % capacity() * slot_bytes_ + features_[i].offset;
+    stream_.copy(to, from.raw(), features_[i].bytes);
+  }
+}
+
+void InputRing::upload(std::int64_t first_slot, std::int64_t slots, const Stream& stream) const {
+  const std::int64_t offset = first_slot * slot_bytes_;
+  stream.copy(static_cast<char*>(slots_.data()) + offset, static_cast<const char*>(staging_.data()) + offset,
+              static_cast<std::size_t>(slots * slot_bytes_));
+}
+
+void InputRing::flush() {
+  if (flushed_ == filled_) return;
+  if (copies_) {
+    copied_->record(*copies_);
+    stream_.wait(*copied_);
+  } else if (slots_ && (fixed_from_ > 0 || !values_.empty())) {
+    const std::int64_t first = flushed_ % capacity(), count = filled_ - flushed_;
+    const std::int64_t until_end = std::min(count, capacity() - first);
+    upload(first, until_end, stream_);
+    if (count > until_end) upload(0, count - until_end, stream_);
+  }
+  flushed_ = filled_;
+}
+
+void InputRing::take() const {
+  if (!fixed_) return;
+  if (!features_.empty() || !values_.empty()) read_slot(fixed_bytes_, ring_, fixed_from_, stream_);
+}
+
+}  // namespace giro::detail

@@ -1,0 +1,140 @@
+#include <giro/loop/step/recording.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include <giro/runtime/error.h>
+
+namespace giro::detail {
+namespace {
+
+std::atomic<std::uint64_t> next_id = 1;
+
+bool same_features(const Batch::Features& a, const Batch::Features& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return x.second.dtype() == y.second.dtype() && x.second.shape() == y.second.shape() && x.first == y.first;
+  });
+}
+
+void check_device(const StepCall& call) {
+  const auto check = [&](Device device) {
+    if (device != call.state.device()) {
+      throw Error(ErrorCode::device_mismatch, fmt::format("the batch lies on {}, the state on {}", to_string(device),
+                                                          to_string(call.state.device())));
+    }
+  };
+  if (call.batch.residence()) check(call.batch.residence()->device());
+  for (const auto& [name, tensor] : call.batch.features()) {
+    if (tensor.device().is_cuda()) check(tensor.device());
+  }
+}
+
+Buffer zero(const Stream& stream) {
+  Buffer counter = Buffer::allocate(stream.device(), sizeof(std::int64_t));
+  stream.fill(counter.data(), 0, counter.size());
+  return counter;
+}
+
+const State& checked(const StepCall& call) {
+  if (!call.state.identity()) {
+    throw Error(ErrorCode::invalid_argument, "a step was given a state that was moved from");
+  }
+  check_device(call);
+  return call.state;
+}
+
+}  // namespace
+
+Recording::Recording(const StepCall& call, const StepBody& body, Mode mode)
+    : state_(checked(call).identity()),
+      state_id_(call.state.identity().get()),
+      residence_(call.batch.residence()),
+      residence_id_(call.batch.residence().get()),
+      rows_(call.batch.size()),
+      statics_(call.statics.copy(call.statics.value)),
+      stream_(call.state.stream()),
+      call_storage_(zero(stream_)),
+      call_(call_storage_.data(), DType::i64, {}, stream_.device()),
+      inputs_(call.batch, call.broadcasts, call_, stream_),
+      id_(next_id++) {
+  if (mode == Mode::recorded) {
+    graph_ = Graph::record(stream_, [&] {
+      const Logs logs = run_body(body);
+      logs_ = LogRing::create(logs, call_, stream_);
+      logs_->publish(logs);
+      gathered_.clear();  // the logs are on their way within the recording: no value has to outlive it
+    });
+  }
+}
+
+bool Recording::matches(const StepCall& call) const {
+  if (failed_ || call.state.identity().get() != state_id_ || call.batch.residence().get() != residence_id_)
+    return false;
+  const Batch::Features& values = inputs_.broadcasts().values().features();
+  if (values.size() != call.broadcasts.values().features().size()) return false;
+  if (!values.empty() && !same_features(call.broadcasts.values().features(), values)) return false;
+  if (!call.statics.equal(statics_.get(), call.statics.value)) return false;
+  return residence_id_ != nullptr ? call.batch.size() == rows_
+                                  : same_features(call.batch.features(), inputs_.batch().features());
+}
+
+bool Recording::expired() const {
+  return failed_ || state_.expired() || (residence_id_ != nullptr && residence_.expired());
+}
+
+bool Recording::has_slot() const { return !logs_ || prepared_ - logs_->published() < inputs_.capacity(); }
+
+bool Recording::has_room() const { return has_slot() && logs_->has_room(); }
+
+std::int64_t Recording::max_held() const {
+  return std::max<std::int64_t>(1, std::min(logs_->capacity(), inputs_.capacity()) / 2);
+}
+
+void Recording::prepare(const StepCall& call) {
+  inputs_.fill(prepared_, call.batch, call.broadcasts);
+  ++prepared_;
+}
+
+Logs Recording::call(const StepCall& call, const StepBody& body) {
+  if (!has_slot()) stream_.synchronize();
+  prepare(call);
+  inputs_.flush();
+  if (graph_) {
+    Logs logs = logs_->expect_logs();
+    graph_->replay(stream_);
+    return logs;
+  }
+  const Logs logs = run_body(body);
+  if (!logs_ || !logs_->takes(logs)) logs_ = LogRing::create(logs, call_, stream_, prepared_ - 1);
+  Logs sent = logs_->expect_logs(logs);
+  logs_->publish(logs);
+  gathered_.clear();
+  return sent;
+}
+
+// Calls the function on what lies on the device.
+Logs Recording::run_body(const StepBody& body) {
+  inputs_.take();
+  const auto residence = residence_.lock();
+  const Batch batch = residence ? residence->gather(rows_, inputs_.positions(), stream_, gathered_) : inputs_.batch();
+  return body(batch, inputs_.broadcasts());
+}
+
+const Graph& Recording::sequence(std::span<Recording* const> parts) {
+  constexpr std::size_t kMost = 16;
+  std::vector<std::uint64_t> ids;
+  std::vector<const Graph*> graphs;
+  for (Recording* part : parts) {
+    ids.push_back(part->id_);
+    graphs.push_back(&*part->graph_);
+  }
+  const auto found = sequences_.find(ids);
+  if (found != sequences_.end()) return found->second;
+  if (sequences_.size() >= kMost) sequences_.clear();
+  return sequences_.emplace(std::move(ids), Graph::sequence(graphs)).first->second;
+}
+
+}  // namespace giro::detail

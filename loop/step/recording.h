@@ -1,0 +1,101 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <giro/loop/data/batch.h>
+#include <giro/loop/log/log_ring.h>
+#include <giro/loop/log/logs.h>
+#include <giro/loop/step/broadcasts.h>
+#include <giro/loop/step/input_ring.h>
+#include <giro/runtime/graph.h>
+#include <giro/runtime/state.h>
+
+namespace giro::detail {
+
+// Host-side values that select a recording, whatever their type is.
+struct StaticsView {
+  const void* value;
+  bool (*equal)(const void*, const void*);
+  std::shared_ptr<const void> (*copy)(const void*);
+};
+
+// What a step is called with.
+struct StepCall {
+  const State& state;
+  const Batch& batch;
+  const Broadcasts& broadcasts;
+  StaticsView statics;
+};
+
+// Runs the user's function on tensors that lie on the state's device.
+using StepBody = std::function<Logs(const Batch&, const Broadcasts&)>;
+
+// A step of one state, at fixed addresses, for batches of one shape, one set of broadcasts' names and one value of the
+// statics: the graph, what goes into its calls and what comes out of them. An eager step has no graph, and is run anew.
+// To be used by one thread at a time, as its state is.
+class Recording {
+ public:
+  enum class Mode { recorded, eager };
+  // Errors: those of the ops, if it is recorded; device_mismatch for a batch that lies on another device than the
+  // state; invalid_argument for a state that was moved from.
+  Recording(const StepCall& call, const StepBody& body, Mode mode);
+
+  bool matches(const StepCall& call) const;
+  // Whether what it was made for is gone, or it has failed: it is never called again.
+  bool expired() const;
+
+  bool is_eager() const noexcept { return !graph_; }
+
+  // One call, queued at once. Waits only where the rings are full.
+  Logs call(const StepCall& call, const StepBody& body);
+
+  // The same in parts, for many calls at a time, of one that is recorded. Whether the next call has room for its input
+  // and for its logs; else earlier ones have to be run, and their logs to be read.
+  bool has_room() const;
+  // How many calls may be held back for one launch.
+  std::int64_t max_held() const;
+  // Writes the input of the next call; its logs will be the next row of logs().
+  void prepare(const StepCall& call);
+  // What has to be queued before the prepared calls are launched, by graph() or as parts of a sequence.
+  void flush() { inputs_.flush(); }
+  const Graph& graph() const { return *graph_; }
+  // The graph of several recordings' calls, one after the other, this one's first; made once.
+  const Graph& sequence(std::span<Recording* const> parts);
+
+  const std::shared_ptr<LogRing>& logs() const noexcept { return logs_; }
+  const Stream& stream() const noexcept { return stream_; }
+  // After an error nothing is known of how far the device has come.
+  void set_failed() noexcept { failed_ = true; }
+
+ private:
+  bool has_slot() const;
+  Logs run_body(const StepBody& body);
+
+  std::weak_ptr<const void> state_;
+  const void* state_id_;  // its address: no other object takes it while the weak pointer lives
+  std::weak_ptr<const Residence> residence_;
+  const void* residence_id_;
+  std::int64_t rows_;
+  std::shared_ptr<const void> statics_;
+  Stream stream_;
+  Buffer call_storage_;
+  Tensor call_;  // i64 scalar on the device: calls that have run
+  InputRing inputs_;
+  std::int64_t prepared_ = 0;  // calls
+  std::shared_ptr<LogRing> logs_;
+  std::vector<Buffer> gathered_;
+  std::optional<Graph> graph_;
+  const std::uint64_t id_;
+  std::map<std::vector<std::uint64_t>, Graph> sequences_;  // by the others' ids
+  std::atomic<bool> failed_ = false;                       // other threads look, for states of theirs
+};
+
+}  // namespace giro::detail

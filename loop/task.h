@@ -1,0 +1,49 @@
+#pragma once
+
+#include <any>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <giro/loop/arbiter.h>
+#include <giro/loop/callback.h>
+#include <giro/loop/log/history.h>
+#include <giro/loop/log/outputs.h>
+#include <giro/loop/time/elapsed.h>
+#include <giro/loop/time/schedule.h>
+
+namespace giro {
+
+// Callbacks and when they are due.
+template <class S, class B>
+struct Task {
+  Schedule schedule;
+  std::vector<Callback<S, B>> callbacks;
+
+  Task(Schedule when, Callback<S, B> callback) : schedule(std::move(when)), callbacks{std::move(callback)} {}
+  Task(Schedule when, std::initializer_list<Callback<S, B>> list) : schedule(std::move(when)), callbacks(list) {}
+  Task(Schedule when, std::vector<Callback<S, B>> list) : schedule(std::move(when)), callbacks(std::move(list)) {}
+};
+
+template <class S, class B>
+struct LoopOptions {
+  Period stop;           // default: when the dataset ends
+  Elapsed elapsed = {};  // where an earlier loop has left off
+  History history = {};  // to be continued
+  Outputs outputs = {};  // likewise
+  // Before the first step, if there is one, and after the last, whatever ended the loop. What they log goes nowhere.
+  std::vector<Callback<S, B>> on_start = {};
+  std::vector<Callback<S, B>> on_end = {};
+  std::function<std::int64_t(const B&)> batch_size_fn = {};  // default: giro::batch_size
+  std::any metadata = {};                                    // for LoopState::metadata
+  bool catch_signals = true;  // SIGINT and SIGTERM end the loop after its step (LoopResult::interrupted)
+  // Steps the device is handed at once where no callback needs the host in between; 0: as many as fit. It changes
+  // nothing but the time.
+  std::int64_t steps_per_execution = 0;
+  std::shared_ptr<Arbiter> arbiter = {};  // default: this process's clock and signals
+};
+
+}  // namespace giro

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -21,7 +22,7 @@ Graph Graph::record(const Stream& stream, const std::function<void()>& body) {
     body();
     std::shared_ptr<detail::GraphImpl> recorded = impl.end_recording();
     recorded->owned.arenas.push_back(std::move(recording.arena));
-    recorded->owned.kept = std::move(recording.kept);
+    std::move(recording.kept.begin(), recording.kept.end(), std::back_inserter(recorded->owned.kept));
     return Graph(std::move(recorded));
   } catch (...) {
     impl.abandon_recording();

@@ -181,6 +181,7 @@ State State::clone(const DeviceContext& context) const {
 }
 
 void State::assign(const State& other) {
+  expect_whole();
   if (&other == this) return;
   const std::vector<const Collection*> to = collections_of(*this), from = collections_of(other);
   Structure(to).expect_same("assign", Structure(from));

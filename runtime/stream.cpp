@@ -77,7 +77,11 @@ void Event::record(const Stream& stream) {
   stream.impl().check_usable("record an event");
   impl_->record(stream.impl());
   impl_->marked = true;
-  impl_->recorded_in = stream.is_recording() ? detail::Recording::current()->id : 0;
+  impl_->recorded_in = 0;
+  if (stream.is_recording()) {
+    detail::Recording::current()->has_events = true;
+    impl_->recorded_in = detail::Recording::current()->id;
+  }
 }
 
 namespace {

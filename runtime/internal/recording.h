@@ -27,6 +27,7 @@ struct Recording {
   const std::uint64_t id;                         // of this recording and no other
   std::shared_ptr<Arena> arena;                   // of its temporaries
   std::vector<std::shared_ptr<const void>> kept;  // what the graph needs besides
+  bool has_events = false;                        // events stand for parts of its work
 
  private:
   static inline constinit thread_local Recording* current_ = nullptr;

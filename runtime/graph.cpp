@@ -1,5 +1,10 @@
 #include <giro/runtime/graph.h>
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <utility>
 
 #include <giro/runtime/error.h>
@@ -11,31 +16,82 @@ namespace giro {
 
 Graph Graph::record(const Stream& stream, const std::function<void()>& body) {
   detail::StreamImpl& impl = stream.impl();
-  if (impl.is_recording()) {
-    throw Error(ErrorCode::invalid_argument, "a recording cannot start inside another on the same stream");
-  }
-  auto arena = std::make_shared<Arena>(impl.device, Arena::Of::recording);
+  detail::Recording recording(impl);
   impl.begin_recording();
-  const auto outer = std::exchange(impl.arena, arena);
   try {
     body();
-    impl.arena = outer;
-    return Graph(impl.end_recording(), std::move(arena));
+    std::shared_ptr<detail::GraphImpl> recorded = impl.end_recording();
+    recorded->owned.arenas.push_back(std::move(recording.arena));
+    std::move(recording.kept.begin(), recording.kept.end(), std::back_inserter(recorded->owned.kept));
+    return Graph(std::move(recorded));
   } catch (...) {
-    impl.arena = outer;
     impl.abandon_recording();
     throw;
   }
 }
 
-Graph::Graph(std::unique_ptr<detail::GraphImpl> impl, std::shared_ptr<Arena> arena)
-    : impl_(std::move(impl)), arena_(std::move(arena)) {}
+Graph Graph::sequence(const std::vector<const Graph*>& parts) {
+  if (parts.empty()) {
+    throw Error(ErrorCode::invalid_argument, "a sequence of graphs needs at least one part, found none");
+  }
+  std::vector<std::shared_ptr<detail::GraphImpl>> impls;
+  for (const Graph* part : parts) {
+    if (part == nullptr) throw Error(ErrorCode::invalid_argument, "a sequence of graphs: a part is null");
+    if (part->device() != parts.front()->device()) {
+      throw Error(ErrorCode::device_mismatch,
+                  fmt::format("a sequence of graphs: the first part was recorded on {}, part {} on {}",
+                              to_string(parts.front()->device()), impls.size(), to_string(part->device())));
+    }
+    impls.push_back(part->impl_);
+  }
+  Graph result(parts.front()->device().is_cuda() ? cuda::create_sequence(impls) : cpu::create_sequence(impls));
+  detail::GraphOwned& owned = result.impl_->owned;
+  for (const auto& part : impls) {
+    const auto& [arenas, kept] = part->owned;
+    owned.arenas.insert(owned.arenas.end(), arenas.begin(), arenas.end());
+    owned.kept.insert(owned.kept.end(), kept.begin(), kept.end());
+  }
+  const auto drop_repeated = [](auto& pointers) {
+    std::sort(pointers.begin(), pointers.end());
+    pointers.erase(std::unique(pointers.begin(), pointers.end()), pointers.end());
+  };
+  drop_repeated(owned.arenas);
+  drop_repeated(owned.kept);
+  return result;
+}
+
+Graph::Graph(std::shared_ptr<detail::GraphImpl> impl) : impl_(std::move(impl)) {}
 Graph::Graph(Graph&&) noexcept = default;
 Graph& Graph::operator=(Graph&&) noexcept = default;
 Graph::~Graph() = default;
 
-void Graph::replay(const Stream& stream, std::int64_t times) const { impl_->replay(stream.impl(), times); }
-std::size_t Graph::num_nodes() const { return impl_->num_nodes(); }
-std::size_t Graph::arena_bytes() const { return arena_->reserved_bytes(); }
+detail::GraphImpl& Graph::impl() const {
+  if (impl_ == nullptr) throw Error(ErrorCode::invalid_argument, "this graph was moved from");
+  return *impl_;
+}
+
+void Graph::replay(const Stream& stream, std::int64_t times) const {
+  detail::GraphImpl& graph = impl();
+  if (times < 0) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("replay: {} times, expected at least 0", times));
+  }
+  if (stream.device() != graph.device) {
+    throw Error(ErrorCode::device_mismatch, fmt::format("a graph recorded on {} cannot be replayed on {}",
+                                                        to_string(graph.device), to_string(stream.device())));
+  }
+  stream.impl().check_usable("replay");
+  graph.replay(stream.impl(), times);
+  if (stream.is_recording()) detail::Recording::current()->kept.push_back(impl_);
+}
+
+void Graph::prepare(std::int64_t times) const { impl().prepare(times); }
+Device Graph::device() const { return impl().device; }
+std::size_t Graph::num_nodes() const { return impl().num_nodes(); }
+
+std::size_t Graph::arena_bytes() const {
+  const auto& arenas = impl().owned.arenas;
+  return std::accumulate(arenas.begin(), arenas.end(), std::size_t{0},
+                         [](std::size_t sum, const auto& arena) { return sum + arena->reserved_bytes(); });
+}
 
 }  // namespace giro

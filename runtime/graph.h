@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include <giro/runtime/stream.h>
 
@@ -14,28 +15,43 @@ class GraphImpl;
 }
 
 // Work recorded once and replayed many times: a CUDA graph, or on the CPU a list of calls. Holds the arena of
-// the temporaries that its work uses; every other address it touches must outlive it. Move-only.
+// the temporaries that its work uses, the library handles, and the graphs that were replayed in it; every other address
+// it touches must outlive it. Move-only; using what was moved from is an Error(invalid_argument).
+//
+// All recordings of one stream take their temporaries from one arena, so those of a graph are overwritten by the next
+// one's: such graphs may be replayed on any streams, but only one after the other.
 class Graph {
  public:
-  // Runs `body`, which queues work on `stream`; that work is recorded and not executed. If `body` throws, the
-  // recording is dropped and the exception passes through. Errors: device, invalid_argument (nested recording).
+  // Runs `body`, which queues work on `stream`; that work is recorded and not executed. Queueing work on any other
+  // stream is an error of the call that does it, unless that stream has waited for an event of this recording. If
+  // `body` throws, the recording is dropped and the exception passes through. Errors: device, invalid_argument (nested
+  // recording).
   static Graph record(const Stream& stream, const std::function<void()>& body);
+
+  // The work of `parts`, one after the other, as one graph: a part may be there any number of times. What they need
+  // lives on with it; the parts themselves may go. Errors: device_mismatch, invalid_argument for no parts.
+  static Graph sequence(const std::vector<const Graph*>& parts);
 
   Graph(Graph&&) noexcept;
   Graph& operator=(Graph&&) noexcept;
   ~Graph();
 
   // Queues the recorded work on a stream of the same device, `times` in a row: on a GPU as few launches, for graphs
-  // of 2, 4, 8, ... repetitions are made where they are first asked for.
+  // of 2, 4, 8, ... 128 repetitions are made where they are first asked for. Errors: device_mismatch, device,
+  // invalid_argument for a negative number.
   void replay(const Stream& stream, std::int64_t times = 1) const;
 
-  std::size_t num_nodes() const;
-  std::size_t arena_bytes() const;
+  // Makes at once what any replay of up to `times` in a row needs.
+  void prepare(std::int64_t times) const;
+
+  Device device() const;
+  std::size_t num_nodes() const;    // of a sequence, those of all its parts
+  std::size_t arena_bytes() const;  // of the arenas that its work uses, which other recordings may use as well
 
  private:
-  Graph(std::unique_ptr<detail::GraphImpl> impl, std::shared_ptr<Arena> arena);
-  std::unique_ptr<detail::GraphImpl> impl_;
-  std::shared_ptr<Arena> arena_;
+  explicit Graph(std::shared_ptr<detail::GraphImpl> impl);
+  detail::GraphImpl& impl() const;
+  std::shared_ptr<detail::GraphImpl> impl_;
 };
 
 }  // namespace giro

@@ -7,6 +7,7 @@
 
 #include <giro/runtime/error.h>
 
+#include "runtime/internal/structure.h"
 #include "runtime/internal/text.h"
 
 namespace giro {
@@ -41,9 +42,14 @@ Tensor Collection::bytes() const {
   return Tensor(buffer_.data(), DType::u8, {static_cast<std::int64_t>(buffer_.size())}, buffer_.device());
 }
 
-State::State(Device device) : stream_(device), identity_(std::make_shared<char>()) {}
+State::State(DeviceContext context) : context_(context), identity_(std::make_shared<char>()) {}
+
+void State::expect_whole() const {
+  if (moved_from()) throw Error(ErrorCode::invalid_argument, "this state was moved from");
+}
 
 const Collection& State::add(const std::string& name, const std::vector<LeafSpec>& leaves, bool saved) {
+  expect_whole();
   const auto same_name = [&](const auto& other) { return other->name() == name; };
   if (name.empty() || std::any_of(collections_.begin(), collections_.end(), same_name)) {
     throw Error(ErrorCode::invalid_argument, fmt::format("a collection needs a name of its own, found '{}'", name));
@@ -56,7 +62,7 @@ const Collection& State::add(const std::string& name, const std::vector<LeafSpec
   collection->name_ = name;
   collection->saved_ = saved;
   collection->buffer_ = Buffer::allocate(device(), total);
-  stream_.fill(collection->buffer_.data(), 0, total);
+  stream().fill(collection->buffer_.data(), 0, total);
   std::size_t offset = 0;
   for (const LeafSpec& leaf : leaves) {
     std::string path = leaf.name.empty() ? name : fmt::format("{}/{}", name, leaf.name);
@@ -73,6 +79,7 @@ const Collection& State::add(const std::string& name, const std::vector<LeafSpec
 }
 
 bool State::contains(const std::string& path) const {
+  expect_whole();
   return std::any_of(collections_.begin(), collections_.end(), [&](const auto& collection) {
     return std::any_of(collection->leaves().begin(), collection->leaves().end(),
                        [&](const Leaf& leaf) { return leaf.path == path; });
@@ -80,6 +87,7 @@ bool State::contains(const std::string& path) const {
 }
 
 Tensor State::at(const std::string& path) const {
+  expect_whole();
   std::vector<std::string> known;
   for (const auto& collection : collections_) {
     for (const Leaf& leaf : collection->leaves()) {
@@ -91,6 +99,7 @@ Tensor State::at(const std::string& path) const {
 }
 
 const Collection& State::collection(const std::string& name) const {
+  expect_whole();
   std::vector<std::string> known;
   for (const auto& collection : collections_) {
     if (collection->name() == name) return *collection;
@@ -100,11 +109,23 @@ const Collection& State::collection(const std::string& name) const {
 }
 
 bool State::contains_collection(const std::string& name) const {
+  expect_whole();
   return std::any_of(collections_.begin(), collections_.end(),
                      [&](const auto& collection) { return collection->name() == name; });
 }
 
+const std::vector<std::unique_ptr<Collection>>& State::collections() const {
+  expect_whole();
+  return collections_;
+}
+
+const std::shared_ptr<const void>& State::identity() const {
+  expect_whole();
+  return identity_;
+}
+
 std::vector<Leaf> State::flatten(const std::string& prefix) const {
+  expect_whole();
   std::vector<Leaf> leaves;
   for (const auto& collection : collections_) {
     std::copy_if(collection->leaves().begin(), collection->leaves().end(), std::back_inserter(leaves),
@@ -113,8 +134,9 @@ std::vector<Leaf> State::flatten(const std::string& prefix) const {
   return leaves;
 }
 
-State State::same_structure() const {
-  State result(device());
+State State::same_structure(const DeviceContext& context) const {
+  expect_whole();
+  State result(context);
   for (const auto& collection : collections_) {
     std::vector<LeafSpec> specs;
     for (const Leaf& leaf : collection->leaves()) {
@@ -128,43 +150,60 @@ State State::same_structure() const {
 }
 
 State State::unflatten(const std::vector<Leaf>& leaves) const {
-  const std::vector<Leaf> own = flatten();
-  for (std::size_t i = 0; i < std::max(own.size(), leaves.size()); ++i) {
-    if (i >= own.size() || i >= leaves.size() || own[i].path != leaves[i].path) {
-      throw Error(ErrorCode::not_found, fmt::format("unflatten: leaf {} is '{}', expected '{}'", i,
-                                                    i < leaves.size() ? leaves[i].path : "missing",
-                                                    i < own.size() ? own[i].path : "no more leaves"));
-    }
-  }
-  State result = same_structure();
+  expect_same_leaves("unflatten", flatten(), leaves);
+  State result = same_structure(context_);
   const std::vector<Leaf> targets = result.flatten();
-  stream_.synchronize();  // leaves of this state may still be written
   for (std::size_t i = 0; i < targets.size(); ++i) {
     try {
-      copy(targets[i].value, leaves[i].value, result.stream());
+      copy(targets[i].value, leaves[i].value, stream());
     } catch (const Error& error) {
-      throw Error(error.code(), fmt::format("unflatten: leaf '{}': {}", own[i].path, error.what()));
+      throw Error(error.code(), fmt::format("unflatten: leaf '{}': {}", targets[i].path, error.what()));
     }
   }
-  result.stream().synchronize();
+  stream().synchronize();  // the leaves may be anybody's
   return result;
 }
 
 State State::map(
     const std::function<void(const std::string&, const Tensor&, const Tensor&, const Stream&)>& fill) const {
-  State result = same_structure();
+  State result = same_structure(context_);
   const std::vector<Leaf> inputs = flatten(), outputs = result.flatten();
-  stream_.synchronize();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    fill(inputs[i].path, outputs[i].value, inputs[i].value, result.stream());
+    fill(inputs[i].path, outputs[i].value, inputs[i].value, stream());
   }
-  result.stream().synchronize();
   return result;
 }
 
-State State::clone() const {
-  return map(
-      [](const std::string&, const Tensor& out, const Tensor& in, const Stream& stream) { copy(out, in, stream); });
+State State::clone(const DeviceContext& context) const {
+  State result = same_structure(context);
+  result.assign(*this);
+  return result;
+}
+
+void State::assign(const State& other) {
+  expect_whole();
+  if (&other == this) return;
+  const std::vector<const Collection*> to = collections_of(*this), from = collections_of(other);
+  Structure(to).expect_same("assign", Structure(from));
+  if (other.device() != device()) {
+    throw Error(ErrorCode::device_mismatch, fmt::format("assign: the other state is on {}, this one on {}",
+                                                        to_string(other.device()), to_string(device())));
+  }
+  const bool apart = other.stream() != stream();
+  if (apart) {
+    Event written(other.stream());
+    written.record(other.stream());
+    stream().wait(written);
+  }
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const Tensor target = to[i]->bytes();
+    stream().copy(target.raw(), from[i]->bytes().raw(), target.bytes());
+  }
+  if (apart) {
+    Event read(stream());
+    read.record(stream());
+    other.stream().wait(read);
+  }
 }
 
 }  // namespace giro

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <giro/runtime/buffer.h>
+#include <giro/runtime/device_context.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
@@ -47,12 +48,13 @@ class Collection {
   bool saved_ = true;
 };
 
-// What a loop threads through its steps: a tree of named tensors on one device, and the stream on which all work
-// on them is queued. Move-only; addresses of leaves survive a move, so recordings stay valid. What was moved from has
-// its stream, and no collections.
+// What a loop threads through its steps: a tree of named tensors on one device, and the context on whose stream all
+// work on them is queued. Move-only; addresses of leaves survive a move, so recordings stay valid. What was moved from
+// has its context and nothing else: asking it for more is an Error(invalid_argument).
 class State {
  public:
-  explicit State(Device device);
+  // A Device opens a context for this state, which the states that are made from it share.
+  explicit State(DeviceContext context);
   State(State&&) noexcept = default;
   State& operator=(State&&) noexcept = default;
 
@@ -60,37 +62,46 @@ class State {
   // Error(invalid_argument) for an empty or repeated name.
   const Collection& add(const std::string& collection, const std::vector<LeafSpec>& leaves, bool saved = true);
 
-  Device device() const noexcept { return stream_.device(); }
-  const Stream& stream() const noexcept { return stream_; }
+  Device device() const noexcept { return context_.device(); }
+  const DeviceContext& context() const noexcept { return context_; }
+  const Stream& stream() const noexcept { return context_.stream(); }
 
   // The leaf at a path. Error(not_found) naming the nearest path there is.
   Tensor at(const std::string& path) const;
   bool contains(const std::string& path) const;
   const Collection& collection(const std::string& name) const;  // same error
   bool contains_collection(const std::string& name) const;
-  const std::vector<std::unique_ptr<Collection>>& collections() const noexcept { return collections_; }
+  const std::vector<std::unique_ptr<Collection>>& collections() const;
 
   // All leaves, or those below `prefix`, in the order of insertion, which depends on nothing but the model.
   std::vector<Leaf> flatten(const std::string& prefix = "") const;
-  // A state of this structure with the values of `leaves`, which must be all of this state's, in its order: else
-  // Error(not_found, shape_mismatch, dtype_mismatch or device_mismatch) naming both. Waits for this state's stream, so
-  // its own leaves are complete; leaves that another stream writes have to be waited for by the caller.
+  // A state of this structure and context with the values of `leaves`, which must be all of this state's, in its
+  // order: else Error(not_found, shape_mismatch, dtype_mismatch or device_mismatch) naming both. Waits until they are
+  // copied; for leaves that another stream writes the caller has to wait before.
   State unflatten(const std::vector<Leaf>& leaves) const;
-  // A state of this structure whose leaves `fill(path, out, in)` has written on the stream of `out`'s state.
+  // A state of this structure and context, whose leaves `fill(path, out, in)` writes on their stream.
   State map(const std::function<void(const std::string& path, const Tensor& out, const Tensor& in,
                                      const Stream& stream)>& fill) const;
-  State clone() const;
+  // A copy, queued on the stream of both; or one in another context of the same device, for another thread to use.
+  State clone() const { return clone(context_); }
+  State clone(const DeviceContext& context) const;
+  // Copies the other's values to this state's addresses, after the work queued on either, without waiting for it: what
+  // was recorded for this state goes on with them. Error(not_found, shape_mismatch or dtype_mismatch) naming the first
+  // leaf that differs, device_mismatch for a state of another device.
+  void assign(const State& other);
 
   // Lives exactly as long as the leaves' addresses: a recording that holds it weakly can tell that its state is
   // gone, even if another has taken the same addresses.
-  const std::shared_ptr<const void>& identity() const noexcept { return identity_; }
+  const std::shared_ptr<const void>& identity() const;
+  bool moved_from() const noexcept { return identity_ == nullptr; }
 
  private:
-  State same_structure() const;
+  void expect_whole() const;
+  State same_structure(const DeviceContext& context) const;
 
-  Stream stream_;
+  DeviceContext context_;
   std::vector<std::unique_ptr<Collection>> collections_;
-  std::shared_ptr<const void> identity_;
+  std::shared_ptr<const void> identity_;  // null once moved from
 };
 
 }  // namespace giro

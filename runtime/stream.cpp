@@ -1,5 +1,7 @@
 #include <giro/runtime/stream.h>
 
+#include <string>
+
 #include <giro/runtime/error.h>
 
 #include "runtime/internal/arena.h"
@@ -12,21 +14,54 @@ Stream::Stream(Device device) : impl_(device.is_cuda() ? cuda::create_stream(dev
 Device Stream::device() const noexcept { return impl_->device; }
 
 void Stream::copy(void* dst, const void* src, std::size_t bytes) const {
+  impl_->check_usable("copy");
   if (bytes > 0) impl_->copy(dst, src, bytes);
 }
 
 void Stream::fill(void* dst, unsigned char value, std::size_t bytes) const {
+  impl_->check_usable("fill");
   if (bytes > 0) impl_->fill(dst, value, bytes);
 }
 
-Buffer Stream::allocate(std::size_t bytes) const { return impl_->arena->allocate(bytes); }
+Buffer Stream::allocate(std::size_t bytes) const {
+  impl_->check_usable("allocate");
+  const detail::Recording* recording = detail::Recording::current();
+  if (recording == nullptr) return impl_->arena->allocate(bytes);
+  if (&recording->stream != impl_.get()) {
+    // Temporaries are shared in the order of one stream, and this one runs beside it.
+    throw Error(ErrorCode::unsupported,
+                "allocate: a stream that has joined a recording has no temporaries, expected the stream that records");
+  }
+  return recording->arena->allocate(bytes);
+}
 
-void Stream::wait(const Event& event) const { impl_->wait(*event.impl_); }
+void Stream::wait(const Event& event) const {
+  detail::EventImpl& marked = *event.impl_;
+  const detail::Recording* recording = detail::Recording::current();
+  if (recording != nullptr && marked.recorded_in == recording->id && device() == recording->stream.device) {
+    impl_->wait(marked);
+    impl_->joined = recording->id;
+    return;
+  }
+  impl_->check_usable("wait");
+  if (!marked.marked) return;
+  if (marked.recorded_in != 0) {
+    throw Error(ErrorCode::invalid_argument,
+                "wait: the event was recorded within a recording, where nothing has run: only streams that take part "
+                "in it can wait for it");
+  }
+  if (recording != nullptr) {
+    throw Error(ErrorCode::invalid_argument,
+                "wait: a recording cannot wait for work from outside of it: wait before it begins");
+  }
+  impl_->wait(marked);
+}
 
 void Stream::synchronize() const {
+  impl_->check_usable("synchronize");
   if (impl_->is_recording()) {
     throw Error(ErrorCode::invalid_argument,
-                "a stream cannot be waited for while it records: the recorded work has not run yet");
+                "synchronize: a stream cannot be waited for while it records: the recorded work has not run yet");
   }
   impl_->synchronize();
 }
@@ -38,8 +73,33 @@ Event::Event(Event&&) noexcept = default;
 Event& Event::operator=(Event&&) noexcept = default;
 Event::~Event() = default;
 
-void Event::record(const Stream& stream) { impl_->record(stream.impl()); }
-bool Event::query() const { return impl_->query(); }
-void Event::synchronize() const { impl_->synchronize(); }
+void Event::record(const Stream& stream) {
+  stream.impl().check_usable("record an event");
+  impl_->record(stream.impl());
+  impl_->marked = true;
+  impl_->recorded_in = 0;
+  if (stream.is_recording()) {
+    detail::Recording::current()->has_events = true;
+    impl_->recorded_in = detail::Recording::current()->id;
+  }
+}
+
+namespace {
+void expect_outside(const detail::EventImpl& event, const char* call) {
+  if (event.recorded_in == 0) return;
+  throw Error(ErrorCode::invalid_argument,
+              std::string(call) + ": the event was recorded within a recording: the host cannot wait for it");
+}
+}  // namespace
+
+bool Event::query() const {
+  expect_outside(*impl_, "query");
+  return impl_->query();
+}
+
+void Event::synchronize() const {
+  expect_outside(*impl_, "synchronize");
+  impl_->synchronize();
+}
 
 }  // namespace giro

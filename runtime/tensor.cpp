@@ -45,6 +45,15 @@ void check_reach(const char* what, const Tensor& tensor, const Stream& stream) {
   }
 }
 
+// What the host reads or writes at once cannot be part of a recording, which runs later and again.
+void check_not_recording(const char* call, const Tensor& tensor, const Stream& stream) {
+  if (!stream.is_recording()) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: {} cannot be reached by the host while its stream records: the recorded work has not "
+                          "run yet",
+                          call, to_string(tensor)));
+}
+
 }  // namespace
 
 void copy(const Tensor& dst, const Tensor& src, const Stream& stream) {
@@ -63,6 +72,7 @@ void copy(const Tensor& dst, const Tensor& src, const Stream& stream) {
 
 void detail::read_bytes(void* host, const Tensor& tensor, const Stream& stream) {
   check_reach("the tensor to read", tensor, stream);
+  check_not_recording("to_host", tensor, stream);
   stream.copy(host, tensor.raw(), tensor.bytes());
   stream.synchronize();
 }
@@ -73,6 +83,7 @@ void detail::write_bytes(const Tensor& tensor, const void* host, std::size_t byt
                 fmt::format("{} bytes given for {}, expected {}", bytes, to_string(tensor), tensor.bytes()));
   }
   check_reach("the tensor to write", tensor, stream);
+  check_not_recording("from_host", tensor, stream);
   stream.copy(tensor.raw(), host, bytes);
   stream.synchronize();
 }

@@ -26,15 +26,15 @@ std::vector<std::uint8_t> decay_granules(const Collection& params, const optim::
 
 }  // namespace
 
-TrainState::TrainState(const nn::Layer& model, optim::Optimizer optimizer, Device device)
-    : State(device), model_(model), optimizer_(std::move(optimizer)) {}
+TrainState::TrainState(const nn::Layer& model, optim::Optimizer optimizer, const DeviceContext& context)
+    : State(context), model_(model), optimizer_(std::move(optimizer)) {}
 
 TrainState TrainState::create(const nn::Layer& model, const std::vector<LeafSpec>& spec, optim::Optimizer optimizer,
-                              std::uint64_t seed, Device device) {
+                              std::uint64_t seed, DeviceContext context) {
   if (spec.empty()) {
     throw Error(ErrorCode::invalid_argument, "a train state needs the spec of its input, found an empty one");
   }
-  TrainState state(model, std::move(optimizer), device);
+  TrainState state(model, std::move(optimizer), context);
   nn::ParamSpecs specs;
   model.init(specs, spec.front().shape);
   std::vector<LeafSpec> leaves;

@@ -7,6 +7,7 @@
 
 #include <giro/kernels/nn/layer.h>
 #include <giro/kernels/optim/optimizer.h>
+#include <giro/runtime/device_context.h>
 #include <giro/runtime/state.h>
 
 namespace giro {
@@ -21,9 +22,10 @@ namespace giro {
 class TrainState : public State {
  public:
   // Parameters drawn from `seed` for inputs like the first feature of `spec` (batch axis included); the same values on
-  // every device. `device` is by default the best there is. Errors: shape_mismatch, invalid_argument, device.
+  // every device. `context` is by default a new one of the best device there is. Errors: shape_mismatch,
+  // invalid_argument, device.
   static TrainState create(const nn::Layer& model, const std::vector<LeafSpec>& spec, optim::Optimizer optimizer,
-                           std::uint64_t seed, Device device = discover_devices().best());
+                           std::uint64_t seed, DeviceContext context = discover_devices().best());
 
   const nn::Layer& model() const noexcept { return model_; }
   const optim::Optimizer& optimizer() const noexcept { return optimizer_; }
@@ -56,7 +58,7 @@ class TrainState : public State {
   void apply_gradients();
 
  private:
-  TrainState(const nn::Layer& model, optim::Optimizer optimizer, Device device);
+  TrainState(const nn::Layer& model, optim::Optimizer optimizer, const DeviceContext& context);
   // While one lives, params() are those that a gradient is wanted for.
   class Differentiating {
    public:

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include <giro/runtime/error.h>
@@ -18,7 +19,7 @@ namespace {
 
 class CallList final : public detail::GraphImpl {
  public:
-  explicit CallList(std::vector<CpuStream::Call> calls) : calls_(std::move(calls)) {}
+  explicit CallList(std::vector<CpuStream::Call> calls) : GraphImpl(Device::cpu()), calls_(std::move(calls)) {}
 
   void replay(detail::StreamImpl& stream, std::int64_t times) override {
     auto& cpu_stream = static_cast<CpuStream&>(stream);
@@ -26,10 +27,31 @@ class CallList final : public detail::GraphImpl {
       for (const CpuStream::Call& call : calls_) cpu_stream.submit(call);
     }
   }
+  void prepare(std::int64_t) override {}
   std::size_t num_nodes() const override { return calls_.size(); }
 
  private:
   std::vector<CpuStream::Call> calls_;
+};
+
+class Sequence final : public detail::GraphImpl {
+ public:
+  explicit Sequence(const std::vector<std::shared_ptr<detail::GraphImpl>>& parts)
+      : GraphImpl(Device::cpu()), parts_(parts) {}
+
+  void replay(detail::StreamImpl& stream, std::int64_t times) override {
+    for (std::int64_t i = 0; i < times; ++i) {
+      for (const auto& part : parts_) part->replay(stream, 1);
+    }
+  }
+  void prepare(std::int64_t) override {}
+  std::size_t num_nodes() const override {
+    return std::accumulate(parts_.begin(), parts_.end(), std::size_t{0},
+                           [](std::size_t sum, const auto& part) { return sum + part->num_nodes(); });
+  }
+
+ private:
+  std::vector<std::shared_ptr<detail::GraphImpl>> parts_;
 };
 
 // Work on the CPU is done when it is queued.
@@ -54,17 +76,11 @@ void CpuStream::fill(void* dst, unsigned char value, std::size_t bytes) {
 
 std::unique_ptr<detail::EventImpl> CpuStream::create_event() { return std::make_unique<CpuEvent>(); }
 
-void CpuStream::begin_recording() { recording_ = true; }
-
-std::unique_ptr<detail::GraphImpl> CpuStream::end_recording() {
-  recording_ = false;
-  return std::make_unique<CallList>(std::exchange(calls_, {}));
+std::shared_ptr<detail::GraphImpl> CpuStream::end_recording() {
+  return std::make_shared<CallList>(std::exchange(calls_, {}));
 }
 
-void CpuStream::abandon_recording() noexcept {
-  recording_ = false;
-  calls_.clear();
-}
+void CpuStream::abandon_recording() noexcept { calls_.clear(); }
 
 DeviceInfo device_info() {
   const long pages = sysconf(_SC_PHYS_PAGES), page_size = sysconf(_SC_PAGE_SIZE);
@@ -85,5 +101,9 @@ void* allocate(std::size_t bytes) {
 void deallocate(void* data) noexcept { ::operator delete(data, std::align_val_t{Buffer::kAlignment}); }
 
 std::shared_ptr<detail::StreamImpl> create_stream() { return std::make_shared<CpuStream>(); }
+
+std::shared_ptr<detail::GraphImpl> create_sequence(const std::vector<std::shared_ptr<detail::GraphImpl>>& parts) {
+  return std::make_shared<Sequence>(parts);
+}
 
 }  // namespace giro::cpu

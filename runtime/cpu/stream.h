@@ -10,7 +10,7 @@
 
 namespace giro::cpu {
 
-// Runs each call at once in the calling thread, or, while recording, appends it to a list.
+// Runs each call at once in the calling thread, or, while recording, appends it to the recording's list.
 class CpuStream final : public detail::StreamImpl {
  public:
   using Call = std::function<void()>;
@@ -19,8 +19,9 @@ class CpuStream final : public detail::StreamImpl {
 
   template <class F>
   void submit(F&& call) {
-    if (recording_) {
-      calls_.emplace_back(std::forward<F>(call));
+    detail::Recording* recording = detail::Recording::current();
+    if (recording != nullptr && takes_part_in(*recording)) {
+      static_cast<CpuStream&>(recording->stream).calls_.emplace_back(std::forward<F>(call));
     } else {
       call();
     }
@@ -32,19 +33,18 @@ class CpuStream final : public detail::StreamImpl {
   void wait(const detail::EventImpl&) override {}
   std::unique_ptr<detail::EventImpl> create_event() override;
 
-  bool is_recording() const override { return recording_; }
-  void begin_recording() override;
-  std::unique_ptr<detail::GraphImpl> end_recording() override;
+  void begin_recording() override {}
+  std::shared_ptr<detail::GraphImpl> end_recording() override;
   void abandon_recording() noexcept override;
 
  private:
-  bool recording_ = false;
-  std::vector<Call> calls_;
+  std::vector<Call> calls_;  // of the recording so far
 };
 
 // Queues a call that takes no arguments on a CPU stream. It must capture addresses, not owners of temporaries.
 template <class F>
 void submit(const Stream& stream, F&& call) {
+  stream.impl().check_usable("a call on the CPU");
   static_cast<CpuStream&>(stream.impl()).submit(std::forward<F>(call));
 }
 

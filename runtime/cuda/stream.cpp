@@ -3,26 +3,21 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include <array>
+#include <exception>
+#include <utility>
 
 #include <giro/runtime/error.h>
 
+#include "runtime/cuda/captures.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/check_libraries.h"
 #include "runtime/cuda/device.h"
-#include "runtime/cuda/handle.h"
+#include "runtime/cuda/graph.h"
+#include "runtime/cuda/stream_handles.h"
 #include "runtime/internal/arena.h"
 
 namespace giro::cuda {
 namespace {
-
-CudaStream& cuda_stream(detail::StreamImpl& stream) {
-  if (!stream.device.is_cuda()) {
-    throw Error(ErrorCode::device_mismatch, "a stream of a CUDA device is needed, found one of the cpu");
-  }
-  make_current(stream.device);
-  return static_cast<CudaStream&>(stream);
-}
 
 // Memory of the host that CUDA does not know, and so may read or write after a call has returned.
 bool is_pageable(const void* data) {
@@ -55,62 +50,19 @@ class CudaEvent final : public detail::EventImpl {
   Handle<cudaEvent_t, cudaEventDestroy> event_;
 };
 
-class CudaGraph final : public detail::GraphImpl {
- public:
-  // `recorder` lives on with the graph, whose nodes may point into memory of its library handles.
-  CudaGraph(Handle<cudaGraph_t, cudaGraphDestroy> graph, std::shared_ptr<CudaStream> recorder)
-      : recorder_(std::move(recorder)), graph_(std::move(graph)) {
-    check(cudaGraphGetNodes(graph_, nullptr, &num_nodes_), "cudaGraphGetNodes");
-    check(cudaGraphInstantiate(ladder_[0].out(), graph_, 0), "cudaGraphInstantiate");
-  }
-
-  void replay(detail::StreamImpl& stream, std::int64_t times) override {
-    if (stream.device != recorder_->device) {
-      throw Error(ErrorCode::device_mismatch, fmt::format("a graph recorded on {} cannot be replayed on {}",
-                                                          to_string(recorder_->device), to_string(stream.device)));
-    }
-    const cudaStream_t handle = cuda_stream(stream).handle();
-    for (std::size_t rung = ladder_.size(); rung-- > 0;) {
-      const std::int64_t repetitions = std::int64_t{1} << rung;
-      for (; times >= repetitions; times -= repetitions) {
-        check(cudaGraphLaunch(rung_of(rung), handle), "cudaGraphLaunch");
-      }
-    }
-  }
-  std::size_t num_nodes() const override { return num_nodes_; }
-
- private:
-  // 2^rung repetitions of the recorded work, one after the other.
-  cudaGraphExec_t rung_of(std::size_t rung) {
-    if (ladder_[rung] != nullptr) return ladder_[rung];
-    Handle<cudaGraph_t, cudaGraphDestroy> repeated;
-    check(cudaGraphCreate(repeated.out(), 0), "cudaGraphCreate");
-    cudaGraphNode_t before = nullptr;
-    for (std::int64_t i = 0; i < std::int64_t{1} << rung; ++i) {
-      cudaGraphNode_t node = nullptr;
-      check(cudaGraphAddChildGraphNode(&node, repeated, &before, i == 0 ? 0 : 1, graph_), "cudaGraphAddChildGraphNode");
-      before = node;
-    }
-    check(cudaGraphInstantiate(ladder_[rung].out(), repeated, 0), "cudaGraphInstantiate");
-    return ladder_[rung];
-  }
-
-  std::shared_ptr<CudaStream> recorder_;
-  Handle<cudaGraph_t, cudaGraphDestroy> graph_;
-  std::array<Handle<cudaGraphExec_t, cudaGraphExecDestroy>, 8> ladder_;
-  std::size_t num_nodes_ = 0;
-};
-
 }  // namespace
 
-struct CudaStream::Handles {
-  Handle<cudaStream_t, cudaStreamDestroy> stream;
-  Handle<cublasLtHandle_t, cublasLtDestroy> cublaslt;
-  Handle<cudnnHandle_t, cudnnDestroy> cudnn;
-};
+CudaStream& cuda_stream(detail::StreamImpl& stream) {
+  if (!stream.device.is_cuda()) {
+    throw Error(ErrorCode::device_mismatch, "a stream of a CUDA device is needed, found one of the cpu");
+  }
+  make_current(stream.device);
+  return static_cast<CudaStream&>(stream);
+}
 
 CudaStream::CudaStream(Device on)
-    : StreamImpl(on, std::make_shared<Arena>(on, Arena::Of::stream)), handles_(std::make_unique<Handles>()) {
+    : StreamImpl(on, std::make_shared<Arena>(on, Arena::Of::stream)), handles_(std::make_unique<StreamHandles>()) {
+  Captures::of_process();  // lives longer than this stream
   make_current(device);
   check(cudaStreamCreateWithFlags(handles_->stream.out(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
 }
@@ -118,6 +70,7 @@ CudaStream::CudaStream(Device on)
 CudaStream::~CudaStream() {
   abandon_recording();
   (void)cudaSetDevice(device.index());
+  Captures::of_process().close(std::move(handles_));
 }
 
 cudaStream_t CudaStream::handle() const noexcept { return handles_->stream; }
@@ -125,7 +78,7 @@ cudaStream_t CudaStream::handle() const noexcept { return handles_->stream; }
 cublasLtHandle_t CudaStream::cublaslt() {
   if (handles_->cublaslt == nullptr) {
     make_current(device);
-    check(cublasLtCreate(handles_->cublaslt.out()), "cublasLtCreate");
+    outside_capture([&] { check(cublasLtCreate(handles_->cublaslt.out()), "cublasLtCreate"); });
   }
   return handles_->cublaslt;
 }
@@ -134,8 +87,10 @@ cudnnHandle_t CudaStream::cudnn() {
   if (handles_->cudnn == nullptr) {
     make_current(device);
     Handle<cudnnHandle_t, cudnnDestroy> opened;
-    check(cudnnCreate(opened.out()), "cudnnCreate");
-    check(cudnnSetStream(opened, handle()), "cudnnSetStream");
+    outside_capture([&] {
+      check(cudnnCreate(opened.out()), "cudnnCreate");
+      check(cudnnSetStream(opened, handle()), "cudnnSetStream");
+    });
     handles_->cudnn = std::move(opened);
   }
   return handles_->cudnn;
@@ -144,7 +99,7 @@ cudnnHandle_t CudaStream::cudnn() {
 void CudaStream::copy(void* dst, const void* src, std::size_t bytes) {
   make_current(device);
   const bool pageable = is_pageable(src) || is_pageable(dst);
-  if (pageable && recording_) {
+  if (pageable && is_recording()) {
     throw Error(ErrorCode::unsupported,
                 "a recording on a CUDA device cannot copy from or to memory of the host that is not pinned");
   }
@@ -174,31 +129,73 @@ std::unique_ptr<detail::EventImpl> CudaStream::create_event() {
 }
 
 void CudaStream::begin_recording() {
-  // Opening a library may wait for the device, which nothing may do during a capture.
-  cublaslt();
-  cudnn();
   make_current(device);
-  // Relaxed: the recording's arena allocates its chunks while the capture runs.
-  check(cudaStreamBeginCapture(handle(), cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
-  recording_ = true;
+  check(cudaGraphCreate(handles_->captured.out(), 0), "cudaGraphCreate");
+  begin_capture({});
 }
 
-std::unique_ptr<detail::GraphImpl> CudaStream::end_recording() {
-  recording_ = false;
+std::shared_ptr<detail::GraphImpl> CudaStream::end_recording() {
   make_current(device);
-  Handle<cudaGraph_t, cudaGraphDestroy> graph;
-  check(cudaStreamEndCapture(handle(), graph.out()), "cudaStreamEndCapture");
-  return std::make_unique<CudaGraph>(std::move(graph), shared_from_this());
+  end_capture();
+  std::shared_ptr<CudaGraph> graph = recorded_graph(device, std::move(handles_->captured));
+  graph->owned.kept.push_back(shared_from_this());  // nodes may point into memory of the library handles
+  return graph;
 }
 
 void CudaStream::abandon_recording() noexcept {
-  if (!std::exchange(recording_, false)) return;
-  Handle<cudaGraph_t, cudaGraphDestroy> graph;
-  (void)cudaStreamEndCapture(handle(), graph.out());
-  (void)cudaGetLastError();
+  if (capturing_) {
+    capturing_ = false;
+    cudaGraph_t graph = nullptr;
+    (void)cudaStreamEndCapture(handle(), &graph);
+    (void)cudaGetLastError();
+    Captures::of_process().end();
+  }
+  handles_->captured = {};
 }
 
-CudaStream& cuda_stream(const Stream& stream) { return cuda_stream(stream.impl()); }
+// Relaxed: a recording's arena allocates its chunks while the capture runs.
+void CudaStream::begin_capture(const std::vector<cudaGraphNode_t>& after) {
+  Captures::of_process().begin();
+  const cudaError_t status = cudaStreamBeginCaptureToGraph(handle(), handles_->captured, after.data(), nullptr,
+                                                           after.size(), cudaStreamCaptureModeRelaxed);
+  capturing_ = status == cudaSuccess;
+  if (!capturing_) Captures::of_process().end();
+  check(status, "cudaStreamBeginCaptureToGraph");
+}
+
+void CudaStream::end_capture() {
+  capturing_ = false;
+  cudaGraph_t graph = nullptr;
+  const cudaError_t status = cudaStreamEndCapture(handle(), &graph);
+  Captures::of_process().end();
+  check(status, "cudaStreamEndCapture");
+}
+
+// Opening a library may wait for the device, which would break the capture: it ends, and then goes on after its last
+// nodes. Where events stand for some of them they belong to the capture that is under way, and so it has to stay.
+void CudaStream::outside_capture(const std::function<void()>& open) {
+  if (!capturing_ || detail::Recording::current()->has_events) return open();
+  cudaStreamCaptureStatus status{};
+  const cudaGraphNode_t* last = nullptr;
+  std::size_t count = 0;
+  check(cudaStreamGetCaptureInfo(handle(), &status, nullptr, nullptr, &last, nullptr, &count),
+        "cudaStreamGetCaptureInfo");
+  const std::vector<cudaGraphNode_t> after(last, last + count);
+  end_capture();
+  std::exception_ptr failure;
+  try {
+    open();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  begin_capture(after);
+  if (failure) std::rethrow_exception(failure);
+}
+
+CudaStream& cuda_stream(const Stream& stream) {
+  stream.impl().check_usable("a kernel");
+  return cuda_stream(stream.impl());
+}
 
 cudaStream_t handle(const Stream& stream) { return cuda_stream(stream).handle(); }
 

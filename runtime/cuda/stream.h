@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <typeindex>
@@ -11,11 +12,14 @@
 
 #include "runtime/internal/backend.h"
 
+struct CUgraphNode_st;
 struct CUstream_st;
 struct cublasLtContext;
 struct cudnnContext;
 
 namespace giro::cuda {
+
+struct StreamHandles;
 
 // A CUDA stream, and what the libraries keep for it: their handles, and what they chose for each shape.
 class CudaStream final : public detail::StreamImpl, public std::enable_shared_from_this<CudaStream> {
@@ -42,17 +46,22 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
   void wait(const detail::EventImpl& event) override;
   std::unique_ptr<detail::EventImpl> create_event() override;
 
-  bool is_recording() const override { return recording_; }
   void begin_recording() override;
-  std::unique_ptr<detail::GraphImpl> end_recording() override;
+  std::shared_ptr<detail::GraphImpl> end_recording() override;
   void abandon_recording() noexcept override;
 
  private:
-  struct Handles;
-  std::unique_ptr<Handles> handles_;
+  void begin_capture(const std::vector<CUgraphNode_st*>& after);
+  void end_capture();
+  void outside_capture(const std::function<void()>& open);
+
+  std::unique_ptr<StreamHandles> handles_;
+  bool capturing_ = false;
   std::map<std::pair<std::type_index, std::vector<std::int64_t>>, std::shared_ptr<void>> plans_;
-  bool recording_ = false;
 };
+
+// The same, for what queues nothing.
+CudaStream& cuda_stream(detail::StreamImpl& stream);
 
 // The stream behind the handle; its device becomes the current one. Error(device_mismatch) for a stream of
 // the CPU.

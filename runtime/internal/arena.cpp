@@ -17,12 +17,12 @@ std::size_t block_size(std::size_t bytes) {
   if (bytes > std::numeric_limits<std::size_t>::max() - kAlignment) return bytes;
   return std::max(bytes + kAlignment - 1, kAlignment) / kAlignment * kAlignment;
 }
+}  // namespace
 
-bool is_off() {
+bool Arena::is_off() {
   const char* setting = std::getenv("GIRO_ARENA");
   return setting != nullptr && std::string_view(setting) == "0";
 }
-}  // namespace
 
 Arena::Arena(Device device, Of of) : device_(device), of_(of), shares_(!is_off()) {}
 

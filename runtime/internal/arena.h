@@ -11,8 +11,9 @@ namespace giro {
 
 // Stream-ordered temporaries of one device. A block that is given back serves the next request at once: the
 // stream runs its work in order, so whatever still uses the old contents is done before the new user starts.
-// Within a recording this plans the graph's memory: buffers whose lifetimes do not overlap share addresses.
-// Not thread-safe; one arena belongs to one stream or one recording.
+// For recordings this plans the graphs' memory: buffers whose lifetimes do not overlap share addresses, and so do
+// those of recordings that are replayed one after the other. A block that is still held is nobody else's.
+// Not thread-safe; one arena belongs to one stream, or to the recordings of one.
 //
 // With GIRO_ARENA=0 in the environment it does none of that: each request is an allocation of its own, freed
 // when it is given back, or with its recording. So compute-sanitizer and AddressSanitizer see what goes beyond
@@ -22,6 +23,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
   enum class Of { stream, recording };
 
   Arena(Device device, Of of);
+  // Whether GIRO_ARENA says so, as of now.
+  static bool is_off();
 
   // First fit in the free blocks; grows by a chunk when nothing fits. Errors: those of Buffer::allocate.
   Buffer allocate(std::size_t bytes);

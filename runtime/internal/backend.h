@@ -3,6 +3,7 @@
 // The private interface between the runtime and its backends. giro::cpu and giro::cuda implement the same
 // few functions; runtime/no_cuda stands in for giro::cuda where there is no toolkit.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,19 +13,26 @@
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
 
-namespace giro {
-class Arena;
-}
+#include "runtime/internal/recording.h"
 
 namespace giro::detail {
 
-class StreamImpl;
+// What a graph needs for as long as it lives.
+struct GraphOwned {
+  std::vector<std::shared_ptr<Arena>> arenas;     // of its temporaries
+  std::vector<std::shared_ptr<const void>> kept;  // the rest
+};
 
 class GraphImpl {
  public:
+  explicit GraphImpl(Device device) : device(device) {}
   virtual ~GraphImpl() = default;
   virtual void replay(StreamImpl& stream, std::int64_t times) = 0;
+  virtual void prepare(std::int64_t times) = 0;
   virtual std::size_t num_nodes() const = 0;
+
+  const Device device;
+  GraphOwned owned;
 };
 
 class EventImpl {
@@ -33,6 +41,9 @@ class EventImpl {
   virtual void record(StreamImpl& stream) = 0;
   virtual bool query() const = 0;
   virtual void synchronize() const = 0;
+
+  bool marked = false;            // it was recorded at least once,
+  std::uint64_t recorded_in = 0;  // and the last time within this recording, or 0
 };
 
 class StreamImpl {
@@ -46,13 +57,35 @@ class StreamImpl {
   virtual void wait(const EventImpl& event) = 0;
   virtual std::unique_ptr<EventImpl> create_event() = 0;
 
-  virtual bool is_recording() const = 0;
   virtual void begin_recording() = 0;
-  virtual std::unique_ptr<GraphImpl> end_recording() = 0;
+  virtual std::shared_ptr<GraphImpl> end_recording() = 0;
   virtual void abandon_recording() noexcept = 0;
 
+  // Whether what the calling thread queues here goes into its recording.
+  bool takes_part_in(const Recording& recording) const noexcept {
+    return &recording.stream == this || joined == recording.id;
+  }
+  bool is_recording() const noexcept {
+    const Recording* recording = Recording::current();
+    return recording != nullptr && takes_part_in(*recording);
+  }
+  // To be called before anything is queued by `call`. Error(invalid_argument) if the thread records on a stream that
+  // this one takes no part with, or another thread records on this one.
+  void check_usable(const char* call) const {
+    const Recording* recording = Recording::current();
+    const std::uint64_t recorded = recorded_as.load(std::memory_order_relaxed);
+    if (recording == nullptr ? recorded == 0 : takes_part_in(*recording)) return;
+    refuse(call);
+  }
+
   const Device device;
-  std::shared_ptr<Arena> arena;  // of stream-ordered temporaries; a recording's own while recording
+  std::shared_ptr<Arena> arena;     // of stream-ordered temporaries
+  std::weak_ptr<Arena> recordings;  // the one arena of all its recordings: they are replayed one after the other
+  std::uint64_t joined = 0;         // the latest recording of another stream that it has joined by an event
+  std::atomic<std::uint64_t> recorded_as{0};  // the recording that is made on it, by whichever thread
+
+ private:
+  [[noreturn]] void refuse(const char* call) const;
 };
 
 }  // namespace giro::detail
@@ -62,6 +95,7 @@ DeviceInfo device_info();
 void* allocate(std::size_t bytes);
 void deallocate(void* data) noexcept;
 std::shared_ptr<detail::StreamImpl> create_stream();
+std::shared_ptr<detail::GraphImpl> create_sequence(const std::vector<std::shared_ptr<detail::GraphImpl>>& parts);
 }  // namespace giro::cpu
 
 namespace giro::cuda {
@@ -70,4 +104,5 @@ std::vector<DeviceInfo> device_infos(std::string& reason);
 void* allocate(Device device, std::size_t bytes, MemoryKind kind);
 void deallocate(Device device, void* data, MemoryKind kind) noexcept;
 std::shared_ptr<detail::StreamImpl> create_stream(Device device);
+std::shared_ptr<detail::GraphImpl> create_sequence(const std::vector<std::shared_ptr<detail::GraphImpl>>& parts);
 }  // namespace giro::cuda

@@ -16,5 +16,8 @@ std::vector<DeviceInfo> device_infos(std::string& reason) {
 void* allocate(Device, std::size_t, MemoryKind) { throw Error(ErrorCode::device, kReason); }
 void deallocate(Device, void*, MemoryKind) noexcept {}
 std::shared_ptr<detail::StreamImpl> create_stream(Device) { throw Error(ErrorCode::device, kReason); }
+std::shared_ptr<detail::GraphImpl> create_sequence(const std::vector<std::shared_ptr<detail::GraphImpl>>&) {
+  throw Error(ErrorCode::device, kReason);
+}
 
 }  // namespace giro::cuda

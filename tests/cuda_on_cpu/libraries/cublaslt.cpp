@@ -20,6 +20,10 @@ constexpr const char* kMatmulDesc = "cuBLASLt matmul descriptor";
 constexpr const char* kLayout = "cuBLASLt matrix layout";
 constexpr const char* kPreference = "cuBLASLt preference";
 
+struct Library {
+  LibraryMemory memory = std::make_shared<char>();
+};
+
 struct MatmulDesc {
   cublasComputeType_t compute;
   cudaDataType_t scale;
@@ -296,9 +300,11 @@ using namespace cuda_on_cpu;
 extern "C" {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  return cublaslt([&] { return valid(create_object(handle, kHandle, int{})); });
+  return library_open(CUBLAS_STATUS_EXECUTION_FAILED, [&] { return valid(create_object(handle, kHandle, Library{})); });
 }
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return valid(destroy_object<int>(handle, kHandle)); }
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  return library_close(CUBLAS_STATUS_EXECUTION_FAILED, [&] { return valid(destroy_object<Library>(handle, kHandle)); });
+}
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute, cudaDataType_t scale) {
   return cublaslt([&] { return valid(create_object(desc, kMatmulDesc, MatmulDesc{compute, scale})); });
@@ -411,7 +417,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               const cublasLtMatmulAlgo_t* algo, void* workspace, std::size_t workspace_bytes,
                               cudaStream_t stream) {
   return cublaslt([&] {
-    if (!is_alive(kHandle, handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
+    const auto* library = object<Library>(handle, kHandle);
+    if (library == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
     const auto* the_desc = object<MatmulDesc>(desc, kMatmulDesc);
     const Layout *la = object<Layout>(a, kLayout), *lb = object<Layout>(b, kLayout), *lc = object<Layout>(c, kLayout),
                  *ld = object<Layout>(d, kLayout);
@@ -421,7 +428,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     Algorithm algorithm{kMagic, 0, 0, {1, 1, 1, 1}};
     const cublasStatus_t status = check_call(product, arguments, algo, workspace, workspace_bytes, algorithm);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
-    submit(stream, kMatmul, [product, arguments, workspace, bytes = algorithm.workspace] {
+    submit_with(library->memory, stream, kMatmul, [product, arguments, workspace, bytes = algorithm.workspace] {
       Operands operands(kMatmul);
       scribble(operands, workspace, bytes);
       multiply(product, arguments, operands);

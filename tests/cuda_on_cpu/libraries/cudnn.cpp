@@ -60,9 +60,11 @@ using namespace cuda_on_cpu::dnn;
 extern "C" {
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
-  return cudnn([&] { return valid(create_object(handle, kHandle, Library{})); });
+  return library_open(CUDNN_STATUS_EXECUTION_FAILED, [&] { return valid(create_object(handle, kHandle, Library{})); });
 }
-cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return valid(destroy_object<Library>(handle, kHandle)); }
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
+  return library_close(CUDNN_STATUS_EXECUTION_FAILED, [&] { return valid(destroy_object<Library>(handle, kHandle)); });
+}
 
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
   return cudnn([&] {

@@ -21,6 +21,7 @@ inline constexpr const char* kPooling = "cuDNN pooling descriptor";
 
 struct Library {
   cudaStream_t stream = nullptr;
+  LibraryMemory memory = std::make_shared<char>();
 };
 
 // A batch of images (N, H, W, C), or filters (O, KH, KW, I): the same four numbers, n and c being O and I.
@@ -82,7 +83,7 @@ cudnnStatus_t cudnn(Body&& body, const char* call = __builtin_FUNCTION()) {
 // Queues work on the handle's stream.
 template <class Work>
 cudnnStatus_t submit_to(const Library& library, const char* name, Work&& work) {
-  submit(library.stream, name, std::forward<Work>(work));
+  submit_with(library.memory, library.stream, name, std::forward<Work>(work));
   return CUDNN_STATUS_SUCCESS;
 }
 

@@ -6,10 +6,14 @@
 
 #include <cstddef>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "tests/cuda_on_cpu/engine/memory.h"
+#include "tests/cuda_on_cpu/runtime/capture.h"
 #include "tests/cuda_on_cpu/runtime/error.h"
 #include "tests/cuda_on_cpu/runtime/memory.h"
 #include "tests/cuda_on_cpu/runtime/operands.h"
@@ -32,6 +36,47 @@ Status library_call(Status failed, Body&& body, const char* call = __builtin_FUN
     report(error);
     return failed;
   }
+}
+
+// Opening a library may wait for the device, which the calling thread must not do in the middle of a capture of its
+// own.
+template <class Status, class Body>
+Status library_open(Status failed, Body&& body, const char* call = __builtin_FUNCTION()) {
+  const auto opened = [&] {
+    forbid_in_own_capture(call);
+    return body();
+  };
+  return library_call(failed, opened, call);
+}
+
+// Closing one waits for the device, and so breaks every capture that is under way, whichever thread's.
+template <class Status, class Body>
+Status library_close(Status failed, Body&& body, const char* call = __builtin_FUNCTION()) {
+  const std::lock_guard lock(api_mutex());
+  Status status = body();
+  try {
+    forbid_wait_during_capture(nullptr, call);
+  } catch (const CudaError& error) {
+    report(error);
+    status = failed;
+  }
+  return status;
+}
+
+// Memory of a library's handle, which the work that is queued through it uses: a graph may run that at any later time.
+using LibraryMemory = std::shared_ptr<const void>;
+
+// `submit` for that work. Queued in a stream it is done when the handle goes, for which CUDA waits; in a graph it has
+// to find the handle alive at every launch.
+inline void submit_with(const LibraryMemory& memory, cudaStream_t stream, const char* name,
+                        std::function<void()> work) {
+  if (!resolve(stream, name).capture) return submit(stream, name, std::move(work));
+  submit(stream, name, [memory = std::weak_ptr(memory), name, work = std::move(work)] {
+    if (memory.expired()) {
+      fail(cudaErrorIllegalAddress, std::string(name) + ": the graph uses memory of a handle that was destroyed");
+    }
+    work();
+  });
 }
 
 // A real library leaves its own values in all of the workspace that it asked for.

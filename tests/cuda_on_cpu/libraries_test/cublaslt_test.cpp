@@ -351,6 +351,36 @@ TEST_F(CublasLtCudaTest, RunsInTheStreamsOrderAndInAGraph) {
 
 using CublasLtOnCpuDeathTest = CublasLtOnCpuTest;
 
+TEST_F(CublasLtOnCpuTest, OpeningBreaksACaptureOfTheThreadAndClosingAny) {
+  cudaGraph_t graph = nullptr;
+  cublasLtHandle_t other = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  EXPECT_NE(cublasLtCreate(&other), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorStreamCaptureInvalidated);
+  ASSERT_EQ(cublasLtCreate(&other), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  EXPECT_NE(cublasLtDestroy(other), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaErrorStreamCaptureInvalidated);
+}
+
+TEST_F(CublasLtOnCpuDeathTest, AGraphThatOutlivesTheHandleLosesTheDevice) {
+  ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
+  const float *a = device(random(kPlain.a.count())), *b = device(random(kPlain.b.count()));
+  float* d = memory(kPlain.d.count());
+  const auto launch_without_handle = [&] {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    EXPECT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), cudaSuccess);
+    EXPECT_EQ(run(a, b, d), CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+    EXPECT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+    EXPECT_EQ(cublasLtDestroy(handle_), CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(cudaGraphLaunch(executable, stream_), cudaSuccess);
+    wait_and_exit();
+  };
+  EXPECT_EXIT(launch_without_handle(), testing::ExitedWithCode(3), "handle that was destroyed");
+}
+
 TEST_F(CublasLtOnCpuDeathTest, ALeadingDimensionThatLeavesTheMemoryLosesTheDevice) {
   Product p = kPlain;
   p.b.ld += 1;

@@ -129,6 +129,15 @@ void forbid_during_capture(const char* call) {
   }
 }
 
+void forbid_in_own_capture(const char* call) {
+  for (const auto& capture : under_way) {
+    if (capture->thread == std::this_thread::get_id()) {
+      break_capture(*capture, cudaErrorStreamCaptureUnsupported, fmt::format("{} during a capture", call));
+    }
+  }
+  forbid_during_capture(call);
+}
+
 void forbid_wait_during_capture(CUstream_st* stream, const char* call) {
   if (stream != nullptr && is_legacy(*stream)) forbid_legacy_during_capture(call);
   for (const auto& capture : under_way) {

@@ -43,6 +43,9 @@ void capture_wait(CUstream_st& stream, CUevent_st& event);
 // invalidates the capture.
 void forbid_during_capture(const char* call);
 
+// For calls that CUDA does not say to be safe in a capture of any mode: forbidden during one of the calling thread.
+void forbid_in_own_capture(const char* call);
+
 // For waiting: for this stream if it is not null, else for the whole device. Forbidden in every mode.
 void forbid_wait_during_capture(CUstream_st* stream, const char* call);
 

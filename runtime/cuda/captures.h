@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+namespace giro::cuda {
+
+struct StreamHandles;
+
+// How many captures are under way, in all threads. Closing a library waits for the whole device, which would break
+// each of them: handles that go during a capture are closed when the last one has ended.
+class Captures {
+ public:
+  static Captures& of_process();
+
+  void begin();
+  void end() noexcept;
+  void close(std::unique_ptr<StreamHandles> handles) noexcept;
+
+ private:
+  std::mutex mutex_;
+  int under_way_ = 0;
+  std::unique_ptr<StreamHandles> waiting_;  // the first of a list
+};
+
+}  // namespace giro::cuda

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/cuda/handle.h"
+#include "runtime/internal/backend.h"
+
+namespace giro::cuda {
+
+using OwnedGraph = Handle<cudaGraph_t, cudaGraphDestroy>;
+
+// A CUDA graph that is launched in powers of two of its repetitions.
+class CudaGraph final : public detail::GraphImpl {
+ public:
+  CudaGraph(Device device, OwnedGraph graph, std::size_t num_nodes);
+
+  void replay(detail::StreamImpl& stream, std::int64_t times) override;
+  void prepare(std::int64_t times) override;
+  std::size_t num_nodes() const override { return num_nodes_; }
+
+  cudaGraph_t graph() const noexcept { return graph_; }
+
+ private:
+  cudaGraphExec_t rung(std::size_t number);
+
+  OwnedGraph graph_;
+  std::array<Handle<cudaGraphExec_t, cudaGraphExecDestroy>, 8> ladder_;  // of 2^i repetitions; null until made
+  std::size_t num_nodes_;
+};
+
+std::shared_ptr<CudaGraph> recorded_graph(Device device, OwnedGraph graph);
+
+}  // namespace giro::cuda

@@ -1,0 +1,51 @@
+#include "runtime/internal/structure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <giro/runtime/error.h>
+
+namespace giro {
+
+void expect_same_leaves(const char* call, const std::vector<Leaf>& expected, const std::vector<Leaf>& found) {
+  for (std::size_t i = 0; i < std::max(expected.size(), found.size()); ++i) {
+    if (i >= expected.size() || i >= found.size() || expected[i].path != found[i].path) {
+      throw Error(ErrorCode::not_found, fmt::format("{}: leaf {} is '{}', expected '{}'", call, i,
+                                                    i < found.size() ? found[i].path : "missing",
+                                                    i < expected.size() ? expected[i].path : "no more leaves"));
+    }
+    const Tensor &wanted = expected[i].value, &given = found[i].value;
+    if (wanted.shape() == given.shape() && wanted.dtype() == given.dtype()) continue;
+    throw Error(
+        wanted.shape() != given.shape() ? ErrorCode::shape_mismatch : ErrorCode::dtype_mismatch,
+        fmt::format("{}: leaf '{}' is {}, expected {}", call, found[i].path, to_string(given), to_string(wanted)));
+  }
+}
+
+std::vector<const Collection*> collections_of(const State& state, bool saved_only) {
+  std::vector<const Collection*> chosen;
+  for (const auto& collection : state.collections()) {
+    if (collection->saved() || !saved_only) chosen.push_back(collection.get());
+  }
+  return chosen;
+}
+
+Structure::Structure(const std::vector<const Collection*>& all) {
+  for (const Collection* collection : all) {
+    collections.push_back(collection->name());
+    leaves.insert(leaves.end(), collection->leaves().begin(), collection->leaves().end());
+  }
+}
+
+void Structure::expect_same(const char* call, const Structure& found) const {
+  expect_same_leaves(call, leaves, found.leaves);
+  for (std::size_t i = 0; i < std::max(collections.size(), found.collections.size()); ++i) {
+    const std::string wanted = i < collections.size() ? collections[i] : "no more collections";
+    const std::string given = i < found.collections.size() ? found.collections[i] : "missing";
+    if (wanted == given) continue;
+    throw Error(ErrorCode::not_found, fmt::format("{}: collection {} is '{}', expected '{}'", call, i, given, wanted));
+  }
+}
+
+}  // namespace giro

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <giro/runtime/state.h>
+
+namespace giro {
+
+// Error(not_found, shape_mismatch or dtype_mismatch), in the call's name, for the first leaf of two trees that differs
+// in path, shape or dtype.
+void expect_same_leaves(const char* call, const std::vector<Leaf>& expected, const std::vector<Leaf>& found);
+
+// A state's collections, or those that a checkpoint needs.
+std::vector<const Collection*> collections_of(const State& state, bool saved_only = false);
+
+// What two trees must have in common so that one copy for each collection takes one to the other.
+struct Structure {
+  explicit Structure(const std::vector<const Collection*>& collections);
+  // The errors of expect_same_leaves, and not_found for leaves that lie in other collections.
+  void expect_same(const char* call, const Structure& found) const;
+
+  std::vector<std::string> collections;
+  std::vector<Leaf> leaves;
+};
+
+}  // namespace giro

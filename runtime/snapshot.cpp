@@ -1,0 +1,117 @@
+#include <giro/runtime/snapshot.h>
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include <giro/runtime/error.h>
+#include <giro/runtime/stream.h>
+
+#include "runtime/internal/structure.h"
+
+namespace giro {
+
+namespace {
+constexpr std::size_t padded(std::size_t bytes) {
+  return (bytes + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment;
+}
+}  // namespace
+
+struct Snapshot::Saved {
+  // A collection's bytes, within `memory`.
+  struct Part {
+    char* data;
+    std::size_t bytes;
+  };
+
+  Saved(const State& state, MemoryKind kind, bool saved_only)
+      : saved_only(saved_only),
+        device(state.device()),
+        structure(collections_of(state, saved_only)),
+        copied(state.stream()),
+        read(state.stream()) {
+    const std::vector<const Collection*> collections = collections_of(state, saved_only);
+    std::size_t total = 0;
+    for (const Collection* collection : collections) total += padded(collection->bytes().bytes());
+    memory = Buffer::allocate(device, total, kind);
+    const Device seen_from = kind == MemoryKind::pinned ? Device::cpu() : device;
+    char* data = static_cast<char*>(memory.data());
+    for (const Collection* collection : collections) {
+      const Tensor source = collection->bytes();
+      for (const Leaf& leaf : collection->leaves()) {
+        const auto offset = static_cast<const char*>(leaf.value.raw()) - static_cast<const char*>(source.raw());
+        leaves.push_back({leaf.path, Tensor(data + offset, leaf.value.dtype(), leaf.value.shape(), seen_from)});
+      }
+      parts.push_back({data, source.bytes()});
+      data += padded(source.bytes());
+    }
+  }
+
+  // The state's collections that go with `parts`.
+  std::vector<const Collection*> matching(const char* call, const State& state) const {
+    if (state.stream().is_recording()) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: the state's stream records, and the recorded work has not run yet", call));
+    }
+    if (state.device() != device) {
+      throw Error(ErrorCode::device_mismatch, fmt::format("{}: the state is on {}, the snapshot of one on {}", call,
+                                                          to_string(state.device()), to_string(device)));
+    }
+    std::vector<const Collection*> collections = collections_of(state, saved_only);
+    structure.expect_same(call, Structure(collections));
+    return collections;
+  }
+
+  const bool saved_only;
+  const Device device;
+  const Structure structure;
+  Buffer memory;
+  std::vector<Part> parts;
+  std::vector<Leaf> leaves;
+  Event copied, read;  // the last time that the memory was
+};
+
+Snapshot::Snapshot(const State& state, MemoryKind kind, bool saved_only)
+    : saved_(std::make_unique<Saved>(state, kind, saved_only)) {
+  update(state);
+}
+Snapshot::Snapshot(Snapshot&&) noexcept = default;
+Snapshot& Snapshot::operator=(Snapshot&&) noexcept = default;
+Snapshot::~Snapshot() = default;
+
+Snapshot::Saved& Snapshot::saved() const {
+  if (saved_ == nullptr) throw Error(ErrorCode::invalid_argument, "this snapshot was moved from");
+  return *saved_;
+}
+
+void Snapshot::update(const State& state) {
+  Saved& saved = this->saved();
+  const std::vector<const Collection*> collections = saved.matching("a snapshot", state);
+  const Stream& stream = state.stream();
+  stream.wait(saved.copied);
+  stream.wait(saved.read);
+  for (std::size_t i = 0; i < collections.size(); ++i) {
+    stream.copy(saved.parts[i].data, collections[i]->bytes().raw(), saved.parts[i].bytes);
+  }
+  saved.copied.record(stream);
+}
+
+void Snapshot::write_back(const State& state) const {
+  Saved& saved = this->saved();
+  const std::vector<const Collection*> collections = saved.matching("write_back", state);
+  const Stream& stream = state.stream();
+  stream.wait(saved.copied);
+  stream.wait(saved.read);  // there is one event for all that read
+  for (std::size_t i = 0; i < collections.size(); ++i) {
+    stream.copy(collections[i]->bytes().raw(), saved.parts[i].data, saved.parts[i].bytes);
+  }
+  saved.read.record(stream);
+}
+
+bool Snapshot::ready() const { return saved().copied.query(); }
+void Snapshot::wait() const { saved().copied.synchronize(); }
+const std::vector<Leaf>& Snapshot::leaves() const { return saved().leaves; }
+MemoryKind Snapshot::kind() const { return saved().memory.kind(); }
+
+}  // namespace giro

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <giro/runtime/buffer.h>
+#include <giro/runtime/state.h>
+
+namespace giro {
+
+// The leaves of a state as they were at one point of its stream: copies in memory of its own, made after the work that
+// was queued before, without waiting for it. Move-only; using what was moved from is an Error(invalid_argument). None
+// of this can be part of a recording: Error(invalid_argument).
+class Snapshot {
+ public:
+  // Queues the copy of the collections that a checkpoint needs, or of all. In pinned memory the host can read it, and
+  // its leaves are tensors of the CPU. Errors: out_of_memory, device.
+  explicit Snapshot(const State& state, MemoryKind kind = MemoryKind::device, bool saved_only = true);
+  Snapshot(Snapshot&&) noexcept;
+  Snapshot& operator=(Snapshot&&) noexcept;
+  ~Snapshot();
+
+  // Queues the copy anew, into the same memory, after whatever still reads that on a device; the host's own reading is
+  // the caller's to order. It may be another state of the same structure, else Error(not_found, shape_mismatch or
+  // dtype_mismatch) naming the first leaf that differs; of the same device, else Error(device_mismatch).
+  void update(const State& state);
+  // Queues the copy back, into a state of the same structure; errors as above. The snapshot may go at once.
+  void write_back(const State& state) const;
+
+  // Whether the copies are complete.
+  bool ready() const;
+  // Waits until they are.
+  void wait() const;
+
+  // The leaves in the saved memory, in the state's order. What they hold is complete after wait().
+  const std::vector<Leaf>& leaves() const;
+  MemoryKind kind() const;
+
+ private:
+  struct Saved;
+  Saved& saved() const;
+  std::unique_ptr<Saved> saved_;
+};
+
+}  // namespace giro

@@ -77,7 +77,7 @@ class StepSink {
  public:
   virtual ~StepSink() = default;
   // Appends a call of a recorded step to those that are held back.
-  virtual void push(const std::shared_ptr<Recording>& recording, const StepCall& call) = 0;
+  virtual void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) = 0;
   // Gives the device what is held back.
   virtual void launch() = 0;
 };
@@ -238,7 +238,7 @@ class Callback {
     }
 
     struct Latest {  // of a step
-      std::shared_ptr<detail::Recording> recording;
+      std::shared_ptr<detail::StepRecording> recording;
       Broadcasts broadcasts;
 
       Latest() = default;

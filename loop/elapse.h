@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <giro/loop/data/current_batch.h>
-#include <giro/loop/loop.h>
+#include <giro/loop/run_core.h>
 #include <giro/loop/time/elapsed.h>
 
 namespace giro {
@@ -39,13 +39,10 @@ class Elapse {
     std::conditional_t<Current::kIsReference, std::ranges::range_reference_t<R>, const B&> batch;
   };
 
-  Elapse(R& dataset, ElapseOptions<B> options) : dataset_(&dataset), options_(std::move(options)) {
-    elapsed_ = options_.initial;
-    const double now = Elapsed::now();
-    elapsed_.date_start = now - elapsed_.time();
-    elapsed_.previous_date += now - elapsed_.date;
-    elapsed_.date = now;
-  }
+  Elapse(R& dataset, ElapseOptions<B> options)
+      : dataset_(&dataset),
+        core_({}, {},
+              {.stop = options.stop, .elapsed = options.initial, .batch_size_fn = std::move(options.batch_size_fn)}) {}
 
   class Iterator {
    public:
@@ -53,10 +50,11 @@ class Elapse {
     using difference_type = std::ptrdiff_t;
     explicit Iterator(Elapse* owner) : owner_(owner) {}
     Item operator*() const {
-      if constexpr (Current::kIsReference)
-        return {owner_->elapsed_, **owner_->it_};
-      else
-        return {owner_->elapsed_, owner_->current_.at(*owner_->it_)};
+      if constexpr (Current::kIsReference) {
+        return {owner_->core_.elapsed(), **owner_->it_};
+      } else {
+        return {owner_->core_.elapsed(), owner_->current_.at(*owner_->it_)};
+      }
     }
     Iterator& operator++() {
       owner_->advance();
@@ -70,41 +68,40 @@ class Elapse {
   };
 
   Iterator begin() {
-    ended_ = elapsed_ >= options_.stop;
+    core_.aim_at({});
+    ended_ = core_.is_at_stop();
     if (!ended_) {
       it_.emplace(std::ranges::begin(*dataset_));
-      look();
+      begin_step();
     }
     return Iterator(this);
   }
   std::default_sentinel_t end() const { return {}; }
 
  private:
+  // A run without a state and without tasks, whose steps are the body of the loop.
+  struct Nothing {};
+  using Core = detail::RunCore<Nothing, B>;
+
+  void begin_step() {
+    ended_ = *it_ == std::ranges::end(*dataset_);
+    if (ended_) return;
+    core_.begin_step(current_.at(*it_));
+    core_.read_clock();
+  }
   void advance() {
-    elapsed_.update(size_);
-    ended_ = elapsed_ >= options_.stop;
+    ended_ = core_.ends_after_step() != Core::End::none;
+    core_.end_step();
     if (ended_) return;
     ++*it_;
     current_.forget();
-    look();
-  }
-  void look() {
-    ended_ = *it_ == std::ranges::end(*dataset_);
-    if (ended_) return;
-    const B& batch = current_.at(*it_);
-    size_ = options_.batch_size_fn ? options_.batch_size_fn(batch) : batch_size(batch);
-    elapsed_.step_samples = size_;
-    Elapsed after = elapsed_;
-    after.count(size_);
-    elapsed_.last = after >= options_.stop;
+    begin_step();
   }
 
   R* dataset_;
-  ElapseOptions<B> options_;
-  Elapsed elapsed_;
+  Core core_;
   std::optional<std::ranges::iterator_t<R>> it_;
   Current current_;
-  std::int64_t size_ = 0;
   bool ended_ = false;
 };
 

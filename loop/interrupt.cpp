@@ -16,6 +16,7 @@ std::atomic<int>& asked = interrupt_asked;
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler writes it");
 std::mutex mutex;
 int scopes = 0;
+thread_local int left_to_program = 0;  // scopes of this thread
 std::array<struct sigaction, kSignals.size()> before;
 
 void handle(int signal) {
@@ -28,7 +29,8 @@ void handle(int signal) {
 
 }  // namespace
 
-InterruptScope::InterruptScope(bool enabled) : enabled_(enabled) {
+InterruptScope::InterruptScope(bool enabled) : enabled_(enabled && left_to_program == 0), leaves_to_program_(!enabled) {
+  if (leaves_to_program_) ++left_to_program;
   if (!enabled_) return;
   const std::lock_guard lock(mutex);
   if (scopes++ > 0) return;
@@ -43,6 +45,7 @@ InterruptScope::InterruptScope(bool enabled) : enabled_(enabled) {
 }
 
 InterruptScope::~InterruptScope() {
+  if (leaves_to_program_) --left_to_program;
   if (!enabled_) return;
   const std::lock_guard lock(mutex);
   if (--scopes > 0) return;

@@ -72,13 +72,22 @@ std::vector<T> joined(std::vector<T> first, const std::vector<T>& second) {
 // The events of an evaluating loop.
 struct EvaluationEvents {
   LoopEvent begin, batch_begin, step, on_step, batch_end, end;
+  std::vector<LoopEvent> before_begin;  // the latest first
 };
-inline constexpr EvaluationEvents kTest{LoopEvent::on_test_begin,     LoopEvent::on_test_batch_begin,
-                                        LoopEvent::test_step,         LoopEvent::on_test_step,
-                                        LoopEvent::on_test_batch_end, LoopEvent::on_test_end};
-inline constexpr EvaluationEvents kPredict{LoopEvent::on_predict_begin,     LoopEvent::on_predict_batch_begin,
-                                           LoopEvent::predict_step,         LoopEvent::on_predict_step,
-                                           LoopEvent::on_predict_batch_end, LoopEvent::on_predict_end};
+inline const EvaluationEvents kTest{LoopEvent::on_test_begin,
+                                    LoopEvent::on_test_batch_begin,
+                                    LoopEvent::test_step,
+                                    LoopEvent::on_test_step,
+                                    LoopEvent::on_test_batch_end,
+                                    LoopEvent::on_test_end,
+                                    {LoopEvent::on_reset_step, LoopEvent::reset_step}};
+inline const EvaluationEvents kPredict{LoopEvent::on_predict_begin,
+                                       LoopEvent::on_predict_batch_begin,
+                                       LoopEvent::predict_step,
+                                       LoopEvent::on_predict_step,
+                                       LoopEvent::on_predict_batch_end,
+                                       LoopEvent::on_predict_end,
+                                       {}};
 
 template <class S, class B>
 std::vector<Task<S, B>> evaluation_tasks(EventTable<S, B>& table, const EvaluationEvents& events) {
@@ -130,6 +139,9 @@ LoopResult<S> evaluation_loop(S state, R& dataset, EvaluationOptions<S, B> optio
     EventTable<S, B> table = make_events(std::move(options.tasks), options.callbacks);
     std::vector<Task<S, B>> tasks = evaluation_tasks(table, events);
     add_rest(tasks, table);
+    auto& before = table[events.begin];
+    for (const LoopEvent event : events.before_begin)
+      before.insert(before.begin(), table[event].begin(), table[event].end());
     return loop(std::move(state), dataset, tasks, loop_options(options, table, events.begin, events.end));
   });
 }
@@ -195,8 +207,8 @@ Schedule epoch_end(const R& dataset, const Period& duration) {
 // Errors: LoopError for whatever goes wrong: as loop, and invalid_argument for epochs of none, or by time; not_found
 // for unknown events.
 template <class S, std::ranges::input_range R>
-LoopResult<S> train_loop(S state, R&& dataset,
-                         std::type_identity_t<TrainOptions<S, std::ranges::range_value_t<R>>> options = {}) {
+[[nodiscard]] LoopResult<S> train_loop(
+    S state, R&& dataset, std::type_identity_t<TrainOptions<S, std::ranges::range_value_t<R>>> options = {}) {
   using B = std::ranges::range_value_t<R>;
   return detail::run_loop(state, options, [&] {
     detail::EventTable<S, B> table = detail::make_events(std::move(options.tasks), options.callbacks);
@@ -219,17 +231,17 @@ LoopResult<S> train_loop(S state, R&& dataset,
 
 // train_loop by the name that users of Keras know.
 template <class S, std::ranges::input_range R>
-LoopResult<S> fit(S state, R&& dataset,
-                  std::type_identity_t<TrainOptions<S, std::ranges::range_value_t<R>>> options = {}) {
+[[nodiscard]] LoopResult<S> fit(S state, R&& dataset,
+                                std::type_identity_t<TrainOptions<S, std::ranges::range_value_t<R>>> options = {}) {
   return train_loop(std::move(state), dataset, std::move(options));
 }
 
 // In each step: on_test_batch_begin, test_step, on_test_step, on_test_batch_end, then `callbacks` without events, then
-// the tasks with schedules; on_test_begin before the first and on_test_end behind the last. aggregate() makes one
-// number of each entry of the history. Errors: as train_loop.
+// the tasks with schedules; reset_step, on_reset_step and on_test_begin before the first and on_test_end after the
+// last. aggregate() makes one number of each entry of the history. Errors: as train_loop.
 template <class S, std::ranges::input_range R>
-LoopResult<S> test_loop(S state, R&& dataset,
-                        std::type_identity_t<EvaluationOptions<S, std::ranges::range_value_t<R>>> options = {}) {
+[[nodiscard]] LoopResult<S> test_loop(
+    S state, R&& dataset, std::type_identity_t<EvaluationOptions<S, std::ranges::range_value_t<R>>> options = {}) {
   return detail::evaluation_loop(std::move(state), dataset, std::move(options), detail::kTest);
 }
 
@@ -239,8 +251,8 @@ LoopResult<S> test_loop(S state, R&& dataset,
 //   auto result = giro::predict_loop(std::move(state), test, {.tasks = {{"predict_step", predict_step}}});
 //   giro::OutputArray logits = result.outputs.concatenate("logits");
 template <class S, std::ranges::input_range R>
-LoopResult<S> predict_loop(S state, R&& dataset,
-                           std::type_identity_t<EvaluationOptions<S, std::ranges::range_value_t<R>>> options = {}) {
+[[nodiscard]] LoopResult<S> predict_loop(
+    S state, R&& dataset, std::type_identity_t<EvaluationOptions<S, std::ranges::range_value_t<R>>> options = {}) {
   return detail::evaluation_loop(std::move(state), dataset, std::move(options), detail::kPredict);
 }
 

@@ -88,6 +88,9 @@ class RunCore final : private StepSink {
   // What happens outside of callbacks from now on.
   void set_place(Place place) noexcept { place_ = place; }
 
+  // The date of the step at hand, for whoever looks at elapsed().
+  void read_clock() { clock_.read(elapsed_); }
+
   // Whether a callback stops the run before its first step.
   bool start(const B& batch) {
     loop_.set_batch(&batch);
@@ -349,7 +352,7 @@ class RunCore final : private StepSink {
   }
 
   // StepSink
-  void push(const std::shared_ptr<Recording>& recording, const StepCall& call) override {
+  void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) override {
     while (!recording->has_room()) make_room();
     journal_.add(recording->logs());
     queue_.push(recording, call);

@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kMaxPeriod = 16;
 }  // namespace
 
-void DeviceQueue::push(const std::shared_ptr<Recording>& recording, const StepCall& call) {
+void DeviceQueue::push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) {
   recording->prepare(call);
   if (std::find(recordings_.begin(), recordings_.end(), recording) == recordings_.end()) {
     recordings_.push_back(recording);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <giro/loop/step/pace.h>
-#include <giro/loop/step/recording.h>
+#include <giro/loop/step/step_recording.h>
 
 namespace giro::detail {
 
@@ -19,7 +19,7 @@ class DeviceQueue {
   explicit DeviceQueue(std::int64_t steps_per_execution) : pace_(steps_per_execution) {}
 
   // Appends a call of a recording, whose logs are the next row of its ring. It must have room.
-  void push(const std::shared_ptr<Recording>& recording, const StepCall& call);
+  void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call);
   // A step of the loop is over; launches if there are enough.
   void end_step();
   // Errors: device. The recordings that were to run are then never used again.
@@ -37,9 +37,9 @@ class DeviceQueue {
   std::size_t shortest_period();
 
   Pace pace_;
-  std::vector<Recording*> held_;
-  std::vector<std::shared_ptr<Recording>> recordings_;  // that calls were made of: kept alive
-  std::int64_t steps_ = 0;                              // of the loop, that the held calls are of
+  std::vector<StepRecording*> held_;
+  std::vector<std::shared_ptr<StepRecording>> recordings_;  // that calls were made of: kept alive
+  std::int64_t steps_ = 0;                                  // of the loop, that the held calls are of
   bool step_has_calls_ = false;
   std::vector<std::size_t> borders_;  // for shortest_period
   std::int64_t launches_ = 0;

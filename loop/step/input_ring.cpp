@@ -7,8 +7,8 @@
 
 namespace giro::detail {
 
-InputRing::InputRing(const Batch& like, const Broadcasts& broadcasts, const Tensor& call, const Stream& stream)
-    : stream_(stream) {
+InputRing::InputRing(const Batch& like, const Broadcasts& broadcasts, const Tensor& call, const DeviceContext& context)
+    : stream_(context.stream()) {
   const bool resident = like.residence() != nullptr;
   const Batch::Features& values = broadcasts.values().features();
   if (resident) fixed_from_ = place(sizeof(std::int64_t), SlotRing::kAlignment).offset + SlotRing::kAlignment;
@@ -22,7 +22,7 @@ InputRing::InputRing(const Batch& like, const Broadcasts& broadcasts, const Tens
   slot_bytes_ = std::max<std::int64_t>(slot_bytes_ + SlotRing::kAlignment - 1, SlotRing::kAlignment) /
                 SlotRing::kAlignment * SlotRing::kAlignment;
 
-  const Device device = stream.device();
+  const Device device = context.device();
   const bool in_place = device.is_cpu() && !features_.empty();
   const std::int64_t slots = in_place ? 1 : std::clamp<std::int64_t>(kMaxBytes / slot_bytes_, 2, kMaxSlots);
   const auto bytes = static_cast<std::size_t>(slots * slot_bytes_);
@@ -30,7 +30,7 @@ InputRing::InputRing(const Batch& like, const Broadcasts& broadcasts, const Tens
   std::memset(staging_.data(), 0, bytes);  // the gaps between tensors are copied as well
   if (!device.is_cpu()) slots_ = Buffer::allocate(device, bytes);
   if (!device.is_cpu() && !features_.empty()) {
-    copies_.emplace(device);
+    copies_ = context.copy_stream();
     copied_.emplace(*copies_);
   }
   ring_ = {Tensor(slots_ ? slots_.data() : staging_.data(), DType::u8, {slots, slot_bytes_}, device), call};

@@ -8,6 +8,7 @@
 #include <giro/loop/data/batch.h>
 #include <giro/loop/step/broadcasts.h>
 #include <giro/runtime/buffer.h>
+#include <giro/runtime/device_context.h>
 #include <giro/runtime/stream.h>
 
 namespace giro::detail {
@@ -22,7 +23,7 @@ namespace giro::detail {
 class InputRing {
  public:
   // For calls with a batch and broadcasts like these. `call` is an i64 scalar on the device, 0 at the first call.
-  InputRing(const Batch& like, const Broadcasts& broadcasts, const Tensor& call, const Stream& stream);
+  InputRing(const Batch& like, const Broadcasts& broadcasts, const Tensor& call, const DeviceContext& context);
 
   // How many calls may be on their way at once.
   std::int64_t capacity() const noexcept { return ring_.count(); }

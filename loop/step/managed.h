@@ -104,7 +104,7 @@ auto make_step(F f, const Strategy& strategy, bool train, std::tuple<Args...>*) 
         return logs;
       },
       uses_broadcasts, train || writes,
-      strategy.recorded ? giro::detail::Recording::Mode::recorded : giro::detail::Recording::Mode::eager);
+      strategy.recorded ? giro::detail::StepRecording::Mode::recorded : giro::detail::StepRecording::Mode::eager);
 }
 
 template <class F>

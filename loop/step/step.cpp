@@ -5,14 +5,14 @@
 
 namespace giro::detail {
 
-std::shared_ptr<Recording> StepEngine::find(const StepCall& call, const StepBody& body,
-                                            std::shared_ptr<Recording> latest) {
+std::shared_ptr<StepRecording> StepEngine::find(const StepCall& call, const StepBody& body,
+                                                std::shared_ptr<StepRecording> latest) {
   if (latest && latest->matches(call)) return latest;
   const std::lock_guard lock(mutex_);
   return find_locked(call, body);
 }
 
-std::shared_ptr<Recording> StepEngine::find_locked(const StepCall& call, const StepBody& body) {
+std::shared_ptr<StepRecording> StepEngine::find_locked(const StepCall& call, const StepBody& body) {
   ++uses_;
   for (Used& used : recordings_) {
     if (!used.recording->matches(call)) continue;
@@ -20,7 +20,7 @@ std::shared_ptr<Recording> StepEngine::find_locked(const StepCall& call, const S
     return used.recording;
   }
   std::erase_if(recordings_, [](const Used& used) { return used.recording->expired(); });
-  auto recording = std::make_shared<Recording>(call, body, mode_);
+  auto recording = std::make_shared<StepRecording>(call, body, mode_);
   if (recordings_.size() >= kMaxRecordings) {
     recordings_.erase(std::ranges::min_element(recordings_, {}, &Used::last));
   }
@@ -30,7 +30,7 @@ std::shared_ptr<Recording> StepEngine::find_locked(const StepCall& call, const S
 
 Logs StepEngine::call(const StepCall& call, const StepBody& body) {
   std::unique_lock lock(mutex_);
-  const std::shared_ptr<Recording> recording = find_locked(call, body);
+  const std::shared_ptr<StepRecording> recording = find_locked(call, body);
   // The user's function, which an eager step calls each time, need not know of threads.
   if (!recording->is_eager()) lock.unlock();
   try {
@@ -43,7 +43,7 @@ Logs StepEngine::call(const StepCall& call, const StepBody& body) {
 
 std::size_t StepEngine::num_recordings() const {
   const std::lock_guard lock(mutex_);
-  return mode_ == Recording::Mode::recorded ? recordings_.size() : 0;
+  return mode_ == StepRecording::Mode::recorded ? recordings_.size() : 0;
 }
 
 }  // namespace giro::detail

@@ -14,8 +14,8 @@
 #include <giro/loop/data/batch.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/step/broadcasts.h>
-#include <giro/loop/step/recording.h>
 #include <giro/loop/step/signature.h>
+#include <giro/loop/step/step_recording.h>
 #include <giro/runtime/state.h>
 
 namespace giro {
@@ -29,22 +29,23 @@ class StepEngine {
   // How many recordings are kept: when there is another, the one that was used longest ago goes.
   static constexpr std::size_t kMaxRecordings = 32;
 
-  explicit StepEngine(Recording::Mode mode) : mode_(mode) {}
+  explicit StepEngine(StepRecording::Mode mode) : mode_(mode) {}
 
   // The recording for a call, which is made if there is none. `latest` is the one that the caller used last, or null.
-  std::shared_ptr<Recording> find(const StepCall& call, const StepBody& body, std::shared_ptr<Recording> latest);
+  std::shared_ptr<StepRecording> find(const StepCall& call, const StepBody& body,
+                                      std::shared_ptr<StepRecording> latest);
   // One call.
   Logs call(const StepCall& call, const StepBody& body);
   std::size_t num_recordings() const;
 
  private:
   struct Used {
-    std::shared_ptr<Recording> recording;
+    std::shared_ptr<StepRecording> recording;
     std::uint64_t last;
   };
-  std::shared_ptr<Recording> find_locked(const StepCall& call, const StepBody& body);
+  std::shared_ptr<StepRecording> find_locked(const StepCall& call, const StepBody& body);
 
-  const Recording::Mode mode_;
+  const StepRecording::Mode mode_;
   mutable std::mutex mutex_;
   std::vector<Used> recordings_;
   std::uint64_t uses_ = 0;
@@ -63,7 +64,7 @@ class Step {
  public:
   using Function = std::function<Logs(S& state, const Batch& batch, const Broadcasts&, const Statics&)>;
 
-  Step(Function function, bool uses_broadcasts, bool changes_state, detail::Recording::Mode mode)
+  Step(Function function, bool uses_broadcasts, bool changes_state, detail::StepRecording::Mode mode)
       : function_(std::make_shared<Function>(std::move(function))),
         engine_(std::make_shared<detail::StepEngine>(mode)),
         uses_broadcasts_(uses_broadcasts),
@@ -93,8 +94,8 @@ class Step {
   std::size_t num_recordings() const noexcept { return engine_->num_recordings(); }
 
   // For the loop, which launches many calls at once: the recording for a call. `latest` is the one it used last.
-  std::shared_ptr<detail::Recording> find(S& state, const Batch& batch, const Broadcasts& broadcasts,
-                                          std::shared_ptr<detail::Recording> latest) const {
+  std::shared_ptr<detail::StepRecording> find(S& state, const Batch& batch, const Broadcasts& broadcasts,
+                                              std::shared_ptr<detail::StepRecording> latest) const {
     return with_body(state, [&](const detail::StepBody& body) {
       return engine_->find({state, batch, broadcasts, statics_view()}, body, std::move(latest));
     });
@@ -147,7 +148,7 @@ struct StaticsOf<First, Rest...>
                          StaticsOf<Rest...>> {};
 
 template <class R, class F, class First, class... Rest>
-auto make_step(F function, Recording::Mode mode, std::tuple<First, Rest...>*) {
+auto make_step(F function, StepRecording::Mode mode, std::tuple<First, Rest...>*) {
   using S = std::remove_cvref_t<First>;
   static_assert(std::is_base_of_v<State, S> && std::is_reference_v<First>,
                 "giro: the first parameter of a step is a reference to State or to a class derived from it");
@@ -176,7 +177,7 @@ auto make_step(F function, Recording::Mode mode, std::tuple<First, Rest...>*) {
 }
 
 template <class F>
-auto make_step(F function, Recording::Mode mode) {
+auto make_step(F function, StepRecording::Mode mode) {
   using Traits = Signature<F>;
   static_assert(Traits::known,
                 "giro: a step is a function of (State&, const Batch&, ...) with one signature, without auto");
@@ -197,13 +198,13 @@ auto make_step(F function, Recording::Mode mode) {
 //   const T&            statics, of any type with ==, copies and a default: each value has a recording of its own
 template <class F>
 auto jit(F function) {
-  return detail::make_step(std::move(function), detail::Recording::Mode::recorded);
+  return detail::make_step(std::move(function), detail::StepRecording::Mode::recorded);
 }
 
 // The same, run anew each time: slower, with the same results to the bit.
 template <class F>
 auto eager(F function) {
-  return detail::make_step(std::move(function), detail::Recording::Mode::eager);
+  return detail::make_step(std::move(function), detail::StepRecording::Mode::eager);
 }
 
 }  // namespace giro

@@ -30,13 +30,18 @@ class GatherTest : public test::OpTest {
   void check_positions(const RowOrder& order, std::int64_t position, std::int64_t count) {
     Expected rows;
     for (std::int64_t r = 0; r < count; ++r) rows.add(static_cast<double>(order(position + r)), 0);
-    check(
-        {.name = fmt::format("{} of {} rows at {}, seed {}, {}", count, order.size, position, order.seed,
-                             order.shuffled ? "shuffled" : "in order"),
-         .inputs = {{DType::i64, {}, {static_cast<double>(position)}}},
-         .outputs = {{DType::i64, {count}, {}}},
-         .run = [=](const Tensors& out, const Tensors& in, const Stream& s) { batch_indices(out[0], in[0], order, s); },
-         .expected = {rows}});
+    std::vector<double> slots(3 * 8, 5.0);
+    slots[8] = static_cast<double>(position);  // call 4 has slot 1 of 3
+    check({.name = fmt::format("{} of {} rows at {}, seed {}, {}", count, order.size, position, order.seed,
+                               order.shuffled ? "shuffled" : "in order"),
+           .inputs = {{DType::i64, {3, 8}, slots}, {DType::i64, {}, {4}}},
+           .outputs = {{DType::i64, {count}, {}}},
+           .run =
+               [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                 const Tensor slots(in[0].raw(), DType::u8, {3, 64}, in[0].device());
+                 batch_indices(out[0], {slots, in[1]}, order, s);
+               },
+           .expected = {rows}});
   }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, GatherTest, test::kDevices, test::device_name);
@@ -85,16 +90,18 @@ TEST_P(GatherTest, RecordedBatchesVisitEachRowOnceAnEpoch) {
   const std::int64_t size = 103, batch = 8, steps = 39;  // three epochs and a little, straddled by batches
   const RowOrder order{.size = size, .seed = 5, .shuffled = true};
   const Tensor src = tensor({size}, DType::i32), rows = tensor({batch}, DType::i32);
-  const Tensor indices = tensor({batch}, DType::i64), position = tensor({}, DType::i64);
+  const Tensor indices = tensor({batch}, DType::i64), position = tensor({8}, DType::i64), call = tensor({}, DType::i64);
+  const SlotRing positions{Tensor(position.raw(), DType::u8, {1, 64}, device()), call};
   std::vector<std::int32_t> numbers(static_cast<std::size_t>(size));
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::int32_t>(i);
   from_host(src, numbers, stream());
-  from_host(position, std::vector<std::int64_t>{0}, stream());
+  from_host(position, std::vector<std::int64_t>(8, 0), stream());
+  from_host(call, std::vector<std::int64_t>{7}, stream());
 
   const Graph graph = Graph::record(stream(), [&] {
-    batch_indices(indices, position, order, stream());
+    batch_indices(indices, positions, order, stream());
     gather_rows(rows, src, indices, stream());
-    increment(position, batch, stream());
+    increment(Tensor(position.raw(), DType::i64, {}, device()), batch, stream());
   });
   std::vector<std::int32_t> seen;
   for (std::int64_t step = 0; step < steps; ++step) {
@@ -128,13 +135,20 @@ TEST_P(GatherTest, RefusesWhatDoesNotFit) {
   expect_device_error([&] { gather_rows(out, elsewhere(src), indices, stream()); });
   expect_device_error([&] { gather_rows(out, src, elsewhere(indices), stream()); });
 
-  const Tensor position = tensor({}, DType::i64), wide = tensor({5}, DType::i64);
+  const Tensor call = tensor({}, DType::i64), wide = tensor({5}, DType::i64);
+  const SlotRing position{tensor({2, 64}, DType::u8), call};
   expect_dtype_error(DType::i64, DType::i32, [&] { batch_indices(indices, position, {}, stream()); });
-  expect_dtype_error(DType::i64, DType::i32, [&] { batch_indices(wide, tensor({}, DType::i32), {}, stream()); });
-  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})},
-               [&] { batch_indices(wide, tensor({2}, DType::i64), {}, stream()); });
+  expect_dtype_error(DType::i64, DType::i32, [&] {
+    batch_indices(wide, {position.slots, tensor({}, DType::i32)}, {}, stream());
+  });
+  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})}, [&] {
+    batch_indices(wide, {position.slots, tensor({2}, DType::i64)}, {}, stream());
+  });
   expect_error(ErrorCode::invalid_argument, {"0 rows"}, [&] { batch_indices(wide, position, {.size = 0}, stream()); });
-  expect_device_error([&] { batch_indices(wide, elsewhere(position), {}, stream()); });
+  expect_error(ErrorCode::shape_mismatch, {"(2, 60)", "64"}, [&] {
+    batch_indices(wide, {tensor({2, 60}, DType::u8), call}, {}, stream());
+  });
+  expect_device_error([&] { batch_indices(wide, {position.slots, elsewhere(call)}, {}, stream()); });
 }
 
 }  // namespace

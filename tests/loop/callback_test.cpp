@@ -84,7 +84,7 @@ void check_arrangement() {
       ((std::is_same_v<std::remove_cvref_t<Args>, Elapsed> || std::is_same_v<std::remove_cvref_t<Args>, Logs>)&&...);
   if (observer) {
     EXPECT_EQ(callback.kind(), Kind::observer);
-    callback.observe(fixture.loop.elapsed, fixture.loop.logs);
+    callback.observer()->observe(fixture.loop.elapsed, fixture.loop.logs);
   } else {
     EXPECT_EQ(callback.kind(), Kind::barrier);
     callback.run(fixture.loop);

@@ -175,7 +175,7 @@ TEST_F(InnerLoopOfStates, AnErrorOfTheAggregationLosesNothing) {
                 {.batch_size_fn = [](const Batch&) { return 0; }});
   };
   try {
-    loop(create(), batches,
+    (void)loop(create(), batches,
          {{every(1), count_on_device()}, {after(1), inner_loop("valid", evaluate, {.aggregation = "mean"})}});
     FAIL() << "nothing was thrown";
   } catch (const LoopError& error) {
@@ -202,7 +202,7 @@ TEST_F(InnerLoopOfStates, AnErrorLosesNothing) {
                                                                             }}});
   };
   try {
-    loop(create(), batches, {{every(1), count_on_device()}, {after(1), inner_loop("valid", evaluate)}});
+    (void)loop(create(), batches, {{every(1), count_on_device()}, {after(1), inner_loop("valid", evaluate)}});
     FAIL() << "nothing was thrown";
   } catch (const LoopError& error) {
     ASSERT_NE(error.state<State>(), nullptr);

@@ -225,6 +225,64 @@ INSTANTIATE_TEST_SUITE_P(Cuts, CutTest,
                          testing::Values(Cut::stop, Cut::stop_iteration, Cut::exception, Cut::observer, Cut::interrupt),
                          cut_name);
 
+// Whatever way a run is cut into advances: the same calls, state, history and outputs as in one piece.
+TEST(RunProperty, AdvancesInAnyPieces) {
+  constexpr int kSteps = 60, kTasks = 5;
+  for (unsigned seed = 0; seed < 1'000; ++seed) {
+    SCOPED_TRACE(seed);
+    Draw draw(seed, {.last = true});
+    Calls calls;
+    std::vector<Task<int, int>> tasks;
+    for (int task = 0; task < kTasks; ++task) {
+      const Schedule schedule = draw.schedule(2);
+      switch (draw.below(3)) {
+        case 0:
+          tasks.emplace_back(schedule, [&calls, task](const Elapsed& e) { calls.emplace_back(task, e.steps); });
+          break;
+        case 1:
+          tasks.emplace_back(schedule, [task](int& state, const int& batch) {
+            state = state * 31 + batch + task;
+            return logs().add_metric("state", state).add_output("task", task);
+          });
+          break;
+        default:
+          tasks.emplace_back(schedule, [&calls, task](LoopState<int, int>& loop) {
+            calls.emplace_back(task + 100, loop.elapsed.samples + static_cast<std::int64_t>(loop.history.size()));
+          });
+      }
+    }
+    const int stop_at = draw.below(2) == 0 ? kSteps - draw.below(20) : 10 * kSteps;
+    if (draw.below(4) == 0) {
+      tasks.emplace_back(every(1), [n = draw.below(kSteps)](LoopState<int, int>& loop) {
+        if (loop.elapsed.steps == n) loop.stop_iteration = true;
+      });
+    }
+    auto data = std::views::iota(0, kSteps);
+    const LoopOptions<int, int> options{.stop = at(stop_at), .batch_size_fn = size_of_batch};
+    const auto whole = loop(0, data, tasks, options);
+    const Calls expected = std::exchange(calls, {});
+
+    Run run(0, data, tasks, options);
+    for (Advanced why = Advanced::reached; why == Advanced::reached;) {
+      const std::int64_t further = draw.below(15);
+      why = run.advance(draw.below(2) == 0 ? at(run.elapsed().steps + further)
+                                           : at({.samples = run.elapsed().samples + 3 * further}));
+      EXPECT_GE(run.history().size() + 1, run.outputs().size());
+    }
+    const auto found = run.finish();
+    ASSERT_EQ(calls, expected);
+    ASSERT_EQ(found.state, whole.state);
+    ASSERT_EQ(found.elapsed.steps, whole.elapsed.steps);
+    ASSERT_EQ(found.elapsed.samples, whole.elapsed.samples);
+    ASSERT_EQ(found.history.size(), whole.history.size());
+    ASSERT_EQ(found.outputs.size(), whole.outputs.size());
+    if (whole.outputs.size() > 0) {
+      ASSERT_EQ(found.history.collect("steps", "samples", "state"), whole.history.collect("steps", "samples", "state"));
+      ASSERT_EQ(found.history.collect("steps", "task"), whole.history.collect("steps", "task"));
+    }
+  }
+}
+
 class DeviceLoopTest : public test::OpTest {
  protected:
   // What a run does and leaves behind.
@@ -245,7 +303,12 @@ class DeviceLoopTest : public test::OpTest {
     }
     return all;
   }
-  static double loss_of(const Logs& logs) { return logs.empty() ? -1 : logs.entry_value("loss"); }
+  static double loss_of(const Logs& logs) {
+    for (const Logs::Entry& entry : logs.entries()) {
+      if (entry.name == "loss") return entry.value.value();
+    }
+    return -1;
+  }
 };
 
 TEST_P(DeviceLoopTest, TheStepsTheDeviceRunsAloneChangeNothing) {
@@ -332,6 +395,73 @@ TEST_P(DeviceLoopTest, TheStepsTheDeviceRunsAloneChangeNothing) {
       EXPECT_EQ(found.observed, expected.observed);
       EXPECT_EQ(found.history, expected.history);
     }
+  }
+}
+
+// The same of a state on a device, with steps that run ahead.
+TEST_P(DeviceLoopTest, AdvancesInAnyPieces) {
+  const std::int64_t steps = 40;
+  const nn::Layer model = test::linear_model();
+  const Dataset rows = test::image_dataset(70, 4).shuffle(3).repeat().batch(3);
+  const Dataset resident = rows.to(device());
+  const auto body = [&](TrainState& state, const Batch& batch) {
+    const nn::Var loss = state.value_and_grad(
+        [&](auto& params) { return mean(softmax_cross_entropy(model(params, batch["image"]), batch["label"])); });
+    state.apply_gradients();
+    return loss;
+  };
+  const auto train =
+      jit([&](TrainState& state, const Batch& batch) { return logs().add_metric("loss", body(state, batch)); });
+  const auto predict = jit([&](const TrainState& state, const Batch& batch, const Broadcasts& values) {
+    return logs()
+        .add_output("logits", model(state.params(), batch["image"]))
+        .add_metric("at", nn::Var(values["samples"], state.stream()));
+  });
+  const TrainState start = TrainState::create(model, rows.spec(), optim::adamw(1e-3), 0, device());
+  TrainState state = TrainState::create(model, rows.spec(), optim::adamw(1e-3), 0, device());
+
+  const unsigned loops = device().is_cpu() ? 1'000 : 10;
+  for (unsigned seed = 0; seed < loops; ++seed) {
+    SCOPED_TRACE(seed);
+    Draw draw(seed, {.last = true});
+    std::vector<std::pair<std::int64_t, double>> observed;
+    std::vector<std::vector<std::uint8_t>> seen;
+    std::vector<Task<TrainState, Batch>> tasks;
+    tasks.emplace_back(draw.below(2) == 0 ? every(1) : draw.schedule(1), train);
+    tasks.emplace_back(draw.schedule(1), predict);
+    tasks.emplace_back(draw.schedule(1),
+                       [&](const Elapsed& e, const Logs& l) { observed.emplace_back(e.steps, loss_of(l)); });
+    tasks.emplace_back(draw.schedule(1), [&](const TrainState& s) { seen.push_back(bytes_of(s)); });
+    std::swap(tasks[static_cast<std::size_t>(draw.below(4))], tasks[3]);
+    const LoopOptions<TrainState, Batch> options{.stop = at(steps), .steps_per_execution = draw.below(3) * 5};
+    const Dataset& dataset = draw.below(2) == 0 ? rows : resident;
+
+    const auto outcome = [&](LoopResult<TrainState> result) {
+      Outcome found;
+      found.state = bytes_of(result.state);
+      for (const auto& [elapsed, logs] : result.history) found.history.push_back({static_cast<double>(elapsed.steps)});
+      for (const auto& record : result.outputs) {
+        const Tensor logits = record.logs.values()[0].array()->tensor();
+        found.seen.emplace_back(0, record.elapsed.steps, std::vector<std::uint8_t>(logits.bytes()));
+        std::memcpy(std::get<2>(found.seen.back()).data(), logits.raw(), logits.bytes());
+      }
+      state = std::move(result.state);
+      return found;
+    };
+    state.assign(start);
+    const Outcome whole = outcome(loop(std::move(state), dataset, tasks, options));
+    const auto expected_observed = std::exchange(observed, {});
+    const auto expected_seen = std::exchange(seen, {});
+
+    state.assign(start);
+    Run run(std::move(state), dataset, tasks, options);
+    while (run.advance(at(run.elapsed().steps + draw.below(15))) == Advanced::reached) continue;
+    const Outcome found = outcome(run.finish());
+    ASSERT_TRUE(found.state == whole.state);
+    ASSERT_TRUE(found.seen == whole.seen);
+    ASSERT_EQ(found.history, whole.history);
+    ASSERT_EQ(observed, expected_observed);
+    ASSERT_TRUE(seen == expected_seen);
   }
 }
 

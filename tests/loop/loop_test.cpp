@@ -114,14 +114,14 @@ TEST(Loop, ACheckpointEveryTwoSteps) {
 TEST(Loop, CallbacksOfATaskRunInOrder) {
   std::string order;
   const auto note = [&](char c) { return [&order, c](Count&) { order += c; }; };
-  loop(Count{}, iota(2), {{every(1), {note('a'), note('b')}}, {every(2), note('c')}, {every(1), {note('d')}}});
+  (void)loop(Count{}, iota(2), {{every(1), {note('a'), note('b')}}, {every(2), note('c')}, {every(1), {note('d')}}});
   EXPECT_EQ(order, "abcdabd");
 }
 
 TEST(Loop, EqualSchedulesDoNotCollide) {
   int runs = 0;
   const Schedule one = every(1);
-  loop(Count{}, iota(3), {{one, [&](Count&) { ++runs; }}, {one, [&](Count&) { ++runs; }}});
+  (void)loop(Count{}, iota(3), {{one, [&](Count&) { ++runs; }}, {one, [&](Count&) { ++runs; }}});
   EXPECT_EQ(runs, 6);
 }
 
@@ -171,19 +171,19 @@ TEST(Loop, StopIterationSkipsTheRest) {
 TEST(Loop, ObserversSeeTheWholeLogsAfterTheStep) {
   std::vector<std::string> order;
   std::vector<double> seen;
-  loop(0, iota(3),
-       {{every(1),
-         [&](const Elapsed& e, const Logs& l) {
-           order.push_back("observer " + std::to_string(e.steps));
-           seen.push_back(l.entry_value("late"));
-         }},
-        {every(1),
-         [&](int& s) {
-           order.push_back("step");
-           return logs().add_metric("early", ++s);
-         }},
-        {every(1), [&](const Logs&) { order.push_back("second"); }},
-        {every(1), [](int& s) { return logs().add_metric("late", 10 * s); }}});
+  (void)loop(0, iota(3),
+             {{every(1),
+               [&](const Elapsed& e, const Logs& l) {
+                 order.push_back("observer " + std::to_string(e.steps));
+                 seen.push_back(l.entry_value("late"));
+               }},
+              {every(1),
+               [&](int& s) {
+                 order.push_back("step");
+                 return logs().add_metric("early", ++s);
+               }},
+              {every(1), [&](const Logs&) { order.push_back("second"); }},
+              {every(1), [](int& s) { return logs().add_metric("late", 10 * s); }}});
   EXPECT_EQ(seen, (Values{10, 20, 30}));
   ASSERT_EQ(order.size(), 9u);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -203,25 +203,25 @@ TEST(Loop, ObserversOfStepsWithoutLogs) {
 TEST(Loop, BarriersSeeTheHistoryOfTheStepsBefore) {
   std::vector<std::size_t> sizes;
   int observed = 0;
-  loop(0, iota(4),
-       {{every(1), [](int& s) { return logs().add_metric("a", s); }},
-        {every(1), [&](const Elapsed&) { ++observed; }},
-        {every(1), [&](LoopState<int, int>& l) {
-           sizes.push_back(l.history.size());
-           EXPECT_EQ(observed, l.elapsed.steps);
-           EXPECT_EQ(l.logs.entries().size(), 1u);
-         }}});
+  (void)loop(0, iota(4),
+             {{every(1), [](int& s) { return logs().add_metric("a", s); }},
+              {every(1), [&](const Elapsed&) { ++observed; }},
+              {every(1), [&](LoopState<int, int>& l) {
+                 sizes.push_back(l.history.size());
+                 EXPECT_EQ(observed, l.elapsed.steps);
+                 EXPECT_EQ(l.logs.entries().size(), 1u);
+               }}});
   EXPECT_EQ(sizes, (std::vector<std::size_t>{0, 1, 2, 3}));
   EXPECT_EQ(observed, 4);
 }
 
 TEST(Loop, NoBatchIsPulledThatNoStepSees) {
   Counting dataset;
-  loop(0, dataset, {}, {.stop = at(5)});
+  (void)loop(0, dataset, {}, {.stop = at(5)});
   EXPECT_EQ(dataset.pulled, 5);
 
   Counting stopped;
-  loop(0, stopped, {{every(1), [](LoopState<int, int>& l) { l.stop_iteration = true; }}});
+  (void)loop(0, stopped, {{every(1), [](LoopState<int, int>& l) { l.stop_iteration = true; }}});
   EXPECT_EQ(stopped.pulled, 1);
 
   Counting past;
@@ -278,21 +278,22 @@ TEST(Loop, StopsAtSamplesAndTime) {
 }
 
 TEST(Loop, TheFirstStepIsStepZero) {
-  loop(0, iota(1), {{every(1), [](const Elapsed& e, int&) {
-                       EXPECT_EQ(e.steps, 0);
-                       EXPECT_EQ(e.samples, 0);
-                       EXPECT_NEAR(e.time(), 0, 1e-3);
-                       EXPECT_NEAR(e.date, Elapsed::now(), 1.0);
-                     }}});
+  (void)loop(0, iota(1), {{every(1), [](const Elapsed& e, int&) {
+                             EXPECT_EQ(e.steps, 0);
+                             EXPECT_EQ(e.samples, 0);
+                             EXPECT_NEAR(e.time(), 0, 1e-3);
+                             EXPECT_NEAR(e.date, Elapsed::now(), 1.0);
+                           }}});
 }
 
 TEST(Loop, BatchesOfAnyType) {
   std::string text;
-  loop(0, std::vector<std::string>{"a", "bc"}, {{every(1), [&](const std::string& batch, int&) { text += batch; }}});
+  (void)loop(0, std::vector<std::string>{"a", "bc"},
+             {{every(1), [&](const std::string& batch, int&) { text += batch; }}});
   EXPECT_EQ(text, "abc");
   int sum = 0;
-  loop(0, std::views::iota(1, 4) | std::views::transform([](int i) { return 2.0 * i; }),
-       {{every(1), [&](const double& batch) { sum += static_cast<int>(batch); }}});
+  (void)loop(0, std::views::iota(1, 4) | std::views::transform([](int i) { return 2.0 * i; }),
+             {{every(1), [&](const double& batch) { sum += static_cast<int>(batch); }}});
   EXPECT_EQ(sum, 12);
 }
 
@@ -302,7 +303,8 @@ TEST(Loop, MoveOnlyStates) {
 }
 
 TEST(Loop, WhatACallbackThrowsPassesThrough) {
-  EXPECT_THROW(loop(0, iota(3), {{every(1), [](int&) { throw std::runtime_error("mine"); }}}), std::runtime_error);
+  EXPECT_THROW((void)loop(0, iota(3), {{every(1), [](int&) { throw std::runtime_error("mine"); }}}),
+               std::runtime_error);
 }
 
 Schedule when(std::vector<std::int64_t> steps) {
@@ -366,21 +368,39 @@ TEST(Loop, LastBringsWhatAStopInItsOwnTaskHasSkipped) {
       if (l.elapsed.steps == stop_at) l.stop_iteration = true;
     };
   };
-  loop(0, iota(100), {{every(2) | last(), {call("a", 4), call("b", -1)}}});
+  (void)loop(0, iota(100), {{every(2) | last(), {call("a", 4), call("b", -1)}}});
   EXPECT_EQ(calls, (std::vector<std::string>{"a0", "b0", "a2", "b2", "a4", "b4"}));
   // In the last step of all, too.
   calls.clear();
-  loop(0, iota(100), {{every(1), call("a", 4)}, {every(2) | last(), call("b", -1)}, {every(1), call("c", -1)}},
-       {.stop = at(5)});
+  (void)loop(0, iota(100), {{every(1), call("a", 4)}, {every(2) | last(), call("b", -1)}, {every(1), call("c", -1)}},
+             {.stop = at(5)});
   EXPECT_EQ(calls, (std::vector<std::string>{"a0", "b0", "c0", "a1", "c1", "a2", "b2", "c2", "a3", "c3", "a4", "b4"}));
 }
 
 TEST(Loop, TheLastBatchIsThereWhenTheDatasetHasEnded) {
-  std::istringstream words("one two three");
   std::string seen;
-  loop(Count{}, std::views::istream<std::string>(words),
-       {{last(), [&](const std::string& batch, Count&) { seen += batch; }}});
+  const auto note = [&](const std::string& batch, Count&) { seen += batch; };
+  const std::vector<std::string> words{"one", "two", "three"};
+  (void)loop(Count{}, words, {{last(), note}});
   EXPECT_EQ(seen, "three");
+  (void)loop(Count{}, words | std::views::transform([](const std::string& word) { return word + "!"; }),
+             {{last(), note}});
+  EXPECT_EQ(seen, "threethree!");
+
+  // A range that is read once may have nothing left of it.
+  std::istringstream stream("one two three");
+  bool had_batch = true;
+  (void)loop(Count{}, std::views::istream<std::string>(stream),
+             {{last(), [&](LoopState<Count, std::string>& l) { had_batch = l.has_batch(); }}});
+  EXPECT_FALSE(had_batch);
+  std::istringstream again("one two three");
+  try {
+    (void)loop(Count{}, std::views::istream<std::string>(again), {{last(), note}});
+    FAIL() << "no error";
+  } catch (const LoopError& error) {
+    EXPECT_NE(std::string(error.what()).find("there is no batch here: the dataset has ended"), std::string::npos);
+    EXPECT_EQ(error.elapsed().steps, 2);
+  }
 }
 
 TEST(Loop, OnStartAndOnEnd) {
@@ -413,8 +433,8 @@ TEST(Loop, OnStartAndOnEnd) {
 
   // Without a batch nothing starts, and everything ends.
   order.clear();
-  loop(Count{}, Ints{}, {{every(1), step}},
-       {.on_start = options().on_start, .on_end = {[&](Count&) { order += 'e'; }}});
+  (void)loop(Count{}, Ints{}, {{every(1), step}},
+             {.on_start = options().on_start, .on_end = {[&](Count&) { order += 'e'; }}});
   EXPECT_EQ(order, "e");
 }
 
@@ -439,7 +459,7 @@ struct Logger {
 
 TEST(Loop, CallbacksWithABeginningAndAnEnd) {
   std::string text;
-  loop(Count{7, 0}, iota(3), {{every(2), Logger{&text}}});
+  (void)loop(Count{7, 0}, iota(3), {{every(2), Logger{&text}}});
   EXPECT_EQ(text, "start7 0 2 end3");
 }
 
@@ -448,18 +468,18 @@ TEST(Loop, AThrowingCallbackIsNamedAndNothingIsLost) {
   int ended = 0;
   bool thrown = false;
   try {
-    loop(Count{}, Counting(),
-         {{every(1),
-           [](Count& s) {
-             ++s.a;
-             return logs().add_metric("a", s.a);
-           }},
-          {every(1), Logger{&text}},
-          {every(3),
-           [](const Elapsed& e, Count&) {
-             if (e.steps == 6) throw std::runtime_error("the disk is full");
-           }}},
-         {.on_end = {[&](Count&) { ++ended; }}});
+    (void)loop(Count{}, Counting(),
+               {{every(1),
+                 [](Count& s) {
+                   ++s.a;
+                   return logs().add_metric("a", s.a);
+                 }},
+                {every(1), Logger{&text}},
+                {every(3),
+                 [](const Elapsed& e, Count&) {
+                   if (e.steps == 6) throw std::runtime_error("the disk is full");
+                 }}},
+               {.on_end = {[&](Count&) { ++ended; }}});
   } catch (LoopError& error) {
     thrown = true;
     EXPECT_EQ(std::string(error.what()), "task 3, every(3): a function, at step 6: the disk is full");
@@ -480,13 +500,13 @@ TEST(Loop, AThrowingObserverIsCalledNoMoreAndTheOthersSeeItAll) {
   std::string text;
   int calls = 0;
   try {
-    loop(Count{}, Counting(),
-         {{every(1),
-           [&](const Elapsed& e) {
-             ++calls;
-             if (e.steps == 2) throw Error(ErrorCode::io, "no space");
-           }},
-          {every(1), Logger{&text}}});
+    (void)loop(Count{}, Counting(),
+               {{every(1),
+                 [&](const Elapsed& e) {
+                   ++calls;
+                   if (e.steps == 2) throw Error(ErrorCode::io, "no space");
+                 }},
+                {every(1), Logger{&text}}});
     FAIL() << "no error";
   } catch (const LoopError& error) {
     EXPECT_EQ(error.code(), ErrorCode::io);
@@ -498,11 +518,12 @@ TEST(Loop, AThrowingObserverIsCalledNoMoreAndTheOthersSeeItAll) {
 
 TEST(Loop, AStepWhoseObserverThrowsIsCounted) {
   try {
-    loop(0, iota(10),
-         {{every(1), [](int& n) { return logs().add_metric("n", ++n); }}, {every(1), [](const Elapsed& e) {
-                                                                             if (e.steps == 5)
-                                                                               throw std::runtime_error("disk full");
-                                                                           }}});
+    (void)loop(
+        0, iota(10),
+        {{every(1), [](int& n) { return logs().add_metric("n", ++n); }}, {every(1), [](const Elapsed& e) {
+                                                                            if (e.steps == 5)
+                                                                              throw std::runtime_error("disk full");
+                                                                          }}});
     FAIL() << "no error";
   } catch (const LoopError& error) {
     EXPECT_EQ(*error.state<int>(), 6);
@@ -514,11 +535,11 @@ TEST(Loop, AStepWhoseObserverThrowsIsCounted) {
 
 TEST(Loop, AnErrorCarriesOutputsAndMetadata) {
   try {
-    loop(0, iota(10), {{every(1), [](LoopState<int, int>& l) {
-                          if (l.elapsed.steps == 4) throw std::runtime_error("mine");
-                          l.metadata = static_cast<int>(l.elapsed.steps);
-                          l.logs.add_entry("outputs", "n", 3);
-                        }}});
+    (void)loop(0, iota(10), {{every(1), [](LoopState<int, int>& l) {
+                                if (l.elapsed.steps == 4) throw std::runtime_error("mine");
+                                l.metadata = static_cast<int>(l.elapsed.steps);
+                                l.logs.add_entry("outputs", "n", 3);
+                              }}});
     FAIL() << "no error";
   } catch (const LoopError& error) {
     EXPECT_EQ(error.outputs().size(), 4u);
@@ -536,7 +557,7 @@ TEST(Loop, NoStepRunsWhereAnOnStartStops) {
 
 TEST(Loop, StepsPerExecutionThatMakeNoSenseLoseNothing) {
   try {
-    loop(7, iota(10), {}, {.steps_per_execution = -1});
+    (void)loop(7, iota(10), {}, {.steps_per_execution = -1});
     FAIL() << "no error";
   } catch (const LoopError& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
@@ -553,7 +574,7 @@ TEST(Loop, EachBatchIsMadeOnce) {
   std::vector<int> seen;
   const auto run = [&](const Schedule& when, LoopOptions<int, int> options = {}) {
     made = 0;
-    loop(0, batches, {{when, [&](const int& batch, int&) { seen.push_back(batch); }}}, std::move(options));
+    (void)loop(0, batches, {{when, [&](const int& batch, int&) { seen.push_back(batch); }}}, std::move(options));
     return made;
   };
   EXPECT_EQ(run(every(1)), 10);
@@ -569,8 +590,8 @@ TEST(Loop, LastOfPeriodsThatAStateRemembers) {
   std::vector<int> due;
   const auto run = [&](int size, Period stop) {
     due.clear();
-    loop(0, iota(size), {{when, [&](const Elapsed& e, int&) { due.push_back(static_cast<int>(e.steps)); }}},
-         {.stop = stop});
+    (void)loop(0, iota(size), {{when, [&](const Elapsed& e, int&) { due.push_back(static_cast<int>(e.steps)); }}},
+               {.stop = stop});
     return due;
   };
   EXPECT_EQ(run(100, at(10)), (std::vector<int>{9}));
@@ -591,8 +612,9 @@ TEST(Loop, AnOnEndThatThrowsKeepsNoOtherFromEnding) {
   int ended = 0;
   std::string text;
   try {
-    loop(Count{}, iota(2), {{every(1), Throwing{&ended}}, {every(1), Throwing{&ended}}, {every(1), Logger{&text}}},
-         {.on_end = {[&](Count&) { ++ended; }}});
+    (void)loop(Count{}, iota(2),
+               {{every(1), Throwing{&ended}}, {every(1), Throwing{&ended}}, {every(1), Logger{&text}}},
+               {.on_end = {[&](Count&) { ++ended; }}});
     FAIL() << "no error";
   } catch (const LoopError& error) {
     EXPECT_NE(std::string(error.what()).find("Throwing"), std::string::npos) << error.what();
@@ -618,19 +640,60 @@ struct Failing : Counting {
 
 TEST(Loop, ADatasetThatFailsLosesNoStep) {
   try {
-    loop(Count{}, Failing(), {{every(1), [](Count& s) { return logs().add_metric("a", ++s.a); }}});
+    (void)loop(Count{}, Failing(), {{every(1), [](Count& s) { return logs().add_metric("a", ++s.a); }}});
     FAIL() << "no error";
   } catch (const LoopError& error) {
-    EXPECT_EQ(std::string(error.what()), "the dataset, at step 2: cannot be read");
+    EXPECT_EQ(std::string(error.what()), "the dataset, at step 3: cannot be read");
     EXPECT_EQ(error.history().collect("a")[0], (Values{1, 2, 3}));
     EXPECT_EQ(error.elapsed().steps, 3);
   }
 }
 
+// Whose fault it was, and in which step.
+TEST(Loop, ErrorsNameWhatFailed) {
+  const auto what = [](auto&& dataset, std::vector<Task<int, int>> tasks, LoopOptions<int, int> options = {}) {
+    try {
+      (void)loop(0, dataset, tasks, std::move(options));
+    } catch (const LoopError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  const auto fail_at = [](int step) {
+    return [step](int i) {
+      if (i == step) throw std::runtime_error("mine");
+      return i;
+    };
+  };
+  const auto schedule = [](const Elapsed& e) -> bool {
+    if (e.steps == 3) throw std::runtime_error("mine");
+    return false;
+  };
+  EXPECT_EQ(what(iota(9), {{every(1), [](int&) {}}, {schedule, [](int&) {}}}),
+            "task 2, a function: its schedule, at step 3: mine");
+  for (const std::int64_t each : {1, 100}) {  // where something is due, and where steps are only counted
+    EXPECT_EQ(what(iota(9) | std::views::transform(fail_at(4)), {{every(each), [](int&) {}}}),
+              "the dataset, at step 4: mine");
+    EXPECT_EQ(what(iota(9), {{every(each), [](int&) {}}}, {.batch_size_fn = fail_at(5)}),
+              "batch_size_fn, at step 5: mine");
+    EXPECT_EQ(what(Failing(), {{every(each), [](int&) {}}}), "the dataset, at step 3: cannot be read");
+  }
+}
+
+// A batch that can neither be copied nor outlives its iterator is one like any other.
+TEST(Loop, MoveOnlyBatches) {
+  std::vector<std::unique_ptr<int>> batches;
+  for (int i = 0; i < 5; ++i) batches.push_back(std::make_unique<int>(i));
+  const auto result = loop(0, batches,
+                           {{every(1), [](int& s, const std::unique_ptr<int>& batch) { s += *batch; }},
+                            {every(3) | last(), [](int& s, const std::unique_ptr<int>& batch) { s += 100 * *batch; }}});
+  EXPECT_EQ(result.state, 10 + 100 * (0 + 3 + 4));
+}
+
 TEST(Loop, AnEmptyDatasetWhereStepsWereAskedFor) {
   int ended = 0;
   try {
-    loop(Count{}, Ints{}, {}, {.stop = at(5), .on_end = {[&](Count&) { ++ended; }}});
+    (void)loop(Count{}, Ints{}, {}, {.stop = at(5), .on_end = {[&](Count&) { ++ended; }}});
     FAIL() << "no error";
   } catch (const LoopError& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
@@ -674,7 +737,7 @@ TEST(Loop, ASecondSignalIsTheProgramsOwn) {
 
 TEST(Loop, SignalHandlersAreGivenBack) {
   const auto before = std::signal(SIGINT, [](int) { ++caught; });
-  loop(Count{}, iota(2), {});
+  (void)loop(Count{}, iota(2), {});
   std::raise(SIGINT);
   EXPECT_EQ(caught, 1);
   const auto result =
@@ -683,6 +746,24 @@ TEST(Loop, SignalHandlersAreGivenBack) {
   EXPECT_EQ(result.interrupted, 0);
   EXPECT_EQ(result.elapsed.steps, 3);
   std::signal(SIGINT, before);
+}
+
+// An outer loop that leaves signals to the program is not asked by an inner one that would catch them.
+TEST(Loop, TheOutermostLoopDecidesAboutSignals) {
+  caught = 0;
+  const auto before = std::signal(SIGINT, [](int) { ++caught; });
+  const auto result = loop(
+      0, iota(3),
+      {{every(1),
+        [](int& s) {
+          s += static_cast<int>(
+              loop(0, iota(5), {{when({1}), [](int&) { std::raise(SIGINT); }}}, {.catch_signals = true}).elapsed.steps);
+        }}},
+      {.catch_signals = false});
+  std::signal(SIGINT, before);
+  EXPECT_EQ(caught, 3);
+  EXPECT_EQ(result.state, 15);
+  EXPECT_EQ(result.interrupted, 0);
 }
 
 TEST(Loop, ASignalInAnInnerLoopEndsTheOuterOneToo) {
@@ -712,14 +793,15 @@ TEST(Loop, MetadataPassesThrough) {
 TEST(Loop, AccumulatedLogs) {
   std::vector<double> seen;
   auto first = loop(Count{}, iota(1), {{every(1), [](Count&) { return logs().add_metric("old", 1); }}});
-  loop(Count{}, iota(4),
-       {{every(2), [](const Elapsed& e, Count&) { return logs().add_metric("rare", static_cast<double>(e.steps)); }},
-        {every(1),
-         [&](LoopState<Count, int>& l) {
-           seen.push_back(l.accumulated_logs().entry_value("rare"));
-           EXPECT_THROW(l.accumulated_logs().entry_value("old"), Error);
-         }}},
-       {.history = std::move(first.history)});
+  (void)loop(
+      Count{}, iota(4),
+      {{every(2), [](const Elapsed& e, Count&) { return logs().add_metric("rare", static_cast<double>(e.steps)); }},
+       {every(1),
+        [&](LoopState<Count, int>& l) {
+          seen.push_back(l.accumulated_logs().entry_value("rare"));
+          EXPECT_THROW(l.accumulated_logs().entry_value("old"), Error);
+        }}},
+      {.history = std::move(first.history)});
   EXPECT_EQ(seen, (Values{0, 0, 2, 2}));
 }
 
@@ -747,7 +829,7 @@ TEST(Loop, NothingIsMissedOrRepeatedWhenALoopIsContinued) {
     const auto result = loop(Count{}, Counting(), tasks, std::move(first));
     second.stop = at(40);
     second.elapsed = result.elapsed;
-    loop(Count{}, Counting(), tasks, std::move(second));
+    (void)loop(Count{}, Counting(), tasks, std::move(second));
     return steps;
   };
   const Steps whole = fired(40);

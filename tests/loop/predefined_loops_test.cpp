@@ -173,7 +173,7 @@ struct AtEpochEnd {
 
 TEST(TrainLoop, ACallbackThatNamesItsEvent) {
   std::string said;
-  train_loop(Count{}, Ints(5, 0), {.callbacks = {AtEpochEnd{.said = &said}}, .epoch_duration = at(2)});
+  (void)train_loop(Count{}, Ints(5, 0), {.callbacks = {AtEpochEnd{.said = &said}}, .epoch_duration = at(2)});
   EXPECT_EQ(said, "(134)");
 }
 
@@ -183,7 +183,7 @@ TEST(TestLoop, EventsInTheirOrder) {
   const auto say = [&](std::string name) { return [&said, name](const Count&) { said.push_back(name); }; };
   tasks.emplace_back(every(1), say("task"));
   for (const std::string_view name : kEventNames) tasks.emplace_back(name, say(std::string(name)));
-  test_loop(Count{}, Ints(2, 0), {.tasks = tasks, .callbacks = {say("callback")}});
+  (void)test_loop(Count{}, Ints(2, 0), {.tasks = tasks, .callbacks = {say("callback")}});
   const Names step{"on_test_batch_begin", "test_step", "on_test_step", "on_test_batch_end", "callback", "task"};
   Names expected{"on_test_begin"};
   for (int i = 0; i < 2; ++i) expected.insert(expected.end(), step.begin(), step.end());
@@ -194,7 +194,7 @@ TEST(TestLoop, EventsInTheirOrder) {
     if (const auto found = name.find("test"); found != name.npos) name.replace(found, 4, "predict");
   }
   said.clear();
-  predict_loop(Count{}, Ints(2, 0), {.tasks = tasks, .callbacks = {say("callback")}});
+  (void)predict_loop(Count{}, Ints(2, 0), {.tasks = tasks, .callbacks = {say("callback")}});
   EXPECT_EQ(said, expected);
 }
 
@@ -228,7 +228,7 @@ TEST(TrainLoop, EvaluationDoesNotGrow) {
       {"test_step", [&](const Count&) { ++calls; }},
       {"on_epoch_end", [&](const Count&) { per_epoch.push_back(std::exchange(calls, 0)); }}};
   for (int i = 0; i < 2; ++i) {
-    train_loop(Count{}, Ints(4, 0), {.tasks = tasks, .test_dataset = Ints(3, 0), .epoch_duration = at(1)});
+    (void)train_loop(Count{}, Ints(4, 0), {.tasks = tasks, .test_dataset = Ints(3, 0), .epoch_duration = at(1)});
   }
   EXPECT_EQ(per_epoch, (std::vector<int>{3, 3, 3, 3, 3, 3, 3, 3}));
   EXPECT_EQ(tasks.size(), 2u);
@@ -275,10 +275,10 @@ TEST(TrainLoop, ASignalInTheEvaluationEndsTraining) {
 
 TEST(TrainLoop, Errors) {
   expect_error(ErrorCode::not_found, {"no event 'on_epochs_end'", "'on_epoch_end'"}, [] {
-    train_loop(Count{}, Ints(1, 0), {.tasks = {{"on_epochs_end", count}}});
+    (void)train_loop(Count{}, Ints(1, 0), {.tasks = {{"on_epochs_end", count}}});
   });
   expect_error(ErrorCode::not_found, {"no event 'trainstep'", "'train_step'"}, [] {
-    test_loop(Count{}, Ints(1, 0), {.tasks = {{"trainstep", count}}});
+    (void)test_loop(Count{}, Ints(1, 0), {.tasks = {{"trainstep", count}}});
   });
   expect_error(ErrorCode::invalid_argument, {"found 0"},
                [] { train_loop(Count{}, Ints(1, 0), {.epoch_duration = at(0)}); });
@@ -286,7 +286,7 @@ TEST(TrainLoop, Errors) {
                [] { train_loop(Count{}, Ints(1, 0), {.epoch_duration = {.time = 1.0}}); });
   // What is wrong before the first step loses nothing.
   try {
-    train_loop(7, Ints(1, 0), {.epoch_duration = at(0), .metadata = 8});
+    (void)train_loop(7, Ints(1, 0), {.epoch_duration = at(0), .metadata = 8});
     FAIL() << "no error";
   } catch (const LoopError& error) {
     EXPECT_EQ(*error.state<int>(), 7);
@@ -294,7 +294,7 @@ TEST(TrainLoop, Errors) {
   }
   // An error names the event, and the step.
   expect_error(ErrorCode::not_found, {"on_train_step: a function, at step 1: ", "'b'"}, [] {
-    train_loop(Count{}, Ints(3, 0), {.tasks = {{"train_step", count}, {"on_train_step", [](LoopState<Count, int>& l) {
+    (void)train_loop(Count{}, Ints(3, 0), {.tasks = {{"train_step", count}, {"on_train_step", [](LoopState<Count, int>& l) {
                                                                          if (l.elapsed.steps == 1)
                                                                            l.logs.entry_value("b");
                                                                        }}}});
@@ -371,7 +371,7 @@ TEST_F(TrainLoopOfStates, StepsRunAheadBetweenEpochEnds) {
     return Logs();
   });
   int observed = 0;
-  train_loop(std::move(state), watched,
+  (void)train_loop(std::move(state), watched,
              {.tasks = {{"train_step", step}, {"on_epoch_end", [](const State&) {}}},
               .callbacks = {[&](const Elapsed&) { ++observed; }},
               .epoch_duration = at(6),

@@ -190,14 +190,14 @@ TEST(LibraryKernels, adam_update) {
   });
 }
 
-TEST(LibraryKernels, publish_row) {
-  // As functors::RowSource, without the tensors that it is made of.
+TEST(LibraryKernels, publish_columns) {
+  // As RowPart, without the tensors that it is made of.
   struct Source {
-    const void* scalars[RowRing::kMaxColumns] = {};
-    DType dtypes[RowRing::kMaxColumns] = {};
-    int columns = 3;
+    const void* scalars[RowPart::kMaxColumns] = {};
+    DType dtypes[RowPart::kMaxColumns] = {};
+    int columns = 3, first = 0, row_columns = 3;
   };
-  static_assert(sizeof(Source) == sizeof(functors::RowSource));
+  static_assert(sizeof(Source) == sizeof(RowPart));
   Seeds::each([] {
     constexpr std::int64_t kCapacity = 4, kColumns = 3;
     std::vector<double> values(kCapacity * kColumns);  // pinned
@@ -214,7 +214,7 @@ TEST(LibraryKernels, publish_row) {
     source.dtypes[0] = DType::f32;
     source.dtypes[1] = DType::i32;
     source.dtypes[2] = DType::i64;
-    expect_runs(run(kernel_named("publish_row_kernel"), {1}, {32}, 0, RowRing{values.data(), &published, kCapacity},
+    expect_runs(run(kernel_named("publish_columns_kernel"), {1}, {32}, 0, RowRing{values.data(), &published, kCapacity},
                     row.data(), source));
     EXPECT_EQ(published, 7);
     EXPECT_EQ(row.values()[0], 7);

@@ -24,6 +24,7 @@
 #include <giro/kernels/pool.h>
 #include <giro/kernels/publish.h>
 #include <giro/kernels/reduce.h>
+#include <giro/kernels/slots.h>
 #include <giro/kernels/softmax_cross_entropy.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
@@ -215,8 +216,8 @@ const std::vector<Operation> kOperations{
     {"gather",
      [](Bench& b) {
        return [&b, rows = b.zeros({4, 3}), src = b.zeros({8, 3}), indices = b.zeros({4}, DType::i64),
-               position = b.zeros({}, DType::i64)] {
-         batch_indices(indices, position, {.size = 8, .seed = 1, .shuffled = true}, b.stream());
+               positions = SlotRing{b.zeros({2, 64}, DType::u8), b.zeros({}, DType::i64)}] {
+         batch_indices(indices, positions, {.size = 8, .seed = 1, .shuffled = true}, b.stream());
          gather_rows(rows, src, indices, b.stream());
        };
      }},
@@ -230,6 +231,13 @@ const std::vector<Operation> kOperations{
                                                   .step = b.zeros({}, DType::i64),
                                                   .learning_rate = b.zeros({})}] {
          update({.rule = optim::Rule::adam, .learning_rate = 1e-3}, tensors, b.stream());
+       };
+     }},
+    {"slots",
+     [](Bench& b) {
+       return [&b, ring = SlotRing{b.zeros({2, 64}, DType::u8), b.zeros({}, DType::i64)}, x = b.zeros({4})] {
+         write_slot(ring, 0, x, b.stream());
+         read_slot(x, ring, 0, b.stream());
        };
      }},
     {"publish_row",

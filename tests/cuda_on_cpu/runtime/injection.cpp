@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -52,6 +54,11 @@ std::array<Counter, kNames.size()>& counters() {
   return counters;
 }
 
+std::map<std::string, std::uint64_t, std::less<>>& num_calls() {
+  static auto* const calls = new std::map<std::string, std::uint64_t, std::less<>>;
+  return *calls;
+}
+
 std::string& calls_since_failure() {
   static auto* const calls = new std::string;
   return *calls;
@@ -68,6 +75,7 @@ void inject(Injection kind, cudaError_t code, const char* call) {
 }
 
 void inject_call(const char* call) {
+  ++num_calls()[call];
   std::string& calls = calls_since_failure();
   if (!calls.empty()) calls.append(" ").append(call);
   try {
@@ -90,6 +98,12 @@ extern "C" bool cuda_on_cpu_fail(const char* kind, unsigned long long nth) {
   counter.failing = nth > 0 ? counter.calls + nth : 0;
   if (index == static_cast<int>(Injection::call)) calls_since_failure().clear();
   return true;
+}
+
+extern "C" unsigned long long cuda_on_cpu_num_calls(const char* call) {
+  const std::lock_guard lock(api_mutex());
+  const auto found = num_calls().find(std::string_view(call));
+  return found == num_calls().end() ? 0 : found->second;
 }
 
 extern "C" const char* cuda_on_cpu_calls_since_failure() {

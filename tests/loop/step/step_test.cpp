@@ -372,7 +372,7 @@ TEST_P(StepTest, ObserversThatThrowLoseNoRecord) {
   };
   std::int64_t observed = 0;
   try {
-    loop(create(test::linear_model()), dataset,
+    (void)loop(create(test::linear_model()), dataset,
          {{every(1), make_step(test::linear_model(), Kind::recorded)},
           {every(1), throw_at(3)},
           {every(1), throw_at(5)},

@@ -1,4 +1,4 @@
-#include <giro/loop/step/recording.h>
+#include <giro/loop/step/step_recording.h>
 
 #include <fmt/format.h>
 
@@ -48,7 +48,7 @@ const State& checked(const StepCall& call) {
 
 }  // namespace
 
-Recording::Recording(const StepCall& call, const StepBody& body, Mode mode)
+StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mode)
     : state_(checked(call).identity()),
       state_id_(call.state.identity().get()),
       residence_(call.batch.residence()),
@@ -58,7 +58,7 @@ Recording::Recording(const StepCall& call, const StepBody& body, Mode mode)
       stream_(call.state.stream()),
       call_storage_(zero(stream_)),
       call_(call_storage_.data(), DType::i64, {}, stream_.device()),
-      inputs_(call.batch, call.broadcasts, call_, stream_),
+      inputs_(call.batch, call.broadcasts, call_, call.state.context()),
       id_(next_id++) {
   if (mode == Mode::recorded) {
     graph_ = Graph::record(stream_, [&] {
@@ -70,7 +70,7 @@ Recording::Recording(const StepCall& call, const StepBody& body, Mode mode)
   }
 }
 
-bool Recording::matches(const StepCall& call) const {
+bool StepRecording::matches(const StepCall& call) const {
   if (failed_ || call.state.identity().get() != state_id_ || call.batch.residence().get() != residence_id_)
     return false;
   const Batch::Features& values = inputs_.broadcasts().values().features();
@@ -81,24 +81,24 @@ bool Recording::matches(const StepCall& call) const {
                                   : same_features(call.batch.features(), inputs_.batch().features());
 }
 
-bool Recording::expired() const {
+bool StepRecording::expired() const {
   return failed_ || state_.expired() || (residence_id_ != nullptr && residence_.expired());
 }
 
-bool Recording::has_slot() const { return !logs_ || prepared_ - logs_->published() < inputs_.capacity(); }
+bool StepRecording::has_slot() const { return !logs_ || prepared_ - logs_->published() < inputs_.capacity(); }
 
-bool Recording::has_room() const { return has_slot() && logs_->has_room(); }
+bool StepRecording::has_room() const { return has_slot() && logs_->has_room(); }
 
-std::int64_t Recording::max_held() const {
+std::int64_t StepRecording::max_held() const {
   return std::max<std::int64_t>(1, std::min(logs_->capacity(), inputs_.capacity()) / 2);
 }
 
-void Recording::prepare(const StepCall& call) {
+void StepRecording::prepare(const StepCall& call) {
   inputs_.fill(prepared_, call.batch, call.broadcasts);
   ++prepared_;
 }
 
-Logs Recording::call(const StepCall& call, const StepBody& body) {
+Logs StepRecording::call(const StepCall& call, const StepBody& body) {
   if (!has_slot()) stream_.synchronize();
   prepare(call);
   inputs_.flush();
@@ -116,18 +116,18 @@ Logs Recording::call(const StepCall& call, const StepBody& body) {
 }
 
 // Calls the function on what lies on the device.
-Logs Recording::run_body(const StepBody& body) {
+Logs StepRecording::run_body(const StepBody& body) {
   inputs_.take();
   const auto residence = residence_.lock();
   const Batch batch = residence ? residence->gather(rows_, inputs_.positions(), stream_, gathered_) : inputs_.batch();
   return body(batch, inputs_.broadcasts());
 }
 
-const Graph& Recording::sequence(std::span<Recording* const> parts) {
+const Graph& StepRecording::sequence(std::span<StepRecording* const> parts) {
   constexpr std::size_t kMost = 16;
   std::vector<std::uint64_t> ids;
   std::vector<const Graph*> graphs;
-  for (Recording* part : parts) {
+  for (StepRecording* part : parts) {
     ids.push_back(part->id_);
     graphs.push_back(&*part->graph_);
   }

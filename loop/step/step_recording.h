@@ -41,12 +41,12 @@ using StepBody = std::function<Logs(const Batch&, const Broadcasts&)>;
 // A step of one state, at fixed addresses, for batches of one shape, one set of broadcasts' names and one value of the
 // statics: the graph, what goes into its calls and what comes out of them. An eager step has no graph, and is run anew.
 // To be used by one thread at a time, as its state is.
-class Recording {
+class StepRecording {
  public:
   enum class Mode { recorded, eager };
   // Errors: those of the ops, if it is recorded; device_mismatch for a batch that lies on another device than the
   // state; invalid_argument for a state that was moved from.
-  Recording(const StepCall& call, const StepBody& body, Mode mode);
+  StepRecording(const StepCall& call, const StepBody& body, Mode mode);
 
   bool matches(const StepCall& call) const;
   // Whether what it was made for is gone, or it has failed: it is never called again.
@@ -68,7 +68,7 @@ class Recording {
   void flush() { inputs_.flush(); }
   const Graph& graph() const { return *graph_; }
   // The graph of several recordings' calls, one after the other, this one's first; made once.
-  const Graph& sequence(std::span<Recording* const> parts);
+  const Graph& sequence(std::span<StepRecording* const> parts);
 
   const std::shared_ptr<LogRing>& logs() const noexcept { return logs_; }
   const Stream& stream() const noexcept { return stream_; }

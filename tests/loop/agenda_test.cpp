@@ -1,0 +1,108 @@
+#include <giro/loop/agenda.h>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace giro::detail {
+namespace {
+
+using Due = std::vector<std::pair<std::int64_t, std::size_t>>;  // step, task
+
+// Asks as a run does: in the steps that are not quiet.
+struct Asked {
+  Due due;
+  std::int64_t steps = 0;  // in which anything was asked
+
+  Asked(Agenda& agenda, std::int64_t count) {
+    Elapsed elapsed;
+    for (; elapsed.steps < count; elapsed.count(1)) {
+      elapsed.step_samples = 1;
+      elapsed.last = elapsed.steps + 1 == count;
+      if (agenda.is_quiet(elapsed)) continue;
+      ++steps;
+      agenda.ask(
+          elapsed, [](const auto&) {}, [&](std::size_t task) { due.emplace_back(elapsed.steps, task); });
+    }
+  }
+};
+
+TEST(Agenda, TasksAreDueInTheirOrder) {
+  Agenda agenda({every(2), every(3), always()}, 0);
+  EXPECT_EQ(Asked(agenda, 4).due, (Due{{0, 0}, {0, 1}, {0, 2}, {1, 2}, {2, 0}, {2, 2}, {3, 1}, {3, 2}}));
+}
+
+TEST(Agenda, QuietStepsAreNotLookedAt) {
+  Agenda agenda({every(100), every(250) | last(), never()}, 0);
+  const Asked asked(agenda, 1'000);
+  EXPECT_EQ(asked.due, (Due{{0, 0},
+                            {0, 1},
+                            {100, 0},
+                            {200, 0},
+                            {250, 1},
+                            {300, 0},
+                            {400, 0},
+                            {500, 0},
+                            {500, 1},
+                            {600, 0},
+                            {700, 0},
+                            {750, 1},
+                            {800, 0},
+                            {900, 0},
+                            {999, 1}}));
+  EXPECT_LE(asked.steps, 15);
+}
+
+TEST(Agenda, KnowsWhatItsTasksWaitFor) {
+  EXPECT_FALSE(Agenda({every(2)}, 0).awaits_end());
+  EXPECT_TRUE(Agenda({every(2), every(3) | last()}, 0).awaits_end());
+  EXPECT_FALSE(Agenda({every(2)}, 0).reads_clock());
+  EXPECT_TRUE(Agenda({every({.time = 2.0})}, 0).reads_clock());
+}
+
+TEST(Agenda, BeforeItAsksItSaysWhatForm) {
+  Agenda agenda({every(1), [](const Elapsed&) { return true; }, every({.time = 1.0})}, 0);
+  int users = 0, clocks = 0;
+  agenda.ask(
+      Elapsed{},
+      [&](const auto& traits) {
+        users += traits.asks_user;
+        clocks += traits.reads_clock;
+      },
+      [](std::size_t) {});
+  EXPECT_EQ(users, 1);
+  EXPECT_EQ(clocks, 2);  // a function may look at the time as well
+}
+
+// A step that turns out to be the last after it was asked about.
+TEST(Agenda, AsksAgainAtTheEnd) {
+  Agenda agenda({every({.samples = 3}) & last(), every(4), last(), every(2) | last()}, 0);
+  Elapsed elapsed;
+  std::vector<std::size_t> due;
+  const auto note = [&](std::size_t task) { due.push_back(task); };
+  for (; elapsed.steps < 9; elapsed.count(1))
+    agenda.ask(
+        elapsed, [](const auto&) {}, [](std::size_t) {});
+  agenda.ask(
+      elapsed, [](const auto&) {}, note);
+  EXPECT_EQ(due, (std::vector<std::size_t>{}));
+  elapsed.last = true;
+  agenda.ask_at_end(
+      elapsed, [](const auto&) {}, note);
+  EXPECT_EQ(due, (std::vector<std::size_t>{0, 2, 3}));
+}
+
+TEST(Agenda, NamesTheScheduleThatFails) {
+  Agenda agenda({every(1), [](const Elapsed&) -> bool { throw std::runtime_error("mine"); }}, 0);
+  EXPECT_EQ(agenda.asking(), 2u);
+  EXPECT_THROW(agenda.ask(
+                   Elapsed{}, [](const auto&) {}, [](std::size_t) {}),
+               std::runtime_error);
+  EXPECT_EQ(agenda.asking(), 1u);
+}
+
+}  // namespace
+}  // namespace giro::detail

@@ -1,0 +1,169 @@
+#include <giro/loop/journal.h>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/functional.h>
+
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+using Values = std::vector<double>;
+
+struct Seen final : detail::Observer {
+  std::vector<std::pair<std::int64_t, double>> records;  // step, loss
+  std::int64_t throw_at = -1;
+  void observe(const Elapsed& elapsed, const Logs& logs) override {
+    if (elapsed.steps == throw_at) throw std::runtime_error("full");
+    records.emplace_back(elapsed.steps, logs.empty() ? -1 : logs.entry_value("loss"));
+  }
+};
+
+class JournalTest : public test::OpTest {
+ protected:
+  void SetUp() override {
+    OpTest::SetUp();
+    if (IsSkipped()) return;
+    loss_ = tensor({});
+    call_ = tensor({}, DType::i64);
+    from_host(call_, std::vector<std::int64_t>{0}, stream());
+    ring_ = LogRing::create(logged(), call_, stream());
+  }
+  Logs logged() const { return logs().add_metric("loss", nn::Var(loss_, stream())); }
+  // What the device does when it gets to a step.
+  void run(float loss) const {
+    from_host(loss_, std::vector{loss}, stream());
+    ring_->publish(logged());
+    stream().synchronize();
+  }
+  static constexpr auto now = [] { return 7.0; };
+
+  Tensor loss_, call_;
+  std::shared_ptr<LogRing> ring_;
+};
+INSTANTIATE_TEST_SUITE_P(Devices, JournalTest, test::kDevices, test::device_name);
+
+TEST_P(JournalTest, StepsAreCommittedInOrderWhenTheirLogsHaveArrived) {
+  detail::Journal journal({}, {});
+  Seen seen;
+  Elapsed elapsed;
+  for (int step = 0; step < 3; ++step) {
+    Logs host;
+    journal.add(ring_);
+    journal.add(&seen);
+    if (step == 1) host.add_metric("loss", 100).add_metric("early", 1);  // the step's own comes later, and wins
+    journal.end_step(elapsed, host);
+    EXPECT_TRUE(host.empty());
+    elapsed.count(1);
+  }
+  // One without anything from the device waits for its turn as well.
+  Logs host = logs().add_metric("loss", 9);
+  journal.end_step(elapsed, host);
+  journal.drain(false, now);
+  EXPECT_EQ(journal.history().size(), 0u);
+  run(0.5f);
+  journal.drain(false, now);
+  EXPECT_EQ(journal.history().size(), 1u);
+  run(1.5f);
+  run(2.5f);
+  journal.drain(false, now);
+  EXPECT_FALSE(journal.has_pending());
+  EXPECT_EQ(journal.history().collect("steps", "loss")[1], (Values{0.5, 1.5, 2.5, 9}));
+  EXPECT_EQ(journal.history().collect("steps", "early")[0], Values{1});
+  EXPECT_EQ(journal.history().collect("date")[0], Values(4, 7.0));
+  EXPECT_EQ(seen.records, (std::vector<std::pair<std::int64_t, double>>{{0, 0.5}, {1, 1.5}, {2, 2.5}}));
+}
+
+TEST_P(JournalTest, TheStepAtHandMayBeReadWhenTheDeviceIsThere) {
+  detail::Journal journal({}, {});
+  journal.add(ring_);
+  run(4);
+  Logs step = logs().add_metric("before", 1);
+  journal.arrive(step);
+  EXPECT_EQ(step.entry_value("loss"), 4);
+  EXPECT_EQ(step.entry_value("before"), 1);
+  EXPECT_TRUE(journal.is_empty());
+  EXPECT_TRUE(ring_->has_room());
+}
+
+TEST_P(JournalTest, RowsThatAreNeverReadHoldNothingUp) {
+  {
+    detail::Journal journal({}, {});
+    for (std::int64_t i = 0; i < ring_->capacity(); ++i) {
+      Logs none;
+      journal.add(ring_);
+      journal.end_step({}, none);
+    }
+    EXPECT_FALSE(ring_->has_room());
+  }
+  EXPECT_TRUE(ring_->has_room());
+  detail::Journal journal({}, {});
+  journal.add(ring_);
+  journal.drop_step();
+  EXPECT_TRUE(journal.is_empty());
+}
+
+TEST_P(JournalTest, ARowThatWasNeverWritten) {
+  detail::Journal journal({}, {});
+  Seen seen;
+  Logs none;
+  journal.add(ring_);
+  journal.add(&seen);
+  journal.end_step({}, none);
+  test::expect_error(ErrorCode::device, {"row 0", "never written"}, [&] { journal.drain(true, now); });
+  journal.set_failing();
+  journal.drain(true, now);
+  EXPECT_FALSE(journal.has_pending());
+  EXPECT_TRUE(seen.records.empty());
+}
+
+// Finding: observers were shown what the history had refused.
+TEST_P(JournalTest, NobodySeesWhatTheHistoryRefuses) {
+  detail::Journal journal({}, {});
+  Seen seen;
+  Elapsed elapsed;
+  for (int step = 0; step < 2; ++step) {
+    Logs host = logs().add_metric("loss", step);
+    if (step == 0) host.add_entry("elapsed", "steps", 3);
+    journal.add(&seen);
+    journal.end_step(elapsed, host);
+    elapsed.count(1);
+  }
+  EXPECT_THROW(journal.drain(false, now), Error);
+  EXPECT_EQ(journal.showing(), nullptr);
+  EXPECT_EQ(journal.showing_step(), 0);
+  journal.drain(false, now);
+  EXPECT_EQ(seen.records, (std::vector<std::pair<std::int64_t, double>>{{1, 1}}));
+}
+
+TEST_P(JournalTest, AnObserverThatFailsIsNamedAndShownNothingMore) {
+  detail::Journal journal({}, {});
+  Seen first, second;
+  first.throw_at = 1;
+  Elapsed elapsed;
+  for (int step = 0; step < 4; ++step) {
+    Logs host = logs().add_metric("loss", step);
+    journal.add(&first);
+    journal.add(&second);
+    journal.end_step(elapsed, host);
+    elapsed.count(1);
+  }
+  EXPECT_THROW(journal.drain(true, now), std::runtime_error);
+  EXPECT_EQ(journal.showing(), &first);
+  EXPECT_EQ(journal.showing_step(), 1);
+  EXPECT_TRUE(journal.has_failed(&first));
+  journal.forget_showing();
+  journal.drain(true, now);
+  EXPECT_EQ(first.records.size(), 1u);
+  EXPECT_EQ(second.records.size(), 4u);
+}
+
+}  // namespace
+}  // namespace giro

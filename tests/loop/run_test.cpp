@@ -1,0 +1,155 @@
+#include <giro/loop/run.h>
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdint>
+#include <ranges>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/loop/loop.h>
+
+#include "tests/expect_error.h"
+
+namespace giro {
+namespace {
+
+using test::expect_error;
+using Values = std::vector<double>;
+using Tasks = std::vector<Task<int, int>>;
+
+auto count() {
+  return [](int& s) { return logs().add_metric("n", ++s); };
+}
+
+TEST(Run, IsAdvancedLookedAtAndAdvancedAgain) {
+  std::string order;
+  auto data = std::views::iota(0, 10);
+  const Tasks tasks{{every(1), [&](int& s, const int& batch) {
+                       order += std::to_string(batch);
+                       return logs().add_metric("n", ++s);
+                     }}};
+  Run run(0, data, tasks, {.on_start = {[&](int&) { order += 's'; }}, .on_end = {[&](int&) { order += 'e'; }}});
+  EXPECT_EQ(run.elapsed().steps, 0);
+  EXPECT_EQ(run.advance(at(3)), Advanced::reached);
+  EXPECT_EQ(run.state(), 3);
+  EXPECT_EQ(run.elapsed().steps, 3);
+  EXPECT_EQ(run.history().collect("n")[0], (Values{1, 2, 3}));
+  EXPECT_EQ(run.advance(at(3)), Advanced::reached);  // where it is already
+  EXPECT_EQ(run.advance(at(2)), Advanced::reached);
+  EXPECT_EQ(run.elapsed().steps, 3);
+  run.state() = 100;
+  EXPECT_EQ(run.advance(at({.samples = 5})), Advanced::reached);
+  EXPECT_EQ(run.advance(), Advanced::dataset_ended);
+  EXPECT_EQ(order, "s0123456789");
+  auto [state, history, elapsed] = run.finish();
+  EXPECT_EQ(order, "s0123456789e");
+  EXPECT_EQ(state, 107);
+  EXPECT_EQ(history.size(), 10u);
+  EXPECT_EQ(elapsed.steps, 10);
+}
+
+TEST(Run, SaysWhyItHasComeBack) {
+  auto data = std::views::iota(0, 10);
+  const auto why = [&](const Tasks& tasks, LoopOptions<int, int> options, const Period& until = {}) {
+    Run run(0, data, tasks, std::move(options));
+    const Advanced result = run.advance(until);
+    (void)run.finish();
+    return result;
+  };
+  EXPECT_EQ(why({}, {}), Advanced::dataset_ended);
+  EXPECT_EQ(why({}, {.stop = at(10)}), Advanced::stopped);
+  EXPECT_EQ(why({}, {.stop = at(4)}, at(9)), Advanced::stopped);
+  EXPECT_EQ(why({}, {.stop = at(9)}, at(4)), Advanced::reached);
+  EXPECT_EQ(why({{every(3), [](LoopState<int, int>& l) { l.stop_iteration = l.elapsed.steps == 3; }}}, {}),
+            Advanced::stopped);
+  EXPECT_EQ(why({{every(3), [](int&) { std::raise(SIGINT); }}}, {}), Advanced::interrupted);
+  auto none = std::views::iota(0, 0);
+  Run empty(0, none, Tasks{});
+  EXPECT_EQ(empty.advance(at(1)), Advanced::dataset_ended);
+}
+
+TEST(Run, IsNotAdvancedAfterItsEnd) {
+  auto data = std::views::iota(0, 4);
+  Run run(0, data, Tasks{{every(1), count()}});
+  EXPECT_EQ(run.advance(), Advanced::dataset_ended);
+  expect_error(ErrorCode::invalid_argument, {"advance", "ended", "step 4"}, [&] { (void)run.advance(); });
+  EXPECT_EQ(run.finish().state, 4);
+  expect_error(ErrorCode::invalid_argument, {"finish"}, [&] { (void)run.finish(); });
+
+  Run failing(0, data, Tasks{{every(1), [](int&) { throw std::runtime_error("mine"); }}});
+  EXPECT_THROW((void)failing.advance(), LoopError);
+  expect_error(ErrorCode::invalid_argument, {"advance", "step 0"}, [&] { (void)failing.advance(); });
+}
+
+// What last() brings runs where a run is finished before it has ended, once.
+TEST(Run, LastRunsWhereARunIsFinished) {
+  auto data = std::views::iota(0, 10);
+  std::vector<std::int64_t> steps;
+  const Tasks tasks{{every(1), count()}, {every(4) | last(), [&](const Elapsed& e, const int& s) {
+                                            steps.push_back(e.steps);
+                                            EXPECT_EQ(s, e.steps + 1);
+                                          }}};
+  for (const std::int64_t until : {5, 6}) {
+    steps.clear();
+    Run run(0, data, tasks);
+    EXPECT_EQ(run.advance(at(until)), Advanced::reached);
+    const auto result = run.finish();
+    EXPECT_EQ(result.elapsed.steps, until);
+    EXPECT_EQ(steps, (until == 5 ? std::vector<std::int64_t>{0, 4} : std::vector<std::int64_t>{0, 4, 5}));
+  }
+}
+
+TEST(Run, AnErrorCarriesWhatThereWas) {
+  auto data = std::views::iota(0, 10);
+  Run run(0, data, Tasks{{every(1), count()}, {every(1), [](const Elapsed& e, int&) {
+                                                 if (e.steps == 6) throw std::runtime_error("mine");
+                                               }}});
+  EXPECT_EQ(run.advance(at(5)), Advanced::reached);
+  try {
+    (void)run.advance();
+    FAIL() << "no error";
+  } catch (const LoopError& error) {
+    EXPECT_EQ(error.elapsed().steps, 6);
+    EXPECT_EQ(error.history().size(), 6u);
+    EXPECT_EQ(*error.state<int>(), 7);
+  }
+}
+
+// A program, a test or a group has the last word on time, signals and stops.
+struct Scripted final : Arbiter {
+  double time = 1'000;
+  int signal = 0;
+  std::int64_t refuses_before = 0;
+  double now() override { return time += 0.25; }
+  int interrupt() override { return signal; }
+  bool stop(bool asked, const Elapsed& elapsed) override { return asked && elapsed.steps >= refuses_before; }
+};
+
+TEST(Run, DecisionsPassThroughItsArbiter) {
+  auto data = std::views::iota(0, 1'000);
+  const auto arbiter = std::make_shared<Scripted>();
+  Run timed(0, data, Tasks{}, {.stop = at({.time = 10.0}), .arbiter = arbiter});
+  EXPECT_EQ(timed.advance(), Advanced::stopped);
+  EXPECT_GE(timed.elapsed().time(), 10);
+  EXPECT_LE(timed.elapsed().steps, 40);
+
+  arbiter->signal = SIGTERM;
+  Run interrupted(0, data, Tasks{}, {.arbiter = arbiter});
+  EXPECT_EQ(interrupted.advance(), Advanced::interrupted);
+  EXPECT_EQ(interrupted.elapsed().steps, 1);
+  EXPECT_EQ(interrupted.finish().interrupted, SIGTERM);
+
+  arbiter->signal = 0;
+  arbiter->refuses_before = 7;
+  Run stopped(0, data, Tasks{{every(1), [](LoopState<int, int>& l) { l.stop_iteration = true; }}},
+              {.arbiter = arbiter});
+  EXPECT_EQ(stopped.advance(), Advanced::stopped);
+  EXPECT_EQ(stopped.elapsed().steps, 8);
+}
+
+}  // namespace
+}  // namespace giro

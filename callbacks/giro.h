@@ -50,6 +50,7 @@
 #include <giro/loop/step/broadcasts.h>
 #include <giro/loop/step/managed.h>
 #include <giro/loop/step/step.h>
+#include <giro/loop/time/clock.h>
 #include <giro/loop/time/elapsed.h>
 #include <giro/loop/time/schedule.h>
 #include <giro/runtime/buffer.h>

@@ -59,6 +59,7 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/file_system.h>
 #include <giro/runtime/graph.h>
+#include <giro/runtime/host_array.h>
 #include <giro/runtime/rng.h>
 #include <giro/runtime/safetensors.h>
 #include <giro/runtime/shape.h>

@@ -234,7 +234,7 @@ TEST(Dataset, MapsCompose) {
 TEST(Prefetch, ChangesNothingOfWhatIsSeen) {
   const Dataset dataset = numbered(97).shuffle(1).repeat(3).batch(5);
   const auto expected = all_batches(dataset);
-  for (const std::size_t depth : {0, 1, 2, 7, 1000}) {
+  for (const std::size_t depth : {0U, 1U, 2U, 7U, 1000U}) {
     EXPECT_EQ(all_batches(dataset.prefetch(depth)), expected) << depth;
     EXPECT_EQ(first_batches(dataset.prefetch(depth).skip(3), 1)[0], expected[3]);
   }
@@ -275,7 +275,7 @@ TEST(Prefetch, AnIteratorCanGoEarly) {
 }
 
 TEST(Dataset, WhatMapThrowsComesAtItsBatch) {
-  for (const std::size_t depth : {0, 1, 3}) {
+  for (const std::size_t depth : {0U, 1U, 3U}) {
     const Dataset dataset = numbered(10).batch(2).prefetch(depth).map([](const Batch& batch) -> Batch {
       if (ids_of(batch)[0] == 4) throw std::runtime_error("batch 2");
       return batch;
@@ -310,7 +310,7 @@ TEST(Dataset, TheLastBatchStaysReadableAtTheEnd) {
 }
 
 TEST(Dataset, ABatchStaysReadableWhenTheNextCannotBeMade) {
-  for (const std::size_t depth : {0, 1, 3}) {
+  for (const std::size_t depth : {0U, 1U, 3U}) {
     const Dataset dataset = numbered(10).batch(2).prefetch(depth).map([](const Batch& batch) -> Batch {
       if (ids_of(batch)[0] == 4) throw std::runtime_error("batch 2");
       return batch;
@@ -356,7 +356,7 @@ TEST(Dataset, OfVectorsThatDoNotBelongTogether) {
   });
   expect_error(ErrorCode::shape_mismatch, {"Dataset", "(0,)"}, [] { Dataset({{"x", std::vector<float>()}}); });
   expect_error(ErrorCode::invalid_argument, {"Dataset", "'x'"}, [&] { Dataset({{"x", six}, {"x", six}}); });
-  expect_error(ErrorCode::invalid_argument, {"Dataset", "none"}, [] { Dataset(Dataset::Arrays()); });
+  expect_error(ErrorCode::invalid_argument, {"Dataset", "none"}, [] { Dataset(Dataset::Arrays{}); });
 }
 
 TEST(Dataset, RowsAreThereOnTheHost) {

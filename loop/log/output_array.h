@@ -1,9 +1,0 @@
-#pragma once
-
-#include <giro/runtime/host_array.h>
-
-namespace giro {
-
-using OutputArray = HostArray;
-
-}  // namespace giro

@@ -43,7 +43,6 @@
 #include <giro/loop/log/history.h>
 #include <giro/loop/log/log_schema.h>
 #include <giro/loop/log/logs.h>
-#include <giro/loop/log/output_array.h>
 #include <giro/loop/log/outputs.h>
 #include <giro/loop/loop.h>
 #include <giro/loop/predefined_loops.h>

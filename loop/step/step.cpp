@@ -111,7 +111,7 @@ Logs sent(Logs logs, const std::shared_ptr<const LogRow>& row, const Stream& str
   for (LogValue& value : logs.values()) {
     const nn::Var* var = value.scalar();
     if (var == nullptr) continue;
-    value = value.is_scalar() ? LogValue(row, column++) : LogValue(OutputArray::copy_of(var->value(), stream));
+    value = value.is_scalar() ? LogValue(row, column++) : LogValue(HostArray::copy_of(var->value(), stream));
   }
   return logs;
 }

@@ -3,20 +3,42 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
-#include "tests/expect_error.h"
+#include <giro/runtime/buffer.h>
+#include <giro/runtime/graph.h>
+#include <giro/runtime/stream.h>
+
+#include "tests/kernels/op_test.h"
 
 namespace giro {
 namespace {
 
 using test::expect_error;
 
-template <class T>
+template <class T = float>
 std::vector<T> values_of(const HostArray& array) {
   const Tensor tensor = array.tensor();
   return {tensor.data<T>(), tensor.data<T>() + tensor.count()};
+}
+
+TEST(HostArray, KeepsItsMemory) {
+  std::weak_ptr<const void> memory;
+  {
+    std::vector<HostArray> copies;
+    {
+      const auto numbers = std::make_shared<std::vector<float>>(std::vector{1.f, 2.f});
+      memory = numbers;
+      const HostArray array(Tensor(numbers->data(), DType::f32, {2}, Device::cpu()), numbers);
+      copies.assign(2, array);
+    }
+    copies.pop_back();
+    EXPECT_FALSE(memory.expired());
+    EXPECT_EQ(values_of(copies.front()), (std::vector<float>{1, 2}));
+  }
+  EXPECT_TRUE(memory.expired());
 }
 
 TEST(HostArray, OwnsTheValuesOfAVector) {
@@ -60,6 +82,42 @@ TEST(HostArray, LiesOnTheHost) {
   expect_error(ErrorCode::device_mismatch, {"HostArray", "f32(2,) on cuda:0", "host"},
                [&] { HostArray(elsewhere, nullptr); });
 }
+
+class HostArrayTest : public test::OpTest {};
+
+TEST_P(HostArrayTest, CopiesWhatWasQueuedBefore) {
+  const Tensor source = tensor({2, 3});
+  const std::vector<float> before{1, 2, 3, 4, 5, 6};
+  from_host(source, before, stream());
+  const HostArray array = HostArray::copy_of(source, stream());
+  stream().fill(source.raw(), 0, source.bytes());  // queued behind the copy
+  EXPECT_EQ(values_of(array), before);
+  EXPECT_TRUE(array.ready());
+  EXPECT_EQ(array.shape(), (Shape{2, 3}));
+  EXPECT_EQ(array.dtype(), DType::f32);
+  EXPECT_TRUE(array.tensor().device().is_cpu());
+}
+
+TEST_P(HostArrayTest, OneEventForSeveral) {
+  const Tensor source = tensor({4});
+  from_host(source, std::vector<float>{1, 2, 3, 4}, stream());
+  const auto memory = std::make_shared<const Buffer>(Buffer::allocate(device(), 16, MemoryKind::pinned));
+  const Tensor host(memory->data(), DType::f32, {4}, Device::cpu());
+  copy(host, source, stream());
+  const auto arrived = std::make_shared<Event>(stream());
+  arrived->record(stream());
+  const HostArray first(host.rows(0, 2), memory, arrived), second(host.rows(2, 4), memory, arrived);
+  EXPECT_EQ(values_of(first), (std::vector<float>{1, 2}));
+  EXPECT_EQ(values_of(second), (std::vector<float>{3, 4}));
+}
+
+TEST_P(HostArrayTest, IsNotMadeWhileRecording) {
+  const Tensor source = tensor({2});
+  expect_error(ErrorCode::invalid_argument, {"f32(2,)", "recorded"},
+               [&] { Graph::record(stream(), [&] { HostArray::copy_of(source, stream()); }); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, HostArrayTest, test::kDevices, test::device_name);
 
 }  // namespace
 }  // namespace giro

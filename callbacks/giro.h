@@ -43,13 +43,13 @@
 #include <giro/loop/log/history.h>
 #include <giro/loop/log/log_schema.h>
 #include <giro/loop/log/logs.h>
-#include <giro/loop/log/output_array.h>
 #include <giro/loop/log/outputs.h>
 #include <giro/loop/loop.h>
 #include <giro/loop/predefined_loops.h>
 #include <giro/loop/step/broadcasts.h>
 #include <giro/loop/step/managed.h>
 #include <giro/loop/step/step.h>
+#include <giro/loop/time/clock.h>
 #include <giro/loop/time/elapsed.h>
 #include <giro/loop/time/schedule.h>
 #include <giro/runtime/buffer.h>
@@ -58,6 +58,7 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/file_system.h>
 #include <giro/runtime/graph.h>
+#include <giro/runtime/host_array.h>
 #include <giro/runtime/rng.h>
 #include <giro/runtime/safetensors.h>
 #include <giro/runtime/shape.h>

@@ -249,7 +249,7 @@ template <class S, std::ranges::input_range R>
 // on_predict_begin and on_predict_end. What predict_step logs as outputs is in the result's `outputs`:
 //
 //   auto result = giro::predict_loop(std::move(state), test, {.tasks = {{"predict_step", predict_step}}});
-//   giro::OutputArray logits = result.outputs.concatenate("logits");
+//   giro::HostArray logits = result.outputs.concatenate("logits");
 template <class S, std::ranges::input_range R>
 [[nodiscard]] LoopResult<S> predict_loop(
     S state, R&& dataset, std::type_identity_t<EvaluationOptions<S, std::ranges::range_value_t<R>>> options = {}) {

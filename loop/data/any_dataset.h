@@ -66,14 +66,20 @@ class AnyDataset {
       if constexpr (std::is_lvalue_reference_v<std::ranges::range_reference_t<R>>) {
         return *it;
       } else {
-        return current.emplace(*it);
+        if (!std::exchange(is_made, true)) current.emplace(*it);
+        return *current;
       }
     }
-    void advance() override { ++it; }
+    void advance() override {
+      ++it;
+      if (!ended()) is_made = false;
+    }
 
     std::shared_ptr<R> range;
     std::ranges::iterator_t<R> it;
+    // Where the range gives values: made once, and kept until the next one is made.
     std::optional<B> current;
+    bool is_made = false;
   };
 
   std::function<std::unique_ptr<Pass>()> start_;

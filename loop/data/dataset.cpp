@@ -3,171 +3,56 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <condition_variable>
-#include <cstring>
-#include <deque>
-#include <exception>
-#include <limits>
-#include <mutex>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <optional>
-#include <stop_token>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include <giro/runtime/error.h>
 
+#include "loop/data/internal/dataset_plan.h"
+
 namespace giro {
-
-struct Dataset::Plan {
-  Batch::Features rows;
-  std::shared_ptr<const void> owner;
-  RowOrder order;
-  std::optional<std::int64_t> epochs;
-  std::optional<std::int64_t> batch_size;
-  bool drop_remainder = false;
-  std::int64_t first_batch = 0;
-  std::vector<std::function<Batch(const Batch&)>> maps;
-  std::size_t prefetch = 0;
-  std::shared_ptr<Residence> residence;
-
-  std::int64_t rows_per_batch() const { return batch_size.value_or(1); }
-
-  // Rows that the batches hold together, skipped ones included, or kForever.
-  std::int64_t total_rows() const {
-    if (epochs == kForever) return kForever;
-    const std::int64_t total = order.size * epochs.value_or(1);
-    return drop_remainder ? total - total % rows_per_batch() : total;
-  }
-
-  void require_unbatched(const char* call) const {
-    if (batch_size) throw Error(ErrorCode::invalid_argument, fmt::format("{}: call it before batch", call));
-  }
-  void require_batched(const char* call) const {
-    if (!batch_size) throw Error(ErrorCode::invalid_argument, fmt::format("{}: call it after batch", call));
-  }
-};
-
 namespace {
 
-// Keeps sums of a position and a batch within 63 bits.
-constexpr std::int64_t kMaxRows = std::numeric_limits<std::int64_t>::max() / 4;
+void require_unbatched(const std::optional<std::int64_t>& batch_size, const char* call) {
+  if (batch_size) throw Error(ErrorCode::invalid_argument, fmt::format("{}: call it before batch", call));
+}
+void require_batched(const std::optional<std::int64_t>& batch_size, const char* call) {
+  if (!batch_size) throw Error(ErrorCode::invalid_argument, fmt::format("{}: call it after batch", call));
+}
 
-// Host memory for batches, used again once nobody holds the batch it was taken for.
-class StoragePool : public std::enable_shared_from_this<StoragePool> {
- public:
-  using Storage = std::vector<Buffer>;  // a block for each feature
-
-  explicit StoragePool(std::vector<std::size_t> block_sizes) : block_sizes_(std::move(block_sizes)) {}
-
-  std::shared_ptr<Storage> take() {
-    std::unique_ptr<Storage> storage = take_free();
-    if (!storage) {
-      storage = std::make_unique<Storage>();
-      for (const std::size_t size : block_sizes_) storage->push_back(Buffer::allocate(Device::cpu(), size));
-    }
-    return {storage.release(), [pool = shared_from_this()](Storage* used) noexcept { pool->give_back(used); }};
-  }
-
- private:
-  std::unique_ptr<Storage> take_free() {
-    const std::lock_guard lock(mutex_);
-    return num_free_ > 0 ? std::move(free_[--num_free_]) : nullptr;
-  }
-
-  void give_back(Storage* used) noexcept {
-    std::unique_ptr<Storage> storage(used);
-    const std::lock_guard lock(mutex_);
-    if (num_free_ < free_.size()) free_[num_free_++] = std::move(storage);
-  }
-
-  const std::vector<std::size_t> block_sizes_;
-  std::mutex mutex_;
-  std::array<std::unique_ptr<Storage>, 8> free_;
-  std::size_t num_free_ = 0;
-};
-
-// Calls a function on a thread of its own, up to `depth` results ahead of who takes them, until it gives
-// nothing or throws.
-class Prefetcher {
- public:
-  Prefetcher(std::function<std::optional<Batch>()> make, std::size_t depth)
-      : make_(std::move(make)), depth_(depth), thread_([this](const std::stop_token& stop) { run(stop); }) {}
-
-  // The next result, or what the function threw. Not to be called again after nothing or an exception.
-  std::optional<Batch> next() {
-    Item item;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return !items_.empty(); });
-      item = std::move(items_.front());
-      items_.pop_front();
-    }
-    changed_.notify_one();
-    if (item.error) std::rethrow_exception(item.error);
-    return std::move(item.batch);
-  }
-
- private:
-  struct Item {
-    std::optional<Batch> batch;
-    std::exception_ptr error;
-  };
-
-  void run(const std::stop_token& stop) {
-    bool more = true;
-    while (more) {
-      {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, stop, [&] { return items_.size() < depth_; });
-        if (stop.stop_requested()) return;
-      }
-      Item item;
-      try {
-        item.batch = make_();
-      } catch (...) {
-        item.error = std::current_exception();
-      }
-      more = item.batch.has_value();
-      {
-        const std::lock_guard lock(mutex_);
-        items_.push_back(std::move(item));
-      }
-      changed_.notify_one();
-    }
-  }
-
-  const std::function<std::optional<Batch>()> make_;
-  const std::size_t depth_;
-  std::mutex mutex_;
-  std::condition_variable_any changed_;
-  std::deque<Item> items_;
-  std::jthread thread_;  // last: it ends before what it uses goes
-};
+Batch::Features tensors_of(const Dataset::Arrays& arrays) {
+  Batch::Features rows;
+  for (const auto& [name, array] : arrays) rows.emplace_back(name, array.tensor());
+  return rows;
+}
 
 }  // namespace
 
 Dataset::Dataset(Batch::Features rows, std::shared_ptr<const void> owner) {
-  if (rows.empty()) throw Error(ErrorCode::invalid_argument, "a dataset needs at least one feature, found none");
+  if (rows.empty()) throw Error(ErrorCode::invalid_argument, "Dataset: expected at least one feature, found none");
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto& [name, tensor] = rows[i];
     const bool repeated = std::any_of(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(i),
                                       [&](const auto& earlier) { return earlier.first == rows[i].first; });
     if (name.empty() || repeated) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("a feature needs a name of its own, found '{}'", name));
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("Dataset: a feature needs a name of its own, found '{}'", name));
     }
     if (!tensor.device().is_cpu()) {
       throw Error(ErrorCode::device_mismatch,
-                  fmt::format("feature '{}' is {}, expected host memory", name, to_string(tensor)));
+                  fmt::format("Dataset: feature '{}' is {}, expected host memory", name, to_string(tensor)));
     }
     if (tensor.shape().rank() == 0 || tensor.shape()[0] < 1) {
       throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("feature '{}' is {}, expected at least one row", name, to_string(tensor)));
+                  fmt::format("Dataset: feature '{}' is {}, expected at least one row", name, to_string(tensor)));
     }
     const auto& [first_name, first] = rows.front();
     if (tensor.shape()[0] != first.shape()[0]) {
-      throw Error(ErrorCode::shape_mismatch, fmt::format("feature '{}' has {} rows, but '{}' has {}", name,
+      throw Error(ErrorCode::shape_mismatch, fmt::format("Dataset: feature '{}' has {} rows, but '{}' has {}", name,
                                                          tensor.shape()[0], first_name, first.shape()[0]));
     }
   }
@@ -178,10 +63,12 @@ Dataset::Dataset(Batch::Features rows, std::shared_ptr<const void> owner) {
   plan_ = std::move(plan);
 }
 
+Dataset::Dataset(const Arrays& arrays) : Dataset(tensors_of(arrays), std::make_shared<const Arrays>(arrays)) {}
+
 Dataset::Dataset(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {}
 
 Dataset Dataset::shuffle(std::uint64_t seed) const {
-  plan_->require_unbatched("shuffle");
+  require_unbatched(plan_->batch_size, "shuffle");
   auto plan = std::make_shared<Plan>(*plan_);
   plan->order.seed = seed;
   plan->order.shuffled = true;
@@ -189,11 +76,11 @@ Dataset Dataset::shuffle(std::uint64_t seed) const {
 }
 
 Dataset Dataset::repeat(std::int64_t epochs) const {
-  plan_->require_unbatched("repeat");
+  require_unbatched(plan_->batch_size, "repeat");
   if (plan_->epochs) throw Error(ErrorCode::invalid_argument, "repeat: the dataset is repeated already");
-  if (epochs != kForever && (epochs < 1 || epochs > kMaxRows / num_rows())) {
+  if (epochs != kForever && (epochs < 1 || epochs > Plan::kMaxRows / num_rows())) {
     throw Error(ErrorCode::invalid_argument, fmt::format("repeat: {} epochs of {} rows, expected 1 to {}, or kForever",
-                                                         epochs, num_rows(), kMaxRows / num_rows()));
+                                                         epochs, num_rows(), Plan::kMaxRows / num_rows()));
   }
   auto plan = std::make_shared<Plan>(*plan_);
   plan->epochs = epochs;
@@ -216,7 +103,7 @@ Dataset Dataset::batch(std::int64_t size, bool drop_remainder) const {
 }
 
 Dataset Dataset::map(std::function<Batch(const Batch&)> f) const {
-  plan_->require_batched("map");
+  require_batched(plan_->batch_size, "map");
   if (!f) throw Error(ErrorCode::invalid_argument, "map: the function is empty");
   if (plan_->residence) {
     throw Error(ErrorCode::invalid_argument, fmt::format("map: the rows lie on {}, but map runs on the host",
@@ -228,15 +115,15 @@ Dataset Dataset::map(std::function<Batch(const Batch&)> f) const {
 }
 
 Dataset Dataset::prefetch(std::size_t depth) const {
-  plan_->require_batched("prefetch");
+  require_batched(plan_->batch_size, "prefetch");
   auto plan = std::make_shared<Plan>(*plan_);
   plan->prefetch = depth;
   return Dataset(std::move(plan));
 }
 
 Dataset Dataset::skip(std::int64_t batches) const {
-  plan_->require_batched("skip");
-  const std::int64_t most = kMaxRows / plan_->rows_per_batch() - plan_->first_batch;
+  require_batched(plan_->batch_size, "skip");
+  const std::int64_t most = Plan::kMaxRows / plan_->rows_per_batch() - plan_->first_batch;
   if (batches < 0 || batches > most) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("skip: {} batches is out of range, expected 0 to {}", batches, most));
@@ -247,15 +134,34 @@ Dataset Dataset::skip(std::int64_t batches) const {
 }
 
 Dataset Dataset::to(Device device) const {
-  plan_->require_batched("to");
+  require_batched(plan_->batch_size, "to");
   if (!plan_->maps.empty()) {
     throw Error(
         ErrorCode::invalid_argument,
         fmt::format("to: the batches go through map on the host, so their rows cannot stay on {}", to_string(device)));
   }
   auto plan = std::make_shared<Plan>(*plan_);
-  plan->residence = std::make_shared<Residence>(plan->rows, plan->order, device);
+  try {
+    plan->residence = std::make_shared<Residence>(plan->rows, plan->order, device);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("to: the rows cannot go to {}: {}", to_string(device), error.what()));
+  }
   return Dataset(std::move(plan));
+}
+
+const Batch::Features& Dataset::rows() const noexcept { return plan_->rows; }
+
+std::vector<std::int64_t> Dataset::indices(std::int64_t batch) const {
+  const std::int64_t size = plan_->rows_per_batch(), batches = num_batches();
+  const std::int64_t end = batches == kForever ? Plan::kMaxRows / size - plan_->first_batch : batches;
+  if (batch < 0 || batch >= end) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("indices: batch {} is out of range, expected 0 to below {}", batch, end));
+  }
+  const std::int64_t position = plan_->first_row() + batch * size;
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(plan_->rows_at(position)));
+  plan_->indices_at(position, indices);
+  return indices;
 }
 
 std::int64_t Dataset::num_rows() const { return plan_->order.size; }
@@ -275,85 +181,5 @@ BatchSpec Dataset::spec() const {
 }
 
 Dataset::Iterator Dataset::begin() const { return Iterator(plan_); }
-
-struct Dataset::Iterator::Source {
-  explicit Source(std::shared_ptr<const Plan> the_plan)
-      : plan(std::move(the_plan)),
-        position(plan->first_batch * plan->rows_per_batch()),
-        end(plan->total_rows()),
-        indices(static_cast<std::size_t>(plan->rows_per_batch())) {
-    std::vector<std::size_t> block_sizes;
-    for (const auto& [name, rows] : plan->rows) {
-      block_sizes.push_back(rows.bytes() / static_cast<std::size_t>(plan->order.size) * indices.size());
-    }
-    pool = std::make_shared<StoragePool>(std::move(block_sizes));
-    if (plan->prefetch > 0 && !plan->residence) {
-      prefetcher.emplace([this] { return make(); }, plan->prefetch);
-    }
-    advance();
-  }
-
-  // On to the next batch; to the end, if making it throws.
-  void advance() {
-    current.reset();  // gives its memory back for the next
-    current = prefetcher ? prefetcher->next() : make();
-  }
-
-  // The batch at `position`, which moves on; nothing at the end.
-  std::optional<Batch> make() {
-    if (end != kForever && position >= end) return std::nullopt;
-    const std::int64_t full = plan->rows_per_batch();
-    const std::int64_t count = end == kForever ? full : std::min(full, end - position);
-    Batch batch = plan->residence ? Batch(plan->residence, position, count) : gather(count);
-    position += count;
-    for (const auto& f : plan->maps) {
-      // What `f` returns may be views of what it was given.
-      const auto kept = std::make_shared<std::pair<Batch, Batch>>(batch, f(batch));
-      batch = Batch(kept->second.features(), kept);
-    }
-    return batch;
-  }
-
-  Batch gather(std::int64_t count) {
-    for (std::int64_t r = 0; r < count; ++r) indices[static_cast<std::size_t>(r)] = plan->order(position + r);
-    const std::shared_ptr<StoragePool::Storage> storage = pool->take();
-    Batch::Features features;
-    features.reserve(plan->rows.size());
-    for (std::size_t i = 0; i < plan->rows.size(); ++i) {
-      const auto& [name, rows] = plan->rows[i];
-      const std::size_t row_bytes = rows.bytes() / static_cast<std::size_t>(plan->order.size);
-      const char* const from = static_cast<const char*>(rows.raw());
-      char* const to = static_cast<char*>((*storage)[i].data());
-      for (std::size_t r = 0; r < static_cast<std::size_t>(count) && row_bytes > 0; ++r) {
-        std::memcpy(to + r * row_bytes, from + static_cast<std::size_t>(indices[r]) * row_bytes, row_bytes);
-      }
-      features.emplace_back(name, Tensor(to, rows.dtype(), rows.shape().drop_front().with_front(count), Device::cpu()));
-    }
-    return Batch(std::move(features), storage);
-  }
-
-  const std::shared_ptr<const Plan> plan;
-  std::int64_t position;   // in rows, from the first epoch's first
-  const std::int64_t end;  // or kForever
-  std::vector<std::int64_t> indices;
-  std::shared_ptr<StoragePool> pool;
-  std::optional<Batch> current;
-  std::optional<Prefetcher> prefetcher;  // last: its thread calls make
-};
-
-Dataset::Iterator::Iterator() = default;
-Dataset::Iterator::Iterator(std::shared_ptr<const Plan> plan) : source_(std::make_unique<Source>(std::move(plan))) {}
-Dataset::Iterator::Iterator(Iterator&&) noexcept = default;
-Dataset::Iterator& Dataset::Iterator::operator=(Iterator&&) noexcept = default;
-Dataset::Iterator::~Iterator() = default;
-
-const Batch& Dataset::Iterator::operator*() const { return *source_->current; }
-
-Dataset::Iterator& Dataset::Iterator::operator++() {
-  if (!at_end()) source_->advance();
-  return *this;
-}
-
-bool Dataset::Iterator::at_end() const { return !source_ || !source_->current; }
 
 }  // namespace giro

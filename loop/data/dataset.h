@@ -6,9 +6,13 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <giro/loop/data/batch.h>
+#include <giro/loop/data/current_batch.h>
 #include <giro/runtime/device.h>
+#include <giro/runtime/host_array.h>
 
 namespace giro {
 
@@ -17,15 +21,20 @@ namespace giro {
 //
 //   auto train = data::mnist("train").shuffle(0).repeat().batch(32).prefetch(2);
 //
+//   Dataset points({{"x", {xs, {n, 2}}}, {"y", ys}});  // of vectors
+//
 // The order of batches is a pure function of (seed, epoch, position): nothing is buffered to shuffle, and skipping is
 // O(1). With repeat, a batch may straddle two epochs; without it, the last batch holds the rows that are left.
 // Every begin() starts over, at what skip() says.
 class Dataset {
  public:
   class Iterator;
+  using Arrays = std::vector<std::pair<std::string, HostArray>>;
 
-  // Rows (N, ...) of each feature in host memory, all of one N >= 1; `owner` keeps them alive.
-  // Errors: invalid_argument (no feature, or a name empty or repeated), shape_mismatch, device_mismatch.
+  // Rows (N, ...) of each feature, all of one N >= 1; a std::vector converts to an array of shape (N,).
+  // Errors: invalid_argument (no feature, or a name empty or repeated), shape_mismatch.
+  explicit Dataset(const Arrays& features);
+  // The same of host memory that `owner` keeps alive. Error(device_mismatch) besides, if it is not host memory.
   explicit Dataset(Batch::Features rows, std::shared_ptr<const void> owner = nullptr);
 
   // Each epoch in an order of its own, keyed by (seed, epoch). Before batch, else Error(invalid_argument).
@@ -42,12 +51,19 @@ class Dataset {
   // Leaves out the first batches. After batch.
   Dataset skip(std::int64_t batches) const;
   // Copies the rows to the device, where steps gather their batches. After batch; excludes map, and prefetch has
-  // nothing left to do.
+  // nothing left to do. Errors: invalid_argument, device (there is no such device), out_of_memory.
   Dataset to(Device device) const;
 
   static constexpr std::int64_t kForever = -1;
 
   std::int64_t num_rows() const;
+  // The rows of each feature, (N, ...) in host memory, in their own order; of a dataset that lies on a device, too.
+  // Valid as long as the dataset or a copy of it lives.
+  const Batch::Features& rows() const noexcept;
+  // Which of them the given batch holds, in its order; batches count from 0 at begin(). In a loop from the beginning,
+  // indices(elapsed.steps) are those of the step's batch, before map. Error(invalid_argument) if there is no such
+  // batch.
+  std::vector<std::int64_t> indices(std::int64_t batch) const;
   // Batches from begin() to end(), or kForever.
   std::int64_t num_batches() const;
   // What a full batch looks like, after map, to which it shows the first batch. A dataset that was not batched has
@@ -64,7 +80,7 @@ class Dataset {
 };
 
 // Move-only input iterator: holds the current batch, and the prefetching thread where there is one. It is at the end
-// once making a batch threw.
+// once making a batch threw. At the end it still holds the last batch.
 class Dataset::Iterator {
  public:
   using value_type = Batch;
@@ -76,6 +92,7 @@ class Dataset::Iterator {
   Iterator& operator=(Iterator&&) noexcept;
   ~Iterator();
 
+  // Valid until the next batch has been made; a copy of it stays.
   const Batch& operator*() const;
   Iterator& operator++();
   void operator++(int) { ++*this; }
@@ -86,6 +103,9 @@ class Dataset::Iterator {
   struct Source;
   std::unique_ptr<Source> source_;
 };
+
+template <>
+inline constexpr bool keeps_last_batch<Dataset> = true;
 
 namespace data {
 

@@ -21,6 +21,22 @@ std::int64_t slot_bytes(std::size_t bytes) {
 
 }  // namespace
 
+namespace {
+
+// An array of a row.
+class RowArray final : public HostArray::Arriving {
+ public:
+  RowArray(std::shared_ptr<const LogRow> row, std::size_t index) : row_(std::move(row)), index_(index) {}
+  bool ready() const override { return row_->ready(); }
+  Tensor tensor() const override { return row_->array(index_).tensor(); }
+
+ private:
+  std::shared_ptr<const LogRow> row_;
+  std::size_t index_;
+};
+
+}  // namespace
+
 LogRow::LogRow(std::shared_ptr<const LogRing> ring, std::int64_t number) : ring_(std::move(ring)), number_(number) {}
 LogRow::~LogRow() = default;
 
@@ -31,7 +47,7 @@ double LogRow::value(std::size_t column) const {
   return values_.at(column);
 }
 
-const OutputArray& LogRow::array(std::size_t array) const {
+const HostArray& LogRow::array(std::size_t array) const {
   read();
   return arrays_.at(array);
 }
@@ -129,7 +145,8 @@ Logs LogRing::expect_logs(const Logs& constants) {
   Logs logs = constants;
   for (std::size_t i = 0; i < scalars_.size(); ++i) logs.values()[scalars_[i]] = LogValue(row, i);
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
-    logs.values()[arrays_[i].entry] = OutputArray(arrays_[i].dtype, arrays_[i].shape, row, i);
+    logs.values()[arrays_[i].entry] =
+        HostArray(arrays_[i].dtype, arrays_[i].shape, std::make_shared<const RowArray>(row, i));
   }
   return logs;
 }
@@ -145,12 +162,12 @@ const double* LogRing::row(std::int64_t number) const noexcept {
   return ring_.values + number % capacity_ * static_cast<std::int64_t>(scalars_.size());
 }
 
-OutputArray LogRing::copy_of(const Array& array, std::int64_t number) const {
+HostArray LogRing::copy_of(const Array& array, std::int64_t number) const {
   const auto* slot = static_cast<const char*>(slots_.data()) + number % capacity_ * array_ring_.bytes() + array.offset;
   const std::size_t bytes = static_cast<std::size_t>(array.shape.count()) * size_of(array.dtype);
   const auto memory = std::make_shared<const Buffer>(Buffer::allocate(Device::cpu(), bytes));
   if (bytes > 0) std::memcpy(memory->data(), slot, bytes);
-  return OutputArray(Tensor(memory->data(), array.dtype, array.shape, Device::cpu()), memory);
+  return HostArray(Tensor(memory->data(), array.dtype, array.shape, Device::cpu()), memory);
 }
 
 std::int64_t LogRing::published() const noexcept {

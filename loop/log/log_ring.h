@@ -66,7 +66,7 @@ class LogRing : public std::enable_shared_from_this<LogRing> {
 
   LogRing(const Logs& logs, const Tensor& call, const Stream& stream, std::int64_t first);
   const double* row(std::int64_t number) const noexcept;
-  OutputArray copy_of(const Array& array, std::int64_t row) const;
+  HostArray copy_of(const Array& array, std::int64_t row) const;
 
   Stream stream_;
   Logs constants_;                    // numbers of the host, and zeros in the place of the rest

@@ -5,10 +5,11 @@
 #include <memory>
 #include <vector>
 
+#include <giro/runtime/host_array.h>
+
 namespace giro {
 
 class LogRing;
-class OutputArray;
 
 // What one call of a step has logged: a row of a ring (LogRing), which keeps its values once it is read.
 class LogRow {
@@ -18,7 +19,7 @@ class LogRow {
   bool ready() const;
   // Each waits for the device if need be. Errors: device.
   double value(std::size_t column) const;
-  const OutputArray& array(std::size_t array) const;
+  const HostArray& array(std::size_t array) const;
 
  private:
   friend class LogRing;
@@ -28,7 +29,7 @@ class LogRow {
   mutable std::shared_ptr<const LogRing> ring_;  // null once read
   std::int64_t number_;
   mutable std::vector<double> values_;
-  mutable std::vector<OutputArray> arrays_;
+  mutable std::vector<HostArray> arrays_;
 };
 
 }  // namespace giro

@@ -88,7 +88,7 @@ void Logs::fetch() {
     if (values_[i].is_scalar() || schema()[i].collection != "outputs") {
       values_[i] = value(i);
     } else {
-      values_[i] = OutputArray::copy_of(var->value(), var->stream());
+      values_[i] = HostArray::copy_of(var->value(), var->stream());
     }
   }
 }

@@ -12,7 +12,7 @@
 #include <giro/kernels/nn/var.h>
 #include <giro/loop/log/log_row.h>
 #include <giro/loop/log/log_schema.h>
-#include <giro/loop/log/output_array.h>
+#include <giro/runtime/host_array.h>
 
 namespace giro {
 
@@ -23,12 +23,12 @@ class LogValue {
   LogValue(double value) : value_(value) {}
   LogValue(nn::Var scalar) : value_(std::move(scalar)) {}
   LogValue(std::shared_ptr<const LogRow> row, std::size_t column) : value_(Sent{std::move(row), column}) {}
-  LogValue(OutputArray array) : value_(std::move(array)) {}
+  LogValue(HostArray array) : value_(std::move(array)) {}
 
   // The value on the device, of shape () unless it is an output, or null.
   const nn::Var* scalar() const { return std::get_if<nn::Var>(&value_); }
   // The array, or null.
-  const OutputArray* array() const { return std::get_if<OutputArray>(&value_); }
+  const HostArray* array() const { return std::get_if<HostArray>(&value_); }
   // Whether it is one number: value() gives it.
   bool is_scalar() const {
     const Shape* shape = shape_or_null();
@@ -54,7 +54,7 @@ class LogValue {
     std::shared_ptr<const LogRow> row;
     std::size_t column;
   };
-  std::variant<double, nn::Var, Sent, OutputArray> value_;
+  std::variant<double, nn::Var, Sent, HostArray> value_;
 };
 
 // What a callback reports: collection -> entry -> value, in the order of first mention. Cheap to copy: copies share

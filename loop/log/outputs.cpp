@@ -18,7 +18,7 @@ namespace {
 
 struct Found {
   const Outputs::Record* record;
-  OutputArray array;
+  HostArray array;
 };
 
 std::vector<Found> find(const Outputs& outputs, std::string_view name) {
@@ -27,7 +27,7 @@ std::vector<Found> find(const Outputs& outputs, std::string_view name) {
     const auto entry = record.logs.schema().find("outputs", name);
     if (!entry) continue;
     const LogValue& value = record.logs.values()[*entry];
-    found.push_back({&record, value.array() != nullptr ? *value.array() : OutputArray::scalar(value.value())});
+    found.push_back({&record, value.array() != nullptr ? *value.array() : HostArray::scalar(value.value())});
   }
   if (found.empty()) {
     std::set<std::string> known;
@@ -41,7 +41,7 @@ std::vector<Found> find(const Outputs& outputs, std::string_view name) {
 }
 
 // Of what one array gives: a number is a row.
-Shape rows_shape(const OutputArray& array) { return array.shape().rank() == 0 ? Shape{1} : array.shape(); }
+Shape rows_shape(const HostArray& array) { return array.shape().rank() == 0 ? Shape{1} : array.shape(); }
 
 }  // namespace
 
@@ -51,18 +51,18 @@ void Outputs::commit(const Elapsed& elapsed, const Logs& logs) {
     if (entry.collection != "outputs") continue;
     // The memory of a value on a device is the step's, which will use it again.
     const nn::Var* var = entry.value.scalar();
-    kept.add_output(entry.name, var != nullptr ? OutputArray::copy_of(var->value(), var->stream()) : entry.value);
+    kept.add_output(entry.name, var != nullptr ? HostArray::copy_of(var->value(), var->stream()) : entry.value);
   }
   if (!kept.empty()) records_.push_back({elapsed, std::move(kept)});
 }
 
-std::vector<OutputArray> Outputs::collect(std::string_view name) const {
-  std::vector<OutputArray> arrays;
+std::vector<HostArray> Outputs::collect(std::string_view name) const {
+  std::vector<HostArray> arrays;
   for (Found& found : find(*this, name)) arrays.push_back(std::move(found.array));
   return arrays;
 }
 
-OutputArray Outputs::concatenate(std::string_view name) const {
+HostArray Outputs::concatenate(std::string_view name) const {
   const std::vector<Found> parts = find(*this, name);
   const Found& first = parts.front();
   const Shape row = rows_shape(first.array).drop_front();
@@ -91,7 +91,7 @@ OutputArray Outputs::concatenate(std::string_view name) const {
     std::memcpy(next, tensor.raw(), tensor.bytes());
     next += tensor.bytes();
   }
-  return OutputArray(Tensor(memory->data(), first.array.dtype(), shape, Device::cpu()), memory);
+  return HostArray(Tensor(memory->data(), first.array.dtype(), shape, Device::cpu()), memory);
 }
 
 }  // namespace giro

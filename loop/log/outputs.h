@@ -6,8 +6,8 @@
 #include <vector>
 
 #include <giro/loop/log/logs.h>
-#include <giro/loop/log/output_array.h>
 #include <giro/loop/time/elapsed.h>
+#include <giro/runtime/host_array.h>
 
 namespace giro {
 
@@ -31,10 +31,10 @@ class Outputs {
 
   // The arrays of a name, in the order of the records that have it; a number is an f64 array of shape (). An array
   // that has not arrived waits when it is read. Error(not_found) naming the nearest name.
-  std::vector<OutputArray> collect(std::string_view name) const;
+  std::vector<HostArray> collect(std::string_view name) const;
   // The same as one array, along axis 0: all rows of the arrays (rows, ...); a number is one row. Waits. Errors:
   // not_found; shape_mismatch and dtype_mismatch naming two records that differ.
-  OutputArray concatenate(std::string_view name) const;
+  HostArray concatenate(std::string_view name) const;
 
  private:
   std::deque<Record> records_;

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 
 namespace giro {
 
-// How far a loop has come: completed steps and samples, and wall-clock time in seconds since the Unix epoch.
+// How far a loop has come: completed steps and samples, and dates in seconds since the Unix epoch (Clock).
 struct Elapsed {
   std::int64_t steps = 0;
   std::int64_t samples = 0;
@@ -33,9 +32,8 @@ struct Elapsed {
     samples += batch_size;
   }
 
-  static double now() {
-    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  }
+  // Clock::now().
+  static double now();
 };
 
 // The interval from b to a.

@@ -15,16 +15,41 @@ namespace giro {
 
 namespace detail {
 
+// What a schedule with a memory has answered in the latest step it was asked about. Asked again in that step, it says
+// the same and its memory does not move.
+class StepAnswer {
+ public:
+  // The answer for a step that is known by these three: what `due` says, or has said before.
+  template <class F>
+  bool get(std::int64_t steps, std::int64_t samples, double date, F&& due) {
+    if (!known_ || steps != steps_ || samples != samples_ || date != date_) {
+      known_ = false;  // where `due` throws
+      due_ = due();
+      known_ = true;
+      steps_ = steps;
+      samples_ = samples;
+      date_ = date;
+    }
+    return due_;
+  }
+
+ private:
+  bool known_ = false, due_ = false;
+  std::int64_t steps_ = 0, samples_ = 0;
+  double date_ = 0;
+};
+
 // What a schedule is made of: a leaf such as every(3), or a combination of others.
 class ScheduleNode {
  public:
   // What the loop has to know of a schedule besides its answers.
   struct Traits {
-    bool remembers = false;    // its answer depends on when it was asked before
-    bool asks_user = false;    // runs code that is not giro's, which may look at anything
-    bool awaits_end = false;   // may be due for no other reason than that the loop ends
-    bool reads_clock = false;  // depends on the time
-    bool always = false;       // due in every step, without being asked
+    bool remembers = false;      // its answer depends on when it was asked before
+    bool asks_user = false;      // runs code that is not giro's, which may look at anything
+    bool awaits_end = false;     // may be due for no other reason than that the loop ends
+    bool reads_clock = false;    // depends on the time
+    bool always = false;         // due in every step, without being asked
+    bool yields_to_end = false;  // may be not due for no other reason than that the loop ends
   };
 
   virtual ~ScheduleNode() = default;
@@ -39,24 +64,26 @@ template <class F>
 class UserSchedule final : public ScheduleNode {
  public:
   explicit UserSchedule(F due) : due_(std::move(due)) {}
-  bool due(const Elapsed& elapsed) override { return std::invoke(due_, elapsed); }
-  Period next(const Elapsed& elapsed) const override { return at(elapsed.steps + 1); }
-  Traits traits() const override {
-    return {.remembers = true, .asks_user = true, .awaits_end = false, .reads_clock = true};
+  bool due(const Elapsed& elapsed) override {
+    return answer_.get(elapsed.steps, elapsed.samples, elapsed.date,
+                       [&] { return static_cast<bool>(std::invoke(due_, elapsed)); });
   }
+  Period next(const Elapsed& elapsed) const override { return at(elapsed.steps + 1); }
+  Traits traits() const override { return {.remembers = true, .asks_user = true, .reads_clock = true}; }
   std::string to_string() const override { return "a function"; }
   std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<UserSchedule>(*this); }
 
  private:
   F due_;
+  StepAnswer answer_;
 };
 
 }  // namespace detail
 
-// When a callback is due: a value, asked once a step. Copies carry their own memory of what they have seen.
+// When a callback is due: a value. Copies carry their own memory of what they have seen.
 class Schedule {
  public:
-  // Any callable of const Elapsed& that returns bool.
+  // Any callable of const Elapsed& that returns bool. It is called once a step.
   template <class F>
     requires(!std::derived_from<std::remove_cvref_t<F>, Schedule> && std::predicate<F&, const Elapsed&>)
   Schedule(F due) : node_(std::make_unique<detail::UserSchedule<F>>(std::move(due))) {}
@@ -67,7 +94,9 @@ class Schedule {
   Schedule& operator=(const Schedule& other) { return *this = Schedule(other); }
   Schedule& operator=(Schedule&&) noexcept = default;
 
-  // Whether it is due in the step that begins at `elapsed`. To be asked in the order of the steps.
+  // Whether it is due in the step that begins at `elapsed`. To be asked in the order of the steps. Asked again in the
+  // same step (the same steps, samples and date), it says the same and remembers nothing more; only Elapsed::last may
+  // have changed, and last() with it.
   bool operator()(const Elapsed& elapsed) { return node_->due(elapsed); }
 
   // When to ask next, after it has been asked at `elapsed`: it is not due before that period is reached, and need not
@@ -116,6 +145,8 @@ class After : public Schedule {
   Schedule every(std::int64_t steps) const { return then(giro::every(steps)); }
   Schedule every(const Period& period) const { return then(giro::every(period)); }
   Schedule then(Schedule schedule) const;
+  // The same: after(3) >> every(5).
+  friend Schedule operator>>(const After& after, Schedule schedule) { return after.then(std::move(schedule)); }
 
  private:
   Period period_;
@@ -123,9 +154,10 @@ class After : public Schedule {
 After after(std::int64_t steps);
 After after(const Period& period);
 
-// A schedule, and those that take its place when their periods are reached, in order; each sees time as if it began at
-// its own start. piecewise(every(2), {{at(5), every(3)}, {at(11), never()}}) is due at 0, 2, 4, 5 and 8.
-// Error(invalid_argument) for an empty period.
+// A schedule, and those that take its place when their periods are reached, one after the other; each sees time as if
+// it began at its own start. piecewise(every(2), {{at(5), every(3)}, {at(11), never()}}) is due at 0, 2, 4, 5 and 8.
+// Where the periods differ in kind, one that is reached before its predecessor waits for it.
+// Error(invalid_argument) for an empty period, and for two in the same field of which the later is not the larger.
 Schedule piecewise(Schedule schedule, std::vector<std::pair<Period, Schedule>> boundaries);
 
 // Both, either, not. Both sides are always asked.

@@ -23,119 +23,14 @@
 
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/op_test.h"
+#include "tests/loop/time/random_schedule.h"
 
 namespace giro {
 namespace {
 
-class Draw {
- public:
-  struct Leaves {
-    bool time = false;       // of the clock
-    bool last = false;       // last()
-    bool resumable = false;  // only what goes on where it was cut: no samples that are counted from a boundary
-  };
-  Draw(unsigned seed, Leaves leaves) : engine_(seed), leaves_(leaves) {}
-
-  int below(int n) { return static_cast<int>(engine_() % static_cast<unsigned>(n)); }
-
-  Schedule schedule(int depth = 3) { return tree(depth, true); }
-
- private:
-  Schedule tree(int depth, bool samples) {
-    const bool inner = samples && !leaves_.resumable;
-    switch (depth == 0 ? 0 : below(7)) {
-      case 1:
-        return tree(depth - 1, samples) & tree(depth - 1, samples);
-      case 2:
-        return tree(depth - 1, samples) | tree(depth - 1, samples);
-      case 3:
-        return !tree(depth - 1, samples);
-      case 4:
-        return after(boundary(inner)).then(tree(depth - 1, inner));
-      case 5: {
-        std::vector<std::pair<Period, Schedule>> boundaries;
-        for (int i = below(3); i >= 0; --i) boundaries.emplace_back(boundary(inner), tree(depth - 1, inner));
-        return piecewise(tree(depth - 1, inner), std::move(boundaries));
-      }
-      default:
-        return leaf(samples);
-    }
-  }
-
-  Schedule leaf(bool samples) {
-    switch (below(12)) {
-      case 0:
-        return always();
-      case 1:
-        return never();
-      case 2:
-        if (leaves_.last) return last();
-        break;
-      case 3:
-        return [n = 2 + below(9)](const Elapsed& e) { return e.steps % n == 1; };
-      case 4:
-        if (samples) return every({.samples = 1 + below(200)});
-        break;
-      case 5:
-        if (leaves_.time) return every({.time = 0.5 * (1 + below(60))});
-        break;
-      case 6:
-        return after(below(300));
-      case 7:
-        if (samples) return every({.steps = 1 + below(40), .samples = 1 + below(200)});
-        break;
-      case 8:
-        return every_end(1 + below(60));
-      case 9:
-        if (samples) return every_end({.samples = 1 + below(200)});
-        break;
-      default:
-        break;
-    }
-    return every(1 + below(120));
-  }
-
-  Period boundary(bool samples) {
-    if (samples && below(4) == 0) return at({.samples = below(2'000)});
-    if (leaves_.time && below(4) == 0) return at({.time = 0.25 * below(2'000)});
-    return at(below(500));
-  }
-
-  std::mt19937 engine_;
-  Leaves leaves_;
-};
+using Draw = test::RandomSchedule;
 
 std::int64_t size_of_batch(const int& i) { return i * 7 % 5 + 1; }
-
-TEST(ScheduleProperty, AskedWhenNextSaysItIsDueAsWhenAskedEachStep) {
-  constexpr int kTrees = 10'000, kSteps = 1'000;
-  std::int64_t asked = 0, due = 0;
-  for (unsigned seed = 0; seed < kTrees; ++seed) {
-    Draw draw(seed, {.time = true, .last = true});
-    Schedule each_step = draw.schedule();
-    Schedule seldom = each_step;
-    Period next = at(0);
-    Elapsed elapsed{.date = 1'000, .date_start = 1'000, .previous_date = 1'000};
-    for (int i = 0; i < kSteps; ++i) {
-      elapsed.last = i + 1 == kSteps;
-      elapsed.step_samples = size_of_batch(i);
-      const bool expected = each_step(elapsed);
-      bool found = false;
-      if (elapsed >= next || elapsed.last) {
-        found = seldom(elapsed);
-        next = seldom.next(elapsed);
-        ++asked;
-      }
-      ASSERT_EQ(found, expected) << to_string(each_step) << " at step " << i << ", seed " << seed;
-      due += expected;
-      elapsed.count(size_of_batch(i));
-      elapsed.date += 0.125 * (1 + i % 3);
-    }
-  }
-  // The draws are worth something: many steps were due, and many were not asked about.
-  EXPECT_GT(due, kTrees * kSteps / 20);
-  EXPECT_LT(asked, kTrees * std::int64_t{kSteps} * 3 / 4);
-}
 
 using Calls = std::vector<std::pair<int, std::int64_t>>;  // task, step
 

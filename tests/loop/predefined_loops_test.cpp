@@ -211,7 +211,7 @@ TEST(PredictLoop, CollectsOutputs) {
     return logs().add_output("y", state.a * batch);
   };
   const auto result = predict_loop(Count{10}, Ints{1, 2, 3}, {.tasks = {{"predict_step", predict_step}}});
-  const OutputArray y = result.outputs.concatenate("y");
+  const HostArray y = result.outputs.concatenate("y");
   ASSERT_EQ(y.shape(), Shape{3});
   EXPECT_EQ((std::vector<double>(y.tensor().data<double>(), y.tensor().data<double>() + 3)), (Values{10, 20, 30}));
   // To be continued.

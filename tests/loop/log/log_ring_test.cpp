@@ -183,7 +183,7 @@ TEST_P(LogRingTest, ArraysAmongTheOutputs) {
   for (std::int64_t i = 0; i < count; ++i) {
     const Logs& row = rows[static_cast<std::size_t>(i)];
     EXPECT_EQ(row.entry_value("b"), static_cast<double>(-i));
-    const OutputArray array = *row.values()[0].array();
+    const HostArray array = *row.values()[0].array();
     EXPECT_EQ(array.shape(), (Shape{3, 5}));
     EXPECT_EQ(to_host<std::int32_t>(array.tensor(), Stream(Device::cpu())), values(i));
     EXPECT_EQ(row.values()[2].array()->tensor().count(), 0);

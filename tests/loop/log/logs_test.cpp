@@ -209,8 +209,8 @@ TEST(LogValue, ScalarsOfAnyDType) {
 
 TEST(LogValue, Arrays) {
   const auto numbers = std::make_shared<std::vector<float>>(std::vector{1.5f, 2.5f, 3.5f});
-  const OutputArray array(Tensor(numbers->data(), DType::f32, {3}, Device::cpu()), numbers);
-  const Logs l = logs().add_output("y", array).add_output("n", OutputArray::scalar(0.25)).add_output("x", 1);
+  const HostArray array(Tensor(numbers->data(), DType::f32, {3}, Device::cpu()), numbers);
+  const Logs l = logs().add_output("y", array).add_output("n", HostArray::scalar(0.25)).add_output("x", 1);
   EXPECT_TRUE(l.ready());
   EXPECT_FALSE(l.entries()[0].value.is_scalar());
   EXPECT_TRUE(l.entries()[1].value.is_scalar());

@@ -503,9 +503,9 @@ TEST_P(StepTest, ArraysAreLoggedAsOutputs) {
     };
     const Outputs recorded = run(jit(predict)), unrecorded = run(eager(predict));
     EXPECT_EQ(recorded.size(), 3u);
-    const OutputArray all = recorded.concatenate("logits");
+    const HostArray all = recorded.concatenate("logits");
     EXPECT_EQ(all.shape(), (Shape{kRows, 10}));
-    const OutputArray expected = unrecorded.concatenate("logits");
+    const HostArray expected = unrecorded.concatenate("logits");
     EXPECT_EQ(std::memcmp(all.tensor().raw(), expected.tensor().raw(), all.tensor().bytes()), 0);
     const auto arrays = recorded.collect("logits");
     EXPECT_NE(std::memcmp(arrays[0].tensor().raw(), arrays[1].tensor().raw(), arrays[0].tensor().bytes()), 0);

@@ -60,9 +60,9 @@ TEST(Every, AnyFieldFires) { EXPECT_EQ(due_steps(every({.steps = 4, .samples = 5
 TEST(Every, CopiesRememberOnTheirOwn) {
   Schedule schedule = every({.samples = 5});
   Schedule copy = schedule;
-  EXPECT_TRUE(schedule({.samples = 5}));
-  EXPECT_TRUE(copy({.samples = 5}));
-  EXPECT_FALSE(copy({.samples = 5}));
+  EXPECT_TRUE(schedule({.steps = 1, .samples = 5}));
+  EXPECT_TRUE(copy({.steps = 1, .samples = 5}));
+  EXPECT_FALSE(copy({.steps = 2, .samples = 5}));
 }
 
 TEST(Every, Errors) {
@@ -135,6 +135,10 @@ TEST(Schedule, CombinationsOfSteps) {
 TEST(Schedule, After) {
   EXPECT_EQ(due_steps(after(3), 6), (Steps{3, 4, 5}));
   EXPECT_EQ(due_steps(after(3).then(!every(2)), 8), (Steps{4, 6}));
+  EXPECT_EQ(due_steps(after(3) >> !every(2), 8), (Steps{4, 6}));
+  EXPECT_EQ(due_steps(
+                after(3) >> [](const Elapsed& e) { return e.steps == 1; }, 8),
+            Steps{4});
   EXPECT_EQ(due_steps(after({.samples = 5}), 5, 2), (Steps{3, 4}));
   // Samples count from the boundary, not from where it is noticed: 5, 9, 13.
   EXPECT_EQ(due_steps(after({.samples = 5}).every({.samples = 4}), 8, 2), (Steps{5, 7}));
@@ -174,6 +178,77 @@ TEST(Schedule, SamplesGoOnInAContinuedLoop) {
     }
     EXPECT_EQ(parts, whole) << "cut at " << cut;
   }
+}
+
+// Two boundaries of one kind in the wrong order: the second would never be waited for.
+TEST(Schedule, PiecewiseRefusesBoundariesOutOfOrder) {
+  const auto refused = [](const Period& first, const Period& second, const char* text) {
+    expect_error(ErrorCode::invalid_argument, {"piecewise", "rising", text}, [&] {
+      piecewise(never(), {{first, always()}, {second, never()}});
+    });
+  };
+  refused(at(10), at(5), "at(5) after at(10)");
+  refused(at(5), at(5), "at(5) after at(5)");
+  refused(at({.samples = 10}), at({.steps = 1, .samples = 10}), "after at({.samples = 10})");
+  refused(at({.time = 2.0}), at({.time = 1.5}), "at({.time = 1.5})");
+  refused(at({.date = 2e9}), at({.date = 1e9}), "{.date = 1000000000}");
+  // Not only of neighbours.
+  expect_error(ErrorCode::invalid_argument, {"piecewise", "at(5) after at(10)"}, [] {
+    piecewise(never(), {{at(10), always()}, {at({.samples = 3}), always()}, {at(5), never()}});
+  });
+}
+
+// The second boundary is reached at step 2, the first at 6: it waits for it, and what it brings counts from there.
+TEST(Schedule, PiecewiseGoesThroughBoundariesInTurn) {
+  EXPECT_EQ(due_steps(piecewise(every(2), {{at(6), always()}, {at({.samples = 4}), every(3)}}), 13, 2),
+            (Steps{0, 2, 4, 6, 9, 12}));
+  EXPECT_EQ(due_steps(piecewise(never(), {{at({.samples = 12}), never()}, {at(3), every(4)}}), 16, 2),
+            (Steps{6, 10, 14}));
+  EXPECT_EQ(due_steps(piecewise(never(), {{at(5), every({.samples = 4})}, {at({.samples = 13}), always()}}), 10, 2),
+            (Steps{7, 8, 9}));
+  // Its samples count from where it took over, 12, and not from the 4 that it was waiting for.
+  EXPECT_EQ(due_steps(piecewise(never(), {{at(6), never()}, {at({.samples = 4}), every({.samples = 5})}}), 13, 2),
+            (Steps{9, 11}));
+}
+
+TEST(Schedule, AskedAgainInTheSameStep) {
+  for (Schedule schedule : {every({.samples = 10}), every({.time = 10.0}), after({.samples = 10}).every(7),
+                            Schedule([calls = 0](const Elapsed&) mutable { return ++calls == 2; })}) {
+    const Elapsed before{.steps = 4, .samples = 9, .date = 1'009, .date_start = 1'000, .previous_date = 1'009};
+    Elapsed elapsed = before;
+    EXPECT_FALSE(schedule(elapsed)) << to_string(schedule);
+    elapsed.count(1);
+    elapsed.date = 1'010;
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(schedule(elapsed)) << to_string(schedule);
+    elapsed.count(1);
+    for (int i = 0; i < 3; ++i) EXPECT_FALSE(schedule(elapsed)) << to_string(schedule);
+  }
+}
+
+// The clock may be read within a step, between the first time and the second: that is no reason to forget samples.
+TEST(Schedule, SamplesAreAskedAgainAtAnotherTime) {
+  Schedule schedule = every({.samples = 10});
+  EXPECT_TRUE(schedule({.steps = 1, .samples = 10, .date = 1}));
+  EXPECT_TRUE(schedule({.steps = 1, .samples = 10, .date = 2}));
+}
+
+TEST(Schedule, LastMayTurnUpInTheStep) {
+  Schedule both = every({.samples = 10}) & last();
+  Elapsed elapsed{.steps = 1, .samples = 10};
+  EXPECT_FALSE(both(elapsed));
+  elapsed.last = true;
+  EXPECT_TRUE(both(elapsed));
+  Schedule neither = every({.samples = 10}) & last();
+  EXPECT_FALSE(neither({.steps = 1, .samples = 9}));
+  EXPECT_FALSE(neither({.steps = 1, .samples = 9, .last = true}));
+}
+
+TEST(Schedule, AwaitsTheEndWhereThatMayBringIt) {
+  EXPECT_TRUE((every(3) | last()).traits().awaits_end);
+  EXPECT_FALSE((!last()).traits().awaits_end);
+  EXPECT_TRUE((!!last()).traits().awaits_end);
+  EXPECT_TRUE((!(every(3) & !last())).traits().awaits_end);
+  EXPECT_FALSE(every(3).traits().awaits_end);
 }
 
 TEST(Schedule, Last) {

@@ -1,0 +1,99 @@
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <giro/loop/data/dataset.h>
+
+#include "loop/data/internal/dataset_plan.h"
+#include "loop/data/internal/prefetcher.h"
+#include "loop/data/internal/storage_pool.h"
+
+namespace giro {
+
+struct Dataset::Iterator::Source {
+  explicit Source(std::shared_ptr<const Plan> the_plan)
+      : plan(std::move(the_plan)),
+        position(plan->first_row()),
+        indices(static_cast<std::size_t>(plan->rows_per_batch())) {
+    std::vector<std::size_t> block_sizes;
+    for (const auto& [name, rows] : plan->rows) {
+      block_sizes.push_back(rows.bytes() / static_cast<std::size_t>(plan->order.size) * indices.size());
+    }
+    pool = std::make_shared<detail::StoragePool>(std::move(block_sizes));
+    if (plan->prefetch > 0 && !plan->residence) {
+      prefetcher.emplace([this] { return make(); }, plan->prefetch);
+    }
+    advance();
+  }
+
+  // On to the next batch; to the end, if there is none or making it throws. The current one stays until then.
+  void advance() {
+    ended = true;
+    std::optional<Batch> next = prefetcher ? prefetcher->next() : make();
+    if (!next) return;
+    current = std::move(next);
+    ended = false;
+  }
+
+  // The batch at `position`, which moves on; nothing at the end.
+  std::optional<Batch> make() {
+    const std::int64_t count = plan->rows_at(position);
+    if (count == 0) return std::nullopt;
+    Batch batch = plan->residence ? Batch(plan->residence, position, count) : gather(count);
+    position += count;
+    for (const auto& f : plan->maps) {
+      // What `f` returns may be views of what it was given.
+      const auto kept = std::make_shared<std::pair<Batch, Batch>>(batch, f(batch));
+      batch = Batch(kept->second.features(), kept);
+    }
+    return batch;
+  }
+
+  Batch gather(std::int64_t count) {
+    plan->indices_at(position, std::span(indices).first(static_cast<std::size_t>(count)));
+    const std::shared_ptr<detail::StoragePool::Storage> storage = pool->take();
+    Batch::Features features;
+    features.reserve(plan->rows.size());
+    for (std::size_t i = 0; i < plan->rows.size(); ++i) {
+      const auto& [name, rows] = plan->rows[i];
+      const std::size_t row_bytes = rows.bytes() / static_cast<std::size_t>(plan->order.size);
+      const char* const from = static_cast<const char*>(rows.raw());
+      char* const to = static_cast<char*>((*storage)[i].data());
+      for (std::size_t r = 0; r < static_cast<std::size_t>(count) && row_bytes > 0; ++r) {
+        std::memcpy(to + r * row_bytes, from + static_cast<std::size_t>(indices[r]) * row_bytes, row_bytes);
+      }
+      features.emplace_back(name, Tensor(to, rows.dtype(), rows.shape().drop_front().with_front(count), Device::cpu()));
+    }
+    return Batch(std::move(features), storage);
+  }
+
+  const std::shared_ptr<const Plan> plan;
+  std::int64_t position;  // in rows, from the first epoch's first
+  std::vector<std::int64_t> indices;
+  std::shared_ptr<detail::StoragePool> pool;
+  std::optional<Batch> current;
+  bool ended = false;
+  std::optional<detail::Prefetcher> prefetcher;  // last: its thread calls make
+};
+
+Dataset::Iterator::Iterator() = default;
+Dataset::Iterator::Iterator(std::shared_ptr<const Plan> plan) : source_(std::make_unique<Source>(std::move(plan))) {}
+Dataset::Iterator::Iterator(Iterator&&) noexcept = default;
+Dataset::Iterator& Dataset::Iterator::operator=(Iterator&&) noexcept = default;
+Dataset::Iterator::~Iterator() = default;
+
+const Batch& Dataset::Iterator::operator*() const { return *source_->current; }
+
+Dataset::Iterator& Dataset::Iterator::operator++() {
+  if (!at_end()) source_->advance();
+  return *this;
+}
+
+bool Dataset::Iterator::at_end() const { return !source_ || source_->ended; }
+
+}  // namespace giro

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <giro/loop/data/dataset.h>
+
+namespace giro {
+
+// What a dataset is made of: rows, and what the chained calls have said of them.
+struct Dataset::Plan {
+  Batch::Features rows;
+  std::shared_ptr<const void> owner;
+  RowOrder order;
+  std::optional<std::int64_t> epochs;
+  std::optional<std::int64_t> batch_size;
+  bool drop_remainder = false;
+  std::int64_t first_batch = 0;
+  std::vector<std::function<Batch(const Batch&)>> maps;
+  std::size_t prefetch = 0;
+  std::shared_ptr<Residence> residence;
+
+  // Keeps sums of a position and a batch within 63 bits.
+  static constexpr std::int64_t kMaxRows = std::numeric_limits<std::int64_t>::max() / 4;
+
+  std::int64_t rows_per_batch() const { return batch_size.value_or(1); }
+  // Where begin() stands, in rows from the first epoch's first.
+  std::int64_t first_row() const { return first_batch * rows_per_batch(); }
+
+  // Rows that the batches hold together, skipped ones included, or kForever.
+  std::int64_t total_rows() const {
+    if (epochs == kForever) return kForever;
+    const std::int64_t total = order.size * epochs.value_or(1);
+    return drop_remainder ? total - total % rows_per_batch() : total;
+  }
+
+  // Of the batch at a position: fewer than rows_per_batch() in the last one, none at the end.
+  std::int64_t rows_at(std::int64_t position) const {
+    const std::int64_t total = total_rows();
+    return total == kForever ? rows_per_batch() : std::clamp<std::int64_t>(total - position, 0, rows_per_batch());
+  }
+  // Which rows they are.
+  void indices_at(std::int64_t position, std::span<std::int64_t> indices) const {
+    for (std::size_t r = 0; r < indices.size(); ++r) indices[r] = order(position + static_cast<std::int64_t>(r));
+  }
+};
+
+}  // namespace giro

@@ -1,0 +1,128 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <giro/loop/time/schedule.h>
+#include <giro/runtime/error.h>
+
+#include "loop/time/internal/schedule_nodes.h"
+
+namespace giro {
+namespace {
+
+class Every final : public detail::ScheduleNode {
+ public:
+  explicit Every(const Period& period) : period_(period) {}
+
+  bool due(const Elapsed& elapsed) override {
+    const bool steps_due = period_.steps && (elapsed.steps == multiple_ || elapsed.steps % *period_.steps == 0);
+    if (steps_due) multiple_ = elapsed.steps + *period_.steps;
+    if (!remembers()) return steps_due;
+    const double date = period_.time ? elapsed.date : 0;
+    const bool others_due = answer_.get(elapsed.steps, elapsed.samples, date, [&] {
+      const bool samples_due = period_.samples && advance(samples_seen_, elapsed.previous_samples / *period_.samples,
+                                                          elapsed.samples / *period_.samples);
+      const bool time_due = period_.time && advance(time_seen_, multiples(elapsed.previous_date - elapsed.date_start),
+                                                    multiples(elapsed.time()));
+      return samples_due || time_due;
+    });
+    return steps_due || others_due;
+  }
+
+  Period next(const Elapsed& elapsed) const override {
+    Period next;
+    if (period_.steps) {
+      const bool was_due = elapsed.steps + *period_.steps == multiple_;
+      next.steps = was_due ? multiple_ : (elapsed.steps / *period_.steps + 1) * *period_.steps;
+    }
+    if (period_.samples) next.samples = (elapsed.samples / *period_.samples + 1) * *period_.samples;
+    if (period_.time) next.time = static_cast<double>(multiples(elapsed.time()) + 1) * *period_.time;
+    return next;
+  }
+
+  Traits traits() const override {
+    return {.remembers = remembers(), .reads_clock = period_.time.has_value(), .always = period_.steps == 1};
+  }
+  std::string to_string() const override { return fmt::format("every({})", giro::to_string(period_)); }
+  std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Every>(*this); }
+
+ private:
+  bool remembers() const { return period_.samples || period_.time; }
+
+  // Comparing quotients misses no boundary, however far the counter jumps. One that was never asked has seen what was
+  // passed by the step before, so that a continued loop goes on where the first left off.
+  static bool advance(std::optional<std::int64_t>& seen, std::int64_t before, std::int64_t quotient) {
+    const std::int64_t last = seen.value_or(before);
+    seen = quotient;
+    return last < quotient;
+  }
+  std::int64_t multiples(double seconds) const {
+    return static_cast<std::int64_t>(std::floor(std::max(seconds, 0.0) / *period_.time));
+  }
+
+  Period period_;
+  std::int64_t multiple_ = 0;  // of the steps: the one after the latest that was due, which spares divisions
+  std::optional<std::int64_t> samples_seen_;
+  std::optional<std::int64_t> time_seen_;
+  detail::StepAnswer answer_;  // of samples and time
+};
+
+// Depends on nothing but the step at hand, and on where its samples begin to count.
+class EveryEnd final : public detail::ScheduleNode {
+ public:
+  explicit EveryEnd(const Period& period) : period_(period) {}
+
+  bool due(const Elapsed& elapsed) override {
+    const auto completes = [](const std::optional<std::int64_t>& n, std::int64_t count, std::int64_t more) {
+      return n && (count + more) / *n > count / *n;
+    };
+    return completes(period_.steps, elapsed.steps, 1) ||
+           completes(period_.samples, elapsed.samples, elapsed.step_samples);
+  }
+  Period next(const Elapsed& elapsed) const override {
+    // How many samples later steps have is not known.
+    if (period_.samples) return at(elapsed.steps + 1);
+    return at(((elapsed.steps + 1) / *period_.steps + 1) * *period_.steps - 1);
+  }
+  // Within piecewise, samples count from where the boundary was first seen.
+  Traits traits() const override { return {.remembers = period_.samples.has_value()}; }
+  std::string to_string() const override { return fmt::format("every_end({})", giro::to_string(period_)); }
+  std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<EveryEnd>(*this); }
+
+ private:
+  Period period_;
+};
+
+}  // namespace
+
+Schedule every(std::int64_t steps) { return every(at(steps)); }
+Schedule every(const Period& period) {
+  if (detail::is_empty(period) || period.date) {
+    throw Error(ErrorCode::invalid_argument, "every: expected steps, samples or time, found none or a date");
+  }
+  if (period.steps.value_or(1) < 1 || period.samples.value_or(1) < 1 || !(period.time.value_or(1) > 0)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("every: expected positive steps, samples and time, found {}", to_string(period)));
+  }
+  return detail::make_schedule<Every>(period);
+}
+
+Schedule every_end(std::int64_t steps) { return every_end(at(steps)); }
+Schedule every_end(const Period& period) {
+  if (detail::is_empty(period) || period.time || period.date) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("every_end: expected steps or samples, found {}", to_string(period)));
+  }
+  if (period.steps.value_or(1) < 1 || period.samples.value_or(1) < 1) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("every_end: expected positive steps and samples, found {}", to_string(period)));
+  }
+  return detail::make_schedule<EveryEnd>(period);
+}
+
+}  // namespace giro

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <giro/loop/time/schedule.h>
+
+namespace giro::detail {
+
+template <class Node, class... Args>
+Schedule make_schedule(Args&&... args) {
+  return Schedule(std::make_unique<Node>(std::forward<Args>(args)...));
+}
+
+template <class T>
+std::optional<T> earliest(const std::optional<T>& a, const std::optional<T>& b) {
+  return a && b ? std::min(*a, *b) : a ? a : b;
+}
+
+inline bool is_empty(const Period& p) { return !p.steps && !p.samples && !p.time && !p.date; }
+inline bool is_steps_alone(const Period& p) { return p.steps && !p.samples && !p.time && !p.date; }
+
+// Of a schedule that asks both.
+inline ScheduleNode::Traits both(const ScheduleNode::Traits& a, const ScheduleNode::Traits& b) {
+  return {.remembers = a.remembers || b.remembers,
+          .asks_user = a.asks_user || b.asks_user,
+          .awaits_end = a.awaits_end || b.awaits_end,
+          .reads_clock = a.reads_clock || b.reads_clock,
+          .yields_to_end = a.yields_to_end || b.yields_to_end};
+}
+
+}  // namespace giro::detail

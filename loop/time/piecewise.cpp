@@ -1,0 +1,150 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/loop/time/schedule.h>
+#include <giro/runtime/error.h>
+
+#include "loop/time/internal/schedule_nodes.h"
+
+namespace giro {
+namespace {
+
+using Boundaries = std::vector<std::pair<Period, Schedule>>;
+
+class Piecewise final : public detail::ScheduleNode {
+ public:
+  Piecewise(Schedule first, Boundaries boundaries, std::string text = "")
+      : first_(std::move(first)), boundaries_(std::move(boundaries)), text_(std::move(text)) {}
+
+  bool due(const Elapsed& elapsed) override {
+    // In turn: one that is reached before those in front of it waits for them.
+    while (active_ < boundaries_.size() && elapsed >= boundaries_[active_].first) {
+      start_ = start_of(boundaries_[active_].first, elapsed);
+      ++active_;
+    }
+    return (active_ == 0 ? first_ : boundaries_[active_ - 1].second)(relative(elapsed));
+  }
+
+  Period next(const Elapsed& elapsed) const override {
+    Period next = schedule().next(relative(elapsed));
+    if (next.steps) *next.steps += start_.steps;
+    if (next.samples) *next.samples += start_.samples;
+    if (next.time) *next.time += start_.time;
+    return active_ < boundaries_.size() ? earliest(next, boundaries_[active_].first) : next;
+  }
+
+  Traits traits() const override {
+    Traits all = first_.traits();
+    for (const auto& [period, schedule] : boundaries_) {
+      // Where a boundary by steps lies does not depend on when it was first seen.
+      all =
+          detail::both(all, {.remembers = !detail::is_steps_alone(period), .reads_clock = period.time || period.date});
+      all = detail::both(all, schedule.traits());
+    }
+    return all;
+  }
+
+  std::string to_string() const override {
+    if (!text_.empty()) return text_;
+    std::string text;
+    for (const auto& [period, schedule] : boundaries_) {
+      text += fmt::format("{}at({}): {}", text.empty() ? "" : ", ", giro::to_string(period), giro::to_string(schedule));
+    }
+    return fmt::format("piecewise({}, {{{}}})", giro::to_string(first_), text);
+  }
+  std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Piecewise>(*this); }
+
+ private:
+  struct Start {
+    std::int64_t steps = 0, samples = 0;
+    double time = 0;
+  };
+
+  // The boundary itself in what has reached it, however late it is seen, and the place where it is seen in the rest;
+  // nowhere before the start of the schedule that it ends.
+  Start start_of(const Period& boundary, const Elapsed& elapsed) const {
+    Start start{elapsed.steps, elapsed.samples, elapsed.time()};
+    if (boundary.steps && elapsed.steps >= *boundary.steps) start.steps = std::max(start_.steps, *boundary.steps);
+    if (boundary.samples && elapsed.samples >= *boundary.samples) {
+      start.samples = std::max(start_.samples, *boundary.samples);
+    }
+    if (boundary.time && elapsed.time() >= *boundary.time) start.time = std::max(start_.time, *boundary.time);
+    return start;
+  }
+
+  Elapsed relative(const Elapsed& elapsed) const {
+    Elapsed relative = elapsed;
+    relative.steps -= start_.steps;
+    relative.samples -= start_.samples;
+    relative.date_start += start_.time;
+    relative.previous_samples = std::max<std::int64_t>(0, elapsed.previous_samples - start_.samples);
+    return relative;
+  }
+
+  const Schedule& schedule() const { return active_ == 0 ? first_ : boundaries_[active_ - 1].second; }
+
+  Schedule first_;
+  Boundaries boundaries_;
+  std::string text_;
+  std::size_t active_ = 0;  // boundaries that were reached
+  Start start_;             // of the schedule that is active
+};
+
+void check_not_empty(const Period& period, const char* schedule) {
+  if (detail::is_empty(period)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: expected a period of steps, samples, time or a date, found an empty one", schedule));
+  }
+}
+
+// Whether both give the field, and the later one is not the larger.
+template <class T>
+bool out_of_order(const std::optional<T>& earlier, const std::optional<T>& later) {
+  return earlier && later && !(*earlier < *later);
+}
+
+void check(const Boundaries& boundaries) {
+  for (std::size_t i = 0; i < boundaries.size(); ++i) {
+    const Period& later = boundaries[i].first;
+    check_not_empty(later, "piecewise");
+    for (std::size_t k = 0; k < i; ++k) {
+      const Period& earlier = boundaries[k].first;
+      if (out_of_order(earlier.steps, later.steps) || out_of_order(earlier.samples, later.samples) ||
+          out_of_order(earlier.time, later.time) || out_of_order(earlier.date, later.date)) {
+        throw Error(ErrorCode::invalid_argument,
+                    fmt::format("piecewise: expected boundaries in rising order, found at({}) after at({})",
+                                to_string(later), to_string(earlier)));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Schedule piecewise(Schedule schedule, Boundaries boundaries) {
+  check(boundaries);
+  return detail::make_schedule<Piecewise>(std::move(schedule), std::move(boundaries));
+}
+
+After::After(const Period& period)
+    : Schedule(detail::make_schedule<Piecewise>(never(), Boundaries{{period, always()}},
+                                                fmt::format("after({})", to_string(period)))),
+      period_(period) {
+  check_not_empty(period, "after");
+}
+Schedule After::then(Schedule schedule) const {
+  const std::string text = fmt::format("after({}).then({})", to_string(period_), to_string(schedule));
+  return detail::make_schedule<Piecewise>(never(), Boundaries{{period_, std::move(schedule)}}, text);
+}
+After after(std::int64_t steps) { return After(at(steps)); }
+After after(const Period& period) { return After(period); }
+
+}  // namespace giro

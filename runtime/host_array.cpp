@@ -1,0 +1,62 @@
+#include <giro/runtime/host_array.h>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include <giro/runtime/buffer.h>
+#include <giro/runtime/error.h>
+
+namespace giro {
+
+HostArray::HostArray(const Tensor& host, std::shared_ptr<const void> owner, std::shared_ptr<const Event> arrived) {
+  if (!host.device().is_cpu()) {
+    throw Error(ErrorCode::device_mismatch, fmt::format("HostArray: found {}, expected host memory", to_string(host)));
+  }
+  content_ = std::make_shared<const Content>(Content{host, std::move(owner), std::move(arrived), nullptr});
+}
+
+HostArray::HostArray(const HostArray& values, const Shape& shape) {
+  const Tensor& flat = values.content_->host;
+  if (shape.count() != flat.count()) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("HostArray: found {} values, expected {} for the shape {}",
+                                                       flat.count(), shape.count(), to_string(shape)));
+  }
+  content_ = std::make_shared<const Content>(Content{flat.reshape(shape), values.content_->owner, nullptr, nullptr});
+}
+
+HostArray::HostArray(DType dtype, const Shape& shape, std::shared_ptr<const Arriving> arriving)
+    : content_(std::make_shared<const Content>(
+          Content{Tensor(nullptr, dtype, shape, Device::cpu()), nullptr, nullptr, std::move(arriving)})) {}
+
+HostArray HostArray::copy_of(const Tensor& tensor, const Stream& stream) {
+  if (stream.is_recording()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} cannot be copied to the host while its step is recorded", to_string(tensor)));
+  }
+  const auto memory =
+      std::make_shared<const Buffer>(Buffer::allocate(stream.device(), tensor.bytes(), MemoryKind::pinned));
+  const Tensor host(memory->data(), tensor.dtype(), tensor.shape(), Device::cpu());
+  copy(host, tensor, stream);
+  const auto arrived = std::make_shared<Event>(stream);
+  arrived->record(stream);
+  return HostArray(host, memory, arrived);
+}
+
+HostArray HostArray::scalar(double value) {
+  const auto number = std::make_shared<double>(value);
+  return HostArray(Tensor(number.get(), DType::f64, {}, Device::cpu()), number);
+}
+
+bool HostArray::ready() const {
+  if (content_->arriving) return content_->arriving->ready();
+  return !content_->arrived || content_->arrived->query();
+}
+
+Tensor HostArray::tensor() const {
+  if (content_->arriving) return content_->arriving->tensor();
+  if (content_->arrived) content_->arrived->synchronize();
+  return content_->host;
+}
+
+}  // namespace giro

@@ -6,6 +6,7 @@
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
+#include "runtime/internal/queueing.h"
 
 namespace giro {
 
@@ -18,7 +19,10 @@ Graph Graph::record(const Stream& stream, const std::function<void()>& body) {
   impl.begin_recording();
   const auto outer = std::exchange(impl.arena, arena);
   try {
-    body();
+    {
+      const detail::RecordingScope scope(impl);
+      body();
+    }
     impl.arena = outer;
     return Graph(impl.end_recording(), std::move(arena));
   } catch (...) {

@@ -33,7 +33,7 @@ class Inputs {
       features.emplace_back(name, Tensor(storage_.back().data(), tensor.dtype(), tensor.shape(), stream.device()));
       bytes_ += padded(tensor.bytes());
     }
-    batch_ = Batch(std::move(features));
+    batch_ = Batch(std::move(features), stream_);
   }
 
   const Batch& batch() const { return batch_; }

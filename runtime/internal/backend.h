@@ -12,9 +12,12 @@
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
 
+struct CUstream_st;
+
 namespace giro {
 class Arena;
-}
+class Stream;
+}  // namespace giro
 
 namespace giro::detail {
 
@@ -70,4 +73,9 @@ std::vector<DeviceInfo> device_infos(std::string& reason);
 void* allocate(Device device, std::size_t bytes, MemoryKind kind);
 void deallocate(Device device, void* data, MemoryKind kind) noexcept;
 std::shared_ptr<detail::StreamImpl> create_stream(Device device);
+// The cudaStream_t of a stream on a CUDA device, which becomes the current one.
+CUstream_st* handle(const Stream& stream);
+// After a user's code has queued work of its own: Error(device) naming `what` if CUDA has refused it, and
+// Error(unsupported) if it has broken off the recording.
+void check_queued(const std::string& what, const Stream& stream);
 }  // namespace giro::cuda

@@ -16,5 +16,7 @@ std::vector<DeviceInfo> device_infos(std::string& reason) {
 void* allocate(Device, std::size_t, MemoryKind) { throw Error(ErrorCode::device, kReason); }
 void deallocate(Device, void*, MemoryKind) noexcept {}
 std::shared_ptr<detail::StreamImpl> create_stream(Device) { throw Error(ErrorCode::device, kReason); }
+CUstream_st* handle(const Stream&) { throw Error(ErrorCode::device, kReason); }
+void check_queued(const std::string&, const Stream&) {}
 
 }  // namespace giro::cuda

@@ -47,8 +47,12 @@ struct CallFunctions {
 
 // A new value that a function of the user's computes from `inputs`, used in a step like that of any op:
 //
+//   void my_op_cuda(const Tensor& out, const std::vector<Tensor>& in, cudaStream_t stream) {
+//     my_kernel<<<blocks, threads, 0, stream>>>(out.data<float>(), in[0].data<float>(), in[1].data<float>());
+//   }
+//   ...
 //   auto y = nn::call("my_op", {.shape = x.shape()}, {x, w},
-//       {.cuda = [](auto& out, auto& in, cudaStream_t stream) { my_kernel<<<..., stream>>>(out.data<float>(), ...); },
+//       {.cuda = my_op_cuda,
 //        .cpu = [](auto& out, auto& in) { ... },
 //        .vjp = [](auto& y, auto& dy, auto& in) { return std::vector{dy * in[1], dy * in[0]}; }});
 //

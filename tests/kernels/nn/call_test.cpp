@@ -83,12 +83,13 @@ class CallTest : public GradientTest {
     });
   }
 
+  Tensor ones() { return upload({DType::f32, {3}, {1, 1, 1}}); }
   // The op's gradient, with a vjp that returns `terms`, as an error.
   void expect_refused(ErrorCode code, std::initializer_list<std::string> words,
                       const std::function<Gradients(const Var& dy)>& terms) {
     expect_error(code, words, [&] {
-      const Var x = Var::parameter(tensor({3}), tensor({3}), stream());
-      backward(sum(bend(x, Var(tensor({3})), [&](auto&, auto& dy, auto&) { return terms(dy); })));
+      const Var x = Var::parameter(ones(), tensor({3}), stream());
+      backward(sum(bend(x, Var(ones()), [&](auto&, auto& dy, auto&) { return terms(dy); })));
     });
   }
 };
@@ -216,7 +217,7 @@ TEST_P(CpuCallTest, AHostFunctionIsCalledOnceForEachRun) {
 }
 
 TEST_P(CallTest, ErrorsNameTheOp) {
-  const Var x(tensor({3}), stream());
+  const Var x(ones(), stream());
   const std::string device_name = to_string(device());
   expect_error(ErrorCode::unsupported, {"'bend'", device_name, device().is_cuda() ? ".cuda" : ".cpu"}, [&] {
     call("bend", {.shape = {3}}, {x, x}, {});
@@ -226,10 +227,10 @@ TEST_P(CallTest, ErrorsNameTheOp) {
   expect_error(ErrorCode::invalid_argument, {"no stream"}, [&] { bend(tensor({3}), tensor({3})); });
 
   // A gradient that is not wanted is not missed.
-  const Var parameter = Var::parameter(tensor({3}), tensor({3}), stream());
+  const Var parameter = Var::parameter(ones(), tensor({3}), stream());
   const Var without = call("bend", {.shape = {3}}, {parameter, x}, bend_functions());
   expect_error(ErrorCode::unsupported, {"'bend'", "vjp"}, [&] {
-    const Var p = Var::parameter(tensor({3}), tensor({3}), stream());
+    const Var p = Var::parameter(ones(), tensor({3}), stream());
     backward(sum(call("bend", {.shape = {3}}, {p, x}, bend_functions())));
   });
 

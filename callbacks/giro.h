@@ -21,6 +21,7 @@
 #include <giro/kernels/dense.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/gather.h>
+#include <giro/kernels/nn/call.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/initializers.h>
 #include <giro/kernels/nn/layer.h>
@@ -59,6 +60,7 @@
 #include <giro/runtime/file_system.h>
 #include <giro/runtime/graph.h>
 #include <giro/runtime/host_array.h>
+#include <giro/runtime/native_stream.h>
 #include <giro/runtime/rng.h>
 #include <giro/runtime/safetensors.h>
 #include <giro/runtime/shape.h>

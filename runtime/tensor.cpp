@@ -5,6 +5,9 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/stream.h>
 
+#include "runtime/internal/op_scope.h"
+#include "runtime/internal/recording.h"
+
 namespace giro {
 
 Tensor Tensor::reshape(const Shape& shape) const {
@@ -12,7 +15,9 @@ Tensor Tensor::reshape(const Shape& shape) const {
     throw Error(ErrorCode::shape_mismatch, fmt::format("cannot view {} as shape {}: {} elements against {}",
                                                        to_string(*this), to_string(shape), count(), shape.count()));
   }
-  return Tensor(data_, dtype_, shape, device_);
+  Tensor result = *this;
+  result.shape_ = shape;
+  return result;
 }
 
 Tensor Tensor::rows(std::int64_t begin, std::int64_t end) const {
@@ -21,14 +26,27 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t end) const {
                 fmt::format("rows [{}, {}) are not all in {}", begin, end, to_string(*this)));
   }
   const Shape row = shape_.drop_front();
-  char* first = static_cast<char*>(data_) + static_cast<std::size_t>(begin * row.count()) * size_of(dtype_);
-  return Tensor(first, dtype_, row.with_front(end - begin), device_);
+  Tensor result = *this;
+  result.data_ = static_cast<char*>(data_) + static_cast<std::size_t>(begin * row.count()) * size_of(dtype_);
+  result.shape_ = row.with_front(end - begin);
+  return result;
 }
 
 void Tensor::check_dtype(DType wanted) const {
   if (wanted != dtype_) {
     throw Error(ErrorCode::dtype_mismatch, fmt::format("{} read as {}", to_string(*this), name_of(wanted)));
   }
+}
+
+// A GPU's memory is out of the host's reach in any case, and kernels of one's own are given its address while
+// recording.
+void Tensor::check_computed() const {
+  if (device_.is_cuda() || detail::Recording::current() == nullptr || detail::OpScope::is_open()) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("data: {} is being recorded and holds no values yet; compute on it with ops, or in a function "
+                  "given to nn::call or submit, which runs at each replay",
+                  to_string(*this)));
 }
 
 std::string to_string(const Tensor& tensor) {

@@ -22,10 +22,12 @@ class Tensor {
       : data_(data), shape_(shape), device_(device), dtype_(dtype) {}
 
   void* raw() const noexcept { return data_; }
-  // The elements as T. Error(dtype_mismatch) if T does not store the tensor's dtype.
+  // The elements as T. Errors: dtype_mismatch if T does not store the tensor's dtype; invalid_argument for a value in
+  // host memory that the calling thread is recording the computation of: it is not there before the replay.
   template <class T>
   T* data() const {
     check_dtype(dtype_of<T>);
+    if (recorded_) check_computed();
     return static_cast<T*>(data_);
   }
 
@@ -40,14 +42,22 @@ class Tensor {
   Tensor reshape(const Shape& shape) const;
   // Rows [begin, end) of the first axis. Error(invalid_argument) if they are not all there.
   Tensor rows(std::int64_t begin, std::int64_t end) const;
+  // The same view of what a recording computes or is given: see data().
+  Tensor recorded() const {
+    Tensor result = *this;
+    result.recorded_ = true;
+    return result;
+  }
 
  private:
   void check_dtype(DType wanted) const;
+  void check_computed() const;
 
   void* data_ = nullptr;
   Shape shape_;
   Device device_;
   DType dtype_ = DType::f32;
+  bool recorded_ = false;
 };
 
 // "f32(32, 10) on cuda:0"

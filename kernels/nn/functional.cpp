@@ -9,15 +9,10 @@
 #include <giro/kernels/softmax_cross_entropy.h>
 #include <giro/runtime/error.h>
 
+#include "kernels/internal/checks.h"
+
 namespace giro::nn {
 namespace {
-
-// The stream of the first of an op's inputs that has one: a constant may have none.
-const Stream& stream_of(const Var& input) { return input.stream(); }
-template <class... Inputs>
-const Stream& stream_of(const Var& first, const Inputs&... others) {
-  return first.has_stream() ? first.stream() : stream_of(others...);
-}
 
 // The gradient before an activation that an op has fused, given the op's output y and dy; in dy's place, which nobody
 // reads again.
@@ -38,8 +33,7 @@ void with_grad_of(const Var& input, const std::function<void(const Tensor&)>& wr
 }  // namespace
 
 Var add(const Var& a, const Var& b) {
-  Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy) {
-    const Stream& stream = stream_of(a, b);
+  Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy, const Stream& stream) {
     a.accumulate([&](const Tensor& da) { copy(da, dy, stream); });
     b.accumulate([&](const Tensor& db) { copy(db, dy, stream); });
   });
@@ -47,9 +41,29 @@ Var add(const Var& a, const Var& b) {
   return y;
 }
 
+Var add(const Var& x, double constant) {
+  Var y = Var::computed(x.dtype(), x.shape(), {x}, [x](const Tensor&, const Tensor& dy, const Stream& stream) {
+    x.accumulate([&](const Tensor& dx) { copy(dx, dy, stream); });
+  });
+  giro::fill(y.value(), constant, y.stream());
+  giro::add(y.value(), x.value(), y.value(), y.stream());
+  return y;
+}
+
+Var subtract(const Var& a, const Var& b) {
+  checks::same_dtype("subtract", {"a", a.value()}, {"b", b.value()});
+  checks::same_shape("subtract", {"a", a.value()}, {"b", b.value()});
+  Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy, const Stream& stream) {
+    a.accumulate([&](const Tensor& da) { copy(da, dy, stream); });
+    b.accumulate([&](const Tensor& db) { giro::scale(db, dy, -1.0, stream); });
+  });
+  giro::scale(y.value(), b.value(), -1.0, y.stream());
+  giro::add(y.value(), a.value(), y.value(), y.stream());
+  return y;
+}
+
 Var multiply(const Var& a, const Var& b) {
-  Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy) {
-    const Stream& stream = stream_of(a, b);
+  Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy, const Stream& stream) {
     a.accumulate([&](const Tensor& da) { giro::multiply(da, dy, b.value(), stream); });
     b.accumulate([&](const Tensor& db) { giro::multiply(db, dy, a.value(), stream); });
   });
@@ -57,9 +71,20 @@ Var multiply(const Var& a, const Var& b) {
   return y;
 }
 
+Var square(const Var& x) {
+  Var y = Var::computed(x.dtype(), x.shape(), {x}, [x](const Tensor&, const Tensor& dy, const Stream& stream) {
+    x.accumulate([&](const Tensor& dx) {
+      giro::multiply(dx, dy, x.value(), stream);
+      giro::scale(dx, dx, 2.0, stream);
+    });
+  });
+  giro::multiply(y.value(), x.value(), x.value(), y.stream());
+  return y;
+}
+
 Var scale(const Var& x, double factor) {
-  Var y = Var::computed(DType::f32, x.shape(), {x}, [x, factor](const Tensor&, const Tensor& dy) {
-    x.accumulate([&](const Tensor& dx) { giro::scale(dx, dy, factor, x.stream()); });
+  Var y = Var::computed(DType::f32, x.shape(), {x}, [x, factor](const Tensor&, const Tensor& dy, const Stream& stream) {
+    x.accumulate([&](const Tensor& dx) { giro::scale(dx, dy, factor, stream); });
   });
   giro::scale(y.value(), x.value(), factor, y.stream());
   return y;
@@ -67,9 +92,9 @@ Var scale(const Var& x, double factor) {
 
 Var activation(const Var& x, Activation f) {
   if (f == Activation::none) return x;
-  Var y = Var::computed(DType::f32, x.shape(), {x}, [x, f](const Tensor& out, const Tensor& dy) {
+  Var y = Var::computed(DType::f32, x.shape(), {x}, [x, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
     x.accumulate(
-        [&](const Tensor& dx) { giro::activation_backward(dx, dy, needs_input(f) ? x.value() : out, f, x.stream()); });
+        [&](const Tensor& dx) { giro::activation_backward(dx, dy, needs_input(f) ? x.value() : out, f, stream); });
   });
   giro::activation(y.value(), x.value(), f, y.stream());
   return y;
@@ -92,17 +117,17 @@ Var dense(const Var& x, const Var& w, const Var& b, Activation f) {
     throw Error(ErrorCode::shape_mismatch, fmt::format("dense: x is {}, w is {}; expected (B, I) and (I, O)",
                                                        to_string(x.value()), to_string(w.value())));
   }
-  Var y = Var::computed(
-      DType::f32, {x.shape()[0], w.shape()[1]}, {x, w, b}, [x, w, b, f](const Tensor& out, const Tensor& dy) {
-        const Stream& stream = stream_of(x, w, b);
-        const Tensor& dz = before_activation(dy, out, f, stream);
-        with_grad_of(x, [&](const Tensor& dx) {
-          with_grad_of(w, [&](const Tensor& dw) {
-            with_grad_of(b,
-                         [&](const Tensor& db) { giro::dense_backward(dx, dw, db, dz, x.value(), w.value(), stream); });
-          });
-        });
-      });
+  Var y = Var::computed(DType::f32, {x.shape()[0], w.shape()[1]}, {x, w, b},
+                        [x, w, b, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
+                          const Tensor& dz = before_activation(dy, out, f, stream);
+                          with_grad_of(x, [&](const Tensor& dx) {
+                            with_grad_of(w, [&](const Tensor& dw) {
+                              with_grad_of(b, [&](const Tensor& db) {
+                                giro::dense_backward(dx, dw, db, dz, x.value(), w.value(), stream);
+                              });
+                            });
+                          });
+                        });
   giro::dense(y.value(), x.value(), w.value(), b.value(), f, y.stream());
   return y;
 }
@@ -110,8 +135,7 @@ Var dense(const Var& x, const Var& w, const Var& b, Activation f) {
 Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& options, Activation f) {
   if (f != Activation::none && f != Activation::relu) return activation(conv2d(x, w, b, options), f);
   Var y = Var::computed(DType::f32, conv2d_shape(x.shape(), w.shape(), options), {x, w, b},
-                        [x, w, b, options, f](const Tensor& out, const Tensor& dy) {
-                          const Stream& stream = stream_of(x, w, b);
+                        [x, w, b, options, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
                           const Tensor& dz = before_activation(dy, out, f, stream);
                           with_grad_of(x, [&](const Tensor& dx) {
                             with_grad_of(w, [&](const Tensor& dw) {
@@ -126,34 +150,36 @@ Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& option
 }
 
 Var avg_pool(const Var& x, const PoolOptions& options) {
-  Var y = Var::computed(DType::f32, pool_shape(x.shape(), options), {x}, [x, options](const Tensor&, const Tensor& dy) {
-    x.accumulate([&](const Tensor& dx) { giro::avg_pool_backward(dx, dy, options, x.stream()); });
-  });
+  Var y = Var::computed(DType::f32, pool_shape(x.shape(), options), {x},
+                        [x, options](const Tensor&, const Tensor& dy, const Stream& stream) {
+                          x.accumulate([&](const Tensor& dx) { giro::avg_pool_backward(dx, dy, options, stream); });
+                        });
   giro::avg_pool(y.value(), x.value(), options, y.stream());
   return y;
 }
 
 Var max_pool(const Var& x, const PoolOptions& options) {
-  Var y =
-      Var::computed(DType::f32, pool_shape(x.shape(), options), {x}, [x, options](const Tensor& out, const Tensor& dy) {
-        x.accumulate([&](const Tensor& dx) { giro::max_pool_backward(dx, dy, x.value(), out, options, x.stream()); });
+  Var y = Var::computed(
+      DType::f32, pool_shape(x.shape(), options), {x},
+      [x, options](const Tensor& out, const Tensor& dy, const Stream& stream) {
+        x.accumulate([&](const Tensor& dx) { giro::max_pool_backward(dx, dy, x.value(), out, options, stream); });
       });
   giro::max_pool(y.value(), x.value(), options, y.stream());
   return y;
 }
 
 Var sum(const Var& x) {
-  Var y = Var::computed(DType::f32, {}, {x}, [x](const Tensor&, const Tensor& dy) {
-    x.accumulate([&](const Tensor& dx) { giro::broadcast(dx, dy, 1.0, x.stream()); });
+  Var y = Var::computed(DType::f32, {}, {x}, [x](const Tensor&, const Tensor& dy, const Stream& stream) {
+    x.accumulate([&](const Tensor& dx) { giro::broadcast(dx, dy, 1.0, stream); });
   });
   giro::sum(y.value(), x.value(), y.stream());
   return y;
 }
 
 Var mean(const Var& x) {
-  Var y = Var::computed(DType::f32, {}, {x}, [x](const Tensor&, const Tensor& dy) {
+  Var y = Var::computed(DType::f32, {}, {x}, [x](const Tensor&, const Tensor& dy, const Stream& stream) {
     const double share = 1.0 / static_cast<double>(x.shape().count());
-    x.accumulate([&](const Tensor& dx) { giro::broadcast(dx, dy, share, x.stream()); });
+    x.accumulate([&](const Tensor& dx) { giro::broadcast(dx, dy, share, stream); });
   });
   giro::mean(y.value(), x.value(), y.stream());
   return y;
@@ -171,10 +197,11 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels) {
     *gradient = logits.stream().allocate(logits.value().bytes());
     dlogits = Tensor(gradient->data(), DType::f32, logits.shape(), logits.value().device());
   }
-  Var losses = Var::computed(
-      DType::f32, {logits.shape()[0]}, {logits, labels}, [logits, gradient, dlogits](const Tensor&, const Tensor& dy) {
-        logits.accumulate([&](const Tensor& out) { giro::scale_rows(out, dlogits, dy, logits.stream()); });
-      });
+  Var losses =
+      Var::computed(DType::f32, {logits.shape()[0]}, {logits, labels},
+                    [logits, gradient, dlogits](const Tensor&, const Tensor& dy, const Stream& stream) {
+                      logits.accumulate([&](const Tensor& out) { giro::scale_rows(out, dlogits, dy, stream); });
+                    });
   giro::softmax_cross_entropy(losses.value(), dlogits, logits.value(), labels.value(), losses.stream());
   return losses;
 }

@@ -10,8 +10,12 @@ namespace giro::nn {
 // The ops of kernels/ on Vars: same mathematics, output allocated, gradient known. Errors are those of the ops, when
 // the call is made.
 
+// Elementwise; floating, of one shape and dtype.
 Var add(const Var& a, const Var& b);
+Var add(const Var& x, double constant);
+Var subtract(const Var& a, const Var& b);
 Var multiply(const Var& a, const Var& b);
+Var square(const Var& x);
 // factor * x as f32, whatever x's dtype; the gradient reaches x if x is f32.
 Var scale(const Var& x, double factor);
 Var activation(const Var& x, Activation f);
@@ -35,5 +39,16 @@ Var mean(const Var& x);
 Var softmax_cross_entropy(const Var& logits, const Var& labels);
 // The share of rows whose largest logit stands at the label, a scalar; not differentiated.
 Var accuracy(const Var& logits, const Var& labels);
+
+inline Var operator+(const Var& a, const Var& b) { return add(a, b); }
+inline Var operator+(const Var& a, double b) { return add(a, b); }
+inline Var operator+(double a, const Var& b) { return add(b, a); }
+inline Var operator-(const Var& a, const Var& b) { return subtract(a, b); }
+inline Var operator-(const Var& a, double b) { return add(a, -b); }
+inline Var operator-(double a, const Var& b) { return add(scale(b, -1.0), a); }
+inline Var operator-(const Var& a) { return scale(a, -1.0); }
+inline Var operator*(const Var& a, const Var& b) { return multiply(a, b); }
+inline Var operator*(const Var& a, double b) { return scale(a, b); }
+inline Var operator*(double a, const Var& b) { return scale(b, a); }
 
 }  // namespace giro::nn

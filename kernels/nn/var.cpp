@@ -13,7 +13,9 @@ namespace giro::nn {
 
 Var::Var(const Tensor& constant) : node_(std::make_shared<Node>()) { node_->value = constant; }
 
-Var::Var(const Tensor& constant, const Stream& stream) : Var(constant) { node_->stream = stream; }
+Var::Var(const Tensor& constant, const Stream& stream) : Var(stream.is_recording() ? constant.recorded() : constant) {
+  node_->stream = stream;
+}
 
 Var Var::parameter(const Tensor& value, const Tensor& grad, const Stream& stream) {
   Var var(value, stream);
@@ -28,9 +30,13 @@ Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Back
     throw Error(ErrorCode::invalid_argument, "an operation on constants alone has no stream to run on");
   }
   const Stream& stream = on_stream->stream();
-  Buffer storage = stream.allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype));
-  Var result(Tensor(storage.data(), dtype, shape, stream.device()), stream);
-  result.node_->storage = std::make_shared<const Buffer>(std::move(storage));
+  if (std::any_of(on_stream, inputs.end(), [&](const Var& v) { return v.has_stream() && v.stream() != stream; })) {
+    throw Error(ErrorCode::invalid_argument, "an operation on values of two streams, which do not wait for each other");
+  }
+  auto storage =
+      std::make_shared<const Buffer>(stream.allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype)));
+  Var result(Tensor(storage->data(), dtype, shape, stream.device()), stream);
+  result.node_->storage = std::move(storage);
   if (std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.requires_grad(); })) {
     result.node_->requires_grad = true;
     result.node_->inputs = std::move(inputs);
@@ -46,8 +52,8 @@ Var Var::reshape(const Shape& shape) const {
   result.node_->storage = node_->storage;
   if (node_->requires_grad) {
     result.node_->inputs = {*this};
-    result.node_->backward = [x = *this](const Tensor&, const Tensor& dy) {
-      x.accumulate([&](const Tensor& dx) { copy(dx, dy.reshape(dx.shape()), x.stream()); });
+    result.node_->backward = [x = *this](const Tensor&, const Tensor& dy, const Stream& stream) {
+      x.accumulate([&](const Tensor& dx) { copy(dx, dy.reshape(dx.shape()), stream); });
     };
   }
   return result;
@@ -66,10 +72,38 @@ void Var::accumulate(const std::function<void(const Tensor&)>& write) const {
     return;
   }
   if (!node.grad) {
-    node.grad_storage = stream().allocate(value.bytes());
-    node.grad = Tensor(node.grad_storage.data(), value.dtype(), value.shape(), value.device());
+    node.grad_storage = std::make_shared<const Buffer>(stream().allocate(value.bytes()));
+    node.grad = Tensor(node.grad_storage->data(), value.dtype(), value.shape(), value.device());
   }
   write(node.grad);
+}
+
+void Var::accumulate(Var term) const {
+  Node& node = *node_;
+  if (!node.requires_grad) return;
+  const Tensor& value = term.value();
+  if (node.has_grad) {
+    giro::add(node.grad, node.grad, value, stream());
+  } else if (!node.grad && term.node_.use_count() == 1 && term.node_->storage.use_count() == 1) {
+    // Nobody else sees its memory, which a way back may write to.
+    node.has_grad = true;
+    node.grad = value;
+    node.grad_storage = std::move(term.node_->storage);
+  } else {
+    accumulate([&](const Tensor& out) { copy(out, value, stream()); });
+  }
+}
+
+const Stream& Var::stream() const {
+  if (!has_stream()) throw Error(ErrorCode::invalid_argument, "a constant without a stream was asked for its stream");
+  return *node_->stream;
+}
+
+void Var::check_on_host() const {
+  if (value().device().is_cpu()) return;
+  throw Error(ErrorCode::device_mismatch, fmt::format("data: the value is {}, expected one in host memory; to_host "
+                                                      "brings it there",
+                                                      to_string(value())));
 }
 
 void backward(const Var& loss) {
@@ -109,11 +143,11 @@ void backward(const Var& loss) {
     const std::shared_ptr<Node> node = std::move(order.back());
     order.pop_back();
     if (!node->backward) continue;
-    node->backward(node->value, node->grad);
+    node->backward(node->value, node->grad, *node->stream);
     node->backward = nullptr;
     node->inputs.clear();
     node->grad = Tensor();
-    node->grad_storage = Buffer();
+    node->grad_storage = nullptr;
   }
 }
 

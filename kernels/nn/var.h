@@ -17,8 +17,9 @@ namespace giro::nn {
 // returns to the stream as soon as neither a Var nor the way back needs it.
 class Var {
  public:
-  // What a node does with its gradient: given its value y and gradient dy, it accumulates into its inputs'.
-  using Backward = std::function<void(const Tensor& y, const Tensor& dy)>;
+  // What a node does with its gradient: given its value y and gradient dy, it accumulates into its inputs', on the
+  // stream that y was computed on.
+  using Backward = std::function<void(const Tensor& y, const Tensor& dy, const Stream& stream)>;
 
   Var() : Var(Tensor()) {}  // an empty constant: an argument that is not there
   // A constant. The memory must outlive the work. It runs on no stream until it is combined with a Var that does.
@@ -27,19 +28,29 @@ class Var {
   Var(const Tensor& constant, const Stream& stream);
   // A leaf that backward(loss) writes a gradient for, to memory of the same shape.
   static Var parameter(const Tensor& value, const Tensor& grad, const Stream& stream);
-  // A new value, contents undefined, computed from `inputs`, on the stream of the first that has one. `backward` is
-  // kept if one of them wants a gradient; it must capture the Vars whose values it needs, but not this one.
-  // Error(invalid_argument) if no input has a stream.
+  // A new value, contents undefined, computed from `inputs` on their stream. `backward` is kept if one of them wants a
+  // gradient; it must capture the Vars whose values it needs, but not this one.
+  // Error(invalid_argument) if no input has a stream, or if two have different ones.
   static Var computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Backward backward);
 
   // The same value under another shape of equal count, sharing its memory. Error(shape_mismatch).
   Var reshape(const Shape& shape) const;
 
+  // Where the value lies. Within a recording (a step made by jit) nothing has been computed yet: data() of this tensor
+  // is an Error there. Work of one's own on it goes into nn::call, or onto the stream (runtime/native_stream.h).
   const Tensor& value() const { return node_->value; }
+  // The elements as T, of a value in host memory. Errors: those of Tensor::data; device_mismatch for a value on a GPU,
+  // which to_host(value(), stream()) brings over.
+  template <class T>
+  T* data() const {
+    check_on_host();
+    return value().template data<T>();
+  }
   const Shape& shape() const { return node_->value.shape(); }
   DType dtype() const { return node_->value.dtype(); }
   bool requires_grad() const { return node_->requires_grad; }
-  const Stream& stream() const { return *node_->stream; }
+  // Error(invalid_argument) for a constant without one.
+  const Stream& stream() const;
   // Whether a backward has reached it.
   bool has_grad() const { return node_->has_grad; }
   bool has_stream() const { return node_->stream.has_value(); }
@@ -47,12 +58,15 @@ class Var {
   // Within a Backward: write(out) computes a term of this value's gradient into `out`. Does nothing for a value that
   // wants no gradient.
   void accumulate(const std::function<void(const Tensor& out)>& write) const;
+  // The same with a term that was computed already, of this value's shape and dtype.
+  void accumulate(Var term) const;
 
   friend void backward(const Var& loss);
 
  private:
   struct Node;
   explicit Var(std::shared_ptr<Node> node) : node_(std::move(node)) {}
+  void check_on_host() const;
   std::shared_ptr<Node> node_;
 
   struct Node {
@@ -61,7 +75,7 @@ class Var {
     std::optional<Stream> stream;
     bool requires_grad = false;
     Tensor grad;  // given for parameters; for the rest allocated when first written
-    Buffer grad_storage;
+    std::shared_ptr<const Buffer> grad_storage;
     bool has_grad = false;
     std::vector<Var> inputs;
     Backward backward;

@@ -15,12 +15,14 @@ namespace giro {
 Batch::Batch(Features features, std::shared_ptr<const void> owner)
     : features_(std::move(features)), owner_(std::move(owner)) {}
 
+Batch::Batch(Features features, const Stream& stream) : features_(std::move(features)), stream_(stream) {}
+
 Batch::Batch(std::shared_ptr<Residence> residence, std::int64_t position, std::int64_t rows)
     : residence_(std::move(residence)), position_(position), rows_(rows) {}
 
-Tensor Batch::operator[](const std::string& name) const {
+nn::Var Batch::operator[](const std::string& name) const {
   for (const auto& [feature, tensor] : features_) {
-    if (feature == name) return tensor;
+    if (feature == name) return stream_ ? nn::Var(tensor, *stream_) : nn::Var(tensor);
   }
   std::vector<std::string> known;
   for (const LeafSpec& feature : spec()) known.push_back(feature.name);
@@ -86,7 +88,7 @@ Batch Residence::gather(std::int64_t rows, const SlotRing& positions, const Stre
     gather_rows(gathered, tensor, indices, stream);
     features.emplace_back(name, gathered);
   }
-  return Batch(std::move(features));
+  return Batch(std::move(features), stream);
 }
 
 }  // namespace giro

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <giro/kernels/gather.h>
+#include <giro/kernels/nn/var.h>
 #include <giro/kernels/slots.h>
 #include <giro/runtime/state.h>
 #include <giro/runtime/stream.h>
@@ -31,12 +32,15 @@ class Batch {
   Batch() = default;
   // `owner` keeps the tensors' memory alive.
   explicit Batch(Features features, std::shared_ptr<const void> owner = nullptr);
+  // Of tensors on a stream's device, for work on that stream: what a step made by jit or eager is called with.
+  Batch(Features features, const Stream& stream);
   // Rows [position, position + rows) of a resident dataset's order.
   Batch(std::shared_ptr<Residence> residence, std::int64_t position, std::int64_t rows);
 
-  // The feature of a name. Error(not_found) naming the nearest; Error(unsupported) if the batch lies on a device and
-  // was not gathered.
-  Tensor operator[](const std::string& name) const;
+  // The feature of a name: within a step a value on the step's stream, to compute with; elsewhere a constant, whose
+  // data<T>() the host reads. Its memory is the batch's. Error(not_found) naming the nearest; Error(unsupported) if the
+  // batch lies on a device and was not gathered.
+  nn::Var operator[](const std::string& name) const;
   const Features& features() const noexcept { return features_; }
   BatchSpec spec() const;
 
@@ -50,6 +54,7 @@ class Batch {
  private:
   Features features_;
   std::shared_ptr<const void> owner_;
+  std::optional<Stream> stream_;
   std::shared_ptr<Residence> residence_;
   std::int64_t position_ = 0;
   std::int64_t rows_ = 0;

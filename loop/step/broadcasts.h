@@ -24,8 +24,8 @@ class Broadcasts {
   void set(const Elapsed& elapsed);
   explicit Broadcasts(Batch values) : values_(std::move(values)) {}
 
-  // The value of a name; within a step it lies on the step's device. Error(not_found) naming the nearest.
-  Tensor operator[](const std::string& name) const { return values_[name]; }
+  // The value of a name; within a step it lies on the step's device and stream. Error(not_found) naming the nearest.
+  nn::Var operator[](const std::string& name) const { return values_[name]; }
   const Batch& values() const noexcept { return values_; }
   bool empty() const noexcept { return values_.features().empty(); }
 

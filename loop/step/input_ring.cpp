@@ -47,7 +47,7 @@ InputRing::InputRing(const Batch& like, const Broadcasts& broadcasts, const Tens
       const auto& [name, tensor] = tensors[i];
       result.emplace_back(name, Tensor(fixed + places[i].offset, tensor.dtype(), tensor.shape(), device));
     }
-    return Batch(std::move(result));
+    return Batch(std::move(result), stream_);
   };
   batch_ = on_device(like.features(), features_);
   broadcasts_ = Broadcasts(on_device(values, values_));

@@ -192,7 +192,8 @@ auto make_step(F function, StepRecording::Mode mode) {
 // Records `function(S& state, const Batch& batch, ...) -> Logs` once for each state, set of batch shapes and statics,
 // and replays it from then on: a CUDA graph, or a list of calls on the CPU. The function runs on the host while it is
 // recorded only: whatever it does there besides queueing work is not repeated, and numbers it logs from the host stay
-// what they were. After the state it may take, in any order,
+// what they were. Values are not there yet, and data() of one is an Error; work of one's own goes into nn::call, submit
+// or onto cuda_stream. After the state it may take, in any order,
 //   const Batch&
 //   const Broadcasts&   values that change from call to call without another recording; in a loop: Elapsed's
 //   const T&            statics, of any type with ==, copies and a default: each value has a recording of its own

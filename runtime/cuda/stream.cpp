@@ -199,6 +199,17 @@ CudaStream& cuda_stream(const Stream& stream) {
 
 cudaStream_t handle(const Stream& stream) { return cuda_stream(stream).handle(); }
 
+void check_queued(const std::string& what, const Stream& stream) {
+  check(cudaGetLastError(), what.c_str());
+  if (!stream.is_recording()) return;
+  cudaStreamCaptureStatus status{};
+  check(cudaStreamIsCapturing(handle(stream), &status), "cudaStreamIsCapturing");
+  if (status != cudaStreamCaptureStatusActive) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{} did what a recording cannot hold, such as waiting for the stream", what));
+  }
+}
+
 std::shared_ptr<detail::StreamImpl> create_stream(Device device) { return std::make_shared<CudaStream>(device); }
 
 }  // namespace giro::cuda

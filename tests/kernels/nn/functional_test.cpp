@@ -2,119 +2,18 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <functional>
-#include <numeric>
 #include <string>
 #include <vector>
 
-#include <giro/kernels/nn/var.h>
-
-#include "tests/kernels/op_test.h"
+#include "tests/kernels/nn/gradient_test.h"
 
 namespace giro::nn {
 namespace {
 
 using test::Array;
-using Vars = std::vector<Var>;
 
-// The gradients of a function of Vars, against central differences of its own forward pass. The output is contracted
-// with fixed weights on the host in double precision, so that the differences' noise is that of single roundings.
-class FunctionalTest : public test::OpTest {
- protected:
-  using Function = std::function<Var(const Vars& params)>;
-
-  // A tensor on the device with values of its own.
-  Tensor upload(const Array& array) {
-    const test::Bytes bytes = test::encode(array);
-    const Tensor tensor = allocate(array.dtype, array.shape);
-    stream().copy(tensor.raw(), bytes.data(), bytes.size());
-    return tensor;
-  }
-
-  // The gradient by each parameter, of the output weighed by `weights` and summed.
-  std::vector<std::vector<float>> gradients(const std::vector<Array>& params, const Function& f, const Array& weights) {
-    Vars vars;
-    Tensors grads;
-    for (const Array& param : params) {
-      grads.push_back(allocate(DType::f32, param.shape));
-      stream().fill(grads.back().raw(), 0xFF, grads.back().bytes());
-      vars.push_back(Var::parameter(upload(param), grads.back(), stream()));
-    }
-    backward(sum(multiply(f(vars), Var(upload(weights)))));
-    std::vector<std::vector<float>> values;
-    for (const Tensor& grad : grads) values.push_back(to_host<float>(grad, stream()));
-    return values;
-  }
-
-  void check(const std::string& name, std::vector<Array> params, const Function& f) {
-    SCOPED_TRACE(name);
-    const auto output = [&] {
-      Vars constants;
-      for (const Array& param : params) constants.emplace_back(upload(param), stream());
-      const Var y = f(constants);
-      EXPECT_FALSE(y.requires_grad());
-      return std::pair{y.shape(), to_host<float>(y.value(), stream())};
-    };
-    const auto [shape, y] = output();
-    const Array weights = random_.uniform(shape, 0.5, 1.5);
-    double magnitude = 0;
-    for (std::size_t i = 0; i < y.size(); ++i) magnitude += std::abs(weights.values[i] * static_cast<double>(y[i]));
-    const std::vector<std::vector<float>> actual = gradients(params, f, weights);
-
-    for (std::size_t p = 0; p < params.size(); ++p) {
-      test::Expected expected;
-      for (double& x : params[p].values) {
-        const double middle = x;
-        const auto at = [&](double offset) {
-          x = middle + offset;
-          const std::vector<float> values = output().second;
-          x = middle;
-          return std::inner_product(values.begin(), values.end(), weights.values.begin(), 0.0);
-        };
-        // Five points: the error is that of the fifth derivative times kStep^4 / 30.
-        const double slope = (8 * (at(kStep) - at(-kStep)) - (at(2 * kStep) - at(-2 * kStep))) / (12 * kStep);
-        expected.add(slope, 4 * test::kUnit * magnitude / kStep + 2e-5 * std::max(1.0, std::abs(slope)));
-      }
-      const std::vector<double> values(actual[p].begin(), actual[p].end());
-      test::expect_close(fmt::format("gradient of argument {}", p), values, expected);
-    }
-  }
-
-  // Values at least 0.2 from each other and from 0, in an order that is the same on every run: no difference quotient
-  // crosses a kink.
-  Array separated(const Shape& shape) {
-    Array array{DType::f32, shape, {}};
-    const auto half = static_cast<double>(shape.count()) / 2;
-    for (std::int64_t i = 0; i < shape.count(); ++i) {
-      array.values.push_back(0.2 * (static_cast<double>(i * 7 % shape.count()) - half) + 0.1);
-    }
-    return array;
-  }
-  // A bias that keeps half of the channels well above 0 and half well below.
-  static Array far_from_zero(std::int64_t channels) {
-    Array array{DType::f32, {channels}, {}};
-    for (std::int64_t i = 0; i < channels; ++i) array.values.push_back(i % 2 == 0 ? 4.0 : -4.0);
-    return array;
-  }
-  static Array small(Array array) {
-    for (double& value : array.values) value = test::round_to(DType::f32, value / 4);
-    return array;
-  }
-
-  Tensor allocate(DType dtype, const Shape& shape) {
-    storage_.push_back(stream().allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype)));
-    return Tensor(storage_.back().data(), dtype, shape, device());
-  }
-
-  using Tensors = std::vector<Tensor>;
-  static constexpr double kStep = 0x1p-5;
-
- private:
-  std::vector<Buffer> storage_;
-};
+class FunctionalTest : public GradientTest {};
 
 TEST_P(FunctionalTest, ElementwiseGradients) {
   const Array a = random_.uniform({3, 5}), b = random_.uniform({3, 5});
@@ -123,9 +22,32 @@ TEST_P(FunctionalTest, ElementwiseGradients) {
   check("a b", {a, b}, [](const Vars& p) { return multiply(p[0], p[1]); });
   check("a a", {a}, [](const Vars& p) { return multiply(p[0], p[0]); });
   check("-2.5 a", {a}, [](const Vars& p) { return scale(p[0], -2.5); });
+  check("a - b", {a, b}, [](const Vars& p) { return subtract(p[0], p[1]); });
+  check("a - a a", {a}, [](const Vars& p) { return subtract(p[0], multiply(p[0], p[0])); });
+  check("a^2", {a}, [](const Vars& p) { return square(p[0]); });
+  check("a + 0.5", {a}, [](const Vars& p) { return add(p[0], 0.5); });
   const Tensor constant = upload(random_.uniform({3, 5}));
   check("constant + a", {a}, [&](const Vars& p) { return add(constant, p[0]); });
   check("constant a", {a}, [&](const Vars& p) { return multiply(constant, p[0]); });
+}
+
+TEST_P(FunctionalTest, OperatorsAreTheOps) {
+  const Var a(upload({DType::f32, {3}, {1, 2, -3}}), stream()), b(upload({DType::f32, {3}, {0.5, 4, 8}}), stream());
+  const auto expect = [&](const std::vector<float>& values, const Var& y) {
+    EXPECT_EQ(to_host<float>(y.value(), stream()), values);
+  };
+  expect({1.5, 6, 5}, a + b);
+  expect({1.25, 2.25, -2.75}, a + 0.25);
+  expect({1.25, 2.25, -2.75}, 0.25 + a);
+  expect({0.5, -2, -11}, a - b);
+  expect({0.75, 1.75, -3.25}, a - 0.25);
+  expect({-0.75, -1.75, 3.25}, 0.25 - a);
+  expect({-1, -2, 3}, -a);
+  expect({0.5, 8, -24}, a * b);
+  expect({2, 4, -6}, a * 2);
+  expect({2, 4, -6}, 2.f * a);
+  expect({41.75}, mean(square(a - b.value())));
+  expect({-0.5, 2, 11}, b.value() - a);
 }
 
 TEST_P(FunctionalTest, ActivationGradients) {
@@ -249,6 +171,8 @@ TEST_P(FunctionalTest, ErrorsNameBothSides) {
   expect_shape_error({4, 2}, {5, 2}, [&] { dense(x, w, b); });
   expect_error(ErrorCode::shape_mismatch, {"dense", "(2,)", "(B, I)"}, [&] { dense(b, w, b); });
   expect_shape_error({3, 5}, {4, 2}, [&] { add(x, w); });
+  expect_error(ErrorCode::shape_mismatch, {"subtract", "(3, 5)", "(4, 2)"}, [&] { x - w; });
+  expect_error(ErrorCode::dtype_mismatch, {"subtract", "f32", "u8"}, [&] { b - tensor({2}, DType::u8); });
   expect_error(ErrorCode::shape_mismatch, {"softmax_cross_entropy", "(2,)"},
                [&] { softmax_cross_entropy(b, tensor({2}, DType::u8)); });
   expect_error(ErrorCode::shape_mismatch, {"flatten"}, [&] { flatten(Var(tensor({}), stream())); });

@@ -4,8 +4,11 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/graph.h>
 
@@ -102,6 +105,46 @@ TEST_P(VarTest, AComputationIsDifferentiatedOnce) {
 TEST_P(VarTest, AParameterCanBeTheLoss) {
   backward(parameter({}));
   EXPECT_EQ(grad(0), std::vector{1.0f});
+}
+
+TEST_P(VarTest, ValuesOfTwoStreamsDoNotMix) {
+  const Stream other(device());
+  const Var here(tensor({2}), stream()), there(tensor({2}), other);
+  expect_error(ErrorCode::invalid_argument, {"two streams"}, [&] { add(here, there); });
+  expect_error(ErrorCode::invalid_argument, {"stream"}, [&] { Var(tensor({2})).stream(); });
+}
+
+// What the host would read there is not computed yet, or is what the values were when the recording was made.
+TEST_P(VarTest, TheHostCannotReadWhatIsBeingRecorded) {
+  const Tensor memory = parameter({4}).value();
+  std::optional<Var> kept;
+  const auto body = [&] {
+    const Var x(memory, stream()), y = scale(x, 3.0);
+    for (const Var& value : {x, y, y.reshape({2, 2}), Var(y.value().rows(1, 2), stream())}) {
+      if (device().is_cpu()) {
+        const auto refused = {std::string("recorded"), std::string("nn::call"), std::string("submit")};
+        test::expect_error(ErrorCode::invalid_argument, refused, [&] { value.data<float>(); });
+        test::expect_error(ErrorCode::invalid_argument, refused, [&] { value.value().data<float>(); });
+        test::expect_error(ErrorCode::invalid_argument, refused,
+                           [&] { value.value().reshape({value.shape().count()}).data<float>(); });
+      } else {
+        EXPECT_EQ(value.value().data<float>(), value.value().raw()) << "a kernel's argument";
+      }
+    }
+    // Raw ops take such tensors, and the host reads what is its own.
+    giro::add(y.value(), y.value(), y.value(), stream());
+    const float own = 7;
+    EXPECT_EQ(*Tensor(const_cast<float*>(&own), DType::f32, {}, Device::cpu()).data<float>(), 7);
+    kept = y;
+  };
+  const Graph graph = Graph::record(stream(), body);
+  graph.replay(stream());
+  EXPECT_EQ(to_host<float>(kept->value(), stream()), std::vector<float>(4, 6.0f));
+  if (device().is_cpu()) {
+    EXPECT_EQ(*kept->data<float>(), 6.0f);
+  } else {
+    test::expect_error(ErrorCode::device_mismatch, {"cuda:0", "to_host"}, [&] { kept->data<float>(); });
+  }
 }
 
 TEST_P(VarTest, DepthIsNoLimit) {

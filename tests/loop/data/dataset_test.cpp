@@ -48,7 +48,7 @@ Dataset numbered(std::int64_t size) {
 
 // The ids of a batch in host memory, whose images must be theirs.
 Ids ids_of(const Batch& batch) {
-  const Tensor id = batch["id"], image = batch["image"];
+  const nn::Var id = batch["id"], image = batch["image"];
   EXPECT_EQ(id.shape(), Shape({batch.size()}));
   EXPECT_EQ(image.shape(), Shape({batch.size(), 2, 3}));
   const std::int32_t* const ids = id.data<std::int32_t>();
@@ -192,7 +192,7 @@ TEST(Dataset, BatchesKeepTheirRowsWhenTheIteratorMovesOn) {
 
 TEST(Dataset, MemoryOfBatchesThatAreGoneIsUsedAgain) {
   std::set<const void*> addresses;
-  for (const Batch& batch : numbered(1000).batch(1)) addresses.insert(batch["image"].raw());
+  for (const Batch& batch : numbered(1000).batch(1)) addresses.insert(batch["image"].value().raw());
   EXPECT_EQ(addresses.size(), 2u) << "the current one's and the next one's";
 }
 
@@ -200,8 +200,9 @@ TEST(Dataset, MemoryOfBatchesThatAreGoneIsUsedAgain) {
 Batch doubled(const Batch& batch) {
   auto ids = std::make_shared<Ids>(ids_of(batch));
   for (std::int32_t& id : *ids) id *= 2;
-  return Batch({{"image", batch["image"]}, {"twice", Tensor(ids->data(), DType::i32, {batch.size()}, Device::cpu())}},
-               ids);
+  return Batch(
+      {{"image", batch["image"].value()}, {"twice", Tensor(ids->data(), DType::i32, {batch.size()}, Device::cpu())}},
+      ids);
 }
 
 TEST(Dataset, MapSeesEveryBatchInOrder) {
@@ -222,7 +223,7 @@ TEST(Dataset, MapSeesEveryBatchInOrder) {
 
 TEST(Dataset, MapsCompose) {
   const Dataset dataset = numbered(4).batch(2).map(doubled).map([](const Batch& batch) {
-    return Batch({{"id", batch["twice"]}});
+    return Batch({{"id", batch["twice"].value()}});
   });
   std::vector<Batch> batches;
   for (const Batch& batch : dataset) batches.push_back(batch);

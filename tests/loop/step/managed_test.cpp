@@ -114,7 +114,7 @@ TEST_F(Managed, BroadcastsAndStatics) {
   const auto step = managed::train_step(
       [this](const nn::Params& params, const int& factor, const Batch& batch, const Broadcasts& broadcasts) {
         const nn::Var loss = mean(softmax_cross_entropy(model(params, batch["image"]), batch["label"]));
-        return logs().add_loss("loss", nn::scale(loss, factor)).add_metric("steps_seen", nn::Var(broadcasts["steps"]));
+        return logs().add_loss("loss", nn::scale(loss, factor)).add_metric("steps_seen", broadcasts["steps"]);
       });
   const auto run = [&](int factor) {
     return loop(create(), dataset(), {{every(1), step.with(factor)}}, {.stop = at(3)}).history;

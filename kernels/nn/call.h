@@ -1,0 +1,64 @@
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/var.h>
+
+struct CUstream_st;  // a cudaStream_t points to one
+
+namespace giro::nn {
+
+// An op of one's own.
+
+struct CallOutput {
+  DType dtype = DType::f32;
+  Shape shape = {};
+};
+
+// What a gradient function returns: a Var for each input, of the input's shape and dtype, in their order; Var() for one
+// that wants none. A single Var serves an op of one input.
+class Gradients {
+ public:
+  Gradients(Var only) : terms_{std::move(only)} {}
+  Gradients(std::vector<Var> terms) : terms_(std::move(terms)) {}
+  Gradients(std::initializer_list<Var> terms) : terms_(terms) {}
+
+  std::vector<Var>& terms() noexcept { return terms_; }
+
+ private:
+  std::vector<Var> terms_;
+};
+
+// The op on each kind of device, and its gradient; each may be left out where it is not needed.
+struct CallFunctions {
+  // Launches kernels on `stream`, a cudaStream_t. Called once, when the op is queued or recorded: work on another
+  // stream would not be in the recording.
+  std::function<void(const Tensor& out, const std::vector<Tensor>& in, CUstream_st* stream)> cuda = nullptr;
+  // Computes `out`, on the host. Called each time that the op runs.
+  std::function<void(const Tensor& out, const std::vector<Tensor>& in)> cpu = nullptr;
+  // The gradient of the loss by each input, given that by the output, dy. Like the op itself it is an expression of
+  // Vars: ops of functional.h, or other calls.
+  std::function<Gradients(const Var& y, const Var& dy, const std::vector<Var>& in)> vjp = nullptr;
+};
+
+// A new value that a function of the user's computes from `inputs`, used in a step like that of any op:
+//
+//   void my_op_cuda(const Tensor& out, const std::vector<Tensor>& in, cudaStream_t stream) {
+//     my_kernel<<<blocks, threads, 0, stream>>>(out.data<float>(), in[0].data<float>(), in[1].data<float>());
+//   }
+//   ...
+//   auto y = nn::call("my_op", {.shape = x.shape()}, {x, w},
+//       {.cuda = my_op_cuda,
+//        .cpu = [](auto& out, auto& in) { ... },
+//        .vjp = [](auto& y, auto& dy, auto& in) { return std::vector{dy * in[1], dy * in[0]}; }});
+//
+// `out` is uninitialized; an input may be Var(), an empty tensor. Errors, which name the op: unsupported without a
+// function for the device, or, in backward, without a vjp; device_mismatch for an input that lies elsewhere; device if
+// a launch was refused; in backward invalid_argument, shape_mismatch and dtype_mismatch for what vjp has returned.
+Var call(const std::string& name, const CallOutput& output, const std::vector<Var>& inputs, CallFunctions functions);
+
+}  // namespace giro::nn

@@ -1,0 +1,34 @@
+#include <giro/runtime/native_stream.h>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include <giro/runtime/error.h>
+
+#include "runtime/cpu/stream.h"
+#include "runtime/internal/backend.h"
+
+namespace giro {
+CUstream_st* cuda_stream(const Stream& stream) {
+  if (!stream.device().is_cuda()) {
+    throw Error(ErrorCode::device_mismatch,
+                "cuda_stream: the stream is on cpu, expected one of a CUDA device; on the CPU use submit");
+  }
+  stream.impl().check_usable("cuda_stream");
+  return cuda::handle(stream);
+}
+
+void submit(const Stream& stream, std::function<void()> function) {
+  if (!stream.device().is_cpu()) {
+    throw Error(ErrorCode::device_mismatch,
+                fmt::format("submit: the stream is on {}, expected one of the CPU; on a GPU launch kernels on "
+                            "cuda_stream(stream)",
+                            to_string(stream.device())));
+  }
+  if (!function) throw Error(ErrorCode::invalid_argument, "submit: the function is empty");
+  stream.impl().check_usable("submit");
+  cpu::submit(stream, std::move(function));
+}
+
+}  // namespace giro

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+struct CUstream_st;
+
+namespace giro::test {
+
+// On a GPU: y = x^2 w, and its gradients by x and by w.
+void bend(float* y, const float* x, const float* w, std::int64_t n, CUstream_st* stream);
+void bend_dx(float* dx, const float* dy, const float* x, const float* w, std::int64_t n, CUstream_st* stream);
+void bend_dw(float* dw, const float* dy, const float* x, std::int64_t n, CUstream_st* stream);
+// A launch that CUDA refuses.
+void launch_nothing(CUstream_st* stream);
+// Waits for the stream, which a recording cannot hold, and looks away.
+void wait_for(CUstream_st* stream);
+
+}  // namespace giro::test

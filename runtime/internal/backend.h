@@ -110,6 +110,7 @@ std::vector<DeviceInfo> device_infos(std::string& reason);
 void* allocate(Device device, std::size_t bytes, MemoryKind kind);
 void deallocate(Device device, void* data, MemoryKind kind) noexcept;
 std::shared_ptr<detail::StreamImpl> create_stream(Device device);
+std::shared_ptr<detail::GraphImpl> create_sequence(const std::vector<std::shared_ptr<detail::GraphImpl>>& parts);
 // The cudaStream_t of a stream on a CUDA device, which becomes the current one.
 CUstream_st* handle(const Stream& stream);
 // After a user's code has queued work of its own: Error(device) naming `what` if CUDA has refused it, and

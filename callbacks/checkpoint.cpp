@@ -19,10 +19,13 @@
 #include <giro/runtime/safetensors.h>
 #include <giro/runtime/tensor.h>
 
+#include "runtime/internal/text.h"
+
 namespace giro {
 namespace {
 
 constexpr std::string_view kPrefix = "checkpoint_", kSuffix = ".safetensors";
+const std::string kNotFinite = "not_finite";  // metadata: a leaf that has a NaN or an infinity in it
 
 std::string file_name(std::int64_t steps) { return fmt::format("{}{:010}{}", kPrefix, steps, kSuffix); }
 
@@ -110,6 +113,42 @@ struct Snapshot {
   std::vector<Buffer> buffers;
   std::vector<Leaf> leaves;
 };
+
+template <class Bits>
+bool is_finite(const Tensor& tensor, Bits exponent) {
+  const auto* bits = static_cast<const Bits*>(tensor.raw());
+  bool finite = true;
+  for (std::int64_t i = 0; i < tensor.count(); ++i) finite &= (bits[i] & exponent) != exponent;
+  return finite;
+}
+
+// The first leaf, in host memory, that has a NaN or an infinity in it, or "".
+std::string find_not_finite(const std::vector<Leaf>& leaves) {
+  for (const auto& [path, value] : leaves) {
+    bool finite = true;
+    switch (value.dtype()) {
+      case DType::f32:
+        finite = is_finite<std::uint32_t>(value, 0x7F800000);
+        break;
+      case DType::f64:
+        finite = is_finite<std::uint64_t>(value, 0x7FF0000000000000);
+        break;
+      case DType::f16:
+        finite = is_finite<std::uint16_t>(value, 0x7C00);
+        break;
+      case DType::bf16:
+        finite = is_finite<std::uint16_t>(value, 0x7F80);
+        break;
+      case DType::i32:
+      case DType::i64:
+      case DType::u8:
+      case DType::boolean:
+        break;
+    }
+    if (!finite) return path;
+  }
+  return "";
+}
 
 std::vector<Leaf> saved_leaves(const State& state) {
   std::vector<Leaf> leaves;
@@ -214,6 +253,18 @@ void check_none_later(FileSystem& files, const std::string& dir, const std::vect
   }
 }
 
+// Whether one of them is a good checkpoint of a finite state.
+bool has_finite(FileSystem& files, const std::string& dir, const std::vector<Found>& found) {
+  return std::any_of(found.rbegin(), found.rend(), [&](const Found& f) {
+    try {
+      return !read_safetensors(files, join(dir, f.name)).metadata.contains(kNotFinite);
+    } catch (const Error& error) {
+      if (!is_damage(error)) throw;
+      return false;
+    }
+  });
+}
+
 // What goes when there is a new checkpoint besides those found, oldest first. This run has come to `done` steps.
 std::vector<std::string> superseded(const std::vector<Found>& found, std::int64_t steps, std::int64_t done,
                                     const CheckpointOptions& options) {
@@ -243,6 +294,12 @@ Checkpoint::Checkpoint(std::string dir, CheckpointOptions options)
                 fmt::format("checkpoint '{}': keep is {}, keep_every_n_steps is {}, expected at least 1 and 0", dir_,
                             options_.keep, options_.keep_every_n_steps));
   }
+  const std::vector<std::string> known{"skip", "error", "save"};
+  if (std::find(known.begin(), known.end(), options_.not_finite) == known.end()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("checkpoint '{}': not_finite is '{}', expected 'skip', 'error' or 'save'{}", dir_,
+                            options_.not_finite, suggestion(options_.not_finite, known)));
+  }
   if (!options_.monitor.empty()) monitor_.emplace(options_.monitor, options_.mode);
 }
 
@@ -269,16 +326,28 @@ std::optional<double> Checkpoint::improvement(std::int64_t done, const State& st
     }
   }
   const std::optional<double> value = monitor_->value(logs);
-  return value && monitor_->update(*value) ? value : std::nullopt;
+  return value && monitor_->is_better(*value, monitor_->best()) ? value : std::nullopt;
 }
 
-void Checkpoint::save(const Elapsed& elapsed, std::int64_t done, const State& state, std::optional<double> best) const {
+bool Checkpoint::save(const Elapsed& elapsed, std::int64_t done, const State& state, std::optional<double> best) const {
   FileSystem& files = *options_.files;
   const Snapshot snapshot(state);
+  if (snapshot.leaves.empty()) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("checkpoint '{}': the state has no leaves to save; expected one that was not moved from", dir_));
+  }
   const std::int64_t steps = counted_steps(state).value_or(done);
   create_durable_directory(files, dir_);
   const std::vector<Found> found = find_checkpoints(files, dir_);
   if (!options_.overwrite) giro::check_none_later(files, dir_, found, std::max(steps, done));
+
+  const std::string not_finite = find_not_finite(snapshot.leaves);
+  if (!not_finite.empty() && options_.not_finite != "save" && has_finite(files, dir_, found)) {
+    *report_ = fmt::format("step {} is not saved: {} is not finite", steps, not_finite);
+    if (options_.not_finite == "skip") return false;
+    throw Error(ErrorCode::invalid_argument, fmt::format("checkpoint '{}': {}", dir_, *report_));
+  }
 
   const Elapsed reached = completed(elapsed, steps);
   const auto seconds = [&](double date) { return fmt::format("{}", std::max(date - elapsed.date_start, 0.0)); };
@@ -287,6 +356,7 @@ void Checkpoint::save(const Elapsed& elapsed, std::int64_t done, const State& st
                                               {"previous_samples", fmt::format("{}", reached.previous_samples)},
                                               {"time", seconds(reached.date)},
                                               {"previous_time", seconds(reached.previous_date)}};
+  if (!not_finite.empty()) metadata[kNotFinite] = not_finite;
   if (best) {
     metadata["monitor"] = monitor_->entry();
     metadata["best"] = fmt::format("{}", *best);
@@ -294,6 +364,7 @@ void Checkpoint::save(const Elapsed& elapsed, std::int64_t done, const State& st
   replace_file(files, join(dir_, file_name(steps)),
                [&](FileSystem::Writer& file) { write_safetensors(file, snapshot.leaves, metadata); });
   for (const std::string& name : superseded(found, steps, done, options_)) files.remove(join(dir_, name));
+  return true;
 }
 
 Checkpoint checkpoint(const std::string& dir, const CheckpointOptions& options) { return Checkpoint(dir, options); }

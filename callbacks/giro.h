@@ -2,6 +2,7 @@
 
 // All of giro.
 
+#include <giro/callbacks/bar_total.h>
 #include <giro/callbacks/checkpoint.h>
 #include <giro/callbacks/csv_logger.h>
 #include <giro/callbacks/curves.h>

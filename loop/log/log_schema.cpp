@@ -5,7 +5,6 @@
 #include <bit>
 #include <functional>
 #include <mutex>
-#include <tuple>
 #include <unordered_map>
 
 namespace giro {
@@ -30,10 +29,9 @@ class LogSchema::Branch {
     for (std::size_t i = 0; i < left_at; ++i) append(parent_->key(i).collection, parent_->key(i).name);
   }
   ~Branch() {
-    if (parent_ == nullptr || size() <= left_at_) return;
-    const Key& first = key(left_at_);
+    if (!parent_knows_) return;
     const std::lock_guard lock(parent_->mutex_);
-    const auto known = parent_->later_.find({left_at_, first.collection, first.name});
+    const auto known = parent_->later_.find(fork());
     // Another may have taken its place.
     if (known != parent_->later_.end() && known->second.expired()) parent_->later_.erase(known);
   }
@@ -53,13 +51,15 @@ class LogSchema::Branch {
     const bool is_root = self->parent_ == nullptr;
     if (!is_root && size == self->size()) self->append(collection, name);
     if (size < self->size() && self->key(size).is(collection, name)) return self;
-    std::weak_ptr<Branch>& known = self->later_[{size, std::string(collection), std::string(name)}];
-    std::shared_ptr<Branch> later = known.lock();
-    if (later == nullptr) {
-      later = std::make_shared<Branch>(self, size);
-      known = later;
-      later->append(collection, name);
+    const auto known = self->later_.find({size, {collection, name}});
+    if (known != self->later_.end()) {
+      if (std::shared_ptr<Branch> later = known->second.lock()) return later;
+      self->later_.erase(known);
     }
+    const auto later = std::make_shared<Branch>(self, size);
+    later->append(collection, name);
+    self->later_.emplace(later->fork(), later);
+    later->parent_knows_ = true;
     return later;
   }
 
@@ -72,15 +72,14 @@ class LogSchema::Branch {
 
  private:
   using Name = std::pair<std::string_view, std::string_view>;
-  using Fork = std::tuple<std::size_t, std::string, std::string>;  // after so many names, and the first that differs
+  // After so many names, and the first that differs: a view of it in the branch that begins there.
+  using Fork = std::pair<std::size_t, Name>;
   struct Hash {
     std::size_t operator()(const Name& name) const noexcept {
       const std::hash<std::string_view> hash;
       return hash(name.first) * 31 + hash(name.second);
     }
-    std::size_t operator()(const Fork& fork) const noexcept {
-      return (*this)(Name(std::get<1>(fork), std::get<2>(fork))) * 31 + std::get<0>(fork);
-    }
+    std::size_t operator()(const Fork& fork) const noexcept { return (*this)(fork.second) * 31 + fork.first; }
   };
   struct Place {
     std::size_t chunk, offset;
@@ -92,6 +91,7 @@ class LogSchema::Branch {
     const auto chunk = static_cast<std::size_t>(std::bit_width(i / kFirstChunk + 1)) - 1;
     return {chunk, i - kFirstChunk * ((std::size_t{1} << chunk) - 1)};
   }
+  Fork fork() const noexcept { return {left_at_, {key(left_at_).collection, key(left_at_).name}}; }
   void append(std::string_view collection, std::string_view name) {
     const std::size_t size = size_.load(std::memory_order_relaxed);
     const auto [chunk, offset] = place_of(size);
@@ -102,6 +102,7 @@ class LogSchema::Branch {
 
   const std::shared_ptr<Branch> parent_;  // null: the root, which has no names
   const std::size_t left_at_;
+  bool parent_knows_ = false;
   std::array<std::unique_ptr<Key[]>, 48> chunks_;
   std::atomic<std::size_t> size_{0};
   std::mutex mutex_;

@@ -27,8 +27,7 @@ struct CheckpointOptions {
   // directory that was saved for it, of this run or of those before.
   std::string monitor = {};
   std::string mode = "min";  // or "max"
-  // What becomes of a state in which something is NaN or infinite, where the directory has a checkpoint of a finite
-  // one:
+  // What becomes of a state that is not finite, but NaN or infinite somewhere, where one that is finite is saved:
   //   "skip"   it is not saved, which the stateful metric checkpoint_skipped (the completed steps) and report() tell
   //   "error"  Error(invalid_argument) naming the leaf
   //   "save"   it is saved like any other
@@ -43,10 +42,10 @@ struct CheckpointOptions {
 // is durable. Each checkpoint wants a directory of its own: what it keeps is counted over all of them that lie there.
 // Where the run has gone back to an earlier state (early_stopping's restore_best), its later checkpoints go as well.
 //
-// A run that has diverged takes no good checkpoint with it: every(1'000) | last() may save in the step that
-// terminate_on_nan stops, whichever of the two stands first, and CheckpointOptions::not_finite then decides. What is
-// looked at is the copy on the host that is to be written. While there is no finite checkpoint, what is not finite is
-// saved, and gives way to the first that is.
+// A run that has diverged takes no good checkpoint with it, as where every(1'000) | last() is due in the step that
+// terminate_on_nan stops, whichever of the two stands first: CheckpointOptions::not_finite decides. The copy on the
+// host that is to be written is looked at, all of its leaves. While no finite state is saved, one that is not finite
+// is, and gives way to the first that is.
 //
 // Errors: invalid_argument for keep < 1, keep_every_n_steps < 0, no directory, or an unknown mode or not_finite, naming
 // the nearest. When it begins and whenever it saves: io; invalid_argument for a checkpoint of a later step than this

@@ -32,7 +32,7 @@ EarlyStopping::EarlyStopping(const std::string& monitor, const EarlyStoppingOpti
 void EarlyStopping::begin(const Elapsed& elapsed) {
   Memory& memory = *memory_;
   memory.monitor.begin(elapsed);
-  memory.state_is_best = true;
+  memory.is_put_back = false;
   if (std::exchange(memory.stopped, false)) {
     memory.waited = 0;
     memory.waits_since.reset();

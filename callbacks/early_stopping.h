@@ -66,7 +66,6 @@ class EarlyStopping : public GenericCallback {
   }
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
-    memory_->state_is_best = false;
     if (detail::interrupt_signal() != 0) return;  // the evaluation may have been cut short
     const Verdict verdict = look(loop.elapsed, loop.accumulated_logs());
     if (verdict == Verdict::best && restore_best_) keep(loop.state);
@@ -104,7 +103,7 @@ class EarlyStopping : public GenericCallback {
     std::optional<Elapsed> ended;  // where the latest loop has
     bool stopped = false;
     std::any best_state;
-    bool state_is_best = true;  // nothing to be put back
+    bool is_put_back = false;  // by the stop of the latest loop
   };
 
   void begin(const Elapsed& elapsed);
@@ -124,11 +123,10 @@ class EarlyStopping : public GenericCallback {
     } else {
       throw Error(ErrorCode::unsupported, "early_stopping: restore_best needs a state that can be copied");
     }
-    memory_->state_is_best = true;
   }
   template <class S>
   void put_back(S& state) {
-    if (!memory_->best_state.has_value() || std::exchange(memory_->state_is_best, true)) return;
+    if (!memory_->best_state.has_value() || std::exchange(memory_->is_put_back, true)) return;
     using Kept = std::conditional_t<std::is_base_of_v<State, S>, Saved, S>;
     if constexpr (std::copyable<Kept>) {
       const Kept* best = std::any_cast<Kept>(&memory_->best_state);

@@ -23,7 +23,7 @@ double weighted_mean(Values values, Values samples) {
   const double weight = sum(samples);
   if (!(weight > 0)) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("mean: expected records of 1 sample or more, found {}", weight));
+                fmt::format("mean: expected steps of 1 sample or more (Elapsed::step_samples), found {}", weight));
   }
   return std::inner_product(values.begin(), values.end(), samples.begin(), 0.0) / weight;
 }

@@ -202,7 +202,21 @@ History::Record History::operator[](std::size_t record) const {
   return *Iterator(*this, record);
 }
 
-History::Record History::back() const { return (*this)[size() - 1]; }
+History::Record History::back() const {
+  if (size() == 0) throw Error(ErrorCode::invalid_argument, "the last record of a history of 0");
+  const Layout& layout = layouts_[runs_.back().layout];
+  std::vector<LogValue> values;
+  for (const std::uint32_t column : layout.columns) values.emplace_back(columns_[column].values.back());
+  return {elapsed_of(size() - 1, common_.back()), Logs(layout.schema, std::move(values))};
+}
+
+Elapsed History::elapsed_of(std::size_t record, const Common& common) const {
+  return {.steps = steps_[record],
+          .samples = samples_[record],
+          .date = dates_[record],
+          .date_start = common.date_start,
+          .step_samples = common.step_samples};
+}
 
 std::size_t History::common_of(std::size_t record) const {
   const auto later = std::upper_bound(common_.begin(), common_.end(), record,
@@ -219,16 +233,6 @@ History::Iterator::Iterator(const History& history, std::size_t record)
   for (; history.run_end(run_) <= record; ++run_) skip(history.run_end(run_) - history.runs_[run_].first_record);
   skip(record - history.runs_[run_].first_record);
   common_ = history.common_of(record);
-}
-
-Elapsed History::Iterator::elapsed() const {
-  const History& h = *history_;
-  const Common& common = h.common_[common_];
-  return {.steps = h.steps_[record_],
-          .samples = h.samples_[record_],
-          .date = h.dates_[record_],
-          .date_start = common.date_start,
-          .step_samples = common.step_samples};
 }
 
 History::Record History::Iterator::operator*() const {

@@ -57,8 +57,8 @@ class History {
   // mention. Valid until the next commit.
   Iterator begin() const;
   Iterator end() const;
-  // One of them. Errors: invalid_argument if there are not as many. The cost grows with the times that the names of the
-  // entries have changed before it.
+  // One of them, and the last. Error(invalid_argument) if there are not as many. The cost of one that is not the last
+  // grows with the times that the names of the entries have changed before it.
   Record operator[](std::size_t record) const;
   Record back() const;
 
@@ -116,6 +116,7 @@ class History {
   std::uint32_t layout_of(std::vector<std::uint32_t> columns);
   std::size_t run_end(std::size_t run) const;
   std::size_t common_of(std::size_t record) const;
+  Elapsed elapsed_of(std::size_t record, const Common& common) const;
   Source find(std::string_view key) const;
   void collect_into(std::span<const std::string> keys, std::span<std::vector<double>> values) const;
   void append_elapsed(std::size_t field, std::size_t begin, std::size_t end, std::vector<double>& values) const;
@@ -150,7 +151,7 @@ class History::Iterator {
   friend class History;
   Iterator(const History& history, std::size_t record);
 
-  Elapsed elapsed() const;
+  Elapsed elapsed() const { return history_->elapsed_of(record_, history_->common_[common_]); }
   const Layout& layout() const { return history_->layouts_[history_->runs_[run_].layout]; }
   // In a column that the layout has.
   double value(std::size_t column) const { return history_->columns_[column].values[next_[column]]; }

@@ -242,6 +242,16 @@ TEST(EarlyStopping, RestoresTheBestOfACopyableState) {
   EXPECT_EQ(run({kNan, kNan}, {.patience = 5, .restore_best = true}), (Outcome{2, 2}));
 }
 
+// After which it was not asked again.
+TEST(EarlyStopping, RestoresTheBestThatWasTheLastEvaluation) {
+  const std::vector<double> losses{5, 4, 4, 3, 2};
+  const EarlyStopping stop = early_stopping("loss", {.patience = 9, .restore_best = true});
+  const std::vector<Task<Model, int>> tasks{{every(1), train_on(losses)}, {every(3), stop}};
+  EXPECT_EQ(loop(Model(), std::vector<int>(5), tasks).state.updates, 4);
+  const auto train = [](Model& model) { ++model.updates; };
+  EXPECT_EQ(loop(Model(), std::vector<int>(5), {{every(1), train}, {after(9), stop}}).state.updates, 4);
+}
+
 TEST(EarlyStopping, WhatRunsAtTheEndSeesTheBest) {
   std::vector<int> seen;
   const std::vector<double> losses{5, 3, 4, 4, 4};

@@ -3,14 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <exception>
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <set>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,45 +15,16 @@
 #include <giro/runtime/safetensors.h>
 #include <giro/runtime/tensor.h>
 
+#include "callbacks/internal/checkpoint_files.h"
+#include "runtime/internal/text.h"
+
 namespace giro {
 namespace {
 
-constexpr std::string_view kPrefix = "checkpoint_", kSuffix = ".safetensors";
+using detail::CheckpointFile, detail::checkpoint_name, detail::find_checkpoints, detail::is_damage, detail::join,
+    detail::parse, detail::read_elapsed;
 
-std::string file_name(std::int64_t steps) { return fmt::format("{}{:010}{}", kPrefix, steps, kSuffix); }
-
-std::string join(const std::string& dir, const std::string& name) {
-  return (std::filesystem::path(dir) / name).string();
-}
-
-template <class T>
-std::optional<T> parse(std::string_view text) {
-  T number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
-struct Found {
-  std::int64_t steps;
-  std::string name;
-};
-
-// The checkpoints in a directory, oldest first. What has another name, such as a temporary left by a crash, is not
-// ours to touch.
-std::vector<Found> find_checkpoints(FileSystem& files, const std::string& dir) {
-  std::vector<Found> found;
-  for (const std::string& name : files.list(dir)) {
-    if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) || name.size() < kPrefix.size() + kSuffix.size()) {
-      continue;
-    }
-    const std::size_t length = name.size() - kPrefix.size() - kSuffix.size();
-    const auto steps = parse<std::int64_t>(std::string_view(name).substr(kPrefix.size(), length));
-    if (steps && name == file_name(*steps)) found.push_back({*steps, name});
-  }
-  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.steps < b.steps; });
-  return found;
-}
+const std::string kNotFinite = "not_finite";  // metadata: a leaf that has a NaN or an infinity in it
 
 // A new directory is durable once each directory above it that is new, too, has been synced.
 void create_durable_directory(FileSystem& files, const std::string& dir) {
@@ -111,36 +78,40 @@ struct Snapshot {
   std::vector<Leaf> leaves;
 };
 
-std::vector<Leaf> saved_leaves(const State& state) {
-  std::vector<Leaf> leaves;
-  for (const auto& collection : state.collections()) {
-    if (collection->saved()) leaves.insert(leaves.end(), collection->leaves().begin(), collection->leaves().end());
-  }
-  return leaves;
+template <class Bits>
+bool is_finite(const Tensor& tensor, Bits exponent) {
+  const auto* bits = static_cast<const Bits*>(tensor.raw());
+  bool finite = true;
+  for (std::int64_t i = 0; i < tensor.count(); ++i) finite &= (bits[i] & exponent) != exponent;
+  return finite;
 }
 
-template <class T>
-T read_metadata(const Safetensors& file, const std::string& path, const std::string& key) {
-  const auto found = file.metadata.find(key);
-  if (found == file.metadata.end()) {
-    throw Error(ErrorCode::corrupt_data, fmt::format("checkpoint '{}' has no metadata '{}'", path, key));
+// The first leaf, in host memory, that has a NaN or an infinity in it, or "".
+std::string find_not_finite(const std::vector<Leaf>& leaves) {
+  for (const auto& [path, value] : leaves) {
+    bool finite = true;
+    switch (value.dtype()) {
+      case DType::f32:
+        finite = is_finite<std::uint32_t>(value, 0x7F800000);
+        break;
+      case DType::f64:
+        finite = is_finite<std::uint64_t>(value, 0x7FF0000000000000);
+        break;
+      case DType::f16:
+        finite = is_finite<std::uint16_t>(value, 0x7C00);
+        break;
+      case DType::bf16:
+        finite = is_finite<std::uint16_t>(value, 0x7F80);
+        break;
+      case DType::i32:
+      case DType::i64:
+      case DType::u8:
+      case DType::boolean:
+        break;
+    }
+    if (!finite) return path;
   }
-  const std::optional<T> number = parse<T>(found->second);
-  if (!number || !(*number >= 0 && std::isfinite(static_cast<double>(*number)))) {
-    throw Error(ErrorCode::corrupt_data, fmt::format("checkpoint '{}': metadata '{}' is {:?}, expected a number >= 0",
-                                                     path, key, found->second));
-  }
-  return *number;
-}
-
-// The metadata of a good checkpoint.
-Elapsed read_elapsed(const Safetensors& file, const std::string& path) {
-  return {.steps = read_metadata<std::int64_t>(file, path, "steps"),
-          .samples = read_metadata<std::int64_t>(file, path, "samples"),
-          .date = read_metadata<double>(file, path, "time"),
-          .date_start = 0,
-          .previous_samples = read_metadata<std::int64_t>(file, path, "previous_samples"),
-          .previous_date = read_metadata<double>(file, path, "previous_time")};
+  return "";
 }
 
 // The best value of a monitored entry that a checkpoint was saved for, if it was and can be read.
@@ -156,49 +127,10 @@ std::optional<double> read_best(FileSystem& files, const std::string& path, cons
   }
 }
 
-// The state changes only if the whole file is good.
-Restored restore_file(State& state, const std::string& file_path, FileSystem& files) {
-  const Safetensors file = read_safetensors(files, file_path);
-  std::map<std::string, Tensor> stored;
-  for (const Leaf& leaf : file.tensors) stored.emplace(leaf.path, leaf.value);
-
-  const Elapsed elapsed = read_elapsed(file, file_path);
-  const std::vector<Leaf> leaves = saved_leaves(state);
-  std::set<std::string_view> expected;
-  for (const Leaf& leaf : leaves) {
-    expected.insert(leaf.path);
-    const auto found = stored.find(leaf.path);
-    if (found == stored.end()) {
-      throw Error(ErrorCode::not_found, fmt::format("checkpoint '{}' has no leaf '{}'", file_path, leaf.path));
-    }
-    const bool dtypes_differ = found->second.dtype() != leaf.value.dtype();
-    if (dtypes_differ || found->second.shape() != leaf.value.shape()) {
-      throw Error(dtypes_differ ? ErrorCode::dtype_mismatch : ErrorCode::shape_mismatch,
-                  fmt::format("checkpoint '{}': leaf '{}' is {}{}, expected {}{}", file_path, leaf.path,
-                              name_of(found->second.dtype()), to_string(found->second.shape()),
-                              name_of(leaf.value.dtype()), to_string(leaf.value.shape())));
-    }
-  }
-  for (const Leaf& leaf : file.tensors) {
-    if (!expected.contains(leaf.path)) {
-      throw Error(ErrorCode::not_found,
-                  fmt::format("checkpoint '{}': the state saves no leaf {:?}", file_path, leaf.path));
-    }
-  }
-
-  for (const Leaf& leaf : leaves) copy(leaf.value, stored.at(leaf.path), state.stream());
-  state.stream().synchronize();
-  return {elapsed, file_path, {}};
-}
-
-// What a file that is no good checkpoint, or none of this version, is refused with.
-bool is_damage(const Error& error) {
-  return error.code() == ErrorCode::corrupt_data || error.code() == ErrorCode::unsupported;
-}
-
 // One that cannot be read may be there: restore has passed it over, or would.
-void check_none_later(FileSystem& files, const std::string& dir, const std::vector<Found>& found, std::int64_t steps) {
-  for (const Found& later : found) {
+void check_none_later(FileSystem& files, const std::string& dir, const std::vector<CheckpointFile>& found,
+                      std::int64_t steps) {
+  for (const CheckpointFile& later : found) {
     if (later.steps <= steps) continue;
     try {
       const std::string path = join(dir, later.name);
@@ -214,14 +146,27 @@ void check_none_later(FileSystem& files, const std::string& dir, const std::vect
   }
 }
 
+// Whether one of them is a good checkpoint of a finite state.
+bool has_finite(FileSystem& files, const std::string& dir, const std::vector<CheckpointFile>& found) {
+  return std::any_of(found.rbegin(), found.rend(), [&](const CheckpointFile& f) {
+    try {
+      return !read_safetensors(files, join(dir, f.name)).metadata.contains(kNotFinite);
+    } catch (const Error& error) {
+      if (!is_damage(error)) throw;
+      return false;
+    }
+  });
+}
+
 // What goes when there is a new checkpoint besides those found, oldest first. This run has come to `done` steps.
-std::vector<std::string> superseded(const std::vector<Found>& found, std::int64_t steps, std::int64_t done,
+std::vector<std::string> superseded(const std::vector<CheckpointFile>& found, std::int64_t steps, std::int64_t done,
                                     const CheckpointOptions& options) {
   std::vector<std::string> names;
   const std::int64_t every = options.keep_every_n_steps;
-  std::int64_t older = std::count_if(found.begin(), found.end(), [&](const Found& f) { return f.steps < steps; });
+  std::int64_t older =
+      std::count_if(found.begin(), found.end(), [&](const CheckpointFile& f) { return f.steps < steps; });
   std::int64_t multiple = 0;  // that the latest of those that stay for good has passed
-  for (const Found& f : found) {
+  for (const CheckpointFile& f : found) {
     if (f.steps >= steps) {
       if (f.steps > steps && (options.overwrite || f.steps <= done)) names.push_back(f.name);
       continue;
@@ -243,6 +188,12 @@ Checkpoint::Checkpoint(std::string dir, CheckpointOptions options)
                 fmt::format("checkpoint '{}': keep is {}, keep_every_n_steps is {}, expected at least 1 and 0", dir_,
                             options_.keep, options_.keep_every_n_steps));
   }
+  const std::vector<std::string> known{"skip", "error", "save"};
+  if (std::find(known.begin(), known.end(), options_.not_finite) == known.end()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("checkpoint '{}': not_finite is '{}', expected 'skip', 'error' or 'save'{}", dir_,
+                            options_.not_finite, suggestion(options_.not_finite, known)));
+  }
   if (!options_.monitor.empty()) monitor_.emplace(options_.monitor, options_.mode);
 }
 
@@ -250,7 +201,7 @@ Checkpoint::Checkpoint(std::string dir, CheckpointOptions options)
 void Checkpoint::check_none_later(const Elapsed& elapsed, const State& state) const {
   if (options_.overwrite) return;
   try {
-    const std::vector<Found> found = find_checkpoints(*options_.files, dir_);
+    const std::vector<CheckpointFile> found = find_checkpoints(*options_.files, dir_);
     giro::check_none_later(*options_.files, dir_, found, std::max(counted_steps(state).value_or(0), elapsed.steps));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::not_found) throw;  // no directory yet
@@ -263,22 +214,34 @@ std::optional<double> Checkpoint::improvement(std::int64_t done, const State& st
     FileSystem& files = *options_.files;
     const std::int64_t steps = counted_steps(state).value_or(done);
     create_durable_directory(files, dir_);
-    for (const Found& found : find_checkpoints(files, dir_)) {
+    for (const CheckpointFile& found : find_checkpoints(files, dir_)) {
       if (found.steps > steps) continue;
       if (const auto best = read_best(files, join(dir_, found.name), monitor_->entry())) monitor_->update(*best);
     }
   }
   const std::optional<double> value = monitor_->value(logs);
-  return value && monitor_->update(*value) ? value : std::nullopt;
+  return value && monitor_->is_better(*value, monitor_->best()) ? value : std::nullopt;
 }
 
-void Checkpoint::save(const Elapsed& elapsed, std::int64_t done, const State& state, std::optional<double> best) const {
+bool Checkpoint::save(const Elapsed& elapsed, std::int64_t done, const State& state, std::optional<double> best) const {
   FileSystem& files = *options_.files;
   const Snapshot snapshot(state);
+  if (snapshot.leaves.empty()) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("checkpoint '{}': the state has no leaves to save; expected one that was not moved from", dir_));
+  }
   const std::int64_t steps = counted_steps(state).value_or(done);
   create_durable_directory(files, dir_);
-  const std::vector<Found> found = find_checkpoints(files, dir_);
+  const std::vector<CheckpointFile> found = find_checkpoints(files, dir_);
   if (!options_.overwrite) giro::check_none_later(files, dir_, found, std::max(steps, done));
+
+  const std::string not_finite = find_not_finite(snapshot.leaves);
+  if (!not_finite.empty() && options_.not_finite != "save" && has_finite(files, dir_, found)) {
+    *report_ = fmt::format("step {} is not saved: {} is not finite", steps, not_finite);
+    if (options_.not_finite == "skip") return false;
+    throw Error(ErrorCode::invalid_argument, fmt::format("checkpoint '{}': {}", dir_, *report_));
+  }
 
   const Elapsed reached = completed(elapsed, steps);
   const auto seconds = [&](double date) { return fmt::format("{}", std::max(date - elapsed.date_start, 0.0)); };
@@ -287,39 +250,17 @@ void Checkpoint::save(const Elapsed& elapsed, std::int64_t done, const State& st
                                               {"previous_samples", fmt::format("{}", reached.previous_samples)},
                                               {"time", seconds(reached.date)},
                                               {"previous_time", seconds(reached.previous_date)}};
+  if (!not_finite.empty()) metadata[kNotFinite] = not_finite;
   if (best) {
     metadata["monitor"] = monitor_->entry();
     metadata["best"] = fmt::format("{}", *best);
   }
-  replace_file(files, join(dir_, file_name(steps)),
+  replace_file(files, join(dir_, checkpoint_name(steps)),
                [&](FileSystem::Writer& file) { write_safetensors(file, snapshot.leaves, metadata); });
   for (const std::string& name : superseded(found, steps, done, options_)) files.remove(join(dir_, name));
+  return true;
 }
 
 Checkpoint checkpoint(const std::string& dir, const CheckpointOptions& options) { return Checkpoint(dir, options); }
-
-Restored restore(State& state, const std::string& path, FileSystem& files) {
-  std::vector<Found> found;
-  try {
-    found = find_checkpoints(files, path);
-  } catch (const Error&) {
-    return restore_file(state, path, files);  // no directory; if it is no file either, reading it will say why
-  }
-  if (found.empty()) throw Error(ErrorCode::not_found, fmt::format("no checkpoint in the directory '{}'", path));
-  std::vector<std::string> skipped;
-  std::exception_ptr newest;
-  for (auto it = found.rbegin(); it != found.rend(); ++it) {
-    try {
-      Restored restored = restore_file(state, join(path, it->name), files);
-      restored.skipped = std::move(skipped);
-      return restored;
-    } catch (const Error& error) {
-      if (!is_damage(error)) throw;
-      if (!newest) newest = std::current_exception();
-      skipped.push_back(error.what());
-    }
-  }
-  std::rethrow_exception(newest);
-}
 
 }  // namespace giro

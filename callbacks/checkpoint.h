@@ -27,6 +27,11 @@ struct CheckpointOptions {
   // directory that was saved for it, of this run or of those before.
   std::string monitor = {};
   std::string mode = "min";  // or "max"
+  // What becomes of a state that is not finite, but NaN or infinite somewhere, where one that is finite is saved:
+  //   "skip"   it is not saved, which the stateful metric checkpoint_skipped (the completed steps) and report() tell
+  //   "error"  Error(invalid_argument) naming the leaf
+  //   "save"   it is saved like any other
+  std::string not_finite = "skip";
   std::shared_ptr<FileSystem> files = posix_file_system();
 };
 
@@ -37,10 +42,16 @@ struct CheckpointOptions {
 // is durable. Each checkpoint wants a directory of its own: what it keeps is counted over all of them that lie there.
 // Where the run has gone back to an earlier state (early_stopping's restore_best), its later checkpoints go as well.
 //
-// Errors: invalid_argument for keep < 1, keep_every_n_steps < 0, no directory, or an unknown mode, naming the
-// nearest. When it begins and whenever it saves: io; invalid_argument for a checkpoint of a later step than this run
-// has come to that can be read, without overwrite. With monitor: not_found, naming the nearest entry, if the entry
-// was never logged; a loop that goes on from another waits for it.
+// A run that has diverged takes no good checkpoint with it, as where every(1'000) | last() is due in the step that
+// terminate_on_nan stops, whichever of the two stands first: CheckpointOptions::not_finite decides. The copy on the
+// host that is to be written is looked at, all of its leaves. While no finite state is saved, one that is not finite
+// is, and gives way to the first that is.
+//
+// Errors: invalid_argument for keep < 1, keep_every_n_steps < 0, no directory, or an unknown mode or not_finite, naming
+// the nearest. When it begins and whenever it saves: io; invalid_argument for a checkpoint of a later step than this
+// run has come to that can be read, without overwrite, and for a state that has nothing to save, as after a move. With
+// monitor: not_found, naming the nearest entry, if the entry was never logged; a loop that goes on from another waits
+// for it.
 class Checkpoint : public GenericCallback {
  public:
   static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;  // in the list `callbacks` of a train loop
@@ -58,22 +69,34 @@ class Checkpoint : public GenericCallback {
     const std::int64_t done = loop.elapsed.steps + (loop.has_batch() ? 1 : 0);
     std::optional<double> best;
     if (monitor_ && !(best = improvement(done, loop.state, loop.accumulated_logs()))) return;
-    save(loop.elapsed, done, loop.state, best);
+    if (!save(loop.elapsed, done, loop.state, best)) {
+      loop.logs.add_stateful_metric("checkpoint_skipped", done);
+    } else if (best) {
+      monitor_->update(*best);
+    }
   }
 
-  // For loops written by hand: saves, whatever is monitored.
-  void operator()(const Elapsed& elapsed, const State& state) const { save(elapsed, elapsed.steps + 1, state, {}); }
+  // For loops written by hand: saves, whatever is monitored. Whether it did, or skipped a state that is not finite.
+  bool operator()(const Elapsed& elapsed, const State& state) const {
+    return save(elapsed, elapsed.steps + 1, state, {});
+  }
+
+  // Why this or a copy of it has skipped a state, as in "step 120 is not saved: params/dense0/kernel is not finite":
+  // the latest; empty: none was.
+  const std::string& report() const noexcept { return *report_; }
 
  private:
   void check_none_later(const Elapsed& elapsed, const State& state) const;
   // The value that is monitored, if it is the best so far. `done` steps are completed, as the loop counts.
   std::optional<double> improvement(std::int64_t done, const State& state, const Logs& logs);
-  void save(const Elapsed& elapsed, std::int64_t done, const State& state, std::optional<double> best) const;
+  // Whether it was saved.
+  bool save(const Elapsed& elapsed, std::int64_t done, const State& state, std::optional<double> best) const;
 
   std::string dir_;
   CheckpointOptions options_;
   std::optional<Monitor> monitor_;
   bool best_is_read_ = false;  // of what lies in the directory
+  std::shared_ptr<std::string> report_ = std::make_shared<std::string>();
 };
 Checkpoint checkpoint(const std::string& dir, const CheckpointOptions& options = {});
 

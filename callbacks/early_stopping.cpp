@@ -12,10 +12,10 @@
 namespace giro {
 
 EarlyStopping::EarlyStopping(const std::string& monitor, const EarlyStoppingOptions& options)
-    : monitor_(monitor, options.mode, options.min_delta),
-      patience_(options.patience),
+    : patience_(options.patience),
       baseline_(options.baseline),
-      restore_best_(options.restore_best) {
+      restore_best_(options.restore_best),
+      memory_(std::make_shared<Memory>(Memory{.monitor = Monitor(monitor, options.mode, options.min_delta)})) {
   if (const auto* evaluations = std::get_if<std::int64_t>(&patience_)) {
     if (*evaluations < 0) {
       throw Error(ErrorCode::invalid_argument,
@@ -29,41 +29,79 @@ EarlyStopping::EarlyStopping(const std::string& monitor, const EarlyStoppingOpti
   }
 }
 
+void EarlyStopping::begin(const Elapsed& elapsed) {
+  Memory& memory = *memory_;
+  memory.monitor.begin(elapsed);
+  memory.is_put_back = false;
+  if (std::exchange(memory.stopped, false)) {
+    memory.waited = 0;
+    memory.waits_since.reset();
+  } else if (memory.waits_since && memory.ended) {
+    // As long before this loop as it was before the other's end.
+    const Elapsed waited = *memory.ended - *memory.waits_since;
+    memory.waits_since->steps = elapsed.steps - waited.steps;
+    memory.waits_since->samples = elapsed.samples - waited.samples;
+    memory.waits_since->date = elapsed.date - waited.time();
+  }
+}
+
 EarlyStopping::Verdict EarlyStopping::look(const Elapsed& elapsed, const Logs& logs) {
-  const std::optional<double> value = monitor_.value(logs);
+  Memory& memory = *memory_;
+  const std::optional<double> value = memory.monitor.value(logs);
   if (!value) return Verdict::wait;
-  const bool first = !waits_since_, best = monitor_.update(*value);
-  const bool passes = best && (!baseline_ || monitor_.is_better(*value, *baseline_));
-  if (first || passes) waits_since_ = elapsed;
-  waited_ = passes ? 0 : waited_ + 1;
+  const bool first = !memory.waits_since, best = memory.monitor.update(*value);
+  const bool passes = best && (!baseline_ || memory.monitor.is_better(*value, *baseline_));
+  if (first || passes) memory.waits_since = elapsed;
+  memory.waited = passes ? 0 : memory.waited + 1;
+  if (best) memory.best_elapsed = elapsed;
   if (best) return Verdict::best;
   if (first) return Verdict::wait;  // nothing to have got worse than
   const auto* evaluations = std::get_if<std::int64_t>(&patience_);
-  const bool over =
-      evaluations != nullptr ? waited_ >= *evaluations : elapsed - *waits_since_ >= std::get<Period>(patience_);
-  return over ? Verdict::stop : Verdict::wait;
+  memory.stopped = evaluations != nullptr ? memory.waited >= *evaluations
+                                          : elapsed - *memory.waits_since >= std::get<Period>(patience_);
+  return memory.stopped ? Verdict::stop : Verdict::wait;
 }
 
 void EarlyStopping::copy_saved(const State& state, Saved& saved) {
-  // A copy of this callback may share what was saved before.
-  const bool reuse = saved && saved.use_count() == 1;
-  if (!reuse) saved = std::make_shared<std::vector<Buffer>>();
+  std::vector<SavedCollection> copies = saved != nullptr ? std::move(*saved) : std::vector<SavedCollection>();
   std::size_t i = 0;
   for (const auto& collection : state.collections()) {
     if (!collection->saved()) continue;
     const Tensor source = collection->bytes();
-    if (!reuse) saved->push_back(Buffer::allocate(state.device(), source.bytes()));
-    state.stream().copy((*saved)[i++].data(), source.raw(), source.bytes());
+    if (i == copies.size()) copies.emplace_back();
+    SavedCollection& copy = copies[i++];
+    copy.name = collection->name();
+    if (copy.bytes.size() != source.bytes()) copy.bytes = Buffer::allocate(state.device(), source.bytes());
+    state.stream().copy(copy.bytes.data(), source.raw(), source.bytes());
   }
+  copies.resize(i);
+  // Another loop's state may have another stream.
+  state.stream().synchronize();
+  saved = std::make_shared<std::vector<SavedCollection>>(std::move(copies));
 }
 
 void EarlyStopping::write_back(const State& state, const Saved& saved) {
-  std::size_t i = 0;
+  std::vector<const Collection*> targets;
   for (const auto& collection : state.collections()) {
-    if (!collection->saved()) continue;
-    const Tensor target = collection->bytes();
-    state.stream().copy(target.raw(), (*saved)[i++].data(), target.bytes());
+    if (collection->saved()) targets.push_back(collection.get());
   }
+  if (!std::equal(targets.begin(), targets.end(), saved->begin(), saved->end(),
+                  [](const Collection* target, const SavedCollection& from) {
+                    return target->name() == from.name && target->bytes().bytes() == from.bytes.size();
+                  })) {
+    refuse_other_state();
+  }
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const Tensor target = targets[i]->bytes();
+    state.stream().copy(target.raw(), (*saved)[i].bytes.data(), target.bytes());
+  }
+  state.stream().synchronize();
+}
+
+void EarlyStopping::refuse_other_state() {
+  throw Error(ErrorCode::invalid_argument,
+              "early_stopping: the best state is that of a loop over another type or structure of states, expected "
+              "an early_stopping of this loop's own");
 }
 
 }  // namespace giro

@@ -2,14 +2,15 @@
 
 // All of giro.
 
+#include <giro/callbacks/bar_total.h>
 #include <giro/callbacks/checkpoint.h>
 #include <giro/callbacks/csv_logger.h>
 #include <giro/callbacks/curves.h>
 #include <giro/callbacks/early_stopping.h>
+#include <giro/callbacks/file_logger.h>
 #include <giro/callbacks/jsonl_logger.h>
 #include <giro/callbacks/keras_bar.h>
 #include <giro/callbacks/learning_rate_monitor.h>
-#include <giro/callbacks/logger_options.h>
 #include <giro/callbacks/monitor.h>
 #include <giro/callbacks/noop.h>
 #include <giro/callbacks/terminate_on_nan.h>

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include <giro/loop/time/schedule.h>
 #include <giro/runtime/error.h>
 
 #include "callbacks/internal/progress.h"
@@ -29,23 +30,22 @@ std::string format_step_time(double seconds, const std::string& unit) {
 
 std::string format_line(const detail::Progress& progress, bool final, int width, const std::string& unit) {
   std::string text;
-  if (const std::int64_t total = progress.total(); total > 0) {
-    const std::int64_t shown = std::min(progress.steps(), total);
-    const int digits = static_cast<int>(fmt::formatted_size("{}", total));
-    const auto done = static_cast<std::size_t>(static_cast<double>(shown) / static_cast<double>(total) * width);
+  const detail::Progress::Goal goal = progress.goal();
+  const bool has_total = goal.total > 0;
+  if (has_total) {
+    const std::string total = goal.text(goal.total);
+    const auto done = static_cast<std::size_t>(goal.done / goal.total * width);
     std::string bar(done, '=');
-    if (done > 0 && shown < total) bar.back() = '>';
+    if (done > 0 && goal.done < goal.total) bar.back() = '>';
     bar.resize(static_cast<std::size_t>(width), '.');
-    text = fmt::format("{:>{}}/{} [{}]", shown, digits, total, bar);
+    text = fmt::format("{:>{}}/{} [{}]", goal.text(goal.done), total.size(), total, bar);
   } else {
     text = fmt::format("{:>7}/Unknown", progress.steps());
   }
-  const double step_time = progress.step_time();
-  if (final || progress.total() == 0) {
-    text += fmt::format(" - {:.0f}s {}", progress.seconds(), format_step_time(step_time, unit));
+  if (final || !has_total) {
+    text += fmt::format(" - {:.0f}s {}", progress.seconds(), format_step_time(progress.step_time(), unit));
   } else if (progress.steps_here() > 1) {
-    const auto left = static_cast<double>(progress.total() - progress.steps());
-    text += fmt::format(" - ETA: {}", format_eta(step_time * left));
+    text += fmt::format(" - ETA: {}", format_eta(goal.left.value_or(0)));
   }
   for (const auto& [name, value] : progress.shown()) {
     text +=
@@ -57,16 +57,17 @@ std::string format_line(const detail::Progress& progress, bool final, int width,
 }  // namespace
 
 KerasBar::KerasBar(const KerasBarOptions& options) {
-  if (options.total < 0 || options.width < 1 || options.out == nullptr) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("keras_bar: total is {}, width is {}, out is {}; expected total >= 0, width >= 1, a file",
-                            options.total, options.width, options.out == nullptr ? "null" : "a file"));
+  if (!detail::Progress::can_show(options.total.period) || options.width < 1 || options.out == nullptr) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("keras_bar: total is {}, width is {}, out is {}; expected total >= 0, width >= 1, a file",
+                    to_string(options.total.period), options.width, options.out == nullptr ? "null" : "a file"));
   }
   std::string heading;
   if (options.epoch) heading = fmt::format("Epoch {}", *options.epoch);
   if (options.epoch && options.num_epochs) heading += fmt::format("/{}", *options.num_epochs);
   progress_ = std::make_shared<detail::Progress>(
-      detail::Progress::Options{options.total, options.interval, options.file_interval, options.stateful_metrics,
+      detail::Progress::Options{options.total.period, options.interval, options.file_interval, options.stateful_metrics,
                                 options.always_stateful, options.out},
       std::move(heading),
       [width = options.width, unit = options.unit_name](const detail::Progress& progress, bool final, std::size_t) {
@@ -75,6 +76,6 @@ KerasBar::KerasBar(const KerasBarOptions& options) {
 }
 
 void KerasBar::operator()(const Elapsed& elapsed, const Logs& logs) { progress_->update(elapsed, logs); }
-void KerasBar::on_end(const Elapsed& elapsed) { progress_->end(elapsed.steps); }
+void KerasBar::on_end(const Elapsed& elapsed) { progress_->end(elapsed); }
 
 }  // namespace giro

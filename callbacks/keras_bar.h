@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <giro/callbacks/bar_total.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
 
@@ -17,10 +18,10 @@ class Progress;
 }
 
 struct KerasBarOptions {
-  std::int64_t total = 0;             // steps; 0: unknown
+  BarTotal total;                     // steps, or a period such as at({.samples = 60'000})
   std::optional<std::int64_t> epoch;  // "Epoch 1/10" in a line of its own in front of the bar
   std::optional<std::int64_t> num_epochs;
-  int width = 30;                                  // of the bar, in characters
+  int width = 30;                                  // of the bar, in columns
   double interval = 0.05;                          // seconds between two drawings on a terminal
   double file_interval = 5.0;                      // seconds between two lines on anything else
   std::vector<std::string> stateful_metrics = {};  // names that are shown as their latest value, not as a mean
@@ -34,8 +35,8 @@ struct KerasBarOptions {
 // Entries of "metrics" and "losses" are shown as their mean over the steps so far, those of "stateful_metrics" as
 // their latest value, and a name that several of them have is shown once. On a terminal the line is drawn over itself
 // and, but for the last, cut to its width; elsewhere whole lines are written. The last line comes when the total is
-// reached, or else when the loop ends, or the bar and its copies go; steps beyond the total are not shown. A step
-// that is not behind the one before starts the bar anew. Errors: invalid_argument for options that make no bar.
+// reached, or else when the loop ends, or the bar and its copies go; what is beyond the total is not shown. A step that
+// is not after the one before starts the bar anew. Errors: invalid_argument for options that make no bar.
 // Output that fails is lost.
 class KerasBar {
  public:

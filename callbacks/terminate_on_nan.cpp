@@ -6,13 +6,15 @@
 
 #include <giro/runtime/error.h>
 
+#include "loop/log/internal/record_text.h"
+
 namespace giro {
 
 bool TerminateOnNan::operator()(const Elapsed& elapsed, const Logs& logs) {
   report_->clear();
   const auto check = [&](const std::string& name, double value) {
     if (std::isfinite(value)) return;
-    *report_ += fmt::format("{}{} is {}", report_->empty() ? "" : ", ", name, value);
+    *report_ += fmt::format("{}{} is {}", report_->empty() ? "" : ", ", name, detail::without_nan_sign(value));
   };
   for (const std::string& key : keys_) {
     try {

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <string>
 
+#include <giro/loop/time/schedule.h>
 #include <giro/runtime/error.h>
 
+#include "callbacks/internal/line_of_text.h"
 #include "callbacks/internal/progress.h"
 
 namespace giro {
@@ -36,28 +38,23 @@ std::string format_bar(double done, std::size_t width) {
 
 std::string format_line(const detail::Progress& progress, const TqdmBarOptions& options, std::size_t columns) {
   constexpr std::size_t kDefaultWidth = 10;
-  const std::int64_t total = progress.total();
-  const double step_time = progress.step_time();
+  const detail::Progress::Goal goal = progress.goal();
+  const bool has_total = goal.total > 0;
   std::string end = format_interval(progress.seconds());
-  if (total > 0) {
-    const auto left = static_cast<double>(std::max<std::int64_t>(total - progress.steps(), 0));
-    end += '<';
-    end += step_time > 0 || left == 0 ? format_interval(step_time * left) : "?";
-  }
+  if (has_total) end.append(1, '<').append(goal.left ? format_interval(*goal.left) : "?");
   end += ", ";
-  end += format_rate(step_time, options.unit);
+  end += format_rate(progress.step_time(), options.unit);
   for (const auto& [name, value] : progress.shown()) end += fmt::format(", {}={:.3g}", name, value);
   end += "]";
   const std::string begin = options.desc.empty() ? std::string() : options.desc + ": ";
-  if (total == 0) return fmt::format("{}{}{} [{}", begin, progress.steps(), options.unit, end);
+  if (!has_total) return fmt::format("{}{}{} [{}", begin, progress.steps(), options.unit, end);
 
-  const std::int64_t shown = std::min(progress.steps(), total);
-  const double done = static_cast<double>(shown) / static_cast<double>(total);
+  const double done = goal.done / goal.total;
   const std::string before = fmt::format("{}{:3.0f}%|", begin, done * 100);
-  const std::string behind = fmt::format("| {}/{} [{}", shown, total, end);
+  const std::string behind = fmt::format("| {}/{} [{}", goal.text(goal.done), goal.text(goal.total), end);
   std::size_t width = options.width > 0 ? static_cast<std::size_t>(options.width) : kDefaultWidth;
   if (options.width == 0 && columns > 0) {
-    const std::size_t others = before.size() + behind.size();
+    const std::size_t others = detail::line_of(before + behind).columns;
     width = columns > others ? columns - others : 1;
   }
   return before + format_bar(done, width) + behind;
@@ -66,13 +63,14 @@ std::string format_line(const detail::Progress& progress, const TqdmBarOptions& 
 }  // namespace
 
 TqdmBar::TqdmBar(const TqdmBarOptions& options) {
-  if (options.total < 0 || options.width < 0 || options.out == nullptr) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("tqdm_bar: total is {}, width is {}, out is {}; expected total >= 0, width >= 0, a file",
-                            options.total, options.width, options.out == nullptr ? "null" : "a file"));
+  if (!detail::Progress::can_show(options.total.period) || options.width < 0 || options.out == nullptr) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("tqdm_bar: total is {}, width is {}, out is {}; expected total >= 0, width >= 0, a file",
+                    to_string(options.total.period), options.width, options.out == nullptr ? "null" : "a file"));
   }
   progress_ = std::make_shared<detail::Progress>(
-      detail::Progress::Options{options.total, options.interval, options.file_interval, options.stateful_metrics,
+      detail::Progress::Options{options.total.period, options.interval, options.file_interval, options.stateful_metrics,
                                 options.always_stateful, options.out},
       std::string(), [options](const detail::Progress& progress, bool, std::size_t columns) {
         return format_line(progress, options, columns);
@@ -80,6 +78,6 @@ TqdmBar::TqdmBar(const TqdmBarOptions& options) {
 }
 
 void TqdmBar::operator()(const Elapsed& elapsed, const Logs& logs) { progress_->update(elapsed, logs); }
-void TqdmBar::on_end(const Elapsed& elapsed) { progress_->end(elapsed.steps); }
+void TqdmBar::on_end(const Elapsed& elapsed) { progress_->end(elapsed); }
 
 }  // namespace giro

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <giro/callbacks/bar_total.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
 
@@ -16,10 +17,10 @@ class Progress;
 }
 
 struct TqdmBarOptions {
-  std::int64_t total = 0;      // steps; 0: unknown
+  BarTotal total;              // steps, or a period such as at({.samples = 60'000})
   std::string desc = {};       // in front of the bar
   std::string unit = "step";   // as in "36.10step/s"
-  int width = 0;               // of the bar, in characters; 0: what a terminal has room for, 10 elsewhere
+  int width = 0;               // of the bar, in columns; 0: what a terminal has room for, 10 elsewhere
   double interval = 0.1;       // seconds between two drawings on a terminal
   double file_interval = 5.0;  // seconds between two lines on anything else
   std::vector<std::string> stateful_metrics = {};  // names that are shown as their latest value, not as a mean

@@ -77,8 +77,8 @@ void train(const Arguments& args) {
         .add_metric("loss", mean(softmax_cross_entropy(logits, batch["label"])))
         .add_metric("accuracy", accuracy(logits, batch["label"]));
   });
-  auto [tested, test_history, test_elapsed] = giro::loop(std::move(trained), test_data, {{giro::every(1), test_step}});
-  const giro::Logs test = giro::aggregate(test_history, test_elapsed, "mean");
+  const auto evaluated = giro::loop(std::move(trained), test_data, {{giro::every(1), test_step}});
+  const giro::Logs test = giro::aggregate(evaluated.history, "mean");
 
   // 7. What the run leaves behind.
   history.write_csv(args.logdir + "/history.csv");

@@ -13,23 +13,10 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 16;
 
-// Whole lines: what a crash has left of the last one is none.
-std::vector<std::string> split_lines(std::string_view text) {
-  std::vector<std::string> lines;
-  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {
-    lines.emplace_back(text.substr(begin, end - begin));
-  }
-  return lines;
-}
-
-std::vector<std::string> read_lines(FileSystem& files, const std::string& path) {
-  const std::vector<char> content = files.read(path);
-  return split_lines({content.data(), content.size()});
-}
-
 }  // namespace
 
-LogFile::LogFile(std::string path, LoggerOptions options) : path_(std::move(path)), options_(std::move(options)) {
+LogFile::LogFile(std::string path, LoggerOptions options, LineEnd line_end)
+    : path_(std::move(path)), options_(std::move(options)), line_end_(line_end) {
   if (path_.empty()) throw Error(ErrorCode::invalid_argument, "logger: the file's name is empty");
   if (!(options_.flush_interval >= 0)) {
     throw Error(ErrorCode::invalid_argument,
@@ -45,35 +32,48 @@ LogFile::~LogFile() {
   }
 }
 
-std::vector<std::string> LogFile::open(const std::function<bool(const std::string& line)>& stays) {
+// Whole lines: what a crash has left of the last one is none.
+std::vector<std::string> LogFile::read_lines() const {
+  const std::vector<char> content = options_.files->read(path_);
+  const std::string_view text(content.data(), content.size());
+  std::vector<std::string> lines;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = line_end_(text, begin)) != text.npos; begin = end + 1) {
+    lines.emplace_back(text.substr(begin, end - begin));
+    if (lines.back().ends_with('\r')) lines.back().pop_back();
+  }
+  if (text.find('\n', begin) != text.npos) {
+    throw Error(ErrorCode::corrupt_data,
+                fmt::format("logger: '{}' has a quote after line {} that nothing closes", path_, lines.size()));
+  }
+  return lines;
+}
+
+void LogFile::open(const std::function<bool(const std::string& line)>& stays) {
   flush();
   FileSystem& files = *options_.files;
   const std::filesystem::path parent = std::filesystem::path(path_).parent_path();
   if (!parent.empty()) files.create_directories(parent.string());
   if (!options_.append) {
     writer_ = files.create(path_);
-    return {};
+    return;
   }
-  std::vector<std::string> lines;
   std::string content;
   try {
-    for (std::string& line : read_lines(files, path_)) {
-      if (!stays(line)) continue;
-      content.append(line).append(1, '\n');
-      lines.push_back(std::move(line));
+    for (const std::string& line : read_lines()) {
+      if (stays(line)) content.append(line).append(1, '\n');
     }
     replace_file(files, path_, content);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::not_found) throw;
   }
   writer_ = files.append(path_);
-  return lines;
 }
 
 void LogFile::replace(const std::function<std::string(const std::vector<std::string>& lines)>& content) {
   flush();
   FileSystem& files = *options_.files;
-  replace_file(files, path_, content(read_lines(files, path_)));
+  replace_file(files, path_, content(read_lines()));
   writer_ = files.append(path_);
 }
 

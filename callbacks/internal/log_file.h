@@ -1,20 +1,23 @@
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <giro/callbacks/logger_options.h>
+#include <giro/callbacks/file_logger.h>
 
 namespace giro::detail {
 
 // A file that grows by lines. They are gathered, and written when there are many or some time has passed.
 class LogFile {
  public:
-  LogFile(std::string path, LoggerOptions options);
+  // Where the line of `text` that begins at `begin` ends: at its line break, or npos if there is none.
+  using LineEnd = std::size_t (*)(std::string_view text, std::size_t begin);
+
+  LogFile(std::string path, LoggerOptions options, LineEnd line_end);
   ~LogFile();
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
@@ -24,8 +27,8 @@ class LogFile {
   bool appends() const noexcept { return options_.append; }
 
   // Creates the directory and the file. With LoggerOptions::append the lines of what is there stay for which `stays`
-  // says so, and those are returned.
-  std::vector<std::string> open(const std::function<bool(const std::string& line)>& stays);
+  // says so. Lines are given without their breaks, LF or CR LF. Error(corrupt_data) for one with another's break in it.
+  void open(const std::function<bool(const std::string& line)>& stays);
   // What the whole file holds, at once or not at all, with the lines that were not written yet.
   void replace(const std::function<std::string(const std::vector<std::string>& lines)>& content);
 
@@ -36,8 +39,11 @@ class LogFile {
   void sync();
 
  private:
+  std::vector<std::string> read_lines() const;
+
   std::string path_;
   LoggerOptions options_;
+  LineEnd line_end_;
   std::unique_ptr<FileSystem::Writer> writer_;
   double flushed_date_ = 0;
 };

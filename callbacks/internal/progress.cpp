@@ -1,31 +1,19 @@
 #include "callbacks/internal/progress.h"
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "callbacks/internal/line_of_text.h"
+#include "loop/log/internal/record_text.h"
+
 namespace giro::detail {
 namespace {
 
 constexpr std::size_t kUnknownColumns = 80;  // of a terminal that does not tell
-
-// The characters of a line of UTF-8.
-std::size_t count_characters(const std::string& line) {
-  return static_cast<std::size_t>(std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-void cut(std::string& line, std::size_t columns) {
-  std::size_t seen = 0;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    if ((line[i] & 0xC0) == 0x80) continue;
-    if (seen++ == columns) {
-      line.resize(i);
-      return;
-    }
-  }
-}
 
 }  // namespace
 
@@ -44,11 +32,10 @@ Progress::~Progress() {
 }
 
 void Progress::update(const Elapsed& elapsed, const Logs& logs) {
-  if (elapsed.steps < steps_ || steps_ == 0) begin(elapsed);
+  if (elapsed.steps < done_.steps || done_.steps == 0) begin(elapsed);
   if (finished_) return;
-  steps_ = elapsed.steps + 1;
-  date_ = elapsed.date;
-  dated_steps_ = elapsed.steps;
+  dated_ = done_ = elapsed;
+  done_.count(elapsed.step_samples);
   for (std::size_t i = 0; i < logs.entries().size(); ++i) {
     const Logs::Entry entry = logs.entries()[i];
     Metric& metric = metric_of(entry, i);
@@ -57,32 +44,61 @@ void Progress::update(const Elapsed& elapsed, const Logs& logs) {
     metric.sum = metric.kind == Kind::latest ? value : metric.sum + value;
     metric.count = metric.kind == Kind::latest ? 1 : metric.count + 1;
   }
-  if (options_.total > 0 && steps_ >= options_.total) {
+  if (done_ >= options_.total) {
     draw(true);
     return;
   }
   // A clock that was set back shall not silence the bar.
   const double interval = terminal_ ? options_.interval : options_.file_interval;
-  if (date_ < drawn_date_ || date_ >= drawn_date_ + interval) draw(false);
+  if (elapsed.date < drawn_date_ || elapsed.date >= drawn_date_ + interval) draw(false);
 }
 
-void Progress::end(std::int64_t steps) {
-  steps_ = std::max(steps_, steps);
+void Progress::end(const Elapsed& elapsed) {
+  done_.steps = std::max(done_.steps, elapsed.steps);
+  done_.samples = std::max(done_.samples, elapsed.samples);
+  done_.date = std::max(done_.date, elapsed.date);
   if (!finished_) draw(true);
-  steps_ = 0;
+  done_.steps = 0;
 }
 
 double Progress::step_time() const noexcept {
-  const double measured = static_cast<double>(dated_steps_ - begin_steps_);
-  return measured > 0 ? std::max(date_ - begin_date_, 0.0) / measured : 0;
+  const double measured = static_cast<double>(dated_.steps - begin_.steps);
+  return measured > 0 ? std::max(dated_.date - begin_.date, 0.0) / measured : 0;
 }
+
+Progress::Goal Progress::goal() const {
+  Goal furthest;
+  const auto consider = [&](double begin, double dated, double done, double total, bool is_time) {
+    if (total <= 0 || (furthest.total > 0 && done / total <= furthest.done / furthest.total)) return;
+    furthest = {.done = std::clamp(done, 0.0, total), .total = total, .is_time = is_time, .left = {}};
+    const double missing = total - furthest.done, seconds = std::max(dated_.date - begin_.date, 0.0);
+    if (missing <= 0) furthest.left = 0;
+    if (missing > 0 && seconds > 0 && dated > begin) furthest.left = missing * seconds / (dated - begin);
+  };
+  const auto count = [&](std::int64_t Elapsed::*field, std::int64_t total) {
+    consider(static_cast<double>(begin_.*field), static_cast<double>(dated_.*field), static_cast<double>(done_.*field),
+             static_cast<double>(total), false);
+  };
+  const Period& total = options_.total;
+  const double started = done_.date_start;
+  if (total.steps) count(&Elapsed::steps, *total.steps);
+  if (total.samples) count(&Elapsed::samples, *total.samples);
+  for (const std::optional<double> end :
+       {total.time, total.date ? std::optional(*total.date - started) : std::nullopt}) {
+    if (end) consider(begin_.date - started, dated_.date - started, done_.date - started, *end, true);
+  }
+  return furthest;
+}
+
+std::string Progress::Goal::text(double amount) const { return fmt::format("{:.0f}{}", amount, is_time ? "s" : ""); }
 
 double Progress::seconds() const noexcept { return step_time() * static_cast<double>(steps_here()); }
 
 std::vector<Progress::Shown> Progress::shown() const {
   std::vector<Shown> shown;
   for (const Metric& metric : metrics_) {
-    if (metric.kind != Kind::hidden) shown.push_back({metric.name, metric.sum / static_cast<double>(metric.count)});
+    if (metric.kind == Kind::hidden) continue;
+    shown.push_back({metric.name, without_nan_sign(metric.sum / static_cast<double>(metric.count))});
   }
   return shown;
 }
@@ -90,12 +106,11 @@ std::vector<Progress::Shown> Progress::shown() const {
 // The first call, or that of another loop.
 void Progress::begin(const Elapsed& elapsed) {
   end();
-  begin_steps_ = elapsed.steps;
-  begin_date_ = elapsed.date;
+  begin_ = elapsed;
   // A terminal shows at once that something is going on; a file waits for news.
   drawn_date_ = terminal_ ? -std::numeric_limits<double>::infinity() : elapsed.date;
   metrics_.clear();
-  finished_ = options_.total > 0 && elapsed.steps >= options_.total;
+  finished_ = elapsed >= options_.total;
   if (finished_ || heading_.empty()) return;
   std::fwrite(heading_.data(), 1, heading_.size(), options_.out);
   std::fputc('\n', options_.out);
@@ -128,23 +143,21 @@ void Progress::draw(bool final) {
     const bool known = ::ioctl(::fileno(options_.out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
     columns = known ? size.ws_col : kUnknownColumns;
   }
-  std::string text = format_(*this, final, columns);
+  auto [text, taken] = line_of(format_(*this, final, columns), terminal_ && !final ? columns : std::string::npos);
   if (terminal_) {
-    if (!final) cut(text, columns);
-    const std::size_t characters = count_characters(text);
     // Spaces over what the line before it was longer by.
     std::fputc('\r', options_.out);
-    drawn_characters_ = std::min(drawn_characters_, columns);  // it may have become narrower
-    text.append(drawn_characters_ > characters ? drawn_characters_ - characters : 0, ' ');
-    drawn_characters_ = characters;
+    drawn_columns_ = std::min(drawn_columns_, columns);  // it may have become narrower
+    text.append(drawn_columns_ > taken ? drawn_columns_ - taken : 0, ' ');
+    drawn_columns_ = taken;
   }
   if (final || !terminal_) text += '\n';
   std::fwrite(text.data(), 1, text.size(), options_.out);
   std::fflush(options_.out);
-  drawn_date_ = date_;
+  drawn_date_ = done_.date;
   if (final) {
     finished_ = true;
-    drawn_characters_ = 0;
+    drawn_columns_ = 0;
   }
 }
 

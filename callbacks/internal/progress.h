@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,20 +19,33 @@ namespace giro::detail {
 class Progress {
  public:
   struct Options {
-    std::int64_t total = 0;  // steps; 0: unknown
-    double interval = 0;     // seconds between two drawings on a terminal
+    Period total;         // none of its fields: unknown
+    double interval = 0;  // seconds between two drawings on a terminal
     double file_interval = 0;
     std::vector<std::string> stateful_metrics;  // shown as their latest value
     bool always_stateful = false;
     std::FILE* out = nullptr;
   };
-  // A line of at most `columns` characters, if that is possible, or 0 where there is no such limit; `final` if it is
-  // the last.
+  // A line for so many columns, or 0 where there is no such limit; `final` if it is the last.
   using Format = std::function<std::string(const Progress&, bool final, std::size_t columns)>;
   struct Shown {
     std::string name;
     double value;
   };
+  // What the bar is a picture of: how far the field of the total is that is furthest on.
+  struct Goal {
+    double done = 0, total = 0;  // at most that; no total: unknown
+    bool is_time = false;        // in seconds, rather than a count
+    std::optional<double> left;  // seconds, as fast as it went so far
+
+    std::string text(double amount) const;  // "450", or "12s"
+  };
+
+  // Whether all that a total has is positive.
+  static bool can_show(const Period& total) noexcept {
+    return total.steps.value_or(1) > 0 && total.samples.value_or(1) > 0 && total.time.value_or(1) > 0 &&
+           total.date.value_or(1) > 0;
+  }
 
   // `heading` is a line in front of the bar, unless it is empty.
   Progress(Options options, std::string heading, Format format);
@@ -40,13 +54,13 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void update(const Elapsed& elapsed, const Logs& logs);
-  // Leaves the last line of a loop that ended before its total, after so many steps if that is known; what follows is
-  // another loop.
-  void end(std::int64_t steps = 0);
+  // Leaves the last line of a loop that ended before its total, where it did if that is known; what follows is another
+  // loop.
+  void end(const Elapsed& elapsed = {});
 
-  std::int64_t total() const noexcept { return options_.total; }
-  std::int64_t steps() const noexcept { return steps_; }                      // completed
-  std::int64_t steps_here() const noexcept { return steps_ - begin_steps_; }  // of those, since the loop began
+  Goal goal() const;
+  std::int64_t steps() const noexcept { return done_.steps; }                      // completed
+  std::int64_t steps_here() const noexcept { return done_.steps - begin_.steps; }  // of those, since the loop began
   double seconds() const noexcept;    // since the loop began, as if the latest step had taken as long as the others
   double step_time() const noexcept;  // seconds; 0: unknown
   std::vector<Shown> shown() const;
@@ -69,13 +83,11 @@ class Progress {
   const Format format_;
   const bool terminal_;
   std::vector<Metric> metrics_;
-  std::int64_t begin_steps_ = 0;
-  double begin_date_ = 0;
-  std::int64_t steps_ = 0;        // completed
-  double date_ = 0;               // the latest there is, and
-  std::int64_t dated_steps_ = 0;  // the steps that were completed then
+  Elapsed begin_;
+  Elapsed done_;   // with the latest step
+  Elapsed dated_;  // what was completed at the latest date there is
   double drawn_date_ = 0;
-  std::size_t drawn_characters_ = 0;
+  std::size_t drawn_columns_ = 0;
   bool finished_ = true;
 };
 

@@ -23,7 +23,7 @@ double weighted_mean(Values values, Values samples) {
   const double weight = sum(samples);
   if (!(weight > 0)) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("mean: expected records of 1 sample or more, found {}", weight));
+                fmt::format("mean: expected steps of 1 sample or more (Elapsed::step_samples), found {}", weight));
   }
   return std::inner_product(values.begin(), values.end(), samples.begin(), 0.0) / weight;
 }
@@ -59,23 +59,20 @@ Aggregation::Aggregation(std::initializer_list<std::pair<std::string, Aggregatio
         return found == by_collection.end() ? values.back() : found->second(collection, values, samples);
       }) {}
 
-Logs aggregate(const History& history, const Elapsed& elapsed, const Aggregation& aggregation) {
-  auto [steps, samples] = history.collect("elapsed.steps", "elapsed.samples");
-  steps.push_back(static_cast<double>(elapsed.steps));
-  samples.push_back(static_cast<double>(elapsed.samples));
-  std::map<double, double> samples_at;  // step -> of its record
-  for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
-    samples_at[steps[i]] = (samples[i + 1] - samples[i]) / std::max(1.0, steps[i + 1] - steps[i]);
-  }
-
+Logs aggregate(const History& history, const Aggregation& aggregation) {
   Logs result;
   const Logs latest = history.latest();
   for (const Logs::Entry& entry : latest.entries()) {
-    const auto [values, at] = history.collect(entry.collection + "." + entry.name, "elapsed.steps");
-    std::vector<double> weights;
-    for (const double step : at) weights.push_back(samples_at.at(step));
-    result.add_entry(entry.collection, entry.name, aggregation(entry.collection, values, weights));
+    const auto [values, samples] =
+        history.collect(entry.collection + "." + entry.name, std::string("elapsed.step_samples"));
+    result.add_entry(entry.collection, entry.name, aggregation(entry.collection, values, samples));
   }
+  return result;
+}
+
+Logs aggregate(const History& history, const Outputs& outputs, const Aggregation& aggregation) {
+  Logs result = aggregate(history, aggregation);
+  result.merge(outputs.latest_arrays());
   return result;
 }
 

@@ -10,6 +10,7 @@
 
 #include <giro/loop/log/history.h>
 #include <giro/loop/log/logs.h>
+#include <giro/loop/log/outputs.h>
 #include <giro/loop/time/elapsed.h>
 
 namespace giro {
@@ -42,8 +43,13 @@ class Aggregation {
   std::function<double(const std::string&, std::span<const double>, std::span<const double>)> reduce_;
 };
 
-// One value for each entry of a loop's history, which has come as far as `elapsed`. A record that is followed by steps
-// without one weighs as much as a step between it and the next does on average.
-Logs aggregate(const History& history, const Elapsed& elapsed, const Aggregation& aggregation);
+// One value for each entry of a history. A record weighs as much as its own step had samples.
+Logs aggregate(const History& history, const Aggregation& aggregation);
+// And the last array of each output, which cannot be aggregated.
+Logs aggregate(const History& history, const Outputs& outputs, const Aggregation& aggregation);
+// As the first, for those who still pass how far the loop has come.
+inline Logs aggregate(const History& history, const Elapsed&, const Aggregation& aggregation) {
+  return aggregate(history, aggregation);
+}
 
 }  // namespace giro

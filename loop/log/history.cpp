@@ -3,116 +3,91 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <iterator>
-#include <map>
-#include <optional>
+#include <utility>
 
+#include <giro/loop/log/outputs.h>
 #include <giro/runtime/error.h>
-#include <giro/runtime/file_system.h>
 
-#include "loop/log/internal/record_text.h"
 #include "runtime/internal/text.h"
 
 namespace giro {
 namespace {
 
-using detail::append_json, detail::csv_cell, detail::json_string;
-
-constexpr std::array<std::string_view, 5> kElapsedFields{"steps", "samples", "date", "date_start", "time"};
+constexpr std::array<std::string_view, 6> kElapsedFields{"steps",      "samples", "date",
+                                                         "date_start", "time",    "step_samples"};
+constexpr std::size_t kLogged = 8;  // orders of names that are known without a search
 
 Logs without_arrays(const Logs& logs) {
   Logs scalars;
   for (const Logs::Entry& entry : logs.entries()) {
-    if (entry.value.is_scalar() || entry.collection != "outputs") {
-      scalars.add_entry(entry.collection, entry.name, entry.value);
-    }
+    if (!is_array(entry)) scalars.add_entry(entry.collection, entry.name, entry.value);
   }
   return scalars;
-}
-
-// Text on its way to a file, line by line.
-class Lines {
- public:
-  explicit Lines(FileSystem::Writer& writer) : writer_(writer) {}
-
-  std::string text;  // of the line so far, and of those before it that were not written yet
-
-  void end_line() {
-    constexpr std::size_t kBytes = std::size_t{1} << 16;
-    text += '\n';
-    if (text.size() >= kBytes) flush();
-  }
-  void flush() {
-    writer_.write(text.data(), text.size());
-    text.clear();
-  }
-
- private:
-  FileSystem::Writer& writer_;
-};
-
-template <class... Args>
-void append(std::string& text, fmt::format_string<Args...> format, Args&&... args) {
-  fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
 }
 
 }  // namespace
 
 bool History::Layout::has(std::size_t column) const {
-  return std::find(columns.begin(), columns.end(), column) != columns.end();
+  return std::binary_search(columns.begin(), columns.end(), static_cast<std::uint32_t>(column));
 }
 
 void History::commit(const Elapsed& elapsed, const Logs& logs) {
   row_.clear();
   for (std::size_t i = 0; i < logs.values().size(); ++i) {
-    if (!logs.values()[i].is_scalar() && logs.schema()[i].collection == "outputs") {
-      return commit(elapsed, without_arrays(logs));
-    }
+    if (!logs.values()[i].is_scalar() && is_array(logs.entries()[i])) return commit(elapsed, without_arrays(logs));
     row_.push_back(logs.value(i));
   }
 
   const auto record = static_cast<std::uint32_t>(size());
-  const std::uint32_t layout = layout_of(logs.schema());
+  const Logged& logged = logged_as(logs.schema());
   for (std::size_t i = 0; i < row_.size(); ++i) {
-    Column& column = columns_[layouts_[layout].columns[i]];
+    Column& column = columns_[logged.columns[i]];
     column.values.push_back(row_[i]);
     column.last_record = record;
   }
-  if (runs_.empty() || runs_.back().layout != layout) runs_.push_back({record, layout});
-  if (date_starts_.empty() || date_starts_.back().date_start != elapsed.date_start) {
-    date_starts_.push_back({record, elapsed.date_start});
+  if (runs_.empty() || runs_.back().layout != logged.layout) runs_.push_back({record, logged.layout});
+  if (common_.empty() || common_.back().date_start != elapsed.date_start ||
+      common_.back().step_samples != elapsed.step_samples) {
+    common_.push_back({record, elapsed.date_start, elapsed.step_samples});
   }
   steps_.push_back(elapsed.steps);
   samples_.push_back(elapsed.samples);
   dates_.push_back(elapsed.date);
 }
 
-std::uint32_t History::layout_of(const LogSchema& schema) {
-  // Mostly that of the record before.
-  if (!runs_.empty() && layouts_[runs_.back().layout].schema == &schema) return runs_.back().layout;
-  const auto same = [&](const Layout& layout) { return layout.schema == &schema; };
-  const auto found = std::find_if(layouts_.begin(), layouts_.end(), same);
-  if (found != layouts_.end()) return static_cast<std::uint32_t>(found - layouts_.begin());
-
+const History::Logged& History::logged_as(const LogSchema& schema) {
+  for (const Logged& logged : logged_) {
+    if (logged.schema == schema) return logged;
+  }
   for (std::size_t i = 0; i < schema.size(); ++i) {
     if (schema[i].collection != "elapsed") continue;
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("the log entry '{}' is in a collection that the history fills itself", schema[i].path()));
   }
-  Layout layout{&schema, {}};
-  for (std::size_t i = 0; i < schema.size(); ++i) layout.columns.push_back(column_of(schema[i]));
-  layouts_.push_back(std::move(layout));
-  return static_cast<std::uint32_t>(layouts_.size() - 1);
+  Logged logged{schema, {}, 0};
+  for (std::size_t i = 0; i < schema.size(); ++i) logged.columns.push_back(column_of(schema[i]));
+  logged.layout = layout_of(logged.columns);
+  if (logged_.size() < kLogged) return logged_.emplace_back(std::move(logged));
+  oldest_logged_ = (oldest_logged_ + 1) % kLogged;
+  return logged_[oldest_logged_] = std::move(logged);
 }
 
 std::uint32_t History::column_of(const LogSchema::Key& key) {
-  const auto found = std::find_if(columns_.begin(), columns_.end(), [&](const Column& column) {
-    return column.key.name == key.name && column.key.collection == key.collection;
-  });
-  if (found != columns_.end()) return static_cast<std::uint32_t>(found - columns_.begin());
-  columns_.push_back({key, {}, 0});
+  if (const auto column = names_.find(key.collection, key.name)) return static_cast<std::uint32_t>(*column);
+  columns_.emplace_back();
+  names_.add(key.collection, key.name);
   return static_cast<std::uint32_t>(columns_.size() - 1);
+}
+
+std::uint32_t History::layout_of(std::vector<std::uint32_t> columns) {
+  std::sort(columns.begin(), columns.end());
+  const auto [known, is_new] = layout_of_.emplace(columns, static_cast<std::uint32_t>(layouts_.size()));
+  if (is_new) {
+    LogSchema schema;
+    for (const std::uint32_t column : columns) schema.add(names_[column].collection, names_[column].name);
+    layouts_.push_back({std::move(columns), std::move(schema)});
+  }
+  return known->second;
 }
 
 std::size_t History::run_end(std::size_t run) const {
@@ -130,21 +105,26 @@ History::Source History::find(std::string_view key) const {
     sources.push_back({true, i});
     paths.push_back(path);
   }
-  for (std::size_t i = 0; i < columns_.size(); ++i) {
-    if (columns_[i].key.has_path(key)) return {false, i};
-    if (columns_[i].key.name != key) continue;
+  for (std::size_t dot = key.find('.'); dot != key.npos; dot = key.find('.', dot + 1)) {
+    if (const auto column = names_.find(key.substr(0, dot), key.substr(dot + 1))) return {false, *column};
+  }
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    if (names_[i].name != key) continue;
     sources.push_back({false, i});
-    paths.push_back(columns_[i].key.path());
+    paths.push_back(names_[i].path());
   }
   if (sources.size() > 1) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("'{}' is in several collections: '{}'", key, fmt::join(paths, "', '")));
   }
   if (sources.empty()) {
+    if (size() == 0) {
+      throw Error(ErrorCode::not_found, fmt::format("the history has no '{}': it has no records", key));
+    }
     const bool is_path = key.find('.') != key.npos;
     std::vector<std::string> known;
     for (const auto& field : kElapsedFields) known.push_back(is_path ? field_path(field) : std::string(field));
-    for (const Column& column : columns_) known.push_back(is_path ? column.key.path() : column.key.name);
+    for (std::size_t i = 0; i < names_.size(); ++i) known.push_back(is_path ? names_[i].path() : names_[i].name);
     throw Error(ErrorCode::not_found, fmt::format("the history has no '{}'{}", key, suggestion(key, known)));
   }
   return sources.front();
@@ -186,145 +166,80 @@ void History::collect_into(std::span<const std::string> keys, std::span<std::vec
 
 void History::append_elapsed(std::size_t field, std::size_t begin, std::size_t end, std::vector<double>& values) const {
   const std::string_view name = kElapsedFields[field];
-  const auto later = std::upper_bound(date_starts_.begin(), date_starts_.end(), begin,
-                                      [](std::size_t record, const DateStart& s) { return record < s.first_record; });
-  auto start = std::prev(later);
+  std::size_t common = common_of(begin);
   for (std::size_t i = begin; i < end; ++i) {
-    if (std::next(start) != date_starts_.end() && std::next(start)->first_record == i) ++start;
-    values.push_back(name == "steps"        ? static_cast<double>(steps_[i])
-                     : name == "samples"    ? static_cast<double>(samples_[i])
-                     : name == "date"       ? dates_[i]
-                     : name == "date_start" ? start->date_start
-                                            : dates_[i] - start->date_start);
+    if (common + 1 < common_.size() && common_[common + 1].first_record == i) ++common;
+    const Common& shared = common_[common];
+    values.push_back(name == "steps"          ? static_cast<double>(steps_[i])
+                     : name == "samples"      ? static_cast<double>(samples_[i])
+                     : name == "date"         ? dates_[i]
+                     : name == "date_start"   ? shared.date_start
+                     : name == "step_samples" ? static_cast<double>(shared.step_samples)
+                                              : dates_[i] - shared.date_start);
   }
 }
+
+std::vector<double> History::column(std::string_view key) const { return std::move(collect(std::string(key)).front()); }
 
 Logs History::latest(std::size_t first_record) const {
-  const LogSchema* schema = &LogSchema::empty();
-  std::vector<LogValue> values;
-  for (const Column& column : columns_) {
+  Logs latest;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const Column& column = columns_[i];
     if (column.values.empty() || column.last_record < first_record) continue;
-    schema = &schema->with(column.key.collection, column.key.name);
-    values.emplace_back(column.values.back());
+    latest.add_entry(names_[i].collection, names_[i].name, column.values.back());
   }
-  return Logs(*schema, std::move(values));
-}
-
-void History::write_csv(const std::string& path) const {
-  std::map<std::string, int> uses{{"steps", 1}, {"samples", 1}, {"time", 1}};
-  for (const Column& column : columns_) ++uses[column.key.name];
-  replace_file(*posix_file_system(), path, [&](FileSystem::Writer& writer) {
-    Lines lines(writer);
-    std::string& text = lines.text;
-    text += "steps,samples,time";
-    for (const Column& column : columns_) {
-      text += ',';
-      text += csv_cell(uses[column.key.name] > 1 ? column.key.path() : column.key.name);
-    }
-    lines.end_line();
-    for (Iterator it = begin(); it.record_ != size(); ++it) {
-      const Elapsed elapsed = it.elapsed();
-      append(text, "{},{},{}", elapsed.steps, elapsed.samples, elapsed.time());
-      for (std::size_t column = 0; column < columns_.size(); ++column) {
-        text += ',';
-        if (it.layout().has(column)) append(text, "{}", it.value(column));
-      }
-      lines.end_line();
-    }
-    lines.flush();
-  });
-}
-
-void History::write_jsonl(const std::string& path) const {
-  struct Field {
-    std::string before;  // the text before the number
-    std::size_t column;
-  };
-  // The fields of a layout's records, by collection.
-  const auto fields_of = [&](const Layout& layout) {
-    std::vector<Field> fields;
-    std::vector<bool> done(columns_.size());
-    for (std::size_t first : layout.columns) {
-      if (done[first]) continue;
-      const std::string& collection = columns_[first].key.collection;
-      std::string before = fmt::format("}},{}:{{", json_string(collection));
-      for (std::size_t column : layout.columns) {
-        if (columns_[column].key.collection != collection) continue;
-        fields.push_back({before + json_string(columns_[column].key.name) + ":", column});
-        done[column] = true;
-        before.assign(1, ',');
-      }
-    }
-    return fields;
-  };
-  std::vector<std::vector<Field>> fields;
-  for (const Layout& layout : layouts_) fields.push_back(fields_of(layout));
-
-  replace_file(*posix_file_system(), path, [&](FileSystem::Writer& writer) {
-    Lines lines(writer);
-    std::string& text = lines.text;
-    for (Iterator it = begin(); it.record_ != size(); ++it) {
-      const Elapsed elapsed = it.elapsed();
-      append(text, R"({{"elapsed":{{"steps":{},"samples":{})", elapsed.steps, elapsed.samples);
-      text += ",\"date\":";
-      append_json(text, elapsed.date);
-      text += ",\"date_start\":";
-      append_json(text, elapsed.date_start);
-      text += ",\"time\":";
-      append_json(text, elapsed.time());
-      for (const Field& field : fields[runs_[it.run_].layout]) {
-        text += field.before;
-        append_json(text, it.value(field.column));
-      }
-      text += "}}";
-      lines.end_line();
-    }
-    lines.flush();
-  });
-}
-
-void History::write_npy(std::string_view key, const std::string& path) const {
-  const std::vector<double> values = collect(key).front();
-  std::string header = fmt::format("{{'descr': '{}f8', 'fortran_order': False, 'shape': ({},), }}",
-                                   std::endian::native == std::endian::little ? '<' : '>', values.size());
-  constexpr std::size_t kPrefix = 10, kAlignment = 64;
-  header.append(kAlignment - 1 - (kPrefix + header.size()) % kAlignment, ' ');
-  header += '\n';
-  const auto length = static_cast<unsigned>(header.size());
-  const std::string prefix{'\x93',
-                           'N',
-                           'U',
-                           'M',
-                           'P',
-                           'Y',
-                           '\x01',
-                           '\x00',
-                           static_cast<char>(length & 0xFF),
-                           static_cast<char>(length >> 8)};
-  header.insert(0, prefix);
-  replace_file(*posix_file_system(), path, [&](FileSystem::Writer& writer) {
-    writer.write(header.data(), header.size());
-    writer.write(values.data(), values.size() * sizeof(double));
-  });
+  return latest;
 }
 
 History::Iterator History::begin() const { return Iterator(*this, 0); }
-
 History::Iterator History::end() const { return Iterator(*this, size()); }
 
-History::Iterator::Iterator(const History& history, std::size_t record)
-    : history_(&history), record_(record), next_(record == 0 ? history.columns_.size() : 0) {}
+History::Record History::operator[](std::size_t record) const {
+  if (record >= size()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("record {} of a history of {}, expected one from 0 on", record, size()));
+  }
+  return *Iterator(*this, record);
+}
 
-Elapsed History::Iterator::elapsed() const {
-  const History& h = *history_;
-  return {h.steps_[record_], h.samples_[record_], h.dates_[record_], h.date_starts_[date_start_].date_start};
+History::Record History::back() const {
+  if (size() == 0) throw Error(ErrorCode::invalid_argument, "the last record of a history of 0");
+  const Layout& layout = layouts_[runs_.back().layout];
+  std::vector<LogValue> values;
+  for (const std::uint32_t column : layout.columns) values.emplace_back(columns_[column].values.back());
+  return {elapsed_of(size() - 1, common_.back()), Logs(layout.schema, std::move(values))};
+}
+
+Elapsed History::elapsed_of(std::size_t record, const Common& common) const {
+  return {.steps = steps_[record],
+          .samples = samples_[record],
+          .date = dates_[record],
+          .date_start = common.date_start,
+          .step_samples = common.step_samples};
+}
+
+std::size_t History::common_of(std::size_t record) const {
+  const auto later = std::upper_bound(common_.begin(), common_.end(), record,
+                                      [](std::size_t at, const Common& c) { return at < c.first_record; });
+  return static_cast<std::size_t>(later - common_.begin()) - 1;
+}
+
+History::Iterator::Iterator(const History& history, std::size_t record)
+    : history_(&history), record_(record), next_(record < history.size() ? history.columns_.size() : 0) {
+  if (record == 0 || next_.empty()) return;
+  const auto skip = [&](std::size_t records) {
+    for (const std::uint32_t column : layout().columns) next_[column] += records;
+  };
+  for (; history.run_end(run_) <= record; ++run_) skip(history.run_end(run_) - history.runs_[run_].first_record);
+  skip(record - history.runs_[run_].first_record);
+  common_ = history.common_of(record);
 }
 
 History::Record History::Iterator::operator*() const {
   std::vector<LogValue> values;
   values.reserve(layout().columns.size());
   for (const std::uint32_t column : layout().columns) values.emplace_back(value(column));
-  return {elapsed(), Logs(*layout().schema, std::move(values))};
+  return {elapsed(), Logs(layout().schema, std::move(values))};
 }
 
 History::Iterator& History::Iterator::operator++() {
@@ -335,7 +250,7 @@ History::Iterator& History::Iterator::operator++() {
     return part < parts.size() && parts[part].first_record == record_;
   };
   if (begins(h.runs_, run_ + 1)) ++run_;
-  if (begins(h.date_starts_, date_start_ + 1)) ++date_start_;
+  if (begins(h.common_, common_ + 1)) ++common_;
   return *this;
 }
 

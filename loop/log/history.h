@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,7 +18,8 @@
 namespace giro {
 
 // The logs of a run, a record a step, kept by column: a number takes 8 bytes, and nothing is copied as columns grow.
-// Each record also has the entries elapsed.steps, elapsed.samples, elapsed.date, elapsed.date_start and elapsed.time.
+// Each record also has the entries elapsed.steps, elapsed.samples, elapsed.date, elapsed.date_start, elapsed.time and
+// elapsed.step_samples, the samples of its own step. Arrays are not for a history: see Outputs.
 class History {
  public:
   struct Record {
@@ -26,9 +28,8 @@ class History {
   };
   class Iterator;
 
-  // Appends a record. Waits for values that have not arrived. Outputs that are arrays are left out: Outputs keeps
-  // them. Errors: shape_mismatch naming another entry that is no scalar, invalid_argument for entries of a collection
-  // "elapsed", device; the history is then what it was.
+  // Appends a record. Waits for values that have not arrived. Errors: shape_mismatch naming an entry that is no scalar
+  // and no output, invalid_argument for entries of a collection "elapsed", device; the history is then what it was.
   void commit(const Elapsed& elapsed, const Logs& logs);
 
   // Records.
@@ -45,19 +46,29 @@ class History {
     return values;
   }
 
+  // The same of one key.
+  std::vector<double> column(std::string_view key) const;
+
   // The last value of each entry among the records from `first_record` on, in the order of first mention. Its cost
   // does not depend on the number of records.
   Logs latest(std::size_t first_record = 0) const;
 
-  // The records in order: for (const auto& [elapsed, logs] : history). Valid until the next commit.
+  // The records in order: for (const auto& [elapsed, logs] : history), each with its entries in the order of first
+  // mention. Valid until the next commit.
   Iterator begin() const;
   Iterator end() const;
+  // One of them, and the last. Error(invalid_argument) if there are not as many. The cost of one that is not the last
+  // grows with the times that the names of the entries have changed before it.
+  Record operator[](std::size_t record) const;
+  Record back() const;
 
   // The files below are replaced at once or not at all, and written as they are made. Numbers are written so that
   // reading them gives the same bits. Errors: io; not_found if there is no such directory.
   //
-  // One line a record, a column a key: the elapsed steps, samples and time, then every entry by its name, or by
-  // "collection.name" where names clash, quoted where RFC 4180 wants it. What a record does not have stays empty.
+  // One line a record, a column a key: the elapsed steps, samples and time, then every entry: a metric by its name,
+  // what is in another collection as "collection.name", as a metric is that is called steps, samples or time or has a
+  // dot in its name. Quoted where RFC 4180 wants it. What a record does not have stays empty; a NaN loses its sign and
+  // payload.
   void write_csv(const std::string& path) const;
   // One JSON object a line and record: {"elapsed": {"steps": 0, ...}, "metrics": {"loss": 0.5, ...}, ...}. JSON has
   // no numbers that are not finite, so they are the strings "NaN", "Infinity" and "-Infinity", which Python's float()
@@ -68,15 +79,21 @@ class History {
 
  private:
   struct Column {
-    LogSchema::Key key;
     std::deque<double> values;
     std::uint32_t last_record = 0;
   };
+  // The columns that a record has, in order.
   struct Layout {
-    const LogSchema* schema;
-    std::vector<std::uint32_t> columns;  // of its entries
+    std::vector<std::uint32_t> columns;
+    LogSchema schema;  // of these
 
     bool has(std::size_t column) const;
+  };
+  // Names as they were logged, in whatever order.
+  struct Logged {
+    LogSchema schema;
+    std::vector<std::uint32_t> columns;  // of its entries
+    std::uint32_t layout;
   };
   // Consecutive records of one layout, up to the next run's first.
   struct Run {
@@ -84,18 +101,22 @@ class History {
     std::uint32_t layout;
   };
   // What consecutive records have in common.
-  struct DateStart {
+  struct Common {
     std::uint32_t first_record;
     double date_start;
+    std::int64_t step_samples;
   };
   // Where the values of a key are: in a column, or in a field of Elapsed.
   struct Source {
     bool is_elapsed;
     std::size_t index;
   };
-  std::uint32_t layout_of(const LogSchema& schema);
+  const Logged& logged_as(const LogSchema& schema);
   std::uint32_t column_of(const LogSchema::Key& key);
+  std::uint32_t layout_of(std::vector<std::uint32_t> columns);
   std::size_t run_end(std::size_t run) const;
+  std::size_t common_of(std::size_t record) const;
+  Elapsed elapsed_of(std::size_t record, const Common& common) const;
   Source find(std::string_view key) const;
   void collect_into(std::span<const std::string> keys, std::span<std::vector<double>> values) const;
   void append_elapsed(std::size_t field, std::size_t begin, std::size_t end, std::vector<double>& values) const;
@@ -103,10 +124,14 @@ class History {
   std::deque<std::int64_t> steps_;
   std::deque<std::int64_t> samples_;
   std::deque<double> dates_;
-  std::deque<DateStart> date_starts_;
+  std::deque<Common> common_;
+  LogSchema names_;  // of the columns
   std::deque<Column> columns_;
   std::vector<Layout> layouts_;
+  std::map<std::vector<std::uint32_t>, std::uint32_t> layout_of_;  // by its columns
   std::deque<Run> runs_;
+  std::vector<Logged> logged_;  // the latest few
+  std::size_t oldest_logged_ = 0;
   std::vector<double> row_;  // the values being committed
 };
 
@@ -126,7 +151,7 @@ class History::Iterator {
   friend class History;
   Iterator(const History& history, std::size_t record);
 
-  Elapsed elapsed() const;
+  Elapsed elapsed() const { return history_->elapsed_of(record_, history_->common_[common_]); }
   const Layout& layout() const { return history_->layouts_[history_->runs_[run_].layout]; }
   // In a column that the layout has.
   double value(std::size_t column) const { return history_->columns_[column].values[next_[column]]; }
@@ -134,7 +159,7 @@ class History::Iterator {
   const History* history_ = nullptr;
   std::size_t record_ = 0;
   std::size_t run_ = 0;
-  std::size_t date_start_ = 0;
+  std::size_t common_ = 0;
   std::vector<std::size_t> next_;  // of each column, how many values lie before this record
 };
 

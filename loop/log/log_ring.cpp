@@ -106,7 +106,7 @@ LogRing::LogRing(const Logs& logs, const Tensor& call, const Stream& stream, std
 }
 
 bool LogRing::takes(const Logs& logs) const {
-  if (&logs.schema() != &constants_.schema()) return false;
+  if (logs.schema() != constants_.schema()) return false;
   std::size_t scalar = 0, array = 0;
   for (std::size_t i = 0; i < logs.values().size(); ++i) {
     const nn::Var* const var = logs.values()[i].scalar();

@@ -1,7 +1,11 @@
 #include <giro/loop/log/log_schema.h>
 
-#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <functional>
 #include <mutex>
+#include <unordered_map>
 
 namespace giro {
 
@@ -10,41 +14,125 @@ bool LogSchema::Key::has_path(std::string_view path) const noexcept {
          path[collection.size()] == '.' && path.ends_with(name);
 }
 
-const LogSchema& LogSchema::empty() {
-  // Never destroyed: logs may be made while the program ends.
-  static const LogSchema& schema = *new LogSchema;
-  return schema;
-}
-
-LogSchema::LogSchema(const LogSchema& shorter, std::string_view collection, std::string_view name)
-    : last_{std::string(collection), std::string(name)}, keys_(shorter.keys_) {
-  keys_.push_back(&last_);
-}
-
-const LogSchema& LogSchema::with(std::string_view collection, std::string_view name) const {
-  if (const LogSchema* known = find_longer(collection, name)) return *known;
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
-  if (const LogSchema* known = find_longer(collection, name)) return *known;
-  auto* longer = new LogSchema(*this, collection, name);
-  longer->next_ = longer_.load(std::memory_order_relaxed);
-  longer_.store(longer, std::memory_order_release);
-  return *longer;
-}
-
-const LogSchema* LogSchema::find_longer(std::string_view collection, std::string_view name) const noexcept {
-  const LogSchema* longer = longer_.load(std::memory_order_acquire);
-  while (longer != nullptr && (longer->last_.name != name || longer->last_.collection != collection)) {
-    longer = longer->next_;
+// Names in one order, of which each schema that holds the branch has the first few. Schemas that go on differently
+// after some of them are on a branch of their own, which begins with a copy of those; the one it has left knows it, so
+// equal names are always found on the same branch. A branch lives as long as a schema or a later branch holds it.
+class LogSchema::Branch {
+ public:
+  static const std::shared_ptr<Branch>& root() {
+    // Never destroyed: logs may be made while the program ends.
+    static const auto& root = *new std::shared_ptr<Branch>(std::make_shared<Branch>(nullptr, 0));
+    return root;
   }
-  return longer;
+
+  Branch(std::shared_ptr<Branch> parent, std::size_t left_at) : parent_(std::move(parent)), left_at_(left_at) {
+    for (std::size_t i = 0; i < left_at; ++i) append(parent_->key(i).collection, parent_->key(i).name);
+  }
+  ~Branch() {
+    if (!parent_knows_) return;
+    const std::lock_guard lock(parent_->mutex_);
+    const auto known = parent_->later_.find(fork());
+    // Another may have taken its place.
+    if (known != parent_->later_.end() && known->second.expired()) parent_->later_.erase(known);
+  }
+  Branch(const Branch&) = delete;
+  Branch& operator=(const Branch&) = delete;
+
+  std::size_t size() const noexcept { return size_.load(std::memory_order_acquire); }
+  const Key& key(std::size_t i) const noexcept {
+    const auto [chunk, offset] = place_of(i);
+    return chunks_[chunk][offset];
+  }
+
+  // The branch on which this name stands after the first `size` of `self`.
+  static std::shared_ptr<Branch> after(const std::shared_ptr<Branch>& self, std::size_t size,
+                                       std::string_view collection, std::string_view name) {
+    const std::lock_guard lock(self->mutex_);
+    const bool is_root = self->parent_ == nullptr;
+    if (!is_root && size == self->size()) self->append(collection, name);
+    if (size < self->size() && self->key(size).is(collection, name)) return self;
+    const auto known = self->later_.find({size, {collection, name}});
+    if (known != self->later_.end()) {
+      if (std::shared_ptr<Branch> later = known->second.lock()) return later;
+      self->later_.erase(known);
+    }
+    const auto later = std::make_shared<Branch>(self, size);
+    later->append(collection, name);
+    self->later_.emplace(later->fork(), later);
+    later->parent_knows_ = true;
+    return later;
+  }
+
+  std::optional<std::size_t> find(std::string_view collection, std::string_view name, std::size_t size) {
+    const std::lock_guard lock(mutex_);
+    for (; indexed_ < size; ++indexed_) index_.emplace(Name(key(indexed_).collection, key(indexed_).name), indexed_);
+    const auto found = index_.find(Name(collection, name));
+    return found != index_.end() && found->second < size ? std::optional(found->second) : std::nullopt;
+  }
+
+ private:
+  using Name = std::pair<std::string_view, std::string_view>;
+  // After so many names, and the first that differs: a view of it in the branch that begins there.
+  using Fork = std::pair<std::size_t, Name>;
+  struct Hash {
+    std::size_t operator()(const Name& name) const noexcept {
+      const std::hash<std::string_view> hash;
+      return hash(name.first) * 31 + hash(name.second);
+    }
+    std::size_t operator()(const Fork& fork) const noexcept { return (*this)(fork.second) * 31 + fork.first; }
+  };
+  struct Place {
+    std::size_t chunk, offset;
+  };
+  static constexpr std::size_t kFirstChunk = 4;
+
+  // Chunk c holds kFirstChunk << c names: they never move, so those that are there are read without a lock.
+  static Place place_of(std::size_t i) noexcept {
+    const auto chunk = static_cast<std::size_t>(std::bit_width(i / kFirstChunk + 1)) - 1;
+    return {chunk, i - kFirstChunk * ((std::size_t{1} << chunk) - 1)};
+  }
+  Fork fork() const noexcept { return {left_at_, {key(left_at_).collection, key(left_at_).name}}; }
+  void append(std::string_view collection, std::string_view name) {
+    const std::size_t size = size_.load(std::memory_order_relaxed);
+    const auto [chunk, offset] = place_of(size);
+    if (offset == 0) chunks_[chunk] = std::make_unique<Key[]>(kFirstChunk << chunk);
+    chunks_[chunk][offset] = {std::string(collection), std::string(name)};
+    size_.store(size + 1, std::memory_order_release);
+  }
+
+  const std::shared_ptr<Branch> parent_;  // null: the root, which has no names
+  const std::size_t left_at_;
+  bool parent_knows_ = false;
+  std::array<std::unique_ptr<Key[]>, 48> chunks_;
+  std::atomic<std::size_t> size_{0};
+  std::mutex mutex_;
+  std::unordered_map<Name, std::size_t, Hash> index_;  // of the first `indexed_` names
+  std::size_t indexed_ = 0;
+  std::unordered_map<Fork, std::weak_ptr<Branch>, Hash> later_;
+};
+
+void LogSchema::add(std::string_view collection, std::string_view name) {
+  if (!add_if_next(collection, name)) {
+    branch_ = Branch::after(branch_ != nullptr ? branch_ : Branch::root(), size_, collection, name);
+    ++size_;
+  }
 }
 
-std::optional<std::size_t> LogSchema::find(std::string_view collection, std::string_view name) const noexcept {
-  const auto found = std::find_if(keys_.begin(), keys_.end(),
-                                  [&](const Key* key) { return key->name == name && key->collection == collection; });
-  if (found == keys_.end()) return std::nullopt;
-  return static_cast<std::size_t>(found - keys_.begin());
+bool LogSchema::add_if_next(std::string_view collection, std::string_view name) noexcept {
+  const bool is_next = branch_ != nullptr && size_ < branch_->size() && branch_->key(size_).is(collection, name);
+  if (is_next) ++size_;
+  return is_next;
+}
+
+const LogSchema::Key& LogSchema::operator[](std::size_t entry) const noexcept { return branch_->key(entry); }
+
+std::optional<std::size_t> LogSchema::find(std::string_view collection, std::string_view name) const {
+  constexpr std::size_t kFew = 8;  // that are found sooner by looking at each
+  if (size_ > kFew) return branch_->find(collection, name, size_);
+  for (std::size_t i = 0; i < size_; ++i) {
+    if (branch_->key(i).is(collection, name)) return i;
+  }
+  return std::nullopt;
 }
 
 }  // namespace giro

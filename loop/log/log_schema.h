@@ -1,17 +1,16 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 namespace giro {
 
-// The names of the entries of a Logs, in order. There is one of a kind: logs with the same entries in the same order
-// share a schema, so comparing addresses compares names. It lives as long as the program. May be used by several
-// threads.
+// The names of the entries of a Logs, in order. A handle: copies share the names, and so do schemas of which one
+// begins as the other does. Names that nobody has any more are freed. May be used by several threads.
 class LogSchema {
  public:
   struct Key {
@@ -21,29 +20,42 @@ class LogSchema {
     std::string path() const { return collection + "." + name; }
     // Whether `path` is path(), without making it.
     bool has_path(std::string_view path) const noexcept;
+    bool is(std::string_view other_collection, std::string_view other_name) const noexcept {
+      return name == other_name && collection == other_collection;
+    }
   };
 
   // Of no entries.
-  static const LogSchema& empty();
-  // This one and an entry more, which it must not have yet.
-  const LogSchema& with(std::string_view collection, std::string_view name) const;
+  LogSchema() = default;
+  LogSchema(const LogSchema&) = default;
+  LogSchema(LogSchema&& other) noexcept
+      : branch_(std::move(other.branch_)), size_(std::exchange(other.size_, std::size_t{0})) {}
+  LogSchema& operator=(const LogSchema&) = default;
+  LogSchema& operator=(LogSchema&& other) noexcept {
+    branch_ = std::move(other.branch_);
+    size_ = std::exchange(other.size_, std::size_t{0});
+    return *this;
+  }
 
-  std::size_t size() const noexcept { return keys_.size(); }
-  const Key& operator[](std::size_t entry) const noexcept { return *keys_[entry]; }
-  std::optional<std::size_t> find(std::string_view collection, std::string_view name) const noexcept;
+  // One more entry, which it must not have yet.
+  void add(std::string_view collection, std::string_view name);
+  // Adds the entry if that needs no search: whether the names that others have added after these begin with it.
+  bool add_if_next(std::string_view collection, std::string_view name) noexcept;
 
-  LogSchema(const LogSchema&) = delete;
-  LogSchema& operator=(const LogSchema&) = delete;
+  std::size_t size() const noexcept { return size_; }
+  const Key& operator[](std::size_t entry) const noexcept;
+  std::optional<std::size_t> find(std::string_view collection, std::string_view name) const;
+
+  // Whether the names and their order are the same. Compares no names: there is one branch for each.
+  friend bool operator==(const LogSchema& a, const LogSchema& b) noexcept {
+    return a.branch_ == b.branch_ && a.size_ == b.size_;
+  }
 
  private:
-  LogSchema() = default;
-  LogSchema(const LogSchema& shorter, std::string_view collection, std::string_view name);
-  const LogSchema* find_longer(std::string_view collection, std::string_view name) const noexcept;
+  class Branch;
 
-  Key last_;
-  std::vector<const Key*> keys_;                           // each is the last of a shorter schema or of this one
-  mutable std::atomic<const LogSchema*> longer_{nullptr};  // by one entry: the first of a list, linked by next_
-  const LogSchema* next_ = nullptr;
+  std::shared_ptr<Branch> branch_;  // whose first names are these; null where there are none
+  std::size_t size_ = 0;
 };
 
 }  // namespace giro

@@ -34,6 +34,10 @@ bool LogValue::ready() const {
 }
 
 double LogValue::fetch() const {
+  if (inexact() != nullptr) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a log entry is {}, expected a number that a double can hold", *inexact()));
+  }
   if (const Sent* sent = std::get_if<Sent>(&value_)) return sent->row->value(sent->column);
   if (!is_scalar()) {
     throw Error(ErrorCode::shape_mismatch, fmt::format("a log entry is {}, expected a scalar", describe(*this)));
@@ -42,27 +46,41 @@ double LogValue::fetch() const {
   return to_number(array()->tensor(), Stream(Device::cpu()));
 }
 
-Logs::Logs(const LogSchema& schema, std::vector<LogValue> values) : schema_(&schema), values_(std::move(values)) {
-  if (values_.size() != schema.size()) {
+Logs::Logs(LogSchema schema, std::vector<LogValue> values) : schema_(std::move(schema)), values_(std::move(values)) {
+  if (values_.size() != schema_.size()) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("logs of {} names are given {} values", schema.size(), values_.size()));
+                fmt::format("logs of {} names are given {} values", schema_.size(), values_.size()));
   }
 }
 
 Logs& Logs::add_entry(std::string_view collection, std::string_view name, LogValue value) {
-  if (const auto entry = schema_->find(collection, name)) {
-    values_[*entry] = std::move(value);
-  } else {
-    const LogSchema& longer = schema_->with(collection, name);
-    values_.push_back(std::move(value));
-    schema_ = &longer;
+  if (const std::string* digits = value.inexact()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("the log entry '{}.{}' is {}, expected an integer that a double can hold, as all to 2^53",
+                            collection, name, *digits));
   }
+  // There is to be a value for each name, whatever throws.
+  if (values_.size() == values_.capacity()) values_.reserve(std::max<std::size_t>(4, 2 * values_.size()));
+  // Mostly the entry that comes next whenever these names are logged, which is then new.
+  if (!schema_.add_if_next(collection, name)) {
+    if (const auto entry = schema_.find(collection, name)) {
+      values_[*entry] = std::move(value);
+      return *this;
+    }
+    schema_.add(collection, name);
+  }
+  values_.push_back(std::move(value));
   return *this;
 }
 
 Logs& Logs::add_loss(std::string_view name, LogValue value, bool also_metric) {
   if (also_metric) add_metric(name, value);
   return add_entry("losses", name, std::move(value));
+}
+
+Logs& Logs::add_losses(NamedValues losses, bool also_metric) {
+  for (auto& [name, value] : losses) add_loss(name, std::move(value), also_metric);
+  return *this;
 }
 
 Logs& Logs::add_entries(std::string_view collection, NamedValues values) {
@@ -94,7 +112,7 @@ void Logs::fetch() {
 }
 
 void Logs::clear() noexcept {
-  schema_ = &LogSchema::empty();
+  schema_ = LogSchema();
   values_.clear();
 }
 
@@ -115,7 +133,8 @@ double Logs::entry_value(std::string_view key) const {
     for (const Entry& entry : entries()) {
       known.push_back(key.find('.') == key.npos ? entry.name : entry.collection + "." + entry.name);
     }
-    throw Error(ErrorCode::not_found, fmt::format("no log entry '{}'{}", key, suggestion(key, known)));
+    throw Error(ErrorCode::not_found, fmt::format("no log entry '{}'{}", key,
+                                                  known.empty() ? ": nothing is logged" : suggestion(key, known)));
   }
   return value(*found);
 }

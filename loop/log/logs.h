@@ -1,10 +1,14 @@
 #pragma once
 
+#include <bit>
+#include <concepts>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -17,14 +21,26 @@
 namespace giro {
 
 // What is logged: a host number; what a step computes on its device; a scalar that a step has sent to the host, which
-// arrives when the device gets there; or, in the collection "outputs", an array that does.
+// arrives when the device gets there; or, in the collection "outputs", an array that does (see Outputs).
 class LogValue {
  public:
   LogValue(double value) : value_(value) {}
+  // Logs refuse an integer that no double is equal to, as most beyond 2^53 are.
+  template <std::integral T>
+  LogValue(T value) : value_(static_cast<double>(value)) {
+    if constexpr (sizeof(T) > 4) {
+      if (!is_exact(value)) value_ = Inexact{std::to_string(value)};
+    }
+  }
   LogValue(nn::Var scalar) : value_(std::move(scalar)) {}
   LogValue(std::shared_ptr<const LogRow> row, std::size_t column) : value_(Sent{std::move(row), column}) {}
   LogValue(HostArray array) : value_(std::move(array)) {}
 
+  // The integer that no double is equal to, as text, or null.
+  const std::string* inexact() const {
+    const Inexact* integer = std::get_if<Inexact>(&value_);
+    return integer != nullptr ? &integer->digits : nullptr;
+  }
   // The value on the device, of shape () unless it is an output, or null.
   const nn::Var* scalar() const { return std::get_if<nn::Var>(&value_); }
   // The array, or null.
@@ -49,12 +65,22 @@ class LogValue {
     return array() != nullptr ? &array()->shape() : nullptr;
   }
   double fetch() const;
+  // Whether a double is equal to it: what is left without the zeros at the end takes 53 bits or fewer.
+  template <std::integral T>
+  static bool is_exact(T value) {
+    auto bits = static_cast<std::make_unsigned_t<T>>(value);
+    if (value < T{0}) bits = std::make_unsigned_t<T>{0} - bits;
+    return bits == 0 || std::bit_width(bits) - std::countr_zero(bits) <= std::numeric_limits<double>::digits;
+  }
 
   struct Sent {
     std::shared_ptr<const LogRow> row;
     std::size_t column;
   };
-  std::variant<double, nn::Var, Sent, HostArray> value_;
+  struct Inexact {
+    std::string digits;
+  };
+  std::variant<double, nn::Var, Sent, HostArray, Inexact> value_;
 };
 
 // What a callback reports: collection -> entry -> value, in the order of first mention. Cheap to copy: copies share
@@ -71,9 +97,10 @@ class Logs {
 
   Logs() = default;
   // Of known names. Error(invalid_argument) if there are not as many values.
-  Logs(const LogSchema& schema, std::vector<LogValue> values);
+  Logs(LogSchema schema, std::vector<LogValue> values);
 
-  // Sets an entry, in place of an earlier one of that name. Each returns itself.
+  // Sets an entry, in place of an earlier one of that name. Each returns itself. Error(invalid_argument) naming an
+  // entry whose integer no double is equal to.
   Logs& add_entry(std::string_view collection, std::string_view name, LogValue value);
   Logs& add_metric(std::string_view name, LogValue value) { return add_entry("metrics", name, std::move(value)); }
   Logs& add_stateful_metric(std::string_view name, LogValue value) {
@@ -81,12 +108,13 @@ class Logs {
   }
   // Also as a metric of the same name if asked for.
   Logs& add_loss(std::string_view name, LogValue value, bool add_metric = false);
-  // A number or an array.
+  // A number or an array: see Outputs.
   Logs& add_output(std::string_view name, LogValue value) { return add_entry("outputs", name, std::move(value)); }
 
   // Several at once: add_metrics({{"loss", loss}, {"accuracy", accuracy}}).
   Logs& add_metrics(NamedValues metrics) { return add_entries("metrics", std::move(metrics)); }
   Logs& add_stateful_metrics(NamedValues metrics) { return add_entries("stateful_metrics", std::move(metrics)); }
+  Logs& add_losses(NamedValues losses, bool add_metric = false);
   Logs& add_outputs(NamedValues outputs) { return add_entries("outputs", std::move(outputs)); }
 
   // Takes over all entries of `other`; the last write wins.
@@ -111,7 +139,7 @@ class Logs {
   // The number that is the value of an entry, given by its position. Error(shape_mismatch) naming an entry that is no
   // scalar.
   double value(std::size_t entry) const;
-  const LogSchema& schema() const noexcept { return *schema_; }
+  const LogSchema& schema() const noexcept { return schema_; }
   std::span<const LogValue> values() const noexcept { return values_; }
   std::span<LogValue> values() noexcept { return values_; }
   bool empty() const noexcept { return values_.empty(); }
@@ -121,7 +149,7 @@ class Logs {
  private:
   Logs& add_entries(std::string_view collection, NamedValues values);
 
-  const LogSchema* schema_ = &LogSchema::empty();
+  LogSchema schema_;
   std::vector<LogValue> values_;  // as many as the schema has names
 };
 
@@ -155,7 +183,7 @@ class Logs::Entries {
   explicit Entries(const Logs& logs) : logs_(&logs) {}
   std::size_t size() const noexcept { return logs_->values_.size(); }
   Entry operator[](std::size_t entry) const {
-    const LogSchema::Key& key = (*logs_->schema_)[entry];
+    const LogSchema::Key& key = logs_->schema_[entry];
     return {key.collection, key.name, logs_->values_[entry]};
   }
   Iterator begin() const { return {logs_, 0}; }

@@ -35,7 +35,8 @@ std::vector<Found> find(const Outputs& outputs, std::string_view name) {
       for (const Logs::Entry& entry : record.logs.entries()) known.insert(entry.name);
     }
     throw Error(ErrorCode::not_found,
-                fmt::format("there is no output '{}'{}", name, suggestion(name, {known.begin(), known.end()})));
+                fmt::format("there is no output '{}'{}", name,
+                            known.empty() ? ": none is kept" : suggestion(name, {known.begin(), known.end()})));
   }
   return found;
 }
@@ -54,6 +55,16 @@ void Outputs::commit(const Elapsed& elapsed, const Logs& logs) {
     kept.add_output(entry.name, var != nullptr ? HostArray::copy_of(var->value(), var->stream()) : entry.value);
   }
   if (!kept.empty()) records_.push_back({elapsed, std::move(kept)});
+}
+
+Logs Outputs::latest_arrays() const {
+  Logs latest;
+  for (const Record& record : records_) {
+    for (const Logs::Entry& entry : record.logs.entries()) {
+      if (is_array(entry)) latest.add_output(entry.name, entry.value);
+    }
+  }
+  return latest;
 }
 
 std::vector<HostArray> Outputs::collect(std::string_view name) const {

@@ -11,8 +11,15 @@
 
 namespace giro {
 
-// The outputs of a run, arrays and numbers: what its logs have in the collection "outputs". A record for each step
-// that has any.
+// What is logged in the collection "outputs" may be an array (HostArray, or a Var on its device); what is logged in
+// any other is a number. Where such an array goes:
+//   Outputs                 keeps it, on the host; LoopResult::outputs has those of a loop
+//   History, loggers, bars  leave it out: they are for numbers
+//   aggregate               gives the last of each name, whatever becomes of the numbers
+// An output that is a number is kept by all of them.
+inline bool is_array(const Logs::Entry& entry) { return entry.collection == "outputs" && !entry.value.is_scalar(); }
+
+// The outputs of a run, arrays and numbers. A record for each step that has any.
 class Outputs {
  public:
   struct Record {
@@ -28,6 +35,9 @@ class Outputs {
   std::size_t size() const noexcept { return records_.size(); }
   std::deque<Record>::const_iterator begin() const noexcept { return records_.begin(); }
   std::deque<Record>::const_iterator end() const noexcept { return records_.end(); }
+
+  // The last array of each name that has one, in the order of first mention. Waits for nothing.
+  Logs latest_arrays() const;
 
   // The arrays of a name, in the order of the records that have it; a number is an f64 array of shape (). An array
   // that has not arrived waits when it is read. Error(not_found) naming the nearest name.

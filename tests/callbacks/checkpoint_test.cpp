@@ -10,9 +10,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <giro/callbacks/early_stopping.h>
+#include <giro/callbacks/terminate_on_nan.h>
 #include <giro/loop/loop.h>
 #include <giro/runtime/safetensors.h>
 
@@ -159,6 +161,112 @@ TEST(Checkpoint, RefusesToGoBehindALaterOne) {
 
   checkpoint(dir.path(), {.overwrite = true})(at_step(0), state);
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000001")});
+}
+
+TEST(Checkpoint, RefusesAStateThatWasMovedFrom) {
+  const test::TemporaryDirectory dir;
+  State state = make_state(1);
+  const Checkpoint save = checkpoint(dir.path());
+  save(at_step(0), state);
+  const State moved = std::move(state);
+  expect_error(ErrorCode::invalid_argument, {dir.path(), "no leaves", "moved from"},
+               [&] { save(at_step(1), state); });  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000001")});
+  save(at_step(1), moved);
+}
+
+// Of a state whose bias is NaN from step 4 on, which is saved every second step and at the end; the run stops in
+// step 5.
+void check_keeps_the_last_finite(Device device, bool checkpoint_first) {
+  const test::TemporaryDirectory dir;
+  const auto diverge = [](State& state, const Elapsed& elapsed) {
+    const float value = elapsed.steps < 4 ? static_cast<float>(elapsed.steps) : NAN;
+    from_host(state.at("params/dense0/bias"), std::vector<float>{0, value, 0}, state.stream());
+    return logs().add_metric("loss", value);
+  };
+  const Checkpoint save = checkpoint(dir.path());
+  const TerminateOnNan stop = terminate_on_nan();
+  const std::vector<Task<State, int>> stops{{every(5), stop}}, saves{{every(2) | last(), save}};
+  std::vector<Task<State, int>> tasks{{every(1), diverge}};
+  const auto add = [&](const std::vector<Task<State, int>>& more) {
+    tasks.insert(tasks.end(), more.begin(), more.end());
+  };
+  add(checkpoint_first ? saves : stops);
+  add(checkpoint_first ? stops : saves);
+  const auto result = loop(make_state(1, -1, device), std::vector<int>(20), tasks);
+  EXPECT_EQ(result.elapsed.steps, 6);
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000003")});
+  EXPECT_EQ(result.history.column("stateful_metrics.checkpoint_skipped"), (std::vector<double>{5, 6}));
+  EXPECT_EQ(save.report(), "step 6 is not saved: params/dense0/bias is not finite");
+  State restored = make_state(7, -1, device);
+  EXPECT_EQ(restore(restored, dir.path()).steps, 3);
+  EXPECT_EQ(to_host<float>(restored.at("params/dense0/bias"), restored.stream()), (std::vector<float>{0, 2, 0}));
+}
+
+TEST(Checkpoint, WhatHasDivergedReplacesNoFiniteState) {
+  for (const bool checkpoint_first : {false, true}) check_keeps_the_last_finite(Device::cpu(), checkpoint_first);
+}
+
+TEST(Checkpoint, WhatHasDivergedReplacesNoFiniteStateOnCuda) {
+  const Discovery discovery = discover_devices();
+  if (discovery.best().is_cpu()) GTEST_SKIP() << "no CUDA device: " << discovery.no_cuda_reason;
+  for (const bool checkpoint_first : {false, true}) check_keeps_the_last_finite(discovery.best(), checkpoint_first);
+}
+
+TEST(Checkpoint, WhatIsNotFiniteGivesWayToWhatIs) {
+  const test::TemporaryDirectory dir;
+  const Checkpoint save = checkpoint(dir.path());
+  State infinite = make_state(INFINITY), finite = make_state(1);
+  EXPECT_TRUE(save(at_step(0), infinite));
+  EXPECT_TRUE(save(at_step(1), infinite));
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000002")});
+  EXPECT_TRUE(save(at_step(2), finite));
+  EXPECT_FALSE(save(at_step(2), infinite));  // nor over the same step's
+  EXPECT_FALSE(save(at_step(3), infinite));
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000003")});
+  expect_error(ErrorCode::invalid_argument, {dir.path(), "step 4", "params/dense0/kernel"},
+               [&] { checkpoint(dir.path(), {.not_finite = "error"})(at_step(3), infinite); });
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000003")});
+  EXPECT_TRUE(checkpoint(dir.path(), {.not_finite = "save"})(at_step(3), infinite));
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000004")});
+  expect_error(ErrorCode::invalid_argument, {"not_finite is 'skpi'", "'skip'"},
+               [&] { checkpoint(dir.path(), {.not_finite = "skpi"}); });
+}
+
+TEST(Checkpoint, LooksAtEveryFloatingType) {
+  const auto saves = [](DType dtype, const void* value) {
+    const test::TemporaryDirectory dir;
+    State state(Device::cpu());
+    state.add("x", {{"a", dtype, {3}}, {"n", DType::i64, {1}}});
+    from_host(state.at("x/n"), std::vector<std::int64_t>{-1}, state.stream());  // all bits are set
+    const Checkpoint save = checkpoint(dir.path());
+    EXPECT_TRUE(save(at_step(0), state));
+    std::memcpy(static_cast<char*>(state.at("x/a").raw()) + 2 * size_of(dtype), value, size_of(dtype));
+    return save(at_step(1), state);
+  };
+  const auto check = [&]<class Bits>(DType dtype, Bits largest, Bits infinity) {
+    const Bits sign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
+    const Bits minus_largest = largest | sign, minus_infinity = infinity | sign, nan = infinity | Bits{1};
+    EXPECT_TRUE(saves(dtype, &largest) && saves(dtype, &minus_largest)) << name_of(dtype);
+    for (const Bits& bad : {infinity, minus_infinity, nan}) EXPECT_FALSE(saves(dtype, &bad)) << name_of(dtype);
+  };
+  check(DType::f32, std::uint32_t{0x7F7FFFFF}, std::uint32_t{0x7F800000});
+  check(DType::f64, std::uint64_t{0x7FEFFFFFFFFFFFFF}, std::uint64_t{0x7FF0000000000000});
+  check(DType::f16, std::uint16_t{0x7BFF}, std::uint16_t{0x7C00});
+  check(DType::bf16, std::uint16_t{0x7F7F}, std::uint16_t{0x7F80});
+}
+
+// A value whose state was skipped is not the one to beat.
+TEST(Checkpoint, WhatWasSkippedIsNotTheBest) {
+  const test::TemporaryDirectory dir;
+  const std::vector<double> losses{5, 1, 4};
+  const auto step = [&](State& state, const Elapsed& e) {
+    const float value = e.steps == 1 ? NAN : 1;
+    from_host(state.at("params/dense0/bias"), std::vector<float>(3, value), state.stream());
+    return logs().add_metric("loss", losses.at(static_cast<std::size_t>(e.steps)));
+  };
+  loop(make_state(1), std::vector<int>(3), {{every(1), {step, checkpoint(dir.path(), {.monitor = "loss"})}}});
+  EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000003")});
 }
 
 // Moves a state's own count of steps on by one.

@@ -10,6 +10,8 @@
 #include <ostream>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <giro/callbacks/checkpoint.h>
@@ -115,12 +117,76 @@ TEST(EarlyStopping, ABaselineHasToBeBeaten) {
   EXPECT_EQ(steps({9, 5, 5}, {.patience = 2, .baseline = 5}), 3);  // reached is not beaten
 }
 
-TEST(EarlyStopping, EveryLoopBeginsAnew) {
-  const EarlyStopping stop = early_stopping("loss", {.patience = 1});
-  const std::vector<double> losses{1, 2, 3};
-  for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(loop(Model(), std::vector<int>(3), {{every(1), {train_on(losses), stop}}}).elapsed.steps, 2);
+// As one loop of all the steps would, whether the second counts on or from 0.
+TEST(EarlyStopping, GoesOnInTheNextLoop) {
+  const std::vector<double> losses{5, 4, 6, 6, 6, 6, 6, 6, 6, 6};
+  for (const std::variant<std::int64_t, Period>& patience :
+       {std::variant<std::int64_t, Period>(std::int64_t{5}), std::variant<std::int64_t, Period>(at(5)),
+        std::variant<std::int64_t, Period>(at({.samples = 5}))}) {
+    for (const bool counts_on : {true, false}) {
+      const EarlyStopping stop = early_stopping("loss", {.patience = patience});
+      EXPECT_TRUE(std::isnan(stop.best()));
+      EXPECT_FALSE(stop.best_elapsed());
+      const std::vector<Task<Model, int>> tasks{{every(1), {train_on(losses), stop}}};
+      const auto first = loop(Model(), std::vector<int>(4), tasks);
+      EXPECT_EQ(stop.best(), 4);
+      EXPECT_EQ(stop.best_elapsed()->steps, 1);
+      EXPECT_FALSE(stop.stopped());
+      EXPECT_EQ(first.elapsed.steps, 4);
+      const auto second =
+          loop(first.state, std::vector<int>(6), tasks, {.elapsed = counts_on ? first.elapsed : Elapsed()});
+      EXPECT_EQ(second.state.updates, 7);  // 1 + 5 + 1
+      EXPECT_TRUE(stop.stopped());
+      EXPECT_EQ(stop.best(), 4);
+    }
   }
+}
+
+TEST(EarlyStopping, AfterAStopTheNextLoopWaitsAnewToBeatTheBest) {
+  const EarlyStopping stop = early_stopping("loss", {.patience = 2});
+  const auto steps = [&](const std::vector<double>& losses) {
+    return loop(Model(), std::vector<int>(losses.size()), {{every(1), {train_on(losses), stop}}}).elapsed.steps;
+  };
+  EXPECT_EQ(steps({2, 3, 3, 3}), 3);
+  EXPECT_TRUE(stop.stopped());
+  EXPECT_EQ(steps({4, 3, 3, 3}), 2);
+  EXPECT_EQ(steps({4, 1}), 2);
+  EXPECT_FALSE(stop.stopped());
+  EXPECT_EQ(stop.best(), 1);
+}
+
+TEST(EarlyStopping, TheBestStateIsThatOfAllLoops) {
+  const std::vector<double> losses{5, 3, 4, 4, 4, 4, 2, 4};
+  const EarlyStopping stop = early_stopping("loss", {.patience = 100, .restore_best = true});
+  const auto log = [&](const Elapsed& e) {
+    return logs().add_metric("loss", losses.at(static_cast<std::size_t>(e.steps)));
+  };
+  const auto count = [](Model& model) { ++model.updates; };
+  const std::vector<Task<Model, int>> tasks{{every(1), {count, log, stop}}};
+  auto run = loop(Model(), std::vector<int>(4), tasks);
+  EXPECT_EQ(run.state.updates, 2);
+  run = loop(run.state, std::vector<int>(2), tasks, {.elapsed = run.elapsed});
+  EXPECT_EQ(run.state.updates, 2);  // no better than the first loop's
+  run = loop(run.state, std::vector<int>(2), tasks, {.elapsed = run.elapsed});
+  EXPECT_EQ(run.state.updates, 3);
+  expect_error(ErrorCode::invalid_argument, {"giro::EarlyStopping", "another type"}, [&] {
+    loop(7, std::vector<int>(2), {{every(1), {log, stop}}});
+  });
+}
+
+TEST(EarlyStopping, PutsNoStateBackIntoAnotherStructure) {
+  const EarlyStopping stop = early_stopping("loss", {.patience = 100, .restore_best = true});
+  const auto run = [&](const char* name, std::int64_t size, double loss) {
+    State state(Device::cpu());
+    state.add(name, {{"w", DType::f32, {size}}});
+    const auto log = [loss] { return logs().add_metric("loss", loss); };
+    loop(std::move(state), std::vector<int>(1), {{every(1), {log, stop}}});
+  };
+  run("a", 3, 1);
+  expect_error(ErrorCode::invalid_argument, {"giro::EarlyStopping", "structure"}, [&] { run("b", 3, 2); });
+  expect_error(ErrorCode::invalid_argument, {"giro::EarlyStopping", "structure"}, [&] { run("a", 1000, 3); });
+  run("a", 1000, 0.5);
+  run("a", 1000, 3);
 }
 
 TEST(EarlyStopping, AnErrorLeavesTheStateWhereItWas) {
@@ -174,6 +240,16 @@ TEST(EarlyStopping, RestoresTheBestOfACopyableState) {
   // Also where something else ends the loop.
   EXPECT_EQ(run(losses, {.patience = 100, .restore_best = true}), (Outcome{5, 2}));
   EXPECT_EQ(run({kNan, kNan}, {.patience = 5, .restore_best = true}), (Outcome{2, 2}));
+}
+
+// After which it was not asked again.
+TEST(EarlyStopping, RestoresTheBestThatWasTheLastEvaluation) {
+  const std::vector<double> losses{5, 4, 4, 3, 2};
+  const EarlyStopping stop = early_stopping("loss", {.patience = 9, .restore_best = true});
+  const std::vector<Task<Model, int>> tasks{{every(1), train_on(losses)}, {every(3), stop}};
+  EXPECT_EQ(loop(Model(), std::vector<int>(5), tasks).state.updates, 4);
+  const auto train = [](Model& model) { ++model.updates; };
+  EXPECT_EQ(loop(Model(), std::vector<int>(5), {{every(1), train}, {after(9), stop}}).state.updates, 4);
 }
 
 TEST(EarlyStopping, WhatRunsAtTheEndSeesTheBest) {

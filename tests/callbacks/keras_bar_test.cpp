@@ -58,6 +58,55 @@ TEST_F(KerasBarFile, MeansAreOverAllStepsAndStatefulOnesAreTheLatest) {
             "lr: 0.3000 - seldom: 2.0000");
 }
 
+TEST_F(KerasBarFile, ATotalMayBeOfSamplesOrTime) {
+  const auto last_line = [&](const Period& total, int steps) {
+    std::rewind(file_);
+    EXPECT_EQ(::ftruncate(::fileno(file_), 0), 0);
+    KerasBarOptions with = options(0);
+    with.total = total;
+    with.width = 10;
+    with.file_interval = 0;
+    KerasBar bar(with);
+    for (int step = 0; step < steps; ++step) {
+      bar({.steps = step, .samples = 32 * step, .date = 1000.0 + 2 * step, .date_start = 1000, .step_samples = 32},
+          logs());
+    }
+    return lines().back();
+  };
+  // 32 samples in 2 s.
+  EXPECT_EQ(last_line(at({.samples = 320}), 3), " 96/320 [==>.......] - ETA: 14s");
+  EXPECT_EQ(last_line(at({.samples = 300}), 10), "300/300 [==========] - 20s 2s/step");
+  EXPECT_EQ(last_line(at({.samples = 300}), 12), "300/300 [==========] - 20s 2s/step");
+  EXPECT_EQ(last_line(at({.time = 20.0}), 6), "10s/20s [====>.....] - ETA: 10s");
+  EXPECT_EQ(last_line(at({.time = 20.0}), 20), "20s/20s [==========] - 22s 2s/step");
+  EXPECT_EQ(last_line(at({.date = 1020.0}), 6), "10s/20s [====>.....] - ETA: 10s");
+  EXPECT_EQ(last_line(at(10), 6), " 6/10 [=====>....] - ETA: 8s");
+  // What is furthest on.
+  EXPECT_EQ(last_line(at({.steps = 100, .samples = 320}), 3), " 96/320 [==>.......] - ETA: 14s");
+  EXPECT_EQ(last_line(at({.steps = 4, .samples = 320}), 3), "3/4 [======>...] - ETA: 2s");
+}
+
+TEST_F(KerasBarFile, ALoopEndsABarOfSamples) {
+  KerasBarOptions with = options(0);
+  with.total = at({.samples = 20});
+  const KerasBar bar(with);
+  const auto size = [](const int&) { return std::int64_t{4}; };
+  loop(0, std::vector<int>(5), {{every(2), bar}}, {.batch_size_fn = size});
+  EXPECT_EQ(only_line().substr(0, 38), "20/20 [==============================]");
+}
+
+TEST_F(KerasBarFile, ANanHasNoSign) {
+  KerasBar bar(options(1));
+  bar(at_step(0), loss_of(-NAN));
+  EXPECT_TRUE(only_line().ends_with("- loss: nan"));
+}
+
+TEST_F(KerasBarFile, AnEntryWithALineBreakLeavesOneLine) {
+  KerasBar bar(options(1));
+  bar(at_step(0), logs().add_metric("two\nlines\r\x1b[2J", 1));
+  EXPECT_EQ(only_line(), "1/1 [==============================] - 0s 0s/step - two lines  [2J: 1.0000");
+}
+
 TEST_F(KerasBarFile, ALossThatIsAMetricIsShownOnce) {
   KerasBar bar(options(1));
   bar(at_step(0), logs().add_loss("loss", 2, true));
@@ -242,6 +291,8 @@ TEST_F(KerasBarFile, TheMeanIsRightFromTheFirstValue) {
 
 TEST(KerasBar, RefusesOptionsThatMakeNoBar) {
   expect_error(ErrorCode::invalid_argument, {"total is -1"}, [] { keras_bar({.total = -1}); });
+  expect_error(ErrorCode::invalid_argument, {"total is {.samples = 0}"},
+               [] { keras_bar({.total = at({.samples = 0})}); });
   expect_error(ErrorCode::invalid_argument, {"width is 0"}, [] { keras_bar({.width = 0}); });
   expect_error(ErrorCode::invalid_argument, {"out is null"}, [] { keras_bar({.out = nullptr}); });
 }
@@ -287,6 +338,34 @@ TEST_F(KerasBarTerminal, IsCutToTheWidthButForItsLastLine) {
   const std::string last = written();
   EXPECT_GT(last.size(), 120u);
   EXPECT_EQ(last.back(), '\n');
+}
+
+// Two columns each of a kanji, none of an accent that is put on the letter before it.
+TEST_F(KerasBarTerminal, CountsColumns) {
+  KerasBar bar({.total = 9, .width = 10, .interval = 0, .out = out_});
+  const std::string kanji = "\xe6\x90\x8d", e_acute = "e\xcc\x81";
+  resize(22);
+  bar(at_step(0), logs().add_metric(kanji + kanji, 1));
+  EXPECT_EQ(written(), "\r1/9 [>.........] - " + kanji);  // 19 and 2; the next has no room
+  KerasBar other({.total = 9, .width = 10, .interval = 0, .out = out_});
+  other(at_step(0), logs().add_metric(e_acute + e_acute + e_acute + e_acute, 1));
+  EXPECT_EQ(written(), "\r1/9 [>.........] - " + e_acute + e_acute + e_acute);
+  resize(200);
+  KerasBar third({.total = 9, .width = 10, .interval = 0, .out = out_});
+  third(at_step(0), logs().add_metric(kanji + e_acute, 100));
+  written();
+  third(at_step(1, 0), logs());
+  EXPECT_EQ(written(), "\r2/9 [=>........] - ETA: 0s - " + kanji + e_acute + ": 100.0000");
+}
+
+TEST_F(KerasBarTerminal, ClearsTheColumnsOfALongerLine) {
+  KerasBar bar({.total = 9, .width = 10, .interval = 0, .always_stateful = true, .out = out_});
+  const std::string kanji = "\xe6\x90\x8d";
+  bar(at_step(0), logs().add_metric(kanji, 1));
+  bar(at_step(1), logs().add_metric(kanji, 123456));
+  written();
+  bar(at_step(2), logs().add_metric(kanji, 1));
+  EXPECT_EQ(written(), "\r3/9 [==>.......] - ETA: 6s - " + kanji + ": 1.0000     ");
 }
 
 TEST_F(KerasBarTerminal, LeavesTheLineWhenTheLoopEndsEarly) {

@@ -35,7 +35,7 @@ auto log_values(std::vector<double> values) {
 }
 
 TEST(TerminateOnNan, StopsAndNamesWhatIsNotFinite) {
-  for (const double bad : {kNan, kInfinity, -kInfinity}) {
+  for (const double bad : {kNan, -kNan, kInfinity, -kInfinity}) {
     const TerminateOnNan stop = terminate_on_nan();
     const auto result = loop(0, std::vector<int>(6), {{every(1), {log_values({1, 2, bad, 4, 5, 6}), stop}}});
     EXPECT_EQ(result.elapsed.steps, 3);

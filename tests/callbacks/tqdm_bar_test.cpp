@@ -47,6 +47,17 @@ TEST_F(TqdmBarFile, WritesALineEachIntervalAndTheLast) {
                      }));
 }
 
+TEST_F(TqdmBarFile, ATotalMayBeOfSamples) {
+  TqdmBarOptions with = options(0);
+  with.total = at({.samples = 60});
+  with.file_interval = 0;
+  TqdmBar bar(with);
+  for (int step = 0; step < 3; ++step) {
+    bar({.steps = step, .samples = 10 * step, .date = 1000.0 + step, .date_start = 1000, .step_samples = 10}, logs());
+  }
+  EXPECT_EQ(lines().back(), " 50%|#####     | 30/60 [00:03<00:03,  1.00step/s]");
+}
+
 TEST_F(TqdmBarFile, TellsTimesInTheirUnits) {
   struct Case {
     double step_time;

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
+
+#include <giro/loop/loop.h>
 
 #include "tests/expect_error.h"
 
@@ -24,11 +28,12 @@ struct Fixture {
     step(10, logs().add_metric("a", 2).add_loss("b", 17));
   }
   void step(std::int64_t size, const Logs& logs) {
+    elapsed.step_samples = size;
     history.commit(elapsed, logs);
     elapsed.count(size);
   }
   double of(const std::string& key, const Aggregation& aggregation) const {
-    return aggregate(history, elapsed, aggregation).entry_value(key);
+    return aggregate(history, aggregation).entry_value(key);
   }
 };
 
@@ -63,17 +68,54 @@ TEST(Aggregation, ByCollection) {
   EXPECT_EQ(run.of("b", {{"metrics", "sum"}}), 17);
 }
 
-TEST(Aggregation, StepsWithoutARecord) {
+TEST(Aggregation, StepsWithoutARecordWeighNothing) {
   Fixture run;
-  run.elapsed.count(100);  // of the two steps from 70 to 270 samples, the first has a record
+  run.elapsed.count(100);
   run.elapsed.count(100);
   run.step(100, logs().add_metric("a", 1));
   run.elapsed.count(300);
-  // The third record stands before three steps of 210 samples, the last before two of 400.
-  EXPECT_DOUBLE_EQ(run.of("a", "mean"), (30 * 1 + 30 * 4 + 70 * 2 + 200 * 1) / 330.0);
+  EXPECT_DOUBLE_EQ(run.of("a", "mean"), (30 * 1 + 30 * 4 + 10 * 2 + 100 * 1) / 170.0);
+
+  // An entry every second step of a loop.
+  const auto log = [](const Elapsed& elapsed) { return logs().add_metric("a", elapsed.steps == 0 ? 1 : 0); };
+  const auto result = loop(0, std::vector{1, 5, 1, 1}, {{every(2), log}},
+                           {.batch_size_fn = [](const int& batch) { return std::int64_t{batch}; }});
+  EXPECT_EQ(aggregate(result.history, "mean").entry_value("a"), 0.5);
 }
 
-TEST(Aggregation, NoRecords) { EXPECT_TRUE(aggregate(History(), Elapsed(), "mean").empty()); }
+// Their steps begin at 0 again.
+TEST(Aggregation, TwoLoopsInOneHistory) {
+  Fixture run;
+  run.elapsed = {};
+  run.step(20, logs().add_metric("a", 5));
+  run.step(10, logs().add_metric("a", 6));
+  EXPECT_DOUBLE_EQ(run.of("a", "mean"), (30 * 1 + 30 * 4 + 10 * 2 + 20 * 5 + 10 * 6) / 100.0);
+}
+
+TEST(Aggregation, OfArraysTheLast) {
+  const auto array = [](float value) {
+    const auto memory = std::make_shared<std::vector<float>>(2, value);
+    return HostArray(Tensor(memory->data(), DType::f32, {2}, Device::cpu()), memory);
+  };
+  History history;
+  Outputs outputs;
+  for (const int i : {0, 1, 2}) {
+    Logs l = logs().add_metric("a", i).add_output("n", 10 * i);
+    if (i < 2) l.add_output("y", array(static_cast<float>(i)));
+    history.commit({.steps = i, .step_samples = 1}, l);
+    outputs.commit({.steps = i, .step_samples = 1}, l);
+  }
+  const Logs sums = aggregate(history, outputs, "sum");
+  EXPECT_EQ(sums.entry_value("a"), 3);
+  EXPECT_EQ(sums.entry_value("outputs.n"), 30);
+  ASSERT_EQ(sums.entries().size(), 3u);
+  EXPECT_EQ(sums.entries()[2].name, "y");
+  EXPECT_EQ(to_host<float>(sums.entries()[2].value.array()->tensor(), Stream(Device::cpu())),
+            (std::vector<float>{1, 1}));
+  EXPECT_EQ(aggregate(history, "sum").entries().size(), 2u);
+}
+
+TEST(Aggregation, NoRecords) { EXPECT_TRUE(aggregate(History(), "mean").empty()); }
 
 TEST(Aggregation, Errors) {
   expect_error(ErrorCode::not_found, {"no aggregation 'men'", "'mean'"}, [] { Aggregation("men"); });
@@ -83,7 +125,7 @@ TEST(Aggregation, Errors) {
   expect_error(ErrorCode::invalid_argument, {"mean", "found 0"}, [] {
     History history;
     history.commit({}, logs().add_metric("a", 1));
-    aggregate(history, {.steps = 1}, "mean");
+    aggregate(history, "mean");
   });
 }
 

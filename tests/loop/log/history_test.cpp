@@ -1,7 +1,6 @@
 #include <giro/loop/log/history.h>
 
 #include <gtest/gtest.h>
-#include <malloc.h>
 
 #include <algorithm>
 #include <cmath>
@@ -21,16 +20,14 @@
 #include <vector>
 
 #include "tests/expect_error.h"
+#include "tests/heap_bytes.h"
 #include "tests/temporary_directory.h"
-
-#ifdef __SANITIZE_ADDRESS__
-extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // in no header of GCC
-#endif
 
 namespace giro {
 namespace {
 
 using test::expect_error;
+using test::heap_bytes;
 using Values = std::vector<double>;
 using Rows = std::vector<std::vector<std::string>>;
 
@@ -135,21 +132,61 @@ TEST(History, RecordsInOrder) {
     if (i % 7 != 0) l.add_metric("a", i);
     if (i % 2 == 0) l.add_loss("b", -i);
     if (i >= 20) l.add_metric("late", 2 * i);
-    h.commit(elapsed_of(i), l);
+    Elapsed elapsed = elapsed_of(i);
+    elapsed.step_samples = i / 4;
+    elapsed.date_start -= i / 9;
+    elapsed.date -= i / 9;
+    h.commit(elapsed, l);
     committed.push_back(l);
+    const auto [last_elapsed, last_logs] = h.back();
+    EXPECT_EQ(last_elapsed.steps, i);
+    EXPECT_EQ(last_elapsed.step_samples, i / 4);
+    EXPECT_EQ(last_elapsed.time(), i);
+    ASSERT_EQ(last_logs.schema(), h[h.size() - 1].logs.schema());
+    for (const Logs::Entry& entry : l.entries()) EXPECT_EQ(last_logs.entry_value(entry.name), entry.value.value());
   }
   std::size_t i = 0;
   for (const auto& [elapsed, logs] : h) {
     EXPECT_EQ(elapsed.steps, static_cast<std::int64_t>(i));
     EXPECT_EQ(elapsed.samples, 10 * elapsed.steps);
     EXPECT_EQ(elapsed.time(), static_cast<double>(i));
-    ASSERT_EQ(&logs.schema(), &committed[i].schema()) << "record " << i;
-    for (std::size_t entry = 0; entry < logs.values().size(); ++entry) {
-      EXPECT_EQ(logs.value(entry), committed[i].value(entry)) << "record " << i;
+    ASSERT_EQ(logs.entries().size(), committed[i].entries().size()) << "record " << i;
+    for (const Logs::Entry& entry : logs.entries()) {
+      EXPECT_EQ(entry.value.value(), committed[i].entry_value(entry.name)) << "record " << i;
     }
+    const auto [same_elapsed, same_logs] = h[i];
+    EXPECT_EQ(same_elapsed.steps, elapsed.steps);
+    EXPECT_EQ(same_elapsed.step_samples, elapsed.step_samples);
+    EXPECT_EQ(same_elapsed.date_start, elapsed.date_start);
+    ASSERT_EQ(same_logs.schema(), logs.schema());
+    for (std::size_t k = 0; k < logs.values().size(); ++k) EXPECT_EQ(same_logs.value(k), logs.value(k));
     ++i;
   }
   EXPECT_EQ(i, 30u);
+  expect_error(ErrorCode::invalid_argument, {"record 30", "history of 30"}, [&] { h[30]; });
+  expect_error(ErrorCode::invalid_argument, {"history of 0"}, [] { History().back(); });
+}
+
+TEST(History, AColumnByItself) {
+  History h;
+  for (int i = 0; i < 3; ++i) h.commit(elapsed_of(i), i == 1 ? logs() : logs().add_metric("a.b", i));
+  const Values a = h.column("a.b");
+  EXPECT_EQ(a, (Values{0, 2}));
+  EXPECT_EQ(h.column("metrics.a.b"), a);
+  EXPECT_EQ(h.column("steps"), (Values{0, 1, 2}));
+}
+
+// Of its own step, whatever the records before and after it tell.
+TEST(History, KeepsTheSamplesOfEachStep) {
+  History h;
+  const Values sizes{32, 32, 5, 32, 0};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    h.commit({.steps = static_cast<std::int64_t>(i), .step_samples = static_cast<std::int64_t>(sizes[i])},
+             i == 1 ? logs() : logs().add_metric("a", i));
+  }
+  EXPECT_EQ(h.column("step_samples"), sizes);
+  EXPECT_EQ(h.collect("a", "elapsed.step_samples")[1], (Values{32, 5, 32, 0}));
+  EXPECT_EQ(h[2].elapsed.step_samples, 5);
 }
 
 TEST(History, CopiesAndMovesContinue) {
@@ -204,15 +241,6 @@ TEST(History, CollectsWhatWasCommitted) {
   }
 }
 
-std::size_t heap_bytes() {
-#ifdef __SANITIZE_ADDRESS__
-  return __sanitizer_get_current_allocated_bytes();
-#else
-  const auto info = mallinfo2();
-  return info.uordblks + info.hblkhd;
-#endif
-}
-
 TEST(History, AMillionStepsOfFourEntriesTakeLessThan64Megabytes) {
   const Logs step = logs().add_loss("a", 1).add_metric("b", 2).add_metric("c", 3).add_stateful_metric("d", 4);
   const Logs gap = logs().add_loss("a", 1);
@@ -244,7 +272,7 @@ TEST(History, ANameInTwoCollectionsIsAmbiguous) {
 
 TEST(History, AnUnknownKeyNamesTheNearest) {
   History h;
-  expect_error(ErrorCode::not_found, {"'loss'"}, [&] { h.collect("loss"); });
+  expect_error(ErrorCode::not_found, {"'loss'", "no records"}, [&] { h.collect("loss"); });
   h.commit(elapsed_of(0), logs().add_metric("loss", 1).add_metric("accuracy", 1));
   expect_error(ErrorCode::not_found, {"'los'", "'loss'"}, [&] { h.collect("los"); });
   expect_error(ErrorCode::not_found, {"'sampels'", "'samples'"}, [&] { h.collect("sampels"); });
@@ -281,12 +309,12 @@ TEST_F(HistoryFiles, CsvOneLineARecord) {
                           {"3", "30", "3", "0.5", "2.25"}}));
 }
 
-TEST_F(HistoryFiles, CsvClashingNamesAreWrittenInFull) {
+TEST_F(HistoryFiles, CsvNamesFollowFromTheEntryAlone) {
   History h;
-  h.commit(elapsed_of(0), logs().add_loss("loss", 1, true).add_metric("steps", 2).add_metric("a", 3));
+  h.commit(elapsed_of(0), logs().add_loss("loss", 1, true).add_metric("steps", 2).add_metric("a.b", 3));
   h.write_csv(path());
-  EXPECT_EQ(read().front(), (std::vector<std::string>{"steps", "samples", "time", "metrics.loss", "losses.loss",
-                                                      "metrics.steps", "a"}));
+  EXPECT_EQ(read().front(), (std::vector<std::string>{"steps", "samples", "time", "loss", "losses.loss",
+                                                      "metrics.steps", "metrics.a.b"}));
 }
 
 TEST_F(HistoryFiles, CsvNumbersKeepTheirBits) {
@@ -304,7 +332,7 @@ TEST_F(HistoryFiles, CsvNumbersKeepTheirBits) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     h.commit(elapsed_of(static_cast<std::int64_t>(i)), logs().add_metric("a", values[i]));
   }
-  h.commit(elapsed_of(0), logs().add_metric("a", std::numeric_limits<double>::quiet_NaN()));
+  h.commit(elapsed_of(0), logs().add_metric("a", -std::numeric_limits<double>::quiet_NaN()));
   h.write_csv(path());
   const Rows rows = read();
   ASSERT_EQ(rows.size(), values.size() + 2);
@@ -312,7 +340,7 @@ TEST_F(HistoryFiles, CsvNumbersKeepTheirBits) {
     const double value = std::strtod(rows[i + 1][3].c_str(), nullptr);
     EXPECT_EQ(std::memcmp(&value, &values[i], sizeof value), 0) << rows[i + 1][3];
   }
-  EXPECT_TRUE(std::isnan(std::strtod(rows.back()[3].c_str(), nullptr)));
+  EXPECT_EQ(rows.back()[3], "nan");
 }
 
 TEST_F(HistoryFiles, CsvReplacesTheFile) {

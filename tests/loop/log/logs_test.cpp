@@ -2,18 +2,26 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <giro/kernels/nn/var.h>
+#include <giro/loop/log/aggregation.h>
+#include <giro/loop/log/history.h>
 
 #include "tests/expect_error.h"
+#include "tests/heap_bytes.h"
 
 namespace giro {
 namespace {
@@ -70,6 +78,15 @@ TEST(Logs, PluralAdders) {
   EXPECT_EQ(l.entries().size(), 5u);
 }
 
+TEST(Logs, AddLosses) {
+  const Logs l = logs().add_losses({{"a", 1.0}, {"b", 2}}).add_losses({{"c", 3}}, /*add_metric=*/true);
+  EXPECT_EQ(l.entry_value("losses.a"), 1);
+  EXPECT_EQ(l.entry_value("losses.b"), 2);
+  EXPECT_EQ(l.entry_value("losses.c"), 3);
+  EXPECT_EQ(l.entry_value("metrics.c"), 3);
+  EXPECT_EQ(l.entries().size(), 4u);
+}
+
 TEST(Logs, UpdatesMergesAndReturnsItself) {
   Logs l = logs().add_metric("a", 1);
   EXPECT_EQ(&l.updates(logs().add_metric("b", 2)).updates(logs().add_metric("a", 3)), &l);
@@ -107,22 +124,101 @@ TEST(Logs, OfASchema) {
   expect_error(ErrorCode::invalid_argument, {"2 names", "1 values"}, [&] { Logs(like.schema(), {3}); });
 }
 
-TEST(LogSchema, TheSameNamesShareOne) {
-  const LogSchema& ab = logs().add_metric("a", 1).add_loss("b", 2).schema();
+TEST(LogSchema, ComparesNamesAndTheirOrder) {
+  const LogSchema ab = logs().add_metric("a", 1).add_loss("b", 2).schema();
   Logs merged;
   merged.merge(logs().add_metric("a", 5));
   merged.merge(logs().add_loss("b", 6));
-  EXPECT_EQ(&merged.schema(), &ab);
-  EXPECT_EQ(&Logs(merged).schema(), &ab);
-  EXPECT_EQ(&logs().schema(), &LogSchema::empty());
-  EXPECT_NE(&logs().add_loss("b", 2).add_metric("a", 1).schema(), &ab);
-  EXPECT_NE(&logs().add_metric("a", 1).add_metric("b", 2).schema(), &ab);
-  EXPECT_NE(&logs().add_metric("a", 1).add_loss("b", 2).add_loss("c", 3).schema(), &ab);
-  EXPECT_EQ(&merged.add_metric("a", 7).schema(), &ab);
+  EXPECT_EQ(merged.schema(), ab);
+  EXPECT_EQ(Logs(merged).schema(), ab);
+  EXPECT_EQ(logs().schema(), LogSchema());
+  EXPECT_NE(logs().add_loss("b", 2).add_metric("a", 1).schema(), ab);
+  EXPECT_NE(logs().add_metric("a", 1).add_metric("b", 2).schema(), ab);
+  EXPECT_NE(logs().add_metric("a", 1).schema(), ab);
+  EXPECT_NE(logs().add_metric("a", 1).add_loss("b", 2).add_loss("c", 3).schema(), ab);
+  EXPECT_EQ(merged.add_metric("a", 7).schema(), ab);
+  // What was moved from has no entries.
+  const Logs moved = std::move(merged);
+  EXPECT_EQ(moved.schema(), ab);
+  EXPECT_EQ(merged.schema(), LogSchema());  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(merged.add_metric("c", 1).entries().size(), 1u);
+}
+
+std::string names_of(const LogSchema& schema) {
+  std::string names;
+  for (std::size_t i = 0; i < schema.size(); ++i) names += schema[i].name + " ";
+  return names;
+}
+
+// Random words that share beginnings, some alive and some not: equal schemas if and only if equal names.
+TEST(LogSchema, BranchesAreFoundAgain) {
+  std::mt19937 random(1);
+  std::vector<std::pair<std::string, LogSchema>> alive(64);
+  for (int round = 0; round < 20'000; ++round) {
+    std::vector<std::string> letters{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"};
+    const std::size_t fixed = random() % 11;  // in their order
+    std::shuffle(letters.begin() + static_cast<std::ptrdiff_t>(fixed), letters.end(), random);
+    letters.resize(random() % 12);
+    Logs l;
+    std::string expected;
+    for (const std::string& letter : letters) {
+      l.add_metric(letter, round);
+      expected += letter + " ";
+    }
+    ASSERT_EQ(names_of(l.schema()), expected);
+    for (std::size_t i = 0; i < letters.size(); ++i) ASSERT_EQ(l.schema().find("metrics", letters[i]), i);
+    ASSERT_EQ(l.schema().find("metrics", "z"), std::nullopt);
+    for (const auto& [names, schema] : alive) ASSERT_EQ(schema == l.schema(), names == expected) << names << expected;
+    alive[random() % alive.size()] = {expected, l.schema()};
+  }
+}
+
+TEST(LogSchema, NamesThatNobodyHasAreFreed) {
+  std::mt19937 random(1);
+  std::vector<std::string> names;
+  for (int i = 0; i < 20; ++i) names.push_back("an entry with a long name " + std::to_string(i));
+  History history;
+  std::size_t before = 0;
+  constexpr int kRounds = 3'000;
+  for (int round = 0; round < kRounds; ++round) {
+    if (round == kRounds / 3) before = test::heap_bytes();
+    std::shuffle(names.begin(), names.end(), random);
+    Logs l;
+    for (const std::string& name : names) l.add_metric(name, round);
+    history.commit({.steps = round}, l);
+    logs().add_metric("an entry that is logged once " + std::to_string(round), round);
+  }
+  // 20 numbers a record, and nothing for its order.
+  EXPECT_LT(test::heap_bytes() - before, 2u * kRounds * 20 * sizeof(double));
+  EXPECT_EQ(history.column(names[3]).size(), static_cast<std::size_t>(kRounds));
+}
+
+// In proportion to the entries: of ten times as many, not a hundred times the work.
+TEST(LogSchema, ManyEntries) {
+  const auto seconds = [](int entries) {
+    std::vector<std::string> names;
+    for (int i = 0; i < entries; ++i) names.push_back("entry" + std::to_string(i));
+    double least = 1e9;
+    for (int round = 0; round < 5; ++round) {
+      const auto begin = std::chrono::steady_clock::now();
+      Logs l, again;
+      for (const std::string& name : names) l.add_metric(name, 1);
+      for (const std::string& name : names) l.add_metric(name, 2);
+      again.add_metric("first", 0).merge(l);
+      History history;
+      history.commit({}, l);
+      history.commit({}, again);
+      EXPECT_EQ(history.latest().entries().size(), names.size() + 1);
+      EXPECT_EQ(aggregate(history, "sum").entries().size(), names.size() + 1);
+      least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    }
+    return least;
+  };
+  EXPECT_LT(seconds(4'000), 40 * seconds(400));
 }
 
 TEST(LogSchema, FindAndPaths) {
-  const LogSchema& schema = logs().add_metric("a", 1).add_loss("a", 2).add_entry("m", "x.y", 3).schema();
+  const LogSchema schema = logs().add_metric("a", 1).add_loss("a", 2).add_entry("m", "x.y", 3).schema();
   EXPECT_EQ(schema.size(), 3u);
   EXPECT_EQ(schema.find("losses", "a"), 1u);
   EXPECT_EQ(schema.find("outputs", "a"), std::nullopt);
@@ -135,18 +231,24 @@ TEST(LogSchema, FindAndPaths) {
 }
 
 TEST(LogSchema, ThreadsShareIt) {
-  std::vector<const LogSchema*> made(4);
+  std::vector<LogSchema> made(4);
   std::vector<std::thread> threads;
-  for (auto& schema : made) {
-    threads.emplace_back([&schema] {
-      Logs l;
-      for (int i = 0; i < 200; ++i) l.add_entry("threads", std::to_string(i), i);
-      schema = &l.schema();
+  for (std::size_t t = 0; t < made.size(); ++t) {
+    threads.emplace_back([&, t] {
+      for (int round = 0; round < 50; ++round) {
+        Logs l, other;
+        for (int i = 0; i < 200; ++i) {
+          l.add_entry("threads", std::to_string(i), i);
+          if (i % 20 == round % 20) other = l;
+          other.add_entry("others", std::to_string(i * static_cast<int>(t + 1)), i);
+        }
+        made[t] = l.schema();
+      }
     });
   }
   for (auto& thread : threads) thread.join();
-  EXPECT_EQ(made[0]->size(), 200u);
-  for (const auto* schema : made) EXPECT_EQ(schema, made[0]);
+  EXPECT_EQ(made[0].size(), 200u);
+  for (const auto& schema : made) EXPECT_EQ(schema, made[0]);
 }
 
 TEST(Logs, ALossCanBeAMetricToo) {
@@ -192,6 +294,21 @@ TEST(LogValue, HostNumbers) {
   EXPECT_TRUE(value.ready());
   EXPECT_EQ(value.value(), 0.25);
   EXPECT_EQ(value.scalar(), nullptr);
+}
+
+TEST(LogValue, AnIntegerIsExactOrRefused) {
+  constexpr std::int64_t kLimit = std::int64_t{1} << 53;
+  for (const std::int64_t exact : {kLimit, -kLimit, kLimit + 2, std::numeric_limits<std::int64_t>::min()}) {
+    EXPECT_EQ(static_cast<std::int64_t>(logs().add_metric("n", exact).entry_value("n")), exact);
+  }
+  EXPECT_EQ(logs().add_metric("n", std::uint64_t{1} << 63).entry_value("n"), 0x1p63);
+  for (const std::int64_t rounded : {kLimit + 1, -kLimit - 1, std::numeric_limits<std::int64_t>::max()}) {
+    expect_error(ErrorCode::invalid_argument, {"'metrics.tokens'", std::to_string(rounded), "2^53"},
+                 [&] { logs().add_metric("tokens", rounded); });
+  }
+  expect_error(ErrorCode::invalid_argument, {"'losses.n'", "18446744073709551615"}, [] {
+    logs().add_losses({{"n", std::numeric_limits<std::uint64_t>::max()}});
+  });
 }
 
 TEST(LogValue, ScalarsOfAnyDType) {

@@ -1,0 +1,11 @@
+#include <giro/callbacks/file_logger.h>
+
+#include "callbacks/internal/record_writer.h"
+
+namespace giro {
+
+void FileLogger::on_start(const Elapsed& elapsed) { records_->start(elapsed.steps); }
+void FileLogger::operator()(const Elapsed& elapsed, const Logs& logs) { records_->write(elapsed, logs); }
+void FileLogger::on_end() { records_->sync(); }
+
+}  // namespace giro

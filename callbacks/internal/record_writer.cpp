@@ -1,0 +1,33 @@
+#include "callbacks/internal/record_writer.h"
+
+#include <fmt/format.h>
+
+#include <giro/loop/log/outputs.h>
+#include <giro/runtime/error.h>
+
+namespace giro::detail {
+
+void RecordWriter::start(std::int64_t first) {
+  if (file_.is_open() && !file_.appends()) return;
+  begin();
+  file_.open([&](const std::string& line) { return read(line) < first; });
+}
+
+void RecordWriter::write(const Elapsed& elapsed, const Logs& logs) {
+  if (!file_.is_open()) start(elapsed.steps);
+  numbers_.clear();
+  for (std::size_t i = 0; i < logs.entries().size(); ++i) {
+    const Logs::Entry entry = logs.entries()[i];
+    if (!is_array(entry)) numbers_.push_back(entry);
+  }
+  if (numbers_.empty()) return;
+  append(elapsed, numbers_);
+  file_.end_line(elapsed.date);
+}
+
+void RecordWriter::refuse(const std::string& line, const std::string& expected) const {
+  throw Error(ErrorCode::corrupt_data, fmt::format("{}: '{}' has the line {:?}, expected {}", name_, file_.path(),
+                                                   line.substr(0, 60), expected));
+}
+
+}  // namespace giro::detail

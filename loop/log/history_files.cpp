@@ -1,0 +1,130 @@
+#include <fmt/format.h>
+
+#include <bit>
+#include <string>
+#include <vector>
+
+#include <giro/loop/log/history.h>
+#include <giro/runtime/file_system.h>
+
+#include "loop/log/internal/record_text.h"
+
+namespace giro {
+namespace {
+
+using detail::append_csv, detail::append_json, detail::csv_cell, detail::csv_column, detail::json_string;
+
+// Text on its way to a file, line by line.
+class Lines {
+ public:
+  explicit Lines(FileSystem::Writer& writer) : writer_(writer) {}
+
+  std::string text;  // of the line so far, and of those before it that were not written yet
+
+  void end_line() {
+    constexpr std::size_t kBytes = std::size_t{1} << 16;
+    text += '\n';
+    if (text.size() >= kBytes) flush();
+  }
+  void flush() {
+    writer_.write(text.data(), text.size());
+    text.clear();
+  }
+
+ private:
+  FileSystem::Writer& writer_;
+};
+
+}  // namespace
+
+void History::write_csv(const std::string& path) const {
+  replace_file(*posix_file_system(), path, [&](FileSystem::Writer& writer) {
+    Lines lines(writer);
+    std::string& text = lines.text;
+    text += detail::kCsvElapsed;
+    for (std::size_t column = 0; column < names_.size(); ++column) {
+      text += ',';
+      text += csv_cell(csv_column(names_[column].collection, names_[column].name));
+    }
+    lines.end_line();
+    for (Iterator it = begin(); it.record_ != size(); ++it) {
+      const Elapsed elapsed = it.elapsed();
+      append_csv(text, elapsed);
+      for (std::size_t column = 0; column < columns_.size(); ++column) {
+        text += ',';
+        if (it.layout().has(column)) append_csv(text, it.value(column));
+      }
+      lines.end_line();
+    }
+    lines.flush();
+  });
+}
+
+void History::write_jsonl(const std::string& path) const {
+  struct Field {
+    std::string before;  // the text before the number
+    std::size_t column;
+  };
+  // The fields of a layout's records, by collection.
+  const auto fields_of = [&](const Layout& layout) {
+    std::vector<Field> fields;
+    std::vector<bool> done(columns_.size());
+    for (std::size_t first : layout.columns) {
+      if (done[first]) continue;
+      const std::string& collection = names_[first].collection;
+      std::string before = fmt::format("{}{}:{{", fields.empty() ? "," : "},", json_string(collection));
+      for (std::size_t column : layout.columns) {
+        if (names_[column].collection != collection) continue;
+        fields.push_back({before + json_string(names_[column].name) + ":", column});
+        done[column] = true;
+        before.assign(1, ',');
+      }
+    }
+    return fields;
+  };
+  std::vector<std::vector<Field>> fields;
+  for (const Layout& layout : layouts_) fields.push_back(fields_of(layout));
+
+  replace_file(*posix_file_system(), path, [&](FileSystem::Writer& writer) {
+    Lines lines(writer);
+    std::string& text = lines.text;
+    for (Iterator it = begin(); it.record_ != size(); ++it) {
+      const Elapsed elapsed = it.elapsed();
+      append_json(text, elapsed);
+      for (const Field& field : fields[runs_[it.run_].layout]) {
+        text += field.before;
+        append_json(text, it.value(field.column));
+      }
+      text += fields[runs_[it.run_].layout].empty() ? "}" : "}}";
+      lines.end_line();
+    }
+    lines.flush();
+  });
+}
+
+void History::write_npy(std::string_view key, const std::string& path) const {
+  const std::vector<double> values = collect(key).front();
+  std::string header = fmt::format("{{'descr': '{}f8', 'fortran_order': False, 'shape': ({},), }}",
+                                   std::endian::native == std::endian::little ? '<' : '>', values.size());
+  constexpr std::size_t kPrefix = 10, kAlignment = 64;
+  header.append(kAlignment - 1 - (kPrefix + header.size()) % kAlignment, ' ');
+  header += '\n';
+  const auto length = static_cast<unsigned>(header.size());
+  const std::string prefix{'\x93',
+                           'N',
+                           'U',
+                           'M',
+                           'P',
+                           'Y',
+                           '\x01',
+                           '\x00',
+                           static_cast<char>(length & 0xFF),
+                           static_cast<char>(length >> 8)};
+  header.insert(0, prefix);
+  replace_file(*posix_file_system(), path, [&](FileSystem::Writer& writer) {
+    writer.write(header.data(), header.size());
+    writer.write(values.data(), values.size() * sizeof(double));
+  });
+}
+
+}  // namespace giro

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds everything, and runs every test this machine can run: first under AddressSanitizer
-# and UndefinedBehaviorSanitizer, then the release build's with, where the CUDA backend can be built, those of that backend
-# on an emulated GPU (tests/cuda_on_cpu). Says how long each part took. Ends in ctest's summary.
+# and UndefinedBehaviorSanitizer, then the release build's, where the CUDA backend can be built with those of that
+# backend on an emulated GPU (tests/cuda_on_cpu). Says how long each part took. Ends in ctest's summary.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -4,8 +4,6 @@
 #   giro_thrust_include   where Thrust's headers lie: the toolkit's, else the system's
 set(GIRO_WITH_CUDA OFF)
 set(giro_cuda_link)
-option(GIRO_CUDA_ON_CPU "Link the tests' emulation of the CUDA libraries instead of them" OFF)
-mark_as_advanced(GIRO_CUDA_ON_CPU)
 
 if(NOT GIRO_CUDA STREQUAL "OFF")
   include(CheckLanguage)
@@ -18,9 +16,6 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
     set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # the one that giro itself links
-    if(GIRO_CUDA_ON_CPU)
-      set(CMAKE_CUDA_RUNTIME_LIBRARY None)
-    endif()
     enable_language(CUDA)
     if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25.1 does not know that nvcc can
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
@@ -51,9 +46,6 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
      AND GIRO_CUBLASLT_LIBRARY)
     set(GIRO_WITH_CUDA ON)
     set(giro_cuda_link CUDA::cudart ${GIRO_CUBLASLT_LIBRARY} ${GIRO_CUDNN_LIBRARY})
-    if(GIRO_CUDA_ON_CPU)
-      set(giro_cuda_link $<BUILD_INTERFACE:cuda_on_cpu>)  # tests/cuda_on_cpu
-    endif()
     # Never another Thrust than the one nvcc compiles with.
     find_path(GIRO_THRUST_INCLUDE thrust/version.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES cccl
       NO_DEFAULT_PATH REQUIRED)

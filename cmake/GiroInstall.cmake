@@ -11,8 +11,6 @@ list(TRANSFORM giro_public_headers PREPEND ${giro_forest}/giro/)
 
 target_sources(giro PUBLIC FILE_SET HEADERS BASE_DIRS ${giro_forest}
   FILES ${giro_forest}/giro/giro.h ${giro_public_headers})
-# The target giro_verify_interface_header_sets compiles each of them alone.
-set_target_properties(giro PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 
 set(giro_config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/giro)
 install(TARGETS giro EXPORT giro_targets ARCHIVE FILE_SET HEADERS)

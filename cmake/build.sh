@@ -6,6 +6,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 folder=$root/$1 target=$2
 shift 2
 mkdir -p "$folder"
+# A folder keeps the generator that it has been configured with.
+[ -e "$folder/CMakeCache.txt" ] || ! command -v ninja >/dev/null || export CMAKE_GENERATOR=${CMAKE_GENERATOR:-Ninja}
 echo "giro: building $target in ${folder#"$PWD"/}"
 if ! { cmake -S "$root" -B "$folder" "$@" &&
        cmake --build "$folder" --target "$target" --parallel "$(nproc)"; } >"$folder/build.log" 2>&1; then

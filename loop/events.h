@@ -22,17 +22,15 @@
 namespace giro {
 
 // The places of the predefined loops at which a program may have something run, each by its name.
-#define GIRO_FOR_EACH_EVENT(X)                                                                               \
-  X(on_train_begin)                                                                                          \
-  X(on_train_batch_begin)                                                                                    \
-  X(train_step)                                                                                              \
-  X(on_train_step)                                                                                           \
-  X(reset_step)                                                                                              \
-  X(on_reset_step)                                                                                           \
-  X(on_epoch_end)                                                                                            \
-  X(on_train_batch_end) X(on_train_end) X(on_test_begin) X(on_test_batch_begin) X(test_step) X(on_test_step) \
-      X(on_test_batch_end) X(on_test_end) X(on_predict_begin) X(on_predict_batch_begin) X(predict_step)      \
-          X(on_predict_step) X(on_predict_batch_end) X(on_predict_end)
+// For clang-format these are expressions, which it lays out differently each time.
+// clang-format off
+#define GIRO_FOR_EACH_EVENT(X)                                                                                  \
+  X(on_train_begin) X(on_train_batch_begin) X(train_step) X(on_train_step) X(reset_step) X(on_reset_step)       \
+  X(on_epoch_end) X(on_train_batch_end) X(on_train_end)                                                         \
+  X(on_test_begin) X(on_test_batch_begin) X(test_step) X(on_test_step) X(on_test_batch_end) X(on_test_end)      \
+  X(on_predict_begin) X(on_predict_batch_begin) X(predict_step) X(on_predict_step) X(on_predict_batch_end)      \
+  X(on_predict_end)
+// clang-format on
 #define GIRO_EVENT(name) name,
 enum class LoopEvent : std::size_t { GIRO_FOR_EACH_EVENT(GIRO_EVENT) };
 #undef GIRO_EVENT

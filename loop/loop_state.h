@@ -14,8 +14,8 @@ namespace giro {
 template <class S, class B>
 class LoopState {
  public:
-  LoopState(S& state, const Elapsed& elapsed, const History& history, std::any& metadata)
-      : state(state), elapsed(elapsed), history(history), metadata(metadata), first_record_(history.size()) {}
+  LoopState(S& s, const Elapsed& start, const History& past, std::any& data)
+      : state(s), elapsed(start), history(past), metadata(data), first_record_(past.size()) {}
 
   S& state;
   const Elapsed& elapsed;  // at the beginning of this step

@@ -9,5 +9,5 @@ for arg in "$@"; do
 done
 
 "$root/cmake/install_dependencies.sh" "${data[@]}"
-"$root/cmake/build.sh" build mnist --preset release -DGIRO_TESTS=OFF
+"$root/cmake/build.sh" build mnist --preset release -DGIRO_TESTS=OFF -DGIRO_NATIVE=ON
 exec "$root/build/samples/mnist" "$@"

@@ -43,7 +43,6 @@ use_packages() {
 }
 
 build() {
-  command -v make >/dev/null || export CMAKE_GENERATOR=Ninja
   cmake/build.sh build-cuda all --preset cuda
   grep 'giro:' "$build/build.log" || true
 }

@@ -67,8 +67,9 @@ concept LayerType =
 // Any layer: a plain, immutable value without parameters of its own. A model is a layer.
 class Layer {
  public:
-  template <LayerType T>
-    requires(!std::same_as<T, Layer>)
+  // In this order: whether a Layer can be copied is part of whether it is a LayerType.
+  template <class T>
+    requires(!std::same_as<T, Layer> && LayerType<T>)
   Layer(T layer) : self_(std::make_shared<Model<T>>(std::move(layer))) {}
 
   std::string name() const { return self_->name(); }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Trains the MNIST sample on the CPU and on the emulated GPU and compares the losses of every step.
 
-usage: mnist_losses.py SAMPLE [DATA]
+usage: mnist_losses.py PRELOAD SAMPLE [DATA]
 
-SAMPLE: the executable. DATA: folder of the four IDX files, gzipped; a small part of them is used. Without it nothing is
+PRELOAD: the emulation, for LD_PRELOAD. SAMPLE: the executable. DATA: folder of the four IDX files, gzipped; a small part of them is used. Without it nothing is
 compared, and the status is 77.
 """
 
@@ -32,17 +32,18 @@ def cut(source, target, rows):
             out.write(struct.pack(">II", magic, rows) + sides + file.read(rows * row_bytes))
 
 
-def losses(sample, data, logdir, model, device):
+def losses(preload, sample, data, logdir, model, device):
     command = [sample, "--device", device, "--model", model, "--steps", str(STEPS[model]), "--data", data,
                "--logdir", logdir]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    environment = os.environ | ({"LD_PRELOAD": preload} if device == "cuda" else {})
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
     with open(os.path.join(logdir, "history.csv"), newline="", encoding="utf-8") as file:
         return [float(row["loss"]) for row in csv.DictReader(file)]
 
 
 def main():
-    sample = sys.argv[1]
-    source = sys.argv[2] if len(sys.argv) > 2 else "/usr/share/datasets/fashion-mnist"
+    preload, sample = sys.argv[1:3]
+    source = sys.argv[3] if len(sys.argv) > 3 else "/usr/share/datasets/fashion-mnist"
     if not os.path.isdir(source):
         print(f"skipped: there is no {source}: package dataset-fashion-mnist is not installed")
         return 77
@@ -53,7 +54,7 @@ def main():
             rows = TRAIN_ROWS if name.startswith("train") else TEST_ROWS
             cut(os.path.join(source, file), os.path.join(folder, file), rows)
         for model, steps in STEPS.items():
-            cpu, cuda = (losses(sample, folder, os.path.join(folder, model, device), model, device)
+            cpu, cuda = (losses(preload, sample, folder, os.path.join(folder, model, device), model, device)
                          for device in ("cpu", "cuda"))
             worst = max(abs(a - b) / a for a, b in zip(cpu, cuda))
             # Each by itself: max() passes over a NaN.

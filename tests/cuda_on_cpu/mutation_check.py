@@ -161,9 +161,9 @@ def mutations_of(file, text):
         yield mutation(name, match.start(), match.end(), ";")
 
 
-def run(command, folder, timeout=None):
+def run(command, folder, timeout=None, environment=None):
     """Exit status and the end of the output; the status of `timeout` is 124."""
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           start_new_session=True) as process:
         try:
             output, _ = process.communicate(timeout=timeout)
@@ -206,12 +206,15 @@ class Tree:
             source.write(text)
 
     def build(self, target):
-        return run(["cmake", "--build", BUILD, "--target", target, "--parallel", str(self.jobs)], self.folder)
+        targets = [target, "cuda_on_cpu"]  # which holds the translated kernels
+        return run(["cmake", "--build", BUILD, "--target", *targets, "--parallel", str(self.jobs)], self.folder)
 
     def test(self, target, which, timeout=None):
         places = [os.path.join(self.folder, BUILD, "tests", place, target) for place in ("", "cuda_on_cpu")]
         program = next(place for place in places if os.path.exists(place))
-        return run([program, f"--gtest_filter={which}", "--gtest_brief=1", "--gtest_fail_fast"], self.folder, timeout)
+        emulation = os.path.join(self.folder, BUILD, "tests/cuda_on_cpu/libcuda_on_cpu.so")
+        return run([program, f"--gtest_filter={which}", "--gtest_brief=1", "--gtest_fail_fast"], self.folder, timeout,
+                   os.environ | {"LD_PRELOAD": emulation})
 
 
 def concerned(file):

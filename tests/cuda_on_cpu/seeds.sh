@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# tests/cuda_on_cpu/seeds.sh [FIRST LAST]: every gpu test in the orders of threads, blocks, streams and graph nodes that
-# the seeds from FIRST to LAST draw, 0 to 9 unless told otherwise, in build-cuda-on-cpu/ as it has been built.
+# tests/cuda_on_cpu/seeds.sh [FIRST LAST]: every test on the emulated GPU in the orders of threads, blocks, streams and
+# graph nodes that the seeds from FIRST to LAST draw, 0 to 9 unless told otherwise, in build/ as it has been built.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 failed=()
 for seed in $(seq "${1:-0}" "${2:-9}"); do
   echo "seed $seed"
-  GIRO_CUDA_ON_CPU_SEED=$seed GIRO_SIMT_SEED=$seed ctest --test-dir "$root/build-cuda-on-cpu" --label-regex gpu \
+  GIRO_CUDA_ON_CPU_SEED=$seed GIRO_SIMT_SEED=$seed ctest --test-dir "$root/build" --label-regex cuda_on_cpu \
     --output-on-failure --parallel "$(nproc)" --progress | tail -n 12 || failed+=("$seed")
 done
 if [ ${#failed[@]} -ne 0 ]; then

@@ -41,7 +41,7 @@ TEST_P(SlotsTest, EachCallHasItsSlot) {
   for (const std::int64_t size : {0, 1, 3, 4, 16, 20, 64, 128}) {
     for (const std::int64_t shift : {0, 1, 4, 16}) {
       for (const std::int64_t offset : {0, 64, 128}) {
-        for (const std::int64_t call : {0, 1, 2, 3, 7, 1'000'000'000'001}) {
+        for (const std::int64_t call : std::vector<std::int64_t>{0, 1, 2, 3, 7, 1'000'000'000'001}) {
           SCOPED_TRACE(testing::Message() << size << " bytes at " << shift << " and " << offset << ", call " << call);
           const auto first = static_cast<std::size_t>(call % kSlots * kBytes + offset);
           const Tensor part = bytes.rows(shift, shift + size);

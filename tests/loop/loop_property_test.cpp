@@ -157,7 +157,7 @@ TEST(RunProperty, AdvancesInAnyPieces) {
     const auto whole = loop(0, data, tasks, options);
     const Calls expected = std::exchange(calls, {});
 
-    Run run(0, data, tasks, options);
+    giro::Run run(0, data, tasks, options);
     for (Advanced why = Advanced::reached; why == Advanced::reached;) {
       const std::int64_t further = draw.below(15);
       why = run.advance(draw.below(2) == 0 ? at(run.elapsed().steps + further)
@@ -310,7 +310,7 @@ TEST_P(DeviceLoopTest, AdvancesInAnyPieces) {
   const auto predict = jit([&](const TrainState& state, const Batch& batch, const Broadcasts& values) {
     return logs()
         .add_output("logits", model(state.params(), batch["image"]))
-        .add_metric("at", nn::Var(values["samples"], state.stream()));
+        .add_metric("at", values["samples"]);
   });
   const TrainState start = TrainState::create(model, rows.spec(), optim::adamw(1e-3), 0, device());
   TrainState state = TrainState::create(model, rows.spec(), optim::adamw(1e-3), 0, device());
@@ -349,7 +349,7 @@ TEST_P(DeviceLoopTest, AdvancesInAnyPieces) {
     const auto expected_seen = std::exchange(seen, {});
 
     state.assign(start);
-    Run run(std::move(state), dataset, tasks, options);
+    giro::Run run(std::move(state), dataset, tasks, options);
     while (run.advance(at(run.elapsed().steps + draw.below(15))) == Advanced::reached) continue;
     const Outcome found = outcome(run.finish());
     ASSERT_TRUE(found.state == whole.state);

@@ -32,7 +32,7 @@ TEST(Run, IsAdvancedLookedAtAndAdvancedAgain) {
                        order += std::to_string(batch);
                        return logs().add_metric("n", ++s);
                      }}};
-  Run run(0, data, tasks, {.on_start = {[&](int&) { order += 's'; }}, .on_end = {[&](int&) { order += 'e'; }}});
+  giro::Run run(0, data, tasks, {.on_start = {[&](int&) { order += 's'; }}, .on_end = {[&](int&) { order += 'e'; }}});
   EXPECT_EQ(run.elapsed().steps, 0);
   EXPECT_EQ(run.advance(at(3)), Advanced::reached);
   EXPECT_EQ(run.state(), 3);
@@ -55,7 +55,7 @@ TEST(Run, IsAdvancedLookedAtAndAdvancedAgain) {
 TEST(Run, SaysWhyItHasComeBack) {
   auto data = std::views::iota(0, 10);
   const auto why = [&](const Tasks& tasks, LoopOptions<int, int> options, const Period& until = {}) {
-    Run run(0, data, tasks, std::move(options));
+    giro::Run run(0, data, tasks, std::move(options));
     const Advanced result = run.advance(until);
     (void)run.finish();
     return result;
@@ -68,19 +68,19 @@ TEST(Run, SaysWhyItHasComeBack) {
             Advanced::stopped);
   EXPECT_EQ(why({{every(3), [](int&) { std::raise(SIGINT); }}}, {}), Advanced::interrupted);
   auto none = std::views::iota(0, 0);
-  Run empty(0, none, Tasks{});
+  giro::Run empty(0, none, Tasks{});
   EXPECT_EQ(empty.advance(at(1)), Advanced::dataset_ended);
 }
 
 TEST(Run, IsNotAdvancedAfterItsEnd) {
   auto data = std::views::iota(0, 4);
-  Run run(0, data, Tasks{{every(1), count()}});
+  giro::Run run(0, data, Tasks{{every(1), count()}});
   EXPECT_EQ(run.advance(), Advanced::dataset_ended);
   expect_error(ErrorCode::invalid_argument, {"advance", "ended", "step 4"}, [&] { (void)run.advance(); });
   EXPECT_EQ(run.finish().state, 4);
   expect_error(ErrorCode::invalid_argument, {"finish"}, [&] { (void)run.finish(); });
 
-  Run failing(0, data, Tasks{{every(1), [](int&) { throw std::runtime_error("mine"); }}});
+  giro::Run failing(0, data, Tasks{{every(1), [](int&) { throw std::runtime_error("mine"); }}});
   EXPECT_THROW((void)failing.advance(), LoopError);
   expect_error(ErrorCode::invalid_argument, {"advance", "step 0"}, [&] { (void)failing.advance(); });
 }
@@ -95,7 +95,7 @@ TEST(Run, LastRunsWhereARunIsFinished) {
                                           }}};
   for (const std::int64_t until : {5, 6}) {
     steps.clear();
-    Run run(0, data, tasks);
+    giro::Run run(0, data, tasks);
     EXPECT_EQ(run.advance(at(until)), Advanced::reached);
     const auto result = run.finish();
     EXPECT_EQ(result.elapsed.steps, until);
@@ -105,7 +105,7 @@ TEST(Run, LastRunsWhereARunIsFinished) {
 
 TEST(Run, AnErrorCarriesWhatThereWas) {
   auto data = std::views::iota(0, 10);
-  Run run(0, data, Tasks{{every(1), count()}, {every(1), [](const Elapsed& e, int&) {
+  giro::Run run(0, data, Tasks{{every(1), count()}, {every(1), [](const Elapsed& e, int&) {
                                                  if (e.steps == 6) throw std::runtime_error("mine");
                                                }}});
   EXPECT_EQ(run.advance(at(5)), Advanced::reached);
@@ -132,20 +132,20 @@ struct Scripted final : Arbiter {
 TEST(Run, DecisionsPassThroughItsArbiter) {
   auto data = std::views::iota(0, 1'000);
   const auto arbiter = std::make_shared<Scripted>();
-  Run timed(0, data, Tasks{}, {.stop = at({.time = 10.0}), .arbiter = arbiter});
+  giro::Run timed(0, data, Tasks{}, {.stop = at({.time = 10.0}), .arbiter = arbiter});
   EXPECT_EQ(timed.advance(), Advanced::stopped);
   EXPECT_GE(timed.elapsed().time(), 10);
   EXPECT_LE(timed.elapsed().steps, 40);
 
   arbiter->signal = SIGTERM;
-  Run interrupted(0, data, Tasks{}, {.arbiter = arbiter});
+  giro::Run interrupted(0, data, Tasks{}, {.arbiter = arbiter});
   EXPECT_EQ(interrupted.advance(), Advanced::interrupted);
   EXPECT_EQ(interrupted.elapsed().steps, 1);
   EXPECT_EQ(interrupted.finish().interrupted, SIGTERM);
 
   arbiter->signal = 0;
   arbiter->refuses_before = 7;
-  Run stopped(0, data, Tasks{{every(1), [](LoopState<int, int>& l) { l.stop_iteration = true; }}},
+  giro::Run stopped(0, data, Tasks{{every(1), [](LoopState<int, int>& l) { l.stop_iteration = true; }}},
               {.arbiter = arbiter});
   EXPECT_EQ(stopped.advance(), Advanced::stopped);
   EXPECT_EQ(stopped.elapsed().steps, 8);

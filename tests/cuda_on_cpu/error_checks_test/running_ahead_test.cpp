@@ -65,7 +65,7 @@ class RunningAheadCuda : public testing::Test {
   // The steps after the first few, for which nothing is left to be made.
   template <class R>
   static Found run(R&& dataset, const Tasks& tasks, std::int64_t steps_per_execution) {
-    Run run(make_state(), dataset, tasks, {.stop = at(kSteps + 10), .steps_per_execution = steps_per_execution});
+    giro::Run run(make_state(), dataset, tasks, {.stop = at(kSteps + 10), .steps_per_execution = steps_per_execution});
     EXPECT_EQ(run.advance(at(10)), Advanced::reached);
     const Calls before = Calls::now();
     EXPECT_EQ(run.advance(), Advanced::stopped);
@@ -108,7 +108,7 @@ TEST_F(RunningAheadCuda, BatchesFromTheHost) {
 
 TEST_F(RunningAheadCuda, Broadcasts) {
   const auto step = jit([](State& state, const Batch&, const Broadcasts& values) {
-    add(state.at("sum"), state.at("sum"), values["steps"], state.stream());
+    add(state.at("sum"), state.at("sum"), values["steps"].value(), state.stream());
     return logs().add_metric("sum", nn::Var(state.at("sum"), state.stream()));
   });
   const Found found = run(rows().to(Device::cuda()), {{every(1), step}}, kAtOnce);
@@ -130,7 +130,7 @@ TEST_F(RunningAheadCuda, ArraysAndManyScalars) {
   state.add("count", {{"", DType::i64, {}}});
   state.add("counts", {{"", DType::f32, {7}}});
   const Dataset dataset = rows().to(Device::cuda());
-  Run run(std::move(state), dataset, Tasks{{every(1), step}},
+  giro::Run run(std::move(state), dataset, Tasks{{every(1), step}},
           {.stop = at(kSteps + 10), .steps_per_execution = kAtOnce});
   EXPECT_EQ(run.advance(at(10)), Advanced::reached);
   const Calls before = Calls::now();

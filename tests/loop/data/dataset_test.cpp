@@ -424,7 +424,7 @@ TEST(Dataset, RefusesRowsThatDoNotBelongTogether) {
   const auto tensor = [&](const Shape& shape, Device device = Device::cpu()) {
     return Tensor(values.data(), DType::f32, shape, device);
   };
-  expect_error(ErrorCode::invalid_argument, {"none"}, [] { Dataset(Batch::Features{}); });
+  expect_error(ErrorCode::invalid_argument, {"none"}, [] { Dataset{Batch::Features()}; });
   expect_error(ErrorCode::invalid_argument, {"''"}, [&] { Dataset({{"", tensor({3})}}); });
   expect_error(ErrorCode::invalid_argument, {"'x'"}, [&] { Dataset({{"x", tensor({3})}, {"x", tensor({3})}}); });
   expect_error(ErrorCode::shape_mismatch, {"'y' has 4", "'x' has 3"}, [&] {

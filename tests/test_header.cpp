@@ -1,0 +1,1 @@
+// The precompiled header of the tests belongs to this file's target.

@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""Checks sources for warnings without making code of them.
+
+usage: warnings.py headers COMPILER INCLUDE_FOLDER PUBLIC_HEADERS    each public header alone
+       warnings.py sources COMPILER INCLUDE_FOLDER PUBLIC_HEADERS SOURCE...    all public headers at once, and each SOURCE
+
+PUBLIC_HEADERS is a file that names them.
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wno-sign-conversion", "-Wno-missing-field-initializers"]
+# Headers are compiled with their users' warnings, too.
+HEADER_WARNINGS = [*WARNINGS, "-Wshadow"]
+
+
+def main(what, compiler, includes, listed, *sources):
+    headers = [f"#include <giro/{name}>\n" for name in pathlib.Path(listed).read_text(encoding="utf-8").split()]
+    base = [compiler, "-std=c++20", "-fsyntax-only", "-Werror", "-I", includes]
+    texts = headers if what == "headers" else ["".join(headers)]
+    runs = [([*base, *HEADER_WARNINGS, "-x", "c++", "-"], text) for text in texts]
+    runs += [([*base, *WARNINGS, source], None) for source in sources]
+
+    def compile_one(run):
+        command, text = run
+        result = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        return result.returncode == 0 or f"{command[-1] if text is None else text}{result.stderr}"
+
+    with concurrent.futures.ThreadPoolExecutor(min(4, len(os.sched_getaffinity(0)))) as pool:
+        failures = [said for said in pool.map(compile_one, runs) if said is not True]
+    print("\n".join(failures) or f"{len(runs)} compiled without a warning")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -2,13 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <utility>
-#include <vector>
-
-#include <giro/runtime/buffer.h>
-#include <giro/runtime/tensor.h>
-
 namespace giro {
 
 EarlyStopping::EarlyStopping(const std::string& monitor, const EarlyStoppingOptions& options)
@@ -46,23 +39,10 @@ EarlyStopping::Verdict EarlyStopping::look(const Elapsed& elapsed, const Logs& l
 
 void EarlyStopping::copy_saved(const State& state, Saved& saved) {
   // A copy of this callback may share what was saved before.
-  const bool reuse = saved && saved.use_count() == 1;
-  if (!reuse) saved = std::make_shared<std::vector<Buffer>>();
-  std::size_t i = 0;
-  for (const auto& collection : state.collections()) {
-    if (!collection->saved()) continue;
-    const Tensor source = collection->bytes();
-    if (!reuse) saved->push_back(Buffer::allocate(state.device(), source.bytes()));
-    state.stream().copy((*saved)[i++].data(), source.raw(), source.bytes());
-  }
-}
-
-void EarlyStopping::write_back(const State& state, const Saved& saved) {
-  std::size_t i = 0;
-  for (const auto& collection : state.collections()) {
-    if (!collection->saved()) continue;
-    const Tensor target = collection->bytes();
-    state.stream().copy(target.raw(), (*saved)[i++].data(), target.bytes());
+  if (saved && saved.use_count() == 1) {
+    saved->update(state);
+  } else {
+    saved = std::make_shared<Snapshot>(state);
   }
 }
 

@@ -8,7 +8,6 @@
 #include <string>
 #include <type_traits>
 #include <variant>
-#include <vector>
 
 #include <giro/callbacks/monitor.h>
 #include <giro/loop/callback.h>
@@ -16,8 +15,8 @@
 #include <giro/loop/interrupt.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
-#include <giro/runtime/buffer.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/snapshot.h>
 #include <giro/runtime/state.h>
 
 namespace giro {
@@ -76,11 +75,10 @@ class EarlyStopping : public GenericCallback {
  private:
   enum class Verdict { best, wait, stop };
   // A copy of a State's saved collections, on its device.
-  using Saved = std::shared_ptr<std::vector<Buffer>>;
+  using Saved = std::shared_ptr<Snapshot>;
 
   Verdict look(const Elapsed& elapsed, const Logs& logs);
   static void copy_saved(const State& state, Saved& saved);
-  static void write_back(const State& state, const Saved& saved);
 
   template <class S>
   void keep(const S& state) {
@@ -97,7 +95,7 @@ class EarlyStopping : public GenericCallback {
   void put_back(S& state) {
     if (!best_state_.has_value()) return;
     if constexpr (std::is_base_of_v<State, S>) {
-      write_back(state, std::any_cast<const Saved&>(best_state_));
+      std::any_cast<const Saved&>(best_state_)->write_back(state);
     } else if constexpr (std::copyable<S>) {
       state = std::any_cast<const S&>(best_state_);
     }

@@ -11,6 +11,7 @@
 #include <giro/loop/loop_error.h>
 #include <giro/loop/step/signature.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/snapshot.h>
 #include <giro/runtime/state.h>
 
 namespace giro {
@@ -23,7 +24,7 @@ struct InnerLoopOptions {
 namespace detail {
 
 // Puts the values of `before` back into the leaves of `state`, which it is a clone of. Waits.
-void restore(const State& state, const State& before);
+void restore(const State& state, const Snapshot& before);
 // "loss" -> "loss_valid".
 Logs renamed(const Logs& logs, const std::string& name);
 
@@ -61,7 +62,7 @@ class InnerLoop {
       S copy = state;
       return run(copy);
     } else if constexpr (std::is_base_of_v<State, S>) {
-      const State before = state.clone();
+      const Snapshot before(state, MemoryKind::device, /*saved_only=*/false);
       try {
         Logs logs = run(state);
         detail::restore(state, before);

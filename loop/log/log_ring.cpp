@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include <giro/runtime/error.h>
+#include <giro/runtime/graph.h>
 
 namespace giro {
 namespace {
@@ -56,6 +57,7 @@ LogRing::LogRing(std::size_t columns, const Stream& stream)
   ring_.values = reinterpret_cast<double*>(static_cast<char*>(shared_.data()) + kHeader);
   ring_.capacity = kCapacity;
   // On a stream of its own: this one may be recording.
+  const OutsideRecording outside;
   const Stream setup(stream.device());
   setup.fill(counter_.raw(), 0, counter_.bytes());
   setup.synchronize();

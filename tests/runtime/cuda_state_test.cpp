@@ -71,7 +71,7 @@ TEST_F(CudaStateTest, ARecordedStepGoesOnWithTheValuesItIsGiven) {
   const Buffer seen = Buffer::allocate(state_.device(), kCount, MemoryKind::pinned);
   const Graph step =
       Graph::record(state_.stream(), [&] { state_.stream().copy(seen.data(), state_.at("bytes").raw(), kCount); });
-  for (const unsigned char value : {1, 2, 3}) {
+  for (const auto value : std::vector<unsigned char>{1, 2, 3}) {
     fill(other, value);
     state_.assign(other);
     step.replay(state_.stream());

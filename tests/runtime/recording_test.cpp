@@ -142,9 +142,10 @@ TEST_P(RecordingTest, AnotherThreadsRecordingIsItsOwn) {
       EXPECT_FALSE(b_->is_recording());
       increment(y_, 1, *b_);
       b_->synchronize();
-      expect_error(ErrorCode::invalid_argument, {"another thread"}, [&] { copy(y_, x_, *a_); });
-      expect_error(ErrorCode::invalid_argument, {"another thread"}, [&] { a_->synchronize(); });
-      expect_error(ErrorCode::invalid_argument, {"another thread"}, [&] { Graph::record(*a_, [] {}); });
+      expect_error(ErrorCode::invalid_argument, {"being recorded, by another thread"}, [&] { copy(y_, x_, *a_); });
+      expect_error(ErrorCode::invalid_argument, {"being recorded, by another thread"}, [&] { a_->synchronize(); });
+      expect_error(ErrorCode::invalid_argument, {"being recorded, by another thread"},
+                   [&] { Graph::record(*a_, [] {}); });
     }).get();
   });
   EXPECT_EQ(graph.num_nodes(), 1u);
@@ -173,6 +174,24 @@ TEST_P(RecordingTest, ASecondStateIsRecordedIfItSharesTheContext) {
   expect_error(ErrorCode::invalid_argument, {"another stream"},
                [&] { Graph::record(first.stream(), [&] { first.assign(third); }); });
   EXPECT_EQ(read(third.at("n"), third.stream()), 0);
+}
+
+TEST_P(RecordingTest, WhatItNeedsCanBePreparedBesideIt) {
+  const Graph graph = Graph::record(*a_, [&] {
+    {
+      const OutsideRecording outside;
+      from_host<std::int64_t>(y_, {5}, *b_);
+      EXPECT_EQ(read(y_, *b_), 5);
+      expect_error(ErrorCode::invalid_argument, {"copy", "being recorded"}, [&] { copy(x_, y_, *a_); });
+      expect_error(ErrorCode::invalid_argument, {"being recorded"}, [&] { increment(x_, 1, *a_); });
+    }
+    copy(x_, y_, *a_);
+    expect_error(ErrorCode::invalid_argument, {"another stream"}, [&] { copy(x_, y_, *b_); });
+  });
+  EXPECT_EQ(graph.num_nodes(), 1u);
+  from_host<std::int64_t>(y_, {6}, *b_);
+  graph.replay(*a_);
+  EXPECT_EQ(read(x_, *a_), 6);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, RecordingTest, test::kEachDevice, test::name_of_device);

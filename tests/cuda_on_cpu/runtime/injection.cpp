@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -57,6 +59,11 @@ std::string& calls_since_failure() {
   return *calls;
 }
 
+std::map<std::string, unsigned long long, std::less<>>& calls_by_name() {
+  static auto* const calls = new std::map<std::string, unsigned long long, std::less<>>;
+  return *calls;
+}
+
 }  // namespace
 
 void inject(Injection kind, cudaError_t code, const char* call) {
@@ -68,6 +75,7 @@ void inject(Injection kind, cudaError_t code, const char* call) {
 }
 
 void inject_call(const char* call) {
+  calls_by_name()[call] += 1;
   std::string& calls = calls_since_failure();
   if (!calls.empty()) calls.append(" ").append(call);
   try {
@@ -95,4 +103,10 @@ extern "C" bool cuda_on_cpu_fail(const char* kind, unsigned long long nth) {
 extern "C" const char* cuda_on_cpu_calls_since_failure() {
   const std::lock_guard lock(api_mutex());
   return calls_since_failure().c_str();
+}
+
+extern "C" unsigned long long cuda_on_cpu_calls(const char* name) {
+  const std::lock_guard lock(api_mutex());
+  const auto found = calls_by_name().find(name);
+  return found == calls_by_name().end() ? 0 : found->second;
 }

@@ -2,13 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <utility>
-#include <vector>
-
-#include <giro/runtime/buffer.h>
-#include <giro/runtime/tensor.h>
-
 namespace giro {
 
 EarlyStopping::EarlyStopping(const std::string& monitor, const EarlyStoppingOptions& options)
@@ -63,39 +56,12 @@ EarlyStopping::Verdict EarlyStopping::look(const Elapsed& elapsed, const Logs& l
 }
 
 void EarlyStopping::copy_saved(const State& state, Saved& saved) {
-  std::vector<SavedCollection> copies = saved != nullptr ? std::move(*saved) : std::vector<SavedCollection>();
-  std::size_t i = 0;
-  for (const auto& collection : state.collections()) {
-    if (!collection->saved()) continue;
-    const Tensor source = collection->bytes();
-    if (i == copies.size()) copies.emplace_back();
-    SavedCollection& copy = copies[i++];
-    copy.name = collection->name();
-    if (copy.bytes.size() != source.bytes()) copy.bytes = Buffer::allocate(state.device(), source.bytes());
-    state.stream().copy(copy.bytes.data(), source.raw(), source.bytes());
+  // The state of another loop may have another structure.
+  if (saved && saved->fits(state)) {
+    saved->update(state);
+  } else {
+    saved = std::make_shared<Snapshot>(state);
   }
-  copies.resize(i);
-  // Another loop's state may have another stream.
-  state.stream().synchronize();
-  saved = std::make_shared<std::vector<SavedCollection>>(std::move(copies));
-}
-
-void EarlyStopping::write_back(const State& state, const Saved& saved) {
-  std::vector<const Collection*> targets;
-  for (const auto& collection : state.collections()) {
-    if (collection->saved()) targets.push_back(collection.get());
-  }
-  if (!std::equal(targets.begin(), targets.end(), saved->begin(), saved->end(),
-                  [](const Collection* target, const SavedCollection& from) {
-                    return target->name() == from.name && target->bytes().bytes() == from.bytes.size();
-                  })) {
-    refuse_other_state();
-  }
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    const Tensor target = targets[i]->bytes();
-    state.stream().copy(target.raw(), (*saved)[i].bytes.data(), target.bytes());
-  }
-  state.stream().synchronize();
 }
 
 void EarlyStopping::refuse_other_state() {

@@ -9,7 +9,6 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include <giro/callbacks/monitor.h>
 #include <giro/loop/callback.h>
@@ -17,8 +16,8 @@
 #include <giro/loop/interrupt.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
-#include <giro/runtime/buffer.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/snapshot.h>
 #include <giro/runtime/state.h>
 
 namespace giro {
@@ -89,11 +88,7 @@ class EarlyStopping : public GenericCallback {
  private:
   enum class Verdict { best, wait, stop };
   // A copy of a State's saved collections, on its device.
-  struct SavedCollection {
-    std::string name;
-    Buffer bytes;
-  };
-  using Saved = std::shared_ptr<std::vector<SavedCollection>>;
+  using Saved = std::shared_ptr<Snapshot>;
 
   struct Memory {
     Monitor monitor;
@@ -109,7 +104,6 @@ class EarlyStopping : public GenericCallback {
   void begin(const Elapsed& elapsed);
   Verdict look(const Elapsed& elapsed, const Logs& logs);
   static void copy_saved(const State& state, Saved& saved);
-  static void write_back(const State& state, const Saved& saved);
   [[noreturn]] static void refuse_other_state();
 
   template <class S>
@@ -132,7 +126,8 @@ class EarlyStopping : public GenericCallback {
       const Kept* best = std::any_cast<Kept>(&memory_->best_state);
       if (best == nullptr) refuse_other_state();
       if constexpr (std::is_base_of_v<State, S>) {
-        write_back(state, *best);
+        if (!(*best)->fits(state)) refuse_other_state();
+        (*best)->write_back(state);
       } else {
         state = *best;
       }

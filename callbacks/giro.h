@@ -56,6 +56,7 @@
 #include <giro/loop/time/schedule.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
+#include <giro/runtime/device_context.h>
 #include <giro/runtime/dtype.h>
 #include <giro/runtime/error.h>
 #include <giro/runtime/file_system.h>
@@ -65,6 +66,7 @@
 #include <giro/runtime/rng.h>
 #include <giro/runtime/safetensors.h>
 #include <giro/runtime/shape.h>
+#include <giro/runtime/snapshot.h>
 #include <giro/runtime/state.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>

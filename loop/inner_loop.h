@@ -11,6 +11,7 @@
 #include <giro/loop/loop_error.h>
 #include <giro/loop/step/signature.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/snapshot.h>
 #include <giro/runtime/state.h>
 
 namespace giro {
@@ -23,7 +24,7 @@ struct InnerLoopOptions {
 namespace detail {
 
 // Puts the values of `before` back into the leaves of `state`, which it is a clone of. Waits.
-void restore(const State& state, const State& before);
+void restore(const State& state, const Snapshot& before);
 // "loss" -> "loss_valid".
 Logs renamed(const Logs& logs, const std::string& name);
 
@@ -61,7 +62,7 @@ class InnerLoop {
       S copy = state;
       return run(copy);
     } else if constexpr (std::is_base_of_v<State, S>) {
-      const State before = state.clone();
+      const Snapshot before(state, MemoryKind::device, /*saved_only=*/false);
       try {
         Logs logs = run(state);
         detail::restore(state, before);
@@ -91,7 +92,7 @@ class InnerLoop {
       if constexpr (std::is_same_v<Returned, S> && std::is_move_assignable_v<S>) {
         if (!kIsConst || options_.output_state) state = std::move(get<0>(result));
       }
-      const Logs logs = interrupted(result) ? Logs() : aggregate(get<1>(result), get<2>(result), options_.aggregation);
+      const Logs logs = interrupted(result) ? Logs() : aggregated(result);
       return name_.empty() ? logs : detail::renamed(logs, name_);
     } catch (const LoopError& error) {
       if constexpr (!kIsConst && std::is_move_assignable_v<S>) {
@@ -106,6 +107,15 @@ class InnerLoop {
       return function_(state);
     } else {
       return function_(std::move(state));
+    }
+  }
+
+  template <class R>
+  Logs aggregated(const R& result) const {
+    if constexpr (requires { result.outputs; }) {
+      return aggregate(result.history, result.outputs, options_.aggregation);
+    } else {
+      return aggregate(get<1>(result), options_.aggregation);
     }
   }
 

@@ -94,4 +94,7 @@ std::size_t Graph::arena_bytes() const {
                          [](std::size_t sum, const auto& arena) { return sum + arena->reserved_bytes(); });
 }
 
+OutsideRecording::OutsideRecording() noexcept : set_aside_(detail::Recording::exchange_current(nullptr)) {}
+OutsideRecording::~OutsideRecording() { detail::Recording::exchange_current(set_aside_); }
+
 }  // namespace giro

@@ -12,7 +12,8 @@ namespace giro {
 
 namespace detail {
 class GraphImpl;
-}
+struct Recording;
+}  // namespace detail
 
 // Work recorded once and replayed many times: a CUDA graph, or on the CPU a list of calls. Holds the arena of
 // the temporaries that its work uses, the library handles, and the graphs that were replayed in it; every other address
@@ -52,6 +53,19 @@ class Graph {
   explicit Graph(std::shared_ptr<detail::GraphImpl> impl);
   detail::GraphImpl& impl() const;
   std::shared_ptr<detail::GraphImpl> impl_;
+};
+
+// While one lives, the recording that this thread makes is set aside: work that the thread queues runs at once, on
+// streams that take no part in the recording, and no replay repeats it. For preparing what a recording needs.
+class OutsideRecording {
+ public:
+  OutsideRecording() noexcept;
+  ~OutsideRecording();
+  OutsideRecording(const OutsideRecording&) = delete;
+  OutsideRecording& operator=(const OutsideRecording&) = delete;
+
+ private:
+  detail::Recording* set_aside_;
 };
 
 }  // namespace giro

@@ -109,6 +109,15 @@ void Snapshot::write_back(const State& state) const {
   saved.read.record(stream);
 }
 
+bool Snapshot::fits(const State& state) const {
+  try {
+    (void)saved().matching("fits", state);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 bool Snapshot::ready() const { return saved().copied.query(); }
 void Snapshot::wait() const { saved().copied.synchronize(); }
 const std::vector<Leaf>& Snapshot::leaves() const { return saved().leaves; }

@@ -27,6 +27,9 @@ class Snapshot {
   // Queues the copy back, into a state of the same structure; errors as above. The snapshot may go at once.
   void write_back(const State& state) const;
 
+  // Whether update() and write_back() take the state: it has the same structure and lies on the same device.
+  bool fits(const State& state) const;
+
   // Whether the copies are complete.
   bool ready() const;
   // Waits until they are.

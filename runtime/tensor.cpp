@@ -5,6 +5,7 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/stream.h>
 
+#include "runtime/internal/backend.h"
 #include "runtime/internal/op_scope.h"
 #include "runtime/internal/recording.h"
 
@@ -65,6 +66,7 @@ void check_reach(const char* what, const Tensor& tensor, const Stream& stream) {
 
 // What the host reads or writes at once cannot be part of a recording, which runs later and again.
 void check_not_recording(const char* call, const Tensor& tensor, const Stream& stream) {
+  stream.impl().check_usable(call);
   if (!stream.is_recording()) return;
   throw Error(ErrorCode::invalid_argument,
               fmt::format("{}: {} cannot be reached by the host while its stream records: the recorded work has not "

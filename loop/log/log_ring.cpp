@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <giro/runtime/error.h>
+#include <giro/runtime/graph.h>
 
 namespace giro {
 namespace {

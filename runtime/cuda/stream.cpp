@@ -164,11 +164,10 @@ void CudaStream::begin_capture(const std::vector<cudaGraphNode_t>& after) {
 }
 
 void CudaStream::end_capture() {
-  capturing_ = false;
   cudaGraph_t graph = nullptr;
-  const cudaError_t status = cudaStreamEndCapture(handle(), &graph);
+  check(cudaStreamEndCapture(handle(), &graph), "cudaStreamEndCapture");
+  capturing_ = false;
   Captures::of_process().end();
-  check(status, "cudaStreamEndCapture");
 }
 
 // Opening a library may wait for the device, which would break the capture: it ends, and then goes on after its last

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace giro {
@@ -22,6 +23,7 @@ struct Recording {
 
   // Of the calling thread, or null.
   static Recording* current() noexcept { return current_; }
+  static Recording* exchange_current(Recording* other) noexcept { return std::exchange(current_, other); }
 
   StreamImpl& stream;
   const std::uint64_t id;                         // of this recording and no other

@@ -83,7 +83,7 @@ Mutation = collections.namedtuple("Mutation", "file line kind begin end replacem
 # Calls whose last argument is a stream, and those whose first is.
 STREAM_LAST = ("cudaMemcpyAsync", "cudaMemsetAsync", "cudaEventRecord", "cudaGraphLaunch", "cublasLtMatmul", "Bulk",
                "cudnnSetStream")
-STREAM_FIRST = ("cudaStreamWaitEvent", "cudaStreamSynchronize", "cudaStreamBeginCapture")
+STREAM_FIRST = ("cudaStreamWaitEvent", "cudaStreamSynchronize", "cudaStreamBeginCaptureToGraph", "cudaStreamGetCaptureInfo")
 
 
 def without_comments(text):

@@ -8,6 +8,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <giro/runtime/stream.h>
 
@@ -124,6 +125,26 @@ TEST(Arena, FreeNeighboursJoin) {
     b = Buffer();
   }
   EXPECT_EQ(stream.allocate(3 << 18).data(), whole);
+}
+
+// Chunks may follow each other in memory, and yet are allocations of their own: a block across two of them would end
+// beyond the first. Asked of many pairs, as it is up to the allocator where chunks lie.
+TEST(Arena, BlocksOfTwoChunksNeverJoin) {
+  const test::ArenaSetting on("1");
+  constexpr std::size_t kChunk = 1 << 20;
+  const Stream stream(Device::cpu());
+  std::vector<std::pair<const char*, const char*>> chunks;
+  {
+    std::vector<Buffer> all;
+    for (int i = 0; i < 64; ++i) {
+      all.push_back(stream.allocate(kChunk));
+      const auto* data = static_cast<const char*>(all.back().data());
+      chunks.emplace_back(data, data + kChunk);
+    }
+  }
+  const Buffer larger = stream.allocate(kChunk + 1);
+  const auto* begin = static_cast<const char*>(larger.data());
+  for (const auto& [first, last] : chunks) EXPECT_TRUE(begin + kChunk + 1 <= first || last <= begin);
 }
 
 TEST(Arena, OutlivesItsStreamWhileABlockIsHeld) {

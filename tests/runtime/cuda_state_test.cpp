@@ -1,4 +1,5 @@
-// Two states are two streams: a copy has to wait for the one and be complete for the other.
+// A copy of a state has to come after what was queued on the one and before what is queued on the other, which may be
+// two streams.
 
 #include <gtest/gtest.h>
 
@@ -7,7 +8,10 @@
 #include <vector>
 
 #include <giro/runtime/device.h>
+#include <giro/runtime/graph.h>
 #include <giro/runtime/state.h>
+
+#include "tests/expect_error.h"
 
 namespace giro {
 namespace {
@@ -31,6 +35,7 @@ class CudaStateTest : public testing::Test {
   void expect_a_copy(const std::function<State(const State&)>& copy) const {
     fill(state_, 1);
     const State copied = copy(state_);
+    EXPECT_EQ(copied.device(), state_.device());
     fill(state_, 2);
     EXPECT_EQ(last(copied), 1);
     EXPECT_EQ(last(state_), 2);
@@ -45,6 +50,41 @@ TEST_F(CudaStateTest, AClone) {
 
 TEST_F(CudaStateTest, LeavesTakenApartAndPutTogether) {
   expect_a_copy([](const State& state) { return state.unflatten(state.flatten()); });
+}
+
+TEST_F(CudaStateTest, ACloneInAnotherContext) {
+  expect_a_copy([](const State& state) { return state.clone(DeviceContext(state.device())); });
+}
+
+TEST_F(CudaStateTest, ValuesThatAnotherIsGiven) {
+  expect_a_copy([](const State& state) {
+    State other(state.device());
+    other.add("bytes", {{"", DType::u8, {kCount}}});
+    other.assign(state);
+    return other;
+  });
+}
+
+TEST_F(CudaStateTest, ARecordedStepGoesOnWithTheValuesItIsGiven) {
+  State other(state_.device());
+  other.add("bytes", {{"", DType::u8, {kCount}}});
+  const Buffer seen = Buffer::allocate(state_.device(), kCount, MemoryKind::pinned);
+  const Graph step =
+      Graph::record(state_.stream(), [&] { state_.stream().copy(seen.data(), state_.at("bytes").raw(), kCount); });
+  for (const auto value : std::vector<unsigned char>{1, 2, 3}) {
+    fill(other, value);
+    state_.assign(other);
+    step.replay(state_.stream());
+    state_.stream().synchronize();
+    EXPECT_EQ(static_cast<const unsigned char*>(seen.data())[kCount - 1], value);
+  }
+}
+
+TEST_F(CudaStateTest, StatesOfTwoDevicesAreNotAssigned) {
+  State host(Device::cpu());
+  host.add("bytes", {{"", DType::u8, {kCount}}});
+  test::expect_error(ErrorCode::device_mismatch, {"assign", "cpu", "cuda:0"}, [&] { state_.assign(host); });
+  test::expect_error(ErrorCode::device_mismatch, {"assign", "cpu", "cuda:0"}, [&] { host.assign(state_); });
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -103,6 +104,85 @@ TEST_F(GraphTest, TemporariesWhoseLivesDoNotOverlapShareMemory) {
   };
   EXPECT_EQ(bytes_with("1"), kBytes);
   EXPECT_EQ(bytes_with("0"), 10 * kBytes);
+}
+
+TEST_F(GraphTest, RecordingsOfAStreamShareTheirMemory) {
+  constexpr std::size_t kBytes = 4 << 20;
+  const auto record = [&](std::size_t bytes) {
+    return Graph::record(stream_, [&] {
+      const Buffer temporary = stream_.allocate(bytes);
+      stream_.fill(temporary.data(), 0, bytes);
+    });
+  };
+  const test::ArenaSetting on("1");
+  const Graph first = record(kBytes), second = record(kBytes / 2), third = record(kBytes);
+  EXPECT_EQ(first.arena_bytes(), kBytes);
+  EXPECT_EQ(third.arena_bytes(), kBytes);
+  const test::ArenaSetting off("0");
+  const Graph fourth = record(kBytes);
+  EXPECT_EQ(fourth.arena_bytes(), kBytes) << "of its own";
+  EXPECT_EQ(first.arena_bytes(), kBytes);
+}
+
+TEST_F(GraphTest, TheMemoryGoesWithTheLastRecordingThatUsesIt) {
+  constexpr std::size_t kBytes = 4 << 20;
+  const test::ArenaSetting on("1");
+  const auto record = [&](std::size_t bytes) { return Graph::record(stream_, [&] { (void)stream_.allocate(bytes); }); };
+  { const Graph large = record(2 * kBytes); }
+  Graph small = record(kBytes);
+  EXPECT_EQ(small.arena_bytes(), kBytes) << "the large one's is gone";
+  const Graph other = record(kBytes);
+  small = record(kBytes);
+  EXPECT_EQ(small.arena_bytes(), kBytes) << "the other keeps it";
+}
+
+TEST_F(GraphTest, AHeldTemporaryIsNoOtherRecordings) {
+  const test::ArenaSetting on("1");
+  Buffer held;
+  const Graph first = Graph::record(stream_, [&] {
+    held = stream_.allocate(a_.bytes());
+    stream_.copy(held.data(), a_.raw(), a_.bytes());
+  });
+  // Twice: what the first one gives back is free for the second.
+  const auto overwrite = [&] {
+    for (int i = 0; i < 4; ++i) {
+      const Buffer temporary = stream_.allocate(a_.bytes());
+      EXPECT_NE(temporary.data(), held.data());
+      stream_.fill(temporary.data(), 0xff, a_.bytes());
+    }
+  };
+  const Graph second = Graph::record(stream_, overwrite), third = Graph::record(stream_, overwrite);
+  first.replay(stream_);
+  second.replay(stream_);
+  third.replay(stream_);
+  stream_.copy(b_.raw(), held.data(), b_.bytes());
+  EXPECT_EQ(values(b_), (std::vector{1, 2, 3}));
+  const void* const address = held.data();
+  held = Buffer();
+  const void* reused = nullptr;
+  const Graph fourth = Graph::record(stream_, [&] { reused = stream_.allocate(a_.bytes()).data(); });
+  EXPECT_EQ(reused, address);
+}
+
+TEST_F(GraphTest, KeepsItsMemoryWhenTheOthersAndTheStreamAreGone) {
+  const test::ArenaSetting on("1");
+  std::optional<Graph> graph;
+  {
+    const Stream stream(Device::cpu());
+    const auto body = [&] {
+      const Buffer temporary = stream.allocate(a_.bytes());
+      stream.copy(temporary.data(), a_.raw(), a_.bytes());
+      stream.copy(b_.raw(), temporary.data(), a_.bytes());
+    };
+    const Graph other = Graph::record(stream, body);
+    graph = Graph::record(stream, body);
+  }
+  const Buffer in_its_place = Buffer::allocate(Device::cpu(), 1 << 20);
+  stream_.fill(in_its_place.data(), 0xff, in_its_place.size());
+  graph->replay(stream_);
+  EXPECT_EQ(values(b_), (std::vector{1, 2, 3}));
+  stream_.copy(b_.raw(), in_its_place.data(), b_.bytes());
+  EXPECT_EQ(values(b_), std::vector(3, -1)) << "the graph wrote into memory that was given back";
 }
 
 TEST_F(GraphTest, TemporariesOfARecordingMayOutliveIt) {

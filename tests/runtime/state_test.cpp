@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -186,6 +187,73 @@ TEST_F(StateTest, AddressesAndIdentitySurviveAMoveAndEndWithTheState) {
     EXPECT_EQ(moved.identity(), identity.lock());
   }
   EXPECT_TRUE(identity.expired());
+}
+
+TEST_F(StateTest, WhatWasMovedFromSaysSo) {
+  EXPECT_FALSE(state_.moved_from());
+  State moved = std::move(state_);
+  EXPECT_TRUE(state_.moved_from());
+  EXPECT_FALSE(moved.moved_from());
+  EXPECT_EQ(state_.context(), moved.context());
+  state_.stream().synchronize();
+  const auto expect_refused = [](const std::function<void()>& use) {
+    expect_error(ErrorCode::invalid_argument, {"this state was moved from"}, use);
+  };
+  expect_refused([&] { state_.identity(); });
+  expect_refused([&] { state_.at("step"); });
+  expect_refused([&] { (void)state_.contains("step"); });
+  expect_refused([&] { state_.collection("params"); });
+  expect_refused([&] { (void)state_.contains_collection("params"); });
+  expect_refused([&] { state_.collections(); });
+  expect_refused([&] { state_.flatten(); });
+  expect_refused([&] { state_.add("more", {}); });
+  expect_refused([&] { state_.unflatten(moved.flatten()); });
+  expect_refused([&] { state_.map([](const auto&, const auto&, const auto&, const auto&) {}); });
+  expect_refused([&] { state_.clone(); });
+  expect_refused([&] { state_.assign(moved); });
+  expect_refused([&] { state_.assign(state_); });
+  expect_refused([&] { moved.assign(state_); });
+  state_ = std::move(moved);
+  EXPECT_TRUE(state_.contains("step"));
+}
+
+TEST_F(StateTest, WhatIsMadeFromAStateSharesItsContext) {
+  const State cloned = state_.clone(), put_together = state_.unflatten(state_.flatten());
+  const State mapped = state_.map([](const auto&, const auto&, const auto&, const auto&) {});
+  for (const State* state : {&cloned, &put_together, &mapped}) {
+    EXPECT_EQ(state->context(), state_.context());
+    EXPECT_EQ(state->stream(), state_.stream());
+  }
+  const State apart(Device::cpu());
+  EXPECT_NE(apart.context(), state_.context());
+  EXPECT_NE(apart.stream(), state_.stream());
+  EXPECT_EQ(state_.clone(apart.context()).context(), apart.context());
+}
+
+TEST_F(StateTest, AssignTakesTheValuesAndKeepsTheAddresses) {
+  State other = state_.clone(DeviceContext(Device::cpu()));
+  from_host<float>(other.at("params/dense0/bias"), {1, 2, 3, 4, 5}, other.stream());
+  from_host<std::uint8_t>(other.at("mixed/b"), {6, 7, 8}, other.stream());
+  const void* const address = state_.at("params/dense0/bias").raw();
+  const auto identity = state_.identity();
+  state_.assign(other);
+  EXPECT_EQ(read(state_, "params/dense0/bias"), (std::vector<float>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(to_host<std::uint8_t>(state_.at("mixed/b"), state_.stream()), (std::vector<std::uint8_t>{6, 7, 8}));
+  EXPECT_EQ(state_.at("params/dense0/bias").raw(), address);
+  EXPECT_EQ(state_.identity(), identity);
+  state_.assign(state_);
+  EXPECT_EQ(read(state_, "params/dense0/bias"), (std::vector<float>{1, 2, 3, 4, 5}));
+}
+
+TEST_F(StateTest, AssignRefusesOtherStructuresNamingTheFirstLeaf) {
+  State other(Device::cpu());
+  other.add(
+      "params",
+      {{"dense0/kernel", DType::f32, {3, 5}}, {"dense0/bias", DType::f64, {5}}, {"dense1/kernel", DType::f32, {2, 5}}});
+  expect_error(ErrorCode::dtype_mismatch, {"assign", "params/dense0/bias", "f64", "f32"},
+               [&] { state_.assign(other); });
+  State fewer(Device::cpu());
+  expect_error(ErrorCode::not_found, {"assign", "params/dense0/kernel", "missing"}, [&] { state_.assign(fewer); });
 }
 
 }  // namespace

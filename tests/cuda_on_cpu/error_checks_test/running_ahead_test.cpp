@@ -29,7 +29,7 @@ struct Calls {
     Calls calls;
     for (const char* name :
          {"cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy", "cudaGraphLaunch"}) {
-      calls.counts[name] = cuda_on_cpu_num_calls(name);
+      calls.counts[name] = cuda_on_cpu_calls(name);
     }
     return calls;
   }

@@ -54,13 +54,13 @@ std::array<Counter, kNames.size()>& counters() {
   return counters;
 }
 
-std::map<std::string, std::uint64_t, std::less<>>& num_calls() {
-  static auto* const calls = new std::map<std::string, std::uint64_t, std::less<>>;
+std::string& calls_since_failure() {
+  static auto* const calls = new std::string;
   return *calls;
 }
 
-std::string& calls_since_failure() {
-  static auto* const calls = new std::string;
+std::map<std::string, unsigned long long, std::less<>>& calls_by_name() {
+  static auto* const calls = new std::map<std::string, unsigned long long, std::less<>>;
   return *calls;
 }
 
@@ -75,7 +75,7 @@ void inject(Injection kind, cudaError_t code, const char* call) {
 }
 
 void inject_call(const char* call) {
-  ++num_calls()[call];
+  calls_by_name()[call] += 1;
   std::string& calls = calls_since_failure();
   if (!calls.empty()) calls.append(" ").append(call);
   try {
@@ -100,13 +100,13 @@ extern "C" bool cuda_on_cpu_fail(const char* kind, unsigned long long nth) {
   return true;
 }
 
-extern "C" unsigned long long cuda_on_cpu_num_calls(const char* call) {
-  const std::lock_guard lock(api_mutex());
-  const auto found = num_calls().find(std::string_view(call));
-  return found == num_calls().end() ? 0 : found->second;
-}
-
 extern "C" const char* cuda_on_cpu_calls_since_failure() {
   const std::lock_guard lock(api_mutex());
   return calls_since_failure().c_str();
+}
+
+extern "C" unsigned long long cuda_on_cpu_calls(const char* name) {
+  const std::lock_guard lock(api_mutex());
+  const auto found = calls_by_name().find(name);
+  return found == calls_by_name().end() ? 0 : found->second;
 }

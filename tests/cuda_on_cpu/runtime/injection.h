@@ -22,9 +22,9 @@ void inject_call(const char* call);
 // "call"; false for any other. Tests that also run on a GPU look it up with dlsym.
 extern "C" bool cuda_on_cpu_fail(const char* kind, unsigned long long nth);
 
-// How often an entry point was called, such as "cudaGraphLaunch", of those that `call` above counts.
-extern "C" unsigned long long cuda_on_cpu_num_calls(const char* call);
-
 // The `call` that failed since cuda_on_cpu_fail, and those that the program made after it, with a space
 // between them; empty if none has failed. Valid until the next call.
 extern "C" const char* cuda_on_cpu_calls_since_failure();
+
+// How often the program has called the entry point of that name so far, of those that count as a `call`.
+extern "C" unsigned long long cuda_on_cpu_calls(const char* name);

@@ -246,6 +246,10 @@ TEST_P(TrainStateTest, ASharedParameterGetsBothGradients) {
 
 TEST_P(TrainStateTest, ErrorsOfTheLoss) {
   TrainState state = create(test::linear_model(), {kBatch, 4, 4, 1}, optim::sgd(0.1));
+  const auto expect_error = [&](ErrorCode code, std::initializer_list<std::string> words, const auto& call) {
+    test::expect_error(code, words, call);
+    test::expect_error(code, words, [&] { Graph::record(state.stream(), call); });
+  };
   expect_error(ErrorCode::shape_mismatch, {"loss", "(10,)"},
                [&] { state.value_and_grad([&](auto& params) { return relu(params["dense0/bias"]); }); });
   expect_error(ErrorCode::invalid_argument, {"no parameter"},

@@ -1,0 +1,200 @@
+// What a recording cannot hold is an error of the call that asks for it.
+
+#include <functional>
+#include <future>
+#include <optional>
+#include <string>
+
+#include <giro/kernels/elementwise.h>
+#include <giro/runtime/device_context.h>
+#include <giro/runtime/error.h>
+#include <giro/runtime/graph.h>
+#include <giro/runtime/state.h>
+
+#include "tests/expect_error.h"
+#include "tests/runtime/device_test.h"
+
+namespace giro {
+namespace {
+
+using test::expect_error;
+
+class RecordingTest : public test::DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (IsSkipped()) return;
+    a_.emplace(device());
+    b_.emplace(device());
+    x_ = scalar(1, *a_);
+    y_ = scalar(2, *a_);
+  }
+  // Of a call in a recording on a_, after which both streams do what they are asked.
+  void expect_refused(std::initializer_list<std::string> words, const std::function<void()>& call) {
+    expect_error(ErrorCode::invalid_argument, words, [&] { Graph::record(*a_, call); });
+    for (const Stream& stream : {*a_, *b_}) {
+      EXPECT_FALSE(stream.is_recording());
+      copy(y_, x_, stream);
+      EXPECT_EQ(read(y_, stream), 1);
+    }
+  }
+
+  std::optional<Stream> a_, b_;
+  Tensor x_, y_;
+};
+
+TEST_P(RecordingTest, WorkOnAnotherStreamIsAnErrorThatNamesTheCall) {
+  const std::string other = "another stream";
+  const Graph graph = Graph::record(*b_, [&] { copy(y_, x_, *b_); });
+  Event event(*b_);
+  Buffer temporary;
+  expect_refused({"copy", other}, [&] { copy(y_, x_, *b_); });
+  expect_refused({"fill", other}, [&] { b_->fill(y_.raw(), 0, y_.bytes()); });
+  expect_refused({"allocate", other}, [&] { temporary = b_->allocate(8); });
+  expect_refused({"replay", other}, [&] { graph.replay(*b_); });
+  expect_refused({"record an event", other}, [&] { event.record(*b_); });
+  expect_refused({"wait", other}, [&] { b_->wait(event); });
+  expect_refused({"synchronize", other}, [&] { b_->synchronize(); });
+  expect_refused({"to_host", other}, [&] { read(x_, *b_); });
+  expect_refused({"from_host", other}, [&] { from_host<std::int64_t>(y_, {3}, *b_); });
+  expect_refused({other}, [&] { increment(y_, 1, *b_); });
+  expect_refused({"recording"}, [&] { Graph::record(*b_, [] {}); });
+}
+
+TEST_P(RecordingTest, NothingOfARefusedRecordingRuns) {
+  expect_error(ErrorCode::invalid_argument, {"fill"}, [&] {
+    Graph::record(*a_, [&] {
+      increment(x_, 1, *a_);
+      b_->fill(y_.raw(), 0, y_.bytes());
+    });
+  });
+  EXPECT_EQ(read(x_, *a_), 1);
+  EXPECT_EQ(read(y_, *b_), 2);
+}
+
+TEST_P(RecordingTest, TheHostCannotReachWhatIsRecorded) {
+  expect_refused({"to_host", "records"}, [&] { read(x_, *a_); });
+  expect_refused({"from_host", "records"}, [&] { from_host<std::int64_t>(x_, {3}, *a_); });
+  expect_refused({"synchronize", "records"}, [&] { a_->synchronize(); });
+  Event event(*a_);
+  expect_refused({"synchronize", "recording"}, [&] {
+    event.record(*a_);
+    event.synchronize();
+  });
+  expect_refused({"query", "recording"}, [&] {
+    event.record(*a_);
+    (void)event.query();
+  });
+  expect_error(ErrorCode::invalid_argument, {"query", "recording"}, [&] { (void)event.query(); });
+  event.record(*a_);
+  event.synchronize();
+}
+
+TEST_P(RecordingTest, WaitsForNothingFromOutside) {
+  Event outside(*b_);
+  expect_refused({"wait", "outside"}, [&] {
+    a_->wait(Event(*b_));  // which was never marked
+    outside.record(*a_);
+    a_->wait(outside);
+    throw Error(ErrorCode::invalid_argument, "so far it was right: wait outside");
+  });
+  outside.record(*b_);
+  expect_refused({"wait", "from outside"}, [&] { a_->wait(outside); });
+}
+
+TEST_P(RecordingTest, NothingOutsideWaitsForIt) {
+  Event inside(*a_);
+  const Graph graph = Graph::record(*a_, [&] {
+    increment(x_, 1, *a_);
+    inside.record(*a_);
+  });
+  expect_error(ErrorCode::invalid_argument, {"wait", "recording"}, [&] { b_->wait(inside); });
+}
+
+TEST_P(RecordingTest, AStreamThatWaitsForItTakesPart) {
+  const Graph graph = Graph::record(*a_, [&] {
+    Event forked(*a_), joined(*a_);
+    increment(x_, 1, *a_);
+    forked.record(*a_);
+    b_->wait(forked);
+    EXPECT_TRUE(b_->is_recording());
+    copy(y_, x_, *b_);
+    expect_error(ErrorCode::unsupported, {"allocate", "joined"}, [&] { b_->allocate(8); });
+    expect_error(ErrorCode::invalid_argument, {"to_host"}, [&] { read(y_, *b_); });
+    joined.record(*b_);
+    a_->wait(joined);
+    increment(x_, 1, *a_);
+  });
+  EXPECT_FALSE(b_->is_recording());
+  EXPECT_EQ(graph.num_nodes(), 3u);
+  EXPECT_EQ(read(y_, *b_), 2) << "nothing has run";
+  graph.replay(*a_, 3);
+  EXPECT_EQ(read(x_, *a_), 7);
+  EXPECT_EQ(read(y_, *a_), 6);
+  from_host<std::int64_t>(x_, {1}, *a_);
+  expect_refused({"copy", "another stream"}, [&] { copy(y_, x_, *b_); });  // the next one is another recording
+}
+
+TEST_P(RecordingTest, AnotherThreadsRecordingIsItsOwn) {
+  const Graph graph = Graph::record(*a_, [&] {
+    increment(x_, 1, *a_);
+    std::async(std::launch::async, [&] {
+      EXPECT_FALSE(b_->is_recording());
+      increment(y_, 1, *b_);
+      b_->synchronize();
+      expect_error(ErrorCode::invalid_argument, {"being recorded, by another thread"}, [&] { copy(y_, x_, *a_); });
+      expect_error(ErrorCode::invalid_argument, {"being recorded, by another thread"}, [&] { a_->synchronize(); });
+      expect_error(ErrorCode::invalid_argument, {"being recorded, by another thread"},
+                   [&] { Graph::record(*a_, [] {}); });
+    }).get();
+  });
+  EXPECT_EQ(graph.num_nodes(), 1u);
+  EXPECT_EQ(read(y_, *b_), 3);
+  graph.replay(*a_);
+  EXPECT_EQ(read(x_, *a_), 2);
+}
+
+TEST_P(RecordingTest, ASecondStateIsRecordedIfItSharesTheContext) {
+  State first(device()), second(first.context()), third(device());
+  for (State* state : {&first, &second, &third}) state->add("n", {{"", DType::i64, {}}});
+  const auto step = [](const State& state) { increment(state.at("n"), 1, state.stream()); };
+  const Graph graph = Graph::record(first.stream(), [&] {
+    step(first);
+    step(second);
+  });
+  graph.replay(first.stream(), 2);
+  EXPECT_EQ(read(first.at("n"), first.stream()), 2);
+  EXPECT_EQ(read(second.at("n"), second.stream()), 2);
+  expect_error(ErrorCode::invalid_argument, {"another stream", "one device context only"}, [&] {
+    Graph::record(first.stream(), [&] {
+      step(first);
+      step(third);
+    });
+  });
+  expect_error(ErrorCode::invalid_argument, {"another stream"},
+               [&] { Graph::record(first.stream(), [&] { first.assign(third); }); });
+  EXPECT_EQ(read(third.at("n"), third.stream()), 0);
+}
+
+TEST_P(RecordingTest, WhatItNeedsCanBePreparedBesideIt) {
+  const Graph graph = Graph::record(*a_, [&] {
+    {
+      const OutsideRecording outside;
+      from_host<std::int64_t>(y_, {5}, *b_);
+      EXPECT_EQ(read(y_, *b_), 5);
+      expect_error(ErrorCode::invalid_argument, {"copy", "being recorded"}, [&] { copy(x_, y_, *a_); });
+      expect_error(ErrorCode::invalid_argument, {"being recorded"}, [&] { increment(x_, 1, *a_); });
+    }
+    copy(x_, y_, *a_);
+    expect_error(ErrorCode::invalid_argument, {"another stream"}, [&] { copy(x_, y_, *b_); });
+  });
+  EXPECT_EQ(graph.num_nodes(), 1u);
+  from_host<std::int64_t>(y_, {6}, *b_);
+  graph.replay(*a_);
+  EXPECT_EQ(read(x_, *a_), 6);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, RecordingTest, test::kEachDevice, test::name_of_device);
+
+}  // namespace
+}  // namespace giro

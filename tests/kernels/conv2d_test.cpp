@@ -66,6 +66,15 @@ std::vector<Convolution> convolutions() {
       {"tall window", {1, 9, 2, 4}, {3, 7, 1, 4}, {.stride = {2, 1}}},
       {"one row", {1, 1, 31, 3}, {5, 1, 3, 3}, {}},
       {"stride beyond the window", {1, 9, 9, 2}, {2, 2, 2, 2}, {.stride = {4, 3}}},
+      // Paddings that differ between the axes, but not between the ends of an axis.
+      same("same, tall window", {2, 7, 5, 3}, {4, 3, 1, 3}),
+      same("same, wide window", {2, 5, 7, 3}, {4, 1, 5, 3}),
+      // One x and w, told apart by stride or padding alone: on one stream, plans must not be taken for one another.
+      {"plain", {1, 6, 6, 2}, {3, 3, 3, 2}, {}},
+      {"vertical stride", {1, 6, 6, 2}, {3, 3, 3, 2}, {.stride = {2, 1}}},
+      {"horizontal stride", {1, 6, 6, 2}, {3, 3, 3, 2}, {.stride = {1, 2}}},
+      {"vertical padding", {1, 6, 6, 2}, {3, 3, 3, 2}, {.pad_before = {1, 0}, .pad_after = {1, 0}}},
+      {"horizontal padding", {1, 6, 6, 2}, {3, 3, 3, 2}, {.pad_before = {0, 1}, .pad_after = {0, 1}}},
   };
 }
 

@@ -12,6 +12,7 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/tensor.h>
 
+#include "kernels/cpu/wait_policy.h"
 #include "runtime/cpu/stream.h"
 
 namespace giro::cpu::one_dnn {
@@ -75,7 +76,11 @@ constexpr std::int64_t kParallelFrom = std::int64_t{1} << 20;
 class ThreadLimit {
  public:
   explicit ThreadLimit(std::int64_t work) : before_(omp_get_max_threads()) {
-    if (work < kParallelFrom) omp_set_num_threads(1);
+    if (work < kParallelFrom) {
+      omp_set_num_threads(1);
+    } else {
+      adapt_wait_policy();
+    }
   }
   ~ThreadLimit() { omp_set_num_threads(before_); }
   ThreadLimit(const ThreadLimit&) = delete;

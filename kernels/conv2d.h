@@ -24,13 +24,15 @@ Conv2dOptions same_padding(std::int64_t height, std::int64_t width, std::array<s
 Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& options);
 
 // Cross-correlation over images, as the field calls convolution; f32, outputs alias no input.
-// x (N, H, W, C), w (O, KH, KW, C), b (O) or empty, y (N, OH, OW, O). f is none or relu, else unsupported.
+// x (N, H, W, C), w (O, KH, KW, C), b (O) or empty, y (N, OH, OW, O). f is none or relu, in which a NaN
+// stays a NaN, else unsupported.
 // Errors: shape_mismatch, dtype_mismatch, device_mismatch.
 void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f,
             const Conv2dOptions& options, const Stream& stream);
 
 // Given dz, the gradient of the convolution before f: dx, dw and db of the shapes of x, w and b. An empty output is
-// not computed.
+// not computed. On the CPU the last bits of dw, and of a db asked for with it, depend on the number of threads, as of
+// no other op: oneDNN adds up what each thread has found.
 void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
                      const Tensor& w, const Conv2dOptions& options, const Stream& stream);
 

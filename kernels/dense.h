@@ -9,8 +9,8 @@ namespace giro {
 // Fully connected layer; f32, row-major, outputs alias no input.
 // Errors: shape_mismatch, dtype_mismatch, device_mismatch.
 
-// y = f(x w + b). x (B, I), w (I, O), b (O) or empty, y (B, O). One fused pass for f = none and relu; the other
-// activations follow as a pass over y, and gelu is not taken (its gradient needs x w + b): unsupported.
+// y = f(x w + b). x (B, I), w (I, O), b (O) or empty, y (B, O). A NaN in x w + b stays a NaN. gelu is not taken (its
+// gradient needs x w + b): unsupported.
 void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, const Stream& stream);
 
 // Given dz (B, O), the gradient of x w + b:

@@ -20,7 +20,8 @@ struct RowOrder {
   GIRO_HOST_DEVICE std::int64_t operator()(std::int64_t position) const {
     const std::int64_t epoch = position / size, index = position % size;
     if (!shuffled) return index;
-    const KeyedPermutation permutation(static_cast<std::uint64_t>(size), seed, static_cast<std::uint64_t>(epoch));
+    const KeyedPermutation permutation(static_cast<std::uint64_t>(size),
+                                       Rng{seed, RngPurpose::shuffle, static_cast<std::uint64_t>(epoch)});
     return static_cast<std::int64_t>(permutation(static_cast<std::uint64_t>(index)));
   }
 };

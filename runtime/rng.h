@@ -28,51 +28,94 @@ GIRO_HOST_DEVICE inline PhiloxBlock philox(std::uint64_t key, std::uint64_t coun
   return c;
 }
 
-// A stream of random numbers named by (seed, stream): number i is the same on every host and device, whoever
+// What a seed's random numbers are for. One seed serves all of them: no two share a block.
+enum class RngPurpose : std::uint8_t {
+  initial_value = 0,
+  shuffle = 1,
+  application = 255,  // a program's own; giro draws none of them
+};
+
+// A stream of random numbers named by (seed, purpose, stream): number i is the same on every host and device, whoever
 // asks for it and in whatever order.
 struct Rng {
   std::uint64_t seed = 0;
-  std::uint64_t stream = 0;  // which use of the seed: a leaf, a step, an epoch
+  RngPurpose purpose = RngPurpose::application;
+  std::uint64_t stream = 0;  // below 2^56: which use of the seed for this purpose: a leaf, a step, an epoch
 
-  GIRO_HOST_DEVICE std::uint32_t bits(std::uint64_t i) const { return philox(seed, i / 4, stream).word[i % 4]; }
+  // Numbers 4 i to 4 i + 3.
+  GIRO_HOST_DEVICE PhiloxBlock block(std::uint64_t i) const {
+    constexpr std::uint64_t kStreams = std::uint64_t{1} << 56;
+    return philox(seed, i, static_cast<std::uint64_t>(purpose) * kStreams + stream % kStreams);
+  }
+  GIRO_HOST_DEVICE std::uint32_t bits(std::uint64_t i) const { return block(i / 4).word[i % 4]; }
   // In [0, 1), a multiple of 2^-24.
   GIRO_HOST_DEVICE float uniform(std::uint64_t i) const {
     return static_cast<float>(bits(i) >> 8) * (1.0f / 16777216.0f);
   }
 };
 
-// A pseudo-random permutation of [0, size) that needs no table: an eight-round Feistel network over the next
-// even power of two, walked until it lands inside (fewer than four tries on average).
+// A random permutation of [0, size) that needs no table, keyed by a stream of random numbers. Up to kDrawn it is drawn
+// by Fisher and Yates, so all are equally likely. Above, it is an eight-round Feistel network over the next power of
+// four, walked until it lands inside (fewer than four tries on average).
 class KeyedPermutation {
  public:
+  static constexpr std::uint64_t kDrawn = 16;
+
   KeyedPermutation() = default;
   // size >= 1.
-  GIRO_HOST_DEVICE KeyedPermutation(std::uint64_t size, std::uint64_t seed, std::uint64_t stream) : size_(size) {
+  GIRO_HOST_DEVICE KeyedPermutation(std::uint64_t size, const Rng& rng) : size_(size) {
+    if (size <= kDrawn) {
+      draw(rng);
+      return;
+    }
     while (half_bits_ < 32 && (std::uint64_t{1} << (2 * half_bits_)) < size) ++half_bits_;
-    const PhiloxBlock low = philox(seed, 0, stream), high = philox(seed, 1, stream);
+    const PhiloxBlock low = rng.block(0), high = rng.block(1), last = rng.block(2);
     for (int i = 0; i < 4; ++i) {
       key_[i] = low.word[i];
       key_[i + 4] = high.word[i];
     }
+    // The rounds make even permutations only: under every second key a pair of neighbours changes places as well.
+    const std::uint64_t mask = ~std::uint64_t{0} >> (64 - 2 * half_bits_);
+    if ((last.word[0] & 1) != 0) swapped_ = ((std::uint64_t{last.word[2]} << 32 | last.word[1]) & mask) | 1;
   }
 
   // Where index (below size) goes.
   GIRO_HOST_DEVICE std::uint64_t operator()(std::uint64_t index) const {
-    const std::uint32_t mask = static_cast<std::uint32_t>((std::uint64_t{1} << half_bits_) - 1);
+    if (size_ <= kDrawn) return table_ >> (4 * index) & 15;
     do {
-      std::uint32_t left = static_cast<std::uint32_t>(index >> half_bits_);
-      std::uint32_t right = static_cast<std::uint32_t>(index) & mask;
-      for (int round = 0; round < 8; ++round) {
-        const std::uint32_t next = left ^ (mix(right ^ key_[round]) & mask);
-        left = right;
-        right = next;
-      }
-      index = (std::uint64_t{left} << half_bits_) | right;
+      index = feistel(index);
     } while (index >= size_);
     return index;
   }
 
  private:
+  // Fisher and Yates on sixteen numbers of four bits.
+  GIRO_HOST_DEVICE void draw(const Rng& rng) {
+    PhiloxBlock block{};
+    for (std::uint64_t i = size_ - 1; i > 0; --i) {
+      const std::uint64_t drawn = size_ - 1 - i;
+      if (drawn % 4 == 0) block = rng.block(drawn / 4);
+      const std::uint64_t j = std::uint64_t{block.word[drawn % 4]} * (i + 1) >> 32;  // in [0, i]
+      const std::uint64_t difference = (table_ >> (4 * i) ^ table_ >> (4 * j)) & 15;
+      table_ ^= difference << (4 * i);
+      table_ ^= difference << (4 * j);
+    }
+  }
+
+  // One pass over the next power of four.
+  GIRO_HOST_DEVICE std::uint64_t feistel(std::uint64_t index) const {
+    if ((index | 1) == swapped_) index ^= 1;
+    const std::uint32_t mask = static_cast<std::uint32_t>((std::uint64_t{1} << half_bits_) - 1);
+    std::uint32_t left = static_cast<std::uint32_t>(index >> half_bits_);
+    std::uint32_t right = static_cast<std::uint32_t>(index) & mask;
+    for (int round = 0; round < 8; ++round) {
+      const std::uint32_t next = left ^ (mix(right ^ key_[round]) & mask);
+      left = right;
+      right = next;
+    }
+    return (std::uint64_t{left} << half_bits_) | right;
+  }
+
   // The finalizer of MurmurHash3.
   GIRO_HOST_DEVICE static std::uint32_t mix(std::uint32_t h) {
     h ^= h >> 16;
@@ -83,6 +126,8 @@ class KeyedPermutation {
   }
 
   std::uint64_t size_ = 1;
+  std::uint64_t table_ = 0xFEDCBA9876543210;  // up to kDrawn: where index i goes, in bits 4 i to 4 i + 3
+  std::uint64_t swapped_ = 0;                 // the odd one of the pair, 0 for none
   int half_bits_ = 1;
   std::uint32_t key_[8] = {};
 };

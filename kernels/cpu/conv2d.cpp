@@ -34,9 +34,8 @@ struct Convolution {
     return y_dims[0] * y_dims[2] * y_dims[3] * w_dims[0] * w_dims[1] * w_dims[2] * w_dims[3];
   }
 
-  dnnl::convolution_forward::primitive_desc forward(const dnnl::engine& engine,
-                                                    const dnnl::primitive_attr& attributes) const {
-    return one_dnn::describe<dnnl::convolution_forward>(engine, attributes, dnnl::prop_kind::forward_training,
+  dnnl::convolution_forward::primitive_desc forward(const dnnl::engine& engine) const {
+    return one_dnn::describe<dnnl::convolution_forward>(engine, dnnl::prop_kind::forward_training,
                                                         dnnl::algorithm::convolution_direct, x, w_any, b, y, stride,
                                                         pad_before, pad_after);
   }
@@ -51,7 +50,7 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
     const dnnl::engine engine = one_dnn::engine();
     const Convolution c(x.shape(), w.shape(), y.shape(), static_cast<bool>(b), options);
     const one_dnn::ThreadLimit limit(c.work());
-    const auto desc = c.forward(engine, one_dnn::attributes(f == Activation::relu));
+    const auto desc = c.forward(engine);
     one_dnn::Arguments arguments{
         {DNNL_ARG_SRC, one_dnn::memory(x, c.x, engine)},
         {DNNL_ARG_WEIGHTS,
@@ -60,6 +59,8 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
     if (b) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(b, c.b, engine));
     one_dnn::submit(stream, "conv2d", c.work(), engine, dnnl::convolution_forward(desc), std::move(arguments));
   });
+  // Not as oneDNN's post-op, whose relu turns a NaN into a zero.
+  if (f != Activation::none) cpu::activation(y, y, f, stream);
 }
 
 void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
@@ -74,7 +75,7 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
     const dnnl::engine engine = one_dnn::engine();
     const Convolution c(x.shape(), w.shape(), dz.shape(), static_cast<bool>(db), options);
     const one_dnn::ThreadLimit limit(c.work());
-    const auto hint = c.forward(engine, {});
+    const auto hint = c.forward(engine);
     const memory dz_memory = one_dnn::memory(dz, c.y, engine);
     if (dw) {
       const auto found = one_dnn::describe_backward<dnnl::convolution_backward_weights>(

@@ -12,6 +12,7 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/tensor.h>
 
+#include "kernels/cpu/wait_policy.h"
 #include "runtime/cpu/stream.h"
 
 namespace giro::cpu::one_dnn {
@@ -40,12 +41,11 @@ auto checked(const char* what, F&& f) {
 // The primitive descriptor of an operation, and of its way back given that of the way there. oneDNN 3 takes at once
 // what oneDNN 2 first made an operation descriptor of.
 template <class Primitive, class... Args>
-typename Primitive::primitive_desc describe(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
-                                            const Args&... args) {
+typename Primitive::primitive_desc describe(const dnnl::engine& engine, const Args&... args) {
 #if DNNL_VERSION_MAJOR >= 3
-  return {engine, args..., attributes};
+  return {engine, args...};
 #else
-  return {typename Primitive::desc(args...), attributes, engine};
+  return {typename Primitive::desc(args...), engine};
 #endif
 }
 
@@ -57,21 +57,6 @@ typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine,
 #else
   return {typename Primitive::desc(args...), engine, forward};
 #endif
-}
-
-// What a primitive does besides: relu on its output, if asked for.
-inline dnnl::primitive_attr attributes(bool relu) {
-  dnnl::primitive_attr attributes;
-  if (relu) {
-    dnnl::post_ops after;
-#if DNNL_VERSION_MAJOR >= 3
-    after.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-#else
-    after.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-#endif
-    attributes.set_post_ops(after);
-  }
-  return attributes;
 }
 
 // Pooling with a dilation, which is all there is in oneDNN 3.
@@ -91,7 +76,11 @@ constexpr std::int64_t kParallelFrom = std::int64_t{1} << 20;
 class ThreadLimit {
  public:
   explicit ThreadLimit(std::int64_t work) : before_(omp_get_max_threads()) {
-    if (work < kParallelFrom) omp_set_num_threads(1);
+    if (work < kParallelFrom) {
+      omp_set_num_threads(1);
+    } else {
+      adapt_wait_policy();
+    }
   }
   ~ThreadLimit() { omp_set_num_threads(before_); }
   ThreadLimit(const ThreadLimit&) = delete;

@@ -35,7 +35,7 @@ struct AveragePooling {
         pad_after{(ys[1] - 1) * stride[0] + window[0] - xs[1], (ys[2] - 1) * stride[1] + window[1] - xs[2]} {}
 
   one_dnn::PoolingForward::primitive_desc forward(const dnnl::engine& engine) const {
-    return one_dnn::describe<one_dnn::PoolingForward>(engine, {}, dnnl::prop_kind::forward_inference, kAlgorithm, x, y,
+    return one_dnn::describe<one_dnn::PoolingForward>(engine, dnnl::prop_kind::forward_inference, kAlgorithm, x, y,
                                                       stride, window, dilation, pad_before, pad_after);
   }
   one_dnn::PoolingBackward::primitive_desc backward(const dnnl::engine& engine) const {

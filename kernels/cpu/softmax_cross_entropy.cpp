@@ -20,15 +20,16 @@ void row(float* loss, float* gradient, const float* logits, std::int64_t classes
   }
   const float largest = *std::max_element(logits, logits + classes);
   const float at_label = logits[label];
-  float total = 0;
+  double total = 0;  // of a million classes, a float would keep three digits
   for (std::int64_t c = 0; c < classes; ++c) {
     const float e = std::exp(logits[c] - largest);
-    total += e;
+    total += static_cast<double>(e);
     if (gradient != nullptr) gradient[c] = e;
   }
-  *loss = std::log(total) + (largest - at_label);
+  *loss = static_cast<float>(std::log(total)) + (largest - at_label);
   if (gradient != nullptr) {
-    for (std::int64_t c = 0; c < classes; ++c) gradient[c] /= total;
+    const float divisor = static_cast<float>(total);
+    for (std::int64_t c = 0; c < classes; ++c) gradient[c] /= divisor;
     gradient[label] -= 1.0f;
   }
 }

@@ -1,12 +1,11 @@
 #include <giro/kernels/conv2d.h>
 
-#include <fmt/format.h>
-
 #include <array>
 
 #include "kernels/cuda/bias.h"
 #include "kernels/cuda/cudnn.h"
 #include "kernels/cuda/pad.h"
+#include "kernels/cuda/tiled_conv2d.h"
 #include "kernels/internal/backends.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
@@ -36,19 +35,18 @@ Geometry geometry_of(const Shape& x, const Shape& w, const Shape& y, const Conv2
   return {padded_shape(x, options), w, y, options.stride, {0, 0}};
 }
 
+Window window_of(const Conv2dOptions& options) { return {options.stride, options.pad_before}; }
+
 // How cuDNN's three directions are asked for their algorithms, and for what these need.
 struct Forward {
-  static constexpr const char* kName = "the output";
   using Result = cudnnConvolutionFwdAlgoPerf_t;
   static constexpr int kCandidates = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
 };
 struct BackwardData {
-  static constexpr const char* kName = "the input's gradient";
   using Result = cudnnConvolutionBwdDataAlgoPerf_t;
   static constexpr int kCandidates = CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT;
 };
 struct BackwardFilter {
-  static constexpr const char* kName = "the filter's gradient";
   using Result = cudnnConvolutionBwdFilterAlgoPerf_t;
   static constexpr int kCandidates = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT;
 };
@@ -89,6 +87,7 @@ template <class Direction>
 struct ConvolutionPlan : Descriptors {
   decltype(Direction::Result::algo) algorithm{};
   std::size_t workspace = 0;  // bytes
+  bool found = false;         // false: cuDNN declines
 };
 
 Descriptors describe(const Geometry& g) {
@@ -110,19 +109,13 @@ Descriptors describe(const Geometry& g) {
 
 // The first of cuDNN's suggestions, best first, that gives the same bits every time and computes in true f32.
 template <class Direction>
-ConvolutionPlan<Direction> make_plan(const Geometry& g, cudnnHandle_t cudnn) {
-  ConvolutionPlan<Direction> plan{describe(g)};
+void choose_algorithm(ConvolutionPlan<Direction>& plan, cudnnHandle_t cudnn) {
   std::array<typename Direction::Result, Direction::kCandidates> results{};
-  int found = 0;
-  check(candidates(Direction{}, cudnn, plan, Direction::kCandidates, &found, results.data()),
+  int count = 0;
+  check(candidates(Direction{}, cudnn, plan, Direction::kCandidates, &count, results.data()),
         "cudnnGetConvolutionAlgorithm_v7");
-  std::string declined;
-  for (int i = 0; i < found; ++i) {
+  for (int i = 0; i < count && !plan.found; ++i) {
     const auto& result = results[static_cast<std::size_t>(i)];
-    declined += fmt::format("; algorithm {}: {}, {}, math type {}", static_cast<int>(result.algo),
-                            cudnnGetErrorString(result.status),
-                            result.determinism == CUDNN_DETERMINISTIC ? "deterministic" : "not deterministic",
-                            static_cast<int>(result.mathType));
     const bool fits = result.status == CUDNN_STATUS_SUCCESS && result.determinism == CUDNN_DETERMINISTIC &&
                       (result.mathType == CUDNN_FMA_MATH || result.mathType == CUDNN_DEFAULT_MATH);
     if (!fits) continue;
@@ -130,11 +123,20 @@ ConvolutionPlan<Direction> make_plan(const Geometry& g, cudnnHandle_t cudnn) {
     if (CUDNN_STATUS_CATEGORY(static_cast<int>(status)) == CUDNN_STATUS_NOT_SUPPORTED) continue;
     check(status, "cudnnGetConvolutionWorkspaceSize");
     plan.algorithm = result.algo;
-    return plan;
+    plan.found = true;
   }
-  throw Error(ErrorCode::unsupported,
-              fmt::format("cuDNN has no deterministic f32 algorithm for {} of the convolution of {} with {}{}",
-                          Direction::kName, to_string(g.x), to_string(g.w), declined));
+}
+
+template <class Direction>
+ConvolutionPlan<Direction> make_plan(const Geometry& g, cudnnHandle_t cudnn) {
+  ConvolutionPlan<Direction> plan;
+  try {
+    static_cast<Descriptors&>(plan) = describe(g);
+    choose_algorithm(plan, cudnn);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+  }
+  return plan;
 }
 
 template <class Direction>
@@ -169,10 +171,14 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
   }
   CudaStream& owner = cuda_stream(stream);
   const auto& p = plan<Forward>(geometry_of(x.shape(), w.shape(), y.shape(), options), owner);
-  const Buffer workspace = allocate(p.workspace, stream);
-  check(cudnnConvolutionForward(owner.cudnn(), &kOne, p.x, x.raw(), p.w, w.raw(), p.convolution, p.algorithm,
-                                workspace.data(), p.workspace, &kZero, p.y, y.raw()),
-        "cudnnConvolutionForward");
+  if (p.found) {
+    const Buffer workspace = allocate(p.workspace, stream);
+    check(cudnnConvolutionForward(owner.cudnn(), &kOne, p.x, x.raw(), p.w, w.raw(), p.convolution, p.algorithm,
+                                  workspace.data(), p.workspace, &kZero, p.y, y.raw()),
+          "cudnnConvolutionForward");
+  } else {
+    tiled_conv2d(y, x, w, window_of(options), stream);
+  }
   bias_activation(y, b, f, stream);
 }
 
@@ -203,17 +209,25 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
   const Geometry geometry = geometry_of(x.shape(), w.shape(), dz.shape(), options);
   if (dw) {
     const auto& p = plan<BackwardFilter>(geometry, owner);
-    const Buffer workspace = allocate(p.workspace, stream);
-    check(cudnnConvolutionBackwardFilter(owner.cudnn(), &kOne, p.x, x.raw(), p.y, dz.raw(), p.convolution, p.algorithm,
-                                         workspace.data(), p.workspace, &kZero, p.w, dw.raw()),
-          "cudnnConvolutionBackwardFilter");
+    if (p.found) {
+      const Buffer workspace = allocate(p.workspace, stream);
+      check(cudnnConvolutionBackwardFilter(owner.cudnn(), &kOne, p.x, x.raw(), p.y, dz.raw(), p.convolution,
+                                           p.algorithm, workspace.data(), p.workspace, &kZero, p.w, dw.raw()),
+            "cudnnConvolutionBackwardFilter");
+    } else {
+      tiled_conv2d_backward_filter(dw, dz, x, window_of(options), stream);
+    }
   }
   if (dx) {
     const auto& p = plan<BackwardData>(geometry, owner);
-    const Buffer workspace = allocate(p.workspace, stream);
-    check(cudnnConvolutionBackwardData(owner.cudnn(), &kOne, p.w, w.raw(), p.y, dz.raw(), p.convolution, p.algorithm,
-                                       workspace.data(), p.workspace, &kZero, p.x, dx.raw()),
-          "cudnnConvolutionBackwardData");
+    if (p.found) {
+      const Buffer workspace = allocate(p.workspace, stream);
+      check(cudnnConvolutionBackwardData(owner.cudnn(), &kOne, p.w, w.raw(), p.y, dz.raw(), p.convolution, p.algorithm,
+                                         workspace.data(), p.workspace, &kZero, p.x, dx.raw()),
+            "cudnnConvolutionBackwardData");
+    } else {
+      tiled_conv2d_backward_data(dx, dz, w, window_of(options), stream);
+    }
   }
 }
 

@@ -1,9 +1,5 @@
 #include <giro/kernels/dense.h>
 
-#include <fmt/format.h>
-
-#include <giro/runtime/error.h>
-
 #include "kernels/cuda/bias.h"
 #include "kernels/cuda/matmul.h"
 #include "kernels/internal/backends.h"
@@ -12,10 +8,7 @@ namespace giro::cuda {
 namespace {
 
 void matmul(const Matmul& product, const Stream& stream) {
-  if (!try_matmul(product, stream)) {
-    throw Error(ErrorCode::unsupported, fmt::format("cuBLASLt has no algorithm for an f32 product ({} x {}) ({} x {})",
-                                                    product.n, product.k, product.k, product.m));
-  }
+  if (!try_matmul(product, stream)) tiled_matmul(product, stream);
 }
 
 void fill_zero(const Tensor& tensor, const Stream& stream) { stream.fill(tensor.raw(), 0, tensor.bytes()); }
@@ -24,7 +17,6 @@ void fill_zero(const Tensor& tensor, const Stream& stream) { stream.fill(tensor.
 
 void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, const Stream& stream) {
   if (y.count() == 0) return;
-  const Activation fused = f == Activation::relu ? f : Activation::none;
   // y^T = w^T x^T
   Matmul product{.m = w.shape()[1],
                  .n = x.shape()[0],
@@ -32,18 +24,22 @@ void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, A
                  .a = w.data<float>(),
                  .b = x.data<float>(),
                  .d = y.data<float>()};
-  Matmul with_epilogue = product;
-  with_epilogue.bias = b ? b.data<float>() : nullptr;
-  with_epilogue.epilogue = fused == Activation::relu ? (b ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU)
-                                                     : (b ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
   if (product.k == 0) {
     fill_zero(y, stream);
-    bias_activation(y, b, fused, stream);
-  } else if (!try_matmul(with_epilogue, stream)) {
+    bias_activation(y, b, Activation::none, stream);
+  } else if (!b) {
     matmul(product, stream);
-    bias_activation(y, b, fused, stream);
+  } else {
+    Matmul with_bias = product;
+    with_bias.epilogue = CUBLASLT_EPILOGUE_BIAS;
+    with_bias.bias = b.data<float>();
+    if (!try_matmul(with_bias, stream)) {
+      matmul(product, stream);
+      bias_activation(y, b, Activation::none, stream);
+    }
   }
-  if (f != fused) cuda::activation(y, y, f, stream);
+  // Not as cuBLASLt's epilogue: its relu is documented as max(x, 0), of which a NaN may come out as a zero.
+  if (f != Activation::none) cuda::activation(y, y, f, stream);
 }
 
 void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,

@@ -24,4 +24,7 @@ struct Matmul {
 // is not aligned to 16 bytes.
 bool try_matmul(const Matmul& matmul, const Stream& stream);
 
+// Queues the product without its epilogue, by a kernel of giro's own: for what cuBLASLt declines.
+void tiled_matmul(const Matmul& matmul, const Stream& stream);
+
 }  // namespace giro::cuda

@@ -30,8 +30,13 @@ __global__ void softmax_cross_entropy_kernel(float* losses, float* dlogits, cons
     largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, offset));
   }
   // fmaxf passes over a NaN; the sum meets it.
-  float sum = 0.0f;
-  for (std::int64_t c = lane; c < columns; c += kWarp) sum += expf(x[c] - largest);
+  // Kahan's summation: a lane adds up tens of thousands of terms where there are a million classes.
+  float sum = 0.0f, lost = 0.0f;
+  for (std::int64_t c = lane; c < columns; c += kWarp) {
+    const float term = expf(x[c] - largest) - lost, next = sum + term;
+    lost = (next - sum) - term;
+    sum = next;
+  }
   for (int offset = kWarp / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(kAllLanes, sum, offset);
 
   const std::int64_t label = static_cast<std::int64_t>(labels[row]);

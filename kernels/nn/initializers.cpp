@@ -16,7 +16,7 @@ double standard_normal(std::uint32_t a, std::uint32_t b) {
 // Element i draws until it lands within two standard deviations; each element has a counter range of its own.
 double truncated_normal(const Rng& rng, std::uint64_t element) {
   for (std::uint64_t attempt = 0;; ++attempt) {
-    const PhiloxBlock block = philox(rng.seed, element, rng.stream + (attempt << 32));
+    const PhiloxBlock block = Rng{rng.seed, rng.purpose, rng.stream + (attempt << 32)}.block(element);
     for (const int word : {0, 2}) {
       const double z = standard_normal(block.word[word], block.word[word + 1]);
       if (std::abs(z) <= 2.0) return z;
@@ -63,7 +63,7 @@ Initializer zeros() { return constant(0); }
 Initializer ones() { return constant(1); }
 Initializer normal(double stddev) {
   return drawn([stddev](std::uint64_t i, const Fans&, const Rng& rng) {
-    const PhiloxBlock block = philox(rng.seed, i, rng.stream);
+    const PhiloxBlock block = rng.block(i);
     return stddev * standard_normal(block.word[0], block.word[1]);
   });
 }

@@ -43,7 +43,8 @@ TrainState TrainState::create(const nn::Layer& model, const std::vector<LeafSpec
   const Collection& params = state.add("params", leaves);
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const auto& param = specs.all()[i];
-    from_host(params.leaves()[i].value, param.initializer(param.shape.count(), param.fans, Rng{seed, i}),
+    from_host(params.leaves()[i].value,
+              param.initializer(param.shape.count(), param.fans, Rng{seed, RngPurpose::initial_value, i}),
               state.stream());
   }
   state.add("grads", leaves, /*saved=*/false);

@@ -57,6 +57,7 @@ CONCERNED = [  # first match
     ("kernels/cuda/publish.cu", [ERRORS, kernels("Publish"), LOOP]),
     ("kernels/cuda/reduce.cu", [ERRORS, kernels("Reduce")]),
     ("kernels/cuda/softmax_cross_entropy.cu", [ERRORS, kernels("SoftmaxCrossEntropy")]),
+    ("kernels/cuda/tiled_*", [ERRORS, kernels("Declined*")]),
     ("kernels/cuda/update.cu", [ERRORS, kernels("Update")]),
     ("kernels/cuda/*", [ERRORS, kernels("Elementwise", "Activation", "Gather")]),
     ("loop/*", [LOOP]),

@@ -48,6 +48,19 @@ TEST_P(AccuracyTest, ShareOfRightRows) {
   }
 }
 
+// More rows than the second pass adds up in one round (512 blocks of 128 rows). By itself: check() would run it ten
+// times.
+TEST_P(AccuracyTest, ManyRows) {
+  constexpr std::int64_t kRows = 512 * 128 + 1000;
+  const Tensor logits = tensor({kRows, 1}), labels = tensor({kRows}, DType::u8), out = tensor({});
+  std::vector<std::uint8_t> wanted(kRows, 1);                                 // wrong
+  std::fill(wanted.begin() + 512 * 128 - 10, wanted.end(), std::uint8_t{0});  // right: the last blocks' rows
+  from_host(logits, std::vector<float>(kRows, 0.5f), stream());
+  from_host(labels, wanted, stream());
+  accuracy(out, logits, labels, stream());
+  EXPECT_EQ(to_host<float>(out, stream())[0], static_cast<float>(1010.0 / kRows));
+}
+
 TEST_P(AccuracyTest, AllAndNone) {
   const Array logits{DType::f32, {3, 2}, {1, 0, 0, 1, 5, -5}};
   check_share("all", logits, {DType::u8, {3}, {0, 1, 0}});

@@ -1,6 +1,7 @@
 #include <giro/kernels/conv2d.h>
 
 #include "tests/kernels/activation_reference.h"
+#include "tests/kernels/declined.h"
 #include "tests/kernels/op_test.h"
 
 namespace giro {
@@ -65,7 +66,17 @@ std::vector<Convolution> convolutions() {
       {"wide window", {3, 4, 9, 1}, {2, 1, 5, 1}, {}},
       {"tall window", {1, 9, 2, 4}, {3, 7, 1, 4}, {.stride = {2, 1}}},
       {"one row", {1, 1, 31, 3}, {5, 1, 3, 3}, {}},
+      same("several tiles", {1, 7, 6, 2}, {33, 3, 3, 2}),
       {"stride beyond the window", {1, 9, 9, 2}, {2, 2, 2, 2}, {.stride = {4, 3}}},
+      // Paddings that differ between the axes, but not between the ends of an axis.
+      same("same, tall window", {2, 7, 5, 3}, {4, 3, 1, 3}),
+      same("same, wide window", {2, 5, 7, 3}, {4, 1, 5, 3}),
+      // One x and w, told apart by stride or padding alone: on one stream, plans must not be taken for one another.
+      {"plain", {1, 6, 6, 2}, {3, 3, 3, 2}, {}},
+      {"vertical stride", {1, 6, 6, 2}, {3, 3, 3, 2}, {.stride = {2, 1}}},
+      {"horizontal stride", {1, 6, 6, 2}, {3, 3, 3, 2}, {.stride = {1, 2}}},
+      {"vertical padding", {1, 6, 6, 2}, {3, 3, 3, 2}, {.pad_before = {1, 0}, .pad_after = {1, 0}}},
+      {"horizontal padding", {1, 6, 6, 2}, {3, 3, 3, 2}, {.pad_before = {0, 1}, .pad_after = {0, 1}}},
   };
 }
 
@@ -111,11 +122,15 @@ Gradients backward(const Convolution& conv, const Values& dz, const Values& x, c
   return g;
 }
 
-class Conv2dTest : public test::OpTest {};
+class Conv2dTest : public test::OpTest {
+ protected:
+  void check_forward(const std::vector<Convolution>& all);
+  void check_backward(const std::vector<Convolution>& all);
+};
 INSTANTIATE_TEST_SUITE_P(Devices, Conv2dTest, test::kDevices, test::device_name);
 
-TEST_P(Conv2dTest, Forward) {
-  for (const Convolution& conv : convolutions()) {
+void Conv2dTest::check_forward(const std::vector<Convolution>& all) {
+  for (const Convolution& conv : all) {
     const double range = std::sqrt(3.0 * static_cast<double>(conv.w[0]) / static_cast<double>(conv.w.count()));
     const Array x = random_.uniform(conv.x), w = random_.uniform(conv.w, -range, range);
     const Array b = random_.uniform({conv.w[0]});
@@ -137,8 +152,8 @@ TEST_P(Conv2dTest, Forward) {
   }
 }
 
-TEST_P(Conv2dTest, Backward) {
-  for (const Convolution& conv : convolutions()) {
+void Conv2dTest::check_backward(const std::vector<Convolution>& all) {
+  for (const Convolution& conv : all) {
     SCOPED_TRACE(conv.name);
     const Array x = random_.uniform(conv.x), w = random_.uniform(conv.w), dz = random_.uniform(conv.y());
     const Gradients g = backward(conv, dz.values, x.values, w.values);
@@ -190,6 +205,54 @@ TEST_P(Conv2dTest, Backward) {
                                     [&](const Values& v) { return contracted(x.values, w.values, v); });
   }
 }
+
+TEST_P(Conv2dTest, Forward) { check_forward(convolutions()); }
+TEST_P(Conv2dTest, Backward) { check_backward(convolutions()); }
+
+TEST_P(Conv2dTest, ReluKeepsNaN) {
+  for (const Convolution& conv : convolutions()) {
+    Array x = random_.uniform(conv.x), w = random_.uniform(conv.w), b = random_.uniform({conv.w[0]});
+    x.values.front() = test::kNaN;
+    b.values.front() = -test::kInfinity;
+    b.values.back() = test::kNaN;
+    Expected y = forward(conv, x.values, w.values, b.values);
+    for (std::size_t i = 0; i < y.values.size(); ++i) {
+      if (std::isinf(y.values[i])) y.tolerances[i] = 0;
+      y.values[i] = test::activate(Activation::relu, y.values[i]);
+    }
+    check({.name = conv.name,
+           .inputs = {x, w, b},
+           .outputs = {{DType::f32, conv.y(), {}}},
+           .run = [=](const Tensors& out, const Tensors& in,
+                      const Stream& s) { conv2d(out[0], in[0], in[1], in[2], Activation::relu, conv.options, s); },
+           .expected = {y},
+           .alignment = kAlignment});
+  }
+}
+
+// Where cuDNN has nothing to offer, giro's own kernels compute the same.
+class DeclinedConv2dTest : public Conv2dTest {
+ protected:
+  void SetUp() override {
+    if (!declined_) GTEST_SKIP() << "cuDNN declines on request in the emulation alone";
+    Conv2dTest::SetUp();
+  }
+
+  static std::vector<Convolution> small() {
+    std::vector<Convolution> chosen = convolutions();
+    std::erase_if(chosen, [](const Convolution& c) {
+      return c.name != "several tiles" && c.y().count() * c.w.count() > 5'000;
+    });
+    return chosen;
+  }
+
+ private:
+  test::Declined declined_;
+};
+INSTANTIATE_TEST_SUITE_P(Devices, DeclinedConv2dTest, ::testing::Values(Device::Kind::cuda), test::device_name);
+
+TEST_P(DeclinedConv2dTest, Forward) { check_forward(small()); }
+TEST_P(DeclinedConv2dTest, Backward) { check_backward(small()); }
 
 TEST(Conv2dShapeTest, SamePaddingKeepsTheQuotientRoundedUp) {
   for (const std::int64_t height : {1, 2, 5, 8, 28}) {

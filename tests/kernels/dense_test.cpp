@@ -1,6 +1,7 @@
 #include <giro/kernels/dense.h>
 
 #include "tests/kernels/activation_reference.h"
+#include "tests/kernels/declined.h"
 #include "tests/kernels/op_test.h"
 
 namespace giro {
@@ -14,8 +15,9 @@ using test::Tensors;
 struct Sizes {
   std::int64_t batch, in, out;
 };
-const Sizes kSizes[] = {{1, 1, 1},    {1, 784, 10}, {32, 784, 10}, {7, 13, 5},   {3, 1, 17},  {1, 129, 1},
-                        {64, 31, 33}, {5, 257, 3},  {2, 3, 101},   {1021, 3, 2}, {1, 1, 997}, {128, 64, 256}};
+const std::vector<Sizes> kSizes = {{1, 1, 1},   {1, 784, 10}, {32, 784, 10}, {7, 13, 5},
+                                   {3, 1, 17},  {1, 129, 1},  {64, 31, 33},  {5, 257, 3},
+                                   {2, 3, 101}, {1021, 3, 2}, {1, 1, 997},   {128, 64, 256}};
 
 // Of leaves of a collection and blocks of an arena. Where tensors lie decides which algorithm computes them, so the
 // same bits are asked for at the same alignment only.
@@ -55,12 +57,16 @@ double contracted(const Values& dz, const Values& z) {
   return sum;
 }
 
-class DenseTest : public test::OpTest {};
+class DenseTest : public test::OpTest {
+ protected:
+  void check_forward(const std::vector<Sizes>& all);
+  void check_backward(const std::vector<Sizes>& all);
+};
 INSTANTIATE_TEST_SUITE_P(Devices, DenseTest, test::kDevices, test::device_name);
 
-TEST_P(DenseTest, Forward) {
+void DenseTest::check_forward(const std::vector<Sizes>& all) {
   for (const Activation f : {Activation::none, Activation::relu, Activation::tanh, Activation::sigmoid}) {
-    for (const Sizes& n : kSizes) {
+    for (const Sizes& n : all) {
       const Array x = random_.uniform({n.batch, n.in}), b = random_.uniform({n.out});
       const double range = std::sqrt(3.0 / static_cast<double>(n.in));
       const Array w = random_.uniform({n.in, n.out}, -range, range);
@@ -116,8 +122,8 @@ TEST_P(DenseTest, ViewsMayLieAnywhere) {
                           1, n.batch, n.out, [](auto, auto) { return 1.0; }, at(dz), zero))}});
 }
 
-TEST_P(DenseTest, Backward) {
-  for (const Sizes& n : kSizes) {
+void DenseTest::check_backward(const std::vector<Sizes>& all) {
+  for (const Sizes& n : all) {
     SCOPED_TRACE(to_string(n));
     const Array x = random_.uniform({n.batch, n.in}), w = random_.uniform({n.in, n.out});
     const Array dz = random_.uniform({n.batch, n.out});
@@ -183,6 +189,48 @@ TEST_P(DenseTest, Backward) {
     });
   }
 }
+
+TEST_P(DenseTest, Forward) { check_forward(kSizes); }
+TEST_P(DenseTest, Backward) { check_backward(kSizes); }
+
+TEST_P(DenseTest, ReluKeepsNaN) {
+  for (const Sizes& n : kSizes) {
+    Array x = random_.uniform({n.batch, n.in}), w = random_.uniform({n.in, n.out}), b = random_.uniform({n.out});
+    x.values.back() = test::kNaN;
+    b.values.front() = -test::kInfinity;
+    b.values.back() = test::kNaN;
+    Expected y = linear(n, x.values, w.values, b.values);
+    for (std::size_t i = 0; i < y.values.size(); ++i) {
+      if (std::isinf(y.values[i])) y.tolerances[i] = 0;
+      y.values[i] = test::activate(Activation::relu, y.values[i]);
+    }
+    check({.name = to_string(n),
+           .inputs = {x, w, b},
+           .outputs = {{DType::f32, {n.batch, n.out}, {}}},
+           .run = [](const Tensors& out, const Tensors& in,
+                     const Stream& s) { dense(out[0], in[0], in[1], in[2], Activation::relu, s); },
+           .expected = {y},
+           .alignment = kAlignment});
+  }
+}
+
+// Where cuBLASLt has nothing to offer, giro's own kernel computes the same.
+class DeclinedDenseTest : public DenseTest {
+ protected:
+  void SetUp() override {
+    if (!declined_) GTEST_SKIP() << "cuBLASLt declines on request in the emulation alone";
+    DenseTest::SetUp();
+  }
+
+ private:
+  test::Declined declined_;
+};
+INSTANTIATE_TEST_SUITE_P(Devices, DeclinedDenseTest, ::testing::Values(Device::Kind::cuda), test::device_name);
+
+// The last takes several of the kernel's tiles in each direction.
+const std::vector<Sizes> kSmallSizes = {{1, 1, 1}, {7, 13, 5}, {3, 1, 17}, {1, 129, 1}, {35, 34, 33}};
+TEST_P(DeclinedDenseTest, Forward) { check_forward(kSmallSizes); }
+TEST_P(DeclinedDenseTest, Backward) { check_backward(kSmallSizes); }
 
 TEST_P(DenseTest, RefusesWhatDoesNotFit) {
   const Tensor x = tensor({4, 7}), w = tensor({7, 3}), b = tensor({3}), y = tensor({4, 3});

@@ -60,6 +60,41 @@ TEST_P(GatherTest, RowsOfEveryDType) {
   }
 }
 
+// Rows that a vector of 16 bytes divides, in a source or an output that it does not: the widest unit that fits all of
+// them copies.
+TEST_P(GatherTest, SourceOrOutputAloneMayBeUnaligned) {
+  const Shape shape{9, 4};
+  const Array src = random_.uniform(shape), indices = random_.integers({5}, 0, 8, DType::i32);
+  Expected rows;
+  for (const double index : indices.values) {
+    for (std::int64_t c = 0; c < 4; ++c) rows.add(src.values[static_cast<std::size_t>(index) * 4 + c], 0);
+  }
+  const auto from_second = [](const Tensor& flat, const Shape& view) {
+    return Tensor(flat.data<float>() + 1, DType::f32, view, flat.device());
+  };
+  Array behind_one{DType::f32, {37}, {7}};
+  behind_one.values.insert(behind_one.values.end(), src.values.begin(), src.values.end());
+  check({.name = "source",
+         .inputs = {behind_one, indices},
+         .outputs = {{DType::f32, {5, 4}, {}}},
+         .run = [=](const Tensors& out, const Tensors& in,
+                    const Stream& s) { gather_rows(out[0], from_second(in[0], shape), in[1], s); },
+         .expected = {rows},
+         .alignment = 16});
+  Expected shifted = rows;
+  shifted.values.insert(shifted.values.begin(), 7);
+  shifted.tolerances.push_back(0);
+  check({.name = "output",
+         .inputs = {src, indices},
+         .outputs = {{DType::f32, {21}, std::vector<double>(21, 7)}},
+         .run =
+             [=](const Tensors& out, const Tensors& in, const Stream& s) {
+               gather_rows(from_second(out[0], {5, 4}), in[0], in[1], s);
+             },
+         .expected = {shifted},
+         .alignment = 16});
+}
+
 TEST_P(GatherTest, ImagesOfABatch) {
   const Array images = random_.integers({500, 28, 28, 1}, 0, 255, DType::u8);
   check_rows(images, random_.integers({128}, 0, 499, DType::i64));

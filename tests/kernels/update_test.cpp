@@ -164,6 +164,33 @@ TEST_P(UpdateTest, OneStepOfEachOptimizer) {
   }
 }
 
+// More elements than all blocks of a launch take at once. By itself: check() would run it ten times.
+TEST_P(UpdateTest, BufferThatNeedsSeveralRounds) {
+  constexpr std::int64_t kCount = 2048 * 256 * 4 + 5 * kGranule;
+  const Tensor params = tensor({kCount}), grads = tensor({kCount});
+  const Tensor step = tensor({}, DType::i64), rate = tensor({});
+  std::vector<float> values(kCount), slopes(kCount);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(i % 4093);
+    slopes[i] = static_cast<float>(i % 1021 + 1);
+  }
+  from_host(params, values, stream());
+  from_host(grads, slopes, stream());
+  from_host<std::int64_t>(step, {0}, stream());
+  update({.learning_rate = 0.5},
+         {.params = params,
+          .grads = grads,
+          .mu = {},
+          .nu = {},
+          .decays = {},
+          .step = step,
+          .learning_rate = rate,
+          .squared_norm = {}},
+         stream());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] -= 0.5f * slopes[i];  // exact
+  EXPECT_EQ(to_host<float>(params, stream()), values);
+}
+
 TEST(UpdateCoefficientsTest, BiasCorrectionsAreExactToARounding) {
   for (const auto& [beta1, beta2] : {std::pair{0.9, 0.999}, {0.0, 0.5}, {0.99999, 0.9999999}}) {
     const UpdateRule rule{.rule = Rule::adam, .beta1 = beta1, .beta2 = beta2};

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <set>
 #include <vector>
 
 namespace giro {
@@ -14,7 +17,7 @@ void expect_words(const PhiloxBlock& block, std::vector<std::uint32_t> expected)
 }
 
 std::vector<std::uint64_t> permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t stream) {
-  const KeyedPermutation permute(size, seed, stream);
+  const KeyedPermutation permute(size, Rng{seed, RngPurpose::shuffle, stream});
   std::vector<std::uint64_t> values(size);
   for (std::uint64_t i = 0; i < size; ++i) values[i] = permute(i);
   return values;
@@ -30,18 +33,43 @@ TEST(Philox, GivesThePublishedKnownAnswers) {
 }
 
 TEST(Rng, NumbersAreWordsOfConsecutiveBlocks) {
-  const Rng rng{7, 9};
-  for (std::uint64_t i = 0; i < 64; ++i) EXPECT_EQ(rng.bits(i), philox(7, i / 4, 9).word[i % 4]);
+  const Rng rng{7, RngPurpose::shuffle, 9};
+  for (std::uint64_t i = 0; i < 64; ++i) {
+    EXPECT_EQ(rng.bits(i), philox(7, i / 4, (std::uint64_t{1} << 56) + 9).word[i % 4]);
+  }
 }
 
-TEST(Rng, StreamsAndSeedsDiffer) {
-  EXPECT_NE((Rng{1, 0}.bits(0)), (Rng{0, 0}.bits(0)));
-  EXPECT_NE((Rng{0, 1}.bits(0)), (Rng{0, 0}.bits(0)));
-  EXPECT_NE((Rng{0, 1}.bits(0)), (Rng{1, 0}.bits(0)));
+TEST(Rng, StreamsSeedsAndPurposesDiffer) {
+  const auto first = [](std::uint64_t seed, RngPurpose purpose, std::uint64_t stream) {
+    return Rng{seed, purpose, stream}.bits(0);
+  };
+  const std::set<std::uint32_t> all{first(0, RngPurpose::shuffle, 0), first(1, RngPurpose::shuffle, 0),
+                                    first(0, RngPurpose::shuffle, 1), first(0, RngPurpose::initial_value, 0),
+                                    first(0, RngPurpose::application, 0)};
+  EXPECT_EQ(all.size(), 5u);
+}
+
+// One seed serves initial values and shuffles: no block of the one is a block of the other, whatever leaf and epoch.
+TEST(Rng, PurposesShareNoBlocks) {
+  constexpr std::uint64_t kStreams = 64, kBlocks = 16, kPurposes = 3;
+  std::set<std::array<std::uint32_t, 4>> blocks;
+  for (const RngPurpose purpose : {RngPurpose::initial_value, RngPurpose::shuffle, RngPurpose::application}) {
+    for (std::uint64_t stream = 0; stream < kStreams; ++stream) {
+      for (std::uint64_t i = 0; i < kBlocks; ++i) {
+        const PhiloxBlock block = Rng{42, purpose, stream}.block(i);
+        blocks.insert({block.word[0], block.word[1], block.word[2], block.word[3]});
+      }
+    }
+  }
+  EXPECT_EQ(blocks.size(), kPurposes * kStreams * kBlocks);
+  // What retries of a leaf add to its stream stays within its purpose.
+  const auto words = [](const PhiloxBlock& block) { return std::vector<std::uint32_t>(block.word, block.word + 4); };
+  EXPECT_NE(words(Rng{42, RngPurpose::initial_value, (std::uint64_t{1} << 56) + 5}.block(0)),
+            words(Rng{42, RngPurpose::shuffle, 5}.block(0)));
 }
 
 TEST(Rng, UniformFillsTheUnitIntervalEvenly) {
-  const Rng rng{123, 4};
+  const Rng rng{123, RngPurpose::application, 4};
   constexpr int kCount = 100'000, kBins = 10;
   std::vector<int> bins(kBins);
   double sum = 0, sum_of_squares = 0;
@@ -77,7 +105,7 @@ TEST(KeyedPermutation, IsABijection) {
 
 TEST(KeyedPermutation, StaysInsideSizesTooLargeToEnumerate) {
   for (const std::uint64_t size : {(std::uint64_t{1} << 32) + 1, (std::uint64_t{1} << 62) + 1, ~std::uint64_t{0}}) {
-    const KeyedPermutation permute(size, 5, 0);
+    const KeyedPermutation permute(size, Rng{5, RngPurpose::shuffle, 0});
     for (std::uint64_t i = 0; i < 1000; ++i) ASSERT_LT(permute(size - 1 - i), size);
   }
 }
@@ -87,6 +115,69 @@ TEST(KeyedPermutation, DependsOnSeedAndStream) {
   EXPECT_EQ(permutation(1000, 1, 1), base);
   EXPECT_NE(permutation(1000, 2, 1), base);
   EXPECT_NE(permutation(1000, 1, 2), base);
+}
+
+// What chi-squared stays below with the probability that a normal variable stays below `z` (Wilson and Hilferty, 1931).
+double chi_squared_bound(double degrees, double z) {
+  const double share = 2 / (9 * degrees);
+  return degrees * std::pow(1 - share + z * std::sqrt(share), 3);
+}
+
+bool is_odd(std::vector<std::uint64_t> values) {
+  bool odd = false;
+  for (std::uint64_t i = 0; i < values.size(); ++i) {
+    while (values[i] != i) {
+      std::swap(values[i], values[values[i]]);
+      odd = !odd;
+    }
+  }
+  return odd;
+}
+
+// The epochs of one seed, as a data set sees them: of few rows, every order is equally likely.
+TEST(KeyedPermutation, AllOrdersOfFewAreEquallyLikely) {
+  constexpr std::uint64_t kOfEach = 20;
+  std::uint64_t orders = 1;
+  for (std::uint64_t size = 2; size <= 7; ++size) {
+    orders *= size;
+    std::map<std::vector<std::uint64_t>, int> counts;
+    for (std::uint64_t epoch = 0; epoch < kOfEach * orders; ++epoch) ++counts[permutation(size, 17, epoch)];
+    double chi_squared = static_cast<double>(kOfEach * (orders - counts.size()));  // of what never came up
+    for (const auto& [order, count] : counts) chi_squared += (count - 20.0) * (count - 20.0) / 20.0;
+    // One in 30,000 fair generators fails here.
+    EXPECT_LT(chi_squared, chi_squared_bound(static_cast<double>(orders - 1), 4)) << size;
+  }
+}
+
+// Of two rows at once, where both go: all pairs of places are equally likely, just above what is drawn outright too.
+TEST(KeyedPermutation, PairsOfPlacesAreEquallyLikely) {
+  for (const std::uint64_t size : {6, 16, 17, 20, 31, 32}) {
+    const double pairs = static_cast<double>(size * (size - 1));
+    constexpr std::uint64_t kKeys = 20'000;
+    for (const auto& [a, b] : {std::pair{0, 1}, {1, 3}, {2, 5}}) {
+      std::vector<int> counts(size * size);
+      for (std::uint64_t key = 0; key < kKeys; ++key) {
+        const KeyedPermutation permute(size, Rng{key, RngPurpose::shuffle, 3});
+        ++counts[permute(static_cast<std::uint64_t>(a)) * size + permute(static_cast<std::uint64_t>(b))];
+      }
+      const double expected = kKeys / pairs;
+      double chi_squared = 0;
+      for (std::uint64_t i = 0; i < counts.size(); ++i) {
+        if (i / size != i % size) chi_squared += (counts[i] - expected) * (counts[i] - expected) / expected;
+      }
+      EXPECT_LT(chi_squared, chi_squared_bound(pairs - 1, 4)) << size << ": " << a << ", " << b;
+    }
+  }
+}
+
+// Half of all permutations are odd, also where the size is a power of four and nothing is walked.
+TEST(KeyedPermutation, IsOddForHalfOfTheKeys) {
+  constexpr std::uint64_t kKeys = 4000;
+  for (const std::uint64_t size : {2, 3, 15, 16, 17, 63, 64, 65, 256, 1024}) {
+    int odd = 0;
+    for (std::uint64_t key = 0; key < kKeys; ++key) odd += is_odd(permutation(size, 5, key));
+    EXPECT_NEAR(odd, kKeys / 2.0, 4 * std::sqrt(kKeys / 4.0)) << size;
+  }
 }
 
 // Over many keys, every value turns up about equally often at every index, and neighbours do not stay

@@ -34,6 +34,7 @@
 #include <giro/runtime/tensor.h>
 
 #include "tests/cuda_on_cpu/runtime/injection.h"
+#include "tests/kernels/declined.h"
 
 namespace giro {
 namespace {
@@ -159,6 +160,17 @@ const std::vector<Operation> kOperations{
                d_even = b.zeros({3, 2, 2, 2})] {
          conv2d_backward(dx, d_odd, db, dz, x, odd, same_padding(5, 5, {3, 3}, {1, 1}), b.stream());
          conv2d_backward(dx, d_even, db, dz, x, even, same_padding(5, 5, {2, 2}, {1, 1}), b.stream());
+       };
+     }},
+    {"declined",
+     [](Bench& b) {
+       return [&b, y = b.zeros({2, 4}), x = b.zeros({2, 3}), w = b.zeros({3, 4}), bias = b.zeros({4}),
+               image = b.zeros({1, 3, 3, 2}), filter = b.zeros({4, 2, 2, 2}), out = b.zeros({1, 2, 2, 4}),
+               d_image = b.zeros({1, 3, 3, 2}), d_filter = b.zeros({4, 2, 2, 2})] {
+         const test::Declined declined;
+         dense(y, x, w, bias, Activation::none, b.stream());
+         conv2d(out, image, filter, bias, Activation::none, {}, b.stream());
+         conv2d_backward(d_image, d_filter, {}, out, image, filter, {}, b.stream());
        };
      }},
     {"pool",

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "tests/cuda_on_cpu/libraries/decline.h"
 #include "tests/cuda_on_cpu/libraries/objects.h"
 #include "tests/cuda_on_cpu/libraries/work.h"
 
@@ -238,7 +239,7 @@ void multiply(const Product& p, const Arguments& arguments, Operands& operands) 
       double value = arguments.alpha * sum;
       if (arguments.beta != 0) value += arguments.beta * load(arguments.c, p.c.type, p.c.index(i, j));
       if (p.adds_bias()) value += load(p.desc.bias, p.d.type, i);
-      if (p.applies_relu() && value < 0) value = 0;
+      if (p.applies_relu() && !(value > 0)) value = 0;  // documented as max(x, 0), which leaves NaN open
       store(arguments.d, p.d.type, p.d.index(i, j), value);
     }
   }
@@ -253,6 +254,7 @@ bool is_aligned(const void* pointer, std::uint64_t alignment) {
 cublasStatus_t choose(const Product& product, const Preference& preference, cublasLtMatmulHeuristicResult_t& result) {
   const cublasStatus_t status = product.check();
   if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (declines()) return CUBLAS_STATUS_NOT_SUPPORTED;
   Algorithm algorithm{kMagic,
                       std::min(kWorkspace, preference.workspace),
                       product.hash(),

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "tests/cuda_on_cpu/libraries/cudnn.h"
+#include "tests/cuda_on_cpu/libraries/decline.h"
 #include "tests/cuda_on_cpu/runtime/seed.h"
 
 namespace cuda_on_cpu::dnn {
@@ -167,7 +168,8 @@ cudnnStatus_t suggest(cudnnHandle_t handle, bool resolved, const Geometry& g, in
   const std::array suggestions{
       result(Direction::kAtomic, CUDNN_STATUS_SUCCESS, CUDNN_NON_DETERMINISTIC),
       result(Direction::kDeclined, CUDNN_STATUS_NOT_SUPPORTED, CUDNN_DETERMINISTIC),
-      result(Direction::kDeterministic, CUDNN_STATUS_SUCCESS, CUDNN_DETERMINISTIC),
+      result(Direction::kDeterministic, declines() ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS,
+             CUDNN_DETERMINISTIC),
   };
   const std::size_t first = std::is_same_v<Direction, Forward> ? 1 : 0;
   *count = 0;

@@ -40,14 +40,14 @@ class InitializerTest : public ::testing::TestWithParam<Case> {};
 // sqrt(2 / n) of it.
 TEST_P(InitializerTest, HasTheVarianceItsNameSays) {
   const Case& c = GetParam();
-  const Moments moments(c.initializer(kCount, kFans, Rng{7, 3}));
+  const Moments moments(c.initializer(kCount, kFans, Rng{7, RngPurpose::initial_value, 3}));
   EXPECT_NEAR(moments.mean, 0, 5 * std::sqrt(c.variance / kCount));
   EXPECT_NEAR(moments.variance, c.variance, 5 * c.variance * std::sqrt(2.0 / kCount));
 }
 
 TEST_P(InitializerTest, IsCutOff) {
   const Case& c = GetParam();
-  const Moments moments(c.initializer(kCount, kFans, Rng{7, 3}));
+  const Moments moments(c.initializer(kCount, kFans, Rng{7, RngPurpose::initial_value, 3}));
   // A normal cut off at two of its standard deviations keeps 0.7737 of its variance.
   const double limit = c.uniform ? std::sqrt(3 * c.variance) : 2 * std::sqrt(c.variance / 0.77374);
   EXPECT_LE(moments.largest, limit * (1 + 1e-4));
@@ -56,17 +56,17 @@ TEST_P(InitializerTest, IsCutOff) {
 
 TEST_P(InitializerTest, IsAFunctionOfSeedAndStream) {
   const Case& c = GetParam();
-  const std::vector<float> values = c.initializer(1'000, kFans, Rng{7, 3});
-  EXPECT_EQ(values, c.initializer(1'000, kFans, Rng{7, 3}));
-  EXPECT_NE(values, c.initializer(1'000, kFans, Rng{8, 3}));
-  EXPECT_NE(values, c.initializer(1'000, kFans, Rng{7, 4}));
+  const std::vector<float> values = c.initializer(1'000, kFans, Rng{7, RngPurpose::initial_value, 3});
+  EXPECT_EQ(values, c.initializer(1'000, kFans, Rng{7, RngPurpose::initial_value, 3}));
+  EXPECT_NE(values, c.initializer(1'000, kFans, Rng{8, RngPurpose::initial_value, 3}));
+  EXPECT_NE(values, c.initializer(1'000, kFans, Rng{7, RngPurpose::initial_value, 4}));
   // Value i does not depend on how many there are.
-  const std::vector<float> fewer = c.initializer(10, kFans, Rng{7, 3});
+  const std::vector<float> fewer = c.initializer(10, kFans, Rng{7, RngPurpose::initial_value, 3});
   EXPECT_TRUE(std::equal(fewer.begin(), fewer.end(), values.begin()));
 }
 
 TEST_P(InitializerTest, HasNoRepetitions) {
-  std::vector<float> values = GetParam().initializer(1'000, kFans, Rng{7, 3});
+  std::vector<float> values = GetParam().initializer(1'000, kFans, Rng{7, RngPurpose::initial_value, 3});
   std::sort(values.begin(), values.end());
   EXPECT_GE(std::unique(values.begin(), values.end()) - values.begin(), 998);
 }
@@ -87,7 +87,7 @@ TEST(Initializers, Constants) {
 }
 
 TEST(Initializers, NormalIsNotCutOff) {
-  const Moments moments(normal(0.5)(kCount, kFans, Rng{1, 0}));
+  const Moments moments(normal(0.5)(kCount, kFans, Rng{1, RngPurpose::initial_value, 0}));
   EXPECT_NEAR(moments.mean, 0, 5 * 0.5 / std::sqrt(kCount));
   EXPECT_NEAR(moments.variance, 0.25, 5 * 0.25 * std::sqrt(2.0 / kCount));
   EXPECT_GT(moments.largest, 3.5 * 0.5);

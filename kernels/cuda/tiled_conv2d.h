@@ -1,0 +1,25 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include <giro/runtime/stream.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro::cuda {
+
+// Zeros in front of an image; how many stand behind it follows from the shapes.
+struct Window {
+  std::array<std::int64_t, 2> stride, pad_before;
+};
+
+// The convolution as a product without a matrix of patches, in true f32: for what cuDNN declines. Any shape and
+// padding; the same bits every time. Shapes as of giro::conv2d; no tensor is empty.
+
+void tiled_conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Window& window, const Stream& stream);
+void tiled_conv2d_backward_data(const Tensor& dx, const Tensor& dz, const Tensor& w, const Window& window,
+                                const Stream& stream);
+void tiled_conv2d_backward_filter(const Tensor& dw, const Tensor& dz, const Tensor& x, const Window& window,
+                                  const Stream& stream);
+
+}  // namespace giro::cuda

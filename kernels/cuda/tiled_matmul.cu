@@ -1,0 +1,22 @@
+#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/tiled_product.cuh"
+
+namespace giro::cuda {
+
+// Row-major, d^T (n, m): its rows are op(b)'s columns, its columns op(a)'s rows.
+void tiled_matmul(const Matmul& p, const Stream& stream) {
+  const auto with_rows = [&](const auto& rows) {
+    if (p.transpose_a) {
+      tiled_product(p.d, rows, Matrix<true>{p.a, p.m, p.k}, p.k, stream);
+    } else {
+      tiled_product(p.d, rows, Matrix<false>{p.a, p.m, p.m}, p.k, stream);
+    }
+  };
+  if (p.transpose_b) {
+    with_rows(Matrix<false>{p.b, p.n, p.n});
+  } else {
+    with_rows(Matrix<true>{p.b, p.n, p.k});
+  }
+}
+
+}  // namespace giro::cuda

@@ -57,6 +57,7 @@ void DeviceQueue::launch() {
   if (held_.empty()) return;
   const Stream stream = held_.front()->stream();
   const std::int64_t steps = std::exchange(steps_, 0);
+  step_has_calls_ = false;
   try {
     for (const auto& recording : recordings_) recording->flush();
     const std::size_t period = recordings_.size() == 1 ? 1 : shortest_period();

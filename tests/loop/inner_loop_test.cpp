@@ -176,7 +176,7 @@ TEST_F(InnerLoopOfStates, AnErrorOfTheAggregationLosesNothing) {
   };
   try {
     (void)loop(create(), batches,
-         {{every(1), count_on_device()}, {after(1), inner_loop("valid", evaluate, {.aggregation = "mean"})}});
+               {{every(1), count_on_device()}, {after(1), inner_loop("valid", evaluate, {.aggregation = "mean"})}});
     FAIL() << "nothing was thrown";
   } catch (const LoopError& error) {
     ASSERT_NE(error.state<State>(), nullptr);
@@ -189,7 +189,7 @@ TEST_F(InnerLoopOfStates, AFunctionThatLosesTheState) {
     const State lost = std::move(state);
     throw std::runtime_error("mine");
   };
-  const auto run = [&] { loop(create(), std::vector<Batch>(1), {{every(1), inner_loop(lose)}}); };
+  const auto run = [&] { (void)loop(create(), std::vector<Batch>(1), {{every(1), inner_loop(lose)}}); };
   test::expect_error(ErrorCode::callback, {"mine"}, run);
 }
 

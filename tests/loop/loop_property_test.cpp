@@ -308,9 +308,7 @@ TEST_P(DeviceLoopTest, AdvancesInAnyPieces) {
   const auto train =
       jit([&](TrainState& state, const Batch& batch) { return logs().add_metric("loss", body(state, batch)); });
   const auto predict = jit([&](const TrainState& state, const Batch& batch, const Broadcasts& values) {
-    return logs()
-        .add_output("logits", model(state.params(), batch["image"]))
-        .add_metric("at", values["samples"]);
+    return logs().add_output("logits", model(state.params(), batch["image"])).add_metric("at", values["samples"]);
   });
   const TrainState start = TrainState::create(model, rows.spec(), optim::adamw(1e-3), 0, device());
   TrainState state = TrainState::create(model, rows.spec(), optim::adamw(1e-3), 0, device());

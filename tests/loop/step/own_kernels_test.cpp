@@ -160,7 +160,7 @@ TEST_P(CpuOwnKernelsTest, AHostFunctionRunsInEachStep) {
       submit(state.stream(), [&seen, y = batch["y"].value()] { seen.push_back(*y.data<float>()); });
       return Logs();
     });
-    loop(State(device()), data, {{every(1), step}}, {.stop = at(25), .steps_per_execution = steps_per_execution});
+    (void)loop(State(device()), data, {{every(1), step}}, {.stop = at(25), .steps_per_execution = steps_per_execution});
     for (int i = 0; i < 25; ++i) {
       const float a = static_cast<float>(i * 5 % 50 * 7 % 50) / 25 - 1,
                   b = static_cast<float>(i * 5 % 50 * 11 % 50) / 25 - 1;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -103,7 +104,12 @@ TEST_P(StepTest, RecordedAndEagerGiveTheSameBits) {
       }
     }
     EXPECT_NE(first->leaves, Outcome(create(model)).leaves);
-    EXPECT_LT(first->history[1].back(), first->history[1].front());
+    // The mean loss of the tenth epoch of 14 batches is below that of the first: it learns.
+    const auto longer = loop(create(model), datasets.at("host"), {{every(1), make_step(model, Kind::recorded)}},
+                             {.stop = at(10 * kRows / 5)});
+    const Values losses = Outcome(longer.state, longer.history).history[1];
+    EXPECT_LT(std::accumulate(losses.end() - kRows / 5, losses.end(), 0.0),
+              std::accumulate(losses.begin(), losses.begin() + kRows / 5, 0.0));
   }
 }
 

@@ -13,6 +13,7 @@
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/error.h>
 #include <giro/runtime/safetensors.h>
+#include <giro/runtime/snapshot.h>
 #include <giro/runtime/tensor.h>
 
 #include "callbacks/internal/checkpoint_files.h"
@@ -56,27 +57,6 @@ Elapsed completed(const Elapsed& elapsed, std::int64_t steps) {
   done.steps = steps;
   return done;
 }
-
-// The saved collections' leaves, copied to the host.
-struct Snapshot {
-  explicit Snapshot(const State& state) {
-    for (const auto& collection : state.collections()) {
-      if (!collection->saved()) continue;
-      const Tensor source = collection->bytes();
-      const Buffer& host = buffers.emplace_back(Buffer::allocate(Device::cpu(), source.bytes()));
-      state.stream().copy(host.data(), source.raw(), source.bytes());
-      for (const Leaf& leaf : collection->leaves()) {
-        const auto offset = static_cast<char*>(leaf.value.raw()) - static_cast<char*>(source.raw());
-        leaves.push_back({leaf.path, Tensor(static_cast<char*>(host.data()) + offset, leaf.value.dtype(),
-                                            leaf.value.shape(), Device::cpu())});
-      }
-    }
-    state.stream().synchronize();
-  }
-
-  std::vector<Buffer> buffers;
-  std::vector<Leaf> leaves;
-};
 
 template <class Bits>
 bool is_finite(const Tensor& tensor, Bits exponent) {
@@ -225,18 +205,18 @@ std::optional<double> Checkpoint::improvement(std::int64_t done, const State& st
 
 bool Checkpoint::save(const Elapsed& elapsed, std::int64_t done, const State& state, std::optional<double> best) const {
   FileSystem& files = *options_.files;
-  const Snapshot snapshot(state);
-  if (snapshot.leaves.empty()) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("checkpoint '{}': the state has no leaves to save; expected one that was not moved from", dir_));
+  if (state.moved_from()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("checkpoint '{}': the state was moved from, expected one that holds its leaves", dir_));
   }
+  const Snapshot snapshot(state, MemoryKind::pinned);
+  snapshot.wait();
   const std::int64_t steps = counted_steps(state).value_or(done);
   create_durable_directory(files, dir_);
   const std::vector<CheckpointFile> found = find_checkpoints(files, dir_);
   if (!options_.overwrite) giro::check_none_later(files, dir_, found, std::max(steps, done));
 
-  const std::string not_finite = find_not_finite(snapshot.leaves);
+  const std::string not_finite = find_not_finite(snapshot.leaves());
   if (!not_finite.empty() && options_.not_finite != "save" && has_finite(files, dir_, found)) {
     *report_ = fmt::format("step {} is not saved: {} is not finite", steps, not_finite);
     if (options_.not_finite == "skip") return false;
@@ -256,7 +236,7 @@ bool Checkpoint::save(const Elapsed& elapsed, std::int64_t done, const State& st
     metadata["best"] = fmt::format("{}", *best);
   }
   replace_file(files, join(dir_, checkpoint_name(steps)),
-               [&](FileSystem::Writer& file) { write_safetensors(file, snapshot.leaves, metadata); });
+               [&](FileSystem::Writer& file) { write_safetensors(file, snapshot.leaves(), metadata); });
   for (const std::string& name : superseded(found, steps, done, options_)) files.remove(join(dir_, name));
   return true;
 }

@@ -152,7 +152,7 @@ TEST(Checkpoint, RefusesToGoBehindALaterOne) {
   const std::vector<int> batches(3);
   const auto count = [&](State&) { ++steps; };
   expect_error(ErrorCode::invalid_argument, {"giro::Checkpoint", "step 1000 is saved", "later than step 0;"}, [&] {
-    loop(make_state(1), batches, {{every(1), count}, {every(2), checkpoint(dir.path())}});
+    (void)loop(make_state(1), batches, {{every(1), count}, {every(2), checkpoint(dir.path())}});
   });
   EXPECT_EQ(steps, 0);
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000001000")});
@@ -169,7 +169,7 @@ TEST(Checkpoint, RefusesAStateThatWasMovedFrom) {
   const Checkpoint save = checkpoint(dir.path());
   save(at_step(0), state);
   const State moved = std::move(state);
-  expect_error(ErrorCode::invalid_argument, {dir.path(), "no leaves", "moved from"},
+  expect_error(ErrorCode::invalid_argument, {dir.path(), "moved from"},
                [&] { save(at_step(1), state); });  // NOLINT(bugprone-use-after-move)
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000001")});
   save(at_step(1), moved);
@@ -265,7 +265,7 @@ TEST(Checkpoint, WhatWasSkippedIsNotTheBest) {
     from_host(state.at("params/dense0/bias"), std::vector<float>(3, value), state.stream());
     return logs().add_metric("loss", losses.at(static_cast<std::size_t>(e.steps)));
   };
-  loop(make_state(1), std::vector<int>(3), {{every(1), {step, checkpoint(dir.path(), {.monitor = "loss"})}}});
+  (void)loop(make_state(1), std::vector<int>(3), {{every(1), {step, checkpoint(dir.path(), {.monitor = "loss"})}}});
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000003")});
 }
 
@@ -293,15 +293,15 @@ TEST(Checkpoint, GoesBackWithTheStateOfItsOwnRun) {
 
 TEST(Checkpoint, InAnOnEndTheStepsAreThoseOfTheLoop) {
   const test::TemporaryDirectory dir;
-  loop(make_state(1), std::vector<int>(10), {}, {.on_end = {checkpoint(dir.path())}});
+  (void)loop(make_state(1), std::vector<int>(10), {}, {.on_end = {checkpoint(dir.path())}});
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000010")});
 }
 
 TEST(Checkpoint, AResumedRunWaitsForWhatItMonitors) {
   const test::TemporaryDirectory dir;
   const auto log = [](const State&) { return logs().add_metric("loss", 1); };
-  loop(make_state(1), std::vector<int>(4), {{after(8), log}, {every(1), checkpoint(dir.path(), {.monitor = "loss"})}},
-       {.elapsed = {.steps = 6}});
+  (void)loop(make_state(1), std::vector<int>(4),
+             {{after(8), log}, {every(1), checkpoint(dir.path(), {.monitor = "loss"})}}, {.elapsed = {.steps = 6}});
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000009")});
 }
 
@@ -426,20 +426,21 @@ TEST(Checkpoint, AResumedRunFiresAtTheSameSamples) {
   const auto note_in = [](std::vector<std::int64_t>& fired) {
     return [&fired](const State&, const Elapsed& elapsed) { fired.push_back(elapsed.steps); };
   };
-  loop(make_state(1, 0), batches, {{every(1), train_step}, {every({.samples = 7}), note_in(whole)}},
-       {.batch_size_fn = size});
+  (void)loop(make_state(1, 0), batches, {{every(1), train_step}, {every({.samples = 7}), note_in(whole)}},
+             {.batch_size_fn = size});
   ASSERT_GT(whole.size(), 4u);
   for (std::int64_t cut = 1; cut < 12; ++cut) {
     const test::TemporaryDirectory dir;
     std::vector<std::int64_t> fired;
-    loop(make_state(1, 0), batches,
-         {{every(1), train_step}, {every({.samples = 7}), note_in(fired)}, {every(1), checkpoint(dir.path())}},
-         {.stop = at(cut), .batch_size_fn = size});
+    (void)loop(make_state(1, 0), batches,
+               {{every(1), train_step}, {every({.samples = 7}), note_in(fired)}, {every(1), checkpoint(dir.path())}},
+               {.stop = at(cut), .batch_size_fn = size});
     State state = make_state(0, 0);
     const Restored there = restore(state, dir.path());
     ASSERT_EQ(there.steps, cut);
-    loop(std::move(state), std::vector<std::int64_t>(batches.begin() + cut, batches.end()),
-         {{every(1), train_step}, {every({.samples = 7}), note_in(fired)}}, {.elapsed = there, .batch_size_fn = size});
+    (void)loop(std::move(state), std::vector<std::int64_t>(batches.begin() + cut, batches.end()),
+               {{every(1), train_step}, {every({.samples = 7}), note_in(fired)}},
+               {.elapsed = there, .batch_size_fn = size});
     EXPECT_EQ(fired, whole) << "cut at " << cut;
   }
 }
@@ -456,10 +457,10 @@ TEST(Checkpoint, MonitoredSavesOnStrictImprovementOnly) {
   const std::vector<double> values{nan, 0.5, 0.5, 0.25, 0.75, nan, 0.75};
   const auto saved = [&](const std::string& mode) {
     const std::string path = dir / mode;
-    loop(make_state(1, 0), batches,
-         {{every(1), train_step},
-          {every(1), log_values(values)},
-          {every(1), checkpoint(path, {.keep = 100, .monitor = "accuracy", .mode = mode})}});
+    (void)loop(make_state(1, 0), batches,
+               {{every(1), train_step},
+                {every(1), log_values(values)},
+                {every(1), checkpoint(path, {.keep = 100, .monitor = "accuracy", .mode = mode})}});
     return names_in(path);
   };
   EXPECT_EQ(saved("max"), (std::vector<std::string>{name_of_step("0000000002"), name_of_step("0000000005")}));
@@ -471,9 +472,9 @@ TEST(Checkpoint, AResumedRunKnowsTheBestOfTheRunsBefore) {
   const CheckpointOptions options{.monitor = "metrics.accuracy", .mode = "max"};
   const auto run = [&](State state, const Elapsed& elapsed, const std::vector<double>& values,
                        const CheckpointOptions& with) {
-    loop(std::move(state), std::vector<int>(values.size()),
-         {{every(1), train_step}, {every(1), log_values(values)}, {every(1), checkpoint(dir.path(), with)}},
-         {.elapsed = elapsed});
+    (void)loop(std::move(state), std::vector<int>(values.size()),
+               {{every(1), train_step}, {every(1), log_values(values)}, {every(1), checkpoint(dir.path(), with)}},
+               {.elapsed = elapsed});
     return names_in(dir.path());
   };
   EXPECT_EQ(run(make_state(1, 0), {}, {0.1, 1. / 3, 0.2}, options),
@@ -497,8 +498,8 @@ TEST(Checkpoint, AResumedRunKnowsTheBestOfTheRunsBefore) {
 TEST(Checkpoint, NamesTheNearestEntryToAMonitorThatWasNeverLogged) {
   const test::TemporaryDirectory dir;
   expect_error(ErrorCode::not_found, {"giro::Checkpoint", "step 0", "'acuracy'", "did you mean 'accuracy'"}, [&] {
-    loop(make_state(1, 0), std::vector<int>(1),
-         {{every(1), log_values({1})}, {every(1), checkpoint(dir.path(), {.monitor = "acuracy"})}});
+    (void)loop(make_state(1, 0), std::vector<int>(1),
+               {{every(1), log_values({1})}, {every(1), checkpoint(dir.path(), {.monitor = "acuracy"})}});
   });
 }
 
@@ -633,7 +634,8 @@ TEST(Restore, TakesTheNewestThatIsNotDamagedAndSaysSo) {
     text.replace(text.find(from), std::string(from).size(), to);
     test::write_text(dir / name_of_step("0000000002"), text);
     EXPECT_EQ(restore(state, dir.path()).steps, 1);
-    loop(make_state(1, 1), std::vector<int>(0), {{every(1), checkpoint(dir.path(), {.keep = 3})}}, {.elapsed = older});
+    (void)loop(make_state(1, 1), std::vector<int>(0), {{every(1), checkpoint(dir.path(), {.keep = 3})}},
+               {.elapsed = older});
   }
 
   test::write_text(dir / name_of_step("0000000001"), "");

@@ -170,7 +170,7 @@ TEST(EarlyStopping, TheBestStateIsThatOfAllLoops) {
   run = loop(run.state, std::vector<int>(2), tasks, {.elapsed = run.elapsed});
   EXPECT_EQ(run.state.updates, 3);
   expect_error(ErrorCode::invalid_argument, {"giro::EarlyStopping", "another type"}, [&] {
-    loop(7, std::vector<int>(2), {{every(1), {log, stop}}});
+    (void)loop(7, std::vector<int>(2), {{every(1), {log, stop}}});
   });
 }
 
@@ -180,7 +180,7 @@ TEST(EarlyStopping, PutsNoStateBackIntoAnotherStructure) {
     State state(Device::cpu());
     state.add(name, {{"w", DType::f32, {size}}});
     const auto log = [loss] { return logs().add_metric("loss", loss); };
-    loop(std::move(state), std::vector<int>(1), {{every(1), {log, stop}}});
+    (void)loop(std::move(state), std::vector<int>(1), {{every(1), {log, stop}}});
   };
   run("a", 3, 1);
   expect_error(ErrorCode::invalid_argument, {"giro::EarlyStopping", "structure"}, [&] { run("b", 3, 2); });
@@ -192,11 +192,11 @@ TEST(EarlyStopping, PutsNoStateBackIntoAnotherStructure) {
 TEST(EarlyStopping, AnErrorLeavesTheStateWhereItWas) {
   const std::vector<double> losses{1, 2, 3, 4, 5};
   try {
-    loop(Model(), std::vector<int>(5),
-         {{every(1), {train_on(losses), early_stopping("loss", {.patience = 9, .restore_best = true})}},
-          {every(1), [](const Elapsed& e, const Model&) {
-             if (e.steps == 3) throw std::runtime_error("mine");
-           }}});
+    (void)loop(Model(), std::vector<int>(5),
+               {{every(1), {train_on(losses), early_stopping("loss", {.patience = 9, .restore_best = true})}},
+                {every(1), [](const Elapsed& e, const Model&) {
+                   if (e.steps == 3) throw std::runtime_error("mine");
+                 }}});
     FAIL() << "no error";
   } catch (const LoopError& error) {
     EXPECT_EQ(error.state<Model>()->updates, 4);
@@ -228,8 +228,8 @@ TEST(EarlyStopping, JudgesNothingThatASignalHasCutShort) {
 TEST(EarlyStopping, SkipsTheCallbacksBehindIt) {
   int calls = 0;
   const std::vector<double> losses{1, 2, 3};
-  loop(Model(), std::vector<int>(3),
-       {{every(1), {train_on(losses), early_stopping("loss"), [&](const Model&) { ++calls; }}}});
+  (void)loop(Model(), std::vector<int>(3),
+             {{every(1), {train_on(losses), early_stopping("loss"), [&](const Model&) { ++calls; }}}});
   EXPECT_EQ(calls, 1);
 }
 
@@ -256,9 +256,10 @@ TEST(EarlyStopping, WhatRunsAtTheEndSeesTheBest) {
   std::vector<int> seen;
   const std::vector<double> losses{5, 3, 4, 4, 4};
   const auto note = [&](const Model& model) { seen.push_back(model.updates); };
-  loop(Model(), std::vector<int>(5),
-       {{every(1), {train_on(losses), early_stopping("loss", {.patience = 2, .restore_best = true})}}, {last(), note}},
-       {.on_end = {note}});
+  (void)loop(
+      Model(), std::vector<int>(5),
+      {{every(1), {train_on(losses), early_stopping("loss", {.patience = 2, .restore_best = true})}}, {last(), note}},
+      {.on_end = {note}});
   EXPECT_EQ(seen, (std::vector<int>{2, 2}));
 }
 
@@ -313,7 +314,7 @@ TEST(EarlyStopping, RefusesAStateThatCannotBeCopied) {
   const auto log = [] { return logs().add_metric("loss", 1); };
   const auto run = [&](bool restore_best) {
     const EarlyStopping stop = early_stopping("loss", {.restore_best = restore_best});
-    loop(MoveOnly(), std::vector<int>(1), {{every(1), {log, stop}}});
+    (void)loop(MoveOnly(), std::vector<int>(1), {{every(1), {log, stop}}});
   };
   run(false);
   expect_error(ErrorCode::unsupported, {"giro::EarlyStopping", "restore_best", "copied"}, [&] { run(true); });
@@ -329,10 +330,10 @@ TEST(EarlyStopping, LooksAtWhatWasLoggedBefore) {
 TEST(EarlyStopping, NamesTheNearestEntryToAMonitorThatWasNeverLogged) {
   const std::vector<double> losses{1, 2};
   expect_error(ErrorCode::not_found, {"giro::EarlyStopping", "at step 0", "'los'", "did you mean 'loss'"}, [&] {
-    loop(Model(), std::vector<int>(2), {{every(1), {train_on(losses), early_stopping("los")}}});
+    (void)loop(Model(), std::vector<int>(2), {{every(1), {train_on(losses), early_stopping("los")}}});
   });
   expect_error(ErrorCode::not_found, {"'loss'"}, [&] {
-    loop(Model(), std::vector<int>(2), {{every(1), early_stopping("loss")}});
+    (void)loop(Model(), std::vector<int>(2), {{every(1), early_stopping("loss")}});
   });
 }
 

@@ -91,7 +91,7 @@ TEST_F(KerasBarFile, ALoopEndsABarOfSamples) {
   with.total = at({.samples = 20});
   const KerasBar bar(with);
   const auto size = [](const int&) { return std::int64_t{4}; };
-  loop(0, std::vector<int>(5), {{every(2), bar}}, {.batch_size_fn = size});
+  (void)loop(0, std::vector<int>(5), {{every(2), bar}}, {.batch_size_fn = size});
   EXPECT_EQ(only_line().substr(0, 38), "20/20 [==============================]");
 }
 
@@ -216,7 +216,7 @@ TEST_F(KerasBarFile, AClockSetBackDoesNotSilenceIt) {
 TEST_F(KerasBarFile, ObservesALoop) {
   const std::vector<int> batches(5);
   const auto step = [](const Elapsed& elapsed, const int&) { return loss_of(static_cast<double>(elapsed.steps)); };
-  loop(0, batches, {{every(1), step}, {every(1), keras_bar(options(5))}});
+  (void)loop(0, batches, {{every(1), step}, {every(1), keras_bar(options(5))}});
   const std::string line = only_line();
   EXPECT_EQ(line.substr(0, 37), "5/5 [==============================] ");
   EXPECT_EQ(line.substr(line.find("loss")), "loss: 2.0000");
@@ -227,18 +227,18 @@ TEST_F(KerasBarFile, LeavesItsLastLineWhenTheLoopEnds) {
   const std::vector<int> batches(3);
   const auto step = [](const Elapsed&) { return loss_of(2); };
   const KerasBar bar = keras_bar(options(10));
-  loop(0, batches, {{every(1), {step, bar}}});
+  (void)loop(0, batches, {{every(1), {step, bar}}});
   EXPECT_EQ(only_line().substr(0, 38), " 3/10 [========>.....................]");
-  loop(0, batches, {{every(1), {step, bar}}}, {.elapsed = {.steps = 3}});
+  (void)loop(0, batches, {{every(1), {step, bar}}}, {.elapsed = {.steps = 3}});
   const std::vector<std::string> all = lines();
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[1].substr(0, 38), " 6/10 [=================>............]");
   // The steps at which the bar was not asked count, too.
-  loop(0, std::vector<int>(10), {{every(5), {step, bar}}});
+  (void)loop(0, std::vector<int>(10), {{every(5), {step, bar}}});
   ASSERT_EQ(lines().size(), 3u);
   EXPECT_EQ(lines()[2].substr(0, 38), "10/10 [==============================]");
   // A run that is past the total has nothing to show.
-  loop(0, batches, {{every(1), {step, bar}}}, {.elapsed = {.steps = 10}});
+  (void)loop(0, batches, {{every(1), {step, bar}}}, {.elapsed = {.steps = 10}});
   EXPECT_EQ(lines().size(), 3u);
 }
 

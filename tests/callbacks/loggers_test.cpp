@@ -119,7 +119,7 @@ TEST(Loggers, ALoggerThatAppendsGoesBackWithALoop) {
   const JsonlLogger jsonl = jsonl_logger(dir / "log.jsonl", {.append = true});
   const auto step = [](const Elapsed& e) { return logs().add_metric("a", static_cast<double>(e.steps)); };
   for (const std::int64_t first : {0, 2}) {
-    loop(0, std::vector<int>(4), {{every(1), {step, csv, jsonl}}}, {.elapsed = {.steps = first}});
+    (void)loop(0, std::vector<int>(4), {{every(1), {step, csv, jsonl}}}, {.elapsed = {.steps = first}});
   }
   const auto lines = [&](const std::string& name) {
     const std::string text = test::read_text(dir / name);
@@ -269,8 +269,8 @@ TEST(CsvLogger, ReportsAFaultAtEveryCall) {
     test::write_text(path, "steps,samples,time,a\n0,0,0,7\n9,0,0,7\n");
     const auto files = std::make_shared<test::FaultyFileSystem>(call);
     const auto run = [&] {
-      loop(0, std::vector<int>(3), {{every(1), {step, csv_logger(path, {.append = true, .files = files})}}},
-           {.elapsed = {.steps = 1}});
+      (void)loop(0, std::vector<int>(3), {{every(1), {step, csv_logger(path, {.append = true, .files = files})}}},
+                 {.elapsed = {.steps = 1}});
     };
     try {
       run();

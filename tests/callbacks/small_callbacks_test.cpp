@@ -75,7 +75,7 @@ TEST(TerminateOnNan, FindsBetweenItsCallsWhatStaysNan) {
 
 TEST(TerminateOnNan, NamesTheNearestEntryToOneThatWasNeverLogged) {
   expect_error(ErrorCode::not_found, {"terminate_on_nan", "'acuracy'", "did you mean 'accuracy'"}, [] {
-    loop(0, std::vector<int>(1), {{every(1), {log_values({1}), terminate_on_nan("acuracy")}}});
+    (void)loop(0, std::vector<int>(1), {{every(1), {log_values({1}), terminate_on_nan("acuracy")}}});
   });
 }
 

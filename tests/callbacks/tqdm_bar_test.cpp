@@ -106,7 +106,7 @@ TEST_F(TqdmBarFile, ObservesALoopThatEndsEarly) {
   const auto step = [](const Elapsed& elapsed) { return loss_of(static_cast<double>(elapsed.steps)); };
   const TqdmBar bar = tqdm_bar(options(10));
   EXPECT_EQ((Callback<int, int>(bar).kind()), CallbackKind::observer);
-  loop(0, batches, {{every(1), {step, bar}}});
+  (void)loop(0, batches, {{every(1), {step, bar}}});
   const std::string line = only_line();
   EXPECT_EQ(line.substr(0, 24), " 50%|#####     | 5/10 [0");
   EXPECT_TRUE(line.ends_with(", loss=2]")) << line;

@@ -44,8 +44,8 @@ TEST(TrainLoopCallbacks, CheckpointsAreSavedAtEpochEnds) {
   const test::TemporaryDirectory directory;
   State state(Device::cpu());
   state.add("params", {{"a", DType::f32, {2}}});
-  train_loop(std::move(state), Ints(10, 0),
-             {.callbacks = {checkpoint(directory.path(), {.keep = 100})}, .epoch_duration = at(4)});
+  (void)train_loop(std::move(state), Ints(10, 0),
+                   {.callbacks = {checkpoint(directory.path(), {.keep = 100})}, .epoch_duration = at(4)});
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(directory.path()))
     files.push_back(entry.path().filename());

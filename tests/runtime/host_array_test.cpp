@@ -113,8 +113,8 @@ TEST_P(HostArrayTest, OneEventForSeveral) {
 
 TEST_P(HostArrayTest, IsNotMadeWhileRecording) {
   const Tensor source = tensor({2});
-  expect_error(ErrorCode::invalid_argument, {"f32(2,)", "recorded"},
-               [&] { Graph::record(stream(), [&] { HostArray::copy_of(source, stream()); }); });
+  test::expect_error(ErrorCode::invalid_argument, {"f32(2,)", "recorded"},
+                     [&] { Graph::record(stream(), [&] { HostArray::copy_of(source, stream()); }); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, HostArrayTest, test::kDevices, test::device_name);

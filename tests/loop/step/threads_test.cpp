@@ -76,7 +76,7 @@ TEST_P(ThreadsTest, OneStep) {
   for (std::size_t i = 0; i < kThreads; ++i) expected.push_back(train(dataset, make_step(), i));
   const auto step = make_step();
   EXPECT_EQ(in_threads([&](std::size_t i) { return train(dataset, step, i); }), expected);
-  EXPECT_EQ(step.num_recordings(), kThreads);
+  EXPECT_LE(step.num_recordings(), kThreads);  // one that is done with goes when another is made
 }
 
 }  // namespace

@@ -5,11 +5,11 @@
 #include <functional>
 #include <iterator>
 #include <optional>
-#include <ranges>
 #include <type_traits>
 #include <utility>
 
 #include <giro/loop/data/current_batch.h>
+#include <giro/loop/data/range.h>
 #include <giro/loop/run_core.h>
 #include <giro/loop/time/elapsed.h>
 

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <ranges>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <giro/loop/data/range.h>
 #include <giro/loop/interrupt.h>
 #include <giro/loop/loop_result.h>
 #include <giro/loop/run.h>

@@ -1,19 +1,18 @@
 #pragma once
 
-#include <algorithm>
 #include <any>
 #include <concepts>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <giro/loop/data/any_dataset.h>
+#include <giro/loop/data/range.h>
 #include <giro/loop/events.h>
 #include <giro/loop/inner_loop.h>
 #include <giro/loop/log/aggregation.h>
@@ -157,10 +156,13 @@ Callback<S, B> inner_test(EventTable<S, B>& table, const TrainOptions<S, B>& opt
                                  .metadata = options.metadata,
                                  .catch_signals = options.catch_signals,
                                  .steps_per_execution = options.steps_per_execution};
-  const auto changes = [](const Callback<S, B>& callback) { return callback.changes_state(); };
-  bool changes_state =
-      std::ranges::any_of(test_options.on_start, changes) || std::ranges::any_of(test_options.on_end, changes);
-  for (const Task<S, B>& task : tasks) changes_state |= std::ranges::any_of(task.callbacks, changes);
+  bool changes_state = false;
+  const auto look_at = [&](const std::vector<Callback<S, B>>& callbacks) {
+    for (const Callback<S, B>& callback : callbacks) changes_state |= callback.changes_state();
+  };
+  look_at(test_options.on_start);
+  look_at(test_options.on_end);
+  for (const Task<S, B>& task : tasks) look_at(task.callbacks);
 
   auto test =
       inner_loop(options.test_name,

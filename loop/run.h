@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
-#include <ranges>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <giro/loop/data/current_batch.h>
+#include <giro/loop/data/range.h>
 #include <giro/loop/interrupt.h>
 #include <giro/loop/run_core.h>
 #include <giro/loop/task.h>

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -172,7 +171,7 @@ class RunCore final : private StepSink {
     const bool leaves_news = !loop_.logs.empty() || !journal_.is_empty();
     if (leaves_news) journal_.end_step(elapsed_, loop_.logs);
     elapsed_.count(elapsed_.step_samples);
-    clock_.end_step(elapsed_, std::min({stop_.time, aim_.time, agenda_.wake().time}));
+    clock_.end_step(elapsed_, lowest(stop_.time, aim_.time, agenda_.wake().time));
     queue_.end_step();
     if (leaves_news) drain(false);
     expect_quiet();
@@ -247,8 +246,8 @@ class RunCore final : private StepSink {
 
   void expect_quiet() {
     const bool timely = elapsed_.time() >= agenda_.wake().time || options_.arbiter;
-    quiet_steps_ = timely ? 0 : std::min({agenda_.wake().steps, stop_.steps - 1, aim_.steps, clock_.next_look() - 1});
-    quiet_samples_ = std::min({agenda_.wake().samples, stop_.samples, aim_.samples});
+    quiet_steps_ = timely ? 0 : lowest(agenda_.wake().steps, stop_.steps - 1, aim_.steps, clock_.next_look() - 1);
+    quiet_samples_ = lowest(agenda_.wake().samples, stop_.samples, aim_.samples);
   }
 
   void before_asking(const Agenda::Traits& traits) {

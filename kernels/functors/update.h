@@ -6,6 +6,8 @@
 #include <giro/kernels/optim/update.h>
 #include <giro/runtime/host_device.h>
 
+#include "kernels/functors/learning_rate.h"
+
 // The optimizers' arithmetic, once for both backends. A backend computes the coefficients once a launch (the CPU) or
 // once a block (CUDA), from leaves on the device, and then runs sgd_element or adam_element over the flat buffers.
 namespace giro::functors {
@@ -34,7 +36,7 @@ struct UpdateCoefficients {
 
   // `squared_norm` is ignored without clipping. The powers are taken in double: 1 - 0.999^t in float is off by 1e-5.
   GIRO_HOST_DEVICE UpdateCoefficients(const optim::UpdateRule& rule, std::int64_t step, float squared_norm) {
-    learning_rate = rule.learning_rate(step);
+    learning_rate = RateOf::at(rule.learning_rate, step);
     gradient_scale = 1.0f;
     if (rule.max_norm > 0) {
       const float norm = sqrtf(squared_norm);

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include <giro/runtime/error.h>
+
+#include "kernels/functors/learning_rate.h"
 
 namespace giro::optim {
 namespace {
@@ -26,6 +30,8 @@ std::int64_t checked_steps(const char* what, std::int64_t steps) {
 }  // namespace
 
 LearningRate::LearningRate(double constant) : peak_(checked("the constant", constant)) {}
+
+float LearningRate::operator()(std::int64_t step) const { return functors::RateOf::at(*this, step); }
 
 LearningRate constant(double rate) { return LearningRate(rate); }
 

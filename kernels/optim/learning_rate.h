@@ -1,11 +1,12 @@
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
 
-#include <giro/runtime/host_device.h>
+namespace giro::functors {
+struct RateOf;
+}
 
 namespace giro::optim {
 
@@ -18,22 +19,10 @@ class LearningRate {
   LearningRate(double constant);
 
   // The rate of a step, counted from 0.
-  GIRO_HOST_DEVICE float operator()(std::int64_t step) const {
-    const float s = static_cast<float>(step);
-    if (step < warmup_steps_) return start_ + (peak_ - start_) * s / static_cast<float>(warmup_steps_);
-    if (decay_steps_ > 0) {
-      const float share = (s - static_cast<float>(warmup_steps_)) / static_cast<float>(decay_steps_);
-      const float clamped = share < 1.0f ? share : 1.0f;
-      return end_ + (peak_ - end_) * 0.5f * (1.0f + cosf(3.14159265358979f * clamped));
-    }
-    float rate = peak_;
-    for (int i = 0; i < pieces_; ++i) {
-      if (step >= boundaries_[i]) rate *= scales_[i];
-    }
-    return rate;
-  }
+  float operator()(std::int64_t step) const;
 
  private:
+  friend struct functors::RateOf;
   friend LearningRate constant(double rate);
   friend LearningRate warmup(double peak, std::int64_t steps, double start);
   friend LearningRate cosine(double peak, std::int64_t decay_steps, double end);

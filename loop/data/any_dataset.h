@@ -5,9 +5,10 @@
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <ranges>
 #include <type_traits>
 #include <utility>
+
+#include <giro/loop/data/range.h>
 
 namespace giro {
 

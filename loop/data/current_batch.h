@@ -1,9 +1,10 @@
 #pragma once
 
 #include <optional>
-#include <ranges>
 #include <type_traits>
 #include <utility>
+
+#include <giro/loop/data/range.h>
 
 namespace giro {
 

@@ -1,36 +1,52 @@
 #include <giro/loop/step/step.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 namespace giro::detail {
+
+struct StepEngine::Recordings {
+  struct Used {
+    std::shared_ptr<StepRecording> recording;
+    std::uint64_t last;
+  };
+
+  std::shared_ptr<StepRecording> find(const StepCall& call, const StepBody& body) {
+    ++uses;
+    for (Used& one : used) {
+      if (!one.recording->matches(call)) continue;
+      one.last = uses;
+      return one.recording;
+    }
+    std::erase_if(used, [](const Used& one) { return one.recording->expired(); });
+    auto recording = std::make_shared<StepRecording>(call, body, mode);
+    if (used.size() >= kMaxRecordings) used.erase(std::ranges::min_element(used, {}, &Used::last));
+    used.push_back({recording, uses});
+    return recording;
+  }
+
+  const StepRecording::Mode mode;
+  mutable std::mutex mutex;
+  std::vector<Used> used;
+  std::uint64_t uses = 0;
+};
+
+StepEngine::StepEngine(StepRecording::Mode mode) : recordings_(new Recordings{.mode = mode}) {}
+StepEngine::~StepEngine() = default;
 
 std::shared_ptr<StepRecording> StepEngine::find(const StepCall& call, const StepBody& body,
                                                 std::shared_ptr<StepRecording> latest) {
   if (latest && latest->matches(call)) return latest;
-  const std::lock_guard lock(mutex_);
-  return find_locked(call, body);
-}
-
-std::shared_ptr<StepRecording> StepEngine::find_locked(const StepCall& call, const StepBody& body) {
-  ++uses_;
-  for (Used& used : recordings_) {
-    if (!used.recording->matches(call)) continue;
-    used.last = uses_;
-    return used.recording;
-  }
-  std::erase_if(recordings_, [](const Used& used) { return used.recording->expired(); });
-  auto recording = std::make_shared<StepRecording>(call, body, mode_);
-  if (recordings_.size() >= kMaxRecordings) {
-    recordings_.erase(std::ranges::min_element(recordings_, {}, &Used::last));
-  }
-  recordings_.push_back({recording, uses_});
-  return recording;
+  const std::lock_guard lock(recordings_->mutex);
+  return recordings_->find(call, body);
 }
 
 Logs StepEngine::call(const StepCall& call, const StepBody& body) {
-  std::unique_lock lock(mutex_);
-  const std::shared_ptr<StepRecording> recording = find_locked(call, body);
+  std::unique_lock lock(recordings_->mutex);
+  const std::shared_ptr<StepRecording> recording = recordings_->find(call, body);
   // The user's function, which an eager step calls each time, need not know of threads.
   if (!recording->is_eager()) lock.unlock();
   try {
@@ -42,8 +58,8 @@ Logs StepEngine::call(const StepCall& call, const StepBody& body) {
 }
 
 std::size_t StepEngine::num_recordings() const {
-  const std::lock_guard lock(mutex_);
-  return mode_ == StepRecording::Mode::recorded ? recordings_.size() : 0;
+  const std::lock_guard lock(recordings_->mutex);
+  return recordings_->mode == StepRecording::Mode::recorded ? recordings_->used.size() : 0;
 }
 
 }  // namespace giro::detail

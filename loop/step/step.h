@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -29,7 +28,8 @@ class StepEngine {
   // How many recordings are kept: when there is another, the one that was used longest ago goes.
   static constexpr std::size_t kMaxRecordings = 32;
 
-  explicit StepEngine(StepRecording::Mode mode) : mode_(mode) {}
+  explicit StepEngine(StepRecording::Mode mode);
+  ~StepEngine();
 
   // The recording for a call, which is made if there is none. `latest` is the one that the caller used last, or null.
   std::shared_ptr<StepRecording> find(const StepCall& call, const StepBody& body,
@@ -39,16 +39,8 @@ class StepEngine {
   std::size_t num_recordings() const;
 
  private:
-  struct Used {
-    std::shared_ptr<StepRecording> recording;
-    std::uint64_t last;
-  };
-  std::shared_ptr<StepRecording> find_locked(const StepCall& call, const StepBody& body);
-
-  const StepRecording::Mode mode_;
-  mutable std::mutex mutex_;
-  std::vector<Used> recordings_;
-  std::uint64_t uses_ = 0;
+  struct Recordings;
+  std::unique_ptr<Recordings> recordings_;
 };
 
 struct NoStatics {

@@ -1,12 +1,21 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 
 #include <giro/loop/time/elapsed.h>
 
 namespace giro::detail {
+
+// Without <algorithm>, which every program would have to compile.
+template <class T>
+constexpr T lowest(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T, class... Rest>
+constexpr T lowest(T a, T b, Rest... rest) {
+  return lowest(lowest(a, b), rest...);
+}
 
 // The first step, sample or second at which something may be due: a Period for the loop's innermost comparison.
 struct Wake {
@@ -22,14 +31,14 @@ struct Wake {
     if (wake.steps_alone) return wake;
     if (period.samples) wake.samples = *period.samples;
     if (period.time) wake.time = *period.time;
-    if (period.date) wake.time = std::min(wake.time, *period.date - date_start);
+    if (period.date) wake.time = lowest(wake.time, *period.date - date_start);
     return wake;
   }
   void merge(const Wake& other) {
-    steps = std::min(steps, other.steps);
+    steps = lowest(steps, other.steps);
     if (other.steps_alone) return;
-    samples = std::min(samples, other.samples);
-    time = std::min(time, other.time);
+    samples = lowest(samples, other.samples);
+    time = lowest(time, other.time);
     steps_alone = false;
   }
   bool reached(const Elapsed& elapsed) const {

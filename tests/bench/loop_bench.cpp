@@ -2,6 +2,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -10,7 +11,11 @@
 #include <vector>
 
 #include <giro/callbacks/keras_bar.h>
+#include <giro/kernels/nn/var.h>
+#include <giro/loop/journal.h>
+#include <giro/loop/log/log_ring.h>
 #include <giro/loop/loop.h>
+#include <giro/runtime/stream.h>
 
 namespace {
 
@@ -77,7 +82,60 @@ void bar_each_step(benchmark::State& benchmark, const std::string& path) {
   run(benchmark, tasks);
 }
 
+// As the README writes it: a checkpoint's schedule awaits the end.
+void all_seldom_and_last(benchmark::State& benchmark) {
+  Tasks tasks = seldom(kCallbacks - 1);
+  tasks.emplace_back(every(1'000) | giro::last(), step);
+  run(benchmark, tasks);
+}
+void one_each_step_and_last(benchmark::State& benchmark) {
+  Tasks tasks = seldom_and(every(1), step);
+  tasks.front() = {every(1'000) | giro::last(), step};
+  run(benchmark, tasks);
+}
+
+// What the host does for each step in which a device step has logged four scalars: from the row that the device has
+// written to the history. The rows are written before the time is taken.
+void four_scalars_through_the_journal(benchmark::State& benchmark) {
+  using giro::DType;
+  const giro::Stream stream(giro::Device::cpu());
+  float values[4] = {1, 2, 3, 4};
+  std::int64_t call = 0;
+  giro::Logs logs;
+  for (int i = 0; i < 4; ++i) {
+    const giro::Tensor scalar(&values[i], DType::f32, {}, giro::Device::cpu());
+    logs.add_metric(std::string(1, static_cast<char>('a' + i)), giro::nn::Var(scalar, stream));
+  }
+  const auto ring = giro::LogRing::create(logs, giro::Tensor(&call, DType::i64, {}, giro::Device::cpu()), stream);
+  const std::int64_t rows = ring->capacity() / 2;
+  giro::Elapsed elapsed;
+  std::int64_t steps = 0;
+  for (auto _ : benchmark) {
+    giro::detail::Journal journal({}, {});
+    giro::Logs none;
+    double seconds = 0;
+    for (int round = 0; round < 16; ++round) {
+      for (std::int64_t i = 0; i < rows; ++i) ring->publish(logs);
+      const auto begin = std::chrono::steady_clock::now();
+      for (std::int64_t i = 0; i < rows; ++i) {
+        journal.add(ring);
+        journal.end_step(elapsed, none);
+        journal.drain(false, giro::Elapsed::now);
+        elapsed.count(1);
+      }
+      seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    }
+    benchmark.SetIterationTime(seconds);
+    steps = 16 * rows;
+  }
+  benchmark.counters["step"] = benchmark::Counter(
+      static_cast<double>(steps), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
 BENCHMARK(all_seldom);
+BENCHMARK(all_seldom_and_last);
+BENCHMARK(one_each_step_and_last);
+BENCHMARK(four_scalars_through_the_journal)->UseManualTime();
 BENCHMARK(one_each_step);
 BENCHMARK(all_each_step);
 BENCHMARK(observer_each_step);

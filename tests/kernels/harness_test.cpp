@@ -79,6 +79,7 @@ TEST_P(HarnessTest, FindsReadsBesideATensorAndElementsLeftAlone) {
 
 TEST_P(HarnessTest, FindsAnOpThatRunsWhileRecording) {
   EXPECT_NE(complaint(ones([](const Tensors& out, const Tensors&, const Stream& s) {
+              const OutsideRecording outside;
               Stream(s.device()).fill(byte_of(out[0], 0), 0, 4);
             })).find("recording ran"),
             std::string::npos);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -49,18 +50,21 @@ Status library_open(Status failed, Body&& body, const char* call = __builtin_FUN
   return library_call(failed, opened, call);
 }
 
-// Closing one waits for the device, and so breaks every capture that is under way, whichever thread's.
+// Closing one waits for the device, and so breaks every capture that is under way, whichever thread's; what was
+// launched before runs while the handle is still there.
 template <class Status, class Body>
 Status library_close(Status failed, Body&& body, const char* call = __builtin_FUNCTION()) {
   const std::lock_guard lock(api_mutex());
-  Status status = body();
+  std::optional<Status> broken;
   try {
     forbid_wait_during_capture(nullptr, call);
+    run_everything();
   } catch (const CudaError& error) {
     report(error);
-    status = failed;
+    broken = failed;
   }
-  return status;
+  const Status status = body();
+  return broken.value_or(status);
 }
 
 // Memory of a library's handle, which the work that is queued through it uses: a graph may run that at any later time.

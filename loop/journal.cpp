@@ -19,24 +19,19 @@ Journal::~Journal() {
 
 void Journal::add(const std::shared_ptr<LogRing>& ring) { now_.rows.push_back({ring, ring->expect()}); }
 
-void Journal::arrive(Logs& logs) {
-  if (!now_.rows.empty()) read_rows(now_.rows, logs);
+const Logs& Journal::read(const Row& row) {
+  LogRing& ring = *row.ring;
+  if (!ring.ready(row.number)) {
+    throw Error(ErrorCode::device,
+                fmt::format("row {} of a step's logs was never written: {} rows were", row.number, ring.published()));
+  }
+  ring.read(row.number, row_logs_, std::exchange(row_logs_of_, &ring) == &ring);
+  ring.release(row.number);
+  return row_logs_;
 }
 
 void Journal::read_rows(std::vector<Row>& rows, Logs& logs) {
-  for (const Row& row : rows) {
-    if (!row.ring->ready(row.number)) {
-      throw Error(ErrorCode::device, fmt::format("row {} of a step's logs was never written: {} rows were", row.number,
-                                                 row.ring->published()));
-    }
-    if (logs.empty()) {
-      row.ring->read(row.number, logs);
-    } else {
-      row.ring->read(row.number, row_logs_);
-      logs.merge(row_logs_);
-    }
-    row.ring->release(row.number);
-  }
+  for (const Row& row : rows) logs.merge(read(row));
   rows.clear();
 }
 
@@ -77,15 +72,22 @@ void Journal::pop() {
   --size_;
 }
 
-void Journal::commit(Record& record, double date) {
-  if (std::exchange(record.committed, true)) return;
+const Logs& Journal::commit(Record& record, double date) {
+  if (std::exchange(record.committed, true)) return record.logs;
   record.elapsed.date = date;
   showing_step_ = record.elapsed.steps;
+  const Logs* logs = &record.logs;
   try {
-    read_rows(record.rows, record.logs);
-    if (!record.logs.empty()) {
-      history_.commit(record.elapsed, record.logs);
-      outputs_.commit(record.elapsed, record.logs);
+    bool has_outputs = true;
+    if (record.logs.empty() && record.rows.size() == 1) {
+      has_outputs = record.rows.front().ring->has_outputs();
+      logs = &read(record.rows.front());
+    } else {
+      read_rows(record.rows, record.logs);
+    }
+    if (!logs->empty()) {
+      history_.commit(record.elapsed, *logs);
+      if (has_outputs) outputs_.commit(record.elapsed, *logs);
     }
   } catch (...) {
     // Nobody observes what the history does not have.
@@ -93,19 +95,23 @@ void Journal::commit(Record& record, double date) {
     if (!failing_) throw;
   }
   showing_step_ = kNoStep;
+  return *logs;
 }
 
-void Journal::show(Record& record) {
+void Journal::show(Record& record, const Logs& logs) {
   while (record.next_observer < record.observers.size()) {
     Observer* const observer = record.observers[record.next_observer++];
     if (has_failed(observer)) continue;
     const Observer* const outer = std::exchange(showing_, observer);
     showing_step_ = record.elapsed.steps;
     try {
-      observer->observe(record.elapsed, record.logs);
+      observer->observe(record.elapsed, logs);
     } catch (...) {
       failed_.push_back(observer);
-      if (!failing_) throw;
+      if (!failing_) {
+        if (&logs != &record.logs) record.logs = logs;  // for the drain that goes on
+        throw;
+      }
     }
     showing_ = outer;
     showing_step_ = kNoStep;

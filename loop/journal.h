@@ -37,7 +37,9 @@ class Journal {
   void add(Observer* observer) { now_.observers.push_back(observer); }
   bool is_empty() const noexcept { return now_.rows.empty() && now_.observers.empty(); }
   // Moves what its device steps have logged to `logs`; the device has come to here.
-  void arrive(Logs& logs);
+  void arrive(Logs& logs) {
+    if (!now_.rows.empty()) read_rows(now_.rows, logs);
+  }
   // The step is over; `logs` are those of the host, and empty afterwards.
   void end_step(const Elapsed& elapsed, Logs& logs);
   // The step has failed, and leaves nothing.
@@ -52,8 +54,8 @@ class Journal {
     if (size_ == 0 || !(all || front().ready())) return;
     const double date = now();
     do {
-      commit(front(), date);
-      show(front());
+      const Logs& logs = commit(front(), date);
+      show(front(), logs);
       pop();
     } while (size_ > 0 && (all || front().ready()));
   }
@@ -95,16 +97,19 @@ class Journal {
 
   Record& front() { return records_[first_]; }
   void pop();
+  const Logs& read(const Row& row);
   void read_rows(std::vector<Row>& rows, Logs& logs);
-  void commit(Record& record, double date);
-  void show(Record& record);
+  // Gives the logs that were committed, which lie in the record or, mostly, in memory that all share.
+  const Logs& commit(Record& record, double date);
+  void show(Record& record, const Logs& logs);
 
   History history_;
   Outputs outputs_;
   Record now_;                   // of the step at hand, but for its host logs
   std::vector<Record> records_;  // a circle; their memory is used again
   std::size_t first_ = 0, size_ = 0;
-  Logs row_logs_;
+  Logs row_logs_;                         // of the row that was read last,
+  const LogRing* row_logs_of_ = nullptr;  // and of this ring
   bool failing_ = false;
   const Observer* showing_ = nullptr;
   std::int64_t showing_step_ = kNoStep;

@@ -91,21 +91,22 @@ class Run {
       std::optional<std::int64_t> last_size;
       if (core_.may_be_quiet()) last_size = count_quiet_steps(end);
       if (core_.is_at_aim() && !last_size) break;
-      if (const std::optional<Advanced> why = step(end, last_size)) return *why;
+      if (const Advanced why = step(end, last_size); why != Advanced::reached) return why;
     }
     return Advanced::reached;
   }
 
-  // One step, or the end of a quiet one of so many samples, which has turned out to be the dataset's last.
+  // One step, or the end of a quiet one of so many samples, which has turned out to be the dataset's last. Why the run
+  // ends with it, or `reached`.
   template <class End>
-  std::optional<Advanced> step(const End& end, std::optional<std::int64_t> last_size) {
+  Advanced step(const End& end, const std::optional<std::int64_t>& last_size) {
     core_.set_place(detail::Place::dataset);
-    std::optional<Advanced> why;
+    Advanced why = Advanced::reached;
     if (!last_size) {
       const B& batch = current_.at(*it_);
       core_.begin_step(batch);
       why = as_advanced(core_.ends_after_step());
-      if (!why) {
+      if (why == Advanced::reached) {
         core_.set_place(detail::Place::next_batch);
         if (++*it_ == end) why = Advanced::dataset_ended;
         core_.set_place(detail::Place::loop);
@@ -115,7 +116,7 @@ class Run {
       core_.begin_last_step(current_.kept(), *last_size);
       why = Advanced::dataset_ended;
     }
-    if (why) core_.run_last();
+    if (why != Advanced::reached) core_.run_last();
     core_.end_step();
     if (why != Advanced::dataset_ended) current_.forget();
     return why;
@@ -159,8 +160,8 @@ class Run {
     return last_size;
   }
 
-  static std::optional<Advanced> as_advanced(typename Core::End end) {
-    if (end == Core::End::none) return std::nullopt;
+  static Advanced as_advanced(typename Core::End end) {
+    if (end == Core::End::none) return Advanced::reached;
     return end == Core::End::stopped ? Advanced::stopped : Advanced::interrupted;
   }
 

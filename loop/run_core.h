@@ -245,7 +245,12 @@ class RunCore final : private StepSink {
   }
 
   void expect_quiet() {
-    const bool timely = elapsed_.time() >= agenda_.wake().time || options_.arbiter;
+    // As mostly where something is due in each step.
+    if (agenda_.wake().steps <= elapsed_.steps || options_.arbiter) {
+      quiet_steps_ = 0;
+      return;
+    }
+    const bool timely = elapsed_.time() >= agenda_.wake().time;
     quiet_steps_ = timely ? 0 : lowest(agenda_.wake().steps, stop_.steps - 1, aim_.steps, clock_.next_look() - 1);
     quiet_samples_ = lowest(agenda_.wake().samples, stop_.samples, aim_.samples);
   }
@@ -307,7 +312,7 @@ class RunCore final : private StepSink {
         if (callback.sees_elapsed()) clock_.read(elapsed_);
         running_ = &callback;
         callback.run(loop_);
-        loop_.logs.fetch();
+        if (!loop_.logs.empty()) loop_.logs.fetch();
         break;
     }
     running_ = nullptr;

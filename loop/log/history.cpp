@@ -34,6 +34,10 @@ bool History::Layout::has(std::size_t column) const {
 void History::commit(const Elapsed& elapsed, const Logs& logs) {
   row_.clear();
   for (std::size_t i = 0; i < logs.values().size(); ++i) {
+    if (const double* const number = logs.values()[i].number()) {
+      row_.push_back(*number);
+      continue;
+    }
     if (!logs.values()[i].is_scalar() && is_array(logs.entries()[i])) return commit(elapsed, without_arrays(logs));
     row_.push_back(logs.value(i));
   }
@@ -81,13 +85,15 @@ std::uint32_t History::column_of(const LogSchema::Key& key) {
 
 std::uint32_t History::layout_of(std::vector<std::uint32_t> columns) {
   std::sort(columns.begin(), columns.end());
-  const auto [known, is_new] = layout_of_.emplace(columns, static_cast<std::uint32_t>(layouts_.size()));
-  if (is_new) {
-    LogSchema schema;
-    for (const std::uint32_t column : columns) schema.add(names_[column].collection, names_[column].name);
-    layouts_.push_back({std::move(columns), std::move(schema)});
-  }
-  return known->second;
+  const auto columns_of = [&](std::uint32_t layout) -> const auto& { return layouts_[layout].columns; };
+  const auto place = std::ranges::lower_bound(layouts_in_order_, columns, {}, columns_of);
+  if (place != layouts_in_order_.end() && columns_of(*place) == columns) return *place;
+  LogSchema schema;
+  for (const std::uint32_t column : columns) schema.add(names_[column].collection, names_[column].name);
+  const auto layout = static_cast<std::uint32_t>(layouts_.size());
+  layouts_in_order_.insert(place, layout);
+  layouts_.push_back({std::move(columns), std::move(schema)});
+  return layout;
 }
 
 std::size_t History::run_end(std::size_t run) const {

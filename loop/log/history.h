@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -128,7 +127,7 @@ class History {
   LogSchema names_;  // of the columns
   std::deque<Column> columns_;
   std::vector<Layout> layouts_;
-  std::map<std::vector<std::uint32_t>, std::uint32_t> layout_of_;  // by its columns
+  std::vector<std::uint32_t> layouts_in_order_;  // of their columns
   std::deque<Run> runs_;
   std::vector<Logged> logged_;  // the latest few
   std::size_t oldest_logged_ = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include <giro/runtime/error.h>
@@ -77,6 +78,7 @@ LogRing::LogRing(const Logs& logs, const Tensor& call, const Stream& stream, std
     : stream_(stream), constants_(logs), call_(call), expected_(first), released_(first) {
   std::int64_t bytes = 0;  // of a slot
   for (std::size_t i = 0; i < logs.values().size(); ++i) {
+    has_outputs_ |= logs.schema()[i].collection == "outputs";
     const nn::Var* const var = logs.values()[i].scalar();
     if (var == nullptr) continue;
     const Tensor& value = var->value();
@@ -152,10 +154,11 @@ Logs LogRing::expect_logs(const Logs& constants) {
   return logs;
 }
 
-void LogRing::read(std::int64_t number, Logs& logs) const {
-  logs = constants_;
+void LogRing::read(std::int64_t number, Logs& logs, bool is_own) const {
+  if (!is_own) logs = constants_;
   const double* values = row(number);
-  for (std::size_t i = 0; i < scalars_.size(); ++i) logs.values()[scalars_[i]] = values[i];
+  const std::span<LogValue> entries = logs.values();
+  for (std::size_t i = 0; i < scalars_.size(); ++i) entries[scalars_[i]].set(values[i]);
   for (const Array& array : arrays_) logs.values()[array.entry] = copy_of(array, number);
 }
 

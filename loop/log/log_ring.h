@@ -47,8 +47,11 @@ class LogRing : public std::enable_shared_from_this<LogRing> {
   Logs expect_logs(const Logs& logs);
 
   bool ready(std::int64_t row) const noexcept { return published() > row; }
-  // The logs of a row that is ready, as numbers and arrays of the host, into memory that is used again.
-  void read(std::int64_t row, Logs& logs) const;
+  // The logs of a row that is ready, as numbers and arrays of the host, into memory that is used again: `is_own` if
+  // `logs` are what read has filled before.
+  void read(std::int64_t row, Logs& logs, bool is_own = false) const;
+  // Whether any entry is an output.
+  bool has_outputs() const noexcept { return has_outputs_; }
   // Calls that have run to their end.
   std::int64_t published() const noexcept;
 
@@ -72,6 +75,7 @@ class LogRing : public std::enable_shared_from_this<LogRing> {
   Logs constants_;                    // numbers of the host, and zeros in the place of the rest
   std::vector<std::size_t> scalars_;  // entries: a column each
   std::vector<Array> arrays_;
+  bool has_outputs_ = false;
   std::int64_t capacity_ = kCapacity;
   Tensor call_;
   Buffer shared_;  // pinned: the count of published rows, then the rows

@@ -36,6 +36,15 @@ class LogValue {
   LogValue(std::shared_ptr<const LogRow> row, std::size_t column) : value_(Sent{std::move(row), column}) {}
   LogValue(HostArray array) : value_(std::move(array)) {}
 
+  // The number of the host, or null.
+  const double* number() const { return std::get_if<double>(&value_); }
+  void set(double number) {
+    if (double* const own = std::get_if<double>(&value_)) {
+      *own = number;
+    } else {
+      value_ = number;
+    }
+  }
   // The integer that no double is equal to, as text, or null.
   const std::string* inexact() const {
     const Inexact* integer = std::get_if<Inexact>(&value_);

@@ -20,8 +20,8 @@ void DeviceQueue::push(const std::shared_ptr<StepRecording>& recording, const St
   if (static_cast<std::int64_t>(held_.size()) >= recording->max_held()) launch();
 }
 
-void DeviceQueue::end_step() {
-  if (!std::exchange(step_has_calls_, false)) return;
+void DeviceQueue::end_step_with_calls() {
+  step_has_calls_ = false;
   ++steps_;
   if (pace_.is_full(steps_)) launch();
 }

@@ -21,7 +21,9 @@ class DeviceQueue {
   // Appends a call of a recording, whose logs are the next row of its ring. It must have room.
   void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call);
   // A step of the loop is over; launches if there are enough.
-  void end_step();
+  void end_step() {
+    if (step_has_calls_) end_step_with_calls();
+  }
   // Errors: device. The recordings that were to run are then never used again.
   void launch();
   // Waits until something that was launched is done. False if there was nothing.
@@ -32,6 +34,7 @@ class DeviceQueue {
   std::int64_t num_launches() const noexcept { return launches_; }
 
  private:
+  void end_step_with_calls();
   void replay(const Graph& graph, std::size_t times);
   void launch_runs(std::size_t first, std::size_t last);
   std::size_t shortest_period();

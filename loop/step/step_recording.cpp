@@ -131,10 +131,11 @@ const Graph& StepRecording::sequence(std::span<StepRecording* const> parts) {
     ids.push_back(part->id_);
     graphs.push_back(&*part->graph_);
   }
-  const auto found = sequences_.find(ids);
-  if (found != sequences_.end()) return found->second;
+  const auto found = std::ranges::find_if(sequences_, [&](const auto& sequence) { return sequence->parts == ids; });
+  if (found != sequences_.end()) return (*found)->graph;
   if (sequences_.size() >= kMost) sequences_.clear();
-  return sequences_.emplace(std::move(ids), Graph::sequence(graphs)).first->second;
+  sequences_.push_back(std::make_unique<Sequence>(Sequence{std::move(ids), Graph::sequence(graphs)}));
+  return sequences_.back()->graph;
 }
 
 }  // namespace giro::detail

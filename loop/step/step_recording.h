@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -94,8 +93,12 @@ class StepRecording {
   std::vector<Buffer> gathered_;
   std::optional<Graph> graph_;
   const std::uint64_t id_;
-  std::map<std::vector<std::uint64_t>, Graph> sequences_;  // by the others' ids
-  std::atomic<bool> failed_ = false;                       // other threads look, for states of theirs
+  struct Sequence {
+    std::vector<std::uint64_t> parts;  // their ids
+    Graph graph;
+  };
+  std::vector<std::unique_ptr<Sequence>> sequences_;
+  std::atomic<bool> failed_ = false;  // other threads look, for states of theirs
 };
 
 }  // namespace giro::detail

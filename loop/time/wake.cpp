@@ -1,5 +1,7 @@
 #include <giro/loop/time/wake.h>
 
+#include <algorithm>
+
 namespace giro::detail {
 
 void ClockWatch::looked(const Elapsed& elapsed, double until) {

@@ -22,13 +22,15 @@ struct Wake {
   std::int64_t steps = std::numeric_limits<std::int64_t>::max();
   std::int64_t samples = std::numeric_limits<std::int64_t>::max();
   double time = std::numeric_limits<double>::infinity();  // seconds since the loop's start
-  bool steps_alone = true;                                // as mostly: there is nothing else to be compared
+  // As mostly: there is nothing else to be compared. A whole word, for a Wake is copied and read in each step, and a
+  // processor waits where it reads across what it has just written in other pieces.
+  std::int64_t steps_alone = 1;
 
   static Wake at(const Period& period, double date_start) {
     Wake wake;
     if (period.steps) wake.steps = *period.steps;
-    wake.steps_alone = !period.samples && !period.time && !period.date;
-    if (wake.steps_alone) return wake;
+    wake.steps_alone = !period.samples && !period.time && !period.date ? 1 : 0;
+    if (wake.steps_alone != 0) return wake;
     if (period.samples) wake.samples = *period.samples;
     if (period.time) wake.time = *period.time;
     if (period.date) wake.time = lowest(wake.time, *period.date - date_start);
@@ -36,13 +38,13 @@ struct Wake {
   }
   void merge(const Wake& other) {
     steps = lowest(steps, other.steps);
-    if (other.steps_alone) return;
+    if (other.steps_alone != 0) return;
     samples = lowest(samples, other.samples);
     time = lowest(time, other.time);
-    steps_alone = false;
+    steps_alone = 0;
   }
   bool reached(const Elapsed& elapsed) const {
-    return elapsed.steps >= steps || (!steps_alone && (elapsed.samples >= samples || elapsed.time() >= time));
+    return elapsed.steps >= steps || (steps_alone == 0 && (elapsed.samples >= samples || elapsed.time() >= time));
   }
 };
 

@@ -60,7 +60,11 @@ constexpr CallbackKind kind_of() {
   if constexpr (IsStep<F>::value) {
     return CallbackKind::device_step;
   } else {
-    static_assert(Signature<F>::known, "giro: a callback has one signature, without auto parameters");
+    static_assert(!IsReference<F>::value,
+                  "giro: a callback is a value that the loop copies: instead of std::ref, give a lambda that captures "
+                  "the object by reference");
+    static_assert(IsReference<F>::value || Signature<F>::known,
+                  "giro: a callback has one signature, without auto parameters");
     constexpr bool observes = []<class... Args>(std::tuple<Args...>*) {
       return sizeof...(Args) > 0 && (is_observed<Args> && ...);
     }(static_cast<typename Signature<F>::Arguments*>(nullptr));

@@ -80,15 +80,27 @@ struct MemberOfState<kMember, S, std::tuple<Args...>> {
   }
 };
 
+// For WithName: a class with one member of an event's name.
+#define GIRO_EVENT(name) \
+  struct Named_##name {  \
+    void name();         \
+  };
+GIRO_FOR_EACH_EVENT(GIRO_EVENT)
+#undef GIRO_EVENT
+
 // Calls visit.operator()<&T::on_train_begin>(LoopEvent::on_train_begin), and so on, for the member functions that T
 // has.
 template <class T, class F>
 constexpr void for_each_event_of(F&& visit) {
-#define GIRO_EVENT(name)                                                   \
-  if constexpr (requires { &T::name; }) {                                  \
-    if constexpr (std::is_member_function_pointer_v<decltype(&T::name)>) { \
-      visit.template operator()<&T::name>(LoopEvent::name);                \
-    }                                                                      \
+#define GIRO_EVENT(name)                                                        \
+  if constexpr (requires { &T::name; }) {                                       \
+    if constexpr (std::is_member_function_pointer_v<decltype(&T::name)>) {      \
+      visit.template operator()<&T::name>(LoopEvent::name);                     \
+    }                                                                           \
+  } else if constexpr (std::is_class_v<T> && !std::is_final_v<T>) {             \
+    static_assert(                                                              \
+        requires { &WithName<T, Named_##name>::name; },                         \
+        "giro: an event has one public signature, and is no template: " #name); \
   }
   GIRO_FOR_EACH_EVENT(GIRO_EVENT)
 #undef GIRO_EVENT

@@ -2,6 +2,7 @@
 
 // What a callback's signature says, and how it is called with what it asks for.
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -23,6 +24,11 @@ template <class T>
 struct IsStep : std::false_type {};
 template <class S, class Statics>
 struct IsStep<Step<S, Statics>> : std::true_type {};
+
+template <class T>
+struct IsReference : std::false_type {};
+template <class T>
+struct IsReference<std::reference_wrapper<T>> : std::true_type {};
 
 template <class T>
 struct IsOptional : std::false_type {};

@@ -10,7 +10,9 @@ import sys
 import unittest
 
 PRELUDE = """
+#include <functional>
 #include <giro/loop/loop.h>
+#include <giro/loop/predefined_loops.h>
 #include <giro/kernels/nn/train_state.h>
 struct Count {};
 using Callback = giro::Callback<Count, int>;
@@ -34,9 +36,43 @@ CASES = {
         "auto s = giro::jit([](auto& state, const giro::Batch&) { return giro::Logs(); });",
         "giro: a step is a function of (State&, const Batch&, ...) with one signature",
     ),
+    "noexcept function": ("void count(Count&) noexcept; Callback c(count);", None),
+    "reference": (
+        "void run(Callback); struct F { void operator()(Count&) {} } f; void g() { run(std::ref(f)); }",
+        "giro: a callback is a value that the loop copies",
+    ),
+    "template hook": (
+        "struct F { void operator()(Count&) {} template <class T> void on_start(T&) {} }; Callback c{F()};",
+        "giro: a callback's on_start has one public signature",
+    ),
+    "overloaded hook": (
+        "struct F { void operator()(Count&) {} void on_end(Count&) {} void on_end(const int&) {} }; Callback c{F()};",
+        "giro: a callback's on_end has one public signature",
+    ),
+    "overloaded event": (
+        "struct F { void on_train_begin(Count&) {} void on_train_step(Count&) {} void on_train_step(const int&) {} };"
+        "giro::EventCallback<Count, int> c{F()};",
+        "giro: an event has one public signature",
+    ),
+    "hook of another state": (
+        "struct F { void operator()(Count&) {} void on_start(double&) {} }; Callback c{F()};",
+        "giro: a loop can give a callback its State&",
+    ),
+    "step that returns a value": (
+        "auto s = giro::jit([](giro::TrainState& s, const giro::Batch& b) { return b[\"x\"]; });",
+        "giro: a step returns giro::Logs",
+    ),
+    "step that returns nothing": (
+        "auto s = giro::jit([](giro::TrainState&, const giro::Batch&) {});",
+        "giro: a step returns giro::Logs",
+    ),
+    "step with a state by value": (
+        "auto s = giro::jit([](giro::State, const giro::Batch&) { return giro::Logs(); });",
+        "giro: the first parameter of a step is a reference to State",
+    ),
     "step with two statics": (
         "auto s = giro::jit([](giro::State&, const int&, const char&) { return giro::Logs(); });",
-        "giro: behind its state a step takes const Batch&",
+        "giro: after its state a step takes const Batch&",
     ),
 }
 
@@ -55,6 +91,8 @@ class CompileErrors(unittest.TestCase):
                     self.assertNotEqual(result.returncode, 0)
                     self.assertTrue(messages, result.stderr)
                     self.assertTrue(messages[0].startswith(expected), messages)
+                    # The line to be mended is the user's, who is told of it.
+                    self.assertIn("<stdin>", result.stderr)
 
 
 if __name__ == "__main__":

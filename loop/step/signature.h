@@ -32,6 +32,8 @@ struct MemberSignature<R (C::*)(Args...) const noexcept> : SignatureOf<R, Args..
 
 template <class R, class... Args>
 struct Signature<R (*)(Args...), void> : SignatureOf<R, Args...> {};
+template <class R, class... Args>
+struct Signature<R (*)(Args...) noexcept, void> : SignatureOf<R, Args...> {};
 template <class F>
 struct Signature<F, std::void_t<decltype(&F::operator())>> : MemberSignature<decltype(&F::operator())> {};
 

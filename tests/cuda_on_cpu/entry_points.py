@@ -21,7 +21,7 @@ def main(nm, emulation, *binaries):
     missing = called - symbols(nm, "--dynamic", "--defined-only", emulation)
     if not called:
         return "no call of a CUDA library was found"
-    return "\n".join(f"{name} is not emulated" for name in sorted(missing))
+    return "\n".join(f"{name} is not emulated" for name in sorted(missing)) or None
 
 
 if __name__ == "__main__":

@@ -240,9 +240,8 @@ class DeclinedConv2dTest : public Conv2dTest {
 
   static std::vector<Convolution> small() {
     std::vector<Convolution> chosen = convolutions();
-    std::erase_if(chosen, [](const Convolution& c) {
-      return c.name != "several tiles" && c.y().count() * c.w.count() > 5'000;
-    });
+    std::erase_if(
+        chosen, [](const Convolution& c) { return c.name != "several tiles" && c.y().count() * c.w.count() > 5'000; });
     return chosen;
   }
 

@@ -131,7 +131,7 @@ TEST_F(RunningAheadCuda, ArraysAndManyScalars) {
   state.add("counts", {{"", DType::f32, {7}}});
   const Dataset dataset = rows().to(Device::cuda());
   giro::Run run(std::move(state), dataset, Tasks{{every(1), step}},
-          {.stop = at(kSteps + 10), .steps_per_execution = kAtOnce});
+                {.stop = at(kSteps + 10), .steps_per_execution = kAtOnce});
   EXPECT_EQ(run.advance(at(10)), Advanced::reached);
   const Calls before = Calls::now();
   EXPECT_EQ(run.advance(), Advanced::stopped);

@@ -12,12 +12,15 @@ class Arbiter {
  public:
   virtual ~Arbiter() = default;
 
-  // Seconds since the Unix epoch, never less than before.
+  // Seconds since the Unix epoch, never less than before. Asked where a run begins, where its schedules or its end
+  // depend on the time, and where it comes back.
   virtual double now();
-  // The signal that asks the run to end after the step at hand, or 0. Asked once a step, after its callbacks.
+  // The signal that asks the run to end after the step at hand, or 0. Asked after the callbacks of each step, and where
+  // the run comes back.
   virtual int interrupt();
-  // Whether the run ends after the step that begins at `elapsed`, of which its callbacks have asked so or not. Asked
-  // once a step in which any was due.
+  // Whether the run ends after the step that begins at `elapsed`, of which a callback has asked so or not. Asked after
+  // the callbacks of on_start and of each step; where it refuses what was asked for, the callbacks that the stop has
+  // skipped run, and it is asked again.
   virtual bool stop(bool asked, const Elapsed& elapsed);
 };
 

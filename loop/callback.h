@@ -60,6 +60,8 @@ constexpr CallbackKind kind_of() {
   if constexpr (IsStep<F>::value) {
     return CallbackKind::device_step;
   } else {
+    static_assert(std::is_copy_constructible_v<F>,
+                  "giro: a callback is a value that the loop copies: it captures nothing that can only be moved");
     static_assert(!IsReference<F>::value,
                   "giro: a callback is a value that the loop copies: instead of std::ref, give a lambda that captures "
                   "the object by reference");
@@ -82,8 +84,8 @@ class StepSink {
   virtual ~StepSink() = default;
   // Appends a call of a recorded step to those that are held back.
   virtual void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) = 0;
-  // Gives the device what is held back.
-  virtual void launch() = 0;
+  // A call that is made at once comes next: what is held back is run, and what it logs comes before.
+  virtual void make_way() = 0;
 };
 
 }  // namespace detail
@@ -191,7 +193,7 @@ class Callback {
         const Broadcasts& values = broadcasts(loop.elapsed);
         latest.recording = callable.find(loop.state, loop.batch(), values, std::move(latest.recording));
         if (latest.recording->is_eager()) {
-          sink.launch();
+          sink.make_way();
           loop.logs.merge(callable(loop.state, loop.batch(), values));
         } else {
           sink.push(latest.recording, callable.call(loop.state, loop.batch(), values));

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -20,6 +21,7 @@ struct ElapseOptions {
   Period stop;                                               // default: when the dataset ends
   Elapsed initial = {};                                      // where an earlier loop has left off
   std::function<std::int64_t(const B&)> batch_size_fn = {};  // default: giro::batch_size
+  std::shared_ptr<Arbiter> arbiter = {};                     // default: this process's clock and signals
 };
 
 // The batches of a dataset with the time at the beginning of each step, for loops that are written by hand:
@@ -42,7 +44,10 @@ class Elapse {
   Elapse(R& dataset, ElapseOptions<B> options)
       : dataset_(&dataset),
         core_({}, {},
-              {.stop = options.stop, .elapsed = options.initial, .batch_size_fn = std::move(options.batch_size_fn)}) {}
+              {.stop = options.stop,
+               .elapsed = options.initial,
+               .batch_size_fn = std::move(options.batch_size_fn),
+               .arbiter = std::move(options.arbiter)}) {}
 
   class Iterator {
    public:

@@ -137,7 +137,8 @@ struct EventTable {
 // A member of the list `callbacks` of a predefined loop: an object whose member functions have names of events and run
 // at these, one object for all of them; a callback whose class names the event at which it runs, as
 // `static constexpr LoopEvent kEvent`; or any other callback, which runs at the end of each step of the loop whose list
-// it is. on_start and on_end run before and behind that loop. A value: each loop has an object of its own.
+// it is. on_start and on_end run before and after that loop. A member whose name is not an event's is a member
+// like any other, so a name that is misspelt is never called. A value: each loop has an object of its own.
 template <class S, class B>
 class EventCallback {
   using Table = detail::EventTable<S, B>;
@@ -147,6 +148,14 @@ class EventCallback {
     requires(!std::is_same_v<F, EventCallback> && !std::is_same_v<F, std::vector<EventCallback>>)
   EventCallback(F callback) {
     if constexpr (detail::has_events<F>()) {
+      static_assert(!detail::Signature<F>::known,
+                    "giro: a class whose members are events is called by these alone: it has no operator()");
+      static_assert(
+          requires { &F::on_start; } || !detail::names_on_start<F>(),
+          "giro: a callback's on_start has one public signature, and is no template");
+      static_assert(
+          requires { &F::on_end; } || !detail::names_on_end<F>(),
+          "giro: a callback's on_end has one public signature, and is no template");
       add_ = [callback = std::move(callback)](Table& table) {
         const auto object = std::make_shared<F>(callback);
         detail::for_each_event_of<F>(

@@ -25,7 +25,8 @@ const Logs& Journal::read(const Row& row) {
     throw Error(ErrorCode::device,
                 fmt::format("row {} of a step's logs was never written: {} rows were", row.number, ring.published()));
   }
-  ring.read(row.number, row_logs_, std::exchange(row_logs_of_, &ring) == &ring);
+  ring.read(row.number, row_logs_, row_logs_of_ == row.ring);
+  if (row_logs_of_ != row.ring) row_logs_of_ = row.ring;
   ring.release(row.number);
   return row_logs_;
 }

@@ -35,6 +35,7 @@ class Journal {
   // The step at hand: the next row of a ring is part of its logs, and somebody observes it.
   void add(const std::shared_ptr<LogRing>& ring);
   void add(Observer* observer) { now_.observers.push_back(observer); }
+  bool has_rows() const noexcept { return !now_.rows.empty(); }
   bool is_empty() const noexcept { return now_.rows.empty() && now_.observers.empty(); }
   // Moves what its device steps have logged to `logs`; the device has come to here.
   void arrive(Logs& logs) {
@@ -109,7 +110,7 @@ class Journal {
   std::vector<Record> records_;  // a circle; their memory is used again
   std::size_t first_ = 0, size_ = 0;
   Logs row_logs_;                         // of the row that was read last,
-  const LogRing* row_logs_of_ = nullptr;  // and of this ring
+  std::shared_ptr<LogRing> row_logs_of_;  // and of this ring
   bool failing_ = false;
   const Observer* showing_ = nullptr;
   std::int64_t showing_step_ = kNoStep;

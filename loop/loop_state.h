@@ -26,11 +26,11 @@ class LoopState {
   bool failed = false;  // whether an error has ended the loop: on_end runs all the same
 
   // The batch of this step, of elapsed.step_samples samples. Error(invalid_argument) where there is none: in an on_end,
-  // and in what last() brings where the dataset has ended and gives references that do not outlive that.
+  // and in what last() brings after the last step where the batch is gone: of a dataset that can be passed over only
+  // once, or of a run that is finished where it was held.
   const B& batch() const {
     if (batch_ == nullptr)
-      throw Error(ErrorCode::invalid_argument,
-                  "there is no batch here: the dataset has ended, and the batch went with it");
+      throw Error(ErrorCode::invalid_argument, "there is no batch here: the last step is over, and its batch is gone");
     return *batch_;
   }
   void set_batch(const B* batch) noexcept { batch_ = batch; }

@@ -49,6 +49,8 @@ decltype(auto) loop_argument(LoopState<S, B>& loop) {
   } else if constexpr (std::is_same_v<T, LoopState<S, B>>) {
     return (loop);
   } else if constexpr (is_or_bases<T, S> && (mutable_reference || !std::is_same_v<T, B>)) {
+    static_assert(std::is_reference_v<Arg> || std::is_copy_constructible_v<T>,
+                  "giro: a callback takes its state by reference: this one cannot be copied");
     return static_cast<T&>(loop.state);
   } else if constexpr (is_or_bases<T, B>) {
     return static_cast<const T&>(loop.batch());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -37,6 +38,7 @@ struct EvaluationOptions {
   std::any metadata = {};
   bool catch_signals = true;
   std::int64_t steps_per_execution = 0;
+  std::shared_ptr<Arbiter> arbiter = {};
 };
 
 // Of train_loop.
@@ -58,6 +60,7 @@ struct TrainOptions {
   std::any metadata = {};
   bool catch_signals = true;
   std::int64_t steps_per_execution = 0;
+  std::shared_ptr<Arbiter> arbiter = {};
 };
 
 namespace detail {
@@ -114,7 +117,8 @@ LoopOptions<S, B> loop_options(Options& options, EventTable<S, B>& table, LoopEv
           .batch_size_fn = options.batch_size_fn,
           .metadata = std::move(options.metadata),
           .catch_signals = options.catch_signals,
-          .steps_per_execution = options.steps_per_execution};
+          .steps_per_execution = options.steps_per_execution,
+          .arbiter = options.arbiter};
 }
 
 // Runs a loop. What goes wrong before its first step loses nothing either.
@@ -155,7 +159,8 @@ Callback<S, B> inner_test(EventTable<S, B>& table, const TrainOptions<S, B>& opt
                                  .batch_size_fn = options.batch_size_fn,
                                  .metadata = options.metadata,
                                  .catch_signals = options.catch_signals,
-                                 .steps_per_execution = options.steps_per_execution};
+                                 .steps_per_execution = options.steps_per_execution,
+                                 .arbiter = options.arbiter};
   bool changes_state = false;
   const auto look_at = [&](const std::vector<Callback<S, B>>& callbacks) {
     for (const Callback<S, B>& callback : callbacks) changes_state |= callback.changes_state();
@@ -193,7 +198,7 @@ Schedule epoch_end(const R& dataset, const Period& duration) {
 //   and in the last step of each epoch, and of the loop:
 //     reset_step, on_reset_step, the evaluation over test_dataset, on_epoch_end
 //   on_train_batch_end, then `callbacks` without events, then the tasks with schedules
-// and on_train_begin before the first step, on_train_end behind the last. The evaluation is a loop of
+// and on_train_begin before the first step, on_train_end after the last. The evaluation is a loop of
 // on_test_batch_begin, test_step, on_test_step and on_test_batch_end, between on_test_begin and on_test_end; the step
 // in which it runs logs what it has logged, aggregated, as "<entry>_<test_name>". It leaves the state as it was
 // (InnerLoop).
@@ -205,7 +210,7 @@ Schedule epoch_end(const R& dataset, const Period& duration) {
 //
 // An epoch is a multiple of steps or samples, or of the dataset's rows where it says how many there are (num_rows), or
 // else the whole loop. The last one may be shorter; when the loop ends for another reason than `stop`, that is known
-// only at the end of its last step, and the end of the epoch then comes behind everything else.
+// only at the end of its last step, and the end of the epoch then comes after everything else.
 // Errors: LoopError for whatever goes wrong: as loop, and invalid_argument for epochs of none, or by time; not_found
 // for unknown events.
 template <class S, std::ranges::input_range R>

@@ -50,8 +50,10 @@ class Run {
     core_.check_can_advance();
     const detail::InterruptScope signals(core_.options().catch_signals);
     try {
-      const Advanced why = go(until);
+      Advanced why = go(until);
       core_.settle();
+      // The run was waiting for the device there, and the signal is asked for no more.
+      if (why == Advanced::reached && core_.is_interrupted()) why = Advanced::interrupted;
       if (why != Advanced::reached) core_.set_ended();
       return why;
     } catch (...) {
@@ -66,8 +68,9 @@ class Run {
   const Outputs& outputs() const noexcept { return core_.outputs(); }
   std::any& metadata() noexcept { return core_.options().metadata; }
 
-  // Runs what last() brings, if the run has not ended by itself, and every on_end, and hands over what there is.
-  // Errors: LoopError.
+  // Runs every on_end and hands over what there is. Before that, where the run was held and has not ended, what last()
+  // brings and has not run in the latest step: without a batch, which is gone, and what it logs is a record of its own.
+  // Errors: LoopError; invalid_argument if it was finished before.
   LoopResult<S> finish() { return core_.finish(); }
 
  private:

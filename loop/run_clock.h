@@ -27,10 +27,7 @@ class RunClock {
   int interrupt() const { return arbiter_ != nullptr ? arbiter_->interrupt() : interrupt_signal(); }
 
   // Whether a time has to be noticed when it is reached.
-  void watch(bool timed) {
-    if (timed != timed_) watch_ = ClockWatch(timed);
-    timed_ = timed;
-  }
+  void watch(bool timed) { watch_ = ClockWatch(timed); }
   // The number of completed steps at which it is looked at next.
   std::int64_t next_look() const { return watch_.next(); }
 
@@ -56,7 +53,6 @@ class RunClock {
  private:
   Arbiter* arbiter_;
   Elapsed started_;
-  bool timed_ = false;
   ClockWatch watch_{false};
   bool is_read_ = true;
   bool looks_ = false;

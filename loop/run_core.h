@@ -1,6 +1,5 @@
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -12,10 +11,12 @@
 #include <vector>
 
 #include <giro/loop/agenda.h>
+#include <giro/loop/data/batch_size.h>
 #include <giro/loop/interrupt.h>
 #include <giro/loop/journal.h>
 #include <giro/loop/loop_error.h>
 #include <giro/loop/loop_result.h>
+#include <giro/loop/quiet_count.h>
 #include <giro/loop/run_clock.h>
 #include <giro/loop/step/device_queue.h>
 #include <giro/loop/task.h>
@@ -23,18 +24,6 @@
 namespace giro {
 
 enum class Advanced;
-
-// The samples in a batch: its size() where it has one, else 1.
-template <class B>
-std::int64_t batch_size(const B& batch) {
-  if constexpr (requires {
-                  { batch.size() } -> std::convertible_to<std::int64_t>;
-                }) {
-    return static_cast<std::int64_t>(batch.size());
-  } else {
-    return 1;
-  }
-}
 
 namespace detail {
 
@@ -98,25 +87,14 @@ class RunCore final : private StepSink {
       for (Callback<S, B>& callback : task.callbacks) run_hook(callback, [&] { callback.on_start(loop_); });
     }
     loop_.logs.clear();
-    return loop_.stop_iteration;
+    return options_.arbiter ? options_.arbiter->stop(loop_.stop_iteration, elapsed_) : loop_.stop_iteration;
   }
 
   std::int64_t size_of(const B& batch) {
     return options_.batch_size_fn ? options_.batch_size_fn(batch) : batch_size(batch);
   }
 
-  // The steps up to the next in which there may be something to do but to count them.
-  class QuietCount {
-   public:
-    bool goes_on() const { return steps < until_steps && interrupt_signal() == 0; }
-    bool fits(std::int64_t size) const { return samples + size < until_samples; }
-    void add(std::int64_t size) {
-      before = samples;
-      samples += size;
-      ++steps;
-    }
-    std::int64_t steps, samples, before, until_steps, until_samples;
-  };
+  // The steps in which there is nothing to do but to count them.
   bool may_be_quiet() const { return elapsed_.steps < quiet_steps_; }
   QuietCount quiet_count() const {
     return {elapsed_.steps, elapsed_.samples, elapsed_.previous_samples, quiet_steps_, quiet_samples_};
@@ -125,7 +103,7 @@ class RunCore final : private StepSink {
     if (count.steps == elapsed_.steps) return;
     elapsed_.steps = count.steps;
     elapsed_.samples = count.samples;
-    elapsed_.previous_samples = count.before;
+    elapsed_.previous_samples = count.previous_samples;
     elapsed_.previous_date = elapsed_.date;
     clock_.forget();
   }
@@ -151,10 +129,16 @@ class RunCore final : private StepSink {
   enum class End { none, stopped, interrupted };
   End ends_after_step() {
     clock_.look(elapsed_);
-    if (options_.arbiter) loop_.stop_iteration = options_.arbiter->stop(loop_.stop_iteration, elapsed_);
+    if (options_.arbiter) arbitrate_stop();
     if (elapsed_.last || loop_.stop_iteration) return End::stopped;
-    if (clock_.interrupt() != 0) return End::interrupted;
+    if (is_interrupted()) return End::interrupted;
     return clock_.time_after_step(elapsed_) >= stop_.time ? End::stopped : End::none;
+  }
+
+  // Whether a signal has come, which the result will tell.
+  bool is_interrupted() {
+    if (signal_ == 0) signal_ = clock_.interrupt();
+    return signal_ != 0;
   }
 
   // What last() brings where the step has turned out to be the last only now, or a stop has skipped it.
@@ -172,7 +156,7 @@ class RunCore final : private StepSink {
     if (leaves_news) journal_.end_step(elapsed_, loop_.logs);
     elapsed_.count(elapsed_.step_samples);
     clock_.end_step(elapsed_, lowest(stop_.time, aim_.time, agenda_.wake().time));
-    queue_.end_step();
+    if (queue_.end_step()) launch();
     if (leaves_news) drain(false);
     expect_quiet();
   }
@@ -191,7 +175,6 @@ class RunCore final : private StepSink {
     try {
       if (!std::exchange(over_, true)) run_last_after_all();
     } catch (...) {
-      finished_ = false;
       fail(std::current_exception());
     }
     if (const std::exception_ptr error = end()) throw_error(error, describe());
@@ -201,7 +184,7 @@ class RunCore final : private StepSink {
             elapsed_,
             std::move(journal_.outputs()),
             std::move(options_.metadata),
-            clock_.interrupt()};
+            signal_ != 0 || options_.arbiter ? signal_ : clock_.interrupt()};
   }
 
   // Saves what there is, lets the others end, and throws.
@@ -260,6 +243,18 @@ class RunCore final : private StepSink {
     if (traits.reads_clock) clock_.read(elapsed_);
   }
 
+  // A stop that is refused has skipped what comes after it in the step.
+  void arbitrate_stop() {
+    for (bool asked = true; asked;) {
+      asked = loop_.stop_iteration;
+      loop_.stop_iteration = options_.arbiter->stop(asked, elapsed_);
+      if (!asked || loop_.stop_iteration) return;
+      for (Entry& task : tasks_) {
+        if (task.ran_at == elapsed_.steps && !loop_.stop_iteration) run_task(task);
+      }
+    }
+  }
+
   void run_due() {
     agenda_.ask(
         elapsed_, [&](const auto& traits) { before_asking(traits); },
@@ -270,9 +265,8 @@ class RunCore final : private StepSink {
         });
   }
   void run_task(Entry& task) {
-    for (Callback<S, B>& callback : task.callbacks) {
-      ++task.ran;
-      run_callback(callback);
+    while (task.ran < task.callbacks.size()) {
+      run_callback(task.callbacks[task.ran++]);
       if (loop_.stop_iteration) return;
     }
   }
@@ -359,9 +353,22 @@ class RunCore final : private StepSink {
   void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) override {
     while (!recording->has_room()) make_room();
     journal_.add(recording->logs());
-    queue_.push(recording, call);
+    try {
+      queue_.push(recording, call);
+    } catch (...) {
+      recording->set_failed();
+      throw;
+    }
   }
-  void launch() override {
+  void make_way() override {
+    if (journal_.has_rows()) {
+      bring_device();
+    } else {
+      launch();
+    }
+  }
+
+  void launch() {
     if (queue_.is_empty()) return;
     const Callback<S, B>* const outer = std::exchange(running_, held_);
     queue_.launch();
@@ -371,10 +378,8 @@ class RunCore final : private StepSink {
   // Of rings that are full of calls that have not run, or of logs that were not read.
   void make_room() {
     launch();
-    if (!queue_.wait()) synchronize();
-    const bool pending = journal_.has_pending();
-    drain(false);
-    if (!pending) journal_.arrive(loop_.logs);
+    if (journal_.has_pending() && queue_.wait()) return drain(false);
+    bring_device();
   }
   void synchronize() {
     if constexpr (std::is_base_of_v<State, S>) state_.stream().synchronize();
@@ -385,8 +390,9 @@ class RunCore final : private StepSink {
     drain(true);
     journal_.arrive(loop_.logs);
   }
+  // An arbiter is not asked for the date: how often that would be depends on when rows arrive.
   void drain(bool all) {
-    journal_.drain(all, [&] { return clock_.now(); });
+    journal_.drain(all, [&] { return options_.arbiter ? elapsed_.date : clock_.now(); });
   }
 
   // What is running: "task 2, every(1000): giro::Checkpoint, at step 3000".
@@ -433,6 +439,7 @@ class RunCore final : private StepSink {
   LoopState<S, B> loop_;
   std::int64_t quiet_steps_ = 0, quiet_samples_ = 0;  // the steps before both of them are quiet
   bool aimed_ = false, over_ = false, finished_ = false;
+  int signal_ = 0;                        // that has interrupted the run
   const Callback<S, B>* held_ = nullptr;  // the device step that was queued last
   const Callback<S, B>* running_ = nullptr;
   Place place_ = Place::loop;

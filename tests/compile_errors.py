@@ -13,6 +13,7 @@ PRELUDE = """
 #include <functional>
 #include <giro/loop/loop.h>
 #include <giro/loop/predefined_loops.h>
+#include <giro/loop/step/managed.h>
 #include <giro/kernels/nn/train_state.h>
 struct Count {};
 using Callback = giro::Callback<Count, int>;
@@ -53,6 +54,23 @@ CASES = {
         "struct F { void on_train_begin(Count&) {} void on_train_step(Count&) {} void on_train_step(const int&) {} };"
         "giro::EventCallback<Count, int> c{F()};",
         "giro: an event has one public signature",
+    ),
+    "event class that can be called": (
+        "struct F { void on_train_begin(Count&) {} void operator()(Count&) {} };"
+        "giro::EventCallback<Count, int> c{F()};",
+        "giro: a class whose members are events",
+    ),
+    "callback that cannot be copied": (
+        "void run(Callback); void g() { run([p = std::unique_ptr<int>()](Count&) {}); }",
+        "giro: a callback is a value that the loop copies",
+    ),
+    "state by value that cannot be copied": (
+        "giro::Callback<giro::State, int> c([](giro::State) {});",
+        "giro: a callback takes its state by reference",
+    ),
+    "managed step that returns a value": (
+        "auto s = giro::managed::train_step([](const giro::nn::Params&, const giro::Batch& b) { return b[\"x\"]; });",
+        "giro: a managed step returns giro::Logs",
     ),
     "hook of another state": (
         "struct F { void operator()(Count&) {} void on_start(double&) {} }; Callback c{F()};",

@@ -134,14 +134,10 @@ void LogRing::publish(const Logs& logs) const {
 
 Logs LogRing::expect_logs(const Logs& constants) {
   kept_.resize(static_cast<std::size_t>(capacity_));
-  auto& slot = kept_[static_cast<std::size_t>(expected_ % capacity_)];
   // Reading the row that lies there also means that the device is less than a round behind.
-  if (const auto old = slot.lock()) {
-    old->read();
-  } else if (published() <= expected_ - capacity_) {
-    stream_.synchronize();
-  }
-  const std::shared_ptr<const LogRow> row(new LogRow(shared_from_this(), expect()));
+  if (!read_kept() && published() <= expected_ - capacity_) stream_.synchronize();
+  auto& slot = kept_[static_cast<std::size_t>(expected_ % capacity_)];
+  const std::shared_ptr<const LogRow> row(new LogRow(shared_from_this(), expected_++));
   released_ = expected_;
   slot = row;
 
@@ -152,6 +148,13 @@ Logs LogRing::expect_logs(const Logs& constants) {
         HostArray(arrays_[i].dtype, arrays_[i].shape, std::make_shared<const RowArray>(row, i));
   }
   return logs;
+}
+
+// Whether somebody keeps the logs of the row that the next one overwrites.
+bool LogRing::read_kept() {
+  const auto row = kept_[static_cast<std::size_t>(expected_ % capacity_)].lock();
+  if (row) row->read();
+  return row != nullptr;
 }
 
 void LogRing::read(std::int64_t number, Logs& logs, bool is_own) const {

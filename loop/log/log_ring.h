@@ -36,7 +36,11 @@ class LogRing : public std::enable_shared_from_this<LogRing> {
 
   // The number of the row that the next publish to be run will write. For whoever reads rows with read, in their order,
   // and lets go of each: that there is room has to be seen to before.
-  std::int64_t expect() noexcept { return expected_++; }
+  // Where somebody keeps logs of the row that lies in its place, those are read first.
+  std::int64_t expect() {
+    if (!kept_.empty()) read_kept();
+    return expected_++;
+  }
   bool has_room() const noexcept { return expected_ - released_ < capacity_; }
   void release(std::int64_t row) noexcept { released_ = row + 1; }
 
@@ -69,6 +73,7 @@ class LogRing : public std::enable_shared_from_this<LogRing> {
 
   LogRing(const Logs& logs, const Tensor& call, const Stream& stream, std::int64_t first);
   const double* row(std::int64_t number) const noexcept;
+  bool read_kept();
   HostArray copy_of(const Array& array, std::int64_t row) const;
 
   Stream stream_;

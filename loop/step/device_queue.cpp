@@ -15,15 +15,11 @@ void DeviceQueue::push(const std::shared_ptr<StepRecording>& recording, const St
   if (std::find(recordings_.begin(), recordings_.end(), recording) == recordings_.end()) {
     recordings_.push_back(recording);
   }
+  const auto& dataset = call.batch.residence();
+  if (dataset && (datasets_.empty() || datasets_.back() != dataset)) datasets_.push_back(dataset);
   held_.push_back(recording.get());
   step_has_calls_ = true;
   if (static_cast<std::int64_t>(held_.size()) >= recording->max_held()) launch();
-}
-
-void DeviceQueue::end_step_with_calls() {
-  step_has_calls_ = false;
-  ++steps_;
-  if (pace_.is_full(steps_)) launch();
 }
 
 void DeviceQueue::replay(const Graph& graph, std::size_t times) {
@@ -71,10 +67,17 @@ void DeviceQueue::launch() {
     pace_.launched(std::max<std::int64_t>(steps, 1), stream);
   } catch (...) {
     for (const auto& recording : recordings_) recording->set_failed();
-    held_.clear();
+    forget_held();
     throw;
   }
+  forget_held();
+}
+
+// What was launched needs nothing of theirs but memory, whose release waits for it.
+void DeviceQueue::forget_held() {
   held_.clear();
+  recordings_.clear();
+  datasets_.clear();
 }
 
 bool DeviceQueue::wait() { return pace_.wait(); }

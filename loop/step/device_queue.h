@@ -20,9 +20,11 @@ class DeviceQueue {
 
   // Appends a call of a recording, whose logs are the next row of its ring. It must have room.
   void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call);
-  // A step of the loop is over; launches if there are enough.
-  void end_step() {
-    if (step_has_calls_) end_step_with_calls();
+  // A step of the loop is over. Whether enough is held back for a launch.
+  bool end_step() {
+    if (!step_has_calls_) return false;
+    step_has_calls_ = false;
+    return pace_.is_full(++steps_);
   }
   // Errors: device. The recordings that were to run are then never used again.
   void launch();
@@ -34,14 +36,15 @@ class DeviceQueue {
   std::int64_t num_launches() const noexcept { return launches_; }
 
  private:
-  void end_step_with_calls();
   void replay(const Graph& graph, std::size_t times);
   void launch_runs(std::size_t first, std::size_t last);
   std::size_t shortest_period();
+  void forget_held();
 
   Pace pace_;
   std::vector<StepRecording*> held_;
-  std::vector<std::shared_ptr<StepRecording>> recordings_;  // that calls were made of: kept alive
+  std::vector<std::shared_ptr<StepRecording>> recordings_;  // of the held calls
+  std::vector<std::shared_ptr<const Residence>> datasets_;  // whose rows they gather
   std::int64_t steps_ = 0;                                  // of the loop, that the held calls are of
   bool step_has_calls_ = false;
   std::vector<std::size_t> borders_;  // for shortest_period

@@ -1,9 +1,13 @@
 #include <giro/loop/step/input_ring.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
+
+#include <giro/runtime/error.h>
 
 namespace giro::detail {
 
@@ -17,7 +21,12 @@ InputRing::InputRing(const Batch& like, const Broadcasts& broadcasts, const Tens
   }
   slot_bytes_ = std::max(slot_bytes_, fixed_from_);
   for (const auto& [name, tensor] : values) {
-    values_.push_back(place(tensor.bytes(), values_.empty() ? SlotRing::kAlignment : sizeof(float)));
+    if (!tensor.device().is_cpu()) {
+      throw Error(ErrorCode::device_mismatch,
+                  fmt::format("the broadcast '{}' is {}, expected host memory", name, to_string(tensor)));
+    }
+    const auto alignment = static_cast<std::int64_t>(size_of(tensor.dtype()));
+    values_.push_back(place(tensor.bytes(), values_.empty() ? SlotRing::kAlignment : alignment));
   }
   slot_bytes_ = std::max<std::int64_t>(slot_bytes_ + SlotRing::kAlignment - 1, SlotRing::kAlignment) /
                 SlotRing::kAlignment * SlotRing::kAlignment;

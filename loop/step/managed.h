@@ -111,6 +111,8 @@ template <class F>
 auto make_step(F f, const Strategy& strategy, bool train) {
   using Signature = giro::detail::Signature<F>;
   static_assert(Signature::known, "giro: a managed step is a function with one signature, without auto parameters");
+  static_assert(std::is_same_v<std::remove_cvref_t<typename Signature::Return>, Logs>,
+                "giro: a managed step returns giro::Logs: giro::logs().add_loss(\"loss\", loss)");
   return make_step(std::move(f), strategy, train, static_cast<typename Signature::Arguments*>(nullptr));
 }
 

@@ -23,7 +23,11 @@ struct StepEngine::Recordings {
     }
     std::erase_if(used, [](const Used& one) { return one.recording->expired(); });
     auto recording = std::make_shared<StepRecording>(call, body, mode);
-    if (used.size() >= kMaxRecordings) used.erase(std::ranges::min_element(used, {}, &Used::last));
+    if (used.size() >= kMaxRecordings) {
+      // One that a loop holds on to is in use, though it does not ask for it here.
+      const auto age = [](const Used& one) { return std::pair{one.recording.use_count() > 1, one.last}; };
+      used.erase(std::ranges::min_element(used, {}, age));
+    }
     used.push_back({recording, uses});
     return recording;
   }

@@ -94,6 +94,7 @@ std::int64_t StepRecording::max_held() const {
 }
 
 void StepRecording::prepare(const StepCall& call) {
+  check_device(call);
   inputs_.fill(prepared_, call.batch, call.broadcasts);
   ++prepared_;
 }
@@ -107,12 +108,21 @@ Logs StepRecording::call(const StepCall& call, const StepBody& body) {
     graph_->replay(stream_);
     return logs;
   }
-  const Logs logs = run_body(body);
-  if (!logs_ || !logs_->takes(logs)) logs_ = LogRing::create(logs, call_, stream_, prepared_ - 1);
-  Logs sent = logs_->expect_logs(logs);
-  logs_->publish(logs);
-  gathered_.clear();
-  return sent;
+  try {
+    const Logs logs = run_body(body);
+    if (!logs_ || !logs_->takes(logs)) {
+      // The new ring takes the calls so far for done.
+      if (logs_) stream_.synchronize();
+      logs_ = LogRing::create(logs, call_, stream_, prepared_ - 1);
+    }
+    Logs sent = logs_->expect_logs(logs);
+    logs_->publish(logs);
+    gathered_.clear();
+    return sent;
+  } catch (...) {
+    gathered_.clear();  // here, for only this thread may use the stream
+    throw;
+  }
 }
 
 // Calls the function on what lies on the device.

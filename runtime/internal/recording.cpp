@@ -44,11 +44,9 @@ Recording::~Recording() {
 void StreamImpl::refuse(const char* call) const {
   const Recording* recording = Recording::current();
   if (recording == nullptr || takes_part_in(*recording)) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format(
-            "{}: this stream of {} is being recorded, by another thread or one that has set the recording aside", call,
-            to_string(device)));
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: this stream of {} is being recorded, by another thread, "
+                                                         "or by this one, which has set its recording aside",
+                                                         call, to_string(device)));
   }
   const bool same = device == recording->stream.device;
   throw Error(ErrorCode::invalid_argument,

@@ -398,7 +398,7 @@ TEST(Loop, TheLastBatchIsThereWhenTheDatasetHasEnded) {
     (void)loop(Count{}, std::views::istream<std::string>(again), {{last(), note}});
     FAIL() << "no error";
   } catch (const LoopError& error) {
-    EXPECT_NE(std::string(error.what()).find("there is no batch here: the dataset has ended"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("there is no batch here: the last step is over"), std::string::npos);
     EXPECT_EQ(error.elapsed().steps, 2);
   }
 }

@@ -119,6 +119,26 @@ TEST(Run, AnErrorCarriesWhatThereWas) {
   }
 }
 
+// Who is interrupted while a run waits for what it has queued is told so.
+TEST(Run, ASignalWhileItSettles) {
+  auto data = std::views::iota(0, 10);
+  bool raised = false;
+  giro::Run run(0, data, Tasks{{every(1), count()}, {every(1), [&](const Elapsed& e, const Logs&) {
+                                                       if (e.steps == 2 && !std::exchange(raised, true)) {
+                                                         std::raise(SIGINT);
+                                                       }
+                                                     }}});
+  EXPECT_EQ(run.advance(at(3)), Advanced::interrupted);
+  EXPECT_EQ(run.finish().interrupted, SIGINT);
+}
+
+TEST(Run, ItsResultTellsOfTheSignal) {
+  auto data = std::views::iota(0, 10);
+  giro::Run run(0, data, Tasks{{every(3), [](int&) { std::raise(SIGTERM); }}});
+  EXPECT_EQ(run.advance(), Advanced::interrupted);
+  EXPECT_EQ(run.finish().interrupted, SIGTERM);
+}
+
 // A program, a test or a group has the last word on time, signals and stops.
 struct Scripted final : Arbiter {
   double time = 1'000;
@@ -150,6 +170,39 @@ TEST(Run, DecisionsPassThroughItsArbiter) {
                     {.arbiter = arbiter});
   EXPECT_EQ(stopped.advance(), Advanced::stopped);
   EXPECT_EQ(stopped.elapsed().steps, 8);
+}
+
+// A stop that is refused skips nothing.
+TEST(Run, WhatARefusedStopHasSkippedRuns) {
+  auto data = std::views::iota(0, 10);
+  const auto arbiter = std::make_shared<Scripted>();
+  arbiter->refuses_before = 100;
+  std::string order;
+  const auto stop = [&](char name) {
+    return [&order, name](LoopState<int, int>& l) {
+      order += name;
+      l.stop_iteration = true;
+    };
+  };
+  giro::Run run(
+      0, data,
+      Tasks{{every(5), {stop('a'), stop('b')}}, {every(1), [&](int&) { order += 'c'; }}, {every(5), stop('d')}},
+      {.arbiter = arbiter});
+  EXPECT_EQ(run.advance(), Advanced::dataset_ended);
+  EXPECT_EQ(order, "abcdccccabcdcccc");
+}
+
+// Each time that is aimed at is noticed when it is reached, however seldom the clock was looked at before.
+TEST(Run, EachAimInTimeIsNoticed) {
+  auto data = std::views::iota(0, 100'000);
+  const auto arbiter = std::make_shared<Scripted>();
+  giro::Run run(0, data, Tasks{{every(1), [&](int&) { arbiter->time += 0.1; }}},
+                {.stop = at({.time = 3'600.0}), .arbiter = arbiter});
+  EXPECT_EQ(run.advance(at(50)), Advanced::reached);
+  const double aim = run.elapsed().time() + 1;
+  EXPECT_EQ(run.advance(at({.time = aim})), Advanced::reached);
+  EXPECT_GE(run.elapsed().time(), aim - 1e-6);
+  EXPECT_LE(run.elapsed().time(), aim + 0.5);
 }
 
 }  // namespace

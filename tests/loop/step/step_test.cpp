@@ -8,6 +8,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <ranges>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@
 #include <giro/loop/data/dataset.h>
 #include <giro/loop/log/aggregation.h>
 #include <giro/loop/loop.h>
+#include <giro/runtime/native_stream.h>
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
@@ -506,6 +508,104 @@ TEST_P(StepTest, WhatABarrierLogsIsWhatItSaw) {
   }
 }
 
+// Calls that are held back keep the rows that they gather.
+TEST_P(StepTest, BatchesOfDatasetsThatComeAndGo) {
+  const nn::Layer model = test::linear_model();
+  const Dataset rows = test::image_dataset(kRows, kSize).batch(10);
+  // One data set after the other, each gone when the next is there.
+  const auto shards = [&] {
+    return std::views::iota(0, 6) |
+           std::views::transform([&](int shard) { return *rows.skip(shard).to(device()).begin(); });
+  };
+  std::optional<Outcome> first;
+  for (const std::int64_t alone : {1, 50}) {
+    auto batches = shards();
+    const auto result =
+        loop(create(model), batches, {{every(1), make_step(model, Kind::recorded)}}, {.steps_per_execution = alone});
+    const Outcome outcome(result.state, result.history);
+    if (!first) first = outcome;
+    expect_equal(outcome, *first);
+  }
+}
+
+// Logs that a program keeps stay what they were, whoever uses the ring after it.
+TEST_P(StepTest, LogsThatAreKeptOutliveALoop) {
+  State state(device());
+  state.add("count", {{"", DType::i64, {}}});
+  const auto step = jit([](State& s, const Batch&) {
+    increment(s.at("count"), 1, s.stream());
+    return logs().add_metric("n", nn::Var(s.at("count"), s.stream()));
+  });
+  const Logs kept = step(state, Batch());
+  const std::vector<Batch> batches(1);
+  std::int64_t steps = 0;
+  const auto all = std::views::iota(std::int64_t{0}, 2 * LogRing::kCapacity) |
+                   std::views::transform([](std::int64_t) { return Batch(); });
+  const auto result = loop(std::move(state), all, {{every(1), step}, {every(1), [&](const Elapsed&) { ++steps; }}});
+  EXPECT_EQ(steps, 2 * LogRing::kCapacity);
+  EXPECT_EQ(kept.entry_value("n"), 1);
+  EXPECT_EQ(result.history.collect("n")[0].back(), 2 * LogRing::kCapacity + 1);
+}
+
+// The later of two entries of a name wins, whichever step is recorded.
+TEST_P(StepTest, RecordedAndEagerStepsLogInTheirOrder) {
+  const auto log = [](double value) {
+    return [value](State& s, const Batch&) {
+      fill(s.at("x"), value, s.stream());
+      return logs().add_metric("x", nn::Var(s.at("x"), s.stream()));
+    };
+  };
+  using Tasks = std::vector<Task<State, Batch>>;
+  for (const Tasks& tasks : {Tasks{{every(1), jit(log(1))}, {every(1), eager(log(2))}},
+                             Tasks{{every(1), eager(log(1))}, {every(1), jit(log(2))}},
+                             Tasks{{every(1), jit(log(1))}, {every(1), jit(log(2))}}}) {
+    State state(device());
+    state.add("x", {{"", DType::f32, {}}});
+    const auto result = loop(std::move(state), std::vector<Batch>(3), tasks);
+    EXPECT_EQ(result.history.collect("x")[0], (Values{2, 2, 2}));
+  }
+}
+
+// However many sizes of batches a run has seen, it holds on to those it uses.
+TEST_P(StepTest, ALoopHoldsNoMoreRecordingsThanAStep) {
+  State state(device());
+  state.add("count", {{"", DType::i64, {}}});
+  const auto step = jit([](State& s, const Batch& batch) {
+    increment(s.at("count"), batch["x"].shape()[0], s.stream());
+    return logs().add_metric("n", nn::Var(s.at("count"), s.stream()));
+  });
+  std::vector<float> memory(100);
+  std::vector<Batch> batches;
+  for (std::int64_t rows = 1; rows <= 100; ++rows) {
+    batches.push_back(Batch({{"x", Tensor(memory.data(), DType::f32, {rows}, Device::cpu())}}));
+  }
+  const auto result = loop(std::move(state), batches, {{every(1), step}});
+  EXPECT_EQ(result.history.collect("n")[0].back(), 5050);
+  EXPECT_EQ(step.num_recordings(), 32u);
+}
+
+// Whatever ends a step's hold on its calls, the one that fails is named.
+TEST_P(StepTest, ACallThatFailsInALaunchIsNamed) {
+  if (device().is_cuda()) return;  // a host function runs on the CPU alone
+  const auto step = jit([](State& s, const Batch&) {
+    submit(s.stream(), [calls = std::make_shared<int>(0)] {
+      if (++*calls == 4) throw std::runtime_error("mine");
+    });
+    return Logs();
+  });
+  for (const std::int64_t alone : {1, 10}) {
+    State state(device());
+    state.add("x", {{"", DType::f32, {}}});
+    try {
+      (void)loop(std::move(state), test::image_dataset(kRows, kSize).batch(2).to(device()), {{every(1), step}},
+                 {.steps_per_execution = alone});
+      FAIL() << "no error";
+    } catch (const LoopError& error) {
+      EXPECT_NE(std::string(error.what()).find("task 1, every(1): a step"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST_P(StepTest, MoreStepsAtOnceThanTheLogsHaveRoomFor) {
   const nn::Layer model = test::linear_model();
   const Dataset dataset = test::image_dataset(kRows, kSize).repeat().batch(5).to(device());
@@ -644,7 +744,7 @@ TEST_P(StepTest, RecordingsGoWithTheirDataset) {
   EXPECT_TRUE(residence.expired());
 }
 
-// A step that fails behind its gather has moved the position; the next one finds its own rows all the same.
+// A step that fails after its gather leaves the next one its own rows.
 TEST_P(StepTest, AFailedStepLeavesTheNextItsRows) {
   const nn::Layer model = test::linear_model();
   const Dataset rows = test::image_dataset(kRows, kSize).shuffle(1).batch(5);
@@ -686,6 +786,20 @@ TEST_P(StepTest, ABatchOnAnotherDevice) {
   TrainState state = create(model);
   const Dataset elsewhere = test::image_dataset(kRows, kSize).batch(5).to(Device::cpu());
   EXPECT_THROW(make_step(model, Kind::recorded)(state, *elsewhere.begin()), Error);
+
+  // At a later call, too: a batch of the same shape for a state on the CPU.
+  TrainState here =
+      TrainState::create(model, {{"image", DType::u8, {5, kSize, kSize, 1}}}, optim::adamw(1e-3), 0, Device::cpu());
+  const auto step = make_step(model, Kind::recorded);
+  const Batch batch = first_batch(5);
+  step(here, batch);
+  Batch::Features features;
+  std::vector<Buffer> memory;
+  for (const auto& [name, tensor] : batch.features()) {
+    memory.push_back(Buffer::allocate(device(), tensor.bytes()));
+    features.emplace_back(name, Tensor(memory.back().data(), tensor.dtype(), tensor.shape(), device()));
+  }
+  EXPECT_THROW(step(here, Batch(features)), Error);
 }
 
 TEST_P(StepTest, MemoryDoesNotGrow) {

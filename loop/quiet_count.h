@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+#include <giro/loop/interrupt.h>
+
+namespace giro::detail {
+
+// The steps up to the next in which there may be something to do but to count them, while they are counted.
+struct QuietCount {
+  std::int64_t steps, samples;
+  std::int64_t previous_samples;  // as in Elapsed
+  std::int64_t until_steps, until_samples;
+
+  bool goes_on() const { return steps < until_steps && interrupt_signal() == 0; }
+  bool fits(std::int64_t size) const { return samples + size < until_samples; }
+  void add(std::int64_t size) {
+    previous_samples = samples;
+    samples += size;
+    ++steps;
+  }
+};
+
+}  // namespace giro::detail

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -47,7 +48,10 @@ class Run {
   // run, and what was logged is in the history. Errors: LoopError, as of loop; the run has then ended.
   // Error(invalid_argument) if it has ended before.
   Advanced advance(const Period& until = {}) {
-    core_.check_can_advance();
+    if (core_.has_ended()) {
+      throw Error(ErrorCode::invalid_argument,
+                  "advance: the run has ended, at step " + std::to_string(elapsed().steps));
+    }
     const detail::InterruptScope signals(core_.options().catch_signals);
     try {
       Advanced why = go(until);

@@ -24,6 +24,9 @@ class RunClock {
   const Elapsed& started() const noexcept { return started_; }
 
   double now() const { return arbiter_ != nullptr ? arbiter_->now() : Elapsed::now(); }
+  // Of logs that arrive while a run is at `elapsed`. An arbiter is not asked, for how often that would be depends on
+  // when they do.
+  double date_of_arrival(const Elapsed& elapsed) const { return arbiter_ != nullptr ? elapsed.date : Elapsed::now(); }
   int interrupt() const { return arbiter_ != nullptr ? arbiter_->interrupt() : interrupt_signal(); }
 
   // Whether a time has to be noticed when it is reached.

@@ -12,27 +12,23 @@
 
 #include <giro/loop/agenda.h>
 #include <giro/loop/data/batch_size.h>
+#include <giro/loop/device_lane.h>
 #include <giro/loop/interrupt.h>
 #include <giro/loop/journal.h>
 #include <giro/loop/loop_error.h>
 #include <giro/loop/loop_result.h>
+#include <giro/loop/place.h>
 #include <giro/loop/quiet_count.h>
 #include <giro/loop/run_clock.h>
-#include <giro/loop/step/device_queue.h>
 #include <giro/loop/task.h>
 
 namespace giro {
 
-enum class Advanced;
-
 namespace detail {
-
-// What a run is at, where that is no callback.
-enum class Place { loop, dataset, next_batch, batch_size };
 
 // A run but for the dataset: what happens in a step, what it leaves behind, and what becomes of an error.
 template <class S, class B>
-class RunCore final : private StepSink {
+class RunCore {
  public:
   RunCore(S state, const std::vector<Task<S, B>>& tasks, LoopOptions<S, B> options)
       : state_(std::move(state)),
@@ -42,7 +38,8 @@ class RunCore final : private StepSink {
         elapsed_(clock_.started()),
         stop_(Wake::at(options_.stop, elapsed_.date_start)),
         agenda_(schedules_of(tasks), elapsed_.date_start),
-        loop_(state_, elapsed_, journal_.history(), options_.metadata) {
+        loop_(state_, elapsed_, journal_.history(), options_.metadata),
+        lane_(journal_, clock_, elapsed_, loop_.logs) {
     for (const Task<S, B>& task : tasks) tasks_.push_back({task.callbacks});
     clock_.watch(agenda_.reads_clock() || stop_.time < Wake().time);
   }
@@ -53,15 +50,11 @@ class RunCore final : private StepSink {
   const History& history() const noexcept { return journal_.history(); }
   const Outputs& outputs() const noexcept { return journal_.outputs(); }
 
-  void check_can_advance() const {
-    if (over_) {
-      throw Error(ErrorCode::invalid_argument, "advance: the run has ended, at step " + std::to_string(elapsed_.steps));
-    }
-  }
+  bool has_ended() const noexcept { return over_; }
   void set_ended() noexcept { over_ = true; }
 
   void aim_at(const Period& until) {
-    if (!std::exchange(aimed_, true)) queue_ = DeviceQueue(options_.steps_per_execution);
+    if (!std::exchange(aimed_, true)) lane_.set_steps_per_execution(options_.steps_per_execution);
     aim_ = Wake::at(until, elapsed_.date_start);
     if (aim_.time < Wake().time) clock_.watch(true);
     expect_quiet();
@@ -137,7 +130,7 @@ class RunCore final : private StepSink {
 
   // Whether a signal has come, which the result will tell.
   bool is_interrupted() {
-    if (signal_ == 0) signal_ = clock_.interrupt();
+    if (const int signal = clock_.interrupt(); signal != 0) signal_ = signal;
     return signal_ != 0;
   }
 
@@ -156,8 +149,8 @@ class RunCore final : private StepSink {
     if (leaves_news) journal_.end_step(elapsed_, loop_.logs);
     elapsed_.count(elapsed_.step_samples);
     clock_.end_step(elapsed_, lowest(stop_.time, aim_.time, agenda_.wake().time));
-    if (queue_.end_step()) launch();
-    if (leaves_news) drain(false);
+    lane_.end_step();
+    if (leaves_news) lane_.drain(false);
     expect_quiet();
   }
 
@@ -197,7 +190,7 @@ class RunCore final : private StepSink {
     const std::string where = describe();
     loop_.failed = true;
     journal_.set_failing();
-    if (journal_.showing() == nullptr && running_ != nullptr) journal_.fail(running_->observer());
+    if (journal_.showing() == nullptr && running() != nullptr) journal_.fail(running()->observer());
     journal_.forget_showing();
     loop_.logs.clear();
     journal_.drop_step();
@@ -206,7 +199,7 @@ class RunCore final : private StepSink {
     } catch (...) {
       // A second error, mostly of the same device, tells nothing new.
     }
-    drain(true);
+    lane_.drain(true);
     elapsed_.date = clock_.now();
     over_ = finished_ = true;
     (void)end();
@@ -239,7 +232,7 @@ class RunCore final : private StepSink {
   }
 
   void before_asking(const Agenda::Traits& traits) {
-    if (traits.asks_user) launch();
+    if (traits.asks_user) lane_.launch();
     if (traits.reads_clock) clock_.read(elapsed_);
   }
 
@@ -298,7 +291,7 @@ class RunCore final : private StepSink {
       case CallbackKind::device_step:
         if (callback.sees_elapsed()) clock_.read(elapsed_);
         running_ = &callback;
-        callback.enqueue(loop_, *this);
+        callback.enqueue(loop_, lane_);
         held_ = &callback;
         break;
       case CallbackKind::barrier:
@@ -349,57 +342,24 @@ class RunCore final : private StepSink {
     return error;
   }
 
-  // StepSink
-  void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) override {
-    while (!recording->has_room()) make_room();
-    journal_.add(recording->logs());
-    try {
-      queue_.push(recording, call);
-    } catch (...) {
-      recording->set_failed();
-      throw;
-    }
-  }
-  void make_way() override {
-    if (journal_.has_rows()) {
-      bring_device();
-    } else {
-      launch();
-    }
-  }
-
-  void launch() {
-    if (queue_.is_empty()) return;
-    const Callback<S, B>* const outer = std::exchange(running_, held_);
-    queue_.launch();
-    running_ = outer;
-  }
-
-  // Of rings that are full of calls that have not run, or of logs that were not read.
-  void make_room() {
-    launch();
-    if (journal_.has_pending() && queue_.wait()) return drain(false);
-    bring_device();
-  }
-  void synchronize() {
-    if constexpr (std::is_base_of_v<State, S>) state_.stream().synchronize();
-  }
   void bring_device() {
-    launch();
-    synchronize();
-    drain(true);
-    journal_.arrive(loop_.logs);
+    if constexpr (std::is_base_of_v<State, S>) {
+      lane_.bring(&state_.stream());
+    } else {
+      lane_.bring(nullptr);
+    }
   }
-  // An arbiter is not asked for the date: how often that would be depends on when rows arrive.
-  void drain(bool all) {
-    journal_.drain(all, [&] { return options_.arbiter ? elapsed_.date : clock_.now(); });
-  }
+
+  // The callback that is running, or whose held-back calls are being launched.
+  const Callback<S, B>* running() const { return lane_.is_launching() ? held_ : running_; }
 
   // What is running: "task 2, every(1000): giro::Checkpoint, at step 3000".
   std::string describe() const {
     const bool shows = journal_.showing_step() != Journal::kNoStep;
     const std::string step = ", at step " + std::to_string(shows ? journal_.showing_step() : elapsed_.steps);
-    const Observer* const observer = shows ? journal_.showing() : running_ != nullptr ? running_->observer() : nullptr;
+    const Observer* const observer = shows                  ? journal_.showing()
+                                     : running() != nullptr ? running()->observer()
+                                                            : nullptr;
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       const auto task = [&] { return "task " + std::to_string(i + 1) + ", " + to_string(agenda_.schedule(i)) + ": "; };
       if (agenda_.asking() == i) return task() + "its schedule" + step;
@@ -408,17 +368,8 @@ class RunCore final : private StepSink {
       }
     }
     if (shows) return "the logs" + step;
-    if (running_ != nullptr) return "on_start or on_end: " + running_->name() + step;
-    switch (place_) {
-      case Place::dataset:
-      case Place::next_batch:
-        return "the dataset" + step;
-      case Place::batch_size:
-        return "batch_size_fn" + step;
-      case Place::loop:
-        break;
-    }
-    return "the loop" + step;
+    if (running() != nullptr) return "on_start or on_end: " + running()->name() + step;
+    return detail::to_string(place_) + step;
   }
   [[noreturn]] void throw_error(const std::exception_ptr& cause, const std::string& where) {
     const auto [code, what] = explain_exception(cause);
@@ -435,8 +386,8 @@ class RunCore final : private StepSink {
   Wake stop_, aim_;
   Agenda agenda_;
   std::vector<Entry> tasks_;
-  DeviceQueue queue_{0};
   LoopState<S, B> loop_;
+  DeviceLane lane_;
   std::int64_t quiet_steps_ = 0, quiet_samples_ = 0;  // the steps before both of them are quiet
   bool aimed_ = false, over_ = false, finished_ = false;
   int signal_ = 0;                        // that has interrupted the run

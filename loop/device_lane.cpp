@@ -1,0 +1,46 @@
+#include <giro/loop/device_lane.h>
+
+namespace giro::detail {
+
+void DeviceLane::push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) {
+  while (!recording->has_room()) make_room(recording->stream());
+  stream_ = recording->stream();
+  journal_.add(recording->logs());
+  try {
+    queue_.push(recording, call);
+  } catch (...) {
+    recording->set_failed();
+    throw;
+  }
+}
+
+void DeviceLane::make_way() {
+  if (journal_.has_rows()) {
+    bring(&*stream_);
+  } else {
+    launch();
+  }
+}
+
+void DeviceLane::launch() {
+  if (queue_.is_empty()) return;
+  is_launching_ = true;
+  queue_.launch();
+  is_launching_ = false;
+}
+
+// Of rings that are full of calls that have not run, or of logs that were not read.
+void DeviceLane::make_room(const Stream& stream) {
+  launch();
+  if (journal_.has_pending() && queue_.wait()) return drain(false);
+  bring(&stream);
+}
+
+void DeviceLane::bring_it(const Stream* stream) {
+  launch();
+  if (stream != nullptr) stream->synchronize();
+  drain(true);
+  journal_.arrive(logs_);
+}
+
+}  // namespace giro::detail

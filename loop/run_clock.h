@@ -46,12 +46,13 @@ class RunClock {
     after_ = looks_ ? now() : elapsed.date;
   }
   double time_after_step(const Elapsed& elapsed) const { return after_ - elapsed.date_start; }
-  // The step is counted; `until` is the next time that has to be noticed.
-  void end_step(Elapsed& elapsed, double until) {
+  // The step is counted. Whether it was looked at: plan() has to be told then what has to be noticed next.
+  bool end_step(Elapsed& elapsed) {
     elapsed.date = after_;
     is_read_ = looks_;
-    if (looks_) watch_.looked(elapsed, until);
+    return looks_;
   }
+  void plan(const Elapsed& elapsed, double until) { watch_.looked(elapsed, until); }
 
  private:
   Arbiter* arbiter_;

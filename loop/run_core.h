@@ -148,7 +148,7 @@ class RunCore {
     const bool leaves_news = !loop_.logs.empty() || !journal_.is_empty();
     if (leaves_news) journal_.end_step(elapsed_, loop_.logs);
     elapsed_.count(elapsed_.step_samples);
-    clock_.end_step(elapsed_, lowest(stop_.time, aim_.time, agenda_.wake().time));
+    if (clock_.end_step(elapsed_)) clock_.plan(elapsed_, lowest(stop_.time, aim_.time, agenda_.wake().time));
     lane_.end_step();
     if (leaves_news) lane_.drain(false);
     expect_quiet();

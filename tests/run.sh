@@ -34,7 +34,14 @@ install "tests that train on Fashion-MNIST" dataset-fashion-mnist
 install "the check that clang 16 compiles the headers and samples without a warning" clang-16
 install "the check of the layout by clang-format 16" clang-format-16
 
-phase "building the release" "$root/cmake/build.sh" build all --preset release -DGIRO_TESTS=ON
+release=(--preset release -DGIRO_TESTS=ON -DGIRO_TEST_SHARES=ON)
+gpu=no
+if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
+  gpu=yes
+else
+  release+=(-DCMAKE_CUDA_ARCHITECTURES=80-virtual)  # all that the emulated GPU reads
+fi
+phase "building the release" "$root/cmake/build.sh" build all "${release[@]}"
 phase "building for the sanitizers" "$root/cmake/build.sh" build-asan all --preset asan -DGIRO_TESTS=ON
 
 sanitized=0
@@ -44,7 +51,7 @@ GIRO_ARENA=0 phase "testing under the sanitizers" test_tree build-asan || saniti
 no_cuda=$(sed -n 's/^-- giro: CUDA backend off: //p' "$root/build/build.log")
 [ -z "$no_cuda" ] || echo "giro: skipped: the CUDA backend's tests on the emulated GPU: $no_cuda"
 without=()
-if [ -z "$no_cuda" ] && ! compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
+if [ -z "$no_cuda" ] && [ "$gpu" = no ]; then
   echo "giro: no GPU here: the CUDA backend's tests run on the emulated one alone"
   without=(--label-exclude '^gpu$')
 fi

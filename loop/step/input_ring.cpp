@@ -95,11 +95,11 @@ void InputRing::fill(std::int64_t call, const Batch& batch, const Broadcasts& br
   upload(call % capacity(), 1, *copies_);
   if (!on_device) return;
   // What lies on the device already was written by work of the step's stream.
+  copied_->record(*copies_);
+  stream_.wait(*copied_);
   for (std::size_t i = 0; i < features_.size(); ++i) {
     const Tensor& from = batch.features()[i].second;
     if (from.device().is_cpu()) continue;
-    copied_->record(*copies_);
-    stream_.wait(*copied_);
     char* const to = static_cast<char*>(slots_.data()) + call % capacity() * slot_bytes_ + features_[i].offset;
     stream_.copy(to, from.raw(), features_[i].bytes);
   }

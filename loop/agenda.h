@@ -34,18 +34,28 @@ class Agenda {
   template <class Before, class Due>
   void ask(const Elapsed& elapsed, Before&& before, Due&& due) {
     const bool all = elapsed.last || others_.reached(elapsed);
-    if (all) watch_all();
+    if (all) [[unlikely]]
+      watch_all();
+    bool changes = all;
     for (const std::size_t task : watched_) {
       Entry& entry = entries_[task];
       if (!elapsed.last && !entry.wake.reached(elapsed)) continue;
-      if (entry.traits.always) {
+      if (entry.traits.always) [[likely]] {
         entry.wake.steps = elapsed.steps + 1;
         due(task);
-      } else if (before(entry.traits); ask(entry, elapsed)) {
-        due(task);
+      } else {
+        changes = true;
+        before(entry.traits);
+        if (ask(entry, elapsed)) due(task);
       }
     }
-    if (all) forget_others(elapsed);
+    if (all) [[unlikely]]
+      forget_others(elapsed);
+    // As mostly: only tasks that are always due were asked, and will be in the next step.
+    if (!changes) [[likely]] {
+      wake_.steps = elapsed.steps + 1;
+      return;
+    }
     wake_ = others_;
     for (const std::size_t task : watched_) wake_.merge(entries_[task].wake);
   }

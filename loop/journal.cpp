@@ -42,7 +42,7 @@ void Journal::end_step(const Elapsed& elapsed, Logs& logs) {
     first_ = 0;
     records_.resize(std::max<std::size_t>(8, 2 * records_.size()));
   }
-  Record& record = records_[(first_ + size_++) % records_.size()];
+  Record& record = records_[(first_ + size_++) & (records_.size() - 1)];
   record.elapsed = elapsed;
   std::swap(record.logs, logs);
   std::swap(record.rows, now_.rows);
@@ -69,7 +69,7 @@ void Journal::pop() {
   record.logs.clear();
   record.rows.clear();
   record.observers.clear();
-  first_ = (first_ + 1) % records_.size();
+  first_ = (first_ + 1) & (records_.size() - 1);
   --size_;
 }
 

@@ -107,7 +107,7 @@ class Journal {
   History history_;
   Outputs outputs_;
   Record now_;                   // of the step at hand, but for its host logs
-  std::vector<Record> records_;  // a circle; their memory is used again
+  std::vector<Record> records_;  // a circle of 2^n, whose memory is used again
   std::size_t first_ = 0, size_ = 0;
   Logs row_logs_;                         // of the row that was read last,
   std::shared_ptr<LogRing> row_logs_of_;  // and of this ring

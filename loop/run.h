@@ -96,8 +96,10 @@ class Run {
     const auto end = std::ranges::end(*dataset_);
     while (!core_.is_at_aim()) {
       std::optional<std::int64_t> last_size;
-      if (core_.may_be_quiet()) last_size = count_quiet_steps(end);
-      if (core_.is_at_aim() && !last_size) break;
+      if (core_.may_be_quiet()) {
+        last_size = count_quiet_steps(end);
+        if (core_.is_at_aim() && !last_size) break;
+      }
       if (const Advanced why = step(end, last_size); why != Advanced::reached) return why;
     }
     return Advanced::reached;
@@ -133,7 +135,7 @@ class Run {
   // be the run's last is not one of them; of the dataset's last, if something awaits it, gives the samples.
   template <class End>
   std::optional<std::int64_t> count_quiet_steps(const End& end) {
-    auto& it = *it_;
+    auto it = std::move(*it_);  // a local, for it is passed to nobody who could see it move
     auto count = core_.quiet_count();
     std::optional<std::int64_t> last_size;
     detail::Place place = detail::Place::dataset;
@@ -159,10 +161,12 @@ class Run {
     } catch (...) {
       // The step whose next batch has failed was whole.
       if (place == detail::Place::next_batch) count.add(size);
+      *it_ = std::move(it);
       core_.write_back(count);
       core_.set_place(place == detail::Place::next_batch ? detail::Place::dataset : place);
       throw;
     }
+    *it_ = std::move(it);
     core_.write_back(count);
     return last_size;
   }

@@ -40,15 +40,16 @@ class RunClock {
   }
   void forget() noexcept { is_read_ = false; }
 
-  // After the step's callbacks.
-  void look(const Elapsed& elapsed) {
+  // After the step's callbacks. Whether it tells a time that the step did not begin with.
+  bool look(const Elapsed& elapsed) {
     looks_ = watch_.is_due(elapsed.steps + 1);
-    after_ = looks_ ? now() : elapsed.date;
+    if (looks_) after_ = now();
+    return looks_ || is_read_;
   }
-  double time_after_step(const Elapsed& elapsed) const { return after_ - elapsed.date_start; }
+  double time_after_step(const Elapsed& elapsed) const { return (looks_ ? after_ : elapsed.date) - elapsed.date_start; }
   // The step is counted. Whether it was looked at: plan() has to be told then what has to be noticed next.
   bool end_step(Elapsed& elapsed) {
-    elapsed.date = after_;
+    if (looks_) elapsed.date = after_;
     is_read_ = looks_;
     return looks_;
   }

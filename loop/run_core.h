@@ -84,7 +84,9 @@ class RunCore {
   }
 
   std::int64_t size_of(const B& batch) {
-    return options_.batch_size_fn ? options_.batch_size_fn(batch) : batch_size(batch);
+    if (options_.batch_size_fn) [[unlikely]]
+      return options_.batch_size_fn(batch);
+    return batch_size(batch);
   }
 
   // The steps in which there is nothing to do but to count them.
@@ -121,10 +123,15 @@ class RunCore {
   // Why the run ends with the step, as far as its callbacks and the time go.
   enum class End { none, stopped, interrupted };
   End ends_after_step() {
-    clock_.look(elapsed_);
-    if (options_.arbiter) arbitrate_stop();
-    if (elapsed_.last || loop_.stop_iteration) return End::stopped;
-    if (is_interrupted()) return End::interrupted;
+    const bool knows_time = clock_.look(elapsed_);
+    if (options_.arbiter) [[unlikely]]
+      arbitrate_stop();
+    if (elapsed_.last || loop_.stop_iteration) [[unlikely]]
+      return End::stopped;
+    if (is_interrupted()) [[unlikely]]
+      return End::interrupted;
+    if (!knows_time) [[likely]]
+      return End::none;
     return clock_.time_after_step(elapsed_) >= stop_.time ? End::stopped : End::none;
   }
 
@@ -148,7 +155,8 @@ class RunCore {
     const bool leaves_news = !loop_.logs.empty() || !journal_.is_empty();
     if (leaves_news) journal_.end_step(elapsed_, loop_.logs);
     elapsed_.count(elapsed_.step_samples);
-    if (clock_.end_step(elapsed_)) clock_.plan(elapsed_, lowest(stop_.time, aim_.time, agenda_.wake().time));
+    if (clock_.end_step(elapsed_)) [[unlikely]]
+      clock_.plan(elapsed_, lowest(stop_.time, aim_.time, agenda_.wake().time));
     lane_.end_step();
     if (leaves_news) lane_.drain(false);
     expect_quiet();
@@ -222,7 +230,7 @@ class RunCore {
 
   void expect_quiet() {
     // As mostly where something is due in each step.
-    if (agenda_.wake().steps <= elapsed_.steps || options_.arbiter) {
+    if (agenda_.wake().steps <= elapsed_.steps || options_.arbiter) [[likely]] {
       quiet_steps_ = 0;
       return;
     }

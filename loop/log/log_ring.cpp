@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -95,6 +96,7 @@ LogRing::LogRing(const Logs& logs, const Tensor& call, const Stream& stream, std
   }
   if (bytes > 0) {
     capacity_ = std::clamp<std::int64_t>(kArrayBytes / bytes, 2, kCapacity);
+    capacity_ = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(capacity_)));
     slots_ = Buffer::allocate(stream.device(), static_cast<std::size_t>(capacity_ * bytes), MemoryKind::pinned);
     array_ring_ = {Tensor(slots_.data(), DType::u8, {capacity_, bytes}, Device::cpu()), call_};
   }
@@ -166,7 +168,7 @@ void LogRing::read(std::int64_t number, Logs& logs, bool is_own) const {
 }
 
 const double* LogRing::row(std::int64_t number) const noexcept {
-  return ring_.values + number % capacity_ * static_cast<std::int64_t>(scalars_.size());
+  return ring_.values + (number & (capacity_ - 1)) * static_cast<std::int64_t>(scalars_.size());
 }
 
 HostArray LogRing::copy_of(const Array& array, std::int64_t number) const {

@@ -2,6 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <any>
+
+#include <giro/runtime/archive.h>
+#include <giro/runtime/host_array.h>
+
 namespace giro {
 
 EarlyStopping::EarlyStopping(const std::string& monitor, const EarlyStoppingOptions& options)
@@ -53,6 +59,43 @@ EarlyStopping::Verdict EarlyStopping::look(const Elapsed& elapsed, const Logs& l
   memory.stopped = evaluations != nullptr ? memory.waited >= *evaluations
                                           : elapsed - *memory.waits_since >= std::get<Period>(patience_);
   return memory.stopped ? Verdict::stop : Verdict::wait;
+}
+
+void EarlyStopping::persist(Archive& archive) {
+  Memory& memory = *memory_;
+  memory.monitor.persist(archive);
+  archive("waited", memory.waited)("waits_since", memory.waits_since)("best_elapsed", memory.best_elapsed);
+  archive("stopped", memory.stopped);
+  if (!restore_best_) return;
+  if (archive.is_reading()) {
+    archive.arrays("best_state", memory.read, memory.read_owner);
+  } else if (const Saved* const saved = std::any_cast<Saved>(&memory.best_state)) {
+    std::vector<Leaf> leaves;
+    const auto copies = std::make_shared<std::vector<HostArray>>();
+    for (const Leaf& leaf : (*saved)->leaves()) {
+      const HostArray& copy = copies->emplace_back(HostArray::copy_of(leaf.value, (*saved)->stream()));
+      leaves.push_back({leaf.path, copy.tensor()});
+    }
+    std::shared_ptr<const void> owner = copies;
+    archive.arrays("best_state", leaves, owner);
+  }
+}
+
+void EarlyStopping::take_read(const State& state) {
+  const std::vector<Leaf> read = std::exchange(memory_->read, {});
+  if (read.empty()) return;
+  const auto saved = std::make_shared<Snapshot>(state);
+  const std::vector<Leaf>& leaves = saved->leaves();
+  if (!std::equal(leaves.begin(), leaves.end(), read.begin(), read.end(), [](const Leaf& a, const Leaf& b) {
+        return a.path == b.path && a.value.dtype() == b.value.dtype() && a.value.shape() == b.value.shape();
+      })) {
+    throw Error(ErrorCode::invalid_argument,
+                "early_stopping: the best state that was saved has other leaves than this loop's state");
+  }
+  for (std::size_t i = 0; i < leaves.size(); ++i) copy(leaves[i].value, read[i].value, state.stream());
+  state.stream().synchronize();
+  memory_->read_owner.reset();
+  memory_->best_state = saved;
 }
 
 void EarlyStopping::copy_saved(const State& state, Saved& saved) {

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include <giro/callbacks/monitor.h>
 #include <giro/loop/callback.h>
@@ -59,9 +60,13 @@ class EarlyStopping : public GenericCallback {
   // For loops written by hand: whether to stop. It restores nothing.
   bool operator()(const Elapsed& elapsed, const Logs& logs) { return look(elapsed, logs) == Verdict::stop; }
 
+  // With restore_best, the best state as well where it is a State.
+  void persist(Archive& archive);
+
   template <class S, class B>
   void on_start(LoopState<S, B>& loop) {
     begin(loop.elapsed);
+    if constexpr (std::is_base_of_v<State, S>) take_read(loop.state);
   }
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
@@ -99,10 +104,13 @@ class EarlyStopping : public GenericCallback {
     bool stopped = false;
     std::any best_state;
     bool is_put_back = false;  // by the stop of the latest loop
+    std::vector<Leaf> read;    // the best state, where it was read from an archive and no state was seen since
+    std::shared_ptr<const void> read_owner;
   };
 
   void begin(const Elapsed& elapsed);
   Verdict look(const Elapsed& elapsed, const Logs& logs);
+  void take_read(const State& state);
   static void copy_saved(const State& state, Saved& saved);
   [[noreturn]] static void refuse_other_state();
 

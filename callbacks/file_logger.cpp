@@ -6,6 +6,7 @@ namespace giro {
 
 void FileLogger::on_start(const Elapsed& elapsed) { records_->start(elapsed.steps); }
 void FileLogger::operator()(const Elapsed& elapsed, const Logs& logs) { records_->write(elapsed, logs); }
+void FileLogger::persist(Archive& archive) { records_->persist(archive); }
 void FileLogger::on_end() { records_->sync(); }
 
 }  // namespace giro

@@ -28,6 +28,8 @@ struct LoggerOptions {
 class FileLogger {
  public:
   void on_start(const Elapsed& elapsed);
+  // A run that is resumed goes on with the file that the run has written, as with LoggerOptions::append.
+  void persist(Archive& archive);
   void operator()(const Elapsed& elapsed, const Logs& logs);
   // Also for loops written by hand: brings everything to the disk.
   void on_end();

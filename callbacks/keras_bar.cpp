@@ -76,6 +76,7 @@ KerasBar::KerasBar(const KerasBarOptions& options) {
 }
 
 void KerasBar::operator()(const Elapsed& elapsed, const Logs& logs) { progress_->update(elapsed, logs); }
+void KerasBar::persist(Archive& archive) { progress_->persist(archive); }
 void KerasBar::on_end(const Elapsed& elapsed) { progress_->end(elapsed); }
 
 }  // namespace giro

@@ -43,6 +43,7 @@ class KerasBar {
   explicit KerasBar(const KerasBarOptions& options);
   void operator()(const Elapsed& elapsed, const Logs& logs);
   void on_end(const Elapsed& elapsed = {});
+  void persist(Archive& archive);
 
  private:
   std::shared_ptr<detail::Progress> progress_;

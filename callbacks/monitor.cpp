@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <giro/loop/interrupt.h>
+#include <giro/runtime/archive.h>
 #include <giro/runtime/error.h>
 
 #include "runtime/internal/text.h"
@@ -42,6 +43,8 @@ bool Monitor::is_better(double value, double than) const {
   if (std::isnan(value) || std::isnan(than)) return !std::isnan(value);
   return maximize_ ? value - min_delta_ > than : value + min_delta_ < than;
 }
+
+void Monitor::persist(Archive& archive) { archive("best", best_); }
 
 bool Monitor::update(double value) {
   if (!is_better(value, best_)) return false;

@@ -8,6 +8,8 @@
 
 namespace giro {
 
+class Archive;
+
 // The best value so far of an entry that is to be minimized or maximized.
 class Monitor {
  public:
@@ -27,6 +29,7 @@ class Monitor {
   double best() const noexcept { return best_; }  // NaN while there is none
   // Takes a value for the best one if it is better. Whether it was.
   bool update(double value);
+  void persist(Archive& archive);
 
  private:
   std::string entry_;

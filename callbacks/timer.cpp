@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <giro/runtime/archive.h>
+
 namespace giro {
 
 std::optional<Logs> Timer::operator()(const Elapsed& elapsed) {
@@ -13,5 +15,7 @@ std::optional<Logs> Timer::operator()(const Elapsed& elapsed) {
       .add_metric("steps_per_second", static_cast<double>(interval.steps) / interval.time())
       .add_metric("samples_per_second", static_cast<double>(interval.samples) / interval.time());
 }
+
+void Timer::persist(Archive& archive) { archive("before", before_); }
 
 }  // namespace giro

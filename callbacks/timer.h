@@ -13,6 +13,7 @@ namespace giro {
 class Timer {
  public:
   std::optional<Logs> operator()(const Elapsed& elapsed);
+  void persist(Archive& archive);
 
  private:
   std::optional<Elapsed> before_;

@@ -78,6 +78,7 @@ TqdmBar::TqdmBar(const TqdmBarOptions& options) {
 }
 
 void TqdmBar::operator()(const Elapsed& elapsed, const Logs& logs) { progress_->update(elapsed, logs); }
+void TqdmBar::persist(Archive& archive) { progress_->persist(archive); }
 void TqdmBar::on_end(const Elapsed& elapsed) { progress_->end(elapsed); }
 
 }  // namespace giro

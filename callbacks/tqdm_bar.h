@@ -37,6 +37,7 @@ class TqdmBar {
   explicit TqdmBar(const TqdmBarOptions& options);
   void operator()(const Elapsed& elapsed, const Logs& logs);
   void on_end(const Elapsed& elapsed = {});
+  void persist(Archive& archive);
 
  private:
   std::shared_ptr<detail::Progress> progress_;

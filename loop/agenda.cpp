@@ -15,6 +15,13 @@ Agenda::Agenda(std::vector<Schedule> schedules, double date_start)
   }
 }
 
+void Agenda::restart(double date_start) {
+  date_start_ = date_start;
+  for (Entry& entry : entries_) entry.wake = {.steps = 0};
+  watched_.clear();
+  others_ = wake_ = {.steps = 0};
+}
+
 bool Agenda::ask(Entry& entry, const Elapsed& elapsed) {
   asking_ = static_cast<std::size_t>(&entry - entries_.data());
   const bool due = entry.schedule(elapsed);

@@ -19,7 +19,11 @@ class Agenda {
   // A task for each schedule, by its position. `date_start` as in Elapsed.
   Agenda(std::vector<Schedule> schedules, double date_start);
 
+  // As if no task had been asked yet, but for what the schedules remember.
+  void restart(double date_start);
+
   std::size_t size() const noexcept { return entries_.size(); }
+  Schedule& schedule(std::size_t task) { return entries_[task].schedule; }
   const Schedule& schedule(std::size_t task) const { return entries_[task].schedule; }
   // Of all tasks: whether one may be due only because the loop ends, and whether one depends on the time.
   bool awaits_end() const noexcept { return awaits_end_; }

@@ -12,9 +12,12 @@
 
 namespace giro {
 
+class Archive;
+
 // The base of a callback class for loops of any state and batch. Its members
 //   template <class S, class B> void operator()(LoopState<S, B>& loop)
-// and, if it has them, on_start and on_end of the same form, are made for the types of the loop that it is given to.
+// and, if it has them, on_resume, on_start and on_end of the same form, are made for the types of the loop that it is
+// given to.
 struct GenericCallback {};
 
 namespace detail {
@@ -25,6 +28,16 @@ struct BoundCallback {
   using Generic = F;
 
   void operator()(LoopState<S, B>& loop) { callable(loop); }
+  void persist(Archive& archive)
+    requires requires(F& f) { f.persist(archive); }
+  {
+    callable.persist(archive);
+  }
+  void on_resume(LoopState<S, B>& loop)
+    requires requires(F& f) { f.on_resume(loop); }
+  {
+    callable.on_resume(loop);
+  }
   void on_start(LoopState<S, B>& loop) {
     if constexpr (requires { callable.on_start(loop); }) {
       callable.on_start(loop);
@@ -95,7 +108,8 @@ class StepSink {
 // (Logs of outputs, Logs, state); any of these as std::optional.
 //
 // A class may also have on_start and on_end, with parameters of the same types, that run before the loop's first step
-// and after its last; what they log goes nowhere.
+// and after its last; what they log goes nowhere. One that remembers something from step to step has a member
+// persist(Archive&), so that it goes on in a run that is resumed as if there had been no interruption.
 template <class S, class B>
 class Callback {
  public:
@@ -120,8 +134,13 @@ class Callback {
   void run(LoopState<S, B>& loop) { model_->run(loop); }
   void enqueue(LoopState<S, B>& loop, detail::StepSink& sink) { model_->enqueue(loop, sink); }
   detail::Observer* observer() const noexcept { return model_.get(); }
+  // Before every on_start: where an interrupted run may be brought back.
+  void on_resume(LoopState<S, B>& loop) { model_->on_resume(loop); }
   void on_start(LoopState<S, B>& loop) { model_->on_start(loop); }
   void on_end(LoopState<S, B>& loop) { model_->on_end(loop); }
+  // Whether it has a memory, and what it remembers between two steps.
+  bool remembers() const { return model_->remembers(); }
+  void persist(Archive& archive) { model_->persist(archive); }
 
  private:
   struct Concept : detail::Observer {
@@ -132,8 +151,11 @@ class Callback {
     virtual bool changes_state() const = 0;
     virtual void run(LoopState<S, B>&) {}
     virtual void enqueue(LoopState<S, B>&, detail::StepSink&) {}
+    virtual void on_resume(LoopState<S, B>&) {}
     virtual void on_start(LoopState<S, B>&) {}
     virtual void on_end(LoopState<S, B>&) {}
+    virtual bool remembers() const = 0;
+    virtual void persist(Archive&) {}
   };
 
   template <class F>
@@ -211,6 +233,14 @@ class Callback {
           }()...);
         }(static_cast<typename detail::Signature<F>::Arguments*>(nullptr));
       }
+    }
+    static constexpr bool kRemembers = requires(F& f, Archive& archive) { f.persist(archive); };
+    bool remembers() const override { return kRemembers; }
+    void persist(Archive& archive) override {
+      if constexpr (kRemembers) callable.persist(archive);
+    }
+    void on_resume(LoopState<S, B>& loop) override {
+      if constexpr (requires { callable.on_resume(loop); }) callable.on_resume(loop);
     }
     void on_start(LoopState<S, B>& loop) override {
       if constexpr (requires { &F::on_start; }) {

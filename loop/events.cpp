@@ -28,6 +28,7 @@ class Named final : public ScheduleNode {
   bool due(const Elapsed& elapsed) override { return schedule_(elapsed); }
   Period next(const Elapsed& elapsed) const override { return schedule_.next(elapsed); }
   Traits traits() const override { return schedule_.traits(); }
+  void persist(Archive& archive) override { schedule_.persist(archive); }
   std::string to_string() const override { return name_; }
   std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Named>(*this); }
 

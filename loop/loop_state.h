@@ -2,20 +2,28 @@
 
 #include <any>
 #include <cstddef>
+#include <functional>
+#include <utility>
 
 #include <giro/loop/log/history.h>
 #include <giro/loop/log/logs.h>
+#include <giro/loop/run_memory.h>
 #include <giro/loop/time/elapsed.h>
 #include <giro/runtime/error.h>
 
 namespace giro {
 
+namespace detail {
+template <class S, class B>
+class RunCore;
+}
+
 // What a callback may see and change while a loop runs.
 template <class S, class B>
 class LoopState {
  public:
-  LoopState(S& s, const Elapsed& start, const History& past, std::any& data)
-      : state(s), elapsed(start), history(past), metadata(data), first_record_(past.size()) {}
+  LoopState(S& s, const Elapsed& start, const History& past, std::any& data, detail::RunMemory* run = nullptr)
+      : state(s), elapsed(start), history(past), metadata(data), run_(run), first_record_(past.size()) {}
 
   S& state;
   const Elapsed& elapsed;  // at the beginning of this step
@@ -36,6 +44,15 @@ class LoopState {
   void set_batch(const B* batch) noexcept { batch_ = batch; }
   bool has_batch() const noexcept { return batch_ != nullptr; }
 
+  // Runs `f` when this step is over, between it and the next: every callback has run, the device has come to here, and
+  // what was logged is in the history and has been observed. From on_resume, on_start and on_end at once.
+  void after_step(std::function<void()> f) const { run().after_step(std::move(f)); }
+  // What the run remembers but for the leaves of a State: completed steps, the position in the dataset, the history,
+  // and the memory of its schedules and callbacks. Written after a step (after_step), and read in on_resume: the run
+  // then goes on as if there had been no interruption. Archive::report() tells what did not match. Errors: those of
+  // Archive, corrupt_data, and invalid_argument if the dataset is not the one that the run was saved with.
+  void persist(Archive& archive) const { run().persist(archive); }
+
   // The latest value of everything that was logged since the loop began.
   Logs accumulated_logs() const {
     Logs all = history.latest(first_record_);
@@ -44,6 +61,15 @@ class LoopState {
   }
 
  private:
+  template <class, class>
+  friend class detail::RunCore;
+
+  detail::RunMemory& run() const {
+    if (run_ == nullptr) throw Error(ErrorCode::invalid_argument, "there is no run here, but a LoopState alone");
+    return *run_;
+  }
+
+  detail::RunMemory* run_;
   const B* batch_ = nullptr;
   std::size_t first_record_;
 };

@@ -3,6 +3,7 @@
 #include <concepts>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -33,14 +34,24 @@ enum class Advanced {
 //   while (run.advance(giro::at(run.elapsed().steps + 1'000)) == giro::Advanced::reached) evaluate(run.state());
 //   auto [trained, history, elapsed] = run.finish();
 //
-// The dataset must outlive the run.
+// The dataset must outlive the run. A run that is resumed (LoopState::persist) begins with dataset.begin_at(batch),
+// where the dataset has that member, and else passes over the batches before it one by one. A dataset may have a member
+// persist(Archive&) for whatever else it remembers.
 template <class S, std::ranges::input_range R>
 class Run {
  public:
   using B = std::ranges::range_value_t<R>;
 
   Run(S state, R& dataset, const std::vector<Task<S, B>>& tasks, LoopOptions<S, B> options = {})
-      : dataset_(&dataset), core_(std::move(state), tasks, std::move(options)) {}
+      : dataset_(&dataset), core_(std::move(state), tasks, std::move(options)) {
+    std::function<void(Archive&)> persist;
+    if constexpr (requires(Archive& archive) { dataset.persist(archive); }) {
+      persist = [&dataset](Archive& archive) { dataset.persist(archive); };
+    }
+    std::int64_t first_batch = 0;
+    if constexpr (requires { dataset.first_batch(); }) first_batch = dataset.first_batch();
+    core_.set_dataset(std::move(persist), first_batch);
+  }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
@@ -82,13 +93,15 @@ class Run {
   using Current = detail::CurrentBatch<R, B>;
 
   Advanced go(const Period& until) {
+    const std::int64_t begins_at = core_.first_batch();
+    if (!it_) core_.resume();
     core_.aim_at(until);
     if (!it_) {
       if (core_.is_at_stop()) return Advanced::stopped;
-      it_.emplace(std::ranges::begin(*dataset_));
       core_.set_place(detail::Place::dataset);
+      it_.emplace(begin(begins_at));
       if (*it_ == std::ranges::end(*dataset_)) {
-        core_.check_none_asked_for();
+        if (core_.first_batch() == begins_at) core_.check_none_asked_for();
         return Advanced::dataset_ended;
       }
       if (core_.start(current_.at(*it_))) return Advanced::stopped;
@@ -103,6 +116,17 @@ class Run {
       if (const Advanced why = step(end, last_size); why != Advanced::reached) return why;
     }
     return Advanced::reached;
+  }
+
+  std::ranges::iterator_t<R> begin(std::int64_t begins_at) {
+    std::int64_t missing = core_.first_batch() - begins_at;
+    if constexpr (requires { dataset_->begin_at(missing); }) {
+      if (missing != 0) return dataset_->begin_at(core_.first_batch());
+    }
+    auto it = std::ranges::begin(*dataset_);
+    const auto end = std::ranges::end(*dataset_);
+    for (; missing > 0 && it != end; --missing) ++it;
+    return it;
   }
 
   // One step, or the end of a quiet one of so many samples, which has turned out to be the dataset's last. Why the run

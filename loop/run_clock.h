@@ -14,8 +14,10 @@ namespace giro::detail {
 class RunClock {
  public:
   // Goes on from where an earlier run has left off: the time in between does not count.
-  RunClock(Arbiter* arbiter, const Elapsed& elapsed) : arbiter_(arbiter), started_(elapsed) {
+  RunClock(Arbiter* arbiter, const Elapsed& elapsed) : arbiter_(arbiter) { start(elapsed); }
+  void start(const Elapsed& elapsed) {
     const double now = this->now();
+    started_ = elapsed;
     started_.date_start = now - elapsed.time();
     started_.previous_date += now - elapsed.date;
     started_.date = now;

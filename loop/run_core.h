@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,7 +22,9 @@
 #include <giro/loop/place.h>
 #include <giro/loop/quiet_count.h>
 #include <giro/loop/run_clock.h>
+#include <giro/loop/run_memory.h>
 #include <giro/loop/task.h>
+#include <giro/runtime/archive.h>
 
 namespace giro {
 
@@ -28,7 +32,7 @@ namespace detail {
 
 // A run but for the dataset: what happens in a step, what it leaves behind, and what becomes of an error.
 template <class S, class B>
-class RunCore {
+class RunCore final : RunMemory {
  public:
   RunCore(S state, const std::vector<Task<S, B>>& tasks, LoopOptions<S, B> options)
       : state_(std::move(state)),
@@ -38,7 +42,7 @@ class RunCore {
         elapsed_(clock_.started()),
         stop_(Wake::at(options_.stop, elapsed_.date_start)),
         agenda_(schedules_of(tasks), elapsed_.date_start),
-        loop_(state_, elapsed_, journal_.history(), options_.metadata),
+        loop_(state_, elapsed_, journal_.history(), options_.metadata, this),
         lane_(journal_, clock_, elapsed_, loop_.logs) {
     for (const Task<S, B>& task : tasks) tasks_.push_back({task.callbacks});
     clock_.watch(agenda_.reads_clock() || stop_.time < Wake().time);
@@ -49,6 +53,14 @@ class RunCore {
   const Elapsed& elapsed() const noexcept { return elapsed_; }
   const History& history() const noexcept { return journal_.history(); }
   const Outputs& outputs() const noexcept { return journal_.outputs(); }
+
+  // What a dataset remembers, and the number of batches that it has passed over when it begins.
+  void set_dataset(std::function<void(Archive&)> persist, std::int64_t first_batch) {
+    persist_dataset_ = std::move(persist);
+    first_batch_ = first_batch;
+  }
+  // The batch to begin with, once resume() has been called.
+  std::int64_t first_batch() const noexcept { return first_batch_; }
 
   bool has_ended() const noexcept { return over_; }
   void set_ended() noexcept { over_ = true; }
@@ -72,6 +84,14 @@ class RunCore {
   // The date of the step at hand, for whoever looks at elapsed().
   void read_clock() { clock_.read(elapsed_); }
 
+  // Before the first batch is asked for: an interrupted run may be brought back.
+  void resume() {
+    for (Callback<S, B>& callback : options_.on_start) run_hook(callback, [&] { callback.on_resume(loop_); });
+    for (Entry& task : tasks_) {
+      for (Callback<S, B>& callback : task.callbacks) run_hook(callback, [&] { callback.on_resume(loop_); });
+    }
+  }
+
   // Whether a callback stops the run before its first step.
   bool start(const B& batch) {
     loop_.set_batch(&batch);
@@ -80,6 +100,7 @@ class RunCore {
       for (Callback<S, B>& callback : task.callbacks) run_hook(callback, [&] { callback.on_start(loop_); });
     }
     loop_.logs.clear();
+    between_steps_ = false;
     return options_.arbiter ? options_.arbiter->stop(loop_.stop_iteration, elapsed_) : loop_.stop_iteration;
   }
 
@@ -154,6 +175,8 @@ class RunCore {
   void end_step() {
     const bool leaves_news = !loop_.logs.empty() || !journal_.is_empty();
     if (leaves_news) journal_.end_step(elapsed_, loop_.logs);
+    if (!after_step_.empty()) [[unlikely]]
+      run_after_step();
     elapsed_.count(elapsed_.step_samples);
     if (clock_.end_step(elapsed_)) [[unlikely]]
       clock_.plan(elapsed_, lowest(stop_.time, aim_.time, agenda_.wake().time));
@@ -202,6 +225,7 @@ class RunCore {
     journal_.forget_showing();
     loop_.logs.clear();
     journal_.drop_step();
+    after_step_.clear();
     try {
       bring_device();
     } catch (...) {
@@ -214,12 +238,37 @@ class RunCore {
     throw_error(cause, where);
   }
 
+  void after_step(std::function<void()> f) override {
+    if (between_steps_) return f();
+    after_step_.push_back({running_, std::move(f)});
+  }
+
+  void persist(Archive& archive) override {
+    Elapsed elapsed = elapsed_;
+    if (!between_steps_) elapsed.count(elapsed.step_samples);
+    if (!between_steps_) elapsed.date = clock_.now();
+    std::int64_t batches = first_batch_ + elapsed.steps - options_.elapsed.steps;
+    archive("elapsed", elapsed)("batches", batches);
+    if (archive.is_reading()) go_on_from(elapsed, batches, archive);
+    if (persist_dataset_) archive.within("dataset", [&] { persist_dataset_(archive); });
+    if constexpr (is_persistent<S>) archive("state", state_);
+    archive.within("history", [&] { journal_.history().persist(archive); });
+    archive("first_record", loop_.first_record_);
+    persist_tasks(archive);
+  }
+
  private:
   struct Entry {
     std::vector<Callback<S, B>> callbacks;
     // The step in which they ran last, and how many of them; a stop may have cut them short.
     std::int64_t ran_at = -1;
     std::size_t ran = 0;
+  };
+
+  // A callback's wish for when its step is over.
+  struct AfterStep {
+    const Callback<S, B>* callback;
+    std::function<void()> run;
   };
 
   static std::vector<Schedule> schedules_of(const std::vector<Task<S, B>>& tasks) {
@@ -237,6 +286,51 @@ class RunCore {
     const bool timely = elapsed_.time() >= agenda_.wake().time;
     quiet_steps_ = timely ? 0 : lowest(agenda_.wake().steps, stop_.steps - 1, aim_.steps, clock_.next_look() - 1);
     quiet_samples_ = lowest(agenda_.wake().samples, stop_.samples, aim_.samples);
+  }
+
+  void run_after_step() {
+    bring_device();
+    for (const AfterStep& wish : std::exchange(after_step_, {})) {
+      running_ = wish.callback;
+      wish.run();
+      running_ = nullptr;
+    }
+  }
+
+  void go_on_from(const Elapsed& elapsed, std::int64_t batches, Archive& archive) {
+    if (elapsed.steps < 0 || elapsed.samples < 0 || batches < 0) {
+      throw Error(ErrorCode::corrupt_data, "a run of " + std::to_string(elapsed.steps) + " steps, " +
+                                               std::to_string(elapsed.samples) + " samples and " +
+                                               std::to_string(batches) + " batches was saved, expected none below 0");
+    }
+    clock_.start(elapsed);
+    elapsed_ = options_.elapsed = clock_.started();
+    archive.shift_dates(elapsed_.date - elapsed.date);
+    first_batch_ = batches;
+    stop_ = Wake::at(options_.stop, elapsed_.date_start);
+    agenda_.restart(elapsed_.date_start);
+  }
+
+  // Each under its name, so that another task beside it makes no difference.
+  void persist_tasks(Archive& archive) {
+    std::map<std::string, int> names;
+    const auto unique = [&](const std::string& name) {
+      const int before = names[name]++;
+      return before == 0 ? name : name + " #" + std::to_string(before + 1);
+    };
+    archive.within("schedules", [&] {
+      for (std::size_t i = 0; i < tasks_.size(); ++i) {
+        Schedule& schedule = agenda_.schedule(i);
+        if (schedule.traits().persists) archive(unique(to_string(schedule)), schedule);
+      }
+    });
+    archive.within("callbacks", [&] {
+      for (Entry& task : tasks_) {
+        for (Callback<S, B>& callback : task.callbacks) {
+          if (callback.remembers()) archive(unique(callback.name()), callback);
+        }
+      }
+    });
   }
 
   void before_asking(const Agenda::Traits& traits) {
@@ -287,6 +381,7 @@ class RunCore {
     loop_.set_batch(nullptr);
     run_last();
     if (!loop_.logs.empty() || !journal_.is_empty()) journal_.end_step(elapsed_, loop_.logs);
+    run_after_step();
     elapsed_ = completed;
     settle();
   }
@@ -329,6 +424,7 @@ class RunCore {
   std::exception_ptr end() {
     std::exception_ptr error;
     const Callback<S, B>* first = nullptr;
+    between_steps_ = true;
     loop_.set_batch(nullptr);
     elapsed_.step_samples = 0;
     elapsed_.last = false;
@@ -397,6 +493,10 @@ class RunCore {
   LoopState<S, B> loop_;
   DeviceLane lane_;
   std::int64_t quiet_steps_ = 0, quiet_samples_ = 0;  // the steps before both of them are quiet
+  std::function<void(Archive&)> persist_dataset_;
+  std::int64_t first_batch_ = 0;
+  std::vector<AfterStep> after_step_;
+  bool between_steps_ = true;  // rather than in a step, at whose end elapsed_ is counted
   bool aimed_ = false, over_ = false, finished_ = false;
   int signal_ = 0;                        // that has interrupted the run
   const Callback<S, B>* held_ = nullptr;  // the device step that was queued last

@@ -103,7 +103,6 @@ void Archive::shift_dates(double seconds) noexcept { tree_->date_shift = seconds
 bool Archive::enter(std::string_view name) {
   Tree& tree = *tree_;
   if (!tree.reading) {
-    if (tree.node().is_null()) tree.node() = Json::object();
     const auto [at, added] = tree.node().emplace(name, nullptr);
     if (!added) {
       throw Error(ErrorCode::invalid_argument, fmt::format("persist: '{}' is written twice", tree.path(name)));
@@ -111,7 +110,6 @@ bool Archive::enter(std::string_view name) {
     tree.levels.push_back({&*at, std::string(name)});
     return true;
   }
-  if (!tree.node().is_object()) tree.refuse("an object");
   const auto at = tree.node().find(name);
   if (at == tree.node().end()) {
     tree.missing.push_back(tree.path(name));
@@ -208,6 +206,14 @@ std::size_t Archive::item_size(std::size_t size) {
   }
   if (!tree_->node().is_array()) tree_->refuse("a list");
   return tree_->node().size();
+}
+
+void Archive::item_object() {
+  if (!tree_->reading) {
+    tree_->node() = Json::object();
+  } else if (!tree_->node().is_object()) {
+    tree_->refuse("an object");
+  }
 }
 
 void Archive::refuse_range() const { tree_->refuse("a smaller integer"); }

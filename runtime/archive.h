@@ -21,6 +21,14 @@ class Archive;
 namespace detail {
 template <class T>
 concept Persistent = requires(T& value, Archive& archive) { value.persist(archive); };
+
+// Whether an Archive takes it.
+template <class T>
+inline constexpr bool is_persistent = std::is_arithmetic_v<T> || std::is_same_v<T, std::string> || Persistent<T>;
+template <class T>
+inline constexpr bool is_persistent<std::optional<T>> = is_persistent<T>;
+template <class T>
+inline constexpr bool is_persistent<std::vector<T>> = is_persistent<T> && !std::is_same_v<T, bool>;
 }  // namespace detail
 
 // Where whatever has a memory writes it, and reads it from later: one member does both.
@@ -57,16 +65,19 @@ class Archive {
 
   template <class T>
   Archive& operator()(std::string_view name, T& value) {
-    within(name, [&] { item(value); });
+    static_assert(detail::is_persistent<T>,
+                  "giro: an archive takes numbers, strings, optionals and vectors of what it takes, and objects with a "
+                  "public persist(Archive&)");
+    at(name, [&] { item(value); });
     return *this;
   }
   // A date, in seconds since the Unix epoch, of a run's clock: it is read as if the run had not been interrupted.
   Archive& date(std::string_view name, double& date) {
-    within(name, [&] { item_date(date); });
+    at(name, [&] { item_date(date); });
     return *this;
   }
   Archive& date(std::string_view name, std::optional<double>& date) {
-    within(name, [&] { item_optional(date, [&](double& value) { item_date(value); }); });
+    at(name, [&] { item_optional(date, [&](double& value) { item_date(value); }); });
     return *this;
   }
   // How much later than they were written all dates are to be read, in seconds.
@@ -75,9 +86,10 @@ class Archive {
   // Values whose names are paths below `name`. When reading, f is not called where there is no such name.
   template <class F>
   void within(std::string_view name, F&& f) {
-    if (!enter(name)) return;
-    const Level level(*this);
-    f();
+    at(name, [&] {
+      item_object();
+      f();
+    });
   }
 
   // Arrays in host memory, which must not change as long as this or what was made of it lives; `owner` keeps it alive.
@@ -113,6 +125,12 @@ class Archive {
     Archive& archive_;
   };
 
+  template <class F>
+  void at(std::string_view name, F&& f) {
+    if (!enter(name)) return;
+    const Level level(*this);
+    f();
+  }
   bool enter(std::string_view name);
   void enter(std::size_t index);
   void leave() noexcept;
@@ -126,8 +144,14 @@ class Archive {
   // Whether there is one: null stands for none.
   bool item_exists(bool exists);
   std::size_t item_size(std::size_t size);
+  void item_object();
   [[noreturn]] void refuse_range() const;
 
+  void item(float& value) {
+    double wide = value;
+    item(wide);
+    value = static_cast<float>(wide);
+  }
   template <std::integral T>
   void item(T& value) {
     std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t> wide = value;
@@ -159,6 +183,7 @@ class Archive {
   }
   template <detail::Persistent T>
   void item(T& value) {
+    item_object();
     value.persist(*this);
   }
 

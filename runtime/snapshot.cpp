@@ -28,6 +28,7 @@ struct Snapshot::Saved {
   Saved(const State& state, MemoryKind kind, bool saved_only)
       : saved_only(saved_only),
         device(state.device()),
+        stream(state.stream()),
         structure(collections_of(state, saved_only)),
         copied(state.stream()),
         read(state.stream()) {
@@ -65,6 +66,7 @@ struct Snapshot::Saved {
 
   const bool saved_only;
   const Device device;
+  const Stream stream;
   const Structure structure;
   Buffer memory;
   std::vector<Part> parts;
@@ -121,6 +123,7 @@ bool Snapshot::fits(const State& state) const {
 bool Snapshot::ready() const { return saved().copied.query(); }
 void Snapshot::wait() const { saved().copied.synchronize(); }
 const std::vector<Leaf>& Snapshot::leaves() const { return saved().leaves; }
+const Stream& Snapshot::stream() const { return saved().stream; }
 MemoryKind Snapshot::kind() const { return saved().memory.kind(); }
 
 }  // namespace giro

@@ -38,6 +38,8 @@ class Snapshot {
   // The leaves in the saved memory, in the state's order. What they hold is complete after wait().
   const std::vector<Leaf>& leaves() const;
   MemoryKind kind() const;
+  // That of the state it was made of.
+  const Stream& stream() const;
 
  private:
   struct Saved;

@@ -25,6 +25,7 @@ class LogFile {
   const std::string& path() const noexcept { return path_; }
   bool is_open() const noexcept { return writer_ != nullptr; }
   bool appends() const noexcept { return options_.append; }
+  void set_appends() noexcept { options_.append = true; }
 
   // Creates the directory and the file. With LoggerOptions::append the lines of what is there stay for which `stays`
   // says so. Lines are given without their breaks, LF or CR LF. Error(corrupt_data) for one with another's break in it.

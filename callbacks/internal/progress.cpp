@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <giro/runtime/archive.h>
+
 #include "callbacks/internal/line_of_text.h"
 #include "loop/log/internal/record_text.h"
 
@@ -59,6 +61,17 @@ void Progress::end(const Elapsed& elapsed) {
   done_.date = std::max(done_.date, elapsed.date);
   if (!finished_) draw(true);
   done_.steps = 0;
+}
+
+void Progress::Metric::persist(Archive& archive) {
+  std::int64_t number = static_cast<std::int64_t>(kind);
+  archive("collection", collection)("name", name)("kind", number)("sum", sum)("count", count);
+  kind = number == 0 ? Kind::mean : number == 1 ? Kind::latest : Kind::hidden;
+}
+
+void Progress::persist(Archive& archive) {
+  archive("metrics", metrics_)("begin", begin_)("done", done_)("dated", dated_)("finished", finished_);
+  archive.date("drawn_date", drawn_date_);
 }
 
 double Progress::step_time() const noexcept {

@@ -57,6 +57,8 @@ class Progress {
   // Leaves the last line of a loop that ended before its total, where it did if that is known; what follows is another
   // loop.
   void end(const Elapsed& elapsed = {});
+  // What has been shown, for a run that is resumed.
+  void persist(Archive& archive);
 
   Goal goal() const;
   std::int64_t steps() const noexcept { return done_.steps; }                      // completed
@@ -72,6 +74,8 @@ class Progress {
     Kind kind = Kind::hidden;
     double sum = 0;
     std::int64_t count = 0;
+
+    void persist(Archive& archive);
   };
 
   void begin(const Elapsed& elapsed);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <giro/loop/log/outputs.h>
+#include <giro/runtime/archive.h>
 #include <giro/runtime/error.h>
 
 namespace giro::detail {
@@ -23,6 +24,13 @@ void RecordWriter::write(const Elapsed& elapsed, const Logs& logs) {
   if (numbers_.empty()) return;
   append(elapsed, numbers_);
   file_.end_line(elapsed.date);
+}
+
+void RecordWriter::persist(Archive& archive) {
+  std::string path = file_.path();
+  archive("path", path);
+  if (archive.is_reading() && path == file_.path()) file_.set_appends();
+  if (!archive.is_reading() && file_.is_open()) file_.sync();
 }
 
 void RecordWriter::refuse(const std::string& line, const std::string& expected) const {

@@ -19,6 +19,7 @@ class RecordWriter {
   void start(std::int64_t first);
   void write(const Elapsed& elapsed, const Logs& logs);
   void sync() { file_.sync(); }
+  void persist(Archive& archive);
 
  protected:
   // `name` is for messages.

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <giro/runtime/archive.h>
 #include <giro/runtime/error.h>
 
 #include "loop/data/internal/dataset_plan.h"
@@ -178,6 +179,34 @@ BatchSpec Dataset::spec() const {
   plan->first_batch = 0;
   plan->prefetch = 0;
   return (*Iterator(std::move(plan))).spec();
+}
+
+std::int64_t Dataset::first_batch() const { return plan_->first_batch; }
+
+Dataset::Iterator Dataset::begin_at(std::int64_t batch) const {
+  const std::int64_t most = Plan::kMaxRows / plan_->rows_per_batch();
+  if (batch < 0 || batch > most) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("begin_at: batch {} is out of range, expected 0 to {}", batch, most));
+  }
+  auto plan = std::make_shared<Plan>(*plan_);
+  plan->first_batch = batch;
+  return Iterator(std::move(plan));
+}
+
+void Dataset::persist(Archive& archive) const {
+  const auto same = [&](const char* name, auto value) {
+    auto saved = value;
+    archive(name, saved);
+    if (saved == value) return;
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("the dataset's {} is {}, but the run was saved with one whose {} is {}", name, value, name, saved));
+  };
+  same("num_rows", num_rows());
+  same("batch_size", plan_->rows_per_batch());
+  same("shuffled", plan_->order.shuffled);
+  if (plan_->order.shuffled) same("seed", plan_->order.seed);
 }
 
 Dataset::Iterator Dataset::begin() const { return Iterator(plan_); }

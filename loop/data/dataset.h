@@ -16,6 +16,8 @@
 
 namespace giro {
 
+class Archive;
+
 // Rows of named features as a stream of batches: a C++20 input range of Batch, configured by chained calls that each
 // return a new value sharing the rows:
 //
@@ -69,6 +71,14 @@ class Dataset {
   // What a full batch looks like, after map, to which it shows the first batch. A dataset that was not batched has
   // batches of one.
   BatchSpec spec() const;
+
+  // Batches left out by skip(), and the iterator that stands at a batch, counted from the one before any was left out:
+  // for a run that is resumed.
+  std::int64_t first_batch() const;
+  Iterator begin_at(std::int64_t batch) const;
+  // What has to be the same in a run that is resumed: the rows' number, their order and the size of a batch.
+  // Error(invalid_argument) if it is not.
+  void persist(Archive& archive) const;
 
   Iterator begin() const;
   std::default_sentinel_t end() const { return {}; }

@@ -16,6 +16,8 @@
 
 namespace giro {
 
+class Archive;
+
 // The logs of a run, a record a step, kept by column: a number takes 8 bytes, and nothing is copied as columns grow.
 // Each record also has the entries elapsed.steps, elapsed.samples, elapsed.date, elapsed.date_start, elapsed.time and
 // elapsed.step_samples, the samples of its own step. Arrays are not for a history: see Outputs.
@@ -60,6 +62,10 @@ class History {
   // grows with the times that the names of the entries have changed before it.
   Record operator[](std::size_t record) const;
   Record back() const;
+
+  // The records as lines of the archive, so that a long history is not written again at each checkpoint. What is read
+  // takes the place of what was there; the sign and payload of a NaN are lost. Error(corrupt_data).
+  void persist(Archive& archive);
 
   // The files below are replaced at once or not at all, and written as they are made. Numbers are written so that
   // reading them gives the same bits. Errors: io; not_found if there is no such directory.
@@ -110,6 +116,8 @@ class History {
     bool is_elapsed;
     std::size_t index;
   };
+  std::string lines_from(std::size_t first) const;
+  void read_lines(std::string_view text, const std::vector<Logs>& layouts);
   const Logged& logged_as(const LogSchema& schema);
   std::uint32_t column_of(const LogSchema::Key& key);
   std::uint32_t layout_of(std::vector<std::uint32_t> columns);

@@ -5,6 +5,8 @@
 
 namespace giro {
 
+class Archive;
+
 // How far a loop has come: completed steps and samples, and dates in seconds since the Unix epoch (Clock).
 struct Elapsed {
   std::int64_t steps = 0;
@@ -31,6 +33,9 @@ struct Elapsed {
     steps += 1;
     samples += batch_size;
   }
+
+  // Its dates are shifted with those of the run that it is of.
+  void persist(Archive& archive);
 
   // Clock::now().
   static double now();

@@ -8,6 +8,7 @@
 #include <string>
 
 #include <giro/loop/time/schedule.h>
+#include <giro/runtime/archive.h>
 #include <giro/runtime/error.h>
 
 #include "loop/time/internal/schedule_nodes.h"
@@ -46,7 +47,14 @@ class Every final : public detail::ScheduleNode {
   }
 
   Traits traits() const override {
-    return {.remembers = remembers(), .reads_clock = period_.time.has_value(), .always = period_.steps == 1};
+    return {.remembers = remembers(),
+            .persists = remembers(),
+            .reads_clock = period_.time.has_value(),
+            .always = period_.steps == 1};
+  }
+  void persist(Archive& archive) override {
+    if (period_.samples) archive("samples_seen", samples_seen_);
+    if (period_.time) archive("time_seen", time_seen_);
   }
   std::string to_string() const override { return fmt::format("every({})", giro::to_string(period_)); }
   std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Every>(*this); }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <giro/loop/time/schedule.h>
+#include <giro/runtime/archive.h>
 #include <giro/runtime/error.h>
 
 #include "loop/time/internal/schedule_nodes.h"
@@ -45,13 +46,23 @@ class Piecewise final : public detail::ScheduleNode {
     Traits all = first_.traits();
     for (const auto& [period, schedule] : boundaries_) {
       // Where a boundary by steps lies does not depend on when it was first seen.
-      all =
-          detail::both(all, {.remembers = !detail::is_steps_alone(period), .reads_clock = period.time || period.date});
+      all = detail::both(
+          all,
+          {.remembers = !detail::is_steps_alone(period), .persists = true, .reads_clock = period.time || period.date});
       all = detail::both(all, schedule.traits());
     }
     return all;
   }
 
+  void persist(Archive& archive) override {
+    std::uint64_t active = active_;
+    archive("active", active)("start", start_);
+    active_ = std::min<std::size_t>(active, boundaries_.size());
+    if (first_.traits().persists) archive("first", first_);
+    for (auto& [period, schedule] : boundaries_) {
+      if (schedule.traits().persists) archive(fmt::format("at({})", giro::to_string(period)), schedule);
+    }
+  }
   std::string to_string() const override {
     if (!text_.empty()) return text_;
     std::string text;
@@ -66,6 +77,7 @@ class Piecewise final : public detail::ScheduleNode {
   struct Start {
     std::int64_t steps = 0, samples = 0;
     double time = 0;
+    void persist(Archive& archive) { archive("steps", steps)("samples", samples)("time", time); }
   };
 
   // The boundary itself in what has reached it, however late it is seen, and the place where it is seen in the rest;

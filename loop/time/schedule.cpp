@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include <giro/runtime/archive.h>
+
 #include "loop/time/internal/schedule_nodes.h"
 
 namespace giro {
@@ -36,6 +38,12 @@ class Last final : public ScheduleNode {
   std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Last>(); }
 };
 
+// Those of the two that remember anything.
+void persist_both(Archive& archive, Schedule& a, Schedule& b) {
+  if (a.traits().persists) archive("left", a);
+  if (b.traits().persists) archive("right", b);
+}
+
 class Both final : public ScheduleNode {
  public:
   Both(Schedule a, Schedule b) : a_(std::move(a)), b_(std::move(b)), remembers_(traits().remembers) {}
@@ -52,6 +60,7 @@ class Both final : public ScheduleNode {
     return detail::is_steps_alone(a) && detail::is_steps_alone(b) ? at(std::max(*a.steps, *b.steps)) : earliest(a, b);
   }
   Traits traits() const override { return detail::both(a_.traits(), b_.traits()); }
+  void persist(Archive& archive) override { persist_both(archive, a_, b_); }
   std::string to_string() const override { return fmt::format("({} & {})", giro::to_string(a_), giro::to_string(b_)); }
   std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Both>(*this); }
 
@@ -70,6 +79,7 @@ class Either final : public ScheduleNode {
   }
   Period next(const Elapsed& elapsed) const override { return earliest(a_.next(elapsed), b_.next(elapsed)); }
   Traits traits() const override { return detail::both(a_.traits(), b_.traits()); }
+  void persist(Archive& archive) override { persist_both(archive, a_, b_); }
   std::string to_string() const override { return fmt::format("({} | {})", giro::to_string(a_), giro::to_string(b_)); }
   std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Either>(*this); }
 
@@ -88,6 +98,7 @@ class Not final : public ScheduleNode {
     traits.always = false;
     return traits;
   }
+  void persist(Archive& archive) override { a_.persist(archive); }
   std::string to_string() const override { return fmt::format("!{}", giro::to_string(a_)); }
   std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Not>(*this); }
 

@@ -13,6 +13,8 @@
 
 namespace giro {
 
+class Archive;
+
 namespace detail {
 
 // What a schedule with a memory has answered in the latest step it was asked about. Asked again in that step, it says
@@ -45,6 +47,7 @@ class ScheduleNode {
   // What the loop has to know of a schedule besides its answers.
   struct Traits {
     bool remembers = false;      // its answer depends on when it was asked before
+    bool persists = false;       // has something to persist
     bool asks_user = false;      // runs code that is not giro's, which may look at anything
     bool awaits_end = false;     // may be due for no other reason than that the loop ends
     bool reads_clock = false;    // depends on the time
@@ -56,6 +59,7 @@ class ScheduleNode {
   virtual bool due(const Elapsed& elapsed) = 0;
   virtual Period next(const Elapsed& elapsed) const = 0;
   virtual Traits traits() const { return {}; }
+  virtual void persist(Archive&) {}
   virtual std::string to_string() const = 0;
   virtual std::unique_ptr<ScheduleNode> clone() const = 0;
 };
@@ -69,11 +73,18 @@ class UserSchedule final : public ScheduleNode {
                        [&] { return static_cast<bool>(std::invoke(due_, elapsed)); });
   }
   Period next(const Elapsed& elapsed) const override { return at(elapsed.steps + 1); }
-  Traits traits() const override { return {.remembers = true, .asks_user = true, .reads_clock = true}; }
+  Traits traits() const override {
+    return {.remembers = true, .persists = kPersists, .asks_user = true, .reads_clock = true};
+  }
+  void persist(Archive& archive) override {
+    if constexpr (kPersists) due_.persist(archive);
+  }
   std::string to_string() const override { return "a function"; }
   std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<UserSchedule>(*this); }
 
  private:
+  static constexpr bool kPersists = requires(F& f, Archive& archive) { f.persist(archive); };
+
   F due_;
   StepAnswer answer_;
 };
@@ -83,7 +94,8 @@ class UserSchedule final : public ScheduleNode {
 // When a callback is due: a value. Copies carry their own memory of what they have seen.
 class Schedule {
  public:
-  // Any callable of const Elapsed& that returns bool. It is called once a step.
+  // Any callable of const Elapsed& that returns bool. It is called once a step. One with a memory may have a member
+  // persist(Archive&).
   template <class F>
     requires(!std::derived_from<std::remove_cvref_t<F>, Schedule> && std::predicate<F&, const Elapsed&>)
   Schedule(F due) : node_(std::make_unique<detail::UserSchedule<F>>(std::move(due))) {}
@@ -105,6 +117,9 @@ class Schedule {
 
   // For the loop.
   detail::ScheduleNode::Traits traits() const { return node_->traits(); }
+
+  // What it remembers between two steps.
+  void persist(Archive& archive) { node_->persist(archive); }
 
   friend std::string to_string(const Schedule& schedule);
 

@@ -25,6 +25,7 @@ inline bool is_steps_alone(const Period& p) { return p.steps && !p.samples && !p
 // Of a schedule that asks both.
 inline ScheduleNode::Traits both(const ScheduleNode::Traits& a, const ScheduleNode::Traits& b) {
   return {.remembers = a.remembers || b.remembers,
+          .persists = a.persists || b.persists,
           .asks_user = a.asks_user || b.asks_user,
           .awaits_end = a.awaits_end || b.awaits_end,
           .reads_clock = a.reads_clock || b.reads_clock,

@@ -1,0 +1,121 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <giro/loop/log/history.h>
+#include <giro/runtime/archive.h>
+#include <giro/runtime/error.h>
+
+#include "loop/log/internal/record_text.h"
+
+namespace giro {
+namespace {
+
+using detail::append_json;
+
+[[noreturn]] void refuse(std::size_t line, std::string_view text, const std::string& expected) {
+  throw Error(ErrorCode::corrupt_data,
+              fmt::format("record {} of the history is {:?}, expected {}", line, text.substr(0, 60), expected));
+}
+
+// As append_json has written it.
+double number_of(const nlohmann::json& json) {
+  if (json.is_number()) return json.get<double>();
+  const std::string& text = json.get_ref<const std::string&>();
+  if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  return text == "Infinity" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+}
+
+bool is_number(const nlohmann::json& json) {
+  return json.is_number() || (json.is_string() && (json == "NaN" || json == "Infinity" || json == "-Infinity"));
+}
+
+// What comes before the values in a line: the layout, then the fields of Elapsed that a history keeps.
+constexpr std::size_t kFields = 6;
+
+}  // namespace
+
+// A line is a JSON list: the record's layout, steps, samples, date, date_start, step_samples, then the layout's values.
+std::string History::lines_from(std::size_t first) const {
+  std::string text;
+  for (Iterator it(*this, first); it.record_ < size(); ++it) {
+    const Elapsed elapsed = it.elapsed();
+    const std::size_t layout = runs_[it.run_].layout;
+    text += fmt::format("[{},{},{}", layout, elapsed.steps, elapsed.samples);
+    for (const double date : {elapsed.date, elapsed.date_start}) append_json(text += ',', date);
+    text += fmt::format(",{}", elapsed.step_samples);
+    for (const std::uint32_t column : layouts_[layout].columns) append_json(text += ',', it.value(column));
+    text += "]\n";
+  }
+  return text;
+}
+
+void History::read_lines(std::string_view text, const std::vector<Logs>& layouts) {
+  std::vector<Logs> records = layouts;
+  for (std::size_t line = 0; !text.empty(); ++line) {
+    const std::string_view record = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(record.size() + 1, text.size()));
+    const auto json = nlohmann::json::parse(record, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_array() || json.size() < kFields) refuse(line, record, fmt::format("a list of {} or more", kFields));
+    for (const std::size_t field : {0, 1, 2, 5}) {
+      if (!json[field].is_number_integer()) refuse(line, record, fmt::format("an integer in place {}", field));
+    }
+    if (!json[0].is_number_unsigned() || json[0].get<std::uint64_t>() >= records.size()) {
+      refuse(line, record, fmt::format("one of {} layouts", records.size()));
+    }
+    Logs& logs = records[json[0].get<std::size_t>()];
+    if (json.size() != kFields + logs.values().size()) {
+      refuse(line, record, fmt::format("{} values", logs.values().size()));
+    }
+    for (std::size_t i = 3; i < json.size(); ++i) {
+      if (!is_number(json[i])) refuse(line, record, fmt::format("a number in place {}", i));
+    }
+    for (std::size_t i = 0; i < logs.values().size(); ++i) logs.values()[i] = number_of(json[kFields + i]);
+    Elapsed elapsed;
+    elapsed.steps = json[1].get<std::int64_t>();
+    elapsed.samples = json[2].get<std::int64_t>();
+    elapsed.date = number_of(json[3]);
+    elapsed.date_start = number_of(json[4]);
+    elapsed.step_samples = json[5].get<std::int64_t>();
+    commit(elapsed, logs);
+  }
+}
+
+void History::persist(Archive& archive) {
+  struct Name {
+    std::string collection, name;
+    void persist(Archive& inner) { inner("collection", collection)("name", name); }
+  };
+  std::vector<Name> columns;
+  std::vector<std::vector<std::uint32_t>> layouts;
+  for (std::size_t i = 0; i < names_.size(); ++i) columns.push_back({names_[i].collection, names_[i].name});
+  for (const Layout& layout : layouts_) layouts.push_back(layout.columns);
+  archive("columns", columns)("layouts", layouts);
+  archive.lines(
+      "records", size(), [&](std::size_t first) { return lines_from(first); },
+      [&](std::string_view text) {
+        History read;
+        for (const Name& column : columns) read.column_of({column.collection, column.name});
+        std::vector<Logs> records;
+        for (const auto& layout : layouts) {
+          Logs& logs = records.emplace_back();
+          for (const std::uint32_t column : layout) {
+            if (column >= columns.size()) {
+              throw Error(ErrorCode::corrupt_data,
+                          fmt::format("a layout of the history has column {} of {}", column, columns.size()));
+            }
+            logs.add_entry(columns[column].collection, columns[column].name, 0.0);
+          }
+        }
+        read.read_lines(text, records);
+        *this = std::move(read);
+      });
+}
+
+}  // namespace giro

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <functional>
+
+namespace giro {
+
+class Archive;
+
+namespace detail {
+
+// What a run does for its callbacks with itself (LoopState).
+class RunMemory {
+ public:
+  virtual ~RunMemory() = default;
+  virtual void after_step(std::function<void()> f) = 0;
+  virtual void persist(Archive& archive) = 0;
+};
+
+}  // namespace detail
+}  // namespace giro

@@ -8,11 +8,14 @@
 #include <vector>
 
 #include <giro/callbacks/monitor.h>
+#include <giro/callbacks/restore.h>
 #include <giro/loop/callback.h>
 #include <giro/loop/events.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
+#include <giro/runtime/checkpoint_store.h>
 #include <giro/runtime/file_system.h>
+#include <giro/runtime/snapshot.h>
 #include <giro/runtime/state.h>
 
 namespace giro {
@@ -32,26 +35,36 @@ struct CheckpointOptions {
   //   "error"  Error(invalid_argument) naming the leaf
   //   "save"   it is saved like any other
   std::string not_finite = "skip";
+  // Whether the loop goes on as soon as the state is copied, while another thread writes it. An error of the writing
+  // then comes at the next save, or when the loop ends.
+  bool asynchronous = false;
+  // What becomes of a save that has failed with Error(io), as where the disk is full:
+  //   "fail"   the error ends the run
+  //   "retry"  it is tried again after 1, 2 and 4 seconds
+  //   "pause"  it is tried again every 10 seconds until it succeeds, or a signal interrupts the run
+  // report() tells of each attempt that has failed. Only "fail" goes with `asynchronous`.
+  std::string on_failure = "fail";
   std::shared_ptr<FileSystem> files = posix_file_system();
 };
 
-// A callback that saves the state's saved collections to `<dir>/checkpoint_<completed steps>.safetensors`, the number
-// in ten digits, with what Elapsed needs to go on from there in the metadata. Completed steps are those that the
-// state's scalar "step" tells, so it may stand before or after the train step; without that leaf, elapsed.steps + 1,
-// or in an on_end elapsed.steps. A file is there whole or not at all, and an older one goes only after the newer one
-// is durable. Each checkpoint wants a directory of its own: what it keeps is counted over all of them that lie there.
-// Where the run has gone back to an earlier state (early_stopping's restore_best), its later checkpoints go as well.
+// A callback that saves the run after the step that it is due in: the state's saved collections, and what the run
+// remembers besides (LoopState::persist), so that `resume` goes on from there to the bit. Each lies in a directory
+// `<dir>/checkpoint_<completed steps>`, the number in ten digits (CheckpointStore). Completed steps are those that the
+// state's scalar "step" tells; without that leaf, those of the loop. A checkpoint is there whole or not at all, and an
+// older one goes only after the newer one is durable. Each run wants a directory of its own: what is kept is counted
+// over all checkpoints that lie there, and a second process that saves there gets an error. Where the run has gone back
+// to an earlier state (early_stopping's restore_best), its later checkpoints go as well.
 //
-// A run that has diverged takes no good checkpoint with it, as where every(1'000) | last() is due in the step that
-// terminate_on_nan stops, whichever of the two stands first: CheckpointOptions::not_finite decides. The copy on the
-// host that is to be written is looked at, all of its leaves. While no finite state is saved, one that is not finite
-// is, and gives way to the first that is.
+// A run that a signal interrupts is saved as it ends, whatever is due. One that has diverged takes no good checkpoint
+// with it: CheckpointOptions::not_finite decides. While no finite state is saved, one that is not finite is, and gives
+// way to the first that is.
 //
-// Errors: invalid_argument for keep < 1, keep_every_n_steps < 0, no directory, or an unknown mode or not_finite, naming
-// the nearest. When it begins and whenever it saves: io; invalid_argument for a checkpoint of a later step than this
-// run has come to that can be read, without overwrite, and for a state that has nothing to save, as after a move. With
-// monitor: not_found, naming the nearest entry, if the entry was never logged; a loop that goes on from another waits
-// for it.
+// Errors: invalid_argument for keep < 1, keep_every_n_steps < 0, no directory, or an unknown mode, not_finite or
+// on_failure, naming the nearest. When it begins and whenever it saves: io, at the beginning also where there is no
+// room for the checkpoints to be kept and one more; invalid_argument where another process saves in the directory, for
+// a checkpoint of a later step than this run has come to that can be read, without overwrite, and for a state that has
+// nothing to save, as after a move. With monitor: not_found, naming the nearest entry, if the entry was never logged; a
+// loop that goes on from another waits for it.
 class Checkpoint : public GenericCallback {
  public:
   static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;  // in the list `callbacks` of a train loop
@@ -60,8 +73,7 @@ class Checkpoint : public GenericCallback {
 
   template <class S, class B>
   void on_start(LoopState<S, B>& loop) {
-    check_none_later(loop.elapsed, loop.state);
-    if (monitor_) monitor_->begin(loop.elapsed);
+    begin(loop.elapsed, loop.state);
   }
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
@@ -69,47 +81,82 @@ class Checkpoint : public GenericCallback {
     const std::int64_t done = loop.elapsed.steps + (loop.has_batch() ? 1 : 0);
     std::optional<double> best;
     if (monitor_ && !(best = improvement(done, loop.state, loop.accumulated_logs()))) return;
-    if (!save(loop.elapsed, done, loop.state, best)) {
-      loop.logs.add_stateful_metric("checkpoint_skipped", done);
-    } else if (best) {
-      monitor_->update(*best);
+    // The state of the step's end, which callbacks after this one may have changed, and what is logged of it.
+    loop.at_step_end([this, &loop, best] {
+      Saving saving = look(loop.completed(), loop.state, best);
+      if (!saving.snapshot) {
+        loop.logs.add_stateful_metric("checkpoint_skipped", saving.record.steps);
+        return;
+      }
+      loop.after_step([this, &loop, saving = std::move(saving)] {
+        save(saving, [&loop](Archive& archive) { loop.persist(archive); });
+      });
+    });
+  }
+  template <class S, class B>
+  void on_end(LoopState<S, B>& loop) {
+    if (!loop.failed && is_interrupted() && saved_ != loop.elapsed.steps) {
+      const Saving saving = look(loop.elapsed, loop.state, {});
+      if (saving.snapshot) save(saving, [&loop](Archive& archive) { loop.persist(archive); });
     }
+    wait();
   }
 
-  // For loops written by hand: saves, whatever is monitored. Whether it did, or skipped a state that is not finite.
-  bool operator()(const Elapsed& elapsed, const State& state) const {
-    return save(elapsed, elapsed.steps + 1, state, {});
-  }
+  // For loops written by hand: saves after the step at `elapsed`, whatever is monitored. Whether it did, or skipped a
+  // state that is not finite.
+  bool operator()(const Elapsed& elapsed, const State& state);
 
-  // Why this or a copy of it has skipped a state, as in "step 120 is not saved: params/dense0/kernel is not finite":
-  // the latest; empty: none was.
+  // Why this or a copy of it has skipped a state, as in "step 120 is not saved: params/dense0/kernel is not finite", or
+  // could not save it at first: the latest; empty: none was.
   const std::string& report() const noexcept { return *report_; }
 
  private:
-  void check_none_later(const Elapsed& elapsed, const State& state) const;
+  // What is to be saved; no snapshot: it is to be skipped.
+  struct Saving {
+    std::shared_ptr<Snapshot> snapshot;
+    CheckpointRecord record;
+  };
+
+  void begin(const Elapsed& elapsed, const State& state);
   // The value that is monitored, if it is the best so far. `done` steps are completed, as the loop counts.
   std::optional<double> improvement(std::int64_t done, const State& state, const Logs& logs);
-  // Whether it was saved.
-  bool save(const Elapsed& elapsed, std::int64_t done, const State& state, std::optional<double> best) const;
+  Saving look(const Elapsed& completed, const State& state, std::optional<double> best);
+  void save(const Saving& saving, const std::function<void(Archive&)>& persist);
+  void wait();
+  static bool is_interrupted();
+  CheckpointStore& store();
 
   std::string dir_;
   CheckpointOptions options_;
   std::optional<Monitor> monitor_;
   bool best_is_read_ = false;  // of what lies in the directory
+  std::int64_t saved_ = -1;    // completed steps of the latest save, as the loop counts
+  std::shared_ptr<CheckpointStore> store_;
+  std::shared_ptr<Snapshot> snapshot_;
   std::shared_ptr<std::string> report_ = std::make_shared<std::string>();
 };
 Checkpoint checkpoint(const std::string& dir, const CheckpointOptions& options = {});
 
-// Where a checkpoint was taken, in completed steps, samples and seconds: for LoopOptions::elapsed.
-struct Restored : Elapsed {
-  std::string path;                  // of the file
-  std::vector<std::string> skipped;  // why newer ones were not taken, a line each, newest first
-};
+// A checkpoint that also resumes: a program that is killed and started again goes on from its latest checkpoint, as if
+// there had been no interruption, and begins where there is none.
+//
+//   {giro::every(1'000) | giro::last(), giro::backup_and_restore(logdir + "/model")}
+class BackupAndRestore : public Checkpoint {
+ public:
+  BackupAndRestore(const std::string& dir, const CheckpointOptions& options)
+      : Checkpoint(dir, options), resume_(dir, options.files) {}
 
-// Reads a checkpoint into a state of the same structure. `path` is a file, or a directory, whose newest checkpoint is
-// taken that is not damaged. The state changes only if the whole file is good; collections that are not saved stay as
-// they are. Errors: io, not_found, corrupt_data, unsupported, shape_mismatch, dtype_mismatch, each naming the file
-// and, where there is one, the leaf; where every checkpoint is damaged, the newest's.
-Restored restore(State& state, const std::string& path, FileSystem& files = *posix_file_system());
+  template <class S, class B>
+  void on_resume(LoopState<S, B>& loop) {
+    resume_.on_resume(loop);
+  }
+  const Restored& restored() const noexcept { return resume_.restored(); }
+
+ private:
+  Resume resume_;
+};
+inline BackupAndRestore backup_and_restore(const std::string& dir, const CheckpointOptions& options = {}) {
+  return {dir, options};
+}
 
 }  // namespace giro

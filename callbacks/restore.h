@@ -1,0 +1,73 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <giro/loop/callback.h>
+#include <giro/loop/time/elapsed.h>
+#include <giro/runtime/archive.h>
+#include <giro/runtime/checkpoint_store.h>
+#include <giro/runtime/file_system.h>
+#include <giro/runtime/state.h>
+
+namespace giro {
+
+// Where a checkpoint was taken, in completed steps, samples and seconds: for LoopOptions::elapsed.
+struct Restored : Elapsed {
+  std::string path;                  // of the checkpoint; empty: there was none
+  std::vector<std::string> skipped;  // why newer ones were not taken, a line each, newest first
+  // Of a run that was resumed: what was saved and is nowhere now, and what is new, a line each.
+  std::vector<std::string> report = {};
+};
+
+// Reads a checkpoint into a state of the same structure. `path` is a checkpoint, or a directory of them, whose newest is
+// taken that is not damaged. The state changes only if all of it is good; collections that are not saved stay as they
+// are. Errors: those of load_checkpoint and load_into, each naming the checkpoint and, where there is one, the leaf.
+Restored restore(State& state, const std::string& path, FileSystem& files = *posix_file_system());
+
+// A callback for LoopOptions::on_start that brings back the run which the newest checkpoint in a directory was taken of:
+// the state, and all that the run remembers, its place in the dataset included. The loop goes on as if there had been no
+// interruption: params, history, files and what is shown are those of a run that was never interrupted. Where there is
+// no checkpoint, the run begins. Of a checkpoint that holds a state alone, of version 0.1 or of a loop written by hand,
+// the loop goes on with the state, the time and the place in the dataset.
+//
+//   auto [trained, history, elapsed] = giro::loop(std::move(state), train, tasks,
+//       {.stop = giro::at(5'000), .on_start = {giro::resume("logdir/model")}});
+//
+// Errors: as of restore, but for not_found where there is no checkpoint; invalid_argument where the dataset is another.
+class Resume : public GenericCallback {
+ public:
+  explicit Resume(std::string dir, std::shared_ptr<FileSystem> files = posix_file_system())
+      : dir_(std::move(dir)), files_(std::move(files)) {}
+
+  template <class S, class B>
+  void on_resume(LoopState<S, B>& loop) {
+    static_assert(std::is_base_of_v<State, S>, "giro: a run is resumed that threads a State");
+    if (std::optional<Archive> archive = read(loop.state)) {
+      archive->within("run", [&] { loop.persist(*archive); });
+      static_cast<Elapsed&>(*restored_) = loop.elapsed;
+      restored_->report = archive->report();
+    }
+  }
+  template <class S, class B>
+  void operator()(LoopState<S, B>&) {}
+
+  // What this or a copy of it has brought back.
+  const Restored& restored() const noexcept { return *restored_; }
+
+ private:
+  // What the run remembers, once the state is restored; nothing: there is no checkpoint.
+  std::optional<Archive> read(State& state);
+
+  std::string dir_;
+  std::shared_ptr<FileSystem> files_;
+  std::shared_ptr<Restored> restored_ = std::make_shared<Restored>();
+};
+inline Resume resume(const std::string& dir, const std::shared_ptr<FileSystem>& files = posix_file_system()) {
+  return Resume(dir, files);
+}
+
+}  // namespace giro

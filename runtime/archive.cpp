@@ -88,6 +88,8 @@ Archive Archive::read(std::string_view text, std::vector<Leaf> arrays, std::shar
     tree.root = Json::parse(text, shallow);
   } catch (const Json::parse_error& error) {
     throw Error(ErrorCode::corrupt_data, fmt::format("it is not JSON, at byte {}", error.byte));
+  } catch (const Json::out_of_range&) {
+    throw Error(ErrorCode::corrupt_data, "it has a number that a double cannot hold");
   }
   if (!tree.root.is_object()) throw Error(ErrorCode::corrupt_data, "it is JSON, but not an object");
   tree.reading = true;

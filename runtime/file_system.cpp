@@ -2,11 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -76,6 +79,54 @@ class PosixWriter final : public FileSystem::Writer {
   File file_;
 };
 
+class PosixReader final : public FileSystem::Reader {
+ public:
+  explicit PosixReader(const std::string& path) : file_(path, O_RDONLY, "read") {}
+
+  std::size_t size() override {
+    struct stat status {};
+    if (::fstat(file_.descriptor(), &status) != 0) fail("read", file_.path(), errno);
+    return S_ISREG(status.st_mode) ? static_cast<std::size_t>(status.st_size) : 0;
+  }
+  std::size_t read(void* data, std::size_t bytes) override {
+    std::size_t done = 0;
+    while (done < bytes) {
+      const ssize_t got = ::read(file_.descriptor(), static_cast<char*>(data) + done, bytes - done);
+      if (got == 0) break;
+      if (got < 0) {
+        if (errno == EINTR) continue;
+        fail("read", file_.path(), errno);
+      }
+      done += static_cast<std::size_t>(got);
+    }
+    return done;
+  }
+
+ private:
+  File file_;
+};
+
+class PosixLock final : public FileSystem::Lock {
+ public:
+  explicit PosixLock(const std::string& path) : file_(path, O_RDWR | O_CREAT, "create") {}
+
+  bool take() {
+    while (::flock(file_.descriptor(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) return false;
+      if (errno != EINTR) fail("lock", file_.path(), errno);
+    }
+    return true;
+  }
+  void name(const std::string& holder) {
+    if (::ftruncate(file_.descriptor(), 0) != 0) fail("write", file_.path(), errno);
+    const ssize_t written = ::pwrite(file_.descriptor(), holder.data(), holder.size(), 0);
+    if (written < 0) fail("write", file_.path(), errno);
+  }
+
+ private:
+  File file_;  // whose closing frees the lock
+};
+
 class PosixFileSystem final : public FileSystem {
  public:
   std::unique_ptr<Writer> create(const std::string& path) override {
@@ -85,22 +136,17 @@ class PosixFileSystem final : public FileSystem {
     return std::make_unique<PosixWriter>(path, O_APPEND);
   }
 
-  std::vector<char> read(const std::string& path) override {
-    const File file(path, O_RDONLY, "read");
-    std::vector<char> content;
-    constexpr std::size_t kChunk = std::size_t{1} << 20;
+  std::unique_ptr<Reader> open(const std::string& path) override { return std::make_unique<PosixReader>(path); }
+
+  Status status(const std::string& path) override {
     struct stat status {};
-    if (::fstat(file.descriptor(), &status) == 0 && S_ISREG(status.st_mode)) {
-      content.reserve(static_cast<std::size_t>(status.st_size) + kChunk);  // read to its end without growing again
+    if (::lstat(path.c_str(), &status) != 0) {
+      if (errno == ENOENT || errno == ENOTDIR) return {};
+      fail("look at", path, errno);
     }
-    for (;;) {
-      const std::size_t size = content.size();
-      content.resize(size + kChunk);
-      const ssize_t got = ::read(file.descriptor(), content.data() + size, kChunk);
-      if (got < 0 && errno != EINTR) fail("read", path, errno);
-      content.resize(size + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-      if (got == 0) return content;
-    }
+    if (S_ISDIR(status.st_mode)) return {Kind::directory, 0};
+    if (S_ISREG(status.st_mode)) return {Kind::file, static_cast<std::uint64_t>(status.st_size)};
+    return {Kind::other, 0};
   }
 
   void rename(const std::string& from, const std::string& to) override {
@@ -108,7 +154,7 @@ class PosixFileSystem final : public FileSystem {
   }
 
   void remove(const std::string& path) override {
-    if (::unlink(path.c_str()) != 0) fail("remove", path, errno);
+    if (std::remove(path.c_str()) != 0) fail("remove", path, errno);
   }
 
   void create_directories(const std::string& path) override {
@@ -129,11 +175,38 @@ class PosixFileSystem final : public FileSystem {
     std::sort(names.begin(), names.end());
     return names;
   }
+
+  std::unique_ptr<Lock> lock(const std::string& path, const std::string& holder) override {
+    auto lock = std::make_unique<PosixLock>(path);
+    if (!lock->take()) return nullptr;
+    lock->name(holder);
+    return lock;
+  }
+
+  std::uint64_t free_bytes(const std::string& path) override {
+    struct statvfs status {};
+    if (::statvfs(path.c_str(), &status) != 0) fail("tell how much room there is at", path, errno);
+    return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
+  }
 };
 
 }  // namespace
 
 std::shared_ptr<FileSystem> posix_file_system() { return std::make_shared<PosixFileSystem>(); }
+
+std::vector<char> FileSystem::read(const std::string& path) {
+  const auto reader = open(path);
+  constexpr std::size_t kChunk = std::size_t{1} << 16;  // to find the end with, or that there is more
+  std::vector<char> content(reader->size() + kChunk);
+  std::size_t size = 0;
+  for (;;) {
+    size += reader->read(content.data() + size, content.size() - size);
+    if (size < content.size()) break;
+    content.resize(2 * size);
+  }
+  content.resize(size);
+  return content;
+}
 
 void replace_file(FileSystem& files, const std::string& path, const std::function<void(FileSystem::Writer&)>& write) {
   const std::string temporary = fmt::format("{}.tmp-{}", path, ::getpid());

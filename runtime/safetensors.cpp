@@ -16,6 +16,8 @@
 
 #include <giro/runtime/error.h>
 
+#include "runtime/internal/file_bytes.h"
+
 namespace giro {
 namespace {
 
@@ -239,24 +241,30 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   bool has_metadata_ = false;
 };
 
-// The whole header, from the file's first bytes on; returns where the data begin.
-std::size_t parse_header(const std::vector<char>& content, HeaderParser& header) {
-  if (content.size() < kPrefix) {
-    header.fail(fmt::format("it has {} bytes, expected at least {}", content.size(), kPrefix));
+// How long the header is that a file of `file_bytes` begins with; `content` holds the first of them.
+std::size_t header_bytes(const detail::FileBytes& content, std::size_t file_bytes, const HeaderParser& header) {
+  if (content.size < kPrefix) {
+    header.fail(fmt::format("it has {} bytes, expected at least {}", content.size, kPrefix));
   }
   std::uint64_t size = 0;
-  std::memcpy(&size, content.data(), kPrefix);
+  std::memcpy(&size, content.data.get(), kPrefix);
   if (size > kMaxHeader) header.fail(fmt::format("its header claims {} bytes, more than {}", size, kMaxHeader));
-  if (size > content.size() - kPrefix) {
-    header.fail(fmt::format("its header claims {} bytes, the file has {} in all", size, content.size()));
+  if (size > file_bytes - kPrefix) {
+    header.fail(fmt::format("its header claims {} bytes, the file has {} in all", size, file_bytes));
   }
-  const char* begin = content.data() + kPrefix;
+  return static_cast<std::size_t>(size);
+}
+
+// The whole header, from the file's first bytes on; returns where the data begin.
+std::size_t parse_header(const detail::FileBytes& content, HeaderParser& header) {
+  const std::size_t size = header_bytes(content, content.size, header);
+  const char* begin = content.data.get() + kPrefix;
   if (size == 0 || *begin != '{') header.fail("its header does not begin with '{'");
   // The parser would take a zero for the end.
   const char* const zero = std::find(begin, begin + size, '\0');
   if (zero != begin + size) header.fail_json(static_cast<std::size_t>(zero - begin) + 1);
   nlohmann::json::sax_parse(begin, begin + size, &header);
-  return kPrefix + static_cast<std::size_t>(size);
+  return kPrefix + size;
 }
 
 void check_names(const HeaderParser& header) {
@@ -308,24 +316,22 @@ void check_layout(HeaderParser& header, std::uint64_t data_bytes) {
   }
 }
 
-// Puts each tensor where its elements are aligned; other writers need not have done so.
-std::vector<char> aligned(std::vector<char> content, std::size_t data, std::vector<Entry>& entries) {
+// Moves each tensor to where its elements are aligned; other writers need not have put them there. They move towards
+// the front: an entry takes more of the header than alignment takes of memory.
+void align(const detail::FileBytes& content, std::size_t data, std::vector<Entry>& entries) {
   bool all_aligned = true;
   for (Entry& entry : entries) {
     entry.position = data + static_cast<std::size_t>(entry.begin());
     all_aligned = all_aligned && entry.position % size_of(entry.dtype) == 0;
   }
-  if (all_aligned) return content;
-  std::vector<char> copy;
-  copy.reserve(content.size() + entries.size() * sizeof(double));
+  if (all_aligned) return;
+  std::size_t end = 0;
   for (Entry& entry : entries) {
-    const std::size_t size = size_of(entry.dtype);
-    copy.resize((copy.size() + size - 1) / size * size);
-    const auto first = content.begin() + static_cast<std::ptrdiff_t>(entry.position);
-    entry.position = copy.size();
-    copy.insert(copy.end(), first, first + static_cast<std::ptrdiff_t>(entry.end() - entry.begin()));
+    const std::size_t size = size_of(entry.dtype), from = entry.position;
+    entry.position = (end + size - 1) / size * size;
+    end = entry.position + static_cast<std::size_t>(entry.end() - entry.begin());
+    std::memmove(content.data.get() + entry.position, content.data.get() + from, end - entry.position);
   }
-  return copy;
 }
 
 }  // namespace
@@ -379,22 +385,34 @@ void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensor
   for (const Leaf* leaf : order) file.write(leaf->value.raw(), leaf->value.bytes());
 }
 
-Safetensors read_safetensors(FileSystem& files, const std::string& path) {
-  std::vector<char> content = files.read(path);
+Safetensors detail::parse_safetensors(FileBytes file, const std::string& path) {
   HeaderParser header(path);
-  const std::size_t data = parse_header(content, header);
+  const std::size_t data = parse_header(file, header);
   check_names(header);
-  check_layout(header, content.size() - data);
+  check_layout(header, file.size - data);
+  align(file, data, header.entries);
 
-  const auto memory = std::make_shared<std::vector<char>>(aligned(std::move(content), data, header.entries));
   Safetensors result;
   for (Entry& entry : header.entries) {
-    result.tensors.push_back({std::move(entry.name),
-                              Tensor(memory->data() + entry.position, entry.dtype, Shape(entry.sizes), Device::cpu())});
+    result.tensors.push_back({std::move(entry.name), Tensor(file.data.get() + entry.position, entry.dtype,
+                                                            Shape(entry.sizes), Device::cpu())});
   }
   result.metadata = std::move(header.metadata);
-  result.memory = memory;
+  result.memory = std::move(file.data);
   return result;
+}
+
+Safetensors read_safetensors(FileSystem& files, const std::string& path) {
+  return detail::parse_safetensors(detail::read_bytes(files, path), path);
+}
+
+std::map<std::string, std::string> read_safetensors_metadata(FileSystem& files, const std::string& path) {
+  HeaderParser header(path);
+  const detail::FileBytes prefix = detail::read_bytes(files, path, nullptr, kPrefix);
+  const std::size_t size = header_bytes(prefix, files.open(path)->size(), header);
+  parse_header(detail::read_bytes(files, path, nullptr, kPrefix + size), header);
+  check_names(header);
+  return std::move(header.metadata);
 }
 
 }  // namespace giro

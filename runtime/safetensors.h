@@ -22,11 +22,13 @@ void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensor
 struct Safetensors {
   std::vector<Leaf> tensors;
   std::map<std::string, std::string> metadata;
-  std::shared_ptr<const std::vector<char>> memory;
+  std::shared_ptr<const void> memory;
 };
 // Trusts nothing in the file. Errors: not_found, io, corrupt_data (what the format forbids: a header that is too large
-// or no JSON, offsets that overlap, leave holes or do not fit the shapes, trailing bytes, repeated names), unsupported
+// or not JSON, offsets that overlap, leave holes or do not fit the shapes, trailing bytes, repeated names), unsupported
 // (a dtype that giro does not have, or more axes than Shape::kMaxRank); each names the file.
 Safetensors read_safetensors(FileSystem& files, const std::string& path);
+// The metadata alone; reads no more than the header, and says nothing about the data. Errors as above.
+std::map<std::string, std::string> read_safetensors_metadata(FileSystem& files, const std::string& path);
 
 }  // namespace giro

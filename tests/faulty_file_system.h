@@ -27,9 +27,13 @@ class FaultyFileSystem final : public FileSystem {
     enter("append", path);
     return std::make_unique<FaultyWriter>(*this, path, files_->append(path));
   }
-  std::vector<char> read(const std::string& path) override {
+  std::unique_ptr<Reader> open(const std::string& path) override {
     enter("read", path);
-    return files_->read(path);
+    return files_->open(path);
+  }
+  Status status(const std::string& path) override {
+    enter("status", path);
+    return files_->status(path);
   }
   void rename(const std::string& from, const std::string& to) override {
     enter("rename", to);
@@ -50,6 +54,14 @@ class FaultyFileSystem final : public FileSystem {
   std::vector<std::string> list(const std::string& path) override {
     enter("list", path);
     return files_->list(path);
+  }
+  std::unique_ptr<Lock> lock(const std::string& path, const std::string& holder) override {
+    enter("lock", path);
+    return files_->lock(path, holder);
+  }
+  std::uint64_t free_bytes(const std::string& path) override {
+    enter("free_bytes", path);
+    return files_->free_bytes(path);
   }
 
  private:

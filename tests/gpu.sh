@@ -23,7 +23,7 @@ fail() {
 fetch() {
   mkdir -p .deps
   (cd .deps && apt-get download libdnnl-dev libdnnl2 ocl-icd-libopencl1 libfmt-dev libfmt9 nlohmann-json3-dev \
-    libcli11-dev libgtest-dev zlib1g-dev zlib1g dataset-fashion-mnist)
+    libcli11-dev libgtest-dev zlib1g-dev zlib1g libxxhash-dev dataset-fashion-mnist)
 }
 
 use_packages() {

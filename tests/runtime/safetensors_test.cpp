@@ -156,7 +156,7 @@ TEST_F(SafetensorsTest, ReadsWhatOthersWrite) {
 TEST_F(SafetensorsTest, TensorsOutliveTheStruct) {
   std::vector<float> x{1, 2};
   write({leaf("x", x, {2})});
-  std::shared_ptr<const std::vector<char>> memory;
+  std::shared_ptr<const void> memory;
   Tensor value;
   {
     const Safetensors file = read();

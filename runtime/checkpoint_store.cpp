@@ -1,0 +1,296 @@
+#include <giro/runtime/checkpoint_store.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <future>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include <giro/runtime/error.h>
+#include <giro/runtime/safetensors.h>
+
+#include "runtime/internal/checksum.h"
+#include "runtime/internal/directories.h"
+#include "runtime/internal/line_files.h"
+#include "runtime/internal/manifest.h"
+#include "runtime/internal/store_names.h"
+#include "runtime/internal/stored_checkpoints.h"
+
+namespace giro {
+namespace {
+
+using detail::StoreEntryKind, detail::StoredCheckpoints;
+using Item = StoredCheckpoints::Item;
+
+// What goes once there is a checkpoint of `steps`, of those that lie there, fewest steps first.
+std::vector<Item> superseded(const std::vector<Item>& items, std::int64_t steps,
+                             const CheckpointStoreOptions& options) {
+  const std::int64_t every = options.keep_every_n_steps;
+  std::int64_t older =
+      std::count_if(items.begin(), items.end(), [&](const Item& item) { return item.entry.steps < steps; });
+  std::int64_t multiple = 0;  // that the latest of those that stay for good has passed
+  std::vector<Item> found;
+  for (const Item& item : items) {
+    const std::int64_t at = item.entry.steps;
+    if (at >= steps) {
+      if (at > steps || item.entry.kind == StoreEntryKind::version_1) found.push_back(item);
+      continue;
+    }
+    const bool stays = every > 0 && at / every > multiple;
+    if (stays) multiple = at / every;
+    if (older-- >= options.keep && !stays) found.push_back(item);
+  }
+  return found;
+}
+
+// For what must not hide the error that it follows.
+template <class F>
+void try_to(F&& f) {
+  try {
+    f();
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace
+
+struct CheckpointStore::Impl {
+  Impl(std::string dir, CheckpointStoreOptions options)
+      : dir(std::move(dir)), options(std::move(options)), files(*this->options.files), line_files(files, this->dir) {}
+
+  std::string dir;
+  CheckpointStoreOptions options;
+  FileSystem& files;
+  detail::LineFiles line_files;
+  std::unique_ptr<FileSystem::Lock> lock;
+  std::future<void> under_way;
+
+  std::string path_of(std::string_view name) const { return detail::path_of(dir, name); }
+
+  void acquire() {
+    if (lock) return;
+    detail::create_durable_directory(files, dir);
+    const std::string path = path_of(detail::kLockName);
+    lock = files.lock(path, detail::this_process());
+    if (lock) return;
+    const std::vector<char> holder = files.read(path);
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("'{}' is being written by {}", dir,
+                            holder.empty() ? "another" : std::string(holder.begin(), holder.end()).substr(0, 300)));
+  }
+
+  // Finishes or undoes what was left unfinished, by this or by processes that are dead.
+  void tidy() {
+    std::vector<detail::StoreEntry> left = detail::store_entries(files, dir);
+    std::erase_if(left, [](const detail::StoreEntry& entry) {
+      return !entry.of_this_host || entry.kind == StoreEntryKind::checkpoint || entry.kind == StoreEntryKind::version_1;
+    });
+    if (left.empty()) return;
+    for (const detail::StoreEntry& entry : left) {
+      const std::string unit = path_of(detail::unit_name(entry.steps));
+      if (entry.kind == StoreEntryKind::old && files.status(unit).kind == FileSystem::Kind::none) {
+        files.rename(path_of(entry.name), unit);
+      }
+    }
+    files.sync_directory(dir);  // before anything goes, what takes its place is durable
+    for (const detail::StoreEntry& entry : left) {
+      if (files.status(path_of(entry.name)).kind != FileSystem::Kind::none) detail::remove_all(files, path_of(entry.name));
+    }
+  }
+
+  detail::Manifest::File write_file(const std::string& unit, std::string_view name, const std::vector<Leaf>& leaves) {
+    detail::ChecksumWriter writer(files.create(detail::path_of(unit, name)));
+    write_safetensors(writer, leaves);
+    writer.sync();
+    writer.close();
+    return {std::string(name), writer.bytes(), writer.digits()};
+  }
+
+  // Everything that belongs to a checkpoint, durable but for its name.
+  void write_unit(const std::string& unit, const std::vector<Leaf>& leaves, const CheckpointRecord& record,
+                  const Archive& archive) {
+    detail::Manifest manifest{.record = record, .memory = archive.text()};
+    files.create_directories(unit);
+    manifest.lines = line_files.append(archive.lines());
+    manifest.files.push_back(write_file(unit, detail::kStateName, leaves));
+    if (!archive.arrays().empty()) manifest.files.push_back(write_file(unit, detail::kMemoryName, archive.arrays()));
+    const std::string text = manifest_text(std::move(manifest));
+    const auto writer = files.create(detail::path_of(unit, detail::kManifestName));
+    writer->write(text.data(), text.size());
+    writer->sync();
+    writer->close();
+    files.sync_directory(unit);
+  }
+
+  // Gives it its name, which is what makes it a checkpoint.
+  void commit(const std::string& unit, std::int64_t steps) {
+    const std::string name = path_of(detail::unit_name(steps)), old = path_of(detail::side_name(steps, "old"));
+    const bool replaces = files.status(name).kind != FileSystem::Kind::none;
+    if (replaces) files.rename(name, old);
+    try {
+      files.rename(unit, name);
+    } catch (const Error&) {
+      if (replaces) try_to([&] { files.rename(old, name); });
+      throw;
+    }
+    files.sync_directory(dir);
+    if (replaces) detail::remove_all(files, old);
+  }
+
+  void save(const Snapshot& snapshot, const CheckpointRecord& record, const Archive& archive) {
+    detail::check_record(record, ErrorCode::invalid_argument, fmt::format("checkpoint '{}'", dir));
+    acquire();
+    tidy();
+    snapshot.wait();
+    const std::string unit = path_of(detail::side_name(record.steps, "tmp"));
+    try {
+      write_unit(unit, snapshot.leaves(), record, archive);
+      commit(unit, record.steps);
+    } catch (...) {
+      line_files.forget();
+      try_to([&] {
+        if (files.status(unit).kind == FileSystem::Kind::none) return;  // it has its name
+        detail::remove_all(files, unit);
+        line_files.remove_new();
+      });
+      throw;
+    }
+    prune(record.steps);
+  }
+
+  // Removes what is superseded by the checkpoint of `steps`, and then the lines that nothing refers to.
+  void prune(std::int64_t steps) {
+    const StoredCheckpoints stored = detail::stored_checkpoints(files, dir);
+    std::vector<std::string> trash;
+    std::set<std::string> stay;
+    for (const Item& item : stored.items) stay.insert(item.entry.name);
+    for (const Item& item : superseded(stored.items, steps, options)) {
+      if (item.entry.kind == StoreEntryKind::old) continue;  // another host's
+      trash.push_back(path_of(detail::side_name(item.entry.steps, "trash")));
+      files.rename(item.stored.path, trash.back());
+      stay.erase(item.entry.name);
+    }
+    if (!trash.empty()) files.sync_directory(dir);
+    for (const std::string& path : trash) detail::remove_all(files, path);
+
+    if (!stored.unreadable.empty()) return;  // they may refer to any
+    std::set<std::string> lines;
+    for (const Item& item : stored.items) {
+      if (stay.contains(item.entry.name)) lines.insert(item.lines.begin(), item.lines.end());
+    }
+    for (const std::string& name : files.list(dir)) {
+      if (!detail::parse_lines_name(name) || lines.contains(name) || line_files.uses(name)) continue;
+      files.remove(path_of(name));
+    }
+  }
+
+  void wait() {
+    if (under_way.valid()) under_way.get();
+  }
+};
+
+CheckpointStore::CheckpointStore(std::string dir, CheckpointStoreOptions options) {
+  if (dir.empty()) throw Error(ErrorCode::invalid_argument, "checkpoint store: the directory's name is empty");
+  if (options.keep < 1 || options.keep_every_n_steps < 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("checkpoint store '{}': keep is {}, keep_every_n_steps is {}, expected at least 1 and 0",
+                            dir, options.keep, options.keep_every_n_steps));
+  }
+  impl_ = std::make_unique<Impl>(std::move(dir), std::move(options));
+}
+CheckpointStore::CheckpointStore(CheckpointStore&&) noexcept = default;
+CheckpointStore& CheckpointStore::operator=(CheckpointStore&&) noexcept = default;
+CheckpointStore::~CheckpointStore() = default;  // the future of std::async waits
+
+const std::string& CheckpointStore::dir() const noexcept { return impl_->dir; }
+FileSystem& CheckpointStore::files() const noexcept { return impl_->files; }
+
+std::vector<StoredCheckpoint> CheckpointStore::all(std::vector<std::string>* unreadable) const {
+  StoredCheckpoints stored = detail::stored_checkpoints(impl_->files, impl_->dir);
+  if (unreadable != nullptr) *unreadable = std::move(stored.unreadable);
+  std::vector<StoredCheckpoint> all;
+  for (Item& item : stored.items) all.push_back(std::move(item.stored));
+  return all;
+}
+
+std::optional<StoredCheckpoint> CheckpointStore::latest() const {
+  std::vector<StoredCheckpoint> stored = all();
+  if (stored.empty()) return std::nullopt;
+  return std::move(stored.back());
+}
+
+std::optional<StoredCheckpoint> CheckpointStore::best(const std::string& monitor, const std::string& mode) const {
+  if (mode != "min" && mode != "max") {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("checkpoint store '{}': mode is '{}', expected 'min' or 'max'", impl_->dir, mode));
+  }
+  std::optional<StoredCheckpoint> best;
+  for (StoredCheckpoint& stored : all()) {
+    const CheckpointRecord& record = stored.record;
+    if (!record.best || record.monitor != monitor) continue;
+    const bool better =
+        !best || (mode == "min" ? *record.best < *best->record.best : *record.best > *best->record.best);
+    if (better) best = std::move(stored);
+  }
+  return best;
+}
+
+void CheckpointStore::acquire() { impl_->acquire(); }
+
+void CheckpointStore::check_writable(std::int64_t bytes_per_checkpoint) {
+  impl_->wait();
+  impl_->acquire();
+  impl_->tidy();
+  FileSystem& files = impl_->files;
+  const auto stored = static_cast<std::int64_t>(all().size());
+  const std::int64_t more = std::max<std::int64_t>(impl_->options.keep - stored, 0) + 1;
+  const double needed = static_cast<double>(more) * static_cast<double>(bytes_per_checkpoint);
+  const std::uint64_t free = files.free_bytes(impl_->dir);
+  if (needed > static_cast<double>(free)) {
+    throw Error(ErrorCode::io, fmt::format("'{}': {} more checkpoints of {} bytes need {:.0f} bytes, {} are free",
+                                           impl_->dir, more, bytes_per_checkpoint, needed, free));
+  }
+  const std::string trial = impl_->path_of(detail::side_name(0, "tmp"));
+  const std::vector<char> content(std::size_t{1} << 16, 'x');
+  try {
+    const auto writer = files.create(trial);
+    writer->write(content.data(), content.size());
+    writer->sync();
+    writer->close();
+  } catch (...) {
+    try_to([&] { files.remove(trial); });
+    throw;
+  }
+  files.remove(trial);
+}
+
+Archive CheckpointStore::archive() {
+  impl_->wait();
+  return Archive(impl_->line_files.kept());
+}
+
+void CheckpointStore::save(const Snapshot& snapshot, const CheckpointRecord& record, Archive archive) {
+  impl_->wait();
+  impl_->save(snapshot, record, archive);
+}
+
+void CheckpointStore::save_async(std::shared_ptr<const Snapshot> snapshot, const CheckpointRecord& record,
+                                 Archive archive) {
+  impl_->wait();
+  impl_->under_way =
+      std::async(std::launch::async, [impl = impl_.get(), snapshot = std::move(snapshot), record,
+                                      archive = std::move(archive)] { impl->save(*snapshot, record, archive); });
+}
+
+void CheckpointStore::wait() { impl_->wait(); }
+
+void CheckpointStore::prune() {
+  impl_->wait();
+  impl_->acquire();
+  impl_->tidy();
+  if (const auto newest = latest()) impl_->prune(newest->record.steps);
+}
+
+}  // namespace giro

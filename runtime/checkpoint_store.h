@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <giro/runtime/archive.h>
+#include <giro/runtime/file_system.h>
+#include <giro/runtime/snapshot.h>
+#include <giro/runtime/state.h>
+
+namespace giro {
+
+// What a checkpoint tells about itself: where the run was, in completed steps, samples and seconds since its start, and
+// what the state is worth.
+struct CheckpointRecord {
+  std::int64_t steps = 0, samples = 0, previous_samples = 0;
+  double time = 0, previous_time = 0;
+  std::string not_finite = {};      // a leaf that has a NaN or an infinity in it, if there is one
+  std::string monitor = {};         // the entry of the logs that it was saved for, if for one
+  std::optional<double> best = {};  // its value
+
+  void persist(Archive& archive);
+};
+
+// One that lies in a directory, by its manifest alone: its data have not been looked at.
+struct StoredCheckpoint {
+  std::string path;
+  int version = 0;
+  CheckpointRecord record;
+};
+
+// One in memory, whose checksums all fit.
+struct LoadedCheckpoint {
+  std::string path;
+  int version = 0;
+  CheckpointRecord record;
+  std::vector<Leaf> leaves;           // on the host, by the paths they have in the state
+  std::shared_ptr<const void> owner;  // keeps their memory alive
+  Archive archive = Archive();        // to be read from
+  std::vector<std::string> skipped;   // why newer ones were not taken, a line each, newest first
+};
+
+// Reads a checkpoint: `path` is its directory, a file of version 0.1, or a directory of checkpoints, of which the
+// newest is taken that is not damaged. All of it is in memory, once, and verified before this returns. A checkpoint or
+// a file of one that is a symbolic link, which giro never makes, counts as damaged. Errors: not_found where there is
+// none; where all are damaged the newest's corrupt_data, not_found or io, naming the file; unsupported for a version of
+// the format that is newer than this, or a tensor that giro has no type for.
+LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files = *posix_file_system());
+
+struct CheckpointStoreOptions {
+  std::int64_t keep = 1;  // how many of the newest stay; at least 1
+  // Besides those, the first at or past each multiple of so many steps stays for good; 0: none.
+  std::int64_t keep_every_n_steps = 0;
+  std::shared_ptr<FileSystem> files = posix_file_system();
+};
+
+// A directory of checkpoints, each a directory `checkpoint_<completed steps, ten digits>` of
+//   state.safetensors    the state's saved leaves
+//   memory.safetensors   the arrays of what the run remembers, if it has any
+//   checkpoint.json      the manifest: the record, what the run remembers, and the checksums of all files
+// beside files of lines, `lines_<n>.jsonl`, which only grow and of which each checkpoint knows how much it refers to.
+//
+// A checkpoint is there whole or not at all, and durable when save() returns. Nothing is overwritten, and an older one
+// goes only after the newer one is durable: so whatever fails or dies on the way, the newer or the older can be loaded.
+//
+// One process at a time writes to a directory. What dead processes of this host left unfinished is finished or removed
+// at the first save; what others left there stays, as they may be alive.
+//
+// Errors of everything that writes: invalid_argument while another writes to the directory, naming its process; io
+// naming the path. Not to be used from several threads at once.
+class CheckpointStore {
+ public:
+  // Touches nothing yet. Error(invalid_argument) for no directory, keep < 1 or keep_every_n_steps < 0.
+  explicit CheckpointStore(std::string dir, CheckpointStoreOptions options = {});
+  CheckpointStore(CheckpointStore&&) noexcept;
+  CheckpointStore& operator=(CheckpointStore&&) noexcept;
+  ~CheckpointStore();  // waits for a save that is under way; its error is wait()'s to tell
+
+  const std::string& dir() const noexcept;
+
+  // What lies there, fewest steps first. `unreadable` gets a line for each that is named like a checkpoint and has no
+  // manifest of this format or an older one; such are never removed.
+  std::vector<StoredCheckpoint> all(std::vector<std::string>* unreadable = nullptr) const;
+  std::optional<StoredCheckpoint> latest() const;
+  // The one with the least value ("min") or the greatest ("max") of those saved for an entry of the logs; of equal ones
+  // the oldest. Error(invalid_argument) for another mode.
+  std::optional<StoredCheckpoint> best(const std::string& monitor, const std::string& mode) const;
+  LoadedCheckpoint load() const { return load_checkpoint(dir(), files()); }
+
+  // Becomes the directory's one writer, until this goes; the first save does, otherwise. Makes the directory.
+  void acquire();
+  // Error(io) naming the bytes needed and those free, unless there is room for as many checkpoints of this size as the
+  // options keep and one more, less those that are there; or if a file cannot be written. Acquires the directory.
+  void check_writable(std::int64_t bytes_per_checkpoint);
+
+  // To be written to, for the next save: it leaves out the lines that this has saved before. Waits for the save that is
+  // under way, and throws its error.
+  Archive archive();
+  // Saves a snapshot that the host can read, replacing a checkpoint of the same steps; then removes those that the
+  // options do not keep, and those of later steps: the run has gone back. An error of the removal comes after the
+  // checkpoint is durable. Errors: invalid_argument for a record with a negative or non-finite number, a memory of more
+  // than 4 MiB of text, or an archive that is not the latest of archive(); device_mismatch for a snapshot on a device.
+  void save(const Snapshot& snapshot, const CheckpointRecord& record, Archive archive);
+  // The same on another thread. One at a time: a second waits for the first. An error comes up at the next call of
+  // save, save_async, archive or wait.
+  void save_async(std::shared_ptr<const Snapshot> snapshot, const CheckpointRecord& record, Archive archive);
+  void wait();
+  // Removes what the options do not keep. Waits, as archive().
+  void prune();
+
+ private:
+  FileSystem& files() const noexcept;
+
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace giro

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <giro/runtime/file_system.h>
+
+namespace giro::detail {
+
+// XXH3 of 64 bits over what was added so far, in any pieces.
+class Checksum {
+ public:
+  Checksum();
+  Checksum(Checksum&&) noexcept;
+  Checksum& operator=(Checksum&&) noexcept;
+  ~Checksum();
+
+  void add(const void* data, std::size_t bytes);
+  // As 16 hexadecimal digits.
+  std::string digits() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Writes to another, in large pieces, and knows how much that was and its checksum.
+class ChecksumWriter final : public FileSystem::Writer {
+ public:
+  explicit ChecksumWriter(std::unique_ptr<FileSystem::Writer> writer);
+
+  void write(const void* data, std::size_t bytes) override;
+  void sync() override;
+  void close() override;
+
+  std::uint64_t bytes() const noexcept { return bytes_; }
+  std::string digits() const { return checksum_.digits(); }
+
+ private:
+  void flush();
+
+  std::unique_ptr<FileSystem::Writer> writer_;
+  std::string small_;  // pieces that wait for more
+  Checksum checksum_;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace giro::detail

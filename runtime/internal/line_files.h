@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <giro/runtime/archive.h>
+#include <giro/runtime/file_system.h>
+
+#include "runtime/internal/checksum.h"
+#include "runtime/internal/manifest.h"
+
+namespace giro::detail {
+
+// The files that one writer appends an archive's lines to, each path's to one of its own. They begin as new files, and
+// anew after forget().
+class LineFiles {
+ public:
+  LineFiles(FileSystem& files, std::string dir) : files_(files), dir_(std::move(dir)) {}
+
+  // How many lines they hold, by path.
+  std::map<std::string, std::size_t> kept() const;
+  // Appends, durably, what the archive holds beyond those, or all of its lines to a new file.
+  // Error(invalid_argument) if it leaves out lines that are not kept here. After an error: forget().
+  std::vector<Manifest::Lines> append(const std::map<std::string, Archive::Lines>& lines);
+  void forget() { open_.clear(); }
+  // Removes the files that the last append() has made.
+  void remove_new();
+  bool uses(const std::string& name) const;
+
+ private:
+  struct File {
+    std::string name;
+    std::uint64_t lines = 0, bytes = 0;
+    Checksum checksum;
+  };
+  File& file_for(const std::string& path, const Archive::Lines& lines);
+
+  FileSystem& files_;
+  std::string dir_;
+  std::map<std::string, File> open_;
+  std::vector<std::string> new_;
+};
+
+// The text of lines that a manifest refers to. Errors: not_found, io, corrupt_data, naming the file.
+Archive::Lines read_lines(FileSystem& files, const std::string& dir, const Manifest::Lines& lines);
+
+}  // namespace giro::detail

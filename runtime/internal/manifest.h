@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <giro/runtime/archive.h>
+#include <giro/runtime/checkpoint_store.h>
+#include <giro/runtime/error.h>
+#include <giro/runtime/file_system.h>
+
+namespace giro::detail {
+
+// checkpoint.json: the checkpoint's record, what its other files hold, and what the run remembers.
+//
+// The file begins with the checksum of all that follows it:
+//   {"checksum": "0123456789abcdef",
+//    "version": 2,
+//    "checkpoint": {...},
+//    "memory": {...}}
+struct Manifest {
+  static constexpr int kVersion = 2;
+  static constexpr std::size_t kMaxBytes = std::size_t{4} << 20;  // what parsing it takes is a multiple of that
+
+  struct File {
+    std::string name;
+    std::uint64_t bytes = 0;
+    std::string xxh3;
+
+    void persist(Archive& archive);
+  };
+  // The first `bytes` of the file `name` beside the checkpoint.
+  struct Lines {
+    std::string path, name;  // the path in the archive
+    std::uint64_t lines = 0, bytes = 0;
+    std::string xxh3;
+
+    void persist(Archive& archive);
+  };
+
+  CheckpointRecord record;
+  std::vector<File> files;
+  std::vector<Lines> lines;
+  std::string memory = "{}";  // Archive::text()
+
+  void persist(Archive& archive);
+};
+
+// Error(invalid_argument) where it would be longer than kMaxBytes.
+std::string manifest_text(Manifest manifest);
+// Text with its checksum in front. `rest` is what follows `{"checksum": "...",`.
+std::string with_checksum(const std::string& rest);
+
+// Reads and verifies the manifest of the checkpoint in a directory. Errors naming it: io; not_found; corrupt_data;
+// unsupported for a newer version.
+Manifest read_manifest(FileSystem& files, const std::string& unit);
+
+// Error of the given code, naming `where`, unless all numbers are finite and at least 0.
+void check_record(const CheckpointRecord& record, ErrorCode code, const std::string& where);
+
+}  // namespace giro::detail

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <giro/runtime/file_system.h>
+
+// The names in a directory of checkpoints:
+//   checkpoint_0000001000                       a checkpoint, whole
+//   checkpoint_0000001000.safetensors           one of version 0.1
+//   checkpoint_0000001000.tmp-<pid>-<n>@<host>  being written, by that process
+//   checkpoint_0000001000.old-<pid>-<n>@<host>  making room for another of the same steps
+//   checkpoint_0000001000.trash-<pid>-<n>@<host>  being removed
+//   lines_<n>.jsonl                             lines that checkpoints refer to
+//   .lock                                       locked by the process that writes
+// What has another name is not ours to touch.
+namespace giro::detail {
+
+enum class StoreEntryKind { version_1, old, checkpoint, incomplete, trash };  // of the same steps the later is better
+
+struct StoreEntry {
+  std::int64_t steps = 0;
+  StoreEntryKind kind = StoreEntryKind::checkpoint;
+  std::string name;
+  bool of_this_host = true;
+};
+
+inline constexpr std::string_view kManifestName = "checkpoint.json", kStateName = "state.safetensors",
+                                  kMemoryName = "memory.safetensors", kLockName = ".lock";
+
+std::string path_of(const std::string& dir, std::string_view name);
+std::string host_name();
+// As in "process 123 on host".
+std::string this_process();
+
+std::string unit_name(std::int64_t steps);
+// A name beside a checkpoint's that nothing has yet; `what` is "tmp", "old" or "trash".
+std::string side_name(std::int64_t steps, std::string_view what);
+std::string lines_name(std::int64_t number);
+std::optional<std::int64_t> parse_lines_name(std::string_view name);
+
+// What lies there, fewest steps first, of the same steps in the order of the kinds. Empty without a directory.
+std::vector<StoreEntry> store_entries(FileSystem& files, const std::string& dir);
+
+}  // namespace giro::detail

@@ -1,0 +1,211 @@
+#include "runtime/internal/stored_checkpoints.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include <giro/runtime/safetensors.h>
+
+#include "runtime/internal/checksum.h"
+#include "runtime/internal/file_bytes.h"
+#include "runtime/internal/line_files.h"
+#include "runtime/internal/manifest.h"
+
+namespace giro {
+namespace detail {
+namespace {
+
+using Metadata = std::map<std::string, std::string>;
+
+template <class T>
+T read_number(const Metadata& metadata, const std::string& key, const std::string& path) {
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) {
+    throw Error(ErrorCode::corrupt_data, fmt::format("checkpoint '{}' has no metadata '{}'", path, key));
+  }
+  const std::string& text = found->second;
+  T number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw Error(ErrorCode::corrupt_data, fmt::format("checkpoint '{}': metadata '{}' is {:?}, expected a number", path,
+                                                     key, text.substr(0, 80)));
+  }
+  return number;
+}
+
+// Of version 0.1, which kept it all in the metadata.
+CheckpointRecord read_record(const Metadata& metadata, const std::string& path) {
+  CheckpointRecord record{.steps = read_number<std::int64_t>(metadata, "steps", path),
+                          .samples = read_number<std::int64_t>(metadata, "samples", path),
+                          .previous_samples = read_number<std::int64_t>(metadata, "previous_samples", path),
+                          .time = read_number<double>(metadata, "time", path),
+                          .previous_time = read_number<double>(metadata, "previous_time", path)};
+  check_record(record, ErrorCode::corrupt_data, fmt::format("checkpoint '{}'", path));
+  if (const auto leaf = metadata.find("not_finite"); leaf != metadata.end()) record.not_finite = leaf->second;
+  if (const auto entry = metadata.find("monitor"); entry != metadata.end()) {
+    record.monitor = entry->second;
+    record.best = read_number<double>(metadata, "best", path);
+  }
+  return record;
+}
+
+LoadedCheckpoint load_version_1(FileSystem& files, const std::string& path) {
+  Safetensors file = read_safetensors(files, path);
+  LoadedCheckpoint loaded{path, 1, read_record(file.metadata, path), std::move(file.tensors), std::move(file.memory)};
+  loaded.archive = Archive::read("{}");
+  return loaded;
+}
+
+Safetensors load_file(FileSystem& files, const std::string& unit, const Manifest::File& file) {
+  const std::string path = path_of(unit, file.name);
+  const auto expect = [&](bool holds, const std::string& what) {
+    if (!holds) throw Error(ErrorCode::corrupt_data, fmt::format("checkpoint file '{}': {}", path, what));
+  };
+  const FileSystem::Status status = files.status(path);
+  if (status.kind == FileSystem::Kind::none) {
+    throw Error(ErrorCode::not_found, fmt::format("checkpoint '{}' has no file '{}'", unit, file.name));
+  }
+  expect(status.kind == FileSystem::Kind::file, "it is not a file");
+  expect(status.bytes == file.bytes, fmt::format("it has {} bytes, expected {}", status.bytes, file.bytes));
+  Checksum checksum;
+  FileBytes bytes = read_bytes(files, path, &checksum, file.bytes);
+  expect(bytes.size == file.bytes && checksum.digits() == file.xxh3,
+         fmt::format("its checksum is {}, expected {}", checksum.digits(), file.xxh3));
+  return parse_safetensors(std::move(bytes), path);
+}
+
+LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit) {
+  const Manifest manifest = read_manifest(files, unit);
+  Safetensors state = load_file(files, unit, manifest.files[0]);
+  Safetensors memory;
+  if (manifest.files.size() > 1) memory = load_file(files, unit, manifest.files[1]);
+  std::map<std::string, Archive::Lines> lines;
+  const std::string dir = (std::filesystem::path(unit) / "..").lexically_normal().string();
+  for (const Manifest::Lines& of_path : manifest.lines) lines.emplace(of_path.path, read_lines(files, dir, of_path));
+  LoadedCheckpoint loaded{unit, Manifest::kVersion, manifest.record, std::move(state.tensors), std::move(state.memory)};
+  loaded.archive =
+      Archive::read(manifest.memory, std::move(memory.tensors), std::move(memory.memory), std::move(lines));
+  return loaded;
+}
+
+// What an entry of a directory is called is part of what it says.
+void check_steps(const StoreEntry& entry, const std::string& path, const CheckpointRecord& record) {
+  if (record.steps == entry.steps) return;
+  throw Error(ErrorCode::corrupt_data,
+              fmt::format("checkpoint '{}' is of step {} by its own account", path, record.steps));
+}
+
+void check_is(FileSystem& files, const StoreEntry& entry, const std::string& path) {
+  const bool is_file = entry.kind == StoreEntryKind::version_1;
+  if (files.status(path).kind == (is_file ? FileSystem::Kind::file : FileSystem::Kind::directory)) return;
+  throw Error(ErrorCode::corrupt_data,
+              fmt::format("checkpoint '{}' is not a {}", path, is_file ? "file" : "directory"));
+}
+
+LoadedCheckpoint load_entry(FileSystem& files, const std::string& dir, const StoreEntry& entry) {
+  const std::string path = path_of(dir, entry.name);
+  check_is(files, entry, path);
+  LoadedCheckpoint loaded =
+      entry.kind == StoreEntryKind::version_1 ? load_version_1(files, path) : load_unit(files, path);
+  check_steps(entry, path, loaded.record);
+  return loaded;
+}
+
+StoredCheckpoints::Item describe(FileSystem& files, const std::string& dir, const StoreEntry& entry) {
+  const std::string path = path_of(dir, entry.name);
+  check_is(files, entry, path);
+  StoredCheckpoints::Item item{entry, {path, 1, {}}, {}};
+  if (entry.kind == StoreEntryKind::version_1) {
+    item.stored.record = read_record(read_safetensors_metadata(files, path), path);
+  } else {
+    const Manifest manifest = read_manifest(files, path);
+    item.stored.version = Manifest::kVersion;
+    item.stored.record = manifest.record;
+    for (const Manifest::Lines& lines : manifest.lines) item.lines.push_back(lines.name);
+  }
+  check_steps(entry, path, item.stored.record);
+  return item;
+}
+
+// Those that can be loaded, best last.
+std::vector<StoreEntry> candidates(FileSystem& files, const std::string& dir) {
+  std::vector<StoreEntry> entries = store_entries(files, dir);
+  std::erase_if(entries, [](const StoreEntry& entry) {
+    return entry.kind == StoreEntryKind::incomplete || entry.kind == StoreEntryKind::trash;
+  });
+  return entries;
+}
+
+bool same_names(const std::vector<StoreEntry>& a, const std::vector<StoreEntry>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const StoreEntry& x, const StoreEntry& y) { return x.name == y.name; });
+}
+
+}  // namespace
+
+bool is_damaged(const Error& error) {
+  return error.code() == ErrorCode::corrupt_data || error.code() == ErrorCode::not_found ||
+         error.code() == ErrorCode::io;
+}
+
+StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir) {
+  StoredCheckpoints stored;
+  const std::vector<StoreEntry> entries = candidates(files, dir);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    // The one that was to take its place has done so.
+    const bool replaced =
+        entries[i].kind == StoreEntryKind::old && i + 1 < entries.size() && entries[i + 1].steps == entries[i].steps;
+    if (replaced) continue;
+    try {
+      stored.items.push_back(describe(files, dir, entries[i]));
+    } catch (const Error& error) {
+      if (!is_damaged(error) && error.code() != ErrorCode::unsupported) throw;
+      stored.unreadable.push_back(error.what());
+    }
+  }
+  return stored;
+}
+
+}  // namespace detail
+
+LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files) {
+  std::vector<std::string> names;
+  try {
+    names = files.list(path);
+  } catch (const Error&) {
+    return detail::load_version_1(files, path);  // if it is not a file either, reading it will say why
+  }
+  if (std::find(names.begin(), names.end(), detail::kManifestName) != names.end()) {
+    return detail::load_unit(files, path);
+  }
+  std::vector<detail::StoreEntry> entries = detail::candidates(files, path);
+  for (;;) {
+    std::vector<std::string> skipped;
+    std::exception_ptr newest;
+    for (auto it = entries.rbegin(); it != entries.rend(); ++it) {
+      try {
+        LoadedCheckpoint loaded = detail::load_entry(files, path, *it);
+        loaded.skipped = std::move(skipped);
+        return loaded;
+      } catch (const Error& error) {
+        if (!detail::is_damaged(error)) throw;
+        if (!newest) newest = std::current_exception();
+        skipped.push_back(error.what());
+      }
+    }
+    // Whoever writes to the directory may have replaced them all meanwhile.
+    std::vector<detail::StoreEntry> now = detail::candidates(files, path);
+    if (detail::same_names(entries, now)) {
+      if (newest) std::rethrow_exception(newest);
+      throw Error(ErrorCode::not_found, fmt::format("no checkpoint in the directory '{}'", path));
+    }
+    entries = std::move(now);
+  }
+}
+
+}  // namespace giro

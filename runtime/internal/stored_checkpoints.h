@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <giro/runtime/checkpoint_store.h>
+#include <giro/runtime/error.h>
+#include <giro/runtime/file_system.h>
+
+#include "runtime/internal/store_names.h"
+
+namespace giro::detail {
+
+// The checkpoints of a directory, by their manifests alone.
+struct StoredCheckpoints {
+  struct Item {
+    StoreEntry entry;
+    StoredCheckpoint stored;
+    std::vector<std::string> lines;  // names of the files of lines it refers to
+  };
+  std::vector<Item> items;              // fewest steps first
+  std::vector<std::string> unreadable;  // a line each
+};
+StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir);
+
+// Whether a checkpoint that cannot be read because of this gives way to an older one.
+bool is_damaged(const Error& error);
+
+}  // namespace giro::detail

@@ -62,6 +62,8 @@
 #include <giro/runtime/file_system.h>
 #include <giro/runtime/graph.h>
 #include <giro/runtime/host_array.h>
+#include <giro/runtime/leaf_files.h>
+#include <giro/runtime/load_into.h>
 #include <giro/runtime/native_stream.h>
 #include <giro/runtime/rng.h>
 #include <giro/runtime/safetensors.h>

@@ -44,8 +44,13 @@ class LoopState {
   void set_batch(const B* batch) noexcept { batch_ = batch; }
   bool has_batch() const noexcept { return batch_ != nullptr; }
 
+  // Where this step leaves the run; between steps, as in on_start and on_end, where it is.
+  Elapsed completed() const { return run().completed(); }
+  // Runs `f` when every callback of this step has run, and the device has come to here; what it logs is of this step.
+  // Between steps at once.
+  void at_step_end(std::function<void()> f) const { run().at_step_end(std::move(f)); }
   // Runs `f` when this step is over, between it and the next: every callback has run, the device has come to here, and
-  // what was logged is in the history and has been observed. From on_resume, on_start and on_end at once.
+  // what was logged is in the history and has been observed. Between steps at once.
   void after_step(std::function<void()> f) const { run().after_step(std::move(f)); }
   // What the run remembers but for the leaves of a State: completed steps, the position in the dataset, the history,
   // and the memory of its schedules and callbacks. Written after a step (after_step), and read in on_resume: the run

@@ -2,6 +2,8 @@
 
 #include <functional>
 
+#include <giro/loop/time/elapsed.h>
+
 namespace giro {
 
 class Archive;
@@ -12,6 +14,8 @@ namespace detail {
 class RunMemory {
  public:
   virtual ~RunMemory() = default;
+  virtual Elapsed completed() const = 0;
+  virtual void at_step_end(std::function<void()> f) = 0;
   virtual void after_step(std::function<void()> f) = 0;
   virtual void persist(Archive& archive) = 0;
 };

@@ -100,6 +100,7 @@ Archive Archive::read(std::string_view text, std::vector<Leaf> arrays, std::shar
 }
 
 bool Archive::is_reading() const noexcept { return tree_->reading; }
+bool Archive::contains(std::string_view name) const { return tree_->node().contains(name); }
 void Archive::shift_dates(double seconds) noexcept { tree_->date_shift = seconds; }
 
 bool Archive::enter(std::string_view name) {

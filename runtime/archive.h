@@ -62,6 +62,8 @@ class Archive {
   static constexpr std::size_t kMaxDepth = 64;
 
   bool is_reading() const noexcept;
+  // Whether there is such a name here.
+  bool contains(std::string_view name) const;
 
   template <class T>
   Archive& operator()(std::string_view name, T& value) {

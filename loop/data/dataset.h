@@ -12,6 +12,7 @@
 #include <giro/loop/data/batch.h>
 #include <giro/loop/data/current_batch.h>
 #include <giro/runtime/device.h>
+#include <giro/runtime/file_system.h>
 #include <giro/runtime/host_array.h>
 
 namespace giro {
@@ -122,6 +123,7 @@ namespace data {
 struct MnistOptions {
   // Where the four IDX files lie, gzipped or not. Default: Debian's package dataset-fashion-mnist.
   std::string dir = "/usr/share/datasets/fashion-mnist";
+  std::shared_ptr<FileSystem> files = posix_file_system();
 };
 
 // The "train" or "test" split of a data set in MNIST's format: features "image", u8 (N, H, W, 1) as stored, and

@@ -15,7 +15,7 @@ namespace {
 constexpr int kClasses = 10;
 
 IdxFile read(const MnistOptions& options, const std::string& name, std::uint32_t magic, const char* what) {
-  IdxFile file = read_idx((std::filesystem::path(options.dir) / name).string());
+  IdxFile file = read_idx((std::filesystem::path(options.dir) / name).string(), *options.files);
   if (file.magic != magic) {
     throw Error(ErrorCode::corrupt_data,
                 fmt::format("{}: magic {:08x}, expected {:08x} ({})", file.path, file.magic, magic, what));

@@ -8,12 +8,13 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include <giro/runtime/buffer.h>
 #include <giro/runtime/error.h>
 
 namespace giro::data {
@@ -23,13 +24,13 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kChunk = std::size_t{1} << 16;
 
-// The bytes of a file, inflated where they are gzip.
+// The bytes of a file's content, inflated where they are gzip.
 class ByteReader {
  public:
-  explicit ByteReader(const std::string& path) : path_(path), file_(path, std::ios::binary), input_(kChunk) {
-    if (!file_) throw Error(ErrorCode::io, fmt::format("{}: cannot be opened for reading", path));
-    refill();
-    if (available_ >= 2 && input_[0] == 0x1f && input_[1] == 0x8b) {
+  ByteReader(const std::string& path, std::vector<char> content) : path_(path), content_(std::move(content)) {
+    next_ = reinterpret_cast<unsigned char*>(content_.data());
+    available_ = content_.size();
+    if (available_ >= 2 && next_[0] == 0x1f && next_[1] == 0x8b) {
       constexpr int kGzipOnly = 16;
       if (inflateInit2(&zlib_, MAX_WBITS + kGzipOnly) != Z_OK) {
         throw Error(ErrorCode::out_of_memory, fmt::format("{}: no memory to inflate it", path));
@@ -45,11 +46,16 @@ class ByteReader {
 
   bool is_gzip() const { return is_gzip_; }
 
+  // All that is left, of a file that is not gzip.
+  std::vector<char> take_rest() {
+    content_.erase(content_.begin(), content_.end() - static_cast<std::ptrdiff_t>(available_));
+    return std::move(content_);
+  }
+
   // Reads up to `size` bytes; fewer only where the file ends.
   std::size_t read(void* out, std::size_t size) {
     std::size_t done = 0;
     while (done < size) {
-      if (available_ == 0) refill();
       if (available_ == 0 && (!is_gzip_ || member_ended_)) break;
       unsigned char* const target = static_cast<unsigned char*>(out) + done;
       done += is_gzip_ ? inflate_some(target, size - done) : take(target, size - done);
@@ -58,13 +64,6 @@ class ByteReader {
   }
 
  private:
-  void refill() {
-    file_.read(reinterpret_cast<char*>(input_.data()), static_cast<std::streamsize>(input_.size()));
-    available_ = static_cast<std::size_t>(file_.gcount());
-    next_ = input_.data();
-    if (file_.bad()) throw Error(ErrorCode::io, fmt::format("{}: cannot be read", path_));
-  }
-
   std::size_t take(unsigned char* out, std::size_t size) {
     const std::size_t count = std::min(size, available_);
     std::memcpy(out, next_, count);
@@ -80,12 +79,13 @@ class ByteReader {
     }
     const auto room = static_cast<uInt>(std::min<std::size_t>(size, std::numeric_limits<uInt>::max()));
     zlib_.next_in = next_;
-    zlib_.avail_in = static_cast<uInt>(available_);
+    const auto input = static_cast<uInt>(std::min<std::size_t>(available_, std::numeric_limits<uInt>::max()));
+    zlib_.avail_in = input;
     zlib_.next_out = out;
     zlib_.avail_out = room;
     const int status = inflate(&zlib_, Z_NO_FLUSH);
     next_ = zlib_.next_in;
-    available_ = zlib_.avail_in;
+    available_ -= input - zlib_.avail_in;
     const std::size_t produced = room - zlib_.avail_out;
     member_ended_ = status == Z_STREAM_END;
     if (status == Z_OK || status == Z_STREAM_END) return produced;
@@ -99,9 +99,8 @@ class ByteReader {
   }
 
   std::string path_;
-  std::ifstream file_;
-  std::vector<unsigned char> input_;
-  unsigned char* next_ = nullptr;  // of the input not yet consumed
+  std::vector<char> content_;
+  unsigned char* next_ = nullptr;  // of the content not yet consumed
   std::size_t available_ = 0;
   bool is_gzip_ = false;
   bool member_ended_ = false;
@@ -167,6 +166,24 @@ Buffer read_buffer(ByteReader& reader, std::uint64_t size, std::uint64_t at_firs
   }
 }
 
+std::vector<char> read_file(const std::string& path, FileSystem& files) {
+  std::error_code failure;
+  const fs::file_status status = fs::status(path, failure);
+  if (fs::exists(status) && !fs::is_regular_file(status)) {  // reading a pipe might never end
+    throw Error(ErrorCode::io, fmt::format("{}: not a regular file", path));
+  }
+  return files.read(path);
+}
+
+std::vector<char> read_packed(const std::string& path, FileSystem& files) {
+  try {
+    return read_file(path + ".gz", files);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::not_found) throw;
+    throw Error(ErrorCode::not_found, fmt::format("{}: no such file, nor one ending in .gz", path));
+  }
+}
+
 // Turns big-endian elements into this machine's.
 void to_native(const Tensor& values) {
   if constexpr (std::endian::native == std::endian::little) {
@@ -179,20 +196,19 @@ void to_native(const Tensor& values) {
 
 }  // namespace
 
-IdxFile read_idx(const std::string& path) {
-  std::error_code failure;
+IdxFile read_idx(const std::string& path, FileSystem& files) {
   IdxFile file;
   file.path = path;
-  if (!fs::exists(path, failure)) file.path += ".gz";
-  const fs::file_status status = fs::status(file.path, failure);
-  if (!fs::exists(status)) {
-    throw Error(ErrorCode::not_found, fmt::format("{}: no such file, nor one ending in .gz", path));
+  std::vector<char> content;
+  try {
+    content = read_file(path, files);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::not_found) throw;
+    file.path += ".gz";
+    content = read_packed(path, files);
   }
-  if (!fs::is_regular_file(status)) throw Error(ErrorCode::io, fmt::format("{}: not a regular file", file.path));
-  const std::uint64_t file_size = fs::file_size(file.path, failure);
-  if (failure) throw Error(ErrorCode::io, fmt::format("{}: {}", file.path, failure.message()));
-
-  ByteReader reader(file.path);
+  const std::uint64_t file_size = content.size();
+  ByteReader reader(file.path, std::move(content));
   const auto read_header = [&](unsigned char* out, std::size_t size) {
     if (reader.read(out, size) < size) {
       throw Error(ErrorCode::corrupt_data, fmt::format("{}: not an IDX file: it ends within the header", file.path));
@@ -227,16 +243,22 @@ IdxFile read_idx(const std::string& path) {
                  fmt::format("{}: the header declares {} bytes of data ({} of shape ({})), found {}", file.path,
                              *expected, name_of(dtype), fmt::join(sizes, ", "), found));
   };
-  const std::uint64_t header_size = 4 + 4 * sizes.size();
-  if (!reader.is_gzip() && file_size != header_size + *expected) {
-    throw wrong_size(fmt::format("{}", file_size - std::min(file_size, header_size)));
+  void* elements = nullptr;
+  if (reader.is_gzip()) {
+    std::uint64_t found = 0;
+    const auto buffer = std::make_shared<Buffer>(read_buffer(reader, *expected, file_size + kChunk, found));
+    if (found < *expected) throw wrong_size(fmt::format("{}", found));
+    char extra;
+    if (reader.read(&extra, 1) > 0) throw wrong_size("more");
+    elements = buffer->data();
+    file.memory = buffer;
+  } else {
+    const auto rest = std::make_shared<std::vector<char>>(reader.take_rest());
+    if (rest->size() != *expected) throw wrong_size(fmt::format("{}", rest->size()));
+    elements = rest->data();
+    file.memory = rest;
   }
-  std::uint64_t found = 0;
-  file.buffer = read_buffer(reader, *expected, file_size + kChunk, found);
-  if (found < *expected) throw wrong_size(fmt::format("{}", found));
-  char extra;
-  if (reader.read(&extra, 1) > 0) throw wrong_size("more");
-  file.values = Tensor(file.buffer.data(), dtype, Shape(sizes), Device::cpu());
+  file.values = Tensor(elements, dtype, Shape(sizes), Device::cpu());
   to_native(file.values);
   return file;
 }

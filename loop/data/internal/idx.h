@@ -1,9 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
-#include <giro/runtime/buffer.h>
+#include <giro/runtime/file_system.h>
 #include <giro/runtime/tensor.h>
 
 namespace giro::data {
@@ -13,14 +14,14 @@ namespace giro::data {
 struct IdxFile {
   std::string path;         // the file that was read
   std::uint32_t magic = 0;  // its first four bytes: 0x00000803 for u8 with three axes
-  Buffer buffer;
-  Tensor values;  // in host memory, in this machine's byte order
+  std::shared_ptr<const void> memory;
+  Tensor values;  // in that memory, on the host, in this machine's byte order
 };
 
 // Reads `path`, or `path`.gz where there is no such file; gzip is told by the contents, not by the name. Takes u8, i32,
 // f32 and f64 elements with up to Shape::kMaxRank axes. Memory is taken as bytes turn up, never on the header's word.
-// Errors: not_found, io, unsupported (i8 and i16 elements, more axes), corrupt_data (no IDX file, truncated, or longer
-// than its header says).
-IdxFile read_idx(const std::string& path);
+// Errors: not_found, io, unsupported (i8 and i16 elements, more axes), corrupt_data (not an IDX file, truncated, or
+// longer than its header says).
+IdxFile read_idx(const std::string& path, FileSystem& files = *posix_file_system());
 
 }  // namespace giro::data

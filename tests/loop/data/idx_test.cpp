@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <bit>
 #include <cstdint>
@@ -18,38 +17,18 @@
 #include <giro/runtime/stream.h>
 
 #include "tests/expect_error.h"
+#include "tests/faulty_file_system.h"
+#include "tests/loop/data/idx_files.h"
+#include "tests/one_file.h"
 
 namespace giro::data {
 namespace {
 
 namespace fs = std::filesystem;
+using test::big_endian;
 using test::expect_error;
-
-std::string big_endian(std::uint64_t value, int bytes) {
-  std::string text;
-  for (int shift = 8 * (bytes - 1); shift >= 0; shift -= 8) text += static_cast<char>(value >> shift & 0xff);
-  return text;
-}
-
-std::string idx(unsigned char type, const std::vector<std::uint32_t>& sizes, const std::string& elements) {
-  std::string text{'\0', '\0', static_cast<char>(type), static_cast<char>(sizes.size())};
-  for (const std::uint32_t size : sizes) text += big_endian(size, 4);
-  return text + elements;
-}
-
-std::string gzip(const std::string& text) {
-  z_stream zlib{};
-  EXPECT_EQ(deflateInit2(&zlib, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string packed(deflateBound(&zlib, text.size()) + 32, '\0');
-  zlib.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  zlib.avail_in = static_cast<uInt>(text.size());
-  zlib.next_out = reinterpret_cast<Bytef*>(packed.data());
-  zlib.avail_out = static_cast<uInt>(packed.size());
-  EXPECT_EQ(deflate(&zlib, Z_FINISH), Z_STREAM_END);
-  packed.resize(zlib.total_out);
-  deflateEnd(&zlib);
-  return packed;
-}
+using test::gzip;
+using test::idx;
 
 class IdxTest : public testing::Test {
  protected:
@@ -227,6 +206,29 @@ TEST_F(IdxTest, RefusesWhatIsNotAFile) {
   }
 }
 
+TEST_F(IdxTest, ReadsThroughTheFileSystem) {
+  test::OneFile file(gzip(idx(0x08, {3}, "abc")));
+  EXPECT_EQ(values<std::uint8_t>(read_idx("file", file)), (std::vector<std::uint8_t>{'a', 'b', 'c'}));
+  expect_error(ErrorCode::not_found, {"other", ".gz"}, [&] { read_idx("other", file); });
+
+  write("a.gz", gzip(idx(0x08, {1}, "z")));
+  for (const std::size_t call : {1u, 2u}) {  // of a, which is not there, and of a.gz
+    test::FaultyFileSystem faulty(call);
+    expect_error(ErrorCode::io, {"injected: read a"}, [&] { read_idx(path("a"), faulty); });
+    EXPECT_EQ(faulty.calls.size(), call);
+  }
+}
+
+// The header of such a file ends where no double may lie.
+TEST_F(IdxTest, ElementsAreAligned) {
+  for (const bool packed : {false, true}) {
+    const std::string text = idx(0x0E, {1, 1}, big_endian(std::bit_cast<std::uint64_t>(2.5), 8));
+    const IdxFile file = read_idx(write("f64", packed ? gzip(text) : text));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(file.values.raw()) % alignof(double), 0u);
+    EXPECT_EQ(values<double>(file), std::vector<double>{2.5});
+  }
+}
+
 class MnistTest : public IdxTest {
  protected:
   MnistTest() {
@@ -262,6 +264,18 @@ TEST_F(MnistTest, NamesTheFileThatIsMissing) {
   fs::remove(dir_ / "train-labels-idx1-ubyte.gz");
   expect_error(ErrorCode::not_found, {path("train-labels-idx1-ubyte")}, [&] { load("train"); });
   expect_error(ErrorCode::not_found, {"/nowhere/train-images-idx3-ubyte"}, [] { mnist("train", {.dir = "/nowhere"}); });
+}
+
+TEST_F(MnistTest, AFileThatCannotBeReadIsAnError) {
+  const auto healthy = std::make_shared<test::FaultyFileSystem>();
+  mnist("train", {.dir = dir_.string(), .files = healthy});
+  EXPECT_EQ(healthy->calls, (std::vector<std::string>{"read train-images-idx3-ubyte", "read train-labels-idx1-ubyte",
+                                                      "read train-labels-idx1-ubyte.gz"}));
+  for (std::size_t call = 1; call <= healthy->calls.size(); ++call) {
+    const auto faulty = std::make_shared<test::FaultyFileSystem>(call);
+    expect_error(ErrorCode::io, {"injected: " + healthy->calls[call - 1]},
+                 [&] { mnist("train", {.dir = dir_.string(), .files = faulty}); });
+  }
 }
 
 TEST_F(MnistTest, RefusesAWrongMagic) {

@@ -1,0 +1,64 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include <giro/runtime/leaf_files.h>
+
+#include "runtime/tools/commands.h"
+#include "runtime/tools/elements.h"
+
+namespace giro::tools {
+namespace {
+
+std::map<std::string, Tensor> by_path(const Safetensors& file) {
+  std::map<std::string, Tensor> tensors;
+  for (const Leaf& leaf : file.tensors) tensors.emplace(leaf.path, leaf.value);
+  return tensors;
+}
+
+// How two tensors of one dtype and shape differ; empty if they are equal to the bit.
+std::string difference(const Tensor& a, const Tensor& b) {
+  return with_elements(a, [&](const auto* first) {
+    const auto* second = static_cast<decltype(first)>(b.raw());
+    std::int64_t differing = 0;
+    double largest = 0;
+    for (std::int64_t i = 0; i < a.count(); ++i) {
+      if (std::memcmp(first + i, second + i, sizeof(*first)) == 0) continue;
+      ++differing;
+      const double distance = std::abs(static_cast<double>(first[i]) - static_cast<double>(second[i]));
+      if (std::isnan(distance) || distance > largest) largest = distance;  // stays NaN once it is
+    }
+    if (differing == 0) return std::string();
+    return fmt::format("{} of {} elements differ, by at most {:.6g}", differing, a.count(), largest);
+  });
+}
+
+}  // namespace
+
+int diff(const std::string& a, const std::string& b) {
+  const Safetensors first = load(a), second = load(b);
+  const std::map<std::string, Tensor> left = by_path(first), right = by_path(second);
+  std::size_t equal = 0;
+  for (const auto& [path, tensor] : left) {
+    const auto other = right.find(path);
+    if (other == right.end()) {
+      fmt::print("{}: {} only in {}\n", printable(path), type_of(tensor), a);
+    } else if (tensor.dtype() != other->second.dtype() || tensor.shape() != other->second.shape()) {
+      fmt::print("{}: {} in {}, {} in {}\n", printable(path), type_of(tensor), a, type_of(other->second), b);
+    } else if (const std::string found = difference(tensor, other->second); !found.empty()) {
+      fmt::print("{}: {}\n", printable(path), found);
+    } else {
+      ++equal;
+    }
+  }
+  for (const auto& [path, tensor] : right) {
+    if (!left.contains(path)) fmt::print("{}: {} only in {}\n", printable(path), type_of(tensor), b);
+  }
+  fmt::print("{} tensors are equal to the bit\n", equal);
+  return equal == left.size() && equal == right.size() ? kSame : kDifferent;
+}
+
+}  // namespace giro::tools

@@ -1,0 +1,51 @@
+// Looks at files of tensors from a shell: giro-checkpoint --help.
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <string>
+
+#include "runtime/tools/commands.h"
+
+namespace tools = giro::tools;
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Looks at safetensors files, such as giro's checkpoints.\n"
+      "Exit code: 0, 1 where files differ, 2 for an error.",
+      "giro-checkpoint");
+  app.require_subcommand(1);
+  std::string file, other;
+  bool widen = false;
+  std::function<int()> command;
+
+  CLI::App* const show = app.add_subcommand("show", "Print the tree of tensors, with statistics");
+  show->add_option("FILE", file)->required();
+  show->callback([&] { command = [&] { return tools::show(file); }; });
+
+  CLI::App* const diff = app.add_subcommand("diff", "Compare the tensors of two files");
+  diff->add_option("A", file)->required();
+  diff->add_option("B", other)->required();
+  diff->callback([&] { command = [&] { return tools::diff(file, other); }; });
+
+  CLI::App* const export_npz = app.add_subcommand("export", "Write the tensors as NumPy's NPZ");
+  export_npz->add_option("FILE", file)->required();
+  export_npz->add_option("OUT", other, "the .npz file, which is replaced")->required();
+  export_npz->add_flag("--widen", widen, "write bf16, which NumPy does not have, as f32");
+  export_npz->callback([&] { command = [&] { return tools::export_npz(file, other, widen); }; });
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? tools::kSame : tools::kFailed;
+  }
+  try {
+    const int code = command();
+    if (std::fflush(stdout) == 0) return code;
+    std::fputs("giro-checkpoint: cannot write to standard output\n", stderr);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "giro-checkpoint: %s\n", error.what());
+  }
+  return tools::kFailed;
+}

@@ -1,0 +1,78 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <giro/runtime/leaf_files.h>
+
+#include "runtime/tools/commands.h"
+#include "runtime/tools/elements.h"
+
+namespace giro::tools {
+namespace {
+
+std::string statistics(const Tensor& tensor) {
+  return with_elements(tensor, [&](const auto* elements) {
+    const std::int64_t count = tensor.count();
+    const auto value = [&](std::int64_t i) { return static_cast<double>(elements[i]); };
+    std::int64_t finite = 0;
+    double sum = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (!std::isfinite(value(i))) continue;
+      ++finite;
+      sum += value(i);
+    }
+    std::string text;
+    if (finite > 0) {
+      const double mean = sum / static_cast<double>(finite);
+      double squares = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        if (std::isfinite(value(i))) squares += (value(i) - mean) * (value(i) - mean);
+      }
+      text = fmt::format("  mean {:.6g}  deviation {:.6g}", mean, std::sqrt(squares / static_cast<double>(finite)));
+    }
+    if (finite < count) text += fmt::format("  {} NOT FINITE", count - finite);
+    return text;
+  });
+}
+
+// The parts of a path; the last holds all that lies deeper than is shown.
+std::vector<std::string_view> parts_of(std::string_view path) {
+  constexpr std::size_t kDepth = 16;
+  std::vector<std::string_view> parts;
+  for (std::size_t slash; parts.size() + 1 < kDepth && (slash = path.find('/')) != path.npos;) {
+    parts.push_back(path.substr(0, slash));
+    path.remove_prefix(slash + 1);
+  }
+  parts.push_back(path);
+  return parts;
+}
+
+}  // namespace
+
+int show(const std::string& path) {
+  Safetensors file = load(path);
+  std::sort(file.tensors.begin(), file.tensors.end(), [](const Leaf& a, const Leaf& b) { return a.path < b.path; });
+  std::size_t bytes = 0;
+  for (const Leaf& leaf : file.tensors) bytes += leaf.value.bytes();
+  fmt::print("{}: {} tensors, {} bytes\n", path, file.tensors.size(), bytes);
+  for (const auto& [name, value] : file.metadata) fmt::print("metadata {}: {}\n", printable(name), printable(value));
+
+  std::vector<std::string_view> above;  // the folders that are printed already
+  for (const Leaf& leaf : file.tensors) {
+    std::vector<std::string_view> parts = parts_of(leaf.path);
+    const std::string_view name = parts.back();
+    parts.pop_back();
+    const auto common = std::mismatch(above.begin(), above.end(), parts.begin(), parts.end()).second;
+    for (auto part = common; part != parts.end(); ++part) {
+      fmt::print("{:{}}{}/\n", "", 2 * (part - parts.begin()), printable(*part));
+    }
+    fmt::print("{:{}}{}  {}  {} bytes{}\n", "", 2 * parts.size(), printable(name), type_of(leaf.value),
+               leaf.value.bytes(), statistics(leaf.value));
+    above = std::move(parts);
+  }
+  return kSame;
+}
+
+}  // namespace giro::tools

@@ -1,0 +1,78 @@
+#include "runtime/tools/zip_writer.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <limits>
+
+#include <giro/runtime/error.h>
+
+namespace giro::tools {
+namespace {
+
+template <class T>
+std::string little_endian(T value) {
+  std::string bytes;
+  for (std::size_t i = 0; i < sizeof(T); ++i) bytes += static_cast<char>(value >> (8 * i));
+  return bytes;
+}
+std::string u16(std::uint16_t value) { return little_endian(value); }
+std::string u32(std::uint32_t value) { return little_endian(value); }
+std::string u64(std::uint64_t value) { return little_endian(value); }
+
+constexpr std::uint16_t kVersion = 45;         // the first with 64-bit sizes
+constexpr std::uint16_t kUtf8 = 1 << 11;       // of the name
+constexpr std::uint16_t kStored = 0;           // not compressed
+constexpr std::uint16_t kDate = (1 << 5) | 1;  // 1980-01-01: the same tensors give the same bytes
+constexpr std::uint16_t kWide = 1;             // the extra field that holds 64-bit sizes
+constexpr std::uint16_t kSeeWide16 = 0xffff;   // look there
+constexpr std::uint32_t kSeeWide32 = 0xffffffff;
+
+void check_name(const std::string& name) {
+  const auto refuse = [&](const char* why) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("zip: the name {:?} {}", std::string_view(name).substr(0, 80), why));
+  };
+  if (name.size() > std::numeric_limits<std::uint16_t>::max()) refuse("is longer than 65535 bytes");
+  if (name.find_first_of(std::string_view("\0\\", 2)) != name.npos) refuse("holds a zero or a backslash");
+  if (name.starts_with('/')) refuse("begins with '/'");
+  const std::string within = "/" + name + "/";
+  if (within.find("/../") != within.npos) refuse("leads out of its folder");
+}
+
+}  // namespace
+
+void ZipWriter::write(std::string_view bytes) {
+  file_.write(bytes.data(), bytes.size());
+  position_ += bytes.size();
+}
+
+void ZipWriter::add(const std::string& name, std::string_view head, std::string_view body) {
+  check_name(name);
+  uLong crc = crc32_z(0, nullptr, 0);
+  for (const std::string_view part : {head, body}) {
+    if (!part.empty()) crc = crc32_z(crc, reinterpret_cast<const Bytef*>(part.data()), part.size());
+  }
+  const std::string size = u64(head.size() + body.size());
+  const std::string common = u16(kVersion) + u16(kUtf8) + u16(kStored) + u16(0) + u16(kDate) +
+                             u32(static_cast<std::uint32_t>(crc)) + u32(kSeeWide32) + u32(kSeeWide32) +
+                             u16(static_cast<std::uint16_t>(name.size()));
+  directory_ += "PK\1\2" + u16(kVersion) + common + u16(28) + u16(0) + u16(0) + u16(0) + u32(0) + u32(kSeeWide32) +
+                name + u16(kWide) + u16(24) + size + size + u64(position_);
+  ++members_;
+  write("PK\3\4" + common + u16(20) + name + u16(kWide) + u16(16) + size + size);
+  write(head);
+  write(body);
+}
+
+void ZipWriter::finish() {
+  const std::uint64_t begin = position_;
+  write(directory_);
+  const std::uint64_t end = position_;
+  write("PK\6\6" + u64(44) + u16(kVersion) + u16(kVersion) + u32(0) + u32(0) + u64(members_) + u64(members_) +
+        u64(end - begin) + u64(begin));
+  write("PK\6\7" + u32(0) + u64(end) + u32(1));
+  write("PK\5\6" + u16(0) + u16(0) + u16(kSeeWide16) + u16(kSeeWide16) + u32(kSeeWide32) + u32(kSeeWide32) + u16(0));
+}
+
+}  // namespace giro::tools

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include <giro/runtime/error.h>
+#include <giro/runtime/tensor.h>
+
+#include "tests/one_file.h"
+
+namespace giro::test {
+
+// Gives a file of these bytes to `read`, which may refuse it as damaged or unsupported, and in no other way.
+template <class Read>
+void parse(std::string bytes, Read&& read) {
+  OneFile file(std::move(bytes));
+  try {
+    read(file);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::corrupt_data && error.code() != ErrorCode::unsupported) throw;
+    if (std::strchr(error.what(), '\n') != nullptr || std::strlen(error.what()) > 400) std::abort();
+  }
+}
+
+// Reads every byte, for the address sanitizer to see.
+inline void touch(const Tensor& tensor) {
+  const volatile char* const bytes = static_cast<const char*>(tensor.raw());
+  for (std::size_t i = 0; i < tensor.bytes(); ++i) (void)bytes[i];
+}
+
+}  // namespace giro::test

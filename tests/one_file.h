@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/runtime/error.h>
+#include <giro/runtime/file_system.h>
+
+namespace giro::test {
+
+// A file system in memory whose only file is called "file".
+class OneFile final : public FileSystem {
+ public:
+  explicit OneFile(std::string content = {}) : content(std::move(content)) {}
+
+  std::string content;
+
+  std::unique_ptr<Writer> create(const std::string& path) override {
+    find(path);
+    content.clear();
+    return append(path);
+  }
+  std::unique_ptr<Writer> append(const std::string& path) override {
+    find(path);
+    return std::make_unique<MemoryWriter>(content);
+  }
+  std::vector<char> read(const std::string& path) override {
+    find(path);
+    return {content.begin(), content.end()};
+  }
+  void rename(const std::string& from, const std::string&) override { find(from); }
+  void remove(const std::string& path) override { find(path); }
+  void create_directories(const std::string&) override {}
+  void sync_directory(const std::string&) override {}
+  std::vector<std::string> list(const std::string&) override { return {"file"}; }
+
+ private:
+  class MemoryWriter final : public Writer {
+   public:
+    explicit MemoryWriter(std::string& content) : content_(content) {}
+    void write(const void* data, std::size_t bytes) override { content_.append(static_cast<const char*>(data), bytes); }
+    void sync() override {}
+    void close() override {}
+
+   private:
+    std::string& content_;
+  };
+
+  static void find(const std::string& path) {
+    if (path != "file") throw Error(ErrorCode::not_found, "no file '" + path + "'");
+  }
+};
+
+}  // namespace giro::test

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Runs giro-checkpoint on small files written here.
+
+usage: giro_checkpoint_test.py GIRO_CHECKPOINT
+"""
+
+import ast
+import io
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+program = None
+CODES = {"F32": "f", "F64": "d", "F16": "e", "I32": "i", "I64": "q", "U8": "B", "BOOL": "?", "BF16": "H"}
+
+
+def write(path, tensors, metadata=None):
+    """tensors: {name: (dtype, shape, values)}, bf16 as its bits."""
+    header, data = {}, b""
+    if metadata:
+        header["__metadata__"] = metadata
+    for name, (dtype, shape, values) in tensors.items():
+        packed = struct.pack(f"<{len(values)}{CODES[dtype]}", *values)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
+        data += packed
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def npy(content):
+    """A NPY file: its dtype, shape and data."""
+    assert content[:8] == b"\x93NUMPY\x01\x00", content[:8]
+    (size,) = struct.unpack("<H", content[8:10])
+    assert (10 + size) % 64 == 0 and content[9 + size : 10 + size] == b"\n"
+    header = ast.literal_eval(content[10 : 10 + size].decode())
+    assert header["fortran_order"] is False
+    return header["descr"], header["shape"], content[10 + size :]
+
+
+class GiroCheckpoint(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def run_it(self, code, *arguments):
+        result = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        self.assertEqual(result.stderr == "", code != 2, result.stderr)
+        return result.stderr if code == 2 else result.stdout
+
+    def file(self, tensors, name="a", metadata=None):
+        path = self.folder / name
+        write(path, tensors, metadata)
+        return path
+
+    def test_show(self):
+        nan = float("nan")
+        path = self.file(
+            {
+                "params/dense0/kernel": ("F32", [2, 2], [1, 2, 3, 4]),
+                "params/dense0/bias": ("F32", [3], [nan, 5, float("inf")]),
+                "params/dense1/bias": ("BF16", [1], [0x3F80]),
+                "step": ("I64", [], [7]),
+                "none": ("F64", [0, 3], []),
+                "bad\x1b[2J\nname": ("U8", [1], [9]),
+            },
+            metadata={"steps": "12"},
+        )
+        self.assertEqual(
+            self.run_it(0, "show", path).replace(r"\u{1b}", r"\x1b").splitlines(),  # as fmt's version has it
+            [
+                f"{path}: 6 tensors, 39 bytes",
+                "metadata steps: 12",
+                r"bad\x1b[2J\nname  u8 (1,)  1 bytes  mean 9  deviation 0",
+                "none  f64 (0, 3)  0 bytes",
+                "params/",
+                "  dense0/",
+                "    bias  f32 (3,)  12 bytes  mean 5  deviation 0  2 NOT FINITE",
+                "    kernel  f32 (2, 2)  16 bytes  mean 2.5  deviation 1.11803",
+                "  dense1/",
+                "    bias  bf16 (1,)  2 bytes  mean 1  deviation 0",
+                "step  i64 ()  8 bytes  mean 7  deviation 0",
+            ],
+        )
+
+    def test_show_of_a_path_with_a_million_parts(self):
+        text = self.run_it(0, "show", self.file({"a/" * 1_000_000: ("U8", [1], [1])}))
+        self.assertLess(len(text), 1_000)
+
+    def test_diff_of_the_same(self):
+        tensors = {"x": ("F32", [2], [1, float("nan")]), "y": ("U8", [0], [])}
+        a, b = self.file(tensors), self.file(dict(reversed(tensors.items())), "b", {"steps": "1"})
+        self.assertEqual(self.run_it(0, "diff", a, b), "2 tensors are equal to the bit\n")
+
+    def test_diff(self):
+        nan = float("nan")
+        a = self.file({
+            "same": ("F16", [1], [1]), "left": ("F32", [], [1]), "shape": ("F32", [2], [1, 2]),
+            "dtype": ("F32", [1], [1]), "values": ("F32", [4], [1, 2, 3, 4]), "nan": ("F32", [2], [nan, 1]),
+            "zero": ("F64", [1], [0.0]),
+        })
+        b = self.file({
+            "same": ("F16", [1], [1]), "right": ("F32", [], [1]), "shape": ("F32", [1, 2], [1, 2]),
+            "dtype": ("F64", [1], [1]), "values": ("F32", [4], [1, 2.5, 3, 3]), "nan": ("F32", [2], [1, 3]),
+            "zero": ("F64", [1], [-0.0]),
+        }, "b")  # fmt: skip
+        self.assertEqual(
+            self.run_it(1, "diff", a, b).splitlines(),
+            [
+                f"dtype: f32 (1,) in {a}, f64 (1,) in {b}",
+                f"left: f32 () only in {a}",
+                "nan: 2 of 2 elements differ, by at most nan",
+                f"shape: f32 (2,) in {a}, f32 (1, 2) in {b}",
+                "values: 2 of 4 elements differ, by at most 1",
+                "zero: 1 of 1 elements differ, by at most 0",
+                f"right: f32 () only in {b}",
+                "1 tensors are equal to the bit",
+            ],
+        )
+
+    def test_export(self):
+        values = {
+            "params/a": ("F32", [2, 3], [1, 2, 3, 4, 5, 6]), "f16": ("F16", [1], [0.5]), "f64": ("F64", [], [0.1]),
+            "i32": ("I32", [2], [-1, 2]), "i64": ("I64", [1], [1 << 40]), "u8": ("U8", [3], [0, 1, 255]),
+            "bool": ("BOOL", [2], [True, False]), "none": ("F32", [0, 4], []), "n\u00e4me": ("U8", [1], [1]),
+        }  # fmt: skip
+        descriptions = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "|u1", "BOOL": "|b1"}
+        out = self.folder / "out.npz"
+        self.run_it(0, "export", self.file(values), out)
+        with zipfile.ZipFile(out) as archive:
+            self.assertIsNone(archive.testzip())
+            self.assertEqual(set(archive.namelist()), {name + ".npy" for name in values})
+            for name, (dtype, shape, elements) in values.items():
+                data = struct.pack(f"<{len(elements)}{CODES[dtype]}", *elements)
+                self.assertEqual(npy(archive.read(name + ".npy")), (descriptions[dtype], tuple(shape), data), name)
+        first = out.read_bytes()
+        self.run_it(0, "export", self.folder / "a", out)
+        self.assertEqual(out.read_bytes(), first)
+
+    def test_export_of_bf16(self):
+        path, out = self.file({"w": ("BF16", [3], [0x3F80, 0xC000, 0x7F80])}), self.folder / "out.npz"
+        self.assertIn("'w' is bf16", self.run_it(2, "export", path, out))
+        self.assertEqual([p.name for p in self.folder.iterdir()], ["a"])
+        self.run_it(0, "export", path, out, "--widen")
+        with zipfile.ZipFile(out) as archive:
+            self.assertEqual(npy(archive.read("w.npy")), ("<f4", (3,), struct.pack("<3f", 1, -2, float("inf"))))
+
+    def test_export_stays_in_its_folder(self):
+        for name in ("../x", "/x", "a/../../x", "a\\x", "a\0x", "x" * 70_000):
+            path = self.file({name: ("U8", [1], [1])})
+            self.assertIn("zip: the name", self.run_it(2, "export", path, self.folder / "out.npz"))
+        self.assertFalse((self.folder / "out.npz").exists())
+
+    def test_errors(self):
+        bad = self.folder / "bad"
+        bad.write_bytes(b"not tensors")
+        good = self.file({})
+        for arguments in (["show", bad], ["diff", good, bad], ["export", bad, self.folder / "x"], ["show", "none"]):
+            self.assertIn(str(bad if bad in arguments else "none"), self.run_it(2, *arguments))
+        self.run_it(2, "export", good, self.folder / "none" / "x.npz")
+        for arguments in ([], ["show"], ["diff", good], ["unknown"], ["show", good, "--unknown"]):
+            self.run_it(2, *arguments)
+        self.assertIn("export", self.run_it(0, "--help"))
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            result = subprocess.run([program, "show", good], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("standard output", result.stderr)
+
+
+if __name__ == "__main__":
+    program = sys.argv.pop(1)
+    unittest.main()

@@ -1,0 +1,110 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <giro/runtime/error.h>
+#include <giro/runtime/safetensors.h>
+
+#include "tests/address_space_limit.h"
+#include "tests/mutator.h"
+#include "tests/one_file.h"
+
+namespace giro {
+namespace {
+
+struct Parts {
+  std::string header, data;
+
+  std::string file() const {
+    const std::uint64_t size = header.size();
+    return std::string(reinterpret_cast<const char*>(&size), sizeof(size)) + header + data;
+  }
+};
+
+std::vector<Parts> valid_files() {
+  return {{"{}", ""},
+          {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  )", "12345678"},
+          {R"({"__metadata__":{"format":"pt","k\u00e9y":"\ud83d\ude00"},"w":{"dtype":"BF16","shape":[2,2],)"
+           R"("data_offsets":[8,16]},"step":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
+           R"("none":{"dtype":"F64","shape":[3,0],"data_offsets":[16,16]},)"
+           R"("flag":{"dtype":"BOOL","shape":[1],"data_offsets":[16,17]},)"
+           R"("odd":{"data_offsets":[17,25],"dtype":"F64","shape":[1,1,1,1,1,1]}})",
+           "0123456789abcdefghijklmno"}};
+}
+
+std::string bytes_of(const Tensor& tensor) {
+  return tensor.bytes() == 0 ? std::string() : std::string(static_cast<const char*>(tensor.raw()), tensor.bytes());
+}
+
+// Whatever is read can be written and read again.
+void expect_sound(const Safetensors& file) {
+  test::OneFile copy;
+  write_safetensors(*copy.create("file"), file.tensors, file.metadata);
+  const Safetensors again = read_safetensors(copy, "file");
+  EXPECT_EQ(again.metadata, file.metadata);
+  ASSERT_EQ(again.tensors.size(), file.tensors.size());
+  std::map<std::string, Tensor> expected;
+  for (const Leaf& leaf : file.tensors) expected.emplace(leaf.path, leaf.value);
+  for (const Leaf& leaf : again.tensors) {
+    ASSERT_TRUE(expected.contains(leaf.path));
+    const Tensor& value = expected.at(leaf.path);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(value.raw()) % size_of(value.dtype()), 0u);
+    EXPECT_EQ(leaf.value.dtype(), value.dtype());
+    EXPECT_EQ(leaf.value.shape(), value.shape());
+    EXPECT_EQ(bytes_of(leaf.value), bytes_of(value));
+  }
+}
+
+TEST(SafetensorsFuzzTest, DamagedFilesAreErrorsOrSound) {
+  constexpr int kFiles = 100'000;
+  const std::vector<Parts> valid = valid_files();
+  std::vector<std::string> whole, headers;
+  for (const Parts& parts : valid) {
+    whole.push_back(parts.file());
+    headers.push_back(parts.header);
+  }
+
+  test::Mutator mutated(1);
+  int sound = 0;
+  std::map<ErrorCode, int> errors;
+  std::clock_t longest = 0;
+  {
+    const test::AddressSpaceLimit limit(std::size_t{64} << 20);
+    for (int i = 0; i < kFiles && !testing::Test::HasFailure(); ++i) {
+      Parts parts = valid[mutated.below(valid.size())];
+      // A header that still has the size that it claims is looked into.
+      const bool within = mutated.below(4) > 0;
+      if (within) parts.header = mutated(parts.header, headers);
+      test::OneFile file(within ? parts.file() : mutated(parts.file(), whole));
+      const std::clock_t start = std::clock();
+      try {
+        expect_sound(read_safetensors(file, "file"));
+        ++sound;
+      } catch (const Error& error) {
+        ++errors[error.code()];
+        EXPECT_LT(std::strlen(error.what()), 400u);
+        EXPECT_TRUE(error.code() == ErrorCode::corrupt_data || error.code() == ErrorCode::unsupported) << error.what();
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+      }
+      longest = std::max(longest, std::clock() - start);
+      if (testing::Test::HasFailure()) ADD_FAILURE() << "file " << i << ": " << testing::PrintToString(file.content);
+    }
+  }
+  EXPECT_LT(longest, CLOCKS_PER_SEC);
+  // It is no test if nothing is damaged, or everything beyond recognition.
+  EXPECT_GT(sound, kFiles / 50);
+  EXPECT_GT(errors[ErrorCode::corrupt_data], kFiles / 2);
+  EXPECT_GT(errors[ErrorCode::unsupported], kFiles / 200);
+  RecordProperty("sound", sound);
+  RecordProperty("longest_us", static_cast<int>(longest * 1'000'000 / CLOCKS_PER_SEC));
+}
+
+}  // namespace
+}  // namespace giro

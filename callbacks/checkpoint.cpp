@@ -3,44 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <chrono>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <optional>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
-#include <giro/runtime/buffer.h>
+#include <giro/loop/interrupt.h>
 #include <giro/runtime/error.h>
-#include <giro/runtime/safetensors.h>
-#include <giro/runtime/snapshot.h>
 #include <giro/runtime/tensor.h>
 
-#include "callbacks/internal/checkpoint_files.h"
+#include "runtime/internal/structure.h"
 #include "runtime/internal/text.h"
 
 namespace giro {
 namespace {
-
-using detail::CheckpointFile, detail::checkpoint_name, detail::find_checkpoints, detail::is_damage, detail::join,
-    detail::parse, detail::read_elapsed;
-
-const std::string kNotFinite = "not_finite";  // metadata: a leaf that has a NaN or an infinity in it
-
-// A new directory is durable once each directory above it that is new, too, has been synced.
-void create_durable_directory(FileSystem& files, const std::string& dir) {
-  try {
-    files.list(dir);
-    return;
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::not_found) throw;
-  }
-  const std::filesystem::path above = std::filesystem::path(dir).parent_path();
-  const std::string parent = above.empty() ? std::string(".") : above.string();
-  if (parent != dir) create_durable_directory(files, parent);
-  files.create_directories(dir);
-  files.sync_directory(parent);
-}
 
 // The state counts its own steps if it has a scalar "step".
 std::optional<std::int64_t> counted_steps(const State& state) {
@@ -48,14 +29,6 @@ std::optional<std::int64_t> counted_steps(const State& state) {
   const Tensor step = state.at("step");
   if (step.dtype() != DType::i64 || step.count() != 1) return std::nullopt;
   return to_host<std::int64_t>(step, state.stream()).front();
-}
-
-// Where the step that begins at `elapsed` leaves the loop, if it is among the completed ones.
-Elapsed completed(const Elapsed& elapsed, std::int64_t steps) {
-  Elapsed done = elapsed;
-  if (steps > elapsed.steps) done.count(elapsed.step_samples);
-  done.steps = steps;
-  return done;
 }
 
 template <class Bits>
@@ -94,69 +67,47 @@ std::string find_not_finite(const std::vector<Leaf>& leaves) {
   return "";
 }
 
-// The best value of a monitored entry that a checkpoint was saved for, if it was and can be read.
-std::optional<double> read_best(FileSystem& files, const std::string& path, const std::string& monitor) {
-  try {
-    const Safetensors file = read_safetensors(files, path);
-    const auto entry = file.metadata.find("monitor"), best = file.metadata.find("best");
-    if (entry == file.metadata.end() || best == file.metadata.end() || entry->second != monitor) return std::nullopt;
-    return parse<double>(best->second);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::corrupt_data) throw;
-    return std::nullopt;
-  }
+void check_choice(const std::string& dir, const char* option, const std::string& value,
+                  const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), value) != known.end()) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("checkpoint '{}': {} is '{}', expected '{}', '{}' or '{}'{}", dir, option, value, known[0],
+                          known[1], known[2], suggestion(value, known)));
 }
 
-// One that cannot be read may be there: restore has passed it over, or would.
-void check_none_later(FileSystem& files, const std::string& dir, const std::vector<CheckpointFile>& found,
-                      std::int64_t steps) {
-  for (const CheckpointFile& later : found) {
-    if (later.steps <= steps) continue;
-    try {
-      const std::string path = join(dir, later.name);
-      read_elapsed(read_safetensors(files, path), path);
-    } catch (const Error& error) {
-      if (is_damage(error)) continue;
-      throw;
-    }
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("checkpoint '{}': step {} is saved there, later than step {}; expected a run that goes on "
-                            "from it, another directory, or overwrite",
-                            dir, later.steps, steps));
-  }
+// The callbacks of this process that save in one directory are one writer.
+std::shared_ptr<CheckpointStore> shared_store(const std::string& dir, const std::shared_ptr<FileSystem>& files) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, FileSystem*>, std::weak_ptr<CheckpointStore>> stores;
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::weakly_canonical(dir, error);
+  const std::lock_guard lock(mutex);
+  std::erase_if(stores, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<CheckpointStore>& known = stores[{error ? dir : path.string(), files.get()}];
+  std::shared_ptr<CheckpointStore> store = known.lock();
+  if (!store) known = store = std::make_shared<CheckpointStore>(dir, CheckpointStoreOptions{.files = files});
+  return store;
 }
 
-// Whether one of them is a good checkpoint of a finite state.
-bool has_finite(FileSystem& files, const std::string& dir, const std::vector<CheckpointFile>& found) {
-  return std::any_of(found.rbegin(), found.rend(), [&](const CheckpointFile& f) {
-    try {
-      return !read_safetensors(files, join(dir, f.name)).metadata.contains(kNotFinite);
-    } catch (const Error& error) {
-      if (!is_damage(error)) throw;
-      return false;
-    }
-  });
+void check_none_later(const CheckpointStore& store, std::int64_t steps) {
+  const std::optional<StoredCheckpoint> latest = store.latest();
+  if (!latest || latest->record.steps <= steps) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("checkpoint '{}': step {} is saved there, later than step {}; expected a run that goes on from "
+                  "it (resume), another directory, or overwrite",
+                  store.dir(), latest->record.steps, steps));
 }
 
-// What goes when there is a new checkpoint besides those found, oldest first. This run has come to `done` steps.
-std::vector<std::string> superseded(const std::vector<CheckpointFile>& found, std::int64_t steps, std::int64_t done,
-                                    const CheckpointOptions& options) {
-  std::vector<std::string> names;
-  const std::int64_t every = options.keep_every_n_steps;
-  std::int64_t older =
-      std::count_if(found.begin(), found.end(), [&](const CheckpointFile& f) { return f.steps < steps; });
-  std::int64_t multiple = 0;  // that the latest of those that stay for good has passed
-  for (const CheckpointFile& f : found) {
-    if (f.steps >= steps) {
-      if (f.steps > steps && (options.overwrite || f.steps <= done)) names.push_back(f.name);
-      continue;
-    }
-    const bool stays = every > 0 && f.steps / every > multiple;
-    if (stays) multiple = f.steps / every;
-    if (older-- >= options.keep && !stays) names.push_back(f.name);
-  }
-  return names;
+// Whether one of them is a checkpoint of a finite state.
+bool has_finite(const CheckpointStore& store) {
+  const std::vector<StoredCheckpoint> all = store.all();
+  return std::any_of(all.begin(), all.end(), [](const auto& stored) { return stored.record.not_finite.empty(); });
 }
+
+constexpr std::chrono::seconds kRetryWaits[] = {std::chrono::seconds(1), std::chrono::seconds(2),
+                                                std::chrono::seconds(4)};
+constexpr std::chrono::seconds kPause{10};
 
 }  // namespace
 
@@ -168,77 +119,129 @@ Checkpoint::Checkpoint(std::string dir, CheckpointOptions options)
                 fmt::format("checkpoint '{}': keep is {}, keep_every_n_steps is {}, expected at least 1 and 0", dir_,
                             options_.keep, options_.keep_every_n_steps));
   }
-  const std::vector<std::string> known{"skip", "error", "save"};
-  if (std::find(known.begin(), known.end(), options_.not_finite) == known.end()) {
+  check_choice(dir_, "not_finite", options_.not_finite, {"skip", "error", "save"});
+  check_choice(dir_, "on_failure", options_.on_failure, {"fail", "retry", "pause"});
+  if (options_.asynchronous && options_.on_failure != "fail") {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("checkpoint '{}': not_finite is '{}', expected 'skip', 'error' or 'save'{}", dir_,
-                            options_.not_finite, suggestion(options_.not_finite, known)));
+                fmt::format("checkpoint '{}': on_failure is '{}' of an asynchronous one, expected 'fail'", dir_,
+                            options_.on_failure));
   }
   if (!options_.monitor.empty()) monitor_.emplace(options_.monitor, options_.mode);
 }
 
-// A run that would save what an earlier one is already past hears of it before it has trained for long.
-void Checkpoint::check_none_later(const Elapsed& elapsed, const State& state) const {
-  if (options_.overwrite) return;
-  try {
-    const std::vector<CheckpointFile> found = find_checkpoints(*options_.files, dir_);
-    giro::check_none_later(*options_.files, dir_, found, std::max(counted_steps(state).value_or(0), elapsed.steps));
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::not_found) throw;  // no directory yet
+bool Checkpoint::is_interrupted() { return detail::interrupt_signal() != 0; }
+
+CheckpointStore& Checkpoint::store() {
+  if (!store_) store_ = shared_store(dir_, options_.files);
+  return *store_;
+}
+
+void Checkpoint::begin(const Elapsed& elapsed, const State& state) {
+  if (monitor_) monitor_->begin(elapsed);
+  saved_ = -1;
+  store().begin_run();
+  store().set_keep(options_.keep, options_.keep_every_n_steps);
+  // A run that would save what an earlier one is already past hears of it before it has trained for long.
+  if (!options_.overwrite) check_none_later(store(), std::max(counted_steps(state).value_or(0), elapsed.steps));
+  std::int64_t bytes = 0;
+  for (const Collection* collection : collections_of(state, /*saved_only=*/true)) {
+    bytes += static_cast<std::int64_t>(collection->bytes().bytes());
   }
+  store().check_writable(bytes);
 }
 
 std::optional<double> Checkpoint::improvement(std::int64_t done, const State& state, const Logs& logs) {
   if (!std::exchange(best_is_read_, true)) {
     // What lies there is of this run's past, unless it is later.
-    FileSystem& files = *options_.files;
     const std::int64_t steps = counted_steps(state).value_or(done);
-    create_durable_directory(files, dir_);
-    for (const CheckpointFile& found : find_checkpoints(files, dir_)) {
-      if (found.steps > steps) continue;
-      if (const auto best = read_best(files, join(dir_, found.name), monitor_->entry())) monitor_->update(*best);
+    for (const StoredCheckpoint& stored : store().all()) {
+      const CheckpointRecord& record = stored.record;
+      if (record.steps > steps || record.monitor != monitor_->entry() || !record.best) continue;
+      monitor_->update(*record.best);
     }
   }
   const std::optional<double> value = monitor_->value(logs);
   return value && monitor_->is_better(*value, monitor_->best()) ? value : std::nullopt;
 }
 
-bool Checkpoint::save(const Elapsed& elapsed, std::int64_t done, const State& state, std::optional<double> best) const {
-  FileSystem& files = *options_.files;
-  if (state.moved_from()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("checkpoint '{}': the state was moved from, expected one that holds its leaves", dir_));
-  }
-  const Snapshot snapshot(state, MemoryKind::pinned);
-  snapshot.wait();
-  const std::int64_t steps = counted_steps(state).value_or(done);
-  create_durable_directory(files, dir_);
-  const std::vector<CheckpointFile> found = find_checkpoints(files, dir_);
-  if (!options_.overwrite) giro::check_none_later(files, dir_, found, std::max(steps, done));
+void Checkpoint::expect_whole(const State& state) const {
+  if (!state.moved_from()) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("checkpoint '{}': the state was moved from, expected one that holds its leaves", dir_));
+}
 
-  const std::string not_finite = find_not_finite(snapshot.leaves());
-  if (!not_finite.empty() && options_.not_finite != "save" && has_finite(files, dir_, found)) {
-    *report_ = fmt::format("step {} is not saved: {} is not finite", steps, not_finite);
-    if (options_.not_finite == "skip") return false;
-    throw Error(ErrorCode::invalid_argument, fmt::format("checkpoint '{}': {}", dir_, *report_));
+Checkpoint::Saving Checkpoint::look(const Elapsed& completed, const State& state, std::optional<double> best) {
+  expect_whole(state);
+  store().wait();
+  if (snapshot_ && snapshot_->fits(state)) {
+    snapshot_->update(state);
+  } else {
+    snapshot_ = std::make_shared<Snapshot>(state, MemoryKind::pinned);
   }
+  snapshot_->wait();
 
-  const Elapsed reached = completed(elapsed, steps);
-  const auto seconds = [&](double date) { return fmt::format("{}", std::max(date - elapsed.date_start, 0.0)); };
-  std::map<std::string, std::string> metadata{{"steps", fmt::format("{}", steps)},
-                                              {"samples", fmt::format("{}", reached.samples)},
-                                              {"previous_samples", fmt::format("{}", reached.previous_samples)},
-                                              {"time", seconds(reached.date)},
-                                              {"previous_time", seconds(reached.previous_date)}};
-  if (!not_finite.empty()) metadata[kNotFinite] = not_finite;
+  const auto seconds = [&](double date) { return std::max(date - completed.date_start, 0.0); };
+  Saving saving{snapshot_,
+                {.steps = counted_steps(state).value_or(completed.steps),
+                 .samples = completed.samples,
+                 .previous_samples = completed.previous_samples,
+                 .time = seconds(completed.date),
+                 .previous_time = seconds(completed.previous_date),
+                 .not_finite = find_not_finite(snapshot_->leaves())}};
   if (best) {
-    metadata["monitor"] = monitor_->entry();
-    metadata["best"] = fmt::format("{}", *best);
+    saving.record.monitor = monitor_->entry();
+    saving.record.best = best;
   }
-  replace_file(files, join(dir_, checkpoint_name(steps)),
-               [&](FileSystem::Writer& file) { write_safetensors(file, snapshot.leaves(), metadata); });
-  for (const std::string& name : superseded(found, steps, done, options_)) files.remove(join(dir_, name));
-  return true;
+  saving.completed = completed.steps;
+  const std::string& not_finite = saving.record.not_finite;
+  if (!not_finite.empty() && options_.not_finite != "save" && has_finite(store())) {
+    *report_ = fmt::format("step {} is not saved: {} is not finite", saving.record.steps, not_finite);
+    if (options_.not_finite == "error") {
+      throw Error(ErrorCode::invalid_argument, fmt::format("checkpoint '{}': {}", dir_, *report_));
+    }
+    saving.snapshot.reset();
+  }
+  return saving;
+}
+
+void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>& persist) {
+  if (!options_.overwrite) check_none_later(store(), std::max(saving.record.steps, saving.completed));
+  store().set_keep(options_.keep, options_.keep_every_n_steps);
+  for (std::size_t failures = 0;; ++failures) {
+    Archive archive = store().archive();
+    if (persist) archive.within("run", [&] { persist(archive); });
+    try {
+      if (options_.asynchronous) {
+        store().save_async(saving.snapshot, saving.record, std::move(archive));
+      } else {
+        store().save(*saving.snapshot, saving.record, std::move(archive));
+      }
+      break;
+    } catch (const Error& error) {
+      const bool retries = options_.on_failure == "retry" && failures < std::size(kRetryWaits);
+      const bool pauses = options_.on_failure == "pause" && !is_interrupted();
+      if (error.code() != ErrorCode::io || (!retries && !pauses)) throw;
+      *report_ = fmt::format("step {} is not saved yet: {}", saving.record.steps, error.what());
+      std::this_thread::sleep_for(retries ? kRetryWaits[failures] : kPause);
+    }
+  }
+  saved_ = saving.completed;
+  if (saving.record.best) monitor_->update(*saving.record.best);
+}
+
+void Checkpoint::wait() {
+  if (store_) store_->wait();
+}
+
+bool Checkpoint::operator()(const Elapsed& elapsed, const State& state) {
+  expect_whole(state);
+  // Where the state counts its steps itself, this one may not be among them yet.
+  Elapsed completed = elapsed;
+  if (counted_steps(state).value_or(elapsed.steps + 1) > elapsed.steps) completed.count(elapsed.step_samples);
+  const Saving saving = look(completed, state, {});
+  if (saving.snapshot) save(saving, nullptr);
+  wait();
+  return saving.snapshot != nullptr;
 }
 
 Checkpoint checkpoint(const std::string& dir, const CheckpointOptions& options) { return Checkpoint(dir, options); }

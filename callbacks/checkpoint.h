@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
-#include <vector>
+#include <utility>
 
 #include <giro/callbacks/monitor.h>
 #include <giro/callbacks/restore.h>
@@ -115,11 +116,13 @@ class Checkpoint : public GenericCallback {
   struct Saving {
     std::shared_ptr<Snapshot> snapshot;
     CheckpointRecord record;
+    std::int64_t completed = 0;  // steps, as the loop counts
   };
 
   void begin(const Elapsed& elapsed, const State& state);
   // The value that is monitored, if it is the best so far. `done` steps are completed, as the loop counts.
   std::optional<double> improvement(std::int64_t done, const State& state, const Logs& logs);
+  void expect_whole(const State& state) const;
   Saving look(const Elapsed& completed, const State& state, std::optional<double> best);
   void save(const Saving& saving, const std::function<void(Archive&)>& persist);
   void wait();

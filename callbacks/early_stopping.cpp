@@ -86,13 +86,17 @@ void EarlyStopping::take_read(const State& state) {
   if (read.empty()) return;
   const auto saved = std::make_shared<Snapshot>(state);
   const std::vector<Leaf>& leaves = saved->leaves();
-  if (!std::equal(leaves.begin(), leaves.end(), read.begin(), read.end(), [](const Leaf& a, const Leaf& b) {
-        return a.path == b.path && a.value.dtype() == b.value.dtype() && a.value.shape() == b.value.shape();
-      })) {
-    throw Error(ErrorCode::invalid_argument,
-                "early_stopping: the best state that was saved has other leaves than this loop's state");
+  for (const Leaf& leaf : leaves) {
+    const auto found = std::find_if(read.begin(), read.end(), [&](const Leaf& other) {
+      return other.path == leaf.path && other.value.dtype() == leaf.value.dtype() &&
+             other.value.shape() == leaf.value.shape();
+    });
+    if (found == read.end() || leaves.size() != read.size()) {
+      throw Error(ErrorCode::invalid_argument,
+                  "early_stopping: the best state that was saved has other leaves than this loop's state");
+    }
+    copy(leaf.value, found->value, state.stream());
   }
-  for (std::size_t i = 0; i < leaves.size(); ++i) copy(leaves[i].value, read[i].value, state.stream());
   state.stream().synchronize();
   memory_->read_owner.reset();
   memory_->best_state = saved;

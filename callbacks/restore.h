@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -23,16 +24,17 @@ struct Restored : Elapsed {
   std::vector<std::string> report = {};
 };
 
-// Reads a checkpoint into a state of the same structure. `path` is a checkpoint, or a directory of them, whose newest is
-// taken that is not damaged. The state changes only if all of it is good; collections that are not saved stay as they
-// are. Errors: those of load_checkpoint and load_into, each naming the checkpoint and, where there is one, the leaf.
+// Reads a checkpoint into a state of the same structure. `path` is a checkpoint, or a directory of them, whose newest
+// is taken that is not damaged. The state changes only if all of it is good; collections that are not saved stay as
+// they are. Errors: those of load_checkpoint and load_into, each naming the checkpoint and, where there is one, the
+// leaf.
 Restored restore(State& state, const std::string& path, FileSystem& files = *posix_file_system());
 
-// A callback for LoopOptions::on_start that brings back the run which the newest checkpoint in a directory was taken of:
-// the state, and all that the run remembers, its place in the dataset included. The loop goes on as if there had been no
-// interruption: params, history, files and what is shown are those of a run that was never interrupted. Where there is
-// no checkpoint, the run begins. Of a checkpoint that holds a state alone, of version 0.1 or of a loop written by hand,
-// the loop goes on with the state, the time and the place in the dataset.
+// A callback for LoopOptions::on_start that brings back the run which the newest checkpoint in a directory was taken
+// of: the state, and all that the run remembers, its place in the dataset included. The loop goes on as if there had
+// been no interruption: params, history, files and what is shown are those of a run that was never interrupted. Where
+// there is no checkpoint, the run begins. Of a checkpoint that holds a state alone, of version 0.1 or of a loop written
+// by hand, the loop goes on with the state, the time and the place in the dataset.
 //
 //   auto [trained, history, elapsed] = giro::loop(std::move(state), train, tasks,
 //       {.stop = giro::at(5'000), .on_start = {giro::resume("logdir/model")}});

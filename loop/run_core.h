@@ -72,7 +72,8 @@ class RunCore final : RunMemory {
     expect_quiet();
   }
   bool is_at_aim() const { return aim_.reached(elapsed_); }
-  bool is_at_stop() const { return stop_.reached(elapsed_); }
+  // Also where a run is resumed that a callback has stopped.
+  bool is_at_stop() const { return loop_.stop_iteration || stop_.reached(elapsed_); }
   void check_none_asked_for() const {
     if (stop_.steps == Wake().steps && stop_.samples == Wake().samples) return;
     throw Error(ErrorCode::invalid_argument,
@@ -173,10 +174,12 @@ class RunCore final : RunMemory {
 
   // The step is over, and what it has logged is on its way.
   void end_step() {
+    if (!at_step_end_.empty()) [[unlikely]]
+      run_wishes(at_step_end_);
     const bool leaves_news = !loop_.logs.empty() || !journal_.is_empty();
     if (leaves_news) journal_.end_step(elapsed_, loop_.logs);
     if (!after_step_.empty()) [[unlikely]]
-      run_after_step();
+      run_wishes(after_step_);
     elapsed_.count(elapsed_.step_samples);
     if (clock_.end_step(elapsed_)) [[unlikely]]
       clock_.plan(elapsed_, lowest(stop_.time, aim_.time, agenda_.wake().time));
@@ -225,6 +228,7 @@ class RunCore final : RunMemory {
     journal_.forget_showing();
     loop_.logs.clear();
     journal_.drop_step();
+    at_step_end_.clear();
     after_step_.clear();
     try {
       bring_device();
@@ -238,22 +242,31 @@ class RunCore final : RunMemory {
     throw_error(cause, where);
   }
 
+  Elapsed completed() const override {
+    Elapsed elapsed = elapsed_;
+    if (between_steps_) return elapsed;
+    elapsed.count(elapsed.step_samples);
+    elapsed.date = clock_.now();
+    return elapsed;
+  }
+  void at_step_end(std::function<void()> f) override {
+    if (between_steps_) return f();
+    at_step_end_.push_back({running_, std::move(f)});
+  }
   void after_step(std::function<void()> f) override {
     if (between_steps_) return f();
     after_step_.push_back({running_, std::move(f)});
   }
 
   void persist(Archive& archive) override {
-    Elapsed elapsed = elapsed_;
-    if (!between_steps_) elapsed.count(elapsed.step_samples);
-    if (!between_steps_) elapsed.date = clock_.now();
+    Elapsed elapsed = completed();
     std::int64_t batches = first_batch_ + elapsed.steps - options_.elapsed.steps;
     archive("elapsed", elapsed)("batches", batches);
     if (archive.is_reading()) go_on_from(elapsed, batches, archive);
     if (persist_dataset_) archive.within("dataset", [&] { persist_dataset_(archive); });
     if constexpr (is_persistent<S>) archive("state", state_);
     archive.within("history", [&] { journal_.history().persist(archive); });
-    archive("first_record", loop_.first_record_);
+    archive("first_record", loop_.first_record_)("stopped", loop_.stop_iteration);
     persist_tasks(archive);
   }
 
@@ -266,7 +279,7 @@ class RunCore final : RunMemory {
   };
 
   // A callback's wish for when its step is over.
-  struct AfterStep {
+  struct Wish {
     const Callback<S, B>* callback;
     std::function<void()> run;
   };
@@ -288,9 +301,9 @@ class RunCore final : RunMemory {
     quiet_samples_ = lowest(agenda_.wake().samples, stop_.samples, aim_.samples);
   }
 
-  void run_after_step() {
+  void run_wishes(std::vector<Wish>& wishes) {
     bring_device();
-    for (const AfterStep& wish : std::exchange(after_step_, {})) {
+    for (const Wish& wish : std::exchange(wishes, {})) {
       running_ = wish.callback;
       wish.run();
       running_ = nullptr;
@@ -380,8 +393,9 @@ class RunCore final : RunMemory {
     --elapsed_.steps;
     loop_.set_batch(nullptr);
     run_last();
+    run_wishes(at_step_end_);
     if (!loop_.logs.empty() || !journal_.is_empty()) journal_.end_step(elapsed_, loop_.logs);
-    run_after_step();
+    run_wishes(after_step_);
     elapsed_ = completed;
     settle();
   }
@@ -495,7 +509,7 @@ class RunCore final : RunMemory {
   std::int64_t quiet_steps_ = 0, quiet_samples_ = 0;  // the steps before both of them are quiet
   std::function<void(Archive&)> persist_dataset_;
   std::int64_t first_batch_ = 0;
-  std::vector<AfterStep> after_step_;
+  std::vector<Wish> at_step_end_, after_step_;
   bool between_steps_ = true;  // rather than in a step, at whose end elapsed_ is counted
   bool aimed_ = false, over_ = false, finished_ = false;
   int signal_ = 0;                        // that has interrupted the run

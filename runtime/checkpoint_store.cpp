@@ -45,6 +45,13 @@ std::vector<Item> superseded(const std::vector<Item>& items, std::int64_t steps,
   return found;
 }
 
+void check_keep(const std::string& dir, std::int64_t keep, std::int64_t keep_every_n_steps) {
+  if (keep >= 1 && keep_every_n_steps >= 0) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("checkpoint store '{}': keep is {}, keep_every_n_steps is {}, expected at least 1 and 0", dir,
+                          keep, keep_every_n_steps));
+}
+
 // For what must not hide the error that it follows.
 template <class F>
 void try_to(F&& f) {
@@ -96,7 +103,8 @@ struct CheckpointStore::Impl {
     }
     files.sync_directory(dir);  // before anything goes, what takes its place is durable
     for (const detail::StoreEntry& entry : left) {
-      if (files.status(path_of(entry.name)).kind != FileSystem::Kind::none) detail::remove_all(files, path_of(entry.name));
+      if (files.status(path_of(entry.name)).kind != FileSystem::Kind::none)
+        detail::remove_all(files, path_of(entry.name));
     }
   }
 
@@ -193,11 +201,7 @@ struct CheckpointStore::Impl {
 
 CheckpointStore::CheckpointStore(std::string dir, CheckpointStoreOptions options) {
   if (dir.empty()) throw Error(ErrorCode::invalid_argument, "checkpoint store: the directory's name is empty");
-  if (options.keep < 1 || options.keep_every_n_steps < 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("checkpoint store '{}': keep is {}, keep_every_n_steps is {}, expected at least 1 and 0",
-                            dir, options.keep, options.keep_every_n_steps));
-  }
+  check_keep(dir, options.keep, options.keep_every_n_steps);
   impl_ = std::make_unique<Impl>(std::move(dir), std::move(options));
 }
 CheckpointStore::CheckpointStore(CheckpointStore&&) noexcept = default;
@@ -205,6 +209,16 @@ CheckpointStore& CheckpointStore::operator=(CheckpointStore&&) noexcept = defaul
 CheckpointStore::~CheckpointStore() = default;  // the future of std::async waits
 
 const std::string& CheckpointStore::dir() const noexcept { return impl_->dir; }
+void CheckpointStore::set_keep(std::int64_t keep, std::int64_t keep_every_n_steps) {
+  check_keep(dir(), keep, keep_every_n_steps);
+  impl_->wait();
+  impl_->options.keep = keep;
+  impl_->options.keep_every_n_steps = keep_every_n_steps;
+}
+void CheckpointStore::begin_run() {
+  impl_->wait();
+  impl_->line_files.forget();
+}
 FileSystem& CheckpointStore::files() const noexcept { return impl_->files; }
 
 std::vector<StoredCheckpoint> CheckpointStore::all(std::vector<std::string>* unreadable) const {

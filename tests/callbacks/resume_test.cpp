@@ -1,0 +1,178 @@
+// A run that is killed after any of its steps and started again leaves what one leaves that ran through.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/callbacks/checkpoint.h>
+#include <giro/callbacks/csv_logger.h>
+#include <giro/callbacks/early_stopping.h>
+#include <giro/callbacks/jsonl_logger.h>
+#include <giro/callbacks/keras_bar.h>
+#include <giro/callbacks/restore.h>
+#include <giro/callbacks/timer.h>
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/train_state.h>
+#include <giro/loop/inner_loop.h>
+#include <giro/loop/loop.h>
+#include <giro/runtime/checkpoint_store.h>
+
+#include "tests/expect_error.h"
+#include "tests/kernels/nn/models.h"
+#include "tests/kernels/op_test.h"
+#include "tests/temporary_directory.h"
+
+namespace giro {
+namespace {
+
+using test::expect_error, test::read_text;
+
+constexpr std::int64_t kSteps = 50;
+
+// A clock that stands still, so that what is printed of the time is the same.
+class StillClock final : public Arbiter {
+ public:
+  double now() override { return 1'000; }
+};
+
+// What a run leaves.
+struct Left {
+  std::vector<std::uint8_t> state;
+  std::int64_t steps = 0, samples = 0;
+  std::string history, csv, jsonl, shown;
+};
+
+std::vector<std::uint8_t> bytes_of(const State& state) {
+  std::vector<std::uint8_t> all;
+  for (const auto& collection : state.collections()) {
+    if (!collection->saved()) continue;
+    const std::vector<std::uint8_t> bytes = to_host<std::uint8_t>(collection->bytes(), state.stream());
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  }
+  return all;
+}
+
+class ResumeTest : public test::OpTest {
+ protected:
+  enum class Data { host, prefetched, resident };
+
+  // Runs up to `until`, or to the end, and says what there is then. `dir` is what outlives the process.
+  static Left run(const std::string& dir, Device device, Data kind, std::optional<std::int64_t> until, bool resumes) {
+    Dataset train = test::image_dataset(70, 4).shuffle(3).repeat().batch(3);
+    if (kind == Data::prefetched) train = train.prefetch(2);
+    if (kind == Data::resident) train = train.to(device);
+    const Dataset valid = test::image_dataset(20, 4).batch(10).to(device);
+    const nn::Layer model = test::linear_model();
+    const auto train_step = jit([&](TrainState& state, const Batch& batch) {
+      const auto [loss, logits] = state.value_and_grad([&](auto& params) {
+        auto out = model(params, batch["image"]);
+        return std::pair{mean(softmax_cross_entropy(out, batch["label"])), out};
+      });
+      state.apply_gradients();
+      return logs().add_metric("loss", loss).add_stateful_metric("accuracy", accuracy(logits, batch["label"]));
+    });
+    const auto valid_step = jit([&](const TrainState& state, const Batch& batch) {
+      return logs().add_metric("loss",
+                               mean(softmax_cross_entropy(model(state.params(), batch["image"]), batch["label"])));
+    });
+    const auto evaluate = inner_loop("valid",
+                                     [&](TrainState& state) {
+                                       return loop(std::move(state), valid, {{every(1), valid_step}});
+                                     },
+                                     {.aggregation = "mean"});
+
+    const std::string shown = dir + "/shown";
+    std::FILE* const out = std::fopen(shown.c_str(), "a");
+    Left left;
+    {
+      giro::Run run(TrainState::create(model, train.spec(), optim::adamw(1e-2), /*seed=*/1, device), train,
+                    {{every(1), train_step},
+                     {every({.samples = 13}), evaluate},
+                     // The best comes early, so it has to be remembered for long.
+                     {every(4), early_stopping("loss", {.patience = at(31), .min_delta = 0.5, .restore_best = true})},
+                     {every(1) | last(), checkpoint(dir + "/model")},
+                     {every(1), csv_logger(dir + "/log.csv")},
+                     {every(3), jsonl_logger(dir + "/log.jsonl")},
+                     {every(7), timer()},
+                     {every(1), keras_bar({.total = kSteps, .file_interval = 0, .out = out})}},
+                    {.stop = at(kSteps),
+                     .on_start = resumes ? std::vector<Callback<TrainState, Batch>>{resume(dir + "/model")}
+                                         : std::vector<Callback<TrainState, Batch>>{},
+                     .arbiter = std::make_shared<StillClock>()});
+      const Advanced why = run.advance(until ? at(*until) : Period{});
+      if (until && why == Advanced::reached) {
+        std::fflush(out);
+        left.shown = read_text(shown);
+      } else {
+        auto result = run.finish();
+        left.state = bytes_of(result.state);
+        left.steps = result.elapsed.steps;
+        left.samples = result.elapsed.samples;
+        result.history.write_jsonl(dir + "/history.jsonl");
+        left.history = read_text(dir + "/history.jsonl");
+      }
+    }
+    std::fclose(out);
+    // A process that is killed shows nothing more.
+    if (until && left.steps == 0) test::write_text(shown, left.shown);
+    left.shown = read_text(shown);
+    left.csv = read_text(dir + "/log.csv");
+    left.jsonl = read_text(dir + "/log.jsonl");
+    return left;
+  }
+
+  static void check(Device device, Data kind, std::int64_t stride) {
+    const test::TemporaryDirectory whole_dir;
+    const Left whole = run(whole_dir.path(), device, kind, {}, false);
+    EXPECT_GT(whole.steps, 30);
+    EXPECT_NE(whole.history.find("loss_valid"), std::string::npos);
+    EXPECT_GT(whole.shown.size(), 30 * 30u);
+    for (std::int64_t cut = 1; cut < whole.steps; cut += stride) {
+      SCOPED_TRACE(cut);
+      const test::TemporaryDirectory dir;
+      (void)run(dir.path(), device, kind, cut, false);
+      const Left rest = run(dir.path(), device, kind, {}, true);
+      ASSERT_EQ(rest.steps, whole.steps);
+      ASSERT_EQ(rest.samples, whole.samples);
+      ASSERT_EQ(rest.state, whole.state);
+      ASSERT_EQ(rest.history, whole.history);
+      ASSERT_EQ(rest.csv, whole.csv);
+      ASSERT_EQ(rest.jsonl, whole.jsonl);
+      ASSERT_EQ(rest.shown, whole.shown);
+    }
+  }
+};
+
+TEST_P(ResumeTest, AfterAnyStepWithDataOnTheHost) { check(device(), Data::host, device().is_cpu() ? 1 : 11); }
+TEST_P(ResumeTest, AfterAnyStepWithPrefetchedData) { check(device(), Data::prefetched, device().is_cpu() ? 1 : 17); }
+TEST_P(ResumeTest, AfterAnyStepWithResidentData) { check(device(), Data::resident, device().is_cpu() ? 1 : 11); }
+
+// A process may be killed in a run that was resumed itself.
+TEST_P(ResumeTest, AgainAndAgain) {
+  const test::TemporaryDirectory whole_dir, dir;
+  const Left whole = run(whole_dir.path(), device(), Data::resident, {}, false);
+  for (std::int64_t cut = 7; cut < whole.steps; cut += 7) {
+    (void)run(dir.path(), device(), Data::resident, cut, true);
+  }
+  const Left rest = run(dir.path(), device(), Data::resident, {}, true);
+  EXPECT_EQ(rest.state, whole.state);
+  EXPECT_EQ(rest.history, whole.history);
+  EXPECT_EQ(rest.csv, whole.csv);
+  EXPECT_EQ(rest.shown, whole.shown);
+  // Once it is over, it stays over.
+  const Left after = run(dir.path(), device(), Data::resident, {}, true);
+  EXPECT_EQ(after.state, whole.state);
+  EXPECT_EQ(after.steps, whole.steps);
+  EXPECT_EQ(after.history, whole.history);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, ResumeTest, test::kDevices, test::device_name);
+
+}  // namespace
+}  // namespace giro

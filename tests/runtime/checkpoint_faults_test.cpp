@@ -8,7 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
+#include <filesystem>
 #include <memory>
 #include <random>
 #include <string>
@@ -18,6 +18,7 @@
 
 #include <giro/runtime/checkpoint_store.h>
 
+#include "tests/expect_error.h"
 #include "tests/power_loss_file_system.h"
 #include "tests/runtime/sample_run.h"
 #include "tests/temporary_directory.h"
@@ -259,6 +260,72 @@ TEST(CheckpointFaults, WithoutAnySyncOrRenameAPowerLossIsFound) {
     EXPECT_NE(find_loss(run, k, 1, k, files->calls.size(), 32), "") << "without call " << k << ", " << call;
   }
   EXPECT_GT(tried, 50u);
+}
+
+// Saves one checkpoint after another in a process of its own, which tells the steps of each once it is saved.
+pid_t start_saving(const std::string& dir, Moment from, int out) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  try {
+    SampleRun run;
+    CheckpointStore store(dir);
+    for (std::int64_t steps = from.steps + 1;; ++steps) {
+      run.save(store, {steps, steps % 3});
+      if (::write(out, &steps, sizeof steps) != sizeof steps) break;
+    }
+  } catch (...) {
+  }
+  ::_exit(3);
+}
+
+TEST(CheckpointFaults, OldOrNewIsThereWhenAProcessIsKilled) {
+  // In memory where there is such a place: what a process has written outlives it without a sync, and those take long.
+  const std::filesystem::path memory = "/dev/shm";
+  const test::TemporaryDirectory dir(::access(memory.c_str(), W_OK) == 0 ? memory
+                                                                         : std::filesystem::temp_directory_path());
+  std::mt19937 random(3);
+  Moment last;
+  int saved = 0;
+  for (int life = 0; life < 100; ++life) {
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    const pid_t child = start_saving(dir / "model", last, ends[1]);
+    ASSERT_GT(child, 0);
+    ::close(ends[1]);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 25'000));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status)) << "it could not save: exit code " << WEXITSTATUS(status);
+    for (std::int64_t steps = 0; ::read(ends[0], &steps, sizeof steps) == sizeof steps; ++saved) last.steps = steps;
+    ::close(ends[0]);
+    if (saved == 0) continue;
+    LoadedCheckpoint loaded = load_checkpoint(dir / "model");
+    const Moment found = SampleRun::moment_of(loaded);
+    EXPECT_TRUE(loaded.skipped.empty());
+    EXPECT_EQ(found.variant, found.steps % 3);
+    EXPECT_GE(found.steps, last.steps);
+    EXPECT_LE(found.steps, last.steps + 1);
+    last = found;
+  }
+  EXPECT_GT(saved, 20);
+}
+
+TEST(CheckpointFaults, AKilledHolderOfTheLockBlocksNobody) {
+  const test::TemporaryDirectory dir;
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = start_saving(dir / "model", {}, ends[1]);
+  std::int64_t steps = 0;
+  ASSERT_EQ(::read(ends[0], &steps, sizeof steps), static_cast<ssize_t>(sizeof steps));
+  CheckpointStore store(dir / "model");
+  test::expect_error(ErrorCode::invalid_argument, {fmt::format("is being written by process {} on ", child)},
+                     [&] { store.acquire(); });
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  store.acquire();
 }
 
 }  // namespace

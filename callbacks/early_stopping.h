@@ -81,6 +81,7 @@ class EarlyStopping : public GenericCallback {
   template <class S, class B>
   void on_end(LoopState<S, B>& loop) {
     memory_->ended = loop.elapsed;
+    if constexpr (std::is_base_of_v<State, S>) take_read(loop.state);  // of a run that is over as it is resumed
     if (!loop.failed) put_back(loop.state);
   }
 

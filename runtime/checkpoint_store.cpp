@@ -171,6 +171,9 @@ struct CheckpointStore::Impl {
   // Removes what is superseded by the checkpoint of `steps`, and then the lines that nothing refers to.
   void prune(std::int64_t steps) {
     const StoredCheckpoints stored = detail::stored_checkpoints(files, dir);
+    for (const Error& error : stored.unreadable) {
+      if (error.code() == ErrorCode::io) throw error;  // it may be one that has to go
+    }
     std::vector<std::string> trash;
     std::set<std::string> stay;
     for (const Item& item : stored.items) stay.insert(item.entry.name);
@@ -223,7 +226,10 @@ FileSystem& CheckpointStore::files() const noexcept { return impl_->files; }
 
 std::vector<StoredCheckpoint> CheckpointStore::all(std::vector<std::string>* unreadable) const {
   StoredCheckpoints stored = detail::stored_checkpoints(impl_->files, impl_->dir);
-  if (unreadable != nullptr) *unreadable = std::move(stored.unreadable);
+  if (unreadable != nullptr) {
+    unreadable->clear();
+    for (const Error& error : stored.unreadable) unreadable->push_back(error.what());
+  }
   std::vector<StoredCheckpoint> all;
   for (Item& item : stored.items) all.push_back(std::move(item.stored));
   return all;

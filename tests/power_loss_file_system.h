@@ -18,8 +18,8 @@ namespace giro::test {
 
 // A file system in memory that knows what is durable: the content of a file up to its last sync, and the names in a
 // directory up to its last sync_directory. after_power_loss() is what a disk might hold if the power failed now: of
-// what was not synced anything may be there or not, a file's end cut off or zeros, each change of a directory by itself.
-// It also records calls, and has faults at will, as FaultyFileSystem.
+// what was not synced anything may be there or not, a file's end cut off or zeros, each change of a directory by
+// itself. It also records calls, and has faults at will, as FaultyFileSystem.
 class PowerLossFileSystem final : public FileSystem {
  public:
   std::vector<std::string> calls;  // as "rename /logs/model/checkpoint_0000000001"
@@ -30,7 +30,7 @@ class PowerLossFileSystem final : public FileSystem {
   std::shared_ptr<PowerLossFileSystem> after_power_loss(std::uint32_t seed) const {
     auto disk = std::make_shared<PowerLossFileSystem>();
     std::mt19937 random(seed);
-    disk->root_ = lose(*root_, random, static_cast<Loss>(seed % 4));
+    disk->root_ = lose(*root_, random, static_cast<Loss>(std::min(seed % 8, 3u)));
     return disk;
   }
 
@@ -225,8 +225,8 @@ class PowerLossFileSystem final : public FileSystem {
     Entries entries = node.durable_entries;
     const std::size_t first = random() % (node.pending.size() + 1);
     for (std::size_t i = 0; i < node.pending.size(); ++i) {
-      const bool stays = loss == Loss::nothing || (loss == Loss::latest && i < first) ||
-                         (loss == Loss::any && random() % 2 == 0);
+      const bool stays =
+          loss == Loss::nothing || (loss == Loss::latest && i < first) || (loss == Loss::any && random() % 2 == 0);
       if (stays) apply(node.pending[i], entries);
     }
     for (const auto& [name, entry] : entries) left->entries[name] = lose(*entry, random, loss);

@@ -14,11 +14,8 @@ namespace giro::test {
 // A new directory that goes with its contents; in memory where there is room for it, since a sync takes no time there.
 class TemporaryDirectory {
  public:
-  TemporaryDirectory() {
-    std::error_code error;
-    const bool has_room = std::filesystem::space("/dev/shm", error).available > std::uintmax_t{1} << 28 && !error;
-    const std::filesystem::path above = has_room ? "/dev/shm" : std::filesystem::temp_directory_path();
-    std::string name = (above / "giro_XXXXXX").string();
+  explicit TemporaryDirectory(const std::filesystem::path& parent = fastest_parent()) {
+    std::string name = (parent / "giro_XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory");
     path_ = name;
   }
@@ -30,6 +27,12 @@ class TemporaryDirectory {
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
 
  private:
+  static std::filesystem::path fastest_parent() {
+    std::error_code error;
+    const bool has_room = std::filesystem::space("/dev/shm", error).available > std::uintmax_t{1} << 28 && !error;
+    return has_room ? "/dev/shm" : std::filesystem::temp_directory_path();
+  }
+
   std::filesystem::path path_;
 };
 

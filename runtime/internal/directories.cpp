@@ -5,17 +5,33 @@
 #include <giro/runtime/error.h>
 
 namespace giro::detail {
+namespace {
 
-void create_durable_directory(FileSystem& files, const std::string& path) {
+bool exists(FileSystem& files, const std::string& directory) {
   try {
-    files.list(path);
-    return;
+    files.list(directory);
+    return true;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::not_found) throw;
+    return false;
   }
+}
+
+}  // namespace
+
+void create_durable_directory(FileSystem& files, const std::string& path) {
   const std::filesystem::path above = std::filesystem::path(path).parent_path();
   const std::string parent = above.empty() ? std::string(".") : above.string();
-  if (parent != path) create_durable_directory(files, parent);
+  if (exists(files, path)) {
+    if (parent == path) return;
+    try {
+      files.sync_directory(parent);
+    } catch (const Error&) {
+      // Others' directories need not be open to us.
+    }
+    return;
+  }
+  create_durable_directory(files, parent);
   files.create_directories(path);
   files.sync_directory(parent);
 }

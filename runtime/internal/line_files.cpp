@@ -67,13 +67,13 @@ std::vector<Manifest::Lines> LineFiles::append(const std::map<std::string, Archi
       writer->write(lines.text.data(), lines.text.size());
       writer->sync();
       writer->close();
-      if (is_new) files_.sync_directory(dir_);
       file.checksum.add(lines.text.data(), lines.text.size());
       file.bytes += lines.text.size();
       file.lines = lines.count;
     }
     appended.push_back({path, file.name, file.lines, file.bytes, file.checksum.digits()});
   }
+  if (!new_.empty()) files_.sync_directory(dir_);
   return appended;
 }
 

@@ -165,7 +165,7 @@ StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir) 
       stored.items.push_back(describe(files, dir, entries[i]));
     } catch (const Error& error) {
       if (!is_damaged(error) && error.code() != ErrorCode::unsupported) throw;
-      stored.unreadable.push_back(error.what());
+      stored.unreadable.push_back(error);
     }
   }
   return stored;

@@ -18,8 +18,8 @@ struct StoredCheckpoints {
     StoredCheckpoint stored;
     std::vector<std::string> lines;  // names of the files of lines it refers to
   };
-  std::vector<Item> items;              // fewest steps first
-  std::vector<std::string> unreadable;  // a line each
+  std::vector<Item> items;        // fewest steps first
+  std::vector<Error> unreadable;  // damaged, foreign, of a newer version, or not to be read just now
 };
 StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir);
 

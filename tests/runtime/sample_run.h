@@ -73,10 +73,11 @@ class SampleRun {
     for (const Leaf& leaf : loaded.leaves) {
       bool found = false;
       for (const Leaf& other : saved.leaves()) {
-        found = found || (other.path == leaf.path && other.value.dtype() == leaf.value.dtype() &&
-                          other.value.shape() == leaf.value.shape() &&
-                          (leaf.value.bytes() == 0 ||
-                           std::memcmp(other.value.raw(), leaf.value.raw(), leaf.value.bytes()) == 0));
+        found =
+            found ||
+            (other.path == leaf.path && other.value.dtype() == leaf.value.dtype() &&
+             other.value.shape() == leaf.value.shape() &&
+             (leaf.value.bytes() == 0 || std::memcmp(other.value.raw(), leaf.value.raw(), leaf.value.bytes()) == 0));
       }
       same = same && found;
     }
@@ -87,7 +88,8 @@ class SampleRun {
  private:
   static std::string lines(const std::string& name, std::int64_t first, std::int64_t count) {
     std::string text;
-    for (std::int64_t i = first; i < count; ++i) text += name + std::string(static_cast<std::size_t>(i % 7), '.') + "\n";
+    for (std::int64_t i = first; i < count; ++i)
+      text += name + std::string(static_cast<std::size_t>(i % 7), '.') + "\n";
     return text;
   }
   static bool array_differs(const std::vector<Leaf>& arrays, Moment moment) {

@@ -16,6 +16,8 @@
 
 #include <giro/runtime/error.h>
 
+#include "runtime/internal/text.h"
+
 namespace giro {
 namespace {
 
@@ -34,9 +36,6 @@ std::string_view format_name(DType dtype) {
   const auto same = [&](const auto& known) { return known.first == dtype; };
   return std::find_if(std::begin(kDTypes), std::end(kDTypes), same)->second;
 }
-
-// What a file says of itself may be long and hold anything: fit for a line.
-std::string printable(std::string_view text) { return fmt::format("{:?}", text.substr(0, 80)); }
 
 struct Entry {
   std::string name;

@@ -24,6 +24,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format stores numbers as they lie in memory here");
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // bytes, by the format
+constexpr std::size_t kMaxEntries = 100'000;       // of names in a header, so that they take no more than tens of MiB
 constexpr std::size_t kPrefix = sizeof(std::uint64_t);
 constexpr std::size_t kDataAlignment = 64;
 constexpr std::string_view kMetadata = "__metadata__";
@@ -124,6 +125,10 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool key(string_t& key) override {
+    const bool is_name = place_ == Place::metadata_names || (place_ == Place::names && key != kMetadata);
+    if (is_name && entries.size() + metadata.size() == kMaxEntries) {
+      fail(fmt::format("it has more than {} tensors and metadata", kMaxEntries), ErrorCode::unsupported);
+    }
     if (place_ == Place::names) {
       name_ = key;
       if (key == kMetadata) {
@@ -307,30 +312,33 @@ void check_layout(HeaderParser& header, std::uint64_t data_bytes) {
   }
 }
 
-// Puts each tensor where its elements are aligned; other writers need not have done so.
-std::vector<char> aligned(std::vector<char> content, std::size_t data, std::vector<Entry>& entries) {
+// Moves the tensors to where their elements are aligned; other writers need not have put them there. They move towards
+// the front, over the header, in which each tensor has taken more bytes than its alignment takes now.
+void align(std::vector<char>& content, std::size_t data, std::vector<Entry>& entries) {
   bool all_aligned = true;
   for (Entry& entry : entries) {
     entry.position = data + static_cast<std::size_t>(entry.begin());
     all_aligned = all_aligned && entry.position % size_of(entry.dtype) == 0;
   }
-  if (all_aligned) return content;
-  std::vector<char> copy;
-  copy.reserve(content.size() + entries.size() * sizeof(double));
+  if (all_aligned) return;
+  std::size_t end = 0;
   for (Entry& entry : entries) {
-    const std::size_t size = size_of(entry.dtype);
-    copy.resize((copy.size() + size - 1) / size * size);
-    const auto first = content.begin() + static_cast<std::ptrdiff_t>(entry.position);
-    entry.position = copy.size();
-    copy.insert(copy.end(), first, first + static_cast<std::ptrdiff_t>(entry.end() - entry.begin()));
+    const std::size_t size = size_of(entry.dtype), bytes = static_cast<std::size_t>(entry.end() - entry.begin());
+    const std::size_t position = (end + size - 1) / size * size;
+    std::memmove(content.data() + position, content.data() + entry.position, bytes);
+    entry.position = position;
+    end = position + bytes;
   }
-  return copy;
 }
 
 }  // namespace
 
 void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensors,
                        const std::map<std::string, std::string>& metadata) {
+  if (tensors.size() + metadata.size() > kMaxEntries) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("safetensors: {} tensors and metadata are more than {}",
+                                                         tensors.size() + metadata.size(), kMaxEntries));
+  }
   std::vector<const Leaf*> order;
   std::set<std::string_view> names{kMetadata};
   for (const Leaf& leaf : tensors) {
@@ -385,7 +393,9 @@ Safetensors read_safetensors(FileSystem& files, const std::string& path) {
   check_names(header);
   check_layout(header, content.size() - data);
 
-  const auto memory = std::make_shared<std::vector<char>>(aligned(std::move(content), data, header.entries));
+  align(content, data, header.entries);
+
+  const auto memory = std::make_shared<std::vector<char>>(std::move(content));
   Safetensors result;
   for (Entry& entry : header.entries) {
     result.tensors.push_back({std::move(entry.name),

@@ -19,9 +19,6 @@ namespace {
 
 constexpr const char* kCall = "load_into";
 
-// Names may come from a file, and hold anything.
-std::string printable(std::string_view text) { return fmt::format("{:?}", text.substr(0, 80)); }
-
 bool matches_any(const std::vector<PathPattern>& patterns, const std::string& path) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const PathPattern& p) { return p.match(path).has_value(); });
 }

@@ -17,6 +17,7 @@
 #include <giro/runtime/error.h>
 
 #include "runtime/internal/file_bytes.h"
+#include "runtime/internal/text.h"
 
 namespace giro {
 namespace {
@@ -24,6 +25,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format stores numbers as they lie in memory here");
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // bytes, by the format
+constexpr std::size_t kMaxEntries = 100'000;       // of names in a header, so that they take no more than tens of MiB
 constexpr std::size_t kPrefix = sizeof(std::uint64_t);
 constexpr std::size_t kDataAlignment = 64;
 constexpr std::string_view kMetadata = "__metadata__";
@@ -36,9 +38,6 @@ std::string_view format_name(DType dtype) {
   const auto same = [&](const auto& known) { return known.first == dtype; };
   return std::find_if(std::begin(kDTypes), std::end(kDTypes), same)->second;
 }
-
-// What a file says of itself may be long and hold anything: fit for a line.
-std::string printable(std::string_view text) { return fmt::format("{:?}", text.substr(0, 80)); }
 
 struct Entry {
   std::string name;
@@ -127,6 +126,10 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool key(string_t& key) override {
+    const bool is_name = place_ == Place::metadata_names || (place_ == Place::names && key != kMetadata);
+    if (is_name && entries.size() + metadata.size() == kMaxEntries) {
+      fail(fmt::format("it has more than {} tensors and metadata", kMaxEntries), ErrorCode::unsupported);
+    }
     if (place_ == Place::names) {
       name_ = key;
       if (key == kMetadata) {
@@ -338,6 +341,10 @@ void align(const detail::FileBytes& content, std::size_t data, std::vector<Entry
 
 void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensors,
                        const std::map<std::string, std::string>& metadata) {
+  if (tensors.size() + metadata.size() > kMaxEntries) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("safetensors: {} tensors and metadata are more than {}",
+                                                         tensors.size() + metadata.size(), kMaxEntries));
+  }
   std::vector<const Leaf*> order;
   std::set<std::string_view> names{kMetadata};
   for (const Leaf& leaf : tensors) {

@@ -13,8 +13,8 @@ namespace giro {
 
 // Files of named tensors in the safetensors format (https://github.com/huggingface/safetensors).
 
-// Writes host tensors and string metadata. Errors: invalid_argument (a repeated name, or one that is not UTF-8),
-// device_mismatch (a tensor that is not on the host), io.
+// Writes host tensors and string metadata. Errors: invalid_argument (a repeated name, or one that is not UTF-8, or more
+// than 100,000 of both), device_mismatch (a tensor that is not on the host), io.
 void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
@@ -26,7 +26,8 @@ struct Safetensors {
 };
 // Trusts nothing in the file. Errors: not_found, io, corrupt_data (what the format forbids: a header that is too large
 // or not JSON, offsets that overlap, leave holes or do not fit the shapes, trailing bytes, repeated names), unsupported
-// (a dtype that giro does not have, or more axes than Shape::kMaxRank); each names the file.
+// (a dtype that giro does not have, more axes than Shape::kMaxRank, or more than 100,000 tensors and metadata); each
+// names the file.
 Safetensors read_safetensors(FileSystem& files, const std::string& path);
 // The metadata alone; reads no more than the header, and says nothing about the data. Errors as above.
 std::map<std::string, std::string> read_safetensors_metadata(FileSystem& files, const std::string& path);

@@ -37,4 +37,6 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& kn
   return known.empty() ? std::string() : fmt::format("; did you mean '{}'?", nearest(word, known));
 }
 
+std::string printable(std::string_view text) { return fmt::format("{:?}", text.substr(0, 80)); }
+
 }  // namespace giro

@@ -45,17 +45,17 @@ int diff(const std::string& a, const std::string& b) {
   for (const auto& [path, tensor] : left) {
     const auto other = right.find(path);
     if (other == right.end()) {
-      fmt::print("{}: {} only in {}\n", printable(path), type_of(tensor), a);
+      fmt::print("{}: {} only in {}\n", for_terminal(path), type_of(tensor), a);
     } else if (tensor.dtype() != other->second.dtype() || tensor.shape() != other->second.shape()) {
-      fmt::print("{}: {} in {}, {} in {}\n", printable(path), type_of(tensor), a, type_of(other->second), b);
+      fmt::print("{}: {} in {}, {} in {}\n", for_terminal(path), type_of(tensor), a, type_of(other->second), b);
     } else if (const std::string found = difference(tensor, other->second); !found.empty()) {
-      fmt::print("{}: {}\n", printable(path), found);
+      fmt::print("{}: {}\n", for_terminal(path), found);
     } else {
       ++equal;
     }
   }
   for (const auto& [path, tensor] : right) {
-    if (!left.contains(path)) fmt::print("{}: {} only in {}\n", printable(path), type_of(tensor), b);
+    if (!left.contains(path)) fmt::print("{}: {} only in {}\n", for_terminal(path), type_of(tensor), b);
   }
   fmt::print("{} tensors are equal to the bit\n", equal);
   return equal == left.size() && equal == right.size() ? kSame : kDifferent;

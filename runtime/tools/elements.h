@@ -34,6 +34,6 @@ auto with_elements(const Tensor& tensor, F&& f) {
 // "f32 (2, 3)"
 std::string type_of(const Tensor& tensor);
 // A name from a file, which may hold anything, fit for a terminal and a line.
-std::string printable(std::string_view name);
+std::string for_terminal(std::string_view name);
 
 }  // namespace giro::tools

@@ -60,7 +60,7 @@ int export_npz(const std::string& path, const std::string& out, bool widen) {
         if (!widen) {
           throw Error(ErrorCode::unsupported,
                       fmt::format("'{}': tensor '{}' is bf16, which NPY does not have: --widen makes it f32", path,
-                                  printable(leaf.path)));
+                                  for_terminal(leaf.path)));
         }
         const BFloat16* const elements = value.data<BFloat16>();
         widened.assign(elements, elements + value.count());

@@ -57,7 +57,8 @@ int show(const std::string& path) {
   std::size_t bytes = 0;
   for (const Leaf& leaf : file.tensors) bytes += leaf.value.bytes();
   fmt::print("{}: {} tensors, {} bytes\n", path, file.tensors.size(), bytes);
-  for (const auto& [name, value] : file.metadata) fmt::print("metadata {}: {}\n", printable(name), printable(value));
+  for (const auto& [name, value] : file.metadata)
+    fmt::print("metadata {}: {}\n", for_terminal(name), for_terminal(value));
 
   std::vector<std::string_view> above;  // the folders that are printed already
   for (const Leaf& leaf : file.tensors) {
@@ -66,9 +67,9 @@ int show(const std::string& path) {
     parts.pop_back();
     const auto common = std::mismatch(above.begin(), above.end(), parts.begin(), parts.end()).second;
     for (auto part = common; part != parts.end(); ++part) {
-      fmt::print("{:{}}{}/\n", "", 2 * (part - parts.begin()), printable(*part));
+      fmt::print("{:{}}{}/\n", "", 2 * (part - parts.begin()), for_terminal(*part));
     }
-    fmt::print("{:{}}{}  {}  {} bytes{}\n", "", 2 * parts.size(), printable(name), type_of(leaf.value),
+    fmt::print("{:{}}{}  {}  {} bytes{}\n", "", 2 * parts.size(), for_terminal(name), type_of(leaf.value),
                leaf.value.bytes(), statistics(leaf.value));
     above = std::move(parts);
   }

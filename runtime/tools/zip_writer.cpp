@@ -7,6 +7,8 @@
 
 #include <giro/runtime/error.h>
 
+#include "runtime/internal/text.h"
+
 namespace giro::tools {
 namespace {
 
@@ -30,8 +32,7 @@ constexpr std::uint32_t kSeeWide32 = 0xffffffff;
 
 void check_name(const std::string& name) {
   const auto refuse = [&](const char* why) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("zip: the name {:?} {}", std::string_view(name).substr(0, 80), why));
+    throw Error(ErrorCode::invalid_argument, fmt::format("zip: the name {} {}", printable(name), why));
   };
   if (name.size() > std::numeric_limits<std::uint16_t>::max()) refuse("is longer than 65535 bytes");
   if (name.find_first_of(std::string_view("\0\\", 2)) != name.npos) refuse("holds a zero or a backslash");

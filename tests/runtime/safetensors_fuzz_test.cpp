@@ -5,6 +5,7 @@
 #include <cstring>
 #include <ctime>
 #include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include <giro/runtime/safetensors.h>
 
 #include "tests/address_space_limit.h"
+#include "tests/expect_error.h"
 #include "tests/mutator.h"
 #include "tests/one_file.h"
 
@@ -104,6 +106,61 @@ TEST(SafetensorsFuzzTest, DamagedFilesAreErrorsOrSound) {
   EXPECT_GT(errors[ErrorCode::unsupported], kFiles / 200);
   RecordProperty("sound", sound);
   RecordProperty("longest_us", static_cast<int>(longest * 1'000'000 / CLOCKS_PER_SEC));
+}
+
+// Tensors that lie where no element of theirs may do not take their memory twice.
+TEST(SafetensorsFuzzTest, UnalignedTensorsStayWithinTheLimit) {
+  constexpr std::size_t kElements = std::size_t{10} << 20, kLarge = kElements * sizeof(double);
+  Parts parts{R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F64","shape":[10485760],)"
+              R"("data_offsets":[1,83886081]},"c":{"dtype":"F32","shape":[1],"data_offsets":[83886081,83886085]}})",
+              "x"};
+  std::vector<double> values(kElements);
+  std::iota(values.begin(), values.end(), 0.5);
+  parts.data.append(reinterpret_cast<const char*>(values.data()), kLarge);
+  const float last = 2.5f;
+  parts.data.append(reinterpret_cast<const char*>(&last), sizeof(last));
+  test::OneFile file(parts.file());
+  const test::AddressSpaceLimit limit(file.content.size() + (std::size_t{64} << 20));
+  const Safetensors read = read_safetensors(file, "file");
+  ASSERT_EQ(read.tensors.size(), 3u);
+  EXPECT_EQ(read.tensors[0].value.data<std::uint8_t>()[0], 'x');
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(read.tensors[1].value.raw()) % alignof(double), 0u);
+  EXPECT_EQ(std::memcmp(read.tensors[1].value.raw(), values.data(), kLarge), 0);
+  EXPECT_EQ(read.tensors[2].value.data<float>()[0], last);
+}
+
+// As many names as are allowed take no more memory than the file and 64 MiB; one more is an error.
+TEST(SafetensorsFuzzTest, ManyNamesStayWithinTheLimit) {
+  constexpr int kAllowed = 100'000;
+  const auto file_of = [](int tensors, int metadata) {
+    Parts parts{"{\"__metadata__\":{", ""};
+    for (int i = 0; i < metadata; ++i) parts.header += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":\"\"";
+    parts.header += "}";
+    for (int i = 0; i < tensors; ++i) {
+      parts.header += ",\"" + std::to_string(i) + R"(":{"dtype":"U8","shape":[0,0,0,0,0,0],"data_offsets":[0,0]})";
+    }
+    parts.header += "}";
+    return test::OneFile(parts.file());
+  };
+  for (const int tensors : {0, kAllowed / 2, kAllowed}) {
+    test::OneFile file = file_of(tensors, kAllowed - tensors);
+    {
+      const test::AddressSpaceLimit limit(file.content.size() + (std::size_t{64} << 20));
+      EXPECT_EQ(read_safetensors(file, "file").tensors.size(), static_cast<std::size_t>(tensors));
+    }
+    test::OneFile more = file_of(tensors + (tensors > 0 ? 1 : 0), kAllowed - tensors + (tensors > 0 ? 0 : 1));
+    test::expect_error(ErrorCode::unsupported, {"more than 100000"}, [&] { read_safetensors(more, "file"); });
+  }
+
+  std::vector<Leaf> leaves;
+  for (int i = 0; i < kAllowed; ++i)
+    leaves.push_back({std::to_string(i), Tensor(&leaves, DType::u8, {0}, Device::cpu())});
+  test::OneFile file;
+  write_safetensors(*file.create("file"), leaves);
+  EXPECT_EQ(read_safetensors(file, "file").tensors.size(), leaves.size());
+  test::expect_error(ErrorCode::invalid_argument, {"100001", "more than 100000"}, [&] {
+    write_safetensors(*file.create("file"), leaves, {{"a", "b"}});
+  });
 }
 
 }  // namespace

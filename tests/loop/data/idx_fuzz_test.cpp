@@ -75,5 +75,12 @@ TEST(IdxFuzzTest, DamagedFilesAreErrorsOrSound) {
   RecordProperty("longest_us", static_cast<int>(longest * 1'000'000 / CLOCKS_PER_SEC));
 }
 
+TEST(IdxFuzzTest, AFileThatIsNotPackedTakesItsSizeOnce) {
+  constexpr std::uint32_t kSize = 80 << 20;
+  test::OneFile file(idx(0x08, {kSize}, std::string(kSize, 'x')));
+  const test::AddressSpaceLimit limit(file.content.size() + (std::size_t{64} << 20));
+  EXPECT_EQ(read_idx("file", file).values.count(), kSize);
+}
+
 }  // namespace
 }  // namespace giro::data

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -26,17 +30,40 @@ class OneFile final : public FileSystem {
     find(path);
     return std::make_unique<MemoryWriter>(content);
   }
-  std::vector<char> read(const std::string& path) override {
+  std::unique_ptr<Reader> open(const std::string& path) override {
     find(path);
-    return {content.begin(), content.end()};
+    return std::make_unique<MemoryReader>(content);
+  }
+  Status status(const std::string& path) override {
+    return path == "file" ? Status{Kind::file, content.size()} : Status{};
   }
   void rename(const std::string& from, const std::string&) override { find(from); }
   void remove(const std::string& path) override { find(path); }
   void create_directories(const std::string&) override {}
   void sync_directory(const std::string&) override {}
   std::vector<std::string> list(const std::string&) override { return {"file"}; }
+  std::unique_ptr<Lock> lock(const std::string& path, const std::string&) override {
+    find(path);
+    return std::make_unique<Lock>();
+  }
+  std::uint64_t free_bytes(const std::string&) override { return 0; }
 
  private:
+  class MemoryReader final : public Reader {
+   public:
+    explicit MemoryReader(const std::string& content) : content_(content) {}
+    std::size_t size() override { return content_.size(); }
+    std::size_t read(void* data, std::size_t bytes) override {
+      const std::size_t count = std::min(bytes, content_.size() - position_);
+      std::memcpy(data, content_.data() + position_, count);
+      position_ += count;
+      return count;
+    }
+
+   private:
+    const std::string& content_;
+    std::size_t position_ = 0;
+  };
   class MemoryWriter final : public Writer {
    public:
     explicit MemoryWriter(std::string& content) : content_(content) {}

@@ -14,6 +14,7 @@
 #include <giro/callbacks/monitor.h>
 #include <giro/callbacks/noop.h>
 #include <giro/callbacks/restore.h>
+#include <giro/callbacks/run_directory.h>
 #include <giro/callbacks/terminate_on_nan.h>
 #include <giro/callbacks/timer.h>
 #include <giro/callbacks/tqdm_bar.h>

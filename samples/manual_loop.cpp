@@ -13,7 +13,7 @@ namespace nn = giro::nn;
 
 namespace {
 
-void train(const std::string& data, std::int64_t total_steps, const std::string& logdir) {
+void train(const std::string& data, std::int64_t total_steps, const std::string& dir) {
   const giro::Device device = giro::parse_device("auto", giro::discover_devices());
   auto train_data = giro::data::mnist("train", {.dir = data}).shuffle(0).repeat().batch(32).to(device);
   const auto model = nn::sequential(nn::scale(1 / 255.f), nn::flatten(), nn::dense(10));
@@ -28,6 +28,7 @@ void train(const std::string& data, std::int64_t total_steps, const std::string&
     return giro::logs().add_metric("loss", loss).add_metric("accuracy", accuracy(logits, batch["label"]));
   });
 
+  const std::string logdir = giro::run_directory(dir);  // of its own, unless one is given
   // A schedule is a value that is asked, a callback one that is called.
   giro::Schedule call_checkpoint = giro::every(1'000) | giro::last();
   giro::Checkpoint checkpoint = giro::checkpoint(logdir + "/model");
@@ -49,7 +50,7 @@ void train(const std::string& data, std::int64_t total_steps, const std::string&
 int main(int argc, char** argv) {
   try {
     train(argc > 1 ? argv[1] : giro::data::MnistOptions().dir, argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 2'000,
-        argc > 3 ? argv[3] : "logdir");
+        argc > 3 ? argv[3] : "");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "manual_loop: %s\n", error.what());
     return 2;

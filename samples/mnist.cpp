@@ -11,9 +11,10 @@ namespace nn = giro::nn;
 namespace {
 
 struct Arguments {
-  std::string model = "linear", device = "auto", data = giro::data::MnistOptions().dir, logdir = "logdir";
+  std::string model = "linear", device = "auto", data = giro::data::MnistOptions().dir, logdir = "";
   std::int64_t batch = 32, steps = 5'000;
   std::uint64_t seed = 0;
+  bool resume = false;
 };
 
 // 1. A model is a plain value: layers, one after the other. It holds no parameters.
@@ -56,15 +57,12 @@ void train(const Arguments& args) {
     return giro::logs().add_metric("loss", loss).add_metric("accuracy", accuracy(logits, batch["label"]));
   });
 
-  // 5. The loop: schedules, and what is due at them. Better to know before than after it that logdir takes no files.
-  const auto files = giro::posix_file_system();
-  files->create_directories(args.logdir);
-  files->create(args.logdir + "/.probe")->close();
-  files->remove(args.logdir + "/.probe");
+  // 5. The loop: schedules, and what is due at them. Killed and started again with --resume, it just goes on.
+  const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume});
   auto [trained, history, elapsed] = giro::loop(std::move(state), train_data,
       {
           {giro::every(1), train_step},
-          {giro::every(1'000) | giro::last(), giro::checkpoint(args.logdir + "/model")},
+          {giro::every(1'000) | giro::last(), giro::backup_and_restore(logdir + "/model")},
           {giro::every(1), giro::keras_bar({.total = args.steps})},
       },
       {.stop = giro::at(args.steps)});
@@ -81,11 +79,12 @@ void train(const Arguments& args) {
   const giro::Logs test = giro::aggregate(evaluated.history, "mean");
 
   // 7. What the run leaves behind.
-  history.write_csv(args.logdir + "/history.csv");
-  giro::write_curves(history, {"loss", "accuracy"}, args.logdir + "/curves.svg");
-  const nlohmann::ordered_json result{{"model", args.model}, {"device", to_string(device)}, {"steps", elapsed.steps},
-      {"test_accuracy", test.entry_value("accuracy")}, {"test_loss", test.entry_value("loss")},
-      {"train_seconds", train_seconds}, {"steps_per_second", static_cast<double>(elapsed.steps) / train_seconds}};
+  history.write_csv(logdir + "/history.csv");
+  giro::write_curves(history, {"loss", "accuracy"}, logdir + "/curves.svg");
+  const nlohmann::ordered_json result{{"model", args.model}, {"device", to_string(device)}, {"logdir", logdir},
+      {"steps", elapsed.steps}, {"test_accuracy", test.entry_value("accuracy")},
+      {"test_loss", test.entry_value("loss")}, {"train_seconds", train_seconds},
+      {"steps_per_second", static_cast<double>(elapsed.steps) / train_seconds}};
   std::printf("result: %s\n", result.dump().c_str());
 }
 
@@ -103,7 +102,8 @@ int main(int argc, char** argv) {
   app.add_option("--steps", args.steps, "steps to train")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
   app.add_option("--seed", args.seed, "of initial parameters and batch order")->capture_default_str();
   app.add_option("--data", args.data, "directory with the four IDX files, gzipped or not")->capture_default_str();
-  app.add_option("--logdir", args.logdir, "where history, curves and checkpoints go")->capture_default_str();
+  app.add_option("--logdir", args.logdir, "where history, curves and checkpoints go [logdir/1, logdir/2, ...]");
+  app.add_flag("--resume", args.resume, "go on with the run in --logdir, or the newest");
   try {
     app.parse(argc, argv);
     train(args);

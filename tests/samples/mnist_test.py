@@ -51,6 +51,10 @@ def history(logdir):
     return {name: [row[name] for row in rows] for name in rows[0] if name != "time"}
 
 
+def result_of(result):
+    return json.loads(result.stdout.splitlines()[-1].removeprefix("result: "))
+
+
 class Runs(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -68,7 +72,7 @@ class Runs(unittest.TestCase):
 
     def train(self, name, *options):
         logdir = self.folder / name
-        result = run("--data", self.data, "--logdir", logdir, "--steps", 40, *options)
+        result = run("--data", self.data, "--logdir", logdir, *(() if "--steps" in options else ("--steps", 40)), *options)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         return logdir, result
 
@@ -108,7 +112,7 @@ class Runs(unittest.TestCase):
             more = {"user": 65534, "binary": shutil.copy(sample, self.folder / "mnist")}
             self.folder.chmod(0o755)
         self.before = self.files()
-        self.refuses([logdir], "--data", self.data, "--logdir", logdir, **more)
+        self.refuses([logdir], "--data", self.data, "--logdir", logdir, "--resume", **more)
 
     def test_an_unknown_device(self):
         self.refuses(["abacus"], "--data", self.data, "--logdir", self.folder / "log", "--device", "abacus")
@@ -124,11 +128,50 @@ class Runs(unittest.TestCase):
         self.assertEqual(files, ["curves.svg", "history.csv"])
         last = result.stdout.splitlines()[-1]
         self.assertTrue(last.startswith("result: "), last)
-        values = json.loads(last.removeprefix("result: "))
+        values = result_of(result)
         self.assertEqual((values["model"], values["device"], values["steps"]), ("linear", "cpu", 40))
         columns = history(logdir)
         self.assertEqual(columns["steps"], [str(step) for step in range(40)])
         self.assertEqual(set(columns), {"steps", "samples", "loss", "accuracy"})
+
+    def test_each_run_has_a_directory_of_its_own(self):
+        for number in (1, 2):
+            result = run("--data", self.data, "--steps", 40, cwd=self.folder)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertEqual(result_of(result)["logdir"], f"logdir/{number}")
+        self.before = self.files()
+        self.refuses(["logdir/1", "holds a run"], "--data", self.data, "--logdir", "logdir/1")
+
+        result = run("--data", self.data, "--steps", 60, "--resume", cwd=self.folder)  # the newest
+        self.assertEqual((result_of(result)["logdir"], result_of(result)["steps"]), ("logdir/2", 60))
+        longer, _ = self.train("longer", "--steps", 60)
+        self.assertEqual(history(self.folder / "logdir/2"), history(longer))
+
+    def test_a_run_that_is_killed_goes_on(self):
+        steps, kills = 20_000, 20
+        whole, whole_result = self.train("whole", "--steps", steps)
+        options = ["--data", self.data, "--logdir", self.folder / "killed", "--steps", steps, "--resume"]
+        generator = random.Random()
+        killed = 0
+        while killed < kills:
+            process = subprocess.Popen([sample, "--device", "cpu", *map(str, options)], stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.PIPE, text=True)
+            try:
+                _, errors = process.communicate(timeout=generator.uniform(0.01, 0.15))
+                self.assertEqual((process.returncode, errors), (0, ""))
+                break  # it was over first
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+                killed += 1
+        self.assertGreater(killed, 3)
+        result = run(*options)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        for name in ("steps", "test_accuracy", "test_loss"):
+            self.assertEqual(result_of(result)[name], result_of(whole_result)[name])
+        self.assertEqual(history(self.folder / "killed"), history(whole))
+        last = f"model/checkpoint_{steps:010}/state.safetensors"
+        self.assertEqual((self.folder / "killed" / last).read_bytes(), (whole / last).read_bytes())
 
     def test_the_seed_decides_the_run(self):
         for model in ("linear", "cnn"):
@@ -158,7 +201,7 @@ def accuracies():
             print(f"{model}: exit code {result.returncode}: {result.stderr}")
             failed = True
             continue
-        accuracy = json.loads(result.stdout.splitlines()[-1].removeprefix("result: "))["test_accuracy"]
+        accuracy = result_of(result)["test_accuracy"]
         failed = failed or accuracy < floor
         print(f"{model}: test accuracy {accuracy:.4f} after {steps} steps, expected {floor} at least")
     return int(failed)

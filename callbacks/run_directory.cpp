@@ -1,0 +1,58 @@
+#include <giro/callbacks/run_directory.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include <giro/runtime/error.h>
+
+namespace giro {
+namespace {
+
+// The number of a directory that was numbered, or 0.
+std::int64_t number_of(const std::string& name) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const bool is_number = error == std::errc() && end == name.data() + name.size() && number > 0 && name.front() != '0';
+  return is_number ? number : 0;
+}
+
+std::vector<std::string> names_in(FileSystem& files, const std::string& dir) {
+  try {
+    return files.list(dir);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::not_found) throw;
+    return {};
+  }
+}
+
+}  // namespace
+
+std::string run_directory(const std::string& dir, const RunDirectoryOptions& options) {
+  FileSystem& files = *options.files;
+  const auto inside = [](const std::string& above, const std::string& name) {
+    return (std::filesystem::path(above) / name).string();
+  };
+  std::string path = dir;
+  if (path.empty()) {
+    std::int64_t newest = 0;
+    for (const std::string& name : names_in(files, options.parent)) newest = std::max(newest, number_of(name));
+    path = inside(options.parent, std::to_string(options.resume && newest > 0 ? newest : newest + 1));
+  }
+  if (!options.resume && !names_in(files, path).empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("'{}' holds a run already; expected another directory, or to resume that run", path));
+  }
+  files.create_directories(path);
+  // Better to know before than after the run that it takes no files.
+  const std::string probe = inside(path, ".probe");
+  files.create(probe)->close();
+  files.remove(probe);
+  return path;
+}
+
+}  // namespace giro

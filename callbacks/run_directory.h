@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <giro/runtime/file_system.h>
+
+namespace giro {
+
+struct RunDirectoryOptions {
+  bool resume = false;            // whether to go on with a run that is there
+  std::string parent = "logdir";  // of the directories that are numbered
+  std::shared_ptr<FileSystem> files = posix_file_system();
+};
+
+// The directory that a run writes its files to, made if it is not there: `dir`, or where that is empty one of its own,
+// `<parent>/1`, `<parent>/2` and so on, or with `resume` the newest of these, if there is any. One that holds anything
+// is refused without `resume`, so that no run spoils what another has left.
+//
+//   const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume});
+//
+// Errors: invalid_argument for a directory that holds a run, without `resume`; io, also where it takes no files.
+std::string run_directory(const std::string& dir, const RunDirectoryOptions& options = {});
+
+}  // namespace giro

@@ -142,24 +142,19 @@ TEST(SafetensorsFuzzTest, ManyNamesStayWithinTheLimit) {
     parts.header += "}";
     return test::OneFile(parts.file());
   };
-  for (const int tensors : {0, kAllowed / 2, kAllowed}) {
-    test::OneFile file = file_of(tensors, kAllowed - tensors);
-    {
-      const test::AddressSpaceLimit limit(file.content.size() + (std::size_t{64} << 20));
-      EXPECT_EQ(read_safetensors(file, "file").tensors.size(), static_cast<std::size_t>(tensors));
-    }
-    test::OneFile more = file_of(tensors + (tensors > 0 ? 1 : 0), kAllowed - tensors + (tensors > 0 ? 0 : 1));
+  test::OneFile allowed = file_of(kAllowed, 0);
+  {
+    const test::AddressSpaceLimit limit(allowed.content.size() + (std::size_t{64} << 20));
+    EXPECT_EQ(read_safetensors(allowed, "file").tensors.size(), std::size_t{kAllowed});
+  }
+  for (const int tensors : {0, 1}) {
+    test::OneFile more = file_of(tensors, kAllowed + 1 - tensors);
     test::expect_error(ErrorCode::unsupported, {"more than 100000"}, [&] { read_safetensors(more, "file"); });
   }
-
-  std::vector<Leaf> leaves;
-  for (int i = 0; i < kAllowed; ++i)
-    leaves.push_back({std::to_string(i), Tensor(&leaves, DType::u8, {0}, Device::cpu())});
-  test::OneFile file;
-  write_safetensors(*file.create("file"), leaves);
-  EXPECT_EQ(read_safetensors(file, "file").tensors.size(), leaves.size());
+  const std::vector<Leaf> leaves(kAllowed, {"a", Tensor(nullptr, DType::u8, {0}, Device::cpu())});
+  test::OneFile written;
   test::expect_error(ErrorCode::invalid_argument, {"100001", "more than 100000"}, [&] {
-    write_safetensors(*file.create("file"), leaves, {{"a", "b"}});
+    write_safetensors(*written.create("file"), leaves, {{"a", "b"}});
   });
 }
 

@@ -56,9 +56,10 @@ struct CheckpointOptions {
 // over all checkpoints that lie there, and a second process that saves there gets an error. Where the run has gone back
 // to an earlier state (early_stopping's restore_best), its later checkpoints go as well.
 //
-// A run that a signal interrupts is saved as it ends, whatever is due. One that has diverged takes no good checkpoint
-// with it: CheckpointOptions::not_finite decides. While no finite state is saved, one that is not finite is, and gives
-// way to the first that is.
+// Whatever is due, a run is saved as it ends where a signal interrupts it, or an error between two steps, as of the
+// dataset; and after the step in which SIGUSR1 comes, from which it goes on. A run that has diverged takes no good
+// checkpoint with it: CheckpointOptions::not_finite decides. While no finite state is saved, one that is not finite is,
+// and gives way to the first that is.
 //
 // Errors: invalid_argument for keep < 1, keep_every_n_steps < 0, no directory, or an unknown mode, not_finite or
 // on_failure, naming the nearest. When it begins and whenever it saves: io, at the beginning also where there is no
@@ -82,27 +83,18 @@ class Checkpoint : public GenericCallback {
     const std::int64_t done = loop.elapsed.steps + (loop.has_batch() ? 1 : 0);
     std::optional<double> best;
     if (monitor_ && !(best = improvement(done, loop.state, loop.accumulated_logs()))) return;
-    // The state of the step's end, which callbacks after this one may have changed, and what is logged of it.
-    loop.at_step_end([this, &loop, best] {
-      Saving saving = look(loop.completed(), loop.state, best);
-      if (!saving.snapshot) {
-        loop.logs.add_stateful_metric("checkpoint_skipped", saving.record.steps);
-        return;
-      }
-      loop.after_step([this, &loop, saving = std::move(saving)] {
-        save(saving, [&loop](Archive& archive) { loop.persist(archive); });
-      });
-    });
+    save_after_step(loop, best);
+  }
+  template <class S, class B>
+  void on_save(LoopState<S, B>& loop) {
+    save_after_step(loop, {});
   }
   template <class S, class B>
   void on_end(LoopState<S, B>& loop) {
-    if (!loop.failed && is_interrupted() && saved_ != loop.elapsed.steps) {
-      const Saving saving = look(loop.elapsed, loop.state, {});
-      if (saving.snapshot) save(saving, [&loop](Archive& archive) { loop.persist(archive); });
-    }
+    const bool cut_short = loop.failed ? loop.failed_between_steps : loop.interrupted;
+    if (cut_short && saved_ != loop.elapsed.steps) save_after_step(loop, {});
     wait();
   }
-
   // For loops written by hand: saves after the step at `elapsed`, whatever is monitored. Whether it did, or skipped a
   // state that is not finite.
   bool operator()(const Elapsed& elapsed, const State& state);
@@ -118,6 +110,21 @@ class Checkpoint : public GenericCallback {
     CheckpointRecord record;
     std::int64_t completed = 0;  // steps, as the loop counts
   };
+
+  // Saves the state of the step's end, which callbacks after this one may change.
+  template <class S, class B>
+  void save_after_step(LoopState<S, B>& loop, std::optional<double> best) {
+    loop.at_step_end([this, &loop, best] {
+      Saving saving = look(loop.completed(), loop.state, best);
+      if (!saving.snapshot) {
+        loop.logs.add_stateful_metric("checkpoint_skipped", saving.record.steps);
+        return;
+      }
+      loop.after_step([this, &loop, saving = std::move(saving)] {
+        save(saving, [&loop](Archive& archive) { loop.persist(archive); });
+      });
+    });
+  }
 
   void begin(const Elapsed& elapsed, const State& state);
   // The value that is monitored, if it is the best so far. `done` steps are completed, as the loop counts.

@@ -16,8 +16,8 @@ class Archive;
 
 // The base of a callback class for loops of any state and batch. Its members
 //   template <class S, class B> void operator()(LoopState<S, B>& loop)
-// and, if it has them, on_resume, on_start and on_end of the same form, are made for the types of the loop that it is
-// given to.
+// and, if it has them, on_resume, on_start, on_save and on_end of the same form, are made for the types of the loop
+// that it is given to.
 struct GenericCallback {};
 
 namespace detail {
@@ -32,6 +32,11 @@ struct BoundCallback {
     requires requires(F& f) { f.persist(archive); }
   {
     callable.persist(archive);
+  }
+  void on_save(LoopState<S, B>& loop)
+    requires requires(F& f) { f.on_save(loop); }
+  {
+    callable.on_save(loop);
   }
   void on_resume(LoopState<S, B>& loop)
     requires requires(F& f) { f.on_resume(loop); }
@@ -137,6 +142,9 @@ class Callback {
   // Before every on_start: where an interrupted run may be brought back.
   void on_resume(LoopState<S, B>& loop) { model_->on_resume(loop); }
   void on_start(LoopState<S, B>& loop) { model_->on_start(loop); }
+  // In a step in which a signal asks to save.
+  bool saves() const { return model_->saves(); }
+  void on_save(LoopState<S, B>& loop) { model_->on_save(loop); }
   void on_end(LoopState<S, B>& loop) { model_->on_end(loop); }
   // Whether it has a memory, and what it remembers between two steps.
   bool remembers() const { return model_->remembers(); }
@@ -152,6 +160,8 @@ class Callback {
     virtual void run(LoopState<S, B>&) {}
     virtual void enqueue(LoopState<S, B>&, detail::StepSink&) {}
     virtual void on_resume(LoopState<S, B>&) {}
+    virtual bool saves() const { return false; }
+    virtual void on_save(LoopState<S, B>&) {}
     virtual void on_start(LoopState<S, B>&) {}
     virtual void on_end(LoopState<S, B>&) {}
     virtual bool remembers() const = 0;
@@ -238,6 +248,11 @@ class Callback {
     bool remembers() const override { return kRemembers; }
     void persist(Archive& archive) override {
       if constexpr (kRemembers) callable.persist(archive);
+    }
+    static constexpr bool kSaves = requires(F& f, LoopState<S, B>& loop) { f.on_save(loop); };
+    bool saves() const override { return kSaves; }
+    void on_save(LoopState<S, B>& loop) override {
+      if constexpr (kSaves) callable.on_save(loop);
     }
     void on_resume(LoopState<S, B>& loop) override {
       if constexpr (requires { callable.on_resume(loop); }) callable.on_resume(loop);

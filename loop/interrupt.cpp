@@ -10,18 +10,23 @@
 namespace giro::detail {
 namespace {
 
-constexpr std::array<int, 2> kSignals{SIGINT, SIGTERM};
+constexpr std::array<int, 3> kSignals{SIGINT, SIGTERM, SIGUSR1};
+constexpr std::size_t kEnding = 2;  // of the signals: those that ask to end
 
-std::atomic<int>& asked = interrupt_asked;
-static_assert(std::atomic<int>::is_always_lock_free, "a signal handler writes it");
+static_assert(std::atomic<unsigned>::is_always_lock_free, "a signal handler writes it");
 std::mutex mutex;
 int scopes = 0;
+std::size_t handled = 0;               // of the signals
 thread_local int left_to_program = 0;  // scopes of this thread
 std::array<struct sigaction, kSignals.size()> before;
 
 void handle(int signal) {
-  if (asked.exchange(signal) == 0) return;
-  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+  if (signal == kSignals[kEnding]) {
+    signals_asked.fetch_or(kSaveAsked);
+    return;
+  }
+  if ((signals_asked.fetch_or(static_cast<unsigned>(signal)) & kEndSignal) == 0) return;
+  for (std::size_t i = 0; i < kEnding; ++i) {
     if (kSignals[i] == signal) sigaction(signal, &before[i], nullptr);
   }
   raise(signal);
@@ -29,18 +34,18 @@ void handle(int signal) {
 
 }  // namespace
 
-InterruptScope::InterruptScope(bool enabled) : enabled_(enabled && left_to_program == 0), leaves_to_program_(!enabled) {
+InterruptScope::InterruptScope(bool enabled, bool saves)
+    : enabled_(enabled && left_to_program == 0), leaves_to_program_(!enabled) {
   if (leaves_to_program_) ++left_to_program;
   if (!enabled_) return;
   const std::lock_guard lock(mutex);
-  if (scopes++ > 0) return;
-  asked = 0;
+  if (scopes++ == 0) signals_asked = 0;
   struct sigaction ours {};
   ours.sa_handler = handle;
   ours.sa_flags = SA_RESTART;
-  for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    sigaction(kSignals[i], nullptr, &before[i]);
-    if (before[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &ours, nullptr);
+  for (; handled < (saves ? kSignals.size() : kEnding); ++handled) {
+    sigaction(kSignals[handled], nullptr, &before[handled]);
+    if (before[handled].sa_handler != SIG_IGN) sigaction(kSignals[handled], &ours, nullptr);
   }
 }
 
@@ -49,8 +54,8 @@ InterruptScope::~InterruptScope() {
   if (!enabled_) return;
   const std::lock_guard lock(mutex);
   if (--scopes > 0) return;
-  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
-  asked = 0;
+  for (; handled > 0; --handled) sigaction(kSignals[handled - 1], &before[handled - 1], nullptr);
+  signals_asked = 0;
 }
 
 }  // namespace giro::detail

@@ -7,10 +7,11 @@ namespace giro::detail {
 // While one lives, SIGINT and SIGTERM ask the loops that run to finish their step instead of ending the process; a
 // second signal does what it would have done. A signal that the process ignores stays ignored. Scopes may nest, and lie
 // in several threads: the outermost restores what was there. One that is not enabled leaves the signals to the program,
-// and so do those within it in the same thread, whatever they say: the outermost loop decides.
+// and so do those within it in the same thread, whatever they say: the outermost loop decides. Where it `saves`,
+// SIGUSR1 asks to save and go on; else it is the program's.
 class InterruptScope {
  public:
-  explicit InterruptScope(bool enabled);
+  explicit InterruptScope(bool enabled, bool saves = false);
   ~InterruptScope();
   InterruptScope(const InterruptScope&) = delete;
   InterruptScope& operator=(const InterruptScope&) = delete;
@@ -20,8 +21,16 @@ class InterruptScope {
   bool leaves_to_program_;
 };
 
-// The signal that has asked, or 0.
-inline std::atomic<int> interrupt_asked = 0;
-inline int interrupt_signal() noexcept { return interrupt_asked.load(std::memory_order_relaxed); }
+// What signals have asked for and a step may look at: the one that asks to end, and whether one asks to save.
+inline std::atomic<unsigned> signals_asked = 0;
+inline constexpr unsigned kEndSignal = 0xFF, kSaveAsked = 0x100;
+inline bool signals_ask() noexcept { return signals_asked.load(std::memory_order_relaxed) != 0; }
+
+// The signal that has asked to end, or 0.
+inline int interrupt_signal() noexcept {
+  return static_cast<int>(signals_asked.load(std::memory_order_relaxed) & kEndSignal);
+}
+// Whether a signal has asked to save since this was last called.
+inline bool take_save_signal() noexcept { return (signals_asked.fetch_and(~kSaveAsked) & kSaveAsked) != 0; }
 
 }  // namespace giro::detail

@@ -31,7 +31,9 @@ class LoopState {
   std::any& metadata;      // the program's own: LoopOptions::metadata
   Logs logs;               // of this step so far
   bool stop_iteration = false;
-  bool failed = false;  // whether an error has ended the loop: on_end runs all the same
+  bool failed = false;                // whether an error has ended the loop: on_end runs all the same
+  bool interrupted = false;           // whether a signal has
+  bool failed_between_steps = false;  // and no step was under way, as where the dataset has failed
 
   // The batch of this step, of elapsed.step_samples samples. Error(invalid_argument) where there is none: in an on_end,
   // and in what last() brings after the last step where the batch is gone: of a dataset that can be passed over only

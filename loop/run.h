@@ -63,7 +63,7 @@ class Run {
       throw Error(ErrorCode::invalid_argument,
                   "advance: the run has ended, at step " + std::to_string(elapsed().steps));
     }
-    const detail::InterruptScope signals(core_.options().catch_signals);
+    const detail::InterruptScope signals(core_.options().catch_signals, core_.saves());
     try {
       Advanced why = go(until);
       core_.settle();

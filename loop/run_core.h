@@ -159,8 +159,18 @@ class RunCore final : RunMemory {
 
   // Whether a signal has come, which the result will tell.
   bool is_interrupted() {
-    if (const int signal = clock_.interrupt(); signal != 0) signal_ = signal;
+    if (signals_ask() || options_.arbiter) [[unlikely]]
+      hear();
     return signal_ != 0;
+  }
+  // Whether a callback saves where a signal asks for it.
+  bool saves() const {
+    for (const Entry& task : tasks_) {
+      for (const Callback<S, B>& callback : task.callbacks) {
+        if (callback.saves()) return true;
+      }
+    }
+    return false;
   }
 
   // What last() brings where the step has turned out to be the last only now, or a stop has skipped it.
@@ -198,7 +208,7 @@ class RunCore final : RunMemory {
     if (std::exchange(finished_, true)) {
       throw Error(ErrorCode::invalid_argument, "finish: the run has been finished, and has handed over its state");
     }
-    const InterruptScope signals(options_.catch_signals);
+    const InterruptScope signals(options_.catch_signals, saves());
     try {
       if (!std::exchange(over_, true)) run_last_after_all();
     } catch (...) {
@@ -222,6 +232,7 @@ class RunCore final : RunMemory {
       elapsed_.count(elapsed_.step_samples);
     }
     const std::string where = describe();
+    loop_.failed_between_steps = place_ != Place::loop && running() == nullptr && !lane_.is_launching();
     loop_.failed = true;
     journal_.set_failing();
     if (journal_.showing() == nullptr && running() != nullptr) journal_.fail(running()->observer());
@@ -299,6 +310,14 @@ class RunCore final : RunMemory {
     const bool timely = elapsed_.time() >= agenda_.wake().time;
     quiet_steps_ = timely ? 0 : lowest(agenda_.wake().steps, stop_.steps - 1, aim_.steps, clock_.next_look() - 1);
     quiet_samples_ = lowest(agenda_.wake().samples, stop_.samples, aim_.samples);
+  }
+
+  void hear() {
+    if (const int signal = clock_.interrupt(); signal != 0) signal_ = signal;
+    if (!take_save_signal()) return;
+    for (Entry& task : tasks_) {
+      for (Callback<S, B>& callback : task.callbacks) run_hook(callback, [&] { callback.on_save(loop_); });
+    }
   }
 
   void run_wishes(std::vector<Wish>& wishes) {
@@ -439,6 +458,7 @@ class RunCore final : RunMemory {
     std::exception_ptr error;
     const Callback<S, B>* first = nullptr;
     between_steps_ = true;
+    loop_.interrupted = signal_ != 0;
     loop_.set_batch(nullptr);
     elapsed_.step_samples = 0;
     elapsed_.last = false;

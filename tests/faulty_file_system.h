@@ -13,7 +13,7 @@ namespace giro::test {
 
 // The machine's file system, with a record of the calls, "rename model.tmp" for one, and faults at will: the call
 // number `fail_at`, counted from 1, has an error; with `crash`, so does every later one, as if the process had died.
-class FaultyFileSystem final : public FileSystem {
+class FaultyFileSystem : public FileSystem {
  public:
   explicit FaultyFileSystem(std::size_t fail_at = 0, bool crash = false) : fail_at_(fail_at), crash_(crash) {}
 

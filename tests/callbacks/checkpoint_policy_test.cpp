@@ -1,0 +1,251 @@
+// When a run is saved besides its schedule, and what becomes of a save that fails.
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/callbacks/checkpoint.h>
+#include <giro/callbacks/noop.h>
+#include <giro/callbacks/restore.h>
+#include <giro/callbacks/run_directory.h>
+#include <giro/loop/data/dataset.h>
+#include <giro/loop/loop.h>
+#include <giro/runtime/checkpoint_store.h>
+
+#include "tests/expect_error.h"
+#include "tests/faulty_file_system.h"
+#include "tests/temporary_directory.h"
+
+namespace giro {
+namespace {
+
+using test::expect_error;
+using Tasks = std::vector<Task<State, int>>;
+
+State make_state() {
+  State state(Device::cpu());
+  state.add("params", {{"x", DType::f32, {3}}});
+  return state;
+}
+void count(State& state) { static_cast<float*>(state.at("params/x").raw())[0] += 1; }
+float value_of(const State& state) { return to_host<float>(state.at("params/x"), state.stream())[0]; }
+
+std::vector<std::int64_t> steps_in(const std::string& dir) {
+  std::vector<std::int64_t> steps;
+  for (const StoredCheckpoint& stored : CheckpointStore(dir).all()) steps.push_back(stored.record.steps);
+  return steps;
+}
+
+// Does something in one step.
+auto in_step(std::int64_t step, std::function<void()> f) {
+  return [step, f = std::move(f)](const State&, const Elapsed& elapsed) {
+    if (elapsed.steps == step) f();
+  };
+}
+
+TEST(CheckpointPolicy, ASignalSavesTheRunThatItEnds) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const test::TemporaryDirectory dir;
+    const auto result = loop(
+        make_state(), std::vector<int>(20),
+        {{every(1), count}, {every(10), checkpoint(dir.path())}, {every(1), in_step(6, [&] { std::raise(signal); })}});
+    EXPECT_EQ(result.interrupted, signal);
+    EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{7});
+    // And it goes on.
+    const auto rest = loop(make_state(), std::vector<int>(20), {{every(1), count}, {every(10), checkpoint(dir.path())}},
+                           {.on_start = {resume(dir.path())}});
+    EXPECT_EQ(value_of(rest.state), 20);
+    EXPECT_EQ(rest.elapsed.steps, 20);
+  }
+}
+
+TEST(CheckpointPolicy, SigusrSavesAndTheRunGoesOn) {
+  const test::TemporaryDirectory dir;
+  const auto before = std::signal(SIGUSR1, SIG_DFL);
+  const auto result = loop(make_state(), std::vector<int>(20),
+                           {{every(1), in_step(4, [] { std::raise(SIGUSR1); })},
+                            {every(1), count},
+                            {every(100), checkpoint(dir.path(), {.keep = 9})}});
+  EXPECT_EQ(result.interrupted, 0);
+  EXPECT_EQ(result.elapsed.steps, 20);
+  EXPECT_EQ(steps_in(dir.path()), (std::vector<std::int64_t>{1, 5}));
+  State state = make_state();
+  restore(state, dir.path());
+  EXPECT_EQ(value_of(state), 5);
+  // Afterwards the signal is the program's again; so it is in a loop that saves nothing.
+  EXPECT_EQ(std::signal(SIGUSR1, before), SIG_DFL);
+  static int heard = 0;
+  std::signal(SIGUSR1, [](int) { ++heard; });
+  (void)loop(make_state(), std::vector<int>(5), {{every(1), in_step(2, [] { std::raise(SIGUSR1); })}});
+  EXPECT_EQ(heard, 1);
+  std::signal(SIGUSR1, before);
+}
+
+// A range whose batch number `fails` cannot be made, at once or as it is asked for.
+struct Failing {
+  int fails;
+  struct Iterator {
+    using value_type = int;
+    using difference_type = std::ptrdiff_t;
+    int at, fails;
+    int operator*() const {
+      if (at == fails) throw std::runtime_error("no batch " + std::to_string(at));
+      return at;
+    }
+    Iterator& operator++() {
+      ++at;
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return at == 20; }
+  };
+  Iterator begin() const { return {0, fails}; }
+  std::default_sentinel_t end() const { return {}; }
+};
+
+TEST(CheckpointPolicy, AnErrorBetweenTwoStepsSavesTheRun) {
+  const test::TemporaryDirectory dir;
+  const Tasks tasks{{every(1), count}, {every(15), checkpoint(dir.path())}};
+  expect_error(ErrorCode::callback, {"no batch 8", "step 8"}, [&] { (void)loop(make_state(), Failing{8}, tasks); });
+  EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{8});
+  const auto rest = loop(make_state(), Failing{-1}, tasks, {.on_start = {resume(dir.path())}});
+  EXPECT_EQ(value_of(rest.state), 20);
+}
+
+// Within a step the state may be half of two, so what is saved stays the last whole one.
+TEST(CheckpointPolicy, AnErrorWithinAStepSavesNothing) {
+  const test::TemporaryDirectory dir;
+  const Tasks tasks{{every(1), count},
+                    {every(5), checkpoint(dir.path())},
+                    {every(1), in_step(7, [] { throw std::runtime_error("a callback's"); })}};
+  expect_error(ErrorCode::callback, {"a callback's", "step 7"},
+               [&] { (void)loop(make_state(), std::vector<int>(20), tasks); });
+  EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{6});
+}
+
+TEST(CheckpointPolicy, AsynchronousSavesAreThoseOfTheirSteps) {
+  const test::TemporaryDirectory dir;
+  const CheckpointOptions options{.keep = 100, .asynchronous = true};
+  (void)loop(make_state(), std::vector<int>(10), {{every(1), count}, {every(1), checkpoint(dir.path(), options)}});
+  ASSERT_EQ(steps_in(dir.path()).size(), 10u);
+  for (const StoredCheckpoint& stored : CheckpointStore(dir.path()).all()) {
+    State state = make_state();
+    restore(state, stored.path);
+    EXPECT_EQ(value_of(state), static_cast<float>(stored.record.steps));
+  }
+}
+
+TEST(CheckpointPolicy, AnErrorOfAnAsynchronousSaveComesUp) {
+  const auto counting = std::make_shared<test::FaultyFileSystem>();
+  const auto run = [](const std::shared_ptr<FileSystem>& files) {
+    const test::TemporaryDirectory dir;
+    (void)loop(make_state(), std::vector<int>(3),
+               {{every(1), count}, {last(), checkpoint(dir.path(), {.asynchronous = true, .files = files})}});
+  };
+  run(counting);
+  for (std::size_t i = 0; i < counting->calls.size(); ++i) {
+    if (!counting->calls[i].starts_with("rename checkpoint_")) continue;
+    expect_error(ErrorCode::io, {"giro::Checkpoint"}, [&] { run(std::make_shared<test::FaultyFileSystem>(i + 1)); });
+    return;
+  }
+  FAIL() << "nothing was renamed";
+}
+
+TEST(CheckpointPolicy, TriesAgainAsItIsTold) {
+  const auto counting = std::make_shared<test::FaultyFileSystem>();
+  const auto run = [](const std::shared_ptr<FileSystem>& files, const std::string& on_failure) {
+    const test::TemporaryDirectory dir;
+    const Checkpoint save = checkpoint(dir.path(), {.on_failure = on_failure, .files = files});
+    (void)loop(make_state(), std::vector<int>(3), {{every(1), count}, {last(), save}});
+    EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{3});
+    return save.report();
+  };
+  EXPECT_EQ(run(counting, "retry"), "");
+  for (std::size_t i = 0; i < counting->calls.size(); ++i) {
+    if (!counting->calls[i].starts_with("rename checkpoint_")) continue;
+    const auto faulty = [&] { return std::make_shared<test::FaultyFileSystem>(i + 1); };
+    expect_error(ErrorCode::io, {"giro::Checkpoint"}, [&] { run(faulty(), "fail"); });
+    EXPECT_NE(run(faulty(), "retry").find("step 3 is not saved yet: "), std::string::npos);
+    expect_error(ErrorCode::invalid_argument, {"on_failure is 'pauze'", "did you mean 'pause'"},
+                 [&] { run(faulty(), "pauze"); });
+    return;
+  }
+  FAIL() << "nothing was renamed";
+}
+
+TEST(CheckpointPolicy, ARunKnowsBeforeItsFirstStepThatThereIsNoRoom) {
+  class Full final : public test::FaultyFileSystem {
+   public:
+    std::uint64_t free_bytes(const std::string&) override { return 100; }
+  };
+  const test::TemporaryDirectory dir;
+  int steps = 0;
+  expect_error(ErrorCode::io, {"100 are free", "giro::Checkpoint"}, [&] {
+    (void)loop(make_state(), std::vector<int>(3),
+               {{every(1), [&](State&) { ++steps; }},
+                {every(1), checkpoint(dir.path(), {.keep = 9, .files = std::make_shared<Full>()})}});
+  });
+  EXPECT_EQ(steps, 0);
+}
+
+TEST(CheckpointPolicy, ResumeBeginsWhereThereIsNothingAndRefusesAnotherDataset) {
+  const test::TemporaryDirectory dir;
+  const auto run = [&](std::int64_t batch) {
+    const Dataset data = Dataset({{"x", std::vector<float>(12)}}).repeat().batch(batch);
+    return loop(make_state(), data,
+                std::vector<Task<State, Batch>>{{every(1), count}, {last(), backup_and_restore(dir / "model")}},
+                {.stop = at(4)});
+  };
+  EXPECT_EQ(value_of(run(3).state), 4);
+  EXPECT_EQ(value_of(run(3).state), 4);  // it is over
+  expect_error(ErrorCode::invalid_argument, {"batch_size is 4", "saved with one whose batch_size is 3"},
+               [&] { (void)run(4); });
+}
+
+struct Counts {
+  int n = 0;
+  void operator()(const Elapsed&) { ++n; }
+  void persist(Archive& archive) { archive("n", n); }
+};
+
+TEST(CheckpointPolicy, ResumeTellsWhatDoesNotMatch) {
+  const test::TemporaryDirectory dir;
+  (void)loop(make_state(), std::vector<int>(4),
+             {{every(1), count}, {every({.samples = 3}), Counts()}, {last(), checkpoint(dir.path())}});
+  const Resume back = resume(dir.path());
+  (void)loop(make_state(), std::vector<int>(8), {{every(1), count}, {every({.samples = 2}), noop()}},
+             {.on_start = {back}});
+  const std::vector<std::string>& report = back.restored().report;
+  ASSERT_EQ(report.size(), 3u);
+  EXPECT_EQ(report[0], "'run/schedules/every({.samples = 2})' was not saved");
+  EXPECT_NE(report[1].find("every({.samples = 3})' was saved, and nothing here has it"), std::string::npos);
+  EXPECT_NE(report[2].find("Counts"), std::string::npos) << report[2];
+  EXPECT_EQ(back.restored().steps, 4);
+}
+
+TEST(RunDirectory, NumbersRunsAndRefusesThoseThatAreThere) {
+  const test::TemporaryDirectory dir;
+  const RunDirectoryOptions fresh{.parent = dir / "runs"}, resumes{.resume = true, .parent = dir / "runs"};
+  EXPECT_EQ(run_directory("", resumes), dir / "runs/1");  // the first
+  EXPECT_EQ(run_directory("", resumes), dir / "runs/1");
+  EXPECT_EQ(run_directory("", fresh), dir / "runs/2");
+  for (const char* other : {"runs/007", "runs/x", "runs/3.old"}) posix_file_system()->create_directories(dir / other);
+  EXPECT_EQ(run_directory("", fresh), dir / "runs/3");
+  EXPECT_EQ(run_directory("", resumes), dir / "runs/3");
+  EXPECT_EQ(run_directory(dir / "mine", fresh), dir / "mine");
+  EXPECT_EQ(run_directory(dir / "mine", fresh), dir / "mine");  // still empty
+  test::write_text(dir / "mine/history.csv", "");
+  expect_error(ErrorCode::invalid_argument, {dir / "mine", "holds a run already"},
+               [&] { run_directory(dir / "mine", fresh); });
+  EXPECT_EQ(run_directory(dir / "mine", resumes), dir / "mine");
+}
+
+}  // namespace
+}  // namespace giro

@@ -28,7 +28,7 @@ struct CheckpointRecord {
 // One that lies in a directory, by its manifest alone: its data have not been looked at.
 struct StoredCheckpoint {
   std::string path;
-  int version = 0;
+  int version = 0;  // of the format; 1: a file of giro 0.1
   CheckpointRecord record;
 };
 

@@ -257,7 +257,7 @@ TEST(CheckpointFaults, WithoutAnySyncOrRenameAPowerLossIsFound) {
     if (!call.starts_with("sync") && !call.starts_with("rename")) continue;
     if (is_second_look(files->calls, k)) continue;
     ++tried;
-    EXPECT_NE(find_loss(run, k, 1, k, files->calls.size(), 32), "") << "without call " << k << ", " << call;
+    EXPECT_NE(find_loss(run, k, 1, k, files->calls.size(), 16), "") << "without call " << k << ", " << call;
   }
   EXPECT_GT(tried, 50u);
 }

@@ -382,12 +382,15 @@ TEST_F(CheckpointStoreTest, LoadsWhileAnotherThreadSaves) {
   std::thread reader([&] {
     std::int64_t last = 0;
     while (!done) {
-      const LoadedCheckpoint loaded = load_checkpoint(dir / "model");
+      LoadedCheckpoint loaded = load_checkpoint(dir / "model");
+      EXPECT_GE(SampleRun::moment_of(loaded).variant, 0);
       EXPECT_GE(loaded.record.steps, last);
       last = loaded.record.steps;
     }
   });
-  for (std::int64_t steps = 2; steps < 40; ++steps) run_.save(store, {steps, 0});
+  for (std::int64_t steps = 2; steps < 40; ++steps) {
+    for (const std::int64_t variant : {0, 1, 2}) run_.save(store, {steps, variant});
+  }
   done = true;
   reader.join();
 }

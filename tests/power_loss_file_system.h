@@ -195,7 +195,7 @@ class PowerLossFileSystem final : public FileSystem {
   // Whether the call is to be made.
   bool enter(const std::string& call, const std::string& path) {
     calls.push_back(call + " " + path);
-    if (before_call) before_call();
+    if (const auto hook = before_call) hook();  // a copy: it may end itself
     if (calls.size() == fail_at || dead()) throw Error(ErrorCode::io, "injected: " + calls.back());
     return calls.size() != ignore;
   }

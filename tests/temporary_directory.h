@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -8,6 +10,12 @@
 #include <string>
 
 namespace giro::test {
+
+// Where files lie in memory, if there is such a place: for tests that sync much, and need no disk.
+inline std::filesystem::path memory_directory() {
+  const std::filesystem::path memory = "/dev/shm";
+  return ::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();
+}
 
 // A new directory that goes with its contents.
 class TemporaryDirectory {

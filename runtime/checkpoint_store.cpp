@@ -129,13 +129,8 @@ struct CheckpointStore::Impl {
   void commit(const std::string& unit, std::int64_t steps) {
     const std::string name = path_of(detail::unit_name(steps)), old = path_of(detail::side_name(steps, "old"));
     const bool replaces = files.status(name).kind != FileSystem::Kind::none;
-    if (replaces) files.rename(name, old);
-    try {
-      files.rename(unit, name);
-    } catch (const Error&) {
-      if (replaces) try_to([&] { files.rename(old, name); });
-      throw;
-    }
+    if (replaces) files.rename(name, old);  // where it can be loaded, too; tidy() brings it back if need be
+    files.rename(unit, name);
     files.sync_directory(dir);
     if (replaces) detail::remove_all(files, old);
   }

@@ -147,6 +147,22 @@ TEST_F(CheckpointStoreTest, LinesThatSomethingElseChangesAreNotAppendedTo) {
   EXPECT_EQ(SampleRun::moment_of(loaded), (Moment{3, 0}));
 }
 
+TEST_F(CheckpointStoreTest, SavesThatFailAgainAndAgainLeaveNothing) {
+  CheckpointStore store = open();
+  save(store, {1});
+  const Names before = files_->list("/model");
+  files_->before_call = [&] {
+    if (files_->calls.back().ends_with("checkpoint.json")) files_->fail_at = files_->calls.size();
+  };
+  for (int i = 0; i < 3; ++i) {
+    expect_error(ErrorCode::io, {"injected", "checkpoint_0000000002"}, [&] { save(store, {2}); });
+    EXPECT_EQ(files_->list("/model"), before);
+  }
+  files_->before_call = nullptr;
+  save(store, {2});
+  EXPECT_EQ(store.load().record.steps, 2);
+}
+
 TEST_F(CheckpointStoreTest, RefusesAnArchiveThatIsNotItsLatest) {
   CheckpointStore store = open();
   save(store, {1});

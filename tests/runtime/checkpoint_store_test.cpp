@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
@@ -200,14 +202,14 @@ TEST_F(CheckpointStoreTest, FindsTheBest) {
   CheckpointStore store = open(10);
   EXPECT_FALSE(store.latest());
   EXPECT_TRUE(store.all().empty());
-  const std::vector<double> losses{3, 1, 1, 2};
+  const std::vector<double> losses{std::nan(""), 3, 1, 1, 2};
   for (std::size_t i = 0; i < losses.size(); ++i) {
     CheckpointRecord record{.steps = static_cast<std::int64_t>(i), .monitor = "loss", .best = losses[i]};
     store.save(*run_.snapshot_at({1, 0}), record, store.archive());
   }
   store.save(*run_.snapshot_at({1, 0}), {.steps = 9}, store.archive());
-  EXPECT_EQ(store.best("loss", "min")->record.steps, 1);
-  EXPECT_EQ(store.best("loss", "max")->record.steps, 0);
+  EXPECT_EQ(store.best("loss", "min")->record.steps, 2);
+  EXPECT_EQ(store.best("loss", "max")->record.steps, 1);
   EXPECT_FALSE(store.best("accuracy", "max"));
   EXPECT_EQ(store.latest()->record.steps, 9);
   expect_error(ErrorCode::invalid_argument, {"'least'", "'min' or 'max'"}, [&] { store.best("loss", "least"); });
@@ -284,6 +286,10 @@ TEST_F(CheckpointStoreTest, RefusesWhatItCannotSave) {
   expect_error(ErrorCode::invalid_argument, {"'/model'", "keep is 0"}, [&] { open(0); });
   expect_error(ErrorCode::invalid_argument, {"keep_every_n_steps is -1"}, [&] { open(1, -1); });
   CheckpointStore store = open();
+  expect_error(ErrorCode::invalid_argument, {"-1 bytes"}, [&] { store.check_writable(-1); });
+  CheckpointStore moved = open();
+  const CheckpointStore there = std::move(moved);
+  expect_error(ErrorCode::invalid_argument, {"moved from"}, [&] { moved.all(); });
   const auto snapshot = run_.snapshot_at({1, 0});
   expect_error(ErrorCode::invalid_argument, {"steps is -1"}, [&] { store.save(*snapshot, {.steps = -1}, Archive()); });
   expect_error(ErrorCode::invalid_argument, {"time is nan"},

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <future>
-#include <limits>
 #include <set>
 #include <utility>
 
@@ -103,8 +103,8 @@ struct CheckpointStore::Impl {
     }
     files.sync_directory(dir);  // before anything goes, what takes its place is durable
     for (const detail::StoreEntry& entry : left) {
-      if (files.status(path_of(entry.name)).kind != FileSystem::Kind::none)
-        detail::remove_all(files, path_of(entry.name));
+      const std::string path = path_of(entry.name);
+      if (files.status(path).kind != FileSystem::Kind::none) detail::remove_all(files, path);
     }
   }
 
@@ -136,13 +136,8 @@ struct CheckpointStore::Impl {
   void commit(const std::string& unit, std::int64_t steps) {
     const std::string name = path_of(detail::unit_name(steps)), old = path_of(detail::side_name(steps, "old"));
     const bool replaces = files.status(name).kind != FileSystem::Kind::none;
-    if (replaces) files.rename(name, old);
-    try {
-      files.rename(unit, name);
-    } catch (const Error&) {
-      if (replaces) try_to([&] { files.rename(old, name); });
-      throw;
-    }
+    if (replaces) files.rename(name, old);  // where it can be loaded, too; tidy() brings it back if need be
+    files.rename(unit, name);
     files.sync_directory(dir);
     if (replaces) detail::remove_all(files, old);
   }
@@ -211,21 +206,25 @@ CheckpointStore::CheckpointStore(CheckpointStore&&) noexcept = default;
 CheckpointStore& CheckpointStore::operator=(CheckpointStore&&) noexcept = default;
 CheckpointStore::~CheckpointStore() = default;  // the future of std::async waits
 
-const std::string& CheckpointStore::dir() const noexcept { return impl_->dir; }
+CheckpointStore::Impl& CheckpointStore::impl() const {
+  if (!impl_) throw Error(ErrorCode::invalid_argument, "checkpoint store: it was moved from");
+  return *impl_;
+}
+const std::string& CheckpointStore::dir() const { return impl().dir; }
 void CheckpointStore::set_keep(std::int64_t keep, std::int64_t keep_every_n_steps) {
   check_keep(dir(), keep, keep_every_n_steps);
-  impl_->wait();
-  impl_->options.keep = keep;
-  impl_->options.keep_every_n_steps = keep_every_n_steps;
+  impl().wait();
+  impl().options.keep = keep;
+  impl().options.keep_every_n_steps = keep_every_n_steps;
 }
 void CheckpointStore::begin_run() {
-  impl_->wait();
-  impl_->line_files.forget();
+  impl().wait();
+  impl().line_files.forget();
 }
-FileSystem& CheckpointStore::files() const noexcept { return impl_->files; }
+FileSystem& CheckpointStore::files() const { return impl().files; }
 
 std::vector<StoredCheckpoint> CheckpointStore::all(std::vector<std::string>* unreadable) const {
-  StoredCheckpoints stored = detail::stored_checkpoints(impl_->files, impl_->dir);
+  StoredCheckpoints stored = detail::stored_checkpoints(impl().files, impl().dir);
   if (unreadable != nullptr) {
     unreadable->clear();
     for (const Error& error : stored.unreadable) unreadable->push_back(error.what());
@@ -244,12 +243,12 @@ std::optional<StoredCheckpoint> CheckpointStore::latest() const {
 std::optional<StoredCheckpoint> CheckpointStore::best(const std::string& monitor, const std::string& mode) const {
   if (mode != "min" && mode != "max") {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("checkpoint store '{}': mode is '{}', expected 'min' or 'max'", impl_->dir, mode));
+                fmt::format("checkpoint store '{}': mode is '{}', expected 'min' or 'max'", impl().dir, mode));
   }
   std::optional<StoredCheckpoint> best;
   for (StoredCheckpoint& stored : all()) {
     const CheckpointRecord& record = stored.record;
-    if (!record.best || record.monitor != monitor) continue;
+    if (!record.best || std::isnan(*record.best) || record.monitor != monitor) continue;
     const bool better =
         !best || (mode == "min" ? *record.best < *best->record.best : *record.best > *best->record.best);
     if (better) best = std::move(stored);
@@ -257,22 +256,27 @@ std::optional<StoredCheckpoint> CheckpointStore::best(const std::string& monitor
   return best;
 }
 
-void CheckpointStore::acquire() { impl_->acquire(); }
+void CheckpointStore::acquire() { impl().acquire(); }
 
 void CheckpointStore::check_writable(std::int64_t bytes_per_checkpoint) {
-  impl_->wait();
-  impl_->acquire();
-  impl_->tidy();
-  FileSystem& files = impl_->files;
+  if (bytes_per_checkpoint < 0) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("checkpoint store '{}': {} bytes per checkpoint, expected at "
+                                                         "least 0",
+                                                         dir(), bytes_per_checkpoint));
+  }
+  impl().wait();
+  impl().acquire();
+  impl().tidy();
+  FileSystem& files = impl().files;
   const auto stored = static_cast<std::int64_t>(all().size());
-  const std::int64_t more = std::max<std::int64_t>(impl_->options.keep - stored, 0) + 1;
+  const std::int64_t more = std::max<std::int64_t>(impl().options.keep - stored, 0) + 1;
   const double needed = static_cast<double>(more) * static_cast<double>(bytes_per_checkpoint);
-  const std::uint64_t free = files.free_bytes(impl_->dir);
+  const std::uint64_t free = files.free_bytes(impl().dir);
   if (needed > static_cast<double>(free)) {
     throw Error(ErrorCode::io, fmt::format("'{}': {} more checkpoints of {} bytes need {:.0f} bytes, {} are free",
-                                           impl_->dir, more, bytes_per_checkpoint, needed, free));
+                                           impl().dir, more, bytes_per_checkpoint, needed, free));
   }
-  const std::string trial = impl_->path_of(detail::side_name(0, "tmp"));
+  const std::string trial = impl().path_of(detail::side_name(0, "tmp"));
   const std::vector<char> content(std::size_t{1} << 16, 'x');
   try {
     const auto writer = files.create(trial);
@@ -287,30 +291,30 @@ void CheckpointStore::check_writable(std::int64_t bytes_per_checkpoint) {
 }
 
 Archive CheckpointStore::archive() {
-  impl_->wait();
-  return Archive(impl_->line_files.kept());
+  impl().wait();
+  return Archive(impl().line_files.kept());
 }
 
 void CheckpointStore::save(const Snapshot& snapshot, const CheckpointRecord& record, Archive archive) {
-  impl_->wait();
-  impl_->save(snapshot, record, archive);
+  impl().wait();
+  impl().save(snapshot, record, archive);
 }
 
 void CheckpointStore::save_async(std::shared_ptr<const Snapshot> snapshot, const CheckpointRecord& record,
                                  Archive archive) {
-  impl_->wait();
-  impl_->under_way =
-      std::async(std::launch::async, [impl = impl_.get(), snapshot = std::move(snapshot), record,
-                                      archive = std::move(archive)] { impl->save(*snapshot, record, archive); });
+  impl().wait();
+  impl().under_way =
+      std::async(std::launch::async, [&impl = impl(), snapshot = std::move(snapshot), record,
+                                      archive = std::move(archive)] { impl.save(*snapshot, record, archive); });
 }
 
-void CheckpointStore::wait() { impl_->wait(); }
+void CheckpointStore::wait() { impl().wait(); }
 
 void CheckpointStore::prune() {
-  impl_->wait();
-  impl_->acquire();
-  impl_->tidy();
-  if (const auto newest = latest()) impl_->prune(newest->record.steps);
+  impl().wait();
+  impl().acquire();
+  impl().tidy();
+  if (const auto newest = latest()) impl().prune(newest->record.steps);
 }
 
 }  // namespace giro

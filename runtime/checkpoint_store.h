@@ -28,7 +28,7 @@ struct CheckpointRecord {
 // One that lies in a directory, by its manifest alone: its data have not been looked at.
 struct StoredCheckpoint {
   std::string path;
-  int version = 0;
+  int version = 0;  // of the format; 1: a file of giro 0.1
   CheckpointRecord record;
 };
 
@@ -70,7 +70,7 @@ struct CheckpointStoreOptions {
 // at the first save; what others left there stays, as they may be alive.
 //
 // Errors of everything that writes: invalid_argument while another writes to the directory, naming its process; io
-// naming the path. Not to be used from several threads at once.
+// naming the path. Not to be used from several threads at once; what was moved from is an Error(invalid_argument).
 class CheckpointStore {
  public:
   // Touches nothing yet. Error(invalid_argument) for no directory, keep < 1 or keep_every_n_steps < 0.
@@ -79,7 +79,7 @@ class CheckpointStore {
   CheckpointStore& operator=(CheckpointStore&&) noexcept;
   ~CheckpointStore();  // waits for a save that is under way; its error is wait()'s to tell
 
-  const std::string& dir() const noexcept;
+  const std::string& dir() const;
   // What is kept from now on. Error(invalid_argument) as above.
   void set_keep(std::int64_t keep, std::int64_t keep_every_n_steps);
   // What is saved from now on is of another run, so none of its lines are kept yet.
@@ -90,7 +90,7 @@ class CheckpointStore {
   std::vector<StoredCheckpoint> all(std::vector<std::string>* unreadable = nullptr) const;
   std::optional<StoredCheckpoint> latest() const;
   // The one with the least value ("min") or the greatest ("max") of those saved for an entry of the logs; of equal ones
-  // the oldest. Error(invalid_argument) for another mode.
+  // the oldest, and none that is NaN. Error(invalid_argument) for another mode.
   std::optional<StoredCheckpoint> best(const std::string& monitor, const std::string& mode) const;
   LoadedCheckpoint load() const { return load_checkpoint(dir(), files()); }
 
@@ -116,9 +116,10 @@ class CheckpointStore {
   void prune();
 
  private:
-  FileSystem& files() const noexcept;
-
   struct Impl;
+  Impl& impl() const;
+  FileSystem& files() const;
+
   std::unique_ptr<Impl> impl_;
 };
 

@@ -64,7 +64,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   [[noreturn]] void fail_json(std::size_t position) const {
-    fail(fmt::format("its header is no JSON, at byte {} of it", position));
+    fail(fmt::format("its header is not JSON, at byte {} of it", position));
   }
 
   bool null() override { unexpected(); }
@@ -220,21 +220,21 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   [[noreturn]] void unexpected() const {
     switch (place_) {
       case Place::metadata:
-        fail(fmt::format("'{}' is no object", kMetadata));
+        fail(fmt::format("'{}' is not an object", kMetadata));
       case Place::metadata_value:
-        fail(fmt::format("metadata {} is no string", printable(name_)));
+        fail(fmt::format("metadata {} is not a string", printable(name_)));
       case Place::entry:
-        fail(fmt::format("tensor {} is described by no object", printable(name_)));
+        fail(fmt::format("tensor {} is not described by an object", printable(name_)));
       case Place::dtype:
-        fail(fmt::format("the dtype of tensor {} is no string", printable(name_)));
+        fail(fmt::format("the dtype of tensor {} is not a string", printable(name_)));
       case Place::shape:
       case Place::sizes:
-        fail(fmt::format("the shape of tensor {} is no list of sizes", printable(name_)));
+        fail(fmt::format("the shape of tensor {} is not a list of sizes", printable(name_)));
       case Place::data_offsets:
       case Place::offsets:
         fail(fmt::format("the data_offsets of tensor {} are not two offsets", printable(name_)));
       default:
-        fail("its header is no object");
+        fail("its header is not an object");
     }
   }
 

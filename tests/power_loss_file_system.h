@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -26,12 +27,28 @@ class PowerLossFileSystem final : public FileSystem {
   std::size_t fail_at = 0;         // the call, counted from 1, that has an error
   bool crash = false;              // so has every later one, as if the process had died
   std::size_t ignore = 0;          // a call that does nothing, a sync, sync_directory or rename
+  std::function<void()> before_call;
 
   std::shared_ptr<PowerLossFileSystem> after_power_loss(std::uint32_t seed) const {
     auto disk = std::make_shared<PowerLossFileSystem>();
     std::mt19937 random(seed);
     disk->root_ = lose(*root_, random, static_cast<Loss>(std::min(seed % 8, 3u)));
     return disk;
+  }
+
+  // The same, what is durable and what is not.
+  std::shared_ptr<PowerLossFileSystem> copy() const {
+    auto disk = std::make_shared<PowerLossFileSystem>();
+    std::map<const Node*, std::shared_ptr<Node>> copies;
+    disk->root_ = copy(root_, copies);
+    return disk;
+  }
+
+  // All names and contents there are, but for names with one of `unseen` in them.
+  std::string everything(const std::vector<std::string>& unseen = {}) const {
+    std::string text;
+    describe(*root_, unseen, text);
+    return text;
   }
 
   // The content of a file, to be looked at or damaged.
@@ -178,6 +195,7 @@ class PowerLossFileSystem final : public FileSystem {
   // Whether the call is to be made.
   bool enter(const std::string& call, const std::string& path) {
     calls.push_back(call + " " + path);
+    if (const auto hook = before_call) hook();  // a copy: it may end itself
     if (calls.size() == fail_at || dead()) throw Error(ErrorCode::io, "injected: " + calls.back());
     return calls.size() != ignore;
   }
@@ -232,6 +250,29 @@ class PowerLossFileSystem final : public FileSystem {
     for (const auto& [name, entry] : entries) left->entries[name] = lose(*entry, random, loss);
     left->durable_entries = left->entries;
     return left;
+  }
+  // A node may have several places: a present one, and durable or pending ones.
+  static std::shared_ptr<Node> copy(const std::shared_ptr<Node>& node,
+                                    std::map<const Node*, std::shared_ptr<Node>>& copies) {
+    if (!node) return nullptr;
+    std::shared_ptr<Node>& made = copies[node.get()];
+    if (made) return made;
+    const auto result = made = std::make_shared<Node>(*node);
+    result->lock.reset();
+    for (auto& [name, entry] : result->entries) entry = copy(entry, copies);
+    for (auto& [name, entry] : result->durable_entries) entry = copy(entry, copies);
+    for (Change& change : result->pending) change.node = copy(change.node, copies);
+    return result;
+  }
+  static void describe(const Node& node, const std::vector<std::string>& unseen, std::string& text) {
+    text += node.data + "(";
+    for (const auto& [name, entry] : node.entries) {
+      const auto is_in = [&, &name = name](const std::string& part) { return name.find(part) != std::string::npos; };
+      if (std::any_of(unseen.begin(), unseen.end(), is_in)) continue;
+      text += name + ":";
+      describe(*entry, unseen, text);
+    }
+    text += ")";
   }
   static std::shared_ptr<Node> make_root() {
     auto root = std::make_shared<Node>();

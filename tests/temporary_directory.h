@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -11,10 +13,18 @@
 
 namespace giro::test {
 
-// A new directory that goes with its contents; in memory where there is room for it, since a sync takes no time there.
+// Where files lie in memory, if there is such a place: for tests that sync much, and need no disk.
+inline std::filesystem::path memory_directory() {
+  const std::filesystem::path memory = "/dev/shm";
+  std::error_code error;
+  const bool has_room = std::filesystem::space(memory, error).available > std::uintmax_t{1} << 28 && !error;
+  return has_room && ::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();
+}
+
+// A new directory that goes with its contents; in memory unless it is given a parent.
 class TemporaryDirectory {
  public:
-  explicit TemporaryDirectory(const std::filesystem::path& parent = fastest_parent()) {
+  explicit TemporaryDirectory(const std::filesystem::path& parent = memory_directory()) {
     std::string name = (parent / "giro_XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory");
     path_ = name;
@@ -27,12 +37,6 @@ class TemporaryDirectory {
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
 
  private:
-  static std::filesystem::path fastest_parent() {
-    std::error_code error;
-    const bool has_room = std::filesystem::space("/dev/shm", error).available > std::uintmax_t{1} << 28 && !error;
-    return has_room ? "/dev/shm" : std::filesystem::temp_directory_path();
-  }
-
   std::filesystem::path path_;
 };
 

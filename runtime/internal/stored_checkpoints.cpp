@@ -184,7 +184,7 @@ LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files) {
     return detail::load_unit(files, path);
   }
   std::vector<detail::StoreEntry> entries = detail::candidates(files, path);
-  for (;;) {
+  for (bool again = false;;) {
     std::vector<std::string> skipped;
     std::exception_ptr newest;
     for (auto it = entries.rbegin(); it != entries.rend(); ++it) {
@@ -198,12 +198,12 @@ LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files) {
         skipped.push_back(error.what());
       }
     }
-    // Whoever writes to the directory may have replaced them all meanwhile.
+    // Whoever writes to the directory may have replaced them all meanwhile, by others of the same names as well.
     std::vector<detail::StoreEntry> now = detail::candidates(files, path);
-    if (detail::same_names(entries, now)) {
-      if (newest) std::rethrow_exception(newest);
-      throw Error(ErrorCode::not_found, fmt::format("no checkpoint in the directory '{}'", path));
-    }
+    const bool same = detail::same_names(entries, now);
+    if (now.empty()) throw Error(ErrorCode::not_found, fmt::format("no checkpoint in the directory '{}'", path));
+    if (same && again) std::rethrow_exception(newest);
+    again = same;
     entries = std::move(now);
   }
 }

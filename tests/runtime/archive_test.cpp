@@ -169,6 +169,7 @@ TEST(ArchiveTest, RefusesWhatIsOfAnotherKind) {
                [&] { read(R"({"a":{"b":{}}})", std::vector<double>()); });
   expect_error(ErrorCode::corrupt_data, {"'a' is [], expected an object"}, [&] { read(R"({"a":[]})", 0.0); });
   expect_error(ErrorCode::corrupt_data, {"it is not JSON, at byte 2"}, [&] { read("{", 0); });
+  expect_error(ErrorCode::corrupt_data, {"a number that a double cannot hold"}, [&] { read("{\"a\":1e999}", 0); });
   expect_error(ErrorCode::corrupt_data, {"not an object"}, [&] { read("[]", 0); });
   expect_error(ErrorCode::corrupt_data, {"nests deeper"},
                [&] { read(R"({"a":)" + std::string(100'000, '[') + std::string(100'000, ']') + "}", 0); });

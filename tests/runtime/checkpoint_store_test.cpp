@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
@@ -147,6 +149,22 @@ TEST_F(CheckpointStoreTest, LinesThatSomethingElseChangesAreNotAppendedTo) {
   EXPECT_EQ(SampleRun::moment_of(loaded), (Moment{3, 0}));
 }
 
+TEST_F(CheckpointStoreTest, SavesThatFailAgainAndAgainLeaveNothing) {
+  CheckpointStore store = open();
+  save(store, {1});
+  const Names before = files_->list("/model");
+  files_->before_call = [&] {
+    if (files_->calls.back().ends_with("checkpoint.json")) files_->fail_at = files_->calls.size();
+  };
+  for (int i = 0; i < 3; ++i) {
+    expect_error(ErrorCode::io, {"injected", "checkpoint_0000000002"}, [&] { save(store, {2}); });
+    EXPECT_EQ(files_->list("/model"), before);
+  }
+  files_->before_call = nullptr;
+  save(store, {2});
+  EXPECT_EQ(store.load().record.steps, 2);
+}
+
 TEST_F(CheckpointStoreTest, RefusesAnArchiveThatIsNotItsLatest) {
   CheckpointStore store = open();
   save(store, {1});
@@ -184,14 +202,14 @@ TEST_F(CheckpointStoreTest, FindsTheBest) {
   CheckpointStore store = open(10);
   EXPECT_FALSE(store.latest());
   EXPECT_TRUE(store.all().empty());
-  const std::vector<double> losses{3, 1, 1, 2};
+  const std::vector<double> losses{std::nan(""), 3, 1, 1, 2};
   for (std::size_t i = 0; i < losses.size(); ++i) {
     CheckpointRecord record{.steps = static_cast<std::int64_t>(i), .monitor = "loss", .best = losses[i]};
     store.save(*run_.snapshot_at({1, 0}), record, store.archive());
   }
   store.save(*run_.snapshot_at({1, 0}), {.steps = 9}, store.archive());
-  EXPECT_EQ(store.best("loss", "min")->record.steps, 1);
-  EXPECT_EQ(store.best("loss", "max")->record.steps, 0);
+  EXPECT_EQ(store.best("loss", "min")->record.steps, 2);
+  EXPECT_EQ(store.best("loss", "max")->record.steps, 1);
   EXPECT_FALSE(store.best("accuracy", "max"));
   EXPECT_EQ(store.latest()->record.steps, 9);
   expect_error(ErrorCode::invalid_argument, {"'least'", "'min' or 'max'"}, [&] { store.best("loss", "least"); });
@@ -268,6 +286,10 @@ TEST_F(CheckpointStoreTest, RefusesWhatItCannotSave) {
   expect_error(ErrorCode::invalid_argument, {"'/model'", "keep is 0"}, [&] { open(0); });
   expect_error(ErrorCode::invalid_argument, {"keep_every_n_steps is -1"}, [&] { open(1, -1); });
   CheckpointStore store = open();
+  expect_error(ErrorCode::invalid_argument, {"-1 bytes"}, [&] { store.check_writable(-1); });
+  CheckpointStore moved = open();
+  const CheckpointStore there = std::move(moved);
+  expect_error(ErrorCode::invalid_argument, {"moved from"}, [&] { moved.all(); });
   const auto snapshot = run_.snapshot_at({1, 0});
   expect_error(ErrorCode::invalid_argument, {"steps is -1"}, [&] { store.save(*snapshot, {.steps = -1}, Archive()); });
   expect_error(ErrorCode::invalid_argument, {"time is nan"},
@@ -374,20 +396,38 @@ TEST_F(CheckpointStoreTest, RespectsTheUmask) {
   }
 }
 
+TEST_F(CheckpointStoreTest, LoadsWhatReplacesWhatItIsReading) {
+  for (const Moment& next : {Moment{1, 1}, Moment{2, 0}}) {
+    CheckpointStore store = open();
+    run_.save(store, {1, 0});
+    files_->before_call = [&] {
+      if (files_->calls.back() != "read /model/checkpoint_0000000001/state.safetensors") return;
+      files_->before_call = nullptr;
+      run_.save(store, next);
+    };
+    LoadedCheckpoint loaded = load_checkpoint("/model", *files_);
+    EXPECT_EQ(SampleRun::moment_of(loaded), next);
+    EXPECT_FALSE(files_->before_call);
+  }
+}
+
 TEST_F(CheckpointStoreTest, LoadsWhileAnotherThreadSaves) {
-  const test::TemporaryDirectory dir;
+  const test::TemporaryDirectory dir(test::memory_directory());
   CheckpointStore store(dir / "model");
   save(store, {1});
   std::atomic<bool> done{false};
   std::thread reader([&] {
     std::int64_t last = 0;
     while (!done) {
-      const LoadedCheckpoint loaded = load_checkpoint(dir / "model");
+      LoadedCheckpoint loaded = load_checkpoint(dir / "model");
+      EXPECT_GE(SampleRun::moment_of(loaded).variant, 0);
       EXPECT_GE(loaded.record.steps, last);
       last = loaded.record.steps;
     }
   });
-  for (std::int64_t steps = 2; steps < 40; ++steps) run_.save(store, {steps, 0});
+  for (std::int64_t steps = 2; steps < 20; ++steps) {
+    for (const std::int64_t variant : {0, 1, 2}) run_.save(store, {steps, variant});
+  }
   done = true;
   reader.join();
 }

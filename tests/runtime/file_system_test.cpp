@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/expect_error.h"
@@ -49,6 +50,62 @@ TEST(FileSystem, ListsRenamesAndRemoves) {
   files->sync_directory(dir / "x");
   EXPECT_EQ(files->list(dir / "x"), (std::vector<std::string>{"b", "y"}));
   EXPECT_EQ(test::read_text(dir / "x/b"), "x/a");
+}
+
+TEST(FileSystem, ReadsPieceByPiece) {
+  const test::TemporaryDirectory dir;
+  test::write_text(dir / "a", "abcdefg");
+  const auto reader = posix_file_system()->open(dir / "a");
+  EXPECT_EQ(reader->size(), 7u);
+  std::string got(10, '-');
+  EXPECT_EQ(reader->read(got.data(), 3), 3u);
+  EXPECT_EQ(reader->read(got.data() + 3, 7), 4u);
+  EXPECT_EQ(reader->read(got.data() + 7, 1), 0u);
+  EXPECT_EQ(got, "abcdefg---");
+}
+
+TEST(FileSystem, TellsWhatLiesAtAPath) {
+  using Kind = FileSystem::Kind;
+  const test::TemporaryDirectory dir;
+  const auto files = posix_file_system();
+  test::write_text(dir / "file", "abc");
+  std::filesystem::create_symlink(dir / "file", dir / "link");
+  const std::vector<std::pair<std::string, Kind>> expected{{"file", Kind::file},
+                                                           {"", Kind::directory},
+                                                           {"link", Kind::other},
+                                                           {"gone", Kind::none},
+                                                           {"file/below", Kind::none}};
+  for (const auto& [name, kind] : expected) EXPECT_EQ(files->status(dir / name).kind, kind) << name;
+  EXPECT_EQ(files->status(dir / "file").bytes, 3u);
+}
+
+TEST(FileSystem, RemovesDirectoriesThatAreEmpty) {
+  const test::TemporaryDirectory dir;
+  const auto files = posix_file_system();
+  files->create_directories(dir / "a/b");
+  expect_error(ErrorCode::io, {dir / "a", "not empty"}, [&] { files->remove(dir / "a"); });
+  files->remove(dir / "a/b");
+  files->remove(dir / "a");
+  EXPECT_TRUE(files->list(dir.path()).empty());
+}
+
+TEST(FileSystem, ALockHasOneHolder) {
+  const test::TemporaryDirectory dir;
+  const auto files = posix_file_system(), others = posix_file_system();
+  auto lock = files->lock(dir / "lock", "the first, with a long name");
+  ASSERT_NE(lock, nullptr);
+  EXPECT_EQ(others->lock(dir / "lock", "the second"), nullptr);
+  EXPECT_EQ(test::read_text(dir / "lock"), "the first, with a long name");
+  lock.reset();
+  EXPECT_NE(others->lock(dir / "lock", "the second"), nullptr);
+  EXPECT_EQ(test::read_text(dir / "lock"), "the second");
+}
+
+TEST(FileSystem, TellsHowMuchRoomThereIs) {
+  const test::TemporaryDirectory dir;
+  EXPECT_GT(posix_file_system()->free_bytes(dir.path()), 0u);
+  EXPECT_LE(posix_file_system()->free_bytes(dir.path()), std::filesystem::space(dir.path()).capacity);
+  expect_error(ErrorCode::not_found, {dir / "gone"}, [&] { posix_file_system()->free_bytes(dir / "gone"); });
 }
 
 TEST(FileSystem, NamesThePathInErrors) {

@@ -153,6 +153,19 @@ TEST_F(SafetensorsTest, ReadsWhatOthersWrite) {
   EXPECT_EQ(to_host<float>(file.tensors[2].value, Stream(Device::cpu())), (std::vector<float>{1, 2}));
 }
 
+TEST_F(SafetensorsTest, ReadsTheMetadataWithoutTheData) {
+  std::vector<float> x{1, 2};
+  write({leaf("x", x, {2})}, {{"steps", "7"}});
+  const std::string whole = test::read_text(path());
+  test::write_text(path(), whole.substr(0, whole.size() - 8));
+  const auto metadata = read_safetensors_metadata(*posix_file_system(), path());
+  EXPECT_EQ(metadata, (std::map<std::string, std::string>{{"steps", "7"}}));
+  for (const std::size_t size : {0u, 7u, 8u, 40u}) {
+    test::write_text(path(), whole.substr(0, size));
+    expect_error(ErrorCode::corrupt_data, {path()}, [&] { read_safetensors_metadata(*posix_file_system(), path()); });
+  }
+}
+
 TEST_F(SafetensorsTest, TensorsOutliveTheStruct) {
   std::vector<float> x{1, 2};
   write({leaf("x", x, {2})});
@@ -193,14 +206,14 @@ TEST_F(SafetensorsTest, RefusesBadHeaderSizes) {
 TEST_F(SafetensorsTest, RefusesWhatIsNoJson) {
   for (const char* header : {"{", "{]", "{\"a\"}", "{}}", "{} x", "{'a':1}", "{\"a\":tru}", "{\"\xff\":{}}",
                              "{\"a\nb\":{}}", "{/**/}", "{\"a\":", "{\"a\":{\"shape\":[1,]"}) {
-    expect_refused({"no JSON"}, file_of(header, ""));
+    expect_refused({"not JSON"}, file_of(header, ""));
   }
-  expect_refused({"no JSON, at byte 3"}, file_of(std::string("{}\0", 3), ""));
-  expect_refused({"no JSON"}, file_of(entry(R"("dtype":"U8","shape":[1e999],"data_offsets":[0,4])"), "1234"));
+  expect_refused({"not JSON, at byte 3"}, file_of(std::string("{}\0", 3), ""));
+  expect_refused({"not JSON"}, file_of(entry(R"("dtype":"U8","shape":[1e999],"data_offsets":[0,4])"), "1234"));
 }
 
 TEST_F(SafetensorsTest, RefusesDeepNesting) {
-  expect_refused({"described by no object"}, file_of("{\"a\":" + std::string(1'000'000, '['), ""));
+  expect_refused({"described by an object"}, file_of("{\"a\":" + std::string(1'000'000, '['), ""));
   std::string objects = "{";
   for (int i = 0; i < 100'000; ++i) objects += "\"a\":{";
   expect_refused({"unknown field"}, file_of(objects, ""));
@@ -220,17 +233,17 @@ TEST_F(SafetensorsTest, RefusesTwiceTheSameName) {
 
 TEST_F(SafetensorsTest, RefusesWrongTypes) {
   for (const std::string value : {"1", "null", "[]", "{}", "true", "1.5", "-1"}) {
-    expect_refused({"metadata \"k\" is no string"}, file_of(R"({"__metadata__":{"k":)" + value + "}}", ""));
+    expect_refused({"metadata \"k\" is not a string"}, file_of(R"({"__metadata__":{"k":)" + value + "}}", ""));
     if (value != "{}") {
-      expect_refused({"'__metadata__' is no object"}, file_of(R"({"__metadata__":)" + value + "}", ""));
-      expect_refused({"by no object"}, file_of(R"({"a":)" + value + "}", ""));
+      expect_refused({"'__metadata__' is not an object"}, file_of(R"({"__metadata__":)" + value + "}", ""));
+      expect_refused({"by an object"}, file_of(R"({"a":)" + value + "}", ""));
     }
-    expect_refused({"the dtype of tensor \"a\" is no string"}, file_of(entry(R"("dtype":)" + value), ""));
-    if (value != "[]") expect_refused({"no list of sizes"}, file_of(entry(R"("shape":)" + value), ""));
+    expect_refused({"the dtype of tensor \"a\" is not a string"}, file_of(entry(R"("dtype":)" + value), ""));
+    if (value != "[]") expect_refused({"not a list of sizes"}, file_of(entry(R"("shape":)" + value), ""));
     expect_refused({"not two offsets"}, file_of(entry(R"("data_offsets":)" + value), ""));
   }
   for (const char* size : {"-1", "1.0", "1e2", "\"1\"", "null", "[1]", "{}", "true", "18446744073709551616"}) {
-    expect_refused({"no list of sizes"}, file_of(entry(std::string(R"("shape":[)") + size + "]"), ""));
+    expect_refused({"not a list of sizes"}, file_of(entry(std::string(R"("shape":[)") + size + "]"), ""));
   }
   for (const char* offsets : {"0", "0,4,4", "0,-4", "0,4.0", "\"0\",4", "[0,4]", ""}) {
     expect_refused({"not two offsets"}, file_of(entry(std::string(R"("data_offsets":[)") + offsets + "]"), ""));

@@ -244,7 +244,8 @@ path { fill: none; stroke-linejoin: round; stroke-linecap: round; }
 
 }  // namespace
 
-void write_curves(const History& history, const std::vector<std::string>& keys, const std::string& path) {
+void write_curves(const History& history, const std::vector<std::string>& keys, const std::string& path,
+                  FileSystem& files) {
   if (keys.empty()) throw Error(ErrorCode::invalid_argument, fmt::format("curves '{}': no keys given", path));
   std::string panels;
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -252,7 +253,7 @@ void write_curves(const History& history, const std::vector<std::string>& keys, 
     panels += draw_panel(keys[i], steps, values, i);
   }
   const double width = kWidth * static_cast<double>(keys.size());
-  replace_file(*posix_file_system(), path,
+  replace_file(files, path,
                fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
                            "viewBox=\"0 0 {0} {1}\">\n"
                            "{2}<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{3}</svg>\n",

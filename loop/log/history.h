@@ -13,6 +13,7 @@
 #include <giro/loop/log/log_schema.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
+#include <giro/runtime/file_system.h>
 
 namespace giro {
 
@@ -74,13 +75,13 @@ class History {
   // what is in another collection as "collection.name", as a metric is that is called steps, samples or time or has a
   // dot in its name. Quoted where RFC 4180 wants it. What a record does not have stays empty; a NaN loses its sign and
   // payload.
-  void write_csv(const std::string& path) const;
+  void write_csv(const std::string& path, FileSystem& files = *posix_file_system()) const;
   // One JSON object a line and record: {"elapsed": {"steps": 0, ...}, "metrics": {"loss": 0.5, ...}, ...}. JSON has
   // no numbers that are not finite, so they are the strings "NaN", "Infinity" and "-Infinity", which Python's float()
   // and JavaScript's Number() read; the sign and payload of a NaN are lost.
-  void write_jsonl(const std::string& path) const;
+  void write_jsonl(const std::string& path, FileSystem& files = *posix_file_system()) const;
   // The values that collect(key) gives as an array of NumPy's, format 1.0, float64. Errors of collect besides.
-  void write_npy(std::string_view key, const std::string& path) const;
+  void write_npy(std::string_view key, const std::string& path, FileSystem& files = *posix_file_system()) const;
 
  private:
   struct Column {

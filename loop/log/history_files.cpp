@@ -37,8 +37,8 @@ class Lines {
 
 }  // namespace
 
-void History::write_csv(const std::string& path) const {
-  replace_file(*posix_file_system(), path, [&](FileSystem::Writer& writer) {
+void History::write_csv(const std::string& path, FileSystem& files) const {
+  replace_file(files, path, [&](FileSystem::Writer& writer) {
     Lines lines(writer);
     std::string& text = lines.text;
     text += detail::kCsvElapsed;
@@ -60,7 +60,7 @@ void History::write_csv(const std::string& path) const {
   });
 }
 
-void History::write_jsonl(const std::string& path) const {
+void History::write_jsonl(const std::string& path, FileSystem& files) const {
   struct Field {
     std::string before;  // the text before the number
     std::size_t column;
@@ -85,7 +85,7 @@ void History::write_jsonl(const std::string& path) const {
   std::vector<std::vector<Field>> fields;
   for (const Layout& layout : layouts_) fields.push_back(fields_of(layout));
 
-  replace_file(*posix_file_system(), path, [&](FileSystem::Writer& writer) {
+  replace_file(files, path, [&](FileSystem::Writer& writer) {
     Lines lines(writer);
     std::string& text = lines.text;
     for (Iterator it = begin(); it.record_ != size(); ++it) {
@@ -102,7 +102,7 @@ void History::write_jsonl(const std::string& path) const {
   });
 }
 
-void History::write_npy(std::string_view key, const std::string& path) const {
+void History::write_npy(std::string_view key, const std::string& path, FileSystem& files) const {
   const std::vector<double> values = collect(key).front();
   std::string header = fmt::format("{{'descr': '{}f8', 'fortran_order': False, 'shape': ({},), }}",
                                    std::endian::native == std::endian::little ? '<' : '>', values.size());
@@ -121,7 +121,7 @@ void History::write_npy(std::string_view key, const std::string& path) const {
                            static_cast<char>(length & 0xFF),
                            static_cast<char>(length >> 8)};
   header.insert(0, prefix);
-  replace_file(*posix_file_system(), path, [&](FileSystem::Writer& writer) {
+  replace_file(files, path, [&](FileSystem::Writer& writer) {
     writer.write(header.data(), header.size());
     writer.write(values.data(), values.size() * sizeof(double));
   });

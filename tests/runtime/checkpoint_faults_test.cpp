@@ -273,7 +273,7 @@ pid_t start_saving(const std::string& dir, Moment from, int out) {
 }
 
 TEST(CheckpointFaults, OldOrNewIsThereWhenAProcessIsKilled) {
-  const test::TemporaryDirectory dir(test::memory_directory());  // which a process's death does not clear
+  const test::TemporaryDirectory dir;
   std::mt19937 random(3);
   Moment last;
   int saved = 0;

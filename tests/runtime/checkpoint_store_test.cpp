@@ -412,7 +412,7 @@ TEST_F(CheckpointStoreTest, LoadsWhatReplacesWhatItIsReading) {
 }
 
 TEST_F(CheckpointStoreTest, LoadsWhileAnotherThreadSaves) {
-  const test::TemporaryDirectory dir(test::memory_directory());
+  const test::TemporaryDirectory dir;
   CheckpointStore store(dir / "model");
   save(store, {1});
   std::atomic<bool> done{false};

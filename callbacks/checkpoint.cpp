@@ -8,7 +8,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -79,11 +78,15 @@ void check_choice(const std::string& dir, const char* option, const std::string&
 std::shared_ptr<CheckpointStore> shared_store(const std::string& dir, const std::shared_ptr<FileSystem>& files) {
   static std::mutex mutex;
   static std::map<std::pair<std::string, FileSystem*>, std::weak_ptr<CheckpointStore>> stores;
-  std::error_code error;
-  const std::filesystem::path path = std::filesystem::weakly_canonical(dir, error);
+  std::string path = dir;
+  try {
+    path = std::filesystem::weakly_canonical(dir).string();
+  } catch (const std::filesystem::filesystem_error&) {
+    // What is wrong with it will come up when it is used.
+  }
   const std::lock_guard lock(mutex);
   std::erase_if(stores, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<CheckpointStore>& known = stores[{error ? dir : path.string(), files.get()}];
+  std::weak_ptr<CheckpointStore>& known = stores[{path, files.get()}];
   std::shared_ptr<CheckpointStore> store = known.lock();
   if (!store) known = store = std::make_shared<CheckpointStore>(dir, CheckpointStoreOptions{.files = files});
   return store;

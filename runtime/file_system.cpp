@@ -1,5 +1,6 @@
 #include <giro/runtime/file_system.h>
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -166,20 +167,28 @@ class PosixFileSystem final : public FileSystem {
   }
 
   void create_directories(const std::string& path) override {
-    std::error_code error;
-    std::filesystem::create_directories(path, error);
-    if (error) fail("create the directory", path, error.value());
+    try {
+      std::filesystem::create_directories(path);
+    } catch (const std::filesystem::filesystem_error& error) {
+      fail("create the directory", path, error.code().value());
+    }
   }
 
   void sync_directory(const std::string& path) override { File(path, O_RDONLY | O_DIRECTORY, "sync").sync(); }
 
   std::vector<std::string> list(const std::string& path) override {
-    std::error_code error;
     std::vector<std::string> names;
-    for (std::filesystem::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-      names.push_back(it->path().filename().string());
+    // std::filesystem's iterator ends the program where memory runs out.
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()), ::closedir);
+    if (!directory) fail("list", path, errno);
+    for (;;) {
+      errno = 0;
+      const dirent* const entry = ::readdir(directory.get());
+      if (entry == nullptr && errno != 0) fail("list", path, errno);
+      if (entry == nullptr) break;
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") names.emplace_back(name);
     }
-    if (error) fail("list", path, error.value());
     std::sort(names.begin(), names.end());
     return names;
   }

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -330,11 +329,7 @@ class RunCore final : RunMemory {
   }
 
   void go_on_from(const Elapsed& elapsed, std::int64_t batches, Archive& archive) {
-    if (elapsed.steps < 0 || elapsed.samples < 0 || batches < 0) {
-      throw Error(ErrorCode::corrupt_data, "a run of " + std::to_string(elapsed.steps) + " steps, " +
-                                               std::to_string(elapsed.samples) + " samples and " +
-                                               std::to_string(batches) + " batches was saved, expected none below 0");
-    }
+    expect_counts(elapsed, batches);
     clock_.start(elapsed);
     elapsed_ = options_.elapsed = clock_.started();
     archive.shift_dates(elapsed_.date - elapsed.date);
@@ -345,21 +340,17 @@ class RunCore final : RunMemory {
 
   // Each under its name, so that another task beside it makes no difference.
   void persist_tasks(Archive& archive) {
-    std::map<std::string, int> names;
-    const auto unique = [&](const std::string& name) {
-      const int before = names[name]++;
-      return before == 0 ? name : name + " #" + std::to_string(before + 1);
-    };
+    UniqueNames schedules, callbacks;
     archive.within("schedules", [&] {
       for (std::size_t i = 0; i < tasks_.size(); ++i) {
         Schedule& schedule = agenda_.schedule(i);
-        if (schedule.traits().persists) archive(unique(to_string(schedule)), schedule);
+        if (schedule.traits().persists) archive(schedules(to_string(schedule)), schedule);
       }
     });
     archive.within("callbacks", [&] {
       for (Entry& task : tasks_) {
         for (Callback<S, B>& callback : task.callbacks) {
-          if (callback.remembers()) archive(unique(callback.name()), callback);
+          if (callback.remembers()) archive(callbacks(callback.name()), callback);
         }
       }
     });

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include <giro/loop/time/elapsed.h>
 
@@ -19,6 +22,18 @@ class RunMemory {
   virtual void after_step(std::function<void()> f) = 0;
   virtual void persist(Archive& archive) = 0;
 };
+
+// Names that tell things of one name apart: "a", "a #2", "b", "a #3".
+class UniqueNames {
+ public:
+  std::string operator()(const std::string& name);
+
+ private:
+  std::vector<std::string> names_;
+};
+
+// Error(corrupt_data) where a saved run counts anything below 0.
+void expect_counts(const Elapsed& elapsed, std::int64_t batches);
 
 }  // namespace detail
 }  // namespace giro

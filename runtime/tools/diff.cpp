@@ -5,17 +5,16 @@
 #include <cstring>
 #include <map>
 
-#include <giro/runtime/leaf_files.h>
-
 #include "runtime/tools/commands.h"
+#include "runtime/tools/contents.h"
 #include "runtime/tools/elements.h"
 
 namespace giro::tools {
 namespace {
 
-std::map<std::string, Tensor> by_path(const Safetensors& file) {
+std::map<std::string, Tensor> by_path(const Contents& contents) {
   std::map<std::string, Tensor> tensors;
-  for (const Leaf& leaf : file.tensors) tensors.emplace(leaf.path, leaf.value);
+  for (const Leaf& leaf : contents.tensors) tensors.emplace(leaf.path, leaf.value);
   return tensors;
 }
 
@@ -39,15 +38,16 @@ std::string difference(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 int diff(const std::string& a, const std::string& b) {
-  const Safetensors first = load(a), second = load(b);
+  const Contents first = load_contents(a), second = load_contents(b);
   const std::map<std::string, Tensor> left = by_path(first), right = by_path(second);
   std::size_t equal = 0;
   for (const auto& [path, tensor] : left) {
     const auto other = right.find(path);
     if (other == right.end()) {
-      fmt::print("{}: {} only in {}\n", for_terminal(path), type_of(tensor), a);
+      fmt::print("{}: {} only in {}\n", for_terminal(path), type_of(tensor), first.path);
     } else if (tensor.dtype() != other->second.dtype() || tensor.shape() != other->second.shape()) {
-      fmt::print("{}: {} in {}, {} in {}\n", for_terminal(path), type_of(tensor), a, type_of(other->second), b);
+      fmt::print("{}: {} in {}, {} in {}\n", for_terminal(path), type_of(tensor), first.path, type_of(other->second),
+                 second.path);
     } else if (const std::string found = difference(tensor, other->second); !found.empty()) {
       fmt::print("{}: {}\n", for_terminal(path), found);
     } else {
@@ -55,10 +55,10 @@ int diff(const std::string& a, const std::string& b) {
     }
   }
   for (const auto& [path, tensor] : right) {
-    if (!left.contains(path)) fmt::print("{}: {} only in {}\n", for_terminal(path), type_of(tensor), b);
+    if (!left.contains(path)) fmt::print("{}: {} only in {}\n", for_terminal(path), type_of(tensor), second.path);
   }
   fmt::print("{} tensors are equal to the bit\n", equal);
-  return equal == left.size() && equal == right.size() ? kSame : kDifferent;
+  return equal == left.size() && equal == right.size() ? kGood : kDifferentOrDamaged;
 }
 
 }  // namespace giro::tools

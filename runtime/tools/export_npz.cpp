@@ -4,9 +4,10 @@
 #include <vector>
 
 #include <giro/runtime/error.h>
-#include <giro/runtime/leaf_files.h>
+#include <giro/runtime/file_system.h>
 
 #include "runtime/tools/commands.h"
+#include "runtime/tools/contents.h"
 #include "runtime/tools/elements.h"
 #include "runtime/tools/zip_writer.h"
 
@@ -49,18 +50,18 @@ std::string npy_header(DType dtype, const Shape& shape) {
 }  // namespace
 
 int export_npz(const std::string& path, const std::string& out, bool widen) {
-  const Safetensors file = load(path);
+  const Contents contents = load_contents(path);
   const auto files = posix_file_system();
   replace_file(*files, out, [&](FileSystem::Writer& writer) {
     ZipWriter zip(writer);
-    for (const Leaf& leaf : file.tensors) {
+    for (const Leaf& leaf : contents.tensors) {
       Tensor value = leaf.value;
       std::vector<float> widened;
       if (value.dtype() == DType::bf16) {
         if (!widen) {
           throw Error(ErrorCode::unsupported,
-                      fmt::format("'{}': tensor '{}' is bf16, which NPY does not have: --widen makes it f32", path,
-                                  for_terminal(leaf.path)));
+                      fmt::format("'{}': tensor '{}' is bf16, which NPY does not have: --widen makes it f32",
+                                  contents.path, for_terminal(leaf.path)));
         }
         const BFloat16* const elements = value.data<BFloat16>();
         widened.assign(elements, elements + value.count());
@@ -71,8 +72,8 @@ int export_npz(const std::string& path, const std::string& out, bool widen) {
     }
     zip.finish();
   });
-  fmt::print("{}: {} arrays\n", out, file.tensors.size());
-  return kSame;
+  fmt::print("{}: {} arrays of {}\n", out, contents.tensors.size(), contents.path);
+  return kGood;
 }
 
 }  // namespace giro::tools

@@ -1,4 +1,4 @@
-// Looks at files of tensors from a shell: giro-checkpoint --help.
+// Looks at checkpoints and files of tensors from a shell: giro-checkpoint --help.
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -12,25 +12,38 @@ namespace tools = giro::tools;
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Looks at safetensors files, such as giro's checkpoints.\n"
-      "Exit code: 0, 1 where files differ, 2 for an error.",
+      "Looks at giro's checkpoints and at safetensors files.\n"
+      "CONTENTS is a safetensors file, a checkpoint, or a directory of checkpoints, of which the newest is taken that "
+      "is "
+      "not damaged.\n"
+      "Exit code: 0, 1 where tensors differ or a checkpoint cannot be loaded, 2 for an error.",
       "giro-checkpoint");
   app.require_subcommand(1);
   std::string file, other;
   bool widen = false;
   std::function<int()> command;
 
-  CLI::App* const show = app.add_subcommand("show", "Print the tree of tensors, with statistics");
-  show->add_option("FILE", file)->required();
+  CLI::App* const list = app.add_subcommand("list", "Print a line for each checkpoint of a directory");
+  list->add_option("DIR", file)->required();
+  list->callback([&] { command = [&] { return tools::list(file); }; });
+
+  CLI::App* const verify =
+      app.add_subcommand("verify", "Load a checkpoint, or each in a directory, checking all of it");
+  verify->add_option("PATH", file, "a checkpoint, or a directory of checkpoints")->required();
+  verify->callback([&] { command = [&] { return tools::verify(file); }; });
+
+  CLI::App* const show = app.add_subcommand(
+      "show", "Print the tree of tensors, with statistics; of a checkpoint also what its run remembers");
+  show->add_option("CONTENTS", file)->required();
   show->callback([&] { command = [&] { return tools::show(file); }; });
 
-  CLI::App* const diff = app.add_subcommand("diff", "Compare the tensors of two files");
+  CLI::App* const diff = app.add_subcommand("diff", "Compare the tensors of two CONTENTS");
   diff->add_option("A", file)->required();
   diff->add_option("B", other)->required();
   diff->callback([&] { command = [&] { return tools::diff(file, other); }; });
 
   CLI::App* const export_npz = app.add_subcommand("export", "Write the tensors as NumPy's NPZ");
-  export_npz->add_option("FILE", file)->required();
+  export_npz->add_option("CONTENTS", file)->required();
   export_npz->add_option("OUT", other, "the .npz file, which is replaced")->required();
   export_npz->add_flag("--widen", widen, "write bf16, which NumPy does not have, as f32");
   export_npz->callback([&] { command = [&] { return tools::export_npz(file, other, widen); }; });
@@ -38,7 +51,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? tools::kSame : tools::kFailed;
+    return app.exit(error) == 0 ? tools::kGood : tools::kFailed;
   }
   try {
     const int code = command();

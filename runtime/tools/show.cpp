@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <vector>
 
-#include <giro/runtime/leaf_files.h>
-
 #include "runtime/tools/commands.h"
+#include "runtime/tools/contents.h"
 #include "runtime/tools/elements.h"
 
 namespace giro::tools {
@@ -49,19 +49,47 @@ std::vector<std::string_view> parts_of(std::string_view path) {
   return parts;
 }
 
+void print_record(const CheckpointRecord& record) {
+  fmt::print("{} steps, {} samples, {:.3f} s\n", record.steps, record.samples, record.time);
+  if (record.best) fmt::print("saved for {}: {:.6g}\n", for_terminal(record.monitor), *record.best);
+  if (!record.not_finite.empty()) fmt::print("NOT FINITE: {}\n", for_terminal(record.not_finite));
+}
+
+// What a run remembers, by name: its records, its arrays, and as LoopState::persist writes them its schedules and
+// callbacks.
+void print_memory(const Archive& archive) {
+  for (const auto& [path, lines] : archive.lines())
+    fmt::print("remembers {}: {} lines\n", for_terminal(path), lines.count);
+  const auto memory = nlohmann::ordered_json::parse(archive.text());
+  for (const std::string part : {"run/schedules", "run/callbacks"}) {
+    const nlohmann::ordered_json::json_pointer path("/" + part);
+    if (!memory.contains(path)) continue;
+    for (const auto& [name, value] : memory.at(path).items())
+      fmt::print("remembers {}: {}\n", part, for_terminal(name));
+  }
+  for (const Leaf& leaf : archive.arrays()) {
+    fmt::print("remembers {}: {}\n", for_terminal(leaf.path), type_of(leaf.value));
+  }
+}
+
 }  // namespace
 
 int show(const std::string& path) {
-  Safetensors file = load(path);
-  std::sort(file.tensors.begin(), file.tensors.end(), [](const Leaf& a, const Leaf& b) { return a.path < b.path; });
+  Contents contents = load_contents(path);
+  std::sort(contents.tensors.begin(), contents.tensors.end(),
+            [](const Leaf& a, const Leaf& b) { return a.path < b.path; });
   std::size_t bytes = 0;
-  for (const Leaf& leaf : file.tensors) bytes += leaf.value.bytes();
-  fmt::print("{}: {} tensors, {} bytes\n", path, file.tensors.size(), bytes);
-  for (const auto& [name, value] : file.metadata)
+  for (const Leaf& leaf : contents.tensors) bytes += leaf.value.bytes();
+  fmt::print("{}: {} tensors, {} bytes\n", contents.path, contents.tensors.size(), bytes);
+  for (const auto& [name, value] : contents.metadata)
     fmt::print("metadata {}: {}\n", for_terminal(name), for_terminal(value));
+  if (contents.record) {
+    print_record(*contents.record);
+    print_memory(contents.archive);
+  }
 
   std::vector<std::string_view> above;  // the folders that are printed already
-  for (const Leaf& leaf : file.tensors) {
+  for (const Leaf& leaf : contents.tensors) {
     std::vector<std::string_view> parts = parts_of(leaf.path);
     const std::string_view name = parts.back();
     parts.pop_back();
@@ -73,7 +101,7 @@ int show(const std::string& path) {
                leaf.value.bytes(), statistics(leaf.value));
     above = std::move(parts);
   }
-  return kSame;
+  return kGood;
 }
 
 }  // namespace giro::tools

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs giro-checkpoint on small files written here.
+"""Runs giro-checkpoint on small files written here, and on checkpoints that WRITE_CHECKPOINTS writes.
 
-usage: giro_checkpoint_test.py GIRO_CHECKPOINT
+usage: giro_checkpoint_test.py GIRO_CHECKPOINT WRITE_CHECKPOINTS
 """
 
 import ast
@@ -15,7 +15,7 @@ import tempfile
 import unittest
 import zipfile
 
-program = None
+program = write_checkpoints = None
 CODES = {"F32": "f", "F64": "d", "F16": "e", "I32": "i", "I64": "q", "U8": "B", "BOOL": "?", "BF16": "H"}
 
 
@@ -157,6 +157,132 @@ class GiroCheckpoint(unittest.TestCase):
             self.assertIn("zip: the name", self.run_it(2, "export", path, self.folder / "out.npz"))
         self.assertFalse((self.folder / "out.npz").exists())
 
+    def checkpoints(self):
+        """A directory with checkpoints of steps 10, 20 and 30, and their paths."""
+        model = self.folder / "model"
+        subprocess.run([write_checkpoints, model], check=True)
+        return model, [model / f"checkpoint_{steps:010}" for steps in (10, 20, 30)]
+
+    @staticmethod
+    def damage(checkpoint):
+        """Changes the last byte of its state, so that only a checksum can tell."""
+        path = checkpoint / "state.safetensors"
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+
+    def write_version_1(self, model, steps):
+        """A checkpoint as version 0.1 wrote it."""
+        metadata = {"steps": str(steps), "samples": "5", "previous_samples": "4", "time": "0.5", "previous_time": "0.25"}
+        path = model / f"checkpoint_{steps:010}.safetensors"
+        write(path, {"params/bias": ("F32", [2], [0, 1])}, metadata)
+        return path
+
+    def test_list(self):
+        model, (_, second, third) = self.checkpoints()
+        old = self.write_version_1(model, 5)
+        (second / "checkpoint.json").unlink()
+        size = {path: path.stat().st_size for path in (old, *third.parent.rglob("*.*"))}
+
+        def size_of(checkpoint):
+            return str(sum(bytes for path, bytes in size.items() if path.parent == checkpoint))
+
+        lines = self.run_it(0, "list", model).splitlines()
+        self.assertEqual(
+            [line.split() for line in lines[1:-1]],
+            [
+                ["5", "5", "0.500", str(size[old]), "1", "-", "-", "-"],
+                ["10", "320", "1.250", size_of(model / "checkpoint_0000000010"), "2", "-", "-", "-"],
+                ["30", "960", "3.750", size_of(third), "2", "-", "-", "params/bias"],
+            ],
+        )
+        self.assertEqual(lines[0].split()[:3], ["steps", "samples", "seconds"])
+        self.assertEqual(lines[-1], f"unreadable: '{second}' has no manifest 'checkpoint.json'")
+
+    def test_list_of_the_monitored(self):
+        model, _ = self.checkpoints()
+        self.assertEqual(self.run_it(0, "list", model).splitlines()[2].split()[5:], ["loss", "0.5", "-"])
+
+    def test_list_of_what_holds_no_checkpoint(self):
+        _, (first, *_) = self.checkpoints()
+        self.assertEqual(self.run_it(0, "list", self.folder), f"no checkpoint in '{self.folder}'\n")
+        for path in (first, first / "state.safetensors", self.folder / "none"):
+            self.assertIn(f"'{path}' is not a directory of checkpoints", self.run_it(2, "list", path))
+
+    def test_verify(self):
+        model, (first, second, third) = self.checkpoints()
+        old = self.write_version_1(model, 5)
+        good = [f"ok: {path}" for path in (old, first, second, third)]
+        self.assertEqual(self.run_it(0, "verify", model).splitlines(), good)
+        self.assertEqual(self.run_it(0, "verify", first).splitlines(), [good[1]])
+        self.assertEqual(self.run_it(0, "verify", old).splitlines(), [good[0]])
+
+        self.damage(first)
+        manifest = third / "checkpoint.json"
+        manifest.write_bytes(manifest.read_bytes()[:-1])
+        lines = self.run_it(1, "verify", model).splitlines()
+        self.assertEqual([lines[0], lines[2]], [good[0], good[2]])
+        self.assertIn(f"failed: checkpoint file '{first}/state.safetensors': its checksum is", lines[1])
+        self.assertIn(f"failed: manifest '{manifest}': its checksum does not fit", lines[3])
+        self.assertEqual(len(lines), 4)
+        self.assertEqual(self.run_it(1, "verify", first).splitlines(), [lines[1]])
+
+    def test_verify_of_nothing(self):
+        self.assertIn("no checkpoint in the directory", self.run_it(2, "verify", self.folder))
+        self.assertIn("there is no", self.run_it(2, "verify", self.folder / "none"))
+
+    def test_show_of_a_checkpoint(self):
+        model, (_, second, third) = self.checkpoints()
+        remembered = [
+            "remembers run/history/records: {} lines",
+            "remembers run/schedules: every(2 s)",
+            "remembers run/callbacks: early_stopping",
+            r"remembers run/callbacks: bad\x1b[2J\nname",
+            "remembers run/callbacks/early_stopping/params/bias: f32 (2,)",
+        ]
+        text = self.run_it(0, "show", second).replace(r"\u{1b}", r"\x1b")  # as fmt's version has it
+        self.assertEqual(
+            text.splitlines(),
+            [
+                f"{second}: 2 tensors, 16 bytes",
+                "20 steps, 640 samples, 2.500 s",
+                "saved for loss: 0.5",
+                *[line.format(20) for line in remembered],
+                "params/",
+                "  bias  f32 (2,)  8 bytes  mean 10  deviation 10",
+                "step  i64 ()  8 bytes  mean 20  deviation 0",
+            ],
+        )
+        lines = self.run_it(0, "show", model).splitlines()
+        self.assertEqual(lines[0], f"{third}: 2 tensors, 16 bytes")
+        self.assertEqual(lines[2], "NOT FINITE: params/bias")
+        self.damage(third)
+        lines = self.run_it(0, "show", model).splitlines()
+        self.assertIn(f"skipped: checkpoint file '{third}/state.safetensors'", lines[0])
+        self.assertEqual(lines[1:], text.splitlines())
+
+    def test_diff_of_checkpoints(self):
+        model, (first, second, third) = self.checkpoints()
+        self.assertEqual(self.run_it(0, "diff", model, third / "state.safetensors"), "2 tensors are equal to the bit\n")
+        self.assertEqual(
+            self.run_it(1, "diff", first, second).splitlines(),
+            [
+                "params/bias: 1 of 2 elements differ, by at most 10",
+                "step: 1 of 1 elements differ, by at most 10",
+                "0 tensors are equal to the bit",
+            ],
+        )
+
+    def test_export_of_a_checkpoint(self):
+        model, (first, *_) = self.checkpoints()
+        out = self.folder / "out.npz"
+        self.assertEqual(self.run_it(0, "export", first, out), f"{out}: 2 arrays of {first}\n")
+        with zipfile.ZipFile(out) as archive:
+            self.assertEqual(npy(archive.read("params/bias.npy")), ("<f4", (2,), struct.pack("<2f", 0, 10)))
+        self.run_it(0, "export", model, out)
+        with zipfile.ZipFile(out) as archive:
+            self.assertEqual(npy(archive.read("step.npy")), ("<i8", (), struct.pack("<q", 30)))
+
     def test_errors(self):
         bad = self.folder / "bad"
         bad.write_bytes(b"not tensors")
@@ -174,5 +300,5 @@ class GiroCheckpoint(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    program = sys.argv.pop(1)
+    program, write_checkpoints = sys.argv.pop(1), sys.argv.pop(1)
     unittest.main()

@@ -1,0 +1,32 @@
+#include "runtime/tools/contents.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <utility>
+
+#include <giro/runtime/leaf_files.h>
+
+#include "runtime/internal/store_names.h"
+
+namespace giro::tools {
+
+bool is_checkpoint(const std::string& path) {
+  std::error_code error;
+  return !std::filesystem::is_directory(path, error) ||
+         std::filesystem::exists(detail::path_of(path, detail::kManifestName), error);
+}
+
+Contents load_contents(const std::string& path) {
+  std::error_code error;  // load will say what is wrong with a path that cannot be looked at
+  if (!std::filesystem::is_directory(path, error)) {
+    Safetensors file = load(path);
+    return {path, std::move(file.tensors), std::move(file.memory), std::move(file.metadata), {}};
+  }
+  LoadedCheckpoint loaded = load_checkpoint(path);
+  for (const std::string& reason : loaded.skipped) fmt::print("skipped: {}\n", reason);
+  return {std::move(loaded.path),   std::move(loaded.leaves), std::move(loaded.owner), {},
+          std::move(loaded.record), std::move(loaded.archive)};
+}
+
+}  // namespace giro::tools

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <giro/runtime/checkpoint_store.h>
+#include <giro/runtime/state.h>
+
+namespace giro::tools {
+
+// The tensors that a path leads to.
+struct Contents {
+  std::string path;  // of the file or the checkpoint
+  std::vector<Leaf> tensors;
+  std::shared_ptr<const void> memory;           // keeps the tensors alive
+  std::map<std::string, std::string> metadata;  // of a file
+  std::optional<CheckpointRecord> record;       // of a checkpoint that is a directory, or was found in one
+  Archive archive = Archive();                  // what its run remembers
+};
+
+// Whether it is a checkpoint, rather than a directory of them, if it is there.
+bool is_checkpoint(const std::string& path);
+
+// Reads a safetensors file, a checkpoint, or the newest undamaged one in a directory of checkpoints; prints why newer
+// ones were not taken. Errors: those of load, or for a directory those of load_checkpoint.
+Contents load_contents(const std::string& path);
+
+}  // namespace giro::tools

@@ -1,0 +1,55 @@
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <giro/runtime/checkpoint_store.h>
+#include <giro/runtime/error.h>
+#include <giro/runtime/file_system.h>
+
+#include "runtime/internal/store_names.h"
+#include "runtime/tools/commands.h"
+#include "runtime/tools/contents.h"
+#include "runtime/tools/elements.h"
+
+namespace giro::tools {
+namespace {
+
+// Without the files of lines beside it, which checkpoints share.
+std::uint64_t bytes_of(FileSystem& files, const std::string& checkpoint) {
+  const FileSystem::Status status = files.status(checkpoint);
+  if (status.kind != FileSystem::Kind::directory) return status.bytes;
+  std::uint64_t bytes = 0;
+  for (const std::string& name : files.list(checkpoint)) bytes += files.status(detail::path_of(checkpoint, name)).bytes;
+  return bytes;
+}
+
+std::string or_dash(const std::string& text) { return text.empty() ? "-" : for_terminal(text); }
+
+}  // namespace
+
+int list(const std::string& dir) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(dir, error) || is_checkpoint(dir)) {
+    throw Error(ErrorCode::not_found, fmt::format("'{}' is not a directory of checkpoints", dir));
+  }
+  FileSystem& files = *posix_file_system();
+  std::vector<std::string> unreadable;
+  const std::vector<StoredCheckpoint> stored = CheckpointStore(dir).all(&unreadable);
+  if (!stored.empty()) {
+    fmt::print("{:>10} {:>12} {:>12} {:>14} {:>7}  {:16} {:>12}  {}\n", "steps", "samples", "seconds", "bytes",
+               "version", "monitor", "best", "not finite");
+  }
+  for (const auto& [path, version, record] : stored) {
+    fmt::print("{:>10} {:>12} {:>12.3f} {:>14} {:>7}  {:16} {:>12}  {}\n", record.steps, record.samples, record.time,
+               bytes_of(files, path), version, or_dash(record.monitor),
+               record.best ? fmt::format("{:.6g}", *record.best) : "-", or_dash(record.not_finite));
+  }
+  for (const std::string& reason : unreadable) fmt::print("unreadable: {}\n", reason);
+  if (stored.empty() && unreadable.empty()) fmt::print("no checkpoint in '{}'\n", dir);
+  return kGood;
+}
+
+}  // namespace giro::tools

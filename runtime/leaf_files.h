@@ -13,10 +13,10 @@ namespace giro {
 //
 //   giro::save("weights.safetensors", state.flatten("params"));   // safetensors.numpy.load_file("weights.safetensors")
 //
-//   auto weights = giro::load("from_python.safetensors");         // safetensors.numpy.save_file({...},
-//   "from_python...") giro::load_into(state, weights.tensors, {.only = {"params"}});
+//   auto weights = giro::load("from_python.safetensors");  // safetensors.numpy.save_file({...}, "from_python...")
+//   giro::load_into(state, weights.tensors, {.only = {"params"}});
 //
-// A checkpoint (giro/callbacks/checkpoint.h) is such a file as well, with what a loop needs to go on from it.
+// So is the file state.safetensors of a checkpoint (giro/runtime/checkpoint_store.h).
 
 // Writes the leaves, of any devices, or the saved collections of a state. `path` holds all of them once this returns;
 // after an error it holds what it held before. A state is written as it is after the work queued on its stream; for

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -74,10 +75,11 @@ void check_choice(const std::string& dir, const char* option, const std::string&
                           known[1], known[2], suggestion(value, known)));
 }
 
-// The callbacks of this process that save in one directory are one writer.
-std::shared_ptr<CheckpointStore> shared_store(const std::string& dir, const std::shared_ptr<FileSystem>& files) {
+// The callbacks of one run that save in one directory are one writer.
+std::shared_ptr<CheckpointStore> shared_store(const std::string& dir, const std::shared_ptr<FileSystem>& files,
+                                              const void* run) {
   static std::mutex mutex;
-  static std::map<std::pair<std::string, FileSystem*>, std::weak_ptr<CheckpointStore>> stores;
+  static std::map<std::tuple<std::string, FileSystem*, const void*>, std::weak_ptr<CheckpointStore>> stores;
   std::string path = dir;
   try {
     path = std::filesystem::weakly_canonical(dir).string();
@@ -86,20 +88,32 @@ std::shared_ptr<CheckpointStore> shared_store(const std::string& dir, const std:
   }
   const std::lock_guard lock(mutex);
   std::erase_if(stores, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<CheckpointStore>& known = stores[{path, files.get()}];
+  std::weak_ptr<CheckpointStore>& known = stores[{path, files.get(), run}];
   std::shared_ptr<CheckpointStore> store = known.lock();
   if (!store) known = store = std::make_shared<CheckpointStore>(dir, CheckpointStoreOptions{.files = files});
   return store;
 }
 
-void check_none_later(const CheckpointStore& store, std::int64_t steps) {
-  const std::optional<StoredCheckpoint> latest = store.latest();
-  if (!latest || latest->record.steps <= steps) return;
+// One that is damaged is not in the way: a run that goes on has passed it over.
+void check_none_later(const CheckpointStore& store, FileSystem& files, std::int64_t steps) {
+  if (store.latest_steps() <= steps) return;
+  const std::vector<StoredCheckpoint> all = store.all();
+  const auto later = std::find_if(all.rbegin(), all.rend(), [&](const StoredCheckpoint& stored) {
+    if (stored.record.steps <= steps) return false;
+    try {
+      load_checkpoint(stored.path, files);
+      return true;
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::unsupported || error.code() == ErrorCode::out_of_memory) throw;
+      return false;
+    }
+  });
+  if (later == all.rend()) return;
   throw Error(
       ErrorCode::invalid_argument,
       fmt::format("checkpoint '{}': step {} is saved there, later than step {}; expected a run that goes on from "
                   "it (resume), another directory, or overwrite",
-                  store.dir(), latest->record.steps, steps));
+                  store.dir(), later->record.steps, steps));
 }
 
 // Whether one of them is a checkpoint of a finite state.
@@ -135,17 +149,19 @@ Checkpoint::Checkpoint(std::string dir, CheckpointOptions options)
 bool Checkpoint::is_interrupted() { return detail::interrupt_signal() != 0; }
 
 CheckpointStore& Checkpoint::store() {
-  if (!store_) store_ = shared_store(dir_, options_.files);
+  if (!store_) store_ = shared_store(dir_, options_.files, run_);
   return *store_;
 }
 
-void Checkpoint::begin(const Elapsed& elapsed, const State& state) {
+void Checkpoint::begin(const Elapsed& elapsed, const State& state, const void* run) {
   if (monitor_) monitor_->begin(elapsed);
-  saved_ = -1;
+  run_ = run;
+  store_.reset();
   store().begin_run();
   store().set_keep(options_.keep, options_.keep_every_n_steps);
   // A run that would save what an earlier one is already past hears of it before it has trained for long.
-  if (!options_.overwrite) check_none_later(store(), std::max(counted_steps(state).value_or(0), elapsed.steps));
+  if (!options_.overwrite)
+    check_none_later(store(), *options_.files, std::max(counted_steps(state).value_or(0), elapsed.steps));
   std::int64_t bytes = 0;
   for (const Collection* collection : collections_of(state, /*saved_only=*/true)) {
     bytes += static_cast<std::int64_t>(collection->bytes().bytes());
@@ -173,7 +189,7 @@ void Checkpoint::expect_whole(const State& state) const {
               fmt::format("checkpoint '{}': the state was moved from, expected one that holds its leaves", dir_));
 }
 
-Checkpoint::Saving Checkpoint::look(const Elapsed& completed, const State& state, std::optional<double> best) {
+Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const State& state, std::optional<double> best) {
   expect_whole(state);
   store().wait();
   if (snapshot_ && snapshot_->fits(state)) {
@@ -208,16 +224,24 @@ Checkpoint::Saving Checkpoint::look(const Elapsed& completed, const State& state
 }
 
 void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>& persist) {
-  if (!options_.overwrite) check_none_later(store(), std::max(saving.record.steps, saving.completed));
+  if (!options_.overwrite) check_none_later(store(), *options_.files, std::max(saving.record.steps, saving.completed));
   store().set_keep(options_.keep, options_.keep_every_n_steps);
+  CheckpointRecord record = saving.record;
+  if (!record.best && store().latest_steps() == record.steps) {
+    // Another checkpoint of this run has saved the same step as the best one, which it stays.
+    if (const auto replaced = store().latest(); replaced && replaced->record.steps == record.steps) {
+      record.monitor = replaced->record.monitor;
+      record.best = replaced->record.best;
+    }
+  }
   for (std::size_t failures = 0;; ++failures) {
     Archive archive = store().archive();
     if (persist) archive.within("run", [&] { persist(archive); });
     try {
       if (options_.asynchronous) {
-        store().save_async(saving.snapshot, saving.record, std::move(archive));
+        store().save_async(saving.snapshot, record, std::move(archive));
       } else {
-        store().save(*saving.snapshot, saving.record, std::move(archive));
+        store().save(*saving.snapshot, record, std::move(archive));
       }
       break;
     } catch (const Error& error) {
@@ -225,10 +249,12 @@ void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>&
       const bool pauses = options_.on_failure == "pause" && !is_interrupted();
       if (error.code() != ErrorCode::io || (!retries && !pauses)) throw;
       *report_ = fmt::format("step {} is not saved yet: {}", saving.record.steps, error.what());
-      std::this_thread::sleep_for(retries ? kRetryWaits[failures] : kPause);
+      const auto until = std::chrono::steady_clock::now() + (retries ? kRetryWaits[failures] : kPause);
+      while (std::chrono::steady_clock::now() < until && !is_interrupted()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      }
     }
   }
-  saved_ = saving.completed;
   if (saving.record.best) monitor_->update(*saving.record.best);
 }
 
@@ -241,7 +267,7 @@ bool Checkpoint::operator()(const Elapsed& elapsed, const State& state) {
   // Where the state counts its steps itself, this one may not be among them yet.
   Elapsed completed = elapsed;
   if (counted_steps(state).value_or(elapsed.steps + 1) > elapsed.steps) completed.count(elapsed.step_samples);
-  const Saving saving = look(completed, state, {});
+  const Saving saving = take_snapshot(completed, state, {});
   if (saving.snapshot) save(saving, nullptr);
   wait();
   return saving.snapshot != nullptr;

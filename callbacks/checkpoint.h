@@ -56,8 +56,9 @@ struct CheckpointOptions {
 // over all checkpoints that lie there, and a second process that saves there gets an error. Where the run has gone back
 // to an earlier state (early_stopping's restore_best), its later checkpoints go as well.
 //
-// Whatever is due, a run is saved as it ends where a signal interrupts it, or an error between two steps, as of the
-// dataset; and after the step in which SIGUSR1 comes, from which it goes on. A run that has diverged takes no good
+// Whatever is due, a run is saved where a signal ends it, or an error between two steps, as of the dataset; and after
+// the step in which SIGUSR1 comes, from which it goes on: but not by a checkpoint with a monitor, which keeps the best.
+// Within a loop that saves, evaluations are finished before a signal is heeded. A run that has diverged takes no good
 // checkpoint with it: CheckpointOptions::not_finite decides. While no finite state is saved, one that is not finite is,
 // and gives way to the first that is.
 //
@@ -75,7 +76,7 @@ class Checkpoint : public GenericCallback {
 
   template <class S, class B>
   void on_start(LoopState<S, B>& loop) {
-    begin(loop.elapsed, loop.state);
+    begin(loop.elapsed, loop.state, &loop);
   }
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
@@ -85,15 +86,16 @@ class Checkpoint : public GenericCallback {
     if (monitor_ && !(best = improvement(done, loop.state, loop.accumulated_logs()))) return;
     save_after_step(loop, best);
   }
+  // Where a signal asks for it, or an error has come between two steps. Not of one that saves the best alone.
+  bool saves() const noexcept { return !monitor_; }
   template <class S, class B>
   void on_save(LoopState<S, B>& loop) {
-    save_after_step(loop, {});
+    if (saves()) save_after_step(loop, {});
   }
   template <class S, class B>
   void on_end(LoopState<S, B>& loop) {
-    const bool cut_short = loop.failed ? loop.failed_between_steps : loop.interrupted;
-    if (cut_short && saved_ != loop.elapsed.steps) save_after_step(loop, {});
     wait();
+    store_.reset();
   }
   // For loops written by hand: saves after the step at `elapsed`, whatever is monitored. Whether it did, or skipped a
   // state that is not finite.
@@ -115,7 +117,7 @@ class Checkpoint : public GenericCallback {
   template <class S, class B>
   void save_after_step(LoopState<S, B>& loop, std::optional<double> best) {
     loop.at_step_end([this, &loop, best] {
-      Saving saving = look(loop.completed(), loop.state, best);
+      Saving saving = take_snapshot(loop.completed(), loop.state, best);
       if (!saving.snapshot) {
         loop.logs.add_stateful_metric("checkpoint_skipped", saving.record.steps);
         return;
@@ -124,13 +126,14 @@ class Checkpoint : public GenericCallback {
         save(saving, [&loop](Archive& archive) { loop.persist(archive); });
       });
     });
+    if (!loop.has_batch()) wait();  // nobody may come by later
   }
 
-  void begin(const Elapsed& elapsed, const State& state);
+  void begin(const Elapsed& elapsed, const State& state, const void* run);
   // The value that is monitored, if it is the best so far. `done` steps are completed, as the loop counts.
   std::optional<double> improvement(std::int64_t done, const State& state, const Logs& logs);
   void expect_whole(const State& state) const;
-  Saving look(const Elapsed& completed, const State& state, std::optional<double> best);
+  Saving take_snapshot(const Elapsed& completed, const State& state, std::optional<double> best);
   void save(const Saving& saving, const std::function<void(Archive&)>& persist);
   void wait();
   static bool is_interrupted();
@@ -140,7 +143,7 @@ class Checkpoint : public GenericCallback {
   CheckpointOptions options_;
   std::optional<Monitor> monitor_;
   bool best_is_read_ = false;  // of what lies in the directory
-  std::int64_t saved_ = -1;    // completed steps of the latest save, as the loop counts
+  const void* run_ = nullptr;  // that it saves; null: of a loop that is written by hand
   std::shared_ptr<CheckpointStore> store_;
   std::shared_ptr<Snapshot> snapshot_;
   std::shared_ptr<std::string> report_ = std::make_shared<std::string>();

@@ -66,6 +66,7 @@ void EarlyStopping::persist(Archive& archive) {
   memory.monitor.persist(archive);
   archive("waited", memory.waited)("waits_since", memory.waits_since)("best_elapsed", memory.best_elapsed);
   archive("stopped", memory.stopped);
+  if (archive.is_reading()) memory.ended.reset();
   if (!restore_best_) return;
   if (archive.is_reading()) {
     archive.arrays("best_state", memory.read, memory.read_owner);

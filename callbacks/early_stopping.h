@@ -70,7 +70,7 @@ class EarlyStopping : public GenericCallback {
   }
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
-    if (detail::interrupt_signal() != 0) return;  // the evaluation may have been cut short
+    if (detail::may_be_cut_short()) return;  // the evaluation may have been cut short
     const Verdict verdict = look(loop.elapsed, loop.accumulated_logs());
     if (verdict == Verdict::best && restore_best_) keep(loop.state);
     if (verdict == Verdict::stop) {

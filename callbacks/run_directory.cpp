@@ -1,11 +1,15 @@
 #include <giro/callbacks/run_directory.h>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <thread>
 #include <vector>
 
 #include <giro/runtime/error.h>
@@ -38,7 +42,13 @@ std::string run_directory(const std::string& dir, const RunDirectoryOptions& opt
     return (std::filesystem::path(above) / name).string();
   };
   std::string path = dir;
+  std::unique_ptr<FileSystem::Lock> lock;  // while a number is chosen, and its directory is made
   if (path.empty()) {
+    files.create_directories(options.parent);
+    while (!(lock = files.lock(inside(options.parent, ".lock"), "a program that begins a run"))) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+
     std::int64_t newest = 0;
     for (const std::string& name : names_in(files, options.parent)) newest = std::max(newest, number_of(name));
     path = inside(options.parent, std::to_string(options.resume && newest > 0 ? newest : newest + 1));
@@ -49,7 +59,7 @@ std::string run_directory(const std::string& dir, const RunDirectoryOptions& opt
   }
   files.create_directories(path);
   // Better to know before than after the run that it takes no files.
-  const std::string probe = inside(path, ".probe");
+  const std::string probe = inside(path, fmt::format(".probe-{}", ::getpid()));
   files.create(probe)->close();
   files.remove(probe);
   return path;

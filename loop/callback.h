@@ -33,6 +33,11 @@ struct BoundCallback {
   {
     callable.persist(archive);
   }
+  bool saves() const
+    requires requires(const F& f) { f.saves(); }
+  {
+    return callable.saves();
+  }
   void on_save(LoopState<S, B>& loop)
     requires requires(F& f) { f.on_save(loop); }
   {
@@ -250,7 +255,13 @@ class Callback {
       if constexpr (kRemembers) callable.persist(archive);
     }
     static constexpr bool kSaves = requires(F& f, LoopState<S, B>& loop) { f.on_save(loop); };
-    bool saves() const override { return kSaves; }
+    bool saves() const override {
+      if constexpr (requires { callable.saves(); }) {
+        return callable.saves();
+      } else {
+        return kSaves;
+      }
+    }
     void on_save(LoopState<S, B>& loop) override {
       if constexpr (kSaves) callable.on_save(loop);
     }

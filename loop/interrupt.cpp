@@ -18,6 +18,7 @@ std::mutex mutex;
 int scopes = 0;
 std::size_t handled = 0;               // of the signals
 thread_local int left_to_program = 0;  // scopes of this thread
+thread_local int saving = 0;           // likewise
 std::array<struct sigaction, kSignals.size()> before;
 
 void handle(int signal) {
@@ -35,8 +36,9 @@ void handle(int signal) {
 }  // namespace
 
 InterruptScope::InterruptScope(bool enabled, bool saves)
-    : enabled_(enabled && left_to_program == 0), leaves_to_program_(!enabled) {
+    : enabled_(enabled && left_to_program == 0), leaves_to_program_(!enabled), saves_(enabled_ && saves) {
   if (leaves_to_program_) ++left_to_program;
+  if (saves_) ++saving;
   if (!enabled_) return;
   const std::lock_guard lock(mutex);
   if (scopes++ == 0) signals_asked = 0;
@@ -51,11 +53,14 @@ InterruptScope::InterruptScope(bool enabled, bool saves)
 
 InterruptScope::~InterruptScope() {
   if (leaves_to_program_) --left_to_program;
+  if (saves_) --saving;
   if (!enabled_) return;
   const std::lock_guard lock(mutex);
   if (--scopes > 0) return;
   for (; handled > 0; --handled) sigaction(kSignals[handled - 1], &before[handled - 1], nullptr);
   signals_asked = 0;
 }
+
+bool is_in_saving_loop() noexcept { return saving > 0; }
 
 }  // namespace giro::detail

@@ -8,7 +8,8 @@ namespace giro::detail {
 // second signal does what it would have done. A signal that the process ignores stays ignored. Scopes may nest, and lie
 // in several threads: the outermost restores what was there. One that is not enabled leaves the signals to the program,
 // and so do those within it in the same thread, whatever they say: the outermost loop decides. Where it `saves`,
-// SIGUSR1 asks to save and go on; else it is the program's.
+// SIGUSR1 asks to save and go on, else it is the program's; and the loops within it in the same thread do not heed
+// signals, so that what is saved is a whole step.
 class InterruptScope {
  public:
   explicit InterruptScope(bool enabled, bool saves = false);
@@ -19,6 +20,7 @@ class InterruptScope {
  private:
   bool enabled_;
   bool leaves_to_program_;
+  bool saves_;
 };
 
 // What signals have asked for and a step may look at: the one that asks to end, and whether one asks to save.
@@ -30,6 +32,10 @@ inline bool signals_ask() noexcept { return signals_asked.load(std::memory_order
 inline int interrupt_signal() noexcept {
   return static_cast<int>(signals_asked.load(std::memory_order_relaxed) & kEndSignal);
 }
+// Whether a loop of this thread saves that a loop which begins now is within.
+bool is_in_saving_loop() noexcept;
+// Whether an evaluation in this thread may have been cut short by a signal.
+inline bool may_be_cut_short() noexcept { return interrupt_signal() != 0 && !is_in_saving_loop(); }
 // Whether a signal has asked to save since this was last called.
 inline bool take_save_signal() noexcept { return (signals_asked.fetch_and(~kSaveAsked) & kSaveAsked) != 0; }
 

@@ -32,7 +32,6 @@ class LoopState {
   Logs logs;               // of this step so far
   bool stop_iteration = false;
   bool failed = false;                // whether an error has ended the loop: on_end runs all the same
-  bool interrupted = false;           // whether a signal has
   bool failed_between_steps = false;  // and no step was under way, as where the dataset has failed
 
   // The batch of this step, of elapsed.step_samples samples. Error(invalid_argument) where there is none: in an on_end,

@@ -149,8 +149,12 @@ class Run {
       core_.begin_last_step(current_.kept(), *last_size);
       why = Advanced::dataset_ended;
     }
-    if (why != Advanced::reached) core_.run_last();
-    core_.end_step();
+    if (why == Advanced::interrupted && core_.saves()) {
+      core_.end_interrupted_step();
+    } else {
+      if (why != Advanced::reached) core_.run_last();
+      core_.end_step();
+    }
     if (why != Advanced::dataset_ended) current_.forget();
     return why;
   }

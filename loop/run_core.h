@@ -42,7 +42,8 @@ class RunCore final : RunMemory {
         stop_(Wake::at(options_.stop, elapsed_.date_start)),
         agenda_(schedules_of(tasks), elapsed_.date_start),
         loop_(state_, elapsed_, journal_.history(), options_.metadata, this),
-        lane_(journal_, clock_, elapsed_, loop_.logs) {
+        lane_(journal_, clock_, elapsed_, loop_.logs),
+        heeds_signals_(!is_in_saving_loop()) {
     for (const Task<S, B>& task : tasks) tasks_.push_back({task.callbacks});
     clock_.watch(agenda_.reads_clock() || stop_.time < Wake().time);
   }
@@ -159,7 +160,7 @@ class RunCore final : RunMemory {
   // Whether a signal has come, which the result will tell.
   bool is_interrupted() {
     if (signals_ask() || options_.arbiter) [[unlikely]]
-      hear();
+      heed_signals();
     return signal_ != 0;
   }
   // Whether a callback saves where a signal asks for it.
@@ -170,6 +171,14 @@ class RunCore final : RunMemory {
       }
     }
     return false;
+  }
+
+  // A step after which a signal ends the run: it is saved as if the run went on, so what last() brings comes after
+  // that.
+  void end_interrupted_step() {
+    end_step();
+    is_saved_ = true;
+    run_last_after_all();
   }
 
   // What last() brings where the step has turned out to be the last only now, or a stop has skipped it.
@@ -184,11 +193,11 @@ class RunCore final : RunMemory {
   // The step is over, and what it has logged is on its way.
   void end_step() {
     if (!at_step_end_.empty()) [[unlikely]]
-      run_wishes(at_step_end_);
+      run_deferred(at_step_end_);
     const bool leaves_news = !loop_.logs.empty() || !journal_.is_empty();
     if (leaves_news) journal_.end_step(elapsed_, loop_.logs);
     if (!after_step_.empty()) [[unlikely]]
-      run_wishes(after_step_);
+      run_deferred(after_step_);
     elapsed_.count(elapsed_.step_samples);
     if (clock_.end_step(elapsed_)) [[unlikely]]
       clock_.plan(elapsed_, lowest(stop_.time, aim_.time, agenda_.wake().time));
@@ -220,7 +229,7 @@ class RunCore final : RunMemory {
             elapsed_,
             std::move(journal_.outputs()),
             std::move(options_.metadata),
-            signal_ != 0 || options_.arbiter ? signal_ : clock_.interrupt()};
+            signal_ != 0 || options_.arbiter || !heeds_signals_ ? signal_ : clock_.interrupt()};
   }
 
   // Saves what there is, lets the others end, and throws.
@@ -231,7 +240,8 @@ class RunCore final : RunMemory {
       elapsed_.count(elapsed_.step_samples);
     }
     const std::string where = describe();
-    loop_.failed_between_steps = place_ != Place::loop && running() == nullptr && !lane_.is_launching();
+    loop_.failed_between_steps = place_ != Place::loop && running() == nullptr && !lane_.is_launching() &&
+                                 elapsed_.steps > options_.elapsed.steps;
     loop_.failed = true;
     journal_.set_failing();
     if (journal_.showing() == nullptr && running() != nullptr) journal_.fail(running()->observer());
@@ -244,6 +254,7 @@ class RunCore final : RunMemory {
       bring_device();
     } catch (...) {
       // A second error, mostly of the same device, tells nothing new.
+      loop_.failed_between_steps = false;
     }
     lane_.drain(true);
     elapsed_.date = clock_.now();
@@ -288,8 +299,8 @@ class RunCore final : RunMemory {
     std::size_t ran = 0;
   };
 
-  // A callback's wish for when its step is over.
-  struct Wish {
+  // What a callback leaves to be called when its step is over.
+  struct Deferred {
     const Callback<S, B>* callback;
     std::function<void()> run;
   };
@@ -311,19 +322,22 @@ class RunCore final : RunMemory {
     quiet_samples_ = lowest(agenda_.wake().samples, stop_.samples, aim_.samples);
   }
 
-  void hear() {
-    if (const int signal = clock_.interrupt(); signal != 0) signal_ = signal;
-    if (!take_save_signal()) return;
+  void heed_signals() {
+    if (!heeds_signals_) return;
+    const int signal = clock_.interrupt();
+    const bool ends = signal != 0 && signal_ == 0;
+    if (signal != 0) signal_ = signal;
+    if (!saves() || !(take_save_signal() || ends)) return;
     for (Entry& task : tasks_) {
       for (Callback<S, B>& callback : task.callbacks) run_hook(callback, [&] { callback.on_save(loop_); });
     }
   }
 
-  void run_wishes(std::vector<Wish>& wishes) {
+  void run_deferred(std::vector<Deferred>& calls) {
     bring_device();
-    for (const Wish& wish : std::exchange(wishes, {})) {
-      running_ = wish.callback;
-      wish.run();
+    for (const Deferred& call : std::exchange(calls, {})) {
+      running_ = call.callback;
+      call.run();
       running_ = nullptr;
     }
   }
@@ -391,7 +405,10 @@ class RunCore final : RunMemory {
   // What has not run in this step.
   void run_rest(Entry& task) {
     if (std::exchange(task.ran_at, elapsed_.steps) != elapsed_.steps) task.ran = 0;
-    while (task.ran < task.callbacks.size()) run_callback(task.callbacks[task.ran++]);
+    while (task.ran < task.callbacks.size()) {
+      Callback<S, B>& callback = task.callbacks[task.ran++];
+      if (!is_saved_ || !callback.saves()) run_callback(callback);
+    }
   }
   // Of a run that is finished where it was held, after its latest step.
   void run_last_after_all() {
@@ -403,9 +420,9 @@ class RunCore final : RunMemory {
     --elapsed_.steps;
     loop_.set_batch(nullptr);
     run_last();
-    run_wishes(at_step_end_);
+    run_deferred(at_step_end_);
     if (!loop_.logs.empty() || !journal_.is_empty()) journal_.end_step(elapsed_, loop_.logs);
-    run_wishes(after_step_);
+    run_deferred(after_step_);
     elapsed_ = completed;
     settle();
   }
@@ -449,7 +466,6 @@ class RunCore final : RunMemory {
     std::exception_ptr error;
     const Callback<S, B>* first = nullptr;
     between_steps_ = true;
-    loop_.interrupted = signal_ != 0;
     loop_.set_batch(nullptr);
     elapsed_.step_samples = 0;
     elapsed_.last = false;
@@ -463,6 +479,11 @@ class RunCore final : RunMemory {
         if (!error) error = std::current_exception();
       }
     };
+    for (Entry& task : tasks_) {
+      for (Callback<S, B>& callback : task.callbacks) {
+        if (loop_.failed_between_steps) run(callback, [&] { callback.on_save(loop_); });
+      }
+    }
     for (Entry& task : tasks_) {
       for (Callback<S, B>& callback : task.callbacks) run(callback, [&] { callback.on_end(loop_); });
     }
@@ -520,8 +541,10 @@ class RunCore final : RunMemory {
   std::int64_t quiet_steps_ = 0, quiet_samples_ = 0;  // the steps before both of them are quiet
   std::function<void(Archive&)> persist_dataset_;
   std::int64_t first_batch_ = 0;
-  std::vector<Wish> at_step_end_, after_step_;
+  std::vector<Deferred> at_step_end_, after_step_;
   bool between_steps_ = true;  // rather than in a step, at whose end elapsed_ is counted
+  bool heeds_signals_;
+  bool is_saved_ = false;  // and ends
   bool aimed_ = false, over_ = false, finished_ = false;
   int signal_ = 0;                        // that has interrupted the run
   const Callback<S, B>* held_ = nullptr;  // the device step that was queued last

@@ -260,7 +260,10 @@ void Archive::lines(std::string_view name, std::size_t count,
     return;
   }
   const auto found = tree.lines.find(path);
-  if (found == tree.lines.end()) return;
+  if (found == tree.lines.end()) {
+    tree.missing.push_back(path);
+    return;
+  }
   if (found->second.count != lines) {
     throw Error(ErrorCode::corrupt_data,
                 fmt::format("'{}' has {} lines, expected {}", path, found->second.count, lines));

@@ -234,6 +234,15 @@ std::vector<StoredCheckpoint> CheckpointStore::all(std::vector<std::string>* unr
   return all;
 }
 
+std::int64_t CheckpointStore::latest_steps() const {
+  std::int64_t steps = -1;
+  for (const detail::StoreEntry& entry : detail::store_entries(impl().files, impl().dir)) {
+    const bool is_whole = entry.kind == StoreEntryKind::checkpoint || entry.kind == StoreEntryKind::version_1;
+    if (is_whole) steps = std::max(steps, entry.steps);
+  }
+  return steps;
+}
+
 std::optional<StoredCheckpoint> CheckpointStore::latest() const {
   std::vector<StoredCheckpoint> stored = all();
   if (stored.empty()) return std::nullopt;

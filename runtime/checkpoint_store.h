@@ -45,7 +45,8 @@ struct LoadedCheckpoint {
 
 // Reads a checkpoint: `path` is its directory, a file of version 0.1, or a directory of checkpoints, of which the
 // newest is taken that is not damaged. All of it is in memory, once, and verified before this returns. A checkpoint or
-// a file of one that is a symbolic link, which giro never makes, counts as damaged. Errors: not_found where there is
+// a file of one that is a symbolic link, which giro never makes, counts as damaged. A checkpoint that was copied
+// somewhere else without the lines that it refers to is loaded without them. Errors: not_found where there is
 // none; where all are damaged the newest's corrupt_data, not_found or io, naming the file; unsupported for a version of
 // the format that is newer than this, or a tensor that giro has no type for.
 LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files = *posix_file_system());
@@ -89,6 +90,8 @@ class CheckpointStore {
   // manifest of this format or an older one; such are never removed.
   std::vector<StoredCheckpoint> all(std::vector<std::string>* unreadable = nullptr) const;
   std::optional<StoredCheckpoint> latest() const;
+  // Its steps by its name alone, whether it can be read or not; -1 where there is none. Cheap.
+  std::int64_t latest_steps() const;
   // The one with the least value ("min") or the greatest ("max") of those saved for an entry of the logs; of equal ones
   // the oldest, and none that is NaN. Error(invalid_argument) for another mode.
   std::optional<StoredCheckpoint> best(const std::string& monitor, const std::string& mode) const;

@@ -30,7 +30,8 @@ nn::Layer make_model(const std::string& name) {
       nn::dense(10));
 }
 
-void train(const Arguments& args) {
+// The exit code.
+int train(const Arguments& args) {
   const giro::Discovery discovery = giro::discover_devices();
   const giro::Device device = giro::parse_device(args.device, discovery);
   if (args.device == "auto" && device.is_cpu()) {
@@ -59,14 +60,19 @@ void train(const Arguments& args) {
 
   // 5. The loop: schedules, and what is due at them. Killed and started again with --resume, it just goes on.
   const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume});
-  auto [trained, history, elapsed] = giro::loop(std::move(state), train_data,
+  auto trained = giro::loop(std::move(state), train_data,
       {
           {giro::every(1), train_step},
           {giro::every(1'000) | giro::last(), giro::backup_and_restore(logdir + "/model")},
           {giro::every(1), giro::keras_bar({.total = args.steps})},
       },
       {.stop = giro::at(args.steps)});
-  const double train_seconds = elapsed.time();
+  if (trained.interrupted != 0) {
+    std::printf("stopped after %lld steps: go on with --resume --logdir %s\n",
+        static_cast<long long>(trained.elapsed.steps), logdir.c_str());
+    return 128 + trained.interrupted;
+  }
+  const double train_seconds = trained.elapsed.time();
 
   // 6. Evaluation: a loop over the test set with a step that changes nothing.
   auto test_step = giro::jit([&](const giro::TrainState& state, const giro::Batch& batch) {
@@ -75,17 +81,18 @@ void train(const Arguments& args) {
         .add_metric("loss", mean(softmax_cross_entropy(logits, batch["label"])))
         .add_metric("accuracy", accuracy(logits, batch["label"]));
   });
-  const auto evaluated = giro::loop(std::move(trained), test_data, {{giro::every(1), test_step}});
+  const auto evaluated = giro::loop(std::move(trained.state), test_data, {{giro::every(1), test_step}});
   const giro::Logs test = giro::aggregate(evaluated.history, "mean");
 
   // 7. What the run leaves behind.
-  history.write_csv(logdir + "/history.csv");
-  giro::write_curves(history, {"loss", "accuracy"}, logdir + "/curves.svg");
+  trained.history.write_csv(logdir + "/history.csv");
+  giro::write_curves(trained.history, {"loss", "accuracy"}, logdir + "/curves.svg");
   const nlohmann::ordered_json result{{"model", args.model}, {"device", to_string(device)}, {"logdir", logdir},
-      {"steps", elapsed.steps}, {"test_accuracy", test.entry_value("accuracy")},
+      {"steps", trained.elapsed.steps}, {"test_accuracy", test.entry_value("accuracy")},
       {"test_loss", test.entry_value("loss")}, {"train_seconds", train_seconds},
-      {"steps_per_second", static_cast<double>(elapsed.steps) / train_seconds}};
+      {"steps_per_second", static_cast<double>(trained.elapsed.steps) / train_seconds}};
   std::printf("result: %s\n", result.dump().c_str());
+  return 0;
 }
 
 }  // namespace
@@ -106,12 +113,11 @@ int main(int argc, char** argv) {
   app.add_flag("--resume", args.resume, "go on with the run in --logdir, or the newest");
   try {
     app.parse(argc, argv);
-    train(args);
+    return train(args);
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "mnist: %s\n", error.what());
     return 2;
   }
-  return 0;
 }

@@ -72,6 +72,7 @@ void Progress::Metric::persist(Archive& archive) {
 void Progress::persist(Archive& archive) {
   archive("metrics", metrics_)("begin", begin_)("done", done_)("dated", dated_)("finished", finished_);
   archive.date("drawn_date", drawn_date_);
+  if (archive.is_reading()) finished_ = done_ >= options_.total;  // it may be another now
 }
 
 double Progress::step_time() const noexcept {

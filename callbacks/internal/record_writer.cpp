@@ -11,7 +11,15 @@ namespace giro::detail {
 void RecordWriter::start(std::int64_t first) {
   if (file_.is_open() && !file_.appends()) return;
   begin();
-  file_.open([&](const std::string& line) { return read(line) < first; });
+  records_ = 0;
+  file_.open([&](const std::string& line) {
+    const std::int64_t step = read(line);
+    if (step < 0) return true;
+    const bool stays = step < first && records_ < resumed_.value_or(records_ + 1);
+    if (stays) ++records_;
+    return stays;
+  });
+  resumed_.reset();
 }
 
 void RecordWriter::write(const Elapsed& elapsed, const Logs& logs) {
@@ -23,13 +31,16 @@ void RecordWriter::write(const Elapsed& elapsed, const Logs& logs) {
   }
   if (numbers_.empty()) return;
   append(elapsed, numbers_);
+  ++records_;
   file_.end_line(elapsed.date);
 }
 
 void RecordWriter::persist(Archive& archive) {
-  std::string path = file_.path();
-  archive("path", path);
-  if (archive.is_reading() && path == file_.path()) file_.set_appends();
+  archive("records", records_);
+  if (archive.is_reading()) {
+    file_.set_appends();
+    resumed_ = records_;
+  }
   if (!archive.is_reading() && file_.is_open()) file_.sync();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,8 @@ class RecordWriter {
 
  private:
   std::string name_;
+  std::int64_t records_ = 0;             // in the file
+  std::optional<std::int64_t> resumed_;  // so many of them belong to the run that goes on
   LogFile file_;
   std::vector<Logs::Entry> numbers_;
 };

@@ -79,14 +79,21 @@ Safetensors load_file(FileSystem& files, const std::string& unit, const Manifest
   return parse_safetensors(std::move(bytes), path);
 }
 
-LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit) {
+// `alone` may lie somewhere else by now than the lines that it refers to, which are then left out.
+LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, bool alone = false) {
   const Manifest manifest = read_manifest(files, unit);
   Safetensors state = load_file(files, unit, manifest.files[0]);
   Safetensors memory;
   if (manifest.files.size() > 1) memory = load_file(files, unit, manifest.files[1]);
   std::map<std::string, Archive::Lines> lines;
   const std::string dir = (std::filesystem::path(unit) / "..").lexically_normal().string();
-  for (const Manifest::Lines& of_path : manifest.lines) lines.emplace(of_path.path, read_lines(files, dir, of_path));
+  for (const Manifest::Lines& of_path : manifest.lines) {
+    try {
+      lines.emplace(of_path.path, read_lines(files, dir, of_path));
+    } catch (const Error& error) {
+      if (!alone || error.code() != ErrorCode::not_found) throw;
+    }
+  }
   LoadedCheckpoint loaded{unit, Manifest::kVersion, manifest.record, std::move(state.tensors), std::move(state.memory)};
   loaded.archive =
       Archive::read(manifest.memory, std::move(memory.tensors), std::move(memory.memory), std::move(lines));
@@ -181,7 +188,7 @@ LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files) {
     return detail::load_version_1(files, path);  // if it is not a file either, reading it will say why
   }
   if (std::find(names.begin(), names.end(), detail::kManifestName) != names.end()) {
-    return detail::load_unit(files, path);
+    return detail::load_unit(files, path, /*alone=*/true);
   }
   std::vector<detail::StoreEntry> entries = detail::candidates(files, path);
   for (bool again = false;;) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -17,6 +18,7 @@
 #include <giro/callbacks/keras_bar.h>
 #include <giro/callbacks/restore.h>
 #include <giro/callbacks/timer.h>
+#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/train_state.h>
 #include <giro/loop/inner_loop.h>
@@ -63,7 +65,9 @@ class ResumeTest : public test::OpTest {
   enum class Data { host, prefetched, resident };
 
   // Runs up to `until`, or to the end, and says what there is then. `dir` is what outlives the process.
-  static Left run(const std::string& dir, Device device, Data kind, std::optional<std::int64_t> until, bool resumes) {
+  // With `signal_at` SIGTERM comes in that step, within its evaluation where it has one.
+  static Left run(const std::string& dir, Device device, Data kind, std::optional<std::int64_t> until, bool resumes,
+                  std::int64_t signal_at = -1) {
     Dataset train = test::image_dataset(70, 4).shuffle(3).repeat().batch(3);
     if (kind == Data::prefetched) train = train.prefetch(2);
     if (kind == Data::resident) train = train.to(device);
@@ -81,8 +85,14 @@ class ResumeTest : public test::OpTest {
       return logs().add_metric("loss",
                                mean(softmax_cross_entropy(model(state.params(), batch["image"]), batch["label"])));
     });
+    std::int64_t at_step = 0;
+    const auto signal_if_due = [&] {
+      if (at_step == signal_at) std::raise(SIGTERM);
+      if (at_step == signal_at) signal_at = -1;
+    };
     const auto evaluate = inner_loop("valid",
                                      [&](TrainState& state) {
+                                       signal_if_due();
                                        return loop(std::move(state), valid, {{every(1), valid_step}});
                                      },
                                      {.aggregation = "mean"});
@@ -92,11 +102,19 @@ class ResumeTest : public test::OpTest {
     Left left;
     {
       giro::Run run(TrainState::create(model, train.spec(), optim::adamw(1e-2), /*seed=*/1, device), train,
-                    {{every(1), train_step},
+                    {{every(1), [&](const TrainState&, const Elapsed& elapsed) { at_step = elapsed.steps; }},
+                     {every(1), train_step},
                      {every({.samples = 13}), evaluate},
+                     {every(1), [&](const TrainState&) { signal_if_due(); }},
                      // The best comes early, so it has to be remembered for long.
                      {every(4), early_stopping("loss", {.patience = at(31), .min_delta = 0.5, .restore_best = true})},
-                     {every(1) | last(), checkpoint(dir + "/model")},
+                     {signal_at < 0 ? every(1) | last() : every(1'000) | last(), checkpoint(dir + "/model")},
+                     // Which is saved at the end alone.
+                     {last(),
+                      [](TrainState& state) {
+                        fill(state.at("params/dense0/bias"), 7, state.stream());
+                        return logs().add_stateful_metric("final", 1);
+                      }},
                      {every(1), csv_logger(dir + "/log.csv")},
                      {every(3), jsonl_logger(dir + "/log.jsonl")},
                      {every(7), timer()},
@@ -152,6 +170,24 @@ class ResumeTest : public test::OpTest {
 TEST_P(ResumeTest, AfterAnyStepWithDataOnTheHost) { check(device(), Data::host, device().is_cpu() ? 1 : 11); }
 TEST_P(ResumeTest, AfterAnyStepWithPrefetchedData) { check(device(), Data::prefetched, device().is_cpu() ? 1 : 17); }
 TEST_P(ResumeTest, AfterAnyStepWithResidentData) { check(device(), Data::resident, device().is_cpu() ? 1 : 11); }
+
+// A signal that ends a run leaves what the run needs to go on as if there had been none.
+TEST_P(ResumeTest, AfterASignalInAnyStep) {
+  const test::TemporaryDirectory whole_dir;
+  const Left whole = run(whole_dir.path(), device(), Data::resident, {}, false);
+  for (std::int64_t step = 0; step + 1 < whole.steps; step += device().is_cpu() ? 1 : 13) {
+    SCOPED_TRACE(step);
+    const test::TemporaryDirectory dir;
+    const Left cut = run(dir.path(), device(), Data::resident, {}, false, step);
+    ASSERT_EQ(cut.steps, step + 1);
+    const Left rest = run(dir.path(), device(), Data::resident, {}, true);
+    ASSERT_EQ(rest.steps, whole.steps);
+    ASSERT_EQ(rest.state, whole.state);
+    ASSERT_EQ(rest.history, whole.history);
+    ASSERT_EQ(rest.csv, whole.csv);
+    ASSERT_EQ(rest.jsonl, whole.jsonl);
+  }
+}
 
 // A process may be killed in a run that was resumed itself.
 TEST_P(ResumeTest, AgainAndAgain) {

@@ -2,20 +2,27 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <giro/callbacks/checkpoint.h>
+#include <giro/callbacks/csv_logger.h>
 #include <giro/callbacks/noop.h>
 #include <giro/callbacks/restore.h>
 #include <giro/callbacks/run_directory.h>
 #include <giro/loop/data/dataset.h>
+#include <giro/loop/inner_loop.h>
 #include <giro/loop/loop.h>
 #include <giro/runtime/checkpoint_store.h>
 
@@ -193,6 +200,137 @@ TEST(CheckpointPolicy, ARunKnowsBeforeItsFirstStepThatThereIsNoRoom) {
                 {every(1), checkpoint(dir.path(), {.keep = 9, .files = std::make_shared<Full>()})}});
   });
   EXPECT_EQ(steps, 0);
+}
+
+// Flips a byte of a checkpoint's state.
+void damage(const std::string& checkpoint) {
+  const std::string path = checkpoint + "/state.safetensors";
+  std::string text = test::read_text(path);
+  text.back() = static_cast<char>(text.back() ^ 1);
+  test::write_text(path, text);
+}
+
+TEST(CheckpointPolicy, ADamagedNewestIsPassedOverAndNotInTheWay) {
+  const test::TemporaryDirectory dir;
+  const auto run = [&](std::int64_t stop) {
+    const BackupAndRestore save = backup_and_restore(dir.path(), {.keep = 2});
+    const auto result =
+        loop(make_state(), std::vector<int>(20), {{every(1), count}, {every(5), save}}, {.stop = at(stop)});
+    EXPECT_EQ(value_of(result.state), static_cast<float>(stop));
+    return save.restored();
+  };
+  EXPECT_EQ(run(12).path, "");
+  EXPECT_EQ(steps_in(dir.path()), (std::vector<std::int64_t>{6, 11}));
+  damage(dir / "checkpoint_0000000011");
+  const Restored restored = run(18);
+  EXPECT_EQ(restored.steps, 6);
+  ASSERT_EQ(restored.skipped.size(), 1u);
+  EXPECT_NE(restored.skipped[0].find("checkpoint_0000000011"), std::string::npos) << restored.skipped[0];
+  EXPECT_EQ(steps_in(dir.path()), (std::vector<std::int64_t>{11, 16}));
+}
+
+TEST(CheckpointPolicy, TheBestStaysWhateverIsSavedBesides) {
+  const test::TemporaryDirectory dir;
+  const auto log = [](const State&, const Elapsed& elapsed) {
+    return logs().add_metric("loss", elapsed.steps == 3 ? 0.5 : 10.);
+  };
+  for (const int signal : {SIGTERM, SIGUSR1}) {
+    const std::string best = dir / std::to_string(signal), latest = best + "-latest";
+    (void)loop(make_state(), std::vector<int>(10),
+               {{every(1), {count, log}},
+                {every(1), checkpoint(best, {.monitor = "loss"})},
+                {every(4), checkpoint(latest)},
+                {every(1), in_step(6, [&] { std::raise(signal); })}});
+    EXPECT_EQ(steps_in(best), std::vector<std::int64_t>{4});
+    EXPECT_EQ(CheckpointStore(best).latest()->record.best, 0.5);
+    EXPECT_EQ(steps_in(latest), std::vector<std::int64_t>{signal == SIGTERM ? 7 : 9});
+  }
+  // Nor does it become any other where both save the same step in one directory.
+  (void)loop(make_state(), std::vector<int>(4),
+             {{every(1), {count, log}},
+              {every(1), checkpoint(dir / "both", {.monitor = "loss"})},
+              {every(1), checkpoint(dir / "both")}});
+  EXPECT_EQ(CheckpointStore(dir / "both").best("loss", "min")->record.steps, 4);
+}
+
+TEST(CheckpointPolicy, ADatasetThatFailsAtOnceLeavesWhatIsThere) {
+  const test::TemporaryDirectory dir;
+  const Tasks tasks{{every(1), count}, {last(), checkpoint(dir.path(), {.overwrite = true})}};
+  (void)loop(make_state(), Failing{-1}, tasks, {.stop = at(11)});
+  expect_error(ErrorCode::callback, {"no batch 0"}, [&] { (void)loop(make_state(), Failing{0}, tasks); });
+  EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{11});
+}
+
+TEST(CheckpointPolicy, SigusrIsHeardWithinAnEvaluation) {
+  const test::TemporaryDirectory dir;
+  const auto evaluate = inner_loop([](State& state) {
+    return loop(std::move(state), std::vector<int>(3), {{every(1), [](const State&) { std::raise(SIGUSR1); }}});
+  });
+  (void)loop(make_state(), std::vector<int>(8),
+             {{every(1), count}, {every(6), evaluate}, {never(), checkpoint(dir.path())}});
+  EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{7});
+}
+
+TEST(CheckpointPolicy, TwoRunsAtATimeDoNotSaveInOneDirectory) {
+  const test::TemporaryDirectory dir;
+  std::vector<int> data(10);
+  const Tasks tasks{{every(1), count}, {every(1), checkpoint(dir.path())}};
+  giro::Run first(make_state(), data, tasks), second(make_state(), data, tasks);
+  first.advance(at(0));  // it has begun, and saved nothing yet
+  expect_error(ErrorCode::invalid_argument, {"is being written by process"}, [&] { second.advance(at(1)); });
+  (void)first.finish();
+}
+
+TEST(CheckpointPolicy, ACheckpointThatWasCopiedAloneIsRestored) {
+  const test::TemporaryDirectory dir;
+  (void)loop(make_state(), std::vector<int>(4),
+             {{every(1),
+               [](State& state) {
+                 count(state);
+                 return logs().add_metric("a", 1);
+               }},
+              {last(), checkpoint(dir / "model")}});
+  std::filesystem::copy(dir / "model/checkpoint_0000000004", dir / "mine", std::filesystem::copy_options::recursive);
+  State state = make_state();
+  EXPECT_EQ(restore(state, dir / "mine").steps, 4);
+  EXPECT_EQ(value_of(state), 4);
+}
+
+TEST(CheckpointPolicy, LogsGoOnWhereverTheyWereMoved) {
+  const test::TemporaryDirectory dir;
+  const auto run = [&](const std::string& name, std::int64_t stop) {
+    (void)loop(make_state(), std::vector<int>(20),
+               {{every(1),
+                 [](State& state) {
+                   count(state);
+                   return logs().add_metric("a", 1);
+                 }},
+                {every(1), csv_logger(dir / (name + "/log.csv"))},
+                {last(), backup_and_restore(dir / (name + "/model"))}},
+               {.stop = at(stop)});
+    const std::string text = test::read_text(dir / (name + "/log.csv"));
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  EXPECT_EQ(run("old", 6), 7);
+  std::filesystem::rename(dir / "old", dir / "new");
+  EXPECT_EQ(run("new", 15), 16);
+}
+
+TEST(RunDirectory, ProgramsThatBeginAtOnceGetOneEach) {
+  const test::TemporaryDirectory dir;
+  std::mutex mutex;
+  std::set<std::string> paths;
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 8; ++i) {
+      threads.emplace_back([&] {
+        const std::string path = run_directory("", {.parent = dir / "runs"});
+        const std::lock_guard lock(mutex);
+        paths.insert(path);
+      });
+    }
+  }
+  EXPECT_EQ(paths.size(), 8u);
 }
 
 TEST(CheckpointPolicy, ResumeBeginsWhereThereIsNothingAndRefusesAnotherDataset) {

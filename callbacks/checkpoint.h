@@ -93,7 +93,7 @@ class Checkpoint : public GenericCallback {
     if (saves()) save_after_step(loop, {});
   }
   template <class S, class B>
-  void on_end(LoopState<S, B>& loop) {
+  void on_end(LoopState<S, B>&) {
     wait();
     store_.reset();
   }

@@ -115,7 +115,7 @@ class Archive {
   std::vector<std::string> report() const;
 
  private:
-  // Comes back up from a name however what is in it ends.
+  // Leaves the name that was entered, also where an error ends what is done there.
   class Level {
    public:
     explicit Level(Archive& archive) : archive_(archive) {}

@@ -83,7 +83,7 @@ class CheckpointStore {
   const std::string& dir() const;
   // What is kept from now on. Error(invalid_argument) as above.
   void set_keep(std::int64_t keep, std::int64_t keep_every_n_steps);
-  // What is saved from now on is of another run, so none of its lines are kept yet.
+  // Another run saves from now on: its lines begin a new file.
   void begin_run();
 
   // What lies there, fewest steps first. `unreadable` gets a line for each that is named like a checkpoint and has no

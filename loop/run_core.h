@@ -418,7 +418,7 @@ class RunCore final : RunMemory {
     elapsed_.samples = elapsed_.previous_samples;
     elapsed_.date = elapsed_.previous_date;
     --elapsed_.steps;
-    loop_.set_batch(nullptr);
+    if (!is_saved_) loop_.set_batch(nullptr);
     run_last();
     run_deferred(at_step_end_);
     if (!loop_.logs.empty() || !journal_.is_empty()) journal_.end_step(elapsed_, loop_.logs);

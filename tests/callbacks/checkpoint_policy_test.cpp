@@ -73,6 +73,26 @@ TEST(CheckpointPolicy, ASignalSavesTheRunThatItEnds) {
   }
 }
 
+// What last() brings then has the batch of the step, as in a loop that saves nothing.
+TEST(CheckpointPolicy, TheEndThatASignalBringsHasItsBatch) {
+  for (const bool saves : {false, true}) {
+    const test::TemporaryDirectory dir;
+    std::vector<int> batches(20), seen;
+    for (std::size_t i = 0; i < batches.size(); ++i) batches[i] = static_cast<int>(i);
+    Tasks tasks{{every(1), in_step(6, [] { std::raise(SIGTERM); })},
+                {last(), [&](const State&, const int& batch, const Elapsed& elapsed) {
+                   seen.push_back(batch);
+                   EXPECT_EQ(elapsed.steps, 6);
+                   return logs().add_metric("final", batch);
+                 }}};
+    if (saves) tasks.emplace_back(never(), checkpoint(dir.path()));
+    const auto result = loop(make_state(), batches, tasks);
+    EXPECT_EQ(seen, std::vector<int>{6});
+    EXPECT_EQ(result.history.column("final"), std::vector<double>{6});
+    EXPECT_EQ(result.elapsed.steps, 7);
+  }
+}
+
 TEST(CheckpointPolicy, SigusrSavesAndTheRunGoesOn) {
   const test::TemporaryDirectory dir;
   const auto before = std::signal(SIGUSR1, SIG_DFL);

@@ -191,9 +191,11 @@ LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files) {
     return detail::load_unit(files, path, /*alone=*/true);
   }
   std::vector<detail::StoreEntry> entries = detail::candidates(files, path);
-  for (bool again = false;;) {
+  std::string latest_error;
+  for (int alike = 0;;) {
     std::vector<std::string> skipped;
     std::exception_ptr newest;
+    std::string error_of_newest;
     for (auto it = entries.rbegin(); it != entries.rend(); ++it) {
       try {
         LoadedCheckpoint loaded = detail::load_entry(files, path, *it);
@@ -201,16 +203,19 @@ LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files) {
         return loaded;
       } catch (const Error& error) {
         if (!detail::is_damaged(error)) throw;
+        if (!newest) error_of_newest = error.what();
         if (!newest) newest = std::current_exception();
         skipped.push_back(error.what());
       }
     }
-    // Whoever writes to the directory may have replaced them all meanwhile, by others of the same names as well.
+    // Whoever writes to the directory may have replaced them all meanwhile, by others of the same names as well: what
+    // is damaged rather than replaced is so in the same way each time.
     std::vector<detail::StoreEntry> now = detail::candidates(files, path);
-    const bool same = detail::same_names(entries, now);
     if (now.empty()) throw Error(ErrorCode::not_found, fmt::format("no checkpoint in the directory '{}'", path));
-    if (same && again) std::rethrow_exception(newest);
-    again = same;
+    const bool same = detail::same_names(entries, now) && error_of_newest == latest_error;
+    alike = same ? alike + 1 : 0;
+    if (alike == 2) std::rethrow_exception(newest);
+    latest_error = std::move(error_of_newest);
     entries = std::move(now);
   }
 }

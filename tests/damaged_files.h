@@ -1,0 +1,55 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <ctime>
+#include <exception>
+#include <map>
+
+#include <giro/runtime/error.h>
+
+#include "tests/address_space_limit.h"
+#include "tests/one_file.h"
+
+namespace giro::test {
+
+// Reads 100,000 files that `make` gives, damaged ones mostly: each is sound, or an error of one line that says that it
+// is corrupt or unsupported; none takes a second, or 64 MiB of memory. `read(file)` throws what reading throws.
+template <class Make, class Read>
+void expect_damage_is_found(Make&& make, Read&& read) {
+  constexpr int kFiles = 100'000;
+  int sound = 0;
+  std::map<ErrorCode, int> errors;
+  std::clock_t longest = 0;
+  {
+    const AddressSpaceLimit limit(std::size_t{64} << 20);
+    for (int i = 0; i < kFiles && !testing::Test::HasFailure(); ++i) {
+      OneFile file(make());
+      const std::clock_t start = std::clock();
+      try {
+        read(file);
+        ++sound;
+      } catch (const Error& error) {
+        ++errors[error.code()];
+        EXPECT_LT(std::strlen(error.what()), 400u);
+        EXPECT_TRUE(error.code() == ErrorCode::corrupt_data || error.code() == ErrorCode::unsupported) << error.what();
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+      }
+      longest = std::max(longest, std::clock() - start);
+      if (testing::Test::HasFailure()) ADD_FAILURE() << "file " << i << ": " << testing::PrintToString(file.content);
+    }
+  }
+  EXPECT_LT(longest, CLOCKS_PER_SEC);
+  // It is no test if nothing is damaged, or everything beyond recognition.
+  EXPECT_GT(sound, kFiles / 50);
+  EXPECT_GT(errors[ErrorCode::corrupt_data], kFiles / 2);
+  EXPECT_GT(errors[ErrorCode::unsupported], kFiles / 200);
+  testing::Test::RecordProperty("sound", sound);
+  testing::Test::RecordProperty("longest_us", static_cast<int>(longest * 1'000'000 / CLOCKS_PER_SEC));
+}
+
+}  // namespace giro::test

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>

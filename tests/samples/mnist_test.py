@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 SIDE, CLASSES, TRAIN_ROWS, TEST_ROWS = 12, 10, 400, 100
@@ -149,7 +150,9 @@ class Runs(unittest.TestCase):
 
     def test_a_run_that_is_killed_goes_on(self):
         steps, kills = 20_000, 20
+        begin = time.monotonic()
         whole, whole_result = self.train("whole", "--steps", steps)
+        life = (time.monotonic() - begin) / 6  # at most, so that it takes several
         options = ["--data", self.data, "--logdir", self.folder / "killed", "--steps", steps, "--resume"]
         generator = random.Random()
         killed = 0
@@ -157,7 +160,7 @@ class Runs(unittest.TestCase):
             process = subprocess.Popen([sample, "--device", "cpu", *map(str, options)], stdout=subprocess.DEVNULL,
                                        stderr=subprocess.PIPE, text=True)
             try:
-                _, errors = process.communicate(timeout=generator.uniform(0.01, 0.15))
+                _, errors = process.communicate(timeout=generator.uniform(0.01, life))
                 self.assertEqual((process.returncode, errors), (0, ""))
                 break  # it was over first
             except subprocess.TimeoutExpired:

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include <giro/loop/device_lane.h>
+#include <giro/loop/journal.h>
+#include <giro/loop/loop_state.h>
+#include <giro/loop/run_clock.h>
+#include <giro/loop/run_memory.h>
+#include <giro/loop/task.h>
+#include <giro/runtime/state.h>
+
+namespace giro::detail {
+
+// What the steps of a run and its callbacks work on.
+template <class S, class B>
+struct RunParts {
+  RunParts(S s, LoopOptions<S, B> o, RunMemory* memory)
+      : state(std::move(s)),
+        options(std::move(o)),
+        journal(std::move(options.history), std::move(options.outputs)),
+        clock(options.arbiter.get(), options.elapsed),
+        elapsed(clock.started()),
+        loop(state, elapsed, journal.history(), options.metadata, memory),
+        lane(journal, clock, elapsed, loop.logs) {}
+  RunParts(const RunParts&) = delete;
+  RunParts& operator=(const RunParts&) = delete;
+
+  // Everything that was queued is done, and has been seen.
+  void bring_device() {
+    if constexpr (std::is_base_of_v<State, S>) {
+      lane.bring(&state.stream());
+    } else {
+      lane.bring(nullptr);
+    }
+  }
+
+  S state;
+  LoopOptions<S, B> options;
+  Journal journal;
+  RunClock clock;
+  Elapsed elapsed;
+  LoopState<S, B> loop;
+  DeviceLane lane;
+};
+
+}  // namespace giro::detail

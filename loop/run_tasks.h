@@ -1,0 +1,253 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/loop/agenda.h>
+#include <giro/loop/callback.h>
+#include <giro/loop/place.h>
+#include <giro/loop/run_memory.h>
+#include <giro/loop/run_parts.h>
+#include <giro/loop/task.h>
+#include <giro/runtime/archive.h>
+
+namespace giro::detail {
+
+// The callbacks of a run: which run in the step at hand, which is running, and what they remember.
+template <class S, class B>
+class RunTasks {
+ public:
+  RunTasks(RunParts<S, B>& run, const std::vector<Task<S, B>>& tasks)
+      : run_(run), agenda_(schedules_of(tasks), run.elapsed.date_start) {
+    for (const Task<S, B>& task : tasks) tasks_.push_back({task.callbacks});
+  }
+
+  const Agenda& agenda() const noexcept { return agenda_; }
+  // As if nothing had run yet, but for what the schedules remember.
+  void restart() { agenda_.restart(run_.elapsed.date_start); }
+
+  // Whether a callback saves where a signal asks for it.
+  bool saves() const {
+    for (const Entry& task : tasks_) {
+      for (const Callback<S, B>& callback : task.callbacks) {
+        if (callback.saves()) return true;
+      }
+    }
+    return false;
+  }
+
+  void on_resume() {
+    for (Callback<S, B>& callback : run_.options.on_start) run_hook(callback, [&] { callback.on_resume(run_.loop); });
+    for_each([&](Callback<S, B>& callback) { run_hook(callback, [&] { callback.on_resume(run_.loop); }); });
+  }
+  void on_start() {
+    for (Callback<S, B>& callback : run_.options.on_start) run_hook(callback, [&] { run_at_once(callback); });
+    for_each([&](Callback<S, B>& callback) { run_hook(callback, [&] { callback.on_start(run_.loop); }); });
+  }
+  void on_save() {
+    for_each([&](Callback<S, B>& callback) { run_hook(callback, [&] { callback.on_save(run_.loop); }); });
+  }
+
+  void run_due() {
+    agenda_.ask(
+        run_.elapsed, [&](const auto& traits) { before_asking(traits); },
+        [&](std::size_t task) {
+          tasks_[task].ran = 0;
+          tasks_[task].ran_at = run_.elapsed.steps;
+          if (!run_.loop.stop_iteration) run_task(tasks_[task]);
+        });
+  }
+  // What a stop has skipped in this step that was refused.
+  void run_skipped() {
+    for (Entry& task : tasks_) {
+      if (task.ran_at == run_.elapsed.steps && !run_.loop.stop_iteration) run_task(task);
+    }
+  }
+  // What last() brings and has not run in this step, without those that save if the run `is_saved`.
+  void run_last(bool is_saved) {
+    agenda_.ask_at_end(
+        run_.elapsed, [&](const auto& traits) { before_asking(traits); },
+        [&](std::size_t task) { run_rest(tasks_[task], is_saved); });
+  }
+
+  // LoopState's members of these names, within a step.
+  void at_step_end(std::function<void()> f) { at_step_end_.push_back({running_, std::move(f)}); }
+  void after_step(std::function<void()> f) { after_step_.push_back({running_, std::move(f)}); }
+  void run_step_end() {
+    if (!at_step_end_.empty()) [[unlikely]]
+      run_deferred(at_step_end_);
+  }
+  void run_after_step() {
+    if (!after_step_.empty()) [[unlikely]]
+      run_deferred(after_step_);
+  }
+  // The step has failed.
+  void drop_step() {
+    at_step_end_.clear();
+    after_step_.clear();
+  }
+
+  // Every on_end but those of callbacks that have failed, after every on_save where an error has come between two
+  // steps. What the first of them to fail has thrown.
+  std::exception_ptr end() {
+    std::exception_ptr error;
+    const Callback<S, B>* first = nullptr;
+    const auto run = [&](Callback<S, B>& callback, auto&& hook) {
+      if (run_.journal.has_failed(callback.observer())) return;
+      try {
+        hook();
+      } catch (...) {
+        run_.loop.failed = true;
+        if (!error) first = &callback;
+        if (!error) error = std::current_exception();
+      }
+    };
+    for_each([&](Callback<S, B>& callback) {
+      if (run_.loop.failed_between_steps) run(callback, [&] { callback.on_save(run_.loop); });
+    });
+    for_each([&](Callback<S, B>& callback) { run(callback, [&] { callback.on_end(run_.loop); }); });
+    for (Callback<S, B>& callback : run_.options.on_end) run(callback, [&] { run_at_once(callback); });
+    running_ = first;
+    return error;
+  }
+
+  // The callback that is running, or whose held-back calls are being launched; or has failed there.
+  const Callback<S, B>* running() const { return run_.lane.is_launching() ? held_ : running_; }
+
+  // What is running: "task 2, every(1000): giro::Checkpoint, at step 3000"; `place` where that is no callback.
+  std::string describe(Place place) const {
+    const Journal& journal = run_.journal;
+    const bool shows = journal.showing_step() != Journal::kNoStep;
+    const std::string step = ", at step " + std::to_string(shows ? journal.showing_step() : run_.elapsed.steps);
+    const Observer* const observer = shows ? journal.showing() : running() != nullptr ? running()->observer() : nullptr;
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {
+      const auto task = [&] { return "task " + std::to_string(i + 1) + ", " + to_string(agenda_.schedule(i)) + ": "; };
+      if (agenda_.asking() == i) return task() + "its schedule" + step;
+      for (const Callback<S, B>& callback : tasks_[i].callbacks) {
+        if (observer != nullptr && callback.observer() == observer) return task() + callback.name() + step;
+      }
+    }
+    if (shows) return "the logs" + step;
+    if (running() != nullptr) return "on_start or on_end: " + running()->name() + step;
+    return to_string(place) + step;
+  }
+
+  // Each under its name, so that another task beside it makes no difference.
+  void persist(Archive& archive) {
+    UniqueNames schedules, callbacks;
+    archive.within("schedules", [&] {
+      for (std::size_t i = 0; i < tasks_.size(); ++i) {
+        Schedule& schedule = agenda_.schedule(i);
+        if (schedule.traits().persists) archive(schedules(to_string(schedule)), schedule);
+      }
+    });
+    archive.within("callbacks", [&] {
+      for_each([&](Callback<S, B>& callback) {
+        if (callback.remembers()) archive(callbacks(callback.name()), callback);
+      });
+    });
+  }
+
+ private:
+  struct Entry {
+    std::vector<Callback<S, B>> callbacks;
+    // The step in which they ran last, and how many of them; a stop may have cut them short.
+    std::int64_t ran_at = -1;
+    std::size_t ran = 0;
+  };
+
+  // What a callback leaves to be called when its step is over.
+  struct Deferred {
+    const Callback<S, B>* callback;
+    std::function<void()> run;
+  };
+
+  static std::vector<Schedule> schedules_of(const std::vector<Task<S, B>>& tasks) {
+    std::vector<Schedule> schedules;
+    for (const Task<S, B>& task : tasks) schedules.push_back(task.schedule);
+    return schedules;
+  }
+
+  template <class F>
+  void for_each(F&& f) {
+    for (Entry& task : tasks_) {
+      for (Callback<S, B>& callback : task.callbacks) f(callback);
+    }
+  }
+
+  void before_asking(const Agenda::Traits& traits) {
+    if (traits.asks_user) run_.lane.launch();
+    if (traits.reads_clock) run_.clock.read(run_.elapsed);
+  }
+
+  void run_task(Entry& task) {
+    while (task.ran < task.callbacks.size()) {
+      run_callback(task.callbacks[task.ran++]);
+      if (run_.loop.stop_iteration) return;
+    }
+  }
+  void run_rest(Entry& task, bool is_saved) {
+    if (std::exchange(task.ran_at, run_.elapsed.steps) != run_.elapsed.steps) task.ran = 0;
+    while (task.ran < task.callbacks.size()) {
+      Callback<S, B>& callback = task.callbacks[task.ran++];
+      if (!is_saved || !callback.saves()) run_callback(callback);
+    }
+  }
+  void run_callback(Callback<S, B>& callback) {
+    switch (callback.kind()) {
+      case CallbackKind::observer:
+        run_.journal.add(callback.observer());
+        return;
+      case CallbackKind::device_step:
+        if (callback.sees_elapsed()) run_.clock.read(run_.elapsed);
+        running_ = &callback;
+        callback.enqueue(run_.loop, run_.lane);
+        held_ = &callback;
+        break;
+      case CallbackKind::barrier:
+        run_.bring_device();
+        if (callback.sees_elapsed()) run_.clock.read(run_.elapsed);
+        running_ = &callback;
+        callback.run(run_.loop);
+        if (!run_.loop.logs.empty()) run_.loop.logs.fetch();
+        break;
+    }
+    running_ = nullptr;
+  }
+
+  // Of on_start and on_end: nothing is held back there.
+  void run_at_once(Callback<S, B>& callback) {
+    if (callback.kind() == CallbackKind::observer) {
+      return callback.observer()->observe(run_.elapsed, run_.loop.logs);
+    }
+    callback.run(run_.loop);
+  }
+  template <class F>
+  void run_hook(const Callback<S, B>& callback, F&& hook) {
+    running_ = &callback;
+    hook();
+    running_ = nullptr;
+  }
+  void run_deferred(std::vector<Deferred>& calls) {
+    run_.bring_device();
+    for (const Deferred& call : std::exchange(calls, {})) {
+      running_ = call.callback;
+      call.run();
+      running_ = nullptr;
+    }
+  }
+
+  RunParts<S, B>& run_;
+  Agenda agenda_;
+  std::vector<Entry> tasks_;
+  std::vector<Deferred> at_step_end_, after_step_;
+  const Callback<S, B>* held_ = nullptr;  // the device step that was queued last
+  const Callback<S, B>* running_ = nullptr;
+};
+
+}  // namespace giro::detail

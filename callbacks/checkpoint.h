@@ -76,11 +76,12 @@ class Checkpoint : public GenericCallback {
 
   template <class S, class B>
   void on_start(LoopState<S, B>& loop) {
-    begin(loop.elapsed, loop.state, &loop);
+    if (loop.is_primary()) begin(loop.elapsed, loop.state, &loop);
   }
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
     static_assert(std::is_base_of_v<State, S>, "giro: a checkpoint saves a State");
+    if (!loop.is_primary()) return;
     const std::int64_t done = loop.elapsed.steps + (loop.has_batch() ? 1 : 0);
     std::optional<double> best;
     if (monitor_ && !(best = improvement(done, loop.state, loop.accumulated_logs()))) return;
@@ -90,7 +91,7 @@ class Checkpoint : public GenericCallback {
   bool saves() const noexcept { return !monitor_; }
   template <class S, class B>
   void on_save(LoopState<S, B>& loop) {
-    if (saves()) save_after_step(loop, {});
+    if (saves() && loop.is_primary()) save_after_step(loop, {});
   }
   template <class S, class B>
   void on_end(LoopState<S, B>&) {

@@ -27,6 +27,8 @@ struct LoggerOptions {
 // be appended to is no such file.
 class FileLogger {
  public:
+  static constexpr bool kPrimaryOnly = true;
+
   void on_start(const Elapsed& elapsed);
   // A run that is resumed goes on with the file that the run has written, as with LoggerOptions::append.
   void persist(Archive& archive);

@@ -40,6 +40,8 @@ struct KerasBarOptions {
 // Output that fails is lost.
 class KerasBar {
  public:
+  static constexpr bool kPrimaryOnly = true;
+
   explicit KerasBar(const KerasBarOptions& options);
   void operator()(const Elapsed& elapsed, const Logs& logs);
   void on_end(const Elapsed& elapsed = {});

@@ -53,4 +53,14 @@ std::optional<Archive> Resume::read(State& state) {
   return Archive::read(archive.text());
 }
 
+void Resume::check_same_step(const Partitioner& partitioner, std::int64_t steps) const {
+  double range[]{static_cast<double>(steps), -static_cast<double>(steps)};
+  partitioner.agree(range);
+  if (range[0] == -range[1]) return;
+  throw Error(ErrorCode::communication,
+              fmt::format("checkpoint '{}': rank {} goes on from step {}, others from {} to {}; expected a directory "
+                          "that all ranks see",
+                          dir_, partitioner.rank(), steps, -range[1], range[0]));
+}
+
 }  // namespace giro

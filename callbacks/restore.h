@@ -53,6 +53,7 @@ class Resume : public GenericCallback {
       static_cast<Elapsed&>(*restored_) = loop.elapsed;
       restored_->report = archive->report();
     }
+    if (loop.partitioner() != nullptr) check_same_step(*loop.partitioner(), loop.elapsed.steps);
   }
   template <class S, class B>
   void operator()(LoopState<S, B>&) {}
@@ -63,6 +64,8 @@ class Resume : public GenericCallback {
  private:
   // What the run remembers, once the state is restored; nothing: there is no checkpoint.
   std::optional<Archive> read(State& state);
+  // Error(communication) where not all ranks go on from the same step.
+  void check_same_step(const Partitioner& partitioner, std::int64_t steps) const;
 
   std::string dir_;
   std::shared_ptr<FileSystem> files_;

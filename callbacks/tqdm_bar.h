@@ -34,6 +34,8 @@ struct TqdmBarOptions {
 // options that make no bar. Output that fails is lost.
 class TqdmBar {
  public:
+  static constexpr bool kPrimaryOnly = true;
+
   explicit TqdmBar(const TqdmBarOptions& options);
   void operator()(const Elapsed& elapsed, const Logs& logs);
   void on_end(const Elapsed& elapsed = {});

@@ -101,6 +101,15 @@ constexpr CallbackKind kind_of() {
 
 namespace detail {
 
+template <class F>
+constexpr bool is_primary_only() {
+  if constexpr (requires { F::kPrimaryOnly; }) {
+    return F::kPrimaryOnly;
+  } else {
+    return false;
+  }
+}
+
 // Where the calls of device steps go that a loop makes.
 class StepSink {
  public:
@@ -118,7 +127,8 @@ class StepSink {
 // (Logs of outputs, Logs, state); any of these as std::optional.
 //
 // A class may also have on_start and on_end, with parameters of the same types, that run before the loop's first step
-// and after its last; what they log goes nowhere. One that remembers something from step to step has a member
+// and after its last; what they log goes nowhere. One that prints or writes has kPrimaryOnly = true, and runs on rank 0
+// alone where several ranks work on one state. One that remembers something from step to step has a member
 // persist(Archive&), so that it goes on in a run that is resumed as if there had been no interruption.
 template <class S, class B>
 class Callback {
@@ -128,7 +138,10 @@ class Callback {
   Callback(F callable) : model_(make_model(std::move(callable))) {}
 
   Callback(const Callback& other)
-      : model_(other.model_->clone()), kind_(other.kind_), sees_elapsed_(other.sees_elapsed_) {}
+      : model_(other.model_->clone()),
+        kind_(other.kind_),
+        sees_elapsed_(other.sees_elapsed_),
+        is_primary_only_(other.is_primary_only_) {}
   Callback(Callback&&) noexcept = default;
   Callback& operator=(const Callback& other) { return *this = Callback(other); }
   Callback& operator=(Callback&&) noexcept = default;
@@ -139,6 +152,8 @@ class Callback {
   std::string name() const { return model_->name(); }
   // Whether its signature lets it change the state.
   bool changes_state() const { return model_->changes_state(); }
+  // Whether it runs on rank 0 alone, where several work on one state.
+  bool is_primary_only() const { return is_primary_only_; }
 
   // For loops. A barrier; or a device step, which is then not held back.
   void run(LoopState<S, B>& loop) { model_->run(loop); }
@@ -162,6 +177,7 @@ class Callback {
     virtual bool sees_elapsed() const = 0;
     virtual std::string name() const = 0;
     virtual bool changes_state() const = 0;
+    virtual bool is_primary_only() const = 0;
     virtual void run(LoopState<S, B>&) {}
     virtual void enqueue(LoopState<S, B>&, detail::StepSink&) {}
     virtual void on_resume(LoopState<S, B>&) {}
@@ -199,6 +215,13 @@ class Callback {
         return detail::name_of(typeid(typename F::Generic));
       } else {
         return detail::name_of(typeid(F));
+      }
+    }
+    bool is_primary_only() const override {
+      if constexpr (requires { typename F::Generic; }) {
+        return detail::is_primary_only<typename F::Generic>();
+      } else {
+        return detail::is_primary_only<F>();
       }
     }
     bool changes_state() const override {
@@ -327,6 +350,7 @@ class Callback {
   std::unique_ptr<Concept> model_;
   CallbackKind kind_ = model_->kind();
   bool sees_elapsed_ = model_->sees_elapsed();
+  bool is_primary_only_ = model_->is_primary_only();
 };
 
 }  // namespace giro

@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include <giro/kernels/nn/partitioner.h>
 #include <giro/loop/log/history.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/run_memory.h>
@@ -44,6 +45,11 @@ class LoopState {
   }
   void set_batch(const B* batch) noexcept { batch_ = batch; }
   bool has_batch() const noexcept { return batch_ != nullptr; }
+
+  // The ranks that work on the state; null: this process alone.
+  const Partitioner* partitioner() const noexcept { return partitioner_of(state).get(); }
+  // Whether this is rank 0 of them, the one that prints and writes.
+  bool is_primary() const noexcept { return partitioner() == nullptr || partitioner()->rank() == 0; }
 
   // Where this step leaves the run; between steps, as in on_start and on_end, where it is.
   Elapsed completed() const { return run().completed(); }

@@ -26,9 +26,12 @@ class RunClock {
   const Elapsed& started() const noexcept { return started_; }
 
   double now() const { return arbiter_ != nullptr ? arbiter_->now() : Elapsed::now(); }
+  // For what only says when something was.
+  double date() const { return arbiter_ != nullptr ? arbiter_->date() : Elapsed::now(); }
   // Of logs that arrive while a run is at `elapsed`. An arbiter is not asked, for how often that would be depends on
   // when they do.
   double date_of_arrival(const Elapsed& elapsed) const { return arbiter_ != nullptr ? elapsed.date : Elapsed::now(); }
+  bool take_save_signal() const { return arbiter_ != nullptr ? arbiter_->save() : detail::take_save_signal(); }
   int interrupt() const { return arbiter_ != nullptr ? arbiter_->interrupt() : interrupt_signal(); }
 
   // Whether a time has to be noticed when it is reached.

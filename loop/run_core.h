@@ -125,7 +125,7 @@ class RunCore final : RunMemory {
   enum class End { none, stopped, interrupted };
   End ends_after_step() {
     const bool knows_time = run_.clock.look(run_.elapsed);
-    if (run_.options.arbiter) [[unlikely]]
+    if (run_.options.arbiter && tasks_.may_ask_to_stop()) [[unlikely]]
       arbitrate_stop();
     if (run_.elapsed.last || run_.loop.stop_iteration) [[unlikely]]
       return End::stopped;
@@ -211,6 +211,7 @@ class RunCore final : RunMemory {
     run_.loop.failed_between_steps = place_ != Place::loop && tasks_.running() == nullptr &&
                                      !run_.lane.is_launching() && run_.elapsed.steps > run_.options.elapsed.steps;
     run_.loop.failed = true;
+    if (run_.options.arbiter) run_.options.arbiter->set_failed();
     run_.journal.set_failing();
     if (run_.journal.showing() == nullptr && tasks_.running() != nullptr)
       run_.journal.fail(tasks_.running()->observer());
@@ -225,7 +226,7 @@ class RunCore final : RunMemory {
       run_.loop.failed_between_steps = false;
     }
     run_.lane.drain(true);
-    run_.elapsed.date = run_.clock.now();
+    run_.elapsed.date = run_.clock.date();
     over_ = finished_ = true;
     (void)end();
     throw_error(cause, where);
@@ -235,7 +236,7 @@ class RunCore final : RunMemory {
     Elapsed elapsed = run_.elapsed;
     if (between_steps_) return elapsed;
     elapsed.count(elapsed.step_samples);
-    elapsed.date = run_.clock.now();
+    elapsed.date = run_.clock.date();
     return elapsed;
   }
   void at_step_end(std::function<void()> f) override {
@@ -277,7 +278,7 @@ class RunCore final : RunMemory {
     const int signal = run_.clock.interrupt();
     const bool ends = signal != 0 && signal_ == 0;
     if (signal != 0) signal_ = signal;
-    if (!saves() || !(take_save_signal() || ends)) return;
+    if (!saves() || !(run_.clock.take_save_signal() || ends)) return;
     tasks_.on_save();
   }
 

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <type_traits>
 #include <utility>
 
+#include <giro/kernels/nn/partitioner.h>
 #include <giro/loop/device_lane.h>
+#include <giro/loop/group_arbiter.h>
 #include <giro/loop/journal.h>
 #include <giro/loop/loop_state.h>
 #include <giro/loop/run_clock.h>
@@ -18,7 +21,7 @@ template <class S, class B>
 struct RunParts {
   RunParts(S s, LoopOptions<S, B> o, RunMemory* memory)
       : state(std::move(s)),
-        options(std::move(o)),
+        options(with_arbiter(state, std::move(o))),
         journal(std::move(options.history), std::move(options.outputs)),
         clock(options.arbiter.get(), options.elapsed),
         elapsed(clock.started()),
@@ -34,6 +37,14 @@ struct RunParts {
     } else {
       lane.bring(nullptr);
     }
+  }
+
+  static LoopOptions<S, B> with_arbiter(const S& state, LoopOptions<S, B> options) {
+    auto partitioner = partitioner_of(state);
+    if (!options.arbiter && partitioner && partitioner->size() > 1) {
+      options.arbiter = std::make_shared<GroupArbiter>(std::move(partitioner));
+    }
+    return options;
   }
 
   S state;

@@ -23,7 +23,7 @@ template <class S, class B>
 class RunTasks {
  public:
   RunTasks(RunParts<S, B>& run, const std::vector<Task<S, B>>& tasks)
-      : run_(run), agenda_(schedules_of(tasks), run.elapsed.date_start) {
+      : run_(run), agenda_(schedules_of(tasks), run.elapsed.date_start), is_primary_(run.loop.is_primary()) {
     for (const Task<S, B>& task : tasks) tasks_.push_back({task.callbacks});
   }
 
@@ -41,16 +41,19 @@ class RunTasks {
     return false;
   }
 
+  // Whether a callback has run since this was last asked that can ask the run to stop. The same on all ranks.
+  bool may_ask_to_stop() noexcept { return std::exchange(may_ask_to_stop_, false); }
+
   void on_resume() {
     for (Callback<S, B>& callback : run_.options.on_start) run_hook(callback, [&] { callback.on_resume(run_.loop); });
-    for_each([&](Callback<S, B>& callback) { run_hook(callback, [&] { callback.on_resume(run_.loop); }); });
+    for_each_here([&](Callback<S, B>& callback) { run_hook(callback, [&] { callback.on_resume(run_.loop); }); });
   }
   void on_start() {
     for (Callback<S, B>& callback : run_.options.on_start) run_hook(callback, [&] { run_at_once(callback); });
-    for_each([&](Callback<S, B>& callback) { run_hook(callback, [&] { callback.on_start(run_.loop); }); });
+    for_each_here([&](Callback<S, B>& callback) { run_hook(callback, [&] { callback.on_start(run_.loop); }); });
   }
   void on_save() {
-    for_each([&](Callback<S, B>& callback) { run_hook(callback, [&] { callback.on_save(run_.loop); }); });
+    for_each_here([&](Callback<S, B>& callback) { run_hook(callback, [&] { callback.on_save(run_.loop); }); });
   }
 
   void run_due() {
@@ -107,10 +110,10 @@ class RunTasks {
         if (!error) error = std::current_exception();
       }
     };
-    for_each([&](Callback<S, B>& callback) {
+    for_each_here([&](Callback<S, B>& callback) {
       if (run_.loop.failed_between_steps) run(callback, [&] { callback.on_save(run_.loop); });
     });
-    for_each([&](Callback<S, B>& callback) { run(callback, [&] { callback.on_end(run_.loop); }); });
+    for_each_here([&](Callback<S, B>& callback) { run(callback, [&] { callback.on_end(run_.loop); }); });
     for (Callback<S, B>& callback : run_.options.on_end) run(callback, [&] { run_at_once(callback); });
     running_ = first;
     return error;
@@ -180,6 +183,15 @@ class RunTasks {
     }
   }
 
+  // Those that run on this rank.
+  bool runs_here(const Callback<S, B>& callback) const { return is_primary_ || !callback.is_primary_only(); }
+  template <class F>
+  void for_each_here(F&& f) {
+    for_each([&](Callback<S, B>& callback) {
+      if (runs_here(callback)) f(callback);
+    });
+  }
+
   void before_asking(const Agenda::Traits& traits) {
     if (traits.asks_user) run_.lane.launch();
     if (traits.reads_clock) run_.clock.read(run_.elapsed);
@@ -201,7 +213,7 @@ class RunTasks {
   void run_callback(Callback<S, B>& callback) {
     switch (callback.kind()) {
       case CallbackKind::observer:
-        run_.journal.add(callback.observer());
+        if (runs_here(callback)) run_.journal.add(callback.observer());
         return;
       case CallbackKind::device_step:
         if (callback.sees_elapsed()) run_.clock.read(run_.elapsed);
@@ -210,8 +222,10 @@ class RunTasks {
         held_ = &callback;
         break;
       case CallbackKind::barrier:
-        run_.bring_device();
+        may_ask_to_stop_ = true;
         if (callback.sees_elapsed()) run_.clock.read(run_.elapsed);
+        if (!runs_here(callback)) return;
+        run_.bring_device();
         running_ = &callback;
         callback.run(run_.loop);
         if (!run_.loop.logs.empty()) run_.loop.logs.fetch();
@@ -248,6 +262,8 @@ class RunTasks {
   std::vector<Deferred> at_step_end_, after_step_;
   const Callback<S, B>* held_ = nullptr;  // the device step that was queued last
   const Callback<S, B>* running_ = nullptr;
+  const bool is_primary_;
+  bool may_ask_to_stop_ = false;
 };
 
 }  // namespace giro::detail

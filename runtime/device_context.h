@@ -24,6 +24,8 @@ class DeviceContext {
   // A stream beside it, for copies that are made ahead; opened when first asked for. On the CPU, where nothing runs
   // beside the caller, the stream of computation itself. Errors: device.
   const Stream& copy_stream() const;
+  // Another, for what ranks send each other while computation goes on; likewise.
+  const Stream& communication_stream() const;
 
   friend bool operator==(const DeviceContext& a, const DeviceContext& b) noexcept { return a.shared_ == b.shared_; }
 

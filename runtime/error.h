@@ -18,6 +18,7 @@ enum class ErrorCode {
   out_of_memory,
   device,
   unsupported,
+  communication,  // another rank is gone, hangs or disagrees
   callback,  // a function of the program's own has thrown something else
 };
 

@@ -1,5 +1,7 @@
 #include <giro/kernels/nn/train_state.h>
 
+#include <algorithm>
+
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/reduce.h>
 #include <giro/runtime/error.h>
@@ -30,7 +32,8 @@ TrainState::TrainState(const nn::Layer& model, optim::Optimizer optimizer, const
     : State(context), model_(model), optimizer_(std::move(optimizer)) {}
 
 TrainState TrainState::create(const nn::Layer& model, const std::vector<LeafSpec>& spec, optim::Optimizer optimizer,
-                              std::uint64_t seed, DeviceContext context) {
+                              std::uint64_t seed, DeviceContext context,
+                              std::shared_ptr<const Partitioner> partitioner) {
   if (spec.empty()) {
     throw Error(ErrorCode::invalid_argument, "a train state needs the spec of its input, found an empty one");
   }
@@ -61,6 +64,11 @@ TrainState TrainState::create(const nn::Layer& model, const std::vector<LeafSpec
   state.add("learning_rate", {{"", DType::f32, {}}}, /*saved=*/false);
   const Collection& seed_leaf = state.add("seed", {{"", DType::i64, {}}});
   from_host(seed_leaf.leaves().front().value, std::vector{static_cast<std::int64_t>(seed)}, state.stream());
+  state.partitioner_ = std::move(partitioner);
+  if (state.partitioner_) {
+    state.partitioner_->expect_same("the seed of the initial parameters", std::to_string(seed));
+    state.partitioner_->replicate(state);
+  }
   return state;
 }
 
@@ -83,11 +91,22 @@ nn::Params TrainState::differentiable_params() const {
 }
 
 void TrainState::backward(const nn::Var& loss, const nn::Params& params) const {
-  nn::backward(loss);
   const Collection& grads = collection("grads");
+  const std::unique_ptr<GradientReduction> reduction = partitioner_ ? partitioner_->reduce(grads, context()) : nullptr;
+  nn::BackwardOptions options{.seed = batch_weight_};
+  if (reduction) {
+    const Collection& values = collection("params");
+    options.on_gradient = [&](const nn::Var& parameter) {
+      const auto leaf =
+          std::ranges::find(values.leaves(), parameter.value().raw(), [](const Leaf& one) { return one.value.raw(); });
+      if (leaf != values.leaves().end()) reduction->ready(static_cast<std::size_t>(leaf - values.leaves().begin()));
+    };
+  }
+  nn::backward(loss, options);
   for (const Leaf& leaf : grads.leaves()) {
     if (!params[below(grads, leaf)].has_grad()) stream().fill(leaf.value.raw(), 0, leaf.value.bytes());
   }
+  if (reduction) reduction->finish();
 }
 
 void TrainState::apply_gradients() {

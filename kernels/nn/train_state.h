@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <giro/kernels/nn/layer.h>
+#include <giro/kernels/nn/partitioner.h>
 #include <giro/kernels/optim/optimizer.h>
 #include <giro/runtime/device_context.h>
 #include <giro/runtime/state.h>
@@ -22,19 +24,23 @@ namespace giro {
 class TrainState : public State {
  public:
   // Parameters drawn from `seed` for inputs like the first feature of `spec` (batch axis included); the same values on
-  // every device. `context` is by default a new one of the best device there is. Errors: shape_mismatch,
-  // invalid_argument, device.
+  // every device. `context` is by default a new one of the best device there is. With a partitioner the state is one of
+  // several ranks', and begins with rank 0's values. Errors: shape_mismatch, invalid_argument, device, communication.
   static TrainState create(const nn::Layer& model, const std::vector<LeafSpec>& spec, optim::Optimizer optimizer,
-                           std::uint64_t seed, DeviceContext context = discover_devices().best());
+                           std::uint64_t seed, DeviceContext context = discover_devices().best(),
+                           std::shared_ptr<const Partitioner> partitioner = nullptr);
 
   const nn::Layer& model() const noexcept { return model_; }
   const optim::Optimizer& optimizer() const noexcept { return optimizer_; }
+  // Null where this process trains alone.
+  const std::shared_ptr<const Partitioner>& partitioner() const noexcept { return partitioner_; }
 
   // The parameters, to evaluate with: no gradient is noted, unless value_and_grad has called a function of the state.
   nn::Params params() const;
 
   // Calls f(params), which returns the loss, an f32 scalar, or a pair of the loss and something besides; queues the
-  // gradient of the loss into grads; returns what f returned. Or f(state), with the same params as state.params().
+  // gradient of the loss into grads; returns what f returned. Or f(state), with the same params as state.params(). With
+  // a partitioner grads is the mean over the ranks, each weighing as much as its part of the batch.
   template <class F>
   auto value_and_grad(F&& f) {
     nn::Params params = differentiable_params();
@@ -57,6 +63,9 @@ class TrainState : public State {
   // Queues one update of params from grads, and step + 1.
   void apply_gradients();
 
+  // For steps: what this rank's part of the batch at hand counts, against an even one.
+  void set_batch_weight(double weight) noexcept { batch_weight_ = weight; }
+
  private:
   TrainState(const nn::Layer& model, optim::Optimizer optimizer, const DeviceContext& context);
   // While one lives, params() are those that a gradient is wanted for.
@@ -75,6 +84,8 @@ class TrainState : public State {
 
   nn::Layer model_;
   optim::Optimizer optimizer_;
+  std::shared_ptr<const Partitioner> partitioner_;
+  double batch_weight_ = 1;
   const nn::Params* differentiated_ = nullptr;
 };
 

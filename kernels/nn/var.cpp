@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -106,7 +107,7 @@ void Var::check_on_host() const {
                                                       to_string(value())));
 }
 
-void backward(const Var& loss) {
+void backward(const Var& loss, const BackwardOptions& options) {
   using Node = Var::Node;
   if (loss.shape() != Shape{}) {
     throw Error(ErrorCode::shape_mismatch, fmt::format("the loss is {}, expected a scalar", to_string(loss.value())));
@@ -121,6 +122,7 @@ void backward(const Var& loss) {
   // Inputs before what is computed from them; an explicit stack, so that depth is no limit.
   std::vector<std::shared_ptr<Node>> order;
   std::unordered_set<const Node*> seen;
+  std::unordered_map<const Node*, std::size_t> uses;  // of parameters, that have not been differentiated yet
   std::vector<std::pair<std::shared_ptr<Node>, std::size_t>> stack{{loss.node_, 0}};
   seen.insert(loss.node_.get());
   while (!stack.empty()) {
@@ -130,6 +132,7 @@ void backward(const Var& loss) {
     }
     if (next < node->inputs.size()) {
       const Var& input = node->inputs[next++];
+      if (input.requires_grad() && !input.node_->backward) ++uses[input.node_.get()];
       if (input.requires_grad() && seen.insert(input.node_.get()).second) stack.emplace_back(input.node_, 0);
     } else {
       order.push_back(std::move(node));
@@ -137,7 +140,7 @@ void backward(const Var& loss) {
     }
   }
 
-  loss.accumulate([&](const Tensor& out) { giro::fill(out, 1.0, loss.stream()); });
+  loss.accumulate([&](const Tensor& out) { giro::fill(out, options.seed, loss.stream()); });
   // A node that is done lets go of its inputs, so their memory serves the work that follows.
   while (!order.empty()) {
     const std::shared_ptr<Node> node = std::move(order.back());
@@ -145,6 +148,10 @@ void backward(const Var& loss) {
     if (!node->backward) continue;
     node->backward(node->value, node->grad, *node->stream);
     node->backward = nullptr;
+    for (const Var& input : node->inputs) {
+      const auto used = uses.find(input.node_.get());
+      if (used != uses.end() && --used->second == 0 && options.on_gradient) options.on_gradient(input);
+    }
     node->inputs.clear();
     node->grad = Tensor();
     node->grad_storage = nullptr;

@@ -12,6 +12,14 @@
 
 namespace giro::nn {
 
+class Var;
+
+struct BackwardOptions {
+  double seed = 1;  // the gradient of the loss by itself
+  // Called for each parameter that the loss depends on, once its whole gradient has been queued.
+  std::function<void(const Var& parameter)> on_gradient = {};
+};
+
 // A value in a computation that may be differentiated: a handle; copies name the same value. Operations on Vars queue
 // their work on the stream at once, and note how to go back if an input wants a gradient. Memory is stream-ordered: it
 // returns to the stream as soon as neither a Var nor the way back needs it.
@@ -61,7 +69,7 @@ class Var {
   // The same with a term that was computed already, of this value's shape and dtype.
   void accumulate(Var term) const;
 
-  friend void backward(const Var& loss);
+  friend void backward(const Var& loss, const BackwardOptions& options);
 
  private:
   struct Node;
@@ -82,9 +90,10 @@ class Var {
   };
 };
 
-// Queues the gradient of `loss`, an f32 scalar, into every parameter it depends on; the computation is used up.
+// Queues the gradient of options.seed times `loss`, an f32 scalar, into every parameter it depends on; the computation
+// is used up.
 // Errors: shape_mismatch, dtype_mismatch; invalid_argument if it depends on no parameter, or on a value that an
 // earlier backward has used up.
-void backward(const Var& loss);
+void backward(const Var& loss, const BackwardOptions& options = {});
 
 }  // namespace giro::nn

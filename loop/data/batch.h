@@ -21,6 +21,17 @@ class Residence;
 // The names, dtypes and shapes of a batch's features, batch axis included. The first feature is the model's input.
 using BatchSpec = std::vector<LeafSpec>;
 
+// The part of a batch that a rank has, where several share it (Dataset::partition).
+struct BatchPart {
+  int ranks = 1;             // that share the batch
+  std::int64_t samples = 0;  // of the whole batch
+  std::int64_t rows = 0;     // of those, this rank's; where there are none, the part holds one row that does not count
+
+  // What the part counts in a mean over the ranks.
+  double weight() const { return static_cast<double>(rows) * ranks / static_cast<double>(samples); }
+  friend bool operator==(const BatchPart&, const BatchPart&) = default;
+};
+
 // One batch: named tensors whose first axis is the batch. A handle; copies share the memory.
 //
 // A batch of a dataset that lies on a device (Dataset::to) holds no rows of its own, only where they stand: a step
@@ -44,8 +55,13 @@ class Batch {
   const Features& features() const noexcept { return features_; }
   BatchSpec spec() const;
 
-  // Samples: the largest first axis over the features; a scalar feature, or no feature at all, counts 1.
+  // Rows here: the largest first axis over the features; a scalar feature, or no feature at all, counts 1.
   std::int64_t size() const;
+  // Samples: size(), or those of the whole batch where this is a part of one.
+  std::int64_t samples() const { return part_ ? part_->samples : size(); }
+  // Nothing where the batch is shared by nobody.
+  const std::optional<BatchPart>& part() const noexcept { return part_; }
+  void set_part(const std::optional<BatchPart>& part) noexcept { part_ = part; }
 
   // Null unless the batch lies on a device.
   const std::shared_ptr<Residence>& residence() const noexcept { return residence_; }
@@ -58,6 +74,7 @@ class Batch {
   std::shared_ptr<Residence> residence_;
   std::int64_t position_ = 0;
   std::int64_t rows_ = 0;
+  std::optional<BatchPart> part_;
 };
 
 // A dataset's rows on a device, and their order. Nothing in it changes, so any number of steps, loops and threads may

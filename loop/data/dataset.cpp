@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <giro/kernels/nn/partitioner.h>
 #include <giro/runtime/archive.h>
 #include <giro/runtime/error.h>
 
@@ -150,6 +151,24 @@ Dataset Dataset::to(Device device) const {
   return Dataset(std::move(plan));
 }
 
+Dataset Dataset::partition(const std::shared_ptr<const Partitioner>& partitioner) const {
+  require_batched(plan_->batch_size, "partition");
+  if (!partitioner) return *this;
+  if (plan_->ranks != 1) throw Error(ErrorCode::invalid_argument, "partition: the dataset is partitioned already");
+  const int ranks = partitioner->size();
+  if (*plan_->batch_size % ranks != 0) {
+    const auto& [name, rows] = plan_->rows.front();
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("partition: a batch of {} cannot be divided evenly over {} ranks; its feature '{}' is {}",
+                            *plan_->batch_size, ranks, name,
+                            to_string(rows.shape().drop_front().with_front(*plan_->batch_size))));
+  }
+  auto plan = std::make_shared<Plan>(*plan_);
+  plan->rank = partitioner->rank();
+  plan->ranks = ranks;
+  return Dataset(std::move(plan));
+}
+
 const Batch::Features& Dataset::rows() const noexcept { return plan_->rows; }
 
 std::vector<std::int64_t> Dataset::indices(std::int64_t batch) const {
@@ -160,8 +179,9 @@ std::vector<std::int64_t> Dataset::indices(std::int64_t batch) const {
                 fmt::format("indices: batch {} is out of range, expected 0 to below {}", batch, end));
   }
   const std::int64_t position = plan_->first_row() + batch * size;
-  std::vector<std::int64_t> indices(static_cast<std::size_t>(plan_->rows_at(position)));
-  plan_->indices_at(position, indices);
+  const std::optional<BatchPart> part = plan_->part_of(position);
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(part ? part->rows : plan_->rows_at(position)));
+  plan_->indices_at(plan_->part_at(position), indices);
   return indices;
 }
 

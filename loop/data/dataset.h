@@ -18,6 +18,7 @@
 namespace giro {
 
 class Archive;
+class Partitioner;
 
 // Rows of named features as a stream of batches: a C++20 input range of Batch, configured by chained calls that each
 // return a new value sharing the rows:
@@ -57,15 +58,20 @@ class Dataset {
   // nothing left to do. Errors: invalid_argument, device (there is no such device), out_of_memory.
   Dataset to(Device device) const;
 
+  // This rank's part of each batch, of equal size on all: the batches of the ranks are together those of the dataset
+  // that is not partitioned. A last batch that is short is filled from the first rank on, and counts as what it holds
+  // (BatchPart). After batch, once; null changes nothing. Error(invalid_argument) if the ranks do not divide the batch.
+  Dataset partition(const std::shared_ptr<const Partitioner>& partitioner) const;
+
   static constexpr std::int64_t kForever = -1;
 
   std::int64_t num_rows() const;
   // The rows of each feature, (N, ...) in host memory, in their own order; of a dataset that lies on a device, too.
   // Valid as long as the dataset or a copy of it lives.
   const Batch::Features& rows() const noexcept;
-  // Which of them the given batch holds, in its order; batches count from 0 at begin(). In a loop from the beginning,
-  // indices(elapsed.steps) are those of the step's batch, before map. Error(invalid_argument) if there is no such
-  // batch.
+  // Which of them the given batch holds, or this rank's part of it, in its order; batches count from 0 at begin(). In a
+  // loop from the beginning, indices(elapsed.steps) are those of the step's batch, before map. Error(invalid_argument)
+  // if there is no such batch.
   std::vector<std::int64_t> indices(std::int64_t batch) const;
   // Batches from begin() to end(), or kForever.
   std::int64_t num_batches() const;

@@ -19,7 +19,7 @@ struct Dataset::Iterator::Source {
   explicit Source(std::shared_ptr<const Plan> the_plan)
       : plan(std::move(the_plan)),
         position(plan->first_row()),
-        indices(static_cast<std::size_t>(plan->rows_per_batch())) {
+        indices(static_cast<std::size_t>(plan->rows_per_part())) {
     std::vector<std::size_t> block_sizes;
     for (const auto& [name, rows] : plan->rows) {
       block_sizes.push_back(rows.bytes() / static_cast<std::size_t>(plan->order.size) * indices.size());
@@ -42,20 +42,26 @@ struct Dataset::Iterator::Source {
 
   // The batch at `position`, which moves on; nothing at the end.
   std::optional<Batch> make() {
-    const std::int64_t count = plan->rows_at(position);
-    if (count == 0) return std::nullopt;
-    Batch batch = plan->residence ? Batch(plan->residence, position, count) : gather(count);
-    position += count;
+    const std::int64_t samples = plan->rows_at(position);
+    if (samples == 0) return std::nullopt;
+    const std::optional<BatchPart> part = plan->part_of(position);
+    // A part without rows of its own takes the batch's first.
+    const bool is_empty = part && part->rows == 0;
+    const std::int64_t first = is_empty ? position : plan->part_at(position);
+    const std::int64_t count = is_empty ? 1 : part ? part->rows : samples;
+    Batch batch = plan->residence ? Batch(plan->residence, first, count) : gather(first, count);
+    position += samples;
     for (const auto& f : plan->maps) {
       // What `f` returns may be views of what it was given.
       const auto kept = std::make_shared<std::pair<Batch, Batch>>(batch, f(batch));
       batch = Batch(kept->second.features(), kept);
     }
+    batch.set_part(part);
     return batch;
   }
 
-  Batch gather(std::int64_t count) {
-    plan->indices_at(position, std::span(indices).first(static_cast<std::size_t>(count)));
+  Batch gather(std::int64_t first, std::int64_t count) {
+    plan->indices_at(first, std::span(indices).first(static_cast<std::size_t>(count)));
     const std::shared_ptr<detail::StoragePool::Storage> storage = pool->take();
     Batch::Features features;
     features.reserve(plan->rows.size());

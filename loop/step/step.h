@@ -66,9 +66,8 @@ class Step {
   // batch that lies on another device than the state; invalid_argument for a state that was moved from. After an error
   // the step is recorded anew when it is next called.
   Logs operator()(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
-    return with_body(state, [&](const detail::StepBody& body) {
-      return engine_->call({state, batch, broadcasts, statics_view()}, body);
-    });
+    return with_body(state,
+                     [&](const detail::StepBody& body) { return engine_->call(call(state, batch, broadcasts), body); });
   }
   Logs operator()(S& state, const Batch& batch, const Broadcasts& broadcasts, const Statics& statics) const {
     return with(statics)(state, batch, broadcasts);
@@ -89,22 +88,29 @@ class Step {
   std::shared_ptr<detail::StepRecording> find(S& state, const Batch& batch, const Broadcasts& broadcasts,
                                               std::shared_ptr<detail::StepRecording> latest) const {
     return with_body(state, [&](const detail::StepBody& body) {
-      return engine_->find({state, batch, broadcasts, statics_view()}, body, std::move(latest));
+      return engine_->find(call(state, batch, broadcasts), body, std::move(latest));
     });
   }
   detail::StepCall call(const S& state, const Batch& batch, const Broadcasts& broadcasts) const {
-    return {state, batch, broadcasts, statics_view()};
+    detail::StepCall call{state, batch, broadcasts, statics_view()};
+    if constexpr (kHasPartitioner) call.partitioner = state.partitioner().get();
+    return call;
   }
   bool uses_broadcasts() const noexcept { return uses_broadcasts_; }
   // Whether the function takes the state as S&, not as const S&.
   bool changes_state() const noexcept { return changes_state_; }
 
  private:
+  static constexpr bool kHasPartitioner = requires(S& state) { state.partitioner(); };
+
   // What calls the user's function is small enough for std::function to hold without an allocation.
   template <class F>
   auto with_body(S& state, F&& f) const {
     const std::pair<const Step*, S*> bound{this, &state};
     return f([&bound](const Batch& on_device, const Broadcasts& values) {
+      if constexpr (kHasPartitioner) {
+        bound.second->set_batch_weight(on_device.part() ? on_device.part()->weight() : 1);
+      }
       return (*bound.first->function_)(*bound.second, on_device, values, bound.first->statics_);
     });
   }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <utility>
 
+#include <giro/kernels/elementwise.h>
 #include <giro/runtime/error.h>
 
 namespace giro::detail {
@@ -38,6 +39,31 @@ Buffer zero(const Stream& stream) {
   return counter;
 }
 
+// Losses and metrics become their means over the ranks, each weighing `weight` on this one.
+void average(Logs& logs, const Partitioner& partitioner, double weight, const Stream& stream,
+             std::vector<Buffer>& temporaries) {
+  std::vector<std::size_t> entries;
+  for (std::size_t i = 0; i < logs.values().size(); ++i) {
+    const nn::Var* const scalar = logs.values()[i].scalar();
+    const std::string& collection = logs.entries()[i].collection;
+    if (scalar != nullptr && is_floating(scalar->dtype()) && (collection == "losses" || collection == "metrics")) {
+      entries.push_back(i);
+    }
+  }
+  if (entries.empty()) return;
+  const auto count = static_cast<std::int64_t>(entries.size());
+  temporaries.push_back(stream.allocate(entries.size() * sizeof(double)));
+  const Tensor means(temporaries.back().data(), DType::f64, {count}, stream.device());
+  const auto element = [&](std::size_t i) {
+    return Tensor(static_cast<double*>(means.raw()) + i, DType::f64, {}, stream.device());
+  };
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    scale(element(i), logs.values()[entries[i]].scalar()->value(), weight, stream);
+  }
+  partitioner.mean(means, stream);
+  for (std::size_t i = 0; i < entries.size(); ++i) logs.values()[entries[i]] = nn::Var(element(i), stream);
+}
+
 const State& checked(const StepCall& call) {
   if (!call.state.identity()) {
     throw Error(ErrorCode::invalid_argument, "a step was given a state that was moved from");
@@ -54,6 +80,8 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
       residence_(call.batch.residence()),
       residence_id_(call.batch.residence().get()),
       rows_(call.batch.size()),
+      part_(call.batch.part()),
+      partitioner_(call.partitioner),
       statics_(call.statics.copy(call.statics.value)),
       stream_(call.state.stream()),
       call_storage_(zero(stream_)),
@@ -65,7 +93,7 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
       const Logs logs = run_body(body);
       logs_ = LogRing::create(logs, call_, stream_);
       logs_->publish(logs);
-      gathered_.clear();  // the logs are on their way within the recording: no value has to outlive it
+      temporaries_.clear();  // the logs are on their way within the recording: no value has to outlive it
     });
   }
 }
@@ -74,6 +102,7 @@ bool StepRecording::matches(const StepCall& call) const {
   if (failed_ || call.state.identity().get() != state_id_ || call.batch.residence().get() != residence_id_)
     return false;
   const Batch::Features& values = inputs_.broadcasts().values().features();
+  if (call.batch.part() != part_) return false;
   if (values.size() != call.broadcasts.values().features().size()) return false;
   if (!values.empty() && !same_features(call.broadcasts.values().features(), values)) return false;
   if (!call.statics.equal(statics_.get(), call.statics.value)) return false;
@@ -117,10 +146,10 @@ Logs StepRecording::call(const StepCall& call, const StepBody& body) {
     }
     Logs sent = logs_->expect_logs(logs);
     logs_->publish(logs);
-    gathered_.clear();
+    temporaries_.clear();
     return sent;
   } catch (...) {
-    gathered_.clear();  // here, for only this thread may use the stream
+    temporaries_.clear();  // here, for only this thread may use the stream
     throw;
   }
 }
@@ -129,8 +158,11 @@ Logs StepRecording::call(const StepCall& call, const StepBody& body) {
 Logs StepRecording::run_body(const StepBody& body) {
   inputs_.take();
   const auto residence = residence_.lock();
-  const Batch batch = residence ? residence->gather(rows_, inputs_.positions(), stream_, gathered_) : inputs_.batch();
-  return body(batch, inputs_.broadcasts());
+  Batch batch = residence ? residence->gather(rows_, inputs_.positions(), stream_, temporaries_) : inputs_.batch();
+  batch.set_part(part_);
+  Logs logs = body(batch, inputs_.broadcasts());
+  if (partitioner_ != nullptr) average(logs, *partitioner_, part_ ? part_->weight() : 1, stream_, temporaries_);
+  return logs;
 }
 
 const Graph& StepRecording::sequence(std::span<StepRecording* const> parts) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include <giro/kernels/nn/partitioner.h>
 #include <giro/loop/data/batch.h>
 #include <giro/loop/log/log_ring.h>
 #include <giro/loop/log/logs.h>
@@ -32,14 +33,15 @@ struct StepCall {
   const Batch& batch;
   const Broadcasts& broadcasts;
   StaticsView statics;
+  const Partitioner* partitioner = nullptr;  // the state's, if it has one
 };
 
 // Runs the user's function on tensors that lie on the state's device.
 using StepBody = std::function<Logs(const Batch&, const Broadcasts&)>;
 
-// A step of one state, at fixed addresses, for batches of one shape, one set of broadcasts' names and one value of the
-// statics: the graph, what goes into its calls and what comes out of them. An eager step has no graph, and is run anew.
-// To be used by one thread at a time, as its state is.
+// A step of one state, at fixed addresses, for batches of one shape (and part of a shared batch), one set of
+// broadcasts' names and one value of the statics: the graph, what goes into its calls and what comes out of them. An
+// eager step has no graph, and is run anew. To be used by one thread at a time, as its state is.
 class StepRecording {
  public:
   enum class Mode { recorded, eager };
@@ -83,6 +85,8 @@ class StepRecording {
   std::weak_ptr<const Residence> residence_;
   const void* residence_id_;
   std::int64_t rows_;
+  const std::optional<BatchPart> part_;
+  const Partitioner* const partitioner_;  // lives as long as the state
   std::shared_ptr<const void> statics_;
   Stream stream_;
   Buffer call_storage_;
@@ -90,7 +94,7 @@ class StepRecording {
   InputRing inputs_;
   std::int64_t prepared_ = 0;  // calls
   std::shared_ptr<LogRing> logs_;
-  std::vector<Buffer> gathered_;
+  std::vector<Buffer> temporaries_;  // of the call that is being queued
   std::optional<Graph> graph_;
   const std::uint64_t id_;
   struct Sequence {

@@ -27,6 +27,7 @@ struct Dataset::Plan {
   std::vector<std::function<Batch(const Batch&)>> maps;
   std::size_t prefetch = 0;
   std::shared_ptr<Residence> residence;
+  int rank = 0, ranks = 1;  // that share each batch
 
   // Keeps sums of a position and a batch within 63 bits.
   static constexpr std::int64_t kMaxRows = std::numeric_limits<std::int64_t>::max() / 4;
@@ -46,6 +47,14 @@ struct Dataset::Plan {
   std::int64_t rows_at(std::int64_t position) const {
     const std::int64_t total = total_rows();
     return total == kForever ? rows_per_batch() : std::clamp<std::int64_t>(total - position, 0, rows_per_batch());
+  }
+  // This rank's part of the batch at a position.
+  std::int64_t rows_per_part() const { return rows_per_batch() / ranks; }
+  std::int64_t part_at(std::int64_t position) const { return position + rank * rows_per_part(); }
+  std::optional<BatchPart> part_of(std::int64_t position) const {
+    if (ranks == 1) return std::nullopt;
+    const std::int64_t samples = rows_at(position);
+    return BatchPart{ranks, samples, std::clamp<std::int64_t>(samples - rank * rows_per_part(), 0, rows_per_part())};
   }
   // Which rows they are.
   void indices_at(std::int64_t position, std::span<std::int64_t> indices) const {

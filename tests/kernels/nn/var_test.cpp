@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <giro/kernels/elementwise.h>
@@ -45,6 +47,26 @@ TEST_P(VarTest, CopiesNameTheSameValue) {
   backward(sum(copy));
   EXPECT_TRUE(x.has_grad());
   EXPECT_EQ(grad(0), (std::vector<float>{1, 1, 1}));
+}
+
+// Also where it has several uses, the gradient of a parameter is whole when it is told, and no later than must be.
+TEST_P(VarTest, TellsOfEachGradientAsSoonAsItIsWhole) {
+  const Var first = parameter({3}), second = parameter({3}), twice = parameter({3});
+  const Var y = multiply(multiply(multiply(first, twice), second), twice);
+  std::vector<std::pair<std::size_t, std::vector<float>>> told;
+  backward(sum(y),
+           {.seed = 0.5, .on_gradient = [&](const Var& parameter) {
+              const std::vector<const void*> params{first.value().raw(), second.value().raw(), twice.value().raw()};
+              const auto which = std::ranges::find(params, parameter.value().raw()) - params.begin();
+              told.emplace_back(which, grad(static_cast<std::size_t>(which)));
+            }});
+  using Whole = std::vector<float>;
+  const Whole half(3, 0.5f), one(3, 1.0f);
+  ASSERT_EQ(told.size(), 3u);
+  EXPECT_EQ(told[0], std::pair(std::size_t{1}, half));
+  std::ranges::sort(told);
+  EXPECT_EQ(told[0].second, half);
+  EXPECT_EQ(told[2].second, one);
 }
 
 TEST_P(VarTest, ConstantsWantNoGradient) {

@@ -1,0 +1,89 @@
+#include <giro/distributed/partitioner.h>
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include <giro/distributed/communicator.h>
+#include <giro/distributed/world.h>
+#include <giro/runtime/error.h>
+
+#include "distributed/internal/gradient_buckets.h"
+
+namespace giro {
+namespace {
+
+Tensor on_host(void* data, DType dtype, std::size_t count) {
+  return {data, dtype, {static_cast<std::int64_t>(count)}, Device::cpu()};
+}
+
+class DataParallel final : public Partitioner {
+ public:
+  DataParallel(const Mesh& mesh, const std::string& axis, const DataParallelOptions& options)
+      : world_(mesh.world()), ranks_(mesh.axis(axis)), host_(mesh.host_axis(axis)), options_(options) {
+    if (options.bucket_bytes < 1) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("data_parallel: bucket_bytes is {}, expected at least 1", options.bucket_bytes));
+    }
+  }
+
+  int rank() const noexcept override { return ranks_.rank(); }
+  int size() const noexcept override { return ranks_.size(); }
+
+  void replicate(const State& state) const override {
+    std::string structure;
+    for (const Leaf& leaf : state.flatten()) structure += leaf.path + ": " + to_string(leaf.value) + '\n';
+    expect_same("the state's leaves", structure);
+    for (const auto& collection : state.collections()) ranks_.broadcast(collection->bytes(), 0, state.stream());
+  }
+  std::unique_ptr<GradientReduction> reduce(const Collection& grads, const DeviceContext& context) const override {
+    return std::make_unique<detail::GradientBuckets>(ranks_, grads, context, options_.bucket_bytes);
+  }
+  void mean(const Tensor& values, const Stream& stream) const override {
+    ranks_.all_reduce(values, Reduction::mean, stream);
+  }
+
+  void agree(std::span<double> values) const override {
+    host_.all_reduce(on_host(values.data(), DType::f64, values.size()), Reduction::max, host_stream_);
+  }
+  void expect_same(const std::string& what, const std::string& text) const override {
+    auto size = static_cast<std::int64_t>(text.size());
+    host_.broadcast(on_host(&size, DType::i64, 1), 0, host_stream_);
+    std::string theirs = text;
+    theirs.resize(static_cast<std::size_t>(size));
+    host_.broadcast(on_host(theirs.data(), DType::u8, theirs.size()), 0, host_stream_);
+    if (theirs == text) return;
+    const auto [ours_line, their_line] = first_difference(text, theirs);
+    throw Error(ErrorCode::communication,
+                fmt::format("{}: rank {} has {}, but rank 0 has {}", what, rank(), ours_line, their_line));
+  }
+  void set_failed() const noexcept override { world_.set_failed(); }
+
+ private:
+  static std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
+    std::istringstream lines_of_a(a), lines_of_b(b);
+    std::string line_of_a, line_of_b;
+    do {
+      if (!std::getline(lines_of_a, line_of_a)) line_of_a = "nothing more";
+      if (!std::getline(lines_of_b, line_of_b)) line_of_b = "nothing more";
+    } while (line_of_a == line_of_b && (lines_of_a || lines_of_b));
+    return {line_of_a, line_of_b};
+  }
+
+  World& world_;
+  Communicator ranks_, host_;
+  DataParallelOptions options_;
+  Stream host_stream_{Device::cpu()};
+};
+
+}  // namespace
+
+std::shared_ptr<const Partitioner> data_parallel(const Mesh& mesh, const std::string& axis,
+                                                 const DataParallelOptions& options) {
+  return std::make_shared<DataParallel>(mesh, axis, options);
+}
+
+}  // namespace giro

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <giro/runtime/state.h>
+#include <giro/runtime/stream.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro {
+
+// The gradients of one way back, on their way to all ranks. Dropped before finish(), it leaves this rank's as they are.
+class GradientReduction {
+ public:
+  virtual ~GradientReduction() = default;
+  // The gradient that is the leaf of this position in its collection has been queued whole.
+  virtual void ready(std::size_t leaf) = 0;
+  // All have, those included that were not named: what is queued from here on finds the mean over the ranks.
+  virtual void finish() = 0;
+};
+
+// How a state and the batches of its steps lie on the ranks that work on them together, and what those tell each other.
+// A state that has one gives the same step on any number of ranks: distributed/partitioner.h makes them. Every rank
+// makes the same calls in the same order. Errors of all calls: communication.
+class Partitioner {
+ public:
+  virtual ~Partitioner() = default;
+
+  // This rank's place among those that share each batch, and their number.
+  virtual int rank() const noexcept = 0;
+  virtual int size() const noexcept = 0;
+
+  // Every rank's leaves become rank 0's. Waits for nothing. Error(communication) as of expect_same where
+  // the ranks' states have not the same leaves.
+  virtual void replicate(const State& state) const = 0;
+  // For one way back that is going to write `grads`.
+  virtual std::unique_ptr<GradientReduction> reduce(const Collection& grads, const DeviceContext& context) const = 0;
+  // Each element becomes its mean over the ranks; f32 or f64.
+  virtual void mean(const Tensor& values, const Stream& stream) const = 0;
+
+  // On the host, for decisions that have to be the same everywhere: each number becomes the largest of the ranks'.
+  // Waits for all of them.
+  virtual void agree(std::span<double> values) const = 0;
+  // Where a rank's text, what it has of `what`, is not rank 0's: Error(communication) on that rank, naming both ranks
+  // and the first lines that differ. Waits for all of them.
+  virtual void expect_same(const std::string& what, const std::string& text) const = 0;
+  // This rank has met an error that the others do not know of, and takes no further part.
+  virtual void set_failed() const noexcept = 0;
+};
+
+// That of a state of any type; null where it has none.
+template <class S>
+std::shared_ptr<const Partitioner> partitioner_of(const S& state) {
+  if constexpr (requires { state.partitioner(); }) {
+    return state.partitioner();
+  } else {
+    return nullptr;
+  }
+}
+
+}  // namespace giro

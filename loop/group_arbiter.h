@@ -1,0 +1,43 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include <giro/kernels/nn/partitioner.h>
+#include <giro/loop/arbiter.h>
+#include <giro/loop/time/elapsed.h>
+
+namespace giro {
+
+// Makes the decisions of a run together with the other ranks that work on its state, so that all stop, save and look at
+// the clock in the same step. Signals are asked for after steps that lie about 50 ms apart, since the hosts of all
+// ranks wait for each other there. A loop whose state has a partitioner of several ranks has one by default.
+class GroupArbiter final : public Arbiter {
+ public:
+  explicit GroupArbiter(std::shared_ptr<const Partitioner> partitioner);
+
+  // The latest of the ranks' clocks. Errors of these: communication.
+  double now() override;
+  // That of a signal that has come to any rank.
+  int interrupt() override;
+  bool save() override;
+  // Whether any rank has asked so.
+  bool stop(bool asked, const Elapsed& elapsed) override;
+  double date() override;
+  void set_failed() noexcept override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::shared_ptr<const Partitioner> partitioner_;
+  double latest_ = 0;
+  int signal_ = 0;
+  // Signals that have asked to save: of this rank, the most of any, and those that have been followed.
+  std::int64_t saves_asked_ = 0, most_saves_asked_ = 0, saves_done_ = 0;
+  std::int64_t steps_ = 0, next_ = 1;  // that have asked for signals, and the one in which the ranks do it together
+  std::int64_t looked_ = 0;            // the step of the last time, and when that was
+  Clock::time_point looked_at_ = Clock::now();
+};
+
+}  // namespace giro

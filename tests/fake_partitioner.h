@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <giro/kernels/nn/partitioner.h>
+
+namespace giro::test {
+
+// One of several ranks, of which the others are not there: it notes what it is asked for.
+struct FakePartitioner : Partitioner {
+  FakePartitioner(int rank, int size) : rank_(rank), size_(size) {}
+
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return size_; }
+  void replicate(const State&) const override {}
+  std::unique_ptr<GradientReduction> reduce(const Collection& grads, const DeviceContext&) const override {
+    struct Reduction : GradientReduction {
+      Reduction(const Collection& g, std::vector<std::string>& to) : grads(g), calls(to) {}
+      void ready(std::size_t leaf) override { calls.push_back(grads.leaves()[leaf].path); }
+      void finish() override { calls.push_back("finish"); }
+      const Collection& grads;
+      std::vector<std::string>& calls;
+    };
+    return std::make_unique<Reduction>(grads, calls);
+  }
+  void mean(const Tensor&, const Stream&) const override { calls.push_back("mean"); }
+  void agree(std::span<double>) const override { calls.push_back("agree"); }
+  void expect_same(const std::string&, const std::string&) const override {}
+  void set_failed() const noexcept override {}
+
+  mutable std::vector<std::string> calls;
+
+ private:
+  int rank_, size_;
+};
+
+}  // namespace giro::test

@@ -1,0 +1,98 @@
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include <giro/loop/data/batch_size.h>
+#include <giro/loop/data/dataset.h>
+
+#include "tests/expect_error.h"
+#include "tests/fake_partitioner.h"
+
+namespace giro {
+namespace {
+
+using test::FakePartitioner;
+using Ids = std::vector<std::int32_t>;
+
+Dataset numbered(std::int64_t size) {
+  Ids ids(static_cast<std::size_t>(size));
+  std::iota(ids.begin(), ids.end(), 0);
+  return Dataset({{"id", ids}});
+}
+
+Ids ids_of(const Batch& batch) {
+  const nn::Var id = batch["id"];
+  return Ids(id.data<std::int32_t>(), id.data<std::int32_t>() + batch.size());
+}
+
+Dataset part(const Dataset& dataset, int rank, int ranks) {
+  return dataset.partition(std::make_shared<FakePartitioner>(rank, ranks));
+}
+
+TEST(Partition, PartsOfABatchAreTheBatch) {
+  std::mt19937 random(0);
+  for (int round = 0; round < 200; ++round) {
+    const int ranks = 1 << random() % 4;
+    const std::int64_t size = ranks * (1 + random() % 5), rows = size + random() % 40;
+    const Dataset ordered = random() % 2 == 0 ? numbered(rows) : numbered(rows).shuffle(round);
+    const Dataset whole =
+        ordered.repeat(1 + random() % 3).batch(size, random() % 2 == 0).skip(random() % 3).prefetch(random() % 3);
+    std::vector<Dataset> parts;
+    for (int rank = 0; rank < ranks; ++rank) parts.push_back(part(whole, rank, ranks));
+    std::vector<Dataset::Iterator> at;
+    for (const Dataset& one : parts) at.push_back(one.begin());
+    std::int64_t number = 0;
+    for (const Batch& batch : whole) {
+      Ids together;
+      double weight = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        ASSERT_FALSE(at[rank] == parts[rank].end());
+        const Batch& mine = *at[rank];
+        EXPECT_EQ(batch_size(mine), batch.size());
+        const std::int64_t counting = ranks == 1 ? mine.size() : mine.part()->rows;
+        EXPECT_EQ(mine.size(), std::max<std::int64_t>(1, counting));
+        weight += ranks == 1 ? 1 : mine.part()->weight();
+        const Ids ids = ids_of(mine);
+        together.insert(together.end(), ids.begin(), ids.begin() + counting);
+        const std::vector<std::int64_t> indices = parts[rank].indices(number);
+        EXPECT_EQ(Ids(indices.begin(), indices.end()), Ids(ids.begin(), ids.begin() + counting));
+        ++at[rank];
+      }
+      EXPECT_EQ(together, ids_of(batch));
+      EXPECT_NEAR(weight, ranks, 1e-12);
+      ++number;
+    }
+    for (int rank = 0; rank < ranks; ++rank) EXPECT_TRUE(at[rank] == parts[rank].end());
+  }
+}
+
+TEST(Partition, KnowsItsPartAfterMap) {
+  const Dataset data =
+      part(numbered(10).batch(4).map([](const Batch& batch) { return Batch(batch.features()); }), 1, 2);
+  std::vector<std::int64_t> rows;
+  for (const Batch& batch : data) rows.push_back(batch.part()->rows);
+  EXPECT_EQ(rows, (std::vector<std::int64_t>{2, 2, 0}));  // the last batch has 2 rows, which rank 0 has
+}
+
+TEST(Partition, NumbersOfJaxloop) {
+  const std::vector<float> values(4096 * 128);
+  const Dataset data = part(Dataset({{"x", HostArray(values, {4096, 128})}}).batch(4096), 3, 8);
+  EXPECT_EQ(data.spec().front().shape, Shape({512, 128}));
+  EXPECT_EQ(data.indices(0).front(), 3 * 512);
+}
+
+TEST(Partition, SaysWhatIsWrong) {
+  using test::expect_error;
+  const Dataset data = numbered(100).batch(10);
+  expect_error(ErrorCode::invalid_argument, {"batch of 10", "4 ranks", "'id'", "(10,)"}, [&] { part(data, 0, 4); });
+  expect_error(ErrorCode::invalid_argument, {"partition", "after batch"}, [] { part(numbered(8), 0, 2); });
+  expect_error(ErrorCode::invalid_argument, {"partitioned already"}, [&] { part(part(data, 0, 2), 0, 2); });
+  EXPECT_EQ(data.partition(nullptr).spec().front().shape, Shape({10}));
+}
+
+}  // namespace
+}  // namespace giro

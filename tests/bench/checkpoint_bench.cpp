@@ -86,6 +86,21 @@ void drop_cache(const fs::path& directory) {
   }
 }
 
+// Reads a file into newly allocated memory in pieces of 1 MiB: a load without its checks.
+void read_into_memory(const fs::path& path) {
+  const auto bytes = static_cast<std::size_t>(fs::file_size(path));
+  const std::unique_ptr<char[]> data(new char[bytes]);
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  std::size_t done = 0;
+  ssize_t got = file >= 0 ? 1 : -1;
+  while (done < bytes && got > 0) {
+    got = ::read(file, data.get() + done, std::min(bytes - done, std::size_t{1} << 20));
+    if (got > 0) done += static_cast<std::size_t>(got);
+  }
+  if (file >= 0) ::close(file);
+  if (done < bytes) throw std::runtime_error("cannot read " + path.string());
+}
+
 // A line of /proc/self/status, in bytes.
 std::int64_t memory(const std::string& name) {
   std::ifstream status("/proc/self/status");
@@ -126,7 +141,7 @@ giro::State make_state(std::int64_t bytes) {
 // What a repetition measures: seconds, the mean of two runs, and peaks of memory in copies of the state.
 struct Repetition {
   double dd_write = 0, snapshot = 0, write = 0, removal = 0, blocked = 0, save_async_call = 0, async_total = 0;
-  double dd_read_cold = 0, load_cold = 0, dd_read_warm = 0, load_warm = 0;
+  double dd_read_cold = 0, read_cold = 0, load_cold = 0, dd_read_warm = 0, read_warm = 0, load_warm = 0;
   double save_copies = 0, load_copies = 0;
 
   double synchronous() const { return snapshot + write + removal; }
@@ -165,7 +180,7 @@ class Bench {
     measure_loading(r);
     for (double R::*const seconds :
          {&R::dd_write, &R::snapshot, &R::write, &R::removal, &R::blocked, &R::save_async_call, &R::async_total,
-          &R::dd_read_cold, &R::load_cold, &R::dd_read_warm, &R::load_warm}) {
+          &R::dd_read_cold, &R::read_cold, &R::load_cold, &R::dd_read_warm, &R::read_warm, &R::load_warm}) {
       r.*seconds /= 2;
     }
     measure_memory(r);
@@ -221,8 +236,11 @@ class Bench {
 
   void measure_loading(Repetition& r) {
     const fs::path checkpoint = store_.latest()->path;
-    const auto read = [&] {
+    const auto dd_read = [&] {
       for (const fs::directory_entry& entry : fs::directory_iterator(checkpoint)) dd(entry.path(), "/dev/null");
+    };
+    const auto read = [&] {
+      for (const fs::directory_entry& entry : fs::directory_iterator(checkpoint)) read_into_memory(entry.path());
     };
     const auto load = [&] { (void)giro::load_checkpoint(checkpoint.string()); };
     const auto add = [&](double& seconds, const auto& f) { seconds += seconds_of(f); };
@@ -232,16 +250,20 @@ class Bench {
     };
     double unused = 0;
     settle();
-    add_cold(unused, read);
+    add_cold(unused, dd_read);
     add_cold(unused, load);
-    add_cold(r.dd_read_cold, read);
+    add_cold(r.dd_read_cold, dd_read);
+    add_cold(r.read_cold, read);
     add_cold(r.load_cold, load);
     add_cold(r.load_cold, load);
-    add_cold(r.dd_read_cold, read);
-    add(r.dd_read_warm, read);
+    add_cold(r.read_cold, read);
+    add_cold(r.dd_read_cold, dd_read);
+    add(r.dd_read_warm, dd_read);
+    add(r.read_warm, read);
     add(r.load_warm, load);
     add(r.load_warm, load);
-    add(r.dd_read_warm, read);
+    add(r.read_warm, read);
+    add(r.dd_read_warm, dd_read);
   }
 
   void measure_memory(Repetition& r) {
@@ -285,9 +307,13 @@ class Summary {
         {"  of that by save_async", time(&R::save_async_call), of_synchronous(&R::save_async_call)},
         {"asynchronous save: until durable", time(&R::async_total)},
         {"dd of=/dev/null, cold", rate(&R::dd_read_cold)},
+        {"read() into fresh memory, cold", rate(&R::read_cold), ratio(&R::dd_read_cold, &R::read_cold, "of dd's rate")},
         {"load, cold", rate(&R::load_cold), ratio(&R::dd_read_cold, &R::load_cold, "of dd's rate"), ">= 80 %"},
+        {"  beside read()", "", ratio(&R::read_cold, &R::load_cold, "of its rate")},
         {"dd of=/dev/null, warm", rate(&R::dd_read_warm)},
+        {"read() into fresh memory, warm", rate(&R::read_warm), ratio(&R::dd_read_warm, &R::read_warm, "of dd's rate")},
         {"load, warm", rate(&R::load_warm), ratio(&R::dd_read_warm, &R::load_warm, "of dd's rate"), ">= 80 %"},
+        {"  beside read()", "", ratio(&R::read_warm, &R::load_warm, "of its rate")},
         {"peak memory of saving", copies(&R::save_copies), "", "<= 1 copy"},
         {"peak memory of loading", copies(&R::load_copies), "", "<= 1 copy"},
     };
@@ -307,8 +333,10 @@ class Summary {
                                     {"save_async_call", r.save_async_call},
                                     {"async_total", r.async_total},
                                     {"dd_read_cold", r.dd_read_cold},
+                                    {"read_cold", r.read_cold},
                                     {"load_cold", r.load_cold},
                                     {"dd_read_warm", r.dd_read_warm},
+                                    {"read_warm", r.read_warm},
                                     {"load_warm", r.load_warm},
                                     {"save_copies", r.save_copies},
                                     {"load_copies", r.load_copies}});

@@ -18,7 +18,8 @@ enum class ErrorCode {
   out_of_memory,
   device,
   unsupported,
-  callback,  // a function of the program's own has thrown something else
+  communication,  // another rank is gone, hangs or disagrees
+  callback,       // a function of the program's own has thrown something else
 };
 
 // The one exception type giro throws. what() is one line: what went wrong, where, what was expected

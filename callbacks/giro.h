@@ -18,6 +18,9 @@
 #include <giro/callbacks/terminate_on_nan.h>
 #include <giro/callbacks/timer.h>
 #include <giro/callbacks/tqdm_bar.h>
+#include <giro/distributed/communicator.h>
+#include <giro/distributed/mesh.h>
+#include <giro/distributed/world.h>
 #include <giro/kernels/accuracy.h>
 #include <giro/kernels/activation.h>
 #include <giro/kernels/conv2d.h>

@@ -3,10 +3,10 @@ include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
 file(GLOB_RECURSE giro_public_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
-  runtime/*.h kernels/*.h loop/*.h callbacks/*.h)
+  runtime/*.h kernels/*.h distributed/*.h loop/*.h callbacks/*.h)
 list(REMOVE_ITEM giro_public_headers callbacks/giro.h)  # installed as giro/giro.h
 # A private header is known by its folder.
-list(FILTER giro_public_headers EXCLUDE REGEX "/(internal|cpu|cuda|no_cuda|functors|tools)/")
+list(FILTER giro_public_headers EXCLUDE REGEX "/(internal|cpu|cuda|no_cuda|mpi|no_mpi|nccl|no_nccl|functors|tools)/")
 list(TRANSFORM giro_public_headers PREPEND ${giro_forest}/giro/)
 
 target_sources(giro PUBLIC FILE_SET HEADERS BASE_DIRS ${giro_forest}

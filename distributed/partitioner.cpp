@@ -22,8 +22,8 @@ Tensor on_host(void* data, DType dtype, std::size_t count) {
 
 class DataParallel final : public Partitioner {
  public:
-  DataParallel(const Mesh& mesh, const std::string& axis, const DataParallelOptions& options)
-      : world_(mesh.world()), ranks_(mesh.axis(axis)), host_(mesh.host_axis(axis)), options_(options) {
+  DataParallel(World& world, Communicator ranks, Communicator host, const DataParallelOptions& options)
+      : world_(world), ranks_(std::move(ranks)), host_(std::move(host)), options_(options) {
     if (options.bucket_bytes < 1) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("data_parallel: bucket_bytes is {}, expected at least 1", options.bucket_bytes));
@@ -81,9 +81,8 @@ class DataParallel final : public Partitioner {
 
 }  // namespace
 
-std::shared_ptr<const Partitioner> data_parallel(const Mesh& mesh, const std::string& axis,
-                                                 const DataParallelOptions& options) {
-  return std::make_shared<DataParallel>(mesh, axis, options);
+std::shared_ptr<const Partitioner> data_parallel(World& world, Device device, const DataParallelOptions& options) {
+  return std::make_shared<DataParallel>(world, world.communicator(device), world.host(), options);
 }
 
 }  // namespace giro

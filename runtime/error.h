@@ -19,7 +19,7 @@ enum class ErrorCode {
   device,
   unsupported,
   communication,  // another rank is gone, hangs or disagrees
-  callback,  // a function of the program's own has thrown something else
+  callback,       // a function of the program's own has thrown something else
 };
 
 // The one exception type giro throws. what() is one line: what went wrong, where, what was expected

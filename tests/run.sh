@@ -31,6 +31,7 @@ test_tree() {
 
 "$root/cmake/install_dependencies.sh" libgtest-dev python3 ninja-build
 install "tests that train on Fashion-MNIST" dataset-fashion-mnist
+install "communication through MPI, and its tests of several processes" libopenmpi-dev openmpi-bin
 install "the test that Python and giro read each other's files" python3-venv
 install "the check that clang 16 compiles the headers and samples without a warning" clang-16
 install "the check of the layout by clang-format 16" clang-format-16

@@ -1,0 +1,45 @@
+# Finds MPI, and NCCL beside the CUDA backend. Sets
+#   GIRO_WITH_MPI, GIRO_WITH_NCCL     whether giro is built with them
+#   giro_mpi_home, giro_nccl_home     the folders of distributed/ that are compiled: those, or what stands in for them
+set(GIRO_WITH_MPI OFF)
+if(NOT GIRO_MPI STREQUAL "OFF")
+  find_package(MPI COMPONENTS CXX QUIET)  # what a user's project finds, which need not know C
+  if(MPI_CXX_FOUND)
+    set(GIRO_WITH_MPI ON)
+    message(STATUS "giro: MPI on (${MPI_CXX_LIBRARIES})")
+  elseif(GIRO_MPI STREQUAL "ON")
+    message(FATAL_ERROR "giro: GIRO_MPI=ON needs an MPI, such as Debian's libopenmpi-dev")
+  else()
+    message(STATUS "giro: MPI off: none found")
+  endif()
+endif()
+
+set(GIRO_WITH_NCCL OFF)
+if(GIRO_WITH_CUDA AND NOT GIRO_NCCL STREQUAL "OFF")
+  # It lies with the toolkit, in the system, or in Python's package of it.
+  set(nccl_places)
+  foreach(folder IN LISTS giro_imported_nvidia giro_python_nvidia)
+    list(APPEND nccl_places ${folder}/nccl)
+  endforeach()
+  find_path(GIRO_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${nccl_places} PATH_SUFFIXES include)
+  find_library(GIRO_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR} PATHS ${nccl_places}
+    PATH_SUFFIXES lib lib64)
+  if(GIRO_NCCL_INCLUDE AND GIRO_NCCL_LIBRARY)
+    set(GIRO_WITH_NCCL ON)
+    message(STATUS "giro: NCCL on (${GIRO_NCCL_LIBRARY})")
+  else()
+    message(STATUS "giro: NCCL off: header '${GIRO_NCCL_INCLUDE}', library '${GIRO_NCCL_LIBRARY}'")
+  endif()
+endif()
+if(GIRO_NCCL STREQUAL "ON" AND NOT GIRO_WITH_NCCL)
+  message(FATAL_ERROR "giro: GIRO_NCCL=ON needs the CUDA backend and NCCL 2.28")
+endif()
+
+set(giro_mpi_home no_mpi)
+set(giro_nccl_home no_nccl)
+if(GIRO_WITH_MPI)
+  set(giro_mpi_home mpi)
+endif()
+if(GIRO_WITH_NCCL)
+  set(giro_nccl_home nccl)
+endif()

@@ -1,0 +1,129 @@
+#include <giro/distributed/communicator.h>
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <giro/runtime/error.h>
+
+#include "distributed/internal/communicator_impl.h"
+#include "distributed/internal/single.h"
+
+namespace giro {
+namespace {
+
+void check_place(const char* call, const Tensor& tensor, Device device) {
+  if (!tensor && tensor.count() > 0) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: the tensor has no memory", call));
+  }
+  if (tensor.device() != device) {
+    throw Error(ErrorCode::device_mismatch, fmt::format("{}: the tensor is {}, the communicator is of {}", call,
+                                                        to_string(tensor), to_string(device)));
+  }
+}
+
+void check_stream(const char* call, const Stream& stream, Device device) {
+  if (stream.device() != device) {
+    throw Error(ErrorCode::device_mismatch, fmt::format("{}: the stream is of {}, the communicator of {}", call,
+                                                        to_string(stream.device()), to_string(device)));
+  }
+}
+
+void check_reduction(const char* call, DType dtype, Reduction reduction) {
+  if (reduction == Reduction::mean && !is_floating(dtype)) {
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: a mean of {} is not a {}; expected a floating-point dtype",
+                                                       call, name_of(dtype), name_of(dtype)));
+  }
+  if (reduction == Reduction::sum && dtype == DType::boolean) {
+    throw Error(ErrorCode::dtype_mismatch,
+                fmt::format("{}: a sum of bool is not a bool; max is true where any rank's element is", call));
+  }
+}
+
+// That `whole` is made of a `part` from each rank.
+void check_parts(const char* call, const char* whole_name, const Tensor& whole, const char* part_name,
+                 const Tensor& part, int rank, int size) {
+  if (whole.dtype() != part.dtype()) {
+    throw Error(ErrorCode::dtype_mismatch,
+                fmt::format("{}: {} is {}, {} is {}", call, whole_name, to_string(whole), part_name, to_string(part)));
+  }
+  const Shape& shape = part.shape();
+  const bool is_scalar = shape.rank() == 0;
+  const Shape expected =
+      is_scalar ? shape.with_front(size) : shape.drop_front().with_front(shape[0] * std::int64_t{size});
+  if (whole.shape() != expected) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("{}: {} is {}, expected the shape {} for {} ranks, since {} is {}", call, whole_name,
+                            to_string(whole), to_string(expected), size, part_name, to_string(part)));
+  }
+  const auto* const begin = static_cast<const char*>(whole.raw());
+  const auto* const own = static_cast<const char*>(part.raw());
+  const bool apart = own + part.bytes() <= begin || begin + whole.bytes() <= own;
+  if (!apart && own != begin + static_cast<std::size_t>(rank) * part.bytes()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: {} overlaps {} without being the part of rank {}", call, part_name, whole_name, rank));
+  }
+}
+
+}  // namespace
+
+Communicator::Communicator(Device device) : impl_(detail::single_communicator(device)) {}
+Communicator::Communicator(std::shared_ptr<detail::CommunicatorImpl> impl) : impl_(std::move(impl)) {}
+
+int Communicator::rank() const noexcept { return impl_->rank; }
+int Communicator::size() const noexcept { return impl_->size; }
+Device Communicator::device() const noexcept { return impl_->device; }
+
+void Communicator::all_reduce(const Tensor& tensor, Reduction reduction, const Stream& stream) const {
+  check_place("all_reduce", tensor, device());
+  check_stream("all_reduce", stream, device());
+  check_reduction("all_reduce", tensor.dtype(), reduction);
+  if (tensor.count() == 0) return;
+  impl_->all_reduce(tensor.raw(), tensor.count(), tensor.dtype(), reduction, stream);
+}
+
+void Communicator::broadcast(const Tensor& tensor, int root, const Stream& stream) const {
+  check_place("broadcast", tensor, device());
+  check_stream("broadcast", stream, device());
+  if (root < 0 || root >= size()) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("broadcast: there is no rank {} among {}", root, size()));
+  }
+  if (tensor.count() == 0) return;
+  impl_->broadcast(tensor.raw(), tensor.count(), tensor.dtype(), root, stream);
+}
+
+void Communicator::all_gather(const Tensor& out, const Tensor& in, const Stream& stream) const {
+  check_place("all_gather", out, device());
+  check_place("all_gather", in, device());
+  check_stream("all_gather", stream, device());
+  check_parts("all_gather", "out", out, "in", in, rank(), size());
+  if (in.count() == 0) return;
+  impl_->all_gather(out.raw(), in.raw(), in.count(), in.dtype(), stream);
+}
+
+void Communicator::reduce_scatter(const Tensor& out, const Tensor& in, Reduction reduction,
+                                  const Stream& stream) const {
+  check_place("reduce_scatter", out, device());
+  check_place("reduce_scatter", in, device());
+  check_stream("reduce_scatter", stream, device());
+  check_parts("reduce_scatter", "in", in, "out", out, rank(), size());
+  check_reduction("reduce_scatter", in.dtype(), reduction);
+  if (out.count() == 0) return;
+  impl_->reduce_scatter(out.raw(), in.raw(), out.count(), out.dtype(), reduction, stream);
+}
+
+void Communicator::barrier(const Stream& stream) const {
+  check_stream("barrier", stream, device());
+  impl_->barrier(stream);
+}
+
+Communicator Communicator::split(int color, int key) const {
+  if (color < 0) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("split: a color is 0 or more, found {}", color));
+  }
+  return Communicator(impl_->split(color, key));
+}
+
+}  // namespace giro

@@ -1,0 +1,44 @@
+#pragma once
+
+// The private interface to what starts processes and connects them. distributed/no_mpi and distributed/no_nccl stand in
+// for what giro was built without.
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "distributed/internal/communicator_impl.h"
+#include "distributed/internal/launch.h"
+
+namespace giro::detail {
+
+// The processes that were started together.
+class Job {
+ public:
+  virtual ~Job() = default;
+  // Waits for all ranks; then they part. Errors: communication.
+  virtual void finish() = 0;
+  // A collective has failed: there is no use in waiting for the others.
+  virtual bool has_failed() const noexcept = 0;
+
+  std::shared_ptr<CommunicatorImpl> host;  // of all ranks
+  int local_rank = 0, local_size = 1;
+};
+
+}  // namespace giro::detail
+
+namespace giro::mpi {
+// Whether the program has called MPI_Init.
+bool is_initialized() noexcept;
+std::unique_ptr<detail::Job> start(std::chrono::milliseconds timeout);
+}  // namespace giro::mpi
+
+namespace giro::nccl {
+// A text that tells this GPU from all others, of other machines as well.
+std::string identity_of(Device device);
+// Of the ranks of `host`, each on its own GPU. A call of all ranks, which waits.
+std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator& host, Device device,
+                                                  std::chrono::milliseconds timeout);
+// The processes that the environment describes. Host memory goes through their GPUs.
+std::unique_ptr<detail::Job> start(const detail::Launch& launch, std::chrono::milliseconds timeout);
+}  // namespace giro::nccl

@@ -1,0 +1,82 @@
+#include "distributed/internal/placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <giro/runtime/error.h>
+
+#include "distributed/internal/exchange.h"
+#include "distributed/internal/job.h"
+
+namespace giro::detail {
+namespace {
+
+struct Place {
+  Device device;
+  std::array<char, 64> gpu{};       // tells a GPU from all others, of other machines as well
+  std::array<char, 160> missing{};  // why the GPU is not there, if it is not
+};
+
+template <std::size_t kSize>
+void set(std::array<char, kSize>& text, const std::string& value) {
+  value.copy(text.data(), kSize - 1);
+}
+
+Place place_of(Device device) {
+  Place place{.device = device};
+  if (device.is_cpu()) return place;
+  const Discovery discovery = discover_devices();
+  const bool found = std::any_of(discovery.devices.begin(), discovery.devices.end(),
+                                 [&](const DeviceInfo& info) { return info.device == device; });
+  if (!found) {
+    set(place.missing, discovery.no_cuda_reason.empty() ? fmt::format("there are {} GPUs", discovery.devices.size() - 1)
+                                                        : discovery.no_cuda_reason);
+    return place;
+  }
+  try {
+    set(place.gpu, nccl::identity_of(device));
+  } catch (const Error& error) {
+    set(place.missing, error.what());
+  }
+  return place;
+}
+
+}  // namespace
+
+Device device_of_rank(int local_rank) {
+  const Discovery discovery = discover_devices();
+  const std::size_t gpus = discovery.devices.size() - 1;
+  return gpus == 0 ? Device::cpu() : discovery.devices[static_cast<std::size_t>(local_rank) % gpus].device;
+}
+
+void check_placement(const Communicator& host, Device device) {
+  const std::vector<Place> places = exchange(host, place_of(device));
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    const Place& place = places[rank];
+    if (place.missing[0] != '\0') {
+      throw Error(ErrorCode::device, fmt::format("communicator: rank {} has no {}: {}", rank, to_string(place.device),
+                                                 place.missing.data()));
+    }
+    if (place.device.kind() != places[0].device.kind()) {
+      throw Error(
+          ErrorCode::device_mismatch,
+          fmt::format("communicator: rank 0 asks for {}, rank {} for {}: all ranks compute on GPUs, or all on the "
+                      "CPU",
+                      to_string(places[0].device), rank, to_string(place.device)));
+    }
+    for (std::size_t other = 0; place.device.is_cuda() && other < rank; ++other) {
+      if (place.gpu != places[other].gpu) continue;
+      throw Error(ErrorCode::device_mismatch,
+                  fmt::format("communicator: rank {} and rank {} share the GPU {}: each rank needs one of its own",
+                              other, rank, place.gpu.data()));
+    }
+  }
+}
+
+}  // namespace giro::detail

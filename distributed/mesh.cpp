@@ -1,0 +1,75 @@
+#include <giro/distributed/mesh.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include <giro/runtime/error.h>
+
+#include "runtime/internal/text.h"
+
+namespace giro {
+namespace {
+
+std::string text_of(const Mesh::Axes& axes) {
+  std::string text = "{";
+  for (const auto& [name, size] : axes) text += fmt::format("{}{}: {}", text.size() > 1 ? ", " : "", name, size);
+  return text + "}";
+}
+
+// The axes with their sizes, whose product is `ranks`.
+Mesh::Axes resolve(Mesh::Axes axes, int ranks) {
+  const auto refuse = [given = axes](const std::string& why) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("Mesh {}: {}", text_of(given), why));
+  };
+  if (axes.empty()) refuse("expected one axis or more");
+  std::int64_t product = 1;
+  int* open = nullptr;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    auto& [name, size] = axes[i];
+    if (name.empty()) refuse("an axis has no name");
+    const bool is_twice = std::any_of(axes.begin(), axes.begin() + static_cast<std::ptrdiff_t>(i),
+                                      [&](const auto& earlier) { return earlier.first == name; });
+    if (is_twice) refuse(fmt::format("there are two axes {}", printable(name)));
+    if (size == -1) {
+      if (open != nullptr) refuse("only one size may be -1");
+      open = &size;
+    } else if (size < 1) {
+      refuse(fmt::format("a size is 1 or more, or -1 for what the others leave; found {}", size));
+    } else if (product <= ranks) {  // else too many already
+      product *= size;
+    }
+  }
+  if (open != nullptr) {
+    if (ranks % product != 0) refuse(fmt::format("{} ranks cannot be divided by {}", ranks, product));
+    *open = static_cast<int>(ranks / product);
+    product = ranks;
+  }
+  if (product != ranks) refuse(fmt::format("the sizes have to make up {} ranks", ranks));
+  return axes;
+}
+
+}  // namespace
+
+Mesh::Mesh(const World& world, Device device, Axes axes)
+    : axes_(resolve(std::move(axes), world.size())), all_(world.communicator(device)) {
+  int stride = world.size();  // between neighbours along the axis
+  for (const auto& [name, size] : axes_) {
+    stride /= size;
+    const int position = world.rank() / stride % size;
+    // The rank at the axis' position 0 is one for all that differ in this axis alone, and for no others.
+    communicators_.emplace(name, all_.split(world.rank() - position * stride, position));
+  }
+}
+
+const Communicator& Mesh::axis(const std::string& name) const {
+  const auto found = communicators_.find(name);
+  if (found != communicators_.end()) return found->second;
+  std::vector<std::string> known;
+  for (const auto& [other, size] : axes_) known.push_back(other);
+  throw Error(ErrorCode::not_found,
+              fmt::format("Mesh {}: there is no axis {}{}", text_of(axes_), printable(name), suggestion(name, known)));
+}
+
+}  // namespace giro

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/distributed/communicator.h>
+#include <giro/distributed/world.h>
+
+namespace giro {
+
+// The ranks of a World in a grid with named axes, row-major: of {{"data", 4}, {"model", 2}}, ranks 0 and 1 differ in
+// "model" alone, and ranks 0, 2, 4 and 6 in "data".
+class Mesh {
+ public:
+  using Axes = std::vector<std::pair<std::string, int>>;
+
+  // Of this process alone, without axes.
+  explicit Mesh(Device device = Device::cpu()) : all_(device) {}
+  // A call of all ranks, on their devices; `axes` names each with its size, -1 for one of them: what the others leave.
+  // Errors: invalid_argument (no axis, a name twice or empty, sizes that do not make up the world), and those of
+  // World::communicator.
+  Mesh(const World& world, Axes axes) : Mesh(world, world.device(), std::move(axes)) {}
+  Mesh(const World& world, Device device, Axes axes);
+
+  const Axes& axes() const noexcept { return axes_; }  // with their sizes
+  Device device() const noexcept { return all_.device(); }
+  const Communicator& all() const noexcept { return all_; }  // of all ranks
+  // Of the ranks that differ from this one in that axis alone; a rank of it is a position along the axis. Errors:
+  // not_found.
+  const Communicator& axis(const std::string& name) const;
+
+ private:
+  Axes axes_;
+  Communicator all_;
+  std::map<std::string, Communicator> communicators_;
+};
+
+}  // namespace giro

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <climits>
+#include <cstdint>
+#include <memory>
+
+#include "distributed/internal/communicator_impl.h"
+#include "distributed/mpi/session.h"
+
+namespace giro::mpi {
+
+// MPI counts with an int: elements beyond this number go in further calls. A variable for tests alone.
+inline std::int64_t most_elements_of_a_call = INT_MAX;
+
+// Of tensors in host memory. MPI_Finalize frees the MPI_Comm.
+class MpiCommunicator final : public detail::CommunicatorImpl, public std::enable_shared_from_this<MpiCommunicator> {
+ public:
+  // Of all ranks of `comm`, which is its own from then on.
+  static std::shared_ptr<MpiCommunicator> create(std::shared_ptr<Session> session, MPI_Comm comm);
+  MpiCommunicator(std::shared_ptr<Session> session, MPI_Comm comm, int rank, int size);
+
+  void all_reduce(void* data, std::int64_t count, DType dtype, Reduction reduction, const Stream& stream) override;
+  void broadcast(void* data, std::int64_t count, DType dtype, int root, const Stream& stream) override;
+  void all_gather(void* out, const void* in, std::int64_t count, DType dtype, const Stream& stream) override;
+  void reduce_scatter(void* out, const void* in, std::int64_t count, DType dtype, Reduction reduction,
+                      const Stream& stream) override;
+  void barrier(const Stream& stream) override;
+  std::shared_ptr<detail::CommunicatorImpl> split(int color, int key) override;
+
+  // At once, without a stream.
+  void meet(const char* call);
+
+ private:
+  Call call(const char* name, std::size_t bytes) const { return {name, bytes, rank, size}; }
+  // Starts an operation with `start(MPI_Request*)` and waits for it.
+  template <class Start>
+  void run(const Call& call, Start&& start);
+  // The same for each piece of `count` elements: start(first, elements, MPI_Request*).
+  template <class Start>
+  void run_pieces(const Call& call, std::int64_t count, std::int64_t most, Start&& start);
+
+  void gather_now(char* out, const char* in, std::int64_t count, DType dtype);
+  void reduce_scatter_now(char* out, const char* in, std::int64_t count, DType dtype, Reduction reduction);
+
+  const std::shared_ptr<Session> session_;
+  const MPI_Comm comm_;
+};
+
+}  // namespace giro::mpi

@@ -1,0 +1,79 @@
+#include "distributed/mpi/elements.h"
+
+#include <giro/runtime/error.h>
+#include <giro/runtime/float16.h>
+
+namespace giro::mpi {
+namespace {
+
+// Two bytes. Its operations do not look at the type, so one does for both formats.
+MPI_Datatype sixteen_bits() {
+  static const MPI_Datatype type = [] {
+    MPI_Datatype made = MPI_DATATYPE_NULL;
+    MPI_Type_contiguous(2, MPI_BYTE, &made);
+    MPI_Type_commit(&made);
+    return made;
+  }();
+  return type;
+}
+
+template <class T, Reduction kReduction>
+void reduce(void* in, void* in_out, int* count, MPI_Datatype*) {
+  const T* const a = static_cast<const T*>(in);
+  T* const b = static_cast<T*>(in_out);
+  for (int i = 0; i < *count; ++i) {
+    const float x = a[i], y = b[i];
+    if constexpr (kReduction == Reduction::sum) b[i] = T(x + y);
+    if constexpr (kReduction == Reduction::max) b[i] = T(x > y ? x : y);
+    if constexpr (kReduction == Reduction::min) b[i] = T(x < y ? x : y);
+  }
+}
+
+template <class T, Reduction kReduction>
+MPI_Op own_op() {
+  static const MPI_Op op = [] {
+    MPI_Op made = MPI_OP_NULL;
+    MPI_Op_create(reduce<T, kReduction>, /*commute=*/1, &made);
+    return made;
+  }();
+  return op;
+}
+
+template <class T>
+MPI_Op own_op(Reduction reduction) {
+  if (reduction == Reduction::max) return own_op<T, Reduction::max>();
+  if (reduction == Reduction::min) return own_op<T, Reduction::min>();
+  return own_op<T, Reduction::sum>();
+}
+
+}  // namespace
+
+MPI_Datatype type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return MPI_FLOAT;
+    case DType::f64:
+      return MPI_DOUBLE;
+    case DType::i32:
+      return MPI_INT32_T;
+    case DType::i64:
+      return MPI_INT64_T;
+    case DType::u8:
+    case DType::boolean:
+      return MPI_UINT8_T;
+    case DType::bf16:
+    case DType::f16:
+      return sixteen_bits();
+  }
+  throw Error(ErrorCode::unsupported, "MPI: no such dtype");
+}
+
+MPI_Op op_of(DType dtype, Reduction reduction) {
+  if (dtype == DType::bf16) return own_op<BFloat16>(reduction);
+  if (dtype == DType::f16) return own_op<Float16>(reduction);
+  if (reduction == Reduction::max) return MPI_MAX;
+  if (reduction == Reduction::min) return MPI_MIN;
+  return MPI_SUM;
+}
+
+}  // namespace giro::mpi

@@ -1,0 +1,74 @@
+#include "distributed/internal/job.h"
+
+#include <mpi.h>
+
+#include <utility>
+
+#include <giro/runtime/error.h>
+
+#include "distributed/mpi/communicator.h"
+#include "distributed/mpi/session.h"
+
+namespace giro::mpi {
+namespace {
+
+// MPI between its initialisation and its end, which is giro's if the beginning was.
+class MpiJob final : public detail::Job {
+ public:
+  MpiJob(std::chrono::milliseconds timeout, bool is_own) : is_own_(is_own) {
+    session_->timeout = timeout;
+    MPI_Comm all = MPI_COMM_NULL, local = MPI_COMM_NULL;
+    const Call start{"World", 0, 0, 0};
+    session_->check(MPI_Comm_dup(MPI_COMM_WORLD, &all), start);
+    all_ = MpiCommunicator::create(session_, all);
+    host = all_;
+    session_->check(MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, all_->rank, MPI_INFO_NULL, &local), start);
+    MPI_Comm_rank(local, &local_rank);
+    MPI_Comm_size(local, &local_size);
+    MPI_Comm_free(&local);
+  }
+  ~MpiJob() override { session_->ended = true; }
+
+  void finish() override {
+    all_->meet("~World");
+    session_->ended = true;
+    if (is_own_) MPI_Finalize();
+  }
+  bool has_failed() const noexcept override { return session_->failed; }
+
+ private:
+  const std::shared_ptr<Session> session_ = std::make_shared<Session>();
+  const bool is_own_;
+  std::shared_ptr<MpiCommunicator> all_;
+};
+
+}  // namespace
+
+bool is_initialized() noexcept {
+  int initialized = 0;
+  return MPI_Initialized(&initialized) == MPI_SUCCESS && initialized != 0;
+}
+
+std::unique_ptr<detail::Job> start(std::chrono::milliseconds timeout) {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized) {
+    throw Error(ErrorCode::invalid_argument, "World: MPI has been finalized, and can be started once a program only");
+  }
+  const bool is_own = !is_initialized();
+  if (is_own) {
+    int provided = 0;
+    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) {
+      throw Error(ErrorCode::communication, "World: MPI_Init_thread failed");
+    }
+    if (provided < MPI_THREAD_MULTIPLE) {
+      throw Error(ErrorCode::unsupported,
+                  "World: this MPI was built without MPI_THREAD_MULTIPLE: its calls cannot be made by several threads");
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  }
+  return std::make_unique<MpiJob>(timeout, is_own);
+}
+
+}  // namespace giro::mpi

@@ -1,0 +1,17 @@
+#include "distributed/internal/job.h"
+
+#include <giro/runtime/error.h>
+
+// Stands in for MPI in a build without it.
+namespace giro::mpi {
+
+bool is_initialized() noexcept { return false; }
+
+std::unique_ptr<detail::Job> start(std::chrono::milliseconds) {
+  throw Error(
+      ErrorCode::unsupported,
+      "World: the program was started by mpirun, and giro was built without MPI; install it (libopenmpi-dev) and "
+      "build giro anew");
+}
+
+}  // namespace giro::mpi

@@ -1,0 +1,24 @@
+#include <fmt/format.h>
+
+#include <giro/runtime/error.h>
+
+#include "distributed/internal/job.h"
+
+// Stands in for NCCL in a build without it.
+namespace giro::nccl {
+namespace {
+constexpr const char* kReason = "giro was built without NCCL, which GPUs communicate through";
+}
+
+std::string identity_of(Device device) { return to_string(device); }  // NOLINT: nothing will be sent to it
+
+std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator&, Device device, std::chrono::milliseconds) {
+  throw Error(ErrorCode::unsupported, fmt::format("communicator of {}: {}", to_string(device), kReason));
+}
+
+std::unique_ptr<detail::Job> start(const detail::Launch& launch, std::chrono::milliseconds) {
+  throw Error(ErrorCode::unsupported,
+              fmt::format("World: {} has started {} processes, and {}", launch.launcher, launch.size, kReason));
+}
+
+}  // namespace giro::nccl

@@ -1,0 +1,148 @@
+#include <giro/distributed/world.h>
+
+#include <fmt/format.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/runtime/error.h>
+
+#include "distributed/internal/exchange.h"
+#include "distributed/internal/executable.h"
+#include "distributed/internal/job.h"
+#include "distributed/internal/launch.h"
+#include "distributed/internal/placement.h"
+
+namespace giro {
+namespace {
+
+std::atomic<bool> exists{false};
+
+// What all ranks have to have in common.
+struct Program {
+  std::array<char, 32> version{};
+  std::array<char, 96> executable{};
+
+  template <std::size_t kSize>
+  static void set(std::array<char, kSize>& text, const std::string& value) {
+    value.copy(text.data(), kSize - 1);
+  }
+};
+
+void expect_same(const char* what, int rank, const char* value, const char* of_first) {
+  if (std::string(value) == of_first) return;
+  throw Error(ErrorCode::communication,
+              fmt::format("World: the ranks run different programs: {} is {} on rank 0 and {} on rank {}", what,
+                          of_first, value, rank));
+}
+
+void check_programs(const Communicator& host) {
+  Program own;
+  Program::set(own.version, GIRO_VERSION);
+  Program::set(own.executable, detail::executable_id());
+  const std::vector<Program> all = detail::exchange(host, own);
+  for (int rank = 1; rank < host.size(); ++rank) {
+    const Program& other = all[static_cast<std::size_t>(rank)];
+    expect_same("giro's version", rank, other.version.data(), all[0].version.data());
+    expect_same("the executable", rank, other.executable.data(), all[0].executable.data());
+  }
+}
+
+}  // namespace
+
+struct World::Impl {
+  explicit Impl(const WorldOptions& given) : options(given) {
+    if (options.timeout <= std::chrono::milliseconds(0)) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("World: the timeout has to be positive, found {} ms", options.timeout.count()));
+    }
+    if (exists.exchange(true)) throw Error(ErrorCode::invalid_argument, "World: there is one already");
+    try {
+      start();
+    } catch (...) {
+      job.reset();
+      exists = false;
+      throw;
+    }
+  }
+  ~Impl() {
+    job.reset();
+    exists = false;
+  }
+
+  void start() {
+    const detail::Launch launch = detail::read_launch([](const char* name) { return std::getenv(name); });
+    if (launch.by == detail::Launch::By::mpi || mpi::is_initialized()) {
+      job = mpi::start(options.timeout);
+    } else if (launch.by == detail::Launch::By::ranks) {
+      job = nccl::start(launch, options.timeout);
+    }
+    if (job) {
+      host = Communicator(job->host);
+      if (launch.by == detail::Launch::By::mpi && launch.size != 0 && launch.size != host.size()) {
+        throw Error(
+            ErrorCode::communication,
+            fmt::format("World: {} has started {} processes, and the MPI that giro was built with sees {}: they "
+                        "belong to different installations",
+                        launch.launcher, launch.size, host.size()));
+      }
+      check_programs(host);
+    }
+    device = detail::device_of_rank(local_rank());
+  }
+
+  int local_rank() const { return job ? job->local_rank : 0; }
+
+  const WorldOptions options;
+  std::unique_ptr<detail::Job> job;  // null: this process alone
+  Communicator host;
+  Device device;
+  std::map<Device, Communicator> communicators;
+  const int exceptions = std::uncaught_exceptions();
+  bool failed = false;
+};
+
+World::World(const WorldOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+
+World::~World() {
+  impl_->communicators.clear();
+  if (!impl_->job || impl_->failed || impl_->job->has_failed()) return;
+  if (std::uncaught_exceptions() > impl_->exceptions) return;
+  try {
+    impl_->job->finish();
+  } catch (const std::exception&) {
+    // Another rank has not come, and MPI is not finalized: mpirun takes it for the failure that it is.
+  }
+}
+
+int World::rank() const noexcept { return impl_->host.rank(); }
+int World::size() const noexcept { return impl_->host.size(); }
+int World::local_rank() const noexcept { return impl_->local_rank(); }
+int World::local_size() const noexcept { return impl_->job ? impl_->job->local_size : 1; }
+Device World::device() const noexcept { return impl_->device; }
+const Communicator& World::host() const noexcept { return impl_->host; }
+
+Communicator World::communicator(Device device) const {
+  const auto made = impl_->communicators.find(device);
+  if (made != impl_->communicators.end()) return made->second;
+  const Communicator& host = impl_->host;
+  Communicator communicator = host;
+  if (!impl_->job) {
+    communicator = Communicator(device);
+  } else {
+    detail::check_placement(host, device);
+    if (device.is_cuda()) communicator = Communicator(nccl::connect(host, device, impl_->options.timeout));
+  }
+  impl_->communicators.emplace(device, communicator);
+  return communicator;
+}
+
+void World::set_failed() noexcept { impl_->failed = true; }
+
+}  // namespace giro

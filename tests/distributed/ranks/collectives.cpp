@@ -1,0 +1,266 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <giro/distributed/communicator.h>
+#include <giro/runtime/graph.h>
+
+#include "distributed/mpi/communicator.h"
+#include "tests/distributed/ranks/ranks.h"
+#include "tests/expect_error.h"
+
+namespace giro::test {
+namespace {
+
+constexpr DType kDTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16,
+                             DType::i32, DType::i64, DType::u8,   DType::boolean};
+
+// What a rank puts in, for each rank to know.
+std::vector<double> input(DType dtype, std::int64_t count, int rank, unsigned seed) {
+  std::mt19937 random(seed * 1000 + static_cast<unsigned>(rank));
+  std::vector<double> values(static_cast<std::size_t>(count));
+  for (double& value : values) {
+    const double unit = std::uniform_real_distribution<>(-1, 1)(random);
+    if (is_floating(dtype)) value = rounded(dtype, unit);
+    if (dtype == DType::i32) value = std::floor(unit * (1 << 28));
+    if (dtype == DType::i64) value = std::floor(unit * 0x1p40);
+    if (dtype == DType::u8) value = std::floor((unit + 1) * 30);
+    if (dtype == DType::boolean) value = unit > 0.5;
+  }
+  return values;
+}
+
+// Half of the distance between 1 and the next number.
+double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return 0x1p-53;
+    case DType::f32:
+      return 0x1p-24;
+    case DType::f16:
+      return 0x1p-11;
+    case DType::bf16:
+      return 0x1p-8;
+    default:
+      return 0;
+  }
+}
+
+// The reduction of all ranks' elements, one after the other in double, and how far rounding may take a rank from it.
+struct Expected {
+  std::vector<double> values, bounds;
+};
+Expected reduced(DType dtype, std::int64_t count, Reduction reduction, int ranks, unsigned seed) {
+  Expected expected{input(dtype, count, 0, seed), {}};
+  std::vector<double> magnitudes;
+  for (const double value : expected.values) magnitudes.push_back(std::abs(value));
+  for (int rank = 1; rank < ranks; ++rank) {
+    const std::vector<double> other = input(dtype, count, rank, seed);
+    for (std::size_t i = 0; i < other.size(); ++i) {
+      double& value = expected.values[i];
+      if (reduction == Reduction::max) value = std::max(value, other[i]);
+      if (reduction == Reduction::min) value = std::min(value, other[i]);
+      if (reduction == Reduction::sum || reduction == Reduction::mean) value += other[i];
+      magnitudes[i] += std::abs(other[i]);
+    }
+  }
+  const bool is_rounded = reduction == Reduction::sum || reduction == Reduction::mean;
+  for (std::size_t i = 0; i < magnitudes.size(); ++i) {
+    if (reduction == Reduction::mean) expected.values[i] /= ranks;
+    const double scale = reduction == Reduction::mean ? 1.0 / ranks : 1.0;
+    // ranks - 1 additions, a division; the smallest f16 have fewer digits.
+    const double tiny = dtype == DType::f16 ? 0x1p-24 : 0;
+    expected.bounds.push_back(is_rounded ? ranks * (unit_roundoff(dtype) * magnitudes[i] * scale * 1.01 + tiny) : 0);
+  }
+  return expected;
+}
+
+void expect_near(const std::vector<double>& found, const Expected& expected, const std::string& what) {
+  ASSERT_EQ(found.size(), expected.values.size()) << what;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    ASSERT_LE(std::abs(found[i] - expected.values[i]), expected.bounds[i])
+        << what << ", element " << i << ": " << found[i] << ", expected " << expected.values[i];
+  }
+}
+
+std::vector<double> part(const std::vector<double>& values, int index, std::size_t size) {
+  const auto begin = values.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(index) * size);
+  return {begin, begin + static_cast<std::ptrdiff_t>(size)};
+}
+
+// One call with arguments drawn from `seed`, the same on all ranks; queued, or recorded and replayed on other elements.
+void try_one(const Communicator& communicator, const Stream& stream, unsigned seed) {
+  std::mt19937 random(seed);
+  const auto draw = [&](int below) { return static_cast<int>(random() % static_cast<unsigned>(below)); };
+  const int size = communicator.size(), rank = communicator.rank();
+  const DType dtype = kDTypes[draw(8)];
+  std::vector<Reduction> reductions{Reduction::max, Reduction::min};
+  if (dtype != DType::boolean) reductions.push_back(Reduction::sum);
+  if (is_floating(dtype)) reductions.push_back(Reduction::mean);
+  const Reduction reduction = reductions[static_cast<std::size_t>(draw(static_cast<int>(reductions.size())))];
+  std::vector<std::int64_t> sizes;
+  for (int axis = draw(4); axis > 0; --axis) sizes.push_back(draw(8) == 0 ? draw(200) : 1 + draw(6));
+  const Shape shape{std::span<const std::int64_t>(sizes)};
+  const std::int64_t count = shape.count();
+  const Shape all_shape = sizes.empty() ? Shape{size} : shape.drop_front().with_front(shape[0] * size);
+  const int what = draw(4), root = draw(size);
+  const bool in_place = draw(2) == 0, is_recorded = draw(2) == 0;
+
+  const Elements all(dtype, all_shape, stream), own(dtype, shape, stream);
+  const Tensor own_part(static_cast<char*>(all.tensor().raw()) + static_cast<std::size_t>(rank) * own.tensor().bytes(),
+                        dtype, shape, stream.device());
+  const Tensor own_tensor = in_place ? own_part : own.tensor();
+  const auto call = [&] {
+    if (what == 0) communicator.all_reduce(own.tensor(), reduction, stream);
+    if (what == 1) communicator.broadcast(own.tensor(), root, stream);
+    if (what == 2) communicator.all_gather(all.tensor(), own_tensor, stream);
+    if (what == 3) communicator.reduce_scatter(own_tensor, all.tensor(), reduction, stream);
+  };
+  const auto prepare = [&](unsigned values) {
+    const std::vector<double> mine = input(dtype, count, rank, values);
+    own.set(mine);
+    all.set(input(dtype, count * size, rank, values));
+    if (what == 2 && in_place) {
+      std::vector<double> parts(static_cast<std::size_t>(count * size), 0);
+      std::copy(mine.begin(), mine.end(), parts.begin() + static_cast<std::ptrdiff_t>(rank * count));
+      all.set(parts);
+    }
+  };
+  const auto check = [&](unsigned values) {
+    const std::string text = "seed " + std::to_string(seed) + ", call " + std::to_string(what) + ", reduction " +
+                             std::to_string(static_cast<int>(reduction)) + " of " + to_string(own.tensor());
+    Expected expected;
+    if (what == 0) return expect_near(own.get(), reduced(dtype, count, reduction, size, values), text);
+    if (what == 1) {
+      expected.values = input(dtype, count, root, values);
+      expected.bounds.assign(expected.values.size(), 0);
+      return expect_near(own.get(), expected, text);
+    }
+    if (what == 2) {
+      for (int other = 0; other < size; ++other) {
+        const std::vector<double> theirs = input(dtype, count, other, values);
+        expected.values.insert(expected.values.end(), theirs.begin(), theirs.end());
+      }
+      expected.bounds.assign(expected.values.size(), 0);
+      return expect_near(all.get(), expected, text);
+    }
+    const Expected whole = reduced(dtype, count * size, reduction, size, values);
+    const auto width = static_cast<std::size_t>(count);
+    expected = {part(whole.values, rank, width), part(whole.bounds, rank, width)};
+    expect_near(in_place ? part(all.get(), rank, width) : own.get(), expected, text);
+  };
+
+  if (!is_recorded) {
+    prepare(seed);
+    call();
+    return check(seed);
+  }
+  prepare(seed);
+  const Graph graph = Graph::record(stream, call);
+  for (const unsigned values : {seed, seed + 1}) {
+    prepare(values);
+    graph.replay(stream);
+    check(values);
+  }
+}
+
+TEST(Ranks, KnowTheirPlaces) {
+  EXPECT_EQ(world().is_primary(), world().rank() == 0);
+  EXPECT_LT(world().rank(), world().size());
+  EXPECT_EQ(world().local_size(), world().size());  // tests run on one machine
+  EXPECT_EQ(world().local_rank(), world().rank());
+  EXPECT_EQ(world().host().size(), world().size());
+  EXPECT_EQ(world().host().device(), Device::cpu());
+  expect_error(ErrorCode::invalid_argument, {"World", "one already"}, [] { World second; });
+}
+
+TEST(Ranks, CollectivesDoAsANaiveReference) {
+  const Communicator communicator = world().communicator(test_device());
+  const Stream stream(test_device());
+  for (unsigned seed = 0; seed < 100; ++seed) try_one(communicator, stream, seed);
+}
+
+TEST(Ranks, CollectivesInPieces) {
+  if (!test_device().is_cpu()) return;  // NCCL counts with 64 bits
+  const Stream stream(Device::cpu());
+  const std::int64_t most = std::exchange(mpi::most_elements_of_a_call, 7);
+  for (unsigned seed = 200; seed < 240; ++seed) try_one(world().host(), stream, seed);
+  mpi::most_elements_of_a_call = most;
+}
+
+// The sum of f32 depends on the order, which must be one and the same; all ranks end with the same bits.
+TEST(Ranks, SumsHaveTheSameBitsInEveryRunAndOnEveryRank) {
+  const Communicator communicator = world().communicator(test_device());
+  const Stream stream(test_device());
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const std::int64_t count : {1, 1000, 40'000}) {
+      const Elements tensor(dtype, {count}, stream), everyones(dtype, {count * communicator.size()}, stream);
+      std::vector<double> first;
+      for (int run = 0; run < 20; ++run) {
+        // Ranks that come late, and others at other times.
+        if (run % communicator.size() == communicator.rank()) {
+          std::this_thread::sleep_for(std::chrono::microseconds(200));
+        }
+        tensor.set(input(dtype, count, communicator.rank(), 7));
+        communicator.all_reduce(tensor.tensor(), Reduction::sum, stream);
+        const std::vector<double> sum = tensor.get();
+        if (run == 0) first = sum;
+        ASSERT_EQ(sum, first) << "run " << run << ", " << count << " elements";
+      }
+      communicator.all_gather(everyones.tensor(), tensor.tensor(), stream);
+      const std::vector<double> all = everyones.get();
+      for (int rank = 0; rank < communicator.size(); ++rank) {
+        ASSERT_EQ(part(all, rank, static_cast<std::size_t>(count)), first) << "rank " << rank;
+      }
+    }
+  }
+}
+
+TEST(Ranks, NoneLeavesABarrierBeforeAllHaveCome) {
+  const Communicator communicator = world().communicator(test_device());
+  const Stream stream(test_device());
+  const auto now = [] {
+    const auto time = std::chrono::steady_clock::now().time_since_epoch();  // of the machine
+    return std::chrono::duration<double>(time).count();
+  };
+  const int last = communicator.size() - 1;
+  for (int round = 0; round < 3; ++round) {
+    if (communicator.rank() == last) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    double come = now();
+    communicator.barrier(stream);
+    stream.synchronize();
+    const double left = now();
+    world().host().broadcast(Tensor(&come, DType::f64, {}, Device::cpu()), last, Stream(Device::cpu()));
+    EXPECT_GE(left, come);
+  }
+}
+
+TEST(Ranks, SplitGroupsByColorInTheOrderOfKeys) {
+  const Communicator communicator = world().communicator(test_device());
+  const Stream stream(test_device());
+  const int rank = communicator.rank(), size = communicator.size();
+  const Communicator group = communicator.split(rank % 2, -rank);
+  EXPECT_EQ(group.size(), rank % 2 == 0 ? (size + 1) / 2 : size / 2);
+  const Elements own(DType::i32, {1}, stream), all(DType::i32, {group.size()}, stream);
+  own.set({static_cast<double>(rank)});
+  group.all_gather(all.tensor(), own.tensor(), stream);
+  std::vector<double> expected;
+  for (int other = size - 1; other >= 0; --other) {
+    if (other % 2 == rank % 2) expected.push_back(other);
+  }
+  EXPECT_EQ(all.get(), expected);
+  EXPECT_EQ(expected[static_cast<std::size_t>(group.rank())], rank);
+  EXPECT_EQ(communicator.split(0, 0).rank(), rank) << "of equal keys, the order of ranks";
+  expect_error(ErrorCode::invalid_argument, {"split", "-1"}, [&] { (void)communicator.split(-1, 0); });
+}
+
+}  // namespace
+}  // namespace giro::test

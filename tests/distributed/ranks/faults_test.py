@@ -1,0 +1,105 @@
+"""What happens to a job one of whose ranks goes astray: faults_test.py DISTRIBUTED_RANKS MPIRUN...
+
+Each case holds the job to its exit status, to how soon it ends, to what it says, and to leaving no process behind.
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+
+# name: whether the job succeeds, the most seconds from the fault to its end, and what its output holds. Timeouts are 1 s.
+CASES = {
+    "ends": (True, 5, []),
+    "initialized_by_program": (True, 5, []),
+    "absent": (False, 1 + 5, [r"after 1\.\d s: all_reduce of 4 bytes: rank [02] of 3 has waited 1\.\d s",
+                              r"then: barrier on rank [02] of 3: an earlier collective has failed"]),
+    "stopped": (False, 1 + 5, [r"after 1\.\d s: all_reduce of 4 bytes: rank [02] of 3 has waited 1\.\d s"]),
+    "throws": (False, 5, ["rank 1 has had enough"]),
+    "set_failed": (False, 5, []),
+    "killed": (False, 5, []),
+    "exits": (False, 5, []),
+}
+
+
+def processes_with(marker):
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if marker.encode() in path.read_bytes():
+                found.append(path.parent.name)
+        except OSError:
+            pass
+    return found
+
+
+def run(command):
+    """Exit status, output, seconds from the moment when all ranks were there, and processes left behind."""
+    marker = f"GIRO_FAULTS_TEST={uuid.uuid4()}"
+    environment = dict(os.environ, GIRO_FAULTS_TEST=marker.split("=")[1])
+    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
+                           start_new_session=True)
+    lines, begin = [], time.monotonic()
+    for line in job.stdout:
+        lines.append(line)
+        if "is there" in line:
+            begin = time.monotonic()
+    status = job.wait(timeout=60)
+    seconds = time.monotonic() - begin
+    deadline = time.monotonic() + 1
+    while processes_with(marker) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return status, "".join(lines), seconds, processes_with(marker)
+
+
+def check(name, program, mpirun):
+    succeeds, most_seconds, texts = CASES[name]
+    status, output, seconds, left = run([*mpirun, "-n", "3", program, "fault", name])
+    problems = []
+    if (status == 0) != succeeds:
+        problems.append(f"the exit status is {status}")
+    if output.count("is there") != 3:
+        problems.append("not all ranks have come")
+    if seconds > most_seconds:
+        problems.append(f"it took {seconds:.1f} s, expected at most {most_seconds}")
+    problems += [f"the output does not match {text}" for text in texts if not re.search(text, output)]
+    if left:
+        problems.append(f"processes are left: {left}")
+    print(f"{name}: exit status {status} after {seconds:.1f} s")
+    return [f"{name}: {problem}\n{output}" for problem in problems]
+
+
+def check_different_programs(program, mpirun):
+    with tempfile.TemporaryDirectory() as directory:
+        other = pathlib.Path(directory) / "other"
+        shutil.copy(program, other)
+        data = bytearray(other.read_bytes())
+        note = re.search(rb"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0", data)  # a build id of 20 bytes
+        if note is None:
+            return ["the program has no build id"]
+        data[note.end()] ^= 1
+        other.write_bytes(data)
+        status, output, seconds, left = run([*mpirun, "-n", "1", program, "fault", "ends", ":", "-n", "1", str(other),
+                                             "fault", "ends"])
+    print(f"different programs: exit status {status}")
+    expected = r"the executable is build [0-9a-f]{40} on rank 0 and build [0-9a-f]{40} on rank 1"
+    good = status != 0 and len(re.findall(expected, output)) == 2 and not left
+    return [] if good else [f"different programs: exit status {status}, left {left}\n{output}"]
+
+
+def main(program, *mpirun):
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        checks = [pool.submit(check, name, program, mpirun) for name in CASES]
+        checks.append(pool.submit(check_different_programs, program, mpirun))
+        problems = [problem for each in checks for problem in each.result()]
+    return "\n".join(problems) or None
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

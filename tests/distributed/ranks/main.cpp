@@ -1,0 +1,108 @@
+// Tests that are run by several processes at once, each a rank: mpirun -n 4 distributed_ranks [--gtest_...]. With
+// `fault NAME` the ranks do what the other ranks must notice (faults_test.py).
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include <unistd.h>
+
+#include "tests/distributed/ranks/ranks.h"
+
+namespace giro::test {
+namespace {
+
+World* the_world = nullptr;
+
+// For ever, as far as a test is concerned.
+void hang() { std::this_thread::sleep_for(std::chrono::seconds(100)); }
+
+// Rank 1 goes astray; the others take part in collectives until they notice.
+int fault(const std::string& name) {
+  using namespace std::chrono_literals;
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  const bool by_program = name == "initialized_by_program";
+  if (by_program) MPI_Init(nullptr, nullptr);
+  const bool short_timeout = name == "absent" || name == "stopped";
+  {
+    World world({.timeout = short_timeout ? 1000ms : 60'000ms});
+    std::printf("rank %d is there\n", world.rank());
+    const Stream stream(Device::cpu());
+    float value = 1;
+    const Tensor tensor(&value, DType::f32, {}, Device::cpu());
+    world.host().all_reduce(tensor, Reduction::sum, stream);
+    if (static_cast<int>(value) != world.size()) return 2;
+    if (world.rank() == 1) {
+      if (name == "absent") hang();
+      if (name == "throws") throw std::runtime_error("rank 1 has had enough");
+      if (name == "set_failed") {
+        world.set_failed();
+        return 3;
+      }
+      if (name == "killed") std::raise(SIGKILL);
+      if (name == "stopped") std::raise(SIGSTOP);
+      if (name == "exits") _exit(0);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    if (name != "ends" && !by_program) {
+      try {
+        for (;;) world.host().all_reduce(tensor, Reduction::max, stream);
+      } catch (const std::exception& error) {
+        const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+        std::printf("after %.1f s: %s\n", waited.count(), error.what());
+        try {
+          world.host().barrier(stream);
+        } catch (const std::exception& later) {
+          std::printf("then: %s\n", later.what());
+        }
+        throw;
+      }
+    }
+  }
+  if (by_program) {
+    int finalized = 1;
+    MPI_Finalized(&finalized);
+    if (finalized) return 4;
+    MPI_Finalize();
+  }
+  return 0;
+}
+
+}  // namespace
+
+World& world() { return *the_world; }
+
+Device test_device() {
+  const char* const name = std::getenv("GIRO_TEST_DEVICE");
+  return name != nullptr && std::string(name) == "cuda" ? the_world->device() : Device::cpu();
+}
+
+}  // namespace giro::test
+
+int main(int count, char** arguments) {
+  using namespace giro::test;
+  if (count == 3 && std::string(arguments[1]) == "fault") {
+    if (std::string(arguments[2]) == "throws") return fault("throws");  // caught by nobody
+    try {
+      return fault(arguments[2]);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      return 1;
+    }
+  }
+  testing::InitGoogleTest(&count, arguments);
+  giro::World world({.timeout = std::chrono::seconds(20)});
+  the_world = &world;
+  const int status = RUN_ALL_TESTS();
+  if (status != 0) world.set_failed();  // the other ranks may be elsewhere
+  return status;
+}

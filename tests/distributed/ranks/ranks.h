@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <giro/distributed/world.h>
+#include <giro/runtime/buffer.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro::test {
+
+// Of this program.
+World& world();
+// Where its tests run: the CPU, or with GIRO_TEST_DEVICE=cuda this rank's GPU.
+Device test_device();
+
+// A tensor with memory of its own, and its elements as doubles, which hold every value that the tests use.
+class Elements {
+ public:
+  Elements(DType dtype, Shape shape, const Stream& stream);
+  const Tensor& tensor() const { return tensor_; }
+  void set(const std::vector<double>& values) const;
+  std::vector<double> get() const;
+
+ private:
+  Stream stream_;
+  Buffer buffer_;
+  Tensor tensor_;
+};
+
+// What the dtype stores of a value.
+double rounded(DType dtype, double value);
+
+}  // namespace giro::test

@@ -20,6 +20,7 @@
 #include <giro/callbacks/tqdm_bar.h>
 #include <giro/distributed/communicator.h>
 #include <giro/distributed/mesh.h>
+#include <giro/distributed/partitioner.h>
 #include <giro/distributed/world.h>
 #include <giro/kernels/accuracy.h>
 #include <giro/kernels/activation.h>

@@ -37,6 +37,7 @@ std::vector<std::string> names_in(FileSystem& files, const std::string& dir) {
 }  // namespace
 
 std::string run_directory(const std::string& dir, const RunDirectoryOptions& options) {
+  if (options.partitioner && options.partitioner->rank() != 0) return options.partitioner->broadcast("");
   FileSystem& files = *options.files;
   const auto inside = [](const std::string& above, const std::string& name) {
     return (std::filesystem::path(above) / name).string();
@@ -62,7 +63,7 @@ std::string run_directory(const std::string& dir, const RunDirectoryOptions& opt
   const std::string probe = inside(path, fmt::format(".probe-{}", ::getpid()));
   files.create(probe)->close();
   files.remove(probe);
-  return path;
+  return options.partitioner ? options.partitioner->broadcast(path) : path;
 }
 
 }  // namespace giro

@@ -49,12 +49,16 @@ class DataParallel final : public Partitioner {
   void agree(std::span<double> values) const override {
     host_.all_reduce(on_host(values.data(), DType::f64, values.size()), Reduction::max, host_stream_);
   }
-  void expect_same(const std::string& what, const std::string& text) const override {
+  std::string broadcast(const std::string& text) const override {
     auto size = static_cast<std::int64_t>(text.size());
     host_.broadcast(on_host(&size, DType::i64, 1), 0, host_stream_);
     std::string theirs = text;
     theirs.resize(static_cast<std::size_t>(size));
     host_.broadcast(on_host(theirs.data(), DType::u8, theirs.size()), 0, host_stream_);
+    return theirs;
+  }
+  void expect_same(const std::string& what, const std::string& text) const override {
+    const std::string theirs = broadcast(text);
     if (theirs == text) return;
     const auto [ours_line, their_line] = first_difference(text, theirs);
     throw Error(ErrorCode::communication,

@@ -6,7 +6,7 @@
 
 #include <giro/loop/interrupt.h>
 
-namespace giro {
+namespace giro::detail {
 namespace {
 
 constexpr std::chrono::duration<double> kBetweenLooks{0.05};
@@ -16,9 +16,14 @@ constexpr double kMostSteps = 1 << 20;
 
 GroupArbiter::GroupArbiter(std::shared_ptr<const Partitioner> partitioner) : partitioner_(std::move(partitioner)) {}
 
+void GroupArbiter::agree(std::span<double> values) {
+  if (launch_) launch_();
+  partitioner_->agree(values);
+}
+
 double GroupArbiter::now() {
   double now = std::max(latest_, Elapsed::now());
-  partitioner_->agree({&now, 1});
+  agree({&now, 1});
   return latest_ = now;
 }
 
@@ -29,11 +34,11 @@ int GroupArbiter::interrupt() {
   const std::chrono::duration<double> since = Clock::now() - looked_at_;
   const double pace = static_cast<double>(steps_ - looked_) *
                       (kBetweenLooks / std::max(since, since.zero() + kBetweenLooks / kMostSteps));
-  if (detail::take_save_signal()) ++saves_asked_;
+  if (take_save_signal()) ++saves_asked_;
   // The largest of each: the fewest steps until the next time is the largest of their negatives.
-  std::array<double, 3> asked{static_cast<double>(detail::interrupt_signal()), static_cast<double>(saves_asked_),
+  std::array<double, 3> asked{static_cast<double>(interrupt_signal()), static_cast<double>(saves_asked_),
                               -std::clamp(pace, 1.0, kMostSteps)};
-  partitioner_->agree(asked);
+  agree(asked);
   signal_ = static_cast<int>(asked[0]);
   most_saves_asked_ = static_cast<std::int64_t>(asked[1]);
   next_ = steps_ + static_cast<std::int64_t>(-asked[2]);
@@ -46,10 +51,10 @@ bool GroupArbiter::save() { return std::exchange(saves_done_, most_saves_asked_)
 
 bool GroupArbiter::stop(bool asked, const Elapsed&) {
   double stops = asked ? 1 : 0;
-  partitioner_->agree({&stops, 1});
+  agree({&stops, 1});
   return stops > 0;
 }
 
 void GroupArbiter::set_failed() noexcept { partitioner_->set_failed(); }
 
-}  // namespace giro
+}  // namespace giro::detail

@@ -2,20 +2,27 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
+#include <utility>
 
 #include <giro/kernels/nn/partitioner.h>
 #include <giro/loop/arbiter.h>
 #include <giro/loop/time/elapsed.h>
 
-namespace giro {
+namespace giro::detail {
 
 // Makes the decisions of a run together with the other ranks that work on its state, so that all stop, save and look at
 // the clock in the same step. Signals are asked for after steps that lie about 50 ms apart, since the hosts of all
-// ranks wait for each other there. A loop whose state has a partitioner of several ranks has one by default.
+// ranks wait for each other there.
 class GroupArbiter final : public Arbiter {
  public:
   explicit GroupArbiter(std::shared_ptr<const Partitioner> partitioner);
+
+  // To be called before the ranks wait for each other: launches the steps that the host has held back. How many those
+  // are depends on each rank's own pace, and a rank that waits here must not owe the others its part in one of them.
+  void set_launch(std::function<void()> launch) { launch_ = std::move(launch); }
 
   // The latest of the ranks' clocks. Errors of these: communication.
   double now() override;
@@ -30,6 +37,9 @@ class GroupArbiter final : public Arbiter {
  private:
   using Clock = std::chrono::steady_clock;
 
+  void agree(std::span<double> values);
+
+  std::function<void()> launch_;
   std::shared_ptr<const Partitioner> partitioner_;
   double latest_ = 0;
   int signal_ = 0;
@@ -40,4 +50,4 @@ class GroupArbiter final : public Arbiter {
   Clock::time_point looked_at_ = Clock::now();
 };
 
-}  // namespace giro
+}  // namespace giro::detail

@@ -21,12 +21,15 @@ template <class S, class B>
 struct RunParts {
   RunParts(S s, LoopOptions<S, B> o, RunMemory* memory)
       : state(std::move(s)),
-        options(with_arbiter(state, std::move(o))),
+        options(std::move(o)),
+        group(make_group()),
         journal(std::move(options.history), std::move(options.outputs)),
         clock(options.arbiter.get(), options.elapsed),
         elapsed(clock.started()),
         loop(state, elapsed, journal.history(), options.metadata, memory),
-        lane(journal, clock, elapsed, loop.logs) {}
+        lane(journal, clock, elapsed, loop.logs) {
+    if (group) group->set_launch([this] { lane.launch(); });
+  }
   RunParts(const RunParts&) = delete;
   RunParts& operator=(const RunParts&) = delete;
 
@@ -39,16 +42,18 @@ struct RunParts {
     }
   }
 
-  static LoopOptions<S, B> with_arbiter(const S& state, LoopOptions<S, B> options) {
-    auto partitioner = partitioner_of(state);
-    if (!options.arbiter && partitioner && partitioner->size() > 1) {
-      options.arbiter = std::make_shared<GroupArbiter>(std::move(partitioner));
-    }
-    return options;
+  // The arbiter where there is none and several ranks work on the state, else null.
+  std::shared_ptr<GroupArbiter> make_group() {
+    const auto partitioner = partitioner_of(state);
+    if (options.arbiter || !partitioner || partitioner->size() == 1) return nullptr;
+    auto arbiter = std::make_shared<GroupArbiter>(partitioner);
+    options.arbiter = arbiter;
+    return arbiter;
   }
 
   S state;
   LoopOptions<S, B> options;
+  std::shared_ptr<GroupArbiter> group;
   Journal journal;
   RunClock clock;
   Elapsed elapsed;

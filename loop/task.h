@@ -43,7 +43,7 @@ struct LoopOptions {
   // Steps the device is handed at once where no callback needs the host in between; 0: as many as fit. It changes
   // nothing but the time.
   std::int64_t steps_per_execution = 0;
-  std::shared_ptr<Arbiter> arbiter = {};  // default: this process's clock and signals, or GroupArbiter
+  std::shared_ptr<Arbiter> arbiter = {};  // default: this process's clock and signals, or those of all ranks
 };
 
 }  // namespace giro

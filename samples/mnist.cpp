@@ -11,7 +11,7 @@ namespace nn = giro::nn;
 namespace {
 
 struct Arguments {
-  std::string model = "linear", device = "auto", data = giro::data::MnistOptions().dir, logdir = "";
+  std::string model = "linear", device = "auto", partition = "auto", data = giro::data::MnistOptions().dir, logdir = "";
   std::int64_t batch = 32, steps = 5'000;
   std::uint64_t seed = 0;
   bool resume = false;
@@ -30,23 +30,40 @@ nn::Layer make_model(const std::string& name) {
       nn::dense(10));
 }
 
+// One line decides on how many GPUs, or CPU processes, the same program trains.
+std::shared_ptr<const giro::Partitioner> make_partitioner(
+    const std::string& name, giro::World& world, giro::Device device) {
+  if (name == "single" || (name == "auto" && world.size() == 1)) return nullptr;
+  return giro::data_parallel(world, device);
+}
+
 // The exit code.
 int train(const Arguments& args) {
+  // The ranks that mpirun has started, each with its GPU, or this process alone.
+  giro::World world;
   const giro::Discovery discovery = giro::discover_devices();
-  const giro::Device device = giro::parse_device(args.device, discovery);
-  if (args.device == "auto" && device.is_cpu()) {
+  const giro::Device device = args.device == "auto" ? world.device() : giro::parse_device(args.device, discovery);
+  if (args.device == "auto" && device.is_cpu() && world.is_primary()) {
     std::printf("training on the CPU: %s\n", discovery.no_cuda_reason.c_str());
   }
+  const auto partitioner = make_partitioner(args.partition, world, device);
 
   // 2. The data lies on the device; each step gathers its batch there, in an order that follows from the seed.
   const giro::data::MnistOptions options{.dir = args.data};
-  auto train_data = giro::data::mnist("train", options).shuffle(args.seed).repeat().batch(args.batch).to(device);
+  auto train_data = giro::data::mnist("train", options)
+                        .shuffle(args.seed)
+                        .repeat()
+                        .batch(args.batch)
+                        .partition(partitioner)
+                        .to(device);
   auto test_rows = giro::data::mnist("test", options);
-  auto test_data = test_rows.batch(std::min<std::int64_t>(1'000, test_rows.num_rows())).to(device);
+  const std::int64_t test_batch = std::min<std::int64_t>(1'000, test_rows.num_rows()) / world.size() * world.size();
+  auto test_data = test_rows.batch(test_batch).partition(partitioner).to(device);
 
   // 3. The state: parameters, gradients, the optimizer's moments, the step. It lives on the device.
   const nn::Layer model = make_model(args.model);
-  auto state = giro::TrainState::create(model, train_data.spec(), giro::optim::adamw(1e-3), args.seed, device);
+  auto state =
+      giro::TrainState::create(model, train_data.spec(), giro::optim::adamw(1e-3), args.seed, device, partitioner);
 
   // 4. A step, recorded when it first runs and replayed from then on.
   auto train_step = giro::jit([&](giro::TrainState& state, const giro::Batch& batch) {
@@ -59,7 +76,7 @@ int train(const Arguments& args) {
   });
 
   // 5. The loop: schedules, and what is due at them. Killed and started again with --resume, it just goes on.
-  const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume});
+  const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume, .partitioner = partitioner});
   auto trained = giro::loop(std::move(state), train_data,
       {
           {giro::every(1), train_step},
@@ -68,6 +85,7 @@ int train(const Arguments& args) {
       },
       {.stop = giro::at(args.steps)});
   if (trained.interrupted != 0) {
+    if (!world.is_primary()) return 128 + trained.interrupted;
     std::printf("stopped after %lld steps: go on with --resume --logdir %s\n",
         static_cast<long long>(trained.elapsed.steps), logdir.c_str());
     return 128 + trained.interrupted;
@@ -85,6 +103,7 @@ int train(const Arguments& args) {
   const giro::Logs test = giro::aggregate(evaluated.history, "mean");
 
   // 7. What the run leaves behind.
+  if (!world.is_primary()) return 0;
   trained.history.write_csv(logdir + "/history.csv");
   giro::write_curves(trained.history, {"loss", "accuracy"}, logdir + "/curves.svg");
   const nlohmann::ordered_json result{{"model", args.model}, {"device", to_string(device)}, {"logdir", logdir},
@@ -105,7 +124,10 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"linear", "cnn"}))
       ->capture_default_str();
   app.add_option("--device", args.device, "auto, cpu or cuda")->capture_default_str();
-  app.add_option("--batch", args.batch, "samples a step")->capture_default_str();
+  app.add_option("--partition", args.partition, "data: each rank has an even part of each batch; single; auto")
+      ->check(CLI::IsMember({"auto", "data", "single"}))
+      ->capture_default_str();
+  app.add_option("--batch", args.batch, "samples a step, of all ranks together")->capture_default_str();
   app.add_option("--steps", args.steps, "steps to train")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
   app.add_option("--seed", args.seed, "of initial parameters and batch order")->capture_default_str();
   app.add_option("--data", args.data, "directory with the four IDX files, gzipped or not")->capture_default_str();

@@ -28,6 +28,7 @@ struct FakePartitioner : Partitioner {
   }
   void mean(const Tensor&, const Stream&) const override { calls.push_back("mean"); }
   void agree(std::span<double>) const override { calls.push_back("agree"); }
+  std::string broadcast(const std::string& text) const override { return text; }
   void expect_same(const std::string&, const std::string&) const override {}
   void set_failed() const noexcept override {}
 

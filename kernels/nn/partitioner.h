@@ -43,6 +43,8 @@ class Partitioner {
   // On the host, for decisions that have to be the same everywhere: each number becomes the largest of the ranks'.
   // Waits for all of them.
   virtual void agree(std::span<double> values) const = 0;
+  // Rank 0's text.
+  virtual std::string broadcast(const std::string& text) const = 0;
   // Where a rank's text, what it has of `what`, is not rank 0's: Error(communication) on that rank, naming both ranks
   // and the first lines that differ. Waits for all of them.
   virtual void expect_same(const std::string& what, const std::string& text) const = 0;

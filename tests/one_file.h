@@ -14,10 +14,11 @@
 
 namespace giro::test {
 
-// A file system in memory whose only file is called "file".
+// A file system in memory with one file.
 class OneFile final : public FileSystem {
  public:
-  explicit OneFile(std::string content = {}) : content(std::move(content)) {}
+  explicit OneFile(std::string content = {}, std::string name = "file")
+      : content(std::move(content)), name_(std::move(name)) {}
 
   std::string content;
 
@@ -35,13 +36,13 @@ class OneFile final : public FileSystem {
     return std::make_unique<MemoryReader>(content);
   }
   Status status(const std::string& path) override {
-    return path == "file" ? Status{Kind::file, content.size()} : Status{};
+    return path == name_ ? Status{Kind::file, content.size()} : Status{};
   }
   void rename(const std::string& from, const std::string&) override { find(from); }
   void remove(const std::string& path) override { find(path); }
   void create_directories(const std::string&) override {}
   void sync_directory(const std::string&) override {}
-  std::vector<std::string> list(const std::string&) override { return {"file"}; }
+  std::vector<std::string> list(const std::string&) override { return {name_}; }
   std::unique_ptr<Lock> lock(const std::string& path, const std::string&) override {
     find(path);
     return std::make_unique<Lock>();
@@ -75,9 +76,11 @@ class OneFile final : public FileSystem {
     std::string& content_;
   };
 
-  static void find(const std::string& path) {
-    if (path != "file") throw Error(ErrorCode::not_found, "no file '" + path + "'");
+  void find(const std::string& path) const {
+    if (path != name_) throw Error(ErrorCode::not_found, "no file '" + path + "'");
   }
+
+  std::string name_;
 };
 
 }  // namespace giro::test

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds everything, and runs every test this machine can run: first under AddressSanitizer
 # and UndefinedBehaviorSanitizer, then the release build's, where the CUDA backend can be built with those of that
-# backend on an emulated GPU (tests/cuda_on_cpu). Says how long each part took. Ends in ctest's summary.
+# backend on an emulated GPU (tests/cuda_on_cpu). In between every parser of files is fuzzed, for GIRO_FUZZ_SECONDS each:
+# 20, or 60 where CI=true. Says how long each part took. Ends in ctest's summary.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -13,7 +14,7 @@ phase() {
   time "$@"
 }
 
-# install WHAT_IS_SKIPPED PACKAGE...: packages that the distribution may not have.
+# install WHAT_IS_SKIPPED PACKAGE...: packages that the distribution may not have. Fails where it has not.
 install() {
   local what=$1 status=0
   shift
@@ -21,6 +22,7 @@ install() {
   [ "$status" -eq 0 ] && return
   [ "$status" -eq 3 ] || exit 1
   echo "giro: skipped: $what"
+  return 1
 }
 
 test_tree() {
@@ -30,11 +32,15 @@ test_tree() {
 }
 
 "$root/cmake/install_dependencies.sh" libgtest-dev python3 ninja-build
-install "tests that train on Fashion-MNIST" dataset-fashion-mnist
-install "communication through MPI, and its tests of several processes" libopenmpi-dev openmpi-bin
-install "the test that Python and giro read each other's files" python3-venv
-install "the check that clang 16 compiles the headers and samples without a warning" clang-16
-install "the check of the layout by clang-format 16" clang-format-16
+install "tests that train on Fashion-MNIST" dataset-fashion-mnist || :
+install "the test that Python and giro read each other's files" python3-venv || :
+install "the same with PyTorch" python3-torch || :
+install "communication through MPI, and its tests of several processes" libopenmpi-dev openmpi-bin || :
+install "the test that kills a process at every call" strace || :
+install "the check that clang 16 compiles the headers and samples without a warning" clang-16 || :
+install "the check of the layout by clang-format 16" clang-format-16 || :
+fuzz=yes
+install "the fuzzing of the parsers" clang-16 libclang-rt-16-dev || fuzz=no
 
 release=(--preset release -DGIRO_TESTS=ON -DGIRO_TEST_SHARES=ON)
 gpu=no
@@ -50,6 +56,12 @@ sanitized=0
 # Each temporary is a block of its own, which AddressSanitizer sees the end of.
 GIRO_ARENA=0 phase "testing under the sanitizers" test_tree build-asan || sanitized=$?
 
+fuzzed=0
+if [ "$fuzz" = yes ]; then
+  [ "${CI:-}" = true ] && seconds=60 || seconds=20
+  phase "fuzzing the parsers" "$root/tests/fuzz/run.sh" "${GIRO_FUZZ_SECONDS:-$seconds}" || fuzzed=1
+fi
+
 no_cuda=$(sed -n 's/^-- giro: CUDA backend off: //p' "$root/build/build.log")
 [ -z "$no_cuda" ] || echo "giro: skipped: the CUDA backend's tests on the emulated GPU: $no_cuda"
 without=()
@@ -62,9 +74,10 @@ test_tree build "${without[@]}" | tee "$log" || released=$?
 if [ "$sanitized" -ne 0 ]; then
   echo "giro: tests failed under the sanitizers; their summary stands above the release build's" >&2
 fi
+[ "$fuzzed" -eq 0 ] || echo "giro: a parser failed when it was fuzzed; what it said stands above" >&2
 # On the emulated GPU none skips itself, but for want of Fashion-MNIST.
 if grep 'cuda_on_cpu.*[(]Skipped[)]' "$log" | grep -qv mnist; then
   echo "giro: tests skipped themselves on the emulated GPU" >&2
   released=1
 fi
-exit $((released ? released : sanitized))
+exit $((released ? released : sanitized ? sanitized : fuzzed))

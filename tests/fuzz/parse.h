@@ -11,10 +11,11 @@
 
 namespace giro::test {
 
-// Gives a file of these bytes to `read`, which may refuse it as damaged or unsupported, and in no other way.
+// Gives a file of these bytes, and of this name, to `read`, which may refuse it as damaged or unsupported, and in no
+// other way.
 template <class Read>
-void parse(std::string bytes, Read&& read) {
-  OneFile file(std::move(bytes));
+void parse(std::string bytes, Read&& read, const std::string& name = "file") {
+  OneFile file(std::move(bytes), name);
   try {
     read(file);
   } catch (const Error& error) {

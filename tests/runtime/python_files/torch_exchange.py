@@ -1,0 +1,59 @@
+"""PyTorch and giro read each other's files: run by python_files_test.py with a Python that has torch.
+
+usage: torch_exchange.py PACKAGES LEAVES
+
+PACKAGES is a folder that has safetensors; torch and its NumPy come first.
+"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+leaves = None
+
+
+def run(*command):
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True).stdout
+
+
+class TorchFiles(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name) / "a.safetensors"
+        self.expected = {
+            "params/f32": torch.tensor([[1.5, -2, float("inf")], [0, 1e-40, 3.4e38]]),
+            "empty": torch.zeros(0, 4),
+            "scalar": torch.tensor(0.1, dtype=torch.float64),
+            "f16": torch.tensor([0.5, -65504], dtype=torch.float16),
+            "bf16": torch.tensor([[1], [-2.5]], dtype=torch.bfloat16),
+            "i32": torch.tensor([-1, -(2**31)], dtype=torch.int32),
+            "i64": torch.tensor([[[2**63 - 1]]]),
+            "u8": torch.tensor([0, 1, 255], dtype=torch.uint8),
+            "bool \u00e9": torch.tensor([False, True]),
+        }
+
+    def test_torch_reads_what_giro_wrote(self):
+        run(leaves, "write", self.path)
+        read = safetensors.torch.load_file(self.path)
+        self.assertEqual(set(read), set(self.expected))
+        for name, expected in self.expected.items():
+            self.assertEqual((read[name].dtype, read[name].shape), (expected.dtype, expected.shape), name)
+            self.assertTrue(torch.equal(read[name], expected), name)
+
+    def test_giro_reads_what_torch_wrote(self):
+        run(leaves, "write", self.path)
+        expected = run(leaves, "print", self.path)
+        safetensors.torch.save_file(self.expected, self.path)
+        self.assertEqual(sorted(run(leaves, "print", self.path).splitlines()), sorted(expected.splitlines()))
+
+
+if __name__ == "__main__":
+    sys.path.append(sys.argv.pop(1))
+    import safetensors.torch
+    import torch
+
+    leaves = sys.argv.pop(1)
+    unittest.main()

@@ -32,7 +32,9 @@ test_tree() {
 "$root/cmake/install_dependencies.sh" libgtest-dev python3 ninja-build
 install "tests that train on Fashion-MNIST" dataset-fashion-mnist
 install "the test that Python and giro read each other's files" python3-venv
-install "the check that clang 16 compiles the headers and samples without a warning" clang-16
+install "the check that clang 16 compiles the headers and samples without a warning" clang-16 libclang-rt-16-dev
+libomp='/usr/lib/llvm-*/lib/libomp.so'
+compgen -G "$libomp" >/dev/null || install "the suite as clang compiles it: g++ does for the sanitizers" libomp-dev
 install "the check of the layout by clang-format 16" clang-format-16
 
 release=(--preset release -DGIRO_TESTS=ON -DGIRO_TEST_SHARES=ON)
@@ -43,11 +45,15 @@ else
   release+=(-DCMAKE_CUDA_ARCHITECTURES=80-virtual)  # all that the emulated GPU reads
 fi
 phase "building the release" "$root/cmake/build.sh" build all "${release[@]}"
-phase "building for the sanitizers" "$root/cmake/build.sh" build-asan all --preset asan -DGIRO_TESTS=ON
+asan=asan
+if command -v clang++-16 >/dev/null && compgen -G "$libomp" >/dev/null; then
+  asan=asan-clang
+fi
+phase "building for the sanitizers" "$root/cmake/build.sh" "build-$asan" all --preset "$asan" -DGIRO_TESTS=ON
 
 sanitized=0
 # Each temporary is a block of its own, which AddressSanitizer sees the end of.
-GIRO_ARENA=0 phase "testing under the sanitizers" test_tree build-asan || sanitized=$?
+GIRO_ARENA=0 phase "testing under the sanitizers" test_tree "build-$asan" || sanitized=$?
 
 no_cuda=$(sed -n 's/^-- giro: CUDA backend off: //p' "$root/build/build.log")
 [ -z "$no_cuda" ] || echo "giro: skipped: the CUDA backend's tests on the emulated GPU: $no_cuda"

@@ -38,6 +38,8 @@ install "the same with PyTorch" python3-torch || :
 install "communication through MPI, and its tests of several processes" libopenmpi-dev openmpi-bin || :
 install "the test that kills a process at every call" strace || :
 install "the check that clang 16 compiles the headers and samples without a warning" clang-16 || :
+libomp='/usr/lib/llvm-*/lib/libomp.so'
+compgen -G "$libomp" >/dev/null || install "the suite as clang compiles it: g++ does for the sanitizers" libomp-dev || :
 install "the check of the layout by clang-format 16" clang-format-16 || :
 fuzz=yes
 install "the fuzzing of the parsers" clang-16 libclang-rt-16-dev || fuzz=no
@@ -50,11 +52,15 @@ else
   release+=(-DCMAKE_CUDA_ARCHITECTURES=80-virtual)  # all that the emulated GPU reads
 fi
 phase "building the release" "$root/cmake/build.sh" build all "${release[@]}"
-phase "building for the sanitizers" "$root/cmake/build.sh" build-asan all --preset asan -DGIRO_TESTS=ON
+asan=asan
+if command -v clang++-16 >/dev/null && compgen -G "$libomp" >/dev/null; then
+  asan=asan-clang
+fi
+phase "building for the sanitizers" "$root/cmake/build.sh" "build-$asan" all --preset "$asan" -DGIRO_TESTS=ON
 
 sanitized=0
 # Each temporary is a block of its own, which AddressSanitizer sees the end of.
-GIRO_ARENA=0 phase "testing under the sanitizers" test_tree build-asan || sanitized=$?
+GIRO_ARENA=0 phase "testing under the sanitizers" test_tree "build-$asan" || sanitized=$?
 
 fuzzed=0
 if [ "$fuzz" = yes ]; then

@@ -72,7 +72,13 @@ class RunCore final : RunMemory {
   void read_clock() { run_.clock.read(run_.elapsed); }
 
   // Before the first batch is asked for: an interrupted run may be brought back.
-  void resume() { tasks_.on_resume(); }
+  void resume() {
+    const Partitioner* const partitioner = run_.loop.partitioner();
+    if (partitioner != nullptr && partitioner->size() > 1) {
+      partitioner->expect_same("the loop", "stop: " + to_string(run_.options.stop) + '\n' + tasks_.listing());
+    }
+    tasks_.on_resume();
+  }
 
   // Whether a callback stops the run before its first step.
   bool start(const B& batch) {
@@ -328,8 +334,13 @@ class RunCore final : RunMemory {
     return tasks_.end();
   }
 
-  [[noreturn]] void throw_error(const std::exception_ptr& cause, const std::string& where) {
+  [[noreturn]] void throw_error(const std::exception_ptr& cause, std::string where) {
     const auto [code, what] = explain_exception(cause);
+    const Partitioner* const partitioner = run_.loop.partitioner();
+    if (partitioner != nullptr && partitioner->size() > 1) {
+      where =
+          "rank " + std::to_string(partitioner->rank()) + " of " + std::to_string(partitioner->size()) + ", " + where;
+    }
     run_.elapsed.last = false;
     throw LoopError(code, where + ": " + what, cause, std::move(run_.state), run_.elapsed,
                     std::move(run_.journal.history()), std::move(run_.journal.outputs()),

@@ -140,6 +140,17 @@ class RunTasks {
     return to_string(place) + step;
   }
 
+  // A line for each task: "every(1000): giro::Checkpoint".
+  std::string listing() const {
+    std::string lines;
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {
+      lines += to_string(agenda_.schedule(i)) + ":";
+      for (const Callback<S, B>& callback : tasks_[i].callbacks) lines += ' ' + callback.name();
+      lines += '\n';
+    }
+    return lines;
+  }
+
   // Each under its name, so that another task beside it makes no difference.
   void persist(Archive& archive) {
     UniqueNames schedules, callbacks;

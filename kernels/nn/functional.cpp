@@ -185,6 +185,13 @@ Var mean(const Var& x) {
   return y;
 }
 
+Var mean(const std::vector<Var>& scalars) {
+  if (scalars.empty()) throw Error(ErrorCode::invalid_argument, "mean: expected at least one value, found none");
+  Var sum = scalars.front();
+  for (std::size_t i = 1; i < scalars.size(); ++i) sum = add(sum, scalars[i]);
+  return scale(sum, 1.0 / static_cast<double>(scalars.size()));
+}
+
 Var softmax_cross_entropy(const Var& logits, const Var& labels) {
   if (logits.shape().rank() != 2) {
     throw Error(ErrorCode::shape_mismatch,

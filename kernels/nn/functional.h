@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include <giro/kernels/activation.h>
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/nn/var.h>
@@ -35,6 +37,8 @@ Var max_pool(const Var& x, const PoolOptions& options);
 // Over all elements, into a scalar.
 Var sum(const Var& x);
 Var mean(const Var& x);
+// Of scalars, one or more.
+Var mean(const std::vector<Var>& scalars);
 // Losses (R,) of logits (R, C) at integer labels (R,).
 Var softmax_cross_entropy(const Var& logits, const Var& labels);
 // The share of rows whose largest logit stands at the label, a scalar; not differentiated.

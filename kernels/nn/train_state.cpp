@@ -1,5 +1,7 @@
 #include <giro/kernels/nn/train_state.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include <giro/kernels/elementwise.h>
@@ -90,12 +92,18 @@ nn::Params TrainState::differentiable_params() const {
   return nn::Params(std::move(vars), stream());
 }
 
-void TrainState::backward(const nn::Var& loss, const nn::Params& params) const {
-  const Collection& grads = collection("grads");
-  const std::unique_ptr<GradientReduction> reduction = partitioner_ ? partitioner_->reduce(grads, context()) : nullptr;
-  nn::BackwardOptions options{.seed = batch_weight_};
+void TrainState::expect_parts(int parts) {
+  if (parts >= 1) return;
+  throw Error(ErrorCode::invalid_argument, fmt::format("value_and_grad: {} parts, expected at least 1", parts));
+}
+
+void TrainState::backward(const nn::Var& loss, const nn::Params& params, int part, int parts) const {
+  const Collection &values = collection("params"), &grads = collection("grads");
+  nn::BackwardOptions options{.seed = batch_weight_ / parts};
+  const bool is_last = part + 1 == parts;
+  const std::unique_ptr<GradientReduction> reduction =
+      partitioner_ && is_last ? partitioner_->reduce(grads, context()) : nullptr;
   if (reduction) {
-    const Collection& values = collection("params");
     options.on_gradient = [&](const nn::Var& parameter) {
       const auto leaf =
           std::ranges::find(values.leaves(), parameter.value().raw(), [](const Leaf& one) { return one.value.raw(); });
@@ -103,6 +111,7 @@ void TrainState::backward(const nn::Var& loss, const nn::Params& params) const {
     };
   }
   nn::backward(loss, options);
+  if (!is_last) return;
   for (const Leaf& leaf : grads.leaves()) {
     if (!params[below(grads, leaf)].has_grad()) stream().fill(leaf.value.raw(), 0, leaf.value.bytes());
   }

@@ -60,6 +60,34 @@ class TrainState : public State {
     return result;
   }
 
+  // The same in `parts` calls of f(params, part), of which each is a part of the batch, one after the other: grads is
+  // the mean of their gradients, and what they need in memory is a part's. Returns what the calls returned, in their
+  // order.
+  //
+  //   auto losses = state.value_and_grad(4, [&](auto& params, int part) {
+  //     const giro::Batch rows = batch.slice(part, 4);
+  //     return mean(softmax_cross_entropy(model(params, rows["image"]), rows["label"]));
+  //   });
+  //   state.apply_gradients();
+  //   return giro::logs().add_metric("loss", mean(losses));
+  //
+  // Error(invalid_argument) for no parts.
+  template <class F>
+  auto value_and_grad(int parts, F&& f) {
+    expect_parts(parts);
+    nn::Params params = differentiable_params();
+    std::vector<decltype(f(params, 0))> results;
+    for (int part = 0; part < parts; ++part) {
+      results.push_back(f(params, part));
+      if constexpr (std::is_convertible_v<decltype(results.back()), nn::Var>) {
+        backward(results.back(), params, part, parts);
+      } else {
+        backward(results.back().first, params, part, parts);
+      }
+    }
+    return results;
+  }
+
   // Queues one update of params from grads, and step + 1.
   void apply_gradients();
 
@@ -80,7 +108,9 @@ class TrainState : public State {
     TrainState& state_;
   };
   nn::Params differentiable_params() const;
-  void backward(const nn::Var& loss, const nn::Params& params) const;
+  static void expect_parts(int parts);
+  // The way back from one of several losses whose mean is the loss.
+  void backward(const nn::Var& loss, const nn::Params& params, int part = 0, int parts = 1) const;
 
   nn::Layer model_;
   optim::Optimizer optimizer_;

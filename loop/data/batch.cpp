@@ -41,6 +41,27 @@ BatchSpec Batch::spec() const {
   return spec;
 }
 
+Batch Batch::slice(int part, int parts) const {
+  if (parts < 1 || part < 0 || part >= parts || size() % parts != 0) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("slice: part {} of {} of a batch of {}, expected parts that divide it", part, parts, size()));
+  }
+  if (residence_) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("slice: the batch lies on {} and was not gathered", to_string(residence_->device())));
+  }
+  Batch slice = *this;
+  for (auto& [name, tensor] : slice.features_) {
+    const std::int64_t rows = size() / parts;
+    if (tensor.shape().rank() == 0 || tensor.shape()[0] != size()) continue;
+    const std::size_t bytes = tensor.bytes() / static_cast<std::size_t>(parts);
+    tensor = Tensor(static_cast<char*>(tensor.raw()) + static_cast<std::size_t>(part) * bytes, tensor.dtype(),
+                    tensor.shape().drop_front().with_front(rows), tensor.device());
+  }
+  return slice;
+}
+
 std::int64_t Batch::size() const {
   if (residence_) return rows_;
   if (features_.empty()) return 1;

@@ -54,6 +54,9 @@ class Batch {
   nn::Var operator[](const std::string& name) const;
   const Features& features() const noexcept { return features_; }
   BatchSpec spec() const;
+  // One of `parts` equal parts of its rows, in their order; shares the memory. Within a step, or of host memory.
+  // Errors: invalid_argument if they do not divide the rows, unsupported as above.
+  Batch slice(int part, int parts) const;
 
   // Rows here: the largest first axis over the features; a scalar feature, or no feature at all, counts 1.
   std::int64_t size() const;

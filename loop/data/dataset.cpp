@@ -163,6 +163,7 @@ Dataset Dataset::partition(const std::shared_ptr<const Partitioner>& partitioner
                             *plan_->batch_size, ranks, name,
                             to_string(rows.shape().drop_front().with_front(*plan_->batch_size))));
   }
+  partitioner->expect_same("the dataset", plan_->description());
   auto plan = std::make_shared<Plan>(*plan_);
   plan->rank = partitioner->rank();
   plan->ranks = ranks;

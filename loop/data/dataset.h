@@ -60,7 +60,8 @@ class Dataset {
 
   // This rank's part of each batch, of equal size on all: the batches of the ranks are together those of the dataset
   // that is not partitioned. A last batch that is short is filled from the first rank on, and counts as what it holds
-  // (BatchPart). After batch, once; null changes nothing. Error(invalid_argument) if the ranks do not divide the batch.
+  // (BatchPart). After batch, once; null changes nothing. A call of all ranks. Errors: invalid_argument if the ranks do
+  // not divide the batch; communication if they have not the same rows in the same order, of which some are compared.
   Dataset partition(const std::shared_ptr<const Partitioner>& partitioner) const;
 
   static constexpr std::int64_t kForever = -1;

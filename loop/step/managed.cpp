@@ -17,8 +17,11 @@ namespace {
 
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, Strategy> strategies{
-      {"eager", {.recorded = false}}, {"jit", {.recorded = true}}, {"jit_donate", {.recorded = true}}};
+  std::map<std::string, Strategy> strategies{{"eager", {.recorded = false}},
+                                             {"jit", {.recorded = true}},
+                                             {"jit_donate", {.recorded = true}},
+                                             {"data_parallel", {.data_parallel = true}},
+                                             {"data_parallel_donate", {.data_parallel = true}}};
 };
 Registry& registry() {
   static Registry registry;

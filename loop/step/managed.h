@@ -12,6 +12,7 @@
 #include <giro/loop/step/broadcasts.h>
 #include <giro/loop/step/signature.h>
 #include <giro/loop/step/step.h>
+#include <giro/runtime/error.h>
 
 // Steps of which the program writes only what is its own: the losses and the metrics. How they run is a strategy's
 // business.
@@ -20,12 +21,15 @@ namespace giro::managed {
 // How a managed step runs. Both functions are part of the step: they queue work, and are recorded with the rest.
 struct Strategy {
   bool recorded = true;                                                       // by jit, else eager
+  bool data_parallel = false;                                                 // of a state with a partitioner alone
   std::function<void(TrainState& state)> handle_grads = {};                   // between the gradients and the update
   std::function<void(const TrainState& state, Logs& logs)> handle_logs = {};  // what the step is going to log
 };
 
-// "eager"; "jit"; "jit_donate", which is jit by the name it has where states are copied: here each update is in place.
-// Error(not_found) naming the nearest strategy.
+// "eager"; "jit"; "data_parallel", which is jit, and refuses a state without a partitioner; "jit_donate" and
+// "data_parallel_donate", which are the same by the names they have where states are copied: here each update is in
+// place. A state with a partitioner is trained by all its ranks whatever the strategy is called. Error(not_found)
+// naming the nearest strategy.
 Strategy strategy(const std::string& name);
 // Adds one, for all steps that are made from then on. Error(invalid_argument) for a name that is empty or taken.
 void register_strategy(const std::string& name, Strategy strategy);
@@ -89,6 +93,10 @@ auto make_step(F f, const Strategy& strategy, bool train, std::tuple<Args...>*) 
           };
           return Logs(f(pick(std::type_identity<std::remove_cvref_t<Args>>{})...));
         };
+        if (strategy.data_parallel && !state.partitioner()) {
+          throw Error(ErrorCode::invalid_argument,
+                      "managed: the strategy is data_parallel, expected a state with a partitioner");
+        }
         Logs logs;
         if (train) {
           state.value_and_grad([&](TrainState&) {

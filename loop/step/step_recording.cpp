@@ -33,6 +33,19 @@ void check_device(const StepCall& call) {
   }
 }
 
+// Ranks that each train on whole batches would count every sample several times.
+void check_part(const StepCall& call) {
+  const int ranks = call.partitioner != nullptr ? call.partitioner->size() : 1;
+  const std::optional<BatchPart>& part = call.batch.part();
+  const bool is_empty = call.batch.features().empty() && !call.batch.residence();
+  if ((part ? part->ranks : 1) == ranks || is_empty) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{} rank{} on the state, but the batch is {}; expected batches of Dataset::partition, or "
+                          "Batch::set_part",
+                          ranks, ranks == 1 ? " works" : "s work",
+                          part ? fmt::format("one of {} parts", part->ranks) : "a whole one"));
+}
+
 Buffer zero(const Stream& stream) {
   Buffer counter = Buffer::allocate(stream.device(), sizeof(std::int64_t));
   stream.fill(counter.data(), 0, counter.size());
@@ -69,6 +82,7 @@ const State& checked(const StepCall& call) {
     throw Error(ErrorCode::invalid_argument, "a step was given a state that was moved from");
   }
   check_device(call);
+  check_part(call);
   return call.state;
 }
 

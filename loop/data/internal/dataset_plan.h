@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,9 @@ struct Dataset::Plan {
     const std::int64_t total = total_rows();
     return total == kForever ? rows_per_batch() : std::clamp<std::int64_t>(total - position, 0, rows_per_batch());
   }
+  // What has to be the same on all ranks, a line each.
+  std::string description() const;
+
   // This rank's part of the batch at a position.
   std::int64_t rows_per_part() const { return rows_per_batch() / ranks; }
   std::int64_t part_at(std::int64_t position) const { return position + rank * rows_per_part(); }

@@ -1,0 +1,27 @@
+#include "loop/data/internal/dataset_plan.h"
+
+#include <fmt/format.h>
+
+#include "runtime/internal/checksum.h"
+
+namespace giro {
+
+std::string Dataset::Plan::description() const {
+  constexpr std::int64_t kCompared = 256;  // rows of each feature, evenly spread
+  std::string lines =
+      fmt::format("rows: {}\norder: {}\nepochs: {}\nbatch: {}, first {}{}\n", order.size,
+                  order.shuffled ? fmt::format("shuffled with seed {}", order.seed) : "as they are", epochs.value_or(1),
+                  rows_per_batch(), first_batch, drop_remainder ? ", whole ones alone" : "");
+  for (const auto& [name, tensor] : rows) {
+    const std::size_t bytes = tensor.bytes() / static_cast<std::size_t>(order.size);
+    const std::int64_t step = std::max<std::int64_t>(1, order.size / kCompared);
+    detail::Checksum checksum;
+    for (std::int64_t row = 0; row < order.size; row += step) {
+      checksum.add(static_cast<const char*>(tensor.raw()) + static_cast<std::size_t>(row) * bytes, bytes);
+    }
+    lines += fmt::format("feature {}: {}, checksum {}\n", name, to_string(tensor), checksum.digits());
+  }
+  return lines;
+}
+
+}  // namespace giro

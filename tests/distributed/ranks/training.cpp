@@ -1,0 +1,225 @@
+#include <giro/giro.h>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/distributed/ranks/ranks.h"
+#include "tests/expect_error.h"
+
+namespace giro::test {
+namespace {
+
+constexpr std::int64_t kRows = 96, kFeatures = 24, kClasses = 5;
+// Of the losses and parameters of f32 sums that are added in another order, over the steps that a test makes.
+constexpr double kTolerance = 2e-5;
+
+Dataset random_rows() {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(kRows * kFeatures);
+  std::vector<std::int32_t> labels(kRows);
+  for (float& value : x) value = normal(random);
+  for (std::int32_t& label : labels) label = static_cast<std::int32_t>(random() % kClasses);
+  return Dataset({{"x", HostArray(x, {kRows, kFeatures})}, {"label", labels}});
+}
+
+nn::Layer model() {
+  return nn::sequential(nn::dense(16, {.activation = Activation::tanh}),
+                        nn::dense(16, {.activation = Activation::gelu}), nn::dense(kClasses));
+}
+
+auto make_step(int parts = 1) {
+  return jit([parts](TrainState& state, const Batch& batch) {
+    std::vector<nn::Var> accuracies;
+    auto losses = state.value_and_grad(parts, [&](auto& params, int part) {
+      const Batch rows = batch.slice(part, parts);
+      auto logits = state.model()(params, rows["x"]);
+      accuracies.push_back(accuracy(logits, rows["label"]));
+      return mean(softmax_cross_entropy(logits, rows["label"]));
+    });
+    state.apply_gradients();
+    return logs().add_metric("loss", mean(losses)).add_metric("accuracy", mean(accuracies));
+  });
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<float> params;
+};
+
+std::vector<float> params_of(const TrainState& state) {
+  return to_host<float>(state.collection("params").flat(), state.stream());
+}
+
+struct TrainingSetup {
+  std::shared_ptr<const Partitioner> partitioner = nullptr;  // null: this process trains alone
+  std::int64_t batch = 16;
+  bool resident = false;
+  int parts = 1;
+  std::int64_t steps = 24, steps_per_execution = 0;
+  double max_norm = 0;
+};
+
+TrainState make_state(const std::shared_ptr<const Partitioner>& partitioner, std::uint64_t seed = 3,
+                      double max_norm = 0) {
+  optim::Optimizer optimizer = optim::adamw(1e-2);
+  if (max_norm > 0) optimizer = optim::clip_by_global_norm(max_norm, optimizer);
+  return TrainState::create(model(), {{"x", DType::f32, {1, kFeatures}}}, optimizer, seed, test_device(), partitioner);
+}
+
+Trained train(const TrainingSetup& setup) {
+  Dataset data = random_rows().shuffle(5).repeat().batch(setup.batch).partition(setup.partitioner);
+  data = setup.resident ? data.to(test_device()) : data.prefetch(2);
+  auto result = loop(make_state(setup.partitioner, 3, setup.max_norm), data, {{every(1), make_step(setup.parts)}},
+                     {.stop = at(setup.steps), .steps_per_execution = setup.steps_per_execution});
+  EXPECT_EQ(result.elapsed.steps, setup.steps);
+  EXPECT_EQ(result.elapsed.samples, setup.steps * setup.batch);
+  return {result.history.collect("loss")[0], params_of(result.state)};
+}
+
+std::shared_ptr<const Partitioner> all_ranks(std::int64_t bucket_bytes = std::int64_t{25} << 20) {
+  return data_parallel(world(), test_device(), {.bucket_bytes = bucket_bytes});
+}
+
+void expect_near(const Trained& a, const Trained& b) {
+  ASSERT_EQ(a.losses.size(), b.losses.size());
+  for (std::size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], b.losses[i], kTolerance) << "step " << i;
+  ASSERT_EQ(a.params.size(), b.params.size());
+  double worst = 0;
+  for (std::size_t i = 0; i < a.params.size(); ++i)
+    worst = std::max<double>(worst, std::abs(a.params[i] - b.params[i]));
+  EXPECT_LE(worst, 10 * kTolerance);
+}
+
+// Of all ranks.
+bool same_everywhere(const std::vector<float>& values) {
+  const Stream stream(Device::cpu());
+  std::vector<float> of_first = values;
+  world().host().broadcast(
+      Tensor(of_first.data(), DType::f32, {static_cast<std::int64_t>(of_first.size())}, Device::cpu()), 0, stream);
+  double differs = std::memcmp(of_first.data(), values.data(), values.size() * sizeof(float)) != 0;
+  world().host().all_reduce(Tensor(&differs, DType::f64, {}, Device::cpu()), Reduction::max, stream);
+  return differs == 0;
+}
+
+TEST(TrainingOfRanks, IsThatOfOneProcess) {
+  for (const bool resident : {false, true}) {
+    for (const std::int64_t bucket_bytes : {1, 1'000, 1 << 20}) {
+      SCOPED_TRACE(std::to_string(bucket_bytes) + (resident ? " resident" : " from the host"));
+      const TrainingSetup alone{.resident = resident, .max_norm = 0.5};
+      TrainingSetup together = alone;
+      together.partitioner = all_ranks(bucket_bytes);
+      const Trained trained = train(together);
+      expect_near(trained, train(alone));
+      EXPECT_TRUE(same_everywhere(trained.params));
+    }
+  }
+}
+
+TEST(TrainingOfRanks, GivesTheSameBitsAgainAndHoweverTheDeviceRunsAhead) {
+  const TrainingSetup setup{.partitioner = all_ranks(), .resident = true};
+  const Trained first = train(setup);
+  for (const std::int64_t steps : {0, 1, 5}) {
+    TrainingSetup again = setup;
+    again.steps_per_execution = steps;
+    const Trained second = train(again);
+    EXPECT_EQ(first.losses, second.losses);
+    EXPECT_EQ(first.params, second.params);
+  }
+}
+
+TEST(TrainingOfRanks, MicroBatchesMakeOneUpdate) {
+  expect_near(train({.parts = 2}), train({}));
+  expect_near(train({.partitioner = all_ranks(), .parts = 4}), train({}));
+}
+
+TEST(TrainingOfRanks, EvaluationCountsEachSampleOnce) {
+  const auto step = jit([](const TrainState& state, const Batch& batch) {
+    auto logits = state.model()(state.params(), batch["x"]);
+    return logs()
+        .add_metric("loss", mean(softmax_cross_entropy(logits, batch["label"])))
+        .add_metric("accuracy", accuracy(logits, batch["label"]));
+  });
+  for (const std::int64_t batch : {20, 28, 44, 64}) {  // the last batch has 16, 12, 8 or 32 rows
+    const auto evaluate = [&](const std::shared_ptr<const Partitioner>& partitioner) {
+      Dataset data = random_rows().batch(batch).partition(partitioner).to(test_device());
+      return loop(make_state(partitioner), data, {{every(1), step}}).history;
+    };
+    const auto alone = evaluate(nullptr).collect("loss", "accuracy");
+    const auto together = evaluate(all_ranks()).collect("loss", "accuracy");
+    for (std::size_t entry = 0; entry < alone.size(); ++entry) {
+      ASSERT_EQ(alone[entry].size(), together[entry].size());
+      for (std::size_t i = 0; i < alone[entry].size(); ++i) {
+        EXPECT_NEAR(alone[entry][i], together[entry][i], 1e-6) << "batches of " << batch << ", step " << i;
+      }
+    }
+  }
+}
+
+TEST(TrainingOfRanks, StopTogether) {
+  const auto partitioner = all_ranks();
+  Dataset data = random_rows().repeat().batch(16).partition(partitioner).to(test_device());
+  const int last = world().size() - 1;
+  // One rank alone asks for it.
+  auto stopped = loop(make_state(partitioner), data,
+                      {{every(1), make_step()},
+                       {every(3),
+                        [&](LoopState<TrainState, Batch>& loop) {
+                          if (world().rank() == last && loop.elapsed.steps > 6) loop.stop_iteration = true;
+                        }}},
+                      {.stop = at(100)});
+  EXPECT_EQ(stopped.elapsed.steps, 10);
+  auto timed = loop(make_state(partitioner), data, {{every(1), make_step()}}, {.stop = at({.time = 0.1})});
+  EXPECT_TRUE(same_everywhere({static_cast<float>(timed.elapsed.steps), static_cast<float>(timed.elapsed.time())}));
+  // A signal that one rank gets ends all of them after the same step.
+  auto interrupted = loop(make_state(partitioner), data,
+                          {{every(1), make_step()},
+                           {every(40),
+                            [&](const Elapsed& elapsed) {
+                              if (world().rank() == last && elapsed.steps == 40) std::raise(SIGINT);
+                            }}},
+                          {.stop = at(1'000'000)});
+  EXPECT_EQ(interrupted.interrupted, SIGINT);
+  EXPECT_TRUE(same_everywhere({static_cast<float>(interrupted.elapsed.steps)}));
+  EXPECT_TRUE(same_everywhere(params_of(interrupted.state)));
+}
+
+// What makes ranks disagree is told before they train, by each rank that differs from rank 0.
+TEST(TrainingOfRanks, DifferencesAreErrors) {
+  if (world().size() == 1) GTEST_SKIP() << "of several ranks";
+  const auto partitioner = all_ranks();
+  const bool differs = world().rank() == 1;
+  const auto expect = [&](std::initializer_list<std::string> words, const std::function<void()>& f) {
+    if (differs) {
+      expect_error(ErrorCode::communication, words, f);
+    } else {
+      f();
+    }
+  };
+  const auto size_of = [](const auto& partitioner, std::int64_t batch) {
+    return random_rows().shuffle(1).batch(batch).partition(partitioner).first_batch();
+  };
+  expect({"the dataset", "rank 1", "batch: 32", "rank 0", "batch: 16"},
+         [&] { (void)size_of(partitioner, (differs ? 8 : 4) * 4); });
+  expect({"the dataset", "shuffled with seed 1", "shuffled with seed 0"},
+         [&] { (void)random_rows().shuffle(differs ? 1 : 0).batch(8).partition(partitioner); });
+  const std::string ranks = std::to_string(world().size());
+  TrainState together = make_state(partitioner), alone = make_state(nullptr);
+  const Dataset whole = random_rows().batch(16), part = whole.partition(partitioner);
+  expect_error(ErrorCode::invalid_argument, {ranks + " ranks work on the state", "the batch is a whole one"},
+               [&] { (void)make_step()(together, *whole.begin()); });
+  expect_error(ErrorCode::invalid_argument, {"1 rank works on the state", "the batch is one of " + ranks + " parts"},
+               [&] { (void)make_step()(alone, *part.begin()); });
+}
+
+}  // namespace
+}  // namespace giro::test

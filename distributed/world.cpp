@@ -111,9 +111,13 @@ struct World::Impl {
 World::World(const WorldOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 
 World::~World() {
+  if (!impl_->job) return;
+  const bool is_unwinding = std::uncaught_exceptions() > impl_->exceptions;
+  if (is_unwinding || impl_->failed || impl_->job->has_failed() || nccl::has_failed()) {
+    nccl::give_up();
+    return;
+  }
   impl_->communicators.clear();
-  if (!impl_->job || impl_->failed || impl_->job->has_failed()) return;
-  if (std::uncaught_exceptions() > impl_->exceptions) return;
   try {
     impl_->job->finish();
   } catch (const std::exception&) {

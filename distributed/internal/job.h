@@ -39,6 +39,10 @@ std::string identity_of(Device device);
 // Of the ranks of `host`, each on its own GPU. A call of all ranks, which waits.
 std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator& host, Device device,
                                                   std::chrono::milliseconds timeout);
+// Whether a collective has.
+bool has_failed() noexcept;
+// The other ranks are not waited for any more, whatever happens.
+void give_up() noexcept;
 // The processes that the environment describes. Host memory goes through their GPUs.
 std::unique_ptr<detail::Job> start(const detail::Launch& launch, std::chrono::milliseconds timeout);
 }  // namespace giro::nccl

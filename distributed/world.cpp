@@ -80,8 +80,12 @@ struct World::Impl {
     const detail::Launch launch = detail::read_launch([](const char* name) { return std::getenv(name); });
     if (launch.by == detail::Launch::By::mpi || mpi::is_initialized()) {
       job = mpi::start(options.timeout);
-    } else if (launch.by == detail::Launch::By::ranks) {
-      job = nccl::start(launch, options.timeout);
+    } else if (launch.by == detail::Launch::By::other) {
+      throw Error(
+          ErrorCode::unsupported,
+          fmt::format("World: {} has started {} processes; giro connects those that mpirun starts, or srun with "
+                      "an --mpi that its MPI knows",
+                      launch.launcher, launch.size));
     }
     if (job) {
       host = Communicator(job->host);

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "distributed/internal/communicator_impl.h"
-#include "distributed/internal/launch.h"
 
 namespace giro::detail {
 
@@ -43,6 +42,4 @@ std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator& host, Devi
 bool has_failed() noexcept;
 // The other ranks are not waited for any more, whatever happens.
 void give_up() noexcept;
-// The processes that the environment describes. Host memory goes through their GPUs.
-std::unique_ptr<detail::Job> start(const detail::Launch& launch, std::chrono::milliseconds timeout);
 }  // namespace giro::nccl

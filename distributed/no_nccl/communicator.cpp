@@ -19,9 +19,4 @@ std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator&, Device de
 bool has_failed() noexcept { return false; }
 void give_up() noexcept {}
 
-std::unique_ptr<detail::Job> start(const detail::Launch& launch, std::chrono::milliseconds) {
-  throw Error(ErrorCode::unsupported,
-              fmt::format("World: {} has started {} processes, and {}", launch.launcher, launch.size, kReason));
-}
-
 }  // namespace giro::nccl

@@ -3,8 +3,6 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include <giro/runtime/error.h>
-
 #include "distributed/nccl/communicator.h"
 #include "runtime/cuda/check.h"
 
@@ -25,10 +23,5 @@ std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator& host, Devi
 
 bool has_failed() noexcept { return a_collective_has_failed; }
 void give_up() noexcept { others_are_given_up = true; }
-
-std::unique_ptr<detail::Job> start(const detail::Launch& launch, std::chrono::milliseconds) {
-  throw Error(ErrorCode::unsupported,
-              fmt::format("World: {} has started {} processes; start them by mpirun", launch.launcher, launch.size));
-}
 
 }  // namespace giro::nccl

@@ -80,8 +80,12 @@ struct World::Impl {
     const detail::Launch launch = detail::read_launch([](const char* name) { return std::getenv(name); });
     if (launch.by == detail::Launch::By::mpi || mpi::is_initialized()) {
       job = mpi::start(options.timeout);
-    } else if (launch.by == detail::Launch::By::ranks) {
-      job = nccl::start(launch, options.timeout);
+    } else if (launch.by == detail::Launch::By::other) {
+      throw Error(
+          ErrorCode::unsupported,
+          fmt::format("World: {} has started {} processes; giro connects those that mpirun starts, or srun with "
+                      "an --mpi that its MPI knows",
+                      launch.launcher, launch.size));
     }
     if (job) {
       host = Communicator(job->host);
@@ -111,9 +115,13 @@ struct World::Impl {
 World::World(const WorldOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 
 World::~World() {
+  if (!impl_->job) return;
+  const bool is_unwinding = std::uncaught_exceptions() > impl_->exceptions;
+  if (is_unwinding || impl_->failed || impl_->job->has_failed() || nccl::has_failed()) {
+    nccl::give_up();
+    return;
+  }
   impl_->communicators.clear();
-  if (!impl_->job || impl_->failed || impl_->job->has_failed()) return;
-  if (std::uncaught_exceptions() > impl_->exceptions) return;
   try {
     impl_->job->finish();
   } catch (const std::exception&) {

@@ -13,14 +13,15 @@ struct WorldOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
 
-// The processes that were started together, its ranks: by mpirun, or this one alone. One a program; it outlives all
-// communication. Started by mpirun, a rank that ends otherwise than through ~World takes the others with it within
-// about a second.
+// The processes that were started together, its ranks: by mpirun (or srun --mpi), or this one alone. One a program; it
+// outlives all communication. Started by mpirun, a rank that ends otherwise than through ~World takes the others with
+// it within about a second.
 class World {
  public:
   // A call of all ranks, which waits. Uses MPI only where mpirun or its like has started the program; if the program
-  // has called MPI_Init itself, uses that and leaves MPI_Finalize to it. Errors: unsupported (started by what giro was
-  // built without), communication (the ranks run different programs), invalid_argument (a second World).
+  // has called MPI_Init itself, uses that and leaves MPI_Finalize to it. Errors: unsupported (started by
+  // mpirun, and giro was built without MPI; started by torchrun or Slurm without MPI), communication (the ranks run
+  // different programs), invalid_argument (a second World).
   explicit World(const WorldOptions& options = {});
   // Waits for the other ranks, unless an exception is on its way, a collective has failed or set_failed was called:
   // then MPI is left as it is, for mpirun to end the other ranks when this process ends.

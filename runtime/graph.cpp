@@ -23,6 +23,7 @@ Graph Graph::record(const Stream& stream, const std::function<void()>& body) {
     std::shared_ptr<detail::GraphImpl> recorded = impl.end_recording();
     recorded->owned.arenas.push_back(std::move(recording.arena));
     std::move(recording.kept.begin(), recording.kept.end(), std::back_inserter(recorded->owned.kept));
+    recorded->owned.peers = std::move(recording.peers);
     return Graph(std::move(recorded));
   } catch (...) {
     impl.abandon_recording();
@@ -47,9 +48,10 @@ Graph Graph::sequence(const std::vector<const Graph*>& parts) {
   Graph result(parts.front()->device().is_cuda() ? cuda::create_sequence(impls) : cpu::create_sequence(impls));
   detail::GraphOwned& owned = result.impl_->owned;
   for (const auto& part : impls) {
-    const auto& [arenas, kept] = part->owned;
+    const auto& [arenas, kept, peers] = part->owned;
     owned.arenas.insert(owned.arenas.end(), arenas.begin(), arenas.end());
     owned.kept.insert(owned.kept.end(), kept.begin(), kept.end());
+    owned.peers.add(peers);
   }
   const auto drop_repeated = [](auto& pointers) {
     std::sort(pointers.begin(), pointers.end());
@@ -80,8 +82,14 @@ void Graph::replay(const Stream& stream, std::int64_t times) const {
                                                         to_string(graph.device), to_string(stream.device())));
   }
   stream.impl().check_usable("replay");
+  graph.owned.peers.check();  // work that waits for those that have failed would never end
   graph.replay(stream.impl(), times);
-  if (stream.is_recording()) detail::Recording::current()->kept.push_back(impl_);
+  if (stream.is_recording()) {
+    detail::Recording::current()->kept.push_back(impl_);
+    detail::Recording::current()->peers.add(graph.owned.peers);
+  } else {
+    stream.impl().peers.add(graph.owned.peers);
+  }
 }
 
 void Graph::prepare(std::int64_t times) const { impl().prepare(times); }

@@ -55,6 +55,7 @@ void Stream::wait(const Event& event) const {
                 "wait: a recording cannot wait for work from outside of it: wait before it begins");
   }
   impl_->wait(marked);
+  impl_->peers.add(marked.peers);
 }
 
 void Stream::synchronize() const {
@@ -63,7 +64,7 @@ void Stream::synchronize() const {
     throw Error(ErrorCode::invalid_argument,
                 "synchronize: a stream cannot be waited for while it records: the recorded work has not run yet");
   }
-  impl_->synchronize();
+  impl_->peers.wait([&] { impl_->synchronize(); });
 }
 
 bool Stream::is_recording() const { return impl_->is_recording(); }
@@ -81,6 +82,8 @@ void Event::record(const Stream& stream) {
   if (stream.is_recording()) {
     detail::Recording::current()->has_events = true;
     impl_->recorded_in = detail::Recording::current()->id;
+  } else {
+    impl_->peers = stream.impl().peers;
   }
 }
 
@@ -94,12 +97,14 @@ void expect_outside(const detail::EventImpl& event, const char* call) {
 
 bool Event::query() const {
   expect_outside(*impl_, "query");
-  return impl_->query();
+  const bool done = impl_->query();
+  if (done) impl_->peers.check();
+  return done;
 }
 
 void Event::synchronize() const {
   expect_outside(*impl_, "synchronize");
-  impl_->synchronize();
+  impl_->peers.wait([&] { impl_->synchronize(); });
 }
 
 }  // namespace giro

@@ -38,8 +38,8 @@ class Stream {
 
   // Work queued from here on starts after the event.
   void wait(const Event& event) const;
-  // Waits for everything queued so far. Errors: device (an earlier operation failed), invalid_argument (while
-  // recording, when nothing has run yet).
+  // Waits for everything queued so far. Errors: device (an earlier operation failed), communication (a collective has),
+  // invalid_argument (while recording, when nothing has run yet).
   void synchronize() const;
   bool is_recording() const;
 
@@ -62,7 +62,8 @@ class Event {
 
   // Marks the work queued on `stream` so far, in place of what was marked before.
   void record(const Stream& stream);
-  // True once the marked work is done, or if nothing was ever marked.
+  // True once the marked work is done, or if nothing was ever marked. Errors of this and the next as of
+  // Stream::synchronize.
   bool query() const;
   void synchronize() const;
 

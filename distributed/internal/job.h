@@ -8,7 +8,6 @@
 #include <string>
 
 #include "distributed/internal/communicator_impl.h"
-#include "distributed/internal/launch.h"
 
 namespace giro::detail {
 
@@ -39,6 +38,8 @@ std::string identity_of(Device device);
 // Of the ranks of `host`, each on its own GPU. A call of all ranks, which waits.
 std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator& host, Device device,
                                                   std::chrono::milliseconds timeout);
-// The processes that the environment describes. Host memory goes through their GPUs.
-std::unique_ptr<detail::Job> start(const detail::Launch& launch, std::chrono::milliseconds timeout);
+// Whether a collective has.
+bool has_failed() noexcept;
+// The other ranks are not waited for any more, whatever happens.
+void give_up() noexcept;
 }  // namespace giro::nccl

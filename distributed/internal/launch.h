@@ -10,17 +10,14 @@ struct Launch {
   enum class By {
     hand,   // alone
     mpi,    // mpirun or its like: MPI tells the rest
-    ranks,  // torchrun or Slurm: variables name rank and place of each process
+    other,  // torchrun, or Slurm without MPI, which giro does not know how to connect
   };
   By by = By::hand;
-  std::string launcher;                          // for messages: "torchrun"
-  int size = 1;                                  // 0: the environment does not say
-  int rank = 0, local_rank = 0, local_size = 1;  // of `ranks`
-  std::string address;                           // "host:port" where rank 0 of `ranks` can be reached
+  std::string launcher;  // for messages: "torchrun"
+  int size = 1;          // processes; 0: the environment does not say
 };
 
-// `variable` gives the value of an environment variable, or null. Error(invalid_argument) for values that cannot be:
-// those say that there are other processes.
+// `variable` gives the value of an environment variable, or null. Error(invalid_argument) for sizes that cannot be.
 Launch read_launch(const std::function<const char*(const char*)>& variable);
 
 }  // namespace giro::detail

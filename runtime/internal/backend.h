@@ -13,6 +13,7 @@
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
 
+#include "runtime/internal/peers.h"
 #include "runtime/internal/recording.h"
 
 struct CUstream_st;
@@ -27,6 +28,7 @@ namespace giro::detail {
 struct GraphOwned {
   std::vector<std::shared_ptr<Arena>> arenas;     // of its temporaries
   std::vector<std::shared_ptr<const void>> kept;  // the rest
+  PeerList peers;                                 // that its work waits for
 };
 
 class GraphImpl {
@@ -50,6 +52,7 @@ class EventImpl {
 
   bool marked = false;            // it was recorded at least once,
   std::uint64_t recorded_in = 0;  // and the last time within this recording, or 0
+  PeerList peers;                 // that the marked work waits for
 };
 
 class StreamImpl {
@@ -87,6 +90,7 @@ class StreamImpl {
   const Device device;
   std::shared_ptr<Arena> arena;     // of stream-ordered temporaries
   std::weak_ptr<Arena> recordings;  // the one arena of all its recordings: they are replayed one after the other
+  PeerList peers;                   // that its work, outside of recordings, waits for
   std::uint64_t joined = 0;         // the latest recording of another stream that it has joined by an event
   std::atomic<std::uint64_t> recorded_as{0};  // the recording that is made on it, by whichever thread
 

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/internal/peers.h"
+
 namespace giro {
 class Arena;
 }
@@ -29,6 +31,7 @@ struct Recording {
   const std::uint64_t id;                         // of this recording and no other
   std::shared_ptr<Arena> arena;                   // of its temporaries
   std::vector<std::shared_ptr<const void>> kept;  // what the graph needs besides
+  PeerList peers;                                 // that its work waits for
   bool has_events = false;                        // events stand for parts of its work
 
  private:

@@ -15,16 +15,28 @@ import time
 import uuid
 
 # name: whether the job succeeds, the most seconds from the fault to its end, and what its output holds. Timeouts are 1 s.
+HAS_WAITED = r"after 1\.\d s: all_reduce of 4 bytes: rank [02] of 3( on cuda:0)? has waited 1\.\d s"
+THEN = r"then: barrier on rank [02] of 3: an earlier collective has failed"
 CASES = {
     "ends": (True, 5, []),
     "initialized_by_program": (True, 5, []),
-    "absent": (False, 1 + 5, [r"after 1\.\d s: all_reduce of 4 bytes: rank [02] of 3 has waited 1\.\d s",
-                              r"then: barrier on rank [02] of 3: an earlier collective has failed"]),
-    "stopped": (False, 1 + 5, [r"after 1\.\d s: all_reduce of 4 bytes: rank [02] of 3 has waited 1\.\d s"]),
+    "absent": (False, 1 + 5, [HAS_WAITED, THEN]),
+    "absent_in_replay": (False, 1 + 5, [HAS_WAITED, THEN]),
+    "stopped": (False, 1 + 5, [HAS_WAITED]),
     "throws": (False, 5, ["rank 1 has had enough"]),
     "set_failed": (False, 5, []),
     "killed": (False, 5, []),
     "exits": (False, 5, []),
+}
+
+
+# On GPUs the host sees a replay as a whole.
+ON_CUDA = {
+    "absent_in_replay": (False, 1 + 5, [
+        r"after 1\.\d s: replayed collectives: rank [02] of 3 on cuda:0 has waited 1\.\d s", THEN,
+        r"then: replayed collectives: rank [02] of 3"]),
+    "mixed": (False, 5, [r"rank 0 asks for cpu, rank 1 for cuda:0"]),
+    "same_gpu": (False, 5, [r"rank 0 and rank 1 share the GPU GPU-07000000"]),
 }
 
 
@@ -58,9 +70,14 @@ def run(command):
     return status, "".join(lines), seconds, processes_with(marker)
 
 
+def cases():
+    return CASES | ON_CUDA if os.environ.get("GIRO_TEST_DEVICE") == "cuda" else CASES
+
+
 def check(name, program, mpirun):
-    succeeds, most_seconds, texts = CASES[name]
-    status, output, seconds, left = run([*mpirun, "-n", "3", program, "fault", name])
+    succeeds, most_seconds, texts = cases()[name]
+    gpu = ["-x", "GIRO_CUDA_ON_CPU_UUID=7"] if name == "same_gpu" else []
+    status, output, seconds, left = run([*mpirun, *gpu, "-n", "3", program, "fault", name])
     problems = []
     if (status == 0) != succeeds:
         problems.append(f"the exit status is {status}")
@@ -95,7 +112,7 @@ def check_different_programs(program, mpirun):
 
 def main(program, *mpirun):
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        checks = [pool.submit(check, name, program, mpirun) for name in CASES]
+        checks = [pool.submit(check, name, program, mpirun) for name in cases()]
         checks.append(pool.submit(check_different_programs, program, mpirun))
         problems = [problem for each in checks for problem in each.result()]
     return "\n".join(problems) or None

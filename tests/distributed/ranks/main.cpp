@@ -16,6 +16,8 @@
 
 #include <unistd.h>
 
+#include <giro/runtime/graph.h>
+
 #include "tests/distributed/ranks/ranks.h"
 
 namespace giro::test {
@@ -32,17 +34,22 @@ int fault(const std::string& name) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const bool by_program = name == "initialized_by_program";
   if (by_program) MPI_Init(nullptr, nullptr);
-  const bool short_timeout = name == "absent" || name == "stopped";
+  const bool short_timeout = name.starts_with("absent") || name == "stopped";
   {
     World world({.timeout = short_timeout ? 1000ms : 60'000ms});
+    the_world = &world;
     std::printf("rank %d is there\n", world.rank());
-    const Stream stream(Device::cpu());
-    float value = 1;
-    const Tensor tensor(&value, DType::f32, {}, Device::cpu());
-    world.host().all_reduce(tensor, Reduction::sum, stream);
-    if (static_cast<int>(value) != world.size()) return 2;
+    const Device device = name == "mixed" && world.rank() == 0 ? Device::cpu() : test_device();
+    const Communicator communicator = world.communicator(device);
+    const Stream stream(device);
+    const Elements value(DType::f32, {}, stream);
+    value.set({1});
+    communicator.all_reduce(value.tensor(), Reduction::sum, stream);
+    if (value.get()[0] != world.size()) return 2;
+    const auto reduce = [&] { communicator.all_reduce(value.tensor(), Reduction::max, stream); };
+    const Graph recorded = Graph::record(stream, reduce);
     if (world.rank() == 1) {
-      if (name == "absent") hang();
+      if (name.starts_with("absent")) hang();
       if (name == "throws") throw std::runtime_error("rank 1 has had enough");
       if (name == "set_failed") {
         world.set_failed();
@@ -53,16 +60,27 @@ int fault(const std::string& name) {
       if (name == "exits") _exit(0);
     }
     const auto begin = std::chrono::steady_clock::now();
-    if (name != "ends" && !by_program) {
+    while (name != "ends" && !by_program) {
       try {
-        for (;;) world.host().all_reduce(tensor, Reduction::max, stream);
+        if (name == "absent_in_replay") {
+          recorded.replay(stream, 2);
+        } else {
+          reduce();
+        }
+        stream.synchronize();
       } catch (const std::exception& error) {
         const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
         std::printf("after %.1f s: %s\n", waited.count(), error.what());
-        try {
-          world.host().barrier(stream);
-        } catch (const std::exception& later) {
-          std::printf("then: %s\n", later.what());
+        for (const bool replays : {false, true}) {
+          try {
+            if (replays) {
+              recorded.replay(stream);
+            } else {
+              communicator.barrier(stream);
+            }
+          } catch (const std::exception& later) {
+            std::printf("then: %s\n", later.what());
+          }
         }
         throw;
       }

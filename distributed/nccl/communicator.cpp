@@ -1,0 +1,270 @@
+#include "distributed/nccl/communicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <giro/runtime/error.h>
+
+#include "distributed/internal/exchange.h"
+#include "runtime/cuda/check.h"
+#include "runtime/cuda/device.h"
+#include "runtime/internal/backend.h"
+
+namespace giro::nccl {
+namespace {
+
+ncclDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return ncclFloat32;
+    case DType::f64:
+      return ncclFloat64;
+    case DType::bf16:
+      return ncclBfloat16;
+    case DType::f16:
+      return ncclFloat16;
+    case DType::i32:
+      return ncclInt32;
+    case DType::i64:
+      return ncclInt64;
+    case DType::u8:
+    case DType::boolean:
+      return ncclUint8;
+  }
+  throw Error(ErrorCode::unsupported, "NCCL: no such dtype");
+}
+
+ncclRedOp_t op_of(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::sum:
+      return ncclSum;
+    case Reduction::mean:
+      return ncclAvg;
+    case Reduction::max:
+      return ncclMax;
+    case Reduction::min:
+      return ncclMin;
+  }
+  throw Error(ErrorCode::unsupported, "NCCL: no such reduction");
+}
+
+// As one line.
+std::string reason(ncclResult_t status, ncclComm_t comm) {
+  std::string detail = ncclGetLastError(comm);
+  std::replace(detail.begin(), detail.end(), '\n', ' ');
+  return fmt::format("{}{}{}", ncclGetErrorString(status), detail.empty() ? "" : ": ", detail);
+}
+
+// Rank 0's, which all ranks need, or why there is none.
+struct Invitation {
+  ncclUniqueId id{};
+  std::array<char, 200> failure{};
+};
+
+Invitation invite(const Communicator& host) {
+  Invitation own;
+  if (host.rank() == 0) {
+    const ncclResult_t status = ncclGetUniqueId(&own.id);
+    if (status != ncclSuccess) reason(status, nullptr).copy(own.failure.data(), own.failure.size() - 1);
+  }
+  return detail::exchange(host, own)[0];
+}
+
+std::size_t bytes_of(std::int64_t count, DType dtype) { return static_cast<std::size_t>(count) * size_of(dtype); }
+
+}  // namespace
+
+std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const Communicator& host, Device device,
+                                                            std::chrono::milliseconds timeout) {
+  const Invitation invitation = invite(host);
+  if (invitation.failure[0] != '\0') {
+    throw Error(ErrorCode::communication,
+                fmt::format("communicator: NCCL does not start on rank 0: {}", invitation.failure.data()));
+  }
+  std::shared_ptr<NcclCommunicator> made(new NcclCommunicator(host, device, timeout));
+  const Stream stream(device);
+  made->of_barrier_ = Buffer::allocate(device, sizeof(float));
+  stream.fill(made->of_barrier_.data(), 0, sizeof(float));
+  stream.synchronize();
+  {
+    const std::lock_guard lock(made->mutex_);
+    cuda::make_current(device);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    const ncclResult_t status = ncclCommInitRankConfig(&made->comm_, host.size(), invitation.id, host.rank(), &config);
+    made->finish(status, "communicator", 0);
+  }
+  made->watchdog_->add(*made);
+  return made;
+}
+
+NcclCommunicator::NcclCommunicator(const Communicator& host, Device device, std::chrono::milliseconds timeout)
+    : CommunicatorImpl(host.rank(), host.size(), device), host_(host), timeout_(timeout) {}
+
+// To finalize is a call of all ranks.
+NcclCommunicator::~NcclCommunicator() {
+  watchdog_->remove(*this);
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return;
+  (void)cudaSetDevice(device.index());
+  if (!others_are_given_up && std::uncaught_exceptions() == 0) {
+    try {
+      finish(ncclCommFinalize(comm_), "~Communicator", 0);
+      if (ncclCommDestroy(comm_) == ncclSuccess) comm_ = nullptr;
+    } catch (const std::exception&) {
+      // It is aborted already.
+    }
+  }
+  if (comm_ != nullptr) abort({});
+}
+
+void NcclCommunicator::check_usable(const char* name) const {
+  if (comm_ != nullptr) return;
+  throw Error(ErrorCode::communication,
+              fmt::format("{} on rank {} of {}: an earlier collective has failed: {}", name, rank, size, failure_));
+}
+
+std::string NcclCommunicator::describe(const char* name, std::size_t bytes) const {
+  return fmt::format("{} of {} bytes: rank {} of {} on {}", name, bytes, rank, size, to_string(device));
+}
+
+void NcclCommunicator::abort(const std::string& why) noexcept {
+  if (failure_.empty()) failure_ = why;
+  if (!why.empty()) a_collective_has_failed = true;
+  if (comm_ != nullptr) (void)ncclCommAbort(std::exchange(comm_, nullptr));
+  queued_.clear();
+}
+
+void NcclCommunicator::finish(ncclResult_t status, const char* name, std::size_t bytes) {
+  const Clock::time_point begin = Clock::now();
+  while (status == ncclInProgress && comm_ != nullptr && Clock::now() - begin <= timeout_) {
+    const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);
+    if (asked != ncclSuccess) status = asked;
+    if (status == ncclInProgress) std::this_thread::yield();
+  }
+  if (status == ncclSuccess) return;
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  const std::string why =
+      status == ncclInProgress
+          ? fmt::format("{} has waited {:.1f} s for the others; another rank is gone, hangs, or makes other calls",
+                        describe(name, bytes), seconds)
+          : fmt::format("{}: NCCL reports: {}", describe(name, bytes), reason(status, comm_));
+  abort(why);
+  throw Error(status == ncclUnhandledCudaError ? ErrorCode::device : ErrorCode::communication, why);
+}
+
+template <class Call>
+void NcclCommunicator::queue(const char* name, std::size_t bytes, const Stream& stream, Call&& call) {
+  const std::lock_guard lock(mutex_);
+  check_usable(name);
+  const cudaStream_t on = cuda::handle(stream);
+  finish(call(comm_, on), name, bytes);
+  if (stream.is_recording()) {
+    is_recorded_ = true;
+    detail::Recording::current()->kept.push_back(shared_from_this());
+    detail::Recording::current()->peers.add(weak_from_this());
+    return;
+  }
+  stream.impl().peers.add(weak_from_this());
+  if (queued_.empty()) last_progress_ = Clock::now();
+  Queued& last = queued_.emplace_back(Queued{name, bytes, Clock::now(), {}});
+  cuda::check(cudaEventCreateWithFlags(last.done.out(), cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  cuda::check(cudaEventRecord(last.done, on), "cudaEventRecord");
+}
+
+bool NcclCommunicator::look_at_queue() {
+  while (!queued_.empty()) {
+    if (cudaEventQuery(queued_.front().done) == cudaErrorNotReady) {
+      (void)cudaGetLastError();
+      return Clock::now() - last_progress_ <= timeout_;
+    }
+    queued_.pop_front();  // done; or the device has failed, which whoever waits for it is told
+    last_progress_ = Clock::now();
+  }
+  return true;
+}
+
+void NcclCommunicator::check() const {
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) throw Error(ErrorCode::communication, failure_);
+}
+
+void NcclCommunicator::begin_host_wait() noexcept {
+  const std::lock_guard lock(waits_mutex_);
+  if (host_waits_++ == 0) waits_since_ = Clock::now();
+}
+
+void NcclCommunicator::end_host_wait() noexcept {
+  const std::lock_guard lock(waits_mutex_);
+  --host_waits_;
+}
+
+bool NcclCommunicator::look_at_host_waits() {
+  const std::lock_guard lock(waits_mutex_);
+  return !is_recorded_ || host_waits_ == 0 || Clock::now() - std::max(waits_since_, last_progress_) <= timeout_;
+}
+
+void NcclCommunicator::look() noexcept {
+  const std::unique_lock lock(mutex_, std::try_to_lock);  // else it is in a call, which has a timeout of its own
+  if (!lock || comm_ == nullptr) return;
+  (void)cudaSetDevice(device.index());
+  ncclResult_t status = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);
+  if (asked != ncclSuccess) status = asked;
+  if (status != ncclSuccess && status != ncclInProgress) {
+    return abort(
+        fmt::format("rank {} of {} on {}: NCCL reports: {}", rank, size, to_string(device), reason(status, comm_)));
+  }
+  const bool queue_goes_on = look_at_queue();
+  if (queue_goes_on && look_at_host_waits()) return;
+  const double seconds = std::chrono::duration<double>(timeout_).count();
+  const std::string what = queue_goes_on
+                               ? fmt::format("replayed collectives: rank {} of {} on {}", rank, size, to_string(device))
+                               : describe(queued_.front().name, queued_.front().bytes);
+  abort(fmt::format("{} has waited {:.1f} s for the others; another rank is gone, hangs, or makes other calls", what,
+                    seconds));
+}
+
+void NcclCommunicator::all_reduce(void* data, std::int64_t count, DType dtype, Reduction reduction,
+                                  const Stream& stream) {
+  queue("all_reduce", bytes_of(count, dtype), stream, [&](ncclComm_t comm, cudaStream_t on) {
+    return ncclAllReduce(data, data, static_cast<std::size_t>(count), type_of(dtype), op_of(reduction), comm, on);
+  });
+}
+
+void NcclCommunicator::broadcast(void* data, std::int64_t count, DType dtype, int root, const Stream& stream) {
+  queue("broadcast", bytes_of(count, dtype), stream, [&](ncclComm_t comm, cudaStream_t on) {
+    return ncclBroadcast(data, data, static_cast<std::size_t>(count), type_of(dtype), root, comm, on);
+  });
+}
+
+void NcclCommunicator::all_gather(void* out, const void* in, std::int64_t count, DType dtype, const Stream& stream) {
+  queue("all_gather", bytes_of(count * size, dtype), stream, [&](ncclComm_t comm, cudaStream_t on) {
+    return ncclAllGather(in, out, static_cast<std::size_t>(count), type_of(dtype), comm, on);
+  });
+}
+
+void NcclCommunicator::reduce_scatter(void* out, const void* in, std::int64_t count, DType dtype, Reduction reduction,
+                                      const Stream& stream) {
+  queue("reduce_scatter", bytes_of(count * size, dtype), stream, [&](ncclComm_t comm, cudaStream_t on) {
+    return ncclReduceScatter(in, out, static_cast<std::size_t>(count), type_of(dtype), op_of(reduction), comm, on);
+  });
+}
+
+void NcclCommunicator::barrier(const Stream& stream) {
+  queue("barrier", 0, stream, [&](ncclComm_t comm, cudaStream_t on) {
+    return ncclAllReduce(of_barrier_.data(), of_barrier_.data(), 1, ncclFloat32, ncclSum, comm, on);
+  });
+}
+
+std::shared_ptr<detail::CommunicatorImpl> NcclCommunicator::split(int color, int key) {
+  return connect(host_.split(color, key), device, timeout_);
+}
+
+}  // namespace giro::nccl

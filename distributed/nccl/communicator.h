@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include <giro/runtime/buffer.h>
+
+#include "distributed/internal/communicator_impl.h"
+#include "distributed/nccl/watchdog.h"
+#include "runtime/cuda/handle.h"
+#include "runtime/internal/peers.h"
+
+namespace giro::nccl {
+
+// Of this process. Once the others are given up, communicators that go do not wait for them.
+inline std::atomic<bool> others_are_given_up{false};
+inline std::atomic<bool> a_collective_has_failed{false};
+
+// Between GPUs, one of each rank. A communicator that does not block: no call waits longer than the timeout. Once a
+// collective has failed the communicator is aborted, so that what the GPU waits for comes to an end, and every call
+// fails.
+class NcclCommunicator final : public detail::CommunicatorImpl,
+                               public detail::Peers,
+                               public std::enable_shared_from_this<NcclCommunicator>,
+                               private Watchdog::Watched {
+ public:
+  // A call of all ranks of `host`.
+  static std::shared_ptr<NcclCommunicator> connect(const Communicator& host, Device device,
+                                                   std::chrono::milliseconds timeout);
+  ~NcclCommunicator() override;
+
+  void all_reduce(void* data, std::int64_t count, DType dtype, Reduction reduction, const Stream& stream) override;
+  void broadcast(void* data, std::int64_t count, DType dtype, int root, const Stream& stream) override;
+  void all_gather(void* out, const void* in, std::int64_t count, DType dtype, const Stream& stream) override;
+  void reduce_scatter(void* out, const void* in, std::int64_t count, DType dtype, Reduction reduction,
+                      const Stream& stream) override;
+  void barrier(const Stream& stream) override;
+  std::shared_ptr<detail::CommunicatorImpl> split(int color, int key) override;
+
+  void check() const override;
+  void begin_host_wait() noexcept override;
+  void end_host_wait() noexcept override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Event = cuda::Handle<cudaEvent_t, cudaEventDestroy>;
+  // What was queued outside of recordings, and an event after it.
+  struct Queued {
+    const char* name;
+    std::size_t bytes;
+    Clock::time_point since;
+    Event done;
+  };
+
+  NcclCommunicator(const Communicator& host, Device device, std::chrono::milliseconds timeout);
+
+  void look() noexcept override;
+
+  // Queues what `call(ncclComm_t, cudaStream_t)` asks NCCL for.
+  template <class Call>
+  void queue(const char* name, std::size_t bytes, const Stream& stream, Call&& call);
+
+  // Under the lock:
+  void finish(ncclResult_t status, const char* name, std::size_t bytes);  // of a call that may be in progress
+  bool look_at_host_waits();
+  bool look_at_queue();  // whether it goes on
+  void check_usable(const char* name) const;
+  std::string describe(const char* name, std::size_t bytes) const;
+  void abort(const std::string& why) noexcept;
+
+  const Communicator host_;
+  const std::chrono::milliseconds timeout_;
+  Buffer of_barrier_;  // one f32
+  std::shared_ptr<Watchdog> watchdog_ = Watchdog::of_process();
+
+  mutable std::mutex mutex_;
+  ncclComm_t comm_ = nullptr;  // null once aborted
+  std::string failure_;
+  std::deque<Queued> queued_;
+  Clock::time_point last_progress_{};
+  bool is_recorded_ = false;  // graphs hold collectives, which the host cannot see one by one
+
+  std::mutex waits_mutex_;
+  int host_waits_ = 0;
+  Clock::time_point waits_since_{};
+};
+
+}  // namespace giro::nccl

@@ -1,0 +1,27 @@
+#include "distributed/internal/job.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include "distributed/nccl/communicator.h"
+#include "runtime/cuda/check.h"
+
+namespace giro::nccl {
+
+std::string identity_of(Device device) {
+  cudaDeviceProp properties{};
+  cuda::check(cudaGetDeviceProperties(&properties, device.index()), "cudaGetDeviceProperties");
+  std::string text = "GPU-";
+  for (const char byte : properties.uuid.bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator& host, Device device,
+                                                  std::chrono::milliseconds timeout) {
+  return NcclCommunicator::connect(host, device, timeout);
+}
+
+bool has_failed() noexcept { return a_collective_has_failed; }
+void give_up() noexcept { others_are_given_up = true; }
+
+}  // namespace giro::nccl

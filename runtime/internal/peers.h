@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+namespace giro::detail {
+
+// Other processes that the work of a stream waits for, such as the ranks of a communicator.
+class Peers {
+ public:
+  virtual ~Peers() = default;
+  // Throws once they have failed: the work is then over, and what it left is undefined.
+  virtual void check() const = 0;
+  // The host begins, or ends, to wait for work that may wait for them.
+  virtual void begin_host_wait() noexcept = 0;
+  virtual void end_host_wait() noexcept = 0;
+};
+
+// Those of a stream, an event or a graph; communicators that have gone are none any more.
+class PeerList {
+ public:
+  void add(const std::weak_ptr<Peers>& peers);
+  void add(const PeerList& others);
+
+  // Throws if any have failed.
+  void check() const;
+  // Runs `wait`, for which the host waits, and checks after it.
+  template <class Wait>
+  void wait(Wait&& wait) const {
+    if (all_.empty()) return wait();
+    const HostWait of_host(*this);
+    wait();
+    check();
+  }
+
+ private:
+  class HostWait {
+   public:
+    explicit HostWait(const PeerList& list);
+    ~HostWait();
+    HostWait(const HostWait&) = delete;
+    HostWait& operator=(const HostWait&) = delete;
+
+   private:
+    std::vector<std::shared_ptr<Peers>> all_;
+  };
+
+  std::vector<std::weak_ptr<Peers>> all_;
+};
+
+}  // namespace giro::detail

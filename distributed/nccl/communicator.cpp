@@ -92,13 +92,20 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const Communicator& 
   made->of_barrier_ = Buffer::allocate(device, sizeof(float));
   stream.fill(made->of_barrier_.data(), 0, sizeof(float));
   stream.synchronize();
-  {
+  std::array<char, 200> failure{};
+  try {
     const std::lock_guard lock(made->mutex_);
     cuda::make_current(device);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    const ncclResult_t status = ncclCommInitRankConfig(&made->comm_, host.size(), invitation.id, host.rank(), &config);
-    made->finish(status, "communicator", 0);
+    made->finish(ncclCommInitRankConfig(&made->comm_, host.size(), invitation.id, host.rank(), &config), "communicator",
+                 0);
+  } catch (const Error& error) {
+    std::string(error.what()).copy(failure.data(), failure.size() - 1);
+  }
+  // No rank uses it, or lets go of it, before all have it.
+  for (const auto& other : detail::exchange(host, failure)) {
+    if (other[0] != '\0') throw Error(ErrorCode::communication, other.data());
   }
   made->watchdog_->add(*made);
   return made;

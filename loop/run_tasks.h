@@ -22,11 +22,15 @@ namespace giro::detail {
 template <class S, class B>
 class RunTasks {
  public:
-  RunTasks(RunParts<S, B>& run, const std::vector<Task<S, B>>& tasks)
-      : run_(run), agenda_(schedules_of(tasks), run.elapsed.date_start), is_primary_(run.loop.is_primary()) {
+  RunTasks(S state, const std::vector<Task<S, B>>& tasks, LoopOptions<S, B> options, RunMemory* memory)
+      : run_(std::move(state), std::move(options), memory),
+        agenda_(schedules_of(tasks), run_.elapsed.date_start),
+        is_primary_(run_.loop.is_primary()) {
     for (const Task<S, B>& task : tasks) tasks_.push_back({task.callbacks});
   }
 
+  RunParts<S, B>& run() noexcept { return run_; }
+  const RunParts<S, B>& run() const noexcept { return run_; }
   const Agenda& agenda() const noexcept { return agenda_; }
   // As if nothing had run yet, but for what the schedules remember.
   void restart() { agenda_.restart(run_.elapsed.date_start); }
@@ -66,13 +70,13 @@ class RunTasks {
         });
   }
   // What a stop has skipped in this step that was refused.
-  void run_skipped() {
+  [[gnu::cold]] void run_skipped() {
     for (Entry& task : tasks_) {
       if (task.ran_at == run_.elapsed.steps && !run_.loop.stop_iteration) run_task(task);
     }
   }
   // What last() brings and has not run in this step, without those that save if the run `is_saved`.
-  void run_last(bool is_saved) {
+  [[gnu::cold]] void run_last(bool is_saved) {
     agenda_.ask_at_end(
         run_.elapsed, [&](const auto& traits) { before_asking(traits); },
         [&](std::size_t task) { run_rest(tasks_[task], is_saved); });
@@ -208,7 +212,7 @@ class RunTasks {
     if (traits.reads_clock) run_.clock.read(run_.elapsed);
   }
 
-  void run_task(Entry& task) {
+  [[gnu::always_inline]] void run_task(Entry& task) {
     while (task.ran < task.callbacks.size()) {
       run_callback(task.callbacks[task.ran++]);
       if (run_.loop.stop_iteration) return;
@@ -221,7 +225,7 @@ class RunTasks {
       if (!is_saved || !callback.saves()) run_callback(callback);
     }
   }
-  void run_callback(Callback<S, B>& callback) {
+  [[gnu::always_inline]] void run_callback(Callback<S, B>& callback) {
     switch (callback.kind()) {
       case CallbackKind::observer:
         if (runs_here(callback)) run_.journal.add(callback.observer());
@@ -258,7 +262,7 @@ class RunTasks {
     hook();
     running_ = nullptr;
   }
-  void run_deferred(std::vector<Deferred>& calls) {
+  [[gnu::cold]] void run_deferred(std::vector<Deferred>& calls) {
     run_.bring_device();
     for (const Deferred& call : std::exchange(calls, {})) {
       running_ = call.callback;
@@ -267,7 +271,7 @@ class RunTasks {
     }
   }
 
-  RunParts<S, B>& run_;
+  RunParts<S, B> run_;
   Agenda agenda_;
   std::vector<Entry> tasks_;
   std::vector<Deferred> at_step_end_, after_step_;

@@ -137,6 +137,39 @@ TEST(TrainingOfRanks, GivesTheSameBitsAgainAndHoweverTheDeviceRunsAhead) {
   }
 }
 
+// The gradient of what is computed first is queued last: by then those of the layers after it are on their way, beside
+// the computation.
+TEST(TrainingOfRanks, GradientsLeaveWhileTheWayBackGoesOn) {
+  if (test_device().is_cpu()) GTEST_SKIP() << "on the CPU nothing runs beside the caller";
+  TrainState state = make_state(all_ranks(1));
+  std::vector<std::string> noted;
+  auto step = jit([&](TrainState& trained, const Batch& batch) {
+    const Stream& sending = trained.context().communication_stream();
+    // Its gradient is noted, and is otherwise as if it were not there.
+    const auto note = [&](const std::string& name, const nn::Var& x) {
+      return nn::call(name, {.shape = x.shape()}, {x},
+                      {.cuda = [&](auto& out, auto& in, auto*) { copy(out, in[0], trained.stream()); },
+                       .vjp =
+                           [&noted, &sending, name](auto&, auto& dy, auto&) {
+                             noted.push_back(name + (sending.is_recording() ? ": some are sent" : ": none is sent"));
+                             return dy;
+                           }});
+    };
+    auto loss = trained.value_and_grad([&](auto& params) {
+      auto hidden =
+          nn::dense(batch["x"], note("first layer", params["dense0/kernel"]), params["dense0/bias"], Activation::tanh);
+      auto logits = nn::dense(hidden, params["dense1/kernel"], params["dense1/bias"]);
+      return mean(softmax_cross_entropy(note("logits", logits), batch["label"]));
+    });
+    trained.apply_gradients();
+    return logs().add_metric("loss", loss);
+  });
+  Dataset data = random_rows().repeat().batch(16).partition(state.partitioner()).to(test_device());
+  auto result = loop(std::move(state), data, {{every(1), step}}, {.stop = at(20)});
+  EXPECT_EQ(noted, (std::vector<std::string>{"logits: none is sent", "first layer: some are sent"}));
+  EXPECT_TRUE(same_everywhere(params_of(result.state)));
+}
+
 TEST(TrainingOfRanks, MicroBatchesMakeOneUpdate) {
   expect_near(train({.parts = 2}), train({}));
   expect_near(train({.partitioner = all_ranks(), .parts = 4}), train({}));

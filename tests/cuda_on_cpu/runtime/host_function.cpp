@@ -1,26 +1,20 @@
-// cudaLaunchHostFunc. A host function is work like any other and runs late, when a call waits for it; but a
-// program may wait for one without a call of CUDA's, so one that was left alone for a while is run by a
-// thread of the emulation.
+// cudaLaunchHostFunc. A host function is work like any other and runs late, when a call waits for it; but a program may
+// wait for one without a call of CUDA's.
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include <chrono>
-#include <deque>
 #include <memory>
-#include <thread>
-#include <utility>
 
 #include "tests/cuda_on_cpu/runtime/capture.h"
 #include "tests/cuda_on_cpu/runtime/error.h"
 #include "tests/cuda_on_cpu/runtime/graph.h"
+#include "tests/cuda_on_cpu/runtime/left_alone.h"
 #include "tests/cuda_on_cpu/runtime/memory.h"
 #include "tests/cuda_on_cpu/runtime/stream.h"
 
 namespace cuda_on_cpu {
 namespace {
-
-constexpr std::chrono::milliseconds kPatience{500};
 
 bool running = false;  // under the lock, so on this thread
 
@@ -29,23 +23,6 @@ void run(cudaHostFn_t function, void* argument) {
   running = true;
   function(argument);
   running = false;
-}
-
-// The thread runs what has been waiting since its last look.
-std::deque<Point>& waiting() {
-  static auto* const points = new std::deque<Point>;
-  return *points;
-}
-
-void run_what_nobody_waits_for() {
-  for (std::deque<Point> seen;;) {
-    std::this_thread::sleep_for(kPatience);
-    const std::lock_guard lock(api_mutex());
-    for (const Point& point : std::exchange(seen, {})) {
-      while (!point.queue->is_done(point.entry)) point.queue->run_next();
-    }
-    seen = std::exchange(waiting(), {});
-  }
 }
 
 }  // namespace
@@ -76,9 +53,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t on, cudaHostFn_t function, void* arg
       run(function, argument);
       return true;
     });
-    static const bool started = (std::thread(run_what_nobody_waits_for).detach(), true);
-    (void)started;
-    waiting().push_back(stream.queue->end());
+    run_if_left_alone(stream.queue->end());
   });
 }
 }

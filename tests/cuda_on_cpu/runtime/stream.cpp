@@ -10,6 +10,7 @@
 #include "tests/cuda_on_cpu/runtime/error.h"
 #include "tests/cuda_on_cpu/runtime/graph.h"
 #include "tests/cuda_on_cpu/runtime/handles.h"
+#include "tests/cuda_on_cpu/runtime/left_alone.h"
 #include "tests/cuda_on_cpu/runtime/memory.h"
 #include "tests/cuda_on_cpu/runtime/seed.h"
 
@@ -175,6 +176,8 @@ void enqueue_collective(CUstream_st& stream, std::string name, Queue::Work work,
   after.push_back({last.queue, last.entry, {}});
   enqueue(stream, std::move(name), std::move(work), std::move(after));
   last = stream.queue->end();
+  // Another process may wait for this one's part, while this one waits for that process otherwise than by CUDA.
+  run_if_left_alone(last);
 }
 
 void nap() { api_mutex().let_others_in(std::chrono::microseconds(100)); }

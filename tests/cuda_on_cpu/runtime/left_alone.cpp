@@ -1,0 +1,41 @@
+#include "tests/cuda_on_cpu/runtime/left_alone.h"
+
+#include <chrono>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "tests/cuda_on_cpu/runtime/error.h"
+
+namespace cuda_on_cpu {
+namespace {
+
+constexpr std::chrono::milliseconds kPatience{500};
+
+// The thread runs what has been waiting since its last look.
+std::deque<Point>& waiting() {
+  static auto* const points = new std::deque<Point>;
+  return *points;
+}
+
+void run_what_nobody_waits_for() {
+  for (std::deque<Point> seen;;) {
+    std::this_thread::sleep_for(kPatience);
+    const std::lock_guard lock(api_mutex());
+    for (const Point& point : std::exchange(seen, {})) {
+      while (!point.queue->is_done(point.entry)) point.queue->run_next();
+    }
+    seen = std::exchange(waiting(), {});
+  }
+}
+
+}  // namespace
+
+void run_if_left_alone(const Point& point) {
+  static const bool started = (std::thread(run_what_nobody_waits_for).detach(), true);
+  (void)started;
+  waiting().push_back(point);
+}
+
+}  // namespace cuda_on_cpu

@@ -3,6 +3,7 @@
 // All of giro.
 
 #include <giro/callbacks/bar_total.h>
+#include <giro/callbacks/check_replicas.h>
 #include <giro/callbacks/checkpoint.h>
 #include <giro/callbacks/csv_logger.h>
 #include <giro/callbacks/curves.h>
@@ -26,6 +27,7 @@
 #include <giro/kernels/activation.h>
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/dense.h>
+#include <giro/kernels/digest.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/gather.h>
 #include <giro/kernels/nn/call.h>
@@ -33,6 +35,7 @@
 #include <giro/kernels/nn/initializers.h>
 #include <giro/kernels/nn/layer.h>
 #include <giro/kernels/nn/layers.h>
+#include <giro/kernels/nn/partitioner.h>
 #include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/nn/var.h>
 #include <giro/kernels/optim/learning_rate.h>

@@ -44,6 +44,7 @@ struct RowPart;  // kernels/functors/publish.h
   void mean(const Tensor& out, const Tensor& x, const Stream& stream);                                                \
   void max(const Tensor& out, const Tensor& x, const Stream& stream);                                                 \
   void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream);                                      \
+  void digest(const Tensor& digest, const Tensor& bytes, const Stream& stream);                                       \
   void sum_rows(const Tensor& out, const Tensor& x, const Stream& stream);                                            \
   void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels, \
                              const Stream& stream);                                                                   \

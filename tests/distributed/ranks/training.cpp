@@ -198,6 +198,26 @@ TEST(TrainingOfRanks, EvaluationCountsEachSampleOnce) {
   }
 }
 
+TEST(TrainingOfRanks, ReplicasAreComparedToTheBit) {
+  const auto partitioner = all_ranks();
+  Dataset data = random_rows().repeat().batch(16).partition(partitioner);
+  auto trained =
+      loop(make_state(partitioner), data, {{every(1), make_step()}, {every(5), check_replicas()}}, {.stop = at(12)});
+  if (world().size() == 1) return;
+  // The last bit of one element, on one rank.
+  const Tensor bias = trained.state.at("params/dense1/bias");
+  std::vector<float> values = to_host<float>(bias, trained.state.stream());
+  const bool differs = world().rank() == 1;
+  if (differs) values[3] = std::nextafter(values[3], 1.0f);
+  from_host(bias, values, trained.state.stream());
+  const auto check = [&] { check_replicas(trained.state, *partitioner); };
+  if (differs) {
+    expect_error(ErrorCode::communication, {"the state's bits", "rank 1 has params: ", "rank 0 has params: "}, check);
+  } else {
+    check();
+  }
+}
+
 TEST(TrainingOfRanks, StopTogether) {
   const auto partitioner = all_ranks();
   Dataset data = random_rows().repeat().batch(16).partition(partitioner).to(test_device());

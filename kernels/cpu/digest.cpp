@@ -1,0 +1,23 @@
+#include <atomic>
+#include <cstdint>
+
+#include "kernels/cpu/for_each.h"
+#include "kernels/functors/digest.h"
+#include "kernels/internal/backends.h"
+
+namespace giro::cpu {
+
+void digest(const Tensor& digest, const Tensor& bytes, const Stream& stream) {
+  submit(stream, [out = digest.data<std::int64_t>(), words = static_cast<const std::uint64_t*>(bytes.raw()),
+                  n = bytes.count() / 8] {
+    std::atomic<std::uint64_t> total = 0;  // in whatever order
+    for_each_block(n, kBlock, n, [&](std::int64_t begin, std::int64_t end) {
+      std::uint64_t sum = 0;
+      for (std::int64_t i = begin; i < end; ++i) sum += functors::digest_term(words[i], i);
+      total.fetch_add(sum, std::memory_order_relaxed);
+    });
+    *out = static_cast<std::int64_t>(total.load());
+  });
+}
+
+}  // namespace giro::cpu

@@ -1,0 +1,46 @@
+#include <cub/block/block_reduce.cuh>
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/functors/digest.h"
+#include "kernels/internal/backends.h"
+#include "runtime/cuda/check.h"
+#include "runtime/cuda/stream.h"
+
+namespace giro::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kPerBlock = 16 * kThreads;  // words that are worth a block
+constexpr std::int64_t kMostBlocks = 1024;
+
+// out[block] = the sum of the block's share of the words, or of their terms.
+template <bool kTerms>
+__global__ void digest_kernel(std::uint64_t* out, const std::uint64_t* words, std::int64_t count) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
+  std::uint64_t sum = 0;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += stride) {
+    sum += kTerms ? functors::digest_term(words[i], i) : words[i];
+  }
+  using Reduce = cub::BlockReduce<std::uint64_t, kThreads>;
+  __shared__ typename Reduce::TempStorage storage;
+  sum = Reduce(storage).Sum(sum);
+  if (threadIdx.x == 0) out[blockIdx.x] = sum;
+}
+
+}  // namespace
+
+void digest(const Tensor& digest, const Tensor& bytes, const Stream& stream) {
+  const std::int64_t count = bytes.count() / 8;
+  const unsigned int blocks = blocks_for(count, kPerBlock, kMostBlocks);
+  const Buffer buffer = stream.allocate(blocks * sizeof(std::uint64_t));
+  auto* const partial = static_cast<std::uint64_t*>(buffer.data());
+  digest_kernel<true>
+      <<<blocks, kThreads, 0, handle(stream)>>>(partial, static_cast<const std::uint64_t*>(bytes.raw()), count);
+  check_launch("digest_kernel");
+  digest_kernel<false><<<1, kThreads, 0, handle(stream)>>>(static_cast<std::uint64_t*>(digest.raw()), partial, blocks);
+  check_launch("digest_kernel");
+}
+
+}  // namespace giro::cuda

@@ -1,0 +1,27 @@
+#include <giro/kernels/digest.h>
+
+#include <fmt/format.h>
+
+#include <cstdint>
+
+#include <giro/runtime/error.h>
+
+#include "kernels/internal/backends.h"
+#include "kernels/internal/checks.h"
+#include "kernels/internal/dispatch.h"
+
+namespace giro {
+
+void digest(const Tensor& digest, const Tensor& bytes, const Stream& stream) {
+  checks::on_device("digest", {{"digest", digest}, {"bytes", bytes}}, stream);
+  checks::has_dtype("digest", {"digest", digest}, DType::i64);
+  checks::has_shape("digest", {"digest", digest}, {});
+  checks::has_dtype("digest", {"bytes", bytes}, DType::u8);
+  if (bytes.count() % 8 != 0 || reinterpret_cast<std::uintptr_t>(bytes.raw()) % 8 != 0) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("digest: bytes is {} at {}, expected whole words of 8 bytes",
+                                                         to_string(bytes), bytes.raw()));
+  }
+  GIRO_DISPATCH(stream, digest, digest, bytes);
+}
+
+}  // namespace giro

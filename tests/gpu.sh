@@ -23,7 +23,9 @@ fail() {
 fetch() {
   mkdir -p .deps
   (cd .deps && apt-get download libdnnl-dev libdnnl2 ocl-icd-libopencl1 libfmt-dev libfmt9 nlohmann-json3-dev \
-    libcli11-dev libgtest-dev zlib1g-dev zlib1g libxxhash-dev dataset-fashion-mnist)
+    libcli11-dev libgtest-dev zlib1g-dev zlib1g libxxhash-dev dataset-fashion-mnist \
+    libopenmpi-dev libopenmpi3 openmpi-bin openmpi-common libpmix2 libhwloc15 libevent-core-2.1-7 \
+    libevent-pthreads-2.1-7 libltdl7)
 }
 
 use_packages() {
@@ -35,10 +37,19 @@ use_packages() {
     packages=$build/packages
   fi
   local libraries=$packages/usr/lib/x86_64-linux-gnu:$packages/lib/x86_64-linux-gnu
+  if [ -e "$packages/usr/bin/mpirun.openmpi" ]; then
+    # It is told where it has come to lie, and has the names that installing it would have given it.
+    export OPAL_PREFIX=$packages/usr
+    libraries=$libraries:$packages/usr/lib/x86_64-linux-gnu/openmpi/lib:$packages/usr/lib/x86_64-linux-gnu/pmix2/lib
+    mkdir -p "$build/bin"
+    local name
+    for name in mpirun mpiexec mpicc mpicxx; do ln -sf "$packages/usr/bin/$name.openmpi" "$build/bin/$name"; done
+    export PATH=$build/bin:$packages/usr/bin:$PATH
+  fi
   export CMAKE_PREFIX_PATH=$packages/usr${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
   export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   # The linker, too, has to find what a shared library of those packages needs.
-  export LDFLAGS="-Wl,-rpath-link,${libraries/:/,-rpath-link,} ${LDFLAGS:-}"
+  export LDFLAGS="-Wl,-rpath-link,${libraries//:/,-rpath-link,} ${LDFLAGS:-}"
   [ -d "$data" ] || data=$packages/usr/share/datasets/fashion-mnist
 }
 
@@ -76,13 +87,14 @@ sanitize() {
 }
 
 train() {
-  local gpu driver toolkit commit results model batch line
+  local gpu driver toolkit commit results run model batch how launcher line
   gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
   driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
   toolkit=$("$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)" --version | sed -n 's/^Cuda compilation tools, //p')
   commit=${GIRO_COMMIT:-$(git describe --always --dirty 2>/dev/null || echo unknown)}
   results=${GIRO_RESULTS:-$root/tests/bench/results}
   mkdir -p "$results"
+  rm -rf "$build/logdir"
   results=$results/$(date -u +%F)-$(tr ' A-Z/' '-a-z-' <<<"$gpu").md
   {
     echo "# MNIST sample on $gpu"
@@ -90,27 +102,35 @@ train() {
     echo "Date: $(date -u +%F). Driver $driver, CUDA $toolkit."
     echo "Commit: $commit. Fashion-MNIST, 5,000 steps, adamw 1e-3, seed 0, f32, logs of every step."
     echo
+    echo "Through NCCL: one rank under mpirun, whose gradients are reduced all the same."
+    echo
     echo "| model | batch | steps/s | us/step | test accuracy | test loss |"
     echo "|---|---|---|---|---|---|"
   } >"$results"
-  for model in linear cnn; do
-    for batch in 32 128 1024; do
-      line=$("$build/samples/mnist" --model "$model" --device cuda --batch "$batch" --steps 5000 --data "$data" \
-        --logdir "$build/logdir/$model-$batch" | tee "$build/train.log" | tail -n 1) || fail "$model, batch $batch failed"
-      python3 - "$model" "$batch" "$line" >>"$results" <<'PYTHON' || fail "$model, batch $batch: no result"
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  for run in {linear,cnn}-{32,128,1024}-alone {linear,cnn}-{32,1024}-nccl; do
+    IFS=- read -r model batch how <<<"$run"
+    launcher=()
+    if [ "$how" = nccl ]; then
+      command -v mpirun >/dev/null || { fail "no mpirun: nothing of several processes was run"; break; }
+      launcher=(mpirun -n 1)
+    fi
+    line=$("${launcher[@]}" "$build/samples/mnist" --model "$model" --device cuda --batch "$batch" --steps 5000 \
+      --partition "$([ "$how" = nccl ] && echo data || echo single)" --data "$data" --logdir "$build/logdir/$run" |
+      tee "$build/train.log" | grep '^result: ') || fail "$run failed"
+    python3 - "$model" "$batch" "$how" "$line" >>"$results" <<'PYTHON' || fail "$run: no result"
 import json, sys
 
-model, batch, line = sys.argv[1:]
+model, batch, how, line = sys.argv[1:]
 result = json.loads(line.removeprefix("result: "))
 floor = {"linear": 0.825, "cnn": 0.885}[model]
 speed, accuracy = result["steps_per_second"], result["test_accuracy"]
-print(f"| {model} | {batch} | {speed:.0f} | {1e6 / speed:.1f} | {accuracy:.4f} | {result['test_loss']:.4f} |")
+print(f"| {model}{' through NCCL' if how == 'nccl' else ''} | {batch} | {speed:.0f} | {1e6 / speed:.1f} | {accuracy:.4f} | {result['test_loss']:.4f} |")
 if not result["device"].startswith("cuda"):
     sys.exit(f"trained on {result['device']}")
 if batch == "32" and accuracy < floor:
     sys.exit(f"{model}: test accuracy {accuracy} is below {floor}")
 PYTHON
-    done
   done
   cat "$results"
   echo "gpu.sh: written to $results"

@@ -67,6 +67,7 @@ template <auto kMember, class F, class Arguments>
 struct MemberOf;
 template <auto kMember, class F, class... Args>
 struct MemberOf<kMember, F, std::tuple<Args...>> {
+  static constexpr bool kPrimaryOnly = is_primary_only<F>();
   std::shared_ptr<F> object;
   decltype(auto) operator()(Args... args) const { return std::invoke(kMember, *object, std::forward<Args>(args)...); }
 };

@@ -251,6 +251,7 @@ class RunTasks {
 
   // Of on_start and on_end: nothing is held back there.
   void run_at_once(Callback<S, B>& callback) {
+    if (!runs_here(callback)) return;
     if (callback.kind() == CallbackKind::observer) {
       return callback.observer()->observe(run_.elapsed, run_.loop.logs);
     }

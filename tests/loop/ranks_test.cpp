@@ -1,0 +1,98 @@
+// A loop of one of several ranks, the others played by a partitioner that agrees with it.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/loop/loop.h>
+#include <giro/loop/predefined_loops.h>
+
+#include "tests/expect_error.h"
+#include "tests/fake_partitioner.h"
+
+namespace giro {
+namespace {
+
+using test::FakePartitioner;
+
+struct Shared {
+  std::shared_ptr<const FakePartitioner> fake;
+  int count = 0;
+  std::shared_ptr<const Partitioner> partitioner() const { return fake; }
+};
+
+Shared on_rank(int rank, int ranks = 2) { return {std::make_shared<FakePartitioner>(rank, ranks)}; }
+
+struct Printer {
+  static constexpr bool kPrimaryOnly = true;
+  std::shared_ptr<std::string> out;
+  void on_start(const Elapsed&) { *out += "start "; }
+  void operator()(const Elapsed& elapsed, const Logs&) { *out += std::to_string(elapsed.steps) + " "; }
+  void on_end(const Elapsed&) { *out += "end"; }
+};
+struct EpochPrinter {
+  static constexpr bool kPrimaryOnly = true;
+  std::shared_ptr<std::string> out;
+  void on_epoch_end(const Elapsed&) { *out += "epoch "; }
+};
+
+std::string printed(int rank) {
+  const auto out = std::make_shared<std::string>();
+  const std::vector<int> data(3);
+  const auto result = loop(on_rank(rank), data, {{every(1), [](Shared& s) { ++s.count; }}, {every(1), Printer{out}}});
+  EXPECT_EQ(result.state.count, 3);
+  EXPECT_EQ(result.elapsed.steps, 3);
+  return *out;
+}
+
+TEST(LoopOfRanks, WhatPrintsRunsOnRank0Alone) {
+  EXPECT_EQ(printed(0), "start 0 1 2 end");
+  EXPECT_EQ(printed(1), "");
+}
+
+TEST(LoopOfRanks, SoDoesItAtEventsAndBeforeAndAfter) {
+  for (const int rank : {0, 1}) {
+    const auto out = std::make_shared<std::string>();
+    const std::vector<int> data(2);
+    (void)train_loop(on_rank(rank), data,
+                     {.tasks = {{"train_step", [](Shared& s) { ++s.count; }}},
+                      .callbacks = {EpochPrinter{out}},
+                      .epoch_duration = at(1)});
+    EXPECT_EQ(*out, rank == 0 ? "epoch epoch " : "") << "rank " << rank;
+    out->clear();
+    (void)loop(on_rank(rank), data, {{every(1), [](Shared& s) { ++s.count; }}},
+               {.on_start = {Printer{out}}, .on_end = {Printer{out}}});
+    EXPECT_EQ(*out, rank == 0 ? "0 2 " : "") << "rank " << rank;
+  }
+}
+
+// The ranks ask each other where a callback has run that could have asked to stop, on all of them alike.
+TEST(LoopOfRanks, AskEachOtherEquallyOften) {
+  const auto agreements = [](int rank) {
+    const auto out = std::make_shared<std::string>();
+    const std::vector<int> data(100);
+    auto result =
+        loop(on_rank(rank), data,
+             {{every(10), [](LoopState<Shared, int>& loop) { loop.stop_iteration = loop.elapsed.steps > 45; }},
+              {every(1), Printer{out}}},
+             {.catch_signals = false});
+    EXPECT_EQ(result.elapsed.steps, 51);
+    return std::ranges::count(result.state.fake->calls, "agree");
+  };
+  EXPECT_EQ(agreements(0), agreements(1));
+  EXPECT_GE(agreements(0), 5);
+}
+
+TEST(LoopOfRanks, AnErrorNamesTheRank) {
+  const std::vector<int> data(3);
+  test::expect_error(ErrorCode::callback, {"rank 1 of 2, task 1, every(1)", "at step 0: no more"}, [&] {
+    (void)loop(on_rank(1), data, {{every(1), [](Shared&) { throw std::runtime_error("no more"); }}});
+  });
+}
+
+}  // namespace
+}  // namespace giro

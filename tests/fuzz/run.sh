@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # tests/fuzz/run.sh [SECONDS [TARGET...]]: runs libFuzzer, with AddressSanitizer and UndefinedBehaviorSanitizer, on each
-# parser of files for so many seconds, 60 by default, as many at a time as there are cores. A file that crashes a parser, takes it longer than a second or
-# makes it take more than 64 MiB at once is kept in build-fuzz/, and the script fails. Needs clang-16 and
-# libclang-rt-16-dev.
+# parser of files for so many seconds, 60 by default, as many at a time as there are cores. A parser that has two targets
+# divides its time between them. A file that crashes a parser, takes it longer than a second or makes it take more than
+# 64 MiB at once is kept in build-fuzz/, and the script fails. Needs clang-16 and libclang-rt-16-dev.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -49,7 +49,9 @@ fuzz() {
   local target=$1 corpus=$root/build-fuzz/corpus/$1 log=$root/build-fuzz/$1.log
   mkdir -p "$corpus"
   seed "$target" >"$corpus/seed"
-  local options=(-max_total_time="$seconds" -timeout=1 -malloc_limit_mb=64 -max_len=4096 -use_value_profile=1
+  local share=$seconds
+  case $target in safetensors* | idx | gz) share=$(((seconds + 1) / 2)) ;; esac
+  local options=(-max_total_time="$share" -timeout=1 -malloc_limit_mb=64 -max_len=4096 -use_value_profile=1
     -artifact_prefix="$root/build-fuzz/$target-")
   case $target in safetensors*) options+=(-dict="$root/tests/fuzz/safetensors.dict") ;; esac
   if "$root/build-fuzz/tests/fuzz/fuzz_$target" "${options[@]}" "$corpus" >"$log" 2>&1; then

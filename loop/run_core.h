@@ -196,14 +196,18 @@ class RunCore final : RunMemory {
     } catch (...) {
       fail(std::current_exception());
     }
-    if (const std::exception_ptr error = end()) throw_error(error, tasks_.describe(place_));
+    if (const std::exception_ptr error = end()) {
+      if (run_.options.arbiter) run_.options.arbiter->set_failed();
+      throw_error(error, tasks_.describe(place_));
+    }
+    leave();
     run_.elapsed.last = false;
     return {std::move(run_.state),
             std::move(run_.journal.history()),
             run_.elapsed,
             std::move(run_.journal.outputs()),
             std::move(run_.options.metadata),
-            signal_ != 0 || run_.options.arbiter || !heeds_signals_ ? signal_ : run_.clock.interrupt()};
+            signal_};
   }
 
   // Saves what there is, lets the others end, and throws.
@@ -323,6 +327,20 @@ class RunCore final : RunMemory {
     tasks_.run_after_step();
     run_.elapsed = completed;
     settle();
+  }
+
+  // Signals that have come since the latest step are in the result, too.
+  void leave() {
+    if (run_.group) {
+      try {
+        const int signal = run_.group->leave();
+        if (signal_ == 0 && heeds_signals_) signal_ = signal;
+      } catch (...) {
+        throw_error(std::current_exception(), tasks_.describe(place_));
+      }
+    } else if (signal_ == 0 && heeds_signals_ && !run_.options.arbiter) {
+      signal_ = run_.clock.interrupt();
+    }
   }
 
   // Every on_end. What the first of them to fail has thrown.

@@ -4,15 +4,13 @@ Each case holds the job to its exit status, to how soon it ends, to what it says
 """
 
 import concurrent.futures
-import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
-import uuid
+
+from job import run
 
 # name: whether the job succeeds, the most seconds from the fault to its end, and what its output holds. Timeouts are 1 s.
 CASES = {
@@ -28,39 +26,9 @@ CASES = {
 }
 
 
-def processes_with(marker):
-    found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if marker.encode() in path.read_bytes():
-                found.append(path.parent.name)
-        except OSError:
-            pass
-    return found
-
-
-def run(command):
-    """Exit status, output, seconds from the moment when all ranks were there, and processes left behind."""
-    marker = f"GIRO_FAULTS_TEST={uuid.uuid4()}"
-    environment = dict(os.environ, GIRO_FAULTS_TEST=marker.split("=")[1])
-    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
-                           start_new_session=True)
-    lines, begin = [], time.monotonic()
-    for line in job.stdout:
-        lines.append(line)
-        if "is there" in line:
-            begin = time.monotonic()
-    status = job.wait(timeout=60)
-    seconds = time.monotonic() - begin
-    deadline = time.monotonic() + 1
-    while processes_with(marker) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return status, "".join(lines), seconds, processes_with(marker)
-
-
 def check(name, program, mpirun):
     succeeds, most_seconds, texts = CASES[name]
-    status, output, seconds, left = run([*mpirun, "-n", "3", program, "fault", name])
+    status, output, seconds, left = run([*mpirun, "-n", "3", program, "fault", name], "is there")
     problems = []
     if (status == 0) != succeeds:
         problems.append(f"the exit status is {status}")

@@ -56,7 +56,7 @@ class Options {
       // Of the rank that goes astray:
       {"rank", "1"},
       {"fault", ""},   // kill, segv, exit, throw, stop, skip, slow, nan
-      {"at", "step"},  // init, start, step, save, end
+      {"at", "step"},  // init, start, step, save, finish, end
       {"step", "7"},
       {"call", "1"},         // of those that save: the fault comes before it
       {"other_steps", "0"},  // added to the options of that rank
@@ -191,10 +191,13 @@ int train(World& world, std::string dir, const Options& options) {
   tasks.push_back({every(1), csv_logger(dir + "/log.csv")});
   tasks.push_back({every(1), keras_bar({.total = number("steps")})});
   const auto begins = [&](const Elapsed& elapsed) {
-    std::printf("rank %d begins at step %lld\n", world.rank(), static_cast<long long>(elapsed.steps));
+    std::printf("rank %d, process %d, begins at step %lld\n", world.rank(), getpid(),
+                static_cast<long long>(elapsed.steps));
     fault.come_to("start");
   };
-  auto trained = loop(std::move(state), data, tasks, {.stop = at(number("steps")), .on_start = {begins}});
+  const auto ends = [&](const Elapsed&) { fault.come_to("finish"); };
+  auto trained =
+      loop(std::move(state), data, tasks, {.stop = at(number("steps")), .on_start = {begins}, .on_end = {ends}});
   std::printf("rank %d ended after %lld steps, signal %d, params %016zx\n", world.rank(),
               static_cast<long long>(trained.elapsed.steps), trained.interrupted, hash_of(trained.state));
   if (world.is_primary()) write_losses(trained.history, dir + "/losses");
@@ -202,10 +205,17 @@ int train(World& world, std::string dir, const Options& options) {
   return trained.interrupted == 0 ? 0 : 128 + trained.interrupted;
 }
 
+int print_newest(const std::string& dir) {
+  const LoadedCheckpoint newest = load_checkpoint(dir + "/model");
+  std::printf("step %lld, %zu damaged\n", static_cast<long long>(newest.record.steps), newest.skipped.size());
+  return 0;
+}
+
 }  // namespace
 
 int train(const std::vector<std::string>& arguments) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  if (arguments.size() == 2 && arguments[1] == "newest") return print_newest(arguments[0]);
   const Options options({arguments.begin() + 1, arguments.end()});
   const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");  // known before MPI is
   Fault(options, rank == nullptr ? 0 : std::stoi(rank)).come_to("init");

@@ -64,7 +64,7 @@ def check_kills(program, mpirun, generator):
     problems, progress = [], []
     with tempfile.TemporaryDirectory() as parent:
         def command(directory):
-            return [*mpirun, "-n", 4, program, "train", f"{parent}/{directory}", f"steps={STEPS}", "save=50"]
+            return [*mpirun, "-n", 4, program, "train", f"{parent}/{directory}", f"steps={STEPS}", "save=25"]
 
         whole = Job(command("whole"))
         whole.wait_until(lambda: whole.output.count("begins at step") == 4)
@@ -75,13 +75,14 @@ def check_kills(program, mpirun, generator):
         kills = 0
         while kills < KILLS:
             job = Job(command("killed"))
-            job.wait_until(lambda: job.output.count("begins at step") == 4)
+            if not job.wait_until(lambda: job.output.count("begins at step") == 4):
+                break  # it was over
             progress.append(re.search(r"begins at step (\d+)", job.output)[1])
             time.sleep(generator.uniform(0, life))
             if job.process.poll() is not None:
                 break
-            if kills % 4 == 0:
-                os.killpg(job.process.pid, 9)  # mpirun, which its ranks notice
+            if kills % 10 == 0:
+                os.killpg(job.process.pid, 9)  # mpirun's group: the ranks, which are not in it, notice a second later
             elif kills % 4 == 1:
                 os.kill(int(generator.choice(re.findall(r"process (\d+), begins", job.output))), 9)
             else:

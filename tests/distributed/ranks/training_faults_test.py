@@ -115,7 +115,7 @@ def check(case, program, mpirun):
 def main(program, *mpirun):
     seed = int(os.environ.get("GIRO_SEED", random.randrange(1 << 30)))
     print(f"GIRO_SEED={seed}", flush=True)
-    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+    with concurrent.futures.ThreadPoolExecutor(5) as pool:
         checks = [pool.submit(check, case, program, mpirun) for case in cases(random.Random(seed))]
         return "\n".join(problem for each in checks for problem in each.result()) or None
 

@@ -53,14 +53,16 @@ std::optional<Archive> Resume::read(State& state) {
   return Archive::read(archive.text());
 }
 
-void Resume::check_same_step(const Partitioner& partitioner, std::int64_t steps) const {
-  double range[]{static_cast<double>(steps), -static_cast<double>(steps)};
+void Resume::check_same_step(const Partitioner& partitioner) const {
+  const double steps = restored_->path.empty() ? -1 : static_cast<double>(restored_->steps);
+  double range[]{steps, -steps};
   partitioner.agree(range);
   if (range[0] == -range[1]) return;
+  const auto text = [](double step) { return step < 0 ? "no checkpoint" : fmt::format("step {}", step); };
   throw Error(ErrorCode::communication,
-              fmt::format("checkpoint '{}': rank {} goes on from step {}, others from {} to {}; expected a directory "
-                          "that all ranks see",
-                          dir_, partitioner.rank(), steps, -range[1], range[0]));
+              fmt::format("checkpoint '{}': rank {} goes on from {}, others from {} to {}; expected a directory that "
+                          "all ranks see",
+                          dir_, partitioner.rank(), text(steps), text(-range[1]), text(range[0])));
 }
 
 }  // namespace giro

@@ -48,12 +48,13 @@ class Resume : public GenericCallback {
   template <class S, class B>
   void on_resume(LoopState<S, B>& loop) {
     static_assert(std::is_base_of_v<State, S>, "giro: a run is resumed that threads a State");
-    if (std::optional<Archive> archive = read(loop.state)) {
+    std::optional<Archive> archive = read(loop.state);
+    if (loop.partitioner() != nullptr) check_same_step(*loop.partitioner());
+    if (archive) {
       archive->within("run", [&] { loop.persist(*archive); });
       static_cast<Elapsed&>(*restored_) = loop.elapsed;
       restored_->report = archive->report();
     }
-    if (loop.partitioner() != nullptr) check_same_step(*loop.partitioner(), loop.elapsed.steps);
   }
   template <class S, class B>
   void operator()(LoopState<S, B>&) {}
@@ -64,8 +65,8 @@ class Resume : public GenericCallback {
  private:
   // What the run remembers, once the state is restored; nothing: there is no checkpoint.
   std::optional<Archive> read(State& state);
-  // Error(communication) where not all ranks go on from the same step.
-  void check_same_step(const Partitioner& partitioner, std::int64_t steps) const;
+  // Error(communication) where not all ranks have restored the same step.
+  void check_same_step(const Partitioner& partitioner) const;
 
   std::string dir_;
   std::shared_ptr<FileSystem> files_;

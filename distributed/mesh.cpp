@@ -30,7 +30,7 @@ Mesh::Axes resolve(Mesh::Axes axes, int ranks) {
     auto& [name, size] = axes[i];
     if (name.empty()) refuse("an axis has no name");
     const bool is_twice = std::any_of(axes.begin(), axes.begin() + static_cast<std::ptrdiff_t>(i),
-                                      [&](const auto& earlier) { return earlier.first == name; });
+                                      [&axis = name](const auto& earlier) { return earlier.first == axis; });
     if (is_twice) refuse(fmt::format("there are two axes {}", printable(name)));
     if (size == -1) {
       if (open != nullptr) refuse("only one size may be -1");

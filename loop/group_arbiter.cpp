@@ -10,7 +10,8 @@ namespace giro::detail {
 namespace {
 
 constexpr std::chrono::duration<double> kBetweenLooks{0.05};
-constexpr double kMostSteps = 1 << 20;
+constexpr std::chrono::milliseconds kSameSignal{500};
+constexpr double kMostGrowth = 2;  // of the steps between two looks: those that are held back seem to take no time
 
 }  // namespace
 
@@ -32,12 +33,12 @@ double GroupArbiter::date() { return std::max(latest_, Elapsed::now()); }
 int GroupArbiter::interrupt() {
   if (++steps_ < next_) return signal_;
   const std::chrono::duration<double> since = Clock::now() - looked_at_;
-  const double pace = static_cast<double>(steps_ - looked_) *
-                      (kBetweenLooks / std::max(since, since.zero() + kBetweenLooks / kMostSteps));
+  const double pace = static_cast<double>(steps_ - looked_) * std::min(kBetweenLooks / since, kMostGrowth);
+  if (Clock::now() - saved_at_ > kSameSignal) saves_asked_ = std::max(saves_asked_, most_saves_asked_);
   if (take_save_signal()) ++saves_asked_;
   // The largest of each: the fewest steps until the next time is the largest of their negatives.
   std::array<double, 3> asked{static_cast<double>(interrupt_signal()), static_cast<double>(saves_asked_),
-                              -std::clamp(pace, 1.0, kMostSteps)};
+                              -std::max(pace, 1.0)};
   agree(asked);
   signal_ = static_cast<int>(asked[0]);
   most_saves_asked_ = static_cast<std::int64_t>(asked[1]);
@@ -47,12 +48,23 @@ int GroupArbiter::interrupt() {
   return signal_;
 }
 
-bool GroupArbiter::save() { return std::exchange(saves_done_, most_saves_asked_) < most_saves_asked_; }
+bool GroupArbiter::save() {
+  if (saves_done_ == most_saves_asked_) return false;
+  saves_done_ = most_saves_asked_;
+  saved_at_ = Clock::now();
+  return true;
+}
 
 bool GroupArbiter::stop(bool asked, const Elapsed&) {
   double stops = asked ? 1 : 0;
   agree({&stops, 1});
   return stops > 0;
+}
+
+int GroupArbiter::leave() {
+  double signal = interrupt_signal();
+  agree({&signal, 1});
+  return static_cast<int>(signal);
 }
 
 void GroupArbiter::set_failed() noexcept { partitioner_->set_failed(); }

@@ -34,6 +34,10 @@ class GroupArbiter final : public Arbiter {
   double date() override;
   void set_failed() noexcept override;
 
+  // Waits until all ranks are at the end of the run, so that a signal to all of them finds none outside of it while
+  // another still saves. The signal that asks to end and has come to any rank by then, or 0.
+  int leave();
+
  private:
   using Clock = std::chrono::steady_clock;
 
@@ -43,8 +47,11 @@ class GroupArbiter final : public Arbiter {
   std::shared_ptr<const Partitioner> partitioner_;
   double latest_ = 0;
   int signal_ = 0;
-  // Signals that have asked to save: of this rank, the most of any, and those that have been followed.
+  // Signals that have asked to save: of this rank, the most of any, and those that have been followed. mpirun sends one
+  // to all ranks, which do not get it at once: what comes to another rank soon after a save was the signal of that
+  // save.
   std::int64_t saves_asked_ = 0, most_saves_asked_ = 0, saves_done_ = 0;
+  Clock::time_point saved_at_ = Clock::now();
   std::int64_t steps_ = 0, next_ = 1;  // that have asked for signals, and the one in which the ranks do it together
   std::int64_t looked_ = 0;            // the step of the last time, and when that was
   Clock::time_point looked_at_ = Clock::now();

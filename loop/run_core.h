@@ -196,14 +196,18 @@ class RunCore final : RunMemory {
     } catch (...) {
       fail(std::current_exception());
     }
-    if (const std::exception_ptr error = end()) throw_error(error, tasks_.describe(place_));
+    if (const std::exception_ptr error = end()) {
+      if (run().options.arbiter) run().options.arbiter->set_failed();
+      throw_error(error, tasks_.describe(place_));
+    }
+    leave();
     run().elapsed.last = false;
     return {std::move(run().state),
             std::move(run().journal.history()),
             run().elapsed,
             std::move(run().journal.outputs()),
             std::move(run().options.metadata),
-            signal_ != 0 || run().options.arbiter || !heeds_signals_ ? signal_ : run().clock.interrupt()};
+            signal_};
   }
 
   // Saves what there is, lets the others end, and throws.
@@ -326,6 +330,20 @@ class RunCore final : RunMemory {
     tasks_.run_after_step();
     run().elapsed = completed;
     settle();
+  }
+
+  // Signals that have come since the latest step are in the result, too.
+  void leave() {
+    if (run().group) {
+      try {
+        const int signal = run().group->leave();
+        if (signal_ == 0 && heeds_signals_) signal_ = signal;
+      } catch (...) {
+        throw_error(std::current_exception(), tasks_.describe(place_));
+      }
+    } else if (signal_ == 0 && heeds_signals_ && !run().options.arbiter) {
+      signal_ = run().clock.interrupt();
+    }
   }
 
   // Every on_end. What the first of them to fail has thrown.

@@ -1,7 +1,10 @@
 #include "distributed/internal/job.h"
 
+#include <fmt/format.h>
 #include <mpi.h>
 
+#include <future>
+#include <thread>
 #include <utility>
 
 #include <giro/runtime/error.h>
@@ -42,6 +45,31 @@ class MpiJob final : public detail::Job {
   std::shared_ptr<MpiCommunicator> all_;
 };
 
+struct Initialized {
+  int status, provided;
+};
+
+// MPI_Init waits without end for a rank that ends before it, and nothing interrupts it: so a thread makes the call, and
+// is left in it at the timeout.
+Initialized initialize(std::chrono::milliseconds timeout) {
+  std::packaged_task<Initialized()> call([] {
+    Initialized made{};
+    made.status = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &made.provided);
+    return made;
+  });
+  std::future<Initialized> made = call.get_future();
+  std::thread thread(std::move(call));
+  if (made.wait_for(timeout) != std::future_status::ready) {
+    thread.detach();
+    throw Error(ErrorCode::communication,
+                fmt::format("World: MPI_Init_thread has waited {:.1f} s for the other ranks; one has ended before it "
+                            "made its World, or hangs",
+                            std::chrono::duration<double>(timeout).count()));
+  }
+  thread.join();
+  return made.get();
+}
+
 }  // namespace
 
 bool is_initialized() noexcept {
@@ -57,10 +85,8 @@ std::unique_ptr<detail::Job> start(std::chrono::milliseconds timeout) {
   }
   const bool is_own = !is_initialized();
   if (is_own) {
-    int provided = 0;
-    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) {
-      throw Error(ErrorCode::communication, "World: MPI_Init_thread failed");
-    }
+    const auto [status, provided] = initialize(timeout);
+    if (status != MPI_SUCCESS) throw Error(ErrorCode::communication, "World: MPI_Init_thread failed");
     if (provided < MPI_THREAD_MULTIPLE) {
       throw Error(ErrorCode::unsupported,
                   "World: this MPI was built without MPI_THREAD_MULTIPLE: its calls cannot be made by several threads");

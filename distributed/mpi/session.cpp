@@ -3,9 +3,28 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <thread>
+
 #include <giro/runtime/error.h>
 
 namespace giro::mpi {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Ranks may outnumber the cores. Yielding is quick, but processes that do nothing else have kept all others, mpirun
+// among them, off the cores for ten seconds on Linux 6.18: so a rank that waits sleeps for a moment each millisecond.
+void give_way(Clock::time_point now) {
+  thread_local Clock::time_point slept = now;
+  if (now - slept < std::chrono::milliseconds(1)) {
+    sched_yield();
+    return;
+  }
+  std::this_thread::sleep_for(std::chrono::microseconds(1));
+  slept = Clock::now();
+}
+
+}  // namespace
 
 void Session::check_usable(const Call& call) const {
   if (ended) {
@@ -29,14 +48,14 @@ void Session::check(int status, const Call& call) {
 }
 
 void Session::wait(MPI_Request& request, const Call& call) {
-  using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   for (;;) {
     int done = 0;
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call);
     if (done) return;
-    if (Clock::now() - begin > timeout) break;
-    sched_yield();  // ranks may outnumber the cores
+    const Clock::time_point now = Clock::now();
+    if (now - begin > timeout) break;
+    give_way(now);
   }
   // The operation stays open: MPI cannot cancel it. Nothing advances it, as no further call is made.
   failed = true;

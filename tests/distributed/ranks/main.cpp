@@ -1,5 +1,6 @@
 // Tests that are run by several processes at once, each a rank: mpirun -n 4 distributed_ranks [--gtest_...]. With
-// `fault NAME` the ranks do what the other ranks must notice (faults_test.py).
+// `fault NAME` the ranks do what the other ranks must notice (faults_test.py), with `train DIR ...` they train a small
+// model (train.cpp).
 
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -108,10 +109,11 @@ Device test_device() {
 
 int main(int count, char** arguments) {
   using namespace giro::test;
-  if (count == 3 && std::string(arguments[1]) == "fault") {
+  const std::string mode = count >= 3 ? arguments[1] : "";
+  if (mode == "fault" || mode == "train") {
     if (std::string(arguments[2]) == "throws") return fault("throws");  // caught by nobody
     try {
-      return fault(arguments[2]);
+      return mode == "train" ? train({arguments + 2, arguments + count}) : fault(arguments[2]);
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s\n", error.what());
       return 1;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <giro/distributed/world.h>
@@ -13,6 +14,10 @@ namespace giro::test {
 World& world();
 // Where its tests run: the CPU, or with GIRO_TEST_DEVICE=cuda this rank's GPU.
 Device test_device();
+
+// distributed_ranks train DIR [NAME=VALUE...]: a small training run with checkpoints, of which a rank can go astray.
+// The exit code. Errors: those of World, Dataset::partition and loop; invalid_argument (an unknown name).
+int train(const std::vector<std::string>& arguments);
 
 // A tensor with memory of its own, and its elements as doubles, which hold every value that the tests use.
 class Elements {

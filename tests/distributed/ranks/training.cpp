@@ -7,49 +7,19 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/distributed/ranks/ranks.h"
+#include "tests/distributed/ranks/small_model.h"
 #include "tests/expect_error.h"
 
 namespace giro::test {
 namespace {
 
-constexpr std::int64_t kRows = 96, kFeatures = 24, kClasses = 5;
 // Of the losses and parameters of f32 sums that are added in another order, over the steps that a test makes.
 constexpr double kTolerance = 2e-5;
-
-Dataset random_rows() {
-  std::mt19937 random(7);
-  std::normal_distribution<float> normal;
-  std::vector<float> x(kRows * kFeatures);
-  std::vector<std::int32_t> labels(kRows);
-  for (float& value : x) value = normal(random);
-  for (std::int32_t& label : labels) label = static_cast<std::int32_t>(random() % kClasses);
-  return Dataset({{"x", HostArray(x, {kRows, kFeatures})}, {"label", labels}});
-}
-
-nn::Layer model() {
-  return nn::sequential(nn::dense(16, {.activation = Activation::tanh}),
-                        nn::dense(16, {.activation = Activation::gelu}), nn::dense(kClasses));
-}
-
-auto make_step(int parts = 1) {
-  return jit([parts](TrainState& state, const Batch& batch) {
-    std::vector<nn::Var> accuracies;
-    auto losses = state.value_and_grad(parts, [&](auto& params, int part) {
-      const Batch rows = batch.slice(part, parts);
-      auto logits = state.model()(params, rows["x"]);
-      accuracies.push_back(accuracy(logits, rows["label"]));
-      return mean(softmax_cross_entropy(logits, rows["label"]));
-    });
-    state.apply_gradients();
-    return logs().add_metric("loss", mean(losses)).add_metric("accuracy", mean(accuracies));
-  });
-}
 
 struct Trained {
   std::vector<double> losses;

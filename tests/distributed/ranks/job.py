@@ -1,0 +1,86 @@
+"""A job of several ranks as seen from outside: what it says, how soon it ends, and what it leaves behind."""
+
+import os
+import pathlib
+import subprocess
+import threading
+import time
+import uuid
+
+
+def processes_with(marker):
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if marker.encode() in path.read_bytes():
+                found.append(path.parent.name)
+        except OSError:
+            pass
+    return found
+
+
+class Job:
+    def __init__(self, command, counts_from=None):
+        """The time to its end is counted from the latest line that holds `counts_from`, or from its beginning."""
+        self._counts_from = counts_from
+        self._marker = f"GIRO_JOB={uuid.uuid4()}"
+        name, value = self._marker.split("=")
+        self.begin = time.monotonic()
+        self.process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, env=dict(os.environ, **{name: value}),
+                                        start_new_session=True)
+        self._output = bytearray()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self):
+        while data := self.process.stdout.read1():
+            begin = self._output.rfind(b"\n") + 1
+            self._output += data
+            if self._counts_from and self._counts_from.encode() in self._output[begin:]:
+                self.begin = time.monotonic()
+
+    @property
+    def output(self):
+        return self._output.decode(errors="replace")
+
+    def wait_until(self, condition, seconds=60):
+        """Whether it has come true."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                return condition()
+            time.sleep(0.005)
+        return True
+
+    def kill(self):
+        """All of it, as when the machine goes down."""
+        os.killpg(self.process.pid, 9)
+        for process in processes_with(self._marker):
+            try:
+                os.kill(int(process), 9)
+            except ProcessLookupError:
+                pass
+
+    def end(self, most_seconds=60):
+        """Exit status, seconds, and processes left behind. What takes longer is killed."""
+        try:
+            status = self.process.wait(max(0.0, self.begin + most_seconds - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            status = f"killed by the test after {most_seconds} s"
+            self.kill()
+        seconds = time.monotonic() - self.begin
+        deadline = time.monotonic() + 5
+        while (left := processes_with(self._marker)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if left:
+            self.kill()
+        self._reader.join()
+        return status, seconds, left
+
+
+def run(command, counts_from=None):
+    """Exit status, output, seconds and processes left behind."""
+    job = Job(command, counts_from)
+    status, seconds, left = job.end()
+    return status, job.output, seconds, left

@@ -1,0 +1,124 @@
+"""What happens to a training run one of whose ranks goes astray: training_faults_test.py DISTRIBUTED_RANKS MPIRUN...
+
+Each case holds the job to its exit status, to how soon it ends, to what it says, to leaving no process behind, and to the
+checkpoint from which it can go on. The run makes 40 steps and saves after 10, 20, 30 and 40.
+"""
+
+import concurrent.futures
+import itertools
+import os
+import pathlib
+import random
+import re
+import sys
+import tempfile
+
+from job import run
+
+KINDS = ("kill", "segv", "exit", "throw")  # the ways to die
+TIMEOUT = 2  # seconds that a rank waits for the others, where one hangs
+
+
+class Case:
+    def __init__(self, name, ranks, texts=(), newest=(), succeeds=False, most_seconds=5, before=(), **options):
+        self.name, self.ranks, self.texts, self.newest = f"{name}, {ranks} ranks", ranks, texts, newest
+        self.succeeds, self.most_seconds, self.before = succeeds, most_seconds, before
+        self.options = [f"{key}={value}" for key, value in options.items()]
+
+
+def deaths(generator):
+    """A rank that dies: every way and place with 4 ranks, and with 2 each place once."""
+    places = {"init": (), "start": (), "step": (10,), "save of rank 0": (10,), "save": (10, 20), "finish": (40,),
+              "end": (40,)}
+    for (number, (place, newest)), kind, ranks in itertools.product(enumerate(places.items()), KINDS, (2, 4)):
+        if ranks == 2 and kind != KINDS[number % len(KINDS)]:
+            continue
+        rank = 0 if place == "save of rank 0" else generator.randrange(1, ranks)
+        options = dict(fault=kind, at=place.split()[0], rank=rank, step=19)
+        if place == "save of rank 0":
+            options["call"] = generator.randrange(1, 5)  # of those that save, of which the last makes it a checkpoint
+        if place == "init":
+            options["timeout"] = TIMEOUT * 1000
+        texts = []
+        if kind == "throw" and place != "init" and place != "end":
+            at = {"start": "0", "finish": "40"}.get(place, "(19|20)")
+            texts = [rf"rank {rank} of {ranks}, (task \d, .*|on_start or on_end): .*, at step {at}: has had enough"]
+        # Nobody but mpirun could tell that a rank which ended well before it began is missing.
+        most = TIMEOUT + 5 if (kind, place) == ("exit", "init") else 5
+        yield Case(f"{kind} at {place}", ranks, texts, newest, most_seconds=most, **options)
+
+
+def cases(generator):
+    yield from deaths(generator)
+    for ranks in (2, 4):
+        rank = generator.randrange(ranks)
+        other = generator.randrange(1, ranks)
+        waited = rf"all_reduce of \d+ bytes: rank \d of {ranks} has waited {TIMEOUT}\.\d s"
+        wrong = rf"({waited}|all_reduce of \d+ bytes on rank \d of {ranks}: MPI reports)"
+        yield Case("an error that the program catches", ranks, [f"caught: rank {rank} of {ranks}, task 1, .*at step 7"],
+                   fault="throw", rank=rank, caught="yes")
+        yield Case("the same in on_end", ranks, [f"caught: rank 0 of {ranks}, on_start or on_end: .*, at step 40"], (40,),
+                   fault="throw", at="finish", rank=0, caught="yes")
+        yield Case("stopped", ranks, [rf"rank \d of {ranks}, task 2, every\(1\): a step, at step 19: {waited}"], (10,),
+                   most_seconds=TIMEOUT + 5, fault="stop", rank=rank, step=19, timeout=TIMEOUT * 1000)
+        yield Case("one step more", ranks, [rf"rank \d of {ranks}, .*, at step \d+: {wrong}"], (10,),
+                   most_seconds=TIMEOUT + 5, fault="skip", rank=rank, step=19, timeout=TIMEOUT * 1000)
+        yield Case("slow but alive", ranks, [f"rank {rank} ended after 40 steps"], (40,), True, 20,
+                   fault="slow", rank=rank, step=20, timeout=TIMEOUT * 1000)
+        yield Case("NaN", ranks, [f"rank {each} ended after 6 steps" for each in range(ranks)], (2,), True,
+                   fault="nan", rank=rank, step=2, save=2)
+        yield Case("NaN that nobody minds", ranks, [f"rank {each} ended after 40 steps" for each in range(ranks)], (2,),
+                   True, fault="nan", rank=rank, step=2, save=2, nan="ignore")
+        yield Case("another number of steps", ranks, [f"the loop: rank {other} has stop: 41, but rank 0 has stop: 40"],
+                   rank=other, other_steps=1)
+        yield Case("another batch", ranks, [f"the dataset: rank {other} has batch: 36.*, but rank 0 has batch: 24"],
+                   rank=other, other_batch=12)
+        yield Case("another seed", ranks,
+                   [f"the dataset: rank {other} has order: shuffled with seed 4, but rank 0 has .* seed 3"],
+                   rank=other, other_seed=1)
+        yield Case("another directory", ranks,
+                   [rf"rank {rank} of {ranks}, .*: checkpoint '.*/elsewhere/model': rank {rank} goes on from no checkpoint, "
+                    "others from no checkpoint to step 20",
+                    rf"rank {(rank + 1) % ranks} of {ranks}, .*: rank {(rank + 1) % ranks} goes on from step 20"],
+                   (20,), rank=rank, other_dir="elsewhere", before=("steps=20",))
+
+
+def check(case, program, mpirun):
+    command = [*mpirun, "-n", case.ranks, program, "train"]
+    with tempfile.TemporaryDirectory() as directory:
+        options = [option.replace("=elsewhere", f"={directory}/elsewhere") for option in case.options]
+        problems = []
+        if case.before and run([*command, directory, *case.before])[0] != 0:
+            problems.append("the run before has failed")
+        is_told = any(option.startswith("at=") for option in options) or "fault=stop" in options
+        status, output, seconds, left = run([*command, directory, *options], "astray" if is_told else None)
+        if (status == 0) != case.succeeds:
+            problems.append(f"the exit status is {status}")
+        if is_told and output.count("astray") != 1:
+            problems.append("nothing has gone astray")
+        if seconds > case.most_seconds:
+            problems.append(f"it took {seconds:.1f} s, expected at most {case.most_seconds}")
+        problems += [f"the output does not match {text}" for text in case.texts if not re.search(text, output)]
+        if left:
+            problems.append(f"processes are left: {left}")
+        if case.newest:
+            newest = run([program, "train", directory, "newest"])[1]
+            if newest not in [f"step {step}, 0 damaged\n" for step in case.newest]:
+                problems.append(f"the newest checkpoint is {newest}, expected {case.newest}")
+        elif pathlib.Path(directory, "model").exists() and any(
+                "checkpoint" in name for name in os.listdir(f"{directory}/model")):
+            problems.append("there is a checkpoint")
+    print(f"{case.name}: exit status {status} after {seconds:.1f} s")
+    return [f"{case.name}: {problem}\n{output}" for problem in problems]
+
+
+def main(program, *mpirun):
+    seed = int(os.environ.get("GIRO_SEED", random.randrange(1 << 30)))
+    print(f"GIRO_SEED={seed}", flush=True)
+    with concurrent.futures.ThreadPoolExecutor(5) as pool:
+        checks = [pool.submit(check, case, program, mpirun) for case in cases(random.Random(seed))]
+        return "\n".join(problem for each in checks for problem in each.result()) or None
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

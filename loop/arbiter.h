@@ -23,8 +23,8 @@ class Arbiter {
   // Whether a signal has asked to save since this was last asked: directly after interrupt, where a callback saves.
   virtual bool save();
   // Whether the run ends after the step that begins at `elapsed`, of which a callback has asked so or not. Asked after
-  // on_start, and after the callbacks of each step in which one ran that can ask for it; where it refuses what was
-  // asked for, the callbacks that the stop has skipped run, and it is asked again.
+  // the callbacks of on_start and of each step; where it refuses what was asked for, the callbacks that the stop has
+  // skipped run, and it is asked again.
   virtual bool stop(bool asked, const Elapsed& elapsed);
   // An error has ended the run: nothing is asked any more but date().
   virtual void set_failed() noexcept {}

@@ -147,7 +147,7 @@ class Callback {
   Callback& operator=(Callback&&) noexcept = default;
 
   CallbackKind kind() const noexcept { return kind_; }
-  // Whether it looks at the clock's time.
+  // Whether it looks at the clock's time, be it as a member of LoopState.
   bool sees_elapsed() const noexcept { return sees_elapsed_; }
   std::string name() const { return model_->name(); }
   // Whether its signature lets it change the state.

@@ -17,15 +17,21 @@ constexpr double kMostGrowth = 2;  // of the steps between two looks: those that
 
 GroupArbiter::GroupArbiter(std::shared_ptr<const Partitioner> partitioner) : partitioner_(std::move(partitioner)) {}
 
-void GroupArbiter::agree(std::span<double> values) {
+template <std::size_t kSize>
+std::array<double, kSize> GroupArbiter::agree(const std::array<double, kSize>& values) {
+  std::array<double, kSize + 1> asked{std::max(latest_, Elapsed::now())};
+  std::ranges::copy(values, asked.begin() + 1);
   if (launch_) launch_();
-  partitioner_->agree(values);
+  partitioner_->agree(asked);
+  latest_ = asked[0];
+  std::array<double, kSize> agreed;
+  std::copy(asked.begin() + 1, asked.end(), agreed.begin());
+  return agreed;
 }
 
 double GroupArbiter::now() {
-  double now = std::max(latest_, Elapsed::now());
-  agree({&now, 1});
-  return latest_ = now;
+  agree<0>({});
+  return latest_;
 }
 
 double GroupArbiter::date() { return std::max(latest_, Elapsed::now()); }
@@ -37,9 +43,8 @@ int GroupArbiter::interrupt() {
   if (Clock::now() - saved_at_ > kSameSignal) saves_asked_ = std::max(saves_asked_, most_saves_asked_);
   if (take_save_signal()) ++saves_asked_;
   // The largest of each: the fewest steps until the next time is the largest of their negatives.
-  std::array<double, 3> asked{static_cast<double>(interrupt_signal()), static_cast<double>(saves_asked_),
-                              -std::max(pace, 1.0)};
-  agree(asked);
+  const auto asked =
+      agree<3>({static_cast<double>(interrupt_signal()), static_cast<double>(saves_asked_), -std::max(pace, 1.0)});
   signal_ = static_cast<int>(asked[0]);
   most_saves_asked_ = static_cast<std::int64_t>(asked[1]);
   next_ = steps_ + static_cast<std::int64_t>(-asked[2]);
@@ -55,17 +60,9 @@ bool GroupArbiter::save() {
   return true;
 }
 
-bool GroupArbiter::stop(bool asked, const Elapsed&) {
-  double stops = asked ? 1 : 0;
-  agree({&stops, 1});
-  return stops > 0;
-}
+bool GroupArbiter::stop(bool asked, const Elapsed&) { return agree<1>({asked ? 1.0 : 0.0})[0] > 0; }
 
-int GroupArbiter::leave() {
-  double signal = interrupt_signal();
-  agree({&signal, 1});
-  return static_cast<int>(signal);
-}
+int GroupArbiter::leave() { return static_cast<int>(agree<1>({static_cast<double>(interrupt_signal())})[0]); }
 
 void GroupArbiter::set_failed() noexcept { partitioner_->set_failed(); }
 

@@ -1,10 +1,11 @@
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <utility>
 
 #include <giro/kernels/nn/partitioner.h>
@@ -32,6 +33,8 @@ class GroupArbiter final : public Arbiter {
   // Whether any rank has asked so.
   bool stop(bool asked, const Elapsed& elapsed) override;
   double date() override;
+  // The latest that now() was, of any question.
+  double agreed_date() const noexcept { return latest_; }
   void set_failed() noexcept override;
 
   // Waits until all ranks are at the end of the run, so that a signal to all of them finds none outside of it while
@@ -41,7 +44,9 @@ class GroupArbiter final : public Arbiter {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void agree(std::span<double> values);
+  // Of these, and of the date.
+  template <std::size_t kSize>
+  std::array<double, kSize> agree(const std::array<double, kSize>& values);
 
   std::function<void()> launch_;
   std::shared_ptr<const Partitioner> partitioner_;

@@ -131,7 +131,7 @@ class RunCore final : RunMemory {
   enum class End { none, stopped, interrupted };
   End ends_after_step() {
     const bool knows_time = run().clock.look(run().elapsed);
-    if (run().options.arbiter && tasks_.may_ask_to_stop()) [[unlikely]]
+    if (run().options.arbiter && !run().group) [[unlikely]]
       arbitrate_stop();
     if (run().elapsed.last || run().loop.stop_iteration) [[unlikely]]
       return End::stopped;

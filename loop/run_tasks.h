@@ -45,9 +45,6 @@ class RunTasks {
     return false;
   }
 
-  // Whether a callback has run since this was last asked that can ask the run to stop. The same on all ranks.
-  bool may_ask_to_stop() noexcept { return std::exchange(may_ask_to_stop_, false); }
-
   void on_resume() {
     for (Callback<S, B>& callback : run_.options.on_start) run_hook(callback, [&] { callback.on_resume(run_.loop); });
     for_each_here([&](Callback<S, B>& callback) { run_hook(callback, [&] { callback.on_resume(run_.loop); }); });
@@ -231,22 +228,33 @@ class RunTasks {
         if (runs_here(callback)) run_.journal.add(callback.observer());
         return;
       case CallbackKind::device_step:
-        if (callback.sees_elapsed()) run_.clock.read(run_.elapsed);
+        if (callback.sees_elapsed()) read_clock();
         running_ = &callback;
         callback.enqueue(run_.loop, run_.lane);
         held_ = &callback;
         break;
       case CallbackKind::barrier:
-        may_ask_to_stop_ = true;
-        if (callback.sees_elapsed()) run_.clock.read(run_.elapsed);
-        if (!runs_here(callback)) return;
-        run_.bring_device();
-        running_ = &callback;
-        callback.run(run_.loop);
-        if (!run_.loop.logs.empty()) run_.loop.logs.fetch();
+        if (callback.sees_elapsed()) read_clock();
+        if (runs_here(callback)) {
+          run_.bring_device();
+          running_ = &callback;
+          callback.run(run_.loop);
+          if (!run_.loop.logs.empty()) run_.loop.logs.fetch();
+        }
+        // At once, so that what a stop skips in this step is skipped on all ranks.
+        if (run_.group && callback.sees_elapsed()) [[unlikely]]
+          run_.loop.stop_iteration = run_.group->stop(run_.loop.stop_iteration, run_.elapsed);
         break;
     }
     running_ = nullptr;
+  }
+
+  // For a callback that looks at the date: among ranks what they agreed on last, so that none waits for it.
+  void read_clock() {
+    if (run_.group) [[unlikely]]
+      run_.elapsed.date = run_.group->agreed_date();
+    else
+      run_.clock.read(run_.elapsed);
   }
 
   // Of on_start and on_end: nothing is held back there.
@@ -279,7 +287,6 @@ class RunTasks {
   const Callback<S, B>* held_ = nullptr;  // the device step that was queued last
   const Callback<S, B>* running_ = nullptr;
   const bool is_primary_;
-  bool may_ask_to_stop_ = false;
 };
 
 }  // namespace giro::detail

@@ -201,6 +201,19 @@ TEST(TrainingOfRanks, StopTogether) {
                         }}},
                       {.stop = at(100)});
   EXPECT_EQ(stopped.elapsed.steps, 10);
+  // What comes after it in that step is skipped on all of them.
+  int later = 0;
+  auto skipped = loop(make_state(partitioner), data,
+                      {{every(3),
+                        [&](LoopState<TrainState, Batch>& loop) {
+                          if (world().rank() == last && loop.elapsed.steps > 6) loop.stop_iteration = true;
+                        }},
+                       {every(1), make_step()},
+                       {every(1), [&](const TrainState&) { ++later; }}},
+                      {.stop = at(100)});
+  EXPECT_EQ(skipped.elapsed.steps, 10);
+  EXPECT_EQ(later, 9);
+  EXPECT_EQ(to_host<std::int64_t>(skipped.state.at("step"), skipped.state.stream()).front(), 9);
   auto timed = loop(make_state(partitioner), data, {{every(1), make_step()}}, {.stop = at({.time = 0.1})});
   EXPECT_TRUE(same_everywhere({static_cast<float>(timed.elapsed.steps), static_cast<float>(timed.elapsed.time())}));
   // A signal that one rank gets ends all of them after the same step.

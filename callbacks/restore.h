@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <giro/callbacks/check_replicas.h>
 #include <giro/loop/callback.h>
 #include <giro/loop/time/elapsed.h>
 #include <giro/runtime/archive.h>
@@ -49,7 +50,10 @@ class Resume : public GenericCallback {
   void on_resume(LoopState<S, B>& loop) {
     static_assert(std::is_base_of_v<State, S>, "giro: a run is resumed that threads a State");
     std::optional<Archive> archive = read(loop.state);
-    if (loop.partitioner() != nullptr) check_same_step(*loop.partitioner());
+    if (loop.partitioner() != nullptr) {
+      check_same_step(*loop.partitioner());
+      check_replicas(loop.state, *loop.partitioner());
+    }
     if (archive) {
       archive->within("run", [&] { loop.persist(*archive); });
       static_cast<Elapsed&>(*restored_) = loop.elapsed;

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <thread>
@@ -34,10 +35,7 @@ std::vector<std::string> names_in(FileSystem& files, const std::string& dir) {
   }
 }
 
-}  // namespace
-
-std::string run_directory(const std::string& dir, const RunDirectoryOptions& options) {
-  if (options.partitioner && options.partitioner->rank() != 0) return options.partitioner->broadcast("");
+std::string choose(const std::string& dir, const RunDirectoryOptions& options) {
   FileSystem& files = *options.files;
   const auto inside = [](const std::string& above, const std::string& name) {
     return (std::filesystem::path(above) / name).string();
@@ -63,7 +61,28 @@ std::string run_directory(const std::string& dir, const RunDirectoryOptions& opt
   const std::string probe = inside(path, fmt::format(".probe-{}", ::getpid()));
   files.create(probe)->close();
   files.remove(probe);
-  return options.partitioner ? options.partitioner->broadcast(path) : path;
+  return path;
+}
+
+}  // namespace
+
+std::string run_directory(const std::string& dir, const RunDirectoryOptions& options) {
+  if (!options.partitioner) return choose(dir, options);
+  // A '+' and the path, or a '-' and why there is none.
+  std::string answer;
+  std::exception_ptr failed;
+  if (options.partitioner->rank() == 0) {
+    try {
+      answer = '+' + choose(dir, options);
+    } catch (const Error& error) {
+      answer = fmt::format("-on rank 0: {}", error.what());
+      failed = std::current_exception();
+    }
+  }
+  answer = options.partitioner->broadcast(answer);
+  if (failed) std::rethrow_exception(failed);
+  if (answer.front() == '-') throw Error(ErrorCode::communication, answer.substr(1));
+  return answer.substr(1);
 }
 
 }  // namespace giro

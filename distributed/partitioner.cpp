@@ -49,24 +49,29 @@ class DataParallel final : public Partitioner {
   void agree(std::span<double> values) const override {
     host_.all_reduce(on_host(values.data(), DType::f64, values.size()), Reduction::max, host_stream_);
   }
-  std::string broadcast(const std::string& text) const override {
-    auto size = static_cast<std::int64_t>(text.size());
-    host_.broadcast(on_host(&size, DType::i64, 1), 0, host_stream_);
-    std::string theirs = text;
-    theirs.resize(static_cast<std::size_t>(size));
-    host_.broadcast(on_host(theirs.data(), DType::u8, theirs.size()), 0, host_stream_);
-    return theirs;
-  }
+  std::string broadcast(const std::string& text) const override { return broadcast(text, 0); }
   void expect_same(const std::string& what, const std::string& text) const override {
-    const std::string theirs = broadcast(text);
-    if (theirs == text) return;
-    const auto [ours_line, their_line] = first_difference(text, theirs);
+    const std::string of_first = broadcast(text, 0);
+    double differs = of_first == text ? 0 : rank();
+    agree({&differs, 1});
+    if (differs == 0) return;
+    const int other = static_cast<int>(differs);
+    const auto [line, first_line] = first_difference(broadcast(text, other), of_first);
     throw Error(ErrorCode::communication,
-                fmt::format("{}: rank {} has {}, but rank 0 has {}", what, rank(), ours_line, their_line));
+                fmt::format("{}: rank {} has {}, but rank 0 has {}", what, other, line, first_line));
   }
   void set_failed() const noexcept override { world_.set_failed(); }
 
  private:
+  // The text of rank `root`.
+  std::string broadcast(const std::string& text, int root) const {
+    auto size = static_cast<std::int64_t>(text.size());
+    host_.broadcast(on_host(&size, DType::i64, 1), root, host_stream_);
+    std::string theirs = text;
+    theirs.resize(static_cast<std::size_t>(size));
+    host_.broadcast(on_host(theirs.data(), DType::u8, theirs.size()), root, host_stream_);
+    return theirs;
+  }
   static std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
     std::istringstream lines_of_a(a), lines_of_b(b);
     std::string line_of_a, line_of_b;
@@ -86,7 +91,9 @@ class DataParallel final : public Partitioner {
 }  // namespace
 
 std::shared_ptr<const Partitioner> data_parallel(World& world, Device device, const DataParallelOptions& options) {
-  return std::make_shared<DataParallel>(world, world.communicator(device), world.host(), options);
+  auto partitioner = std::make_shared<DataParallel>(world, world.communicator(device), world.host(), options);
+  partitioner->expect_same("data_parallel", fmt::format("bucket_bytes {}", options.bucket_bytes));
+  return partitioner;
 }
 
 }  // namespace giro

@@ -141,7 +141,8 @@ class Callback {
       : model_(other.model_->clone()),
         kind_(other.kind_),
         sees_elapsed_(other.sees_elapsed_),
-        is_primary_only_(other.is_primary_only_) {}
+        is_primary_only_(other.is_primary_only_),
+        can_stop_(other.can_stop_) {}
   Callback(Callback&&) noexcept = default;
   Callback& operator=(const Callback& other) { return *this = Callback(other); }
   Callback& operator=(Callback&&) noexcept = default;
@@ -150,6 +151,8 @@ class Callback {
   // Whether it looks at the clock's time, be it as a member of LoopState.
   bool sees_elapsed() const noexcept { return sees_elapsed_; }
   std::string name() const { return model_->name(); }
+  // Whether its signature lets it ask the loop to stop.
+  bool can_stop() const noexcept { return can_stop_; }
   // Whether its signature lets it change the state.
   bool changes_state() const { return model_->changes_state(); }
   // Whether it runs on rank 0 alone, where several work on one state.
@@ -178,6 +181,7 @@ class Callback {
     virtual std::string name() const = 0;
     virtual bool changes_state() const = 0;
     virtual bool is_primary_only() const = 0;
+    virtual bool can_stop() const = 0;
     virtual void run(LoopState<S, B>&) {}
     virtual void enqueue(LoopState<S, B>&, detail::StepSink&) {}
     virtual void on_resume(LoopState<S, B>&) {}
@@ -215,6 +219,15 @@ class Callback {
         return detail::name_of(typeid(typename F::Generic));
       } else {
         return detail::name_of(typeid(F));
+      }
+    }
+    bool can_stop() const override {
+      if constexpr (kKind == CallbackKind::barrier) {
+        return []<class... Args>(std::tuple<Args...>*) {
+          return (std::is_same_v<Args, LoopState<S, B>&> || ...);
+        }(static_cast<typename detail::Signature<F>::Arguments*>(nullptr));
+      } else {
+        return false;
       }
     }
     bool is_primary_only() const override {
@@ -351,6 +364,7 @@ class Callback {
   CallbackKind kind_ = model_->kind();
   bool sees_elapsed_ = model_->sees_elapsed();
   bool is_primary_only_ = model_->is_primary_only();
+  bool can_stop_ = model_->can_stop();
 };
 
 }  // namespace giro

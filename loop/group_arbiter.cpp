@@ -1,10 +1,15 @@
 #include <giro/loop/group_arbiter.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <iterator>
 #include <utility>
 
 #include <giro/loop/interrupt.h>
+#include <giro/runtime/error.h>
 
 namespace giro::detail {
 namespace {
@@ -13,24 +18,46 @@ constexpr std::chrono::duration<double> kBetweenLooks{0.05};
 constexpr std::chrono::milliseconds kSameSignal{500};
 constexpr double kMostGrowth = 2;  // of the steps between two looks: those that are held back seem to take no time
 
+std::atomic<int> arbiters = 0;  // that there are
+
 }  // namespace
 
-GroupArbiter::GroupArbiter(std::shared_ptr<const Partitioner> partitioner) : partitioner_(std::move(partitioner)) {}
+GroupArbiter::GroupArbiter(std::shared_ptr<const Partitioner> partitioner) : partitioner_(std::move(partitioner)) {
+  if (arbiters++ == 0) agreed_signal = 0;
+}
 
-template <std::size_t kSize>
-std::array<double, kSize> GroupArbiter::agree(const std::array<double, kSize>& values) {
-  std::array<double, kSize + 1> asked{std::max(latest_, Elapsed::now())};
-  std::ranges::copy(values, asked.begin() + 1);
+GroupArbiter::~GroupArbiter() {
+  if (--arbiters == 0) agreed_signal = -1;
+}
+
+GroupArbiter::Values GroupArbiter::agree(Question question, const Values& values) {
+  constexpr const char* kNames[] = {"what time it is", "whether a signal has come", "whether to stop",
+                                    "to leave the loop"};
+  constexpr int kQuestions = std::size(kNames);
+  // What is asked, and after how many steps, as one number; with its negative the ranks' largest and smallest.
+  const auto asked_now = static_cast<double>(steps_ * kQuestions + static_cast<int>(question));
+  std::array<double, 3 + std::tuple_size_v<Values>> asked{asked_now, -asked_now, std::max(latest_, Elapsed::now())};
+  std::ranges::copy(values, asked.begin() + 3);
   if (launch_) launch_();
   partitioner_->agree(asked);
-  latest_ = asked[0];
-  std::array<double, kSize> agreed;
-  std::copy(asked.begin() + 1, asked.end(), agreed.begin());
+  if (asked[0] != asked_now || asked[1] != -asked_now) {
+    const auto describe = [&](double number) {
+      const auto whole = static_cast<std::int64_t>(number);
+      return fmt::format("{} after {} steps", kNames[whole % kQuestions], whole / kQuestions);
+    };
+    throw Error(
+        ErrorCode::communication,
+        fmt::format("the ranks are not in the same place: rank {} of {} asks {}, another {}", partitioner_->rank(),
+                    partitioner_->size(), describe(asked_now), describe(asked[0] != asked_now ? asked[0] : -asked[1])));
+  }
+  latest_ = asked[2];
+  Values agreed;
+  std::copy(asked.begin() + 3, asked.end(), agreed.begin());
   return agreed;
 }
 
 double GroupArbiter::now() {
-  agree<0>({});
+  agree(Question::date);
   return latest_;
 }
 
@@ -44,10 +71,12 @@ int GroupArbiter::interrupt() {
   if (take_save_signal()) ++saves_asked_;
   // The largest of each: the fewest steps until the next time is the largest of their negatives.
   const auto asked =
-      agree<3>({static_cast<double>(interrupt_signal()), static_cast<double>(saves_asked_), -std::max(pace, 1.0)});
-  signal_ = static_cast<int>(asked[0]);
+      agree(Question::signals, {static_cast<double>(interrupt_signal()), static_cast<double>(saves_asked_),
+                                -std::max(pace, 1.0), stop_requested_ ? 1.0 : 0.0});
+  agreed_signal = signal_ = static_cast<int>(asked[0]);
   most_saves_asked_ = static_cast<std::int64_t>(asked[1]);
   next_ = steps_ + static_cast<std::int64_t>(-asked[2]);
+  stop_agreed_ = asked[3] > 0;
   looked_ = steps_;
   looked_at_ = Clock::now();
   return signal_;
@@ -60,9 +89,11 @@ bool GroupArbiter::save() {
   return true;
 }
 
-bool GroupArbiter::stop(bool asked, const Elapsed&) { return agree<1>({asked ? 1.0 : 0.0})[0] > 0; }
+bool GroupArbiter::stop(bool asked, const Elapsed&) { return agree(Question::stop, {asked ? 1.0 : 0.0})[0] > 0; }
 
-int GroupArbiter::leave() { return static_cast<int>(agree<1>({static_cast<double>(interrupt_signal())})[0]); }
+int GroupArbiter::leave() {
+  return static_cast<int>(agree(Question::leave, {static_cast<double>(interrupt_signal())})[0]);
+}
 
 void GroupArbiter::set_failed() noexcept { partitioner_->set_failed(); }
 

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,6 +19,9 @@ namespace giro::detail {
 class GroupArbiter final : public Arbiter {
  public:
   explicit GroupArbiter(std::shared_ptr<const Partitioner> partitioner);
+  ~GroupArbiter() override;
+  GroupArbiter(const GroupArbiter&) = delete;
+  GroupArbiter& operator=(const GroupArbiter&) = delete;
 
   // To be called before the ranks wait for each other: launches the steps that the host has held back. How many those
   // are depends on each rank's own pace, and a rank that waits here must not owe the others its part in one of them.
@@ -32,6 +34,9 @@ class GroupArbiter final : public Arbiter {
   bool save() override;
   // Whether any rank has asked so.
   bool stop(bool asked, const Elapsed& elapsed) override;
+  // A stop that this rank alone asks for is told to the others with the next signals.
+  void request_stop() noexcept { stop_requested_ = true; }
+  bool is_stop_agreed() const noexcept { return stop_agreed_; }
   double date() override;
   // The latest that now() was, of any question.
   double agreed_date() const noexcept { return latest_; }
@@ -44,14 +49,17 @@ class GroupArbiter final : public Arbiter {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Of these, and of the date.
-  template <std::size_t kSize>
-  std::array<double, kSize> agree(const std::array<double, kSize>& values);
+  // What the ranks are asked together.
+  enum class Question { date, signals, stop, leave };
+  // The largest of each of the ranks' values; and of the date. Error(communication) where not all ask the same.
+  using Values = std::array<double, 4>;
+  Values agree(Question question, const Values& values = {});
 
   std::function<void()> launch_;
   std::shared_ptr<const Partitioner> partitioner_;
   double latest_ = 0;
   int signal_ = 0;
+  bool stop_requested_ = false, stop_agreed_ = false;
   // Signals that have asked to save: of this rank, the most of any, and those that have been followed. mpirun sends one
   // to all ranks, which do not get it at once: what comes to another rank soon after a save was the signal of that
   // save.

@@ -124,7 +124,7 @@ class InnerLoop {
     if constexpr (requires { result.interrupted; })
       return result.interrupted != 0;
     else
-      return detail::interrupt_signal() != 0;
+      return detail::heeded_signal() != 0;
   }
 
   std::string name_;

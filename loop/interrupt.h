@@ -32,10 +32,17 @@ inline bool signals_ask() noexcept { return signals_asked.load(std::memory_order
 inline int interrupt_signal() noexcept {
   return static_cast<int>(signals_asked.load(std::memory_order_relaxed) & kEndSignal);
 }
+// Where several ranks work together, the signal that they have agreed on, or 0; else -1.
+inline std::atomic<int> agreed_signal = -1;
+// What the program's part in deciding goes by: with others the agreed signal, alone the one that has come.
+inline int heeded_signal() noexcept {
+  const int agreed = agreed_signal.load(std::memory_order_relaxed);
+  return agreed >= 0 ? agreed : interrupt_signal();
+}
 // Whether a loop of this thread saves that a loop which begins now is within.
 bool is_in_saving_loop() noexcept;
 // Whether an evaluation in this thread may have been cut short by a signal.
-inline bool may_be_cut_short() noexcept { return interrupt_signal() != 0 && !is_in_saving_loop(); }
+inline bool may_be_cut_short() noexcept { return heeded_signal() != 0 && !is_in_saving_loop(); }
 // Whether a signal has asked to save since this was last called.
 inline bool take_save_signal() noexcept { return (signals_asked.fetch_and(~kSaveAsked) & kSaveAsked) != 0; }
 

@@ -14,7 +14,10 @@ namespace giro::detail {
 class RunClock {
  public:
   // Goes on from where an earlier run has left off: the time in between does not count.
-  RunClock(Arbiter* arbiter, const Elapsed& elapsed) : arbiter_(arbiter) { start(elapsed); }
+  // Where `arbiter` is that of several ranks, its date() is this one's own.
+  RunClock(Arbiter* arbiter, bool is_group, const Elapsed& elapsed) : arbiter_(arbiter), is_group_(is_group) {
+    start(elapsed);
+  }
   void start(const Elapsed& elapsed) {
     const double now = this->now();
     started_ = elapsed;
@@ -28,9 +31,11 @@ class RunClock {
   double now() const { return arbiter_ != nullptr ? arbiter_->now() : Elapsed::now(); }
   // For what only says when something was.
   double date() const { return arbiter_ != nullptr ? arbiter_->date() : Elapsed::now(); }
-  // Of logs that arrive while a run is at `elapsed`. An arbiter is not asked, for how often that would be depends on
-  // when they do.
-  double date_of_arrival(const Elapsed& elapsed) const { return arbiter_ != nullptr ? elapsed.date : Elapsed::now(); }
+  // Of logs that arrive while a run is at `elapsed`. A program's arbiter is not asked, for how often that would be
+  // depends on when they do.
+  double date_of_arrival(const Elapsed& elapsed) const {
+    return arbiter_ != nullptr && !is_group_ ? elapsed.date : date();
+  }
   bool take_save_signal() const { return arbiter_ != nullptr ? arbiter_->save() : detail::take_save_signal(); }
   int interrupt() const { return arbiter_ != nullptr ? arbiter_->interrupt() : interrupt_signal(); }
 
@@ -62,6 +67,7 @@ class RunClock {
 
  private:
   Arbiter* arbiter_;
+  bool is_group_;
   Elapsed started_;
   ClockWatch watch_{false};
   bool is_read_ = true;

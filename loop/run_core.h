@@ -137,6 +137,10 @@ class RunCore final : RunMemory {
       return End::stopped;
     if (is_interrupted()) [[unlikely]]
       return End::interrupted;
+    if (run().group && run().group->is_stop_agreed()) [[unlikely]] {
+      run().loop.stop_iteration = true;
+      return End::stopped;
+    }
     if (!knows_time) [[likely]]
       return End::none;
     return run().clock.time_after_step(run().elapsed) >= stop_.time ? End::stopped : End::none;

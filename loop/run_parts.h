@@ -24,7 +24,7 @@ struct RunParts {
         options(std::move(o)),
         group(make_group()),
         journal(std::move(options.history), std::move(options.outputs)),
-        clock(options.arbiter.get(), options.elapsed),
+        clock(options.arbiter.get(), group != nullptr, options.elapsed),
         elapsed(clock.started()),
         loop(state, elapsed, journal.history(), options.metadata, memory),
         lane(journal, clock, elapsed, loop.logs) {

@@ -54,7 +54,9 @@ class RunTasks {
     for_each_here([&](Callback<S, B>& callback) { run_hook(callback, [&] { callback.on_start(run_.loop); }); });
   }
   void on_save() {
+    const bool stopped = run_.loop.stop_iteration;
     for_each_here([&](Callback<S, B>& callback) { run_hook(callback, [&] { callback.on_save(run_.loop); }); });
+    keep_for_later(stopped);
   }
 
   void run_due() {
@@ -242,13 +244,19 @@ class RunTasks {
           if (!run_.loop.logs.empty()) run_.loop.logs.fetch();
         }
         // At once, so that what a stop skips in this step is skipped on all ranks.
-        if (run_.group && callback.sees_elapsed()) [[unlikely]]
+        if (run_.group && callback.can_stop()) [[unlikely]]
           run_.loop.stop_iteration = run_.group->stop(run_.loop.stop_iteration, run_.elapsed);
         break;
     }
     running_ = nullptr;
   }
 
+  // A stop that one rank alone asks for, where the others do not come by: they are told when they ask for signals.
+  void keep_for_later(bool stopped) {
+    if (!run_.group || stopped || !run_.loop.stop_iteration) return;
+    run_.group->request_stop();
+    run_.loop.stop_iteration = false;
+  }
   // For a callback that looks at the date: among ranks what they agreed on last, so that none waits for it.
   void read_clock() {
     if (run_.group) [[unlikely]]
@@ -273,11 +281,13 @@ class RunTasks {
   }
   [[gnu::cold]] void run_deferred(std::vector<Deferred>& calls) {
     run_.bring_device();
+    const bool stopped = run_.loop.stop_iteration;
     for (const Deferred& call : std::exchange(calls, {})) {
       running_ = call.callback;
       call.run();
       running_ = nullptr;
     }
+    keep_for_later(stopped);
   }
 
   RunParts<S, B> run_;

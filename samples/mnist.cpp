@@ -33,6 +33,10 @@ nn::Layer make_model(const std::string& name) {
 // One line decides on how many GPUs, or CPU processes, the same program trains.
 std::shared_ptr<const giro::Partitioner> make_partitioner(
     const std::string& name, giro::World& world, giro::Device device) {
+  if (name == "single" && world.size() > 1) {
+    throw giro::Error(giro::ErrorCode::invalid_argument,
+        "--partition single: " + std::to_string(world.size()) + " processes were started, expected one, or data");
+  }
   if (name == "single" || (name == "auto" && world.size() == 1)) return nullptr;
   return giro::data_parallel(world, device);
 }
@@ -57,7 +61,7 @@ int train(const Arguments& args) {
                         .partition(partitioner)
                         .to(device);
   auto test_rows = giro::data::mnist("test", options);
-  const std::int64_t test_batch = std::min<std::int64_t>(1'000, test_rows.num_rows()) / world.size() * world.size();
+  const std::int64_t test_batch = std::min(1'000 / world.size() * world.size(), static_cast<int>(test_rows.num_rows()));
   auto test_data = test_rows.batch(test_batch).partition(partitioner).to(device);
 
   // 3. The state: parameters, gradients, the optimizer's moments, the step. It lives on the device.

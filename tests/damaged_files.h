@@ -13,14 +13,16 @@
 
 #include "tests/address_space_limit.h"
 #include "tests/one_file.h"
+#include "tests/sanitized.h"
 
 namespace giro::test {
 
-// Reads 100,000 files that `make` gives, damaged ones mostly: each is sound, or an error of one line that says that it
-// is corrupt or unsupported; none takes a second, or 64 MiB of memory. `read(file)` throws what reading throws.
+// Reads 100,000 files (see cases()) that `make` gives, damaged ones mostly: each is sound, or an error of one line that
+// says that it is corrupt or unsupported; none takes a second, or 64 MiB of memory. `read(file)` throws what reading
+// throws.
 template <class Make, class Read>
 void expect_damage_is_found(Make&& make, Read&& read) {
-  constexpr int kFiles = 100'000;
+  constexpr int kFiles = cases(100'000);
   int sound = 0;
   std::map<ErrorCode, int> errors;
   std::clock_t longest = 0;

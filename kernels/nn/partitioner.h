@@ -32,7 +32,7 @@ class Partitioner {
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
 
-  // Every rank's leaves become rank 0's. Waits for nothing. Error(communication) as of expect_same where
+  // Every rank's leaves become rank 0's. Error(communication) as of expect_same where
   // the ranks' states have not the same leaves.
   virtual void replicate(const State& state) const = 0;
   // For one way back that is going to write `grads`.
@@ -45,8 +45,8 @@ class Partitioner {
   virtual void agree(std::span<double> values) const = 0;
   // Rank 0's text.
   virtual std::string broadcast(const std::string& text) const = 0;
-  // Where a rank's text, what it has of `what`, is not rank 0's: Error(communication) on that rank, naming both ranks
-  // and the first lines that differ. Waits for all of them.
+  // Where a rank's text, what it has of `what`, is not rank 0's: Error(communication) on all ranks, naming both and the
+  // first lines that differ. Waits for all of them.
   virtual void expect_same(const std::string& what, const std::string& text) const = 0;
   // This rank has met an error that the others do not know of, and takes no further part.
   virtual void set_failed() const noexcept = 0;

@@ -28,6 +28,18 @@ std::vector<std::uint8_t> decay_granules(const Collection& params, const optim::
   return decays;
 }
 
+// What has to be the same on all ranks, a line each.
+std::string description(const optim::UpdateRule& rule, std::uint64_t seed) {
+  std::string lines =
+      fmt::format("seed {}\n{}, momentum {}{}\nbeta1 {}, beta2 {}, epsilon {}\nweight_decay {}, max_norm {}\n", seed,
+                  rule.rule == optim::Rule::adam ? "adam" : "sgd", rule.momentum, rule.nesterov ? ", nesterov" : "",
+                  rule.beta1, rule.beta2, rule.epsilon, rule.weight_decay, rule.max_norm);
+  for (const std::int64_t step : {0, 1, 10, 100, 1'000, 10'000, 100'000}) {
+    lines += fmt::format("learning rate {} at step {}\n", rule.learning_rate(step), step);
+  }
+  return lines;
+}
+
 }  // namespace
 
 TrainState::TrainState(const nn::Layer& model, optim::Optimizer optimizer, const DeviceContext& context)
@@ -68,7 +80,7 @@ TrainState TrainState::create(const nn::Layer& model, const std::vector<LeafSpec
   from_host(seed_leaf.leaves().front().value, std::vector{static_cast<std::int64_t>(seed)}, state.stream());
   state.partitioner_ = std::move(partitioner);
   if (state.partitioner_) {
-    state.partitioner_->expect_same("the seed of the initial parameters", std::to_string(seed));
+    state.partitioner_->expect_same("the training state", description(state.optimizer_.rule, seed));
     state.partitioner_->replicate(state);
   }
   return state;

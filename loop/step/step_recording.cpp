@@ -59,9 +59,13 @@ void average(Logs& logs, const Partitioner& partitioner, double weight, const St
   for (std::size_t i = 0; i < logs.values().size(); ++i) {
     const nn::Var* const scalar = logs.values()[i].scalar();
     const std::string& collection = logs.entries()[i].collection;
-    if (scalar != nullptr && is_floating(scalar->dtype()) && (collection == "losses" || collection == "metrics")) {
-      entries.push_back(i);
+    if (scalar == nullptr || (collection != "losses" && collection != "metrics")) continue;
+    if (!is_floating(scalar->dtype())) {
+      throw Error(ErrorCode::dtype_mismatch,
+                  fmt::format("the metric '{}' is {}, expected floating-point: it becomes its mean over the ranks",
+                              logs.entries()[i].name, to_string(scalar->value())));
     }
+    entries.push_back(i);
   }
   if (entries.empty()) return;
   const auto count = static_cast<std::int64_t>(entries.size());
@@ -175,7 +179,8 @@ Logs StepRecording::run_body(const StepBody& body) {
   Batch batch = residence ? residence->gather(rows_, inputs_.positions(), stream_, temporaries_) : inputs_.batch();
   batch.set_part(part_);
   Logs logs = body(batch, inputs_.broadcasts());
-  if (partitioner_ != nullptr) average(logs, *partitioner_, part_ ? part_->weight() : 1, stream_, temporaries_);
+  if (partitioner_ != nullptr && partitioner_->size() > 1)
+    average(logs, *partitioner_, part_ ? part_->weight() : 1, stream_, temporaries_);
   return logs;
 }
 

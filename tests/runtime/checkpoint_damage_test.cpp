@@ -17,6 +17,7 @@
 #include "tests/expect_error.h"
 #include "tests/power_loss_file_system.h"
 #include "tests/runtime/sample_run.h"
+#include "tests/sanitized.h"
 #include "tests/temporary_directory.h"
 
 namespace giro {
@@ -102,7 +103,8 @@ TEST_F(CheckpointDamage, EveryFlippedBitIsFound) {
 TEST_F(LargeCheckpointDamage, FlippedBitsOfTheDataAreFound) {
   const std::size_t size = files_->content(kUnit + "/state.safetensors").size();
   ASSERT_GT(size, 1u << 16);
-  for (int i = 0; i < 10'000; ++i) expect_flip_found(kUnit + "/state.safetensors", 1000 + random_() % (size - 1000));
+  for (int i = 0; i < test::cases(10'000); ++i)
+    expect_flip_found(kUnit + "/state.safetensors", 1000 + random_() % (size - 1000));
 }
 
 TEST_F(CheckpointDamage, EveryTruncationIsFound) {

@@ -4,6 +4,7 @@ Each case holds the job to its exit status, to how soon it ends, to what it says
 """
 
 import concurrent.futures
+import os
 import pathlib
 import re
 import shutil
@@ -27,8 +28,6 @@ CASES = {
     "exits": (False, 5, []),
 }
 
-
-<<<<<<< HEAD
 # On GPUs the host sees a replay as a whole.
 ON_CUDA = {
     "absent_in_replay": (False, 1 + 5, [
@@ -39,36 +38,6 @@ ON_CUDA = {
 }
 
 
-def processes_with(marker):
-    found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if marker.encode() in path.read_bytes():
-                found.append(path.parent.name)
-        except OSError:
-            pass
-    return found
-
-
-def run(command):
-    """Exit status, output, seconds from the moment when all ranks were there, and processes left behind."""
-    marker = f"GIRO_FAULTS_TEST={uuid.uuid4()}"
-    environment = dict(os.environ, GIRO_FAULTS_TEST=marker.split("=")[1])
-    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
-                           start_new_session=True)
-    lines, begin = [], time.monotonic()
-    for line in job.stdout:
-        lines.append(line)
-        if "is there" in line:
-            begin = time.monotonic()
-    status = job.wait(timeout=60)
-    seconds = time.monotonic() - begin
-    deadline = time.monotonic() + 1
-    while processes_with(marker) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return status, "".join(lines), seconds, processes_with(marker)
-
-
 def cases():
     return CASES | ON_CUDA if os.environ.get("GIRO_TEST_DEVICE") == "cuda" else CASES
 
@@ -76,12 +45,7 @@ def cases():
 def check(name, program, mpirun):
     succeeds, most_seconds, texts = cases()[name]
     gpu = ["-x", "GIRO_CUDA_ON_CPU_UUID=7"] if name == "same_gpu" else []
-    status, output, seconds, left = run([*mpirun, *gpu, "-n", "3", program, "fault", name])
-=======
-def check(name, program, mpirun):
-    succeeds, most_seconds, texts = CASES[name]
-    status, output, seconds, left = run([*mpirun, "-n", "3", program, "fault", name], "is there")
->>>>>>> rankfaults
+    status, output, seconds, left = run([*mpirun, *gpu, "-n", "3", program, "fault", name], "is there")
     problems = []
     if (status == 0) != succeeds:
         problems.append(f"the exit status is {status}")

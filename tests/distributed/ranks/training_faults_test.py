@@ -27,11 +27,12 @@ class Case:
 
 
 def deaths(generator):
-    """A rank that dies: every way and place with 4 ranks, and with 2 each place once."""
+    """A rank that dies: with 4 ranks in every way at init, in a step, in a save and at the end, else in one way."""
     places = {"init": (), "start": (), "step": (10,), "save of rank 0": (10,), "save": (10, 20), "finish": (40,),
               "end": (40,)}
     for (number, (place, newest)), kind, ranks in itertools.product(enumerate(places.items()), KINDS, (2, 4)):
-        if ranks == 2 and kind != KINDS[number % len(KINDS)]:
+        is_rest = place in ("start", "save of rank 0", "finish")
+        if (ranks == 2 or is_rest) and kind != KINDS[(number + ranks // 4) % len(KINDS)]:
             continue
         rank = 0 if place == "save of rank 0" else generator.randrange(1, ranks)
         options = dict(fault=kind, at=place.split()[0], rank=rank, step=19)
@@ -54,12 +55,12 @@ def cases(generator):
         rank = generator.randrange(ranks)
         other = generator.randrange(1, ranks)
         waited = rf"all_reduce of \d+ bytes: rank \d of {ranks} has waited {TIMEOUT}\.\d s"
-        wrong = rf"({waited}|all_reduce of \d+ bytes on rank \d of {ranks}: MPI reports)"
+        wrong = rf"({waited}|all_reduce of \d+ bytes on rank \d of {ranks}: MPI reports|the ranks are not in the same place)"
         yield Case("an error that the program catches", ranks, [f"caught: rank {rank} of {ranks}, task 1, .*at step 7"],
                    fault="throw", rank=rank, caught="yes")
         yield Case("the same in on_end", ranks, [f"caught: rank 0 of {ranks}, on_start or on_end: .*, at step 40"], (40,),
                    fault="throw", at="finish", rank=0, caught="yes")
-        yield Case("stopped", ranks, [rf"rank \d of {ranks}, task 2, every\(1\): a step, at step 19: {waited}"], (10,),
+        yield Case("stopped", ranks, [rf"rank \d of {ranks}, task \d, every\(1\): .*, at step 19: {waited}"], (10,),
                    most_seconds=TIMEOUT + 5, fault="stop", rank=rank, step=19, timeout=TIMEOUT * 1000)
         yield Case("one step more", ranks, [rf"rank \d of {ranks}, .*, at step \d+: {wrong}"], (10,),
                    most_seconds=TIMEOUT + 5, fault="skip", rank=rank, step=19, timeout=TIMEOUT * 1000)
@@ -77,9 +78,8 @@ def cases(generator):
                    [f"the dataset: rank {other} has order: shuffled with seed 4, but rank 0 has .* seed 3"],
                    rank=other, other_seed=1)
         yield Case("another directory", ranks,
-                   [rf"rank {rank} of {ranks}, .*: checkpoint '.*/elsewhere/model': rank {rank} goes on from no checkpoint, "
-                    "others from no checkpoint to step 20",
-                    rf"rank {(rank + 1) % ranks} of {ranks}, .*: rank {(rank + 1) % ranks} goes on from step 20"],
+                   [rf"rank \d of {ranks}, .*: checkpoint '.*/model': rank \d goes on from (no checkpoint|step 20), others from "
+                    "no checkpoint to step 20"],
                    (20,), rank=rank, other_dir="elsewhere", before=("steps=20",))
 
 

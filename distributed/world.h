@@ -9,7 +9,8 @@
 namespace giro {
 
 struct WorldOptions {
-  // How long a rank waits for the others in a collective before that is an Error(communication).
+  // How long a rank waits for the others in a collective before that is an Error(communication). On a GPU, where a host
+  // does not see the collectives of recorded steps one by one, also how long it may wait for such steps in one go.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
 

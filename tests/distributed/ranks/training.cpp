@@ -145,6 +145,32 @@ TEST(TrainingOfRanks, MicroBatchesMakeOneUpdate) {
   expect_near(train({.partitioner = all_ranks(), .parts = 4}), train({}));
 }
 
+TEST(TrainingOfRanks, ManagedStepsTrainAlike) {
+  const auto train_managed = [](const std::shared_ptr<const Partitioner>& partitioner, const std::string& strategy) {
+    const auto step = managed::train_step(
+        [model = model()](const nn::Params& params, const Batch& batch) {
+          auto logits = model(params, batch["x"]);
+          return logs().add_loss("loss", mean(softmax_cross_entropy(logits, batch["label"])), /*add_metric=*/true);
+        },
+        strategy);
+    Dataset data = random_rows().shuffle(5).repeat().batch(48).partition(partitioner);
+    auto result = loop(make_state(partitioner), data, {{every(1), step}}, {.stop = at(24)});
+    return Trained{result.history.collect("metrics.loss")[0], params_of(result.state)};
+  };
+  expect_near(train_managed(all_ranks(), "data_parallel"), train_managed(nullptr, "jit"));
+}
+
+TEST(TrainingOfRanks, AnIntegerIsNoMetric) {
+  if (world().size() == 1) return;
+  const auto step = jit([](const TrainState& state, const Batch&) {
+    return logs().add_metric("updates", nn::Var(state.at("step"), state.stream()));
+  });
+  TrainState state = make_state(all_ranks());
+  const Dataset data = random_rows().batch(48).partition(state.partitioner());
+  expect_error(ErrorCode::dtype_mismatch, {"the metric 'updates'", "i64", "mean over the ranks"},
+               [&] { (void)step(state, *data.begin()); });
+}
+
 TEST(TrainingOfRanks, EvaluationCountsEachSampleOnce) {
   const auto step = jit([](const TrainState& state, const Batch& batch) {
     auto logits = state.model()(state.params(), batch["x"]);

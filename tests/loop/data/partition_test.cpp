@@ -94,5 +94,20 @@ TEST(Partition, SaysWhatIsWrong) {
   EXPECT_EQ(data.partition(nullptr).spec().front().shape, Shape({10}));
 }
 
+TEST(BatchSlice, IsAPartOfTheRows) {
+  const Ids ids{1, 2, 3, 4, 5, 6};
+  const Dataset data({{"id", ids}});
+  const Dataset batches = data.batch(6);
+  const Batch batch = *batches.begin();
+  EXPECT_EQ(ids_of(batch.slice(0, 1)), ids);
+  EXPECT_EQ(ids_of(batch.slice(1, 3)), (Ids{3, 4}));
+  using test::expect_error;
+  expect_error(ErrorCode::invalid_argument, {"part 0 of 4", "batch of 6"}, [&] { batch.slice(0, 4); });
+  expect_error(ErrorCode::invalid_argument, {"part 3 of 3"}, [&] { batch.slice(3, 3); });
+  expect_error(ErrorCode::invalid_argument, {"part 0 of 0"}, [&] { batch.slice(0, 0); });
+  const Dataset resident = batches.to(Device::cpu());
+  expect_error(ErrorCode::unsupported, {"cpu", "not gathered"}, [&] { (*resident.begin()).slice(0, 2); });
+}
+
 }  // namespace
 }  // namespace giro

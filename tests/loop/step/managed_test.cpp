@@ -181,6 +181,8 @@ TEST_F(Managed, Errors) {
   expect_error(ErrorCode::not_found, {"no strategy 'jit_donated'", "'jit_donate'"},
                [&] { managed::train_step(good, "jit_donated"); });
   expect_error(ErrorCode::not_found, {"no strategy 'eagr'", "'eager'"}, [&] { managed::step(good, "eagr"); });
+  expect_error(ErrorCode::invalid_argument, {"data_parallel", "expected a state with a partitioner"},
+               [&] { train(managed::train_step(good, "data_parallel")); });
   expect_error(ErrorCode::invalid_argument, {"at least one loss", "found none"},
                [&] { train(managed::train_step([](const nn::Params&) { return logs().add_metric("loss", 1); })); });
   expect_error(ErrorCode::invalid_argument, {"the loss 'l2' is a number of the host"},

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <memory>
 #include <sstream>
+#include <string>
 #include <utility>
-#include <vector>
 
 #include <giro/distributed/communicator.h>
 #include <giro/distributed/world.h>

@@ -41,7 +41,8 @@ bool is_finite(const Tensor& tensor, Bits exponent) {
 
 // The first leaf, in host memory, that has a NaN or an infinity in it, or "".
 std::string find_not_finite(const std::vector<Leaf>& leaves) {
-  for (const auto& [path, value] : leaves) {
+  for (const Leaf& leaf : leaves) {
+    const Tensor& value = leaf.value;
     bool finite = true;
     switch (value.dtype()) {
       case DType::f32:
@@ -62,7 +63,7 @@ std::string find_not_finite(const std::vector<Leaf>& leaves) {
       case DType::boolean:
         break;
     }
-    if (!finite) return path;
+    if (!finite) return leaf.path;
   }
   return "";
 }
@@ -77,7 +78,7 @@ void check_choice(const std::string& dir, const char* option, const std::string&
 
 // The callbacks of one run that save in one directory are one writer.
 std::shared_ptr<CheckpointStore> shared_store(const std::string& dir, const std::shared_ptr<FileSystem>& files,
-                                              const void* run) {
+                                              const void* run, const SaveGroup& group) {
   static std::mutex mutex;
   static std::map<std::tuple<std::string, FileSystem*, const void*>, std::weak_ptr<CheckpointStore>> stores;
   std::string path = dir;
@@ -90,7 +91,9 @@ std::shared_ptr<CheckpointStore> shared_store(const std::string& dir, const std:
   std::erase_if(stores, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<CheckpointStore>& known = stores[{path, files.get(), run}];
   std::shared_ptr<CheckpointStore> store = known.lock();
-  if (!store) known = store = std::make_shared<CheckpointStore>(dir, CheckpointStoreOptions{.files = files});
+  if (!store) {
+    known = store = std::make_shared<CheckpointStore>(dir, CheckpointStoreOptions{.files = files, .group = group});
+  }
   return store;
 }
 
@@ -114,6 +117,19 @@ void check_none_later(const CheckpointStore& store, FileSystem& files, std::int6
       fmt::format("checkpoint '{}': step {} is saved there, later than step {}; expected a run that goes on from "
                   "it (resume), another directory, or overwrite",
                   store.dir(), later->record.steps, steps));
+}
+
+// A file system over a network may show what another machine has made a moment later.
+void check_same_directory(const CheckpointStore& store, const Partitioner& ranks) {
+  const std::string expected = ranks.broadcast(store.writer());
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  std::string found = store.writer();
+  while (found != expected && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    found = store.writer();
+  }
+  ranks.expect_same(fmt::format("checkpoint '{}', a directory that all ranks have to see", store.dir()),
+                    found.empty() ? "nobody who writes there" : found);
 }
 
 // Whether one of them is a checkpoint of a finite state.
@@ -148,25 +164,37 @@ Checkpoint::Checkpoint(std::string dir, CheckpointOptions options)
 
 bool Checkpoint::is_interrupted() { return detail::interrupt_signal() != 0; }
 
-CheckpointStore& Checkpoint::store() {
-  if (!store_) store_ = shared_store(dir_, options_.files, run_);
-  return *store_;
+bool Checkpoint::writer_says(bool yes) const {
+  return ranks_ == nullptr ? yes : !ranks_->broadcast(yes ? "yes" : "").empty();
 }
 
-void Checkpoint::begin(const Elapsed& elapsed, const State& state, const void* run) {
+void Checkpoint::open_store(const Partitioner* ranks) {
+  const Shard shard = ranks != nullptr ? ranks->update_shard() : Shard{};
+  ranks_ = shard.count > 1 ? ranks : nullptr;
+  SaveGroup group{.shard = shard};
+  if (ranks_ != nullptr) group.name = ranks_->broadcast(new_save_group_name());
+  store_ = shared_store(dir_, options_.files, run_, group);
+}
+
+void Checkpoint::begin(const Elapsed& elapsed, const State& state, const void* run, const Partitioner* ranks) {
   if (monitor_) monitor_->begin(elapsed);
   run_ = run;
   store_.reset();
+  open_store(ranks);
   store().begin_run();
   store().set_keep(options_.keep, options_.keep_every_n_steps);
-  // A run that would save what an earlier one is already past hears of it before it has trained for long.
-  if (!options_.overwrite)
-    check_none_later(store(), *options_.files, std::max(counted_steps(state).value_or(0), elapsed.steps));
-  std::int64_t bytes = 0;
-  for (const Collection* collection : collections_of(state, /*saved_only=*/true)) {
-    bytes += static_cast<std::int64_t>(collection->bytes().bytes());
+  if (is_writer()) {
+    // A run that would save what an earlier one is already past hears of it before it has trained for long.
+    if (!options_.overwrite)
+      check_none_later(store(), *options_.files, std::max(counted_steps(state).value_or(0), elapsed.steps));
+    std::int64_t bytes = 0;
+    for (const Collection* collection : collections_of(state, Collections::saved)) {
+      const int parts = collection->is_sharded() ? collection->options().parts : 1;
+      bytes += static_cast<std::int64_t>(collection->bytes().bytes()) * parts;
+    }
+    store().check_writable(bytes);
   }
-  store().check_writable(bytes);
+  if (ranks_ != nullptr) check_same_directory(store(), *ranks_);
 }
 
 std::optional<double> Checkpoint::improvement(std::int64_t done, const State& state, const Logs& logs) {
@@ -195,7 +223,8 @@ Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const Sta
   if (snapshot_ && snapshot_->fits(state)) {
     snapshot_->update(state);
   } else {
-    snapshot_ = std::make_shared<Snapshot>(state, MemoryKind::pinned);
+    snapshot_ = std::make_shared<Snapshot>(state, MemoryKind::pinned,
+                                           is_writer() ? Collections::saved : Collections::saved_shards);
   }
   snapshot_->wait();
 
@@ -212,8 +241,14 @@ Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const Sta
     saving.record.best = best;
   }
   saving.completed = completed.steps;
-  const std::string& not_finite = saving.record.not_finite;
-  if (!not_finite.empty() && options_.not_finite != "save" && has_finite(store())) {
+  std::string& not_finite = saving.record.not_finite;
+  if (ranks_ != nullptr) {
+    double rank = not_finite.empty() ? -1 : ranks_->rank();
+    ranks_->agree({&rank, 1});
+    if (rank >= 0 && not_finite.empty()) not_finite = fmt::format("a leaf of rank {}", rank);
+  }
+  const bool may_skip = !not_finite.empty() && options_.not_finite != "save";
+  if (may_skip && writer_says(is_writer() && has_finite(store()))) {
     *report_ = fmt::format("step {} is not saved: {} is not finite", saving.record.steps, not_finite);
     if (options_.not_finite == "error") {
       throw Error(ErrorCode::invalid_argument, fmt::format("checkpoint '{}': {}", dir_, *report_));
@@ -224,10 +259,11 @@ Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const Sta
 }
 
 void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>& persist) {
-  if (!options_.overwrite) check_none_later(store(), *options_.files, std::max(saving.record.steps, saving.completed));
+  if (is_writer() && !options_.overwrite)
+    check_none_later(store(), *options_.files, std::max(saving.record.steps, saving.completed));
   store().set_keep(options_.keep, options_.keep_every_n_steps);
   CheckpointRecord record = saving.record;
-  if (!record.best && store().latest_steps() == record.steps) {
+  if (is_writer() && !record.best && store().latest_steps() == record.steps) {
     // Another checkpoint of this run has saved the same step as the best one, which it stays.
     if (const auto replaced = store().latest(); replaced && replaced->record.steps == record.steps) {
       record.monitor = replaced->record.monitor;
@@ -262,7 +298,7 @@ void Checkpoint::wait() {
   if (store_) store_->wait();
 }
 
-bool Checkpoint::operator()(const Elapsed& elapsed, const State& state) {
+bool Checkpoint::save_at(const Elapsed& elapsed, const State& state) {
   expect_whole(state);
   // Where the state counts its steps itself, this one may not be among them yet.
   Elapsed completed = elapsed;

@@ -10,6 +10,7 @@
 
 #include <giro/callbacks/monitor.h>
 #include <giro/callbacks/restore.h>
+#include <giro/kernels/nn/partitioner.h>
 #include <giro/loop/callback.h>
 #include <giro/loop/events.h>
 #include <giro/loop/log/logs.h>
@@ -54,7 +55,9 @@ struct CheckpointOptions {
 // state's scalar "step" tells; without that leaf, those of the loop. A checkpoint is there whole or not at all, and an
 // older one goes only after the newer one is durable. Each run wants a directory of its own: what is kept is counted
 // over all checkpoints that lie there, and a second process that saves there gets an error. Where the run has gone back
-// to an earlier state (early_stopping's restore_best), its later checkpoints go as well.
+// to an earlier state (early_stopping's restore_best), its later checkpoints go as well. Where several ranks train,
+// rank 0 saves; each its shard where they have shards of the state (zero_data_parallel), to one directory that all of
+// them see.
 //
 // Whatever is due, a run is saved where a signal ends it, or an error between two steps, as of the dataset; and after
 // the step in which SIGUSR1 comes, from which it goes on: but not by a checkpoint with a monitor, which keeps the best.
@@ -66,8 +69,8 @@ struct CheckpointOptions {
 // on_failure, naming the nearest. When it begins and whenever it saves: io, at the beginning also where there is no
 // room for the checkpoints to be kept and one more; invalid_argument where another process saves in the directory, for
 // a checkpoint of a later step than this run has come to that can be read, without overwrite, and for a state that has
-// nothing to save, as after a move. With monitor: not_found, naming the nearest entry, if the entry was never logged; a
-// loop that goes on from another waits for it.
+// nothing to save, as after a move; communication where a rank with a shard does not see the directory. With monitor:
+// not_found, naming the nearest entry, if the entry was never logged; a loop that goes on from another waits for it.
 class Checkpoint : public GenericCallback {
  public:
   static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;  // in the list `callbacks` of a train loop
@@ -76,22 +79,25 @@ class Checkpoint : public GenericCallback {
 
   template <class S, class B>
   void on_start(LoopState<S, B>& loop) {
-    if (loop.is_primary()) begin(loop.elapsed, loop.state, &loop);
+    if (takes_part(loop.partitioner())) begin(loop.elapsed, loop.state, &loop, loop.partitioner());
   }
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
     static_assert(std::is_base_of_v<State, S>, "giro: a checkpoint saves a State");
-    if (!loop.is_primary()) return;
+    if (!takes_part(loop.partitioner())) return;
     const std::int64_t done = loop.elapsed.steps + (loop.has_batch() ? 1 : 0);
     std::optional<double> best;
-    if (monitor_ && !(best = improvement(done, loop.state, loop.accumulated_logs()))) return;
+    if (monitor_) {
+      if (is_writer()) best = improvement(done, loop.state, loop.accumulated_logs());
+      if (!writer_says(best.has_value())) return;
+    }
     save_after_step(loop, best);
   }
   // Where a signal asks for it, or an error has come between two steps. Not of one that saves the best alone.
   bool saves() const noexcept { return !monitor_; }
   template <class S, class B>
   void on_save(LoopState<S, B>& loop) {
-    if (saves() && loop.is_primary()) save_after_step(loop, {});
+    if (saves() && takes_part(loop.partitioner())) save_after_step(loop, {});
   }
   template <class S, class B>
   void on_end(LoopState<S, B>&) {
@@ -99,8 +105,15 @@ class Checkpoint : public GenericCallback {
     store_.reset();
   }
   // For loops written by hand: saves after the step at `elapsed`, whatever is monitored. Whether it did, or skipped a
-  // state that is not finite.
-  bool operator()(const Elapsed& elapsed, const State& state);
+  // state that is not finite; or has nothing to save, as where rank 0 saves what all ranks have.
+  template <class S>
+    requires std::is_base_of_v<State, S>
+  bool operator()(const Elapsed& elapsed, const S& state) {
+    const auto ranks = partitioner_of(state);
+    if (!takes_part(ranks.get())) return false;
+    if (!store_) open_store(ranks.get());
+    return save_at(elapsed, state);
+  }
 
   // Why this or a copy of it has skipped a state, as in "step 120 is not saved: params/dense0/kernel is not finite", or
   // could not save it at first: the latest; empty: none was.
@@ -113,6 +126,14 @@ class Checkpoint : public GenericCallback {
     CheckpointRecord record;
     std::int64_t completed = 0;  // steps, as the loop counts
   };
+
+  // Rank 0 saves, and every rank the shard that it has of the state.
+  static bool takes_part(const Partitioner* ranks) {
+    return ranks == nullptr || ranks->rank() == 0 || ranks->update_shard().count > 1;
+  }
+  bool is_writer() const { return ranks_ == nullptr || ranks_->rank() == 0; }
+  // What rank 0 has decided, for all that save together.
+  bool writer_says(bool yes) const;
 
   // Saves the state of the step's end, which callbacks after this one may change.
   template <class S, class B>
@@ -130,7 +151,9 @@ class Checkpoint : public GenericCallback {
     if (!loop.has_batch()) wait();  // nobody may come by later
   }
 
-  void begin(const Elapsed& elapsed, const State& state, const void* run);
+  void begin(const Elapsed& elapsed, const State& state, const void* run, const Partitioner* ranks);
+  void open_store(const Partitioner* ranks);
+  bool save_at(const Elapsed& elapsed, const State& state);
   // The value that is monitored, if it is the best so far. `done` steps are completed, as the loop counts.
   std::optional<double> improvement(std::int64_t done, const State& state, const Logs& logs);
   void expect_whole(const State& state) const;
@@ -138,13 +161,14 @@ class Checkpoint : public GenericCallback {
   void save(const Saving& saving, const std::function<void(Archive&)>& persist);
   void wait();
   static bool is_interrupted();
-  CheckpointStore& store();
+  CheckpointStore& store() { return *store_; }
 
   std::string dir_;
   CheckpointOptions options_;
   std::optional<Monitor> monitor_;
-  bool best_is_read_ = false;  // of what lies in the directory
-  const void* run_ = nullptr;  // that it saves; null: of a loop that is written by hand
+  bool best_is_read_ = false;           // of what lies in the directory
+  const void* run_ = nullptr;           // that it saves; null: of a loop that is written by hand
+  const Partitioner* ranks_ = nullptr;  // that save together; null: this process alone. Lives as long as the state
   std::shared_ptr<CheckpointStore> store_;
   std::shared_ptr<Snapshot> snapshot_;
   std::shared_ptr<std::string> report_ = std::make_shared<std::string>();

@@ -7,6 +7,7 @@
 
 #include <giro/runtime/archive.h>
 #include <giro/runtime/host_array.h>
+#include <giro/runtime/load_into.h>
 
 namespace giro {
 
@@ -75,7 +76,7 @@ void EarlyStopping::persist(Archive& archive) {
     const auto copies = std::make_shared<std::vector<HostArray>>();
     for (const Leaf& leaf : (*saved)->leaves()) {
       const HostArray& copy = copies->emplace_back(HostArray::copy_of(leaf.value, (*saved)->stream()));
-      leaves.push_back({leaf.path, copy.tensor()});
+      leaves.push_back({leaf.path, copy.tensor(), leaf.piece});
     }
     std::shared_ptr<const void> owner = copies;
     archive.arrays("best_state", leaves, owner);
@@ -85,22 +86,14 @@ void EarlyStopping::persist(Archive& archive) {
 void EarlyStopping::take_read(const State& state) {
   const std::vector<Leaf> read = std::exchange(memory_->read, {});
   if (read.empty()) return;
-  const auto saved = std::make_shared<Snapshot>(state);
-  const std::vector<Leaf>& leaves = saved->leaves();
-  for (const Leaf& leaf : leaves) {
-    const auto found = std::find_if(read.begin(), read.end(), [&](const Leaf& other) {
-      return other.path == leaf.path && other.value.dtype() == leaf.value.dtype() &&
-             other.value.shape() == leaf.value.shape();
-    });
-    if (found == read.end() || leaves.size() != read.size()) {
-      throw Error(ErrorCode::invalid_argument,
-                  "early_stopping: the best state that was saved has other leaves than this loop's state");
-    }
-    copy(leaf.value, found->value, state.stream());
+  State best = state.clone();
+  try {
+    load_into(best, read);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("early_stopping: the best state that was saved: {}", error.what()));
   }
-  state.stream().synchronize();
   memory_->read_owner.reset();
-  memory_->best_state = saved;
+  memory_->best_state = std::make_shared<Snapshot>(best);
 }
 
 void EarlyStopping::copy_saved(const State& state, Saved& saved) {

@@ -20,24 +20,25 @@ Tensor on_host(void* data, DType dtype, std::size_t count) {
   return {data, dtype, {static_cast<std::int64_t>(count)}, Device::cpu()};
 }
 
-class DataParallel final : public Partitioner {
+class DataParallel : public Partitioner {
  public:
   DataParallel(World& world, Communicator ranks, Communicator host, const DataParallelOptions& options)
-      : world_(world), ranks_(std::move(ranks)), host_(std::move(host)), options_(options) {
-    if (options.bucket_bytes < 1) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("data_parallel: bucket_bytes is {}, expected at least 1", options.bucket_bytes));
-    }
-  }
+      : world_(world), ranks_(std::move(ranks)), host_(std::move(host)), options_(options) {}
 
   int rank() const noexcept override { return ranks_.rank(); }
   int size() const noexcept override { return ranks_.size(); }
 
   void replicate(const State& state) const override {
     std::string structure;
-    for (const Leaf& leaf : state.flatten()) structure += leaf.path + ": " + to_string(leaf.value) + '\n';
+    for (const auto& collection : state.collections()) {
+      for (const LeafSpec& leaf : collection->specs()) {
+        structure += fmt::format("{}: {}{}\n", collection->path_of(leaf), name_of(leaf.dtype), to_string(leaf.shape));
+      }
+    }
     expect_same("the state's leaves", structure);
-    for (const auto& collection : state.collections()) ranks_.broadcast(collection->bytes(), 0, state.stream());
+    for (const auto& collection : state.collections()) {
+      if (!collection->is_sharded()) ranks_.broadcast(collection->bytes(), 0, state.stream());
+    }
   }
   std::unique_ptr<GradientReduction> reduce(const Collection& grads, const DeviceContext& context) const override {
     return std::make_unique<detail::GradientBuckets>(ranks_, grads, context, options_.bucket_bytes);
@@ -61,6 +62,9 @@ class DataParallel final : public Partitioner {
                 fmt::format("{}: rank {} has {}, but rank 0 has {}", what, other, line, first_line));
   }
   void set_failed() const noexcept override { world_.set_failed(); }
+
+ protected:
+  const Communicator& ranks() const noexcept { return ranks_; }
 
  private:
   // The text of rank `root`.
@@ -88,11 +92,47 @@ class DataParallel final : public Partitioner {
   Stream host_stream_{Device::cpu()};
 };
 
+class ZeroDataParallel final : public DataParallel {
+ public:
+  using DataParallel::DataParallel;
+
+  std::unique_ptr<GradientReduction> reduce(const Collection& grads, const DeviceContext& context) const override {
+    struct ReduceScatter final : GradientReduction {
+      ReduceScatter(const Communicator& to, const Tensor& in, const Tensor& out, const Stream& on)
+          : ranks(to), grads(in), part(out), stream(on) {}
+      void ready(std::size_t) override {}
+      void finish() override { ranks.reduce_scatter(part, grads, Reduction::mean, stream); }
+      Communicator ranks;
+      Tensor grads, part;
+      Stream stream;
+    };
+    return std::make_unique<ReduceScatter>(ranks(), grads.flat(), grads.flat(update_shard()), context.stream());
+  }
+  Shard update_shard() const noexcept override { return {rank(), size()}; }
+  void sum_over_shards(const Tensor& values, const Stream& stream) const override {
+    ranks().all_reduce(values, Reduction::sum, stream);
+  }
+  void gather_shards(const Collection& params, const Stream& stream) const override {
+    ranks().all_gather(params.flat(), params.flat(update_shard()), stream);
+  }
+};
+
 }  // namespace
 
 std::shared_ptr<const Partitioner> data_parallel(World& world, Device device, const DataParallelOptions& options) {
+  if (options.bucket_bytes < 1) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("data_parallel: bucket_bytes is {}, expected at least 1", options.bucket_bytes));
+  }
   auto partitioner = std::make_shared<DataParallel>(world, world.communicator(device), world.host(), options);
-  partitioner->expect_same("data_parallel", fmt::format("bucket_bytes {}", options.bucket_bytes));
+  partitioner->expect_same("the partitioner", fmt::format("data_parallel, bucket_bytes {}", options.bucket_bytes));
+  return partitioner;
+}
+
+std::shared_ptr<const Partitioner> zero_data_parallel(World& world, Device device) {
+  auto partitioner =
+      std::make_shared<ZeroDataParallel>(world, world.communicator(device), world.host(), DataParallelOptions{});
+  partitioner->expect_same("the partitioner", "zero_data_parallel");
   return partitioner;
 }
 

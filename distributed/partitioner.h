@@ -28,4 +28,11 @@ struct DataParallelOptions {
 // Errors: those of World::communicator; invalid_argument (bucket_bytes below 1).
 std::shared_ptr<const Partitioner> data_parallel(World& world, Device device, const DataParallelOptions& options = {});
 
+// The same training with a share of the optimizer's memory and work: each rank updates one of size() even parts of the
+// params and holds the moments of that part alone. Of the gradients each rank gets the mean of its part
+// (reduce_scatter), and the updated params go to all (all_gather), which is as many bytes as data_parallel sends, but
+// after the way back instead of beside it. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion
+// parameter models", 2020: its first stage. Errors: those of World::communicator.
+std::shared_ptr<const Partitioner> zero_data_parallel(World& world, Device device);
+
 }  // namespace giro

@@ -62,7 +62,7 @@ class InnerLoop {
       S copy = state;
       return run(copy);
     } else if constexpr (std::is_base_of_v<State, S>) {
-      const Snapshot before(state, MemoryKind::device, /*saved_only=*/false);
+      const Snapshot before(state, MemoryKind::device, Collections::all);
       try {
         Logs logs = run(state);
         detail::restore(state, before);

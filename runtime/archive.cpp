@@ -230,7 +230,7 @@ void Archive::arrays(std::string_view name, std::vector<Leaf>& leaves, std::shar
         throw Error(ErrorCode::device_mismatch, fmt::format("persist: '{}{}' is {}, expected it on the host", prefix,
                                                             leaf.path, to_string(leaf.value)));
       }
-      tree.arrays.push_back({prefix + leaf.path, leaf.value});
+      tree.arrays.push_back({prefix + leaf.path, leaf.value, leaf.piece});
     }
     tree.owners.push_back(owner);
     return;

@@ -95,7 +95,8 @@ class Archive {
   }
 
   // Arrays in host memory, which must not change as long as this or what was made of it lives; `owner` keeps it alive.
-  // Their paths are within `name`. When reading, `leaves` and `owner` are left as they are where there are none.
+  // Their paths are within `name`. When reading, `leaves` and `owner` are left as they are where there are none. Pieces
+  // of leaves come back as whole leaves, where all processes that have some save them (SaveGroup).
   // Error(device_mismatch) for one that is not on the CPU.
   void arrays(std::string_view name, std::vector<Leaf>& leaves, std::shared_ptr<const void>& owner);
 

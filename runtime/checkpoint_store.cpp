@@ -1,10 +1,14 @@
 #include <giro/runtime/checkpoint_store.h>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <future>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -15,6 +19,8 @@
 #include "runtime/internal/directories.h"
 #include "runtime/internal/line_files.h"
 #include "runtime/internal/manifest.h"
+#include "runtime/internal/shard_files.h"
+#include "runtime/internal/shard_group.h"
 #include "runtime/internal/store_names.h"
 #include "runtime/internal/stored_checkpoints.h"
 
@@ -52,6 +58,28 @@ void check_keep(const std::string& dir, std::int64_t keep, std::int64_t keep_eve
                           keep, keep_every_n_steps));
 }
 
+struct Split {
+  std::vector<Leaf> wholes, pieces;
+};
+Split split(const std::vector<Leaf>& leaves) {
+  Split result;
+  for (const Leaf& leaf : leaves) (leaf.piece ? result.pieces : result.wholes).push_back(leaf);
+  return result;
+}
+
+void check_group(const std::string& dir, const SaveGroup& group) {
+  const auto& [index, count] = group.shard;
+  if (count < 1 || index < 0 || index >= count) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("checkpoint store '{}': there is no shard {} of {}", dir, index, count));
+  }
+  if (count > 1 && group.name.find('@') == std::string::npos) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("checkpoint store '{}': the group's name is '{}', expected one of new_save_group_name", dir,
+                            group.name));
+  }
+}
+
 // For what must not hide the error that it follows.
 template <class F>
 void try_to(F&& f) {
@@ -65,34 +93,48 @@ void try_to(F&& f) {
 
 struct CheckpointStore::Impl {
   Impl(std::string dir, CheckpointStoreOptions options)
-      : dir(std::move(dir)), options(std::move(options)), files(*this->options.files), line_files(files, this->dir) {}
+      : dir(std::move(dir)),
+        options(std::move(options)),
+        files(*this->options.files),
+        group(this->options.group, files),
+        line_files(files, this->dir) {}
 
   std::string dir;
   CheckpointStoreOptions options;
   FileSystem& files;
+  detail::ShardGroup group;
   detail::LineFiles line_files;
+  std::map<std::string, std::size_t> passed_lines;  // which shard 0 saves
   std::unique_ptr<FileSystem::Lock> lock;
   std::future<void> under_way;
 
   std::string path_of(std::string_view name) const { return detail::path_of(dir, name); }
+  bool is_writer() const { return group.shard().index == 0; }
 
   void acquire() {
-    if (lock) return;
+    if (lock || !is_writer()) return;
     detail::create_durable_directory(files, dir);
     const std::string path = path_of(detail::kLockName);
     lock = files.lock(path, detail::this_process());
     if (lock) return;
-    const std::vector<char> holder = files.read(path);
+    const std::string holder = writer();
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("'{}' is being written by {}", dir,
-                            holder.empty() ? "another" : std::string(holder.begin(), holder.end()).substr(0, 300)));
+                fmt::format("'{}' is being written by {}", dir, holder.empty() ? "another" : holder));
+  }
+
+  std::string writer() const {
+    const std::string path = path_of(detail::kLockName);
+    if (files.status(path).kind != FileSystem::Kind::file) return {};
+    const std::vector<char> holder = files.read(path);
+    return std::string(holder.begin(), holder.end()).substr(0, 300);
   }
 
   // Finishes or undoes what was left unfinished, by this or by processes that are dead.
   void tidy() {
     std::vector<detail::StoreEntry> left = detail::store_entries(files, dir);
-    std::erase_if(left, [](const detail::StoreEntry& entry) {
-      return !entry.of_this_host || entry.kind == StoreEntryKind::checkpoint || entry.kind == StoreEntryKind::version_1;
+    std::erase_if(left, [&](const detail::StoreEntry& entry) {
+      return !entry.of_this_host || entry.kind == StoreEntryKind::checkpoint ||
+             entry.kind == StoreEntryKind::version_1 || group.may_be_written(entry);
     });
     if (left.empty()) return;
     for (const detail::StoreEntry& entry : left) {
@@ -108,12 +150,26 @@ struct CheckpointStore::Impl {
     }
   }
 
-  detail::Manifest::File write_file(const std::string& unit, std::string_view name, const std::vector<Leaf>& leaves) {
+  detail::Manifest::File write_file(const std::string& unit, std::string_view name, const std::vector<Leaf>& leaves,
+                                    const std::map<std::string, std::string>& metadata = {}) {
     detail::ChecksumWriter writer(files.create(detail::path_of(unit, name)));
-    write_safetensors(writer, leaves);
+    write_safetensors(writer, leaves, metadata);
     writer.sync();
     writer.close();
     return {std::string(name), writer.bytes(), writer.digits()};
+  }
+
+  // The pieces among them.
+  std::vector<detail::Manifest::File> write_shard(const std::string& unit, const std::vector<Leaf>& leaves,
+                                                  const Archive& archive) {
+    std::vector<detail::Manifest::File> written;
+    for (const auto& [name, all] : {std::pair(detail::kStateName, leaves), {detail::kMemoryName, archive.arrays()}}) {
+      const std::vector<Leaf> pieces = split(all).pieces;
+      if (pieces.empty() && name == detail::kMemoryName) continue;
+      written.push_back(
+          write_file(unit, detail::shard_name(name, group.shard()), pieces, detail::piece_metadata(pieces)));
+    }
+    return written;
   }
 
   // Everything that belongs to a checkpoint, durable but for its name.
@@ -122,8 +178,14 @@ struct CheckpointStore::Impl {
     detail::Manifest manifest{.record = record, .memory = archive.text()};
     files.create_directories(unit);
     manifest.lines = line_files.append(archive.lines());
-    manifest.files.push_back(write_file(unit, detail::kStateName, leaves));
-    if (!archive.arrays().empty()) manifest.files.push_back(write_file(unit, detail::kMemoryName, archive.arrays()));
+    const std::vector<Leaf> arrays = split(archive.arrays()).wholes;
+    manifest.files.push_back(write_file(unit, detail::kStateName, split(leaves).wholes));
+    if (!arrays.empty()) manifest.files.push_back(write_file(unit, detail::kMemoryName, arrays));
+    if (group) {
+      for (const auto& shards : {write_shard(unit, leaves, archive), group.receive(unit)}) {
+        manifest.files.insert(manifest.files.end(), shards.begin(), shards.end());
+      }
+    }
     const std::string text = manifest_text(std::move(manifest));
     const auto writer = files.create(detail::path_of(unit, detail::kManifestName));
     writer->write(text.data(), text.size());
@@ -144,10 +206,11 @@ struct CheckpointStore::Impl {
 
   void save(const Snapshot& snapshot, const CheckpointRecord& record, const Archive& archive) {
     detail::check_record(record, ErrorCode::invalid_argument, fmt::format("checkpoint '{}'", dir));
+    if (!is_writer()) return save_shard(snapshot, record.steps, archive);
     acquire();
     tidy();
     snapshot.wait();
-    const std::string unit = path_of(detail::side_name(record.steps, "tmp"));
+    const std::string unit = path_of(group ? group.unit_name(record.steps) : detail::side_name(record.steps, "tmp"));
     try {
       write_unit(unit, snapshot.leaves(), record, archive);
       commit(unit, record.steps);
@@ -155,12 +218,26 @@ struct CheckpointStore::Impl {
       line_files.forget();
       try_to([&] {
         if (files.status(unit).kind == FileSystem::Kind::none) return;  // it has its name
-        detail::remove_all(files, unit);
+        if (!group) detail::remove_all(files, unit);  // else it has what others have written, for another attempt
         line_files.remove_new();
       });
       throw;
     }
+    line_files.keep_new();
+    group.next();
     prune(record.steps);
+  }
+
+  // That of a shard other than 0.
+  void save_shard(const Snapshot& snapshot, std::int64_t steps, const Archive& archive) {
+    snapshot.wait();
+    const std::string unit = path_of(group.unit_name(steps));
+    files.create_directories(unit);
+    const std::vector<detail::Manifest::File> written = write_shard(unit, snapshot.leaves(), archive);
+    files.sync_directory(unit);
+    group.send(unit, written);
+    group.next();
+    for (const auto& [path, lines] : archive.lines()) passed_lines[path] = lines.first + lines.count;
   }
 
   // Removes what is superseded by the checkpoint of `steps`, and then the lines that nothing refers to.
@@ -197,9 +274,16 @@ struct CheckpointStore::Impl {
   }
 };
 
+std::string new_save_group_name() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  static std::atomic<int> count{0};
+  return fmt::format("{}-{}-{}@{}", ::getpid(), now.count(), ++count, detail::host_name());
+}
+
 CheckpointStore::CheckpointStore(std::string dir, CheckpointStoreOptions options) {
   if (dir.empty()) throw Error(ErrorCode::invalid_argument, "checkpoint store: the directory's name is empty");
   check_keep(dir, options.keep, options.keep_every_n_steps);
+  check_group(dir, options.group);
   impl_ = std::make_unique<Impl>(std::move(dir), std::move(options));
 }
 CheckpointStore::CheckpointStore(CheckpointStore&&) noexcept = default;
@@ -211,6 +295,7 @@ CheckpointStore::Impl& CheckpointStore::impl() const {
   return *impl_;
 }
 const std::string& CheckpointStore::dir() const { return impl().dir; }
+std::string CheckpointStore::writer() const { return impl().writer(); }
 void CheckpointStore::set_keep(std::int64_t keep, std::int64_t keep_every_n_steps) {
   check_keep(dir(), keep, keep_every_n_steps);
   impl().wait();
@@ -220,6 +305,7 @@ void CheckpointStore::set_keep(std::int64_t keep, std::int64_t keep_every_n_step
 void CheckpointStore::begin_run() {
   impl().wait();
   impl().line_files.forget();
+  impl().passed_lines.clear();
 }
 FileSystem& CheckpointStore::files() const { return impl().files; }
 
@@ -274,6 +360,7 @@ void CheckpointStore::check_writable(std::int64_t bytes_per_checkpoint) {
                                                          dir(), bytes_per_checkpoint));
   }
   impl().wait();
+  if (!impl().is_writer()) return;
   impl().acquire();
   impl().tidy();
   FileSystem& files = impl().files;
@@ -301,6 +388,7 @@ void CheckpointStore::check_writable(std::int64_t bytes_per_checkpoint) {
 
 Archive CheckpointStore::archive() {
   impl().wait();
+  if (!impl().is_writer()) return Archive(impl().passed_lines);
   return Archive(impl().line_files.kept());
 }
 
@@ -321,6 +409,7 @@ void CheckpointStore::wait() { impl().wait(); }
 
 void CheckpointStore::prune() {
   impl().wait();
+  if (!impl().is_writer()) return;
   impl().acquire();
   impl().tidy();
   if (const auto newest = latest()) impl().prune(newest->record.steps);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -51,16 +52,30 @@ struct LoadedCheckpoint {
 // the format that is newer than this, or a tensor that giro has no type for.
 LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files = *posix_file_system());
 
+// Processes that save one state together, of which each holds a shard: each has a store for the same directory, and
+// they make the same calls in the same order. Shard 0's is the directory's writer, which saves besides its shard all
+// that is not sharded, and commits when all shards are there.
+struct SaveGroup {
+  Shard shard = {};
+  std::string name = {};  // new_save_group_name() of one of them, which that tells the others
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);  // for which shard 0 waits for the others
+};
+// A name that no other process gives, and this one only once.
+std::string new_save_group_name();
+
 struct CheckpointStoreOptions {
   std::int64_t keep = 1;  // how many of the newest stay; at least 1
   // Besides those, the first at or past each multiple of so many steps stays for good; 0: none.
   std::int64_t keep_every_n_steps = 0;
   std::shared_ptr<FileSystem> files = posix_file_system();
+  SaveGroup group = {};
 };
 
 // A directory of checkpoints, each a directory `checkpoint_<completed steps, ten digits>` of
 //   state.safetensors    the state's saved leaves
 //   memory.safetensors   the arrays of what the run remembers, if it has any
+//   state-00001-of-00004.safetensors, memory-00001-of-00004.safetensors
+//                        of a save group the same for each shard: its pieces, one axis each, and where they belong
 //   checkpoint.json      the manifest: the record, what the run remembers, and the checksums of all files
 // beside files of lines, `lines_<n>.jsonl`, which only grow and of which each checkpoint knows how much it refers to.
 //
@@ -81,6 +96,8 @@ class CheckpointStore {
   ~CheckpointStore();  // waits for a save that is under way; its error is wait()'s to tell
 
   const std::string& dir() const;
+  // Who writes to the directory or was the last to, as in "process 123 on host"; empty: nobody yet.
+  std::string writer() const;
   // What is kept from now on. Error(invalid_argument) as above.
   void set_keep(std::int64_t keep, std::int64_t keep_every_n_steps);
   // Another run saves from now on: its lines begin a new file.
@@ -97,7 +114,8 @@ class CheckpointStore {
   std::optional<StoredCheckpoint> best(const std::string& monitor, const std::string& mode) const;
   LoadedCheckpoint load() const { return load_checkpoint(dir(), files()); }
 
-  // Becomes the directory's one writer, until this goes; the first save does, otherwise. Makes the directory.
+  // Becomes the directory's one writer, until this goes; the first save does, otherwise. Makes the directory. In a
+  // group shard 0 alone does; check_writable and prune do nothing, either, for the others.
   void acquire();
   // Error(io) naming the bytes needed and those free, unless there is room for as many checkpoints of this size as the
   // options keep and one more, less those that are there; or if a file cannot be written. Acquires the directory.
@@ -110,6 +128,9 @@ class CheckpointStore {
   // options do not keep, and those of later steps: the run has gone back. An error of the removal comes after the
   // checkpoint is durable. Errors: invalid_argument for a record with a negative or non-finite number, a memory of more
   // than 4 MiB of text, or an archive that is not the latest of archive(); device_mismatch for a snapshot on a device.
+  // In a group a call of all of them, for the same steps: the pieces of the snapshot and of the archive are saved by
+  // each, all else by shard 0, where Error(communication) names the shards that do not come in time. The others return
+  // when theirs are durable. A save that has failed is tried again by whoever it has failed for.
   void save(const Snapshot& snapshot, const CheckpointRecord& record, Archive archive);
   // The same on another thread. One at a time: a second waits for the first. An error comes up at the next call of
   // save, save_async, archive or wait.

@@ -1,7 +1,10 @@
 #include <giro/runtime/leaf_files.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include <giro/runtime/error.h>
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/snapshot.h>
 
@@ -11,6 +14,13 @@ namespace giro {
 namespace {
 
 void write(const std::string& path, const std::vector<Leaf>& leaves, FileSystem& files) {
+  for (const Leaf& leaf : leaves) {
+    if (!leaf.piece) continue;
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("save '{}': of the leaf '{}' this process holds {} elements of {}; a checkpoint saves what "
+                            "several processes hold",
+                            path, leaf.path, leaf.value.count(), to_string(leaf.piece->whole)));
+  }
   replace_file(files, path, [&](FileSystem::Writer& file) { write_safetensors(file, leaves); });
 }
 
@@ -36,7 +46,7 @@ void save(const std::string& path, const std::vector<Leaf>& leaves, FileSystem& 
 void save(const std::string& path, const State& state, FileSystem& files) {
   if (state.device().is_cpu()) {
     state.stream().synchronize();
-    write(path, Structure(collections_of(state, /*saved_only=*/true)).leaves, files);
+    write(path, Structure(collections_of(state, Collections::saved)).leaves, files);
   } else {
     const Snapshot snapshot(state, MemoryKind::pinned);
     snapshot.wait();

@@ -21,7 +21,8 @@ namespace giro {
 // Writes the leaves, of any devices, or the saved collections of a state. `path` holds all of them once this returns;
 // after an error it holds what it held before. A state is written as it is after the work queued on its stream; for
 // leaves of a device that a stream still writes, the caller waits before. Errors: those of write_safetensors; io,
-// out_of_memory, device; invalid_argument while the state's step is being recorded.
+// out_of_memory, device; invalid_argument while the state's step is being recorded, and for a leaf of which this
+// process holds a piece alone.
 void save(const std::string& path, const std::vector<Leaf>& leaves, FileSystem& files = *posix_file_system());
 void save(const std::string& path, const State& state, FileSystem& files = *posix_file_system());
 

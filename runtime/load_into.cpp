@@ -49,12 +49,38 @@ class Renaming {
   std::vector<Rule> rules_;
 };
 
-// The state's leaves that are to be loaded.
-std::vector<Leaf> chosen_leaves(const State& state, const std::vector<PathPattern>& only) {
-  std::vector<Leaf> leaves = Structure(collections_of(state, /*saved_only=*/true)).leaves;
-  if (only.empty()) return leaves;
+// A leaf of the state that is to be loaded, as it is on all processes together.
+struct Target {
+  std::string path;
+  Shape shape;
+  DType dtype;
+  const Leaf* here;  // null: this process holds no piece of it
+
+  // What it takes of a leaf that is given: all, or the piece that is here. Nothing: it cannot take it.
+  std::optional<Tensor> take(const Leaf& given) const {
+    if (given.value.dtype() != dtype) return std::nullopt;
+    if (given.piece) return here != nullptr && here->piece == given.piece ? std::optional(given.value) : std::nullopt;
+    if (given.value.shape() != shape) return std::nullopt;
+    if (here == nullptr) return Tensor();
+    if (!here->piece) return given.value;
+    const std::int64_t begin = here->piece->begin;
+    return given.value.reshape({shape.count()}).rows(begin, begin + here->value.count());
+  }
+};
+
+std::vector<Target> chosen_targets(const State& state, const std::vector<PathPattern>& only) {
+  std::vector<Target> targets;
   std::vector<std::string> paths;
-  for (const Leaf& leaf : leaves) paths.push_back(leaf.path);
+  for (const Collection* collection : collections_of(state, Collections::saved)) {
+    const std::vector<Leaf>& leaves = collection->leaves();
+    auto next = leaves.begin();  // of the same order, though some may not be here
+    for (const LeafSpec& spec : collection->specs()) {
+      paths.push_back(collection->path_of(spec));
+      const bool is_here = next != leaves.end() && next->path == paths.back();
+      targets.push_back({paths.back(), spec.shape, spec.dtype, is_here ? &*next++ : nullptr});
+    }
+  }
+  if (only.empty()) return targets;
   for (const PathPattern& pattern : only) {
     if (std::any_of(paths.begin(), paths.end(), [&](const auto& path) { return pattern.match(path).has_value(); })) {
       continue;
@@ -62,8 +88,8 @@ std::vector<Leaf> chosen_leaves(const State& state, const std::vector<PathPatter
     throw Error(ErrorCode::not_found, fmt::format("{}: only: '{}' matches no saved leaf of the state{}", kCall,
                                                   pattern.text(), suggestion(pattern.text(), paths)));
   }
-  std::erase_if(leaves, [&](const Leaf& leaf) { return !matches_any(only, leaf.path); });
-  return leaves;
+  std::erase_if(targets, [&](const Target& target) { return !matches_any(only, target.path); });
+  return targets;
 }
 
 struct Given {
@@ -117,32 +143,34 @@ std::string LoadReport::text() const {
 
 LoadReport load_into(State& state, const std::vector<Leaf>& leaves, const LoadOptions& options) {
   const std::vector<PathPattern> only(options.only.begin(), options.only.end());
-  const std::vector<Leaf> targets = chosen_leaves(state, only);
+  const std::vector<Target> targets = chosen_targets(state, only);
   std::map<std::string, Given> given = rename_all(leaves, Renaming(options));
 
   LoadReport report;
   std::vector<std::pair<Tensor, Tensor>> copies;  // to, from
   bool shapes_differ = false;
-  for (const Leaf& target : targets) {
+  for (const Target& target : targets) {
     const auto found = given.find(target.path);
     if (found == given.end()) {
       report.missing.push_back(target.path);
       continue;
     }
     found->second.used = true;
-    const Tensor &to = target.value, &from = found->second.leaf->value;
-    if (!from.device().is_cpu() && from.device() != to.device()) {
-      throw Error(ErrorCode::device_mismatch, fmt::format("{}: leaf '{}' is {}, expected it on the host or on {}",
-                                                          kCall, target.path, to_string(from), to_string(to.device())));
+    const Tensor& given_value = found->second.leaf->value;
+    if (!given_value.device().is_cpu() && given_value.device() != state.device()) {
+      throw Error(ErrorCode::device_mismatch,
+                  fmt::format("{}: leaf '{}' is {}, expected it on the host or on {}", kCall, target.path,
+                              to_string(given_value), to_string(state.device())));
     }
-    if (from.shape() == to.shape() && from.dtype() == to.dtype()) {
-      copies.emplace_back(to, from);
+    if (const std::optional<Tensor> taken = target.take(*found->second.leaf)) {
+      if (target.here != nullptr) copies.emplace_back(target.here->value, *taken);
       report.loaded.push_back(target.path);
       continue;
     }
-    shapes_differ = shapes_differ || from.shape() != to.shape();
-    report.mismatched.push_back(fmt::format("{} is {}{}, expected {}{}", target.path, name_of(from.dtype()),
-                                            to_string(from.shape()), name_of(to.dtype()), to_string(to.shape())));
+    shapes_differ = shapes_differ || given_value.shape() != target.shape;
+    report.mismatched.push_back(fmt::format("{} is {}{}, expected {}{}", target.path, name_of(given_value.dtype()),
+                                            to_string(given_value.shape()), name_of(target.dtype),
+                                            to_string(target.shape)));
   }
   for (const auto& [path, leaf] : given) {
     if (!leaf.used && (only.empty() || matches_any(only, path))) report.extra.push_back(leaf.leaf->path);

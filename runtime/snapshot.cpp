@@ -25,14 +25,14 @@ struct Snapshot::Saved {
     std::size_t bytes;
   };
 
-  Saved(const State& state, MemoryKind kind, bool saved_only)
-      : saved_only(saved_only),
+  Saved(const State& state, MemoryKind kind, Collections which)
+      : which(which),
         device(state.device()),
         stream(state.stream()),
-        structure(collections_of(state, saved_only)),
+        structure(collections_of(state, which)),
         copied(state.stream()),
         read(state.stream()) {
-    const std::vector<const Collection*> collections = collections_of(state, saved_only);
+    const std::vector<const Collection*> collections = collections_of(state, which);
     std::size_t total = 0;
     for (const Collection* collection : collections) total += padded(collection->bytes().bytes());
     memory = Buffer::allocate(device, total, kind);
@@ -42,7 +42,8 @@ struct Snapshot::Saved {
       const Tensor source = collection->bytes();
       for (const Leaf& leaf : collection->leaves()) {
         const auto offset = static_cast<const char*>(leaf.value.raw()) - static_cast<const char*>(source.raw());
-        leaves.push_back({leaf.path, Tensor(data + offset, leaf.value.dtype(), leaf.value.shape(), seen_from)});
+        leaves.push_back(
+            {leaf.path, Tensor(data + offset, leaf.value.dtype(), leaf.value.shape(), seen_from), leaf.piece});
       }
       parts.push_back({data, source.bytes()});
       data += padded(source.bytes());
@@ -59,12 +60,12 @@ struct Snapshot::Saved {
       throw Error(ErrorCode::device_mismatch, fmt::format("{}: the state is on {}, the snapshot of one on {}", call,
                                                           to_string(state.device()), to_string(device)));
     }
-    std::vector<const Collection*> collections = collections_of(state, saved_only);
+    std::vector<const Collection*> collections = collections_of(state, which);
     structure.expect_same(call, Structure(collections));
     return collections;
   }
 
-  const bool saved_only;
+  const Collections which;
   const Device device;
   const Stream stream;
   const Structure structure;
@@ -74,8 +75,8 @@ struct Snapshot::Saved {
   Event copied, read;  // the last time that the memory was
 };
 
-Snapshot::Snapshot(const State& state, MemoryKind kind, bool saved_only)
-    : saved_(std::make_unique<Saved>(state, kind, saved_only)) {
+Snapshot::Snapshot(const State& state, MemoryKind kind, Collections collections)
+    : saved_(std::make_unique<Saved>(state, kind, collections)) {
   update(state);
 }
 Snapshot::Snapshot(Snapshot&&) noexcept = default;

@@ -8,14 +8,18 @@
 
 namespace giro {
 
+// Which of a state's collections: all, those that a checkpoint needs, or of these the ones that are sharded.
+enum class Collections { all, saved, saved_shards };
+
 // The leaves of a state as they were at one point of its stream: copies in memory of its own, made after the work that
 // was queued before, without waiting for it. Move-only; using what was moved from is an Error(invalid_argument). None
 // of this can be part of a recording: Error(invalid_argument).
 class Snapshot {
  public:
-  // Queues the copy of the collections that a checkpoint needs, or of all. In pinned memory the host can read it, and
-  // its leaves are tensors of the CPU. Errors: out_of_memory, device.
-  explicit Snapshot(const State& state, MemoryKind kind = MemoryKind::device, bool saved_only = true);
+  // Queues the copy. In pinned memory the host can read it, and its leaves are tensors of the CPU. Errors:
+  // out_of_memory, device.
+  explicit Snapshot(const State& state, MemoryKind kind = MemoryKind::device,
+                    Collections collections = Collections::saved);
   Snapshot(Snapshot&&) noexcept;
   Snapshot& operator=(Snapshot&&) noexcept;
   ~Snapshot();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <giro/runtime/error.h>
@@ -13,8 +14,14 @@
 namespace giro {
 namespace {
 
-std::size_t round_up(std::size_t bytes) {
-  return (bytes + Collection::kLeafAlignment - 1) / Collection::kLeafAlignment * Collection::kLeafAlignment;
+constexpr std::size_t round_up(std::size_t bytes, std::size_t unit = Collection::kLeafAlignment) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+void check_part(const std::string& name, const CollectionOptions& options) {
+  if (options.parts >= 1 && options.part.value_or(0) >= 0 && options.part.value_or(0) < options.parts) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("collection '{}': there is no part {} of {}", name, options.part.value_or(0), options.parts));
 }
 
 bool is_below(const std::string& path, const std::string& prefix) {
@@ -24,18 +31,31 @@ bool is_below(const std::string& path, const std::string& prefix) {
 
 }  // namespace
 
+std::string Collection::path_of(const LeafSpec& leaf) const {
+  return leaf.name.empty() ? name_ : fmt::format("{}/{}", name_, leaf.name);
+}
+
 Tensor Collection::flat() const {
-  for (const Leaf& leaf : leaves_) {
-    if (leaf.value.dtype() != leaves_.front().value.dtype()) {
-      throw Error(
-          ErrorCode::dtype_mismatch,
-          fmt::format("collection '{}' is not of one dtype: '{}' is {}, '{}' is {}", name_, leaves_.front().path,
-                      name_of(leaves_.front().value.dtype()), leaf.path, name_of(leaf.value.dtype())));
-    }
+  const DType dtype = specs_.empty() ? DType::u8 : specs_.front().dtype;
+  for (const LeafSpec& leaf : specs_) {
+    if (leaf.dtype == dtype) continue;
+    throw Error(ErrorCode::dtype_mismatch,
+                fmt::format("collection '{}' is not of one dtype: '{}' is {}, '{}' is {}", name_,
+                            path_of(specs_.front()), name_of(dtype), path_of(leaf), name_of(leaf.dtype)));
   }
-  const DType dtype = leaves_.empty() ? DType::u8 : leaves_.front().value.dtype();
   const auto count = static_cast<std::int64_t>(buffer_.size() / size_of(dtype));
   return Tensor(buffer_.data(), dtype, {count}, buffer_.device());
+}
+
+Tensor Collection::flat(const Shard& shard) const {
+  const Tensor all = flat();
+  if (is_sharded() || shard.count != options_.parts || shard.index < 0 || shard.index >= shard.count) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("collection '{}' is made of {} parts{}, found shard {} of {}", name_, options_.parts,
+                            is_sharded() ? ", of which one is here" : "", shard.index, shard.count));
+  }
+  const std::int64_t each = all.count() / shard.count;
+  return all.rows(shard.index * each, (shard.index + 1) * each);
 }
 
 Tensor Collection::bytes() const {
@@ -48,31 +68,47 @@ void State::expect_whole() const {
   if (moved_from()) throw Error(ErrorCode::invalid_argument, "this state was moved from");
 }
 
-const Collection& State::add(const std::string& name, const std::vector<LeafSpec>& leaves, bool saved) {
+const Collection& State::add(const std::string& name, const std::vector<LeafSpec>& specs,
+                             const CollectionOptions& options) {
   expect_whole();
+  check_part(name, options);
   const auto same_name = [&](const auto& other) { return other->name() == name; };
   if (name.empty() || std::any_of(collections_.begin(), collections_.end(), same_name)) {
     throw Error(ErrorCode::invalid_argument, fmt::format("a collection needs a name of its own, found '{}'", name));
   }
   auto collection = std::make_unique<Collection>();
   std::size_t total = 0;
-  for (const LeafSpec& leaf : leaves) {
+  for (const LeafSpec& leaf : specs) {
     total += round_up(static_cast<std::size_t>(leaf.shape.count()) * size_of(leaf.dtype));
   }
+  const auto parts = static_cast<std::size_t>(options.parts);
+  total = round_up(total, parts * Collection::kLeafAlignment);
+  // Of the bytes of all parts, what lies here.
+  const std::size_t begin = options.part ? total / parts * static_cast<std::size_t>(*options.part) : 0;
+  const std::size_t end = options.part ? begin + total / parts : total;
   collection->name_ = name;
-  collection->saved_ = saved;
-  collection->buffer_ = Buffer::allocate(device(), total);
-  stream().fill(collection->buffer_.data(), 0, total);
+  collection->specs_ = specs;
+  collection->options_ = options;
+  collection->buffer_ = Buffer::allocate(device(), end - begin);
+  stream().fill(collection->buffer_.data(), 0, end - begin);
+  std::set<std::string> paths;
   std::size_t offset = 0;
-  for (const LeafSpec& leaf : leaves) {
-    std::string path = leaf.name.empty() ? name : fmt::format("{}/{}", name, leaf.name);
-    if (contains(path) || std::any_of(collection->leaves_.begin(), collection->leaves_.end(),
-                                      [&](const Leaf& other) { return other.path == path; })) {
+  for (const LeafSpec& leaf : specs) {
+    std::string path = collection->path_of(leaf);
+    if (contains(path) || !paths.insert(path).second) {
       throw Error(ErrorCode::invalid_argument, fmt::format("the path '{}' is in the tree already", path));
     }
-    Tensor value(static_cast<char*>(collection->buffer_.data()) + offset, leaf.dtype, leaf.shape, device());
-    offset += round_up(value.bytes());
-    collection->leaves_.push_back({std::move(path), value});
+    const std::size_t bytes = static_cast<std::size_t>(leaf.shape.count()) * size_of(leaf.dtype);
+    const std::size_t from = std::clamp(offset, begin, end), to = std::clamp(offset + bytes, begin, end);
+    char* const data = static_cast<char*>(collection->buffer_.data()) + (from - begin);
+    if (!options.part) {
+      collection->leaves_.push_back({std::move(path), Tensor(data, leaf.dtype, leaf.shape, device())});
+    } else if (from < to || (bytes == 0 && begin == 0)) {
+      const auto element = [&](std::size_t byte) { return static_cast<std::int64_t>(byte / size_of(leaf.dtype)); };
+      collection->leaves_.push_back({std::move(path), Tensor(data, leaf.dtype, {element(to - from)}, device()),
+                                     Piece{leaf.shape, bytes == 0 ? 0 : element(from - offset)}});
+    }
+    offset += round_up(bytes);
   }
   collections_.push_back(std::move(collection));
   return *collections_.back();
@@ -138,13 +174,7 @@ State State::same_structure(const DeviceContext& context) const {
   expect_whole();
   State result(context);
   for (const auto& collection : collections_) {
-    std::vector<LeafSpec> specs;
-    for (const Leaf& leaf : collection->leaves()) {
-      const bool is_root = leaf.path == collection->name();
-      specs.push_back(
-          {is_root ? "" : leaf.path.substr(collection->name().size() + 1), leaf.value.dtype(), leaf.value.shape()});
-    }
-    result.add(collection->name(), specs, collection->saved());
+    result.add(collection->name(), collection->specs(), collection->options());
   }
   return result;
 }

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,10 +21,32 @@ struct LeafSpec {
   Shape shape;
 };
 
+// Which of `count` even parts of something this process has: each of as many processes has one.
+struct Shard {
+  int index = 0, count = 1;
+};
+
+// Where a piece of a leaf belongs: the shape of the whole leaf, and the element of it that the piece begins with.
+struct Piece {
+  Shape whole;
+  std::int64_t begin = 0;
+
+  friend bool operator==(const Piece&, const Piece&) = default;
+};
+
 // A leaf and its path in the tree, such as "params/dense0/kernel".
 struct Leaf {
   std::string path;
   Tensor value;
+  std::optional<Piece> piece = {};  // of a collection that is sharded; `value` then has one axis
+};
+
+struct CollectionOptions {
+  bool saved = true;  // whether a checkpoint needs it: gradients, say, can be computed again
+  // Zeros at the end make the buffer one of so many equal parts, each a multiple of kLeafAlignment bytes.
+  int parts = 1;
+  // The one of them that this process holds; none: all.
+  std::optional<int> part = {};
 };
 
 // Leaves that belong together, in one buffer at addresses that never change: each leaf starts at a multiple of
@@ -32,20 +56,28 @@ class Collection {
   static constexpr std::size_t kLeafAlignment = 64;
 
   const std::string& name() const noexcept { return name_; }
+  // Of a shard the pieces of leaves that lie in it.
   const std::vector<Leaf>& leaves() const noexcept { return leaves_; }
   // The whole buffer as one axis, gaps included. Error(dtype_mismatch) if the leaves differ in dtype.
   Tensor flat() const;
+  // The part of flat() that belongs to a shard. Error(invalid_argument) unless the buffer is made of shard.count parts.
+  Tensor flat(const Shard& shard) const;
   // The buffer's bytes, u8.
   Tensor bytes() const;
-  // Whether a checkpoint needs it: gradients, say, can be computed again.
-  bool saved() const noexcept { return saved_; }
+  bool saved() const noexcept { return options_.saved; }
+  bool is_sharded() const noexcept { return options_.part.has_value(); }
+  const CollectionOptions& options() const noexcept { return options_; }
+  // What it was made of: the leaves as they are on all processes together.
+  const std::vector<LeafSpec>& specs() const noexcept { return specs_; }
+  std::string path_of(const LeafSpec& leaf) const;
 
  private:
   friend class State;
   std::string name_;
+  std::vector<LeafSpec> specs_;
   std::vector<Leaf> leaves_;
   Buffer buffer_;
-  bool saved_ = true;
+  CollectionOptions options_;
 };
 
 // What a loop threads through its steps: a tree of named tensors on one device, and the context on whose stream all
@@ -59,8 +91,9 @@ class State {
   State& operator=(State&&) noexcept = default;
 
   // Adds a collection, its leaves filled with zeros. Names are paths with '/' between levels.
-  // Error(invalid_argument) for an empty or repeated name.
-  const Collection& add(const std::string& collection, const std::vector<LeafSpec>& leaves, bool saved = true);
+  // Error(invalid_argument) for an empty or repeated name, or a part that is none of options.parts.
+  const Collection& add(const std::string& collection, const std::vector<LeafSpec>& leaves,
+                        const CollectionOptions& options = {});
 
   Device device() const noexcept { return context_.device(); }
   const DeviceContext& context() const noexcept { return context_; }

@@ -32,13 +32,21 @@ class Partitioner {
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
 
-  // Every rank's leaves become rank 0's. Error(communication) as of expect_same where
-  // the ranks' states have not the same leaves.
+  // Every rank's leaves become rank 0's, but for those of shards, of which each rank has its own. Error(communication)
+  // as of expect_same where the ranks' states have not the same leaves.
   virtual void replicate(const State& state) const = 0;
   // For one way back that is going to write `grads`.
   virtual std::unique_ptr<GradientReduction> reduce(const Collection& grads, const DeviceContext& context) const = 0;
   // Each element becomes its mean over the ranks; f32 or f64.
   virtual void mean(const Tensor& values, const Stream& stream) const = 0;
+
+  // The part of the params that this rank updates: by default all of them. Where it is one of several, the rank holds
+  // the moments of that part alone, and of the gradients that part alone is the mean once they are reduced.
+  virtual Shard update_shard() const noexcept { return {}; }
+  // What the ranks have of their parts becomes that of the whole: the sum of each element; and the params that all of
+  // them have updated.
+  virtual void sum_over_shards(const Tensor&, const Stream&) const {}
+  virtual void gather_shards(const Collection&, const Stream&) const {}
 
   // On the host, for decisions that have to be the same everywhere: each number becomes the largest of the ranks'.
   // Waits for all of them.

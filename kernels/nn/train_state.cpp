@@ -25,6 +25,7 @@ std::vector<std::uint8_t> decay_granules(const Collection& params, const optim::
     const auto granules = static_cast<std::size_t>((leaf.value.count() + kGranule - 1) / kGranule);
     decays.insert(decays.end(), granules, mask(below(params, leaf)) ? 1 : 0);
   }
+  decays.resize(static_cast<std::size_t>(params.flat().count() / kGranule));  // of what makes the parts equal: none
   return decays;
 }
 
@@ -57,25 +58,28 @@ TrainState TrainState::create(const nn::Layer& model, const std::vector<LeafSpec
   std::vector<LeafSpec> leaves;
   for (const auto& param : specs.all()) leaves.push_back({param.name, DType::f32, param.shape});
 
-  const Collection& params = state.add("params", leaves);
+  const Shard shard = partitioner ? partitioner->update_shard() : Shard{};
+  const Collection& params = state.add("params", leaves, {.parts = shard.count});
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const auto& param = specs.all()[i];
     from_host(params.leaves()[i].value,
               param.initializer(param.shape.count(), param.fans, Rng{seed, RngPurpose::initial_value, i}),
               state.stream());
   }
-  state.add("grads", leaves, /*saved=*/false);
+  state.add("grads", leaves, {.saved = false, .parts = shard.count});
   const optim::UpdateRule& rule = state.optimizer_.rule;
-  if (rule.rule == optim::Rule::adam || rule.momentum > 0) state.add("opt_state/mu", leaves);
-  if (rule.rule == optim::Rule::adam) state.add("opt_state/nu", leaves);
+  CollectionOptions of_moments{.parts = shard.count};
+  if (shard.count > 1) of_moments.part = shard.index;
+  if (rule.rule == optim::Rule::adam || rule.momentum > 0) state.add("opt_state/mu", leaves, of_moments);
+  if (rule.rule == optim::Rule::adam) state.add("opt_state/nu", leaves, of_moments);
   if (state.optimizer_.decay_mask) {
     const std::vector<std::uint8_t> decays = decay_granules(params, state.optimizer_.decay_mask);
     const auto count = static_cast<std::int64_t>(decays.size());
-    from_host(state.add("opt_state/decays", {{"", DType::u8, {count}}}, /*saved=*/false).leaves().front().value, decays,
-              state.stream());
+    from_host(state.add("opt_state/decays", {{"", DType::u8, {count}}}, {.saved = false}).leaves().front().value,
+              decays, state.stream());
   }
   state.add("step", {{"", DType::i64, {}}});
-  state.add("learning_rate", {{"", DType::f32, {}}}, /*saved=*/false);
+  state.add("learning_rate", {{"", DType::f32, {}}}, {.saved = false});
   const Collection& seed_leaf = state.add("seed", {{"", DType::i64, {}}});
   from_host(seed_leaf.leaves().front().value, std::vector{static_cast<std::int64_t>(seed)}, state.stream());
   state.partitioner_ = std::move(partitioner);
@@ -131,21 +135,28 @@ void TrainState::backward(const nn::Var& loss, const nn::Params& params, int par
 }
 
 void TrainState::apply_gradients() {
-  const auto flat = [&](const char* name) { return contains_collection(name) ? collection(name).flat() : Tensor(); };
-  optim::UpdateTensors tensors{.params = flat("params"),
-                               .grads = flat("grads"),
-                               .mu = flat("opt_state/mu"),
-                               .nu = flat("opt_state/nu"),
+  const Shard shard = partitioner_ ? partitioner_->update_shard() : Shard{};
+  const auto moments = [&](const char* name) { return contains_collection(name) ? collection(name).flat() : Tensor(); };
+  optim::UpdateTensors tensors{.params = collection("params").flat(shard),
+                               .grads = collection("grads").flat(shard),
+                               .mu = moments("opt_state/mu"),
+                               .nu = moments("opt_state/nu"),
                                .step = at("step"),
                                .learning_rate = at("learning_rate")};
-  if (contains("opt_state/decays")) tensors.decays = at("opt_state/decays");
+  if (contains("opt_state/decays")) {
+    const Tensor decays = at("opt_state/decays");
+    const std::int64_t each = decays.count() / shard.count;
+    tensors.decays = decays.rows(shard.index * each, (shard.index + 1) * each);
+  }
   Buffer squared_norm;
   if (optimizer_.rule.max_norm > 0) {
     squared_norm = stream().allocate(sizeof(float));
     tensors.squared_norm = Tensor(squared_norm.data(), DType::f32, {}, device());
     sum_of_squares(tensors.squared_norm, tensors.grads, stream());
+    if (partitioner_) partitioner_->sum_over_shards(tensors.squared_norm, stream());
   }
   optim::update(optimizer_.rule, tensors, stream());
+  if (partitioner_) partitioner_->gather_shards(collection("params"), stream());
   increment(tensors.step, 1, stream());
 }
 

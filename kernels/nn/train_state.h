@@ -17,7 +17,9 @@ namespace giro {
 // What training a model needs, on one device. Its tree:
 //   params/...          f32, one buffer
 //   grads/...           f32, as params; not saved
-//   opt_state/mu/...    f32, as params, and opt_state/nu/...: the moments the optimizer has
+//   opt_state/mu/...    f32, as params, and opt_state/nu/...: the moments the optimizer has. Where the partitioner
+//   gives
+//                       each rank a part of the params to update, this rank's pieces of them (Leaf::piece)
 //   step                i64 scalar: updates made
 //   learning_rate       f32 scalar: of the latest update; not saved
 //   seed                i64 scalar
@@ -40,7 +42,8 @@ class TrainState : public State {
 
   // Calls f(params), which returns the loss, an f32 scalar, or a pair of the loss and something besides; queues the
   // gradient of the loss into grads; returns what f returned. Or f(state), with the same params as state.params(). With
-  // a partitioner grads is the mean over the ranks, each weighing as much as its part of the batch.
+  // a partitioner grads is the mean over the ranks, each weighing as much as its part of the batch; in all that this
+  // rank updates, the rest is then undefined.
   template <class F>
   auto value_and_grad(F&& f) {
     nn::Params params = differentiable_params();

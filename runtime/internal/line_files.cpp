@@ -50,11 +50,12 @@ void LineFiles::remove_new() {
 
 std::vector<Manifest::Lines> LineFiles::append(const std::map<std::string, Archive::Lines>& all) {
   std::vector<Manifest::Lines> appended;
-  new_.clear();
+  bool has_new = false;
   for (const auto& [path, lines] : all) {
     const std::size_t made = new_.size();
     File& file = file_for(path, lines);
     const bool is_new = new_.size() > made;
+    has_new = has_new || is_new;
     if (is_new || !lines.text.empty()) {
       const std::string name = path_of(dir_, file.name);
       const std::uint64_t bytes = files_.status(name).bytes;
@@ -73,7 +74,7 @@ std::vector<Manifest::Lines> LineFiles::append(const std::map<std::string, Archi
     }
     appended.push_back({path, file.name, file.lines, file.bytes, file.checksum.digits()});
   }
-  if (!new_.empty()) files_.sync_directory(dir_);
+  if (has_new) files_.sync_directory(dir_);
   return appended;
 }
 

@@ -26,8 +26,9 @@ class LineFiles {
   // Error(invalid_argument) if it leaves out lines that are not kept here. After an error: forget().
   std::vector<Manifest::Lines> append(const std::map<std::string, Archive::Lines>& lines);
   void forget() { open_.clear(); }
-  // Removes the files that the last append() has made.
+  // Removes the files that append() has made since keep_new(): nothing refers to them.
   void remove_new();
+  void keep_new() { new_.clear(); }
   bool uses(const std::string& name) const;
 
  private:

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -12,7 +13,9 @@
 
 #include "runtime/internal/checksum.h"
 #include "runtime/internal/file_bytes.h"
+#include "runtime/internal/shard_files.h"
 #include "runtime/internal/store_names.h"
+#include "runtime/internal/text.h"
 
 namespace giro {
 
@@ -60,9 +63,24 @@ const Json& part(const Json& tree, const char* name, const std::string& path) {
 
 void check_names(const Manifest& manifest, const std::string& path) {
   const auto& files = manifest.files;
-  if (files.empty() || files.size() > 2 || files[0].name != kStateName ||
-      (files.size() == 2 && files[1].name != kMemoryName)) {
-    refuse(path, fmt::format("its files are not '{}' and perhaps '{}'", kStateName, kMemoryName));
+  const auto is_named = [&](std::size_t i, std::string_view name) { return i < files.size() && files[i].name == name; };
+  std::size_t next = 0;
+  const auto expect_files = [&](std::string_view state, std::string_view memory) {
+    if (!is_named(next, state)) {
+      refuse(path, fmt::format("its files are not those of a checkpoint: number {} is {}, expected '{}'", next,
+                               next < files.size() ? printable(files[next].name) : "missing", state));
+    }
+    ++next;
+    if (is_named(next, memory)) ++next;
+  };
+  expect_files(kStateName, kMemoryName);
+  const int shards = static_cast<int>(std::count_if(
+      files.begin(), files.end(), [](const Manifest::File& file) { return is_shard(file) && !is_memory(file); }));
+  for (int i = 0; i < shards; ++i) {
+    expect_files(shard_name(kStateName, {i, shards}), shard_name(kMemoryName, {i, shards}));
+  }
+  if (next != files.size()) {
+    refuse(path, fmt::format("its files are not those of a checkpoint alone: {}", printable(files[next].name)));
   }
   std::set<std::string_view> names, paths;
   for (const Manifest::Lines& lines : manifest.lines) {
@@ -104,10 +122,12 @@ void check_record(const CheckpointRecord& record, ErrorCode code, const std::str
 std::string with_checksum(const std::string& rest) { return checksum_part(rest) + rest; }
 
 std::string manifest_text(Manifest manifest) {
+  const bool has_shards = std::any_of(manifest.files.begin(), manifest.files.end(), is_shard);
   Archive archive;
   manifest.persist(archive);
   const std::string text = with_checksum(fmt::format("\n\"version\": {},\n\"checkpoint\": {},\n\"memory\": {}}}\n",
-                                                     Manifest::kVersion, archive.text(), manifest.memory));
+                                                     has_shards ? Manifest::kVersion : Manifest::kVersionWithoutShards,
+                                                     archive.text(), manifest.memory));
   if (text.size() > Manifest::kMaxBytes) {
     throw Error(
         ErrorCode::invalid_argument,
@@ -116,6 +136,11 @@ std::string manifest_text(Manifest manifest) {
                     text.size(), Manifest::kMaxBytes));
   }
   return text;
+}
+
+bool is_memory(const Manifest::File& file) { return file.name.starts_with("memory"); }
+bool is_shard(const Manifest::File& file) {
+  return file.name.starts_with("state-") || file.name.starts_with("memory-");
 }
 
 Manifest read_manifest(FileSystem& files, const std::string& unit) {
@@ -147,9 +172,10 @@ Manifest read_manifest(FileSystem& files, const std::string& unit) {
                                                     "version {}",
                                                     path, number, Manifest::kVersion));
   }
-  if (number != Manifest::kVersion) refuse(path, fmt::format("there is no version {} of the format", number));
+  if (number < Manifest::kVersionWithoutShards)
+    refuse(path, fmt::format("there is no version {} of the format", number));
 
-  Manifest manifest;
+  Manifest manifest{.version = static_cast<int>(number)};
   CheckpointRecord& record = manifest.record;
   record = {.steps = -1, .samples = -1, .previous_samples = -1, .time = -1, .previous_time = -1};
   try {

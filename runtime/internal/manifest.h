@@ -19,7 +19,7 @@ namespace giro::detail {
 //    "checkpoint": {...},
 //    "memory": {...}}
 struct Manifest {
-  static constexpr int kVersion = 2;
+  static constexpr int kVersion = 3, kVersionWithoutShards = 2;
   static constexpr std::size_t kMaxBytes = std::size_t{4} << 20;  // what parsing it takes is a multiple of that
 
   struct File {
@@ -38,8 +38,9 @@ struct Manifest {
     void persist(Archive& archive);
   };
 
+  int version = kVersion;  // of the format that it was read in
   CheckpointRecord record;
-  std::vector<File> files;
+  std::vector<File> files;  // of the state, perhaps of the memory; of each shard the same
   std::vector<Lines> lines;
   std::string memory = "{}";  // Archive::text()
 
@@ -50,6 +51,10 @@ struct Manifest {
 std::string manifest_text(Manifest manifest);
 // Text with its checksum in front. `rest` is what follows `{"checksum": "...",`.
 std::string with_checksum(const std::string& rest);
+
+// Whether a file is that of what callbacks remember, or a shard of it; else it is the state's.
+bool is_memory(const Manifest::File& file);
+bool is_shard(const Manifest::File& file);
 
 // Reads and verifies the manifest of the checkpoint in a directory. Errors naming it: io; not_found; corrupt_data;
 // unsupported for a newer version.

@@ -11,7 +11,7 @@
 // The names in a directory of checkpoints:
 //   checkpoint_0000001000                       a checkpoint, whole
 //   checkpoint_0000001000.safetensors           one of version 0.1
-//   checkpoint_0000001000.tmp-<pid>-<n>@<host>  being written, by that process
+//   checkpoint_0000001000.tmp-<pid>-<n>@<host>  being written, by that process and those that save with it
 //   checkpoint_0000001000.old-<pid>-<n>@<host>  making room for another of the same steps
 //   checkpoint_0000001000.trash-<pid>-<n>@<host>  being removed
 //   lines_<n>.jsonl                             lines that checkpoints refer to

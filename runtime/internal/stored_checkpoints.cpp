@@ -6,7 +6,10 @@
 #include <charconv>
 #include <exception>
 #include <filesystem>
+#include <iterator>
 #include <map>
+#include <memory>
+#include <set>
 #include <utility>
 
 #include <giro/runtime/safetensors.h>
@@ -15,6 +18,8 @@
 #include "runtime/internal/file_bytes.h"
 #include "runtime/internal/line_files.h"
 #include "runtime/internal/manifest.h"
+#include "runtime/internal/shard_files.h"
+#include "runtime/internal/text.h"
 
 namespace giro {
 namespace detail {
@@ -79,12 +84,45 @@ Safetensors load_file(FileSystem& files, const std::string& unit, const Manifest
   return parse_safetensors(std::move(bytes), path);
 }
 
+// Leaves of one file, and of shards.
+struct Loaded {
+  explicit Loaded(std::uint64_t most_bytes) : joiner(most_bytes) {}
+
+  void add(Safetensors file, const std::string& path, bool shard) {
+    if (shard) return joiner.add(file, path);
+    leaves = std::move(file.tensors);
+    owner = std::move(file.memory);
+  }
+  void finish(const std::string& unit) {
+    std::vector<Leaf> joined = joiner.finish(unit);
+    if (joined.empty()) return;
+    std::set<std::string_view> paths;
+    for (const Leaf& leaf : leaves) paths.insert(leaf.path);
+    for (Leaf& leaf : joined) {
+      if (paths.contains(leaf.path)) {
+        throw Error(ErrorCode::corrupt_data,
+                    fmt::format("checkpoint '{}': {} is there whole and in shards", unit, printable(leaf.path)));
+      }
+    }
+    std::move(joined.begin(), joined.end(), std::back_inserter(leaves));
+    owner = std::make_shared<std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>>(std::move(owner),
+                                                                                                  joiner.owner());
+  }
+
+  std::vector<Leaf> leaves;
+  std::shared_ptr<const void> owner;
+  PieceJoiner joiner;
+};
+
 // `alone` may lie somewhere else by now than the lines that it refers to, which are then left out.
 LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, bool alone = false) {
   const Manifest manifest = read_manifest(files, unit);
-  Safetensors state = load_file(files, unit, manifest.files[0]);
-  Safetensors memory;
-  if (manifest.files.size() > 1) memory = load_file(files, unit, manifest.files[1]);
+  std::uint64_t bytes = 0;
+  for (const Manifest::File& file : manifest.files) bytes += file.bytes;
+  Loaded state(bytes), memory(bytes);
+  for (const Manifest::File& file : manifest.files) {
+    (is_memory(file) ? memory : state).add(load_file(files, unit, file), path_of(unit, file.name), is_shard(file));
+  }
   std::map<std::string, Archive::Lines> lines;
   const std::string dir = (std::filesystem::path(unit) / "..").lexically_normal().string();
   for (const Manifest::Lines& of_path : manifest.lines) {
@@ -94,9 +132,10 @@ LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, bool alon
       if (!alone || error.code() != ErrorCode::not_found) throw;
     }
   }
-  LoadedCheckpoint loaded{unit, Manifest::kVersion, manifest.record, std::move(state.tensors), std::move(state.memory)};
-  loaded.archive =
-      Archive::read(manifest.memory, std::move(memory.tensors), std::move(memory.memory), std::move(lines));
+  state.finish(unit);
+  memory.finish(unit);
+  LoadedCheckpoint loaded{unit, manifest.version, manifest.record, std::move(state.leaves), std::move(state.owner)};
+  loaded.archive = Archive::read(manifest.memory, std::move(memory.leaves), std::move(memory.owner), std::move(lines));
   return loaded;
 }
 
@@ -131,7 +170,7 @@ StoredCheckpoints::Item describe(FileSystem& files, const std::string& dir, cons
     item.stored.record = read_record(read_safetensors_metadata(files, path), path);
   } else {
     const Manifest manifest = read_manifest(files, path);
-    item.stored.version = Manifest::kVersion;
+    item.stored.version = manifest.version;
     item.stored.record = manifest.record;
     for (const Manifest::Lines& lines : manifest.lines) item.lines.push_back(lines.name);
   }

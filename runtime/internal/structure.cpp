@@ -7,6 +7,14 @@
 #include <giro/runtime/error.h>
 
 namespace giro {
+namespace {
+
+// ", elements 96 and on of (784, 128)" of a piece.
+std::string place_of(const Leaf& leaf) {
+  return leaf.piece ? fmt::format(", elements {} and on of {}", leaf.piece->begin, to_string(leaf.piece->whole)) : "";
+}
+
+}  // namespace
 
 void expect_same_leaves(const char* call, const std::vector<Leaf>& expected, const std::vector<Leaf>& found) {
   for (std::size_t i = 0; i < std::max(expected.size(), found.size()); ++i) {
@@ -16,17 +24,20 @@ void expect_same_leaves(const char* call, const std::vector<Leaf>& expected, con
                                                     i < expected.size() ? expected[i].path : "no more leaves"));
     }
     const Tensor &wanted = expected[i].value, &given = found[i].value;
-    if (wanted.shape() == given.shape() && wanted.dtype() == given.dtype()) continue;
-    throw Error(
-        wanted.shape() != given.shape() ? ErrorCode::shape_mismatch : ErrorCode::dtype_mismatch,
-        fmt::format("{}: leaf '{}' is {}, expected {}", call, found[i].path, to_string(given), to_string(wanted)));
+    const bool same_place = expected[i].piece == found[i].piece;
+    if (wanted.shape() == given.shape() && wanted.dtype() == given.dtype() && same_place) continue;
+    throw Error(wanted.dtype() != given.dtype() ? ErrorCode::dtype_mismatch : ErrorCode::shape_mismatch,
+                fmt::format("{}: leaf '{}' is {}{}, expected {}{}", call, found[i].path, to_string(given),
+                            place_of(found[i]), to_string(wanted), place_of(expected[i])));
   }
 }
 
-std::vector<const Collection*> collections_of(const State& state, bool saved_only) {
+std::vector<const Collection*> collections_of(const State& state, Collections which) {
   std::vector<const Collection*> chosen;
   for (const auto& collection : state.collections()) {
-    if (collection->saved() || !saved_only) chosen.push_back(collection.get());
+    if (which != Collections::all && !collection->saved()) continue;
+    if (which == Collections::saved_shards && !collection->is_sharded()) continue;
+    chosen.push_back(collection.get());
   }
   return chosen;
 }

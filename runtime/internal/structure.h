@@ -3,16 +3,16 @@
 #include <string>
 #include <vector>
 
+#include <giro/runtime/snapshot.h>
 #include <giro/runtime/state.h>
 
 namespace giro {
 
 // Error(not_found, shape_mismatch or dtype_mismatch), in the call's name, for the first leaf of two trees that differs
-// in path, shape or dtype.
+// in path, shape or dtype, or is another piece.
 void expect_same_leaves(const char* call, const std::vector<Leaf>& expected, const std::vector<Leaf>& found);
 
-// A state's collections, or those that a checkpoint needs.
-std::vector<const Collection*> collections_of(const State& state, bool saved_only = false);
+std::vector<const Collection*> collections_of(const State& state, Collections which = Collections::all);
 
 // What two trees must have in common so that one copy for each collection takes one to the other.
 struct Structure {

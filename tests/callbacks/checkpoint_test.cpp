@@ -31,7 +31,7 @@ using test::expect_error;
 State make_state(float value, std::int64_t step = -1, Device device = Device::cpu()) {
   State state(device);
   state.add("params", {{"dense0/kernel", DType::f32, {2, 3}}, {"dense0/bias", DType::f32, {3}}});
-  state.add("grads", {{"dense0/kernel", DType::f32, {2, 3}}}, false);
+  state.add("grads", {{"dense0/kernel", DType::f32, {2, 3}}}, {.saved = false});
   state.add("opt_state", {{"flags", DType::boolean, {2}}, {"none", DType::f64, {0}}});
   if (step >= 0) state.add("step", {{"", DType::i64, {}}});
   from_host(state.at("params/dense0/kernel"), std::vector<float>(6, value), state.stream());

@@ -266,7 +266,7 @@ TEST(EarlyStopping, WhatRunsAtTheEndSeesTheBest) {
 State make_state(Device device = Device::cpu()) {
   State state(device);
   state.add("params", {{"w", DType::f32, {3}}, {"b", DType::f32, {1}}});
-  state.add("grads", {{"w", DType::f32, {3}}}, /*saved=*/false);
+  state.add("grads", {{"w", DType::f32, {3}}}, {.saved = false});
   state.add("step", {{"", DType::i64, {}}});
   return state;
 }

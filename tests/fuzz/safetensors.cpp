@@ -2,12 +2,17 @@
 
 #include <cstdint>
 
+#include "runtime/internal/shard_files.h"
 #include "tests/fuzz/parse.h"
 
 // The input is a file.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  giro::test::parse({data, data + size}, [](giro::FileSystem& files) {
-    for (const giro::Leaf& leaf : giro::read_safetensors(files, "file").tensors) giro::test::touch(leaf.value);
+  giro::test::parse({data, data + size}, [&](giro::FileSystem& files) {
+    const giro::Safetensors file = giro::read_safetensors(files, "file");
+    for (const giro::Leaf& leaf : file.tensors) giro::test::touch(leaf.value);
+    giro::detail::PieceJoiner joiner(size);  // as the one shard of a checkpoint
+    joiner.add(file, "file");
+    for (const giro::Leaf& leaf : joiner.finish("unit")) giro::test::touch(leaf.value);
   });
   return 0;
 }

@@ -189,18 +189,18 @@ TEST_F(CheckpointDamage, ManifestsThatAreNotWhatTheyShouldBeAreRefused) {
   corrupt("nests too deep",
           "\"version\": 2, \"memory\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}");
   corrupt("more than 4194304", std::string(4 << 20, ' '));
-  expect_text_refused(ErrorCode::unsupported, "version 3 of the format, this giro knows up to version 2",
-                      detail::with_checksum("\"version\": 3, \"what\": \"nobody knows\"}"));
+  expect_text_refused(ErrorCode::unsupported, "version 4 of the format, this giro knows up to version 3",
+                      detail::with_checksum("\"version\": 4, \"what\": \"nobody knows\"}"));
 }
 
 TEST_F(CheckpointDamage, ANewerVersionIsAnErrorAndNotPassedOver) {
-  files_->content(kUnit + "/checkpoint.json") = detail::with_checksum("\"version\": 3}");
-  expect_error(ErrorCode::unsupported, {kUnit, "version 3", "version 2"}, [&] { load_checkpoint("/model", *files_); });
+  files_->content(kUnit + "/checkpoint.json") = detail::with_checksum("\"version\": 4}");
+  expect_error(ErrorCode::unsupported, {kUnit, "version 4", "version 3"}, [&] { load_checkpoint("/model", *files_); });
   std::vector<std::string> unreadable;
   const CheckpointStore store("/model", {.files = files_});
   EXPECT_EQ(store.all(&unreadable).size(), 1u);
   ASSERT_EQ(unreadable.size(), 1u);
-  EXPECT_NE(unreadable[0].find("version 3"), std::string::npos);
+  EXPECT_NE(unreadable[0].find("version 4"), std::string::npos);
 }
 
 TEST_F(CheckpointDamage, ACheckpointUnderAnothersNameIsFound) {

@@ -26,7 +26,7 @@ class LeafFilesTest : public test::DeviceTest {
     State state{device()};
     state.add("params", {{"dense/kernel", DType::f32, {2, 3}}, {"dense/bias", DType::f32, {3}}});
     state.add("step", {{"", DType::i64, {}}});
-    state.add("grads", {{"dense/kernel", DType::f32, {2, 3}}}, /*saved=*/false);
+    state.add("grads", {{"dense/kernel", DType::f32, {2, 3}}}, {.saved = false});
     from_host<float>(state.at("params/dense/kernel"), std::vector<float>(6, weight), state.stream());
     state.stream().fill(state.at("step").raw(), 1, sizeof(std::int64_t));
     return state;

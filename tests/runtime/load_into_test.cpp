@@ -31,7 +31,7 @@ class LoadIntoTest : public test::DeviceTest {
                            {"encoder/layer1/kernel", DType::f32, {2}},
                            {"head/kernel", DType::f32, {2, 3}}});
     state_->add("step", {{"", DType::i64, {}}});
-    state_->add("grads", {{"head/kernel", DType::f32, {2, 3}}}, /*saved=*/false);
+    state_->add("grads", {{"head/kernel", DType::f32, {2, 3}}}, {.saved = false});
   }
 
   // A leaf on the host whose elements are all `value`.

@@ -23,7 +23,7 @@ class SampleRun {
  public:
   explicit SampleRun(std::int64_t size = 6) : state_(Device::cpu()) {
     state_.add("params", {{"kernel", DType::f32, {size}}, {"scale", DType::bf16, {}}, {"none", DType::f64, {3, 0}}});
-    state_.add("grads", {{"kernel", DType::f32, {size}}}, /*saved=*/false);
+    state_.add("grads", {{"kernel", DType::f32, {size}}}, {.saved = false});
     state_.add("opt_state", {{"half", DType::f16, {3}}, {"count", DType::i32, {1}}, {"bytes", DType::u8, {5}}});
     state_.add("flags", {{"on", DType::boolean, {2}}, {"double", DType::f64, {2}}});
     state_.add("step", {{"", DType::i64, {}}});

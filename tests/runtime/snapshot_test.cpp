@@ -20,7 +20,7 @@ class SnapshotTest : public test::DeviceTest {
   State make_state(std::int64_t count = kCount) const {
     State state(device());
     state.add("params", {{"a", DType::u8, {count}}, {"b", DType::i32, {3}}});
-    state.add("grads", {{"a", DType::u8, {count}}}, /*saved=*/false);
+    state.add("grads", {{"a", DType::u8, {count}}}, {.saved = false});
     state.add("step", {{"", DType::i64, {}}});
     return state;
   }
@@ -53,7 +53,7 @@ TEST_P(SnapshotTest, HoldsWhatTheStateHeld) {
 TEST_P(SnapshotTest, TakesAllCollectionsIfAskedTo) {
   const State state = make_state();
   fill(state, 1);
-  const Snapshot snapshot(state, MemoryKind::device, /*saved_only=*/false);
+  const Snapshot snapshot(state, MemoryKind::device, Collections::all);
   fill(state, 2);
   snapshot.write_back(state);
   EXPECT_EQ(last(state, "grads/a"), 1);

@@ -29,7 +29,7 @@ class StateTest : public testing::Test {
                           {"dense0/bias", DType::f32, {5}},
                           {"dense1/kernel", DType::f32, {5, 2}}});
     state_.add("step", {{"", DType::i64, {}}});
-    state_.add("mixed", {{"a", DType::f32, {1}}, {"b", DType::u8, {3}}}, /*saved=*/false);
+    state_.add("mixed", {{"a", DType::f32, {1}}, {"b", DType::u8, {3}}}, {.saved = false});
   }
 
   std::vector<float> read(const State& state, const std::string& path) const {

@@ -56,6 +56,9 @@ Trained train(const TrainingSetup& setup) {
   return {result.history.collect("loss")[0], params_of(result.state)};
 }
 
+// Each updates a part of the params.
+std::shared_ptr<const Partitioner> shards() { return zero_data_parallel(world(), test_device()); }
+
 std::shared_ptr<const Partitioner> all_ranks(std::int64_t bucket_bytes = std::int64_t{25} << 20) {
   return data_parallel(world(), test_device(), {.bucket_bytes = bucket_bytes});
 }
@@ -143,6 +146,54 @@ TEST(TrainingOfRanks, GradientsLeaveWhileTheWayBackGoesOn) {
 TEST(TrainingOfRanks, MicroBatchesMakeOneUpdate) {
   expect_near(train({.parts = 2}), train({}));
   expect_near(train({.partitioner = all_ranks(), .parts = 4}), train({}));
+}
+
+TEST(TrainingOfRanks, ShardsTrainAsWholes) {
+  for (const bool resident : {false, true}) {
+    TrainingSetup whole{.partitioner = all_ranks(), .resident = resident, .max_norm = 0.5};
+    TrainingSetup sharded = whole;
+    sharded.partitioner = shards();
+    const Trained trained = train(sharded);
+    expect_near(trained, train(whole));
+    EXPECT_TRUE(same_everywhere(trained.params));
+    for (const std::int64_t steps : {1, 5}) {
+      sharded.steps_per_execution = steps;
+      EXPECT_EQ(train(sharded).params, trained.params) << steps << " steps at once";
+    }
+  }
+}
+
+// The moments that a rank has are those of its part, of every optimizer that has any, and make it one of all ranks'
+// parts; weight decay keeps to its leaves.
+TEST(TrainingOfRanks, AShardHoldsTheMomentsOfItsPart) {
+  const optim::DecayMask kernels = [](const std::string& path) { return path.ends_with("kernel"); };
+  for (const optim::Optimizer& optimizer :
+       {optim::adamw(1e-2, {.weight_decay = 0.3, .decay_mask = kernels}), optim::sgd(1e-2, {.momentum = 0.9})}) {
+    const auto trained = [&](const std::shared_ptr<const Partitioner>& partitioner) {
+      Dataset data = random_rows().repeat().batch(48).partition(partitioner);
+      return loop(TrainState::create(model(), {{"x", DType::f32, {1, kFeatures}}}, optimizer, 3, test_device(),
+                                     partitioner),
+                  data, {{every(1), make_step()}}, {.stop = at(6)})
+          .state;
+    };
+    const TrainState whole = trained(all_ranks()), sharded = trained(shards());
+    for (const char* name : {"params", "opt_state/mu", "opt_state/nu"}) {
+      if (!whole.contains_collection(name)) continue;
+      const Collection &all = whole.collection(name), &part = sharded.collection(name);
+      EXPECT_EQ(part.is_sharded(), name != std::string("params"));
+      if (part.is_sharded()) {
+        EXPECT_LE(part.flat().count(), all.flat().count() / world().size() + 16) << name;
+      }
+      for (const Leaf& leaf : part.leaves()) {
+        const std::vector<float> expected = to_host<float>(whole.at(leaf.path), whole.stream());
+        const std::vector<float> found = to_host<float>(leaf.value, sharded.stream());
+        const auto begin = static_cast<std::size_t>(leaf.piece ? leaf.piece->begin : 0);
+        for (std::size_t i = 0; i < found.size(); ++i) {
+          EXPECT_NEAR(found[i], expected[begin + i], kTolerance) << leaf.path << " " << begin + i;
+        }
+      }
+    }
+  }
 }
 
 TEST(TrainingOfRanks, ManagedStepsTrainAlike) {
@@ -272,7 +323,7 @@ TEST(TrainingOfRanks, DifferencesAreErrors) {
     const optim::Optimizer optimizer = optim::adamw(differs ? 2e-2 : 1e-2);
     (void)TrainState::create(model(), {{"x", DType::f32, {1, kFeatures}}}, optimizer, 3, test_device(), partitioner);
   });
-  expect({"data_parallel", "bucket_bytes 2", "bucket_bytes 1"}, [&] { (void)all_ranks(differs ? 2 : 1); });
+  expect({"the partitioner", "bucket_bytes 2", "bucket_bytes 1"}, [&] { (void)all_ranks(differs ? 2 : 1); });
   const std::string ranks = std::to_string(world().size());
   TrainState together = make_state(partitioner), alone = make_state(nullptr);
   const Dataset whole = random_rows().batch(48), part = whole.partition(partitioner);

@@ -1,0 +1,318 @@
+// States of which each of several processes holds a shard, and checkpoints that these save together.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <giro/runtime/checkpoint_store.h>
+#include <giro/runtime/leaf_files.h>
+#include <giro/runtime/load_into.h>
+#include <giro/runtime/snapshot.h>
+#include <giro/runtime/state.h>
+
+#include "tests/expect_error.h"
+#include "tests/power_loss_file_system.h"
+#include "tests/temporary_directory.h"
+
+namespace giro {
+namespace {
+
+using test::expect_error;
+using Specs = std::vector<LeafSpec>;
+
+// "params" is on every process, "moments" in as many parts as there are, and "arrays" as "moments" is.
+State make_state(const Specs& specs, Shard shard = {}) {
+  State state(Device::cpu());
+  state.add("params", specs, {.parts = shard.count});
+  state.add("grads", specs, {.saved = false, .parts = shard.count});
+  CollectionOptions of_moments{.parts = shard.count};
+  if (shard.count > 1) of_moments.part = shard.index;
+  state.add("moments", specs, of_moments);
+  state.add("step", {{"", DType::i64, {}}});
+  return state;
+}
+
+// Element i of each leaf is i + what depends on `salt` and the leaf.
+void fill(State& state, std::int64_t salt) {
+  for (const auto& collection : state.collections()) {
+    for (const Leaf& leaf : collection->leaves()) {
+      const std::int64_t first =
+          salt + static_cast<std::int64_t>(leaf.path.size()) + (leaf.piece ? leaf.piece->begin : 0);
+      if (leaf.value.dtype() == DType::i64) {
+        std::iota(leaf.value.data<std::int64_t>(), leaf.value.data<std::int64_t>() + leaf.value.count(), first);
+      } else {
+        std::iota(leaf.value.data<float>(), leaf.value.data<float>() + leaf.value.count(), static_cast<float>(first));
+      }
+    }
+  }
+}
+
+Specs random_specs(std::mt19937& random) {
+  Specs specs;
+  const int leaves = std::uniform_int_distribution(1, 6)(random);
+  for (int i = 0; i < leaves; ++i) {
+    std::vector<std::int64_t> shape;
+    for (int axis = std::uniform_int_distribution(0, 3)(random); axis > 0; --axis) {
+      shape.push_back(std::uniform_int_distribution(axis == 1 ? 0 : 1, 9)(random));
+    }
+    specs.push_back({fmt::format("layer{}/kernel", i), DType::f32, Shape(shape)});
+  }
+  return specs;
+}
+
+std::vector<Leaf> saved_leaves(const State& state) {
+  std::vector<Leaf> leaves = state.flatten();
+  std::erase_if(leaves, [](const Leaf& leaf) { return leaf.path.starts_with("grads"); });
+  return leaves;
+}
+
+std::string bits(const Tensor& tensor) { return {static_cast<const char*>(tensor.raw()), tensor.bytes()}; }
+
+// All leaves of the shards together are those of the whole, once each.
+TEST(Shards, HoldEachElementOnce) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 200; ++round) {
+    const Specs specs = random_specs(random);
+    const int count = std::uniform_int_distribution(2, 5)(random);
+    State whole = make_state(specs);
+    fill(whole, round);
+    std::int64_t elements = 0;
+    for (int index = 0; index < count; ++index) {
+      State shard = make_state(specs, {index, count});
+      load_into(shard, saved_leaves(whole));
+      State filled = make_state(specs, {index, count});
+      fill(filled, round);
+      const Collection& moments = shard.collection("moments");
+      EXPECT_EQ(bits(moments.flat()), bits(filled.collection("moments").flat()));
+      EXPECT_EQ(moments.flat().count(), shard.collection("params").flat().count() / count);
+      EXPECT_EQ(shard.collection("params").flat(Shard{index, count}).count(), moments.flat().count());
+      for (const Leaf& leaf : moments.leaves()) {
+        ASSERT_TRUE(leaf.piece);
+        EXPECT_EQ(leaf.piece->whole, whole.at(leaf.path).shape());
+        const auto* const expected = whole.at(leaf.path).data<float>() + leaf.piece->begin;
+        EXPECT_TRUE(std::equal(expected, expected + leaf.value.count(), leaf.value.data<float>()));
+        elements += leaf.value.count();
+      }
+      const State copy = shard.clone();
+      EXPECT_EQ(bits(copy.collection("moments").flat()), bits(moments.flat()));
+      Snapshot snapshot(shard, MemoryKind::pinned, Collections::saved_shards);
+      snapshot.wait();
+      ASSERT_EQ(snapshot.leaves().size(), moments.leaves().size());
+      for (std::size_t i = 0; i < moments.leaves().size(); ++i) {
+        EXPECT_EQ(snapshot.leaves()[i].piece, moments.leaves()[i].piece);
+        EXPECT_EQ(bits(snapshot.leaves()[i].value), bits(moments.leaves()[i].value));
+      }
+    }
+    std::int64_t expected = 0;
+    for (const Leaf& leaf : whole.collection("moments").leaves()) expected += leaf.value.count();
+    EXPECT_EQ(elements, expected);
+  }
+}
+
+TEST(Shards, RefuseWhatDoesNotFit) {
+  State state(Device::cpu());
+  for (const CollectionOptions& options :
+       {CollectionOptions{.parts = 0}, CollectionOptions{.parts = 2, .part = 2}, CollectionOptions{.part = -1}}) {
+    expect_error(ErrorCode::invalid_argument, {"collection 'x'", "no part"}, [&] {
+      state.add("x", {{"a", DType::f32, {4}}}, options);
+    });
+  }
+  const Specs specs{{"a", DType::f32, {4, 40}}};
+  State first = make_state(specs, {0, 2}), second = make_state(specs, {1, 2}), whole = make_state(specs);
+  expect_error(ErrorCode::invalid_argument, {"'params'", "2 parts", "shard 0 of 3"}, [&] {
+    (void)first.collection("params").flat(Shard{0, 3});
+  });
+  expect_error(ErrorCode::invalid_argument, {"'moments'", "one is here"}, [&] {
+    (void)first.collection("moments").flat(Shard{0, 2});
+  });
+  expect_error(ErrorCode::shape_mismatch, {"moments/a", "elements 80 and on of (4, 40)", "elements 0 and on"},
+               [&] { first.assign(second); });
+  expect_error(ErrorCode::shape_mismatch, {"moments/a is f32(80,), expected f32(4, 40)"},
+               [&] { load_into(first, saved_leaves(second)); });
+  const test::TemporaryDirectory dir;
+  expect_error(ErrorCode::invalid_argument, {"moments/a", "80 elements of (4, 40)", "a checkpoint saves"},
+               [&] { save(dir.path() + "/weights.safetensors", first); });
+  // A leaf that is elsewhere altogether is of the state's, too.
+  State small = make_state({{"a", DType::f32, {2}}}, {1, 2});
+  EXPECT_TRUE(small.collection("moments").leaves().empty());
+  expect_error(ErrorCode::shape_mismatch, {"moments/a is f32(3,), expected f32(2,)"}, [&] {
+    load_into(small, make_state({{"a", DType::f32, {3}}}).flatten("moments"), {.only = {"moments"}});
+  });
+}
+
+const Specs kSpecs{
+    {"dense0/kernel", DType::f32, {7, 30}}, {"dense0/bias", DType::f32, {30}}, {"scale", DType::f32, {}}};
+
+// `count` stores for one directory, and what they save.
+struct Group {
+  explicit Group(const std::string& dir, int count, std::shared_ptr<FileSystem> files = posix_file_system(),
+                 std::int64_t keep = 1, std::chrono::milliseconds timeout = std::chrono::milliseconds(20)) {
+    const std::string name = new_save_group_name();
+    for (int index = 0; index < count; ++index) {
+      stores.emplace_back(
+          dir, CheckpointStoreOptions{.keep = keep, .files = files, .group = {{index, count}, name, timeout}});
+      states.push_back(make_state(kSpecs, {index, count}));
+    }
+  }
+
+  void save(int index, std::int64_t steps) {
+    const auto i = static_cast<std::size_t>(index);
+    fill(states[i], steps);
+    const Collections saved = index == 0 ? Collections::saved : Collections::saved_shards;
+    const Snapshot snapshot(states[i], MemoryKind::pinned, saved);
+    snapshot.wait();
+    Archive archive = stores[i].archive();
+    persist(archive, states[i].flatten("moments"), steps);
+    stores[i].save(snapshot, {.steps = steps}, std::move(archive));
+  }
+  // As if all processes did at once: whatever order they come in, the first must have nothing to wait for here.
+  void save(std::int64_t steps) {
+    for (int index = static_cast<int>(stores.size()) - 1; index >= 0; --index) save(index, steps);
+  }
+  // A callback's memory: a number, a state, lines.
+  static void persist(Archive& archive, std::vector<Leaf> best, std::int64_t& steps) {
+    std::shared_ptr<const void> owner;
+    archive("steps", steps).arrays("best", best, owner);
+    archive.lines(
+        "history", static_cast<std::size_t>(steps),
+        [&](std::size_t first) { return std::string(static_cast<std::size_t>(steps) - first, '\n'); },
+        [](std::string_view) {});
+  }
+
+  std::vector<CheckpointStore> stores;
+  std::vector<State> states;
+};
+
+// That a checkpoint is what `count` processes, or one, save at its step.
+void expect_whole(LoadedCheckpoint& loaded) {
+  State expected = make_state(kSpecs);
+  fill(expected, loaded.record.steps);
+  State found = make_state(kSpecs);
+  load_into(found, loaded.leaves);
+  for (const char* name : {"params", "moments", "step"}) {
+    EXPECT_EQ(bits(found.collection(name).bytes()), bits(expected.collection(name).bytes())) << name;
+  }
+  std::int64_t steps = 0;
+  std::vector<Leaf> best;
+  std::shared_ptr<const void> owner;
+  loaded.archive("steps", steps).arrays("best", best, owner);
+  EXPECT_EQ(steps, loaded.record.steps);
+  ASSERT_EQ(best.size(), expected.collection("moments").leaves().size());
+  for (const Leaf& leaf : best) EXPECT_EQ(bits(leaf.value), bits(expected.at(leaf.path)));
+}
+
+TEST(ShardedCheckpoints, HoldTheWholeStateWhateverTheNumberOfShards) {
+  for (const int count : {1, 2, 3, 5}) {
+    const auto files = std::make_shared<test::PowerLossFileSystem>();
+    LoadedCheckpoint loaded;
+    {
+      Group group("/model", count, files, 2);
+      for (const std::int64_t steps : {1, 2, 3}) group.save(steps);
+      group.save(3);  // takes its place
+      EXPECT_EQ(group.stores[0].all().size(), 2u);
+      loaded = load_checkpoint("/model", *files->after_power_loss(static_cast<std::uint32_t>(count)));
+      EXPECT_EQ(loaded.record.steps, 3);
+      EXPECT_EQ(loaded.version, count == 1 ? 2 : 3);
+      expect_whole(loaded);
+    }
+    Group others("/model", count == 1 ? 4 : count - 1, files, 1);
+    for (State& state : others.states) load_into(state, loaded.leaves);
+    others.save(4);
+    LoadedCheckpoint later = load_checkpoint("/model", *files);
+    EXPECT_EQ(later.record.steps, 4);
+    expect_whole(later);
+    EXPECT_EQ(files->list("/model").size(), 3u);  // it, the lines and the lock
+  }
+}
+
+TEST(ShardedCheckpoints, WaitForEachOther) {
+  const test::TemporaryDirectory dir;
+  constexpr int kCount = 3;
+  Group group(dir.path(), kCount, posix_file_system(), 100, std::chrono::minutes(1));
+  std::vector<std::jthread> processes;
+  for (int index = 0; index < kCount; ++index) {
+    processes.emplace_back([&group, index] {
+      for (std::int64_t steps = 1; steps <= 30; ++steps) group.save(index, steps);
+    });
+  }
+  processes.clear();
+  const std::vector<StoredCheckpoint> all = group.stores[0].all();
+  ASSERT_EQ(all.size(), 30u);
+  for (const StoredCheckpoint& stored : all) {
+    LoadedCheckpoint loaded = load_checkpoint(stored.path);
+    expect_whole(loaded);
+  }
+}
+
+TEST(ShardedCheckpoints, AreNotThereUntilAllShardsAre) {
+  const test::TemporaryDirectory dir;
+  {
+    Group died(dir.path(), 3);
+    died.save(5);
+    died.save(1, 6);
+    died.save(2, 6);  // shard 0 never saves it
+  }
+  Group group(dir.path(), 3);
+  group.save(2, 6);
+  expect_error(ErrorCode::communication, {"checkpoint", "of 3 shards, 1 did not come within 20 ms"},
+               [&] { group.save(0, 6); });
+  EXPECT_EQ(load_checkpoint(dir.path()).record.steps, 5);
+  group.save(1, 6);
+  group.save(0, 6);
+  LoadedCheckpoint loaded = load_checkpoint(dir.path());
+  EXPECT_EQ(loaded.record.steps, 6);
+  expect_whole(loaded);
+  expect_error(ErrorCode::invalid_argument, {"no shard 2 of 2"}, [&] {
+    CheckpointStore(dir.path(), {.group = {{2, 2}, new_save_group_name()}});
+  });
+  expect_error(ErrorCode::invalid_argument, {"the group's name is ''"}, [&] {
+    CheckpointStore(dir.path(), {.group = {{1, 2}}});
+  });
+}
+
+// Whatever call fails, of whichever process, and where all die with it: a checkpoint can be loaded after a power loss,
+// and the next processes save over what is left.
+TEST(ShardedCheckpoints, SurviveAFailureOfAnyCall) {
+  for (const bool crash : {false, true}) {
+    int failures = 0;
+    for (bool failed = true; failed; ++failures) {
+      auto files = std::make_shared<test::PowerLossFileSystem>();
+      failed = false;
+      {
+        Group group("/model", 2, files, 1, std::chrono::milliseconds(1));
+        group.save(1);
+        files->fail_at = files->calls.size() + 1 + static_cast<std::size_t>(failures);
+        files->crash = crash;
+        try {
+          group.save(2);
+        } catch (const Error&) {
+          failed = true;
+        }
+        files->fail_at = 0;
+        for (std::uint32_t seed = 0; seed < 8; ++seed) {
+          const auto disk = files->after_power_loss(seed);
+          LoadedCheckpoint loaded = load_checkpoint("/model", *disk);
+          EXPECT_TRUE(loaded.record.steps == 2 || (failed && loaded.record.steps == 1)) << failures << " " << seed;
+          expect_whole(loaded);
+          Group after("/model", 3, disk);
+          after.save(3);
+          expect_whole(loaded = load_checkpoint("/model", *disk));
+          EXPECT_EQ(loaded.record.steps, 3);
+        }
+      }
+    }
+    EXPECT_GT(failures, 40);
+  }
+}
+
+}  // namespace
+}  // namespace giro

@@ -161,7 +161,10 @@ class Checkpoint : public GenericCallback {
   void save(const Saving& saving, const std::function<void(Archive&)>& persist);
   void wait();
   static bool is_interrupted();
-  CheckpointStore& store() { return *store_; }
+  CheckpointStore& store() {
+    if (!store_) open_store(ranks_);
+    return *store_;
+  }
 
   std::string dir_;
   CheckpointOptions options_;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -58,7 +57,7 @@ LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files = *p
 struct SaveGroup {
   Shard shard = {};
   std::string name = {};  // new_save_group_name() of one of them, which that tells the others
-  std::chrono::milliseconds timeout = std::chrono::minutes(10);  // for which shard 0 waits for the others
+  double timeout = 600;   // seconds for which shard 0 waits for the others
 };
 // A name that no other process gives, and this one only once.
 std::string new_save_group_name();

@@ -62,7 +62,7 @@ void ShardGroup::send(const std::string& unit, const std::vector<Manifest::File>
 std::vector<Manifest::File> ShardGroup::receive(const std::string& unit) const {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kLongestPause{20};
-  const Clock::time_point until = Clock::now() + group_.timeout;
+  const auto until = Clock::now() + std::chrono::duration<double>(group_.timeout);
   const auto path_of_receipt = [&](int index) { return path_of(unit, receipt_name({index, group_.shard.count})); };
   std::vector<std::optional<std::vector<Manifest::File>>> received(static_cast<std::size_t>(group_.shard.count - 1));
   std::chrono::milliseconds pause{1};
@@ -76,8 +76,8 @@ std::vector<Manifest::File> ShardGroup::receive(const std::string& unit) const {
     if (missing.empty()) break;
     if (Clock::now() >= until) {
       throw Error(ErrorCode::communication,
-                  fmt::format("checkpoint '{}': of {} shards, {} did not come within {} ms", unit, group_.shard.count,
-                              fmt::join(missing, ", "), group_.timeout.count()));
+                  fmt::format("checkpoint '{}': of {} shards, {} did not come within {} s", unit, group_.shard.count,
+                              fmt::join(missing, ", "), group_.timeout));
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, kLongestPause);

@@ -1,7 +1,7 @@
 """Checkpoints of several ranks: checkpoints_test.py DISTRIBUTED_RANKS MPIRUN...
 
-What 4 ranks save, 1, 2 and 3 go on from with the same batches, and back. A run that is killed twenty times ends with the
-bits of one that was not.
+What 4 ranks save, 1, 2 and 3 go on from with the same batches, and back, whether each has the whole state or a shard. A
+run that is killed twenty times ends with the bits of one that was not.
 """
 
 import csv
@@ -25,88 +25,97 @@ def losses(directory):
 
 
 def check_world_sizes(program, mpirun):
-    """20 steps on `first` ranks, to 40 on `second`, and to 60 on `third`, against 60 on one."""
+    """20 steps on `first` ranks, to 40 on `second`, and to 60 on `third`, against 60 on one; "4z": 4 with shards."""
     problems = []
     with tempfile.TemporaryDirectory() as parent:
-        def train(directory, ranks, steps):
-            status, output, _, _ = run([*mpirun, "-n", ranks, program, "train", f"{parent}/{directory}", f"steps={steps}"])
+        def train(directory, size, steps):
+            partition = "partition=zero" if "z" in size else "partition=data"
+            status, output, _, _ = run([*mpirun, "-n", size[0], program, "train", f"{parent}/{directory}",
+                                        f"steps={steps}", partition])
             if status != 0:
-                problems.append(f"{ranks} ranks to step {steps}: exit status {status}\n{output}")
+                problems.append(f"{size} to step {steps}: exit status {status}\n{output}")
             return output
 
-        train("whole", 1, 60)
+        train("whole", "1", 60)
         whole = losses(f"{parent}/whole")
-        for sizes in ((4, 1, 4), (4, 2, 4), (4, 3, 4), (1, 4, 2)):
-            directory = "_".join(map(str, sizes))
-            for ranks, steps in zip(sizes, (20, 40, 60)):
-                output = train(directory, ranks, steps)
-                if steps > 20 and output.count(f"begins at step {steps - 20}\n") != ranks:
-                    problems.append(f"{sizes}: not all {ranks} ranks go on from step {steps - 20}\n{output}")
+        for sizes in (("4", "1", "4"), ("4", "2", "4"), ("4", "3", "4"), ("1", "4", "2"), ("4z", "3z", "1"),
+                      ("1", "4z", "2z"), ("4z", "2", "4z")):
+            directory = "_".join(sizes)
+            for size, steps in zip(sizes, (20, 40, 60)):
+                output = train(directory, size, steps)
+                if steps > 20 and output.count(f"begins at step {steps - 20}\n") != int(size[0]):
+                    problems.append(f"{sizes}: not all ranks of {size} go on from step {steps - 20}\n{output}")
             found = losses(f"{parent}/{directory}")
             worst = max(abs(a - b) for a, b in zip(found, whole)) if len(found) == len(whole) else float("inf")
-            print(f"world sizes {sizes}: losses differ by {worst:.1e} at most")
+            print(f"world sizes {' '.join(sizes)}: losses differ by {worst:.1e} at most")
             if not worst <= TOLERANCE:
                 problems.append(f"world sizes {sizes}: losses differ by {worst}")
     return problems
 
 
+def newest(directory):
+    """The newest checkpoint, by its name."""
+    return max((pathlib.Path(directory) / "model").glob("checkpoint_" + 10 * "[0-9]"), default=None)
+
+
 def left_behind(directory):
     """All that tells two runs apart, but for the time that they took."""
     directory = pathlib.Path(directory)
-    newest = sorted((directory / "model").glob("checkpoint_*[0-9]"))[-1]
+    checkpoint = newest(directory)
+    tensors = {path.name: path.read_bytes() for path in checkpoint.glob("*.safetensors")}
     with open(directory / "log.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     columns = {name: [row[name] for row in rows] for name in rows[0] if name not in ("time", "date")}
-    return newest.name, (newest / "state.safetensors").read_bytes(), losses(directory), columns
+    return checkpoint.name, tensors, losses(directory), columns
 
 
-def check_kills(program, mpirun, generator):
+def check_kills(program, mpirun, generator, *options):
     problems, progress = [], []
     with tempfile.TemporaryDirectory() as parent:
         def command(directory):
-            return [*mpirun, "-n", 4, program, "train", f"{parent}/{directory}", f"steps={STEPS}", "save=25"]
+            return [*mpirun, "-n", 4, program, "train", f"{parent}/{directory}", f"steps={STEPS}", "save=25", *options]
 
-        whole = Job(command("whole"))
-        whole.wait_until(lambda: whole.output.count("begins at step") == 4)
-        begin = time.monotonic()
-        if whole.end()[0] != 0:
+        if Job(command("whole")).end()[0] != 0:
             return ["the run that is not killed has failed"]
-        life = (time.monotonic() - begin) / KILLS  # at most, so that half of the run is left after all of them
-        kills = 0
-        while kills < KILLS:
+        for kill in range(KILLS):
             job = Job(command("killed"))
             if not job.wait_until(lambda: job.output.count("begins at step") == 4):
-                break  # it was over
-            progress.append(re.search(r"begins at step (\d+)", job.output)[1])
-            time.sleep(generator.uniform(0, life))
-            if job.process.poll() is not None:
+                problems.append(f"kill {kill}: the run has not begun again\n{job.output}")
                 break
-            if kills % 10 == 0:
+            begin = int(re.search(r"begins at step (\d+)", job.output)[1])
+            progress.append(begin)
+            # Half of the steps are left after all kills, however fast they are.
+            target = begin + generator.uniform(0, STEPS / KILLS / 2)
+            job.wait_until(lambda: (step := newest(f"{parent}/killed")) and int(step.name[-10:]) >= target)
+            time.sleep(generator.uniform(0, 0.02))
+            if kill % 10 == 0:
                 os.killpg(job.process.pid, 9)  # mpirun's group: the ranks, which are not in it, notice a second later
-            elif kills % 4 == 1:
+            elif kill % 4 == 1:
                 os.kill(int(generator.choice(re.findall(r"process (\d+), begins", job.output))), 9)
             else:
                 job.kill()
-            kills += 1
-            if left := job.end()[2]:
-                problems.append(f"kill {kills}: processes are left: {left}")
-        else:
-            job = Job(command("killed"))
+            status, _, left = job.end()
+            if status == 0:
+                problems.append(f"kill {kill}: the run was over")
+            if left:
+                problems.append(f"kill {kill}: processes are left: {left}")
+        job = Job(command("killed"))
         status = job.end()[0]
         if status != 0:
             problems.append(f"the exit status of the last run is {status}\n{job.output}")
         elif left_behind(f"{parent}/killed") != left_behind(f"{parent}/whole"):
             problems.append("the run that was killed has ended otherwise than the one that was not")
-        if kills < KILLS / 2:
-            problems.append(f"only {kills} kills")
-    print(f"{kills} kills of runs that had begun at steps {' '.join(progress)} of {STEPS}")
+    print(f"{KILLS} kills of runs that had begun at steps {' '.join(map(str, progress))} of {STEPS}")
     return problems
 
 
 def main(program, *mpirun):
     seed = int(os.environ.get("GIRO_SEED", random.randrange(1 << 30)))
     print(f"GIRO_SEED={seed}", flush=True)
-    problems = check_kills(program, mpirun, random.Random(seed)) + check_world_sizes(program, mpirun)
+    generator = random.Random(seed)
+    problems = check_world_sizes(program, mpirun)
+    problems += check_kills(program, mpirun, generator, "partition=data")
+    problems += check_kills(program, mpirun, generator, "partition=zero", "async=yes")
     return "\n".join(problems) or None
 
 

@@ -48,11 +48,13 @@ class Options {
       {"steps", "40"},
       {"batch", "24"},
       {"seed", "3"},
-      {"timeout", "60000"},  // of the world, in milliseconds
-      {"save", "10"},        // every so many steps
-      {"keep", "1"},         // checkpoints
-      {"nan", "stop"},       // terminate_on_nan, or "ignore"
-      {"caught", "no"},      // within the world's scope: a LoopError, whose exit code is then 3
+      {"timeout", "60000"},   // of the world, in milliseconds
+      {"save", "10"},         // every so many steps
+      {"keep", "1"},          // checkpoints
+      {"async", "no"},        // whether they are written beside the run
+      {"partition", "data"},  // or "zero"
+      {"nan", "stop"},        // terminate_on_nan, or "ignore"
+      {"caught", "no"},       // within the world's scope: a LoopError, whose exit code is then 3
       // Of the rank that goes astray:
       {"rank", "1"},
       {"fault", ""},   // kill, segv, exit, throw, stop, skip, slow, nan
@@ -161,7 +163,8 @@ int train(World& world, std::string dir, const Options& options) {
   };
   if (is_other && !options.text("other_dir").empty()) dir = options.text("other_dir");
   std::filesystem::create_directories(dir);
-  const auto partitioner = data_parallel(world, Device::cpu());
+  const auto partitioner = options.text("partition") == "zero" ? zero_data_parallel(world, Device::cpu())
+                                                               : data_parallel(world, Device::cpu());
   const std::int64_t batch = number("batch");
   const auto prepare = [&](Dataset rows) {
     return rows.shuffle(static_cast<std::uint64_t>(number("seed"))).repeat().batch(batch);
@@ -185,9 +188,11 @@ int train(World& world, std::string dir, const Options& options) {
   const auto files = std::make_shared<FilesWithFault>(fault);
   tasks.push_back({every(1), train_step});
   if (options.text("nan") == "stop") tasks.push_back({every(5) | last(), terminate_on_nan("loss")});
-  tasks.push_back({every(7), early_stopping("loss", {.patience = std::int64_t{1'000'000'000}})});
+  tasks.push_back({every(7), early_stopping("loss", {.patience = std::int64_t{1'000'000'000}, .restore_best = true})});
   tasks.push_back({every_end(options.number("save")) | last(),
-                   backup_and_restore(dir + "/model", {.keep = options.number("keep"), .files = files})});
+                   backup_and_restore(dir + "/model", {.keep = options.number("keep"),
+                                                       .asynchronous = options.text("async") == "yes",
+                                                       .files = files})});
   tasks.push_back({every(1), csv_logger(dir + "/log.csv")});
   tasks.push_back({every(1), keras_bar({.total = number("steps")})});
   const auto begins = [&](const Elapsed& elapsed) {

@@ -108,8 +108,10 @@ Launch by_srun(const Environment& environment) {
 
 Launch read_launch(const std::function<const char*(const char*)>& variable, bool has_mpi) {
   const Launch of_mpi = by_mpi({variable, "mpirun"});
-  if (of_mpi.by == By::mpi && has_mpi) return of_mpi;
-  const Launch of_torchrun = by_torchrun({variable, "torchrun"});  // which srun may have started
+  // mpirun or srun may have started torchrun, which leaves this variable, but torchrun does not start them.
+  const bool is_by_torchrun = variable("TORCHELASTIC_RUN_ID") != nullptr;
+  if (of_mpi.by == By::mpi && has_mpi && !is_by_torchrun) return of_mpi;
+  const Launch of_torchrun = by_torchrun({variable, "torchrun"});
   if (of_torchrun.by != By::hand) return of_torchrun;
   const Launch of_srun = by_srun({variable, "srun"});
   return of_srun.by != By::hand ? of_srun : of_mpi;

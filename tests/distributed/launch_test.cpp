@@ -51,6 +51,7 @@ TEST(Launch, ByMpi) {
   EXPECT_EQ(slurm.by, Launch::By::mpi);
   EXPECT_EQ(slurm.size, 4);
   EXPECT_EQ(launch(with(kTorchrun, {{"OMPI_COMM_WORLD_SIZE", "8"}})).by, Launch::By::mpi);
+  EXPECT_EQ(launch({{"OMPI_COMM_WORLD_SIZE", "8"}, {"RANK", "5"}}).size, 8) << "whatever else is half said";
 }
 
 TEST(Launch, WithoutMpiByTheVariablesIfTheyTellEnough) {
@@ -70,6 +71,7 @@ TEST(Launch, ByTorchrun) {
   EXPECT_EQ(launch(with(kTorchrun, {{"MASTER_ADDR", "fe80::1"}})).address, "[fe80::1]:29500");
   EXPECT_EQ(launch(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}})).address, "node0:29501");
   EXPECT_EQ(launch(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}})).address, "node0:29500");
+  EXPECT_EQ(launch(with(kTorchrun, {{"PMIX_RANK", "0"}, {"TORCHELASTIC_RUN_ID", "1"}})).launcher, "torchrun");
   const Launch one = launch(with(kTorchrun, {{"RANK", "0"}, {"LOCAL_RANK", "0"}, {"WORLD_SIZE", "1"}}));
   EXPECT_EQ(one.by, Launch::By::environment);
   EXPECT_EQ(one.size, 1);

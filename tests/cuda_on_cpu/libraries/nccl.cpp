@@ -354,11 +354,11 @@ void go_on(ncclComm& own) {
     if (own.connected) jobs = own.in_progress;
   }
   if (jobs.empty()) {
+    if (is_connected(own)) return;
     for (int rank = 0; rank < comm.ranks; ++rank) {
       const auto lost = comm.segment->rank[rank].present ? comm.why_lost(rank) : std::nullopt;
       if (lost) comm.set_error(ncclRemoteError, *lost);
     }
-    is_connected(own);
     return;
   }
   try {

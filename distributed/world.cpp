@@ -60,18 +60,17 @@ std::unique_ptr<detail::Job> start_without_mpi(const detail::Launch& launch, std
   const auto gpus = static_cast<int>(discovery.devices.size()) - 1;
   std::string missing;
   if (gpus == 0) {
-    missing = "there is no GPU: " + discovery.no_cuda_reason;
+    missing = fmt::format("rank {} has none: {}", launch.rank, discovery.no_cuda_reason);
   } else if (!nccl::is_available()) {
     missing = "giro was built without NCCL";
   }
   if (!missing.empty()) {
     if (launch.size == 1) return nullptr;
-    throw Error(
-        ErrorCode::unsupported,
-        fmt::format("World: {} has started {} processes, which communicate by NCCL and need a GPU each; on rank {} {}. "
-                    "On CPUs ranks communicate by MPI{}: mpirun -n {} PROGRAM",
-                    launch.launcher, launch.size, launch.rank, missing,
-                    mpi::is_available() ? "" : ", which giro was built without", launch.size));
+    throw Error(ErrorCode::unsupported,
+                fmt::format("World: {} has started {} processes, which connect through NCCL with a GPU each, but {}. "
+                            "Processes on CPUs need MPI{}: mpirun -n {} PROGRAM",
+                            launch.launcher, launch.size, missing,
+                            mpi::is_available() ? "" : ", which giro was built without", launch.size));
   }
   // Of one GPU the launcher may show each rank its own.
   if (gpus > 1 && launch.local_rank >= gpus) {

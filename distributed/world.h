@@ -15,9 +15,9 @@ struct WorldOptions {
 };
 
 // The processes that were started together, its ranks: by mpirun (or srun --mpi), by torchrun or srun where each has a
-// GPU, or this one alone. One a program; it outlives all communication. A rank that ends otherwise than through ~World
-// takes the others with it: started by mpirun, within about a second; by another launcher, if its exit code or the
-// launcher says so, else they go on waiting until the timeout.
+// GPU, or this one alone. One a program; it outlives all communication. Started by mpirun, a rank that ends otherwise
+// than through ~World takes the others with it within about a second. Other launchers do so for exit codes other than
+// 0; what they do not see is noticed at the timeout.
 class World {
  public:
   // A call of all ranks, which waits. Uses MPI only where mpirun or its like has started the program; if the program

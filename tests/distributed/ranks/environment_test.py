@@ -62,7 +62,7 @@ def cases(other_program):
         Case("a program that initializes MPI", ["fault", "initialized_by_program"], (1, 1),
              ["torchrun has started 2 processes, and the MPI that giro was built with sees 1"],
              TORCHELASTIC_RUN_ID=1),
-        Case("no GPU", ["fault", "ends"], (1, 1), [r"need a GPU each; on rank 0 there is no GPU: .*mpirun -n 2 PROGRAM"],
+        Case("no GPU", ["fault", "ends"], (1, 1), [r"with a GPU each, but rank 0 has none: .*mpirun -n 2 PROGRAM"],
              LD_PRELOAD="", CUDA_VISIBLE_DEVICES=""),
         Case("alone without a GPU", ["fault", "ends"], (0,), LD_PRELOAD="", CUDA_VISIBLE_DEVICES="",
              GIRO_TEST_DEVICE="cpu"),

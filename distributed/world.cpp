@@ -54,7 +54,7 @@ void check_programs(const Communicator& host) {
   }
 }
 
-// By what the environment says, each rank with a GPU. Null where the program is alone after all.
+// Connects what the environment describes, each rank with a GPU. Null for one process that has none: it is alone.
 std::unique_ptr<detail::Job> start_without_mpi(const detail::Launch& launch, std::chrono::milliseconds timeout) {
   const Discovery discovery = discover_devices();
   const auto gpus = static_cast<int>(discovery.devices.size()) - 1;
@@ -72,7 +72,7 @@ std::unique_ptr<detail::Job> start_without_mpi(const detail::Launch& launch, std
                             launch.launcher, launch.size, missing,
                             mpi::is_available() ? "" : ", which giro was built without", launch.size));
   }
-  // Of one GPU the launcher may show each rank its own.
+  // One GPU may be the one that the launcher shows to this rank.
   if (gpus > 1 && launch.local_rank >= gpus) {
     throw Error(
         ErrorCode::device_mismatch,
@@ -150,8 +150,8 @@ World::~World() {
   try {
     impl_->job->finish();
   } catch (const std::exception&) {
-    // Another rank has not come, whose end its launcher sees. MPI is not finalized: mpirun takes it for the failure
-    // that it is.
+    // Another rank has not come, and MPI is not finalized: mpirun takes it for the failure that it is. Without MPI, the
+    // launcher has seen how the other rank ended.
   }
 }
 

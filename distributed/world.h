@@ -27,7 +27,7 @@ class World {
   // Errors: unsupported (started by mpirun, and giro was built without MPI; by another launcher, and a rank has no GPU
   // or giro was built without NCCL), device_mismatch (there are more ranks than GPUs on a machine), communication (the
   // ranks do not meet or run different programs), invalid_argument (a second World; a variable that is missing or
-  // cannot be).
+  // malformed).
   explicit World(const WorldOptions& options = {});
   // Waits for the other ranks, unless an exception is on its way, a collective has failed or set_failed was called:
   // then MPI is left as it is, for mpirun to end the other ranks when this process ends. Other launchers go by the

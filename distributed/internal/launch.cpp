@@ -72,14 +72,14 @@ Launch by_torchrun(const Environment& environment) {
   if (launch.size == 1 && !environment.has("MASTER_ADDR")) return {};
   launch.local_rank = environment.number("LOCAL_RANK", 0, launch.size - 1);
   const int port = environment.number("MASTER_PORT", 1, 65534);
-  // At MASTER_PORT torchrun may listen itself.
+  // torchrun's agent may listen at MASTER_PORT itself.
   const bool is_taken =
       environment.has("TORCHELASTIC_USE_AGENT_STORE") && environment.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   launch.address = join(environment.text("MASTER_ADDR"), is_taken ? port + 1 : port);
   return launch;
 }
 
-// A port below those that the system gives to anyone, apart from that of other steps on the machine.
+// Below Linux's ephemeral ports; another for other steps on the machine, but for the rare coincidence.
 int port_of_step(const Environment& environment) {
   constexpr auto kMost = std::numeric_limits<std::uint32_t>::max();
   const std::uint32_t job = environment.number<std::uint32_t>("SLURM_JOB_ID", 0, kMost);

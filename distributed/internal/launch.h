@@ -10,7 +10,7 @@ struct Launch {
   enum class By {
     hand,         // alone
     mpi,          // mpirun or its like: MPI tells the rest
-    environment,  // torchrun, or Slurm without MPI: the variables tell all that follows
+    environment,  // torchrun, or Slurm without MPI: all that follows is known
   };
   By by = By::hand;
   std::string launcher;  // for messages: "torchrun"
@@ -19,9 +19,8 @@ struct Launch {
   std::string address;  // host:port, where the ranks meet: rank 0 listens there
 };
 
-// `variable` gives the value of an environment variable, or null. Where MPI and the variables both could connect the
-// processes, MPI does if giro `has_mpi`. Error(invalid_argument), naming the variable, for one that is missing or
-// cannot be.
+// `variable` gives the value of an environment variable, or null. MPI comes first if giro `has_mpi`, unless torchrun
+// was started within its job. Error(invalid_argument), naming the variable, for one that is missing or malformed.
 Launch read_launch(const std::function<const char*(const char*)>& variable, bool has_mpi);
 
 }  // namespace giro::detail

@@ -92,8 +92,9 @@ std::vector<int> group_of(const Communicator& host, int color, int key) {
   return group;
 }
 
-// While it lives, NCCL makes every rank the same unique id, of this address, and rank 0 of the communicator that is
-// made with it listens there.
+// While this exists, every process gets the same unique id from NCCL, made of this address, and initializing rank 0 of
+// a communicator listens there. So nothing else may initialize one meanwhile, and no other thread change the
+// environment.
 class NcclCommId {
  public:
   explicit NcclCommId(const std::string& address) { setenv("NCCL_COMM_ID", address.c_str(), 1); }

@@ -16,12 +16,12 @@
 namespace giro::nccl {
 namespace {
 
-// Processes that have nothing but NCCL in common: it carries what lies in host memory as well.
+// Processes that only NCCL connects: it carries what lies in host memory as well.
 class NcclJob final : public detail::Job {
  public:
-  explicit NcclJob(std::shared_ptr<detail::CommunicatorImpl> all, int own_local_rank) {
+  NcclJob(std::shared_ptr<detail::CommunicatorImpl> all, const detail::Launch& launch) {
     host = std::move(all);
-    local_rank = own_local_rank;
+    local_rank = launch.local_rank;
     std::array<char, 256> machine{};
     gethostname(machine.data(), machine.size() - 1);
     const auto machines = detail::exchange(Communicator(host), machine);
@@ -42,10 +42,10 @@ std::unique_ptr<detail::Job> start(const detail::Launch& launch, Device device, 
     gpus = NcclCommunicator::connect(launch.address, launch.rank, launch.size, device, timeout);
   } catch (const Error& error) {
     throw Error(error.code(),
-                fmt::format("World: rank {} of {}, which {} has started, does not meet the others at {}: {}",
-                            launch.rank, launch.size, launch.launcher, launch.address, error.what()));
+                fmt::format("World: rank {} of {}, which {} has started, cannot meet the others at {}: {}", launch.rank,
+                            launch.size, launch.launcher, launch.address, error.what()));
   }
-  return std::make_unique<NcclJob>(std::make_shared<detail::HostCommunicator>(std::move(gpus)), launch.local_rank);
+  return std::make_unique<NcclJob>(std::make_shared<detail::HostCommunicator>(std::move(gpus)), launch);
 }
 
 }  // namespace giro::nccl

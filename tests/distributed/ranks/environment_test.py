@@ -1,8 +1,8 @@
-"""Ranks that no MPI connects, but the environment, as torchrun and Slurm set it: environment_test.py DISTRIBUTED_RANKS
-PRELOAD, on emulated GPUs.
+"""Ranks without MPI, on emulated GPUs, with the environment that torchrun or Slurm sets: environment_test.py
+DISTRIBUTED_RANKS PRELOAD
 
 Each case holds every rank to its exit status, to how soon it ends, to what it says, and to leaving no process behind.
-There is no launcher: nobody ends the ranks but they themselves.
+There is no launcher to end a rank when another has failed.
 """
 
 import concurrent.futures
@@ -42,7 +42,7 @@ def suite(filter):
 
 
 def cases(other_program):
-    meets = r"World: rank 0 of 2, which torchrun has started, does not meet the others at giro-\d+:\d+: "
+    meets = r"World: rank 0 of 2, which torchrun has started, cannot meet the others at giro-\d+:\d+: "
     return [
         Case("alone with a GPU", suite("Ranks.*"), (0,)),
         Case("two ranks", suite(f"*:-{LONG}"), most_seconds=60),

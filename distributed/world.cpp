@@ -54,6 +54,34 @@ void check_programs(const Communicator& host) {
   }
 }
 
+// Connects what the environment describes, each rank with a GPU. Null for one process that has none: it is alone.
+std::unique_ptr<detail::Job> start_without_mpi(const detail::Launch& launch, std::chrono::milliseconds timeout) {
+  const Discovery discovery = discover_devices();
+  const auto gpus = static_cast<int>(discovery.devices.size()) - 1;
+  std::string missing;
+  if (gpus == 0) {
+    missing = fmt::format("rank {} has none: {}", launch.rank, discovery.no_cuda_reason);
+  } else if (!nccl::is_available()) {
+    missing = "giro was built without NCCL";
+  }
+  if (!missing.empty()) {
+    if (launch.size == 1) return nullptr;
+    throw Error(ErrorCode::unsupported,
+                fmt::format("World: {} has started {} processes, which connect through NCCL with a GPU each, but {}. "
+                            "Processes on CPUs need MPI{}: mpirun -n {} PROGRAM",
+                            launch.launcher, launch.size, missing,
+                            mpi::is_available() ? "" : ", which giro was built without", launch.size));
+  }
+  // One GPU may be the one that the launcher shows to this rank.
+  if (gpus > 1 && launch.local_rank >= gpus) {
+    throw Error(
+        ErrorCode::device_mismatch,
+        fmt::format("World: rank {} has the local rank {} on a machine of {} GPUs: each rank needs one of its own",
+                    launch.rank, launch.local_rank, gpus));
+  }
+  return nccl::start(launch, detail::device_of_rank(launch.local_rank), timeout);
+}
+
 }  // namespace
 
 struct World::Impl {
@@ -77,19 +105,16 @@ struct World::Impl {
   }
 
   void start() {
-    const detail::Launch launch = detail::read_launch([](const char* name) { return std::getenv(name); });
+    const detail::Launch launch =
+        detail::read_launch([](const char* name) { return std::getenv(name); }, mpi::is_available());
     if (launch.by == detail::Launch::By::mpi || mpi::is_initialized()) {
       job = mpi::start(options.timeout);
-    } else if (launch.by == detail::Launch::By::other) {
-      throw Error(
-          ErrorCode::unsupported,
-          fmt::format("World: {} has started {} processes; giro connects those that mpirun starts, or srun with "
-                      "an --mpi that its MPI knows",
-                      launch.launcher, launch.size));
+    } else if (launch.by == detail::Launch::By::environment) {
+      job = start_without_mpi(launch, options.timeout);
     }
     if (job) {
       host = Communicator(job->host);
-      if (launch.by == detail::Launch::By::mpi && launch.size != 0 && launch.size != host.size()) {
+      if (launch.by != detail::Launch::By::hand && launch.size != 0 && launch.size != host.size()) {
         throw Error(
             ErrorCode::communication,
             fmt::format("World: {} has started {} processes, and the MPI that giro was built with sees {}: they "
@@ -125,7 +150,8 @@ World::~World() {
   try {
     impl_->job->finish();
   } catch (const std::exception&) {
-    // Another rank has not come, and MPI is not finalized: mpirun takes it for the failure that it is.
+    // Another rank has not come, and MPI is not finalized: mpirun takes it for the failure that it is. Without MPI, the
+    // launcher has seen how the other rank ended.
   }
 }
 

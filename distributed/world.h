@@ -14,18 +14,24 @@ struct WorldOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
 
-// The processes that were started together, its ranks: by mpirun (or srun --mpi), or this one alone. One a program; it
-// outlives all communication. Started by mpirun, a rank that ends otherwise than through ~World takes the others with
-// it within about a second.
+// The processes that were started together, its ranks: by mpirun (or srun --mpi), by torchrun or srun where each has a
+// GPU, or this one alone. One a program; it outlives all communication. Started by mpirun, a rank that ends otherwise
+// than through ~World takes the others with it within about a second. Other launchers do so for exit codes other than
+// 0; what they do not see is noticed at the timeout.
 class World {
  public:
   // A call of all ranks, which waits. Uses MPI only where mpirun or its like has started the program; if the program
-  // has called MPI_Init itself, uses that and leaves MPI_Finalize to it. Errors: unsupported (started by
-  // mpirun, and giro was built without MPI; started by torchrun or Slurm without MPI), communication (the ranks run
-  // different programs), invalid_argument (a second World).
+  // has called MPI_Init itself, uses that and leaves MPI_Finalize to it. Where there is no MPI, the environment says
+  // how NCCL connects the ranks: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them, or
+  // Slurm's variables, with MASTER_ADDR and MASTER_PORT for several machines.
+  // Errors: unsupported (started by mpirun, and giro was built without MPI; by another launcher, and a rank has no GPU
+  // or giro was built without NCCL), device_mismatch (there are more ranks than GPUs on a machine), communication (the
+  // ranks do not meet or run different programs), invalid_argument (a second World; a variable that is missing or
+  // malformed).
   explicit World(const WorldOptions& options = {});
   // Waits for the other ranks, unless an exception is on its way, a collective has failed or set_failed was called:
-  // then MPI is left as it is, for mpirun to end the other ranks when this process ends.
+  // then MPI is left as it is, for mpirun to end the other ranks when this process ends. Other launchers go by the
+  // program's exit code.
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -39,7 +45,7 @@ class World {
   // This rank's GPU, by its local rank, or the CPU where the machine has no GPU.
   Device device() const noexcept;
 
-  // Of all ranks, for tensors in host memory.
+  // Of all ranks, for tensors in host memory. Without MPI each call copies them to this rank's GPU and back.
   const Communicator& host() const noexcept;
   // Of all ranks, for tensors on their devices: a call of all ranks, each with its own device, made once a device.
   // Errors, on every rank: device_mismatch (one rank's is a GPU, another's the CPU; two ranks share a GPU), device (a

@@ -43,7 +43,7 @@ std::shared_ptr<const giro::Partitioner> make_partitioner(
 
 // The exit code.
 int train(const Arguments& args) {
-  // The ranks that mpirun has started, each with its GPU, or this process alone.
+  // The ranks that mpirun or torchrun has started, each with its GPU, or this process alone.
   giro::World world;
   const giro::Discovery discovery = giro::discover_devices();
   const giro::Device device = args.device == "auto" ? world.device() : giro::parse_device(args.device, discovery);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "distributed/internal/communicator_impl.h"
+#include "distributed/internal/launch.h"
 
 namespace giro::detail {
 
@@ -27,12 +28,18 @@ class Job {
 }  // namespace giro::detail
 
 namespace giro::mpi {
+// Whether giro was built with it.
+bool is_available() noexcept;
 // Whether the program has called MPI_Init.
 bool is_initialized() noexcept;
 std::unique_ptr<detail::Job> start(std::chrono::milliseconds timeout);
 }  // namespace giro::mpi
 
 namespace giro::nccl {
+// Whether giro was built with it.
+bool is_available() noexcept;
+// Of processes that the environment tells how to meet, each with its GPU. A call of all ranks, which waits.
+std::unique_ptr<detail::Job> start(const detail::Launch& launch, Device device, std::chrono::milliseconds timeout);
 // A text that tells this GPU from all others, of other machines as well.
 std::string identity_of(Device device);
 // Of the ranks of `host`, each on its own GPU. A call of all ranks, which waits.

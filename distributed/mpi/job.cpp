@@ -72,6 +72,8 @@ Initialized initialize(std::chrono::milliseconds timeout) {
 
 }  // namespace
 
+bool is_available() noexcept { return true; }
+
 bool is_initialized() noexcept {
   int initialized = 0;
   return MPI_Initialized(&initialized) == MPI_SUCCESS && initialized != 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <exception>
 #include <thread>
 #include <utility>
@@ -12,6 +13,7 @@
 #include <giro/runtime/error.h>
 
 #include "distributed/internal/exchange.h"
+#include "distributed/internal/host_communicator.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
 #include "runtime/internal/backend.h"
@@ -61,45 +63,66 @@ std::string reason(ncclResult_t status, ncclComm_t comm) {
   return fmt::format("{}{}{}", ncclGetErrorString(status), detail.empty() ? "" : ": ", detail);
 }
 
-// Rank 0's, which all ranks need, or why there is none.
+// What one rank makes and all ranks of a group need, or why there is none.
 struct Invitation {
   ncclUniqueId id{};
   std::array<char, 200> failure{};
 };
 
-Invitation invite(const Communicator& host) {
-  Invitation own;
-  if (host.rank() == 0) {
-    const ncclResult_t status = ncclGetUniqueId(&own.id);
-    if (status != ncclSuccess) reason(status, nullptr).copy(own.failure.data(), own.failure.size() - 1);
-  }
-  return detail::exchange(host, own)[0];
+Invitation invite() {
+  Invitation made;
+  const ncclResult_t status = ncclGetUniqueId(&made.id);
+  if (status != ncclSuccess) reason(status, nullptr).copy(made.failure.data(), made.failure.size() - 1);
+  return made;
 }
+
+// The ranks of `host` with this rank's color, in the order of key, then of rank.
+std::vector<int> group_of(const Communicator& host, int color, int key) {
+  struct Place {
+    int color, key;
+  };
+  const std::vector<Place> places = detail::exchange(host, Place{color, key});
+  std::vector<int> group;
+  for (int rank = 0; rank < host.size(); ++rank) {
+    if (places[static_cast<std::size_t>(rank)].color == color) group.push_back(rank);
+  }
+  std::stable_sort(group.begin(), group.end(), [&](int a, int b) {
+    return places[static_cast<std::size_t>(a)].key < places[static_cast<std::size_t>(b)].key;
+  });
+  return group;
+}
+
+// While this exists, every process gets the same unique id from NCCL, made of this address, and initializing rank 0 of
+// a communicator listens there. So nothing else may initialize one meanwhile, and no other thread change the
+// environment.
+class NcclCommId {
+ public:
+  explicit NcclCommId(const std::string& address) { setenv("NCCL_COMM_ID", address.c_str(), 1); }
+  ~NcclCommId() { unsetenv("NCCL_COMM_ID"); }
+  NcclCommId(const NcclCommId&) = delete;
+  NcclCommId& operator=(const NcclCommId&) = delete;
+};
 
 std::size_t bytes_of(std::int64_t count, DType dtype) { return static_cast<std::size_t>(count) * size_of(dtype); }
 
 }  // namespace
 
 std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const Communicator& host, Device device,
-                                                            std::chrono::milliseconds timeout) {
-  const Invitation invitation = invite(host);
-  if (invitation.failure[0] != '\0') {
+                                                            std::chrono::milliseconds timeout, int color, int key) {
+  const std::vector<int> group = group_of(host, color, key);
+  const auto invitations = detail::exchange(host, host.rank() == group[0] ? invite() : Invitation{});
+  for (int rank = 0; rank < host.size(); ++rank) {
+    const Invitation& invitation = invitations[static_cast<std::size_t>(rank)];
+    if (invitation.failure[0] == '\0') continue;
     throw Error(ErrorCode::communication,
-                fmt::format("communicator: NCCL does not start on rank 0: {}", invitation.failure.data()));
+                fmt::format("communicator: NCCL does not start on rank {}: {}", rank, invitation.failure.data()));
   }
-  std::shared_ptr<NcclCommunicator> made(new NcclCommunicator(host, device, timeout));
-  const Stream stream(device);
-  made->of_barrier_ = Buffer::allocate(device, sizeof(float));
-  stream.fill(made->of_barrier_.data(), 0, sizeof(float));
-  stream.synchronize();
+  std::shared_ptr<NcclCommunicator> made;
   std::array<char, 200> failure{};
   try {
-    const std::lock_guard lock(made->mutex_);
-    cuda::make_current(device);
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    made->finish(ncclCommInitRankConfig(&made->comm_, host.size(), invitation.id, host.rank(), &config), "communicator",
-                 0);
+    const auto own = std::find(group.begin(), group.end(), host.rank());
+    made = create(invitations[static_cast<std::size_t>(group[0])].id, static_cast<int>(own - group.begin()),
+                  static_cast<int>(group.size()), device, timeout);
   } catch (const Error& error) {
     std::string(error.what()).copy(failure.data(), failure.size() - 1);
   }
@@ -111,8 +134,33 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const Communicator& 
   return made;
 }
 
-NcclCommunicator::NcclCommunicator(const Communicator& host, Device device, std::chrono::milliseconds timeout)
-    : CommunicatorImpl(host.rank(), host.size(), device), host_(host), timeout_(timeout) {}
+std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const std::string& address, int rank, int size,
+                                                            Device device, std::chrono::milliseconds timeout) {
+  const NcclCommId id(address);
+  const Invitation invitation = invite();
+  if (invitation.failure[0] != '\0') throw Error(ErrorCode::communication, invitation.failure.data());
+  const auto made = create(invitation.id, rank, size, device, timeout);
+  made->watchdog_->add(*made);
+  return made;
+}
+
+std::shared_ptr<NcclCommunicator> NcclCommunicator::create(const ncclUniqueId& id, int rank, int size, Device device,
+                                                           std::chrono::milliseconds timeout) {
+  std::shared_ptr<NcclCommunicator> made(new NcclCommunicator(rank, size, device, timeout));
+  const Stream stream(device);
+  made->of_barrier_ = Buffer::allocate(device, sizeof(float));
+  stream.fill(made->of_barrier_.data(), 0, sizeof(float));
+  stream.synchronize();
+  const std::lock_guard lock(made->mutex_);
+  cuda::make_current(device);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  made->finish(ncclCommInitRankConfig(&made->comm_, size, id, rank, &config), "communicator", 0);
+  return made;
+}
+
+NcclCommunicator::NcclCommunicator(int rank, int size, Device device, std::chrono::milliseconds timeout)
+    : CommunicatorImpl(rank, size, device), timeout_(timeout) {}
 
 // To finalize is a call of all ranks.
 NcclCommunicator::~NcclCommunicator() {
@@ -271,7 +319,8 @@ void NcclCommunicator::barrier(const Stream& stream) {
 }
 
 std::shared_ptr<detail::CommunicatorImpl> NcclCommunicator::split(int color, int key) {
-  return connect(host_.split(color, key), device, timeout_);
+  const Communicator host(std::make_shared<detail::HostCommunicator>(shared_from_this()));
+  return connect(host, device, timeout_, color, key);
 }
 
 }  // namespace giro::nccl

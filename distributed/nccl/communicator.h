@@ -32,8 +32,13 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
                                public std::enable_shared_from_this<NcclCommunicator>,
                                private Watchdog::Watched {
  public:
-  // A call of all ranks of `host`.
+  // A call of all ranks of `host`: those of one color are a group, in the order of key, then of rank. An error is one
+  // on every rank.
   static std::shared_ptr<NcclCommunicator> connect(const Communicator& host, Device device,
+                                                   std::chrono::milliseconds timeout, int color = 0, int key = 0);
+  // A call of `size` ranks that know nothing but the address, host:port, at which they meet. What fails on one rank
+  // leaves the others waiting until the timeout.
+  static std::shared_ptr<NcclCommunicator> connect(const std::string& address, int rank, int size, Device device,
                                                    std::chrono::milliseconds timeout);
   ~NcclCommunicator() override;
 
@@ -60,7 +65,9 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
     Event done;
   };
 
-  NcclCommunicator(const Communicator& host, Device device, std::chrono::milliseconds timeout);
+  static std::shared_ptr<NcclCommunicator> create(const ncclUniqueId& id, int rank, int size, Device device,
+                                                  std::chrono::milliseconds timeout);
+  NcclCommunicator(int rank, int size, Device device, std::chrono::milliseconds timeout);
 
   void look() noexcept override;
 
@@ -76,7 +83,6 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
   std::string describe(const char* name, std::size_t bytes) const;
   void abort(const std::string& why) noexcept;
 
-  const Communicator host_;
   const std::chrono::milliseconds timeout_;
   Buffer of_barrier_;  // one f32
   std::shared_ptr<Watchdog> watchdog_ = Watchdog::of_process();

@@ -5,6 +5,7 @@
 // Stands in for MPI in a build without it.
 namespace giro::mpi {
 
+bool is_available() noexcept { return false; }
 bool is_initialized() noexcept { return false; }
 
 std::unique_ptr<detail::Job> start(std::chrono::milliseconds) {

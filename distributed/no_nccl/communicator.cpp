@@ -10,6 +10,12 @@ namespace {
 constexpr const char* kReason = "giro was built without NCCL, which GPUs communicate through";
 }
 
+bool is_available() noexcept { return false; }
+
+std::unique_ptr<detail::Job> start(const detail::Launch&, Device, std::chrono::milliseconds) {
+  throw Error(ErrorCode::unsupported, fmt::format("World: {}", kReason));
+}
+
 std::string identity_of(Device device) { return to_string(device); }  // NOLINT: nothing will be sent to it
 
 std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator&, Device device, std::chrono::milliseconds) {

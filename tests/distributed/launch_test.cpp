@@ -13,52 +13,103 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-Launch launch(const Variables& variables) {
-  return read_launch([&](const char* name) {
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
-  });
+Launch launch(const Variables& variables, bool has_mpi = true) {
+  return read_launch(
+      [&](const char* name) {
+        const auto found = variables.find(name);
+        return found == variables.end() ? nullptr : found->second.c_str();
+      },
+      has_mpi);
 }
 
-const Variables kTorchrun{{"RANK", "5"}, {"WORLD_SIZE", "8"}};
+const Variables kTorchrun{
+    {"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29500"}};
+const Variables kSrun{{"SLURM_PROCID", "3"},   {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_LOCALID", "2"},
+                      {"SLURM_JOB_ID", "100"}, {"SLURM_STEP_ID", "3"},        {"SLURM_STEP_NUM_NODES", "1"}};
+
+Variables with(Variables variables, const Variables& others) {
+  for (const auto& [name, value] : others) variables[name] = value;
+  return variables;
+}
+Variables without(Variables variables, const std::string& name) {
+  EXPECT_EQ(variables.erase(name), 1u);
+  return variables;
+}
 
 TEST(Launch, ByHandIsAlone) {
   EXPECT_EQ(launch({}).by, Launch::By::hand);
-  EXPECT_EQ(launch({{"RANK", "0"}}).by, Launch::By::hand);
+  EXPECT_EQ(launch({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).by, Launch::By::hand);
   EXPECT_EQ(launch({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}).by, Launch::By::hand) << "a script of sbatch";
+  EXPECT_EQ(launch({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}).by, Launch::By::hand);
 }
 
 TEST(Launch, ByMpi) {
   EXPECT_EQ(launch({{"OMPI_COMM_WORLD_SIZE", "4"}}).size, 4);
   EXPECT_EQ(launch({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}).size, 2);
   EXPECT_EQ(launch({{"PMIX_RANK", "0"}}).size, 0);
-  const Launch slurm = launch({{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_PROCID", "0"}});
+  const Launch slurm = launch(with(kSrun, {{"PMIX_RANK", "3"}}));
   EXPECT_EQ(slurm.by, Launch::By::mpi);
-  EXPECT_EQ(slurm.size, 3);
-  Variables both = kTorchrun;
-  both["OMPI_COMM_WORLD_SIZE"] = "8";
-  EXPECT_EQ(launch(both).by, Launch::By::mpi);
+  EXPECT_EQ(slurm.size, 4);
+  EXPECT_EQ(launch(with(kTorchrun, {{"OMPI_COMM_WORLD_SIZE", "8"}})).by, Launch::By::mpi);
+  EXPECT_EQ(launch({{"OMPI_COMM_WORLD_SIZE", "8"}, {"RANK", "5"}}).size, 8) << "whatever else is half said";
 }
 
-TEST(Launch, ByWhatGiroDoesNotKnow) {
-  const Launch torchrun = launch(kTorchrun);
-  EXPECT_EQ(torchrun.by, Launch::By::other);
+TEST(Launch, WithoutMpiByTheVariablesIfTheyTellEnough) {
+  EXPECT_EQ(launch(with(kSrun, {{"PMIX_RANK", "3"}}), false).launcher, "srun");
+  EXPECT_EQ(launch(with(kTorchrun, {{"PMI_RANK", "5"}}), false).launcher, "torchrun");
+  EXPECT_EQ(launch({{"OMPI_COMM_WORLD_SIZE", "8"}}, false).by, Launch::By::mpi) << "which is an error";
+}
+
+TEST(Launch, ByTorchrun) {
+  const Launch torchrun = launch(with(kTorchrun, kSrun));
+  EXPECT_EQ(torchrun.by, Launch::By::environment);
   EXPECT_EQ(torchrun.launcher, "torchrun");
   EXPECT_EQ(torchrun.size, 8);
-  EXPECT_EQ(launch({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).by, Launch::By::hand);
-  const Launch slurm = launch({{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}});
-  EXPECT_EQ(slurm.by, Launch::By::other);
-  EXPECT_EQ(slurm.launcher, "srun");
-  EXPECT_EQ(slurm.size, 4);
+  EXPECT_EQ(torchrun.rank, 5);
+  EXPECT_EQ(torchrun.local_rank, 1);
+  EXPECT_EQ(torchrun.address, "node0:29500");
+  EXPECT_EQ(launch(with(kTorchrun, {{"MASTER_ADDR", "fe80::1"}})).address, "[fe80::1]:29500");
+  EXPECT_EQ(launch(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}})).address, "node0:29501");
+  EXPECT_EQ(launch(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}})).address, "node0:29500");
+  EXPECT_EQ(launch(with(kTorchrun, {{"PMIX_RANK", "0"}, {"TORCHELASTIC_RUN_ID", "1"}})).launcher, "torchrun");
+  const Launch one = launch(with(kTorchrun, {{"RANK", "0"}, {"LOCAL_RANK", "0"}, {"WORLD_SIZE", "1"}}));
+  EXPECT_EQ(one.by, Launch::By::environment);
+  EXPECT_EQ(one.size, 1);
+}
+
+TEST(Launch, BySlurm) {
+  const Launch srun = launch(kSrun);
+  EXPECT_EQ(srun.by, Launch::By::environment);
+  EXPECT_EQ(srun.launcher, "srun");
+  EXPECT_EQ(srun.size, 4);
+  EXPECT_EQ(srun.rank, 3);
+  EXPECT_EQ(srun.local_rank, 2);
+  EXPECT_EQ(srun.address, "127.0.0.1:21603");
+  EXPECT_EQ(launch(with(kSrun, {{"SLURM_JOB_ID", "4294967295"}})).address, "127.0.0.1:31283");
+  const Variables two_nodes = with(kSrun, {{"SLURM_STEP_NUM_NODES", "2"}});
+  EXPECT_EQ(launch(with(two_nodes, {{"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29500"}})).address, "node0:29500");
 }
 
 TEST(Launch, ErrorsNameTheVariable) {
   const auto expect = [](std::initializer_list<std::string> words, const Variables& variables) {
     test::expect_error(ErrorCode::invalid_argument, words, [&] { (void)launch(variables); });
   };
-  expect({"WORLD_SIZE", "\"many\""}, {{"RANK", "0"}, {"WORLD_SIZE", "many"}});
-  expect({"WORLD_SIZE", "\"0\""}, {{"RANK", "0"}, {"WORLD_SIZE", "0"}});
+  expect({"WORLD_SIZE", "\"many\""}, with(kTorchrun, {{"WORLD_SIZE", "many"}}));
+  expect({"WORLD_SIZE", "\"0\"", "from 1"}, with(kTorchrun, {{"WORLD_SIZE", "0"}}));
   expect({"OMPI_COMM_WORLD_SIZE", "\"2x\""}, {{"OMPI_COMM_WORLD_SIZE", "2x"}});
+  expect({"variable RANK", "\"8\"", "from 0 to 7"}, with(kTorchrun, {{"RANK", "8"}}));
+  expect({"variable RANK", "\"-1\""}, with(kTorchrun, {{"RANK", "-1"}}));
+  expect({"LOCAL_RANK", "\"8\"", "from 0 to 7"}, with(kTorchrun, {{"LOCAL_RANK", "8"}}));
+  expect({"MASTER_PORT", "\"65536\""}, with(kTorchrun, {{"MASTER_PORT", "65536"}}));
+  expect({"MASTER_PORT", "\"99999999999\""}, with(kTorchrun, {{"MASTER_PORT", "99999999999"}}));
+  expect({"MASTER_ADDR", "empty"}, with(kTorchrun, {{"MASTER_ADDR", ""}}));
+  for (const auto& [name, value] : kTorchrun) expect({"variable " + name + " is missing"}, without(kTorchrun, name));
+  expect({"SLURM_PROCID", "\"4\"", "from 0 to 3"}, with(kSrun, {{"SLURM_PROCID", "4"}}));
+  for (const char* name : {"SLURM_LOCALID", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_STEP_NUM_NODES"}) {
+    expect({std::string("variable ") + name + " is missing"}, without(kSrun, name));
+  }
+  expect({"MASTER_ADDR is missing"}, with(kSrun, {{"SLURM_STEP_NUM_NODES", "2"}}));
+  expect({"MASTER_PORT is missing"}, with(kSrun, {{"MASTER_ADDR", "node0"}}));
 }
 
 TEST(Executable, HasAnIdThatStays) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -238,21 +239,30 @@ void join(NcclComm& comm) {
   if (!segment->ranks.compare_exchange_strong(ranks, comm.ranks) && ranks != comm.ranks) {
     refuse(ncclInvalidArgument, fmt::format("rank {} expects {} ranks, another {}", comm.rank, comm.ranks, ranks));
   }
-  for (int rank = 0; rank < comm.ranks; ++rank) {
-    if (segment->rank[rank].present && segment->rank[rank].process == getpid()) {
-      refuse(ncclInvalidUsage, fmt::format("rank {} and rank {} are on the same GPU", comm.rank, rank));
-    }
-  }
+  cudaDeviceProp properties;
+  (void)cudaGetDeviceProperties(&properties, 0);
   if (segment->rank[comm.rank].present) refuse(ncclInvalidUsage, fmt::format("there is a rank {} already", comm.rank));
   segment.hold_lock(comm.rank);
-  segment->rank[comm.rank].process = getpid();
+  std::memcpy(&segment->rank[comm.rank].gpu, properties.uuid.bytes, sizeof segment->rank[comm.rank].gpu);
   segment->rank[comm.rank].present = 1;
   ++segment->joined;
 }
 
+void expect_one_gpu_each(NcclComm& comm) {
+  for (int rank = 0; rank < comm.ranks; ++rank) {
+    for (int other = 0; other < rank; ++other) {
+      if (comm.segment->rank[rank].gpu != comm.segment->rank[other].gpu) continue;
+      comm.set_error(ncclInvalidUsage,
+                     fmt::format("Duplicate GPU detected: rank {} and rank {} are on the same GPU", other, rank));
+    }
+  }
+}
+
+// Whether all ranks have come; with an error where they cannot begin.
 bool is_connected(ncclComm& own) {
   NcclSegment& segment = own.comm->segment;
   if (segment->joined < own.comm->ranks) return false;
+  expect_one_gpu_each(*own.comm);
   segment.remove_name();
   const std::lock_guard lock(table().mutex);
   own.connected = true;
@@ -274,6 +284,7 @@ void wait_for_ranks(ncclComm& own) {
     }
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
+  if (own.comm->error() != ncclSuccess) refuse(own.comm->error(), own.comm->text());
 }
 
 ncclResult_t initialise(const char* name, ncclComm_t* out, int ranks, const ncclUniqueId& id, int rank, bool blocking) {
@@ -289,6 +300,12 @@ ncclResult_t initialise(const char* name, ncclComm_t* out, int ranks, const nccl
     }
     auto own = std::make_shared<ncclComm>();
     const std::string segment(id.internal, strnlen(id.internal, sizeof id.internal));
+    const char* const address = std::getenv("NCCL_COMM_ID");
+    if (address != nullptr && rank == 0 && !segment.ends_with(std::string("-at-") + address)) {
+      refuse(ncclSystemError, fmt::format("NCCL_COMM_ID is {}, and the unique id was made without it: rank 0 would "
+                                          "listen twice at one address",
+                                          address));
+    }
     try {
       own->comm = std::make_shared<NcclComm>(segment, rank, ranks, blocking);
       join(*own->comm);
@@ -337,11 +354,11 @@ void go_on(ncclComm& own) {
     if (own.connected) jobs = own.in_progress;
   }
   if (jobs.empty()) {
+    if (is_connected(own)) return;
     for (int rank = 0; rank < comm.ranks; ++rank) {
       const auto lost = comm.segment->rank[rank].present ? comm.why_lost(rank) : std::nullopt;
       if (lost) comm.set_error(ncclRemoteError, *lost);
     }
-    is_connected(own);
     return;
   }
   try {
@@ -410,8 +427,10 @@ const char* ncclGetLastError(ncclComm_t handle) {
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return nccl_call("ncclGetUniqueId", [&] {
     if (id == nullptr) refuse(ncclInvalidArgument, "nowhere to store the id");
-    const std::string name = NcclSegment::create();
+    const char* const address = std::getenv("NCCL_COMM_ID");
+    const std::string name = address != nullptr ? NcclSegment::create_at(address) : NcclSegment::create();
     *id = {};
+    if (name.size() >= sizeof id->internal) refuse(ncclInvalidArgument, fmt::format("too long: {}", name));
     std::memcpy(id->internal, name.data(), name.size());
     return ncclSuccess;
   });

@@ -32,6 +32,14 @@ struct Created {
   }
 };
 
+void make(const std::string& name, int flags) {
+  static Created created;
+  const int file = open(path_of(name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | flags, 0600);
+  if (file < 0 || ftruncate(file, sizeof(NcclSegment::Counters)) != 0) fail_with_errno("creating " + path_of(name));
+  close(file);
+  created.names.emplace_back(getpid(), name);
+}
+
 struct flock lock_of(int rank, short type) {
   struct flock lock {};
   lock.l_type = type;
@@ -44,12 +52,16 @@ struct flock lock_of(int rank, short type) {
 }  // namespace
 
 std::string NcclSegment::create() {
-  static Created created;
-  const std::string name = fmt::format("cuda_on_cpu-nccl-{}-{}", getpid(), created.names.size());
-  const int file = open(path_of(name).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file < 0 || ftruncate(file, sizeof(Counters)) != 0) fail_with_errno("creating " + path_of(name));
-  close(file);
-  created.names.emplace_back(getpid(), name);
+  static int count = 0;
+  const std::string name = fmt::format("cuda_on_cpu-nccl-{}-{}", getpid(), count++);
+  make(name, O_EXCL);
+  return name;
+}
+
+std::string NcclSegment::create_at(const std::string& address) {
+  const std::string name = "cuda_on_cpu-nccl-at-" + address;
+  if (name.find('/') != name.npos) fail(cudaErrorUnknown, fmt::format("NCCL: {} is no address", address));
+  make(name, 0);
   return name;
 }
 

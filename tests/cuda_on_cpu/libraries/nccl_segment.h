@@ -26,7 +26,7 @@ class NcclSegment {
 
   struct Rank {
     std::atomic<std::uint32_t> present, gave_up;
-    std::int32_t process;
+    std::int32_t gpu;
     std::atomic<std::uint64_t> posted,
         done;       // collectives: of how many its data lies here, how many it is through
     NcclCall call;  // of the last one posted
@@ -44,6 +44,8 @@ class NcclSegment {
 
   // A new one's name; the file goes when all ranks have joined, or with this process.
   static std::string create();
+  // The name of those that meet at an address, NCCL_COMM_ID: whoever comes first makes it.
+  static std::string create_at(const std::string& address);
 
   // Throws CudaError(cudaErrorUnknown) where there is no such segment.
   explicit NcclSegment(const std::string& name);

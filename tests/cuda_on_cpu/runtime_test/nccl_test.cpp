@@ -530,6 +530,38 @@ TEST(NcclOnCpuProcesses, RanksMustAgreeHowManyTheyAre) {
   EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
 }
 
+TEST_P(NcclOnCpu, MeetsAtTheAddressOfNcclCommId) {
+  const int ranks = GetParam();
+  const std::string address = "node-" + std::to_string(getpid()) + ":29500";
+  const auto statuses = run_processes(ranks, [&](int rank, const ncclUniqueId& other) {
+    setenv("NCCL_COMM_ID", address.c_str(), 1);
+    ncclUniqueId id;
+    EXPECT_NCCL_OK(ncclGetUniqueId(&id));
+    ncclComm_t second;
+    if (rank == 0) {
+      EXPECT_NCCL(ncclSystemError, ncclCommInitRank(&second, ranks, other, rank)) << "made without the address";
+    }
+    Rank r(rank, ranks, id);
+    unsetenv("NCCL_COMM_ID");
+    r.fill(r.x, 1);
+    EXPECT_NCCL_OK(ncclAllReduce(r.x, r.x, kCount, ncclFloat, ncclSum, r.comm, r.stream));
+    EXPECT_EQ(r.read(r.x)[0], static_cast<float>(ranks));
+    r.finish();
+  });
+  EXPECT_EQ(statuses, std::vector<int>(static_cast<std::size_t>(ranks), 0));
+}
+
+TEST(NcclOnCpuProcesses, EachRankNeedsAGpuOfItsOwn) {
+  const auto statuses = run_processes(2, [&](int rank, const ncclUniqueId& id) {
+    setenv("GIRO_CUDA_ON_CPU_UUID", "7", 1);
+    ncclComm_t comm = nullptr;
+    EXPECT_NCCL(ncclInvalidUsage, ncclCommInitRank(&comm, 2, id, rank));
+    EXPECT_TRUE(says(ncclGetLastError(nullptr), "Duplicate GPU detected: rank 0 and rank 1"));
+    EXPECT_NCCL_OK(ncclCommAbort(comm));
+  });
+  EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
+}
+
 TEST(NcclOnCpuProcesses, ACommunicatorThatIsLeftFailsTheProcess) {
   const auto statuses = run_processes(2, [](int rank, const ncclUniqueId& id) {
     ncclComm_t comm;

@@ -188,6 +188,16 @@ TEST(Ranks, CollectivesDoAsANaiveReference) {
   for (unsigned seed = 0; seed < 100; ++seed) try_one(communicator, stream, seed);
 }
 
+TEST(Ranks, CollectivesOnTheHostDoSoBesideThoseOfGpus) {
+  if (test_device().is_cpu()) return;  // they are the same
+  const Stream stream(Device::cpu());
+  for (unsigned seed = 300; seed < 340; ++seed) try_one(world().host(), stream, seed);
+  const Communicator group = world().host().split(0, -world().rank());
+  EXPECT_EQ(group.device(), Device::cpu());
+  EXPECT_EQ(group.rank(), world().size() - 1 - world().rank());
+  for (unsigned seed = 340; seed < 350; ++seed) try_one(group, stream, seed);
+}
+
 TEST(Ranks, CollectivesInPieces) {
   if (!test_device().is_cpu()) return;  // NCCL counts with 64 bits
   const Stream stream(Device::cpu());

@@ -7,11 +7,10 @@ import concurrent.futures
 import os
 import pathlib
 import re
-import shutil
 import sys
 import tempfile
 
-from job import run
+from job import copy_with_other_build_id, run
 
 # name: whether the job succeeds, the most seconds from the fault to its end, and what its output holds. Timeouts are 1 s.
 HAS_WAITED = r"after 1\.\d s: all_reduce of 4 bytes: rank [02] of 3( on cuda:0)? has waited 1\.\d s"
@@ -63,13 +62,7 @@ def check(name, program, mpirun):
 def check_different_programs(program, mpirun):
     with tempfile.TemporaryDirectory() as directory:
         other = pathlib.Path(directory) / "other"
-        shutil.copy(program, other)
-        data = bytearray(other.read_bytes())
-        note = re.search(rb"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0", data)  # a build id of 20 bytes
-        if note is None:
-            return ["the program has no build id"]
-        data[note.end()] ^= 1
-        other.write_bytes(data)
+        copy_with_other_build_id(program, other)
         status, output, seconds, left = run([*mpirun, "-n", "1", program, "fault", "ends", ":", "-n", "1", str(other),
                                              "fault", "ends"])
     print(f"different programs: exit status {status}")

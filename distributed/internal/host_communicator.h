@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+
+#include <giro/runtime/stream.h>
+
+#include "distributed/internal/communicator_impl.h"
+
+namespace giro::detail {
+
+// Of tensors in host memory, where nothing but the ranks' GPUs can communicate: what lies on the host is copied to the
+// GPU and back. A call waits for the others where its work runs, as on any CPU stream.
+class HostCommunicator final : public CommunicatorImpl, public std::enable_shared_from_this<HostCommunicator> {
+ public:
+  explicit HostCommunicator(std::shared_ptr<CommunicatorImpl> gpus);
+
+  void all_reduce(void* data, std::int64_t count, DType dtype, Reduction reduction, const Stream& stream) override;
+  void broadcast(void* data, std::int64_t count, DType dtype, int root, const Stream& stream) override;
+  void all_gather(void* out, const void* in, std::int64_t count, DType dtype, const Stream& stream) override;
+  void reduce_scatter(void* out, const void* in, std::int64_t count, DType dtype, Reduction reduction,
+                      const Stream& stream) override;
+  void barrier(const Stream& stream) override;
+  std::shared_ptr<CommunicatorImpl> split(int color, int key) override;
+
+ private:
+  // Bytes of the GPU's copy, from its beginning, and where they are on the host.
+  struct Part {
+    std::size_t offset, bytes;
+  };
+  // Copies `in` to the GPU, calls `call(copy)`, waits, and copies `out` back.
+  template <class Call>
+  void stage(std::size_t bytes, Part from, const void* in, Part to, void* out, Call&& call);
+
+  const std::shared_ptr<CommunicatorImpl> gpus_;
+  const Stream gpu_stream_;
+};
+
+}  // namespace giro::detail

@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include <giro/runtime/error.h>
+
+#include "distributed/internal/exchange.h"
+#include "distributed/internal/host_communicator.h"
+#include "distributed/internal/job.h"
+#include "distributed/nccl/communicator.h"
+
+namespace giro::nccl {
+namespace {
+
+// Processes that only NCCL connects: it carries what lies in host memory as well.
+class NcclJob final : public detail::Job {
+ public:
+  NcclJob(std::shared_ptr<detail::CommunicatorImpl> all, const detail::Launch& launch) {
+    host = std::move(all);
+    local_rank = launch.local_rank;
+    std::array<char, 256> machine{};
+    gethostname(machine.data(), machine.size() - 1);
+    const auto machines = detail::exchange(Communicator(host), machine);
+    local_size = static_cast<int>(std::count(machines.begin(), machines.end(), machine));
+  }
+
+  void finish() override { host->barrier(Stream(Device::cpu())); }
+  bool has_failed() const noexcept override { return nccl::has_failed(); }
+};
+
+}  // namespace
+
+bool is_available() noexcept { return true; }
+
+std::unique_ptr<detail::Job> start(const detail::Launch& launch, Device device, std::chrono::milliseconds timeout) {
+  std::shared_ptr<NcclCommunicator> gpus;
+  try {
+    gpus = NcclCommunicator::connect(launch.address, launch.rank, launch.size, device, timeout);
+  } catch (const Error& error) {
+    throw Error(error.code(),
+                fmt::format("World: rank {} of {}, which {} has started, cannot meet the others at {}: {}", launch.rank,
+                            launch.size, launch.launcher, launch.address, error.what()));
+  }
+  return std::make_unique<NcclJob>(std::make_shared<detail::HostCommunicator>(std::move(gpus)), launch);
+}
+
+}  // namespace giro::nccl

@@ -32,14 +32,15 @@ bool History::Layout::has(std::size_t column) const {
 }
 
 void History::commit(const Elapsed& elapsed, const Logs& logs) {
-  row_.clear();
-  for (std::size_t i = 0; i < logs.values().size(); ++i) {
-    if (const double* const number = logs.values()[i].number()) {
-      row_.push_back(*number);
+  const std::span<const LogValue> values = logs.values();
+  row_.resize(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (const double* const number = values[i].number()) {
+      row_[i] = *number;
       continue;
     }
-    if (!logs.values()[i].is_scalar() && is_array(logs.entries()[i])) return commit(elapsed, without_arrays(logs));
-    row_.push_back(logs.value(i));
+    if (!values[i].is_scalar() && is_array(logs.entries()[i])) return commit(elapsed, without_arrays(logs));
+    row_[i] = logs.value(i);
   }
 
   const auto record = static_cast<std::uint32_t>(size());

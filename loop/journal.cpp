@@ -8,6 +8,9 @@
 
 namespace giro::detail {
 
+Journal::Journal(History history, Outputs outputs)
+    : history_(std::move(history)), outputs_(std::move(outputs)), records_(8), now_(records_.data()) {}
+
 Journal::~Journal() {
   // Rows that nobody will read any more do not hold up who uses the rings next.
   drop_step();
@@ -37,6 +40,11 @@ const Logs& Journal::read(const Row& row) {
 void Journal::read_rows(std::vector<Row>& rows, Logs& logs) {
   for (const Row& row : rows) logs.merge(read(row));
   rows.clear();
+}
+
+void Journal::arrive(Logs& logs) {
+  if (has_rows()) read_rows(now_->rows, logs);
+  if (size_ == 0) rings_.clear();
 }
 
 void Journal::end_step(const Elapsed& elapsed, Logs& logs) {

@@ -27,7 +27,7 @@ class Observer {
 // way as there ever are.
 class Journal {
  public:
-  Journal(History history, Outputs outputs) : history_(std::move(history)), outputs_(std::move(outputs)) {}
+  Journal(History history, Outputs outputs);
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
@@ -41,10 +41,7 @@ class Journal {
   bool has_rows() const noexcept { return !now_->rows.empty(); }
   bool is_empty() const noexcept { return now_->rows.empty() && now_->observers.empty(); }
   // Moves what its device steps have logged to `logs`; the device has come to here.
-  void arrive(Logs& logs) {
-    if (has_rows()) read_rows(now_->rows, logs);
-    if (size_ == 0) rings_.clear();
-  }
+  void arrive(Logs& logs);
   // The step is over; `logs` are those of the host, and empty afterwards.
   void end_step(const Elapsed& elapsed, Logs& logs);
   // The step has failed, and leaves nothing.
@@ -112,11 +109,11 @@ class Journal {
 
   History history_;
   Outputs outputs_;
-  std::vector<std::shared_ptr<LogRing>>
-      rings_;  // of rows that are under way, and of others until the device is brought
-  std::vector<Record> records_ = std::vector<Record>(8);  // a circle of 2^n, whose memory is used again
+  // Those of the rows that are under way, and others until the device is brought.
+  std::vector<std::shared_ptr<LogRing>> rings_;
+  std::vector<Record> records_;  // a circle of 2^n, whose memory is used again
   std::size_t first_ = 0, size_ = 0;
-  Record* now_ = records_.data();         // the step at hand, but for its host logs: the record after those under way
+  Record* now_;                           // the step at hand, but for its host logs: the record after those under way
   Logs row_logs_;                         // of the row that was read last,
   std::shared_ptr<LogRing> row_logs_of_;  // and of this ring
   bool failing_ = false;

@@ -93,7 +93,7 @@ TEST_P(JournalTest, StepsKeepTheirOrderHoweverManyAreUnderWay) {
       journal.add(ring_);
       journal.add(&seen);
       journal.end_step(elapsed, none);
-      expected.emplace_back(elapsed.steps, elapsed.steps + 0.5);
+      expected.emplace_back(elapsed.steps, static_cast<double>(elapsed.steps) + 0.5);
       elapsed.count(1);
     }
     for (int i = steps; i > 0; --i) run(static_cast<float>(elapsed.steps - i) + 0.5f);

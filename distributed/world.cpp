@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <map>
@@ -82,14 +84,20 @@ std::unique_ptr<detail::Job> start_without_mpi(const detail::Launch& launch, std
   return nccl::start(launch, detail::device_of_rank(launch.local_rank), timeout);
 }
 
+std::chrono::milliseconds timeout_of(const WorldOptions& options) {
+  if (!(options.timeout > 0)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("World: the timeout has to be positive, found {} s", options.timeout));
+  }
+  constexpr double kForEver = 1e9;  // as nanoseconds, too, an integer
+  return std::chrono::ceil<std::chrono::milliseconds>(
+      std::chrono::duration<double>(std::min(options.timeout, kForEver)));
+}
+
 }  // namespace
 
 struct World::Impl {
-  explicit Impl(const WorldOptions& given) : options(given) {
-    if (options.timeout <= std::chrono::milliseconds(0)) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("World: the timeout has to be positive, found {} ms", options.timeout.count()));
-    }
+  explicit Impl(const WorldOptions& options) : timeout(timeout_of(options)) {
     if (exists.exchange(true)) throw Error(ErrorCode::invalid_argument, "World: there is one already");
     try {
       start();
@@ -108,9 +116,9 @@ struct World::Impl {
     const detail::Launch launch =
         detail::read_launch([](const char* name) { return std::getenv(name); }, mpi::is_available());
     if (launch.by == detail::Launch::By::mpi || mpi::is_initialized()) {
-      job = mpi::start(options.timeout);
+      job = mpi::start(timeout);
     } else if (launch.by == detail::Launch::By::environment) {
-      job = start_without_mpi(launch, options.timeout);
+      job = start_without_mpi(launch, timeout);
     }
     if (job) {
       host = Communicator(job->host);
@@ -128,7 +136,7 @@ struct World::Impl {
 
   int local_rank() const { return job ? job->local_rank : 0; }
 
-  const WorldOptions options;
+  const std::chrono::milliseconds timeout;
   std::unique_ptr<detail::Job> job;  // null: this process alone
   Communicator host;
   Device device;
@@ -171,7 +179,7 @@ Communicator World::communicator(Device device) const {
     communicator = Communicator(device);
   } else {
     detail::check_placement(host, device);
-    if (device.is_cuda()) communicator = Communicator(nccl::connect(host, device, impl_->options.timeout));
+    if (device.is_cuda()) communicator = Communicator(nccl::connect(host, device, impl_->timeout));
   }
   impl_->communicators.emplace(device, communicator);
   return communicator;

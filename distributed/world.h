@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <memory>
 
 #include <giro/distributed/communicator.h>
@@ -9,9 +8,9 @@
 namespace giro {
 
 struct WorldOptions {
-  // How long a rank waits for the others in a collective before that is an Error(communication). On a GPU, where a host
-  // does not see the collectives of recorded steps one by one, also how long it may wait for such steps in one go.
-  std::chrono::milliseconds timeout = std::chrono::minutes(10);
+  // Seconds that a rank waits for the others in a collective before that is an Error(communication). On a GPU, where a
+  // host does not see the collectives of recorded steps one by one, also how long it may wait for such steps in one go.
+  double timeout = 600;
 };
 
 // The processes that were started together, its ranks: by mpirun (or srun --mpi), by torchrun or srun where each has a

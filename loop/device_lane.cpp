@@ -29,11 +29,19 @@ void DeviceLane::launch() {
   is_launching_ = false;
 }
 
+std::function<void()> DeviceLane::launcher() {
+  return [this] { launch(); };
+}
+
 // Of rings that are full of calls that have not run, or of logs that were not read.
 void DeviceLane::make_room(const Stream& stream) {
   launch();
   if (journal_.has_pending() && queue_.wait()) return drain(false);
   bring(&stream);
+}
+
+void DeviceLane::drain(bool all) {
+  journal_.drain(all, [&] { return clock_.date_of_arrival(elapsed_); });
 }
 
 void DeviceLane::bring_it(const Stream* stream) {

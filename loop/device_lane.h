@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -25,6 +26,8 @@ class DeviceLane final : public StepSink {
   void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) override;
   void make_way() override;
   void launch();
+  // Calls launch; the lane must outlive it.
+  std::function<void()> launcher();
   // Whether a launch is being made, or has failed.
   bool is_launching() const noexcept { return is_launching_; }
   // Everything that was queued, on `stream` if there is one, is done and has been seen, and what the step at hand has
@@ -33,9 +36,7 @@ class DeviceLane final : public StepSink {
     if (stream != nullptr || !queue_.is_empty() || journal_.has_pending() || journal_.has_rows()) bring_it(stream);
   }
   // Commits and shows what has arrived, or everything.
-  void drain(bool all) {
-    journal_.drain(all, [&] { return clock_.date_of_arrival(elapsed_); });
-  }
+  void drain(bool all);
   void end_step() {
     if (queue_.end_step()) launch();
   }

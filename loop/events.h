@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <concepts>
 #include <cstddef>
 #include <functional>
 #include <initializer_list>
@@ -139,7 +138,9 @@ struct EventTable {
 // at these, one object for all of them; a callback whose class names the event at which it runs, as
 // `static constexpr LoopEvent kEvent`; or any other callback, which runs at the end of each step of the loop whose list
 // it is. on_start and on_end run before and after that loop. A member whose name is not an event's is a member
-// like any other, so a name that is misspelt is never called. A value: each loop has an object of its own.
+// like any other, so a name that is misspelt is never called: the compiler cannot list a class's members, and a base
+// class with functions to override would fix their parameters. The names of tasks, and kEvent, are checked. A value:
+// each loop has an object of its own.
 template <class S, class B>
 class EventCallback {
   using Table = detail::EventTable<S, B>;
@@ -164,9 +165,8 @@ class EventCallback {
         if constexpr (requires { &F::on_start; }) table.on_start.push_back(member<&F::on_start>(object));
         if constexpr (requires { &F::on_end; }) table.on_end.push_back(member<&F::on_end>(object));
       };
-    } else if constexpr (requires {
-                           { F::kEvent } -> std::convertible_to<LoopEvent>;
-                         }) {
+    } else if constexpr (requires { F::kEvent; }) {
+      static_assert(std::is_convertible_v<decltype(F::kEvent), LoopEvent>, "giro: a callback's kEvent is a LoopEvent");
       add_ = [callback = Callback<S, B>(std::move(callback))](Table& table) { table[F::kEvent].push_back(callback); };
     } else {
       add_ = [callback = Callback<S, B>(std::move(callback))](Table& table) { table.each_step.push_back(callback); };

@@ -14,13 +14,18 @@
 namespace giro::detail {
 namespace {
 
-constexpr std::chrono::duration<double> kBetweenLooks{0.05};
-constexpr std::chrono::milliseconds kSameSignal{500};
-constexpr double kMostGrowth = 2;  // of the steps between two looks: those that are held back seem to take no time
+constexpr double kBetweenLooks = 0.05;  // seconds
+constexpr double kSameSignal = 0.5;     // seconds
+constexpr double kMostGrowth = 2;       // of the steps between two looks: those that are held back seem to take no time
 
 std::atomic<int> arbiters = 0;  // that there are
 
 }  // namespace
+
+std::shared_ptr<GroupArbiter> GroupArbiter::create(std::shared_ptr<const Partitioner> partitioner) {
+  if (!partitioner || partitioner->size() == 1) return nullptr;
+  return std::make_shared<GroupArbiter>(std::move(partitioner));
+}
 
 GroupArbiter::GroupArbiter(std::shared_ptr<const Partitioner> partitioner) : partitioner_(std::move(partitioner)) {
   if (arbiters++ == 0) agreed_signal = 0;
@@ -65,9 +70,10 @@ double GroupArbiter::date() { return std::max(latest_, Elapsed::now()); }
 
 int GroupArbiter::interrupt() {
   if (++steps_ < next_) return signal_;
-  const std::chrono::duration<double> since = Clock::now() - looked_at_;
+  const double now = Elapsed::now();
+  const double since = now - looked_at_;
   const double pace = static_cast<double>(steps_ - looked_) * std::min(kBetweenLooks / since, kMostGrowth);
-  if (Clock::now() - saved_at_ > kSameSignal) saves_asked_ = std::max(saves_asked_, most_saves_asked_);
+  if (now - saved_at_ > kSameSignal) saves_asked_ = std::max(saves_asked_, most_saves_asked_);
   if (take_save_signal()) ++saves_asked_;
   // The largest of each: the fewest steps until the next time is the largest of their negatives.
   const auto asked =
@@ -78,14 +84,14 @@ int GroupArbiter::interrupt() {
   next_ = steps_ + static_cast<std::int64_t>(-asked[2]);
   stop_agreed_ = asked[3] > 0;
   looked_ = steps_;
-  looked_at_ = Clock::now();
+  looked_at_ = Elapsed::now();
   return signal_;
 }
 
 bool GroupArbiter::save() {
   if (saves_done_ == most_saves_asked_) return false;
   saves_done_ = most_saves_asked_;
-  saved_at_ = Clock::now();
+  saved_at_ = Elapsed::now();
   return true;
 }
 

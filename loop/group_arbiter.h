@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,6 +17,8 @@ namespace giro::detail {
 // ranks wait for each other there.
 class GroupArbiter final : public Arbiter {
  public:
+  // Null where a state has no partitioner, or that of one rank.
+  static std::shared_ptr<GroupArbiter> create(std::shared_ptr<const Partitioner> partitioner);
   explicit GroupArbiter(std::shared_ptr<const Partitioner> partitioner);
   ~GroupArbiter() override;
   GroupArbiter(const GroupArbiter&) = delete;
@@ -47,8 +48,6 @@ class GroupArbiter final : public Arbiter {
   int leave();
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   // What the ranks are asked together.
   enum class Question { date, signals, stop, leave };
   // The largest of each of the ranks' values; and of the date. Error(communication) where not all ask the same.
@@ -64,10 +63,10 @@ class GroupArbiter final : public Arbiter {
   // to all ranks, which do not get it at once: what comes to another rank soon after a save was the signal of that
   // save.
   std::int64_t saves_asked_ = 0, most_saves_asked_ = 0, saves_done_ = 0;
-  Clock::time_point saved_at_ = Clock::now();
+  double saved_at_ = Elapsed::now();
   std::int64_t steps_ = 0, next_ = 1;  // that have asked for signals, and the one in which the ranks do it together
   std::int64_t looked_ = 0;            // the step of the last time, and when that was
-  Clock::time_point looked_at_ = Clock::now();
+  double looked_at_ = Elapsed::now();
 };
 
 }  // namespace giro::detail

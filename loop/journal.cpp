@@ -8,6 +8,9 @@
 
 namespace giro::detail {
 
+Journal::Journal(History history, Outputs outputs)
+    : history_(std::move(history)), outputs_(std::move(outputs)), records_(8), now_(records_.data()) {}
+
 Journal::~Journal() {
   // Rows that nobody will read any more do not hold up who uses the rings next.
   drop_step();
@@ -17,7 +20,9 @@ Journal::~Journal() {
   }
 }
 
-void Journal::add(const std::shared_ptr<LogRing>& ring) { now_.rows.push_back({ring, ring->expect()}); }
+void Journal::keep(const std::shared_ptr<LogRing>& ring) {
+  if (std::find(rings_.begin(), rings_.end(), ring) == rings_.end()) rings_.push_back(ring);
+}
 
 const Logs& Journal::read(const Row& row) {
   LogRing& ring = *row.ring;
@@ -25,8 +30,9 @@ const Logs& Journal::read(const Row& row) {
     throw Error(ErrorCode::device,
                 fmt::format("row {} of a step's logs was never written: {} rows were", row.number, ring.published()));
   }
-  ring.read(row.number, row_logs_, row_logs_of_ == row.ring);
-  if (row_logs_of_ != row.ring) row_logs_of_ = row.ring;
+  const bool is_same = row_logs_of_.get() == &ring;
+  ring.read(row.number, row_logs_, is_same);
+  if (!is_same) row_logs_of_ = ring.shared_from_this();
   ring.release(row.number);
   return row_logs_;
 }
@@ -36,37 +42,45 @@ void Journal::read_rows(std::vector<Row>& rows, Logs& logs) {
   rows.clear();
 }
 
+void Journal::arrive(Logs& logs) {
+  if (has_rows()) read_rows(now_->rows, logs);
+  if (size_ == 0) rings_.clear();
+}
+
 void Journal::end_step(const Elapsed& elapsed, Logs& logs) {
-  if (size_ == records_.size()) {
-    std::rotate(records_.begin(), records_.begin() + static_cast<std::ptrdiff_t>(first_), records_.end());
-    first_ = 0;
-    records_.resize(std::max<std::size_t>(8, 2 * records_.size()));
-  }
-  Record& record = records_[(first_ + size_++) & (records_.size() - 1)];
-  record.elapsed = elapsed;
-  std::swap(record.logs, logs);
-  std::swap(record.rows, now_.rows);
-  std::swap(record.observers, now_.observers);
-  record.committed = false;
-  record.next_observer = 0;
+  if (size_ + 1 == records_.size()) grow();
+  now_->elapsed = elapsed;
+  if (!logs.empty()) std::swap(now_->logs, logs);
+  now_->committed = false;
+  now_->next_observer = 0;
+  ++size_;
+  now_ = &records_[(first_ + size_) & (records_.size() - 1)];
+}
+
+void Journal::grow() {
+  std::rotate(records_.begin(), records_.begin() + static_cast<std::ptrdiff_t>(first_), records_.end());
+  first_ = 0;
+  now_ = &records_[size_];
+  records_.resize(2 * records_.size());
+  now_ = &records_[size_];
 }
 
 void Journal::drop_step() {
-  for (const Row& row : now_.rows) row.ring->release(row.number);
-  now_.rows.clear();
-  now_.observers.clear();
+  for (const Row& row : now_->rows) row.ring->release(row.number);
+  now_->rows.clear();
+  now_->observers.clear();
 }
 
 bool Journal::Record::ready() const {
   for (const Row& row : rows) {
     if (!row.ring->ready(row.number)) return false;
   }
-  return logs.ready();
+  return logs.empty() || logs.ready();
 }
 
 void Journal::pop() {
   Record& record = front();
-  record.logs.clear();
+  if (!record.logs.empty()) record.logs.clear();
   record.rows.clear();
   record.observers.clear();
   first_ = (first_ + 1) & (records_.size() - 1);

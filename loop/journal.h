@@ -27,20 +27,21 @@ class Observer {
 // way as there ever are.
 class Journal {
  public:
-  Journal(History history, Outputs outputs) : history_(std::move(history)), outputs_(std::move(outputs)) {}
+  Journal(History history, Outputs outputs);
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
   // The step at hand: the next row of a ring is part of its logs, and somebody observes it.
-  void add(const std::shared_ptr<LogRing>& ring);
-  void add(Observer* observer) { now_.observers.push_back(observer); }
-  bool has_rows() const noexcept { return !now_.rows.empty(); }
-  bool is_empty() const noexcept { return now_.rows.empty() && now_.observers.empty(); }
-  // Moves what its device steps have logged to `logs`; the device has come to here.
-  void arrive(Logs& logs) {
-    if (!now_.rows.empty()) read_rows(now_.rows, logs);
+  void add(const std::shared_ptr<LogRing>& ring) {
+    if (rings_.empty() || rings_.back() != ring) keep(ring);
+    now_->rows.push_back({ring.get(), ring->expect()});
   }
+  void add(Observer* observer) { now_->observers.push_back(observer); }
+  bool has_rows() const noexcept { return !now_->rows.empty(); }
+  bool is_empty() const noexcept { return now_->rows.empty() && now_->observers.empty(); }
+  // Moves what its device steps have logged to `logs`; the device has come to here.
+  void arrive(Logs& logs);
   // The step is over; `logs` are those of the host, and empty afterwards.
   void end_step(const Elapsed& elapsed, Logs& logs);
   // The step has failed, and leaves nothing.
@@ -56,7 +57,7 @@ class Journal {
     const double date = now();
     do {
       const Logs& logs = commit(front(), date);
-      show(front(), logs);
+      if (!front().observers.empty()) show(front(), logs);
       pop();
     } while (size_ > 0 && (all || front().ready()));
   }
@@ -81,7 +82,7 @@ class Journal {
 
  private:
   struct Row {
-    std::shared_ptr<LogRing> ring;
+    LogRing* ring;  // one of rings_
     std::int64_t number;
   };
   // A step whose logs are under way.
@@ -96,8 +97,10 @@ class Journal {
     bool ready() const;
   };
 
+  void keep(const std::shared_ptr<LogRing>& ring);
   Record& front() { return records_[first_]; }
   void pop();
+  void grow();
   const Logs& read(const Row& row);
   void read_rows(std::vector<Row>& rows, Logs& logs);
   // Gives the logs that were committed, which lie in the record or, mostly, in memory that all share.
@@ -106,9 +109,11 @@ class Journal {
 
   History history_;
   Outputs outputs_;
-  Record now_;                   // of the step at hand, but for its host logs
+  // Those of the rows that are under way, and others until the device is brought.
+  std::vector<std::shared_ptr<LogRing>> rings_;
   std::vector<Record> records_;  // a circle of 2^n, whose memory is used again
   std::size_t first_ = 0, size_ = 0;
+  Record* now_;                           // the step at hand, but for its host logs: the record after those under way
   Logs row_logs_;                         // of the row that was read last,
   std::shared_ptr<LogRing> row_logs_of_;  // and of this ring
   bool failing_ = false;

@@ -28,7 +28,7 @@ struct RunParts {
         elapsed(clock.started()),
         loop(state, elapsed, journal.history(), options.metadata, memory),
         lane(journal, clock, elapsed, loop.logs) {
-    if (group) group->set_launch([this] { lane.launch(); });
+    if (group) group->set_launch(lane.launcher());
   }
   RunParts(const RunParts&) = delete;
   RunParts& operator=(const RunParts&) = delete;
@@ -44,9 +44,8 @@ struct RunParts {
 
   // The arbiter where there is none and several ranks work on the state, else null.
   std::shared_ptr<GroupArbiter> make_group() {
-    const auto partitioner = partitioner_of(state);
-    if (options.arbiter || !partitioner || partitioner->size() == 1) return nullptr;
-    auto arbiter = std::make_shared<GroupArbiter>(partitioner);
+    if (options.arbiter) return nullptr;
+    auto arbiter = GroupArbiter::create(partitioner_of(state));
     options.arbiter = arbiter;
     return arbiter;
   }

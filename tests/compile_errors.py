@@ -55,6 +55,15 @@ CASES = {
         "giro::EventCallback<Count, int> c{F()};",
         "giro: an event has one public signature",
     ),
+    "class whose only event is misspelt": (
+        "struct F { void on_train_begins(Count&) {} }; giro::EventCallback<Count, int> c{F()};",
+        "giro: a callback has one signature",
+    ),
+    "event that is named by a string": (
+        "struct F { static constexpr auto kEvent = \"on_epochs_end\"; void operator()(Count&) {} };"
+        "giro::EventCallback<Count, int> c{F()};",
+        "giro: a callback's kEvent is a LoopEvent",
+    ),
     "event class that can be called": (
         "struct F { void on_train_begin(Count&) {} void operator()(Count&) {} };"
         "giro::EventCallback<Count, int> c{F()};",

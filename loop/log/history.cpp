@@ -17,12 +17,14 @@ constexpr std::array<std::string_view, 6> kElapsedFields{"steps",      "samples"
                                                          "date_start", "time",    "step_samples"};
 constexpr std::size_t kLogged = 8;  // orders of names that are known without a search
 
-Logs without_arrays(const Logs& logs) {
-  Logs scalars;
-  for (const Logs::Entry& entry : logs.entries()) {
-    if (!is_array(entry)) scalars.add_entry(entry.collection, entry.name, entry.value);
+// Its entries but for arrays, as numbers of the host.
+Logs as_numbers(const Logs& logs) {
+  Logs numbers;
+  for (std::size_t i = 0; i < logs.values().size(); ++i) {
+    const Logs::Entry entry = logs.entries()[i];
+    if (!is_array(entry)) numbers.add_entry(entry.collection, entry.name, logs.value(i));
   }
-  return scalars;
+  return numbers;
 }
 
 }  // namespace
@@ -32,21 +34,15 @@ bool History::Layout::has(std::size_t column) const {
 }
 
 void History::commit(const Elapsed& elapsed, const Logs& logs) {
-  row_.clear();
-  for (std::size_t i = 0; i < logs.values().size(); ++i) {
-    if (const double* const number = logs.values()[i].number()) {
-      row_.push_back(*number);
-      continue;
-    }
-    if (!logs.values()[i].is_scalar() && is_array(logs.entries()[i])) return commit(elapsed, without_arrays(logs));
-    row_.push_back(logs.value(i));
-  }
+  const std::span<const LogValue> values = logs.values();
+  const bool are_numbers = std::ranges::all_of(values, [](const LogValue& value) { return value.number() != nullptr; });
+  if (!are_numbers) return commit(elapsed, as_numbers(logs));
 
   const auto record = static_cast<std::uint32_t>(size());
   const Logged& logged = logged_as(logs.schema());
-  for (std::size_t i = 0; i < row_.size(); ++i) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
     Column& column = columns_[logged.columns[i]];
-    column.values.push_back(row_[i]);
+    column.values.push_back(*values[i].number());
     column.last_record = record;
   }
   if (runs_.empty() || runs_.back().layout != logged.layout) runs_.push_back({record, logged.layout});

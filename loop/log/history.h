@@ -140,7 +140,6 @@ class History {
   std::deque<Run> runs_;
   std::vector<Logged> logged_;  // the latest few
   std::size_t oldest_logged_ = 0;
-  std::vector<double> row_;  // the values being committed
 };
 
 // An input iterator over the records of a history.

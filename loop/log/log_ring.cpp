@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cstring>
 #include <span>
@@ -177,10 +176,6 @@ HostArray LogRing::copy_of(const Array& array, std::int64_t number) const {
   const auto memory = std::make_shared<const Buffer>(Buffer::allocate(Device::cpu(), bytes));
   if (bytes > 0) std::memcpy(memory->data(), slot, bytes);
   return HostArray(Tensor(memory->data(), array.dtype, array.shape, Device::cpu()), memory);
-}
-
-std::int64_t LogRing::published() const noexcept {
-  return std::atomic_ref<std::int64_t>(*ring_.published).load(std::memory_order_acquire);
 }
 
 }  // namespace giro

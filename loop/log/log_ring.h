@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -57,7 +58,9 @@ class LogRing : public std::enable_shared_from_this<LogRing> {
   // Whether any entry is an output.
   bool has_outputs() const noexcept { return has_outputs_; }
   // Calls that have run to their end.
-  std::int64_t published() const noexcept;
+  std::int64_t published() const noexcept {
+    return std::atomic_ref<std::int64_t>(*ring_.published).load(std::memory_order_acquire);
+  }
 
   std::int64_t capacity() const noexcept { return capacity_; }
   const Stream& stream() const noexcept { return stream_; }

@@ -81,6 +81,50 @@ TEST_P(JournalTest, StepsAreCommittedInOrderWhenTheirLogsHaveArrived) {
   EXPECT_EQ(seen.records, (std::vector<std::pair<std::int64_t, double>>{{0, 0.5}, {1, 1.5}, {2, 2.5}}));
 }
 
+// More and more of them, so that the circle of records grows wherever it begins.
+TEST_P(JournalTest, StepsKeepTheirOrderHoweverManyAreUnderWay) {
+  detail::Journal journal({}, {});
+  Seen seen;
+  Elapsed elapsed;
+  std::vector<std::pair<std::int64_t, double>> expected;
+  for (const int steps : {5, 7, 20, 50}) {
+    for (int i = 0; i < steps; ++i) {
+      Logs none;
+      journal.add(ring_);
+      journal.add(&seen);
+      journal.end_step(elapsed, none);
+      expected.emplace_back(elapsed.steps, static_cast<double>(elapsed.steps) + 0.5);
+      elapsed.count(1);
+    }
+    for (int i = steps; i > 0; --i) run(static_cast<float>(elapsed.steps - i) + 0.5f);
+    journal.drain(false, now);
+  }
+  EXPECT_FALSE(journal.has_pending());
+  EXPECT_EQ(seen.records, expected);
+}
+
+// A step that is recorded anew has a ring anew, as often as it is.
+TEST_P(JournalTest, LetsGoOfRingsWhenTheDeviceWasBrought) {
+  detail::Journal journal({}, {});
+  std::weak_ptr<LogRing> first = ring_;
+  Elapsed elapsed;
+  for (const float loss : {1.0f, 2.0f}) {
+    Logs none;
+    journal.add(ring_);
+    journal.end_step(elapsed, none);
+    elapsed.count(1);
+    run(loss);
+    // The calls so far are done.
+    ring_ = LogRing::create(logged(), call_, stream(), elapsed.steps);
+    EXPECT_FALSE(first.expired()) << "its rows are still to be read";
+  }
+  Logs at_hand;
+  journal.drain(true, now);
+  journal.arrive(at_hand);
+  EXPECT_TRUE(first.expired());
+  EXPECT_EQ(journal.history().collect("loss")[0], (Values{1, 2}));
+}
+
 TEST_P(JournalTest, TheStepAtHandMayBeReadWhenTheDeviceIsThere) {
   detail::Journal journal({}, {});
   journal.add(ring_);

@@ -31,13 +31,12 @@ void hang() { std::this_thread::sleep_for(std::chrono::seconds(100)); }
 
 // Rank 1 goes astray; the others take part in collectives until they notice.
 int fault(const std::string& name) {
-  using namespace std::chrono_literals;
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const bool by_program = name == "initialized_by_program";
   if (by_program) MPI_Init(nullptr, nullptr);
   const bool short_timeout = name.starts_with("absent") || name == "stopped";
   {
-    World world({.timeout = short_timeout ? 1000ms : 60'000ms});
+    World world({.timeout = short_timeout ? 1.0 : 60.0});
     the_world = &world;
     std::printf("rank %d is there\n", world.rank());
     const Device device = name == "mixed" && world.rank() == 0 ? Device::cpu() : test_device();
@@ -120,7 +119,7 @@ int main(int count, char** arguments) {
     }
   }
   testing::InitGoogleTest(&count, arguments);
-  giro::World world({.timeout = std::chrono::seconds(20)});
+  giro::World world({.timeout = 20});
   the_world = &world;
   const int status = RUN_ALL_TESTS();
   if (status != 0) world.set_failed();  // the other ranks may be elsewhere

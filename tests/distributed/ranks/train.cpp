@@ -224,7 +224,7 @@ int train(const std::vector<std::string>& arguments) {
   const Options options({arguments.begin() + 1, arguments.end()});
   const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");  // known before MPI is
   Fault(options, rank == nullptr ? 0 : std::stoi(rank)).come_to("init");
-  World world({.timeout = std::chrono::milliseconds(options.number("timeout"))});
+  World world({.timeout = 1e-3 * static_cast<double>(options.number("timeout"))});
   if (options.text("caught") == "no") return train(world, arguments[0], options);
   try {
     return train(world, arguments[0], options);

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -200,7 +200,7 @@ TEST(LogSchema, ManyEntries) {
     for (int i = 0; i < entries; ++i) names.push_back("entry" + std::to_string(i));
     double least = 1e9;
     for (int round = 0; round < 5; ++round) {
-      const auto begin = std::chrono::steady_clock::now();
+      const std::clock_t begin = std::clock();  // CPU time: the machine may be busy
       Logs l, again;
       for (const std::string& name : names) l.add_metric(name, 1);
       for (const std::string& name : names) l.add_metric(name, 2);
@@ -210,7 +210,7 @@ TEST(LogSchema, ManyEntries) {
       history.commit({}, again);
       EXPECT_EQ(history.latest().entries().size(), names.size() + 1);
       EXPECT_EQ(aggregate(history, "sum").entries().size(), names.size() + 1);
-      least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+      least = std::min(least, static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
     }
     return least;
   };

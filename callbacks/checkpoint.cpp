@@ -172,7 +172,10 @@ void Checkpoint::open_store(const Partitioner* ranks) {
   const Shard shard = ranks != nullptr ? ranks->update_shard() : Shard{};
   ranks_ = shard.count > 1 ? ranks : nullptr;
   SaveGroup group{.shard = shard};
-  if (ranks_ != nullptr) group.name = ranks_->broadcast(new_save_group_name());
+  if (ranks_ != nullptr) {
+    group.name = ranks_->broadcast(new_save_group_name());
+    group.timeout = ranks_->timeout();
+  }
   store_ = shared_store(dir_, options_.files, run_, group);
 }
 

@@ -27,6 +27,7 @@ class DataParallel : public Partitioner {
 
   int rank() const noexcept override { return ranks_.rank(); }
   int size() const noexcept override { return ranks_.size(); }
+  double timeout() const noexcept override { return world_.timeout(); }
 
   void replicate(const State& state) const override {
     std::string structure;

@@ -147,6 +147,8 @@ struct World::Impl {
 
 World::World(const WorldOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 
+double World::timeout() const noexcept { return std::chrono::duration<double>(impl_->timeout).count(); }
+
 World::~World() {
   if (!impl_->job) return;
   const bool is_unwinding = std::uncaught_exceptions() > impl_->exceptions;

@@ -31,6 +31,8 @@ class Partitioner {
   // This rank's place among those that share each batch, and their number.
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
+  // Seconds that a rank waits for another before that is an error.
+  virtual double timeout() const noexcept { return 600; }
 
   // Every rank's leaves become rank 0's, but for those of shards, of which each rank has its own. Error(communication)
   // as of expect_same where the ranks' states have not the same leaves.

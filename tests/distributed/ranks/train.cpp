@@ -50,6 +50,7 @@ class Options {
       {"seed", "3"},
       {"timeout", "60000"},   // of the world, in milliseconds
       {"save", "10"},         // every so many steps
+      {"pace", "0"},          // milliseconds that each step waits
       {"keep", "1"},          // checkpoints
       {"async", "no"},        // whether they are written beside the run
       {"partition", "data"},  // or "zero"
@@ -82,7 +83,7 @@ class Fault {
   bool is_planned() const { return !kind_.empty() && kind_ != "nan"; }
 
   void come_to(const std::string& place) {
-    if (place != at_ || !is_here_ || !is_planned()) return;
+    if (place != at_ || !is_here_ || !is_planned() || std::exchange(has_come_, true)) return;
     std::printf("astray\n");
     if (kind_ == "kill") std::raise(SIGKILL);
     if (kind_ == "segv") std::raise(SIGSEGV);
@@ -119,7 +120,7 @@ class Fault {
   const std::int64_t step_, call_;
   const std::chrono::milliseconds timeout_;
   const bool is_here_;
-  bool is_saving_ = false, has_slept_ = false;
+  bool has_come_ = false, is_saving_ = false, has_slept_ = false;
   std::int64_t calls_ = 0;
 };
 
@@ -184,6 +185,10 @@ int train(World& world, std::string dir, const Options& options) {
     tasks.push_back({every(1), [&fault, step = train_step](LoopState<TrainState, Batch>& loop) mutable {
                        fault.come_to_step(loop, [&] { step(loop.state, loop.batch()); });
                      }});
+  }
+  if (const std::int64_t pace = options.number("pace"); pace > 0) {
+    tasks.push_back(
+        {every(1), [pace](const Elapsed&) { std::this_thread::sleep_for(std::chrono::milliseconds(pace)); }});
   }
   const auto files = std::make_shared<FilesWithFault>(fault);
   tasks.push_back({every(1), train_step});

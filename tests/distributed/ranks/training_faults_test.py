@@ -1,7 +1,8 @@
 """What happens to a training run one of whose ranks goes astray: training_faults_test.py DISTRIBUTED_RANKS MPIRUN...
 
 Each case holds the job to its exit status, to how soon it ends, to what it says, to leaving no process behind, and to the
-checkpoint from which it can go on. The run makes 40 steps and saves after 10, 20, 30 and 40.
+checkpoint from which it can go on. The run makes 40 steps and saves after 10, 20, 30 and 40. Chance decides whether each
+rank holds the whole state, or a shard of the moments that it saves itself.
 """
 
 import concurrent.futures
@@ -81,6 +82,13 @@ def cases(generator):
                    [rf"rank \d of {ranks}, .*: checkpoint '.*/model': rank \d goes on from (no checkpoint|step 20), others from "
                     "no checkpoint to step 20"],
                    (20,), rank=rank, other_dir="elsewhere", before=("steps=20",))
+        yield Case("another directory for a shard", ranks,
+                   [f"a directory that all ranks have to see: rank {other} has nobody .*, but rank 0 has process"],
+                   rank=other, other_dir="elsewhere", partition="zero")
+        yield Case("stopped in its save", ranks, [rf"({waited}|of {ranks} shards, {other} did not come within {TIMEOUT} s)"],
+                   # When mpirun ends them all, it lets the stopped one go on, which may then be in time.
+                   (10, 20), most_seconds=TIMEOUT + 5, fault="stop", at="save", rank=other, step=19, timeout=TIMEOUT * 1000,
+                   partition="zero")
 
 
 def check(case, program, mpirun):
@@ -108,7 +116,7 @@ def check(case, program, mpirun):
         elif pathlib.Path(directory, "model").exists() and any(
                 "checkpoint" in name for name in os.listdir(f"{directory}/model")):
             problems.append("there is a checkpoint")
-    print(f"{case.name}: exit status {status} after {seconds:.1f} s")
+    print(f"{case.name}, {case.options[-1]}: exit status {status} after {seconds:.1f} s")
     return [f"{case.name}: {problem}\n{output}" for problem in problems]
 
 
@@ -116,7 +124,12 @@ def main(program, *mpirun):
     seed = int(os.environ.get("GIRO_SEED", random.randrange(1 << 30)))
     print(f"GIRO_SEED={seed}", flush=True)
     with concurrent.futures.ThreadPoolExecutor(5) as pool:
-        checks = [pool.submit(check, case, program, mpirun) for case in cases(random.Random(seed))]
+        generator = random.Random(seed)
+        checks = []
+        for case in list(cases(generator)):
+            if not any(option.startswith("partition=") for option in case.options):
+                case.options.append("partition=" + generator.choice(("data", "zero")))
+            checks.append(pool.submit(check, case, program, mpirun))
         return "\n".join(problem for each in checks for problem in each.result()) or None
 
 

@@ -52,20 +52,21 @@ Mesh::Axes resolve(Mesh::Axes axes, int ranks) {
 
 }  // namespace
 
-Mesh::Mesh(const World& world, Device device, Axes axes)
-    : axes_(resolve(std::move(axes), world.size())), all_(world.communicator(device)) {
+Mesh::Mesh(World& world, Device device, Axes axes)
+    : world_(world), axes_(resolve(std::move(axes), world.size())), all_(world.communicator(device)) {
   int stride = world.size();  // between neighbours along the axis
   for (const auto& [name, size] : axes_) {
     stride /= size;
     const int position = world.rank() / stride % size;
     // The rank at the axis' position 0 is one for all that differ in this axis alone, and for no others.
-    communicators_.emplace(name, all_.split(world.rank() - position * stride, position));
+    const int first = world.rank() - position * stride;
+    groups_.emplace(name, Groups{all_.split(first, position), world.host().split(first, position)});
   }
 }
 
-const Communicator& Mesh::axis(const std::string& name) const {
-  const auto found = communicators_.find(name);
-  if (found != communicators_.end()) return found->second;
+const Mesh::Groups& Mesh::groups(const std::string& name) const {
+  const auto found = groups_.find(name);
+  if (found != groups_.end()) return found->second;
   std::vector<std::string> known;
   for (const auto& [other, size] : axes_) known.push_back(other);
   throw Error(ErrorCode::not_found,

@@ -16,25 +16,31 @@ class Mesh {
  public:
   using Axes = std::vector<std::pair<std::string, int>>;
 
-  // Of this process alone, without axes.
-  explicit Mesh(Device device = Device::cpu()) : all_(device) {}
   // A call of all ranks, on their devices; `axes` names each with its size, -1 for one of them: what the others leave.
-  // Errors: invalid_argument (no axis, a name twice or empty, sizes that do not make up the world), and those of
-  // World::communicator.
-  Mesh(const World& world, Axes axes) : Mesh(world, world.device(), std::move(axes)) {}
-  Mesh(const World& world, Device device, Axes axes);
+  // The world outlives the mesh. Errors: invalid_argument (no axis, a name twice or empty, sizes that do not make up
+  // the world), and those of World::communicator.
+  Mesh(World& world, Axes axes) : Mesh(world, world.device(), std::move(axes)) {}
+  Mesh(World& world, Device device, Axes axes);
 
+  World& world() const noexcept { return world_; }
   const Axes& axes() const noexcept { return axes_; }  // with their sizes
   Device device() const noexcept { return all_.device(); }
   const Communicator& all() const noexcept { return all_; }  // of all ranks
-  // Of the ranks that differ from this one in that axis alone; a rank of it is a position along the axis. Errors:
-  // not_found.
-  const Communicator& axis(const std::string& name) const;
+  // Of the ranks that differ from this one in that axis alone; a rank of it is a position along the axis. For tensors
+  // on the device, and for tensors in host memory. Errors: not_found.
+  const Communicator& axis(const std::string& name) const { return groups(name).device; }
+  const Communicator& host_axis(const std::string& name) const { return groups(name).host; }
 
  private:
+  struct Groups {
+    Communicator device, host;
+  };
+  const Groups& groups(const std::string& name) const;
+
+  World& world_;
   Axes axes_;
   Communicator all_;
-  std::map<std::string, Communicator> communicators_;
+  std::map<std::string, Groups> groups_;
 };
 
 }  // namespace giro

@@ -118,23 +118,38 @@ class ZeroDataParallel final : public DataParallel {
   }
 };
 
-}  // namespace
-
-std::shared_ptr<const Partitioner> data_parallel(World& world, Device device, const DataParallelOptions& options) {
+std::shared_ptr<const Partitioner> make_data_parallel(World& world, const Communicator& ranks, const Communicator& host,
+                                                      const DataParallelOptions& options) {
   if (options.bucket_bytes < 1) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("data_parallel: bucket_bytes is {}, expected at least 1", options.bucket_bytes));
   }
-  auto partitioner = std::make_shared<DataParallel>(world, world.communicator(device), world.host(), options);
+  auto partitioner = std::make_shared<DataParallel>(world, ranks, host, options);
   partitioner->expect_same("the partitioner", fmt::format("data_parallel, bucket_bytes {}", options.bucket_bytes));
   return partitioner;
 }
 
-std::shared_ptr<const Partitioner> zero_data_parallel(World& world, Device device) {
-  auto partitioner =
-      std::make_shared<ZeroDataParallel>(world, world.communicator(device), world.host(), DataParallelOptions{});
+std::shared_ptr<const Partitioner> make_zero(World& world, const Communicator& ranks, const Communicator& host) {
+  auto partitioner = std::make_shared<ZeroDataParallel>(world, ranks, host, DataParallelOptions{});
   partitioner->expect_same("the partitioner", "zero_data_parallel");
   return partitioner;
+}
+
+}  // namespace
+
+std::shared_ptr<const Partitioner> data_parallel(World& world, Device device, const DataParallelOptions& options) {
+  return make_data_parallel(world, world.communicator(device), world.host(), options);
+}
+std::shared_ptr<const Partitioner> data_parallel(const Mesh& mesh, const std::string& axis,
+                                                 const DataParallelOptions& options) {
+  return make_data_parallel(mesh.world(), mesh.axis(axis), mesh.host_axis(axis), options);
+}
+
+std::shared_ptr<const Partitioner> zero_data_parallel(World& world, Device device) {
+  return make_zero(world, world.communicator(device), world.host());
+}
+std::shared_ptr<const Partitioner> zero_data_parallel(const Mesh& mesh, const std::string& axis) {
+  return make_zero(mesh.world(), mesh.axis(axis), mesh.host_axis(axis));
 }
 
 }  // namespace giro

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
+#include <giro/distributed/mesh.h>
 #include <giro/distributed/world.h>
 #include <giro/kernels/nn/partitioner.h>
 #include <giro/runtime/device.h>
@@ -27,6 +29,11 @@ struct DataParallelOptions {
 // to the order in which floating-point numbers are added. The world outlives the partitioner. A call of all ranks.
 // Errors: those of World::communicator; invalid_argument (bucket_bytes below 1).
 std::shared_ptr<const Partitioner> data_parallel(World& world, Device device, const DataParallelOptions& options = {});
+// The same among the ranks along one axis of a mesh. What differs along its other axes trains by itself, such as models
+// of other seeds: rank 0 of each axis prints and writes, and each wants a directory of its own. Errors besides:
+// not_found.
+std::shared_ptr<const Partitioner> data_parallel(const Mesh& mesh, const std::string& axis,
+                                                 const DataParallelOptions& options = {});
 
 // The same training with a share of the optimizer's memory and work: each rank updates one of size() even parts of the
 // params and holds the moments of that part alone. Of the gradients each rank gets the mean of its part
@@ -34,5 +41,6 @@ std::shared_ptr<const Partitioner> data_parallel(World& world, Device device, co
 // after the way back instead of beside it. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion
 // parameter models", 2020: its first stage. Errors: those of World::communicator.
 std::shared_ptr<const Partitioner> zero_data_parallel(World& world, Device device);
+std::shared_ptr<const Partitioner> zero_data_parallel(const Mesh& mesh, const std::string& axis);
 
 }  // namespace giro

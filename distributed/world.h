@@ -40,7 +40,7 @@ class World {
   // Among the ranks of this machine.
   int local_rank() const noexcept;
   int local_size() const noexcept;
-  double timeout() const noexcept;  // WorldOptions::timeout
+  double timeout() const noexcept;                          // WorldOptions::timeout
   bool is_primary() const noexcept { return rank() == 0; }  // the one rank that prints and writes
   // This rank's GPU, by its local rank, or the CPU where the machine has no GPU.
   Device device() const noexcept;

@@ -70,7 +70,7 @@ TEST(Communicator, TensorsWithoutElementsAreNoWork) {
 }
 
 TEST(World, OfOneProcess) {
-  const World world;
+  World world;
   EXPECT_EQ(world.rank(), 0);
   EXPECT_EQ(world.size(), 1);
   EXPECT_EQ(world.local_rank(), 0);
@@ -86,12 +86,6 @@ TEST(World, AnotherMayComeAfterIt) {
   { const World first; }
   const World second;
   test::expect_error(ErrorCode::invalid_argument, {"timeout", "0 s"}, [] { World({.timeout = 0}); });
-}
-
-TEST(Mesh, OfThisProcessHasNoAxes) {
-  const Mesh mesh;
-  EXPECT_EQ(mesh.all().size(), 1);
-  test::expect_error(ErrorCode::not_found, {"\"data\""}, [&] { (void)mesh.axis("data"); });
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <giro/runtime/graph.h>
 
 #include "distributed/mpi/communicator.h"
+#include "tests/distributed/ranks/naive.h"
 #include "tests/distributed/ranks/ranks.h"
 #include "tests/expect_error.h"
 
@@ -22,74 +23,6 @@ namespace {
 
 constexpr DType kDTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16,
                              DType::i32, DType::i64, DType::u8,   DType::boolean};
-
-// What a rank puts in, for each rank to know.
-std::vector<double> input(DType dtype, std::int64_t count, int rank, unsigned seed) {
-  std::mt19937 random(seed * 1000 + static_cast<unsigned>(rank));
-  std::vector<double> values(static_cast<std::size_t>(count));
-  for (double& value : values) {
-    const double unit = std::uniform_real_distribution<>(-1, 1)(random);
-    if (is_floating(dtype)) value = rounded(dtype, unit);
-    if (dtype == DType::i32) value = std::floor(unit * (1 << 28));
-    if (dtype == DType::i64) value = std::floor(unit * 0x1p40);
-    if (dtype == DType::u8) value = std::floor((unit + 1) * 30);
-    if (dtype == DType::boolean) value = unit > 0.5;
-  }
-  return values;
-}
-
-// Half of the distance between 1 and the next number.
-double unit_roundoff(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return 0x1p-53;
-    case DType::f32:
-      return 0x1p-24;
-    case DType::f16:
-      return 0x1p-11;
-    case DType::bf16:
-      return 0x1p-8;
-    default:
-      return 0;
-  }
-}
-
-// The reduction of all ranks' elements, one after the other in double, and how far rounding may take a rank from it.
-struct Expected {
-  std::vector<double> values, bounds;
-};
-Expected reduced(DType dtype, std::int64_t count, Reduction reduction, int ranks, unsigned seed) {
-  Expected expected{input(dtype, count, 0, seed), {}};
-  std::vector<double> magnitudes;
-  for (const double value : expected.values) magnitudes.push_back(std::abs(value));
-  for (int rank = 1; rank < ranks; ++rank) {
-    const std::vector<double> other = input(dtype, count, rank, seed);
-    for (std::size_t i = 0; i < other.size(); ++i) {
-      double& value = expected.values[i];
-      if (reduction == Reduction::max) value = std::max(value, other[i]);
-      if (reduction == Reduction::min) value = std::min(value, other[i]);
-      if (reduction == Reduction::sum || reduction == Reduction::mean) value += other[i];
-      magnitudes[i] += std::abs(other[i]);
-    }
-  }
-  const bool is_rounded = reduction == Reduction::sum || reduction == Reduction::mean;
-  for (std::size_t i = 0; i < magnitudes.size(); ++i) {
-    if (reduction == Reduction::mean) expected.values[i] /= ranks;
-    const double scale = reduction == Reduction::mean ? 1.0 / ranks : 1.0;
-    // ranks - 1 additions, a division; the smallest f16 have fewer digits.
-    const double tiny = dtype == DType::f16 ? 0x1p-24 : 0;
-    expected.bounds.push_back(is_rounded ? ranks * (unit_roundoff(dtype) * magnitudes[i] * scale * 1.01 + tiny) : 0);
-  }
-  return expected;
-}
-
-void expect_near(const std::vector<double>& found, const Expected& expected, const std::string& what) {
-  ASSERT_EQ(found.size(), expected.values.size()) << what;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    ASSERT_LE(std::abs(found[i] - expected.values[i]), expected.bounds[i])
-        << what << ", element " << i << ": " << found[i] << ", expected " << expected.values[i];
-  }
-}
 
 std::vector<double> part(const std::vector<double>& values, int index, std::size_t size) {
   const auto begin = values.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(index) * size);
@@ -138,11 +71,11 @@ void try_one(const Communicator& communicator, const Stream& stream, unsigned se
     const std::string text = "seed " + std::to_string(seed) + ", call " + std::to_string(what) + ", reduction " +
                              std::to_string(static_cast<int>(reduction)) + " of " + to_string(own.tensor());
     Expected expected;
-    if (what == 0) return expect_near(own.get(), reduced(dtype, count, reduction, size, values), text);
+    if (what == 0) return expect_reduced(own.get(), reduced(dtype, count, reduction, size, values), text);
     if (what == 1) {
       expected.values = input(dtype, count, root, values);
       expected.bounds.assign(expected.values.size(), 0);
-      return expect_near(own.get(), expected, text);
+      return expect_reduced(own.get(), expected, text);
     }
     if (what == 2) {
       for (int other = 0; other < size; ++other) {
@@ -150,12 +83,12 @@ void try_one(const Communicator& communicator, const Stream& stream, unsigned se
         expected.values.insert(expected.values.end(), theirs.begin(), theirs.end());
       }
       expected.bounds.assign(expected.values.size(), 0);
-      return expect_near(all.get(), expected, text);
+      return expect_reduced(all.get(), expected, text);
     }
     const Expected whole = reduced(dtype, count * size, reduction, size, values);
     const auto width = static_cast<std::size_t>(count);
     expected = {part(whole.values, rank, width), part(whole.bounds, rank, width)};
-    expect_near(in_place ? part(all.get(), rank, width) : own.get(), expected, text);
+    expect_reduced(in_place ? part(all.get(), rank, width) : own.get(), expected, text);
   };
 
   if (!is_recorded) {

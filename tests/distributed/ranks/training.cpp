@@ -1,7 +1,9 @@
 #include <giro/giro.h>
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdint>
@@ -10,6 +12,10 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#if GIRO_WITH_CUDA
+#include <cuda_runtime_api.h>
+#endif
 
 #include "tests/distributed/ranks/ranks.h"
 #include "tests/distributed/ranks/small_model.h"
@@ -110,6 +116,78 @@ TEST(TrainingOfRanks, GivesTheSameBitsAgainAndHoweverTheDeviceRunsAhead) {
   }
 }
 
+#if GIRO_WITH_CUDA
+// What a stream that is being captured does next comes after these nodes of the graph.
+std::vector<cudaGraphNode_t> captured(const Stream& stream) {
+  cudaStreamCaptureStatus status{};
+  const cudaGraphNode_t* nodes = nullptr;
+  std::size_t count = 0;
+  EXPECT_EQ(cudaStreamGetCaptureInfo(cuda_stream(stream), &status, nullptr, nullptr, &nodes, nullptr, &count),
+            cudaSuccess);
+  EXPECT_EQ(status, cudaStreamCaptureStatusActive);
+  return {nodes, nodes + count};
+}
+
+// The place of the first bucket's all-reduce in the graph of a step: it is a node before the last of the way back are,
+// and these do not come after it.
+TEST(TrainingOfRanks, AnAllReduceIsBesideTheWayBackInTheGraph) {
+  if (test_device().is_cpu() || world().size() == 1)
+    GTEST_SKIP() << "nothing runs beside the caller, or nothing is sent";
+  TrainState state = make_state(all_ranks(1));
+  std::vector<cudaGraphNode_t> sent, computed;
+  auto step = jit([&](TrainState& trained, const Batch& batch) {
+    const auto note = [&](const nn::Var& x) {
+      return nn::call("first layer", {.shape = x.shape()}, {x},
+                      {.cuda = [&](auto& out, auto& in, auto*) { copy(out, in[0], trained.stream()); },
+                       .vjp =
+                           [&](auto&, auto& dy, auto&) {
+                             sent = captured(trained.context().communication_stream());
+                             computed = captured(trained.stream());
+                             return dy;
+                           }});
+    };
+    auto loss = trained.value_and_grad([&](auto& params) {
+      auto hidden = nn::dense(batch["x"], note(params["dense0/kernel"]), params["dense0/bias"], Activation::tanh);
+      auto logits = nn::dense(hidden, params["dense1/kernel"], params["dense1/bias"]);
+      return mean(softmax_cross_entropy(logits, batch["label"]));
+    });
+    trained.apply_gradients();
+    return logs().add_metric("loss", loss);
+  });
+  Dataset data = random_rows().repeat().batch(48).partition(state.partitioner()).to(test_device());
+  (void)loop(std::move(state), data, {{every(1), step}}, {.stop = at(8)});
+  ASSERT_FALSE(sent.empty());
+  ASSERT_FALSE(computed.empty());
+  for (const cudaGraphNode_t node : sent) {
+    EXPECT_EQ(std::count(computed.begin(), computed.end(), node), 0);
+    cudaGraphNodeType type{};
+    ASSERT_EQ(cudaGraphNodeGetType(node, &type), cudaSuccess);
+    EXPECT_NE(type, cudaGraphNodeTypeEmpty);
+    EXPECT_NE(type, cudaGraphNodeTypeWaitEvent);
+  }
+}
+#endif
+
+// Counted in calls of the CUDA runtime, which the emulated one tells.
+TEST(TrainingOfRanks, TheHostWaitsForNoStep) {
+  using Calls = unsigned long long (*)(const char*);
+  const auto calls = reinterpret_cast<Calls>(dlsym(RTLD_DEFAULT, "cuda_on_cpu_calls"));
+  if (calls == nullptr) GTEST_SKIP() << "nobody counts";
+  const auto waits = [&] {
+    return calls("cudaStreamSynchronize") + calls("cudaDeviceSynchronize") + calls("cudaEventSynchronize") +
+           calls("cudaMemcpy");
+  };
+  for (const auto& partitioner : {all_ranks(), shards()}) {
+    Dataset data = random_rows().shuffle(5).repeat().batch(48).partition(partitioner).to(test_device());
+    giro::Run run(make_state(partitioner), data, {{every(1), make_step()}},
+                  {.stop = at(266), .steps_per_execution = 32});
+    EXPECT_EQ(run.advance(at(10)), Advanced::reached);
+    const unsigned long long before = waits();
+    EXPECT_EQ(run.advance(), Advanced::stopped);
+    EXPECT_LE(waits() - before, 32u);  // for the launches before the last two, and those that the ranks' questions cut
+  }
+}
+
 // The gradient of what is computed first is queued last: by then those of the layers after it are on their way, beside
 // the computation.
 TEST(TrainingOfRanks, GradientsLeaveWhileTheWayBackGoesOn) {
@@ -194,6 +272,24 @@ TEST(TrainingOfRanks, AShardHoldsTheMomentsOfItsPart) {
       }
     }
   }
+}
+
+// Each along its own axis: two groups of ranks train two models, or one rank each.
+TEST(TrainingOfRanks, AnAxisOfAMeshTrainsByItself) {
+  const int groups = world().size() % 2 == 0 ? 2 : 1;
+  const Mesh mesh(world(), test_device(), {{"data", -1}, {"model", groups}});
+  const auto seed = static_cast<std::uint64_t>(mesh.axis("model").rank());
+  const auto train_with = [&](const std::shared_ptr<const Partitioner>& partitioner) {
+    Dataset data = random_rows().shuffle(seed).repeat().batch(48).partition(partitioner);
+    auto result = loop(make_state(partitioner, seed), data, {{every(1), make_step()}, {every(5), check_replicas()}},
+                       {.stop = at(12)});
+    return Trained{result.history.collect("loss")[0], params_of(result.state)};
+  };
+  const Trained alone = train_with(nullptr);
+  const auto along = data_parallel(mesh, "data");
+  EXPECT_EQ(along->size(), world().size() / groups);
+  expect_near(train_with(along), alone);
+  expect_near(train_with(zero_data_parallel(mesh, "data")), alone);
 }
 
 TEST(TrainingOfRanks, ManagedStepsTrainAlike) {

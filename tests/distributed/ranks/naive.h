@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <giro/distributed/communicator.h>
+#include <giro/runtime/dtype.h>
+
+namespace giro::test {
+
+// What a rank puts in, for each rank to know.
+std::vector<double> input(DType dtype, std::int64_t count, int rank, unsigned seed);
+
+// The reduction of all ranks' inputs, one after the other in double, and how far rounding may take a rank from it.
+struct Expected {
+  std::vector<double> values, bounds;
+};
+Expected reduced(DType dtype, std::int64_t count, Reduction reduction, int ranks, unsigned seed);
+void expect_reduced(const std::vector<double>& found, const Expected& expected, const std::string& what);
+
+}  // namespace giro::test

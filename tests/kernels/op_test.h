@@ -29,6 +29,7 @@
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
+#include "runtime/internal/arena.h"
 #include "tests/expect_error.h"
 
 namespace giro::test {
@@ -213,6 +214,10 @@ inline void expect_finite_differences(const std::string& what, const std::vector
 
 using Tensors = std::vector<Tensor>;
 
+// In bytes, of leaves of a collection and of blocks of an arena. Libraries choose their algorithms by it, so the same
+// bits are asked for at the same alignment only.
+inline constexpr std::size_t kLeafAlignment = 64;
+
 struct OpCase {
   std::string name;
   std::vector<Array> inputs;   // must be left as they are
@@ -317,6 +322,9 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
       const Graph graph = Graph::record(stream(), [&] { op.run(out, in, stream()); });
       EXPECT_EQ(read("recording"), before) << "recording ran the op";
       for (const unsigned char poison : kPoisons) {
+        // The second shows what an op reads before it is written. Without arenas, accesses out of bounds are looked
+        // for.
+        if (poison != kPoisons[0] && Arena::is_off()) continue;
         for (const bool recorded : {true, false}) {
           const std::string run = fmt::format("{}, {}, poison {:#x}", shifted ? "shifted" : "aligned",
                                               recorded ? "replayed" : "direct", poison);

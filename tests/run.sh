@@ -44,7 +44,9 @@ install "the check of the layout by clang-format 16" clang-format-16 || :
 fuzz=yes
 install "the fuzzing of the parsers" clang-16 libclang-rt-16-dev || fuzz=no
 
-release=(--preset release -DGIRO_TESTS=ON -DGIRO_TEST_SHARES=ON)
+# Sources are compiled eight at a time, in half the time: what they include is read once.
+tests=(-DGIRO_TESTS=ON -DCMAKE_UNITY_BUILD=ON)
+release=(--preset release "${tests[@]}" -DGIRO_TEST_SHARES=ON)
 gpu=no
 if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
   gpu=yes
@@ -56,7 +58,7 @@ asan=asan
 if command -v clang++-16 >/dev/null && compgen -G "$libomp" >/dev/null; then
   asan=asan-clang
 fi
-phase "building for the sanitizers" "$root/cmake/build.sh" "build-$asan" all --preset "$asan" -DGIRO_TESTS=ON
+phase "building for the sanitizers" "$root/cmake/build.sh" "build-$asan" all --preset "$asan" "${tests[@]}"
 
 sanitized=0
 # Each temporary is a block of its own, which AddressSanitizer sees the end of.

@@ -12,4 +12,8 @@ inline constexpr bool kSanitized = false;
 // How many of so many random cases are tried: a tenth of them where a sanitizer looks on.
 constexpr int cases(int all) { return kSanitized ? all / 10 : all; }
 
+// Cases that stand in a row, such as the steps of a run: every one is tried, or every seventh where a sanitizer looks
+// on.
+inline constexpr int kStride = kSanitized ? 7 : 1;
+
 }  // namespace giro::test

@@ -41,7 +41,7 @@ State make_state(float value, std::int64_t step = -1, Device device = Device::cp
   return state;
 }
 
-float value_of(const State& state) { return to_host<float>(state.at("params/dense0/bias"), state.stream())[0]; }
+float bias_of(const State& state) { return to_host<float>(state.at("params/dense0/bias"), state.stream())[0]; }
 
 std::vector<std::string> names_in(const std::string& dir) {
   std::vector<std::string> names = posix_file_system()->list(dir);
@@ -50,7 +50,7 @@ std::vector<std::string> names_in(const std::string& dir) {
 }
 std::string name_of_step(const std::string& digits) { return "checkpoint_" + digits; }
 
-Elapsed at_step(std::int64_t steps, std::int64_t samples = 0, double time = 0) {
+Elapsed elapsed_at(std::int64_t steps, std::int64_t samples = 0, double time = 0) {
   return {.steps = steps,
           .samples = samples,
           .date = 1e6 + time,
@@ -61,7 +61,7 @@ Elapsed at_step(std::int64_t steps, std::int64_t samples = 0, double time = 0) {
 TEST(Checkpoint, RestoresWhatItSaved) {
   const test::TemporaryDirectory dir;
   State saved = make_state(1.5f, 42);
-  checkpoint(dir / "a/b/model")(at_step(41, 41 * 32, 2.5), saved);
+  checkpoint(dir / "a/b/model")(elapsed_at(41, 41 * 32, 2.5), saved);
   EXPECT_EQ(names_in(dir / "a/b/model"), std::vector<std::string>{name_of_step("0000000042")});
 
   for (const std::string& path : {dir / "a/b/model", dir / "a/b/model/checkpoint_0000000042"}) {
@@ -84,9 +84,9 @@ TEST(Checkpoint, MovesBetweenCudaAndTheCpu) {
   if (discovery.best().is_cpu()) GTEST_SKIP() << "no CUDA device: " << discovery.no_cuda_reason;
   const test::TemporaryDirectory dir;
   State host = make_state(2.5f, 9), device = make_state(0, 0, discovery.best());
-  checkpoint(dir / "host")(at_step(8), host);
+  checkpoint(dir / "host")(elapsed_at(8), host);
   EXPECT_EQ(restore(device, dir / "host").steps, 9);
-  checkpoint(dir / "device")(at_step(8), device);
+  checkpoint(dir / "device")(elapsed_at(8), device);
   EXPECT_EQ(test::read_text(dir / "device/checkpoint_0000000009/state.safetensors"),
             test::read_text(dir / "host/checkpoint_0000000009/state.safetensors"));
 }
@@ -94,7 +94,7 @@ TEST(Checkpoint, MovesBetweenCudaAndTheCpu) {
 TEST(Checkpoint, WritesSavedLeavesUnderTheirPaths) {
   const test::TemporaryDirectory dir;
   State state = make_state(1, 3);
-  checkpoint(dir.path())(at_step(2), state);
+  checkpoint(dir.path())(elapsed_at(2), state);
   const Safetensors file =
       read_safetensors(*posix_file_system(), dir / (name_of_step("0000000003") + "/state.safetensors"));
   std::vector<std::string> paths;
@@ -110,11 +110,11 @@ TEST(Checkpoint, CountsStepsByTheStateOrElseByTheLoop) {
     const Elapsed restored = restore(state, dir.path());
     return std::pair(restored.steps, restored.samples);
   };
-  EXPECT_EQ(steps_and_samples(make_state(1), at_step(0)), std::pair(std::int64_t{1}, std::int64_t{0}));
-  EXPECT_EQ(steps_and_samples(make_state(1), at_step(10, 320)), std::pair(std::int64_t{11}, std::int64_t{352}));
+  EXPECT_EQ(steps_and_samples(make_state(1), elapsed_at(0)), std::pair(std::int64_t{1}, std::int64_t{0}));
+  EXPECT_EQ(steps_and_samples(make_state(1), elapsed_at(10, 320)), std::pair(std::int64_t{11}, std::int64_t{352}));
   // In front of the train step.
-  EXPECT_EQ(steps_and_samples(make_state(1, 20), at_step(20, 640)), std::pair(std::int64_t{20}, std::int64_t{640}));
-  EXPECT_EQ(steps_and_samples(make_state(1, 31), at_step(30, 960)), std::pair(std::int64_t{31}, std::int64_t{992}));
+  EXPECT_EQ(steps_and_samples(make_state(1, 20), elapsed_at(20, 640)), std::pair(std::int64_t{20}, std::int64_t{640}));
+  EXPECT_EQ(steps_and_samples(make_state(1, 31), elapsed_at(30, 960)), std::pair(std::int64_t{31}, std::int64_t{992}));
 }
 
 TEST(Checkpoint, KeepsTheNewest) {
@@ -126,7 +126,7 @@ TEST(Checkpoint, KeepsTheNewest) {
   }
   const std::size_t foreign = names_in(dir.path()).size();
   Checkpoint keep_three = checkpoint(dir.path(), {.keep = 3});
-  for (const std::int64_t step : {1, 5, 99, 100, 1000}) keep_three(at_step(step), state);
+  for (const std::int64_t step : {1, 5, 99, 100, 1000}) keep_three(elapsed_at(step), state);
   const std::vector<std::string> names = names_in(dir.path());
   EXPECT_EQ(names.size(), foreign + 3);
   for (const char* digits : {"0000000100", "0000000101", "0000001001"}) {
@@ -139,7 +139,7 @@ TEST(Checkpoint, KeepsTheFirstAtOrPastEachMultipleForGood) {
   const test::TemporaryDirectory dir;
   State state = make_state(1);
   Checkpoint save = checkpoint(dir.path(), {.keep = 2, .keep_every_n_steps = 10});
-  for (const std::int64_t steps : {3, 9, 12, 15, 18, 21, 24, 40, 41, 42, 43}) save(at_step(steps - 1), state);
+  for (const std::int64_t steps : {3, 9, 12, 15, 18, 21, 24, 40, 41, 42, 43}) save(elapsed_at(steps - 1), state);
   EXPECT_EQ(names_in(dir.path()), (std::vector<std::string>{name_of_step("0000000012"), name_of_step("0000000021"),
                                                             name_of_step("0000000040"), name_of_step("0000000042"),
                                                             name_of_step("0000000043")}));
@@ -148,9 +148,9 @@ TEST(Checkpoint, KeepsTheFirstAtOrPastEachMultipleForGood) {
 TEST(Checkpoint, RefusesToGoBehindALaterOne) {
   const test::TemporaryDirectory dir;
   State state = make_state(1);
-  checkpoint(dir.path())(at_step(999), state);
+  checkpoint(dir.path())(elapsed_at(999), state);
   expect_error(ErrorCode::invalid_argument, {dir.path(), "step 1000 is saved", "later than step 1;", "overwrite"},
-               [&] { checkpoint(dir.path())(at_step(0), state); });
+               [&] { checkpoint(dir.path())(elapsed_at(0), state); });
   // A loop hears of it before its first step.
   int steps = 0;
   const std::vector<int> batches(3);
@@ -161,9 +161,9 @@ TEST(Checkpoint, RefusesToGoBehindALaterOne) {
   EXPECT_EQ(steps, 0);
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000001000")});
   // The same step again is no earlier one.
-  checkpoint(dir.path())(at_step(999), state);
+  checkpoint(dir.path())(elapsed_at(999), state);
 
-  checkpoint(dir.path(), {.overwrite = true})(at_step(0), state);
+  checkpoint(dir.path(), {.overwrite = true})(elapsed_at(0), state);
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000001")});
 }
 
@@ -171,12 +171,12 @@ TEST(Checkpoint, RefusesAStateThatWasMovedFrom) {
   const test::TemporaryDirectory dir;
   State state = make_state(1);
   Checkpoint save = checkpoint(dir.path());
-  save(at_step(0), state);
+  save(elapsed_at(0), state);
   const State moved = std::move(state);
   expect_error(ErrorCode::invalid_argument, {dir.path(), "moved from"},
-               [&] { save(at_step(1), state); });  // NOLINT(bugprone-use-after-move)
+               [&] { save(elapsed_at(1), state); });  // NOLINT(bugprone-use-after-move)
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000001")});
-  save(at_step(1), moved);
+  save(elapsed_at(1), moved);
 }
 
 // Of a state whose bias is NaN from step 4 on, which is saved every second step and at the end; the run stops in
@@ -221,17 +221,17 @@ TEST(Checkpoint, WhatIsNotFiniteGivesWayToWhatIs) {
   const test::TemporaryDirectory dir;
   Checkpoint save = checkpoint(dir.path());
   State infinite = make_state(INFINITY), finite = make_state(1);
-  EXPECT_TRUE(save(at_step(0), infinite));
-  EXPECT_TRUE(save(at_step(1), infinite));
+  EXPECT_TRUE(save(elapsed_at(0), infinite));
+  EXPECT_TRUE(save(elapsed_at(1), infinite));
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000002")});
-  EXPECT_TRUE(save(at_step(2), finite));
-  EXPECT_FALSE(save(at_step(2), infinite));  // nor over the same step's
-  EXPECT_FALSE(save(at_step(3), infinite));
+  EXPECT_TRUE(save(elapsed_at(2), finite));
+  EXPECT_FALSE(save(elapsed_at(2), infinite));  // nor over the same step's
+  EXPECT_FALSE(save(elapsed_at(3), infinite));
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000003")});
   expect_error(ErrorCode::invalid_argument, {dir.path(), "step 4", "params/dense0/kernel"},
-               [&] { checkpoint(dir.path(), {.not_finite = "error"})(at_step(3), infinite); });
+               [&] { checkpoint(dir.path(), {.not_finite = "error"})(elapsed_at(3), infinite); });
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000003")});
-  EXPECT_TRUE(checkpoint(dir.path(), {.not_finite = "save"})(at_step(3), infinite));
+  EXPECT_TRUE(checkpoint(dir.path(), {.not_finite = "save"})(elapsed_at(3), infinite));
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000004")});
   expect_error(ErrorCode::invalid_argument, {"not_finite is 'skpi'", "'skip'"},
                [&] { checkpoint(dir.path(), {.not_finite = "skpi"}); });
@@ -244,9 +244,9 @@ TEST(Checkpoint, LooksAtEveryFloatingType) {
     state.add("x", {{"a", dtype, {3}}, {"n", DType::i64, {1}}});
     from_host(state.at("x/n"), std::vector<std::int64_t>{-1}, state.stream());  // all bits are set
     Checkpoint save = checkpoint(dir.path());
-    EXPECT_TRUE(save(at_step(0), state));
+    EXPECT_TRUE(save(elapsed_at(0), state));
     std::memcpy(static_cast<char*>(state.at("x/a").raw()) + 2 * size_of(dtype), value, size_of(dtype));
-    return save(at_step(1), state);
+    return save(elapsed_at(1), state);
   };
   const auto check = [&]<class Bits>(DType dtype, Bits largest, Bits infinity) {
     const Bits sign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
@@ -314,8 +314,8 @@ TEST(Checkpoint, GoesBehindALaterOneThatIsDamaged) {
   test::write_text(dir / "checkpoint_0000001000.safetensors", "damaged");
   State state = make_state(1);
   Checkpoint save = checkpoint(dir.path());
-  save(at_step(0), state);
-  save(at_step(1), state);
+  save(elapsed_at(0), state);
+  save(elapsed_at(1), state);
   EXPECT_EQ(names_in(dir.path()),
             (std::vector<std::string>{name_of_step("0000000002"), "checkpoint_0000001000.safetensors"}));
   EXPECT_EQ(restore(state, dir.path()).steps, 2);
@@ -326,9 +326,9 @@ TEST(Checkpoint, GoesBehindALaterOneThatIsDamaged) {
 TEST(Checkpoint, SurvivesAFaultAtEveryCall) {
   const auto save = [](const test::TemporaryDirectory& dir, const std::shared_ptr<FileSystem>& files) {
     State state = make_state(1, 1);
-    checkpoint(dir.path())(at_step(0), state);
+    checkpoint(dir.path())(elapsed_at(0), state);
     state = make_state(2, 2);
-    checkpoint(dir.path(), {.files = files})(at_step(1), state);
+    checkpoint(dir.path(), {.files = files})(elapsed_at(1), state);
   };
   const auto counting = std::make_shared<test::FaultyFileSystem>();
   save(test::TemporaryDirectory(), counting);
@@ -348,12 +348,12 @@ TEST(Checkpoint, SurvivesAFaultAtEveryCall) {
       State restored = make_state(0, 0);
       const Elapsed elapsed = restore(restored, dir.path());
       EXPECT_GE(elapsed.steps, done ? 2 : 1);
-      EXPECT_EQ(value_of(restored), static_cast<float>(elapsed.steps)) << "call " << call;
+      EXPECT_EQ(bias_of(restored), static_cast<float>(elapsed.steps)) << "call " << call;
 
       State state = make_state(3, 3);
-      checkpoint(dir.path())(at_step(2), state);
+      checkpoint(dir.path())(elapsed_at(2), state);
       EXPECT_EQ(restore(restored, dir.path()).steps, 3);
-      EXPECT_EQ(value_of(restored), 3);
+      EXPECT_EQ(bias_of(restored), 3);
     }
   }
   EXPECT_GT(failed, 30);
@@ -363,8 +363,8 @@ TEST(Checkpoint, ReportsWhatItCannotWrite) {
   const test::TemporaryDirectory dir;
   test::write_text(dir / "file", "");
   State state = make_state(1);
-  expect_error(ErrorCode::io, {dir / "file"}, [&] { checkpoint(dir / "file")(at_step(0), state); });
-  expect_error(ErrorCode::io, {dir / "file"}, [&] { checkpoint(dir / "file/model")(at_step(0), state); });
+  expect_error(ErrorCode::io, {dir / "file"}, [&] { checkpoint(dir / "file")(elapsed_at(0), state); });
+  expect_error(ErrorCode::io, {dir / "file"}, [&] { checkpoint(dir / "file/model")(elapsed_at(0), state); });
   expect_error(ErrorCode::invalid_argument, {"keep is 0", "at least 1"}, [&] { checkpoint("a", {.keep = 0}); });
   expect_error(ErrorCode::invalid_argument, {"keep_every_n_steps is -1", "at least 1 and 0"},
                [&] { checkpoint("a", {.keep_every_n_steps = -1}); });
@@ -602,7 +602,7 @@ TEST(Restore, TakesTheNewestThatIsNotDamagedAndSaysSo) {
   const test::TemporaryDirectory dir;
   for (const int step : {1, 2, 3}) {
     State state = make_state(static_cast<float>(step), step);
-    checkpoint(dir.path(), {.keep = 3})(at_step(step - 1), state);
+    checkpoint(dir.path(), {.keep = 3})(elapsed_at(step - 1), state);
   }
   State state = make_state(0, 0);
   const Restored newest = restore(state, dir.path());
@@ -615,7 +615,7 @@ TEST(Restore, TakesTheNewestThatIsNotDamagedAndSaysSo) {
   }
   const Restored older = restore(state, dir.path());
   EXPECT_EQ(older.steps, 1);
-  EXPECT_EQ(value_of(state), 1);
+  EXPECT_EQ(bias_of(state), 1);
   EXPECT_EQ(older.path, dir / name_of_step("0000000001"));
   ASSERT_EQ(older.skipped.size(), 2u);
   EXPECT_NE(older.skipped[0].find(name_of_step("0000000003")), std::string::npos) << older.skipped[0];
@@ -633,7 +633,7 @@ TEST(Restore, TakesTheNewestThatIsNotDamagedAndSaysSo) {
 
   test::write_text(dir / (name_of_step("0000000001") + "/state.safetensors"), "");
   expect_error(ErrorCode::corrupt_data, {name_of_step("0000000003")}, [&] { restore(state, dir.path()); });
-  EXPECT_EQ(value_of(state), 1);
+  EXPECT_EQ(bias_of(state), 1);
 }
 
 TEST(Restore, SaysWhatIsNotThere) {

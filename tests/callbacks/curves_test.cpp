@@ -33,7 +33,7 @@ History history_of(const std::string& name, const std::vector<double>& values) {
   return history;
 }
 
-std::size_t count(const std::string& text, const std::string& part) {
+std::size_t occurrences(const std::string& text, const std::string& part) {
   std::size_t found = 0;
   for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++found;
   return found;
@@ -53,12 +53,12 @@ class Curves : public testing::Test {
   static void check(const std::string& svg) {
     EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"")) << svg.substr(0, 100);
     EXPECT_TRUE(svg.ends_with("</svg>\n"));
-    EXPECT_EQ(count(svg, "<text "), count(svg, "</text>"));
-    EXPECT_EQ(count(svg, "<g>"), count(svg, "</g>"));
+    EXPECT_EQ(occurrences(svg, "<text "), occurrences(svg, "</text>"));
+    EXPECT_EQ(occurrences(svg, "<g>"), occurrences(svg, "</g>"));
     for (const char* word : {"nan ", "inf ", "\"nan", "\"inf", "-nan", "<script", "href", "@import", "url("}) {
       EXPECT_EQ(svg.find(word), std::string::npos) << word;
     }
-    EXPECT_EQ(count(svg, "http"), 1u);
+    EXPECT_EQ(occurrences(svg, "http"), 1u);
     EXPECT_LT(svg.size(), 100'000u);
   }
 
@@ -93,9 +93,9 @@ TEST_F(Curves, DrawsAPanelAKey) {
     history.commit({.steps = step}, logs().add_metric("loss", 1.0 / (step + 1)).add_metric("accuracy", step / 10.0));
   }
   const std::string svg = draw(history, {"loss", "metrics.accuracy", "samples"});
-  EXPECT_EQ(count(svg, "<g>"), 3u);
-  EXPECT_EQ(count(svg, "class=\"mean\""), 3u);
-  EXPECT_EQ(count(svg, ">step</text>"), 3u);
+  EXPECT_EQ(occurrences(svg, "<g>"), 3u);
+  EXPECT_EQ(occurrences(svg, "class=\"mean\""), 3u);
+  EXPECT_EQ(occurrences(svg, ">step</text>"), 3u);
   EXPECT_NE(svg.find(">loss</text>"), std::string::npos);
   EXPECT_NE(svg.find(">metrics.accuracy</text>"), std::string::npos);
 }

@@ -263,7 +263,7 @@ TEST(EarlyStopping, WhatRunsAtTheEndSeesTheBest) {
   EXPECT_EQ(seen, (std::vector<int>{2, 2}));
 }
 
-State make_state(Device device = Device::cpu()) {
+State make_weights(Device device = Device::cpu()) {
   State state(device);
   state.add("params", {{"w", DType::f32, {3}}, {"b", DType::f32, {1}}});
   state.add("grads", {{"w", DType::f32, {3}}}, {.saved = false});
@@ -285,7 +285,7 @@ auto fill_with_step(std::vector<double> losses) {
 
 void check_restores_saved_collections(Device device) {
   const std::vector<double> losses{5, 4, 3, 6, 6, 6};
-  State initial = make_state(device);
+  State initial = make_weights(device);
   const void* address = initial.at("params/w").raw();
   const auto [state, history, elapsed] =
       loop(std::move(initial), std::vector<int>(6),
@@ -362,7 +362,7 @@ TEST(EarlyStopping, Reference10TwelveStepsWithAMonitoredCheckpoint) {
     return logs().add_metric("accuracy_valid", elapsed.steps == 6 ? 0.9 : 0.5);
   };
   const auto [state, history, elapsed] =
-      loop(make_state(), std::vector<int>(12),
+      loop(make_weights(), std::vector<int>(12),
            {{every(1), fill_with_step(losses)},
             {every(2),
              {validate, checkpoint(dir / "model", {.monitor = "accuracy_valid", .mode = "max"}),

@@ -50,12 +50,12 @@ struct Throws : GenericCallback {
   std::string hook;
 };
 
-State make_state() {
+State make_vector() {
   State state(Device::cpu());
   state.add("params", {{"x", DType::f32, {3}}});
   return state;
 }
-void count(State& state) { static_cast<float*>(state.at("params/x").raw())[0] += 1; }
+void count_up(State& state) { static_cast<float*>(state.at("params/x").raw())[0] += 1; }
 
 TEST(Hooks, ACallbackThatThrowsAtAnyOfThemIsNamedAndTheOthersEnd) {
   for (const char* hook : {"on_resume", "on_start", "the call", "at_step_end", "after_step", "persist", "on_end"}) {
@@ -63,8 +63,8 @@ TEST(Hooks, ACallbackThatThrowsAtAnyOfThemIsNamedAndTheOthersEnd) {
     const test::TemporaryDirectory dir;
     int ended = 0;
     const auto run = [&](const std::string& throws_at) {
-      return loop(make_state(), std::vector<int>(12),
-                  {{every(1), count}, {every(1), Throws(throws_at)}, {every(3), backup_and_restore(dir.path())}},
+      return loop(make_vector(), std::vector<int>(12),
+                  {{every(1), count_up}, {every(1), Throws(throws_at)}, {every(3), backup_and_restore(dir.path())}},
                   {.on_end = {[&](const Elapsed&) { ++ended; }}});
     };
     const bool in_persist = std::string(hook) == "persist";

@@ -24,7 +24,7 @@ namespace {
 
 using test::expect_error;
 
-Elapsed at_step(std::int64_t steps, double seconds = 0) {
+Elapsed logged_at(std::int64_t steps, double seconds = 0) {
   return {.steps = steps, .samples = 32 * steps, .date = 1000 + seconds, .date_start = 1000};
 }
 
@@ -78,10 +78,10 @@ TEST(CsvLogger, SameFileAsTheHistory) {
 TEST(CsvLogger, ALateColumnIsEmptyBefore) {
   const test::TemporaryDirectory dir;
   CsvLogger log = csv_logger(dir / "log.csv");
-  log(at_step(0), logs().add_metric("a", 1));
-  log(at_step(1), logs().add_metric("b", 2).add_metric("c", 0.5));
-  log(at_step(2), logs().add_output("image", image()));  // nothing for a file of numbers
-  log(at_step(3), logs().add_metric("a", 4));
+  log(logged_at(0), logs().add_metric("a", 1));
+  log(logged_at(1), logs().add_metric("b", 2).add_metric("c", 0.5));
+  log(logged_at(2), logs().add_output("image", image()));  // nothing for a file of numbers
+  log(logged_at(3), logs().add_metric("a", 4));
   log.on_end();
   EXPECT_EQ(test::read_text(dir / "log.csv"),
             "steps,samples,time,a,b,c\n"
@@ -95,9 +95,9 @@ TEST(CsvLogger, BeginsAnewOrGoesOnBeforeTheStepsThatAreRunAgain) {
   const std::string path = dir / "log.csv";
   const auto log = [&](bool append, std::vector<std::int64_t> steps, const std::string& name) {
     CsvLogger logger = csv_logger(path, {.append = append});
-    logger.on_start(at_step(steps.front()));
+    logger.on_start(logged_at(steps.front()));
     for (const std::int64_t step : steps) {
-      logger(at_step(step), logs().add_metric(name, static_cast<double>(step) / 4).add_metric("b", 1));
+      logger(logged_at(step), logs().add_metric(name, static_cast<double>(step) / 4).add_metric("b", 1));
     }
     logger.on_end();
     return test::read_text(path);
@@ -135,11 +135,11 @@ TEST(CsvLogger, AColumnThatCouldNotBeAddedWidensNoRow) {
   for (const bool fails : {false, true}) {
     const auto files = std::make_shared<test::FaultyFileSystem>(fail_at);
     CsvLogger log = csv_logger(dir / "log.csv", {.flush_interval = 0, .files = files});
-    log(at_step(0), logs().add_metric("a", 1));
+    log(logged_at(0), logs().add_metric("a", 1));
     fail_at = files->calls.size() + 1;
     if (!fails) continue;
-    EXPECT_THROW(log(at_step(1), logs().add_metric("a", 2).add_metric("b", 3)), Error);
-    log(at_step(2), logs().add_metric("a", 4));
+    EXPECT_THROW(log(logged_at(1), logs().add_metric("a", 2).add_metric("b", 3)), Error);
+    log(logged_at(2), logs().add_metric("a", 4));
     log.on_end();
     EXPECT_EQ(test::read_text(dir / "log.csv"), "steps,samples,time,a,b\n0,0,0,1,\n2,64,0,4,\n");
   }
@@ -151,7 +151,7 @@ TEST(CsvLogger, TakesUpTheColumnsOfAFileWhoseNamesClash) {
   const auto entries = [](int step) { return logs().add_loss("x", step).add_metric("x", -step).add_metric("p,q", 2); };
   for (const int step : {0, 1}) {
     CsvLogger log = csv_logger(path, {.append = true});
-    log(at_step(step), entries(step));
+    log(logged_at(step), entries(step));
     log.on_end();
   }
   EXPECT_EQ(test::read_text(path), "steps,samples,time,losses.x,x,\"p,q\"\n0,0,0,0,0,2\n1,32,0,1,-1,2\n");
@@ -163,7 +163,7 @@ TEST(CsvLogger, AColumnStaysTheEntrysThatItWas) {
   const std::string path = dir / "log.csv";
   const auto log = [&](int step, const Logs& logs) {
     CsvLogger logger = csv_logger(path, {.append = true});
-    logger(at_step(step), logs);
+    logger(logged_at(step), logs);
     logger.on_end();
   };
   log(0, logs().add_metric("loss", 1));
@@ -180,8 +180,8 @@ TEST(CsvLogger, ALineBreakInANameIsQuoted) {
   const std::string path = dir / "log.csv";
   for (const int step : {0, 1, 2}) {
     CsvLogger log = csv_logger(path, {.append = true});
-    log(at_step(step), logs().add_metric("two\nlines \"1\"", step).add_metric("cr\r\n", -step));
-    if (step == 2) log(at_step(3), logs().add_metric("late\n", 7));
+    log(logged_at(step), logs().add_metric("two\nlines \"1\"", step).add_metric("cr\r\n", -step));
+    if (step == 2) log(logged_at(3), logs().add_metric("late\n", 7));
     log.on_end();
   }
   EXPECT_EQ(test::read_text(path),
@@ -190,7 +190,7 @@ TEST(CsvLogger, ALineBreakInANameIsQuoted) {
   const std::string torn = "steps,samples,time,\"two\nlines\n0,0,0,1\n";
   test::write_text(path, torn);
   expect_error(ErrorCode::corrupt_data, {path, "quote"},
-               [&] { csv_logger(path, {.append = true}).on_start(at_step(5)); });
+               [&] { csv_logger(path, {.append = true}).on_start(logged_at(5)); });
   EXPECT_EQ(test::read_text(path), torn);
 }
 
@@ -199,7 +199,7 @@ TEST(CsvLogger, AppendsToLinesThatEndInCrLf) {
   const std::string path = dir / "log.csv";
   test::write_text(path, "steps,samples,time,a,b\r\n0,0,0,1,2\r\n");
   CsvLogger log = csv_logger(path, {.append = true});
-  log(at_step(1), logs().add_metric("b", 4).add_metric("a", 3));
+  log(logged_at(1), logs().add_metric("b", 4).add_metric("a", 3));
   log.on_end();
   EXPECT_EQ(test::read_text(path), "steps,samples,time,a,b\n0,0,0,1,2\n1,32,0,3,4\n");
 }
@@ -210,7 +210,7 @@ TEST(CsvLogger, RefusesToAppendToWhatIsNoLog) {
   for (const char* text : {"name,value\n", "steps,samples,time,a\nx,1,2,3\n", "steps,samples,time,a\n1;1;2;3\n"}) {
     test::write_text(path, text);
     expect_error(ErrorCode::corrupt_data, {path, "expected"},
-                 [&] { csv_logger(path, {.append = true}).on_start(at_step(5)); });
+                 [&] { csv_logger(path, {.append = true}).on_start(logged_at(5)); });
     EXPECT_EQ(test::read_text(path), text);
   }
 }
@@ -223,17 +223,17 @@ TEST(CsvLogger, FlushesAfterTheInterval) {
     const std::string text = test::read_text(dir / "log.csv");
     return std::count(text.begin(), text.end(), '\n');
   };
-  log(at_step(0, 0), a);
+  log(logged_at(0, 0), a);
   const auto first = lines();
-  log(at_step(1, 4.9), a);
+  log(logged_at(1, 4.9), a);
   EXPECT_EQ(lines(), first);
-  log(at_step(2, 5), a);
+  log(logged_at(2, 5), a);
   EXPECT_EQ(lines(), 4);
-  log(at_step(3, 9.9), a);
+  log(logged_at(3, 9.9), a);
   EXPECT_EQ(lines(), 4);
-  log(at_step(4, 3), a);  // a clock that was set back
+  log(logged_at(4, 3), a);  // a clock that was set back
   EXPECT_EQ(lines(), 6);
-  log(at_step(5, 3), a);
+  log(logged_at(5, 3), a);
   log.on_end();
   EXPECT_EQ(lines(), 7);
 }
@@ -241,7 +241,7 @@ TEST(CsvLogger, FlushesAfterTheInterval) {
 TEST(CsvLogger, WritesManyLinesBeforeTheInterval) {
   const test::TemporaryDirectory dir;
   CsvLogger log = csv_logger(dir / "log.csv", {.flush_interval = 1e9});
-  for (int step = 0; step < 10'000; ++step) log(at_step(step), logs().add_metric("a", 0.125));
+  for (int step = 0; step < 10'000; ++step) log(logged_at(step), logs().add_metric("a", 0.125));
   EXPECT_GT(std::filesystem::file_size(dir / "log.csv"), 100'000u);
 }
 
@@ -250,8 +250,8 @@ TEST(CsvLogger, TheLastCopyLeavesWhatWasLogged) {
   {
     const CsvLogger log = csv_logger(dir / "log.csv");
     CsvLogger copy = log;
-    copy(at_step(0), logs().add_metric("a", 1));
-    copy(at_step(1), logs().add_metric("a", 2));
+    copy(logged_at(0), logs().add_metric("a", 1));
+    copy(logged_at(1), logs().add_metric("a", 2));
   }
   EXPECT_EQ(test::read_text(dir / "log.csv"), "steps,samples,time,a\n0,0,0,1\n1,32,0,2\n");
 }
@@ -297,12 +297,12 @@ TEST(Loggers, RefuseBadOptions) {
 TEST(JsonlLogger, WritesAnObjectALine) {
   const test::TemporaryDirectory dir;
   JsonlLogger log = jsonl_logger(dir / "a/log.jsonl");
-  log(at_step(3, 0.5), logs().add_metric("loss", 0.1).add_loss("kl", 2).add_metric("x\"\n", -0.0));
-  log(at_step(4), logs().add_output("y", image()));
-  log(at_step(5), logs()
-                      .add_metric("nan", std::nan(""))
-                      .add_metric("inf", std::numeric_limits<double>::infinity())
-                      .add_metric("minus", -std::numeric_limits<double>::infinity()));
+  log(logged_at(3, 0.5), logs().add_metric("loss", 0.1).add_loss("kl", 2).add_metric("x\"\n", -0.0));
+  log(logged_at(4), logs().add_output("y", image()));
+  log(logged_at(5), logs()
+                        .add_metric("nan", std::nan(""))
+                        .add_metric("inf", std::numeric_limits<double>::infinity())
+                        .add_metric("minus", -std::numeric_limits<double>::infinity()));
   log.on_end();
   EXPECT_EQ(test::read_text(dir / "a/log.jsonl"),
             R"({"elapsed":{"steps":3,"samples":96,"date":1000.5,"date_start":1000,"time":0.5},)"
@@ -337,7 +337,7 @@ TEST(JsonlLogger, GoesOnBeforeTheStepsThatAreRunAgain) {
   const std::string path = dir / "log.jsonl";
   const auto log = [&](std::vector<std::int64_t> steps) {
     JsonlLogger logger = jsonl_logger(path, {.append = true});
-    for (const std::int64_t step : steps) logger(at_step(step), logs().add_metric("a", static_cast<double>(step)));
+    for (const std::int64_t step : steps) logger(logged_at(step), logs().add_metric("a", static_cast<double>(step)));
     logger.on_end();
     std::vector<int> found;
     std::istringstream lines(test::read_text(path));

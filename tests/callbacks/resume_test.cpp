@@ -28,6 +28,7 @@
 #include "tests/expect_error.h"
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/op_test.h"
+#include "tests/sanitized.h"
 #include "tests/temporary_directory.h"
 
 namespace giro {
@@ -35,7 +36,7 @@ namespace {
 
 using test::expect_error, test::read_text;
 
-constexpr std::int64_t kSteps = 50;
+constexpr std::int64_t kRunSteps = 50;
 
 // A clock that stands still, so that what is printed of the time is the same.
 class StillClock final : public Arbiter {
@@ -118,8 +119,8 @@ class ResumeTest : public test::OpTest {
                      {every(1), csv_logger(dir + "/log.csv")},
                      {every(3), jsonl_logger(dir + "/log.jsonl")},
                      {every(7), timer()},
-                     {every(1), keras_bar({.total = kSteps, .file_interval = 0, .out = out})}},
-                    {.stop = at(kSteps),
+                     {every(1), keras_bar({.total = kRunSteps, .file_interval = 0, .out = out})}},
+                    {.stop = at(kRunSteps),
                      .on_start = resumes ? std::vector<Callback<TrainState, Batch>>{resume(dir + "/model")}
                                          : std::vector<Callback<TrainState, Batch>>{},
                      .arbiter = std::make_shared<StillClock>()});
@@ -167,15 +168,21 @@ class ResumeTest : public test::OpTest {
   }
 };
 
-TEST_P(ResumeTest, AfterAnyStepWithDataOnTheHost) { check(device(), Data::host, device().is_cpu() ? 1 : 11); }
-TEST_P(ResumeTest, AfterAnyStepWithPrefetchedData) { check(device(), Data::prefetched, device().is_cpu() ? 1 : 17); }
-TEST_P(ResumeTest, AfterAnyStepWithResidentData) { check(device(), Data::resident, device().is_cpu() ? 1 : 11); }
+TEST_P(ResumeTest, AfterAnyStepWithDataOnTheHost) {
+  check(device(), Data::host, device().is_cpu() ? test::kStride : 11);
+}
+TEST_P(ResumeTest, AfterAnyStepWithPrefetchedData) {
+  check(device(), Data::prefetched, device().is_cpu() ? test::kStride : 17);
+}
+TEST_P(ResumeTest, AfterAnyStepWithResidentData) {
+  check(device(), Data::resident, device().is_cpu() ? test::kStride : 11);
+}
 
 // A signal that ends a run leaves what the run needs to go on as if there had been none.
 TEST_P(ResumeTest, AfterASignalInAnyStep) {
   const test::TemporaryDirectory whole_dir;
   const Left whole = run(whole_dir.path(), device(), Data::resident, {}, false);
-  for (std::int64_t step = 0; step + 1 < whole.steps; step += device().is_cpu() ? 1 : 13) {
+  for (std::int64_t step = 0; step + 1 < whole.steps; step += device().is_cpu() ? test::kStride : 13) {
     SCOPED_TRACE(step);
     const test::TemporaryDirectory dir;
     const Left cut = run(dir.path(), device(), Data::resident, {}, false, step);

@@ -23,11 +23,11 @@ namespace {
 
 using test::expect_error;
 
-const double kNan = std::numeric_limits<double>::quiet_NaN();
+const double kNaN = std::numeric_limits<double>::quiet_NaN();
 const double kInfinity = std::numeric_limits<double>::infinity();
 
 // Logs values[step] as a metric and its negative as a loss.
-auto log_values(std::vector<double> values) {
+auto log_in_turn(std::vector<double> values) {
   return [values](const Elapsed& elapsed) {
     const double value = values.at(static_cast<std::size_t>(elapsed.steps));
     return logs().add_metric("accuracy", value).add_loss("kl", std::isfinite(value) ? -value : 0);
@@ -35,23 +35,23 @@ auto log_values(std::vector<double> values) {
 }
 
 TEST(TerminateOnNan, StopsAndNamesWhatIsNotFinite) {
-  for (const double bad : {kNan, -kNan, kInfinity, -kInfinity}) {
+  for (const double bad : {kNaN, -kNaN, kInfinity, -kInfinity}) {
     const TerminateOnNan stop = terminate_on_nan();
-    const auto result = loop(0, std::vector<int>(6), {{every(1), {log_values({1, 2, bad, 4, 5, 6}), stop}}});
+    const auto result = loop(0, std::vector<int>(6), {{every(1), {log_in_turn({1, 2, bad, 4, 5, 6}), stop}}});
     EXPECT_EQ(result.elapsed.steps, 3);
     EXPECT_EQ(result.history.size(), 3u);
     EXPECT_EQ(stop.report(), std::isnan(bad) ? "metrics.accuracy is nan at step 2"
                              : bad > 0       ? "metrics.accuracy is inf at step 2"
                                              : "metrics.accuracy is -inf at step 2");
     // A run that ends well has nothing to report.
-    EXPECT_EQ(loop(0, std::vector<int>(2), {{every(1), {log_values({1, 2}), stop}}}).elapsed.steps, 2);
+    EXPECT_EQ(loop(0, std::vector<int>(2), {{every(1), {log_in_turn({1, 2}), stop}}}).elapsed.steps, 2);
     EXPECT_EQ(stop.report(), "");
   }
 }
 
 TEST(TerminateOnNan, LooksAtTheKeysOnly) {
   const auto steps = [](const TerminateOnNan& stop) {
-    const auto log = [](const Elapsed&) { return logs().add_metric("a", kNan).add_metric("b", 1).add_loss("c", kNan); };
+    const auto log = [](const Elapsed&) { return logs().add_metric("a", kNaN).add_metric("b", 1).add_loss("c", kNaN); };
     return loop(0, std::vector<int>(3), {{every(1), {log, stop}}}).elapsed.steps;
   };
   EXPECT_EQ(steps(terminate_on_nan("b")), 3);
@@ -62,20 +62,20 @@ TEST(TerminateOnNan, LooksAtTheKeysOnly) {
 }
 
 TEST(TerminateOnNan, LeavesOtherCollectionsAlone) {
-  const auto log = [] { return logs().add_entry("outputs", "y", kNan).add_entry("mine", "x", kNan); };
+  const auto log = [] { return logs().add_entry("outputs", "y", kNaN).add_entry("mine", "x", kNaN); };
   EXPECT_EQ(loop(0, std::vector<int>(3), {{every(1), {log, terminate_on_nan()}}}).elapsed.steps, 3);
 }
 
 TEST(TerminateOnNan, FindsBetweenItsCallsWhatStaysNan) {
   const auto result = loop(0, std::vector<int>(12),
-                           {{every(1), log_values({1, 2, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan})},
+                           {{every(1), log_in_turn({1, 2, kNaN, kNaN, kNaN, kNaN, kNaN, kNaN, kNaN, kNaN, kNaN, kNaN})},
                             {every(4), terminate_on_nan("accuracy")}});
   EXPECT_EQ(result.elapsed.steps, 5);
 }
 
 TEST(TerminateOnNan, NamesTheNearestEntryToOneThatWasNeverLogged) {
   expect_error(ErrorCode::not_found, {"terminate_on_nan", "'acuracy'", "did you mean 'accuracy'"}, [] {
-    (void)loop(0, std::vector<int>(1), {{every(1), {log_values({1}), terminate_on_nan("acuracy")}}});
+    (void)loop(0, std::vector<int>(1), {{every(1), {log_in_turn({1}), terminate_on_nan("acuracy")}}});
   });
 }
 

@@ -20,18 +20,18 @@ namespace {
 
 using Ints = std::vector<int>;
 
-struct Model {
+struct Counter {
   int updates = 0;
 };
 
 TEST(TrainLoopCallbacks, EarlyStoppingLooksAtEachEvaluation) {
   // Evaluated behind 3, 6, 9, ... updates; the loss is best the second time.
-  const auto train_step = [](Model& model) { ++model.updates; };
-  const auto test_step = [](const Model& model) {
+  const auto train_step = [](Counter& model) { ++model.updates; };
+  const auto test_step = [](const Counter& model) {
     return logs().add_metric("loss", model.updates == 6 ? 1 : 2 + model.updates);
   };
   const auto result =
-      train_loop(Model(), Ints(100, 0),
+      train_loop(Counter(), Ints(100, 0),
                  {.tasks = {{"train_step", train_step}, {"test_step", test_step}},
                   .callbacks = {early_stopping("loss_test", {.patience = std::int64_t{2}, .restore_best = true})},
                   .test_dataset = Ints(1, 0),

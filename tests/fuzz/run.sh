@@ -12,7 +12,7 @@ targets=("$@")
 [ ${#targets[@]} -gt 0 ] || targets=(safetensors safetensors_header manifest lines idx gz)
 
 "$root/cmake/build.sh" build-fuzz fuzz -DCMAKE_CXX_COMPILER=clang++-16 -DCMAKE_C_COMPILER=clang-16 \
-  -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGIRO_CUDA=OFF -DGIRO_FUZZ=ON
+  -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -g1 -DNDEBUG" -DGIRO_CUDA=OFF -DGIRO_FUZZ=ON
 
 seed() {
   case $1 in

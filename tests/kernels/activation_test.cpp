@@ -12,7 +12,7 @@ using test::kUnit;
 using test::name_of;
 using test::Tensors;
 
-const Shape kShapes[] = {{}, {0}, {1}, {13}, {64}, {1021}, {3, 5, 7}, {2, 4099}, {100003}};
+const Shape kActivationShapes[] = {{}, {0}, {1}, {13}, {64}, {1021}, {3, 5, 7}, {2, 4099}, {100003}};
 const Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu, Activation::tanh,
                                    Activation::sigmoid};
 
@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, ActivationTest, test::kDevices, test::device_n
 
 TEST_P(ActivationTest, Forward) {
   for (const Activation f : kActivations) {
-    for (const Shape& shape : kShapes) {
+    for (const Shape& shape : kActivationShapes) {
       const Array x = random_.uniform(shape, -6, 6);
       check({.name = fmt::format("{} {}", name_of(f), to_string(shape)),
              .inputs = {x},
@@ -103,7 +103,7 @@ TEST_P(ActivationTest, ForwardFarFromZeroAndNearIt) {
 
 TEST_P(ActivationTest, Backward) {
   for (const Activation f : kActivations) {
-    for (const Shape& shape : kShapes) {
+    for (const Shape& shape : kActivationShapes) {
       Array x = random_.uniform(shape, -3, 3);
       // Away from relu's corner, where differences have no slope to find.
       for (double& value : x.values) value += value < 0 ? -0.0625 : 0.0625;

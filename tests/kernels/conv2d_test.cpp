@@ -9,11 +9,9 @@ namespace {
 
 using test::Array;
 using test::Expected;
+using test::kLeafAlignment;
 using test::Tensors;
 using Values = std::vector<double>;
-
-// Leaves of a collection and blocks of an arena are aligned so; the convolution libraries may count on it.
-constexpr std::size_t kAlignment = 64;
 
 struct Convolution {
   std::string name;
@@ -146,7 +144,7 @@ void Conv2dTest::check_forward(const std::vector<Convolution>& all) {
                      conv2d(out[0], in[0], in[1], with_bias ? in[2] : Tensor{}, f, conv.options, s);
                    },
                .expected = {y},
-               .alignment = kAlignment});
+               .alignment = kLeafAlignment});
       }
     }
   }
@@ -166,28 +164,28 @@ void Conv2dTest::check_backward(const std::vector<Convolution>& all) {
          .run = [=](const Tensors& out, const Tensors& in,
                     const Stream& s) { conv2d_backward(out[0], out[1], out[2], in[0], in[1], in[2], conv.options, s); },
          .expected = {g.dx, g.dw, g.db},
-         .alignment = kAlignment});
+         .alignment = kLeafAlignment});
     check({.name = "dw and db",
            .inputs = {dz, x, w},
            .outputs = {dw, db},
            .run = [=](const Tensors& out, const Tensors& in,
                       const Stream& s) { conv2d_backward({}, out[0], out[1], in[0], in[1], in[2], conv.options, s); },
            .expected = {g.dw, g.db},
-           .alignment = kAlignment});
+           .alignment = kLeafAlignment});
     check({.name = "dx and dw",
            .inputs = {dz, x, w},
            .outputs = {dx, dw},
            .run = [=](const Tensors& out, const Tensors& in,
                       const Stream& s) { conv2d_backward(out[0], out[1], {}, in[0], in[1], in[2], conv.options, s); },
            .expected = {g.dx, g.dw},
-           .alignment = kAlignment});
+           .alignment = kLeafAlignment});
     check({.name = "db",
            .inputs = {dz, x, w},
            .outputs = {db},
            .run = [=](const Tensors& out, const Tensors& in,
                       const Stream& s) { conv2d_backward({}, {}, out[0], in[0], in[1], in[2], conv.options, s); },
            .expected = {g.db},
-           .alignment = kAlignment});
+           .alignment = kLeafAlignment});
 
     if (conv.y().count() * conv.w.count() > 60'000) continue;
     const Values b(static_cast<std::size_t>(conv.w[0]), 0.5);
@@ -226,7 +224,7 @@ TEST_P(Conv2dTest, ReluKeepsNaN) {
            .run = [=](const Tensors& out, const Tensors& in,
                       const Stream& s) { conv2d(out[0], in[0], in[1], in[2], Activation::relu, conv.options, s); },
            .expected = {y},
-           .alignment = kAlignment});
+           .alignment = kLeafAlignment});
   }
 }
 

@@ -9,6 +9,7 @@ namespace {
 
 using test::Array;
 using test::Expected;
+using test::kLeafAlignment;
 using test::kUnit;
 using test::Tensors;
 
@@ -18,10 +19,6 @@ struct Sizes {
 const std::vector<Sizes> kSizes = {{1, 1, 1},   {1, 784, 10}, {32, 784, 10}, {7, 13, 5},
                                    {3, 1, 17},  {1, 129, 1},  {64, 31, 33},  {5, 257, 3},
                                    {2, 3, 101}, {1021, 3, 2}, {1, 1, 997},   {128, 64, 256}};
-
-// Of leaves of a collection and blocks of an arena. Where tensors lie decides which algorithm computes them, so the
-// same bits are asked for at the same alignment only.
-constexpr std::size_t kAlignment = 64;
 
 std::string to_string(const Sizes& n) { return fmt::format("batch {}, {} to {}", n.batch, n.in, n.out); }
 
@@ -82,7 +79,7 @@ void DenseTest::check_forward(const std::vector<Sizes>& all) {
                .run = [=](const Tensors& out, const Tensors& in,
                           const Stream& s) { dense(out[0], in[0], in[1], with_bias ? in[2] : Tensor{}, f, s); },
                .expected = {y},
-               .alignment = kAlignment});
+               .alignment = kLeafAlignment});
       }
     }
   }
@@ -146,35 +143,35 @@ void DenseTest::check_backward(const std::vector<Sizes>& all) {
                .run = [](const Tensors& out, const Tensors& in,
                          const Stream& s) { dense_backward(out[0], out[1], out[2], in[0], in[1], in[2], s); },
                .expected = {dx, dw, db},
-               .alignment = kAlignment});
+               .alignment = kLeafAlignment});
     check({.name = "dw and db",
            .inputs = {dz, x, w},
            .outputs = {dw_out, db_out},
            .run = [](const Tensors& out, const Tensors& in,
                      const Stream& s) { dense_backward({}, out[0], out[1], in[0], in[1], in[2], s); },
            .expected = {dw, db},
-           .alignment = kAlignment});
+           .alignment = kLeafAlignment});
     check({.name = "dw",
            .inputs = {dz, x, w},
            .outputs = {dw_out},
            .run = [](const Tensors& out, const Tensors& in,
                      const Stream& s) { dense_backward({}, out[0], {}, in[0], in[1], in[2], s); },
            .expected = {dw},
-           .alignment = kAlignment});
+           .alignment = kLeafAlignment});
     check({.name = "dx",
            .inputs = {dz, x, w},
            .outputs = {dx_out},
            .run = [](const Tensors& out, const Tensors& in,
                      const Stream& s) { dense_backward(out[0], {}, {}, in[0], in[1], in[2], s); },
            .expected = {dx},
-           .alignment = kAlignment});
+           .alignment = kLeafAlignment});
     check({.name = "db",
            .inputs = {dz, x, w},
            .outputs = {db_out},
            .run = [](const Tensors& out, const Tensors& in,
                      const Stream& s) { dense_backward({}, {}, out[0], in[0], in[1], in[2], s); },
            .expected = {db},
-           .alignment = kAlignment});
+           .alignment = kLeafAlignment});
 
     if (n.batch * n.in * n.out > 2500) continue;
     const Values b(static_cast<std::size_t>(n.out), 0.5);
@@ -210,7 +207,7 @@ TEST_P(DenseTest, ReluKeepsNaN) {
            .run = [](const Tensors& out, const Tensors& in,
                      const Stream& s) { dense(out[0], in[0], in[1], in[2], Activation::relu, s); },
            .expected = {y},
-           .alignment = kAlignment});
+           .alignment = kLeafAlignment});
   }
 }
 

@@ -12,7 +12,7 @@ using test::round_to;
 using test::Tensors;
 using test::unit_roundoff;
 
-const Shape kShapes[] = {{}, {0}, {1}, {7}, {64}, {1021}, {3, 5, 7}, {1, 4099}, {100003}};
+const Shape kElementwiseShapes[] = {{}, {0}, {1}, {7}, {64}, {1021}, {3, 5, 7}, {1, 4099}, {100003}};
 
 std::string label(const char* op, DType dtype, const Shape& shape) {
   return fmt::format("{} {}{}", op, name_of(dtype), to_string(shape));
@@ -29,7 +29,7 @@ double exact(DType dtype, double value) {
 
 TEST_P(ElementwiseTest, Add) {
   for (const DType dtype : test::kFloatingDTypes) {
-    for (const Shape& shape : kShapes) {
+    for (const Shape& shape : kElementwiseShapes) {
       const Array a = random_.uniform(shape, -3, 3, dtype), b = random_.uniform(shape, -1, 2, dtype);
       Expected sum;
       for (std::size_t i = 0; i < a.values.size(); ++i) sum.add(exact(dtype, a.values[i] + b.values[i]), 0);
@@ -44,7 +44,7 @@ TEST_P(ElementwiseTest, Add) {
 
 TEST_P(ElementwiseTest, Multiply) {
   for (const DType dtype : test::kFloatingDTypes) {
-    for (const Shape& shape : kShapes) {
+    for (const Shape& shape : kElementwiseShapes) {
       const Array a = random_.uniform(shape, -3, 3, dtype), b = random_.uniform(shape, -1, 2, dtype);
       Expected product;
       for (std::size_t i = 0; i < a.values.size(); ++i) product.add(exact(dtype, a.values[i] * b.values[i]), 0);
@@ -248,7 +248,7 @@ TEST_P(ElementwiseTest, NaNAndInfinityPassThrough) {
 TEST_P(ElementwiseTest, FillTakesEveryDType) {
   for (const DType dtype : test::kAllDTypes) {
     const double value = is_floating(dtype) ? -0.1 : dtype == DType::boolean ? 1 : 77;
-    for (const Shape& shape : kShapes) {
+    for (const Shape& shape : kElementwiseShapes) {
       Expected filled;
       for (std::int64_t i = 0; i < shape.count(); ++i) filled.add(round_to(dtype, value), 0);
       check({.name = label("fill", dtype, shape),
@@ -285,7 +285,7 @@ TEST_P(ElementwiseTest, ScaleRows) {
 }
 
 TEST_P(ElementwiseTest, Broadcast) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kElementwiseShapes) {
     Expected filled;
     for (std::int64_t i = 0; i < shape.count(); ++i) filled.add(0.75 / 1021, 3 * test::kUnit * 0.75 / 1021);
     check(

@@ -213,6 +213,10 @@ inline void expect_finite_differences(const std::string& what, const std::vector
 
 using Tensors = std::vector<Tensor>;
 
+// In bytes, of leaves of a collection and of blocks of an arena. Libraries choose their algorithms by it, so the same
+// bits are asked for at the same alignment only.
+inline constexpr std::size_t kLeafAlignment = 64;
+
 struct OpCase {
   std::string name;
   std::vector<Array> inputs;   // must be left as they are

@@ -7,11 +7,9 @@ namespace {
 
 using test::Array;
 using test::Expected;
+using test::kLeafAlignment;
 using test::Tensors;
 using Values = std::vector<double>;
-
-// Leaves of a collection and blocks of an arena are aligned so; the pooling libraries may count on it.
-constexpr std::size_t kAlignment = 64;
 
 struct Pooling {
   std::string name;
@@ -105,7 +103,7 @@ Expected largest_backward(const Pooling& pool, const Values& dy, const Values& x
   return expected;
 }
 
-double contracted(const Values& dy, const Values& y) {
+double contraction_of(const Values& dy, const Values& y) {
   double sum = 0;
   for (std::size_t i = 0; i < y.size(); ++i) sum += dy[i] * y[i];
   return sum;
@@ -137,7 +135,7 @@ TEST_P(PoolTest, Average) {
            .run = [=](const Tensors& out, const Tensors& in,
                       const Stream& s) { avg_pool(out[0], in[0], pool.options, s); },
            .expected = {average(pool, x.values)},
-           .alignment = kAlignment});
+           .alignment = kLeafAlignment});
   }
 }
 
@@ -151,10 +149,11 @@ TEST_P(PoolTest, AverageBackward) {
                            .run = [=](const Tensors& out, const Tensors& in,
                                       const Stream& s) { avg_pool_backward(out[0], in[0], pool.options, s); },
                            .expected = {expected},
-                           .alignment = kAlignment});
+                           .alignment = kLeafAlignment});
     if (pool.x.count() > 2500) continue;
-    test::expect_finite_differences(pool.name, dx[0], expected, random_.uniform(pool.x).values,
-                                    [&](const Values& v) { return contracted(dy.values, average(pool, v).values); });
+    test::expect_finite_differences(pool.name, dx[0], expected, random_.uniform(pool.x).values, [&](const Values& v) {
+      return contraction_of(dy.values, average(pool, v).values);
+    });
   }
 }
 
@@ -168,7 +167,7 @@ TEST_P(PoolTest, Max) {
              .run = [=](const Tensors& out, const Tensors& in,
                         const Stream& s) { max_pool(out[0], in[0], pool.options, s); },
              .expected = {largest(pool, x.values)},
-             .alignment = kAlignment});
+             .alignment = kLeafAlignment});
     }
   }
 }
@@ -185,10 +184,11 @@ TEST_P(PoolTest, MaxBackward) {
                .run = [=](const Tensors& out, const Tensors& in,
                           const Stream& s) { max_pool_backward(out[0], in[0], in[1], in[2], pool.options, s); },
                .expected = {expected},
-               .alignment = kAlignment});
+               .alignment = kLeafAlignment});
     if (pool.x.count() > 2500) continue;
-    test::expect_finite_differences(pool.name, dx[0], expected, x.values,
-                                    [&](const Values& v) { return contracted(dy.values, largest(pool, v).values); });
+    test::expect_finite_differences(pool.name, dx[0], expected, x.values, [&](const Values& v) {
+      return contraction_of(dy.values, largest(pool, v).values);
+    });
   }
 }
 
@@ -204,7 +204,7 @@ TEST_P(PoolTest, MaxBackwardGivesTiesToTheFirst) {
              .run = [=](const Tensors& out, const Tensors& in,
                         const Stream& s) { max_pool_backward(out[0], in[0], in[1], in[2], pool.options, s); },
              .expected = {largest_backward(pool, dy.values, x.values, y.values)},
-             .alignment = kAlignment});
+             .alignment = kLeafAlignment});
     }
   }
 }
@@ -225,14 +225,14 @@ TEST_P(PoolTest, MaxIsANaNWhereThereIsOne) {
              .run = [=](const Tensors& out, const Tensors& in,
                         const Stream& s) { max_pool(out[0], in[0], pool.options, s); },
              .expected = {{y.values, Values(y.values.size(), 0.0)}},
-             .alignment = kAlignment});
+             .alignment = kLeafAlignment});
       check({.name = name + ", backward",
              .inputs = {dy, x, y},
              .outputs = {{DType::f32, pool.x, {}}},
              .run = [=](const Tensors& out, const Tensors& in,
                         const Stream& s) { max_pool_backward(out[0], in[0], in[1], in[2], pool.options, s); },
              .expected = {largest_backward(pool, dy.values, x.values, y.values)},
-             .alignment = kAlignment});
+             .alignment = kLeafAlignment});
     }
   }
 }

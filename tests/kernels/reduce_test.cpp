@@ -12,8 +12,8 @@ using test::Tensors;
 
 using Reduction = void (*)(const Tensor& out, const Tensor& x, const Stream& stream);
 
-const Shape kShapes[] = {{},     {1},        {2},       {17},        {256},    {1000},
-                         {1025}, {7, 13, 3}, {32, 784}, {64, 16, 5}, {100003}, {1, 65537}};
+const Shape kReduceShapes[] = {{},     {1},        {2},       {17},        {256},    {1000},
+                               {1025}, {7, 13, 3}, {32, 784}, {64, 16, 5}, {100003}, {1, 65537}};
 
 class ReduceTest : public test::OpTest {
  protected:
@@ -28,7 +28,7 @@ class ReduceTest : public test::OpTest {
 INSTANTIATE_TEST_SUITE_P(Devices, ReduceTest, test::kDevices, test::device_name);
 
 TEST_P(ReduceTest, SumAndMean) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kReduceShapes) {
     for (const double low : {-1.0, 0.0}) {  // with and without cancellation
       const Array x = random_.uniform(shape, low, 1);
       double total = 0, magnitude = 0;
@@ -48,7 +48,7 @@ TEST_P(ReduceTest, SumOfEqualTermsDoesNotDrift) {
 }
 
 TEST_P(ReduceTest, SumOfSquares) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kReduceShapes) {
     const Array x = random_.uniform(shape, -2, 2);
     double total = 0;
     for (const double value : x.values) total += value * value;
@@ -57,7 +57,7 @@ TEST_P(ReduceTest, SumOfSquares) {
 }
 
 TEST_P(ReduceTest, MaxIsExact) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kReduceShapes) {
     for (const double high : {1.0, -0.5}) {
       const Array x = random_.uniform(shape, -1, high);
       check_scalar("max", max, x, *std::max_element(x.values.begin(), x.values.end()), 0);

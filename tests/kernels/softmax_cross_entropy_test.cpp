@@ -10,16 +10,16 @@ using test::Expected;
 using test::kUnit;
 using test::Tensors;
 
-const Shape kShapes[] = {{1, 1}, {1, 10}, {32, 10}, {257, 3}, {5, 101}, {1021, 2}, {3, 1000}, {2, 4099}, {0, 10}};
+const Shape kLogitsShapes[] = {{1, 1}, {1, 10}, {32, 10}, {257, 3}, {5, 101}, {1021, 2}, {3, 1000}, {2, 4099}, {0, 10}};
 
-struct Reference {
+struct LossAndGradient {
   Expected losses, dlogits;
 };
 
-Reference reference(const Array& logits, const std::vector<double>& labels) {
+LossAndGradient loss_and_gradient(const Array& logits, const std::vector<double>& labels) {
   const std::int64_t rows = logits.shape[0], classes = logits.shape[1];
   const double terms = 8;  // however many classes are summed up
-  Reference result;
+  LossAndGradient result;
   for (std::int64_t r = 0; r < rows; ++r) {
     const double* x = logits.values.data() + r * classes;
     const double label = labels[r];
@@ -47,14 +47,14 @@ Reference reference(const Array& logits, const std::vector<double>& labels) {
 
 double total_loss(const Shape& shape, const std::vector<double>& logits, const std::vector<double>& labels) {
   double total = 0;
-  for (const double loss : reference({DType::f32, shape, logits}, labels).losses.values) total += loss;
+  for (const double loss : loss_and_gradient({DType::f32, shape, logits}, labels).losses.values) total += loss;
   return total;
 }
 
 class SoftmaxCrossEntropyTest : public test::OpTest {
  protected:
   std::vector<std::vector<double>> check_both(const std::string& name, const Array& logits, const Array& labels) {
-    const Reference expected = reference(logits, labels.values);
+    const LossAndGradient expected = loss_and_gradient(logits, labels.values);
     return check({.name = fmt::format("{}, {}, labels {}", name, to_string(logits.shape), name_of(labels.dtype)),
                   .inputs = {logits, labels},
                   .outputs = {{DType::f32, labels.shape, {}}, {DType::f32, logits.shape, {}}},
@@ -66,7 +66,7 @@ class SoftmaxCrossEntropyTest : public test::OpTest {
 INSTANTIATE_TEST_SUITE_P(Devices, SoftmaxCrossEntropyTest, test::kDevices, test::device_name);
 
 TEST_P(SoftmaxCrossEntropyTest, LossAndGradient) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kLogitsShapes) {
     const Array logits = random_.uniform(shape, -5, 5);
     for (const DType dtype : test::kLabelDTypes) {
       const std::int64_t last = std::min<std::int64_t>(shape[1], 256) - 1;
@@ -74,17 +74,17 @@ TEST_P(SoftmaxCrossEntropyTest, LossAndGradient) {
       const auto actual = check_both("random", logits, labels);
       if (shape.count() > 1000 || dtype != DType::i32) continue;
       test::expect_finite_differences(
-          to_string(shape), actual[1], reference(logits, labels.values).dlogits, logits.values,
+          to_string(shape), actual[1], loss_and_gradient(logits, labels.values).dlogits, logits.values,
           [&](const std::vector<double>& v) { return total_loss(shape, v, labels.values); });
     }
   }
 }
 
 TEST_P(SoftmaxCrossEntropyTest, GradientMayBeLeftOutOrReplaceTheLogits) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kLogitsShapes) {
     const Array logits = random_.uniform(shape, -5, 5);
     const Array labels = random_.integers({shape[0]}, 0, std::min<std::int64_t>(shape[1], 256) - 1, DType::u8);
-    const Reference expected = reference(logits, labels.values);
+    const LossAndGradient expected = loss_and_gradient(logits, labels.values);
     check({.name = fmt::format("losses alone, {}", to_string(shape)),
            .inputs = {logits, labels},
            .outputs = {{DType::f32, labels.shape, {}}},
@@ -108,7 +108,7 @@ TEST_P(SoftmaxCrossEntropyTest, EqualLogits) {
 }
 
 TEST_P(SoftmaxCrossEntropyTest, AllFarBelowZero) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kLogitsShapes) {
     const Array labels = random_.integers({shape[0]}, 0, std::min<std::int64_t>(shape[1], 256) - 1, DType::u8);
     check_both("below -100", random_.uniform(shape, -120, -100), labels);
   }
@@ -124,7 +124,7 @@ TEST_P(SoftmaxCrossEntropyTest, AMillionClasses) {
   const Tensor logits = tensor(shape), labels = tensor({1}, DType::i32), losses = tensor({1}), dlogits = tensor(shape);
   from_host<std::int32_t>(labels, {5}, stream());
   for (const Array* x : {&steep, &level}) {
-    const Reference expected = reference(*x, label);
+    const LossAndGradient expected = loss_and_gradient(*x, label);
     from_host(logits, std::vector<float>(x->values.begin(), x->values.end()), stream());
     softmax_cross_entropy(losses, dlogits, logits, labels, stream());
     const std::vector<float> loss = to_host<float>(losses, stream()), gradient = to_host<float>(dlogits, stream());

@@ -11,12 +11,12 @@ namespace {
 
 using test::Array;
 using test::Expected;
+using test::kLeafAlignment;
 using test::kUnit;
 using test::Tensors;
 using Values = std::vector<double>;
 
 constexpr std::int64_t kGranule = UpdateTensors::kGranule;
-constexpr std::size_t kAlignment = 64;  // of a collection's buffer
 
 struct Optimizer {
   std::string name;
@@ -128,7 +128,7 @@ class UpdateTest : public test::OpTest {
                      s);
             },
         .expected = {{{rate}, {4 * kUnit * rate}}, expected.params},
-        .alignment = kAlignment};
+        .alignment = kLeafAlignment};
     if (o.has_mu()) {
       op.outputs.push_back({DType::f32, shape, old.mu});
       op.expected.push_back(expected.mu);
@@ -159,7 +159,9 @@ TEST_P(UpdateTest, OneStepOfEachOptimizer) {
       double squared_norm = 0;
       for (const double g : grads.values) squared_norm += g * g;
       squared_norm = test::round_to(DType::f32, squared_norm);
-      for (const std::int64_t step : {0, 1, 7, 100'000}) check_update(o, old, grads, step, squared_norm);
+      for (const std::int64_t step : {0, 1, 7, 100'000}) {
+        if (granules < 1000 || step == 7) check_update(o, old, grads, step, squared_norm);
+      }
     }
   }
 }
@@ -242,7 +244,7 @@ TEST_P(UpdateTest, ANaNNormIsNotHidden) {
                       s);
              },
          .expected = {nan, {{0.5}, {0}}},
-         .alignment = kAlignment});
+         .alignment = kLeafAlignment});
 }
 
 TEST_P(UpdateTest, ZeroGradientsLeaveParamsAlone) {
@@ -381,7 +383,7 @@ TEST_P(UpdateTest, WritesTheLearningRateOfTheStep) {
                           s);
                  },
              .expected = {{zeros.values, zeros.values}, {{wanted}, {8 * kUnit * 0.5}}},
-             .alignment = kAlignment});
+             .alignment = kLeafAlignment});
     }
   }
 }

@@ -17,7 +17,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-struct Seen final : detail::Observer {
+struct Recorder final : detail::Observer {
   std::vector<std::pair<std::int64_t, double>> records;  // step, loss
   std::int64_t throw_at = -1;
   void observe(const Elapsed& elapsed, const Logs& logs) override {
@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, JournalTest, test::kDevices, test::device_name
 
 TEST_P(JournalTest, StepsAreCommittedInOrderWhenTheirLogsHaveArrived) {
   detail::Journal journal({}, {});
-  Seen seen;
+  Recorder seen;
   Elapsed elapsed;
   for (int step = 0; step < 3; ++step) {
     Logs host;
@@ -156,7 +156,7 @@ TEST_P(JournalTest, RowsThatAreNeverReadHoldNothingUp) {
 
 TEST_P(JournalTest, ARowThatWasNeverWritten) {
   detail::Journal journal({}, {});
-  Seen seen;
+  Recorder seen;
   Logs none;
   journal.add(ring_);
   journal.add(&seen);
@@ -171,7 +171,7 @@ TEST_P(JournalTest, ARowThatWasNeverWritten) {
 // Finding: observers were shown what the history had refused.
 TEST_P(JournalTest, NobodySeesWhatTheHistoryRefuses) {
   detail::Journal journal({}, {});
-  Seen seen;
+  Recorder seen;
   Elapsed elapsed;
   for (int step = 0; step < 2; ++step) {
     Logs host = logs().add_metric("loss", step);
@@ -189,7 +189,7 @@ TEST_P(JournalTest, NobodySeesWhatTheHistoryRefuses) {
 
 TEST_P(JournalTest, AnObserverThatFailsIsNamedAndShownNothingMore) {
   detail::Journal journal({}, {});
-  Seen first, second;
+  Recorder first, second;
   first.throw_at = 1;
   Elapsed elapsed;
   for (int step = 0; step < 4; ++step) {

@@ -24,6 +24,7 @@
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/op_test.h"
 #include "tests/loop/time/random_schedule.h"
+#include "tests/sanitized.h"
 
 namespace giro {
 namespace {
@@ -41,7 +42,7 @@ class CutTest : public testing::TestWithParam<Cut> {};
 
 TEST_P(CutTest, NoCallIsMissedOrMadeTwice) {
   constexpr int kSteps = 120, kTasks = 5;
-  for (unsigned seed = 0; seed < 300; ++seed) {
+  for (unsigned seed = 0; seed < test::cases(300); ++seed) {
     SCOPED_TRACE(seed);
     Draw draw(seed, {.resumable = true});
     const int cut = 1 + draw.below(kSteps - 2);
@@ -123,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Cuts, CutTest,
 // Whatever way a run is cut into advances: the same calls, state, history and outputs as in one piece.
 TEST(RunProperty, AdvancesInAnyPieces) {
   constexpr int kSteps = 60, kTasks = 5;
-  for (unsigned seed = 0; seed < 1'000; ++seed) {
+  for (unsigned seed = 0; seed < test::cases(1'000); ++seed) {
     SCOPED_TRACE(seed);
     Draw draw(seed, {.last = true});
     Calls calls;
@@ -313,7 +314,7 @@ TEST_P(DeviceLoopTest, AdvancesInAnyPieces) {
   const TrainState start = TrainState::create(model, rows.spec(), optim::adamw(1e-3), 0, device());
   TrainState state = TrainState::create(model, rows.spec(), optim::adamw(1e-3), 0, device());
 
-  const unsigned loops = device().is_cpu() ? 1'000 : 10;
+  const unsigned loops = device().is_cpu() ? test::cases(1'000) : 10;
   for (unsigned seed = 0; seed < loops; ++seed) {
     SCOPED_TRACE(seed);
     Draw draw(seed, {.last = true});

@@ -30,7 +30,7 @@ using test::expect_error;
 using Values = std::vector<double>;
 using Ints = std::vector<int>;
 
-struct Count {
+struct Counts {
   int a = 0, b = 0;
 };
 
@@ -72,7 +72,7 @@ static_assert(std::ranges::input_range<Counting>);
 // Reference test 5: ten batches.
 TEST(Loop, TasksRunWhenTheyAreDue) {
   const auto [state, history, elapsed] =
-      loop(Count{}, iota(10), {{every(1), [](Count& s) { ++s.a; }}, {every(2), [](Count& s) { ++s.b; }}});
+      loop(Counts{}, iota(10), {{every(1), [](Counts& s) { ++s.a; }}, {every(2), [](Counts& s) { ++s.b; }}});
   EXPECT_EQ(state.a, 10);
   EXPECT_EQ(state.b, 5);
   EXPECT_EQ(history.size(), 0u);
@@ -100,12 +100,12 @@ TEST(Loop, LogsWithoutState) {
 // A checkpoint as a barrier: it sees the state, and the history up to the step before.
 TEST(Loop, ACheckpointEveryTwoSteps) {
   std::vector<std::pair<std::int64_t, int>> saved;
-  const auto checkpoint = [&](const Elapsed& e, const Count& s) { saved.emplace_back(e.steps, s.a); };
-  const auto step = [](Count& s) {
+  const auto checkpoint = [&](const Elapsed& e, const Counts& s) { saved.emplace_back(e.steps, s.a); };
+  const auto step = [](Counts& s) {
     ++s.a;
     return logs().add_metric("a", s.a);
   };
-  const auto [state, history, elapsed] = loop(Count{}, iota(3), {{every(1), step}, {every(2), checkpoint}});
+  const auto [state, history, elapsed] = loop(Counts{}, iota(3), {{every(1), step}, {every(2), checkpoint}});
   EXPECT_EQ(saved, (std::vector<std::pair<std::int64_t, int>>{{0, 1}, {2, 3}}));
   EXPECT_EQ(history.size(), 3u);
   EXPECT_EQ(history.collect("steps")[0], (Values{0, 1, 2}));
@@ -113,22 +113,22 @@ TEST(Loop, ACheckpointEveryTwoSteps) {
 
 TEST(Loop, CallbacksOfATaskRunInOrder) {
   std::string order;
-  const auto note = [&](char c) { return [&order, c](Count&) { order += c; }; };
-  (void)loop(Count{}, iota(2), {{every(1), {note('a'), note('b')}}, {every(2), note('c')}, {every(1), {note('d')}}});
+  const auto note = [&](char c) { return [&order, c](Counts&) { order += c; }; };
+  (void)loop(Counts{}, iota(2), {{every(1), {note('a'), note('b')}}, {every(2), note('c')}, {every(1), {note('d')}}});
   EXPECT_EQ(order, "abcdabd");
 }
 
 TEST(Loop, EqualSchedulesDoNotCollide) {
   int runs = 0;
   const Schedule one = every(1);
-  (void)loop(Count{}, iota(3), {{one, [&](Count&) { ++runs; }}, {one, [&](Count&) { ++runs; }}});
+  (void)loop(Counts{}, iota(3), {{one, [&](Counts&) { ++runs; }}, {one, [&](Counts&) { ++runs; }}});
   EXPECT_EQ(runs, 6);
 }
 
 TEST(Loop, TheCallersTasksAreLeftAlone) {
-  const std::vector<Task<Count, int>> tasks{{every({.samples = 2}), [n = 0](Count& s) mutable { s.a = ++n; }}};
+  const std::vector<Task<Counts, int>> tasks{{every({.samples = 2}), [n = 0](Counts& s) mutable { s.a = ++n; }}};
   for (int i = 0; i < 2; ++i) {
-    const auto result = loop(Count{}, iota(7), tasks);
+    const auto result = loop(Counts{}, iota(7), tasks);
     EXPECT_EQ(result.state.a, 3);  // at 2, 4 and 6 samples
   }
 }
@@ -146,19 +146,19 @@ TEST(Loop, LaterLogsWin) {
 
 TEST(Loop, StopIterationSkipsTheRest) {
   std::string order;
-  const auto [state, history, elapsed] = loop(Count{}, Counting(),
+  const auto [state, history, elapsed] = loop(Counts{}, Counting(),
                                               {{every(1),
-                                                {[&](Count&) {
+                                                {[&](Counts&) {
                                                    order += 'a';
                                                    return logs().add_metric("a", 1);
                                                  },
-                                                 [&](LoopState<Count, int>& l) {
+                                                 [&](LoopState<Counts, int>& l) {
                                                    order += 'b';
                                                    l.stop_iteration = l.elapsed.steps == 2;
                                                  },
-                                                 [&](Count&) { order += 'c'; }}},
+                                                 [&](Counts&) { order += 'c'; }}},
                                                {every(1), [&](const Elapsed&) { order += 'o'; }},
-                                               {every(1), [&](Count&) { order += 'd'; }}});
+                                               {every(1), [&](Counts&) { order += 'd'; }}});
   // The step is counted and committed; the observer of the last step comes behind the stop and is skipped too.
   EXPECT_EQ(order,
             "abcdo"
@@ -313,17 +313,17 @@ Schedule when(std::vector<std::int64_t> steps) {
 
 // Notes the completed steps at which it was called.
 auto note_steps(std::vector<std::int64_t>& steps) {
-  return [&steps](const Elapsed& elapsed, Count&) { steps.push_back(elapsed.steps); };
+  return [&steps](const Elapsed& elapsed, Counts&) { steps.push_back(elapsed.steps); };
 }
 
 using Steps = std::vector<std::int64_t>;
 
 TEST(Loop, LastIsTheFinalStepWhateverEndsTheLoop) {
   Steps steps;
-  const auto run = [&](auto&& dataset, std::vector<Task<Count, int>> more, LoopOptions<Count, int> options) {
+  const auto run = [&](auto&& dataset, std::vector<Task<Counts, int>> more, LoopOptions<Counts, int> options) {
     steps.clear();
-    more.insert(more.begin(), Task<Count, int>(every(3) | last(), note_steps(steps)));
-    return loop(Count{}, dataset, more, std::move(options)).elapsed.steps;
+    more.insert(more.begin(), Task<Counts, int>(every(3) | last(), note_steps(steps)));
+    return loop(Counts{}, dataset, more, std::move(options)).elapsed.steps;
   };
   EXPECT_EQ(run(Counting(), {}, {.stop = at(6)}), 6);
   EXPECT_EQ(steps, (Steps{0, 3, 5}));
@@ -334,24 +334,25 @@ TEST(Loop, LastIsTheFinalStepWhateverEndsTheLoop) {
   EXPECT_EQ(run(iota(6), {}, {}), 6);
   EXPECT_EQ(steps, (Steps{0, 3, 5}));
   const auto stop_at = [](std::int64_t step) {
-    return Task<Count, int>(every(1), [step](LoopState<Count, int>& l) { l.stop_iteration = l.elapsed.steps == step; });
+    return Task<Counts, int>(every(1),
+                             [step](LoopState<Counts, int>& l) { l.stop_iteration = l.elapsed.steps == step; });
   };
   EXPECT_EQ(run(Counting(), {stop_at(4)}, {}), 5);
   EXPECT_EQ(steps, (Steps{0, 3, 4}));
   EXPECT_EQ(run(Counting(), {stop_at(3)}, {}), 4);
   EXPECT_EQ(steps, (Steps{0, 3}));
-  EXPECT_EQ(run(Counting(), {{when({4}), [](Count&) { std::raise(SIGTERM); }}}, {}), 5);
+  EXPECT_EQ(run(Counting(), {{when({4}), [](Counts&) { std::raise(SIGTERM); }}}, {}), 5);
   EXPECT_EQ(steps, (Steps{0, 3, 4}));
-  const auto slow = [](Count&) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+  const auto slow = [](Counts&) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
   const std::int64_t timed = run(Counting(), {{every(1), slow}}, {.stop = at({.time = 0.021})});
   EXPECT_EQ(steps.back(), timed - 1);
 }
 
 // What last() brings runs behind the stop, in the same step, and is committed with it.
 TEST(Loop, LastRunsThoughAStopSkipsTheRest) {
-  const auto result = loop(Count{}, Counting(),
-                           {{when({2}), [](LoopState<Count, int>& l) { l.stop_iteration = true; }},
-                            {every(1), [](Count& s) { ++s.a; }},
+  const auto result = loop(Counts{}, Counting(),
+                           {{when({2}), [](LoopState<Counts, int>& l) { l.stop_iteration = true; }},
+                            {every(1), [](Counts& s) { ++s.a; }},
                             {last(), [](const int& batch) { return logs().add_metric("batch", batch); }}});
   EXPECT_EQ(result.state.a, 2);
   const auto [steps, batches] = result.history.collect("steps", "batch");
@@ -379,23 +380,23 @@ TEST(Loop, LastBringsWhatAStopInItsOwnTaskHasSkipped) {
 
 TEST(Loop, TheLastBatchIsThereWhenTheDatasetHasEnded) {
   std::string seen;
-  const auto note = [&](const std::string& batch, Count&) { seen += batch; };
+  const auto note = [&](const std::string& batch, Counts&) { seen += batch; };
   const std::vector<std::string> words{"one", "two", "three"};
-  (void)loop(Count{}, words, {{last(), note}});
+  (void)loop(Counts{}, words, {{last(), note}});
   EXPECT_EQ(seen, "three");
-  (void)loop(Count{}, words | std::views::transform([](const std::string& word) { return word + "!"; }),
+  (void)loop(Counts{}, words | std::views::transform([](const std::string& word) { return word + "!"; }),
              {{last(), note}});
   EXPECT_EQ(seen, "threethree!");
 
   // A range that is read once may have nothing left of it.
   std::istringstream stream("one two three");
   bool had_batch = true;
-  (void)loop(Count{}, std::views::istream<std::string>(stream),
-             {{last(), [&](LoopState<Count, std::string>& l) { had_batch = l.has_batch(); }}});
+  (void)loop(Counts{}, std::views::istream<std::string>(stream),
+             {{last(), [&](LoopState<Counts, std::string>& l) { had_batch = l.has_batch(); }}});
   EXPECT_FALSE(had_batch);
   std::istringstream again("one two three");
   try {
-    (void)loop(Count{}, std::views::istream<std::string>(again), {{last(), note}});
+    (void)loop(Counts{}, std::views::istream<std::string>(again), {{last(), note}});
     FAIL() << "no error";
   } catch (const LoopError& error) {
     EXPECT_NE(std::string(error.what()).find("there is no batch here: the last step is over"), std::string::npos);
@@ -405,15 +406,15 @@ TEST(Loop, TheLastBatchIsThereWhenTheDatasetHasEnded) {
 
 TEST(Loop, OnStartAndOnEnd) {
   std::string order;
-  using Options = LoopOptions<Count, int>;
+  using Options = LoopOptions<Counts, int>;
   const auto options = [&] {
     return Options{.stop = at(2),
-                   .on_start = {[&](Count& s, const int& batch) {
+                   .on_start = {[&](Counts& s, const int& batch) {
                      order += 's';
                      s.a = 10 + batch;
                      return logs().add_metric("start", 1);
                    }},
-                   .on_end = {[&](LoopState<Count, int>& l) {
+                   .on_end = {[&](LoopState<Counts, int>& l) {
                      order += 'e';
                      EXPECT_EQ(l.elapsed.steps, 2);
                      EXPECT_EQ(l.history.size(), 2u);
@@ -421,11 +422,11 @@ TEST(Loop, OnStartAndOnEnd) {
                      EXPECT_THROW(l.batch(), Error);
                    }}};
   };
-  const auto step = [&](Count& s) {
+  const auto step = [&](Counts& s) {
     order += 'x';
     return logs().add_metric("a", ++s.a);
   };
-  const auto result = loop(Count{}, iota(9), {{every(1), step}}, options());
+  const auto result = loop(Counts{}, iota(9), {{every(1), step}}, options());
   EXPECT_EQ(order, "sxxe");
   EXPECT_EQ(result.state.b, 5);
   EXPECT_EQ(result.history.collect("a")[0], (Values{11, 12}));
@@ -433,14 +434,14 @@ TEST(Loop, OnStartAndOnEnd) {
 
   // Without a batch nothing starts, and everything ends.
   order.clear();
-  (void)loop(Count{}, Ints{}, {{every(1), step}},
-             {.on_start = options().on_start, .on_end = {[&](Count&) { order += 'e'; }}});
+  (void)loop(Counts{}, Ints{}, {{every(1), step}},
+             {.on_start = options().on_start, .on_end = {[&](Counts&) { order += 'e'; }}});
   EXPECT_EQ(order, "e");
 }
 
 TEST(Loop, AnOnEndMayAskForNothingButTheTime) {
   std::int64_t started = -1, ended = -1;
-  const auto result = loop(Count{}, iota(9), {},
+  const auto result = loop(Counts{}, iota(9), {},
                            {.stop = at(3),
                             .on_start = {[&](const Elapsed& e) { started = e.steps; }},
                             .on_end = {[&](const Elapsed& e, const Logs&) { ended = e.steps; }}});
@@ -452,14 +453,14 @@ TEST(Loop, AnOnEndMayAskForNothingButTheTime) {
 // A callback with a beginning and an end of its own.
 struct Logger {
   std::string* text;
-  void on_start(const Count& s) { *text += "start" + std::to_string(s.a) + " "; }
+  void on_start(const Counts& s) { *text += "start" + std::to_string(s.a) + " "; }
   void operator()(const Elapsed& e, const Logs&) { *text += std::to_string(e.steps) + " "; }
   void on_end(const Elapsed& e) { *text += "end" + std::to_string(e.steps); }
 };
 
 TEST(Loop, CallbacksWithABeginningAndAnEnd) {
   std::string text;
-  (void)loop(Count{7, 0}, iota(3), {{every(2), Logger{&text}}});
+  (void)loop(Counts{7, 0}, iota(3), {{every(2), Logger{&text}}});
   EXPECT_EQ(text, "start7 0 2 end3");
 }
 
@@ -468,26 +469,26 @@ TEST(Loop, AThrowingCallbackIsNamedAndNothingIsLost) {
   int ended = 0;
   bool thrown = false;
   try {
-    (void)loop(Count{}, Counting(),
+    (void)loop(Counts{}, Counting(),
                {{every(1),
-                 [](Count& s) {
+                 [](Counts& s) {
                    ++s.a;
                    return logs().add_metric("a", s.a);
                  }},
                 {every(1), Logger{&text}},
                 {every(3),
-                 [](const Elapsed& e, Count&) {
+                 [](const Elapsed& e, Counts&) {
                    if (e.steps == 6) throw std::runtime_error("the disk is full");
                  }}},
-               {.on_end = {[&](Count&) { ++ended; }}});
+               {.on_end = {[&](Counts&) { ++ended; }}});
   } catch (LoopError& error) {
     thrown = true;
     EXPECT_EQ(std::string(error.what()), "task 3, every(3): a function, at step 6: the disk is full");
     EXPECT_EQ(error.code(), ErrorCode::callback);
     EXPECT_EQ(error.history().collect("a")[0], (Values{1, 2, 3, 4, 5, 6}));
     EXPECT_EQ(error.elapsed().steps, 6);
-    ASSERT_NE(error.state<Count>(), nullptr);
-    EXPECT_EQ(error.state<Count>()->a, 7);  // the step that failed had begun
+    ASSERT_NE(error.state<Counts>(), nullptr);
+    EXPECT_EQ(error.state<Counts>()->a, 7);  // the step that failed had begun
     EXPECT_EQ(error.state<int>(), nullptr);
     EXPECT_THROW(std::rethrow_exception(error.cause()), std::runtime_error);
   }
@@ -500,7 +501,7 @@ TEST(Loop, AThrowingObserverIsCalledNoMoreAndTheOthersSeeItAll) {
   std::string text;
   int calls = 0;
   try {
-    (void)loop(Count{}, Counting(),
+    (void)loop(Counts{}, Counting(),
                {{every(1),
                  [&](const Elapsed& e) {
                    ++calls;
@@ -601,8 +602,8 @@ TEST(Loop, LastOfPeriodsThatAStateRemembers) {
 
 struct Throwing {
   int* ended;
-  void operator()(Count&) {}
-  void on_end(Count&) {
+  void operator()(Counts&) {}
+  void on_end(Counts&) {
     ++*ended;
     throw std::runtime_error("at the end");
   }
@@ -612,9 +613,9 @@ TEST(Loop, AnOnEndThatThrowsKeepsNoOtherFromEnding) {
   int ended = 0;
   std::string text;
   try {
-    (void)loop(Count{}, iota(2),
+    (void)loop(Counts{}, iota(2),
                {{every(1), Throwing{&ended}}, {every(1), Throwing{&ended}}, {every(1), Logger{&text}}},
-               {.on_end = {[&](Count&) { ++ended; }}});
+               {.on_end = {[&](Counts&) { ++ended; }}});
     FAIL() << "no error";
   } catch (const LoopError& error) {
     EXPECT_NE(std::string(error.what()).find("Throwing"), std::string::npos) << error.what();
@@ -640,7 +641,7 @@ struct Failing : Counting {
 
 TEST(Loop, ADatasetThatFailsLosesNoStep) {
   try {
-    (void)loop(Count{}, Failing(), {{every(1), [](Count& s) { return logs().add_metric("a", ++s.a); }}});
+    (void)loop(Counts{}, Failing(), {{every(1), [](Counts& s) { return logs().add_metric("a", ++s.a); }}});
     FAIL() << "no error";
   } catch (const LoopError& error) {
     EXPECT_EQ(std::string(error.what()), "the dataset, at step 3: cannot be read");
@@ -693,7 +694,7 @@ TEST(Loop, MoveOnlyBatches) {
 TEST(Loop, AnEmptyDatasetWhereStepsWereAskedFor) {
   int ended = 0;
   try {
-    (void)loop(Count{}, Ints{}, {}, {.stop = at(5), .on_end = {[&](Count&) { ++ended; }}});
+    (void)loop(Counts{}, Ints{}, {}, {.stop = at(5), .on_end = {[&](Counts&) { ++ended; }}});
     FAIL() << "no error";
   } catch (const LoopError& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
@@ -706,16 +707,16 @@ TEST(Loop, AnEmptyDatasetWhereStepsWereAskedFor) {
 TEST(Loop, SignalsFinishTheStep) {
   for (const int signal : {SIGINT, SIGTERM}) {
     int ended = 0;
-    const auto result = loop(Count{}, Counting(),
-                             {{when({3}), [&](Count&) { std::raise(signal); }},
-                              {every(1), [](Count& s) { return logs().add_metric("a", ++s.a); }}},
-                             {.on_end = {[&](Count&) { ++ended; }}});
+    const auto result = loop(Counts{}, Counting(),
+                             {{when({3}), [&](Counts&) { std::raise(signal); }},
+                              {every(1), [](Counts& s) { return logs().add_metric("a", ++s.a); }}},
+                             {.on_end = {[&](Counts&) { ++ended; }}});
     EXPECT_EQ(result.interrupted, signal);
     EXPECT_EQ(result.elapsed.steps, 4);
     EXPECT_EQ(result.history.size(), 4u);
     EXPECT_EQ(ended, 1);
   }
-  EXPECT_EQ(loop(Count{}, iota(2), {}).interrupted, 0);
+  EXPECT_EQ(loop(Counts{}, iota(2), {}).interrupted, 0);
 }
 
 // The handlers that were there are there again, and a loop that shall not catch signals leaves them alone.
@@ -737,11 +738,11 @@ TEST(Loop, ASecondSignalIsTheProgramsOwn) {
 
 TEST(Loop, SignalHandlersAreGivenBack) {
   const auto before = std::signal(SIGINT, [](int) { ++caught; });
-  (void)loop(Count{}, iota(2), {});
+  (void)loop(Counts{}, iota(2), {});
   std::raise(SIGINT);
   EXPECT_EQ(caught, 1);
   const auto result =
-      loop(Count{}, iota(3), {{when({0}), [](Count&) { std::raise(SIGINT); }}}, {.catch_signals = false});
+      loop(Counts{}, iota(3), {{when({0}), [](Counts&) { std::raise(SIGINT); }}}, {.catch_signals = false});
   EXPECT_EQ(caught, 2);
   EXPECT_EQ(result.interrupted, 0);
   EXPECT_EQ(result.elapsed.steps, 3);
@@ -767,37 +768,37 @@ TEST(Loop, TheOutermostLoopDecidesAboutSignals) {
 }
 
 TEST(Loop, ASignalInAnInnerLoopEndsTheOuterOneToo) {
-  const auto result = loop(
-      Count{}, Counting(),
-      {{every(1), [](Count& s) {
-          s.a +=
-              static_cast<int>(loop(Count{}, iota(5), {{when({1}), [](Count&) { std::raise(SIGINT); }}}).elapsed.steps);
-        }}});
+  const auto result =
+      loop(Counts{}, Counting(),
+           {{every(1), [](Counts& s) {
+               s.a += static_cast<int>(
+                   loop(Counts{}, iota(5), {{when({1}), [](Counts&) { std::raise(SIGINT); }}}).elapsed.steps);
+             }}});
   EXPECT_EQ(result.state.a, 2);
   EXPECT_EQ(result.elapsed.steps, 1);
   EXPECT_EQ(result.interrupted, SIGINT);
 }
 
 TEST(Loop, BatchSizesOfTheUsersOwn) {
-  const auto result = loop(Count{}, iota(4), {}, {.batch_size_fn = [](const int& batch) { return 10 * batch; }});
+  const auto result = loop(Counts{}, iota(4), {}, {.batch_size_fn = [](const int& batch) { return 10 * batch; }});
   EXPECT_EQ(result.elapsed.samples, 60);
 }
 
 TEST(Loop, MetadataPassesThrough) {
-  auto result = loop(Count{}, iota(3),
-                     {{every(1), [](LoopState<Count, int>& l) { l.metadata = std::any_cast<int>(l.metadata) + 1; }}},
+  auto result = loop(Counts{}, iota(3),
+                     {{every(1), [](LoopState<Counts, int>& l) { l.metadata = std::any_cast<int>(l.metadata) + 1; }}},
                      {.metadata = 4});
   EXPECT_EQ(std::any_cast<int>(result.metadata), 7);
 }
 
 TEST(Loop, AccumulatedLogs) {
   std::vector<double> seen;
-  auto first = loop(Count{}, iota(1), {{every(1), [](Count&) { return logs().add_metric("old", 1); }}});
+  auto first = loop(Counts{}, iota(1), {{every(1), [](Counts&) { return logs().add_metric("old", 1); }}});
   (void)loop(
-      Count{}, iota(4),
-      {{every(2), [](const Elapsed& e, Count&) { return logs().add_metric("rare", static_cast<double>(e.steps)); }},
+      Counts{}, iota(4),
+      {{every(2), [](const Elapsed& e, Counts&) { return logs().add_metric("rare", static_cast<double>(e.steps)); }},
        {every(1),
-        [&](LoopState<Count, int>& l) {
+        [&](LoopState<Counts, int>& l) {
           seen.push_back(l.accumulated_logs().entry_value("rare"));
           EXPECT_THROW(l.accumulated_logs().entry_value("old"), Error);
         }}},
@@ -806,13 +807,13 @@ TEST(Loop, AccumulatedLogs) {
 }
 
 TEST(Loop, OptionalResults) {
-  const auto result = loop(Count{}, iota(3), {{every(1), [](const Elapsed& e, const Count& s) {
-                                                 std::optional<Logs> l;
-                                                 if (e.steps == 1) l = logs().add_metric("a", 1);
-                                                 std::optional<Count> next;
-                                                 if (e.steps == 2) next = Count{s.a + 5, 0};
-                                                 return std::tuple{logs().add_output("o", 2), l, next};
-                                               }}});
+  const auto result = loop(Counts{}, iota(3), {{every(1), [](const Elapsed& e, const Counts& s) {
+                                                  std::optional<Logs> l;
+                                                  if (e.steps == 1) l = logs().add_metric("a", 1);
+                                                  std::optional<Counts> next;
+                                                  if (e.steps == 2) next = Counts{s.a + 5, 0};
+                                                  return std::tuple{logs().add_output("o", 2), l, next};
+                                                }}});
   EXPECT_EQ(result.state.a, 5);
   EXPECT_EQ(result.history.collect("steps", "a")[0], Values{1});
   EXPECT_EQ(result.outputs.size(), 3u);
@@ -822,14 +823,14 @@ TEST(Loop, OptionalResults) {
 TEST(Loop, NothingIsMissedOrRepeatedWhenALoopIsContinued) {
   const auto fired = [](std::int64_t cut) {
     Steps steps;
-    const std::vector<Task<Count, int>> tasks{{every({.samples = 5}) | every(7), note_steps(steps)}};
-    const LoopOptions<Count, int> defaults{.batch_size_fn = [](const int&) { return 2; }};
-    LoopOptions<Count, int> first = defaults, second = defaults;
+    const std::vector<Task<Counts, int>> tasks{{every({.samples = 5}) | every(7), note_steps(steps)}};
+    const LoopOptions<Counts, int> defaults{.batch_size_fn = [](const int&) { return 2; }};
+    LoopOptions<Counts, int> first = defaults, second = defaults;
     first.stop = at(cut);
-    const auto result = loop(Count{}, Counting(), tasks, std::move(first));
+    const auto result = loop(Counts{}, Counting(), tasks, std::move(first));
     second.stop = at(40);
     second.elapsed = result.elapsed;
-    (void)loop(Count{}, Counting(), tasks, std::move(second));
+    (void)loop(Counts{}, Counting(), tasks, std::move(second));
     return steps;
   };
   const Steps whole = fired(40);

@@ -22,17 +22,18 @@ using Values = std::vector<double>;
 using Ints = std::vector<int>;
 using Names = std::vector<std::string>;
 
-struct Count {
+struct Counted {
   int a = 0;
 };
 
-Logs count(Count& state) { return logs().add_metric("a", ++state.a); }
+Logs count_up(Counted& state) { return logs().add_metric("a", ++state.a); }
 
 // Reference test 7: one train step, four test batches that each count.
 TEST(TrainLoop, OneStepAndFourTestBatches) {
   const auto run = [](const Aggregation& aggregation) {
-    return train_loop(Count{}, Ints(1, 0),
-                      {.tasks = {{"test_step", count}}, .test_dataset = Ints(4, 0), .test_aggregation = aggregation});
+    return train_loop(
+        Counted{}, Ints(1, 0),
+        {.tasks = {{"test_step", count_up}}, .test_dataset = Ints(4, 0), .test_aggregation = aggregation});
   };
   EXPECT_EQ(run("last").history.collect("a_test")[0], Values{4});
   EXPECT_EQ(run("sum").history.collect("a_test")[0], Values{10});
@@ -47,21 +48,21 @@ struct EpochEnds {
   std::int64_t steps;
 };
 template <class R>
-EpochEnds epoch_ends(R&& dataset, TrainOptions<Count, std::ranges::range_value_t<R>> options) {
+EpochEnds epoch_ends(R&& dataset, TrainOptions<Counted, std::ranges::range_value_t<R>> options) {
   using B = std::ranges::range_value_t<R>;
   EpochEnds ends;
   const auto note = [](Values& values) {
-    return [&values](Count&, const Elapsed& e) { values.push_back(static_cast<double>(e.steps) + 1); };
+    return [&values](Counted&, const Elapsed& e) { values.push_back(static_cast<double>(e.steps) + 1); };
   };
-  options.tasks.emplace_back("train_step", count);
-  options.tasks.emplace_back("test_step", count);
+  options.tasks.emplace_back("train_step", count_up);
+  options.tasks.emplace_back("test_step", count_up);
   options.tasks.emplace_back("reset_step", note(ends.reset));
   options.tasks.emplace_back("on_epoch_end", note(ends.epoch));
   options.test_dataset = [&] {
     ends.test.push_back(ends.reset.back());
     return std::vector<B>(2);
   };
-  const auto result = train_loop(Count{}, dataset, options);
+  const auto result = train_loop(Counted{}, dataset, options);
   ends.in_history = result.history.collect("a_test", "steps")[1];
   ends.steps = result.elapsed.steps;
   return ends;
@@ -83,8 +84,8 @@ TEST(TrainLoop, TheLastEpochMayBeShorter) {
   EXPECT_EQ(epoch_ends(Ints(2, 0), {.epoch_duration = at(3)}).epoch, Values{2});
   // Also where a callback ends the loop, or has already had its evaluation.
   const auto stop_at = [](std::int64_t steps) {
-    return EventTask<Count, int>(
-        "on_train_step", [steps](LoopState<Count, int>& l) { l.stop_iteration = l.elapsed.steps + 1 == steps; });
+    return EventTask<Counted, int>(
+        "on_train_step", [steps](LoopState<Counted, int>& l) { l.stop_iteration = l.elapsed.steps + 1 == steps; });
   };
   EXPECT_EQ(epoch_ends(Ints(100, 0), {.tasks = {stop_at(7)}, .epoch_duration = at(3)}).test, (Values{3, 6, 7}));
   EXPECT_EQ(epoch_ends(Ints(100, 0), {.tasks = {stop_at(6)}, .epoch_duration = at(3)}).test, (Values{3, 6}));
@@ -105,7 +106,7 @@ TEST(TrainLoop, EpochsOfOnePass) {
 }
 
 TEST(TrainLoop, GoesOnWhereAnotherLeftOff) {
-  const auto first = train_loop(Count{}, Ints(100, 0), {.tasks = {{"train_step", count}}, .stop = at(5)});
+  const auto first = train_loop(Counted{}, Ints(100, 0), {.tasks = {{"train_step", count_up}}, .stop = at(5)});
   EXPECT_EQ(epoch_ends(Ints(100, 0), {.epoch_duration = at(3), .stop = at(12), .elapsed = first.elapsed}).test,
             (Values{6, 9, 12}));
 }
@@ -166,24 +167,24 @@ TEST(TrainLoop, EventsInTheirOrder) {
 struct AtEpochEnd {
   static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;
   std::string* said;
-  void on_start(const Count&) { *said += "("; }
-  void operator()(const Elapsed& e, const Count&) { *said += std::to_string(e.steps); }
-  void on_end(const Count&) { *said += ")"; }
+  void on_start(const Counted&) { *said += "("; }
+  void operator()(const Elapsed& e, const Counted&) { *said += std::to_string(e.steps); }
+  void on_end(const Counted&) { *said += ")"; }
 };
 
 TEST(TrainLoop, ACallbackThatNamesItsEvent) {
   std::string said;
-  (void)train_loop(Count{}, Ints(5, 0), {.callbacks = {AtEpochEnd{.said = &said}}, .epoch_duration = at(2)});
+  (void)train_loop(Counted{}, Ints(5, 0), {.callbacks = {AtEpochEnd{.said = &said}}, .epoch_duration = at(2)});
   EXPECT_EQ(said, "(134)");
 }
 
 TEST(TestLoop, EventsInTheirOrder) {
-  std::vector<EventTask<Count, int>> tasks;
+  std::vector<EventTask<Counted, int>> tasks;
   Names said;
-  const auto say = [&](std::string name) { return [&said, name](const Count&) { said.push_back(name); }; };
+  const auto say = [&](std::string name) { return [&said, name](const Counted&) { said.push_back(name); }; };
   tasks.emplace_back(every(1), say("task"));
   for (const std::string_view name : kEventNames) tasks.emplace_back(name, say(std::string(name)));
-  (void)test_loop(Count{}, Ints(2, 0), {.tasks = tasks, .callbacks = {say("callback")}});
+  (void)test_loop(Counted{}, Ints(2, 0), {.tasks = tasks, .callbacks = {say("callback")}});
   const Names step{"on_test_batch_begin", "test_step", "on_test_step", "on_test_batch_end", "callback", "task"};
   Names expected{"reset_step", "on_reset_step", "on_test_begin"};
   for (int i = 0; i < 2; ++i) expected.insert(expected.end(), step.begin(), step.end());
@@ -195,29 +196,29 @@ TEST(TestLoop, EventsInTheirOrder) {
     if (const auto found = name.find("test"); found != name.npos) name.replace(found, 4, "predict");
   }
   said.clear();
-  (void)predict_loop(Count{}, Ints(2, 0), {.tasks = tasks, .callbacks = {say("callback")}});
+  (void)predict_loop(Counted{}, Ints(2, 0), {.tasks = tasks, .callbacks = {say("callback")}});
   EXPECT_EQ(said, expected);
 }
 
 TEST(TestLoop, ReturnsStateAndHistory) {
   const auto [state, history, elapsed] =
-      test_loop(Count{5}, Ints(3, 0), {.tasks = {{"test_step", count}}, .stop = at(2)});
+      test_loop(Counted{5}, Ints(3, 0), {.tasks = {{"test_step", count_up}}, .stop = at(2)});
   EXPECT_EQ(state.a, 7);
   EXPECT_EQ(elapsed.steps, 2);
   EXPECT_EQ(aggregate(history, elapsed, "sum").entry_value("a"), 13);
 }
 
 TEST(PredictLoop, CollectsOutputs) {
-  const auto predict_step = [](const Count& state, const int& batch) {
+  const auto predict_step = [](const Counted& state, const int& batch) {
     return logs().add_output("y", state.a * batch);
   };
-  const auto result = predict_loop(Count{10}, Ints{1, 2, 3}, {.tasks = {{"predict_step", predict_step}}});
+  const auto result = predict_loop(Counted{10}, Ints{1, 2, 3}, {.tasks = {{"predict_step", predict_step}}});
   const HostArray y = result.outputs.concatenate("y");
   ASSERT_EQ(y.shape(), Shape{3});
   EXPECT_EQ((std::vector<double>(y.tensor().data<double>(), y.tensor().data<double>() + 3)), (Values{10, 20, 30}));
   // To be continued.
   const auto more =
-      predict_loop(Count{1}, Ints{4}, {.tasks = {{"predict_step", predict_step}}, .outputs = result.outputs});
+      predict_loop(Counted{1}, Ints{4}, {.tasks = {{"predict_step", predict_step}}, .outputs = result.outputs});
   EXPECT_EQ(more.outputs.collect("y").size(), 4u);
 }
 
@@ -225,11 +226,11 @@ TEST(PredictLoop, CollectsOutputs) {
 TEST(TrainLoop, EvaluationDoesNotGrow) {
   int calls = 0;
   std::vector<int> per_epoch;
-  const std::vector<EventTask<Count, int>> tasks{
-      {"test_step", [&](const Count&) { ++calls; }},
-      {"on_epoch_end", [&](const Count&) { per_epoch.push_back(std::exchange(calls, 0)); }}};
+  const std::vector<EventTask<Counted, int>> tasks{
+      {"test_step", [&](const Counted&) { ++calls; }},
+      {"on_epoch_end", [&](const Counted&) { per_epoch.push_back(std::exchange(calls, 0)); }}};
   for (int i = 0; i < 2; ++i) {
-    (void)train_loop(Count{}, Ints(4, 0), {.tasks = tasks, .test_dataset = Ints(3, 0), .epoch_duration = at(1)});
+    (void)train_loop(Counted{}, Ints(4, 0), {.tasks = tasks, .test_dataset = Ints(3, 0), .epoch_duration = at(1)});
   }
   EXPECT_EQ(per_epoch, (std::vector<int>{3, 3, 3, 3, 3, 3, 3, 3}));
   EXPECT_EQ(tasks.size(), 2u);
@@ -238,7 +239,7 @@ TEST(TrainLoop, EvaluationDoesNotGrow) {
 
 TEST(TrainLoop, TestDatasets) {
   const auto sum = [](AnyDataset<int> dataset, const Period& duration = {}) {
-    const auto result = fit(Count{}, Ints(2, 0),
+    const auto result = fit(Counted{}, Ints(2, 0),
                             {.tasks = {{"test_step", [](const int& batch) { return logs().add_metric("x", batch); }}},
                              .test_dataset = std::move(dataset),
                              .epoch_duration = at(1),
@@ -253,19 +254,20 @@ TEST(TrainLoop, TestDatasets) {
   int next = 10;
   EXPECT_EQ(sum([&] { return Ints(2, next++); }), (Values{20, 22}));
   // An empty one logs nothing.
-  EXPECT_EQ(fit(Count{}, Ints(2, 0), {.tasks = {{"test_step", count}}, .test_dataset = Ints{}}).history.size(), 0u);
+  EXPECT_EQ(fit(Counted{}, Ints(2, 0), {.tasks = {{"test_step", count_up}}, .test_dataset = Ints{}}).history.size(),
+            0u);
 }
 
 TEST(TrainLoop, ASignalInTheEvaluationEndsTraining) {
   int epochs = 0;
-  const auto result = train_loop(Count{}, Ints(9, 0),
-                                 {.tasks = {{"train_step", count},
+  const auto result = train_loop(Counted{}, Ints(9, 0),
+                                 {.tasks = {{"train_step", count_up},
                                             {"test_step",
                                              [](const int& batch) {
                                                if (batch == 1) std::raise(SIGTERM);
                                                return logs().add_metric("x", batch);
                                              }},
-                                            {"on_epoch_end", [&](const Count&) { ++epochs; }}},
+                                            {"on_epoch_end", [&](const Counted&) { ++epochs; }}},
                                   .test_dataset = Ints{0, 1, 2},
                                   .epoch_duration = at(2)});
   EXPECT_EQ(result.interrupted, SIGTERM);
@@ -276,15 +278,15 @@ TEST(TrainLoop, ASignalInTheEvaluationEndsTraining) {
 
 TEST(TrainLoop, Errors) {
   expect_error(ErrorCode::not_found, {"no event 'on_epochs_end'", "'on_epoch_end'"}, [] {
-    (void)train_loop(Count{}, Ints(1, 0), {.tasks = {{"on_epochs_end", count}}});
+    (void)train_loop(Counted{}, Ints(1, 0), {.tasks = {{"on_epochs_end", count_up}}});
   });
   expect_error(ErrorCode::not_found, {"no event 'trainstep'", "'train_step'"}, [] {
-    (void)test_loop(Count{}, Ints(1, 0), {.tasks = {{"trainstep", count}}});
+    (void)test_loop(Counted{}, Ints(1, 0), {.tasks = {{"trainstep", count_up}}});
   });
   expect_error(ErrorCode::invalid_argument, {"found 0"},
-               [] { (void)train_loop(Count{}, Ints(1, 0), {.epoch_duration = at(0)}); });
+               [] { (void)train_loop(Counted{}, Ints(1, 0), {.epoch_duration = at(0)}); });
   expect_error(ErrorCode::invalid_argument, {"expected steps or samples", "{.time = 1}"},
-               [] { (void)train_loop(Count{}, Ints(1, 0), {.epoch_duration = {.time = 1.0}}); });
+               [] { (void)train_loop(Counted{}, Ints(1, 0), {.epoch_duration = {.time = 1.0}}); });
   // What is wrong before the first step loses nothing.
   try {
     (void)train_loop(7, Ints(1, 0), {.epoch_duration = at(0), .metadata = 8});
@@ -295,10 +297,10 @@ TEST(TrainLoop, Errors) {
   }
   // An error names the event, and the step.
   expect_error(ErrorCode::not_found, {"on_train_step: a function, at step 1: ", "'b'"}, [] {
-    (void)train_loop(Count{}, Ints(3, 0),
-                     {.tasks = {{"train_step", count}, {"on_train_step", [](LoopState<Count, int>& l) {
-                                                          if (l.elapsed.steps == 1) l.logs.entry_value("b");
-                                                        }}}});
+    (void)train_loop(Counted{}, Ints(3, 0),
+                     {.tasks = {{"train_step", count_up}, {"on_train_step", [](LoopState<Counted, int>& l) {
+                                                             if (l.elapsed.steps == 1) l.logs.entry_value("b");
+                                                           }}}});
   });
 }
 

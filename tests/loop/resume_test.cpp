@@ -17,6 +17,7 @@
 
 #include "tests/expect_error.h"
 #include "tests/loop/time/random_schedule.h"
+#include "tests/sanitized.h"
 
 namespace giro {
 namespace {
@@ -32,8 +33,8 @@ struct Saved {
 };
 
 // Saves the run after the step in which it is due.
-struct Save : GenericCallback {
-  explicit Save(Saved& to, std::function<void()> call = nullptr) : saved(&to), then(std::move(call)) {}
+struct SaveAndRestore : GenericCallback {
+  explicit SaveAndRestore(Saved& to, std::function<void()> call = nullptr) : saved(&to), then(std::move(call)) {}
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
     loop.after_step([this, &loop] {
@@ -81,7 +82,7 @@ struct Alternate {
   void persist(Archive& archive) { archive("due", due); }
 };
 
-std::int64_t size_of_batch(const int& i) { return i * 7 % 5 + 1; }
+std::int64_t uneven_batch(const int& i) { return i * 7 % 5 + 1; }
 
 std::string text_of(const History& history) {
   std::string text;
@@ -100,7 +101,7 @@ std::string text_of(const History& history) {
 TEST(ResumeProperty, AnywhereInAnyRun) {
   constexpr int kSteps = 40, kTasks = 5;
   int resumed = 0;
-  for (unsigned seed = 0; seed < 1'000; ++seed) {
+  for (unsigned seed = 0; seed < test::cases(1'000); ++seed) {
     SCOPED_TRACE(seed);
     Draw draw(seed, {.last = true});
     Calls calls;
@@ -132,14 +133,14 @@ TEST(ResumeProperty, AnywhereInAnyRun) {
     }
     auto data = std::views::iota(0, kSteps);
     const LoopOptions<int, int> options{.stop = at(draw.below(2) == 0 ? kSteps - draw.below(10) : 10 * kSteps),
-                                        .batch_size_fn = size_of_batch};
+                                        .batch_size_fn = uneven_batch};
     const int cut = draw.below(kSteps);
     Saved saved;
     Calls before;
     std::vector<Task<int, int>> saving = tasks;
     // The memory is that at the step's end, wherever in the step it is asked for.
     saving.insert(saving.begin() + draw.below(kTasks + 1),
-                  {[cut](const Elapsed& e) { return e.steps == cut; }, Save(saved, [&] { before = calls; })});
+                  {[cut](const Elapsed& e) { return e.steps == cut; }, SaveAndRestore(saved, [&] { before = calls; })});
     const auto whole = loop(0, data, saving, options);
     if (saved.text.empty()) continue;  // the run was over
     ++resumed;
@@ -157,7 +158,7 @@ TEST(ResumeProperty, AnywhereInAnyRun) {
     // The schedule that saved is not there now.
     ASSERT_TRUE(report.empty()) << report.front();
   }
-  EXPECT_GT(resumed, 900);
+  EXPECT_GT(resumed, test::cases(900));
 }
 
 }  // namespace

@@ -158,7 +158,7 @@ std::string find_loss(SampleRun& run, std::int64_t keep, std::uint32_t seeds, st
 
 TEST(CheckpointFaults, OldOrNewIsThereAfterAPowerLoss) {
   SampleRun run;
-  for (const std::int64_t keep : {1, 2}) EXPECT_EQ(find_loss(run, keep, 8), "");
+  for (const std::int64_t keep : {1, 2}) EXPECT_EQ(find_loss(run, keep, test::kSanitized ? 2 : 8), "");
 }
 
 // So each of them is needed, and the test above would miss it.
@@ -283,7 +283,7 @@ TEST(CheckpointFaults, OldOrNewIsThereWhenAProcessIsKilled) {
   Moment last;
   Clock::duration one_save{};
   const char* const more = std::getenv("GIRO_KILLS");
-  const int lives = more != nullptr ? std::atoi(more) : 100;
+  const int lives = more != nullptr ? std::atoi(more) : test::cases(100);
   for (int life = 0; life < lives; ++life) {
     int ends[2];
     ASSERT_EQ(::pipe(ends), 0);

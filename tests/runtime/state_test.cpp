@@ -16,7 +16,7 @@ namespace {
 
 using test::expect_error;
 
-std::vector<std::string> paths(const std::vector<Leaf>& leaves) {
+std::vector<std::string> paths_of(const std::vector<Leaf>& leaves) {
   std::vector<std::string> result;
   for (const Leaf& leaf : leaves) result.push_back(leaf.path);
   return result;
@@ -82,11 +82,12 @@ TEST_F(StateTest, FlatNeedsOneDtype) {
 }
 
 TEST_F(StateTest, FlattensInOrderOfInsertion) {
-  EXPECT_EQ(paths(state_.flatten()), (std::vector<std::string>{"params/dense0/kernel", "params/dense0/bias",
-                                                               "params/dense1/kernel", "step", "mixed/a", "mixed/b"}));
-  EXPECT_EQ(paths(state_.flatten("params/dense0")),
+  EXPECT_EQ(paths_of(state_.flatten()),
+            (std::vector<std::string>{"params/dense0/kernel", "params/dense0/bias", "params/dense1/kernel", "step",
+                                      "mixed/a", "mixed/b"}));
+  EXPECT_EQ(paths_of(state_.flatten("params/dense0")),
             (std::vector<std::string>{"params/dense0/kernel", "params/dense0/bias"}));
-  EXPECT_EQ(paths(state_.flatten("step")), std::vector<std::string>{"step"});
+  EXPECT_EQ(paths_of(state_.flatten("step")), std::vector<std::string>{"step"});
   EXPECT_TRUE(state_.flatten("params/dense").empty()) << "a prefix ends where a level ends";
 }
 
@@ -124,7 +125,7 @@ TEST_F(StateTest, CloneIsEqualAndApart) {
   const State copy = state_.clone();
   from_host<float>(state_.at("params/dense0/bias"), {0, 0, 0, 0, 0}, state_.stream());
   EXPECT_EQ(read(copy, "params/dense0/bias"), (std::vector<float>{1, 2, 3, 4, 5}));
-  EXPECT_EQ(paths(copy.flatten()), paths(state_.flatten()));
+  EXPECT_EQ(paths_of(copy.flatten()), paths_of(state_.flatten()));
   EXPECT_FALSE(copy.collection("mixed").saved());
   EXPECT_NE(copy.identity(), state_.identity());
 }
@@ -137,7 +138,7 @@ TEST_F(StateTest, MapWritesEveryLeafOfANewState) {
     EXPECT_NE(out.raw(), in.raw());
     s.fill(out.raw(), 1, out.bytes());
   });
-  EXPECT_EQ(seen, paths(state_.flatten()));
+  EXPECT_EQ(seen, paths_of(state_.flatten()));
   EXPECT_EQ(to_host<std::int64_t>(filled.at("step"), filled.stream()), std::vector<std::int64_t>{0x0101010101010101});
   EXPECT_EQ(to_host<std::int64_t>(state_.at("step"), state_.stream()), std::vector<std::int64_t>{0});
 }

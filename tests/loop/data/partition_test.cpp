@@ -18,13 +18,13 @@ namespace {
 using test::FakePartitioner;
 using Ids = std::vector<std::int32_t>;
 
-Dataset numbered(std::int64_t size) {
+Dataset dataset_of_ids(std::int64_t size) {
   Ids ids(static_cast<std::size_t>(size));
   std::iota(ids.begin(), ids.end(), 0);
   return Dataset({{"id", ids}});
 }
 
-Ids ids_of(const Batch& batch) {
+Ids ids_in(const Batch& batch) {
   const nn::Var id = batch["id"];
   return Ids(id.data<std::int32_t>(), id.data<std::int32_t>() + batch.size());
 }
@@ -38,7 +38,7 @@ TEST(Partition, PartsOfABatchAreTheBatch) {
   for (int round = 0; round < 200; ++round) {
     const int ranks = 1 << random() % 4;
     const std::int64_t size = ranks * (1 + random() % 5), rows = size + random() % 40;
-    const Dataset ordered = random() % 2 == 0 ? numbered(rows) : numbered(rows).shuffle(round);
+    const Dataset ordered = random() % 2 == 0 ? dataset_of_ids(rows) : dataset_of_ids(rows).shuffle(round);
     const Dataset whole =
         ordered.repeat(1 + random() % 3).batch(size, random() % 2 == 0).skip(random() % 3).prefetch(random() % 3);
     std::vector<Dataset> parts;
@@ -56,13 +56,13 @@ TEST(Partition, PartsOfABatchAreTheBatch) {
         const std::int64_t counting = ranks == 1 ? mine.size() : mine.part()->rows;
         EXPECT_EQ(mine.size(), std::max<std::int64_t>(1, counting));
         weight += ranks == 1 ? 1 : mine.part()->weight();
-        const Ids ids = ids_of(mine);
+        const Ids ids = ids_in(mine);
         together.insert(together.end(), ids.begin(), ids.begin() + counting);
         const std::vector<std::int64_t> indices = parts[rank].indices(number);
         EXPECT_EQ(Ids(indices.begin(), indices.end()), Ids(ids.begin(), ids.begin() + counting));
         ++at[rank];
       }
-      EXPECT_EQ(together, ids_of(batch));
+      EXPECT_EQ(together, ids_in(batch));
       EXPECT_NEAR(weight, ranks, 1e-12);
       ++number;
     }
@@ -72,7 +72,7 @@ TEST(Partition, PartsOfABatchAreTheBatch) {
 
 TEST(Partition, KnowsItsPartAfterMap) {
   const Dataset data =
-      part(numbered(10).batch(4).map([](const Batch& batch) { return Batch(batch.features()); }), 1, 2);
+      part(dataset_of_ids(10).batch(4).map([](const Batch& batch) { return Batch(batch.features()); }), 1, 2);
   std::vector<std::int64_t> rows;
   for (const Batch& batch : data) rows.push_back(batch.part()->rows);
   EXPECT_EQ(rows, (std::vector<std::int64_t>{2, 2, 0}));  // the last batch has 2 rows, which rank 0 has
@@ -87,9 +87,9 @@ TEST(Partition, NumbersOfJaxloop) {
 
 TEST(Partition, SaysWhatIsWrong) {
   using test::expect_error;
-  const Dataset data = numbered(100).batch(10);
+  const Dataset data = dataset_of_ids(100).batch(10);
   expect_error(ErrorCode::invalid_argument, {"batch of 10", "4 ranks", "'id'", "(10,)"}, [&] { part(data, 0, 4); });
-  expect_error(ErrorCode::invalid_argument, {"partition", "after batch"}, [] { part(numbered(8), 0, 2); });
+  expect_error(ErrorCode::invalid_argument, {"partition", "after batch"}, [] { part(dataset_of_ids(8), 0, 2); });
   expect_error(ErrorCode::invalid_argument, {"partitioned already"}, [&] { part(part(data, 0, 2), 0, 2); });
   EXPECT_EQ(data.partition(nullptr).spec().front().shape, Shape({10}));
 }
@@ -99,8 +99,8 @@ TEST(BatchSlice, IsAPartOfTheRows) {
   const Dataset data({{"id", ids}});
   const Dataset batches = data.batch(6);
   const Batch batch = *batches.begin();
-  EXPECT_EQ(ids_of(batch.slice(0, 1)), ids);
-  EXPECT_EQ(ids_of(batch.slice(1, 3)), (Ids{3, 4}));
+  EXPECT_EQ(ids_in(batch.slice(0, 1)), ids);
+  EXPECT_EQ(ids_in(batch.slice(1, 3)), (Ids{3, 4}));
   using test::expect_error;
   expect_error(ErrorCode::invalid_argument, {"part 0 of 4", "batch of 6"}, [&] { batch.slice(0, 4); });
   expect_error(ErrorCode::invalid_argument, {"part 3 of 3"}, [&] { batch.slice(3, 3); });

@@ -22,10 +22,10 @@ using test::expect_error;
 using Values = std::vector<double>;
 
 // Everything a run leaves behind, to be compared bit by bit.
-struct Outcome {
+struct Trained {
   std::vector<std::vector<float>> params;
   Values loss;
-  friend bool operator==(const Outcome&, const Outcome&) = default;
+  friend bool operator==(const Trained&, const Trained&) = default;
 };
 
 class Managed : public ::testing::Test {
@@ -36,15 +36,15 @@ class Managed : public ::testing::Test {
   TrainState create(optim::Optimizer optimizer = optim::adamw(1e-3)) const {
     return TrainState::create(model, dataset().spec(), std::move(optimizer), 3, Device::cpu());
   }
-  static Outcome outcome_of(const TrainState& state, const History& history) {
-    Outcome outcome{.loss = history.collect("metrics.loss")[0]};
+  static Trained outcome_of(const TrainState& state, const History& history) {
+    Trained outcome{.loss = history.collect("metrics.loss")[0]};
     for (const Leaf& leaf : state.collection("params").leaves()) {
       outcome.params.push_back(to_host<float>(leaf.value, state.stream()));
     }
     return outcome;
   }
   template <class Step>
-  Outcome train(const Step& step) const {
+  Trained train(const Step& step) const {
     const auto result = loop(create(), dataset(), {{every(1), step}}, {.stop = at(kSteps)});
     return outcome_of(result.state, result.history);
   }
@@ -53,7 +53,7 @@ class Managed : public ::testing::Test {
     const nn::Var loss = mean(softmax_cross_entropy(model(params, batch["image"]), batch["label"]));
     return logs().add_loss("loss", loss, true).add_loss("more", nn::scale(sum(params["dense0/bias"]), 0.5));
   }
-  Outcome by_hand() const {
+  Trained by_hand() const {
     return train(jit([this](TrainState& state, const Batch& batch) {
       const nn::Var loss = state
                                .value_and_grad([&](auto& params) {
@@ -71,7 +71,7 @@ class Managed : public ::testing::Test {
 };
 
 TEST_F(Managed, TheLossIsTheSumOfTheLosses) {
-  const Outcome expected = by_hand();
+  const Trained expected = by_hand();
   ASSERT_EQ(expected.loss.size(), static_cast<std::size_t>(kSteps));
   for (const char* strategy : {"eager", "jit", "jit_donate"}) {
     SCOPED_TRACE(strategy);
@@ -87,7 +87,7 @@ TEST_F(Managed, TheLossIsTheSumOfTheLosses) {
 }
 
 TEST_F(Managed, TheStateInPlaceOfItsParams) {
-  const Outcome expected = by_hand();
+  const Trained expected = by_hand();
   EXPECT_TRUE(train(managed::train_step([this](TrainState& state, const Batch& batch) {
                 return losses(state.params(), model, batch);
               })) == expected);
@@ -130,7 +130,7 @@ TEST_F(Managed, AStepDoesNotTrain) {
     return logs().add_metric("loss", mean(softmax_cross_entropy(model(params, batch["image"]), batch["label"])));
   });
   EXPECT_FALSE(test_step.changes_state());
-  const Outcome before =
+  const Trained before =
       outcome_of(create(), loop(create(), dataset(), {{every(1), test_step}}, {.stop = at(1)}).history);
   EXPECT_EQ(train(test_step).params, before.params);
 }

@@ -7,6 +7,7 @@
 #include <giro/loop/time/schedule.h>
 
 #include "tests/loop/time/random_schedule.h"
+#include "tests/sanitized.h"
 
 namespace giro {
 namespace {
@@ -21,7 +22,7 @@ void advance(Elapsed& elapsed, int step) {
 }
 
 TEST(ScheduleProperty, AskedWhenNextSaysItIsDueAsWhenAskedEachStep) {
-  constexpr int kTrees = 10'000, kSteps = 1'000;
+  constexpr int kTrees = test::cases(10'000), kSteps = 1'000;
   std::int64_t asked = 0, due = 0;
   for (unsigned seed = 0; seed < kTrees; ++seed) {
     RandomSchedule draw(seed, {.time = true, .last = true});
@@ -52,7 +53,7 @@ TEST(ScheduleProperty, AskedWhenNextSaysItIsDueAsWhenAskedEachStep) {
 // In each step three are asked: one once; one twice, and again as if the step had turned out to be the last; and a copy
 // of the first that is told so at once.
 TEST(ScheduleProperty, AskedAgainInAStepIsAsAskedOnce) {
-  constexpr int kTrees = 3'000, kSteps = 300;
+  constexpr int kTrees = test::cases(3'000), kSteps = 300;
   std::int64_t brought_by_last = 0, due = 0;
   for (unsigned seed = 0; seed < kTrees; ++seed) {
     RandomSchedule draw(seed, {.time = true, .last = true, .counting = true});

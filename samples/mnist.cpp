@@ -38,7 +38,7 @@ std::shared_ptr<const giro::Partitioner> make_partitioner(
         "--partition single: " + std::to_string(world.size()) + " processes were started, expected one, or data");
   }
   if (name == "single" || (name == "auto" && world.size() == 1)) return nullptr;
-  return giro::data_parallel(world, device);
+  return name == "zero" ? giro::zero_data_parallel(world, device) : giro::data_parallel(world, device);
 }
 
 // The exit code.
@@ -128,8 +128,8 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"linear", "cnn"}))
       ->capture_default_str();
   app.add_option("--device", args.device, "auto, cpu or cuda")->capture_default_str();
-  app.add_option("--partition", args.partition, "data: each rank has an even part of each batch; single; auto")
-      ->check(CLI::IsMember({"auto", "data", "single"}))
+  app.add_option("--partition", args.partition, "data: each rank has an even part of each batch; zero: and of adamw's moments; single; auto")
+      ->check(CLI::IsMember({"auto", "data", "zero", "single"}))
       ->capture_default_str();
   app.add_option("--batch", args.batch, "samples a step, of all ranks together")->capture_default_str();
   app.add_option("--steps", args.steps, "steps to train")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();

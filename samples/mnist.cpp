@@ -128,7 +128,8 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"linear", "cnn"}))
       ->capture_default_str();
   app.add_option("--device", args.device, "auto, cpu or cuda")->capture_default_str();
-  app.add_option("--partition", args.partition, "data: each rank has an even part of each batch; zero: and of adamw's moments; single; auto")
+  app.add_option("--partition", args.partition,
+         "data: each rank has an even part of each batch; zero: and of adamw's moments; single; auto")
       ->check(CLI::IsMember({"auto", "data", "zero", "single"}))
       ->capture_default_str();
   app.add_option("--batch", args.batch, "samples a step, of all ranks together")->capture_default_str();

@@ -33,6 +33,7 @@ ON_CUDA = {
         r"after 1\.\d s: replayed collectives: rank [02] of 3 on cuda:0 has waited 1\.\d s", THEN,
         r"then: replayed collectives: rank [02] of 3"]),
     "mixed": (False, 5, [r"rank 0 asks for cpu, rank 1 for cuda:0"]),
+    "no_gpu": (False, 5, [r"communicator: rank 1 has no cuda:5: there are \d+ GPUs"]),
     "same_gpu": (False, 5, [r"rank 0 and rank 1 share the GPU GPU-07000000"]),
 }
 

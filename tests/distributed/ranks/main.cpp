@@ -39,7 +39,9 @@ int fault(const std::string& name) {
     World world({.timeout = short_timeout ? 1.0 : 60.0});
     the_world = &world;
     std::printf("rank %d is there\n", world.rank());
-    const Device device = name == "mixed" && world.rank() == 0 ? Device::cpu() : test_device();
+    Device device = test_device();
+    if (name == "mixed" && world.rank() == 0) device = Device::cpu();
+    if (name == "no_gpu" && world.rank() == 1) device = Device::cuda(5);
     const Communicator communicator = world.communicator(device);
     const Stream stream(device);
     const Elements value(DType::f32, {}, stream);

@@ -20,6 +20,7 @@
 #include "tests/distributed/ranks/ranks.h"
 #include "tests/distributed/ranks/small_model.h"
 #include "tests/expect_error.h"
+#include "tests/temporary_directory.h"
 
 namespace giro::test {
 namespace {
@@ -188,39 +189,6 @@ TEST(TrainingOfRanks, TheHostWaitsForNoStep) {
   }
 }
 
-// The gradient of what is computed first is queued last: by then those of the layers after it are on their way, beside
-// the computation.
-TEST(TrainingOfRanks, GradientsLeaveWhileTheWayBackGoesOn) {
-  if (test_device().is_cpu()) GTEST_SKIP() << "on the CPU nothing runs beside the caller";
-  TrainState state = make_state(all_ranks(1));
-  std::vector<std::string> noted;
-  auto step = jit([&](TrainState& trained, const Batch& batch) {
-    const Stream& sending = trained.context().communication_stream();
-    // Its gradient is noted, and is otherwise as if it were not there.
-    const auto note = [&](const std::string& name, const nn::Var& x) {
-      return nn::call(name, {.shape = x.shape()}, {x},
-                      {.cuda = [&](auto& out, auto& in, auto*) { copy(out, in[0], trained.stream()); },
-                       .vjp =
-                           [&noted, &sending, name](auto&, auto& dy, auto&) {
-                             noted.push_back(name + (sending.is_recording() ? ": some are sent" : ": none is sent"));
-                             return dy;
-                           }});
-    };
-    auto loss = trained.value_and_grad([&](auto& params) {
-      auto hidden =
-          nn::dense(batch["x"], note("first layer", params["dense0/kernel"]), params["dense0/bias"], Activation::tanh);
-      auto logits = nn::dense(hidden, params["dense1/kernel"], params["dense1/bias"]);
-      return mean(softmax_cross_entropy(note("logits", logits), batch["label"]));
-    });
-    trained.apply_gradients();
-    return logs().add_metric("loss", loss);
-  });
-  Dataset data = random_rows().repeat().batch(48).partition(state.partitioner()).to(test_device());
-  auto result = loop(std::move(state), data, {{every(1), step}}, {.stop = at(20)});
-  EXPECT_EQ(noted, (std::vector<std::string>{"logits: none is sent", "first layer: some are sent"}));
-  EXPECT_TRUE(same_everywhere(params_of(result.state)));
-}
-
 TEST(TrainingOfRanks, MicroBatchesMakeOneUpdate) {
   expect_near(train({.parts = 2}), train({}));
   expect_near(train({.partitioner = all_ranks(), .parts = 4}), train({}));
@@ -305,6 +273,24 @@ TEST(TrainingOfRanks, ManagedStepsTrainAlike) {
     return Trained{result.history.collect("metrics.loss")[0], params_of(result.state)};
   };
   expect_near(train_managed(all_ranks(), "data_parallel"), train_managed(nullptr, "jit"));
+}
+
+// Rank 0 chooses for all, and an error of its choice is every rank's.
+TEST(TrainingOfRanks, OneDirectoryForAllRanks) {
+  const auto partitioner = all_ranks();
+  const TemporaryDirectory own;
+  const std::string parent = partitioner->broadcast(own.path());
+  const RunDirectoryOptions options{.parent = parent, .partitioner = partitioner};
+  EXPECT_EQ(run_directory("", options), parent + "/1");
+  EXPECT_EQ(run_directory("", options), parent + "/2");
+  if (world().is_primary()) write_text(parent + "/1/log", "of an earlier run");
+  try {
+    (void)run_directory(parent + "/1", options);
+    ADD_FAILURE() << "no error was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("holds a run already"), std::string::npos) << error.what();
+  }
+  (void)partitioner->broadcast("");  // rank 0's directory goes when all have looked
 }
 
 TEST(TrainingOfRanks, AnIntegerIsNoMetric) {

@@ -187,6 +187,9 @@ Communicator World::communicator(Device device) const {
   return communicator;
 }
 
-void World::set_failed() noexcept { impl_->failed = true; }
+void World::set_failed() noexcept {
+  impl_->failed = true;
+  if (impl_->job) impl_->job->set_failed();
+}
 
 }  // namespace giro

@@ -52,7 +52,8 @@ class World {
   // GPU is missing), unsupported (giro was built without NCCL).
   Communicator communicator(Device device) const;
 
-  // An error that the other ranks do not know of: the destructor will not wait for them.
+  // An error that the other ranks do not know of: the destructor will not wait for them, and every collective that this
+  // rank takes part in from now on is an Error(communication).
   void set_failed() noexcept;
 
  private:

@@ -84,7 +84,7 @@ TEST_P(JournalTest, StepsAreCommittedInOrderWhenTheirLogsHaveArrived) {
 // More and more of them, so that the circle of records grows wherever it begins.
 TEST_P(JournalTest, StepsKeepTheirOrderHoweverManyAreUnderWay) {
   detail::Journal journal({}, {});
-  Shown seen;
+  Recorder seen;
   Elapsed elapsed;
   std::vector<std::pair<std::int64_t, double>> expected;
   for (const int steps : {5, 7, 20, 50}) {

@@ -187,9 +187,6 @@ Communicator World::communicator(Device device) const {
   return communicator;
 }
 
-void World::set_failed() noexcept {
-  impl_->failed = true;
-  if (impl_->job) impl_->job->set_failed();
-}
+void World::set_failed() noexcept { impl_->failed = true; }
 
 }  // namespace giro

@@ -52,8 +52,7 @@ class World {
   // GPU is missing), unsupported (giro was built without NCCL).
   Communicator communicator(Device device) const;
 
-  // An error that the other ranks do not know of: the destructor will not wait for them, and every collective that this
-  // rank takes part in from now on is an Error(communication).
+  // An error that the other ranks do not know of: the destructor will not wait for them.
   void set_failed() noexcept;
 
  private:

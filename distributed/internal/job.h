@@ -20,8 +20,6 @@ class Job {
   virtual void finish() = 0;
   // A collective has failed: there is no use in waiting for the others.
   virtual bool has_failed() const noexcept = 0;
-  // This rank has, and the others do not know: it takes part in no collective any more.
-  virtual void set_failed() noexcept = 0;
 
   std::shared_ptr<CommunicatorImpl> host;  // of all ranks
   int local_rank = 0, local_size = 1;

@@ -30,16 +30,16 @@ void Session::check_usable(const Call& call) const {
   if (ended) {
     throw Error(ErrorCode::invalid_argument, fmt::format("{}: the World of this communicator has ended", call.name));
   }
-  if (const char* const what = failed) {
+  if (failed) {
     throw Error(ErrorCode::communication,
-                fmt::format("{} on rank {} of {}: {} has failed, and the ranks no longer agree", call.name, call.rank,
-                            call.size, what));
+                fmt::format("{} on rank {} of {}: an earlier collective has failed, and the ranks no longer agree",
+                            call.name, call.rank, call.size));
   }
 }
 
 void Session::check(int status, const Call& call) {
   if (status == MPI_SUCCESS) return;
-  failed = "an earlier collective";
+  failed = true;
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(status, text, &length);
@@ -58,7 +58,7 @@ void Session::wait(MPI_Request& request, const Call& call) {
     give_way(now);
   }
   // The operation stays open: MPI cannot cancel it. Nothing advances it, as no further call is made.
-  failed = "an earlier collective";
+  failed = true;
   throw Error(
       ErrorCode::communication,
       fmt::format("{} of {} bytes: rank {} of {} has waited {:.1f} s for the others; another rank is gone, hangs, "

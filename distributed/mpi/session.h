@@ -19,11 +19,10 @@ struct Call {
 // What the communicators of a World share.
 struct Session {
   std::chrono::milliseconds timeout{};
-  // What has failed, a collective or this rank: the ranks no longer agree on what comes next. Null: nothing.
-  std::atomic<const char*> failed{nullptr};
+  std::atomic<bool> failed{false};  // a collective has: its ranks no longer agree on what comes next
   std::atomic<bool> ended{false};
 
-  // Error(communication) if something has failed, Error(invalid_argument) once World has gone.
+  // Error(communication) if a collective has failed, Error(invalid_argument) once World has gone.
   void check_usable(const Call& call) const;
   // Error(communication) with MPI's reason unless `status` is a success.
   void check(int status, const Call& call);

@@ -180,11 +180,9 @@ NcclCommunicator::~NcclCommunicator() {
 }
 
 void NcclCommunicator::check_usable(const char* name) const {
-  if (comm_ != nullptr && !this_rank_has_failed) return;
-  throw Error(ErrorCode::communication, this_rank_has_failed
-                                            ? fmt::format("{} on rank {} of {}: this rank has failed", name, rank, size)
-                                            : fmt::format("{} on rank {} of {}: an earlier collective has failed: {}",
-                                                          name, rank, size, failure_));
+  if (comm_ != nullptr) return;
+  throw Error(ErrorCode::communication,
+              fmt::format("{} on rank {} of {}: an earlier collective has failed: {}", name, rank, size, failure_));
 }
 
 std::string NcclCommunicator::describe(const char* name, std::size_t bytes) const {

@@ -23,7 +23,6 @@ namespace giro::nccl {
 // Of this process. Once the others are given up, communicators that go do not wait for them.
 inline std::atomic<bool> others_are_given_up{false};
 inline std::atomic<bool> a_collective_has_failed{false};
-inline std::atomic<bool> this_rank_has_failed{false};
 
 // Between GPUs, one of each rank. A communicator that does not block: no call waits longer than the timeout. Once a
 // collective has failed the communicator is aborted, so that what the GPU waits for comes to an end, and every call

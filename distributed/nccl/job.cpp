@@ -30,7 +30,6 @@ class NcclJob final : public detail::Job {
 
   void finish() override { host->barrier(Stream(Device::cpu())); }
   bool has_failed() const noexcept override { return nccl::has_failed(); }
-  void set_failed() noexcept override { this_rank_has_failed = true; }
 };
 
 }  // namespace

@@ -58,8 +58,7 @@ class Partitioner {
   // Where a rank's text, what it has of `what`, is not rank 0's: Error(communication) on all ranks, naming both and the
   // first lines that differ. Waits for all of them.
   virtual void expect_same(const std::string& what, const std::string& text) const = 0;
-  // This rank has met an error that the others do not know of: it takes part in nothing more, and the end of the world
-  // does not wait for them.
+  // This rank has met an error that the others do not know of: the end of the world does not wait for them.
   virtual void set_failed() const noexcept = 0;
 };
 

@@ -121,8 +121,9 @@ void check_none_later(const CheckpointStore& store, FileSystem& files, std::int6
 
 // A file system over a network may show what another machine has made a moment later.
 void check_same_directory(const CheckpointStore& store, const Partitioner& ranks) {
-  const std::string expected = ranks.broadcast(store.writer());
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  // Only then is it there to be looked for.
+  const std::string expected = ranks.broadcast(ranks.rank() == 0 ? store.writer() : "");
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(3);
   std::string found = store.writer();
   while (found != expected && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -168,18 +169,16 @@ bool Checkpoint::writer_says(bool yes) const {
   return ranks_ == nullptr ? yes : !ranks_->broadcast(yes ? "yes" : "").empty();
 }
 
-void Checkpoint::open_store(const Partitioner* ranks) {
-  const Shard shard = ranks != nullptr ? ranks->update_shard() : Shard{};
+void Checkpoint::open_store(const std::shared_ptr<const Partitioner>& ranks) {
+  const Shard shard = ranks ? ranks->update_shard() : Shard{};
   ranks_ = shard.count > 1 ? ranks : nullptr;
   SaveGroup group{.shard = shard};
-  if (ranks_ != nullptr) {
-    group.name = ranks_->broadcast(new_save_group_name());
-    group.timeout = ranks_->timeout();
-  }
+  if (ranks_) group.timeout = ranks_->timeout();
   store_ = shared_store(dir_, options_.files, run_, group);
 }
 
-void Checkpoint::begin(const Elapsed& elapsed, const State& state, const void* run, const Partitioner* ranks) {
+void Checkpoint::begin(const Elapsed& elapsed, const State& state, const void* run,
+                       const std::shared_ptr<const Partitioner>& ranks) {
   if (monitor_) monitor_->begin(elapsed);
   run_ = run;
   store_.reset();
@@ -273,14 +272,15 @@ void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>&
       record.best = replaced->record.best;
     }
   }
+  const std::string id = ranks_ ? ranks_->broadcast(new_save_id()) : "";
   for (std::size_t failures = 0;; ++failures) {
     Archive archive = store().archive();
     if (persist) archive.within("run", [&] { persist(archive); });
     try {
       if (options_.asynchronous) {
-        store().save_async(saving.snapshot, record, std::move(archive));
+        store().save_async(saving.snapshot, record, std::move(archive), id);
       } else {
-        store().save(*saving.snapshot, record, std::move(archive));
+        store().save(*saving.snapshot, record, std::move(archive), id);
       }
       break;
     } catch (const Error& error) {

@@ -59,7 +59,8 @@ struct CheckpointOptions {
 // rank 0 saves; each its shard where they have shards of the state (zero_data_parallel), to one directory that all of
 // them see.
 //
-// Whatever is due, a run is saved where a signal ends it, or an error between two steps, as of the dataset; and after
+// Whatever is due, a run is saved where a signal ends it, or an error between two steps, as of the dataset (but not of
+// a state in shards, for the error may be one rank's alone); and after
 // the step in which SIGUSR1 comes, from which it goes on: but not by a checkpoint with a monitor, which keeps the best.
 // Within a loop that saves, evaluations are finished before a signal is heeded. A run that has diverged takes no good
 // checkpoint with it: CheckpointOptions::not_finite decides. While no finite state is saved, one that is not finite is,
@@ -79,12 +80,13 @@ class Checkpoint : public GenericCallback {
 
   template <class S, class B>
   void on_start(LoopState<S, B>& loop) {
-    if (takes_part(loop.partitioner())) begin(loop.elapsed, loop.state, &loop, loop.partitioner());
+    if (takes_part(loop.partitioner())) begin(loop.elapsed, loop.state, &loop, partitioner_of(loop.state));
   }
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
     static_assert(std::is_base_of_v<State, S>, "giro: a checkpoint saves a State");
     if (!takes_part(loop.partitioner())) return;
+    if (!store_) open_store(partitioner_of(loop.state));  // it is an on_start or an on_end itself
     const std::int64_t done = loop.elapsed.steps + (loop.has_batch() ? 1 : 0);
     std::optional<double> best;
     if (monitor_) {
@@ -97,12 +99,17 @@ class Checkpoint : public GenericCallback {
   bool saves() const noexcept { return !monitor_; }
   template <class S, class B>
   void on_save(LoopState<S, B>& loop) {
-    if (saves() && takes_part(loop.partitioner())) save_after_step(loop, {});
+    // An error may be this rank's alone, and the others do not save then.
+    const bool is_alone = loop.failed && ranks_ != nullptr;
+    if (saves() && takes_part(loop.partitioner()) && !is_alone) save_after_step(loop, {});
   }
   template <class S, class B>
   void on_end(LoopState<S, B>&) {
     wait();
     store_.reset();
+    snapshot_.reset();
+    ranks_.reset();
+    run_ = nullptr;
   }
   // For loops written by hand: saves after the step at `elapsed`, whatever is monitored. Whether it did, or skipped a
   // state that is not finite; or has nothing to save, as where rank 0 saves what all ranks have.
@@ -111,7 +118,7 @@ class Checkpoint : public GenericCallback {
   bool operator()(const Elapsed& elapsed, const S& state) {
     const auto ranks = partitioner_of(state);
     if (!takes_part(ranks.get())) return false;
-    if (!store_) open_store(ranks.get());
+    if (!store_ || (ranks_ && ranks_ != ranks)) open_store(ranks);
     return save_at(elapsed, state);
   }
 
@@ -151,8 +158,9 @@ class Checkpoint : public GenericCallback {
     if (!loop.has_batch()) wait();  // nobody may come by later
   }
 
-  void begin(const Elapsed& elapsed, const State& state, const void* run, const Partitioner* ranks);
-  void open_store(const Partitioner* ranks);
+  void begin(const Elapsed& elapsed, const State& state, const void* run,
+             const std::shared_ptr<const Partitioner>& ranks);
+  void open_store(const std::shared_ptr<const Partitioner>& ranks);
   bool save_at(const Elapsed& elapsed, const State& state);
   // The value that is monitored, if it is the best so far. `done` steps are completed, as the loop counts.
   std::optional<double> improvement(std::int64_t done, const State& state, const Logs& logs);
@@ -161,17 +169,14 @@ class Checkpoint : public GenericCallback {
   void save(const Saving& saving, const std::function<void(Archive&)>& persist);
   void wait();
   static bool is_interrupted();
-  CheckpointStore& store() {
-    if (!store_) open_store(ranks_);
-    return *store_;
-  }
+  CheckpointStore& store() { return *store_; }
 
   std::string dir_;
   CheckpointOptions options_;
   std::optional<Monitor> monitor_;
-  bool best_is_read_ = false;           // of what lies in the directory
-  const void* run_ = nullptr;           // that it saves; null: of a loop that is written by hand
-  const Partitioner* ranks_ = nullptr;  // that save together; null: this process alone. Lives as long as the state
+  bool best_is_read_ = false;                 // of what lies in the directory
+  const void* run_ = nullptr;                 // that it saves; null: of a loop that is written by hand
+  std::shared_ptr<const Partitioner> ranks_;  // that save together; null: this process alone
   std::shared_ptr<CheckpointStore> store_;
   std::shared_ptr<Snapshot> snapshot_;
   std::shared_ptr<std::string> report_ = std::make_shared<std::string>();

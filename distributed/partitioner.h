@@ -30,8 +30,8 @@ struct DataParallelOptions {
 // Errors: those of World::communicator; invalid_argument (bucket_bytes below 1).
 std::shared_ptr<const Partitioner> data_parallel(World& world, Device device, const DataParallelOptions& options = {});
 // The same among the ranks along one axis of a mesh. What differs along its other axes trains by itself, such as models
-// of other seeds: rank 0 of each axis prints and writes, and each wants a directory of its own. Errors besides:
-// not_found.
+// of other seeds: rank 0 of each axis prints and writes, and each wants a directory of its own. All end together:
+// whoever is done waits in ~World for the others, as long as WorldOptions::timeout. Errors besides: not_found.
 std::shared_ptr<const Partitioner> data_parallel(const Mesh& mesh, const std::string& axis,
                                                  const DataParallelOptions& options = {});
 

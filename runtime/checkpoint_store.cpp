@@ -69,14 +69,20 @@ Split split(const std::vector<Leaf>& leaves) {
 
 void check_group(const std::string& dir, const SaveGroup& group) {
   const auto& [index, count] = group.shard;
-  if (count < 1 || index < 0 || index >= count) {
+  if (count >= 1 && index >= 0 && index < count) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("checkpoint store '{}': there is no shard {} of {}", dir, index, count));
+}
+
+// Nobody would save the rest of them.
+void check_pieces(const std::string& dir, const std::vector<Leaf>& leaves, const Shard& shard) {
+  if (shard.count > 1) return;
+  for (const Leaf& leaf : leaves) {
+    if (!leaf.piece) continue;
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("checkpoint store '{}': there is no shard {} of {}", dir, index, count));
-  }
-  if (count > 1 && group.name.find('@') == std::string::npos) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("checkpoint store '{}': the group's name is '{}', expected one of new_save_group_name", dir,
-                            group.name));
+                fmt::format("checkpoint '{}': of the leaf '{}' this process holds {} elements of {}; expected a save "
+                            "group of all that hold some",
+                            dir, leaf.path, leaf.value.count(), to_string(leaf.piece->whole)));
   }
 }
 
@@ -130,11 +136,12 @@ struct CheckpointStore::Impl {
   }
 
   // Finishes or undoes what was left unfinished, by this or by processes that are dead.
-  void tidy() {
+  // `current` is where others may be writing already.
+  void tidy(std::string_view current = {}) {
     std::vector<detail::StoreEntry> left = detail::store_entries(files, dir);
     std::erase_if(left, [&](const detail::StoreEntry& entry) {
       return !entry.of_this_host || entry.kind == StoreEntryKind::checkpoint ||
-             entry.kind == StoreEntryKind::version_1 || group.may_be_written(entry);
+             entry.kind == StoreEntryKind::version_1 || entry.name == current;
     });
     if (left.empty()) return;
     for (const detail::StoreEntry& entry : left) {
@@ -191,6 +198,7 @@ struct CheckpointStore::Impl {
     writer->write(text.data(), text.size());
     writer->sync();
     writer->close();
+    if (group) group.remove_receipts(unit);
     files.sync_directory(unit);
   }
 
@@ -200,17 +208,32 @@ struct CheckpointStore::Impl {
     const bool replaces = files.status(name).kind != FileSystem::Kind::none;
     if (replaces) files.rename(name, old);  // where it can be loaded, too; tidy() brings it back if need be
     files.rename(unit, name);
+    group.set_named();
     files.sync_directory(dir);
     if (replaces) detail::remove_all(files, old);
   }
 
-  void save(const Snapshot& snapshot, const CheckpointRecord& record, const Archive& archive) {
+  void save(const Snapshot& snapshot, const CheckpointRecord& record, const Archive& archive, const std::string& id) {
     detail::check_record(record, ErrorCode::invalid_argument, fmt::format("checkpoint '{}'", dir));
+    check_pieces(dir, snapshot.leaves(), group.shard());
+    check_pieces(dir, archive.arrays(), group.shard());
+    group.begin(id);
     if (!is_writer()) return save_shard(snapshot, record.steps, archive);
     acquire();
-    tidy();
+    const std::string name = group.unit_name(record.steps);
+    tidy(name);
     snapshot.wait();
-    const std::string unit = path_of(group ? group.unit_name(record.steps) : detail::side_name(record.steps, "tmp"));
+    if (!group || !group.is_named()) {
+      write_and_commit(path_of(name), snapshot, record, archive);
+    } else {
+      files.sync_directory(dir);  // which an earlier attempt may not have done
+    }
+    line_files.keep_new();
+    prune(record.steps);
+  }
+
+  void write_and_commit(const std::string& unit, const Snapshot& snapshot, const CheckpointRecord& record,
+                        const Archive& archive) {
     try {
       write_unit(unit, snapshot.leaves(), record, archive);
       commit(unit, record.steps);
@@ -223,9 +246,6 @@ struct CheckpointStore::Impl {
       });
       throw;
     }
-    line_files.keep_new();
-    group.next();
-    prune(record.steps);
   }
 
   // That of a shard other than 0.
@@ -236,8 +256,7 @@ struct CheckpointStore::Impl {
     const std::vector<detail::Manifest::File> written = write_shard(unit, snapshot.leaves(), archive);
     files.sync_directory(unit);
     group.send(unit, written);
-    group.next();
-    for (const auto& [path, lines] : archive.lines()) passed_lines[path] = lines.first + lines.count;
+    for (const auto& [path, lines] : archive.lines()) passed_lines[path] = lines.count;
   }
 
   // Removes what is superseded by the checkpoint of `steps`, and then the lines that nothing refers to.
@@ -274,10 +293,10 @@ struct CheckpointStore::Impl {
   }
 };
 
-std::string new_save_group_name() {
+std::string new_save_id() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   static std::atomic<int> count{0};
-  return fmt::format("{}-{}-{}@{}", ::getpid(), now.count(), ++count, detail::host_name());
+  return fmt::format("{}-{}.{}@{}", ::getpid(), now.count(), ++count, detail::host_name());
 }
 
 CheckpointStore::CheckpointStore(std::string dir, CheckpointStoreOptions options) {
@@ -392,17 +411,18 @@ Archive CheckpointStore::archive() {
   return Archive(impl().line_files.kept());
 }
 
-void CheckpointStore::save(const Snapshot& snapshot, const CheckpointRecord& record, Archive archive) {
+void CheckpointStore::save(const Snapshot& snapshot, const CheckpointRecord& record, Archive archive,
+                           const std::string& id) {
   impl().wait();
-  impl().save(snapshot, record, archive);
+  impl().save(snapshot, record, archive, id);
 }
 
 void CheckpointStore::save_async(std::shared_ptr<const Snapshot> snapshot, const CheckpointRecord& record,
-                                 Archive archive) {
+                                 Archive archive, const std::string& id) {
   impl().wait();
   impl().under_way =
       std::async(std::launch::async, [&impl = impl(), snapshot = std::move(snapshot), record,
-                                      archive = std::move(archive)] { impl.save(*snapshot, record, archive); });
+                                      archive = std::move(archive), id] { impl.save(*snapshot, record, archive, id); });
 }
 
 void CheckpointStore::wait() { impl().wait(); }

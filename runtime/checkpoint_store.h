@@ -44,11 +44,12 @@ struct LoadedCheckpoint {
 };
 
 // Reads a checkpoint: `path` is its directory, a file of version 0.1, or a directory of checkpoints, of which the
-// newest is taken that is not damaged. All of it is in memory, once, and verified before this returns. A checkpoint or
-// a file of one that is a symbolic link, which giro never makes, counts as damaged. A checkpoint that was copied
-// somewhere else without the lines that it refers to is loaded without them. Errors: not_found where there is
-// none; where all are damaged the newest's corrupt_data, not_found or io, naming the file; unsupported for a version of
-// the format that is newer than this, or a tensor that giro has no type for.
+// newest is taken that is not damaged. All of it is in memory, once, and verified before this returns; where it is put
+// together from shards, one of them at a time besides. A checkpoint or a file of one that is a symbolic link, which
+// giro never makes, counts as damaged. A checkpoint that was copied somewhere else without the lines that it refers to
+// is loaded without them. Errors: not_found where there is none; where all are damaged the newest's corrupt_data,
+// not_found or io, naming the file; unsupported for a version of the format that is newer than this, or a tensor that
+// giro has no type for.
 LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files = *posix_file_system());
 
 // Processes that save one state together, of which each holds a shard: each has a store for the same directory, and
@@ -56,11 +57,10 @@ LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files = *p
 // that is not sharded, and commits when all shards are there.
 struct SaveGroup {
   Shard shard = {};
-  std::string name = {};  // new_save_group_name() of one of them, which that tells the others
-  double timeout = 600;   // seconds for which shard 0 waits for the others
+  double timeout = 600;  // seconds for which shard 0 waits for the others
 };
-// A name that no other process gives, and this one only once.
-std::string new_save_group_name();
+// What a group calls one save, which shard 0 tells the others: no other save is called so.
+std::string new_save_id();
 
 struct CheckpointStoreOptions {
   std::int64_t keep = 1;  // how many of the newest stay; at least 1
@@ -81,8 +81,8 @@ struct CheckpointStoreOptions {
 // A checkpoint is there whole or not at all, and durable when save() returns. Nothing is overwritten, and an older one
 // goes only after the newer one is durable: so whatever fails or dies on the way, the newer or the older can be loaded.
 //
-// One process at a time writes to a directory. What dead processes of this host left unfinished is finished or removed
-// at the first save; what others left there stays, as they may be alive.
+// One process or group at a time writes to a directory. What dead processes of this host left unfinished is finished or
+// removed at the first save; what others left there stays, as they may be alive.
 //
 // Errors of everything that writes: invalid_argument while another writes to the directory, naming its process; io
 // naming the path. Not to be used from several threads at once; what was moved from is an Error(invalid_argument).
@@ -127,13 +127,16 @@ class CheckpointStore {
   // options do not keep, and those of later steps: the run has gone back. An error of the removal comes after the
   // checkpoint is durable. Errors: invalid_argument for a record with a negative or non-finite number, a memory of more
   // than 4 MiB of text, or an archive that is not the latest of archive(); device_mismatch for a snapshot on a device.
-  // In a group a call of all of them, for the same steps: the pieces of the snapshot and of the archive are saved by
-  // each, all else by shard 0, where Error(communication) names the shards that do not come in time. The others return
-  // when theirs are durable. A save that has failed is tried again by whoever it has failed for.
-  void save(const Snapshot& snapshot, const CheckpointRecord& record, Archive archive);
+  // Pieces of leaves are for a group: Error(invalid_argument) for others. In a group it is a call of all, for the same
+  // steps and under one `id`, that of new_save_id(), which begins when shard 0's save before is over: the pieces of the
+  // snapshot and of the archive are saved by each, all else by shard 0, where Error(communication) names the shards
+  // that do not come in time. The others return when theirs are durable. Whoever it has failed for may try again under
+  // the same id.
+  void save(const Snapshot& snapshot, const CheckpointRecord& record, Archive archive, const std::string& id = {});
   // The same on another thread. One at a time: a second waits for the first. An error comes up at the next call of
   // save, save_async, archive or wait.
-  void save_async(std::shared_ptr<const Snapshot> snapshot, const CheckpointRecord& record, Archive archive);
+  void save_async(std::shared_ptr<const Snapshot> snapshot, const CheckpointRecord& record, Archive archive,
+                  const std::string& id = {});
   void wait();
   // Removes what the options do not keep. Waits, as archive().
   void prune();

@@ -45,9 +45,9 @@ class Partitioner {
   // The part of the params that this rank updates: by default all of them. Where it is one of several, the rank holds
   // the moments of that part alone, and of the gradients that part alone is the mean once they are reduced.
   virtual Shard update_shard() const noexcept { return {}; }
-  // What the ranks have of their parts becomes that of the whole: the sum of each element; and the params that all of
-  // them have updated.
+  // Each element, which tells of this rank's part, becomes the sum over the parts.
   virtual void sum_over_shards(const Tensor&, const Stream&) const {}
+  // The collection, of which each rank has written its part, becomes the same on all.
   virtual void gather_shards(const Collection&, const Stream&) const {}
 
   // On the host, for decisions that have to be the same everywhere: each number becomes the largest of the ranks'.

@@ -17,9 +17,8 @@ namespace giro {
 // What training a model needs, on one device. Its tree:
 //   params/...          f32, one buffer
 //   grads/...           f32, as params; not saved
-//   opt_state/mu/...    f32, as params, and opt_state/nu/...: the moments the optimizer has. Where the partitioner
-//   gives
-//                       each rank a part of the params to update, this rank's pieces of them (Leaf::piece)
+//   opt_state/mu/...    f32, as params, and opt_state/nu/...: the moments the optimizer has; under a partitioner that
+//                       divides the params among the ranks, this rank's pieces of them (Leaf::piece)
 //   step                i64 scalar: updates made
 //   learning_rate       f32 scalar: of the latest update; not saved
 //   seed                i64 scalar

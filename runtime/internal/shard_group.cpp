@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <optional>
 #include <string_view>
@@ -14,15 +13,14 @@
 #include <giro/runtime/error.h>
 
 #include "runtime/internal/file_bytes.h"
+#include "runtime/internal/store_names.h"
 
 namespace giro::detail {
 namespace {
 
 std::string receipt_name(const Shard& shard) { return fmt::format("shard-{}-of-{}.json", shard.index, shard.count); }
 
-// Another process's, once it is there.
-std::optional<std::vector<Manifest::File>> read_receipt(FileSystem& files, const std::string& path) {
-  if (files.status(path).kind != FileSystem::Kind::file) return std::nullopt;
+std::vector<Manifest::File> read_receipt(FileSystem& files, const std::string& path) {
   const FileBytes bytes = read_bytes(files, path, nullptr, Manifest::kMaxBytes);
   Archive archive = Archive::read(std::string_view(bytes.data.get(), bytes.size));
   std::vector<Manifest::File> of_shard;
@@ -32,20 +30,21 @@ std::optional<std::vector<Manifest::File>> read_receipt(FileSystem& files, const
 
 }  // namespace
 
-std::string ShardGroup::unit_name(std::int64_t steps) const {
-  const std::size_t host = group_.name.find('@');
-  return fmt::format("{}.tmp-{}.{}{}", detail::unit_name(steps), group_.name.substr(0, host), saves_,
-                     group_.name.substr(host));
+void ShardGroup::begin(const std::string& id) {
+  if (!*this) return;
+  if (id.find('@') == std::string::npos) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("a save of {} shards has the id '{}', expected one of new_save_id", group_.shard.count, id));
+  }
+  if (id == id_) return;
+  id_ = id;
+  received_.assign(static_cast<std::size_t>(group_.shard.count - 1), std::nullopt);
+  is_named_ = false;
 }
 
-bool ShardGroup::may_be_written(const StoreEntry& entry) const {
-  if (!*this || entry.kind != StoreEntryKind::incomplete) return false;
-  const std::string prefix =
-      fmt::format("{}.tmp-{}.", detail::unit_name(entry.steps), group_.name.substr(0, group_.name.find('@')));
-  if (!entry.name.starts_with(prefix)) return false;
-  std::int64_t save = -1;
-  std::from_chars(entry.name.data() + prefix.size(), entry.name.data() + entry.name.size(), save);
-  return save >= saves_;
+std::string ShardGroup::unit_name(std::int64_t steps) const {
+  return *this ? fmt::format("{}.tmp-{}", detail::unit_name(steps), id_) : side_name(steps, "tmp");
 }
 
 void ShardGroup::send(const std::string& unit, const std::vector<Manifest::File>& files) const {
@@ -59,18 +58,21 @@ void ShardGroup::send(const std::string& unit, const std::vector<Manifest::File>
   files_.rename(written, path);
 }
 
-std::vector<Manifest::File> ShardGroup::receive(const std::string& unit) const {
+std::vector<Manifest::File> ShardGroup::receive(const std::string& unit) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kLongestPause{20};
   const auto until = Clock::now() + std::chrono::duration<double>(group_.timeout);
-  const auto path_of_receipt = [&](int index) { return path_of(unit, receipt_name({index, group_.shard.count})); };
-  std::vector<std::optional<std::vector<Manifest::File>>> received(static_cast<std::size_t>(group_.shard.count - 1));
   std::chrono::milliseconds pause{1};
   for (;;) {
+    // A file system over a network looks for a name it knows not to be there less often than it lists a directory.
+    const std::vector<std::string> names = files_.list(unit);
     std::vector<int> missing;
     for (int index = 1; index < group_.shard.count; ++index) {
-      auto& receipt = received[static_cast<std::size_t>(index - 1)];
-      if (!receipt) receipt = read_receipt(files_, path_of_receipt(index));
+      auto& receipt = received_[static_cast<std::size_t>(index - 1)];
+      const std::string name = receipt_name({index, group_.shard.count});
+      if (!receipt && std::binary_search(names.begin(), names.end(), name)) {
+        receipt = read_receipt(files_, path_of(unit, name));
+      }
       if (!receipt) missing.push_back(index);
     }
     if (missing.empty()) break;
@@ -83,12 +85,15 @@ std::vector<Manifest::File> ShardGroup::receive(const std::string& unit) const {
     pause = std::min(2 * pause, kLongestPause);
   }
   std::vector<Manifest::File> all;
-  for (int index = 1; index < group_.shard.count; ++index) {
-    const auto& of_shard = *received[static_cast<std::size_t>(index - 1)];
-    all.insert(all.end(), of_shard.begin(), of_shard.end());
-    files_.remove(path_of_receipt(index));
-  }
+  for (const auto& of_shard : received_) all.insert(all.end(), of_shard->begin(), of_shard->end());
   return all;
+}
+
+void ShardGroup::remove_receipts(const std::string& unit) const {
+  for (int index = 1; index < group_.shard.count; ++index) {
+    const std::string path = path_of(unit, receipt_name({index, group_.shard.count}));
+    if (files_.status(path).kind != FileSystem::Kind::none) files_.remove(path);
+  }
 }
 
 }  // namespace giro::detail

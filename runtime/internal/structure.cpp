@@ -45,6 +45,7 @@ std::vector<const Collection*> collections_of(const State& state, Collections wh
 Structure::Structure(const std::vector<const Collection*>& all) {
   for (const Collection* collection : all) {
     collections.push_back(collection->name());
+    bytes.push_back(collection->bytes().bytes());
     leaves.insert(leaves.end(), collection->leaves().begin(), collection->leaves().end());
   }
 }
@@ -54,8 +55,16 @@ void Structure::expect_same(const char* call, const Structure& found) const {
   for (std::size_t i = 0; i < std::max(collections.size(), found.collections.size()); ++i) {
     const std::string wanted = i < collections.size() ? collections[i] : "no more collections";
     const std::string given = i < found.collections.size() ? found.collections[i] : "missing";
-    if (wanted == given) continue;
-    throw Error(ErrorCode::not_found, fmt::format("{}: collection {} is '{}', expected '{}'", call, i, given, wanted));
+    if (wanted != given) {
+      throw Error(ErrorCode::not_found,
+                  fmt::format("{}: collection {} is '{}', expected '{}'", call, i, given, wanted));
+    }
+    if (bytes[i] != found.bytes[i]) {
+      throw Error(ErrorCode::shape_mismatch,
+                  fmt::format("{}: the collection '{}' has {} bytes, expected {}; it is made for another number of "
+                              "shards",
+                              call, given, found.bytes[i], bytes[i]));
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,12 @@ std::vector<const Collection*> collections_of(const State& state, Collections wh
 // What two trees must have in common so that one copy for each collection takes one to the other.
 struct Structure {
   explicit Structure(const std::vector<const Collection*>& collections);
-  // The errors of expect_same_leaves, and not_found for leaves that lie in other collections.
+  // The errors of expect_same_leaves, not_found for leaves that lie in other collections, and shape_mismatch for
+  // collections that are made for another number of shards.
   void expect_same(const char* call, const Structure& found) const;
 
   std::vector<std::string> collections;
+  std::vector<std::size_t> bytes;  // of each
   std::vector<Leaf> leaves;
 };
 

@@ -28,13 +28,14 @@ def steps_saved(directory):
 
 
 def check(ranks, to_all, program, mpirun, generator):
-    name = f"{ranks} ranks, signals to {'mpirun' if to_all else 'one rank'}"
+    partition = "zero" if (ranks == 4) == to_all else "data"  # the one with each number and each way
+    name = f"{ranks} ranks, signals to {'mpirun' if to_all else 'one rank'}, {partition}"
     problems, waits = [], []
     with tempfile.TemporaryDirectory() as directory:
         os.mkdir(f"{directory}/model")
         grace = ["--mca", "odls_base_sigkill_timeout", GRACE] if to_all else []
         job = Job([*mpirun, *grace, "-n", ranks, program, "train", directory, "steps=1000000000", "save=1000000000",
-                   "keep=100"])
+                   "keep=100", f"partition={partition}"])
 
         def send(number):
             processes = re.findall(r"process (\d+), begins", job.output)

@@ -1,0 +1,132 @@
+// Training with shards of the moments, and the checkpoints that its ranks write together.
+
+#include <giro/giro.h>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/distributed/ranks/ranks.h"
+#include "tests/distributed/ranks/small_model.h"
+#include "tests/expect_error.h"
+#include "tests/temporary_directory.h"
+
+namespace giro::test {
+namespace {
+
+class ShardsOfRanks : public testing::Test {
+ protected:
+  ShardsOfRanks() : partitioner_(zero_data_parallel(world(), test_device())) {}
+  ~ShardsOfRanks() override { meet(); }  // the directory goes when all are done with it
+
+  void meet() const {
+    double nothing = 0;
+    partitioner_->agree({&nothing, 1});
+  }
+
+  TrainState make_state(std::shared_ptr<const Partitioner> partitioner) const {
+    return TrainState::create(model(), {{"x", DType::f32, {1, kFeatures}}}, optim::adamw(1e-2), 3, test_device(),
+                              std::move(partitioner));
+  }
+  TrainState make_state() const { return make_state(partitioner_); }
+  Dataset rows() const { return random_rows().shuffle(5).repeat().batch(48).partition(partitioner_); }
+  std::string dir(const std::string& name) const { return dir_ + "/" + name; }
+  static std::vector<float> params_of(const TrainState& state) {
+    return to_host<float>(state.collection("params").flat(), state.stream());
+  }
+  // What a checkpoint of `state` holds is what this rank has of it.
+  void expect_saved(const TrainState& state, const std::string& dir, std::int64_t steps) const {
+    meet();  // rank 0's save is over as well
+    const LoadedCheckpoint loaded = load_checkpoint(dir);
+    EXPECT_EQ(loaded.record.steps, steps);
+    TrainState restored = TrainState::create(model(), {{"x", DType::f32, {1, kFeatures}}}, optim::adamw(1e-2), 4,
+                                             test_device(), state.partitioner());
+    load_into(restored, loaded.leaves);
+    for (const char* name : {"params", "opt_state/mu", "opt_state/nu"}) {
+      EXPECT_EQ(to_host<float>(restored.collection(name).flat(), restored.stream()),
+                to_host<float>(state.collection(name).flat(), state.stream()))
+          << name;
+    }
+  }
+
+  const std::shared_ptr<const Partitioner> partitioner_;
+  const TemporaryDirectory own_;
+  const std::string dir_ = partitioner_->broadcast(own_.path());
+};
+
+TEST_F(ShardsOfRanks, MicroBatchesAndShortOnesMakeTheSameUpdates) {
+  const auto train = [&](const std::shared_ptr<const Partitioner>& partitioner, std::int64_t batch, int parts) {
+    Dataset data = random_rows().shuffle(5).batch(batch).partition(partitioner);
+    return params_of(loop(make_state(partitioner), data, {{every(1), make_step(parts)}}).state);
+  };
+  // Of 96 rows: 36, 36 and 24, of which the last ranks get fewer; or 48, in micro-batches that divide them.
+  for (const auto& [batch, parts] : {std::pair<std::int64_t, int>{36, 1}, {48, 4}}) {
+    const std::vector<float> whole = train(nullptr, batch, 1), sharded = train(partitioner_, batch, parts);
+    ASSERT_LE(whole.size(), sharded.size());  // and zeros that make the parts equal
+    for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(sharded[i], whole[i], 2e-4) << i;
+  }
+}
+
+// The best of those that are due, by what rank 0 says, beside the newest in the same directory; and from on_end.
+TEST_F(ShardsOfRanks, CheckpointsAreSavedByAllThatAreAsked) {
+  Dataset data = rows();
+  double offset = 0;  // another on each rank
+  auto result = loop(make_state(), data,
+                     {{every(1), make_step()},
+                      {every(1),
+                       [&](const Elapsed& elapsed) {
+                         offset = world().rank();
+                         return logs().add_metric("score", std::abs(static_cast<double>(elapsed.steps) - 5) + offset);
+                       }},
+                      {every(1), checkpoint(dir("best"), {.keep = 2, .monitor = "score"})},
+                      {every_end(4), checkpoint(dir("both"), {.keep = 3})},
+                      {every_end(6) | last(), checkpoint(dir("both"), {.keep = 3, .asynchronous = true})}},
+                     {.stop = at(9), .on_end = {checkpoint(dir("end"))}});
+  meet();
+  EXPECT_EQ(CheckpointStore(dir("best")).latest()->record.steps, 6);
+  EXPECT_EQ(CheckpointStore(dir("best")).latest()->record.best, 0);  // rank 0's
+  EXPECT_EQ(CheckpointStore(dir("both")).all().size(), 3u);
+  expect_saved(result.state, dir("both"), 9);
+  expect_saved(result.state, dir("end"), 9);
+  // By hand.
+  Checkpoint save = checkpoint(dir("hand"));
+  EXPECT_TRUE(save(result.elapsed, result.state));
+  expect_saved(result.state, dir("hand"), 9);
+  if (world().size() == 1) return;
+  // A copy knows nothing of the ranks, and would lose what the others have.
+  const State copy = result.state.clone();
+  expect_error(ErrorCode::invalid_argument, {"the leaf 'opt_state/mu/", "expected a save group"},
+               [&] { (void)checkpoint(dir("copy" + std::to_string(world().rank())))(result.elapsed, copy); });
+}
+
+// What is not finite in one rank's shard alone keeps all from saving.
+TEST_F(ShardsOfRanks, AStateThatIsNotFiniteAnywhereReplacesNone) {
+  Dataset data = rows();
+  const int last = world().size() - 1;
+  Checkpoint save = checkpoint(dir("model"));
+  auto result = loop(make_state(), data,
+                     {{every(1), make_step()},
+                      {every(1),
+                       [&](LoopState<TrainState, Batch>& loop) {
+                         if (loop.elapsed.steps != 5 || world().rank() != last) return;
+                         // The last element of all, which is in the last shard.
+                         const Tensor nu = loop.state.collection("opt_state/nu").leaves().back().value;
+                         std::vector<float> values = to_host<float>(nu, loop.state.stream());
+                         values.back() = std::numeric_limits<float>::infinity();
+                         from_host(nu, values, loop.state.stream());
+                       }},
+                      {every(1), save}},
+                     {.stop = at(6)});
+  meet();
+  EXPECT_EQ(load_checkpoint(dir("model")).record.steps, 5);
+  const std::string of_rank = world().rank() == last ? "opt_state/nu/" : "a leaf of rank " + std::to_string(last);
+  EXPECT_NE(save.report().find("step 6 is not saved: " + of_rank), std::string::npos) << save.report();
+}
+
+}  // namespace
+}  // namespace giro::test

@@ -17,17 +17,20 @@ targets=("$@")
 seed() {
   case $1 in
     safetensors)
-      local header='{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[],"data_offsets":[8,9]}}'
-      printf "\\x$(printf %x ${#header})"'\0\0\0\0\0\0\0%s123456789' "$header"
+      local header='{"__metadata__":{"pieces":"{\"pieces\":[{\"path\":\"a\",\"begin\":0,\"shape\":[2]}]}"},'
+      header+='"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+      printf "\\x$(printf %x ${#header})"'\0\0\0\0\0\0\0%s12345678' "$header"
       ;;
     safetensors_header) printf '{"__metadata__":{"k":"v"},"a":{"dtype":"F64","shape":[2,2],"data_offsets":[0,32]}}' ;;
     manifest)
       cat <<'END'
 
-"version": 2,
+"version": 3,
 "checkpoint": {"steps": 3, "samples": 96, "previous_samples": 64, "time": 0.5, "previous_time": 0.25, "not_finite": "",
   "monitor": "loss", "best": 0.5, "files": [{"name": "state.safetensors", "bytes": 8, "xxh3": "0123456789abcdef"},
-  {"name": "memory.safetensors", "bytes": 8, "xxh3": "0123456789abcdef"}], "lines": [{"path": "run/history/records",
+  {"name": "memory.safetensors", "bytes": 8, "xxh3": "0123456789abcdef"},
+  {"name": "state-00001-of-00002.safetensors", "bytes": 8, "xxh3": "0123456789abcdef"},
+  {"name": "state-00002-of-00002.safetensors", "bytes": 8, "xxh3": "0123456789abcdef"}], "lines": [{"path": "run/history/records",
   "name": "lines_0.jsonl", "lines": 3, "bytes": 40, "xxh3": "0123456789abcdef"}]},
 "memory": {"run": {"flag": true, "small": -1, "count": 7, "best": "-Infinity", "narrow": 1e-3, "name": "\u00e9",
   "date": null, "lists": [[1, -2], []], "inner": [{"flag": false, "date": 1.5}]}}}

@@ -9,6 +9,12 @@
 #include <giro/callbacks/curves.h>
 #include <giro/callbacks/early_stopping.h>
 #include <giro/callbacks/file_logger.h>
+#include <giro/callbacks/jaxloop/action.h>
+#include <giro/callbacks/jaxloop/actions.h>
+#include <giro/callbacks/jaxloop/loops.h>
+#include <giro/callbacks/jaxloop/outer_loop.h>
+#include <giro/callbacks/jaxloop/outputs.h>
+#include <giro/callbacks/jaxloop/step.h>
 #include <giro/callbacks/jsonl_logger.h>
 #include <giro/callbacks/keras_bar.h>
 #include <giro/callbacks/learning_rate_monitor.h>

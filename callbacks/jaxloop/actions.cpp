@@ -1,0 +1,105 @@
+#include <giro/callbacks/jaxloop/actions.h>
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include <giro/callbacks/jaxloop/loops.h>
+#include <giro/runtime/checkpoint_store.h>
+#include <giro/runtime/error.h>
+#include <giro/runtime/file_system.h>
+
+namespace giro::jaxloop {
+namespace {
+
+bool is_primary(const TrainState& state) { return !state.partitioner() || state.partitioner()->rank() == 0; }
+
+std::string mode_of(const std::string& metric, const std::string& mode) {
+  if (mode != "auto") return mode;
+  const bool maximizes = metric.ends_with("acc") || metric.ends_with("accuracy") || metric.ends_with("auc");
+  return maximizes ? "max" : "min";
+}
+
+}  // namespace
+
+Action summary_action(MetricWriter& writer, const SummaryActionOptions& options) {
+  return Action(
+      [&writer, flushes = options.flush_each_call](TrainState& state, LoopOutputs& outputs) {
+        if (!is_primary(state)) return;
+        MetricWriter::Scalars scalars;
+        for (const auto& [name, values] : outputs.scalars) {
+          if (!values.empty()) scalars.emplace_back(name, outputs.mean(name));
+        }
+        MetricWriter::Arrays arrays;
+        for (const auto& [name, values] : outputs.arrays) {
+          if (!values.empty()) arrays.emplace_back(name, values.back());
+        }
+        const std::int64_t step = step_of(state);
+        if (!scalars.empty()) writer.write_scalars(step, scalars);
+        if (!arrays.empty()) writer.write_histograms(step, arrays);
+        if (flushes) writer.flush();
+      },
+      options.interval);
+}
+
+Action checkpoint_action(const std::string& dir, std::int64_t interval, const CheckpointOptions& options) {
+  return Action(
+      [save = checkpoint(dir, options)](TrainState& state, LoopOutputs&) mutable {
+        Elapsed elapsed;
+        elapsed.steps = step_of(state);
+        elapsed.date = elapsed.date_start = Elapsed::now();
+        (void)save(elapsed, state);
+      },
+      interval);
+}
+
+Action step_number_action(const std::string& path, std::int64_t interval) {
+  return Action(
+      [path](TrainState& state, LoopOutputs&) {
+        if (!is_primary(state)) return;
+        const std::string line = fmt::format("{:.6f} {}\n", Elapsed::now(), step_of(state));
+        const auto writer = posix_file_system()->append(path);
+        writer->write(line.data(), line.size());
+        writer->close();
+      },
+      interval);
+}
+
+MetricMonitoringStopHandler::MetricMonitoringStopHandler(std::string metric,
+                                                         const MetricMonitoringStopHandlerOptions& options)
+    : metric_(std::move(metric)),
+      stopping_(metric_, {.patience = options.patience,
+                          .min_delta = options.min_delta,
+                          .mode = mode_of(metric_, options.mode),
+                          .baseline = options.baseline}) {}
+
+bool MetricMonitoringStopHandler::update(double value, std::int64_t step) {
+  if (std::isnan(value)) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("early stopping: '{}' is NaN at step {}", metric_, step));
+  }
+  const double before = stopping_.best();
+  Elapsed elapsed;
+  elapsed.steps = step;
+  Logs logs;
+  logs.add_metric(metric_, value);
+  const bool stops = stopping_(elapsed, logs);
+  if (stopping_.best() != before) best_step_ = step;
+  return stops;
+}
+
+Action early_stopping_action(const std::shared_ptr<MetricMonitoringStopHandler>& handler, std::int64_t interval,
+                             std::function<void(const std::string& line)> log) {
+  if (!handler) throw Error(ErrorCode::invalid_argument, "early_stopping_action: there is no handler");
+  return Action(
+      [handler, log = std::move(log)](TrainState& state, LoopOutputs& outputs) {
+        if (!outputs.scalars.contains(handler->metric())) {
+          if (log) log(fmt::format("early stopping: the loop has no '{}'", handler->metric()));
+          return;
+        }
+        if (handler->update(outputs.mean(handler->metric()), step_of(state))) outputs.stop_loop = true;
+      },
+      interval);
+}
+
+}  // namespace giro::jaxloop

@@ -1,0 +1,136 @@
+#include <giro/callbacks/jaxloop/outer_loop.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include <giro/callbacks/restore.h>
+#include <giro/loop/interrupt.h>
+#include <giro/runtime/checkpoint_store.h>
+#include <giro/runtime/error.h>
+
+namespace giro::jaxloop {
+namespace {
+
+std::string stopped_file(const CheckpointSpec& spec) {
+  return (std::filesystem::path(spec.checkpoint_dir) / "STOPPED").string();
+}
+
+bool is_primary(const TrainState& state) { return !state.partitioner() || state.partitioner()->rank() == 0; }
+
+[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::invalid_argument, "outer loop: " + what); }
+
+void check(const OuterLoopOptions& options, const OuterLoopArguments& arguments) {
+  if (options.train_loop == nullptr && options.eval_loops.empty())
+    refuse("there is neither a train loop nor an eval loop");
+  if (options.train_loop != nullptr && !arguments.train_dataset) refuse("there is a train loop, but no train_dataset");
+  if (options.train_loop != nullptr && arguments.train_loop_steps < 1) {
+    refuse(fmt::format("train_loop_steps is {}, expected at least 1", arguments.train_loop_steps));
+  }
+  if (options.eval_loops.size() != arguments.eval_specs.size()) {
+    refuse(fmt::format("there are {} eval loops and {} eval_specs, expected one for each", options.eval_loops.size(),
+                       arguments.eval_specs.size()));
+  }
+  for (const EvalSpec& spec : arguments.eval_specs) {
+    if (spec.eval_loop_interval >= 1) continue;
+    refuse(fmt::format("eval_loop_interval is {}, expected at least 1", spec.eval_loop_interval));
+  }
+}
+
+}  // namespace
+
+LoopResult OuterLoop::operator()(TrainState state, const OuterLoopArguments& arguments) {
+  check(options_, arguments);
+  return options_.train_loop != nullptr ? train(std::move(state), arguments)
+                                        : evaluate_checkpoints(std::move(state), arguments);
+}
+
+LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& arguments) {
+  TrainLoop& train_loop = *options_.train_loop;
+  const std::int64_t chunk_steps = arguments.train_loop_steps, total = arguments.train_total_steps;
+  if (options_.checkpoint_spec && CheckpointStore(options_.checkpoint_spec->checkpoint_dir).latest_steps() >= 0) {
+    (void)restore(state, options_.checkpoint_spec->checkpoint_dir);
+  }
+  std::int64_t step = step_of(state);
+  train_loop.set_loop_count(step / chunk_steps);
+  DatasetIterator batches(*arguments.train_dataset, step);
+  LoopOutputs outputs;
+  bool stops = false;
+  while (step < total && !stops) {
+    const std::int64_t chunk = std::min(chunk_steps - step % chunk_steps, total - step);
+    LoopResult trained = train_loop(std::move(state), batches, chunk);
+    state = std::move(trained.state);
+    outputs = std::move(trained.outputs);
+    const std::int64_t now = step_of(state);
+    if (now == step) {
+      log(
+          fmt::format("outer loop: the train loop has made no step at step {} of {}: the train dataset has ended, or "
+                      "the step applies no gradients",
+                      step, total));
+      return {std::move(state), std::move(outputs)};
+    }
+    step = now;
+    stops = outputs.stop_loop;
+    if (outputs.interrupted != 0) return {std::move(state), std::move(outputs)};
+    stops = evaluate(state, arguments, train_loop.loop_count(), outputs.interrupted) || stops;
+    if (outputs.interrupted != 0) return {std::move(state), std::move(outputs)};
+  }
+  if (options_.checkpoint_spec && is_primary(state)) {
+    const CheckpointSpec& spec = *options_.checkpoint_spec;
+    posix_file_system()->create_directories(spec.checkpoint_dir);
+    replace_file(*posix_file_system(), stopped_file(spec), fmt::format("{}\n", step));
+  }
+  return {std::move(state), std::move(outputs)};
+}
+
+bool OuterLoop::evaluate(TrainState& state, const OuterLoopArguments& arguments, std::int64_t round, int& interrupted) {
+  bool stops = false;
+  for (std::size_t i = 0; i < options_.eval_loops.size(); ++i) {
+    const EvalSpec& spec = arguments.eval_specs[i];
+    if (round % spec.eval_loop_interval != 0) continue;
+    if (spec.should_eval_fn && !spec.should_eval_fn(step_of(state))) continue;
+    LoopResult evaluated = (*options_.eval_loops[i])(std::move(state), spec.dataset, spec.num_steps);
+    state = std::move(evaluated.state);
+    stops = stops || evaluated.outputs.stop_loop;
+    if (evaluated.outputs.interrupted != 0) {
+      interrupted = evaluated.outputs.interrupted;
+      break;
+    }
+  }
+  return stops;
+}
+
+LoopResult OuterLoop::evaluate_checkpoints(TrainState state, const OuterLoopArguments& arguments) {
+  if (!options_.checkpoint_spec)
+    refuse("there is no train loop, and no checkpoint_spec to evaluate the checkpoints of");
+  if (state.partitioner() && state.partitioner()->size() > 1) {
+    throw Error(ErrorCode::unsupported, "outer loop: evaluation without training is for one process");
+  }
+  const CheckpointSpec& spec = *options_.checkpoint_spec;
+  const auto is_over = [&] {
+    return spec.iterate_stop_fn ? spec.iterate_stop_fn() : std::filesystem::exists(stopped_file(spec));
+  };
+  const detail::InterruptScope signals(true);
+  LoopOutputs outputs;
+  std::int64_t evaluated = -1, round = 0;
+  for (bool stops = false; !stops && outputs.interrupted == 0;) {
+    const bool was_over = is_over();  // what it has saved before that is there by now
+    if (CheckpointStore(spec.checkpoint_dir).latest_steps() > evaluated) {
+      evaluated = restore(state, spec.checkpoint_dir).steps;
+      stops = evaluate(state, arguments, ++round, outputs.interrupted);
+      continue;
+    }
+    if (was_over) break;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(spec.iterate_interval_secs);
+    while (std::chrono::steady_clock::now() < until && (outputs.interrupted = detail::interrupt_signal()) == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  return {std::move(state), std::move(outputs)};
+}
+
+}  // namespace giro::jaxloop

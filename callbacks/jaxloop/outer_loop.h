@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <giro/callbacks/jaxloop/loops.h>
+#include <giro/kernels/nn/train_state.h>
+#include <giro/loop/data/dataset.h>
+
+namespace giro::jaxloop {
+
+// What an eval loop evaluates, and when.
+struct EvalSpec {
+  Dataset dataset;
+  std::optional<std::int64_t> num_steps = {};  // default: all of it
+  std::int64_t eval_loop_interval = 1;         // in each so many rounds
+  // Is asked in those, with the state's step. Default: yes.
+  std::function<bool(std::int64_t step)> should_eval_fn = {};
+};
+
+// Where checkpoints lie: what checkpoint_action saves, the next outer loop goes on from.
+struct CheckpointSpec {
+  std::string checkpoint_dir;
+  // Of an outer loop without a train loop: how often it looks for another checkpoint, and whether it ends. Default:
+  // when the training has left the file STOPPED.
+  double iterate_interval_secs = 1;
+  std::function<bool()> iterate_stop_fn = {};
+};
+
+struct OuterLoopOptions {
+  TrainLoop* train_loop = nullptr;  // none: evaluation of checkpoints that somebody else makes
+  std::vector<EvalLoop*> eval_loops = {};
+  std::optional<CheckpointSpec> checkpoint_spec = {};
+  std::function<void(const std::string& line)> log = {};  // is given warnings
+};
+
+struct OuterLoopArguments {
+  std::optional<Dataset> train_dataset = {};
+  std::int64_t train_total_steps = 0;     // of the state, those included that it has made before
+  std::int64_t train_loop_steps = 0;      // of each train loop
+  std::vector<EvalSpec> eval_specs = {};  // one for each eval loop
+};
+
+// Trains in chunks, and evaluates in between:
+//
+//   giro::jaxloop::OuterLoop outer_loop({.train_loop = &train_loop, .eval_loops = {&eval_loop}});
+//   auto [state, outputs] = outer_loop(step.initialize_model({{"image", {1, 28, 28, 1}}}),
+//       {.train_dataset = train, .train_total_steps = 100, .train_loop_steps = 10, .eval_specs = {{eval, 100}}});
+//
+// A batch of the train dataset belongs to each step of the state, so training goes on where it was, at any step: the
+// first chunk is then what is left of the one under way. With a checkpoint_spec it goes on from the newest checkpoint,
+// if there is one, and leaves a file STOPPED when it has come to its end. Each round is a chunk of training, then the
+// eval loops that are due. An action that sets stop_loop in the outputs ends the training after its round; a signal
+// after the step.
+class OuterLoop {
+ public:
+  // The loops outlive it.
+  explicit OuterLoop(OuterLoopOptions options) : options_(std::move(options)) {}
+
+  // The state, and the outputs of the last chunk. Errors: LoopError of the loops; those of restore; invalid_argument
+  // for no train dataset, train_loop_steps or eval_loop_interval below 1, other specs than eval loops, nothing to do,
+  // or nowhere to look for checkpoints; unsupported for evaluation without training by several ranks.
+  LoopResult operator()(TrainState state, const OuterLoopArguments& arguments);
+
+ private:
+  LoopResult train(TrainState state, const OuterLoopArguments& arguments);
+  LoopResult evaluate_checkpoints(TrainState state, const OuterLoopArguments& arguments);
+  // The eval loops that are due. Whether one of them stops the training.
+  bool evaluate(TrainState& state, const OuterLoopArguments& arguments, std::int64_t round, int& interrupted);
+  void log(const std::string& line) const {
+    if (options_.log) options_.log(line);
+  }
+
+  OuterLoopOptions options_;
+};
+
+}  // namespace giro::jaxloop

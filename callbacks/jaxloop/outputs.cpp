@@ -1,0 +1,29 @@
+#include <giro/callbacks/jaxloop/outputs.h>
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include <giro/runtime/error.h>
+
+#include "runtime/internal/text.h"
+
+namespace giro::jaxloop {
+
+const std::vector<double>& LoopOutputs::operator[](const std::string& name) const {
+  const auto found = scalars.find(name);
+  if (found != scalars.end()) return found->second;
+  std::vector<std::string> known;
+  for (const auto& [other, values] : scalars) known.push_back(other);
+  throw Error(ErrorCode::not_found, fmt::format("no number '{}' in the outputs{}", name, suggestion(name, known)));
+}
+
+double LoopOutputs::mean(const std::string& name) const {
+  const std::vector<double>& values = (*this)[name];
+  if (values.empty()) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("the mean of '{}', of which there are no values", name));
+  }
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+}  // namespace giro::jaxloop

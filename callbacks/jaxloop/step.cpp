@@ -1,0 +1,45 @@
+#include <giro/callbacks/jaxloop/step.h>
+
+#include <fmt/format.h>
+
+#include <giro/runtime/device_context.h>
+#include <giro/runtime/error.h>
+#include <giro/runtime/rng.h>
+
+#include "runtime/internal/store_names.h"
+
+namespace giro::jaxloop {
+
+Action::Action(Function function, std::int64_t interval) : function_(std::move(function)), interval_(interval) {
+  if (interval < 1) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("action: the interval is {}, expected at least 1", interval));
+  }
+  if (!function_) throw Error(ErrorCode::invalid_argument, "action: there is no function");
+}
+
+Step::Step(nn::Layer model, StepOptions options)
+    : model_(std::move(model)),
+      options_(std::move(options)),
+      recorded_(jit([this](TrainState& state, const Batch& batch) { return run(state, batch); })) {}
+
+Batch Step::begin(TrainState&, const Batch& batch) { return batch; }
+Logs Step::end(TrainState&, Logs outputs) { return outputs; }
+
+std::uint64_t Step::prng_key(std::uint64_t i) const {
+  const PhiloxBlock block = philox(options_.seed, i, static_cast<std::uint64_t>(RngPurpose::application));
+  return std::uint64_t{block.word[0]} << 32 | block.word[1];
+}
+
+TrainState Step::initialize_model(const std::vector<std::pair<std::string, Shape>>& features) const {
+  std::vector<LeafSpec> spec;
+  for (const auto& [name, shape] : features) spec.push_back({name, DType::f32, shape});
+  return TrainState::create(model_, spec, options_.optimizer, options_.seed,
+                            options_.device ? *options_.device : discover_devices().best(), options_.partitioner);
+}
+
+Restored Step::restore_model(TrainState& state, const std::string& dir, std::optional<std::int64_t> step,
+                             FileSystem& files) const {
+  return restore(state, step ? detail::path_of(dir, detail::unit_name(*step)) : dir, files);
+}
+
+}  // namespace giro::jaxloop

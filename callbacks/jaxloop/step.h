@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/callbacks/jaxloop/action.h>
+#include <giro/callbacks/restore.h>
+#include <giro/kernels/nn/layer.h>
+#include <giro/kernels/nn/partitioner.h>
+#include <giro/kernels/nn/train_state.h>
+#include <giro/kernels/optim/optimizer.h>
+#include <giro/loop/data/batch.h>
+#include <giro/loop/log/logs.h>
+#include <giro/loop/step/step.h>
+#include <giro/runtime/device.h>
+#include <giro/runtime/file_system.h>
+
+namespace giro::jaxloop {
+
+struct StepOptions {
+  bool train = false;  // or evaluate
+  optim::Optimizer optimizer = optim::sgd(0.0);
+  std::uint64_t seed = 0;             // of initial values, and of prng_key
+  std::optional<Device> device = {};  // default: the best there is
+  std::shared_ptr<const Partitioner> partitioner = nullptr;
+  // Before and after each interval-th step of a loop. They bring the device to there.
+  std::vector<Action> begin_actions = {}, end_actions = {};
+};
+
+// One thing that is done with a batch, as a class of the program's own:
+//
+//   class MnistStep : public giro::jaxloop::Step {
+//    public:
+//     using Step::Step;
+//     giro::Logs run(giro::TrainState& state, const giro::Batch& batch) override { ... }
+//   };
+//
+// `run` is recorded as by giro::jit, and what it logs is the outputs of the step. It must leave the state as it is
+// unless train() says so. `begin` and `end` run on the host in each step where a class overrides them, and the device
+// is brought to them; preparing batches is better done by Dataset::map.
+class Step {
+ public:
+  Step(nn::Layer model, StepOptions options);
+  virtual ~Step() = default;
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+
+  virtual Logs run(TrainState& state, const Batch& batch) = 0;
+  virtual Batch begin(TrainState& state, const Batch& batch);
+  virtual Logs end(TrainState& state, Logs outputs);
+
+  bool train() const noexcept { return options_.train; }
+  const nn::Layer& model() const noexcept { return model_; }
+  const StepOptions& options() const noexcept { return options_; }
+  // A key of its own for each i, from the seed.
+  std::uint64_t prng_key(std::uint64_t i) const;
+
+  // A state at step 0 for batches of these features and shapes, batch axis included, the model's input first:
+  // initialize_model({{"image", {1, 28, 28, 1}}}). Errors: as TrainState::create.
+  TrainState initialize_model(const std::vector<std::pair<std::string, Shape>>& features) const;
+  // Reads the checkpoint of a step, or the newest, of a directory into a state. Errors: as restore.
+  Restored restore_model(TrainState& state, const std::string& dir, std::optional<std::int64_t> step = {},
+                         FileSystem& files = *posix_file_system()) const;
+
+  // `run` as the loops call it. Error of a call: as giro::Step.
+  const giro::Step<TrainState>& recorded() const noexcept { return recorded_; }
+
+ private:
+  nn::Layer model_;
+  StepOptions options_;
+  giro::Step<TrainState> recorded_;
+};
+
+}  // namespace giro::jaxloop

@@ -1,0 +1,363 @@
+// jaxloop's own numbers, and what giro promises besides.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/callbacks/jaxloop/actions.h>
+#include <giro/callbacks/jaxloop/loops.h>
+#include <giro/callbacks/jaxloop/outer_loop.h>
+#include <giro/callbacks/jaxloop/step.h>
+#include <giro/kernels/elementwise.h>
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/layers.h>
+#include <giro/loop/loop.h>
+
+#include "tests/expect_error.h"
+#include "tests/temporary_directory.h"
+
+namespace giro::jaxloop {
+namespace {
+
+using test::expect_error, test::TemporaryDirectory;
+using Values = std::vector<double>;
+using Counts = std::vector<int>;
+
+// Fits w x to 2 x, and logs x.
+class LineStep : public Step {
+ public:
+  explicit LineStep(StepOptions options) : Step(nn::dense(1), with_cpu(std::move(options))) {}
+
+  Logs run(TrainState& state, const Batch& batch) override {
+    const auto loss_of = [&](const nn::Params& params) {
+      return nn::mean(nn::square(nn::subtract(model()(params, batch["x"]), nn::scale(batch["x"], 2))));
+    };
+    const nn::Var x = nn::mean(batch["x"]);
+    if (!train()) return logs().add_metric("x", x).add_metric("loss", loss_of(state.params()));
+    const nn::Var loss = state.value_and_grad(loss_of);
+    state.apply_gradients();
+    return logs().add_metric("x", x).add_metric("loss", loss);
+  }
+
+ private:
+  static StepOptions with_cpu(StepOptions options) {
+    options.device = Device::cpu();
+    return options;
+  }
+};
+
+Dataset numbers(std::int64_t count) {
+  std::vector<float> x(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) x[static_cast<std::size_t>(i)] = static_cast<float>(i);
+  return Dataset({{"x", HostArray(x, {count, 1})}}).batch(1);
+}
+// Without an end, small enough to train with.
+Dataset training_data() {
+  std::vector<float> x(64);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
+  return Dataset({{"x", HostArray(x, {64, 1})}}).shuffle(1).repeat().batch(8);
+}
+Values range(int begin, int end) {
+  Values values;
+  for (; begin < end; ++begin) values.push_back(begin);
+  return values;
+}
+StepOptions trains() { return {.train = true, .optimizer = optim::adam(0.01)}; }
+TrainState initialized(const Step& step) { return step.initialize_model({{"x", {1, 1}}}); }
+std::vector<float> params_of(const TrainState& state) {
+  return to_host<float>(state.collection("params").flat(), state.stream());
+}
+
+// "10 batches -> outputs 0-9, 10 pulls; num_steps 5 -> 0-4, 5 pulls; then 5-9."
+TEST(Jaxloop, OutputsAreListsOfEachStep) {
+  LineStep step({});
+  TrainLoop loop(step);
+  DatasetIterator all(numbers(10)), some(numbers(10));
+  LoopResult result = loop(initialized(step), all);
+  EXPECT_EQ(result.outputs["x"], range(0, 10));
+  EXPECT_EQ(all.place(), 10);
+  result = loop(std::move(result.state), some, 5);
+  EXPECT_EQ(result.outputs["x"], range(0, 5));
+  EXPECT_EQ(some.place(), 5);
+  result = loop(std::move(result.state), some, 5);
+  EXPECT_EQ(result.outputs["x"], range(5, 10));
+  result = loop(std::move(result.state), some, 5);  // the data have ended
+  EXPECT_FALSE(result.outputs.scalars.contains("x"));
+  // giro: zero steps are none.
+  DatasetIterator none(numbers(10));
+  EXPECT_EQ(loop(std::move(result.state), none, 0).outputs.scalars.count("x"), 0u);
+  EXPECT_EQ(none.place(), 0);
+}
+
+// "Loop intervals 1/2/3 and step intervals 1/2/15: after 10 batches the loop actions ran 1/0/0 and the step actions
+// 10/5/0; after 15 more 2/1/0 and 25/12/1; loop_count reset to 1, 10 more -> 3/2/0 and 35/17/1."
+TEST(Jaxloop, ActionsCountLoopsAndTheStepsOfOne) {
+  Counts loops(3), steps(3), begins(3), step_begins(3);
+  const auto counting = [](Counts& counts, const std::vector<std::int64_t>& intervals) {
+    std::vector<Action> actions;
+    for (std::size_t i = 0; i < intervals.size(); ++i) {
+      actions.emplace_back([&counts, i](TrainState&, LoopOutputs&) { ++counts[i]; }, intervals[i]);
+    }
+    return actions;
+  };
+  LineStep step({.begin_actions = counting(step_begins, {1, 2, 15}), .end_actions = counting(steps, {1, 2, 15})});
+  TrainLoop loop(step, {.begin_actions = counting(begins, {1, 2, 3}), .end_actions = counting(loops, {1, 2, 3})});
+  DatasetIterator data(numbers(100));
+  TrainState state = initialized(step);
+  const auto run = [&](std::int64_t batches, const Counts& of_loops, const Counts& of_steps) {
+    LoopResult result = loop(std::move(state), data, batches);
+    state = std::move(result.state);
+    EXPECT_EQ(loops, of_loops);
+    EXPECT_EQ(begins, of_loops);
+    EXPECT_EQ(steps, of_steps);
+    EXPECT_EQ(step_begins, of_steps);
+  };
+  run(10, {1, 0, 0}, {10, 5, 0});
+  run(15, {2, 1, 0}, {25, 12, 1});
+  loop.set_loop_count(1);
+  run(10, {3, 2, 0}, {35, 17, 1});
+  EXPECT_EQ(data.place(), 35);
+}
+
+// A begin action comes before its step, and only where there is one; an end action sees its step's outputs.
+TEST(Jaxloop, ActionsOfStepsSeeTheOutputsSoFar) {
+  std::vector<std::string> seen;
+  const auto note = [&](const std::string& name) {
+    return [&seen, name](TrainState&, LoopOutputs& outputs) {
+      const auto x = outputs.scalars.find("x");
+      seen.push_back(name + std::to_string(x == outputs.scalars.end() ? 0 : x->second.size()));
+    };
+  };
+  LineStep step({.begin_actions = {Action(note("begin"), 2)}, .end_actions = {Action(note("end"), 3)}});
+  TrainLoop loop(step);
+  DatasetIterator data(numbers(5));
+  (void)loop(initialized(step), data);
+  EXPECT_EQ(seen, (std::vector<std::string>{"begin1", "end3", "begin3"}));
+}
+
+// "min 10, 9, 9.5 -> best 9; max .8, .9, .85 -> .9; patience 2 stops on the second failure; min_delta .1 rejects 9.95;
+// losses 1, .5, .6, .7 (patience 2) stop at the 4th evaluation, best .5 @ 1."
+TEST(Jaxloop, StopHandler) {
+  using Handler = MetricMonitoringStopHandler;
+  Handler loss("loss"), accuracy("eval_accuracy");
+  for (const double value : {10.0, 9.0, 9.5}) EXPECT_FALSE(loss.update(value, 0));
+  EXPECT_EQ(loss.best(), 9);
+  for (const double value : {0.8, 0.9, 0.85}) EXPECT_FALSE(accuracy.update(value, 0));
+  EXPECT_EQ(accuracy.best(), 0.9);
+  Handler patient("loss", {.patience = 2});
+  EXPECT_FALSE(patient.update(1, 0));
+  EXPECT_FALSE(patient.update(2, 1));
+  EXPECT_TRUE(patient.update(2, 2));
+  Handler coarse("loss", {.min_delta = 0.1});
+  EXPECT_FALSE(coarse.update(10, 0));
+  EXPECT_FALSE(coarse.update(9.95, 1));
+  EXPECT_EQ(coarse.best(), 10);
+  Handler losses("loss", {.patience = 2});
+  std::vector<bool> stops;
+  for (const double value : {1.0, 0.5, 0.6, 0.7}) stops.push_back(losses.update(value, static_cast<int>(stops.size())));
+  EXPECT_EQ(stops, (std::vector<bool>{false, false, false, true}));
+  EXPECT_EQ(losses.best(), 0.5);
+  EXPECT_EQ(losses.best_step(), 1);
+  expect_error(ErrorCode::invalid_argument, {"'loss' is NaN at step 7"},
+               [&] { (void)loss.update(std::numeric_limits<double>::quiet_NaN(), 7); });
+}
+
+class OuterLoopTest : public testing::Test {
+ protected:
+  LoopResult run(OuterLoopOptions options, OuterLoopArguments arguments = {}) {
+    if (options.train_loop == nullptr) options.train_loop = &train_loop_;
+    if (!arguments.train_dataset) arguments.train_dataset = training_data();
+    arguments.train_total_steps = 100;
+    arguments.train_loop_steps = 10;
+    return OuterLoop(std::move(options))(initialized(step_), arguments);
+  }
+  Action count(int& counter) {
+    return Action([&counter](TrainState&, LoopOutputs&) { ++counter; });
+  }
+  Action stop() {
+    return Action([](TrainState&, LoopOutputs& outputs) { outputs.stop_loop = true; });
+  }
+
+  LineStep step_{trains()}, eval_step_{{}};
+  TrainLoop train_loop_{step_};
+  TemporaryDirectory dir_;
+};
+
+// "L=10, total 100: step 100, last outputs length 10."
+TEST_F(OuterLoopTest, TrainsInChunks) {
+  std::vector<std::string> lines;
+  TrainLoop loop(step_, {.stats = {"num_params", "steps_per_sec"},
+                         .log = [&](const std::string& line) { lines.push_back(line); }});
+  const LoopResult result = run({.train_loop = &loop});
+  EXPECT_EQ(step_of(result.state), 100);
+  EXPECT_EQ(result.outputs["loss"].size(), 10u);
+  EXPECT_EQ(result.outputs["jaxloop/num_params"], Values{2});
+  EXPECT_GT(result.outputs["jaxloop/steps_per_sec"].at(0), 0);
+  EXPECT_EQ(loop.loop_count(), 10);
+  ASSERT_EQ(lines.size(), 10u);
+  EXPECT_EQ(lines[1].substr(0, 40), "train    | step:     20 | steps_per_sec:");
+}
+
+// The same bits as one loop of as many steps, and as the outer loop that is killed after every chunk.
+TEST_F(OuterLoopTest, IsOneTrainingHoweverItIsCut) {
+  const auto plain = loop(initialized(step_), training_data(), {{every(1), step_.recorded()}}, {.stop = at(100)});
+  EXPECT_EQ(params_of(run({}).state), params_of(plain.state));
+  for (int chunk = 1; chunk <= 10; ++chunk) {
+    TrainLoop killed(step_, {.end_actions = {checkpoint_action(dir_.path()), Action(stop(), chunk)}});
+    int rounds = 0;
+    OuterLoopOptions options{.train_loop = &killed, .checkpoint_spec = CheckpointSpec{dir_.path()}};
+    TrainLoop dies(step_, {.end_actions = {checkpoint_action(dir_.path()), Action([&](TrainState&, LoopOutputs&) {
+                                             if (++rounds == 1) throw std::runtime_error("killed");
+                                           })}});
+    options.train_loop = &dies;
+    EXPECT_ANY_THROW((void)run(options));
+    EXPECT_EQ(CheckpointStore(dir_.path()).latest_steps(), 10 * chunk);
+  }
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "STOPPED"));
+  const LoopResult last = run({.checkpoint_spec = CheckpointSpec{dir_.path()}});
+  EXPECT_EQ(params_of(last.state), params_of(plain.state));
+  EXPECT_TRUE(last.outputs.empty());  // "checkpoint at 100 -> nothing to do, outputs empty"
+  EXPECT_TRUE(std::filesystem::exists(dir_ / "STOPPED"));
+}
+
+// "stop from train or eval -> 10"; "train + eval -> 10 evals; intervals 1/2 -> 10/5".
+TEST_F(OuterLoopTest, EvaluatesAndStops) {
+  const Dataset data = numbers(3);
+  TrainLoop stops(step_, {.end_actions = {stop()}});
+  EXPECT_EQ(step_of(run({.train_loop = &stops}).state), 10);
+  int first = 0, second = 0, third = 0;
+  EvalLoop one(eval_step_, {.end_actions = {count(first)}}), two(eval_step_, {.end_actions = {count(second)}}),
+      three(eval_step_, {.end_actions = {count(third)}});
+  EXPECT_EQ(
+      step_of(run({.eval_loops = {&one, &two, &three}},
+                  {.eval_specs = {{data}, {data, 2, 2}, {data, 1, 1, [](std::int64_t step) { return step == 30; }}}})
+                  .state),
+      100);
+  EXPECT_EQ((Counts{first, second, third}), (Counts{10, 5, 1}));
+  EvalLoop eval_stops(eval_step_, {.end_actions = {stop()}});
+  // What is left of the round still runs.
+  EXPECT_EQ(step_of(run({.eval_loops = {&eval_stops, &one}}, {.eval_specs = {{data}, {data}}}).state), 10);
+  EXPECT_EQ(first, 11);
+  // One after the other sees the same data.
+  EXPECT_EQ(two(initialized(eval_step_), data, 2).outputs["x"], range(0, 2));
+  EXPECT_EQ(two(initialized(eval_step_), data, 2).outputs["x"], range(0, 2));
+}
+
+// "resume at 55 -> loop_count 10 at the end"; "50 batches only -> step 50"; "save every 2 to 10, restore 10".
+TEST_F(OuterLoopTest, ResumesInTheMiddleOfAChunk) {
+  DatasetIterator data(training_data());
+  LoopResult before = train_loop_(initialized(step_), data, 55);
+  checkpoint_action(dir_.path())(before.state, before.outputs);
+  const LoopResult resumed = run({.checkpoint_spec = CheckpointSpec{dir_.path()}});
+  EXPECT_EQ(train_loop_.loop_count(), 10);
+  EXPECT_EQ(params_of(resumed.state), params_of(run({}).state));
+
+  std::vector<std::string> lines;
+  const LoopResult ended =
+      run({.log = [&](const std::string& line) { lines.push_back(line); }},
+          {.train_dataset = Dataset({{"x", HostArray(std::vector<float>(50), {50, 1})}}).batch(1)});
+  EXPECT_EQ(step_of(ended.state), 50);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("no step at step 50 of 100"), std::string::npos);
+
+  const std::string every_second = dir_ / "second";
+  LineStep saves({.train = true,
+                  .optimizer = optim::adam(0.01),
+                  .end_actions = {checkpoint_action(every_second, 2, {.keep = 9})}});
+  TrainLoop loop(saves);
+  DatasetIterator again(training_data());
+  const LoopResult saved = loop(initialized(saves), again, 10);
+  TrainState restored = initialized(saves);
+  EXPECT_EQ(saves.restore_model(restored, every_second).steps, 10);
+  EXPECT_EQ(params_of(restored), params_of(saved.state));
+  EXPECT_EQ(saves.restore_model(restored, every_second, 4).steps, 4);
+  // giro: step 0 is step 0.
+  expect_error(ErrorCode::not_found, {"checkpoint_0000000000"},
+               [&] { (void)saves.restore_model(restored, every_second, 0); });
+}
+
+// Beside a training, or after it: each checkpoint that is the newest when it is looked for.
+TEST_F(OuterLoopTest, EvaluatesCheckpointsThatOthersMake) {
+  std::vector<std::int64_t> steps;
+  EvalLoop evaluates(
+      eval_step_, {.end_actions = {Action([&](TrainState& state, LoopOutputs&) { steps.push_back(step_of(state)); })}});
+  const CheckpointSpec spec{dir_.path(), 0.01};
+  int asked = 0;
+  TrainLoop saving(step_, {.end_actions = {checkpoint_action(dir_.path())}});
+  CheckpointSpec polled = spec;
+  // While it waits, the training goes on.
+  polled.iterate_stop_fn = [&] {
+    TrainLoop* const loop = ++asked <= 3 ? &saving : nullptr;
+    if (loop != nullptr) {
+      OuterLoop({.train_loop = loop, .checkpoint_spec = spec})(
+          initialized(step_),
+          {.train_dataset = training_data(), .train_total_steps = 10 * asked, .train_loop_steps = 10});
+    }
+    return asked > 4;
+  };
+  (void)OuterLoop({.eval_loops = {&evaluates}, .checkpoint_spec = polled})(initialized(step_),
+                                                                           {.eval_specs = {{numbers(3)}}});
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{10, 20, 30}));
+  // By the file that the training leaves.
+  steps.clear();
+  (void)OuterLoop({.eval_loops = {&evaluates}, .checkpoint_spec = spec})(initialized(step_),
+                                                                         {.eval_specs = {{numbers(3)}}});
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{30}));
+}
+
+// begin and end are called where a class has them.
+TEST(Jaxloop, HooksOfAStep) {
+  struct Hooked : LineStep {
+    using LineStep::LineStep;
+    Batch begin(TrainState&, const Batch& batch) override {
+      ++begins;
+      return batch;
+    }
+    Logs end(TrainState&, Logs outputs) override { return outputs.add_metric("twice", 2 * outputs.entry_value("x")); }
+    int begins = 0;
+  };
+  Hooked step{StepOptions{}};
+  TrainLoop loop(step);
+  DatasetIterator data(numbers(4));
+  const LoopResult result = loop(initialized(step), data);
+  EXPECT_EQ(step.begins, 4);
+  EXPECT_EQ(result.outputs["twice"], (Values{0, 2, 4, 6}));
+}
+
+TEST_F(OuterLoopTest, RefusesWhatCannotBe) {
+  const auto expect = [&](std::initializer_list<std::string> words, OuterLoopOptions options,
+                          OuterLoopArguments arguments) {
+    expect_error(ErrorCode::invalid_argument, words,
+                 [&] { (void)OuterLoop(std::move(options))(initialized(step_), arguments); });
+  };
+  EvalLoop eval(eval_step_);
+  const Dataset data = training_data();
+  expect({"no train_dataset"}, {.train_loop = &train_loop_}, {.train_loop_steps = 1});
+  expect({"train_loop_steps is 0"}, {.train_loop = &train_loop_}, {.train_dataset = data});
+  expect({"1 eval loops and 0 eval_specs"}, {.train_loop = &train_loop_, .eval_loops = {&eval}},
+         {.train_dataset = data, .train_loop_steps = 1});
+  expect({"eval_loop_interval is 0"}, {.eval_loops = {&eval}}, {.eval_specs = {{data, 1, 0}}});
+  expect({"neither"}, {}, {});
+  expect({"no checkpoint_spec"}, {.eval_loops = {&eval}}, {.eval_specs = {{data, 1}}});
+  expect_error(ErrorCode::invalid_argument, {"interval is 0"},
+               [&] { (void)Action([](TrainState&, LoopOutputs&) {}, 0); });
+  expect_error(ErrorCode::invalid_argument, {"no statistic 'step_per_sec'", "steps_per_sec"},
+               [&] { TrainLoop(step_, {.stats = {"step_per_sec"}}); });
+  // An evaluation that trains.
+  EvalLoop wrong(step_);
+  expect_error(ErrorCode::invalid_argument, {"the evaluation has changed the state's params"},
+               [&] { (void)wrong(initialized(step_), numbers(3)); });
+  expect_error(ErrorCode::not_found, {"'los'", "did you mean 'loss'?"},
+               [&] { (void)eval(initialized(eval_step_), numbers(3)).outputs["los"]; });
+}
+
+}  // namespace
+}  // namespace giro::jaxloop

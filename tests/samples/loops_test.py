@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the samples of loops, on a small data set made here.
 
-usage: loops_test.py FIT MANUAL_LOOP CUSTOM_STATE
+usage: loops_test.py FIT MANUAL_LOOP CUSTOM_STATE CUSTOM_LOOP
 """
 
 import csv
@@ -15,7 +15,7 @@ import unittest
 
 from mnist_test import TEST_ROWS, TRAIN_ROWS, write_split
 
-fit = manual_loop = custom_state = None
+fit = manual_loop = custom_state = custom_loop = None
 
 
 def run(*command):
@@ -61,13 +61,24 @@ class Loops(unittest.TestCase):
         self.assertEqual(after, "681")
         self.assertAlmostEqual(float(pi), 3.1416, delta=0.01)
 
+    def test_custom_loop(self):
+        work = self.folder / "work"
+        text = self.runs(custom_loop, self.folder, 20, work)
+        self.assertEqual(re.findall(r"^train    \| step: +(\d+) \| steps_per_sec: +[\d.]+$", text, re.MULTILINE),
+                         [str(step) for step in range(2, 21, 2)])
+        self.assertEqual(len(re.findall(r"^eval     \| step: +\d+ \| eval time: [\d.]+ seconds$", text, re.MULTILINE)), 10)
+        self.assertTrue((work / "STOPPED").exists())
+        # It goes on from there, with what is left of the chunk under way.
+        text = self.runs(custom_loop, self.folder, 35, work)
+        self.assertEqual(re.findall(r"^train    \| step: +(\d+) ", text, re.MULTILINE), ["21", "24", "27", "30", "33", "35"])
+
     def test_no_data(self):
-        for sample in (fit, manual_loop):
+        for sample in (fit, manual_loop, custom_loop):
             result = run(sample, self.folder / "nowhere")
             self.assertEqual((result.returncode, result.stderr.count("\n")), (2, 1))
             self.assertIn("nowhere", result.stderr)
 
 
 if __name__ == "__main__":
-    fit, manual_loop, custom_state = map(pathlib.Path, sys.argv[1:])
+    fit, manual_loop, custom_state, custom_loop = map(pathlib.Path, sys.argv[1:])
     unittest.main(argv=[sys.argv[0]])

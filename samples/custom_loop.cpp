@@ -48,6 +48,8 @@ void run(const std::string& data, std::int64_t total_steps, const std::string& w
   auto train_data = giro::data::mnist("train", {.dir = data}).shuffle(0).repeat().batch(32).to(device);
   auto eval_data = giro::data::mnist("test", {.dir = data}).batch(32, /*drop_remainder=*/true).to(device);
 
+  const giro::Shape image = train_data.spec().front().shape;  // (32, 28, 28, 1)
+
   MnistStep train_step(
       cnn(), {.train = true, .optimizer = giro::optim::sgd(0.005, {.momentum = 0.9}), .device = device});
   MnistStep eval_step(cnn(), {.device = device});
@@ -65,7 +67,7 @@ void run(const std::string& data, std::int64_t total_steps, const std::string& w
       .eval_loops = {&eval_loop},
       .checkpoint_spec = jl::CheckpointSpec{work_dir},
       .log = print});
-  auto [state, outputs] = outer_loop(train_step.initialize_model({{"image", {1, 28, 28, 1}}}),
+  auto [state, outputs] = outer_loop(train_step.initialize_model({{"image", image}}),
       {.train_dataset = train_data,
           .train_total_steps = total_steps,
           .train_loop_steps = std::max<std::int64_t>(total_steps / 10, 1),

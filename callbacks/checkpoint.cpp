@@ -123,7 +123,7 @@ void check_none_later(const CheckpointStore& store, FileSystem& files, std::int6
 void check_same_directory(const CheckpointStore& store, const Partitioner& ranks) {
   // Only then is it there to be looked for.
   const std::string expected = ranks.broadcast(ranks.rank() == 0 ? store.writer() : "");
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   std::string found = store.writer();
   while (found != expected && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

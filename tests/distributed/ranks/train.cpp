@@ -58,7 +58,7 @@ class Options {
       {"caught", "no"},       // within the world's scope: a LoopError, whose exit code is then 3
       // Of the rank that goes astray:
       {"rank", "1"},
-      {"fault", ""},   // kill, segv, exit, throw, stop, skip, slow, nan
+      {"fault", ""},   // kill, segv, exit, throw, stop, skip, slow, nan, data
       {"at", "step"},  // init, start, step, save, finish, end
       {"step", "7"},
       {"call", "1"},         // of those that save: the fault comes before it
@@ -80,7 +80,7 @@ class Fault {
         timeout_(options.number("timeout")),
         is_here_(rank == options.number("rank")) {}
 
-  bool is_planned() const { return !kind_.empty() && kind_ != "nan"; }
+  bool is_planned() const { return !kind_.empty() && kind_ != "nan" && kind_ != "data"; }
 
   void come_to(const std::string& place) {
     if (place != at_ || !is_here_ || !is_planned() || std::exchange(has_come_, true)) return;
@@ -174,6 +174,12 @@ int train(World& world, std::string dir, const Options& options) {
   if (options.text("fault") == "nan") {
     const auto place = static_cast<std::size_t>(options.number("rank") * batch / world.size());
     data = prepare(random_rows(data.indices(options.number("step"))[place]));
+  }
+  if (options.text("fault") == "data" && (is_other || options.number("rank") == -1)) {  // -1: all of them
+    data = data.map([batch = std::make_shared<std::int64_t>(-1), last = options.number("step")](const Batch& made) {
+      if (++*batch > last) throw std::runtime_error("astray: there is no such batch");  // the first shows what one is
+      return made;
+    });
   }
   data = data.partition(partitioner).prefetch(2);
   auto state = TrainState::create(model(), data.spec(), optim::adamw(1e-2), 3, Device::cpu(), partitioner);

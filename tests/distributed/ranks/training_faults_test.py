@@ -71,6 +71,10 @@ def cases(generator):
                    fault="nan", rank=rank, step=2, save=2)
         yield Case("NaN that nobody minds", ranks, [f"rank {each} ended after 40 steps" for each in range(ranks)], (2,),
                    True, fault="nan", rank=rank, step=2, save=2, nan="ignore")
+        # Where all of them fail, and each has all of the state, rank 0 may save before mpirun ends it.
+        for partition, at in (("data", -1), ("zero", -1), ("zero", other)):
+            yield Case("no batch" + (" on all ranks" if at < 0 else ""), ranks, ["there is no such batch"], (10, 19),
+                       fault="data", rank=at, step=19, partition=partition)
         yield Case("another number of steps", ranks, [f"the loop: rank {other} has stop: 41, but rank 0 has stop: 40"],
                    rank=other, other_steps=1)
         yield Case("another batch", ranks, [f"the dataset: rank {other} has batch: 36.*, but rank 0 has batch: 24"],

@@ -15,7 +15,7 @@
 namespace giro {
 namespace {
 
-bool contains(const std::vector<std::string>& names, const std::string& name) {
+bool is_among(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -87,8 +87,8 @@ void TensorBoard::operator()(const Elapsed& elapsed, const Logs& logs) {
   for (const Logs::Entry& entry : logs.entries()) {
     if (!is_array(entry)) continue;
     const auto array = [&] { return MetricWriter::Arrays{{"outputs/" + entry.name, on_host(entry.value)}}; };
-    if (contains(impl.options.images, entry.name)) writer.write_images(elapsed.steps, array());
-    if (contains(impl.options.histograms, entry.name)) writer.write_histograms(elapsed.steps, array());
+    if (is_among(impl.options.images, entry.name)) writer.write_images(elapsed.steps, array());
+    if (is_among(impl.options.histograms, entry.name)) writer.write_histograms(elapsed.steps, array());
   }
 }
 

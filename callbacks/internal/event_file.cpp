@@ -19,7 +19,7 @@
 namespace giro::detail {
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{1} << 16;
+constexpr std::size_t kMostGathered = std::size_t{1} << 16;
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
 // Fields of tensorflow.Event and tensorflow.SessionLog.
@@ -27,7 +27,7 @@ constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSession
 constexpr int kStatus = 1, kStart = 1;
 
 // The number in the name of an event file, seconds since the Unix epoch; 0 for another file.
-std::int64_t number_of(const std::string& name) {
+std::int64_t seconds_of(const std::string& name) {
   std::int64_t number = 0;
   if (name.starts_with(kPrefix)) {
     std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), number);
@@ -48,7 +48,7 @@ EventFile::EventFile(std::string dir, std::shared_ptr<FileSystem> files, double 
                 fmt::format("tensorboard: '{}' is being written by {}; expected a directory of its own for each run",
                             dir_, holder.empty() ? "another" : std::string(holder.begin(), holder.end())));
   }
-  for (const std::string& name : files_->list(dir_)) number_ = std::max(number_, number_of(name));
+  for (const std::string& name : files_->list(dir_)) number_ = std::max(number_, seconds_of(name));
   begin(date);
 }
 
@@ -75,7 +75,7 @@ void EventFile::add(double date, std::int64_t step, int field, const ProtoMessag
   event_.add_double(kWallTime, date).add_integer(kStep, step).add_message(field, value);
   append_tfrecord(records_, event_.bytes());
   // A clock that was set back shall not hold back the records.
-  if (records_.size() < kBufferBytes && date >= flushed_date_ && date < flushed_date_ + flush_interval_) return;
+  if (records_.size() < kMostGathered && date >= flushed_date_ && date < flushed_date_ + flush_interval_) return;
   flush();
   flushed_date_ = date;
 }

@@ -16,7 +16,7 @@ constexpr int kDType = 1, kTensorShape = 2, kTensorContent = 4, kStringVal = 8;
 constexpr int kDim = 2, kSize = 1;
 enum class TensorType { f32 = 1, f64 = 2, string = 7 };
 
-ProtoMessage tensor(TensorType type, std::initializer_list<std::int64_t> shape) {
+ProtoMessage tensor_of(TensorType type, std::initializer_list<std::int64_t> shape) {
   ProtoMessage dims;
   for (const std::int64_t size : shape) dims.add_message(kDim, ProtoMessage().add_integer(kSize, size));
   return ProtoMessage().add_integer(kDType, static_cast<int>(type)).add_message(kTensorShape, dims);
@@ -51,14 +51,14 @@ void add_scalar(ProtoMessage& summary, std::string_view tag, double value) {
 void add_histogram(ProtoMessage& summary, std::string_view tag, const std::vector<double>& rows) {
   std::string content;
   for (const double number : rows) append_little_endian(content, std::bit_cast<std::uint64_t>(number), 8);
-  ProtoMessage edges_and_counts = tensor(TensorType::f64, {static_cast<std::int64_t>(rows.size() / 3), 3});
+  ProtoMessage edges_and_counts = tensor_of(TensorType::f64, {static_cast<std::int64_t>(rows.size() / 3), 3});
   edges_and_counts.add_bytes(kTensorContent, content);
   add_tensor(summary, tag, "histograms", {}, DataClass::tensor, edges_and_counts);
 }
 
 void add_images(ProtoMessage& summary, std::string_view tag, std::int64_t width, std::int64_t height,
                 const std::vector<std::string>& files) {
-  ProtoMessage strings = tensor(TensorType::string, {2 + static_cast<std::int64_t>(files.size())});
+  ProtoMessage strings = tensor_of(TensorType::string, {2 + static_cast<std::int64_t>(files.size())});
   strings.add_bytes(kStringVal, std::to_string(width)).add_bytes(kStringVal, std::to_string(height));
   for (const std::string& file : files) strings.add_bytes(kStringVal, file);
   add_tensor(summary, tag, "images", {}, DataClass::blob_sequence, strings);
@@ -66,7 +66,7 @@ void add_images(ProtoMessage& summary, std::string_view tag, std::int64_t width,
 
 void add_text(ProtoMessage& summary, std::string_view tag, std::string_view markdown) {
   add_tensor(summary, tag, "text", {}, DataClass::tensor,
-             tensor(TensorType::string, {}).add_bytes(kStringVal, markdown));
+             tensor_of(TensorType::string, {}).add_bytes(kStringVal, markdown));
 }
 
 void add_hparams(ProtoMessage& summary, const MetricWriter::HParams& hparams, double date) {
@@ -82,7 +82,7 @@ void add_hparams(ProtoMessage& summary, const MetricWriter::HParams& hparams, do
   const ProtoMessage content = ProtoMessage().add_message(kSessionStartInfo, info);
   // The metadata is what is read.
   add_tensor(summary, "_hparams_/session_start_info", "hparams", content.bytes(), DataClass::tensor,
-             tensor(TensorType::f32, {0}));
+             tensor_of(TensorType::f32, {0}));
 }
 
 }  // namespace giro::detail

@@ -127,8 +127,14 @@ SummaryWriter::SummaryWriter(const std::string& dir, const SummaryWriterOptions&
   if (options.histogram_buckets < 1) {
     refuse(fmt::format("histogram_buckets is {}, expected at least 1", options.histogram_buckets));
   }
+  if (options.purge_step && *options.purge_step < 0) {
+    refuse(fmt::format("purge_step is {}, expected at least 0", *options.purge_step));
+  }
+  if (options.resume && !options.purge_step) refuse("resume without purge_step, the step at which the run goes on");
   impl_ = std::make_unique<Impl>(dir, options);
-  if (options.purge_step) purge(*options.purge_step);
+  if (!options.purge_step) return;
+  if (options.resume) impl_->file->remove_from(*options.purge_step);
+  impl_->file->add_session_start(Clock::now(), *options.purge_step);
 }
 SummaryWriter::SummaryWriter(SummaryWriter&&) noexcept = default;
 SummaryWriter& SummaryWriter::operator=(SummaryWriter&&) noexcept = default;
@@ -199,12 +205,6 @@ void SummaryWriter::close() {
   auto events = std::move(*impl_->file);
   impl_->file.reset();
   events.flush();
-}
-
-void SummaryWriter::purge(std::int64_t step) {
-  detail::EventFile& events = impl_->open_file();
-  impl_->check_step(step);
-  events.add_session_start(Clock::now(), step);
 }
 
 void SummaryWriter::sync() { impl_->open_file().sync(); }

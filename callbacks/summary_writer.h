@@ -11,8 +11,10 @@
 namespace giro {
 
 struct SummaryWriterOptions {
-  // Of a run that goes on from this step: what was written of it and of later ones is not shown any more.
+  // The step from which on the directory's earlier files are not to be shown: that at which what is written now begins.
   std::optional<std::int64_t> purge_step = {};
+  // They are of the same run, which goes on from there: they lose those records, as if there had been no interruption.
+  bool resume = false;
   double flush_interval = 5;  // seconds after which the next write brings all to the file, as flush does
   std::int64_t histogram_buckets = 30;
   std::shared_ptr<FileSystem> files = posix_file_system();
@@ -44,8 +46,6 @@ class SummaryWriter final : public MetricWriter {
   void flush() override;
   void close() override;
 
-  // What was written of this step and later ones is not shown any more: they are run again.
-  void purge(std::int64_t step);
   // Flushes, also across a power loss.
   void sync();
 

@@ -28,13 +28,15 @@ HostArray on_host(const LogValue& value) {
 
 struct TensorBoard::Impl {
   SummaryWriter& open(const Elapsed& elapsed) {
+    if (resumed) writer.reset();
     if (!writer) {
-      writer.emplace(dir, SummaryWriterOptions{.flush_interval = options.flush_interval,
+      writer.emplace(dir, SummaryWriterOptions{.purge_step = elapsed.steps,
+                                               .resume = resumed,
+                                               .flush_interval = options.flush_interval,
                                                .histogram_buckets = options.histogram_buckets,
                                                .files = options.files});
-      goes_back = true;
+      resumed = false;
     }
-    if (std::exchange(goes_back, false)) writer->purge(elapsed.steps);
     if (!std::exchange(described, true)) {
       if (!options.hparams.empty()) writer->write_hparams(options.hparams);
       writer->write_texts(elapsed.steps, options.texts);
@@ -67,7 +69,7 @@ struct TensorBoard::Impl {
   TensorBoardOptions options;
   std::optional<SummaryWriter> writer;
   bool described = false;  // whether hparams and texts were written
-  bool goes_back = false;  // whether the next loop runs steps again
+  bool resumed = false;    // whether the next loop goes on with a run that has written to the directory
   LogSchema schema;        // of the logs before
   MetricWriter::Scalars scalars;
   std::vector<std::size_t> entries;  // that the scalars are, by their positions
@@ -95,7 +97,7 @@ void TensorBoard::operator()(const Elapsed& elapsed, const Logs& logs) {
 void TensorBoard::persist(Archive& archive) {
   archive("described", impl_->described);
   if (archive.is_reading()) {
-    impl_->goes_back = true;
+    impl_->resumed = true;
   } else if (impl_->writer) {
     impl_->writer->sync();
   }

@@ -39,9 +39,10 @@ class TensorBoardHistograms;
 //       {giro::every(1), board},
 //       {giro::every(1'000), board.histograms()},
 //
-// A run that is resumed writes another file of the same directory, from whose first step on TensorBoard drops what the
-// run had written before. So does a run that begins in the directory of another one; a directory for each is better.
-// Copies write to the same file. Errors, when a loop begins or it is called: those of SummaryWriter.
+// A run that is resumed goes on in another file of the directory; the earlier ones lose what they hold of the steps
+// that are run again. One that begins in the directory of another run leaves that one's files, of which TensorBoard
+// then shows nothing: a directory for each is better. Copies write to the same file. Errors, when a loop begins or it
+// is called: those of SummaryWriter.
 class TensorBoard {
  public:
   static constexpr bool kPrimaryOnly = true;
@@ -57,7 +58,8 @@ class TensorBoard {
   // A callback that writes histograms of all leaves of these collections, under their paths. As it sees the state, it
   // is a barrier: every(1'000) rather than every(1). Error(not_found) naming the nearest collection.
   TensorBoardHistograms histograms(std::vector<std::string> collections = {"params", "grads"}) const;
-  // To write other things by hand, once a loop has begun. Error(invalid_argument) before, and on other ranks than 0.
+  // To write other things by hand, until another loop begins. Error(invalid_argument) before, and on other ranks than
+  // 0.
   MetricWriter& writer() const;
 
  private:

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -35,6 +36,18 @@ std::int64_t seconds_of(const std::string& name) {
   return number;
 }
 
+// Whether an event is of a step, and of this one or a later one.
+bool is_of_step_or_later(std::string_view event, std::int64_t step) {
+  std::int64_t its_step = 0;
+  bool has_step = false;
+  ProtoFields fields(event);
+  while (const int field = fields.next()) {
+    if (field == kStep) its_step = fields.integer();
+    has_step |= field == kSummary || field == kSessionLog;
+  }
+  return has_step && its_step >= step;
+}
+
 }  // namespace
 
 EventFile::EventFile(std::string dir, std::shared_ptr<FileSystem> files, double date, double flush_interval)
@@ -48,7 +61,11 @@ EventFile::EventFile(std::string dir, std::shared_ptr<FileSystem> files, double 
                 fmt::format("tensorboard: '{}' is being written by {}; expected a directory of its own for each run",
                             dir_, holder.empty() ? "another" : std::string(holder.begin(), holder.end())));
   }
-  for (const std::string& name : files_->list(dir_)) number_ = std::max(number_, seconds_of(name));
+  for (const std::string& name : files_->list(dir_)) {
+    if (seconds_of(name) == 0) continue;
+    number_ = std::max(number_, seconds_of(name));
+    earlier_.push_back((std::filesystem::path(dir_) / name).string());
+  }
   begin(date);
 }
 
@@ -59,6 +76,22 @@ void EventFile::begin(double date) {
   event_.clear();
   event_.add_double(kWallTime, date).add_bytes(kFileVersion, "brain.Event:2");
   append_tfrecord(records_, event_.bytes());
+}
+
+void EventFile::remove_from(std::int64_t step) {
+  for (const std::string& path : earlier_) {
+    const std::vector<char> content = files_->read(path);
+    std::string_view rest(content.data(), content.size());
+    std::string kept;
+    bool all = true;
+    while (const std::optional<std::string_view> record = take_tfrecord(rest)) {
+      const bool stays = !is_of_step_or_later(*record, step);
+      if (stays) append_tfrecord(kept, *record);
+      all &= stays;
+    }
+    // Nothing can be read after a record that is not whole.
+    if (!all) replace_file(*files_, path, kept);
+  }
 }
 
 void EventFile::add_summary(double date, std::int64_t step, const ProtoMessage& summary) {

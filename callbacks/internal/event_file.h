@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <giro/runtime/file_system.h>
 
@@ -19,8 +20,10 @@ class EventFile {
   // directory is being written.
   EventFile(std::string dir, std::shared_ptr<FileSystem> files, double date, double flush_interval);
 
+  // Takes what is of this step and later ones out of the files that were there before.
+  void remove_from(std::int64_t step);
   void add_summary(double date, std::int64_t step, const ProtoMessage& summary);
-  // What was written of this step and later ones, in this file and those before it, is not to be shown.
+  // Who has read what was written of this step and later ones is to drop it.
   void add_session_start(double date, std::int64_t step);
   void flush();
   // Also across a power loss.
@@ -34,6 +37,7 @@ class EventFile {
   std::shared_ptr<FileSystem> files_;
   double flush_interval_;
   std::unique_ptr<FileSystem::Lock> lock_;
+  std::vector<std::string> earlier_;            // the paths of event files that were there before
   std::unique_ptr<FileSystem::Writer> writer_;  // null where writing has failed
   std::int64_t number_ = 0;                     // in the name of the newest file
   std::string records_;                         // that were not written yet

@@ -9,6 +9,15 @@
 #include "callbacks/internal/protobuf.h"
 
 namespace giro::detail {
+namespace {
+
+std::uint64_t read_little_endian(std::string_view data, std::size_t bytes) {
+  std::uint64_t value = 0;
+  for (std::size_t i = bytes; i-- > 0;) value = value << 8 | static_cast<unsigned char>(data[i]);
+  return value;
+}
+
+}  // namespace
 
 std::uint32_t masked_crc32c(std::string_view data) {
   constexpr std::size_t kMost = std::size_t{1} << 30;  // the library counts in int
@@ -29,6 +38,18 @@ void append_tfrecord(std::string& out, std::string_view data) {
   append_little_endian(out, masked_crc32c(std::string_view(out).substr(begin, 8)), 4);
   out += data;
   append_little_endian(out, masked_crc32c(data), 4);
+}
+
+std::optional<std::string_view> take_tfrecord(std::string_view& file) {
+  constexpr std::size_t kHeader = 12, kFooter = 4;
+  if (file.size() < kHeader + kFooter) return {};
+  const std::uint64_t size = read_little_endian(file, 8);
+  if (read_little_endian(file.substr(8), 4) != masked_crc32c(file.substr(0, 8))) return {};
+  if (size > file.size() - kHeader - kFooter) return {};
+  const std::string_view data = file.substr(kHeader, size);
+  if (read_little_endian(file.substr(kHeader + size), 4) != masked_crc32c(data)) return {};
+  file.remove_prefix(kHeader + size + kFooter);
+  return data;
 }
 
 }  // namespace giro::detail

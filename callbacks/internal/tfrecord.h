@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,5 +13,9 @@ std::uint32_t masked_crc32c(std::string_view data);
 
 // Appends a TFRecord: length, its checksum, the data, their checksum.
 void append_tfrecord(std::string& out, std::string_view data);
+
+// Takes the first record off `file`. Its data; none where there is no whole one, with the right checksums, at its
+// beginning.
+std::optional<std::string_view> take_tfrecord(std::string_view& file);
 
 }  // namespace giro::detail

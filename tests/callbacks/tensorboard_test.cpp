@@ -116,6 +116,45 @@ TEST(EventFile, ComesAfterThoseThatAreThere) {
   for (std::size_t i = 0; i < names.size(); ++i) EXPECT_EQ(names[i].substr(20, 10), numbers[i]);
 }
 
+// The steps of the scalars in a directory are the sizes of their tags.
+TEST(SummaryWriter, RemovesTheStepsThatAreRunAgain) {
+  const test::TemporaryDirectory dir;
+  const auto scalars_in = [&](std::size_t file) {
+    std::vector<std::size_t> steps;
+    for (const std::string& record : records_of(dir / event_files(dir.path()).at(file))) {
+      const std::size_t begin = record.find('x'), end = record.rfind('x');
+      if (begin != record.npos) steps.push_back(end - begin + 1);
+    }
+    return steps;
+  };
+  const auto write = [&](std::size_t first, std::size_t last, const SummaryWriterOptions& options) {
+    SummaryWriter writer(dir.path(), options);
+    for (std::size_t step = first; step <= last; ++step) {
+      writer.write_scalars(static_cast<std::int64_t>(step), {{std::string(step, 'x'), 0}});
+    }
+  };
+  using Steps = std::vector<std::size_t>;
+  write(1, 5, {});
+  write(4, 6, {.purge_step = 4});
+  EXPECT_EQ(scalars_in(0), (Steps{1, 2, 3, 4, 5}));
+  const std::string before = test::read_text(dir / event_files(dir.path()).at(0));
+  // A crash has left half a record.
+  const std::string last = dir / event_files(dir.path()).at(1);
+  const std::string whole = test::read_text(last);
+  test::write_text(last, whole.substr(0, whole.size() - 3));
+  write(7, 8, {.purge_step = 7, .resume = true});
+  EXPECT_EQ(test::read_text(dir / event_files(dir.path()).at(0)), before);
+  EXPECT_EQ(scalars_in(1), (Steps{4, 5}));
+  write(5, 5, {.purge_step = 5, .resume = true});
+  EXPECT_EQ(scalars_in(0), (Steps{1, 2, 3, 4}));
+  EXPECT_EQ(scalars_in(1), (Steps{4}));
+  EXPECT_EQ(scalars_in(2), Steps{});
+  EXPECT_EQ(scalars_in(3), Steps{5});
+  for (int file = 0; file < 4; ++file) {
+    EXPECT_NE(records_of(dir / event_files(dir.path()).at(file)).at(0).find("brain.Event:2"), std::string::npos);
+  }
+}
+
 TEST(SummaryWriter, IsTheOnlyOneInItsDirectory) {
   const test::TemporaryDirectory dir;
   SummaryWriter writer(dir / "a/b");
@@ -132,10 +171,13 @@ TEST(SummaryWriter, RefusesWhatItCannotWrite) {
                [&] { SummaryWriter(dir.path(), {.flush_interval = -1}); });
   expect_error(ErrorCode::invalid_argument, {dir.path(), "histogram_buckets is 0"},
                [&] { SummaryWriter(dir.path(), {.histogram_buckets = 0}); });
+  expect_error(ErrorCode::invalid_argument, {dir.path(), "purge_step is -2"},
+               [&] { SummaryWriter(dir.path(), {.purge_step = -2}); });
+  expect_error(ErrorCode::invalid_argument, {dir.path(), "resume without purge_step"},
+               [&] { SummaryWriter(dir.path(), {.resume = true}); });
   SummaryWriter writer(dir.path());
   const ErrorCode invalid = ErrorCode::invalid_argument;
   expect_error(invalid, {dir.path(), "step is -1"}, [&] { writer.write_scalars(-1, {{"a", 1}}); });
-  expect_error(invalid, {dir.path(), "step is -2"}, [&] { writer.purge(-2); });
   expect_error(invalid, {dir.path(), "tag is empty"}, [&] { writer.write_texts(0, {{"", "a"}}); });
   expect_error(invalid, {"a\\xff", "UTF-8"}, [&] { writer.write_scalars(0, {{"a\xff", 1}}); });
   expect_error(invalid, {"text 'a'", "UTF-8"}, [&] { writer.write_texts(0, {{"a", "\xc3"}}); });

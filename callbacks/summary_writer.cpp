@@ -186,6 +186,11 @@ void SummaryWriter::write_hparams(const HParams& hparams) {
   detail::EventFile& events = impl_->open_file();
   for (const auto& [name, hparam] : hparams) {
     impl_->check_tag(name);
+    const double* number = std::get_if<double>(&hparam.value);
+    if (number != nullptr && !std::isfinite(*number)) {  // TensorBoard's page of hyperparameters would fail
+      impl_->fail(ErrorCode::invalid_argument,
+                  fmt::format("the hyperparameter '{}' is {}, expected a finite number", name, *number));
+    }
     const std::string* text = std::get_if<std::string>(&hparam.value);
     if (text != nullptr && !is_utf8(*text)) {
       impl_->fail(ErrorCode::invalid_argument, fmt::format("the hyperparameter '{}' is not UTF-8", name));

@@ -29,8 +29,8 @@ struct SummaryWriterOptions {
 // Scalars are kept as f32. The elements of an array that are not finite are in no bucket of its histogram; if there
 // are any, the scalar "<tag>/not_finite" says how many. Floating-point images are clipped to 0 to 1, where NaN is 0.
 // For one thread at a time. Errors besides a MetricWriter's: invalid_argument for an empty directory name, an option
-// out of range, a directory that is being written, or a text that is not UTF-8; unsupported for an image that PNG does
-// not have.
+// out of range, a directory that is being written, a text that is not UTF-8 or a hyperparameter that is not finite;
+// unsupported for an image that PNG does not have.
 class SummaryWriter final : public MetricWriter {
  public:
   explicit SummaryWriter(const std::string& dir, const SummaryWriterOptions& options = {});

@@ -74,6 +74,45 @@ TEST(TfRecord, HasTheChecksumsOfTheFormat) {
   EXPECT_EQ(hex(whole), "1800000000000000a37f4b2209000000000000f03f1a0d627261696e2e4576656e743a3286bf577a");
 }
 
+// However a file is damaged, what is before the damage is read, and nothing else.
+TEST(TfRecord, ReadsWholeRecordsOnly) {
+  std::string file;
+  detail::append_tfrecord(file, "first");
+  const std::size_t second = file.size();
+  detail::append_tfrecord(file, "");
+  const auto read = [](std::string_view rest) {
+    std::vector<std::string> records;
+    while (const auto record = detail::take_tfrecord(rest)) records.emplace_back(*record);
+    return records;
+  };
+  EXPECT_EQ(read(file), (std::vector<std::string>{"first", ""}));
+  const auto expected = [&](std::size_t damage) {
+    return damage < second ? std::vector<std::string>{} : std::vector<std::string>{"first"};
+  };
+  for (std::size_t i = 0; i < file.size(); ++i) {
+    EXPECT_EQ(read(file.substr(0, i)), expected(i)) << i;
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string damaged = file;
+      damaged[i] = static_cast<char>(damaged[i] ^ 1 << bit);
+      EXPECT_EQ(read(damaged), expected(i)) << i;
+    }
+  }
+}
+
+TEST(ProtoMessage, ReadsTheFieldsOfAnother) {
+  detail::ProtoMessage message;
+  message.add_double(1, 1).add_integer(2, -7).add_float(3, 1).add_bytes(500, "bytes").add_integer(2, 1);
+  for (std::size_t size = 0; size <= message.bytes().size(); ++size) {
+    detail::ProtoFields fields(std::string_view(message.bytes()).substr(0, size));
+    std::vector<int> numbers;
+    while (const int field = fields.next()) {
+      numbers.push_back(field);
+      EXPECT_TRUE(field != 2 || fields.integer() == (numbers.size() == 2 ? -7 : 1)) << fields.integer();
+    }
+    EXPECT_EQ(numbers == (std::vector<int>{1, 2, 3, 500, 2}), size == message.bytes().size()) << size;
+  }
+}
+
 TEST(ProtoMessage, WritesVarints) {
   EXPECT_EQ(hex(detail::ProtoMessage().add_integer(1, 0).add_integer(2, 300).add_integer(16, -1).bytes()),
             "0800"
@@ -182,6 +221,9 @@ TEST(SummaryWriter, RefusesWhatItCannotWrite) {
   expect_error(invalid, {"a\\xff", "UTF-8"}, [&] { writer.write_scalars(0, {{"a\xff", 1}}); });
   expect_error(invalid, {"text 'a'", "UTF-8"}, [&] { writer.write_texts(0, {{"a", "\xc3"}}); });
   expect_error(invalid, {"'lr'", "UTF-8"}, [&] { writer.write_hparams({{"lr", "\xc3"}}); });
+  expect_error(invalid, {"'lr'", "inf"}, [&] {
+    writer.write_hparams({{"lr", std::numeric_limits<double>::infinity()}});
+  });
   const auto image = [&](auto values, const Shape& shape) {
     return [&writer, array = HostArray(std::move(values), shape)] { writer.write_images(0, {{"dog", array}}); };
   };

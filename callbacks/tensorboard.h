@@ -40,9 +40,9 @@ class TensorBoardHistograms;
 //       {giro::every(1'000), board.histograms()},
 //
 // A run that is resumed goes on in another file of the directory; the earlier ones lose what they hold of the steps
-// that are run again. One that begins in the directory of another run leaves that one's files, of which TensorBoard
-// then shows nothing: a directory for each is better. Copies write to the same file. Errors, when a loop begins or it
-// is called: those of SummaryWriter.
+// that are run again. One that begins in the directory of another run leaves that one's files, and takes its place in
+// TensorBoard where both have a tag: a directory for each is better. Copies write to the same file. Errors, when a loop
+// begins or it is called: those of SummaryWriter.
 class TensorBoard {
  public:
   static constexpr bool kPrimaryOnly = true;

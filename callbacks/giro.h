@@ -18,10 +18,13 @@
 #include <giro/callbacks/jsonl_logger.h>
 #include <giro/callbacks/keras_bar.h>
 #include <giro/callbacks/learning_rate_monitor.h>
+#include <giro/callbacks/metric_writer.h>
 #include <giro/callbacks/monitor.h>
 #include <giro/callbacks/noop.h>
 #include <giro/callbacks/restore.h>
 #include <giro/callbacks/run_directory.h>
+#include <giro/callbacks/summary_writer.h>
+#include <giro/callbacks/tensorboard.h>
 #include <giro/callbacks/terminate_on_nan.h>
 #include <giro/callbacks/timer.h>
 #include <giro/callbacks/tqdm_bar.h>

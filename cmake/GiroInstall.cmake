@@ -19,6 +19,7 @@ configure_package_config_file(cmake/giroConfig.cmake.in ${PROJECT_BINARY_DIR}/gi
   INSTALL_DESTINATION ${giro_config_dir} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/giroConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/giroConfig.cmake ${PROJECT_BINARY_DIR}/giroConfigVersion.cmake cmake/FindDNNL.cmake
+  cmake/FindISAL.cmake
   DESTINATION ${giro_config_dir})
 
 # For the test of the include edges.

@@ -3,7 +3,8 @@
 # they are missing. Calls apt only if something is. Exit code 3: the distribution has no such package.
 set -euo pipefail
 
-packages=(build-essential cmake libdnnl-dev libfmt-dev nlohmann-json3-dev libcli11-dev zlib1g-dev libxxhash-dev "$@")
+packages=(build-essential cmake libdnnl-dev libfmt-dev nlohmann-json3-dev libcli11-dev zlib1g-dev libxxhash-dev
+  libisal-dev libpng-dev "$@")
 # A CUDA toolkit brings Thrust of its own.
 [ -e /usr/local/cuda/include/cccl/thrust/version.h ] || packages+=(libthrust-dev)
 

@@ -59,7 +59,11 @@ void run(const std::string& data, std::int64_t total_steps, const std::string& w
   const jl::Action show([](giro::TrainState&, jl::LoopOutputs& outputs) {
     std::printf("         | loss: %.4f, accuracy: %.4f\n", outputs.mean("loss"), outputs.mean("accuracy"));
   });
-  jl::TrainLoop train_loop(train_step, {.end_actions = {show, jl::checkpoint_action(work_dir)}, .log = print});
+  const std::int64_t first_step = giro::CheckpointStore(work_dir).latest_steps() + 1;
+  giro::SummaryWriter writer(work_dir + "/summaries", {.purge_step = first_step, .resume = true});
+  const jl::Action summaries = jl::summary_action(writer);
+  jl::TrainLoop train_loop(
+      train_step, {.end_actions = {show, summaries, jl::checkpoint_action(work_dir)}, .log = print});
   jl::EvalLoop eval_loop(eval_step, {.end_actions = {show}, .log = print});
 
   // 5. The outer loop, which goes on from the newest checkpoint.

@@ -23,7 +23,8 @@ fail() {
 fetch() {
   mkdir -p .deps
   (cd .deps && apt-get download libdnnl-dev libdnnl2 ocl-icd-libopencl1 libfmt-dev libfmt9 nlohmann-json3-dev \
-    libcli11-dev libgtest-dev zlib1g-dev zlib1g libxxhash-dev dataset-fashion-mnist \
+    libcli11-dev libgtest-dev zlib1g-dev zlib1g libxxhash-dev libisal-dev libisal2 libpng-dev \
+    libpng16-16 dataset-fashion-mnist \
     libopenmpi-dev libopenmpi3 openmpi-bin openmpi-common libpmix2 libhwloc15 libevent-core-2.1-7 \
     libevent-pthreads-2.1-7 libltdl7)
 }

@@ -11,11 +11,14 @@
 #include <vector>
 
 #include <giro/callbacks/keras_bar.h>
+#include <giro/callbacks/tensorboard.h>
 #include <giro/kernels/nn/var.h>
 #include <giro/loop/journal.h>
 #include <giro/loop/log/log_ring.h>
 #include <giro/loop/loop.h>
 #include <giro/runtime/stream.h>
+
+#include "tests/temporary_directory.h"
 
 namespace {
 
@@ -82,6 +85,14 @@ void bar_each_step(benchmark::State& benchmark, const std::string& path) {
   run(benchmark, tasks);
 }
 
+// The same with TensorBoard's scalars of what was logged, in a directory that lies in memory.
+void tensorboard_each_step(benchmark::State& benchmark) {
+  const giro::test::TemporaryDirectory dir;
+  Tasks tasks = seldom_and(every(1), step_and_log);
+  tasks.front() = {every(1), giro::tensorboard(dir.path())};
+  run(benchmark, tasks);
+}
+
 // As the README writes it: a checkpoint's schedule awaits the end.
 void all_seldom_and_last(benchmark::State& benchmark) {
   Tasks tasks = seldom(kCallbacks - 1);
@@ -145,5 +156,6 @@ BENCHMARK(four_entries_each_step);
 BENCHMARK(callable_schedule);
 BENCHMARK_CAPTURE(bar_each_step, null, "/dev/null");
 BENCHMARK_CAPTURE(bar_each_step, file, "");
+BENCHMARK(tensorboard_each_step);
 
 }  // namespace

@@ -9,10 +9,11 @@ alone from there; where there is none, that is said and the rest is tested.
 """
 
 import pathlib
-import shutil
 import subprocess
 import sys
-import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+import python_environment
 
 PACKAGES = ["safetensors>=0.8", "numpy"]
 DEBIAN_PYTHON = "/usr/bin/python3"
@@ -26,21 +27,9 @@ def has_torch():
 
 
 def main(venv, programs):
-    python = venv / "bin" / "python"
-    end = time.monotonic() + 60
-    steps = [
-        [sys.executable, "-m", "venv", venv],
-        [python, "-m", "pip", "install", "--quiet", "--retries", "1", "--only-binary", ":all:", *PACKAGES],
-    ]
-    for step in steps:
-        try:
-            left = max(1, end - time.monotonic())
-            subprocess.run(step, capture_output=True, text=True, check=True, timeout=left)
-        except (OSError, subprocess.SubprocessError) as error:
-            shutil.rmtree(venv, ignore_errors=True)
-            said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
-            print(f"skipped: no environment with {' and '.join(PACKAGES)}: {said[-1] if said else error}")
-            return 77
+    python = python_environment.make(venv, PACKAGES)
+    if python is None:
+        return 77
     cases = pathlib.Path(__file__).parent / "python_files"
     status = subprocess.run([python, cases / "exchange.py", *programs], check=False).returncode
     if not has_torch():

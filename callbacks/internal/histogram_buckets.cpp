@@ -1,0 +1,56 @@
+#include "callbacks/internal/histogram_buckets.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "runtime/internal/elements.h"
+
+namespace giro::detail {
+namespace {
+
+template <class T>
+HistogramBuckets buckets_of(const T* elements, std::int64_t size, std::int64_t count) {
+  HistogramBuckets result;
+  result.rows.resize(3 * static_cast<std::size_t>(count));
+  double least = std::numeric_limits<double>::infinity(), greatest = -least;
+  for (std::int64_t i = 0; i < size; ++i) {
+    const auto value = static_cast<double>(elements[i]);
+    if (!std::isfinite(value)) {
+      ++result.not_finite;
+      continue;
+    }
+    least = std::min(least, value);
+    greatest = std::max(greatest, value);
+  }
+  if (result.not_finite == size) return result;
+
+  for (std::int64_t bucket = 0; bucket < count; ++bucket) {
+    double* row = &result.rows[3 * static_cast<std::size_t>(bucket)];
+    const auto edge = [&](std::int64_t i) {
+      return std::lerp(least, greatest, static_cast<double>(i) / static_cast<double>(count));
+    };
+    row[0] = edge(bucket);
+    row[1] = edge(bucket + 1);
+  }
+  // So that the range is finite.
+  const double scale = std::isinf(greatest - least) ? 0.5 : 1;
+  const double range = greatest * scale - least * scale;
+  for (std::int64_t i = 0; i < size; ++i) {
+    const auto value = static_cast<double>(elements[i]);
+    if (!std::isfinite(value)) continue;
+    const double part = range > 0 ? (value * scale - least * scale) / range : 1;
+    const auto bucket = std::min(static_cast<std::int64_t>(part * static_cast<double>(count)), count - 1);
+    result.rows[3 * static_cast<std::size_t>(bucket) + 2] += 1;
+  }
+  return result;
+}
+
+}  // namespace
+
+HistogramBuckets histogram_buckets(const Tensor& tensor, std::int64_t count) {
+  return with_elements(tensor, [&](const auto* elements) { return buckets_of(elements, tensor.count(), count); });
+}
+
+}  // namespace giro::detail

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace giro::detail {
+
+// A PNG file of 8 bits a channel. `pixels` has height * width * channels bytes, row by row; channels is 1 (grey), 3
+// (RGB) or 4 (RGBA); none of the sizes is 0. Error(unsupported) for an image that libpng does not write, as one too
+// wide.
+std::string encode_png(const std::uint8_t* pixels, std::int64_t height, std::int64_t width, std::int64_t channels);
+
+}  // namespace giro::detail

@@ -1,0 +1,27 @@
+#!/usr/bin/env python3
+"""TensorBoard's own reader reads what giro writes, also after kill -9, half a record and a resume.
+
+usage: tensorboard_test.py VENV WRITE_EVENTS
+
+VENV is a folder for a virtual environment with TensorBoard from PyPI, made where it is not there. Exit code 77, and the
+reason, where it cannot be made within a minute.
+"""
+
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+import python_environment
+
+
+def main(venv, write_events):
+    python = python_environment.make(venv, ["tensorboard>=2.18"])
+    if python is None:
+        return 77
+    cases = pathlib.Path(__file__).parent / "tensorboard_files" / "read_events.py"
+    return subprocess.run([python, cases, write_events], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(pathlib.Path(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <giro/runtime/host_array.h>
+
+namespace giro {
+
+// A hyperparameter: a bool, a number or a text.
+struct HParam {
+  std::variant<bool, double, std::string> value;
+
+  HParam(bool flag) : value(flag) {}
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  HParam(T number) : value(static_cast<double>(number)) {}
+  template <std::convertible_to<std::string_view> T>
+  HParam(const T& text) : value(std::string(std::string_view(text))) {}
+};
+
+// Where metrics go, as CLU's MetricWriter: values by their tags, in the order in which they are to be shown. A tag is
+// a path, "train/loss". What `step` counts is the caller's to say; it does not have to rise.
+//
+//   writer.write_scalars(100, {{"loss", 0.25}, {"accuracy", 0.9}});
+//
+// Each may throw Error(io), and Error(invalid_argument) for an empty tag, a negative step, or a writer that is closed.
+class MetricWriter {
+ public:
+  using Scalars = std::vector<std::pair<std::string, double>>;
+  using Arrays = std::vector<std::pair<std::string, HostArray>>;
+  using Texts = std::vector<std::pair<std::string, std::string>>;
+  using HParams = std::vector<std::pair<std::string, HParam>>;
+
+  virtual ~MetricWriter() = default;
+
+  // Any numbers: NaN and infinities, too.
+  virtual void write_scalars(std::int64_t step, const Scalars& scalars) = 0;
+  // One image (height, width, channels) or several (n, height, width, channels), with 1 (grey), 3 (RGB) or 4 (RGBA)
+  // channels: u8, or floating point from 0 to 1. Errors: shape_mismatch, dtype_mismatch.
+  virtual void write_images(std::int64_t step, const Arrays& images) = 0;
+  // The distribution of an array's elements, of any shape and dtype.
+  virtual void write_histograms(std::int64_t step, const Arrays& arrays) = 0;
+  // Markdown.
+  virtual void write_texts(std::int64_t step, const Texts& texts) = 0;
+  // What the run was started with: once a run.
+  virtual void write_hparams(const HParams& hparams) = 0;
+  // All that was written can be read by others.
+  virtual void flush() = 0;
+  // Flushes, and ends the writing. Closing twice is allowed. Who wants to know of an error calls this: destructors do
+  // not throw.
+  virtual void close() = 0;
+};
+
+}  // namespace giro

@@ -2,6 +2,7 @@
 
 // All of giro.
 
+#include <giro/callbacks/async_writer.h>
 #include <giro/callbacks/bar_total.h>
 #include <giro/callbacks/check_replicas.h>
 #include <giro/callbacks/checkpoint.h>
@@ -10,10 +11,17 @@
 #include <giro/callbacks/early_stopping.h>
 #include <giro/callbacks/file_logger.h>
 #include <giro/callbacks/jsonl_logger.h>
+#include <giro/callbacks/jsonl_writer.h>
 #include <giro/callbacks/keras_bar.h>
 #include <giro/callbacks/learning_rate_monitor.h>
+#include <giro/callbacks/logging_writer.h>
+#include <giro/callbacks/metric_writer.h>
 #include <giro/callbacks/monitor.h>
+#include <giro/callbacks/multi_writer.h>
 #include <giro/callbacks/noop.h>
+#include <giro/callbacks/periodic_action.h>
+#include <giro/callbacks/periodic_callback.h>
+#include <giro/callbacks/report_progress.h>
 #include <giro/callbacks/restore.h>
 #include <giro/callbacks/run_directory.h>
 #include <giro/callbacks/terminate_on_nan.h>

@@ -38,11 +38,13 @@
 #include <giro/kernels/digest.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/gather.h>
+#include <giro/kernels/moments.h>
 #include <giro/kernels/nn/call.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/initializers.h>
 #include <giro/kernels/nn/layer.h>
 #include <giro/kernels/nn/layers.h>
+#include <giro/kernels/nn/metrics.h>
 #include <giro/kernels/nn/partitioner.h>
 #include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/nn/var.h>

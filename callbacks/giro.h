@@ -45,6 +45,7 @@
 #include <giro/kernels/nn/layer.h>
 #include <giro/kernels/nn/layers.h>
 #include <giro/kernels/nn/metrics.h>
+#include <giro/kernels/nn/parameter_overview.h>
 #include <giro/kernels/nn/partitioner.h>
 #include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/nn/var.h>

@@ -15,12 +15,14 @@
 #include <giro/callbacks/keras_bar.h>
 #include <giro/callbacks/learning_rate_monitor.h>
 #include <giro/callbacks/logging_writer.h>
+#include <giro/callbacks/metric_logger.h>
 #include <giro/callbacks/metric_writer.h>
 #include <giro/callbacks/monitor.h>
 #include <giro/callbacks/multi_writer.h>
 #include <giro/callbacks/noop.h>
 #include <giro/callbacks/periodic_action.h>
 #include <giro/callbacks/periodic_callback.h>
+#include <giro/callbacks/profile.h>
 #include <giro/callbacks/report_progress.h>
 #include <giro/callbacks/restore.h>
 #include <giro/callbacks/run_directory.h>
@@ -85,6 +87,7 @@
 #include <giro/runtime/leaf_files.h>
 #include <giro/runtime/load_into.h>
 #include <giro/runtime/native_stream.h>
+#include <giro/runtime/profiler.h>
 #include <giro/runtime/rng.h>
 #include <giro/runtime/safetensors.h>
 #include <giro/runtime/shape.h>

@@ -15,7 +15,7 @@ namespace {
 
 using detail::append_json, detail::json_string;
 
-constexpr const char* kName = "JsonlWriter";
+constexpr const char* kJsonlWriter = "JsonlWriter";
 
 std::string json_of(double value) {
   std::string text;
@@ -59,18 +59,18 @@ JsonlWriter::JsonlWriter(const std::string& path, const LoggerOptions& options)
 JsonlWriter::~JsonlWriter() = default;
 
 void JsonlWriter::line(const std::string& text) {
-  if (is_closed_) detail::refuse_closed(kName);
+  if (is_closed_) detail::refuse_closed(kJsonlWriter);
   file_->text += text;
   file_->end_line(Elapsed::now());
 }
 
 void JsonlWriter::write_scalars(std::int64_t step, const Scalars& scalars) {
-  detail::expect_step_and_tags(kName, step, scalars);
+  detail::expect_step_and_tags(kJsonlWriter, step, scalars);
   line(line_of(step, "scalars", object_of(scalars, [](double value) { return json_of(value); })));
 }
 
 void JsonlWriter::write_images(std::int64_t step, const Arrays& images) {
-  detail::expect_step_and_tags(kName, step, images);
+  detail::expect_step_and_tags(kJsonlWriter, step, images);
   line(line_of(step, "images", object_of(images, [](const HostArray& image) {
                  return fmt::format(R"({{"dtype":"{}","shape":[{}]}})", name_of(image.dtype()),
                                     fmt::join(image.shape().begin(), image.shape().end(), ","));
@@ -78,23 +78,23 @@ void JsonlWriter::write_images(std::int64_t step, const Arrays& images) {
 }
 
 void JsonlWriter::write_histograms(std::int64_t step, const Arrays& arrays) {
-  detail::expect_step_and_tags(kName, step, arrays);
+  detail::expect_step_and_tags(kJsonlWriter, step, arrays);
   line(line_of(step, "histograms",
                object_of(arrays, [](const HostArray& array) { return json_of(detail::histogram_of(array)); })));
 }
 
 void JsonlWriter::write_texts(std::int64_t step, const Texts& texts) {
-  detail::expect_step_and_tags(kName, step, texts);
+  detail::expect_step_and_tags(kJsonlWriter, step, texts);
   line(line_of(step, "texts", object_of(texts, [](const std::string& text) { return json_string(text); })));
 }
 
 void JsonlWriter::write_hparams(const HParams& hparams) {
-  detail::expect_step_and_tags(kName, 0, hparams);
+  detail::expect_step_and_tags(kJsonlWriter, 0, hparams);
   line(fmt::format(R"({{"hparams":{}}})", object_of(hparams, [](const HParam& value) { return json_of(value); })));
 }
 
 void JsonlWriter::flush() {
-  if (is_closed_) detail::refuse_closed(kName);
+  if (is_closed_) detail::refuse_closed(kJsonlWriter);
   file_->flush();
 }
 void JsonlWriter::close() {

@@ -12,7 +12,7 @@
 namespace giro {
 namespace {
 
-constexpr const char* kName = "LoggingWriter";
+constexpr const char* kLoggingWriter = "LoggingWriter";
 
 std::string listed(const std::vector<std::string>& items) { return fmt::format("{}", fmt::join(items, ", ")); }
 
@@ -32,7 +32,7 @@ LoggingWriter::LoggingWriter(const LoggingWriterOptions& options) : options_(opt
 }
 
 void LoggingWriter::expect_open() const {
-  if (is_closed_) detail::refuse_closed(kName);
+  if (is_closed_) detail::refuse_closed(kLoggingWriter);
 }
 
 void LoggingWriter::line(std::int64_t step, const std::string& text) {
@@ -42,7 +42,7 @@ void LoggingWriter::line(std::int64_t step, const std::string& text) {
 
 void LoggingWriter::write_scalars(std::int64_t step, const Scalars& scalars) {
   expect_open();
-  detail::expect_step_and_tags(kName, step, scalars);
+  detail::expect_step_and_tags(kLoggingWriter, step, scalars);
   Scalars sorted = scalars;
   std::sort(sorted.begin(), sorted.end());
   std::vector<std::string> values;
@@ -54,7 +54,7 @@ void LoggingWriter::write_scalars(std::int64_t step, const Scalars& scalars) {
 
 void LoggingWriter::write_images(std::int64_t step, const Arrays& images) {
   expect_open();
-  detail::expect_step_and_tags(kName, step, images);
+  detail::expect_step_and_tags(kLoggingWriter, step, images);
   std::vector<std::string> shapes;
   for (const auto& [tag, image] : images) shapes.push_back(fmt::format("{}: {}", tag, to_string(image.shape())));
   line(step, fmt::format("Got images: {{{}}}.", listed(shapes)));
@@ -62,7 +62,7 @@ void LoggingWriter::write_images(std::int64_t step, const Arrays& images) {
 
 void LoggingWriter::write_histograms(std::int64_t step, const Arrays& arrays) {
   expect_open();
-  detail::expect_step_and_tags(kName, step, arrays);
+  detail::expect_step_and_tags(kLoggingWriter, step, arrays);
   for (const auto& [tag, array] : arrays) {
     line(step, fmt::format("Histogram for '{}' = {{{}}}", tag, text_of(detail::histogram_of(array))));
   }
@@ -70,13 +70,13 @@ void LoggingWriter::write_histograms(std::int64_t step, const Arrays& arrays) {
 
 void LoggingWriter::write_texts(std::int64_t step, const Texts& texts) {
   expect_open();
-  detail::expect_step_and_tags(kName, step, texts);
+  detail::expect_step_and_tags(kLoggingWriter, step, texts);
   for (const auto& [tag, text] : texts) line(step, fmt::format("{}: {}", tag, text));
 }
 
 void LoggingWriter::write_hparams(const HParams& hparams) {
   expect_open();
-  detail::expect_step_and_tags(kName, 0, hparams);
+  detail::expect_step_and_tags(kLoggingWriter, 0, hparams);
   std::vector<std::string> values;
   for (const auto& [name, value] : hparams) values.push_back(fmt::format("{}={}", name, detail::text_of(value)));
   const std::string collection = options_.collection.empty() ? "" : " collection=" + options_.collection;

@@ -8,14 +8,14 @@ namespace giro::nn {
 namespace {
 
 // The same value, on its stream if it has one, of which no gradient is wanted.
-Var constant(const Var& x) { return x.has_stream() ? Var(x.value(), x.stream()) : Var(x.value()); }
+Var without_gradient(const Var& x) { return x.has_stream() ? Var(x.value(), x.stream()) : Var(x.value()); }
 
 struct Moments {
   Var mean, deviation, count;
 };
 
 Moments moments_of(const Var& x, const Var& m) {
-  const Var values = constant(x), mask = constant(m);
+  const Var values = without_gradient(x), mask = without_gradient(m);
   const auto number = [&] { return Var::computed(DType::f64, {}, {values, mask}, nullptr); };
   const auto converted = [&](const Var& from, DType dtype) {
     if (from.dtype() == dtype || !from.value()) return from;
@@ -47,7 +47,7 @@ Metric accuracy(const Var& logits, const Var& labels, const Var& mask) {
 }
 
 Var correct(const Var& logits, const Var& labels) {
-  Var out = Var::computed(DType::f32, labels.shape(), {constant(logits), labels}, nullptr);
+  Var out = Var::computed(DType::f32, labels.shape(), {without_gradient(logits), labels}, nullptr);
   giro::correct(out.value(), logits.value(), labels.value(), out.stream());
   return out;
 }

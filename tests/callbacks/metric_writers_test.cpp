@@ -12,7 +12,9 @@
 #include <giro/callbacks/async_writer.h>
 #include <giro/callbacks/jsonl_writer.h>
 #include <giro/callbacks/logging_writer.h>
+#include <giro/callbacks/metric_logger.h>
 #include <giro/callbacks/multi_writer.h>
+#include <giro/loop/loop.h>
 
 #include "tests/callbacks/bar_output.h"
 #include "tests/callbacks/recording_writer.h"
@@ -162,6 +164,17 @@ TEST(AsyncWriter, WritesWhatIsLeftWhenItGoes) {
     for (int step = 0; step < 100; ++step) writer.write_scalars(step, {});
   }
   EXPECT_EQ(inner->calls.size(), 100u);
+}
+
+TEST(MetricLogger, WritesTheNumbersOfALoop) {
+  const auto inner = std::make_shared<test::RecordingWriter>();
+  const auto step = [](const Elapsed& elapsed) {
+    return logs().add_metric("loss", elapsed.steps).add_output("y", HostArray(std::vector<float>{1, 2}));
+  };
+  EXPECT_EQ((Callback<int, int>(metric_logger(inner)).kind()), CallbackKind::observer);
+  (void)loop(0, std::vector<int>(4), {{every(1), step}, {every(2), metric_logger(inner)}});
+  EXPECT_EQ(inner->calls, (Lines{"scalars 0 metrics/loss=0", "scalars 2 metrics/loss=2", "flush"}));
+  expect_error(ErrorCode::invalid_argument, {"metric_logger", "null"}, [] { metric_logger(nullptr); });
 }
 
 }  // namespace

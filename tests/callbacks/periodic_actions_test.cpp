@@ -9,6 +9,7 @@
 
 #include <giro/callbacks/periodic_action.h>
 #include <giro/callbacks/periodic_callback.h>
+#include <giro/callbacks/profile.h>
 #include <giro/callbacks/report_progress.h>
 #include <giro/loop/loop.h>
 #include <giro/runtime/archive.h>
@@ -225,6 +226,59 @@ TEST(PeriodicCallback, AnErrorEndsTheLoop) {
                  {{every(1), periodic_callback(fail, {.every_steps = 2, .execute_async = async})}});
     });
   }
+}
+
+struct Profiled {
+  Steps started, stopped;
+  std::int64_t step = 0;
+
+  ProfileOptions hooks(ProfileOptions options) {
+    options.start = [this] { started.push_back(step); };
+    options.stop = [this] { stopped.push_back(step); };
+    return options;
+  }
+};
+
+// "Profile (first 3, every 7, 2 steps, 2000 ms): start 3, 7, 14, stop 5, 10, 16"
+TEST(Profile, StartsAt3_7_14AndStopsAt5_10_16) {
+  Profiled seen;
+  Profile profile(
+      seen.hooks({.num_profile_steps = 2, .profile_duration_ms = 2000, .first_profile = 3, .every_steps = 7}));
+  for (seen.step = 1; seen.step < 18; ++seen.step) {
+    // Of 7 to 9 it has seen 1.5 s alone.
+    const double t = seen.step == 9 ? 8.5 : static_cast<double>(seen.step);
+    const bool has_begun = profile.update(seen.step, t);
+    EXPECT_EQ(has_begun, !seen.started.empty() && seen.started.back() == seen.step);
+  }
+  EXPECT_EQ(seen.started, (Steps{3, 7, 14}));
+  EXPECT_EQ(seen.stopped, (Steps{5, 10, 16}));
+}
+
+TEST(Profile, LetsGoWhatIsDueWhileItRuns) {
+  Profiled seen;
+  Profile profile(seen.hooks({.num_profile_steps = 5, .profile_duration_ms = 0, .first_profile = 2, .every_steps = 3}));
+  for (seen.step = 1; seen.step <= 9; ++seen.step) profile.update(seen.step, 0);
+  EXPECT_EQ(seen.started, (Steps{2, 9}));  // not at 3 and 6
+  EXPECT_EQ(seen.stopped, (Steps{7}));
+  EXPECT_TRUE(profile.is_running());
+}
+
+TEST(Profile, EndsWithTheLoop) {
+  Profiled seen;
+  const Profile profile(seen.hooks({.first_profile = 2}));
+  (void)loop(0, std::vector<int>(4), {{every(1), profile}});
+  EXPECT_EQ(seen.started.size(), 1u);
+  EXPECT_EQ(seen.stopped.size(), 1u);
+  EXPECT_FALSE(profile.is_running());
+  // The device's profiler, if there is one.
+  (void)loop(0, std::vector<int>(4), {{every(1), giro::profile({.first_profile = 2})}});
+}
+
+TEST(Profile, RefusesAProfileOfNothing) {
+  expect_error(ErrorCode::invalid_argument, {"profile", "num_profile_steps and profile_duration_ms are 0"},
+               [] { Profile({.num_profile_steps = 0, .profile_duration_ms = 0}); });
+  expect_error(ErrorCode::invalid_argument, {"profile", "num_profile_steps is -1"},
+               [] { Profile({.num_profile_steps = -1}); });
 }
 
 }  // namespace

@@ -41,10 +41,11 @@ void Worker::run() {
   while (true) {
     changed_.wait(lock, [&] { return ends_ || !jobs_.empty(); });
     if (jobs_.empty()) return;
+    const std::function<void()>& job = jobs_.front();  // others add at the back, which moves no element of a deque
     lock.unlock();
     std::exception_ptr failed;
     try {
-      jobs_.front()();  // others only add at the back, which moves no element of a deque
+      job();
     } catch (...) {
       failed = std::current_exception();
     }

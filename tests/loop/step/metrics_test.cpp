@@ -91,6 +91,17 @@ TEST_P(MetricsTest, AccuracyIsThreeQuartersOrMaskedOneHalf) {
   }
 }
 
+TEST_P(MetricsTest, TheEvaluationOfATrainLoopGoesByWhatCounts) {
+  const auto test = jit([](const State&, const Batch& batch) {
+    return logs().add_metric("accuracy", accuracy(batch["logits"], batch["label"], batch["mask"]));
+  });
+  const auto result = train_loop(state(), four_rows().batch(4),
+                                 {.tasks = {{"train_step", [] { return logs(); }}, {"test_step", test}},
+                                  .test_dataset = four_rows().batch(3),
+                                  .test_aggregation = "mean"});
+  EXPECT_EQ(result.history.column("accuracy_test"), (std::vector<double>{0.5}));
+}
+
 // "LastValue [1,2]+[3,4]: reduce 2.5, merge 3.5"
 TEST_P(MetricsTest, TheLastValueOf12And34IsMergedTo3AndAHalf) {
   const auto step = jit([](const State&, const Batch& batch) {

@@ -2,6 +2,7 @@
 
 // All of giro.
 
+#include <giro/callbacks/async_writer.h>
 #include <giro/callbacks/bar_total.h>
 #include <giro/callbacks/check_replicas.h>
 #include <giro/callbacks/checkpoint.h>
@@ -16,11 +17,19 @@
 #include <giro/callbacks/jaxloop/outputs.h>
 #include <giro/callbacks/jaxloop/step.h>
 #include <giro/callbacks/jsonl_logger.h>
+#include <giro/callbacks/jsonl_writer.h>
 #include <giro/callbacks/keras_bar.h>
 #include <giro/callbacks/learning_rate_monitor.h>
+#include <giro/callbacks/logging_writer.h>
+#include <giro/callbacks/metric_logger.h>
 #include <giro/callbacks/metric_writer.h>
 #include <giro/callbacks/monitor.h>
+#include <giro/callbacks/multi_writer.h>
 #include <giro/callbacks/noop.h>
+#include <giro/callbacks/periodic_action.h>
+#include <giro/callbacks/periodic_callback.h>
+#include <giro/callbacks/profile.h>
+#include <giro/callbacks/report_progress.h>
 #include <giro/callbacks/restore.h>
 #include <giro/callbacks/run_directory.h>
 #include <giro/callbacks/summary_writer.h>
@@ -39,11 +48,14 @@
 #include <giro/kernels/digest.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/gather.h>
+#include <giro/kernels/moments.h>
 #include <giro/kernels/nn/call.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/initializers.h>
 #include <giro/kernels/nn/layer.h>
 #include <giro/kernels/nn/layers.h>
+#include <giro/kernels/nn/metrics.h>
+#include <giro/kernels/nn/parameter_overview.h>
 #include <giro/kernels/nn/partitioner.h>
 #include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/nn/var.h>
@@ -83,6 +95,7 @@
 #include <giro/runtime/leaf_files.h>
 #include <giro/runtime/load_into.h>
 #include <giro/runtime/native_stream.h>
+#include <giro/runtime/profiler.h>
 #include <giro/runtime/rng.h>
 #include <giro/runtime/safetensors.h>
 #include <giro/runtime/shape.h>

@@ -14,9 +14,9 @@ namespace {
 
 using detail::append_json, detail::json_string, detail::kJsonlBegin;
 
-class JsonlWriter final : public detail::RecordWriter {
+class JsonlRecordWriter final : public detail::RecordWriter {
  public:
-  JsonlWriter(const std::string& path, const LoggerOptions& options)
+  JsonlRecordWriter(const std::string& path, const LoggerOptions& options)
       : RecordWriter("jsonl_logger", path, options,
                      [](std::string_view text, std::size_t begin) { return text.find('\n', begin); }) {}
 
@@ -55,6 +55,6 @@ class JsonlWriter final : public detail::RecordWriter {
 }  // namespace
 
 JsonlLogger::JsonlLogger(const std::string& path, const LoggerOptions& options)
-    : FileLogger(std::make_shared<JsonlWriter>(path, options)) {}
+    : FileLogger(std::make_shared<JsonlRecordWriter>(path, options)) {}
 
 }  // namespace giro

@@ -10,19 +10,37 @@
 
 namespace giro {
 
+namespace {
+
+void check(std::string_view op, const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
+  checks::on_device(op, {{"out", out}, {"logits", logits}, {"labels", labels}}, stream);
+  checks::has_dtype(op, {"out", out}, DType::f32);
+  checks::has_dtype(op, {"logits", logits}, DType::f32);
+  checks::is_integer(op, {"labels", labels});
+  checks::has_rank(op, {"logits", logits}, 2);
+  checks::has_shape(op, {"labels", labels}, {logits.shape()[0]});
+}
+
+}  // namespace
+
 void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
-  checks::on_device("accuracy", {{"out", out}, {"logits", logits}, {"labels", labels}}, stream);
-  checks::has_dtype("accuracy", {"out", out}, DType::f32);
-  checks::has_dtype("accuracy", {"logits", logits}, DType::f32);
-  checks::is_integer("accuracy", {"labels", labels});
+  check("accuracy", out, logits, labels, stream);
   checks::has_shape("accuracy", {"out", out}, {});
-  checks::has_rank("accuracy", {"logits", logits}, 2);
-  checks::has_shape("accuracy", {"labels", labels}, {logits.shape()[0]});
   if (logits.count() == 0) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("accuracy: logits is {}, which has no elements", to_string(logits)));
   }
   GIRO_DISPATCH(stream, accuracy, out, logits, labels);
+}
+
+void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
+  check("correct", out, logits, labels, stream);
+  checks::has_shape("correct", {"out", out}, labels.shape());
+  if (logits.shape()[1] == 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("correct: logits is {}, expected one class or more", to_string(logits)));
+  }
+  GIRO_DISPATCH(stream, correct, out, logits, labels);
 }
 
 }  // namespace giro

@@ -10,4 +10,7 @@ namespace giro {
 // Errors: shape_mismatch, dtype_mismatch, device_mismatch, invalid_argument.
 void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream);
 
+// The same of each row: out f32 (R,), 1 where the row is right, else 0. R >= 0.
+void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream);
+
 }  // namespace giro

@@ -4,23 +4,39 @@
 #include "runtime/cpu/stream.h"
 
 namespace giro::cpu {
+namespace {
+
+template <class Label>
+bool is_correct(const float* row, std::int64_t classes, Label label) {
+  std::int64_t best = 0;
+  bool comparable = row[0] == row[0];
+  for (std::int64_t c = 1; c < classes; ++c) {
+    comparable = comparable && row[c] == row[c];
+    if (row[c] > row[best]) best = c;
+  }
+  return comparable && best == static_cast<std::int64_t>(label);
+}
+
+}  // namespace
 
 void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
   functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
     submit(stream, [out = out.data<float>(), logits = logits.data<float>(), labels = labels.data<Label>(),
                     rows = logits.shape()[0], classes = logits.shape()[1]] {
       std::int64_t correct = 0;
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const float* row = logits + r * classes;
-        std::int64_t best = 0;
-        bool comparable = row[0] == row[0];
-        for (std::int64_t c = 1; c < classes; ++c) {
-          comparable = comparable && row[c] == row[c];
-          if (row[c] > row[best]) best = c;
-        }
-        correct += comparable && best == static_cast<std::int64_t>(labels[r]);
-      }
+      for (std::int64_t r = 0; r < rows; ++r) correct += is_correct(logits + r * classes, classes, labels[r]);
       *out = static_cast<float>(static_cast<double>(correct) / static_cast<double>(rows));
+    });
+  });
+}
+
+void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
+  functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
+    submit(stream, [out = out.data<float>(), logits = logits.data<float>(), labels = labels.data<Label>(),
+                    rows = logits.shape()[0], classes = logits.shape()[1]] {
+      for (std::int64_t r = 0; r < rows; ++r) {
+        out[r] = is_correct(logits + r * classes, classes, labels[r]) ? 1.0f : 0.0f;
+      }
     });
   });
 }

@@ -77,6 +77,17 @@ __global__ void accuracy_of_blocks_kernel(float* out, const int* block_counts, s
   if (threadIdx.x == 0) out[0] = static_cast<float>(static_cast<double>(total) / static_cast<double>(rows));
 }
 
+// A warp a row.
+template <class Label>
+__global__ void correct_kernel(float* out, const float* logits, const Label* labels, std::int64_t rows,
+                               std::int64_t columns) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp;
+  if (row >= rows) return;
+  const bool hit = is_correct(logits + row * columns, columns, static_cast<std::int64_t>(labels[row]), lane);
+  if (lane == 0) out[row] = hit ? 1.0f : 0.0f;
+}
+
 }  // namespace
 
 void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
@@ -93,6 +104,15 @@ void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, con
     accuracy_of_blocks_kernel<<<1, kThreads, 0, handle(stream)>>>(out.data<float>(), block_counts, blocks, rows);
     check_launch("accuracy_of_blocks_kernel");
   }
+}
+
+void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
+  const std::int64_t rows = logits.shape()[0], columns = logits.shape()[1];
+  functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
+    correct_kernel<<<blocks_for(rows, kWarps), kThreads, 0, handle(stream)>>>(out.data<float>(), logits.data<float>(),
+                                                                              labels.data<Label>(), rows, columns);
+    check_launch("correct_kernel");
+  });
 }
 
 }  // namespace giro::cuda

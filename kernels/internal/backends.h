@@ -49,6 +49,13 @@ struct RowPart;  // kernels/functors/publish.h
   void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels, \
                              const Stream& stream);                                                                   \
   void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream);                 \
+  void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream);                  \
+  void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& values,                \
+               const Tensor& mask, const Stream& stream);                                                             \
+  void moment_sums(const Tensor& sums, const Tensor& mean, const Tensor& deviation, const Tensor& count,              \
+                   const Stream& stream);                                                                             \
+  void moments_of_sums(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& sums,          \
+                       double factor, const Stream& stream);                                                          \
   void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, const Stream& stream);                \
   void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream);  \
   void publish_columns(const RowRing& ring, const Tensor& row, const RowPart& part, const Stream& stream);            \

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <vector>
@@ -19,24 +21,74 @@ using Values = std::span<const double>;
 
 double sum(Values values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
-double weighted_mean(Values values, Values samples) {
-  const double weight = sum(samples);
+double weighted_mean(Values values, Values weights) {
+  return std::inner_product(values.begin(), values.end(), weights.begin(), 0.0) / sum(weights);
+}
+
+double mean(const Aggregation::Records& records) {
+  const auto& [values, weights, means] = records;
+  const double weight = sum(weights);
   if (!(weight > 0)) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("mean: expected steps of 1 sample or more (Elapsed::step_samples), found {}", weight));
   }
-  return std::inner_product(values.begin(), values.end(), samples.begin(), 0.0) / weight;
+  if (means.empty()) return weighted_mean(values, weights);
+  std::vector<double> squares;  // means of them
+  for (std::size_t i = 0; i < values.size(); ++i) squares.push_back(values[i] * values[i] + means[i] * means[i]);
+  const double mean = weighted_mean(means, weights);
+  const double variance = weighted_mean(squares, weights) - mean * mean;
+  return std::sqrt(variance < 0 ? 0 : variance);  // not std::max: a NaN stays one
 }
 
-const std::map<std::string, double (*)(Values, Values)> kByName{
-    {"last", [](Values values, Values) { return values.back(); }},
-    {"first", [](Values values, Values) { return values.front(); }},
-    {"mean", weighted_mean},
-    {"unweighted_mean", [](Values values, Values) { return sum(values) / static_cast<double>(values.size()); }},
-    {"sum", [](Values values, Values) { return sum(values); }},
-    {"min", [](Values values, Values) { return *std::min_element(values.begin(), values.end()); }},
-    {"max", [](Values values, Values) { return *std::max_element(values.begin(), values.end()); }},
+using Records = Aggregation::Records;
+
+const std::map<std::string, double (*)(const Records&)> kByName{
+    {"last", [](const Records& records) { return records.values.back(); }},
+    {"first", [](const Records& records) { return records.values.front(); }},
+    {"mean", mean},
+    {"unweighted_mean",
+     [](const Records& records) { return sum(records.values) / static_cast<double>(records.values.size()); }},
+    {"sum", [](const Records& records) { return sum(records.values); }},
+    {"min", [](const Records& records) { return *std::min_element(records.values.begin(), records.values.end()); }},
+    {"max", [](const Records& records) { return *std::max_element(records.values.begin(), records.values.end()); }},
 };
+
+// Whether it is there for a metric's sake alone (Logs::add_metric).
+bool merges_another(const Logs& logs, const Logs::Entry& entry) {
+  if (entry.collection != detail::kCounts && entry.collection != detail::kMeans) return false;
+  const std::size_t slash = entry.name.find('/');
+  return slash != entry.name.npos && logs.schema().find(entry.name.substr(0, slash), entry.name.substr(slash + 1));
+}
+
+// The value of a metric that has counts in a history.
+double aggregate_counted(const History& history, const Logs& latest, const Logs::Entry& entry,
+                         const Aggregation& aggregation) {
+  const std::string key = entry.collection + "." + entry.name;
+  const std::string merged = detail::name_in_counts(entry.collection, entry.name);
+  const auto path_in = [&](std::string_view collection) { return fmt::format("{}.{}", collection, merged); };
+  auto [values, counts] = history.collect(key, path_in(detail::kCounts));
+  std::vector<double> means;
+  if (latest.schema().find(detail::kMeans, merged)) means = history.collect(key, path_in(detail::kMeans))[1];
+  const std::size_t records = history.column(key).size();
+  if (values.size() != records || (!means.empty() && means.size() != records)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("the metric '{}' has counts in {} of its {} records, expected all or none", key,
+                            values.size(), records));
+  }
+  std::size_t counting = 0;
+  for (std::size_t i = 0; i < records; ++i) {
+    if (!(counts[i] > 0)) continue;
+    values[counting] = values[i];
+    counts[counting] = counts[i];
+    if (!means.empty()) means[counting] = means[i];
+    ++counting;
+  }
+  if (counting == 0) return std::numeric_limits<double>::quiet_NaN();
+  values.resize(counting);
+  counts.resize(counting);
+  if (!means.empty()) means.resize(counting);
+  return aggregation(entry.collection, {.values = values, .weights = counts, .means = means});
+}
 
 }  // namespace
 
@@ -47,25 +99,29 @@ Aggregation::Aggregation(const std::string& name) {
     for (const auto& [other, reduce] : kByName) known.push_back(other);
     throw Error(ErrorCode::not_found, fmt::format("no aggregation '{}'{}", name, suggestion(name, known)));
   }
-  reduce_ = [reduce = found->second](const std::string&, Values values, Values samples) {
-    return reduce(values, samples);
-  };
+  reduce_ = [reduce = found->second](const std::string&, const Records& records) { return reduce(records); };
 }
 
 Aggregation::Aggregation(std::initializer_list<std::pair<std::string, Aggregation>> collections)
     : reduce_([by_collection = std::map<std::string, Aggregation>(collections.begin(), collections.end())](
-                  const std::string& collection, Values values, Values samples) {
+                  const std::string& collection, const Records& records) {
         const auto found = by_collection.find(collection);
-        return found == by_collection.end() ? values.back() : found->second(collection, values, samples);
+        return found == by_collection.end() ? records.values.back() : found->second(collection, records);
       }) {}
 
 Logs aggregate(const History& history, const Aggregation& aggregation) {
   Logs result;
   const Logs latest = history.latest();
   for (const Logs::Entry& entry : latest.entries()) {
+    if (merges_another(latest, entry)) continue;
+    if (latest.schema().find(detail::kCounts, detail::name_in_counts(entry.collection, entry.name))) {
+      result.add_entry(entry.collection, entry.name, aggregate_counted(history, latest, entry, aggregation));
+      continue;
+    }
     const auto [values, samples] =
         history.collect(entry.collection + "." + entry.name, std::string("elapsed.step_samples"));
-    result.add_entry(entry.collection, entry.name, aggregation(entry.collection, values, samples));
+    result.add_entry(entry.collection, entry.name,
+                     aggregation(entry.collection, {.values = values, .weights = samples}));
   }
   return result;
 }

@@ -17,7 +17,8 @@ namespace giro {
 
 // How the values that an entry took in the records of a history become one. By name:
 //   last, first, sum, min, max
-//   mean              weighted by the samples of the records
+//   mean              weighted by the samples of the records, or a metric's own counts (Logs::add_metric); of standard
+//                     deviations the one of all elements together
 //   unweighted_mean   each record counts the same
 // or a callable of the values, std::span<const double> -> double; or one of these for each collection, where the others
 // keep their last value: {{"metrics", "mean"}, {"losses", "sum"}}.
@@ -29,21 +30,27 @@ class Aggregation {
   template <class F>
     requires std::is_invocable_r_v<double, F&, std::span<const double>>
   Aggregation(F f)
-      : reduce_([f = std::move(f)](const std::string&, std::span<const double> values,
-                                   std::span<const double>) mutable { return f(values); }) {}
+      : reduce_([f = std::move(f)](const std::string&, const Records& records) mutable { return f(records.values); }) {}
   Aggregation(std::initializer_list<std::pair<std::string, Aggregation>> collections);
 
-  // Of at least one value, each of a record of so many samples. Error(invalid_argument) for the mean of no samples.
-  double operator()(const std::string& collection, std::span<const double> values,
-                    std::span<const double> samples) const {
-    return reduce_(collection, values, samples);
+  // The values of an entry, one or more, each of a record that weighs so much: its samples, or what counts in it.
+  struct Records {
+    std::span<const double> values;
+    std::span<const double> weights;
+    std::span<const double> means = {};  // where the values are standard deviations, as many; else none
+  };
+  // Error(invalid_argument) for the mean of records that weigh nothing.
+  double operator()(const std::string& collection, const Records& records) const {
+    return reduce_(collection, records);
   }
 
  private:
-  std::function<double(const std::string&, std::span<const double>, std::span<const double>)> reduce_;
+  std::function<double(const std::string&, const Records&)> reduce_;
 };
 
-// One value for each entry of a history. A record weighs as much as its own step had samples.
+// One value for each entry of a history. A record weighs as much as its own step had samples. Of a metric with counts,
+// records in which nothing counts are left out, and the value is NaN where there is no other; its counts and means are
+// no entries of the result. Error(invalid_argument) for a metric that has them in some records only.
 Logs aggregate(const History& history, const Aggregation& aggregation);
 // And the last array of each output, which cannot be aggregated.
 Logs aggregate(const History& history, const Outputs& outputs, const Aggregation& aggregation);

@@ -28,6 +28,10 @@ std::string describe(const LogValue& value) {
 
 }  // namespace
 
+std::string detail::name_in_counts(std::string_view collection, std::string_view name) {
+  return fmt::format("{}/{}", collection, name);
+}
+
 bool LogValue::ready() const {
   if (const Sent* sent = std::get_if<Sent>(&value_)) return sent->row->ready();
   return array() == nullptr || array()->ready();
@@ -71,6 +75,12 @@ Logs& Logs::add_entry(std::string_view collection, std::string_view name, LogVal
   }
   values_.push_back(std::move(value));
   return *this;
+}
+
+Logs& Logs::add_counted(std::string_view collection, std::string_view name, const nn::Metric& metric) {
+  const std::string merged = detail::name_in_counts(collection, name);
+  add_entry(collection, name, metric.value).add_entry(detail::kCounts, merged, metric.count);
+  return metric.mean.value() ? add_entry(detail::kMeans, merged, metric.mean) : *this;
 }
 
 Logs& Logs::add_loss(std::string_view name, LogValue value, bool also_metric) {

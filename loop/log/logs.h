@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include <giro/kernels/nn/metrics.h>
 #include <giro/kernels/nn/var.h>
 #include <giro/loop/log/log_row.h>
 #include <giro/loop/log/log_schema.h>
@@ -115,6 +116,13 @@ class Logs {
   Logs& add_stateful_metric(std::string_view name, LogValue value) {
     return add_entry("stateful_metrics", name, std::move(value));
   }
+  // Metrics of the elements that count. Their mean over steps (Aggregation) weighs each step by its count, and that of
+  // standard deviations is the one of all elements together; over ranks likewise. Beside the value, which is a metric
+  // like any other, this adds the entries counts."metrics/NAME" and, of a standard deviation, means."metrics/NAME".
+  Logs& add_metric(std::string_view name, const nn::Metric& metric) { return add_counted("metrics", name, metric); }
+  Logs& add_stateful_metric(std::string_view name, const nn::Metric& metric) {
+    return add_counted("stateful_metrics", name, metric);
+  }
   // Also as a metric of the same name if asked for.
   Logs& add_loss(std::string_view name, LogValue value, bool add_metric = false);
   // A number or an array: see Outputs.
@@ -157,6 +165,7 @@ class Logs {
 
  private:
   Logs& add_entries(std::string_view collection, NamedValues values);
+  Logs& add_counted(std::string_view collection, std::string_view name, const nn::Metric& metric);
 
   LogSchema schema_;
   std::vector<LogValue> values_;  // as many as the schema has names
@@ -205,5 +214,13 @@ class Logs::Entries {
 inline Logs::Entries Logs::entries() const noexcept { return Entries(*this); }
 
 inline Logs logs() { return {}; }
+
+namespace detail {
+
+// The collections of what merges a metric (Logs::add_metric), and the name that it has there.
+inline constexpr std::string_view kCounts = "counts", kMeans = "means";
+std::string name_in_counts(std::string_view collection, std::string_view name);
+
+}  // namespace detail
 
 }  // namespace giro

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <giro/kernels/elementwise.h>
+#include <giro/kernels/moments.h>
 #include <giro/runtime/error.h>
 
 namespace giro::detail {
@@ -52,33 +53,68 @@ Buffer zero(const Stream& stream) {
   return counter;
 }
 
-// Losses and metrics become their means over the ranks, each weighing `weight` on this one.
+// The positions of what a metric is made of (Logs::add_metric).
+struct Counted {
+  std::size_t value, count;
+  std::optional<std::size_t> mean;
+};
+
+// Losses and metrics become their means over the ranks, each weighing `weight` on this one; metrics with counts become
+// those of all elements on the ranks.
 void average(Logs& logs, const Partitioner& partitioner, double weight, const Stream& stream,
              std::vector<Buffer>& temporaries) {
   std::vector<std::size_t> entries;
+  std::vector<Counted> counted;
   for (std::size_t i = 0; i < logs.values().size(); ++i) {
     const nn::Var* const scalar = logs.values()[i].scalar();
-    const std::string& collection = logs.entries()[i].collection;
-    if (scalar == nullptr || (collection != "losses" && collection != "metrics")) continue;
+    const auto& [collection, name] = logs.schema()[i];
+    if (scalar == nullptr) continue;
+    const std::string merged = name_in_counts(collection, name);
+    if (const auto count = logs.schema().find(kCounts, merged); count && logs.values()[*count].scalar() != nullptr) {
+      counted.push_back({i, *count, logs.schema().find(kMeans, merged)});
+      continue;
+    }
+    if (collection != "losses" && collection != "metrics") continue;
     if (!is_floating(scalar->dtype())) {
       throw Error(ErrorCode::dtype_mismatch,
                   fmt::format("the metric '{}' is {}, expected floating-point: it becomes its mean over the ranks",
-                              logs.entries()[i].name, to_string(scalar->value())));
+                              name, to_string(scalar->value())));
     }
     entries.push_back(i);
   }
-  if (entries.empty()) return;
-  const auto count = static_cast<std::int64_t>(entries.size());
-  temporaries.push_back(stream.allocate(entries.size() * sizeof(double)));
-  const Tensor means(temporaries.back().data(), DType::f64, {count}, stream.device());
-  const auto element = [&](std::size_t i) {
-    return Tensor(static_cast<double*>(means.raw()) + i, DType::f64, {}, stream.device());
+  if (entries.empty() && counted.empty()) return;
+  const auto allocate = [&](std::size_t count) {
+    temporaries.push_back(stream.allocate(count * sizeof(double)));
+    return Tensor(temporaries.back().data(), DType::f64, {static_cast<std::int64_t>(count)}, stream.device());
   };
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    scale(element(i), logs.values()[entries[i]].scalar()->value(), weight, stream);
+  const auto element = [&](const Tensor& of, std::size_t i) {
+    return Tensor(static_cast<double*>(of.raw()) + i, DType::f64, {}, stream.device());
+  };
+  const auto value = [&](std::size_t entry) { return logs.values()[entry].scalar()->value(); };
+
+  const Tensor means = allocate(entries.size() + 3 * counted.size());
+  const auto sums = [&](std::size_t i) {
+    const auto begin = static_cast<std::int64_t>(entries.size() + 3 * i);
+    return means.rows(begin, begin + 3);
+  };
+  for (std::size_t i = 0; i < entries.size(); ++i) scale(element(means, i), value(entries[i]), weight, stream);
+  for (std::size_t i = 0; i < counted.size(); ++i) {
+    const auto& [number, count, mean] = counted[i];
+    moment_sums(sums(i), value(mean.value_or(number)), mean ? value(number) : Tensor(), value(count), stream);
+    // Of a part without samples, the row that it holds does not count.
+    if (weight == 0) fill(sums(i), 0, stream);
   }
   partitioner.mean(means, stream);
-  for (std::size_t i = 0; i < entries.size(); ++i) logs.values()[entries[i]] = nn::Var(element(i), stream);
+  for (std::size_t i = 0; i < entries.size(); ++i) logs.values()[entries[i]] = nn::Var(element(means, i), stream);
+  for (std::size_t i = 0; i < counted.size(); ++i) {
+    const auto& [number, count, mean] = counted[i];
+    const Tensor of_all = allocate(3);
+    moments_of_sums(element(of_all, 0), mean ? element(of_all, 1) : Tensor(), element(of_all, 2), sums(i),
+                    partitioner.size(), stream);
+    logs.values()[number] = nn::Var(element(of_all, mean ? 1 : 0), stream);
+    logs.values()[count] = nn::Var(element(of_all, 2), stream);
+    if (mean) logs.values()[*mean] = nn::Var(element(of_all, 0), stream);
+  }
 }
 
 const State& checked(const StepCall& call) {

@@ -2,6 +2,8 @@
 
 #include <giro/runtime/error.h>
 
+#include "runtime/internal/profiling.h"
+
 // Stands in for the CUDA backend in a build without the toolkit: there are no devices, so nothing can be
 // allocated on one.
 namespace giro::cuda {
@@ -21,5 +23,6 @@ std::shared_ptr<detail::GraphImpl> create_sequence(const std::vector<std::shared
 }
 CUstream_st* handle(const Stream&) { throw Error(ErrorCode::device, kReason); }
 void check_queued(const std::string&, const Stream&) {}
+void set_profiling(bool) {}
 
 }  // namespace giro::cuda

@@ -109,5 +109,25 @@ TEST_P(AccuracyTest, RefusesWhatDoesNotFit) {
   expect_device_error([&] { accuracy(out, logits, elsewhere(labels), stream()); });
 }
 
+TEST_P(AccuracyTest, OfEachRow) {
+  for (const Shape& shape : {Shape{1, 1}, Shape{37, 3}, Shape{3, 100}}) {
+    Array logits = random_.uniform(shape);
+    logits.values.back() = test::kNaN;
+    const Array labels = random_.integers({shape[0]}, 0, shape[1] - 1, DType::i32);
+    test::Expected rows;
+    for (std::int64_t r = 0; r < shape[0]; ++r) {
+      const auto begin = logits.values.begin() + r * shape[1];
+      rows.add(reference({DType::f32, {1, shape[1]}, {begin, begin + shape[1]}},
+                         {labels.values[static_cast<std::size_t>(r)]}),
+               0);
+    }
+    check({.name = "rows of " + to_string(shape),
+           .inputs = {logits, labels},
+           .outputs = {{DType::f32, {shape[0]}, {}}},
+           .run = [](const Tensors& out, const Tensors& in, const Stream& s) { correct(out[0], in[0], in[1], s); },
+           .expected = {rows}});
+  }
+}
+
 }  // namespace
 }  // namespace giro

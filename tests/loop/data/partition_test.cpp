@@ -109,5 +109,25 @@ TEST(BatchSlice, IsAPartOfTheRows) {
   expect_error(ErrorCode::unsupported, {"cpu", "not gathered"}, [&] { (*resident.begin()).slice(0, 2); });
 }
 
+// CLU's deterministic_data: "9 over 2 -> 4/4 or 5/4", in as many batches on both, and what fills the last one does not
+// count.
+TEST(Partition, NineRowsOverTwoRanksAreFiveAndFourOrFourEach) {
+  for (const bool drop_remainder : {false, true}) {
+    const Dataset whole = dataset_of_ids(9).batch(2, drop_remainder);
+    std::vector<std::int64_t> batches, counting;
+    for (const int rank : {0, 1}) {
+      batches.push_back(0);
+      counting.push_back(0);
+      for (const Batch& batch : part(whole, rank, 2)) {
+        EXPECT_EQ(batch.size(), 1);
+        ++batches.back();
+        counting.back() += batch.part()->rows;
+      }
+    }
+    EXPECT_EQ(batches, (std::vector<std::int64_t>(2, drop_remainder ? 4 : 5)));
+    EXPECT_EQ(counting, (drop_remainder ? std::vector<std::int64_t>{4, 4} : std::vector<std::int64_t>{5, 4}));
+  }
+}
+
 }  // namespace
 }  // namespace giro

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -127,6 +128,47 @@ TEST(Aggregation, Errors) {
     history.commit({}, logs().add_metric("a", 1));
     aggregate(history, "mean");
   });
+}
+
+TEST(Aggregation, WeighsAMetricByItsCounts) {
+  Fixture run;
+  const auto counted = [](double value, double count) {
+    return logs().add_metric("c", value).add_entry("counts", "metrics/c", count);
+  };
+  run.step(30, counted(1, 2));
+  run.step(30, counted(NAN, 0));  // nothing counts
+  run.step(10, counted(4, 6));
+  EXPECT_EQ(run.of("c", "mean"), (2 * 1 + 6 * 4) / 8.0);
+  EXPECT_EQ(run.of("c", "unweighted_mean"), 2.5);
+  EXPECT_EQ(run.of("c", "last"), 4);
+  EXPECT_FALSE(aggregate(run.history, "mean").schema().find("counts", "metrics/c"));
+
+  Fixture none;
+  none.step(1, counted(NAN, 0));
+  EXPECT_TRUE(std::isnan(none.of("c", "mean")));
+
+  run.step(10, logs().add_metric("c", 4));
+  expect_error(ErrorCode::invalid_argument, {"metrics.c", "3 of its 4 records"}, [&] { run.of("c", "mean"); });
+}
+
+TEST(Aggregation, PoolsStandardDeviationsByTheirMeans) {
+  Fixture run;
+  const auto deviation = [](double value, double mean, double count) {
+    return logs().add_metric("d", value).add_entry("counts", "metrics/d", count).add_entry("means", "metrics/d", mean);
+  };
+  run.step(1, deviation(1, 2, 2));  // 1, 3
+  run.step(1, deviation(2, 7, 2));  // 5, 9
+  EXPECT_DOUBLE_EQ(run.of("d", "mean"), std::sqrt(29 - 4.5 * 4.5));
+  EXPECT_EQ(run.of("d", "first"), 1);
+  run.step(1, deviation(NAN, 7, 2));
+  EXPECT_TRUE(std::isnan(run.of("d", "mean")));
+}
+
+TEST(Aggregation, LeavesAProgramsOwnCountsAlone) {
+  Fixture run;
+  run.step(1, logs().add_entry("counts", "cats", 3).add_entry("means", "no/such", 4));
+  EXPECT_EQ(run.of("counts.cats", "last"), 3);
+  EXPECT_EQ(run.of("means.no/such", "last"), 4);
 }
 
 }  // namespace

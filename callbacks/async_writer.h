@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <giro/callbacks/metric_writer.h>
+
+namespace giro {
+
+namespace detail {
+class Worker;
+}
+
+// A MetricWriter whose calls return at once: another one makes them, in their order, on a thread of its own. What that
+// throws comes up once, at the next call; the call that it comes up at writes nothing. flush and close wait until
+// everything is written.
+class AsyncWriter final : public MetricWriter {
+ public:
+  // Nobody else uses `writer` meanwhile.
+  explicit AsyncWriter(std::shared_ptr<MetricWriter> writer);
+  // Writes what is left.
+  ~AsyncWriter() override;
+
+  void write_scalars(std::int64_t step, const Scalars& scalars) override;
+  void write_images(std::int64_t step, const Arrays& images) override;
+  void write_histograms(std::int64_t step, const Arrays& arrays) override;
+  void write_texts(std::int64_t step, const Texts& texts) override;
+  void write_hparams(const HParams& hparams) override;
+  void flush() override;
+  void close() override;
+
+ private:
+  std::shared_ptr<MetricWriter> writer_;
+  std::unique_ptr<detail::Worker> worker_;
+};
+
+}  // namespace giro

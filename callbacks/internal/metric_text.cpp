@@ -1,0 +1,62 @@
+#include "callbacks/internal/metric_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include <giro/kernels/elementwise.h>
+#include <giro/runtime/error.h>
+#include <giro/runtime/stream.h>
+
+namespace giro::detail {
+namespace {
+
+constexpr std::size_t kBuckets = 30;
+
+std::vector<double> numbers_of(const HostArray& array) {
+  std::vector<double> numbers(static_cast<std::size_t>(array.shape().count()));
+  if (numbers.empty()) return numbers;
+  cast(Tensor(numbers.data(), DType::f64, array.shape(), Device::cpu()), array.tensor(), Stream(Device::cpu()));
+  std::erase_if(numbers, [](double number) { return !std::isfinite(number); });
+  return numbers;
+}
+
+}  // namespace
+
+void refuse_step(const char* writer, std::int64_t step) {
+  throw Error(ErrorCode::invalid_argument, fmt::format("{}: the step is {}, expected 0 or more", writer, step));
+}
+void refuse_tag(const char* writer) {
+  throw Error(ErrorCode::invalid_argument, fmt::format("{}: a tag is empty", writer));
+}
+void refuse_closed(const char* writer) {
+  throw Error(ErrorCode::invalid_argument, fmt::format("{}: it is closed", writer));
+}
+
+Histogram histogram_of(const HostArray& array) {
+  const std::vector<double> numbers = numbers_of(array);
+  if (numbers.empty()) return {};
+  const auto [least, largest] = std::minmax_element(numbers.begin(), numbers.end());
+  const double low = *least, high = *largest;
+  // numpy.isclose
+  if (high - low <= 1e-8 + 1e-5 * std::abs(low))
+    return {{high - 0.5, high + 0.5}, {static_cast<std::int64_t>(numbers.size())}};
+  Histogram histogram;
+  for (std::size_t i = 0; i <= kBuckets; ++i) {
+    histogram.edges.push_back(i == kBuckets ? high : low + (high - low) * static_cast<double>(i) / kBuckets);
+  }
+  histogram.counts.resize(kBuckets);
+  for (const double number : numbers) {
+    const auto after = std::upper_bound(histogram.edges.begin() + 1, histogram.edges.end() - 1, number);
+    ++histogram.counts[static_cast<std::size_t>(after - histogram.edges.begin()) - 1];
+  }
+  return histogram;
+}
+
+std::string text_of(const HParam& hparam) {
+  return std::visit([](const auto& value) { return fmt::format("{}", value); }, hparam.value);
+}
+
+}  // namespace giro::detail

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include <giro/callbacks/metric_writer.h>
+
+namespace giro {
+
+struct LoggingWriterOptions {
+  std::FILE* out = stdout;      // outlives the writer
+  std::string collection = {};  // "[3] collection=train a=3": tells writers of one file apart
+};
+
+// A MetricWriter of text, a line for each call, as CLU's:
+//   [3] a=3, b=0.15
+// Scalars are sorted by their tags and have 6 digits. Of images the shape is written, of an array the histogram, in as
+// many buckets as TensorBoard's, 30, or one where all elements are alike. Output that fails is lost.
+class LoggingWriter final : public MetricWriter {
+ public:
+  explicit LoggingWriter(const LoggingWriterOptions& options = {});
+
+  void write_scalars(std::int64_t step, const Scalars& scalars) override;
+  void write_images(std::int64_t step, const Arrays& images) override;
+  void write_histograms(std::int64_t step, const Arrays& arrays) override;
+  void write_texts(std::int64_t step, const Texts& texts) override;
+  void write_hparams(const HParams& hparams) override;
+  void flush() override;
+  void close() override;
+
+ private:
+  void line(std::int64_t step, const std::string& text);
+  void expect_open() const;
+
+  LoggingWriterOptions options_;
+  bool is_closed_ = false;
+};
+
+}  // namespace giro

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include <giro/callbacks/metric_writer.h>
+#include <giro/loop/log/logs.h>
+#include <giro/loop/time/elapsed.h>
+
+namespace giro {
+
+// An observer that gives the numbers of each step it is due at to a MetricWriter, as scalars "<collection>/<name>" such
+// as "metrics/loss", at the step number elapsed.steps. Arrays are left out (see Outputs). Flushes where the loop ends.
+// It knows of no resume: csv_logger, jsonl_logger and tensorboard do. Errors: those of the writer.
+class MetricLogger {
+ public:
+  static constexpr bool kPrimaryOnly = true;
+
+  // Error(invalid_argument) for null.
+  explicit MetricLogger(std::shared_ptr<MetricWriter> writer);
+  void operator()(const Elapsed& elapsed, const Logs& logs);
+  void on_end();
+
+ private:
+  std::shared_ptr<MetricWriter> writer_;
+};
+inline MetricLogger metric_logger(std::shared_ptr<MetricWriter> writer) { return MetricLogger(std::move(writer)); }
+
+}  // namespace giro

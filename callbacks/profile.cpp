@@ -1,0 +1,59 @@
+#include <giro/callbacks/profile.h>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include <giro/runtime/error.h>
+
+namespace giro {
+
+struct Profile::Memory {
+  void stop() {
+    if (std::exchange(is_running, false)) options.stop();
+  }
+
+  const ProfileOptions options;
+  PeriodicAction action;
+  bool is_running = false;
+};
+
+Profile::Profile(const ProfileOptions& options)
+    : memory_(new Memory{.options = options,
+                         .action = {"profile", {options.every_steps, options.every_secs, options.on_steps}}}) {
+  const auto refuse = [](const char* what, auto found) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("profile: {} is {}, expected 0 or more", what, found));
+  };
+  if (options.num_profile_steps < 0) refuse("num_profile_steps", options.num_profile_steps);
+  if (!(options.profile_duration_ms >= 0)) refuse("profile_duration_ms", options.profile_duration_ms);
+  if (options.num_profile_steps == 0 && options.profile_duration_ms == 0) {
+    throw Error(ErrorCode::invalid_argument,
+                "profile: num_profile_steps and profile_duration_ms are 0, expected one of them to be more");
+  }
+}
+
+bool Profile::update(std::int64_t step, double t) {
+  Memory& memory = *memory_;
+  PeriodicAction& action = memory.action;
+  action.see(step, t);
+  if (memory.is_running) {
+    const ProfileOptions& options = memory.options;
+    const bool is_over = step >= action.previous_step() + options.num_profile_steps &&
+                         (t - action.previous_time()) * 1e3 >= options.profile_duration_ms;
+    if (is_over) memory.stop();
+    return false;
+  }
+  if (step != memory.options.first_profile && !action.is_due(step, t)) return false;
+  memory.options.start();
+  memory.is_running = true;
+  action.ran(step, t);
+  return true;
+}
+
+bool Profile::is_running() const noexcept { return memory_->is_running; }
+void Profile::on_start(const Elapsed& elapsed) { memory_->action.begin(elapsed); }
+void Profile::operator()(const Elapsed& elapsed, const Logs&) { update(elapsed.steps + 1, elapsed.date); }
+void Profile::on_end() { memory_->stop(); }
+void Profile::persist(Archive& archive) { memory_->action.persist(archive); }
+
+}  // namespace giro

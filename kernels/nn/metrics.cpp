@@ -1,0 +1,55 @@
+#include <giro/kernels/nn/metrics.h>
+
+#include <giro/kernels/accuracy.h>
+#include <giro/kernels/elementwise.h>
+#include <giro/kernels/moments.h>
+
+namespace giro::nn {
+namespace {
+
+// The same value, on its stream if it has one, of which no gradient is wanted.
+Var without_gradient(const Var& x) { return x.has_stream() ? Var(x.value(), x.stream()) : Var(x.value()); }
+
+struct Moments {
+  Var mean, deviation, count;
+};
+
+Moments moments_of(const Var& x, const Var& m) {
+  const Var values = without_gradient(x), mask = without_gradient(m);
+  const auto number = [&] { return Var::computed(DType::f64, {}, {values, mask}, nullptr); };
+  const auto converted = [&](const Var& from, DType dtype) {
+    if (from.dtype() == dtype || !from.value()) return from;
+    Var to = Var::computed(dtype, from.shape(), {values, mask}, nullptr);
+    cast(to.value(), from.value(), to.stream());
+    return to;
+  };
+  const Var numbers = converted(values, DType::f32), flags = converted(mask, DType::boolean);
+  Moments result{number(), number(), number()};
+  moments(result.mean.value(), result.deviation.value(), result.count.value(), numbers.value(), flags.value(),
+          result.mean.stream());
+  return result;
+}
+
+}  // namespace
+
+Metric average(const Var& values, const Var& mask) {
+  const Moments of = moments_of(values, mask);
+  return {of.mean, of.count};
+}
+
+Metric standard_deviation(const Var& values, const Var& mask) {
+  const Moments of = moments_of(values, mask);
+  return {of.deviation, of.count, of.mean};
+}
+
+Metric accuracy(const Var& logits, const Var& labels, const Var& mask) {
+  return average(correct(logits, labels), mask);
+}
+
+Var correct(const Var& logits, const Var& labels) {
+  Var out = Var::computed(DType::f32, labels.shape(), {without_gradient(logits), labels}, nullptr);
+  giro::correct(out.value(), logits.value(), labels.value(), out.stream());
+  return out;
+}
+
+}  // namespace giro::nn

@@ -13,8 +13,6 @@
 namespace giro::jaxloop {
 namespace {
 
-bool is_primary(const TrainState& state) { return !state.partitioner() || state.partitioner()->rank() == 0; }
-
 std::string mode_of(const std::string& metric, const std::string& mode) {
   if (mode != "auto") return mode;
   const bool maximizes = metric.ends_with("acc") || metric.ends_with("accuracy") || metric.ends_with("auc");

@@ -20,8 +20,6 @@ std::string stopped_file(const CheckpointSpec& spec) {
   return (std::filesystem::path(spec.checkpoint_dir) / "STOPPED").string();
 }
 
-bool is_primary(const TrainState& state) { return !state.partitioner() || state.partitioner()->rank() == 0; }
-
 [[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::invalid_argument, "outer loop: " + what); }
 
 void check(const OuterLoopOptions& options, const OuterLoopArguments& arguments) {

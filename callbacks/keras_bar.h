@@ -32,12 +32,12 @@ struct KerasBarOptions {
 
 // An observer that draws a progress bar as Keras does:
 //   4650/10000 [============>.................] - ETA: 8s - accuracy: 0.9779 - loss: 0.0718
-// Entries of "metrics" and "losses" are shown as their mean over the steps so far, those of "stateful_metrics" as
-// their latest value, and a name that several of them have is shown once. On a terminal the line is drawn over itself
-// and, but for the last, cut to its width; elsewhere whole lines are written. The last line comes when the total is
-// reached, or else when the loop ends, or the bar and its copies go; what is beyond the total is not shown. A step that
-// is not after the one before starts the bar anew. Errors: invalid_argument for options that make no bar.
-// Output that fails is lost.
+// Entries of "metrics" and "losses" are shown as their mean over the steps so far, metrics with counts
+// (Logs::add_metric) weighed by these, those of "stateful_metrics" as their latest value, and a name that several of
+// them have is shown once. On a terminal the line is drawn over itself and, but for the last, cut to its width;
+// elsewhere whole lines are written. The last line comes when the total is reached, or else when the loop ends, or the
+// bar and its copies go; what is beyond the total is not shown. A step that is not after the one before starts the bar
+// anew. Errors: invalid_argument for options that make no bar. Output that fails is lost.
 class KerasBar {
  public:
   static constexpr bool kPrimaryOnly = true;

@@ -17,6 +17,12 @@ namespace {
 
 constexpr std::size_t kUnknownColumns = 80;  // of a terminal that does not tell
 
+// What counts in a metric's value (Logs::add_metric); 1 where it does not say.
+double count_of(const Logs& logs, const Logs::Entry& entry) {
+  const auto found = logs.schema().find(kCounts, name_in_counts(entry.collection, entry.name));
+  return found ? logs.value(*found) : 1;
+}
+
 }  // namespace
 
 Progress::Progress(Options options, std::string heading, Format format)
@@ -38,13 +44,18 @@ void Progress::update(const Elapsed& elapsed, const Logs& logs) {
   if (finished_) return;
   dated_ = done_ = elapsed;
   done_.count(elapsed.step_samples);
-  for (std::size_t i = 0; i < logs.entries().size(); ++i) {
-    const Logs::Entry entry = logs.entries()[i];
+  const Logs::Entries entries = logs.entries();
+  const bool has_counts =
+      std::ranges::any_of(entries, [](const Logs::Entry& entry) { return entry.collection == kCounts; });
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const Logs::Entry entry = entries[i];
     Metric& metric = metric_of(entry, i);
     if (metric.kind == Kind::hidden) continue;
+    const double count = has_counts ? count_of(logs, entry) : 1;
+    if (!(count > 0) && metric.kind == Kind::mean) continue;
     const double value = entry.value.value();
-    metric.sum = metric.kind == Kind::latest ? value : metric.sum + value;
-    metric.count = metric.kind == Kind::latest ? 1 : metric.count + 1;
+    metric.sum = metric.kind == Kind::latest ? value : metric.sum + count * value;
+    metric.count = metric.kind == Kind::latest ? 1 : metric.count + count;
   }
   if (done_ >= options_.total) {
     draw(true);
@@ -112,7 +123,7 @@ std::vector<Progress::Shown> Progress::shown() const {
   std::vector<Shown> shown;
   for (const Metric& metric : metrics_) {
     if (metric.kind == Kind::hidden) continue;
-    shown.push_back({metric.name, without_nan_sign(metric.sum / static_cast<double>(metric.count))});
+    shown.push_back({metric.name, without_nan_sign(metric.sum / metric.count)});
   }
   return shown;
 }

@@ -73,7 +73,7 @@ class Progress {
     std::string collection, name;
     Kind kind = Kind::hidden;
     double sum = 0;
-    std::int64_t count = 0;
+    double count = 0;  // that sum is of: steps, or elements where the logs count them
 
     void persist(Archive& archive);
   };

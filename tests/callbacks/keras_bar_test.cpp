@@ -58,6 +58,21 @@ TEST_F(KerasBarFile, MeansAreOverAllStepsAndStatefulOnesAreTheLatest) {
             "lr: 0.3000 - seldom: 2.0000");
 }
 
+TEST_F(KerasBarFile, MetricsWithCountsAreWeighedByThese) {
+  KerasBar bar(options(4));
+  const double values[] = {0.25, 1, NAN, 0.5}, counts[] = {2, 6, 0, 8};
+  for (int step = 0; step < 4; ++step) {
+    bar(at_step(step, 1e-3), giro::logs()
+                                 .add_metric("accuracy", values[step])
+                                 .add_entry("counts", "metrics/accuracy", counts[step])
+                                 .add_metric("none", NAN)
+                                 .add_entry("counts", "metrics/none", 0)
+                                 .add_metric("plain", step));
+  }
+  EXPECT_EQ(only_line(),
+            "4/4 [==============================] - 0s 1ms/step - accuracy: 0.6562 - none: nan - plain: 1.5000");
+}
+
 TEST_F(KerasBarFile, ATotalMayBeOfSamplesOrTime) {
   const auto last_line = [&](const Period& total, int steps) {
     std::rewind(file_);

@@ -27,7 +27,7 @@ namespace {
 using test::expect_error;
 using Lines = std::vector<std::string>;
 
-HostArray image() { return {std::vector<std::uint8_t>(12), {2, 2, 3}}; }
+HostArray digit_image() { return {std::vector<std::uint8_t>(12), {2, 2, 3}}; }
 
 class LoggingWriterTest : public test::BarFile {};
 
@@ -40,7 +40,7 @@ TEST_F(LoggingWriterTest, WritesScalarsSortedWithSixDigits) {
 
 TEST_F(LoggingWriterTest, WritesALineForEachOtherKind) {
   LoggingWriter writer({.out = file_, .collection = "train"});
-  writer.write_images(4, {{"digit", image()}});
+  writer.write_images(4, {{"digit", digit_image()}});
   writer.write_texts(4, {{"note", "good"}});
   writer.write_hparams({{"rate", 1e-3}, {"nesterov", true}, {"model", "cnn"}});
   writer.write_histograms(4, {{"same", std::vector<float>{2, 2}}, {"none", std::vector<float>{}}});
@@ -90,7 +90,7 @@ TEST_F(JsonlWriterTest, WritesAnObjectALine) {
     writer.write_scalars(3, {{"loss", 0.1}, {"a\"b", INFINITY}});
     writer.write_texts(4, {{"note", "two\nlines"}});
     writer.write_hparams({{"rate", 1e-3}, {"nesterov", false}, {"model", "cnn"}});
-    writer.write_images(5, {{"digit", image()}});
+    writer.write_images(5, {{"digit", digit_image()}});
     writer.write_histograms(6, {{"same", std::vector<float>{2, 2}}});
     writer.close();
     expect_error(ErrorCode::invalid_argument, {"JsonlWriter", "closed"}, [&] { writer.write_scalars(0, {}); });

@@ -10,7 +10,7 @@ namespace giro {
 namespace {
 
 // CLU's: a kernel (3, 3, 3, 2) and a bias (2,).
-State conv(std::int64_t out = 2) {
+State conv_state(std::int64_t out = 2) {
   State state(Device::cpu());
   state.add("params", {{"conv/kernel", DType::f32, {3, 3, 3, out}}, {"conv/bias", DType::f32, {out}}});
   from_host(state.at("params/conv/kernel"), std::vector<float>(static_cast<std::size_t>(27 * out), 1.0f),
@@ -20,7 +20,7 @@ State conv(std::int64_t out = 2) {
 }
 
 TEST(ParameterOverview, Totals56ElementsIn224Bytes) {
-  EXPECT_EQ(parameter_overview(conv(), {.stats = false}),
+  EXPECT_EQ(parameter_overview(conv_state(), {.stats = false}),
             "+-------------+--------------+-------+------+\n"
             "| Name        | Shape        | Dtype | Size |\n"
             "+-------------+--------------+-------+------+\n"
@@ -31,7 +31,7 @@ TEST(ParameterOverview, Totals56ElementsIn224Bytes) {
 }
 
 TEST(ParameterOverview, HasMeansDeviationsAndShards) {
-  const State state = conv();
+  const State state = conv_state();
   from_host(state.at("params/conv/bias"), std::vector<float>{1, 2.5}, state.stream());
   EXPECT_EQ(parameter_overview(state, {.sharding = true}),
             "+-------------+--------------+-------+------+------+------+----------+\n"
@@ -51,7 +51,7 @@ TEST(ParameterOverview, TellsWhichPieceAShardHas) {
 }
 
 TEST(ParameterOverview, GroupsDigitsAndLeavesRowsOut) {
-  const std::string text = parameter_overview(conv(100), {.max_rows = 1});
+  const std::string text = parameter_overview(conv_state(100), {.max_rows = 1});
   EXPECT_NE(text.find("| 2,700 | 1.0  | 0.0 |"), std::string::npos) << text;
   EXPECT_EQ(text.find("conv/bias"), std::string::npos);
   EXPECT_NE(text.find("\n[...]\n"), std::string::npos) << text;
@@ -60,7 +60,7 @@ TEST(ParameterOverview, GroupsDigitsAndLeavesRowsOut) {
 
 TEST(ParameterOverview, NamesAPrefixOfNothing) {
   test::expect_error(ErrorCode::not_found, {"parameter_overview", "'weights'"},
-                     [] { parameter_overview(conv(), {.prefix = "weights"}); });
+                     [] { parameter_overview(conv_state(), {.prefix = "weights"}); });
 }
 
 }  // namespace

@@ -331,6 +331,7 @@ Safetensors detail::parse_safetensors(FileBytes file, const std::string& path) {
   align(file, data, header.entries);
 
   Safetensors result;
+  result.tensors.reserve(header.entries.size());
   for (Entry& entry : header.entries) {
     result.tensors.push_back({std::move(entry.name), Tensor(file.data.get() + entry.position, entry.dtype,
                                                             Shape(entry.sizes), Device::cpu())});

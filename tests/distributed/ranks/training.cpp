@@ -181,11 +181,11 @@ TEST(TrainingOfRanks, TheHostWaitsForNoStep) {
   for (const auto& partitioner : {all_ranks(), shards()}) {
     Dataset data = random_rows().shuffle(5).repeat().batch(48).partition(partitioner).to(test_device());
     giro::Run run(make_state(partitioner), data, {{every(1), make_step()}},
-                  {.stop = at(266), .steps_per_execution = 32});
+                  {.stop = at(266), .catch_signals = false, .steps_per_execution = 32});
     EXPECT_EQ(run.advance(at(10)), Advanced::reached);
     const unsigned long long before = waits();
     EXPECT_EQ(run.advance(), Advanced::stopped);
-    EXPECT_LE(waits() - before, 32u);  // for the launches before the last two, and those that the ranks' questions cut
+    EXPECT_LE(waits() - before, 16u);  // 8 launches, of which two may be ahead; and the ranks' question at the end
   }
 }
 

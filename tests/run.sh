@@ -44,10 +44,9 @@ install "the check of the layout by clang-format 16" clang-format-16 || :
 fuzz=yes
 install "the fuzzing of the parsers" clang-16 libclang-rt-16-dev || fuzz=no
 
-# Sources are compiled eight at a time, in half the time: what they include is read once. The library's are also compiled
-# alone, as users do.
+# Sources are compiled eight at a time, in half the time: what they include is read once.
 tests=(-DGIRO_TESTS=ON -DCMAKE_UNITY_BUILD=ON)
-release=(--preset release "${tests[@]}" -DGIRO_SOURCES_ALONE=ON -DGIRO_TEST_SHARES=ON)
+release=(--preset release "${tests[@]}" -DGIRO_TEST_SHARES=ON)
 gpu=no
 if compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
   gpu=yes

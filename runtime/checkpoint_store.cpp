@@ -1,11 +1,8 @@
 #include <giro/runtime/checkpoint_store.h>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cmath>
 #include <future>
 #include <map>
@@ -13,16 +10,14 @@
 #include <utility>
 
 #include <giro/runtime/error.h>
-#include <giro/runtime/safetensors.h>
 
-#include "runtime/internal/checksum.h"
 #include "runtime/internal/directories.h"
 #include "runtime/internal/line_files.h"
 #include "runtime/internal/manifest.h"
-#include "runtime/internal/shard_files.h"
 #include "runtime/internal/shard_group.h"
 #include "runtime/internal/store_names.h"
 #include "runtime/internal/stored_checkpoints.h"
+#include "runtime/internal/unit_files.h"
 
 namespace giro {
 namespace {
@@ -56,15 +51,6 @@ void check_keep(const std::string& dir, std::int64_t keep, std::int64_t keep_eve
   throw Error(ErrorCode::invalid_argument,
               fmt::format("checkpoint store '{}': keep is {}, keep_every_n_steps is {}, expected at least 1 and 0", dir,
                           keep, keep_every_n_steps));
-}
-
-struct Split {
-  std::vector<Leaf> wholes, pieces;
-};
-Split split(const std::vector<Leaf>& leaves) {
-  Split result;
-  for (const Leaf& leaf : leaves) (leaf.piece ? result.pieces : result.wholes).push_back(leaf);
-  return result;
 }
 
 void check_group(const std::string& dir, const SaveGroup& group) {
@@ -157,47 +143,20 @@ struct CheckpointStore::Impl {
     }
   }
 
-  detail::Manifest::File write_file(const std::string& unit, std::string_view name, const std::vector<Leaf>& leaves,
-                                    const std::map<std::string, std::string>& metadata = {}) {
-    detail::ChecksumWriter writer(files.create(detail::path_of(unit, name)));
-    write_safetensors(writer, leaves, metadata);
-    writer.sync();
-    writer.close();
-    return {std::string(name), writer.bytes(), writer.digits()};
-  }
-
-  // The pieces among them.
-  std::vector<detail::Manifest::File> write_shard(const std::string& unit, const std::vector<Leaf>& leaves,
-                                                  const Archive& archive) {
-    std::vector<detail::Manifest::File> written;
-    for (const auto& [name, all] : {std::pair(detail::kStateName, leaves), {detail::kMemoryName, archive.arrays()}}) {
-      const std::vector<Leaf> pieces = split(all).pieces;
-      if (pieces.empty() && name == detail::kMemoryName) continue;
-      written.push_back(
-          write_file(unit, detail::shard_name(name, group.shard()), pieces, detail::piece_metadata(pieces)));
-    }
-    return written;
-  }
-
   // Everything that belongs to a checkpoint, durable but for its name.
   void write_unit(const std::string& unit, const std::vector<Leaf>& leaves, const CheckpointRecord& record,
                   const Archive& archive) {
     detail::Manifest manifest{.record = record, .memory = archive.text()};
     files.create_directories(unit);
     manifest.lines = line_files.append(archive.lines());
-    const std::vector<Leaf> arrays = split(archive.arrays()).wholes;
-    manifest.files.push_back(write_file(unit, detail::kStateName, split(leaves).wholes));
-    if (!arrays.empty()) manifest.files.push_back(write_file(unit, detail::kMemoryName, arrays));
+    manifest.files = detail::write_wholes(files, unit, leaves, archive.arrays());
     if (group) {
-      for (const auto& shards : {write_shard(unit, leaves, archive), group.receive(unit)}) {
+      const auto own = detail::write_shard(files, unit, group.shard(), leaves, archive.arrays());
+      for (const auto& shards : {own, group.receive(unit)}) {
         manifest.files.insert(manifest.files.end(), shards.begin(), shards.end());
       }
     }
-    const std::string text = manifest_text(std::move(manifest));
-    const auto writer = files.create(detail::path_of(unit, detail::kManifestName));
-    writer->write(text.data(), text.size());
-    writer->sync();
-    writer->close();
+    detail::write_manifest(files, unit, std::move(manifest));
     if (group) group.remove_receipts(unit);
     files.sync_directory(unit);
   }
@@ -253,7 +212,8 @@ struct CheckpointStore::Impl {
     snapshot.wait();
     const std::string unit = path_of(group.unit_name(steps));
     files.create_directories(unit);
-    const std::vector<detail::Manifest::File> written = write_shard(unit, snapshot.leaves(), archive);
+    const std::vector<detail::Manifest::File> written =
+        detail::write_shard(files, unit, group.shard(), snapshot.leaves(), archive.arrays());
     files.sync_directory(unit);
     group.send(unit, written);
     for (const auto& [path, lines] : archive.lines()) passed_lines[path] = lines.count;
@@ -292,12 +252,6 @@ struct CheckpointStore::Impl {
     if (under_way.valid()) under_way.get();
   }
 };
-
-std::string new_save_id() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  static std::atomic<int> count{0};
-  return fmt::format("{}-{}.{}@{}", ::getpid(), now.count(), ++count, detail::host_name());
-}
 
 CheckpointStore::CheckpointStore(std::string dir, CheckpointStoreOptions options) {
   if (dir.empty()) throw Error(ErrorCode::invalid_argument, "checkpoint store: the directory's name is empty");

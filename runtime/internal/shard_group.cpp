@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <string_view>
@@ -15,7 +17,15 @@
 #include "runtime/internal/file_bytes.h"
 #include "runtime/internal/store_names.h"
 
-namespace giro::detail {
+namespace giro {
+
+std::string new_save_id() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  static std::atomic<int> count{0};
+  return fmt::format("{}-{}.{}@{}", ::getpid(), now.count(), ++count, detail::host_name());
+}
+
+namespace detail {
 namespace {
 
 std::string receipt_name(const Shard& shard) { return fmt::format("shard-{}-of-{}.json", shard.index, shard.count); }
@@ -96,4 +106,5 @@ void ShardGroup::remove_receipts(const std::string& unit) const {
   }
 }
 
-}  // namespace giro::detail
+}  // namespace detail
+}  // namespace giro

@@ -82,7 +82,10 @@ test_tree build "${without[@]}" | tee "$log" || released=$?
 if [ "$sanitized" -ne 0 ]; then
   echo "giro: tests failed under the sanitizers; their summary stands above the release build's" >&2
 fi
-[ "$fuzzed" -eq 0 ] || echo "giro: a parser failed when it was fuzzed; what it said stands above" >&2
+if [ "$fuzzed" -ne 0 ]; then
+  echo "giro: a parser failed when it was fuzzed:" >&2
+  cat "$root/build-fuzz/failures" >&2
+fi
 # On the emulated GPU none skips itself, but for want of Fashion-MNIST.
 if grep 'cuda_on_cpu.*[(]Skipped[)]' "$log" | grep -qv mnist; then
   echo "giro: tests skipped themselves on the emulated GPU" >&2

@@ -101,7 +101,14 @@ void History::persist(Archive& archive) {
       "records", size(), [&](std::size_t first) { return lines_from(first); },
       [&](std::string_view text) {
         History read;
-        for (const Name& column : columns) read.column_of({column.collection, column.name});
+        for (const Name& column : columns) {
+          if (column.collection == "elapsed") {
+            throw Error(ErrorCode::corrupt_data,
+                        fmt::format("a column of the history is {:?} of the collection 'elapsed', which has none",
+                                    column.name.substr(0, 80)));
+          }
+          read.column_of({column.collection, column.name});
+        }
         std::vector<Logs> records;
         for (const auto& layout : layouts) {
           Logs& logs = records.emplace_back();

@@ -60,12 +60,16 @@ fuzz() {
   if "$root/build-fuzz/tests/fuzz/fuzz_$target" "${options[@]}" "$corpus" >"$log" 2>&1; then
     echo "giro: $target: $(tail -n 1 "$log"), $(grep -o 'cov: [0-9]*' "$log" | tail -n 1)"
   else
-    tail -n 40 "$log" >&2
-    echo "giro: $target failed; all of its output is in $log" >&2
+    {
+      grep -a -m 1 -A 12 -e 'ERROR: ' -e 'terminate called' -e 'runtime error' "$log" || tail -n 20 "$log"
+      tail -n 2 "$log"  # the file that made it fail
+      echo "giro: $target failed; all of its output is in $log"
+    } | tee -a "$root/build-fuzz/failures" >&2
     return 1
   fi
 }
 
+: >"$root/build-fuzz/failures"
 status=0 running=0
 for target in "${targets[@]}"; do
   if [ "$running" -ge "$(nproc)" ]; then

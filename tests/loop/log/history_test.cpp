@@ -19,6 +19,8 @@
 #include <string>
 #include <vector>
 
+#include <giro/runtime/archive.h>
+
 #include "tests/expect_error.h"
 #include "tests/heap_bytes.h"
 #include "tests/temporary_directory.h"
@@ -439,6 +441,32 @@ TEST_F(HistoryFiles, LongFilesAreWhole) {
     EXPECT_NE(line.find("\"a\":" + row[3] + "}}"), line.npos) << line;
   }
   EXPECT_FALSE(std::getline(file, line));
+}
+
+// What a checkpoint holds of a history may be damaged, and is refused as that.
+TEST(History, RefusesDamagedRecords) {
+  const auto read = [](const std::string& columns, const std::string& layouts, const std::string& line) {
+    Archive archive = Archive::read(R"({"columns":[)" + columns + R"(],"layouts":)" + layouts + R"(,"records":1})", {},
+                                    nullptr, {{"records", {0, 1, line + "\n"}}});
+    History history;
+    history.persist(archive);
+    return history;
+  };
+  const std::string loss = R"({"collection":"losses","name":"loss"})";
+  const std::string line = "[0,1,32,1.5,1.0,32,0.25]";
+  EXPECT_EQ(read(loss, "[[0]]", line).column("loss"), Values{0.25});
+
+  const auto expect_damaged = [&](const std::string& what, const auto&... parts) {
+    SCOPED_TRACE(what);
+    expect_error(ErrorCode::corrupt_data, {what}, [&] { read(parts...); });
+  };
+  expect_damaged("of the collection 'elapsed'", R"({"collection":"elapsed","name":"loss"})", "[[0]]", line);
+  expect_damaged("has column 1 of 1", loss, "[[1]]", line);
+  expect_damaged("one of 1 layouts", loss, "[[0]]", "[1,1,32,1.5,1.0,32,0.25]");
+  expect_damaged("1 values", loss, "[[0]]", "[0,1,32,1.5,1.0,32]");
+  expect_damaged("an integer in place 1", loss, "[[0]]", "[0,1.5,32,1.5,1.0,32,0.25]");
+  expect_damaged("a number in place 6", loss, "[[0]]", R"([0,1,32,1.5,1.0,32,"x"])");
+  expect_damaged("a list of 6 or more", loss, "[[0]]", "{}");
 }
 
 }  // namespace

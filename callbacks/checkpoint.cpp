@@ -301,12 +301,17 @@ void Checkpoint::wait() {
   if (store_) store_->wait();
 }
 
-bool Checkpoint::save_at(const Elapsed& elapsed, const State& state) {
+bool Checkpoint::save_at(const Elapsed& elapsed, const State& state, std::optional<double> best) {
   expect_whole(state);
+  if (best && !monitor_) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("checkpoint '{}': a value of what is monitored, {}, but nothing is monitored", dir_, *best));
+  }
   // Where the state counts its steps itself, this one may not be among them yet.
   Elapsed completed = elapsed;
   if (counted_steps(state).value_or(elapsed.steps + 1) > elapsed.steps) completed.count(elapsed.step_samples);
-  const Saving saving = take_snapshot(completed, state, {});
+  const Saving saving = take_snapshot(completed, state, best);
   if (saving.snapshot) save(saving, nullptr);
   wait();
   return saving.snapshot != nullptr;

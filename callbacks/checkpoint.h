@@ -112,14 +112,15 @@ class Checkpoint : public GenericCallback {
     run_ = nullptr;
   }
   // For loops written by hand: saves after the step at `elapsed`, whatever is monitored. Whether it did, or skipped a
-  // state that is not finite; or has nothing to save, as where rank 0 saves what all ranks have.
+  // state that is not finite; or has nothing to save, as where rank 0 saves what all ranks have. `best` is the value of
+  // what is monitored, for the checkpoint to tell (CheckpointRecord); Error(invalid_argument) where nothing is.
   template <class S>
     requires std::is_base_of_v<State, S>
-  bool operator()(const Elapsed& elapsed, const S& state) {
+  bool operator()(const Elapsed& elapsed, const S& state, std::optional<double> best = {}) {
     const auto ranks = partitioner_of(state);
     if (!takes_part(ranks.get())) return false;
     if (!store_ || (ranks_ && ranks_ != ranks)) open_store(ranks);
-    return save_at(elapsed, state);
+    return save_at(elapsed, state, best);
   }
 
   // Why this or a copy of it has skipped a state, as in "step 120 is not saved: params/dense0/kernel is not finite", or
@@ -161,7 +162,7 @@ class Checkpoint : public GenericCallback {
   void begin(const Elapsed& elapsed, const State& state, const void* run,
              const std::shared_ptr<const Partitioner>& ranks);
   void open_store(const std::shared_ptr<const Partitioner>& ranks);
-  bool save_at(const Elapsed& elapsed, const State& state);
+  bool save_at(const Elapsed& elapsed, const State& state, std::optional<double> best);
   // The value that is monitored, if it is the best so far. `done` steps are completed, as the loop counts.
   std::optional<double> improvement(std::int64_t done, const State& state, const Logs& logs);
   void expect_whole(const State& state) const;

@@ -10,6 +10,13 @@
 #include <giro/callbacks/curves.h>
 #include <giro/callbacks/early_stopping.h>
 #include <giro/callbacks/file_logger.h>
+#include <giro/callbacks/flip/checkpoint.h>
+#include <giro/callbacks/flip/checkpoint_files.h>
+#include <giro/callbacks/flip/eval_loop.h>
+#include <giro/callbacks/flip/serial.h>
+#include <giro/callbacks/flip/summary_logger.h>
+#include <giro/callbacks/flip/summary_writer.h>
+#include <giro/callbacks/flip/train_loop.h>
 #include <giro/callbacks/jaxloop/action.h>
 #include <giro/callbacks/jaxloop/actions.h>
 #include <giro/callbacks/jaxloop/loops.h>

@@ -24,7 +24,7 @@ std::string mode_of(const std::string& metric, const std::string& mode) {
 Action summary_action(MetricWriter& writer, const SummaryActionOptions& options) {
   return Action(
       [&writer, flushes = options.flush_each_call](TrainState& state, LoopOutputs& outputs) {
-        if (!is_primary(state)) return;
+        if (!state.is_primary()) return;
         MetricWriter::Scalars scalars;
         for (const auto& [name, values] : outputs.scalars) {
           if (!values.empty()) scalars.emplace_back(name, outputs.mean(name));
@@ -55,7 +55,7 @@ Action checkpoint_action(const std::string& dir, std::int64_t interval, const Ch
 Action step_number_action(const std::string& path, std::int64_t interval) {
   return Action(
       [path](TrainState& state, LoopOutputs&) {
-        if (!is_primary(state)) return;
+        if (!state.is_primary()) return;
         const std::string line = fmt::format("{:.6f} {}\n", Elapsed::now(), step_of(state));
         const auto writer = posix_file_system()->append(path);
         writer->write(line.data(), line.size());

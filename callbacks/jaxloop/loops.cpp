@@ -87,8 +87,6 @@ std::int64_t step_of(const TrainState& state) {
   return to_host<std::int64_t>(state.at("step"), state.stream()).front();
 }
 
-bool is_primary(const TrainState& state) { return !state.partitioner() || state.partitioner()->rank() == 0; }
-
 Loop::Loop(Step& step, Hooks hooks, LoopOptions options, std::vector<std::string> default_stats)
     : step_(&step), hooks_(hooks), options_(std::move(options)), init_time_(Elapsed::now()) {
   if (options_.stats.empty()) options_.stats = std::move(default_stats);

@@ -116,7 +116,5 @@ class EvalLoop : public Loop {
 
 // That many updates a state has seen. Waits for the device.
 std::int64_t step_of(const TrainState& state);
-// Whether this is rank 0 of those that work on the state, the one that writes.
-bool is_primary(const TrainState& state);
 
 }  // namespace giro::jaxloop

@@ -77,7 +77,7 @@ LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& argument
     stops = evaluate(state, arguments, train_loop.loop_count(), outputs.interrupted) || stops;
     if (outputs.interrupted != 0) return {std::move(state), std::move(outputs)};
   }
-  if (options_.checkpoint_spec && is_primary(state)) {
+  if (options_.checkpoint_spec && state.is_primary()) {
     const CheckpointSpec& spec = *options_.checkpoint_spec;
     posix_file_system()->create_directories(spec.checkpoint_dir);
     replace_file(*posix_file_system(), stopped_file(spec), fmt::format("{}\n", step));

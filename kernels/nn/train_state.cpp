@@ -90,6 +90,13 @@ TrainState TrainState::create(const nn::Layer& model, const std::vector<LeafSpec
   return state;
 }
 
+TrainState::TrainState(State leaves, const TrainState& other)
+    : State(std::move(leaves)),
+      model_(other.model_),
+      optimizer_(other.optimizer_),
+      partitioner_(other.partitioner_),
+      batch_weight_(other.batch_weight_) {}
+
 nn::Params TrainState::params() const {
   if (differentiated_ != nullptr) return *differentiated_;
   std::map<std::string, nn::Var> vars;

@@ -36,6 +36,11 @@ class TrainState : public State {
   // Null where this process trains alone.
   const std::shared_ptr<const Partitioner>& partitioner() const noexcept { return partitioner_; }
 
+  // Whether this is rank 0 of those that train it, the one that prints and writes.
+  bool is_primary() const noexcept { return !partitioner_ || partitioner_->rank() == 0; }
+  // A copy, queued on the stream of both.
+  TrainState clone() const { return {State::clone(), *this}; }
+
   // The parameters, to evaluate with: no gradient is noted, unless value_and_grad has called a function of the state.
   nn::Params params() const;
 
@@ -98,6 +103,7 @@ class TrainState : public State {
 
  private:
   TrainState(const nn::Layer& model, optim::Optimizer optimizer, const DeviceContext& context);
+  TrainState(State leaves, const TrainState& other);
   // While one lives, params() are those that a gradient is wanted for.
   class Differentiating {
    public:

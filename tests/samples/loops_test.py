@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the samples of loops, on a small data set made here.
 
-usage: loops_test.py FIT MANUAL_LOOP CUSTOM_STATE CUSTOM_LOOP
+usage: loops_test.py FIT MANUAL_LOOP CUSTOM_STATE CUSTOM_LOOP CHECKPOINT_STREAM
 """
 
 import csv
@@ -15,7 +15,7 @@ import unittest
 
 from mnist_test import TEST_ROWS, TRAIN_ROWS, write_split
 
-fit = manual_loop = custom_state = custom_loop = None
+fit = manual_loop = custom_state = custom_loop = checkpoint_stream = None
 
 
 def run(*command):
@@ -72,13 +72,26 @@ class Loops(unittest.TestCase):
         text = self.runs(custom_loop, self.folder, 35, work)
         self.assertEqual(re.findall(r"^train    \| step: +(\d+) ", text, re.MULTILINE), ["21", "24", "27", "30", "33", "35"])
 
+    def test_checkpoint_stream(self):
+        output = self.folder / "output"
+        steps = r"^Step +(\d+): Ran (\d+) train steps in [\d.]+ seconds$"
+        text = self.runs(checkpoint_stream, self.folder, 30, output)
+        self.assertEqual(re.findall(steps, text, re.MULTILINE), [("1", "1"), ("26", "25"), ("30", "4")])
+        # It goes on from there.
+        text = self.runs(checkpoint_stream, self.folder, 60, output)
+        self.assertEqual(re.findall(steps, text, re.MULTILINE), [("51", "21"), ("60", "9")])
+        self.assertIn("A checkpoint was loaded in ", text)
+        self.assertIn("The lowest value for the metric eval/lnpp is set to ", text)
+        self.assertTrue((output / "checkpoints" / "checkpoint_0000000060").is_dir())
+        self.assertEqual(len(list((output / "tensorboard").iterdir())), 2)
+
     def test_no_data(self):
-        for sample in (fit, manual_loop, custom_loop):
+        for sample in (fit, manual_loop, custom_loop, checkpoint_stream):
             result = run(sample, self.folder / "nowhere")
             self.assertEqual((result.returncode, result.stderr.count("\n")), (2, 1))
             self.assertIn("nowhere", result.stderr)
 
 
 if __name__ == "__main__":
-    fit, manual_loop, custom_state, custom_loop = map(pathlib.Path, sys.argv[1:])
+    fit, manual_loop, custom_state, custom_loop, checkpoint_stream = map(pathlib.Path, sys.argv[1:])
     unittest.main(argv=[sys.argv[0]])

@@ -1,0 +1,67 @@
+#include <giro/callbacks/flip/checkpoint_files.h>
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include <giro/runtime/checkpoint_store.h>
+
+namespace giro::flip {
+namespace {
+
+std::string best_dir(const std::string& dir, bool highest, const std::string& group, const std::string& metric) {
+  return fmt::format("{}/{}_{}_{}", dir, highest ? "highest" : "lowest", group, metric);
+}
+
+}  // namespace
+
+namespace detail {
+
+BestCheckpointFileWriter::BestCheckpointFileWriter(const std::string& output_dir, const std::string& metric,
+                                                   const std::string& group, bool highest,
+                                                   std::function<void(const std::string& line)> log)
+    : dir_(best_dir(output_dir, highest, group, metric)),
+      metric_(metric),
+      group_(group),
+      highest_(highest),
+      log_(std::move(log)),
+      // A training that has gone back to an earlier step replaces what it has saved later.
+      save_(giro::checkpoint(dir_,
+                             {.overwrite = true, .monitor = group + "/" + metric, .mode = highest ? "max" : "min"})) {}
+
+Summary BestCheckpointFileWriter::operator()(Summary summary) {
+  const double value = summary.metric(group_, metric_);
+  const auto& partitioner = summary.state().partitioner();
+  bool is_best = false;
+  if (summary.is_primary()) {
+    if (!std::exchange(has_begun_, true)) {
+      for (const StoredCheckpoint& stored : CheckpointStore(dir_).all()) {
+        if (stored.record.steps <= summary.step && stored.record.best) best_ = stored.record.best;
+      }
+      if (best_ && log_) {
+        log_(fmt::format("The {} value for the metric {}/{} is set to {:.8f}.", highest_ ? "highest" : "lowest", group_,
+                         metric_, *best_));
+      }
+    }
+    is_best = !std::isnan(value) && (!best_ || (highest_ ? value >= *best_ : value <= *best_));
+  }
+  if (partitioner) is_best = !partitioner->broadcast(is_best ? "yes" : "").empty();
+  if (!is_best) return summary;
+  if (save_(summary.elapsed, summary.state(), value)) best_ = value;
+  return summary;
+}
+
+}  // namespace detail
+
+Restored CheckpointFileReader::operator()(TrainState& state) const {
+  return CheckpointStore(dir_).latest_steps() < 0 ? Restored{} : restore(state, dir_);
+}
+
+LowestCheckpointFileReader::LowestCheckpointFileReader(const std::string& dir, const std::string& metric,
+                                                       const std::string& group)
+    : CheckpointFileReader(best_dir(dir, false, group, metric)) {}
+HighestCheckpointFileReader::HighestCheckpointFileReader(const std::string& dir, const std::string& metric,
+                                                         const std::string& group)
+    : CheckpointFileReader(best_dir(dir, true, group, metric)) {}
+
+}  // namespace giro::flip

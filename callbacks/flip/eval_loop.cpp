@@ -1,0 +1,112 @@
+#include <giro/callbacks/flip/eval_loop.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include <giro/kernels/reduce.h>
+#include <giro/loop/arbiter.h>
+#include <giro/loop/inner_loop.h>
+#include <giro/loop/loop.h>
+#include <giro/loop/step/step.h>
+#include <giro/runtime/error.h>
+
+namespace giro::flip {
+namespace {
+
+// A signal waits until the evaluation is over: the stream heeds it.
+struct Uninterrupted : Arbiter {
+  int interrupt() override { return 0; }
+  bool save() override { return false; }
+};
+
+Step<TrainState> eval_step(const EvalTask& task) {
+  return jit([model = task.model, metrics = task.metrics, input = task.data.spec().front().name](
+                 const TrainState& state, const Batch& batch) {
+    const nn::Var outputs = (model ? *model : state.model())(state.params(), batch[input]);
+    Logs logs;
+    for (const auto& [label, metric] : metrics) metric.add(logs, label, outputs, batch);
+    return logs;
+  });
+}
+
+// Of values that lie in one piece; `ranks`, if given, have a shard each of what they are of.
+double l2_norm(const Tensor& values, const Stream& stream, const Partitioner* ranks = nullptr) {
+  const Buffer buffer = stream.allocate(sizeof(float));
+  const Tensor squares(buffer.data(), DType::f32, {}, values.device());
+  sum_of_squares(squares, values, stream);
+  if (ranks != nullptr) ranks->sum_over_shards(squares, stream);
+  return std::sqrt(double{to_host<float>(squares, stream).front()});
+}
+
+double gradients_l2_norm(const TrainState& state) {
+  const Collection& grads = state.collection("grads");
+  const Partitioner* const ranks = state.partitioner().get();
+  // Where ranks update a shard each, they know the gradients of that alone.
+  if (ranks == nullptr || ranks->update_shard().count == 1) return l2_norm(grads.flat(), state.stream());
+  return l2_norm(grads.flat(ranks->update_shard()), state.stream(), ranks);
+}
+
+}  // namespace
+
+struct EvalLoop::Impl {
+  explicit Impl(EvalLoopOptions given) : options(std::move(given)), step(eval_step(options.task)) {}
+
+  EvalLoopOptions options;
+  Step<TrainState> step;
+};
+
+EvalLoop::EvalLoop(EvalLoopOptions options) {
+  const auto refuse = [](const std::string& what) { throw Error(ErrorCode::invalid_argument, "eval loop: " + what); };
+  if (options.n_steps && *options.n_steps < 1)
+    refuse(fmt::format("n_steps is {}, expected 1 or more", *options.n_steps));
+  if (options.group == "train") refuse("the group 'train' is that of the training's own metrics, expected another");
+  if (options.task.metrics.empty()) refuse("there is no metric");
+  std::vector<std::string> labels;
+  for (const auto& [label, metric] : options.task.metrics) {
+    if (std::find(labels.begin(), labels.end(), label) != labels.end()) {
+      refuse(fmt::format("there are two metrics '{}'", label));
+    }
+    labels.push_back(label);
+  }
+  impl_ = std::make_unique<Impl>(std::move(options));
+}
+EvalLoop::EvalLoop(EvalLoop&&) noexcept = default;
+EvalLoop& EvalLoop::operator=(EvalLoop&&) noexcept = default;
+EvalLoop::~EvalLoop() = default;
+
+Summary EvalLoop::operator()(Summary summary) {
+  TrainState& state = summary.mutable_state();
+  const EvalLoopOptions& options = impl_->options;
+  const Dataset& data = options.task.data;
+  if (data.num_batches() == 0) {
+    throw Error(ErrorCode::invalid_argument, "eval loop: the data have no batch, expected one or more");
+  }
+  auto evaluate = inner_loop(
+      [&](TrainState moved) {
+        return loop(
+            std::move(moved), data, {{every(1), impl_->step}},
+            {.stop = options.n_steps ? at(*options.n_steps) : Period{}, .arbiter = std::make_shared<Uninterrupted>()});
+      },
+      {.aggregation = "mean"});
+  const Logs logs = evaluate.leaves_state_alone()(state);
+
+  auto& metrics = summary.metrics;
+  if (metrics.empty()) {
+    metrics.push_back(
+        {"train", "seconds_per_step",
+         summary.elapsed_time / static_cast<double>(std::max<std::int64_t>(summary.n_completed_steps, 1))});
+    metrics.push_back({"train", "gradients_l2norm", gradients_l2_norm(state)});
+    metrics.push_back({"train", "weights_l2norm", l2_norm(state.collection("params").flat(), state.stream())});
+    metrics.push_back({"train", "loss", summary.loss});
+  }
+  std::erase_if(metrics, [&](const Summary::Metric& metric) { return metric.group == options.group; });
+  for (const auto& [label, metric] : options.task.metrics) {
+    metrics.push_back({options.group, label, logs.entry_value("metrics." + label)});
+  }
+  return summary;
+}
+
+}  // namespace giro::flip

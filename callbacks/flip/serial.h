@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+namespace giro::flip {
+
+// What calls one stage after the other, each with what the one before has returned:
+//
+//   auto process = giro::flip::serial(eval_loop, giro::flip::SummaryLogger(), giro::flip::SummaryWriter(dir));
+//   for (const auto& checkpoint : train_loop) process(checkpoint);
+//
+// A stage is anything that can be called with a checkpoint, or summary, and returns one.
+template <class... Stages>
+class Serial {
+ public:
+  explicit Serial(Stages... stages) : stages_(std::move(stages)...) {}
+
+  template <class C>
+  auto operator()(C checkpoint) {
+    return run<0>(std::move(checkpoint));
+  }
+
+ private:
+  template <std::size_t kStage, class C>
+  auto run(C checkpoint) {
+    if constexpr (kStage == sizeof...(Stages)) {
+      return checkpoint;
+    } else {
+      return run<kStage + 1>(std::get<kStage>(stages_)(std::move(checkpoint)));
+    }
+  }
+
+  std::tuple<Stages...> stages_;
+};
+
+template <class... Stages>
+Serial<Stages...> serial(Stages... stages) {
+  return Serial<Stages...>(std::move(stages)...);
+}
+
+}  // namespace giro::flip

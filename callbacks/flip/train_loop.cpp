@@ -1,0 +1,147 @@
+#include <giro/callbacks/flip/train_loop.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <giro/callbacks/check_replicas.h>
+#include <giro/loop/run.h>
+#include <giro/loop/step/step.h>
+#include <giro/runtime/error.h>
+
+#include "callbacks/flip/internal/source.h"
+
+namespace giro::flip {
+namespace {
+
+Step<TrainState> train_step(const TrainTask& task) {
+  return jit([model = task.model, loss_of = task.loss, input = task.data.spec().front().name](TrainState& state,
+                                                                                              const Batch& batch) {
+    const nn::Var loss =
+        state.value_and_grad([&](const nn::Params& params) { return loss_of(model(params, batch[input]), batch); });
+    state.apply_gradients();
+    return logs().add_metric("loss", loss);
+  });
+}
+
+[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::invalid_argument, "train loop: " + what); }
+
+}  // namespace
+
+struct TrainLoop::Impl {
+  explicit Impl(TrainLoopOptions given) : options(std::move(given)) {
+    if (options.n_steps < 0) refuse(fmt::format("n_steps is {}, expected 0 or more", options.n_steps));
+    if (options.n_steps_per_checkpoint < 1) {
+      refuse(fmt::format("n_steps_per_checkpoint is {}, expected 1 or more", options.n_steps_per_checkpoint));
+    }
+    if (!options.task.loss) refuse("there is no loss");
+
+    const double begin = Elapsed::now();
+    TrainState state =
+        TrainState::create(options.task.model, options.task.data.spec(), options.task.optimizer, options.seed,
+                           options.device ? *options.device : discover_devices().best(), options.partitioner);
+    Restored restored;
+    if (options.init) {
+      restored = options.init(state);
+      if (options.partitioner) check_replicas(state, *options.partitioner);
+    }
+    if (!restored.path.empty()) log(fmt::format("A checkpoint was loaded in {:.2f} seconds.", Elapsed::now() - begin));
+    log(fmt::format("Total model initialization time is {:.2f} seconds.", Elapsed::now() - begin));
+    std::int64_t weights = 0;
+    for (const Leaf& leaf : state.collection("params").leaves()) weights += leaf.value.count();
+    log(fmt::format("Total number of trainable weights: {} ~ {:.1f} MB.", weights,
+                    static_cast<double>(weights) * sizeof(float) / (1 << 20)));
+
+    data.emplace(options.task.data.skip(restored.steps));
+    run.emplace(std::move(state), *data, std::vector<Task<TrainState, Batch>>{{every(1), train_step(options.task)}},
+                LoopOptions<TrainState, Batch>{.elapsed = restored});
+  }
+  // What is still held keeps the state, which nobody changes any more.
+  ~Impl() {
+    if (is_held()) source->own.emplace(std::move(run->state()));
+    leave_source();
+  }
+
+  void log(const std::string& line) const {
+    if (options.log) options.log(line);
+  }
+  std::int64_t steps() const { return run->elapsed().steps; }
+  bool is_held() const { return source && source->of_run != nullptr && source.use_count() > 1; }
+  void leave_source() {
+    if (source) source->of_run = nullptr;
+    source.reset();
+  }
+  // The first step after this one at which a checkpoint comes: (step - 1) is a multiple of n_steps_per_checkpoint.
+  std::int64_t next_checkpoint() const {
+    const std::int64_t each = options.n_steps_per_checkpoint;
+    return steps() == 0 ? 1 : 1 + each + (steps() - 1) / each * each;
+  }
+
+  // The checkpoint there, or where the stream ends before; none if it ends here.
+  std::optional<Checkpoint> advance(std::int64_t until) {
+    if (why != Advanced::reached) return std::nullopt;
+    if (is_held()) source->own.emplace(run->state().clone());
+    leave_source();
+    const double begin = Elapsed::now();
+    const std::int64_t before = steps();
+    why = Advanced::stopped;  // an error ends it
+    why = run->advance(at(until));
+    if (steps() == before) return std::nullopt;
+
+    source = std::make_shared<detail::Source>(detail::Source{.of_run = &run->state()});
+    Checkpoint checkpoint;
+    checkpoint.step = steps();
+    checkpoint.n_completed_steps = steps() - before;
+    checkpoint.elapsed_time = Elapsed::now() - begin;
+    checkpoint.loss = run->history().back().logs.entry_value("loss");
+    checkpoint.elapsed = run->elapsed();
+    checkpoint.source_ = source;
+    return checkpoint;
+  }
+  Checkpoint expect_next(const char* function, std::int64_t until) {
+    if (auto checkpoint = advance(until)) return std::move(*checkpoint);
+    const char* reason = "an error has ended it";
+    if (why == Advanced::dataset_ended) reason = "the data have no batch left";
+    if (why == Advanced::interrupted) reason = "a signal has ended it";
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: the stream has ended at step {}: {}", function, steps(), reason));
+  }
+
+  TrainLoopOptions options;
+  std::optional<Dataset> data;
+  std::optional<Run<TrainState, Dataset>> run;
+  Advanced why = Advanced::reached;  // why the stream has ended, or that it goes on
+  std::shared_ptr<detail::Source> source;
+};
+
+TrainLoop::TrainLoop(TrainLoopOptions options) : impl_(new Impl(std::move(options))) {}
+TrainLoop::TrainLoop(TrainLoop&&) noexcept = default;
+TrainLoop& TrainLoop::operator=(TrainLoop&&) noexcept = default;
+TrainLoop::~TrainLoop() = default;
+
+TrainLoop::Iterator TrainLoop::begin() { return {*this, impl_->options.n_steps}; }
+TrainLoop::Checkpoints TrainLoop::operator()(std::int64_t n_steps) { return {*this, n_steps}; }
+
+Checkpoint TrainLoop::next_step() { return impl_->expect_next("next_step", step() + 1); }
+Checkpoint TrainLoop::next_checkpoint() { return impl_->expect_next("next_checkpoint", impl_->next_checkpoint()); }
+
+std::int64_t TrainLoop::step() const noexcept { return impl_->steps(); }
+bool TrainLoop::interrupted() const noexcept { return impl_->why == Advanced::interrupted; }
+
+TrainLoop::Iterator::Iterator(TrainLoop& loop, std::int64_t n_steps) : loop_(&loop), n_steps_(n_steps) {
+  Impl& impl = *loop_->impl_;
+  if (impl.steps() >= n_steps) {
+    impl.log(fmt::format("Stop training, already reached the total training steps {}.", n_steps));
+  }
+  ++*this;
+}
+
+TrainLoop::Iterator& TrainLoop::Iterator::operator++() {
+  current_.reset();
+  Impl& impl = *loop_->impl_;
+  if (impl.steps() < n_steps_) current_ = impl.advance(std::min(impl.next_checkpoint(), n_steps_));
+  return *this;
+}
+
+}  // namespace giro::flip

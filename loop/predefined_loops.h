@@ -1,6 +1,7 @@
 #pragma once
 
 #include <any>
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <exception>
@@ -74,16 +75,16 @@ std::vector<T> joined(std::vector<T> first, const std::vector<T>& second) {
 // The events of an evaluating loop.
 struct EvaluationEvents {
   LoopEvent begin, batch_begin, step, on_step, batch_end, end;
-  std::vector<LoopEvent> before_begin;  // the latest first
+  std::array<std::optional<LoopEvent>, 2> before_begin;  // the latest first
 };
-inline const EvaluationEvents kTest{LoopEvent::on_test_begin,
+inline constexpr EvaluationEvents kTest{LoopEvent::on_test_begin,
                                     LoopEvent::on_test_batch_begin,
                                     LoopEvent::test_step,
                                     LoopEvent::on_test_step,
                                     LoopEvent::on_test_batch_end,
                                     LoopEvent::on_test_end,
                                     {LoopEvent::on_reset_step, LoopEvent::reset_step}};
-inline const EvaluationEvents kPredict{LoopEvent::on_predict_begin,
+inline constexpr EvaluationEvents kPredict{LoopEvent::on_predict_begin,
                                        LoopEvent::on_predict_batch_begin,
                                        LoopEvent::predict_step,
                                        LoopEvent::on_predict_step,
@@ -143,8 +144,9 @@ LoopResult<S> evaluation_loop(S state, R& dataset, EvaluationOptions<S, B> optio
     std::vector<Task<S, B>> tasks = evaluation_tasks(table, events);
     add_rest(tasks, table);
     auto& before = table[events.begin];
-    for (const LoopEvent event : events.before_begin)
-      before.insert(before.begin(), table[event].begin(), table[event].end());
+    for (const std::optional<LoopEvent> event : events.before_begin) {
+      if (event) before.insert(before.begin(), table[*event].begin(), table[*event].end());
+    }
     return loop(std::move(state), dataset, tasks, loop_options(options, table, events.begin, events.end));
   });
 }

@@ -70,6 +70,7 @@ struct Archive::Tree {
 Archive::Archive(std::map<std::string, std::size_t> kept_lines) : tree_(std::make_unique<Tree>()) {
   tree_->kept_lines = std::move(kept_lines);
 }
+Archive::Archive() : Archive(std::map<std::string, std::size_t>()) {}
 Archive::Archive(Archive&&) noexcept = default;
 Archive& Archive::operator=(Archive&&) noexcept = default;
 Archive::~Archive() = default;

@@ -50,7 +50,8 @@ class Archive {
   };
 
   // To be written to. Of the lines at a path, so many are kept somewhere already.
-  explicit Archive(std::map<std::string, std::size_t> kept_lines = {});
+  explicit Archive(std::map<std::string, std::size_t> kept_lines);
+  Archive();
   // To be read from: what text(), arrays() and all lines() gave. `owner` keeps the arrays' memory alive.
   // Error(corrupt_data) if the text is not a JSON object, or nests deeper than kMaxDepth.
   static Archive read(std::string_view text, std::vector<Leaf> arrays = {}, std::shared_ptr<const void> owner = nullptr,

@@ -21,7 +21,7 @@ void write(const std::string& path, const std::vector<Leaf>& leaves, FileSystem&
                             "several processes hold",
                             path, leaf.path, leaf.value.count(), to_string(leaf.piece->whole)));
   }
-  replace_file(files, path, [&](FileSystem::Writer& file) { write_safetensors(file, leaves); });
+  replace_file(files, path, [&](FileSystem::Writer& file) { write_safetensors(file, leaves, {}); });
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace giro {
 // Writes host tensors and string metadata. Errors: invalid_argument (a repeated name, or one that is not UTF-8, or more
 // than 100,000 of both), device_mismatch (a tensor that is not on the host), io.
 void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensors,
-                       const std::map<std::string, std::string>& metadata = {});
+                       const std::map<std::string, std::string>& metadata);
 
 // A file's tensors, on the host, in the order of their data; they live as long as this.
 struct Safetensors {

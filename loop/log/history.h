@@ -3,13 +3,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <giro/loop/log/lazy_deque.h>
 #include <giro/loop/log/log_schema.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
@@ -85,7 +85,7 @@ class History {
 
  private:
   struct Column {
-    std::deque<double> values;
+    detail::LazyDeque<double> values;
     std::uint32_t last_record = 0;
   };
   // The columns that a record has, in order.
@@ -129,15 +129,15 @@ class History {
   void collect_into(std::span<const std::string> keys, std::span<std::vector<double>> values) const;
   void append_elapsed(std::size_t field, std::size_t begin, std::size_t end, std::vector<double>& values) const;
 
-  std::deque<std::int64_t> steps_;
-  std::deque<std::int64_t> samples_;
-  std::deque<double> dates_;
-  std::deque<Common> common_;
+  detail::LazyDeque<std::int64_t> steps_;
+  detail::LazyDeque<std::int64_t> samples_;
+  detail::LazyDeque<double> dates_;
+  detail::LazyDeque<Common> common_;
   LogSchema names_;  // of the columns
-  std::deque<Column> columns_;
+  detail::LazyDeque<Column> columns_;
   std::vector<Layout> layouts_;
   std::vector<std::uint32_t> layouts_in_order_;  // of their columns
-  std::deque<Run> runs_;
+  detail::LazyDeque<Run> runs_;
   std::vector<Logged> logged_;  // the latest few
   std::size_t oldest_logged_ = 0;
 };

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <string_view>
 #include <vector>
 
+#include <giro/loop/log/lazy_deque.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
 #include <giro/runtime/host_array.h>
@@ -33,8 +33,8 @@ class Outputs {
 
   // Records.
   std::size_t size() const noexcept { return records_.size(); }
-  std::deque<Record>::const_iterator begin() const noexcept { return records_.begin(); }
-  std::deque<Record>::const_iterator end() const noexcept { return records_.end(); }
+  detail::LazyDeque<Record>::const_iterator begin() const noexcept { return records_.begin(); }
+  detail::LazyDeque<Record>::const_iterator end() const noexcept { return records_.end(); }
 
   // The last array of each name that has one, in the order of first mention. Waits for nothing.
   Logs latest_arrays() const;
@@ -47,7 +47,7 @@ class Outputs {
   HostArray concatenate(std::string_view name) const;
 
  private:
-  std::deque<Record> records_;
+  detail::LazyDeque<Record> records_;
 };
 
 }  // namespace giro

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -249,6 +250,17 @@ TEST_F(OuterLoopTest, EvaluatesAndStops) {
   // One after the other sees the same data.
   EXPECT_EQ(two(initialized(eval_step_), data, 2).outputs["x"], range(0, 2));
   EXPECT_EQ(two(initialized(eval_step_), data, 2).outputs["x"], range(0, 2));
+}
+
+// A signal between two loops waits for the next step; one after the last step is told of.
+TEST_F(OuterLoopTest, ASignalBetweenLoopsEndsItAfterTheNextStep) {
+  for (const std::int64_t loop : {2, 10}) {
+    TrainLoop train_loop(step_,
+                         {.end_actions = {Action([](TrainState&, LoopOutputs&) { std::raise(SIGTERM); }, loop)}});
+    const LoopResult result = run({.train_loop = &train_loop});
+    EXPECT_EQ(result.outputs.interrupted, SIGTERM);
+    EXPECT_EQ(step_of(result.state), loop == 2 ? 21 : 100);
+  }
 }
 
 // "resume at 55 -> loop_count 10 at the end"; "50 batches only -> step 50"; "save every 2 to 10, restore 10".

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 #include <deque>
-#include <memory>
+#include <optional>
 #include <utility>
 
 namespace giro::detail {
@@ -14,20 +14,10 @@ class LazyDeque {
  public:
   using const_iterator = typename std::deque<T>::const_iterator;
 
-  LazyDeque() = default;
-  LazyDeque(const LazyDeque& other)
-      : values_(other.empty() ? nullptr : std::make_unique<std::deque<T>>(*other.values_)) {}
-  LazyDeque(LazyDeque&&) noexcept = default;
-  LazyDeque& operator=(LazyDeque other) noexcept {
-    values_ = std::move(other.values_);
-    return *this;
-  }
-  ~LazyDeque() = default;
-
-  bool empty() const noexcept { return values_ == nullptr || values_->empty(); }
-  std::size_t size() const noexcept { return values_ == nullptr ? 0 : values_->size(); }
-  const_iterator begin() const noexcept { return values_ == nullptr ? const_iterator() : values_->cbegin(); }
-  const_iterator end() const noexcept { return values_ == nullptr ? const_iterator() : values_->cend(); }
+  bool empty() const noexcept { return !values_ || values_->empty(); }
+  std::size_t size() const noexcept { return values_ ? values_->size() : 0; }
+  const_iterator begin() const noexcept { return values_ ? values_->cbegin() : const_iterator(); }
+  const_iterator end() const noexcept { return values_ ? values_->cend() : const_iterator(); }
 
   // Of one that is not empty.
   T& operator[](std::size_t i) { return (*values_)[i]; }
@@ -35,15 +25,19 @@ class LazyDeque {
   T& back() { return values_->back(); }
   const T& back() const { return values_->back(); }
 
-  void push_back(T value) { emplace_back(std::move(value)); }
-  template <class... Arguments>
-  T& emplace_back(Arguments&&... arguments) {
-    if (values_ == nullptr) values_ = std::make_unique<std::deque<T>>();
-    return values_->emplace_back(std::forward<Arguments>(arguments)...);
+  [[gnu::always_inline]] void push_back(const T& value) {
+    if (!values_) [[unlikely]]
+      values_.emplace();
+    values_->push_back(value);
   }
+  void push_back(T&& value) {
+    if (!values_) values_.emplace();
+    values_->push_back(std::move(value));
+  }
+  void emplace_back() { push_back(T()); }
 
  private:
-  std::unique_ptr<std::deque<T>> values_;
+  std::optional<std::deque<T>> values_;
 };
 
 }  // namespace giro::detail

@@ -1,6 +1,6 @@
 #pragma once
 
-// All of giro.
+// All of giro, but for its dialects: <giro/jaxloop.h> and <giro/flip.h>.
 
 #include <giro/callbacks/async_writer.h>
 #include <giro/callbacks/bar_total.h>
@@ -10,19 +10,6 @@
 #include <giro/callbacks/curves.h>
 #include <giro/callbacks/early_stopping.h>
 #include <giro/callbacks/file_logger.h>
-#include <giro/callbacks/flip/checkpoint.h>
-#include <giro/callbacks/flip/checkpoint_files.h>
-#include <giro/callbacks/flip/eval_loop.h>
-#include <giro/callbacks/flip/serial.h>
-#include <giro/callbacks/flip/summary_logger.h>
-#include <giro/callbacks/flip/summary_writer.h>
-#include <giro/callbacks/flip/train_loop.h>
-#include <giro/callbacks/jaxloop/action.h>
-#include <giro/callbacks/jaxloop/actions.h>
-#include <giro/callbacks/jaxloop/loops.h>
-#include <giro/callbacks/jaxloop/outer_loop.h>
-#include <giro/callbacks/jaxloop/outputs.h>
-#include <giro/callbacks/jaxloop/step.h>
 #include <giro/callbacks/jsonl_logger.h>
 #include <giro/callbacks/jsonl_writer.h>
 #include <giro/callbacks/keras_bar.h>

@@ -130,4 +130,6 @@ void TensorBoardHistograms::operator()(const Elapsed& elapsed, const State& stat
   board_->open(elapsed).write_histograms(elapsed.steps, arrays);
 }
 
+TensorBoard tensorboard(const std::string& dir, const TensorBoardOptions& options) { return {dir, options}; }
+
 }  // namespace giro

@@ -84,8 +84,6 @@ class TensorBoardHistograms {
   std::vector<std::string> collections_;
 };
 
-inline TensorBoard tensorboard(const std::string& dir, const TensorBoardOptions& options = {}) {
-  return {dir, options};
-}
+TensorBoard tensorboard(const std::string& dir, const TensorBoardOptions& options = {});
 
 }  // namespace giro

@@ -4,13 +4,16 @@ include(GNUInstallDirs)
 
 file(GLOB_RECURSE giro_public_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
   runtime/*.h kernels/*.h distributed/*.h loop/*.h callbacks/*.h)
-list(REMOVE_ITEM giro_public_headers callbacks/giro.h)  # installed as giro/giro.h
+foreach(header IN LISTS giro_umbrella_headers)
+  list(REMOVE_ITEM giro_public_headers callbacks/${header})  # installed as giro/giro.h
+endforeach()
+list(APPEND giro_public_headers ${giro_umbrella_headers})
 # A private header is known by its folder.
 list(FILTER giro_public_headers EXCLUDE REGEX "/(internal|cpu|cuda|no_cuda|mpi|no_mpi|nccl|no_nccl|functors|tools)/")
 list(TRANSFORM giro_public_headers PREPEND ${giro_forest}/giro/)
 
 target_sources(giro PUBLIC FILE_SET HEADERS BASE_DIRS ${giro_forest}
-  FILES ${giro_forest}/giro/giro.h ${giro_public_headers})
+  FILES ${giro_public_headers})
 
 set(giro_config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/giro)
 install(TARGETS giro EXPORT giro_targets ARCHIVE FILE_SET HEADERS)
@@ -25,4 +28,4 @@ install(FILES ${PROJECT_BINARY_DIR}/giroConfig.cmake ${PROJECT_BINARY_DIR}/giroC
 # For the test of the include edges.
 string(REPLACE "${giro_forest}/giro/" "" giro_public_headers "${giro_public_headers}")
 list(JOIN giro_public_headers "\n" giro_public_headers)
-file(WRITE ${PROJECT_BINARY_DIR}/public_headers.txt "giro.h\n${giro_public_headers}\n")
+file(WRITE ${PROJECT_BINARY_DIR}/public_headers.txt "${giro_public_headers}\n")

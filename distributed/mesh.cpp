@@ -52,6 +52,8 @@ Mesh::Axes resolve(Mesh::Axes axes, int ranks) {
 
 }  // namespace
 
+Mesh::Mesh(World& world, Axes axes) : Mesh(world, world.device(), std::move(axes)) {}
+
 Mesh::Mesh(World& world, Device device, Axes axes)
     : world_(world), axes_(resolve(std::move(axes), world.size())), all_(world.communicator(device)) {
   int stride = world.size();  // between neighbours along the axis

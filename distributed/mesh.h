@@ -19,7 +19,7 @@ class Mesh {
   // A call of all ranks, on their devices; `axes` names each with its size, -1 for one of them: what the others leave.
   // The world outlives the mesh. Errors: invalid_argument (no axis, a name twice or empty, sizes that do not make up
   // the world), and those of World::communicator.
-  Mesh(World& world, Axes axes) : Mesh(world, world.device(), std::move(axes)) {}
+  Mesh(World& world, Axes axes);
   Mesh(World& world, Device device, Axes axes);
 
   World& world() const noexcept { return world_; }

@@ -133,6 +133,8 @@ void Journal::show(Record& record, const Logs& logs) {
   }
 }
 
+void Journal::fail(const Observer* observer) { failed_.push_back(observer); }
+
 bool Journal::has_failed(const Observer* observer) const {
   return std::find(failed_.begin(), failed_.end(), observer) != failed_.end();
 }

@@ -70,7 +70,7 @@ class Journal {
   std::int64_t showing_step() const noexcept { return showing_step_; }
   void forget_showing() noexcept { showing_ = nullptr; }
   // One who has failed is shown nothing more.
-  void fail(const Observer* observer) { failed_.push_back(observer); }
+  void fail(const Observer* observer);
   bool has_failed(const Observer* observer) const;
 
   const History& history() const noexcept { return history_; }

@@ -3,6 +3,7 @@
 //
 //   checkpoint_stream [directory with MNIST's IDX files [total steps [directory for checkpoints and summaries]]]
 
+#include <giro/flip.h>
 #include <giro/giro.h>
 
 #include <cstdio>

@@ -3,6 +3,7 @@
 //   custom_loop [directory with MNIST's IDX files [total steps [directory for checkpoints]]]
 
 #include <giro/giro.h>
+#include <giro/jaxloop.h>
 
 #include <cstdio>
 #include <cstdlib>

@@ -15,7 +15,7 @@ STANDARD = re.compile(r"[a-z_0-9]+|std[a-z]+\.h")
 
 
 def layer(path):
-    return LAYERS.index("callbacks" if path == "giro.h" else path.split("/")[0])
+    return LAYERS.index(path.split("/")[0] if "/" in path else "callbacks")
 
 
 def check(root, public):
@@ -25,7 +25,7 @@ def check(root, public):
         name = source.relative_to(root).as_posix()
         if name.startswith("tests/install/"):
             continue
-        is_public = name in public or name == "callbacks/giro.h"
+        is_public = name in public or name.removeprefix("callbacks/") in public
         for number, line in enumerate(source.read_text().splitlines(), 1):
             match = INCLUDE.match(line)
             if not match:

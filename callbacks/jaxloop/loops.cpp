@@ -98,6 +98,8 @@ Loop::Loop(Step& step, Hooks hooks, LoopOptions options, std::vector<std::string
   }
 }
 
+Loop::~Loop() = default;
+
 LoopResult Loop::run(TrainState state, const Dataset& batches, const Elapsed& start,
                      std::optional<std::int64_t> num_steps, std::int64_t& steps) {
   ++loop_count_;

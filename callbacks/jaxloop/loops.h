@@ -68,6 +68,7 @@ class Loop {
   }
 
   Loop(Step& step, Hooks hooks, LoopOptions options, std::vector<std::string> default_stats);
+  ~Loop();
 
   // Over so many batches from the place on, or all that are left. Gives how many there were.
   LoopResult run(TrainState state, const Dataset& batches, const Elapsed& start, std::optional<std::int64_t> num_steps,

@@ -1,5 +1,6 @@
 // A stream of checkpoints on several ranks.
 
+#include <giro/flip.h>
 #include <giro/giro.h>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // jaxloop's outer loop on several ranks.
 
 #include <giro/giro.h>
+#include <giro/jaxloop.h>
 
 #include <gtest/gtest.h>
 

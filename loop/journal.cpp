@@ -9,7 +9,7 @@
 namespace giro::detail {
 
 Journal::Journal(History history, Outputs outputs)
-    : history_(std::move(history)), outputs_(std::move(outputs)), records_(8), now_(records_.data()) {}
+    : history_(std::move(history)), outputs_(std::move(outputs)), records_(2), now_(records_.data()) {}
 
 Journal::~Journal() {
   // Rows that nobody will read any more do not hold up who uses the rings next.

@@ -27,7 +27,7 @@ namespace giro::detail {
 template <class S, class B>
 class RunCore final : RunMemory {
  public:
-  RunCore(S state, const std::vector<Task<S, B>>& tasks, LoopOptions<S, B> options)
+  RunCore(S&& state, const std::vector<Task<S, B>>& tasks, LoopOptions<S, B>&& options)
       : tasks_(std::move(state), tasks, std::move(options), this),
         stop_(Wake::at(run().options.stop, run().elapsed.date_start)),
         heeds_signals_(!is_in_saving_loop()) {

@@ -19,7 +19,7 @@ namespace giro::detail {
 // What the steps of a run and its callbacks work on.
 template <class S, class B>
 struct RunParts {
-  RunParts(S s, LoopOptions<S, B> o, RunMemory* memory)
+  RunParts(S&& s, LoopOptions<S, B>&& o, RunMemory* memory)
       : state(std::move(s)),
         options(std::move(o)),
         group(make_group()),

@@ -22,7 +22,7 @@ namespace giro::detail {
 template <class S, class B>
 class RunTasks {
  public:
-  RunTasks(S state, const std::vector<Task<S, B>>& tasks, LoopOptions<S, B> options, RunMemory* memory)
+  RunTasks(S&& state, const std::vector<Task<S, B>>& tasks, LoopOptions<S, B>&& options, RunMemory* memory)
       : run_(std::move(state), std::move(options), memory),
         agenda_(schedules_of(tasks), run_.elapsed.date_start),
         is_primary_(run_.loop.is_primary()) {

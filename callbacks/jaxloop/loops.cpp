@@ -187,8 +187,10 @@ LoopResult TrainLoop::operator()(TrainState state, DatasetIterator& batches, std
   const Elapsed start{.steps = batches.place()};
   LoopResult result = run(std::move(state), batches.rest(), start, num_steps, steps);
   batches.advance(steps);
-  log(fmt::format("train    | step: {:6d} | steps_per_sec: {:6.1f}", step_of(result.state),
-                  static_cast<double>(steps) / seconds()));
+  log([&] {
+    return fmt::format("train    | step: {:6d} | steps_per_sec: {:6.1f}", step_of(result.state),
+                       static_cast<double>(steps) / seconds());
+  });
   end(result);
   return result;
 }
@@ -197,7 +199,9 @@ LoopResult EvalLoop::operator()(TrainState state, const Dataset& dataset, std::o
   const auto before = digests(state);
   std::int64_t steps = 0;
   LoopResult result = run(std::move(state), dataset, {}, num_steps, steps);
-  log(fmt::format("eval     | step: {:6d} | eval time: {:4.2f} seconds", step_of(result.state), seconds()));
+  log([&] {
+    return fmt::format("eval     | step: {:6d} | eval time: {:4.2f} seconds", step_of(result.state), seconds());
+  });
   end(result);
   const auto after = digests(result.state);
   for (std::size_t i = 0; i < before.size(); ++i) {

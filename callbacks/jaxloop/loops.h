@@ -76,8 +76,10 @@ class Loop {
   // Runs the end actions that are due.
   void end(LoopResult& result);
   double seconds() const noexcept { return seconds_; }  // that the latest run took
-  void log(const std::string& line) const {
-    if (options_.log) options_.log(line);
+  // The line is made only where somebody reads it.
+  template <class Line>
+  void log(Line&& line) const {
+    if (options_.log) options_.log(line());
   }
 
  private:

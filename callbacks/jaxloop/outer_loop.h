@@ -54,7 +54,7 @@ struct OuterLoopArguments {
 // first chunk is then what is left of the one under way. With a checkpoint_spec it goes on from the newest checkpoint,
 // if there is one, and leaves a file STOPPED when it has come to its end. Each round is a chunk of training, then the
 // eval loops that are due. An action that sets stop_loop in the outputs ends the training after its round; a signal
-// after the step.
+// after the step, or after the next one where it comes between two loops.
 class OuterLoop {
  public:
   // The loops outlive it.

@@ -8,6 +8,7 @@
 #include <giro/loop/log/outputs.h>
 #include <giro/runtime/error.h>
 
+#include "loop/log/internal/history_records.h"
 #include "runtime/internal/text.h"
 
 namespace giro {
@@ -29,74 +30,93 @@ Logs as_numbers(const Logs& logs) {
 
 }  // namespace
 
-bool History::Layout::has(std::size_t column) const {
+bool History::Records::Layout::has(std::size_t column) const {
   return std::binary_search(columns.begin(), columns.end(), static_cast<std::uint32_t>(column));
 }
 
-void History::commit(const Elapsed& elapsed, const Logs& logs) {
-  const std::span<const LogValue> values = logs.values();
-  const bool are_numbers = std::ranges::all_of(values, [](const LogValue& value) { return value.number() != nullptr; });
-  if (!are_numbers) return commit(elapsed, as_numbers(logs));
+History::History() noexcept = default;
+History::History(const History& other)
+    : records_(other.records_ ? std::make_unique<Records>(*other.records_) : nullptr) {}
+History::History(History&&) noexcept = default;
+History& History::operator=(const History& other) { return *this = History(other); }
+History& History::operator=(History&&) noexcept = default;
+History::~History() = default;
 
+const History::Records& History::records() const {
+  static const Records none;
+  return records_ ? *records_ : none;
+}
+
+std::size_t History::size() const noexcept { return records_ ? records_->size() : 0; }
+
+void History::commit(const Elapsed& elapsed, const Logs& logs) {
+  if (!records_) records_ = std::make_unique<Records>();
+  const bool are_numbers =
+      std::ranges::all_of(logs.values(), [](const LogValue& value) { return value.number() != nullptr; });
+  are_numbers ? records_->commit(elapsed, logs) : records_->commit(elapsed, as_numbers(logs));
+}
+
+void History::Records::commit(const Elapsed& elapsed, const Logs& numbers) {
+  const std::span<const LogValue> values = numbers.values();
   const auto record = static_cast<std::uint32_t>(size());
-  const Logged& logged = logged_as(logs.schema());
+  const Logged& known = logged_as(numbers.schema());
   for (std::size_t i = 0; i < values.size(); ++i) {
-    Column& column = columns_[logged.columns[i]];
+    Column& column = columns[known.columns[i]];
     column.values.push_back(*values[i].number());
     column.last_record = record;
   }
-  if (runs_.empty() || runs_.back().layout != logged.layout) runs_.push_back({record, logged.layout});
-  if (common_.empty() || common_.back().date_start != elapsed.date_start ||
-      common_.back().step_samples != elapsed.step_samples) {
-    common_.push_back({record, elapsed.date_start, elapsed.step_samples});
+  if (runs.empty() || runs.back().layout != known.layout) runs.push_back({record, known.layout});
+  if (common.empty() || common.back().date_start != elapsed.date_start ||
+      common.back().step_samples != elapsed.step_samples) {
+    common.push_back({record, elapsed.date_start, elapsed.step_samples});
   }
-  steps_.push_back(elapsed.steps);
-  samples_.push_back(elapsed.samples);
-  dates_.push_back(elapsed.date);
+  steps.push_back(elapsed.steps);
+  samples.push_back(elapsed.samples);
+  dates.push_back(elapsed.date);
 }
 
-const History::Logged& History::logged_as(const LogSchema& schema) {
-  for (const Logged& logged : logged_) {
-    if (logged.schema == schema) return logged;
+const History::Records::Logged& History::Records::logged_as(const LogSchema& schema) {
+  for (const Logged& known : logged) {
+    if (known.schema == schema) return known;
   }
   for (std::size_t i = 0; i < schema.size(); ++i) {
     if (schema[i].collection != "elapsed") continue;
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("the log entry '{}' is in a collection that the history fills itself", schema[i].path()));
   }
-  Logged logged{schema, {}, 0};
-  for (std::size_t i = 0; i < schema.size(); ++i) logged.columns.push_back(column_of(schema[i]));
-  logged.layout = layout_of(logged.columns);
-  if (logged_.size() < kLogged) return logged_.emplace_back(std::move(logged));
-  oldest_logged_ = (oldest_logged_ + 1) % kLogged;
-  return logged_[oldest_logged_] = std::move(logged);
+  Logged added{schema, {}, 0};
+  for (std::size_t i = 0; i < schema.size(); ++i) added.columns.push_back(column_of(schema[i]));
+  added.layout = layout_of(added.columns);
+  if (logged.size() < kLogged) return logged.emplace_back(std::move(added));
+  oldest_logged = (oldest_logged + 1) % kLogged;
+  return logged[oldest_logged] = std::move(added);
 }
 
-std::uint32_t History::column_of(const LogSchema::Key& key) {
-  if (const auto column = names_.find(key.collection, key.name)) return static_cast<std::uint32_t>(*column);
-  columns_.emplace_back();
-  names_.add(key.collection, key.name);
-  return static_cast<std::uint32_t>(columns_.size() - 1);
+std::uint32_t History::Records::column_of(const LogSchema::Key& key) {
+  if (const auto column = names.find(key.collection, key.name)) return static_cast<std::uint32_t>(*column);
+  columns.emplace_back();
+  names.add(key.collection, key.name);
+  return static_cast<std::uint32_t>(columns.size() - 1);
 }
 
-std::uint32_t History::layout_of(std::vector<std::uint32_t> columns) {
-  std::sort(columns.begin(), columns.end());
-  const auto columns_of = [&](std::uint32_t layout) -> const auto& { return layouts_[layout].columns; };
-  const auto place = std::ranges::lower_bound(layouts_in_order_, columns, {}, columns_of);
-  if (place != layouts_in_order_.end() && columns_of(*place) == columns) return *place;
+std::uint32_t History::Records::layout_of(std::vector<std::uint32_t> sorted) {
+  std::sort(sorted.begin(), sorted.end());
+  const auto columns_of = [&](std::uint32_t layout) -> const auto& { return layouts[layout].columns; };
+  const auto place = std::ranges::lower_bound(layouts_in_order, sorted, {}, columns_of);
+  if (place != layouts_in_order.end() && columns_of(*place) == sorted) return *place;
   LogSchema schema;
-  for (const std::uint32_t column : columns) schema.add(names_[column].collection, names_[column].name);
-  const auto layout = static_cast<std::uint32_t>(layouts_.size());
-  layouts_in_order_.insert(place, layout);
-  layouts_.push_back({std::move(columns), std::move(schema)});
+  for (const std::uint32_t column : sorted) schema.add(names[column].collection, names[column].name);
+  const auto layout = static_cast<std::uint32_t>(layouts.size());
+  layouts_in_order.insert(place, layout);
+  layouts.push_back({std::move(sorted), std::move(schema)});
   return layout;
 }
 
-std::size_t History::run_end(std::size_t run) const {
-  return run + 1 < runs_.size() ? runs_[run + 1].first_record : size();
+std::size_t History::Records::run_end(std::size_t run) const {
+  return run + 1 < runs.size() ? runs[run + 1].first_record : size();
 }
 
-History::Source History::find(std::string_view key) const {
+History::Records::Source History::Records::find(std::string_view key) const {
   const auto field_path = [](std::string_view field) { return fmt::format("elapsed.{}", field); };
   std::vector<Source> sources;
   std::vector<std::string> paths;
@@ -108,12 +128,12 @@ History::Source History::find(std::string_view key) const {
     paths.push_back(path);
   }
   for (std::size_t dot = key.find('.'); dot != key.npos; dot = key.find('.', dot + 1)) {
-    if (const auto column = names_.find(key.substr(0, dot), key.substr(dot + 1))) return {false, *column};
+    if (const auto column = names.find(key.substr(0, dot), key.substr(dot + 1))) return {false, *column};
   }
-  for (std::size_t i = 0; i < names_.size(); ++i) {
-    if (names_[i].name != key) continue;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].name != key) continue;
     sources.push_back({false, i});
-    paths.push_back(names_[i].path());
+    paths.push_back(names[i].path());
   }
   if (sources.size() > 1) {
     throw Error(ErrorCode::invalid_argument,
@@ -126,38 +146,41 @@ History::Source History::find(std::string_view key) const {
     const bool is_path = key.find('.') != key.npos;
     std::vector<std::string> known;
     for (const auto& field : kElapsedFields) known.push_back(is_path ? field_path(field) : std::string(field));
-    for (std::size_t i = 0; i < names_.size(); ++i) known.push_back(is_path ? names_[i].path() : names_[i].name);
+    for (std::size_t i = 0; i < names.size(); ++i) known.push_back(is_path ? names[i].path() : names[i].name);
     throw Error(ErrorCode::not_found, fmt::format("the history has no '{}'{}", key, suggestion(key, known)));
   }
   return sources.front();
 }
 
 void History::collect_into(std::span<const std::string> keys, std::span<std::vector<double>> values) const {
-  std::vector<Source> sources;
-  for (const std::string& key : keys) sources.push_back(find(key));
+  const Records& all = records();
+  std::vector<Records::Source> sources;
+  for (const std::string& key : keys) sources.push_back(all.find(key));
 
   std::vector<bool> has_all;  // by layout
-  for (const Layout& layout : layouts_) {
-    has_all.push_back(std::all_of(sources.begin(), sources.end(),
-                                  [&](const Source& source) { return source.is_elapsed || layout.has(source.index); }));
+  for (const Records::Layout& layout : all.layouts) {
+    has_all.push_back(std::all_of(sources.begin(), sources.end(), [&](const Records::Source& source) {
+      return source.is_elapsed || layout.has(source.index);
+    }));
   }
   std::size_t count = 0;
-  for (std::size_t run = 0; run < runs_.size(); ++run) {
-    if (has_all[runs_[run].layout]) count += run_end(run) - runs_[run].first_record;
+  for (std::size_t run = 0; run < all.runs.size(); ++run) {
+    if (has_all[all.runs[run].layout]) count += all.run_end(run) - all.runs[run].first_record;
   }
 
   for (std::size_t k = 0; k < sources.size(); ++k) {
     values[k].reserve(count);
     std::vector<bool> has;  // by layout
-    for (const Layout& layout : layouts_) has.push_back(!sources[k].is_elapsed && layout.has(sources[k].index));
+    for (const Records::Layout& layout : all.layouts)
+      has.push_back(!sources[k].is_elapsed && layout.has(sources[k].index));
     std::size_t next = 0;  // value of the column
-    for (std::size_t run = 0; run < runs_.size(); ++run) {
-      const std::size_t begin = runs_[run].first_record, end = run_end(run), layout = runs_[run].layout;
+    for (std::size_t run = 0; run < all.runs.size(); ++run) {
+      const std::size_t begin = all.runs[run].first_record, end = all.run_end(run), layout = all.runs[run].layout;
       if (has_all[layout]) {
         if (sources[k].is_elapsed) {
-          append_elapsed(sources[k].index, begin, end, values[k]);
+          all.append_elapsed(sources[k].index, begin, end, values[k]);
         } else {
-          const auto first = columns_[sources[k].index].values.begin() + static_cast<std::ptrdiff_t>(next);
+          const auto first = all.columns[sources[k].index].values.begin() + static_cast<std::ptrdiff_t>(next);
           values[k].insert(values[k].end(), first, first + static_cast<std::ptrdiff_t>(end - begin));
         }
       }
@@ -166,93 +189,96 @@ void History::collect_into(std::span<const std::string> keys, std::span<std::vec
   }
 }
 
-void History::append_elapsed(std::size_t field, std::size_t begin, std::size_t end, std::vector<double>& values) const {
+void History::Records::append_elapsed(std::size_t field, std::size_t begin, std::size_t end,
+                                      std::vector<double>& values) const {
   const std::string_view name = kElapsedFields[field];
-  std::size_t common = common_of(begin);
+  std::size_t part = common_of(begin);
   for (std::size_t i = begin; i < end; ++i) {
-    if (common + 1 < common_.size() && common_[common + 1].first_record == i) ++common;
-    const Common& shared = common_[common];
-    values.push_back(name == "steps"          ? static_cast<double>(steps_[i])
-                     : name == "samples"      ? static_cast<double>(samples_[i])
-                     : name == "date"         ? dates_[i]
+    if (part + 1 < common.size() && common[part + 1].first_record == i) ++part;
+    const Common& shared = common[part];
+    values.push_back(name == "steps"          ? static_cast<double>(steps[i])
+                     : name == "samples"      ? static_cast<double>(samples[i])
+                     : name == "date"         ? dates[i]
                      : name == "date_start"   ? shared.date_start
                      : name == "step_samples" ? static_cast<double>(shared.step_samples)
-                                              : dates_[i] - shared.date_start);
+                                              : dates[i] - shared.date_start);
   }
 }
 
 std::vector<double> History::column(std::string_view key) const { return std::move(collect(std::string(key)).front()); }
 
 Logs History::latest(std::size_t first_record) const {
+  const Records& all = records();
   Logs latest;
-  for (std::size_t i = 0; i < columns_.size(); ++i) {
-    const Column& column = columns_[i];
+  for (std::size_t i = 0; i < all.columns.size(); ++i) {
+    const Records::Column& column = all.columns[i];
     if (column.values.empty() || column.last_record < first_record) continue;
-    latest.add_entry(names_[i].collection, names_[i].name, column.values.back());
+    latest.add_entry(all.names[i].collection, all.names[i].name, column.values.back());
   }
   return latest;
 }
 
-History::Iterator History::begin() const { return Iterator(*this, 0); }
-History::Iterator History::end() const { return Iterator(*this, size()); }
+History::Iterator History::begin() const { return Iterator(records(), 0); }
+History::Iterator History::end() const { return Iterator(records(), size()); }
 
 History::Record History::operator[](std::size_t record) const {
   if (record >= size()) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("record {} of a history of {}, expected one from 0 on", record, size()));
   }
-  return *Iterator(*this, record);
+  return *Iterator(records(), record);
 }
 
 History::Record History::back() const {
   if (size() == 0) throw Error(ErrorCode::invalid_argument, "the last record of a history of 0");
-  const Layout& layout = layouts_[runs_.back().layout];
+  const Records& all = records();
+  const Records::Layout& layout = all.layouts[all.runs.back().layout];
   std::vector<LogValue> values;
-  for (const std::uint32_t column : layout.columns) values.emplace_back(columns_[column].values.back());
-  return {elapsed_of(size() - 1, common_.back()), Logs(layout.schema, std::move(values))};
+  for (const std::uint32_t column : layout.columns) values.emplace_back(all.columns[column].values.back());
+  return {all.elapsed_of(size() - 1, all.common.back()), Logs(layout.schema, std::move(values))};
 }
 
-Elapsed History::elapsed_of(std::size_t record, const Common& common) const {
-  return {.steps = steps_[record],
-          .samples = samples_[record],
-          .date = dates_[record],
-          .date_start = common.date_start,
-          .step_samples = common.step_samples};
+Elapsed History::Records::elapsed_of(std::size_t record, const Common& shared) const {
+  return {.steps = steps[record],
+          .samples = samples[record],
+          .date = dates[record],
+          .date_start = shared.date_start,
+          .step_samples = shared.step_samples};
 }
 
-std::size_t History::common_of(std::size_t record) const {
-  const auto later = std::upper_bound(common_.begin(), common_.end(), record,
+std::size_t History::Records::common_of(std::size_t record) const {
+  const auto later = std::upper_bound(common.begin(), common.end(), record,
                                       [](std::size_t at, const Common& c) { return at < c.first_record; });
-  return static_cast<std::size_t>(later - common_.begin()) - 1;
+  return static_cast<std::size_t>(later - common.begin()) - 1;
 }
 
-History::Iterator::Iterator(const History& history, std::size_t record)
-    : history_(&history), record_(record), next_(record < history.size() ? history.columns_.size() : 0) {
+History::Iterator::Iterator(const Records& records, std::size_t record)
+    : records_(&records), record_(record), next_(record < records.size() ? records.columns.size() : 0) {
   if (record == 0 || next_.empty()) return;
-  const auto skip = [&](std::size_t records) {
-    for (const std::uint32_t column : layout().columns) next_[column] += records;
+  const auto skip = [&](std::size_t count) {
+    for (const std::uint32_t column : records.layouts[layout()].columns) next_[column] += count;
   };
-  for (; history.run_end(run_) <= record; ++run_) skip(history.run_end(run_) - history.runs_[run_].first_record);
-  skip(record - history.runs_[run_].first_record);
-  common_ = history.common_of(record);
+  for (; records.run_end(run_) <= record; ++run_) skip(records.run_end(run_) - records.runs[run_].first_record);
+  skip(record - records.runs[run_].first_record);
+  common_ = records.common_of(record);
 }
 
 History::Record History::Iterator::operator*() const {
+  const Records::Layout& names = records_->layouts[layout()];
   std::vector<LogValue> values;
-  values.reserve(layout().columns.size());
-  for (const std::uint32_t column : layout().columns) values.emplace_back(value(column));
-  return {elapsed(), Logs(layout().schema, std::move(values))};
+  values.reserve(names.columns.size());
+  for (const std::uint32_t column : names.columns) values.emplace_back(value(column));
+  return {elapsed(), Logs(names.schema, std::move(values))};
 }
 
 History::Iterator& History::Iterator::operator++() {
-  const History& h = *history_;
-  for (const std::uint32_t column : layout().columns) ++next_[column];
+  for (const std::uint32_t column : records_->layouts[layout()].columns) ++next_[column];
   ++record_;
   const auto begins = [&](const auto& parts, std::size_t part) {
     return part < parts.size() && parts[part].first_record == record_;
   };
-  if (begins(h.runs_, run_ + 1)) ++run_;
-  if (begins(h.common_, common_ + 1)) ++common_;
+  if (begins(records_->runs, run_ + 1)) ++run_;
+  if (begins(records_->common, common_ + 1)) ++common_;
   return *this;
 }
 

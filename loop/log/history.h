@@ -3,7 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,12 +30,19 @@ class History {
   };
   class Iterator;
 
+  History() noexcept;
+  History(const History& other);
+  History(History&&) noexcept;
+  History& operator=(const History& other);
+  History& operator=(History&&) noexcept;
+  ~History();
+
   // Appends a record. Waits for values that have not arrived. Errors: shape_mismatch naming an entry that is no scalar
   // and no output, invalid_argument for entries of a collection "elapsed", device; the history is then what it was.
   void commit(const Elapsed& elapsed, const Logs& logs);
 
   // Records.
-  std::size_t size() const noexcept { return steps_.size(); }
+  std::size_t size() const noexcept;
 
   // The values of each key over the records that have all of them, in order. A key is an entry's name, or
   // "collection.name". Error(not_found) naming the nearest key; Error(invalid_argument) for a name that several
@@ -84,62 +91,11 @@ class History {
   void write_npy(std::string_view key, const std::string& path, FileSystem& files = *posix_file_system()) const;
 
  private:
-  struct Column {
-    std::deque<double> values;
-    std::uint32_t last_record = 0;
-  };
-  // The columns that a record has, in order.
-  struct Layout {
-    std::vector<std::uint32_t> columns;
-    LogSchema schema;  // of these
-
-    bool has(std::size_t column) const;
-  };
-  // Names as they were logged, in whatever order.
-  struct Logged {
-    LogSchema schema;
-    std::vector<std::uint32_t> columns;  // of its entries
-    std::uint32_t layout;
-  };
-  // Consecutive records of one layout, up to the next run's first.
-  struct Run {
-    std::uint32_t first_record;
-    std::uint32_t layout;
-  };
-  // What consecutive records have in common.
-  struct Common {
-    std::uint32_t first_record;
-    double date_start;
-    std::int64_t step_samples;
-  };
-  // Where the values of a key are: in a column, or in a field of Elapsed.
-  struct Source {
-    bool is_elapsed;
-    std::size_t index;
-  };
-  std::string lines_from(std::size_t first) const;
-  void read_lines(std::string_view text, const std::vector<Logs>& layouts);
-  const Logged& logged_as(const LogSchema& schema);
-  std::uint32_t column_of(const LogSchema::Key& key);
-  std::uint32_t layout_of(std::vector<std::uint32_t> columns);
-  std::size_t run_end(std::size_t run) const;
-  std::size_t common_of(std::size_t record) const;
-  Elapsed elapsed_of(std::size_t record, const Common& common) const;
-  Source find(std::string_view key) const;
+  struct Records;
+  const Records& records() const;
   void collect_into(std::span<const std::string> keys, std::span<std::vector<double>> values) const;
-  void append_elapsed(std::size_t field, std::size_t begin, std::size_t end, std::vector<double>& values) const;
 
-  std::deque<std::int64_t> steps_;
-  std::deque<std::int64_t> samples_;
-  std::deque<double> dates_;
-  std::deque<Common> common_;
-  LogSchema names_;  // of the columns
-  std::deque<Column> columns_;
-  std::vector<Layout> layouts_;
-  std::vector<std::uint32_t> layouts_in_order_;  // of their columns
-  std::deque<Run> runs_;
-  std::vector<Logged> logged_;  // the latest few
-  std::size_t oldest_logged_ = 0;
+  std::unique_ptr<Records> records_;  // null: none so far
 };
 
 // An input iterator over the records of a history.
@@ -156,14 +112,15 @@ class History::Iterator {
 
  private:
   friend class History;
-  Iterator(const History& history, std::size_t record);
+  friend struct History::Records;
+  Iterator(const Records& records, std::size_t record);
 
-  Elapsed elapsed() const { return history_->elapsed_of(record_, history_->common_[common_]); }
-  const Layout& layout() const { return history_->layouts_[history_->runs_[run_].layout]; }
+  Elapsed elapsed() const;
+  std::size_t layout() const;  // its number
   // In a column that the layout has.
-  double value(std::size_t column) const { return history_->columns_[column].values[next_[column]]; }
+  double value(std::size_t column) const;
 
-  const History* history_ = nullptr;
+  const Records* records_ = nullptr;
   std::size_t record_ = 0;
   std::size_t run_ = 0;
   std::size_t common_ = 0;

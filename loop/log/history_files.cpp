@@ -7,6 +7,7 @@
 #include <giro/loop/log/history.h>
 #include <giro/runtime/file_system.h>
 
+#include "loop/log/internal/history_records.h"
 #include "loop/log/internal/record_text.h"
 
 namespace giro {
@@ -38,21 +39,22 @@ class Lines {
 }  // namespace
 
 void History::write_csv(const std::string& path, FileSystem& files) const {
+  const Records& all = records();
   replace_file(files, path, [&](FileSystem::Writer& writer) {
     Lines lines(writer);
     std::string& text = lines.text;
     text += detail::kCsvElapsed;
-    for (std::size_t column = 0; column < names_.size(); ++column) {
+    for (std::size_t column = 0; column < all.names.size(); ++column) {
       text += ',';
-      text += csv_cell(csv_column(names_[column].collection, names_[column].name));
+      text += csv_cell(csv_column(all.names[column].collection, all.names[column].name));
     }
     lines.end_line();
     for (Iterator it = begin(); it.record_ != size(); ++it) {
       const Elapsed elapsed = it.elapsed();
       append_csv(text, elapsed);
-      for (std::size_t column = 0; column < columns_.size(); ++column) {
+      for (std::size_t column = 0; column < all.columns.size(); ++column) {
         text += ',';
-        if (it.layout().has(column)) append_csv(text, it.value(column));
+        if (all.layouts[it.layout()].has(column)) append_csv(text, it.value(column));
       }
       lines.end_line();
     }
@@ -61,21 +63,22 @@ void History::write_csv(const std::string& path, FileSystem& files) const {
 }
 
 void History::write_jsonl(const std::string& path, FileSystem& files) const {
+  const Records& all = records();
   struct Field {
     std::string before;  // the text before the number
     std::size_t column;
   };
   // The fields of a layout's records, by collection.
-  const auto fields_of = [&](const Layout& layout) {
+  const auto fields_of = [&](const Records::Layout& layout) {
     std::vector<Field> fields;
-    std::vector<bool> done(columns_.size());
+    std::vector<bool> done(all.columns.size());
     for (std::size_t first : layout.columns) {
       if (done[first]) continue;
-      const std::string& collection = names_[first].collection;
+      const std::string& collection = all.names[first].collection;
       std::string before = fmt::format("{}{}:{{", fields.empty() ? "," : "},", json_string(collection));
       for (std::size_t column : layout.columns) {
-        if (names_[column].collection != collection) continue;
-        fields.push_back({before + json_string(names_[column].name) + ":", column});
+        if (all.names[column].collection != collection) continue;
+        fields.push_back({before + json_string(all.names[column].name) + ":", column});
         done[column] = true;
         before.assign(1, ',');
       }
@@ -83,7 +86,7 @@ void History::write_jsonl(const std::string& path, FileSystem& files) const {
     return fields;
   };
   std::vector<std::vector<Field>> fields;
-  for (const Layout& layout : layouts_) fields.push_back(fields_of(layout));
+  for (const Records::Layout& layout : all.layouts) fields.push_back(fields_of(layout));
 
   replace_file(files, path, [&](FileSystem::Writer& writer) {
     Lines lines(writer);
@@ -91,11 +94,11 @@ void History::write_jsonl(const std::string& path, FileSystem& files) const {
     for (Iterator it = begin(); it.record_ != size(); ++it) {
       const Elapsed elapsed = it.elapsed();
       append_json(text, elapsed);
-      for (const Field& field : fields[runs_[it.run_].layout]) {
+      for (const Field& field : fields[all.runs[it.run_].layout]) {
         text += field.before;
         append_json(text, it.value(field.column));
       }
-      text += fields[runs_[it.run_].layout].empty() ? "}" : "}}";
+      text += fields[all.runs[it.run_].layout].empty() ? "}" : "}}";
       lines.end_line();
     }
     lines.flush();

@@ -12,6 +12,7 @@
 #include <giro/runtime/archive.h>
 #include <giro/runtime/error.h>
 
+#include "loop/log/internal/history_records.h"
 #include "loop/log/internal/record_text.h"
 
 namespace giro {
@@ -42,22 +43,22 @@ constexpr std::size_t kFields = 6;
 }  // namespace
 
 // A line is a JSON list: the record's layout, steps, samples, date, date_start, step_samples, then the layout's values.
-std::string History::lines_from(std::size_t first) const {
+std::string History::Records::lines_from(std::size_t first) const {
   std::string text;
   for (Iterator it(*this, first); it.record_ < size(); ++it) {
     const Elapsed elapsed = it.elapsed();
-    const std::size_t layout = runs_[it.run_].layout;
+    const std::size_t layout = runs[it.run_].layout;
     text += fmt::format("[{},{},{}", layout, elapsed.steps, elapsed.samples);
     for (const double date : {elapsed.date, elapsed.date_start}) append_json(text += ',', date);
     text += fmt::format(",{}", elapsed.step_samples);
-    for (const std::uint32_t column : layouts_[layout].columns) append_json(text += ',', it.value(column));
+    for (const std::uint32_t column : layouts[layout].columns) append_json(text += ',', it.value(column));
     text += "]\n";
   }
   return text;
 }
 
-void History::read_lines(std::string_view text, const std::vector<Logs>& layouts) {
-  std::vector<Logs> records = layouts;
+void History::Records::read_lines(std::string_view text, const std::vector<Logs>& known) {
+  std::vector<Logs> records = known;
   for (std::size_t line = 0; !text.empty(); ++line) {
     const std::string_view record = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(record.size() + 1, text.size()));
@@ -92,22 +93,23 @@ void History::persist(Archive& archive) {
     std::string collection, name;
     void persist(Archive& inner) { inner("collection", collection)("name", name); }
   };
+  const Records& all = records();
   std::vector<Name> columns;
   std::vector<std::vector<std::uint32_t>> layouts;
-  for (std::size_t i = 0; i < names_.size(); ++i) columns.push_back({names_[i].collection, names_[i].name});
-  for (const Layout& layout : layouts_) layouts.push_back(layout.columns);
+  for (std::size_t i = 0; i < all.names.size(); ++i) columns.push_back({all.names[i].collection, all.names[i].name});
+  for (const Records::Layout& layout : all.layouts) layouts.push_back(layout.columns);
   archive("columns", columns)("layouts", layouts);
   archive.lines(
-      "records", size(), [&](std::size_t first) { return lines_from(first); },
+      "records", size(), [&](std::size_t first) { return all.lines_from(first); },
       [&](std::string_view text) {
-        History read;
+        auto read = std::make_unique<Records>();
         for (const Name& column : columns) {
           if (column.collection == "elapsed") {
             throw Error(ErrorCode::corrupt_data,
                         fmt::format("a column of the history is {:?} of the collection 'elapsed', which has none",
                                     column.name.substr(0, 80)));
           }
-          read.column_of({column.collection, column.name});
+          read->column_of({column.collection, column.name});
         }
         std::vector<Logs> records;
         for (const auto& layout : layouts) {
@@ -120,8 +122,8 @@ void History::persist(Archive& archive) {
             logs.add_entry(columns[column].collection, columns[column].name, 0.0);
           }
         }
-        read.read_lines(text, records);
-        *this = std::move(read);
+        read->read_lines(text, records);
+        records_ = std::move(read);
       });
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <string_view>
 #include <vector>
 
@@ -33,8 +32,8 @@ class Outputs {
 
   // Records.
   std::size_t size() const noexcept { return records_.size(); }
-  std::deque<Record>::const_iterator begin() const noexcept { return records_.begin(); }
-  std::deque<Record>::const_iterator end() const noexcept { return records_.end(); }
+  std::vector<Record>::const_iterator begin() const noexcept { return records_.begin(); }
+  std::vector<Record>::const_iterator end() const noexcept { return records_.end(); }
 
   // The last array of each name that has one, in the order of first mention. Waits for nothing.
   Logs latest_arrays() const;
@@ -47,7 +46,7 @@ class Outputs {
   HostArray concatenate(std::string_view name) const;
 
  private:
-  std::deque<Record> records_;
+  std::vector<Record> records_;
 };
 
 }  // namespace giro

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -244,11 +245,24 @@ TEST_F(OuterLoopTest, EvaluatesAndStops) {
   EXPECT_EQ((Counts{first, second, third}), (Counts{10, 5, 1}));
   EvalLoop eval_stops(eval_step_, {.end_actions = {stop()}});
   // What is left of the round still runs.
-  EXPECT_EQ(step_of(run({.eval_loops = {&eval_stops, &one}}, {.eval_specs = {{data}, {data}}}).state), 10);
+  const LoopResult stopped = run({.eval_loops = {&eval_stops, &one}}, {.eval_specs = {{data}, {data}}});
+  EXPECT_EQ(step_of(stopped.state), 10);
+  EXPECT_TRUE(stopped.outputs.stop_loop);
   EXPECT_EQ(first, 11);
   // One after the other sees the same data.
   EXPECT_EQ(two(initialized(eval_step_), data, 2).outputs["x"], range(0, 2));
   EXPECT_EQ(two(initialized(eval_step_), data, 2).outputs["x"], range(0, 2));
+}
+
+// A signal between two loops waits for the next step; one after the last step is told of.
+TEST_F(OuterLoopTest, ASignalBetweenLoopsEndsItAfterTheNextStep) {
+  for (const std::int64_t loop : {2, 10}) {
+    TrainLoop train_loop(step_,
+                         {.end_actions = {Action([](TrainState&, LoopOutputs&) { std::raise(SIGTERM); }, loop)}});
+    const LoopResult result = run({.train_loop = &train_loop});
+    EXPECT_EQ(result.outputs.interrupted, SIGTERM);
+    EXPECT_EQ(step_of(result.state), loop == 2 ? 21 : 100);
+  }
 }
 
 // "resume at 55 -> loop_count 10 at the end"; "50 batches only -> step 50"; "save every 2 to 10, restore 10".
@@ -262,9 +276,12 @@ TEST_F(OuterLoopTest, ResumesInTheMiddleOfAChunk) {
 
   std::vector<std::string> lines;
   const LoopResult ended =
-      run({.log = [&](const std::string& line) { lines.push_back(line); }},
+      run({.checkpoint_spec = CheckpointSpec{dir_ / "ended"},
+           .log = [&](const std::string& line) { lines.push_back(line); }},
           {.train_dataset = Dataset({{"x", HostArray(std::vector<float>(50), {50, 1})}}).batch(1)});
   EXPECT_EQ(step_of(ended.state), 50);
+  EXPECT_EQ(ended.outputs["loss"].size(), 10u);
+  EXPECT_TRUE(std::filesystem::exists(dir_ / "ended/STOPPED"));  // nobody waits for more checkpoints
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_NE(lines[0].find("no step at step 50 of 100"), std::string::npos);
 

@@ -22,7 +22,7 @@ struct ThreadTrack {
   std::uint64_t run = 0;
   std::uint32_t track = 0;
 };
-constinit thread_local ThreadTrack this_thread;
+constinit thread_local ThreadTrack thread_track;
 
 }  // namespace
 
@@ -142,12 +142,12 @@ std::uint32_t TraceRecorder::name_of(const char* category, const char* name) {
 }
 
 std::uint32_t TraceRecorder::track_of_thread() {
-  if (this_thread.run != run_) {
+  if (thread_track.run != run_) {
     const bool is_main = gettid() == getpid();
-    this_thread.track = track_of(is_main ? "main thread" : "thread " + std::to_string(gettid()));
-    this_thread.run = run_;
+    thread_track.track = track_of(is_main ? "main thread" : "thread " + std::to_string(gettid()));
+    thread_track.run = run_;
   }
-  return this_thread.track;
+  return thread_track.track;
 }
 
 std::uint32_t TraceRecorder::track_of(const std::string& name) {

@@ -9,11 +9,10 @@
 #if GIRO_WITH_CUDA
 #include <dlfcn.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
-
-#define NVTX_STATIC_INJECTION_IMPL
-#include <nvtx3/nvToolsExt.h>
 #endif
 
 namespace giro {
@@ -27,7 +26,18 @@ TEST(Profiler, NothingHappensWithoutAGpu) {
 }
 
 #if GIRO_WITH_CUDA
-// A tool that NVTX tells of ranges.
+namespace nvtx {
+// A tool that NVTX tells of ranges, as nvtx3/nvtxDetail/nvtxTypes.h has them; tests need no CUDA headers.
+using Function = void (*)();
+struct Callbacks {
+  std::size_t size;
+  int (*module_functions)(int module, Function*** functions, unsigned int* size);
+};
+using TableOf = const void* (*)(std::uint32_t id);
+constexpr std::uint32_t kCallbacks = 1;
+constexpr int kCore = 1;
+constexpr unsigned int kRangePush = 9, kRangePop = 11;
+
 std::vector<std::string> ranges;
 int push(const char* name) {
   ranges.emplace_back(name);
@@ -38,18 +48,16 @@ int pop() {
   return 0;
 }
 
-int attach(NvtxGetExportTableFunc_t table_of) {
-  const auto* const callbacks = static_cast<const NvtxExportTableCallbacks*>(table_of(NVTX_ETID_CALLBACKS));
-  NvtxFunctionTable functions = nullptr;
+int attach(TableOf table_of) {
+  const auto* const callbacks = static_cast<const Callbacks*>(table_of(kCallbacks));
+  Function** functions = nullptr;
   unsigned int size = 0;
-  if (callbacks == nullptr || callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &functions, &size) == 0 ||
-      size <= NVTX_CBID_CORE_RangePop) {
-    return 0;
-  }
-  *functions[NVTX_CBID_CORE_RangePushA] = reinterpret_cast<NvtxFunctionPointer>(&push);
-  *functions[NVTX_CBID_CORE_RangePop] = reinterpret_cast<NvtxFunctionPointer>(&pop);
+  if (callbacks == nullptr || callbacks->module_functions(kCore, &functions, &size) == 0 || size <= kRangePop) return 0;
+  *functions[kRangePush] = reinterpret_cast<Function>(&push);
+  *functions[kRangePop] = reinterpret_cast<Function>(&pop);
   return 1;
 }
+}  // namespace nvtx
 
 TEST(Profiler, SpansAreNvtxRangesWhileItRunsOnCuda) {
   const Discovery discovery = discover_devices();
@@ -65,7 +73,7 @@ TEST(Profiler, SpansAreNvtxRangesWhileItRunsOnCuda) {
     const Span span("test", name);
     within();
   };
-  ranges.clear();
+  nvtx::ranges.clear();
   span("before", [&] { start_profiler(); });
   span("outer", [&] { span("inner", [] {}); });
   {
@@ -78,7 +86,7 @@ TEST(Profiler, SpansAreNvtxRangesWhileItRunsOnCuda) {
     const Trace trace;
     span("no profile", [] {});
   }
-  EXPECT_EQ(ranges, (std::vector<std::string>{"outer", "inner", "pop", "pop", "traced", "pop", "last", "pop"}));
+  EXPECT_EQ(nvtx::ranges, (std::vector<std::string>{"outer", "inner", "pop", "pop", "traced", "pop", "last", "pop"}));
   EXPECT_FALSE(detail::is_watched());
   if (calls != nullptr) {
     EXPECT_EQ(started() - started_before, 1u);
@@ -91,6 +99,7 @@ TEST(Profiler, SpansAreNvtxRangesWhileItRunsOnCuda) {
 }  // namespace giro
 
 #if GIRO_WITH_CUDA
-extern "C" NvtxInitializeInjectionNvtxFunc_t InitializeInjectionNvtx2_fnptr;
-NvtxInitializeInjectionNvtxFunc_t InitializeInjectionNvtx2_fnptr = giro::attach;
+// NVTX's own definition is weak.
+extern "C" int (*InitializeInjectionNvtx2_fnptr)(giro::nvtx::TableOf);
+int (*InitializeInjectionNvtx2_fnptr)(giro::nvtx::TableOf) = giro::nvtx::attach;
 #endif

@@ -313,7 +313,8 @@ class RunTasks {
     const bool stopped = run_.loop.stop_iteration;
     for (const Deferred& call : std::exchange(calls, {})) {
       running_ = call.callback;
-      const Span span("callback", "at the step's end", "step", run_.elapsed.steps);
+      const auto name = [&] { return (running_ != nullptr ? running_->name() : "") + "::at_step_end"; };
+      const Span span("callback", name, "step", run_.elapsed.steps);
       call.run();
       running_ = nullptr;
     }

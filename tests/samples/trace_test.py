@@ -98,6 +98,7 @@ class TraceOfTheCnn(unittest.TestCase):
         self.assertEqual(sum(span["args"]["steps"] for span in self.named("launch")), STEPS)
         self.assertEqual(len(self.named("record a step")), 1)
         self.assertEqual(len(self.named("save a checkpoint")), 2)
+        self.assertGreaterEqual(len(self.named("giro::BackupAndRestore::at_step_end")), 2)
         for op in ("conv2d", "conv2d_backward", "avg_pool", "dense", "update", "gather_rows"):
             self.assertGreaterEqual(len(self.named(op)), STEPS, op)
         for callback in ("giro::KerasBar", "giro::Profile"):

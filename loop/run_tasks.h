@@ -272,15 +272,14 @@ class RunTasks {
   }
   // Within a span; not inlined, since even one that nobody is told of costs a step a nanosecond.
   [[gnu::cold, gnu::noinline]] void run_watched(Callback<S, B>& callback) {
-    const Span span = span_of(callback);
+    const Span span(
+        "callback", [&] { return callback.name(); }, "step", run_.elapsed.steps);
     callback.run(run_.loop);
   }
   [[gnu::cold, gnu::noinline]] void enqueue_watched(Callback<S, B>& callback) {
-    const Span span = span_of(callback);
+    const Span span(
+        "callback", [&] { return callback.name(); }, "step", run_.elapsed.steps);
     callback.enqueue(run_.loop, run_.lane);
-  }
-  Span span_of(const Callback<S, B>& callback) const {
-    return {"callback", [&] { return callback.name(); }, "step", run_.elapsed.steps};
   }
   Span span_of(const Callback<S, B>& callback, const char* hook) const {
     return {"callback", [&] { return callback.name() + "::" + hook; }, "step", run_.elapsed.steps};

@@ -94,6 +94,8 @@
 #include <giro/runtime/safetensors.h>
 #include <giro/runtime/shape.h>
 #include <giro/runtime/snapshot.h>
+#include <giro/runtime/span.h>
 #include <giro/runtime/state.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
+#include <giro/runtime/trace.h>

@@ -2,20 +2,48 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include <giro/runtime/error.h>
+#include <giro/runtime/trace.h>
 
 namespace giro {
 
 struct Profile::Memory {
+  void start(std::int64_t step) {
+    if (!options.logdir.empty()) {
+      options.files->create_directories(options.logdir);
+      path = std::filesystem::path(options.logdir) / fmt::format("trace_{}.json", step);
+      trace.emplace();
+    }
+    try {
+      options.start();
+    } catch (...) {
+      trace.reset();
+      throw;
+    }
+    is_running = true;
+  }
   void stop() {
-    if (std::exchange(is_running, false)) options.stop();
+    if (!std::exchange(is_running, false)) return;
+    try {
+      options.stop();
+      if (trace) trace->write(path, *options.files);
+    } catch (...) {
+      trace.reset();
+      throw;
+    }
+    trace.reset();
   }
 
   const ProfileOptions options;
   PeriodicAction action;
   bool is_running = false;
+  std::optional<Trace> trace;  // of the profile that is running
+  std::string path;            // where it goes
 };
 
 Profile::Profile(const ProfileOptions& options)
@@ -44,14 +72,16 @@ bool Profile::update(std::int64_t step, double t) {
     return false;
   }
   if (step != memory.options.first_profile && !action.is_due(step, t)) return false;
-  memory.options.start();
-  memory.is_running = true;
+  memory.start(step);
   action.ran(step, t);
   return true;
 }
 
 bool Profile::is_running() const noexcept { return memory_->is_running; }
-void Profile::on_start(const Elapsed& elapsed) { memory_->action.begin(elapsed); }
+void Profile::on_start(const Elapsed& elapsed) {
+  memory_->action.begin(elapsed);
+  if (memory_->options.first_profile == 0) update(elapsed.steps, elapsed.date);
+}
 void Profile::operator()(const Elapsed& elapsed, const Logs&) { update(elapsed.steps + 1, elapsed.date); }
 void Profile::on_end() { memory_->stop(); }
 void Profile::persist(Archive& archive) { memory_->action.persist(archive); }

@@ -120,6 +120,8 @@ void Journal::show(Record& record, const Logs& logs) {
     const Observer* const outer = std::exchange(showing_, observer);
     showing_step_ = record.elapsed.steps;
     try {
+      const Span span(
+          "callback", [&] { return observer->name(); }, "step", record.elapsed.steps);
       observer->observe(record.elapsed, logs);
     } catch (...) {
       failed_.push_back(observer);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include <giro/loop/log/logs.h>
 #include <giro/loop/log/outputs.h>
 #include <giro/loop/time/elapsed.h>
+#include <giro/runtime/span.h>
 
 namespace giro::detail {
 
@@ -19,6 +21,7 @@ class Observer {
  public:
   virtual ~Observer() = default;
   virtual void observe(const Elapsed&, const Logs&) {}
+  virtual std::string name() const { return {}; }
 };
 
 // The logs of a run, from the step that writes them to the history. A step's logs are what its host callbacks have
@@ -54,6 +57,7 @@ class Journal {
   template <class F>
   void drain(bool all, F&& now) {
     if (size_ == 0 || !(all || front().ready())) return;
+    const Span span("logs", "drain");
     const double date = now();
     do {
       const Logs& logs = commit(front(), date);

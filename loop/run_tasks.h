@@ -15,6 +15,7 @@
 #include <giro/loop/run_parts.h>
 #include <giro/loop/task.h>
 #include <giro/runtime/archive.h>
+#include <giro/runtime/span.h>
 
 namespace giro::detail {
 
@@ -46,16 +47,21 @@ class RunTasks {
   }
 
   void on_resume() {
-    for (Callback<S, B>& callback : run_.options.on_start) run_hook(callback, [&] { callback.on_resume(run_.loop); });
-    for_each_here([&](Callback<S, B>& callback) { run_hook(callback, [&] { callback.on_resume(run_.loop); }); });
+    for (Callback<S, B>& callback : run_.options.on_start)
+      run_hook("on_resume", callback, [&] { callback.on_resume(run_.loop); });
+    for_each_here(
+        [&](Callback<S, B>& callback) { run_hook("on_resume", callback, [&] { callback.on_resume(run_.loop); }); });
   }
   void on_start() {
-    for (Callback<S, B>& callback : run_.options.on_start) run_hook(callback, [&] { run_at_once(callback); });
-    for_each_here([&](Callback<S, B>& callback) { run_hook(callback, [&] { callback.on_start(run_.loop); }); });
+    for (Callback<S, B>& callback : run_.options.on_start)
+      run_hook("on_start", callback, [&] { run_at_once(callback); });
+    for_each_here(
+        [&](Callback<S, B>& callback) { run_hook("on_start", callback, [&] { callback.on_start(run_.loop); }); });
   }
   void on_save() {
     const bool stopped = run_.loop.stop_iteration;
-    for_each_here([&](Callback<S, B>& callback) { run_hook(callback, [&] { callback.on_save(run_.loop); }); });
+    for_each_here(
+        [&](Callback<S, B>& callback) { run_hook("on_save", callback, [&] { callback.on_save(run_.loop); }); });
     keep_for_later(stopped);
   }
 
@@ -103,9 +109,10 @@ class RunTasks {
   std::exception_ptr end() {
     std::exception_ptr error;
     const Callback<S, B>* first = nullptr;
-    const auto run = [&](Callback<S, B>& callback, auto&& hook) {
+    const auto run = [&](const char* name, Callback<S, B>& callback, auto&& hook) {
       if (run_.journal.has_failed(callback.observer())) return;
       try {
+        const Span span = span_of(callback, name);
         hook();
       } catch (...) {
         run_.loop.failed = true;
@@ -114,10 +121,10 @@ class RunTasks {
       }
     };
     for_each_here([&](Callback<S, B>& callback) {
-      if (run_.loop.failed_between_steps) run(callback, [&] { callback.on_save(run_.loop); });
+      if (run_.loop.failed_between_steps) run("on_save", callback, [&] { callback.on_save(run_.loop); });
     });
-    for_each_here([&](Callback<S, B>& callback) { run(callback, [&] { callback.on_end(run_.loop); }); });
-    for (Callback<S, B>& callback : run_.options.on_end) run(callback, [&] { run_at_once(callback); });
+    for_each_here([&](Callback<S, B>& callback) { run("on_end", callback, [&] { callback.on_end(run_.loop); }); });
+    for (Callback<S, B>& callback : run_.options.on_end) run("on_end", callback, [&] { run_at_once(callback); });
     running_ = first;
     return error;
   }
@@ -232,7 +239,10 @@ class RunTasks {
       case CallbackKind::device_step:
         if (callback.sees_elapsed()) read_clock();
         running_ = &callback;
-        callback.enqueue(run_.loop, run_.lane);
+        if (is_watched()) [[unlikely]]
+          enqueue_watched(callback);
+        else
+          callback.enqueue(run_.loop, run_.lane);
         held_ = &callback;
         break;
       case CallbackKind::barrier:
@@ -240,7 +250,10 @@ class RunTasks {
         if (runs_here(callback)) {
           run_.bring_device();
           running_ = &callback;
-          callback.run(run_.loop);
+          if (is_watched()) [[unlikely]]
+            run_watched(callback);
+          else
+            callback.run(run_.loop);
           if (!run_.loop.logs.empty()) run_.loop.logs.fetch();
         }
         // At once, so that what a stop skips in this step is skipped on all ranks.
@@ -256,6 +269,20 @@ class RunTasks {
     if (!run_.group || stopped || !run_.loop.stop_iteration) return;
     run_.group->request_stop();
     run_.loop.stop_iteration = false;
+  }
+  // Within a span; not inlined, since even one that nobody is told of costs a step a nanosecond.
+  [[gnu::cold, gnu::noinline]] void run_watched(Callback<S, B>& callback) {
+    const Span span(
+        "callback", [&] { return callback.name(); }, "step", run_.elapsed.steps);
+    callback.run(run_.loop);
+  }
+  [[gnu::cold, gnu::noinline]] void enqueue_watched(Callback<S, B>& callback) {
+    const Span span(
+        "callback", [&] { return callback.name(); }, "step", run_.elapsed.steps);
+    callback.enqueue(run_.loop, run_.lane);
+  }
+  Span span_of(const Callback<S, B>& callback, const char* hook) const {
+    return {"callback", [&] { return callback.name() + "::" + hook; }, "step", run_.elapsed.steps};
   }
   // For a callback that looks at the date: among ranks what they agreed on last, so that none waits for it.
   void read_clock() {
@@ -274,8 +301,9 @@ class RunTasks {
     callback.run(run_.loop);
   }
   template <class F>
-  void run_hook(const Callback<S, B>& callback, F&& hook) {
+  void run_hook(const char* name, const Callback<S, B>& callback, F&& hook) {
     running_ = &callback;
+    const Span span = span_of(callback, name);
     hook();
     running_ = nullptr;
   }
@@ -284,6 +312,8 @@ class RunTasks {
     const bool stopped = run_.loop.stop_iteration;
     for (const Deferred& call : std::exchange(calls, {})) {
       running_ = call.callback;
+      const auto name = [&] { return (running_ != nullptr ? running_->name() : "") + "::at_step_end"; };
+      const Span span("callback", name, "step", run_.elapsed.steps);
       call.run();
       running_ = nullptr;
     }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <giro/runtime/error.h>
+#include <giro/runtime/span.h>
 
 #include "runtime/internal/directories.h"
 #include "runtime/internal/line_files.h"
@@ -173,6 +174,7 @@ struct CheckpointStore::Impl {
   }
 
   void save(const Snapshot& snapshot, const CheckpointRecord& record, const Archive& archive, const std::string& id) {
+    const Span span("checkpoint", "save a checkpoint", "step", record.steps);
     detail::check_record(record, ErrorCode::invalid_argument, fmt::format("checkpoint '{}'", dir));
     check_pieces(dir, snapshot.leaves(), group.shard());
     check_pieces(dir, archive.arrays(), group.shard());

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <giro/runtime/error.h>
+#include <giro/runtime/span.h>
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
@@ -82,6 +83,7 @@ void Graph::replay(const Stream& stream, std::int64_t times) const {
                                                         to_string(graph.device), to_string(stream.device())));
   }
   stream.impl().check_usable("replay");
+  const Span span("launch", "replay", "times", times);
   graph.owned.peers.check();  // work that waits for those that have failed would never end
   graph.replay(stream.impl(), times);
   if (stream.is_recording()) {

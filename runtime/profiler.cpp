@@ -1,10 +1,16 @@
 #include <giro/runtime/profiler.h>
 
 #include "runtime/internal/profiling.h"
+#include "runtime/internal/trace_recorder.h"
 
 namespace giro {
 
-void start_profiler() { cuda::set_profiling(true); }
-void stop_profiler() { cuda::set_profiling(false); }
+void start_profiler() {
+  if (cuda::set_profiling(true)) detail::TraceRecorder::of_process().set_ranges(true);
+}
+void stop_profiler() {
+  detail::TraceRecorder::of_process().set_ranges(false);
+  (void)cuda::set_profiling(false);
+}
 
 }  // namespace giro

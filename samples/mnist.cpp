@@ -11,7 +11,8 @@ namespace nn = giro::nn;
 namespace {
 
 struct Arguments {
-  std::string model = "linear", device = "auto", partition = "auto", data = giro::data::MnistOptions().dir, logdir = "";
+  std::string model = "linear", device = "auto", partition = "auto", data = giro::data::MnistOptions().dir, logdir = "",
+              profile = "";
   std::int64_t batch = 32, steps = 5'000;
   std::uint64_t seed = 0;
   bool resume = false;
@@ -81,13 +82,16 @@ int train(const Arguments& args) {
 
   // 5. The loop: schedules, and what is due at them. Killed and started again with --resume, it just goes on.
   const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume, .partitioner = partitioner});
-  auto trained = giro::loop(std::move(state), train_data,
-      {
-          {giro::every(1), train_step},
-          {giro::every(1'000) | giro::last(), giro::backup_and_restore(logdir + "/model")},
-          {giro::every(1), giro::keras_bar({.total = args.steps})},
-      },
-      {.stop = giro::at(args.steps)});
+  std::vector<giro::Task<giro::TrainState, giro::Batch>> tasks{
+      {giro::every(1), train_step},
+      {giro::every(1'000) | giro::last(), giro::backup_and_restore(logdir + "/model")},
+      {giro::every(1), giro::keras_bar({.total = args.steps})},
+  };
+  if (!args.profile.empty()) {
+    tasks.emplace_back(
+        giro::every(1), giro::profile({.num_profile_steps = args.steps, .first_profile = 0, .logdir = args.profile}));
+  }
+  auto trained = giro::loop(std::move(state), train_data, tasks, {.stop = giro::at(args.steps)});
   if (trained.interrupted != 0) {
     if (!world.is_primary()) return 128 + trained.interrupted;
     std::printf("stopped after %lld steps: go on with --resume --logdir %s\n",
@@ -137,6 +141,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", args.seed, "of initial parameters and batch order")->capture_default_str();
   app.add_option("--data", args.data, "directory with the four IDX files, gzipped or not")->capture_default_str();
   app.add_option("--logdir", args.logdir, "where history, curves and checkpoints go [logdir/1, logdir/2, ...]");
+  app.add_option("--profile", args.profile, "directory for a trace of the training, for https://ui.perfetto.dev");
   app.add_flag("--resume", args.resume, "go on with the run in --logdir, or the newest");
   try {
     app.parse(argc, argv);

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <giro/runtime/span.h>
+
 namespace giro::detail {
 
 Worker::~Worker() {
@@ -45,6 +47,7 @@ void Worker::run() {
     lock.unlock();
     std::exception_ptr failed;
     try {
+      const Span span("callback", "asynchronous work");
       job();
     } catch (...) {
       failed = std::current_exception();

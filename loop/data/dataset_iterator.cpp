@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <giro/loop/data/dataset.h>
+#include <giro/runtime/span.h>
 
 #include "loop/data/internal/dataset_plan.h"
 #include "loop/data/internal/prefetcher.h"
@@ -33,6 +34,7 @@ struct Dataset::Iterator::Source {
 
   // On to the next batch; to the end, if there is none or making it throws. The current one stays until then.
   void advance() {
+    const Span span("dataset", "next batch");
     ended = true;
     std::optional<Batch> next = prefetcher ? prefetcher->next() : make();
     if (!next) return;

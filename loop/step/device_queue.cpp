@@ -4,6 +4,8 @@
 #include <span>
 #include <utility>
 
+#include <giro/runtime/span.h>
+
 namespace giro::detail {
 namespace {
 // Longer sequences are not worth a graph of their own.
@@ -54,6 +56,7 @@ void DeviceQueue::launch() {
   const Stream stream = held_.front()->stream();
   const std::int64_t steps = std::exchange(steps_, 0);
   step_has_calls_ = false;
+  const Span span("launch", "launch", "steps", std::max<std::int64_t>(steps, 1));
   try {
     for (const auto& recording : recordings_) recording->flush();
     const std::size_t period = recordings_.size() == 1 ? 1 : shortest_period();

@@ -9,6 +9,7 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/moments.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/span.h>
 
 namespace giro::detail {
 namespace {
@@ -143,6 +144,7 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
       inputs_(call.batch, call.broadcasts, call_, call.state.context()),
       id_(next_id++) {
   if (mode == Mode::recorded) {
+    const Span span("record", "record a step");
     graph_ = Graph::record(stream_, [&] {
       const Logs logs = run_body(body);
       logs_ = LogRing::create(logs, call_, stream_);

@@ -24,7 +24,7 @@ class CallList final : public detail::GraphImpl {
   void replay(detail::StreamImpl& stream, std::int64_t times) override {
     auto& cpu_stream = static_cast<CpuStream&>(stream);
     for (std::int64_t i = 0; i < times; ++i) {
-      for (const CpuStream::Call& call : calls_) cpu_stream.submit(call);
+      for (const CpuStream::Call& call : calls_) cpu_stream.replay(call);
     }
   }
   void prepare(std::int64_t) override {}
@@ -67,10 +67,12 @@ class CpuEvent final : public detail::EventImpl {
 CpuStream::CpuStream() : StreamImpl(Device::cpu(), std::make_shared<Arena>(Device::cpu(), Arena::Of::stream)) {}
 
 void CpuStream::copy(void* dst, const void* src, std::size_t bytes) {
+  const detail::OpScope op("copy");
   submit([=] { std::memmove(dst, src, bytes); });
 }
 
 void CpuStream::fill(void* dst, unsigned char value, std::size_t bytes) {
+  const detail::OpScope op("fill");
   submit([=] { std::memset(dst, value, bytes); });
 }
 

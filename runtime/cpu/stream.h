@@ -2,28 +2,42 @@
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <giro/runtime/stream.h>
 
 #include "runtime/internal/backend.h"
+#include "runtime/internal/op_scope.h"
 
 namespace giro::cpu {
 
 // Runs each call at once in the calling thread, or, while recording, appends it to the recording's list.
 class CpuStream final : public detail::StreamImpl {
  public:
-  using Call = std::function<void()>;
+  struct Call {
+    std::function<void()> run;
+    std::string op;  // that has queued it, for traces
+  };
 
   CpuStream();
 
   template <class F>
   void submit(F&& call) {
-    detail::Recording* recording = detail::Recording::current();
-    if (recording != nullptr && takes_part_in(*recording)) {
-      static_cast<CpuStream&>(recording->stream).calls_.emplace_back(std::forward<F>(call));
+    if (detail::Recording* const recording = joined_recording()) {
+      const char* const op = detail::OpScope::name();
+      append(*recording, {std::forward<F>(call), op != nullptr ? op : "call"});
     } else {
       call();
+    }
+  }
+  void replay(const Call& call) {
+    if (detail::Recording* const recording = joined_recording()) {
+      append(*recording, call);
+    } else {
+      const Span span("op", call.op.c_str());
+      call.run();
     }
   }
 
@@ -38,6 +52,14 @@ class CpuStream final : public detail::StreamImpl {
   void abandon_recording() noexcept override;
 
  private:
+  detail::Recording* joined_recording() const noexcept {
+    detail::Recording* const recording = detail::Recording::current();
+    return recording != nullptr && takes_part_in(*recording) ? recording : nullptr;
+  }
+  static void append(const detail::Recording& recording, Call call) {
+    static_cast<CpuStream&>(recording.stream).calls_.push_back(std::move(call));
+  }
+
   std::vector<Call> calls_;  // of the recording so far
 };
 

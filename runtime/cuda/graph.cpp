@@ -4,6 +4,7 @@
 
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
+#include "runtime/cuda/launch_times.h"
 #include "runtime/cuda/stream.h"
 
 namespace giro::cuda {
@@ -35,7 +36,9 @@ void CudaGraph::replay(detail::StreamImpl& stream, std::int64_t times) {
   for (std::size_t number = ladder_.size(); number-- > 0;) {
     const std::int64_t repetitions = std::int64_t{1} << number;
     for (; times >= repetitions; times -= repetitions) {
-      check(cudaGraphLaunch(rung(number), handle), "cudaGraphLaunch");
+      const cudaGraphExec_t executable = rung(number);
+      LaunchTimes::of_process().time(stream, repetitions,
+                                     [&] { check(cudaGraphLaunch(executable, handle), "cudaGraphLaunch"); });
     }
   }
 }

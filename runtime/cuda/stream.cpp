@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <giro/runtime/error.h>
+#include <giro/runtime/span.h>
 
 #include "runtime/cuda/captures.h"
 #include "runtime/cuda/check.h"
@@ -42,7 +43,10 @@ class CudaEvent final : public detail::EventImpl {
     check(status, "cudaEventQuery");
     return true;
   }
-  void synchronize() const override { check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+  void synchronize() const override {
+    const Span span("wait", "wait for an event");
+    check(cudaEventSynchronize(event_), "cudaEventSynchronize");
+  }
 
   cudaEvent_t handle() const noexcept { return event_; }
 
@@ -113,7 +117,10 @@ void CudaStream::fill(void* dst, unsigned char value, std::size_t bytes) {
   check(cudaMemsetAsync(dst, value, bytes, handle()), "cudaMemsetAsync");
 }
 
-void CudaStream::synchronize() { check(cudaStreamSynchronize(handle()), "cudaStreamSynchronize"); }
+void CudaStream::synchronize() {
+  const Span span("wait", "wait for the stream");
+  check(cudaStreamSynchronize(handle()), "cudaStreamSynchronize");
+}
 
 void CudaStream::wait(const detail::EventImpl& event) {
   // Work on the CPU is done when it is queued: its events leave nothing to wait for.

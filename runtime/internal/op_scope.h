@@ -2,23 +2,28 @@
 
 #include <utility>
 
+#include <giro/runtime/span.h>
+
 namespace giro::detail {
 
 // A backend's op runs while one of these lives: it may take the addresses of values that a recording has yet to compute
-// (Tensor::data), for kernels that will run at the replay.
+// (Tensor::data), for kernels that will run at the replay. Traces show it, and what it queues, by its name.
 class OpScope {
  public:
-  OpScope() : outer_(std::exchange(is_open_, true)) {}
-  ~OpScope() { is_open_ = outer_; }
+  explicit OpScope(const char* name) : outer_(std::exchange(name_, name)), span_("op", name) {}
+  ~OpScope() { name_ = outer_; }
   OpScope(const OpScope&) = delete;
   OpScope& operator=(const OpScope&) = delete;
 
   // Of the calling thread.
-  static bool is_open() noexcept { return is_open_; }
+  static bool is_open() noexcept { return name_ != nullptr; }
+  // The name of the innermost one, or null.
+  static const char* name() noexcept { return name_; }
 
  private:
-  bool outer_;
-  static inline constinit thread_local bool is_open_ = false;
+  const char* outer_;
+  Span span_;
+  static inline constinit thread_local const char* name_ = nullptr;
 };
 
 }  // namespace giro::detail

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -13,10 +14,15 @@
 #include <giro/callbacks/report_progress.h>
 #include <giro/loop/loop.h>
 #include <giro/runtime/archive.h>
+#include <giro/runtime/span.h>
+#include <giro/runtime/trace.h>
 
 #include "tests/callbacks/bar_output.h"
 #include "tests/callbacks/recording_writer.h"
 #include "tests/expect_error.h"
+#include "tests/faulty_file_system.h"
+#include "tests/temporary_directory.h"
+#include "tests/trace_file.h"
 
 namespace giro {
 namespace {
@@ -272,6 +278,61 @@ TEST(Profile, EndsWithTheLoop) {
   EXPECT_FALSE(profile.is_running());
   // The device's profiler, if there is one.
   (void)loop(0, std::vector<int>(4), {{every(1), giro::profile({.first_profile = 2})}});
+}
+
+struct Increment {
+  void operator()(int& state) const { ++state; }
+};
+
+// A trace of these steps, and no others.
+void expect_traced(const std::string& path, std::int64_t first, std::int64_t last) {
+  SCOPED_TRACE(path);
+  const test::TraceFile file(path);
+  std::vector<std::int64_t> steps;
+  for (const auto& span : file.spans) {
+    if (span.category == "callback" && span.args.contains("step") && span.name == "giro::Increment")
+      steps.push_back(span.args.at("step"));
+  }
+  std::vector<std::int64_t> expected;
+  for (std::int64_t step = first; step <= last; ++step) expected.push_back(step);
+  EXPECT_EQ(steps, expected);
+}
+
+TEST(Profile, LeavesATraceOfEachProfile) {
+  const test::TemporaryDirectory dir;
+  const std::string logdir = dir.path() + "/a/b";
+  const auto options = [&](std::int64_t first) {
+    return ProfileOptions{
+        .num_profile_steps = 2, .profile_duration_ms = 0, .first_profile = first, .on_steps = {7}, .logdir = logdir};
+  };
+  const auto run = [&](std::int64_t first) {
+    (void)loop(0, std::vector<int>(9), {{every(1), {Increment(), giro::profile(options(first))}}});
+  };
+  run(3);
+  // It has begun after three steps, and sees the logs of a step when it is over.
+  expect_traced(logdir + "/trace_3.json", 3, 4);
+  expect_traced(logdir + "/trace_7.json", 7, 8);
+  run(0);
+  expect_traced(logdir + "/trace_0.json", 0, 1);
+  EXPECT_FALSE(detail::is_watched());
+}
+
+TEST(Profile, SaysWhereATraceCannotBeWritten) {
+  const test::TemporaryDirectory dir;
+  const std::string file = dir.path() + "/file";
+  std::ofstream(file) << "mine";
+  const auto run = [](const ProfileOptions& options) {
+    (void)loop(0, std::vector<int>(9), {{every(1), giro::profile(options)}});
+  };
+  expect_error(ErrorCode::io, {"task 1, every(1): giro::Profile, at step 2", file},
+               [&] { run({.first_profile = 3, .logdir = file}); });
+  expect_error(ErrorCode::io, {"giro::Profile, at step 3", "create trace_3.json"}, [&] {
+    const auto files = std::make_shared<test::FaultyFileSystem>(2);  // after the directory
+    run({.num_profile_steps = 1, .profile_duration_ms = 0, .first_profile = 3, .logdir = dir.path(), .files = files});
+  });
+  const Trace running;
+  expect_error(ErrorCode::invalid_argument, {"giro::Profile, at step 2", "a trace is running in this process"},
+               [&] { run({.first_profile = 3, .logdir = dir.path()}); });
 }
 
 TEST(Profile, RefusesAProfileOfNothing) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <giro/loop/data/batch.h>
+#include <giro/runtime/span.h>
 
 namespace giro::detail {
 
@@ -52,6 +53,7 @@ class Prefetcher {
       }
       Item item;
       try {
+        const Span span("dataset", "prefetch a batch");
         item.batch = make_();
       } catch (...) {
         item.error = std::current_exception();

@@ -32,6 +32,7 @@
 #include <giro/runtime/graph.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
+#include <giro/runtime/trace.h>
 
 #include "tests/cuda_on_cpu/runtime/injection.h"
 #include "tests/kernels/declined.h"
@@ -118,6 +119,15 @@ const std::vector<Operation> kOperations{
          });
          graph.replay(b.stream(), 3);
          b.stream().synchronize();
+       };
+     }},
+    {"trace_a_replay",
+     [](Bench& b) {
+       return [&b, x = b.zeros({3})] {
+         const Graph graph = Graph::record(b.stream(), [&] { b.stream().fill(x.raw(), 1, x.bytes()); });
+         Trace trace;
+         graph.replay(b.stream());
+         trace.stop();
        };
      }},
     {"dense",

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <giro/runtime/span.h>
+
+namespace giro::detail {
+
+// What a trace has recorded. Times are nanoseconds of a steady clock.
+struct TraceRecord {
+  struct Name {
+    std::string category, name;
+  };
+  struct Event {
+    std::int64_t begin, end;
+    const char* key;  // of `value`, or null
+    std::int64_t value;
+    std::uint32_t name, track;  // positions
+  };
+
+  std::int64_t begin = 0, end = 0;
+  std::vector<Name> names;
+  std::vector<std::string> tracks;  // threads and streams of devices, by name
+  std::deque<Event> events;
+  std::int64_t dropped = 0;  // for which there was no memory
+};
+
+// The process's one sink of spans: it keeps them while a trace runs, and hands them on as NVTX ranges while a profile
+// does.
+class TraceRecorder final : public SpanSink {
+ public:
+  static TraceRecorder& of_process();
+  static std::int64_t now() noexcept;
+
+  // Error(invalid_argument) if one is running.
+  void start(std::size_t max_bytes);
+  // What was recorded since; to be called once for each start.
+  std::unique_ptr<TraceRecord> stop() noexcept;
+  bool is_recording() noexcept;
+  void set_ranges(bool on) noexcept;
+
+  Begun begin(const char* category, const char* name) noexcept override;
+  void end(const Begun& begun, const char* key, std::int64_t value) noexcept override;
+
+  // What a stream of a device did, on the track of that name. Times before the trace's beginning become that.
+  void add(const std::string& track, const char* category, const char* name, std::int64_t begin, std::int64_t end,
+           const char* key, std::int64_t value) noexcept;
+
+ private:
+  using Key = std::pair<std::string_view, std::string_view>;
+
+  void update_sink() noexcept;
+  bool take(std::size_t bytes) noexcept;
+  std::uint32_t name_of(const char* category, const char* name);
+  std::uint32_t track_of_thread();
+  std::uint32_t track_of(const std::string& name);
+  void push(const TraceRecord::Event& event);
+
+  std::mutex mutex_;
+  std::uint64_t run_ = 0;                // traces so far
+  std::unique_ptr<TraceRecord> record_;  // of the one that runs
+  std::size_t bytes_left_ = 0;
+  struct Less {
+    using is_transparent = void;
+    bool operator()(const auto& a, const auto& b) const { return Key(a.first, a.second) < Key(b.first, b.second); }
+  };
+  std::map<std::pair<std::string, std::string>, std::uint32_t, Less> names_;
+  std::map<std::string, std::uint32_t> tracks_;
+  bool has_ranges_ = false;
+};
+
+}  // namespace giro::detail

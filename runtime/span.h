@@ -1,0 +1,69 @@
+#pragma once
+
+#include <atomic>
+#include <concepts>
+#include <cstdint>
+#include <string>
+
+namespace giro {
+
+namespace detail {
+
+// Who is told of spans, by any thread: a trace, a profiler.
+class SpanSink {
+ public:
+  struct Begun {
+    std::int64_t time;
+    std::uint64_t token;
+  };
+  virtual Begun begin(const char* category, const char* name) noexcept = 0;
+  virtual void end(const Begun& begun, const char* key, std::int64_t value) noexcept = 0;
+
+ protected:
+  ~SpanSink() = default;
+};
+inline std::atomic<SpanSink*> span_sink = nullptr;  // null where nobody is to be told
+inline bool is_watched() noexcept { return span_sink.load(std::memory_order_relaxed) != nullptr; }
+
+}  // namespace detail
+
+// What this thread does while one lives, under a name: a trace (trace.h) and a profiler that listens (profiler.h) show
+// it. Where neither runs it costs a load. Spans of a thread nest. A number may come with it, such as the step, under
+// `key`, a literal.
+//
+//   const giro::Span span("my program", "augment", "step", elapsed.steps);
+class Span {
+ public:
+  Span(const char* category, const char* name, const char* key = nullptr, std::int64_t value = 0)
+      : sink_(detail::span_sink.load(std::memory_order_acquire)) {
+    if (sink_ != nullptr) [[unlikely]]
+      begin(category, name, key, value);
+  }
+  // A name that is made only where it is shown.
+  template <std::invocable F>
+  Span(const char* category, F&& name, const char* key = nullptr, std::int64_t value = 0)
+      : sink_(detail::span_sink.load(std::memory_order_acquire)) {
+    if (sink_ != nullptr) [[unlikely]]
+      begin(category, std::string(name()).c_str(), key, value);
+  }
+  ~Span() {
+    if (sink_ != nullptr) [[unlikely]]
+      sink_->end(begun_, key_, value_);
+  }
+  Span(const Span&) = delete;
+  Span& operator=(const Span&) = delete;
+
+ private:
+  void begin(const char* category, const char* name, const char* key, std::int64_t value) {
+    key_ = key;
+    value_ = value;
+    begun_ = sink_->begin(category, name);
+  }
+
+  detail::SpanSink* const sink_;
+  const char* key_;
+  std::int64_t value_;
+  detail::SpanSink::Begun begun_;
+};
+
+}  // namespace giro

@@ -78,19 +78,19 @@ struct EvaluationEvents {
   std::array<std::optional<LoopEvent>, 2> before_begin;  // the latest first
 };
 inline constexpr EvaluationEvents kTest{LoopEvent::on_test_begin,
-                                    LoopEvent::on_test_batch_begin,
-                                    LoopEvent::test_step,
-                                    LoopEvent::on_test_step,
-                                    LoopEvent::on_test_batch_end,
-                                    LoopEvent::on_test_end,
-                                    {LoopEvent::on_reset_step, LoopEvent::reset_step}};
+                                        LoopEvent::on_test_batch_begin,
+                                        LoopEvent::test_step,
+                                        LoopEvent::on_test_step,
+                                        LoopEvent::on_test_batch_end,
+                                        LoopEvent::on_test_end,
+                                        {LoopEvent::on_reset_step, LoopEvent::reset_step}};
 inline constexpr EvaluationEvents kPredict{LoopEvent::on_predict_begin,
-                                       LoopEvent::on_predict_batch_begin,
-                                       LoopEvent::predict_step,
-                                       LoopEvent::on_predict_step,
-                                       LoopEvent::on_predict_batch_end,
-                                       LoopEvent::on_predict_end,
-                                       {}};
+                                           LoopEvent::on_predict_batch_begin,
+                                           LoopEvent::predict_step,
+                                           LoopEvent::on_predict_step,
+                                           LoopEvent::on_predict_batch_end,
+                                           LoopEvent::on_predict_end,
+                                           {}};
 
 template <class S, class B>
 std::vector<Task<S, B>> evaluation_tasks(EventTable<S, B>& table, const EvaluationEvents& events) {

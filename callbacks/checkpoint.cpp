@@ -304,9 +304,8 @@ void Checkpoint::wait() {
 bool Checkpoint::save_at(const Elapsed& elapsed, const State& state, std::optional<double> best) {
   expect_whole(state);
   if (best && !monitor_) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("checkpoint '{}': a value of what is monitored, {}, but nothing is monitored", dir_, *best));
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("checkpoint '{}': got the value {} to monitor, but `monitor` is not set", dir_, *best));
   }
   // Where the state counts its steps itself, this one may not be among them yet.
   Elapsed completed = elapsed;

@@ -80,7 +80,9 @@ bool Profile::update(std::int64_t step, double t) {
 bool Profile::is_running() const noexcept { return memory_->is_running; }
 void Profile::on_start(const Elapsed& elapsed) {
   memory_->action.begin(elapsed);
-  if (memory_->options.first_profile == 0) update(elapsed.steps, elapsed.date);
+  if (memory_->options.first_profile != 0 || memory_->is_running) return;
+  memory_->start(elapsed.steps);
+  memory_->action.ran(elapsed.steps, elapsed.date);
 }
 void Profile::operator()(const Elapsed& elapsed, const Logs&) { update(elapsed.steps + 1, elapsed.date); }
 void Profile::on_end() { memory_->stop(); }

@@ -64,6 +64,15 @@ void check_bias(std::string_view op, const checks::Argument& b, const Tensor& w)
 
 }  // namespace
 
+namespace {
+
+// Multiplications, and as many additions.
+double product_flops(const Tensor& y, const Tensor& w) {
+  return elements(y) * static_cast<double>(w.count() / w.shape()[0]);
+}
+
+}  // namespace
+
 void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f,
             const Conv2dOptions& options, const Stream& stream) {
   if (f != Activation::none && f != Activation::relu) {
@@ -75,6 +84,7 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
   }
   checks::has_shape("conv2d", {"y", y}, conv2d_shape(x.shape(), w.shape(), options));
   check_bias("conv2d", {"b", b}, w);
+  GIRO_NOTED(conv2d, {y}, {x, w, b}, 2 * product_flops(y, w) + (b ? elements(y) : 0));
   GIRO_DISPATCH(stream, conv2d, y, x, w, b, f, options);
 }
 
@@ -95,6 +105,8 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
     checks::same_shape(op, {"dw", dw}, {"w", w});
   }
   check_bias(op, {"db", db}, w);
+  GIRO_NOTED(conv2d_backward, {dx, dw, db}, {dz, x, w},
+             ((dx ? 2 : 0) + (dw ? 2 : 0)) * product_flops(dz, w) + (db ? elements(dz) : 0));
   GIRO_DISPATCH(stream, conv2d_backward, dx, dw, db, dz, x, w, options);
 }
 

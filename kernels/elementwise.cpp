@@ -20,11 +20,13 @@ void check_binary(std::string_view op, const Tensor& out, const Tensor& a, const
 
 void add(const Tensor& out, const Tensor& a, const Tensor& b, const Stream& stream) {
   check_binary("add", out, a, b, stream);
+  GIRO_NOTED(add, {out}, {a, b}, elements(out));
   GIRO_DISPATCH(stream, add, out, a, b);
 }
 
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Stream& stream) {
   check_binary("multiply", out, a, b, stream);
+  GIRO_NOTED(multiply, {out}, {a, b}, elements(out));
   GIRO_DISPATCH(stream, multiply, out, a, b);
 }
 
@@ -32,17 +34,20 @@ void scale(const Tensor& out, const Tensor& a, double factor, const Stream& stre
   checks::on_device("scale", {{"out", out}, {"a", a}}, stream);
   checks::is_floating("scale", {"out", out});
   checks::same_shape("scale", {"out", out}, {"a", a});
+  GIRO_NOTED(scale, {out}, {a}, elements(out));
   GIRO_DISPATCH(stream, scale, out, a, factor);
 }
 
 void cast(const Tensor& out, const Tensor& a, const Stream& stream) {
   checks::on_device("cast", {{"out", out}, {"a", a}}, stream);
   checks::same_shape("cast", {"out", out}, {"a", a});
+  GIRO_NOTED(cast, {out}, {a});
   GIRO_DISPATCH(stream, cast, out, a);
 }
 
 void fill(const Tensor& out, double value, const Stream& stream) {
   checks::on_device("fill", {{"out", out}}, stream);
+  GIRO_NOTED(fill, {out}, {});
   GIRO_DISPATCH(stream, fill, out, value);
 }
 
@@ -53,6 +58,7 @@ void scale_rows(const Tensor& out, const Tensor& a, const Tensor& factors, const
   }
   checks::same_shape("scale_rows", {"out", out}, {"a", a});
   checks::has_shape("scale_rows", {"factors", factors}, {a.shape()[0]});
+  GIRO_NOTED(scale_rows, {out}, {a, factors}, elements(out));
   GIRO_DISPATCH(stream, scale_rows, out, a, factors);
 }
 
@@ -61,6 +67,7 @@ void broadcast(const Tensor& out, const Tensor& scalar, double factor, const Str
   checks::has_dtype("broadcast", {"out", out}, DType::f32);
   checks::has_dtype("broadcast", {"scalar", scalar}, DType::f32);
   checks::has_shape("broadcast", {"scalar", scalar}, {});
+  GIRO_NOTED(broadcast, {out}, {scalar}, elements(out));
   GIRO_DISPATCH(stream, broadcast, out, scalar, factor);
 }
 
@@ -68,6 +75,7 @@ void increment(const Tensor& counter, std::int64_t amount, const Stream& stream)
   checks::on_device("increment", {{"counter", counter}}, stream);
   checks::has_dtype("increment", {"counter", counter}, DType::i64);
   checks::has_shape("increment", {"counter", counter}, {});
+  GIRO_NOTED(increment, {counter}, {counter});
   GIRO_DISPATCH(stream, increment, counter, amount);
 }
 

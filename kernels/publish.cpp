@@ -29,6 +29,11 @@ void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tenso
       checks::has_dtype(op, {"scalar", scalar}, DType::f32);
     }
   }
+  if (detail::is_noted()) {
+    std::vector<Tensor> reads = scalars;
+    reads.push_back(row);
+    detail::note_op(std::string(op), {row}, std::move(reads));
+  }
   // A kernel takes so many by value; the last of them counts the row.
   std::size_t first = 0;
   do {

@@ -20,6 +20,7 @@ void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Te
     checks::has_dtype(op, {"dlogits", dlogits}, DType::f32);
     checks::same_shape(op, {"dlogits", dlogits}, {"logits", logits});
   }
+  GIRO_NOTED(softmax_cross_entropy, {losses, dlogits}, {logits, labels}, 4 * elements(logits));
   GIRO_DISPATCH(stream, softmax_cross_entropy, losses, dlogits, logits, labels);
 }
 

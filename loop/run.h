@@ -82,6 +82,7 @@ class Run {
   const History& history() const noexcept { return core_.history(); }
   const Outputs& outputs() const noexcept { return core_.outputs(); }
   std::any& metadata() noexcept { return core_.options().metadata; }
+  int interrupted() const noexcept { return core_.interrupted(); }  // the signal that has ended it, or 0
 
   // Runs every on_end and hands over what there is. Before that, where the run was held and has not ended, what last()
   // brings and has not run in the latest step: without a batch, which is gone, and what it logs is a record of its own.

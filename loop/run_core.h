@@ -49,6 +49,7 @@ class RunCore final : RunMemory {
   std::int64_t first_batch() const noexcept { return first_batch_; }
 
   bool has_ended() const noexcept { return over_; }
+  int interrupted() const noexcept { return signal_; }
   void set_ended() noexcept { over_ = true; }
 
   void aim_at(const Period& until) {

@@ -25,6 +25,7 @@ Graph Graph::record(const Stream& stream, const std::function<void()>& body) {
     recorded->owned.arenas.push_back(std::move(recording.arena));
     std::move(recording.kept.begin(), recording.kept.end(), std::back_inserter(recorded->owned.kept));
     recorded->owned.peers = std::move(recording.peers);
+    recorded->owned.program = std::move(recording.program);
     return Graph(std::move(recorded));
   } catch (...) {
     impl.abandon_recording();
@@ -49,10 +50,11 @@ Graph Graph::sequence(const std::vector<const Graph*>& parts) {
   Graph result(parts.front()->device().is_cuda() ? cuda::create_sequence(impls) : cpu::create_sequence(impls));
   detail::GraphOwned& owned = result.impl_->owned;
   for (const auto& part : impls) {
-    const auto& [arenas, kept, peers] = part->owned;
+    const auto& [arenas, kept, peers, program] = part->owned;
     owned.arenas.insert(owned.arenas.end(), arenas.begin(), arenas.end());
     owned.kept.insert(owned.kept.end(), kept.begin(), kept.end());
     owned.peers.add(peers);
+    owned.program.append(program);
   }
   const auto drop_repeated = [](auto& pointers) {
     std::sort(pointers.begin(), pointers.end());
@@ -89,12 +91,14 @@ void Graph::replay(const Stream& stream, std::int64_t times) const {
   if (stream.is_recording()) {
     detail::Recording::current()->kept.push_back(impl_);
     detail::Recording::current()->peers.add(graph.owned.peers);
+    detail::Recording::current()->program.append(graph.owned.program);
   } else {
     stream.impl().peers.add(graph.owned.peers);
   }
 }
 
 void Graph::prepare(std::int64_t times) const { impl().prepare(times); }
+const Program& Graph::program() const { return impl().owned.program; }
 Device Graph::device() const { return impl().device; }
 std::size_t Graph::num_nodes() const { return impl().num_nodes(); }
 

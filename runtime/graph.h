@@ -10,6 +10,8 @@
 
 namespace giro {
 
+class Program;
+
 namespace detail {
 class GraphImpl;
 struct Recording;
@@ -45,6 +47,7 @@ class Graph {
   // Makes at once what any replay of up to `times` in a row needs.
   void prepare(std::int64_t times) const;
 
+  const Program& program() const;  // its ops
   Device device() const;
   std::size_t num_nodes() const;    // of a sequence, those of all its parts
   std::size_t arena_bytes() const;  // of the arenas that its work uses, which other recordings may use as well

@@ -9,7 +9,7 @@ namespace giro {
 
 namespace detail {
 
-// Who is told of spans, by any thread: a trace, a profiler.
+// Receives the spans of all threads: a trace, a profiler.
 class SpanSink {
  public:
   struct Begun {
@@ -22,7 +22,7 @@ class SpanSink {
  protected:
   ~SpanSink() = default;
 };
-inline std::atomic<SpanSink*> span_sink = nullptr;  // null where nobody is to be told
+inline std::atomic<SpanSink*> span_sink = nullptr;  // null if nobody is listening
 inline bool is_watched() noexcept { return span_sink.load(std::memory_order_relaxed) != nullptr; }
 
 }  // namespace detail

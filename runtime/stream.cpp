@@ -6,8 +6,17 @@
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
+#include "runtime/internal/op_note.h"
 
 namespace giro {
+namespace {
+
+// For a program, which shows them.
+Tensor bytes_at(const void* data, std::size_t bytes) {
+  return {const_cast<void*>(data), DType::u8, {static_cast<std::int64_t>(bytes)}, Device::cpu()};
+}
+
+}  // namespace
 
 Stream::Stream(Device device) : impl_(device.is_cuda() ? cuda::create_stream(device) : cpu::create_stream()) {}
 
@@ -15,12 +24,16 @@ Device Stream::device() const noexcept { return impl_->device; }
 
 void Stream::copy(void* dst, const void* src, std::size_t bytes) const {
   impl_->check_usable("copy");
-  if (bytes > 0) impl_->copy(dst, src, bytes);
+  if (bytes == 0) return;
+  if (detail::is_noted()) detail::note_op("copy", {bytes_at(dst, bytes)}, {bytes_at(src, bytes)});
+  impl_->copy(dst, src, bytes);
 }
 
 void Stream::fill(void* dst, unsigned char value, std::size_t bytes) const {
   impl_->check_usable("fill");
-  if (bytes > 0) impl_->fill(dst, value, bytes);
+  if (bytes == 0) return;
+  if (detail::is_noted()) detail::note_op("fill", {bytes_at(dst, bytes)}, {});
+  impl_->fill(dst, value, bytes);
 }
 
 Buffer Stream::allocate(std::size_t bytes) const {

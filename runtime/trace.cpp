@@ -85,6 +85,7 @@ Trace::~Trace() {
 
 void Trace::stop() {
   if (record_) return;
+  TraceRecorder::of_process().close();
   try {
     cuda::finish_launch_times();
   } catch (...) {

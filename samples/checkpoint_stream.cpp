@@ -19,7 +19,7 @@ nn::Var categorical_cross_entropy(const nn::Var& outputs, const giro::Batch& bat
   return mean(softmax_cross_entropy(outputs, batch["label"]));
 }
 
-void train(const std::string& data, std::int64_t n_steps, const std::string& output_dir) {
+int train(const std::string& data, std::int64_t n_steps, const std::string& output_dir) {
   const giro::Device device = giro::discover_devices().best();
   const auto train_data = giro::data::mnist("train", {.dir = data}).shuffle(0).repeat().batch(32).to(device);
   const auto eval_data = giro::data::mnist("test", {.dir = data}).batch(32).to(device);
@@ -47,17 +47,17 @@ void train(const std::string& data, std::int64_t n_steps, const std::string& out
       flip::LowestCheckpointFileWriter(checkpoints, "lnpp", "eval", print));
 
   for (const auto& checkpoint : train_loop) process_checkpoint(checkpoint);
+  return train_loop.interrupted() == 0 ? 0 : 128 + train_loop.interrupted();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    train(argc > 1 ? argv[1] : giro::data::MnistOptions().dir, argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 100,
-        argc > 3 ? argv[3] : "logdir/checkpoint_stream");
+    return train(argc > 1 ? argv[1] : giro::data::MnistOptions().dir,
+        argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 100, argc > 3 ? argv[3] : "logdir/checkpoint_stream");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "checkpoint_stream: %s\n", error.what());
     return 2;
   }
-  return 0;
 }

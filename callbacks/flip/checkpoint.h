@@ -30,8 +30,9 @@ class Checkpoint {
   Elapsed elapsed = {};                // where the run is
 
   // The leaves "params/...", "opt_state/..." and "grads/..." on their device (TrainState); valid as long as a copy of
-  // this lives and the stream does not go on. The gradients are those of the latest step. Error(invalid_argument)
-  // where the training has failed since, and for one that no stream has made.
+  // this lives and the stream does not go on. The gradients are those of the latest step. Where ranks have shards of
+  // the state, the moments are this rank's pieces, and the gradients are right in what this rank updates alone.
+  // Error(invalid_argument) where the training has failed since, and for one that no stream has made.
   std::vector<Leaf> model_params() const { return state().flatten("params"); }
   std::vector<Leaf> optimizer_state() const { return state().flatten("opt_state"); }
   std::vector<Leaf> grads() const { return state().flatten("grads"); }
@@ -46,7 +47,7 @@ class Checkpoint {
   std::shared_ptr<detail::Source> source_;
 };
 
-// A checkpoint and what it is worth: metrics by their group, such as "train" or "eval", and label.
+// A checkpoint and its metrics, by their group, such as "train" or "eval", and label.
 class Summary : public Checkpoint {
  public:
   struct Metric {

@@ -12,13 +12,13 @@
 
 namespace giro::flip {
 
-// Saves each checkpoint into a directory, durable when the call returns, and gives it back. Errors: those of
-// giro::Checkpoint.
+// Saves each checkpoint into a directory, durable when the call returns, and gives it back. Checkpoints of later steps
+// that lie there, as where the training goes on from its best one, then go. Errors: those of giro::Checkpoint.
 class CheckpointFileWriter {
  public:
   // The newest `keep` stay.
   explicit CheckpointFileWriter(const std::string& output_dir, std::int64_t keep = 1)
-      : save_(giro::checkpoint(output_dir, {.keep = keep})) {}
+      : save_(giro::checkpoint(output_dir, {.keep = keep, .overwrite = true})) {}
 
   template <std::derived_from<Checkpoint> C>
   C operator()(C checkpoint) {

@@ -32,7 +32,7 @@ Step<TrainState> eval_step(const EvalTask& task) {
   });
 }
 
-// Of values that lie in one piece; `ranks`, if given, have a shard each of what they are of.
+// Of values that lie in one piece. `ranks`: set where each rank has one shard of the values.
 double l2_norm(const Tensor& values, const Stream& stream, const Partitioner* ranks = nullptr) {
   const Buffer buffer = stream.allocate(sizeof(float));
   const Tensor squares(buffer.data(), DType::f32, {}, values.device());
@@ -63,6 +63,12 @@ EvalLoop::EvalLoop(EvalLoopOptions options) {
   if (options.n_steps && *options.n_steps < 1)
     refuse(fmt::format("n_steps is {}, expected 1 or more", *options.n_steps));
   if (options.group == "train") refuse("the group 'train' is that of the training's own metrics, expected another");
+  const std::int64_t batches = options.task.data.num_batches();
+  if (batches == 0) refuse("the data are empty, expected at least one batch");
+  if (!options.n_steps && batches == Dataset::kForever) refuse("the data repeat without end, expected n_steps");
+  if (options.n_steps && batches != Dataset::kForever && *options.n_steps > batches) {
+    refuse(fmt::format("n_steps is {}, but the data have {} batches", *options.n_steps, batches));
+  }
   if (options.task.metrics.empty()) refuse("there is no metric");
   std::vector<std::string> labels;
   for (const auto& [label, metric] : options.task.metrics) {
@@ -78,12 +84,10 @@ EvalLoop& EvalLoop::operator=(EvalLoop&&) noexcept = default;
 EvalLoop::~EvalLoop() = default;
 
 Summary EvalLoop::operator()(Summary summary) {
+  if (!impl_) throw Error(ErrorCode::invalid_argument, "eval loop: it was moved from");
   TrainState& state = summary.mutable_state();
   const EvalLoopOptions& options = impl_->options;
   const Dataset& data = options.task.data;
-  if (data.num_batches() == 0) {
-    throw Error(ErrorCode::invalid_argument, "eval loop: the data have no batch, expected one or more");
-  }
   auto evaluate = inner_loop(
       [&](TrainState moved) {
         return loop(
@@ -94,7 +98,10 @@ Summary EvalLoop::operator()(Summary summary) {
   const Logs logs = evaluate.leaves_state_alone()(state);
 
   auto& metrics = summary.metrics;
-  if (metrics.empty()) {
+  const auto has_group = [&](const std::string& group) {
+    return std::ranges::any_of(metrics, [&](const Summary::Metric& metric) { return metric.group == group; });
+  };
+  if (!has_group("train")) {
     metrics.push_back(
         {"train", "seconds_per_step",
          summary.elapsed_time / static_cast<double>(std::max<std::int64_t>(summary.n_completed_steps, 1))});

@@ -62,13 +62,14 @@ struct EvalLoopOptions {
 // A summary that is evaluated again, over other data, keeps the metrics that it has.
 class EvalLoop {
  public:
-  // Errors: invalid_argument for n_steps < 1, no metric, two of a label, or the group "train".
+  // Errors: invalid_argument for n_steps < 1 or more than the data have, data without a batch or, without n_steps,
+  // without an end, no metric, two of a label, or the group "train".
   explicit EvalLoop(EvalLoopOptions options);
   EvalLoop(EvalLoop&&) noexcept;
   EvalLoop& operator=(EvalLoop&&) noexcept;
   ~EvalLoop();
 
-  // Errors: LoopError; invalid_argument for a checkpoint without a state, or data without a batch.
+  // Errors: LoopError; invalid_argument for a checkpoint without a state.
   Summary operator()(Summary checkpoint);
 
  private:

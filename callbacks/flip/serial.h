@@ -6,10 +6,10 @@
 
 namespace giro::flip {
 
-// What calls one stage after the other, each with what the one before has returned:
+// Calls its stages one after the other, each with what the one before has returned:
 //
-//   auto process = giro::flip::serial(eval_loop, giro::flip::SummaryLogger(), giro::flip::SummaryWriter(dir));
-//   for (const auto& checkpoint : train_loop) process(checkpoint);
+//   auto process = giro::flip::serial(std::move(eval_loop), giro::flip::SummaryLogger(),
+//   giro::flip::SummaryWriter(dir)); for (const auto& checkpoint : train_loop) process(checkpoint);
 //
 // A stage is anything that can be called with a checkpoint, or summary, and returns one.
 template <class... Stages>

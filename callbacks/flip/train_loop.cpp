@@ -42,11 +42,14 @@ struct TrainLoop::Impl {
         TrainState::create(options.task.model, options.task.data.spec(), options.task.optimizer, options.seed,
                            options.device ? *options.device : discover_devices().best(), options.partitioner);
     Restored restored;
+    const double begin_reading = Elapsed::now();
     if (options.init) {
       restored = options.init(state);
       if (options.partitioner) check_replicas(state, *options.partitioner);
     }
-    if (!restored.path.empty()) log(fmt::format("A checkpoint was loaded in {:.2f} seconds.", Elapsed::now() - begin));
+    if (!restored.path.empty()) {
+      log(fmt::format("A checkpoint was loaded in {:.2f} seconds.", Elapsed::now() - begin_reading));
+    }
     log(fmt::format("Total model initialization time is {:.2f} seconds.", Elapsed::now() - begin));
     std::int64_t weights = 0;
     for (const Leaf& leaf : state.collection("params").leaves()) weights += leaf.value.count();
@@ -57,14 +60,14 @@ struct TrainLoop::Impl {
     run.emplace(std::move(state), *data, std::vector<Task<TrainState, Batch>>{{every(1), train_step(options.task)}},
                 LoopOptions<TrainState, Batch>{.elapsed = restored});
   }
-  // What is still held keeps the state, which nobody changes any more.
+  // A checkpoint that is still held takes over the state.
   ~Impl() {
     if (is_held()) source->own.emplace(std::move(run->state()));
     leave_source();
   }
 
   void log(const std::string& line) const {
-    if (options.log) options.log(line);
+    if (options.log && (!options.partitioner || options.partitioner->rank() == 0)) options.log(line);
   }
   std::int64_t steps() const { return run->elapsed().steps; }
   bool is_held() const { return source && source->of_run != nullptr && source.use_count() > 1; }
@@ -87,6 +90,7 @@ struct TrainLoop::Impl {
     const std::int64_t before = steps();
     why = Advanced::stopped;  // an error ends it
     why = run->advance(at(until));
+    signal = run->interrupted();
     if (steps() == before) return std::nullopt;
 
     source = std::make_shared<detail::Source>(detail::Source{.of_run = &run->state()});
@@ -101,8 +105,19 @@ struct TrainLoop::Impl {
   }
   Checkpoint expect_next(const char* function, std::int64_t until) {
     if (auto checkpoint = advance(until)) return std::move(*checkpoint);
+    refuse_to_go_on(function);
+  }
+  // A signal while no step was running, as in the body of a loop over checkpoints, which has come to its end.
+  void heed_signal() {
+    if (why != Advanced::reached) return;
+    double found = giro::detail::interrupt_signal();
+    if (options.partitioner) options.partitioner->agree({&found, 1});
+    signal = static_cast<int>(found);
+    if (signal != 0) why = Advanced::interrupted;
+  }
+  [[noreturn]] void refuse_to_go_on(const char* function) const {
     const char* reason = "an error has ended it";
-    if (why == Advanced::dataset_ended) reason = "the data have no batch left";
+    if (why == Advanced::dataset_ended) reason = "the data have ended";
     if (why == Advanced::interrupted) reason = "a signal has ended it";
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: the stream has ended at step {}: {}", function, steps(), reason));
@@ -112,6 +127,7 @@ struct TrainLoop::Impl {
   std::optional<Dataset> data;
   std::optional<Run<TrainState, Dataset>> run;
   Advanced why = Advanced::reached;  // why the stream has ended, or that it goes on
+  int signal = 0;                    // that has ended it
   std::shared_ptr<detail::Source> source;
 };
 
@@ -120,27 +136,37 @@ TrainLoop::TrainLoop(TrainLoop&&) noexcept = default;
 TrainLoop& TrainLoop::operator=(TrainLoop&&) noexcept = default;
 TrainLoop::~TrainLoop() = default;
 
-TrainLoop::Iterator TrainLoop::begin() { return {*this, impl_->options.n_steps}; }
-TrainLoop::Checkpoints TrainLoop::operator()(std::int64_t n_steps) { return {*this, n_steps}; }
+const std::shared_ptr<TrainLoop::Impl>& TrainLoop::impl() const {
+  if (!impl_) throw Error(ErrorCode::invalid_argument, "train loop: it was moved from");
+  return impl_;
+}
 
-Checkpoint TrainLoop::next_step() { return impl_->expect_next("next_step", step() + 1); }
-Checkpoint TrainLoop::next_checkpoint() { return impl_->expect_next("next_checkpoint", impl_->next_checkpoint()); }
+TrainLoop::Iterator TrainLoop::begin() { return {impl(), impl()->options.n_steps}; }
+TrainLoop::Checkpoints TrainLoop::operator()(std::int64_t n_steps) { return {impl(), n_steps}; }
 
-std::int64_t TrainLoop::step() const noexcept { return impl_->steps(); }
-bool TrainLoop::interrupted() const noexcept { return impl_->why == Advanced::interrupted; }
+Checkpoint TrainLoop::next_step() { return impl()->expect_next("next_step", step() + 1); }
+Checkpoint TrainLoop::next_checkpoint() { return impl()->expect_next("next_checkpoint", impl_->next_checkpoint()); }
 
-TrainLoop::Iterator::Iterator(TrainLoop& loop, std::int64_t n_steps) : loop_(&loop), n_steps_(n_steps) {
-  Impl& impl = *loop_->impl_;
-  if (impl.steps() >= n_steps) {
-    impl.log(fmt::format("Stop training, already reached the total training steps {}.", n_steps));
+std::int64_t TrainLoop::step() const { return impl()->steps(); }
+int TrainLoop::interrupted() const { return impl()->signal; }
+
+TrainLoop::Iterator::Iterator(std::shared_ptr<Impl> impl, std::int64_t n_steps)
+    : impl_(std::move(impl)), n_steps_(n_steps) {
+  if (impl_->steps() >= n_steps_) {
+    impl_->log(fmt::format("Stop training, already reached the total training steps {}.", n_steps_));
+  } else if (impl_->why != Advanced::reached && impl_->why != Advanced::interrupted) {
+    impl_->refuse_to_go_on("begin");
   }
   ++*this;
 }
 
 TrainLoop::Iterator& TrainLoop::Iterator::operator++() {
   current_.reset();
-  Impl& impl = *loop_->impl_;
-  if (impl.steps() < n_steps_) current_ = impl.advance(std::min(impl.next_checkpoint(), n_steps_));
+  if (impl_->steps() < n_steps_) {
+    current_ = impl_->advance(std::min(impl_->next_checkpoint(), n_steps_));
+  } else {
+    impl_->heed_signal();
+  }
   return *this;
 }
 

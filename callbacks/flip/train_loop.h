@@ -40,7 +40,7 @@ struct TrainLoopOptions {
   std::uint64_t seed = 0;             // of initial values
   std::optional<Device> device = {};  // default: the best there is
   std::shared_ptr<const Partitioner> partitioner = nullptr;
-  std::function<void(const std::string& line)> log = {};  // default: nobody
+  std::function<void(const std::string& line)> log = {};  // of rank 0; default: nobody
 };
 
 // The training as a stream of checkpoints: one after step s where (s - 1) % n_steps_per_checkpoint == 0, and one after
@@ -51,8 +51,8 @@ struct TrainLoopOptions {
 //                                     .n_steps_per_checkpoint = 25, .n_steps = 100});
 //   for (const auto& checkpoint : train_loop) { ... }
 //
-// Between two checkpoints the device runs alone. The stream ends early where the data end, or with a signal: after the
-// checkpoint of the step at hand.
+// Between two checkpoints the device runs alone; at each the host waits for it. The stream ends early where the data
+// end, or with a signal: after the checkpoint of the step at hand.
 class TrainLoop {
  public:
   class Iterator;
@@ -65,8 +65,8 @@ class TrainLoop {
   TrainLoop& operator=(TrainLoop&&) noexcept;
   ~TrainLoop();
 
-  // The checkpoints until n_steps, from here on; or until so many steps in all. Errors while iterating: LoopError, as
-  // of giro::loop, after which the stream has ended.
+  // The checkpoints until n_steps, from here on; or until so many steps in all. Errors: LoopError, as of giro::loop,
+  // after which the stream has ended; invalid_argument where it has ended before for another reason than a signal.
   Iterator begin();
   std::default_sentinel_t end() const noexcept { return {}; }
   Checkpoints operator()(std::int64_t n_steps);
@@ -76,12 +76,13 @@ class TrainLoop {
   Checkpoint next_step();
   Checkpoint next_checkpoint();
 
-  std::int64_t step() const noexcept;  // updates in all
-  bool interrupted() const noexcept;   // whether a signal has ended the stream
+  std::int64_t step() const;  // updates in all
+  int interrupted() const;    // the signal that has ended the stream, or 0
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  const std::shared_ptr<Impl>& impl() const;
+  std::shared_ptr<Impl> impl_;  // and its iterators'
 };
 
 // Move-only. While one lives, a signal waits for the step at hand.
@@ -90,7 +91,7 @@ class TrainLoop::Iterator {
   using value_type = Checkpoint;
   using difference_type = std::ptrdiff_t;
 
-  Iterator(TrainLoop& loop, std::int64_t n_steps);
+  Iterator(std::shared_ptr<Impl> impl, std::int64_t n_steps);
   Iterator(Iterator&&) noexcept = default;
   Iterator& operator=(Iterator&&) noexcept = default;
 
@@ -101,7 +102,7 @@ class TrainLoop::Iterator {
   friend bool operator==(const Iterator& it, std::default_sentinel_t) { return !it.current_; }
 
  private:
-  TrainLoop* loop_;
+  std::shared_ptr<Impl> impl_;
   std::int64_t n_steps_;
   std::unique_ptr<giro::detail::InterruptScope> signals_ = std::make_unique<giro::detail::InterruptScope>(true);
   std::optional<Checkpoint> current_ = {};
@@ -109,12 +110,12 @@ class TrainLoop::Iterator {
 
 class TrainLoop::Checkpoints {
  public:
-  Checkpoints(TrainLoop& loop, std::int64_t n_steps) : loop_(&loop), n_steps_(n_steps) {}
-  Iterator begin() const { return {*loop_, n_steps_}; }
+  Checkpoints(std::shared_ptr<Impl> impl, std::int64_t n_steps) : impl_(std::move(impl)), n_steps_(n_steps) {}
+  Iterator begin() const { return {impl_, n_steps_}; }
   std::default_sentinel_t end() const noexcept { return {}; }
 
  private:
-  TrainLoop* loop_;
+  std::shared_ptr<Impl> impl_;
   std::int64_t n_steps_;
 };
 

@@ -16,8 +16,8 @@
 namespace giro::jaxloop {
 namespace {
 
-constexpr const char* kStats[] = {"num_params",     "init_time",     "begin_time",      "life_time_secs",
-                                  "loop_time_secs", "steps_per_sec", "examples_per_sec"};
+constexpr const char* kStats[] = {"num_params",     "num_flops",      "init_time",     "begin_time",
+                                  "life_time_secs", "loop_time_secs", "steps_per_sec", "examples_per_sec"};
 
 // The first count at or after `from` in which any of them is due, or 0.
 std::int64_t next_due(const std::vector<Action>& actions, std::int64_t from) {
@@ -105,10 +105,16 @@ LoopResult Loop::run(TrainState state, const Dataset& batches, const Elapsed& st
   ++loop_count_;
   LoopOutputs outputs;
   run_due(options_.begin_actions, loop_count_, state, outputs);
+  const bool has_steps = num_steps != 0 && batches.num_batches() != 0;
+  if (has_steps && !num_flops_ && std::ranges::find(options_.stats, "num_flops") != options_.stats.end()) {
+    const auto first = batches.begin();
+    const Batch batch = hooks_.begin ? step_->begin(state, *first) : *first;
+    num_flops_ = step_->recorded().program(state, batch).flops();
+  }
   const double begin = Elapsed::now();
   std::int64_t samples = 0;
   steps = 0;
-  if (num_steps != 0 && batches.num_batches() != 0) {
+  if (has_steps) {
     std::vector<Task<TrainState, Batch>> tasks;
     if (!hooks_.begin && !hooks_.end) {
       tasks.push_back({every(1), step_->recorded()});
@@ -167,6 +173,8 @@ void Loop::add_stats(LoopOutputs& outputs, const TrainState& state, double begin
     double value = 0;
     if (name == "num_params") {
       for (const Leaf& leaf : state.collection("params").leaves()) value += static_cast<double>(leaf.value.count());
+    } else if (name == "num_flops") {
+      value = num_flops_.value_or(0);
     } else if (name == "init_time") {
       value = init_time_;
     } else if (name == "begin_time") {

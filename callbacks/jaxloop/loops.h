@@ -34,8 +34,9 @@ class DatasetIterator {
 
 struct LoopOptions {
   std::vector<Action> begin_actions = {}, end_actions = {};  // in each interval-th loop
-  // Of: "num_params", "init_time", "begin_time", "life_time_secs", "loop_time_secs", "steps_per_sec",
-  // "examples_per_sec". They become outputs, as "jaxloop/steps_per_sec".
+  // Of: "num_params", "num_flops" (of a step, on this rank: Program::flops), "init_time", "begin_time",
+  // "life_time_secs", "loop_time_secs", "steps_per_sec", "examples_per_sec". They become outputs, as
+  // "jaxloop/steps_per_sec".
   std::vector<std::string> stats = {};
   // Is given a line at the end of each loop. Default: nobody.
   std::function<void(const std::string& line)> log = {};
@@ -90,6 +91,7 @@ class Loop {
   Hooks hooks_;
   LoopOptions options_;
   double init_time_, seconds_ = 0;
+  std::optional<double> num_flops_ = {};  // once it was asked for
   std::int64_t loop_count_ = 0;
 };
 

@@ -87,7 +87,11 @@ LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& argument
   }
   outputs.stop_loop = stops;
   // One that has come after the last step ends nothing any more, but is not lost.
-  if (!detail::is_in_saving_loop()) outputs.interrupted = detail::interrupt_signal();
+  if (!detail::is_in_saving_loop()) {
+    double signal = detail::interrupt_signal();
+    if (state.partitioner()) state.partitioner()->agree({&signal, 1});
+    outputs.interrupted = static_cast<int>(signal);
+  }
   return {std::move(state), std::move(outputs)};
 }
 

@@ -6,7 +6,7 @@
 #include <giro/runtime/native_stream.h>
 
 #include "runtime/internal/backend.h"
-#include "runtime/internal/op_scope.h"
+#include "runtime/internal/op_note.h"
 
 namespace giro::nn {
 namespace {
@@ -67,6 +67,7 @@ Var call(const std::string& name, const CallOutput& output, const std::vector<Va
                                                           to_string(in.back()), to_string(stream.device())));
     }
   }
+  if (detail::is_noted()) detail::note_op(name, {y.value()}, in);
   const detail::OpScope op(name.c_str());
   if (on_cuda) {
     functions.cuda(y.value(), in, cuda_stream(stream));

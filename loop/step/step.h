@@ -80,6 +80,13 @@ class Step {
     return step;
   }
 
+  // What a call would do, op by op: to be looked at (Program::text). It is recorded for that, and not run. Memory of
+  // the state goes by the names of its leaves. Errors: those of a call.
+  Program program(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
+    return with_body(
+        state, [&](const detail::StepBody& body) { return detail::program_of(call(state, batch, broadcasts), body); });
+  }
+
   // The recordings there are: one for each state, each set of shapes and broadcasts' names, and each value of the
   // statics, of the 32 that were used last.
   std::size_t num_recordings() const noexcept { return engine_->num_recordings(); }

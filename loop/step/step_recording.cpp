@@ -222,6 +222,12 @@ Logs StepRecording::run_body(const StepBody& body) {
   return logs;
 }
 
+Program program_of(const StepCall& call, const StepBody& body) {
+  Program program = StepRecording(call, body, StepRecording::Mode::recorded).graph().program();
+  program.set_names(call.state.flatten());
+  return program;
+}
+
 const Graph& StepRecording::sequence(std::span<StepRecording* const> parts) {
   constexpr std::size_t kMost = 16;
   std::vector<std::uint64_t> ids;

@@ -16,6 +16,7 @@
 #include <giro/loop/step/broadcasts.h>
 #include <giro/loop/step/input_ring.h>
 #include <giro/runtime/graph.h>
+#include <giro/runtime/program.h>
 #include <giro/runtime/state.h>
 
 namespace giro::detail {
@@ -104,5 +105,8 @@ class StepRecording {
   std::vector<std::unique_ptr<Sequence>> sequences_;
   std::atomic<bool> failed_ = false;  // other threads look, for states of theirs
 };
+
+// What a call would do, recorded for that alone.
+Program program_of(const StepCall& call, const StepBody& body);
 
 }  // namespace giro::detail

@@ -30,6 +30,7 @@ LaunchTimes& LaunchTimes::of_process() {
 bool LaunchTimes::begin(detail::StreamImpl& stream) {
   if (stream.is_recording() || !TraceRecorder::of_process().is_recording()) return false;
   const std::lock_guard lock(mutex_);
+  if (!TraceRecorder::of_process().is_recording()) return false;  // or finish() would not see it
   Track& track = track_of(stream);
   Event event = take_event(track);
   record(event, stream);

@@ -48,7 +48,7 @@ class LaunchTimes {
     std::vector<Event> spare;
   };
 
-  // Whether a trace runs that is to know of it. What a recording holds runs later.
+  // Whether a trace is running and the launch happens now, rather than being recorded.
   bool begin(detail::StreamImpl& stream);
   void end(detail::StreamImpl& stream, std::int64_t times);
   Track& track_of(detail::StreamImpl& stream);

@@ -29,6 +29,7 @@ struct GraphOwned {
   std::vector<std::shared_ptr<Arena>> arenas;     // of its temporaries
   std::vector<std::shared_ptr<const void>> kept;  // the rest
   PeerList peers;                                 // that its work waits for
+  Program program;                                // its ops
 };
 
 class GraphImpl {

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <giro/runtime/program.h>
+
 #include "runtime/internal/peers.h"
 
 namespace giro {
@@ -32,6 +34,7 @@ struct Recording {
   std::shared_ptr<Arena> arena;                   // of its temporaries
   std::vector<std::shared_ptr<const void>> kept;  // what the graph needs besides
   PeerList peers;                                 // that its work waits for
+  Program program;                                // its ops
   bool has_events = false;                        // events stand for parts of its work
 
  private:

@@ -45,6 +45,7 @@ void TraceRecorder::start(std::size_t max_bytes) {
   bytes_left_ = max_bytes;
   names_.clear();
   tracks_.clear();
+  is_closed_ = false;
   ++run_;
   update_sink();
   record_->begin = now();
@@ -61,7 +62,12 @@ std::unique_ptr<TraceRecord> TraceRecorder::stop() noexcept {
 bool TraceRecorder::is_recording() noexcept {
   if (!is_watched()) return false;
   const std::lock_guard lock(mutex_);
-  return record_ != nullptr;
+  return record_ != nullptr && !is_closed_;
+}
+
+void TraceRecorder::close() noexcept {
+  const std::lock_guard lock(mutex_);
+  is_closed_ = true;
 }
 
 void TraceRecorder::set_ranges(bool on) noexcept {

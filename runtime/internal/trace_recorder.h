@@ -43,7 +43,9 @@ class TraceRecorder final : public SpanSink {
 
   // Error(invalid_argument) if one is running.
   void start(std::size_t max_bytes);
-  // What was recorded since; to be called once for each start.
+  // From now on it is_recording() no more, but takes what is added to it.
+  void close() noexcept;
+  // What was recorded since start; to be called once for each.
   std::unique_ptr<TraceRecord> stop() noexcept;
   bool is_recording() noexcept;
   void set_ranges(bool on) noexcept;
@@ -76,6 +78,7 @@ class TraceRecorder final : public SpanSink {
   std::map<std::pair<std::string, std::string>, std::uint32_t, Less> names_;
   std::map<std::string, std::uint32_t> tracks_;
   bool has_ranges_ = false;
+  bool is_closed_ = false;
 };
 
 }  // namespace giro::detail

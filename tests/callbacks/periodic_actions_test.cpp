@@ -305,8 +305,9 @@ TEST(Profile, LeavesATraceOfEachProfile) {
     return ProfileOptions{
         .num_profile_steps = 2, .profile_duration_ms = 0, .first_profile = first, .on_steps = {7}, .logdir = logdir};
   };
-  const auto run = [&](std::int64_t first) {
-    (void)loop(0, std::vector<int>(9), {{every(1), {Increment(), giro::profile(options(first))}}});
+  const auto run = [&](std::int64_t first, std::int64_t done = 0) {
+    (void)loop(0, std::vector<int>(9), {{every(1), {Increment(), giro::profile(options(first))}}},
+               {.elapsed = {.steps = done}});
   };
   run(3);
   // It has begun after three steps, and sees the logs of a step when it is over.
@@ -314,6 +315,8 @@ TEST(Profile, LeavesATraceOfEachProfile) {
   expect_traced(logdir + "/trace_7.json", 7, 8);
   run(0);
   expect_traced(logdir + "/trace_0.json", 0, 1);
+  run(0, 50);  // one that goes on
+  expect_traced(logdir + "/trace_50.json", 50, 51);
   EXPECT_FALSE(detail::is_watched());
 }
 

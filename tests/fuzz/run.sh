@@ -11,6 +11,8 @@ shift $(($# > 0 ? 1 : 0))
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || targets=(safetensors safetensors_header manifest lines idx gz)
 
+mkdir -p "$root/build-fuzz"
+: >"$root/build-fuzz/failures"
 "$root/cmake/build.sh" build-fuzz fuzz -DCMAKE_CXX_COMPILER=clang++-16 -DCMAKE_C_COMPILER=clang-16 \
   -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -g1 -DNDEBUG" -DGIRO_CUDA=OFF -DGIRO_FUZZ=ON
 
@@ -69,7 +71,6 @@ fuzz() {
   fi
 }
 
-: >"$root/build-fuzz/failures"
 status=0 running=0
 for target in "${targets[@]}"; do
   if [ "$running" -ge "$(nproc)" ]; then

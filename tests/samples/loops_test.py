@@ -85,6 +85,22 @@ class Loops(unittest.TestCase):
         self.assertTrue((output / "checkpoints" / "checkpoint_0000000060").is_dir())
         self.assertEqual(len(list((output / "tensorboard").glob("events*"))), 2)
 
+    def test_killed_checkpoint_stream(self):
+        """After each of its checkpoints; it ends with the bits of one that was not."""
+        bits = []
+        for kills in (0, 4):
+            output = self.folder / f"output{kills}"
+            for _ in range(kills):
+                command = map(str, (checkpoint_stream, self.folder, 90, output))
+                with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+                    for line in process.stdout:
+                        if " Ran " in line:
+                            process.kill()
+                            break
+            self.runs(checkpoint_stream, self.folder, 90, output)
+            bits.append((output / "checkpoints" / "checkpoint_0000000090" / "state.safetensors").read_bytes())
+        self.assertEqual(bits[0], bits[1])
+
     def test_no_data(self):
         for sample in (fit, manual_loop, custom_loop, checkpoint_stream):
             result = run(sample, self.folder / "nowhere")

@@ -161,7 +161,7 @@ TEST(Flip, OnlyWhatIsHeldIsCopied) {
   for (std::size_t i = 0; i < held.size(); ++i) EXPECT_EQ(evaluate(held[i]).metric("eval", "mse"), values[i]);
 }
 
-// A training that is killed after each of its checkpoints, and begun again.
+// A training that ends after each of its checkpoints, and is begun again.
 TEST(Flip, GoesOnWhereItWas) {
   const TemporaryDirectory dir;
   std::vector<float> params;
@@ -207,6 +207,7 @@ TEST(Flip, Evaluates) {
     double gradients = 0, weights = 0;
     for (const Leaf& leaf : checkpoint.grads()) gradients += std::pow(double{number(leaf.value)}, 2);
     for (const float param : params) weights += double{param} * param;
+    EXPECT_GT(gradients, 0);
     EXPECT_NEAR(summary.metric("train", "gradients_l2norm"), std::sqrt(gradients), 1e-6);
     EXPECT_NEAR(summary.metric("train", "weights_l2norm"), std::sqrt(weights), 1e-6);
     EXPECT_EQ(summary.metric("train", "loss"), checkpoint.loss);
@@ -340,6 +341,40 @@ TEST(Flip, StagesOfAPipeline) {
   EXPECT_FALSE(std::filesystem::is_empty(dir.path() + "/tensorboard"));
 }
 
+TEST(Flip, ASignalAtTheLastCheckpointIsNotLost) {
+  TrainLoop train_loop(options(5, 6));
+  for (const Checkpoint& checkpoint : train_loop) {
+    if (checkpoint.step == 6) std::raise(SIGTERM);
+  }
+  EXPECT_EQ(train_loop.interrupted(), SIGTERM);
+}
+
+// Where a later checkpoint lies than the best one.
+TEST(Flip, GoesOnFromTheBest) {
+  const TemporaryDirectory dir;
+  Steps steps;
+  const auto train = [&](const std::vector<double>& values) {
+    TrainLoopOptions from_best = options(1, static_cast<std::int64_t>(values.size()));
+    from_best.init = LowestCheckpointFileReader(dir.path(), "lnpp");
+    auto process = serial(
+        [&](Summary summary) {
+          summary.metrics.push_back({"eval", "lnpp", values[static_cast<std::size_t>(summary.step) - 1]});
+          return summary;
+        },
+        eval_loop("test"), CheckpointFileWriter(dir.path()), LowestCheckpointFileWriter(dir.path(), "lnpp"));
+    TrainLoop train_loop(std::move(from_best));
+    for (const Checkpoint& checkpoint : train_loop) {
+      steps.push_back(checkpoint.step);
+      EXPECT_EQ(process(checkpoint).metric("train", "loss"), checkpoint.loss);
+    }
+  };
+  train({3, 1, 2, 4});
+  train({3, 1, 0.5, 4});
+  EXPECT_EQ(steps, (Steps{1, 2, 3, 4, 3, 4}));
+  EXPECT_EQ(CheckpointStore(dir.path()).latest_steps(), 4);
+  EXPECT_EQ(CheckpointStore(dir.path() + "/lowest_eval_lnpp").latest_steps(), 3);
+}
+
 // In the body of the loop, as during an evaluation, a signal is noted; the stream then ends after one more step.
 TEST(Flip, ASignalEndsTheStream) {
   TrainLoop train_loop(options(10, 100));
@@ -351,7 +386,7 @@ TEST(Flip, ASignalEndsTheStream) {
     EXPECT_GT(evaluate(checkpoint).metric("eval", "mse"), 0);
   }
   EXPECT_EQ(steps, (Steps{1, 11, 12}));
-  EXPECT_TRUE(train_loop.interrupted());
+  EXPECT_EQ(train_loop.interrupted(), SIGINT);
   for (const Checkpoint& checkpoint : train_loop) ADD_FAILURE() << checkpoint.step;
   expect_error(ErrorCode::invalid_argument, {"next_step", "step 12", "a signal has ended it"},
                [&] { (void)train_loop.next_step(); });
@@ -364,9 +399,11 @@ TEST(Flip, EndsWithTheData) {
   Steps steps;
   for (const Checkpoint& checkpoint : train_loop) steps.push_back(checkpoint.step);
   EXPECT_EQ(steps, (Steps{1, 4, 5}));
-  EXPECT_FALSE(train_loop.interrupted());
-  expect_error(ErrorCode::invalid_argument, {"next_checkpoint", "step 5", "no batch left"},
+  EXPECT_EQ(train_loop.interrupted(), 0);
+  expect_error(ErrorCode::invalid_argument, {"next_checkpoint", "step 5", "the data have ended"},
                [&] { (void)train_loop.next_checkpoint(); });
+  expect_error(ErrorCode::invalid_argument, {"begin", "step 5", "the data have ended"},
+               [&] { (void)train_loop.begin(); });
 }
 
 // An error ends the stream; what was held before stays.
@@ -389,6 +426,15 @@ TEST(Flip, AnErrorEndsTheStream) {
                [&] { (void)train_loop.next_step(); });
 }
 
+// A later loop does not pass it over.
+TEST(Flip, AStreamThatHasFailedSaysSo) {
+  TrainLoopOptions failing = options(1, 10);
+  failing.task.loss = [](const nn::Var&, const Batch&) -> nn::Var { throw Error(ErrorCode::io, "the cable is out"); };
+  TrainLoop train_loop(std::move(failing));
+  expect_error(ErrorCode::io, {"the cable is out"}, [&] { (void)train_loop.next_step(); });
+  expect_error(ErrorCode::invalid_argument, {"begin", "an error has ended it"}, [&] { (void)train_loop(20).begin(); });
+}
+
 TEST(Flip, RefusesWhatCannotBe) {
   const auto refuses = [](const char* what, auto&& change) {
     TrainLoopOptions changed = options(1, 1);
@@ -405,10 +451,15 @@ TEST(Flip, RefusesWhatCannotBe) {
     expect_error(ErrorCode::invalid_argument, {"eval loop: ", what}, [&] { EvalLoop evaluate(changed); });
   };
   refuses_eval("n_steps is 0", [](auto& o) { o.n_steps = 0; });
+  refuses_eval("n_steps is 4, but the data have 3 batches", [](auto& o) { o.n_steps = 4; });
+  refuses_eval("the data repeat without end", [](auto& o) { o.task.data = training_data(); });
   refuses_eval("the group 'train'", [](auto& o) { o.group = "train"; });
   refuses_eval("no metric", [](auto& o) { o.task.metrics.clear(); });
   refuses_eval("two metrics 'mse'", [](auto& o) { o.task.metrics.emplace_back("mse", squared_error); });
 
+  TrainLoop gone(options(1, 1));
+  const TrainLoop taken = std::move(gone);
+  expect_error(ErrorCode::invalid_argument, {"train loop: it was moved from"}, [&] { (void)gone.step(); });
   expect_error(ErrorCode::invalid_argument, {"has no state"}, [] { eval_loop()(Checkpoint()); });
   const TemporaryDirectory dir;
   TrainLoop train_loop(options(1, 1));
@@ -416,7 +467,7 @@ TEST(Flip, RefusesWhatCannotBe) {
   expect_error(ErrorCode::not_found, {"'eval/lnpp'", "'eval/mse'"},
                [&] { (void)write(eval_loop()(train_loop.next_step())); });
   giro::Checkpoint save = checkpoint(dir.path() + "/new");
-  expect_error(ErrorCode::invalid_argument, {"nothing is monitored"},
+  expect_error(ErrorCode::invalid_argument, {"`monitor` is not set"},
                [&] { save({}, train_loop.next_step().state(), 0.5); });
 }
 

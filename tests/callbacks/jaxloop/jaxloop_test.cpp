@@ -195,12 +195,13 @@ class OuterLoopTest : public testing::Test {
 // "L=10, total 100: step 100, last outputs length 10."
 TEST_F(OuterLoopTest, TrainsInChunks) {
   std::vector<std::string> lines;
-  TrainLoop loop(step_, {.stats = {"num_params", "steps_per_sec"},
+  TrainLoop loop(step_, {.stats = {"num_params", "num_flops", "steps_per_sec"},
                          .log = [&](const std::string& line) { lines.push_back(line); }});
   const LoopResult result = run({.train_loop = &loop});
   EXPECT_EQ(step_of(result.state), 100);
   EXPECT_EQ(result.outputs["loss"].size(), 10u);
   EXPECT_EQ(result.outputs["jaxloop/num_params"], Values{2});
+  EXPECT_GT(result.outputs["jaxloop/num_flops"].front(), 0);
   EXPECT_GT(result.outputs["jaxloop/steps_per_sec"].at(0), 0);
   EXPECT_EQ(loop.loop_count(), 10);
   ASSERT_EQ(lines.size(), 10u);

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/runtime/state.h>
+#include <giro/runtime/tensor.h>
+
+namespace giro {
+
+// What a recording does: its ops, in the order in which they were queued. For people to read:
+//
+//   std::puts(train_step.program(state, batch).text().c_str());
+//
+//   gather_rows            data, %0 -> %1 u8 (32, 28, 28, 1)                      50176 B
+//   dense                  %3, params/kernel, params/bias -> %4 f32 (32, 10)     133032 B        502080 FLOP
+//
+// A value is named by the number of the op's output that it is, or by the leaf that it lies in.
+class Program {
+ public:
+  struct Node {
+    // `bytes` are by default those of all arguments.
+    Node(std::string op, std::vector<Tensor> writes, std::vector<Tensor> reads, double flops = 0,
+         std::optional<std::int64_t> bytes = {});
+
+    std::string op;
+    std::vector<Tensor> writes, reads;  // where the values lie at the replay
+    double flops;                       // floating-point operations; of what giro does not know 0
+    std::int64_t bytes;                 // read and written
+  };
+
+  const std::vector<Node>& nodes() const noexcept { return nodes_; }
+  double flops() const;
+  std::int64_t bytes() const;
+
+  void add(Node node) { nodes_.push_back(std::move(node)); }
+  void append(const Program& other);
+  // Memory that is known by the names of these leaves, which text() and dot() use.
+  void set_names(std::vector<Leaf> leaves) { leaves_ = std::move(leaves); }
+
+  // A line for each op and one for their sum.
+  std::string text() const;
+  // The same as a graph for Graphviz: an edge for each value that one op writes and another reads.
+  std::string dot() const;
+
+ private:
+  std::vector<Node> nodes_;
+  std::vector<Leaf> leaves_;
+};
+
+}  // namespace giro

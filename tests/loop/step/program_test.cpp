@@ -1,0 +1,129 @@
+#include <giro/runtime/program.h>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <giro/kernels/elementwise.h>
+#include <giro/kernels/nn/call.h>
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/layers.h>
+#include <giro/kernels/nn/train_state.h>
+#include <giro/loop/data/dataset.h>
+#include <giro/loop/step/step.h>
+#include <giro/runtime/graph.h>
+#include <giro/runtime/native_stream.h>
+
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+using Names = std::vector<std::string>;
+
+constexpr std::int64_t kRows = 6, kInputs = 4, kClasses = 3;
+
+class ProgramTest : public test::OpTest {
+ protected:
+  static Names ops_of(const Program& program) {
+    Names ops;
+    for (const Program::Node& node : program.nodes()) ops.push_back(node.op);
+    return ops;
+  }
+  static const Program::Node& node(const Program& program, const std::string& op) {
+    for (const Program::Node& node : program.nodes()) {
+      if (node.op == op) return node;
+    }
+    throw std::out_of_range(op);
+  }
+  // Of a linear model on a batch.
+  Program linear() const {
+    const nn::Layer model = nn::dense(kClasses);
+    const Dataset data = Dataset({{"x", HostArray(std::vector<float>(kRows * kInputs, 0.5f), {kRows, kInputs})},
+                                  {"label", std::vector<std::int32_t>(kRows)}})
+                             .batch(kRows)
+                             .to(device());
+    TrainState state = TrainState::create(model, data.spec(), optim::sgd(0.1, {.momentum = 0.9}), 0, device());
+    const auto step = jit([&](TrainState& s, const Batch& batch) {
+      const nn::Var loss = s.value_and_grad([&](const nn::Params& params) {
+        return mean(softmax_cross_entropy(model(params, batch["x"]), batch["label"]));
+      });
+      s.apply_gradients();
+      return logs().add_metric("loss", loss);
+    });
+    const std::int64_t before = to_host<std::int64_t>(state.at("step"), state.stream()).front();
+    Program program = step.program(state, *data.begin());
+    EXPECT_EQ(to_host<std::int64_t>(state.at("step"), state.stream()).front(), before);  // it has not run
+    EXPECT_EQ(step.num_recordings(), 0u);
+    (void)program.text();  // while the state lives
+    text_ = program.text();
+    dot_ = program.dot();
+    return program;
+  }
+  mutable std::string text_, dot_;
+};
+
+TEST_P(ProgramTest, AStepIsItsOps) {
+  const Program program = linear();
+  EXPECT_EQ(ops_of(program),
+            (Names{"batch_indices", "gather_rows", "gather_rows", "dense", "softmax_cross_entropy", "mean", "fill",
+                   "broadcast", "scale_rows", "dense_backward", "update", "increment", "publish_row"}));
+  // Products of 6 x 4 and 4 x 3, and biases.
+  EXPECT_EQ(node(program, "dense").flops, 2 * 6 * 4 * 3 + 6 * 3);
+  EXPECT_EQ(node(program, "dense_backward").flops, 2 * 6 * 4 * 3 + 6 * 3);  // the input wants none
+  EXPECT_EQ(node(program, "dense").bytes, 4 * (6 * 4 + 4 * 3 + 3 + 6 * 3));
+  EXPECT_EQ(node(program, "gather_rows").bytes, 2 * 4 * 6 * 4 + 8 * 6);
+  double flops = 0;
+  std::int64_t bytes = 0;
+  for (const Program::Node& node : program.nodes()) flops += node.flops, bytes += node.bytes;
+  EXPECT_EQ(program.flops(), flops);
+  EXPECT_EQ(program.bytes(), bytes);
+}
+
+TEST_P(ProgramTest, IsText) {
+  (void)linear();
+  const auto line = [&](const std::string& op) {
+    const std::size_t begin = text_.find(op + " ");
+    EXPECT_NE(begin, text_.npos) << op;
+    return text_.substr(begin, text_.find('\n', begin) - begin);
+  };
+  EXPECT_NE(line("dense ").find("%1, params/kernel, params/bias -> %3 f32 (6, 3)"), std::string::npos) << text_;
+  EXPECT_NE(line("dense ").find(" 162 FLOP"), std::string::npos) << text_;
+  EXPECT_NE(line("update").find("params, grads, opt_state/mu, step -> params f32 (32,), "), std::string::npos) << text_;
+  EXPECT_NE(line("total").find("13 ops"), std::string::npos) << text_;
+  EXPECT_NE(dot_.find("op3 [label=\"dense\\n"), std::string::npos) << dot_;
+  EXPECT_NE(dot_.find("op1 -> op3 [label=\"%1\\nf32 (6, 4)\"]"), std::string::npos) << dot_;
+  EXPECT_NE(dot_.find("\"params/kernel\" -> op3"), std::string::npos) << dot_;
+}
+
+// What an op queues itself is part of it; what giro cannot see into is there by name.
+TEST_P(ProgramTest, KnowsWorkOfAllKinds) {
+  const Stream stream(device());
+  const Buffer memory = Buffer::allocate(device(), 64);
+  const Tensor x(memory.data(), DType::f32, {16}, device());
+  const Graph inner = Graph::record(stream, [&] { scale(x, x, 2.0, stream); });
+  EXPECT_EQ(ops_of(inner.program()), Names{"scale"});
+  const Graph graph = Graph::record(stream, [&] {
+    stream.fill(x.raw(), 0, 64);
+    inner.replay(stream);
+    const nn::Var y = nn::call("my_op", {.shape = {16}}, {nn::Var(x, stream)},
+                               {.cuda = [](auto&, auto&, auto*) {}, .cpu = [](auto&, auto&) {}});
+    if (device().is_cuda()) {
+      (void)cuda_stream(stream);
+    } else {
+      submit(stream, [] {});
+    }
+    copy(x, y.value(), stream);
+  });
+  EXPECT_EQ(ops_of(graph.program()),
+            (Names{"fill", "scale", "my_op", device().is_cuda() ? "cuda_stream" : "submit", "copy"}));
+  EXPECT_EQ(ops_of(Graph::sequence({&inner, &graph}).program()).size(), 6u);
+  EXPECT_EQ(graph.program().nodes()[2].bytes, 128);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, ProgramTest, test::kDevices, test::device_name);
+
+}  // namespace
+}  // namespace giro

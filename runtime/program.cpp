@@ -44,10 +44,10 @@ class Values {
   explicit Values(const std::vector<Leaf>& leaves) : leaves_(leaves) {}
 
   Value read(const Tensor& tensor) {
-    for (auto written = written_.rbegin(); written != written_.rend(); ++written) {
-      if (overlap(written->tensor, tensor)) return written->value;
-    }
     std::string name = leaf_name(leaves_, tensor);
+    for (auto written = written_.rbegin(); written != written_.rend(); ++written) {
+      if (overlap(written->tensor, tensor)) return {name.empty() ? written->value.name : name, written->value.writer};
+    }
     if (name.empty()) name = fmt::format("in{}", inputs_++);
     written_.push_back({tensor, {name, std::nullopt}});
     return written_.back().value;

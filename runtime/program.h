@@ -15,10 +15,10 @@ namespace giro {
 //
 //   std::puts(train_step.program(state, batch).text().c_str());
 //
-//   gather_rows            data, %0 -> %1 u8 (32, 28, 28, 1)                      50176 B
-//   dense                  %3, params/kernel, params/bias -> %4 f32 (32, 10)     133032 B        502080 FLOP
+//   gather_rows  data/x, %0 -> %1 f32 (6, 4)                            240 B
+//   dense        %1, params/kernel, params/bias -> %3 f32 (6, 3)        228 B             162 FLOP
 //
-// A value is named by the number of the op's output that it is, or by the leaf that it lies in.
+// A value is named by the leaf that it lies in, or else by a number.
 class Program {
  public:
   struct Node {

@@ -22,7 +22,7 @@ nn::Var categorical_cross_entropy(const nn::Var& outputs, const giro::Batch& bat
 int train(const std::string& data, std::int64_t n_steps, const std::string& output_dir) {
   const giro::Device device = giro::discover_devices().best();
   const auto train_data = giro::data::mnist("train", {.dir = data}).shuffle(0).repeat().batch(32).to(device);
-  const auto eval_data = giro::data::mnist("test", {.dir = data}).batch(32).to(device);
+  const auto eval_data = giro::data::mnist("test", {.dir = data}).repeat().batch(32).to(device);
   const auto model = nn::sequential(
       nn::scale(1 / 255.f), nn::flatten(), nn::dense(128, {.activation = giro::Activation::relu}), nn::dense(10));
 

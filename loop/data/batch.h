@@ -90,6 +90,7 @@ class Residence {
 
   Device device() const noexcept { return device_; }
   const RowOrder& order() const noexcept { return order_; }
+  const Batch::Features& rows() const noexcept { return rows_; }  // (N, ...) on the device
   BatchSpec spec(std::int64_t rows) const;
 
   // Queues, or records, the gather of a batch into temporaries of the stream: the rows from the position on with which

@@ -83,8 +83,10 @@ class Step {
   // What a call would do, op by op: to be looked at (Program::text). It is recorded for that, and not run. Memory of
   // the state goes by the names of its leaves. Errors: those of a call.
   Program program(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
-    return with_body(
-        state, [&](const detail::StepBody& body) { return detail::program_of(call(state, batch, broadcasts), body); });
+    return with_body(state, [&](const detail::StepBody& body) {
+      using detail::StepRecording;
+      return StepRecording(call(state, batch, broadcasts), body, StepRecording::Mode::recorded).program(state);
+    });
   }
 
   // The recordings there are: one for each state, each set of shapes and broadcasts' names, and each value of the

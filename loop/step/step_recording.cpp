@@ -222,9 +222,15 @@ Logs StepRecording::run_body(const StepBody& body) {
   return logs;
 }
 
-Program program_of(const StepCall& call, const StepBody& body) {
-  Program program = StepRecording(call, body, StepRecording::Mode::recorded).graph().program();
-  program.set_names(call.state.flatten());
+Program StepRecording::program(const State& state) const {
+  std::vector<Leaf> names = state.flatten();
+  names.push_back({"call", call_});
+  names.push_back({"inputs", inputs_.positions().slots});
+  if (const auto residence = residence_.lock()) {
+    for (const auto& [name, rows] : residence->rows()) names.push_back({"data/" + name, rows});
+  }
+  Program program = graph_->program();
+  program.set_names(std::move(names));
   return program;
 }
 

@@ -69,6 +69,8 @@ class StepRecording {
   // What has to be queued before the prepared calls are launched, by graph() or as parts of a sequence.
   void flush() { inputs_.flush(); }
   const Graph& graph() const { return *graph_; }
+  // Its ops, with names for the memory that they find, as of the state's leaves.
+  Program program(const State& state) const;
   // The graph of several recordings' calls, one after the other, this one's first; made once.
   const Graph& sequence(std::span<StepRecording* const> parts);
 
@@ -105,8 +107,5 @@ class StepRecording {
   std::vector<std::unique_ptr<Sequence>> sequences_;
   std::atomic<bool> failed_ = false;  // other threads look, for states of theirs
 };
-
-// What a call would do, recorded for that alone.
-Program program_of(const StepCall& call, const StepBody& body);
 
 }  // namespace giro::detail

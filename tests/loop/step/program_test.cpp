@@ -91,7 +91,10 @@ TEST_P(ProgramTest, IsText) {
   };
   EXPECT_NE(line("dense ").find("%1, params/kernel, params/bias -> %3 f32 (6, 3)"), std::string::npos) << text_;
   EXPECT_NE(line("dense ").find(" 162 FLOP"), std::string::npos) << text_;
-  EXPECT_NE(line("update").find("params, grads, opt_state/mu, step -> params f32 (32,), "), std::string::npos) << text_;
+  EXPECT_NE(line("gather_rows").find("data/x, %0 -> %1 f32 (6, 4)"), std::string::npos) << text_;
+  EXPECT_NE(line("update").find("params, grads, opt_state/mu, step -> params f32 (32,), opt_state/mu f32 (32,)"),
+            std::string::npos)
+      << text_;
   EXPECT_NE(line("total").find("13 ops"), std::string::npos) << text_;
   EXPECT_NE(dot_.find("op3 [label=\"dense\\n"), std::string::npos) << dot_;
   EXPECT_NE(dot_.find("op1 -> op3 [label=\"%1\\nf32 (6, 4)\"]"), std::string::npos) << dot_;

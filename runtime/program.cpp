@@ -22,13 +22,12 @@ std::string leaf_name(const std::vector<Leaf>& leaves, const Tensor& tensor) {
   std::string name;
   for (const Leaf& leaf : leaves) {
     if (!overlap(leaf.value, tensor)) continue;
-    if (name.empty()) {
-      name = leaf.path;
-      continue;
+    if (name.empty()) name = leaf.path;
+    while (leaf.path != name && !leaf.path.starts_with(name + "/")) {
+      const std::size_t slash = name.rfind('/');
+      if (slash == name.npos) return "";
+      name.resize(slash);
     }
-    const auto end = std::mismatch(name.begin(), name.end(), leaf.path.begin(), leaf.path.end()).first;
-    name.erase(end, name.end());
-    name.resize(std::min(name.size(), name.rfind('/') == name.npos ? 0 : name.rfind('/')));
   }
   return name;
 }

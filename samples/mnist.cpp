@@ -15,7 +15,7 @@ struct Arguments {
               profile = "";
   std::int64_t batch = 32, steps = 5'000;
   std::uint64_t seed = 0;
-  bool resume = false;
+  bool resume = false, program = false;
 };
 
 // 1. A model is a plain value: layers, one after the other. It holds no parameters.
@@ -80,6 +80,11 @@ int train(const Arguments& args) {
     return giro::logs().add_metric("loss", loss).add_metric("accuracy", accuracy(logits, batch["label"]));
   });
 
+  if (args.program) {
+    if (world.is_primary()) std::fputs(train_step.program(state, *train_data.begin()).text().c_str(), stdout);
+    return 0;
+  }
+
   // 5. The loop: schedules, and what is due at them. Killed and started again with --resume, it just goes on.
   const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume, .partitioner = partitioner});
   std::vector<giro::Task<giro::TrainState, giro::Batch>> tasks{
@@ -142,6 +147,8 @@ int main(int argc, char** argv) {
   app.add_option("--data", args.data, "directory with the four IDX files, gzipped or not")->capture_default_str();
   app.add_option("--logdir", args.logdir, "where history, curves and checkpoints go [logdir/1, logdir/2, ...]");
   app.add_option("--profile", args.profile, "directory for a trace of the training, for https://ui.perfetto.dev");
+  app.add_flag(
+      "--program", args.program, "show the ops of a step, with what they read, write and compute; train nothing");
   app.add_flag("--resume", args.resume, "go on with the run in --logdir, or the newest");
   try {
     app.parse(argc, argv);

@@ -53,9 +53,7 @@ Var Var::reshape(const Shape& shape) const {
   result.node_->storage = node_->storage;
   if (node_->requires_grad) {
     result.node_->inputs = {*this};
-    result.node_->backward = [x = *this](const Tensor&, const Tensor& dy, const Stream& stream) {
-      x.accumulate([&](const Tensor& dx) { copy(dx, dy.reshape(dx.shape()), stream); });
-    };
+    result.node_->is_view = true;
   }
   return result;
 }
@@ -95,6 +93,15 @@ void Var::accumulate(Var term) const {
   }
 }
 
+void Var::accumulate_view(const Tensor& term, std::shared_ptr<const Buffer> storage) const {
+  Node& node = *node_;
+  const Tensor reshaped = term.reshape(node.value.shape());
+  if (node.has_grad || node.grad) return accumulate([&](const Tensor& out) { copy(out, reshaped, stream()); });
+  node.has_grad = true;
+  node.grad = reshaped;
+  node.grad_storage = std::move(storage);
+}
+
 const Stream& Var::stream() const {
   if (!has_stream()) throw Error(ErrorCode::invalid_argument, "a constant without a stream was asked for its stream");
   return *node_->stream;
@@ -132,7 +139,7 @@ void backward(const Var& loss, const BackwardOptions& options) {
     }
     if (next < node->inputs.size()) {
       const Var& input = node->inputs[next++];
-      if (input.requires_grad() && !input.node_->backward) ++uses[input.node_.get()];
+      if (input.requires_grad() && input.node_->inputs.empty()) ++uses[input.node_.get()];
       if (input.requires_grad() && seen.insert(input.node_.get()).second) stack.emplace_back(input.node_, 0);
     } else {
       order.push_back(std::move(node));
@@ -145,9 +152,14 @@ void backward(const Var& loss, const BackwardOptions& options) {
   while (!order.empty()) {
     const std::shared_ptr<Node> node = std::move(order.back());
     order.pop_back();
-    if (!node->backward) continue;
-    node->backward(node->value, node->grad, *node->stream);
-    node->backward = nullptr;
+    if (node->is_view) {
+      node->inputs.front().accumulate_view(node->grad, node->grad_storage);
+    } else if (node->backward) {
+      node->backward(node->value, node->grad, *node->stream);
+      node->backward = nullptr;
+    } else {
+      continue;
+    }
     for (const Var& input : node->inputs) {
       const auto used = uses.find(input.node_.get());
       if (used != uses.end() && --used->second == 0 && options.on_gradient) options.on_gradient(input);

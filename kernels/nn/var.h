@@ -75,6 +75,8 @@ class Var {
   struct Node;
   explicit Var(std::shared_ptr<Node> node) : node_(std::move(node)) {}
   void check_on_host() const;
+  // A term of this value's gradient that nobody else reads any more, in memory that may be kept.
+  void accumulate_view(const Tensor& term, std::shared_ptr<const Buffer> storage) const;
   std::shared_ptr<Node> node_;
 
   struct Node {
@@ -86,7 +88,8 @@ class Var {
     std::shared_ptr<const Buffer> grad_storage;
     bool has_grad = false;
     std::vector<Var> inputs;
-    Backward backward;
+    Backward backward;     // null for parameters, constants and views
+    bool is_view = false;  // of its one input, under another shape: so is its gradient
   };
 };
 

@@ -123,6 +123,13 @@ class Runs(unittest.TestCase):
         self.refuses(["--steps"], "--steps", "0")
         self.refuses(["--model"], "--model", "transformer")
 
+    def test_the_program_of_a_step(self):
+        result = run("--data", self.data, "--model", "cnn", "--device", "cpu", "--program")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertRegex(result.stdout, r"(?m)^conv2d +%\d+, params/\S+, params/\S+ -> %\d+ f32 \(32, 12, 12, 32\) +\d+ B +\d+ FLOP$")
+        self.assertRegex(result.stdout, r"(?m)^update +params, grads, opt_state/mu, opt_state/nu, step -> params f32 ")
+        self.assertRegex(result.stdout.splitlines()[-1], r"^total +\d+ ops +\d+ B +\d+ FLOP$")
+
     def test_what_a_run_leaves_behind(self):
         logdir, result = self.train("log")
         files = sorted(path.name for path in logdir.iterdir() if path.is_file())

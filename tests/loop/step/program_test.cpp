@@ -101,6 +101,19 @@ TEST_P(ProgramTest, IsText) {
   EXPECT_NE(dot_.find("\"params/kernel\" -> op3"), std::string::npos) << dot_;
 }
 
+// Another shape is no work, on the way there or back.
+TEST_P(ProgramTest, ReshapesCostNothing) {
+  const nn::Layer model = nn::sequential(nn::dense(4), nn::flatten(), nn::dense(kClasses));
+  TrainState state = TrainState::create(model, {{"x", DType::f32, {kRows, kInputs}}}, optim::sgd(0.1), 0, device());
+  const Graph graph = Graph::record(state.stream(), [&] {
+    const Tensor x = state.at("params/dense0/kernel");  // (kInputs, 4), as any input
+    (void)state.value_and_grad(
+        [&](const nn::Params& params) { return mean(model(params, nn::Var(x, state.stream()))); });
+  });
+  EXPECT_EQ(ops_of(graph.program()),
+            (Names{"dense", "dense", "mean", "fill", "broadcast", "dense_backward", "dense_backward"}));
+}
+
 // What an op queues itself is part of it; what giro cannot see into is there by name.
 TEST_P(ProgramTest, KnowsWorkOfAllKinds) {
   const Stream stream(device());

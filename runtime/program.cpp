@@ -99,6 +99,10 @@ std::int64_t Program::bytes() const {
                          [](std::int64_t sum, const Node& node) { return sum + node.bytes; });
 }
 
+void Program::add(Node node) { nodes_.push_back(std::move(node)); }
+
+void Program::set_names(std::vector<Leaf> leaves) { leaves_ = std::move(leaves); }
+
 void Program::append(const Program& other) { nodes_.insert(nodes_.end(), other.nodes_.begin(), other.nodes_.end()); }
 
 std::string Program::text() const {

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <giro/runtime/state.h>
@@ -36,10 +35,10 @@ class Program {
   double flops() const;
   std::int64_t bytes() const;
 
-  void add(Node node) { nodes_.push_back(std::move(node)); }
+  void add(Node node);
   void append(const Program& other);
   // Memory that is known by the names of these leaves, which text() and dot() use.
-  void set_names(std::vector<Leaf> leaves) { leaves_ = std::move(leaves); }
+  void set_names(std::vector<Leaf> leaves);
 
   // A line for each op and one for their sum.
   std::string text() const;

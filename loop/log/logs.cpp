@@ -37,6 +37,8 @@ bool LogValue::ready() const {
   return array() == nullptr || array()->ready();
 }
 
+void LogValue::set_inexact(std::string digits) { value_ = Inexact{std::move(digits)}; }
+
 double LogValue::fetch() const {
   if (inexact() != nullptr) {
     throw Error(ErrorCode::invalid_argument,

@@ -30,7 +30,7 @@ class LogValue {
   template <std::integral T>
   LogValue(T value) : value_(static_cast<double>(value)) {
     if constexpr (sizeof(T) > 4) {
-      if (!is_exact(value)) value_ = Inexact{std::to_string(value)};
+      if (!is_exact(value)) set_inexact(std::to_string(value));
     }
   }
   LogValue(nn::Var scalar) : value_(std::move(scalar)) {}
@@ -75,6 +75,7 @@ class LogValue {
     return array() != nullptr ? &array()->shape() : nullptr;
   }
   double fetch() const;
+  void set_inexact(std::string digits);
   // Whether a double is equal to it: what is left without the zeros at the end takes 53 bits or fewer.
   template <std::integral T>
   static bool is_exact(T value) {

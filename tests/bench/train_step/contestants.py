@@ -47,7 +47,7 @@ class Giro:
         with tempfile.TemporaryDirectory() as folder:
             command = [self.args.sample, "--model", self.case.model, "--device", self.args.device, "--batch",
                        str(self.case.batch), "--steps", str(steps), "--seed", str(seed), "--data", self.args.data,
-                       "--logdir", folder + "/run"]
+                       "--log-every", str(self.case.log_every), "--checkpoint-every", "0", "--logdir", folder + "/run"]
             done = subprocess.run(command, capture_output=True, text=True, env=environment(self.args.device))
             if done.returncode:
                 raise Failed(f"exit code {done.returncode}: {done.stderr.strip()}")

@@ -121,6 +121,7 @@ class Runs(unittest.TestCase):
     def test_unknown_options(self):
         self.refuses(["--optimiser"], "--optimiser", "adam")
         self.refuses(["--steps"], "--steps", "0")
+        self.refuses(["--log-every"], "--log-every", "-1")
         self.refuses(["--model"], "--model", "transformer")
 
     def test_the_program_of_a_step(self):
@@ -153,7 +154,6 @@ class Runs(unittest.TestCase):
         self.assertEqual(left, ["history.csv"])
         self.assertEqual(len((never / "history.csv").read_text().splitlines()), 1)
         self.assertEqual(result_of(unlogged)["test_loss"], result_of(result)["test_loss"])
-        self.refuses(["--log-every"], "--log-every", "-1")
 
     def test_each_run_has_a_directory_of_its_own(self):
         for number in (1, 2):

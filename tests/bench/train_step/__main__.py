@@ -27,6 +27,8 @@ TARGETS = {
     "cuda": {"linear": {32: 3.0}, "cnn": {32: 3.0}},
 }
 MODELS = ["linear", "cnn"]
+# What trains its smallest number of steps for longer than this many rounds should take is left out.
+MAX_ROUND = 5
 
 
 class Case(typing.NamedTuple):
@@ -44,6 +46,8 @@ def steps_for(contestant, seconds):
     steps = math.ceil(10 / contestant.unit) * contestant.unit
     while True:
         taken, _ = contestant.train(0, steps)
+        if steps == contestant.unit and taken > MAX_ROUND * seconds:
+            raise Failed(f"{steps / taken:.2g} steps/s, {taken:.0f} s for the {steps} steps that it trains at a time", Failed.SLOW)
         wanted = max(1, math.ceil(steps / taken * seconds / contestant.unit)) * contestant.unit
         if taken >= seconds / 4:
             return wanted
@@ -51,10 +55,11 @@ def steps_for(contestant, seconds):
 
 
 def start(case, args, gone):
-    """The contestants that train, and how many steps each; what another case need not try is added to `gone`."""
+    """The contestants that train, and how many steps each. What other cases need not try is added to `gone`: by name and
+    model, the batch from which on."""
     field, steps = [], {}
     for name in ["giro", *args.peers]:
-        if name in gone:
+        if case.batch >= gone.get((name, case.model), math.inf):
             continue
         contestant = None
         try:
@@ -66,9 +71,12 @@ def start(case, args, gone):
                 contestant.close()
             if name == "giro":
                 sys.exit(f"giro's sample does not train: {failure}")
-            print(f"{'' if failure.everywhere else f'{case}: '}without {name}: {failure}", flush=True)
-            if failure.everywhere:
-                gone.add(name)
+            where = {Failed.HERE: f"{case}: ", Failed.SLOW: f"{case.model}, batch {case.batch} or more: ", Failed.EVERYWHERE: ""}
+            print(f"{where[failure.extent]}without {name}: {failure}", flush=True)
+            if failure.extent == Failed.SLOW:
+                gone[name, case.model] = case.batch
+            if failure.extent == Failed.EVERYWHERE:
+                gone |= {(name, model): 0 for model in MODELS}
     return field, steps
 
 
@@ -142,7 +150,7 @@ def parse_args():
     parser.add_argument("--peers", nargs="*", help=f"some of {' '.join(PEERS['cuda'])}; default: all that the device has")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=3, help="that each contestant trains in a round")
-    parser.add_argument("--limit", type=float, default=120, help="seconds that a peer may take to compile and warm up")
+    parser.add_argument("--limit", type=float, default=60, help="seconds that a peer may take to compile and warm up")
     parser.add_argument("--sample", default=str(root / "build/samples/mnist"), help="giro's sample, built")
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
     parser.add_argument("--json", help="file to write every round's figures to")
@@ -165,7 +173,7 @@ def main():
     where = machine(args.device)
     print(f"{datetime.date.today()}, {where}, {args.rounds} interleaved rounds of about {args.seconds:g} s, f32; "
           "median (lowest-highest)", flush=True)
-    gone, versions, cases, ok = set(), set(), [], True
+    gone, versions, cases, ok = {}, set(), [], True
     for case in itertools.starmap(Case, itertools.product(args.models, args.batches, args.log_every)):
         runs = measure(case, args, gone)
         new = {run["version"] for name, run in runs.items() if name != "giro"} - versions

@@ -20,11 +20,13 @@ PEERS = {
 
 
 class Failed(Exception):
-    """A contestant that does not train, and why; `everywhere` where another model or batch would not help."""
+    """Why a contestant does not train, and what else it need not try."""
 
-    def __init__(self, why, everywhere=False):
+    HERE, SLOW, EVERYWHERE = "this case", "the model with this batch or a larger one", "any case"
+
+    def __init__(self, why, extent=HERE):
         super().__init__(why)
-        self.everywhere = everywhere
+        self.extent = extent
 
 
 def environment(device):
@@ -92,10 +94,10 @@ class Peer:
             return json.loads(line)
         code = self.process.wait()
         if late.is_set():
-            raise Failed(f"takes more than {limit:g} s to warm up")
+            raise Failed(f"takes more than {limit:g} s to compile and warm up", Failed.SLOW)
         self.errors.seek(0)
         lines = self.errors.read().strip().splitlines() or [f"exit code {code}"]
-        raise Failed(lines[-1], everywhere=code == UNAVAILABLE)
+        raise Failed(lines[-1], Failed.EVERYWHERE if code == UNAVAILABLE else Failed.HERE)
 
     def train(self, seed, steps):
         try:

@@ -27,7 +27,7 @@ TARGETS = {
     "cuda": {"linear": {32: 3.0}, "cnn": {32: 3.0}},
 }
 MODELS = ["linear", "cnn"]
-# What trains its smallest number of steps for longer than this many rounds should take is left out.
+# A peer is left out if the fewest steps that it can train take longer than this many rounds.
 MAX_ROUND = 5
 
 
@@ -55,8 +55,8 @@ def steps_for(contestant, seconds):
 
 
 def start(case, args, gone):
-    """The contestants that train, and how many steps each. What other cases need not try is added to `gone`: by name and
-    model, the batch from which on."""
+    """The contestants that train, and the steps of each. `gone` holds, by name and model, the batch from which on a
+    contestant is not tried."""
     field, steps = [], {}
     for name in ["giro", *args.peers]:
         if case.batch >= gone.get((name, case.model), math.inf):

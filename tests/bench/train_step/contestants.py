@@ -1,4 +1,4 @@
-"""giro's sample and the peers, as what can be asked to train a number of steps: each in processes of its own."""
+"""giro's sample and its peers: each trains as many steps as it is asked to, in a process of its own."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""What every peer does alike: the data, the order of the batches, and the conversation with the benchmark."""
+"""What all peers have in common: the data, the order of the batches, and the conversation with the benchmark."""
 
 import argparse
 import gzip
@@ -13,7 +13,7 @@ import numpy as np
 LEARNING_RATE, B1, B2, EPS, WEIGHT_DECAY = 1e-3, 0.9, 0.999, 1e-8, 1e-4
 CHUNK = 100  # steps whose rows are handed over together; what lax.scan runs over
 WARM_UP = 10  # steps, where a peer does not run a chunk at a time
-MAX_EPOCHS = 64  # whose order is made; a longer run begins with the first of them again
+MAX_EPOCHS = 64  # that are shuffled; a longer run begins again with the first
 UNAVAILABLE = 3  # exit code: this machine does not have what the peer needs
 
 
@@ -30,7 +30,7 @@ def fashion_mnist(folder):
 
 
 def row_chunks(seed, num_rows, batch, steps):
-    """The rows of each step, (chunks, CHUNK, batch) i32: epoch after epoch, each shuffled. Batches cross their borders."""
+    """The rows of each step, (chunks, CHUNK, batch) i32: epoch after epoch, each shuffled. A batch may span two."""
     chunk = CHUNK * batch
     count = min(-(-steps // CHUNK), max(1, MAX_EPOCHS * num_rows // chunk))
     rng = np.random.default_rng(seed)

@@ -7,7 +7,7 @@
 # tests/bench/train_step says of giro beside PyTorch and JAX, whichever python3 has, to another one there.
 #   GIRO_DEPS      folder of .deb files or of what they hold, unpacked; default .deps/. Not needed where it is installed.
 #   GIRO_RESULTS   folder for the results; default tests/bench/results/
-#   GIRO_COMPARE   options of tests/bench/train_step; default a short run: --batches 32 1024 --log-every 1 --rounds 5 --seconds 1
+#   GIRO_COMPARE   options of tests/bench/train_step; default --batches 32 1024 --log-every 1 --rounds 5 --seconds 1
 #   GIRO_COMMIT    the commit to name where there is no git; default: git's
 #   GIRO_SANITIZE_SECONDS   for each program under compute-sanitizer; default 150
 set -euo pipefail

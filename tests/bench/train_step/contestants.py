@@ -52,7 +52,7 @@ class Giro:
                        "--log-every", str(self.case.log_every), "--checkpoint-every", "0", "--logdir", folder + "/run"]
             done = subprocess.run(command, capture_output=True, text=True, env=environment(self.args.device))
             if done.returncode:
-                raise Failed(f"exit code {done.returncode}: {done.stderr.strip()}")
+                raise Failed(f"giro's sample ended with {done.returncode}: {done.stderr.strip()}")
             result = json.loads(done.stdout.strip().splitlines()[-1].removeprefix("result: "))
             losses = []
             if self.case.log_every == 1:

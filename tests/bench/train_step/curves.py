@@ -11,7 +11,7 @@ MAX_DEVIATION = 4
 
 
 def squared_error(rounds):
-    """Squared standard error of a window's mean loss over all rounds: from their spread, but no less than the batches'."""
+    """Squared standard error of a window's mean loss over all rounds: from their spread, at least the batches'."""
     means = [statistics.fmean(window) for window in rounds]
     between = statistics.variance(means) / len(means)
     within = statistics.fmean(statistics.variance(window) / len(window) for window in rounds) / len(rounds)
@@ -49,5 +49,5 @@ class Comparison:
         return f"{'agree' if self.agree else 'DISAGREE'} ({largest:+.1f} s.e., {self.steps} steps)"
 
     def table(self):
-        rows = (f"{begin + 1:>8}-{end:<6} {a:8.4f} {b:8.4f} {deviation:+10.1f}" for begin, end, a, b, deviation in self.rows)
+        rows = (f"{begin + 1:>8}-{end:<6} {a:8.4f} {b:8.4f} {apart:+10.1f}" for begin, end, a, b, apart in self.rows)
         return "\n".join([f"{'steps':>15} {'giro':>8} {'peer':>8} {'deviation':>10}", *rows])

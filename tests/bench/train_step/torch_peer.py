@@ -30,7 +30,7 @@ def initialize(layer):
 
 
 def version():
-    """With its BLAS, which decides how fast dense layers are on a CPU: PyPI's has MKL in it, Debian's takes the system's."""
+    """With its BLAS, which decides how fast dense layers are: PyPI's has its own, Debian's takes the system's."""
     maps = pathlib.Path("/proc/self/maps").read_text().split()
     blas = sorted({word for word in maps if pathlib.Path(word).name.startswith("libblas")})
     return f"torch {torch.__version__}, BLAS {' '.join(blas) or 'built in'}"

@@ -8,13 +8,23 @@ import pathlib
 import sys
 import time
 
-import numpy as np
+UNAVAILABLE = 3  # exit code: this machine does not have what the peer needs
+
+
+def unavailable(why):
+    print(why, file=sys.stderr)
+    sys.exit(UNAVAILABLE)
+
+
+try:
+    import numpy as np
+except ImportError as missing:
+    unavailable(missing)
 
 LEARNING_RATE, B1, B2, EPS, WEIGHT_DECAY = 1e-3, 0.9, 0.999, 1e-8, 1e-4
 CHUNK = 100  # steps whose rows are handed over together; what lax.scan runs over
 WARM_UP = 10  # steps, where a peer does not run a chunk at a time
 MAX_EPOCHS = 64  # that are shuffled; a longer run begins again with the first
-UNAVAILABLE = 3  # exit code: this machine does not have what the peer needs
 
 
 def read_idx(folder, name, header):
@@ -76,8 +86,3 @@ def serve(make):
         start = time.perf_counter()
         losses = trainer.train(steps)
         answer(seconds=time.perf_counter() - start, losses=losses)
-
-
-def unavailable(why):
-    print(why, file=sys.stderr)
-    sys.exit(UNAVAILABLE)

@@ -27,6 +27,7 @@ TARGETS = {
     "cuda": {"linear": {32: 3.0}, "cnn": {32: 3.0}},
 }
 MODELS = ["linear", "cnn"]
+MIN_STEPS = 20  # of a round, however slow
 # A peer is left out if the fewest steps that it can train take longer than this many rounds.
 MAX_ROUND = 5
 
@@ -38,17 +39,18 @@ class Case(typing.NamedTuple):
 
     def __str__(self):
         logs = {0: "no loss logged", 1: "the loss of every step logged"}
-        return f"{self.model}, batch {self.batch}, " + logs.get(self.log_every, f"a loss logged every {self.log_every} steps")
+        says = logs.get(self.log_every, f"a loss logged every {self.log_every} steps")
+        return f"{self.model}, batch {self.batch}, {says}"
 
 
 def steps_for(contestant, seconds):
-    """About as many steps as it trains in that time, in its units."""
+    """About as many steps as it trains in that time, but at least MIN_STEPS, in its units."""
     steps = math.ceil(10 / contestant.unit) * contestant.unit
     while True:
         taken, _ = contestant.train(0, steps)
         if steps == contestant.unit and taken > MAX_ROUND * seconds:
             raise Failed(f"{taken:.0f} s for the {steps} steps that it trains at a time", Failed.SLOW)
-        wanted = max(1, math.ceil(steps / taken * seconds / contestant.unit)) * contestant.unit
+        wanted = math.ceil(max(MIN_STEPS, steps / taken * seconds) / contestant.unit) * contestant.unit
         if taken >= 0.7 * seconds:
             return wanted
         steps = min(wanted, 10 * steps)  # a few steps tell little

@@ -13,7 +13,7 @@ namespace {
 struct Arguments {
   std::string model = "linear", device = "auto", partition = "auto", data = giro::data::MnistOptions().dir, logdir = "",
               profile = "";
-  std::int64_t batch = 32, steps = 5'000;
+  std::int64_t batch = 32, steps = 5'000, log_every = 1, checkpoint_every = 1'000;
   std::uint64_t seed = 0;
   bool resume = false, program = false;
 };
@@ -41,6 +41,8 @@ std::shared_ptr<const giro::Partitioner> make_partitioner(
   if (name == "single" || (name == "auto" && world.size() == 1)) return nullptr;
   return name == "zero" ? giro::zero_data_parallel(world, device) : giro::data_parallel(world, device);
 }
+
+giro::Schedule every_or_never(std::int64_t steps) { return steps == 0 ? giro::never() : giro::every(steps); }
 
 // The exit code.
 int train(const Arguments& args) {
@@ -70,14 +72,22 @@ int train(const Arguments& args) {
   auto state =
       giro::TrainState::create(model, train_data.spec(), giro::optim::adamw(1e-3), args.seed, device, partitioner);
 
-  // 4. A step, recorded when it first runs and replayed from then on.
-  auto train_step = giro::jit([&](giro::TrainState& state, const giro::Batch& batch) {
-    auto [loss, logits] = state.value_and_grad([&](auto& params) {
+  // 4. A step, recorded when it first runs and replayed from then on. One that logs nothing is a recording of its own.
+  auto update = [&](giro::TrainState& state, const giro::Batch& batch) {
+    auto loss_and_logits = state.value_and_grad([&](auto& params) {
       auto logits = model(params, batch["image"]);
       return std::pair{mean(softmax_cross_entropy(logits, batch["label"])), logits};
     });
     state.apply_gradients();
+    return loss_and_logits;
+  };
+  auto train_step = giro::jit([&](giro::TrainState& state, const giro::Batch& batch) {
+    auto [loss, logits] = update(state, batch);
     return giro::logs().add_metric("loss", loss).add_metric("accuracy", accuracy(logits, batch["label"]));
+  });
+  auto silent_step = giro::jit([&](giro::TrainState& state, const giro::Batch& batch) {
+    update(state, batch);
+    return giro::Logs();
   });
 
   if (args.program) {
@@ -87,9 +97,13 @@ int train(const Arguments& args) {
 
   // 5. The loop: schedules, and what is due at them. Killed and started again with --resume, it just goes on.
   const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume, .partitioner = partitioner});
+  const giro::Schedule logging = every_or_never(args.log_every);
+  const giro::Schedule saving =
+      args.checkpoint_every == 0 ? giro::never() : giro::every(args.checkpoint_every) | giro::last();
   std::vector<giro::Task<giro::TrainState, giro::Batch>> tasks{
-      {giro::every(1), train_step},
-      {giro::every(1'000) | giro::last(), giro::backup_and_restore(logdir + "/model")},
+      {logging, train_step},
+      {!logging, silent_step},
+      {saving, giro::backup_and_restore(logdir + "/model")},
       {giro::every(1), giro::keras_bar({.total = args.steps})},
   };
   if (!args.profile.empty()) {
@@ -99,8 +113,9 @@ int train(const Arguments& args) {
   auto trained = giro::loop(std::move(state), train_data, tasks, {.stop = giro::at(args.steps)});
   if (trained.interrupted != 0) {
     if (!world.is_primary()) return 128 + trained.interrupted;
-    std::printf("stopped after %lld steps: go on with --resume --logdir %s\n",
-        static_cast<long long>(trained.elapsed.steps), logdir.c_str());
+    std::printf("stopped after %lld steps", static_cast<long long>(trained.elapsed.steps));
+    if (args.checkpoint_every > 0) std::printf(": go on with --resume --logdir %s", logdir.c_str());
+    std::printf("\n");
     return 128 + trained.interrupted;
   }
   const double train_seconds = trained.elapsed.time();
@@ -118,7 +133,7 @@ int train(const Arguments& args) {
   // 7. What the run leaves behind.
   if (!world.is_primary()) return 0;
   trained.history.write_csv(logdir + "/history.csv");
-  giro::write_curves(trained.history, {"loss", "accuracy"}, logdir + "/curves.svg");
+  if (args.log_every > 0) giro::write_curves(trained.history, {"loss", "accuracy"}, logdir + "/curves.svg");
   const nlohmann::ordered_json result{{"model", args.model}, {"device", to_string(device)}, {"logdir", logdir},
       {"steps", trained.elapsed.steps}, {"test_accuracy", test.entry_value("accuracy")},
       {"test_loss", test.entry_value("loss")}, {"train_seconds", train_seconds},
@@ -143,6 +158,12 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--batch", args.batch, "samples a step, of all ranks together")->capture_default_str();
   app.add_option("--steps", args.steps, "steps to train")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
+  app.add_option("--log-every", args.log_every, "steps between two with loss and accuracy in the history; 0: never")
+      ->check(CLI::Range(0, 1'000'000'000))
+      ->capture_default_str();
+  app.add_option("--checkpoint-every", args.checkpoint_every, "steps between two checkpoints; 0: none")
+      ->check(CLI::Range(0, 1'000'000'000))
+      ->capture_default_str();
   app.add_option("--seed", args.seed, "of initial parameters and batch order")->capture_default_str();
   app.add_option("--data", args.data, "directory with the four IDX files, gzipped or not")->capture_default_str();
   app.add_option("--logdir", args.logdir, "where history, curves and checkpoints go [logdir/1, logdir/2, ...]");

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # The whole proof on a machine with a GPU, which need not have Debian's packages installed:
 #   tests/gpu.sh fetch                               with apt and a network: puts those packages into .deps/
-#   tests/gpu.sh [build] [test] [train] [sanitize]   with a GPU, in one go or stage by stage; all four by default
+#   tests/gpu.sh [build] [test] [train] [compare] [sanitize]   with a GPU, in one go or stage by stage; all by default
 # It needs nvcc, a C++ compiler, CMake and cuDNN (in the toolkit, the system, or Python's nvidia packages). `train` writes
-# steps per second and accuracies to a file named by date and device in tests/bench/results/.
+# steps per second and accuracies to a file named by date and device in tests/bench/results/; `compare` writes what
+# tests/bench/train_step says of giro beside PyTorch and JAX, whichever python3 has, to another one there.
 #   GIRO_DEPS      folder of .deb files or of what they hold, unpacked; default .deps/. Not needed where it is installed.
 #   GIRO_RESULTS   folder for the results; default tests/bench/results/
+#   GIRO_COMPARE   options of tests/bench/train_step; default --batches 32 1024 --log-every 1 --rounds 5 --seconds 1
 #   GIRO_COMMIT    the commit to name where there is no git; default: git's
 #   GIRO_SANITIZE_SECONDS   for each program under compute-sanitizer; default 150
 set -euo pipefail
@@ -87,21 +89,33 @@ sanitize() {
   done
 }
 
+gpu_name() {
+  nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1
+}
+
+commit_name() {
+  echo "${GIRO_COMMIT:-$(git describe --always --dirty 2>/dev/null || echo unknown)}"
+}
+
+# Where a stage writes: the folder, then date and device.
+results_file() {
+  local folder=${GIRO_RESULTS:-$root/tests/bench/results}
+  mkdir -p "$folder"
+  echo "$folder/$(date -u +%F)-$(gpu_name | tr ' A-Z/' '-a-z-')"
+}
+
 train() {
-  local gpu driver toolkit commit results run model batch how launcher line
-  gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
+  local gpu driver toolkit results run model batch how launcher line
+  gpu=$(gpu_name)
   driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
   toolkit=$("$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)" --version | sed -n 's/^Cuda compilation tools, //p')
-  commit=${GIRO_COMMIT:-$(git describe --always --dirty 2>/dev/null || echo unknown)}
-  results=${GIRO_RESULTS:-$root/tests/bench/results}
-  mkdir -p "$results"
   rm -rf "$build/logdir"
-  results=$results/$(date -u +%F)-$(tr ' A-Z/' '-a-z-' <<<"$gpu").md
+  results=$(results_file).md
   {
     echo "# MNIST sample on $gpu"
     echo
     echo "Date: $(date -u +%F). Driver $driver, CUDA $toolkit."
-    echo "Commit: $commit. Fashion-MNIST, 5,000 steps, adamw 1e-3, seed 0, f32, logs of every step."
+    echo "Commit: $(commit_name). Fashion-MNIST, 5,000 steps, adamw 1e-3, seed 0, f32, logs of every step."
     echo
     echo "Through NCCL: one rank under mpirun, whose gradients are reduced all the same."
     echo
@@ -137,17 +151,28 @@ PYTHON
   echo "gpu.sh: written to $results"
 }
 
+compare() {
+  local results options
+  results=$(results_file)-train-step
+  read -ra options <<<"${GIRO_COMPARE:---batches 32 1024 --log-every 1 --rounds 5 --seconds 1}"
+  echo "Commit: $(commit_name)" >"$results.txt"
+  python3 -u tests/bench/train_step --device cuda --sample "$build/samples/mnist" --data "$data" --json "$results.json" \
+    "${options[@]}" | tee -a "$results.txt" || fail "the comparison with the peers failed, or loss curves disagree"
+  echo "gpu.sh: written to $results.txt and .json"
+}
+
 data=/usr/share/datasets/fashion-mnist
 [ "${1:-}" != fetch ] || { fetch; exit; }
-[ $# -gt 0 ] || set -- build test train sanitize
+[ $# -gt 0 ] || set -- build test train compare sanitize
 use_packages
 for stage in "$@"; do
   case $stage in
     build) build ;;
     test) run_tests ;;
     train) train ;;
+    compare) compare ;;
     sanitize) sanitize ;;
-    *) echo "gpu.sh: no stage '$stage': fetch, build, test, train or sanitize" >&2; exit 2 ;;
+    *) echo "gpu.sh: no stage '$stage': fetch, build, test, train, compare or sanitize" >&2; exit 2 ;;
   esac
 done
 exit "$status"

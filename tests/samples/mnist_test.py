@@ -121,6 +121,7 @@ class Runs(unittest.TestCase):
     def test_unknown_options(self):
         self.refuses(["--optimiser"], "--optimiser", "adam")
         self.refuses(["--steps"], "--steps", "0")
+        self.refuses(["--log-every"], "--log-every", "-1")
         self.refuses(["--model"], "--model", "transformer")
 
     def test_the_program_of_a_step(self):
@@ -141,6 +142,18 @@ class Runs(unittest.TestCase):
         columns = history(logdir)
         self.assertEqual(columns["steps"], [str(step) for step in range(40)])
         self.assertEqual(set(columns), {"steps", "samples", "loss", "accuracy"})
+
+    def test_how_often_it_logs_and_saves(self):
+        often, result = self.train("often")
+        seldom, _ = self.train("seldom", "--log-every", 15, "--checkpoint-every", 30)
+        self.assertEqual(history(seldom), {name: values[::15] for name, values in history(often).items()})
+        kept = max(path.name for path in (seldom / "model").iterdir() if path.is_dir())
+        self.assertEqual(kept, "checkpoint_0000000040")
+        never, unlogged = self.train("never", "--log-every", 0, "--checkpoint-every", 0)
+        left = [path.name for path in never.rglob("*") if path.is_file() and not path.name.startswith(".")]
+        self.assertEqual(left, ["history.csv"])
+        self.assertEqual(len((never / "history.csv").read_text().splitlines()), 1)
+        self.assertEqual(result_of(unlogged)["test_loss"], result_of(result)["test_loss"])
 
     def test_each_run_has_a_directory_of_its_own(self):
         for number in (1, 2):

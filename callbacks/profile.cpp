@@ -81,6 +81,7 @@ bool Profile::is_running() const noexcept { return memory_->is_running; }
 void Profile::on_start(const Elapsed& elapsed) {
   memory_->action.begin(elapsed);
   if (memory_->options.first_profile != 0 || memory_->is_running) return;
+  memory_->action.see(elapsed.steps, elapsed.date);
   memory_->start(elapsed.steps);
   memory_->action.ran(elapsed.steps, elapsed.date);
 }

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 #include <giro/runtime/error.h>
 
@@ -42,12 +41,6 @@ void check_reduction(const char* call, DType dtype, Reduction reduction) {
     throw Error(ErrorCode::dtype_mismatch,
                 fmt::format("{}: a sum of bool is not a bool; max is true where any rank's element is", call));
   }
-}
-
-// The op's scope, once it is a node of the recording's program.
-detail::OpScope noted(const char* op, std::vector<Tensor> writes, std::vector<Tensor> reads) {
-  if (detail::is_noted()) detail::note_op(op, std::move(writes), std::move(reads));
-  return detail::OpScope(op);
 }
 
 // That `whole` is made of a `part` from each rank.
@@ -89,7 +82,8 @@ void Communicator::all_reduce(const Tensor& tensor, Reduction reduction, const S
   check_stream("all_reduce", stream, device());
   check_reduction("all_reduce", tensor.dtype(), reduction);
   if (tensor.count() == 0) return;
-  const detail::OpScope op = noted("all_reduce", {tensor}, {tensor});
+  if (detail::is_noted()) detail::note_op("all_reduce", {tensor}, {tensor});
+  const detail::OpScope op("all_reduce");
   impl_->all_reduce(tensor.raw(), tensor.count(), tensor.dtype(), reduction, stream);
 }
 
@@ -100,7 +94,8 @@ void Communicator::broadcast(const Tensor& tensor, int root, const Stream& strea
     throw Error(ErrorCode::invalid_argument, fmt::format("broadcast: there is no rank {} among {}", root, size()));
   }
   if (tensor.count() == 0) return;
-  const detail::OpScope op = noted("broadcast", {tensor}, {tensor});
+  if (detail::is_noted()) detail::note_op("broadcast", {tensor}, {tensor});
+  const detail::OpScope op("broadcast");
   impl_->broadcast(tensor.raw(), tensor.count(), tensor.dtype(), root, stream);
 }
 
@@ -110,7 +105,8 @@ void Communicator::all_gather(const Tensor& out, const Tensor& in, const Stream&
   check_stream("all_gather", stream, device());
   check_parts("all_gather", "out", out, "in", in, rank(), size());
   if (in.count() == 0) return;
-  const detail::OpScope op = noted("all_gather", {out}, {in});
+  if (detail::is_noted()) detail::note_op("all_gather", {out}, {in});
+  const detail::OpScope op("all_gather");
   impl_->all_gather(out.raw(), in.raw(), in.count(), in.dtype(), stream);
 }
 
@@ -122,7 +118,8 @@ void Communicator::reduce_scatter(const Tensor& out, const Tensor& in, Reduction
   check_parts("reduce_scatter", "in", in, "out", out, rank(), size());
   check_reduction("reduce_scatter", in.dtype(), reduction);
   if (out.count() == 0) return;
-  const detail::OpScope op = noted("reduce_scatter", {out}, {in});
+  if (detail::is_noted()) detail::note_op("reduce_scatter", {out}, {in});
+  const detail::OpScope op("reduce_scatter");
   impl_->reduce_scatter(out.raw(), in.raw(), out.count(), out.dtype(), reduction, stream);
 }
 

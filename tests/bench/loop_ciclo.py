@@ -6,14 +6,13 @@ usage: loop_ciclo.py [--bench FILE] [--rounds N] [--steps N]
 
 import argparse
 import importlib.metadata
-import json
 import pathlib
 import statistics
-import subprocess
 import sys
 import time
 
 import ciclo
+from google_benchmark import counter
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = 1000  # times less, on the cases without logs: there both loops do nothing but loop
@@ -50,13 +49,6 @@ def ciclo_seconds(tasks, steps):
     return seconds / steps
 
 
-def giro_seconds(bench, case):
-    result = subprocess.run([bench, f"--benchmark_filter=^{case}$", "--benchmark_format=json"], capture_output=True,
-                            text=True, check=True)
-    (benchmark,) = json.loads(result.stdout)["benchmarks"]
-    return benchmark["step"]
-
-
 def describe(seconds):
     median = statistics.median(seconds)
     return f"{median * 1e9:10.1f} ns a step, from {min(seconds) * 1e9:.1f} to {max(seconds) * 1e9:.1f}"
@@ -77,7 +69,7 @@ def main():
     for _ in range(args.rounds):
         for case, (tasks, _) in CASES.items():
             times[case][0].append(ciclo_seconds(tasks(), args.steps))
-            times[case][1].append(giro_seconds(args.bench, case))
+            times[case][1].append(counter(args.bench, case, "step"))
     missed = False
     for case, (theirs, ours) in times.items():
         ratio = statistics.median(theirs) / statistics.median(ours)

@@ -7,13 +7,13 @@ usage: outer_loop_jaxloop.py --jaxloop DIR [--giro FILE] [--rounds N] [--chunks 
 import argparse
 import importlib.metadata
 import itertools
-import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import time
+
+from google_benchmark import counter
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -51,13 +51,6 @@ class Jaxloop:
         return seconds / chunks
 
 
-def giro_seconds(bench, case):
-    result = subprocess.run([bench, f"--benchmark_filter=^{case}$", "--benchmark_format=json"], capture_output=True,
-                            text=True, check=True)
-    (benchmark,) = json.loads(result.stdout)["benchmarks"]
-    return benchmark["chunk"]
-
-
 def describe(name, seconds):
     return (f"  {name:8} {statistics.median(seconds) * 1e6:8.2f} us, from {min(seconds) * 1e6:.2f} "
             f"to {max(seconds) * 1e6:.2f}")
@@ -83,7 +76,7 @@ def main():
     for _ in range(args.rounds):
         for case in cases:
             times["jaxloop", case].append(jaxloop.seconds(case, args.chunks))
-            times["giro", case].append(giro_seconds(args.giro, case))
+            times["giro", case].append(counter(args.giro, case, "chunk"))
 
     print(f"JAX {importlib.metadata.version('jax')}, Python {sys.version.split()[0]}, {len(os.sched_getaffinity(0))} "
           f"cores; CPU time, median and range of {args.rounds} rounds")

@@ -11,6 +11,7 @@
 #include "distributed/internal/communicator_impl.h"
 #include "distributed/internal/single.h"
 #include "runtime/internal/op_note.h"
+#include "runtime/internal/op_scope.h"
 
 namespace giro {
 namespace {
@@ -82,7 +83,7 @@ void Communicator::all_reduce(const Tensor& tensor, Reduction reduction, const S
   check_stream("all_reduce", stream, device());
   check_reduction("all_reduce", tensor.dtype(), reduction);
   if (tensor.count() == 0) return;
-  if (detail::is_noted()) detail::note_op("all_reduce", {tensor}, {tensor});
+  detail::note_op("all_reduce", {tensor}, {tensor});
   const detail::OpScope op("all_reduce");
   impl_->all_reduce(tensor.raw(), tensor.count(), tensor.dtype(), reduction, stream);
 }
@@ -94,7 +95,7 @@ void Communicator::broadcast(const Tensor& tensor, int root, const Stream& strea
     throw Error(ErrorCode::invalid_argument, fmt::format("broadcast: there is no rank {} among {}", root, size()));
   }
   if (tensor.count() == 0) return;
-  if (detail::is_noted()) detail::note_op("broadcast", {tensor}, {tensor});
+  detail::note_op("broadcast", {tensor}, {tensor});
   const detail::OpScope op("broadcast");
   impl_->broadcast(tensor.raw(), tensor.count(), tensor.dtype(), root, stream);
 }
@@ -105,7 +106,7 @@ void Communicator::all_gather(const Tensor& out, const Tensor& in, const Stream&
   check_stream("all_gather", stream, device());
   check_parts("all_gather", "out", out, "in", in, rank(), size());
   if (in.count() == 0) return;
-  if (detail::is_noted()) detail::note_op("all_gather", {out}, {in});
+  detail::note_op("all_gather", {out}, {in});
   const detail::OpScope op("all_gather");
   impl_->all_gather(out.raw(), in.raw(), in.count(), in.dtype(), stream);
 }
@@ -118,7 +119,7 @@ void Communicator::reduce_scatter(const Tensor& out, const Tensor& in, Reduction
   check_parts("reduce_scatter", "in", in, "out", out, rank(), size());
   check_reduction("reduce_scatter", in.dtype(), reduction);
   if (out.count() == 0) return;
-  if (detail::is_noted()) detail::note_op("reduce_scatter", {out}, {in});
+  detail::note_op("reduce_scatter", {out}, {in});
   const detail::OpScope op("reduce_scatter");
   impl_->reduce_scatter(out.raw(), in.raw(), out.count(), out.dtype(), reduction, stream);
 }

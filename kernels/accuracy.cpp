@@ -30,8 +30,7 @@ void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, con
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("accuracy: logits is {}, which has no elements", to_string(logits)));
   }
-  GIRO_NOTED(accuracy, {out}, {logits, labels}, elements(logits));
-  GIRO_DISPATCH(stream, accuracy, out, logits, labels);
+  GIRO_QUEUE(stream, accuracy, (out, logits, labels), {out}, {logits, labels}, elements(logits));
 }
 
 void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
@@ -41,8 +40,7 @@ void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, cons
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("correct: logits is {}, expected one class or more", to_string(logits)));
   }
-  GIRO_NOTED(correct, {out}, {logits, labels}, elements(logits));
-  GIRO_DISPATCH(stream, correct, out, logits, labels);
+  GIRO_QUEUE(stream, correct, (out, logits, labels), {out}, {logits, labels}, elements(logits));
 }
 
 }  // namespace giro

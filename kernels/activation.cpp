@@ -11,8 +11,7 @@ void activation(const Tensor& y, const Tensor& x, Activation f, const Stream& st
   checks::has_dtype("activation", {"y", y}, DType::f32);
   checks::has_dtype("activation", {"x", x}, DType::f32);
   checks::same_shape("activation", {"y", y}, {"x", x});
-  GIRO_NOTED(activation, {y}, {x}, elements(y));
-  GIRO_DISPATCH(stream, activation, y, x, f);
+  GIRO_QUEUE(stream, activation, (y, x, f), {y}, {x}, elements(y));
 }
 
 void activation_backward(const Tensor& dx, const Tensor& dy, const Tensor& x_or_y, Activation f, const Stream& stream) {
@@ -22,8 +21,7 @@ void activation_backward(const Tensor& dx, const Tensor& dy, const Tensor& x_or_
     checks::has_dtype(op, argument, DType::f32);
     checks::same_shape(op, {"dx", dx}, argument);
   }
-  GIRO_NOTED(activation_backward, {dx}, {dy, x_or_y}, elements(dx));
-  GIRO_DISPATCH(stream, activation_backward, dx, dy, x_or_y, f);
+  GIRO_QUEUE(stream, activation_backward, (dx, dy, x_or_y, f), {dx}, {dy, x_or_y}, elements(dx));
 }
 
 }  // namespace giro

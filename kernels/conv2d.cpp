@@ -84,8 +84,7 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
   }
   checks::has_shape("conv2d", {"y", y}, conv2d_shape(x.shape(), w.shape(), options));
   check_bias("conv2d", {"b", b}, w);
-  GIRO_NOTED(conv2d, {y}, {x, w, b}, 2 * product_flops(y, w) + (b ? elements(y) : 0));
-  GIRO_DISPATCH(stream, conv2d, y, x, w, b, f, options);
+  GIRO_QUEUE(stream, conv2d, (y, x, w, b, f, options), {y}, {x, w, b}, 2 * product_flops(y, w) + (b ? elements(y) : 0));
 }
 
 void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
@@ -105,9 +104,8 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
     checks::same_shape(op, {"dw", dw}, {"w", w});
   }
   check_bias(op, {"db", db}, w);
-  GIRO_NOTED(conv2d_backward, {dx, dw, db}, {dz, x, w},
+  GIRO_QUEUE(stream, conv2d_backward, (dx, dw, db, dz, x, w, options), {dx, dw, db}, {dz, x, w},
              ((dx ? 2 : 0) + (dw ? 2 : 0)) * product_flops(dz, w) + (db ? elements(dz) : 0));
-  GIRO_DISPATCH(stream, conv2d_backward, dx, dw, db, dz, x, w, options);
 }
 
 }  // namespace giro

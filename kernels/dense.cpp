@@ -23,8 +23,8 @@ void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, A
     checks::has_dtype("dense", {"b", b}, DType::f32);
     checks::has_shape("dense", {"b", b}, {w.shape()[1]});
   }
-  GIRO_NOTED(dense, {y}, {x, w, b}, 2 * elements(x) * static_cast<double>(w.shape()[1]) + (b ? elements(y) : 0));
-  GIRO_DISPATCH(stream, dense, y, x, w, b, f);
+  GIRO_QUEUE(stream, dense, (y, x, w, b, f), {y}, {x, w, b},
+             2 * elements(x) * static_cast<double>(w.shape()[1]) + (b ? elements(y) : 0));
 }
 
 void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
@@ -45,9 +45,8 @@ void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const 
   check_output({"dx", dx}, x.shape());
   check_output({"dw", dw}, w.shape());
   check_output({"db", db}, {w.shape()[1]});
-  GIRO_NOTED(dense_backward, {dx, dw, db}, {dz, x, w},
+  GIRO_QUEUE(stream, dense_backward, (dx, dw, db, dz, x, w), {dx, dw, db}, {dz, x, w},
              ((dx ? 2 : 0) + (dw ? 2 : 0)) * elements(x) * static_cast<double>(w.shape()[1]) + (db ? elements(dz) : 0));
-  GIRO_DISPATCH(stream, dense_backward, dx, dw, db, dz, x, w);
 }
 
 }  // namespace giro

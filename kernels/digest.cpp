@@ -21,8 +21,7 @@ void digest(const Tensor& digest, const Tensor& bytes, const Stream& stream) {
     throw Error(ErrorCode::invalid_argument, fmt::format("digest: bytes is {} at {}, expected whole words of 8 bytes",
                                                          to_string(bytes), bytes.raw()));
   }
-  GIRO_NOTED(digest, {digest}, {bytes});
-  GIRO_DISPATCH(stream, digest, digest, bytes);
+  GIRO_QUEUE(stream, digest, (digest, bytes), {digest}, {bytes});
 }
 
 }  // namespace giro

@@ -20,35 +20,30 @@ void check_binary(std::string_view op, const Tensor& out, const Tensor& a, const
 
 void add(const Tensor& out, const Tensor& a, const Tensor& b, const Stream& stream) {
   check_binary("add", out, a, b, stream);
-  GIRO_NOTED(add, {out}, {a, b}, elements(out));
-  GIRO_DISPATCH(stream, add, out, a, b);
+  GIRO_QUEUE(stream, add, (out, a, b), {out}, {a, b}, elements(out));
 }
 
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Stream& stream) {
   check_binary("multiply", out, a, b, stream);
-  GIRO_NOTED(multiply, {out}, {a, b}, elements(out));
-  GIRO_DISPATCH(stream, multiply, out, a, b);
+  GIRO_QUEUE(stream, multiply, (out, a, b), {out}, {a, b}, elements(out));
 }
 
 void scale(const Tensor& out, const Tensor& a, double factor, const Stream& stream) {
   checks::on_device("scale", {{"out", out}, {"a", a}}, stream);
   checks::is_floating("scale", {"out", out});
   checks::same_shape("scale", {"out", out}, {"a", a});
-  GIRO_NOTED(scale, {out}, {a}, elements(out));
-  GIRO_DISPATCH(stream, scale, out, a, factor);
+  GIRO_QUEUE(stream, scale, (out, a, factor), {out}, {a}, elements(out));
 }
 
 void cast(const Tensor& out, const Tensor& a, const Stream& stream) {
   checks::on_device("cast", {{"out", out}, {"a", a}}, stream);
   checks::same_shape("cast", {"out", out}, {"a", a});
-  GIRO_NOTED(cast, {out}, {a});
-  GIRO_DISPATCH(stream, cast, out, a);
+  GIRO_QUEUE(stream, cast, (out, a), {out}, {a});
 }
 
 void fill(const Tensor& out, double value, const Stream& stream) {
   checks::on_device("fill", {{"out", out}}, stream);
-  GIRO_NOTED(fill, {out}, {});
-  GIRO_DISPATCH(stream, fill, out, value);
+  GIRO_QUEUE(stream, fill, (out, value), {out}, {});
 }
 
 void scale_rows(const Tensor& out, const Tensor& a, const Tensor& factors, const Stream& stream) {
@@ -58,8 +53,7 @@ void scale_rows(const Tensor& out, const Tensor& a, const Tensor& factors, const
   }
   checks::same_shape("scale_rows", {"out", out}, {"a", a});
   checks::has_shape("scale_rows", {"factors", factors}, {a.shape()[0]});
-  GIRO_NOTED(scale_rows, {out}, {a, factors}, elements(out));
-  GIRO_DISPATCH(stream, scale_rows, out, a, factors);
+  GIRO_QUEUE(stream, scale_rows, (out, a, factors), {out}, {a, factors}, elements(out));
 }
 
 void broadcast(const Tensor& out, const Tensor& scalar, double factor, const Stream& stream) {
@@ -67,16 +61,14 @@ void broadcast(const Tensor& out, const Tensor& scalar, double factor, const Str
   checks::has_dtype("broadcast", {"out", out}, DType::f32);
   checks::has_dtype("broadcast", {"scalar", scalar}, DType::f32);
   checks::has_shape("broadcast", {"scalar", scalar}, {});
-  GIRO_NOTED(broadcast, {out}, {scalar}, elements(out));
-  GIRO_DISPATCH(stream, broadcast, out, scalar, factor);
+  GIRO_QUEUE(stream, broadcast, (out, scalar, factor), {out}, {scalar}, elements(out));
 }
 
 void increment(const Tensor& counter, std::int64_t amount, const Stream& stream) {
   checks::on_device("increment", {{"counter", counter}}, stream);
   checks::has_dtype("increment", {"counter", counter}, DType::i64);
   checks::has_shape("increment", {"counter", counter}, {});
-  GIRO_NOTED(increment, {counter}, {counter});
-  GIRO_DISPATCH(stream, increment, counter, amount);
+  GIRO_QUEUE(stream, increment, (counter, amount), {counter}, {counter});
 }
 
 }  // namespace giro

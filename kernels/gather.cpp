@@ -16,8 +16,8 @@ void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, co
   checks::is_integer("gather_rows", {"indices", indices});
   checks::has_rank("gather_rows", {"indices", indices}, 1);
   checks::has_shape("gather_rows", {"out", out}, src.shape().drop_front().with_front(indices.count()));
-  GIRO_NOTED(gather_rows, {out}, {src, indices}, 0, static_cast<std::int64_t>(2 * out.bytes() + indices.bytes()));
-  GIRO_DISPATCH(stream, gather_rows, out, src, indices);
+  GIRO_QUEUE(stream, gather_rows, (out, src, indices), {out}, {src, indices}, 0,
+             static_cast<std::int64_t>(2 * out.bytes() + indices.bytes()));
 }
 
 void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream) {
@@ -29,9 +29,8 @@ void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOr
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("batch_indices: an order of {} rows, expected at least 1", order.size));
   }
-  GIRO_NOTED(batch_indices, {indices}, {positions.slots, positions.call}, 0,
+  GIRO_QUEUE(stream, batch_indices, (indices, positions, order), {indices}, {positions.slots, positions.call}, 0,
              static_cast<std::int64_t>(indices.bytes()));
-  GIRO_DISPATCH(stream, batch_indices, indices, positions, order);
 }
 
 }  // namespace giro

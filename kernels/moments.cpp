@@ -50,22 +50,20 @@ void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, c
                                                          to_string(mask), to_string(values)));
     }
   }
-  GIRO_NOTED(moments, {mean, deviation, count}, {values, mask}, 3 * elements(values));
-  GIRO_DISPATCH(stream, moments, mean, deviation, count, values, mask);
+  GIRO_QUEUE(stream, moments, (mean, deviation, count, values, mask), {mean, deviation, count}, {values, mask},
+             3 * elements(values));
 }
 
 void moment_sums(const Tensor& sums, const Tensor& mean, const Tensor& deviation, const Tensor& count,
                  const Stream& stream) {
   check_sums("moment_sums", mean, deviation, count, sums, stream);
-  GIRO_NOTED(moment_sums, {sums}, {mean, deviation, count});
-  GIRO_DISPATCH(stream, moment_sums, sums, mean, deviation, count);
+  GIRO_QUEUE(stream, moment_sums, (sums, mean, deviation, count), {sums}, {mean, deviation, count});
 }
 
 void moments_of_sums(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& sums,
                      double factor, const Stream& stream) {
   check_sums("moments_of_sums", mean, deviation, count, sums, stream);
-  GIRO_NOTED(moments_of_sums, {mean, deviation, count}, {sums});
-  GIRO_DISPATCH(stream, moments_of_sums, mean, deviation, count, sums, factor);
+  GIRO_QUEUE(stream, moments_of_sums, (mean, deviation, count, sums, factor), {mean, deviation, count}, {sums});
 }
 
 }  // namespace giro

@@ -44,20 +44,17 @@ void check(std::string_view op, const checks::Argument& x, const checks::Argumen
 
 void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
   check("avg_pool", {"x", x}, {"y", y}, options, stream);
-  GIRO_NOTED(avg_pool, {y}, {x}, elements(x));
-  GIRO_DISPATCH(stream, avg_pool, y, x, options);
+  GIRO_QUEUE(stream, avg_pool, (y, x, options), {y}, {x}, elements(x));
 }
 
 void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream) {
   check("avg_pool_backward", {"dx", dx}, {"dy", dy}, options, stream);
-  GIRO_NOTED(avg_pool_backward, {dx}, {dy}, elements(dx));
-  GIRO_DISPATCH(stream, avg_pool_backward, dx, dy, options);
+  GIRO_QUEUE(stream, avg_pool_backward, (dx, dy, options), {dx}, {dy}, elements(dx));
 }
 
 void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
   check("max_pool", {"x", x}, {"y", y}, options, stream);
-  GIRO_NOTED(max_pool, {y}, {x}, elements(x));
-  GIRO_DISPATCH(stream, max_pool, y, x, options);
+  GIRO_QUEUE(stream, max_pool, (y, x, options), {y}, {x}, elements(x));
 }
 
 void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y, const PoolOptions& options,
@@ -65,8 +62,7 @@ void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, cons
   checks::same_shape("max_pool_backward", {"dx", dx}, {"x", x});
   check("max_pool_backward", {"x", x}, {"y", y}, options, stream);
   check("max_pool_backward", {"dx", dx}, {"dy", dy}, options, stream);
-  GIRO_NOTED(max_pool_backward, {dx}, {dy, x, y}, elements(dx));
-  GIRO_DISPATCH(stream, max_pool_backward, dx, dy, x, y, options);
+  GIRO_QUEUE(stream, max_pool_backward, (dx, dy, x, y, options), {dx}, {dy, x, y}, elements(dx));
 }
 
 }  // namespace giro

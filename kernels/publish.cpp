@@ -29,17 +29,15 @@ void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tenso
       checks::has_dtype(op, {"scalar", scalar}, DType::f32);
     }
   }
-  if (detail::is_noted()) {
-    std::vector<Tensor> reads = scalars;
-    reads.push_back(row);
-    detail::note_op(std::string(op), {row}, std::move(reads));
-  }
   // A kernel takes so many by value; the last of them counts the row.
   std::size_t first = 0;
   do {
     const std::size_t columns = std::min<std::size_t>(RowPart::kMaxColumns, scalars.size() - first);
     const RowPart part(scalars, first, columns);
-    GIRO_DISPATCH(stream, publish_columns, ring, row, part);
+    std::vector<Tensor> reads(scalars.begin() + static_cast<std::ptrdiff_t>(first),
+                              scalars.begin() + static_cast<std::ptrdiff_t>(first + columns));
+    reads.push_back(row);
+    GIRO_QUEUE(stream, publish_columns, (ring, row, part), {part.ends_row() ? row : Tensor()}, reads);
     first += columns;
   } while (first < scalars.size());
 }

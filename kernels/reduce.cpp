@@ -25,26 +25,22 @@ void check(std::string_view op, const Tensor& out, const Tensor& x, bool of_noth
 
 void sum(const Tensor& out, const Tensor& x, const Stream& stream) {
   check("sum", out, x, true, stream);
-  GIRO_NOTED(sum, {out}, {x}, elements(x));
-  GIRO_DISPATCH(stream, sum, out, x);
+  GIRO_QUEUE(stream, sum, (out, x), {out}, {x}, elements(x));
 }
 
 void mean(const Tensor& out, const Tensor& x, const Stream& stream) {
   check("mean", out, x, false, stream);
-  GIRO_NOTED(mean, {out}, {x}, elements(x));
-  GIRO_DISPATCH(stream, mean, out, x);
+  GIRO_QUEUE(stream, mean, (out, x), {out}, {x}, elements(x));
 }
 
 void max(const Tensor& out, const Tensor& x, const Stream& stream) {
   check("max", out, x, false, stream);
-  GIRO_NOTED(max, {out}, {x}, elements(x));
-  GIRO_DISPATCH(stream, max, out, x);
+  GIRO_QUEUE(stream, max, (out, x), {out}, {x}, elements(x));
 }
 
 void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream) {
   check("sum_of_squares", out, x, true, stream);
-  GIRO_NOTED(sum_of_squares, {out}, {x}, 2 * elements(x));
-  GIRO_DISPATCH(stream, sum_of_squares, out, x);
+  GIRO_QUEUE(stream, sum_of_squares, (out, x), {out}, {x}, 2 * elements(x));
 }
 
 void sum_rows(const Tensor& out, const Tensor& x, const Stream& stream) {
@@ -53,8 +49,7 @@ void sum_rows(const Tensor& out, const Tensor& x, const Stream& stream) {
   checks::has_dtype("sum_rows", {"x", x}, DType::f32);
   checks::has_rank("sum_rows", {"x", x}, 2);
   checks::has_shape("sum_rows", {"out", out}, {x.shape()[1]});
-  GIRO_NOTED(sum_rows, {out}, {x}, elements(x));
-  GIRO_DISPATCH(stream, sum_rows, out, x);
+  GIRO_QUEUE(stream, sum_rows, (out, x), {out}, {x}, elements(x));
 }
 
 }  // namespace giro

@@ -29,15 +29,15 @@ void check(std::string_view op, const SlotRing& ring, std::int64_t offset, const
 void read_slot(const Tensor& out, const SlotRing& ring, std::int64_t offset, const Stream& stream) {
   check("read_slot", ring, offset, {"out", out}, stream);
   if (out.count() == 0) return;
-  GIRO_NOTED(read_slot, {out}, {ring.slots, ring.call}, 0, static_cast<std::int64_t>(2 * out.bytes()));
-  GIRO_DISPATCH(stream, read_slot, out, ring, offset);
+  GIRO_QUEUE(stream, read_slot, (out, ring, offset), {out}, {ring.slots, ring.call}, 0,
+             static_cast<std::int64_t>(2 * out.bytes()));
 }
 
 void write_slot(const SlotRing& ring, std::int64_t offset, const Tensor& in, const Stream& stream) {
   check("write_slot", ring, offset, {"in", in}, stream);
   if (in.count() == 0) return;
-  GIRO_NOTED(write_slot, {ring.slots}, {in, ring.call}, 0, static_cast<std::int64_t>(2 * in.bytes()));
-  GIRO_DISPATCH(stream, write_slot, ring, offset, in);
+  GIRO_QUEUE(stream, write_slot, (ring, offset, in), {ring.slots}, {in, ring.call}, 0,
+             static_cast<std::int64_t>(2 * in.bytes()));
 }
 
 }  // namespace giro

@@ -20,8 +20,8 @@ void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Te
     checks::has_dtype(op, {"dlogits", dlogits}, DType::f32);
     checks::same_shape(op, {"dlogits", dlogits}, {"logits", logits});
   }
-  GIRO_NOTED(softmax_cross_entropy, {losses, dlogits}, {logits, labels}, 4 * elements(logits));
-  GIRO_DISPATCH(stream, softmax_cross_entropy, losses, dlogits, logits, labels);
+  GIRO_QUEUE(stream, softmax_cross_entropy, (losses, dlogits, logits, labels), {losses, dlogits}, {logits, labels},
+             4 * elements(logits));
 }
 
 }  // namespace giro

@@ -15,14 +15,16 @@
 
 namespace giro {
 
-Graph Graph::record(const Stream& stream, const std::function<void()>& body) {
+Graph Graph::record(const Stream& stream, const std::function<void()>& body, const detail::Rewriter* rewriter) {
   detail::StreamImpl& impl = stream.impl();
-  detail::Recording recording(impl);
+  detail::Recording recording(impl, rewriter);
   impl.begin_recording();
   try {
     body();
+    recording.flush();
     std::shared_ptr<detail::GraphImpl> recorded = impl.end_recording();
-    recorded->owned.arenas.push_back(std::move(recording.arena));
+    recording.trace->drop_unpinned();
+    recorded->owned.arenas = {std::move(recording.arena), std::move(recording.trace)};
     std::move(recording.kept.begin(), recording.kept.end(), std::back_inserter(recorded->owned.kept));
     recorded->owned.peers = std::move(recording.peers);
     recorded->owned.program = std::move(recording.program);
@@ -85,6 +87,7 @@ void Graph::replay(const Stream& stream, std::int64_t times) const {
                                                         to_string(graph.device), to_string(stream.device())));
   }
   stream.impl().check_usable("replay");
+  if (stream.is_recording()) detail::Recording::current()->flush();
   const Span span("launch", "replay", "times", times);
   graph.owned.peers.check();  // work that waits for those that have failed would never end
   graph.replay(stream.impl(), times);

@@ -14,6 +14,7 @@ class Program;
 
 namespace detail {
 class GraphImpl;
+class Rewriter;
 struct Recording;
 }  // namespace detail
 
@@ -28,8 +29,9 @@ class Graph {
   // Runs `body`, which queues work on `stream`; that work is recorded and not executed. Queueing work on any other
   // stream is an error of the call that does it, unless that stream has waited for an event of this recording. If
   // `body` throws, the recording is dropped and the exception passes through. Errors: device, invalid_argument (nested
-  // recording).
-  static Graph record(const Stream& stream, const std::function<void()>& body);
+  // recording). `rewriter`, if any, may replace the ops by others before they are recorded.
+  static Graph record(const Stream& stream, const std::function<void()>& body,
+                      const detail::Rewriter* rewriter = nullptr);
 
   // The work of `parts`, one after the other, as one graph: a part may be there any number of times. What they need
   // lives on with it; the parts themselves may go. Errors: device_mismatch, invalid_argument for no parts.

@@ -17,7 +17,7 @@ CUstream_st* cuda_stream(const Stream& stream) {
                 "cuda_stream: the stream is on cpu, expected one of a CUDA device; on the CPU use submit");
   }
   stream.impl().check_usable("cuda_stream");
-  if (detail::is_noted()) detail::note_op("cuda_stream", {}, {});
+  detail::note_op("cuda_stream");
   return cuda::handle(stream);
 }
 
@@ -30,7 +30,7 @@ void submit(const Stream& stream, std::function<void()> function) {
   }
   if (!function) throw Error(ErrorCode::invalid_argument, "submit: the function is empty");
   stream.impl().check_usable("submit");
-  if (detail::is_noted()) detail::note_op("submit", {}, {});
+  detail::note_op("submit");
   cpu::submit(stream, std::move(function));
 }
 

@@ -80,6 +80,9 @@ std::string described(const Tensor& tensor) {
 Program::Node::Node(std::string name, std::vector<Tensor> written, std::vector<Tensor> read, double operations,
                     std::optional<std::int64_t> touched)
     : op(std::move(name)), writes(std::move(written)), reads(std::move(read)), flops(operations), bytes(0) {
+  for (auto* arguments : {&writes, &reads}) {
+    std::erase_if(*arguments, [](const Tensor& tensor) { return !tensor; });
+  }
   if (touched) {
     bytes = *touched;
     return;

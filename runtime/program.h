@@ -21,7 +21,7 @@ namespace giro {
 class Program {
  public:
   struct Node {
-    // `bytes` are by default those of all arguments.
+    // Arguments that are not there are left out. `bytes` are by default those of all the others.
     Node(std::string op, std::vector<Tensor> writes, std::vector<Tensor> reads, double flops = 0,
          std::optional<std::int64_t> bytes = {});
 

@@ -6,14 +6,21 @@
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
-#include "runtime/internal/op_note.h"
+#include "runtime/internal/op_scope.h"
 
 namespace giro {
 namespace {
 
-// For a program, which shows them.
 Tensor bytes_at(const void* data, std::size_t bytes) {
   return {const_cast<void*>(data), DType::u8, {static_cast<std::int64_t>(bytes)}, Device::cpu()};
+}
+
+// As a recording holds them.
+void copy_bytes(const Tensor& to, const Tensor& from, const Stream& stream) {
+  stream.impl().copy(to.raw(), from.raw(), to.bytes());
+}
+void fill_bytes(const Tensor& to, unsigned char value, const Stream& stream) {
+  stream.impl().fill(to.raw(), value, to.bytes());
 }
 
 }  // namespace
@@ -25,15 +32,25 @@ Device Stream::device() const noexcept { return impl_->device; }
 void Stream::copy(void* dst, const void* src, std::size_t bytes) const {
   impl_->check_usable("copy");
   if (bytes == 0) return;
-  if (detail::is_noted()) detail::note_op("copy", {bytes_at(dst, bytes)}, {bytes_at(src, bytes)});
-  impl_->copy(dst, src, bytes);
+  if (detail::Recording::holds()) {
+    const Tensor to = bytes_at(dst, bytes), from = bytes_at(src, bytes);
+    detail::Recording::current()->hold(
+        {Program::Node("copy", {to}, {from}), *this, detail::call_of(&copy_bytes, to, from)});
+  } else {
+    impl_->copy(dst, src, bytes);
+  }
 }
 
 void Stream::fill(void* dst, unsigned char value, std::size_t bytes) const {
   impl_->check_usable("fill");
   if (bytes == 0) return;
-  if (detail::is_noted()) detail::note_op("fill", {bytes_at(dst, bytes)}, {});
-  impl_->fill(dst, value, bytes);
+  if (detail::Recording::holds()) {
+    const Tensor to = bytes_at(dst, bytes);
+    detail::Recording::current()->hold(
+        {Program::Node("fill", {to}, {}), *this, detail::call_of(&fill_bytes, to, value)});
+  } else {
+    impl_->fill(dst, value, bytes);
+  }
 }
 
 Buffer Stream::allocate(std::size_t bytes) const {
@@ -45,12 +62,14 @@ Buffer Stream::allocate(std::size_t bytes) const {
     throw Error(ErrorCode::unsupported,
                 "allocate: a stream that has joined a recording has no temporaries, expected the stream that records");
   }
-  return recording->arena->allocate(bytes);
+  // What an op needs while it runs it gives back at once; the rest is planned when the program is known.
+  return detail::OpScope::is_open() ? recording->arena->allocate(bytes) : recording->trace->allocate(bytes);
 }
 
 void Stream::wait(const Event& event) const {
   detail::EventImpl& marked = *event.impl_;
-  const detail::Recording* recording = detail::Recording::current();
+  detail::Recording* recording = detail::Recording::current();
+  if (recording != nullptr) recording->flush();
   if (recording != nullptr && marked.recorded_in == recording->id && device() == recording->stream.device) {
     impl_->wait(marked);
     impl_->joined = recording->id;
@@ -89,6 +108,7 @@ Event::~Event() = default;
 
 void Event::record(const Stream& stream) {
   stream.impl().check_usable("record an event");
+  if (stream.is_recording()) detail::Recording::current()->flush();
   impl_->record(stream.impl());
   impl_->marked = true;
   impl_->recorded_in = 0;

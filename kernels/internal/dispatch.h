@@ -2,7 +2,9 @@
 
 #include <giro/runtime/tensor.h>
 
-#include "runtime/internal/op_note.h"
+#include "kernels/internal/moved.h"
+#include "runtime/internal/op_scope.h"
+#include "runtime/internal/recording.h"
 
 namespace giro {
 
@@ -11,15 +13,23 @@ inline double elements(const Tensor& tensor) { return static_cast<double>(tensor
 
 }  // namespace giro
 
-// Calls the CPU's or CUDA's function of the same name and signature, whichever the stream's device asks for. Every op
-// is declared in giro:: for users and in giro::cpu:: and giro::cuda:: for the backends.
-// GIRO_NOTED(op, {written}, {read}, flops, bytes) before it makes a node of a recording's program (detail::note_op).
-#define GIRO_NOTED(op, ...) \
-  if (detail::is_noted()) detail::note_op(#op, __VA_ARGS__)
+// The CPU's or CUDA's function of that name, whichever the stream's device asks for. Every op is declared in giro:: for
+// users and in giro::cpu:: and giro::cuda:: for the backends.
 #if GIRO_WITH_CUDA
-#define GIRO_DISPATCH(stream, op, ...)      \
-  (static_cast<void>(detail::OpScope(#op)), \
-   (stream).device().is_cuda() ? cuda::op(__VA_ARGS__, stream) : cpu::op(__VA_ARGS__, stream))
+#define GIRO_BACKEND(stream, op) ((stream).device().is_cuda() ? &cuda::op : &cpu::op)
 #else
-#define GIRO_DISPATCH(stream, op, ...) (static_cast<void>(detail::OpScope(#op)), cpu::op(__VA_ARGS__, stream))
+#define GIRO_BACKEND(stream, op) (&cpu::op)
 #endif
+
+// Queues an op: GIRO_QUEUE(stream, op, (arguments), {written}, {read}, flops, bytes). Within a recording it is held as
+// a node of the program (Program::Node, which tells what may be left out).
+#define GIRO_QUEUE(stream, op, arguments, ...) GIRO_QUEUE_NODE(stream, op, arguments, Program::Node(#op, __VA_ARGS__))
+#define GIRO_QUEUE_NODE(stream, op, arguments, node)                                         \
+  if (detail::Recording::holds()) {                                                          \
+    detail::Recording::current()->hold(                                                      \
+        {node, stream, detail::call_of(GIRO_BACKEND(stream, op), GIRO_UNPACKED arguments)}); \
+  } else {                                                                                   \
+    const detail::OpScope scope(#op);                                                        \
+    GIRO_BACKEND(stream, op)(GIRO_UNPACKED arguments, stream);                               \
+  }
+#define GIRO_UNPACKED(...) __VA_ARGS__

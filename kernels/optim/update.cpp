@@ -54,14 +54,11 @@ void update(const UpdateRule& rule, const UpdateTensors& t, const Stream& stream
     checks::has_dtype("update", {"squared_norm", t.squared_norm}, DType::f32);
     checks::has_shape("update", {"squared_norm", t.squared_norm}, {});
   }
-  if (detail::is_noted()) {
-    const double each = (adam ? 13 : 2 + (rule.momentum != 0 ? 2 : 0) + (rule.nesterov ? 2 : 0)) +
-                        (rule.weight_decay != 0 ? 2 : 0) + (rule.max_norm > 0 ? 1 : 0);
-    detail::note_op("update", {t.params, t.mu, t.nu, t.learning_rate},
-                    {t.params, t.grads, t.mu, t.nu, t.decays, t.step, rule.max_norm > 0 ? t.squared_norm : Tensor()},
-                    each * elements(t.params));
-  }
-  GIRO_DISPATCH(stream, update, rule, t);
+  const double each = (adam ? 13 : 2 + (rule.momentum != 0 ? 2 : 0) + (rule.nesterov ? 2 : 0)) +
+                      (rule.weight_decay != 0 ? 2 : 0) + (rule.max_norm > 0 ? 1 : 0);
+  GIRO_QUEUE(stream, update, (rule, t), {t.params, t.mu, t.nu, t.learning_rate},
+             {t.params, t.grads, t.mu, t.nu, t.decays, t.step, rule.max_norm > 0 ? t.squared_norm : Tensor()},
+             each * elements(t.params));
 }
 
 }  // namespace giro::optim

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -47,7 +48,48 @@ Buffer Arena::allocate_apart(std::size_t bytes) {
   return lend(static_cast<char*>(chunks_.back().data()), bytes);
 }
 
+Buffer Arena::allocate_traced(std::size_t bytes) {
+  const std::size_t size = block_size(bytes);
+  if (unused_bytes_ < size) {
+    // A sanitizer sees what goes beyond a block that ends with its chunk.
+    const std::size_t chunk = shares_ ? std::max(size, kMinChunk) : std::max<std::size_t>(bytes, 1);
+    chunks_.push_back(Buffer::allocate(device_, chunk));
+    reserved_ += chunk;
+    unused_ = static_cast<char*>(chunks_.back().data());
+    unused_bytes_ = std::max(size, chunk);
+  }
+  char* const data = unused_;
+  blocks_.emplace(data, Block{size, chunks_.size() - 1, false});
+  unused_ += size;
+  unused_bytes_ -= size;
+  return lend(data, bytes);
+}
+
+const Arena::Blocks::value_type* Arena::block_at(const void* address) const {
+  const auto after = blocks_.upper_bound(static_cast<char*>(const_cast<void*>(address)));
+  if (after == blocks_.begin()) return nullptr;
+  const auto& block = *std::prev(after);
+  return address < block.first + block.second.size ? &block : nullptr;
+}
+
+void Arena::pin_held() {
+  for (auto& [data, block] : blocks_) block.pinned = block.pinned || !block.free;
+}
+
+void Arena::drop_unpinned() {
+  if (!shares_) return;
+  std::vector<bool> stays(chunks_.size());
+  for (const auto& [data, block] : blocks_) stays[block.chunk] = stays[block.chunk] || block.pinned;
+  for (std::size_t i = 0; i < chunks_.size(); ++i) {
+    if (stays[i]) continue;
+    reserved_ -= chunks_[i].size();
+    chunks_[i] = {};
+  }
+  unused_bytes_ = 0;
+}
+
 Buffer Arena::allocate(std::size_t bytes) {
+  if (of_ == Of::trace) return allocate_traced(bytes);
   if (!shares_) return allocate_apart(bytes);
   const std::size_t size = block_size(bytes);
   const auto fits = [&](const auto& entry) { return entry.second.free && entry.second.size >= size; };
@@ -68,9 +110,10 @@ Buffer Arena::allocate(std::size_t bytes) {
 }
 
 void Arena::release(void* data) noexcept {
-  if (!shares_) return;
+  if (!shares_ && of_ != Of::trace) return;
   auto block = blocks_.find(static_cast<char*>(data));
   block->second.free = true;
+  if (of_ == Of::trace) return;
   const auto joins = [](const Block& a, const Block& b) { return a.free && b.free && a.chunk == b.chunk; };
   if (auto next = std::next(block); next != blocks_.end() && joins(block->second, next->second)) {
     block->second.size += next->second.size;

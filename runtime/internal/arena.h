@@ -15,12 +15,15 @@ namespace giro {
 // those of recordings that are replayed one after the other. A block that is still held is nobody else's.
 // Not thread-safe; one arena belongs to one stream, or to the recordings of one.
 //
+// An arena of kind `trace` shares nothing: while a recording is made none of its work has run, and each of its
+// temporaries has addresses of its own, from which their memory is planned in the end (recording.h).
+//
 // With GIRO_ARENA=0 in the environment it does none of that: each request is an allocation of its own, freed
 // when it is given back, or with its recording. So compute-sanitizer and AddressSanitizer see what goes beyond
 // a temporary, and what uses one of a stream's that was given back.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
-  enum class Of { stream, recording };
+  enum class Of { stream, recording, trace };
 
   Arena(Device device, Of of);
   // Whether GIRO_ARENA says so, as of now.
@@ -32,13 +35,25 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
   std::size_t reserved_bytes() const noexcept { return reserved_; }
 
- private:
   struct Block {
     std::size_t size;
     std::size_t chunk;
     bool free;
+    bool pinned = false;  // of a trace: it keeps its place
   };
+  using Blocks = std::map<char*, Block>;
 
+  // Of a trace: the block that an address lies in, or null.
+  const Blocks::value_type* block_at(const void* address) const;
+  // Blocks that are held now keep their place for as long as this arena lives.
+  void pin_held();
+  // Whether blocks may have other places than they were given.
+  bool shares() const noexcept { return shares_; }
+  // Frees the memory in which nothing is pinned, if it shares.
+  void drop_unpinned();
+
+ private:
+  Buffer allocate_traced(std::size_t bytes);
   Buffer allocate_apart(std::size_t bytes);
   Buffer lend(char* data, std::size_t bytes);
 
@@ -46,7 +61,9 @@ class Arena : public std::enable_shared_from_this<Arena> {
   Of of_;
   bool shares_;
   std::vector<Buffer> chunks_;
-  std::map<char*, Block> blocks_;  // every block by address; neighbours in a chunk are neighbours here
+  Blocks blocks_;           // every block by address; neighbours in a chunk are neighbours here
+  char* unused_ = nullptr;  // of a trace: the rest of the last chunk
+  std::size_t unused_bytes_ = 0;
   std::size_t reserved_ = 0;
 };
 

@@ -3,11 +3,16 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <cstddef>
+#include <map>
+#include <utility>
 
 #include <giro/runtime/error.h>
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
+#include "runtime/internal/memory_plan.h"
+#include "runtime/internal/op_scope.h"
 
 namespace giro::detail {
 namespace {
@@ -26,12 +31,13 @@ std::shared_ptr<Arena> recording_arena(StreamImpl& stream) {
 
 }  // namespace
 
-Recording::Recording(StreamImpl& on) : stream(on), id(next_id()) {
+Recording::Recording(StreamImpl& on, const Rewriter* rewriter) : stream(on), id(next_id()), rewriter_(rewriter) {
   if (current_ != nullptr) {
     throw Error(ErrorCode::invalid_argument, "a recording cannot start inside another of the same thread");
   }
   stream.check_usable("a recording");
   arena = recording_arena(stream);
+  trace = std::make_shared<Arena>(stream.device, Arena::Of::trace);
   stream.recorded_as.store(id, std::memory_order_relaxed);
   current_ = this;
 }
@@ -39,6 +45,55 @@ Recording::Recording(StreamImpl& on) : stream(on), id(next_id()) {
 Recording::~Recording() {
   current_ = nullptr;
   stream.recorded_as.store(0, std::memory_order_relaxed);
+}
+
+bool Recording::holds() noexcept { return current_ != nullptr && !OpScope::is_open(); }
+
+void Recording::hold(HeldOp op) {
+  op.stream.impl().check_usable(op.node.op.c_str());
+  held_.push_back(std::move(op));
+}
+
+// Memory for what is computed and used up within the ops that are held; what is still in use stays where it is.
+Buffer Recording::plan(MemoryMoves& moves) const {
+  if (!trace->shares()) return {};
+  std::map<const char*, std::size_t> indices;
+  std::vector<PlannedBlock> blocks;
+  for (std::size_t i = 0; i < held_.size(); ++i) {
+    for (const auto* tensors : {&held_[i].node.reads, &held_[i].node.writes}) {
+      for (const Tensor& tensor : *tensors) {
+        const auto* const block = trace->block_at(tensor.raw());
+        if (block == nullptr || !block->second.free || block->second.pinned) continue;
+        const auto [at, is_new] = indices.try_emplace(block->first, blocks.size());
+        if (is_new) blocks.push_back({block->second.size, i, i});
+        blocks[at->second].last = i;
+      }
+    }
+  }
+  if (blocks.empty()) return {};
+  Buffer memory = arena->allocate(plan_memory(blocks));
+  for (const auto& [address, index] : indices) {
+    moves.add(address, blocks[index].bytes, static_cast<char*>(memory.data()) + blocks[index].offset);
+  }
+  return memory;
+}
+
+void Recording::flush() {
+  if (rewriter_ != nullptr && !held_.empty()) rewriter_->rewrite(held_, *trace);
+  MemoryMoves moves;
+  const Buffer memory = plan(moves);
+  trace->pin_held();
+  for (HeldOp& op : std::exchange(held_, {})) {
+    for (auto* tensors : {&op.node.reads, &op.node.writes}) {
+      for (Tensor& tensor : *tensors) tensor = moves(tensor);
+    }
+    op.call->move(moves);
+    {
+      const OpScope scope(op.node.op.c_str());
+      op.call->emit(op.stream);
+    }
+    program.add(std::move(op.node));
+  }
 }
 
 void StreamImpl::refuse(const char* call) const {

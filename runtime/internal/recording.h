@@ -7,6 +7,7 @@
 
 #include <giro/runtime/program.h>
 
+#include "runtime/internal/held_op.h"
 #include "runtime/internal/peers.h"
 
 namespace giro {
@@ -19,8 +20,12 @@ class StreamImpl;
 
 // The recording that this thread makes. While there is one, work that the thread queues on a stream which takes no
 // part in it would be lost to the recording, and run at a time of its own: that is an error.
+//
+// The ops that it queues are held back until all are known, or until work comes that is no op (a kernel of the user's
+// own, an event): then what is held is rewritten, its temporaries get their memory, and it is queued.
 struct Recording {
-  explicit Recording(StreamImpl& stream);
+  // `rewriter` may be null, and outlives the recording.
+  Recording(StreamImpl& stream, const Rewriter* rewriter);
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
@@ -29,15 +34,26 @@ struct Recording {
   static Recording* current() noexcept { return current_; }
   static Recording* exchange_current(Recording* other) noexcept { return std::exchange(current_, other); }
 
+  // Whether what this thread queues now is held back: what an op queues itself is not.
+  static bool holds() noexcept;
+  void hold(HeldOp op);
+  // Queues what is held. Temporaries that are still in use keep the addresses that they have.
+  void flush();
+
   StreamImpl& stream;
   const std::uint64_t id;                         // of this recording and no other
-  std::shared_ptr<Arena> arena;                   // of its temporaries
+  std::shared_ptr<Arena> arena;                   // of its temporaries, with those of other recordings
+  std::shared_ptr<Arena> trace;                   // where they lie while it is traced
   std::vector<std::shared_ptr<const void>> kept;  // what the graph needs besides
   PeerList peers;                                 // that its work waits for
-  Program program;                                // its ops
+  Program program;                                // its ops that were queued
   bool has_events = false;                        // events stand for parts of its work
 
  private:
+  Buffer plan(MemoryMoves& moves) const;
+
+  const Rewriter* rewriter_;
+  std::vector<HeldOp> held_;
   static inline constinit thread_local Recording* current_ = nullptr;
 };
 

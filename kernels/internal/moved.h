@@ -1,0 +1,45 @@
+#pragma once
+
+// The types of ops' arguments besides tensors, numbers and choices (runtime/internal/held_op.h).
+
+#include <giro/kernels/conv2d.h>
+#include <giro/kernels/gather.h>
+#include <giro/kernels/optim/update.h>
+#include <giro/kernels/pool.h>
+#include <giro/kernels/publish.h>
+#include <giro/kernels/slots.h>
+
+#include "kernels/functors/publish.h"
+#include "runtime/internal/memory_moves.h"
+
+namespace giro {
+
+inline const Conv2dOptions& moved(const Conv2dOptions& options, const detail::MemoryMoves&) { return options; }
+inline const PoolOptions& moved(const PoolOptions& options, const detail::MemoryMoves&) { return options; }
+inline const RowOrder& moved(const RowOrder& order, const detail::MemoryMoves&) { return order; }
+inline const RowRing& moved(const RowRing& ring, const detail::MemoryMoves&) { return ring; }
+
+inline SlotRing moved(const SlotRing& ring, const detail::MemoryMoves& moves) {
+  return {moves(ring.slots), moves(ring.call)};
+}
+
+inline RowPart moved(RowPart part, const detail::MemoryMoves& moves) {
+  for (int c = 0; c < part.columns; ++c) part.scalars[c] = moves(part.scalars[c]);
+  return part;
+}
+
+}  // namespace giro
+
+namespace giro::optim {
+
+inline const UpdateRule& moved(const UpdateRule& rule, const giro::detail::MemoryMoves&) { return rule; }
+
+inline UpdateTensors moved(UpdateTensors tensors, const giro::detail::MemoryMoves& moves) {
+  for (Tensor* tensor : {&tensors.params, &tensors.grads, &tensors.mu, &tensors.nu, &tensors.decays, &tensors.step,
+                         &tensors.learning_rate, &tensors.squared_norm}) {
+    *tensor = moves(*tensor);
+  }
+  return tensors;
+}
+
+}  // namespace giro::optim

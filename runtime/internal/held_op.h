@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <giro/runtime/program.h>
+#include <giro/runtime/stream.h>
+
+#include "runtime/internal/memory_moves.h"
+
+namespace giro {
+class Arena;
+}
+
+namespace giro::detail {
+
+// An op as a program holds it: what it will queue, with arguments of its own, so that the values it reads and writes
+// may be given other addresses first.
+class OpCall {
+ public:
+  virtual ~OpCall() = default;
+  virtual void move(const MemoryMoves& moves) = 0;
+  virtual void emit(const Stream& stream) const = 0;
+};
+
+// A number or a choice lies nowhere. A type that holds tensors, or one of options without any, has an overload of its
+// own beside it.
+template <class T>
+  requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+T moved(T value, const MemoryMoves&) {
+  return value;
+}
+inline Tensor moved(const Tensor& tensor, const MemoryMoves& moves) { return moves(tensor); }
+
+// A backend's function with its arguments, for the stream that it takes last.
+template <class... Parameters>
+class FunctionCall final : public OpCall {
+ public:
+  using Function = void (*)(Parameters...);  // the last: const Stream&
+
+  template <class... Arguments>
+  explicit FunctionCall(Function function, const Arguments&... arguments)
+      : arguments(arguments...), function_(function) {}
+
+  void move(const MemoryMoves& moves) override {
+    std::apply([&](auto&... each) { ((each = moved(each, moves)), ...); }, arguments);
+  }
+  void emit(const Stream& stream) const override {
+    std::apply([&](const auto&... each) { function_(each..., stream); }, arguments);
+  }
+
+  template <class T>
+  struct AllButLast;
+  template <class... Each, std::size_t... I>
+  static auto all_but_last(std::index_sequence<I...>)
+      -> std::tuple<std::decay_t<std::tuple_element_t<I, std::tuple<Each...>>>...>;
+  decltype(all_but_last<Parameters...>(std::make_index_sequence<sizeof...(Parameters) - 1>())) arguments;
+
+ private:
+  Function function_;
+};
+
+template <class... Parameters, class... Arguments>
+std::unique_ptr<OpCall> call_of(void (*function)(Parameters...), const Arguments&... arguments) {
+  return std::make_unique<FunctionCall<Parameters...>>(function, arguments...);
+}
+
+struct HeldOp {
+  Program::Node node;
+  Stream stream;
+  std::unique_ptr<OpCall> call;
+};
+
+// What may replace ops by others before they are queued. `trace` holds the temporaries.
+class Rewriter {
+ public:
+  virtual ~Rewriter() = default;
+  virtual void rewrite(std::vector<HeldOp>& ops, const Arena& trace) const = 0;
+};
+
+}  // namespace giro::detail

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <iterator>
+#include <map>
+
+#include <giro/runtime/tensor.h>
+
+namespace giro::detail {
+
+// Blocks of memory that a program was traced with, and where they lie instead. Whatever else there is stays.
+class MemoryMoves {
+ public:
+  void add(const char* from, std::size_t bytes, char* to) { blocks_[from] = {bytes, to}; }
+
+  void* operator()(const void* address) const {
+    const auto* const at = static_cast<const char*>(address);
+    const auto after = blocks_.upper_bound(at);
+    if (after != blocks_.begin()) {
+      const auto& [from, block] = *std::prev(after);
+      if (at < from + block.bytes) return block.to + (at - from);
+    }
+    return const_cast<char*>(at);
+  }
+  Tensor operator()(const Tensor& tensor) const {
+    return {(*this)(tensor.raw()), tensor.dtype(), tensor.shape(), tensor.device()};
+  }
+
+ private:
+  struct Block {
+    std::size_t bytes;
+    char* to;
+  };
+  std::map<const char*, Block, std::less<>> blocks_;
+};
+
+}  // namespace giro::detail

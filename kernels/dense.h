@@ -18,4 +18,11 @@ void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, A
 void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
                     const Tensor& w, const Stream& stream);
 
+// The same for an x (B, I) of bytes, u8, which stand for factor x; there is no gradient by them. To the bit what scale
+// and dense compute one after the other.
+void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b, Activation f,
+                    const Stream& stream);
+void dense_of_bytes_backward(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, double factor,
+                             const Stream& stream);
+
 }  // namespace giro

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include <giro/kernels/slots.h>
 #include <giro/runtime/host_device.h>
@@ -18,11 +19,15 @@ struct RowOrder {
   bool shuffled = false;
 
   GIRO_HOST_DEVICE std::int64_t operator()(std::int64_t position) const {
-    const std::int64_t epoch = position / size, index = position % size;
-    if (!shuffled) return index;
-    const KeyedPermutation permutation(static_cast<std::uint64_t>(size),
-                                       Rng{seed, RngPurpose::shuffle, static_cast<std::uint64_t>(epoch)});
-    return static_cast<std::int64_t>(permutation(static_cast<std::uint64_t>(index)));
+    const std::int64_t index = position % size;
+    return shuffled ? static_cast<std::int64_t>(permutation(position / size)(static_cast<std::uint64_t>(index)))
+                    : index;
+  }
+  // The same for `count` positions from `first` on.
+  void rows(std::int64_t first, std::int64_t count, std::int64_t* out) const;
+
+  GIRO_HOST_DEVICE KeyedPermutation permutation(std::int64_t epoch) const {
+    return {static_cast<std::uint64_t>(size), Rng{seed, RngPurpose::shuffle, static_cast<std::uint64_t>(epoch)}};
   }
 };
 
@@ -35,5 +40,17 @@ void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, co
 // each replay of a recorded graph gathers its own rows. Errors: shape_mismatch, dtype_mismatch, device_mismatch;
 // invalid_argument for an order of no rows.
 void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream);
+
+// One array of a batch: out[r, ...] = src[row, ...]; or, of bytes as f32, factor src[row, ...].
+struct GatheredArray {
+  Tensor out{}, src{};  // (R, ...), (N, ...); of one dtype, or out f32 and src u8
+  float factor = 1;     // of bytes that become f32
+};
+
+// The rows of several arrays at once: those at order(position + r), the position as in batch_indices; without arrays in
+// between. At most kMostGathered arrays, all with as many rows. Errors: as above.
+constexpr int kMostGathered = 8;
+void gather_batch(const std::vector<GatheredArray>& arrays, const SlotRing& positions, const RowOrder& order,
+                  const Stream& stream);
 
 }  // namespace giro

@@ -30,6 +30,10 @@ Shape pool_shape(const Shape& x, const PoolOptions& options) {
   return {x[0], out[0], out[1], x[3]};
 }
 
+bool pool_windows_tile(const Shape& x, const PoolOptions& options) {
+  return options.window == options.stride && x[1] % options.window[0] == 0 && x[2] % options.window[1] == 0;
+}
+
 namespace {
 
 void check(std::string_view op, const checks::Argument& x, const checks::Argument& y, const PoolOptions& options,
@@ -50,6 +54,21 @@ void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, cons
 void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream) {
   check("avg_pool_backward", {"dx", dx}, {"dy", dy}, options, stream);
   GIRO_QUEUE(stream, avg_pool_backward, (dx, dy, options), {dx}, {dy}, elements(dx));
+}
+
+void avg_pool_activation_backward(const Tensor& dz, const Tensor& dy, const Tensor& x, Activation f,
+                                  const PoolOptions& options, const Stream& stream) {
+  constexpr std::string_view op = "avg_pool_activation_backward";
+  check(op, {"x", x}, {"dy", dy}, options, stream);
+  check(op, {"dz", dz}, {"dy", dy}, options, stream);
+  checks::same_shape(op, {"dz", dz}, {"x", x});
+  if (needs_input(f)) throw Error(ErrorCode::unsupported, fmt::format("{}: the activation's gradient needs z", op));
+  if (!pool_windows_tile(x.shape(), options)) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{}: windows of {}, {} at strides {}, {} do not tile x {}", op, options.window[0],
+                            options.window[1], options.stride[0], options.stride[1], to_string(x)));
+  }
+  GIRO_QUEUE(stream, avg_pool_activation_backward, (dz, dy, x, f, options), {dz}, {dy, x}, 2 * elements(dz));
 }
 
 void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 
+#include <giro/kernels/activation.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
@@ -16,11 +17,18 @@ struct PoolOptions {
 // The shape of y, without padding: rows and columns that fill no whole window are left out.
 // Errors: shape_mismatch, invalid_argument.
 Shape pool_shape(const Shape& x, const PoolOptions& options);
+// Whether each element of x (N, H, W, C) lies in one window and no other.
+bool pool_windows_tile(const Shape& x, const PoolOptions& options);
 
 // x (N, H, W, C), y (N, OH, OW, C); f32, outputs alias no input.
 // Errors: shape_mismatch, dtype_mismatch, device_mismatch.
 void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);
 void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream);
+// Where x = f(z) and windows do not overlap: dz, the gradient before the activation, at once. x is what f has given;
+// dz may be x. Errors: as above; unsupported for windows that overlap or leave rows or columns out, or an activation
+// whose gradient needs z (needs_input).
+void avg_pool_activation_backward(const Tensor& dz, const Tensor& dy, const Tensor& x, Activation f,
+                                  const PoolOptions& options, const Stream& stream);
 
 // A NaN counts as larger than every number.
 void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);

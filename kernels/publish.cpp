@@ -10,8 +10,20 @@
 #include "kernels/internal/backends.h"
 #include "kernels/internal/checks.h"
 #include "kernels/internal/dispatch.h"
+#include "kernels/internal/publish_part.h"
 
 namespace giro {
+
+void publish_part(const RowRing& ring, const Tensor& row, const RowPart& part, const Stream& stream) {
+  std::vector<Tensor> writes, reads{row};
+  const auto scalar = [&](const void* data, DType dtype) {
+    return Tensor(const_cast<void*>(data), dtype, {}, stream.device());
+  };
+  for (int c = 0; c < part.columns; ++c) reads.push_back(scalar(part.scalars[c], part.dtypes[c]));
+  for (int c = 0; c < part.num_counters; ++c) writes.push_back(scalar(part.counters[c], DType::i64));
+  if (part.ends_row()) writes.push_back(row);
+  GIRO_QUEUE(stream, publish_columns, (ring, row, part), writes, reads);
+}
 
 void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream) {
   constexpr std::string_view op = "publish_row";
@@ -34,10 +46,7 @@ void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tenso
   do {
     const std::size_t columns = std::min<std::size_t>(RowPart::kMaxColumns, scalars.size() - first);
     const RowPart part(scalars, first, columns);
-    std::vector<Tensor> reads(scalars.begin() + static_cast<std::ptrdiff_t>(first),
-                              scalars.begin() + static_cast<std::ptrdiff_t>(first + columns));
-    reads.push_back(row);
-    GIRO_QUEUE(stream, publish_columns, (ring, row, part), {part.ends_row() ? row : Tensor()}, reads);
+    publish_part(ring, row, part, stream);
     first += columns;
   } while (first < scalars.size());
 }

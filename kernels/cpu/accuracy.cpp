@@ -1,24 +1,10 @@
 #include "kernels/internal/backends.h"
 
+#include "kernels/cpu/is_correct.h"
 #include "kernels/functors/dtype_dispatch.h"
 #include "runtime/cpu/stream.h"
 
 namespace giro::cpu {
-namespace {
-
-template <class Label>
-bool is_correct(const float* row, std::int64_t classes, Label label) {
-  std::int64_t best = 0;
-  bool comparable = row[0] == row[0];
-  for (std::int64_t c = 1; c < classes; ++c) {
-    comparable = comparable && row[c] == row[c];
-    if (row[c] > row[best]) best = c;
-  }
-  return comparable && best == static_cast<std::int64_t>(label);
-}
-
-}  // namespace
-
 void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
   functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
     submit(stream, [out = out.data<float>(), logits = logits.data<float>(), labels = labels.data<Label>(),

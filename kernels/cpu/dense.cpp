@@ -1,3 +1,8 @@
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/cpu/narrow_dense.h"
 #include "kernels/cpu/one_dnn.h"
 #include "kernels/internal/backends.h"
 
@@ -42,10 +47,49 @@ void matmul(const Tensor& out, const Tensor& a, memory::format_tag a_order, cons
   });
 }
 
+// Of f32, or of bytes that each stand for factor times their value.
+narrow::Input input_of(const Tensor& x, double factor) {
+  narrow::Input input{nullptr, nullptr, static_cast<float>(factor), x.shape()[0], x.shape()[1]};
+  if (x.dtype() == DType::u8) {
+    input.bytes = x.data<std::uint8_t>();
+  } else {
+    input.floats = x.data<float>();
+  }
+  return input;
+}
+
+void narrow_dense(const Tensor& y, const narrow::Input& x, const Tensor& w, const Tensor& b, const Stream& stream) {
+  const std::int64_t outputs = w.shape()[1];
+  const Buffer workspace = stream.allocate(narrow::workspace(x.rows, x.inputs, outputs) * sizeof(float));
+  submit(stream, [x, outputs, y = y.data<float>(), w = w.data<float>(), b = b ? b.data<float>() : nullptr,
+                  space = static_cast<float*>(workspace.data())] { narrow::dense(y, x, w, b, outputs, space); });
+}
+
+void narrow_gradient(const Tensor& dw, const Tensor& dz, const narrow::Input& x, const Stream& stream) {
+  const std::int64_t outputs = dw.shape()[1];
+  const Buffer workspace = stream.allocate(narrow::workspace(x.rows, x.inputs, outputs) * sizeof(float));
+  submit(stream,
+         [x, outputs, dw = dw.data<float>(), dz = dz.data<float>(), space = static_cast<float*>(workspace.data())] {
+           narrow::weight_gradient(dw, dz, x, outputs, space);
+         });
+}
+
+// x as floats, for what cannot read bytes.
+std::pair<Buffer, Tensor> scaled(const Tensor& x, double factor, const Stream& stream) {
+  Buffer memory = stream.allocate(static_cast<std::size_t>(x.count()) * sizeof(float));
+  const Tensor floats(memory.data(), DType::f32, x.shape(), x.device());
+  cpu::scale(floats, x, factor, stream);
+  return {std::move(memory), floats};
+}
+
 }  // namespace
 
 void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, const Stream& stream) {
-  matmul(y, x, row_major, w, row_major, b, stream);
+  if (narrow::can_run(y.shape()[1])) {
+    narrow_dense(y, input_of(x, 1), w, b, stream);
+  } else {
+    matmul(y, x, row_major, w, row_major, b, stream);
+  }
   // Not as oneDNN's post-op, whose relu turns a NaN into a zero.
   if (f != Activation::none) cpu::activation(y, y, f, stream);
 }
@@ -53,7 +97,32 @@ void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, A
 void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
                     const Tensor& w, const Stream& stream) {
   if (dx) matmul(dx, dz, row_major, w, transposed, Tensor(), stream);
-  if (dw) matmul(dw, x, transposed, dz, row_major, Tensor(), stream);
+  if (dw && narrow::can_run(dz.shape()[1])) {
+    narrow_gradient(dw, dz, input_of(x, 1), stream);
+  } else if (dw) {
+    matmul(dw, x, transposed, dz, row_major, Tensor(), stream);
+  }
+  if (db) cpu::sum_rows(db, dz, stream);
+}
+
+void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b, Activation f,
+                    const Stream& stream) {
+  if (!narrow::can_run(y.shape()[1])) {
+    const auto [memory, floats] = scaled(x, factor, stream);
+    return cpu::dense(y, floats, w, b, f, stream);
+  }
+  narrow_dense(y, input_of(x, factor), w, b, stream);
+  if (f != Activation::none) cpu::activation(y, y, f, stream);
+}
+
+void dense_of_bytes_backward(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, double factor,
+                             const Stream& stream) {
+  if (dw && narrow::can_run(dz.shape()[1])) {
+    narrow_gradient(dw, dz, input_of(x, factor), stream);
+  } else if (dw) {
+    const auto [memory, floats] = scaled(x, factor, stream);
+    matmul(dw, floats, transposed, dz, row_major, Tensor(), stream);
+  }
   if (db) cpu::sum_rows(db, dz, stream);
 }
 

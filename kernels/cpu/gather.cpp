@@ -1,6 +1,9 @@
 #include "kernels/functors/gather.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "kernels/cpu/for_each.h"
 #include "kernels/functors/dtype_dispatch.h"
@@ -28,6 +31,66 @@ void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, co
 
 void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream) {
   functors::batch_indices(ForEach{stream}, indices, positions, order);
+}
+
+namespace {
+
+constexpr std::size_t kLine = 64;  // bytes of a cache line
+
+// `next` is the row to be read later: a dataset's rows lie anywhere, and no cache holds them.
+void scale_bytes(float* out, const std::uint8_t* row, const std::uint8_t* next, std::size_t count, float factor) {
+  std::size_t i = 0;
+  for (; i + kLine <= count; i += kLine) {
+    __builtin_prefetch(next + i);
+#pragma omp simd
+    for (std::size_t k = 0; k < kLine; ++k) out[i + k] = factor * static_cast<float>(row[i + k]);
+  }
+  __builtin_prefetch(next + i);
+  for (; i < count; ++i) out[i] = factor * static_cast<float>(row[i]);
+}
+
+}  // namespace
+
+void gather_batch(const std::vector<GatheredArray>& arrays, const SlotRing& positions, const RowOrder& order,
+                  const Stream& stream) {
+  const std::int64_t rows = arrays.front().out.shape()[0];
+  struct Array {
+    char* out;
+    const char* src;
+    std::size_t out_bytes, src_bytes;  // of a row
+    float factor;
+  };
+  std::vector<Array> rows_of;
+  std::int64_t work = 0;
+  for (const auto& [out, src, factor] : arrays) {
+    const auto count = static_cast<std::size_t>(out.shape().drop_front().count());
+    rows_of.push_back({static_cast<char*>(out.raw()), static_cast<const char*>(src.raw()), count * size_of(out.dtype()),
+                       count * size_of(src.dtype()), factor});
+    work += static_cast<std::int64_t>(out.bytes() / sizeof(float));
+  }
+  const functors::CurrentSlot position(positions);
+  submit(stream, [arrays = std::move(rows_of), rows, work, position, order] {
+    const std::int64_t first = *reinterpret_cast<const std::int64_t*>(position());
+    constexpr std::int64_t kRows = 32, kAhead = 2;
+    for_each_block(rows, kRows, work, [&](std::int64_t begin, std::int64_t end) {
+      std::int64_t index[kRows];
+      order.rows(first + begin, end - begin, index);
+      for (const Array& array : arrays) {
+        const auto row_at = [&](std::int64_t r) {
+          return array.src + static_cast<std::size_t>(index[std::min(r, end - 1) - begin]) * array.src_bytes;
+        };
+        for (std::int64_t r = begin; r < end; ++r) {
+          char* const out = array.out + static_cast<std::size_t>(r) * array.out_bytes;
+          if (array.out_bytes == array.src_bytes) {
+            std::memcpy(out, row_at(r), array.src_bytes);
+          } else {
+            scale_bytes(reinterpret_cast<float*>(out), reinterpret_cast<const std::uint8_t*>(row_at(r)),
+                        reinterpret_cast<const std::uint8_t*>(row_at(r + kAhead)), array.src_bytes, array.factor);
+          }
+        }
+      }
+    });
+  });
 }
 
 }  // namespace giro::cpu

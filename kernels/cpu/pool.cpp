@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/one_dnn.h"
+#include "kernels/functors/activation.h"
 #include "kernels/internal/backends.h"
 
 namespace giro::cpu {
@@ -105,6 +106,34 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
     one_dnn::submit(stream, "pooling", work, engine, one_dnn::PoolingBackward(pooling.backward(engine)),
                     {{DNNL_ARG_DIFF_DST, one_dnn::memory(dy, pooling.y, engine)},
                      {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, pooling.x, engine)}});
+  });
+}
+
+void avg_pool_activation_backward(const Tensor& dz, const Tensor& dy, const Tensor& x, Activation f,
+                                  const PoolOptions& options, const Stream& stream) {
+  functors::with_activation(f, [&]<class F>(F) {
+    submit(stream, [dz = dz.data<float>(), dy = dy.data<float>(), x = x.data<float>(), count = dz.count(),
+                    width = dz.shape()[2], channels = dz.shape()[3], window_h = options.window[0],
+                    window_w = options.window[1]] {
+      // Windows tile the images: row r of x lies in row r / window_h of y, whatever image it is of.
+      const std::int64_t row_size = width * channels, share = window_h * window_w;
+      const auto rows = row_size > 0 ? count / row_size : 0;
+      const float factor = 1.0f / static_cast<float>(share);
+      for_each_block(rows, std::max<std::int64_t>(1, kBlock / std::max<std::int64_t>(1, row_size)), count,
+                     [&](std::int64_t begin, std::int64_t end) {
+                       for (std::int64_t r = begin; r < end; ++r) {
+                         const float* const dy_row = dy + r / window_h * (row_size / window_w);
+                         for (std::int64_t w = 0; w < width; ++w) {
+                           const float* const dy_pixel = dy_row + w / window_w * channels;
+                           const std::int64_t first = r * row_size + w * channels;
+#pragma omp simd
+                           for (std::int64_t c = 0; c < channels; ++c) {
+                             dz[first + c] = factor * dy_pixel[c] * F::slope(x[first + c]);
+                           }
+                         }
+                       }
+                     });
+    });
   });
 }
 

@@ -7,6 +7,7 @@ namespace giro::cpu {
 
 void publish_columns(const RowRing& ring, const Tensor& row, const RowPart& part, const Stream& stream) {
   submit(stream, [ring, counter = row.data<std::int64_t>(), part] {
+    part.count();
     double* out = ring.values + (*counter % ring.capacity) * part.row_columns + part.first;
     for (int c = 0; c < part.columns; ++c) out[c] = part.read(c);
     if (part.ends_row()) *ring.published = ++*counter;

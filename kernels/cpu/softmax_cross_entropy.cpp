@@ -1,56 +1,114 @@
-#include "kernels/internal/backends.h"
+#include <giro/kernels/softmax_cross_entropy.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <numeric>
 
-#include "kernels/cpu/for_each.h"
+#include "kernels/cpu/block_sum.h"
+#include "kernels/cpu/exp.h"
+#include "kernels/cpu/is_correct.h"
 #include "kernels/functors/dtype_dispatch.h"
+#include "kernels/internal/backends.h"
 
 namespace giro::cpu {
 namespace {
 
+constexpr std::int64_t kRows = 16;  // at a time
+constexpr std::int64_t kCostOfExp = 8;
+
+// What is asked of each row: its loss, `factor` times its gradient, whether it is correct. The exponentials are made in
+// `work` (rows, classes), which becomes the gradient and may be the logits.
 template <class Label>
-void row(float* loss, float* gradient, const float* logits, std::int64_t classes, Label label) {
-  const bool valid = label >= 0 && static_cast<std::int64_t>(label) < classes;
-  if (!valid) {
-    *loss = std::numeric_limits<float>::quiet_NaN();
-    if (gradient != nullptr) std::fill_n(gradient, classes, *loss);
-    return;
+struct CrossEntropy {
+  float* losses;
+  float* work;
+  bool wants_gradient;
+  float factor;
+  const float* logits;
+  const Label* labels;
+  std::int64_t rows, classes;
+
+  void operator()(std::int64_t begin, std::int64_t end) const {
+    float at_label[kRows];  // less the largest of the row
+    for (std::int64_t r = begin; r < end; ++r) {
+      const float* const row = logits + r * classes;
+      const float largest = *std::max_element(row, row + classes);
+      if (is_known(r)) at_label[r - begin] = row[labels[r]] - largest;
+      for (std::int64_t c = 0; c < classes; ++c) work[r * classes + c] = row[c] - largest;
+    }
+    float* const e = work + begin * classes;
+#pragma omp simd
+    for (std::int64_t i = 0; i < (end - begin) * classes; ++i) e[i] = exp_nonpositive(e[i]);
+    for (std::int64_t r = begin; r < end; ++r) losses[r] = finish(r, at_label[r - begin]);
   }
-  const float largest = *std::max_element(logits, logits + classes);
-  const float at_label = logits[label];
-  double total = 0;  // of a million classes, a float would keep three digits
-  for (std::int64_t c = 0; c < classes; ++c) {
-    const float e = std::exp(logits[c] - largest);
-    total += static_cast<double>(e);
-    if (gradient != nullptr) gradient[c] = e;
+
+  bool is_known(std::int64_t r) const { return labels[r] >= 0 && static_cast<std::int64_t>(labels[r]) < classes; }
+
+  float finish(std::int64_t r, float at_label) const {
+    float* const e = work + r * classes;
+    if (!is_known(r)) {
+      std::fill_n(e, classes, std::numeric_limits<float>::quiet_NaN());
+      return std::numeric_limits<float>::quiet_NaN();
+    }
+    double total = 0;  // of a million classes, a float would keep three digits
+    for (std::int64_t c = 0; c < classes; ++c) total += static_cast<double>(e[c]);
+    if (wants_gradient) {
+      const float divisor = static_cast<float>(total);
+      for (std::int64_t c = 0; c < classes; ++c) e[c] /= divisor;
+      e[labels[r]] -= 1.0f;
+      for (std::int64_t c = 0; c < classes; ++c) e[c] = factor * e[c];
+    }
+    return static_cast<float>(std::log(total)) - at_label;
   }
-  *loss = static_cast<float>(std::log(total)) + (largest - at_label);
-  if (gradient != nullptr) {
-    const float divisor = static_cast<float>(total);
-    for (std::int64_t c = 0; c < classes; ++c) gradient[c] /= divisor;
-    gradient[label] -= 1.0f;
-  }
+};
+
+// Calls f with one of these. `scratch` takes the exponentials where no gradient is wanted.
+template <class F>
+void with_cross_entropy(float* losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels, float factor,
+                        const Stream& stream, F&& f) {
+  const Buffer scratch = dlogits ? Buffer() : stream.allocate(logits.bytes());
+  float* const work = dlogits ? dlogits.data<float>() : static_cast<float*>(scratch.data());
+  functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
+    f(CrossEntropy<Label>{losses, work, static_cast<bool>(dlogits), factor, logits.data<float>(), labels.data<Label>(),
+                          logits.shape()[0], logits.shape()[1]});
+  });
 }
 
 }  // namespace
 
 void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels,
                            const Stream& stream) {
-  functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
-    submit(stream, [loss = losses.data<float>(), gradient = dlogits ? dlogits.data<float>() : nullptr,
-                    logit = logits.data<float>(), label = labels.data<Label>(), rows = logits.shape()[0],
-                    classes = logits.shape()[1]] {
-      constexpr std::int64_t kRows = 16;
-      constexpr std::int64_t kCostOfExp = 8;
-      for_each_block(rows, kRows, rows * classes * kCostOfExp, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) {
-          row(loss + r, gradient == nullptr ? nullptr : gradient + r * classes, logit + r * classes, classes, label[r]);
-        }
-      });
-    });
+  with_cross_entropy(losses.data<float>(), dlogits, logits, labels, 1.0f, stream, [&](const auto& rows) {
+    submit(stream, [rows] { for_each_block(rows.rows, kRows, rows.rows * rows.classes * kCostOfExp, rows); });
   });
+}
+
+void mean_cross_entropy(const Tensor& loss, const Tensor& dlogits, const Tensor& accuracy, const Tensor& logits,
+                        const Tensor& labels, double factor, const Stream& stream) {
+  const Buffer losses = stream.allocate(static_cast<std::size_t>(logits.shape()[0]) * sizeof(float));
+  with_cross_entropy(
+      static_cast<float*>(losses.data()), dlogits, logits, labels, static_cast<float>(factor), stream,
+      [&](const auto& rows) {
+        submit(stream, [rows, loss = loss.data<float>(), accuracy = accuracy ? accuracy.data<float>() : nullptr] {
+          std::int64_t correct[kMostMeanRows / kRows] = {};  // of each block
+          for_each_block(rows.rows, kRows, rows.rows * rows.classes * kCostOfExp,
+                         [&](std::int64_t begin, std::int64_t end) {
+                           for (std::int64_t r = begin; accuracy != nullptr && r < end; ++r) {
+                             const float* const row = rows.logits + r * rows.classes;
+                             correct[begin / kRows] += is_correct(row, rows.classes, rows.labels[r]);
+                           }
+                           rows(begin, end);
+                         });
+          const auto count = static_cast<double>(rows.rows);
+          const double sum = block_sum(rows.rows, [&](std::int64_t r) { return static_cast<double>(rows.losses[r]); });
+          *loss = static_cast<float>(1.0 / count * sum);
+          if (accuracy == nullptr) return;
+          const auto hits = std::accumulate(std::begin(correct), std::end(correct), std::int64_t{0});
+          *accuracy = static_cast<float>(static_cast<double>(hits) / count);
+        });
+      });
 }
 
 }  // namespace giro::cpu

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/is_correct.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/functors/dtype_dispatch.h"
 #include "kernels/internal/backends.h"
@@ -13,36 +14,9 @@
 namespace giro::cuda {
 namespace {
 
-constexpr int kWarp = 32;
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kWarp;
 constexpr std::int64_t kRowsPerBlock = 8 * kWarps;
-constexpr unsigned int kAllLanes = 0xffffffffu;
-
-// For a whole warp: whether the first largest of x[0, columns) stands at `label` and none of them is NaN.
-// Lane 0 knows.
-__device__ bool is_correct(const float* x, std::int64_t columns, std::int64_t label, int lane) {
-  float largest = -INFINITY;
-  std::int64_t index = columns;
-  bool nan = false;
-  for (std::int64_t c = lane; c < columns; c += kWarp) {
-    const float value = x[c];
-    nan = nan || isnan(value);
-    if (value > largest || index == columns) {
-      largest = value;
-      index = c;
-    }
-  }
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-    const float other = __shfl_xor_sync(kAllLanes, largest, offset);
-    const std::int64_t other_index = __shfl_xor_sync(kAllLanes, static_cast<long long>(index), offset);
-    if (other > largest || (other == largest && other_index < index)) {
-      largest = other;
-      index = other_index;
-    }
-  }
-  return __any_sync(kAllLanes, nan) == 0 && index == label;
-}
 
 // Counts the correct rows of each block; a lone block writes the share itself.
 template <class Label>

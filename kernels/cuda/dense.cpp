@@ -1,5 +1,7 @@
 #include <giro/kernels/dense.h>
 
+#include <utility>
+
 #include "kernels/cuda/bias.h"
 #include "kernels/cuda/matmul.h"
 #include "kernels/internal/backends.h"
@@ -83,6 +85,30 @@ void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const 
              stream);
     }
   }
+}
+
+namespace {
+
+// The bytes as floats, for what cannot read bytes.
+std::pair<Buffer, Tensor> scaled(const Tensor& x, double factor, const Stream& stream) {
+  Buffer memory = stream.allocate(static_cast<std::size_t>(x.count()) * sizeof(float));
+  const Tensor floats(memory.data(), DType::f32, x.shape(), x.device());
+  cuda::scale(floats, x, factor, stream);
+  return {std::move(memory), floats};
+}
+
+}  // namespace
+
+void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b, Activation f,
+                    const Stream& stream) {
+  const auto [memory, floats] = scaled(x, factor, stream);
+  cuda::dense(y, floats, w, b, f, stream);
+}
+
+void dense_of_bytes_backward(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, double factor,
+                             const Stream& stream) {
+  const auto [memory, floats] = scaled(x, factor, stream);
+  cuda::dense_backward(Tensor(), dw, db, dz, floats, Tensor(), stream);
 }
 
 }  // namespace giro::cuda

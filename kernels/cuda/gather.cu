@@ -1,6 +1,7 @@
 #include "kernels/functors/gather.h"
 
 #include "kernels/cuda/for_each.cuh"
+#include "kernels/cuda/launch.h"
 #include "kernels/functors/dtype_dispatch.h"
 #include "kernels/internal/backends.h"
 
@@ -46,6 +47,87 @@ void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, co
 
 void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream) {
   functors::batch_indices(ForEach{stream}, indices, positions, order);
+}
+
+namespace {
+
+constexpr int kThreads = 256;
+
+// GatheredArrays as a kernel takes them by value.
+struct GatheredRows {
+  struct Array {
+    void* out;
+    const void* src;
+    std::int64_t bytes;  // of a row of src
+    float factor;
+    bool converts, is_aligned;  // to four bytes
+  };
+  Array arrays[kMostGathered];
+  int count;
+};
+
+// Factor times each byte of a row; where all is aligned, four at a time.
+__device__ void scale_row(float* out, const unsigned char* row, const GatheredRows::Array& array) {
+  if (array.is_aligned) {
+    for (std::int64_t i = threadIdx.x; i < array.bytes / 4; i += kThreads) {
+      const uchar4 bytes = reinterpret_cast<const uchar4*>(row)[i];
+      reinterpret_cast<float4*>(out)[i] =
+          make_float4(array.factor * static_cast<float>(bytes.x), array.factor * static_cast<float>(bytes.y),
+                      array.factor * static_cast<float>(bytes.z), array.factor * static_cast<float>(bytes.w));
+    }
+  } else {
+    for (std::int64_t i = threadIdx.x; i < array.bytes; i += kThreads) {
+      out[i] = array.factor * static_cast<float>(row[i]);
+    }
+  }
+}
+
+__device__ void copy_row(unsigned char* out, const unsigned char* row, const GatheredRows::Array& array) {
+  if (array.is_aligned) {
+    for (std::int64_t i = threadIdx.x; i < array.bytes / 4; i += kThreads) {
+      reinterpret_cast<std::uint32_t*>(out)[i] = reinterpret_cast<const std::uint32_t*>(row)[i];
+    }
+  } else {
+    for (std::int64_t i = threadIdx.x; i < array.bytes; i += kThreads) out[i] = row[i];
+  }
+}
+
+// A block a row of the batch.
+__global__ void gather_batch_kernel(GatheredRows rows, functors::CurrentSlot position, RowOrder order) {
+  __shared__ std::int64_t index;
+  const std::int64_t r = blockIdx.x;
+  if (threadIdx.x == 0) index = order(*reinterpret_cast<const std::int64_t*>(position()) + r);
+  __syncthreads();
+  for (int a = 0; a < rows.count; ++a) {
+    const GatheredRows::Array& array = rows.arrays[a];
+    const auto* const row = static_cast<const unsigned char*>(array.src) + index * array.bytes;
+    if (array.converts) {
+      scale_row(static_cast<float*>(array.out) + r * array.bytes, row, array);
+    } else {
+      copy_row(static_cast<unsigned char*>(array.out) + r * array.bytes, row, array);
+    }
+  }
+}
+
+}  // namespace
+
+void gather_batch(const std::vector<GatheredArray>& arrays, const SlotRing& positions, const RowOrder& order,
+                  const Stream& stream) {
+  const std::int64_t count = arrays.front().out.shape()[0];
+  if (count == 0) return;
+  GatheredRows rows{};
+  for (const auto& [out, src, factor] : arrays) {
+    const std::size_t bytes = static_cast<std::size_t>(out.count() / count) * size_of(src.dtype());
+    const std::uintptr_t together =
+        reinterpret_cast<std::uintptr_t>(out.raw()) | reinterpret_cast<std::uintptr_t>(src.raw()) | bytes;
+    const bool converts = out.dtype() != src.dtype();
+    const bool out_is_aligned = !converts || reinterpret_cast<std::uintptr_t>(out.raw()) % sizeof(float4) == 0;
+    rows.arrays[rows.count++] = {out.raw(), src.raw(), static_cast<std::int64_t>(bytes),
+                                 factor,    converts,  together % 4 == 0 && out_is_aligned};
+  }
+  gather_batch_kernel<<<blocks_for(count, 1), kThreads, 0, handle(stream)>>>(rows, functors::CurrentSlot(positions),
+                                                                             order);
+  check_launch("gather_batch_kernel");
 }
 
 }  // namespace giro::cuda

@@ -52,6 +52,11 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
         "cudnnPoolingBackward");
 }
 
+void avg_pool_activation_backward(const Tensor& dz, const Tensor& dy, const Tensor& x, Activation f,
+                                  const PoolOptions& options, const Stream& stream) {
+  functors::avg_pool_activation_backward(ForEach{stream}, dz, dy, x, f, options);
+}
+
 void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
   pool(CUDNN_POOLING_MAX_DETERMINISTIC, y, x, options, stream);
 }

@@ -16,6 +16,8 @@ static_assert(RowPart::kMaxColumns <= kWarp, "one lane a column");
 __global__ void publish_columns_kernel(RowRing ring, std::int64_t* row, RowPart part) {
   const int lane = static_cast<int>(threadIdx.x);
   const std::int64_t number = *row;
+  if (lane == 0) part.count();
+  __syncwarp();
   if (lane < part.columns) {
     volatile double* values = ring.values + (number % ring.capacity) * part.row_columns + part.first;
     values[lane] = part.read(lane);

@@ -1,5 +1,8 @@
+#include <cub/block/block_reduce.cuh>
+
 #include <cstdint>
 
+#include "kernels/cuda/is_correct.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/functors/dtype_dispatch.h"
 #include "kernels/internal/backends.h"
@@ -9,21 +12,12 @@
 namespace giro::cuda {
 namespace {
 
-constexpr int kWarp = 32;
 constexpr int kThreads = 128;
-constexpr unsigned int kAllLanes = 0xffffffffu;
 
-// One warp a row. dlogits may be logits, so neither is __restrict__: each lane reads an element before it
-// writes it.
-template <class Label>
-__global__ void softmax_cross_entropy_kernel(float* losses, float* dlogits, const float* logits, const Label* labels,
-                                             std::int64_t rows, std::int64_t columns) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const std::int64_t row =
-      static_cast<std::int64_t>(blockIdx.x) * (kThreads / kWarp) + static_cast<int>(threadIdx.x) / kWarp;
-  if (row >= rows) return;  // whole warps alike
-  const float* x = logits + row * columns;
-
+// For a whole warp, a row's loss, and `factor` times its gradient. `gradient` may be x, so neither is __restrict__:
+// each lane reads an element before it writes it.
+__device__ float row_loss(float* gradient, const float* x, std::int64_t columns, std::int64_t label, float factor,
+                          int lane) {
   float largest = -INFINITY;
   for (std::int64_t c = lane; c < columns; c += kWarp) largest = fmaxf(largest, x[c]);
   for (int offset = kWarp / 2; offset > 0; offset /= 2) {
@@ -39,15 +33,90 @@ __global__ void softmax_cross_entropy_kernel(float* losses, float* dlogits, cons
   }
   for (int offset = kWarp / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(kAllLanes, sum, offset);
 
-  const std::int64_t label = static_cast<std::int64_t>(labels[row]);
   const bool known = label >= 0 && label < columns;
-  if (lane == 0) losses[row] = known ? logf(sum) + (largest - x[label]) : NAN;
-  if (dlogits == nullptr) return;
+  const float loss = known ? logf(sum) + (largest - x[label]) : NAN;
+  if (gradient == nullptr) return loss;
   __syncwarp();  // the label's logit is read
   for (std::int64_t c = lane; c < columns; c += kWarp) {
-    const float gradient = expf(x[c] - largest) / sum - (c == label ? 1.0f : 0.0f);
-    dlogits[row * columns + c] = known ? gradient : NAN;
+    const float slope = expf(x[c] - largest) / sum - (c == label ? 1.0f : 0.0f);
+    gradient[c] = factor * (known ? slope : NAN);
   }
+  return loss;
+}
+
+// One warp a row; `correct` may be null.
+template <class Label>
+__global__ void softmax_cross_entropy_kernel(float* losses, float* dlogits, unsigned char* correct, const float* logits,
+                                             const Label* labels, std::int64_t rows, std::int64_t columns,
+                                             float factor) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const std::int64_t row =
+      static_cast<std::int64_t>(blockIdx.x) * (kThreads / kWarp) + static_cast<int>(threadIdx.x) / kWarp;
+  if (row >= rows) return;  // whole warps alike
+  const float* const x = logits + row * columns;
+  const auto label = static_cast<std::int64_t>(labels[row]);
+  const bool hit = correct != nullptr && is_correct(x, columns, label, lane);
+  __syncwarp();  // before dlogits take the logits' place
+  const float loss = row_loss(dlogits == nullptr ? nullptr : dlogits + row * columns, x, columns, label, factor, lane);
+  if (lane != 0) return;
+  losses[row] = loss;
+  if (correct != nullptr) correct[row] = hit;
+}
+
+// For a whole block of kSize threads: the mean of losses[0, rows), added up as the op `mean` does it, and the share of
+// correct rows. Each is written if there is a place for it.
+template <int kSize>
+__device__ void means_of_rows(float* loss, float* accuracy, const float* losses, const unsigned char* correct,
+                              std::int64_t rows) {
+  float sum = 0.0f;
+  int hits = 0;
+  for (std::int64_t r = threadIdx.x; r < rows; r += kSize) {
+    sum += losses[r];
+    if (accuracy != nullptr) hits += correct[r];
+  }
+  using ReduceSum = cub::BlockReduce<float, kSize>;
+  using ReduceHits = cub::BlockReduce<int, kSize>;
+  __shared__ typename ReduceSum::TempStorage sum_storage;
+  __shared__ typename ReduceHits::TempStorage hits_storage;
+  sum = ReduceSum(sum_storage).Sum(sum);
+  if (accuracy != nullptr) hits = ReduceHits(hits_storage).Sum(hits);
+  if (threadIdx.x != 0) return;
+  loss[0] = sum / static_cast<float>(rows);
+  if (accuracy != nullptr) accuracy[0] = static_cast<float>(hits) / static_cast<float>(rows);
+}
+
+constexpr int kMeanThreads = 256;  // as many as the op `mean` adds up with
+
+__global__ void means_of_rows_kernel(float* loss, float* accuracy, const float* losses, const unsigned char* correct,
+                                     std::int64_t rows) {
+  means_of_rows<kMeanThreads>(loss, accuracy, losses, correct, rows);
+}
+
+// A batch that one block is enough for.
+constexpr int kSmallThreads = 1024;
+constexpr std::int64_t kSmallRows = 128;
+
+template <class Label>
+__global__ void small_mean_cross_entropy_kernel(float* loss, float* dlogits, float* accuracy, const float* logits,
+                                                const Label* labels, std::int64_t rows, std::int64_t columns,
+                                                float factor) {
+  __shared__ float losses[kSmallRows];
+  __shared__ unsigned char correct[kSmallRows];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  for (std::int64_t row = warp; row < rows; row += kSmallThreads / kWarp) {
+    const float* const x = logits + row * columns;
+    const auto label = static_cast<std::int64_t>(labels[row]);
+    const bool hit = accuracy != nullptr && is_correct(x, columns, label, lane);
+    __syncwarp();
+    const float of_row =
+        row_loss(dlogits == nullptr ? nullptr : dlogits + row * columns, x, columns, label, factor, lane);
+    if (lane == 0) {
+      losses[row] = of_row;
+      correct[row] = hit;
+    }
+  }
+  __syncthreads();
+  means_of_rows<kSmallThreads>(loss, accuracy, losses, correct, rows);
 }
 
 }  // namespace
@@ -58,9 +127,35 @@ void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Te
   if (rows == 0) return;
   functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
     softmax_cross_entropy_kernel<<<blocks_for(rows, kThreads / kWarp), kThreads, 0, handle(stream)>>>(
-        losses.data<float>(), dlogits ? dlogits.data<float>() : nullptr, logits.data<float>(), labels.data<Label>(),
-        rows, columns);
+        losses.data<float>(), dlogits ? dlogits.data<float>() : nullptr, nullptr, logits.data<float>(),
+        labels.data<Label>(), rows, columns, 1.0f);
     check_launch("softmax_cross_entropy_kernel");
+  });
+}
+
+void mean_cross_entropy(const Tensor& loss, const Tensor& dlogits, const Tensor& accuracy, const Tensor& logits,
+                        const Tensor& labels, double factor, const Stream& stream) {
+  const std::int64_t rows = logits.shape()[0], columns = logits.shape()[1];
+  float* const gradient = dlogits ? dlogits.data<float>() : nullptr;
+  float* const share = accuracy ? accuracy.data<float>() : nullptr;
+  functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
+    if (rows <= kSmallRows) {
+      small_mean_cross_entropy_kernel<<<1, kSmallThreads, 0, handle(stream)>>>(
+          loss.data<float>(), gradient, share, logits.data<float>(), labels.data<Label>(), rows, columns,
+          static_cast<float>(factor));
+      check_launch("small_mean_cross_entropy_kernel");
+      return;
+    }
+    const Buffer losses = stream.allocate(static_cast<std::size_t>(rows) * sizeof(float));
+    const Buffer hits = stream.allocate(static_cast<std::size_t>(rows));
+    auto* const correct = share == nullptr ? nullptr : static_cast<unsigned char*>(hits.data());
+    softmax_cross_entropy_kernel<<<blocks_for(rows, kThreads / kWarp), kThreads, 0, handle(stream)>>>(
+        static_cast<float*>(losses.data()), gradient, correct, logits.data<float>(), labels.data<Label>(), rows,
+        columns, static_cast<float>(factor));
+    check_launch("softmax_cross_entropy_kernel");
+    means_of_rows_kernel<<<1, kMeanThreads, 0, handle(stream)>>>(
+        loss.data<float>(), share, static_cast<const float*>(losses.data()), correct, rows);
+    check_launch("means_of_rows_kernel");
   });
 }
 

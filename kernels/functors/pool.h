@@ -6,6 +6,8 @@
 #include <giro/runtime/host_device.h>
 #include <giro/runtime/tensor.h>
 
+#include "kernels/functors/activation.h"
+
 namespace giro::functors {
 
 // Whether a window's largest value is this one. A NaN is larger than every number, and one NaN is like another.
@@ -46,6 +48,32 @@ struct MaxPoolBackward {
     return true;
   }
 };
+
+// Windows tile the images: row r of x lies in row r / window_h of y, whatever image it is of.
+template <class F>
+struct AveragePoolActivationBackward {
+  float* dz;
+  const float *dy, *x;
+  std::int64_t width, channels, window_h, window_w;
+  float factor;
+
+  GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t c = i % channels, w = i / channels % width, row = i / (channels * width);
+    const std::int64_t o = (row / window_h * (width / window_w) + w / window_w) * channels + c;
+    dz[i] = factor * dy[o] * F::slope(x[i]);
+  }
+};
+
+template <class ForEach>
+void avg_pool_activation_backward(const ForEach& for_each, const Tensor& dz, const Tensor& dy, const Tensor& x,
+                                  Activation f, const PoolOptions& options) {
+  const auto [window_h, window_w] = options.window;
+  const float factor = 1.0f / static_cast<float>(window_h * window_w);
+  with_activation(f, [&]<class F>(F) {
+    for_each(dz.count(), AveragePoolActivationBackward<F>{dz.data<float>(), dy.data<float>(), x.data<float>(),
+                                                          dz.shape()[2], dz.shape()[3], window_h, window_w, factor});
+  });
+}
 
 template <class ForEach>
 void max_pool_backward(const ForEach& for_each, const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,

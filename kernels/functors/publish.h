@@ -20,6 +20,12 @@ struct RowPart {
   int first = 0;    // where they lie in the row
   int row_columns = 0;
 
+  // Counters that are incremented first, by the part that ends the row.
+  static constexpr int kMaxCounters = 4;
+  std::int64_t* counters[kMaxCounters] = {};
+  std::int64_t amounts[kMaxCounters] = {};
+  int num_counters = 0;
+
   RowPart(const std::vector<Tensor>& row, std::size_t first, std::size_t columns)
       : columns(static_cast<int>(columns)), first(static_cast<int>(first)), row_columns(static_cast<int>(row.size())) {
     for (std::size_t c = 0; c < columns; ++c) {
@@ -28,6 +34,13 @@ struct RowPart {
     }
   }
 
+  void add_counter(const Tensor& counter, std::int64_t amount) {
+    counters[num_counters] = counter.data<std::int64_t>();
+    amounts[num_counters++] = amount;
+  }
+  GIRO_HOST_DEVICE void count() const {
+    for (int c = 0; c < num_counters; ++c) *counters[c] += amounts[c];
+  }
   GIRO_HOST_DEVICE bool ends_row() const { return first + columns == row_columns; }
   GIRO_HOST_DEVICE double read(int column) const {
     switch (dtypes[column]) {

@@ -2,6 +2,8 @@
 
 // The types of ops' arguments besides tensors, numbers and choices (runtime/internal/held_op.h).
 
+#include <vector>
+
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/gather.h>
 #include <giro/kernels/optim/update.h>
@@ -23,8 +25,14 @@ inline SlotRing moved(const SlotRing& ring, const detail::MemoryMoves& moves) {
   return {moves(ring.slots), moves(ring.call)};
 }
 
+inline std::vector<GatheredArray> moved(std::vector<GatheredArray> arrays, const detail::MemoryMoves& moves) {
+  for (GatheredArray& array : arrays) array = {moves(array.out), moves(array.src), array.factor};
+  return arrays;
+}
+
 inline RowPart moved(RowPart part, const detail::MemoryMoves& moves) {
   for (int c = 0; c < part.columns; ++c) part.scalars[c] = moves(part.scalars[c]);
+  for (int c = 0; c < part.num_counters; ++c) part.counters[c] = static_cast<std::int64_t*>(moves(part.counters[c]));
   return part;
 }
 

@@ -70,6 +70,8 @@ class UserCall final : public detail::OpCall {
     }
   }
 
+  bool touches_only_its_tensors() const override { return false; }
+
   std::vector<Tensor> in;
 
  private:

@@ -11,6 +11,8 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/span.h>
 
+#include "kernels/rewrite/rewriter.h"
+
 namespace giro::detail {
 namespace {
 
@@ -145,12 +147,15 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
       id_(next_id++) {
   if (mode == Mode::recorded) {
     const Span span("record", "record a step");
-    graph_ = Graph::record(stream_, [&] {
-      const Logs logs = run_body(body);
-      logs_ = LogRing::create(logs, call_, stream_);
-      logs_->publish(logs);
-      temporaries_.clear();  // the logs are on their way within the recording: no value has to outlive it
-    });
+    graph_ = Graph::record(
+        stream_,
+        [&] {
+          const Logs logs = run_body(body);
+          logs_ = LogRing::create(logs, call_, stream_);
+          logs_->publish(logs);
+          temporaries_.clear();  // the logs are on their way within the recording: no value has to outlive it
+        },
+        &rewrite::rewriter());
   }
 }
 

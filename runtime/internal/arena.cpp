@@ -11,18 +11,19 @@ namespace giro {
 namespace {
 constexpr std::size_t kMinChunk = std::size_t{1} << 20;
 
-// The next multiple of a block's alignment, at least one. What is too much to be rounded is left to the allocation to
-// refuse.
-std::size_t block_size(std::size_t bytes) {
-  constexpr std::size_t kAlignment = Buffer::kAlignment;
-  if (bytes > std::numeric_limits<std::size_t>::max() - kAlignment) return bytes;
-  return std::max(bytes + kAlignment - 1, kAlignment) / kAlignment * kAlignment;
-}
 }  // namespace
 
 bool Arena::is_off() {
   const char* setting = std::getenv("GIRO_ARENA");
   return setting != nullptr && std::string_view(setting) == "0";
+}
+
+// The next multiple of a block's alignment, at least one. What is too much to be rounded is left to the allocation to
+// refuse.
+std::size_t Arena::block_size(std::size_t bytes) {
+  constexpr std::size_t kAlignment = Buffer::kAlignment;
+  if (bytes > std::numeric_limits<std::size_t>::max() - kAlignment) return bytes;
+  return std::max(bytes + kAlignment - 1, kAlignment) / kAlignment * kAlignment;
 }
 
 Arena::Arena(Device device, Of of) : device_(device), of_(of), shares_(!is_off()) {}

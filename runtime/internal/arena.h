@@ -43,6 +43,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
   };
   using Blocks = std::map<char*, Block>;
 
+  // Bytes that a block for so many takes.
+  static std::size_t block_size(std::size_t bytes);
   // Of a trace: the block that an address lies in, or null.
   const Blocks::value_type* block_at(const void* address) const;
   // Blocks that are held now keep their place for as long as this arena lives.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <map>
@@ -55,18 +56,22 @@ void Recording::hold(HeldOp op) {
 }
 
 // Memory for what is computed and used up within the ops that are held; what is still in use stays where it is.
-Buffer Recording::plan(MemoryMoves& moves) const {
+Buffer Recording::plan(const std::vector<HeldOp>& ops, MemoryMoves& moves) const {
   if (!trace->shares()) return {};
   std::map<const char*, std::size_t> indices;
   std::vector<PlannedBlock> blocks;
-  for (std::size_t i = 0; i < held_.size(); ++i) {
-    for (const auto* tensors : {&held_[i].node.reads, &held_[i].node.writes}) {
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    for (const auto* tensors : {&ops[i].node.reads, &ops[i].node.writes}) {
       for (const Tensor& tensor : *tensors) {
         const auto* const block = trace->block_at(tensor.raw());
         if (block == nullptr || !block->second.free || block->second.pinned) continue;
         const auto [at, is_new] = indices.try_emplace(block->first, blocks.size());
-        if (is_new) blocks.push_back({block->second.size, i, i});
-        blocks[at->second].last = i;
+        if (is_new) blocks.push_back({0, i, i});
+        PlannedBlock& planned = blocks[at->second];
+        const auto end =
+            static_cast<std::size_t>(static_cast<const char*>(tensor.raw()) - block->first) + tensor.bytes();
+        planned.bytes = std::max(planned.bytes, Arena::block_size(end));
+        planned.last = i;
       }
     }
   }
@@ -79,11 +84,12 @@ Buffer Recording::plan(MemoryMoves& moves) const {
 }
 
 void Recording::flush() {
-  if (rewriter_ != nullptr && !held_.empty()) rewriter_->rewrite(held_, *trace);
+  std::vector<HeldOp> ops = take_held();
+  if (rewriter_ != nullptr) rewriter_->rewrite(ops, *trace);
   MemoryMoves moves;
-  const Buffer memory = plan(moves);
+  const Buffer memory = plan(ops, moves);
   trace->pin_held();
-  for (HeldOp& op : std::exchange(held_, {})) {
+  for (HeldOp& op : ops) {
     for (auto* tensors : {&op.node.reads, &op.node.writes}) {
       for (Tensor& tensor : *tensors) tensor = moves(tensor);
     }

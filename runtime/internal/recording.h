@@ -37,6 +37,7 @@ struct Recording {
   // Whether what this thread queues now is held back: what an op queues itself is not.
   static bool holds() noexcept;
   void hold(HeldOp op);
+  std::vector<HeldOp> take_held() { return std::exchange(held_, {}); }
   // Queues what is held. Temporaries that are still in use keep the addresses that they have.
   void flush();
 
@@ -50,7 +51,7 @@ struct Recording {
   bool has_events = false;                        // events stand for parts of its work
 
  private:
-  Buffer plan(MemoryMoves& moves) const;
+  Buffer plan(const std::vector<HeldOp>& ops, MemoryMoves& moves) const;
 
   const Rewriter* rewriter_;
   std::vector<HeldOp> held_;

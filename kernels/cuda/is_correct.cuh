@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+
+namespace giro::cuda {
+
+constexpr int kWarp = 32;
+constexpr unsigned int kAllLanes = 0xffffffffu;
+
+// For a whole warp: whether the first largest of x[0, columns) stands at `label` and none of them is NaN.
+// Lane 0 knows.
+__device__ inline bool is_correct(const float* x, std::int64_t columns, std::int64_t label, int lane) {
+  float largest = -INFINITY;
+  std::int64_t index = columns;
+  bool nan = false;
+  for (std::int64_t c = lane; c < columns; c += kWarp) {
+    const float value = x[c];
+    nan = nan || isnan(value);
+    if (value > largest || index == columns) {
+      largest = value;
+      index = c;
+    }
+  }
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+    const float other = __shfl_xor_sync(kAllLanes, largest, offset);
+    const std::int64_t other_index = __shfl_xor_sync(kAllLanes, static_cast<long long>(index), offset);
+    if (other > largest || (other == largest && other_index < index)) {
+      largest = other;
+      index = other_index;
+    }
+  }
+  return __any_sync(kAllLanes, nan) == 0 && index == label;
+}
+
+}  // namespace giro::cuda

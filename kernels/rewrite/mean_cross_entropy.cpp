@@ -1,0 +1,50 @@
+#include <giro/kernels/softmax_cross_entropy.h>
+
+#include "kernels/rewrite/rules.h"
+
+namespace giro::rewrite {
+
+// The losses of rows of which the mean alone is wanted, their gradients' common factor, and the accuracy of the same
+// logits.
+bool mean_cross_entropy(OpList& ops, std::size_t i) {
+  const auto* const entropy = GIRO_ARGUMENTS(ops[i], softmax_cross_entropy);
+  if (entropy == nullptr) return false;
+  const auto [losses, row_gradients, logits, labels] = *entropy;
+  const auto reader = ops.only_reader(i, losses);
+  const auto* const mean = reader ? GIRO_ARGUMENTS(ops[*reader], mean) : nullptr;
+  if (mean == nullptr || !same(std::get<1>(*mean), losses) || logits.shape()[0] > kMostMeanRows ||
+      logits.shape()[0] < 1 || !ops.can_run_early(*reader, i)) {
+    return false;
+  }
+  std::vector<std::size_t> gone{*reader};
+
+  Tensor dlogits = row_gradients;
+  double factor = 1;
+  if (const auto scaled = dlogits ? ops.only_reader(i, dlogits) : std::nullopt) {
+    const auto* const scale = GIRO_ARGUMENTS(ops[*scaled], scale);
+    if (scale != nullptr && same(std::get<1>(*scale), dlogits) && std::get<0>(*scale).dtype() == DType::f32 &&
+        ops.can_run_early(*scaled, i, gone)) {
+      dlogits = std::get<0>(*scale).reshape(logits.shape());
+      factor = std::get<2>(*scale);
+      gone.push_back(*scaled);
+    }
+  }
+  Tensor share;
+  for (std::size_t k = i + 1; k < ops.size() && !share; ++k) {
+    const auto* const accuracy = GIRO_ARGUMENTS(ops[k], accuracy);
+    if (accuracy == nullptr) continue;
+    const auto& [out, of_logits, of_labels] = *accuracy;
+    if (of_logits.raw() != logits.raw() || of_logits.shape() != logits.shape() || of_labels.raw() != labels.raw() ||
+        of_labels.dtype() != labels.dtype() || !ops.can_run_early(k, i, gone)) {
+      continue;
+    }
+    share = out;
+    gone.push_back(k);
+  }
+  ops.replace(i, gone, [&, loss = std::get<0>(*mean)](const Stream& stream) {
+    giro::mean_cross_entropy(loss, dlogits, share, logits, labels, factor, stream);
+  });
+  return true;
+}
+
+}  // namespace giro::rewrite

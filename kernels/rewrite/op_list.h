@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kernels/internal/backends.h"
+#include "kernels/internal/dispatch.h"
+#include "runtime/internal/held_op.h"
+
+namespace giro::rewrite {
+
+// The ops of a program while rules replace some of them: who reads what, and which of them may change places.
+class OpList {
+ public:
+  OpList(std::vector<detail::HeldOp>& ops, const Arena& trace) : ops_(ops), trace_(trace) {}
+
+  std::size_t size() const { return ops_.size(); }
+  const detail::HeldOp& operator[](std::size_t i) const { return ops_[i]; }
+  bool is(std::size_t i, std::string_view name) const { return ops_[i].node.op == name; }
+
+  // The only op that reads what op `i` writes to `value`, where nothing else ever looks at it. None for a value that
+  // lies outside of the program, that is still held, or that another op writes to as well.
+  std::optional<std::size_t> only_reader(std::size_t i, const Tensor& value) const;
+  // The ops that read it, under the same conditions but for their number, which may be 0; none if they do not hold.
+  std::optional<std::vector<std::size_t>> readers(std::size_t i, const Tensor& value) const;
+
+  // Whether op `j` may run in op `i`'s place, i < j, given that what it reads of op `i` and of `others` is replaced.
+  bool can_run_early(std::size_t j, std::size_t i, const std::vector<std::size_t>& others = {}) const;
+  // Whether op `i` may wait until just before op `j`, i < j.
+  bool can_run_late(std::size_t i, std::size_t j) const;
+
+  // Whether op `k` finds in `value` what op `i` found there, i < k.
+  bool stays(const Tensor& value, std::size_t i, std::size_t k) const;
+
+  // Puts the op that `queue` queues in the place of op `i`, and drops the ops at `gone`.
+  void replace(std::size_t i, const std::vector<std::size_t>& gone, const std::function<void(const Stream&)>& queue);
+  void drop(std::size_t i) { ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(i)); }
+
+ private:
+  std::vector<detail::HeldOp>& ops_;
+  const Arena& trace_;
+};
+
+// Whether two views are of the same elements.
+inline bool same(const Tensor& a, const Tensor& b) {
+  return a.raw() == b.raw() && a.dtype() == b.dtype() && a.count() == b.count();
+}
+
+// The arguments of op `i` if it is a call of that function of the backends, else null.
+template <class... Parameters>
+const auto* arguments_of(const detail::HeldOp& op, std::string_view name, void (*)(Parameters...)) {
+  using Call = detail::FunctionCall<Parameters...>;
+  const auto* const call = op.node.op == name ? dynamic_cast<const Call*>(op.call.get()) : nullptr;
+  return call != nullptr ? &call->arguments : nullptr;
+}
+#define GIRO_ARGUMENTS(op, function) ::giro::rewrite::arguments_of(op, #function, &cpu::function)
+
+}  // namespace giro::rewrite

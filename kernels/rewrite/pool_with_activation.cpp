@@ -1,0 +1,35 @@
+#include <giro/kernels/pool.h>
+
+#include <bit>
+#include <cstdint>
+
+#include "kernels/rewrite/rules.h"
+
+namespace giro::rewrite {
+
+// The gradient of an average pooling, and of the activation before it.
+bool pool_with_activation(OpList& ops, std::size_t i) {
+  const auto* const pool = GIRO_ARGUMENTS(ops[i], avg_pool_backward);
+  if (pool == nullptr) return false;
+  const auto [dx, dy, options] = *pool;
+  // It is divided by the size of a window, which for a power of two is a product to the bit.
+  const auto size = static_cast<std::uint64_t>(options.window[0] * options.window[1]);
+  if (!pool_windows_tile(dx.shape(), options) || !std::has_single_bit(size)) return false;
+  // Often in place: then dx is written twice, and what follows reads it.
+  for (std::size_t k = i + 1; k < ops.size(); ++k) {
+    const auto* const activation = GIRO_ARGUMENTS(ops[k], activation_backward);
+    if (activation == nullptr || !same(std::get<1>(*activation), dx)) continue;
+    const auto [dz, from, x, f] = *activation;
+    const bool in_place = dz.raw() == dx.raw();
+    if (needs_input(f)) return false;
+    if (!in_place && ops.only_reader(i, dx) != k) return false;
+    if (!ops.can_run_late(i, k)) return false;
+    ops.replace(k, {i}, [&, options = options, dy = dy, shape = dx.shape()](const Stream& stream) {
+      avg_pool_activation_backward(dz.reshape(shape), dy, x.reshape(shape), f, options, stream);
+    });
+    return true;
+  }
+  return false;
+}
+
+}  // namespace giro::rewrite

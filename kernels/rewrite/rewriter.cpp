@@ -1,0 +1,67 @@
+#include "kernels/rewrite/rewriter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include <giro/runtime/error.h>
+
+#include "kernels/rewrite/rules.h"
+
+namespace giro::rewrite {
+namespace {
+
+constexpr Rule kRules[] = {
+    {"fold_constants", fold_constants},
+    {"dense_of_bytes", dense_of_bytes},
+    {"gather_together", gather_together},
+    {"mean_cross_entropy", mean_cross_entropy},
+    {"pool_with_activation", pool_with_activation},
+    {"count_with_publish", count_with_publish},
+};
+
+std::vector<Rule> chosen_rules() {
+  std::vector<Rule> rules(std::begin(kRules), std::end(kRules));
+  const char* const variable = std::getenv("GIRO_REWRITE");
+  std::string_view setting = variable == nullptr ? "" : variable;
+  if (setting == "0") return {};
+  while (!setting.empty() && setting != "1") {
+    const std::string_view word = setting.substr(0, setting.find(','));
+    const bool erased =
+        word.starts_with('-') && std::erase_if(rules, [&](const Rule& rule) { return rule.name == word.substr(1); });
+    if (!erased) {
+      std::string names;
+      for (const Rule& rule : kRules) names += fmt::format("{}-{}", names.empty() ? "" : ", ", rule.name);
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("GIRO_REWRITE is '{}', expected 0, or some of {}, with commas", variable, names));
+    }
+    setting.remove_prefix(std::min(word.size() + 1, setting.size()));
+  }
+  return rules;
+}
+
+class RuleRewriter final : public detail::Rewriter {
+ public:
+  void rewrite(std::vector<detail::HeldOp>& ops, const Arena& trace) const override {
+    OpList list(ops, trace);
+    for (const Rule& rule : chosen_rules()) {
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        while (i < list.size() && rule.apply(list, i)) {
+        }
+      }
+    }
+  }
+};
+
+}  // namespace
+
+std::span<const Rule> all_rules() { return kRules; }
+
+const detail::Rewriter& rewriter() {
+  static const RuleRewriter rules;
+  return rules;
+}
+
+}  // namespace giro::rewrite

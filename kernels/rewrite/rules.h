@@ -1,0 +1,26 @@
+#pragma once
+
+#include <span>
+
+#include "kernels/rewrite/op_list.h"
+
+namespace giro::rewrite {
+
+// What the ops of a program may be replaced by. Each rule leaves every result as it was, to the bit.
+struct Rule {
+  const char* name;
+  // Tries to apply it to the ops of which `i` is the first. Returns whether the program has changed.
+  bool (*apply)(OpList& ops, std::size_t i);
+};
+
+bool fold_constants(OpList& ops, std::size_t i);
+bool dense_of_bytes(OpList& ops, std::size_t i);
+bool gather_together(OpList& ops, std::size_t i);
+bool mean_cross_entropy(OpList& ops, std::size_t i);
+bool pool_with_activation(OpList& ops, std::size_t i);
+bool count_with_publish(OpList& ops, std::size_t i);
+
+// In the order in which they are tried.
+std::span<const Rule> all_rules();
+
+}  // namespace giro::rewrite

@@ -34,7 +34,11 @@ std::vector<std::pair<std::string, std::int64_t>> digests(const TrainState& stat
 }  // namespace
 
 std::int64_t step_of(const TrainState& state) {
-  return to_host<std::int64_t>(state.at("step"), state.stream()).front();
+  const Tensor step = state.at("step");
+  (void)step.data<std::int64_t>();  // of another type it is an error
+  std::int64_t value = 0;           // each chunk asks: no vector, as to_host would make
+  detail::read_bytes(&value, step, state.stream());
+  return value;
 }
 
 Loop::Loop(Step& step, Hooks hooks, LoopOptions options, std::vector<std::string> default_stats)

@@ -314,5 +314,29 @@ TEST(Run, EachAimInTimeIsNoticed) {
   EXPECT_LE(run.elapsed().time(), aim + 0.5);
 }
 
+// With the history that it is given, and to a stop of any kind.
+TEST(Run, GoesOnAsItIsTold) {
+  auto data = std::views::iota(0, 1'000);
+  const auto arbiter = std::make_shared<Scripted>();
+  std::vector<double> latest;
+  const Tasks tasks{{every(1), count()}, {every(1), [&](LoopState<int, int>& l) {
+                                            arbiter->time += 1;
+                                            latest.push_back(l.accumulated_logs().entry_value("n"));
+                                          }}};
+  giro::Run first(0, data, tasks, {.stop = at(4)});
+  (void)first.advance();
+  giro::Run run(0, data, tasks, {.stop = at(2), .history = first.history(), .arbiter = arbiter});
+  EXPECT_EQ(run.advance(), Advanced::stopped);
+  EXPECT_EQ(run.history().size(), 6u);
+  latest.clear();
+  run.go_on(at({.time = 5.5}));
+  EXPECT_EQ(run.advance(), Advanced::stopped);
+  EXPECT_EQ(latest, (Values{3, 4, 5, 6}));
+  EXPECT_EQ(run.elapsed().steps, 6);
+  run.go_on(at(7), first.history());
+  EXPECT_EQ(run.advance(), Advanced::stopped);
+  EXPECT_EQ(run.history().collect("n")[0], (Values{1, 2, 3, 4, 7}));
+}
+
 }  // namespace
 }  // namespace giro

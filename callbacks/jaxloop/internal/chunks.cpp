@@ -107,7 +107,7 @@ void Loop::Chunks::begin_run(const Period& stop) {
   }
   tasks.insert(tasks.end(), loop_.options_.tasks.begin(), loop_.options_.tasks.end());
   data_.emplace(batches_.rest());
-  of_state_ = state_.identity();
+  device_ = state_.device();
   run_.emplace(std::move(state_), *data_, tasks,
                giro::LoopOptions<TrainState, Batch>{.stop = stop, .elapsed = {.steps = batches_.place()}});
 }
@@ -115,7 +115,7 @@ void Loop::Chunks::begin_run(const Period& stop) {
 std::int64_t Loop::Chunks::advance(std::optional<std::int64_t> num_steps, LoopOutputs& outputs) {
   const std::int64_t begin = batches_.place();
   const Period stop = num_steps ? at(begin + *num_steps) : Period();
-  if (run_ && of_state_.lock() != run_->state().identity()) (void)end_run();
+  if (run_ && run_->state().device() != device_) (void)end_run();
   if (run_)
     run_->go_on(stop);
   else

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -11,14 +10,15 @@
 #include <giro/callbacks/jaxloop/outputs.h>
 #include <giro/kernels/nn/train_state.h>
 #include <giro/loop/run.h>
+#include <giro/runtime/device.h>
 
 namespace giro::jaxloop {
 
 void run_due(const std::vector<Action>& actions, std::int64_t count, TrainState& state, LoopOutputs& outputs);
 
 // A loop's calls one after the other, each from where the batches are. They are one run, which stops at the end of each
-// chunk and goes on in the next, as long as the state is not replaced. Where the program has tasks of its own, which
-// begin and end with each chunk, or several ranks have to agree at its end, each chunk is a run of its own.
+// chunk and goes on in the next, unless the state is then one on another device. Where the program has tasks of its
+// own, which begin and end with each chunk, or several ranks have to agree at its end, each chunk is a run of its own.
 class Loop::Chunks {
  public:
   // The loop and the batches outlive it.
@@ -49,7 +49,7 @@ class Loop::Chunks {
   TrainState state_;  // while there is no run
   std::optional<Dataset> data_;
   std::optional<Run<TrainState, Dataset>> run_;
-  std::weak_ptr<const void> of_state_;  // the identity of the one that the run began with
+  Device device_ = Device::cpu();  // that the run works on
   std::int64_t steps_ = 0;
 };
 

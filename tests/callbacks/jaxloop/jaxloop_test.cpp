@@ -290,10 +290,13 @@ TEST_F(OuterLoopTest, ChunksCountForThemselves) {
                  .optimizer = optim::adam(0.01),
                  .begin_actions = {Action([&](TrainState&, LoopOutputs&) { ++begins; }, 4)},
                  .end_actions = {Action([&](TrainState&, LoopOutputs&) { ++ends; }, 3)}});
-  TrainLoop plain(step), with_tasks(step, {.tasks = {{every(1) | last(), Counting{&of_task}}}});
+  TrainLoop plain(step, {.stats = {"examples_per_sec", "loop_time_secs"}}),
+      with_tasks(step, {.tasks = {{every(1) | last(), Counting{&of_task}}}});
   const LoopResult result = run({.train_loop = &plain});
   EXPECT_EQ((Counts{begins, ends}), (Counts{20, 30}));
   EXPECT_EQ(result.outputs["x"].size(), 10u);
+  EXPECT_NEAR(result.outputs.mean("jaxloop/examples_per_sec") * result.outputs.mean("jaxloop/loop_time_secs"), 80,
+              1e-9);
   EXPECT_EQ(params_of(run({.train_loop = &with_tasks}).state), params_of(result.state));
   EXPECT_EQ((Counts{begins, ends}), (Counts{40, 60}));
   EXPECT_EQ(of_task, (Counts{10, 100, 10}));

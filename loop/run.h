@@ -69,11 +69,18 @@ class Run {
       core_.settle();
       // The run was waiting for the device there, and the signal is asked for no more.
       if (why == Advanced::reached && core_.is_interrupted()) why = Advanced::interrupted;
-      if (why != Advanced::reached) core_.set_ended();
+      if (why != Advanced::reached) core_.set_ended(why == Advanced::stopped);
       return why;
     } catch (...) {
       core_.fail(std::current_exception());
     }
+  }
+
+  // After the step with which the run has stopped at LoopOptions::stop: another stop to go on to, with a history and
+  // outputs of its own. The batch after the stop is made when the run is advanced, so a dataset that fails there
+  // leaves the run whole until then. Error(invalid_argument) if the run is elsewhere.
+  void go_on(const Period& stop, History history = {}, Outputs outputs = {}) {
+    core_.go_on(stop, std::move(history), std::move(outputs));
   }
 
   // As the steps so far have left them. The state's leaves may be written, as between two loops.
@@ -108,6 +115,11 @@ class Run {
       if (core_.start(current_.at(*it_))) return Advanced::stopped;
     }
     const auto end = std::ranges::end(*dataset_);
+    if (core_.is_after_stop()) {
+      if (core_.is_at_stop()) return Advanced::stopped;
+      core_.leave_stop();
+      if (++*it_ == end) return Advanced::dataset_ended;
+    }
     while (!core_.is_at_aim()) {
       std::optional<std::int64_t> last_size;
       if (core_.may_be_quiet()) {

@@ -50,7 +50,34 @@ class RunCore final : RunMemory {
 
   bool has_ended() const noexcept { return over_; }
   int interrupted() const noexcept { return signal_; }
-  void set_ended() noexcept { over_ = true; }
+  void set_ended(bool stopped) noexcept {
+    over_ = true;
+    after_stop_ = stopped && !run().loop.stop_iteration && run().elapsed.steps > run().options.elapsed.steps;
+  }
+
+  void go_on(const Period& stop, History history, Outputs outputs) {
+    if (!after_stop_ || finished_) {
+      throw Error(ErrorCode::invalid_argument,
+                  "go_on: expected a run that has stopped at LoopOptions::stop, found one " +
+                      std::string(finished_ ? "that is finished" : "that has not") + ", at step " +
+                      std::to_string(run().elapsed.steps));
+    }
+    over_ = false;
+    run().elapsed.last = false;
+    run().options.stop = stop;
+    stop_ = Wake::at(stop, run().elapsed.date_start);
+    if (stop_.time < Wake().time) run().clock.watch(true);
+    run().journal.history() = std::move(history);
+    run().journal.outputs() = std::move(outputs);
+    run().loop.first_record_ = run().journal.history().size();
+  }
+  // Whether the batch at hand is that of the step with which it has stopped.
+  bool is_after_stop() const noexcept { return after_stop_; }
+  void leave_stop() noexcept {
+    after_stop_ = false;
+    set_batch(nullptr);
+    set_place(Place::dataset);
+  }
 
   void aim_at(const Period& until) {
     if (!std::exchange(aimed_, true)) run().lane.set_steps_per_execution(run().options.steps_per_execution);
@@ -381,7 +408,7 @@ class RunCore final : RunMemory {
   bool between_steps_ = true;  // rather than in a step, at whose end the elapsed is counted
   bool heeds_signals_;
   bool is_saved_ = false;  // and ends
-  bool aimed_ = false, over_ = false, finished_ = false;
+  bool aimed_ = false, over_ = false, finished_ = false, after_stop_ = false;
   int signal_ = 0;  // that has interrupted the run
   Place place_ = Place::loop;
 };

@@ -124,23 +124,23 @@ bool State::contains(const std::string& path) const {
 
 Tensor State::at(const std::string& path) const {
   expect_whole();
-  std::vector<std::string> known;
   for (const auto& collection : collections_) {
     for (const Leaf& leaf : collection->leaves()) {
       if (leaf.path == path) return leaf.value;
-      known.push_back(leaf.path);
     }
   }
+  std::vector<std::string> known;
+  for (const Leaf& leaf : flatten()) known.push_back(leaf.path);
   throw Error(ErrorCode::not_found, fmt::format("no leaf '{}' in the state{}", path, suggestion(path, known)));
 }
 
 const Collection& State::collection(const std::string& name) const {
   expect_whole();
-  std::vector<std::string> known;
   for (const auto& collection : collections_) {
     if (collection->name() == name) return *collection;
-    known.push_back(collection->name());
   }
+  std::vector<std::string> known;
+  for (const auto& collection : collections_) known.push_back(collection->name());
   throw Error(ErrorCode::not_found, fmt::format("no collection '{}' in the state{}", name, suggestion(name, known)));
 }
 

@@ -26,6 +26,10 @@ class DatasetIterator {
   std::int64_t place() const noexcept { return place_; }  // batches that are past
   void advance(std::int64_t batches) noexcept { place_ += batches; }
   Dataset rest() const { return dataset_.skip(place_); }
+  bool is_at_end() const {
+    const std::int64_t batches = dataset_.num_batches();
+    return batches != Dataset::kForever && place_ >= batches;
+  }
 
  private:
   Dataset dataset_;
@@ -71,11 +75,9 @@ class Loop {
   Loop(Step& step, Hooks hooks, LoopOptions options, std::vector<std::string> default_stats);
   ~Loop();
 
-  // Over so many batches from the place on, or all that are left. Gives how many there were.
-  LoopResult run(TrainState state, const Dataset& batches, const Elapsed& start, std::optional<std::int64_t> num_steps,
-                 std::int64_t& steps);
+  class Chunks;  // the calls of one loop, one after the other
   // Runs the end actions that are due.
-  void end(LoopResult& result);
+  void end(TrainState& state, LoopOutputs& outputs);
   double seconds() const noexcept { return seconds_; }  // that the latest run took
   // The line is made only where somebody reads it.
   template <class Line>
@@ -106,6 +108,10 @@ class TrainLoop : public Loop {
 
   // Errors: LoopError, as giro::loop.
   LoopResult operator()(TrainState state, DatasetIterator& batches, std::optional<std::int64_t> num_steps = {});
+
+ private:
+  friend class OuterLoop;
+  LoopOutputs train(Chunks& chunks, std::optional<std::int64_t> num_steps);
 };
 
 // Evaluates: from the data set's first batch on, each time. Logs "eval     | step:     10 | eval time: 0.12 seconds".

@@ -13,6 +13,8 @@
 #include <giro/runtime/checkpoint_store.h>
 #include <giro/runtime/error.h>
 
+#include "callbacks/jaxloop/internal/chunks.h"
+
 namespace giro::jaxloop {
 namespace {
 
@@ -59,13 +61,12 @@ LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& argument
   std::int64_t step = step_of(state);
   train_loop.set_loop_count(step / chunk_steps);
   DatasetIterator batches(*arguments.train_dataset, step);
+  TrainLoop::Chunks chunks(train_loop, std::move(state), batches);
   LoopOutputs outputs;
   bool stops = false;
   while (step < total && !stops) {
-    const std::int64_t chunk = std::min(chunk_steps - step % chunk_steps, total - step);
-    LoopResult trained = train_loop(std::move(state), batches, chunk);
-    state = std::move(trained.state);
-    const std::int64_t now = step_of(state);
+    LoopOutputs trained = train_loop.train(chunks, std::min(chunk_steps - step % chunk_steps, total - step));
+    const std::int64_t now = step_of(chunks.state());
     if (now == step) {
       log(
           fmt::format("outer loop: the train loop has made no step at step {} of {}: the train dataset has ended, or "
@@ -73,13 +74,14 @@ LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& argument
                       step, total));
       break;
     }
-    outputs = std::move(trained.outputs);
+    outputs = std::move(trained);
     step = now;
     stops = outputs.stop_loop;
-    if (outputs.interrupted != 0) return {std::move(state), std::move(outputs)};
-    stops = evaluate(state, arguments, train_loop.loop_count(), outputs.interrupted) || stops;
-    if (outputs.interrupted != 0) return {std::move(state), std::move(outputs)};
+    if (outputs.interrupted == 0)
+      stops = evaluate(chunks.state(), arguments, train_loop.loop_count(), outputs.interrupted) || stops;
+    if (outputs.interrupted != 0) return {chunks.finish(), std::move(outputs)};
   }
+  state = chunks.finish();
   if (options_.checkpoint_spec && state.is_primary()) {
     const CheckpointSpec& spec = *options_.checkpoint_spec;
     posix_file_system()->create_directories(spec.checkpoint_dir);

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <ranges>
 #include <stdexcept>
 #include <string>
@@ -119,6 +121,113 @@ TEST(Run, AnErrorCarriesWhatThereWas) {
   }
 }
 
+// Cut at its stops, a run makes the calls of one that was not, with a history for each piece.
+TEST(Run, GoesOnFromItsStop) {
+  auto data = std::views::iota(0, 10);
+  for (const bool quiet : {false, true}) {
+    for (int cut = 1; cut <= 10; ++cut) {
+      std::string order;
+      const Tasks tasks{{quiet ? every(4) : every(1), [&](int& s, const int& batch) {
+                           order += std::to_string(batch);
+                           return logs().add_metric("n", ++s);
+                         }}};
+      giro::Run run(
+          0, data, tasks,
+          {.stop = at(cut), .on_start = {[&](int&) { order += 's'; }}, .on_end = {[&](int&) { order += 'e'; }}});
+      EXPECT_EQ(run.advance(), Advanced::stopped);
+      const std::size_t before = run.history().size();
+      const int state = run.state();
+      EXPECT_EQ(before, static_cast<std::size_t>(state));
+      run.go_on(at(cut));
+      EXPECT_EQ(run.advance(), Advanced::stopped);  // there already
+      run.go_on({});
+      EXPECT_EQ(run.history().size(), 0u);
+      if (cut < 9) {
+        EXPECT_EQ(run.advance(at(cut + 1)), Advanced::reached);
+      }
+      EXPECT_EQ(run.advance(), Advanced::dataset_ended);
+      const auto result = run.finish();
+      EXPECT_EQ(order, quiet ? "s048e" : "s0123456789e");
+      EXPECT_EQ(result.state, quiet ? 3 : 10);
+      EXPECT_EQ(result.history.size(), static_cast<std::size_t>(result.state - state));
+      EXPECT_EQ(result.elapsed.steps, 10);
+      EXPECT_EQ(result.elapsed.samples, 10);
+    }
+  }
+}
+
+// Each stop is a last step, and has the batch of its own.
+TEST(Run, LastRunsAtEachStop) {
+  auto data = std::views::iota(0, 10);
+  std::vector<int> batches;
+  giro::Run run(0, data, Tasks{{last(), [&](const int& batch) { batches.push_back(batch); }}}, {.stop = at(3)});
+  EXPECT_EQ(run.advance(), Advanced::stopped);
+  run.go_on(at({.samples = 7}));
+  EXPECT_FALSE(run.elapsed().last);
+  EXPECT_EQ(run.advance(at(5)), Advanced::reached);
+  EXPECT_EQ(run.advance(), Advanced::stopped);
+  (void)run.finish();
+  EXPECT_EQ(batches, (std::vector<int>{2, 6}));
+}
+
+TEST(Run, GoesOnFromAStopAlone) {
+  auto data = std::views::iota(0, 10);
+  const auto expect = [](auto& run, const std::string& found) {
+    expect_error(ErrorCode::invalid_argument, {"go_on", found}, [&] { run.go_on(at(20)); });
+  };
+  giro::Run run(0, data, Tasks{}, {.stop = at(10)});
+  expect(run, "has not, at step 0");
+  EXPECT_EQ(run.advance(at(4)), Advanced::reached);
+  expect(run, "has not, at step 4");
+  EXPECT_EQ(run.advance(), Advanced::stopped);
+  run.go_on(at(20));
+  EXPECT_EQ(run.advance(), Advanced::dataset_ended);
+  expect(run, "has not, at step 10");
+  (void)run.finish();
+  expect(run, "is finished");
+
+  giro::Run by_callback(0, data, Tasks{{every(1), [](LoopState<int, int>& l) { l.stop_iteration = true; }}});
+  EXPECT_EQ(by_callback.advance(), Advanced::stopped);
+  expect(by_callback, "has not, at step 1");
+}
+
+// Passed over once; making the batch after the third fails.
+class FailsAfterThree {
+ public:
+  struct Iterator {
+    using value_type = int;
+    using difference_type = std::ptrdiff_t;
+    int operator*() const { return batch; }
+    Iterator& operator++() {
+      if (++batch == 3) throw std::runtime_error("no fourth batch");
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return false; }
+    int batch = 0;
+  };
+  Iterator begin() const { return {}; }
+  std::default_sentinel_t end() const { return {}; }
+};
+
+// A dataset that fails after the stop has not spoiled what was before it.
+TEST(Run, FetchesTheBatchAfterItsStopWhenItGoesOn) {
+  FailsAfterThree data;
+  giro::Run run(0, data, Tasks{{every(1), count()}}, {.stop = at(3)});
+  EXPECT_EQ(run.advance(), Advanced::stopped);
+  run.go_on(at(4));
+  EXPECT_EQ(run.state(), 3);
+  try {
+    (void)run.advance();
+    FAIL() << "no error";
+  } catch (const LoopError& error) {
+    EXPECT_STREQ(error.what(), "the dataset, at step 3: no fourth batch");
+    EXPECT_EQ(*error.state<int>(), 3);
+    EXPECT_EQ(error.elapsed().steps, 3);
+    EXPECT_EQ(error.history().size(), 0u);
+  }
+}
+
 // Who is interrupted while a run waits for what it has queued is told so.
 TEST(Run, ASignalWhileItSettles) {
   auto data = std::views::iota(0, 10);
@@ -203,6 +312,33 @@ TEST(Run, EachAimInTimeIsNoticed) {
   EXPECT_EQ(run.advance(at({.time = aim})), Advanced::reached);
   EXPECT_GE(run.elapsed().time(), aim - 1e-6);
   EXPECT_LE(run.elapsed().time(), aim + 0.5);
+}
+
+// With the history that it is given, and to a stop of any kind.
+TEST(Run, GoesOnAsItIsTold) {
+  auto data = std::views::iota(0, 1'000);
+  const auto arbiter = std::make_shared<Scripted>();
+  std::vector<double> latest;
+  const Tasks tasks{{every(1),
+                     [&](LoopState<int, int>& l) {
+                       arbiter->time += 1;
+                       const Logs before = l.accumulated_logs();
+                       latest.push_back(before.empty() ? 0 : before.entry_value("n"));
+                     }},
+                    {every(1), count()}};
+  giro::Run first(0, data, tasks, {.stop = at(4)});
+  (void)first.advance();
+  giro::Run run(0, data, tasks, {.stop = at(2), .history = first.history(), .arbiter = arbiter});
+  EXPECT_EQ(run.advance(), Advanced::stopped);
+  EXPECT_EQ(run.history().size(), 6u);
+  latest.clear();
+  run.go_on(at({.time = 5.5}));
+  EXPECT_EQ(run.advance(), Advanced::stopped);
+  EXPECT_EQ(latest, (Values{0, 3, 4, 5}));
+  EXPECT_EQ(run.elapsed().steps, 6);
+  run.go_on(at(7), first.history());
+  EXPECT_EQ(run.advance(), Advanced::stopped);
+  EXPECT_EQ(run.history().collect("n")[0], (Values{1, 2, 3, 4, 7}));
 }
 
 }  // namespace

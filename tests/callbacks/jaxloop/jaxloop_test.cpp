@@ -230,6 +230,78 @@ TEST_F(OuterLoopTest, IsOneTrainingHoweverItIsCut) {
   EXPECT_TRUE(std::filesystem::exists(dir_ / "STOPPED"));
 }
 
+// What an end action does to the state, or puts in its place, is what the next chunk trains.
+TEST_F(OuterLoopTest, GoesOnWithTheStateThatActionsLeave) {
+  const auto reset = [](TrainState& state) {
+    const Tensor params = state.collection("params").flat();
+    from_host<float>(params, std::vector<float>(static_cast<std::size_t>(params.count()), 0.5f), state.stream());
+  };
+  DatasetIterator data(training_data());
+  LoopResult by_hand = train_loop_(initialized(step_), data, 50);
+  reset(by_hand.state);
+  by_hand = train_loop_(std::move(by_hand.state), data, 50);
+  for (const bool replaces : {false, true}) {
+    TrainLoop loop(step_, {.end_actions = {Action(
+                               [&](TrainState& state, LoopOutputs&) {
+                                 if (replaces) state = state.clone();
+                                 if (step_of(state) == 50) reset(state);
+                               },
+                               5)}});
+    EXPECT_EQ(params_of(run({.train_loop = &loop}).state), params_of(by_hand.state)) << replaces;
+  }
+}
+
+// A batch is made once, and the one after a chunk not before the chunk's end actions have run.
+TEST_F(OuterLoopTest, ADatasetThatFailsLeavesTheChunksBefore) {
+  for (const std::int64_t bad : {20, 25}) {
+    std::int64_t made = 0;
+    const Dataset data = training_data().map([&](const Batch& batch) {
+      if (made++ == bad) throw std::runtime_error("a bad batch");
+      return batch;
+    });
+    const std::string dir = dir_ / std::to_string(bad);
+    std::vector<std::int64_t> made_by;
+    TrainLoop saving(step_, {.end_actions = {checkpoint_action(dir),
+                                             Action([&](TrainState&, LoopOutputs&) { made_by.push_back(made); })}});
+    try {
+      (void)run({.train_loop = &saving}, {.train_dataset = data});
+      FAIL() << "no error";
+    } catch (const LoopError& error) {
+      EXPECT_EQ(error.what(), "the dataset, at step " + std::to_string(bad) + ": a bad batch");
+      EXPECT_EQ(step_of(*error.state<TrainState>()), bad);
+      EXPECT_EQ(error.history().size(), static_cast<std::size_t>(bad - 20));
+    }
+    EXPECT_EQ(made_by, (std::vector<std::int64_t>{10, 20}));
+    EXPECT_EQ(CheckpointStore(dir).latest_steps(), 20);
+  }
+}
+
+// Counts, schedules and the program's tasks begin anew in each chunk.
+TEST_F(OuterLoopTest, ChunksCountForThemselves) {
+  struct Counting {
+    void operator()(TrainState&) { ++counts->at(1); }
+    void on_start(TrainState&) { ++counts->at(0); }
+    void on_end(TrainState&) { ++counts->at(2); }
+    Counts* counts;
+  };
+  Counts of_task(3);
+  int begins = 0, ends = 0;
+  LineStep step({.train = true,
+                 .optimizer = optim::adam(0.01),
+                 .begin_actions = {Action([&](TrainState&, LoopOutputs&) { ++begins; }, 4)},
+                 .end_actions = {Action([&](TrainState&, LoopOutputs&) { ++ends; }, 3)}});
+  TrainLoop plain(step, {.stats = {"examples_per_sec", "loop_time_secs"}}),
+      with_tasks(step, {.tasks = {{every(1) | last(), Counting{&of_task}}}});
+  const LoopResult result = run({.train_loop = &plain});
+  EXPECT_EQ((Counts{begins, ends}), (Counts{20, 30}));
+  EXPECT_EQ(result.outputs["x"].size(), 10u);
+  EXPECT_NEAR(result.outputs.mean("jaxloop/examples_per_sec") * result.outputs.mean("jaxloop/loop_time_secs"), 80,
+              1e-9);
+  EXPECT_EQ(params_of(run({.train_loop = &with_tasks}).state), params_of(result.state));
+  EXPECT_EQ((Counts{begins, ends}), (Counts{40, 60}));
+  EXPECT_EQ(of_task, (Counts{10, 100, 10}));
+}
+
 // "stop from train or eval -> 10"; "train + eval -> 10 evals; intervals 1/2 -> 10/5".
 TEST_F(OuterLoopTest, EvaluatesAndStops) {
   const Dataset data = numbers(3);
@@ -264,6 +336,18 @@ TEST_F(OuterLoopTest, ASignalBetweenLoopsEndsItAfterTheNextStep) {
     EXPECT_EQ(result.outputs.interrupted, SIGTERM);
     EXPECT_EQ(step_of(result.state), loop == 2 ? 21 : 100);
   }
+}
+
+// One that comes in the last step of a chunk is of that chunk.
+TEST_F(OuterLoopTest, ASignalInTheLastStepOfAChunk) {
+  std::int64_t made = 0;
+  const Dataset data = training_data().map([&](const Batch& batch) {
+    if (++made == 20) std::raise(SIGTERM);
+    return batch;
+  });
+  const LoopResult result = run({}, {.train_dataset = data});
+  EXPECT_EQ(result.outputs.interrupted, SIGTERM);
+  EXPECT_EQ(step_of(result.state), 20);
 }
 
 // "resume at 55 -> loop_count 10 at the end"; "50 batches only -> step 50"; "save every 2 to 10, restore 10".

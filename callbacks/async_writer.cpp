@@ -9,7 +9,7 @@
 namespace giro {
 
 AsyncWriter::AsyncWriter(std::shared_ptr<MetricWriter> writer)
-    : writer_(std::move(writer)), worker_(std::make_unique<detail::Worker>()) {
+    : writer_(std::move(writer)), worker_(std::make_shared<detail::Worker>()) {
   if (!writer_) throw Error(ErrorCode::invalid_argument, "AsyncWriter: the writer is null");
 }
 AsyncWriter::~AsyncWriter() = default;

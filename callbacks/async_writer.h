@@ -20,6 +20,8 @@ class AsyncWriter final : public MetricWriter {
   explicit AsyncWriter(std::shared_ptr<MetricWriter> writer);
   // Writes what is left.
   ~AsyncWriter() override;
+  AsyncWriter(const AsyncWriter&) = delete;
+  AsyncWriter& operator=(const AsyncWriter&) = delete;
 
   void write_scalars(std::int64_t step, const Scalars& scalars) override;
   void write_images(std::int64_t step, const Arrays& images) override;
@@ -31,7 +33,7 @@ class AsyncWriter final : public MetricWriter {
 
  private:
   std::shared_ptr<MetricWriter> writer_;
-  std::unique_ptr<detail::Worker> worker_;
+  std::shared_ptr<detail::Worker> worker_;
 };
 
 }  // namespace giro

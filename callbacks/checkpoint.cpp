@@ -146,7 +146,7 @@ constexpr std::chrono::seconds kPause{10};
 }  // namespace
 
 Checkpoint::Checkpoint(std::string dir, CheckpointOptions options)
-    : dir_(std::move(dir)), options_(std::move(options)) {
+    : dir_(std::move(dir)), options_(std::move(options)), report_(std::make_shared<std::string>()) {
   if (dir_.empty()) throw Error(ErrorCode::invalid_argument, "checkpoint: the directory's name is empty");
   if (options_.keep < 1 || options_.keep_every_n_steps < 0) {
     throw Error(ErrorCode::invalid_argument,

@@ -180,7 +180,7 @@ class Checkpoint : public GenericCallback {
   std::shared_ptr<const Partitioner> ranks_;  // that save together; null: this process alone
   std::shared_ptr<CheckpointStore> store_;
   std::shared_ptr<Snapshot> snapshot_;
-  std::shared_ptr<std::string> report_ = std::make_shared<std::string>();
+  std::shared_ptr<std::string> report_;
 };
 Checkpoint checkpoint(const std::string& dir, const CheckpointOptions& options = {});
 

@@ -52,7 +52,7 @@ std::string line_of(std::int64_t step, std::string_view kind, const std::string&
 }  // namespace
 
 JsonlWriter::JsonlWriter(const std::string& path, const LoggerOptions& options)
-    : file_(std::make_unique<detail::LogFile>(
+    : file_(std::make_shared<detail::LogFile>(
           path, options, [](std::string_view text, std::size_t begin) { return text.find('\n', begin); })) {
   file_->open([](const std::string&) { return true; });
 }

@@ -23,6 +23,8 @@ class JsonlWriter final : public MetricWriter {
   // Errors: invalid_argument (no name, a negative flush_interval), io.
   explicit JsonlWriter(const std::string& path, const LoggerOptions& options = {});
   ~JsonlWriter() override;
+  JsonlWriter(const JsonlWriter&) = delete;
+  JsonlWriter& operator=(const JsonlWriter&) = delete;
 
   void write_scalars(std::int64_t step, const Scalars& scalars) override;
   void write_images(std::int64_t step, const Arrays& images) override;
@@ -35,7 +37,7 @@ class JsonlWriter final : public MetricWriter {
  private:
   void line(const std::string& text);
 
-  std::unique_ptr<detail::LogFile> file_;
+  std::shared_ptr<detail::LogFile> file_;
   bool is_closed_ = false;
 };
 

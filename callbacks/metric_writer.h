@@ -17,12 +17,14 @@ namespace giro {
 struct HParam {
   std::variant<bool, double, std::string> value;
 
-  HParam(bool flag) : value(flag) {}
+  HParam(bool flag);
+  HParam(double number);
   template <class T>
     requires std::is_arithmetic_v<T>
-  HParam(T number) : value(static_cast<double>(number)) {}
+  HParam(T number) : HParam(static_cast<double>(number)) {}
+  HParam(std::string text);
   template <std::convertible_to<std::string_view> T>
-  HParam(const T& text) : value(std::string(std::string_view(text))) {}
+  HParam(const T& text) : HParam(std::string(std::string_view(text))) {}
 };
 
 // Where metrics go, as CLU's MetricWriter: values by their tags, in the order in which they are to be shown. A tag is

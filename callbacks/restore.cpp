@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include <giro/callbacks/check_replicas.h>
 #include <giro/runtime/error.h>
 #include <giro/runtime/load_into.h>
 
@@ -34,6 +37,23 @@ Restored restore(State& state, const std::string& path, FileSystem& files) {
   const LoadedCheckpoint checkpoint = load_checkpoint(path, files);
   restore_state(state, checkpoint);
   return restored_from(checkpoint);
+}
+
+Resume::Resume(std::string dir, std::shared_ptr<FileSystem> files)
+    : dir_(std::move(dir)), files_(std::move(files)), restored_(std::make_shared<Restored>()) {}
+
+void Resume::resume(State& state, const Partitioner* partitioner, const Elapsed& elapsed,
+                    const std::function<void(Archive&)>& persist) {
+  std::optional<Archive> archive = read(state);
+  if (partitioner != nullptr) {
+    check_same_step(*partitioner);
+    check_replicas(state, *partitioner);
+  }
+  if (archive) {
+    archive->within("run", [&] { persist(*archive); });
+    static_cast<Elapsed&>(*restored_) = elapsed;
+    restored_->report = archive->report();
+  }
 }
 
 std::optional<Archive> Resume::read(State& state) {

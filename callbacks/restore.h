@@ -1,13 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
-#include <giro/callbacks/check_replicas.h>
+#include <giro/kernels/nn/partitioner.h>
 #include <giro/loop/callback.h>
 #include <giro/loop/time/elapsed.h>
 #include <giro/runtime/archive.h>
@@ -43,22 +43,12 @@ Restored restore(State& state, const std::string& path, FileSystem& files = *pos
 // Errors: as of restore, but for not_found where there is no checkpoint; invalid_argument where the dataset is another.
 class Resume : public GenericCallback {
  public:
-  explicit Resume(std::string dir, std::shared_ptr<FileSystem> files = posix_file_system())
-      : dir_(std::move(dir)), files_(std::move(files)) {}
+  explicit Resume(std::string dir, std::shared_ptr<FileSystem> files = posix_file_system());
 
   template <class S, class B>
   void on_resume(LoopState<S, B>& loop) {
     static_assert(std::is_base_of_v<State, S>, "giro: a run is resumed that threads a State");
-    std::optional<Archive> archive = read(loop.state);
-    if (loop.partitioner() != nullptr) {
-      check_same_step(*loop.partitioner());
-      check_replicas(loop.state, *loop.partitioner());
-    }
-    if (archive) {
-      archive->within("run", [&] { loop.persist(*archive); });
-      static_cast<Elapsed&>(*restored_) = loop.elapsed;
-      restored_->report = archive->report();
-    }
+    resume(loop.state, loop.partitioner(), loop.elapsed, [&loop](Archive& archive) { loop.persist(archive); });
   }
   template <class S, class B>
   void operator()(LoopState<S, B>&) {}
@@ -67,6 +57,9 @@ class Resume : public GenericCallback {
   const Restored& restored() const noexcept { return *restored_; }
 
  private:
+  // `persist` reads what the run remembers, `elapsed` among it.
+  void resume(State& state, const Partitioner* partitioner, const Elapsed& elapsed,
+              const std::function<void(Archive&)>& persist);
   // What the run remembers, once the state is restored; nothing: there is no checkpoint.
   std::optional<Archive> read(State& state);
   // Error(communication) where not all ranks have restored the same step.
@@ -74,7 +67,7 @@ class Resume : public GenericCallback {
 
   std::string dir_;
   std::shared_ptr<FileSystem> files_;
-  std::shared_ptr<Restored> restored_ = std::make_shared<Restored>();
+  std::shared_ptr<Restored> restored_;
 };
 inline Resume resume(const std::string& dir, const std::shared_ptr<FileSystem>& files = posix_file_system()) {
   return Resume(dir, files);

@@ -131,7 +131,7 @@ SummaryWriter::SummaryWriter(const std::string& dir, const SummaryWriterOptions&
     refuse(fmt::format("purge_step is {}, expected at least 0", *options.purge_step));
   }
   if (options.resume && !options.purge_step) refuse("resume without purge_step, the step at which the run goes on");
-  impl_ = std::make_unique<Impl>(dir, options);
+  impl_ = std::make_shared<Impl>(dir, options);
   if (!options.purge_step) return;
   if (options.resume) impl_->file->remove_from(*options.purge_step);
   impl_->file->add_session_start(Clock::now(), *options.purge_step);

@@ -51,7 +51,7 @@ class SummaryWriter final : public MetricWriter {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace giro

@@ -145,7 +145,7 @@ struct World::Impl {
   bool failed = false;
 };
 
-World::World(const WorldOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+World::World(const WorldOptions& options) : impl_(std::make_shared<Impl>(options)) {}
 
 double World::timeout() const noexcept { return std::chrono::duration<double>(impl_->timeout).count(); }
 

@@ -199,7 +199,7 @@ class Callback {
 
     static constexpr CallbackKind kKind = detail::kind_of<F>();
 
-    std::unique_ptr<Concept> clone() const override { return std::make_unique<Model>(*this); }
+    std::unique_ptr<Concept> clone() const override { return std::unique_ptr<Concept>(new Model(*this)); }
     CallbackKind kind() const override { return kKind; }
     bool sees_elapsed() const override {
       if constexpr (detail::IsStep<F>::value) {
@@ -350,13 +350,14 @@ class Callback {
     [[no_unique_address]] std::conditional_t<detail::IsStep<F>::value, Latest, Nothing> latest;
   };
 
+  // By new: make_unique would have a program compile a unique_ptr of each callback's Model.
   template <class F>
   static std::unique_ptr<Concept> make_model(F callable) {
     if constexpr (std::is_base_of_v<GenericCallback, F>) {
       using Bound = detail::BoundCallback<F, S, B>;
-      return std::make_unique<Model<Bound>>(Bound{std::move(callable)});
+      return std::unique_ptr<Concept>(new Model<Bound>(Bound{std::move(callable)}));
     } else {
-      return std::make_unique<Model<F>>(std::move(callable));
+      return std::unique_ptr<Concept>(new Model<F>(std::move(callable)));
     }
   }
 

@@ -2,6 +2,8 @@
 
 namespace giro::detail {
 
+void DeviceLane::set_steps_per_execution(std::int64_t steps) { queue_ = DeviceQueue(steps); }
+
 void DeviceLane::push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) {
   while (!recording->has_room()) make_room(recording->stream());
   stream_ = recording->stream();

@@ -21,7 +21,7 @@ class DeviceLane final : public StepSink {
       : journal_(journal), clock_(clock), elapsed_(elapsed), logs_(logs) {}
 
   // Error(invalid_argument) if it is negative.
-  void set_steps_per_execution(std::int64_t steps) { queue_ = DeviceQueue(steps); }
+  void set_steps_per_execution(std::int64_t steps);
 
   void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) override;
   void make_way() override;

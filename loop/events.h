@@ -5,12 +5,12 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <giro/loop/callback.h>
@@ -44,16 +44,17 @@ inline std::string to_string(LoopEvent event) { return std::string(kEventNames[s
 // Callbacks, and the event or the schedule at which they run.
 template <class S, class B>
 struct EventTask {
-  std::variant<LoopEvent, Schedule> when;
+  std::optional<LoopEvent> event;  // none: at the schedule
+  Schedule schedule;
   std::vector<Callback<S, B>> callbacks;
 
   // Error(not_found) naming the nearest event.
-  EventTask(std::string_view event, Callback<S, B> callback) : when(event_of(event)), callbacks{std::move(callback)} {}
-  EventTask(std::string_view event, std::initializer_list<Callback<S, B>> list)
-      : when(event_of(event)), callbacks(list) {}
-  EventTask(Schedule schedule, Callback<S, B> callback) : when(std::move(schedule)), callbacks{std::move(callback)} {}
-  EventTask(Schedule schedule, std::initializer_list<Callback<S, B>> list)
-      : when(std::move(schedule)), callbacks(list) {}
+  EventTask(std::string_view name, Callback<S, B> callback)
+      : event(event_of(name)), schedule(never()), callbacks{std::move(callback)} {}
+  EventTask(std::string_view name, std::initializer_list<Callback<S, B>> list)
+      : event(event_of(name)), schedule(never()), callbacks(list) {}
+  EventTask(Schedule when, Callback<S, B> callback) : schedule(std::move(when)), callbacks{std::move(callback)} {}
+  EventTask(Schedule when, std::initializer_list<Callback<S, B>> list) : schedule(std::move(when)), callbacks(list) {}
 };
 
 namespace detail {
@@ -196,10 +197,10 @@ EventTable<S, B> make_events(std::vector<EventTask<S, B>> tasks, const std::vect
     table[event].push_back(MemberOfState<kMember, S, Arguments>());
   });
   for (EventTask<S, B>& task : tasks) {
-    if (const LoopEvent* const event = std::get_if<LoopEvent>(&task.when)) {
-      for (Callback<S, B>& callback : task.callbacks) table[*event].push_back(std::move(callback));
+    if (task.event) {
+      for (Callback<S, B>& callback : task.callbacks) table[*task.event].push_back(std::move(callback));
     } else {
-      table.scheduled.emplace_back(std::get<Schedule>(std::move(task.when)), std::move(task.callbacks));
+      table.scheduled.emplace_back(std::move(task.schedule), std::move(task.callbacks));
     }
   }
   for (const EventCallback<S, B>& callback : callbacks) callback.add_to(table);

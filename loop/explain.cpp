@@ -10,7 +10,13 @@ namespace {
 constexpr std::int64_t kHorizon = 10'000;  // steps that are foreseen
 constexpr std::size_t kShown = 4;          // of the steps in which a task needs the host
 
-const char* words(const TaskOutline::Callback& callback) {
+struct CallbackOutline {
+  std::string name;
+  CallbackKind kind;
+  bool sees_elapsed;
+};
+
+const char* words(const CallbackOutline& callback) {
   switch (callback.kind) {
     case CallbackKind::device_step:
       return callback.sees_elapsed ? "device step, queued one at a time with its broadcasts"
@@ -23,13 +29,29 @@ const char* words(const TaskOutline::Callback& callback) {
   return "barrier, the device is brought to that step first";
 }
 
-bool has_barrier(const TaskOutline& task) {
-  return std::ranges::any_of(task.callbacks, [](const auto& c) { return c.kind == CallbackKind::barrier; });
-}
-
 }  // namespace
 
-std::string explain(std::vector<TaskOutline> tasks, std::int64_t batch_size) {
+struct Explanation::Task {
+  Schedule schedule;
+  std::vector<CallbackOutline> callbacks;
+
+  bool has_barrier() const {
+    return std::ranges::any_of(callbacks, [](const auto& c) { return c.kind == CallbackKind::barrier; });
+  }
+};
+
+Explanation::Explanation() = default;
+Explanation::~Explanation() = default;
+
+void Explanation::add_task(const Schedule& schedule) { tasks_.push_back({schedule, {}}); }
+
+void Explanation::add_callback(const std::string& name, CallbackKind kind, bool sees_elapsed) {
+  tasks_.back().callbacks.push_back({name, kind, sees_elapsed});
+}
+
+std::string Explanation::text(std::int64_t batch_size) const {
+  // Copies: schedules may remember what they are asked.
+  std::vector<Task> tasks = tasks_;
   std::vector<std::vector<std::int64_t>> host_steps(tasks.size());  // the first few in which each task needs the host
   std::int64_t alone = 0, longest = 0;
   bool has_device_step = false, whole = true;
@@ -43,7 +65,7 @@ std::string explain(std::vector<TaskOutline> tasks, std::int64_t batch_size) {
       // What the user's function would say is not for us to ask.
       if (traits.asks_user || !tasks[i].schedule(elapsed)) continue;
       bool barrier = false;
-      for (const TaskOutline::Callback& callback : tasks[i].callbacks) {
+      for (const CallbackOutline& callback : tasks[i].callbacks) {
         barrier |= callback.kind == CallbackKind::barrier;
         device_steps += callback.kind == CallbackKind::device_step;
         takes_broadcasts |= callback.kind == CallbackKind::device_step && callback.sees_elapsed;
@@ -60,12 +82,12 @@ std::string explain(std::vector<TaskOutline> tasks, std::int64_t batch_size) {
 
   std::string text;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    const TaskOutline& task = tasks[i];
-    for (const TaskOutline::Callback& callback : task.callbacks) {
+    const Task& task = tasks[i];
+    for (const CallbackOutline& callback : task.callbacks) {
       text += fmt::format("{}. {}: {}: {}\n", i + 1, to_string(task.schedule), callback.name, words(callback));
     }
     const auto traits = task.schedule.traits();
-    if (traits.reads_clock && has_barrier(task)) {
+    if (traits.reads_clock && task.has_barrier()) {
       whole = false;
       text += "   needs the host by the clock, too\n";
     }

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include <giro/loop/loop.h>
@@ -11,18 +10,23 @@ namespace giro {
 
 namespace detail {
 
-// A task, without the types of its state and batch.
-struct TaskOutline {
-  struct Callback {
-    std::string name;
-    CallbackKind kind;
-    bool sees_elapsed;  // for a step: it takes broadcasts
-  };
-  Schedule schedule;
-  std::vector<Callback> callbacks;
-};
+// explain, without the types of the state and the batch. Tasks are added in their order, each before its callbacks.
+class Explanation {
+ public:
+  Explanation();
+  ~Explanation();
+  Explanation(const Explanation&) = delete;
+  Explanation& operator=(const Explanation&) = delete;
 
-std::string explain(std::vector<TaskOutline> tasks, std::int64_t batch_size);
+  void add_task(const Schedule& schedule);
+  // `sees_elapsed`: of a step, that it takes broadcasts.
+  void add_callback(const std::string& name, CallbackKind kind, bool sees_elapsed);
+  std::string text(std::int64_t batch_size) const;
+
+ private:
+  struct Task;
+  std::vector<Task> tasks_;
+};
 
 }  // namespace detail
 
@@ -31,14 +35,14 @@ std::string explain(std::vector<TaskOutline> tasks, std::int64_t batch_size);
 // schedules by samples; schedules by time are not foreseen.
 template <class S, class B>
 std::string explain(const std::vector<Task<S, B>>& tasks, std::int64_t batch_size = 1) {
-  std::vector<detail::TaskOutline> outlines;
+  detail::Explanation explanation;
   for (const Task<S, B>& task : tasks) {
-    detail::TaskOutline& outline = outlines.emplace_back(detail::TaskOutline{task.schedule, {}});
+    explanation.add_task(task.schedule);
     for (const Callback<S, B>& callback : task.callbacks) {
-      outline.callbacks.push_back({callback.name(), callback.kind(), callback.sees_elapsed()});
+      explanation.add_callback(callback.name(), callback.kind(), callback.sees_elapsed());
     }
   }
-  return detail::explain(std::move(outlines), batch_size);
+  return explanation.text(batch_size);
 }
 
 }  // namespace giro

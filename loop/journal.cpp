@@ -24,6 +24,8 @@ void Journal::keep(const std::shared_ptr<LogRing>& ring) {
   if (std::find(rings_.begin(), rings_.end(), ring) == rings_.end()) rings_.push_back(ring);
 }
 
+void Journal::add(Observer* observer) { now_->observers.push_back(observer); }
+
 const Logs& Journal::read(const Row& row) {
   LogRing& ring = *row.ring;
   if (!ring.ready(row.number)) {

@@ -40,7 +40,7 @@ class Journal {
     if (rings_.empty() || rings_.back() != ring) keep(ring);
     now_->rows.push_back({ring.get(), ring->expect()});
   }
-  void add(Observer* observer) { now_->observers.push_back(observer); }
+  void add(Observer* observer);
   bool has_rows() const noexcept { return !now_->rows.empty(); }
   bool is_empty() const noexcept { return now_->rows.empty() && now_->observers.empty(); }
   // Moves what its device steps have logged to `logs`; the device has come to here.

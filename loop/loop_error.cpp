@@ -2,7 +2,23 @@
 
 #include <new>
 
-namespace giro::detail {
+namespace giro {
+
+struct LoopError::Rest {
+  History history;
+  Outputs outputs;
+  std::any metadata;
+};
+
+std::shared_ptr<LoopError::Rest> LoopError::keep(History history, Outputs outputs, std::any metadata) {
+  return std::make_shared<Rest>(Rest{std::move(history), std::move(outputs), std::move(metadata)});
+}
+
+History& LoopError::history() const noexcept { return rest_->history; }
+Outputs& LoopError::outputs() const noexcept { return rest_->outputs; }
+std::any& LoopError::metadata() const noexcept { return rest_->metadata; }
+
+namespace detail {
 
 std::pair<ErrorCode, std::string> explain_exception(const std::exception_ptr& cause) {
   try {
@@ -18,4 +34,5 @@ std::pair<ErrorCode, std::string> explain_exception(const std::exception_ptr& ca
   }
 }
 
-}  // namespace giro::detail
+}  // namespace detail
+}  // namespace giro

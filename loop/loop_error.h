@@ -28,13 +28,13 @@ class LoopError : public Error {
         state_(std::make_shared<S>(std::move(state))),
         state_type_(typeid(S)),
         elapsed_(elapsed),
-        rest_(std::make_shared<Rest>(Rest{std::move(history), std::move(outputs), std::move(metadata)})) {}
+        rest_(keep(std::move(history), std::move(outputs), std::move(metadata))) {}
 
   // What the callback, the dataset or the device has thrown.
   const std::exception_ptr& cause() const noexcept { return cause_; }
-  History& history() const noexcept { return rest_->history; }
-  Outputs& outputs() const noexcept { return rest_->outputs; }
-  std::any& metadata() const noexcept { return rest_->metadata; }
+  History& history() const noexcept;
+  Outputs& outputs() const noexcept;
+  std::any& metadata() const noexcept;
   // Completed steps.
   const Elapsed& elapsed() const noexcept { return elapsed_; }
   // The state, to be moved from; null if it is of another type.
@@ -44,11 +44,8 @@ class LoopError : public Error {
   }
 
  private:
-  struct Rest {
-    History history;
-    Outputs outputs;
-    std::any metadata;
-  };
+  struct Rest;
+  static std::shared_ptr<Rest> keep(History history, Outputs outputs, std::any metadata);
 
   std::exception_ptr cause_;
   std::shared_ptr<void> state_;

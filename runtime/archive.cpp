@@ -67,7 +67,7 @@ struct Archive::Tree {
   }
 };
 
-Archive::Archive(std::map<std::string, std::size_t> kept_lines) : tree_(std::make_unique<Tree>()) {
+Archive::Archive(std::map<std::string, std::size_t> kept_lines) : tree_(std::make_shared<Tree>()) {
   tree_->kept_lines = std::move(kept_lines);
 }
 Archive::Archive() : Archive(std::map<std::string, std::size_t>()) {}

@@ -192,7 +192,7 @@ class Archive {
   }
 
   struct Tree;
-  std::unique_ptr<Tree> tree_;
+  std::shared_ptr<Tree> tree_;
 };
 
 }  // namespace giro

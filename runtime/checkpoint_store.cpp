@@ -259,7 +259,7 @@ CheckpointStore::CheckpointStore(std::string dir, CheckpointStoreOptions options
   if (dir.empty()) throw Error(ErrorCode::invalid_argument, "checkpoint store: the directory's name is empty");
   check_keep(dir, options.keep, options.keep_every_n_steps);
   check_group(dir, options.group);
-  impl_ = std::make_unique<Impl>(std::move(dir), std::move(options));
+  impl_ = std::make_shared<Impl>(std::move(dir), std::move(options));
 }
 CheckpointStore::CheckpointStore(CheckpointStore&&) noexcept = default;
 CheckpointStore& CheckpointStore::operator=(CheckpointStore&&) noexcept = default;

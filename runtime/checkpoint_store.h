@@ -146,7 +146,7 @@ class CheckpointStore {
   Impl& impl() const;
   FileSystem& files() const;
 
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace giro

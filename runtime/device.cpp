@@ -13,6 +13,8 @@ namespace giro {
 
 std::string to_string(Device device) { return device.is_cpu() ? "cpu" : fmt::format("cuda:{}", device.index()); }
 
+Device Discovery::best() const { return devices.front().device; }
+
 Discovery discover_devices() {
   Discovery found;
   found.devices = cuda::device_infos(found.no_cuda_reason);

@@ -45,7 +45,7 @@ struct Discovery {
   std::vector<DeviceInfo> devices;  // GPUs first, the CPU last
   std::string no_cuda_reason;
 
-  Device best() const { return devices.front().device; }
+  Device best() const;
 };
 Discovery discover_devices();
 

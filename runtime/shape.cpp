@@ -11,6 +11,8 @@
 
 namespace giro {
 
+Shape::Shape(std::initializer_list<std::int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
+
 Shape::Shape(std::span<const std::int64_t> sizes) : rank_(sizes.size()) {
   if (rank_ > kMaxRank) {
     throw Error(ErrorCode::invalid_argument, fmt::format("a shape has at most {} axes, found {}", kMaxRank, rank_));

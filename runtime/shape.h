@@ -16,7 +16,7 @@ class Shape {
   static constexpr std::size_t kMaxRank = 6;
 
   Shape() = default;
-  Shape(std::initializer_list<std::int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
+  Shape(std::initializer_list<std::int64_t> sizes);
   explicit Shape(std::span<const std::int64_t> sizes);
 
   std::size_t rank() const noexcept { return rank_; }

@@ -76,7 +76,7 @@ struct Snapshot::Saved {
 };
 
 Snapshot::Snapshot(const State& state, MemoryKind kind, Collections collections)
-    : saved_(std::make_unique<Saved>(state, kind, collections)) {
+    : saved_(std::make_shared<Saved>(state, kind, collections)) {
   update(state);
 }
 Snapshot::Snapshot(Snapshot&&) noexcept = default;

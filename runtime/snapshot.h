@@ -48,7 +48,7 @@ class Snapshot {
  private:
   struct Saved;
   Saved& saved() const;
-  std::unique_ptr<Saved> saved_;
+  std::shared_ptr<Saved> saved_;
 };
 
 }  // namespace giro

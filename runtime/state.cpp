@@ -63,6 +63,9 @@ Tensor Collection::bytes() const {
 }
 
 State::State(DeviceContext context) : context_(context), identity_(std::make_shared<char>()) {}
+State::State(State&&) noexcept = default;
+State& State::operator=(State&&) noexcept = default;
+State::~State() = default;
 
 void State::expect_whole() const {
   if (moved_from()) throw Error(ErrorCode::invalid_argument, "this state was moved from");
@@ -76,7 +79,7 @@ const Collection& State::add(const std::string& name, const std::vector<LeafSpec
   if (name.empty() || std::any_of(collections_.begin(), collections_.end(), same_name)) {
     throw Error(ErrorCode::invalid_argument, fmt::format("a collection needs a name of its own, found '{}'", name));
   }
-  auto collection = std::make_unique<Collection>();
+  auto collection = std::make_shared<Collection>();
   std::size_t total = 0;
   for (const LeafSpec& leaf : specs) {
     total += round_up(static_cast<std::size_t>(leaf.shape.count()) * size_of(leaf.dtype));
@@ -150,7 +153,7 @@ bool State::contains_collection(const std::string& name) const {
                      [&](const auto& collection) { return collection->name() == name; });
 }
 
-const std::vector<std::unique_ptr<Collection>>& State::collections() const {
+const std::vector<std::shared_ptr<Collection>>& State::collections() const {
   expect_whole();
   return collections_;
 }

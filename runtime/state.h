@@ -87,8 +87,9 @@ class State {
  public:
   // A Device opens a context for this state, which the states that are made from it share.
   explicit State(DeviceContext context);
-  State(State&&) noexcept = default;
-  State& operator=(State&&) noexcept = default;
+  State(State&&) noexcept;
+  State& operator=(State&&) noexcept;
+  ~State();
 
   // Adds a collection, its leaves filled with zeros. Names are paths with '/' between levels.
   // Error(invalid_argument) for an empty or repeated name, or a part that is none of options.parts.
@@ -104,7 +105,7 @@ class State {
   bool contains(const std::string& path) const;
   const Collection& collection(const std::string& name) const;  // same error
   bool contains_collection(const std::string& name) const;
-  const std::vector<std::unique_ptr<Collection>>& collections() const;
+  const std::vector<std::shared_ptr<Collection>>& collections() const;
 
   // All leaves, or those below `prefix`, in the order of insertion, which depends on nothing but the model.
   std::vector<Leaf> flatten(const std::string& prefix = "") const;
@@ -133,7 +134,7 @@ class State {
   State same_structure(const DeviceContext& context) const;
 
   DeviceContext context_;
-  std::vector<std::unique_ptr<Collection>> collections_;
+  std::vector<std::shared_ptr<Collection>> collections_;
   std::shared_ptr<const void> identity_;  // null once moved from
 };
 

@@ -69,7 +69,7 @@ class Event {
 
  private:
   friend class Stream;
-  std::unique_ptr<detail::EventImpl> impl_;
+  std::shared_ptr<detail::EventImpl> impl_;
 };
 
 }  // namespace giro

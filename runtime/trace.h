@@ -41,7 +41,7 @@ class Trace {
   std::int64_t num_dropped() const noexcept;
 
  private:
-  std::unique_ptr<detail::TraceRecord> record_;  // null while it runs
+  std::shared_ptr<detail::TraceRecord> record_;  // null while it runs
 };
 
 }  // namespace giro

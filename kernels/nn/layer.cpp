@@ -8,6 +8,8 @@
 
 namespace giro::nn {
 
+ParamSpecs::ParamSpecs() : specs_(std::make_shared<std::vector<Spec>>()) {}
+
 void ParamSpecs::add(const std::string& name, const Shape& shape, const Fans& fans, Initializer initializer) {
   specs_->push_back({prefix_ + name, shape, fans, std::move(initializer)});
 }
@@ -18,8 +20,16 @@ ParamSpecs ParamSpecs::below(const std::string& name) const {
   return result;
 }
 
+struct Params::Tree {
+  std::map<std::string, Var> vars;
+  Stream stream;
+};
+
 Params::Params(std::map<std::string, Var> vars, const Stream& stream)
     : tree_(std::make_shared<const Tree>(Tree{std::move(vars), stream})) {}
+
+const Stream& Params::stream() const { return tree_->stream; }
+const std::map<std::string, Var>& Params::all() const { return tree_->vars; }
 
 const Var& Params::operator[](const std::string& name) const {
   const auto found = tree_->vars.find(prefix_ + name);

@@ -22,6 +22,7 @@ class ParamSpecs {
     Initializer initializer;
   };
 
+  ParamSpecs();
   void add(const std::string& name, const Shape& shape, const Fans& fans, Initializer initializer);
   // The specs below `name`: what a layer within a layer sees.
   ParamSpecs below(const std::string& name) const;
@@ -29,7 +30,7 @@ class ParamSpecs {
   const std::vector<Spec>& all() const { return *specs_; }
 
  private:
-  std::shared_ptr<std::vector<Spec>> specs_ = std::make_shared<std::vector<Spec>>();
+  std::shared_ptr<std::vector<Spec>> specs_;
   std::string prefix_;
 };
 
@@ -42,14 +43,11 @@ class Params {
   const Var& operator[](const std::string& name) const;
   Params below(const std::string& name) const;
 
-  const Stream& stream() const { return tree_->stream; }
-  const std::map<std::string, Var>& all() const { return tree_->vars; }
+  const Stream& stream() const;
+  const std::map<std::string, Var>& all() const;
 
  private:
-  struct Tree {
-    std::map<std::string, Var> vars;
-    Stream stream;
-  };
+  struct Tree;
   std::shared_ptr<const Tree> tree_;
   std::string prefix_;
 };

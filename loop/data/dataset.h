@@ -119,7 +119,7 @@ class Dataset::Iterator {
  private:
   bool at_end() const;
   struct Source;
-  std::unique_ptr<Source> source_;
+  std::shared_ptr<Source> source_;
 };
 
 template <>

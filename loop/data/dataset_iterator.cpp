@@ -90,7 +90,7 @@ struct Dataset::Iterator::Source {
 };
 
 Dataset::Iterator::Iterator() = default;
-Dataset::Iterator::Iterator(std::shared_ptr<const Plan> plan) : source_(std::make_unique<Source>(std::move(plan))) {}
+Dataset::Iterator::Iterator(std::shared_ptr<const Plan> plan) : source_(std::make_shared<Source>(std::move(plan))) {}
 Dataset::Iterator::Iterator(Iterator&&) noexcept = default;
 Dataset::Iterator& Dataset::Iterator::operator=(Iterator&&) noexcept = default;
 Dataset::Iterator::~Iterator() = default;

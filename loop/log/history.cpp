@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include <giro/loop/log/outputs.h>
@@ -36,7 +37,7 @@ bool History::Records::Layout::has(std::size_t column) const {
 
 History::History() noexcept = default;
 History::History(const History& other)
-    : records_(other.records_ ? std::make_unique<Records>(*other.records_) : nullptr) {}
+    : records_(other.records_ ? std::make_shared<Records>(*other.records_) : nullptr) {}
 History::History(History&&) noexcept = default;
 History& History::operator=(const History& other) { return *this = History(other); }
 History& History::operator=(History&&) noexcept = default;
@@ -50,7 +51,7 @@ const History::Records& History::records() const {
 std::size_t History::size() const noexcept { return records_ ? records_->size() : 0; }
 
 void History::commit(const Elapsed& elapsed, const Logs& logs) {
-  if (!records_) records_ = std::make_unique<Records>();
+  if (!records_) records_ = std::make_shared<Records>();
   const bool are_numbers =
       std::ranges::all_of(logs.values(), [](const LogValue& value) { return value.number() != nullptr; });
   are_numbers ? records_->commit(elapsed, logs) : records_->commit(elapsed, as_numbers(logs));
@@ -152,7 +153,10 @@ History::Records::Source History::Records::find(std::string_view key) const {
   return sources.front();
 }
 
-void History::collect_into(std::span<const std::string> keys, std::span<std::vector<double>> values) const {
+void History::collect_into(const std::string* first_key, std::vector<double>* first_values,
+                           std::size_t keys_count) const {
+  const std::span keys(first_key, keys_count);
+  const std::span values(first_values, keys_count);
   const Records& all = records();
   std::vector<Records::Source> sources;
   for (const std::string& key : keys) sources.push_back(all.find(key));

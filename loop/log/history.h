@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,7 +50,7 @@ class History {
   std::array<std::vector<double>, sizeof...(Keys)> collect(const Keys&... keys) const {
     std::array<std::vector<double>, sizeof...(Keys)> values;
     const std::array<std::string, sizeof...(Keys)> names{std::string(keys)...};
-    collect_into(names, values);
+    collect_into(names.data(), values.data(), names.size());
     return values;
   }
 
@@ -93,9 +92,10 @@ class History {
  private:
   struct Records;
   const Records& records() const;
-  void collect_into(std::span<const std::string> keys, std::span<std::vector<double>> values) const;
+  // The values of each of `count` keys. By pointers: a span of an array costs a program that includes this too much.
+  void collect_into(const std::string* keys, std::vector<double>* values, std::size_t count) const;
 
-  std::unique_ptr<Records> records_;  // null: none so far
+  std::shared_ptr<Records> records_;  // null: none so far
 };
 
 // An input iterator over the records of a history.

@@ -102,7 +102,7 @@ void History::persist(Archive& archive) {
   archive.lines(
       "records", size(), [&](std::size_t first) { return all.lines_from(first); },
       [&](std::string_view text) {
-        auto read = std::make_unique<Records>();
+        auto read = std::make_shared<Records>();
         for (const Name& column : columns) {
           if (column.collection == "elapsed") {
             throw Error(ErrorCode::corrupt_data,

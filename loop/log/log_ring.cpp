@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <span>
 #include <utility>
 
 #include <giro/runtime/error.h>
@@ -143,9 +142,9 @@ Logs LogRing::expect_logs(const Logs& constants) {
   slot = row;
 
   Logs logs = constants;
-  for (std::size_t i = 0; i < scalars_.size(); ++i) logs.values()[scalars_[i]] = LogValue(row, i);
+  for (std::size_t i = 0; i < scalars_.size(); ++i) logs.values_[scalars_[i]] = LogValue(row, i);
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
-    logs.values()[arrays_[i].entry] =
+    logs.values_[arrays_[i].entry] =
         HostArray(arrays_[i].dtype, arrays_[i].shape, std::make_shared<const RowArray>(row, i));
   }
   return logs;
@@ -161,9 +160,8 @@ bool LogRing::read_kept() {
 void LogRing::read(std::int64_t number, Logs& logs, bool is_own) const {
   if (!is_own) logs = constants_;
   const double* values = row(number);
-  const std::span<LogValue> entries = logs.values();
-  for (std::size_t i = 0; i < scalars_.size(); ++i) entries[scalars_[i]].set(values[i]);
-  for (const Array& array : arrays_) logs.values()[array.entry] = copy_of(array, number);
+  for (std::size_t i = 0; i < scalars_.size(); ++i) logs.values_[scalars_[i]].set(values[i]);
+  for (const Array& array : arrays_) logs.values_[array.entry] = copy_of(array, number);
 }
 
 const double* LogRing::row(std::int64_t number) const noexcept {

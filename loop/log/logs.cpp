@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include <giro/kernels/elementwise.h>
 #include <giro/runtime/error.h>
@@ -32,19 +33,46 @@ std::string detail::name_in_counts(std::string_view collection, std::string_view
   return fmt::format("{}/{}", collection, name);
 }
 
-bool LogValue::ready() const {
-  if (const Sent* sent = std::get_if<Sent>(&value_)) return sent->row->ready();
-  return array() == nullptr || array()->ready();
+LogValue::LogValue(nn::Var scalar) : held_(std::make_shared<const nn::Var>(std::move(scalar))), kind_(Kind::scalar) {}
+LogValue::LogValue(std::shared_ptr<const LogRow> row, std::size_t column)
+    : held_(std::move(row)), column_(static_cast<std::uint32_t>(column)), kind_(Kind::sent) {}
+LogValue::LogValue(HostArray array) : held_(std::make_shared<const HostArray>(std::move(array))), kind_(Kind::array) {}
+
+void LogValue::set_inexact(std::string digits) {
+  held_ = std::make_shared<const std::string>(std::move(digits));
+  kind_ = Kind::inexact;
 }
 
-void LogValue::set_inexact(std::string digits) { value_ = Inexact{std::move(digits)}; }
+void LogValue::drop_held() noexcept {
+  held_.reset();
+  kind_ = Kind::number;
+}
+
+template <class T>
+const T* LogValue::held(Kind kind) const {
+  return kind_ == kind ? static_cast<const T*>(held_.get()) : nullptr;
+}
+
+const std::string* LogValue::inexact() const { return held<std::string>(Kind::inexact); }
+const nn::Var* LogValue::scalar() const { return held<nn::Var>(Kind::scalar); }
+const HostArray* LogValue::array() const { return held<HostArray>(Kind::array); }
+
+bool LogValue::has_no_axis() const {
+  if (const nn::Var* var = scalar()) return var->shape().rank() == 0;
+  return array() == nullptr || array()->shape().rank() == 0;
+}
+
+bool LogValue::ready() const {
+  if (const auto* row = held<LogRow>(Kind::sent)) return row->ready();
+  return array() == nullptr || array()->ready();
+}
 
 double LogValue::fetch() const {
   if (inexact() != nullptr) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("a log entry is {}, expected a number that a double can hold", *inexact()));
   }
-  if (const Sent* sent = std::get_if<Sent>(&value_)) return sent->row->value(sent->column);
+  if (const auto* row = held<LogRow>(Kind::sent)) return row->value(column_);
   if (!is_scalar()) {
     throw Error(ErrorCode::shape_mismatch, fmt::format("a log entry is {}, expected a scalar", describe(*this)));
   }
@@ -58,6 +86,8 @@ Logs::Logs(LogSchema schema, std::vector<LogValue> values) : schema_(std::move(s
                 fmt::format("logs of {} names are given {} values", schema_.size(), values_.size()));
   }
 }
+
+std::span<LogValue> Logs::values() noexcept { return values_; }
 
 Logs& Logs::add_entry(std::string_view collection, std::string_view name, LogValue value) {
   if (const std::string* digits = value.inexact()) {
@@ -89,6 +119,12 @@ Logs& Logs::add_loss(std::string_view name, LogValue value, bool also_metric) {
   if (also_metric) add_metric(name, value);
   return add_entry("losses", name, std::move(value));
 }
+
+Logs& Logs::add_metrics(NamedValues metrics) { return add_entries("metrics", std::move(metrics)); }
+
+Logs& Logs::add_stateful_metrics(NamedValues metrics) { return add_entries("stateful_metrics", std::move(metrics)); }
+
+Logs& Logs::add_outputs(NamedValues outputs) { return add_entries("outputs", std::move(outputs)); }
 
 Logs& Logs::add_losses(NamedValues losses, bool also_metric) {
   for (auto& [name, value] : losses) add_loss(name, std::move(value), also_metric);

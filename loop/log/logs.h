@@ -3,6 +3,7 @@
 #include <bit>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <span>
@@ -10,7 +11,6 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <giro/kernels/nn/metrics.h>
@@ -25,55 +25,40 @@ namespace giro {
 // arrives when the device gets there; or, in the collection "outputs", an array that does (see Outputs).
 class LogValue {
  public:
-  LogValue(double value) : value_(value) {}
+  LogValue(double value) : number_(value) {}
   // Logs refuse an integer that no double is equal to, as most beyond 2^53 are.
   template <std::integral T>
-  LogValue(T value) : value_(static_cast<double>(value)) {
+  LogValue(T value) : number_(static_cast<double>(value)) {
     if constexpr (sizeof(T) > 4) {
       if (!is_exact(value)) set_inexact(std::to_string(value));
     }
   }
-  LogValue(nn::Var scalar) : value_(std::move(scalar)) {}
-  LogValue(std::shared_ptr<const LogRow> row, std::size_t column) : value_(Sent{std::move(row), column}) {}
-  LogValue(HostArray array) : value_(std::move(array)) {}
+  LogValue(nn::Var scalar);
+  LogValue(std::shared_ptr<const LogRow> row, std::size_t column);
+  LogValue(HostArray array);
 
   // The number of the host, or null.
-  const double* number() const { return std::get_if<double>(&value_); }
+  const double* number() const { return kind_ == Kind::number ? &number_ : nullptr; }
   void set(double number) {
-    if (double* const own = std::get_if<double>(&value_)) {
-      *own = number;
-    } else {
-      value_ = number;
-    }
+    number_ = number;
+    if (kind_ != Kind::number) drop_held();
   }
   // The integer that no double is equal to, as text, or null.
-  const std::string* inexact() const {
-    const Inexact* integer = std::get_if<Inexact>(&value_);
-    return integer != nullptr ? &integer->digits : nullptr;
-  }
+  const std::string* inexact() const;
   // The value on the device, of shape () unless it is an output, or null.
-  const nn::Var* scalar() const { return std::get_if<nn::Var>(&value_); }
+  const nn::Var* scalar() const;
   // The array, or null.
-  const HostArray* array() const { return std::get_if<HostArray>(&value_); }
+  const HostArray* array() const;
   // Whether it is one number: value() gives it.
-  bool is_scalar() const {
-    const Shape* shape = shape_or_null();
-    return shape == nullptr || shape->rank() == 0;
-  }
+  bool is_scalar() const { return kind_ == Kind::number || has_no_axis(); }
   // Whether value(), or the array's tensor(), would not wait for what was sent.
   bool ready() const;
   // The number; waits for the device if need be. Error(shape_mismatch) for what is no scalar.
-  double value() const {
-    const double* number = std::get_if<double>(&value_);
-    return number != nullptr ? *number : fetch();
-  }
+  double value() const { return kind_ == Kind::number ? number_ : fetch(); }
 
  private:
-  // Of what may have any shape.
-  const Shape* shape_or_null() const {
-    if (const nn::Var* var = scalar()) return &var->shape();
-    return array() != nullptr ? &array()->shape() : nullptr;
-  }
+  void drop_held() noexcept;
+  bool has_no_axis() const;
   double fetch() const;
   void set_inexact(std::string digits);
   // Whether a double is equal to it: what is left without the zeros at the end takes 53 bits or fewer.
@@ -84,14 +69,21 @@ class LogValue {
     return bits == 0 || std::bit_width(bits) - std::countr_zero(bits) <= std::numeric_limits<double>::digits;
   }
 
-  struct Sent {
-    std::shared_ptr<const LogRow> row;
-    std::size_t column;
+  // What it is: number_, or what held_ points to, whose type stands here.
+  enum class Kind : std::uint8_t {
+    number,
+    scalar,   // nn::Var
+    sent,     // LogRow, which has it in column_
+    array,    // HostArray
+    inexact,  // std::string
   };
-  struct Inexact {
-    std::string digits;
-  };
-  std::variant<double, nn::Var, Sent, HostArray, Inexact> value_;
+  template <class T>
+  const T* held(Kind kind) const;
+
+  double number_ = 0;
+  std::shared_ptr<const void> held_;
+  std::uint32_t column_ = 0;
+  Kind kind_ = Kind::number;
 };
 
 // What a callback reports: collection -> entry -> value, in the order of first mention. Cheap to copy: copies share
@@ -130,10 +122,10 @@ class Logs {
   Logs& add_output(std::string_view name, LogValue value) { return add_entry("outputs", name, std::move(value)); }
 
   // Several at once: add_metrics({{"loss", loss}, {"accuracy", accuracy}}).
-  Logs& add_metrics(NamedValues metrics) { return add_entries("metrics", std::move(metrics)); }
-  Logs& add_stateful_metrics(NamedValues metrics) { return add_entries("stateful_metrics", std::move(metrics)); }
+  Logs& add_metrics(NamedValues metrics);
+  Logs& add_stateful_metrics(NamedValues metrics);
   Logs& add_losses(NamedValues losses, bool add_metric = false);
-  Logs& add_outputs(NamedValues outputs) { return add_entries("outputs", std::move(outputs)); }
+  Logs& add_outputs(NamedValues outputs);
 
   // Takes over all entries of `other`; the last write wins.
   void merge(Logs other);
@@ -158,15 +150,17 @@ class Logs {
   // scalar.
   double value(std::size_t entry) const;
   const LogSchema& schema() const noexcept { return schema_; }
-  std::span<const LogValue> values() const noexcept { return values_; }
-  std::span<LogValue> values() noexcept { return values_; }
-  bool empty() const noexcept { return values_.empty(); }
+  const std::vector<LogValue>& values() const noexcept { return values_; }
+  std::span<LogValue> values() noexcept;
+  bool empty() const noexcept { return schema_.size() == 0; }
   // Whether all values are there: none would wait for the device.
   bool ready() const;
 
  private:
   Logs& add_entries(std::string_view collection, NamedValues values);
   Logs& add_counted(std::string_view collection, std::string_view name, const nn::Metric& metric);
+
+  friend class LogRing;  // which sets the values of a row
 
   LogSchema schema_;
   std::vector<LogValue> values_;  // as many as the schema has names

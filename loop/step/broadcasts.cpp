@@ -19,6 +19,10 @@ Broadcasts::Broadcasts(const Elapsed& elapsed) : Broadcasts({{"steps", 0}, {"sam
   set(elapsed);
 }
 
+Broadcasts::Broadcasts(Batch values) : values_(std::move(values)) {}
+
+bool Broadcasts::empty() const noexcept { return values_.features().empty(); }
+
 void Broadcasts::set(const Elapsed& elapsed) {
   *memory_ = {static_cast<float>(elapsed.steps), static_cast<float>(elapsed.samples),
               static_cast<float>(elapsed.time())};

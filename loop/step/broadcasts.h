@@ -22,12 +22,12 @@ class Broadcasts {
   explicit Broadcasts(const Elapsed& elapsed);
   // The same for another time, of one that was made for a time.
   void set(const Elapsed& elapsed);
-  explicit Broadcasts(Batch values) : values_(std::move(values)) {}
+  explicit Broadcasts(Batch values);
 
   // The value of a name; within a step it lies on the step's device and stream. Error(not_found) naming the nearest.
   nn::Var operator[](const std::string& name) const { return values_[name]; }
   const Batch& values() const noexcept { return values_; }
-  bool empty() const noexcept { return values_.features().empty(); }
+  bool empty() const noexcept;
 
  private:
   std::shared_ptr<std::vector<float>> memory_;

@@ -12,6 +12,8 @@ namespace {
 constexpr std::size_t kMaxPeriod = 16;
 }  // namespace
 
+DeviceQueue::DeviceQueue(std::int64_t steps_per_execution) : pace_(steps_per_execution) {}
+
 void DeviceQueue::push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) {
   recording->prepare(call);
   if (std::find(recordings_.begin(), recordings_.end(), recording) == recordings_.end()) {

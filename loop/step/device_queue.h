@@ -16,7 +16,7 @@ namespace giro::detail {
 class DeviceQueue {
  public:
   // `steps_per_execution` as in LoopOptions. Error(invalid_argument) if it is negative.
-  explicit DeviceQueue(std::int64_t steps_per_execution) : pace_(steps_per_execution) {}
+  explicit DeviceQueue(std::int64_t steps_per_execution);
 
   // Appends a call of a recording, whose logs are the next row of its ring. It must have room.
   void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call);

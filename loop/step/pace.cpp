@@ -30,7 +30,7 @@ void Pace::launched(std::int64_t steps, const Stream& stream) {
   if (older_is_on_its_way_) wait();
   std::swap(older_, newer_);
   older_is_on_its_way_ = std::exchange(newer_is_on_its_way_, true);
-  if (!newer_) newer_ = std::make_unique<Event>(stream);
+  if (!newer_) newer_.emplace(stream);
   newer_->record(stream);
 
   const std::int64_t now = nanoseconds();

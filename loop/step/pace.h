@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 
 #include <giro/runtime/stream.h>
 
@@ -28,7 +28,7 @@ class Pace {
   std::int64_t size_;
   std::int64_t since_mark_ = 0;
   std::int64_t marked_;  // nanoseconds of a steady clock
-  std::unique_ptr<Event> newer_, older_;
+  std::optional<Event> newer_, older_;
   bool newer_is_on_its_way_ = false, older_is_on_its_way_ = false;
 };
 

@@ -39,7 +39,6 @@ struct StepEngine::Recordings {
 };
 
 StepEngine::StepEngine(StepRecording::Mode mode) : recordings_(new Recordings{.mode = mode}) {}
-StepEngine::~StepEngine() = default;
 
 std::shared_ptr<StepRecording> StepEngine::find(const StepCall& call, const StepBody& body,
                                                 std::shared_ptr<StepRecording> latest) {

@@ -29,7 +29,8 @@ class StepEngine {
   static constexpr std::size_t kMaxRecordings = 32;
 
   explicit StepEngine(StepRecording::Mode mode);
-  ~StepEngine();
+  StepEngine(const StepEngine&) = delete;
+  StepEngine& operator=(const StepEngine&) = delete;
 
   // The recording for a call, which is made if there is none. `latest` is the one that the caller used last, or null.
   std::shared_ptr<StepRecording> find(const StepCall& call, const StepBody& body,
@@ -40,7 +41,7 @@ class StepEngine {
 
  private:
   struct Recordings;
-  std::unique_ptr<Recordings> recordings_;
+  std::shared_ptr<Recordings> recordings_;
 };
 
 struct NoStatics {

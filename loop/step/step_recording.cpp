@@ -250,7 +250,7 @@ const Graph& StepRecording::sequence(std::span<StepRecording* const> parts) {
   const auto found = std::ranges::find_if(sequences_, [&](const auto& sequence) { return sequence->parts == ids; });
   if (found != sequences_.end()) return (*found)->graph;
   if (sequences_.size() >= kMost) sequences_.clear();
-  sequences_.push_back(std::make_unique<Sequence>(Sequence{std::move(ids), Graph::sequence(graphs)}));
+  sequences_.push_back(std::make_shared<Sequence>(Sequence{std::move(ids), Graph::sequence(graphs)}));
   return sequences_.back()->graph;
 }
 

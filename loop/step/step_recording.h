@@ -104,7 +104,7 @@ class StepRecording {
     std::vector<std::uint64_t> parts;  // their ids
     Graph graph;
   };
-  std::vector<std::unique_ptr<Sequence>> sequences_;
+  std::vector<std::shared_ptr<Sequence>> sequences_;
   std::atomic<bool> failed_ = false;  // other threads look, for states of theirs
 };
 

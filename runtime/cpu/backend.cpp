@@ -76,7 +76,7 @@ void CpuStream::fill(void* dst, unsigned char value, std::size_t bytes) {
   submit([=] { std::memset(dst, value, bytes); });
 }
 
-std::unique_ptr<detail::EventImpl> CpuStream::create_event() { return std::make_unique<CpuEvent>(); }
+std::shared_ptr<detail::EventImpl> CpuStream::create_event() { return std::make_shared<CpuEvent>(); }
 
 std::shared_ptr<detail::GraphImpl> CpuStream::end_recording() {
   return std::make_shared<CallList>(std::exchange(calls_, {}));

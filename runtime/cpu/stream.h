@@ -45,7 +45,7 @@ class CpuStream final : public detail::StreamImpl {
   void fill(void* dst, unsigned char value, std::size_t bytes) override;
   void synchronize() override {}
   void wait(const detail::EventImpl&) override {}
-  std::unique_ptr<detail::EventImpl> create_event() override;
+  std::shared_ptr<detail::EventImpl> create_event() override;
 
   void begin_recording() override {}
   std::shared_ptr<detail::GraphImpl> end_recording() override;

@@ -130,9 +130,9 @@ void CudaStream::wait(const detail::EventImpl& event) {
   }
 }
 
-std::unique_ptr<detail::EventImpl> CudaStream::create_event() {
+std::shared_ptr<detail::EventImpl> CudaStream::create_event() {
   make_current(device);
-  return std::make_unique<CudaEvent>();
+  return std::make_shared<CudaEvent>();
 }
 
 void CudaStream::begin_recording() {

@@ -44,7 +44,7 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
   void fill(void* dst, unsigned char value, std::size_t bytes) override;
   void synchronize() override;
   void wait(const detail::EventImpl& event) override;
-  std::unique_ptr<detail::EventImpl> create_event() override;
+  std::shared_ptr<detail::EventImpl> create_event() override;
 
   void begin_recording() override;
   std::shared_ptr<detail::GraphImpl> end_recording() override;

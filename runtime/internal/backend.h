@@ -65,7 +65,7 @@ class StreamImpl {
   virtual void fill(void* dst, unsigned char value, std::size_t bytes) = 0;
   virtual void synchronize() = 0;
   virtual void wait(const EventImpl& event) = 0;
-  virtual std::unique_ptr<EventImpl> create_event() = 0;
+  virtual std::shared_ptr<EventImpl> create_event() = 0;
 
   virtual void begin_recording() = 0;
   virtual std::shared_ptr<GraphImpl> end_recording() = 0;

@@ -41,7 +41,7 @@ void TraceRecorder::start(std::size_t max_bytes) {
   if (record_) {
     throw Error(ErrorCode::invalid_argument, "a trace is running in this process, expected one at a time");
   }
-  record_ = std::make_unique<TraceRecord>();
+  record_ = std::make_shared<TraceRecord>();
   bytes_left_ = max_bytes;
   names_.clear();
   tracks_.clear();
@@ -51,10 +51,10 @@ void TraceRecorder::start(std::size_t max_bytes) {
   record_->begin = now();
 }
 
-std::unique_ptr<TraceRecord> TraceRecorder::stop() noexcept {
+std::shared_ptr<TraceRecord> TraceRecorder::stop() noexcept {
   const std::lock_guard lock(mutex_);
   record_->end = now();
-  std::unique_ptr<TraceRecord> record = std::move(record_);
+  std::shared_ptr<TraceRecord> record = std::move(record_);
   update_sink();
   return record;
 }

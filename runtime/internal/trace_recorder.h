@@ -46,7 +46,7 @@ class TraceRecorder final : public SpanSink {
   // From now on it is_recording() no more, but takes what is added to it.
   void close() noexcept;
   // What was recorded since start; to be called once for each.
-  std::unique_ptr<TraceRecord> stop() noexcept;
+  std::shared_ptr<TraceRecord> stop() noexcept;
   bool is_recording() noexcept;
   void set_ranges(bool on) noexcept;
 
@@ -69,7 +69,7 @@ class TraceRecorder final : public SpanSink {
 
   std::mutex mutex_;
   std::uint64_t run_ = 0;                // traces so far
-  std::unique_ptr<TraceRecord> record_;  // of the one that runs
+  std::shared_ptr<TraceRecord> record_;  // of the one that runs
   std::size_t bytes_left_ = 0;
   struct Less {
     using is_transparent = void;

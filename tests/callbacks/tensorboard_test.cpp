@@ -155,21 +155,21 @@ TEST(EventFile, ComesAfterThoseThatAreThere) {
   for (std::size_t i = 0; i < names.size(); ++i) EXPECT_EQ(names[i].substr(20, 10), numbers[i]);
 }
 
-// The steps of the scalars in a directory are the sizes of their tags.
+// The steps of the scalars in a directory are the sizes of their tags, after a word that no date's bytes are.
 TEST(SummaryWriter, RemovesTheStepsThatAreRunAgain) {
   const test::TemporaryDirectory dir;
   const auto scalars_in = [&](std::size_t file) {
     std::vector<std::size_t> steps;
     for (const std::string& record : records_of(dir / event_files(dir.path()).at(file))) {
-      const std::size_t begin = record.find('x'), end = record.rfind('x');
-      if (begin != record.npos) steps.push_back(end - begin + 1);
+      const std::size_t word = record.find("scalar/");
+      if (word != record.npos) steps.push_back(record.find_first_not_of('x', word + 7) - word - 7);
     }
     return steps;
   };
   const auto write = [&](std::size_t first, std::size_t last, const SummaryWriterOptions& options) {
     SummaryWriter writer(dir.path(), options);
     for (std::size_t step = first; step <= last; ++step) {
-      writer.write_scalars(static_cast<std::int64_t>(step), {{std::string(step, 'x'), 0}});
+      writer.write_scalars(static_cast<std::int64_t>(step), {{"scalar/" + std::string(step, 'x'), 0}});
     }
   };
   using Steps = std::vector<std::size_t>;

@@ -12,7 +12,7 @@
 
 #include <giro/runtime/stream.h>
 
-#include "tests/arena_setting.h"
+#include "tests/environment_setting.h"
 #include "tests/expect_error.h"
 
 namespace giro {

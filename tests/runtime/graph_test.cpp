@@ -10,7 +10,7 @@
 
 #include <giro/runtime/tensor.h>
 
-#include "tests/arena_setting.h"
+#include "tests/environment_setting.h"
 #include "tests/expect_error.h"
 
 namespace giro {
@@ -68,11 +68,9 @@ TEST_F(GraphTest, AReplayCanItselfBeRecorded) {
   EXPECT_EQ(values(a_), (std::vector{0, 0, 0}));
 }
 
-TEST_F(GraphTest, TemporariesKeepTheirAddresses) {
-  const void* recorded = nullptr;
+TEST_F(GraphTest, TheMemoryOfItsTemporariesIsItsOwn) {
   const Graph graph = Graph::record(stream_, [&] {
     const Buffer temporary = stream_.allocate(a_.bytes());
-    recorded = temporary.data();
     stream_.copy(temporary.data(), a_.raw(), a_.bytes());
     stream_.copy(b_.raw(), temporary.data(), a_.bytes());
   });
@@ -81,7 +79,6 @@ TEST_F(GraphTest, TemporariesKeepTheirAddresses) {
   std::vector<Buffer> others;
   for (int i = 0; i < 100; ++i) {
     others.push_back(stream_.allocate(100'000));
-    EXPECT_NE(others.back().data(), recorded);
     stream_.fill(others.back().data(), 0xff, 100'000);
     if (i == 50) from_host<std::int32_t>(a_, {8, 9, 10}, stream_);
     graph.replay(stream_);

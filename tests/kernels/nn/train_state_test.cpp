@@ -17,7 +17,7 @@
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
-#include "tests/arena_setting.h"
+#include "tests/environment_setting.h"
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/nn/reference.h"
 #include "tests/kernels/op_test.h"

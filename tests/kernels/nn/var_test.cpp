@@ -16,7 +16,7 @@
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
-#include "tests/arena_setting.h"
+#include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
 
 namespace giro::nn {

@@ -16,6 +16,7 @@
 #include <giro/runtime/graph.h>
 #include <giro/runtime/native_stream.h>
 
+#include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
 
 namespace giro {
@@ -68,18 +69,24 @@ class ProgramTest : public test::OpTest {
 TEST_P(ProgramTest, AStepIsItsOps) {
   const Program program = linear();
   EXPECT_EQ(ops_of(program),
-            (Names{"batch_indices", "gather_rows", "gather_rows", "dense", "softmax_cross_entropy", "mean", "fill",
-                   "broadcast", "scale_rows", "dense_backward", "update", "increment", "publish_row"}));
+            (Names{"gather_batch", "dense", "mean_cross_entropy", "dense_backward", "update", "publish_columns"}));
   // Products of 6 x 4 and 4 x 3, and biases.
   EXPECT_EQ(node(program, "dense").flops, 2 * 6 * 4 * 3 + 6 * 3);
   EXPECT_EQ(node(program, "dense_backward").flops, 2 * 6 * 4 * 3 + 6 * 3);  // the input wants none
   EXPECT_EQ(node(program, "dense").bytes, 4 * (6 * 4 + 4 * 3 + 3 + 6 * 3));
-  EXPECT_EQ(node(program, "gather_rows").bytes, 2 * 4 * 6 * 4 + 8 * 6);
+  EXPECT_EQ(node(program, "gather_batch").bytes, 2 * (4 * 6 * 4 + 4 * 6));
   double flops = 0;
   std::int64_t bytes = 0;
   for (const Program::Node& node : program.nodes()) flops += node.flops, bytes += node.bytes;
   EXPECT_EQ(program.flops(), flops);
   EXPECT_EQ(program.bytes(), bytes);
+}
+
+TEST_P(ProgramTest, RewritesCanBeSwitchedOff) {
+  const test::RewriteSetting rewriting("0");
+  EXPECT_EQ(ops_of(linear()),
+            (Names{"batch_indices", "gather_rows", "gather_rows", "dense", "softmax_cross_entropy", "mean", "fill",
+                   "broadcast", "scale_rows", "dense_backward", "update", "increment", "publish_columns"}));
 }
 
 TEST_P(ProgramTest, IsText) {
@@ -89,16 +96,16 @@ TEST_P(ProgramTest, IsText) {
     EXPECT_NE(begin, text_.npos) << op;
     return text_.substr(begin, text_.find('\n', begin) - begin);
   };
-  EXPECT_NE(line("dense ").find("%1, params/kernel, params/bias -> %3 f32 (6, 3)"), std::string::npos) << text_;
+  EXPECT_NE(line("dense ").find("%0, params/kernel, params/bias -> %2 f32 (6, 3)"), std::string::npos) << text_;
   EXPECT_NE(line("dense ").find(" 162 FLOP"), std::string::npos) << text_;
-  EXPECT_NE(line("gather_rows").find("data/x, %0 -> %1 f32 (6, 4)"), std::string::npos) << text_;
+  EXPECT_NE(line("gather_batch").find("data/x, data/label -> %0 f32 (6, 4)"), std::string::npos) << text_;
   EXPECT_NE(line("update").find("params, grads, opt_state/mu, step -> params f32 (32,), opt_state/mu f32 (32,)"),
             std::string::npos)
       << text_;
-  EXPECT_NE(line("total").find("13 ops"), std::string::npos) << text_;
-  EXPECT_NE(dot_.find("op3 [label=\"dense\\n"), std::string::npos) << dot_;
-  EXPECT_NE(dot_.find("op1 -> op3 [label=\"%1\\nf32 (6, 4)\"]"), std::string::npos) << dot_;
-  EXPECT_NE(dot_.find("\"params/kernel\" -> op3"), std::string::npos) << dot_;
+  EXPECT_NE(line("total").find("6 ops"), std::string::npos) << text_;
+  EXPECT_NE(dot_.find("op1 [label=\"dense\\n"), std::string::npos) << dot_;
+  EXPECT_NE(dot_.find("op0 -> op1 [label=\"%0\\nf32 (6, 4)\"]"), std::string::npos) << dot_;
+  EXPECT_NE(dot_.find("\"params/kernel\" -> op1"), std::string::npos) << dot_;
 }
 
 // Another shape is no work, on the way there or back.

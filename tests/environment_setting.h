@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+namespace giro::test {
+
+// A variable of the environment while one lives.
+class EnvironmentSetting {
+ public:
+  EnvironmentSetting(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    setenv(name, value, 1);
+  }
+  ~EnvironmentSetting() {
+    if (before_) {
+      setenv(name_, before_->c_str(), 1);
+    } else {
+      unsetenv(name_);
+    }
+  }
+  EnvironmentSetting(const EnvironmentSetting&) = delete;
+  EnvironmentSetting& operator=(const EnvironmentSetting&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+struct ArenaSetting : EnvironmentSetting {
+  explicit ArenaSetting(const char* value) : EnvironmentSetting("GIRO_ARENA", value) {}
+};
+
+struct RewriteSetting : EnvironmentSetting {
+  explicit RewriteSetting(const char* value) : EnvironmentSetting("GIRO_REWRITE", value) {}
+};
+
+}  // namespace giro::test

@@ -1,0 +1,212 @@
+// Ops that stand for several others: each is held to the bits of those.
+
+#include <giro/kernels/accuracy.h>
+#include <giro/kernels/dense.h>
+#include <giro/kernels/elementwise.h>
+#include <giro/kernels/gather.h>
+#include <giro/kernels/pool.h>
+#include <giro/kernels/reduce.h>
+#include <giro/kernels/softmax_cross_entropy.h>
+
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+using test::Array;
+using test::Expected;
+using test::Tensors;
+
+class FusedTest : public test::OpTest {
+ protected:
+  using Run = std::function<void(const Tensors& out, const Tensors& in, const Stream& stream)>;
+
+  // Both give the same outputs from the same inputs.
+  void check_same(const std::string& name, const std::vector<Array>& inputs, const std::vector<Array>& outputs,
+                  const Run& apart, const Run& fused) {
+    SCOPED_TRACE(name);
+    const auto results = [&](const Run& run) {
+      std::vector<test::GuardedTensor> in, out;
+      Tensors in_tensors, out_tensors;
+      for (const Array& array : inputs) in.emplace_back(device(), array, 0);
+      for (const Array& array : outputs) out.emplace_back(device(), array, 0);
+      for (auto* tensors : {&in, &out}) {
+        for (test::GuardedTensor& tensor : *tensors) {
+          tensor.reset(0xa5, stream());
+          (tensors == &in ? in_tensors : out_tensors).push_back(tensor.tensor());
+        }
+      }
+      run(out_tensors, in_tensors, stream());
+      std::vector<test::Bytes> bytes;
+      for (std::size_t i = 0; i < out.size(); ++i) bytes.push_back(out[i].read(fmt::format("output {}", i), stream()));
+      return bytes;
+    };
+    EXPECT_EQ(results(apart), results(fused));
+  }
+
+  Tensor temporary(DType dtype, const Shape& shape) {
+    temporaries_.push_back(stream().allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype)));
+    return {temporaries_.back().data(), dtype, shape, device()};
+  }
+
+  test::Random random_;
+  std::vector<Buffer> temporaries_;
+};
+INSTANTIATE_TEST_SUITE_P(Devices, FusedTest, test::kDevices, test::device_name);
+
+TEST_P(FusedTest, BatchesAreGatheredAsArrayByArray) {
+  const auto slots = [](const Tensor& memory) { return Tensor(memory.raw(), DType::u8, {3, 64}, memory.device()); };
+  for (const Shape& row : {Shape{}, Shape{1}, Shape{7}, Shape{28, 28, 1}, Shape{64}, Shape{130}}) {
+    for (const std::int64_t count : {1, 5, 33}) {
+      for (const bool shuffled : {false, true}) {
+        const RowOrder order{20, 3, shuffled};
+        std::vector<double> positions(3 * 8, 5.0);
+        positions[8] = 17;  // the batch reaches into the next epochs
+        const Shape rows = row.with_front(20), batch = row.with_front(count);
+        const std::vector<Array> inputs{{DType::i64, {3, 8}, positions},
+                                        {DType::i64, {}, {4}},
+                                        random_.integers(rows, 0, 255, DType::u8),
+                                        random_.integers({20}, 0, 9, DType::i32),
+                                        random_.uniform(rows, -1, 1, DType::f64)};
+        check_same(
+            fmt::format("{} rows of {}{}", count, to_string(row), shuffled ? ", shuffled" : ""), inputs,
+            {{DType::f32, batch, {}}, {DType::i32, {count}, {}}, {DType::f64, batch, {}}, {DType::u8, batch, {}}},
+            [&](const Tensors& out, const Tensors& in, const Stream& s) {
+              const Tensor indices = temporary(DType::i64, {count});
+              batch_indices(indices, {slots(in[0]), in[1]}, order, s);
+              gather_rows(out[3], in[2], indices, s);
+              scale(out[0], out[3], 1 / 255.f, s);
+              gather_rows(out[1], in[3], indices, s);
+              gather_rows(out[2], in[4], indices, s);
+            },
+            [&](const Tensors& out, const Tensors& in, const Stream& s) {
+              gather_batch({{out[0], in[2], 1 / 255.f}, {out[1], in[3]}, {out[2], in[4]}, {out[3], in[2]}},
+                           {slots(in[0]), in[1]}, order, s);
+            });
+      }
+    }
+  }
+}
+
+TEST_P(FusedTest, CrossEntropyComesWithItsMeanGradientAndAccuracy) {
+  for (const std::int64_t rows : {1, 5, 32, 127, 128, 129, 1000, 4096}) {
+    for (const std::int64_t classes : {1, 2, 10, 33, 200}) {
+      if (rows * classes > 100'000) continue;
+      const DType dtype = rows % 2 == 0 ? DType::u8 : DType::i64;
+      // One label in thirty is none.
+      Array labels = random_.integers({rows}, 0, classes - 1, dtype), logits = random_.uniform({rows, classes}, -9, 9);
+      for (std::int64_t r = 29; r < rows; r += 30) labels.values[r] = static_cast<double>(classes % 256);
+      if (rows > 100) logits.values[0] = test::kNaN;
+      const double factor = 0.37 / static_cast<double>(rows);
+      for (const bool all : {true, false}) {
+        check_same(
+            fmt::format("{} rows of {} classes, {}", rows, classes, all ? "all" : "the loss alone"), {logits, labels},
+            {{DType::f32, {}, {}},
+             {DType::f32, {}, {0}},
+             {DType::f32, {rows, classes}, std::vector<double>(rows * classes)}},
+            [&](const Tensors& out, const Tensors& in, const Stream& s) {
+              const Tensor losses = temporary(DType::f32, {rows}), gradients = temporary(DType::f32, {rows, classes});
+              softmax_cross_entropy(losses, all ? gradients : Tensor(), in[0], in[1], s);
+              mean(out[0], losses, s);
+              if (!all) return;
+              accuracy(out[1], in[0], in[1], s);
+              scale(out[2], gradients, factor, s);
+            },
+            [&](const Tensors& out, const Tensors& in, const Stream& s) {
+              mean_cross_entropy(out[0], all ? out[2] : Tensor(), all ? out[1] : Tensor(), in[0], in[1], factor, s);
+            });
+      }
+    }
+  }
+}
+
+TEST_P(FusedTest, GradientsMayTakeThePlaceOfTheLogits) {
+  for (const std::int64_t rows : {3, 200}) {
+    const Array logits = random_.uniform({rows, 10}, -3, 3), labels = random_.integers({rows}, 0, 9, DType::i32);
+    check_same(
+        fmt::format("{} rows", rows), {labels}, {{DType::f32, {}, {}}, {DType::f32, {}, {}}, logits},
+        [&](const Tensors& out, const Tensors& in, const Stream& s) {
+          const Tensor gradients = temporary(DType::f32, {rows, 10});
+          mean_cross_entropy(out[0], gradients, out[1], out[2], in[0], 0.5, s);
+          copy(out[2], gradients, s);
+        },
+        [&](const Tensors& out, const Tensors& in, const Stream& s) {
+          mean_cross_entropy(out[0], out[2], out[1], out[2], in[0], 0.5, s);
+        });
+  }
+}
+
+TEST_P(FusedTest, PoolingsGradientComesWithTheActivations) {
+  for (const auto& [height, width] : {std::pair{2, 2}, {4, 1}, {1, 2}, {4, 8}}) {
+    for (const Activation f : {Activation::none, Activation::relu, Activation::tanh, Activation::sigmoid}) {
+      const PoolOptions options{{height, width}, {height, width}};
+      const Shape x{3, 8, 16, 5}, y = pool_shape(x, options);
+      check_same(
+          fmt::format("windows of {} by {}, activation {}", height, width, static_cast<int>(f)),
+          {random_.uniform(y, -2, 2), random_.uniform(x, -0.5, 1)}, {{DType::f32, x, {}}},
+          [&](const Tensors& out, const Tensors& in, const Stream& s) {
+            avg_pool_backward(out[0], in[0], options, s);
+            activation_backward(out[0], out[0], in[1], f, s);
+          },
+          [&](const Tensors& out, const Tensors& in, const Stream& s) {
+            avg_pool_activation_backward(out[0], in[0], in[1], f, options, s);
+          });
+    }
+  }
+}
+
+TEST_P(FusedTest, DenseLayersOfBytesScaleThem) {
+  for (const auto& [rows, inputs, outputs] :
+       {std::tuple{1, 1, 1}, {5, 37, 3}, {32, 784, 10}, {65, 50, 16}, {130, 300, 11}, {9, 20, 17}, {0, 5, 3}}) {
+    const Shape x{rows, inputs}, w{inputs, outputs}, y{rows, outputs};
+    check_same(
+        fmt::format("{} rows, {} inputs, {} outputs", rows, inputs, outputs),
+        {random_.integers(x, 0, 255, DType::u8), random_.uniform(w), random_.uniform({outputs}), random_.uniform(y)},
+        {{DType::f32, y, {}}, {DType::f32, w, {}}, {DType::f32, {outputs}, {}}},
+        [&](const Tensors& out, const Tensors& in, const Stream& s) {
+          const Tensor floats = temporary(DType::f32, x);
+          scale(floats, in[0], 1 / 255.f, s);
+          dense(out[0], floats, in[1], in[2], Activation::relu, s);
+          dense_backward(Tensor(), out[1], out[2], in[3], floats, in[1], s);
+        },
+        [&](const Tensors& out, const Tensors& in, const Stream& s) {
+          dense_of_bytes(out[0], in[0], 1 / 255.f, in[1], in[2], Activation::relu, s);
+          dense_of_bytes_backward(out[1], out[2], in[3], in[0], 1 / 255.f, s);
+        });
+  }
+}
+
+TEST_P(FusedTest, RefusesWhatDoesNotFit) {
+  const auto tensor = [&](DType dtype, const Shape& shape) { return temporary(dtype, shape); };
+  const Tensor scalar = tensor(DType::f32, {}), logits = tensor(DType::f32, {4, 3}), labels = tensor(DType::u8, {4});
+  const auto expect = [](ErrorCode code, const std::string& word, const auto& call) {
+    test::expect_error(code, {word}, call);
+  };
+  expect(ErrorCode::dtype_mismatch, "accuracy",
+         [&] { mean_cross_entropy(scalar, Tensor(), labels, logits, labels, 1, stream()); });
+  expect(ErrorCode::invalid_argument, "5000 rows", [&] {
+    mean_cross_entropy(scalar, Tensor(), Tensor(), tensor(DType::f32, {5000, 3}), tensor(DType::u8, {5000}), 1,
+                       stream());
+  });
+  const Tensor images = tensor(DType::f32, {1, 5, 4, 1}), pooled = tensor(DType::f32, {1, 2, 2, 1});
+  expect(ErrorCode::unsupported, "do not tile",
+         [&] { avg_pool_activation_backward(images, pooled, images, Activation::relu, {}, stream()); });
+  const Tensor even = tensor(DType::f32, {1, 4, 4, 1});
+  expect(ErrorCode::unsupported, "needs z",
+         [&] { avg_pool_activation_backward(even, pooled, even, Activation::gelu, {}, stream()); });
+  expect(ErrorCode::dtype_mismatch, "dense_of_bytes", [&] {
+    dense_of_bytes(tensor(DType::f32, {4, 2}), logits, 1, tensor(DType::f32, {3, 2}), Tensor(), Activation::none,
+                   stream());
+  });
+  const SlotRing ring{tensor(DType::u8, {1, 64}), tensor(DType::i64, {})};
+  expect(ErrorCode::invalid_argument, "0 arrays", [&] { gather_batch({}, ring, {}, stream()); });
+  expect(ErrorCode::dtype_mismatch, "gather_batch", [&] {
+    gather_batch({{tensor(DType::f64, {2, 3}), tensor(DType::u8, {9, 3})}}, ring, {9}, stream());
+  });
+  expect(ErrorCode::shape_mismatch, "gather_batch", [&] {
+    gather_batch({{tensor(DType::u8, {2, 3}), tensor(DType::u8, {9, 4})}}, ring, {9}, stream());
+  });
+}
+
+}  // namespace
+}  // namespace giro

@@ -1,0 +1,253 @@
+#include "kernels/rewrite/rewriter.h"
+
+#include <giro/kernels/accuracy.h>
+#include <giro/kernels/dense.h>
+#include <giro/kernels/elementwise.h>
+#include <giro/kernels/gather.h>
+#include <giro/kernels/pool.h>
+#include <giro/kernels/publish.h>
+#include <giro/kernels/reduce.h>
+#include <giro/kernels/softmax_cross_entropy.h>
+
+#include <map>
+#include <set>
+
+#include "kernels/rewrite/rules.h"
+#include "tests/environment_setting.h"
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+// A program of the patterns that rules look for, in a random order, with other work among them that reads and writes
+// what they do. The same for the same seed.
+class RandomProgram {
+ public:
+  static constexpr std::int64_t kRows = 4, kColumns = 3;
+
+  RandomProgram(const Stream& stream, unsigned seed) : stream_(stream), random_(seed) {
+    for (int i = 0; i < 3; ++i) {
+      pool_.push_back(leaf(DType::f32, {kRows, kColumns}, i + 1));
+      pool_.push_back(leaf(DType::f32, {1, 4, 4, 3}, i + 5));
+      pool_.push_back(leaf(DType::f32, {1, 2, 2, 3}, i + 2));
+      pool_.push_back(leaf(DType::f32, {kColumns, kColumns}, i));
+      pool_.push_back(leaf(DType::f32, {kRows}, i));
+      pool_.push_back(leaf(DType::f32, {}, i));
+    }
+    images_ = leaf(DType::u8, {9, kColumns}, 7);
+    classes_ = leaf(DType::u8, {9}, 0);
+    labels_ = leaf(DType::u8, {kRows}, 1);
+    counter_ = leaf(DType::i64, {}, 0);
+    row_ = leaf(DType::i64, {}, 0);
+    call_ = leaf(DType::i64, {}, 0);
+    slots_ = leaf(DType::u8, {2, 64}, 0);
+    row_ring_ = Buffer::allocate(stream.device(), 64 * sizeof(double), MemoryKind::pinned);
+    std::fill_n(static_cast<double*>(row_ring_.data()), 64, 0.0);
+  }
+
+  // Queues it; to be called within a recording.
+  void queue() {
+    std::vector<std::vector<std::function<void()>>> patterns;
+    for (int i = 0; i < 3; ++i) patterns.push_back(pattern());
+    std::vector<std::size_t> next(patterns.size());
+    for (;;) {
+      std::vector<std::size_t> open;
+      for (std::size_t i = 0; i < patterns.size(); ++i) {
+        if (next[i] < patterns[i].size()) open.push_back(i);
+      }
+      if (open.empty()) break;
+      if (pick(3) == 0) noise();
+      const std::size_t one = open[pick(open.size())];
+      patterns[one][next[one]++]();
+    }
+    for (Buffer& buffer : buffers_) {
+      if (pick(8) == 0) held_.push_back(std::move(buffer));
+    }
+    buffers_.clear();
+  }
+
+  std::vector<test::Bytes> contents() const {
+    std::vector<test::Bytes> all;
+    for (const auto* buffers : {&leaves_, &held_}) {
+      for (const Buffer& buffer : *buffers) {
+        all.emplace_back(buffer.size());
+        stream_.copy(all.back().data(), buffer.data(), buffer.size());
+      }
+    }
+    stream_.synchronize();
+    const auto* const ring = static_cast<const unsigned char*>(row_ring_.data());
+    all.emplace_back(ring, ring + row_ring_.size());
+    return all;
+  }
+
+ private:
+  std::size_t pick(std::size_t n) { return random_() % n; }
+
+  Tensor leaf(DType dtype, const Shape& shape, int value) {
+    leaves_.push_back(Buffer::allocate(stream_.device(), static_cast<std::size_t>(shape.count()) * size_of(dtype)));
+    const Tensor tensor(leaves_.back().data(), dtype, shape, stream_.device());
+    fill(tensor, value * 0.3 + (dtype == DType::f32 ? 0.1 : 0), stream_);
+    return tensor;
+  }
+  Tensor temporary(DType dtype, const Shape& shape) {
+    buffers_.push_back(stream_.allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype)));
+    return {buffers_.back().data(), dtype, shape, stream_.device()};
+  }
+  // One of the floats that have been written.
+  Tensor any(const Shape& shape) {
+    std::vector<Tensor> fitting;
+    for (const Tensor& tensor : pool_) {
+      if (tensor.shape() == shape) fitting.push_back(tensor);
+    }
+    return fitting[pick(fitting.size())];
+  }
+  void noise() {
+    const Shape shape = pool_[pick(pool_.size())].shape();
+    const Tensor out = any(shape), a = any(shape), b = any(shape);
+    if (pick(2) == 0) {
+      add(out, a, b, stream_);
+    } else {
+      copy(out, a, stream_);
+    }
+  }
+
+  std::vector<std::function<void()>> pattern() {
+    const auto floats = [this](const Shape& shape) { return temporary(DType::f32, shape); };
+    const Shape matrix{kRows, kColumns};
+    const auto written = [this](const Tensor& tensor) {
+      if (pick(4) == 0) pool_.push_back(tensor);
+    };
+    switch (pick(4)) {
+      case 0: {
+        const Tensor indices = temporary(DType::i64, {kRows}), bytes = temporary(DType::u8, matrix);
+        const Tensor labels = temporary(DType::u8, {kRows}), x = floats(matrix), y = floats(matrix);
+        const Tensor w = any({kColumns, kColumns}), dw = any({kColumns, kColumns}), dz = any(matrix);
+        return {[=, this] {
+                  batch_indices(indices, {slots_, call_}, {9, 2, true}, stream_);
+                },
+                [=, this] { gather_rows(bytes, images_, indices, stream_); },
+                [=, this] { gather_rows(labels, classes_, indices, stream_); },
+                [=, this] { scale(x, bytes, 0.25, stream_), written(x); },
+                [=, this] { dense(y, x, w, Tensor(), Activation::none, stream_), written(y); },
+                [=, this] { dense_backward(Tensor(), dw, Tensor(), dz, x, w, stream_); },
+                [=, this] { copy(any(matrix), y, stream_); }};
+      }
+      case 1: {
+        const Tensor losses = floats({kRows}), slopes = floats(matrix), loss = floats({}), one = floats({});
+        const Tensor share = floats({kRows}), gradient = floats(matrix), hits = floats({}), logits = any(matrix);
+        return {[=, this] { softmax_cross_entropy(losses, slopes, logits, labels_, stream_); },
+                [=, this] { written(losses), written(slopes), mean(loss, losses, stream_), written(loss); },
+                [=, this] { fill(one, 0.7, stream_), written(one); },
+                [=, this] { broadcast(share, one, 1.0 / kRows, stream_), written(share); },
+                [=, this] { scale_rows(gradient, slopes, share, stream_), written(gradient); },
+                [=, this] { accuracy(hits, logits, labels_, stream_); },
+                [=, this] { copy(any({}), hits, stream_), copy(any({}), loss, stream_); },
+                [=, this] { copy(any(matrix), gradient, stream_); }};
+      }
+      case 2: {
+        const Tensor dx = floats({1, 4, 4, 3}), dz = pick(2) == 0 ? dx : floats({1, 4, 4, 3});
+        const Tensor dy = any({1, 2, 2, 3}), y = any({1, 4, 4, 3});
+        return {[=, this] { avg_pool_backward(dx, dy, {}, stream_), written(dx); },
+                [=, this] { activation_backward(dz, dx, y, Activation::tanh, stream_), written(dz); },
+                [=, this] {
+                  copy(any({1, 4, 4, 3}), dz, stream_);
+                }};
+      }
+      default: {
+        const Tensor a = any({}), b = any({});
+        return {
+            [=, this] { increment(counter_, 2, stream_); }, [=, this] { increment(call_, 1, stream_); },
+            [=, this] {
+              auto* const values = static_cast<double*>(row_ring_.data());
+              publish_row({values, reinterpret_cast<std::int64_t*>(values + 60), 12}, row_, {a, b, counter_}, stream_);
+            }};
+      }
+    }
+  }
+
+  Stream stream_;
+  std::mt19937 random_;
+  std::vector<Buffer> leaves_, buffers_, held_;
+  std::vector<Tensor> pool_;
+  Tensor images_, classes_, labels_, counter_, row_, call_, slots_;
+  Buffer row_ring_;
+};
+
+class RewriteTest : public test::OpTest {
+ protected:
+  std::vector<std::string> ops_of(const std::function<void()>& body) {
+    std::vector<std::string> names;
+    const Graph graph = Graph::record(stream(), body, &rewrite::rewriter());
+    for (const Program::Node& node : graph.program().nodes()) names.push_back(node.op);
+    return names;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, RewriteTest, test::kDevices, test::device_name);
+
+TEST_P(RewriteTest, RandomProgramsGiveTheSameBits) {
+  std::map<std::string, int> fused;
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    std::vector<std::vector<test::Bytes>> results;
+    for (const char* setting : {"0", "1"}) {
+      const test::RewriteSetting rewriting(setting);
+      const test::ArenaSetting arena("1");
+      RandomProgram program(stream(), seed);
+      const Graph graph = Graph::record(
+          stream(), [&] { program.queue(); }, &rewrite::rewriter());
+      for (int i = 0; i < 3; ++i) graph.replay(stream());
+      results.push_back(program.contents());
+      if (*setting == '0') continue;
+      for (const Program::Node& node : graph.program().nodes()) ++fused[node.op];
+    }
+    ASSERT_EQ(results[0], results[1]) << "seed " << seed;
+  }
+  for (const char* op : {"gather_batch", "mean_cross_entropy", "avg_pool_activation_backward"}) {
+    EXPECT_GT(fused[op], 20) << op;
+  }
+  EXPECT_GT(fused["avg_pool_backward"], 5) << "not where something else is in the way";
+}
+
+TEST_P(RewriteTest, EachRuleCanBeSwitchedOffByItsName) {
+  const auto record = [&] {
+    const Buffer one = stream().allocate(4), row = stream().allocate(16);
+    const Tensor scalar(one.data(), DType::f32, {}, device()), out(row.data(), DType::f32, {4}, device());
+    fill(scalar, 2, stream());
+    broadcast(out, scalar, 0.5, stream());
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(ops_of(record), Names{"fill"});
+  for (const char* setting : {"0", "-fold_constants", "-gather_together,-fold_constants"}) {
+    const test::RewriteSetting rewriting(setting);
+    EXPECT_EQ(ops_of(record), (Names{"fill", "broadcast"})) << setting;
+  }
+  for (const char* setting : {"1", "", "-gather_together"}) {
+    const test::RewriteSetting rewriting(setting);
+    EXPECT_EQ(ops_of(record), Names{"fill"}) << setting;
+  }
+  std::set<std::string> names;
+  for (const rewrite::Rule& rule : rewrite::all_rules()) {
+    EXPECT_TRUE(names.insert(rule.name).second);
+    const test::RewriteSetting rewriting(("-" + std::string(rule.name)).c_str());
+    EXPECT_NO_THROW(ops_of(record)) << rule.name;
+  }
+  for (const char* setting : {"off", "-fold", "fold_constants", "-fold_constants;-gather_together"}) {
+    const test::RewriteSetting rewriting(setting);
+    test::expect_error(ErrorCode::invalid_argument, {setting, "-fold_constants, "}, [&] { (void)ops_of(record); });
+  }
+}
+
+// A value that someone holds, or that has a second reader, is there as before.
+TEST_P(RewriteTest, WhatIsLookedAtStays) {
+  Buffer held;
+  const auto names = ops_of([&] {
+    held = stream().allocate(4);
+    const Buffer row = stream().allocate(16);
+    const Tensor scalar(held.data(), DType::f32, {}, device()), out(row.data(), DType::f32, {4}, device());
+    fill(scalar, 2, stream());
+    broadcast(out, scalar, 0.5, stream());
+  });
+  EXPECT_EQ(names, (std::vector<std::string>{"fill", "broadcast"}));
+}
+
+}  // namespace
+}  // namespace giro

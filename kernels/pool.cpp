@@ -44,11 +44,27 @@ void check(std::string_view op, const checks::Argument& x, const checks::Argumen
   checks::has_shape(op, y, pool_shape(x.tensor.shape(), options));
 }
 
+void check_tiles(std::string_view op, const Tensor& x, const PoolOptions& options) {
+  if (!pool_windows_tile(x.shape(), options)) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{}: windows of {}, {} at strides {}, {} do not tile x {}", op, options.window[0],
+                            options.window[1], options.stride[0], options.stride[1], to_string(x)));
+  }
+}
+
 }  // namespace
 
 void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
   check("avg_pool", {"x", x}, {"y", y}, options, stream);
   GIRO_QUEUE(stream, avg_pool, (y, x, options), {y}, {x}, elements(x));
+}
+
+void activation_avg_pool(const Tensor& y, const Tensor& z, Activation f, const PoolOptions& options,
+                         const Stream& stream) {
+  constexpr std::string_view op = "activation_avg_pool";
+  check(op, {"z", z}, {"y", y}, options, stream);
+  check_tiles(op, z, options);
+  GIRO_QUEUE(stream, activation_avg_pool, (y, z, f, options), {y}, {z}, 2 * elements(z));
 }
 
 void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream) {
@@ -63,11 +79,7 @@ void avg_pool_activation_backward(const Tensor& dz, const Tensor& dy, const Tens
   check(op, {"dz", dz}, {"dy", dy}, options, stream);
   checks::same_shape(op, {"dz", dz}, {"x", x});
   if (needs_input(f)) throw Error(ErrorCode::unsupported, fmt::format("{}: the activation's gradient needs z", op));
-  if (!pool_windows_tile(x.shape(), options)) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("{}: windows of {}, {} at strides {}, {} do not tile x {}", op, options.window[0],
-                            options.window[1], options.stride[0], options.stride[1], to_string(x)));
-  }
+  check_tiles(op, x, options);
   GIRO_QUEUE(stream, avg_pool_activation_backward, (dz, dy, x, f, options), {dz}, {dy, x}, 2 * elements(dz));
 }
 

@@ -24,9 +24,13 @@ bool pool_windows_tile(const Shape& x, const PoolOptions& options);
 // Errors: shape_mismatch, dtype_mismatch, device_mismatch.
 void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);
 void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream);
-// Where x = f(z) and windows do not overlap: dz, the gradient before the activation, at once. x is what f has given;
-// dz may be x. Errors: as above; unsupported for windows that overlap or leave rows or columns out, or an activation
-// whose gradient needs z (needs_input).
+
+// Poolings of f(z), where each element lies in one window (pool_windows_tile), there and back: y from z, and dz, the
+// gradient before the activation, from dy and x = f(z); dz may be x. To the bit what activation and avg_pool, and their
+// gradients, compute one after the other. Errors: as above; unsupported for other windows, or, on the way back, an
+// activation whose gradient needs z (needs_input).
+void activation_avg_pool(const Tensor& y, const Tensor& z, Activation f, const PoolOptions& options,
+                         const Stream& stream);
 void avg_pool_activation_backward(const Tensor& dz, const Tensor& dy, const Tensor& x, Activation f,
                                   const PoolOptions& options, const Stream& stream);
 

@@ -104,9 +104,17 @@ std::int64_t Program::bytes() const {
 
 void Program::add(Node node) { nodes_.push_back(std::move(node)); }
 
+void Program::set_memory(std::size_t planned, std::size_t least) {
+  memory_ = std::max(memory_, planned);
+  least_memory_ = std::max(least_memory_, least);
+}
+
 void Program::set_names(std::vector<Leaf> leaves) { leaves_ = std::move(leaves); }
 
-void Program::append(const Program& other) { nodes_.insert(nodes_.end(), other.nodes_.begin(), other.nodes_.end()); }
+void Program::append(const Program& other) {
+  nodes_.insert(nodes_.end(), other.nodes_.begin(), other.nodes_.end());
+  set_memory(other.memory_, other.least_memory_);
+}
 
 std::string Program::text() const {
   struct Line {
@@ -135,6 +143,7 @@ std::string Program::text() const {
   };
   for (const Line& one : lines) line(one.op, one.values, one.node->bytes, one.node->flops);
   line("total", fmt::format("{} ops", nodes_.size()), bytes(), flops());
+  if (memory_ > 0) text += fmt::format("temporaries: {} B, at least {} B at one time\n", memory_, least_memory_);
   return text;
 }
 

@@ -34,13 +34,18 @@ class Program {
   const std::vector<Node>& nodes() const noexcept { return nodes_; }
   double flops() const;
   std::int64_t bytes() const;
+  // Bytes of the temporaries: what they were given, and the least that any plan needs, since they hold values at one
+  // time. Without what an op needs while it runs, and without what is held on to after the recording.
+  std::size_t memory() const noexcept { return memory_; }
+  std::size_t least_memory() const noexcept { return least_memory_; }
 
   void add(Node node);
+  void set_memory(std::size_t planned, std::size_t least);
   void append(const Program& other);
   // Memory that is known by the names of these leaves, which text() and dot() use.
   void set_names(std::vector<Leaf> leaves);
 
-  // A line for each op and one for their sum.
+  // A line for each op, one for their sum, and one for the memory of the temporaries.
   std::string text() const;
   // The same as a graph for Graphviz: an edge for each value that one op writes and another reads.
   std::string dot() const;
@@ -48,6 +53,7 @@ class Program {
  private:
   std::vector<Node> nodes_;
   std::vector<Leaf> leaves_;
+  std::size_t memory_ = 0, least_memory_ = 0;
 };
 
 }  // namespace giro

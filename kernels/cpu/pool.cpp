@@ -82,6 +82,7 @@ struct MaxPool {
 
 void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
   if (y.count() == 0) return;
+  if (pool_windows_tile(x.shape(), options)) return cpu::activation_avg_pool(y, x, Activation::none, options, stream);
   const std::int64_t work = work_of(y.shape(), options);
   one_dnn::checked("pooling", [&] {
     const one_dnn::ThreadLimit limit(work);
@@ -98,6 +99,9 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
     cpu::fill(dx, 0, stream);
     return;
   }
+  if (pool_windows_tile(dx.shape(), options)) {
+    return cpu::avg_pool_activation_backward(dx, dy, dx, Activation::none, options, stream);
+  }
   const std::int64_t work = work_of(dy.shape(), options);
   one_dnn::checked("pooling", [&] {
     const one_dnn::ThreadLimit limit(work);
@@ -106,6 +110,36 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
     one_dnn::submit(stream, "pooling", work, engine, one_dnn::PoolingBackward(pooling.backward(engine)),
                     {{DNNL_ARG_DIFF_DST, one_dnn::memory(dy, pooling.y, engine)},
                      {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, pooling.x, engine)}});
+  });
+}
+
+void activation_avg_pool(const Tensor& y, const Tensor& z, Activation f, const PoolOptions& options,
+                         const Stream& stream) {
+  functors::with_activation(f, [&]<class F>(F) {
+    submit(stream,
+           [y = y.data<float>(), z = z.data<float>(), rows = y.shape()[0] * y.shape()[1], out_width = y.shape()[2],
+            channels = y.shape()[3], window_h = options.window[0], window_w = options.window[1]] {
+             const std::int64_t width = out_width * window_w, work = rows * window_h * width * channels;
+             const auto divisor = static_cast<float>(window_h * window_w);
+             const std::int64_t block = std::max<std::int64_t>(1, kBlock * rows / std::max<std::int64_t>(1, work));
+             for_each_block(rows, block, work, [&](std::int64_t begin, std::int64_t end) {
+               for (std::int64_t o = begin * out_width; o < end * out_width; ++o) {
+                 const std::int64_t row = o / out_width, w = o % out_width;
+                 const float* const window = z + (row * window_h * width + w * window_w) * channels;
+                 float* const out = y + o * channels;
+                 std::fill_n(out, channels, 0.0f);
+                 for (std::int64_t i = 0; i < window_h; ++i) {
+                   for (std::int64_t j = 0; j < window_w; ++j) {
+                     const float* const pixel = window + (i * width + j) * channels;
+#pragma omp simd
+                     for (std::int64_t c = 0; c < channels; ++c) out[c] += F::value(pixel[c]);
+                   }
+                 }
+#pragma omp simd
+                 for (std::int64_t c = 0; c < channels; ++c) out[c] /= divisor;
+               }
+             });
+           });
   });
 }
 

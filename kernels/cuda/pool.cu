@@ -39,17 +39,28 @@ void pool(cudnnPoolingMode_t mode, const Tensor& y, const Tensor& x, const PoolO
 }  // namespace
 
 void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
+  if (pool_windows_tile(x.shape(), options)) {
+    return functors::activation_avg_pool(ForEach{stream}, y, x, Activation::none, options);
+  }
   pool(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, y, x, options, stream);
 }
 
 void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream) {
   if (dx.count() == 0) return;
+  if (pool_windows_tile(dx.shape(), options)) {
+    return functors::avg_pool_activation_backward(ForEach{stream}, dx, dy, dx, Activation::none, options);
+  }
   CudaStream& owner = cuda_stream(stream);
   const PoolPlan& p = plan(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, dx.shape(), dy.shape(), options, owner);
   // The gradient of a mean needs neither x nor y; cuDNN wants addresses for them all the same.
   check(cudnnPoolingBackward(owner.cudnn(), p.window, &kOne, p.y, dy.raw(), p.y, dy.raw(), p.x, dx.raw(), &kZero, p.x,
                              dx.raw()),
         "cudnnPoolingBackward");
+}
+
+void activation_avg_pool(const Tensor& y, const Tensor& z, Activation f, const PoolOptions& options,
+                         const Stream& stream) {
+  functors::activation_avg_pool(ForEach{stream}, y, z, f, options);
 }
 
 void avg_pool_activation_backward(const Tensor& dz, const Tensor& dy, const Tensor& x, Activation f,

@@ -49,6 +49,34 @@ struct MaxPoolBackward {
   }
 };
 
+// Windows tile the images: they begin where the one before ends.
+template <class F>
+struct ActivationAveragePool {
+  float* y;
+  const float* z;
+  std::int64_t width, channels, window_h, window_w;  // of z
+
+  GIRO_HOST_DEVICE void operator()(std::int64_t o) const {
+    const std::int64_t out_width = width / window_w;
+    const std::int64_t c = o % channels, w = o / channels % out_width, row = o / (channels * out_width);
+    const float* const window = z + (row * window_h * width + w * window_w) * channels + c;
+    float sum = 0;
+    for (std::int64_t i = 0; i < window_h; ++i) {
+      for (std::int64_t j = 0; j < window_w; ++j) sum += F::value(window[(i * width + j) * channels]);
+    }
+    y[o] = sum / static_cast<float>(window_h * window_w);
+  }
+};
+
+template <class ForEach>
+void activation_avg_pool(const ForEach& for_each, const Tensor& y, const Tensor& z, Activation f,
+                         const PoolOptions& options) {
+  with_activation(f, [&]<class F>(F) {
+    for_each(y.count(), ActivationAveragePool<F>{y.data<float>(), z.data<float>(), z.shape()[2], z.shape()[3],
+                                                 options.window[0], options.window[1]});
+  });
+}
+
 // Windows tile the images: row r of x lies in row r / window_h of y, whatever image it is of.
 template <class F>
 struct AveragePoolActivationBackward {

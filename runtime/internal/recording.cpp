@@ -56,7 +56,7 @@ void Recording::hold(HeldOp op) {
 }
 
 // Memory for what is computed and used up within the ops that are held; what is still in use stays where it is.
-Buffer Recording::plan(const std::vector<HeldOp>& ops, MemoryMoves& moves) const {
+Buffer Recording::plan(const std::vector<HeldOp>& ops, MemoryMoves& moves) {
   if (!trace->shares()) return {};
   std::map<const char*, std::size_t> indices;
   std::vector<PlannedBlock> blocks;
@@ -76,7 +76,9 @@ Buffer Recording::plan(const std::vector<HeldOp>& ops, MemoryMoves& moves) const
     }
   }
   if (blocks.empty()) return {};
-  Buffer memory = arena->allocate(plan_memory(blocks));
+  const std::size_t planned = plan_memory(blocks);
+  program.set_memory(planned, least_memory(blocks));
+  Buffer memory = arena->allocate(planned);
   for (const auto& [address, index] : indices) {
     moves.add(address, blocks[index].bytes, static_cast<char*>(memory.data()) + blocks[index].offset);
   }

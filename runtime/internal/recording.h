@@ -51,7 +51,7 @@ struct Recording {
   bool has_events = false;                        // events stand for parts of its work
 
  private:
-  Buffer plan(const std::vector<HeldOp>& ops, MemoryMoves& moves) const;
+  Buffer plan(const std::vector<HeldOp>& ops, MemoryMoves& moves);
 
   const Rewriter* rewriter_;
   std::vector<HeldOp> held_;

@@ -136,11 +136,11 @@ TEST_P(FusedTest, GradientsMayTakeThePlaceOfTheLogits) {
   }
 }
 
-TEST_P(FusedTest, PoolingsGradientComesWithTheActivations) {
-  for (const auto& [height, width] : {std::pair{2, 2}, {4, 1}, {1, 2}, {4, 8}}) {
+TEST_P(FusedTest, PoolingComesWithTheActivationBeforeIt) {
+  for (const auto& [height, width] : {std::pair{2, 2}, {3, 1}, {1, 2}, {6, 8}}) {
     for (const Activation f : {Activation::none, Activation::relu, Activation::tanh, Activation::sigmoid}) {
       const PoolOptions options{{height, width}, {height, width}};
-      const Shape x{3, 8, 16, 5}, y = pool_shape(x, options);
+      const Shape x{3, 6, 16, 5}, y = pool_shape(x, options);
       check_same(
           fmt::format("windows of {} by {}, activation {}", height, width, static_cast<int>(f)),
           {random_.uniform(y, -2, 2), random_.uniform(x, -0.5, 1)}, {{DType::f32, x, {}}},
@@ -150,6 +150,17 @@ TEST_P(FusedTest, PoolingsGradientComesWithTheActivations) {
           },
           [&](const Tensors& out, const Tensors& in, const Stream& s) {
             avg_pool_activation_backward(out[0], in[0], in[1], f, options, s);
+          });
+      check_same(
+          fmt::format("there, windows of {} by {}, activation {}", height, width, static_cast<int>(f)),
+          {random_.uniform(x, -2, 2)}, {{DType::f32, y, {}}},
+          [&](const Tensors& out, const Tensors& in, const Stream& s) {
+            const Tensor activated = temporary(DType::f32, x);
+            activation(activated, in[0], f, s);
+            avg_pool(out[0], activated, options, s);
+          },
+          [&](const Tensors& out, const Tensors& in, const Stream& s) {
+            activation_avg_pool(out[0], in[0], f, options, s);
           });
     }
   }

@@ -101,13 +101,17 @@ class RandomProgram {
     }
     return fitting[pick(fitting.size())];
   }
+  void copy_to_any(const Tensor& from) {
+    const Tensor to = any(from.shape());
+    if (to.raw() != from.raw()) copy(to, from, stream_);
+  }
   void noise() {
     const Shape shape = pool_[pick(pool_.size())].shape();
     const Tensor out = any(shape), a = any(shape), b = any(shape);
     if (pick(2) == 0) {
       add(out, a, b, stream_);
     } else {
-      copy(out, a, stream_);
+      copy_to_any(a);
     }
   }
 
@@ -130,7 +134,7 @@ class RandomProgram {
                 [=, this] { scale(x, bytes, 0.25, stream_), written(x); },
                 [=, this] { dense(y, x, w, Tensor(), Activation::none, stream_), written(y); },
                 [=, this] { dense_backward(Tensor(), dw, Tensor(), dz, x, w, stream_); },
-                [=, this] { copy(any(matrix), y, stream_); }};
+                [=, this] { copy_to_any(y); }};
       }
       case 1: {
         const Tensor losses = floats({kRows}), slopes = floats(matrix), loss = floats({}), one = floats({});
@@ -141,17 +145,15 @@ class RandomProgram {
                 [=, this] { broadcast(share, one, 1.0 / kRows, stream_), written(share); },
                 [=, this] { scale_rows(gradient, slopes, share, stream_), written(gradient); },
                 [=, this] { accuracy(hits, logits, labels_, stream_); },
-                [=, this] { copy(any({}), hits, stream_), copy(any({}), loss, stream_); },
-                [=, this] { copy(any(matrix), gradient, stream_); }};
+                [=, this] { copy_to_any(hits), copy_to_any(loss); },
+                [=, this] { copy_to_any(gradient); }};
       }
       case 2: {
         const Tensor dx = floats({1, 4, 4, 3}), dz = pick(2) == 0 ? dx : floats({1, 4, 4, 3});
         const Tensor dy = any({1, 2, 2, 3}), y = any({1, 4, 4, 3});
         return {[=, this] { avg_pool_backward(dx, dy, {}, stream_), written(dx); },
                 [=, this] { activation_backward(dz, dx, y, Activation::tanh, stream_), written(dz); },
-                [=, this] {
-                  copy(any({1, 4, 4, 3}), dz, stream_);
-                }};
+                [=, this] { copy_to_any(dz); }};
       }
       default: {
         const Tensor a = any({}), b = any({});

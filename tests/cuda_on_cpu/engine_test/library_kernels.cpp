@@ -47,10 +47,11 @@ TEST(LibraryKernels, softmax_cross_entropy) {
   labels[5] = kColumns;  // unknown
   Seeds::each([&] {
     DeviceArray<float> losses(kRows), gradients(kRows * kColumns), x(logits);
-    DeviceArray<std::uint8_t> y(labels);
+    DeviceArray<std::uint8_t> y(labels), correct(kRows);
     const auto run_into = [&](float* into) {
       expect_runs(run(kernel_named("softmax_cross_entropy_kernel<unsigned char>"), {blocks_for(kRows, 4)}, {128}, 0,
-                      losses.data(), into, x.data(), y.data(), std::int64_t{kRows}, std::int64_t{kColumns}));
+                      losses.data(), into, correct.data(), x.data(), y.data(), std::int64_t{kRows},
+                      std::int64_t{kColumns}, 1.0f));
     };
     run_into(gradients.data());
     run_into(x.data());  // in place
@@ -196,6 +197,9 @@ TEST(LibraryKernels, publish_columns) {
     const void* scalars[RowPart::kMaxColumns] = {};
     DType dtypes[RowPart::kMaxColumns] = {};
     int columns = 3, first = 0, row_columns = 3;
+    std::int64_t* counters[RowPart::kMaxCounters] = {};
+    std::int64_t amounts[RowPart::kMaxCounters] = {};
+    int num_counters = 1;
   };
   static_assert(sizeof(Source) == sizeof(RowPart));
   Seeds::each([] {
@@ -214,10 +218,14 @@ TEST(LibraryKernels, publish_columns) {
     source.dtypes[0] = DType::f32;
     source.dtypes[1] = DType::i32;
     source.dtypes[2] = DType::i64;
+    DeviceArray<std::int64_t> counter(std::vector<std::int64_t>{40});
+    source.counters[0] = counter.data();
+    source.amounts[0] = 2;
     expect_runs(run(kernel_named("publish_columns_kernel"), {1}, {32}, 0, RowRing{values.data(), &published, kCapacity},
                     row.data(), source));
     EXPECT_EQ(published, 7);
     EXPECT_EQ(row.values()[0], 7);
+    EXPECT_EQ(counter.values()[0], 42);
     EXPECT_EQ(std::vector<double>(values.begin() + 6, values.begin() + 9), (std::vector<double>{0.25, -7, 6}));
     memory().remove(values.data());
     memory().remove(&published);

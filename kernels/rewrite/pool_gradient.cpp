@@ -1,20 +1,15 @@
 #include <giro/kernels/pool.h>
 
-#include <bit>
-#include <cstdint>
-
 #include "kernels/rewrite/rules.h"
 
 namespace giro::rewrite {
 
 // The gradient of an average pooling, and of the activation before it.
-bool pool_with_activation(OpList& ops, std::size_t i) {
+bool pool_gradient(OpList& ops, std::size_t i) {
   const auto* const pool = GIRO_ARGUMENTS(ops[i], avg_pool_backward);
   if (pool == nullptr) return false;
   const auto [dx, dy, options] = *pool;
-  // It is divided by the size of a window, which for a power of two is a product to the bit.
-  const auto size = static_cast<std::uint64_t>(options.window[0] * options.window[1]);
-  if (!pool_windows_tile(dx.shape(), options) || !std::has_single_bit(size)) return false;
+  if (!pool_windows_tile(dx.shape(), options)) return false;
   // Often in place: then dx is written twice, and what follows reads it.
   for (std::size_t k = i + 1; k < ops.size(); ++k) {
     const auto* const activation = GIRO_ARGUMENTS(ops[k], activation_backward);

@@ -52,6 +52,13 @@ void check_tiles(std::string_view op, const Tensor& x, const PoolOptions& option
   }
 }
 
+void check_channels(std::string_view op, const checks::Argument& of_channels, const Tensor& x, const Stream& stream) {
+  if (!of_channels.tensor) return;
+  checks::on_device(op, {of_channels}, stream);
+  checks::has_dtype(op, of_channels, DType::f32);
+  checks::has_shape(op, of_channels, {x.shape()[3]});
+}
+
 }  // namespace
 
 void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
@@ -59,12 +66,13 @@ void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, cons
   GIRO_QUEUE(stream, avg_pool, (y, x, options), {y}, {x}, elements(x));
 }
 
-void activation_avg_pool(const Tensor& y, const Tensor& z, Activation f, const PoolOptions& options,
+void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Activation f, const PoolOptions& options,
                          const Stream& stream) {
   constexpr std::string_view op = "activation_avg_pool";
   check(op, {"z", z}, {"y", y}, options, stream);
   check_tiles(op, z, options);
-  GIRO_QUEUE(stream, activation_avg_pool, (y, z, f, options), {y}, {z}, 2 * elements(z));
+  check_channels(op, {"b", b}, z, stream);
+  GIRO_QUEUE(stream, activation_avg_pool, (y, z, b, f, options), {y}, {z, b}, (b ? 3 : 2) * elements(z));
 }
 
 void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream) {
@@ -72,15 +80,20 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
   GIRO_QUEUE(stream, avg_pool_backward, (dx, dy, options), {dx}, {dy}, elements(dx));
 }
 
-void avg_pool_activation_backward(const Tensor& dz, const Tensor& dy, const Tensor& x, Activation f,
-                                  const PoolOptions& options, const Stream& stream) {
+void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tensor& dy, const Tensor& x,
+                                  const Tensor& b, Activation f, const PoolOptions& options, const Stream& stream) {
   constexpr std::string_view op = "avg_pool_activation_backward";
   check(op, {"x", x}, {"dy", dy}, options, stream);
   check(op, {"dz", dz}, {"dy", dy}, options, stream);
   checks::same_shape(op, {"dz", dz}, {"x", x});
-  if (needs_input(f)) throw Error(ErrorCode::unsupported, fmt::format("{}: the activation's gradient needs z", op));
+  check_channels(op, {"db", db}, x, stream);
+  check_channels(op, {"b", b}, x, stream);
+  if (needs_input(f) || (b && f != Activation::none && f != Activation::relu)) {
+    throw Error(ErrorCode::unsupported, fmt::format("{}: the activation's gradient cannot be told from x", op));
+  }
   check_tiles(op, x, options);
-  GIRO_QUEUE(stream, avg_pool_activation_backward, (dz, dy, x, f, options), {dz}, {dy, x}, 2 * elements(dz));
+  GIRO_QUEUE(stream, avg_pool_activation_backward, (dz, db, dy, x, b, f, options), {dz, db}, {dy, x, b},
+             (2 + (b ? 1 : 0) + (db ? 1 : 0)) * elements(dz));
 }
 
 void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {

@@ -25,14 +25,15 @@ bool pool_windows_tile(const Shape& x, const PoolOptions& options);
 void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);
 void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream);
 
-// Poolings of f(z), where each element lies in one window (pool_windows_tile), there and back: y from z, and dz, the
-// gradient before the activation, from dy and x = f(z); dz may be x. To the bit what activation and avg_pool, and their
-// gradients, compute one after the other. Errors: as above; unsupported for other windows, or, on the way back, an
-// activation whose gradient needs z (needs_input).
-void activation_avg_pool(const Tensor& y, const Tensor& z, Activation f, const PoolOptions& options,
+// Poolings of f(z + b), where each element lies in one window (pool_windows_tile), there and back: y from z; and dz,
+// the gradient before the activation, from dy and x, with its sum over all pixels, db, if that is wanted. b (C) may be
+// empty. x is what f has given, or, where there is a b, what z was: then f is none or relu. dz may be x. To the bit
+// what the ops compute one after the other. Errors: as above; unsupported for other windows, or, on the way back, an
+// activation whose gradient cannot be told from x.
+void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Activation f, const PoolOptions& options,
                          const Stream& stream);
-void avg_pool_activation_backward(const Tensor& dz, const Tensor& dy, const Tensor& x, Activation f,
-                                  const PoolOptions& options, const Stream& stream);
+void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tensor& dy, const Tensor& x,
+                                  const Tensor& b, Activation f, const PoolOptions& options, const Stream& stream);
 
 // A NaN counts as larger than every number.
 void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);

@@ -82,7 +82,8 @@ struct MaxPool {
 
 void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
   if (y.count() == 0) return;
-  if (pool_windows_tile(x.shape(), options)) return cpu::activation_avg_pool(y, x, Activation::none, options, stream);
+  if (pool_windows_tile(x.shape(), options))
+    return cpu::activation_avg_pool(y, x, Tensor(), Activation::none, options, stream);
   const std::int64_t work = work_of(y.shape(), options);
   one_dnn::checked("pooling", [&] {
     const one_dnn::ThreadLimit limit(work);
@@ -100,7 +101,7 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
     return;
   }
   if (pool_windows_tile(dx.shape(), options)) {
-    return cpu::avg_pool_activation_backward(dx, dy, dx, Activation::none, options, stream);
+    return cpu::avg_pool_activation_backward(dx, Tensor(), dy, dx, Tensor(), Activation::none, options, stream);
   }
   const std::int64_t work = work_of(dy.shape(), options);
   one_dnn::checked("pooling", [&] {
@@ -113,62 +114,62 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
   });
 }
 
-void activation_avg_pool(const Tensor& y, const Tensor& z, Activation f, const PoolOptions& options,
+void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Activation f, const PoolOptions& options,
                          const Stream& stream) {
   functors::with_activation(f, [&]<class F>(F) {
-    submit(stream,
-           [y = y.data<float>(), z = z.data<float>(), rows = y.shape()[0] * y.shape()[1], out_width = y.shape()[2],
-            channels = y.shape()[3], window_h = options.window[0], window_w = options.window[1]] {
-             const std::int64_t width = out_width * window_w, work = rows * window_h * width * channels;
-             const auto divisor = static_cast<float>(window_h * window_w);
-             const std::int64_t block = std::max<std::int64_t>(1, kBlock * rows / std::max<std::int64_t>(1, work));
-             for_each_block(rows, block, work, [&](std::int64_t begin, std::int64_t end) {
-               for (std::int64_t o = begin * out_width; o < end * out_width; ++o) {
-                 const std::int64_t row = o / out_width, w = o % out_width;
-                 const float* const window = z + (row * window_h * width + w * window_w) * channels;
-                 float* const out = y + o * channels;
-                 std::fill_n(out, channels, 0.0f);
-                 for (std::int64_t i = 0; i < window_h; ++i) {
-                   for (std::int64_t j = 0; j < window_w; ++j) {
-                     const float* const pixel = window + (i * width + j) * channels;
+    submit(stream, [pool = functors::ActivationAveragePool<F>(y, z, b, options), rows = y.shape()[0] * y.shape()[1]] {
+      const std::int64_t out_width = pool.width / pool.window_w, channels = pool.channels;
+      const std::int64_t work = rows * pool.window_h * pool.width * channels;
+      const auto divisor = static_cast<float>(pool.window_h * pool.window_w);
+      const std::int64_t block = std::max<std::int64_t>(1, kBlock * rows / std::max<std::int64_t>(1, work));
+      for_each_block(rows, block, work, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t o = begin * out_width; o < end * out_width; ++o) {
+          const std::int64_t row = o / out_width, w = o % out_width;
+          const float* const window = pool.z + (row * pool.window_h * pool.width + w * pool.window_w) * channels;
+          float* const out = pool.y + o * channels;
+          std::fill_n(out, channels, 0.0f);
+          for (std::int64_t i = 0; i < pool.window_h; ++i) {
+            for (std::int64_t j = 0; j < pool.window_w; ++j) {
+              const float* const pixel = window + (i * pool.width + j) * channels;
 #pragma omp simd
-                     for (std::int64_t c = 0; c < channels; ++c) out[c] += F::value(pixel[c]);
-                   }
-                 }
+              for (std::int64_t c = 0; c < channels; ++c) {
+                out[c] += F::value(pool.b == nullptr ? pixel[c] : pixel[c] + pool.b[c]);
+              }
+            }
+          }
 #pragma omp simd
-                 for (std::int64_t c = 0; c < channels; ++c) out[c] /= divisor;
-               }
-             });
-           });
+          for (std::int64_t c = 0; c < channels; ++c) out[c] /= divisor;
+        }
+      });
+    });
   });
 }
 
-void avg_pool_activation_backward(const Tensor& dz, const Tensor& dy, const Tensor& x, Activation f,
-                                  const PoolOptions& options, const Stream& stream) {
+void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tensor& dy, const Tensor& x,
+                                  const Tensor& b, Activation f, const PoolOptions& options, const Stream& stream) {
   functors::with_activation(f, [&]<class F>(F) {
-    submit(stream, [dz = dz.data<float>(), dy = dy.data<float>(), x = x.data<float>(), count = dz.count(),
-                    width = dz.shape()[2], channels = dz.shape()[3], window_h = options.window[0],
-                    window_w = options.window[1]] {
-      // Windows tile the images: row r of x lies in row r / window_h of y, whatever image it is of.
-      const std::int64_t row_size = width * channels, share = window_h * window_w;
-      const auto rows = row_size > 0 ? count / row_size : 0;
-      const float factor = 1.0f / static_cast<float>(share);
+    submit(stream, [pool = functors::AveragePoolActivationBackward<F>(dz, dy, x, b, options), count = dz.count()] {
+      const std::int64_t channels = pool.channels, row_size = pool.width * channels;
+      const std::int64_t rows = row_size > 0 ? count / row_size : 0;
       for_each_block(rows, std::max<std::int64_t>(1, kBlock / std::max<std::int64_t>(1, row_size)), count,
                      [&](std::int64_t begin, std::int64_t end) {
                        for (std::int64_t r = begin; r < end; ++r) {
-                         const float* const dy_row = dy + r / window_h * (row_size / window_w);
-                         for (std::int64_t w = 0; w < width; ++w) {
-                           const float* const dy_pixel = dy_row + w / window_w * channels;
-                           const std::int64_t first = r * row_size + w * channels;
+                         const float* const dy_row = pool.dy + r / pool.window_h * (row_size / pool.window_w);
+                         for (std::int64_t w = 0; w < pool.width; ++w) {
+                           const float* const dy_pixel = dy_row + w / pool.window_w * channels;
+                           const float* const x_pixel = pool.x + r * row_size + w * channels;
+                           float* const out = pool.dz + r * row_size + w * channels;
 #pragma omp simd
                            for (std::int64_t c = 0; c < channels; ++c) {
-                             dz[first + c] = factor * dy_pixel[c] * F::slope(x[first + c]);
+                             const float at = pool.b == nullptr ? x_pixel[c] : x_pixel[c] + pool.b[c];
+                             out[c] = pool.factor * dy_pixel[c] * F::slope(at);
                            }
                          }
                        }
                      });
     });
   });
+  if (db) cpu::sum_rows(db, dz.reshape({db.count() > 0 ? dz.count() / db.count() : 0, db.count()}), stream);
 }
 
 // Not oneDNN's, which passes over a NaN.

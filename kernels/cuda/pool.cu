@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/cudnn.h"
 #include "kernels/cuda/for_each.cuh"
+#include "kernels/cuda/sum_rows.cuh"
 #include "kernels/internal/backends.h"
 
 namespace giro::cuda {
@@ -40,7 +41,7 @@ void pool(cudnnPoolingMode_t mode, const Tensor& y, const Tensor& x, const PoolO
 
 void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
   if (pool_windows_tile(x.shape(), options)) {
-    return functors::activation_avg_pool(ForEach{stream}, y, x, Activation::none, options);
+    return cuda::activation_avg_pool(y, x, Tensor(), Activation::none, options, stream);
   }
   pool(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, y, x, options, stream);
 }
@@ -48,7 +49,7 @@ void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, cons
 void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream) {
   if (dx.count() == 0) return;
   if (pool_windows_tile(dx.shape(), options)) {
-    return functors::avg_pool_activation_backward(ForEach{stream}, dx, dy, dx, Activation::none, options);
+    return cuda::avg_pool_activation_backward(dx, Tensor(), dy, dx, Tensor(), Activation::none, options, stream);
   }
   CudaStream& owner = cuda_stream(stream);
   const PoolPlan& p = plan(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, dx.shape(), dy.shape(), options, owner);
@@ -58,14 +59,23 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
         "cudnnPoolingBackward");
 }
 
-void activation_avg_pool(const Tensor& y, const Tensor& z, Activation f, const PoolOptions& options,
+void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Activation f, const PoolOptions& options,
                          const Stream& stream) {
-  functors::activation_avg_pool(ForEach{stream}, y, z, f, options);
+  functors::with_activation(
+      f, [&]<class F>(F) { ForEach{stream}(y.count(), functors::ActivationAveragePool<F>(y, z, b, options)); });
 }
 
-void avg_pool_activation_backward(const Tensor& dz, const Tensor& dy, const Tensor& x, Activation f,
-                                  const PoolOptions& options, const Stream& stream) {
-  functors::avg_pool_activation_backward(ForEach{stream}, dz, dy, x, f, options);
+void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tensor& dy, const Tensor& x,
+                                  const Tensor& b, Activation f, const PoolOptions& options, const Stream& stream) {
+  functors::with_activation(f, [&]<class F>(F) {
+    const functors::AveragePoolActivationBackward<F> gradient(dz, dy, x, b, options);
+    if (!db) {
+      ForEach{stream}(dz.count(), gradient);
+    } else {
+      const std::int64_t channels = db.count(), pixels = channels > 0 ? dz.count() / channels : 0;
+      sum_rows_of(db.data<float>(), pixels, channels, gradient, stream);
+    }
+  });
 }
 
 void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/sum_rows.cuh"
 #include "kernels/internal/backends.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
@@ -64,38 +65,6 @@ void reduce(const Tensor& out, const Tensor& x, float divisor, First first, Then
   check_launch("reduce_kernel");
 }
 
-constexpr int kTileColumns = 32;
-constexpr int kTileRows = 16;
-constexpr std::int64_t kRowsPerSplit = 32 * kTileRows;
-constexpr std::int64_t kMostSplits = 256;
-
-// A block adds up every gridDim.y-th tile of 16 rows in 32 columns: out[split, c].
-__global__ void sum_rows_kernel(float* out, const float* x, std::int64_t rows, std::int64_t columns) {
-  __shared__ float tile[kTileRows][kTileColumns];
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kTileColumns + threadIdx.x;
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.y) * kTileRows;
-  float sum = 0.0f;
-  if (column < columns) {
-    for (std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * kTileRows + threadIdx.y; row < rows;
-         row += stride) {
-      sum += x[row * columns + column];
-    }
-  }
-  tile[threadIdx.y][threadIdx.x] = sum;
-  for (unsigned int half = kTileRows / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.y < half) tile[threadIdx.y][threadIdx.x] += tile[threadIdx.y + half][threadIdx.x];
-  }
-  if (threadIdx.y == 0 && column < columns) out[blockIdx.y * columns + column] = tile[0][threadIdx.x];
-}
-
-void launch_sum_rows(float* out, const float* x, std::int64_t rows, std::int64_t columns, unsigned int splits,
-                     const Stream& stream) {
-  const dim3 grid(blocks_for(columns, kTileColumns), splits), block(kTileColumns, kTileRows);
-  sum_rows_kernel<<<grid, block, 0, handle(stream)>>>(out, x, rows, columns);
-  check_launch("sum_rows_kernel");
-}
-
 }  // namespace
 
 void sum(const Tensor& out, const Tensor& x, const Stream& stream) { reduce(out, x, 1.0f, Sum{}, Sum{}, stream); }
@@ -112,13 +81,7 @@ void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream) {
 
 void sum_rows(const Tensor& out, const Tensor& x, const Stream& stream) {
   const std::int64_t rows = x.shape()[0], columns = x.shape()[1];
-  if (columns == 0) return;
-  const unsigned int splits = blocks_for(rows, kRowsPerSplit, kMostSplits);
-  if (splits == 1) return launch_sum_rows(out.data<float>(), x.data<float>(), rows, columns, 1, stream);
-  const Buffer buffer = stream.allocate(splits * static_cast<std::size_t>(columns) * sizeof(float));
-  float* partial = static_cast<float*>(buffer.data());
-  launch_sum_rows(partial, x.data<float>(), rows, columns, splits, stream);
-  launch_sum_rows(out.data<float>(), partial, splits, columns, 1, stream);
+  sum_rows_of(out.data<float>(), rows, columns, Elements{x.data<float>()}, stream);
 }
 
 }  // namespace giro::cuda

@@ -53,8 +53,17 @@ struct MaxPoolBackward {
 template <class F>
 struct ActivationAveragePool {
   float* y;
-  const float* z;
+  const float *z, *b;                                // b: null for none
   std::int64_t width, channels, window_h, window_w;  // of z
+
+  ActivationAveragePool(const Tensor& y, const Tensor& z, const Tensor& b, const PoolOptions& options)
+      : y(y.data<float>()),
+        z(z.data<float>()),
+        b(b ? b.data<float>() : nullptr),
+        width(z.shape()[2]),
+        channels(z.shape()[3]),
+        window_h(options.window[0]),
+        window_w(options.window[1]) {}
 
   GIRO_HOST_DEVICE void operator()(std::int64_t o) const {
     const std::int64_t out_width = width / window_w;
@@ -62,46 +71,42 @@ struct ActivationAveragePool {
     const float* const window = z + (row * window_h * width + w * window_w) * channels + c;
     float sum = 0;
     for (std::int64_t i = 0; i < window_h; ++i) {
-      for (std::int64_t j = 0; j < window_w; ++j) sum += F::value(window[(i * width + j) * channels]);
+      for (std::int64_t j = 0; j < window_w; ++j) {
+        const float value = window[(i * width + j) * channels];
+        sum += F::value(b == nullptr ? value : value + b[c]);
+      }
     }
     y[o] = sum / static_cast<float>(window_h * window_w);
   }
 };
 
-template <class ForEach>
-void activation_avg_pool(const ForEach& for_each, const Tensor& y, const Tensor& z, Activation f,
-                         const PoolOptions& options) {
-  with_activation(f, [&]<class F>(F) {
-    for_each(y.count(), ActivationAveragePool<F>{y.data<float>(), z.data<float>(), z.shape()[2], z.shape()[3],
-                                                 options.window[0], options.window[1]});
-  });
-}
-
-// Windows tile the images: row r of x lies in row r / window_h of y, whatever image it is of.
+// Row r of x lies in row r / window_h of y, whatever image it is of.
 template <class F>
 struct AveragePoolActivationBackward {
   float* dz;
-  const float *dy, *x;
+  const float *dy, *x, *b;
   std::int64_t width, channels, window_h, window_w;
   float factor;
 
-  GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
+  AveragePoolActivationBackward(const Tensor& dz, const Tensor& dy, const Tensor& x, const Tensor& b,
+                                const PoolOptions& options)
+      : dz(dz.data<float>()),
+        dy(dy.data<float>()),
+        x(x.data<float>()),
+        b(b ? b.data<float>() : nullptr),
+        width(dz.shape()[2]),
+        channels(dz.shape()[3]),
+        window_h(options.window[0]),
+        window_w(options.window[1]),
+        factor(1.0f / static_cast<float>(window_h * window_w)) {}
+
+  // Writes element i, and returns it.
+  GIRO_HOST_DEVICE float operator()(std::int64_t i) const {
     const std::int64_t c = i % channels, w = i / channels % width, row = i / (channels * width);
     const std::int64_t o = (row / window_h * (width / window_w) + w / window_w) * channels + c;
-    dz[i] = factor * dy[o] * F::slope(x[i]);
+    return dz[i] = factor * dy[o] * F::slope(b == nullptr ? x[i] : x[i] + b[c]);
   }
 };
-
-template <class ForEach>
-void avg_pool_activation_backward(const ForEach& for_each, const Tensor& dz, const Tensor& dy, const Tensor& x,
-                                  Activation f, const PoolOptions& options) {
-  const auto [window_h, window_w] = options.window;
-  const float factor = 1.0f / static_cast<float>(window_h * window_w);
-  with_activation(f, [&]<class F>(F) {
-    for_each(dz.count(), AveragePoolActivationBackward<F>{dz.data<float>(), dy.data<float>(), x.data<float>(),
-                                                          dz.shape()[2], dz.shape()[3], window_h, window_w, factor});
-  });
-}
 
 template <class ForEach>
 void max_pool_backward(const ForEach& for_each, const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,

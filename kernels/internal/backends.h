@@ -41,10 +41,10 @@ struct RowPart;  // kernels/functors/publish.h
                        const Tensor& w, const Conv2dOptions& options, const Stream& stream);                           \
   void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);                   \
   void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream);        \
-  void activation_avg_pool(const Tensor& y, const Tensor& z, Activation f, const PoolOptions& options,                 \
-                           const Stream& stream);                                                                      \
-  void avg_pool_activation_backward(const Tensor& dz, const Tensor& dy, const Tensor& x, Activation f,                 \
-                                    const PoolOptions& options, const Stream& stream);                                 \
+  void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Activation f,                            \
+                           const PoolOptions& options, const Stream& stream);                                          \
+  void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tensor& dy, const Tensor& x,             \
+                                    const Tensor& b, Activation f, const PoolOptions& options, const Stream& stream);  \
   void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);                   \
   void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,                         \
                          const PoolOptions& options, const Stream& stream);                                            \

@@ -5,7 +5,6 @@
 #include "runtime/internal/arena.h"
 
 namespace giro::rewrite {
-namespace {
 
 bool overlap(const Tensor& a, const Tensor& b) {
   const auto* const a_begin = static_cast<const char*>(a.raw());
@@ -13,7 +12,9 @@ bool overlap(const Tensor& a, const Tensor& b) {
   return a_begin < b_begin + b.bytes() && b_begin < a_begin + a.bytes();
 }
 
-bool overlap(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+namespace {
+
+bool any_overlap(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   return std::any_of(a.begin(), a.end(), [&](const Tensor& x) {
     return std::any_of(b.begin(), b.end(), [&](const Tensor& y) { return overlap(x, y); });
   });
@@ -23,8 +24,8 @@ bool overlap(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
 bool depend(const detail::HeldOp& a, const detail::HeldOp& b) {
   if (!a.call->touches_only_its_tensors() || !b.call->touches_only_its_tensors()) return true;
   const Program::Node &x = a.node, &y = b.node;
-  return a.stream != b.stream || overlap(x.writes, y.writes) || overlap(x.writes, y.reads) ||
-         overlap(x.reads, y.writes);
+  return a.stream != b.stream || any_overlap(x.writes, y.writes) || any_overlap(x.writes, y.reads) ||
+         any_overlap(x.reads, y.writes);
 }
 
 }  // namespace
@@ -35,8 +36,8 @@ std::optional<std::vector<std::size_t>> OpList::readers(std::size_t i, const Ten
   std::vector<std::size_t> readers;
   for (std::size_t k = 0; k < ops_.size(); ++k) {
     if (k == i) continue;
-    if (overlap(ops_[k].node.writes, {value})) return std::nullopt;
-    if (!overlap(ops_[k].node.reads, {value})) continue;
+    if (any_overlap(ops_[k].node.writes, {value})) return std::nullopt;
+    if (!any_overlap(ops_[k].node.reads, {value})) continue;
     if (k < i) return std::nullopt;
     readers.push_back(k);
   }
@@ -67,9 +68,20 @@ bool OpList::can_run_late(std::size_t i, std::size_t j) const {
 bool OpList::stays(const Tensor& value, std::size_t i, std::size_t k) const {
   for (std::size_t between = i + 1; between < k; ++between) {
     const detail::HeldOp& op = ops_[between];
-    if (!op.call->touches_only_its_tensors() || overlap(op.node.writes, {value})) return false;
+    if (!op.call->touches_only_its_tensors() || any_overlap(op.node.writes, {value})) return false;
   }
   return ops_[i].stream == ops_[k].stream;
+}
+
+bool OpList::is_untouched(const Tensor& value, std::size_t i, std::size_t k) const {
+  for (; i < k; ++i) {
+    const detail::HeldOp& op = ops_[i];
+    if (!op.call->touches_only_its_tensors() || any_overlap(op.node.writes, {value}) ||
+        any_overlap(op.node.reads, {value})) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void OpList::replace(std::size_t i, const std::vector<std::size_t>& gone,

@@ -36,6 +36,8 @@ class OpList {
 
   // Whether op `k` finds in `value` what op `i` found there, i < k.
   bool stays(const Tensor& value, std::size_t i, std::size_t k) const;
+  // Whether no op from `i` on and before `k` reads or writes it.
+  bool is_untouched(const Tensor& value, std::size_t i, std::size_t k) const;
 
   // Puts the op that `queue` queues in the place of op `i`, and drops the ops at `gone`.
   void replace(std::size_t i, const std::vector<std::size_t>& gone, const std::function<void(const Stream&)>& queue);
@@ -45,6 +47,9 @@ class OpList {
   std::vector<detail::HeldOp>& ops_;
   const Arena& trace_;
 };
+
+// Whether two tensors have memory in common.
+bool overlap(const Tensor& a, const Tensor& b);
 
 // Whether two views are of the same elements.
 inline bool same(const Tensor& a, const Tensor& b) {

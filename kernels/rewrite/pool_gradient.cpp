@@ -20,7 +20,7 @@ bool pool_gradient(OpList& ops, std::size_t i) {
     if (!in_place && ops.only_reader(i, dx) != k) return false;
     if (!ops.can_run_late(i, k)) return false;
     ops.replace(k, {i}, [&, options = options, dy = dy, shape = dx.shape()](const Stream& stream) {
-      avg_pool_activation_backward(dz.reshape(shape), dy, x.reshape(shape), f, options, stream);
+      avg_pool_activation_backward(dz.reshape(shape), Tensor(), dy, x.reshape(shape), Tensor(), f, options, stream);
     });
     return true;
   }

@@ -19,6 +19,7 @@ bool gather_together(OpList& ops, std::size_t i);
 bool mean_cross_entropy(OpList& ops, std::size_t i);
 bool pool_gradient(OpList& ops, std::size_t i);
 bool pool_after_relu(OpList& ops, std::size_t i);
+bool bias_gradient(OpList& ops, std::size_t i);
 bool count_with_publish(OpList& ops, std::size_t i);
 
 // In the order in which they are tried.

@@ -149,7 +149,7 @@ TEST_P(FusedTest, PoolingComesWithTheActivationBeforeIt) {
             activation_backward(out[0], out[0], in[1], f, s);
           },
           [&](const Tensors& out, const Tensors& in, const Stream& s) {
-            avg_pool_activation_backward(out[0], in[0], in[1], f, options, s);
+            avg_pool_activation_backward(out[0], Tensor(), in[0], in[1], Tensor(), f, options, s);
           });
       check_same(
           fmt::format("there, windows of {} by {}, activation {}", height, width, static_cast<int>(f)),
@@ -160,9 +160,37 @@ TEST_P(FusedTest, PoolingComesWithTheActivationBeforeIt) {
             avg_pool(out[0], activated, options, s);
           },
           [&](const Tensors& out, const Tensors& in, const Stream& s) {
-            activation_avg_pool(out[0], in[0], f, options, s);
+            activation_avg_pool(out[0], in[0], Tensor(), f, options, s);
           });
     }
+  }
+}
+
+TEST_P(FusedTest, PoolingComesWithTheBiasBeforeIt) {
+  const PoolOptions options{};
+  for (const auto& [size, channels] : {std::pair{2, 1}, {8, 5}, {28, 40}}) {
+    const Shape x{6, size, size, channels}, y = pool_shape(x, options), matrix{6 * size * size, channels};
+    check_same(
+        fmt::format("{}, {} channels", size, channels),
+        {random_.uniform(x, -2, 2), random_.uniform({channels}), random_.uniform(y)},
+        {{DType::f32, y, {}}, {DType::f32, x, {}}, {DType::f32, {channels}, {}}},
+        [&](const Tensors& out, const Tensors& in, const Stream& s) {
+          // z + b, as rows of channels.
+          const Tensor biased = temporary(DType::f32, x);
+          for (std::int64_t r = 0; r < matrix[0]; ++r) {
+            const Tensor z = in[0].reshape(matrix).rows(r, r + 1).reshape({channels});
+            add(biased.reshape(matrix).rows(r, r + 1).reshape({channels}), z, in[1], s);
+          }
+          activation(biased, biased, Activation::relu, s);
+          avg_pool(out[0], biased, options, s);
+          avg_pool_backward(out[1], in[2], options, s);
+          activation_backward(out[1], out[1], biased, Activation::relu, s);
+          sum_rows(out[2], out[1].reshape(matrix), s);
+        },
+        [&](const Tensors& out, const Tensors& in, const Stream& s) {
+          activation_avg_pool(out[0], in[0], in[1], Activation::relu, options, s);
+          avg_pool_activation_backward(out[1], out[2], in[2], in[0], in[1], Activation::relu, options, s);
+        });
   }
 }
 
@@ -200,11 +228,18 @@ TEST_P(FusedTest, RefusesWhatDoesNotFit) {
                        stream());
   });
   const Tensor images = tensor(DType::f32, {1, 5, 4, 1}), pooled = tensor(DType::f32, {1, 2, 2, 1});
-  expect(ErrorCode::unsupported, "do not tile",
-         [&] { avg_pool_activation_backward(images, pooled, images, Activation::relu, {}, stream()); });
+  expect(ErrorCode::unsupported, "do not tile", [&] {
+    avg_pool_activation_backward(images, Tensor(), pooled, images, Tensor(), Activation::relu, {}, stream());
+  });
   const Tensor even = tensor(DType::f32, {1, 4, 4, 1});
-  expect(ErrorCode::unsupported, "needs z",
-         [&] { avg_pool_activation_backward(even, pooled, even, Activation::gelu, {}, stream()); });
+  expect(ErrorCode::unsupported, "cannot be told from x",
+         [&] { avg_pool_activation_backward(even, Tensor(), pooled, even, Tensor(), Activation::gelu, {}, stream()); });
+  const Tensor one = tensor(DType::f32, {1});
+  expect(ErrorCode::unsupported, "cannot be told from x",
+         [&] { avg_pool_activation_backward(even, Tensor(), pooled, even, one, Activation::tanh, {}, stream()); });
+  expect(ErrorCode::shape_mismatch, "db", [&] {
+    avg_pool_activation_backward(even, tensor(DType::f32, {2}), pooled, even, one, Activation::relu, {}, stream());
+  });
   expect(ErrorCode::dtype_mismatch, "dense_of_bytes", [&] {
     dense_of_bytes(tensor(DType::f32, {4, 2}), logits, 1, tensor(DType::f32, {3, 2}), Tensor(), Activation::none,
                    stream());

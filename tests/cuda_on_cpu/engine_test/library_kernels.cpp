@@ -108,7 +108,7 @@ TEST(LibraryKernels, sum_rows) {
   const std::vector<float> values = random_values(kRows * kColumns, 3);
   Seeds::each([&] {
     DeviceArray<float> x(values), partial(kSplits * kColumns), out(kColumns);
-    const Kernel& kernel = kernel_named("sum_rows_kernel");
+    const Kernel& kernel = kernel_named("sum_rows_kernel<giro::cuda::Elements>");
     expect_runs(run(kernel, {blocks_for(kColumns, 32), kSplits}, {32, 16}, 0, partial.data(), x.data(),
                     std::int64_t{kRows}, std::int64_t{kColumns}));
     expect_runs(run(kernel, {blocks_for(kColumns, 32), 1}, {32, 16}, 0, out.data(), partial.data(),

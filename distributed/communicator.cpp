@@ -126,6 +126,8 @@ void Communicator::reduce_scatter(const Tensor& out, const Tensor& in, Reduction
 
 void Communicator::barrier(const Stream& stream) const {
   check_stream("barrier", stream, device());
+  detail::note_op("barrier");
+  const detail::OpScope op("barrier");
   impl_->barrier(stream);
 }
 

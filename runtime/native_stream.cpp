@@ -17,7 +17,10 @@ CUstream_st* cuda_stream(const Stream& stream) {
                 "cuda_stream: the stream is on cpu, expected one of a CUDA device; on the CPU use submit");
   }
   stream.impl().check_usable("cuda_stream");
-  detail::note_op("cuda_stream");
+  if (detail::Recording::holds()) {
+    detail::note_op("cuda_stream");
+    detail::Recording::current()->share();
+  }
   return cuda::handle(stream);
 }
 

@@ -11,7 +11,8 @@ namespace giro {
 // Work of one's own on a stream. It runs in the stream's order and is recorded like any op: within a recording (a step
 // made by jit) the code that queues it runs once, and what was queued runs at every replay. So it may use what is still
 // there at the replays: leaves of a state, features of a batch, values of the step's ops, host memory that outlives the
-// recording. It must not own a temporary (a Buffer, a Var): the recording has done so already.
+// recording. It must not own a temporary (a Buffer, a Var): the recording has done so already. Ops that such work
+// stands between are not replaced by fused ones; after cuda_stream none are, to the end of the recording.
 
 // The cudaStream_t to launch kernels on; its device becomes the thread's current one. Launches that were refused are
 // the caller's to check. Errors: device_mismatch for a stream of the CPU, in any build; invalid_argument if the thread

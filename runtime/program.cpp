@@ -8,20 +8,16 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/internal/overlap.h"
+
 namespace giro {
 namespace {
-
-bool overlap(const Tensor& a, const Tensor& b) {
-  const auto* const a_begin = static_cast<const char*>(a.raw());
-  const auto* const b_begin = static_cast<const char*>(b.raw());
-  return a_begin < b_begin + b.bytes() && b_begin < a_begin + a.bytes();
-}
 
 // The leaf that memory lies in; of several, as where an op takes a whole collection, what their paths begin with.
 std::string leaf_name(const std::vector<Leaf>& leaves, const Tensor& tensor) {
   std::string name;
   for (const Leaf& leaf : leaves) {
-    if (!overlap(leaf.value, tensor)) continue;
+    if (!detail::overlap(leaf.value, tensor)) continue;
     if (name.empty()) name = leaf.path;
     while (leaf.path != name && !leaf.path.starts_with(name + "/")) {
       const std::size_t slash = name.rfind('/');
@@ -45,7 +41,8 @@ class Values {
   Value read(const Tensor& tensor) {
     std::string name = leaf_name(leaves_, tensor);
     for (auto written = written_.rbegin(); written != written_.rend(); ++written) {
-      if (overlap(written->tensor, tensor)) return {name.empty() ? written->value.name : name, written->value.writer};
+      if (detail::overlap(written->tensor, tensor))
+        return {name.empty() ? written->value.name : name, written->value.writer};
     }
     if (name.empty()) name = fmt::format("in{}", inputs_++);
     written_.push_back({tensor, {name, std::nullopt}});

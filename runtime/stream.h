@@ -33,7 +33,8 @@ class Stream {
   void fill(void* dst, unsigned char value, std::size_t bytes) const;
 
   // A temporary for work on this stream; contents undefined. It may be dropped as soon as the work that uses it
-  // is queued. Within a recording it belongs to the graph and keeps its address for every replay.
+  // is queued. Within a recording its memory belongs to the graph: its address holds for work that is queued while it
+  // is held, and after the recording if it is held until then.
   Buffer allocate(std::size_t bytes) const;
 
   // Work queued from here on starts after the event.

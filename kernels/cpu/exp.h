@@ -22,7 +22,7 @@ inline float exp_nonpositive(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   const float mantissa = p * (r * r) + r + 1.0f;
-  const float power = std::bit_cast<float>((std::bit_cast<std::int32_t>(shifted) << 23) + (127 << 23));
+  const float power = std::bit_cast<float>((std::bit_cast<std::uint32_t>(shifted) << 23) + (127u << 23));
   return x < kLowest ? 0.0f : mantissa * power;
 }
 

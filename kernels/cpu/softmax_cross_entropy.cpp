@@ -31,7 +31,7 @@ struct CrossEntropy {
   std::int64_t rows, classes;
 
   void operator()(std::int64_t begin, std::int64_t end) const {
-    float at_label[kRows];  // less the largest of the row
+    float at_label[kRows] = {};  // less the largest of the row
     for (std::int64_t r = begin; r < end; ++r) {
       const float* const row = logits + r * classes;
       const float largest = *std::max_element(row, row + classes);

@@ -35,7 +35,7 @@ struct RowPart {
   }
 
   void add_counter(const Tensor& counter, std::int64_t amount) {
-    counters[num_counters] = counter.data<std::int64_t>();
+    counters[num_counters] = static_cast<std::int64_t*>(counter.raw());
     amounts[num_counters++] = amount;
   }
   GIRO_HOST_DEVICE void count() const {

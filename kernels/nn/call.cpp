@@ -2,15 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <memory>
-#include <utility>
-
 #include <giro/runtime/error.h>
 #include <giro/runtime/native_stream.h>
 
 #include "runtime/internal/backend.h"
+#include "runtime/internal/op_note.h"
 #include "runtime/internal/op_scope.h"
-#include "runtime/internal/recording.h"
 
 namespace giro::nn {
 namespace {
@@ -52,34 +49,6 @@ Var::Backward backward_of(const std::string& name, const std::vector<Var>& input
   };
 }
 
-class UserCall final : public detail::OpCall {
- public:
-  UserCall(std::string name, Tensor out, std::vector<Tensor> in, CallFunctions functions)
-      : in(std::move(in)), name_(std::move(name)), out_(std::move(out)), functions_(std::move(functions)) {}
-
-  void move(const detail::MemoryMoves& moves) override {
-    out_ = moves(out_);
-    for (Tensor& tensor : in) tensor = moves(tensor);
-  }
-  void emit(const Stream& stream) const override {
-    if (stream.device().is_cuda()) {
-      functions_.cuda(out_, in, cuda_stream(stream));
-      cuda::check_queued(quoted(name_), stream);
-    } else {
-      submit(stream, [out = out_, in = in, cpu = functions_.cpu] { cpu(out, in); });
-    }
-  }
-
-  bool touches_only_its_tensors() const override { return false; }
-
-  std::vector<Tensor> in;
-
- private:
-  std::string name_;
-  Tensor out_;
-  CallFunctions functions_;
-};
-
 }  // namespace
 
 Var call(const std::string& name, const CallOutput& output, const std::vector<Var>& inputs, CallFunctions functions) {
@@ -99,13 +68,13 @@ Var call(const std::string& name, const CallOutput& output, const std::vector<Va
                                                           to_string(in.back()), to_string(stream.device())));
     }
   }
-  auto call = std::make_unique<UserCall>(name, y.value(), std::move(in), std::move(functions));
-  if (detail::Recording::holds()) {
-    const std::vector<Tensor>& reads = call->in;
-    detail::Recording::current()->hold({Program::Node(name, {y.value()}, reads), stream, std::move(call)});
+  detail::note_op(name, {y.value()}, in);
+  const detail::OpScope op(name.c_str());
+  if (on_cuda) {
+    functions.cuda(y.value(), in, cuda_stream(stream));
+    cuda::check_queued(quoted(name), stream);
   } else {
-    const detail::OpScope op(name.c_str());
-    call->emit(stream);
+    submit(stream, [out = y.value(), in = std::move(in), cpu = std::move(functions.cpu)] { cpu(out, in); });
   }
   return y;
 }

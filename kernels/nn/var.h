@@ -21,8 +21,9 @@ struct BackwardOptions {
 };
 
 // A value in a computation that may be differentiated: a handle; copies name the same value. Operations on Vars queue
-// their work on the stream at once, and note how to go back if an input wants a gradient. Memory is stream-ordered: it
-// returns to the stream as soon as neither a Var nor the way back needs it.
+// their work on the stream, which runs it, or records it as ops of a program; and they note how to go back if an input
+// wants a gradient. Memory is stream-ordered: it returns to the stream as soon as neither a Var nor the way back needs
+// it.
 class Var {
  public:
   // What a node does with its gradient: given its value y and gradient dy, it accumulates into its inputs', on the

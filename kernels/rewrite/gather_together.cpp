@@ -28,7 +28,7 @@ bool gather_together(OpList& ops, std::size_t i) {
       const Tensor to = scale != nullptr ? std::get<0>(*scale) : cast != nullptr ? std::get<0>(*cast) : Tensor();
       const Tensor from = scale != nullptr ? std::get<1>(*scale) : cast != nullptr ? std::get<1>(*cast) : Tensor();
       if (to && to.dtype() == DType::f32 && same(from, out) && ops.can_run_early(*next, i, gone)) {
-        array = {to, src, scale != nullptr ? static_cast<float>(std::get<2>(*scale)) : 1.0f};
+        array = {to.reshape(out.shape()), src, scale != nullptr ? static_cast<float>(std::get<2>(*scale)) : 1.0f};
         gone.push_back(*next);
       }
     }

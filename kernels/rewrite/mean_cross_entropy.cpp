@@ -29,8 +29,10 @@ bool mean_cross_entropy(OpList& ops, std::size_t i) {
       gone.push_back(*scaled);
     }
   }
+  // Gradients in the logits' place are what an accuracy after them would see.
+  const bool logits_stay = !detail::overlap(row_gradients, logits) && !detail::overlap(dlogits, logits);
   Tensor share;
-  for (std::size_t k = i + 1; k < ops.size() && !share; ++k) {
+  for (std::size_t k = i + 1; logits_stay && k < ops.size() && !share; ++k) {
     const auto* const accuracy = GIRO_ARGUMENTS(ops[k], accuracy);
     if (accuracy == nullptr) continue;
     const auto& [out, of_logits, of_labels] = *accuracy;

@@ -6,23 +6,16 @@
 
 namespace giro::rewrite {
 
-bool overlap(const Tensor& a, const Tensor& b) {
-  const auto* const a_begin = static_cast<const char*>(a.raw());
-  const auto* const b_begin = static_cast<const char*>(b.raw());
-  return a_begin < b_begin + b.bytes() && b_begin < a_begin + a.bytes();
-}
-
 namespace {
 
 bool any_overlap(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   return std::any_of(a.begin(), a.end(), [&](const Tensor& x) {
-    return std::any_of(b.begin(), b.end(), [&](const Tensor& y) { return overlap(x, y); });
+    return std::any_of(b.begin(), b.end(), [&](const Tensor& y) { return detail::overlap(x, y); });
   });
 }
 
 // Whether two ops have to keep their order.
 bool depend(const detail::HeldOp& a, const detail::HeldOp& b) {
-  if (!a.call->touches_only_its_tensors() || !b.call->touches_only_its_tensors()) return true;
   const Program::Node &x = a.node, &y = b.node;
   return a.stream != b.stream || any_overlap(x.writes, y.writes) || any_overlap(x.writes, y.reads) ||
          any_overlap(x.reads, y.writes);
@@ -68,7 +61,7 @@ bool OpList::can_run_late(std::size_t i, std::size_t j) const {
 bool OpList::stays(const Tensor& value, std::size_t i, std::size_t k) const {
   for (std::size_t between = i + 1; between < k; ++between) {
     const detail::HeldOp& op = ops_[between];
-    if (!op.call->touches_only_its_tensors() || any_overlap(op.node.writes, {value})) return false;
+    if (any_overlap(op.node.writes, {value})) return false;
   }
   return ops_[i].stream == ops_[k].stream;
 }
@@ -76,8 +69,7 @@ bool OpList::stays(const Tensor& value, std::size_t i, std::size_t k) const {
 bool OpList::is_untouched(const Tensor& value, std::size_t i, std::size_t k) const {
   for (; i < k; ++i) {
     const detail::HeldOp& op = ops_[i];
-    if (!op.call->touches_only_its_tensors() || any_overlap(op.node.writes, {value}) ||
-        any_overlap(op.node.reads, {value})) {
+    if (any_overlap(op.node.writes, {value}) || any_overlap(op.node.reads, {value})) {
       return false;
     }
   }

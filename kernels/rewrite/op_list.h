@@ -11,6 +11,7 @@
 #include "kernels/internal/backends.h"
 #include "kernels/internal/dispatch.h"
 #include "runtime/internal/held_op.h"
+#include "runtime/internal/overlap.h"
 
 namespace giro::rewrite {
 
@@ -47,9 +48,6 @@ class OpList {
   std::vector<detail::HeldOp>& ops_;
   const Arena& trace_;
 };
-
-// Whether two tensors have memory in common.
-bool overlap(const Tensor& a, const Tensor& b);
 
 // Whether two views are of the same elements.
 inline bool same(const Tensor& a, const Tensor& b) {

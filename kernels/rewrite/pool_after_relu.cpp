@@ -22,7 +22,7 @@ bool pool_after_relu(OpList& ops, std::size_t i) {
     if (pool != nullptr && same(std::get<1>(*pool), y) && pool_windows_tile(y.shape(), std::get<2>(*pool))) {
       ++pools;
     } else if (backward == nullptr || !same(std::get<3>(*backward), y) || std::get<4>(*backward) ||
-               std::get<5>(*backward) != f || overlap(std::get<0>(*backward), y)) {
+               std::get<5>(*backward) != f || detail::overlap(std::get<0>(*backward), y)) {
       return false;
     }
   }

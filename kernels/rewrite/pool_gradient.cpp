@@ -16,7 +16,7 @@ bool pool_gradient(OpList& ops, std::size_t i) {
     if (activation == nullptr || !same(std::get<1>(*activation), dx)) continue;
     const auto [dz, from, x, f] = *activation;
     const bool in_place = dz.raw() == dx.raw();
-    if (needs_input(f)) return false;
+    if (needs_input(f) || detail::overlap(dz, dy)) return false;
     if (!in_place && ops.only_reader(i, dx) != k) return false;
     if (!ops.can_run_late(i, k)) return false;
     ops.replace(k, {i}, [&, options = options, dy = dy, shape = dx.shape()](const Stream& stream) {

@@ -23,19 +23,22 @@ constexpr Rule kRules[] = {
 std::vector<Rule> chosen_rules() {
   std::vector<Rule> rules(std::begin(kRules), std::end(kRules));
   const char* const variable = std::getenv("GIRO_REWRITE");
-  std::string_view setting = variable == nullptr ? "" : variable;
+  const std::string_view setting = variable == nullptr ? "" : variable;
   if (setting == "0") return {};
-  while (!setting.empty() && setting != "1") {
-    const std::string_view word = setting.substr(0, setting.find(','));
-    const bool erased =
-        word.starts_with('-') && std::erase_if(rules, [&](const Rule& rule) { return rule.name == word.substr(1); });
-    if (!erased) {
+  if (setting.empty() || setting == "1") return rules;
+  for (std::size_t begin = 0; begin <= setting.size();) {
+    const std::size_t end = std::min(setting.find(',', begin), setting.size());
+    const std::string_view word = setting.substr(begin, end - begin);
+    const auto is_meant = [&](const Rule& rule) { return word.starts_with('-') && rule.name == word.substr(1); };
+    if (std::none_of(std::begin(kRules), std::end(kRules), is_meant)) {
       std::string names;
       for (const Rule& rule : kRules) names += fmt::format("{}-{}", names.empty() ? "" : ", ", rule.name);
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("GIRO_REWRITE is '{}', expected 0, or some of {}, with commas", variable, names));
+      throw Error(
+          ErrorCode::invalid_argument,
+          fmt::format("GIRO_REWRITE is '{}', expected 0, 1, or some of {}, with commas between them", variable, names));
     }
-    setting.remove_prefix(std::min(word.size() + 1, setting.size()));
+    std::erase_if(rules, is_meant);
+    begin = end + 1;
   }
   return rules;
 }

@@ -25,8 +25,6 @@ class OpCall {
   virtual ~OpCall() = default;
   virtual void move(const MemoryMoves& moves) = 0;
   virtual void emit(const Stream& stream) const = 0;
-  // False for a user's function, which may read and write what the program does not know of.
-  virtual bool touches_only_its_tensors() const { return true; }
 };
 
 // A number or a choice lies nowhere. A type that holds tensors, or one of options without any, has an overload of its

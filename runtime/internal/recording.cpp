@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <exception>
 #include <map>
 #include <utility>
 
@@ -53,6 +54,18 @@ bool Recording::holds() noexcept { return current_ != nullptr && !OpScope::is_op
 void Recording::hold(HeldOp op) {
   op.stream.impl().check_usable(op.node.op.c_str());
   held_.push_back(std::move(op));
+  if (is_shared_) flush();
+}
+
+void Recording::share() {
+  flush();
+  is_shared_ = true;
+}
+
+Buffer Recording::allocate(std::size_t bytes) {
+  Buffer temporary = trace->allocate(bytes);
+  if (is_shared_) trace->pin_held();
+  return temporary;
 }
 
 // Memory for what is computed and used up within the ops that are held; what is still in use stays where it is.
@@ -86,6 +99,16 @@ Buffer Recording::plan(const std::vector<HeldOp>& ops, MemoryMoves& moves) {
 }
 
 void Recording::flush() {
+  if (failure_) std::rethrow_exception(failure_);
+  try {
+    queue_held();
+  } catch (...) {
+    failure_ = std::current_exception();
+    throw;
+  }
+}
+
+void Recording::queue_held() {
   std::vector<HeldOp> ops = take_held();
   if (rewriter_ != nullptr) rewriter_->rewrite(ops, *trace);
   MemoryMoves moves;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -38,8 +40,13 @@ struct Recording {
   static bool holds() noexcept;
   void hold(HeldOp op);
   std::vector<HeldOp> take_held() { return std::exchange(held_, {}); }
-  // Queues what is held. Temporaries that are still in use keep the addresses that they have.
+  // Queues what is held. Temporaries that are still in use keep the addresses that they have. What it throws it throws
+  // each time from then on: ops have been lost.
   void flush();
+  // Holds nothing back any more: somebody has a handle of the stream and queues work of which nobody tells.
+  void share();
+  // A temporary, at an address of its own.
+  Buffer allocate(std::size_t bytes);
 
   StreamImpl& stream;
   const std::uint64_t id;                         // of this recording and no other
@@ -51,10 +58,13 @@ struct Recording {
   bool has_events = false;                        // events stand for parts of its work
 
  private:
+  void queue_held();
   Buffer plan(const std::vector<HeldOp>& ops, MemoryMoves& moves);
 
   const Rewriter* rewriter_;
   std::vector<HeldOp> held_;
+  bool is_shared_ = false;
+  std::exception_ptr failure_;
   static inline constinit thread_local Recording* current_ = nullptr;
 };
 

@@ -10,6 +10,7 @@
 
 #include <giro/runtime/tensor.h>
 
+#include "runtime/internal/held_op.h"
 #include "tests/environment_setting.h"
 #include "tests/expect_error.h"
 
@@ -217,6 +218,23 @@ TEST_F(GraphTest, TemporariesOfARecordingMayOutliveIt) {
     const Graph graph = Graph::record(stream_, [&] { kept = stream_.allocate(100); });
   }
   stream_.fill(kept.data(), 1, 100);
+}
+
+// What has been lost with an error is missed even by a body that catches it.
+TEST_F(GraphTest, AnErrorOfWhatIsHeldComesUpAgain) {
+  class Fails final : public detail::Rewriter {
+    void rewrite(std::vector<detail::HeldOp>&, const Arena&) const override { throw std::runtime_error("rewrite"); }
+  };
+  const Fails fails;
+  EXPECT_THROW(Graph::record(
+                   stream_,
+                   [&] {
+                     copy(b_, a_, stream_);
+                     EXPECT_THROW(submit(stream_, [] {}), std::runtime_error);
+                   },
+                   &fails),
+               std::runtime_error);
+  EXPECT_FALSE(stream_.is_recording());
 }
 
 TEST_F(GraphTest, AnExceptionDropsTheRecordingAndLeavesTheStreamUsable) {

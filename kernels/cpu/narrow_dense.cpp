@@ -5,7 +5,9 @@
 #if defined(__x86_64__)
 
 // g++ 12 takes what its own intrinsics leave undefined on purpose for a mistake (GCC bug 105593).
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
 
 #include <algorithm>

@@ -23,13 +23,12 @@ inline double elements(const Tensor& tensor) { return static_cast<double>(tensor
 
 // Queues an op: GIRO_QUEUE(stream, op, (arguments), {written}, {read}, flops, bytes). Within a recording it is held as
 // a node of the program (Program::Node, which tells what may be left out).
-#define GIRO_QUEUE(stream, op, arguments, ...) GIRO_QUEUE_NODE(stream, op, arguments, Program::Node(#op, __VA_ARGS__))
-#define GIRO_QUEUE_NODE(stream, op, arguments, node)                                         \
-  if (detail::Recording::holds()) {                                                          \
-    detail::Recording::current()->hold(                                                      \
-        {node, stream, detail::call_of(GIRO_BACKEND(stream, op), GIRO_UNPACKED arguments)}); \
-  } else {                                                                                   \
-    const detail::OpScope scope(#op);                                                        \
-    GIRO_BACKEND(stream, op)(GIRO_UNPACKED arguments, stream);                               \
+#define GIRO_QUEUE(stream, op, arguments, ...)                                                                \
+  if (detail::Recording::holds()) {                                                                           \
+    detail::Recording::current()->hold({Program::Node(#op, __VA_ARGS__), stream,                              \
+                                        detail::call_of(GIRO_BACKEND(stream, op), GIRO_UNPACKED arguments)}); \
+  } else {                                                                                                    \
+    const detail::OpScope scope(#op);                                                                         \
+    GIRO_BACKEND(stream, op)(GIRO_UNPACKED arguments, stream);                                                \
   }
 #define GIRO_UNPACKED(...) __VA_ARGS__

@@ -7,6 +7,7 @@ namespace giro::rewrite {
 
 // What a step counts it counts as it publishes its row of logs.
 bool count_with_publish(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
   const auto* const increment = GIRO_ARGUMENTS(ops[i], increment);
   if (increment == nullptr) return false;
   const auto [counter, amount] = *increment;
@@ -18,7 +19,8 @@ bool count_with_publish(OpList& ops, std::size_t i) {
       return false;
     }
     part.add_counter(counter, amount);
-    ops.replace(k, {i}, [&](const Stream& stream) { publish_part(ring, row, part, stream); });
+    publish_part(ring, row, part, stream);
+    ops.replace(k, {i});
     return true;
   }
   return false;

@@ -8,9 +8,10 @@ namespace giro::rewrite {
 // Images that are stored as bytes stay bytes where only narrow dense layers read them: these scale them as they read,
 // and a quarter of the memory is moved. On the CPU alone: a GPU's products want floats.
 bool dense_of_bytes(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
   const auto* const scale = GIRO_ARGUMENTS(ops[i], scale);
   const auto* const cast = GIRO_ARGUMENTS(ops[i], cast);
-  if ((scale == nullptr && cast == nullptr) || ops[i].stream.device().is_cuda()) return false;
+  if ((scale == nullptr && cast == nullptr) || stream.device().is_cuda()) return false;
   const Tensor floats = scale != nullptr ? std::get<0>(*scale) : std::get<0>(*cast);
   const Tensor bytes = scale != nullptr ? std::get<1>(*scale) : std::get<1>(*cast);
   const double factor = scale != nullptr ? std::get<2>(*scale) : 1.0;
@@ -31,14 +32,12 @@ bool dense_of_bytes(OpList& ops, std::size_t i) {
   for (const std::size_t k : *readers) {
     if (const auto* const dense = GIRO_ARGUMENTS(ops[k], dense)) {
       const auto [y, x, w, b, f] = *dense;
-      ops.replace(k, {}, [&, of = bytes.reshape(x.shape())](const Stream& stream) {
-        giro::dense_of_bytes(y, of, factor, w, b, f, stream);
-      });
+      giro::dense_of_bytes(y, bytes.reshape(x.shape()), factor, w, b, f, stream);
+      ops.replace(k);
     } else {
       const auto [dx, dw, db, dz, x, w] = *GIRO_ARGUMENTS(ops[k], dense_backward);
-      ops.replace(k, {}, [&, of = bytes.reshape(x.shape())](const Stream& stream) {
-        dense_of_bytes_backward(dw, db, dz, of, factor, stream);
-      });
+      dense_of_bytes_backward(dw, db, dz, bytes.reshape(x.shape()), factor, stream);
+      ops.replace(k);
     }
   }
   ops.drop(i);

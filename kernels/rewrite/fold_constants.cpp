@@ -7,6 +7,7 @@ namespace giro::rewrite {
 // A constant that is spread over an array, or that weighs rows, is known before the program runs: so is the gradient of
 // a mean.
 bool fold_constants(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
   const auto* const fill = GIRO_ARGUMENTS(ops[i], fill);
   if (fill == nullptr) return false;
   const auto [constant, value] = *fill;
@@ -16,13 +17,15 @@ bool fold_constants(OpList& ops, std::size_t i) {
     const auto [out, scalar, factor] = *broadcast;
     if (!same(scalar, constant)) return false;
     const float product = static_cast<float>(factor) * static_cast<float>(value);
-    ops.replace(*reader, {i}, [&](const Stream& stream) { giro::fill(out, product, stream); });
+    giro::fill(out, product, stream);
+    ops.replace(*reader, {i});
     return true;
   }
   if (const auto* const scale = GIRO_ARGUMENTS(ops[*reader], scale_rows)) {
     const auto [out, a, factors] = *scale;
     if (!same(factors, constant) || a.raw() == constant.raw()) return false;
-    ops.replace(*reader, {i}, [&](const Stream& stream) { giro::scale(out, a, static_cast<float>(value), stream); });
+    giro::scale(out, a, static_cast<float>(value), stream);
+    ops.replace(*reader, {i});
     return true;
   }
   return false;

@@ -9,6 +9,7 @@ namespace giro::rewrite {
 // The arrays of a batch are gathered in one pass that finds the rows itself; bytes become the f32 that they are wanted
 // as on the way.
 bool gather_together(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
   const auto* const indices = GIRO_ARGUMENTS(ops[i], batch_indices);
   if (indices == nullptr) return false;
   const auto [rows, positions, order] = *indices;
@@ -34,7 +35,8 @@ bool gather_together(OpList& ops, std::size_t i) {
     }
     arrays.push_back(array);
   }
-  ops.replace(i, gone, [&](const Stream& stream) { gather_batch(arrays, positions, order, stream); });
+  gather_batch(arrays, positions, order, stream);
+  ops.replace(i, gone);
   return true;
 }
 

@@ -7,6 +7,7 @@ namespace giro::rewrite {
 // The losses of rows of which the mean alone is wanted, their gradients' common factor, and the accuracy of the same
 // logits.
 bool mean_cross_entropy(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
   const auto* const entropy = GIRO_ARGUMENTS(ops[i], softmax_cross_entropy);
   if (entropy == nullptr) return false;
   const auto [losses, row_gradients, logits, labels] = *entropy;
@@ -43,9 +44,8 @@ bool mean_cross_entropy(OpList& ops, std::size_t i) {
     share = out;
     gone.push_back(k);
   }
-  ops.replace(i, gone, [&, loss = std::get<0>(*mean)](const Stream& stream) {
-    giro::mean_cross_entropy(loss, dlogits, share, logits, labels, factor, stream);
-  });
+  giro::mean_cross_entropy(std::get<0>(*mean), dlogits, share, logits, labels, factor, stream);
+  ops.replace(i, gone);
   return true;
 }
 

@@ -5,7 +5,6 @@
 #include "runtime/internal/arena.h"
 
 namespace giro::rewrite {
-
 namespace {
 
 bool any_overlap(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
@@ -60,25 +59,20 @@ bool OpList::can_run_late(std::size_t i, std::size_t j) const {
 
 bool OpList::stays(const Tensor& value, std::size_t i, std::size_t k) const {
   for (std::size_t between = i + 1; between < k; ++between) {
-    const detail::HeldOp& op = ops_[between];
-    if (any_overlap(op.node.writes, {value})) return false;
+    if (any_overlap(ops_[between].node.writes, {value})) return false;
   }
   return ops_[i].stream == ops_[k].stream;
 }
 
 bool OpList::is_untouched(const Tensor& value, std::size_t i, std::size_t k) const {
   for (; i < k; ++i) {
-    const detail::HeldOp& op = ops_[i];
-    if (any_overlap(op.node.writes, {value}) || any_overlap(op.node.reads, {value})) {
-      return false;
-    }
+    const Program::Node& node = ops_[i].node;
+    if (any_overlap(node.writes, {value}) || any_overlap(node.reads, {value})) return false;
   }
   return true;
 }
 
-void OpList::replace(std::size_t i, const std::vector<std::size_t>& gone,
-                     const std::function<void(const Stream&)>& queue) {
-  queue(ops_[i].stream);
+void OpList::replace(std::size_t i, const std::vector<std::size_t>& gone) {
   ops_[i] = std::move(detail::Recording::current()->take_held().front());
   std::vector<std::size_t> last_first = gone;
   std::sort(last_first.rbegin(), last_first.rend());

@@ -1,9 +1,7 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -22,7 +20,6 @@ class OpList {
 
   std::size_t size() const { return ops_.size(); }
   const detail::HeldOp& operator[](std::size_t i) const { return ops_[i]; }
-  bool is(std::size_t i, std::string_view name) const { return ops_[i].node.op == name; }
 
   // The only op that reads what op `i` writes to `value`, where nothing else ever looks at it. None for a value that
   // lies outside of the program, that is still held, or that another op writes to as well.
@@ -40,8 +37,8 @@ class OpList {
   // Whether no op from `i` on and before `k` reads or writes it.
   bool is_untouched(const Tensor& value, std::size_t i, std::size_t k) const;
 
-  // Puts the op that `queue` queues in the place of op `i`, and drops the ops at `gone`.
-  void replace(std::size_t i, const std::vector<std::size_t>& gone, const std::function<void(const Stream&)>& queue);
+  // Puts the op that was queued last, on op `i`'s stream, in the place of op `i`, and drops the ops at `gone`.
+  void replace(std::size_t i, const std::vector<std::size_t>& gone = {});
   void drop(std::size_t i) { ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(i)); }
 
  private:

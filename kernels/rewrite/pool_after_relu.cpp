@@ -8,10 +8,11 @@ namespace giro::rewrite {
 // A convolution's relu is left to the pooling after it, and to what goes back through it: there z > 0 says as much as
 // relu(z) > 0. On a GPU so is its bias, which is a pass of its own there.
 bool pool_after_relu(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
   const auto* const convolution = GIRO_ARGUMENTS(ops[i], conv2d);
   if (convolution == nullptr || std::get<4>(*convolution) != Activation::relu) return false;
   const auto [y, x, w, b, f, options] = *convolution;
-  const Tensor bias = ops[i].stream.device().is_cuda() ? b : Tensor();
+  const Tensor bias = stream.device().is_cuda() ? b : Tensor();
   const auto readers = ops.readers(i, y);
   if (!readers) return false;
   std::size_t pools = 0;
@@ -30,17 +31,16 @@ bool pool_after_relu(OpList& ops, std::size_t i) {
   for (const std::size_t k : *readers) {
     if (const auto* const pool = GIRO_ARGUMENTS(ops[k], avg_pool)) {
       const auto [pooled, from, window] = *pool;
-      ops.replace(k, {}, [&](const Stream& stream) { activation_avg_pool(pooled, from, bias, f, window, stream); });
+      activation_avg_pool(pooled, from, bias, f, window, stream);
+      ops.replace(k);
     } else {
       const auto [dz, db, dy, from, none, g, window] = *GIRO_ARGUMENTS(ops[k], avg_pool_activation_backward);
-      ops.replace(k, {}, [&](const Stream& stream) {
-        avg_pool_activation_backward(dz, db, dy, from, bias, g, window, stream);
-      });
+      avg_pool_activation_backward(dz, db, dy, from, bias, g, window, stream);
+      ops.replace(k);
     }
   }
-  ops.replace(i, {}, [&](const Stream& stream) {
-    giro::conv2d(y, x, w, bias ? Tensor() : b, Activation::none, options, stream);
-  });
+  giro::conv2d(y, x, w, bias ? Tensor() : b, Activation::none, options, stream);
+  ops.replace(i);
   return true;
 }
 

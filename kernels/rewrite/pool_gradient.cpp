@@ -6,6 +6,7 @@ namespace giro::rewrite {
 
 // The gradient of an average pooling, and of the activation before it.
 bool pool_gradient(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
   const auto* const pool = GIRO_ARGUMENTS(ops[i], avg_pool_backward);
   if (pool == nullptr) return false;
   const auto [dx, dy, options] = *pool;
@@ -19,9 +20,9 @@ bool pool_gradient(OpList& ops, std::size_t i) {
     if (needs_input(f) || detail::overlap(dz, dy)) return false;
     if (!in_place && ops.only_reader(i, dx) != k) return false;
     if (!ops.can_run_late(i, k)) return false;
-    ops.replace(k, {i}, [&, options = options, dy = dy, shape = dx.shape()](const Stream& stream) {
-      avg_pool_activation_backward(dz.reshape(shape), Tensor(), dy, x.reshape(shape), Tensor(), f, options, stream);
-    });
+    avg_pool_activation_backward(dz.reshape(dx.shape()), Tensor(), dy, x.reshape(dx.shape()), Tensor(), f, options,
+                                 stream);
+    ops.replace(k, {i});
     return true;
   }
   return false;

@@ -53,8 +53,6 @@ class FunctionCall final : public OpCall {
     std::apply([&](const auto&... each) { function_(each..., stream); }, arguments);
   }
 
-  template <class T>
-  struct AllButLast;
   template <class... Each, std::size_t... I>
   static auto all_but_last(std::index_sequence<I...>)
       -> std::tuple<std::decay_t<std::tuple_element_t<I, std::tuple<Each...>>>...>;

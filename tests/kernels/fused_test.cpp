@@ -170,6 +170,7 @@ TEST_P(FusedTest, PoolingComesWithTheBiasBeforeIt) {
   const PoolOptions options{};
   for (const auto& [size, channels] : {std::pair{2, 1}, {8, 5}, {28, 40}}) {
     const Shape x{6, size, size, channels}, y = pool_shape(x, options), matrix{6 * size * size, channels};
+    const Shape row{channels};
     check_same(
         fmt::format("{}, {} channels", size, channels),
         {random_.uniform(x, -2, 2), random_.uniform({channels}), random_.uniform(y)},
@@ -178,8 +179,8 @@ TEST_P(FusedTest, PoolingComesWithTheBiasBeforeIt) {
           // z + b, as rows of channels.
           const Tensor biased = temporary(DType::f32, x);
           for (std::int64_t r = 0; r < matrix[0]; ++r) {
-            const Tensor z = in[0].reshape(matrix).rows(r, r + 1).reshape({channels});
-            add(biased.reshape(matrix).rows(r, r + 1).reshape({channels}), z, in[1], s);
+            const Tensor z = in[0].reshape(matrix).rows(r, r + 1).reshape(row);
+            add(biased.reshape(matrix).rows(r, r + 1).reshape(row), z, in[1], s);
           }
           activation(biased, biased, Activation::relu, s);
           avg_pool(out[0], biased, options, s);

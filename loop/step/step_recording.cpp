@@ -11,7 +11,7 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/span.h>
 
-#include "kernels/rewrite/rewriter.h"
+#include "kernels/internal/rewrite/rewriter.h"
 
 namespace giro::detail {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/rewrite/rewriter.h"
+#include "kernels/internal/rewrite/rewriter.h"
 
 #include <giro/kernels/accuracy.h>
 #include <giro/kernels/conv2d.h>
@@ -14,7 +14,7 @@
 #include <set>
 
 #include "kernels/cpu/narrow_dense.h"
-#include "kernels/rewrite/rules.h"
+#include "kernels/internal/rewrite/rules.h"
 #include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
 

@@ -1,7 +1,7 @@
 #include <giro/kernels/dense.h>
 
 #include "kernels/cpu/narrow_dense.h"
-#include "kernels/rewrite/rules.h"
+#include "kernels/internal/rewrite/rules.h"
 
 namespace giro::rewrite {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/rewrite/rules.h"
+#include "kernels/internal/rewrite/rules.h"
 
 namespace giro::rewrite {
 

@@ -1,7 +1,7 @@
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/pool.h>
 
-#include "kernels/rewrite/rules.h"
+#include "kernels/internal/rewrite/rules.h"
 
 namespace giro::rewrite {
 

@@ -1,6 +1,6 @@
 #include <giro/kernels/softmax_cross_entropy.h>
 
-#include "kernels/rewrite/rules.h"
+#include "kernels/internal/rewrite/rules.h"
 
 namespace giro::rewrite {
 

@@ -1,4 +1,4 @@
-#include "kernels/rewrite/op_list.h"
+#include "kernels/internal/rewrite/op_list.h"
 
 #include <algorithm>
 

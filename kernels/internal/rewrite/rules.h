@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "kernels/rewrite/op_list.h"
+#include "kernels/internal/rewrite/op_list.h"
 
 namespace giro::rewrite {
 

@@ -1,4 +1,4 @@
-#include "kernels/rewrite/rewriter.h"
+#include "kernels/internal/rewrite/rewriter.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include <giro/runtime/error.h>
 
-#include "kernels/rewrite/rules.h"
+#include "kernels/internal/rewrite/rules.h"
 
 namespace giro::rewrite {
 namespace {

@@ -1,7 +1,7 @@
 #include <giro/kernels/publish.h>
 
 #include "kernels/internal/publish_part.h"
-#include "kernels/rewrite/rules.h"
+#include "kernels/internal/rewrite/rules.h"
 
 namespace giro::rewrite {
 

@@ -99,7 +99,7 @@ class TraceOfTheCnn(unittest.TestCase):
         self.assertEqual(len(self.named("record a step")), 1)
         self.assertEqual(len(self.named("save a checkpoint")), 2)
         self.assertGreaterEqual(len(self.named("giro::BackupAndRestore::at_step_end")), 2)
-        for op in ("conv2d", "conv2d_backward", "avg_pool", "dense", "update", "gather_rows"):
+        for op in ("conv2d", "conv2d_backward", "activation_avg_pool", "dense", "update", "gather_batch"):
             self.assertGreaterEqual(len(self.named(op)), STEPS, op)
         for callback in ("giro::KerasBar", "giro::Profile"):
             self.assertGreaterEqual(len(self.named(callback)), STEPS - 1, callback)

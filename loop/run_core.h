@@ -218,61 +218,10 @@ class RunCore final : RunMemory {
     run().elapsed.date = run().clock.now();
   }
 
-  LoopResult<S> finish() {
-    if (std::exchange(finished_, true)) {
-      throw Error(ErrorCode::invalid_argument, "finish: the run has been finished, and has handed over its state");
-    }
-    const InterruptScope signals(run().options.catch_signals, saves());
-    try {
-      if (!std::exchange(over_, true)) run_last_after_all();
-    } catch (...) {
-      fail(std::current_exception());
-    }
-    if (const std::exception_ptr error = end()) {
-      if (run().options.arbiter) run().options.arbiter->set_failed();
-      throw_error(error, tasks_.describe(place_));
-    }
-    leave();
-    run().elapsed.last = false;
-    return {std::move(run().state),
-            std::move(run().journal.history()),
-            run().elapsed,
-            std::move(run().journal.outputs()),
-            std::move(run().options.metadata),
-            signal_};
-  }
+  LoopResult<S> finish();
 
   // Saves what there is, lets the others end, and throws.
-  [[noreturn]] void fail(const std::exception_ptr& cause) {
-    // The step was whole, and only the next batch failed.
-    if (place_ == Place::next_batch) {
-      run().journal.end_step(run().elapsed, run().loop.logs);
-      run().elapsed.count(run().elapsed.step_samples);
-    }
-    const std::string where = tasks_.describe(place_);
-    run().loop.failed_between_steps = place_ != Place::loop && tasks_.running() == nullptr &&
-                                      !run().lane.is_launching() && run().elapsed.steps > run().options.elapsed.steps;
-    run().loop.failed = true;
-    if (run().options.arbiter) run().options.arbiter->set_failed();
-    run().journal.set_failing();
-    if (run().journal.showing() == nullptr && tasks_.running() != nullptr)
-      run().journal.fail(tasks_.running()->observer());
-    run().journal.forget_showing();
-    run().loop.logs.clear();
-    run().journal.drop_step();
-    tasks_.drop_step();
-    try {
-      run().bring_device();
-    } catch (...) {
-      // A second error, mostly of the same device, tells nothing new.
-      run().loop.failed_between_steps = false;
-    }
-    run().lane.drain(true);
-    run().elapsed.date = run().clock.date();
-    over_ = finished_ = true;
-    (void)end();
-    throw_error(cause, where);
-  }
+  [[noreturn]] void fail(const std::exception_ptr& cause);
 
   Elapsed completed() const override {
     Elapsed elapsed = run().elapsed;
@@ -348,57 +297,15 @@ class RunCore final : RunMemory {
   }
 
   // Of a run that is finished where it was held, after its latest step.
-  [[gnu::cold]] void run_last_after_all() {
-    if (!tasks_.agenda().awaits_end() || run().elapsed.steps == run().options.elapsed.steps) return;
-    const Elapsed completed = run().elapsed;
-    run().elapsed.step_samples = run().elapsed.samples - run().elapsed.previous_samples;
-    run().elapsed.samples = run().elapsed.previous_samples;
-    run().elapsed.date = run().elapsed.previous_date;
-    --run().elapsed.steps;
-    if (!is_saved_) run().loop.set_batch(nullptr);
-    run_last();
-    tasks_.run_step_end();
-    if (!run().loop.logs.empty() || !run().journal.is_empty()) run().journal.end_step(run().elapsed, run().loop.logs);
-    tasks_.run_after_step();
-    run().elapsed = completed;
-    settle();
-  }
+  [[gnu::cold]] void run_last_after_all();
 
   // Signals that have come since the latest step are in the result, too.
-  void leave() {
-    if (run().group) {
-      try {
-        const int signal = run().group->leave();
-        if (signal_ == 0 && heeds_signals_) signal_ = signal;
-      } catch (...) {
-        throw_error(std::current_exception(), tasks_.describe(place_));
-      }
-    } else if (signal_ == 0 && heeds_signals_ && !run().options.arbiter) {
-      signal_ = run().clock.interrupt();
-    }
-  }
+  void leave();
 
   // Every on_end. What the first of them to fail has thrown.
-  std::exception_ptr end() {
-    between_steps_ = true;
-    run().loop.set_batch(nullptr);
-    run().elapsed.step_samples = 0;
-    run().elapsed.last = false;
-    return tasks_.end();
-  }
+  std::exception_ptr end();
 
-  [[noreturn]] void throw_error(const std::exception_ptr& cause, std::string where) {
-    const auto [code, what] = explain_exception(cause);
-    const Partitioner* const partitioner = run().loop.partitioner();
-    if (partitioner != nullptr && partitioner->size() > 1) {
-      where =
-          "rank " + std::to_string(partitioner->rank()) + " of " + std::to_string(partitioner->size()) + ", " + where;
-    }
-    run().elapsed.last = false;
-    throw LoopError(code, where + ": " + what, cause, std::move(run().state), run().elapsed,
-                    std::move(run().journal.history()), std::move(run().journal.outputs()),
-                    std::move(run().options.metadata));
-  }
+  [[noreturn]] void throw_error(const std::exception_ptr& cause, std::string where);
 
   RunTasks<S, B> tasks_;
   Wake stop_, aim_;
@@ -414,3 +321,5 @@ class RunCore final : RunMemory {
 };
 
 }  // namespace giro::detail
+
+#include <giro/loop/run_end.h>

@@ -51,6 +51,7 @@
 #include <giro/kernels/nn/metrics.h>
 #include <giro/kernels/nn/parameter_overview.h>
 #include <giro/kernels/nn/partitioner.h>
+#include <giro/kernels/nn/remat.h>
 #include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/nn/var.h>
 #include <giro/kernels/optim/learning_rate.h>

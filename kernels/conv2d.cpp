@@ -104,7 +104,8 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
     checks::same_shape(op, {"dw", dw}, {"w", w});
   }
   check_bias(op, {"db", db}, w);
-  GIRO_QUEUE(stream, conv2d_backward, (dx, dw, db, dz, x, w, options), {dx, dw, db}, {dz, x, w},
+  GIRO_QUEUE(stream, conv2d_backward, (dx, dw, db, dz, x, w, options), {dx, dw, db},
+             {dz, dw ? x : Tensor(), dx ? w : Tensor()},
              ((dx ? 2 : 0) + (dw ? 2 : 0)) * product_flops(dz, w) + (db ? elements(dz) : 0));
 }
 

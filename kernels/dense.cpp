@@ -62,7 +62,7 @@ void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const 
   check_gradient(op, {"dx", dx}, x.shape());
   check_gradient(op, {"dw", dw}, w.shape());
   check_gradient(op, {"db", db}, {w.shape()[1]});
-  GIRO_QUEUE(stream, dense_backward, (dx, dw, db, dz, x, w), {dx, dw, db}, {dz, x, w},
+  GIRO_QUEUE(stream, dense_backward, (dx, dw, db, dz, x, w), {dx, dw, db}, {dz, dw ? x : Tensor(), dx ? w : Tensor()},
              ((dx ? 1 : 0) + (dw ? 1 : 0)) * product_flops(x, w) + (db ? elements(dz) : 0));
 }
 
@@ -84,7 +84,7 @@ void dense_of_bytes_backward(const Tensor& dw, const Tensor& db, const Tensor& d
   checks::has_shape(op, {"dz", dz}, {x.shape()[0], dz.shape()[1]});
   check_gradient(op, {"dw", dw}, {x.shape()[1], dz.shape()[1]});
   check_gradient(op, {"db", db}, {dz.shape()[1]});
-  GIRO_QUEUE(stream, dense_of_bytes_backward, (dw, db, dz, x, factor), {dw, db}, {dz, x},
+  GIRO_QUEUE(stream, dense_of_bytes_backward, (dw, db, dz, x, factor), {dw, db}, {dz, dw ? x : Tensor()},
              (dw ? product_flops(x, dz) + elements(x) : 0) + (db ? elements(dz) : 0));
 }
 

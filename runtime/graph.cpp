@@ -24,7 +24,8 @@ Graph Graph::record(const Stream& stream, const std::function<void()>& body, con
     recording.flush();
     std::shared_ptr<detail::GraphImpl> recorded = impl.end_recording();
     recording.trace->drop_unpinned();
-    recorded->owned.arenas = {std::move(recording.arena), std::move(recording.trace)};
+    recorded->owned.arenas = {std::move(recording.trace)};
+    for (auto& [used_by, arena] : recording.arenas) recorded->owned.arenas.push_back(std::move(arena));
     std::move(recording.kept.begin(), recording.kept.end(), std::back_inserter(recorded->owned.kept));
     recorded->owned.peers = std::move(recording.peers);
     recorded->owned.program = std::move(recording.program);
@@ -104,6 +105,7 @@ void Graph::prepare(std::int64_t times) const { impl().prepare(times); }
 const Program& Graph::program() const { return impl().owned.program; }
 Device Graph::device() const { return impl().device; }
 std::size_t Graph::num_nodes() const { return impl().num_nodes(); }
+std::size_t Graph::longest_path() const { return impl().longest_path(); }
 
 std::size_t Graph::arena_bytes() const {
   const auto& arenas = impl().owned.arenas;

@@ -51,8 +51,9 @@ class Graph {
 
   const Program& program() const;  // its ops
   Device device() const;
-  std::size_t num_nodes() const;    // of a sequence, those of all its parts
-  std::size_t arena_bytes() const;  // of the arenas that its work uses, which other recordings may use as well
+  std::size_t num_nodes() const;     // of a sequence, those of all its parts
+  std::size_t longest_path() const;  // of nodes that run one after the other
+  std::size_t arena_bytes() const;   // of the arenas that its work uses, which other recordings may use as well
 
  private:
   explicit Graph(std::shared_ptr<detail::GraphImpl> impl);

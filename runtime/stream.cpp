@@ -57,15 +57,14 @@ Buffer Stream::allocate(std::size_t bytes) const {
   impl_->check_usable("allocate");
   detail::Recording* const recording = detail::Recording::current();
   if (recording == nullptr) return impl_->arena->allocate(bytes);
-  const bool is_op = detail::OpScope::is_open();
-  // On the CPU all that is recorded runs in one order.
-  if (&recording->stream != impl_.get() && !(is_op && device().is_cpu())) {
+  // What an op needs while it runs it gives back at once; the rest is planned when the program is known.
+  if (detail::OpScope::is_open()) return recording->arena_of(*impl_).allocate(bytes);
+  if (&recording->stream != impl_.get()) {
     // Temporaries are shared in the order of one stream, and this one runs beside it.
     throw Error(ErrorCode::unsupported,
                 "allocate: a stream that has joined a recording has no temporaries, expected the stream that records");
   }
-  // What an op needs while it runs it gives back at once; the rest is planned when the program is known.
-  return is_op ? recording->arena->allocate(bytes) : recording->allocate(bytes);
+  return recording->allocate(bytes);
 }
 
 void Stream::wait(const Event& event) const {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
@@ -47,6 +48,7 @@ class Stream {
   friend bool operator==(const Stream& a, const Stream& b) noexcept { return a.impl_ == b.impl_; }
 
   // For backends.
+  explicit Stream(std::shared_ptr<detail::StreamImpl> impl) noexcept : impl_(std::move(impl)) {}
   detail::StreamImpl& impl() const noexcept { return *impl_; }
 
  private:

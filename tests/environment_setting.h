@@ -36,4 +36,8 @@ struct RewriteSetting : EnvironmentSetting {
   explicit RewriteSetting(const char* value) : EnvironmentSetting("GIRO_REWRITE", value) {}
 };
 
+struct BranchesSetting : EnvironmentSetting {
+  explicit BranchesSetting(const char* value) : EnvironmentSetting("GIRO_BRANCHES", value) {}
+};
+
 }  // namespace giro::test

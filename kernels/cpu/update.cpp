@@ -53,4 +53,10 @@ void update(const optim::UpdateRule& rule, const optim::UpdateTensors& t, const 
   });
 }
 
+void update_and_publish(const optim::UpdateRule& rule, const optim::UpdateTensors& tensors, const RowRing& ring,
+                        const Tensor& row, const RowPart& part, const Stream& stream) {
+  cpu::update(rule, tensors, stream);
+  cpu::publish_columns(ring, row, part, stream);
+}
+
 }  // namespace giro::cpu

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/publish.cuh"
 #include "kernels/internal/backends.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
@@ -33,7 +34,7 @@ struct alignas(16) Pack {
 static_assert(optim::UpdateTensors::kGranule % Pack::kSize == 0, "a pack has one decay");
 
 template <optim::Rule kRule, bool kHasMomentum>
-__global__ void update_kernel(optim::UpdateRule rule, Leaves leaves) {
+__device__ void update_elements(const optim::UpdateRule& rule, const Leaves& leaves) {
   using Coefficients = functors::UpdateCoefficients;
   __shared__ alignas(Coefficients) unsigned char storage[sizeof(Coefficients)];
   if (threadIdx.x == 0) {
@@ -77,35 +78,76 @@ __global__ void update_kernel(optim::UpdateRule rule, Leaves leaves) {
   }
 }
 
+template <optim::Rule kRule, bool kHasMomentum>
+__global__ void update_kernel(optim::UpdateRule rule, Leaves leaves) {
+  update_elements<kRule, kHasMomentum>(rule, leaves);
+}
+
+// Blocks that are done count themselves in `arrivals`, which the last of them takes back to 0; that one publishes.
+template <optim::Rule kRule, bool kHasMomentum>
+__global__ void update_and_publish_kernel(optim::UpdateRule rule, Leaves leaves, unsigned int* arrivals, RowRing ring,
+                                          std::int64_t* row, RowPart part) {
+  update_elements<kRule, kHasMomentum>(rule, leaves);
+  __shared__ bool is_last;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    is_last = atomicInc(arrivals, gridDim.x - 1) == gridDim.x - 1;
+    __threadfence();
+  }
+  __syncthreads();
+  if (!is_last || threadIdx.x >= kPublishWarp) return;
+  publish(ring, row, part, static_cast<int>(threadIdx.x));
+}
+
 template <class T>
 T* data_or_null(const Tensor& tensor) {
   return tensor ? tensor.data<T>() : nullptr;
 }
 
+Leaves leaves_of(const optim::UpdateTensors& tensors) {
+  return {tensors.params.data<float>(),
+          tensors.grads.data<float>(),
+          data_or_null<float>(tensors.mu),
+          data_or_null<float>(tensors.nu),
+          data_or_null<std::uint8_t>(tensors.decays),
+          tensors.step.data<std::int64_t>(),
+          tensors.learning_rate.data<float>(),
+          data_or_null<float>(tensors.squared_norm),
+          tensors.params.count()};
+}
+
+// Calls launch.operator()<rule, has momentum>(blocks).
+template <class Launch>
+void with_rule(const optim::UpdateRule& rule, const Leaves& leaves, const Launch& launch) {
+  const auto blocks = blocks_for(leaves.count / Pack::kSize, kThreads, kMostBlocks);
+  if (rule.rule == optim::Rule::adam) {
+    launch.template operator()<optim::Rule::adam, true>(blocks);
+  } else if (leaves.mu != nullptr) {
+    launch.template operator()<optim::Rule::sgd, true>(blocks);
+  } else {
+    launch.template operator()<optim::Rule::sgd, false>(blocks);
+  }
+}
+
 }  // namespace
 
 void update(const optim::UpdateRule& rule, const optim::UpdateTensors& tensors, const Stream& stream) {
-  const Leaves leaves{tensors.params.data<float>(),
-                      tensors.grads.data<float>(),
-                      data_or_null<float>(tensors.mu),
-                      data_or_null<float>(tensors.nu),
-                      data_or_null<std::uint8_t>(tensors.decays),
-                      tensors.step.data<std::int64_t>(),
-                      tensors.learning_rate.data<float>(),
-                      data_or_null<float>(tensors.squared_norm),
-                      tensors.params.count()};
-  const auto launch = [&](auto* kernel) {
-    kernel<<<blocks_for(leaves.count / Pack::kSize, kThreads, kMostBlocks), kThreads, 0, handle(stream)>>>(rule,
-                                                                                                           leaves);
+  const Leaves leaves = leaves_of(tensors);
+  with_rule(rule, leaves, [&]<optim::Rule kRule, bool kHasMomentum>(auto blocks) {
+    update_kernel<kRule, kHasMomentum><<<blocks, kThreads, 0, handle(stream)>>>(rule, leaves);
     check_launch("update_kernel");
-  };
-  if (rule.rule == optim::Rule::adam) {
-    launch(update_kernel<optim::Rule::adam, true>);
-  } else if (leaves.mu != nullptr) {
-    launch(update_kernel<optim::Rule::sgd, true>);
-  } else {
-    launch(update_kernel<optim::Rule::sgd, false>);
-  }
+  });
+}
+
+void update_and_publish(const optim::UpdateRule& rule, const optim::UpdateTensors& tensors, const RowRing& ring,
+                        const Tensor& row, const RowPart& part, const Stream& stream) {
+  const Leaves leaves = leaves_of(tensors);
+  with_rule(rule, leaves, [&]<optim::Rule kRule, bool kHasMomentum>(auto blocks) {
+    update_and_publish_kernel<kRule, kHasMomentum><<<blocks, kThreads, 0, handle(stream)>>>(
+        rule, leaves, cuda_stream(stream).arrivals(), ring, row.data<std::int64_t>(), part);
+    check_launch("update_and_publish_kernel");
+  });
 }
 
 }  // namespace giro::cuda

@@ -73,7 +73,9 @@ struct RowPart;  // kernels/functors/publish.h
   void publish_columns(const RowRing& ring, const Tensor& row, const RowPart& part, const Stream& stream);             \
   void read_slot(const Tensor& out, const SlotRing& ring, std::int64_t offset, const Stream& stream);                  \
   void write_slot(const SlotRing& ring, std::int64_t offset, const Tensor& in, const Stream& stream);                  \
-  void update(const optim::UpdateRule& rule, const optim::UpdateTensors& tensors, const Stream& stream)
+  void update(const optim::UpdateRule& rule, const optim::UpdateTensors& tensors, const Stream& stream);               \
+  void update_and_publish(const optim::UpdateRule& rule, const optim::UpdateTensors& tensors, const RowRing& ring,     \
+                          const Tensor& row, const RowPart& part, const Stream& stream)
 
 namespace giro::cpu {
 GIRO_DECLARE_OPS;

@@ -21,13 +21,14 @@ const Tensor& before_activation(const Tensor& dy, const Tensor& y, Activation f,
   return dy;
 }
 
-// Where an op with several gradients writes those of `input`: nowhere if none is wanted.
-void with_grad_of(const Var& input, const std::function<void(const Tensor&)>& write) {
-  if (input.requires_grad()) {
-    input.accumulate(write);
-  } else {
-    write(Tensor());
-  }
+// An op for the gradients of a weight and its bias, as far as they are wanted, apart from that for the input's: they do
+// not wait for each other.
+void with_grads_of(const Var& w, const Var& b, const std::function<void(const Tensor&, const Tensor&)>& write) {
+  if (!w.requires_grad()) return b.accumulate([&](const Tensor& db) { write(Tensor(), db); });
+  w.accumulate([&](const Tensor& dw) {
+    if (!b.requires_grad()) return write(dw, Tensor());
+    b.accumulate([&](const Tensor& db) { write(dw, db); });
+  });
 }
 
 }  // namespace
@@ -117,17 +118,15 @@ Var dense(const Var& x, const Var& w, const Var& b, Activation f) {
     throw Error(ErrorCode::shape_mismatch, fmt::format("dense: x is {}, w is {}; expected (B, I) and (I, O)",
                                                        to_string(x.value()), to_string(w.value())));
   }
-  Var y = Var::computed(DType::f32, {x.shape()[0], w.shape()[1]}, {x, w, b},
-                        [x, w, b, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
-                          const Tensor& dz = before_activation(dy, out, f, stream);
-                          with_grad_of(x, [&](const Tensor& dx) {
-                            with_grad_of(w, [&](const Tensor& dw) {
-                              with_grad_of(b, [&](const Tensor& db) {
-                                giro::dense_backward(dx, dw, db, dz, x.value(), w.value(), stream);
-                              });
-                            });
-                          });
-                        });
+  Var y = Var::computed(
+      DType::f32, {x.shape()[0], w.shape()[1]}, {x, w, b},
+      [x, w, b, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
+        const Tensor& dz = before_activation(dy, out, f, stream);
+        with_grads_of(w, b, [&](const Tensor& dw, const Tensor& db) {
+          giro::dense_backward({}, dw, db, dz, x.value(), w.value(), stream);
+        });
+        x.accumulate([&](const Tensor& dx) { giro::dense_backward(dx, {}, {}, dz, x.value(), w.value(), stream); });
+      });
   giro::dense(y.value(), x.value(), w.value(), b.value(), f, y.stream());
   return y;
 }
@@ -137,12 +136,11 @@ Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& option
   Var y = Var::computed(DType::f32, conv2d_shape(x.shape(), w.shape(), options), {x, w, b},
                         [x, w, b, options, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
                           const Tensor& dz = before_activation(dy, out, f, stream);
-                          with_grad_of(x, [&](const Tensor& dx) {
-                            with_grad_of(w, [&](const Tensor& dw) {
-                              with_grad_of(b, [&](const Tensor& db) {
-                                giro::conv2d_backward(dx, dw, db, dz, x.value(), w.value(), options, stream);
-                              });
-                            });
+                          with_grads_of(w, b, [&](const Tensor& dw, const Tensor& db) {
+                            giro::conv2d_backward({}, dw, db, dz, x.value(), w.value(), options, stream);
+                          });
+                          x.accumulate([&](const Tensor& dx) {
+                            giro::conv2d_backward(dx, {}, {}, dz, x.value(), w.value(), options, stream);
                           });
                         });
   giro::conv2d(y.value(), x.value(), w.value(), b.value(), f, options, y.stream());

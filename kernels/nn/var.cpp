@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -44,6 +45,11 @@ Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Back
     result.node_->backward = std::move(backward);
   }
   return result;
+}
+
+std::uint64_t Var::next_number() noexcept {
+  static std::atomic<std::uint64_t> next{0};
+  return next.fetch_add(1, std::memory_order_relaxed);
 }
 
 Var Var::reshape(const Shape& shape) const {
@@ -114,24 +120,14 @@ void Var::check_on_host() const {
                                                       to_string(value())));
 }
 
-void backward(const Var& loss, const BackwardOptions& options) {
-  using Node = Var::Node;
-  if (loss.shape() != Shape{}) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("the loss is {}, expected a scalar", to_string(loss.value())));
-  }
-  if (loss.dtype() != DType::f32) {
-    throw Error(ErrorCode::dtype_mismatch, fmt::format("the loss is {}, expected f32", to_string(loss.value())));
-  }
-  if (!loss.requires_grad()) {
-    throw Error(ErrorCode::invalid_argument, "the loss depends on no parameter");
-  }
-
+void Var::go_back(const Var& from, std::uint64_t since, const std::function<void()>& seed,
+                  const BackwardOptions& options) {
   // Inputs before what is computed from them; an explicit stack, so that depth is no limit.
   std::vector<std::shared_ptr<Node>> order;
   std::unordered_set<const Node*> seen;
   std::unordered_map<const Node*, std::size_t> uses;  // of parameters, that have not been differentiated yet
-  std::vector<std::pair<std::shared_ptr<Node>, std::size_t>> stack{{loss.node_, 0}};
-  seen.insert(loss.node_.get());
+  std::vector<std::pair<std::shared_ptr<Node>, std::size_t>> stack{{from.node_, 0}};
+  seen.insert(from.node_.get());
   while (!stack.empty()) {
     auto& [node, next] = stack.back();
     if (node->has_grad && !node->grad) {
@@ -139,15 +135,16 @@ void backward(const Var& loss, const BackwardOptions& options) {
     }
     if (next < node->inputs.size()) {
       const Var& input = node->inputs[next++];
-      if (input.requires_grad() && input.node_->inputs.empty()) ++uses[input.node_.get()];
-      if (input.requires_grad() && seen.insert(input.node_.get()).second) stack.emplace_back(input.node_, 0);
+      if (!input.requires_grad() || input.node_->number < since) continue;
+      if (input.node_->inputs.empty()) ++uses[input.node_.get()];
+      if (seen.insert(input.node_.get()).second) stack.emplace_back(input.node_, 0);
     } else {
       order.push_back(std::move(node));
       stack.pop_back();
     }
   }
 
-  loss.accumulate([&](const Tensor& out) { giro::fill(out, options.seed, loss.stream()); });
+  seed();
   // A node that is done lets go of its inputs, so their memory serves the work that follows.
   while (!order.empty()) {
     const std::shared_ptr<Node> node = std::move(order.back());
@@ -168,6 +165,20 @@ void backward(const Var& loss, const BackwardOptions& options) {
     node->grad = Tensor();
     node->grad_storage = nullptr;
   }
+}
+
+void backward(const Var& loss, const BackwardOptions& options) {
+  if (loss.shape() != Shape{}) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("the loss is {}, expected a scalar", to_string(loss.value())));
+  }
+  if (loss.dtype() != DType::f32) {
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("the loss is {}, expected f32", to_string(loss.value())));
+  }
+  if (!loss.requires_grad()) {
+    throw Error(ErrorCode::invalid_argument, "the loss depends on no parameter");
+  }
+  const auto seed = [&] { loss.accumulate([&](const Tensor& out) { giro::fill(out, options.seed, loss.stream()); }); };
+  Var::go_back(loss, 0, seed, options);
 }
 
 }  // namespace giro::nn

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -71,16 +72,22 @@ class Var {
   void accumulate(Var term) const;
 
   friend void backward(const Var& loss, const BackwardOptions& options);
+  friend Var remat(std::function<Var(const Var&)> f, const Var& x);
 
  private:
   struct Node;
   explicit Var(std::shared_ptr<Node> node) : node_(std::move(node)) {}
   void check_on_host() const;
+  // Goes back from a value, whose gradient `seed` writes, through what was made since the number `since`.
+  static void go_back(const Var& from, std::uint64_t since, const std::function<void()>& seed,
+                      const BackwardOptions& options);
+  static std::uint64_t next_number() noexcept;
   // A term of this value's gradient that nobody else reads any more, in memory that may be kept.
   void accumulate_view(const Tensor& term, std::shared_ptr<const Buffer> storage) const;
   std::shared_ptr<Node> node_;
 
   struct Node {
+    const std::uint64_t number = next_number();  // greater than that of all that was made before
     Tensor value;
     std::shared_ptr<const Buffer> storage;  // of value, shared by its reshapes; null for constants and parameters
     std::optional<Stream> stream;

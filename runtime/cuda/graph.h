@@ -17,11 +17,12 @@ using OwnedGraph = Handle<cudaGraph_t, cudaGraphDestroy>;
 // A CUDA graph that is launched in powers of two of its repetitions.
 class CudaGraph final : public detail::GraphImpl {
  public:
-  CudaGraph(Device device, OwnedGraph graph, std::size_t num_nodes);
+  CudaGraph(Device device, OwnedGraph graph, std::size_t num_nodes, std::size_t longest_path);
 
   void replay(detail::StreamImpl& stream, std::int64_t times) override;
   void prepare(std::int64_t times) override;
   std::size_t num_nodes() const override { return num_nodes_; }
+  std::size_t longest_path() const override { return longest_path_; }
 
   cudaGraph_t graph() const noexcept { return graph_; }
 
@@ -30,7 +31,7 @@ class CudaGraph final : public detail::GraphImpl {
 
   OwnedGraph graph_;
   std::array<Handle<cudaGraphExec_t, cudaGraphExecDestroy>, 8> ladder_;  // of 2^i repetitions; null until made
-  std::size_t num_nodes_;
+  std::size_t num_nodes_, longest_path_;
 };
 
 std::shared_ptr<CudaGraph> recorded_graph(Device device, OwnedGraph graph);

@@ -69,6 +69,9 @@ CudaStream::CudaStream(Device on)
   Captures::of_process();  // lives longer than this stream
   make_current(device);
   check(cudaStreamCreateWithFlags(handles_->stream.out(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  handles_->arrivals = Buffer::allocate(device, sizeof(unsigned int));
+  fill(handles_->arrivals.data(), 0, sizeof(unsigned int));
+  synchronize();
 }
 
 CudaStream::~CudaStream() {
@@ -78,6 +81,8 @@ CudaStream::~CudaStream() {
 }
 
 cudaStream_t CudaStream::handle() const noexcept { return handles_->stream; }
+
+unsigned int* CudaStream::arrivals() const noexcept { return static_cast<unsigned int*>(handles_->arrivals.data()); }
 
 cublasLtHandle_t CudaStream::cublaslt() {
   if (handles_->cublaslt == nullptr) {
@@ -158,6 +163,21 @@ void CudaStream::abandon_recording() noexcept {
     Captures::of_process().end();
   }
   handles_->captured = {};
+}
+
+// With all its libraries open, and those of this stream: none can be opened while a part of the capture is there.
+std::shared_ptr<detail::StreamImpl> CudaStream::beside() {
+  if (!beside_ && !(capturing_ && detail::Recording::current()->has_events)) {
+    cublaslt();
+    cudnn();
+    outside_capture([&] {
+      const auto opened = std::make_shared<CudaStream>(device);
+      opened->cublaslt();
+      opened->cudnn();
+      beside_ = opened;
+    });
+  }
+  return beside_;
 }
 
 // Relaxed: a recording's arena allocates its chunks while the capture runs.

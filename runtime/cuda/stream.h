@@ -30,6 +30,8 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
   CUstream_st* handle() const noexcept;
   cublasLtContext* cublaslt();
   cudnnContext* cudnn();  // set to this stream
+  // Where the blocks of a kernel count themselves when they are done: 0 before, and the last of them leaves 0 there.
+  unsigned int* arrivals() const noexcept;
 
   // A Plan is what a kernel works out once for a shape (an algorithm, its descriptors). It is kept, so that
   // work comes out the same whether it is recorded or not. `make` returns a Plan.
@@ -49,6 +51,7 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
   void begin_recording() override;
   std::shared_ptr<detail::GraphImpl> end_recording() override;
   void abandon_recording() noexcept override;
+  std::shared_ptr<detail::StreamImpl> beside() override;
 
  private:
   void begin_capture(const std::vector<CUgraphNode_st*>& after);
@@ -57,6 +60,7 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
 
   std::unique_ptr<StreamHandles> handles_;
   bool capturing_ = false;
+  std::shared_ptr<CudaStream> beside_;  // null until it is used
   std::map<std::pair<std::type_index, std::vector<std::int64_t>>, std::shared_ptr<void>> plans_;
 };
 

@@ -39,6 +39,7 @@ class GraphImpl {
   virtual void replay(StreamImpl& stream, std::int64_t times) = 0;
   virtual void prepare(std::int64_t times) = 0;
   virtual std::size_t num_nodes() const = 0;
+  virtual std::size_t longest_path() const { return num_nodes(); }
 
   const Device device;
   GraphOwned owned;
@@ -70,6 +71,8 @@ class StreamImpl {
   virtual void begin_recording() = 0;
   virtual std::shared_ptr<GraphImpl> end_recording() = 0;
   virtual void abandon_recording() noexcept = 0;
+  // A stream that runs beside this one, for parts of its recordings; null if there is none.
+  virtual std::shared_ptr<StreamImpl> beside() { return nullptr; }
 
   // Whether what the calling thread queues here goes into its recording.
   bool takes_part_in(const Recording& recording) const noexcept {

@@ -6,15 +6,16 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
-#include <map>
 #include <utility>
 
 #include <giro/runtime/error.h>
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
-#include "runtime/internal/memory_plan.h"
+#include "runtime/internal/branch_streams.h"
+#include "runtime/internal/branches.h"
 #include "runtime/internal/op_scope.h"
+#include "runtime/internal/temporaries.h"
 
 namespace giro::detail {
 namespace {
@@ -38,7 +39,7 @@ Recording::Recording(StreamImpl& on, const Rewriter* rewriter) : stream(on), id(
     throw Error(ErrorCode::invalid_argument, "a recording cannot start inside another of the same thread");
   }
   stream.check_usable("a recording");
-  arena = recording_arena(stream);
+  arenas.push_back({&stream, recording_arena(stream)});
   trace = std::make_shared<Arena>(stream.device, Arena::Of::trace);
   stream.recorded_as.store(id, std::memory_order_relaxed);
   current_ = this;
@@ -62,38 +63,29 @@ void Recording::share() {
   is_shared_ = true;
 }
 
+Arena& Recording::arena_of(StreamImpl& queued_on) {
+  // On the CPU all that is recorded runs in one order.
+  StreamImpl& in_order = queued_on.device.is_cpu() ? stream : queued_on;
+  auto found = std::find_if(arenas.begin(), arenas.end(), [&](const auto& each) { return each.first == &in_order; });
+  if (found == arenas.end()) found = arenas.insert(found, {&in_order, recording_arena(in_order)});
+  return *found->second;
+}
+
 Buffer Recording::allocate(std::size_t bytes) {
   Buffer temporary = trace->allocate(bytes);
   if (is_shared_) trace->pin_held();
   return temporary;
 }
 
-// Memory for what is computed and used up within the ops that are held; what is still in use stays where it is.
-Buffer Recording::plan(const std::vector<HeldOp>& ops, MemoryMoves& moves) {
-  if (!trace->shares()) return {};
-  std::map<const char*, std::size_t> indices;
-  std::vector<PlannedBlock> blocks;
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    for (const auto* tensors : {&ops[i].node.reads, &ops[i].node.writes}) {
-      for (const Tensor& tensor : *tensors) {
-        const auto* const block = trace->block_at(tensor.raw());
-        if (block == nullptr || !block->second.free || block->second.pinned) continue;
-        const auto [at, is_new] = indices.try_emplace(block->first, blocks.size());
-        if (is_new) blocks.push_back({0, i, i});
-        PlannedBlock& planned = blocks[at->second];
-        const auto end =
-            static_cast<std::size_t>(static_cast<const char*>(tensor.raw()) - block->first) + tensor.bytes();
-        planned.bytes = std::max(planned.bytes, Arena::block_size(end));
-        planned.last = i;
-      }
-    }
-  }
+// Memory for the temporaries, of which what is still in use stays where it is.
+Buffer Recording::plan(Temporaries& temporaries, MemoryMoves& moves) {
+  auto& blocks = temporaries.blocks;
   if (blocks.empty()) return {};
   const std::size_t planned = plan_memory(blocks);
   program.set_memory(planned, least_memory(blocks));
-  Buffer memory = arena->allocate(planned);
-  for (const auto& [address, index] : indices) {
-    moves.add(address, blocks[index].bytes, static_cast<char*>(memory.data()) + blocks[index].offset);
+  Buffer memory = arena_of(stream).allocate(planned);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    moves.add(temporaries.addresses[i], blocks[i].bytes, static_cast<char*>(memory.data()) + blocks[i].offset);
   }
   return memory;
 }
@@ -108,23 +100,47 @@ void Recording::flush() {
   }
 }
 
+// The stream for ops aside; null if there are none, as on the CPU, where all runs in one order.
+std::shared_ptr<StreamImpl> Recording::put_aside(const std::vector<HeldOp>& ops, Temporaries& temporaries,
+                                                 std::vector<Branch>& branches) {
+  if (stream.device.is_cpu() || !branches_are_on()) return nullptr;
+  Temporaries kept_longer = temporaries;
+  std::vector<Branch> planned = plan_branches(ops, kept_longer);
+  if (std::none_of(planned.begin(), planned.end(), [](const Branch& branch) { return branch.aside; })) return nullptr;
+  std::shared_ptr<StreamImpl> aside = stream.beside();
+  if (aside) {
+    temporaries = std::move(kept_longer);
+    branches = std::move(planned);
+  }
+  return aside;
+}
+
 void Recording::queue_held() {
   std::vector<HeldOp> ops = take_held();
   if (rewriter_ != nullptr) rewriter_->rewrite(ops, *trace);
+  Temporaries temporaries(ops, *trace);
+  std::vector<Branch> branches(ops.size());
+  const std::shared_ptr<StreamImpl> aside = put_aside(ops, temporaries, branches);
   MemoryMoves moves;
-  const Buffer memory = plan(ops, moves);
+  const Buffer memory = plan(temporaries, moves);
   trace->pin_held();
-  for (HeldOp& op : ops) {
+  BranchStreams order(*this, aside.get());
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    HeldOp& op = ops[i];
     for (auto* tensors : {&op.node.reads, &op.node.writes}) {
       for (Tensor& tensor : *tensors) tensor = moves(tensor);
     }
     op.call->move(moves);
+    if (branches[i].aside) op.stream = Stream(aside);
+    order.begin(i, branches[i]);
     {
       const OpScope scope(op.node.op.c_str());
       op.call->emit(op.stream);
     }
+    order.end(branches[i]);
     program.add(std::move(op.node));
   }
+  order.join();
 }
 
 void StreamImpl::refuse(const char* call) const {

@@ -19,6 +19,8 @@ class Arena;
 namespace giro::detail {
 
 class StreamImpl;
+struct Branch;
+struct Temporaries;
 
 // The recording that this thread makes. While there is one, work that the thread queues on a stream which takes no
 // part in it would be lost to the recording, and run at a time of its own: that is an error.
@@ -45,12 +47,16 @@ struct Recording {
   void flush();
   // Holds nothing back any more: somebody has a handle of the stream and queues work of which nobody tells.
   void share();
+  // Memory for what an op on that stream needs while it runs.
+  Arena& arena_of(StreamImpl& queued_on);
   // A temporary, at an address of its own.
   Buffer allocate(std::size_t bytes);
 
   StreamImpl& stream;
-  const std::uint64_t id;                         // of this recording and no other
-  std::shared_ptr<Arena> arena;                   // of its temporaries, with those of other recordings
+  const std::uint64_t id;  // of this recording and no other
+  // Of its temporaries and of what ops need while they run, by the stream that these are queued on: each is shared with
+  // other recordings of that stream.
+  std::vector<std::pair<StreamImpl*, std::shared_ptr<Arena>>> arenas;
   std::shared_ptr<Arena> trace;                   // where they lie while it is traced
   std::vector<std::shared_ptr<const void>> kept;  // what the graph needs besides
   PeerList peers;                                 // that its work waits for
@@ -59,7 +65,9 @@ struct Recording {
 
  private:
   void queue_held();
-  Buffer plan(const std::vector<HeldOp>& ops, MemoryMoves& moves);
+  std::shared_ptr<StreamImpl> put_aside(const std::vector<HeldOp>& ops, Temporaries& temporaries,
+                                        std::vector<Branch>& branches);
+  Buffer plan(Temporaries& temporaries, MemoryMoves& moves);
 
   const Rewriter* rewriter_;
   std::vector<HeldOp> held_;

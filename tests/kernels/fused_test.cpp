@@ -4,10 +4,15 @@
 #include <giro/kernels/dense.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/gather.h>
+#include <giro/kernels/optim/update.h>
 #include <giro/kernels/pool.h>
+#include <giro/kernels/publish.h>
 #include <giro/kernels/reduce.h>
 #include <giro/kernels/softmax_cross_entropy.h>
 
+#include "kernels/functors/publish.h"
+#include "kernels/internal/backends.h"
+#include "kernels/internal/dispatch.h"
 #include "tests/kernels/op_test.h"
 
 namespace giro {
@@ -213,6 +218,53 @@ TEST_P(FusedTest, DenseLayersOfBytesScaleThem) {
           dense_of_bytes(out[0], in[0], 1 / 255.f, in[1], in[2], Activation::relu, s);
           dense_of_bytes_backward(out[1], out[2], in[3], in[0], 1 / 255.f, s);
         });
+  }
+}
+
+// On one ring several times in a row, and with more blocks than one.
+TEST_P(FusedTest, TheUpdatePublishesTheRow) {
+  const optim::UpdateRule adamw{.rule = optim::Rule::adam, .learning_rate = 0.01, .weight_decay = 0.1};
+  const optim::UpdateRule momentum{.learning_rate = 0.1, .momentum = 0.9}, sgd{.learning_rate = 0.1};
+  for (const optim::UpdateRule& rule : {adamw, momentum, sgd}) {
+    for (const std::int64_t count : {0, 16, 1024, 1040, 70'000}) {
+      const Array flat = random_.uniform({count}, 0.1, 1), step{DType::i64, {}, {6}}, row{DType::i64, {}, {4}};
+      std::vector<std::vector<double>> published;
+      const auto run = [&](bool fused) {
+        return [&, fused](const Tensors& out, const Tensors& in, const Stream& s) {
+          const Buffer memory = Buffer::allocate(device(), 8 * sizeof(double), MemoryKind::pinned);
+          auto* const values = static_cast<double*>(memory.data());
+          std::fill_n(values, 8, 0.0);
+          const RowRing ring{values + 1, reinterpret_cast<std::int64_t*>(values), 2};
+          for (std::size_t i = 0; i < in.size(); ++i) s.copy(out[i].raw(), in[i].raw(), in[i].bytes());
+          const bool has_mu = rule.rule == optim::Rule::adam || rule.momentum > 0;
+          const optim::UpdateTensors tensors{.params = out[0],
+                                             .grads = in[1],
+                                             .mu = has_mu ? out[2] : Tensor(),
+                                             .nu = rule.rule == optim::Rule::adam ? out[3] : Tensor(),
+                                             .step = out[4],
+                                             .learning_rate = out[6]};
+          const std::vector<Tensor> scalars{out[6], out[4], out[5]};
+          for (int time = 0; time < 3; ++time) {
+            if (fused) {
+              RowPart part(scalars, 0, scalars.size());
+              part.add_counter(out[4], 1);
+              const detail::OpScope scope("update_and_publish");
+              GIRO_BACKEND(s, update_and_publish)(rule, tensors, ring, out[5], part, s);
+            } else {
+              optim::update(rule, tensors, s);
+              increment(out[4], 1, s);
+              publish_row(ring, out[5], scalars, s);
+            }
+          }
+          s.synchronize();
+          published.emplace_back(values, values + 7);
+        };
+      };
+      check_same(fmt::format("{} parameters", count), {flat, flat, flat, flat, step, row},
+                 {flat, flat, flat, flat, step, row, {DType::f32, {}, {0}}}, run(false), run(true));
+      EXPECT_EQ(published.front(), published.back());
+      EXPECT_EQ(published.front()[5], 8);  // the step, in the row of the second time
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #include "kernels/internal/rewrite/rewriter.h"
 
 #include <giro/kernels/accuracy.h>
+#include <giro/kernels/activation.h>
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/dense.h>
 #include <giro/kernels/elementwise.h>
@@ -233,8 +234,9 @@ TEST_P(RewriteTest, RandomProgramsGiveTheSameBits) {
 }
 
 TEST_P(RewriteTest, EachRuleCanBeSwitchedOffByItsName) {
+  const Buffer row = Buffer::allocate(device(), 16);
   const auto record = [&] {
-    const Buffer one = stream().allocate(4), row = stream().allocate(16);
+    const Buffer one = stream().allocate(4);
     const Tensor scalar(one.data(), DType::f32, {}, device()), out(row.data(), DType::f32, {4}, device());
     fill(scalar, 2, stream());
     broadcast(out, scalar, 0.5, stream());
@@ -305,14 +307,33 @@ TEST_P(RewriteTest, WhatIsInTheWayIsSeen) {
 // A value that someone holds, or that has a second reader, is there as before.
 TEST_P(RewriteTest, WhatIsLookedAtStays) {
   Buffer held;
+  const Buffer row = Buffer::allocate(device(), 16);
   const auto names = ops_of([&] {
     held = stream().allocate(4);
-    const Buffer row = stream().allocate(16);
     const Tensor scalar(held.data(), DType::f32, {}, device()), out(row.data(), DType::f32, {4}, device());
     fill(scalar, 2, stream());
     broadcast(out, scalar, 0.5, stream());
   });
   EXPECT_EQ(names, (std::vector<std::string>{"fill", "broadcast"}));
+}
+
+TEST_P(RewriteTest, WhatNobodyLooksAtIsDropped) {
+  const Buffer leaf = Buffer::allocate(device(), 16), ring = Buffer::allocate(device(), 64, MemoryKind::pinned);
+  const Tensor out(leaf.data(), DType::f32, {4}, device()), row(leaf.data(), DType::i64, {}, device());
+  Buffer held;
+  EXPECT_EQ(
+      ops_of([&] {
+        const Buffer one = stream().allocate(16), two = stream().allocate(16), three = stream().allocate(4);
+        held = stream().allocate(16);
+        const auto floats = [&](const Buffer& at) { return Tensor(at.data(), DType::f32, {4}, device()); };
+        activation(floats(one), out, Activation::tanh, stream());  // for the next one alone
+        scale(floats(two), floats(one), 2, stream());              // for nobody
+        sum(Tensor(three.data(), DType::f32, {}, device()), out, stream());
+        scale(floats(held), out, 3, stream());
+        publish_row({static_cast<double*>(ring.data()), static_cast<std::int64_t*>(ring.data()), 1}, row, {}, stream());
+        activation(out, out, Activation::relu, stream());
+      }),
+      (std::vector<std::string>{"scale", "publish_columns", "activation"}));
 }
 
 }  // namespace

@@ -7,17 +7,11 @@
 namespace giro::rewrite {
 namespace {
 
-bool any_overlap(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const Tensor& x) {
-    return std::any_of(b.begin(), b.end(), [&](const Tensor& y) { return detail::overlap(x, y); });
-  });
-}
+using detail::any_overlap;
 
 // Whether two ops have to keep their order.
 bool depend(const detail::HeldOp& a, const detail::HeldOp& b) {
-  const Program::Node &x = a.node, &y = b.node;
-  return a.stream != b.stream || any_overlap(x.writes, y.writes) || any_overlap(x.writes, y.reads) ||
-         any_overlap(x.reads, y.writes);
+  return a.stream != b.stream || detail::depend(a.node, b.node);
 }
 
 }  // namespace

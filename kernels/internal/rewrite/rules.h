@@ -13,6 +13,7 @@ struct Rule {
   bool (*apply)(OpList& ops, std::size_t i);
 };
 
+bool drop_unused(OpList& ops, std::size_t i);
 bool fold_constants(OpList& ops, std::size_t i);
 bool dense_of_bytes(OpList& ops, std::size_t i);
 bool gather_together(OpList& ops, std::size_t i);
@@ -21,6 +22,7 @@ bool pool_gradient(OpList& ops, std::size_t i);
 bool pool_after_relu(OpList& ops, std::size_t i);
 bool bias_gradient(OpList& ops, std::size_t i);
 bool count_with_publish(OpList& ops, std::size_t i);
+bool publish_with_update(OpList& ops, std::size_t i);
 
 // In the order in which they are tried.
 std::span<const Rule> all_rules();

@@ -301,6 +301,34 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, std::s
   });
 }
 
+cudaError_t cudaGraphGetEdges(cudaGraph_t handle, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* data,
+                              std::size_t* count) {
+  return api([&] {
+    CUgraph_st& graph = resolve(handle, "cudaGraphGetEdges");
+    if (count == nullptr) fail(cudaErrorInvalidValue, "cudaGraphGetEdges: nowhere to store the count");
+    if ((from == nullptr) != (to == nullptr)) {
+      fail(cudaErrorInvalidValue, "cudaGraphGetEdges: one of the two ends has nowhere to go");
+    }
+    std::size_t edges = 0;
+    for (CUgraphNode_st& node : graph.nodes) {
+      for (const std::size_t earlier : node.after) {
+        if (from != nullptr && edges < *count) {
+          from[edges] = &graph.nodes[earlier];
+          to[edges] = &node;
+          if (data != nullptr) data[edges] = {};
+        }
+        ++edges;
+      }
+    }
+    // As for nodes.
+    if (from != nullptr) {
+      for (std::size_t i = edges; i < *count; ++i) from[i] = to[i] = nullptr;
+      edges = std::min(edges, *count);
+    }
+    *count = edges;
+  });
+}
+
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   return api([&] { instantiate(exec, graph, "cudaGraphInstantiate"); });
 }

@@ -38,16 +38,18 @@ INSTANTIATE_TEST_SUITE_P(Devices, ProgramSizeTest, test::kDevices, test::device_
 TEST_P(ProgramSizeTest, OfALinearStep) {
   const test::ArenaSetting arena("1");
   const auto step = recorded(test::linear_model(), 32);
-  EXPECT_EQ(step->graph().program().nodes().size(), 6u);
+  EXPECT_EQ(step->graph().program().nodes().size(), device().is_cuda() ? 5u : 6u);
   EXPECT_LE(step->graph().num_nodes(), device().is_cuda() ? 7u : 10u);
+  EXPECT_LE(step->graph().longest_path(), device().is_cuda() ? 5u : 10u);
 }
 
 TEST_P(ProgramSizeTest, OfTheCnns) {
   const test::ArenaSetting arena("1");
   const auto step = recorded(test::cnn_model(), 32);
   const Program& program = step->graph().program();
-  EXPECT_EQ(program.nodes().size(), 17u);
+  EXPECT_EQ(program.nodes().size(), device().is_cuda() ? 19u : 20u);
   EXPECT_LE(step->graph().num_nodes(), device().is_cuda() ? 24u : 28u);
+  EXPECT_LE(step->graph().longest_path(), device().is_cuda() ? 18u : 28u);
   EXPECT_LE(static_cast<double>(step->graph().arena_bytes()), 1.25 * static_cast<double>(program.least_memory()));
 }
 

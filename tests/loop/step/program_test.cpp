@@ -117,8 +117,8 @@ TEST_P(ProgramTest, ReshapesCostNothing) {
     (void)state.value_and_grad(
         [&](const nn::Params& params) { return mean(model(params, nn::Var(x, state.stream()))); });
   });
-  EXPECT_EQ(ops_of(graph.program()),
-            (Names{"dense", "dense", "mean", "fill", "broadcast", "dense_backward", "dense_backward"}));
+  EXPECT_EQ(ops_of(graph.program()), (Names{"dense", "dense", "mean", "fill", "broadcast", "dense_backward",
+                                            "dense_backward", "dense_backward"}));
 }
 
 // What an op queues itself is part of it; what giro cannot see into is there by name.

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <functional>
+
+#include <giro/kernels/nn/layer.h>
+#include <giro/kernels/nn/var.h>
+
+namespace giro::nn {
+
+// f(x), of which only the result is kept: going back computes the rest again (rematerialization). That takes memory for
+// one such part at a time instead of all, and the time of its forward pass once more; the gradients have the same bits.
+//
+//   h = nn::remat([&](const Var& h) { return block(params, h); }, h);
+//
+// `f` is called a second time by backward(), until when all that it refers to has to live; it has to compute the same.
+Var remat(std::function<Var(const Var&)> f, const Var& x);
+
+// A layer of the same name and parameters that does so.
+Layer remat(Layer layer);
+
+}  // namespace giro::nn

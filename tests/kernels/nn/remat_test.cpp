@@ -1,0 +1,145 @@
+#include <giro/kernels/nn/remat.h>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/layers.h>
+#include <giro/runtime/graph.h>
+#include <giro/runtime/host_array.h>
+#include <giro/runtime/program.h>
+
+#include "tests/kernels/op_test.h"
+
+namespace giro::nn {
+namespace {
+
+class RematTest : public test::OpTest {
+ protected:
+  // The parameters of a layer, the same for everyone who asks, with their gradients beside them.
+  struct Leaves {
+    std::vector<Buffer> memory;
+    std::vector<Tensor> grads;
+    std::map<std::string, Var> vars;
+    Params params(const Stream& stream) const { return Params(vars, stream); }
+  };
+  Leaves leaves_of(const Layer& layer, const Shape& input) {
+    ParamSpecs specs;
+    layer.init(specs, input);
+    Leaves leaves;
+    for (const auto& spec : specs.all()) {
+      const Tensor value = keep(leaves, spec.shape), grad = keep(leaves, spec.shape);
+      const Rng rng{7, RngPurpose::initial_value, leaves.grads.size()};
+      from_host(value, spec.initializer(spec.shape.count(), spec.fans, rng), stream());
+      leaves.grads.push_back(grad);
+      leaves.vars.emplace(spec.name, Var::parameter(value, grad, stream()));
+    }
+    return leaves;
+  }
+  Tensor keep(Leaves& leaves, const Shape& shape) {
+    leaves.memory.push_back(Buffer::allocate(device(), static_cast<std::size_t>(shape.count()) * sizeof(float)));
+    return {leaves.memory.back().data(), DType::f32, shape, device()};
+  }
+  std::vector<std::vector<float>> gradients(const Leaves& leaves) {
+    std::vector<std::vector<float>> all;
+    for (const Tensor& grad : leaves.grads) all.push_back(to_host<float>(grad, stream()));
+    return all;
+  }
+
+  // The gradients of mean(f(params, x)^2).
+  template <class F>
+  std::vector<std::vector<float>> gradients(const Layer& layer, const Tensor& x, const F& f) {
+    const Leaves leaves = leaves_of(layer, x.shape());
+    const Params params = leaves.params(stream());
+    backward(mean(square(f(params, Var(x, stream())))));
+    return gradients(leaves);
+  }
+  Tensor images(const Shape& shape) {
+    test::Random random;
+    memory_.push_back(Buffer::allocate(device(), static_cast<std::size_t>(shape.count()) * sizeof(float)));
+    const Tensor x(memory_.back().data(), DType::f32, shape, device());
+    std::vector<float> values;
+    for (const double value : random.uniform(shape, -1, 1).values) values.push_back(static_cast<float>(value));
+    from_host(x, values, stream());
+    return x;
+  }
+
+  static Layer block() { return sequential(dense(24), gelu(), dense(12), tanh()); }
+
+ private:
+  std::vector<Buffer> memory_;
+};
+INSTANTIATE_TEST_SUITE_P(Devices, RematTest, test::kDevices, test::device_name);
+
+TEST_P(RematTest, GradientsHaveTheSameBits) {
+  const Layer plain = sequential(block(), block(), block());
+  const Tensor x = images({5, 12});
+  const auto wanted = gradients(plain, x, [&](const Params& p, const Var& h) { return plain(p, h); });
+  const Layer marked = sequential(remat(block()), block(), remat(block()));
+  EXPECT_EQ(gradients(marked, x, [&](const Params& p, const Var& h) { return marked(p, h); }), wanted);
+  const Layer nested = remat(sequential(remat(block()), remat(block()), block()));
+  EXPECT_EQ(gradients(plain, x, [&](const Params& p, const Var& h) { return nested(p, h); }), wanted);
+}
+
+TEST_P(RematTest, ValuesFromOutsideGetTheirGradients) {
+  const Layer layer = sequential(dense(12), dense(12));
+  const Tensor x = images({5, 12});
+  // The second part takes a value of the first along, beside its argument; a parameter is used within and outside.
+  const auto model = [&](bool again) {
+    return [&layer, again](const Params& p, const Var& in) {
+      const Var skip = tanh(layer.apply(p, in));
+      const auto part = [p, skip](const Var& h) {
+        return skip + gelu(dense(h, p["dense1/kernel"], p["dense1/bias"])) * skip.reshape(skip.shape());
+      };
+      const Var start = sigmoid(skip);
+      return again ? remat(part, start) : part(start);
+    };
+  };
+  EXPECT_EQ(gradients(layer, x, model(true)), gradients(layer, x, model(false)));
+}
+
+TEST_P(RematTest, WhatComputesNothingNewIsItsArgument) {
+  const Tensor x = images({2, 12});
+  const Var constant(x, stream());
+  EXPECT_EQ(remat([](const Var& h) { return h; }, constant).value().raw(), x.raw());
+  EXPECT_FALSE(remat([](const Var& h) { return tanh(h); }, constant).requires_grad());
+  const Layer layer = dense(3);
+  const auto through = [&](const Params& p, const Var& h) {
+    const Var y = layer(p, h);
+    return remat([](const Var& same) { return same.reshape({6}); }, remat([](const Var& same) { return same; }, y));
+  };
+  EXPECT_EQ(gradients(layer, x, through),
+            gradients(layer, x, [&](const Params& p, const Var& h) { return layer(p, h); }));
+}
+
+TEST_P(RematTest, ARecordedStepNeedsLessMemory) {
+  const Tensor x = images({64, 12});
+  const auto memory = [&](const Layer& part) {
+    const Layer model = sequential(part, part, part, part, part, part);
+    const Leaves leaves = leaves_of(model, x.shape());
+    const Graph graph =
+        Graph::record(stream(), [&] { backward(mean(square(model(leaves.params(stream()), Var(x, stream()))))); });
+    graph.replay(stream());
+    const auto found = gradients(leaves);
+    return std::pair(graph.program().least_memory(), found);
+  };
+  const auto [kept, wanted] = memory(block());
+  const auto [again, found] = memory(remat(block()));
+  EXPECT_EQ(found, wanted);
+  EXPECT_LT(static_cast<double>(again), 0.5 * static_cast<double>(kept));
+}
+
+TEST_P(RematTest, ALayerKeepsItsNames) {
+  ParamSpecs plain, marked;
+  sequential(dense(3), dense(2)).init(plain, {4, 5});
+  EXPECT_EQ(sequential(remat(dense(3)), remat(dense(2))).init(marked, {4, 5}), (Shape{4, 2}));
+  ASSERT_EQ(marked.all().size(), plain.all().size());
+  for (std::size_t i = 0; i < plain.all().size(); ++i) EXPECT_EQ(marked.all()[i].name, plain.all()[i].name);
+}
+
+}  // namespace
+}  // namespace giro::nn

@@ -1,0 +1,145 @@
+#include "runtime/internal/branches.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "runtime/internal/arena.h"
+#include "runtime/internal/overlap.h"
+
+namespace giro::detail {
+namespace {
+
+// Ops of which only what they read and write counts.
+struct Ops {
+  explicit Ops(std::shared_ptr<Arena> trace) : trace(std::move(trace)) {}
+  Ops() : Ops(std::make_shared<Arena>(Device::cpu(), Arena::Of::trace)) {}
+
+  Tensor value(std::int64_t bytes) {
+    held.push_back(trace->allocate(static_cast<std::size_t>(bytes)));
+    return {held.back().data(), DType::u8, {bytes}, Device::cpu()};
+  }
+  void add(std::vector<Tensor> writes, std::vector<Tensor> reads) {
+    all.push_back({Program::Node("op", std::move(writes), std::move(reads)), stream, nullptr});
+  }
+  std::vector<Branch> plan() {
+    held.clear();
+    temporaries.emplace(all, *trace);
+    least = least_memory(temporaries->blocks);
+    return plan_branches(all, *temporaries);
+  }
+
+  Stream stream{Device::cpu()};
+  std::shared_ptr<Arena> trace;
+  std::vector<Buffer> held;
+  std::vector<HeldOp> all;
+  std::optional<Temporaries> temporaries;
+  std::size_t least = 0;  // memory of one op after the other
+};
+
+std::vector<std::size_t> aside(const std::vector<Branch>& branches) {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < branches.size(); ++i) {
+    if (branches[i].aside) found.push_back(i);
+  }
+  return found;
+}
+
+TEST(Branches, WhatTheNextOpWaitsForIsNotPutAside) {
+  Ops ops;
+  const Tensor a = ops.value(1), b = ops.value(1), c = ops.value(1);
+  ops.add({a}, {});
+  ops.add({b}, {a});
+  ops.add({c}, {b});
+  EXPECT_EQ(aside(ops.plan()), std::vector<std::size_t>{});
+  EXPECT_EQ(aside(Ops().plan()), std::vector<std::size_t>{});
+}
+
+TEST(Branches, WeightGradientsRunBesideTheWayBack) {
+  Ops ops;
+  // dz -> (dw1, da), da -> (dw0, dx), and an update that reads both.
+  std::vector<std::int64_t> weights(3);
+  const auto weight = [&](std::size_t i) { return Tensor(&weights[i], DType::i64, {}, Device::cpu()); };
+  const Tensor dz = ops.value(1), da = ops.value(1), dx = ops.value(1);
+  ops.add({dz}, {});
+  ops.add({weight(1)}, {dz});  // 1: aside
+  ops.add({da}, {dz});
+  ops.add({weight(0)}, {da});  // 3: aside
+  ops.add({dx}, {da});
+  ops.add({weight(2)}, {dx});
+  ops.add({weight(2)}, {weight(0), weight(1), weight(2)});
+  ops.value(4096);
+  const std::vector<Branch> branches = ops.plan();
+  EXPECT_EQ(aside(branches), (std::vector<std::size_t>{1, 3}));
+  EXPECT_LE(branches[1].joined, 6u);
+  EXPECT_LE(branches[3].joined, 6u);
+}
+
+TEST(Branches, OpsOfSeveralStreamsStayWhereTheyAre) {
+  Ops ops;
+  const Tensor a = ops.value(1), b = ops.value(1);
+  ops.add({a}, {});
+  ops.add({b}, {});
+  ops.add({a}, {a});
+  EXPECT_EQ(aside(ops.plan()).size(), 1u);
+  ops.all[1].stream = Stream(Device::cpu());
+  EXPECT_EQ(aside(ops.plan()), std::vector<std::size_t>{});
+}
+
+// Of each two ops, whether the first is done before the second starts, as the streams and events of a recording have
+// it.
+std::vector<std::vector<bool>> order_of(const std::vector<Branch>& branches) {
+  const std::size_t ops = branches.size();
+  std::vector<std::vector<bool>> before(ops, std::vector<bool>(ops));
+  for (std::size_t j = 0; j < ops; ++j) {
+    for (std::size_t i = 0; i < j; ++i) {
+      before[i][j] = !branches[i].aside || branches[j].aside || branches[i].joined <= j;
+    }
+  }
+  return before;
+}
+
+TEST(Branches, RandomProgramsKeepTheirOrderAndNeedNoMoreMemory) {
+  std::mt19937 random(3);
+  std::size_t put_aside = 0;
+  for (int program = 0; program < 200; ++program) {
+    Ops ops;
+    std::vector<std::int64_t> leaves(4);
+    std::vector<Tensor> values;
+    for (std::int64_t& leaf : leaves) values.emplace_back(&leaf, DType::i64, Shape{}, Device::cpu());
+    const std::size_t count = 1 + random() % 30;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto any = [&] { return values[random() % values.size()]; };
+      std::vector<Tensor> reads{any(), any()}, writes{random() % 5 == 0 ? any() : ops.value(1 + random() % 5000)};
+      ops.add(writes, reads);
+      values.push_back(writes.front());
+      if (values.size() > 9) values.erase(values.begin() + 4);
+    }
+    const std::vector<Branch> branches = ops.plan();
+    put_aside += aside(branches).size();
+    const auto before = order_of(branches);
+    for (std::size_t j = 0; j < count; ++j) {
+      for (std::size_t i = 0; i < j; ++i) {
+        ASSERT_TRUE(before[i][j] || !depend(ops.all[i].node, ops.all[j].node)) << i << ", " << j;
+      }
+    }
+    // Blocks that may share memory: whoever uses one is done before anybody uses the other.
+    const Temporaries& temporaries = *ops.temporaries;
+    ASSERT_LE(least_memory(temporaries.blocks), ops.least);
+    for (std::size_t i = 0; i < count; ++i) {
+      for (std::size_t j = i + 1; j < count; ++j) {
+        for (const std::size_t a : temporaries.of_op[i]) {
+          for (const std::size_t b : temporaries.of_op[j]) {
+            const PlannedBlock &first = temporaries.blocks[a], &second = temporaries.blocks[b];
+            ASSERT_TRUE(a == b || before[i][j] || (first.first <= second.last && second.first <= first.last));
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(put_aside, 300u);
+}
+
+}  // namespace
+}  // namespace giro::detail

@@ -5,6 +5,7 @@
 
 #include <giro/runtime/stream.h>
 
+#include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/launch.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
@@ -21,17 +22,16 @@ struct Elements {
   __device__ float operator()(std::int64_t i) const { return x[i]; }
 };
 
-// A block adds up every gridDim.y-th tile of 16 rows in 32 columns: out[split, c]. Element i of all rows is element(i),
-// which is called once for each.
+// For a whole block: the sum of every `stride`-th tile of 16 rows in the block's 32 columns, from the given tile on; in
+// the threads of the first row. Element i of all rows is element(i), which is called once for each.
 template <class Element>
-__global__ void sum_rows_kernel(float* out, Element element, std::int64_t rows, std::int64_t columns) {
+__device__ float sum_of_tiles(const Element& element, std::int64_t rows, std::int64_t columns, std::int64_t first,
+                              std::int64_t stride) {
   __shared__ float tile[kTileRows][kTileColumns];
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kTileColumns + threadIdx.x;
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.y) * kTileRows;
   float sum = 0.0f;
   if (column < columns) {
-    for (std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * kTileRows + threadIdx.y; row < rows;
-         row += stride) {
+    for (std::int64_t row = first * kTileRows + threadIdx.y; row < rows; row += stride * kTileRows) {
       sum += element(row * columns + column);
     }
   }
@@ -40,27 +40,37 @@ __global__ void sum_rows_kernel(float* out, Element element, std::int64_t rows, 
     __syncthreads();
     if (threadIdx.y < half) tile[threadIdx.y][threadIdx.x] += tile[threadIdx.y + half][threadIdx.x];
   }
-  if (threadIdx.y == 0 && column < columns) out[blockIdx.y * columns + column] = tile[0][threadIdx.x];
+  return threadIdx.y == 0 ? tile[0][threadIdx.x] : 0.0f;
 }
 
+// The rows are split over gridDim.y blocks; of these, the last adds up the sums of all.
 template <class Element>
-void launch_sum_rows(float* out, std::int64_t rows, std::int64_t columns, unsigned int splits, Element element,
-                     const Stream& stream) {
-  const dim3 grid(blocks_for(columns, kTileColumns), splits), block(kTileColumns, kTileRows);
-  sum_rows_kernel<<<grid, block, 0, handle(stream)>>>(out, element, rows, columns);
-  check_launch("sum_rows_kernel");
+__global__ void sum_rows_kernel(float* out, float* partial, unsigned int* arrivals, Element element, std::int64_t rows,
+                                std::int64_t columns) {
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kTileColumns + threadIdx.x;
+  const bool writes = threadIdx.y == 0 && column < columns;
+  float sum = sum_of_tiles(element, rows, columns, blockIdx.y, gridDim.y);
+  if (gridDim.y > 1) {
+    if (writes) partial[blockIdx.y * columns + column] = sum;
+    if (!is_last_block(arrivals + blockIdx.x, gridDim.y)) return;
+    sum = sum_of_tiles(Elements{partial}, gridDim.y, columns, 0, 1);
+  }
+  if (writes) out[column] = sum;
 }
 
-// out[c] = the sum over r of element(r columns + c), in one pass or two; in an order that depends on the shape alone.
+// out[c] = the sum over r of element(r columns + c), in an order that depends on the shape alone.
 template <class Element>
 void sum_rows_of(float* out, std::int64_t rows, std::int64_t columns, Element element, const Stream& stream) {
   if (columns == 0) return;
-  const unsigned int splits = blocks_for(rows, kRowsPerSplit, kMostSplits);
-  if (splits == 1) return launch_sum_rows(out, rows, columns, 1, element, stream);
-  const Buffer buffer = stream.allocate(splits * static_cast<std::size_t>(columns) * sizeof(float));
-  float* const partial = static_cast<float*>(buffer.data());
-  launch_sum_rows(partial, rows, columns, splits, element, stream);
-  launch_sum_rows(out, splits, columns, 1, Elements{partial}, stream);
+  const unsigned int tiles = blocks_for(columns, kTileColumns);
+  // Each column tile counts apart.
+  const unsigned int splits = tiles > CudaStream::kArrivals ? 1 : blocks_for(rows, kRowsPerSplit, kMostSplits);
+  const Buffer partial =
+      splits == 1 ? Buffer() : stream.allocate(splits * static_cast<std::size_t>(columns) * sizeof(float));
+  const dim3 grid(tiles, splits), block(kTileColumns, kTileRows);
+  sum_rows_kernel<<<grid, block, 0, handle(stream)>>>(out, static_cast<float*>(partial.data()),
+                                                      cuda_stream(stream).arrivals(), element, rows, columns);
+  check_launch("sum_rows_kernel");
 }
 
 }  // namespace giro::cuda

@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/publish.cuh"
 #include "kernels/internal/backends.h"
@@ -83,20 +84,11 @@ __global__ void update_kernel(optim::UpdateRule rule, Leaves leaves) {
   update_elements<kRule, kHasMomentum>(rule, leaves);
 }
 
-// Blocks that are done count themselves in `arrivals`, which the last of them takes back to 0; that one publishes.
 template <optim::Rule kRule, bool kHasMomentum>
 __global__ void update_and_publish_kernel(optim::UpdateRule rule, Leaves leaves, unsigned int* arrivals, RowRing ring,
                                           std::int64_t* row, RowPart part) {
   update_elements<kRule, kHasMomentum>(rule, leaves);
-  __shared__ bool is_last;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    is_last = atomicInc(arrivals, gridDim.x - 1) == gridDim.x - 1;
-    __threadfence();
-  }
-  __syncthreads();
-  if (!is_last || threadIdx.x >= kPublishWarp) return;
+  if (!is_last_block(arrivals, gridDim.x) || threadIdx.x >= kPublishWarp) return;
   publish(ring, row, part, static_cast<int>(threadIdx.x));
 }
 

@@ -69,8 +69,8 @@ CudaStream::CudaStream(Device on)
   Captures::of_process();  // lives longer than this stream
   make_current(device);
   check(cudaStreamCreateWithFlags(handles_->stream.out(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  handles_->arrivals = Buffer::allocate(device, sizeof(unsigned int));
-  fill(handles_->arrivals.data(), 0, sizeof(unsigned int));
+  handles_->arrivals = Buffer::allocate(device, 2 * kArrivals * sizeof(unsigned int));
+  fill(handles_->arrivals.data(), 0, handles_->arrivals.size());
   synchronize();
 }
 
@@ -82,7 +82,9 @@ CudaStream::~CudaStream() {
 
 cudaStream_t CudaStream::handle() const noexcept { return handles_->stream; }
 
-unsigned int* CudaStream::arrivals() const noexcept { return static_cast<unsigned int*>(handles_->arrivals.data()); }
+unsigned int* CudaStream::arrivals() const noexcept {
+  return static_cast<unsigned int*>(handles_->arrivals.data()) + (is_recording() ? kArrivals : 0);
+}
 
 cublasLtHandle_t CudaStream::cublaslt() {
   if (handles_->cublaslt == nullptr) {

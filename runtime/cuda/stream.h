@@ -30,7 +30,9 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
   CUstream_st* handle() const noexcept;
   cublasLtContext* cublaslt();
   cudnnContext* cudnn();  // set to this stream
-  // Where the blocks of a kernel count themselves when they are done: 0 before, and the last of them leaves 0 there.
+  // Where the blocks of a kernel count themselves when they are done: so many counters, 0 before and after. Those of
+  // recordings are not those of work that runs at once, beside which a recording may be replayed.
+  static constexpr unsigned int kArrivals = 1024;
   unsigned int* arrivals() const noexcept;
 
   // A Plan is what a kernel works out once for a shape (an algorithm, its descriptors). It is kept, so that

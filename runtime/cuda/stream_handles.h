@@ -18,7 +18,7 @@ struct StreamHandles {
   Handle<cudaGraph_t, cudaGraphDestroy> captured;      // what the recording has come to so far
   Handle<cublasLtHandle_t, cublasLtDestroy> cublaslt;  // as the next, null until it is used
   Handle<cudnnHandle_t, cudnnDestroy> cudnn;
-  Buffer arrivals;  // an unsigned int
+  Buffer arrivals;  // counters, CudaStream::arrivals
 
   std::unique_ptr<StreamHandles> next;  // that waits to be closed as well
 };

@@ -9,7 +9,8 @@
 
 namespace giro {
 namespace {
-constexpr std::size_t kMinChunk = std::size_t{1} << 20;
+// Bytes that are allocated at a time: what ops of a recording need while they run is little.
+constexpr std::size_t min_chunk(Arena::Of of) { return std::size_t{1} << (of == Arena::Of::recording ? 18 : 20); }
 
 }  // namespace
 
@@ -53,7 +54,7 @@ Buffer Arena::allocate_traced(std::size_t bytes) {
   const std::size_t size = block_size(bytes);
   if (unused_bytes_ < size) {
     // A sanitizer sees what goes beyond a block that ends with its chunk.
-    const std::size_t chunk = shares_ ? std::max(size, kMinChunk) : std::max<std::size_t>(bytes, 1);
+    const std::size_t chunk = shares_ ? std::max(size, min_chunk(of_)) : std::max<std::size_t>(bytes, 1);
     chunks_.push_back(Buffer::allocate(device_, chunk));
     reserved_ += chunk;
     unused_ = static_cast<char*>(chunks_.back().data());
@@ -96,7 +97,7 @@ Buffer Arena::allocate(std::size_t bytes) {
   const auto fits = [&](const auto& entry) { return entry.second.free && entry.second.size >= size; };
   auto found = std::find_if(blocks_.begin(), blocks_.end(), fits);
   if (found == blocks_.end()) {
-    const std::size_t chunk = std::max(size, kMinChunk);
+    const std::size_t chunk = std::max(size, min_chunk(of_));
     chunks_.push_back(Buffer::allocate(device_, chunk));
     reserved_ += chunk;
     found = blocks_.emplace(static_cast<char*>(chunks_.back().data()), Block{chunk, chunks_.size() - 1, true}).first;

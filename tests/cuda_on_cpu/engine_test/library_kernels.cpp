@@ -109,10 +109,10 @@ TEST(LibraryKernels, sum_rows) {
   Seeds::each([&] {
     DeviceArray<float> x(values), partial(kSplits * kColumns), out(kColumns);
     const Kernel& kernel = kernel_named("sum_rows_kernel<giro::cuda::Elements>");
-    expect_runs(run(kernel, {blocks_for(kColumns, 32), kSplits}, {32, 16}, 0, partial.data(), x.data(),
-                    std::int64_t{kRows}, std::int64_t{kColumns}));
-    expect_runs(run(kernel, {blocks_for(kColumns, 32), 1}, {32, 16}, 0, out.data(), partial.data(),
-                    std::int64_t{kSplits}, std::int64_t{kColumns}));
+    DeviceArray<std::uint32_t> arrivals(std::vector<std::uint32_t>(2));
+    expect_runs(run(kernel, {blocks_for(kColumns, 32), kSplits}, {32, 16}, 0, out.data(), partial.data(),
+                    arrivals.data(), x.data(), std::int64_t{kRows}, std::int64_t{kColumns}));
+    EXPECT_EQ(arrivals.values(), std::vector<std::uint32_t>(2));
     for (std::size_t c = 0; c < kColumns; ++c) {
       double sum = 0;
       for (std::size_t r = 0; r < kRows; ++r) sum += values[r * kColumns + c];

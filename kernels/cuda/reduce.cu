@@ -4,13 +4,14 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/sum_rows.cuh"
 #include "kernels/internal/backends.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
-// Every reduction takes two passes at most, and who adds what to what depends on the shape alone.
+// Every reduction is one kernel, and who adds what to what depends on the shape alone.
 namespace giro::cuda {
 namespace {
 
@@ -34,34 +35,39 @@ struct Max {
   __device__ float operator()(float a, float b) const { return a > b || isnan(a) ? a : b; }
 };
 
-// out[block] = what the block's share of x comes to, divided by `divisor`.
+// For a whole block: what its share of x comes to, of `blocks` equal ones; in thread 0.
 template <class Op>
-__global__ void reduce_kernel(float* out, const float* x, std::int64_t count, float divisor, Op op) {
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
+__device__ float reduce_share(const float* x, std::int64_t count, unsigned int block, unsigned int blocks, Op op) {
+  const std::int64_t stride = static_cast<std::int64_t>(blocks) * kThreads;
   float result = Op::kNeutral;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += stride) {
+  for (std::int64_t i = static_cast<std::int64_t>(block) * kThreads + threadIdx.x; i < count; i += stride) {
     result = op(result, op.of(x[i]));
   }
   using Reduce = cub::BlockReduce<float, kThreads>;
   __shared__ typename Reduce::TempStorage storage;
-  result = Reduce(storage).Reduce(result, op);
-  if (threadIdx.x == 0) out[blockIdx.x] = result / divisor;
+  return Reduce(storage).Reduce(result, op);
 }
 
-// `first` turns elements into partial results, `then` joins those.
+// `first` turns elements into one partial result a block; the last block joins those by `then`, and divides.
+template <class First, class Then>
+__global__ void reduce_kernel(float* out, float* partial, unsigned int* arrivals, const float* x, std::int64_t count,
+                              float divisor, First first, Then then) {
+  float result = reduce_share(x, count, blockIdx.x, gridDim.x, first);
+  if (gridDim.x > 1) {
+    if (threadIdx.x == 0) partial[blockIdx.x] = result;
+    if (!is_last_block(arrivals, gridDim.x)) return;
+    result = reduce_share(partial, gridDim.x, 0, 1, then);
+  }
+  if (threadIdx.x == 0) *out = result / divisor;
+}
+
 template <class First, class Then>
 void reduce(const Tensor& out, const Tensor& x, float divisor, First first, Then then, const Stream& stream) {
   const unsigned int blocks = blocks_for(x.count(), kPerBlock, kMostBlocks);
-  if (blocks == 1) {
-    reduce_kernel<<<1, kThreads, 0, handle(stream)>>>(out.data<float>(), x.data<float>(), x.count(), divisor, first);
-    check_launch("reduce_kernel");
-    return;
-  }
-  const Buffer buffer = stream.allocate(blocks * sizeof(float));
-  float* partial = static_cast<float*>(buffer.data());
-  reduce_kernel<<<blocks, kThreads, 0, handle(stream)>>>(partial, x.data<float>(), x.count(), 1.0f, first);
-  check_launch("reduce_kernel");
-  reduce_kernel<<<1, kThreads, 0, handle(stream)>>>(out.data<float>(), partial, blocks, divisor, then);
+  const Buffer partial = blocks > 1 ? stream.allocate(blocks * sizeof(float)) : Buffer();
+  reduce_kernel<<<blocks, kThreads, 0, handle(stream)>>>(out.data<float>(), static_cast<float*>(partial.data()),
+                                                         cuda_stream(stream).arrivals(), x.data<float>(), x.count(),
+                                                         divisor, first, then);
   check_launch("reduce_kernel");
 }
 

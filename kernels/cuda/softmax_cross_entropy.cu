@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/is_correct.cuh"
+#include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/functors/dtype_dispatch.h"
 #include "kernels/internal/backends.h"
@@ -44,23 +45,17 @@ __device__ float row_loss(float* gradient, const float* x, std::int64_t columns,
   return loss;
 }
 
-// One warp a row; `correct` may be null.
+// One warp a row.
 template <class Label>
-__global__ void softmax_cross_entropy_kernel(float* losses, float* dlogits, unsigned char* correct, const float* logits,
-                                             const Label* labels, std::int64_t rows, std::int64_t columns,
-                                             float factor) {
+__global__ void softmax_cross_entropy_kernel(float* losses, float* dlogits, const float* logits, const Label* labels,
+                                             std::int64_t rows, std::int64_t columns) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x) * (kThreads / kWarp) + static_cast<int>(threadIdx.x) / kWarp;
   if (row >= rows) return;  // whole warps alike
-  const float* const x = logits + row * columns;
-  const auto label = static_cast<std::int64_t>(labels[row]);
-  const bool hit = correct != nullptr && is_correct(x, columns, label, lane);
-  __syncwarp();  // before dlogits take the logits' place
-  const float loss = row_loss(dlogits == nullptr ? nullptr : dlogits + row * columns, x, columns, label, factor, lane);
-  if (lane != 0) return;
-  losses[row] = loss;
-  if (correct != nullptr) correct[row] = hit;
+  const float loss = row_loss(dlogits == nullptr ? nullptr : dlogits + row * columns, logits + row * columns, columns,
+                              static_cast<std::int64_t>(labels[row]), 1.0f, lane);
+  if (lane == 0) losses[row] = loss;
 }
 
 // For a whole block of kSize threads: the mean of losses[0, rows), added up as the op `mean` does it, and the share of
@@ -85,11 +80,24 @@ __device__ void means_of_rows(float* loss, float* accuracy, const float* losses,
   if (accuracy != nullptr) accuracy[0] = static_cast<float>(hits) / static_cast<float>(rows);
 }
 
-constexpr int kMeanThreads = 256;  // as many as the op `mean` adds up with
-
-__global__ void means_of_rows_kernel(float* loss, float* accuracy, const float* losses, const unsigned char* correct,
-                                     std::int64_t rows) {
-  means_of_rows<kMeanThreads>(loss, accuracy, losses, correct, rows);
+// For a whole block of kSize threads: the loss of rows [begin, end), and whether they are correct if somebody wants to
+// know, each by a warp.
+template <int kSize, class Label>
+__device__ void losses_of_rows(float* losses, float* dlogits, unsigned char* correct, const float* logits,
+                               const Label* labels, std::int64_t begin, std::int64_t end, std::int64_t columns,
+                               float factor) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  for (std::int64_t row = begin + warp; row < end; row += kSize / kWarp) {
+    const float* const x = logits + row * columns;
+    const auto label = static_cast<std::int64_t>(labels[row]);
+    const bool hit = correct != nullptr && is_correct(x, columns, label, lane);
+    __syncwarp();  // before dlogits take the logits' place
+    const float loss =
+        row_loss(dlogits == nullptr ? nullptr : dlogits + row * columns, x, columns, label, factor, lane);
+    if (lane != 0) continue;
+    losses[row] = loss;
+    if (correct != nullptr) correct[row] = hit;
+  }
 }
 
 // A batch that one block is enough for.
@@ -102,21 +110,25 @@ __global__ void small_mean_cross_entropy_kernel(float* loss, float* dlogits, flo
                                                 float factor) {
   __shared__ float losses[kSmallRows];
   __shared__ unsigned char correct[kSmallRows];
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
-  for (std::int64_t row = warp; row < rows; row += kSmallThreads / kWarp) {
-    const float* const x = logits + row * columns;
-    const auto label = static_cast<std::int64_t>(labels[row]);
-    const bool hit = accuracy != nullptr && is_correct(x, columns, label, lane);
-    __syncwarp();
-    const float of_row =
-        row_loss(dlogits == nullptr ? nullptr : dlogits + row * columns, x, columns, label, factor, lane);
-    if (lane == 0) {
-      losses[row] = of_row;
-      correct[row] = hit;
-    }
-  }
+  losses_of_rows<kSmallThreads>(losses, dlogits, accuracy == nullptr ? nullptr : correct, logits, labels, 0, rows,
+                                columns, factor);
   __syncthreads();
   means_of_rows<kSmallThreads>(loss, accuracy, losses, correct, rows);
+}
+
+constexpr int kMeanThreads = 256;  // as many as the op `mean` adds up with
+
+// A warp a row; the last block has the means.
+template <class Label>
+__global__ void mean_cross_entropy_kernel(float* loss, float* dlogits, float* accuracy, float* losses,
+                                          unsigned char* correct, unsigned int* arrivals, const float* logits,
+                                          const Label* labels, std::int64_t rows, std::int64_t columns, float factor) {
+  constexpr int kRows = kMeanThreads / kWarp;
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kRows;
+  losses_of_rows<kMeanThreads>(losses, dlogits, accuracy == nullptr ? nullptr : correct, logits, labels, begin,
+                               begin + kRows < rows ? begin + kRows : rows, columns, factor);
+  if (!is_last_block(arrivals, gridDim.x)) return;
+  means_of_rows<kMeanThreads>(loss, accuracy, losses, correct, rows);
 }
 
 }  // namespace
@@ -127,8 +139,8 @@ void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Te
   if (rows == 0) return;
   functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
     softmax_cross_entropy_kernel<<<blocks_for(rows, kThreads / kWarp), kThreads, 0, handle(stream)>>>(
-        losses.data<float>(), dlogits ? dlogits.data<float>() : nullptr, nullptr, logits.data<float>(),
-        labels.data<Label>(), rows, columns, 1.0f);
+        losses.data<float>(), dlogits ? dlogits.data<float>() : nullptr, logits.data<float>(), labels.data<Label>(),
+        rows, columns);
     check_launch("softmax_cross_entropy_kernel");
   });
 }
@@ -147,15 +159,12 @@ void mean_cross_entropy(const Tensor& loss, const Tensor& dlogits, const Tensor&
       return;
     }
     const Buffer losses = stream.allocate(static_cast<std::size_t>(rows) * sizeof(float));
-    const Buffer hits = stream.allocate(static_cast<std::size_t>(rows));
-    auto* const correct = share == nullptr ? nullptr : static_cast<unsigned char*>(hits.data());
-    softmax_cross_entropy_kernel<<<blocks_for(rows, kThreads / kWarp), kThreads, 0, handle(stream)>>>(
-        static_cast<float*>(losses.data()), gradient, correct, logits.data<float>(), labels.data<Label>(), rows,
-        columns, static_cast<float>(factor));
-    check_launch("softmax_cross_entropy_kernel");
-    means_of_rows_kernel<<<1, kMeanThreads, 0, handle(stream)>>>(
-        loss.data<float>(), share, static_cast<const float*>(losses.data()), correct, rows);
-    check_launch("means_of_rows_kernel");
+    const Buffer correct = stream.allocate(static_cast<std::size_t>(rows));
+    mean_cross_entropy_kernel<<<blocks_for(rows, kMeanThreads / kWarp), kMeanThreads, 0, handle(stream)>>>(
+        loss.data<float>(), gradient, share, static_cast<float*>(losses.data()),
+        static_cast<unsigned char*>(correct.data()), cuda_stream(stream).arrivals(), logits.data<float>(),
+        labels.data<Label>(), rows, columns, static_cast<float>(factor));
+    check_launch("mean_cross_entropy_kernel");
   });
 }
 

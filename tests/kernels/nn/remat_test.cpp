@@ -13,6 +13,7 @@
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/program.h>
 
+#include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
 
 namespace giro::nn {
@@ -117,6 +118,7 @@ TEST_P(RematTest, WhatComputesNothingNewIsItsArgument) {
 }
 
 TEST_P(RematTest, ARecordedStepNeedsLessMemory) {
+  const test::ArenaSetting arena("1");
   const Tensor x = images({64, 12});
   const auto memory = [&](const Layer& part) {
     const Layer model = sequential(part, part, part, part, part, part);

@@ -13,8 +13,8 @@
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
+#include "runtime/internal/emit.h"
 #include "runtime/internal/memory_plan.h"
-#include "runtime/internal/op_scope.h"
 
 namespace giro::detail {
 namespace {
@@ -100,16 +100,17 @@ Buffer Recording::plan(const std::vector<HeldOp>& ops, MemoryMoves& moves) {
 
 void Recording::flush() {
   if (failure_) std::rethrow_exception(failure_);
+  std::vector<HeldOp> ops = take_held();
   try {
-    queue_held();
+    queue(ops);
   } catch (...) {
     failure_ = std::current_exception();
+    held_ = std::move(ops);  // for whoever reports what it needs
     throw;
   }
 }
 
-void Recording::queue_held() {
-  std::vector<HeldOp> ops = take_held();
+void Recording::queue(std::vector<HeldOp>& ops) {
   if (rewriter_ != nullptr) rewriter_->rewrite(ops, *trace);
   MemoryMoves moves;
   const Buffer memory = plan(ops, moves);
@@ -119,10 +120,9 @@ void Recording::queue_held() {
       for (Tensor& tensor : *tensors) tensor = moves(tensor);
     }
     op.call->move(moves);
-    {
-      const OpScope scope(op.node.op.c_str());
-      op.call->emit(op.stream);
-    }
+    emit(*op.call, op.node, op.stream);
+    calls.resize(program.nodes().size());
+    calls.push_back(std::move(op.call));
     program.add(std::move(op.node));
   }
 }

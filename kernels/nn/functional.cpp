@@ -230,8 +230,9 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, Where where) {
   return losses;
 }
 
-Var accuracy(const Var& logits, const Var& labels, Where where) {
-  const detail::CallSite site(where);
+Var accuracy(const Operand& given, const Var& labels) {
+  const detail::CallSite site(given.where);
+  const Var& logits = given.var;
   // Not differentiated: a constant stands in for the logits, on their stream if they have one.
   const Var constant = logits.has_stream() ? Var(logits.value(), logits.stream()) : Var(logits.value());
   Var out = Var::computed(DType::f32, {}, {constant, labels}, nullptr);

@@ -15,6 +15,14 @@ namespace giro::nn {
 // the call is made. Errors name the line of the call, `where`, and so does the program that a recording makes of it.
 using Where = std::source_location;
 
+// A first argument with the line that it stands on, for what has no room for a default argument: operators.
+struct Operand {
+  Operand(Var value, Where line = Where::current()) : var(std::move(value)), where(line) {}
+  Operand(const Tensor& value, Where line = Where::current()) : var(value), where(line) {}
+  Var var;
+  Where where;
+};
+
 // Elementwise; floating, of one shape and dtype.
 Var add(const Var& a, const Var& b, Where where = Where::current());
 Var add(const Var& x, double constant, Where where = Where::current());
@@ -46,15 +54,8 @@ Var mean(const std::vector<Var>& scalars, Where where = Where::current());
 // Losses (R,) of logits (R, C) at integer labels (R,).
 Var softmax_cross_entropy(const Var& logits, const Var& labels, Where where = Where::current());
 // The share of rows whose largest logit stands at the label, a scalar; not differentiated.
-Var accuracy(const Var& logits, const Var& labels, Where where = Where::current());
+Var accuracy(const Operand& logits, const Var& labels);  // with a mask it is a metric (metrics.h)
 
-// The left side of an operator, which has no room for a default argument: with the line that it stands on.
-struct Operand {
-  Operand(Var value, Where line = Where::current()) : var(std::move(value)), where(line) {}
-  Operand(const Tensor& value, Where line = Where::current()) : var(value), where(line) {}
-  Var var;
-  Where where;
-};
 inline Var operator+(const Operand& a, const Var& b) { return add(a.var, b, a.where); }
 inline Var operator+(const Operand& a, double b) { return add(a.var, b, a.where); }
 inline Var operator+(double a, const Operand& b) { return add(b.var, a, b.where); }

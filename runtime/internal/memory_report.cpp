@@ -52,8 +52,10 @@ std::string memory_report(const Recording& recording, const std::string& name) {
                                 size_text(tensor.bytes())));
   }
 
+  std::size_t bytes = 0;
+  for (const auto& [address, value] : values) bytes += value.tensor.bytes();
   std::string text = fmt::format("{} has, as far as it is recorded, {} temporaries of {} in all", name, values.size(),
-                                 size_text(recording.trace->reserved_bytes()));
+                                 size_text(bytes));
   if (recording.program.memory() > 0) {
     text += fmt::format(", which need {} together ({} at one time)", size_text(recording.program.memory()),
                         size_text(recording.program.least_memory()));

@@ -32,7 +32,7 @@ double StepRecording::time_replay(const StepCall& call) {
 Program StepRecording::profile_of(const StepCall& call, const StepBody& body, const std::source_location& where) {
   const DeviceSpeed speed = device_speed(call.state.stream());
   StepRecording recording(call, body, Mode::recorded, where);
-  Program program = recording.graph_->program();
+  Program program = recording.program(call.state);
   const Stream& stream = recording.stream_;
   const Snapshot before(call.state, MemoryKind::device, Collections::all);
   try {

@@ -177,7 +177,9 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
         logs_->publish(logs);
         temporaries_.clear();  // the logs are on their way within the recording: no value has to outlive it
       },
-      {.rewriter = &rewrite::rewriter(), .name = calls_->name, .leaves = names(call.state)});
+      {.rewriter = &rewrite::rewriter(),
+       .name = calls_->name,
+       .leaves = Blocking::is_wanted() ? names(call.state) : std::vector<Leaf>()});
   calls_->logs = logs_;
   // Op by op, what is no op of giro's runs only when the function does.
   if (Blocking::is_wanted() && !std::ranges::all_of(graph_->program().nodes(), &Program::Node::is_op)) graph_.reset();
@@ -268,8 +270,14 @@ std::vector<Leaf> StepRecording::names(const State& state) const {
   return names;
 }
 
+Program StepRecording::program(const State& state) const {
+  Program program = graph_->program();
+  program.set_names(names(state));
+  return program;
+}
+
 Program StepRecording::program_of(const StepCall& call, const StepBody& body, const std::source_location& where) {
-  return StepRecording(call, body, Mode::recorded, where).graph_->program();
+  return StepRecording(call, body, Mode::recorded, where).program(call.state);
 }
 
 const Graph& StepRecording::sequence(std::span<StepRecording* const> parts) {

@@ -86,6 +86,7 @@ class StepRecording {
  private:
   struct Calls;
   std::vector<Leaf> names(const State& state) const;
+  Program program(const State& state) const;
   double time_replay(const StepCall& call);
   bool has_slot() const;
   Logs run_body(const StepBody& body);

@@ -22,12 +22,11 @@ enum class ErrorCode {
   callback,       // a function of the program's own has thrown something else
 };
 
-// The one exception type giro throws. what() is one line: what went wrong, where, what was expected
-// and what was found.
+// The one exception type giro throws. what() is one line: what went wrong, where, what was expected and what was found.
+// It ends in the line of the user's program where that has called an op, as " (called at train.cpp:31)".
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& message, std::source_location where = std::source_location::current())
-      : std::runtime_error(message), code_(code), where_(where) {}
+  Error(ErrorCode code, const std::string& message, std::source_location where = std::source_location::current());
 
   ErrorCode code() const noexcept { return code_; }
   // The line in giro that raised the error.

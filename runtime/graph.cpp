@@ -12,12 +12,22 @@
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
+#include "runtime/internal/emit.h"
+#include "runtime/internal/memory_report.h"
 
 namespace giro {
 
-Graph Graph::record(const Stream& stream, const std::function<void()>& body, const detail::Rewriter* rewriter) {
+namespace {
+
+Error with_memory_report(const Error& error, const detail::Recording& recording, const std::string& name) {
+  return {error.code(), fmt::format("{}; {}", error.what(), memory_report(recording, name)), error.where()};
+}
+
+}  // namespace
+
+Graph Graph::record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options) {
   detail::StreamImpl& impl = stream.impl();
-  detail::Recording recording(impl, rewriter);
+  detail::Recording recording(impl, options.rewriter);
   impl.begin_recording();
   try {
     body();
@@ -29,7 +39,16 @@ Graph Graph::record(const Stream& stream, const std::function<void()>& body, con
     std::move(recording.kept.begin(), recording.kept.end(), std::back_inserter(recorded->owned.kept));
     recorded->owned.peers = std::move(recording.peers);
     recorded->owned.program = std::move(recording.program);
+    recorded->owned.program.set_name(options.name);
+    recorded->owned.program.set_names(options.leaves);
+    recorded->owned.calls = std::move(recording.calls);
+    recorded->owned.calls.resize(recorded->owned.program.nodes().size());
+    recorded->owned.is_blocking = detail::Blocking::is_wanted();
     return Graph(std::move(recorded));
+  } catch (const Error& error) {
+    impl.abandon_recording();
+    if (error.code() != ErrorCode::out_of_memory) throw;
+    throw with_memory_report(error, recording, options.name);
   } catch (...) {
     impl.abandon_recording();
     throw;
@@ -53,11 +72,13 @@ Graph Graph::sequence(const std::vector<const Graph*>& parts) {
   Graph result(parts.front()->device().is_cuda() ? cuda::create_sequence(impls) : cpu::create_sequence(impls));
   detail::GraphOwned& owned = result.impl_->owned;
   for (const auto& part : impls) {
-    const auto& [arenas, kept, peers, program] = part->owned;
+    const auto& [arenas, kept, peers, program, calls, is_blocking, replays] = part->owned;
     owned.arenas.insert(owned.arenas.end(), arenas.begin(), arenas.end());
     owned.kept.insert(owned.kept.end(), kept.begin(), kept.end());
     owned.peers.add(peers);
     owned.program.append(program);
+    owned.calls.insert(owned.calls.end(), calls.begin(), calls.end());
+    owned.is_blocking = owned.is_blocking || is_blocking;
   }
   const auto drop_repeated = [](auto& pointers) {
     std::sort(pointers.begin(), pointers.end());
@@ -78,26 +99,61 @@ detail::GraphImpl& Graph::impl() const {
   return *impl_;
 }
 
-void Graph::replay(const Stream& stream, std::int64_t times) const {
-  detail::GraphImpl& graph = impl();
-  if (times < 0) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("replay: {} times, expected at least 0", times));
-  }
+void Graph::check_replay(const Stream& stream) const {
+  const detail::GraphImpl& graph = impl();
   if (stream.device() != graph.device) {
     throw Error(ErrorCode::device_mismatch, fmt::format("a graph recorded on {} cannot be replayed on {}",
                                                         to_string(graph.device), to_string(stream.device())));
   }
   stream.impl().check_usable("replay");
+}
+
+void Graph::replay(const Stream& stream, std::int64_t times) const {
+  detail::GraphImpl& graph = impl();
+  if (times < 0) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("replay: {} times, expected at least 0", times));
+  }
+  check_replay(stream);
   if (stream.is_recording()) detail::Recording::current()->flush();
   const Span span("launch", "replay", "times", times);
   graph.owned.peers.check();  // work that waits for those that have failed would never end
-  graph.replay(stream.impl(), times);
-  if (stream.is_recording()) {
+  const bool is_recording = stream.is_recording();
+  if (graph.owned.is_blocking && !is_recording) {
+    replay_blocking(stream, times);
+  } else {
+    detail::telling_progress(stream.impl(), [&] { graph.replay(stream.impl(), times); });
+  }
+  if (is_recording) {
     detail::Recording::current()->kept.push_back(impl_);
     detail::Recording::current()->peers.add(graph.owned.peers);
-    detail::Recording::current()->program.append(graph.owned.program);
+    append_to(*detail::Recording::current());
   } else {
     stream.impl().peers.add(graph.owned.peers);
+  }
+}
+
+void Graph::append_to(detail::Recording& recording) const {
+  const detail::GraphOwned& owned = impl().owned;
+  recording.calls.resize(recording.program.nodes().size());
+  recording.calls.insert(recording.calls.end(), owned.calls.begin(), owned.calls.end());
+  recording.program.append(owned.program);
+}
+
+void Graph::replay_blocking(const Stream& stream, std::int64_t times) const {
+  detail::GraphOwned& owned = impl().owned;
+  const bool all_ops = std::ranges::none_of(owned.calls, [](const auto& call) { return call == nullptr; });
+  for (std::int64_t i = 0; i < times; ++i) {
+    owned.replays += 1;
+    if (all_ops) {
+      detail::replay_op_by_op(owned, stream, owned.replays);
+      continue;
+    }
+    try {
+      impl().replay(stream.impl(), 1);
+      stream.synchronize();
+    } catch (...) {
+      detail::rethrow_from(fmt::format("call {} of {}", owned.replays, owned.program.name()));
+    }
   }
 }
 

@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include <giro/runtime/state.h>
 #include <giro/runtime/stream.h>
 
 namespace giro {
@@ -18,6 +21,12 @@ class Rewriter;
 struct Recording;
 }  // namespace detail
 
+struct RecordOptions {
+  const detail::Rewriter* rewriter = nullptr;  // may replace the ops by others before they are recorded
+  std::string name = "a recording";            // for programs and errors
+  std::vector<Leaf> leaves = {};               // the names of memory, for the program
+};
+
 // Work recorded once and replayed many times: a CUDA graph, or on the CPU a list of calls. Holds the arena of
 // the temporaries that its work uses, the library handles, and the graphs that were replayed in it; every other address
 // it touches must outlive it. Move-only; using what was moved from is an Error(invalid_argument).
@@ -29,9 +38,8 @@ class Graph {
   // Runs `body`, which queues work on `stream`; that work is recorded and not executed. Queueing work on any other
   // stream is an error of the call that does it, unless that stream has waited for an event of this recording. If
   // `body` throws, the recording is dropped and the exception passes through. Errors: device, invalid_argument (nested
-  // recording). `rewriter`, if any, may replace the ops by others before they are recorded.
-  static Graph record(const Stream& stream, const std::function<void()>& body,
-                      const detail::Rewriter* rewriter = nullptr);
+  // recording), out_of_memory, which says what the recording needs.
+  static Graph record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options = {});
 
   // The work of `parts`, one after the other, as one graph: a part may be there any number of times. What they need
   // lives on with it; the parts themselves may go. Errors: device_mismatch, invalid_argument for no parts.
@@ -41,6 +49,9 @@ class Graph {
   Graph& operator=(Graph&&) noexcept;
   ~Graph();
 
+  // With GIRO_BLOCKING=1 in the environment when it was recorded, a replay runs op by op, with a wait after each, and
+  // an error names the op; as a whole, with one wait, where it holds work that is no op of giro's.
+  //
   // Queues the recorded work on a stream of the same device, `times` in a row: on a GPU as few launches, for graphs
   // of 2, 4, 8, ... 128 repetitions are made where they are first asked for. Errors: device_mismatch, device,
   // invalid_argument for a negative number.
@@ -48,6 +59,14 @@ class Graph {
 
   // Makes at once what any replay of up to `times` in a row needs.
   void prepare(std::int64_t times) const;
+
+  // Seconds that each op of program() takes by itself on the stream's device, nothing for what is no op of giro's. Each
+  // is run some tens of times, in their order; so their temporaries have to hold what a replay leaves there, and what
+  // they write is not what a replay would write. `reset` is called before each op and may queue work. Waits for the
+  // stream. Errors as of replay.
+  std::vector<std::optional<double>> op_times(const Stream& stream, const std::function<void()>& reset = {}) const;
+  // Seconds that the device takes for a replay, as the mean of `times` in a row; waits for it. Errors as of replay.
+  double replay_time(const Stream& stream, std::int64_t times) const;
 
   const Program& program() const;  // its ops
   Device device() const;
@@ -58,6 +77,9 @@ class Graph {
  private:
   explicit Graph(std::shared_ptr<detail::GraphImpl> impl);
   detail::GraphImpl& impl() const;
+  void check_replay(const Stream& stream) const;
+  void append_to(detail::Recording& recording) const;
+  void replay_blocking(const Stream& stream, std::int64_t times) const;
   std::shared_ptr<detail::GraphImpl> impl_;
 };
 

@@ -8,6 +8,9 @@
 #include <optional>
 #include <utility>
 
+#include <giro/runtime/error.h>
+
+#include "runtime/internal/call_site.h"
 #include "runtime/internal/overlap.h"
 
 namespace giro {
@@ -76,7 +79,12 @@ std::string described(const Tensor& tensor) {
 
 Program::Node::Node(std::string name, std::vector<Tensor> written, std::vector<Tensor> read, double operations,
                     std::optional<std::int64_t> touched)
-    : op(std::move(name)), writes(std::move(written)), reads(std::move(read)), flops(operations), bytes(0) {
+    : op(std::move(name)),
+      writes(std::move(written)),
+      reads(std::move(read)),
+      flops(operations),
+      bytes(0),
+      where(detail::CallSite::where()) {
   for (auto* arguments : {&writes, &reads}) {
     std::erase_if(*arguments, [](const Tensor& tensor) { return !tensor; });
   }
@@ -106,6 +114,22 @@ void Program::set_memory(std::size_t planned, std::size_t least) {
   least_memory_ = std::max(least_memory_, least);
 }
 
+void Program::set_name(std::string name) { name_ = std::move(name); }
+
+void Program::set_times(const std::vector<std::optional<double>>& seconds, const Times& times) {
+  if (seconds.size() != nodes_.size()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("set_times: {} times, expected one for each of {} nodes", seconds.size(), nodes_.size()));
+  }
+  for (std::size_t i = 0; i < seconds.size(); ++i) nodes_[i].seconds = seconds[i];
+  times_ = times;
+}
+
+double Program::floor(const Node& node) const {
+  if (!times_) return 0;
+  return std::max(static_cast<double>(node.bytes) / times_->speed.bytes, node.flops / times_->speed.flops);
+}
+
 void Program::set_names(std::vector<Leaf> leaves) { leaves_ = std::move(leaves); }
 
 void Program::append(const Program& other) {
@@ -113,34 +137,80 @@ void Program::append(const Program& other) {
   set_memory(other.memory_, other.least_memory_);
 }
 
+namespace {
+
+// What a node reads and writes, given those before it.
+std::string arguments(Values& values, const Program::Node& node, std::size_t i) {
+  std::vector<std::string> reads, writes;
+  for (const Tensor& tensor : node.reads) reads.push_back(values.read(tensor).name);
+  for (const Tensor& tensor : node.writes) writes.push_back(values.write(tensor, i) + " " + described(tensor));
+  std::string text = fmt::format("{}", fmt::join(reads, ", "));
+  if (!writes.empty()) text += fmt::format("{}-> {}", text.empty() ? "" : " ", fmt::join(writes, ", "));
+  return text;
+}
+
+std::string microseconds(double seconds) { return fmt::format("{:.2f} us", 1e6 * seconds); }
+
+// How many times its floor something takes.
+std::string times_floor(double seconds, double floor) {
+  return floor > 0 ? fmt::format("{:.1f} x", seconds / floor) : "";
+}
+
+}  // namespace
+
 std::string Program::text() const {
   struct Line {
-    std::string op, values;
-    const Node* node;
+    std::string op, values, times;
+    double flops;
+    std::int64_t bytes;
+  };
+  double all = 0, floors = 0;
+  for (const Node& node : nodes_) {
+    all += node.seconds.value_or(0);
+    floors += node.seconds ? floor(node) : 0;
+  }
+  const auto times_of = [&](double seconds, double least) {
+    return fmt::format("  {:>12}  {:>5.1f} %  floor {:>12}  {:>8}", microseconds(seconds),
+                       all > 0 ? 100 * seconds / all : 0, microseconds(least), times_floor(seconds, least));
   };
   Values values(leaves_);
   std::vector<Line> lines;
-  std::size_t op_width = 5, value_width = 0;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
-    std::vector<std::string> reads, writes;
-    for (const Tensor& tensor : node.reads) reads.push_back(values.read(tensor).name);
-    for (const Tensor& tensor : node.writes) writes.push_back(values.write(tensor, i) + " " + described(tensor));
-    std::string text = fmt::format("{}", fmt::join(reads, ", "));
-    if (!writes.empty()) text += fmt::format("{}-> {}", text.empty() ? "" : " ", fmt::join(writes, ", "));
-    lines.push_back({node.op, std::move(text), &node});
-    op_width = std::max(op_width, lines.back().op.size());
-    value_width = std::max(value_width, lines.back().values.size());
+    std::string times;
+    if (times_) times = node.seconds ? times_of(*node.seconds, floor(node)) : "  not measured: no op of giro's";
+    lines.push_back({node.op, arguments(values, node, i), std::move(times), node.flops, node.bytes});
+  }
+  lines.push_back(
+      {"total", fmt::format("{} ops", nodes_.size()), times_ ? times_of(all, floors) : "", flops(), bytes()});
+  std::size_t op_width = 5, value_width = 0;
+  for (const Line& line : lines) {
+    op_width = std::max(op_width, line.op.size());
+    value_width = std::max(value_width, line.values.size());
   }
   std::string text;
-  const auto line = [&](const std::string& op, const std::string& what, std::int64_t bytes, double flops) {
-    text += fmt::format("{:<{}}  {:<{}}  {:>12} B", op, op_width, what, value_width, bytes);
-    if (flops > 0) text += fmt::format("  {:>14.0f} FLOP", flops);
-    text += '\n';
-  };
-  for (const Line& one : lines) line(one.op, one.values, one.node->bytes, one.node->flops);
-  line("total", fmt::format("{} ops", nodes_.size()), bytes(), flops());
+  for (const Line& line : lines) {
+    text += fmt::format("{:<{}}  {:<{}}  {:>12} B", line.op, op_width, line.values, value_width, line.bytes);
+    if (line.flops > 0) text += fmt::format("  {:>14.0f} FLOP", line.flops);
+    if (line.flops <= 0 && !line.times.empty()) text += std::string(2 + 14 + 5, ' ');
+    text += line.times + '\n';
+  }
   if (memory_ > 0) text += fmt::format("temporaries: {} B, at least {} B at one time\n", memory_, least_memory_);
+  if (times_) {
+    text += fmt::format("replayed as a whole: {}, floor {}, {}\n", microseconds(times_->replay), microseconds(floors),
+                        times_floor(times_->replay, floors));
+    text += fmt::format("measured on this device: {:.1f} GB/s copied, {:.1f} GFLOP/s in a product of f32 matrices\n",
+                        1e-9 * times_->speed.bytes, 1e-9 * times_->speed.flops);
+  }
+  return text;
+}
+
+std::string Program::describe(std::size_t index) const {
+  Values values(leaves_);
+  for (std::size_t i = 0; i < index; ++i) (void)arguments(values, nodes_.at(i), i);
+  const Node& node = nodes_.at(index);
+  std::string text = fmt::format("{} {}", node.op, arguments(values, node, index));
+  if (node.where.line() != 0) text += fmt::format(" (called at {}:{})", node.where.file_name(), node.where.line());
   return text;
 }
 
@@ -160,7 +230,13 @@ std::string Program::dot() const {
       }
     }
     for (const Tensor& tensor : node.writes) values.write(tensor, i);
-    text += fmt::format("  op{} [label=\"{}\\n{} B, {:.0f} FLOP\"];\n{}", i, node.op, node.bytes, node.flops, edges);
+    std::string times;
+    if (node.seconds) {
+      times = fmt::format("\\n{}, floor {}, {}", microseconds(*node.seconds), microseconds(floor(node)),
+                          times_floor(*node.seconds, floor(node)));
+    }
+    text += fmt::format("  op{} [label=\"{}\\n{} B, {:.0f} FLOP{}\"];\n{}", i, node.op, node.bytes, node.flops, times,
+                        edges);
   }
   return text + "}\n";
 }

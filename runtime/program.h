@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,12 @@
 #include <giro/runtime/tensor.h>
 
 namespace giro {
+
+// What a device does in a second at most, as it was measured (device_speed in kernels/device_speed.h).
+struct DeviceSpeed {
+  double bytes = 0;  // read and written
+  double flops = 0;
+};
 
 // What a recording does: its ops, in the order in which they were queued. For people to read:
 //
@@ -29,8 +37,20 @@ class Program {
     std::vector<Tensor> writes, reads;  // where the values lie at the replay
     double flops;                       // floating-point operations; of what giro does not know 0
     std::int64_t bytes;                 // read and written
+    bool is_op = true;                  // not: a function of the user's, a collective, of which the name is all
+    std::source_location where;         // the line of the user's program that made it; line() is 0 if it is not known
+    std::optional<double> seconds;      // that it takes by itself, once that was measured (Step::profile)
   };
 
+  // Of a program that was measured: each op by itself, again and again, so that what it reads may lie in a cache; and
+  // all of it as it is replayed.
+  struct Times {
+    DeviceSpeed speed;
+    double replay = 0;  // seconds
+  };
+
+  // What has made it: "the step of train.cpp:31", or "a recording".
+  const std::string& name() const noexcept { return name_; }
   const std::vector<Node>& nodes() const noexcept { return nodes_; }
   double flops() const;
   std::int64_t bytes() const;
@@ -39,18 +59,32 @@ class Program {
   std::size_t memory() const noexcept { return memory_; }
   std::size_t least_memory() const noexcept { return least_memory_; }
 
+  const std::optional<Times>& times() const noexcept { return times_; }
+  // Seconds that a node takes at least at the speed of times(): for its bytes or for its FLOPs, whichever are more. 0
+  // without times().
+  double floor(const Node& node) const;
+
   void add(Node node);
+  void set_name(std::string name);
+  // Error(invalid_argument) unless there is one for each node.
+  void set_times(const std::vector<std::optional<double>>& seconds, const Times& times);
   void set_memory(std::size_t planned, std::size_t least);
   void append(const Program& other);
   // Memory that is known by the names of these leaves, which text() and dot() use.
   void set_names(std::vector<Leaf> leaves);
 
-  // A line for each op, one for their sum, and one for the memory of the temporaries.
+  // A line for each op, one for their sum, and one for the memory of the temporaries. With times each line goes on with
+  // what the op takes, its share of all ops, its floor, and how many times that it takes; and there is a line for the
+  // replay, and one for the device.
   std::string text() const;
+  // A node's line of text(), with the line of the user's program that made it.
+  std::string describe(std::size_t node) const;
   // The same as a graph for Graphviz: an edge for each value that one op writes and another reads.
   std::string dot() const;
 
  private:
+  std::string name_ = "a recording";
+  std::optional<Times> times_;
   std::vector<Node> nodes_;
   std::vector<Leaf> leaves_;
   std::size_t memory_ = 0, least_memory_ = 0;

@@ -1,5 +1,6 @@
 #include <giro/runtime/stream.h>
 
+#include <algorithm>
 #include <string>
 
 #include <giro/runtime/error.h>
@@ -58,7 +59,10 @@ Buffer Stream::allocate(std::size_t bytes) const {
   detail::Recording* const recording = detail::Recording::current();
   if (recording == nullptr) return impl_->arena->allocate(bytes);
   // What an op needs while it runs it gives back at once; the rest is planned when the program is known.
-  if (detail::OpScope::is_open()) return recording->arena_of(*impl_).allocate(bytes);
+  if (detail::OpScope::is_open()) {
+    recording->largest_workspace = std::max(recording->largest_workspace, bytes);
+    return recording->arena_of(*impl_).allocate(bytes);
+  }
   if (&recording->stream != impl_.get()) {
     // Temporaries are shared in the order of one stream, and this one runs beside it.
     throw Error(ErrorCode::unsupported,
@@ -97,7 +101,7 @@ void Stream::synchronize() const {
     throw Error(ErrorCode::invalid_argument,
                 "synchronize: a stream cannot be waited for while it records: the recorded work has not run yet");
   }
-  impl_->peers.wait([&] { impl_->synchronize(); });
+  impl_->peers.wait([&] { detail::telling_progress(*impl_, [&] { impl_->synchronize(); }); });
 }
 
 bool Stream::is_recording() const { return impl_->is_recording(); }
@@ -113,6 +117,7 @@ void Event::record(const Stream& stream) {
   impl_->record(stream.impl());
   impl_->marked = true;
   impl_->recorded_in = 0;
+  impl_->stream = stream.impl_;
   if (stream.is_recording()) {
     detail::Recording::current()->has_events = true;
     impl_->recorded_in = detail::Recording::current()->id;
@@ -127,18 +132,29 @@ void expect_outside(const detail::EventImpl& event, const char* call) {
   throw Error(ErrorCode::invalid_argument,
               std::string(call) + ": the event was recorded within a recording: the host cannot wait for it");
 }
+
+template <class F>
+decltype(auto) telling(const detail::EventImpl& event, F&& f) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    const auto stream = event.stream.lock();
+    if (error.code() != ErrorCode::device || !stream) throw;
+    detail::rethrow_with_progress(*stream);
+  }
+}
 }  // namespace
 
 bool Event::query() const {
   expect_outside(*impl_, "query");
-  const bool done = impl_->query();
+  const bool done = telling(*impl_, [&] { return impl_->query(); });
   if (done) impl_->peers.check();
   return done;
 }
 
 void Event::synchronize() const {
   expect_outside(*impl_, "synchronize");
-  impl_->peers.wait([&] { impl_->synchronize(); });
+  impl_->peers.wait([&] { telling(*impl_, [&] { impl_->synchronize(); }); });
 }
 
 }  // namespace giro

@@ -52,6 +52,7 @@ class Stream {
   detail::StreamImpl& impl() const noexcept { return *impl_; }
 
  private:
+  friend class Event;
   std::shared_ptr<detail::StreamImpl> impl_;
 };
 

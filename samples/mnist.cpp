@@ -91,7 +91,8 @@ int train(const Arguments& args) {
   });
 
   if (args.program) {
-    if (world.is_primary()) std::fputs(train_step.program(state, *train_data.begin()).text().c_str(), stdout);
+    const giro::Program program = train_step.profile(state, *train_data.begin());
+    if (world.is_primary()) std::fputs(program.text().c_str(), stdout);
     return 0;
   }
 
@@ -168,8 +169,7 @@ int main(int argc, char** argv) {
   app.add_option("--data", args.data, "directory with the four IDX files, gzipped or not")->capture_default_str();
   app.add_option("--logdir", args.logdir, "where history, curves and checkpoints go [logdir/1, logdir/2, ...]");
   app.add_option("--profile", args.profile, "directory for a trace of the training, for https://ui.perfetto.dev");
-  app.add_flag(
-      "--program", args.program, "show the ops of a step, with what they read, write and compute; train nothing");
+  app.add_flag("--program", args.program, "show the ops of a step, what each takes and its floor; train nothing");
   app.add_flag("--resume", args.resume, "go on with the run in --logdir, or the newest");
   try {
     app.parse(argc, argv);

@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
 # The whole proof on a machine with a GPU, which need not have Debian's packages installed:
 #   tests/gpu.sh fetch                               with apt and a network: puts those packages into .deps/
-#   tests/gpu.sh [build] [test] [train] [compare] [sanitize]   with a GPU, in one go or stage by stage; all by default
-# It needs nvcc, a C++ compiler, CMake and cuDNN (in the toolkit, the system, or Python's nvidia packages). `train` writes
-# steps per second and accuracies to a file named by date and device in tests/bench/results/; `compare` writes what
-# tests/bench/train_step says of giro beside PyTorch and JAX, whichever python3 has, to another one there.
+#   tests/gpu.sh [build] [test] [measure] [train] [compare] [sanitize]   with a GPU, in one go or stage by stage; all by
+#                                                    default, and each takes at most ten minutes, but for compare
+# It needs nvcc, a C++ compiler, CMake and cuDNN (in the toolkit, the system, or Python's nvidia packages). What a stage
+# finds it writes to files named by date and device in tests/bench/results/: `measure` what nodes, launches and branches
+# of graphs cost (tests/bench/graph_bench) and the times of a step's ops (mnist --program); `train` steps per second and
+# accuracies; `compare` what tests/bench/train_step says of giro beside PyTorch and JAX, whichever python3 has. It is
+# compare-linear-1, compare-linear-100, compare-linear-0 and the same for cnn, a stage each: the loss of each step logged,
+# of each hundredth, or none, at batch 32, 128, 1024 and 8192.
 #   GIRO_DEPS      folder of .deb files or of what they hold, unpacked; default .deps/. Not needed where it is installed.
 #   GIRO_RESULTS   folder for the results; default tests/bench/results/
-#   GIRO_COMPARE   options of tests/bench/train_step; default --batches 32 1024 --log-every 1 --rounds 5 --seconds 1
+#   GIRO_COMPARE   options of tests/bench/train_step; default --batches 32 128 1024 8192 --rounds 3 --seconds 0.7
 #   GIRO_COMMIT    the commit to name where there is no git; default: git's
 #   GIRO_SANITIZE_SECONDS   for each program under compute-sanitizer; default 150
 set -euo pipefail
@@ -26,7 +30,7 @@ fetch() {
   mkdir -p .deps
   (cd .deps && apt-get download libdnnl-dev libdnnl2 ocl-icd-libopencl1 libfmt-dev libfmt9 nlohmann-json3-dev \
     libcli11-dev libgtest-dev zlib1g-dev zlib1g libxxhash-dev libisal-dev libisal2 libpng-dev \
-    libpng16-16 dataset-fashion-mnist \
+    libpng16-16 dataset-fashion-mnist libbenchmark-dev libbenchmark1debian \
     libopenmpi-dev libopenmpi3 openmpi-bin openmpi-common libpmix2 libhwloc15 libevent-core-2.1-7 \
     libevent-pthreads-2.1-7 libltdl7)
 }
@@ -57,7 +61,11 @@ use_packages() {
 }
 
 build() {
-  cmake/build.sh build-cuda all --preset cuda
+  # The benchmarks need a library that may be missing; `measure` says so then.
+  local benchmarks=OFF
+  ! compgen -G "/usr/include/benchmark/benchmark.h" >/dev/null || benchmarks=ON
+  ! compgen -G "${CMAKE_PREFIX_PATH%%:*}/include/benchmark/benchmark.h" >/dev/null || benchmarks=ON
+  cmake/build.sh build-cuda all --preset cuda -DGIRO_BENCHMARKS=$benchmarks
   grep 'giro:' "$build/build.log" || true
 }
 
@@ -151,28 +159,55 @@ PYTHON
   echo "gpu.sh: written to $results"
 }
 
+measure() {
+  local bench=$build/tests/bench/graph_bench results model batch
+  results=$(results_file)-measure
+  [ -x "$bench" ] || { fail "no graph_bench: libbenchmark-dev was missing in the stage build"; return; }
+  echo "Commit: $(commit_name)" >"$results.txt"
+  timeout 300 "$bench" --benchmark_min_time=0.2 --benchmark_out="$results.json" --benchmark_out_format=json |
+    tee -a "$results.txt" || fail "graph_bench failed"
+  ! grep -q 'ERROR OCCURRED: .no GPU' "$results.txt" || fail "graph_bench found no GPU"
+  for model in linear cnn; do
+    for batch in 32 128 1024 8192; do
+      {
+        echo
+        echo "$model, batch $batch"
+        timeout 60 "$build/samples/mnist" --program --model "$model" --batch "$batch" --device cuda --data "$data"
+      } | tee -a "$results.txt" || fail "mnist --program of $model, batch $batch failed"
+    done
+  done
+  echo "gpu.sh: written to $results.txt and .json"
+}
+
+# One model and interval of logging: about 20 s for each batch and peer, of which most is compiling.
 compare() {
-  local results options
-  results=$(results_file)-train-step
-  read -ra options <<<"${GIRO_COMPARE:---batches 32 1024 --log-every 1 --rounds 5 --seconds 1}"
+  local model=$1 log_every=$2 results options
+  results=$(results_file)-train-step-$model-$log_every
+  read -ra options <<<"${GIRO_COMPARE:---batches 32 128 1024 8192 --rounds 3 --seconds 0.7}"
   echo "Commit: $(commit_name)" >"$results.txt"
   python3 -u tests/bench/train_step --device cuda --sample "$build/samples/mnist" --data "$data" --json "$results.json" \
-    "${options[@]}" | tee -a "$results.txt" || fail "the comparison with the peers failed, or loss curves disagree"
+    --models "$model" --log-every "$log_every" --limit 40 --minutes 9 "${options[@]}" | tee -a "$results.txt" ||
+    fail "the comparison with the peers failed, or loss curves disagree"
   echo "gpu.sh: written to $results.txt and .json"
 }
 
 data=/usr/share/datasets/fashion-mnist
 [ "${1:-}" != fetch ] || { fetch; exit; }
-[ $# -gt 0 ] || set -- build test train compare sanitize
+[ $# -gt 0 ] || set -- build test measure train compare sanitize
 use_packages
 for stage in "$@"; do
   case $stage in
     build) build ;;
     test) run_tests ;;
     train) train ;;
-    compare) compare ;;
+    measure) measure ;;
+    compare) for log_every in 1 100 0; do for model in linear cnn; do compare "$model" "$log_every"; done; done ;;
+    compare-linear-1 | compare-linear-100 | compare-linear-0 | compare-cnn-1 | compare-cnn-100 | compare-cnn-0)
+      stage=${stage#compare-}
+      compare "${stage%-*}" "${stage#*-}"
+      ;;
     sanitize) sanitize ;;
-    *) echo "gpu.sh: no stage '$stage': fetch, build, test, train, compare or sanitize" >&2; exit 2 ;;
+    *) echo "gpu.sh: no stage '$stage': fetch, build, test, measure, train, compare, compare-MODEL-INTERVAL or sanitize" >&2; exit 2 ;;
   esac
 done
 exit "$status"

@@ -23,13 +23,15 @@ struct Uninterrupted : Arbiter {
 };
 
 Step<TrainState> eval_step(const EvalTask& task) {
-  return jit([model = task.model, metrics = task.metrics, input = task.data.spec().front().name](
-                 const TrainState& state, const Batch& batch) {
-    const nn::Var outputs = (model ? *model : state.model())(state.params(), batch[input]);
-    Logs logs;
-    for (const auto& [label, metric] : metrics) metric.add(logs, label, outputs, batch);
-    return logs;
-  });
+  return jit(
+      [model = task.model, metrics = task.metrics, input = task.data.spec().front().name](const TrainState& state,
+                                                                                          const Batch& batch) {
+        const nn::Var outputs = (model ? *model : state.model())(state.params(), batch[input], std::source_location());
+        Logs logs;
+        for (const auto& [label, metric] : metrics) metric.add(logs, label, outputs, batch);
+        return logs;
+      },
+      std::source_location());
 }
 
 // Of values that lie in one piece. `ranks`: set where each rank has one shard of the values.

@@ -16,13 +16,16 @@ namespace giro::flip {
 namespace {
 
 Step<TrainState> train_step(const TrainTask& task) {
-  return jit([model = task.model, loss_of = task.loss, input = task.data.spec().front().name](TrainState& state,
-                                                                                              const Batch& batch) {
-    const nn::Var loss =
-        state.value_and_grad([&](const nn::Params& params) { return loss_of(model(params, batch[input]), batch); });
-    state.apply_gradients();
-    return logs().add_metric("loss", loss);
-  });
+  return jit(
+      [model = task.model, loss_of = task.loss, input = task.data.spec().front().name](TrainState& state,
+                                                                                       const Batch& batch) {
+        constexpr std::source_location kNowhere{};
+        const nn::Var loss = state.value_and_grad(
+            [&](const nn::Params& params) { return loss_of(model(params, batch[input], kNowhere), batch); }, kNowhere);
+        state.apply_gradients(kNowhere);
+        return logs().add_metric("loss", loss);
+      },
+      std::source_location());
 }
 
 [[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::invalid_argument, "train loop: " + what); }

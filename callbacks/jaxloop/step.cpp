@@ -20,7 +20,8 @@ Action::Action(Function function, std::int64_t interval) : function_(std::move(f
 Step::Step(nn::Layer model, StepOptions options)
     : model_(std::move(model)),
       options_(std::move(options)),
-      recorded_(jit([this](TrainState& state, const Batch& batch) { return run(state, batch); })) {}
+      recorded_(
+          jit([this](TrainState& state, const Batch& batch) { return run(state, batch); }, std::source_location())) {}
 
 Batch Step::begin(TrainState&, const Batch& batch) { return batch; }
 Logs Step::end(TrainState&, Logs outputs) { return outputs; }

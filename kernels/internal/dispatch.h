@@ -3,7 +3,7 @@
 #include <giro/runtime/tensor.h>
 
 #include "kernels/internal/moved.h"
-#include "runtime/internal/op_scope.h"
+#include "runtime/internal/emit.h"
 #include "runtime/internal/recording.h"
 
 namespace giro {
@@ -28,7 +28,6 @@ inline double elements(const Tensor& tensor) { return static_cast<double>(tensor
     detail::Recording::current()->hold({Program::Node(#op, __VA_ARGS__), stream,                              \
                                         detail::call_of(GIRO_BACKEND(stream, op), GIRO_UNPACKED arguments)}); \
   } else {                                                                                                    \
-    const detail::OpScope scope(#op);                                                                         \
-    GIRO_BACKEND(stream, op)(GIRO_UNPACKED arguments, stream);                                                \
+    detail::run_op(#op, stream, [&] { GIRO_BACKEND(stream, op)(GIRO_UNPACKED arguments, stream); });          \
   }
 #define GIRO_UNPACKED(...) __VA_ARGS__

@@ -6,8 +6,9 @@
 #include <giro/runtime/native_stream.h>
 
 #include "runtime/internal/backend.h"
+#include "runtime/internal/call_site.h"
+#include "runtime/internal/emit.h"
 #include "runtime/internal/op_note.h"
-#include "runtime/internal/op_scope.h"
 
 namespace giro::nn {
 namespace {
@@ -51,7 +52,9 @@ Var::Backward backward_of(const std::string& name, const std::vector<Var>& input
 
 }  // namespace
 
-Var call(const std::string& name, const CallOutput& output, const std::vector<Var>& inputs, CallFunctions functions) {
+Var call(const std::string& name, const CallOutput& output, const std::vector<Var>& inputs, CallFunctions functions,
+         std::source_location where) {
+  const detail::CallSite site(where);
   Var y = Var::computed(output.dtype, output.shape, inputs, backward_of(name, inputs, functions));
   const Stream& stream = y.stream();
   const bool on_cuda = stream.device().is_cuda();
@@ -69,6 +72,7 @@ Var call(const std::string& name, const CallOutput& output, const std::vector<Va
     }
   }
   detail::note_op(name, {y.value()}, in);
+  detail::Blocking::before(quoted(name), stream);
   const detail::OpScope op(name.c_str());
   if (on_cuda) {
     functions.cuda(y.value(), in, cuda_stream(stream));
@@ -76,6 +80,7 @@ Var call(const std::string& name, const CallOutput& output, const std::vector<Va
   } else {
     submit(stream, [out = y.value(), in = std::move(in), cpu = std::move(functions.cpu)] { cpu(out, in); });
   }
+  detail::Blocking::after(quoted(name), stream);
   return y;
 }
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,6 +60,7 @@ struct CallFunctions {
 // `out` is uninitialized; an input may be Var(), an empty tensor. Errors, which name the op: unsupported without a
 // function for the device, or, in backward, without a vjp; device_mismatch for an input that lies elsewhere; device if
 // a launch was refused; in backward invalid_argument, shape_mismatch and dtype_mismatch for what vjp has returned.
-Var call(const std::string& name, const CallOutput& output, const std::vector<Var>& inputs, CallFunctions functions);
+Var call(const std::string& name, const CallOutput& output, const std::vector<Var>& inputs, CallFunctions functions,
+         std::source_location where = std::source_location::current());
 
 }  // namespace giro::nn

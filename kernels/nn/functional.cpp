@@ -10,6 +10,7 @@
 #include <giro/runtime/error.h>
 
 #include "kernels/internal/checks.h"
+#include "runtime/internal/call_site.h"
 
 namespace giro::nn {
 namespace {
@@ -33,7 +34,8 @@ void with_grads_of(const Var& w, const Var& b, const std::function<void(const Te
 
 }  // namespace
 
-Var add(const Var& a, const Var& b) {
+Var add(const Var& a, const Var& b, Where where) {
+  const detail::CallSite site(where);
   Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy, const Stream& stream) {
     a.accumulate([&](const Tensor& da) { copy(da, dy, stream); });
     b.accumulate([&](const Tensor& db) { copy(db, dy, stream); });
@@ -42,7 +44,8 @@ Var add(const Var& a, const Var& b) {
   return y;
 }
 
-Var add(const Var& x, double constant) {
+Var add(const Var& x, double constant, Where where) {
+  const detail::CallSite site(where);
   Var y = Var::computed(x.dtype(), x.shape(), {x}, [x](const Tensor&, const Tensor& dy, const Stream& stream) {
     x.accumulate([&](const Tensor& dx) { copy(dx, dy, stream); });
   });
@@ -51,7 +54,8 @@ Var add(const Var& x, double constant) {
   return y;
 }
 
-Var subtract(const Var& a, const Var& b) {
+Var subtract(const Var& a, const Var& b, Where where) {
+  const detail::CallSite site(where);
   checks::same_dtype("subtract", {"a", a.value()}, {"b", b.value()});
   checks::same_shape("subtract", {"a", a.value()}, {"b", b.value()});
   Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy, const Stream& stream) {
@@ -63,7 +67,8 @@ Var subtract(const Var& a, const Var& b) {
   return y;
 }
 
-Var multiply(const Var& a, const Var& b) {
+Var multiply(const Var& a, const Var& b, Where where) {
+  const detail::CallSite site(where);
   Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy, const Stream& stream) {
     a.accumulate([&](const Tensor& da) { giro::multiply(da, dy, b.value(), stream); });
     b.accumulate([&](const Tensor& db) { giro::multiply(db, dy, a.value(), stream); });
@@ -72,7 +77,8 @@ Var multiply(const Var& a, const Var& b) {
   return y;
 }
 
-Var square(const Var& x) {
+Var square(const Var& x, Where where) {
+  const detail::CallSite site(where);
   Var y = Var::computed(x.dtype(), x.shape(), {x}, [x](const Tensor&, const Tensor& dy, const Stream& stream) {
     x.accumulate([&](const Tensor& dx) {
       giro::multiply(dx, dy, x.value(), stream);
@@ -83,7 +89,8 @@ Var square(const Var& x) {
   return y;
 }
 
-Var scale(const Var& x, double factor) {
+Var scale(const Var& x, double factor, Where where) {
+  const detail::CallSite site(where);
   Var y = Var::computed(DType::f32, x.shape(), {x}, [x, factor](const Tensor&, const Tensor& dy, const Stream& stream) {
     x.accumulate([&](const Tensor& dx) { giro::scale(dx, dy, factor, stream); });
   });
@@ -91,7 +98,8 @@ Var scale(const Var& x, double factor) {
   return y;
 }
 
-Var activation(const Var& x, Activation f) {
+Var activation(const Var& x, Activation f, Where where) {
+  const detail::CallSite site(where);
   if (f == Activation::none) return x;
   Var y = Var::computed(DType::f32, x.shape(), {x}, [x, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
     x.accumulate(
@@ -101,18 +109,20 @@ Var activation(const Var& x, Activation f) {
   return y;
 }
 
-Var relu(const Var& x) { return activation(x, Activation::relu); }
-Var gelu(const Var& x) { return activation(x, Activation::gelu); }
-Var tanh(const Var& x) { return activation(x, Activation::tanh); }
-Var sigmoid(const Var& x) { return activation(x, Activation::sigmoid); }
+Var relu(const Var& x, Where where) { return activation(x, Activation::relu, where); }
+Var gelu(const Var& x, Where where) { return activation(x, Activation::gelu, where); }
+Var tanh(const Var& x, Where where) { return activation(x, Activation::tanh, where); }
+Var sigmoid(const Var& x, Where where) { return activation(x, Activation::sigmoid, where); }
 
-Var flatten(const Var& x) {
+Var flatten(const Var& x, Where where) {
+  const detail::CallSite site(where);
   if (x.shape().rank() < 1) throw Error(ErrorCode::shape_mismatch, "flatten: x is a scalar, expected a batch axis");
   const Shape flat{x.shape()[0], x.shape().drop_front().count()};
   return x.reshape(flat);
 }
 
-Var dense(const Var& x, const Var& w, const Var& b, Activation f) {
+Var dense(const Var& x, const Var& w, const Var& b, Activation f, Where where) {
+  const detail::CallSite site(where);
   if (needs_input(f)) return activation(dense(x, w, b), f);
   if (x.shape().rank() != 2 || w.shape().rank() != 2) {
     throw Error(ErrorCode::shape_mismatch, fmt::format("dense: x is {}, w is {}; expected (B, I) and (I, O)",
@@ -131,7 +141,8 @@ Var dense(const Var& x, const Var& w, const Var& b, Activation f) {
   return y;
 }
 
-Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& options, Activation f) {
+Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& options, Activation f, Where where) {
+  const detail::CallSite site(where);
   if (f != Activation::none && f != Activation::relu) return activation(conv2d(x, w, b, options), f);
   Var y = Var::computed(DType::f32, conv2d_shape(x.shape(), w.shape(), options), {x, w, b},
                         [x, w, b, options, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
@@ -147,7 +158,8 @@ Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& option
   return y;
 }
 
-Var avg_pool(const Var& x, const PoolOptions& options) {
+Var avg_pool(const Var& x, const PoolOptions& options, Where where) {
+  const detail::CallSite site(where);
   Var y = Var::computed(DType::f32, pool_shape(x.shape(), options), {x},
                         [x, options](const Tensor&, const Tensor& dy, const Stream& stream) {
                           x.accumulate([&](const Tensor& dx) { giro::avg_pool_backward(dx, dy, options, stream); });
@@ -156,7 +168,8 @@ Var avg_pool(const Var& x, const PoolOptions& options) {
   return y;
 }
 
-Var max_pool(const Var& x, const PoolOptions& options) {
+Var max_pool(const Var& x, const PoolOptions& options, Where where) {
+  const detail::CallSite site(where);
   Var y = Var::computed(
       DType::f32, pool_shape(x.shape(), options), {x},
       [x, options](const Tensor& out, const Tensor& dy, const Stream& stream) {
@@ -166,7 +179,8 @@ Var max_pool(const Var& x, const PoolOptions& options) {
   return y;
 }
 
-Var sum(const Var& x) {
+Var sum(const Var& x, Where where) {
+  const detail::CallSite site(where);
   Var y = Var::computed(DType::f32, {}, {x}, [x](const Tensor&, const Tensor& dy, const Stream& stream) {
     x.accumulate([&](const Tensor& dx) { giro::broadcast(dx, dy, 1.0, stream); });
   });
@@ -174,7 +188,8 @@ Var sum(const Var& x) {
   return y;
 }
 
-Var mean(const Var& x) {
+Var mean(const Var& x, Where where) {
+  const detail::CallSite site(where);
   Var y = Var::computed(DType::f32, {}, {x}, [x](const Tensor&, const Tensor& dy, const Stream& stream) {
     const double share = 1.0 / static_cast<double>(x.shape().count());
     x.accumulate([&](const Tensor& dx) { giro::broadcast(dx, dy, share, stream); });
@@ -183,14 +198,16 @@ Var mean(const Var& x) {
   return y;
 }
 
-Var mean(const std::vector<Var>& scalars) {
+Var mean(const std::vector<Var>& scalars, Where where) {
+  const detail::CallSite site(where);
   if (scalars.empty()) throw Error(ErrorCode::invalid_argument, "mean: expected at least one value, found none");
   Var sum = scalars.front();
   for (std::size_t i = 1; i < scalars.size(); ++i) sum = add(sum, scalars[i]);
   return scale(sum, 1.0 / static_cast<double>(scalars.size()));
 }
 
-Var softmax_cross_entropy(const Var& logits, const Var& labels) {
+Var softmax_cross_entropy(const Var& logits, const Var& labels, Where where) {
+  const detail::CallSite site(where);
   if (logits.shape().rank() != 2) {
     throw Error(ErrorCode::shape_mismatch,
                 fmt::format("softmax_cross_entropy: logits is {}, expected (R, C)", to_string(logits.value())));
@@ -211,7 +228,9 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels) {
   return losses;
 }
 
-Var accuracy(const Var& logits, const Var& labels) {
+Var accuracy(const Operand& given, const Var& labels) {
+  const detail::CallSite site(given.where);
+  const Var& logits = given.var;
   // Not differentiated: a constant stands in for the logits, on their stream if they have one.
   const Var constant = logits.has_stream() ? Var(logits.value(), logits.stream()) : Var(logits.value());
   Var out = Var::computed(DType::f32, {}, {constant, labels}, nullptr);

@@ -4,6 +4,7 @@
 
 #include <giro/runtime/error.h>
 
+#include "runtime/internal/call_site.h"
 #include "runtime/internal/text.h"
 
 namespace giro::nn {
@@ -46,6 +47,17 @@ Params Params::below(const std::string& name) const {
   Params result = *this;
   result.prefix_ += name + "/";
   return result;
+}
+
+Var Layer::apply(const Params& params, const Var& x, std::source_location where) const {
+  const detail::CallSite site(where);
+  if (self_->is_of_giro()) return self_->apply(params, x);
+  const auto user_code = detail::CallSite::of_user_code();
+  return self_->apply(params, x);
+}
+
+Var Layer::operator()(const Params& params, const Var& x, std::source_location where) const {
+  return apply(params, x.has_stream() ? x : Var(x.value(), params.stream()), where);
 }
 
 }  // namespace giro::nn

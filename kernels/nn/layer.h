@@ -3,6 +3,7 @@
 #include <concepts>
 #include <map>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,16 +74,17 @@ class Layer {
   std::string name() const { return self_->name(); }
   // Errors: shape_mismatch.
   Shape init(ParamSpecs& specs, const Shape& input) const { return self_->init(specs, input); }
-  Var apply(const Params& params, const Var& x) const { return self_->apply(params, x); }
+  // Errors name the line of the call, `where`, or a later one in the apply() of a layer of your own.
+  Var apply(const Params& params, const Var& x, std::source_location where = std::source_location::current()) const;
 
   // The model's output on x, a Var or a tensor.
-  Var operator()(const Params& params, const Var& x) const {
-    return self_->apply(params, x.has_stream() ? x : Var(x.value(), params.stream()));
-  }
+  Var operator()(const Params& params, const Var& x,
+                 std::source_location where = std::source_location::current()) const;
 
  private:
   struct Concept {
     virtual ~Concept() = default;
+    virtual bool is_of_giro() const = 0;
     virtual std::string name() const = 0;
     virtual Shape init(ParamSpecs& specs, const Shape& input) const = 0;
     virtual Var apply(const Params& params, const Var& x) const = 0;
@@ -90,6 +92,9 @@ class Layer {
   template <class T>
   struct Model final : Concept {
     explicit Model(T value) : layer(std::move(value)) {}
+    bool is_of_giro() const override {
+      return requires { typename T::OfGiro; };
+    }
     std::string name() const override { return layer.name(); }
     Shape init(ParamSpecs& specs, const Shape& input) const override { return layer.init(specs, input); }
     Var apply(const Params& params, const Var& x) const override { return layer.apply(params, x); }

@@ -11,6 +11,7 @@ namespace {
 
 class Sequential {
  public:
+  using OfGiro = void;  // see Layer::apply
   explicit Sequential(std::vector<Layer> layers) {
     std::map<std::string, int> counts;
     for (Layer& layer : layers) {
@@ -39,6 +40,7 @@ class Sequential {
 };
 
 struct Scale {
+  using OfGiro = void;
   double factor;
   std::string name() const { return "scale"; }
   Shape init(ParamSpecs&, const Shape& input) const { return input; }
@@ -46,6 +48,7 @@ struct Scale {
 };
 
 struct Flatten {
+  using OfGiro = void;
   std::string name() const { return "flatten"; }
   Shape init(ParamSpecs&, const Shape& input) const {
     if (input.rank() == 0) throw Error(ErrorCode::shape_mismatch, "flatten: the input is a scalar, expected (N, ...)");
@@ -55,6 +58,7 @@ struct Flatten {
 };
 
 struct Activate {
+  using OfGiro = void;
   std::string kind;
   Activation f;
   std::string name() const { return kind; }
@@ -63,6 +67,7 @@ struct Activate {
 };
 
 struct Dense {
+  using OfGiro = void;
   std::int64_t features;
   DenseOptions options;
 
@@ -84,6 +89,7 @@ struct Dense {
 };
 
 struct Conv {
+  using OfGiro = void;
   std::int64_t features;
   std::array<std::int64_t, 2> kernel_size;
   ConvOptions options;
@@ -113,12 +119,13 @@ struct Conv {
 };
 
 struct Pool {
+  using OfGiro = void;
   std::string kind;
-  Var (*op)(const Var& x, const PoolOptions& options);
+  Var (*op)(const Var& x, const PoolOptions& options, Where where);
   PoolOptions options;
   std::string name() const { return kind; }
   Shape init(ParamSpecs&, const Shape& input) const { return pool_shape(input, options); }
-  Var apply(const Params&, const Var& x) const { return op(x, options); }
+  Var apply(const Params&, const Var& x) const { return op(x, options, {}); }
 };
 
 PoolOptions pool_options(std::array<std::int64_t, 2> window, std::array<std::int64_t, 2> strides) {

@@ -4,6 +4,8 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/moments.h>
 
+#include "runtime/internal/call_site.h"
+
 namespace giro::nn {
 namespace {
 
@@ -32,21 +34,25 @@ Moments moments_of(const Var& x, const Var& m) {
 
 }  // namespace
 
-Metric average(const Var& values, const Var& mask) {
+Metric average(const Var& values, const Var& mask, Where where) {
+  const detail::CallSite site(where);
   const Moments of = moments_of(values, mask);
   return {of.mean, of.count};
 }
 
-Metric standard_deviation(const Var& values, const Var& mask) {
+Metric standard_deviation(const Var& values, const Var& mask, Where where) {
+  const detail::CallSite site(where);
   const Moments of = moments_of(values, mask);
   return {of.deviation, of.count, of.mean};
 }
 
-Metric accuracy(const Var& logits, const Var& labels, const Var& mask) {
+Metric accuracy(const Var& logits, const Var& labels, const Var& mask, Where where) {
+  const detail::CallSite site(where);
   return average(correct(logits, labels), mask);
 }
 
-Var correct(const Var& logits, const Var& labels) {
+Var correct(const Var& logits, const Var& labels, Where where) {
+  const detail::CallSite site(where);
   Var out = Var::computed(DType::f32, labels.shape(), {without_gradient(logits), labels}, nullptr);
   giro::correct(out.value(), logits.value(), labels.value(), out.stream());
   return out;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/var.h>
 
 namespace giro::nn {
@@ -19,12 +20,12 @@ struct Metric {
 //   giro::logs().add_metric("loss", average(softmax_cross_entropy(logits, labels), batch["mask"]))
 //
 // Errors: those of giro::moments.
-Metric average(const Var& values, const Var& mask = {});
+Metric average(const Var& values, const Var& mask = {}, Where where = Where::current());
 // Of the population: sqrt(mean(x^2) - mean(x)^2).
-Metric standard_deviation(const Var& values, const Var& mask = {});
+Metric standard_deviation(const Var& values, const Var& mask = {}, Where where = Where::current());
 // The share of rows whose largest logit stands at the label: logits (R, C), labels and mask (R,).
-Metric accuracy(const Var& logits, const Var& labels, const Var& mask);
+Metric accuracy(const Var& logits, const Var& labels, const Var& mask, Where where = Where::current());
 // Whether it does, f32 (R,) of 1 and 0; not differentiated.
-Var correct(const Var& logits, const Var& labels);
+Var correct(const Var& logits, const Var& labels, Where where = Where::current());
 
 }  // namespace giro::nn

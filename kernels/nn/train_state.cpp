@@ -8,6 +8,8 @@
 #include <giro/kernels/reduce.h>
 #include <giro/runtime/error.h>
 
+#include "runtime/internal/call_site.h"
+
 namespace giro {
 namespace {
 
@@ -115,12 +117,15 @@ nn::Params TrainState::differentiable_params() const {
   return nn::Params(std::move(vars), stream());
 }
 
-void TrainState::expect_parts(int parts) {
+void TrainState::expect_parts(int parts, std::source_location where) {
   if (parts >= 1) return;
+  const detail::CallSite site(where);
   throw Error(ErrorCode::invalid_argument, fmt::format("value_and_grad: {} parts, expected at least 1", parts));
 }
 
-void TrainState::backward(const nn::Var& loss, const nn::Params& params, int part, int parts) const {
+void TrainState::backward(const nn::Var& loss, const nn::Params& params, std::source_location where, int part,
+                          int parts) const {
+  const detail::CallSite site(where);
   const Collection &values = collection("params"), &grads = collection("grads");
   nn::BackwardOptions options{.seed = batch_weight_ / parts};
   const bool is_last = part + 1 == parts;
@@ -141,7 +146,8 @@ void TrainState::backward(const nn::Var& loss, const nn::Params& params, int par
   if (reduction) reduction->finish();
 }
 
-void TrainState::apply_gradients() {
+void TrainState::apply_gradients(std::source_location where) {
+  const detail::CallSite site(where);
   const Shard shard = partitioner_ ? partitioner_->update_shard() : Shard{};
   const auto moments = [&](const char* name) { return contains_collection(name) ? collection(name).flat() : Tensor(); };
   optim::UpdateTensors tensors{.params = collection("params").flat(shard),

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <source_location>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -49,7 +50,7 @@ class TrainState : public State {
   // a partitioner grads is the mean over the ranks, each weighing as much as its part of the batch; in all that this
   // rank updates, the rest is then undefined.
   template <class F>
-  auto value_and_grad(F&& f) {
+  auto value_and_grad(F&& f, std::source_location where = std::source_location::current()) {
     nn::Params params = differentiable_params();
     auto result = [&] {
       if constexpr (std::is_invocable_v<F, nn::Params&>) {
@@ -60,9 +61,9 @@ class TrainState : public State {
       }
     }();
     if constexpr (std::is_convertible_v<decltype(result), nn::Var>) {
-      backward(result, params);
+      backward(result, params, where);
     } else {
-      backward(result.first, params);
+      backward(result.first, params, where);
     }
     return result;
   }
@@ -80,23 +81,23 @@ class TrainState : public State {
   //
   // Error(invalid_argument) for no parts.
   template <class F>
-  auto value_and_grad(int parts, F&& f) {
-    expect_parts(parts);
+  auto value_and_grad(int parts, F&& f, std::source_location where = std::source_location::current()) {
+    expect_parts(parts, where);
     nn::Params params = differentiable_params();
     std::vector<decltype(f(params, 0))> results;
     for (int part = 0; part < parts; ++part) {
       results.push_back(f(params, part));
       if constexpr (std::is_convertible_v<decltype(results.back()), nn::Var>) {
-        backward(results.back(), params, part, parts);
+        backward(results.back(), params, where, part, parts);
       } else {
-        backward(results.back().first, params, part, parts);
+        backward(results.back().first, params, where, part, parts);
       }
     }
     return results;
   }
 
   // Queues one update of params from grads, and step + 1.
-  void apply_gradients();
+  void apply_gradients(std::source_location where = std::source_location::current());
 
   // For steps: what this rank's part of the batch at hand counts, against an even one.
   void set_batch_weight(double weight) noexcept { batch_weight_ = weight; }
@@ -116,9 +117,10 @@ class TrainState : public State {
     TrainState& state_;
   };
   nn::Params differentiable_params() const;
-  static void expect_parts(int parts);
+  static void expect_parts(int parts, std::source_location where);
   // The way back from one of several losses whose mean is the loss.
-  void backward(const nn::Var& loss, const nn::Params& params, int part = 0, int parts = 1) const;
+  void backward(const nn::Var& loss, const nn::Params& params, std::source_location where, int part = 0,
+                int parts = 1) const;
 
   nn::Layer model_;
   optim::Optimizer optimizer_;

@@ -11,6 +11,8 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/runtime/error.h>
 
+#include "runtime/internal/call_site.h"
+
 namespace giro::nn {
 
 Var::Var(const Tensor& constant) : node_(std::make_shared<Node>()) { node_->value = constant; }
@@ -43,6 +45,7 @@ Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Back
     result.node_->requires_grad = true;
     result.node_->inputs = std::move(inputs);
     result.node_->backward = std::move(backward);
+    result.node_->where = detail::CallSite::where();
   }
   return result;
 }
@@ -52,7 +55,8 @@ std::uint64_t Var::next_number() noexcept {
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
-Var Var::reshape(const Shape& shape) const {
+Var Var::reshape(const Shape& shape, std::source_location where) const {
+  const detail::CallSite site(where);
   Var result(node_->value.reshape(shape));
   result.node_->stream = node_->stream;
   result.node_->requires_grad = node_->requires_grad;
@@ -152,6 +156,7 @@ void Var::go_back(const Var& from, std::uint64_t since, const std::function<void
     if (node->is_view) {
       node->inputs.front().accumulate_view(node->grad, node->grad_storage);
     } else if (node->backward) {
+      const auto site = detail::CallSite::of_node(node->where);
       node->backward(node->value, node->grad, *node->stream);
       node->backward = nullptr;
     } else {

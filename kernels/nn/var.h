@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <utility>
 #include <vector>
 
@@ -44,7 +45,7 @@ class Var {
   static Var computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Backward backward);
 
   // The same value under another shape of equal count, sharing its memory. Error(shape_mismatch).
-  Var reshape(const Shape& shape) const;
+  Var reshape(const Shape& shape, std::source_location where = std::source_location::current()) const;
 
   // Where the value lies. Within a recording (a step made by jit) nothing has been computed yet: data() of this tensor
   // is an Error there. Work of one's own on it goes into nn::call, or onto the stream (runtime/native_stream.h).
@@ -96,8 +97,9 @@ class Var {
     std::shared_ptr<const Buffer> grad_storage;
     bool has_grad = false;
     std::vector<Var> inputs;
-    Backward backward;     // null for parameters, constants and views
-    bool is_view = false;  // of its one input, under another shape: so is its gradient
+    Backward backward;           // null for parameters, constants and views
+    bool is_view = false;        // of its one input, under another shape: so is its gradient
+    std::source_location where;  // the line of the user's program that made it
   };
 };
 

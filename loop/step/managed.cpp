@@ -50,7 +50,7 @@ void register_strategy(const std::string& name, Strategy strategy) {
   }
 }
 
-nn::Var detail::total_loss(const Logs& logs) {
+nn::Var detail::total_loss(const Logs& logs, std::source_location where) {
   std::optional<nn::Var> total;
   for (const Logs::Entry& entry : logs.entries()) {
     if (entry.collection != "losses") continue;
@@ -64,7 +64,7 @@ nn::Var detail::total_loss(const Logs& logs) {
       throw Error(ErrorCode::shape_mismatch, fmt::format("managed::train_step: the loss '{}' is {}, expected a scalar",
                                                          entry.name, to_string(loss->value())));
     }
-    total = total ? nn::add(*total, *loss) : *loss;
+    total = total ? nn::add(*total, *loss, where) : *loss;
   }
   if (!total) {
     throw Error(ErrorCode::invalid_argument, "managed::train_step: expected at least one loss (add_loss), found none");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <source_location>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -38,7 +39,7 @@ namespace detail {
 
 // The sum of the entries of "losses". Error(invalid_argument) if there is none, or one that is not on the device;
 // Error(shape_mismatch) for one that is no scalar.
-nn::Var total_loss(const Logs& logs);
+nn::Var total_loss(const Logs& logs, std::source_location where);
 
 template <class T>
 inline constexpr bool is_params = std::is_same_v<T, nn::Params>;
@@ -61,7 +62,7 @@ struct StaticsOf<First, Rest...>
 
 // What f(params or state, batch, ...) computes, as a step; `train` also moves the state on.
 template <class F, class... Args>
-auto make_step(F f, const Strategy& strategy, bool train, std::tuple<Args...>*) {
+auto make_step(F f, const Strategy& strategy, bool train, std::source_location where, std::tuple<Args...>*) {
   using S = typename StateOf<std::remove_cvref_t<Args>...>::type;
   using Statics = typename StaticsOf<std::remove_cvref_t<Args>...>::type;
   static_assert((false || ... || (is_params<std::remove_cvref_t<Args>> || is_state<std::remove_cvref_t<Args>>)),
@@ -75,8 +76,8 @@ auto make_step(F f, const Strategy& strategy, bool train, std::tuple<Args...>*) 
                            (is_state<std::remove_cvref_t<Args>> && std::is_lvalue_reference_v<Args> &&
                             !std::is_const_v<std::remove_reference_t<Args>>));
   return Step<S, Statics>(
-      [f = std::move(f), strategy, train](S& state, const Batch& batch, const Broadcasts& broadcasts,
-                                          const Statics& statics) mutable {
+      [f = std::move(f), strategy, train, where](S& state, const Batch& batch, const Broadcasts& broadcasts,
+                                                 const Statics& statics) mutable {
         const auto call = [&] {
           nn::Params params = state.params();
           const auto pick = [&]<class Arg>(std::type_identity<Arg>) -> auto& {
@@ -99,12 +100,14 @@ auto make_step(F f, const Strategy& strategy, bool train, std::tuple<Args...>*) 
         }
         Logs logs;
         if (train) {
-          state.value_and_grad([&](TrainState&) {
-            logs = call();
-            return total_loss(logs);
-          });
+          state.value_and_grad(
+              [&](TrainState&) {
+                logs = call();
+                return total_loss(logs, where);
+              },
+              where);
           if (strategy.handle_grads) strategy.handle_grads(state);
-          state.apply_gradients();
+          state.apply_gradients(where);
         } else {
           logs = call();
         }
@@ -112,16 +115,17 @@ auto make_step(F f, const Strategy& strategy, bool train, std::tuple<Args...>*) 
         return logs;
       },
       uses_broadcasts, train || writes,
-      strategy.recorded ? giro::detail::StepRecording::Mode::recorded : giro::detail::StepRecording::Mode::eager);
+      strategy.recorded ? giro::detail::StepRecording::Mode::recorded : giro::detail::StepRecording::Mode::eager,
+      where);
 }
 
 template <class F>
-auto make_step(F f, const Strategy& strategy, bool train) {
+auto make_step(F f, const Strategy& strategy, bool train, std::source_location where) {
   using Signature = giro::detail::Signature<F>;
   static_assert(Signature::known, "giro: a managed step is a function with one signature, without auto parameters");
   static_assert(std::is_same_v<std::remove_cvref_t<typename Signature::Return>, Logs>,
                 "giro: a managed step returns giro::Logs: giro::logs().add_loss(\"loss\", loss)");
-  return make_step(std::move(f), strategy, train, static_cast<typename Signature::Arguments*>(nullptr));
+  return make_step(std::move(f), strategy, train, where, static_cast<typename Signature::Arguments*>(nullptr));
 }
 
 }  // namespace detail
@@ -142,14 +146,15 @@ auto make_step(F f, const Strategy& strategy, bool train) {
 // Errors: not_found (unknown strategy, naming the nearest); when the step is first called, invalid_argument or
 // shape_mismatch for losses that are missing, not on the device or no scalars.
 template <class F>
-auto train_step(F f, const std::string& strategy = "jit") {
-  return detail::make_step(std::move(f), managed::strategy(strategy), true);
+auto train_step(F f, const std::string& strategy = "jit",
+                std::source_location where = std::source_location::current()) {
+  return detail::make_step(std::move(f), managed::strategy(strategy), true, where);
 }
 
 // The same without losses, gradients and update: for evaluation, prediction and resets.
 template <class F>
-auto step(F f, const std::string& strategy = "jit") {
-  return detail::make_step(std::move(f), managed::strategy(strategy), false);
+auto step(F f, const std::string& strategy = "jit", std::source_location where = std::source_location::current()) {
+  return detail::make_step(std::move(f), managed::strategy(strategy), false, where);
 }
 
 }  // namespace giro::managed

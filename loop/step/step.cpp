@@ -22,7 +22,7 @@ struct StepEngine::Recordings {
       return one.recording;
     }
     std::erase_if(used, [](const Used& one) { return one.recording->expired(); });
-    auto recording = std::make_shared<StepRecording>(call, body, mode);
+    auto recording = std::make_shared<StepRecording>(call, body, mode, where);
     if (used.size() >= kMaxRecordings) {
       // One that a loop holds on to is in use, though it does not ask for it here.
       const auto age = [](const Used& one) { return std::pair{one.recording.use_count() > 1, one.last}; };
@@ -33,12 +33,14 @@ struct StepEngine::Recordings {
   }
 
   const StepRecording::Mode mode;
+  const std::source_location where;
   mutable std::mutex mutex;
   std::vector<Used> used;
   std::uint64_t uses = 0;
 };
 
-StepEngine::StepEngine(StepRecording::Mode mode) : recordings_(new Recordings{.mode = mode}) {}
+StepEngine::StepEngine(StepRecording::Mode mode, std::source_location where)
+    : recordings_(new Recordings{.mode = mode, .where = where}) {}
 
 std::shared_ptr<StepRecording> StepEngine::find(const StepCall& call, const StepBody& body,
                                                 std::shared_ptr<StepRecording> latest) {

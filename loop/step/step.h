@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <source_location>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -28,7 +29,8 @@ class StepEngine {
   // How many recordings are kept: when there is another, the one that was used longest ago goes.
   static constexpr std::size_t kMaxRecordings = 32;
 
-  explicit StepEngine(StepRecording::Mode mode);
+  // `where`: the line of the user's program that made the step, which is its name.
+  StepEngine(StepRecording::Mode mode, std::source_location where);
   StepEngine(const StepEngine&) = delete;
   StepEngine& operator=(const StepEngine&) = delete;
 
@@ -57,9 +59,11 @@ class Step {
  public:
   using Function = std::function<Logs(S& state, const Batch& batch, const Broadcasts&, const Statics&)>;
 
-  Step(Function function, bool uses_broadcasts, bool changes_state, detail::StepRecording::Mode mode)
+  Step(Function function, bool uses_broadcasts, bool changes_state, detail::StepRecording::Mode mode,
+       std::source_location where)
       : function_(std::make_shared<Function>(std::move(function))),
-        engine_(std::make_shared<detail::StepEngine>(mode)),
+        engine_(std::make_shared<detail::StepEngine>(mode, where)),
+        where_(where),
         uses_broadcasts_(uses_broadcasts),
         changes_state_(changes_state) {}
 
@@ -85,8 +89,15 @@ class Step {
   // the state goes by the names of its leaves. Errors: those of a call.
   Program program(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
     return with_body(state, [&](const detail::StepBody& body) {
-      using detail::StepRecording;
-      return StepRecording(call(state, batch, broadcasts), body, StepRecording::Mode::recorded).program(state);
+      return detail::StepRecording::program_of(call(state, batch, broadcasts), body, where_);
+    });
+  }
+  // The same, with what each op takes and how long it would take at least (Program::Times). It is run for that, some
+  // tens of times, and the state is as it was before: a training goes on with the same bits. It waits for the device.
+  // Of several ranks, each has to call it. Errors: those of a call, and out_of_memory for a copy of the state.
+  Program profile(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
+    return with_body(state, [&](const detail::StepBody& body) {
+      return detail::StepRecording::profile_of(call(state, batch, broadcasts), body, where_);
     });
   }
 
@@ -148,6 +159,7 @@ class Step {
 
   std::shared_ptr<Function> function_;
   std::shared_ptr<detail::StepEngine> engine_;
+  std::source_location where_;
   bool uses_broadcasts_;
   bool changes_state_;
   [[no_unique_address]] Statics statics_{};
@@ -169,7 +181,7 @@ struct StaticsOf<First, Rest...>
                          StaticsOf<Rest...>> {};
 
 template <class R, class F, class First, class... Rest>
-auto make_step(F function, StepRecording::Mode mode, std::tuple<First, Rest...>*) {
+auto make_step(F function, StepRecording::Mode mode, std::source_location where, std::tuple<First, Rest...>*) {
   using S = std::remove_cvref_t<First>;
   static_assert(std::is_base_of_v<State, S> && std::is_reference_v<First>,
                 "giro: the first parameter of a step is a reference to State or to a class derived from it");
@@ -194,16 +206,16 @@ auto make_step(F function, StepRecording::Mode mode, std::tuple<First, Rest...>*
         };
         return function(state, pick(std::type_identity<std::remove_cvref_t<Rest>>{})...);
       },
-      uses_broadcasts, !std::is_const_v<std::remove_reference_t<First>>, mode);
+      uses_broadcasts, !std::is_const_v<std::remove_reference_t<First>>, mode, where);
 }
 
 template <class F>
-auto make_step(F function, StepRecording::Mode mode) {
+auto make_step(F function, StepRecording::Mode mode, std::source_location where) {
   using Traits = Signature<F>;
   static_assert(Traits::known,
                 "giro: a step is a function of (State&, const Batch&, ...) with one signature, without auto");
   if constexpr (Traits::known) {
-    return make_step<typename Traits::Return>(std::move(function), mode,
+    return make_step<typename Traits::Return>(std::move(function), mode, where,
                                               static_cast<typename Traits::Arguments*>(nullptr));
   }
 }
@@ -218,15 +230,16 @@ auto make_step(F function, StepRecording::Mode mode) {
 //   const Batch&
 //   const Broadcasts&   values that change from call to call without another recording; in a loop: Elapsed's
 //   const T&            statics, of any type with ==, copies and a default: each value has a recording of its own
+// The step goes by the line that made it, `where`, in programs and errors.
 template <class F>
-auto jit(F function) {
-  return detail::make_step(std::move(function), detail::StepRecording::Mode::recorded);
+auto jit(F function, std::source_location where = std::source_location::current()) {
+  return detail::make_step(std::move(function), detail::StepRecording::Mode::recorded, where);
 }
 
 // The same, run anew each time: slower, with the same results to the bit.
 template <class F>
-auto eager(F function) {
-  return detail::make_step(std::move(function), detail::StepRecording::Mode::eager);
+auto eager(F function, std::source_location where = std::source_location::current()) {
+  return detail::make_step(std::move(function), detail::StepRecording::Mode::eager, where);
 }
 
 }  // namespace giro

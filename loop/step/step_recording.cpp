@@ -12,6 +12,8 @@
 #include <giro/runtime/span.h>
 
 #include "kernels/internal/rewrite/rewriter.h"
+#include "runtime/internal/backend.h"
+#include "runtime/internal/emit.h"
 
 namespace giro::detail {
 namespace {
@@ -120,6 +122,10 @@ void average(Logs& logs, const Partitioner& partitioner, double weight, const St
   }
 }
 
+std::string name_of_step(const std::source_location& where) {
+  return where.line() != 0 ? fmt::format("the step of {}:{}", where.file_name(), where.line()) : "a step";
+}
+
 const State& checked(const StepCall& call) {
   if (!call.state.identity()) {
     throw Error(ErrorCode::invalid_argument, "a step was given a state that was moved from");
@@ -131,7 +137,21 @@ const State& checked(const StepCall& call) {
 
 }  // namespace
 
-StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mode)
+// How many of a step's calls are on their way, for errors.
+struct StepRecording::Calls : Progress {
+  explicit Calls(std::string step) : name(std::move(step)) {}
+  std::string describe() const override {
+    const std::int64_t made = prepared.load(std::memory_order_relaxed);
+    const std::int64_t done = logs ? std::min(logs->published(), made) : 0;
+    return done < made ? fmt::format("{} had completed {} of {} calls", name, done, made) : "";
+  }
+
+  const std::string name;
+  std::shared_ptr<const LogRing> logs;
+  std::atomic<std::int64_t> prepared = 0;
+};
+
+StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mode, const std::source_location& where)
     : state_(checked(call).identity()),
       state_id_(call.state.identity().get()),
       residence_(call.batch.residence()),
@@ -144,19 +164,25 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
       call_storage_(zero(stream_)),
       call_(call_storage_.data(), DType::i64, {}, stream_.device()),
       inputs_(call.batch, call.broadcasts, call_, call.state.context()),
+      calls_(std::make_shared<Calls>(name_of_step(where))),
       id_(next_id++) {
-  if (mode == Mode::recorded) {
-    const Span span("record", "record a step");
-    graph_ = Graph::record(
-        stream_,
-        [&] {
-          const Logs logs = run_body(body);
-          logs_ = LogRing::create(logs, call_, stream_);
-          logs_->publish(logs);
-          temporaries_.clear();  // the logs are on their way within the recording: no value has to outlive it
-        },
-        &rewrite::rewriter());
-  }
+  stream_.impl().add_progress(calls_);
+  if (mode == Mode::eager) return;
+  const Span span("record", "record a step");
+  graph_ = Graph::record(
+      stream_,
+      [&] {
+        const Logs logs = run_body(body);
+        logs_ = LogRing::create(logs, call_, stream_);
+        logs_->publish(logs);
+        temporaries_.clear();  // the logs are on their way within the recording: no value has to outlive it
+      },
+      {.rewriter = &rewrite::rewriter(),
+       .name = calls_->name,
+       .leaves = Blocking::is_wanted() ? names(call.state) : std::vector<Leaf>()});
+  calls_->logs = logs_;
+  // Op by op, what is no op of giro's runs only when the function does.
+  if (Blocking::is_wanted() && !std::ranges::all_of(graph_->program().nodes(), &Program::Node::is_op)) graph_.reset();
 }
 
 bool StepRecording::matches(const StepCall& call) const {
@@ -180,6 +206,7 @@ bool StepRecording::has_slot() const { return !logs_ || prepared_ - logs_->publi
 bool StepRecording::has_room() const { return has_slot() && logs_->has_room(); }
 
 std::int64_t StepRecording::max_held() const {
+  if (Blocking::is_wanted()) return 1;
   return std::max<std::int64_t>(1, std::min(logs_->capacity(), inputs_.capacity()) / 2);
 }
 
@@ -187,6 +214,7 @@ void StepRecording::prepare(const StepCall& call) {
   check_device(call);
   inputs_.fill(prepared_, call.batch, call.broadcasts);
   ++prepared_;
+  calls_->prepared.store(prepared_, std::memory_order_relaxed);
 }
 
 Logs StepRecording::call(const StepCall& call, const StepBody& body) {
@@ -198,12 +226,15 @@ Logs StepRecording::call(const StepCall& call, const StepBody& body) {
     graph_->replay(stream_);
     return logs;
   }
+  std::optional<Blocking> blocking;
+  if (Blocking::is_wanted()) blocking.emplace();
   try {
     const Logs logs = run_body(body);
     if (!logs_ || !logs_->takes(logs)) {
       // The new ring takes the calls so far for done.
       if (logs_) stream_.synchronize();
       logs_ = LogRing::create(logs, call_, stream_, prepared_ - 1);
+      calls_->logs = logs_;
     }
     Logs sent = logs_->expect_logs(logs);
     logs_->publish(logs);
@@ -211,6 +242,7 @@ Logs StepRecording::call(const StepCall& call, const StepBody& body) {
     return sent;
   } catch (...) {
     temporaries_.clear();  // here, for only this thread may use the stream
+    if (blocking) rethrow_from(fmt::format("call {} of {}", prepared_, calls_->name));
     throw;
   }
 }
@@ -227,16 +259,25 @@ Logs StepRecording::run_body(const StepBody& body) {
   return logs;
 }
 
-Program StepRecording::program(const State& state) const {
+// Of the memory that its ops find: the state's leaves, and what the calls are given.
+std::vector<Leaf> StepRecording::names(const State& state) const {
   std::vector<Leaf> names = state.flatten();
   names.push_back({"call", call_});
   names.push_back({"inputs", inputs_.positions().slots});
   if (const auto residence = residence_.lock()) {
     for (const auto& [name, rows] : residence->rows()) names.push_back({"data/" + name, rows});
   }
+  return names;
+}
+
+Program StepRecording::program(const State& state) const {
   Program program = graph_->program();
-  program.set_names(std::move(names));
+  program.set_names(names(state));
   return program;
+}
+
+Program StepRecording::program_of(const StepCall& call, const StepBody& body, const std::source_location& where) {
+  return StepRecording(call, body, Mode::recorded, where).program(call.state);
 }
 
 const Graph& StepRecording::sequence(std::span<StepRecording* const> parts) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <vector>
 
@@ -48,7 +49,12 @@ class StepRecording {
   enum class Mode { recorded, eager };
   // Errors: those of the ops, if it is recorded; device_mismatch for a batch that lies on another device than the
   // state; invalid_argument for a state that was moved from.
-  StepRecording(const StepCall& call, const StepBody& body, Mode mode);
+  // `where`: the line of the user's program that made the step, for its name.
+  StepRecording(const StepCall& call, const StepBody& body, Mode mode, const std::source_location& where);
+
+  // As Step::program and Step::profile.
+  static Program program_of(const StepCall& call, const StepBody& body, const std::source_location& where);
+  static Program profile_of(const StepCall& call, const StepBody& body, const std::source_location& where);
 
   bool matches(const StepCall& call) const;
   // Whether what it was made for is gone, or it has failed: it is never called again.
@@ -69,8 +75,6 @@ class StepRecording {
   // What has to be queued before the prepared calls are launched, by graph() or as parts of a sequence.
   void flush() { inputs_.flush(); }
   const Graph& graph() const { return *graph_; }
-  // Its ops, with names for the memory that they find, as of the state's leaves.
-  Program program(const State& state) const;
   // The graph of several recordings' calls, one after the other, this one's first; made once.
   const Graph& sequence(std::span<StepRecording* const> parts);
 
@@ -80,6 +84,10 @@ class StepRecording {
   void set_failed() noexcept { failed_ = true; }
 
  private:
+  struct Calls;
+  std::vector<Leaf> names(const State& state) const;
+  Program program(const State& state) const;
+  double time_replay(const StepCall& call);
   bool has_slot() const;
   Logs run_body(const StepBody& body);
 
@@ -99,6 +107,7 @@ class StepRecording {
   std::shared_ptr<LogRing> logs_;
   std::vector<Buffer> temporaries_;  // of the call that is being queued
   std::optional<Graph> graph_;
+  std::shared_ptr<Calls> calls_;  // for errors
   const std::uint64_t id_;
   struct Sequence {
     std::vector<std::uint64_t> parts;  // their ids

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -76,6 +77,12 @@ void CpuStream::fill(void* dst, unsigned char value, std::size_t bytes) {
   submit([=] { std::memset(dst, value, bytes); });
 }
 
+double CpuStream::time(const std::function<void()>& queue) {
+  const auto begin = std::chrono::steady_clock::now();
+  queue();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
 std::shared_ptr<detail::EventImpl> CpuStream::create_event() { return std::make_shared<CpuEvent>(); }
 
 std::shared_ptr<detail::GraphImpl> CpuStream::end_recording() {
@@ -88,6 +95,12 @@ DeviceInfo device_info() {
   const long pages = sysconf(_SC_PHYS_PAGES), page_size = sysconf(_SC_PAGE_SIZE);
   const bool known = pages > 0 && page_size > 0;
   return {Device::cpu(), "CPU", known ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_size) : 0};
+}
+
+std::optional<std::size_t> free_memory() {
+  const long pages = sysconf(_SC_AVPHYS_PAGES), page_size = sysconf(_SC_PAGE_SIZE);
+  if (pages < 0 || page_size < 0) return {};
+  return static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_size);
 }
 
 void* allocate(std::size_t bytes) {

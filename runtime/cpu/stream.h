@@ -44,6 +44,7 @@ class CpuStream final : public detail::StreamImpl {
   void copy(void* dst, const void* src, std::size_t bytes) override;
   void fill(void* dst, unsigned char value, std::size_t bytes) override;
   void synchronize() override {}
+  double time(const std::function<void()>& queue) override;
   void wait(const detail::EventImpl&) override {}
   std::shared_ptr<detail::EventImpl> create_event() override;
 

@@ -9,6 +9,13 @@
 
 namespace giro::cuda {
 
+std::optional<std::size_t> free_memory(Device device) {
+  std::size_t free = 0, total = 0;
+  if (cudaSetDevice(device.index()) == cudaSuccess && cudaMemGetInfo(&free, &total) == cudaSuccess) return free;
+  (void)cudaGetLastError();
+  return {};
+}
+
 void* allocate(Device device, std::size_t bytes, MemoryKind kind) {
   make_current(device);
   const bool pinned = kind == MemoryKind::pinned;

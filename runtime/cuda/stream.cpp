@@ -129,6 +129,19 @@ void CudaStream::synchronize() {
   check(cudaStreamSynchronize(handle()), "cudaStreamSynchronize");
 }
 
+double CudaStream::time(const std::function<void()>& queue) {
+  make_current(device);
+  Handle<cudaEvent_t, cudaEventDestroy> begin, end;
+  for (auto* event : {&begin, &end}) check(cudaEventCreate(event->out()), "cudaEventCreate");
+  check(cudaEventRecord(begin, handle()), "cudaEventRecord");
+  queue();
+  check(cudaEventRecord(end, handle()), "cudaEventRecord");
+  check(cudaEventSynchronize(end), "cudaEventSynchronize");
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
+  return 1e-3 * double{milliseconds};
+}
+
 void CudaStream::wait(const detail::EventImpl& event) {
   // Work on the CPU is done when it is queued: its events leave nothing to wait for.
   if (const auto* cuda_event = dynamic_cast<const CudaEvent*>(&event)) {

@@ -47,6 +47,7 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
   void copy(void* dst, const void* src, std::size_t bytes) override;
   void fill(void* dst, unsigned char value, std::size_t bytes) override;
   void synchronize() override;
+  double time(const std::function<void()>& queue) override;
   void wait(const detail::EventImpl& event) override;
   std::shared_ptr<detail::EventImpl> create_event() override;
 

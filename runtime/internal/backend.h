@@ -6,14 +6,18 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
 
+#include "runtime/internal/held_op.h"
 #include "runtime/internal/peers.h"
+#include "runtime/internal/progress.h"
 #include "runtime/internal/recording.h"
 
 struct CUstream_st;
@@ -30,6 +34,10 @@ struct GraphOwned {
   std::vector<std::shared_ptr<const void>> kept;  // the rest
   PeerList peers;                                 // that its work waits for
   Program program;                                // its ops
+  // What queues each node of the program again; null for what is no op of giro's.
+  std::vector<std::shared_ptr<const OpCall>> calls;
+  bool is_blocking = false;  // it is replayed op by op where all are ops, and waited for at any rate
+  std::int64_t replays = 0;  // so far, of one that is
 };
 
 class GraphImpl {
@@ -52,9 +60,10 @@ class EventImpl {
   virtual bool query() const = 0;
   virtual void synchronize() const = 0;
 
-  bool marked = false;            // it was recorded at least once,
-  std::uint64_t recorded_in = 0;  // and the last time within this recording, or 0
-  PeerList peers;                 // that the marked work waits for
+  bool marked = false;                     // it was recorded at least once,
+  std::uint64_t recorded_in = 0;           // and the last time within this recording, or 0
+  PeerList peers;                          // that the marked work waits for
+  std::weak_ptr<const StreamImpl> stream;  // that it was recorded on
 };
 
 class StreamImpl {
@@ -65,6 +74,8 @@ class StreamImpl {
   virtual void copy(void* dst, const void* src, std::size_t bytes) = 0;
   virtual void fill(void* dst, unsigned char value, std::size_t bytes) = 0;
   virtual void synchronize() = 0;
+  // Seconds that the device takes for what queue() queues here; waits for it.
+  virtual double time(const std::function<void()>& queue) = 0;
   virtual void wait(const EventImpl& event) = 0;
   virtual std::shared_ptr<EventImpl> create_event() = 0;
 
@@ -91,6 +102,10 @@ class StreamImpl {
     refuse(call);
   }
 
+  // Of a program that will be queued here, for errors.
+  void add_progress(const std::shared_ptr<const Progress>& progress);
+  const std::vector<std::weak_ptr<const Progress>>& progress() const noexcept { return progress_; }
+
   const Device device;
   std::shared_ptr<Arena> arena;     // of stream-ordered temporaries
   std::weak_ptr<Arena> recordings;  // the one arena of all its recordings: they are replayed one after the other
@@ -100,12 +115,15 @@ class StreamImpl {
 
  private:
   [[noreturn]] void refuse(const char* call) const;
+  std::vector<std::weak_ptr<const Progress>> progress_;
 };
 
 }  // namespace giro::detail
 
 namespace giro::cpu {
 DeviceInfo device_info();
+// Bytes that are left of it now, if that is known.
+std::optional<std::size_t> free_memory();
 void* allocate(std::size_t bytes);
 void deallocate(void* data) noexcept;
 std::shared_ptr<detail::StreamImpl> create_stream();
@@ -115,6 +133,7 @@ std::shared_ptr<detail::GraphImpl> create_sequence(const std::vector<std::shared
 namespace giro::cuda {
 // The GPUs of this machine; where there is none, says why in `reason`.
 std::vector<DeviceInfo> device_infos(std::string& reason);
+std::optional<std::size_t> free_memory(Device device);
 void* allocate(Device device, std::size_t bytes, MemoryKind kind);
 void deallocate(Device device, void* data, MemoryKind kind) noexcept;
 std::shared_ptr<detail::StreamImpl> create_stream(Device device);

@@ -63,14 +63,14 @@ class FunctionCall final : public OpCall {
 };
 
 template <class... Parameters, class... Arguments>
-std::unique_ptr<OpCall> call_of(void (*function)(Parameters...), const Arguments&... arguments) {
-  return std::make_unique<FunctionCall<Parameters...>>(function, arguments...);
+std::shared_ptr<OpCall> call_of(void (*function)(Parameters...), const Arguments&... arguments) {
+  return std::make_shared<FunctionCall<Parameters...>>(function, arguments...);
 }
 
 struct HeldOp {
   Program::Node node;
   Stream stream;
-  std::unique_ptr<OpCall> call;
+  std::shared_ptr<OpCall> call;
 };
 
 // What may replace ops by others before they are queued. `trace` holds the temporaries.

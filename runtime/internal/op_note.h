@@ -16,7 +16,9 @@ namespace giro::detail {
 inline void note_op(std::string op, std::vector<Tensor> writes = {}, std::vector<Tensor> reads = {}) {
   if (!Recording::holds()) return;
   Recording::current()->flush();
-  Recording::current()->program.add(Program::Node(std::move(op), std::move(writes), std::move(reads)));
+  Program::Node node(std::move(op), std::move(writes), std::move(reads));
+  node.is_op = false;
+  Recording::current()->program.add(std::move(node));
 }
 
 }  // namespace giro::detail

@@ -16,10 +16,11 @@ inline bool overlap(const Tensor& a, const Tensor& b) {
   return a_begin < b_begin + b.bytes() && b_begin < a_begin + a.bytes();
 }
 
+inline bool any_overlap(const std::vector<Tensor>& a, const Tensor& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Tensor& x) { return overlap(x, b); });
+}
 inline bool any_overlap(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const Tensor& x) {
-    return std::any_of(b.begin(), b.end(), [&](const Tensor& y) { return overlap(x, y); });
-  });
+  return std::any_of(b.begin(), b.end(), [&](const Tensor& y) { return any_overlap(a, y); });
 }
 
 // Whether two ops have to keep their order.

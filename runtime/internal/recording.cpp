@@ -14,7 +14,7 @@
 #include "runtime/internal/backend.h"
 #include "runtime/internal/branch_streams.h"
 #include "runtime/internal/branches.h"
-#include "runtime/internal/op_scope.h"
+#include "runtime/internal/emit.h"
 #include "runtime/internal/temporaries.h"
 
 namespace giro::detail {
@@ -92,10 +92,12 @@ Buffer Recording::plan(Temporaries& temporaries, MemoryMoves& moves) {
 
 void Recording::flush() {
   if (failure_) std::rethrow_exception(failure_);
+  std::vector<HeldOp> ops = take_held();
   try {
-    queue_held();
+    queue(ops);
   } catch (...) {
     failure_ = std::current_exception();
+    held_ = std::move(ops);  // for whoever reports what it needs
     throw;
   }
 }
@@ -115,8 +117,7 @@ std::shared_ptr<StreamImpl> Recording::put_aside(const std::vector<HeldOp>& ops,
   return aside;
 }
 
-void Recording::queue_held() {
-  std::vector<HeldOp> ops = take_held();
+void Recording::queue(std::vector<HeldOp>& ops) {
   if (rewriter_ != nullptr) rewriter_->rewrite(ops, *trace);
   Temporaries temporaries(ops, *trace);
   std::vector<Branch> branches(ops.size());
@@ -133,11 +134,10 @@ void Recording::queue_held() {
     op.call->move(moves);
     if (branches[i].aside) op.stream = Stream(aside);
     order.begin(i, branches[i]);
-    {
-      const OpScope scope(op.node.op.c_str());
-      op.call->emit(op.stream);
-    }
+    emit(*op.call, op.node, op.stream);
     order.end(branches[i]);
+    calls.resize(program.nodes().size());
+    calls.push_back(std::move(op.call));
     program.add(std::move(op.node));
   }
   order.join();

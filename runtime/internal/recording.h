@@ -42,6 +42,7 @@ struct Recording {
   static bool holds() noexcept;
   void hold(HeldOp op);
   std::vector<HeldOp> take_held() { return std::exchange(held_, {}); }
+  const std::vector<HeldOp>& held() const noexcept { return held_; }
   // Queues what is held. Temporaries that are still in use keep the addresses that they have. What it throws it throws
   // each time from then on: ops have been lost.
   void flush();
@@ -61,10 +62,13 @@ struct Recording {
   std::vector<std::shared_ptr<const void>> kept;  // what the graph needs besides
   PeerList peers;                                 // that its work waits for
   Program program;                                // its ops that were queued
-  bool has_events = false;                        // events stand for parts of its work
+  // What queues each node of the program again; null, or past the end, for what is no op of giro's.
+  std::vector<std::shared_ptr<const OpCall>> calls;
+  bool has_events = false;            // events stand for parts of its work
+  std::size_t largest_workspace = 0;  // that an op has asked for, in bytes
 
  private:
-  void queue_held();
+  void queue(std::vector<HeldOp>& ops);
   std::shared_ptr<StreamImpl> put_aside(const std::vector<HeldOp>& ops, Temporaries& temporaries,
                                         std::vector<Branch>& branches);
   Buffer plan(Temporaries& temporaries, MemoryMoves& moves);

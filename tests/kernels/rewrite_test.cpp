@@ -199,7 +199,7 @@ class RewriteTest : public test::OpTest {
  protected:
   std::vector<std::string> ops_of(const std::function<void()>& body) {
     std::vector<std::string> names;
-    const Graph graph = Graph::record(stream(), body, &rewrite::rewriter());
+    const Graph graph = Graph::record(stream(), body, {.rewriter = &rewrite::rewriter()});
     for (const Program::Node& node : graph.program().nodes()) names.push_back(node.op);
     return names;
   }
@@ -216,7 +216,7 @@ TEST_P(RewriteTest, RandomProgramsGiveTheSameBits) {
       const test::ArenaSetting arena("1");
       RandomProgram program(stream(), seed);
       const Graph graph = Graph::record(
-          stream(), [&] { program.queue(); }, &rewrite::rewriter());
+          stream(), [&] { program.queue(); }, {.rewriter = &rewrite::rewriter()});
       for (int i = 0; i < 3; ++i) graph.replay(stream());
       results.push_back(program.contents());
       if (*setting == '0') continue;

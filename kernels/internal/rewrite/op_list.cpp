@@ -22,8 +22,8 @@ std::optional<std::vector<std::size_t>> OpList::readers(std::size_t i, const Ten
   std::vector<std::size_t> readers;
   for (std::size_t k = 0; k < ops_.size(); ++k) {
     if (k == i) continue;
-    if (any_overlap(ops_[k].node.writes, {value})) return std::nullopt;
-    if (!any_overlap(ops_[k].node.reads, {value})) continue;
+    if (any_overlap(ops_[k].node.writes, value)) return std::nullopt;
+    if (!any_overlap(ops_[k].node.reads, value)) continue;
     if (k < i) return std::nullopt;
     readers.push_back(k);
   }
@@ -53,7 +53,7 @@ bool OpList::can_run_late(std::size_t i, std::size_t j) const {
 
 bool OpList::stays(const Tensor& value, std::size_t i, std::size_t k) const {
   for (std::size_t between = i + 1; between < k; ++between) {
-    if (any_overlap(ops_[between].node.writes, {value})) return false;
+    if (any_overlap(ops_[between].node.writes, value)) return false;
   }
   return ops_[i].stream == ops_[k].stream;
 }
@@ -61,13 +61,15 @@ bool OpList::stays(const Tensor& value, std::size_t i, std::size_t k) const {
 bool OpList::is_untouched(const Tensor& value, std::size_t i, std::size_t k) const {
   for (; i < k; ++i) {
     const Program::Node& node = ops_[i].node;
-    if (any_overlap(node.writes, {value}) || any_overlap(node.reads, {value})) return false;
+    if (any_overlap(node.writes, value) || any_overlap(node.reads, value)) return false;
   }
   return true;
 }
 
 void OpList::replace(std::size_t i, const std::vector<std::size_t>& gone) {
+  const std::source_location where = ops_[i].node.where;
   ops_[i] = std::move(detail::Recording::current()->take_held().front());
+  ops_[i].node.where = where;
   std::vector<std::size_t> last_first = gone;
   std::sort(last_first.rbegin(), last_first.rend());
   for (const std::size_t k : last_first) ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(k));

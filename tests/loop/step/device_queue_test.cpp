@@ -36,7 +36,7 @@ class DeviceQueueTest : public test::OpTest {
             add(x, x, state_->at("one"), state_->stream());
             return Logs();
           },
-          StepRecording::Mode::recorded));
+          StepRecording::Mode::recorded, std::source_location()));
     }
   }
   StepCall call() const {

@@ -1,0 +1,82 @@
+#include <giro/kernels/device_speed.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include <giro/kernels/dense.h>
+#include <giro/kernels/elementwise.h>
+#include <giro/runtime/buffer.h>
+#include <giro/runtime/error.h>
+
+#include "runtime/internal/backend.h"
+
+namespace giro {
+namespace {
+
+constexpr int kRounds = 8;
+constexpr double kLongEnough = 8e-3;  // seconds, of a round
+
+// Of `round`, which queues work.
+template <class Round>
+double fastest(const Stream& stream, Round&& round) {
+  double seconds = stream.impl().time(round);
+  for (int i = 1; i < kRounds; ++i) seconds = std::min(seconds, stream.impl().time(round));
+  return seconds;
+}
+
+// Larger and larger, until a round takes long, or is as large as it may be.
+double bytes_per_second(const Stream& stream) {
+  constexpr std::size_t kMost = std::size_t{256} << 20;
+  for (std::size_t bytes = std::size_t{64} << 20;; bytes *= 4) {
+    const Buffer from = Buffer::allocate(stream.device(), bytes), to = Buffer::allocate(stream.device(), bytes);
+    stream.fill(from.data(), 0, bytes);
+    stream.copy(to.data(), from.data(), bytes);
+    const double seconds = fastest(stream, [&] { stream.copy(to.data(), from.data(), bytes); });
+    if (seconds >= kLongEnough || bytes >= kMost) return 2 * static_cast<double>(bytes) / seconds;
+  }
+}
+
+double flops_per_second(const Stream& stream) {
+  constexpr std::int64_t kMost = 8192;
+  double most = 0;
+  for (std::int64_t n = 256;; n *= 2) {
+    const Buffer memory = Buffer::allocate(stream.device(), static_cast<std::size_t>(3 * n * n) * sizeof(float));
+    const auto matrix = [&](std::int64_t i) {
+      return Tensor(static_cast<float*>(memory.data()) + i * n * n, DType::f32, {n, n}, stream.device());
+    };
+    const Tensor a = matrix(0), b = matrix(1), product = matrix(2);
+    for (const Tensor& factor : {a, b}) fill(factor, 0.5, stream);
+    const auto multiply = [&] { dense(product, a, b, Tensor(), Activation::none, stream); };
+    multiply();
+    const double seconds = fastest(stream, multiply), size = static_cast<double>(n);
+    most = std::max(most, 2 * size * size * size / seconds);
+    if (seconds >= kLongEnough || n >= kMost) return most;
+  }
+}
+
+}  // namespace
+
+DeviceSpeed device_speed(const Stream& stream) {
+  static std::mutex mutex;
+  static std::map<std::string, DeviceSpeed> known;
+  if (stream.is_recording()) {
+    throw Error(ErrorCode::invalid_argument,
+                "device_speed: a recording runs nothing, so nothing can be measured in it");
+  }
+  const std::lock_guard lock(mutex);
+  const auto [at, is_new] = known.try_emplace(to_string(stream.device()));
+  if (is_new) {
+    try {
+      at->second = {bytes_per_second(stream), flops_per_second(stream)};
+    } catch (...) {
+      known.erase(at);
+      throw;
+    }
+  }
+  return at->second;
+}
+
+}  // namespace giro

@@ -1,0 +1,54 @@
+// How long a step and its ops take (Step::profile): on a recording of its own, and a state that is put back.
+
+#include <algorithm>
+#include <vector>
+
+#include <giro/kernels/device_speed.h>
+#include <giro/loop/step/step_recording.h>
+#include <giro/runtime/snapshot.h>
+
+namespace giro::detail {
+namespace {
+
+// The same on all ranks, which replay together.
+constexpr int kRounds = 5;
+constexpr std::int64_t kReplays = 32;  // in a row, in one launch of a GPU
+
+}  // namespace
+
+// Seconds. On the CPU a call's input is there for the replay that follows, and for no other.
+double StepRecording::time_replay(const StepCall& call) {
+  const std::int64_t times = stream_.device().is_cuda() ? std::min(kReplays, max_held()) : 1;
+  std::vector<double> rounds;
+  for (int round = 0; round < kRounds; ++round) {
+    for (std::int64_t i = 0; i < times; ++i) prepare(call);
+    flush();
+    rounds.push_back(graph_->replay_time(stream_, times));
+  }
+  std::ranges::nth_element(rounds, rounds.begin() + kRounds / 2);
+  return rounds[kRounds / 2];
+}
+
+Program StepRecording::profile_of(const StepCall& call, const StepBody& body, const std::source_location& where) {
+  const DeviceSpeed speed = device_speed(call.state.stream());
+  StepRecording recording(call, body, Mode::recorded, where);
+  Program program = recording.program(call.state);
+  const Stream& stream = recording.stream_;
+  const Snapshot before(call.state, MemoryKind::device, Collections::all);
+  try {
+    const double replay = recording.time_replay(call);  // it leaves in the temporaries what the ops read
+    const std::vector<std::optional<double>> seconds = recording.graph_->op_times(stream, [&] {
+      // Each finds the input of a call that has been.
+      stream.fill(recording.call_.raw(), 0, recording.call_.bytes());
+    });
+    program.set_times(seconds, {speed, replay});
+  } catch (...) {
+    before.write_back(call.state);
+    throw;
+  }
+  before.write_back(call.state);
+  stream.synchronize();
+  return program;
+}
+
+}  // namespace giro::detail

@@ -1,0 +1,81 @@
+// How long a graph and its ops take.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include <giro/runtime/graph.h>
+
+#include "runtime/internal/arena.h"
+#include "runtime/internal/backend.h"
+#include "runtime/internal/emit.h"
+
+namespace giro {
+namespace {
+
+constexpr int kRounds = 3;
+constexpr double kRoundSeconds = 1e-3;  // that the runs of an op in a row are to take,
+constexpr double kMaxRuns = 64;         // but no more of them
+constexpr int kRunsOfGraph = 32;
+
+// A recording made while one lives takes its workspaces from an arena of its own: the temporaries of the graph that is
+// timed stay as they are.
+class OwnArena {
+ public:
+  explicit OwnArena(detail::StreamImpl& stream) : stream_(stream), set_aside_(std::exchange(stream.recordings, {})) {}
+  ~OwnArena() { stream_.recordings = std::move(set_aside_); }
+  OwnArena(const OwnArena&) = delete;
+  OwnArena& operator=(const OwnArena&) = delete;
+
+ private:
+  detail::StreamImpl& stream_;
+  std::weak_ptr<Arena> set_aside_;
+};
+
+// The fastest of some rounds: what is above it is the machine's doing.
+template <class Round>
+double fastest(Round&& round) {
+  double seconds = round();
+  for (int i = 1; i < kRounds; ++i) seconds = std::min(seconds, round());
+  return seconds;
+}
+
+// On a GPU as a graph, so that launching costs no more than it does in the step.
+double time_of(const detail::OpCall& call, const Program::Node& node, const Stream& stream) {
+  detail::StreamImpl& impl = stream.impl();
+  const auto run = [&](int times) {
+    for (int i = 0; i < times; ++i) detail::emit(call, node, stream);
+  };
+  if (stream.device().is_cpu()) {
+    const double once = impl.time([&] { run(1); });
+    const int times = static_cast<int>(std::clamp(std::ceil(kRoundSeconds / std::max(once, 1e-9)), 1.0, kMaxRuns));
+    return fastest([&] { return impl.time([&] { run(times); }) / times; });
+  }
+  const OwnArena arena(impl);
+  const Graph graph = Graph::record(stream, [&] { run(kRunsOfGraph); });
+  graph.replay(stream);
+  return fastest([&] { return graph.replay_time(stream, 1) / kRunsOfGraph; });
+}
+
+}  // namespace
+
+std::vector<std::optional<double>> Graph::op_times(const Stream& stream, const std::function<void()>& reset) const {
+  check_replay(stream);
+  const detail::GraphOwned& owned = impl().owned;
+  std::vector<std::optional<double>> seconds(owned.calls.size());
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    if (owned.calls[i] == nullptr) continue;
+    if (reset) reset();
+    seconds[i] = time_of(*owned.calls[i], owned.program.nodes()[i], stream);
+  }
+  return seconds;
+}
+
+double Graph::replay_time(const Stream& stream, std::int64_t times) const {
+  prepare(times);
+  return stream.impl().time([&] { replay(stream, times); }) / static_cast<double>(times);
+}
+
+}  // namespace giro

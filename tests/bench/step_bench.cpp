@@ -1,0 +1,97 @@
+// What a step costs the host, for the models of the sample: recording it, and calling it once it is recorded. On the
+// CPU a call is the step's work itself, so those models have a batch of one image of 4 x 4 there: little but the calls.
+//
+//   step_bench [--device=cuda]
+
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/layers.h>
+#include <giro/kernels/nn/train_state.h>
+#include <giro/loop/data/dataset.h>
+#include <giro/loop/step/step.h>
+
+namespace {
+
+namespace nn = giro::nn;
+
+nn::Layer make_model(bool cnn) {
+  if (!cnn) return nn::sequential(nn::scale(1 / 255.f), nn::flatten(), nn::dense(10));
+  const nn::ConvOptions relu{.activation = giro::Activation::relu};
+  return nn::sequential(nn::scale(1 / 255.f), nn::conv(32, {3, 3}, relu), nn::avg_pool({2, 2}),
+                        nn::conv(64, {3, 3}, relu), nn::avg_pool({2, 2}), nn::flatten(),
+                        nn::dense(256, {.activation = giro::Activation::relu}), nn::dense(10));
+}
+
+struct Training {
+  Training(bool cnn, std::int64_t batch, std::int64_t side, giro::Device device)
+      : model(make_model(cnn)),
+        data(giro::Dataset({{"image", giro::HostArray(
+                                          std::vector<std::uint8_t>(static_cast<std::size_t>(4 * batch * side * side)),
+                                          {4 * batch, side, side, 1})},
+                            {"label", std::vector<std::uint8_t>(static_cast<std::size_t>(4 * batch))}})
+                 .shuffle(0)
+                 .repeat()
+                 .batch(batch)
+                 .to(device)),
+        state(giro::TrainState::create(model, data.spec(), giro::optim::adamw(1e-3), 0, device)) {}
+
+  auto make_step() {
+    return giro::jit([this](giro::TrainState& s, const giro::Batch& batch) {
+      nn::Var logits;
+      const nn::Var loss = s.value_and_grad([&](const nn::Params& params) {
+        logits = model(params, batch["image"]);
+        return mean(softmax_cross_entropy(logits, batch["label"]));
+      });
+      s.apply_gradients();
+      return giro::logs().add_metric("loss", loss).add_metric("accuracy", accuracy(logits, batch["label"]));
+    });
+  }
+
+  const nn::Layer model;
+  const giro::Dataset data;
+  giro::TrainState state;
+};
+
+giro::Device device = giro::Device::cpu();
+
+// A recording for each iteration.
+void record(benchmark::State& benchmark, bool cnn) {
+  Training training(cnn, 32, 28, device);
+  const giro::Batch batch = *training.data.begin();
+  for (auto _ : benchmark) {
+    const auto step = training.make_step();
+    benchmark::DoNotOptimize(step.find(training.state, batch, {}, nullptr));
+  }
+}
+
+// A call for each iteration, its logs thrown away.
+void call(benchmark::State& benchmark, bool cnn) {
+  Training training(cnn, device.is_cuda() ? 32 : 1, device.is_cuda() ? 28 : 4, device);
+  const auto step = training.make_step();
+  auto batch = training.data.begin();
+  for (auto _ : benchmark) {
+    benchmark::DoNotOptimize(step(training.state, *batch));
+    ++batch;
+  }
+  training.state.stream().synchronize();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (argc > 1 && std::string(argv[1]) == "--device=cuda") device = giro::Device::cuda();
+  for (const bool cnn : {false, true}) {
+    const std::string model = cnn ? "cnn" : "linear";
+    benchmark::RegisterBenchmark(("record_" + model).c_str(), record, cnn)->Unit(benchmark::kMicrosecond);
+    benchmark::RegisterBenchmark(("call_" + model).c_str(), call, cnn)->Unit(benchmark::kMicrosecond);
+  }
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

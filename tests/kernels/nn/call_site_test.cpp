@@ -1,0 +1,149 @@
+// Errors and nodes name the line of the program that uses giro, and never one of giro's own.
+
+#include <gtest/gtest.h>
+
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include <giro/kernels/nn/call.h>
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/layers.h>
+#include <giro/kernels/nn/metrics.h>
+#include <giro/kernels/nn/train_state.h>
+#include <giro/runtime/graph.h>
+#include <giro/runtime/program.h>
+
+#include "tests/expect_error.h"
+
+namespace giro::nn {
+namespace {
+
+// Where an error says that giro was called: "FILE:LINE".
+template <class F>
+std::string called_at(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    const std::string message = error.what(), called = " (called at ";
+    const std::size_t begin = message.find(called);
+    if (begin == message.npos || !message.ends_with(')')) return "nowhere: " + message;
+    const std::string at = message.substr(begin + called.size());
+    return at.substr(0, at.size() - 1);
+  }
+  return "no error";
+}
+std::string line(int number) {
+  return std::string(std::source_location::current().file_name()) + ":" + std::to_string(number);
+}
+
+class CallSiteTest : public testing::Test {
+ protected:
+  Var constant(const Shape& shape) {
+    memory_.push_back(std::vector<float>(static_cast<std::size_t>(shape.count()) + 1));
+    return Var(Tensor(memory_.back().data(), DType::f32, shape, Device::cpu()), stream_);
+  }
+  Stream stream_{Device::cpu()};
+  std::vector<std::vector<float>> memory_;
+};
+
+TEST_F(CallSiteTest, AnOpNamesTheLineOfItsCall) {
+  const Var a = constant({2, 3}), b = constant({3, 2}), bytes = Var(a.value().reshape({6}), stream_);
+  EXPECT_EQ(called_at([&] { dense(a, a, Var()); }), line(__LINE__));
+  EXPECT_EQ(called_at([&] { nn::add(a, b); }), line(__LINE__));
+  EXPECT_EQ(called_at([&] { relu(constant({})).reshape({7}); }), line(__LINE__));
+  EXPECT_EQ(called_at([&] { average(a, constant({5})); }), line(__LINE__));
+  EXPECT_EQ(called_at([&] { accuracy(a, b); }), line(__LINE__));
+  EXPECT_EQ(called_at([&] { call("mine", {}, {a}, {}); }), line(__LINE__));
+}
+
+TEST_F(CallSiteTest, AnOperatorNamesItsLine) {
+  const Var a = constant({2, 3}), b = constant({3, 2});
+  EXPECT_EQ(called_at([&] { (void)(a + b); }), line(__LINE__));
+  EXPECT_EQ(called_at([&] { (void)(2.0 * a - b); }), line(__LINE__));
+  const auto product = [&] {
+    const Var c = a * 2.0;
+    (void)(c * b);
+  };
+  EXPECT_EQ(called_at(product), line(__LINE__ - 2));
+}
+
+// Which is there to be looked at once the error is over, too.
+TEST_F(CallSiteTest, WhatIsNoCallNamesNoLine) {
+  const Var a = constant({2, 3}), b = constant({3, 2});
+  EXPECT_EQ(called_at([&] { (void)(a + b); }), line(__LINE__));
+  EXPECT_EQ(called_at([&] { throw Error(ErrorCode::io, "elsewhere"); }), "nowhere: elsewhere");
+}
+
+// A layer of the user's own, and a helper of its own.
+struct Mine {
+  std::string name() const { return "mine"; }
+  Shape init(ParamSpecs&, const Shape& input) const { return input; }
+  Var apply(const Params& params, const Var& x) const {
+    const Var y = relu(x);
+    return inner ? (*inner)(params, y) : y + x.reshape({x.shape().count()});
+  }
+  static constexpr int kSum = __LINE__ - 2, kInner = __LINE__ - 2;
+  std::shared_ptr<const Layer> inner = nullptr;
+};
+
+TEST_F(CallSiteTest, ALayerNamesTheLineThatCallsTheModelOrOneOfTheUsersWithinIt) {
+  const Params params({{"dense0/kernel", constant({4, 2})}, {"dense0/bias", constant({2})}}, stream_);
+  const Layer model = sequential(flatten(), scale(2), dense(2)), mine = sequential(relu(), Mine());
+  EXPECT_EQ(called_at([&] { model(params, constant({2, 5})); }), line(__LINE__));
+  EXPECT_EQ(called_at([&] { mine(params, constant({2, 5})); }), line(Mine::kSum));
+  const Layer nested = sequential(Mine{std::make_shared<const Layer>(model)});
+  EXPECT_EQ(called_at([&] { nested(params, constant({2, 5})); }), line(Mine::kInner));
+}
+
+TEST_F(CallSiteTest, TheWayBackNamesTheLineOfTheWayThere) {
+  const Layer model = dense(2);
+  TrainState state = TrainState::create(model, {{"x", DType::f32, {3, 4}}}, optim::sgd(0.1), 0, Device::cpu());
+  const Var x(constant({3, 4}).value(), state.stream());
+  int there = 0;
+  const auto loss = [&](const Params& params) {
+    const Var y = model(params, x);
+    there = __LINE__ + 1;
+    const Var z = call("mine", {.shape = y.shape()}, {y},
+                       {.cpu = [](auto&, auto&) {}, .vjp = [](auto&, auto& dy, auto&) { return sum(dy); }});
+    return mean(z);
+  };
+  const std::string found = called_at([&] { state.value_and_grad(loss); });
+  EXPECT_EQ(found, line(there));
+  const auto no_scalar = [&](const Params& params) { return model(params, x); };
+  EXPECT_EQ(called_at([&] { state.value_and_grad(no_scalar); }), line(__LINE__));
+  const auto of_part = [&](const Params& params, int) { return mean(model(params, x)); };
+  EXPECT_EQ(called_at([&] { state.value_and_grad(0, of_part); }), line(__LINE__));
+}
+
+TEST_F(CallSiteTest, ANodeKnowsTheLineThatMadeIt) {
+  const Layer model = dense(2);
+  TrainState state = TrainState::create(model, {{"x", DType::f32, {3, 4}}}, optim::sgd(0.1), 0, Device::cpu());
+  const Var x = constant({3, 4});
+  unsigned product = 0, square = 0, update = 0;
+  const Graph graph = Graph::record(state.stream(), [&] {
+    state.value_and_grad([&](const Params& params) {
+      product = __LINE__ + 1;
+      const Var y = model(params, Var(x.value(), state.stream()));
+      square = __LINE__ + 1;
+      return mean(y * y);
+    });
+    update = __LINE__ + 1;
+    state.apply_gradients();
+  });
+  const auto line_of = [&](const std::string& op) {
+    for (const Program::Node& node : graph.program().nodes()) {
+      if (node.op == op) return node.where.line();
+    }
+    return 0u;
+  };
+  EXPECT_EQ(line_of("dense"), product);
+  EXPECT_EQ(line_of("dense_backward"), product);
+  EXPECT_EQ(line_of("multiply"), square);
+  EXPECT_EQ(line_of("update"), update);
+  EXPECT_NE(graph.program().describe(0).find(line(static_cast<int>(product))), std::string::npos)
+      << graph.program().describe(0);
+}
+
+}  // namespace
+}  // namespace giro::nn

@@ -1,0 +1,203 @@
+// What a step says when it fails: out of memory while it is recorded, on a device, and op by op (GIRO_BLOCKING=1).
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <giro/kernels/elementwise.h>
+#include <giro/kernels/nn/call.h>
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/layers.h>
+#include <giro/kernels/nn/train_state.h>
+#include <giro/loop/data/dataset.h>
+#include <giro/loop/loop.h>
+#include <giro/loop/step/step.h>
+#include <giro/runtime/graph.h>
+#include <giro/runtime/native_stream.h>
+
+#include "tests/environment_setting.h"
+#include "tests/kernels/op_test.h"
+#if GIRO_WITH_CUDA
+#include "tests/loop/step/own_kernels.h"
+#endif
+
+namespace giro {
+namespace {
+
+using test::EnvironmentSetting;
+
+constexpr std::int64_t kRows = 6, kInputs = 4, kClasses = 3;
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+class FailuresTest : public test::OpTest {
+ protected:
+  static Dataset rows() {
+    std::vector<float> x;
+    for (std::int64_t i = 0; i < 5 * kRows * kInputs; ++i) x.push_back(static_cast<float>(i % 7) - 3);
+    std::vector<std::int32_t> labels;
+    for (std::int64_t i = 0; i < 5 * kRows; ++i) labels.push_back(static_cast<std::int32_t>(i % kClasses));
+    return Dataset({{"x", HostArray(x, {5 * kRows, kInputs})}, {"label", labels}}).shuffle(1).repeat().batch(kRows);
+  }
+  TrainState make_state() const { return TrainState::create(model_, rows().spec(), optim::adamw(1e-2), 0, device()); }
+  // With work of the user's own if `own`.
+  auto make_step(bool own) const {
+    return jit([this, own](TrainState& s, const Batch& batch) {
+      ++bodies_;
+      const nn::Var loss = s.value_and_grad([&](const nn::Params& params) {
+        nn::Var logits = model_(params, batch["x"]);
+        if (own) logits = twice_abs(logits);
+        return mean(softmax_cross_entropy(logits, batch["label"]));
+      });
+      s.apply_gradients();
+      return logs().add_metric("loss", loss);
+    });
+  }
+  static nn::Var twice_abs(const nn::Var& x) {
+    return nn::call("twice_abs", {.shape = x.shape()}, {x},
+                    {.cuda =
+                         []([[maybe_unused]] auto& y, [[maybe_unused]] auto& in, [[maybe_unused]] auto* stream) {
+#if GIRO_WITH_CUDA
+                           test::twice_abs(y.template data<float>(), in[0].template data<float>(), y.count(), stream);
+#endif
+                         },
+                     .cpu =
+                         [](auto& y, auto& in) {
+                           for (std::int64_t i = 0; i < y.count(); ++i)
+                             y.template data<float>()[i] = 2 * std::abs(in[0].template data<float>()[i]);
+                         },
+                     .vjp = [](auto&, auto& dy, auto&) { return dy; }});
+  }
+  std::vector<double> losses_of_loop(bool own) const {
+    const Dataset data = rows().to(device());
+    auto result = loop(make_state(), data, {{every(1), make_step(own)}}, {.stop = at(6)});
+    std::vector<double> losses = result.history.collect("loss")[0];
+    for (const float value : to_host<float>(result.state.collection("params").flat(), result.state.stream()))
+      losses.push_back(double{value});
+    return losses;
+  }
+  const nn::Layer model_ = nn::sequential(nn::dense(8, {.activation = Activation::tanh}), nn::dense(kClasses));
+  mutable int bodies_ = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Devices, FailuresTest, test::kDevices, test::device_name);
+
+#define EXPECT_SAYS(message, words) EXPECT_NE(message.find(words), std::string::npos) << message
+
+TEST_P(FailuresTest, OutOfMemoryNamesTheStepAndWhatItNeeds) {
+  TrainState state = make_state();
+  constexpr std::int64_t kMuch = std::int64_t{1} << 60;
+  const int line = __LINE__ + 1;
+  const auto step = jit([&](TrainState& s, const Batch& batch) {
+    const nn::Var y = model_(s.params(), batch["x"]);
+    const nn::Var much = nn::Var::computed(DType::u8, {kMuch}, {y}, nullptr);
+    fill(much.value(), 1, s.stream());
+    return logs();
+  });
+  const Dataset data = rows();
+  const std::string message = message_of([&] { step(state, *data.begin()); });
+  EXPECT_SAYS(message, std::to_string(kMuch));
+  EXPECT_SAYS(message, "the step of ");
+  EXPECT_SAYS(message, "failures_test.cpp:" + std::to_string(line));
+  EXPECT_SAYS(message, "2 temporaries of 264 B in all");
+  EXPECT_SAYS(message, "the largest f32 (6, 8) of dense (192 B)");
+  EXPECT_SAYS(message, "workspaces of up to ");
+  EXPECT_SAYS(message, to_string(device()) + " has ");
+  EXPECT_SAYS(message, " free");
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+  // The stream is as it was.
+  EXPECT_EQ(message_of([&] { make_step(false)(state, *data.begin()); }), "no error");
+}
+
+TEST_P(FailuresTest, OpByOpTheBitsAreTheSame) {
+  for (const bool own : {false, true}) {
+    const std::vector<double> expected = losses_of_loop(own);
+    bodies_ = 0;
+    const EnvironmentSetting blocking("GIRO_BLOCKING", "1");
+    EXPECT_EQ(losses_of_loop(own), expected);
+    // With work of its own the function runs each time, since giro cannot run that again by itself.
+    EXPECT_EQ(bodies_, own ? 7 : 1);
+  }
+}
+
+TEST(FailuresOfFunctionsTest, OpByOpTheErrorNamesTheCall) {
+  const EnvironmentSetting blocking("GIRO_BLOCKING", "1");
+  State state(Device::cpu());
+  state.add("x", {{"", DType::f32, {1}}});
+  int calls = 0;
+  const auto step = jit([&](State& s, const Batch&) {
+    submit(s.stream(), [&] {
+      if (++calls == 3) throw Error(ErrorCode::device, "it is broken");
+    });
+    return logs();
+  });
+  const Batch batch({{"x", Tensor(state.at("x"))}});
+  step(state, batch);
+  step(state, batch);
+  const std::string message = message_of([&] { step(state, batch); });
+  EXPECT_SAYS(message, "call 3 of the step of ");
+  EXPECT_SAYS(message, "it is broken");
+}
+
+// A kernel that writes where nothing is. In a process of its own, since such an error is there to stay.
+class DeviceErrorsTest : public FailuresTest {
+ protected:
+  DeviceErrorsTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }  // which starts anew, with a GPU of its own
+  auto faulty_step() const {
+    return jit([](TrainState& s, const Batch& batch) {
+      const nn::Var y = batch["x"] * 2.0;
+      const Tensor beyond(static_cast<char*>(s.at("step").raw()) + (std::size_t{1} << 40), DType::f32, {4}, s.device());
+      scale(beyond, y.value().reshape({kRows * kInputs}).rows(0, 4), 1.0, s.stream());
+      const nn::Var z = y * 3.0;
+      return logs().add_metric("sum", sum(z));
+    });
+  }
+  void call_faulty_step() const {
+    TrainState state = make_state();
+    const Dataset data = rows();
+    const auto step = faulty_step();
+    const Logs sent = step(state, *data.begin());
+    state.stream().synchronize();
+  }
+  // Ends the process.
+  static void say_message_of(const std::function<void()>& f) {
+    std::fprintf(stderr, "%s\n", message_of(f).c_str());
+    _exit(0);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, DeviceErrorsTest, testing::Values(Device::Kind::cuda), test::device_name);
+
+TEST_P(DeviceErrorsTest, AnErrorThatComesLaterNamesTheStepAndHowToFindTheOp) {
+  EXPECT_EXIT(say_message_of([&] { call_faulty_step(); }), testing::ExitedWithCode(0),
+              "cudaErrorIllegalAddress.*; the step of .*failures_test.cpp:[0-9]+ had completed 0 of 1 calls; "
+              "with GIRO_BLOCKING=1 ");
+}
+
+TEST_P(DeviceErrorsTest, OpByOpTheErrorNamesTheOp) {
+  const EnvironmentSetting blocking("GIRO_BLOCKING", "1");
+  EXPECT_EXIT(say_message_of([&] { call_faulty_step(); }), testing::ExitedWithCode(0),
+              "cudaErrorIllegalAddress.*; op [0-9]+ of [0-9]+ in call 1 of the step of .*failures_test.cpp:[0-9]+: "
+              "scale .*-> .* f32 .4,.");
+}
+
+TEST_P(DeviceErrorsTest, ALoopTellsItToo) {
+  EXPECT_EXIT(say_message_of([&] {
+                const Dataset data = rows().to(device());
+                (void)loop(make_state(), data, {{every(1), faulty_step()}}, {.stop = at(20)});
+              }),
+              testing::ExitedWithCode(0), "the step of .*failures_test.cpp:[0-9]+ had completed 0 of [0-9]+ calls");
+}
+
+}  // namespace
+}  // namespace giro

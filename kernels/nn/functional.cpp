@@ -24,15 +24,43 @@ const Tensor& before_activation(const Tensor& dy, const Tensor& y, Activation f,
 // Where an op with several gradients writes those of `input`: nowhere if none is wanted.
 void with_grad_of(const Var& input, const std::function<void(const Tensor&)>& write) {
   if (input.requires_grad()) {
-    input.accumulate(write);
+    input.accumulate_unrounded(write);
   } else {
     write(Tensor());
   }
 }
 
+bool is_16_bit(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
+
+// What a model in 16 bits gives, for what computes in f32.
+Var in_f32(const Var& x) { return is_16_bit(x.dtype()) ? cast(x, DType::f32) : x; }
+
+// Whether one is to become f32 because the other is.
+bool differ_in_width(const Var& a, const Var& b) {
+  return (is_16_bit(a.dtype()) && b.dtype() == DType::f32) || (a.dtype() == DType::f32 && is_16_bit(b.dtype()));
+}
+
+// x as a layer with such weights wants it.
+Var as_weights(const Var& x, const Var& w) {
+  if (x.dtype() == w.dtype() || !is_floating(x.dtype()) || !is_floating(w.dtype())) return x;
+  return cast(x.has_stream() || !w.has_stream() ? x : Var(x.value(), w.stream()), w.dtype());
+}
+
 }  // namespace
 
+Var cast(const Var& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  checks::is_floating("cast", {"x", Tensor(nullptr, dtype, {}, {})});
+  Var y = Var::computed(dtype, x.shape(), {x}, [x](const Tensor&, const Tensor& dy, const Stream& stream) {
+    x.accumulate_unrounded(
+        [&](const Tensor& dx) { dx.dtype() == dy.dtype() ? copy(dx, dy, stream) : giro::cast(dx, dy, stream); });
+  });
+  giro::cast(y.value(), x.value(), y.stream());
+  return y;
+}
+
 Var add(const Var& a, const Var& b) {
+  if (differ_in_width(a, b)) return add(in_f32(a), in_f32(b));
   Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy, const Stream& stream) {
     a.accumulate([&](const Tensor& da) { copy(da, dy, stream); });
     b.accumulate([&](const Tensor& db) { copy(db, dy, stream); });
@@ -51,6 +79,7 @@ Var add(const Var& x, double constant) {
 }
 
 Var subtract(const Var& a, const Var& b) {
+  if (differ_in_width(a, b)) return subtract(in_f32(a), in_f32(b));
   checks::same_dtype("subtract", {"a", a.value()}, {"b", b.value()});
   checks::same_shape("subtract", {"a", a.value()}, {"b", b.value()});
   Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy, const Stream& stream) {
@@ -63,6 +92,7 @@ Var subtract(const Var& a, const Var& b) {
 }
 
 Var multiply(const Var& a, const Var& b) {
+  if (differ_in_width(a, b)) return multiply(in_f32(a), in_f32(b));
   Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy, const Stream& stream) {
     a.accumulate([&](const Tensor& da) { giro::multiply(da, dy, b.value(), stream); });
     b.accumulate([&](const Tensor& db) { giro::multiply(db, dy, a.value(), stream); });
@@ -83,7 +113,8 @@ Var square(const Var& x) {
 }
 
 Var scale(const Var& x, double factor) {
-  Var y = Var::computed(DType::f32, x.shape(), {x}, [x, factor](const Tensor&, const Tensor& dy, const Stream& stream) {
+  const DType dtype = is_16_bit(x.dtype()) ? x.dtype() : DType::f32;
+  Var y = Var::computed(dtype, x.shape(), {x}, [x, factor](const Tensor&, const Tensor& dy, const Stream& stream) {
     x.accumulate([&](const Tensor& dx) { giro::scale(dx, dy, factor, stream); });
   });
   giro::scale(y.value(), x.value(), factor, y.stream());
@@ -92,7 +123,7 @@ Var scale(const Var& x, double factor) {
 
 Var activation(const Var& x, Activation f) {
   if (f == Activation::none) return x;
-  Var y = Var::computed(DType::f32, x.shape(), {x}, [x, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
+  Var y = Var::computed(x.dtype(), x.shape(), {x}, [x, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
     x.accumulate(
         [&](const Tensor& dx) { giro::activation_backward(dx, dy, needs_input(f) ? x.value() : out, f, stream); });
   });
@@ -111,46 +142,48 @@ Var flatten(const Var& x) {
   return x.reshape(flat);
 }
 
-Var dense(const Var& x, const Var& w, const Var& b, Activation f) {
-  if (needs_input(f)) return activation(dense(x, w, b), f);
+Var dense(const Var& given, const Var& w, const Var& b, Activation f) {
+  if (needs_input(f)) return activation(dense(given, w, b), f);
+  const Var x = as_weights(given, w);
   if (x.shape().rank() != 2 || w.shape().rank() != 2) {
     throw Error(ErrorCode::shape_mismatch, fmt::format("dense: x is {}, w is {}; expected (B, I) and (I, O)",
                                                        to_string(x.value()), to_string(w.value())));
   }
-  Var y = Var::computed(DType::f32, {x.shape()[0], w.shape()[1]}, {x, w, b},
+  Var y = Var::computed(w.dtype(), {x.shape()[0], w.shape()[1]}, {x, w, b},
                         [x, w, b, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
                           const Tensor& dz = before_activation(dy, out, f, stream);
                           with_grad_of(x, [&](const Tensor& dx) {
                             with_grad_of(w, [&](const Tensor& dw) {
                               with_grad_of(b, [&](const Tensor& db) {
-                                giro::dense_backward(dx, dw, db, dz, x.value(), w.value(), stream);
+                                giro::dense_backward(dx, dw, db, dz, x.value(), w.value(), w.math(), stream);
                               });
                             });
                           });
                         });
-  giro::dense(y.value(), x.value(), w.value(), b.value(), f, y.stream());
+  giro::dense(y.value(), x.value(), w.value(), b.value(), f, w.math(), y.stream());
   return y;
 }
 
-Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& options, Activation f) {
-  if (f != Activation::none && f != Activation::relu) return activation(conv2d(x, w, b, options), f);
-  Var y = Var::computed(DType::f32, conv2d_shape(x.shape(), w.shape(), options), {x, w, b},
+Var conv2d(const Var& given, const Var& w, const Var& b, const Conv2dOptions& options, Activation f) {
+  if (f != Activation::none && f != Activation::relu) return activation(conv2d(given, w, b, options), f);
+  const Var x = as_weights(given, w);
+  Var y = Var::computed(w.dtype(), conv2d_shape(x.shape(), w.shape(), options), {x, w, b},
                         [x, w, b, options, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
                           const Tensor& dz = before_activation(dy, out, f, stream);
                           with_grad_of(x, [&](const Tensor& dx) {
                             with_grad_of(w, [&](const Tensor& dw) {
                               with_grad_of(b, [&](const Tensor& db) {
-                                giro::conv2d_backward(dx, dw, db, dz, x.value(), w.value(), options, stream);
+                                giro::conv2d_backward(dx, dw, db, dz, x.value(), w.value(), options, w.math(), stream);
                               });
                             });
                           });
                         });
-  giro::conv2d(y.value(), x.value(), w.value(), b.value(), f, options, y.stream());
+  giro::conv2d(y.value(), x.value(), w.value(), b.value(), f, options, w.math(), y.stream());
   return y;
 }
 
 Var avg_pool(const Var& x, const PoolOptions& options) {
-  Var y = Var::computed(DType::f32, pool_shape(x.shape(), options), {x},
+  Var y = Var::computed(x.dtype(), pool_shape(x.shape(), options), {x},
                         [x, options](const Tensor&, const Tensor& dy, const Stream& stream) {
                           x.accumulate([&](const Tensor& dx) { giro::avg_pool_backward(dx, dy, options, stream); });
                         });
@@ -160,7 +193,7 @@ Var avg_pool(const Var& x, const PoolOptions& options) {
 
 Var max_pool(const Var& x, const PoolOptions& options) {
   Var y = Var::computed(
-      DType::f32, pool_shape(x.shape(), options), {x},
+      x.dtype(), pool_shape(x.shape(), options), {x},
       [x, options](const Tensor& out, const Tensor& dy, const Stream& stream) {
         x.accumulate([&](const Tensor& dx) { giro::max_pool_backward(dx, dy, x.value(), out, options, stream); });
       });
@@ -168,7 +201,8 @@ Var max_pool(const Var& x, const PoolOptions& options) {
   return y;
 }
 
-Var sum(const Var& x) {
+Var sum(const Var& given) {
+  const Var x = in_f32(given);
   Var y = Var::computed(DType::f32, {}, {x}, [x](const Tensor&, const Tensor& dy, const Stream& stream) {
     x.accumulate([&](const Tensor& dx) { giro::broadcast(dx, dy, 1.0, stream); });
   });
@@ -176,7 +210,8 @@ Var sum(const Var& x) {
   return y;
 }
 
-Var mean(const Var& x) {
+Var mean(const Var& given) {
+  const Var x = in_f32(given);
   Var y = Var::computed(DType::f32, {}, {x}, [x](const Tensor&, const Tensor& dy, const Stream& stream) {
     const double share = 1.0 / static_cast<double>(x.shape().count());
     x.accumulate([&](const Tensor& dx) { giro::broadcast(dx, dy, share, stream); });
@@ -192,7 +227,8 @@ Var mean(const std::vector<Var>& scalars) {
   return scale(sum, 1.0 / static_cast<double>(scalars.size()));
 }
 
-Var softmax_cross_entropy(const Var& logits, const Var& labels) {
+Var softmax_cross_entropy(const Var& given, const Var& labels) {
+  const Var logits = in_f32(given);
   if (logits.shape().rank() != 2) {
     throw Error(ErrorCode::shape_mismatch,
                 fmt::format("softmax_cross_entropy: logits is {}, expected (R, C)", to_string(logits.value())));
@@ -213,10 +249,10 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels) {
   return losses;
 }
 
-Var accuracy(const Var& logits, const Var& labels) {
+Var accuracy(const Var& given, const Var& labels) {
   // Not differentiated: a constant stands in for the logits, on their stream if they have one.
-  const Var constant = logits.has_stream() ? Var(logits.value(), logits.stream()) : Var(logits.value());
-  Var out = Var::computed(DType::f32, {}, {constant, labels}, nullptr);
+  const Var logits = in_f32(given.has_stream() ? Var(given.value(), given.stream()) : Var(given.value()));
+  Var out = Var::computed(DType::f32, {}, {logits, labels}, nullptr);
   giro::accuracy(out.value(), logits.value(), labels.value(), out.stream());
   return out;
 }

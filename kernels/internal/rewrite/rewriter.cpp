@@ -14,10 +14,11 @@ namespace giro::rewrite {
 namespace {
 
 constexpr Rule kRules[] = {
-    {"fold_constants", fold_constants},   {"dense_of_bytes", dense_of_bytes},
-    {"gather_together", gather_together}, {"mean_cross_entropy", mean_cross_entropy},
-    {"pool_gradient", pool_gradient},     {"pool_after_relu", pool_after_relu},
-    {"bias_gradient", bias_gradient},     {"count_with_publish", count_with_publish},
+    {"fold_constants", fold_constants},         {"dense_of_bytes", dense_of_bytes},
+    {"scale_to_dtype", scale_to_dtype},         {"gather_together", gather_together},
+    {"mean_cross_entropy", mean_cross_entropy}, {"pool_gradient", pool_gradient},
+    {"pool_after_relu", pool_after_relu},       {"bias_gradient", bias_gradient},
+    {"count_with_publish", count_with_publish},
 };
 
 std::vector<Rule> chosen_rules() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <giro/kernels/pool.h>
 #include <giro/runtime/host_device.h>
@@ -109,8 +110,9 @@ struct AveragePoolActivationBackward {
         window_w(options.window[1]),
         factor(1.0f / static_cast<float>(window_h * window_w)) {}
 
-  // The gradient at one value of x, in channel c.
-  GIRO_HOST_DEVICE T gradient(T dy_at, T x_at, std::int64_t c) const {
+  // The gradient at one value of x, in channel c. Without an activation that is not read: there need be none.
+  GIRO_HOST_DEVICE T gradient(T dy_at, const T& x_at, std::int64_t c) const {
+    if constexpr (std::is_same_v<F, Identity>) return T(factor * static_cast<float>(dy_at));
     const auto value = static_cast<float>(x_at);
     const float slope = F::slope(b == nullptr ? value : stored<T>(value + static_cast<float>(b[c])));
     return T(stored<T>(factor * static_cast<float>(dy_at)) * slope);

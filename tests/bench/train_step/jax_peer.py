@@ -8,6 +8,7 @@ except ImportError as error:
     work.unavailable(error)
 from jax import lax
 from jax import numpy as jnp
+import numpy as np
 
 
 def initialize(name, key):
@@ -23,7 +24,7 @@ def conv(params, x):
     dimensions = ("NHWC", "HWIO", "NHWC")
     x = lax.conv_general_dilated(x, params["kernel"], (1, 1), "SAME", dimension_numbers=dimensions) + params["bias"]
     x = jax.nn.relu(x)
-    return lax.reduce_window(x, jnp.zeros((), dtype), lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID") / 4
+    return lax.reduce_window(x, np.zeros((), x.dtype), lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID") / 4
 
 
 def dense(params, x):

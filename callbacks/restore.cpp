@@ -11,10 +11,10 @@
 namespace giro {
 namespace {
 
-// A checkpoint's leaves into a state of the same structure.
+// A checkpoint's leaves into a state of the same structure, of whatever precision: f16 alone has a loss scale.
 void restore_state(State& state, const LoadedCheckpoint& checkpoint) {
   try {
-    load_into(state, checkpoint.leaves);
+    load_into(state, checkpoint.leaves, {.optional = {"loss_scale"}});
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("checkpoint '{}': {}", checkpoint.path, error.what()));
   }

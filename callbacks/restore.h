@@ -27,8 +27,9 @@ struct Restored : Elapsed {
 
 // Reads a checkpoint into a state of the same structure. `path` is a checkpoint, or a directory of them, whose newest
 // is taken that is not damaged. The state changes only if all of it is good; collections that are not saved stay as
-// they are. Errors: those of load_checkpoint and load_into, each naming the checkpoint and, where there is one, the
-// leaf.
+// they are. A training state of any precision takes the checkpoints of another; where it has a loss scale, and the
+// checkpoint none, that stays as it is. Errors: those of load_checkpoint and load_into, each naming the checkpoint and,
+// where there is one, the leaf.
 Restored restore(State& state, const std::string& path, FileSystem& files = *posix_file_system());
 
 // A callback for LoopOptions::on_start that brings back the run which the newest checkpoint in a directory was taken

@@ -58,7 +58,7 @@ namespace {
 
 void check_bias(std::string_view op, const checks::Argument& b, const Tensor& w) {
   if (!b.tensor) return;
-  checks::has_dtype(op, b, DType::f32);
+  checks::is_f32_or_as(op, b, {"w", w});
   checks::has_shape(op, b, {w.shape()[0]});
 }
 
@@ -74,37 +74,38 @@ double product_flops(const Tensor& y, const Tensor& w) {
 }  // namespace
 
 void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f,
-            const Conv2dOptions& options, const Stream& stream) {
+            const Conv2dOptions& options, Math math, const Stream& stream) {
   if (f != Activation::none && f != Activation::relu) {
     throw Error(ErrorCode::unsupported, "conv2d: only relu is fused");
   }
   checks::on_device("conv2d", {{"y", y}, {"x", x}, {"w", w}, {"b", b}}, stream);
-  for (const checks::Argument& argument : {checks::Argument{"y", y}, {"x", x}, {"w", w}}) {
-    checks::has_dtype("conv2d", argument, DType::f32);
-  }
+  checks::is_storage("conv2d", {"w", w});
+  checks::same_dtype("conv2d", {"y", y}, {"w", w});
+  checks::same_dtype("conv2d", {"x", x}, {"w", w});
   checks::has_shape("conv2d", {"y", y}, conv2d_shape(x.shape(), w.shape(), options));
   check_bias("conv2d", {"b", b}, w);
-  GIRO_QUEUE(stream, conv2d, (y, x, w, b, f, options), {y}, {x, w, b}, 2 * product_flops(y, w) + (b ? elements(y) : 0));
+  GIRO_QUEUE(stream, conv2d, (y, x, w, b, f, options, math), {y}, {x, w, b},
+             2 * product_flops(y, w) + (b ? elements(y) : 0));
 }
 
 void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
-                     const Tensor& w, const Conv2dOptions& options, const Stream& stream) {
+                     const Tensor& w, const Conv2dOptions& options, Math math, const Stream& stream) {
   constexpr std::string_view op = "conv2d_backward";
   checks::on_device(op, {{"dx", dx}, {"dw", dw}, {"db", db}, {"dz", dz}, {"x", x}, {"w", w}}, stream);
-  for (const checks::Argument& argument : {checks::Argument{"dz", dz}, {"x", x}, {"w", w}}) {
-    checks::has_dtype(op, argument, DType::f32);
-  }
+  checks::is_storage(op, {"w", w});
+  checks::same_dtype(op, {"dz", dz}, {"w", w});
+  checks::same_dtype(op, {"x", x}, {"w", w});
   checks::has_shape(op, {"dz", dz}, conv2d_shape(x.shape(), w.shape(), options));
   if (dx) {
-    checks::has_dtype(op, {"dx", dx}, DType::f32);
+    checks::same_dtype(op, {"dx", dx}, {"x", x});
     checks::same_shape(op, {"dx", dx}, {"x", x});
   }
   if (dw) {
-    checks::has_dtype(op, {"dw", dw}, DType::f32);
+    checks::is_f32_or_as(op, {"dw", dw}, {"w", w});
     checks::same_shape(op, {"dw", dw}, {"w", w});
   }
   check_bias(op, {"db", db}, w);
-  GIRO_QUEUE(stream, conv2d_backward, (dx, dw, db, dz, x, w, options), {dx, dw, db},
+  GIRO_QUEUE(stream, conv2d_backward, (dx, dw, db, dz, x, w, options, math), {dx, dw, db},
              {dz, dw ? x : Tensor(), dx ? w : Tensor()},
              ((dx ? 2 : 0) + (dw ? 2 : 0)) * product_flops(dz, w) + (db ? elements(dz) : 0));
 }

@@ -1,25 +1,36 @@
 #pragma once
 
 #include <giro/kernels/activation.h>
+#include <giro/kernels/math.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
 namespace giro {
 
-// Fully connected layer; f32, row-major, outputs alias no input.
-// Errors: shape_mismatch, dtype_mismatch, device_mismatch.
+// Fully connected layer; row-major, outputs alias no input. x, w, y and their gradients dx and dz are all f32, all bf16
+// or all f16; b, db and dw that or f32. Sums are f32. Errors: shape_mismatch, dtype_mismatch, device_mismatch; device
+// for 16 bits on a CPU for which oneDNN has no such products.
 
 // y = f(x w + b). x (B, I), w (I, O), b (O) or empty, y (B, O). A NaN in x w + b stays a NaN. gelu is not taken (its
 // gradient needs x w + b): unsupported.
-void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, const Stream& stream);
+void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, Math math,
+           const Stream& stream);
+inline void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f,
+                  const Stream& stream) {
+  dense(y, x, w, b, f, Math::f32, stream);
+}
 
 // Given dz (B, O), the gradient of x w + b:
 //   dx = dz w^T (B, I), dw = x^T dz (I, O), db = sum over rows of dz (O). An empty output is not computed.
 void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
-                    const Tensor& w, const Stream& stream);
+                    const Tensor& w, Math math, const Stream& stream);
+inline void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
+                           const Tensor& w, const Stream& stream) {
+  dense_backward(dx, dw, db, dz, x, w, Math::f32, stream);
+}
 
-// The same for an x (B, I) of bytes, u8, which stand for factor x; there is no gradient by them. To the bit what scale
-// and dense compute one after the other.
+// The same in f32 for an x (B, I) of bytes, u8, which stand for factor x; there is no gradient by them. To the bit what
+// scale and dense compute one after the other.
 void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b, Activation f,
                     const Stream& stream);
 void dense_of_bytes_backward(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, double factor,

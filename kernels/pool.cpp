@@ -39,8 +39,8 @@ namespace {
 void check(std::string_view op, const checks::Argument& x, const checks::Argument& y, const PoolOptions& options,
            const Stream& stream) {
   checks::on_device(op, {x, y}, stream);
-  checks::has_dtype(op, x, DType::f32);
-  checks::has_dtype(op, y, DType::f32);
+  checks::is_storage(op, x);
+  checks::same_dtype(op, y, x);
   checks::has_shape(op, y, pool_shape(x.tensor.shape(), options));
 }
 
@@ -55,7 +55,6 @@ void check_tiles(std::string_view op, const Tensor& x, const PoolOptions& option
 void check_channels(std::string_view op, const checks::Argument& of_channels, const Tensor& x, const Stream& stream) {
   if (!of_channels.tensor) return;
   checks::on_device(op, {of_channels}, stream);
-  checks::has_dtype(op, of_channels, DType::f32);
   checks::has_shape(op, of_channels, {x.shape()[3]});
 }
 
@@ -71,6 +70,7 @@ void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Acti
   constexpr std::string_view op = "activation_avg_pool";
   check(op, {"z", z}, {"y", y}, options, stream);
   check_tiles(op, z, options);
+  if (b) checks::same_dtype(op, {"b", b}, {"z", z});
   check_channels(op, {"b", b}, z, stream);
   GIRO_QUEUE(stream, activation_avg_pool, (y, z, b, f, options), {y}, {z, b}, (b ? 3 : 2) * elements(z));
 }
@@ -86,6 +86,8 @@ void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tens
   check(op, {"x", x}, {"dy", dy}, options, stream);
   check(op, {"dz", dz}, {"dy", dy}, options, stream);
   checks::same_shape(op, {"dz", dz}, {"x", x});
+  if (db) checks::is_f32_or_as(op, {"db", db}, {"x", x});
+  if (b) checks::same_dtype(op, {"b", b}, {"x", x});
   check_channels(op, {"db", db}, x, stream);
   check_channels(op, {"b", b}, x, stream);
   if (needs_input(f) || (b && f != Activation::none && f != Activation::relu)) {

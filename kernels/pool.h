@@ -20,16 +20,16 @@ Shape pool_shape(const Shape& x, const PoolOptions& options);
 // Whether each element of x (N, H, W, C) lies in one window and no other.
 bool pool_windows_tile(const Shape& x, const PoolOptions& options);
 
-// x (N, H, W, C), y (N, OH, OW, C); f32, outputs alias no input.
+// x (N, H, W, C), y (N, OH, OW, C), all of one dtype, f32, bf16 or f16, computed in f32; outputs alias no input.
 // Errors: shape_mismatch, dtype_mismatch, device_mismatch.
 void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);
 void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream);
 
 // Poolings of f(z + b), where each element lies in one window (pool_windows_tile), there and back: y from z; and dz,
 // the gradient before the activation, from dy and x, with its sum over all pixels, db, if that is wanted. b (C) may be
-// empty. x is what f has given, or, where there is a b, what z was: then f is none or relu. dz may be x. To the bit
-// what the ops compute one after the other. Errors: as above; unsupported for other windows, or, on the way back, an
-// activation whose gradient cannot be told from x.
+// empty; db is f32 or of their dtype. x is what f has given, or, where there is a b, what z was: then f is none or
+// relu. dz may be x. To the bit what the ops compute one after the other. Errors: as above; unsupported for other
+// windows, or, on the way back, an activation whose gradient cannot be told from x.
 void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Activation f, const PoolOptions& options,
                          const Stream& stream);
 void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tensor& dy, const Tensor& x,

@@ -45,8 +45,8 @@ void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream) {
 
 void sum_rows(const Tensor& out, const Tensor& x, const Stream& stream) {
   checks::on_device("sum_rows", {{"out", out}, {"x", x}}, stream);
-  checks::has_dtype("sum_rows", {"out", out}, DType::f32);
-  checks::has_dtype("sum_rows", {"x", x}, DType::f32);
+  checks::is_storage("sum_rows", {"x", x});
+  checks::is_f32_or_as("sum_rows", {"out", out}, {"x", x});
   checks::has_rank("sum_rows", {"x", x}, 2);
   checks::has_shape("sum_rows", {"out", out}, {x.shape()[1]});
   GIRO_QUEUE(stream, sum_rows, (out, x), {out}, {x}, elements(x));

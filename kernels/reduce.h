@@ -14,7 +14,7 @@ void mean(const Tensor& out, const Tensor& x, const Stream& stream);
 void max(const Tensor& out, const Tensor& x, const Stream& stream);
 void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream);
 
-// Over rows: out[c] = sum of x[r, c]. x (R, C), out (C).
+// Over rows: out[c] = sum of x[r, c]. x (R, C) f32, bf16 or f16, out (C) f32 or of that dtype.
 void sum_rows(const Tensor& out, const Tensor& x, const Stream& stream);
 
 }  // namespace giro

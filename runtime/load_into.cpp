@@ -144,6 +144,7 @@ std::string LoadReport::text() const {
 LoadReport load_into(State& state, const std::vector<Leaf>& leaves, const LoadOptions& options) {
   const std::vector<PathPattern> only(options.only.begin(), options.only.end());
   const std::vector<Target> targets = chosen_targets(state, only);
+  const std::vector<PathPattern> optional(options.optional.begin(), options.optional.end());
   std::map<std::string, Given> given = rename_all(leaves, Renaming(options));
 
   LoadReport report;
@@ -152,7 +153,7 @@ LoadReport load_into(State& state, const std::vector<Leaf>& leaves, const LoadOp
   for (const Target& target : targets) {
     const auto found = given.find(target.path);
     if (found == given.end()) {
-      report.missing.push_back(target.path);
+      if (!matches_any(optional, target.path)) report.missing.push_back(target.path);
       continue;
     }
     found->second.used = true;
@@ -173,7 +174,8 @@ LoadReport load_into(State& state, const std::vector<Leaf>& leaves, const LoadOp
                                             to_string(target.shape)));
   }
   for (const auto& [path, leaf] : given) {
-    if (!leaf.used && (only.empty() || matches_any(only, path))) report.extra.push_back(leaf.leaf->path);
+    if (!leaf.used && (only.empty() || matches_any(only, path)) && !matches_any(optional, path))
+      report.extra.push_back(leaf.leaf->path);
   }
 
   const bool absent = !report.missing.empty() || !report.extra.empty();

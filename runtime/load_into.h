@@ -17,6 +17,8 @@ struct LoadOptions {
   // wildcards stand for replaces those of the second pattern, in their order; without wildcards the rest of the path is
   // kept. So {"model.layers.*.weight", "params/layer*/kernel"}, or {"encoder", "params/encoder"}.
   std::vector<std::pair<std::string, std::string>> rename = {};
+  // Which leaves may be missing, and stay as they are, or extra, and are passed over: the report does not tell.
+  std::vector<std::string> optional = {};
   // Whether anything that does not fit is an error. Otherwise what fits is loaded, and the report tells the rest.
   bool strict = true;
 };

@@ -11,8 +11,8 @@ namespace nn = giro::nn;
 namespace {
 
 struct Arguments {
-  std::string model = "linear", device = "auto", partition = "auto", data = giro::data::MnistOptions().dir, logdir = "",
-              profile = "";
+  std::string model = "linear", dtype = "f32", device = "auto", partition = "auto",
+              data = giro::data::MnistOptions().dir, logdir = "", profile = "";
   std::int64_t batch = 32, steps = 5'000, log_every = 1, checkpoint_every = 1'000;
   std::uint64_t seed = 0;
   bool resume = false, program = false;
@@ -67,10 +67,11 @@ int train(const Arguments& args) {
   const std::int64_t test_batch = std::min(1'000 / world.size() * world.size(), static_cast<int>(test_rows.num_rows()));
   auto test_data = test_rows.batch(test_batch).partition(partitioner).to(device);
 
-  // 3. The state: parameters, gradients, the optimizer's moments, the step. It lives on the device.
+  // 3. The state: parameters, gradients, the optimizer's moments, the step. It lives on the device, and says what the
+  // model is computed in.
   const nn::Layer model = make_model(args.model);
-  auto state =
-      giro::TrainState::create(model, train_data.spec(), giro::optim::adamw(1e-3), args.seed, device, partitioner);
+  auto state = giro::TrainState::create(model, train_data.spec(), giro::optim::adamw(1e-3), args.seed, device,
+      partitioner, giro::parse_precision(args.dtype));
 
   // 4. A step, recorded when it first runs and replayed from then on. One that logs nothing is a recording of its own.
   auto update = [&](giro::TrainState& state, const giro::Batch& batch) {
@@ -135,8 +136,8 @@ int train(const Arguments& args) {
   if (!world.is_primary()) return 0;
   trained.history.write_csv(logdir + "/history.csv");
   if (args.log_every > 0) giro::write_curves(trained.history, {"loss", "accuracy"}, logdir + "/curves.svg");
-  const nlohmann::ordered_json result{{"model", args.model}, {"device", to_string(device)}, {"logdir", logdir},
-      {"steps", trained.elapsed.steps}, {"test_accuracy", test.entry_value("accuracy")},
+  const nlohmann::ordered_json result{{"model", args.model}, {"dtype", args.dtype}, {"device", to_string(device)},
+      {"logdir", logdir}, {"steps", trained.elapsed.steps}, {"test_accuracy", test.entry_value("accuracy")},
       {"test_loss", test.entry_value("loss")}, {"train_seconds", train_seconds},
       {"steps_per_second", static_cast<double>(trained.elapsed.steps) / train_seconds}};
   std::printf("result: %s\n", result.dump().c_str());
@@ -151,6 +152,11 @@ int main(int argc, char** argv) {
   CLI::App app("Trains a classifier on MNIST-format images.");
   app.add_option("--model", args.model, "linear or cnn")
       ->check(CLI::IsMember({"linear", "cnn"}))
+      ->capture_default_str();
+  app.add_option("--dtype", args.dtype,
+         "what the model is computed in, with f32 parameters: f32; tf32 and f16, on a GPU; bf16, also on a CPU that "
+         "has it")
+      ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}))
       ->capture_default_str();
   app.add_option("--device", args.device, "auto, cpu or cuda")->capture_default_str();
   app.add_option("--partition", args.partition,

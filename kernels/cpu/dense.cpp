@@ -10,15 +10,14 @@ namespace giro::cpu {
 namespace {
 
 using dnnl::memory;
-constexpr auto f32 = memory::data_type::f32;
 constexpr auto row_major = memory::format_tag::ab;
 constexpr auto transposed = memory::format_tag::ba;
 
-// What is left of a product of no terms: out[r, :] += bias.
-void add_to_rows(const Tensor& out, const Tensor& bias, const Stream& stream) {
-  submit(stream, [out = out.data<float>(), bias = bias.data<float>(), rows = out.shape()[0], columns = out.shape()[1]] {
-    for (std::int64_t i = 0; i < rows * columns; ++i) out[i] += bias[i % columns];
-  });
+// What is left of a product of no terms: out[r, :] = bias.
+void fill_rows(const Tensor& out, const Tensor& bias, const Stream& stream) {
+  for (std::int64_t r = 0; r < out.shape()[0]; ++r) {
+    cpu::cast(out.rows(r, r + 1), bias.reshape({1, bias.count()}), stream);
+  }
 }
 
 // out (M, N) = a (M, K) b (K, N) + bias (N). A transposed operand's memory is that of its transpose.
@@ -28,16 +27,17 @@ void matmul(const Tensor& out, const Tensor& a, memory::format_tag a_order, cons
   const memory::dim m = out.shape()[0], n = out.shape()[1];
   const memory::dim k = a.shape()[a_order == row_major ? 1 : 0];
   if (k == 0) {
-    cpu::fill(out, 0, stream);
-    if (bias) add_to_rows(out, bias, stream);
-    return;
+    return bias ? fill_rows(out, bias, stream) : cpu::fill(out, 0, stream);
   }
   const std::int64_t work = m * n * k;
   one_dnn::checked("matmul", [&] {
     const one_dnn::ThreadLimit limit(work);
     const dnnl::engine engine = one_dnn::engine();
-    const memory::desc a_desc({m, k}, f32, a_order), b_desc({k, n}, f32, b_order), out_desc({m, n}, f32, row_major);
-    const memory::desc bias_desc = bias ? memory::desc({1, n}, f32, row_major) : memory::desc();
+    const memory::desc a_desc({m, k}, one_dnn::data_type(a.dtype()), a_order);
+    const memory::desc b_desc({k, n}, one_dnn::data_type(b.dtype()), b_order);
+    const memory::desc out_desc({m, n}, one_dnn::data_type(out.dtype()), row_major);
+    const memory::desc bias_desc =
+        bias ? memory::desc({1, n}, one_dnn::data_type(bias.dtype()), row_major) : memory::desc();
     const auto desc = one_dnn::describe<dnnl::matmul>(engine, a_desc, b_desc, bias_desc, out_desc);
     one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(a, a_desc, engine)},
                                  {DNNL_ARG_WEIGHTS, one_dnn::memory(b, b_desc, engine)},
@@ -46,6 +46,9 @@ void matmul(const Tensor& out, const Tensor& a, memory::format_tag a_order, cons
     one_dnn::submit(stream, "matmul", work, engine, dnnl::matmul(desc), std::move(arguments));
   });
 }
+
+// Whether a product that gives, or takes, these outputs is one of narrow_dense.h, which are f32.
+bool runs_narrow(const Tensor& outputs) { return outputs.dtype() == DType::f32 && narrow::can_run(outputs.shape()[1]); }
 
 // Of f32, or of bytes that each stand for factor times their value.
 narrow::Input input_of(const Tensor& x, double factor) {
@@ -84,8 +87,9 @@ std::pair<Buffer, Tensor> scaled(const Tensor& x, double factor, const Stream& s
 
 }  // namespace
 
-void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, const Stream& stream) {
-  if (narrow::can_run(y.shape()[1])) {
+void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, Math,
+           const Stream& stream) {
+  if (runs_narrow(y)) {
     narrow_dense(y, input_of(x, 1), w, b, stream);
   } else {
     matmul(y, x, row_major, w, row_major, b, stream);
@@ -95,9 +99,9 @@ void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, A
 }
 
 void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
-                    const Tensor& w, const Stream& stream) {
+                    const Tensor& w, Math, const Stream& stream) {
   if (dx) matmul(dx, dz, row_major, w, transposed, Tensor(), stream);
-  if (dw && narrow::can_run(dz.shape()[1])) {
+  if (dw && runs_narrow(dz)) {
     narrow_gradient(dw, dz, input_of(x, 1), stream);
   } else if (dw) {
     matmul(dw, x, transposed, dz, row_major, Tensor(), stream);
@@ -109,7 +113,7 @@ void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tenso
                     const Stream& stream) {
   if (!narrow::can_run(y.shape()[1])) {
     const auto [memory, floats] = scaled(x, factor, stream);
-    return cpu::dense(y, floats, w, b, f, stream);
+    return cpu::dense(y, floats, w, b, f, Math::f32, stream);
   }
   narrow_dense(y, input_of(x, factor), w, b, stream);
   if (f != Activation::none) cpu::activation(y, y, f, stream);

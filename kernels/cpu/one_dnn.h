@@ -21,9 +21,16 @@ using Arguments = std::unordered_map<int, dnnl::memory>;
 
 inline dnnl::engine engine() { return dnnl::engine(dnnl::engine::kind::cpu, 0); }
 
-// An f32 memory over a tensor's elements.
+// oneDNN's name for f32, bf16 and f16.
+inline dnnl::memory::data_type data_type(DType dtype) {
+  return dtype == DType::bf16  ? dnnl::memory::data_type::bf16
+         : dtype == DType::f16 ? dnnl::memory::data_type::f16
+                               : dnnl::memory::data_type::f32;
+}
+
+// A memory over a tensor's elements.
 inline dnnl::memory memory(const Tensor& tensor, const dnnl::memory::desc& desc, const dnnl::engine& engine) {
-  return dnnl::memory(desc, engine, tensor.data<float>());
+  return dnnl::memory(desc, engine, tensor.raw());
 }
 
 // Runs a oneDNN build or execution step, turning its exception into giro's.

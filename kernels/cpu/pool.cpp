@@ -21,6 +21,15 @@ std::int64_t work_of(const Shape& y, const PoolOptions& options) {
   return y.count() * options.window[0] * options.window[1];
 }
 
+// Memory for a tensor's elements in f32: where windows overlap oneDNN adds up 16 bits in 16 bits.
+struct Floats {
+  Buffer memory;
+  Tensor tensor;
+  Floats(const Tensor& of, const Stream& stream)
+      : memory(stream.allocate(static_cast<std::size_t>(of.count()) * sizeof(float))),
+        tensor(memory.data(), DType::f32, of.shape(), of.device()) {}
+};
+
 // One average pooling: what oneDNN is told of it, there and back.
 struct AveragePooling {
   static constexpr auto kAlgorithm = dnnl::algorithm::pooling_avg_exclude_padding;
@@ -46,37 +55,92 @@ struct AveragePooling {
 };
 
 // The channels of one pixel of y: the largest value of its window in each. A NaN is larger than every number.
+template <class T>
 struct MaxPool {
   static constexpr int kLanes = 16;  // floats in the widest vector
-  float* y;
-  const float* x;
+  T* y;
+  const T* x;
   std::int64_t height, width, channels, out_height, out_width;
   std::int64_t window_h, window_w, stride_h, stride_w;
 
   void operator()(std::int64_t pixel) const {
     const std::int64_t row = pixel / out_width, n = row / out_height;
     const std::int64_t h = row % out_height * stride_h, w = pixel % out_width * stride_w;
-    const float* window = x + ((n * height + h) * width + w) * channels;
-    float* out = y + pixel * channels;
+    const T* window = x + ((n * height + h) * width + w) * channels;
+    T* out = y + pixel * channels;
     std::int64_t c = 0;
     for (; c + kLanes <= channels; c += kLanes) largest<kLanes>(out + c, window + c);
     for (; c < channels; ++c) largest<1>(out + c, window + c);
   }
 
   template <int kChannels>
-  void largest(float* out, const float* window) const {
+  void largest(T* out, const T* window) const {
     float best[kChannels];
     std::copy_n(window, kChannels, best);
     for (std::int64_t h = 0; h < window_h; ++h) {
       for (std::int64_t w = 0; w < window_w; ++w) {
-        const float* value = window + (h * width + w) * channels;
+        const T* values = window + (h * width + w) * channels;
 #pragma omp simd
-        for (int c = 0; c < kChannels; ++c) best[c] = best[c] >= value[c] || best[c] != best[c] ? best[c] : value[c];
+        for (int c = 0; c < kChannels; ++c) {
+          const auto value = static_cast<float>(values[c]);
+          best[c] = best[c] >= value || best[c] != best[c] ? best[c] : value;
+        }
       }
     }
     std::copy_n(best, kChannels, out);
   }
 };
+
+// Rows of y.
+template <class F, class T>
+void pool_rows(const functors::ActivationAveragePool<F, T>& pool, std::int64_t rows) {
+  constexpr std::int64_t kChannels = 64;  // that are added up at a time
+  const std::int64_t out_width = pool.width / pool.window_w, channels = pool.channels;
+  const std::int64_t work = rows * pool.window_h * pool.width * channels;
+  const auto divisor = static_cast<float>(pool.window_h * pool.window_w);
+  const std::int64_t block = std::max<std::int64_t>(1, kBlock * rows / std::max<std::int64_t>(1, work));
+  for_each_block(rows, block, work, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t o = begin * out_width; o < end * out_width; ++o) {
+      const std::int64_t row = o / out_width, w = o % out_width;
+      const T* const window = pool.z + (row * pool.window_h * pool.width + w * pool.window_w) * channels;
+      for (std::int64_t first = 0; first < channels; first += kChannels) {
+        const std::int64_t count = std::min(kChannels, channels - first);
+        float sums[kChannels] = {};
+        for (std::int64_t i = 0; i < pool.window_h; ++i) {
+          for (std::int64_t j = 0; j < pool.window_w; ++j) {
+            const T* const pixel = window + (i * pool.width + j) * channels + first;
+#pragma omp simd
+            for (std::int64_t c = 0; c < count; ++c) sums[c] += pool.term(pixel[c], first + c);
+          }
+        }
+        T* const out = pool.y + o * channels + first;
+#pragma omp simd
+        for (std::int64_t c = 0; c < count; ++c) out[c] = T(sums[c] / divisor);
+      }
+    }
+  });
+}
+
+template <class F, class T>
+void pool_rows_backward(const functors::AveragePoolActivationBackward<F, T>& pool, std::int64_t count) {
+  const std::int64_t channels = pool.channels, row_size = pool.width * channels;
+  const std::int64_t rows = row_size > 0 ? count / row_size : 0;
+  for_each_block(rows, std::max<std::int64_t>(1, kBlock / std::max<std::int64_t>(1, row_size)), count,
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t r = begin; r < end; ++r) {
+                     const T* const dy_row = pool.dy + r / pool.window_h * (row_size / pool.window_w);
+                     for (std::int64_t w = 0; w < pool.width; ++w) {
+                       const T* const dy_pixel = dy_row + w / pool.window_w * channels;
+                       const T* const x_pixel = pool.x + r * row_size + w * channels;
+                       T* const out = pool.dz + r * row_size + w * channels;
+#pragma omp simd
+                       for (std::int64_t c = 0; c < channels; ++c) {
+                         out[c] = pool.gradient(dy_pixel[c], x_pixel[c], c);
+                       }
+                     }
+                   }
+                 });
+}
 
 }  // namespace
 
@@ -84,6 +148,12 @@ void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, cons
   if (y.count() == 0) return;
   if (pool_windows_tile(x.shape(), options))
     return cpu::activation_avg_pool(y, x, Tensor(), Activation::none, options, stream);
+  if (y.dtype() != DType::f32) {
+    const Floats wide_x(x, stream), wide_y(y, stream);
+    cpu::cast(wide_x.tensor, x, stream);
+    cpu::avg_pool(wide_y.tensor, wide_x.tensor, options, stream);
+    return cpu::cast(y, wide_y.tensor, stream);
+  }
   const std::int64_t work = work_of(y.shape(), options);
   one_dnn::checked("pooling", [&] {
     const one_dnn::ThreadLimit limit(work);
@@ -103,6 +173,12 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
   if (pool_windows_tile(dx.shape(), options)) {
     return cpu::avg_pool_activation_backward(dx, Tensor(), dy, dx, Tensor(), Activation::none, options, stream);
   }
+  if (dx.dtype() != DType::f32) {
+    const Floats wide_dx(dx, stream), wide_dy(dy, stream);
+    cpu::cast(wide_dy.tensor, dy, stream);
+    cpu::avg_pool_backward(wide_dx.tensor, wide_dy.tensor, options, stream);
+    return cpu::cast(dx, wide_dx.tensor, stream);
+  }
   const std::int64_t work = work_of(dy.shape(), options);
   one_dnn::checked("pooling", [&] {
     const one_dnn::ThreadLimit limit(work);
@@ -117,30 +193,9 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
 void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Activation f, const PoolOptions& options,
                          const Stream& stream) {
   functors::with_activation(f, [&]<class F>(F) {
-    submit(stream, [pool = functors::ActivationAveragePool<F>(y, z, b, options), rows = y.shape()[0] * y.shape()[1]] {
-      const std::int64_t out_width = pool.width / pool.window_w, channels = pool.channels;
-      const std::int64_t work = rows * pool.window_h * pool.width * channels;
-      const auto divisor = static_cast<float>(pool.window_h * pool.window_w);
-      const std::int64_t block = std::max<std::int64_t>(1, kBlock * rows / std::max<std::int64_t>(1, work));
-      for_each_block(rows, block, work, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t o = begin * out_width; o < end * out_width; ++o) {
-          const std::int64_t row = o / out_width, w = o % out_width;
-          const float* const window = pool.z + (row * pool.window_h * pool.width + w * pool.window_w) * channels;
-          float* const out = pool.y + o * channels;
-          std::fill_n(out, channels, 0.0f);
-          for (std::int64_t i = 0; i < pool.window_h; ++i) {
-            for (std::int64_t j = 0; j < pool.window_w; ++j) {
-              const float* const pixel = window + (i * pool.width + j) * channels;
-#pragma omp simd
-              for (std::int64_t c = 0; c < channels; ++c) {
-                out[c] += F::value(pool.b == nullptr ? pixel[c] : pixel[c] + pool.b[c]);
-              }
-            }
-          }
-#pragma omp simd
-          for (std::int64_t c = 0; c < channels; ++c) out[c] /= divisor;
-        }
-      });
+    functors::with_storage(y.dtype(), [&]<class T>(functors::Type<T>) {
+      submit(stream, [pool = functors::ActivationAveragePool<F, T>(y, z, b, options),
+                      rows = y.shape()[0] * y.shape()[1]] { pool_rows(pool, rows); });
     });
   });
 }
@@ -148,25 +203,10 @@ void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Acti
 void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tensor& dy, const Tensor& x,
                                   const Tensor& b, Activation f, const PoolOptions& options, const Stream& stream) {
   functors::with_activation(f, [&]<class F>(F) {
-    submit(stream, [pool = functors::AveragePoolActivationBackward<F>(dz, dy, x, b, options), count = dz.count()] {
-      const std::int64_t channels = pool.channels, row_size = pool.width * channels;
-      const std::int64_t rows = row_size > 0 ? count / row_size : 0;
-      for_each_block(rows, std::max<std::int64_t>(1, kBlock / std::max<std::int64_t>(1, row_size)), count,
-                     [&](std::int64_t begin, std::int64_t end) {
-                       for (std::int64_t r = begin; r < end; ++r) {
-                         const float* const dy_row = pool.dy + r / pool.window_h * (row_size / pool.window_w);
-                         for (std::int64_t w = 0; w < pool.width; ++w) {
-                           const float* const dy_pixel = dy_row + w / pool.window_w * channels;
-                           const float* const x_pixel = pool.x + r * row_size + w * channels;
-                           float* const out = pool.dz + r * row_size + w * channels;
-#pragma omp simd
-                           for (std::int64_t c = 0; c < channels; ++c) {
-                             const float at = pool.b == nullptr ? x_pixel[c] : x_pixel[c] + pool.b[c];
-                             out[c] = pool.factor * dy_pixel[c] * F::slope(at);
-                           }
-                         }
-                       }
-                     });
+    functors::with_storage(dz.dtype(), [&]<class T>(functors::Type<T>) {
+      submit(stream, [pool = functors::AveragePoolActivationBackward<F, T>(dz, dy, x, b, options), count = dz.count()] {
+        pool_rows_backward(pool, count);
+      });
     });
   });
   if (db) cpu::sum_rows(db, dz.reshape({db.count() > 0 ? dz.count() / db.count() : 0, db.count()}), stream);
@@ -174,16 +214,18 @@ void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tens
 
 // Not oneDNN's, which passes over a NaN.
 void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
-  const MaxPool pool{y.data<float>(),   x.data<float>(),   x.shape()[1],     x.shape()[2],
-                     x.shape()[3],      y.shape()[1],      y.shape()[2],     options.window[0],
-                     options.window[1], options.stride[0], options.stride[1]};
   const std::int64_t pixels = y.shape()[0] * y.shape()[1] * y.shape()[2], work = work_of(y.shape(), options);
   if (work == 0) return;
-  submit(stream, [=] {
-    for_each_block(pixels, std::max<std::int64_t>(1, kBlock * pixels / work), work,
-                   [&](std::int64_t begin, std::int64_t end) {
-                     for (std::int64_t pixel = begin; pixel < end; ++pixel) pool(pixel);
-                   });
+  functors::with_storage(y.dtype(), [&]<class T>(functors::Type<T>) {
+    const MaxPool<T> pool{y.data<T>(),       x.data<T>(),       x.shape()[1],     x.shape()[2],
+                          x.shape()[3],      y.shape()[1],      y.shape()[2],     options.window[0],
+                          options.window[1], options.stride[0], options.stride[1]};
+    submit(stream, [=] {
+      for_each_block(pixels, std::max<std::int64_t>(1, kBlock * pixels / work), work,
+                     [&](std::int64_t begin, std::int64_t end) {
+                       for (std::int64_t pixel = begin; pixel < end; ++pixel) pool(pixel);
+                     });
+    });
   });
 }
 

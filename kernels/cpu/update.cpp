@@ -27,9 +27,12 @@ void update(const optim::UpdateRule& rule, const optim::UpdateTensors& t, const 
                   mu = t.mu ? t.mu.data<float>() : nullptr, nu = t.nu ? t.nu.data<float>() : nullptr,
                   decays = t.decays ? t.decays.data<std::uint8_t>() : nullptr, step = t.step.data<std::int64_t>(),
                   rate = t.learning_rate.data<float>(),
-                  squared_norm = t.squared_norm ? t.squared_norm.data<float>() : nullptr] {
-    const functors::UpdateCoefficients c(rule, *step, squared_norm ? *squared_norm : 0.0f);
+                  squared_norm = t.squared_norm ? t.squared_norm.data<float>() : nullptr,
+                  loss_scale = t.loss_scale ? t.loss_scale.data<float>() : nullptr,
+                  skipped = t.skipped ? t.skipped.data<std::int64_t>() : nullptr] {
+    const auto c = functors::UpdateCoefficients::at(rule, step, squared_norm, loss_scale, skipped);
     *rate = c.learning_rate;
+    if (c.skips) return;
     for_each_block(n, kBlock, n, [&](std::int64_t block_begin, std::int64_t block_end) {
       for_each_run(block_begin, block_end, decays, c.decay, [&](std::int64_t begin, std::int64_t end, float decay) {
         if (rule.rule == optim::Rule::adam) {

@@ -9,17 +9,25 @@
 namespace giro::cuda {
 namespace {
 
-template <class F>
+template <class F, class T, class B>
 struct BiasActivation {
-  float* y;
-  const float* b;
+  T* y;
+  const B* b;
   std::int64_t channels;
-  GIRO_HOST_DEVICE void operator()(std::int64_t i) const { y[i] = F::value(y[i] + b[i % channels]); }
+  GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
+    y[i] = T(F::value(static_cast<float>(y[i]) + static_cast<float>(b[i % channels])));
+  }
 };
 
 template <class F>
 void launch(const Tensor& y, const Tensor& b, const Stream& stream) {
-  ForEach{stream}(y.count(), BiasActivation<F>{y.data<float>(), b.data<float>(), b.count()});
+  functors::with_storage(y.dtype(), [&]<class T>(functors::Type<T>) {
+    if (b.dtype() == y.dtype()) {
+      ForEach{stream}(y.count(), BiasActivation<F, T, T>{y.data<T>(), b.data<T>(), b.count()});
+    } else {
+      ForEach{stream}(y.count(), BiasActivation<F, T, float>{y.data<T>(), b.data<float>(), b.count()});
+    }
+  });
 }
 
 }  // namespace

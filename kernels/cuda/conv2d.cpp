@@ -21,6 +21,8 @@ using ConvolutionDescriptor = Handle<cudnnConvolutionDescriptor_t, cudnnDestroyC
 struct Geometry {
   Shape x, w, y;
   std::array<std::int64_t, 2> stride, pad;
+  DType dtype;  // of all three
+  Math math;
 };
 
 bool pads_evenly(const Conv2dOptions& options) { return options.pad_before == options.pad_after; }
@@ -30,9 +32,14 @@ Shape padded_shape(const Shape& x, const Conv2dOptions& options) {
           x[2] + options.pad_before[1] + options.pad_after[1], x[3]};
 }
 
-Geometry geometry_of(const Shape& x, const Shape& w, const Shape& y, const Conv2dOptions& options) {
-  if (pads_evenly(options)) return {x, w, y, options.stride, options.pad_before};
-  return {padded_shape(x, options), w, y, options.stride, {0, 0}};
+Geometry geometry_of(const Tensor& x, const Shape& w, const Tensor& y, const Conv2dOptions& options, Math math) {
+  return {x.shape(), w, y.shape(), options.stride, options.pad_before, x.dtype(), math};
+}
+
+// What cuDNN may compute in: true f32, TF32, or of 16 bits products on tensor cores, which add up in f32.
+cudnnMathType_t math_type(const Geometry& g) {
+  if (g.dtype != DType::f32) return CUDNN_TENSOR_OP_MATH;
+  return g.math == Math::tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
 }
 
 Window window_of(const Conv2dOptions& options) { return {options.stride, options.pad_before}; }
@@ -92,32 +99,33 @@ struct ConvolutionPlan : Descriptors {
 
 Descriptors describe(const Geometry& g) {
   Descriptors made;
-  made.x = describe_images(g.x);
-  made.y = describe_images(g.y);
+  made.x = describe_images(g.x, g.dtype);
+  made.y = describe_images(g.y, g.dtype);
   check(cudnnCreateFilterDescriptor(made.w.out()), "cudnnCreateFilterDescriptor");
   // For NHWC, the order of memory is (O, KH, KW, I); the order of arguments stays (O, I, KH, KW).
-  check(cudnnSetFilter4dDescriptor(made.w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, to_int(g.w[0]), to_int(g.w[3]),
+  check(cudnnSetFilter4dDescriptor(made.w, data_type(g.dtype), CUDNN_TENSOR_NHWC, to_int(g.w[0]), to_int(g.w[3]),
                                    to_int(g.w[1]), to_int(g.w[2])),
         "cudnnSetFilter4dDescriptor");
   check(cudnnCreateConvolutionDescriptor(made.convolution.out()), "cudnnCreateConvolutionDescriptor");
   check(cudnnSetConvolution2dDescriptor(made.convolution, to_int(g.pad[0]), to_int(g.pad[1]), to_int(g.stride[0]),
                                         to_int(g.stride[1]), 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
         "cudnnSetConvolution2dDescriptor");
-  check(cudnnSetConvolutionMathType(made.convolution, CUDNN_FMA_MATH), "cudnnSetConvolutionMathType");
+  check(cudnnSetConvolutionMathType(made.convolution, math_type(g)), "cudnnSetConvolutionMathType");
   return made;
 }
 
-// The first of cuDNN's suggestions, best first, that gives the same bits every time and computes in true f32.
+// The first of cuDNN's suggestions, best first, that gives the same bits every time and computes as is asked for.
 template <class Direction>
-void choose_algorithm(ConvolutionPlan<Direction>& plan, cudnnHandle_t cudnn) {
+void choose_algorithm(ConvolutionPlan<Direction>& plan, cudnnMathType_t math, cudnnHandle_t cudnn) {
   std::array<typename Direction::Result, Direction::kCandidates> results{};
   int count = 0;
   check(candidates(Direction{}, cudnn, plan, Direction::kCandidates, &count, results.data()),
         "cudnnGetConvolutionAlgorithm_v7");
   for (int i = 0; i < count && !plan.found; ++i) {
     const auto& result = results[static_cast<std::size_t>(i)];
-    const bool fits = result.status == CUDNN_STATUS_SUCCESS && result.determinism == CUDNN_DETERMINISTIC &&
-                      (result.mathType == CUDNN_FMA_MATH || result.mathType == CUDNN_DEFAULT_MATH);
+    const bool fits =
+        result.status == CUDNN_STATUS_SUCCESS && result.determinism == CUDNN_DETERMINISTIC &&
+        (math != CUDNN_FMA_MATH || result.mathType == CUDNN_FMA_MATH || result.mathType == CUDNN_DEFAULT_MATH);
     if (!fits) continue;
     const cudnnStatus_t status = workspace_size(cudnn, plan, result.algo, &plan.workspace);
     if (CUDNN_STATUS_CATEGORY(static_cast<int>(status)) == CUDNN_STATUS_NOT_SUPPORTED) continue;
@@ -132,7 +140,7 @@ ConvolutionPlan<Direction> make_plan(const Geometry& g, cudnnHandle_t cudnn) {
   ConvolutionPlan<Direction> plan;
   try {
     static_cast<Descriptors&>(plan) = describe(g);
-    choose_algorithm(plan, cudnn);
+    choose_algorithm(plan, math_type(g), cudnn);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
   }
@@ -142,7 +150,8 @@ ConvolutionPlan<Direction> make_plan(const Geometry& g, cudnnHandle_t cudnn) {
 template <class Direction>
 const ConvolutionPlan<Direction>& plan(const Geometry& g, CudaStream& stream) {
   return stream.plan<ConvolutionPlan<Direction>>(
-      {g.x[0], g.x[1], g.x[2], g.x[3], g.w[0], g.w[1], g.w[2], g.stride[0], g.stride[1], g.pad[0], g.pad[1]},
+      {g.x[0], g.x[1], g.x[2], g.x[3], g.w[0], g.w[1], g.w[2], g.stride[0], g.stride[1], g.pad[0], g.pad[1],
+       static_cast<int>(g.dtype), static_cast<int>(g.math)},
       [&] { return make_plan<Direction>(g, stream.cudnn()); });
 }
 
@@ -154,23 +163,23 @@ struct Temporary {
   Buffer buffer;
   Tensor tensor;
 
-  Temporary(const Shape& shape, const Stream& stream)
-      : buffer(stream.allocate(static_cast<std::size_t>(shape.count()) * sizeof(float))),
-        tensor(buffer.data(), DType::f32, shape, stream.device()) {}
+  Temporary(const Shape& shape, DType dtype, const Stream& stream)
+      : buffer(stream.allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype))),
+        tensor(buffer.data(), dtype, shape, stream.device()) {}
 };
 
 }  // namespace
 
 void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f,
-            const Conv2dOptions& options, const Stream& stream) {
+            const Conv2dOptions& options, Math math, const Stream& stream) {
   if (y.count() == 0) return;
   if (!pads_evenly(options)) {
-    const Temporary padded(padded_shape(x.shape(), options), stream);
+    const Temporary padded(padded_shape(x.shape(), options), x.dtype(), stream);
     pad(padded.tensor, x, options.pad_before, stream);
-    return cuda::conv2d(y, padded.tensor, w, b, f, {.stride = options.stride}, stream);
+    return cuda::conv2d(y, padded.tensor, w, b, f, {.stride = options.stride}, math, stream);
   }
   CudaStream& owner = cuda_stream(stream);
-  const auto& p = plan<Forward>(geometry_of(x.shape(), w.shape(), y.shape(), options), owner);
+  const auto& p = plan<Forward>(geometry_of(x, w.shape(), y, options, math), owner);
   if (p.found) {
     const Buffer workspace = allocate(p.workspace, stream);
     check(cudnnConvolutionForward(owner.cudnn(), &kOne, p.x, x.raw(), p.w, w.raw(), p.convolution, p.algorithm,
@@ -183,7 +192,7 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
 }
 
 void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
-                     const Tensor& w, const Conv2dOptions& options, const Stream& stream) {
+                     const Tensor& w, const Conv2dOptions& options, Math math, const Stream& stream) {
   const std::int64_t channels = w.shape()[0];
   if (db) cuda::sum_rows(db, dz.reshape({channels > 0 ? dz.count() / channels : 0, channels}), stream);
   if (dz.count() == 0) {
@@ -194,26 +203,32 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
   if (!pads_evenly(options)) {
     const Conv2dOptions unpadded{.stride = options.stride};
     const Shape shape = padded_shape(x.shape(), options);
-    const Temporary padded(shape, stream);
+    const Temporary padded(shape, x.dtype(), stream);
     if (dw) {
       pad(padded.tensor, x, options.pad_before, stream);
-      cuda::conv2d_backward({}, dw, {}, dz, padded.tensor, w, unpadded, stream);
+      cuda::conv2d_backward({}, dw, {}, dz, padded.tensor, w, unpadded, math, stream);
     }
     if (dx) {
-      cuda::conv2d_backward(padded.tensor, {}, {}, dz, padded.tensor, w, unpadded, stream);
+      cuda::conv2d_backward(padded.tensor, {}, {}, dz, padded.tensor, w, unpadded, math, stream);
       crop(dx, padded.tensor, options.pad_before, stream);
     }
     return;
   }
   CudaStream& owner = cuda_stream(stream);
-  const Geometry geometry = geometry_of(x.shape(), w.shape(), dz.shape(), options);
+  const Geometry geometry = geometry_of(x, w.shape(), dz, options, math);
   if (dw) {
     const auto& p = plan<BackwardFilter>(geometry, owner);
     if (p.found) {
       const Buffer workspace = allocate(p.workspace, stream);
+      // Of 16-bit images cuDNN gives 16 bits.
+      const bool rounds = dw.dtype() != x.dtype();
+      const Buffer rounded =
+          rounds ? stream.allocate(static_cast<std::size_t>(dw.count()) * size_of(x.dtype())) : Buffer();
+      const Tensor computed = rounds ? Tensor(rounded.data(), x.dtype(), dw.shape(), dw.device()) : dw;
       check(cudnnConvolutionBackwardFilter(owner.cudnn(), &kOne, p.x, x.raw(), p.y, dz.raw(), p.convolution,
-                                           p.algorithm, workspace.data(), p.workspace, &kZero, p.w, dw.raw()),
+                                           p.algorithm, workspace.data(), p.workspace, &kZero, p.w, computed.raw()),
             "cudnnConvolutionBackwardFilter");
+      if (rounds) cuda::cast(dw, computed, stream);
     } else {
       tiled_conv2d_backward_filter(dw, dz, x, window_of(options), stream);
     }

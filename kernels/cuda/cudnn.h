@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include <giro/runtime/dtype.h>
 #include <giro/runtime/error.h>
 #include <giro/runtime/shape.h>
 
@@ -24,11 +25,16 @@ inline int to_int(std::int64_t value) {
   return static_cast<int>(value);
 }
 
-// Of an f32 image batch (N, H, W, C).
-inline TensorDescriptor describe_images(const Shape& shape) {
+// cuDNN's name for f32, bf16 and f16.
+inline cudnnDataType_t data_type(DType dtype) {
+  return dtype == DType::bf16 ? CUDNN_DATA_BFLOAT16 : dtype == DType::f16 ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
+}
+
+// Of an image batch (N, H, W, C).
+inline TensorDescriptor describe_images(const Shape& shape, DType dtype) {
   TensorDescriptor made;
   check(cudnnCreateTensorDescriptor(made.out()), "cudnnCreateTensorDescriptor");
-  check(cudnnSetTensor4dDescriptor(made, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, to_int(shape[0]), to_int(shape[3]),
+  check(cudnnSetTensor4dDescriptor(made, CUDNN_TENSOR_NHWC, data_type(dtype), to_int(shape[0]), to_int(shape[3]),
                                    to_int(shape[1]), to_int(shape[2])),
         "cudnnSetTensor4dDescriptor");
   return made;

@@ -17,15 +17,11 @@ void fill_zero(const Tensor& tensor, const Stream& stream) { stream.fill(tensor.
 
 }  // namespace
 
-void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, const Stream& stream) {
+void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, Math math,
+           const Stream& stream) {
   if (y.count() == 0) return;
   // y^T = w^T x^T
-  Matmul product{.m = w.shape()[1],
-                 .n = x.shape()[0],
-                 .k = w.shape()[0],
-                 .a = w.data<float>(),
-                 .b = x.data<float>(),
-                 .d = y.data<float>()};
+  Matmul product{.m = w.shape()[1], .n = x.shape()[0], .k = w.shape()[0], .a = w, .b = x, .d = y, .math = math};
   if (product.k == 0) {
     fill_zero(y, stream);
     bias_activation(y, b, Activation::none, stream);
@@ -34,7 +30,7 @@ void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, A
   } else {
     Matmul with_bias = product;
     with_bias.epilogue = CUBLASLT_EPILOGUE_BIAS;
-    with_bias.bias = b.data<float>();
+    with_bias.bias = b;
     if (!try_matmul(with_bias, stream)) {
       matmul(product, stream);
       bias_activation(y, b, Activation::none, stream);
@@ -45,25 +41,20 @@ void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, A
 }
 
 void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
-                    const Tensor& w, const Stream& stream) {
+                    const Tensor& w, Math math, const Stream& stream) {
   const std::int64_t batch = dz.shape()[0], outputs = dz.shape()[1];
   bool db_done = !db;
   if (dw && dw.count() > 0) {
     // dw^T = dz^T x, and db falls out of the same pass over dz.
-    Matmul product{.m = outputs,
-                   .n = x.shape()[1],
-                   .k = batch,
-                   .transpose_b = true,
-                   .a = dz.data<float>(),
-                   .b = x.data<float>(),
-                   .d = dw.data<float>()};
+    Matmul product{
+        .m = outputs, .n = x.shape()[1], .k = batch, .transpose_b = true, .a = dz, .b = x, .d = dw, .math = math};
     if (batch == 0) {
       fill_zero(dw, stream);
     } else {
       if (db) {
         Matmul with_db = product;
         with_db.epilogue = CUBLASLT_EPILOGUE_BGRADA;
-        with_db.bias = db.data<float>();
+        with_db.bias = db;
         db_done = try_matmul(with_db, stream);
       }
       if (!db || !db_done) matmul(product, stream);
@@ -75,13 +66,7 @@ void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const 
       fill_zero(dx, stream);
     } else {
       // dx^T = w dz^T
-      matmul({.m = w.shape()[0],
-              .n = batch,
-              .k = outputs,
-              .transpose_a = true,
-              .a = w.data<float>(),
-              .b = dz.data<float>(),
-              .d = dx.data<float>()},
+      matmul({.m = w.shape()[0], .n = batch, .k = outputs, .transpose_a = true, .a = w, .b = dz, .d = dx, .math = math},
              stream);
     }
   }
@@ -102,13 +87,13 @@ std::pair<Buffer, Tensor> scaled(const Tensor& x, double factor, const Stream& s
 void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b, Activation f,
                     const Stream& stream) {
   const auto [memory, floats] = scaled(x, factor, stream);
-  cuda::dense(y, floats, w, b, f, stream);
+  cuda::dense(y, floats, w, b, f, Math::f32, stream);
 }
 
 void dense_of_bytes_backward(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, double factor,
                              const Stream& stream) {
   const auto [memory, floats] = scaled(x, factor, stream);
-  cuda::dense_backward(Tensor(), dw, db, dz, floats, Tensor(), stream);
+  cuda::dense_backward(Tensor(), dw, db, dz, floats, Tensor(), Math::f32, stream);
 }
 
 }  // namespace giro::cuda

@@ -46,9 +46,13 @@ void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attr
         "cublasLtMatmulPreferenceSetAttribute");
 }
 
-Layout layout(std::int64_t rows, std::int64_t columns) {
+cudaDataType_t data_type(DType dtype) {
+  return dtype == DType::bf16 ? CUDA_R_16BF : dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+Layout layout(DType dtype, std::int64_t rows, std::int64_t columns) {
   Layout made;
-  check(cublasLtMatrixLayoutCreate(made.out(), CUDA_R_32F, static_cast<std::uint64_t>(rows),
+  check(cublasLtMatrixLayoutCreate(made.out(), data_type(dtype), static_cast<std::uint64_t>(rows),
                                    static_cast<std::uint64_t>(columns), rows),
         "cublasLtMatrixLayoutCreate");
   return made;
@@ -56,24 +60,28 @@ Layout layout(std::int64_t rows, std::int64_t columns) {
 
 MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
   MatmulPlan plan;
-  check(cublasLtMatmulDescCreate(plan.description.out(), CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+  const bool tf32 = matmul.math == Math::tf32 && matmul.a.dtype() == DType::f32;
+  check(cublasLtMatmulDescCreate(plan.description.out(), tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                                 CUDA_R_32F),
+        "cublasLtMatmulDescCreate");
   const cublasOperation_t op_a = matmul.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t op_b = matmul.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, op_a);
   set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, op_b);
   set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, matmul.epilogue);
-  if (matmul.bias != nullptr) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias);
-  plan.a = matmul.transpose_a ? layout(matmul.k, matmul.m) : layout(matmul.m, matmul.k);
-  plan.b = matmul.transpose_b ? layout(matmul.n, matmul.k) : layout(matmul.k, matmul.n);
-  plan.d = layout(matmul.m, matmul.n);
+  if (matmul.bias) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias.raw());
+  const DType from = matmul.a.dtype();
+  plan.a = matmul.transpose_a ? layout(from, matmul.k, matmul.m) : layout(from, matmul.m, matmul.k);
+  plan.b = matmul.transpose_b ? layout(from, matmul.n, matmul.k) : layout(from, matmul.k, matmul.n);
+  plan.d = layout(matmul.d.dtype(), matmul.m, matmul.n);
 
   Preference preference;
   check(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate");
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(matmul.a));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(matmul.b));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(matmul.d));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(matmul.d));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(matmul.a.raw()));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(matmul.b.raw()));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(matmul.d.raw()));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(matmul.d.raw()));
 
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results{};
   int count = 0;
@@ -95,20 +103,23 @@ MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
 
 bool try_matmul(const Matmul& matmul, const Stream& stream) {
   // There is no preference for the bias's alignment, and epilogues load it in vectors.
-  if (matmul.bias != nullptr && alignment_of(matmul.bias) < kMostAlignment) return false;
+  if (matmul.bias && alignment_of(matmul.bias.raw()) < kMostAlignment) return false;
+  if (matmul.bias && matmul.bias.dtype() != matmul.d.dtype()) return false;
   CudaStream& owner = cuda_stream(stream);
   const auto make = [&] { return make_plan(matmul, owner.cublaslt()); };
-  const MatmulPlan& plan =
-      owner.plan<MatmulPlan>({matmul.m, matmul.n, matmul.k, matmul.transpose_a, matmul.transpose_b, matmul.epilogue,
-                              alignment_of(matmul.a), alignment_of(matmul.b), alignment_of(matmul.d)},
-                             make);
+  const MatmulPlan& plan = owner.plan<MatmulPlan>(
+      {matmul.m, matmul.n, matmul.k, matmul.transpose_a, matmul.transpose_b, matmul.epilogue,
+       alignment_of(matmul.a.raw()), alignment_of(matmul.b.raw()), alignment_of(matmul.d.raw()),
+       static_cast<int>(matmul.a.dtype()), static_cast<int>(matmul.d.dtype()), static_cast<int>(matmul.math)},
+      make);
   if (!plan.found) return false;
-  if (matmul.bias != nullptr) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias);
+  if (matmul.bias) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias.raw());
   // From the stream's arena, so that within a recording it is the graph's own.
   const Buffer workspace = plan.workspace > 0 ? stream.allocate(plan.workspace) : Buffer();
   const float one = 1.0f, zero = 0.0f;
-  check(cublasLtMatmul(owner.cublaslt(), plan.description, &one, matmul.a, plan.a, matmul.b, plan.b, &zero, matmul.d,
-                       plan.d, matmul.d, plan.d, &plan.algorithm, workspace.data(), plan.workspace, owner.handle()),
+  check(cublasLtMatmul(owner.cublaslt(), plan.description, &one, matmul.a.raw(), plan.a, matmul.b.raw(), plan.b, &zero,
+                       matmul.d.raw(), plan.d, matmul.d.raw(), plan.d, &plan.algorithm, workspace.data(),
+                       plan.workspace, owner.handle()),
         "cublasLtMatmul");
   return true;
 }

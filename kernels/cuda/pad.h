@@ -8,7 +8,7 @@
 
 namespace giro::cuda {
 
-// Images (N, H, W, C), f32, within larger ones (N, PH, PW, C), their first row and column at `offset`.
+// Images (N, H, W, C), f32, bf16 or f16, within larger ones (N, PH, PW, C), their first row and column at `offset`.
 
 // padded = x with zeros around it.
 void pad(const Tensor& padded, const Tensor& x, std::array<std::int64_t, 2> offset, const Stream& stream);

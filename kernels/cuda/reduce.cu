@@ -87,7 +87,9 @@ void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream) {
 
 void sum_rows(const Tensor& out, const Tensor& x, const Stream& stream) {
   const std::int64_t rows = x.shape()[0], columns = x.shape()[1];
-  sum_rows_of(out.data<float>(), rows, columns, Elements{x.data<float>()}, stream);
+  functors::with_storage(x.dtype(), [&]<class T>(functors::Type<T>) {
+    sum_rows_of(functors::Output(out), rows, columns, Elements<T>{x.data<T>()}, stream);
+  });
 }
 
 }  // namespace giro::cuda

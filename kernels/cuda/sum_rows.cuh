@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/functors/storage.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -17,9 +18,10 @@ constexpr int kTileRows = 16;
 constexpr std::int64_t kRowsPerSplit = 32 * kTileRows;
 constexpr std::int64_t kMostSplits = 256;
 
+template <class T>
 struct Elements {
-  const float* x;
-  __device__ float operator()(std::int64_t i) const { return x[i]; }
+  const T* x;
+  __device__ float operator()(std::int64_t i) const { return static_cast<float>(x[i]); }
 };
 
 // For a whole block: the sum of every `stride`-th tile of 16 rows in the block's 32 columns, from the given tile on; in
@@ -45,22 +47,22 @@ __device__ float sum_of_tiles(const Element& element, std::int64_t rows, std::in
 
 // The rows are split over gridDim.y blocks; of these, the last adds up the sums of all.
 template <class Element>
-__global__ void sum_rows_kernel(float* out, float* partial, unsigned int* arrivals, Element element, std::int64_t rows,
-                                std::int64_t columns) {
+__global__ void sum_rows_kernel(functors::Output out, float* partial, unsigned int* arrivals, Element element,
+                                std::int64_t rows, std::int64_t columns) {
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kTileColumns + threadIdx.x;
   const bool writes = threadIdx.y == 0 && column < columns;
   float sum = sum_of_tiles(element, rows, columns, blockIdx.y, gridDim.y);
   if (gridDim.y > 1) {
     if (writes) partial[blockIdx.y * columns + column] = sum;
     if (!is_last_block(arrivals + blockIdx.x, gridDim.y)) return;
-    sum = sum_of_tiles(Elements{partial}, gridDim.y, columns, 0, 1);
+    sum = sum_of_tiles(Elements<float>{partial}, gridDim.y, columns, 0, 1);
   }
-  if (writes) out[column] = sum;
+  if (writes) out.store(column, sum);
 }
 
 // out[c] = the sum over r of element(r columns + c), in an order that depends on the shape alone.
 template <class Element>
-void sum_rows_of(float* out, std::int64_t rows, std::int64_t columns, Element element, const Stream& stream) {
+void sum_rows_of(functors::Output out, std::int64_t rows, std::int64_t columns, Element element, const Stream& stream) {
   if (columns == 0) return;
   const unsigned int tiles = blocks_for(columns, kTileColumns);
   // Each column tile counts apart.

@@ -51,12 +51,13 @@ struct Tap {
 };
 
 // What each pixel of y sees of x: its terms are the elements of a filter.
+template <class T>
 struct Patches {
   using Place = Pixel;  // its top left corner, which may lie outside the image
   using Term = Tap;
   static constexpr bool kAlongTerms = true;
 
-  const float* x;
+  const T* x;
   std::int64_t count;
   Geometry g;
 
@@ -68,17 +69,18 @@ struct Patches {
   __device__ float at(const Place& corner, const Term& tap) const {
     const std::int64_t row = corner.row + tap.row, column = corner.column + tap.column;
     if (row < 0 || row >= g.height || column < 0 || column >= g.width) return 0.0f;
-    return x[((corner.image * g.height + row) * g.width + column) * g.channels + tap.channel];
+    return static_cast<float>(x[((corner.image * g.height + row) * g.width + column) * g.channels + tap.channel]);
   }
 };
 
 // Which of dz each pixel of x has taken part in: its terms are taps and, of each, all filters.
+template <class T>
 struct Shares {
   using Place = Pixel;
   using Term = Tap;  // its channel is the filter
   static constexpr bool kAlongTerms = true;
 
-  const float* dz;
+  const T* dz;
   std::int64_t count;
   Geometry g;
 
@@ -89,22 +91,24 @@ struct Shares {
     if (down < 0 || right < 0 || down % g.stride[0] != 0 || right % g.stride[1] != 0) return 0.0f;
     const std::int64_t row = down / g.stride[0], column = right / g.stride[1];
     if (row >= g.out_height || column >= g.out_width) return 0.0f;
-    return dz[((pixel.image * g.out_height + row) * g.out_width + column) * g.filters + tap.channel];
+    return static_cast<float>(
+        dz[((pixel.image * g.out_height + row) * g.out_width + column) * g.filters + tap.channel]);
   }
 };
 
 // The filters by channel: their terms are those of Shares.
+template <class T>
 struct FiltersByChannel {
   using Place = std::int64_t;
   using Term = std::int64_t;
   static constexpr bool kAlongTerms = false;
 
-  const float* w;
+  const T* w;
   std::int64_t count, filters, taps;
 
   __device__ Place place(std::int64_t i) const { return i; }
   __device__ Term term(std::int64_t t) const { return ((t % filters) * taps + t / filters) * count; }
-  __device__ float at(Place channel, Term begin) const { return w[begin + channel]; }
+  __device__ float at(Place channel, Term begin) const { return static_cast<float>(w[begin + channel]); }
 };
 
 }  // namespace
@@ -112,23 +116,29 @@ struct FiltersByChannel {
 void tiled_conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Window& window, const Stream& stream) {
   const Geometry g = geometry_of(x.shape(), w.shape(), y.shape(), window);
   const std::int64_t terms = g.taps() * g.channels;
-  tiled_product(y.data<float>(), Patches{x.data<float>(), g.out_pixels(), g},
-                Matrix<true>{w.data<float>(), g.filters, terms}, terms, stream);
+  functors::with_storage(x.dtype(), [&]<class T>(functors::Type<T>) {
+    tiled_product(y, Patches<T>{x.data<T>(), g.out_pixels(), g}, Matrix<true, T>{w.data<T>(), g.filters, terms}, terms,
+                  stream);
+  });
 }
 
 void tiled_conv2d_backward_data(const Tensor& dx, const Tensor& dz, const Tensor& w, const Window& window,
                                 const Stream& stream) {
   const Geometry g = geometry_of(dx.shape(), w.shape(), dz.shape(), window);
-  tiled_product(dx.data<float>(), Shares{dz.data<float>(), g.pixels(), g},
-                FiltersByChannel{w.data<float>(), g.channels, g.filters, g.taps()}, g.taps() * g.filters, stream);
+  functors::with_storage(dz.dtype(), [&]<class T>(functors::Type<T>) {
+    tiled_product(dx, Shares<T>{dz.data<T>(), g.pixels(), g},
+                  FiltersByChannel<T>{w.data<T>(), g.channels, g.filters, g.taps()}, g.taps() * g.filters, stream);
+  });
 }
 
 void tiled_conv2d_backward_filter(const Tensor& dw, const Tensor& dz, const Tensor& x, const Window& window,
                                   const Stream& stream) {
   const Geometry g = geometry_of(x.shape(), dw.shape(), dz.shape(), window);
-  const Patches patches{x.data<float>(), g.out_pixels(), g};
-  tiled_product(dw.data<float>(), Matrix<false>{dz.data<float>(), g.filters, g.filters},
-                Exchanged<Patches>{patches, g.taps() * g.channels}, g.out_pixels(), stream);
+  functors::with_storage(x.dtype(), [&]<class T>(functors::Type<T>) {
+    const Patches<T> patches{x.data<T>(), g.out_pixels(), g};
+    tiled_product(dw, Matrix<false, T>{dz.data<T>(), g.filters, g.filters},
+                  Exchanged<Patches<T>>{patches, g.taps() * g.channels}, g.out_pixels(), stream);
+  });
 }
 
 }  // namespace giro::cuda

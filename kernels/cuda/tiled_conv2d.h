@@ -14,7 +14,7 @@ struct Window {
 };
 
 // The convolution as a product without a matrix of patches, in true f32: for what cuDNN declines. Any shape and
-// padding; the same bits every time. Shapes as of giro::conv2d; no tensor is empty.
+// padding; the same bits every time. Shapes and dtypes as of giro::conv2d; no tensor is empty.
 
 void tiled_conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Window& window, const Stream& stream);
 void tiled_conv2d_backward_data(const Tensor& dx, const Tensor& dz, const Tensor& w, const Window& window,

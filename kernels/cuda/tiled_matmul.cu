@@ -5,18 +5,21 @@ namespace giro::cuda {
 
 // Row-major, d^T (n, m): its rows are op(b)'s columns, its columns op(a)'s rows.
 void tiled_matmul(const Matmul& p, const Stream& stream) {
-  const auto with_rows = [&](const auto& rows) {
-    if (p.transpose_a) {
-      tiled_product(p.d, rows, Matrix<true>{p.a, p.m, p.k}, p.k, stream);
+  functors::with_storage(p.a.dtype(), [&]<class T>(functors::Type<T>) {
+    const T *a = p.a.data<T>(), *b = p.b.data<T>();
+    const auto with_rows = [&](const auto& rows) {
+      if (p.transpose_a) {
+        tiled_product(p.d, rows, Matrix<true, T>{a, p.m, p.k}, p.k, stream);
+      } else {
+        tiled_product(p.d, rows, Matrix<false, T>{a, p.m, p.m}, p.k, stream);
+      }
+    };
+    if (p.transpose_b) {
+      with_rows(Matrix<false, T>{b, p.n, p.n});
     } else {
-      tiled_product(p.d, rows, Matrix<false>{p.a, p.m, p.m}, p.k, stream);
+      with_rows(Matrix<true, T>{b, p.n, p.k});
     }
-  };
-  if (p.transpose_b) {
-    with_rows(Matrix<false>{p.b, p.n, p.n});
-  } else {
-    with_rows(Matrix<true>{p.b, p.n, p.k});
-  }
+  });
 }
 
 }  // namespace giro::cuda

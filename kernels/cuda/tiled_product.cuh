@@ -5,6 +5,7 @@
 #include <giro/runtime/stream.h>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/functors/storage.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -17,18 +18,18 @@ namespace giro::cuda {
 //   Term term(t)          where term t of a vector lies
 //   float at(place, term)
 //   kAlongTerms           whether neighbours in memory are terms of one vector, or one term of several vectors
-template <bool kAlong>
+template <bool kAlong, class T>
 struct Matrix {
   using Place = std::int64_t;
   using Term = std::int64_t;
   static constexpr bool kAlongTerms = kAlong;
 
-  const float* data;
+  const T* data;
   std::int64_t count, stride;  // stride: between what are not neighbours
 
   __device__ Place place(std::int64_t i) const { return kAlong ? i * stride : i; }
   __device__ Term term(std::int64_t t) const { return kAlong ? t : t * stride; }
-  __device__ float at(Place place, Term term) const { return data[place + term]; }
+  __device__ float at(Place place, Term term) const { return static_cast<float>(data[place + term]); }
 };
 
 // Another operand with vectors and terms exchanged.
@@ -94,7 +95,7 @@ struct Loader {
 
 // out (rows.count, columns.count), row-major: out[r, c] = sum over the terms of rows' vector r times columns' vector c.
 template <class Rows, class Columns>
-__global__ void tiled_product_kernel(float* out, Rows rows, Columns columns, std::int64_t terms) {
+__global__ void tiled_product_kernel(functors::Output out, Rows rows, Columns columns, std::int64_t terms) {
   __shared__ Tile left, right;
   const std::int64_t across = (columns.count + kTile - 1) / kTile;
   const std::int64_t first_row = blockIdx.x / across * kTile, first_column = blockIdx.x % across * kTile;
@@ -117,7 +118,7 @@ __global__ void tiled_product_kernel(float* out, Rows rows, Columns columns, std
   for (int i = 0; i < kEach; ++i) {
     for (int j = 0; j < kEach; ++j) {
       const std::int64_t row = first_row + y + i * kSide, column = first_column + x + j * kSide;
-      if (row < rows.count && column < columns.count) out[row * columns.count + column] = sums[i][j];
+      if (row < rows.count && column < columns.count) out.store(row * columns.count + column, sums[i][j]);
     }
   }
 }
@@ -126,12 +127,13 @@ __global__ void tiled_product_kernel(float* out, Rows rows, Columns columns, std
 
 // Queues the product; nothing if it has no elements.
 template <class Rows, class Columns>
-void tiled_product(float* out, const Rows& rows, const Columns& columns, std::int64_t terms, const Stream& stream) {
+void tiled_product(const Tensor& out, const Rows& rows, const Columns& columns, std::int64_t terms,
+                   const Stream& stream) {
   if (rows.count == 0 || columns.count == 0) return;
   const std::int64_t down = (rows.count + tiles::kTile - 1) / tiles::kTile;
   const std::int64_t across = (columns.count + tiles::kTile - 1) / tiles::kTile;
-  tiles::tiled_product_kernel<<<blocks_for(down * across, 1), tiles::kThreads, 0, handle(stream)>>>(out, rows, columns,
-                                                                                                    terms);
+  tiles::tiled_product_kernel<<<blocks_for(down * across, 1), tiles::kThreads, 0, handle(stream)>>>(
+      functors::Output(out), rows, columns, terms);
   check_launch("tiled_product_kernel");
 }
 

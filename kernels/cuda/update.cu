@@ -23,7 +23,8 @@ struct Leaves {
   const std::uint8_t* decays;
   const std::int64_t* step;
   float* learning_rate;
-  const float* squared_norm;
+  const float *squared_norm, *loss_scale;
+  const std::int64_t* skipped;
   std::int64_t count;
 };
 
@@ -39,12 +40,13 @@ __device__ void update_elements(const optim::UpdateRule& rule, const Leaves& lea
   using Coefficients = functors::UpdateCoefficients;
   __shared__ alignas(Coefficients) unsigned char storage[sizeof(Coefficients)];
   if (threadIdx.x == 0) {
-    const float squared_norm = rule.max_norm > 0 ? *leaves.squared_norm : 0.0f;
-    const auto* made = new (storage) Coefficients(rule, *leaves.step, squared_norm);
+    const auto* made = new (storage)
+        Coefficients(Coefficients::at(rule, leaves.step, leaves.squared_norm, leaves.loss_scale, leaves.skipped));
     if (blockIdx.x == 0) *leaves.learning_rate = made->learning_rate;
   }
   __syncthreads();
   const Coefficients c = *reinterpret_cast<const Coefficients*>(storage);
+  if (c.skips) return;
 
   auto* params = reinterpret_cast<Pack*>(leaves.params);
   const auto* grads = reinterpret_cast<const Pack*>(leaves.grads);
@@ -106,6 +108,8 @@ Leaves leaves_of(const optim::UpdateTensors& tensors) {
           tensors.step.data<std::int64_t>(),
           tensors.learning_rate.data<float>(),
           data_or_null<float>(tensors.squared_norm),
+          data_or_null<float>(tensors.loss_scale),
+          data_or_null<std::int64_t>(tensors.skipped),
           tensors.params.count()};
 }
 

@@ -7,6 +7,8 @@
 #include <giro/runtime/host_device.h>
 #include <giro/runtime/tensor.h>
 
+#include "kernels/functors/storage.h"
+
 namespace giro::functors {
 
 // Each activation as f(x), and as its slope at x_or_y (see needs_input).
@@ -41,18 +43,20 @@ struct Sigmoid {
   GIRO_HOST_DEVICE static float slope(float y) { return y * (1.0f - y); }
 };
 
-template <class F>
+template <class F, class T>
 struct Activate {
-  float* y;
-  const float* x;
-  GIRO_HOST_DEVICE void operator()(std::int64_t i) const { y[i] = F::value(x[i]); }
+  T* y;
+  const T* x;
+  GIRO_HOST_DEVICE void operator()(std::int64_t i) const { y[i] = T(F::value(static_cast<float>(x[i]))); }
 };
 
-template <class F>
+template <class F, class T>
 struct ActivateBackward {
-  float* dx;
-  const float *dy, *x_or_y;
-  GIRO_HOST_DEVICE void operator()(std::int64_t i) const { dx[i] = dy[i] * F::slope(x_or_y[i]); }
+  T* dx;
+  const T *dy, *x_or_y;
+  GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
+    dx[i] = T(static_cast<float>(dy[i]) * F::slope(static_cast<float>(x_or_y[i])));
+  }
 };
 
 template <class G>
@@ -73,14 +77,18 @@ void with_activation(Activation f, G&& g) {
 
 template <class ForEach>
 void activation(const ForEach& for_each, const Tensor& y, const Tensor& x, Activation f) {
-  with_activation(f, [&]<class F>(F) { for_each(y.count(), Activate<F>{y.data<float>(), x.data<float>()}); });
+  with_activation(f, [&]<class F>(F) {
+    with_storage(y.dtype(), [&]<class T>(Type<T>) { for_each(y.count(), Activate<F, T>{y.data<T>(), x.data<T>()}); });
+  });
 }
 
 template <class ForEach>
 void activation_backward(const ForEach& for_each, const Tensor& dx, const Tensor& dy, const Tensor& x_or_y,
                          Activation f) {
   with_activation(f, [&]<class F>(F) {
-    for_each(dx.count(), ActivateBackward<F>{dx.data<float>(), dy.data<float>(), x_or_y.data<float>()});
+    with_storage(dx.dtype(), [&]<class T>(Type<T>) {
+      for_each(dx.count(), ActivateBackward<F, T>{dx.data<T>(), dy.data<T>(), x_or_y.data<T>()});
+    });
   });
 }
 

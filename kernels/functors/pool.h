@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <giro/kernels/pool.h>
 #include <giro/runtime/host_device.h>
@@ -16,9 +17,10 @@ GIRO_HOST_DEVICE inline bool is_largest(float value, float largest) {
 }
 
 // dx[i] gathers the gradient of every window in which x[i] is the first largest value.
+template <class T>
 struct MaxPoolBackward {
-  float* dx;
-  const float *dy, *x, *y;
+  T* dx;
+  const T *dy, *x, *y;
   std::int64_t height, width, channels, out_height, out_width;
   std::int64_t window_h, window_w, stride_h, stride_w;
 
@@ -31,10 +33,13 @@ struct MaxPoolBackward {
     for (std::int64_t oh = first_oh; oh < out_height && oh * stride_h <= h; ++oh) {
       for (std::int64_t ow = first_ow; ow < out_width && ow * stride_w <= w; ++ow) {
         const std::int64_t o = ((n * out_height + oh) * out_width + ow) * channels + c;
-        if (is_largest(x[i], y[o]) && is_first(n, oh, ow, h, w, c, y[o])) sum += dy[o];
+        const auto largest = static_cast<float>(y[o]);
+        if (is_largest(static_cast<float>(x[i]), largest) && is_first(n, oh, ow, h, w, c, largest)) {
+          sum += static_cast<float>(dy[o]);
+        }
       }
     }
-    dx[i] = sum;
+    dx[i] = T(sum);
   }
 
   GIRO_HOST_DEVICE bool is_first(std::int64_t n, std::int64_t oh, std::int64_t ow, std::int64_t h, std::int64_t w,
@@ -42,78 +47,93 @@ struct MaxPoolBackward {
     for (std::int64_t row = oh * stride_h; row <= h; ++row) {
       const std::int64_t end = row == h ? w : ow * stride_w + window_w;
       for (std::int64_t column = ow * stride_w; column < end; ++column) {
-        if (is_largest(x[((n * height + row) * width + column) * channels + c], largest)) return false;
+        const auto value = static_cast<float>(x[((n * height + row) * width + column) * channels + c]);
+        if (is_largest(value, largest)) return false;
       }
     }
     return true;
   }
 };
 
-// Windows tile the images: they begin where the one before ends.
-template <class F>
+// Windows tile the images: they begin where the one before ends. What f is applied to, and what is added up, is rounded
+// as the ops round that this one stands for.
+template <class F, class T>
 struct ActivationAveragePool {
-  float* y;
-  const float *z, *b;                                // b: null for none
+  T* y;
+  const T *z, *b;                                    // b: null for none
   std::int64_t width, channels, window_h, window_w;  // of z
 
   ActivationAveragePool(const Tensor& y, const Tensor& z, const Tensor& b, const PoolOptions& options)
-      : y(y.data<float>()),
-        z(z.data<float>()),
-        b(b ? b.data<float>() : nullptr),
+      : y(y.data<T>()),
+        z(z.data<T>()),
+        b(b ? b.data<T>() : nullptr),
         width(z.shape()[2]),
         channels(z.shape()[3]),
         window_h(options.window[0]),
         window_w(options.window[1]) {}
 
+  // The term of one value of z, in channel c.
+  GIRO_HOST_DEVICE float term(T at, std::int64_t c) const {
+    const auto value = static_cast<float>(at);
+    return stored<T>(F::value(b == nullptr ? value : stored<T>(value + static_cast<float>(b[c]))));
+  }
+
   GIRO_HOST_DEVICE void operator()(std::int64_t o) const {
     const std::int64_t out_width = width / window_w;
     const std::int64_t c = o % channels, w = o / channels % out_width, row = o / (channels * out_width);
-    const float* const window = z + (row * window_h * width + w * window_w) * channels + c;
+    const T* const window = z + (row * window_h * width + w * window_w) * channels + c;
     float sum = 0;
     for (std::int64_t i = 0; i < window_h; ++i) {
-      for (std::int64_t j = 0; j < window_w; ++j) {
-        const float value = window[(i * width + j) * channels];
-        sum += F::value(b == nullptr ? value : value + b[c]);
-      }
+      for (std::int64_t j = 0; j < window_w; ++j) sum += term(window[(i * width + j) * channels], c);
     }
-    y[o] = sum / static_cast<float>(window_h * window_w);
+    y[o] = T(sum / static_cast<float>(window_h * window_w));
   }
 };
 
 // Row r of x lies in row r / window_h of y, whatever image it is of.
-template <class F>
+template <class F, class T>
 struct AveragePoolActivationBackward {
-  float* dz;
-  const float *dy, *x, *b;
+  T* dz;
+  const T *dy, *x, *b;
   std::int64_t width, channels, window_h, window_w;
   float factor;
 
   AveragePoolActivationBackward(const Tensor& dz, const Tensor& dy, const Tensor& x, const Tensor& b,
                                 const PoolOptions& options)
-      : dz(dz.data<float>()),
-        dy(dy.data<float>()),
-        x(x.data<float>()),
-        b(b ? b.data<float>() : nullptr),
+      : dz(dz.data<T>()),
+        dy(dy.data<T>()),
+        x(x.data<T>()),
+        b(b ? b.data<T>() : nullptr),
         width(dz.shape()[2]),
         channels(dz.shape()[3]),
         window_h(options.window[0]),
         window_w(options.window[1]),
         factor(1.0f / static_cast<float>(window_h * window_w)) {}
 
+  // The gradient at one value of x, in channel c. Without an activation that is not read: there need be none.
+  GIRO_HOST_DEVICE T gradient(T dy_at, const T& x_at, std::int64_t c) const {
+    if constexpr (std::is_same_v<F, Identity>) return T(factor * static_cast<float>(dy_at));
+    const auto value = static_cast<float>(x_at);
+    const float slope = F::slope(b == nullptr ? value : stored<T>(value + static_cast<float>(b[c])));
+    return T(stored<T>(factor * static_cast<float>(dy_at)) * slope);
+  }
+
   // Writes element i, and returns it.
   GIRO_HOST_DEVICE float operator()(std::int64_t i) const {
     const std::int64_t c = i % channels, w = i / channels % width, row = i / (channels * width);
     const std::int64_t o = (row / window_h * (width / window_w) + w / window_w) * channels + c;
-    return dz[i] = factor * dy[o] * F::slope(b == nullptr ? x[i] : x[i] + b[c]);
+    return static_cast<float>(dz[i] = gradient(dy[o], x[i], c));
   }
 };
 
 template <class ForEach>
 void max_pool_backward(const ForEach& for_each, const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,
                        const PoolOptions& options) {
-  for_each(dx.count(), MaxPoolBackward{dx.data<float>(), dy.data<float>(), x.data<float>(), y.data<float>(),
-                                       x.shape()[1], x.shape()[2], x.shape()[3], y.shape()[1], y.shape()[2],
-                                       options.window[0], options.window[1], options.stride[0], options.stride[1]});
+  with_storage(dx.dtype(), [&]<class T>(Type<T>) {
+    for_each(dx.count(), MaxPoolBackward<T>{dx.data<T>(), dy.data<T>(), x.data<T>(), y.data<T>(), x.shape()[1],
+                                            x.shape()[2], x.shape()[3], y.shape()[1], y.shape()[2], options.window[0],
+                                            options.window[1], options.stride[0], options.stride[1]});
+  });
 }
 
 }  // namespace giro::functors

@@ -7,6 +7,7 @@
 #include <giro/runtime/host_device.h>
 
 #include "kernels/functors/learning_rate.h"
+#include "kernels/functors/loss_scale.h"
 
 // The optimizers' arithmetic, once for both backends. A backend computes the coefficients once a launch (the CPU) or
 // once a block (CUDA), from leaves on the device, and then runs sgd_element or adam_element over the flat buffers.
@@ -33,17 +34,35 @@ struct UpdateCoefficients {
   float beta1, one_minus_beta1, beta2, one_minus_beta2;
   float correction1 = 1, correction2 = 1;  // adam's 1 / (1 - beta^t)
   float epsilon;
+  bool skips = false;  // the update, because of gradients that are not finite
 
-  // `squared_norm` is ignored without clipping. The powers are taken in double: 1 - 0.999^t in float is off by 1e-5.
-  GIRO_HOST_DEVICE UpdateCoefficients(const optim::UpdateRule& rule, std::int64_t step, float squared_norm) {
+  // From leaves on the device. loss_scale, and skipped with it, may be null; squared_norm where nothing needs it.
+  GIRO_HOST_DEVICE static UpdateCoefficients at(const optim::UpdateRule& rule, const std::int64_t* step,
+                                                const float* squared_norm, const float* loss_scale,
+                                                const std::int64_t* skipped) {
+    const bool scaled = loss_scale != nullptr;
+    return UpdateCoefficients(rule, scaled ? *step - *skipped : *step, scaled || rule.max_norm > 0 ? *squared_norm : 0,
+                              scaled ? *loss_scale : 0);
+  }
+
+  // `squared_norm` is ignored without clipping and scale; a loss_scale of 0 is none. The powers are taken in double: 1
+  // - 0.999^t in float is off by 1e-5.
+  GIRO_HOST_DEVICE UpdateCoefficients(const optim::UpdateRule& rule, std::int64_t step, float squared_norm,
+                                      float loss_scale = 0) {
     learning_rate = RateOf::at(rule.learning_rate, step);
     gradient_scale = 1.0f;
+    float unscale = 1.0f;  // a power of two, so that it rounds nothing
+    if (loss_scale != 0) {
+      unscale = 1.0f / loss_scale;
+      skips = !is_finite_norm(squared_norm);
+    }
     if (rule.max_norm > 0) {
-      const float norm = sqrtf(squared_norm);
+      const float norm = sqrtf(squared_norm) * unscale;
       const float max_norm = static_cast<float>(rule.max_norm);
       // A NaN norm scales by NaN: clipping must not hide it.
       if (!(norm <= max_norm)) gradient_scale = max_norm / norm;
     }
+    gradient_scale *= unscale;
     decay = learning_rate * static_cast<float>(rule.weight_decay);
     momentum = static_cast<float>(rule.momentum);
     beta1 = static_cast<float>(rule.beta1);

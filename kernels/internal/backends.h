@@ -7,6 +7,8 @@
 #include <giro/kernels/activation.h>
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/gather.h>
+#include <giro/kernels/math.h>
+#include <giro/kernels/optim/loss_scale.h>
 #include <giro/kernels/optim/update.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/publish.h>
@@ -28,17 +30,18 @@ struct RowPart;  // kernels/functors/publish.h
   void scale_rows(const Tensor& out, const Tensor& a, const Tensor& factors, const Stream& stream);                    \
   void broadcast(const Tensor& out, const Tensor& scalar, double factor, const Stream& stream);                        \
   void increment(const Tensor& counter, std::int64_t amount, const Stream& stream);                                    \
-  void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, const Stream& stream);  \
+  void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, Math math,              \
+             const Stream& stream);                                                                                    \
   void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,         \
-                      const Tensor& w, const Stream& stream);                                                          \
+                      const Tensor& w, Math math, const Stream& stream);                                               \
   void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b, Activation f, \
                       const Stream& stream);                                                                           \
   void dense_of_bytes_backward(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, double factor,   \
                                const Stream& stream);                                                                  \
   void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f,                        \
-              const Conv2dOptions& options, const Stream& stream);                                                     \
+              const Conv2dOptions& options, Math math, const Stream& stream);                                          \
   void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,        \
-                       const Tensor& w, const Conv2dOptions& options, const Stream& stream);                           \
+                       const Tensor& w, const Conv2dOptions& options, Math math, const Stream& stream);                \
   void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);                   \
   void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream);        \
   void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Activation f,                            \
@@ -75,7 +78,8 @@ struct RowPart;  // kernels/functors/publish.h
   void write_slot(const SlotRing& ring, std::int64_t offset, const Tensor& in, const Stream& stream);                  \
   void update(const optim::UpdateRule& rule, const optim::UpdateTensors& tensors, const Stream& stream);               \
   void update_and_publish(const optim::UpdateRule& rule, const optim::UpdateTensors& tensors, const RowRing& ring,     \
-                          const Tensor& row, const RowPart& part, const Stream& stream)
+                          const Tensor& row, const RowPart& part, const Stream& stream);                               \
+  void adjust_loss_scale(const optim::LossScale& scale, const Tensor& squared_norm, const Stream& stream)
 
 namespace giro::cpu {
 GIRO_DECLARE_OPS;

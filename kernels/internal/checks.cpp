@@ -40,6 +40,19 @@ void is_floating(std::string_view op, const Argument& argument) {
   }
 }
 
+void is_storage(std::string_view op, const Argument& argument) {
+  is_given(op, argument);
+  const DType dtype = argument.tensor.dtype();
+  if (dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16) {
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: {} is {}, expected dtype f32, bf16 or f16", op,
+                                                       argument.name, to_string(argument.tensor)));
+  }
+}
+
+void is_f32_or_as(std::string_view op, const Argument& argument, const Argument& like) {
+  if (argument.tensor.dtype() != DType::f32) same_dtype(op, argument, like);
+}
+
 void is_integer(std::string_view op, const Argument& argument) {
   const DType dtype = argument.tensor.dtype();
   if (dtype != DType::u8 && dtype != DType::i32 && dtype != DType::i64) {

@@ -19,6 +19,10 @@ struct Argument {
 void on_device(std::string_view op, std::initializer_list<Argument> arguments, const Stream& stream);
 void has_dtype(std::string_view op, const Argument& argument, DType dtype);
 void is_floating(std::string_view op, const Argument& argument);
+// One of f32, bf16, f16: what ops compute on in f32.
+void is_storage(std::string_view op, const Argument& argument);
+// f32, or the dtype of `like`.
+void is_f32_or_as(std::string_view op, const Argument& argument, const Argument& like);
 // One of u8, i32, i64.
 void is_integer(std::string_view op, const Argument& argument);
 void same_dtype(std::string_view op, const Argument& a, const Argument& b);

@@ -6,6 +6,7 @@
 
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/gather.h>
+#include <giro/kernels/optim/loss_scale.h>
 #include <giro/kernels/optim/update.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/publish.h>
@@ -44,10 +45,14 @@ inline const UpdateRule& moved(const UpdateRule& rule, const giro::detail::Memor
 
 inline UpdateTensors moved(UpdateTensors tensors, const giro::detail::MemoryMoves& moves) {
   for (Tensor* tensor : {&tensors.params, &tensors.grads, &tensors.mu, &tensors.nu, &tensors.decays, &tensors.step,
-                         &tensors.learning_rate, &tensors.squared_norm}) {
+                         &tensors.learning_rate, &tensors.squared_norm, &tensors.loss_scale, &tensors.skipped}) {
     *tensor = moves(*tensor);
   }
   return tensors;
+}
+
+inline LossScale moved(const LossScale& scale, const giro::detail::MemoryMoves& moves) {
+  return {moves(scale.scale), moves(scale.good_steps), moves(scale.skipped)};
 }
 
 }  // namespace giro::optim

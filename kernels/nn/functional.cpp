@@ -25,17 +25,46 @@ const Tensor& before_activation(const Tensor& dy, const Tensor& y, Activation f,
 // An op for the gradients of a weight and its bias, as far as they are wanted, apart from that for the input's: they do
 // not wait for each other.
 void with_grads_of(const Var& w, const Var& b, const std::function<void(const Tensor&, const Tensor&)>& write) {
-  if (!w.requires_grad()) return b.accumulate([&](const Tensor& db) { write(Tensor(), db); });
-  w.accumulate([&](const Tensor& dw) {
+  if (!w.requires_grad()) return b.accumulate_unrounded([&](const Tensor& db) { write(Tensor(), db); });
+  w.accumulate_unrounded([&](const Tensor& dw) {
     if (!b.requires_grad()) return write(dw, Tensor());
-    b.accumulate([&](const Tensor& db) { write(dw, db); });
+    b.accumulate_unrounded([&](const Tensor& db) { write(dw, db); });
   });
+}
+
+bool is_16_bit(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
+
+// What a model in 16 bits gives, for what computes in f32.
+Var in_f32(const Var& x) { return is_16_bit(x.dtype()) ? cast(x, DType::f32) : x; }
+
+// Whether one is to become f32 because the other is.
+bool differ_in_width(const Var& a, const Var& b) {
+  return (is_16_bit(a.dtype()) && b.dtype() == DType::f32) || (a.dtype() == DType::f32 && is_16_bit(b.dtype()));
+}
+
+// x as a layer with such weights wants it.
+Var as_weights(const Var& x, const Var& w) {
+  if (x.dtype() == w.dtype() || !is_floating(x.dtype()) || !is_floating(w.dtype())) return x;
+  return cast(x.has_stream() || !w.has_stream() ? x : Var(x.value(), w.stream()), w.dtype());
 }
 
 }  // namespace
 
+Var cast(const Var& x, DType dtype, Where where) {
+  const detail::CallSite site(where);
+  if (x.dtype() == dtype) return x;
+  checks::is_floating("cast", {"x", Tensor(nullptr, dtype, {}, {})});
+  Var y = Var::computed(dtype, x.shape(), {x}, [x](const Tensor&, const Tensor& dy, const Stream& stream) {
+    x.accumulate_unrounded(
+        [&](const Tensor& dx) { dx.dtype() == dy.dtype() ? copy(dx, dy, stream) : giro::cast(dx, dy, stream); });
+  });
+  giro::cast(y.value(), x.value(), y.stream());
+  return y;
+}
+
 Var add(const Var& a, const Var& b, Where where) {
   const detail::CallSite site(where);
+  if (differ_in_width(a, b)) return add(in_f32(a), in_f32(b));
   Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy, const Stream& stream) {
     a.accumulate([&](const Tensor& da) { copy(da, dy, stream); });
     b.accumulate([&](const Tensor& db) { copy(db, dy, stream); });
@@ -56,6 +85,7 @@ Var add(const Var& x, double constant, Where where) {
 
 Var subtract(const Var& a, const Var& b, Where where) {
   const detail::CallSite site(where);
+  if (differ_in_width(a, b)) return subtract(in_f32(a), in_f32(b));
   checks::same_dtype("subtract", {"a", a.value()}, {"b", b.value()});
   checks::same_shape("subtract", {"a", a.value()}, {"b", b.value()});
   Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy, const Stream& stream) {
@@ -69,6 +99,7 @@ Var subtract(const Var& a, const Var& b, Where where) {
 
 Var multiply(const Var& a, const Var& b, Where where) {
   const detail::CallSite site(where);
+  if (differ_in_width(a, b)) return multiply(in_f32(a), in_f32(b));
   Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy, const Stream& stream) {
     a.accumulate([&](const Tensor& da) { giro::multiply(da, dy, b.value(), stream); });
     b.accumulate([&](const Tensor& db) { giro::multiply(db, dy, a.value(), stream); });
@@ -91,7 +122,8 @@ Var square(const Var& x, Where where) {
 
 Var scale(const Var& x, double factor, Where where) {
   const detail::CallSite site(where);
-  Var y = Var::computed(DType::f32, x.shape(), {x}, [x, factor](const Tensor&, const Tensor& dy, const Stream& stream) {
+  const DType dtype = is_16_bit(x.dtype()) ? x.dtype() : DType::f32;
+  Var y = Var::computed(dtype, x.shape(), {x}, [x, factor](const Tensor&, const Tensor& dy, const Stream& stream) {
     x.accumulate([&](const Tensor& dx) { giro::scale(dx, dy, factor, stream); });
   });
   giro::scale(y.value(), x.value(), factor, y.stream());
@@ -101,7 +133,7 @@ Var scale(const Var& x, double factor, Where where) {
 Var activation(const Var& x, Activation f, Where where) {
   const detail::CallSite site(where);
   if (f == Activation::none) return x;
-  Var y = Var::computed(DType::f32, x.shape(), {x}, [x, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
+  Var y = Var::computed(x.dtype(), x.shape(), {x}, [x, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
     x.accumulate(
         [&](const Tensor& dx) { giro::activation_backward(dx, dy, needs_input(f) ? x.value() : out, f, stream); });
   });
@@ -121,46 +153,49 @@ Var flatten(const Var& x, Where where) {
   return x.reshape(flat);
 }
 
-Var dense(const Var& x, const Var& w, const Var& b, Activation f, Where where) {
+Var dense(const Var& given, const Var& w, const Var& b, Activation f, Where where) {
   const detail::CallSite site(where);
-  if (needs_input(f)) return activation(dense(x, w, b), f);
+  if (needs_input(f)) return activation(dense(given, w, b), f);
+  const Var x = as_weights(given, w);
   if (x.shape().rank() != 2 || w.shape().rank() != 2) {
     throw Error(ErrorCode::shape_mismatch, fmt::format("dense: x is {}, w is {}; expected (B, I) and (I, O)",
                                                        to_string(x.value()), to_string(w.value())));
   }
-  Var y = Var::computed(
-      DType::f32, {x.shape()[0], w.shape()[1]}, {x, w, b},
-      [x, w, b, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
-        const Tensor& dz = before_activation(dy, out, f, stream);
-        with_grads_of(w, b, [&](const Tensor& dw, const Tensor& db) {
-          giro::dense_backward({}, dw, db, dz, x.value(), w.value(), stream);
-        });
-        x.accumulate([&](const Tensor& dx) { giro::dense_backward(dx, {}, {}, dz, x.value(), w.value(), stream); });
-      });
-  giro::dense(y.value(), x.value(), w.value(), b.value(), f, y.stream());
+  Var y = Var::computed(w.dtype(), {x.shape()[0], w.shape()[1]}, {x, w, b},
+                        [x, w, b, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
+                          const Tensor& dz = before_activation(dy, out, f, stream);
+                          with_grads_of(w, b, [&](const Tensor& dw, const Tensor& db) {
+                            giro::dense_backward({}, dw, db, dz, x.value(), w.value(), w.math(), stream);
+                          });
+                          x.accumulate([&](const Tensor& dx) {
+                            giro::dense_backward(dx, {}, {}, dz, x.value(), w.value(), w.math(), stream);
+                          });
+                        });
+  giro::dense(y.value(), x.value(), w.value(), b.value(), f, w.math(), y.stream());
   return y;
 }
 
-Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& options, Activation f, Where where) {
+Var conv2d(const Var& given, const Var& w, const Var& b, const Conv2dOptions& options, Activation f, Where where) {
   const detail::CallSite site(where);
-  if (f != Activation::none && f != Activation::relu) return activation(conv2d(x, w, b, options), f);
-  Var y = Var::computed(DType::f32, conv2d_shape(x.shape(), w.shape(), options), {x, w, b},
+  if (f != Activation::none && f != Activation::relu) return activation(conv2d(given, w, b, options), f);
+  const Var x = as_weights(given, w);
+  Var y = Var::computed(w.dtype(), conv2d_shape(x.shape(), w.shape(), options), {x, w, b},
                         [x, w, b, options, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
                           const Tensor& dz = before_activation(dy, out, f, stream);
                           with_grads_of(w, b, [&](const Tensor& dw, const Tensor& db) {
-                            giro::conv2d_backward({}, dw, db, dz, x.value(), w.value(), options, stream);
+                            giro::conv2d_backward({}, dw, db, dz, x.value(), w.value(), options, w.math(), stream);
                           });
                           x.accumulate([&](const Tensor& dx) {
-                            giro::conv2d_backward(dx, {}, {}, dz, x.value(), w.value(), options, stream);
+                            giro::conv2d_backward(dx, {}, {}, dz, x.value(), w.value(), options, w.math(), stream);
                           });
                         });
-  giro::conv2d(y.value(), x.value(), w.value(), b.value(), f, options, y.stream());
+  giro::conv2d(y.value(), x.value(), w.value(), b.value(), f, options, w.math(), y.stream());
   return y;
 }
 
 Var avg_pool(const Var& x, const PoolOptions& options, Where where) {
   const detail::CallSite site(where);
-  Var y = Var::computed(DType::f32, pool_shape(x.shape(), options), {x},
+  Var y = Var::computed(x.dtype(), pool_shape(x.shape(), options), {x},
                         [x, options](const Tensor&, const Tensor& dy, const Stream& stream) {
                           x.accumulate([&](const Tensor& dx) { giro::avg_pool_backward(dx, dy, options, stream); });
                         });
@@ -171,7 +206,7 @@ Var avg_pool(const Var& x, const PoolOptions& options, Where where) {
 Var max_pool(const Var& x, const PoolOptions& options, Where where) {
   const detail::CallSite site(where);
   Var y = Var::computed(
-      DType::f32, pool_shape(x.shape(), options), {x},
+      x.dtype(), pool_shape(x.shape(), options), {x},
       [x, options](const Tensor& out, const Tensor& dy, const Stream& stream) {
         x.accumulate([&](const Tensor& dx) { giro::max_pool_backward(dx, dy, x.value(), out, options, stream); });
       });
@@ -179,8 +214,9 @@ Var max_pool(const Var& x, const PoolOptions& options, Where where) {
   return y;
 }
 
-Var sum(const Var& x, Where where) {
+Var sum(const Var& given, Where where) {
   const detail::CallSite site(where);
+  const Var x = in_f32(given);
   Var y = Var::computed(DType::f32, {}, {x}, [x](const Tensor&, const Tensor& dy, const Stream& stream) {
     x.accumulate([&](const Tensor& dx) { giro::broadcast(dx, dy, 1.0, stream); });
   });
@@ -188,8 +224,9 @@ Var sum(const Var& x, Where where) {
   return y;
 }
 
-Var mean(const Var& x, Where where) {
+Var mean(const Var& given, Where where) {
   const detail::CallSite site(where);
+  const Var x = in_f32(given);
   Var y = Var::computed(DType::f32, {}, {x}, [x](const Tensor&, const Tensor& dy, const Stream& stream) {
     const double share = 1.0 / static_cast<double>(x.shape().count());
     x.accumulate([&](const Tensor& dx) { giro::broadcast(dx, dy, share, stream); });
@@ -206,8 +243,9 @@ Var mean(const std::vector<Var>& scalars, Where where) {
   return scale(sum, 1.0 / static_cast<double>(scalars.size()));
 }
 
-Var softmax_cross_entropy(const Var& logits, const Var& labels, Where where) {
+Var softmax_cross_entropy(const Var& given, const Var& labels, Where where) {
   const detail::CallSite site(where);
+  const Var logits = in_f32(given);
   if (logits.shape().rank() != 2) {
     throw Error(ErrorCode::shape_mismatch,
                 fmt::format("softmax_cross_entropy: logits is {}, expected (R, C)", to_string(logits.value())));
@@ -230,10 +268,10 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, Where where) {
 
 Var accuracy(const Operand& given, const Var& labels) {
   const detail::CallSite site(given.where);
-  const Var& logits = given.var;
+  const Var& value = given.var;
   // Not differentiated: a constant stands in for the logits, on their stream if they have one.
-  const Var constant = logits.has_stream() ? Var(logits.value(), logits.stream()) : Var(logits.value());
-  Var out = Var::computed(DType::f32, {}, {constant, labels}, nullptr);
+  const Var logits = in_f32(value.has_stream() ? Var(value.value(), value.stream()) : Var(value.value()));
+  Var out = Var::computed(DType::f32, {}, {logits, labels}, nullptr);
   giro::accuracy(out.value(), logits.value(), labels.value(), out.stream());
   return out;
 }

@@ -23,13 +23,16 @@ struct Operand {
   Where where;
 };
 
-// Elementwise; floating, of one shape and dtype.
+// Converted to a floating dtype, and so is the gradient on its way back; x itself if it is of that dtype.
+Var cast(const Var& x, DType dtype, Where where = Where::current());
+
+// Elementwise; floating, of one shape and dtype; or of f32 and 16 bits, of which f32 comes out.
 Var add(const Var& a, const Var& b, Where where = Where::current());
 Var add(const Var& x, double constant, Where where = Where::current());
 Var subtract(const Var& a, const Var& b, Where where = Where::current());
 Var multiply(const Var& a, const Var& b, Where where = Where::current());
 Var square(const Var& x, Where where = Where::current());
-// factor * x as f32, whatever x's dtype; the gradient reaches x if x is f32.
+// factor * x in x's dtype if that is bf16 or f16, else as f32; the gradient reaches x if x is f32, bf16 or f16.
 Var scale(const Var& x, double factor, Where where = Where::current());
 Var activation(const Var& x, Activation f, Where where = Where::current());
 Var relu(const Var& x, Where where = Where::current());
@@ -38,7 +41,8 @@ Var tanh(const Var& x, Where where = Where::current());
 Var sigmoid(const Var& x, Where where = Where::current());
 // (N, ...) -> (N, product of the rest).
 Var flatten(const Var& x, Where where = Where::current());
-// f(x w + b); x (B, I), w (I, O), b (O).
+// Layers compute in the dtype of their weights w, to which a floating x is converted. f(x w + b); x (B, I), w (I, O),
+// b (O).
 Var dense(const Var& x, const Var& w, const Var& b, Activation f = Activation::none, Where where = Where::current());
 // x (N, H, W, C), w (O, KH, KW, C), b (O).
 Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& options, Activation f = Activation::none,
@@ -46,7 +50,7 @@ Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& option
 Var avg_pool(const Var& x, const PoolOptions& options, Where where = Where::current());
 Var max_pool(const Var& x, const PoolOptions& options, Where where = Where::current());
 
-// Over all elements, into a scalar.
+// Over all elements, into a scalar, f32. These and what follows take bf16 and f16, too, and compute in f32.
 Var sum(const Var& x, Where where = Where::current());
 Var mean(const Var& x, Where where = Where::current());
 // Of scalars, one or more.

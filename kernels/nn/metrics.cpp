@@ -3,6 +3,7 @@
 #include <giro/kernels/accuracy.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/moments.h>
+#include <giro/kernels/nn/functional.h>
 
 #include "runtime/internal/call_site.h"
 
@@ -51,9 +52,12 @@ Metric accuracy(const Var& logits, const Var& labels, const Var& mask, Where whe
   return average(correct(logits, labels), mask);
 }
 
-Var correct(const Var& logits, const Var& labels, Where where) {
+Var correct(const Var& given, const Var& labels, Where where) {
   const detail::CallSite site(where);
-  Var out = Var::computed(DType::f32, labels.shape(), {without_gradient(logits), labels}, nullptr);
+  const Var constant = without_gradient(given);
+  const bool is_16_bit = given.dtype() == DType::bf16 || given.dtype() == DType::f16;
+  const Var logits = is_16_bit ? cast(constant, DType::f32) : constant;
+  Var out = Var::computed(DType::f32, labels.shape(), {logits, labels}, nullptr);
   giro::correct(out.value(), logits.value(), labels.value(), out.stream());
   return out;
 }

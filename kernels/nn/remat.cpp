@@ -30,6 +30,7 @@ Var remat(std::function<Var(const Var&)> f, const Var& x) {
   Node& node = *result.node_;
   node.storage = y.node_->storage;
   node.stream = y.node_->stream;
+  node.math = y.node_->math;
   node.requires_grad = true;
   node.inputs = std::move(inputs);
   // The node is there as long as its way back is.

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <unordered_map>
 
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/reduce.h>
@@ -12,6 +12,8 @@
 
 namespace giro {
 namespace {
+
+constexpr const char* kLossScale = "loss_scale";
 
 // A leaf's path below its collection.
 std::string below(const Collection& collection, const Leaf& leaf) {
@@ -32,11 +34,11 @@ std::vector<std::uint8_t> decay_granules(const Collection& params, const optim::
 }
 
 // What has to be the same on all ranks, a line each.
-std::string description(const optim::UpdateRule& rule, std::uint64_t seed) {
-  std::string lines =
-      fmt::format("seed {}\n{}, momentum {}{}\nbeta1 {}, beta2 {}, epsilon {}\nweight_decay {}, max_norm {}\n", seed,
-                  rule.rule == optim::Rule::adam ? "adam" : "sgd", rule.momentum, rule.nesterov ? ", nesterov" : "",
-                  rule.beta1, rule.beta2, rule.epsilon, rule.weight_decay, rule.max_norm);
+std::string description(const optim::UpdateRule& rule, std::uint64_t seed, Precision precision) {
+  std::string lines = fmt::format(
+      "precision {}\nseed {}\n{}, momentum {}{}\nbeta1 {}, beta2 {}, epsilon {}\nweight_decay {}, max_norm {}\n",
+      name_of(precision), seed, rule.rule == optim::Rule::adam ? "adam" : "sgd", rule.momentum,
+      rule.nesterov ? ", nesterov" : "", rule.beta1, rule.beta2, rule.epsilon, rule.weight_decay, rule.max_norm);
   for (const std::int64_t step : {0, 1, 10, 100, 1'000, 10'000, 100'000}) {
     lines += fmt::format("learning rate {} at step {}\n", rule.learning_rate(step), step);
   }
@@ -49,12 +51,14 @@ TrainState::TrainState(const nn::Layer& model, optim::Optimizer optimizer, const
     : State(context), model_(model), optimizer_(std::move(optimizer)) {}
 
 TrainState TrainState::create(const nn::Layer& model, const std::vector<LeafSpec>& spec, optim::Optimizer optimizer,
-                              std::uint64_t seed, DeviceContext context,
-                              std::shared_ptr<const Partitioner> partitioner) {
+                              std::uint64_t seed, DeviceContext context, std::shared_ptr<const Partitioner> partitioner,
+                              Precision precision) {
+  expect_supported(precision, context.device());
   if (spec.empty()) {
     throw Error(ErrorCode::invalid_argument, "a train state needs the spec of its input, found an empty one");
   }
   TrainState state(model, std::move(optimizer), context);
+  state.precision_ = precision;
   nn::ParamSpecs specs;
   model.init(specs, spec.front().shape);
   std::vector<LeafSpec> leaves;
@@ -82,11 +86,15 @@ TrainState TrainState::create(const nn::Layer& model, const std::vector<LeafSpec
   }
   state.add("step", {{"", DType::i64, {}}});
   state.add("learning_rate", {{"", DType::f32, {}}}, {.saved = false});
+  if (precision == Precision::f16) {
+    state.add(kLossScale, {{"scale", DType::f32, {}}, {"good_steps", DType::i64, {}}, {"skipped", DType::i64, {}}});
+    from_host(state.loss_scale().scale, std::vector{optim::LossScale::kInitial}, state.stream());
+  }
   const Collection& seed_leaf = state.add("seed", {{"", DType::i64, {}}});
   from_host(seed_leaf.leaves().front().value, std::vector{static_cast<std::int64_t>(seed)}, state.stream());
   state.partitioner_ = std::move(partitioner);
   if (state.partitioner_) {
-    state.partitioner_->expect_same("the training state", description(state.optimizer_.rule, seed));
+    state.partitioner_->expect_same("the training state", description(state.optimizer_.rule, seed, precision));
     state.partitioner_->replicate(state);
   }
   return state;
@@ -97,22 +105,39 @@ TrainState::TrainState(State leaves, const TrainState& other)
       model_(other.model_),
       optimizer_(other.optimizer_),
       partitioner_(other.partitioner_),
+      precision_(other.precision_),
       batch_weight_(other.batch_weight_) {}
 
 nn::Params TrainState::params() const {
-  if (differentiated_ != nullptr) return *differentiated_;
-  std::map<std::string, nn::Var> vars;
-  const Collection& params = collection("params");
-  for (const Leaf& leaf : params.leaves()) vars.emplace(below(params, leaf), nn::Var(leaf.value, stream()));
-  return nn::Params(std::move(vars), stream());
+  return differentiated_ != nullptr ? *differentiated_ : params_in_precision(nullptr);
 }
 
-nn::Params TrainState::differentiable_params() const {
+nn::Params TrainState::differentiable_params() const { return params_in_precision(&collection("grads")); }
+
+nn::Params TrainState::params_in_precision(const Collection* grads) const {
+  const Collection& params = collection("params");
+  const DType dtype = compute_dtype(precision_);
+  // All leaves at once, at the places that they have in the flat buffer.
+  std::shared_ptr<const Buffer> storage;
+  if (dtype != DType::f32) {
+    const Tensor flat = params.flat();
+    storage =
+        std::make_shared<const Buffer>(stream().allocate(static_cast<std::size_t>(flat.count()) * size_of(dtype)));
+    cast(Tensor(storage->data(), dtype, flat.shape(), device()), flat, stream());
+  }
   std::map<std::string, nn::Var> vars;
-  const Collection &params = collection("params"), &grads = collection("grads");
   for (std::size_t i = 0; i < params.leaves().size(); ++i) {
-    vars.emplace(below(params, params.leaves()[i]),
-                 nn::Var::parameter(params.leaves()[i].value, grads.leaves()[i].value, stream()));
+    const Leaf& leaf = params.leaves()[i];
+    Tensor value = leaf.value;
+    if (storage) {
+      const auto offset = static_cast<const float*>(leaf.value.raw()) - static_cast<const float*>(params.flat().raw());
+      value = Tensor(static_cast<char*>(storage->data()) + static_cast<std::size_t>(offset) * size_of(dtype), dtype,
+                     leaf.value.shape(), device());
+    }
+    const nn::Var var = grads != nullptr ? nn::Var::parameter(value, grads->leaves()[i].value, stream(), storage)
+                                         : nn::Var::constant(value, stream(), storage);
+    var.set_math(math_of(precision_));
+    vars.emplace(below(params, leaf), var);
   }
   return nn::Params(std::move(vars), stream());
 }
@@ -126,16 +151,19 @@ void TrainState::expect_parts(int parts, std::source_location where) {
 void TrainState::backward(const nn::Var& loss, const nn::Params& params, std::source_location where, int part,
                           int parts) const {
   const detail::CallSite site(where);
-  const Collection &values = collection("params"), &grads = collection("grads");
-  nn::BackwardOptions options{.seed = batch_weight_ / parts};
+  const Collection& grads = collection("grads");
+  nn::BackwardOptions options{.seed = batch_weight_ / parts, .scale = loss_scale().scale};
   const bool is_last = part + 1 == parts;
   const std::unique_ptr<GradientReduction> reduction =
       partitioner_ && is_last ? partitioner_->reduce(grads, context()) : nullptr;
+  std::unordered_map<const void*, std::size_t> leaf_of;  // by where the model sees it
   if (reduction) {
+    for (std::size_t i = 0; i < grads.leaves().size(); ++i) {
+      leaf_of.emplace(params[below(grads, grads.leaves()[i])].value().raw(), i);
+    }
     options.on_gradient = [&](const nn::Var& parameter) {
-      const auto leaf =
-          std::ranges::find(values.leaves(), parameter.value().raw(), [](const Leaf& one) { return one.value.raw(); });
-      if (leaf != values.leaves().end()) reduction->ready(static_cast<std::size_t>(leaf - values.leaves().begin()));
+      const auto leaf = leaf_of.find(parameter.value().raw());
+      if (leaf != leaf_of.end()) reduction->ready(leaf->second);
     };
   }
   nn::backward(loss, options);
@@ -144,6 +172,12 @@ void TrainState::backward(const nn::Var& loss, const nn::Params& params, std::so
     if (!params[below(grads, leaf)].has_grad()) stream().fill(leaf.value.raw(), 0, leaf.value.bytes());
   }
   if (reduction) reduction->finish();
+}
+
+optim::LossScale TrainState::loss_scale() const {
+  if (!contains_collection(kLossScale)) return {};
+  const std::vector<Leaf>& leaves = collection(kLossScale).leaves();
+  return {leaves[0].value, leaves[1].value, leaves[2].value};
 }
 
 void TrainState::apply_gradients(std::source_location where) {
@@ -161,14 +195,18 @@ void TrainState::apply_gradients(std::source_location where) {
     const std::int64_t each = decays.count() / shard.count;
     tensors.decays = decays.rows(shard.index * each, (shard.index + 1) * each);
   }
+  const optim::LossScale scale = loss_scale();
+  tensors.loss_scale = scale.scale;
+  tensors.skipped = scale.skipped;
   Buffer squared_norm;
-  if (optimizer_.rule.max_norm > 0) {
+  if (optimizer_.rule.max_norm > 0 || scale.scale) {
     squared_norm = stream().allocate(sizeof(float));
     tensors.squared_norm = Tensor(squared_norm.data(), DType::f32, {}, device());
     sum_of_squares(tensors.squared_norm, tensors.grads, stream());
     if (partitioner_) partitioner_->sum_over_shards(tensors.squared_norm, stream());
   }
   optim::update(optimizer_.rule, tensors, stream());
+  if (scale.scale) optim::adjust_loss_scale(scale, tensors.squared_norm, stream());
   if (partitioner_) partitioner_->gather_shards(collection("params"), stream());
   increment(tensors.step, 1, stream());
 }

@@ -9,6 +9,8 @@
 
 #include <giro/kernels/nn/layer.h>
 #include <giro/kernels/nn/partitioner.h>
+#include <giro/kernels/nn/precision.h>
+#include <giro/kernels/optim/loss_scale.h>
 #include <giro/kernels/optim/optimizer.h>
 #include <giro/runtime/device_context.h>
 #include <giro/runtime/state.h>
@@ -17,23 +19,28 @@ namespace giro {
 
 // What training a model needs, on one device. Its tree:
 //   params/...          f32, one buffer
-//   grads/...           f32, as params; not saved
+//   grads/...           f32, as params; not saved. In f16 times loss_scale/scale
 //   opt_state/mu/...    f32, as params, and opt_state/nu/...: the moments the optimizer has; under a partitioner that
 //                       divides the params among the ranks, this rank's pieces of them (Leaf::piece)
-//   step                i64 scalar: updates made
+//   loss_scale/...      in f16 alone: scale, good_steps and skipped, as of optim::LossScale
+//   step                i64 scalar: updates made, and skipped
 //   learning_rate       f32 scalar: of the latest update; not saved
 //   seed                i64 scalar
 class TrainState : public State {
  public:
   // Parameters drawn from `seed` for inputs like the first feature of `spec` (batch axis included); the same values on
   // every device. `context` is by default a new one of the best device there is. With a partitioner the state is one of
-  // several ranks', and begins with rank 0's values. Errors: shape_mismatch, invalid_argument, device, communication.
+  // several ranks', and begins with rank 0's values. `precision` is what the model is computed in, in training and
+  // with params() alike. Errors: shape_mismatch, invalid_argument, device, communication; unsupported for a precision
+  // that the device does not compute in.
   static TrainState create(const nn::Layer& model, const std::vector<LeafSpec>& spec, optim::Optimizer optimizer,
                            std::uint64_t seed, DeviceContext context = discover_devices().best(),
-                           std::shared_ptr<const Partitioner> partitioner = nullptr);
+                           std::shared_ptr<const Partitioner> partitioner = nullptr,
+                           Precision precision = Precision::f32);
 
   const nn::Layer& model() const noexcept { return model_; }
   const optim::Optimizer& optimizer() const noexcept { return optimizer_; }
+  Precision precision() const noexcept { return precision_; }
   // Null where this process trains alone.
   const std::shared_ptr<const Partitioner>& partitioner() const noexcept { return partitioner_; }
 
@@ -43,6 +50,7 @@ class TrainState : public State {
   TrainState clone() const { return {State::clone(), *this}; }
 
   // The parameters, to evaluate with: no gradient is noted, unless value_and_grad has called a function of the state.
+  // In a precision of 16 bits they are copies, which each call queues anew.
   nn::Params params() const;
 
   // Calls f(params), which returns the loss, an f32 scalar, or a pair of the loss and something besides; queues the
@@ -96,7 +104,9 @@ class TrainState : public State {
     return results;
   }
 
-  // Queues one update of params from grads, and step + 1.
+  // Queues one update of params from grads, and step + 1. In f16, if a gradient is not finite, params and opt_state
+  // stay as they are, and learning rate and bias correction do not count that step: as with flax's DynamicScale. All
+  // ranks decide alike.
   void apply_gradients(std::source_location where = std::source_location::current());
 
   // For steps: what this rank's part of the batch at hand counts, against an even one.
@@ -118,13 +128,19 @@ class TrainState : public State {
   };
   nn::Params differentiable_params() const;
   static void expect_parts(int parts, std::source_location where);
+  // As the model sees them; with `grads`, f32, those that a gradient is wanted for.
+  nn::Params params_in_precision(const Collection* grads) const;
   // The way back from one of several losses whose mean is the loss.
   void backward(const nn::Var& loss, const nn::Params& params, std::source_location where, int part = 0,
                 int parts = 1) const;
 
+  // Empty tensors where losses are not scaled.
+  optim::LossScale loss_scale() const;
+
   nn::Layer model_;
   optim::Optimizer optimizer_;
   std::shared_ptr<const Partitioner> partitioner_;
+  Precision precision_ = Precision::f32;
   double batch_weight_ = 1;
   const nn::Params* differentiated_ = nullptr;
 };

@@ -15,16 +15,27 @@
 
 namespace giro::nn {
 
-Var::Var(const Tensor& constant) : node_(std::make_shared<Node>()) { node_->value = constant; }
+Var::Var(const Tensor& constant) : node_(std::make_shared<Node>()) {
+  node_->value = constant;
+  node_->grad_dtype = constant.dtype();
+}
 
 Var::Var(const Tensor& constant, const Stream& stream) : Var(stream.is_recording() ? constant.recorded() : constant) {
   node_->stream = stream;
 }
 
-Var Var::parameter(const Tensor& value, const Tensor& grad, const Stream& stream) {
-  Var var(value, stream);
+Var Var::parameter(const Tensor& value, const Tensor& grad, const Stream& stream,
+                   std::shared_ptr<const Buffer> storage) {
+  Var var = constant(value, stream, std::move(storage));
   var.node_->requires_grad = true;
   var.node_->grad = grad;
+  if (grad) var.node_->grad_dtype = grad.dtype();
+  return var;
+}
+
+Var Var::constant(const Tensor& value, const Stream& stream, std::shared_ptr<const Buffer> storage) {
+  Var var(value, stream);
+  var.node_->storage = std::move(storage);
   return var;
 }
 
@@ -41,6 +52,9 @@ Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Back
       std::make_shared<const Buffer>(stream.allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype)));
   Var result(Tensor(storage->data(), dtype, shape, stream.device()), stream);
   result.node_->storage = std::move(storage);
+  if (std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.math() == Math::tf32; })) {
+    result.set_math(Math::tf32);
+  }
   if (std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.requires_grad(); })) {
     result.node_->requires_grad = true;
     result.node_->inputs = std::move(inputs);
@@ -61,6 +75,8 @@ Var Var::reshape(const Shape& shape, std::source_location where) const {
   result.node_->stream = node_->stream;
   result.node_->requires_grad = node_->requires_grad;
   result.node_->storage = node_->storage;
+  result.node_->math = node_->math;
+  result.node_->grad_dtype = node_->grad_dtype;
   if (node_->requires_grad) {
     result.node_->inputs = {*this};
     result.node_->is_view = true;
@@ -68,22 +84,35 @@ Var Var::reshape(const Shape& shape, std::source_location where) const {
   return result;
 }
 
+Tensor Var::tensor_like(DType dtype, std::shared_ptr<const Buffer>& storage) const {
+  const Tensor& like = node_->value;
+  storage = std::make_shared<const Buffer>(stream().allocate(static_cast<std::size_t>(like.count()) * size_of(dtype)));
+  return Tensor(storage->data(), dtype, like.shape(), like.device());
+}
+
 void Var::accumulate(const std::function<void(const Tensor&)>& write) const {
+  const DType dtype = node_->value.dtype();
+  if (dtype == node_->grad_dtype) return accumulate_unrounded(write);
+  accumulate_unrounded([&](const Tensor& out) {
+    std::shared_ptr<const Buffer> storage;
+    const Tensor term = tensor_like(dtype, storage);
+    write(term);
+    giro::cast(out, term, stream());
+  });
+}
+
+void Var::accumulate_unrounded(const std::function<void(const Tensor&)>& write) const {
   Node& node = *node_;
   if (!node.requires_grad) return;
-  const Tensor& value = node.value;
   // Set before writing: a write may hold another, for the same value as another argument of one op.
   if (std::exchange(node.has_grad, true)) {
-    const Buffer storage = stream().allocate(value.bytes());
-    const Tensor term(storage.data(), value.dtype(), value.shape(), value.device());
+    std::shared_ptr<const Buffer> storage;
+    const Tensor term = tensor_like(node.grad_dtype, storage);
     write(term);
     giro::add(node.grad, node.grad, term, stream());
     return;
   }
-  if (!node.grad) {
-    node.grad_storage = std::make_shared<const Buffer>(stream().allocate(value.bytes()));
-    node.grad = Tensor(node.grad_storage->data(), value.dtype(), value.shape(), value.device());
-  }
+  if (!node.grad) node.grad = tensor_like(node.grad_dtype, node.grad_storage);
   write(node.grad);
 }
 
@@ -91,9 +120,10 @@ void Var::accumulate(Var term) const {
   Node& node = *node_;
   if (!node.requires_grad) return;
   const Tensor& value = term.value();
-  if (node.has_grad) {
+  if (node.has_grad && node.grad_dtype == value.dtype()) {
     giro::add(node.grad, node.grad, value, stream());
-  } else if (!node.grad && term.node_.use_count() == 1 && term.node_->storage.use_count() == 1) {
+  } else if (!node.grad && node.grad_dtype == value.dtype() && term.node_.use_count() == 1 &&
+             term.node_->storage.use_count() == 1) {
     // Nobody else sees its memory, which a way back may write to.
     node.has_grad = true;
     node.grad = value;
@@ -106,7 +136,9 @@ void Var::accumulate(Var term) const {
 void Var::accumulate_view(const Tensor& term, std::shared_ptr<const Buffer> storage) const {
   Node& node = *node_;
   const Tensor reshaped = term.reshape(node.value.shape());
-  if (node.has_grad || node.grad) return accumulate([&](const Tensor& out) { copy(out, reshaped, stream()); });
+  if (node.has_grad || node.grad) {
+    return accumulate_unrounded([&](const Tensor& out) { copy(out, reshaped, stream()); });
+  }
   node.has_grad = true;
   node.grad = reshaped;
   node.grad_storage = std::move(storage);

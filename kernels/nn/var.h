@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <giro/kernels/math.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
@@ -17,7 +18,8 @@ namespace giro::nn {
 class Var;
 
 struct BackwardOptions {
-  double seed = 1;  // the gradient of the loss by itself
+  double seed = 1;    // the gradient of the loss by itself,
+  Tensor scale = {};  // times this f32 scalar on the loss's device, if one is given
   // Called for each parameter that the loss depends on, once its whole gradient has been queued.
   std::function<void(const Var& parameter)> on_gradient = {};
 };
@@ -37,10 +39,14 @@ class Var {
   Var(const Tensor& constant);
   // A constant on a stream.
   Var(const Tensor& constant, const Stream& stream);
-  // A leaf that backward(loss) writes a gradient for, to memory of the same shape.
-  static Var parameter(const Tensor& value, const Tensor& grad, const Stream& stream);
+  // A leaf that backward(loss) writes a gradient for, to memory of the same shape: f32, or of the dtype of the value.
+  // The value's memory must outlive the work; or else `storage` holds it.
+  static Var parameter(const Tensor& value, const Tensor& grad, const Stream& stream,
+                       std::shared_ptr<const Buffer> storage = nullptr);
+  // A constant on a stream, in memory of its own.
+  static Var constant(const Tensor& value, const Stream& stream, std::shared_ptr<const Buffer> storage);
   // A new value, contents undefined, computed from `inputs` on their stream. `backward` is kept if one of them wants a
-  // gradient; it must capture the Vars whose values it needs, but not this one.
+  // gradient; it must capture the Vars whose values it needs, but not this one. Its math is TF32 if an input's is.
   // Error(invalid_argument) if no input has a stream, or if two have different ones.
   static Var computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Backward backward);
 
@@ -59,6 +65,9 @@ class Var {
   }
   const Shape& shape() const { return node_->value.shape(); }
   DType dtype() const { return node_->value.dtype(); }
+  // How products with it may be computed, and with what is computed from it.
+  Math math() const { return node_->math; }
+  void set_math(Math math) const { node_->math = math; }
   bool requires_grad() const { return node_->requires_grad; }
   // Error(invalid_argument) for a constant without one.
   const Stream& stream() const;
@@ -66,9 +75,12 @@ class Var {
   bool has_grad() const { return node_->has_grad; }
   bool has_stream() const { return node_->stream.has_value(); }
 
-  // Within a Backward: write(out) computes a term of this value's gradient into `out`. Does nothing for a value that
-  // wants no gradient.
+  // Within a Backward: write(out) computes a term of this value's gradient into `out`, of its shape and dtype. Does
+  // nothing for a value that wants no gradient.
   void accumulate(const std::function<void(const Tensor& out)>& write) const;
+  // The same for a write that takes an `out` of the gradient's own dtype: f32 of a 16-bit parameter with an f32
+  // gradient, to which each term is added before it is rounded.
+  void accumulate_unrounded(const std::function<void(const Tensor& out)>& write) const;
   // The same with a term that was computed already, of this value's shape and dtype.
   void accumulate(Var term) const;
 
@@ -83,6 +95,8 @@ class Var {
   static void go_back(const Var& from, std::uint64_t since, const std::function<void()>& seed,
                       const BackwardOptions& options);
   static std::uint64_t next_number() noexcept;
+  // Memory of this value's shape.
+  Tensor tensor_like(DType dtype, std::shared_ptr<const Buffer>& storage) const;
   // A term of this value's gradient that nobody else reads any more, in memory that may be kept.
   void accumulate_view(const Tensor& term, std::shared_ptr<const Buffer> storage) const;
   std::shared_ptr<Node> node_;
@@ -92,8 +106,10 @@ class Var {
     Tensor value;
     std::shared_ptr<const Buffer> storage;  // of value, shared by its reshapes; null for constants and parameters
     std::optional<Stream> stream;
+    Math math = Math::f32;
     bool requires_grad = false;
-    Tensor grad;  // given for parameters; for the rest allocated when first written
+    DType grad_dtype = DType::f32;  // of a parameter f32 where it is not the value's, and so of its views
+    Tensor grad;                    // given for parameters; for the rest allocated when first written
     std::shared_ptr<const Buffer> grad_storage;
     bool has_grad = false;
     std::vector<Var> inputs;

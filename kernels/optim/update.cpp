@@ -21,7 +21,9 @@ void update(const UpdateRule& rule, const UpdateTensors& t, const Stream& stream
                      {"decays", t.decays},
                      {"step", t.step},
                      {"learning_rate", t.learning_rate},
-                     {"squared_norm", t.squared_norm}},
+                     {"squared_norm", t.squared_norm},
+                     {"loss_scale", t.loss_scale},
+                     {"skipped", t.skipped}},
                     stream);
   const auto check_flat = [&](const checks::Argument& argument) {
     checks::has_dtype("update", argument, DType::f32);
@@ -50,14 +52,22 @@ void update(const UpdateRule& rule, const UpdateTensors& t, const Stream& stream
   checks::has_shape("update", {"step", t.step}, {});
   checks::has_dtype("update", {"learning_rate", t.learning_rate}, DType::f32);
   checks::has_shape("update", {"learning_rate", t.learning_rate}, {});
-  if (rule.max_norm > 0) {
+  if (t.loss_scale) {
+    checks::has_dtype("update", {"loss_scale", t.loss_scale}, DType::f32);
+    checks::has_shape("update", {"loss_scale", t.loss_scale}, {});
+    checks::has_dtype("update", {"skipped", t.skipped}, DType::i64);
+    checks::has_shape("update", {"skipped", t.skipped}, {});
+  }
+  const bool reads_norm = rule.max_norm > 0 || t.loss_scale;
+  if (reads_norm) {
     checks::has_dtype("update", {"squared_norm", t.squared_norm}, DType::f32);
     checks::has_shape("update", {"squared_norm", t.squared_norm}, {});
   }
   const double each = (adam ? 13 : 2 + (rule.momentum != 0 ? 2 : 0) + (rule.nesterov ? 2 : 0)) +
                       (rule.weight_decay != 0 ? 2 : 0) + (rule.max_norm > 0 ? 1 : 0);
   GIRO_QUEUE(stream, update, (rule, t), {t.params, t.mu, t.nu, t.learning_rate},
-             {t.params, t.grads, t.mu, t.nu, t.decays, t.step, rule.max_norm > 0 ? t.squared_norm : Tensor()},
+             {t.params, t.grads, t.mu, t.nu, t.decays, t.step, reads_norm ? t.squared_norm : Tensor(), t.loss_scale,
+              t.skipped},
              each * elements(t.params));
 }
 

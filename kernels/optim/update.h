@@ -35,13 +35,17 @@ struct UpdateTensors {
   Tensor decays{};         // u8, one a granule: whether weight decay applies; empty: everywhere
   Tensor step{};           // i64 scalar, read: updates made so far
   Tensor learning_rate{};  // f32 scalar, written
-  Tensor squared_norm{};   // f32 scalar, sum of squares of grads; read if max_norm > 0
+  Tensor squared_norm{};   // f32 scalar, sum of squares of grads; read if max_norm > 0 or there is a loss_scale
+  Tensor loss_scale{};     // f32 scalar that grads are multiples of; empty: 1
+  Tensor skipped{};        // i64 scalar, read with loss_scale: how many of `step` updates were skipped
 };
 
-// One launch over the flat buffers. With t = step + 1 and g = grads min(1, max_norm / norm):
+// One launch over the flat buffers. With t = step - skipped + 1 and g = grads / loss_scale min(1, max_norm / norm),
+// where norm is that of grads / loss_scale:
 //   sgd:  mu = momentum mu + g;  params -= lr (nesterov ? momentum mu + g : mu) + lr weight_decay params
 //   adam: mu = b1 mu + (1-b1) g;  nu = b2 nu + (1-b2) g^2;
 //         params -= lr (mu/(1-b1^t) / (sqrt(nu/(1-b2^t)) + eps) + weight_decay params)
+// With a loss_scale nothing but learning_rate changes where squared_norm is not finite.
 // Errors: shape_mismatch, dtype_mismatch, device_mismatch; invalid_argument for a buffer that is not aligned.
 void update(const UpdateRule& rule, const UpdateTensors& tensors, const Stream& stream);
 

@@ -86,6 +86,27 @@ TEST_P(ActivationTest, Forward) {
   }
 }
 
+// Computed in f32 from values of the dtype, and rounded once.
+TEST_P(ActivationTest, SixteenBits) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const Activation f : kActivations) {
+      const Array x = random_.uniform({1021}, -6, 6, dtype), dy = random_.uniform({1021}, -1, 1, dtype);
+      const auto close = [&](const Expected& expected) { return expected.stored_as(dtype); };
+      check({.name = fmt::format("{} {}", name_of(f), giro::name_of(dtype)),
+             .inputs = {x},
+             .outputs = {{dtype, x.shape, {}}},
+             .run = [=](const Tensors& out, const Tensors& in, const Stream& s) { activation(out[0], in[0], f, s); },
+             .expected = {close(forward(f, x))}});
+      check({.name = fmt::format("{} {} backward", name_of(f), giro::name_of(dtype)),
+             .inputs = {dy, x},
+             .outputs = {{dtype, x.shape, {}}},
+             .run = [=](const Tensors& out, const Tensors& in,
+                        const Stream& s) { activation_backward(out[0], in[0], in[1], f, s); },
+             .expected = {close(backward(f, dy, x))}});
+    }
+  }
+}
+
 TEST_P(ActivationTest, ForwardFarFromZeroAndNearIt) {
   const Array x{DType::f32,
                 {17},

@@ -3,6 +3,7 @@
 #include "tests/kernels/activation_reference.h"
 #include "tests/kernels/declined.h"
 #include "tests/kernels/op_test.h"
+#include "tests/kernels/precisions.h"
 
 namespace giro {
 namespace {
@@ -78,7 +79,8 @@ std::vector<Convolution> convolutions() {
   };
 }
 
-Expected forward(const Convolution& conv, const Values& x, const Values& w, const Values& b) {
+Expected forward(const Convolution& conv, const Values& x, const Values& w, const Values& b,
+                 Precision precision = Precision::f32) {
   const auto channels = static_cast<std::size_t>(conv.w[0]);
   Values sum(static_cast<std::size_t>(conv.y().count())), magnitude(sum.size());
   conv.for_each_product([&](auto i_y, auto i_x, auto i_w) {
@@ -88,7 +90,8 @@ Expected forward(const Convolution& conv, const Values& x, const Values& w, cons
   Expected y;
   for (std::size_t i = 0; i < sum.size(); ++i) {
     const double bias = b.empty() ? 0 : b[i % channels];
-    y.add(sum[i] + bias, test::sum_tolerance(conv.w.count() / conv.w[0] + 1, magnitude[i] + std::abs(bias)));
+    y.add(sum[i] + bias, test::sum_tolerance(conv.w.count() / conv.w[0] + 1, magnitude[i] + std::abs(bias)) +
+                             test::factor_error(precision, magnitude[i]));
   }
   return y;
 }
@@ -97,7 +100,8 @@ struct Gradients {
   Expected dx, dw, db;
 };
 
-Gradients backward(const Convolution& conv, const Values& dz, const Values& x, const Values& w) {
+Gradients backward(const Convolution& conv, const Values& dz, const Values& x, const Values& w,
+                   Precision precision = Precision::f32) {
   Values dx(x.size()), dw(w.size()), db(static_cast<std::size_t>(conv.w[0]));
   Values dx_magnitude(dx.size()), dw_magnitude(dw.size()), db_magnitude(db.size());
   conv.for_each_product([&](auto i_y, auto i_x, auto i_w) {
@@ -113,9 +117,12 @@ Gradients backward(const Convolution& conv, const Values& dz, const Values& x, c
   const std::int64_t pixels = conv.y().count() / conv.w[0];
   Gradients g;
   for (std::size_t i = 0; i < dx.size(); ++i) {
-    g.dx.add(dx[i], test::sum_tolerance(conv.w.count() / conv.w[3], dx_magnitude[i]));
+    g.dx.add(dx[i], test::sum_tolerance(conv.w.count() / conv.w[3], dx_magnitude[i]) +
+                        test::factor_error(precision, dx_magnitude[i]));
   }
-  for (std::size_t i = 0; i < dw.size(); ++i) g.dw.add(dw[i], test::sum_tolerance(pixels, dw_magnitude[i]));
+  for (std::size_t i = 0; i < dw.size(); ++i) {
+    g.dw.add(dw[i], test::sum_tolerance(pixels, dw_magnitude[i]) + test::factor_error(precision, dw_magnitude[i]));
+  }
   for (std::size_t i = 0; i < db.size(); ++i) g.db.add(db[i], test::sum_tolerance(pixels, db_magnitude[i]));
   return g;
 }
@@ -124,6 +131,7 @@ class Conv2dTest : public test::OpTest {
  protected:
   void check_forward(const std::vector<Convolution>& all);
   void check_backward(const std::vector<Convolution>& all);
+  void check_other_precisions(const Convolution& conv);
 };
 INSTANTIATE_TEST_SUITE_P(Devices, Conv2dTest, test::kDevices, test::device_name);
 
@@ -204,6 +212,69 @@ void Conv2dTest::check_backward(const std::vector<Convolution>& all) {
   }
 }
 
+// Inputs are rounded to the dtype first, so the products are exact in f32. What is stored in 16 bits: y, where the bias
+// is a pass of its own twice; dx; and dw, which cuDNN gives in 16 bits.
+void Conv2dTest::check_other_precisions(const Convolution& conv) {
+  for (const Precision precision : test::other_precisions(device())) {
+    const DType dtype = compute_dtype(precision);
+    SCOPED_TRACE(fmt::format("{}, {}", conv.name, name_of(precision)));
+    const Array x = random_.uniform(conv.x, -1, 1, dtype), w = random_.uniform(conv.w, -1, 1, dtype);
+    const Array dz = random_.uniform(conv.y(), -1, 1, dtype);
+    for (const DType bias_dtype : {DType::f32, dtype}) {
+      const Array b = random_.uniform({conv.w[0]}, -1, 1, bias_dtype);
+      Expected y = forward(conv, x.values, w.values, {}, precision).stored_as(dtype);
+      for (std::size_t i = 0; i < y.values.size(); ++i) {
+        y.values[i] = test::activate(Activation::relu, y.values[i] + b.values[i % b.values.size()]);
+        y.tolerances[i] += 4 * test::kUnit;  // the bias's
+      }
+      check({.name = fmt::format("forward, bias {}", name_of(bias_dtype)),
+             .inputs = {x, w, b},
+             .outputs = {{dtype, conv.y(), {}}},
+             .run =
+                 [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                   conv2d(out[0], in[0], in[1], in[2], Activation::relu, conv.options, math_of(precision), s);
+                 },
+             .expected = {y.stored_as(dtype)},
+             .alignment = kLeafAlignment});
+    }
+    const Gradients g = backward(conv, dz.values, x.values, w.values, precision);
+    for (const DType of_weights : {DType::f32, dtype}) {
+      check({.name = fmt::format("backward, dw {}", name_of(of_weights)),
+             .inputs = {dz, x, w},
+             .outputs = {{dtype, conv.x, {}}, {of_weights, conv.w, {}}, {of_weights, {conv.w[0]}, {}}},
+             .run =
+                 [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                   conv2d_backward(out[0], out[1], out[2], in[0], in[1], in[2], conv.options, math_of(precision), s);
+                 },
+             .expected = {g.dx.stored_as(dtype), g.dw.stored_as(dtype), g.db.stored_as(of_weights)},
+             .alignment = kLeafAlignment});
+    }
+  }
+}
+
+TEST_P(Conv2dTest, OtherPrecisions) {
+  for (const Convolution& conv : convolutions()) {
+    if (conv.y().count() * conv.w.count() <= 300'000) check_other_precisions(conv);
+  }
+}
+
+TEST_P(Conv2dTest, Tf32IsUsedWhereItIsAskedForAlone) {
+  const bool has_tf32 = test::computes_in(Precision::tf32, device());
+  const Shape one{1, 4, 4, 1}, filter{1, 1, 1, 1};
+  const Array x{DType::f32, one, Values(16, 1 + 0x1.8p-11)}, w{DType::f32, filter, {1}};
+  for (const bool is_tf32 : {true, false}) {
+    check({.name = is_tf32 ? "tf32" : "f32",
+           .inputs = {x, w},
+           .outputs = {{DType::f32, one, {}}},
+           .run =
+               [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                 conv2d(out[0], in[0], in[1], {}, Activation::none, {}, is_tf32 ? Math::tf32 : Math::f32, s);
+               },
+           .expected = {{Values(16, is_tf32 && has_tf32 ? 1 + 0x1p-10 : 1 + 0x1.8p-11), Values(16, 0)}},
+           .alignment = kLeafAlignment});
+  }
+}
+
 TEST_P(Conv2dTest, Forward) { check_forward(convolutions()); }
 TEST_P(Conv2dTest, Backward) { check_backward(convolutions()); }
 
@@ -250,6 +321,9 @@ INSTANTIATE_TEST_SUITE_P(Devices, DeclinedConv2dTest, ::testing::Values(Device::
 
 TEST_P(DeclinedConv2dTest, Forward) { check_forward(small()); }
 TEST_P(DeclinedConv2dTest, Backward) { check_backward(small()); }
+TEST_P(DeclinedConv2dTest, OtherPrecisions) {
+  for (const Convolution& conv : small()) check_other_precisions(conv);
+}
 
 TEST(Conv2dShapeTest, SamePaddingKeepsTheQuotientRoundedUp) {
   for (const std::int64_t height : {1, 2, 5, 8, 28}) {

@@ -3,6 +3,7 @@
 #include "tests/kernels/activation_reference.h"
 #include "tests/kernels/declined.h"
 #include "tests/kernels/op_test.h"
+#include "tests/kernels/precisions.h"
 
 namespace giro {
 namespace {
@@ -24,7 +25,8 @@ std::string to_string(const Sizes& n) { return fmt::format("batch {}, {} to {}",
 
 // out[i, j] = sum over k of a(i, k) b(k, j), plus first(j).
 template <class A, class B, class First>
-Expected product(std::int64_t rows, std::int64_t inner, std::int64_t columns, A a, B b, First first) {
+Expected product(std::int64_t rows, std::int64_t inner, std::int64_t columns, A a, B b, First first,
+                 Precision precision = Precision::f32) {
   Expected out;
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < columns; ++j) {
@@ -33,7 +35,7 @@ Expected product(std::int64_t rows, std::int64_t inner, std::int64_t columns, A 
         sum += a(i, k) * b(k, j);
         magnitude += std::abs(a(i, k) * b(k, j));
       }
-      out.add(sum, test::sum_tolerance(inner, magnitude));
+      out.add(sum, test::sum_tolerance(inner, magnitude) + test::factor_error(precision, magnitude));
     }
   }
   return out;
@@ -42,10 +44,11 @@ Expected product(std::int64_t rows, std::int64_t inner, std::int64_t columns, A 
 using Values = std::vector<double>;
 
 // x w + b; b may be empty.
-Expected linear(const Sizes& n, const Values& x, const Values& w, const Values& b) {
+Expected linear(const Sizes& n, const Values& x, const Values& w, const Values& b,
+                Precision precision = Precision::f32) {
   return product(
       n.batch, n.in, n.out, [&](auto r, auto i) { return x[r * n.in + i]; },
-      [&](auto i, auto o) { return w[i * n.out + o]; }, [&](auto o) { return b.empty() ? 0.0 : b[o]; });
+      [&](auto i, auto o) { return w[i * n.out + o]; }, [&](auto o) { return b.empty() ? 0.0 : b[o]; }, precision);
 }
 
 double contracted(const Values& dz, const Values& z) {
@@ -58,6 +61,8 @@ class DenseTest : public test::OpTest {
  protected:
   void check_forward(const std::vector<Sizes>& all);
   void check_backward(const std::vector<Sizes>& all);
+  void check_forward(const Sizes& n, Precision precision);
+  void check_backward(const Sizes& n, Precision precision);
 };
 INSTANTIATE_TEST_SUITE_P(Devices, DenseTest, test::kDevices, test::device_name);
 
@@ -187,6 +192,106 @@ void DenseTest::check_backward(const std::vector<Sizes>& all) {
   }
 }
 
+// Inputs are rounded to the dtype first, so the products are exact in f32; what is stored in 16 bits is the product,
+// where the library leaves the bias to a pass of its own, the sum with the bias, and what the activation makes of it.
+void DenseTest::check_forward(const Sizes& n, Precision precision) {
+  const DType dtype = compute_dtype(precision);
+  const double range = std::sqrt(3.0 / static_cast<double>(n.in));
+  const Array x = random_.uniform({n.batch, n.in}, -1, 1, dtype),
+              w = random_.uniform({n.in, n.out}, -range, range, dtype);
+  for (const DType bias_dtype : {DType::f32, dtype}) {
+    const Array b = random_.uniform({n.out}, -1, 1, bias_dtype);
+    for (const Activation f : {Activation::none, Activation::relu, Activation::tanh}) {
+      for (const bool with_bias : {true, false}) {
+        const Expected sums = linear(n, x.values, w.values, {}, precision).stored_as(dtype, with_bias);
+        Expected y = sums;
+        for (std::size_t i = 0; with_bias && i < y.values.size(); ++i) y.values[i] += b.values[i % b.values.size()];
+        y = y.stored_as(dtype, f != Activation::none);
+        for (double& value : y.values) value = test::activate(f, value);
+        y = y.stored_as(dtype);
+        for (double& tolerance : y.tolerances) tolerance += 8 * kUnit;  // tanh's, and the bias's
+        check({.name = fmt::format("{}, {}, {}, bias {}", to_string(n), name_of(precision), test::name_of(f),
+                                   with_bias ? name_of(bias_dtype) : "none"),
+               .inputs = {x, w, b},
+               .outputs = {{dtype, {n.batch, n.out}, {}}},
+               .run =
+                   [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                     dense(out[0], in[0], in[1], with_bias ? in[2] : Tensor{}, f, math_of(precision), s);
+                   },
+               .expected = {y},
+               .alignment = kLeafAlignment});
+      }
+    }
+  }
+}
+
+// dx is stored in the dtype, dw and db in it or, as they are computed, in f32.
+void DenseTest::check_backward(const Sizes& n, Precision precision) {
+  const DType dtype = compute_dtype(precision);
+  const Array x = random_.uniform({n.batch, n.in}, -1, 1, dtype), w = random_.uniform({n.in, n.out}, -1, 1, dtype);
+  const Array dz = random_.uniform({n.batch, n.out}, -1, 1, dtype);
+  const auto zero = [](auto) { return 0.0; };
+  const Expected dx = product(
+      n.batch, n.out, n.in, [&](auto r, auto o) { return dz.values[r * n.out + o]; },
+      [&](auto o, auto i) { return w.values[i * n.out + o]; }, zero, precision);
+  const Expected dw = product(
+      n.in, n.batch, n.out, [&](auto i, auto r) { return x.values[r * n.in + i]; },
+      [&](auto r, auto o) { return dz.values[r * n.out + o]; }, zero, precision);
+  const Expected db = product(
+      1, n.batch, n.out, [](auto, auto) { return 1.0; }, [&](auto r, auto o) { return dz.values[r * n.out + o]; },
+      zero);
+  for (const DType of_weights : {DType::f32, dtype}) {
+    const Array dx_out{dtype, x.shape, {}}, dw_out{of_weights, w.shape, {}}, db_out{of_weights, {n.out}, {}};
+    const std::string name = fmt::format("{}, {}, dw {}", to_string(n), name_of(precision), name_of(of_weights));
+    check({.name = name,
+           .inputs = {dz, x, w},
+           .outputs = {dx_out, dw_out, db_out},
+           .run =
+               [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                 dense_backward(out[0], out[1], out[2], in[0], in[1], in[2], math_of(precision), s);
+               },
+           .expected = {dx.stored_as(dtype), dw.stored_as(of_weights), db.stored_as(of_weights)},
+           .alignment = kLeafAlignment});
+    check({.name = name + ", db alone",
+           .inputs = {dz, x, w},
+           .outputs = {db_out},
+           .run = [=](const Tensors& out, const Tensors& in,
+                      const Stream& s) { dense_backward({}, {}, out[0], in[0], in[1], in[2], math_of(precision), s); },
+           .expected = {db.stored_as(of_weights)},
+           .alignment = kLeafAlignment});
+  }
+}
+
+const std::vector<Sizes> kPrecisionSizes = {{1, 1, 1},   {7, 13, 5},    {3, 1, 17},
+                                            {1, 129, 1}, {16, 784, 10}, {35, 34, 33}};
+
+TEST_P(DenseTest, OtherPrecisions) {
+  for (const Precision precision : test::other_precisions(device())) {
+    for (const Sizes& n : kPrecisionSizes) {
+      check_forward(n, precision);
+      check_backward(n, precision);
+    }
+  }
+}
+
+// 1 + 2^-11 + 2^-12 has 12 bits of mantissa, of which TF32 keeps 10.
+TEST_P(DenseTest, Tf32IsUsedWhereItIsAskedForAlone) {
+  const bool has_tf32 = test::computes_in(Precision::tf32, device());
+  const Array x{DType::f32, {16, 16}, Values(256, 1 + 0x1.8p-11)}, w{DType::f32, {16, 16}, Values(256, 1)};
+  for (const bool is_tf32 : {true, false}) {
+    const Expected y{Values(256, is_tf32 && has_tf32 ? 16 * (1 + 0x1p-10) : 16 * (1 + 0x1.8p-11)), Values(256, 0)};
+    check({.name = is_tf32 ? "tf32" : "f32",
+           .inputs = {x, w},
+           .outputs = {{DType::f32, {16, 16}, {}}},
+           .run =
+               [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                 dense(out[0], in[0], in[1], {}, Activation::none, is_tf32 ? Math::tf32 : Math::f32, s);
+               },
+           .expected = {y},
+           .alignment = kLeafAlignment});
+  }
+}
+
 TEST_P(DenseTest, Forward) { check_forward(kSizes); }
 TEST_P(DenseTest, Backward) { check_backward(kSizes); }
 
@@ -228,6 +333,14 @@ INSTANTIATE_TEST_SUITE_P(Devices, DeclinedDenseTest, ::testing::Values(Device::K
 const std::vector<Sizes> kSmallSizes = {{1, 1, 1}, {7, 13, 5}, {3, 1, 17}, {1, 129, 1}, {35, 34, 33}};
 TEST_P(DeclinedDenseTest, Forward) { check_forward(kSmallSizes); }
 TEST_P(DeclinedDenseTest, Backward) { check_backward(kSmallSizes); }
+TEST_P(DeclinedDenseTest, OtherPrecisions) {
+  for (const Precision precision : test::other_precisions(device())) {
+    for (const Sizes& n : {Sizes{7, 13, 5}, Sizes{35, 34, 33}}) {
+      check_forward(n, precision);
+      check_backward(n, precision);
+    }
+  }
+}
 
 TEST_P(DenseTest, RefusesWhatDoesNotFit) {
   const Tensor x = tensor({4, 7}), w = tensor({7, 3}), b = tensor({3}), y = tensor({4, 3});

@@ -22,6 +22,8 @@ using test::Array;
 using test::Expected;
 using test::Tensors;
 
+constexpr DType kStorageDTypes[] = {DType::f32, DType::bf16, DType::f16};
+
 class FusedTest : public test::OpTest {
  protected:
   using Run = std::function<void(const Tensors& out, const Tensors& in, const Stream& stream)>;
@@ -146,27 +148,30 @@ TEST_P(FusedTest, PoolingComesWithTheActivationBeforeIt) {
     for (const Activation f : {Activation::none, Activation::relu, Activation::tanh, Activation::sigmoid}) {
       const PoolOptions options{{height, width}, {height, width}};
       const Shape x{3, 6, 16, 5}, y = pool_shape(x, options);
-      check_same(
-          fmt::format("windows of {} by {}, activation {}", height, width, static_cast<int>(f)),
-          {random_.uniform(y, -2, 2), random_.uniform(x, -0.5, 1)}, {{DType::f32, x, {}}},
-          [&](const Tensors& out, const Tensors& in, const Stream& s) {
-            avg_pool_backward(out[0], in[0], options, s);
-            activation_backward(out[0], out[0], in[1], f, s);
-          },
-          [&](const Tensors& out, const Tensors& in, const Stream& s) {
-            avg_pool_activation_backward(out[0], Tensor(), in[0], in[1], Tensor(), f, options, s);
-          });
-      check_same(
-          fmt::format("there, windows of {} by {}, activation {}", height, width, static_cast<int>(f)),
-          {random_.uniform(x, -2, 2)}, {{DType::f32, y, {}}},
-          [&](const Tensors& out, const Tensors& in, const Stream& s) {
-            const Tensor activated = temporary(DType::f32, x);
-            activation(activated, in[0], f, s);
-            avg_pool(out[0], activated, options, s);
-          },
-          [&](const Tensors& out, const Tensors& in, const Stream& s) {
-            activation_avg_pool(out[0], in[0], Tensor(), f, options, s);
-          });
+      for (const DType dtype : kStorageDTypes) {
+        check_same(
+            fmt::format("{}, windows of {} by {}, activation {}", name_of(dtype), height, width, static_cast<int>(f)),
+            {random_.uniform(y, -2, 2, dtype), random_.uniform(x, -0.5, 1, dtype)}, {{dtype, x, {}}},
+            [&](const Tensors& out, const Tensors& in, const Stream& s) {
+              avg_pool_backward(out[0], in[0], options, s);
+              activation_backward(out[0], out[0], in[1], f, s);
+            },
+            [&](const Tensors& out, const Tensors& in, const Stream& s) {
+              avg_pool_activation_backward(out[0], Tensor(), in[0], in[1], Tensor(), f, options, s);
+            });
+        check_same(
+            fmt::format("there, {}, windows of {} by {}, activation {}", name_of(dtype), height, width,
+                        static_cast<int>(f)),
+            {random_.uniform(x, -2, 2, dtype)}, {{dtype, y, {}}},
+            [&](const Tensors& out, const Tensors& in, const Stream& s) {
+              const Tensor activated = temporary(dtype, x);
+              activation(activated, in[0], f, s);
+              avg_pool(out[0], activated, options, s);
+            },
+            [&](const Tensors& out, const Tensors& in, const Stream& s) {
+              activation_avg_pool(out[0], in[0], Tensor(), f, options, s);
+            });
+      }
     }
   }
 }
@@ -176,27 +181,29 @@ TEST_P(FusedTest, PoolingComesWithTheBiasBeforeIt) {
   for (const auto& [size, channels] : {std::pair{2, 1}, {8, 5}, {28, 40}}) {
     const Shape x{6, size, size, channels}, y = pool_shape(x, options), matrix{6 * size * size, channels};
     const Shape row{channels};
-    check_same(
-        fmt::format("{}, {} channels", size, channels),
-        {random_.uniform(x, -2, 2), random_.uniform({channels}), random_.uniform(y)},
-        {{DType::f32, y, {}}, {DType::f32, x, {}}, {DType::f32, {channels}, {}}},
-        [&](const Tensors& out, const Tensors& in, const Stream& s) {
-          // z + b, as rows of channels.
-          const Tensor biased = temporary(DType::f32, x);
-          for (std::int64_t r = 0; r < matrix[0]; ++r) {
-            const Tensor z = in[0].reshape(matrix).rows(r, r + 1).reshape(row);
-            add(biased.reshape(matrix).rows(r, r + 1).reshape(row), z, in[1], s);
-          }
-          activation(biased, biased, Activation::relu, s);
-          avg_pool(out[0], biased, options, s);
-          avg_pool_backward(out[1], in[2], options, s);
-          activation_backward(out[1], out[1], biased, Activation::relu, s);
-          sum_rows(out[2], out[1].reshape(matrix), s);
-        },
-        [&](const Tensors& out, const Tensors& in, const Stream& s) {
-          activation_avg_pool(out[0], in[0], in[1], Activation::relu, options, s);
-          avg_pool_activation_backward(out[1], out[2], in[2], in[0], in[1], Activation::relu, options, s);
-        });
+    for (const DType dtype : kStorageDTypes) {
+      check_same(
+          fmt::format("{}, {}, {} channels", name_of(dtype), size, channels),
+          {random_.uniform(x, -2, 2, dtype), random_.uniform(row, -1, 1, dtype), random_.uniform(y, -1, 1, dtype)},
+          {{dtype, y, {}}, {dtype, x, {}}, {DType::f32, {channels}, {}}},
+          [&](const Tensors& out, const Tensors& in, const Stream& s) {
+            // z + b, as rows of channels.
+            const Tensor biased = temporary(dtype, x);
+            for (std::int64_t r = 0; r < matrix[0]; ++r) {
+              const Tensor z = in[0].reshape(matrix).rows(r, r + 1).reshape(row);
+              add(biased.reshape(matrix).rows(r, r + 1).reshape(row), z, in[1], s);
+            }
+            activation(biased, biased, Activation::relu, s);
+            avg_pool(out[0], biased, options, s);
+            avg_pool_backward(out[1], in[2], options, s);
+            activation_backward(out[1], out[1], biased, Activation::relu, s);
+            sum_rows(out[2], out[1].reshape(matrix), s);
+          },
+          [&](const Tensors& out, const Tensors& in, const Stream& s) {
+            activation_avg_pool(out[0], in[0], in[1], Activation::relu, options, s);
+            avg_pool_activation_backward(out[1], out[2], in[2], in[0], in[1], Activation::relu, options, s);
+          });
+    }
   }
 }
 

@@ -56,6 +56,8 @@ struct Expected {
     values.push_back(value);
     tolerances.push_back(tolerance);
   }
+  // The same stored in that dtype, `times` times on the way.
+  Expected stored_as(DType dtype, int times = 1) const;
 };
 
 // Half the distance from 1 to the next value: the largest relative error of one rounding.
@@ -72,6 +74,21 @@ inline double unit_roundoff(DType dtype) {
   }
 }
 inline constexpr double kUnit = 0x1p-24;  // of f32
+
+// What storing a value of this magnitude in bf16 or f16 adds to the error of computing it in f32: half a unit in its
+// last place, which does not shrink below f16's least normal number.
+inline double storage_error(DType dtype, double magnitude) {
+  if (dtype != DType::bf16 && dtype != DType::f16) return 0;
+  return unit_roundoff(dtype) * std::abs(magnitude) * (1 + 0x1p-8) + (dtype == DType::f16 ? 0x1p-25 : 0);
+}
+
+inline Expected Expected::stored_as(DType dtype, int times) const {
+  Expected stored = *this;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    stored.tolerances[i] += times * storage_error(dtype, std::abs(values[i]) + tolerances[i]);
+  }
+  return stored;
+}
 
 // The error of a sum of n rounded terms in f32 whose magnitudes add up to `magnitude`: n units in the worst
 // case, about sqrt(n) when the roundings are independent.

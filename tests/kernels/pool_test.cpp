@@ -157,6 +157,45 @@ TEST_P(PoolTest, AverageBackward) {
   }
 }
 
+// Computed in f32 from values of the dtype, and rounded once; largest values are exact.
+TEST_P(PoolTest, SixteenBits) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const Pooling& pool : kPoolings) {
+      const Array x = random_.uniform(pool.x, -2, 1, dtype), dy = random_.uniform(pool.y(), -1, 1, dtype);
+      const std::string name = fmt::format("{} {}", pool.name, name_of(dtype));
+      check({.name = name,
+             .inputs = {x},
+             .outputs = {{dtype, pool.y(), {}}},
+             .run = [=](const Tensors& out, const Tensors& in,
+                        const Stream& s) { avg_pool(out[0], in[0], pool.options, s); },
+             .expected = {average(pool, x.values).stored_as(dtype)},
+             .alignment = kLeafAlignment});
+      check({.name = name + " backward",
+             .inputs = {dy},
+             .outputs = {{dtype, pool.x, {}}},
+             .run = [=](const Tensors& out, const Tensors& in,
+                        const Stream& s) { avg_pool_backward(out[0], in[0], pool.options, s); },
+             .expected = {average_backward(pool, dy.values).stored_as(dtype)},
+             .alignment = kLeafAlignment});
+      const Expected y = largest(pool, x.values);
+      check({.name = name + " max",
+             .inputs = {x},
+             .outputs = {{dtype, pool.y(), {}}},
+             .run = [=](const Tensors& out, const Tensors& in,
+                        const Stream& s) { max_pool(out[0], in[0], pool.options, s); },
+             .expected = {y},
+             .alignment = kLeafAlignment});
+      check({.name = name + " max backward",
+             .inputs = {dy, x, {dtype, pool.y(), y.values}},
+             .outputs = {{dtype, pool.x, {}}},
+             .run = [=](const Tensors& out, const Tensors& in,
+                        const Stream& s) { max_pool_backward(out[0], in[0], in[1], in[2], pool.options, s); },
+             .expected = {largest_backward(pool, dy.values, x.values, y.values).stored_as(dtype)},
+             .alignment = kLeafAlignment});
+    }
+  }
+}
+
 TEST_P(PoolTest, Max) {
   for (const Pooling& pool : kPoolings) {
     for (const bool negative : {false, true}) {

@@ -135,6 +135,30 @@ TEST_P(ReduceTest, SumRows) {
   }
 }
 
+TEST_P(ReduceTest, SumRowsOfSixteenBits) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const Shape& shape : {Shape{1, 101}, Shape{1021, 3}, Shape{64, 33}, Shape{0, 5}}) {
+      const Array x = random_.uniform(shape, -1, 1, dtype);
+      Expected sums;
+      for (std::int64_t c = 0; c < shape[1]; ++c) {
+        double total = 0, magnitude = 0;
+        for (std::int64_t r = 0; r < shape[0]; ++r) {
+          total += x.values[r * shape[1] + c];
+          magnitude += std::abs(x.values[r * shape[1] + c]);
+        }
+        sums.add(total, test::sum_tolerance(shape[0], magnitude));
+      }
+      for (const DType out : {DType::f32, dtype}) {
+        check({.name = fmt::format("sum_rows {}{} as {}", name_of(dtype), to_string(shape), name_of(out)),
+               .inputs = {x},
+               .outputs = {{out, {shape[1]}, {}}},
+               .run = [](const Tensors& o, const Tensors& in, const Stream& s) { sum_rows(o[0], in[0], s); },
+               .expected = {sums.stored_as(out)}});
+      }
+    }
+  }
+}
+
 TEST_P(ReduceTest, RefusesWhatDoesNotFit) {
   const Tensor x = tensor({4, 3}), scalar = tensor({}), d = tensor({4, 3}, DType::f64);
   for (const Reduction reduction : {&sum, &mean, static_cast<Reduction>(&max), &sum_of_squares}) {

@@ -126,7 +126,7 @@ class RandomProgram {
     const auto written = [this](const Tensor& tensor) {
       if (pick(4) == 0) pool_.push_back(tensor);
     };
-    switch (pick(5)) {
+    switch (pick(6)) {
       case 0: {
         const Tensor indices = temporary(DType::i64, {kRows}), bytes = temporary(DType::u8, matrix);
         const Tensor labels = temporary(DType::u8, {kRows}), x = floats(matrix), y = floats(matrix);
@@ -174,6 +174,12 @@ class RandomProgram {
                 [=, this] { avg_pool_backward(dy, gradient, {}, stream_), written(dy); },
                 [=, this] { activation_backward(dy, dy, y, Activation::relu, stream_); },
                 [=, this] { conv2d_backward(dx, dw, db, dy, x, w, {}, stream_); }};
+      }
+      case 4: {
+        const Tensor bytes = images_.rows(0, kRows), x = floats(matrix), back = floats(matrix);
+        const Tensor narrow = temporary(pick(2) == 0 ? DType::bf16 : DType::f16, matrix);
+        return {[=, this] { scale(x, bytes, 1 / 7.0, stream_), written(x); }, [=, this] { cast(narrow, x, stream_); },
+                [=, this] { cast(back, narrow, stream_); }, [=, this] { copy_to_any(back); }};
       }
       default: {
         const Tensor a = any({}), b = any({});
@@ -302,6 +308,28 @@ TEST_P(RewriteTest, WhatIsInTheWayIsSeen) {
         publish_row({static_cast<double*>(ring.data()), static_cast<std::int64_t*>(ring.data()), 1}, row, {}, stream());
       }),
       Names{"publish_columns"});
+}
+
+// Unless somebody else reads the f32.
+TEST_P(RewriteTest, IntegersAreScaledToSixteenBitsAtOnce) {
+  kept_.push_back(Buffer::allocate(device(), 64));
+  const Tensor bytes(kept_.back().data(), DType::u8, {12}, device());
+  kept_.push_back(Buffer::allocate(device(), 64));
+  const Tensor out(kept_.back().data(), DType::bf16, {12}, device());
+  kept_.push_back(Buffer::allocate(device(), 64));
+  const Tensor total(kept_.back().data(), DType::f32, {}, device());
+  const auto scaled = [&](bool is_read_twice) {
+    return ops_of([&] {
+      const Buffer memory = stream().allocate(48);
+      const Tensor x(memory.data(), DType::f32, {12}, device());
+      scale(x, bytes, 0.1, stream());
+      cast(out, x, stream());
+      if (is_read_twice) sum(total, x, stream());
+    });
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(scaled(false), Names{"scale"});
+  EXPECT_EQ(scaled(true), (Names{"scale", "cast", "sum"}));
 }
 
 // A value that someone holds, or that has a second reader, is there as before.

@@ -1,6 +1,7 @@
 #include <giro/kernels/optim/update.h>
 
 #include <giro/kernels/elementwise.h>
+#include <giro/kernels/optim/loss_scale.h>
 #include <giro/kernels/reduce.h>
 
 #include "kernels/functors/update.h"
@@ -245,6 +246,89 @@ TEST_P(UpdateTest, ANaNNormIsNotHidden) {
              },
          .expected = {nan, {{0.5}, {0}}},
          .alignment = kLeafAlignment});
+}
+
+// With gradients that are 1024 times as large, of which two of five updates were skipped, the same bits as without,
+// clipped or not; and none where a gradient is not finite.
+TEST_P(UpdateTest, LossScaleIsTakenOutAgain) {
+  constexpr double kScale = 1024;
+  const std::int64_t count = 5 * kGranule;
+  const Moments old{flat(count, -1, 1).values, flat(count, -0.2, 0.2).values, flat(count, 0, 0.1).values};
+  const Array grads = flat(count, -0.5, 0.5);
+  Array scaled = grads;
+  for (double& value : scaled.values) value *= kScale;
+  for (Optimizer o : {kOptimizers[1], kOptimizers[3], kOptimizers[8]}) {
+    for (const double max_norm : {0.0, 0.5}) {
+      o.rule.max_norm = max_norm;
+      const double squared_norm = 3.5;
+      const auto run = [&](bool is_scaled, double norm) {
+        test::OpCase op{.name = fmt::format("{}, {}, {}", o.name, is_scaled ? "scaled" : "not scaled", norm),
+                        .inputs = {is_scaled ? scaled : grads,
+                                   {DType::i64, {}, {is_scaled ? 5.0 : 3.0}},
+                                   {DType::f32, {}, {norm}},
+                                   {DType::f32, {}, {kScale}},
+                                   {DType::i64, {}, {2}}},
+                        .outputs = {{DType::f32, {}, {}}, {DType::f32, {count}, old.params}},
+                        .run =
+                            [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                              update(o.rule,
+                                     {.params = out[1],
+                                      .grads = in[0],
+                                      .mu = o.has_mu() ? out[2] : Tensor{},
+                                      .nu = o.adam() ? out[3] : Tensor{},
+                                      .step = in[1],
+                                      .learning_rate = out[0],
+                                      .squared_norm = in[2],
+                                      .loss_scale = is_scaled ? in[3] : Tensor{},
+                                      .skipped = is_scaled ? in[4] : Tensor{}},
+                                     s);
+                            },
+                        .expected = {},
+                        .alignment = kLeafAlignment};
+        if (o.has_mu()) op.outputs.push_back({DType::f32, {count}, old.mu});
+        if (o.adam()) op.outputs.push_back({DType::f32, {count}, old.nu});
+        for (const Array& out : op.outputs) {  // whatever it is: two runs are compared
+          const auto n = static_cast<std::size_t>(out.shape.count());
+          op.expected.push_back({Values(n, 0), Values(n, test::kInfinity)});
+        }
+        return check(op);
+      };
+      EXPECT_EQ(run(true, squared_norm * kScale * kScale), run(false, squared_norm)) << o.name;
+      for (const double norm : {test::kInfinity, test::kNaN}) {
+        const auto kept = run(true, norm);
+        EXPECT_EQ(kept[1], old.params);
+        if (o.has_mu()) {
+          EXPECT_EQ(kept[2], old.mu);
+        }
+        if (o.adam()) {
+          EXPECT_EQ(kept[3], old.nu);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(UpdateTest, LossScaleFollowsTheGradients) {
+  struct Case {
+    double scale, good_steps, skipped, norm;
+    double new_scale, new_good_steps, new_skipped;
+  };
+  for (const Case& c : {Case{65536, 0, 0, 3, 65536, 1, 0}, Case{65536, 1998, 1, 0, 65536, 1999, 1},
+                        Case{65536, 1999, 1, 3, 131072, 0, 1}, Case{65536, 1999, 1, test::kInfinity, 32768, 0, 2},
+                        Case{65536, 7, 0, test::kNaN, 32768, 0, 1}, Case{1, 3, 4, test::kNaN, 1, 0, 5},
+                        Case{0x1p126, 1999, 0, 1, 0x1p126, 0, 0}}) {
+    check({.name = fmt::format("{} after {} good steps, norm {}", c.scale, c.good_steps, c.norm),
+           .inputs = {{DType::f32, {}, {c.norm}}},
+           .outputs = {{DType::f32, {}, {c.scale}}, {DType::i64, {}, {c.good_steps}}, {DType::i64, {}, {c.skipped}}},
+           .run =
+               [](const Tensors& out, const Tensors& in, const Stream& s) {
+                 adjust_loss_scale({out[0], out[1], out[2]}, in[0], s);
+               },
+           .expected = {{{c.new_scale}, {0}}, {{c.new_good_steps}, {0}}, {{c.new_skipped}, {0}}}});
+  }
+  expect_dtype_error(DType::f32, DType::i64, [&] {
+    adjust_loss_scale({tensor({}, DType::i64), tensor({}, DType::i64), tensor({}, DType::i64)}, tensor({}), stream());
+  });
 }
 
 TEST_P(UpdateTest, ZeroGradientsLeaveParamsAlone) {

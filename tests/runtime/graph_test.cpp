@@ -232,7 +232,7 @@ TEST_F(GraphTest, AnErrorOfWhatIsHeldComesUpAgain) {
                      copy(b_, a_, stream_);
                      EXPECT_THROW(submit(stream_, [] {}), std::runtime_error);
                    },
-                   &fails),
+                   {.rewriter = &fails}),
                std::runtime_error);
   EXPECT_FALSE(stream_.is_recording());
 }

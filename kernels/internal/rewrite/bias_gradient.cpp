@@ -15,9 +15,9 @@ bool bias_gradient(OpList& ops, std::size_t i) {
   for (std::size_t k = i + 1; k < ops.size(); ++k) {
     const auto* const backward = GIRO_ARGUMENTS(ops[k], conv2d_backward);
     if (backward == nullptr || !same(std::get<3>(*backward), dz) || !std::get<2>(*backward)) continue;
-    const auto [dx, dw, db, by, of, w, options] = *backward;
+    const auto [dx, dw, db, by, of, w, options, math] = *backward;
     if (!ops.stays(dz, i, k) || !ops.is_untouched(db, i, k)) return false;
-    conv2d_backward(dx, dw, Tensor(), by, of, w, options, stream);
+    conv2d_backward(dx, dw, Tensor(), by, of, w, options, math, stream);
     ops.replace(k);
     avg_pool_activation_backward(dz, db, dy, x, b, f, window, stream);
     ops.replace(i);

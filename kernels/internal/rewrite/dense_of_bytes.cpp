@@ -31,11 +31,11 @@ bool dense_of_bytes(OpList& ops, std::size_t i) {
   }
   for (const std::size_t k : *readers) {
     if (const auto* const dense = GIRO_ARGUMENTS(ops[k], dense)) {
-      const auto [y, x, w, b, f] = *dense;
+      const auto [y, x, w, b, f, math] = *dense;
       giro::dense_of_bytes(y, bytes.reshape(x.shape()), factor, w, b, f, stream);
       ops.replace(k);
     } else {
-      const auto [dx, dw, db, dz, x, w] = *GIRO_ARGUMENTS(ops[k], dense_backward);
+      const auto [dx, dw, db, dz, x, w, math] = *GIRO_ARGUMENTS(ops[k], dense_backward);
       dense_of_bytes_backward(dw, db, dz, bytes.reshape(x.shape()), factor, stream);
       ops.replace(k);
     }

@@ -11,8 +11,8 @@ bool pool_after_relu(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const convolution = GIRO_ARGUMENTS(ops[i], conv2d);
   if (convolution == nullptr || std::get<4>(*convolution) != Activation::relu) return false;
-  const auto [y, x, w, b, f, options] = *convolution;
-  const Tensor bias = stream.device().is_cuda() ? b : Tensor();
+  const auto [y, x, w, b, f, options, math] = *convolution;
+  const Tensor bias = stream.device().is_cuda() && b && b.dtype() == y.dtype() ? b : Tensor();
   const auto readers = ops.readers(i, y);
   if (!readers) return false;
   std::size_t pools = 0;
@@ -39,7 +39,7 @@ bool pool_after_relu(OpList& ops, std::size_t i) {
       ops.replace(k);
     }
   }
-  giro::conv2d(y, x, w, bias ? Tensor() : b, Activation::none, options, stream);
+  giro::conv2d(y, x, w, bias ? Tensor() : b, Activation::none, options, math, stream);
   ops.replace(i);
   return true;
 }

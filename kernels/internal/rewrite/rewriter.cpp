@@ -17,6 +17,7 @@ constexpr Rule kRules[] = {
     {"drop_unused", drop_unused},
     {"fold_constants", fold_constants},
     {"dense_of_bytes", dense_of_bytes},
+    {"scale_to_dtype", scale_to_dtype},
     {"gather_together", gather_together},
     {"mean_cross_entropy", mean_cross_entropy},
     {"pool_gradient", pool_gradient},

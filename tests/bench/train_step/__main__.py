@@ -22,7 +22,7 @@ import typing
 import curves
 from contestants import PEERS, Failed, Giro, Peer
 
-# How many times as fast as the best peer giro is to be, by device, model and batch.
+# How many times as fast as the best peer giro is to be in f32, by device, model and batch.
 TARGETS = {
     "cpu": {"linear": {32: 2.5, 128: 2.2, 1024: 2.0}, "cnn": {32: 1.5, 128: 1.5, 1024: 1.4}},
     "cuda": {"linear": {32: 3.0}, "cnn": {32: 3.0, 128: 3.0, 1024: 3.0}},
@@ -30,6 +30,7 @@ TARGETS = {
 # The best of each is told by itself.
 FAMILIES = {"torch graph": ["torch-graph", "torch-compile-graph"], "JAX scan": ["jax-scan"]}
 MODELS = ["linear", "cnn"]
+DTYPES = ["f32", "tf32", "bf16", "f16"]
 MIN_STEPS = 20  # of a round, however slow
 # A peer is left out if the fewest steps that it can train take longer than this many rounds.
 MAX_ROUND = 5
@@ -39,11 +40,12 @@ class Case(typing.NamedTuple):
     model: str
     batch: int
     log_every: int
+    dtype: str
 
     def __str__(self):
         logs = {0: "no loss logged", 1: "the loss of every step logged"}
         says = logs.get(self.log_every, f"a loss logged every {self.log_every} steps")
-        return f"{self.model}, batch {self.batch}, {says}"
+        return f"{self.model}, {self.dtype}, batch {self.batch}, {says}"
 
 
 def steps_for(contestant, seconds):
@@ -60,11 +62,11 @@ def steps_for(contestant, seconds):
 
 
 def start(case, args, gone):
-    """The contestants that train, and the steps of each. `gone` holds, by name and model, the batch from which on a
-    contestant is not tried."""
+    """The contestants that train, and the steps of each. `gone` holds, by name, model and dtype, the batch from which on
+    a contestant is not tried."""
     field, steps = [], {}
     for name in ["giro", *args.peers]:
-        if case.batch >= gone.get((name, case.model), math.inf):
+        if case.batch >= gone.get((name, case.model, case.dtype), math.inf):
             continue
         contestant = None
         try:
@@ -78,11 +80,11 @@ def start(case, args, gone):
                 raise
             where = f"{case}: "
             if failure.extent == Failed.SLOW:
-                where = f"{case.model}, batch {case.batch} or more: "
-                gone[name, case.model] = case.batch
+                where = f"{case.model}, {case.dtype}, batch {case.batch} or more: "
+                gone[name, case.model, case.dtype] = case.batch
             elif failure.extent == Failed.EVERYWHERE:
                 where = ""
-                gone.update({(name, model): 0 for model in MODELS})
+                gone.update({(name, model, dtype): 0 for model in MODELS for dtype in DTYPES})
             print(f"{where}without {name}: {failure}", flush=True)
     return field, steps
 
@@ -138,7 +140,7 @@ def report(case, runs, args):
         if row := best_of([row for row in rows[1:] if row["contestant"] in names]):
             families[family] = {"contestant": row["contestant"], "ratios": row["ratios"]}
             print(f"  giro to the best {family}, {row['contestant']}: {spread(row['ratios'], 2)}")
-    target = TARGETS[args.device][case.model].get(case.batch)
+    target = TARGETS[args.device][case.model].get(case.batch) if case.dtype == "f32" else None
     if best:
         says = ""
         if target:
@@ -163,6 +165,7 @@ def parse_args():
     parser.add_argument("--device", choices=PEERS, default="cpu")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--batches", nargs="+", type=int, default=[32, 128, 1024])
+    parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=["f32"], help="what all of them compute in")
     parser.add_argument("--log-every", nargs="+", type=int, default=[1, 100, 0], help="steps; 0: never")
     parser.add_argument("--peers", nargs="*", help=f"of {', '.join(PEERS['cuda'])}; default: all of the device")
     parser.add_argument("--rounds", type=int, default=7)
@@ -189,12 +192,12 @@ def main():
     if args.device == "cpu":
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # and whatever it starts
     where = machine(args.device)
-    print(f"{datetime.date.today()}, {where}, {args.rounds} interleaved rounds of about {args.seconds:g} s, f32; "
+    print(f"{datetime.date.today()}, {where}, {args.rounds} interleaved rounds of about {args.seconds:g} s; "
           "median (lowest-highest)", flush=True)
     gone, versions, cases, ok, disagree = {}, set(), [], True, False
     end = time.monotonic() + 60 * args.minutes if args.minutes else math.inf
     longest = 0
-    for case in itertools.starmap(Case, itertools.product(args.models, args.batches, args.log_every)):
+    for case in itertools.starmap(Case, itertools.product(args.models, args.batches, args.log_every, args.dtypes)):
         begin = time.monotonic()
         if begin + longest > end:
             print(f"\n{case}: not measured, for the {args.minutes:g} minutes are over")
@@ -211,7 +214,7 @@ def main():
         ok &= agree
         disagree |= not agree
         if args.json:  # after each case, so that a run that is cut short leaves what it has measured
-            what = {"date": str(datetime.date.today()), "machine": where, "device": args.device, "dtype": "f32",
+            what = {"date": str(datetime.date.today()), "machine": where, "device": args.device,
                     "rounds": args.rounds, "seconds": args.seconds, "cases": cases}
             pathlib.Path(args.json).write_text(json.dumps(what, indent=1) + "\n")
     if disagree:

@@ -47,8 +47,9 @@ class Giro:
 
     def train(self, seed, steps):
         with tempfile.TemporaryDirectory() as folder:
-            command = [self.args.sample, "--model", self.case.model, "--device", self.args.device, "--batch",
-                       str(self.case.batch), "--steps", str(steps), "--seed", str(seed), "--data", self.args.data,
+            command = [self.args.sample, "--model", self.case.model, "--dtype", self.case.dtype, "--device",
+                       self.args.device, "--batch", str(self.case.batch), "--steps", str(steps), "--seed", str(seed),
+                       "--data", self.args.data,
                        "--log-every", str(self.case.log_every), "--checkpoint-every", "0", "--logdir", folder + "/run"]
             done = subprocess.run(command, capture_output=True, text=True, env=environment(self.args.device))
             if done.returncode:
@@ -73,8 +74,9 @@ class Peer:
         self.name = name
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            [sys.executable, HERE / f"{name.split('-')[0]}_peer.py", name, "--model", case.model, "--device", args.device,
-             "--batch", str(case.batch), "--log-every", str(case.log_every), "--data", args.data],
+            [sys.executable, HERE / f"{name.split('-')[0]}_peer.py", name, "--model", case.model, "--dtype", case.dtype,
+             "--device", args.device, "--batch", str(case.batch), "--log-every", str(case.log_every),
+             "--data", args.data],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment(args.device))
         try:
             ready = self.answer(args.limit)

@@ -8,6 +8,7 @@ except ImportError as error:
     work.unavailable(error)
 from jax import lax
 from jax import numpy as jnp
+import numpy as np
 
 
 def initialize(name, key):
@@ -23,15 +24,21 @@ def conv(params, x):
     dimensions = ("NHWC", "HWIO", "NHWC")
     x = lax.conv_general_dilated(x, params["kernel"], (1, 1), "SAME", dimension_numbers=dimensions) + params["bias"]
     x = jax.nn.relu(x)
-    return lax.reduce_window(x, 0.0, lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID") / 4
+    return lax.reduce_window(x, np.zeros((), x.dtype), lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID") / 4
 
 
 def dense(params, x):
     return x @ params["kernel"] + params["bias"]
 
 
+DTYPES = {"bf16": jnp.bfloat16, "f16": jnp.float16}
+dtype = jnp.float32  # of activations, and of the parameters that the model sees
+GROWTH_INTERVAL = 2000
+
+
 def logits_of(params, images):
-    x = images.astype(jnp.float32) / 255
+    params = jax.tree.map(lambda p: p.astype(dtype), params)
+    x = (images.astype(jnp.float32) / 255).astype(dtype)
     if "conv0" in params:
         x = conv(params["conv1"], conv(params["conv0"], x[..., None]))
         return dense(params["dense1"], jax.nn.relu(dense(params["dense0"], x.reshape(len(x), -1))))
@@ -39,7 +46,7 @@ def logits_of(params, images):
 
 
 def loss_of(params, images, labels):
-    log_probabilities = jax.nn.log_softmax(logits_of(params, images))
+    log_probabilities = jax.nn.log_softmax(logits_of(params, images).astype(jnp.float32))
     return -jnp.mean(jnp.take_along_axis(log_probabilities, labels[:, None], axis=1))
 
 
@@ -52,10 +59,26 @@ def adamw(state, grads):
     def update(p, m, v):
         return p - work.LEARNING_RATE * (m * mu_scale / (jnp.sqrt(v * nu_scale) + work.EPS) + work.WEIGHT_DECAY * p)
 
-    return {"params": jax.tree.map(update, state["params"], mu, nu), "mu": mu, "nu": nu, "step": count}
+    return {**state, "params": jax.tree.map(update, state["params"], mu, nu), "mu": mu, "nu": nu, "step": count}
+
+
+def scaled_step(state, images, labels):
+    """With the loss times a scale, as flax's DynamicScale has it."""
+    scale = state["scale"]
+    loss, grads = jax.value_and_grad(lambda params: loss_of(params, images, labels) * scale)(state["params"])
+    grads = jax.tree.map(lambda g: g / scale, grads)
+    good = jnp.all(jnp.array([jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(grads)]))
+    new = jax.tree.map(lambda a, b: jnp.where(good, a, b), adamw(state, grads), state)
+    grown = good & (state["good_steps"] + 1 == GROWTH_INTERVAL)
+    new["scale"] = jnp.where(grown, scale * 2, jnp.where(good, scale, jnp.maximum(scale / 2, 1)))
+    new["good_steps"] = jnp.where(good & ~grown, state["good_steps"] + 1, 0)
+    new["step"] = state["step"] + 1
+    return new, loss / scale
 
 
 def train_step(state, images, labels, rows):
+    if "scale" in state:
+        return scaled_step(state, images[rows], labels[rows])
     loss, grads = jax.value_and_grad(loss_of)(state["params"], images[rows], labels[rows])
     return adamw(state, grads), loss
 
@@ -71,7 +94,10 @@ def scan_steps(state, images, labels, chunk):
 class Trainer:
     def __init__(self, args):
         jax.config.update("jax_platforms", args.device)
-        jax.config.update("jax_default_matmul_precision", "highest")  # f32 as giro has it, not TF32
+        jax.config.update("jax_default_matmul_precision", "tensorfloat32" if args.dtype == "tf32" else "highest")
+        global dtype
+        dtype = DTYPES.get(args.dtype, jnp.float32)
+        self.scaled = args.dtype == "f16"
         try:
             jax.devices()
         except RuntimeError as error:
@@ -88,6 +114,8 @@ class Trainer:
         params = initialize(self.model, jax.random.key(seed))
         zeros = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
         self.state = {"params": params, "mu": next(zeros), "nu": next(zeros), "step": jnp.int32(0)}
+        if self.scaled:
+            self.state |= {"scale": jnp.float32(65536), "good_steps": jnp.int32(0)}
         self.chunks = [jnp.asarray(chunk) for chunk in chunks]
         jax.block_until_ready((self.state, self.chunks))
 

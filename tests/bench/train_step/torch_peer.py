@@ -2,6 +2,7 @@
 
 import math
 import pathlib
+import sys
 
 import work
 
@@ -44,8 +45,13 @@ class Trainer:
             work.unavailable(f"torch {torch.__version__} finds no usable GPU")
         if args.device == "cpu":
             torch.set_num_threads(1)
-        torch.set_float32_matmul_precision("highest")  # f32 as giro has it, not TF32
-        torch.backends.cudnn.allow_tf32 = False
+        tf32 = args.dtype == "tf32"
+        torch.set_float32_matmul_precision("high" if tf32 else "highest")
+        torch.backends.cudnn.allow_tf32 = tf32
+        self.autocast = {"bf16": torch.bfloat16, "f16": torch.float16}.get(args.dtype)
+        self.scales = args.dtype == "f16"
+        if self.scales and args.contestant.endswith("-graph"):
+            sys.exit("torch.amp.GradScaler decides on the host, which a graph cannot hold")
         torch.backends.cudnn.benchmark = True
         self.device, self.log_every = args.device, args.log_every
         self.images = torch.from_numpy(args.images).view(-1, 1, 28, 28).to(self.device)
@@ -66,18 +72,26 @@ class Trainer:
 
     def loss_of(self, rows):
         images = self.images.index_select(0, rows).float() / 255
-        return nn.functional.cross_entropy(self.model(images), self.labels.index_select(0, rows))
+        with torch.autocast(self.device, self.autocast, enabled=self.autocast is not None):
+            return nn.functional.cross_entropy(self.model(images), self.labels.index_select(0, rows))
 
     def step(self, rows):
         loss = self.loss_of(rows)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self.optimizer.step()
+        if self.scales:
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            loss.backward()
+            self.optimizer.step()
         return loss.detach()
 
     def reset(self, seed, chunks):
         """In place, as compiled code and graphs hold the addresses."""
         torch.manual_seed(seed)
+        if self.scales:
+            self.scaler = torch.amp.GradScaler(self.device)
         self.model.apply(initialize)
         for state in self.optimizer.state.values():
             for tensor in state.values():

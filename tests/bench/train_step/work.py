@@ -64,6 +64,7 @@ def serve(make):
     parser = argparse.ArgumentParser()
     parser.add_argument("contestant")
     parser.add_argument("--model", required=True)
+    parser.add_argument("--dtype", required=True)
     parser.add_argument("--device", required=True)
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--log-every", type=int, required=True)

@@ -11,6 +11,7 @@
 
 #include "tests/cuda_on_cpu/libraries/decline.h"
 #include "tests/cuda_on_cpu/libraries/objects.h"
+#include "tests/cuda_on_cpu/libraries/tf32.h"
 #include "tests/cuda_on_cpu/libraries/work.h"
 
 namespace cuda_on_cpu {
@@ -137,7 +138,13 @@ struct Product {
 };
 
 cublasStatus_t Product::check() const {
-  if (desc.compute != CUBLAS_COMPUTE_32F || desc.scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const bool tf32 = desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  if ((desc.compute != CUBLAS_COMPUTE_32F && !tf32) || desc.scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  // As cuBLASLt documents it: both operands of one type, the result of that or f32.
+  if (a.type != b.type || c.type != d.type || (d.type != a.type && d.type != CUDA_R_32F)) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  if (tf32 && a.type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
   switch (desc.epilogue) {
     case CUBLASLT_EPILOGUE_DEFAULT:
     case CUBLASLT_EPILOGUE_RELU:
@@ -165,6 +172,7 @@ std::uint64_t Product::hash() const {
   std::uint64_t hash = 14695981039346656037u;
   const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 1099511628211u; };
   mix(desc.epilogue);
+  mix(static_cast<std::uint64_t>(desc.compute));
   mix(static_cast<std::uint64_t>(desc.transpose_a));
   mix(static_cast<std::uint64_t>(desc.transpose_b));
   for (const Layout* layout : {&a, &b, &c, &d}) {
@@ -230,8 +238,15 @@ void multiply(const Product& p, const Arguments& arguments, Operands& operands) 
   for_each_run(arguments.d, p.d, write);
   if (p.writes_bias()) write(p.desc.bias, (p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADA ? m : n) * size_of(p.d.type));
 
-  const std::vector<double> a = rows_of(arguments.a, p.a, p.transposes_a());
-  const std::vector<double> b = rows_of(arguments.b, p.b, !p.transposes_b());
+  std::vector<double> a = rows_of(arguments.a, p.a, p.transposes_a());
+  std::vector<double> b = rows_of(arguments.b, p.b, !p.transposes_b());
+  // Sums are of what is there; products alone see TF32.
+  if (p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADA) store_sums(a, m, k, p);
+  if (p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADB) store_sums(b, n, k, p);
+  if (p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32) {
+    std::transform(a.begin(), a.end(), a.begin(), to_tf32);
+    std::transform(b.begin(), b.end(), b.begin(), to_tf32);
+  }
   for (std::uint64_t i = 0; i < m; ++i) {
     for (std::uint64_t j = 0; j < n; ++j) {
       double sum = 0;
@@ -243,8 +258,6 @@ void multiply(const Product& p, const Arguments& arguments, Operands& operands) 
       store(arguments.d, p.d.type, p.d.index(i, j), value);
     }
   }
-  if (p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADA) store_sums(a, m, k, p);
-  if (p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADB) store_sums(b, n, k, p);
 }
 
 bool is_aligned(const void* pointer, std::uint64_t alignment) {

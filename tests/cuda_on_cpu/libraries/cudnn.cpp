@@ -2,6 +2,9 @@
 
 #include "tests/cuda_on_cpu/libraries/cudnn.h"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <limits>
 
 namespace cuda_on_cpu::dnn {
@@ -12,13 +15,16 @@ cudnnStatus_t valid(bool is) { return is ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_B
 cudnnStatus_t set(Tensor* tensor, cudnnTensorFormat_t format, cudnnDataType_t type, int n, int c, int h, int w) {
   if (tensor == nullptr || n <= 0 || c <= 0 || h <= 0 || w <= 0) return CUDNN_STATUS_BAD_PARAM;
   if (format != CUDNN_TENSOR_NHWC && format != CUDNN_TENSOR_NCHW) return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
-  if (type != CUDNN_DATA_FLOAT) return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
+  if (type != CUDNN_DATA_FLOAT && type != CUDNN_DATA_HALF && type != CUDNN_DATA_BFLOAT16) {
+    return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
+  }
   *tensor = {true,
              format == CUDNN_TENSOR_NHWC,
              static_cast<std::size_t>(n),
              static_cast<std::size_t>(c),
              static_cast<std::size_t>(h),
-             static_cast<std::size_t>(w)};
+             static_cast<std::size_t>(w),
+             type};
   const bool fits = tensor->count() <= static_cast<std::size_t>(std::numeric_limits<int>::max());
   return fits ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED_SHAPE;
 }
@@ -35,20 +41,43 @@ void for_each_element(const Tensor& tensor, F&& f) {
   }
 }
 
+double load_element(const Tensor& tensor, const void* data, std::size_t index) {
+  switch (tensor.type) {
+    case CUDNN_DATA_HALF:
+      return __half2float(static_cast<const __half*>(data)[index]);
+    case CUDNN_DATA_BFLOAT16:
+      return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[index]);
+    default:
+      return static_cast<const float*>(data)[index];
+  }
+}
+
+void store_element(const Tensor& tensor, void* data, std::size_t index, double value) {
+  switch (tensor.type) {
+    case CUDNN_DATA_HALF:
+      static_cast<__half*>(data)[index] = __double2half(value);
+      break;
+    case CUDNN_DATA_BFLOAT16:
+      static_cast<__nv_bfloat16*>(data)[index] = __double2bfloat16(value);
+      break;
+    default:
+      static_cast<float*>(data)[index] = static_cast<float>(value);
+  }
+}
+
 }  // namespace
 
 std::vector<double> load(const Tensor& tensor, const void* data) {
   std::vector<double> values(tensor.count());
-  const auto* floats = static_cast<const float*>(data);
-  for_each_element(tensor, [&](std::size_t position, std::size_t index) { values[position] = floats[index]; });
+  for_each_element(
+      tensor, [&](std::size_t position, std::size_t index) { values[position] = load_element(tensor, data, index); });
   return values;
 }
 
 void store(const Tensor& tensor, void* data, const std::vector<double>& values, float alpha, float beta) {
-  auto* floats = static_cast<float*>(data);
   for_each_element(tensor, [&](std::size_t position, std::size_t index) {
-    const double before = beta != 0 ? static_cast<double>(beta) * floats[index] : 0;
-    floats[index] = static_cast<float>(alpha * values[position] + before);
+    const double before = beta != 0 ? beta * load_element(tensor, data, index) : 0;
+    store_element(tensor, data, index, alpha * values[position] + before);
   });
 }
 

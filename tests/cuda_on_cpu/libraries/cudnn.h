@@ -1,6 +1,6 @@
 #pragma once
 
-// What cuDNN's opaque objects hold here: images of f32 in four dimensions, two-dimensional convolution
+// What cuDNN's opaque objects hold here: images of f32, bf16 or f16 in four dimensions, two-dimensional convolution
 // without groups, pooling.
 
 #include <cudnn.h>
@@ -28,9 +28,10 @@ struct Library {
 struct Tensor {
   bool is_set = false, channels_last = true;
   std::size_t n = 0, c = 0, h = 0, w = 0;
+  cudnnDataType_t type = CUDNN_DATA_FLOAT;
 
   std::size_t count() const { return n * c * h * w; }
-  std::size_t bytes() const { return count() * sizeof(float); }
+  std::size_t bytes() const { return count() * (type == CUDNN_DATA_FLOAT ? 4 : 2); }
   // Where element (i, y, x, channel) lies in memory.
   std::size_t index(std::size_t i, std::size_t y, std::size_t x, std::size_t channel) const {
     return channels_last ? ((i * h + y) * w + x) * c + channel : ((i * c + channel) * h + y) * w + x;
@@ -41,7 +42,7 @@ struct Tensor {
 // The tensor's values in the order (n, h, w, c), whatever its own.
 std::vector<double> load(const Tensor& tensor, const void* data);
 
-// data = alpha values + beta data.
+// data = alpha values + beta data, rounded once.
 void store(const Tensor& tensor, void* data, const std::vector<double>& values, float alpha, float beta);
 
 // One axis of a sliding window.

@@ -2,12 +2,12 @@
 // first is one that a careful caller passes over, as the real one's may be.
 
 #include <array>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 
 #include "tests/cuda_on_cpu/libraries/cudnn.h"
 #include "tests/cuda_on_cpu/libraries/decline.h"
+#include "tests/cuda_on_cpu/libraries/tf32.h"
 #include "tests/cuda_on_cpu/runtime/seed.h"
 
 namespace cuda_on_cpu::dnn {
@@ -25,6 +25,7 @@ cudnnStatus_t Geometry::check() const {
   if (!x.is_set || !w.is_set || !y.is_set || !convolution.is_set) return CUDNN_STATUS_BAD_PARAM;
   if (x.channels_last != w.channels_last || x.channels_last != y.channels_last)
     return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
+  if (x.type != w.type || x.type != y.type) return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
   const long rows = convolution.y.positions(x.h, w.h), columns = convolution.x.positions(x.w, w.w);
   const bool fits = x.c == w.c && y.n == x.n && y.c == w.n && rows > 0 && columns > 0 &&
                     y.h == static_cast<std::size_t>(rows) && y.w == static_cast<std::size_t>(columns);
@@ -65,16 +66,10 @@ void for_each_tap(const Geometry& g, F&& f) {
   }
 }
 
-// Ten bits of mantissa: what the tensor cores see of an f32, unless the descriptor asks for CUDNN_FMA_MATH.
-double to_tf32(double value) {
-  auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
-  bits = (bits + 0x1000u) & ~0x1fffu;
-  return value == value ? static_cast<double>(std::bit_cast<float>(bits)) : value;
-}
-
 std::vector<double> load_operand(const Geometry& g, const Tensor& tensor, const void* data) {
   std::vector<double> values = load(tensor, data);
-  if (g.convolution.math != CUDNN_FMA_MATH) {
+  // Of f32 the tensor cores see TF32, unless the descriptor asks for CUDNN_FMA_MATH.
+  if (tensor.type == CUDNN_DATA_FLOAT && g.convolution.math != CUDNN_FMA_MATH) {
     for (double& value : values) value = to_tf32(value);
   }
   return values;

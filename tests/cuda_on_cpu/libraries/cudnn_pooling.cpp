@@ -26,6 +26,7 @@ struct Geometry {
 cudnnStatus_t Geometry::check() const {
   if (!pooling.is_set || !x.is_set || !y.is_set) return CUDNN_STATUS_BAD_PARAM;
   if (x.channels_last != y.channels_last) return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
+  if (x.type != y.type) return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
   const long rows = pooling.y.positions(x.h, pooling.window_y), columns = pooling.x.positions(x.w, pooling.window_x);
   const bool fits = rows > 0 && columns > 0 && y.n == x.n && y.c == x.c && y.h == static_cast<std::size_t>(rows) &&
                     y.w == static_cast<std::size_t>(columns);

@@ -44,19 +44,22 @@ struct TrainingSetup {
   int parts = 1;
   std::int64_t steps = 24, steps_per_execution = 0;
   double max_norm = 0;
+  Precision precision = Precision::f32;
 };
 
 TrainState make_state(const std::shared_ptr<const Partitioner>& partitioner, std::uint64_t seed = 3,
-                      double max_norm = 0) {
+                      double max_norm = 0, Precision precision = Precision::f32) {
   optim::Optimizer optimizer = optim::adamw(1e-2);
   if (max_norm > 0) optimizer = optim::clip_by_global_norm(max_norm, optimizer);
-  return TrainState::create(model(), {{"x", DType::f32, {1, kFeatures}}}, optimizer, seed, test_device(), partitioner);
+  return TrainState::create(model(), {{"x", DType::f32, {1, kFeatures}}}, optimizer, seed, test_device(), partitioner,
+                            precision);
 }
 
 Trained train(const TrainingSetup& setup) {
   Dataset data = random_rows().shuffle(5).repeat().batch(setup.batch).partition(setup.partitioner);
   data = setup.resident ? data.to(test_device()) : data.prefetch(2);
-  auto result = loop(make_state(setup.partitioner, 3, setup.max_norm), data, {{every(1), make_step(setup.parts)}},
+  auto result = loop(make_state(setup.partitioner, 3, setup.max_norm, setup.precision), data,
+                     {{every(1), make_step(setup.parts)}},
                      {.stop = at(setup.steps), .steps_per_execution = setup.steps_per_execution});
   EXPECT_EQ(result.elapsed.steps, setup.steps);
   EXPECT_EQ(result.elapsed.samples, setup.steps * setup.batch);
@@ -101,6 +104,49 @@ TEST(TrainingOfRanks, IsThatOfOneProcess) {
       const Trained trained = train(together);
       expect_near(trained, train(alone));
       EXPECT_TRUE(same_everywhere(trained.params));
+    }
+  }
+}
+
+// One rank's gradients are not finite: all skip the update, and go on alike.
+TEST(TrainingOfRanks, SkipTheSameUpdatesInF16) {
+  if (test_device().is_cpu()) GTEST_SKIP() << "f16 takes a GPU, or a CPU that oneDNN computes it on";
+  for (const bool divided : {false, true}) {
+    const auto partitioner = divided ? shards() : all_ranks();
+    TrainState state = make_state(partitioner, 3, 0.5, Precision::f16);
+    const std::vector<float> before = params_of(state);
+    const auto skipped = [&] { return to_host<std::int64_t>(state.at("loss_scale/skipped"), state.stream()).front(); };
+    const auto step = make_step();
+    Dataset with_nan = random_rows(0).batch(48).partition(partitioner);
+    step(state, *with_nan.begin());
+    EXPECT_EQ(skipped(), 1);
+    EXPECT_EQ(params_of(state), before);
+    Dataset good = random_rows().batch(48).partition(partitioner);
+    for (int i = 0; i < 3; ++i) step(state, *good.begin());
+    EXPECT_EQ(skipped(), 1);
+    EXPECT_NE(params_of(state), before);
+    EXPECT_TRUE(same_everywhere(params_of(state)));
+    EXPECT_EQ(to_host<float>(state.at("loss_scale/scale"), state.stream()).front(), optim::LossScale::kInitial / 2);
+  }
+}
+
+// What each computes of its rows is rounded to 8 bits of mantissa, which has another factor in it for a part of a
+// batch.
+TEST(TrainingOfRanks, IsAlmostThatOfOneProcessInBf16) {
+  try {
+    expect_supported(Precision::bf16, test_device());
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  const TrainingSetup alone{.resident = true, .steps = 6, .precision = Precision::bf16};
+  const Trained wanted = train(alone);
+  for (const bool divided : {false, true}) {
+    TrainingSetup together = alone;
+    together.partitioner = divided ? shards() : all_ranks();
+    const Trained trained = train(together);
+    EXPECT_TRUE(same_everywhere(trained.params));
+    for (std::size_t i = 0; i < wanted.losses.size(); ++i) {
+      EXPECT_NEAR(trained.losses[i], wanted.losses[i], 0x1p-7) << "step " << i;
     }
   }
 }

@@ -1,5 +1,6 @@
 // Errors and nodes name the line of the program that uses giro, and never one of giro's own.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <source_location>
@@ -34,7 +35,7 @@ std::string called_at(F&& f) {
   return "no error";
 }
 std::string line(int number) {
-  return std::string(std::source_location::current().file_name()) + ":" + std::to_string(number);
+  return fmt::format("{}:{}", std::source_location::current().file_name(), number);
 }
 
 class CallSiteTest : public testing::Test {

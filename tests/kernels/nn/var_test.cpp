@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <giro/kernels/elementwise.h>
+#include <giro/kernels/nn/call.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/graph.h>
 
@@ -67,6 +68,44 @@ TEST_P(VarTest, TellsOfEachGradientAsSoonAsItIsWhole) {
   std::ranges::sort(told);
   EXPECT_EQ(told[0].second, half);
   EXPECT_EQ(told[2].second, one);
+}
+
+// Terms that an op gives in 16 bits are converted before they are added; one of 2^-9 would be lost beside 1.
+TEST_P(VarTest, GradientsOfSixteenBitParametersAreF32) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const Tensor value = tensor({2, 2}, dtype), gradient = tensor({2, 2});
+    fill(value, 1, stream());
+    stream().fill(gradient.raw(), 0xFF, gradient.bytes());
+    const Var p = Var::parameter(value, gradient, stream());
+    const float small = 0x1p-12f;
+    const auto expect = [&](const Var& loss, float each) {
+      EXPECT_EQ(loss.dtype(), DType::f32);
+      backward(loss);
+      EXPECT_EQ(to_host<float>(gradient, stream()), std::vector<float>(4, each));
+    };
+    EXPECT_EQ(scale(p, 2).dtype(), dtype);
+    expect(sum(p * p * 1.0), 2);
+    const Var again = Var::parameter(value, gradient, stream());
+    expect(add(sum(again), sum(scale(again.reshape({4}), small))), 1 + small);
+    const Var wide = Var::parameter(value, gradient, stream()), ones(tensor({2, 2}), stream());
+    fill(ones.value(), 1, stream());
+    expect(sum(wide * scale(ones, 1 + small)), 1 + small);  // the product is f32, for one factor is
+    const Var called = Var::parameter(value, gradient, stream());
+    const Var same = call("same", {.dtype = dtype, .shape = {2, 2}}, {called},
+                          {.cuda = [](auto&, auto&, auto*) {},
+                           .cpu = [](auto&, auto&) {},
+                           .vjp = [](auto&, auto& dy, auto&) { return dy; }});
+    fill(same.value(), 1, stream());
+    expect(add(sum(called), sum(scale(same, small))), 1 + small);
+  }
+}
+
+TEST_P(VarTest, Tf32IsPassedOnFromInputs) {
+  const Var marked = parameter({2}), plain = parameter({2});
+  marked.set_math(Math::tf32);
+  EXPECT_EQ((marked * 2).reshape({1, 2}).math(), Math::tf32);
+  EXPECT_EQ((plain + marked).math(), Math::tf32);
+  EXPECT_EQ((plain * plain).math(), Math::f32);
 }
 
 TEST_P(VarTest, ConstantsWantNoGradient) {

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <giro/runtime/dtype.h>
+#include <giro/runtime/error.h>
+#include <giro/runtime/host_device.h>
+#include <giro/runtime/tensor.h>
+
+#include "kernels/functors/dtype_dispatch.h"
+
+// What ops store their elements as: f32, bf16 or f16. They compute in f32, which T(value) rounds once.
+namespace giro::functors {
+
+// Calls f(Type<T>{}) for the C++ type T that stores `dtype`.
+template <class F>
+void with_storage(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f32:
+      return f(Type<float>{});
+    case DType::bf16:
+      return f(Type<BFloat16>{});
+    case DType::f16:
+      return f(Type<Float16>{});
+    default:
+      throw Error(ErrorCode::dtype_mismatch, "f32, bf16 or f16 is needed, found " + std::string(name_of(dtype)));
+  }
+}
+
+// What `value` is once it has been stored as T and read again.
+template <class T>
+GIRO_HOST_DEVICE float stored(float value) {
+  return static_cast<float>(T(value));
+}
+
+// Where a result goes that is computed in f32, for kernels that are the same whatever its dtype.
+struct Output {
+  void* data;
+  DType dtype;
+
+  explicit Output(const Tensor& tensor) : data(tensor.raw()), dtype(tensor.dtype()) {}
+  explicit Output(float* floats) : data(floats), dtype(DType::f32) {}
+
+  GIRO_HOST_DEVICE void store(std::int64_t i, float value) const {
+    if (dtype == DType::bf16) {
+      static_cast<BFloat16*>(data)[i] = BFloat16(value);
+    } else if (dtype == DType::f16) {
+      static_cast<Float16*>(data)[i] = Float16(value);
+    } else {
+      static_cast<float*>(data)[i] = value;
+    }
+  }
+};
+
+}  // namespace giro::functors

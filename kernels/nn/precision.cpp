@@ -1,0 +1,31 @@
+#include <giro/kernels/nn/precision.h>
+
+#include <fmt/format.h>
+
+#include <giro/runtime/error.h>
+
+#include "kernels/internal/precision.h"
+
+namespace giro {
+
+Precision parse_precision(const std::string& name) {
+  for (const Precision precision : {Precision::f32, Precision::tf32, Precision::bf16, Precision::f16}) {
+    if (name == name_of(precision)) return precision;
+  }
+  throw Error(ErrorCode::invalid_argument, fmt::format("'{}' is no precision, expected f32, tf32, bf16 or f16", name));
+}
+
+void expect_supported(Precision precision, Device device) {
+  if (precision == Precision::f32) return;
+#if GIRO_WITH_CUDA
+  const std::string needed =
+      device.is_cuda() ? cuda::what_is_missing(precision, device) : cpu::what_is_missing(precision);
+#else
+  const std::string needed = cpu::what_is_missing(precision);
+#endif
+  if (needed.empty()) return;
+  throw Error(ErrorCode::unsupported,
+              fmt::format("{} does not compute in {}: {}", to_string(device), name_of(precision), needed));
+}
+
+}  // namespace giro

@@ -274,12 +274,12 @@ TEST_P(DenseTest, OtherPrecisions) {
   }
 }
 
-// 1 + 2^-11 + 2^-12 has 12 bits of mantissa, of which TF32 keeps 10.
+// 1 + 2^-12 is 1 in TF32, whether it is rounded or cut off.
 TEST_P(DenseTest, Tf32IsUsedWhereItIsAskedForAlone) {
   const bool has_tf32 = test::computes_in(Precision::tf32, device());
-  const Array x{DType::f32, {16, 16}, Values(256, 1 + 0x1.8p-11)}, w{DType::f32, {16, 16}, Values(256, 1)};
+  const Array x{DType::f32, {16, 16}, Values(256, 1 + 0x1p-12)}, w{DType::f32, {16, 16}, Values(256, 1)};
   for (const bool is_tf32 : {true, false}) {
-    const Expected y{Values(256, is_tf32 && has_tf32 ? 16 * (1 + 0x1p-10) : 16 * (1 + 0x1.8p-11)), Values(256, 0)};
+    const Expected y{Values(256, is_tf32 && has_tf32 ? 16 : 16 * (1 + 0x1p-12)), Values(256, 0)};
     check({.name = is_tf32 ? "tf32" : "f32",
            .inputs = {x, w},
            .outputs = {{DType::f32, {16, 16}, {}}},
@@ -335,10 +335,8 @@ TEST_P(DeclinedDenseTest, Forward) { check_forward(kSmallSizes); }
 TEST_P(DeclinedDenseTest, Backward) { check_backward(kSmallSizes); }
 TEST_P(DeclinedDenseTest, OtherPrecisions) {
   for (const Precision precision : test::other_precisions(device())) {
-    for (const Sizes& n : {Sizes{7, 13, 5}, Sizes{35, 34, 33}}) {
-      check_forward(n, precision);
-      check_backward(n, precision);
-    }
+    check_forward({7, 13, 5}, precision);
+    check_backward({35, 34, 33}, precision);
   }
 }
 

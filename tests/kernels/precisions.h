@@ -25,10 +25,10 @@ inline std::vector<Precision> other_precisions(Device device) {
   return found;
 }
 
-// How far off a product of two f32 factors, or a sum of such with this magnitude, may be because the factors are
-// rounded: in TF32 to 10 bits of mantissa, by 2^-11 each.
+// How far off a product of two f32 factors, or a sum of such with this magnitude, may be because the factors lose bits:
+// in TF32 all but 10 of their mantissa, by 2^-10 each where the device cuts them off.
 inline double factor_error(Precision precision, double magnitude) {
-  return precision == Precision::tf32 ? 0x1p-10 * magnitude : 0;
+  return precision == Precision::tf32 ? 0x1p-9 * magnitude : 0;
 }
 
 }  // namespace giro::test

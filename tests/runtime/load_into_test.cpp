@@ -81,6 +81,24 @@ class LoadIntoTest : public test::DeviceTest {
 };
 INSTANTIATE_TEST_SUITE_P(Each, LoadIntoTest, test::kEachDevice, test::name_of_device);
 
+TEST_P(LoadIntoTest, OptionalLeavesMayBeMissingOrExtra) {
+  std::vector<Leaf> leaves = whole();
+  leaves[3] = leaf("loss_scale/scale", 5.f, {});  // in place of step
+  const LoadReport report = load_into(*state_, leaves, {.optional = {"loss_scale", "step"}});
+  EXPECT_EQ(step(), 0);
+  EXPECT_EQ(value("params/head/kernel"), 3);
+  EXPECT_EQ(report.text(), "3 leaves loaded");
+  load_into(*state_, whole(), {.optional = {"step"}});
+  EXPECT_EQ(step(), 4);  // one that is there is loaded
+}
+
+TEST_P(LoadIntoTest, WhatIsNotOptionalMayNotBeMissing) {
+  std::vector<Leaf> leaves = whole();
+  leaves[3] = leaf("loss_scale/scale", 5.f, {});
+  expect_refused(ErrorCode::not_found, {"missing", "step"}, leaves, {.optional = {"loss_scale"}});
+  expect_refused(ErrorCode::not_found, {"extra", "loss_scale/scale"}, leaves, {.optional = {"step"}});
+}
+
 TEST_P(LoadIntoTest, LoadsAllSavedLeaves) {
   const LoadReport report = load_into(*state_, whole());
   expect_whole();

@@ -223,6 +223,21 @@ TEST_F(CublasLtCudaTest, BiasGradients) {
   }
 }
 
+// The real one is only allowed to.
+TEST_F(CublasLtOnCpuTest, Tf32KeepsTenBitsOfFactors) {
+  const float* const a = device(std::vector<float>(kM * kK, 1 + 0x1p-12f));
+  const float* const b = device(std::vector<float>(kK * kN, 1.0f));
+  float* const d = memory(kM * kN);
+  for (const bool tf32 : {true, false}) {
+    Product p = kPlain;
+    p.compute = tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    ASSERT_EQ(choose(p), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(run(a, b, d), CUBLAS_STATUS_SUCCESS);
+    const float each = static_cast<float>(kK) * (tf32 ? 1.0f : 1 + 0x1p-12f);
+    EXPECT_EQ(host(d, kM * kN), std::vector<float>(kM * kN, each));
+  }
+}
+
 TEST_F(CublasLtCudaTest, SwappedOrWrongLayoutsAreRefused) {
   Product swapped = kPlain;
   std::swap(swapped.a, swapped.b);
@@ -246,7 +261,10 @@ TEST_F(CublasLtCudaTest, SwappedOrWrongLayoutsAreRefused) {
 
 TEST_F(CublasLtOnCpuTest, WhatIsNotEmulatedIsNotSupported) {
   Product p = kPlain;
+  p.compute = CUBLAS_COMPUTE_32F_FAST_16BF;
+  EXPECT_EQ(choose(p), CUBLAS_STATUS_NOT_SUPPORTED);
   p.compute = CUBLAS_COMPUTE_32F_FAST_TF32;
+  p.type = CUDA_R_16BF;
   EXPECT_EQ(choose(p), CUBLAS_STATUS_NOT_SUPPORTED);
   p = kPlain;
   p.epilogue = CUBLASLT_EPILOGUE_GELU;

@@ -34,9 +34,7 @@ std::string called_at(F&& f) {
   }
   return "no error";
 }
-std::string line(int number) {
-  return fmt::format("{}:{}", std::source_location::current().file_name(), number);
-}
+std::string line(int number) { return fmt::format("{}:{}", std::source_location::current().file_name(), number); }
 
 class CallSiteTest : public testing::Test {
  protected:

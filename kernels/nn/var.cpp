@@ -214,7 +214,15 @@ void backward(const Var& loss, const BackwardOptions& options) {
   if (!loss.requires_grad()) {
     throw Error(ErrorCode::invalid_argument, "the loss depends on no parameter");
   }
-  const auto seed = [&] { loss.accumulate([&](const Tensor& out) { giro::fill(out, options.seed, loss.stream()); }); };
+  const auto seed = [&] {
+    loss.accumulate([&](const Tensor& out) {
+      if (options.scale) {
+        giro::broadcast(out, options.scale, options.seed, loss.stream());
+      } else {
+        giro::fill(out, options.seed, loss.stream());
+      }
+    });
+  };
   Var::go_back(loss, 0, seed, options);
 }
 

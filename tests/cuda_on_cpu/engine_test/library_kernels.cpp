@@ -16,6 +16,7 @@
 #include <giro/kernels/publish.h>
 
 #include "kernels/functors/publish.h"
+#include "kernels/functors/storage.h"
 #include "tests/cuda_on_cpu/engine_test/launch_kernel.h"
 
 namespace giro::simt {
@@ -108,10 +109,10 @@ TEST(LibraryKernels, sum_rows) {
   const std::vector<float> values = random_values(kRows * kColumns, 3);
   Seeds::each([&] {
     DeviceArray<float> x(values), partial(kSplits * kColumns), out(kColumns);
-    const Kernel& kernel = kernel_named("sum_rows_kernel<giro::cuda::Elements>");
+    const Kernel& kernel = kernel_named("sum_rows_kernel<giro::cuda::Elements<float>>");
     DeviceArray<std::uint32_t> arrivals(std::vector<std::uint32_t>(2));
-    expect_runs(run(kernel, {blocks_for(kColumns, 32), kSplits}, {32, 16}, 0, out.data(), partial.data(),
-                    arrivals.data(), x.data(), std::int64_t{kRows}, std::int64_t{kColumns}));
+    expect_runs(run(kernel, {blocks_for(kColumns, 32), kSplits}, {32, 16}, 0, giro::functors::Output(out.data()),
+                    partial.data(), arrivals.data(), x.data(), std::int64_t{kRows}, std::int64_t{kColumns}));
     EXPECT_EQ(arrivals.values(), std::vector<std::uint32_t>(2));
     for (std::size_t c = 0; c < kColumns; ++c) {
       double sum = 0;
@@ -151,7 +152,8 @@ struct Leaves {
   const std::uint8_t* decays;
   const std::int64_t* step;
   float* learning_rate;
-  const float* squared_norm;
+  const float *squared_norm, *loss_scale;
+  const std::int64_t* skipped;
   std::int64_t count;
 };
 
@@ -174,7 +176,7 @@ TEST(LibraryKernels, adam_update) {
     rule.weight_decay = decay;
     rule.max_norm = largest_norm;
     const Leaves leaves{p.data(),    g.data(), m.data(), n.data(), d.data(), step.data(), learning_rate.data(),
-                        norm.data(), kCount};
+                        norm.data(), nullptr,  nullptr,  kCount};
     expect_runs(run(kernel_named("update_kernel<(giro::optim::Rule)1, true>"), {2}, {256}, 0, rule, leaves));
     EXPECT_FLOAT_EQ(learning_rate.values()[0], static_cast<float>(rate));
     for (std::size_t i = 0; i < kCount; ++i) {

@@ -109,7 +109,7 @@ TEST(LibraryKernels, sum_rows) {
   const std::vector<float> values = random_values(kRows * kColumns, 3);
   Seeds::each([&] {
     DeviceArray<float> x(values), partial(kSplits * kColumns), out(kColumns);
-    const Kernel& kernel = kernel_named("sum_rows_kernel<giro::cuda::Elements<float>>");
+    const Kernel& kernel = kernel_named("sum_rows_kernel<giro::cuda::Elements<float> >");
     DeviceArray<std::uint32_t> arrivals(std::vector<std::uint32_t>(2));
     expect_runs(run(kernel, {blocks_for(kColumns, 32), kSplits}, {32, 16}, 0, giro::functors::Output(out.data()),
                     partial.data(), arrivals.data(), x.data(), std::int64_t{kRows}, std::int64_t{kColumns}));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include <giro/callbacks/check_replicas.h>
@@ -14,7 +15,11 @@ namespace {
 // A checkpoint's leaves into a state of the same structure, of whatever precision: f16 alone has a loss scale.
 void restore_state(State& state, const LoadedCheckpoint& checkpoint) {
   try {
-    load_into(state, checkpoint.leaves, {.optional = {"loss_scale"}});
+    const auto is_scale = [](const auto& leaf) { return leaf.path.starts_with("loss_scale/"); };
+    const bool is_given = std::ranges::any_of(checkpoint.leaves, is_scale);
+    LoadOptions options;
+    if (is_given != state.contains_collection("loss_scale")) options.optional = {"loss_scale"};
+    load_into(state, checkpoint.leaves, options);
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("checkpoint '{}': {}", checkpoint.path, error.what()));
   }

@@ -126,7 +126,7 @@ void Graph::replay(const Stream& stream, std::int64_t times) const {
   if (is_recording) {
     detail::Recording::current()->kept.push_back(impl_);
     detail::Recording::current()->peers.add(graph.owned.peers);
-    append_to(*detail::Recording::current());
+    for (std::int64_t i = 0; i < times; ++i) append_to(*detail::Recording::current());
   } else {
     stream.impl().peers.add(graph.owned.peers);
   }
@@ -141,7 +141,8 @@ void Graph::append_to(detail::Recording& recording) const {
 
 void Graph::replay_blocking(const Stream& stream, std::int64_t times) const {
   detail::GraphOwned& owned = impl().owned;
-  const bool all_ops = std::ranges::none_of(owned.calls, [](const auto& call) { return call == nullptr; });
+  const bool all_ops =
+      !owned.calls.empty() && std::ranges::none_of(owned.calls, [](const auto& call) { return call == nullptr; });
   for (std::int64_t i = 0; i < times; ++i) {
     owned.replays += 1;
     if (all_ops) {

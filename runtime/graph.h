@@ -49,12 +49,12 @@ class Graph {
   Graph& operator=(Graph&&) noexcept;
   ~Graph();
 
-  // With GIRO_BLOCKING=1 in the environment when it was recorded, a replay runs op by op, with a wait after each, and
-  // an error names the op; as a whole, with one wait, where it holds work that is no op of giro's.
-  //
   // Queues the recorded work on a stream of the same device, `times` in a row: on a GPU as few launches, for graphs
   // of 2, 4, 8, ... 128 repetitions are made where they are first asked for. Errors: device_mismatch, device,
   // invalid_argument for a negative number.
+  //
+  // With GIRO_BLOCKING=1 in the environment when it was recorded, a replay runs op by op, with a wait after each, and
+  // an error names the op; as a whole, with one wait, where it holds work that is no op of giro's.
   void replay(const Stream& stream, std::int64_t times = 1) const;
 
   // Makes at once what any replay of up to `times` in a row needs.

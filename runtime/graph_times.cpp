@@ -1,11 +1,14 @@
 // How long a graph and its ops take.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
 #include <utility>
 
+#include <giro/runtime/error.h>
 #include <giro/runtime/graph.h>
 
 #include "runtime/internal/arena.h"
@@ -74,6 +77,9 @@ std::vector<std::optional<double>> Graph::op_times(const Stream& stream, const s
 }
 
 double Graph::replay_time(const Stream& stream, std::int64_t times) const {
+  if (times < 1) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("replay_time: {} times, expected at least 1", times));
+  }
   prepare(times);
   return stream.impl().time([&] { replay(stream, times); }) / static_cast<double>(times);
 }

@@ -154,7 +154,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"linear", "cnn"}))
       ->capture_default_str();
   app.add_option("--dtype", args.dtype,
-         "what the model is computed in, with f32 parameters: f32; tf32 and f16, on a GPU; bf16, also on a CPU that "
+         "what the model is computed in, with f32 parameters: f32; tf32 on a GPU; bf16 and f16, also on a CPU that "
          "has it")
       ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}))
       ->capture_default_str();

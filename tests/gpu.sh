@@ -8,7 +8,7 @@
 # of graphs cost (tests/bench/graph_bench) and the times of a step's ops (mnist --program); `train` steps per second and
 # accuracies; `compare` what tests/bench/train_step says of giro beside PyTorch and JAX, whichever python3 has. It is
 # compare-linear-1, compare-linear-100, compare-linear-0 and the same for cnn, a stage each: the loss of each step logged,
-# of each hundredth, or none, at batch 32, 128, 1024 and 8192.
+# of each hundredth, or none, at batch 32, 128, 1024 and 8192. In f32, or with -tf32, -bf16 or -f16 after it in that.
 #   GIRO_DEPS      folder of .deb files or of what they hold, unpacked; default .deps/. Not needed where it is installed.
 #   GIRO_RESULTS   folder for the results; default tests/bench/results/
 #   GIRO_COMPARE   options of tests/bench/train_step; default --batches 32 128 1024 8192 --rounds 3 --seconds 0.7
@@ -179,14 +179,14 @@ measure() {
   echo "gpu.sh: written to $results.txt and .json"
 }
 
-# One model and interval of logging: about 20 s for each batch and peer, of which most is compiling.
+# One model, interval of logging and dtype: about 20 s for each batch and peer, of which most is compiling.
 compare() {
-  local model=$1 log_every=$2 results options
-  results=$(results_file)-train-step-$model-$log_every
+  local model=$1 log_every=$2 dtype=${3:-f32} results options
+  results=$(results_file)-train-step-$model-$log_every-$dtype
   read -ra options <<<"${GIRO_COMPARE:---batches 32 128 1024 8192 --rounds 3 --seconds 0.7}"
   echo "Commit: $(commit_name)" >"$results.txt"
   python3 -u tests/bench/train_step --device cuda --sample "$build/samples/mnist" --data "$data" --json "$results.json" \
-    --models "$model" --log-every "$log_every" --limit 40 --minutes 9 "${options[@]}" | tee -a "$results.txt" ||
+    --models "$model" --log-every "$log_every" --dtypes "$dtype" --limit 40 --minutes 9 "${options[@]}" | tee -a "$results.txt" ||
     fail "the comparison with the peers failed, or loss curves disagree"
   echo "gpu.sh: written to $results.txt and .json"
 }
@@ -201,13 +201,19 @@ for stage in "$@"; do
     test) run_tests ;;
     train) train ;;
     measure) measure ;;
-    compare) for log_every in 1 100 0; do for model in linear cnn; do compare "$model" "$log_every"; done; done ;;
-    compare-linear-1 | compare-linear-100 | compare-linear-0 | compare-cnn-1 | compare-cnn-100 | compare-cnn-0)
-      stage=${stage#compare-}
-      compare "${stage%-*}" "${stage#*-}"
+    compare)
+      for dtype in f32 tf32 bf16 f16; do
+        for log_every in 1 100 0; do for model in linear cnn; do compare "$model" "$log_every" "$dtype"; done; done
+      done
+      ;;
+    compare-*)
+      IFS=- read -r model log_every dtype <<<"${stage#compare-}"
+      [[ $model =~ ^(linear|cnn)$ && $log_every =~ ^(1|100|0)$ && ${dtype:-f32} =~ ^(f32|tf32|bf16|f16)$ ]] ||
+        { echo "gpu.sh: no stage '$stage': compare-{linear,cnn}-{1,100,0}[-{f32,tf32,bf16,f16}]" >&2; exit 2; }
+      compare "$model" "$log_every" "${dtype:-f32}"
       ;;
     sanitize) sanitize ;;
-    *) echo "gpu.sh: no stage '$stage': fetch, build, test, measure, train, compare, compare-MODEL-INTERVAL or sanitize" >&2; exit 2 ;;
+    *) echo "gpu.sh: no stage '$stage': fetch, build, test, measure, train, compare, compare-MODEL-INTERVAL[-DTYPE] or sanitize" >&2; exit 2 ;;
   esac
 done
 exit "$status"

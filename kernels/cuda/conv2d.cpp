@@ -127,6 +127,10 @@ void choose_algorithm(ConvolutionPlan<Direction>& plan, cudnnMathType_t math, cu
         result.status == CUDNN_STATUS_SUCCESS && result.determinism == CUDNN_DETERMINISTIC &&
         (math != CUDNN_FMA_MATH || result.mathType == CUDNN_FMA_MATH || result.mathType == CUDNN_DEFAULT_MATH);
     if (!fits) continue;
+    // What was suggested is for that math.
+    if (math != CUDNN_FMA_MATH) {
+      check(cudnnSetConvolutionMathType(plan.convolution, result.mathType), "cudnnSetConvolutionMathType");
+    }
     const cudnnStatus_t status = workspace_size(cudnn, plan, result.algo, &plan.workspace);
     if (CUDNN_STATUS_CATEGORY(static_cast<int>(status)) == CUDNN_STATUS_NOT_SUPPORTED) continue;
     check(status, "cudnnGetConvolutionWorkspaceSize");

@@ -27,7 +27,7 @@ struct Matmul {
 // is not aligned to 16 bytes or of another dtype than d.
 bool try_matmul(const Matmul& matmul, const Stream& stream);
 
-// Queues the product in f32 without its epilogue, by a kernel of giro's own: for what cuBLASLt declines.
+// Queues the product, summed in f32, without its epilogue, by a kernel of giro's own: for what cuBLASLt declines.
 void tiled_matmul(const Matmul& matmul, const Stream& stream);
 
 }  // namespace giro::cuda

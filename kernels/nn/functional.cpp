@@ -34,8 +34,11 @@ void with_grads_of(const Var& w, const Var& b, const std::function<void(const Te
 
 bool is_16_bit(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 
-// What a model in 16 bits gives, for what computes in f32.
-Var in_f32(const Var& x) { return is_16_bit(x.dtype()) ? cast(x, DType::f32) : x; }
+// What a model in 16 bits gives, for what computes in f32 beside `other`, whose stream it may run on.
+Var in_f32(const Var& x, const Var& other = {}) {
+  if (!is_16_bit(x.dtype())) return x;
+  return cast(x.has_stream() || !other.has_stream() ? x : Var(x.value(), other.stream()), DType::f32);
+}
 
 // Whether one is to become f32 because the other is.
 bool differ_in_width(const Var& a, const Var& b) {
@@ -44,7 +47,8 @@ bool differ_in_width(const Var& a, const Var& b) {
 
 // x as a layer with such weights wants it.
 Var as_weights(const Var& x, const Var& w) {
-  if (x.dtype() == w.dtype() || !is_floating(x.dtype()) || !is_floating(w.dtype())) return x;
+  const auto fits = [](DType dtype) { return dtype == DType::f32 || is_16_bit(dtype); };
+  if (x.dtype() == w.dtype() || !fits(x.dtype()) || !fits(w.dtype())) return x;
   return cast(x.has_stream() || !w.has_stream() ? x : Var(x.value(), w.stream()), w.dtype());
 }
 
@@ -64,7 +68,7 @@ Var cast(const Var& x, DType dtype, Where where) {
 
 Var add(const Var& a, const Var& b, Where where) {
   const detail::CallSite site(where);
-  if (differ_in_width(a, b)) return add(in_f32(a), in_f32(b));
+  if (differ_in_width(a, b)) return add(in_f32(a, b), in_f32(b, a));
   Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy, const Stream& stream) {
     a.accumulate([&](const Tensor& da) { copy(da, dy, stream); });
     b.accumulate([&](const Tensor& db) { copy(db, dy, stream); });
@@ -85,7 +89,7 @@ Var add(const Var& x, double constant, Where where) {
 
 Var subtract(const Var& a, const Var& b, Where where) {
   const detail::CallSite site(where);
-  if (differ_in_width(a, b)) return subtract(in_f32(a), in_f32(b));
+  if (differ_in_width(a, b)) return subtract(in_f32(a, b), in_f32(b, a));
   checks::same_dtype("subtract", {"a", a.value()}, {"b", b.value()});
   checks::same_shape("subtract", {"a", a.value()}, {"b", b.value()});
   Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy, const Stream& stream) {
@@ -99,7 +103,7 @@ Var subtract(const Var& a, const Var& b, Where where) {
 
 Var multiply(const Var& a, const Var& b, Where where) {
   const detail::CallSite site(where);
-  if (differ_in_width(a, b)) return multiply(in_f32(a), in_f32(b));
+  if (differ_in_width(a, b)) return multiply(in_f32(a, b), in_f32(b, a));
   Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [a, b](const Tensor&, const Tensor& dy, const Stream& stream) {
     a.accumulate([&](const Tensor& da) { giro::multiply(da, dy, b.value(), stream); });
     b.accumulate([&](const Tensor& db) { giro::multiply(db, dy, a.value(), stream); });
@@ -245,7 +249,7 @@ Var mean(const std::vector<Var>& scalars, Where where) {
 
 Var softmax_cross_entropy(const Var& given, const Var& labels, Where where) {
   const detail::CallSite site(where);
-  const Var logits = in_f32(given);
+  const Var logits = in_f32(given, labels);
   if (logits.shape().rank() != 2) {
     throw Error(ErrorCode::shape_mismatch,
                 fmt::format("softmax_cross_entropy: logits is {}, expected (R, C)", to_string(logits.value())));

@@ -12,7 +12,8 @@ Precision parse_precision(const std::string& name) {
   for (const Precision precision : {Precision::f32, Precision::tf32, Precision::bf16, Precision::f16}) {
     if (name == name_of(precision)) return precision;
   }
-  throw Error(ErrorCode::invalid_argument, fmt::format("'{}' is no precision, expected f32, tf32, bf16 or f16", name));
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("'{}' is not a precision, expected f32, tf32, bf16 or f16", name));
 }
 
 void expect_supported(Precision precision, Device device) {

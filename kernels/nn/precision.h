@@ -14,8 +14,8 @@ namespace giro {
 //   tf32  factors of products keep 10 bits of their mantissa (GPUs, from compute capability 8.0).
 //   bf16  parameters, as the model sees them, activations and their gradients are bfloat16 (GPUs from compute
 //         capability 8.0, CPUs with AVX512_BF16 or AMX).
-//   f16   they are IEEE binary16, and losses are scaled, lest gradients vanish in it (GPUs from compute capability 7.0;
-//         CPUs for which oneDNN computes it, from its version 3 on, with AVX512_FP16).
+//   f16   they are IEEE binary16, and losses are scaled, so that small gradients do not vanish (GPUs from compute
+//         capability 7.0; CPUs for which oneDNN computes it, from its version 3 on, with AVX512_FP16).
 enum class Precision { f32, tf32, bf16, f16 };
 
 constexpr std::string_view name_of(Precision precision) {

@@ -31,6 +31,7 @@ Var remat(std::function<Var(const Var&)> f, const Var& x) {
   node.storage = y.node_->storage;
   node.stream = y.node_->stream;
   node.math = y.node_->math;
+  node.grad_dtype = y.node_->grad_dtype;
   node.requires_grad = true;
   node.inputs = std::move(inputs);
   // The node is there as long as its way back is.

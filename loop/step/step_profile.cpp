@@ -1,6 +1,7 @@
 // How long a step and its ops take (Step::profile): on a recording of its own, and a state that is put back.
 
 #include <algorithm>
+#include <exception>
 #include <vector>
 
 #include <giro/kernels/device_speed.h>
@@ -18,7 +19,9 @@ constexpr std::int64_t kReplays = 32;  // in a row, in one launch of a GPU
 
 // Seconds. On the CPU a call's input is there for the replay that follows, and for no other.
 double StepRecording::time_replay(const StepCall& call) {
-  const std::int64_t times = stream_.device().is_cuda() ? std::min(kReplays, max_held()) : 1;
+  // How many calls can be held back differs between ranks.
+  const bool alone = partitioner_ == nullptr || partitioner_->size() == 1;
+  const std::int64_t times = stream_.device().is_cuda() && alone ? std::min(kReplays, max_held()) : 1;
   std::vector<double> rounds;
   for (int round = 0; round < kRounds; ++round) {
     for (std::int64_t i = 0; i < times; ++i) prepare(call);
@@ -43,8 +46,14 @@ Program StepRecording::profile_of(const StepCall& call, const StepBody& body, co
     });
     program.set_times(seconds, {speed, replay});
   } catch (...) {
-    before.write_back(call.state);
-    throw;
+    const std::exception_ptr failure = std::current_exception();
+    try {
+      before.write_back(call.state);
+      stream.synchronize();
+    } catch (...) {
+      // After an error of the device nothing can be put back; that error says more.
+    }
+    std::rethrow_exception(failure);
   }
   before.write_back(call.state);
   stream.synchronize();

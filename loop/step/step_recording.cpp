@@ -164,6 +164,7 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
       call_storage_(zero(stream_)),
       call_(call_storage_.data(), DType::i64, {}, stream_.device()),
       inputs_(call.batch, call.broadcasts, call_, call.state.context()),
+      is_blocking_(Blocking::is_wanted()),
       calls_(std::make_shared<Calls>(name_of_step(where))),
       id_(next_id++) {
   stream_.impl().add_progress(calls_);
@@ -179,10 +180,10 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
       },
       {.rewriter = &rewrite::rewriter(),
        .name = calls_->name,
-       .leaves = Blocking::is_wanted() ? names(call.state) : std::vector<Leaf>()});
+       .leaves = is_blocking_ ? names(call.state) : std::vector<Leaf>()});
   calls_->logs = logs_;
   // Op by op, what is no op of giro's runs only when the function does.
-  if (Blocking::is_wanted() && !std::ranges::all_of(graph_->program().nodes(), &Program::Node::is_op)) graph_.reset();
+  calls_function_ = is_blocking_ && !std::ranges::all_of(graph_->program().nodes(), &Program::Node::is_op);
 }
 
 bool StepRecording::matches(const StepCall& call) const {
@@ -206,7 +207,7 @@ bool StepRecording::has_slot() const { return !logs_ || prepared_ - logs_->publi
 bool StepRecording::has_room() const { return has_slot() && logs_->has_room(); }
 
 std::int64_t StepRecording::max_held() const {
-  if (Blocking::is_wanted()) return 1;
+  if (is_blocking_) return 1;
   return std::max<std::int64_t>(1, std::min(logs_->capacity(), inputs_.capacity()) / 2);
 }
 
@@ -221,13 +222,13 @@ Logs StepRecording::call(const StepCall& call, const StepBody& body) {
   if (!has_slot()) stream_.synchronize();
   prepare(call);
   inputs_.flush();
-  if (graph_) {
+  if (!is_eager()) {
     Logs logs = logs_->expect_logs();
     graph_->replay(stream_);
     return logs;
   }
   std::optional<Blocking> blocking;
-  if (Blocking::is_wanted()) blocking.emplace();
+  if (is_blocking_) blocking.emplace();
   try {
     const Logs logs = run_body(body);
     if (!logs_ || !logs_->takes(logs)) {

@@ -60,7 +60,7 @@ class StepRecording {
   // Whether what it was made for is gone, or it has failed: it is never called again.
   bool expired() const;
 
-  bool is_eager() const noexcept { return !graph_; }
+  bool is_eager() const noexcept { return !graph_ || calls_function_; }
 
   // One call, queued at once. Waits only where the rings are full.
   Logs call(const StepCall& call, const StepBody& body);
@@ -107,6 +107,8 @@ class StepRecording {
   std::shared_ptr<LogRing> logs_;
   std::vector<Buffer> temporaries_;  // of the call that is being queued
   std::optional<Graph> graph_;
+  const bool is_blocking_;        // GIRO_BLOCKING asks for it
+  bool calls_function_ = false;   // at each call, though there is a graph
   std::shared_ptr<Calls> calls_;  // for errors
   const std::uint64_t id_;
   struct Sequence {

@@ -183,14 +183,19 @@ void CudaStream::abandon_recording() noexcept {
 // With all its libraries open, and those of this stream: none can be opened while a part of the capture is there.
 std::shared_ptr<detail::StreamImpl> CudaStream::beside() {
   if (!beside_ && !(capturing_ && detail::Recording::current()->has_events)) {
-    cublaslt();
-    cudnn();
-    outside_capture([&] {
-      const auto opened = std::make_shared<CudaStream>(device);
-      opened->cublaslt();
-      opened->cudnn();
-      beside_ = opened;
-    });
+    try {
+      cublaslt();
+      cudnn();
+      outside_capture([&] {
+        const auto opened = std::make_shared<CudaStream>(device);
+        opened->cublaslt();
+        opened->cudnn();
+        beside_ = opened;
+      });
+    } catch (const Error& error) {
+      // Such as where memory is short: then all stays in one chain.
+      if (error.code() != ErrorCode::out_of_memory) throw;
+    }
   }
   return beside_;
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -104,7 +105,10 @@ class StreamImpl {
 
   // Of a program that will be queued here, for errors.
   void add_progress(const std::shared_ptr<const Progress>& progress);
-  const std::vector<std::weak_ptr<const Progress>>& progress() const noexcept { return progress_; }
+  std::vector<std::weak_ptr<const Progress>> progress() const {
+    const std::lock_guard lock(progress_mutex_);
+    return progress_;
+  }
 
   const Device device;
   std::shared_ptr<Arena> arena;     // of stream-ordered temporaries
@@ -115,6 +119,7 @@ class StreamImpl {
 
  private:
   [[noreturn]] void refuse(const char* call) const;
+  mutable std::mutex progress_mutex_;  // an event's waits may ask on another thread
   std::vector<std::weak_ptr<const Progress>> progress_;
 };
 

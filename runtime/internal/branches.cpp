@@ -54,8 +54,6 @@ bool branches_are_on() {
 
 std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, Temporaries& temporaries) {
   std::vector<Branch> branches(ops.size());
-  const auto elsewhere = [&](const HeldOp& op) { return op.stream != ops.front().stream; };
-  if (std::any_of(ops.begin(), ops.end(), elsewhere)) return branches;
   MemoryInTime memory(ops.size(), temporaries);
   std::size_t joined = ops.size();  // of the next op aside: once that is done, so is this one
   // From the last: what follows an op is then known to be aside or not.

@@ -18,8 +18,8 @@ struct Branch {
 bool branches_are_on();
 
 // Puts ops aside, so that the longest chain of ops gets shorter: each for as long as nothing needs what it does, or for
-// less where the temporaries would need more memory at one time. Temporaries are then needed for as long. Of ops on
-// several streams, none is put aside.
+// a shorter time if otherwise more memory were needed at once. Temporaries are then needed for as long. All ops are of
+// one stream.
 std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, Temporaries& temporaries);
 
 }  // namespace giro::detail

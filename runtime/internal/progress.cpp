@@ -10,6 +10,7 @@
 namespace giro::detail {
 
 void StreamImpl::add_progress(const std::shared_ptr<const Progress>& progress) {
+  const std::lock_guard lock(progress_mutex_);
   std::erase_if(progress_, [](const auto& one) { return one.expired(); });
   progress_.push_back(progress);
 }

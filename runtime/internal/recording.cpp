@@ -106,6 +106,9 @@ void Recording::flush() {
 std::shared_ptr<StreamImpl> Recording::put_aside(const std::vector<HeldOp>& ops, Temporaries& temporaries,
                                                  std::vector<Branch>& branches) {
   if (stream.device.is_cpu() || !branches_are_on()) return nullptr;
+  // A stream that takes part has an order of its own.
+  if (std::any_of(ops.begin(), ops.end(), [&](const HeldOp& op) { return &op.stream.impl() != &stream; }))
+    return nullptr;
   Temporaries kept_longer = temporaries;
   std::vector<Branch> planned = plan_branches(ops, kept_longer);
   if (std::none_of(planned.begin(), planned.end(), [](const Branch& branch) { return branch.aside; })) return nullptr;

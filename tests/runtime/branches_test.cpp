@@ -76,17 +76,6 @@ TEST(Branches, WeightGradientsRunBesideTheWayBack) {
   EXPECT_LE(branches[3].joined, 6u);
 }
 
-TEST(Branches, OpsOfSeveralStreamsStayWhereTheyAre) {
-  Ops ops;
-  const Tensor a = ops.value(1), b = ops.value(1);
-  ops.add({a}, {});
-  ops.add({b}, {});
-  ops.add({a}, {a});
-  EXPECT_EQ(aside(ops.plan()).size(), 1u);
-  ops.all[1].stream = Stream(Device::cpu());
-  EXPECT_EQ(aside(ops.plan()), std::vector<std::size_t>{});
-}
-
 // Of each two ops, whether the first is done before the second starts, as the streams and events of a recording have
 // it.
 std::vector<std::vector<bool>> order_of(const std::vector<Branch>& branches) {

@@ -115,7 +115,7 @@ class Runs(unittest.TestCase):
         self.before = self.files()
         self.refuses([logdir], "--data", self.data, "--logdir", logdir, "--resume", **more)
 
-    def test_a_precision_that_the_device_has_not(self):
+    def test_a_precision_that_the_device_does_not_have(self):
         self.refuses(["cpu does not compute in tf32", "GPU"], "--dtype", "tf32", "--data", self.data, "--logdir",
                      self.folder / "log")
         self.refuses(["cpu does not compute in bf16", "AVX512_BF16"], "--dtype", "bf16", "--data", self.data, "--logdir",

@@ -215,6 +215,15 @@ TEST_P(VarTest, DepthIsNoLimit) {
   EXPECT_EQ(grad(0), std::vector{1.0f});
 }
 
+// As losses in f16 are, by a factor that lies on the device.
+TEST_P(VarTest, TheSeedOfTheWayBackMayBeScaled) {
+  const Tensor scale = tensor({}), x = tensor({3}), dx = tensor({3});
+  from_host<float>(scale, {8}, stream());
+  from_host<float>(x, {1, 2, 3}, stream());
+  backward(sum(Var::parameter(x, dx, stream())), {.seed = 0.5, .scale = scale});
+  EXPECT_EQ(to_host<float>(dx, stream()), (std::vector<float>{4, 4, 4}));
+}
+
 // A chain of `length` activations over 4 MiB each, and back if asked for.
 void run_chain(const Var& x, int length, bool differentiate) {
   Var y = x;

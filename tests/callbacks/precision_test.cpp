@@ -25,7 +25,7 @@
 namespace giro {
 namespace {
 
-constexpr std::int64_t kBatch = 8, kSize = 8, kSteps = 12;
+constexpr std::int64_t kRowsOfBatch = 8, kImageSize = 8, kTrainedSteps = 12;
 
 nn::Layer small_cnn() {
   return nn::sequential(nn::scale(1 / 255.f), nn::conv(4, {3, 3}, {.activation = Activation::relu}),
@@ -85,7 +85,7 @@ class PrecisionTest : public test::OpTest {
   };
 
   Training training(Precision precision, const nn::Layer& model = small_cnn()) const {
-    Dataset data = test::image_dataset(4 * kBatch, kSize).repeat().batch(kBatch).to(device());
+    Dataset data = test::image_dataset(4 * kRowsOfBatch, kImageSize).repeat().batch(kRowsOfBatch).to(device());
     TrainState state = TrainState::create(model, data.spec(), optim::adamw(1e-2), 3, device(), nullptr, precision);
     EXPECT_EQ(state.precision(), precision);
     return {model, std::move(data), std::move(state)};
@@ -98,11 +98,11 @@ INSTANTIATE_TEST_SUITE_P(Devices, PrecisionTest, test::kDevices, test::device_na
 // 8 in f16, which rounds gradients too, where this was written.
 TEST_P(PrecisionTest, LossesStayCloseToThoseInF32) {
   for (const nn::Layer& model : {test::linear_model(), small_cnn()}) {
-    const std::vector<double> wanted = training(Precision::f32, model).train(kSteps);
+    const std::vector<double> wanted = training(Precision::f32, model).train(kTrainedSteps);
     for (const Precision precision : test::other_precisions(device())) {
       SCOPED_TRACE(name_of(precision));
       Training other = training(precision, model);
-      const std::vector<double> losses = other.train(kSteps);
+      const std::vector<double> losses = other.train(kTrainedSteps);
       const double unit = precision == Precision::bf16 ? 0x1p-8 : 0x1p-11;
       const double units = precision == Precision::f16 ? 12 : 3;
       for (std::size_t i = 0; i < losses.size(); i += 2) {

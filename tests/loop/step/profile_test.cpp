@@ -25,17 +25,20 @@
 namespace giro {
 namespace {
 
-constexpr std::int64_t kRows = 6, kInputs = 4, kClasses = 3;
+constexpr std::int64_t kProfileRows = 6, kProfileInputs = 4, kProfileClasses = 3;
 
 class ProfileTest : public test::OpTest {
  protected:
   ProfileTest() {
     std::vector<float> x;
     std::vector<std::int32_t> labels;
-    for (std::int64_t i = 0; i < 5 * kRows * kInputs; ++i) x.push_back(static_cast<float>(i % 7) - 3);
-    for (std::int64_t i = 0; i < 5 * kRows; ++i) labels.push_back(static_cast<std::int32_t>(i % kClasses));
-    rows_.emplace(
-        Dataset({{"x", HostArray(x, {5 * kRows, kInputs})}, {"label", labels}}).shuffle(1).repeat().batch(kRows));
+    for (std::int64_t i = 0; i < 5 * kProfileRows * kProfileInputs; ++i) x.push_back(static_cast<float>(i % 7) - 3);
+    for (std::int64_t i = 0; i < 5 * kProfileRows; ++i)
+      labels.push_back(static_cast<std::int32_t>(i % kProfileClasses));
+    rows_.emplace(Dataset({{"x", HostArray(x, {5 * kProfileRows, kProfileInputs})}, {"label", labels}})
+                      .shuffle(1)
+                      .repeat()
+                      .batch(kProfileRows));
   }
   TrainState make_state() const { return TrainState::create(model_, rows_->spec(), optim::adamw(1e-2), 0, device()); }
   // A step whose ops write to their own input, count, and, with `own`, one that is no op of giro's.
@@ -89,7 +92,7 @@ class ProfileTest : public test::OpTest {
     }
     return values;
   }
-  const nn::Layer model_ = nn::sequential(nn::dense(8, {.activation = Activation::tanh}), nn::dense(kClasses));
+  const nn::Layer model_ = nn::sequential(nn::dense(8, {.activation = Activation::tanh}), nn::dense(kProfileClasses));
   std::optional<Dataset> rows_;
   mutable Program program_;
 };

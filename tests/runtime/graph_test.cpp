@@ -226,13 +226,12 @@ TEST_F(GraphTest, AnErrorOfWhatIsHeldComesUpAgain) {
     void rewrite(std::vector<detail::HeldOp>&, const Arena&) const override { throw std::runtime_error("rewrite"); }
   };
   const Fails fails;
-  EXPECT_THROW(Graph::record(
-                   stream_,
-                   [&] {
-                     copy(b_, a_, stream_);
-                     EXPECT_THROW(submit(stream_, [] {}), std::runtime_error);
-                   },
-                   &fails),
+  EXPECT_THROW(Graph::record(stream_,
+                             [&] {
+                               copy(b_, a_, stream_);
+                               EXPECT_THROW(submit(stream_, [] {}), std::runtime_error);
+                             },
+                             {.rewriter = &fails}),
                std::runtime_error);
   EXPECT_FALSE(stream_.is_recording());
 }

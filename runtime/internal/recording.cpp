@@ -52,6 +52,7 @@ Recording::~Recording() {
 bool Recording::holds() noexcept { return current_ != nullptr && !OpScope::is_open(); }
 
 void Recording::hold(HeldOp op) {
+  if (held_.capacity() == 0) held_.reserve(32);  // growing it would move them all, again and again
   op.stream.impl().check_usable(op.node.op.c_str());
   held_.push_back(std::move(op));
   if (is_shared_) flush();
@@ -115,6 +116,7 @@ void Recording::queue(std::vector<HeldOp>& ops) {
   MemoryMoves moves;
   const Buffer memory = plan(ops, moves);
   trace->pin_held();
+  calls.reserve(program.nodes().size() + ops.size());
   for (HeldOp& op : ops) {
     for (auto* tensors : {&op.node.reads, &op.node.writes}) {
       for (Tensor& tensor : *tensors) tensor = moves(tensor);

@@ -214,8 +214,7 @@ TEST_P(RewriteTest, RandomProgramsGiveTheSameBits) {
       const test::RewriteSetting rewriting(setting);
       const test::ArenaSetting arena("1");
       RandomProgram program(stream(), seed);
-      const Graph graph = Graph::record(
-          stream(), [&] { program.queue(); }, {.rewriter = &rewrite::rewriter()});
+      const Graph graph = Graph::record(stream(), [&] { program.queue(); }, {.rewriter = &rewrite::rewriter()});
       for (int i = 0; i < 3; ++i) graph.replay(stream());
       results.push_back(program.contents());
       if (*setting == '0') continue;

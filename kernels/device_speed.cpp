@@ -16,7 +16,7 @@
 namespace giro {
 namespace {
 
-constexpr int kRounds = 8;
+constexpr int kRounds = 5;
 constexpr double kLongEnough = 8e-3;  // seconds, of a round
 
 // Of `round`, which queues work.
@@ -30,7 +30,7 @@ double fastest(const Stream& stream, Round&& round) {
 // Larger and larger, until a round takes long, or is as large as it may be.
 double bytes_per_second(const Stream& stream) {
   constexpr std::size_t kMost = std::size_t{256} << 20;
-  for (std::size_t bytes = std::size_t{64} << 20;; bytes *= 4) {
+  for (std::size_t bytes = std::size_t{1} << 20;; bytes *= 4) {
     const Buffer from = Buffer::allocate(stream.device(), bytes), to = Buffer::allocate(stream.device(), bytes);
     stream.fill(from.data(), 0, bytes);
     stream.copy(to.data(), from.data(), bytes);

@@ -21,7 +21,7 @@ namespace {
 constexpr int kRounds = 3;
 constexpr double kRoundSeconds = 1e-3;  // that the runs of an op in a row are to take,
 constexpr double kMaxRuns = 64;         // but no more of them
-constexpr int kRunsOfGraph = 32;
+constexpr int kRunsOfGraph = 24;
 
 // A recording made while one lives takes its workspaces from an arena of its own: the temporaries of the graph that is
 // timed stay as they are.

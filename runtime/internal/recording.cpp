@@ -53,6 +53,7 @@ Recording::~Recording() {
 bool Recording::holds() noexcept { return current_ != nullptr && !OpScope::is_open(); }
 
 void Recording::hold(HeldOp op) {
+  if (held_.capacity() == 0) held_.reserve(32);  // growing it would move them all, again and again
   op.stream.impl().check_usable(op.node.op.c_str());
   held_.push_back(std::move(op));
   if (is_shared_) flush();
@@ -128,6 +129,7 @@ void Recording::queue(std::vector<HeldOp>& ops) {
   MemoryMoves moves;
   const Buffer memory = plan(temporaries, moves);
   trace->pin_held();
+  calls.reserve(program.nodes().size() + ops.size());
   BranchStreams order(*this, aside.get());
   for (std::size_t i = 0; i < ops.size(); ++i) {
     HeldOp& op = ops[i];

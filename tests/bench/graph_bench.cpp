@@ -118,7 +118,9 @@ void gap(benchmark::State& benchmark, bool programmatic) {
   if (skips(benchmark)) return;
   const std::optional<giro::bench::LaunchGap> chain =
       giro::bench::LaunchGap::make(static_cast<int>(kMost), programmatic);
-  if (!chain) return benchmark.SkipWithError("this device has no programmatic dependent launch");
+  if (!chain)
+    return benchmark.SkipWithError(programmatic ? "this device has no programmatic dependent launch"
+                                                : "the chain could not be recorded");
   for (auto _ : benchmark) benchmark.SetIterationTime(chain->seconds() / static_cast<double>(kMost));
 }
 

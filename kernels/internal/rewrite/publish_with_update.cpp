@@ -19,11 +19,15 @@ bool publish_with_update(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const update = GIRO_ARGUMENTS(ops[i], update);
   if (update == nullptr || stream.device().is_cpu()) return false;
-  const auto [rule, tensors] = *update;
+  // By name and not as bindings, which clang cannot capture where OpenMP is on.
+  const optim::UpdateRule rule = std::get<0>(*update);
+  const optim::UpdateTensors tensors = std::get<1>(*update);
   for (std::size_t k = i + 1; k < ops.size(); ++k) {
     const auto* const publish = GIRO_ARGUMENTS(ops[k], publish_columns);
     if (publish == nullptr) continue;
-    const auto [ring, row, part] = *publish;
+    const RowRing ring = std::get<0>(*publish);
+    const Tensor row = std::get<1>(*publish);
+    const RowPart part = std::get<2>(*publish);
     if (part.columns != part.row_columns || !ops.can_run_late(i, k)) return false;
     const Program::Node &first = ops[i].node, &second = ops[k].node;
     GIRO_QUEUE(stream, update_and_publish, (rule, tensors, ring, row, part), both(first.writes, second.writes),

@@ -138,7 +138,7 @@ const State& checked(const StepCall& call) {
 }  // namespace
 
 // How many of a step's calls are on their way, for errors.
-struct StepRecording::Calls : Progress {
+struct StepRecording::Calls : CallProgress {
   explicit Calls(std::string step) : name(std::move(step)) {}
   std::string describe() const override {
     const std::int64_t made = prepared.load(std::memory_order_relaxed);

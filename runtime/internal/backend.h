@@ -16,9 +16,9 @@
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
 
+#include "runtime/internal/call_progress.h"
 #include "runtime/internal/held_op.h"
 #include "runtime/internal/peers.h"
-#include "runtime/internal/progress.h"
 #include "runtime/internal/recording.h"
 
 struct CUstream_st;
@@ -104,8 +104,8 @@ class StreamImpl {
   }
 
   // Of a program that will be queued here, for errors.
-  void add_progress(const std::shared_ptr<const Progress>& progress);
-  std::vector<std::weak_ptr<const Progress>> progress() const {
+  void add_progress(const std::shared_ptr<const CallProgress>& progress);
+  std::vector<std::weak_ptr<const CallProgress>> progress() const {
     const std::lock_guard lock(progress_mutex_);
     return progress_;
   }
@@ -120,7 +120,7 @@ class StreamImpl {
  private:
   [[noreturn]] void refuse(const char* call) const;
   mutable std::mutex progress_mutex_;  // an event's waits may ask on another thread
-  std::vector<std::weak_ptr<const Progress>> progress_;
+  std::vector<std::weak_ptr<const CallProgress>> progress_;
 };
 
 }  // namespace giro::detail

@@ -1,4 +1,4 @@
-#include "runtime/internal/progress.h"
+#include "runtime/internal/call_progress.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 
 namespace giro::detail {
 
-void StreamImpl::add_progress(const std::shared_ptr<const Progress>& progress) {
+void StreamImpl::add_progress(const std::shared_ptr<const CallProgress>& progress) {
   const std::lock_guard lock(progress_mutex_);
   std::erase_if(progress_, [](const auto& one) { return one.expired(); });
   progress_.push_back(progress);

@@ -11,9 +11,9 @@ class StreamImpl;
 
 // How far the work of a program has come that is queued on a stream, for the error that ends it: a device tells of a
 // failure at the next wait, and not of what has failed.
-class Progress {
+class CallProgress {
  public:
-  virtual ~Progress() = default;
+  virtual ~CallProgress() = default;
   // "the step of train.cpp:31 had completed 41 of 57 calls", or empty if nothing is on its way.
   virtual std::string describe() const = 0;
 };

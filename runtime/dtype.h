@@ -33,6 +33,8 @@ constexpr bool is_floating(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::bf16 || dtype == DType::f16;
 }
 
+constexpr bool is_16_bit(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
+
 constexpr std::string_view name_of(DType dtype) {
   switch (dtype) {
     case DType::f32:

@@ -32,8 +32,6 @@ void with_grads_of(const Var& w, const Var& b, const std::function<void(const Te
   });
 }
 
-bool is_16_bit(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
-
 // What a model in 16 bits gives, for what computes in f32 beside `other`, whose stream it may run on.
 Var in_f32(const Var& x, const Var& other = {}) {
   if (!is_16_bit(x.dtype())) return x;

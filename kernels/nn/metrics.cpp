@@ -55,8 +55,7 @@ Metric accuracy(const Var& logits, const Var& labels, const Var& mask, Where whe
 Var correct(const Var& given, const Var& labels, Where where) {
   const detail::CallSite site(where);
   const Var constant = without_gradient(given);
-  const bool is_16_bit = given.dtype() == DType::bf16 || given.dtype() == DType::f16;
-  const Var logits = is_16_bit ? cast(constant, DType::f32) : constant;
+  const Var logits = is_16_bit(given.dtype()) ? cast(constant, DType::f32) : constant;
   Var out = Var::computed(DType::f32, labels.shape(), {logits, labels}, nullptr);
   giro::correct(out.value(), logits.value(), labels.value(), out.stream());
   return out;

@@ -142,12 +142,14 @@ struct StepRecording::Calls : CallProgress {
   explicit Calls(std::string step) : name(std::move(step)) {}
   std::string describe() const override {
     const std::int64_t made = prepared.load(std::memory_order_relaxed);
-    const std::int64_t done = logs ? std::min(logs->published(), made) : 0;
+    const std::shared_ptr<const LogRing> ring = logs.load();
+    const std::int64_t done = ring ? std::min(ring->published(), made) : 0;
     return done < made ? fmt::format("{} had completed {} of {} calls", name, done, made) : "";
   }
 
   const std::string name;
-  std::shared_ptr<const LogRing> logs;
+  // A wait on another thread may ask.
+  std::atomic<std::shared_ptr<const LogRing>> logs;
   std::atomic<std::int64_t> prepared = 0;
 };
 

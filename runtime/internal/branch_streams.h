@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
-#include <vector>
 
 #include "runtime/internal/backend.h"
 #include "runtime/internal/branches.h"

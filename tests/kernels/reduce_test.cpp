@@ -114,19 +114,25 @@ TEST_P(ReduceTest, NothingSumsToZeroAndHasNoLargest) {
   });
 }
 
+Expected sums_of_rows(const Array& x) {
+  const std::int64_t rows = x.shape[0], columns = x.shape[1];
+  Expected sums;
+  for (std::int64_t c = 0; c < columns; ++c) {
+    double total = 0, magnitude = 0;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      total += x.values[r * columns + c];
+      magnitude += std::abs(x.values[r * columns + c]);
+    }
+    sums.add(total, test::sum_tolerance(rows, magnitude));
+  }
+  return sums;
+}
+
 TEST_P(ReduceTest, SumRows) {
   for (const Shape& shape : {Shape{1, 1}, Shape{1, 101}, Shape{1021, 1}, Shape{32, 10}, Shape{17, 13}, Shape{64, 256},
                              Shape{4099, 3}, Shape{3, 4099}, Shape{100003, 2}, Shape{0, 5}}) {
     const Array x = random_.uniform(shape);
-    Expected sums;
-    for (std::int64_t c = 0; c < shape[1]; ++c) {
-      double total = 0, magnitude = 0;
-      for (std::int64_t r = 0; r < shape[0]; ++r) {
-        total += x.values[r * shape[1] + c];
-        magnitude += std::abs(x.values[r * shape[1] + c]);
-      }
-      sums.add(total, test::sum_tolerance(shape[0], magnitude));
-    }
+    const Expected sums = sums_of_rows(x);
     check({.name = fmt::format("sum_rows {}", to_string(shape)),
            .inputs = {x},
            .outputs = {{DType::f32, {shape[1]}, {}}},
@@ -139,15 +145,7 @@ TEST_P(ReduceTest, SumRowsOfSixteenBits) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const Shape& shape : {Shape{1, 101}, Shape{1021, 3}, Shape{64, 33}, Shape{0, 5}}) {
       const Array x = random_.uniform(shape, -1, 1, dtype);
-      Expected sums;
-      for (std::int64_t c = 0; c < shape[1]; ++c) {
-        double total = 0, magnitude = 0;
-        for (std::int64_t r = 0; r < shape[0]; ++r) {
-          total += x.values[r * shape[1] + c];
-          magnitude += std::abs(x.values[r * shape[1] + c]);
-        }
-        sums.add(total, test::sum_tolerance(shape[0], magnitude));
-      }
+      const Expected sums = sums_of_rows(x);
       for (const DType out : {DType::f32, dtype}) {
         check({.name = fmt::format("sum_rows {}{} as {}", name_of(dtype), to_string(shape), name_of(out)),
                .inputs = {x},

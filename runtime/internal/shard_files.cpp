@@ -25,20 +25,20 @@ struct StoredPiece {
   void persist(Archive& archive) { archive("path", path)("begin", begin)("shape", shape); }
 };
 
-[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+[[noreturn]] void refuse_shard(const std::string& path, const std::string& what) {
   throw Error(ErrorCode::corrupt_data, fmt::format("shard '{}': {}", path, what));
 }
 
 std::vector<StoredPiece> read_pieces(const Safetensors& file, const std::string& path) {
   const auto text = file.metadata.find(kPieces);
-  if (text == file.metadata.end()) refuse(path, fmt::format("it has no metadata '{}'", kPieces));
+  if (text == file.metadata.end()) refuse_shard(path, fmt::format("it has no metadata '{}'", kPieces));
   std::vector<StoredPiece> pieces;
   try {
     Archive archive = Archive::read(text->second);
     archive(kPieces, pieces);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::corrupt_data) throw;
-    refuse(path, error.what());
+    refuse_shard(path, error.what());
   }
   return pieces;
 }
@@ -47,7 +47,7 @@ Shape shape_of(const StoredPiece& piece, const std::string& path) {
   try {
     return Shape(piece.shape);
   } catch (const Error& error) {
-    refuse(path, fmt::format("{}: {}", printable(piece.path), error.what()));
+    refuse_shard(path, fmt::format("{}: {}", printable(piece.path), error.what()));
   }
 }
 
@@ -74,15 +74,16 @@ void PieceJoiner::add(const Safetensors& file, const std::string& path) {
   for (const Leaf& leaf : file.tensors) tensors.emplace(leaf.path, &leaf.value);
   for (const StoredPiece& piece : read_pieces(file, path)) {
     const auto found = tensors.extract(piece.path);
-    if (found.empty()) refuse(path, fmt::format("it has no tensor {}, or two pieces of it", printable(piece.path)));
+    if (found.empty())
+      refuse_shard(path, fmt::format("it has no tensor {}, or two pieces of it", printable(piece.path)));
     const Tensor& value = *found.mapped();
     const Shape whole = shape_of(piece, path);
     const auto [at, is_new] = index_.emplace(piece.path, joined_.size());
     if (is_new) {
       const std::uint64_t left = (most_bytes_ - bytes_) / size_of(value.dtype());
       if (static_cast<std::uint64_t>(whole.count()) > left) {
-        refuse(path, fmt::format("the shards are too small for the leaf {} of shape {}", printable(piece.path),
-                                 to_string(whole)));
+        refuse_shard(path, fmt::format("the shards are too small for the leaf {} of shape {}", printable(piece.path),
+                                       to_string(whole)));
       }
       bytes_ += static_cast<std::uint64_t>(whole.count()) * size_of(value.dtype());
       joined_.push_back({{piece.path, Tensor(nullptr, value.dtype(), whole, Device::cpu())}});
@@ -91,9 +92,9 @@ void PieceJoiner::add(const Safetensors& file, const std::string& path) {
     Tensor& leaf = joined.leaf.value;
     if (leaf.dtype() != value.dtype() || leaf.shape() != whole || value.shape().rank() != 1 ||
         piece.begin != joined.next || value.count() > whole.count() - piece.begin) {
-      refuse(path,
-             fmt::format("the piece {} of {} from element {} on does not continue the {} elements of {} before it",
-                         to_string(value), printable(piece.path), piece.begin, joined.next, to_string(leaf)));
+      refuse_shard(
+          path, fmt::format("the piece {} of {} from element {} on does not continue the {} elements of {} before it",
+                            to_string(value), printable(piece.path), piece.begin, joined.next, to_string(leaf)));
     }
     if (is_new) {
       memory_->push_back(std::make_unique_for_overwrite<char[]>(std::max<std::size_t>(leaf.bytes(), 1)));
@@ -104,7 +105,7 @@ void PieceJoiner::add(const Safetensors& file, const std::string& path) {
     joined.next += value.count();
   }
   if (!tensors.empty())
-    refuse(path, fmt::format("it does not say what {} is a piece of", printable(tensors.begin()->first)));
+    refuse_shard(path, fmt::format("it does not say what {} is a piece of", printable(tensors.begin()->first)));
 }
 
 std::vector<Leaf> PieceJoiner::finish(const std::string& unit) {

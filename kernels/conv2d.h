@@ -14,6 +14,7 @@ struct Conv2dOptions {
   std::array<std::int64_t, 2> stride{1, 1};      // height, width
   std::array<std::int64_t, 2> pad_before{0, 0};  // top, left: zeros
   std::array<std::int64_t, 2> pad_after{0, 0};   // bottom, right
+  bool operator==(const Conv2dOptions&) const = default;
 };
 
 // The padding that makes an output axis ceil(input / stride) long, the odd zero at the end (as XLA and TensorFlow

@@ -12,6 +12,7 @@ namespace giro {
 struct PoolOptions {
   std::array<std::int64_t, 2> window{2, 2};  // height, width
   std::array<std::int64_t, 2> stride{2, 2};
+  bool operator==(const PoolOptions&) const = default;
 };
 
 // The shape of y, without padding: rows and columns that fill no whole window are left out.

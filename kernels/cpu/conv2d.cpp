@@ -1,3 +1,8 @@
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
 #include "kernels/cpu/one_dnn.h"
 #include "kernels/internal/backends.h"
 
@@ -6,41 +11,73 @@ namespace {
 
 using dnnl::memory;
 
-// The descriptors of one convolution. Images lie as giro keeps them (NHWC); filters may be reordered into whatever
-// layout oneDNN computes fastest.
+// What tells one convolution from another.
+struct Key {
+  Shape x, w, y;
+  DType dtype;                 // of these
+  std::optional<DType> b, dw;  // where they are asked for
+  Conv2dOptions options;
+  bool operator==(const Key&) const = default;
+};
+
+std::optional<DType> dtype_of(const Tensor& tensor) { return tensor ? std::optional(tensor.dtype()) : std::nullopt; }
+
+// Its descriptors. Images lie as giro keeps them (NHWC); filters may be reordered into whatever layout oneDNN computes
+// fastest.
 struct Convolution {
   memory::dims x_dims, w_dims, y_dims, stride, pad_before, pad_after;
-  memory::desc x, w_given, w_any, b, y;
+  memory::desc x, w_given, w_any, dw_given, dw_any, b, y;
 
-  // x, w and y are of one dtype; `bias`, of which the dtype matters alone, may be empty.
-  Convolution(const Shape& xs, const Shape& ws, const Shape& ys, memory::data_type dtype, const Tensor& bias,
-              const Conv2dOptions& options)
-      : x_dims{xs[0], xs[3], xs[1], xs[2]},
-        w_dims{ws[0], ws[3], ws[1], ws[2]},
-        y_dims{ys[0], ys[3], ys[1], ys[2]},
-        stride(options.stride.begin(), options.stride.end()),
-        pad_before(options.pad_before.begin(), options.pad_before.end()),
+  explicit Convolution(const Key& key)
+      : x_dims{key.x[0], key.x[3], key.x[1], key.x[2]},
+        w_dims{key.w[0], key.w[3], key.w[1], key.w[2]},
+        y_dims{key.y[0], key.y[3], key.y[1], key.y[2]},
+        stride(key.options.stride.begin(), key.options.stride.end()),
+        pad_before(key.options.pad_before.begin(), key.options.pad_before.end()),
         // What the stride leaves over at the end is no padding.
-        pad_after{(ys[1] - 1) * stride[0] + ws[1] - xs[1] - pad_before[0],
-                  (ys[2] - 1) * stride[1] + ws[2] - xs[2] - pad_before[1]},
-        x(x_dims, dtype, memory::format_tag::nhwc),
-        w_given(w_dims, dtype, memory::format_tag::ohwi),
-        w_any(w_dims, dtype, memory::format_tag::any),
-        y(y_dims, dtype, memory::format_tag::nhwc) {
-    if (bias) b = memory::desc({ws[0]}, one_dnn::data_type(bias.dtype()), memory::format_tag::x);
-  }
-
-  // Multiplications of one direction.
-  std::int64_t work() const {
-    return y_dims[0] * y_dims[2] * y_dims[3] * w_dims[0] * w_dims[1] * w_dims[2] * w_dims[3];
-  }
-
-  dnnl::convolution_forward::primitive_desc forward(const dnnl::engine& engine) const {
-    return one_dnn::describe<dnnl::convolution_forward>(engine, dnnl::prop_kind::forward_training,
-                                                        dnnl::algorithm::convolution_direct, x, w_any, b, y, stride,
-                                                        pad_before, pad_after);
+        pad_after{(key.y[1] - 1) * stride[0] + key.w[1] - key.x[1] - pad_before[0],
+                  (key.y[2] - 1) * stride[1] + key.w[2] - key.x[2] - pad_before[1]},
+        x(x_dims, one_dnn::data_type(key.dtype), memory::format_tag::nhwc),
+        w_given(w_dims, one_dnn::data_type(key.dtype), memory::format_tag::ohwi),
+        w_any(w_dims, one_dnn::data_type(key.dtype), memory::format_tag::any),
+        y(y_dims, one_dnn::data_type(key.dtype), memory::format_tag::nhwc) {
+    if (key.b) b = memory::desc({key.w[0]}, one_dnn::data_type(*key.b), memory::format_tag::x);
+    if (!key.dw) return;
+    dw_given = memory::desc(w_dims, one_dnn::data_type(*key.dw), memory::format_tag::ohwi);
+    dw_any = memory::desc(w_dims, one_dnn::data_type(*key.dw), memory::format_tag::any);
   }
 };
+
+constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+
+struct Forward : Convolution, one_dnn::Kernel<dnnl::convolution_forward> {
+  explicit Forward(const Key& key)
+      : Convolution(key),
+        Kernel(one_dnn::describe<dnnl::convolution_forward>(dnnl::prop_kind::forward_training, kDirect, x, w_any, b, y,
+                                                            stride, pad_before, pad_after)) {}
+};
+
+// What oneDNN wants to know of the way there.
+std::shared_ptr<const Forward> way_there(const Key& key) {
+  return one_dnn::kernel_of<Forward>(Key{key.x, key.w, key.y, key.dtype, {}, {}, key.options});
+}
+
+struct BackwardWeights : Convolution, one_dnn::Kernel<dnnl::convolution_backward_weights> {
+  explicit BackwardWeights(const Key& key)
+      : Convolution(key),
+        Kernel(one_dnn::describe_backward<dnnl::convolution_backward_weights>(way_there(key)->desc, kDirect, x, dw_any,
+                                                                              b, y, stride, pad_before, pad_after)) {}
+};
+
+struct BackwardData : Convolution, one_dnn::Kernel<dnnl::convolution_backward_data> {
+  explicit BackwardData(const Key& key)
+      : Convolution(key),
+        Kernel(one_dnn::describe_backward<dnnl::convolution_backward_data>(way_there(key)->desc, kDirect, x, w_any, y,
+                                                                           stride, pad_before, pad_after)) {}
+};
+
+// Multiplications of one direction.
+std::int64_t work_of(const Shape& y, const Shape& w) { return y.count() * w.drop_front().count(); }
 
 }  // namespace
 
@@ -48,17 +85,16 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
             const Conv2dOptions& options, Math, const Stream& stream) {
   if (y.count() == 0) return;
   one_dnn::checked("conv2d", [&] {
-    const dnnl::engine engine = one_dnn::engine();
-    const Convolution c(x.shape(), w.shape(), y.shape(), one_dnn::data_type(w.dtype()), b, options);
-    const one_dnn::ThreadLimit limit(c.work());
-    const auto desc = c.forward(engine);
-    one_dnn::Arguments arguments{
-        {DNNL_ARG_SRC, one_dnn::memory(x, c.x, engine)},
-        {DNNL_ARG_WEIGHTS,
-         one_dnn::in_layout(stream, engine, one_dnn::memory(w, c.w_given, engine), desc.weights_desc())},
-        {DNNL_ARG_DST, one_dnn::memory(y, c.y, engine)}};
-    if (b) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(b, c.b, engine));
-    one_dnn::submit(stream, "conv2d", c.work(), engine, dnnl::convolution_forward(desc), std::move(arguments));
+    const std::int64_t work = work_of(y.shape(), w.shape());
+    const one_dnn::ThreadLimit limit(work);
+    const auto c =
+        one_dnn::kernel_of<Forward>(Key{x.shape(), w.shape(), y.shape(), w.dtype(), dtype_of(b), {}, options});
+    const auto laid = one_dnn::in_layout(stream, one_dnn::memory(w, c->w_given), c->desc.weights_desc());
+    one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(x, c->x)},
+                                 {DNNL_ARG_WEIGHTS, laid.memory},
+                                 {DNNL_ARG_DST, one_dnn::memory(y, c->y)}};
+    if (b) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(b, c->b));
+    one_dnn::submit(stream, "conv2d", work, *c, std::move(arguments));
   });
   // Not as oneDNN's post-op, whose relu turns a NaN into a zero.
   if (f != Activation::none) cpu::activation(y, y, f, stream);
@@ -73,38 +109,32 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
     return;
   }
   one_dnn::checked("conv2d_backward", [&] {
-    const dnnl::engine engine = one_dnn::engine();
-    const Convolution c(x.shape(), w.shape(), dz.shape(), one_dnn::data_type(w.dtype()), db, options);
-    const one_dnn::ThreadLimit limit(c.work());
-    const auto hint = c.forward(engine);
-    const memory dz_memory = one_dnn::memory(dz, c.y, engine);
+    const std::int64_t work = work_of(dz.shape(), w.shape());
+    const one_dnn::ThreadLimit limit(work);
+    const Key key{x.shape(), w.shape(), dz.shape(), w.dtype(), {}, {}, options};
     if (dw) {
-      const auto found = one_dnn::describe_backward<dnnl::convolution_backward_weights>(
-          engine, hint, dnnl::algorithm::convolution_direct, c.x,
-          memory::desc(c.w_dims, one_dnn::data_type(dw.dtype()), memory::format_tag::any), c.b, c.y, c.stride,
-          c.pad_before, c.pad_after);
-      const memory::desc given_desc(c.w_dims, one_dnn::data_type(dw.dtype()), memory::format_tag::ohwi);
-      const memory given = one_dnn::memory(dw, given_desc, engine);
-      const bool reorder = found.diff_weights_desc() != given_desc;
-      const memory computed = reorder ? memory(found.diff_weights_desc(), engine) : given;
-      one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(x, c.x, engine)},
-                                   {DNNL_ARG_DIFF_DST, dz_memory},
-                                   {DNNL_ARG_DIFF_WEIGHTS, computed}};
-      if (db) arguments.emplace(DNNL_ARG_DIFF_BIAS, one_dnn::memory(db, c.b, engine));
-      one_dnn::submit(stream, "conv2d_backward", c.work(), engine, dnnl::convolution_backward_weights(found),
-                      std::move(arguments));
-      if (reorder) one_dnn::reorder(stream, engine, computed, given);
+      Key weights = key;
+      weights.b = dtype_of(db);
+      weights.dw = dw.dtype();
+      const auto c = one_dnn::kernel_of<BackwardWeights>(weights);
+      const memory given = one_dnn::memory(dw, c->dw_given);
+      const one_dnn::Laid computed(stream, given, c->desc.diff_weights_desc());
+      one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(x, c->x)},
+                                   {DNNL_ARG_DIFF_DST, one_dnn::memory(dz, c->y)},
+                                   {DNNL_ARG_DIFF_WEIGHTS, computed.memory}};
+      if (db) arguments.emplace(DNNL_ARG_DIFF_BIAS, one_dnn::memory(db, c->b));
+      one_dnn::submit(stream, "conv2d_backward", work, *c, std::move(arguments));
+      if (computed.is_own) one_dnn::reorder(stream, computed.memory, given);
     } else if (db) {
       cpu::sum_rows(db, dz.reshape({dz.count() / dz.shape()[3], dz.shape()[3]}), stream);
     }
     if (dx) {
-      const auto found = one_dnn::describe_backward<dnnl::convolution_backward_data>(
-          engine, hint, dnnl::algorithm::convolution_direct, c.x, c.w_any, c.y, c.stride, c.pad_before, c.pad_after);
-      one_dnn::submit(stream, "conv2d_backward", c.work(), engine, dnnl::convolution_backward_data(found),
-                      {{DNNL_ARG_DIFF_DST, dz_memory},
-                       {DNNL_ARG_WEIGHTS, one_dnn::in_layout(stream, engine, one_dnn::memory(w, c.w_given, engine),
-                                                             found.weights_desc())},
-                       {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, c.x, engine)}});
+      const auto c = one_dnn::kernel_of<BackwardData>(key);
+      const auto laid = one_dnn::in_layout(stream, one_dnn::memory(w, c->w_given), c->desc.weights_desc());
+      one_dnn::submit(stream, "conv2d_backward", work, *c,
+                      {{DNNL_ARG_DIFF_DST, one_dnn::memory(dz, c->y)},
+                       {DNNL_ARG_WEIGHTS, laid.memory},
+                       {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, c->x)}});
     }
   });
 }

@@ -1,5 +1,6 @@
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "kernels/cpu/narrow_dense.h"
@@ -12,6 +13,23 @@ namespace {
 using dnnl::memory;
 constexpr auto row_major = memory::format_tag::ab;
 constexpr auto transposed = memory::format_tag::ba;
+
+// out (m, n) = a (m, k) b (k, n) + bias (1, n)
+struct Matmul : one_dnn::Kernel<dnnl::matmul> {
+  struct Key {
+    memory::dim m, n, k;
+    DType a, b, out;
+    std::optional<DType> bias;
+    memory::format_tag a_order, b_order;
+    bool operator==(const Key&) const = default;
+  };
+  explicit Matmul(const Key& key)
+      : Kernel(one_dnn::describe<dnnl::matmul>(
+            memory::desc({key.m, key.k}, one_dnn::data_type(key.a), key.a_order),
+            memory::desc({key.k, key.n}, one_dnn::data_type(key.b), key.b_order),
+            key.bias ? memory::desc({1, key.n}, one_dnn::data_type(*key.bias), row_major) : memory::desc(),
+            memory::desc({key.m, key.n}, one_dnn::data_type(key.out), row_major))) {}
+};
 
 // What is left of a product of no terms: out[r, :] = bias.
 void fill_rows(const Tensor& out, const Tensor& bias, const Stream& stream) {
@@ -32,18 +50,14 @@ void matmul(const Tensor& out, const Tensor& a, memory::format_tag a_order, cons
   const std::int64_t work = m * n * k;
   one_dnn::checked("matmul", [&] {
     const one_dnn::ThreadLimit limit(work);
-    const dnnl::engine engine = one_dnn::engine();
-    const memory::desc a_desc({m, k}, one_dnn::data_type(a.dtype()), a_order);
-    const memory::desc b_desc({k, n}, one_dnn::data_type(b.dtype()), b_order);
-    const memory::desc out_desc({m, n}, one_dnn::data_type(out.dtype()), row_major);
-    const memory::desc bias_desc =
-        bias ? memory::desc({1, n}, one_dnn::data_type(bias.dtype()), row_major) : memory::desc();
-    const auto desc = one_dnn::describe<dnnl::matmul>(engine, a_desc, b_desc, bias_desc, out_desc);
-    one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(a, a_desc, engine)},
-                                 {DNNL_ARG_WEIGHTS, one_dnn::memory(b, b_desc, engine)},
-                                 {DNNL_ARG_DST, one_dnn::memory(out, out_desc, engine)}};
-    if (bias) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(bias, bias_desc, engine));
-    one_dnn::submit(stream, "matmul", work, engine, dnnl::matmul(desc), std::move(arguments));
+    const auto product =
+        one_dnn::kernel_of<Matmul>(Matmul::Key{m, n, k, a.dtype(), b.dtype(), out.dtype(),
+                                               bias ? std::optional(bias.dtype()) : std::nullopt, a_order, b_order});
+    one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(a, product->desc.src_desc())},
+                                 {DNNL_ARG_WEIGHTS, one_dnn::memory(b, product->desc.weights_desc())},
+                                 {DNNL_ARG_DST, one_dnn::memory(out, product->desc.dst_desc())}};
+    if (bias) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(bias, product->desc.bias_desc()));
+    one_dnn::submit(stream, "matmul", work, *product, std::move(arguments));
   });
 }
 

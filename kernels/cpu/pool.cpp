@@ -30,28 +30,41 @@ struct Floats {
         tensor(memory.data(), DType::f32, of.shape(), of.device()) {}
 };
 
-// One average pooling: what oneDNN is told of it, there and back.
+// What tells one average pooling from another, and what oneDNN is told of it.
+struct PoolKey {
+  Shape x, y;
+  PoolOptions options;
+  bool operator==(const PoolKey&) const = default;
+};
+
 struct AveragePooling {
   static constexpr auto kAlgorithm = dnnl::algorithm::pooling_avg_exclude_padding;
   memory::desc x, y;
   memory::dims stride, window, dilation{0, 0}, pad_before{0, 0}, pad_after;
 
-  AveragePooling(const Shape& xs, const Shape& ys, const PoolOptions& options)
-      : x(image(xs)),
-        y(image(ys)),
-        stride(options.stride.begin(), options.stride.end()),
-        window(options.window.begin(), options.window.end()),
+  explicit AveragePooling(const PoolKey& key)
+      : x(image(key.x)),
+        y(image(key.y)),
+        stride(key.options.stride.begin(), key.options.stride.end()),
+        window(key.options.window.begin(), key.options.window.end()),
         // How far the last window reaches beyond the image: never, so zero or less.
-        pad_after{(ys[1] - 1) * stride[0] + window[0] - xs[1], (ys[2] - 1) * stride[1] + window[1] - xs[2]} {}
+        pad_after{(key.y[1] - 1) * stride[0] + window[0] - key.x[1],
+                  (key.y[2] - 1) * stride[1] + window[1] - key.x[2]} {}
+};
 
-  one_dnn::PoolingForward::primitive_desc forward(const dnnl::engine& engine) const {
-    return one_dnn::describe<one_dnn::PoolingForward>(engine, dnnl::prop_kind::forward_inference, kAlgorithm, x, y,
-                                                      stride, window, dilation, pad_before, pad_after);
-  }
-  one_dnn::PoolingBackward::primitive_desc backward(const dnnl::engine& engine) const {
-    return one_dnn::describe_backward<one_dnn::PoolingBackward>(engine, forward(engine), kAlgorithm, x, y, stride,
-                                                                window, dilation, pad_before, pad_after);
-  }
+struct PoolForward : AveragePooling, one_dnn::Kernel<one_dnn::PoolingForward> {
+  explicit PoolForward(const PoolKey& key)
+      : AveragePooling(key),
+        Kernel(one_dnn::describe<one_dnn::PoolingForward>(dnnl::prop_kind::forward_inference, kAlgorithm, x, y, stride,
+                                                          window, dilation, pad_before, pad_after)) {}
+};
+
+struct PoolBackward : AveragePooling, one_dnn::Kernel<one_dnn::PoolingBackward> {
+  explicit PoolBackward(const PoolKey& key)
+      : AveragePooling(key),
+        Kernel(one_dnn::describe_backward<one_dnn::PoolingBackward>(one_dnn::kernel_of<PoolForward>(key)->desc,
+                                                                    kAlgorithm, x, y, stride, window, dilation,
+                                                                    pad_before, pad_after)) {}
 };
 
 // The channels of one pixel of y: the largest value of its window in each. A NaN is larger than every number.
@@ -157,11 +170,9 @@ void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, cons
   const std::int64_t work = work_of(y.shape(), options);
   one_dnn::checked("pooling", [&] {
     const one_dnn::ThreadLimit limit(work);
-    const dnnl::engine engine = one_dnn::engine();
-    const AveragePooling pooling(x.shape(), y.shape(), options);
-    one_dnn::submit(
-        stream, "pooling", work, engine, one_dnn::PoolingForward(pooling.forward(engine)),
-        {{DNNL_ARG_SRC, one_dnn::memory(x, pooling.x, engine)}, {DNNL_ARG_DST, one_dnn::memory(y, pooling.y, engine)}});
+    const auto pooling = one_dnn::kernel_of<PoolForward>(PoolKey{x.shape(), y.shape(), options});
+    one_dnn::submit(stream, "pooling", work, *pooling,
+                    {{DNNL_ARG_SRC, one_dnn::memory(x, pooling->x)}, {DNNL_ARG_DST, one_dnn::memory(y, pooling->y)}});
   });
 }
 
@@ -182,11 +193,10 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
   const std::int64_t work = work_of(dy.shape(), options);
   one_dnn::checked("pooling", [&] {
     const one_dnn::ThreadLimit limit(work);
-    const dnnl::engine engine = one_dnn::engine();
-    const AveragePooling pooling(dx.shape(), dy.shape(), options);
-    one_dnn::submit(stream, "pooling", work, engine, one_dnn::PoolingBackward(pooling.backward(engine)),
-                    {{DNNL_ARG_DIFF_DST, one_dnn::memory(dy, pooling.y, engine)},
-                     {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, pooling.x, engine)}});
+    const auto pooling = one_dnn::kernel_of<PoolBackward>(PoolKey{dx.shape(), dy.shape(), options});
+    one_dnn::submit(
+        stream, "pooling", work, *pooling,
+        {{DNNL_ARG_DIFF_DST, one_dnn::memory(dy, pooling->y)}, {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, pooling->x)}});
   });
 }
 

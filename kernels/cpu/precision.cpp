@@ -17,12 +17,10 @@ bool convolves(DType dtype) {
   const memory::desc dw({16, 16, 3, 3}, memory::data_type::f32, memory::format_tag::any), no_bias;
   const memory::dims one{1, 1}, none{0, 0};
   const auto direct = dnnl::algorithm::convolution_direct;
-  const dnnl::engine engine = one_dnn::engine();
   try {
-    const auto forward = one_dnn::describe<dnnl::convolution_forward>(engine, dnnl::prop_kind::forward_training, direct,
-                                                                      x, w, no_bias, y, one, none, none);
-    one_dnn::describe_backward<dnnl::convolution_backward_weights>(engine, forward, direct, x, dw, no_bias, y, one,
-                                                                   none, none);
+    const auto forward = one_dnn::describe<dnnl::convolution_forward>(dnnl::prop_kind::forward_training, direct, x, w,
+                                                                      no_bias, y, one, none, none);
+    one_dnn::describe_backward<dnnl::convolution_backward_weights>(forward, direct, x, dw, no_bias, y, one, none, none);
     return true;
   } catch (const dnnl::error&) {
     return false;

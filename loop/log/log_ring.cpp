@@ -101,7 +101,6 @@ LogRing::LogRing(const Logs& logs, const Tensor& call, const Stream& stream, std
   const std::size_t row_bytes = scalars_.size() * sizeof(double);
   shared_ =
       Buffer::allocate(stream.device(), kHeader + static_cast<std::size_t>(capacity_) * row_bytes, MemoryKind::pinned);
-  std::memset(shared_.data(), 0, shared_.size());
   ring_.published = static_cast<std::int64_t*>(shared_.data());
   ring_.values = reinterpret_cast<double*>(static_cast<char*>(shared_.data()) + kHeader);
   ring_.capacity = capacity_;

@@ -93,7 +93,7 @@ Buffer Recording::plan(Temporaries& temporaries, MemoryMoves& moves) {
 
 void Recording::flush() {
   if (failure_) std::rethrow_exception(failure_);
-  std::vector<HeldOp> ops = take_held();
+  std::vector<HeldOp> ops = std::exchange(held_, {});
   try {
     queue(ops);
   } catch (...) {

@@ -41,7 +41,11 @@ struct Recording {
   // Whether what this thread queues now is held back: what an op queues itself is not.
   static bool holds() noexcept;
   void hold(HeldOp op);
-  std::vector<HeldOp> take_held() { return std::exchange(held_, {}); }
+  HeldOp take_last() {
+    HeldOp op = std::move(held_.back());
+    held_.pop_back();
+    return op;
+  }
   const std::vector<HeldOp>& held() const noexcept { return held_; }
   // Queues what is held. Temporaries that are still in use keep the addresses that they have. What it throws it throws
   // each time from then on: ops have been lost.

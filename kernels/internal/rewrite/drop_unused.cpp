@@ -9,10 +9,7 @@ namespace giro::rewrite {
 bool drop_unused(OpList& ops, std::size_t i) {
   if (i > 0) return false;
   for (std::size_t k = ops.size(); k-- > 0;) {
-    const auto is_unused = [&](const Tensor& value) {
-      const auto readers = ops.readers(k, value);
-      return readers && readers->empty();
-    };
+    const auto is_unused = [&](const Tensor& value) { return ops.readers(k, value, 0).has_value(); };
     const std::vector<Tensor>& writes = ops[k].node.writes;
     if (!writes.empty() && std::all_of(writes.begin(), writes.end(), is_unused)) ops.drop(k);
   }

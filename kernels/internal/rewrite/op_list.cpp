@@ -16,22 +16,21 @@ bool depend(const detail::HeldOp& a, const detail::HeldOp& b) {
 
 }  // namespace
 
-std::optional<std::vector<std::size_t>> OpList::readers(std::size_t i, const Tensor& value) const {
+std::optional<std::vector<std::size_t>> OpList::readers(std::size_t i, const Tensor& value, std::size_t most) const {
   const auto* const block = trace_.block_at(value.raw());
   if (block == nullptr || !block->second.free || block->second.pinned) return std::nullopt;
   std::vector<std::size_t> readers;
-  for (std::size_t k = 0; k < ops_.size(); ++k) {
-    if (k == i) continue;
+  for (std::size_t k = i + 1; k < ops_.size(); ++k) {
     if (any_overlap(ops_[k].node.writes, value)) return std::nullopt;
     if (!any_overlap(ops_[k].node.reads, value)) continue;
-    if (k < i) return std::nullopt;
+    if (readers.size() == most) return std::nullopt;
     readers.push_back(k);
   }
-  return readers;
+  return is_untouched(value, 0, i) ? std::optional(std::move(readers)) : std::nullopt;
 }
 
 std::optional<std::size_t> OpList::only_reader(std::size_t i, const Tensor& value) const {
-  const auto all = readers(i, value);
+  const auto all = readers(i, value, 1);
   return all && all->size() == 1 ? std::optional(all->front()) : std::nullopt;
 }
 
@@ -68,11 +67,14 @@ bool OpList::is_untouched(const Tensor& value, std::size_t i, std::size_t k) con
 
 void OpList::replace(std::size_t i, const std::vector<std::size_t>& gone) {
   const std::source_location where = ops_[i].node.where;
-  ops_[i] = std::move(detail::Recording::current()->take_held().front());
+  ops_[i] = detail::Recording::current()->take_last();
   ops_[i].node.where = where;
-  std::vector<std::size_t> last_first = gone;
-  std::sort(last_first.rbegin(), last_first.rend());
-  for (const std::size_t k : last_first) ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(k));
+  if (gone.empty()) return;
+  std::size_t kept = *std::min_element(gone.begin(), gone.end());
+  for (std::size_t k = kept; k < ops_.size(); ++k) {
+    if (std::find(gone.begin(), gone.end(), k) == gone.end()) ops_[kept++] = std::move(ops_[k]);
+  }
+  ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(kept), ops_.end());
 }
 
 }  // namespace giro::rewrite

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -24,8 +25,10 @@ class OpList {
   // The only op that reads what op `i` writes to `value`, where nothing else ever looks at it. None for a value that
   // lies outside of the program, that is still held, or that another op writes to as well.
   std::optional<std::size_t> only_reader(std::size_t i, const Tensor& value) const;
-  // The ops that read it, under the same conditions but for their number, which may be 0; none if they do not hold.
-  std::optional<std::vector<std::size_t>> readers(std::size_t i, const Tensor& value) const;
+  // The ops that read it, under the same conditions but for their number, which may be 0; none if they do not hold, or
+  // if there are more than `most`.
+  std::optional<std::vector<std::size_t>> readers(std::size_t i, const Tensor& value,
+                                                  std::size_t most = std::numeric_limits<std::size_t>::max()) const;
 
   // Whether op `j` may run in op `i`'s place, i < j, given that what it reads of op `i` and of `others` is replaced.
   bool can_run_early(std::size_t j, std::size_t i, const std::vector<std::size_t>& others = {}) const;

@@ -70,6 +70,22 @@ void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const 
              ((dx ? 1 : 0) + (dw ? 1 : 0)) * product_flops(x, w) + (db ? elements(dz) : 0));
 }
 
+void dense_backward_add(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, Math math,
+                        const Stream& stream) {
+  constexpr std::string_view op = "dense_backward_add";
+  checks::on_device(op, {{"dw", dw}, {"db", db}, {"dz", dz}, {"x", x}}, stream);
+  checks::is_storage(op, {"x", x});
+  checks::same_dtype(op, {"dz", dz}, {"x", x});
+  checks::has_dtype(op, {"dw", dw}, DType::f32);
+  checks::has_rank(op, {"dz", dz}, 2);
+  checks::has_rank(op, {"x", x}, 2);
+  checks::has_shape(op, {"dz", dz}, {x.shape()[0], dz.shape()[1]});
+  checks::has_shape(op, {"dw", dw}, {x.shape()[1], dz.shape()[1]});
+  check_gradient(op, {"db", db}, dz, {dz.shape()[1]});
+  GIRO_QUEUE(stream, dense_backward_add, (dw, db, dz, x, math), {dw, db}, {dz, x, dw},
+             product_flops(x, dz) + elements(dw) + (db ? elements(dz) : 0));
+}
+
 void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b, Activation f,
                     const Stream& stream) {
   checks::has_dtype("dense_of_bytes", {"w", w}, DType::f32);

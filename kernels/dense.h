@@ -29,8 +29,13 @@ inline void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db,
   dense_backward(dx, dw, db, dz, x, w, Math::f32, stream);
 }
 
-// The same in f32 for an x (B, I) of bytes, u8, which stand for factor x; there is no gradient by them. To the bit what
-// scale and dense compute one after the other.
+// A gradient that joins another one: dw += x^T dz, in f32; db as above. Where the device adds to dw in place, it rounds
+// once where dense_backward and add do twice.
+void dense_backward_add(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, Math math,
+                        const Stream& stream);
+
+// The layer and its gradient in f32 for an x (B, I) of bytes, u8, which stand for factor x; there is no gradient by
+// them. To the bit what scale and dense compute one after the other.
 void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b, Activation f,
                     const Stream& stream);
 void dense_of_bytes_backward(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, double factor,

@@ -123,6 +123,14 @@ void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const 
   if (db) cpu::sum_rows(db, dz, stream);
 }
 
+void dense_backward_add(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, Math math,
+                        const Stream& stream) {
+  const Buffer memory = stream.allocate(dw.bytes());
+  const Tensor term(memory.data(), DType::f32, dw.shape(), dw.device());
+  cpu::dense_backward(Tensor(), term, db, dz, x, Tensor(), math, stream);
+  cpu::add(dw, dw, term, stream);
+}
+
 void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b, Activation f,
                     const Stream& stream) {
   if (!narrow::can_run(y.shape()[1])) {

@@ -10,10 +10,45 @@ namespace giro::cuda {
 namespace {
 
 void matmul(const Matmul& product, const Stream& stream) {
-  if (!try_matmul(product, stream)) tiled_matmul(product, stream);
+  if (try_matmul(product, stream)) return;
+  if (!product.adds) return tiled_matmul(product, stream);
+  const Buffer memory = stream.allocate(product.d.bytes());
+  Matmul term = product;
+  term.d = Tensor(memory.data(), product.d.dtype(), product.d.shape(), product.d.device());
+  tiled_matmul(term, stream);
+  cuda::add(product.d, product.d, term.d, stream);
 }
 
 void fill_zero(const Tensor& tensor, const Stream& stream) { stream.fill(tensor.raw(), 0, tensor.bytes()); }
+
+// dw^T = dz^T x, and db falls out of the same pass over dz; either may be empty.
+void weight_gradient(const Tensor& dw, bool adds, const Tensor& db, const Tensor& dz, const Tensor& x, Math math,
+                     const Stream& stream) {
+  bool db_done = !db;
+  if (dw && dw.count() > 0) {
+    const Matmul product{.m = dz.shape()[1],
+                         .n = x.shape()[1],
+                         .k = dz.shape()[0],
+                         .transpose_b = true,
+                         .a = dz,
+                         .b = x,
+                         .d = dw,
+                         .math = math,
+                         .adds = adds};
+    if (product.k == 0) {
+      if (!adds) fill_zero(dw, stream);
+    } else {
+      if (db) {
+        Matmul with_db = product;
+        with_db.epilogue = CUBLASLT_EPILOGUE_BGRADA;
+        with_db.bias = db;
+        db_done = try_matmul(with_db, stream);
+      }
+      if (!db || !db_done) matmul(product, stream);
+    }
+  }
+  if (!db_done) cuda::sum_rows(db, dz, stream);
+}
 
 }  // namespace
 
@@ -43,24 +78,7 @@ void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, A
 void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
                     const Tensor& w, Math math, const Stream& stream) {
   const std::int64_t batch = dz.shape()[0], outputs = dz.shape()[1];
-  bool db_done = !db;
-  if (dw && dw.count() > 0) {
-    // dw^T = dz^T x, and db falls out of the same pass over dz.
-    Matmul product{
-        .m = outputs, .n = x.shape()[1], .k = batch, .transpose_b = true, .a = dz, .b = x, .d = dw, .math = math};
-    if (batch == 0) {
-      fill_zero(dw, stream);
-    } else {
-      if (db) {
-        Matmul with_db = product;
-        with_db.epilogue = CUBLASLT_EPILOGUE_BGRADA;
-        with_db.bias = db;
-        db_done = try_matmul(with_db, stream);
-      }
-      if (!db || !db_done) matmul(product, stream);
-    }
-  }
-  if (!db_done) cuda::sum_rows(db, dz, stream);
+  weight_gradient(dw, false, db, dz, x, math, stream);
   if (dx && dx.count() > 0) {
     if (outputs == 0) {
       fill_zero(dx, stream);
@@ -70,6 +88,11 @@ void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const 
              stream);
     }
   }
+}
+
+void dense_backward_add(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, Math math,
+                        const Stream& stream) {
+  weight_gradient(dw, true, db, dz, x, math, stream);
 }
 
 namespace {

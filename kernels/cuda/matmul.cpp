@@ -116,9 +116,9 @@ bool try_matmul(const Matmul& matmul, const Stream& stream) {
   if (matmul.bias) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias.raw());
   // From the stream's arena, so that within a recording it is the graph's own.
   const Buffer workspace = plan.workspace > 0 ? stream.allocate(plan.workspace) : Buffer();
-  const float one = 1.0f, zero = 0.0f;
-  check(cublasLtMatmul(owner.cublaslt(), plan.description, &one, matmul.a.raw(), plan.a, matmul.b.raw(), plan.b, &zero,
-                       matmul.d.raw(), plan.d, matmul.d.raw(), plan.d, &plan.algorithm, workspace.data(),
+  const float alpha = 1.0f, beta = matmul.adds ? 1.0f : 0.0f;
+  check(cublasLtMatmul(owner.cublaslt(), plan.description, &alpha, matmul.a.raw(), plan.a, matmul.b.raw(), plan.b,
+                       &beta, matmul.d.raw(), plan.d, matmul.d.raw(), plan.d, &plan.algorithm, workspace.data(),
                        plan.workspace, owner.handle()),
         "cublasLtMatmul");
   return true;

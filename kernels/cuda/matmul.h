@@ -19,6 +19,7 @@ struct Matmul {
   bool transpose_a = false, transpose_b = false;
   Tensor a, b, d;
   Math math = Math::f32;
+  bool adds = false;  // to what d holds
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   Tensor bias = {};
 };
@@ -27,7 +28,8 @@ struct Matmul {
 // is not aligned to 16 bytes or of another dtype than d.
 bool try_matmul(const Matmul& matmul, const Stream& stream);
 
-// Queues the product, summed in f32, without its epilogue, by a kernel of giro's own: for what cuBLASLt declines.
+// Queues the product, summed in f32, without its epilogue, by a kernel of giro's own: for what cuBLASLt declines. It
+// replaces what d holds.
 void tiled_matmul(const Matmul& matmul, const Stream& stream);
 
 }  // namespace giro::cuda

@@ -34,6 +34,8 @@ struct RowPart;  // kernels/functors/publish.h
              const Stream& stream);                                                                                    \
   void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,         \
                       const Tensor& w, Math math, const Stream& stream);                                               \
+  void dense_backward_add(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, Math math,            \
+                          const Stream& stream);                                                                       \
   void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b, Activation f, \
                       const Stream& stream);                                                                           \
   void dense_of_bytes_backward(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, double factor,   \

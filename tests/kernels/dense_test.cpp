@@ -163,6 +163,24 @@ void DenseTest::check_backward(const std::vector<Sizes>& all) {
                      const Stream& s) { dense_backward({}, out[0], {}, in[0], in[1], in[2], s); },
            .expected = {dw},
            .alignment = kLeafAlignment});
+    const Array before = random_.uniform(w.shape);
+    Expected joined = dw;
+    for (std::size_t i = 0; i < joined.values.size(); ++i) {
+      joined.values[i] += before.values[i];
+      joined.tolerances[i] += kUnit * std::abs(joined.values[i]);
+    }
+    for (const bool with_db : {true, false}) {
+      check({.name = "dw joins another",
+             .inputs = {dz, x},
+             .outputs = {{DType::f32, w.shape, before.values}, db_out},
+             .run =
+                 [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                   dense_backward_add(out[0], with_db ? out[1] : Tensor(), in[0], in[1], Math::f32, s);
+                   if (!with_db) dense_backward({}, {}, out[1], in[0], in[1], Tensor(out[0]), s);
+                 },
+             .expected = {joined, db},
+             .alignment = kLeafAlignment});
+    }
     check({.name = "dx",
            .inputs = {dz, x, w},
            .outputs = {dx_out},

@@ -331,6 +331,49 @@ TEST_P(RewriteTest, IntegersAreScaledToSixteenBitsAtOnce) {
   EXPECT_EQ(scaled(true), (Names{"scale", "cast", "sum"}));
 }
 
+// On a GPU; not where somebody else looks at the term, or at the sum before it has come.
+TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
+  const auto floats = [&](const Shape& shape, double value) {
+    kept_.push_back(Buffer::allocate(device(), static_cast<std::size_t>(shape.count()) * 4));
+    const Tensor tensor(kept_.back().data(), DType::f32, shape, device());
+    fill(tensor, value, stream());
+    return tensor;
+  };
+  const Tensor dz = floats({2, 3}, 0.5), x = floats({2, 4}, 3), w = floats({4, 3}, 1), sum = floats({4, 3}, 10);
+  const Tensor other = floats({4, 3}, 0);
+  enum Case { plain, turned_round, term_is_read, sum_is_read, sum_is_written, term_is_held, doubled };
+  const auto record = [&](Case which) {
+    return ops_of([&] {
+      kept_.push_back(stream().allocate(48));
+      const Tensor term(kept_.back().data(), DType::f32, {4, 3}, device());
+      dense_backward({}, term, {}, dz, x, w, stream());
+      if (which == sum_is_read) copy(other, sum, stream());
+      if (which == sum_is_written) fill(sum, 1, stream());
+      if (which == doubled) {
+        add(sum, term, term, stream());
+      } else if (which == turned_round) {
+        add(sum, term, sum, stream());
+      } else {
+        add(sum, sum, term, stream());
+      }
+      if (which == term_is_read) copy(other, term, stream());
+      if (which != term_is_held) kept_.pop_back();
+    });
+  };
+  using Names = std::vector<std::string>;
+  const Names apart{"dense_backward", "add"};
+  const bool is_done = device().is_cuda();
+  EXPECT_EQ(record(plain), is_done ? Names{"dense_backward_add"} : apart);
+  EXPECT_EQ(record(turned_round), is_done ? Names{"dense_backward_add"} : apart);
+  EXPECT_EQ(record(term_is_read), (Names{"dense_backward", "add", "copy"}));
+  EXPECT_EQ(record(sum_is_read), (Names{"dense_backward", "copy", "add"}));
+  EXPECT_EQ(record(sum_is_written), (Names{"dense_backward", "fill", "add"}));
+  EXPECT_EQ(record(term_is_held), apart);
+  EXPECT_EQ(record(doubled), apart);
+  const test::RewriteSetting rewriting("-add_in_place");
+  EXPECT_EQ(record(plain), apart);
+}
+
 // A value that someone holds, or that has a second reader, is there as before.
 TEST_P(RewriteTest, WhatIsLookedAtStays) {
   Buffer held;

@@ -22,6 +22,7 @@ constexpr Rule kRules[] = {
     {"mean_cross_entropy", mean_cross_entropy},
     {"pool_gradient", pool_gradient},
     {"pool_after_relu", pool_after_relu},
+    {"add_in_place", add_in_place},
     {"bias_gradient", bias_gradient},
     {"count_with_publish", count_with_publish},
     {"publish_with_update", publish_with_update},

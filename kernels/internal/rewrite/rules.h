@@ -6,7 +6,8 @@
 
 namespace giro::rewrite {
 
-// What the ops of a program may be replaced by. Each rule leaves every result as it was, to the bit.
+// What the ops of a program may be replaced by. Each rule leaves every result as it was, to the bit, but for
+// add_in_place, which rounds a sum once instead of twice.
 struct Rule {
   const char* name;
   // Tries to apply it to the ops of which `i` is the first. Returns whether the program has changed.
@@ -21,6 +22,7 @@ bool gather_together(OpList& ops, std::size_t i);
 bool mean_cross_entropy(OpList& ops, std::size_t i);
 bool pool_gradient(OpList& ops, std::size_t i);
 bool pool_after_relu(OpList& ops, std::size_t i);
+bool add_in_place(OpList& ops, std::size_t i);
 bool bias_gradient(OpList& ops, std::size_t i);
 bool count_with_publish(OpList& ops, std::size_t i);
 bool publish_with_update(OpList& ops, std::size_t i);

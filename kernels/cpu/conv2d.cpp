@@ -50,30 +50,27 @@ struct Convolution {
 
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
-struct Forward : Convolution, one_dnn::Kernel<dnnl::convolution_forward> {
-  explicit Forward(const Key& key)
-      : Convolution(key),
-        Kernel(one_dnn::describe<dnnl::convolution_forward>(dnnl::prop_kind::forward_training, kDirect, x, w_any, b, y,
-                                                            stride, pad_before, pad_after)) {}
-};
-
-// What oneDNN wants to know of the way there.
-std::shared_ptr<const Forward> way_there(const Key& key) {
-  return one_dnn::kernel_of<Forward>(Key{key.x, key.w, key.y, key.dtype, {}, {}, key.options});
+dnnl::convolution_forward::primitive_desc describe_forward(const Convolution& c) {
+  return one_dnn::describe<dnnl::convolution_forward>(dnnl::prop_kind::forward_training, kDirect, c.x, c.w_any, c.b,
+                                                      c.y, c.stride, c.pad_before, c.pad_after);
 }
+
+struct Forward : Convolution, one_dnn::Kernel<dnnl::convolution_forward> {
+  explicit Forward(const Key& key) : Convolution(key), Kernel(describe_forward(*this)) {}
+};
 
 struct BackwardWeights : Convolution, one_dnn::Kernel<dnnl::convolution_backward_weights> {
   explicit BackwardWeights(const Key& key)
       : Convolution(key),
-        Kernel(one_dnn::describe_backward<dnnl::convolution_backward_weights>(way_there(key)->desc, kDirect, x, dw_any,
-                                                                              b, y, stride, pad_before, pad_after)) {}
+        Kernel(one_dnn::describe_backward<dnnl::convolution_backward_weights>(
+            describe_forward(*this), kDirect, x, dw_any, b, y, stride, pad_before, pad_after)) {}
 };
 
 struct BackwardData : Convolution, one_dnn::Kernel<dnnl::convolution_backward_data> {
   explicit BackwardData(const Key& key)
       : Convolution(key),
-        Kernel(one_dnn::describe_backward<dnnl::convolution_backward_data>(way_there(key)->desc, kDirect, x, w_any, y,
-                                                                           stride, pad_before, pad_after)) {}
+        Kernel(one_dnn::describe_backward<dnnl::convolution_backward_data>(describe_forward(*this), kDirect, x, w_any,
+                                                                           y, stride, pad_before, pad_after)) {}
 };
 
 // Multiplications of one direction.
@@ -89,12 +86,12 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
     const one_dnn::ThreadLimit limit(work);
     const auto c =
         one_dnn::kernel_of<Forward>(Key{x.shape(), w.shape(), y.shape(), w.dtype(), dtype_of(b), {}, options});
-    const auto laid = one_dnn::in_layout(stream, one_dnn::memory(w, c->w_given), c->desc.weights_desc());
+    const memory weights = one_dnn::in_layout(stream, one_dnn::memory(w, c->w_given), c->desc.weights_desc());
     one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(x, c->x)},
-                                 {DNNL_ARG_WEIGHTS, laid.memory},
+                                 {DNNL_ARG_WEIGHTS, weights},
                                  {DNNL_ARG_DST, one_dnn::memory(y, c->y)}};
     if (b) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(b, c->b));
-    one_dnn::submit(stream, "conv2d", work, *c, std::move(arguments));
+    one_dnn::submit(stream, "conv2d", *c, std::move(arguments));
   });
   // Not as oneDNN's post-op, whose relu turns a NaN into a zero.
   if (f != Activation::none) cpu::activation(y, y, f, stream);
@@ -113,27 +110,28 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
     const one_dnn::ThreadLimit limit(work);
     const Key key{x.shape(), w.shape(), dz.shape(), w.dtype(), {}, {}, options};
     if (dw) {
-      Key weights = key;
-      weights.b = dtype_of(db);
-      weights.dw = dw.dtype();
-      const auto c = one_dnn::kernel_of<BackwardWeights>(weights);
+      Key with_gradients = key;
+      with_gradients.b = dtype_of(db);
+      with_gradients.dw = dw.dtype();
+      const auto c = one_dnn::kernel_of<BackwardWeights>(with_gradients);
       const memory given = one_dnn::memory(dw, c->dw_given);
-      const one_dnn::Laid computed(stream, given, c->desc.diff_weights_desc());
+      const bool reorders = c->desc.diff_weights_desc() != c->dw_given;
+      const memory computed = reorders ? memory(c->desc.diff_weights_desc(), one_dnn::engine()) : given;
       one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(x, c->x)},
                                    {DNNL_ARG_DIFF_DST, one_dnn::memory(dz, c->y)},
-                                   {DNNL_ARG_DIFF_WEIGHTS, computed.memory}};
+                                   {DNNL_ARG_DIFF_WEIGHTS, computed}};
       if (db) arguments.emplace(DNNL_ARG_DIFF_BIAS, one_dnn::memory(db, c->b));
-      one_dnn::submit(stream, "conv2d_backward", work, *c, std::move(arguments));
-      if (computed.is_own) one_dnn::reorder(stream, computed.memory, given);
+      one_dnn::submit(stream, "conv2d_backward", *c, std::move(arguments));
+      if (reorders) one_dnn::reorder(stream, computed, given);
     } else if (db) {
       cpu::sum_rows(db, dz.reshape({dz.count() / dz.shape()[3], dz.shape()[3]}), stream);
     }
     if (dx) {
       const auto c = one_dnn::kernel_of<BackwardData>(key);
-      const auto laid = one_dnn::in_layout(stream, one_dnn::memory(w, c->w_given), c->desc.weights_desc());
-      one_dnn::submit(stream, "conv2d_backward", work, *c,
+      const memory weights = one_dnn::in_layout(stream, one_dnn::memory(w, c->w_given), c->desc.weights_desc());
+      one_dnn::submit(stream, "conv2d_backward", *c,
                       {{DNNL_ARG_DIFF_DST, one_dnn::memory(dz, c->y)},
-                       {DNNL_ARG_WEIGHTS, laid.memory},
+                       {DNNL_ARG_WEIGHTS, weights},
                        {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, c->x)}});
     }
   });

@@ -57,7 +57,7 @@ void matmul(const Tensor& out, const Tensor& a, memory::format_tag a_order, cons
                                  {DNNL_ARG_WEIGHTS, one_dnn::memory(b, product->desc.weights_desc())},
                                  {DNNL_ARG_DST, one_dnn::memory(out, product->desc.dst_desc())}};
     if (bias) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(bias, product->desc.bias_desc()));
-    one_dnn::submit(stream, "matmul", work, *product, std::move(arguments));
+    one_dnn::submit(stream, "matmul", *product, std::move(arguments));
   });
 }
 

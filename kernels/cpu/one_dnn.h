@@ -22,10 +22,11 @@ namespace giro::cpu::one_dnn {
 
 using Arguments = std::unordered_map<int, dnnl::memory>;
 
-// One for all: what a primitive works with has to be of its own engine.
+// One for the process: a primitive and its memories must share it. It is never destroyed, as threads may still use it
+// while the program ends.
 inline const dnnl::engine& engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
+  static const auto* const engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return *engine;
 }
 
 // oneDNN's name for f32, bf16 and f16.
@@ -52,14 +53,14 @@ auto checked(const char* what, F&& f) {
   }
 }
 
-// What a primitive needs while it runs it is given by giro, so that one may run in several places at a time.
+// giro gives each run its scratchpad, so that one primitive may run on several threads at once.
 inline const dnnl::primitive_attr& attributes() {
-  static const dnnl::primitive_attr attributes = [] {
-    dnnl::primitive_attr made;
-    made.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  static const auto* const attributes = [] {
+    auto* const made = new dnnl::primitive_attr;
+    made->set_scratchpad_mode(dnnl::scratchpad_mode::user);
     return made;
   }();
-  return attributes;
+  return *attributes;
 }
 
 // The primitive descriptor of an operation, and of its way back given that of the way there. oneDNN 3 takes at once
@@ -94,16 +95,15 @@ using PoolingBackward = dnnl::pooling_v2_backward;
 // Below this many multiplications or moves of an element, waking other threads costs more than the work.
 constexpr std::int64_t kParallelFrom = std::int64_t{1} << 20;
 
-// While it lives, oneDNN works with one thread if `work` is small. A primitive must be made and run under the same
-// limit: the share of each thread is fixed when it is made.
+// While it lives, oneDNN works with so many threads. A primitive must be made and run with the same number: the share
+// of each thread is fixed when it is made.
 class ThreadLimit {
  public:
-  explicit ThreadLimit(std::int64_t work) : before_(omp_get_max_threads()) {
-    if (work < kParallelFrom) {
-      omp_set_num_threads(1);
-    } else {
-      adapt_wait_policy();
-    }
+  // One thread if `work` is small, else as many as there are.
+  explicit ThreadLimit(std::int64_t work) : ThreadLimit(work < kParallelFrom ? 1 : omp_get_max_threads()) {}
+  explicit ThreadLimit(int threads) : before_(omp_get_max_threads()) {
+    omp_set_num_threads(threads);
+    if (threads > 1) adapt_wait_policy();
   }
   ~ThreadLimit() { omp_set_num_threads(before_); }
   ThreadLimit(const ThreadLimit&) = delete;
@@ -121,14 +121,14 @@ struct Kernel {
   Primitive primitive;
 };
 
-// Kernel(key), or the one that was made for an equal key before, by this thread and for as many threads as now: to make
-// one costs as much as a small op. A thread keeps the last few.
-template <class Kernel, class Key>
-std::shared_ptr<const Kernel> kernel_of(const Key& key) {
+// Made(key), or the one that was made for an equal key before, by this thread and for as many threads as now: to make
+// one costs as much as a small op. A thread keeps the newest 64 of each kind.
+template <class Made, class Key>
+std::shared_ptr<const Made> kernel_of(const Key& key) {
   struct Known {
     Key key;
     int threads;
-    std::shared_ptr<const Kernel> kernel;
+    std::shared_ptr<const Made> kernel;
   };
   constexpr std::size_t kMost = 64;
   thread_local std::deque<Known> known;
@@ -137,23 +137,23 @@ std::shared_ptr<const Kernel> kernel_of(const Key& key) {
     if (each.threads == threads && each.key == key) return each.kernel;
   }
   if (known.size() == kMost) known.pop_back();
-  known.push_front({key, threads, std::make_shared<const Kernel>(key)});
+  known.push_front({key, threads, std::make_shared<const Made>(key)});
   return known.front().kernel;
 }
 
-// Queues a kernel that was made under ThreadLimit(work). The call owns what it needs: primitive and memories.
+// Queues a kernel, under the limit that it was made under. The scratchpad is given back before it runs, which is right:
+// a recording's arena keeps the memory, and outside of recordings the kernel has run when this returns.
 template <class Primitive>
-void submit(const Stream& stream, const char* what, std::int64_t work, const Kernel<Primitive>& kernel,
-            Arguments arguments) {
+void submit(const Stream& stream, const char* what, const Kernel<Primitive>& kernel, Arguments arguments) {
   const dnnl::memory::desc needed = kernel.desc.scratchpad_desc();
-  Buffer workspace;
+  Buffer scratchpad;
   if (needed.get_size() > 0) {
-    workspace = stream.allocate(needed.get_size());
-    arguments.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(needed, engine(), workspace.data()));
+    scratchpad = stream.allocate(needed.get_size());
+    arguments.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(needed, engine(), scratchpad.data()));
   }
-  cpu::submit(stream, [what, work, queue = dnnl::stream(engine()), primitive = kernel.primitive,
-                       arguments = std::move(arguments)] {
-    const ThreadLimit limit(work);
+  cpu::submit(stream, [what, threads = omp_get_max_threads(), queue = dnnl::stream(engine()),
+                       primitive = kernel.primitive, arguments = std::move(arguments)] {
+    const ThreadLimit limit(threads);
     checked(what, [&] { primitive.execute(queue, arguments); });
   });
 }
@@ -168,30 +168,17 @@ struct Reorder : Kernel<dnnl::reorder> {
 };
 
 inline void reorder(const Stream& stream, const dnnl::memory& from, const dnnl::memory& to) {
-  const auto work = static_cast<std::int64_t>(from.get_desc().get_size() / sizeof(float));
-  const ThreadLimit limit(work);
-  submit(stream, "reorder", work, *kernel_of<Reorder>(Reorder::Key{from.get_desc(), to.get_desc()}),
+  const ThreadLimit limit(static_cast<std::int64_t>(from.get_desc().get_size() / sizeof(float)));
+  submit(stream, "reorder", *kernel_of<Reorder>(Reorder::Key{from.get_desc(), to.get_desc()}),
          {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
-// A memory in the layout that a primitive asks for, which may be one of its own.
-struct Laid {
-  Laid(const Stream& stream, const dnnl::memory& given, const dnnl::memory::desc& wanted)
-      : is_own(given.get_desc() != wanted), memory(given) {
-    if (!is_own) return;
-    storage = stream.allocate(wanted.get_size());
-    memory = dnnl::memory(wanted, engine(), storage.data());
-  }
-  bool is_own;
-  Buffer storage;
-  dnnl::memory memory;
-};
-
-// What a primitive reads, in its layout: a copy that is made before each run unless `given` has that.
-inline Laid in_layout(const Stream& stream, const dnnl::memory& given, const dnnl::memory::desc& wanted) {
-  Laid laid(stream, given, wanted);
-  if (laid.is_own) reorder(stream, given, laid.memory);
-  return laid;
+// `given` in the layout that a primitive asks for: itself, or a copy that is made before each run.
+inline dnnl::memory in_layout(const Stream& stream, const dnnl::memory& given, const dnnl::memory::desc& wanted) {
+  if (given.get_desc() == wanted) return given;
+  dnnl::memory copy(wanted, engine());
+  reorder(stream, given, copy);
+  return copy;
 }
 
 }  // namespace giro::cpu::one_dnn

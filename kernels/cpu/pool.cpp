@@ -52,19 +52,20 @@ struct AveragePooling {
                   (key.y[2] - 1) * stride[1] + window[1] - key.x[2]} {}
 };
 
+one_dnn::PoolingForward::primitive_desc describe_forward(const AveragePooling& p) {
+  return one_dnn::describe<one_dnn::PoolingForward>(dnnl::prop_kind::forward_inference, AveragePooling::kAlgorithm, p.x,
+                                                    p.y, p.stride, p.window, p.dilation, p.pad_before, p.pad_after);
+}
+
 struct PoolForward : AveragePooling, one_dnn::Kernel<one_dnn::PoolingForward> {
-  explicit PoolForward(const PoolKey& key)
-      : AveragePooling(key),
-        Kernel(one_dnn::describe<one_dnn::PoolingForward>(dnnl::prop_kind::forward_inference, kAlgorithm, x, y, stride,
-                                                          window, dilation, pad_before, pad_after)) {}
+  explicit PoolForward(const PoolKey& key) : AveragePooling(key), Kernel(describe_forward(*this)) {}
 };
 
 struct PoolBackward : AveragePooling, one_dnn::Kernel<one_dnn::PoolingBackward> {
   explicit PoolBackward(const PoolKey& key)
       : AveragePooling(key),
-        Kernel(one_dnn::describe_backward<one_dnn::PoolingBackward>(one_dnn::kernel_of<PoolForward>(key)->desc,
-                                                                    kAlgorithm, x, y, stride, window, dilation,
-                                                                    pad_before, pad_after)) {}
+        Kernel(one_dnn::describe_backward<one_dnn::PoolingBackward>(describe_forward(*this), kAlgorithm, x, y, stride,
+                                                                    window, dilation, pad_before, pad_after)) {}
 };
 
 // The channels of one pixel of y: the largest value of its window in each. A NaN is larger than every number.
@@ -171,7 +172,7 @@ void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, cons
   one_dnn::checked("pooling", [&] {
     const one_dnn::ThreadLimit limit(work);
     const auto pooling = one_dnn::kernel_of<PoolForward>(PoolKey{x.shape(), y.shape(), options});
-    one_dnn::submit(stream, "pooling", work, *pooling,
+    one_dnn::submit(stream, "pooling", *pooling,
                     {{DNNL_ARG_SRC, one_dnn::memory(x, pooling->x)}, {DNNL_ARG_DST, one_dnn::memory(y, pooling->y)}});
   });
 }
@@ -195,7 +196,7 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
     const one_dnn::ThreadLimit limit(work);
     const auto pooling = one_dnn::kernel_of<PoolBackward>(PoolKey{dx.shape(), dy.shape(), options});
     one_dnn::submit(
-        stream, "pooling", work, *pooling,
+        stream, "pooling", *pooling,
         {{DNNL_ARG_DIFF_DST, one_dnn::memory(dy, pooling->y)}, {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, pooling->x)}});
   });
 }

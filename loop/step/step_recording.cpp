@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <utility>
 
 #include <giro/kernels/elementwise.h>
@@ -142,15 +143,26 @@ struct StepRecording::Calls : CallProgress {
   explicit Calls(std::string step) : name(std::move(step)) {}
   std::string describe() const override {
     const std::int64_t made = prepared.load(std::memory_order_relaxed);
-    const std::shared_ptr<const LogRing> ring = logs.load();
+    const std::shared_ptr<const LogRing> ring = logs();
     const std::int64_t done = ring ? std::min(ring->published(), made) : 0;
     return done < made ? fmt::format("{} had completed {} of {} calls", name, done, made) : "";
   }
 
+  std::shared_ptr<const LogRing> logs() const {
+    const std::lock_guard lock(mutex_);
+    return logs_;
+  }
+  void set_logs(std::shared_ptr<const LogRing> logs) {
+    const std::lock_guard lock(mutex_);
+    logs_ = std::move(logs);
+  }
+
   const std::string name;
-  // A wait on another thread may ask.
-  std::atomic<std::shared_ptr<const LogRing>> logs;
   std::atomic<std::int64_t> prepared = 0;
+
+ private:
+  mutable std::mutex mutex_;  // a wait on another thread may ask
+  std::shared_ptr<const LogRing> logs_;
 };
 
 StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mode, const std::source_location& where)
@@ -183,7 +195,7 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
       {.rewriter = &rewrite::rewriter(),
        .name = calls_->name,
        .leaves = is_blocking_ ? names(call.state) : std::vector<Leaf>()});
-  calls_->logs = logs_;
+  calls_->set_logs(logs_);
   // Op by op, what is no op of giro's runs only when the function does.
   calls_function_ = is_blocking_ && !std::ranges::all_of(graph_->program().nodes(), &Program::Node::is_op);
 }
@@ -237,7 +249,7 @@ Logs StepRecording::call(const StepCall& call, const StepBody& body) {
       // The new ring takes the calls so far for done.
       if (logs_) stream_.synchronize();
       logs_ = LogRing::create(logs, call_, stream_, prepared_ - 1);
-      calls_->logs = logs_;
+      calls_->set_logs(logs_);
     }
     Logs sent = logs_->expect_logs(logs);
     logs_->publish(logs);

@@ -387,5 +387,38 @@ TEST_P(DenseTest, BackwardRefusesWhatDoesNotFit) {
   expect_device_error([&] { dense_backward(dx, elsewhere(dw), db, dz, x, w, stream()); });
 }
 
+TEST_P(DenseTest, AddingRefusesWhatDoesNotFit) {
+  const Tensor x = tensor({4, 7}), dz = tensor({4, 3}), dw = tensor({7, 3}), db = tensor({3});
+  expect_shape_error({7, 3}, {3, 7}, [&] { dense_backward_add(tensor({3, 7}), db, dz, x, Math::f32, stream()); });
+  expect_shape_error({3}, {4}, [&] { dense_backward_add(dw, tensor({4}), dz, x, Math::f32, stream()); });
+  expect_shape_error({4, 3}, {5, 3}, [&] { dense_backward_add(dw, db, tensor({5, 3}), x, Math::f32, stream()); });
+  expect_dtype_error(DType::f32, DType::bf16, [&] {
+    dense_backward_add(tensor({7, 3}, DType::bf16), db, dz, x, Math::f32, stream());
+  });
+  expect_device_error([&] { dense_backward_add(elsewhere(dw), db, dz, x, Math::f32, stream()); });
+}
+
+// A library's descriptions of the latest are kept.
+TEST_P(DenseTest, ManyShapesAreNotMixedUp) {
+  for (int round = 0; round < 2; ++round) {
+    for (std::int64_t n = 17; n < 17 + 70; ++n) {
+      const Tensor x = tensor({2, n}), w = tensor({n, n}), y = tensor({2, n});
+      from_host(x, std::vector<float>(2 * n, 1), stream());
+      from_host(w, std::vector<float>(n * n, 3), stream());
+      dense(y, x, w, Tensor(), Activation::none, stream());
+      ASSERT_EQ(to_host<float>(y, stream()), std::vector<float>(2 * n, 3.0f * static_cast<float>(n)));
+    }
+  }
+}
+
+TEST_P(DenseTest, NoRowsAddNothing) {
+  const Tensor dw = tensor({7, 3}), db = tensor({3});
+  from_host(dw, std::vector<float>(21, 5), stream());
+  from_host(db, std::vector<float>(3, 5), stream());
+  dense_backward_add(dw, db, tensor({0, 3}), tensor({0, 7}), Math::f32, stream());
+  EXPECT_EQ(to_host<float>(dw, stream()), std::vector<float>(21, 5));
+  EXPECT_EQ(to_host<float>(db, stream()), std::vector<float>(3, 0));
+}
+
 }  // namespace
 }  // namespace giro

@@ -15,7 +15,7 @@ import time
 
 from job import Job, run
 
-STEPS = 4_000
+STEPS = 6_000
 TOLERANCE = 2e-5  # of losses whose floating-point sums are added in another order
 
 

@@ -25,17 +25,16 @@ class ThreadsTest : public test::OpTest {
   static constexpr std::int64_t kSteps = 60;
   static constexpr std::size_t kThreads = 2;
 
-  static auto make_step() {
-    return jit([model = test::linear_model()](TrainState& state, const Batch& batch) {
+  static auto make_step(const nn::Layer& model = test::linear_model()) {
+    return jit([model](TrainState& state, const Batch& batch) {
       const nn::Var loss = state.value_and_grad(
           [&](auto& params) { return mean(softmax_cross_entropy(model(params, batch["image"]), batch["label"])); });
       state.apply_gradients();
       return logs().add_metric("loss", loss);
     });
   }
-  TrainState create(std::uint64_t seed) const {
-    return TrainState::create(test::linear_model(), {{"image", DType::u8, {5, 8, 8, 1}}}, optim::adamw(1e-3), seed,
-                              device());
+  TrainState create(std::uint64_t seed, const nn::Layer& model = test::linear_model()) const {
+    return TrainState::create(model, {{"image", DType::u8, {5, 8, 8, 1}}}, optim::adamw(1e-3), seed, device());
   }
   template <class Step>
   Values train(const Dataset& dataset, const Step& step, std::uint64_t seed) const {
@@ -77,6 +76,29 @@ TEST_P(ThreadsTest, OneStep) {
   const auto step = make_step();
   EXPECT_EQ(in_threads([&](std::size_t i) { return train(dataset, step, i); }), expected);
   EXPECT_LE(step.num_recordings(), kThreads);  // one that is done with goes when another is made
+}
+
+// What one thread records of the same shapes is made of the same primitives of a library; others replay it at once.
+TEST_P(ThreadsTest, RecordingsOfOneThread) {
+  const nn::Layer model = test::cnn_model();
+  const Dataset dataset = rows().to(device());
+  const auto train_on = [&](TrainState& state, const auto& step, std::int64_t steps) {
+    Values losses;
+    auto batch = dataset.begin();
+    for (std::int64_t i = 0; i < steps; ++i, ++batch) losses.push_back(step(state, *batch).entry_value("loss"));
+    return losses;
+  };
+  std::vector<TrainState> states, alone;
+  std::vector<decltype(make_step(model))> steps;
+  std::vector<Values> expected;
+  for (std::size_t i = 0; i < kThreads; ++i) {
+    for (auto* each : {&states, &alone}) each->push_back(create(i, model));
+    steps.push_back(make_step(model));
+    train_on(states[i], steps[i], 1);
+    train_on(alone[i], make_step(model), 1);
+    expected.push_back(train_on(alone[i], make_step(model), 8));
+  }
+  EXPECT_EQ(in_threads([&](std::size_t i) { return train_on(states[i], steps[i], 8); }), expected);
 }
 
 }  // namespace

@@ -2,16 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include <giro/runtime/error.h>
 
 #include "distributed/internal/communicator_impl.h"
 #include "distributed/internal/single.h"
-#include "runtime/internal/op_note.h"
 #include "runtime/internal/op_scope.h"
+#include "runtime/internal/recording.h"
 
 namespace giro {
 namespace {
@@ -69,6 +71,20 @@ void check_parts(const char* call, const char* whole_name, const Tensor& whole, 
   }
 }
 
+// Queues f(tensors..., stream), a collective. Within a recording it is held as ops are, and keeps its place among them.
+template <class F, class... Tensors>
+void queue(const char* name, std::vector<Tensor> writes, std::vector<Tensor> reads, const Stream& stream, F f,
+           const Tensors&... tensors) {
+  if (detail::Recording::holds()) {
+    detail::Recording::current()->hold(detail::HeldOp::Kind::collective,
+                                       Program::Node(name, std::move(writes), std::move(reads)), stream, std::move(f),
+                                       std::array<Tensor, sizeof...(tensors)>{tensors...});
+  } else {
+    const detail::OpScope op(name);
+    f(tensors..., stream);
+  }
+}
+
 }  // namespace
 
 Communicator::Communicator(Device device) : impl_(detail::single_communicator(device)) {}
@@ -83,9 +99,10 @@ void Communicator::all_reduce(const Tensor& tensor, Reduction reduction, const S
   check_stream("all_reduce", stream, device());
   check_reduction("all_reduce", tensor.dtype(), reduction);
   if (tensor.count() == 0) return;
-  detail::note_op("all_reduce", {tensor}, {tensor});
-  const detail::OpScope op("all_reduce");
-  impl_->all_reduce(tensor.raw(), tensor.count(), tensor.dtype(), reduction, stream);
+  const auto run = [impl = impl_, reduction](const Tensor& values, const Stream& on) {
+    impl->all_reduce(values.raw(), values.count(), values.dtype(), reduction, on);
+  };
+  queue("all_reduce", {tensor}, {tensor}, stream, run, tensor);
 }
 
 void Communicator::broadcast(const Tensor& tensor, int root, const Stream& stream) const {
@@ -95,9 +112,10 @@ void Communicator::broadcast(const Tensor& tensor, int root, const Stream& strea
     throw Error(ErrorCode::invalid_argument, fmt::format("broadcast: there is no rank {} among {}", root, size()));
   }
   if (tensor.count() == 0) return;
-  detail::note_op("broadcast", {tensor}, {tensor});
-  const detail::OpScope op("broadcast");
-  impl_->broadcast(tensor.raw(), tensor.count(), tensor.dtype(), root, stream);
+  const auto run = [impl = impl_, root](const Tensor& values, const Stream& on) {
+    impl->broadcast(values.raw(), values.count(), values.dtype(), root, on);
+  };
+  queue("broadcast", {tensor}, {tensor}, stream, run, tensor);
 }
 
 void Communicator::all_gather(const Tensor& out, const Tensor& in, const Stream& stream) const {
@@ -106,9 +124,10 @@ void Communicator::all_gather(const Tensor& out, const Tensor& in, const Stream&
   check_stream("all_gather", stream, device());
   check_parts("all_gather", "out", out, "in", in, rank(), size());
   if (in.count() == 0) return;
-  detail::note_op("all_gather", {out}, {in});
-  const detail::OpScope op("all_gather");
-  impl_->all_gather(out.raw(), in.raw(), in.count(), in.dtype(), stream);
+  const auto run = [impl = impl_](const Tensor& whole, const Tensor& part, const Stream& on) {
+    impl->all_gather(whole.raw(), part.raw(), part.count(), part.dtype(), on);
+  };
+  queue("all_gather", {out}, {in}, stream, run, out, in);
 }
 
 void Communicator::reduce_scatter(const Tensor& out, const Tensor& in, Reduction reduction,
@@ -119,16 +138,15 @@ void Communicator::reduce_scatter(const Tensor& out, const Tensor& in, Reduction
   check_parts("reduce_scatter", "in", in, "out", out, rank(), size());
   check_reduction("reduce_scatter", in.dtype(), reduction);
   if (out.count() == 0) return;
-  detail::note_op("reduce_scatter", {out}, {in});
-  const detail::OpScope op("reduce_scatter");
-  impl_->reduce_scatter(out.raw(), in.raw(), out.count(), out.dtype(), reduction, stream);
+  const auto run = [impl = impl_, reduction](const Tensor& part, const Tensor& whole, const Stream& on) {
+    impl->reduce_scatter(part.raw(), whole.raw(), part.count(), part.dtype(), reduction, on);
+  };
+  queue("reduce_scatter", {out}, {in}, stream, run, out, in);
 }
 
 void Communicator::barrier(const Stream& stream) const {
   check_stream("barrier", stream, device());
-  detail::note_op("barrier");
-  const detail::OpScope op("barrier");
-  impl_->barrier(stream);
+  queue("barrier", {}, {}, stream, [impl = impl_](const Stream& on) { impl->barrier(on); });
 }
 
 Communicator Communicator::split(int color, int key) const {

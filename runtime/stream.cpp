@@ -1,7 +1,9 @@
 #include <giro/runtime/stream.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
+#include <utility>
 
 #include <giro/runtime/error.h>
 
@@ -22,6 +24,14 @@ void copy_bytes(const Tensor& to, const Tensor& from, const Stream& stream) {
 }
 void fill_bytes(const Tensor& to, unsigned char value, const Stream& stream) {
   stream.impl().fill(to.raw(), value, to.bytes());
+}
+
+// Within a recording.
+template <class F>
+void queue_event(const char* name, const Stream& stream, F f) {
+  if (!detail::Recording::holds()) return f(stream);
+  detail::Recording::current()->hold(detail::HeldOp::Kind::event, Program::Node(name, {}, {}), stream, std::move(f),
+                                     std::array<Tensor, 0>{});
 }
 
 }  // namespace
@@ -74,11 +84,10 @@ Buffer Stream::allocate(std::size_t bytes) const {
 void Stream::wait(const Event& event) const {
   detail::EventImpl& marked = *event.impl_;
   detail::Recording* recording = detail::Recording::current();
-  if (recording != nullptr) recording->flush();
   if (recording != nullptr && marked.recorded_in == recording->id && device() == recording->stream.device) {
-    impl_->wait(marked);
     impl_->joined = recording->id;
-    return;
+    const auto wait = [event = event.impl_](const Stream& stream) { stream.impl().wait(*event); };
+    return queue_event("wait for an event", *this, wait);
   }
   impl_->check_usable("wait");
   if (!marked.marked) return;
@@ -113,17 +122,18 @@ Event::~Event() = default;
 
 void Event::record(const Stream& stream) {
   stream.impl().check_usable("record an event");
-  if (stream.is_recording()) detail::Recording::current()->flush();
-  impl_->record(stream.impl());
   impl_->marked = true;
   impl_->recorded_in = 0;
   impl_->stream = stream.impl_;
   if (stream.is_recording()) {
-    detail::Recording::current()->has_events = true;
     impl_->recorded_in = detail::Recording::current()->id;
-  } else {
-    impl_->peers = stream.impl().peers;
+    return queue_event("record an event", stream, [event = impl_](const Stream& on) {
+      event->record(on.impl());
+      detail::Recording::current()->has_events = true;
+    });
   }
+  impl_->record(stream.impl());
+  impl_->peers = stream.impl().peers;
 }
 
 namespace {

@@ -58,8 +58,10 @@ std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, Temporaries& t
   std::size_t joined = ops.size();  // of the next op aside: once that is done, so is this one
   // From the last: what follows an op is then known to be aside or not.
   for (std::size_t i = ops.size(); i-- > 0;) {
+    if (ops[i].keeps_its_place()) continue;
+    const auto waits_for = [&](const HeldOp& op) { return op.keeps_its_place() || depend(ops[i].node, op.node); };
     std::size_t end = i + 1;
-    while (end < joined && (branches[end].aside || !depend(ops[i].node, ops[end].node))) ++end;
+    while (end < joined && (branches[end].aside || !waits_for(ops[end]))) ++end;
     end = memory.room_until(i, end);
     const auto first = branches.begin() + static_cast<std::ptrdiff_t>(i) + 1;
     const auto last = branches.begin() + static_cast<std::ptrdiff_t>(end);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <tuple>
@@ -67,10 +68,38 @@ std::shared_ptr<OpCall> call_of(void (*function)(Parameters...), const Arguments
   return std::make_shared<FunctionCall<Parameters...>>(function, arguments...);
 }
 
+// A closure with the tensors that it is to be called with: f(tensors..., stream).
+template <class F, std::size_t kTensors>
+class ClosureCall final : public OpCall {
+ public:
+  ClosureCall(F f, const std::array<Tensor, kTensors>& tensors) : f_(std::move(f)), tensors_(tensors) {}
+
+  void move(const MemoryMoves& moves) override {
+    for (Tensor& tensor : tensors_) tensor = moves(tensor);
+  }
+  void emit(const Stream& stream) const override {
+    std::apply([&](const auto&... each) { f_(each..., stream); }, tensors_);
+  }
+
+ private:
+  F f_;
+  std::array<Tensor, kTensors> tensors_;
+};
+
 struct HeldOp {
+  enum class Kind {
+    op,          // of giro's, which a rule may replace
+    collective,  // whose name is all that is known of it
+    event        // between streams; no node of the program
+  };
+
+  // Nothing else changes places with it.
+  bool keeps_its_place() const noexcept { return kind != Kind::op; }
+
   Program::Node node;
   Stream stream;
   std::shared_ptr<OpCall> call;
+  Kind kind = Kind::op;
 };
 
 // What may replace ops by others before they are queued. `trace` holds the temporaries.

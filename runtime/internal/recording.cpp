@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
+#include <stdexcept>
 #include <utility>
 
 #include <giro/runtime/error.h>
@@ -59,6 +60,13 @@ void Recording::hold(HeldOp op) {
   if (is_shared_) flush();
 }
 
+HeldOp Recording::take_only() {
+  if (held_.size() != 1) throw std::logic_error(fmt::format("{} ops are held, expected one", held_.size()));
+  HeldOp op = std::move(held_.back());
+  held_.pop_back();
+  return op;
+}
+
 void Recording::share() {
   flush();
   is_shared_ = true;
@@ -108,8 +116,10 @@ std::shared_ptr<StreamImpl> Recording::put_aside(const std::vector<HeldOp>& ops,
                                                  std::vector<Branch>& branches) {
   if (stream.device.is_cpu() || !branches_are_on()) return nullptr;
   // A stream that takes part has an order of its own.
-  if (std::any_of(ops.begin(), ops.end(), [&](const HeldOp& op) { return &op.stream.impl() != &stream; }))
+  if (std::any_of(ops.begin(), ops.end(),
+                  [&](const HeldOp& op) { return &op.stream.impl() != &stream && !op.keeps_its_place(); })) {
     return nullptr;
+  }
   Temporaries kept_longer = temporaries;
   std::vector<Branch> planned = plan_branches(ops, kept_longer);
   if (std::none_of(planned.begin(), planned.end(), [](const Branch& branch) { return branch.aside; })) return nullptr;
@@ -123,7 +133,7 @@ std::shared_ptr<StreamImpl> Recording::put_aside(const std::vector<HeldOp>& ops,
 
 void Recording::queue(std::vector<HeldOp>& ops) {
   if (rewriter_ != nullptr) rewriter_->rewrite(ops, *trace);
-  Temporaries temporaries(ops, *trace);
+  Temporaries temporaries(ops, stream, *trace);
   std::vector<Branch> branches(ops.size());
   const std::shared_ptr<StreamImpl> aside = put_aside(ops, temporaries, branches);
   MemoryMoves moves;
@@ -141,8 +151,9 @@ void Recording::queue(std::vector<HeldOp>& ops) {
     order.begin(i, branches[i]);
     emit(*op.call, op.node, op.stream);
     order.end(branches[i]);
+    if (op.kind == HeldOp::Kind::event) continue;
     calls.resize(program.nodes().size());
-    calls.push_back(std::move(op.call));
+    calls.push_back(op.kind == HeldOp::Kind::op ? std::move(op.call) : nullptr);
     program.add(std::move(op.node));
   }
   order.join();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -25,8 +26,8 @@ struct Temporaries;
 // The recording that this thread makes. While there is one, work that the thread queues on a stream which takes no
 // part in it would be lost to the recording, and run at a time of its own: that is an error.
 //
-// The ops that it queues are held back until all are known, or until work comes that is no op (a kernel of the user's
-// own, an event): then what is held is rewritten, its temporaries get their memory, and it is queued.
+// The ops that it queues are held back until all are known, or until work comes of which giro knows too little (a
+// kernel of the user's own): then what is held is rewritten, its temporaries get their memory, and it is queued.
 struct Recording {
   // `rewriter` may be null, and outlives the recording.
   Recording(StreamImpl& stream, const Rewriter* rewriter);
@@ -41,11 +42,15 @@ struct Recording {
   // Whether what this thread queues now is held back: what an op queues itself is not.
   static bool holds() noexcept;
   void hold(HeldOp op);
-  HeldOp take_last() {
-    HeldOp op = std::move(held_.back());
-    held_.pop_back();
-    return op;
+  // Holds a closure, f(tensors..., stream), of that kind.
+  template <class F, std::size_t kTensors>
+  void hold(HeldOp::Kind kind, Program::Node node, const Stream& stream, F f,
+            const std::array<Tensor, kTensors>& tensors) {
+    node.is_op = false;
+    hold({std::move(node), stream, std::make_shared<ClosureCall<F, kTensors>>(std::move(f), tensors), kind});
   }
+  // The op that is held, which has to be one.
+  HeldOp take_only();
   const std::vector<HeldOp>& held() const noexcept { return held_; }
   // Queues what is held. Temporaries that are still in use keep the addresses that they have. What it throws it throws
   // each time from then on: ops have been lost.

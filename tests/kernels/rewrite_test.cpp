@@ -331,7 +331,7 @@ TEST_P(RewriteTest, IntegersAreScaledToSixteenBitsAtOnce) {
   EXPECT_EQ(scaled(true), (Names{"scale", "cast", "sum"}));
 }
 
-// On a GPU; not where somebody else looks at the term, or at the sum before it has come.
+// On a GPU; not where somebody else looks at the term, or uses the sum before the term is added.
 TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
   const auto floats = [&](const Shape& shape, double value) {
     kept_.push_back(Buffer::allocate(device(), static_cast<std::size_t>(shape.count()) * 4));
@@ -370,6 +370,35 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
   EXPECT_EQ(record(sum_is_written), (Names{"dense_backward", "fill", "add"}));
   EXPECT_EQ(record(term_is_held), apart);
   EXPECT_EQ(record(doubled), apart);
+  const Tensor db = floats({3}, 0);
+  const Graph graph = Graph::record(stream(),
+                                    [&] {
+                                      const Buffer memory = stream().allocate(48);
+                                      const Tensor term(memory.data(), DType::f32, {4, 3}, device());
+                                      dense_backward({}, term, db, dz, x, w, stream());
+                                      add(sum, sum, term, stream());
+                                    },
+                                    {.rewriter = &rewrite::rewriter()});
+  EXPECT_EQ(graph.program().nodes().size(), is_done ? 1u : 2u);
+  graph.replay(stream(), 2);
+  EXPECT_EQ(to_host<float>(sum, stream()), std::vector<float>(12, 16));
+  EXPECT_EQ(to_host<float>(db, stream()), std::vector<float>(3, 1));
+
+  // The sum comes from a stream that is waited for in between.
+  const Stream beside(device());
+  EXPECT_EQ(ops_of([&] {
+              Event forked(stream()), done(stream());
+              forked.record(stream());
+              beside.wait(forked);
+              fill(sum, 1, beside);
+              done.record(beside);
+              const Buffer memory = stream().allocate(48);
+              const Tensor term(memory.data(), DType::f32, {4, 3}, device());
+              dense_backward({}, term, {}, dz, x, w, stream());
+              stream().wait(done);
+              add(sum, sum, term, stream());
+            }),
+            (Names{"fill", "dense_backward", "add"}));
   const test::RewriteSetting rewriting("-add_in_place");
   EXPECT_EQ(record(plain), apart);
 }

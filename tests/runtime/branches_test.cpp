@@ -20,12 +20,12 @@ struct Ops {
     held.push_back(trace->allocate(static_cast<std::size_t>(bytes)));
     return {held.back().data(), DType::u8, {bytes}, Device::cpu()};
   }
-  void add(std::vector<Tensor> writes, std::vector<Tensor> reads) {
-    all.push_back({Program::Node("op", std::move(writes), std::move(reads)), stream, nullptr});
+  void add(std::vector<Tensor> writes, std::vector<Tensor> reads, HeldOp::Kind kind = HeldOp::Kind::op) {
+    all.push_back({Program::Node("op", std::move(writes), std::move(reads)), stream, nullptr, kind});
   }
   std::vector<Branch> plan() {
     held.clear();
-    temporaries.emplace(all, *trace);
+    temporaries.emplace(all, stream.impl(), *trace);
     least = least_memory(temporaries->blocks);
     return plan_branches(all, *temporaries);
   }
@@ -74,6 +74,24 @@ TEST(Branches, WeightGradientsRunBesideTheWayBack) {
   EXPECT_EQ(aside(branches), (std::vector<std::size_t>{1, 3}));
   EXPECT_LE(branches[1].joined, 6u);
   EXPECT_LE(branches[3].joined, 6u);
+}
+
+// Others may wait for an event, and for a collective.
+TEST(Branches, AreJoinedBeforeAnEvent) {
+  for (const auto kind : {HeldOp::Kind::event, HeldOp::Kind::collective}) {
+    Ops ops;
+    std::int64_t weight = 0;
+    const Tensor dw(&weight, DType::i64, {}, Device::cpu()), dz = ops.value(1), da = ops.value(1), dx = ops.value(1);
+    ops.add({dz}, {});
+    ops.add({dw}, {dz});  // 1: aside
+    ops.add({da}, {dz});
+    ops.add({}, {}, kind);
+    ops.add({dx}, {da});
+    ops.value(4096);
+    const std::vector<Branch> branches = ops.plan();
+    EXPECT_EQ(aside(branches), std::vector<std::size_t>{1});
+    EXPECT_EQ(branches[1].joined, 3u);
+  }
 }
 
 // Of each two ops, whether the first is done before the second starts, as the streams and events of a recording have

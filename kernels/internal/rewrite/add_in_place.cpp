@@ -5,7 +5,7 @@
 namespace giro::rewrite {
 
 // A weight that is used in several places: each further gradient is added where the first lies, without a temporary. On
-// a GPU alone: a product of oneDNN's would add up in another order.
+// a GPU alone, where the library adds to what is there.
 bool add_in_place(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const backward = GIRO_ARGUMENTS(ops[i], dense_backward);
@@ -17,8 +17,8 @@ bool add_in_place(OpList& ops, std::size_t i) {
   if (add == nullptr) return false;
   const auto [sum, a, b] = *add;
   const bool adds = (same(a, sum) && same(b, dw)) || (same(b, sum) && same(a, dw));
-  if (!adds || same(sum, dw) || sum.dtype() != DType::f32 || !ops.is_untouched(sum, i, *reader) ||
-      ops[*reader].stream != stream) {
+  if (!adds || same(sum, dw) || sum.dtype() != DType::f32 || !ops.is_untouched(sum, i, i + 1) ||
+      !ops.can_run_early(*reader, i)) {
     return false;
   }
   dense_backward_add(sum.reshape(dw.shape()), db, dz, x, math, stream);

@@ -16,7 +16,7 @@ bool bias_gradient(OpList& ops, std::size_t i) {
     const auto* const backward = GIRO_ARGUMENTS(ops[k], conv2d_backward);
     if (backward == nullptr || !same(std::get<3>(*backward), dz) || !std::get<2>(*backward)) continue;
     const auto [dx, dw, db, by, of, w, options, math] = *backward;
-    if (!ops.stays(dz, i, k) || !ops.is_untouched(db, i, k)) return false;
+    if (!ops.can_run_early(k, i) || !ops.is_untouched(db, i, i + 1)) return false;
     conv2d_backward(dx, dw, Tensor(), by, of, w, options, math, stream);
     ops.replace(k);
     avg_pool_activation_backward(dz, db, dy, x, b, f, window, stream);

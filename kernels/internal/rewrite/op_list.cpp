@@ -11,7 +11,7 @@ using detail::any_overlap;
 
 // Whether two ops have to keep their order.
 bool depend(const detail::HeldOp& a, const detail::HeldOp& b) {
-  return a.stream != b.stream || detail::depend(a.node, b.node);
+  return a.stream != b.stream || a.keeps_its_place() || b.keeps_its_place() || detail::depend(a.node, b.node);
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ bool OpList::is_untouched(const Tensor& value, std::size_t i, std::size_t k) con
 
 void OpList::replace(std::size_t i, const std::vector<std::size_t>& gone) {
   const std::source_location where = ops_[i].node.where;
-  ops_[i] = detail::Recording::current()->take_last();
+  ops_[i] = detail::Recording::current()->take_only();
   ops_[i].node.where = where;
   if (gone.empty()) return;
   std::size_t kept = *std::min_element(gone.begin(), gone.end());

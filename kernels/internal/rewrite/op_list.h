@@ -40,7 +40,7 @@ class OpList {
   // Whether no op from `i` on and before `k` reads or writes it.
   bool is_untouched(const Tensor& value, std::size_t i, std::size_t k) const;
 
-  // Puts the op that was queued last, on op `i`'s stream, in the place of op `i`, and drops the ops at `gone`.
+  // Puts the one op that was queued, on op `i`'s stream, in the place of op `i`, and drops the ops at `gone`.
   void replace(std::size_t i, const std::vector<std::size_t>& gone = {});
   void drop(std::size_t i) { ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(i)); }
 

@@ -78,6 +78,10 @@ void Arena::pin_held() {
   for (auto& [data, block] : blocks_) block.pinned = block.pinned || !block.free;
 }
 
+void Arena::pin(const void* address) {
+  if (const auto* const block = block_at(address)) blocks_.at(block->first).pinned = true;
+}
+
 void Arena::drop_unpinned() {
   if (!shares_) return;
   std::vector<bool> stays(chunks_.size());

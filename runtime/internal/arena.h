@@ -49,6 +49,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
   const Blocks::value_type* block_at(const void* address) const;
   // Blocks that are held now keep their place for as long as this arena lives.
   void pin_held();
+  // So does the block that an address lies in, if there is one.
+  void pin(const void* address);
   // Whether blocks may have other places than they were given.
   bool shares() const noexcept { return shares_; }
   // Frees the memory in which nothing is pinned, if it shares.

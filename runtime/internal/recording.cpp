@@ -131,9 +131,20 @@ std::shared_ptr<StreamImpl> Recording::put_aside(const std::vector<HeldOp>& ops,
   return aside;
 }
 
+// Another stream may be late: what it reads or writes shares its memory with nothing.
+void Recording::pin_what_others_use(const std::vector<HeldOp>& ops) {
+  for (const HeldOp& op : ops) {
+    if (&op.stream.impl() == &stream) continue;
+    for (const auto* tensors : {&op.node.reads, &op.node.writes}) {
+      for (const Tensor& tensor : *tensors) trace->pin(tensor.raw());
+    }
+  }
+}
+
 void Recording::queue(std::vector<HeldOp>& ops) {
+  pin_what_others_use(ops);
   if (rewriter_ != nullptr) rewriter_->rewrite(ops, *trace);
-  Temporaries temporaries(ops, stream, *trace);
+  Temporaries temporaries(ops, *trace);
   std::vector<Branch> branches(ops.size());
   const std::shared_ptr<StreamImpl> aside = put_aside(ops, temporaries, branches);
   MemoryMoves moves;

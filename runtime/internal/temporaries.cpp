@@ -4,12 +4,10 @@
 #include <map>
 
 #include "runtime/internal/arena.h"
-#include "runtime/internal/backend.h"
 
 namespace giro::detail {
 
-Temporaries::Temporaries(const std::vector<HeldOp>& ops, const StreamImpl& stream, const Arena& trace)
-    : of_op(ops.size()) {
+Temporaries::Temporaries(const std::vector<HeldOp>& ops, const Arena& trace) : of_op(ops.size()) {
   if (!trace.shares()) return;
   std::map<const char*, std::size_t> indices;
   for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -26,7 +24,7 @@ Temporaries::Temporaries(const std::vector<HeldOp>& ops, const StreamImpl& strea
         const auto end =
             static_cast<std::size_t>(static_cast<const char*>(tensor.raw()) - traced->first) + tensor.bytes();
         block.bytes = std::max(block.bytes, Arena::block_size(end));
-        block.last = &ops[i].stream.impl() == &stream ? std::max(block.last, i) : ops.size() - 1;
+        block.last = i;
         if (of_op[i].empty() || of_op[i].back() != at->second) of_op[i].push_back(at->second);
       }
     }

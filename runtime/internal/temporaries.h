@@ -12,15 +12,12 @@ class Arena;
 
 namespace giro::detail {
 
-class StreamImpl;
-
-// What a program, recorded on that stream, computes and uses up: those blocks of its trace that nobody holds any more.
+// What a program computes and uses up: those blocks of its trace that nobody holds any more.
 struct Temporaries {
-  Temporaries(const std::vector<HeldOp>& ops, const StreamImpl& stream, const Arena& trace);
+  Temporaries(const std::vector<HeldOp>& ops, const Arena& trace);
 
   std::vector<const char*> addresses;           // in the trace
-  std::vector<PlannedBlock> blocks;             // each needed from the first op that reads or writes it to the last, or
-                                                // to the end where one of another stream does: that may run late
+  std::vector<PlannedBlock> blocks;             // each needed from the first op that reads or writes it to the last
   std::vector<std::vector<std::size_t>> of_op;  // the blocks that an op reads or writes
 };
 

@@ -106,31 +106,36 @@ TEST_P(RecordedCollectivesTest, RulesAndMemorySeePastThem) {
   EXPECT_EQ(to_host<float>(out, stream()), first_out);
 }
 
-// To the end of the program: the other stream may run late.
+// The other stream may be late, also where what is held is queued before it is done.
 TEST_P(RecordedCollectivesTest, WhatAnotherStreamReadsKeepsItsMemory) {
   const test::ArenaSetting arena("1");
-  const Tensor in = leaf({64}, 3), gathered = leaf({64}, 0), out = leaf({64}, 0);
-  const Graph graph = record([&] {
-    {
-      const Buffer memory = stream().allocate(256);
-      const Tensor sent = view(memory, {64}, device());
-      scale(sent, in, 2, stream());
-      fork();
-      alone_->all_gather(gathered, sent, *beside_);
-    }
-    for (int i = 0; i < 3; ++i) {
-      const Buffer memory = stream().allocate(256);
-      const Tensor other = view(memory, {64}, device());
-      scale(other, in, i, stream());
-      add(out, out, other, stream());
-    }
-    join();
-  });
-  EXPECT_EQ(graph.program().memory(), std::size_t{512});
-  graph.replay(stream());
-  graph.replay(stream());
-  EXPECT_EQ(to_host<float>(gathered, stream()), std::vector<float>(64, 6));
-  EXPECT_EQ(to_host<float>(out, stream()), std::vector<float>(64, 18));
+  const Tensor in = leaf({64}, 3), gathered = leaf({64}, 0), out = leaf({64}, 0),
+               count = Tensor(leaf({2}, 0).raw(), DType::i64, {}, device());
+  const Graph other = record([&] { increment(count, 1, stream()); });
+  for (const bool is_queued_early : {false, true}) {
+    fill(out, 0, stream());
+    const Graph graph = record([&] {
+      {
+        const Buffer memory = stream().allocate(256);
+        const Tensor sent = view(memory, {64}, device());
+        scale(sent, in, 2, stream());
+        fork();
+        alone_->all_gather(gathered, sent, *beside_);
+      }
+      if (is_queued_early) other.replay(stream());
+      for (int i = 0; i < 3; ++i) {
+        const Buffer memory = stream().allocate(256);
+        const Tensor term = view(memory, {64}, device());
+        scale(term, in, i, stream());
+        add(out, out, term, stream());
+      }
+      join();
+    });
+    EXPECT_EQ(graph.program().memory(), std::size_t{256}) << "of the terms; what is sent lies elsewhere";
+    graph.replay(stream(), 2);
+    EXPECT_EQ(to_host<float>(gathered, stream()), std::vector<float>(64, 6));
+    EXPECT_EQ(to_host<float>(out, stream()), std::vector<float>(64, 18));
+  }
 }
 
 // Its result may be read by nobody here: others take part.

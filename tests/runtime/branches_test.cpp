@@ -25,7 +25,7 @@ struct Ops {
   }
   std::vector<Branch> plan() {
     held.clear();
-    temporaries.emplace(all, stream.impl(), *trace);
+    temporaries.emplace(all, *trace);
     least = least_memory(temporaries->blocks);
     return plan_branches(all, *temporaries);
   }

@@ -25,7 +25,7 @@ enum class Reduction { sum, mean, max, min };
 // Errors of every collective: device_mismatch unless tensors and stream are of device(); dtype_mismatch, shape_mismatch
 // or invalid_argument for arguments that no rank could use, at once. Error(communication) where another rank is gone,
 // hangs or disagrees: on the CPU of the call that runs the work, on a GPU of the next call; from then on every call
-// fails.
+// fails. Within a recording nothing runs yet, and what can be told already is an error of Graph::record.
 class Communicator {
  public:
   // Of this process alone: every call leaves its tensors as they are; all_gather and reduce_scatter copy.

@@ -29,8 +29,8 @@ inline void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db,
   dense_backward(dx, dw, db, dz, x, w, Math::f32, stream);
 }
 
-// Adds the gradient of the weights to what dw holds: dw (I, O), f32, += x^T dz. db, which may be empty, is replaced. To
-// the rounding of their sums what dense_backward and add compute.
+// Adds the gradient of the weights to what dw holds: dw (I, O), f32, += x^T dz. db, which may be empty, is replaced.
+// The last bits may differ from those of dense_backward and add.
 void dense_backward_add(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, Math math,
                         const Stream& stream);
 

@@ -122,18 +122,19 @@ Event::~Event() = default;
 
 void Event::record(const Stream& stream) {
   stream.impl().check_usable("record an event");
-  impl_->marked = true;
-  impl_->recorded_in = 0;
-  impl_->stream = stream.impl_;
-  if (stream.is_recording()) {
-    impl_->recorded_in = detail::Recording::current()->id;
-    return queue_event("record an event", stream, [event = impl_](const Stream& on) {
+  const bool is_recording = stream.is_recording();
+  if (is_recording) {
+    queue_event("record an event", stream, [event = impl_](const Stream& on) {
       event->record(on.impl());
       detail::Recording::current()->has_events = true;
     });
+  } else {
+    impl_->record(stream.impl());
+    impl_->peers = stream.impl().peers;
   }
-  impl_->record(stream.impl());
-  impl_->peers = stream.impl().peers;
+  impl_->marked = true;
+  impl_->recorded_in = is_recording ? detail::Recording::current()->id : 0;
+  impl_->stream = stream.impl_;
 }
 
 namespace {

@@ -82,8 +82,7 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
             const Conv2dOptions& options, Math, const Stream& stream) {
   if (y.count() == 0) return;
   one_dnn::checked("conv2d", [&] {
-    const std::int64_t work = work_of(y.shape(), w.shape());
-    const one_dnn::ThreadLimit limit(work);
+    const one_dnn::ThreadLimit limit(one_dnn::threads_for(work_of(y.shape(), w.shape())));
     const auto c =
         one_dnn::kernel_of<Forward>(Key{x.shape(), w.shape(), y.shape(), w.dtype(), dtype_of(b), {}, options});
     const memory weights = one_dnn::in_layout(stream, one_dnn::memory(w, c->w_given), c->desc.weights_desc());
@@ -106,8 +105,7 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
     return;
   }
   one_dnn::checked("conv2d_backward", [&] {
-    const std::int64_t work = work_of(dz.shape(), w.shape());
-    const one_dnn::ThreadLimit limit(work);
+    const one_dnn::ThreadLimit limit(one_dnn::threads_for(work_of(dz.shape(), w.shape())));
     const Key key{x.shape(), w.shape(), dz.shape(), w.dtype(), {}, {}, options};
     if (dw) {
       Key with_gradients = key;

@@ -47,9 +47,8 @@ void matmul(const Tensor& out, const Tensor& a, memory::format_tag a_order, cons
   if (k == 0) {
     return bias ? fill_rows(out, bias, stream) : cpu::fill(out, 0, stream);
   }
-  const std::int64_t work = m * n * k;
   one_dnn::checked("matmul", [&] {
-    const one_dnn::ThreadLimit limit(work);
+    const one_dnn::ThreadLimit limit(one_dnn::threads_for(m * n * k));
     const auto product =
         one_dnn::kernel_of<Matmul>(Matmul::Key{m, n, k, a.dtype(), b.dtype(), out.dtype(),
                                                bias ? std::optional(bias.dtype()) : std::nullopt, a_order, b_order});

@@ -95,12 +95,13 @@ using PoolingBackward = dnnl::pooling_v2_backward;
 // Below this many multiplications or moves of an element, waking other threads costs more than the work.
 constexpr std::int64_t kParallelFrom = std::int64_t{1} << 20;
 
+// Threads for so much work.
+inline int threads_for(std::int64_t work) { return work < kParallelFrom ? 1 : omp_get_max_threads(); }
+
 // While it lives, oneDNN works with so many threads. A primitive must be made and run with the same number: the share
 // of each thread is fixed when it is made.
 class ThreadLimit {
  public:
-  // One thread if `work` is small, else as many as there are.
-  explicit ThreadLimit(std::int64_t work) : ThreadLimit(work < kParallelFrom ? 1 : omp_get_max_threads()) {}
   explicit ThreadLimit(int threads) : before_(omp_get_max_threads()) {
     omp_set_num_threads(threads);
     if (threads > 1) adapt_wait_policy();
@@ -168,12 +169,13 @@ struct Reorder : Kernel<dnnl::reorder> {
 };
 
 inline void reorder(const Stream& stream, const dnnl::memory& from, const dnnl::memory& to) {
-  const ThreadLimit limit(static_cast<std::int64_t>(from.get_desc().get_size() / sizeof(float)));
+  const ThreadLimit limit(threads_for(static_cast<std::int64_t>(from.get_desc().get_size() / sizeof(float))));
   submit(stream, "reorder", *kernel_of<Reorder>(Reorder::Key{from.get_desc(), to.get_desc()}),
          {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
-// `given` in the layout that a primitive asks for: itself, or a copy that is made before each run.
+// `given` in the layout that a primitive asks for: itself, or a copy that is made before each run. The copy has memory
+// of its own, not of the stream: where the layout has padding oneDNN writes to it at once, while other work may run.
 inline dnnl::memory in_layout(const Stream& stream, const dnnl::memory& given, const dnnl::memory::desc& wanted) {
   if (given.get_desc() == wanted) return given;
   dnnl::memory copy(wanted, engine());

@@ -168,9 +168,8 @@ void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, cons
     cpu::avg_pool(wide_y.tensor, wide_x.tensor, options, stream);
     return cpu::cast(y, wide_y.tensor, stream);
   }
-  const std::int64_t work = work_of(y.shape(), options);
   one_dnn::checked("pooling", [&] {
-    const one_dnn::ThreadLimit limit(work);
+    const one_dnn::ThreadLimit limit(one_dnn::threads_for(work_of(y.shape(), options)));
     const auto pooling = one_dnn::kernel_of<PoolForward>(PoolKey{x.shape(), y.shape(), options});
     one_dnn::submit(stream, "pooling", *pooling,
                     {{DNNL_ARG_SRC, one_dnn::memory(x, pooling->x)}, {DNNL_ARG_DST, one_dnn::memory(y, pooling->y)}});
@@ -191,9 +190,8 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
     cpu::avg_pool_backward(wide_dx.tensor, wide_dy.tensor, options, stream);
     return cpu::cast(dx, wide_dx.tensor, stream);
   }
-  const std::int64_t work = work_of(dy.shape(), options);
   one_dnn::checked("pooling", [&] {
-    const one_dnn::ThreadLimit limit(work);
+    const one_dnn::ThreadLimit limit(one_dnn::threads_for(work_of(dy.shape(), options)));
     const auto pooling = one_dnn::kernel_of<PoolBackward>(PoolKey{dx.shape(), dy.shape(), options});
     one_dnn::submit(
         stream, "pooling", *pooling,

@@ -89,7 +89,7 @@ class ClosureCall final : public OpCall {
 struct HeldOp {
   enum class Kind {
     op,          // of giro's, which a rule may replace
-    collective,  // whose name is all that is known of it
+    collective,  // of all ranks: it never runs by itself
     event        // between streams; no node of the program
   };
 

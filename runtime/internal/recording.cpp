@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
-#include <stdexcept>
 #include <utility>
 
 #include <giro/runtime/error.h>
@@ -61,7 +60,10 @@ void Recording::hold(HeldOp op) {
 }
 
 HeldOp Recording::take_only() {
-  if (held_.size() != 1) throw std::logic_error(fmt::format("{} ops are held, expected one", held_.size()));
+  if (held_.size() != 1) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a rule has queued {} ops in place of others, expected one", held_.size()));
+  }
   HeldOp op = std::move(held_.back());
   held_.pop_back();
   return op;
@@ -115,7 +117,7 @@ void Recording::flush() {
 std::shared_ptr<StreamImpl> Recording::put_aside(const std::vector<HeldOp>& ops, Temporaries& temporaries,
                                                  std::vector<Branch>& branches) {
   if (stream.device.is_cpu() || !branches_are_on()) return nullptr;
-  // A stream that takes part has an order of its own.
+  // Ops of another stream have an order of their own; whatever keeps its place is joined with all before it.
   if (std::any_of(ops.begin(), ops.end(),
                   [&](const HeldOp& op) { return &op.stream.impl() != &stream && !op.keeps_its_place(); })) {
     return nullptr;

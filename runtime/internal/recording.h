@@ -49,7 +49,7 @@ struct Recording {
     node.is_op = false;
     hold({std::move(node), stream, std::make_shared<ClosureCall<F, kTensors>>(std::move(f), tensors), kind});
   }
-  // The op that is held, which has to be one.
+  // The one op that is held. Error(invalid_argument) if there are none or several.
   HeldOp take_only();
   const std::vector<HeldOp>& held() const noexcept { return held_; }
   // Queues what is held. Temporaries that are still in use keep the addresses that they have. What it throws it throws

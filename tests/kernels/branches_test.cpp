@@ -75,7 +75,7 @@ TEST_P(BranchesTest, CanBeSwitchedOff) {
   expect_out(38);
 }
 
-TEST_P(BranchesTest, AreJoinedBeforeWorkThatIsNoOp) {
+TEST_P(BranchesTest, AreJoinedBeforeAnEvent) {
   Event between(stream());
   const Graph graph = Graph::record(stream(), [&] {
     queue(stream());

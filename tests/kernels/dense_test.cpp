@@ -398,7 +398,7 @@ TEST_P(DenseTest, AddingRefusesWhatDoesNotFit) {
   expect_device_error([&] { dense_backward_add(elsewhere(dw), db, dz, x, Math::f32, stream()); });
 }
 
-// A library's descriptions of the latest are kept.
+// More than there are kept descriptions of (kernels/cpu/one_dnn.h).
 TEST_P(DenseTest, ManyShapesAreNotMixedUp) {
   for (int round = 0; round < 2; ++round) {
     for (std::int64_t n = 17; n < 17 + 70; ++n) {

@@ -18,6 +18,7 @@
 #include <giro/kernels/softmax_cross_entropy.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
+#include <giro/runtime/graph.h>
 #include <giro/runtime/rng.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
@@ -90,6 +91,20 @@ TEST_F(ThreadsTest, ConvolutionsFilter) {
       }
     }
   }
+}
+
+TEST_F(ThreadsTest, AReplayHasTheThreadsOfItsRecording) {
+  const Conv2dOptions options = same_padding(14, 14, {3, 3}, {1, 1});
+  const Tensor x = values({32, 14, 14, 32}), w = values({64, 3, 3, 32}), dz = values({32, 14, 14, 64});
+  const Tensor dw = tensor(w.shape());
+  omp_set_num_threads(3);
+  const auto run = [&] { conv2d_backward({}, dw, {}, dz, x, w, options, stream_); };
+  run();
+  const std::vector<float> expected = to_host<float>(dw, stream_);
+  const Graph graph = Graph::record(stream_, run);
+  omp_set_num_threads(1);
+  graph.replay(stream_);
+  EXPECT_TRUE(to_host<float>(dw, stream_) == expected);
 }
 
 TEST_F(ThreadsTest, Dense) {

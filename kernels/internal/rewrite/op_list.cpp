@@ -23,7 +23,7 @@ std::optional<std::vector<std::size_t>> OpList::readers(std::size_t i, const Ten
   for (std::size_t k = i + 1; k < ops_.size(); ++k) {
     if (any_overlap(ops_[k].node.writes, value)) return std::nullopt;
     if (!any_overlap(ops_[k].node.reads, value)) continue;
-    if (readers.size() == most) return std::nullopt;
+    if (readers.size() == most || ops_[k].stream != ops_[i].stream) return std::nullopt;
     readers.push_back(k);
   }
   return is_untouched(value, 0, i) ? std::optional(std::move(readers)) : std::nullopt;
@@ -51,8 +51,9 @@ bool OpList::can_run_late(std::size_t i, std::size_t j) const {
 }
 
 bool OpList::stays(const Tensor& value, std::size_t i, std::size_t k) const {
-  for (std::size_t between = i + 1; between < k; ++between) {
-    if (any_overlap(ops_[between].node.writes, value)) return false;
+  for (std::size_t other = i + 1; other < ops_.size(); ++other) {
+    const bool may_come_before = other < k || ops_[other].stream != ops_[k].stream;
+    if (may_come_before && any_overlap(ops_[other].node.writes, value)) return false;
   }
   return ops_[i].stream == ops_[k].stream;
 }

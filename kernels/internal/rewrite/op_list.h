@@ -26,7 +26,7 @@ class OpList {
   // lies outside of the program, that is still held, or that another op writes to as well.
   std::optional<std::size_t> only_reader(std::size_t i, const Tensor& value) const;
   // The ops that read it, under the same conditions but for their number, which may be 0; none if they do not hold, or
-  // if there are more than `most`.
+  // if there are more than `most`, or one of another stream.
   std::optional<std::vector<std::size_t>> readers(std::size_t i, const Tensor& value,
                                                   std::size_t most = std::numeric_limits<std::size_t>::max()) const;
 

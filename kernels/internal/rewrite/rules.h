@@ -7,7 +7,7 @@
 namespace giro::rewrite {
 
 // What the ops of a program may be replaced by. Each rule leaves every result as it was, to the bit, but for
-// add_in_place: a product may be added to what is there in another order than to zero.
+// add_in_place: there the last bits may differ, as the library adds the product to what is there while it computes it.
 struct Rule {
   const char* name;
   // Tries to apply it to the ops of which `i` is the first. Returns whether the program has changed.

@@ -78,7 +78,8 @@ TEST_P(ThreadsTest, OneStep) {
   EXPECT_LE(step.num_recordings(), kThreads);  // one that is done with goes when another is made
 }
 
-// What one thread records of the same shapes is made of the same primitives of a library; others replay it at once.
+// What one thread records of the same shapes is made of the same primitives of a library; others replay it at the same
+// time.
 TEST_P(ThreadsTest, RecordingsOfOneThread) {
   const nn::Layer model = test::cnn_model();
   const Dataset dataset = rows().to(device());

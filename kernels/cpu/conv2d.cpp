@@ -20,8 +20,6 @@ struct Key {
   bool operator==(const Key&) const = default;
 };
 
-std::optional<DType> dtype_of(const Tensor& tensor) { return tensor ? std::optional(tensor.dtype()) : std::nullopt; }
-
 // Its descriptors. Images lie as giro keeps them (NHWC); filters may be reordered into whatever layout oneDNN computes
 // fastest.
 struct Convolution {
@@ -84,7 +82,7 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
   one_dnn::checked("conv2d", [&] {
     const one_dnn::ThreadLimit limit(one_dnn::threads_for(work_of(y.shape(), w.shape())));
     const auto c =
-        one_dnn::kernel_of<Forward>(Key{x.shape(), w.shape(), y.shape(), w.dtype(), dtype_of(b), {}, options});
+        one_dnn::kernel_of<Forward>(Key{x.shape(), w.shape(), y.shape(), w.dtype(), one_dnn::dtype_of(b), {}, options});
     const memory weights = one_dnn::in_layout(stream, one_dnn::memory(w, c->w_given), c->desc.weights_desc());
     one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(x, c->x)},
                                  {DNNL_ARG_WEIGHTS, weights},
@@ -109,7 +107,7 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
     const Key key{x.shape(), w.shape(), dz.shape(), w.dtype(), {}, {}, options};
     if (dw) {
       Key with_gradients = key;
-      with_gradients.b = dtype_of(db);
+      with_gradients.b = one_dnn::dtype_of(db);
       with_gradients.dw = dw.dtype();
       const auto c = one_dnn::kernel_of<BackwardWeights>(with_gradients);
       const memory given = one_dnn::memory(dw, c->dw_given);

@@ -49,9 +49,8 @@ void matmul(const Tensor& out, const Tensor& a, memory::format_tag a_order, cons
   }
   one_dnn::checked("matmul", [&] {
     const one_dnn::ThreadLimit limit(one_dnn::threads_for(m * n * k));
-    const auto product =
-        one_dnn::kernel_of<Matmul>(Matmul::Key{m, n, k, a.dtype(), b.dtype(), out.dtype(),
-                                               bias ? std::optional(bias.dtype()) : std::nullopt, a_order, b_order});
+    const auto product = one_dnn::kernel_of<Matmul>(
+        Matmul::Key{m, n, k, a.dtype(), b.dtype(), out.dtype(), one_dnn::dtype_of(bias), a_order, b_order});
     one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(a, product->desc.src_desc())},
                                  {DNNL_ARG_WEIGHTS, one_dnn::memory(b, product->desc.weights_desc())},
                                  {DNNL_ARG_DST, one_dnn::memory(out, product->desc.dst_desc())}};

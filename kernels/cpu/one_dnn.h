@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -34,6 +35,11 @@ inline dnnl::memory::data_type data_type(DType dtype) {
   return dtype == DType::bf16  ? dnnl::memory::data_type::bf16
          : dtype == DType::f16 ? dnnl::memory::data_type::f16
                                : dnnl::memory::data_type::f32;
+}
+
+// Of an argument that may be left out.
+inline std::optional<DType> dtype_of(const Tensor& tensor) {
+  return tensor ? std::optional(tensor.dtype()) : std::nullopt;
 }
 
 // A memory over a tensor's elements.

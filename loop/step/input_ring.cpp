@@ -35,7 +35,7 @@ InputRing::InputRing(const Batch& like, const Broadcasts& broadcasts, const Tens
   const bool in_place = device.is_cpu() && !features_.empty();
   const std::int64_t slots = in_place ? 1 : std::clamp<std::int64_t>(kMaxBytes / slot_bytes_, 2, kMaxSlots);
   const auto bytes = static_cast<std::size_t>(slots * slot_bytes_);
-  staging_ = Buffer::allocate(device, bytes, MemoryKind::pinned);
+  staging_ = Buffer::allocate(device, bytes, MemoryKind::pinned);  // gaps between tensors are copied, but never read
   if (!device.is_cpu()) slots_ = Buffer::allocate(device, bytes);
   if (!device.is_cpu() && !features_.empty()) {
     copies_ = context.copy_stream();

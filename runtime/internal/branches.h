@@ -18,8 +18,8 @@ struct Branch {
 bool branches_are_on();
 
 // Puts ops aside, so that the longest chain of ops gets shorter: each for as long as nothing needs what it does, or for
-// a shorter time if otherwise more memory were needed at once. Temporaries are then needed for as long. All
-// ops are of one stream, but for those that keep their places.
+// a shorter time if otherwise more memory were needed at once. Temporaries are then needed for as long. All ops
+// are of one stream, but for those that keep their places.
 std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, Temporaries& temporaries);
 
 }  // namespace giro::detail

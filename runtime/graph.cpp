@@ -27,6 +27,7 @@ Error with_memory_report(const Error& error, const detail::Recording& recording,
 
 Graph Graph::record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options) {
   detail::StreamImpl& impl = stream.impl();
+  const detail::StateIdentity* const main = options.state != nullptr ? options.state->identity().get() : nullptr;
   detail::Recording recording(impl, options.rewriter);
   impl.begin_recording();
   try {
@@ -37,6 +38,7 @@ Graph Graph::record(const Stream& stream, const std::function<void()>& body, con
     recorded->owned.arenas = {std::move(recording.trace)};
     for (auto& [used_by, arena] : recording.arenas) recorded->owned.arenas.push_back(std::move(arena));
     std::move(recording.kept.begin(), recording.kept.end(), std::back_inserter(recorded->owned.kept));
+    recorded->owned.states = recording.states.watch(recording.id, main, recorded->owned.kept);
     recorded->owned.peers = std::move(recording.peers);
     recorded->owned.program = std::move(recording.program);
     recorded->owned.program.set_name(options.name);
@@ -72,9 +74,10 @@ Graph Graph::sequence(const std::vector<const Graph*>& parts) {
   Graph result(parts.front()->device().is_cuda() ? cuda::create_sequence(impls) : cpu::create_sequence(impls));
   detail::GraphOwned& owned = result.impl_->owned;
   for (const auto& part : impls) {
-    const auto& [arenas, kept, peers, program, calls, is_blocking, replays] = part->owned;
+    const auto& [arenas, kept, states, peers, program, calls, is_blocking, replays] = part->owned;
     owned.arenas.insert(owned.arenas.end(), arenas.begin(), arenas.end());
     owned.kept.insert(owned.kept.end(), kept.begin(), kept.end());
+    owned.states.insert(owned.states.end(), states.begin(), states.end());
     owned.peers.add(peers);
     owned.program.append(program);
     owned.calls.insert(owned.calls.end(), calls.begin(), calls.end());
@@ -125,6 +128,7 @@ void Graph::replay(const Stream& stream, std::int64_t times) const {
   }
   if (is_recording) {
     detail::Recording::current()->kept.push_back(impl_);
+    detail::Recording::current()->states.add(graph.owned.states);
     detail::Recording::current()->peers.add(graph.owned.peers);
     for (std::int64_t i = 0; i < times; ++i) append_to(*detail::Recording::current());
   } else {
@@ -159,6 +163,16 @@ void Graph::replay_blocking(const Stream& stream, std::int64_t times) const {
 }
 
 void Graph::prepare(std::int64_t times) const { impl().prepare(times); }
+bool Graph::states_are_there() const {
+  return std::ranges::all_of(impl().owned.states, &detail::WatchedState::is_there);
+}
+std::vector<const State*> Graph::states() const {
+  std::vector<const State*> states;
+  for (const detail::WatchedState& state : impl().owned.states) {
+    if (state.is_there()) states.push_back(state.home);
+  }
+  return states;
+}
 const Program& Graph::program() const { return impl().owned.program; }
 Device Graph::device() const { return impl().device; }
 std::size_t Graph::num_nodes() const { return impl().num_nodes(); }

@@ -25,11 +25,13 @@ struct RecordOptions {
   const detail::Rewriter* rewriter = nullptr;  // may replace the ops by others before they are recorded
   std::string name = "a recording";            // for programs and errors
   std::vector<Leaf> leaves = {};               // the names of memory, for the program
+  const State* state = nullptr;                // that whoever keeps the graph watches
 };
 
 // Work recorded once and replayed many times: a CUDA graph, or on the CPU a list of calls. Holds the arena of
-// the temporaries that its work uses, the library handles, and the graphs that were replayed in it; every other address
-// it touches must outlive it. Move-only; using what was moved from is an Error(invalid_argument).
+// the temporaries that its work uses, the library handles, the graphs that were replayed in it, and the memory of the
+// states and of the values (nn::Var) that `body` has used, but for RecordOptions::state; every other address that it
+// touches must outlive it. Move-only; using what was moved from is an Error(invalid_argument).
 //
 // All recordings of one stream take their temporaries from one arena, so those of a graph are overwritten by the next
 // one's: such graphs may be replayed on any streams, but only one after the other.
@@ -67,6 +69,13 @@ class Graph {
   std::vector<std::optional<double>> op_times(const Stream& stream, const std::function<void()>& reset = {}) const;
   // Seconds that the device takes for a replay, as the mean of `times` in a row; waits for it. Errors as of replay.
   double replay_time(const Stream& stream, std::int64_t times) const;
+
+  // Whether each state that `body` has used is still where it was then, but for RecordOptions::state. If one was moved,
+  // replaced or destroyed, during the recording or since, `body` would do something else now; a replay goes on using
+  // the memory of then.
+  bool states_are_there() const;
+  // These states, as long as they are there.
+  std::vector<const State*> states() const;
 
   const Program& program() const;  // its ops
   Device device() const;

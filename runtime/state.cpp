@@ -8,6 +8,7 @@
 
 #include <giro/runtime/error.h>
 
+#include "runtime/internal/recording.h"
 #include "runtime/internal/structure.h"
 #include "runtime/internal/text.h"
 
@@ -62,13 +63,42 @@ Tensor Collection::bytes() const {
   return Tensor(buffer_.data(), DType::u8, {static_cast<std::int64_t>(buffer_.size())}, buffer_.device());
 }
 
-State::State(DeviceContext context) : context_(context), identity_(std::make_shared<char>()) {}
-State::State(State&&) noexcept = default;
-State& State::operator=(State&&) noexcept = default;
+State::State(DeviceContext context)
+    : context_(context), identity_(std::make_shared<detail::StateIdentity>(this, detail::Recording::current_id())) {}
+
+State::State(State&& other) noexcept
+    : context_(other.context_), collections_(std::move(other.collections_)), identity_(std::move(other.identity_)) {
+  settle();
+}
+
+State& State::operator=(State&& other) noexcept {
+  if (this == &other) return *this;
+  context_ = other.context_;
+  collections_ = std::exchange(other.collections_, {});
+  identity_ = std::exchange(other.identity_, nullptr);
+  settle();
+  return *this;
+}
+
 State::~State() = default;
+
+// The leaves have come here.
+void State::settle() noexcept {
+  if (identity_ == nullptr) return;
+  identity_->home = this;
+  identity_->moved_in = detail::Recording::current_id();
+}
 
 void State::expect_whole() const {
   if (moved_from()) throw Error(ErrorCode::invalid_argument, "this state was moved from");
+  note_use();
+}
+
+// A recording that is being made keeps the leaves' memory.
+void State::note_use() const {
+  if (detail::Recording* const recording = detail::Recording::current()) {
+    recording->states.add(identity_, collections_);
+  }
 }
 
 const Collection& State::add(const std::string& name, const std::vector<LeafSpec>& specs,
@@ -114,6 +144,7 @@ const Collection& State::add(const std::string& name, const std::vector<LeafSpec
     offset += round_up(bytes);
   }
   collections_.push_back(std::move(collection));
+  note_use();
   return *collections_.back();
 }
 
@@ -158,7 +189,7 @@ const std::vector<std::shared_ptr<Collection>>& State::collections() const {
   return collections_;
 }
 
-const std::shared_ptr<const void>& State::identity() const {
+const std::shared_ptr<const detail::StateIdentity>& State::identity() const {
   expect_whole();
   return identity_;
 }

@@ -14,6 +14,10 @@
 
 namespace giro {
 
+namespace detail {
+struct StateIdentity;
+}
+
 // The name, type and shape of a leaf within its collection. The empty name makes the collection itself the leaf.
 struct LeafSpec {
   std::string name;
@@ -126,16 +130,18 @@ class State {
 
   // Lives exactly as long as the leaves' addresses: a recording that holds it weakly can tell that its state is
   // gone, even if another has taken the same addresses.
-  const std::shared_ptr<const void>& identity() const;
+  const std::shared_ptr<const detail::StateIdentity>& identity() const;
   bool moved_from() const noexcept { return identity_ == nullptr; }
 
  private:
   void expect_whole() const;
+  void note_use() const;
+  void settle() noexcept;
   State same_structure(const DeviceContext& context) const;
 
   DeviceContext context_;
   std::vector<std::shared_ptr<Collection>> collections_;
-  std::shared_ptr<const void> identity_;  // null once moved from
+  std::shared_ptr<const detail::StateIdentity> identity_;  // null once moved from
 };
 
 }  // namespace giro

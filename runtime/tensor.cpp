@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <giro/runtime/buffer.h>
 #include <giro/runtime/error.h>
 #include <giro/runtime/stream.h>
 
@@ -10,6 +11,13 @@
 #include "runtime/internal/recording.h"
 
 namespace giro {
+
+Tensor::Tensor(const std::shared_ptr<const Buffer>& buffer, DType dtype, Shape shape)
+    : data_(buffer->data()), buffer_(buffer.get()), shape_(shape), device_(buffer->device()), dtype_(dtype) {}
+
+std::shared_ptr<const Buffer> Tensor::buffer() const {
+  return buffer_ != nullptr ? buffer_->weak_from_this().lock() : nullptr;
+}
 
 Tensor Tensor::reshape(const Shape& shape) const {
   if (shape.count() != count()) {

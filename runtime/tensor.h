@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -11,6 +12,7 @@
 
 namespace giro {
 
+class Buffer;
 class Stream;
 
 // A typed view of memory that somebody else owns: contiguous, row-major. Cheap to copy; valid as long as the
@@ -20,6 +22,8 @@ class Tensor {
   Tensor() = default;
   Tensor(void* data, DType dtype, Shape shape, Device device)
       : data_(data), shape_(shape), device_(device), dtype_(dtype) {}
+  // At the beginning of a buffer.
+  Tensor(const std::shared_ptr<const Buffer>& buffer, DType dtype, Shape shape);
 
   void* raw() const noexcept { return data_; }
   // The elements as T. Errors: dtype_mismatch if T does not store the tensor's dtype; invalid_argument for a value in
@@ -37,6 +41,8 @@ class Tensor {
   std::int64_t count() const noexcept { return shape_.count(); }
   std::size_t bytes() const noexcept { return static_cast<std::size_t>(count()) * size_of(dtype_); }
   explicit operator bool() const noexcept { return data_ != nullptr; }
+  // To share the memory, as long as there is a view of it: the buffer that this was made from, or null.
+  std::shared_ptr<const Buffer> buffer() const;
 
   // The same elements under another shape of equal count, else Error(shape_mismatch).
   Tensor reshape(const Shape& shape) const;
@@ -54,6 +60,7 @@ class Tensor {
   void check_computed() const;
 
   void* data_ = nullptr;
+  const Buffer* buffer_ = nullptr;
   Shape shape_;
   Device device_;
   DType dtype_ = DType::f32;

@@ -35,7 +35,7 @@ void with_grads_of(const Var& w, const Var& b, const std::function<void(const Te
 // What a model in 16 bits gives, for what computes in f32 beside `other`, whose stream it may run on.
 Var in_f32(const Var& x, const Var& other = {}) {
   if (!is_16_bit(x.dtype())) return x;
-  return cast(x.has_stream() || !other.has_stream() ? x : Var(x.value(), other.stream()), DType::f32);
+  return cast(other.has_stream() ? x.on(other.stream()) : x, DType::f32);
 }
 
 // Whether one is to become f32 because the other is.
@@ -47,7 +47,7 @@ bool differ_in_width(const Var& a, const Var& b) {
 Var as_weights(const Var& x, const Var& w) {
   const auto fits = [](DType dtype) { return dtype == DType::f32 || is_16_bit(dtype); };
   if (x.dtype() == w.dtype() || !fits(x.dtype()) || !fits(w.dtype())) return x;
-  return cast(x.has_stream() || !w.has_stream() ? x : Var(x.value(), w.stream()), w.dtype());
+  return cast(w.has_stream() ? x.on(w.stream()) : x, w.dtype());
 }
 
 }  // namespace
@@ -270,9 +270,7 @@ Var softmax_cross_entropy(const Var& given, const Var& labels, Where where) {
 
 Var accuracy(const Operand& given, const Var& labels) {
   const detail::CallSite site(given.where);
-  const Var& value = given.var;
-  // Not differentiated: a constant stands in for the logits, on their stream if they have one.
-  const Var logits = in_f32(value.has_stream() ? Var(value.value(), value.stream()) : Var(value.value()));
+  const Var logits = in_f32(stop_gradient(given.var));
   Var out = Var::computed(DType::f32, {}, {logits, labels}, nullptr);
   giro::accuracy(out.value(), logits.value(), labels.value(), out.stream());
   return out;

@@ -57,7 +57,7 @@ Var Layer::apply(const Params& params, const Var& x, std::source_location where)
 }
 
 Var Layer::operator()(const Params& params, const Var& x, std::source_location where) const {
-  return apply(params, x.has_stream() ? x : Var(x.value(), params.stream()), where);
+  return apply(params, x.on(params.stream()), where);
 }
 
 }  // namespace giro::nn

@@ -10,15 +10,12 @@
 namespace giro::nn {
 namespace {
 
-// The same value, on its stream if it has one, of which no gradient is wanted.
-Var without_gradient(const Var& x) { return x.has_stream() ? Var(x.value(), x.stream()) : Var(x.value()); }
-
 struct Moments {
   Var mean, deviation, count;
 };
 
 Moments moments_of(const Var& x, const Var& m) {
-  const Var values = without_gradient(x), mask = without_gradient(m);
+  const Var values = stop_gradient(x), mask = stop_gradient(m);
   const auto number = [&] { return Var::computed(DType::f64, {}, {values, mask}, nullptr); };
   const auto converted = [&](const Var& from, DType dtype) {
     if (from.dtype() == dtype || !from.value()) return from;
@@ -54,7 +51,7 @@ Metric accuracy(const Var& logits, const Var& labels, const Var& mask, Where whe
 
 Var correct(const Var& given, const Var& labels, Where where) {
   const detail::CallSite site(where);
-  const Var constant = without_gradient(given);
+  const Var constant = stop_gradient(given);
   const Var logits = is_16_bit(given.dtype()) ? cast(constant, DType::f32) : constant;
   Var out = Var::computed(DType::f32, labels.shape(), {logits, labels}, nullptr);
   giro::correct(out.value(), logits.value(), labels.value(), out.stream());

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include <giro/runtime/state.h>
 #include <giro/runtime/stream.h>
@@ -60,6 +61,22 @@ class Partitioner {
   virtual void expect_same(const std::string& what, const std::string& text) const = 0;
   // This rank has met an error that the others do not know of: the end of the world does not wait for them.
   virtual void set_failed() const noexcept = 0;
+};
+
+// What this rank's part of a batch counts against an even one, in the gradients that this thread queues while one
+// lives.
+class BatchWeight {
+ public:
+  explicit BatchWeight(double weight) noexcept : outer_(std::exchange(current_, weight)) {}
+  ~BatchWeight() { current_ = outer_; }
+  BatchWeight(const BatchWeight&) = delete;
+  BatchWeight& operator=(const BatchWeight&) = delete;
+
+  static double current() noexcept { return current_; }  // 1 without any
+
+ private:
+  double outer_;
+  static inline constinit thread_local double current_ = 1;
 };
 
 // That of a state of any type; null where it has none.

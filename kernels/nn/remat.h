@@ -7,12 +7,14 @@
 
 namespace giro::nn {
 
-// f(x), of which only the result is kept: going back computes the rest again (rematerialization). That takes memory for
-// one such part at a time instead of all, and the time of its forward pass once more; the gradients have the same bits.
+// f(x), of which only the result is kept: the backward pass computes the rest again (rematerialization). That takes
+// memory for one such part at a time instead of all, and the time of its forward pass once more; the gradients have the
+// same bits.
 //
 //   h = nn::remat([&](const Var& h) { return block(params, h); }, h);
 //
 // `f` is called a second time by backward(), until when all that it refers to has to live; it has to compute the same.
+// backward() throws Error(invalid_argument) where its result then depends on other parameters or values.
 Var remat(std::function<Var(const Var&)> f, const Var& x);
 
 // A layer of the same name and parameters that does so.

@@ -105,8 +105,7 @@ TrainState::TrainState(State leaves, const TrainState& other)
       model_(other.model_),
       optimizer_(other.optimizer_),
       partitioner_(other.partitioner_),
-      precision_(other.precision_),
-      batch_weight_(other.batch_weight_) {}
+      precision_(other.precision_) {}
 
 nn::Params TrainState::params() const {
   return differentiated_ != nullptr ? *differentiated_ : params_in_precision(nullptr);
@@ -119,23 +118,24 @@ nn::Params TrainState::params_in_precision(const Collection* grads) const {
   const DType dtype = compute_dtype(precision_);
   // All leaves at once, at the places that they have in the flat buffer.
   std::shared_ptr<const Buffer> storage;
+  Tensor copies;
   if (dtype != DType::f32) {
     const Tensor flat = params.flat();
     storage =
         std::make_shared<const Buffer>(stream().allocate(static_cast<std::size_t>(flat.count()) * size_of(dtype)));
-    cast(Tensor(storage->data(), dtype, flat.shape(), device()), flat, stream());
+    copies = Tensor(storage, dtype, flat.shape());
+    cast(copies, flat, stream());
   }
   std::map<std::string, nn::Var> vars;
   for (std::size_t i = 0; i < params.leaves().size(); ++i) {
     const Leaf& leaf = params.leaves()[i];
     Tensor value = leaf.value;
-    if (storage) {
-      const auto offset = static_cast<const float*>(leaf.value.raw()) - static_cast<const float*>(params.flat().raw());
-      value = Tensor(static_cast<char*>(storage->data()) + static_cast<std::size_t>(offset) * size_of(dtype), dtype,
-                     leaf.value.shape(), device());
+    if (copies) {
+      const auto begin = static_cast<const float*>(leaf.value.raw()) - static_cast<const float*>(params.flat().raw());
+      value = copies.rows(begin, begin + value.count()).reshape(value.shape());
     }
-    const nn::Var var = grads != nullptr ? nn::Var::parameter(value, grads->leaves()[i].value, stream(), storage)
-                                         : nn::Var::constant(value, stream(), storage);
+    const nn::Var var =
+        grads != nullptr ? nn::Var::parameter(value, grads->leaves()[i].value, stream()) : nn::Var(value, stream());
     var.set_math(math_of(precision_));
     vars.emplace(below(params, leaf), var);
   }
@@ -152,7 +152,7 @@ void TrainState::backward(const nn::Var& loss, const nn::Params& params, std::so
                           int parts) const {
   const detail::CallSite site(where);
   const Collection& grads = collection("grads");
-  nn::BackwardOptions options{.seed = batch_weight_ / parts, .scale = loss_scale().scale};
+  nn::BackwardOptions options{.seed = BatchWeight::current() / parts, .scale = loss_scale().scale};
   const bool is_last = part + 1 == parts;
   const std::unique_ptr<GradientReduction> reduction =
       partitioner_ && is_last ? partitioner_->reduce(grads, context()) : nullptr;

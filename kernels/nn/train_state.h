@@ -60,20 +60,12 @@ class TrainState : public State {
   template <class F>
   auto value_and_grad(F&& f, std::source_location where = std::source_location::current()) {
     nn::Params params = differentiable_params();
-    auto result = [&] {
-      if constexpr (std::is_invocable_v<F, nn::Params&>) {
-        return std::forward<F>(f)(params);
-      } else {
-        const Differentiating scope(*this, params);
-        return std::forward<F>(f)(*this);
-      }
-    }();
-    if constexpr (std::is_convertible_v<decltype(result), nn::Var>) {
-      backward(result, params, where);
+    if constexpr (std::is_invocable_v<F, nn::Params&>) {
+      return differentiated(std::forward<F>(f)(params), params, where);
     } else {
-      backward(result.first, params, where);
+      const Differentiating scope(*this, params);  // the backward pass of nn::remat calls parts of f again
+      return differentiated(std::forward<F>(f)(*this), params, where);
     }
-    return result;
   }
 
   // The same in `parts` calls of f(params, part), of which each is a part of the batch, one after the other: grads is
@@ -94,12 +86,7 @@ class TrainState : public State {
     nn::Params params = differentiable_params();
     std::vector<decltype(f(params, 0))> results;
     for (int part = 0; part < parts; ++part) {
-      results.push_back(f(params, part));
-      if constexpr (std::is_convertible_v<decltype(results.back()), nn::Var>) {
-        backward(results.back(), params, where, part, parts);
-      } else {
-        backward(results.back().first, params, where, part, parts);
-      }
+      results.push_back(differentiated(f(params, part), params, where, part, parts));
     }
     return results;
   }
@@ -108,9 +95,6 @@ class TrainState : public State {
   // stay as they are, and learning rate and bias correction do not count that step: as with flax's DynamicScale. All
   // ranks decide alike.
   void apply_gradients(std::source_location where = std::source_location::current());
-
-  // For steps: what this rank's part of the batch at hand counts, against an even one.
-  void set_batch_weight(double weight) noexcept { batch_weight_ = weight; }
 
  private:
   TrainState(const nn::Layer& model, optim::Optimizer optimizer, const DeviceContext& context);
@@ -130,9 +114,18 @@ class TrainState : public State {
   static void expect_parts(int parts, std::source_location where);
   // As the model sees them; with `grads`, f32, those that a gradient is wanted for.
   nn::Params params_in_precision(const Collection* grads) const;
-  // The way back from one of several losses whose mean is the loss.
-  void backward(const nn::Var& loss, const nn::Params& params, std::source_location where, int part = 0,
-                int parts = 1) const;
+  // The result of f, which begins with its loss, once the gradient of that has been queued.
+  template <class R>
+  R differentiated(R result, const nn::Params& params, std::source_location where, int part = 0, int parts = 1) const {
+    if constexpr (std::is_convertible_v<R&, nn::Var>) {
+      backward(result, params, where, part, parts);
+    } else {
+      backward(result.first, params, where, part, parts);
+    }
+    return result;
+  }
+  // The backward pass from one of several losses whose mean is the loss.
+  void backward(const nn::Var& loss, const nn::Params& params, std::source_location where, int part, int parts) const;
 
   // Empty tensors where losses are not scaled.
   optim::LossScale loss_scale() const;
@@ -141,7 +134,6 @@ class TrainState : public State {
   optim::Optimizer optimizer_;
   std::shared_ptr<const Partitioner> partitioner_;
   Precision precision_ = Precision::f32;
-  double batch_weight_ = 1;
   const nn::Params* differentiated_ = nullptr;
 };
 

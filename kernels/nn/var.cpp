@@ -10,33 +10,59 @@
 
 #include <giro/kernels/elementwise.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/graph.h>
 
 #include "runtime/internal/call_site.h"
+#include "runtime/internal/recording.h"
 
 namespace giro::nn {
+namespace {
 
-Var::Var(const Tensor& constant) : node_(std::make_shared<Node>()) {
-  node_->value = constant;
-  node_->grad_dtype = constant.dtype();
+std::shared_ptr<const Buffer> allocate(const Stream& stream, DType dtype, const Shape& shape) {
+  return std::make_shared<const Buffer>(stream.allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype)));
 }
+
+}  // namespace
+
+Var::Var(const Tensor& constant) : Var(constant, constant.buffer()) {}
 
 Var::Var(const Tensor& constant, const Stream& stream) : Var(stream.is_recording() ? constant.recorded() : constant) {
   node_->stream = stream;
 }
 
-Var Var::parameter(const Tensor& value, const Tensor& grad, const Stream& stream,
-                   std::shared_ptr<const Buffer> storage) {
-  Var var = constant(value, stream, std::move(storage));
+Var::Var(const Tensor& constant, std::shared_ptr<const void> owner) : node_(std::make_shared<Node>()) {
+  node_->value = constant;
+  node_->storage = std::move(owner);
+  node_->grad_dtype = constant.dtype();
+}
+
+Var Var::parameter(const Tensor& value, const Tensor& grad, const Stream& stream) {
+  Var var(value, stream);
   var.node_->requires_grad = true;
   var.node_->grad = grad;
   if (grad) var.node_->grad_dtype = grad.dtype();
   return var;
 }
 
-Var Var::constant(const Tensor& value, const Stream& stream, std::shared_ptr<const Buffer> storage) {
-  Var var(value, stream);
-  var.node_->storage = std::move(storage);
-  return var;
+Var stop_gradient(const Var& x) {
+  Var result(x.value(), x.node_->storage);
+  result.node_->stream = x.node_->stream;
+  result.node_->math = x.node_->math;
+  return result;
+}
+
+Var constant(const HostArray& values, const Stream& stream) {
+  const Tensor host = values.tensor();
+  const auto storage = std::make_shared<const Buffer>(Buffer::allocate(stream.device(), host.bytes()));
+  const Tensor value(storage, host.dtype(), host.shape());
+  {
+    // What a recording's stream copies it copies at each replay.
+    const Stream copies = stream.is_recording() ? Stream(stream.device()) : stream;
+    const OutsideRecording outside;
+    copies.copy(value.raw(), host.raw(), host.bytes());
+    copies.synchronize();
+  }
+  return Var(value, stream);
 }
 
 Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Backward backward) {
@@ -48,10 +74,10 @@ Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Back
   if (std::any_of(on_stream, inputs.end(), [&](const Var& v) { return v.has_stream() && v.stream() != stream; })) {
     throw Error(ErrorCode::invalid_argument, "an operation on values of two streams, which do not wait for each other");
   }
-  auto storage =
-      std::make_shared<const Buffer>(stream.allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype)));
-  Var result(Tensor(storage->data(), dtype, shape, stream.device()), stream);
-  result.node_->storage = std::move(storage);
+  if (detail::Recording* const recording = detail::Recording::current()) {
+    for (const Var& input : inputs) recording->keep(input.node_->storage, input.value().raw());
+  }
+  Var result(Tensor(allocate(stream, dtype, shape), dtype, shape), stream);
   if (std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.math() == Math::tf32; })) {
     result.set_math(Math::tf32);
   }
@@ -84,17 +110,17 @@ Var Var::reshape(const Shape& shape, std::source_location where) const {
   return result;
 }
 
-Tensor Var::tensor_like(DType dtype, std::shared_ptr<const Buffer>& storage) const {
-  const Tensor& like = node_->value;
-  storage = std::make_shared<const Buffer>(stream().allocate(static_cast<std::size_t>(like.count()) * size_of(dtype)));
-  return Tensor(storage->data(), dtype, like.shape(), like.device());
+Tensor Var::tensor_like(DType dtype, std::shared_ptr<const void>& storage) const {
+  const std::shared_ptr<const Buffer> buffer = allocate(stream(), dtype, shape());
+  storage = buffer;
+  return Tensor(buffer, dtype, shape());
 }
 
 void Var::accumulate(const std::function<void(const Tensor&)>& write) const {
   const DType dtype = node_->value.dtype();
   if (dtype == node_->grad_dtype) return accumulate_unrounded(write);
   accumulate_unrounded([&](const Tensor& out) {
-    std::shared_ptr<const Buffer> storage;
+    std::shared_ptr<const void> storage;
     const Tensor term = tensor_like(dtype, storage);
     write(term);
     giro::cast(out, term, stream());
@@ -106,7 +132,7 @@ void Var::accumulate_unrounded(const std::function<void(const Tensor&)>& write) 
   if (!node.requires_grad) return;
   // Set before writing: a write may hold another, for the same value as another argument of one op.
   if (std::exchange(node.has_grad, true)) {
-    std::shared_ptr<const Buffer> storage;
+    std::shared_ptr<const void> storage;
     const Tensor term = tensor_like(node.grad_dtype, storage);
     write(term);
     giro::add(node.grad, node.grad, term, stream());
@@ -133,7 +159,7 @@ void Var::accumulate(Var term) const {
   }
 }
 
-void Var::accumulate_view(const Tensor& term, std::shared_ptr<const Buffer> storage) const {
+void Var::accumulate_view(const Tensor& term, std::shared_ptr<const void> storage) const {
   Node& node = *node_;
   const Tensor reshaped = term.reshape(node.value.shape());
   if (node.has_grad || node.grad) {
@@ -149,11 +175,36 @@ const Stream& Var::stream() const {
   return *node_->stream;
 }
 
+Var Var::on(const Stream& stream) const {
+  if (has_stream()) return *this;
+  Var result(stream.is_recording() ? value().recorded() : value(), node_->storage);
+  result.node_->stream = stream;
+  return result;
+}
+
 void Var::check_on_host() const {
   if (value().device().is_cpu()) return;
   throw Error(ErrorCode::device_mismatch, fmt::format("data: the value is {}, expected one in host memory; to_host "
                                                       "brings it there",
                                                       to_string(value())));
+}
+
+std::vector<Var> Var::made_before(std::uint64_t since, const Var& y) {
+  if (!y.requires_grad()) return {};
+  std::vector<Var> found, reached{y};
+  std::unordered_set<const Node*> seen{y.node_.get()};
+  while (!reached.empty()) {
+    const Var var = std::move(reached.back());
+    reached.pop_back();
+    if (var.node_->number < since) {
+      found.push_back(var);
+      continue;
+    }
+    for (const Var& input : var.node_->inputs) {
+      if (input.requires_grad() && seen.insert(input.node_.get()).second) reached.push_back(input);
+    }
+  }
+  return found;
 }
 
 void Var::go_back(const Var& from, std::uint64_t since, const std::function<void()>& seed,

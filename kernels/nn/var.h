@@ -10,6 +10,7 @@
 
 #include <giro/kernels/math.h>
 #include <giro/runtime/buffer.h>
+#include <giro/runtime/host_array.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
@@ -26,8 +27,8 @@ struct BackwardOptions {
 
 // A value in a computation that may be differentiated: a handle; copies name the same value. Operations on Vars queue
 // their work on the stream, which runs it, or records it as ops of a program; and they note how to go back if an input
-// wants a gradient. Memory is stream-ordered: it returns to the stream as soon as neither a Var nor the way back needs
-// it.
+// wants a gradient. Memory is stream-ordered: it returns to the stream as soon as neither a Var nor the backward pass
+// needs it.
 class Var {
  public:
   // What a node does with its gradient: given its value y and gradient dy, it accumulates into its inputs', on the
@@ -35,16 +36,16 @@ class Var {
   using Backward = std::function<void(const Tensor& y, const Tensor& dy, const Stream& stream)>;
 
   Var() : Var(Tensor()) {}  // an empty constant: an argument that is not there
-  // A constant. The memory must outlive the work. It runs on no stream until it is combined with a Var that does.
+  // A constant. It holds its memory where a Var holds that, as for the value() of another; any other memory must
+  // outlive the work. It runs on no stream until it is combined with a Var that does.
   Var(const Tensor& constant);
   // A constant on a stream.
   Var(const Tensor& constant, const Stream& stream);
+  // A constant in memory that `owner` keeps alive.
+  Var(const Tensor& constant, std::shared_ptr<const void> owner);
   // A leaf that backward(loss) writes a gradient for, to memory of the same shape: f32, or of the dtype of the value.
-  // The value's memory must outlive the work; or else `storage` holds it.
-  static Var parameter(const Tensor& value, const Tensor& grad, const Stream& stream,
-                       std::shared_ptr<const Buffer> storage = nullptr);
-  // A constant on a stream, in memory of its own.
-  static Var constant(const Tensor& value, const Stream& stream, std::shared_ptr<const Buffer> storage);
+  // The memory of both is held, or must outlive the work, as above.
+  static Var parameter(const Tensor& value, const Tensor& grad, const Stream& stream);
   // A new value, contents undefined, computed from `inputs` on their stream. `backward` is kept if one of them wants a
   // gradient; it must capture the Vars whose values it needs, but not this one. Its math is TF32 if an input's is.
   // Error(invalid_argument) if no input has a stream, or if two have different ones.
@@ -71,6 +72,8 @@ class Var {
   bool requires_grad() const { return node_->requires_grad; }
   // Error(invalid_argument) for a constant without one.
   const Stream& stream() const;
+  // A constant without a stream on this one; a value that has one is itself.
+  Var on(const Stream& stream) const;
   // Whether a backward has reached it.
   bool has_grad() const { return node_->has_grad; }
   bool has_stream() const { return node_->stream.has_value(); }
@@ -86,6 +89,7 @@ class Var {
 
   friend void backward(const Var& loss, const BackwardOptions& options);
   friend Var remat(std::function<Var(const Var&)> f, const Var& x);
+  friend Var stop_gradient(const Var& x);
 
  private:
   struct Node;
@@ -95,22 +99,24 @@ class Var {
   static void go_back(const Var& from, std::uint64_t since, const std::function<void()>& seed,
                       const BackwardOptions& options);
   static std::uint64_t next_number() noexcept;
+  // The values numbered below `since` that a gradient of `y` first comes to.
+  static std::vector<Var> made_before(std::uint64_t since, const Var& y);
   // Memory of this value's shape.
-  Tensor tensor_like(DType dtype, std::shared_ptr<const Buffer>& storage) const;
+  Tensor tensor_like(DType dtype, std::shared_ptr<const void>& storage) const;
   // A term of this value's gradient that nobody else reads any more, in memory that may be kept.
-  void accumulate_view(const Tensor& term, std::shared_ptr<const Buffer> storage) const;
+  void accumulate_view(const Tensor& term, std::shared_ptr<const void> storage) const;
   std::shared_ptr<Node> node_;
 
   struct Node {
     const std::uint64_t number = next_number();  // greater than that of all that was made before
     Tensor value;
-    std::shared_ptr<const Buffer> storage;  // of value, shared by its reshapes; null for constants and parameters
+    std::shared_ptr<const void> storage;  // of value, shared by its views; null where others own it
     std::optional<Stream> stream;
     Math math = Math::f32;
     bool requires_grad = false;
     DType grad_dtype = DType::f32;  // of a parameter f32 where it is not the value's, and so of its views
     Tensor grad;                    // given for parameters; for the rest allocated when first written
-    std::shared_ptr<const Buffer> grad_storage;
+    std::shared_ptr<const void> grad_storage;
     bool has_grad = false;
     std::vector<Var> inputs;
     Backward backward;           // null for parameters, constants and views
@@ -118,6 +124,13 @@ class Var {
     std::source_location where;  // the line of the user's program that made it
   };
 };
+
+// The same value as a constant: no gradient goes through it.
+Var stop_gradient(const Var& x);
+
+// The values as a constant in memory of its own, on the stream's device: a table or class weights in a step, say.
+// Within a recording the values of now go into every replay. Errors: device, out_of_memory.
+Var constant(const HostArray& values, const Stream& stream);
 
 // Queues the gradient of options.seed times `loss`, an f32 scalar, into every parameter it depends on; the computation
 // is used up.

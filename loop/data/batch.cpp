@@ -22,7 +22,7 @@ Batch::Batch(std::shared_ptr<Residence> residence, std::int64_t position, std::i
 
 nn::Var Batch::operator[](const std::string& name) const {
   for (const auto& [feature, tensor] : features_) {
-    if (feature == name) return stream_ ? nn::Var(tensor, *stream_) : nn::Var(tensor);
+    if (feature == name) return stream_ ? nn::Var(tensor, *stream_) : nn::Var(tensor, owner_);
   }
   std::vector<std::string> known;
   for (const LeafSpec& feature : spec()) known.push_back(feature.name);

@@ -114,7 +114,7 @@ class Step {
   }
   detail::StepCall call(const S& state, const Batch& batch, const Broadcasts& broadcasts) const {
     detail::StepCall call{state, batch, broadcasts, statics_view()};
-    if constexpr (kHasPartitioner) call.partitioner = state.partitioner().get();
+    if constexpr (requires { state.partitioner(); }) call.partitioner = state.partitioner().get();
     return call;
   }
   bool uses_broadcasts() const noexcept { return uses_broadcasts_; }
@@ -122,29 +122,11 @@ class Step {
   bool changes_state() const noexcept { return changes_state_; }
 
  private:
-  // Of the batch at hand, and no longer.
-  class BatchWeight {
-   public:
-    BatchWeight(S& state, const Batch& batch) : state_(state) { set(batch.part() ? batch.part()->weight() : 1); }
-    ~BatchWeight() { set(1); }
-    BatchWeight(const BatchWeight&) = delete;
-    BatchWeight& operator=(const BatchWeight&) = delete;
-
-   private:
-    void set(double weight) {
-      if constexpr (kHasPartitioner) state_.set_batch_weight(weight);
-    }
-    S& state_;
-  };
-
-  static constexpr bool kHasPartitioner = requires(S& state) { state.partitioner(); };
-
   // What calls the user's function is small enough for std::function to hold without an allocation.
   template <class F>
   auto with_body(S& state, F&& f) const {
     const std::pair<const Step*, S*> bound{this, &state};
     return f([&bound](const Batch& on_device, const Broadcasts& values) {
-      const BatchWeight weight(*bound.second, on_device);
       return (*bound.first->function_)(*bound.second, on_device, values, bound.first->statics_);
     });
   }

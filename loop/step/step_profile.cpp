@@ -37,7 +37,14 @@ Program StepRecording::profile_of(const StepCall& call, const StepBody& body, co
   StepRecording recording(call, body, Mode::recorded, where);
   Program program = recording.program(call.state);
   const Stream& stream = recording.stream_;
-  const Snapshot before(call.state, MemoryKind::device, Collections::all);
+  std::vector<const State*> states = recording.graph_->states();  // that it uses besides
+  states.push_back(&call.state);
+  std::vector<Snapshot> before;
+  for (const State* state : states) before.emplace_back(*state, MemoryKind::device, Collections::all);
+  const auto put_back = [&] {
+    for (std::size_t i = 0; i < states.size(); ++i) before[i].write_back(*states[i]);
+    stream.synchronize();
+  };
   try {
     const double replay = recording.time_replay(call);  // it leaves in the temporaries what the ops read
     const std::vector<std::optional<double>> seconds = recording.graph_->op_times(stream, [&] {
@@ -48,15 +55,13 @@ Program StepRecording::profile_of(const StepCall& call, const StepBody& body, co
   } catch (...) {
     const std::exception_ptr failure = std::current_exception();
     try {
-      before.write_back(call.state);
-      stream.synchronize();
+      put_back();
     } catch (...) {
       // After an error of the device nothing can be put back; that error says more.
     }
     std::rethrow_exception(failure);
   }
-  before.write_back(call.state);
-  stream.synchronize();
+  put_back();
   return program;
 }
 

@@ -128,7 +128,7 @@ std::string name_of_step(const std::source_location& where) {
 }
 
 const State& checked(const StepCall& call) {
-  if (!call.state.identity()) {
+  if (call.state.moved_from()) {
     throw Error(ErrorCode::invalid_argument, "a step was given a state that was moved from");
   }
   check_device(call);
@@ -194,7 +194,8 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
       },
       {.rewriter = &rewrite::rewriter(),
        .name = calls_->name,
-       .leaves = is_blocking_ ? names(call.state) : std::vector<Leaf>()});
+       .leaves = is_blocking_ ? names(call.state) : std::vector<Leaf>(),
+       .state = &call.state});
   calls_->set_logs(logs_);
   // Op by op, what is no op of giro's runs only when the function does.
   calls_function_ = is_blocking_ && !std::ranges::all_of(graph_->program().nodes(), &Program::Node::is_op);
@@ -203,6 +204,7 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
 bool StepRecording::matches(const StepCall& call) const {
   if (failed_ || call.state.identity().get() != state_id_ || call.batch.residence().get() != residence_id_)
     return false;
+  if (graph_ && !graph_->states_are_there()) return false;
   const Batch::Features& values = inputs_.broadcasts().values().features();
   if (call.batch.part() != part_) return false;
   if (values.size() != call.broadcasts.values().features().size()) return false;
@@ -213,7 +215,8 @@ bool StepRecording::matches(const StepCall& call) const {
 }
 
 bool StepRecording::expired() const {
-  return failed_ || state_.expired() || (residence_id_ != nullptr && residence_.expired());
+  return failed_ || state_.expired() || (graph_ && !graph_->states_are_there()) ||
+         (residence_id_ != nullptr && residence_.expired());
 }
 
 bool StepRecording::has_slot() const { return !logs_ || prepared_ - logs_->published() < inputs_.capacity(); }
@@ -268,6 +271,7 @@ Logs StepRecording::run_body(const StepBody& body) {
   const auto residence = residence_.lock();
   Batch batch = residence ? residence->gather(rows_, inputs_.positions(), stream_, temporaries_) : inputs_.batch();
   batch.set_part(part_);
+  const BatchWeight weight(part_ ? part_->weight() : 1);
   Logs logs = body(batch, inputs_.broadcasts());
   if (partitioner_ != nullptr && partitioner_->size() > 1)
     average(logs, *partitioner_, part_ ? part_->weight() : 1, stream_, temporaries_);

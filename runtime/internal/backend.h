@@ -33,6 +33,7 @@ namespace giro::detail {
 struct GraphOwned {
   std::vector<std::shared_ptr<Arena>> arenas;     // of its temporaries
   std::vector<std::shared_ptr<const void>> kept;  // the rest
+  std::vector<WatchedState> states;               // that it uses, but for the one that its owner watches
   PeerList peers;                                 // that its work waits for
   Program program;                                // its ops
   // What queues each node of the program again; null for what is no op of giro's.

@@ -88,6 +88,10 @@ Buffer Recording::allocate(std::size_t bytes) {
   return temporary;
 }
 
+void Recording::keep(const std::shared_ptr<const void>& memory, const void* address) {
+  if (memory && trace->block_at(address) == nullptr) kept.push_back(memory);
+}
+
 // Memory for the temporaries, of which what is still in use stays where it is.
 Buffer Recording::plan(Temporaries& temporaries, MemoryMoves& moves) {
   auto& blocks = temporaries.blocks;
@@ -181,9 +185,10 @@ void StreamImpl::refuse(const char* call) const {
   }
   const bool same = device == recording->stream.device;
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: work was queued on another stream, of {}, while this thread records on {} of {}; a "
+              fmt::format("{}: work was queued on another stream, of {}{}, while this thread records on {} of {}; a "
                           "recorded step may touch one device context only",
-                          call, to_string(device), same ? "one" : "a stream", to_string(recording->stream.device)));
+                          call, to_string(device), recording->states.describe(*this), same ? "one" : "a stream",
+                          to_string(recording->stream.device)));
 }
 
 }  // namespace giro::detail

@@ -12,6 +12,7 @@
 
 #include "runtime/internal/held_op.h"
 #include "runtime/internal/peers.h"
+#include "runtime/internal/used_states.h"
 
 namespace giro {
 class Arena;
@@ -37,6 +38,7 @@ struct Recording {
 
   // Of the calling thread, or null.
   static Recording* current() noexcept { return current_; }
+  static std::uint64_t current_id() noexcept { return current_ != nullptr ? current_->id : 0; }
   static Recording* exchange_current(Recording* other) noexcept { return std::exchange(current_, other); }
 
   // Whether what this thread queues now is held back: what an op queues itself is not.
@@ -61,6 +63,8 @@ struct Recording {
   Arena& arena_of(StreamImpl& queued_on);
   // A temporary, at an address of its own.
   Buffer allocate(std::size_t bytes);
+  // Memory that its work uses, unless it is one of its temporaries.
+  void keep(const std::shared_ptr<const void>& memory, const void* address);
 
   StreamImpl& stream;
   const std::uint64_t id;  // of this recording and no other
@@ -69,8 +73,9 @@ struct Recording {
   std::vector<std::pair<StreamImpl*, std::shared_ptr<Arena>>> arenas;
   std::shared_ptr<Arena> trace;                   // where they lie while it is traced
   std::vector<std::shared_ptr<const void>> kept;  // what the graph needs besides
-  PeerList peers;                                 // that its work waits for
-  Program program;                                // its ops that were queued
+  UsedStates states;
+  PeerList peers;   // that its work waits for
+  Program program;  // its ops that were queued
   // What queues each node of the program again; null, or past the end, for what is no op of giro's.
   std::vector<std::shared_ptr<const OpCall>> calls;
   bool has_events = false;            // events stand for parts of its work

@@ -61,7 +61,7 @@ TEST(GradientReduction, BeginsWithTheLastPart) {
 
 TEST(GradientReduction, AGradientCountsAsItsPartOfTheBatch) {
   Ranked ranked;
-  ranked.state.set_batch_weight(1.5);
+  const BatchWeight weight(1.5);
   (void)ranked.state.value_and_grad([](auto& params) { return loss_of(params, "dense1"); });
   EXPECT_EQ(to_host<float>(ranked.state.at("grads/dense1/bias"), ranked.state.stream()), std::vector<float>(3, 1.5f));
 }

@@ -9,12 +9,14 @@
 
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/layers.h>
+#include <giro/kernels/nn/train_state.h>
 #include <giro/runtime/graph.h>
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/program.h>
 
 #include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
+#include "tests/kernels/precisions.h"
 
 namespace giro::nn {
 namespace {
@@ -115,6 +117,45 @@ TEST_P(RematTest, WhatComputesNothingNewIsItsArgument) {
   };
   EXPECT_EQ(gradients(layer, x, through),
             gradients(layer, x, [&](const Params& p, const Var& h) { return layer(p, h); }));
+}
+
+TEST_P(RematTest, ParametersOfTheStateGetTheirGradients) {
+  const Layer model = block();
+  const auto gradients_of = [&](bool again, Precision precision) {
+    TrainState state =
+        TrainState::create(model, {{"x", DType::f32, {5, 12}}}, optim::sgd(0.1), 3, device(), nullptr, precision);
+    const Var x(images({5, 12}), state.stream());
+    (void)state.value_and_grad([&](TrainState& s) {
+      const auto part = [&](const Var& h) { return model(s.params(), h); };
+      return mean(square(again ? remat(part, x) : part(x)));
+    });
+    return to_host<float>(state.collection("grads").flat(), state.stream());
+  };
+  std::vector<Precision> precisions = test::other_precisions(device());
+  precisions.push_back(Precision::f32);
+  for (const Precision precision : precisions) {
+    const std::vector<float> wanted = gradients_of(false, precision);
+    EXPECT_NE(wanted, std::vector<float>(wanted.size()));
+    EXPECT_EQ(gradients_of(true, precision), wanted);
+  }
+}
+
+TEST_P(RematTest, AFunctionThatReachesOtherParametersTheSecondTimeIsAnError) {
+  const Layer layer = dense(12);
+  const Tensor x = images({5, 12});
+  const Leaves first = leaves_of(layer, x.shape()), second = leaves_of(layer, x.shape());
+  const Params params = first.params(stream()), others = second.params(stream());
+  const auto error_of = [&](const std::function<Var(const Var&)>& again) {
+    int calls = 0;
+    const Var y = remat([&](const Var& h) { return calls++ == 0 ? layer(params, h) : again(h); }, Var(x, stream()));
+    test::expect_error(ErrorCode::invalid_argument, {"remat", "called again", "expected the same 2"},
+                       [&] { backward(mean(y)); });
+    EXPECT_EQ(calls, 2);
+  };
+  error_of([&](const Var& h) { return layer(others, h); });
+  error_of([&](const Var& h) { return dense(h, params["kernel"], stop_gradient(params["bias"])); });
+  error_of([&](const Var& h) { return stop_gradient(layer(params, h)); });
+  error_of([&](const Var&) { return params["bias"]; });
 }
 
 TEST_P(RematTest, ARecordedStepNeedsLessMemory) {

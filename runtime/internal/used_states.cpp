@@ -1,0 +1,56 @@
+#include "runtime/internal/used_states.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <giro/runtime/state.h>
+
+namespace giro::detail {
+
+void UsedStates::add(const std::shared_ptr<const StateIdentity>& identity,
+                     const std::vector<std::shared_ptr<Collection>>& collections) {
+  auto used = std::ranges::find(used_, identity.get(), &Used::id);  // nothing else is made there while it is watched
+  if (used == used_.end()) {
+    used = used_.insert(used, {identity.get(), identity->made_in, {identity, identity->home}, {}});
+  }
+  if (used->collections.size() != collections.size()) used->collections = collections;
+}
+
+void UsedStates::add(const std::vector<WatchedState>& of_replayed_graph) {
+  of_graphs_.insert(of_graphs_.end(), of_replayed_graph.begin(), of_replayed_graph.end());
+}
+
+std::string UsedStates::describe(const StreamImpl& stream) const {
+  std::string names;
+  for (const Used& used : used_) {
+    const std::shared_ptr<const StateIdentity> identity = used.state.identity.lock();
+    if (!identity || &identity->home.load()->stream().impl() != &stream) continue;
+    std::vector<std::string> collections;
+    for (const auto& collection : used.collections) collections.push_back(collection->name());
+    names += collections.empty() ? " (a state that has no leaves yet)"
+                                 : fmt::format(" (the state of {})", fmt::join(collections, ", "));
+  }
+  return names;
+}
+
+std::vector<WatchedState> UsedStates::watch(std::uint64_t recording, const StateIdentity* main,
+                                            std::vector<std::shared_ptr<const void>>& kept) const {
+  std::vector<WatchedState> watched = of_graphs_;
+  for (const Used& used : used_) {
+    const std::shared_ptr<const StateIdentity> identity = used.state.identity.lock();
+    if (identity && used.id == main) continue;
+    kept.insert(kept.end(), used.collections.begin(), used.collections.end());
+    const bool made_here = used.made_in == recording;
+    if (made_here && !identity) continue;
+    watched.push_back(used.state);
+    if (made_here) {
+      watched.back().home = identity->home;
+    } else if (identity && identity->moved_in == recording) {
+      watched.back().home = nullptr;
+    }
+  }
+  return watched;
+}
+
+}  // namespace giro::detail

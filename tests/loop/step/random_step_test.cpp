@@ -147,7 +147,8 @@ class RandomStepTest : public test::OpTest {
 
   // All that a few calls leave and log.
   std::vector<std::vector<std::uint8_t>> run(unsigned seed, Mode mode) {
-    const test::RewriteSetting rules(mode == Mode::without_rules ? "0" : "1");
+    // The one rule that may change last bits: layers share weights here.
+    const test::RewriteSetting rules(mode == Mode::without_rules ? "0" : "-add_in_place");
     TrainState state = create(1), other = create(2);
     const RandomStep body(seed, other);
     const auto function = [&body](TrainState& s, const Batch& batch) { return body(s, batch); };
@@ -193,8 +194,8 @@ TEST_P(RandomStepTest, RecordedEagerAndWithoutRulesTheBitsAreTheSame) {
   for (int seed = 0; seed < count; ++seed) {
     SCOPED_TRACE(seed);
     const auto eager_bytes = run(static_cast<unsigned>(seed), Mode::eager);
-    ASSERT_EQ(run(static_cast<unsigned>(seed), Mode::recorded), eager_bytes);
-    ASSERT_EQ(run(static_cast<unsigned>(seed), Mode::without_rules), eager_bytes);
+    ASSERT_TRUE(run(static_cast<unsigned>(seed), Mode::recorded) == eager_bytes);
+    ASSERT_TRUE(run(static_cast<unsigned>(seed), Mode::without_rules) == eager_bytes);
   }
 }
 

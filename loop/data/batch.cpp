@@ -15,14 +15,17 @@ namespace giro {
 Batch::Batch(Features features, std::shared_ptr<const void> owner)
     : features_(std::move(features)), owner_(std::move(owner)) {}
 
-Batch::Batch(Features features, const Stream& stream) : features_(std::move(features)), stream_(stream) {}
+Batch::Batch(Features features, const Stream& stream, std::shared_ptr<const void> owner)
+    : features_(std::move(features)), owner_(std::move(owner)), stream_(stream) {}
 
 Batch::Batch(std::shared_ptr<Residence> residence, std::int64_t position, std::int64_t rows)
     : residence_(std::move(residence)), position_(position), rows_(rows) {}
 
 nn::Var Batch::operator[](const std::string& name) const {
   for (const auto& [feature, tensor] : features_) {
-    if (feature == name) return stream_ ? nn::Var(tensor, *stream_) : nn::Var(tensor, owner_);
+    if (feature != name) continue;
+    const nn::Var value(tensor, owner_);
+    return stream_ ? value.on(*stream_) : value;
   }
   std::vector<std::string> known;
   for (const LeafSpec& feature : spec()) known.push_back(feature.name);
@@ -94,22 +97,22 @@ BatchSpec Residence::spec(std::int64_t rows) const {
   return spec;
 }
 
-Batch Residence::gather(std::int64_t rows, const SlotRing& positions, const Stream& stream,
-                        std::vector<Buffer>& storage) const {
+Batch Residence::gather(std::int64_t rows, const SlotRing& positions, const Stream& stream) const {
   const Buffer index_buffer = stream.allocate(static_cast<std::size_t>(rows) * sizeof(std::int64_t));
   const Tensor indices(index_buffer.data(), DType::i64, {rows}, device_);
   batch_indices(indices, positions, order_, stream);
 
+  const auto storage = std::make_shared<std::vector<Buffer>>();
   Batch::Features features;
   for (const auto& [name, tensor] : rows_) {
     const Shape shape = tensor.shape().drop_front().with_front(rows);
     const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(tensor.dtype());
-    storage.push_back(stream.allocate(bytes));
-    const Tensor gathered(storage.back().data(), tensor.dtype(), shape, device_);
+    storage->push_back(stream.allocate(bytes));
+    const Tensor gathered(storage->back().data(), tensor.dtype(), shape, device_);
     gather_rows(gathered, tensor, indices, stream);
     features.emplace_back(name, gathered);
   }
-  return Batch(std::move(features), stream);
+  return Batch(std::move(features), stream, storage);
 }
 
 }  // namespace giro

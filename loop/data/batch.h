@@ -44,12 +44,13 @@ class Batch {
   // `owner` keeps the tensors' memory alive.
   explicit Batch(Features features, std::shared_ptr<const void> owner = nullptr);
   // Of tensors on a stream's device, for work on that stream: what a step made by jit or eager is called with.
-  Batch(Features features, const Stream& stream);
+  Batch(Features features, const Stream& stream, std::shared_ptr<const void> owner = nullptr);
   // Rows [position, position + rows) of a resident dataset's order.
   Batch(std::shared_ptr<Residence> residence, std::int64_t position, std::int64_t rows);
 
   // The feature of a name: within a step a value on the step's stream, to compute with; elsewhere a constant, whose
-  // data<T>() the host reads. Its memory is the batch's. Error(not_found) naming the nearest; Error(unsupported) if the
+  // data<T>() the host reads. It holds its memory, but where the batch does not, and that of a step's batch from the
+  // host, which the next call overwrites. Error(not_found) naming the nearest; Error(unsupported) if the
   // batch lies on a device and was not gathered.
   nn::Var operator[](const std::string& name) const;
   const Features& features() const noexcept { return features_; }
@@ -94,9 +95,8 @@ class Residence {
   BatchSpec spec(std::int64_t rows) const;
 
   // Queues, or records, the gather of a batch into temporaries of the stream: the rows from the position on with which
-  // the call's slot of `positions` begins (i64). `storage` takes the temporaries and must outlive the work that reads
-  // the batch, or the recording.
-  Batch gather(std::int64_t rows, const SlotRing& positions, const Stream& stream, std::vector<Buffer>& storage) const;
+  // the call's slot of `positions` begins (i64). The batch holds the temporaries.
+  Batch gather(std::int64_t rows, const SlotRing& positions, const Stream& stream) const;
 
  private:
   Device device_;

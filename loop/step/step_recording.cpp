@@ -67,8 +67,7 @@ struct Counted {
 
 // Losses and metrics become their means over the ranks, each weighing `weight` on this one; metrics with counts become
 // those of all elements on the ranks.
-void average(Logs& logs, const Partitioner& partitioner, double weight, const Stream& stream,
-             std::vector<Buffer>& temporaries) {
+void average(Logs& logs, const Partitioner& partitioner, double weight, const Stream& stream) {
   std::vector<std::size_t> entries;
   std::vector<Counted> counted;
   for (std::size_t i = 0; i < logs.values().size(); ++i) {
@@ -89,12 +88,14 @@ void average(Logs& logs, const Partitioner& partitioner, double weight, const St
     entries.push_back(i);
   }
   if (entries.empty() && counted.empty()) return;
+  std::vector<std::shared_ptr<const Buffer>> temporaries;
   const auto allocate = [&](std::size_t count) {
-    temporaries.push_back(stream.allocate(count * sizeof(double)));
-    return Tensor(temporaries.back().data(), DType::f64, {static_cast<std::int64_t>(count)}, stream.device());
+    temporaries.push_back(std::make_shared<const Buffer>(stream.allocate(count * sizeof(double))));
+    return Tensor(temporaries.back(), DType::f64, {static_cast<std::int64_t>(count)});
   };
-  const auto element = [&](const Tensor& of, std::size_t i) {
-    return Tensor(static_cast<double*>(of.raw()) + i, DType::f64, {}, stream.device());
+  const auto element = [](const Tensor& of, std::size_t i) {
+    const auto at = static_cast<std::int64_t>(i);
+    return of.rows(at, at + 1).reshape({});
   };
   const auto value = [&](std::size_t entry) { return logs.values()[entry].scalar()->value(); };
 
@@ -184,18 +185,16 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
   stream_.impl().add_progress(calls_);
   if (mode == Mode::eager) return;
   const Span span("record", "record a step");
-  graph_ = Graph::record(
-      stream_,
-      [&] {
-        const Logs logs = run_body(body);
-        logs_ = LogRing::create(logs, call_, stream_);
-        logs_->publish(logs);
-        temporaries_.clear();  // the logs are on their way within the recording: no value has to outlive it
-      },
-      {.rewriter = &rewrite::rewriter(),
-       .name = calls_->name,
-       .leaves = is_blocking_ ? names(call.state) : std::vector<Leaf>(),
-       .state = &call.state});
+  graph_ = Graph::record(stream_,
+                         [&] {
+                           const Logs logs = run_body(body);
+                           logs_ = LogRing::create(logs, call_, stream_);
+                           logs_->publish(logs);
+                         },
+                         {.rewriter = &rewrite::rewriter(),
+                          .name = calls_->name,
+                          .leaves = is_blocking_ ? names(call.state) : std::vector<Leaf>(),
+                          .state = &call.state});
   calls_->set_logs(logs_);
   // Op by op, what is no op of giro's runs only when the function does.
   calls_function_ = is_blocking_ && !std::ranges::all_of(graph_->program().nodes(), &Program::Node::is_op);
@@ -256,10 +255,8 @@ Logs StepRecording::call(const StepCall& call, const StepBody& body) {
     }
     Logs sent = logs_->expect_logs(logs);
     logs_->publish(logs);
-    temporaries_.clear();
     return sent;
   } catch (...) {
-    temporaries_.clear();  // here, for only this thread may use the stream
     if (blocking) rethrow_from(fmt::format("call {} of {}", prepared_, calls_->name));
     throw;
   }
@@ -269,12 +266,12 @@ Logs StepRecording::call(const StepCall& call, const StepBody& body) {
 Logs StepRecording::run_body(const StepBody& body) {
   inputs_.take();
   const auto residence = residence_.lock();
-  Batch batch = residence ? residence->gather(rows_, inputs_.positions(), stream_, temporaries_) : inputs_.batch();
+  Batch batch = residence ? residence->gather(rows_, inputs_.positions(), stream_) : inputs_.batch();
   batch.set_part(part_);
   const BatchWeight weight(part_ ? part_->weight() : 1);
   Logs logs = body(batch, inputs_.broadcasts());
   if (partitioner_ != nullptr && partitioner_->size() > 1)
-    average(logs, *partitioner_, part_ ? part_->weight() : 1, stream_, temporaries_);
+    average(logs, *partitioner_, part_ ? part_->weight() : 1, stream_);
   return logs;
 }
 

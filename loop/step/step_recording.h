@@ -105,7 +105,6 @@ class StepRecording {
   InputRing inputs_;
   std::int64_t prepared_ = 0;  // calls
   std::shared_ptr<LogRing> logs_;
-  std::vector<Buffer> temporaries_;  // of the call that is being queued
   std::optional<Graph> graph_;
   const bool is_blocking_;        // GIRO_BLOCKING asks for it
   bool calls_function_ = false;   // at each call, though there is a graph

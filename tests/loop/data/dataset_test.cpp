@@ -474,10 +474,9 @@ std::vector<Ids> gathered(const Dataset& dataset, std::size_t count) {
   std::vector<Ids> result;
   for (const Batch& batch : dataset) {
     if (result.size() == count) break;
-    std::vector<Buffer> storage;
     Position position;
     position.set(batch.position());
-    result.push_back(ids_of(batch.residence()->gather(batch.size(), position.ring, stream, storage)));
+    result.push_back(ids_of(batch.residence()->gather(batch.size(), position.ring, stream)));
   }
   return result;
 }
@@ -524,10 +523,9 @@ TEST(Residence, ARecordedGatherGoesWhereItIsTold) {
   const auto expected = first_batches(dataset, 12);
   const auto residence = (*dataset.to(Device::cpu()).begin()).residence();
   const Stream stream(Device::cpu());
-  std::vector<Buffer> storage;
   Batch batch;
   Position position;
-  const Graph graph = Graph::record(stream, [&] { batch = residence->gather(4, position.ring, stream, storage); });
+  const Graph graph = Graph::record(stream, [&] { batch = residence->gather(4, position.ring, stream); });
   for (const std::size_t step : {0, 1, 2, 3, 9, 10, 5, 6, 6, 0, 1}) {
     position.set(static_cast<std::int64_t>(4 * step));
     graph.replay(stream);
@@ -541,10 +539,9 @@ TEST(Residence, ServesAnyNumberOfStreams) {
   const auto residence = (*dataset.to(Device::cpu()).begin()).residence();
   const Stream streams[] = {Stream(Device::cpu()), Stream(Device::cpu())};
   Position positions[2];
-  std::vector<Buffer> storage;
   for (std::size_t step = 0; step < 5; ++step) {
     positions[step % 2].set(static_cast<std::int64_t>(4 * step));
-    EXPECT_EQ(ids_of(residence->gather(4, positions[step % 2].ring, streams[step % 2], storage)), expected[step]);
+    EXPECT_EQ(ids_of(residence->gather(4, positions[step % 2].ring, streams[step % 2])), expected[step]);
   }
 }
 

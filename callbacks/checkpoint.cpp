@@ -177,12 +177,15 @@ void Checkpoint::open_store(const std::shared_ptr<const Partitioner>& ranks) {
   store_ = shared_store(dir_, options_.files, run_, group);
 }
 
-void Checkpoint::begin(const Elapsed& elapsed, const State& state, const void* run,
-                       const std::shared_ptr<const Partitioner>& ranks) {
-  if (monitor_) monitor_->begin(elapsed);
+void Checkpoint::claim(const void* run, const std::shared_ptr<const Partitioner>& ranks) {
   run_ = run;
   store_.reset();
   open_store(ranks);
+  store().acquire();
+}
+
+void Checkpoint::begin(const Elapsed& elapsed, const State& state) {
+  if (monitor_) monitor_->begin(elapsed);
   store().begin_run();
   store().set_keep(options_.keep, options_.keep_every_n_steps);
   if (is_writer()) {

@@ -105,6 +105,7 @@ class RunCore final : RunMemory {
     if (partitioner != nullptr && partitioner->size() > 1) {
       partitioner->expect_same("the loop", "stop: " + to_string(run().options.stop) + '\n' + tasks_.listing());
     }
+    tasks_.on_claim();
     tasks_.on_resume();
   }
 

@@ -118,6 +118,10 @@ class PosixReader final : public FileSystem::Reader {
 class PosixLock final : public FileSystem::Lock {
  public:
   explicit PosixLock(const std::string& path) : file_(path, O_RDWR | O_CREAT, "create") {}
+  // Closing the file does not free the lock as long as a forked child has it, too; nor does a child free it.
+  ~PosixLock() override {
+    if (::getpid() == process_) (void)::flock(file_.descriptor(), LOCK_UN);
+  }
 
   bool take() {
     while (::flock(file_.descriptor(), LOCK_EX | LOCK_NB) != 0) {
@@ -133,7 +137,8 @@ class PosixLock final : public FileSystem::Lock {
   }
 
  private:
-  File file_;  // whose closing frees the lock
+  File file_;
+  pid_t process_ = ::getpid();
 };
 
 class PosixFileSystem final : public FileSystem {

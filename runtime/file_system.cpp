@@ -13,8 +13,11 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 
 #include <giro/runtime/error.h>
+
+#include "runtime/internal/directories.h"
 
 namespace giro {
 namespace {
@@ -234,8 +237,16 @@ std::vector<char> FileSystem::read(const std::string& path) {
 }
 
 void replace_file(FileSystem& files, const std::string& path, const std::function<void(FileSystem::Writer&)>& write) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string temporary = fmt::format("{}.tmp-{}", path, ::getpid());
-  const auto writer = files.create(temporary);
+  std::unique_ptr<FileSystem::Writer> writer;
+  try {
+    writer = files.create(temporary);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::not_found || parent.empty()) throw;
+    detail::create_durable_directory(files, parent);
+    writer = files.create(temporary);
+  }
   try {
     write(*writer);
     writer->sync();
@@ -249,7 +260,6 @@ void replace_file(FileSystem& files, const std::string& path, const std::functio
     }
     throw;
   }
-  const std::string parent = std::filesystem::path(path).parent_path().string();
   files.sync_directory(parent.empty() ? "." : parent);
 }
 

@@ -104,8 +104,7 @@ void check_none_later(const CheckpointStore& store, FileSystem& files, std::int6
   const auto later = std::find_if(all.rbegin(), all.rend(), [&](const StoredCheckpoint& stored) {
     if (stored.record.steps <= steps) return false;
     try {
-      load_checkpoint(stored.path, files);
-      return true;
+      return load_checkpoint(stored.path, files).skipped.empty();
     } catch (const Error& error) {
       if (error.code() == ErrorCode::unsupported || error.code() == ErrorCode::out_of_memory) throw;
       return false;

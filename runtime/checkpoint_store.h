@@ -48,10 +48,10 @@ struct LoadedCheckpoint {
 // newest is taken that is not damaged. All of it is in memory, once, and verified before this returns; where it is put
 // together from shards, one of them at a time besides. A checkpoint or a file of one that is a symbolic link, which
 // giro never makes, counts as damaged. Of a checkpoint that the caller names itself, and where none of a directory is
-// whole, damaged lines cost themselves and those next to them, and lines that are not there, as beside a checkpoint that
-// was copied somewhere else, are left out: `skipped` tells. Errors: not_found where there is none; where all are damaged the newest's corrupt_data,
-// not_found or io, naming the file; unsupported for a version of the format that is newer than this, or a tensor that
-// giro has no type for.
+// whole, damaged lines cost themselves and those next to them, and lines that are not there, as of a checkpoint that
+// was copied without them, are left out: `skipped` tells. Errors: not_found where there is none; where all are damaged
+// the newest's corrupt_data, not_found or io, naming the file; unsupported for a version of the format that is newer
+// than this, or a tensor that giro has no type for.
 LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files = *posix_file_system());
 
 // Processes that save one state together, of which each holds a shard: each has a store for the same directory, and

@@ -104,8 +104,7 @@ void check_none_later(const CheckpointStore& store, FileSystem& files, std::int6
   const auto later = std::find_if(all.rbegin(), all.rend(), [&](const StoredCheckpoint& stored) {
     if (stored.record.steps <= steps) return false;
     try {
-      load_checkpoint(stored.path, files);
-      return true;
+      return load_checkpoint(stored.path, files).skipped.empty();
     } catch (const Error& error) {
       if (error.code() == ErrorCode::unsupported || error.code() == ErrorCode::out_of_memory) throw;
       return false;
@@ -177,12 +176,15 @@ void Checkpoint::open_store(const std::shared_ptr<const Partitioner>& ranks) {
   store_ = shared_store(dir_, options_.files, run_, group);
 }
 
-void Checkpoint::begin(const Elapsed& elapsed, const State& state, const void* run,
-                       const std::shared_ptr<const Partitioner>& ranks) {
-  if (monitor_) monitor_->begin(elapsed);
+void Checkpoint::claim(const void* run, const std::shared_ptr<const Partitioner>& ranks) {
   run_ = run;
   store_.reset();
   open_store(ranks);
+  store().acquire();
+}
+
+void Checkpoint::begin(const Elapsed& elapsed, const State& state) {
+  if (monitor_) monitor_->begin(elapsed);
   store().begin_run();
   store().set_keep(options_.keep, options_.keep_every_n_steps);
   if (is_writer()) {

@@ -79,8 +79,12 @@ class Checkpoint : public GenericCallback {
   Checkpoint(std::string dir, CheckpointOptions options);
 
   template <class S, class B>
+  void on_claim(LoopState<S, B>& loop) {
+    if (takes_part(loop.partitioner())) claim(&loop, partitioner_of(loop.state));
+  }
+  template <class S, class B>
   void on_start(LoopState<S, B>& loop) {
-    if (takes_part(loop.partitioner())) begin(loop.elapsed, loop.state, &loop, partitioner_of(loop.state));
+    if (takes_part(loop.partitioner())) begin(loop.elapsed, loop.state);
   }
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
@@ -159,8 +163,8 @@ class Checkpoint : public GenericCallback {
     if (!loop.has_batch()) wait();  // nobody may come by later
   }
 
-  void begin(const Elapsed& elapsed, const State& state, const void* run,
-             const std::shared_ptr<const Partitioner>& ranks);
+  void claim(const void* run, const std::shared_ptr<const Partitioner>& ranks);
+  void begin(const Elapsed& elapsed, const State& state);
   void open_store(const std::shared_ptr<const Partitioner>& ranks);
   bool save_at(const Elapsed& elapsed, const State& state, std::optional<double> best);
   // The value that is monitored, if it is the best so far. `done` steps are completed, as the loop counts.

@@ -54,6 +54,7 @@ std::string line_of(std::int64_t step, std::string_view kind, const std::string&
 JsonlWriter::JsonlWriter(const std::string& path, const LoggerOptions& options)
     : file_(std::make_shared<detail::LogFile>(
           path, options, [](std::string_view text, std::size_t begin) { return text.find('\n', begin); })) {
+  claim_ = file_->claim(file_);
   file_->open([](const std::string&) { return true; });
 }
 JsonlWriter::~JsonlWriter() = default;
@@ -100,6 +101,7 @@ void JsonlWriter::flush() {
 void JsonlWriter::close() {
   if (is_closed_) return;
   file_->sync();
+  claim_.reset();
   is_closed_ = true;
 }
 

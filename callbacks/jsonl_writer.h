@@ -17,10 +17,10 @@ class LogFile;
 //   {"step":3,"scalars":{"loss":0.5}}
 // and in the same way "texts", "hparams" (without a step), "images", each {"dtype":"u8","shape":[28,28,1]}, and
 // "histograms", each {"edges":[...],"counts":[...]}. Numbers as in jsonl_logger, which writes the logs of a loop. With
-// LoggerOptions::append what is there stays.
+// LoggerOptions::append what is there stays. Until it is closed, nobody else may write to the file.
 class JsonlWriter final : public MetricWriter {
  public:
-  // Errors: invalid_argument (no name, a negative flush_interval), io.
+  // Errors: invalid_argument (no name, a negative flush_interval, a file that another writes to), io.
   explicit JsonlWriter(const std::string& path, const LoggerOptions& options = {});
   ~JsonlWriter() override;
   JsonlWriter(const JsonlWriter&) = delete;
@@ -38,6 +38,7 @@ class JsonlWriter final : public MetricWriter {
   void line(const std::string& text);
 
   std::shared_ptr<detail::LogFile> file_;
+  std::shared_ptr<void> claim_;  // until it is closed
   bool is_closed_ = false;
 };
 

@@ -9,6 +9,8 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/load_into.h>
 
+#include "runtime/internal/stored_checkpoints.h"
+
 namespace giro {
 namespace {
 
@@ -39,7 +41,7 @@ Restored restored_from(const LoadedCheckpoint& checkpoint) {
 }  // namespace
 
 Restored restore(State& state, const std::string& path, FileSystem& files) {
-  const LoadedCheckpoint checkpoint = load_checkpoint(path, files);
+  const LoadedCheckpoint checkpoint = detail::load_checkpoint(files, path, detail::Needed::state);
   restore_state(state, checkpoint);
   return restored_from(checkpoint);
 }
@@ -63,7 +65,11 @@ void Resume::resume(State& state, const Partitioner* partitioner, const Elapsed&
 
 std::optional<Archive> Resume::read(State& state) {
   std::vector<std::string> unreadable;
-  if (CheckpointStore(dir_, {.files = files_}).all(&unreadable).empty() && unreadable.empty()) return std::nullopt;
+  const bool is_checkpoint =
+      files_->status(detail::path_of(dir_, detail::kManifestName)).kind == FileSystem::Kind::file;
+  if (!is_checkpoint && CheckpointStore(dir_, {.files = files_}).all(&unreadable).empty() && unreadable.empty()) {
+    return std::nullopt;
+  }
   LoadedCheckpoint checkpoint = load_checkpoint(dir_, *files_);
   restore_state(state, checkpoint);
   *restored_ = restored_from(checkpoint);

@@ -19,24 +19,26 @@ namespace giro {
 
 // Where a checkpoint was taken, in completed steps, samples and seconds: for LoopOptions::elapsed.
 struct Restored : Elapsed {
-  std::string path;                  // of the checkpoint; empty: there was none
-  std::vector<std::string> skipped;  // why newer ones were not taken, a line each, newest first
+  std::string path;  // of the checkpoint; empty: there was none
+  // Why newer ones were not taken, newest first, then what of this one is damaged and was left out: a line each.
+  std::vector<std::string> skipped;
   // Of a run that was resumed: what was saved and is nowhere now, and what is new, a line each.
   std::vector<std::string> report = {};
 };
 
 // Reads a checkpoint into a state of the same structure. `path` is a checkpoint, or a directory of them, whose newest
-// is taken that is not damaged. The state changes only if all of it is good; collections that are not saved stay as
-// they are. A training state of any precision takes the checkpoints of another; where it has a loss scale, and the
-// checkpoint none, that stays as it is. Errors: those of load_checkpoint and load_into, each naming the checkpoint and,
-// where there is one, the leaf.
+// is taken of which the state is not damaged, whatever else is. The state changes only if all of it is good;
+// collections that are not saved stay as they are. A training state of any precision takes the checkpoints of another;
+// where it has a loss scale, and the checkpoint none, that stays as it is. Errors: those of load_checkpoint and
+// load_into, each naming the checkpoint and, where there is one, the leaf.
 Restored restore(State& state, const std::string& path, FileSystem& files = *posix_file_system());
 
 // A callback for LoopOptions::on_start that brings back the run which the newest checkpoint in a directory was taken
-// of: the state, and all that the run remembers, its place in the dataset included. The loop goes on as if there had
-// been no interruption: params, history, files and what is shown are those of a run that was never interrupted. Where
-// there is no checkpoint, the run begins. Of a checkpoint that holds a state alone, of version 0.1 or of a loop written
-// by hand, the loop goes on with the state, the time and the place in the dataset.
+// of, or a checkpoint that is named itself: the state, and all that the run remembers, its place in the dataset
+// included. The loop goes on as if there had been no interruption: params, history, files and what is shown are those
+// of a run that was never interrupted. Where there is no checkpoint, the run begins. Of a checkpoint that holds a state
+// alone, of version 0.1 or of a loop written by hand, the loop goes on with the state, the time and the place in the
+// dataset.
 //
 //   auto [trained, history, elapsed] = giro::loop(std::move(state), train, tasks,
 //       {.stop = giro::at(5'000), .on_start = {giro::resume("logdir/model")}});

@@ -54,7 +54,9 @@ std::string choose(const std::string& dir, const RunDirectoryOptions& options) {
   }
   if (!options.resume && !names_in(files, path).empty()) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("'{}' holds a run already; expected another directory, or to resume that run", path));
+                fmt::format("'{}' holds a run already; expected to resume it, another directory, or an empty name, for "
+                            "one that is numbered",
+                            path));
   }
   files.create_directories(path);
   // Better to know before than after the run that it takes no files.

@@ -15,9 +15,10 @@ struct RunDirectoryOptions {
   std::shared_ptr<const Partitioner> partitioner = {};  // of several ranks, which write to one directory
 };
 
-// The directory that a run writes its files to, made if it is not there: `dir`, or where that is empty one of its own,
-// `<parent>/1`, `<parent>/2` and so on, or with `resume` the newest of these, if there is any. One that holds anything
-// is refused without `resume`, so that no run spoils what another has left.
+// The directory that a run writes its files to, made if it is not there. Where `dir` is empty, it is one of its own,
+// `<parent>/1`, `<parent>/2` and so on, or with `resume` the newest of these, if there is any. Else it is `dir` itself,
+// for one run: a program that is started again is refused there without `resume`, so that no run spoils what another
+// has left.
 //
 //   const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume});
 //

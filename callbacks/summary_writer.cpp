@@ -59,9 +59,7 @@ std::vector<std::uint8_t> to_bytes(const Tensor& tensor) {
 
 struct SummaryWriter::Impl {
   Impl(const std::string& dir, const SummaryWriterOptions& options)
-      : dir(dir),
-        buckets(options.histogram_buckets),
-        file(std::in_place, dir, options.files, Clock::now(), options.flush_interval) {}
+      : dir(dir), buckets(options.histogram_buckets), file(std::in_place, dir, options.files, options.flush_interval) {}
 
   [[noreturn]] void fail(ErrorCode code, const std::string& what) const {
     throw Error(code, fmt::format("tensorboard '{}': {}", dir, what));
@@ -132,12 +130,16 @@ SummaryWriter::SummaryWriter(const std::string& dir, const SummaryWriterOptions&
   }
   if (options.resume && !options.purge_step) refuse("resume without purge_step, the step at which the run goes on");
   impl_ = std::make_shared<Impl>(dir, options);
-  if (!options.purge_step) return;
-  if (options.resume) impl_->file->remove_from(*options.purge_step);
-  impl_->file->add_session_start(Clock::now(), *options.purge_step);
+  if (options.purge_step) purge(*options.purge_step, options.resume);
 }
 SummaryWriter::SummaryWriter(SummaryWriter&&) noexcept = default;
 SummaryWriter& SummaryWriter::operator=(SummaryWriter&&) noexcept = default;
+
+void SummaryWriter::purge(std::int64_t step, bool resume) {
+  detail::EventFile& events = impl_->open_file();
+  if (resume) events.remove_from(step);
+  events.add_session_start(Clock::now(), step);
+}
 
 SummaryWriter::~SummaryWriter() {
   try {

@@ -50,7 +50,11 @@ class SummaryWriter final : public MetricWriter {
   void sync();
 
  private:
+  friend class TensorBoard;
   struct Impl;
+  // SummaryWriterOptions::purge_step, once it is known.
+  void purge(std::int64_t step, bool resume);
+
   std::shared_ptr<Impl> impl_;
 };
 

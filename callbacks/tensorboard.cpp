@@ -27,16 +27,17 @@ HostArray on_host(const LogValue& value) {
 }  // namespace
 
 struct TensorBoard::Impl {
+  void claim() {
+    if (writer) return;
+    writer.emplace(dir, SummaryWriterOptions{.flush_interval = options.flush_interval,
+                                             .histogram_buckets = options.histogram_buckets,
+                                             .files = options.files});
+  }
   SummaryWriter& open(const Elapsed& elapsed) {
-    if (resumed) writer.reset();
-    if (!writer) {
-      writer.emplace(dir, SummaryWriterOptions{.purge_step = elapsed.steps,
-                                               .resume = resumed,
-                                               .flush_interval = options.flush_interval,
-                                               .histogram_buckets = options.histogram_buckets,
-                                               .files = options.files});
-      resumed = false;
-    }
+    claim();
+    if (!has_begun || resumed) writer->purge(elapsed.steps, resumed);
+    has_begun = true;
+    resumed = false;
     if (!std::exchange(described, true)) {
       if (!options.hparams.empty()) writer->write_hparams(options.hparams);
       writer->write_texts(elapsed.steps, options.texts);
@@ -68,6 +69,7 @@ struct TensorBoard::Impl {
   std::string dir;
   TensorBoardOptions options;
   std::optional<SummaryWriter> writer;
+  bool has_begun = false;
   bool described = false;  // whether hparams and texts were written
   bool resumed = false;    // whether the next loop goes on with a run that has written to the directory
   LogSchema schema;        // of the logs before
@@ -80,6 +82,7 @@ TensorBoard::TensorBoard(std::string dir, TensorBoardOptions options) : impl_(st
   impl_->options = std::move(options);
 }
 
+void TensorBoard::on_claim() { impl_->claim(); }
 void TensorBoard::on_start(const Elapsed& elapsed) { impl_->open(elapsed); }
 
 void TensorBoard::operator()(const Elapsed& elapsed, const Logs& logs) {

@@ -49,6 +49,7 @@ class TensorBoard {
 
   TensorBoard(std::string dir, TensorBoardOptions options);
 
+  void on_claim();
   void on_start(const Elapsed& elapsed);
   void operator()(const Elapsed& elapsed, const Logs& logs);
   void persist(Archive& archive);

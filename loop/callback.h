@@ -16,8 +16,8 @@ class Archive;
 
 // The base of a callback class for loops of any state and batch. Its members
 //   template <class S, class B> void operator()(LoopState<S, B>& loop)
-// and, if it has them, on_resume, on_start, on_save and on_end of the same form, are made for the types of the loop
-// that it is given to.
+// and, if it has them, on_claim, on_resume, on_start, on_save and on_end of the same form, are made for the types of
+// the loop that it is given to.
 struct GenericCallback {};
 
 namespace detail {
@@ -42,6 +42,11 @@ struct BoundCallback {
     requires requires(F& f) { f.on_save(loop); }
   {
     callable.on_save(loop);
+  }
+  void on_claim(LoopState<S, B>& loop)
+    requires requires(F& f) { f.on_claim(loop); }
+  {
+    callable.on_claim(loop);
   }
   void on_resume(LoopState<S, B>& loop)
     requires requires(F& f) { f.on_resume(loop); }
@@ -127,7 +132,9 @@ class StepSink {
 // (Logs of outputs, Logs, state); any of these as std::optional.
 //
 // A class may also have on_start and on_end, with parameters of the same types, that run before the loop's first step
-// and after its last; what they log goes nowhere. One that prints or writes has kPrimaryOnly = true, and runs on rank 0
+// and after its last; what they log goes nowhere. One that writes to files may have on_claim(), which runs before
+// anything else of the loop, and locks them: a run that would write to another's files then ends before it has changed
+// any. One that prints or writes has kPrimaryOnly = true, and runs on rank 0
 // alone where several ranks work on one state. One that remembers something from step to step has a member
 // persist(Archive&), so that it goes on in a run that is resumed as if there had been no interruption.
 template <class S, class B>
@@ -162,6 +169,8 @@ class Callback {
   void run(LoopState<S, B>& loop) { model_->run(loop); }
   void enqueue(LoopState<S, B>& loop, detail::StepSink& sink) { model_->enqueue(loop, sink); }
   detail::Observer* observer() const noexcept { return model_.get(); }
+  // Before every on_resume: where it makes sure that nobody else writes to its files.
+  void on_claim(LoopState<S, B>& loop) { model_->on_claim(loop); }
   // Before every on_start: where an interrupted run may be brought back.
   void on_resume(LoopState<S, B>& loop) { model_->on_resume(loop); }
   void on_start(LoopState<S, B>& loop) { model_->on_start(loop); }
@@ -184,6 +193,7 @@ class Callback {
     virtual bool can_stop() const = 0;
     virtual void run(LoopState<S, B>&) {}
     virtual void enqueue(LoopState<S, B>&, detail::StepSink&) {}
+    virtual void on_claim(LoopState<S, B>&) {}
     virtual void on_resume(LoopState<S, B>&) {}
     virtual bool saves() const { return false; }
     virtual void on_save(LoopState<S, B>&) {}
@@ -300,6 +310,13 @@ class Callback {
     }
     void on_save(LoopState<S, B>& loop) override {
       if constexpr (kSaves) callable.on_save(loop);
+    }
+    void on_claim(LoopState<S, B>& loop) override {
+      if constexpr (requires { callable.on_claim(loop); }) {
+        callable.on_claim(loop);
+      } else if constexpr (requires { callable.on_claim(); }) {
+        callable.on_claim();
+      }
     }
     void on_resume(LoopState<S, B>& loop) override {
       if constexpr (requires { callable.on_resume(loop); }) callable.on_resume(loop);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -105,6 +106,7 @@ class RunCore final : RunMemory {
     if (partitioner != nullptr && partitioner->size() > 1) {
       partitioner->expect_same("the loop", "stop: " + to_string(run().options.stop) + '\n' + tasks_.listing());
     }
+    tasks_.on_claim();
     tasks_.on_resume();
   }
 
@@ -248,6 +250,8 @@ class RunCore final : RunMemory {
     if constexpr (is_persistent<S>) archive("state", run().state);
     archive.within("history", [&] { run().journal.history().persist(archive); });
     archive("first_record", run().loop.first_record_)("stopped", run().loop.stop_iteration);
+    // Of a damaged history some records may be missing.
+    run().loop.first_record_ = std::min(run().loop.first_record_, run().journal.history().size());
     tasks_.persist(archive);
   }
 

@@ -46,6 +46,10 @@ class RunTasks {
     return false;
   }
 
+  void on_claim() {
+    for_each_here(
+        [&](Callback<S, B>& callback) { run_hook("on_claim", callback, [&] { callback.on_claim(run_.loop); }); });
+  }
   void on_resume() {
     for (Callback<S, B>& callback : run_.options.on_start)
       run_hook("on_resume", callback, [&] { callback.on_resume(run_.loop); });

@@ -269,7 +269,12 @@ void Archive::lines(std::string_view name, std::size_t count,
     throw Error(ErrorCode::corrupt_data,
                 fmt::format("'{}' has {} lines, expected {}", path, found->second.count, lines));
   }
-  read(found->second.text);
+  try {
+    read(found->second.text);
+  } catch (const Error& error) {
+    if (!found->second.damaged || error.code() != ErrorCode::corrupt_data) throw;
+    tree.missing.push_back(path);
+  }
 }
 
 std::string Archive::text() const { return tree_->root.dump(1, ' ', false, Json::error_handler_t::replace); }

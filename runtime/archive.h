@@ -46,7 +46,8 @@ class Archive {
   // Text of a line each that only grows, such as the records of a history: those from number `first` on.
   struct Lines {
     std::size_t first = 0, count = 0;
-    std::string text;  // each line with its '\n'
+    std::string text = {};  // each line with its '\n'
+    bool damaged = false;   // the text has not all of them
   };
 
   // To be written to. Of the lines at a path, so many are kept somewhere already.
@@ -102,7 +103,8 @@ class Archive {
   void arrays(std::string_view name, std::vector<Leaf>& leaves, std::shared_ptr<const void>& owner);
 
   // Lines, of which there are `count` to be written: `write` gives the text of those from a number on; `read` takes
-  // that of all, and throws Error(corrupt_data) where it is not what write gave.
+  // that of all, and throws Error(corrupt_data) where it is not what write gave. Where some were damaged on the disk it
+  // takes that of the others, and where that is an error, report() has the name as one that is not there.
   void lines(std::string_view name, std::size_t count, const std::function<std::string(std::size_t first)>& write,
              const std::function<void(std::string_view text)>& read);
 

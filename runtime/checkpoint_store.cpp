@@ -107,20 +107,10 @@ struct CheckpointStore::Impl {
   void acquire() {
     if (lock || !is_writer()) return;
     detail::create_durable_directory(files, dir);
-    const std::string path = path_of(detail::kLockName);
-    lock = files.lock(path, detail::this_process());
-    if (lock) return;
-    const std::string holder = writer();
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("'{}' is being written by {}", dir, holder.empty() ? "another" : holder));
+    lock = detail::lock_for_writing(files, path_of(detail::kLockName), dir);
   }
 
-  std::string writer() const {
-    const std::string path = path_of(detail::kLockName);
-    if (files.status(path).kind != FileSystem::Kind::file) return {};
-    const std::vector<char> holder = files.read(path);
-    return std::string(holder.begin(), holder.end()).substr(0, 300);
-  }
+  std::string writer() const { return detail::lock_holder(files, path_of(detail::kLockName)); }
 
   // Finishes or undoes what was left unfinished, by this or by processes that are dead.
   // `current` is where others may be writing already.

@@ -40,16 +40,18 @@ struct LoadedCheckpoint {
   std::vector<Leaf> leaves;           // on the host, by the paths they have in the state
   std::shared_ptr<const void> owner;  // keeps their memory alive
   Archive archive = Archive();        // to be read from
-  std::vector<std::string> skipped;   // why newer ones were not taken, a line each, newest first
+  // Why newer ones were not taken, newest first, then what of this one could not be read and is left out: a line each.
+  std::vector<std::string> skipped;
 };
 
 // Reads a checkpoint: `path` is its directory, a file of version 0.1, or a directory of checkpoints, of which the
 // newest is taken that is not damaged. All of it is in memory, once, and verified before this returns; where it is put
 // together from shards, one of them at a time besides. A checkpoint or a file of one that is a symbolic link, which
-// giro never makes, counts as damaged. A checkpoint that was copied somewhere else without the lines that it refers to
-// is loaded without them. Errors: not_found where there is none; where all are damaged the newest's corrupt_data,
-// not_found or io, naming the file; unsupported for a version of the format that is newer than this, or a tensor that
-// giro has no type for.
+// giro never makes, counts as damaged. Of a checkpoint that the caller names itself, and where none of a directory is
+// whole, damaged lines cost themselves and those next to them, and lines that are not there, as of a checkpoint that
+// was copied without them, are left out: `skipped` tells. Errors: not_found where there is none; where all are damaged
+// the newest's corrupt_data, not_found or io, naming the file; unsupported for a version of the format that is newer
+// than this, or a tensor that giro has no type for.
 LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files = *posix_file_system());
 
 // Processes that save one state together, of which each holds a shard: each has a store for the same directory, and

@@ -13,8 +13,11 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 
 #include <giro/runtime/error.h>
+
+#include "runtime/internal/directories.h"
 
 namespace giro {
 namespace {
@@ -118,6 +121,10 @@ class PosixReader final : public FileSystem::Reader {
 class PosixLock final : public FileSystem::Lock {
  public:
   explicit PosixLock(const std::string& path) : file_(path, O_RDWR | O_CREAT, "create") {}
+  // Closing the file does not free the lock as long as a forked child has it, too; nor does a child free it.
+  ~PosixLock() override {
+    if (::getpid() == process_) (void)::flock(file_.descriptor(), LOCK_UN);
+  }
 
   bool take() {
     while (::flock(file_.descriptor(), LOCK_EX | LOCK_NB) != 0) {
@@ -133,7 +140,8 @@ class PosixLock final : public FileSystem::Lock {
   }
 
  private:
-  File file_;  // whose closing frees the lock
+  File file_;
+  pid_t process_ = ::getpid();
 };
 
 class PosixFileSystem final : public FileSystem {
@@ -229,8 +237,16 @@ std::vector<char> FileSystem::read(const std::string& path) {
 }
 
 void replace_file(FileSystem& files, const std::string& path, const std::function<void(FileSystem::Writer&)>& write) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string temporary = fmt::format("{}.tmp-{}", path, ::getpid());
-  const auto writer = files.create(temporary);
+  std::unique_ptr<FileSystem::Writer> writer;
+  try {
+    writer = files.create(temporary);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::not_found || parent.empty()) throw;
+    detail::create_durable_directory(files, parent);
+    writer = files.create(temporary);
+  }
   try {
     write(*writer);
     writer->sync();
@@ -244,7 +260,6 @@ void replace_file(FileSystem& files, const std::string& path, const std::functio
     }
     throw;
   }
-  const std::string parent = std::filesystem::path(path).parent_path().string();
   files.sync_directory(parent.empty() ? "." : parent);
 }
 

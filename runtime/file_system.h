@@ -67,7 +67,7 @@ class FileSystem {
 std::shared_ptr<FileSystem> posix_file_system();
 
 // Writes a file so that `path` holds either what it held before or all of what `write` wrote, even across a power
-// loss: a temporary beside it, synced, renamed over it, and the directory synced.
+// loss: a temporary beside it, synced, renamed over it, and the directory synced, which is made where there is none.
 void replace_file(FileSystem& files, const std::string& path, const std::function<void(FileSystem::Writer&)>& write);
 void replace_file(FileSystem& files, const std::string& path, std::string_view content);
 

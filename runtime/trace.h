@@ -31,9 +31,9 @@ class Trace {
 
   // Ends it; waits for the launches that it has seen. Errors: device.
   void stop();
-  // Ends it, if need be, and writes the file, at once or not at all. Its directory must be there. `otherData` tells how
-  // many spans it holds, how many were left out, and how long the trace was, in microseconds. Errors: device; io;
-  // not_found for a directory that is not there.
+  // Ends it, if need be, and writes the file, at once or not at all, in a directory that is made where there is none.
+  // `otherData` tells how many spans it holds, how many were left out, and how long the trace was, in microseconds.
+  // Errors: device; io.
   void write(const std::string& path, FileSystem& files = *posix_file_system());
 
   // Of one that has ended.

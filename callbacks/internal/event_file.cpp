@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
-#include <filesystem>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -15,6 +14,7 @@
 #include <giro/runtime/error.h>
 
 #include "callbacks/internal/tfrecord.h"
+#include "runtime/internal/directories.h"
 #include "runtime/internal/store_names.h"
 
 namespace giro::detail {
@@ -50,36 +50,29 @@ bool is_of_step_or_later(std::string_view event, std::int64_t step) {
 
 }  // namespace
 
-EventFile::EventFile(std::string dir, std::shared_ptr<FileSystem> files, double date, double flush_interval)
+EventFile::EventFile(std::string dir, std::shared_ptr<FileSystem> files, double flush_interval)
     : dir_(std::move(dir)), files_(std::move(files)), flush_interval_(flush_interval) {
   files_->create_directories(dir_);
-  const std::string lock = (std::filesystem::path(dir_) / ".tensorboard.lock").string();
-  lock_ = files_->lock(lock, this_process());
-  if (!lock_) {
-    const std::vector<char> holder = files_->read(lock);
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("tensorboard: '{}' is being written by {}; expected a directory of its own for each run",
-                            dir_, holder.empty() ? "another" : std::string(holder.begin(), holder.end())));
-  }
-  for (const std::string& name : files_->list(dir_)) {
-    if (seconds_of(name) == 0) continue;
-    number_ = std::max(number_, seconds_of(name));
-    earlier_.push_back((std::filesystem::path(dir_) / name).string());
-  }
-  begin(date);
+  lock_ = lock_for_writing(*files_, path_of(dir_, ".tensorboard.lock"), dir_);
+  remove_temporaries(*files_, path_of(dir_, kPrefix));
+  for (const std::string& name : files_->list(dir_)) number_ = std::max(number_, seconds_of(name));
 }
 
 void EventFile::begin(double date) {
   number_ = std::max(number_ + 1, static_cast<std::int64_t>(date));
   const std::string name = fmt::format("{}{:010}.{}.{}", kPrefix, number_, host_name(), ::getpid());
-  writer_ = files_->create((std::filesystem::path(dir_) / name).string());
+  writer_ = files_->create(path_of(dir_, name));
   event_.clear();
   event_.add_double(kWallTime, date).add_bytes(kFileVersion, "brain.Event:2");
   append_tfrecord(records_, event_.bytes());
 }
 
 void EventFile::remove_from(std::int64_t step) {
-  for (const std::string& path : earlier_) {
+  flush();
+  writer_.reset();
+  for (const std::string& name : files_->list(dir_)) {
+    if (seconds_of(name) == 0) continue;
+    const std::string path = path_of(dir_, name);
     const std::vector<char> content = files_->read(path);
     std::string_view rest(content.data(), content.size());
     std::string kept;

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <giro/runtime/file_system.h>
 
@@ -16,11 +15,11 @@ namespace giro::detail {
 // and written when there are many or some time has passed. Dates are seconds since the Unix epoch.
 class EventFile {
  public:
-  // Makes the directory, locks it and begins the file. Errors: io; invalid_argument, naming the process, if the
-  // directory is being written.
-  EventFile(std::string dir, std::shared_ptr<FileSystem> files, double date, double flush_interval);
+  // Makes the directory and locks it; the first event begins the file. Errors: io; invalid_argument, naming the
+  // process, if the directory is being written.
+  EventFile(std::string dir, std::shared_ptr<FileSystem> files, double flush_interval);
 
-  // Takes what is of this step and later ones out of the files that were there before.
+  // Takes what is of this step and later ones out of the files that are there; what comes then goes to another.
   void remove_from(std::int64_t step);
   void add_summary(double date, std::int64_t step, const ProtoMessage& summary);
   // Who has read what was written of this step and later ones is to drop it.
@@ -37,8 +36,7 @@ class EventFile {
   std::shared_ptr<FileSystem> files_;
   double flush_interval_;
   std::unique_ptr<FileSystem::Lock> lock_;
-  std::vector<std::string> earlier_;            // the paths of event files that were there before
-  std::unique_ptr<FileSystem::Writer> writer_;  // null where writing has failed
+  std::unique_ptr<FileSystem::Writer> writer_;  // null before the first event, and where writing has failed
   std::int64_t number_ = 0;                     // in the name of the newest file
   std::string records_;                         // that were not written yet
   ProtoMessage event_;

@@ -8,10 +8,20 @@
 
 #include <giro/runtime/error.h>
 
+#include "runtime/internal/directories.h"
+
 namespace giro::detail {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 16;
+
+// The lock of a file, beside it, by whatever name it is called here.
+std::string lock_of(const std::string& path) {
+  std::error_code error;
+  std::filesystem::path file = std::filesystem::weakly_canonical(path, error);
+  if (error) file = path;
+  return (file.parent_path() / fmt::format(".{}.lock", file.filename().string())).string();
+}
 
 }  // namespace
 
@@ -21,14 +31,6 @@ LogFile::LogFile(std::string path, LoggerOptions options, LineEnd line_end)
   if (!(options_.flush_interval >= 0)) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("logger '{}': flush_interval is {}, expected at least 0", path_, options_.flush_interval));
-  }
-}
-
-LogFile::~LogFile() {
-  try {
-    flush();
-  } catch (...) {
-    // Who wants to know has called flush; destructors do not throw.
   }
 }
 
@@ -49,32 +51,67 @@ std::vector<std::string> LogFile::read_lines() const {
   return lines;
 }
 
-void LogFile::open(const std::function<bool(const std::string& line)>& stays) {
-  flush();
+std::shared_ptr<void> LogFile::claim(std::shared_ptr<void> owner) {
+  if (std::shared_ptr<void> held = claim_.lock()) return held;
   FileSystem& files = *options_.files;
   const std::filesystem::path parent = std::filesystem::path(path_).parent_path();
   if (!parent.empty()) files.create_directories(parent.string());
-  if (!options_.append) {
+  lock_ = lock_for_writing(files, lock_of(path_), path_);
+  remove_temporaries(files, path_ + ".tmp-");
+  std::shared_ptr<void> held(this, [this, owner = std::move(owner)](void*) { release(); });
+  claim_ = held;
+  return held;
+}
+
+void LogFile::release() noexcept {
+  try {
+    flush();
+  } catch (...) {
+    // Who wants to know has called sync.
+  }
+  writer_.reset();
+  lock_.reset();
+}
+
+bool LogFile::reopen() {
+  if (!has_begun_) return false;
+  const FileSystem::Status status = options_.files->status(path_);
+  if (status.kind == FileSystem::Kind::file && status.bytes != bytes_) return false;
+  writer_ = options_.files->append(path_);
+  return true;
+}
+
+void LogFile::open(const std::function<bool(const std::string& line)>& stays) {
+  flush();
+  FileSystem& files = *options_.files;
+  if (!options_.append && !has_begun_) {
     writer_ = files.create(path_);
+    has_begun_ = true;
+    bytes_ = 0;
     return;
   }
-  std::string content;
   try {
-    for (const std::string& line : read_lines()) {
-      if (stays(line)) content.append(line).append(1, '\n');
-    }
-    replace_file(files, path_, content);
+    replace([&](const std::vector<std::string>& lines) {
+      std::string content;
+      for (const std::string& line : lines) {
+        if (stays(line)) content.append(line).append(1, '\n');
+      }
+      return content;
+    });
   } catch (const Error& error) {
     if (error.code() != ErrorCode::not_found) throw;
+    writer_ = files.append(path_);
+    bytes_ = 0;
   }
-  writer_ = files.append(path_);
 }
 
 void LogFile::replace(const std::function<std::string(const std::vector<std::string>& lines)>& content) {
   flush();
   FileSystem& files = *options_.files;
-  replace_file(files, path_, content(read_lines()));
+  const std::string replacing = content(read_lines());
+  replace_file(files, path_, replacing);
   writer_ = files.append(path_);
+  bytes_ = replacing.size();
 }
 
 void LogFile::end_line(double date) {
@@ -89,7 +126,9 @@ void LogFile::flush() {
   if (text.empty() || !writer_) return;
   // A line that could not be written whole is not written a second time.
   const std::string lines = std::exchange(text, {});
+  const std::optional<std::uint64_t> before = std::exchange(bytes_, std::nullopt);
   writer_->write(lines.data(), lines.size());
+  if (before) bytes_ = *before + lines.size();
 }
 
 void LogFile::sync() {

@@ -9,13 +9,13 @@
 namespace giro::detail {
 
 void RecordWriter::start(std::int64_t first) {
-  if (file_.is_open() && !file_.appends()) return;
+  if (!file_.appends() && (file_.is_open() || file_.reopen())) return;
   begin();
   records_ = 0;
   file_.open([&](const std::string& line) {
     const std::int64_t step = read(line);
     if (step < 0) return true;
-    const bool stays = step < first && records_ < resumed_.value_or(records_ + 1);
+    const bool stays = !file_.appends() || (step < first && records_ < resumed_.value_or(records_ + 1));
     if (stays) ++records_;
     return stays;
   });

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <giro/callbacks/file_logger.h>
@@ -16,6 +18,8 @@ class RecordWriter {
  public:
   virtual ~RecordWriter() = default;
 
+  // See LogFile.
+  std::shared_ptr<void> claim(std::shared_ptr<void> owner) { return file_.claim(std::move(owner)); }
   // Before the step number `first` is logged, when a loop begins.
   void start(std::int64_t first);
   void write(const Elapsed& elapsed, const Logs& logs);

@@ -84,7 +84,6 @@ LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& argument
   state = chunks.finish();
   if (options_.checkpoint_spec && state.is_primary()) {
     const CheckpointSpec& spec = *options_.checkpoint_spec;
-    posix_file_system()->create_directories(spec.checkpoint_dir);
     replace_file(*posix_file_system(), stopped_file(spec), fmt::format("{}\n", step));
   }
   outputs.stop_loop = stops;

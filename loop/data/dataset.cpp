@@ -228,6 +228,11 @@ void Dataset::persist(Archive& archive) const {
   same("batch_size", plan_->rows_per_batch());
   same("shuffled", plan_->order.shuffled);
   if (plan_->order.shuffled) same("seed", plan_->order.seed);
+  std::string checksums;
+  for (std::size_t i = 0; i < plan_->rows.size(); ++i) {
+    checksums += fmt::format("{}{}: {}", i == 0 ? "" : ", ", plan_->rows[i].first, plan_->checksums()[i]);
+  }
+  same("checksums", checksums);
 }
 
 Dataset::Iterator Dataset::begin() const { return Iterator(plan_); }

@@ -84,7 +84,8 @@ class Dataset {
   // for a run that is resumed.
   std::int64_t first_batch() const;
   Iterator begin_at(std::int64_t batch) const;
-  // What has to be the same in a run that is resumed: the rows' number, their order and the size of a batch.
+  // What has to be the same in a run that is resumed: the features and the rows' number, of which up to 511, evenly
+  // spread, are compared by a checksum; their order, and the size of a batch. What map does is not looked at.
   // Error(invalid_argument) if it is not.
   void persist(Archive& archive) const;
 

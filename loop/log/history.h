@@ -74,8 +74,8 @@ class History {
   // takes the place of what was there; the sign and payload of a NaN are lost. Error(corrupt_data).
   void persist(Archive& archive);
 
-  // The files below are replaced at once or not at all, and written as they are made. Numbers are written so that
-  // reading them gives the same bits. Errors: io; not_found if there is no such directory.
+  // The files below are replaced at once or not at all, in a directory that is made where there is none, and written
+  // as they are made. Numbers are written so that reading them gives the same bits. Errors: io.
   //
   // One line a record, a column a key: the elapsed steps, samples and time, then every entry: a metric by its name,
   // what is in another collection as "collection.name", as a metric is that is called steps, samples or time or has a

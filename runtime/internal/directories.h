@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include <giro/runtime/file_system.h>
@@ -12,5 +13,15 @@ void create_durable_directory(FileSystem& files, const std::string& path);
 
 // Removes a file, or a directory with all that is in it. Symbolic links are not followed.
 void remove_all(FileSystem& files, const std::string& path);
+
+// Removes the temporaries that a process left that died within replace_file, of the files whose paths begin with
+// `prefix`. For the one that holds the lock of these files.
+void remove_temporaries(FileSystem& files, const std::string& prefix);
+
+// Takes the lock at `path`, held by whoever writes to `what`, a file or a directory. Error(invalid_argument), naming
+// `what` and the process, where another holds it, in this process or any other.
+std::unique_ptr<FileSystem::Lock> lock_for_writing(FileSystem& files, const std::string& path, const std::string& what);
+// Who holds the lock at `path` or was the last to, as in "process 123 on host"; empty: nobody yet.
+std::string lock_holder(FileSystem& files, const std::string& path);
 
 }  // namespace giro::detail

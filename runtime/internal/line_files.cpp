@@ -11,6 +11,35 @@
 #include "runtime/internal/store_names.h"
 
 namespace giro::detail {
+namespace {
+
+// A part of lines has so many bytes at least, and of a long file this share: a manifest names a few hundred parts.
+constexpr std::uint64_t kPartBytes = 1024, kPartsOfFile = 64;
+
+}  // namespace
+
+void LineFiles::File::add(std::string_view text) {
+  checksum.add(text.data(), text.size());
+  while (!text.empty()) {
+    const std::uint64_t full = std::max(kPartBytes, bytes / kPartsOfFile);
+    const std::uint64_t missing = full - std::min(full, part_bytes);
+    const std::size_t end = missing < text.size() ? text.find('\n', missing) : text.npos;
+    const std::string_view taken = text.substr(0, end == text.npos ? end : end + 1);
+    part.add(taken.data(), taken.size());
+    part_bytes += taken.size();
+    bytes += taken.size();
+    text.remove_prefix(taken.size());
+    if (part_bytes < full) continue;
+    parts.push_back({std::exchange(part_bytes, 0), part.digits()});
+    part = Checksum();
+  }
+}
+
+std::vector<Manifest::Part> LineFiles::File::all_parts() const {
+  std::vector<Manifest::Part> all = parts;
+  if (part_bytes > 0) all.push_back({part_bytes, part.digits()});
+  return all;
+}
 
 std::map<std::string, std::size_t> LineFiles::kept() const {
   std::map<std::string, std::size_t> kept;
@@ -68,11 +97,10 @@ std::vector<Manifest::Lines> LineFiles::append(const std::map<std::string, Archi
       writer->write(lines.text.data(), lines.text.size());
       writer->sync();
       writer->close();
-      file.checksum.add(lines.text.data(), lines.text.size());
-      file.bytes += lines.text.size();
+      file.add(lines.text);
       file.lines = lines.count;
     }
-    appended.push_back({path, file.name, file.lines, file.bytes, file.checksum.digits()});
+    appended.push_back({path, file.name, file.lines, file.bytes, file.checksum.digits(), file.all_parts()});
   }
   if (has_new) files_.sync_directory(dir_);
   return appended;
@@ -98,6 +126,28 @@ Archive::Lines read_lines(FileSystem& files, const std::string& dir, const Manif
   const auto count = static_cast<std::uint64_t>(std::count(read.text.begin(), read.text.end(), '\n'));
   expect(count == lines.lines && (read.text.empty() || read.text.back() == '\n'),
          fmt::format("its first {} bytes have {} lines, expected {}", file.size, count, lines.lines));
+  return read;
+}
+
+Archive::Lines read_good_lines(FileSystem& files, const std::string& dir, const Manifest::Lines& lines) {
+  Archive::Lines read{.count = lines.lines, .damaged = true};
+  const std::string path = path_of(dir, lines.name);
+  if (files.status(path).kind != FileSystem::Kind::file) return read;
+  FileBytes file;
+  try {
+    file = read_bytes(files, path, nullptr, lines.bytes);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::out_of_memory) throw;
+    return read;
+  }
+  std::uint64_t at = 0;
+  for (const Manifest::Part& part : lines.parts) {
+    if (part.bytes > file.size - at) break;
+    Checksum checksum;
+    checksum.add(file.data.get() + at, part.bytes);
+    if (checksum.digits() == part.xxh3) read.text.append(file.data.get() + at, part.bytes);
+    at += part.bytes;
+  }
   return read;
 }
 

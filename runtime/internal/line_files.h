@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <giro/runtime/archive.h>
@@ -36,6 +38,12 @@ class LineFiles {
     std::string name;
     std::uint64_t lines = 0, bytes = 0;
     Checksum checksum;
+    std::vector<Manifest::Part> parts;  // that are full
+    std::uint64_t part_bytes = 0;       // of the next one
+    Checksum part;
+
+    void add(std::string_view text);
+    std::vector<Manifest::Part> all_parts() const;
   };
   File& file_for(const std::string& path, const Archive::Lines& lines);
 
@@ -47,5 +55,7 @@ class LineFiles {
 
 // The text of lines that a manifest refers to. Errors: not_found, io, corrupt_data, naming the file.
 Archive::Lines read_lines(FileSystem& files, const std::string& dir, const Manifest::Lines& lines);
+// Where that fails: those that can be read and are not damaged.
+Archive::Lines read_good_lines(FileSystem& files, const std::string& dir, const Manifest::Lines& lines);
 
 }  // namespace giro::detail

@@ -98,8 +98,10 @@ void check_names(const Manifest& manifest, const std::string& path) {
 
 void Manifest::File::persist(Archive& archive) { archive("name", name)("bytes", bytes)("xxh3", xxh3); }
 
+void Manifest::Part::persist(Archive& archive) { archive("bytes", bytes)("xxh3", xxh3); }
+
 void Manifest::Lines::persist(Archive& archive) {
-  archive("path", path)("name", name)("lines", lines)("bytes", bytes)("xxh3", xxh3);
+  archive("path", path)("name", name)("lines", lines)("bytes", bytes)("xxh3", xxh3)("parts", parts);
 }
 
 void Manifest::persist(Archive& archive) {

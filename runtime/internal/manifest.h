@@ -29,11 +29,19 @@ struct Manifest {
 
     void persist(Archive& archive);
   };
+  // Whole lines, one after the other, so that damage costs no more than those.
+  struct Part {
+    std::uint64_t bytes = 0;
+    std::string xxh3;
+
+    void persist(Archive& archive);
+  };
   // The first `bytes` of the file `name` beside the checkpoint.
   struct Lines {
     std::string path, name;  // the path in the archive
     std::uint64_t lines = 0, bytes = 0;
     std::string xxh3;
+    std::vector<Part> parts = {};  // of all bytes; manifests that were written before there were any have none
 
     void persist(Archive& archive);
   };

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -114,28 +115,48 @@ struct Loaded {
   PieceJoiner joiner;
 };
 
-// `alone` may lie somewhere else by now than the lines that it refers to, which are then left out.
-LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, bool alone = false) {
+// What is damaged and not needed is left out.
+LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, Needed needed) {
   const Manifest manifest = read_manifest(files, unit);
+  std::vector<std::string> skipped;
+  const auto unless_needed = [&](bool is_needed, const auto& load, const auto& leave_out) {
+    try {
+      load();
+    } catch (const Error& error) {
+      if (is_needed || !is_damaged(error)) throw;
+      skipped.push_back(error.what());
+      leave_out();
+    }
+  };
   std::uint64_t bytes = 0;
   for (const Manifest::File& file : manifest.files) bytes += file.bytes;
   Loaded state(bytes), memory(bytes);
-  for (const Manifest::File& file : manifest.files) {
-    (is_memory(file) ? memory : state).add(load_file(files, unit, file), path_of(unit, file.name), is_shard(file));
-  }
+  const auto load_files = [&](Loaded& loaded, bool of_memory) {
+    for (const Manifest::File& file : manifest.files) {
+      if (is_memory(file) == of_memory)
+        loaded.add(load_file(files, unit, file), path_of(unit, file.name), is_shard(file));
+    }
+    loaded.finish(unit);
+  };
+  load_files(state, /*of_memory=*/false);
+  unless_needed(
+      needed != Needed::state, [&] { load_files(memory, /*of_memory=*/true); }, [&] { memory = Loaded(bytes); });
+
   std::map<std::string, Archive::Lines> lines;
   const std::string dir = (std::filesystem::path(unit) / "..").lexically_normal().string();
   for (const Manifest::Lines& of_path : manifest.lines) {
-    try {
-      lines.emplace(of_path.path, read_lines(files, dir, of_path));
-    } catch (const Error& error) {
-      if (!alone || error.code() != ErrorCode::not_found) throw;
-    }
+    unless_needed(
+        needed == Needed::all, [&] { lines.emplace(of_path.path, read_lines(files, dir, of_path)); },
+        [&] {
+          Archive::Lines good = read_good_lines(files, dir, of_path);
+          const auto count = std::count(good.text.begin(), good.text.end(), '\n');
+          skipped.back() += fmt::format("; of its {} lines {} are left", of_path.lines, count);
+          lines.emplace(of_path.path, std::move(good));
+        });
   }
-  state.finish(unit);
-  memory.finish(unit);
   LoadedCheckpoint loaded{unit, manifest.version, manifest.record, std::move(state.leaves), std::move(state.owner)};
   loaded.archive = Archive::read(manifest.memory, std::move(memory.leaves), std::move(memory.owner), std::move(lines));
+  loaded.skipped = std::move(skipped);
   return loaded;
 }
 
@@ -153,11 +174,11 @@ void check_is(FileSystem& files, const StoreEntry& entry, const std::string& pat
               fmt::format("checkpoint '{}' is not a {}", path, is_file ? "file" : "directory"));
 }
 
-LoadedCheckpoint load_entry(FileSystem& files, const std::string& dir, const StoreEntry& entry) {
+LoadedCheckpoint load_entry(FileSystem& files, const std::string& dir, const StoreEntry& entry, Needed needed) {
   const std::string path = path_of(dir, entry.name);
   check_is(files, entry, path);
   LoadedCheckpoint loaded =
-      entry.kind == StoreEntryKind::version_1 ? load_version_1(files, path) : load_unit(files, path);
+      entry.kind == StoreEntryKind::version_1 ? load_version_1(files, path) : load_unit(files, path, needed);
   check_steps(entry, path, loaded.record);
   return loaded;
 }
@@ -199,64 +220,91 @@ bool is_damaged(const Error& error) {
          error.code() == ErrorCode::io;
 }
 
+// Whoever writes to the directory may rename and replace them meanwhile: what cannot be read is looked for again, and
+// is unreadable where it still lies there and cannot be read in the same way.
 StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir) {
-  StoredCheckpoints stored;
-  const std::vector<StoreEntry> entries = candidates(files, dir);
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    // The one that was to take its place has done so.
-    const bool replaced =
-        entries[i].kind == StoreEntryKind::old && i + 1 < entries.size() && entries[i + 1].steps == entries[i].steps;
-    if (replaced) continue;
-    try {
-      stored.items.push_back(describe(files, dir, entries[i]));
-    } catch (const Error& error) {
-      if (!is_damaged(error) && error.code() != ErrorCode::unsupported) throw;
-      stored.unreadable.push_back(error);
+  std::vector<StoreEntry> entries = candidates(files, dir);
+  for (std::vector<std::string> before;;) {
+    StoredCheckpoints stored;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      // The one that was to take its place has done so.
+      const bool replaced =
+          entries[i].kind == StoreEntryKind::old && i + 1 < entries.size() && entries[i + 1].steps == entries[i].steps;
+      if (replaced) continue;
+      try {
+        stored.items.push_back(describe(files, dir, entries[i]));
+      } catch (const Error& error) {
+        if (!is_damaged(error) && error.code() != ErrorCode::unsupported) throw;
+        stored.unreadable.push_back(error);
+      }
     }
+    std::vector<std::string> now;
+    for (const Error& error : stored.unreadable) {
+      if (error.code() == ErrorCode::not_found || error.code() == ErrorCode::corrupt_data)
+        now.emplace_back(error.what());
+    }
+    if (now.empty()) return stored;
+    std::vector<StoreEntry> again = candidates(files, dir);
+    if (now == before && same_names(entries, again)) return stored;
+    entries = std::move(again);
+    before = std::move(now);
   }
-  return stored;
+}
+
+LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, Needed needed) {
+  std::vector<std::string> names;
+  try {
+    names = files.list(path);
+  } catch (const Error&) {
+    return load_version_1(files, path);  // if it is not a file either, reading it will say why
+  }
+  // One that the caller names may lie somewhere else by now than the lines that it refers to.
+  const bool is_unit = std::find(names.begin(), names.end(), kManifestName) != names.end();
+  if (is_unit) return load_unit(files, path, std::max(needed, Needed::all_but_lines));
+
+  std::vector<std::string> skipped;
+  std::exception_ptr newest;
+  // The newest that has what is needed.
+  const auto load_any = [&](const std::vector<StoreEntry>& entries, Needed needed) -> std::optional<LoadedCheckpoint> {
+    skipped.clear();
+    for (auto it = entries.rbegin(); it != entries.rend(); ++it) {
+      try {
+        LoadedCheckpoint loaded = load_entry(files, path, *it, needed);
+        loaded.skipped.insert(loaded.skipped.begin(), skipped.begin(), skipped.end());
+        return loaded;
+      } catch (const Error& error) {
+        if (!is_damaged(error)) throw;
+        if (skipped.empty()) newest = std::current_exception();
+        skipped.push_back(error.what());
+      }
+    }
+    return std::nullopt;
+  };
+  std::vector<StoreEntry> entries = candidates(files, path);
+  std::string latest_error;
+  for (int alike = 0;;) {
+    if (auto loaded = load_any(entries, needed)) return std::move(*loaded);
+    // Whoever writes to the directory may have replaced them all meanwhile, by others of the same names as well: what
+    // is damaged rather than replaced is so in the same way each time.
+    std::vector<StoreEntry> now = candidates(files, path);
+    if (now.empty()) throw Error(ErrorCode::not_found, fmt::format("no checkpoint in the directory '{}'", path));
+    const bool same = same_names(entries, now) && !skipped.empty() && skipped.front() == latest_error;
+    alike = same ? alike + 1 : 0;
+    latest_error = skipped.empty() ? "" : skipped.front();
+    entries = std::move(now);
+    if (alike < 2) continue;
+    const std::exception_ptr error = newest;
+    if (needed == Needed::all) {  // and none has it: one whose lines are damaged is better than none
+      if (auto loaded = load_any(entries, Needed::all_but_lines)) return std::move(*loaded);
+    }
+    std::rethrow_exception(error);
+  }
 }
 
 }  // namespace detail
 
 LoadedCheckpoint load_checkpoint(const std::string& path, FileSystem& files) {
-  std::vector<std::string> names;
-  try {
-    names = files.list(path);
-  } catch (const Error&) {
-    return detail::load_version_1(files, path);  // if it is not a file either, reading it will say why
-  }
-  if (std::find(names.begin(), names.end(), detail::kManifestName) != names.end()) {
-    return detail::load_unit(files, path, /*alone=*/true);
-  }
-  std::vector<detail::StoreEntry> entries = detail::candidates(files, path);
-  std::string latest_error;
-  for (int alike = 0;;) {
-    std::vector<std::string> skipped;
-    std::exception_ptr newest;
-    std::string error_of_newest;
-    for (auto it = entries.rbegin(); it != entries.rend(); ++it) {
-      try {
-        LoadedCheckpoint loaded = detail::load_entry(files, path, *it);
-        loaded.skipped = std::move(skipped);
-        return loaded;
-      } catch (const Error& error) {
-        if (!detail::is_damaged(error)) throw;
-        if (!newest) error_of_newest = error.what();
-        if (!newest) newest = std::current_exception();
-        skipped.push_back(error.what());
-      }
-    }
-    // Whoever writes to the directory may have replaced them all meanwhile, by others of the same names as well: what
-    // is damaged rather than replaced is so in the same way each time.
-    std::vector<detail::StoreEntry> now = detail::candidates(files, path);
-    if (now.empty()) throw Error(ErrorCode::not_found, fmt::format("no checkpoint in the directory '{}'", path));
-    const bool same = detail::same_names(entries, now) && error_of_newest == latest_error;
-    alike = same ? alike + 1 : 0;
-    if (alike == 2) std::rethrow_exception(newest);
-    latest_error = std::move(error_of_newest);
-    entries = std::move(now);
-  }
+  return detail::load_checkpoint(files, path, detail::Needed::all);
 }
 
 }  // namespace giro

@@ -23,6 +23,11 @@ struct StoredCheckpoints {
 };
 StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir);
 
+// What of a checkpoint has to be undamaged for it to be loaded. LoadedCheckpoint::skipped tells what else is damaged.
+enum class Needed { all, all_but_lines, state };
+// As load_checkpoint; of a directory the newest that has what is needed.
+LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, Needed needed);
+
 // Whether a checkpoint that cannot be read because of this gives way to an older one.
 bool is_damaged(const Error& error);
 

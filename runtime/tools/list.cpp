@@ -17,12 +17,18 @@
 namespace giro::tools {
 namespace {
 
-// Without the files of lines beside it, which checkpoints share.
+// Without the files of lines beside it, which checkpoints share. Of one that has gone meanwhile 0.
 std::uint64_t bytes_of(FileSystem& files, const std::string& checkpoint) {
   const FileSystem::Status status = files.status(checkpoint);
   if (status.kind != FileSystem::Kind::directory) return status.bytes;
   std::uint64_t bytes = 0;
-  for (const std::string& name : files.list(checkpoint)) bytes += files.status(detail::path_of(checkpoint, name)).bytes;
+  try {
+    for (const std::string& name : files.list(checkpoint)) {
+      bytes += files.status(detail::path_of(checkpoint, name)).bytes;
+    }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::not_found) throw;
+  }
   return bytes;
 }
 

@@ -1,28 +1,68 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include <giro/runtime/checkpoint_store.h>
 #include <giro/runtime/error.h>
+#include <giro/runtime/file_system.h>
 
+#include "runtime/internal/manifest.h"
+#include "runtime/internal/store_names.h"
 #include "runtime/tools/commands.h"
 #include "runtime/tools/contents.h"
 
 namespace giro::tools {
 namespace {
 
-bool is_good(const std::string& checkpoint) {
+// What tells a checkpoint from another that has taken its name; empty: there is none.
+std::string identity_of(const std::string& checkpoint) {
   try {
-    (void)load_checkpoint(checkpoint);
-    fmt::print("ok: {}\n", checkpoint);
-    return true;
-  } catch (const Error& error) {
+    const std::vector<char> text = posix_file_system()->read(detail::path_of(checkpoint, detail::kManifestName));
+    return {text.begin(), text.end()};
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// Whether it was copied somewhere else without the lines that it refers to.
+bool lies_alone(const std::string& checkpoint) {
+  FileSystem& files = *posix_file_system();
+  const std::string dir = detail::path_of(checkpoint, "..");
+  const std::vector<detail::Manifest::Lines> lines = detail::read_manifest(files, checkpoint).lines;
+  return std::all_of(lines.begin(), lines.end(), [&](const auto& of_path) {
+    return files.status(detail::path_of(dir, of_path.name)).kind == FileSystem::Kind::none;
+  });
+}
+
+// `named`: by the user, rather than found in a directory.
+bool is_good(const std::string& checkpoint, bool named) {
+  for (std::string before = identity_of(checkpoint);;) {
+    std::string wrong;
+    try {
+      const LoadedCheckpoint loaded = load_checkpoint(checkpoint);
+      if (!loaded.skipped.empty()) wrong = loaded.skipped.front();
+      if (wrong.empty() || (named && lies_alone(checkpoint))) {
+        fmt::print("ok{}: {}\n", wrong.empty() ? "" : ", without its lines", checkpoint);
+        return true;
+      }
+    } catch (const Error& error) {
+      wrong = error.what();
+    }
+    // The run that saves there may have removed it, or put another in its place.
     std::error_code ignored;
-    const bool removed = !std::filesystem::exists(checkpoint, ignored);  // by the run that saves there
-    fmt::print("{}: {}\n", removed ? "removed meanwhile" : "failed", error.what());
-    return removed;
+    if (!named && !std::filesystem::exists(checkpoint, ignored)) {
+      fmt::print("removed meanwhile: {}\n", wrong);
+      return true;
+    }
+    std::string now = identity_of(checkpoint);
+    if (now == before) {
+      fmt::print("failed: {}\n", wrong);
+      return false;
+    }
+    before = std::move(now);
   }
 }
 
@@ -30,7 +70,7 @@ bool is_good(const std::string& checkpoint) {
 
 int verify(const std::string& path) {
   if (!std::filesystem::exists(path)) throw Error(ErrorCode::not_found, fmt::format("there is no '{}'", path));
-  if (is_checkpoint(path)) return is_good(path) ? kGood : kDifferentOrDamaged;
+  if (is_checkpoint(path)) return is_good(path, /*named=*/true) ? kGood : kDifferentOrDamaged;
 
   std::vector<std::string> unreadable;
   const std::vector<StoredCheckpoint> stored = CheckpointStore(path).all(&unreadable);
@@ -38,7 +78,7 @@ int verify(const std::string& path) {
     throw Error(ErrorCode::not_found, fmt::format("no checkpoint in the directory '{}'", path));
   }
   bool all_good = unreadable.empty();
-  for (const StoredCheckpoint& checkpoint : stored) all_good = is_good(checkpoint.path) && all_good;
+  for (const StoredCheckpoint& checkpoint : stored) all_good = is_good(checkpoint.path, /*named=*/false) && all_good;
   for (const std::string& reason : unreadable) fmt::print("failed: {}\n", reason);
   return all_good ? kGood : kDifferentOrDamaged;
 }

@@ -316,6 +316,119 @@ TEST(CheckpointPolicy, ACheckpointThatWasCopiedAloneIsRestored) {
   EXPECT_EQ(value_of(state), 4);
 }
 
+// A run of `stop` steps that logs its steps.
+LoopResult<State> run_and_log(const BackupAndRestore& saves, std::int64_t stop) {
+  return loop(make_state(), std::vector<int>(200),
+              {{every(1),
+                [](State& state) {
+                  count(state);
+                  return logs().add_metric("a", value_of(state));
+                }},
+               {last(), saves}},
+              {.stop = at(stop)});
+}
+
+TEST(CheckpointPolicy, ADamagedHistoryCostsNoCheckpoint) {
+  const test::TemporaryDirectory dir;
+  (void)run_and_log(backup_and_restore(dir / "model"), 100);
+  std::string lines = test::read_text(dir / "model/lines_0.jsonl");
+  ASSERT_GT(lines.size(), 2048u);  // of more than one part
+  lines[lines.size() / 2] ^= 1;
+  test::write_text(dir / "model/lines_0.jsonl", lines);
+
+  State state = make_state();
+  const Restored alone = restore(state, dir / "model");
+  EXPECT_EQ(value_of(state), 100);
+  ASSERT_EQ(alone.skipped.size(), 1u);
+  EXPECT_NE(alone.skipped[0].find("lines_0.jsonl"), std::string::npos) << alone.skipped[0];
+
+  const BackupAndRestore second = backup_and_restore(dir / "model");
+  const auto result = run_and_log(second, 120);
+  EXPECT_EQ(value_of(result.state), 120);
+  EXPECT_EQ(second.restored().steps, 100);
+  EXPECT_EQ(second.restored().skipped, alone.skipped);
+  const std::vector<double> logged = result.history.column("a");
+  EXPECT_LT(logged.size(), 120u);
+  EXPECT_GT(logged.size(), 70u);
+  EXPECT_TRUE(std::is_sorted(logged.begin(), logged.end()));
+  EXPECT_EQ(std::set<double>(logged.begin(), logged.end()).size(), logged.size());
+  EXPECT_EQ(logged.back(), 120);
+  EXPECT_EQ(logged.front(), 1);
+
+  // What it has saved is whole.
+  const BackupAndRestore third = backup_and_restore(dir / "model");
+  EXPECT_EQ(run_and_log(third, 121).history.size(), logged.size() + 1);
+  EXPECT_TRUE(third.restored().skipped.empty());
+}
+
+// What the run logs now is seen, however many of the records before it are gone.
+TEST(CheckpointPolicy, ARunSeesItsLogsAfterADamagedHistory) {
+  const test::TemporaryDirectory dir;
+  const auto run = [&](History before, std::int64_t stop) {
+    bool seen = false;
+    (void)loop(make_state(), std::vector<int>(20),
+               {{every(1),
+                 [&](LoopState<State, int>& loop) {
+                   if (loop.elapsed.steps == 11) seen = !loop.accumulated_logs().empty();
+                 }},
+                {every(1), [](const State&) { return logs().add_metric("a", 1); }},
+                {last(), backup_and_restore(dir.path())}},
+               {.stop = at(stop), .history = std::move(before)});
+    return seen;
+  };
+  (void)run(run_and_log(backup_and_restore(dir / "other"), 150).history, 10);
+  std::string lines = test::read_text(dir / "lines_0.jsonl");
+  lines[100] ^= 1;
+  test::write_text(dir / "lines_0.jsonl", lines);
+  EXPECT_TRUE(run({}, 12));
+}
+
+TEST(CheckpointPolicy, DamagedMemoryOfCallbacksCostsNoState) {
+  const test::TemporaryDirectory dir;
+  struct Remembers {
+    std::vector<float> values{1, 2, 3};
+    void operator()(const Elapsed&) {}
+    void persist(Archive& archive) {
+      std::vector<Leaf> leaves{{"values", Tensor(values.data(), DType::f32, {3}, Device::cpu())}};
+      std::shared_ptr<const void> owner;
+      archive.arrays("arrays", leaves, owner);
+    }
+  };
+  const auto run = [&] {
+    return loop(make_state(), std::vector<int>(9),
+                {{every(1), count}, {every(1), Remembers()}, {last(), backup_and_restore(dir.path())}});
+  };
+  (void)run();
+  const std::string path = dir / "checkpoint_0000000009/memory.safetensors";
+  std::string content = test::read_text(path);
+  content.back() ^= 1;
+  test::write_text(path, content);
+  State state = make_state();
+  const Restored restored = restore(state, dir.path());
+  EXPECT_EQ(value_of(state), 9);
+  ASSERT_EQ(restored.skipped.size(), 1u);
+  EXPECT_NE(restored.skipped[0].find("memory.safetensors"), std::string::npos);
+  // But a run is not brought back in part.
+  expect_error(ErrorCode::corrupt_data, {"memory.safetensors", "checksum"}, [&] { (void)run(); });
+}
+
+TEST(CheckpointPolicy, ARunGoesOnFromACheckpointThatIsNamed) {
+  const test::TemporaryDirectory dir;
+  (void)run_and_log(backup_and_restore(dir / "model"), 10);
+  const std::string copy = dir / "copy/checkpoint_0000000010";
+  std::filesystem::create_directories(dir / "copy");
+  std::filesystem::copy(dir / "model/checkpoint_0000000010", copy, std::filesystem::copy_options::recursive);
+  const auto go_on = [&] {
+    const Resume back = resume(copy);
+    const auto result = loop(make_state(), std::vector<int>(20), {{every(1), count}}, {.on_start = {back}});
+    EXPECT_EQ(value_of(result.state), 20);
+    return std::pair{result.history.size(), back.restored().skipped.size()};
+  };
+  EXPECT_EQ(go_on(), (std::pair<std::size_t, std::size_t>{0, 1}));
+  std::filesystem::copy(dir / "model/lines_0.jsonl", dir / "copy");
+  EXPECT_EQ(go_on(), (std::pair<std::size_t, std::size_t>{10, 0}));
+}
+
 TEST(CheckpointPolicy, LogsGoOnWhereverTheyWereMoved) {
   const test::TemporaryDirectory dir;
   const auto run = [&](const std::string& name, std::int64_t stop) {
@@ -355,8 +468,11 @@ TEST(RunDirectory, ProgramsThatBeginAtOnceGetOneEach) {
 
 TEST(CheckpointPolicy, ResumeBeginsWhereThereIsNothingAndRefusesAnotherDataset) {
   const test::TemporaryDirectory dir;
+  float first_row = 0;
   const auto run = [&](std::int64_t batch) {
-    const Dataset data = Dataset({{"x", std::vector<float>(12)}}).repeat().batch(batch);
+    std::vector<float> rows(12);
+    rows[0] = first_row;
+    const Dataset data = Dataset({{"x", rows}}).repeat().batch(batch);
     return loop(make_state(), data,
                 std::vector<Task<State, Batch>>{{every(1), count}, {last(), backup_and_restore(dir / "model")}},
                 {.stop = at(4)});
@@ -365,6 +481,9 @@ TEST(CheckpointPolicy, ResumeBeginsWhereThereIsNothingAndRefusesAnotherDataset) 
   EXPECT_EQ(value_of(run(3).state), 4);  // it is over
   expect_error(ErrorCode::invalid_argument, {"batch_size is 4", "saved with one whose batch_size is 3"},
                [&] { (void)run(4); });
+  first_row = 1;
+  expect_error(ErrorCode::invalid_argument, {"dataset's checksums is x: ", "saved with one whose checksums is x: "},
+               [&] { (void)run(3); });
 }
 
 struct Counts {

@@ -185,8 +185,12 @@ TEST_F(Curves, ReportsErrors) {
   const History history = history_of("loss", {1});
   expect_error(ErrorCode::not_found, {"'los'", "'loss'"}, [&] { draw(history, {"los"}); });
   expect_error(ErrorCode::invalid_argument, {"no keys"}, [&] { draw(history, {}); });
-  expect_error(ErrorCode::not_found, {dir_ / "gone/a.svg"},
-               [&] { write_curves(history, {"loss"}, dir_ / "gone/a.svg"); });
+  expect_error(ErrorCode::io, {"full"}, [&] { write_curves(history, {"loss"}, "/dev/full/a.svg"); });
+}
+
+TEST_F(Curves, TheirDirectoryIsMade) {
+  write_curves(history_of("loss", {1}), {"loss"}, dir_ / "new/a.svg");
+  EXPECT_NE(test::read_text(dir_ / "new/a.svg"), "");
 }
 
 }  // namespace

@@ -7,13 +7,18 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
+#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <giro/runtime/checkpoint_store.h>
 
 #include "runtime/internal/manifest.h"
+#include "runtime/internal/stored_checkpoints.h"
 #include "tests/expect_error.h"
 #include "tests/power_loss_file_system.h"
 #include "tests/runtime/sample_run.h"
@@ -23,7 +28,7 @@
 namespace giro {
 namespace {
 
-using test::expect_error, test::SampleRun;
+using test::expect_error, test::Moment, test::SampleRun;
 
 const std::string kUnit = "/model/checkpoint_0000000002";
 
@@ -137,11 +142,174 @@ TEST_F(CheckpointDamage, AMissingFileIsFound) {
 }
 
 TEST_F(CheckpointDamage, WhereAllAreDamagedTheNewestsErrorComes) {
-  files_->content("/model/lines_1.jsonl")[0] ^= 1;
-  expect_error(ErrorCode::corrupt_data, {"lines_1.jsonl", "checksum"}, [&] { load_checkpoint("/model", *files_); });
+  files_->content("/model/checkpoint_0000000001/checkpoint.json")[50] ^= 1;
   files_->content(kUnit + "/state.safetensors")[200] ^= 1;
   expect_error(ErrorCode::corrupt_data, {kUnit + "/state.safetensors", "checksum"},
                [&] { load_checkpoint("/model", *files_); });
+}
+
+// Of a run, of its state alone, and of the newest checkpoint by its own name: what is loaded, by its steps, and what is
+// told of. Steps of 0: an error.
+struct DamageCase {
+  std::string file;
+  bool all_use_it;  // both checkpoints, or else the newest alone
+  std::pair<std::int64_t, std::size_t> run, state, named;
+};
+
+TEST_F(CheckpointDamage, AFlippedBitCostsWhatItIsInAndNothingElse) {
+  const std::string first = "/model/checkpoint_0000000001";
+  const DamageCase cases[] = {
+      {kUnit + "/checkpoint.json", false, {1, 1}, {1, 1}, {0, 0}},
+      {kUnit + "/state.safetensors", false, {1, 1}, {1, 1}, {0, 0}},
+      {kUnit + "/memory.safetensors", false, {1, 1}, {2, 1}, {0, 0}},
+      {"/model/lines_0.jsonl", false, {1, 1}, {2, 1}, {2, 1}},
+      {"/model/lines_1.jsonl", false, {1, 1}, {2, 1}, {2, 1}},
+      {"/model/lines_0.jsonl", true, {2, 1}, {2, 1}, {2, 1}},
+      {"/model/lines_1.jsonl", true, {2, 1}, {2, 1}, {2, 1}},
+      {first + "/checkpoint.json", false, {2, 0}, {2, 0}, {2, 0}},
+      {first + "/state.safetensors", false, {2, 0}, {2, 0}, {2, 0}},
+      {first + "/memory.safetensors", false, {2, 0}, {2, 0}, {2, 0}},
+  };
+  const auto outcome = [&](auto&& load) -> std::pair<std::int64_t, std::size_t> {
+    try {
+      const LoadedCheckpoint loaded = load();
+      return {loaded.record.steps, loaded.skipped.size()};
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::corrupt_data) << error.what();
+      return {0, 0};
+    }
+  };
+  for (const DamageCase& damage : cases) {
+    std::string& content = files_->content(damage.file);
+    const bool is_lines = damage.file.find("lines") != damage.file.npos;
+    std::size_t byte = 0, end = content.size();
+    if (is_lines) {
+      // The two files have the same number of bytes less those of their first lines.
+      const std::size_t of_first = detail::read_manifest(*files_, first).lines[damage.file[13] - '0'].bytes;
+      damage.all_use_it ? end = of_first : byte = of_first;
+    }
+    ASSERT_LT(byte, end) << damage.file;
+    for (; byte < end; byte += test::kStride) {
+      const char before = content[byte];
+      content[byte] = static_cast<char>(before ^ (1 << random_() % 8));
+      const std::string what = fmt::format("byte {} of '{}'", byte, damage.file);
+      EXPECT_EQ(outcome([&] { return load_checkpoint("/model", *files_); }), damage.run) << what;
+      EXPECT_EQ(outcome([&] { return detail::load_checkpoint(*files_, "/model", detail::Needed::state); }),
+                damage.state)
+          << what;
+      EXPECT_EQ(outcome([&] { return load_checkpoint(kUnit, *files_); }), damage.named) << what;
+      content[byte] = before;
+    }
+  }
+}
+
+// What an archive has of `count` lines, each of which tells its number.
+std::string numbered_lines(std::size_t first, std::size_t count) {
+  std::string text;
+  for (std::size_t i = first; i < count; ++i) text += fmt::format("[{},{:.6f}]\n", i, std::sin(static_cast<double>(i)));
+  return text;
+}
+
+TEST_F(CheckpointDamage, ADamagedLineCostsThoseNextToIt) {
+  constexpr std::size_t kSaves = 30, kLinesEach = 150;
+  std::optional<CheckpointStore> store(std::in_place, "/large", CheckpointStoreOptions{.files = files_});
+  for (std::size_t save = 1; save <= kSaves; ++save) {
+    Archive archive = store->archive();
+    const std::size_t count = save * kLinesEach;
+    archive.lines(
+        "numbers", count, [&](std::size_t first) { return numbered_lines(first, count); }, nullptr);
+    store->save(*run_.snapshot_at({1, 0}), SampleRun::record({static_cast<std::int64_t>(save), 0}), std::move(archive));
+  }
+  constexpr std::size_t kLines = kSaves * kLinesEach;
+  store.reset();
+  const auto read = [&](LoadedCheckpoint& loaded) {
+    std::string text = "nothing";
+    loaded.archive.lines("numbers", 0, nullptr, [&](std::string_view found) { text = found; });
+    return text;
+  };
+  LoadedCheckpoint whole = load_checkpoint("/large", *files_);
+  ASSERT_EQ(read(whole), numbered_lines(0, kLines));
+  std::string& content = files_->content("/large/lines_0.jsonl");
+  ASSERT_GT(content.size(), 65'000u);
+  const auto expect_most_left = [&](const std::string& what) {
+    LoadedCheckpoint loaded = load_checkpoint("/large", *files_);
+    ASSERT_EQ(loaded.skipped.size(), 1u) << what;
+    const std::string left = read(loaded);
+    std::set<std::string_view> right;
+    const std::string all = numbered_lines(0, kLines);
+    for (std::size_t at = 0, end; at < all.size(); at = end)
+      right.insert(std::string_view(all).substr(at, (end = all.find('\n', at) + 1) - at));
+    std::size_t lines = 0;
+    for (std::size_t at = 0, end; at < left.size(); at = end, ++lines) {
+      const std::string_view line = std::string_view(left).substr(at, (end = left.find('\n', at) + 1) - at);
+      ASSERT_TRUE(right.contains(line)) << what << ": " << line;
+    }
+    EXPECT_GT(lines, kLines - kLines / 30) << what;
+    EXPECT_NE(loaded.skipped[0].find(fmt::format("of its {} lines {} are left", kLines, lines)), std::string::npos)
+        << loaded.skipped[0];
+  };
+  for (std::size_t byte = 0; byte < content.size(); byte += content.size() / 30) {
+    content[byte] ^= 1;
+    expect_most_left(fmt::format("byte {}", byte));
+    content[byte] ^= 1;
+  }
+  content.resize(content.size() - 100);
+  expect_most_left("the end is missing");
+  // What a store saves next is whole.
+  CheckpointStore next("/large", {.files = files_});
+  Archive archive = next.archive();
+  archive.lines(
+      "numbers", 3, [](std::size_t first) { return numbered_lines(first, 3); }, nullptr);
+  next.save(*run_.snapshot_at({1, 0}), SampleRun::record({kSaves + 1, 0}), std::move(archive));
+  EXPECT_TRUE(load_checkpoint("/large", *files_).skipped.empty());
+}
+
+// With its lines, without them, and beside another's.
+TEST_F(CheckpointDamage, ACopyIsLoadedByItsName) {
+  const auto copy = [&](const std::string& name, const std::string& to) {
+    const std::string content = files_->content(name);
+    const auto writer = files_->create(to);
+    writer->write(content.data(), content.size());
+  };
+  files_->create_directories("/copy/checkpoint_0000000002");
+  for (const std::string& name : files_->list(kUnit)) copy(kUnit + "/" + name, "/copy/checkpoint_0000000002/" + name);
+  for (const char* path : {"/copy/checkpoint_0000000002", "/copy/checkpoint_0000000002/", "/copy"}) {
+    LoadedCheckpoint alone = load_checkpoint(path, *files_);
+    EXPECT_EQ(alone.record.steps, 2) << path;
+    ASSERT_EQ(alone.skipped.size(), 2u) << path;
+    EXPECT_NE(alone.skipped[0].find("there is no '/copy/lines_"), std::string::npos) << alone.skipped[0];
+  }
+  for (const char* name : {"/lines_0.jsonl", "/lines_1.jsonl"}) {
+    const auto writer = files_->create("/copy" + std::string(name));
+    writer->write("[1]\n", 4);
+  }
+  for (const char* path : {"/copy/checkpoint_0000000002", "/copy"}) {
+    EXPECT_EQ(load_checkpoint(path, *files_).skipped.size(), 2u) << path;
+  }
+  for (const char* name : {"/lines_0.jsonl", "/lines_1.jsonl"})
+    copy("/model" + std::string(name), "/copy" + std::string(name));
+  for (const char* path : {"/copy/checkpoint_0000000002", "/copy"}) {
+    LoadedCheckpoint loaded = load_checkpoint(path, *files_);
+    EXPECT_TRUE(loaded.skipped.empty()) << path;
+    EXPECT_EQ(SampleRun::moment_of(loaded), (Moment{2, 0})) << path;
+  }
+}
+
+// Of what was written before there were parts.
+TEST_F(CheckpointDamage, LinesWithoutPartsAreLostTogether) {
+  for (const char* unit : {"/model/checkpoint_0000000001", "/model/checkpoint_0000000002"}) {
+    detail::Manifest manifest = detail::read_manifest(*files_, unit);
+    for (auto& lines : manifest.lines) lines.parts.clear();
+    files_->content(std::string(unit) + "/checkpoint.json") = detail::manifest_text(manifest);
+  }
+  LoadedCheckpoint whole = load_checkpoint("/model", *files_);
+  EXPECT_TRUE(whole.skipped.empty());
+  EXPECT_EQ(SampleRun::moment_of(whole), (Moment{2, 0}));
+  files_->content("/model/lines_1.jsonl")[0] ^= 1;
+  const LoadedCheckpoint loaded = load_checkpoint("/model", *files_);
+  EXPECT_EQ(loaded.record.steps, 2);
+  ASSERT_EQ(loaded.skipped.size(), 1u);
+  EXPECT_NE(loaded.skipped[0].find("of its 2 lines 0 are left"), std::string::npos) << loaded.skipped[0];
 }
 
 TEST_F(CheckpointDamage, NamesThatLeadElsewhereAreRefused) {
@@ -168,8 +336,24 @@ TEST_F(CheckpointDamage, ManifestsThatContradictThemselvesOrTheFilesAreRefused) 
   corrupt("twice", [](Manifest& m) { m.lines[0].name = m.lines[1].name; });
   corrupt("bytes, expected", [](Manifest& m) { m.files[0].bytes = std::uint64_t{1} << 62; });
   corrupt("checksum", [](Manifest& m) { m.files[0].xxh3 = "0123456789abcdef"; });
-  corrupt("bytes, expected", [](Manifest& m) { m.lines[0].bytes = std::uint64_t{1} << 62; });
-  corrupt("lines, expected 7", [](Manifest& m) { m.lines[0].lines = 7; });
+  // What they tell of lines costs these lines alone.
+  const auto skipped = [&](const std::string& words, const std::function<void(Manifest&)>& change) {
+    std::string& content = files_->content(kUnit + "/checkpoint.json");
+    const std::string before = content;
+    Manifest manifest = detail::read_manifest(*files_, kUnit);
+    change(manifest);
+    content = detail::manifest_text(manifest);
+    const LoadedCheckpoint loaded = load_checkpoint(kUnit, *files_);
+    ASSERT_EQ(loaded.skipped.size(), 1u);
+    EXPECT_NE(loaded.skipped[0].find(words), std::string::npos) << loaded.skipped[0];
+    content = before;
+  };
+  skipped("bytes, expected", [](Manifest& m) { m.lines[0].bytes = std::uint64_t{1} << 62; });
+  skipped("lines, expected 7", [](Manifest& m) { m.lines[0].lines = 7; });
+  skipped("of its 2 lines 0 are left", [](Manifest& m) {
+    m.lines[0].xxh3 = "0123456789abcdef";
+    m.lines[0].parts[0].bytes = ~std::uint64_t{0};
+  });
   corrupt("steps is -1", [](Manifest& m) { m.record.steps = -1; });
   corrupt("time is inf", [](Manifest& m) { m.record.time = INFINITY; });
 }

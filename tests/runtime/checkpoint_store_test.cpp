@@ -63,6 +63,32 @@ class CheckpointStoreTest : public testing::Test {
   SampleRun run_;
 };
 
+// Whichever call of the listing the writer comes before, with the next step or another of the same.
+TEST_F(CheckpointStoreTest, AListBesideAWriterHasNothingUnreadable) {
+  CheckpointStore writer = open();
+  const CheckpointStore reader = open();
+  std::int64_t steps = 1;
+  save(writer, {steps});
+  std::size_t call = 1;
+  for (bool done = false; !done; ++call) {
+    for (const int more : {0, 1}) {
+      std::size_t left = call;
+      files_->before_call = [&] {
+        if (--left > 0) return;
+        files_->before_call = nullptr;
+        save(writer, {steps += more});
+      };
+      std::vector<std::string> unreadable;
+      const std::vector<StoredCheckpoint> all = reader.all(&unreadable);
+      EXPECT_TRUE(unreadable.empty()) << "call " << call << ": " << unreadable.front();
+      EXPECT_EQ(all.size(), 1u) << "call " << call;
+      done = files_->before_call != nullptr;
+      files_->before_call = nullptr;
+    }
+  }
+  EXPECT_GT(call, 4u);
+}
+
 TEST_F(CheckpointStoreTest, LoadsWhatItSaved) {
   const test::TemporaryDirectory dir;
   CheckpointStore store(dir / "a/b/model", {.keep = 3});

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -50,6 +51,38 @@ TEST(FileSystem, ListsRenamesAndRemoves) {
   files->sync_directory(dir / "x");
   EXPECT_EQ(files->list(dir / "x"), (std::vector<std::string>{"b", "y"}));
   EXPECT_EQ(test::read_text(dir / "x/b"), "x/a");
+}
+
+TEST(FileSystem, ALockIsItsProcesssWhateverItsChildrenDo) {
+  const test::TemporaryDirectory dir;
+  const auto files = posix_file_system();
+  auto lock = files->lock(dir / "lock", "me");
+  ASSERT_TRUE(lock);
+  const auto fork_child = [&](bool lets_go, int end) {
+    const pid_t child = ::fork();
+    if (child != 0) return child;
+    if (lets_go) lock.reset();
+    char byte = 0;
+    (void)!::read(end, &byte, 1);
+    ::_exit(0);
+  };
+  for (const bool lets_go : {true, false}) {
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    const pid_t child = fork_child(lets_go, ends[0]);
+    if (lets_go) {
+      ASSERT_EQ(::write(ends[1], "x", 1), 1);
+      ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+      EXPECT_FALSE(files->lock(dir / "lock", "another"));
+    } else {
+      lock.reset();
+      EXPECT_TRUE(files->lock(dir / "lock", "another"));
+      ASSERT_EQ(::write(ends[1], "x", 1), 1);
+      ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+    }
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
 }
 
 TEST(FileSystem, ReadsPieceByPiece) {

@@ -7,7 +7,9 @@ usage: giro_checkpoint_test.py GIRO_CHECKPOINT WRITE_CHECKPOINTS
 import ast
 import io
 import json
+import os
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -227,6 +229,34 @@ class GiroCheckpoint(unittest.TestCase):
         self.assertEqual(len(lines), 4)
         self.assertEqual(self.run_it(1, "verify", first).splitlines(), [lines[1]])
 
+    def test_verify_of_lines(self):
+        model, (first, second, third) = self.checkpoints()
+        lines = model / "lines_0.jsonl"
+        copy = self.folder / "copy" / third.name
+        shutil.copytree(third, copy)
+        self.assertEqual(self.run_it(0, "verify", copy), f"ok, without its lines: {copy}\n")
+        self.assertIn("remembers run/history/records", self.run_it(0, "show", copy))
+        content = lines.read_bytes()
+        lines.write_bytes(content[:15] + b"x" + content[16:])  # after those of the first
+        found = self.run_it(1, "verify", model).splitlines()
+        self.assertEqual(found[0], f"ok: {first}")
+        for line in found[1:]:
+            self.assertIn(f"failed: lines '{lines}': the checksum", line)
+        self.assertIn(f"failed: lines '{lines}'", self.run_it(1, "verify", third))
+        lines.unlink()
+        self.assertEqual(self.run_it(1, "verify", model).count("failed: there is no"), 3)
+
+    def test_verify_beside_a_writer(self):
+        """Whatever it finds removed or replaced meanwhile has not failed."""
+        model, _ = self.checkpoints()
+        with subprocess.Popen([write_checkpoints, model, "forever"]) as writer:
+            try:
+                for _ in range(int(os.environ.get("GIRO_VERIFIES", 20))):
+                    self.assertNotIn("failed", self.run_it(0, "verify", model))
+                    self.assertNotIn("unreadable", self.run_it(0, "list", model))
+            finally:
+                writer.kill()
+
     def test_verify_of_nothing(self):
         self.assertIn("no checkpoint in the directory", self.run_it(2, "verify", self.folder))
         self.assertIn("there is no", self.run_it(2, "verify", self.folder / "none"))
@@ -289,7 +319,7 @@ class GiroCheckpoint(unittest.TestCase):
         good = self.file({})
         for arguments in (["show", bad], ["diff", good, bad], ["export", bad, self.folder / "x"], ["show", "none"]):
             self.assertIn(str(bad if bad in arguments else "none"), self.run_it(2, *arguments))
-        self.run_it(2, "export", good, self.folder / "none" / "x.npz")
+        self.run_it(2, "export", good, "/dev/full/x.npz")
         for arguments in ([], ["show"], ["diff", good], ["unknown"], ["show", good, "--unknown"]):
             self.run_it(2, *arguments)
         self.assertIn("export", self.run_it(0, "--help"))

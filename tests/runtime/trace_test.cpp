@@ -144,8 +144,7 @@ TEST_F(TraceTest, OneAtATime) {
 TEST_F(TraceTest, AFileIsWrittenWholeOrNotAtAll) {
   Trace trace;
   { const Span span("test", "span"); }
-  expect_error(ErrorCode::not_found, {dir_.path() + "/nowhere"},
-               [&] { trace.write(dir_.path() + "/nowhere/trace.json"); });
+  expect_error(ErrorCode::io, {"/dev/full"}, [&] { trace.write("/dev/full/trace.json"); });
   test::FaultyFileSystem whole;
   trace.write(path_, whole);
   const std::vector<char> before = posix_file_system()->read(path_);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +30,11 @@ struct Dataset::Plan {
   std::size_t prefetch = 0;
   std::shared_ptr<Residence> residence;
   int rank = 0, ranks = 1;  // that share each batch
+  struct Checksums {
+    std::once_flag once;
+    std::vector<std::string> of_features;
+  };
+  std::shared_ptr<Checksums> known = std::make_shared<Checksums>();
 
   // Keeps sums of a position and a batch within 63 bits.
   static constexpr std::int64_t kMaxRows = std::numeric_limits<std::int64_t>::max() / 4;
@@ -49,6 +55,8 @@ struct Dataset::Plan {
     const std::int64_t total = total_rows();
     return total == kForever ? rows_per_batch() : std::clamp<std::int64_t>(total - position, 0, rows_per_batch());
   }
+  // Of some of each feature's rows: read once, for all datasets of these rows.
+  const std::vector<std::string>& checksums() const;
   // What has to be the same on all ranks, a line each.
   std::string description() const;
 

@@ -10,11 +10,13 @@
 #include <ranges>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <giro/runtime/archive.h>
 #include <giro/runtime/graph.h>
 
 #include "tests/expect_error.h"
@@ -551,6 +553,36 @@ TEST(Residence, RefusesRowsThatAreNotAsManyAsItsOrder) {
   expect_error(ErrorCode::shape_mismatch, {"'x'", "4 rows"}, [&] {
     Residence({{"x", rows}}, RowOrder{4}, Device::cpu());
   });
+}
+
+TEST(Dataset, TellsOtherRowsOfTheSameNumber) {
+  const auto saved = [](const Dataset& dataset) {
+    Archive archive;
+    dataset.persist(archive);
+    return archive.text();
+  };
+  const auto read = [](const Dataset& dataset, const std::string& text) {
+    Archive archive = Archive::read(text);
+    dataset.persist(archive);
+  };
+  std::vector<float> values(1000, 1);
+  const Dataset dataset = Dataset({{"x", values}, {"y", std::vector<float>(1000)}}).batch(10);
+  const std::string text = saved(dataset);
+  read(dataset.skip(3), text);
+  values[0] = 2;
+  expect_error(ErrorCode::invalid_argument, {"the dataset's checksums is x: ", ", y: ", "the run was saved with one"},
+               [&] {
+                 read(Dataset({{"x", values}, {"y", std::vector<float>(1000)}}).batch(10), text);
+               });
+  values[0] = 1;
+  expect_error(ErrorCode::invalid_argument, {"checksums is z: "}, [&] {
+    read(Dataset({{"z", values}, {"y", std::vector<float>(1000)}}).batch(10), text);
+  });
+  // Of a run that was saved before there were any.
+  std::string before = text.substr(0, text.find("\"checksums\""));
+  before.erase(before.find_last_of(','));
+  values[0] = 2;
+  read(Dataset({{"x", values}, {"y", std::vector<float>(1000)}}).batch(10), before + "}");
 }
 
 }  // namespace

@@ -350,7 +350,16 @@ TEST_F(HistoryFiles, CsvReplacesTheFile) {
   History().write_csv(path());
   EXPECT_EQ(read(), (Rows{{"steps", "samples", "time"}}));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_.path()), {}), 1);
-  expect_error(ErrorCode::not_found, {"no/such"}, [&] { History().write_csv(directory_ / "no/such/history.csv"); });
+}
+
+TEST_F(HistoryFiles, TheirDirectoryIsMade) {
+  History h;
+  h.commit({}, logs().add_metric("a", 1));
+  h.write_csv(directory_ / "a/b/h.csv");
+  h.write_jsonl(directory_ / "c/h.jsonl");
+  h.write_npy("a", directory_ / "d/h.npy");
+  for (const char* name : {"a/b/h.csv", "c/h.jsonl", "d/h.npy"}) EXPECT_NE(test::read_text(directory_ / name), "");
+  expect_error(ErrorCode::io, {"h.csv/x"}, [&] { h.write_csv(directory_ / "a/b/h.csv/x/h.csv"); });
 }
 
 TEST_F(HistoryFiles, CsvQuotesNames) {

@@ -1,5 +1,6 @@
 // Writes to DIR what giro_checkpoint_test.py looks at: checkpoints of steps 10, 20 and 30, of which the second was
-// saved for its loss, and the third of a state that is not finite.
+// saved for its loss, and the third of a state that is not finite. With another argument it goes on so until it is
+// killed.
 
 #include <array>
 #include <cstdio>
@@ -40,23 +41,27 @@ void persist(giro::Archive& archive, std::int64_t steps) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
+  if (argc != 2 && argc != 3) return 2;
   try {
     giro::State state(giro::Device::cpu());
     state.add("params", {{"bias", giro::DType::f32, {2}}});
     state.add("step", {{"", giro::DType::i64, {}}});
     float* const bias = state.at("params/bias").data<float>();
     giro::CheckpointStore store(argv[1], {.keep = 3});
-    for (const std::int64_t steps : {10, 20, 30}) {
-      *state.at("step").data<std::int64_t>() = steps;
-      bias[1] = steps == 30 ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(steps);
-      giro::CheckpointRecord record{.steps = steps, .samples = 32 * steps, .time = 0.125 * static_cast<double>(steps)};
-      if (steps == 20) record.monitor = "loss", record.best = 0.5;
-      if (steps == 30) record.not_finite = "params/bias";
-      giro::Archive archive = store.archive();
-      persist(archive, steps);
-      store.save(giro::Snapshot(state, giro::MemoryKind::pinned), record, std::move(archive));
-    }
+    do {
+      for (const std::int64_t steps : {10, 20, 30}) {
+        *state.at("step").data<std::int64_t>() = steps;
+        bias[1] = steps == 30 ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(steps);
+        giro::CheckpointRecord record{
+            .steps = steps, .samples = 32 * steps, .time = 0.125 * static_cast<double>(steps)};
+        if (steps == 20) record.monitor = "loss", record.best = 0.5;
+        if (steps == 30) record.not_finite = "params/bias";
+        giro::Archive archive = store.archive();
+        persist(archive, steps);
+        store.save(giro::Snapshot(state, giro::MemoryKind::pinned), record, std::move(archive));
+      }
+      store.begin_run();
+    } while (argc == 3);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -37,10 +37,10 @@ struct LoadedCheckpoint {
   std::string path;
   int version = 0;
   CheckpointRecord record;
-  std::vector<Leaf> leaves;           // on the host, by the paths they have in the state
-  std::shared_ptr<const void> owner;  // keeps their memory alive
-  Archive archive = Archive();        // to be read from
-  std::vector<std::string> skipped;   // why newer ones were not taken, a line each, newest first
+  std::vector<Leaf> leaves;               // on the host, by the paths they have in the state
+  std::shared_ptr<const void> owner;      // keeps their memory alive
+  Archive archive = Archive();            // to be read from
+  std::vector<std::string> skipped = {};  // why newer ones were not taken, a line each, newest first
 };
 
 // Reads a checkpoint: `path` is its directory, a file of version 0.1, or a directory of checkpoints, of which the

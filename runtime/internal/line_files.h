@@ -35,7 +35,7 @@ class LineFiles {
   struct File {
     std::string name;
     std::uint64_t lines = 0, bytes = 0;
-    Checksum checksum;
+    Checksum checksum = {};
   };
   File& file_for(const std::string& path, const Archive::Lines& lines);
 

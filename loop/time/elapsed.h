@@ -58,7 +58,7 @@ struct Period {
 // A period as an option takes it: {.stop = 5'000}, or {.stop = at({.samples = 60'000})}.
 struct PeriodOrSteps : Period {
   PeriodOrSteps() = default;
-  PeriodOrSteps(std::int64_t steps) : Period{.steps = steps} {}
+  PeriodOrSteps(std::int64_t number) : Period{.steps = number} {}
   PeriodOrSteps(const Period& period) : Period(period) {}
 };
 

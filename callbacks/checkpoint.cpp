@@ -17,6 +17,7 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/tensor.h>
 
+#include "runtime/internal/recording.h"
 #include "runtime/internal/structure.h"
 #include "runtime/internal/text.h"
 
@@ -304,6 +305,7 @@ void Checkpoint::wait() {
 }
 
 bool Checkpoint::save_at(const Elapsed& elapsed, const State& state, std::optional<double> best) {
+  detail::Recording::expect_none("checkpoint");
   expect_whole(state);
   if (best && !monitor_) {
     throw Error(ErrorCode::invalid_argument,

@@ -27,10 +27,10 @@ struct EarlyStoppingOptions {
   // How long to wait for a better value: so many evaluations in a row, which are this callback's own calls (0 is as
   // 1), or a period since the best one: at({.samples = 60'000}), or at(5'000) for steps, which an integer is in ciclo.
   std::variant<std::int64_t, Period> patience = std::int64_t{0};
-  double min_delta = 0;            // only what is better by more than that is better
-  std::string mode = "min";        // or "max"
-  std::optional<double> baseline;  // patience runs until this is beaten, too
-  bool restore_best = false;       // end with the state that had the best value
+  double min_delta = 0;                 // only what is better by more than that is better
+  std::string mode = "min";             // or "max"
+  std::optional<double> baseline = {};  // patience runs until this is beaten, too
+  bool restore_best = false;            // end with the state that had the best value
 };
 
 // A callback that stops the loop when an entry of the logs, a name or "collection.name", no longer gets better. It
@@ -98,15 +98,15 @@ class EarlyStopping : public GenericCallback {
 
   struct Memory {
     Monitor monitor;
-    std::int64_t waited = 0;             // evaluations since one was better than all before, and than the baseline
-    std::optional<Elapsed> waits_since;  // that one, or else the first
-    std::optional<Elapsed> best_elapsed;
-    std::optional<Elapsed> ended;  // where the latest loop has
+    std::int64_t waited = 0;                  // evaluations since one was better than all before, and than the baseline
+    std::optional<Elapsed> waits_since = {};  // that one, or else the first
+    std::optional<Elapsed> best_elapsed = {};
+    std::optional<Elapsed> ended = {};  // where the latest loop has
     bool stopped = false;
-    std::any best_state;
-    bool is_put_back = false;  // by the stop of the latest loop
-    std::vector<Leaf> read;    // the best state, where it was read from an archive and no state was seen since
-    std::shared_ptr<const void> read_owner;
+    std::any best_state = {};
+    bool is_put_back = false;     // by the stop of the latest loop
+    std::vector<Leaf> read = {};  // the best state, where it was read from an archive and no state was seen since
+    std::shared_ptr<const void> read_owner = {};
   };
 
   void begin(const Elapsed& elapsed);

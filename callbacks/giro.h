@@ -3,7 +3,6 @@
 // All of giro, but for its dialects: <giro/jaxloop.h> and <giro/flip.h>.
 
 #include <giro/callbacks/async_writer.h>
-#include <giro/callbacks/bar_total.h>
 #include <giro/callbacks/check_replicas.h>
 #include <giro/callbacks/checkpoint.h>
 #include <giro/callbacks/csv_logger.h>

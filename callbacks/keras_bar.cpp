@@ -57,17 +57,16 @@ std::string format_line(const detail::Progress& progress, bool final, int width,
 }  // namespace
 
 KerasBar::KerasBar(const KerasBarOptions& options) {
-  if (!detail::Progress::can_show(options.total.period) || options.width < 1 || options.out == nullptr) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("keras_bar: total is {}, width is {}, out is {}; expected total >= 0, width >= 1, a file",
-                    to_string(options.total.period), options.width, options.out == nullptr ? "null" : "a file"));
+  if (!detail::Progress::can_show(options.total) || options.width < 1 || options.out == nullptr) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("keras_bar: total is {}, width is {}, out is {}; expected total >= 0, width >= 1, a file",
+                            to_string(options.total), options.width, options.out == nullptr ? "null" : "a file"));
   }
   std::string heading;
-  if (options.epoch) heading = fmt::format("Epoch {}", *options.epoch);
+  if (options.epoch) heading = fmt::format("Epoch {}", *options.epoch + 1);
   if (options.epoch && options.num_epochs) heading += fmt::format("/{}", *options.num_epochs);
   progress_ = std::make_shared<detail::Progress>(
-      detail::Progress::Options{options.total.period, options.interval, options.file_interval, options.stateful_metrics,
+      detail::Progress::Options{options.total, options.interval, options.file_interval, options.stateful_metrics,
                                 options.always_stateful, options.out},
       std::move(heading),
       [width = options.width, unit = options.unit_name](const detail::Progress& progress, bool final, std::size_t) {

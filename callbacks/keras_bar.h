@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <giro/callbacks/bar_total.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
 
@@ -18,9 +17,12 @@ class Progress;
 }
 
 struct KerasBarOptions {
-  BarTotal total;                     // steps, or a period such as at({.samples = 60'000})
-  std::optional<std::int64_t> epoch;  // "Epoch 1/10" in a line of its own in front of the bar
-  std::optional<std::int64_t> num_epochs;
+  // When the bar is complete, as a loop's stop: of several fields it shows the one that is furthest on. Default or 0:
+  // unknown.
+  PeriodOrSteps total = {};
+  // Counts from 0, as the epochs of ciclo and Keras do: the line in front of the bar says "Epoch 1/10" for 0.
+  std::optional<std::int64_t> epoch = {};
+  std::optional<std::int64_t> num_epochs = {};
   int width = 30;                                  // of the bar, in columns
   double interval = 0.05;                          // seconds between two drawings on a terminal
   double file_interval = 5.0;                      // seconds between two lines on anything else

@@ -30,7 +30,7 @@ void PeriodicAction::see(std::int64_t step, double t) {
   if (!is_seeded_) {
     is_seeded_ = true;
     ran(step, t);
-  } else if (interval_.every_steps && step != last_step_ + 1) {
+  } else if (interval_.every_steps && !follows(step)) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: step {} comes after step {}, but with every_steps = {} it has to be called after "
                             "every step, once",

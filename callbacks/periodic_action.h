@@ -37,6 +37,9 @@ class PeriodicAction {
   // one: Error(invalid_argument) for a gap, or for a step that comes again.
   bool operator()(std::int64_t step, double t = Elapsed::now());
 
+  // Whether a step is the first, or the one after the latest.
+  bool follows(std::int64_t step) const noexcept { return !is_seeded_ || step == last_step_ + 1; }
+  std::int64_t last_step() const noexcept { return last_step_; }
   // The same in parts, for what has a word in it as well: the step is there; whether the interval makes it due; the
   // action has run.
   void see(std::int64_t step, double t);

@@ -42,8 +42,8 @@ struct Profile::Memory {
   const ProfileOptions options;
   PeriodicAction action;
   bool is_running = false;
-  std::optional<Trace> trace;  // of the profile that is running
-  std::string path;            // where it goes
+  std::optional<Trace> trace = {};  // of the profile that is running
+  std::string path = {};            // where it goes
 };
 
 Profile::Profile(const ProfileOptions& options)
@@ -85,7 +85,15 @@ void Profile::on_start(const Elapsed& elapsed) {
   memory_->start(elapsed.steps);
   memory_->action.ran(elapsed.steps, elapsed.date);
 }
-void Profile::operator()(const Elapsed& elapsed, const Logs&) { update(elapsed.steps + 1, elapsed.date); }
+void Profile::operator()(const Elapsed& elapsed, const Logs&) {
+  const std::int64_t step = elapsed.steps + 1;
+  if (!memory_->action.follows(step)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("profile: step {} comes after step {}, expected every step: a task of every(1)", step,
+                            memory_->action.last_step()));
+  }
+  update(step, elapsed.date);
+}
 void Profile::on_end() { memory_->stop(); }
 void Profile::persist(Archive& archive) { memory_->action.persist(archive); }
 

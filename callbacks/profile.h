@@ -34,9 +34,9 @@ struct ProfileOptions {
 };
 
 // Takes a profile of some steps now and then, as CLU's Profile: by hand (update), or as an observer in a loop, where it
-// is a task of every(1). A profile begins when one is due, and ends when both its steps and its time are over, or the
-// loop is; what is due meanwhile is let go. An observer sees the steps when their logs arrive, when the device is some
-// steps further on. Copies share what they remember.
+// is a task of every(1), and refuses to pass over a step. A profile begins when one is due, and ends when both its
+// steps and its time are over, or the loop is; what is due meanwhile is let go. An observer sees the steps when their
+// logs arrive, when the device is some steps further on. Copies share what they remember.
 //
 //   {giro::every(1), giro::profile({.num_profile_steps = 20, .logdir = "logdir/1/profile"})}
 class Profile {

@@ -63,14 +63,13 @@ std::string format_line(const detail::Progress& progress, const TqdmBarOptions& 
 }  // namespace
 
 TqdmBar::TqdmBar(const TqdmBarOptions& options) {
-  if (!detail::Progress::can_show(options.total.period) || options.width < 0 || options.out == nullptr) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("tqdm_bar: total is {}, width is {}, out is {}; expected total >= 0, width >= 0, a file",
-                    to_string(options.total.period), options.width, options.out == nullptr ? "null" : "a file"));
+  if (!detail::Progress::can_show(options.total) || options.width < 0 || options.out == nullptr) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("tqdm_bar: total is {}, width is {}, out is {}; expected total >= 0, width >= 0, a file",
+                            to_string(options.total), options.width, options.out == nullptr ? "null" : "a file"));
   }
   progress_ = std::make_shared<detail::Progress>(
-      detail::Progress::Options{options.total.period, options.interval, options.file_interval, options.stateful_metrics,
+      detail::Progress::Options{options.total, options.interval, options.file_interval, options.stateful_metrics,
                                 options.always_stateful, options.out},
       std::string(), [options](const detail::Progress& progress, bool, std::size_t columns) {
         return format_line(progress, options, columns);

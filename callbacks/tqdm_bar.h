@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <giro/callbacks/bar_total.h>
 #include <giro/loop/log/logs.h>
 #include <giro/loop/time/elapsed.h>
 
@@ -17,7 +16,7 @@ class Progress;
 }
 
 struct TqdmBarOptions {
-  BarTotal total;              // steps, or a period such as at({.samples = 60'000})
+  PeriodOrSteps total = {};    // as KerasBarOptions::total
   std::string desc = {};       // in front of the bar
   std::string unit = "step";   // as in "36.10step/s"
   int width = 0;               // of the bar, in columns; 0: what a terminal has room for, 10 elsewhere

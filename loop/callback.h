@@ -17,7 +17,7 @@ class Archive;
 // The base of a callback class for loops of any state and batch. Its members
 //   template <class S, class B> void operator()(LoopState<S, B>& loop)
 // and, if it has them, on_claim, on_resume, on_start, on_save and on_end of the same form, are made for the types of
-// the loop that it is given to.
+// the loop that it is given to. The call, on_start and on_end may return what those of any other callback do.
 struct GenericCallback {};
 
 namespace detail {
@@ -27,7 +27,7 @@ template <class F, class S, class B>
 struct BoundCallback {
   using Generic = F;
 
-  void operator()(LoopState<S, B>& loop) { callable(loop); }
+  decltype(auto) operator()(LoopState<S, B>& loop) { return callable(loop); }
   void persist(Archive& archive)
     requires requires(F& f) { f.persist(archive); }
   {
@@ -53,16 +53,16 @@ struct BoundCallback {
   {
     callable.on_resume(loop);
   }
-  void on_start(LoopState<S, B>& loop) {
+  decltype(auto) on_start(LoopState<S, B>& loop) {
     if constexpr (requires { callable.on_start(loop); }) {
-      callable.on_start(loop);
+      return callable.on_start(loop);
     } else {
       static_assert(!names_on_start<F>(), "giro: the on_start of a GenericCallback takes a LoopState<S, B>&");
     }
   }
-  void on_end(LoopState<S, B>& loop) {
+  decltype(auto) on_end(LoopState<S, B>& loop) {
     if constexpr (requires { callable.on_end(loop); }) {
-      callable.on_end(loop);
+      return callable.on_end(loop);
     } else {
       static_assert(!names_on_end<F>(), "giro: the on_end of a GenericCallback takes a LoopState<S, B>&");
     }

@@ -18,7 +18,7 @@ namespace giro {
 
 template <class B>
 struct ElapseOptions {
-  Period stop;                                               // default: when the dataset ends
+  PeriodOrSteps stop = {};                                   // default: when the dataset ends
   Elapsed initial = {};                                      // where an earlier loop has left off
   std::function<std::int64_t(const B&)> batch_size_fn = {};  // default: giro::batch_size
   std::shared_ptr<Arbiter> arbiter = {};                     // default: this process's clock and signals

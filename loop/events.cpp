@@ -39,6 +39,13 @@ class Named final : public ScheduleNode {
 
 }  // namespace
 
+void refuse_without(LoopEvent step) {
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("there is no {0}, so nothing would run in the steps: expected a task {{\"{0}\", ...}}, or a "
+                          "member of that name in the state or in one of the callbacks",
+                          to_string(step)));
+}
+
 Schedule named(Schedule schedule, std::string name) {
   return Schedule(std::make_unique<Named>(std::move(schedule), std::move(name)));
 }

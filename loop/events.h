@@ -55,6 +55,13 @@ struct EventTask {
       : event(event_of(name)), schedule(never()), callbacks(list) {}
   EventTask(Schedule when, Callback<S, B> callback) : schedule(std::move(when)), callbacks{std::move(callback)} {}
   EventTask(Schedule when, std::initializer_list<Callback<S, B>> list) : schedule(std::move(when)), callbacks(list) {}
+  // Anything else, which does not compile: for its message.
+  template <class When, class First, class... Rest>
+    requires(sizeof...(Rest) > 0 ||
+             !(std::is_convertible_v<When, Schedule> || std::is_convertible_v<When, std::string_view>))
+  EventTask(When&&, First&&, Rest&&...)
+      : schedule(detail::expect_task<std::conditional_t<std::is_convertible_v<When, std::string_view>, Schedule, When>,
+                                     Rest...>()) {}
 };
 
 namespace detail {
@@ -115,6 +122,9 @@ constexpr bool has_events() {
   return any;
 }
 
+// Error(invalid_argument): nothing runs in the steps of a loop, though they are what `step` is for.
+[[noreturn]] void refuse_without(LoopEvent step);
+
 // What runs when, in the order in which it was added.
 template <class S, class B>
 struct EventTable {
@@ -125,6 +135,21 @@ struct EventTable {
 
   Callbacks& operator[](LoopEvent event) { return by_event[static_cast<std::size_t>(event)]; }
 
+  // Error(invalid_argument) unless something runs at `step` or another of these events of each step, or may stand for
+  // it: a schedule or the list `callbacks` brings something else than observers, and callbacks that look after the
+  // loop.
+  void expect(LoopEvent step, std::initializer_list<LoopEvent> others) {
+    const auto works = [](const Callbacks& callbacks) {
+      for (const Callback<S, B>& callback : callbacks) {
+        if (callback.kind() != CallbackKind::observer && !callback.can_stop()) return true;
+      }
+      return false;
+    };
+    bool any = !(*this)[step].empty() || works(each_step);
+    for (const LoopEvent event : others) any |= !(*this)[event].empty();
+    for (const Task<S, B>& task : scheduled) any |= works(task.callbacks);
+    if (!any) refuse_without(step);
+  }
   // Appends what runs at these events, each under its name.
   void add_tasks(std::vector<Task<S, B>>& tasks, std::initializer_list<LoopEvent> events, const Schedule& schedule) {
     for (const LoopEvent event : events) {

@@ -17,8 +17,8 @@
 namespace giro {
 
 struct InnerLoopOptions {
-  bool output_state = false;  // whether the outer loop goes on with the state that comes out of the inner one
-  Aggregation aggregation = "last";
+  bool output_state = false;         // whether the outer loop goes on with the state that comes out of the inner one
+  Aggregation aggregation = "last";  // of the last record alone; "mean" for that of all of them
 };
 
 namespace detail {

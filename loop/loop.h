@@ -12,6 +12,20 @@
 
 namespace giro {
 
+namespace detail {
+
+// The type of the state that a loop is given.
+template <class Given>
+struct StateOf {
+  using type = std::remove_cvref_t<Given>;
+  static_assert(std::is_constructible_v<type, Given>,
+                "giro: a state that cannot be copied is moved into a loop: loop(std::move(state), ...)");
+};
+template <class Given>
+using state_of = typename StateOf<Given>::type;
+
+}  // namespace detail
+
 // Threads `state` through the batches of `dataset` until it ends or `stop` is reached. At each step, for each task in
 // order whose schedule is due, its callbacks run in order; what they log is merged, and committed to the history if
 // there is any. A callback that sets stop_iteration ends the loop after this step; the callbacks after it do not run.
@@ -22,12 +36,12 @@ namespace giro {
 //
 // Errors: LoopError for whatever a callback, a schedule, the dataset or the device throws, and for an empty dataset
 // where steps or samples were asked for.
-template <class S, std::ranges::input_range R>
-[[nodiscard]] LoopResult<S> loop(S state, R&& dataset,
+template <class Given, std::ranges::input_range R, class S = detail::state_of<Given>>
+[[nodiscard]] LoopResult<S> loop(Given&& state, R&& dataset,
                                  const std::type_identity_t<std::vector<Task<S, std::ranges::range_value_t<R>>>>& tasks,
                                  std::type_identity_t<LoopOptions<S, std::ranges::range_value_t<R>>> options = {}) {
   const detail::InterruptScope signals(options.catch_signals);
-  Run<S, std::remove_reference_t<R>> run(std::move(state), dataset, tasks, std::move(options));
+  Run<S, std::remove_reference_t<R>> run(std::forward<Given>(state), dataset, tasks, std::move(options));
   run.advance();
   return run.finish();
 }

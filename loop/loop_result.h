@@ -12,6 +12,14 @@
 
 namespace giro {
 
+// Why a run has come back.
+enum class Advanced {
+  reached,        // it is where it was asked to go, and can go on
+  dataset_ended,  // there is no batch left
+  stopped,        // LoopOptions::stop was reached, or a callback has asked for it
+  interrupted,    // by a signal
+};
+
 // What a loop returns; `auto [state, history, elapsed] = loop(...)` takes the first three.
 template <class S>
 struct LoopResult {
@@ -21,6 +29,9 @@ struct LoopResult {
   Outputs outputs;  // what was logged as outputs, arrays included
   std::any metadata;
   int interrupted = 0;  // the signal that ended the loop, or 0
+  // Why it has ended: `dataset_ended` where the data came to an end before LoopOptions::stop; `reached` of a Run that
+  // was finished where it was held.
+  Advanced ended = Advanced::reached;
 };
 
 template <std::size_t kIndex, class R>

@@ -42,6 +42,9 @@ template <class Arg, class S, class B>
 decltype(auto) loop_argument(LoopState<S, B>& loop) {
   using T = std::remove_cvref_t<Arg>;
   constexpr bool mutable_reference = std::is_lvalue_reference_v<Arg> && !std::is_const_v<std::remove_reference_t<Arg>>;
+  static_assert(!mutable_reference || is_or_bases<T, S> ||
+                    !(std::is_same_v<T, Elapsed> || std::is_same_v<T, Logs> || is_or_bases<T, B>),
+                "giro: a callback takes its batch, elapsed and logs as const Batch&, const Elapsed& and const Logs&");
   if constexpr (std::is_same_v<T, Elapsed>) {
     return static_cast<const Elapsed&>(loop.elapsed);
   } else if constexpr (std::is_same_v<T, Logs>) {

@@ -31,7 +31,7 @@ struct EvaluationOptions {
   std::vector<EventTask<S, B>> tasks = {};
   std::vector<EventCallback<S, B>> callbacks = {};
   // As in LoopOptions.
-  Period stop = {};
+  PeriodOrSteps stop = {};
   Elapsed elapsed = {};
   History history = {};
   Outputs outputs = {};
@@ -47,13 +47,13 @@ template <class S, class B>
 struct TrainOptions {
   std::vector<EventTask<S, B>> tasks = {};
   std::vector<EventCallback<S, B>> callbacks = {};
-  AnyDataset<B> test_dataset = {};  // default: no evaluation
-  Period epoch_duration = {};       // steps or samples; default: one pass over the data
-  Period test_duration = {};        // default: the whole of it
+  AnyDataset<B> test_dataset = {};    // default: no evaluation
+  PeriodOrSteps epoch_duration = {};  // steps or samples; default: one pass over the data
+  PeriodOrSteps test_duration = {};   // default: the whole of it
   std::string test_name = "test";
-  Aggregation test_aggregation = "last";
+  Aggregation test_aggregation = "last";  // of the last batch alone; "mean" for that of all of them
   // As in LoopOptions.
-  Period stop = {};
+  PeriodOrSteps stop = {};
   Elapsed elapsed = {};
   History history = {};
   Outputs outputs = {};
@@ -141,6 +141,7 @@ template <class S, class B, class R>
 LoopResult<S> evaluation_loop(S state, R& dataset, EvaluationOptions<S, B> options, const EvaluationEvents& events) {
   return run_loop(state, options, [&] {
     EventTable<S, B> table = make_events(std::move(options.tasks), options.callbacks);
+    table.expect(events.step, {events.batch_begin, events.on_step, events.batch_end});
     std::vector<Task<S, B>> tasks = evaluation_tasks(table, events);
     add_rest(tasks, table);
     auto& before = table[events.begin];
@@ -155,6 +156,7 @@ LoopResult<S> evaluation_loop(S state, R& dataset, EvaluationOptions<S, B> optio
 template <class S, class B>
 Callback<S, B> inner_test(EventTable<S, B>& table, const TrainOptions<S, B>& options) {
   std::vector<Task<S, B>> tasks = evaluation_tasks(table, kTest);
+  if (tasks.empty()) refuse_without(kTest.step);
   LoopOptions<S, B> test_options{.stop = options.test_duration,
                                  .on_start = table[LoopEvent::on_test_begin],
                                  .on_end = table[LoopEvent::on_test_end],
@@ -213,15 +215,21 @@ Schedule epoch_end(const R& dataset, const Period& duration) {
 // An epoch is a multiple of steps or samples, or of the dataset's rows where it says how many there are (num_rows), or
 // else the whole loop. The last one may be shorter; when the loop ends for another reason than `stop`, that is known
 // only at the end of its last step, and the end of the epoch then comes after everything else.
-// Errors: LoopError for whatever goes wrong: as loop, and invalid_argument for epochs of none, or by time; not_found
-// for unknown events.
-template <class S, std::ranges::input_range R>
+// Errors: LoopError for whatever goes wrong: as loop, and invalid_argument for epochs of none, or by time, and where
+// nothing runs in its steps, and there is no evaluation, or nothing in those of the evaluation; not_found for unknown
+// events.
+template <class Given, std::ranges::input_range R, class S = detail::state_of<Given>>
 [[nodiscard]] LoopResult<S> train_loop(
-    S state, R&& dataset, std::type_identity_t<TrainOptions<S, std::ranges::range_value_t<R>>> options = {}) {
+    Given&& given, R&& dataset, std::type_identity_t<TrainOptions<S, std::ranges::range_value_t<R>>> options = {}) {
   using B = std::ranges::range_value_t<R>;
+  S state = std::forward<Given>(given);
   return detail::run_loop(state, options, [&] {
     detail::EventTable<S, B> table = detail::make_events(std::move(options.tasks), options.callbacks);
     const Schedule epoch_end = detail::epoch_end(dataset, options.epoch_duration) | last();
+    if (!options.test_dataset) {
+      table.expect(LoopEvent::train_step,
+                   {LoopEvent::on_train_batch_begin, LoopEvent::on_train_step, LoopEvent::on_train_batch_end});
+    }
 
     std::vector<Task<S, B>> tasks;
     table.add_tasks(tasks, {LoopEvent::on_train_batch_begin, LoopEvent::train_step, LoopEvent::on_train_step},
@@ -239,19 +247,20 @@ template <class S, std::ranges::input_range R>
 }
 
 // train_loop by the name that users of Keras know.
-template <class S, std::ranges::input_range R>
-[[nodiscard]] LoopResult<S> fit(S state, R&& dataset,
+template <class Given, std::ranges::input_range R, class S = detail::state_of<Given>>
+[[nodiscard]] LoopResult<S> fit(Given&& state, R&& dataset,
                                 std::type_identity_t<TrainOptions<S, std::ranges::range_value_t<R>>> options = {}) {
-  return train_loop(std::move(state), dataset, std::move(options));
+  return train_loop(std::forward<Given>(state), dataset, std::move(options));
 }
 
 // In each step: on_test_batch_begin, test_step, on_test_step, on_test_batch_end, then `callbacks` without events, then
 // the tasks with schedules; reset_step, on_reset_step and on_test_begin before the first and on_test_end after the
 // last. aggregate() makes one number of each entry of the history. Errors: as train_loop.
-template <class S, std::ranges::input_range R>
+template <class Given, std::ranges::input_range R, class S = detail::state_of<Given>>
 [[nodiscard]] LoopResult<S> test_loop(
-    S state, R&& dataset, std::type_identity_t<EvaluationOptions<S, std::ranges::range_value_t<R>>> options = {}) {
-  return detail::evaluation_loop(std::move(state), dataset, std::move(options), detail::kTest);
+    Given&& state, R&& dataset,
+    std::type_identity_t<EvaluationOptions<S, std::ranges::range_value_t<R>>> options = {}) {
+  return detail::evaluation_loop(S(std::forward<Given>(state)), dataset, std::move(options), detail::kTest);
 }
 
 // The same with the events on_predict_batch_begin, predict_step, on_predict_step, on_predict_batch_end,
@@ -259,10 +268,11 @@ template <class S, std::ranges::input_range R>
 //
 //   auto result = giro::predict_loop(std::move(state), test, {.tasks = {{"predict_step", predict_step}}});
 //   giro::HostArray logits = result.outputs.concatenate("logits");
-template <class S, std::ranges::input_range R>
+template <class Given, std::ranges::input_range R, class S = detail::state_of<Given>>
 [[nodiscard]] LoopResult<S> predict_loop(
-    S state, R&& dataset, std::type_identity_t<EvaluationOptions<S, std::ranges::range_value_t<R>>> options = {}) {
-  return detail::evaluation_loop(std::move(state), dataset, std::move(options), detail::kPredict);
+    Given&& state, R&& dataset,
+    std::type_identity_t<EvaluationOptions<S, std::ranges::range_value_t<R>>> options = {}) {
+  return detail::evaluation_loop(S(std::forward<Given>(state)), dataset, std::move(options), detail::kPredict);
 }
 
 }  // namespace giro

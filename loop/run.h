@@ -18,14 +18,6 @@
 
 namespace giro {
 
-// Why a run has come back.
-enum class Advanced {
-  reached,        // it is where it was asked to go, and can go on
-  dataset_ended,  // there is no batch left
-  stopped,        // LoopOptions::stop was reached, or a callback has asked for it
-  interrupted,    // by a signal
-};
-
 // A loop that can be held: it is advanced to a point in time, looked at, and advanced again, however often. `loop` is
 // one that is advanced once. Cut into advances in whatever way, it makes the same calls and leaves the same state,
 // history and outputs as in one piece, to the bit.
@@ -69,7 +61,7 @@ class Run {
       core_.settle();
       // The run was waiting for the device there, and the signal is asked for no more.
       if (why == Advanced::reached && core_.is_interrupted()) why = Advanced::interrupted;
-      if (why != Advanced::reached) core_.set_ended(why == Advanced::stopped);
+      if (why != Advanced::reached) core_.set_ended(why);
       return why;
     } catch (...) {
       core_.fail(std::current_exception());

@@ -51,9 +51,11 @@ class RunCore final : RunMemory {
 
   bool has_ended() const noexcept { return over_; }
   int interrupted() const noexcept { return signal_; }
-  void set_ended(bool stopped) noexcept {
+  void set_ended(Advanced why) noexcept {
     over_ = true;
-    after_stop_ = stopped && !run().loop.stop_iteration && run().elapsed.steps > run().options.elapsed.steps;
+    ended_ = why;
+    after_stop_ =
+        why == Advanced::stopped && !run().loop.stop_iteration && run().elapsed.steps > run().options.elapsed.steps;
   }
 
   void go_on(const Period& stop, History history, Outputs outputs) {
@@ -64,6 +66,7 @@ class RunCore final : RunMemory {
                       std::to_string(run().elapsed.steps));
     }
     over_ = false;
+    ended_ = Advanced::reached;
     run().elapsed.last = false;
     run().options.stop = stop;
     stop_ = Wake::at(stop, run().elapsed.date_start);
@@ -320,6 +323,7 @@ class RunCore final : RunMemory {
   bool heeds_signals_;
   bool is_saved_ = false;  // and ends
   bool aimed_ = false, over_ = false, finished_ = false, after_stop_ = false;
+  Advanced ended_ = Advanced::reached;
   int signal_ = 0;  // that has interrupted the run
   Place place_ = Place::loop;
 };

@@ -32,7 +32,8 @@ LoopResult<S> RunCore<S, B>::finish() {
           run().elapsed,
           std::move(run().journal.outputs()),
           std::move(run().options.metadata),
-          signal_};
+          signal_,
+          ended_};
 }
 
 template <class S, class B>

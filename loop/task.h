@@ -17,6 +17,18 @@
 
 namespace giro {
 
+namespace detail {
+
+template <class When, class... Rest>
+Schedule expect_task() {
+  static_assert(std::is_convertible_v<When, Schedule>,
+                "giro: a task begins with a schedule, giro::every(1), or in a predefined loop with an event's name");
+  static_assert(sizeof...(Rest) == 0, "giro: a task with several callbacks has a list of them: {schedule, {a, b}}");
+  return never();
+}
+
+}  // namespace detail
+
 // Callbacks and when they are due.
 template <class S, class B>
 struct Task {
@@ -26,14 +38,18 @@ struct Task {
   Task(Schedule when, Callback<S, B> callback) : schedule(std::move(when)), callbacks{std::move(callback)} {}
   Task(Schedule when, std::initializer_list<Callback<S, B>> list) : schedule(std::move(when)), callbacks(list) {}
   Task(Schedule when, std::vector<Callback<S, B>> list) : schedule(std::move(when)), callbacks(std::move(list)) {}
+  // Anything else, which does not compile: for its message.
+  template <class When, class First, class... Rest>
+    requires(sizeof...(Rest) > 0 || !std::is_convertible_v<When, Schedule>)
+  Task(When&&, First&&, Rest&&...) : schedule(detail::expect_task<When, Rest...>()) {}
 };
 
 template <class S, class B>
 struct LoopOptions {
-  Period stop;           // default: when the dataset ends
-  Elapsed elapsed = {};  // where an earlier loop has left off
-  History history = {};  // to be continued
-  Outputs outputs = {};  // likewise
+  PeriodOrSteps stop = {};  // default: when the dataset ends
+  Elapsed elapsed = {};     // where an earlier loop has left off
+  History history = {};     // to be continued
+  Outputs outputs = {};     // likewise
   // Before the first step, if there is one, and after the last, whatever ended the loop. What they log goes nowhere.
   std::vector<Callback<S, B>> on_start = {};
   std::vector<Callback<S, B>> on_end = {};

@@ -41,7 +41,7 @@ struct LoadedCheckpoint {
   std::shared_ptr<const void> owner;  // keeps their memory alive
   Archive archive = Archive();        // to be read from
   // Why newer ones were not taken, newest first, then what of this one could not be read and is left out: a line each.
-  std::vector<std::string> skipped;
+  std::vector<std::string> skipped = {};
 };
 
 // Reads a checkpoint: `path` is its directory, a file of version 0.1, or a directory of checkpoints, of which the

@@ -8,6 +8,7 @@
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/snapshot.h>
 
+#include "runtime/internal/recording.h"
 #include "runtime/internal/structure.h"
 
 namespace giro {
@@ -27,6 +28,7 @@ void write(const std::string& path, const std::vector<Leaf>& leaves, FileSystem&
 }  // namespace
 
 void save(const std::string& path, const std::vector<Leaf>& leaves, FileSystem& files) {
+  detail::Recording::expect_none("save");
   std::vector<Leaf> on_host;
   std::vector<HostArray> copies;
   std::vector<Stream> streams;  // one for each device
@@ -44,6 +46,7 @@ void save(const std::string& path, const std::vector<Leaf>& leaves, FileSystem& 
 }
 
 void save(const std::string& path, const State& state, FileSystem& files) {
+  detail::Recording::expect_none("save");
   if (state.device().is_cpu()) {
     state.stream().synchronize();
     write(path, Structure(collections_of(state, Collections::saved)).leaves, files);

@@ -11,6 +11,8 @@ import unittest
 
 PRELUDE = """
 #include <functional>
+#include <vector>
+#include <giro/loop/elapse.h>
 #include <giro/loop/loop.h>
 #include <giro/loop/predefined_loops.h>
 #include <giro/loop/step/managed.h>
@@ -22,6 +24,38 @@ using Callback = giro::Callback<Count, int>;
 # What is written, and what the first static_assert that fails begins with; none: it compiles.
 CASES = {
     "matched": ("Callback c([](Count&, const int&, const giro::Elapsed&, const giro::Logs&) {});", None),
+    "periods of integers": (
+        "void run(std::vector<int>& data, int steps) {"
+        "  auto result = giro::loop(Count(), data, {}, {.stop = steps});"
+        "  result = giro::loop(Count(), data, {}, {.stop = giro::at({.samples = 7})});"
+        "  result = giro::fit(Count(), data, {.epoch_duration = 2, .test_duration = 3, .stop = 5});"
+        "  result = giro::test_loop(Count(), data, {.stop = 2});"
+        "  for (auto [elapsed, batch] : giro::elapse(data, {.stop = 2})) result.elapsed = elapsed;"
+        "}",
+        None,
+    ),
+    "state that is not moved": (
+        "void run(giro::TrainState& state, std::vector<int>& data) { auto result = giro::loop(state, data, {}); }",
+        "giro: a state that cannot be copied is moved into a loop",
+    ),
+    "task without a schedule": (
+        "void run(std::vector<int>& data) { auto result = giro::loop(Count(), data, {{1, [](Count&) {}}}); }",
+        "giro: a task begins with a schedule",
+    ),
+    "task with callbacks that are no list": (
+        "void run(std::vector<int>& data) {"
+        "  auto result = giro::loop(Count(), data, {{giro::every(1), [](Count&) {}, [](Count&) {}}});"
+        "}",
+        "giro: a task with several callbacks has a list of them",
+    ),
+    "batch without const": (
+        "giro::Callback<Count, giro::Batch> c([](Count&, giro::Batch&) {});",
+        "giro: a callback takes its batch, elapsed and logs as const Batch&",
+    ),
+    "batch of a step without const": (
+        "auto s = giro::jit([](giro::TrainState&, giro::Batch&) { return giro::Logs(); });",
+        "giro: after its state a step takes const references",
+    ),
     "unknown parameter": ("Callback c([](Count&, const double&, char*) {});", "giro: a loop can give a callback its State&"),
     "unknown result": ("Callback c([](Count&) { return 1.5f; });", "giro: a callback returns nothing, Logs, the state"),
     "too many results": (

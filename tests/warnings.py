@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """Checks sources for warnings without making code of them.
 
-usage: warnings.py headers COMPILER INCLUDE_FOLDER PUBLIC_HEADERS    each public header alone
+usage: warnings.py headers COMPILER INCLUDE_FOLDER PUBLIC_HEADERS SOURCE...    each public header alone, and each SOURCE
        warnings.py sources COMPILER INCLUDE_FOLDER PUBLIC_HEADERS SOURCE...    all public headers at once, and each SOURCE
 
-PUBLIC_HEADERS is a file that names them.
+PUBLIC_HEADERS is a file that names them. A SOURCE in Markdown is its first listing in C++.
 """
 
 import concurrent.futures
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
-WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wno-sign-conversion", "-Wno-missing-field-initializers"]
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wno-sign-conversion"]
 # Headers are compiled with their users' warnings, too.
 HEADER_WARNINGS = [*WARNINGS, "-Wshadow"]
 
@@ -23,7 +24,12 @@ def main(what, compiler, includes, listed, *sources):
     base = [compiler, "-std=c++20", "-fsyntax-only", "-Werror", "-I", includes]
     texts = headers if what == "headers" else ["".join(headers)]
     runs = [([*base, *HEADER_WARNINGS, "-x", "c++", "-"], text) for text in texts]
-    runs += [([*base, *WARNINGS, source], None) for source in sources]
+    for source in sources:
+        if source.endswith(".md"):
+            listing = re.search(r"^```cpp\n(.*?)^```", pathlib.Path(source).read_text(encoding="utf-8"), re.S | re.M)[1]
+            runs.append(([*base, "-Wall", "-Wextra", "-x", "c++", "-"], listing))
+        else:
+            runs.append(([*base, *WARNINGS, source], None))
 
     def compile_one(run):
         command, text = run

@@ -23,10 +23,15 @@ double count_of(const Logs& logs, const Logs::Entry& entry) {
   return found ? logs.value(*found) : 1;
 }
 
+Progress::Options with_known_total(Progress::Options options) {
+  if (options.total.steps == 0) options.total.steps.reset();
+  return options;
+}
+
 }  // namespace
 
 Progress::Progress(Options options, std::string heading, Format format)
-    : options_(std::move(options)),
+    : options_(with_known_total(std::move(options))),
       heading_(std::move(heading)),
       format_(std::move(format)),
       terminal_(::isatty(::fileno(options_.out)) == 1) {}

@@ -19,10 +19,10 @@ namespace giro::detail {
 class Progress {
  public:
   struct Options {
-    Period total;         // none of its fields: unknown
+    Period total = {};    // none of its fields: unknown
     double interval = 0;  // seconds between two drawings on a terminal
     double file_interval = 0;
-    std::vector<std::string> stateful_metrics;  // shown as their latest value
+    std::vector<std::string> stateful_metrics = {};  // shown as their latest value
     bool always_stateful = false;
     std::FILE* out = nullptr;
   };
@@ -41,9 +41,9 @@ class Progress {
     std::string text(double amount) const;  // "450", or "12s"
   };
 
-  // Whether all that a total has is positive.
+  // Whether all that a total has is positive; 0 steps are as none.
   static bool can_show(const Period& total) noexcept {
-    return total.steps.value_or(1) > 0 && total.samples.value_or(1) > 0 && total.time.value_or(1) > 0 &&
+    return total.steps.value_or(0) >= 0 && total.samples.value_or(1) > 0 && total.time.value_or(1) > 0 &&
            total.date.value_or(1) > 0;
   }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -23,19 +24,21 @@ std::string mode_of(const std::string& metric, const std::string& mode) {
 
 Action summary_action(MetricWriter& writer, const SummaryActionOptions& options) {
   return Action(
-      [&writer, flushes = options.flush_each_call](TrainState& state, LoopOutputs& outputs) {
+      [&writer, flushes = options.flush_each_call, names = options.images](TrainState& state, LoopOutputs& outputs) {
         if (!state.is_primary()) return;
         MetricWriter::Scalars scalars;
         for (const auto& [name, values] : outputs.scalars) {
           if (!values.empty()) scalars.emplace_back(name, outputs.mean(name));
         }
-        MetricWriter::Arrays arrays;
+        MetricWriter::Arrays arrays, images;
         for (const auto& [name, values] : outputs.arrays) {
-          if (!values.empty()) arrays.emplace_back(name, values.back());
+          const bool is_image = std::find(names.begin(), names.end(), name) != names.end();
+          if (!values.empty()) (is_image ? images : arrays).emplace_back(name, values.back());
         }
         const std::int64_t step = step_of(state);
         if (!scalars.empty()) writer.write_scalars(step, scalars);
         if (!arrays.empty()) writer.write_histograms(step, arrays);
+        if (!images.empty()) writer.write_images(step, images);
         if (flushes) writer.flush();
       },
       options.interval);
@@ -64,26 +67,25 @@ Action step_number_action(const std::string& path, std::int64_t interval) {
       interval);
 }
 
-MetricMonitoringStopHandler::MetricMonitoringStopHandler(std::string metric,
+MetricMonitoringStopHandler::MetricMonitoringStopHandler(const std::string& metric,
                                                          const MetricMonitoringStopHandlerOptions& options)
-    : metric_(std::move(metric)),
-      stopping_(metric_, {.patience = options.patience,
-                          .min_delta = options.min_delta,
-                          .mode = mode_of(metric_, options.mode),
-                          .baseline = options.baseline}) {}
+    : monitor_(metric, mode_of(metric, options.mode), std::abs(options.min_delta)),
+      patience_(options.patience),
+      patience_left_(options.patience) {
+  if (options.baseline) monitor_.update(*options.baseline);
+}
 
 bool MetricMonitoringStopHandler::update(double value, std::int64_t step) {
   if (std::isnan(value)) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("early stopping: '{}' is NaN at step {}", metric_, step));
+    throw Error(ErrorCode::invalid_argument, fmt::format("early stopping: '{}' is NaN at step {}", metric(), step));
   }
-  const double before = stopping_.best();
-  Elapsed elapsed;
-  elapsed.steps = step;
-  Logs logs;
-  logs.add_metric(metric_, value);
-  const bool stops = stopping_(elapsed, logs);
-  if (stopping_.best() != before) best_step_ = step;
-  return stops;
+  if (monitor_.update(value)) {
+    best_step_ = step;
+    patience_left_ = patience_;
+  } else {
+    --patience_left_;
+  }
+  return patience_left_ <= 0;
 }
 
 Action early_stopping_action(const std::shared_ptr<MetricMonitoringStopHandler>& handler, std::int64_t interval,

@@ -25,7 +25,8 @@ struct EvalSpec {
 struct CheckpointSpec {
   std::string checkpoint_dir;
   // Of an outer loop without a train loop: how often it looks for another checkpoint, and whether it ends. Default:
-  // when the training has left the file STOPPED.
+  // when the training has left the file STOPPED, which the next training in the directory removes as it begins: so
+  // begin the evaluation after it.
   double iterate_interval_secs = 1;
   std::function<bool()> iterate_stop_fn = {};
 };
@@ -52,7 +53,8 @@ struct OuterLoopArguments {
 //
 // A batch of the train dataset belongs to each step of the state, so training goes on where it was, at any step: the
 // first chunk is then what is left of the one under way. With a checkpoint_spec it goes on from the newest checkpoint,
-// if there is one, and leaves a file STOPPED when it has come to its end. Each round is a chunk of training, then the
+// if there is one, removes a file STOPPED that an earlier training has
+// left, and leaves one when it has come to its end. Each round is a chunk of training, then the
 // eval loops that are due. An action that sets stop_loop in the outputs ends the training after its round; a signal
 // after the step, or after the next one where it comes between two loops.
 class OuterLoop {

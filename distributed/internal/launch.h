@@ -16,7 +16,7 @@ struct Launch {
   std::string launcher;  // for messages: "torchrun"
   int size = 1;          // processes; 0: the environment does not say
   int rank = 0, local_rank = 0;
-  std::string address;  // host:port, where the ranks meet: rank 0 listens there
+  std::string address = {};  // host:port, where the ranks meet: rank 0 listens there
 };
 
 // `variable` gives the value of an environment variable, or null. MPI comes first if giro `has_mpi`, unless torchrun

@@ -23,11 +23,13 @@ inline double elements(const Tensor& tensor) { return static_cast<double>(tensor
 
 // Queues an op: GIRO_QUEUE(stream, op, (arguments), {written}, {read}, flops, bytes). Within a recording it is held as
 // a node of the program (Program::Node, which tells what may be left out).
-#define GIRO_QUEUE(stream, op, arguments, ...)                                                                \
-  if (detail::Recording::holds()) {                                                                           \
-    detail::Recording::current()->hold({Program::Node(#op, __VA_ARGS__), stream,                              \
-                                        detail::call_of(GIRO_BACKEND(stream, op), GIRO_UNPACKED arguments)}); \
-  } else {                                                                                                    \
-    detail::run_op(#op, stream, [&] { GIRO_BACKEND(stream, op)(GIRO_UNPACKED arguments, stream); });          \
-  }
+#define GIRO_QUEUE(stream, op, arguments, ...)                                                                  \
+  do {                                                                                                          \
+    if (detail::Recording::holds()) {                                                                           \
+      detail::Recording::current()->hold({Program::Node(#op, __VA_ARGS__), stream,                              \
+                                          detail::call_of(GIRO_BACKEND(stream, op), GIRO_UNPACKED arguments)}); \
+    } else {                                                                                                    \
+      detail::run_op(#op, stream, [&] { GIRO_BACKEND(stream, op)(GIRO_UNPACKED arguments, stream); });          \
+    }                                                                                                           \
+  } while (false)
 #define GIRO_UNPACKED(...) __VA_ARGS__

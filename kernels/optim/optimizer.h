@@ -14,14 +14,14 @@ using DecayMask = std::function<bool(const std::string& path)>;
 // An optimizer as a plain value; its moments live in the state.
 struct Optimizer {
   UpdateRule rule;
-  DecayMask decay_mask;
+  DecayMask decay_mask = {};
 };
 
 struct SgdOptions {
   double momentum = 0;
   bool nesterov = false;
   double weight_decay = 0;  // decoupled: params shrink by learning_rate * weight_decay a step
-  DecayMask decay_mask;
+  DecayMask decay_mask = {};
 };
 Optimizer sgd(const LearningRate& learning_rate, const SgdOptions& options = {});
 
@@ -38,7 +38,7 @@ struct AdamWOptions {
   double b2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 1e-4;  // optax's default
-  DecayMask decay_mask;
+  DecayMask decay_mask = {};
 };
 // Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
 Optimizer adamw(const LearningRate& learning_rate, const AdamWOptions& options = {});

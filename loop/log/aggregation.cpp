@@ -26,12 +26,9 @@ double weighted_mean(Values values, Values weights) {
 }
 
 double mean(const Aggregation::Records& records) {
-  const auto& [values, weights, means] = records;
-  const double weight = sum(weights);
-  if (!(weight > 0)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("mean: expected steps of 1 sample or more (Elapsed::step_samples), found {}", weight));
-  }
+  const auto& [values, own_weights, means] = records;
+  const std::vector<double> equal(sum(own_weights) > 0 ? 0 : values.size(), 1);
+  const Values weights = equal.empty() ? own_weights : equal;
   if (means.empty()) return weighted_mean(values, weights);
   std::vector<double> squares;  // means of them
   for (std::size_t i = 0; i < values.size(); ++i) squares.push_back(values[i] * values[i] + means[i] * means[i]);

@@ -16,7 +16,8 @@
 namespace giro {
 
 // How the values that an entry took in the records of a history become one. By name:
-//   last, first, sum, min, max
+//   last              the default of inner_loop and train_loop, as in ciclo: of an evaluation, its last batch alone
+//   first, sum, min, max
 //   mean              weighted by the samples of the records, or a metric's own counts (Logs::add_metric); of standard
 //                     deviations the one of all elements together
 //   unweighted_mean   each record counts the same
@@ -39,7 +40,6 @@ class Aggregation {
     std::span<const double> weights;
     std::span<const double> means = {};  // where the values are standard deviations, as many; else none
   };
-  // Error(invalid_argument) for the mean of records that weigh nothing.
   double operator()(const std::string& collection, const Records& records) const {
     return reduce_(collection, records);
   }

@@ -34,8 +34,8 @@ struct StepEngine::Recordings {
 
   const StepRecording::Mode mode;
   const std::source_location where;
-  mutable std::mutex mutex;
-  std::vector<Used> used;
+  mutable std::mutex mutex = {};
+  std::vector<Used> used = {};
   std::uint64_t uses = 0;
 };
 

@@ -171,6 +171,9 @@ auto make_step(F function, StepRecording::Mode mode, std::source_location where,
                 "giro: a step returns giro::Logs: giro::logs().add_metric(\"loss\", loss), or giro::Logs() for none");
   static_assert((0 + ... + static_cast<int>(is_statics<std::remove_cvref_t<Rest>>)) <= 1,
                 "giro: after its state a step takes const Batch&, const Broadcasts& and one type of statics");
+  static_assert(
+      (true && ... && (!std::is_lvalue_reference_v<Rest> || std::is_const_v<std::remove_reference_t<Rest>>)),
+      "giro: after its state a step takes const references: const Batch&, const Broadcasts&, const T& of statics");
   using Statics = typename StaticsOf<Rest...>::type;
   static_assert(std::equality_comparable<Statics> && std::default_initializable<Statics> && std::copyable<Statics>,
                 "giro: a step's statics can be default-constructed, copied and compared by ==");

@@ -49,14 +49,21 @@ inline Elapsed operator-(const Elapsed& a, const Elapsed& b) {
 // A point to be reached: in steps, samples, seconds since the start, or seconds since the Unix epoch; the first of
 // those given that is reached counts. None given is a point that is never reached.
 struct Period {
-  std::optional<std::int64_t> steps;
-  std::optional<std::int64_t> samples;
-  std::optional<double> time;
-  std::optional<double> date;
+  std::optional<std::int64_t> steps = {};
+  std::optional<std::int64_t> samples = {};
+  std::optional<double> time = {};
+  std::optional<double> date = {};
+};
+
+// A period as an option takes it: {.stop = 5'000}, or {.stop = at({.samples = 60'000})}.
+struct PeriodOrSteps : Period {
+  PeriodOrSteps() = default;
+  PeriodOrSteps(std::int64_t number) : Period{.steps = number} {}
+  PeriodOrSteps(const Period& period) : Period(period) {}
 };
 
 // at(5'000), or at({.samples = 60'000, .time = 3'600.0}).
-inline Period at(std::int64_t steps) { return {.steps = steps, .samples = {}, .time = {}, .date = {}}; }
+inline Period at(std::int64_t steps) { return {.steps = steps}; }
 inline Period at(const Period& period) { return period; }
 
 // elapsed >= period: any of its fields is reached; > : any is exceeded. The others follow from these two.

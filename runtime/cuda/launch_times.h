@@ -41,11 +41,11 @@ class LaunchTimes {
   };
   struct Track {
     std::string name;
-    std::deque<Launch> launches;  // that have not been added
-    Event open;                   // the begin of the one that is being made
-    Event latest;                 // a point on the device,
-    double latest_time = 0;       // and when that was, in nanoseconds of the trace's clock
-    std::vector<Event> spare;
+    std::deque<Launch> launches = {};  // that have not been added
+    Event open = {};                   // the begin of the one that is being made
+    Event latest = {};                 // a point on the device,
+    double latest_time = 0;            // and when that was, in nanoseconds of the trace's clock
+    std::vector<Event> spare = {};
   };
 
   // Whether a trace is running and the launch happens now, rather than being recorded.

@@ -37,10 +37,10 @@ class LineFiles {
   struct File {
     std::string name;
     std::uint64_t lines = 0, bytes = 0;
-    Checksum checksum;
-    std::vector<Manifest::Part> parts;  // that are full
-    std::uint64_t part_bytes = 0;       // of the next one
-    Checksum part;
+    Checksum checksum = {};
+    std::vector<Manifest::Part> parts = {};  // that are full
+    std::uint64_t part_bytes = 0;            // of the next one
+    Checksum part = {};
 
     void add(std::string_view text);
     std::vector<Manifest::Part> all_parts() const;

@@ -47,9 +47,9 @@ struct Manifest {
   };
 
   int version = kVersion;  // of the format that it was read in
-  CheckpointRecord record;
-  std::vector<File> files;  // of the state, perhaps of the memory; of each shard the same
-  std::vector<Lines> lines;
+  CheckpointRecord record = {};
+  std::vector<File> files = {};  // of the state, perhaps of the memory; of each shard the same
+  std::vector<Lines> lines = {};
   std::string memory = "{}";  // Archive::text()
 
   void persist(Archive& archive);

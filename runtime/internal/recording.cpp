@@ -176,6 +176,14 @@ void Recording::queue(std::vector<HeldOp>& ops) {
   order.join();
 }
 
+void Recording::expect_none(const char* call) {
+  if (current_ == nullptr) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: called in a step that is being recorded, where it would run once and not in each step; "
+                          "expected a call between steps, or in a callback of the loop",
+                          call));
+}
+
 void StreamImpl::refuse(const char* call) const {
   const Recording* recording = Recording::current();
   if (recording == nullptr || takes_part_in(*recording)) {

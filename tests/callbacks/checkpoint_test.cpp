@@ -16,6 +16,7 @@
 #include <giro/callbacks/early_stopping.h>
 #include <giro/callbacks/terminate_on_nan.h>
 #include <giro/loop/loop.h>
+#include <giro/runtime/graph.h>
 #include <giro/runtime/safetensors.h>
 
 #include "tests/expect_error.h"
@@ -177,6 +178,15 @@ TEST(Checkpoint, RefusesAStateThatWasMovedFrom) {
                [&] { save(elapsed_at(1), state); });  // NOLINT(bugprone-use-after-move)
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000001")});
   save(elapsed_at(1), moved);
+}
+
+// In a recorded step it would save once, when that is recorded.
+TEST(Checkpoint, RefusesToSaveWhatIsBeingRecorded) {
+  const test::TemporaryDirectory dir;
+  const State state = make_state(1, 1);
+  expect_error(ErrorCode::invalid_argument, {"checkpoint: called in a step that is being recorded"},
+               [&] { Graph::record(state.stream(), [&] { checkpoint(dir.path())(elapsed_at(0), state); }); });
+  EXPECT_TRUE(names_in(dir.path()).empty());
 }
 
 // Of a state whose bias is NaN from step 4 on, which is saved every second step and at the end; the run stops in

@@ -261,7 +261,7 @@ TEST_F(KerasBarFile, NamesTheEpoch) {
   KerasBarOptions with = options(2);
   with.num_epochs = 3;
   with.unit_name = "batch";
-  for (const int epoch : {1, 2}) {
+  for (const int epoch : {0, 1}) {
     with.epoch = epoch;
     KerasBar bar(with);
     for (int step = 0; step < 2; ++step) bar(at_step(step), loss_of(1));
@@ -272,7 +272,7 @@ TEST_F(KerasBarFile, NamesTheEpoch) {
   KerasBar bar(with);
   bar(at_step(0), loss_of(1));
   const std::string line = "2/2 [==============================] - 2s 1s/batch - loss: 1.0000";
-  EXPECT_EQ(lines(), (std::vector<std::string>{"Epoch 1/3", line, "Epoch 2/3", line, "Epoch 7"}));
+  EXPECT_EQ(lines(), (std::vector<std::string>{"Epoch 1/3", line, "Epoch 2/3", line, "Epoch 8"}));
 }
 
 TEST_F(KerasBarFile, StatefulOnRequest) {

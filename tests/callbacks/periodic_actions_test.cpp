@@ -320,6 +320,20 @@ TEST(Profile, LeavesATraceOfEachProfile) {
   EXPECT_FALSE(detail::is_watched());
 }
 
+// Every hundredth step would be none of those that it is to profile.
+TEST(Profile, RefusesToPassOverSteps) {
+  Profiled seen;
+  const auto run = [&](const Schedule& schedule) {
+    (void)loop(0, std::vector<int>(300), {{schedule, Profile(seen.hooks({}))}});
+  };
+  expect_error(ErrorCode::invalid_argument,
+               {"task 1, every(100): giro::Profile, at step 100", "step 101 comes after step 1", "every(1)"},
+               [&] { run(every(100)); });
+  EXPECT_TRUE(seen.started.empty());
+  EXPECT_NO_THROW(run(after(5)));
+  EXPECT_EQ(seen.started.size(), 1u);
+}
+
 TEST(Profile, SaysWhereATraceCannotBeWritten) {
   const test::TemporaryDirectory dir;
   const std::string file = dir.path() + "/file";

@@ -45,7 +45,9 @@ TEST(TrainLoopCallbacks, CheckpointsAreSavedAtEpochEnds) {
   State state(Device::cpu());
   state.add("params", {{"a", DType::f32, {2}}});
   (void)train_loop(std::move(state), Ints(10, 0),
-                   {.callbacks = {checkpoint(directory.path(), {.keep = 100})}, .epoch_duration = at(4)});
+                   {.tasks = {{"train_step", [](State&) {}}},
+                    .callbacks = {checkpoint(directory.path(), {.keep = 100})},
+                    .epoch_duration = at(4)});
   std::vector<std::int64_t> steps;
   for (const auto& stored : CheckpointStore(directory.path()).all()) steps.push_back(stored.record.steps);
   EXPECT_EQ(steps, (std::vector<std::int64_t>{4, 8, 10}));

@@ -59,6 +59,22 @@ class FusedTest : public test::OpTest {
   test::Random random_;
   std::vector<Buffer> temporaries_;
 };
+// An op is queued by one statement: what follows an `if` without braces is that, and the `else` behind it the if's.
+TEST(Dispatch, QueuesByOneStatement) {
+  const Stream stream(Device::cpu());
+  float x = 1, sum = 0;
+  const Tensor in(&x, DType::f32, {}, Device::cpu()), out(&sum, DType::f32, {}, Device::cpu());
+  int skipped = 0;
+  for (const bool queues : {true, false}) {
+    if (queues)
+      GIRO_QUEUE(stream, add, (out, in, in), {out}, {in}, elements(out));
+    else
+      ++skipped;
+  }
+  EXPECT_EQ(sum, 2);
+  EXPECT_EQ(skipped, 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, FusedTest, test::kDevices, test::device_name);
 
 TEST_P(FusedTest, BatchesAreGatheredAsArrayByArray) {

@@ -5,6 +5,7 @@
 #include <any>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -210,6 +211,53 @@ TEST(Callback, ReturnForms) {
   run([](const Count& state) { return std::tuple{Count{state.value + 1}, logs().add_metric("d", 4)}; });
   EXPECT_EQ(fixture.state.value, 10);
   EXPECT_EQ(loop.logs.entry_value("d"), 4);
+}
+
+// One of any state and batch, that gives whatever the function gives.
+template <class F>
+struct GenericOf : GenericCallback {
+  explicit GenericOf(F f) : function(f) {}
+  template <class S, class B>
+  auto operator()(LoopState<S, B>& loop) {
+    return function(loop.state);
+  }
+  template <class S, class B>
+  auto on_start(LoopState<S, B>& loop) {
+    return function(loop.state);
+  }
+  template <class S, class B>
+  auto on_end(LoopState<S, B>& loop) {
+    return function(loop.state);
+  }
+  F function;
+};
+
+TEST(Callback, GenericCallbacksReturnWhatOthersDo) {
+  const auto run = [](auto function) {
+    const auto of = [&](auto&& call) {
+      Fixture fixture;
+      Callback<Count, Words> callback{GenericOf(function)};
+      EXPECT_EQ(callback.kind(), Kind::barrier);
+      call(callback, fixture.loop);
+      return std::pair{fixture.state.value, fixture.loop.logs.entry_value("a")};
+    };
+    const auto called = of([](auto& callback, Loop& loop) { callback.run(loop); });
+    EXPECT_EQ(of([](auto& callback, Loop& loop) { callback.on_start(loop); }), called);
+    EXPECT_EQ(of([](auto& callback, Loop& loop) { callback.on_end(loop); }), called);
+    return called;
+  };
+  using Result = std::pair<int, double>;
+  const auto some_logs = [](double a) { return logs().add_metric("a", a); };
+  EXPECT_EQ(run([](Count&) {}), (Result{7, 0.5}));
+  EXPECT_EQ(run([=](Count&) { return some_logs(2); }), (Result{7, 2}));
+  EXPECT_EQ(run([](const Count& state) { return Count{state.value + 1}; }), (Result{8, 0.5}));
+  EXPECT_EQ(run([=](const Count& state) { return std::pair{some_logs(3), Count{state.value + 1}}; }), (Result{8, 3}));
+  EXPECT_EQ(run([=](const Count&) {
+              return std::tuple{logs().add_output("y", 1), some_logs(4), Count{9}};
+            }),
+            (Result{9, 4}));
+  EXPECT_EQ(run([=](Count&) { return std::optional(some_logs(5)); }), (Result{7, 5}));
+  EXPECT_EQ(run([](Count&) { return std::optional<Logs>(); }), (Result{7, 0.5}));
 }
 
 TEST(Callback, LogsMakeABarrierOfAnObserver) {

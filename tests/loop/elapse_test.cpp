@@ -63,7 +63,7 @@ TEST(Elapse, EachBatchIsMadeOnce) {
 
 TEST(Elapse, ARunThatIsPastItsStopYieldsNothing) {
   const std::vector<int> data{1, 2, 3};
-  for (auto [elapsed, batch] : elapse(data, {.stop = at(5), .initial = {.steps = 5}})) FAIL() << elapsed.steps << batch;
+  for (auto [elapsed, batch] : elapse(data, {.stop = 5, .initial = {.steps = 5}})) FAIL() << elapsed.steps << batch;
   const std::vector<int> empty;
   for (auto [elapsed, batch] : elapse(empty)) FAIL() << elapsed.steps << batch;
 }

@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -171,12 +172,12 @@ TEST_F(InnerLoopOfStates, AnErrorOfTheAggregationLosesNothing) {
   const std::vector<Batch> batches(4);
   const auto evaluate = [&](State& state) {
     return loop(std::move(state), batches,
-                {{every(1), count_on_device()}, {every(1), [](const State&) { return logs().add_metric("x", 1); }}},
-                {.batch_size_fn = [](const Batch&) { return 0; }});
+                {{every(1), count_on_device()}, {every(1), [](const State&) { return logs().add_metric("x", 1); }}});
   };
+  const auto fails = [](std::span<const double>) -> double { throw std::runtime_error("mine"); };
   try {
     (void)loop(create(), batches,
-               {{every(1), count_on_device()}, {after(1), inner_loop("valid", evaluate, {.aggregation = "mean"})}});
+               {{every(1), count_on_device()}, {after(1), inner_loop("valid", evaluate, {.aggregation = fails})}});
     FAIL() << "nothing was thrown";
   } catch (const LoopError& error) {
     ASSERT_NE(error.state<State>(), nullptr);

@@ -231,6 +231,19 @@ TEST(Loop, NoBatchIsPulledThatNoStepSees) {
   EXPECT_EQ(result.elapsed.steps, 5);
 }
 
+TEST(Loop, SaysWhyItHasEnded) {
+  const auto ended = [](int batches, const LoopOptions<Counts, int>& options, bool stops = false) {
+    const auto stop = [&](LoopState<Counts, int>& l) { l.stop_iteration = stops; };
+    return loop(Counts{}, std::vector<int>(static_cast<std::size_t>(batches)), {{every(1), stop}}, options).ended;
+  };
+  EXPECT_EQ(ended(3, {.stop = 5}), Advanced::dataset_ended);
+  EXPECT_EQ(ended(3, {}), Advanced::dataset_ended);
+  EXPECT_EQ(ended(3, {.stop = 2}), Advanced::stopped);
+  EXPECT_EQ(ended(3, {.stop = at(3)}), Advanced::stopped);  // as the last batch is the last that is asked for
+  EXPECT_EQ(ended(3, {}, true), Advanced::stopped);
+  EXPECT_EQ(ended(0, {}), Advanced::dataset_ended);
+}
+
 TEST(Loop, AnEmptyDataset) {
   const auto result = loop(1, Ints{}, {{every(1), [](int& s) { ++s; }}});
   EXPECT_EQ(result.state, 1);
@@ -712,6 +725,7 @@ TEST(Loop, SignalsFinishTheStep) {
                               {every(1), [](Counts& s) { return logs().add_metric("a", ++s.a); }}},
                              {.on_end = {[&](Counts&) { ++ended; }}});
     EXPECT_EQ(result.interrupted, signal);
+    EXPECT_EQ(result.ended, Advanced::interrupted);
     EXPECT_EQ(result.elapsed.steps, 4);
     EXPECT_EQ(result.history.size(), 4u);
     EXPECT_EQ(ended, 1);

@@ -93,7 +93,7 @@ TEST(TrainLoop, TheLastEpochMayBeShorter) {
 
 TEST(TrainLoop, EpochsOfSamples) {
   const std::vector<Ints> batches(8, Ints(4));
-  EXPECT_EQ(epoch_ends(batches, {.epoch_duration = {.samples = 10}}).test, (Values{3, 5, 8}));
+  EXPECT_EQ(epoch_ends(batches, {.epoch_duration = at({.samples = 10})}).test, (Values{3, 5, 8}));
 }
 
 TEST(TrainLoop, EpochsOfOnePass) {
@@ -174,7 +174,9 @@ struct AtEpochEnd {
 
 TEST(TrainLoop, ACallbackThatNamesItsEvent) {
   std::string said;
-  (void)train_loop(Counted{}, Ints(5, 0), {.callbacks = {AtEpochEnd{.said = &said}}, .epoch_duration = at(2)});
+  (void)train_loop(
+      Counted{}, Ints(5, 0),
+      {.tasks = {{"train_step", count_up}}, .callbacks = {AtEpochEnd{.said = &said}}, .epoch_duration = at(2)});
   EXPECT_EQ(said, "(134)");
 }
 
@@ -269,7 +271,7 @@ TEST(TrainLoop, ASignalInTheEvaluationEndsTraining) {
                                              }},
                                             {"on_epoch_end", [&](const Counted&) { ++epochs; }}},
                                   .test_dataset = Ints{0, 1, 2},
-                                  .epoch_duration = at(2)});
+                                  .epoch_duration = 2});
   EXPECT_EQ(result.interrupted, SIGTERM);
   EXPECT_EQ(result.elapsed.steps, 2);
   EXPECT_EQ(epochs, 1);
@@ -286,7 +288,25 @@ TEST(TrainLoop, Errors) {
   expect_error(ErrorCode::invalid_argument, {"found 0"},
                [] { (void)train_loop(Counted{}, Ints(1, 0), {.epoch_duration = at(0)}); });
   expect_error(ErrorCode::invalid_argument, {"expected steps or samples", "{.time = 1}"},
-               [] { (void)train_loop(Counted{}, Ints(1, 0), {.epoch_duration = {.time = 1.0}}); });
+               [] { (void)train_loop(Counted{}, Ints(1, 0), {.epoch_duration = at({.time = 1.0})}); });
+  // Nothing would run in the steps: observers do not, nor do callbacks that look after the loop alone.
+  const auto observer = [](const Elapsed&) {};
+  const auto looks_after = [](LoopState<Counted, int>&) {};
+  expect_error(ErrorCode::invalid_argument, {"no train_step", "{\"train_step\", ...}"}, [&] {
+    (void)fit(Counted{}, Ints(1, 0), {.tasks = {{every(2), looks_after}}, .callbacks = {observer}});
+  });
+  expect_error(ErrorCode::invalid_argument, {"no test_step"}, [&] {
+    (void)fit(Counted{}, Ints(1, 0), {.tasks = {{"train_step", count_up}}, .test_dataset = Ints(1, 0)});
+  });
+  expect_error(ErrorCode::invalid_argument, {"no test_step"}, [] {
+    (void)test_loop(Counted{}, Ints(1, 0), {.tasks = {{"train_step", count_up}}});
+  });
+  expect_error(ErrorCode::invalid_argument, {"no predict_step"}, [] { (void)predict_loop(Counted{}, Ints(1, 0)); });
+  for (const std::string event : {"on_train_batch_begin", "on_train_step", "on_train_batch_end"}) {
+    EXPECT_EQ(train_loop(Counted{}, Ints(2, 0), {.tasks = {{event, count_up}}}).state.a, 2) << event;
+  }
+  EXPECT_EQ(fit(Counted{}, Ints(2, 0), {.tasks = {{every(1), count_up}}}).state.a, 2);
+  EXPECT_EQ(fit(Counted{}, Ints(2, 0), {.callbacks = {count_up}}).state.a, 2);
   // What is wrong before the first step loses nothing.
   try {
     (void)train_loop(7, Ints(1, 0), {.epoch_duration = at(0), .metadata = 8});

@@ -59,7 +59,7 @@ TEST(Run, SaysWhyItHasComeBack) {
   const auto why = [&](const Tasks& tasks, LoopOptions<int, int> options, const Period& until = {}) {
     giro::Run run(0, data, tasks, std::move(options));
     const Advanced result = run.advance(until);
-    (void)run.finish();
+    EXPECT_EQ(run.finish().ended, result);
     return result;
   };
   EXPECT_EQ(why({}, {}), Advanced::dataset_ended);

@@ -89,7 +89,12 @@ TEST_P(LeafFilesTest, ASaveThatFailsLeavesTheFileAsItWas) {
 
 TEST_P(LeafFilesTest, RefusesToSaveWhatIsBeingRecorded) {
   const State state = state_with(1);
-  expect_error(ErrorCode::invalid_argument, {}, [&] { Graph::record(state.stream(), [&] { save(path(), state); }); });
+  const auto refuses = [&](auto&& f) {
+    expect_error(ErrorCode::invalid_argument, {"save: called in a step that is being recorded"},
+                 [&] { Graph::record(state.stream(), f); });
+  };
+  refuses([&] { save(path(), state); });
+  refuses([&] { save(path(), {{"a", state.at("step")}}); });
   EXPECT_TRUE(posix_file_system()->list(dir_.path()).empty());
 }
 

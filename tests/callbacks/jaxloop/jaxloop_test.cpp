@@ -22,6 +22,7 @@
 #include <giro/kernels/nn/layers.h>
 #include <giro/loop/loop.h>
 
+#include "tests/callbacks/recording_writer.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_directory.h"
 
@@ -169,6 +170,41 @@ TEST(Jaxloop, StopHandler) {
   EXPECT_EQ(losses.best_step(), 1);
   expect_error(ErrorCode::invalid_argument, {"'loss' is NaN at step 7"},
                [&] { (void)loss.update(std::numeric_limits<double>::quiet_NaN(), 7); });
+}
+
+// As stop_handler.py does: the baseline is the best from the beginning on, and a patience of 0 is over at once.
+TEST(Jaxloop, StopHandlerWithABaselineOrWithoutPatience) {
+  using Handler = MetricMonitoringStopHandler;
+  Handler never("loss", {.patience = 2, .baseline = 5});
+  EXPECT_FALSE(never.update(10, 0));
+  EXPECT_TRUE(never.update(9, 1));
+  EXPECT_EQ(never.best(), 5);
+  EXPECT_EQ(never.best_step(), -1);
+  Handler later("loss", {.patience = 2, .baseline = 5});
+  std::vector<bool> stops;
+  for (const double value : {10.0, 4.0, 4.5, 3.0, 3.5, 3.0}) {
+    stops.push_back(later.update(value, static_cast<int>(stops.size())));
+  }
+  EXPECT_EQ(stops, (std::vector<bool>{false, false, false, false, false, true}));
+  EXPECT_EQ(later.best(), 3);
+  EXPECT_EQ(later.best_step(), 3);
+  EXPECT_TRUE(Handler("loss", {.patience = 0}).update(1, 0));
+  Handler signless("loss", {.min_delta = -0.1});
+  EXPECT_FALSE(signless.update(10, 0));
+  EXPECT_FALSE(signless.update(9.95, 1));
+  EXPECT_EQ(signless.best(), 10);
+}
+
+TEST(Jaxloop, SummariesOfArraysAreHistogramsOrImages) {
+  test::RecordingWriter writer;
+  LineStep step({});
+  TrainState state = initialized(step);
+  LoopOutputs outputs;
+  const HostArray array(std::vector<float>(12), {2, 2, 3});
+  outputs.arrays = {{"hidden", {array}}, {"sample", {array, array}}, {"none", {}}};
+  summary_action(writer, {.images = {"sample", "none"}})(state, outputs);
+  summary_action(writer)(state, outputs);
+  EXPECT_EQ(writer.calls, (std::vector<std::string>{"histograms 0", "images 0", "flush", "histograms 0", "flush"}));
 }
 
 class OuterLoopTest : public testing::Test {
@@ -413,6 +449,20 @@ TEST_F(OuterLoopTest, EvaluatesCheckpointsThatOthersMake) {
   (void)OuterLoop({.eval_loops = {&evaluates}, .checkpoint_spec = spec})(initialized(step_),
                                                                          {.eval_specs = {{numbers(3)}}});
   EXPECT_EQ(steps, (std::vector<std::int64_t>{30}));
+}
+
+// The file that says that a training has ended is not there while another one trains.
+TEST_F(OuterLoopTest, AnotherTrainingIsNotStopped) {
+  const auto is_stopped = [&] { return std::filesystem::exists(dir_ / "STOPPED"); };
+  std::vector<bool> seen;
+  TrainLoop saving(step_, {.end_actions = {checkpoint_action(dir_.path()),
+                                           Action([&](TrainState&, LoopOutputs&) { seen.push_back(is_stopped()); })}});
+  for (const std::int64_t total : {10, 30}) {
+    OuterLoop({.train_loop = &saving, .checkpoint_spec = CheckpointSpec{dir_.path()}})(
+        initialized(step_), {.train_dataset = training_data(), .train_total_steps = total, .train_loop_steps = 10});
+    EXPECT_TRUE(is_stopped());
+  }
+  EXPECT_EQ(seen, (std::vector<bool>{false, false, false}));
 }
 
 // begin and end are called where a class has them.

@@ -123,11 +123,16 @@ TEST(Aggregation, Errors) {
   expect_error(ErrorCode::not_found, {"'weighted_mean'", "'unweighted_mean'"}, [] {
     Aggregation{{"metrics", "weighted_mean"}};
   });
-  expect_error(ErrorCode::invalid_argument, {"mean", "found 0"}, [] {
-    History history;
-    history.commit({}, logs().add_metric("a", 1));
-    aggregate(history, "mean");
-  });
+}
+
+// As in a history made by hand, whose records have no samples.
+TEST(Aggregation, RecordsThatAllWeighNothingWeighTheSame) {
+  History history;
+  for (const int value : {1, 2, 6}) history.commit({}, logs().add_metric("a", value));
+  EXPECT_EQ(aggregate(history, "mean").entry_value("a"), 3);
+  // Beside one that weighs something they still weigh nothing.
+  history.commit({.step_samples = 4}, logs().add_metric("a", 5));
+  EXPECT_EQ(aggregate(history, "mean").entry_value("a"), 5);
 }
 
 TEST(Aggregation, WeighsAMetricByItsCounts) {

@@ -23,7 +23,7 @@ using Values = std::vector<double>;
 
 // Everything a run leaves behind, to be compared bit by bit.
 struct Trained {
-  std::vector<std::vector<float>> params;
+  std::vector<std::vector<float>> params = {};
   Values loss;
   friend bool operator==(const Trained&, const Trained&) = default;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,14 @@ struct StoredCheckpoints {
   std::vector<Error> unreadable;  // damaged, foreign, of a newer version, or not to be read just now
 };
 StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir);
+
+// Whether a record has a better value for an entry of the logs than another, or one where that has none. NaN is none.
+bool is_better(const CheckpointRecord& a, const CheckpointRecord& b, const std::string& monitor,
+               const std::string& mode);
+
+// Of those, fewest steps first, what goes once there is a checkpoint of `steps`.
+std::vector<StoredCheckpoints::Item> superseded(const std::vector<StoredCheckpoints::Item>& items, std::int64_t steps,
+                                                const CheckpointStoreOptions& options);
 
 // Whether a checkpoint that cannot be read because of this gives way to an older one.
 bool is_damaged(const Error& error);

@@ -4,11 +4,14 @@
 usage: kill_at_every_call_test.py SAVE_CHECKPOINTS
 
 No checkpoint is lost unless the one that supersedes it is there, all that are there can be loaded, and the next process
-saves and leaves nothing else. Exit code 77, and the reason, where strace cannot kill.
+saves and leaves nothing else. A run that keeps its best states beside those that it goes on from is killed at calls all
+over it, GIRO_RESTARTS times, and each time goes on and leaves what one leaves that was not killed. Exit code 77, and the reason, where strace cannot kill.
 """
 
 import collections
+import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -46,6 +49,45 @@ class KillAtEveryCall(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.before = self.folder / "before" / "model"
         self.model = self.folder / "now" / "model"
+
+    def left_by_run(self):
+        """What is in all files of tensors, by their names, and the names of all others but locks."""
+        left = {}
+        for path in (self.folder / "run").rglob("*"):
+            name = re.sub(r"lines_\d+", "lines", str(path.relative_to(self.folder)))
+            if path.is_file() and path.name != ".lock":
+                left[name] = path.read_bytes() if path.suffix == ".safetensors" else b""
+        return left
+
+    def test_run_that_keeps_its_best_beside_its_last(self):
+        global kills
+        generator, run = random.Random(5), self.folder / "run"
+        ways = [(keep, order, asynchronous) for keep in (1, 3) for order in (0, 1) for asynchronous in range(4)]
+        expected, calls = {}, {}
+        count, killed = int(os.environ.get("GIRO_RESTARTS", "32")), 0
+        for i in range(count):
+            way = ways[i % len(ways)]
+            command = [program, "train", run, *way]
+            if way not in expected:
+                shutil.rmtree(run, ignore_errors=True)
+                log = self.folder / "log"
+                strace("-f", "-e", "trace=write,fsync,rename,openat,unlink,rmdir,mkdir", "-o", log, *command)
+                lines = [line.split(maxsplit=1) for line in log.read_text().splitlines()]
+                # Each thread counts for itself.
+                calls[way] = collections.Counter((re.match(r"\w*", call).group(), thread) for thread, call in lines)
+                expected[way] = self.left_by_run()
+                self.assertEqual(len(list((run / "best").glob("checkpoint_*"))), way[0])
+            shutil.rmtree(run)
+            for _ in range(2):
+                name, thread = generator.choice([call for call in calls[way] if call[0]])
+                number = generator.randint(1, calls[way][name, thread])
+                result = strace("-f", "-e", f"trace={name}", "-e", f"inject={name}:signal=KILL:when={number}", *command)
+                self.assertIn(result.returncode, (-signal.SIGKILL, 0), result.stderr)
+                killed += result.returncode != 0
+            self.run_it("train", run, *way)
+            self.assertEqual(self.left_by_run(), expected[way], way)
+        kills += killed
+        self.assertGreater(killed, count / 2)
 
     def run_it(self, *arguments):
         result = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False)

@@ -30,6 +30,11 @@ std::optional<std::int64_t> counted_steps(const State& state) {
   return to_host<std::int64_t>(step, state.stream()).front();
 }
 
+// By the state's count or by the loop's, whichever is further.
+std::int64_t reached(const Elapsed& elapsed, const State& state) {
+  return std::max(counted_steps(state).value_or(0), elapsed.steps);
+}
+
 template <class Bits>
 bool is_finite(const Tensor& tensor, Bits exponent) {
   const auto* bits = static_cast<const Bits*>(tensor.raw());
@@ -162,9 +167,9 @@ void Checkpoint::join(std::shared_ptr<detail::RunSaves>& run) {
   run_->add(dir_, store_options());
 }
 
-void Checkpoint::leave(bool prunes) {
+void Checkpoint::leave(const Elapsed& elapsed, const State& state, bool prunes) {
   wait();
-  if (run_ && prunes) run_->prune();
+  if (run_ && prunes && !state.moved_from()) run_->prune(reached(elapsed, state));
   store_.reset();
   snapshot_.reset();
   ranks_.reset();
@@ -189,7 +194,8 @@ void Checkpoint::begin(const Elapsed& elapsed, const State& state, bool resumes,
   store().begin_run();
   store().set_keep(store_options());
   if (is_writer()) {
-    const std::int64_t steps = std::max(counted_steps(state).value_or(0), elapsed.steps);
+    const std::int64_t steps = reached(elapsed, state);
+    if (run_) run_->begin(steps);
     if (options_.overwrite) {
       // What is later goes once an earlier one is saved.
     } else if (resumes || elapsed.steps > 0) {

@@ -119,7 +119,7 @@ class Checkpoint : public GenericCallback {
   }
   template <class S, class B>
   void on_end(LoopState<S, B>& loop) {
-    leave(loop.is_primary() && !loop.failed);
+    leave(loop.elapsed, loop.state, loop.is_primary() && !loop.failed);
   }
   // For loops written by hand: saves after the step at `elapsed`, whatever is monitored. Whether it did, or skipped a
   // state that is not finite; or has nothing to save, as where rank 0 saves what all ranks have. `best` is the value of
@@ -176,7 +176,7 @@ class Checkpoint : public GenericCallback {
 
   CheckpointStoreOptions store_options() const;
   void join(std::shared_ptr<detail::RunSaves>& run);
-  void leave(bool prunes);
+  void leave(const Elapsed& elapsed, const State& state, bool prunes);
   void begin(const Elapsed& elapsed, const State& state, bool resumes, const std::shared_ptr<const Partitioner>& ranks);
   void open_store(const std::shared_ptr<const Partitioner>& ranks);
   bool save_at(const Elapsed& elapsed, const State& state, std::optional<double> best);

@@ -25,7 +25,7 @@ std::vector<std::int64_t> RunSaves::resumable() const {
   for (const Place& place : places_) {
     if (!place.options.monitor.empty()) continue;
     const std::int64_t latest = CheckpointStore(place.dir, {.files = place.options.files}).latest_steps();
-    if (latest >= 0) steps.push_back(latest);
+    steps.push_back(latest >= 0 ? latest : begin_);
   }
   return steps;
 }
@@ -38,7 +38,7 @@ std::vector<std::shared_ptr<CheckpointStore>> RunSaves::best_stores() const {
   return stores;
 }
 
-void RunSaves::prune() {
+void RunSaves::prune(std::int64_t steps) {
   for (const Place& place : places_) {
     const bool is_best = !place.options.monitor.empty();
     const bool has_best = std::any_of(places_.begin(), places_.end(), [&](const Place& other) {
@@ -47,7 +47,7 @@ void RunSaves::prune() {
     if (has_best && !is_best) continue;
     try {
       const std::shared_ptr<CheckpointStore> store = shared_store(place.dir, place.options, this);
-      if (store->latest_steps() < 0) continue;
+      if (store->latest_steps() < 0 || store->latest_steps() > steps) continue;
       CheckpointStoreOptions options = place.options;
       if (is_best) options.resumable = resumable();
       store->set_keep(options);

@@ -288,6 +288,39 @@ TEST_F(BestBesideLast, AResumedRunBeginsWithTheBestValueOfItsStep) {
   EXPECT_EQ(run({7, 5, 6, 4}, {resume(dir / "last")}).best, 4);
 }
 
+// A program of two loops that go on from each other, and keep the best of both in one directory.
+TEST_F(BestBesideLast, SeveralLoopsOfAProgramGoOn) {
+  const auto program = [](const std::string& dir, const Faults& faults) {
+    const auto train = [&](State state, const Elapsed& elapsed, const std::string& last_dir, std::int64_t stop) {
+      std::vector<std::int64_t> steps(kWalkSteps);
+      for (std::int64_t i = 0; i < kWalkSteps; ++i) steps[static_cast<std::size_t>(i)] = i;
+      const auto step = [&](State& walk, const std::int64_t&, const Elapsed& at) {
+        if (at.steps == faults.throws) throw std::runtime_error("a callback fails");
+        static_cast<float*>(walk.at("params/x").raw())[0] += static_cast<float>(at.steps);
+        return logs().add_metric("loss", loss_after(at.steps));
+      };
+      return loop(std::move(state), steps,
+                  {{every(1), step},
+                   {every(1), checkpoint(dir + "/best", {.monitor = "loss"})},
+                   {every_end(4) | last(), backup_and_restore(dir + last_dir)}},
+                  {.stop = at(stop), .elapsed = elapsed});
+    };
+    auto first = train(make_walk(), {}, "/first", 15);
+    return train(std::move(first.state), first.elapsed, "/second", kWalkSteps);
+  };
+  const test::TemporaryDirectory whole;
+  const auto expected = program(whole.path(), {});
+  const auto best_at = [](const std::string& dir) { return CheckpointStore(dir + "/best").best("loss", "min"); };
+  for (std::int64_t step = 1; step < kWalkSteps; ++step) {
+    SCOPED_TRACE(step);
+    const test::TemporaryDirectory dir;
+    EXPECT_THROW((void)program(dir.path(), {.throws = step}), LoopError);
+    EXPECT_EQ(values_of(program(dir.path(), {}).state), values_of(expected.state));
+    EXPECT_EQ(files_in(dir.path()), files_in(whole.path()));
+    EXPECT_EQ(best_at(dir.path())->record.best, 43);
+  }
+}
+
 TEST_F(BestBesideLast, TheBestAreKeptRatherThanTheLastToBeBetter) {
   const test::TemporaryDirectory dir;
   const auto kept = [&](const std::string& mode, const std::vector<double>& values) {

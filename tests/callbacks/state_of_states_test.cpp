@@ -99,6 +99,8 @@ TEST_P(StateOfStatesTest, ASnapshotAndACopyAreOfBoth) {
   state.assign(copy);
   EXPECT_EQ(get(), 1);
   TwoNetworks moved = std::move(state);
+  TwoNetworks& same = moved;
+  moved = std::move(same);
   EXPECT_EQ(to_host<float>(moved.at("other/params/dense0/bias"), moved.stream())[0], 1);
 }
 

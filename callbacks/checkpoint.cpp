@@ -346,7 +346,6 @@ void Checkpoint::wait() {
 }
 
 bool Checkpoint::save_at(const Elapsed& elapsed, const State& state, std::optional<double> best) {
-  expect_whole(state);
   if (best && !monitor_) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("checkpoint '{}': got the value {} to monitor, but `monitor` is not set", dir_, *best));

@@ -129,6 +129,7 @@ class Checkpoint : public GenericCallback {
   bool operator()(const Elapsed& elapsed, const S& state, std::optional<double> best = {}) {
     const auto ranks = partitioner_of(state);
     if (!takes_part(ranks.get())) return false;
+    expect_whole(state);
     state.expect_one_tree(sizeof(S));
     if (!store_ || (ranks_ && ranks_ != ranks)) open_store(ranks);
     return save_at(elapsed, state, best);

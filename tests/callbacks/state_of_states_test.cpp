@@ -15,6 +15,7 @@
 #include <giro/loop/loop.h>
 #include <giro/runtime/snapshot.h>
 
+#include "tests/expect_error.h"
 #include "tests/kernels/nn/models.h"
 #include "tests/kernels/op_test.h"
 #include "tests/temporary_directory.h"
@@ -106,13 +107,13 @@ TEST_P(StateOfStatesTest, ASnapshotAndACopyAreOfBoth) {
 
 TEST_P(StateOfStatesTest, OneThatIsNoPartOfTheTreeIsAnErrorWhereItIsSaved) {
   const test::TemporaryDirectory dir;
-  expect_error(ErrorCode::invalid_argument, {"holds another", "attach"},
-               [&] { (void)run<Forgetful>(dir / "model", 2); });
+  test::expect_error(ErrorCode::invalid_argument, {"holds another", "attach"},
+                     [&] { (void)run<Forgetful>(dir / "model", 2); });
   EXPECT_FALSE(std::filesystem::exists(dir / "model"));
   Forgetful state = make<Forgetful>();
-  expect_error(ErrorCode::invalid_argument, {"holds another", "attach"},
-               [&] { checkpoint(dir / "model")(Elapsed(), state); });
-  expect_error(ErrorCode::invalid_argument, {"holds another", "attach"}, [&] {
+  test::expect_error(ErrorCode::invalid_argument, {"holds another", "attach"},
+                     [&] { checkpoint(dir / "model")(Elapsed(), state); });
+  test::expect_error(ErrorCode::invalid_argument, {"holds another", "attach"}, [&] {
     const auto log = [](const Forgetful&) { return logs().add_metric("loss", 1); };
     (void)loop(make<Forgetful>(), std::vector<int>(2),
                {{every(1), log}, {every(1), early_stopping("loss", {.restore_best = true})}});
@@ -120,7 +121,7 @@ TEST_P(StateOfStatesTest, OneThatIsNoPartOfTheTreeIsAnErrorWhereItIsSaved) {
   // One that was replaced is not the one that was attached.
   TwoNetworks both = make<TwoNetworks>();
   both.other = std::move(make<TwoNetworks>().other);
-  expect_error(ErrorCode::invalid_argument, {"'other'", "was replaced", "attach()"}, [&] { both.flatten(); });
+  test::expect_error(ErrorCode::invalid_argument, {"'other'", "was replaced", "attach()"}, [&] { both.flatten(); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, StateOfStatesTest, test::kDevices, test::device_name);

@@ -3,21 +3,13 @@
 //   save_checkpoints prune DIR KEEP
 //   save_checkpoints check DIR    loads each that is listed and prints its steps and variant; then saves at step 9 and
 //                                 loads that
-//   save_checkpoints train DIR KEEP ORDER ASYNCHRONOUS
-//                                 30 steps of a run that saves its best states beside those that it goes on from: ORDER
-//                                 0 or 1, which of them comes first; ASYNCHRONOUS 1 the best, 2 the others, 3 all
 
-#include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <numeric>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include <giro/callbacks/checkpoint.h>
-#include <giro/loop/loop.h>
 #include <giro/runtime/checkpoint_store.h>
 
 #include "tests/runtime/sample_run.h"
@@ -54,27 +46,6 @@ void check(const std::string& dir) {
   if (!(load(dir) == next)) throw std::runtime_error("the next save was not loaded");
 }
 
-void train(const std::string& dir, std::int64_t keep, bool best_is_first, std::int64_t asynchronous) {
-  giro::State state(giro::Device::cpu());
-  state.add("params", {{"x", giro::DType::f64, {64}}});
-  const auto step = [](giro::State& trained, const int& batch) {
-    auto* const x = static_cast<double*>(trained.at("params/x").raw());
-    for (int i = 0; i < 64; ++i) x[i] = x[i] * 1.1 + batch + i;
-    return giro::logs().add_metric("loss", (batch * 37 + 11) % 31 - batch);  // better in some steps
-  };
-  const giro::Checkpoint best =
-      giro::checkpoint(dir + "/best", {.keep = keep, .monitor = "loss", .asynchronous = (asynchronous & 1) != 0});
-  const giro::BackupAndRestore last =
-      giro::backup_and_restore(dir + "/last", {.asynchronous = (asynchronous & 2) != 0});
-  std::vector<giro::Task<giro::State, int>> tasks{{giro::every(1), step}};
-  if (best_is_first) tasks.emplace_back(giro::every(1), best);
-  tasks.emplace_back(giro::every_end(5) | giro::last(), last);
-  if (!best_is_first) tasks.emplace_back(giro::every(1), best);
-  std::vector<int> batches(30);
-  std::iota(batches.begin(), batches.end(), 0);
-  (void)giro::loop(std::move(state), batches, tasks);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -86,8 +57,6 @@ int main(int argc, char** argv) {
       for (std::size_t i = 2; i < arguments.size(); i += 3) save(dir, number(i), {number(i + 1), number(i + 2)});
     } else if (command == "prune") {
       giro::CheckpointStore(dir, {.keep = number(2)}).prune();
-    } else if (command == "train") {
-      train(dir, number(2), number(3) == 0, number(4));
     } else if (command == "check") {
       check(dir);
     } else {

@@ -4,12 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <map>
-#include <mutex>
+#include <cmath>
 #include <optional>
 #include <thread>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,7 +14,9 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/tensor.h>
 
+#include "callbacks/internal/run_saves.h"
 #include "runtime/internal/recording.h"
+#include "runtime/internal/stored_checkpoints.h"
 #include "runtime/internal/structure.h"
 #include "runtime/internal/text.h"
 
@@ -30,6 +29,11 @@ std::optional<std::int64_t> counted_steps(const State& state) {
   const Tensor step = state.at("step");
   if (step.dtype() != DType::i64 || step.count() != 1) return std::nullopt;
   return to_host<std::int64_t>(step, state.stream()).front();
+}
+
+// By the state's count or by the loop's, whichever is further.
+std::int64_t reached(const Elapsed& elapsed, const State& state) {
+  return std::max(counted_steps(state).value_or(0), elapsed.steps);
 }
 
 template <class Bits>
@@ -77,27 +81,6 @@ void check_choice(const std::string& dir, const char* option, const std::string&
                           known[1], known[2], suggestion(value, known)));
 }
 
-// The callbacks of one run that save in one directory are one writer.
-std::shared_ptr<CheckpointStore> shared_store(const std::string& dir, const std::shared_ptr<FileSystem>& files,
-                                              const void* run, const SaveGroup& group) {
-  static std::mutex mutex;
-  static std::map<std::tuple<std::string, FileSystem*, const void*>, std::weak_ptr<CheckpointStore>> stores;
-  std::string path = dir;
-  try {
-    path = std::filesystem::weakly_canonical(dir).string();
-  } catch (const std::filesystem::filesystem_error&) {
-    // What is wrong with it will come up when it is used.
-  }
-  const std::lock_guard lock(mutex);
-  std::erase_if(stores, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<CheckpointStore>& known = stores[{path, files.get(), run}];
-  std::shared_ptr<CheckpointStore> store = known.lock();
-  if (!store) {
-    known = store = std::make_shared<CheckpointStore>(dir, CheckpointStoreOptions{.files = files, .group = group});
-  }
-  return store;
-}
-
 // One that is damaged is not in the way: a run that goes on has passed it over.
 void check_none_later(const CheckpointStore& store, FileSystem& files, std::int64_t steps) {
   if (store.latest_steps() <= steps) return;
@@ -142,6 +125,7 @@ bool has_finite(const CheckpointStore& store) {
 constexpr std::chrono::seconds kRetryWaits[] = {std::chrono::seconds(1), std::chrono::seconds(2),
                                                 std::chrono::seconds(4)};
 constexpr std::chrono::seconds kPause{10};
+constexpr int kMostSkipped = 10;
 
 }  // namespace
 
@@ -169,29 +153,61 @@ bool Checkpoint::writer_says(bool yes) const {
   return ranks_ == nullptr ? yes : !ranks_->broadcast(yes ? "yes" : "").empty();
 }
 
+CheckpointStoreOptions Checkpoint::store_options() const {
+  return {.keep = options_.keep,
+          .keep_every_n_steps = options_.keep_every_n_steps,
+          .monitor = options_.monitor,
+          .mode = options_.mode,
+          .files = options_.files};
+}
+
+void Checkpoint::leave(const Elapsed& elapsed, const State& state, bool prunes) {
+  wait();
+  if (run_ && prunes && !state.moved_from()) run_->prune(reached(elapsed, state));
+  store_.reset();
+  snapshot_.reset();
+  ranks_.reset();
+  run_.reset();
+}
+
 void Checkpoint::open_store(const std::shared_ptr<const Partitioner>& ranks) {
   const Shard shard = ranks ? ranks->update_shard() : Shard{};
   ranks_ = shard.count > 1 ? ranks : nullptr;
-  SaveGroup group{.shard = shard};
-  if (ranks_) group.timeout = ranks_->timeout();
-  store_ = shared_store(dir_, options_.files, run_, group);
+  CheckpointStoreOptions options = store_options();
+  options.group.shard = shard;
+  if (ranks_) options.group.timeout = ranks_->timeout();
+  store_ = run_ ? run_->store(dir_, options) : detail::shared_store(dir_, options, nullptr);
 }
 
-void Checkpoint::claim(const void* run, const std::shared_ptr<const Partitioner>& ranks) {
+void Checkpoint::claim(std::shared_ptr<detail::RunSaves>& run, const std::shared_ptr<const Partitioner>& ranks) {
+  if (!run) run = std::make_shared<detail::RunSaves>();
   run_ = run;
+  run_->add(dir_, store_options());
+  if (!takes_part(ranks.get())) return;
   store_.reset();
   open_store(ranks);
   store().acquire();
 }
 
-void Checkpoint::begin(const Elapsed& elapsed, const State& state) {
+void Checkpoint::begin(const Elapsed& elapsed, const State& state, bool resumes) {
+  expect_whole(state);
   if (monitor_) monitor_->begin(elapsed);
   store().begin_run();
-  store().set_keep(options_.keep, options_.keep_every_n_steps);
+  store().set_keep(store_options());
   if (is_writer()) {
-    // A run that would save what an earlier one is already past hears of it before it has trained for long.
-    if (!options_.overwrite)
-      check_none_later(store(), *options_.files, std::max(counted_steps(state).value_or(0), elapsed.steps));
+    const std::int64_t steps = reached(elapsed, state);
+    if (run_) run_->begin(steps);
+    if (options_.overwrite) {
+      // What is later goes once an earlier one is saved.
+    } else if (resumes || elapsed.steps > 0) {
+      for (const std::string& path : store().set_aside(steps)) {
+        *report_ = fmt::format("a checkpoint that is later than step {}, which the run goes on from, is now '{}'",
+                               steps, path);
+      }
+    } else {
+      // A run that would save what an earlier one is already past hears of it before it has trained for long.
+      check_none_later(store(), *options_.files, steps);
+    }
     std::int64_t bytes = 0;
     for (const Collection* collection : collections_of(state, Collections::saved)) {
       const int parts = collection->is_sharded() ? collection->options().parts : 1;
@@ -203,26 +219,41 @@ void Checkpoint::begin(const Elapsed& elapsed, const State& state) {
 }
 
 std::optional<double> Checkpoint::improvement(std::int64_t done, const State& state, const Logs& logs) {
-  if (!std::exchange(best_is_read_, true)) {
+  if (!best_) {
     // What lies there is of this run's past, unless it is later.
     const std::int64_t steps = counted_steps(state).value_or(done);
+    best_.emplace();
     for (const StoredCheckpoint& stored : store().all()) {
-      const CheckpointRecord& record = stored.record;
-      if (record.steps > steps || record.monitor != monitor_->entry() || !record.best) continue;
-      monitor_->update(*record.best);
+      if (stored.record.steps <= steps) take_for_best(stored.record);
     }
   }
   const std::optional<double> value = monitor_->value(logs);
-  return value && monitor_->is_better(*value, monitor_->best()) ? value : std::nullopt;
+  const CheckpointRecord found{.monitor = monitor_->entry(), .best = value};
+  const bool has_room = std::cmp_less(best_->size(), options_.keep);
+  return is_better(found, has_room ? CheckpointRecord() : best_->back()) ? value : std::nullopt;
+}
+
+bool Checkpoint::is_better(const CheckpointRecord& a, const CheckpointRecord& b) const {
+  return detail::is_better(a, b, options_.monitor, options_.mode);
+}
+
+void Checkpoint::take_for_best(const CheckpointRecord& record) {
+  if (!best_ || !is_better(record, {})) return;
+  best_->insert(std::upper_bound(best_->begin(), best_->end(), record,
+                                 [&](const auto& a, const auto& b) { return is_better(a, b); }),
+                record);
+  if (std::cmp_greater(best_->size(), options_.keep)) best_->pop_back();
 }
 
 void Checkpoint::expect_whole(const State& state) const {
-  if (!state.moved_from()) return;
+  if (!state.moved_from() && !collections_of(state, Collections::saved).empty()) return;
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("checkpoint '{}': the state was moved from, expected one that holds its leaves", dir_));
+              fmt::format("checkpoint '{}': the state {}, expected one that holds its leaves", dir_,
+                          state.moved_from() ? "was moved from" : "has nothing to save"));
 }
 
-Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const State& state, std::optional<double> best) {
+Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const State& state, std::optional<double> best,
+                                             const std::string& diverged) {
   expect_whole(state);
   store().wait();
   if (snapshot_ && snapshot_->fits(state)) {
@@ -247,6 +278,7 @@ Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const Sta
   }
   saving.completed = completed.steps;
   std::string& not_finite = saving.record.not_finite;
+  if (not_finite.empty()) not_finite = diverged;
   if (ranks_ != nullptr) {
     double rank = not_finite.empty() ? -1 : ranks_->rank();
     ranks_->agree({&rank, 1});
@@ -255,10 +287,15 @@ Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const Sta
   const bool may_skip = !not_finite.empty() && options_.not_finite != "save";
   if (may_skip && writer_says(is_writer() && has_finite(store()))) {
     *report_ = fmt::format("step {} is not saved: {} is not finite", saving.record.steps, not_finite);
-    if (options_.not_finite == "error") {
-      throw Error(ErrorCode::invalid_argument, fmt::format("checkpoint '{}': {}", dir_, *report_));
+    ++skipped_;
+    if (options_.not_finite == "error" || skipped_ == kMostSkipped) {
+      const std::string before =
+          skipped_ < 2 ? "" : fmt::format(", nor are the {} that were due before it", skipped_ - 1);
+      throw Error(ErrorCode::invalid_argument, fmt::format("checkpoint '{}': {}{}", dir_, *report_, before));
     }
     saving.snapshot.reset();
+  } else {
+    skipped_ = 0;
   }
   return saving;
 }
@@ -266,7 +303,11 @@ Checkpoint::Saving Checkpoint::take_snapshot(const Elapsed& completed, const Sta
 void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>& persist) {
   if (is_writer() && !options_.overwrite)
     check_none_later(store(), *options_.files, std::max(saving.record.steps, saving.completed));
-  store().set_keep(options_.keep, options_.keep_every_n_steps);
+  CheckpointStoreOptions keep = store_options();
+  if (run_ && monitor_) keep.resumable = run_->resumable();
+  store().set_keep(std::move(keep));
+  std::vector<std::shared_ptr<CheckpointStore>> others;
+  if (run_ && !monitor_) others = run_->best_stores();
   CheckpointRecord record = saving.record;
   if (is_writer() && !record.best && store().latest_steps() == record.steps) {
     // Another checkpoint of this run has saved the same step as the best one, which it stays.
@@ -281,8 +322,9 @@ void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>&
     if (persist) archive.within("run", [&] { persist(archive); });
     try {
       if (options_.asynchronous) {
-        store().save_async(saving.snapshot, record, std::move(archive), id);
+        store().save_async(saving.snapshot, record, std::move(archive), id, others);
       } else {
+        for (const auto& other : others) other->wait();
         store().save(*saving.snapshot, record, std::move(archive), id);
       }
       break;
@@ -297,7 +339,7 @@ void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>&
       }
     }
   }
-  if (saving.record.best) monitor_->update(*saving.record.best);
+  if (saving.record.best) take_for_best(saving.record);
 }
 
 void Checkpoint::wait() {
@@ -306,7 +348,6 @@ void Checkpoint::wait() {
 
 bool Checkpoint::save_at(const Elapsed& elapsed, const State& state, std::optional<double> best) {
   detail::Recording::expect_none("checkpoint");
-  expect_whole(state);
   if (best && !monitor_) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("checkpoint '{}': got the value {} to monitor, but `monitor` is not set", dir_, *best));
@@ -314,7 +355,7 @@ bool Checkpoint::save_at(const Elapsed& elapsed, const State& state, std::option
   // Where the state counts its steps itself, this one may not be among them yet.
   Elapsed completed = elapsed;
   if (counted_steps(state).value_or(elapsed.steps + 1) > elapsed.steps) completed.count(elapsed.step_samples);
-  const Saving saving = take_snapshot(completed, state, best);
+  const Saving saving = take_snapshot(completed, state, best, "");
   if (saving.snapshot) save(saving, nullptr);
   wait();
   return saving.snapshot != nullptr;

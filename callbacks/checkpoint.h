@@ -7,6 +7,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <giro/callbacks/monitor.h>
 #include <giro/callbacks/restore.h>
@@ -23,19 +24,22 @@
 namespace giro {
 
 struct CheckpointOptions {
-  std::int64_t keep = 1;  // how many of the newest stay; at least 1
+  std::int64_t keep = 1;  // how many of the newest stay, or with `monitor` of the best; at least 1
   // Besides those, the first at or past each multiple of so many steps stays for good; 0: none.
   std::int64_t keep_every_n_steps = 0;
   // Whether a run may save where a later checkpoint is; that goes once the earlier one is durable.
   bool overwrite = false;
-  // Save only where this entry of the logs, a name or "collection.name", is better than at any checkpoint in the
-  // directory that was saved for it, of this run or of those before.
+  // Save only where this entry of the logs, a name or "collection.name", is one of the `keep` best: better than at the
+  // worst of so many checkpoints in the directory that were saved for it, of this run or of those before. The newest of
+  // several is not the best: CheckpointStore::best tells which is.
   std::string monitor = {};
   std::string mode = "min";  // or "max"
   // What becomes of a state that is not finite, but NaN or infinite somewhere, where one that is finite is saved:
-  //   "skip"   it is not saved, which the stateful metric checkpoint_skipped (the completed steps) and report() tell
+  //   "skip"   it is not saved, which the stateful metric checkpoint_skipped (the completed steps) and report() tell;
+  //            the tenth in a row is an Error(invalid_argument) naming the leaf, for what trains there is lost
   //   "error"  Error(invalid_argument) naming the leaf
   //   "save"   it is saved like any other
+  // The state of a run that terminate_on_nan has stopped is such a one, though each leaf may be finite still.
   std::string not_finite = "skip";
   // Whether the loop goes on as soon as the state is copied, while another thread writes it. An error of the writing
   // then comes at the next save, or when the loop ends.
@@ -55,7 +59,10 @@ struct CheckpointOptions {
 // state's scalar "step" tells; without that leaf, those of the loop. A checkpoint is there whole or not at all, and an
 // older one goes only after the newer one is durable. Each run wants a directory of its own: what is kept is counted
 // over all checkpoints that lie there, and a second process that saves there gets an error. Where the run has gone back
-// to an earlier state (early_stopping's restore_best), its later checkpoints go as well. Where several ranks train,
+// to an earlier state (early_stopping's restore_best), its later checkpoints go as well. Checkpoints that a run finds
+// ahead of the step that it goes on from, as where the best ones lie beside those that it was resumed from, are set
+// aside until it has come to their steps again: nothing finds them, and report() tells their new names. The best ones
+// that were there at the step that it is resumed from are still there. Where several ranks train,
 // rank 0 saves; each its shard where they have shards of the state (zero_data_parallel), to one directory that all of
 // them see.
 //
@@ -68,10 +75,11 @@ struct CheckpointOptions {
 //
 // Errors: invalid_argument for keep < 1, keep_every_n_steps < 0, no directory, or an unknown mode, not_finite or
 // on_failure, naming the nearest. When it begins and whenever it saves: io, at the beginning also where there is no
-// room for the checkpoints to be kept and one more; invalid_argument where another process saves in the directory, for
-// a checkpoint of a later step than this run has come to that can be read, without overwrite, and for a state that has
-// nothing to save, as after a move; communication where a rank with a shard does not see the directory. With monitor:
-// not_found, naming the nearest entry, if the entry was never logged; a loop that goes on from another waits for it.
+// room for the checkpoints to be kept and one more; invalid_argument where another process saves in the directory; for
+// a checkpoint of a later step in a run that goes on from none, without overwrite; for a state that has nothing to
+// save, as after a move, or holds another state that is no part of its tree (State::attach); communication where a rank
+// with a shard does not see the directory. With monitor: not_found, naming the nearest entry, if the entry was never
+// logged; a loop that goes on from another waits for it.
 class Checkpoint : public GenericCallback {
  public:
   static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;  // in the list `callbacks` of a train loop
@@ -80,11 +88,13 @@ class Checkpoint : public GenericCallback {
 
   template <class S, class B>
   void on_claim(LoopState<S, B>& loop) {
-    if (takes_part(loop.partitioner())) claim(&loop, partitioner_of(loop.state));
+    claim(loop.saves, partitioner_of(loop.state));
   }
   template <class S, class B>
   void on_start(LoopState<S, B>& loop) {
-    if (takes_part(loop.partitioner())) begin(loop.elapsed, loop.state);
+    static_assert(std::is_base_of_v<State, S>, "giro: a checkpoint saves a State");
+    loop.state.expect_one_tree(sizeof(S));
+    if (takes_part(loop.partitioner())) begin(loop.elapsed, loop.state, loop.resumes);
   }
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
@@ -108,12 +118,8 @@ class Checkpoint : public GenericCallback {
     if (saves() && takes_part(loop.partitioner()) && !is_alone) save_after_step(loop, {});
   }
   template <class S, class B>
-  void on_end(LoopState<S, B>&) {
-    wait();
-    store_.reset();
-    snapshot_.reset();
-    ranks_.reset();
-    run_ = nullptr;
+  void on_end(LoopState<S, B>& loop) {
+    leave(loop.elapsed, loop.state, loop.is_primary() && !loop.failed);
   }
   // For loops written by hand: saves after the step at `elapsed`, whatever is monitored. Whether it did, or skipped a
   // state that is not finite; or has nothing to save, as where rank 0 saves what all ranks have. `best` is the value of
@@ -123,12 +129,14 @@ class Checkpoint : public GenericCallback {
   bool operator()(const Elapsed& elapsed, const S& state, std::optional<double> best = {}) {
     const auto ranks = partitioner_of(state);
     if (!takes_part(ranks.get())) return false;
+    expect_whole(state);
+    state.expect_one_tree(sizeof(S));
     if (!store_ || (ranks_ && ranks_ != ranks)) open_store(ranks);
     return save_at(elapsed, state, best);
   }
 
   // Why this or a copy of it has skipped a state, as in "step 120 is not saved: params/dense0/kernel is not finite", or
-  // could not save it at first: the latest; empty: none was.
+  // could not save it at first, or what it has set aside: the latest; empty: none was.
   const std::string& report() const noexcept { return *report_; }
 
  private:
@@ -151,26 +159,36 @@ class Checkpoint : public GenericCallback {
   template <class S, class B>
   void save_after_step(LoopState<S, B>& loop, std::optional<double> best) {
     loop.at_step_end([this, &loop, best] {
-      Saving saving = take_snapshot(loop.completed(), loop.state, best);
+      Saving saving =
+          take_snapshot(loop.completed(), loop.state, best, loop.stop_iteration ? loop.diverged : std::string());
       if (!saving.snapshot) {
         loop.logs.add_stateful_metric("checkpoint_skipped", saving.record.steps);
         return;
       }
-      loop.after_step([this, &loop, saving = std::move(saving)] {
-        save(saving, [&loop](Archive& archive) { loop.persist(archive); });
-      });
+      // A best one before those that the run may go on from, which would not come by it again.
+      loop.after_step(
+          [this, &loop, saving = std::move(saving)] {
+            save(saving, [&loop](Archive& archive) { loop.persist(archive); });
+          },
+          monitor_.has_value());
     });
     if (!loop.has_batch()) wait();  // nobody may come by later
   }
 
-  void claim(const void* run, const std::shared_ptr<const Partitioner>& ranks);
-  void begin(const Elapsed& elapsed, const State& state);
+  CheckpointStoreOptions store_options() const;
+  void claim(std::shared_ptr<detail::RunSaves>& run, const std::shared_ptr<const Partitioner>& ranks);
+  void leave(const Elapsed& elapsed, const State& state, bool prunes);
+  void begin(const Elapsed& elapsed, const State& state, bool resumes);
   void open_store(const std::shared_ptr<const Partitioner>& ranks);
   bool save_at(const Elapsed& elapsed, const State& state, std::optional<double> best);
-  // The value that is monitored, if it is the best so far. `done` steps are completed, as the loop counts.
+  // The value that is monitored, if it is one of the best so far. `done` steps are completed, as the loop counts.
   std::optional<double> improvement(std::int64_t done, const State& state, const Logs& logs);
+  bool is_better(const CheckpointRecord& a, const CheckpointRecord& b) const;
+  void take_for_best(const CheckpointRecord& record);
   void expect_whole(const State& state) const;
-  Saving take_snapshot(const Elapsed& completed, const State& state, std::optional<double> best);
+  // `diverged`: an entry of the logs that is not finite.
+  Saving take_snapshot(const Elapsed& completed, const State& state, std::optional<double> best,
+                       const std::string& diverged);
   void save(const Saving& saving, const std::function<void(Archive&)>& persist);
   void wait();
   static bool is_interrupted();
@@ -179,9 +197,10 @@ class Checkpoint : public GenericCallback {
   std::string dir_;
   CheckpointOptions options_;
   std::optional<Monitor> monitor_;
-  bool best_is_read_ = false;                 // of what lies in the directory
-  const void* run_ = nullptr;                 // that it saves; null: of a loop that is written by hand
-  std::shared_ptr<const Partitioner> ranks_;  // that save together; null: this process alone
+  std::optional<std::vector<CheckpointRecord>> best_;  // the best that are kept, once those that are there are read
+  std::shared_ptr<detail::RunSaves> run_;              // that it saves; null: of a loop that is written by hand
+  std::shared_ptr<const Partitioner> ranks_;           // that save together; null: this process alone
+  int skipped_ = 0;                                    // states in a row that are not finite
   std::shared_ptr<CheckpointStore> store_;
   std::shared_ptr<Snapshot> snapshot_;
   std::shared_ptr<std::string> report_;

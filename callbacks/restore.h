@@ -51,6 +51,8 @@ class Resume : public GenericCallback {
   template <class S, class B>
   void on_resume(LoopState<S, B>& loop) {
     static_assert(std::is_base_of_v<State, S>, "giro: a run is resumed that threads a State");
+    loop.resumes = true;
+    loop.state.expect_one_tree(sizeof(S));
     resume(loop.state, loop.partitioner(), loop.elapsed, [&loop](Archive& archive) { loop.persist(archive); });
   }
   template <class S, class B>

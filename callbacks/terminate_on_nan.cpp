@@ -14,6 +14,7 @@ bool TerminateOnNan::operator()(const Elapsed& elapsed, const Logs& logs) {
   report_->clear();
   const auto check = [&](const std::string& name, double value) {
     if (std::isfinite(value)) return;
+    if (report_->empty()) first_ = name;
     *report_ += fmt::format("{}{} is {}", report_->empty() ? "" : ", ", name, detail::without_nan_sign(value));
   };
   for (const std::string& key : keys_) {

@@ -14,8 +14,10 @@ namespace giro {
 // A callback that stops the loop when the latest value of an entry, a name or "collection.name", is NaN or infinite;
 // by default of any loss or metric. It looks at what was logged since the loop began, by callbacks in front of it or
 // in earlier steps. Being able to stop the loop makes it a barrier: the device runs up to it and waits. What has
-// become NaN mostly stays so, and every(100) finds it as surely as every(1). Error(not_found), naming the nearest
-// entry, when it is called and an entry was never logged.
+// become NaN mostly stays so, and every(100) finds it as surely as every(1). Where the loop saves, let it look in each
+// step that is saved: the state of the step in which it stops the loop replaces no good checkpoint, be it finite still
+// (CheckpointOptions::not_finite), but one that was saved before it has looked may have diverged. Error(not_found),
+// naming the nearest entry, when it is called and an entry was never logged.
 class TerminateOnNan : public GenericCallback {
  public:
   explicit TerminateOnNan(std::vector<std::string> keys) : keys_(std::move(keys)) {}
@@ -24,7 +26,9 @@ class TerminateOnNan : public GenericCallback {
   bool operator()(const Elapsed& elapsed, const Logs& logs);
   template <class S, class B>
   void operator()(LoopState<S, B>& loop) {
-    if ((*this)(loop.elapsed, loop.accumulated_logs())) loop.stop_iteration = true;
+    if (!(*this)(loop.elapsed, loop.accumulated_logs())) return;
+    loop.stop_iteration = true;
+    loop.diverged = first_;
   }
 
   // Why this or a copy of it has stopped a loop, as in "metrics.loss is nan at step 120"; empty: it has not.
@@ -33,6 +37,7 @@ class TerminateOnNan : public GenericCallback {
  private:
   std::vector<std::string> keys_;
   std::shared_ptr<std::string> report_ = std::make_shared<std::string>();
+  std::string first_;  // entry that it names
 };
 
 // terminate_on_nan(), or terminate_on_nan("loss", "grad_norm").

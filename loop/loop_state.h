@@ -3,6 +3,8 @@
 #include <any>
 #include <cstddef>
 #include <functional>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include <giro/kernels/nn/partitioner.h>
@@ -17,7 +19,8 @@ namespace giro {
 namespace detail {
 template <class S, class B>
 class RunCore;
-}
+class RunSaves;
+}  // namespace detail
 
 // What a callback may see and change while a loop runs.
 template <class S, class B>
@@ -32,7 +35,9 @@ class LoopState {
   std::any& metadata;      // the program's own: LoopOptions::metadata
   Logs logs;               // of this step so far
   bool stop_iteration = false;
-  bool failed = false;                // whether an error has ended the loop: on_end runs all the same
+  std::string diverged;  // with stop_iteration: an entry of the logs that is not finite, so the state is worth nothing
+  bool resumes = false;  // whether the run goes on from wherever an earlier one of the program has come to (resume)
+  bool failed = false;   // whether an error has ended the loop: on_end runs all the same
   bool failed_between_steps = false;  // and no step was under way, as where the dataset has failed
 
   // The batch of this step, of elapsed.step_samples samples. Error(invalid_argument) where there is none: in an on_end,
@@ -57,13 +62,16 @@ class LoopState {
   // Between steps at once.
   void at_step_end(std::function<void()> f) const { run().at_step_end(std::move(f)); }
   // Runs `f` when this step is over, between it and the next: every callback has run, the device has come to here, and
-  // what was logged is in the history and has been observed. Between steps at once.
-  void after_step(std::function<void()> f) const { run().after_step(std::move(f)); }
+  // what was logged is in the history and has been observed. Between steps at once. `first`: before those of callbacks
+  // that do not ask for that.
+  void after_step(std::function<void()> f, bool first = false) const { run().after_step(std::move(f), first); }
   // What the run remembers but for the leaves of a State: completed steps, the position in the dataset, the history,
   // and the memory of its schedules and callbacks. Written after a step (after_step), and read in on_resume: the run
   // then goes on as if there had been no interruption. Archive::report() tells what did not match. Errors: those of
   // Archive, corrupt_data, and invalid_argument if the dataset is not the one that the run was saved with.
   void persist(Archive& archive) const { run().persist(archive); }
+
+  std::shared_ptr<detail::RunSaves> saves;  // what this run's checkpoints know of each other
 
   // The latest value of everything that was logged since the loop began.
   Logs accumulated_logs() const {

@@ -239,9 +239,9 @@ class RunCore final : RunMemory {
     if (between_steps_) return f();
     tasks_.at_step_end(std::move(f));
   }
-  void after_step(std::function<void()> f) override {
+  void after_step(std::function<void()> f, bool first) override {
     if (between_steps_) return f();
-    tasks_.after_step(std::move(f));
+    tasks_.after_step(std::move(f), first);
   }
 
   void persist(Archive& archive) override {

@@ -38,14 +38,22 @@ LoopResult<S> RunCore<S, B>::finish() {
 
 template <class S, class B>
 void RunCore<S, B>::fail(const std::exception_ptr& cause) {
-  // The step was whole, and only the next batch failed.
+  bool whole = place_ != Place::loop;
+  // The step was whole, and only the next batch failed: what is due at its end is saved, as it is no more later.
   if (place_ == Place::next_batch) {
-    run().journal.end_step(run().elapsed, run().loop.logs);
+    try {
+      tasks_.run_step_end();
+      run().journal.end_step(run().elapsed, run().loop.logs);
+      tasks_.run_after_step();
+    } catch (...) {
+      whole = false;
+      tasks_.drop_step();
+    }
     run().elapsed.count(run().elapsed.step_samples);
   }
   const std::string where = tasks_.describe(place_);
-  run().loop.failed_between_steps = place_ != Place::loop && tasks_.running() == nullptr &&
-                                    !run().lane.is_launching() && run().elapsed.steps > run().options.elapsed.steps;
+  run().loop.failed_between_steps = whole && tasks_.running() == nullptr && !run().lane.is_launching() &&
+                                    run().elapsed.steps > run().options.elapsed.steps;
   run().loop.failed = true;
   if (run().options.arbiter) run().options.arbiter->set_failed();
   run().journal.set_failing();

@@ -19,7 +19,7 @@ class RunMemory {
   virtual ~RunMemory() = default;
   virtual Elapsed completed() const = 0;
   virtual void at_step_end(std::function<void()> f) = 0;
-  virtual void after_step(std::function<void()> f) = 0;
+  virtual void after_step(std::function<void()> f, bool first) = 0;
   virtual void persist(Archive& archive) = 0;
 };
 

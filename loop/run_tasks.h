@@ -93,7 +93,9 @@ class RunTasks {
 
   // LoopState's members of these names, within a step.
   void at_step_end(std::function<void()> f) { at_step_end_.push_back({running_, std::move(f)}); }
-  void after_step(std::function<void()> f) { after_step_.push_back({running_, std::move(f)}); }
+  void after_step(std::function<void()> f, bool first) {
+    after_step_.insert(first ? after_step_.begin() : after_step_.end(), {running_, std::move(f)});
+  }
   void run_step_end() {
     if (!at_step_end_.empty()) [[unlikely]]
       run_deferred(at_step_end_);
@@ -106,6 +108,7 @@ class RunTasks {
   void drop_step() {
     at_step_end_.clear();
     after_step_.clear();
+    running_ = nullptr;
   }
 
   // Every on_end but those of callbacks that have failed, after every on_save where an error has come between two

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <future>
 #include <map>
 #include <set>
@@ -26,32 +25,18 @@ namespace {
 using detail::StoreEntryKind, detail::StoredCheckpoints;
 using Item = StoredCheckpoints::Item;
 
-// What goes once there is a checkpoint of `steps`, of those that lie there, fewest steps first.
-std::vector<Item> superseded(const std::vector<Item>& items, std::int64_t steps,
-                             const CheckpointStoreOptions& options) {
-  const std::int64_t every = options.keep_every_n_steps;
-  std::int64_t older =
-      std::count_if(items.begin(), items.end(), [&](const Item& item) { return item.entry.steps < steps; });
-  std::int64_t multiple = 0;  // that the latest of those that stay for good has passed
-  std::vector<Item> found;
-  for (const Item& item : items) {
-    const std::int64_t at = item.entry.steps;
-    if (at >= steps) {
-      if (at > steps || item.entry.kind == StoreEntryKind::version_1) found.push_back(item);
-      continue;
-    }
-    const bool stays = every > 0 && at / every > multiple;
-    if (stays) multiple = at / every;
-    if (older-- >= options.keep && !stays) found.push_back(item);
-  }
-  return found;
+void check_mode(const std::string& dir, const std::string& mode) {
+  if (mode == "min" || mode == "max") return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("checkpoint store '{}': mode is '{}', expected 'min' or 'max'", dir, mode));
 }
 
-void check_keep(const std::string& dir, std::int64_t keep, std::int64_t keep_every_n_steps) {
-  if (keep >= 1 && keep_every_n_steps >= 0) return;
+void check_keep(const std::string& dir, const CheckpointStoreOptions& options) {
+  check_mode(dir, options.mode);
+  if (options.keep >= 1 && options.keep_every_n_steps >= 0) return;
   throw Error(ErrorCode::invalid_argument,
               fmt::format("checkpoint store '{}': keep is {}, keep_every_n_steps is {}, expected at least 1 and 0", dir,
-                          keep, keep_every_n_steps));
+                          options.keep, options.keep_every_n_steps));
 }
 
 void check_group(const std::string& dir, const SaveGroup& group) {
@@ -91,6 +76,9 @@ struct CheckpointStore::Impl {
         files(*this->options.files),
         group(this->options.group, files),
         line_files(files, this->dir) {}
+  ~Impl() {
+    if (under_way.valid()) under_way.wait();
+  }
 
   std::string dir;
   CheckpointStoreOptions options;
@@ -99,7 +87,7 @@ struct CheckpointStore::Impl {
   detail::LineFiles line_files;
   std::map<std::string, std::size_t> passed_lines;  // which shard 0 saves
   std::unique_ptr<FileSystem::Lock> lock;
-  std::future<void> under_way;
+  std::shared_future<void> under_way;
 
   std::string path_of(std::string_view name) const { return detail::path_of(dir, name); }
   bool is_writer() const { return group.shard().index == 0; }
@@ -118,7 +106,7 @@ struct CheckpointStore::Impl {
     std::vector<detail::StoreEntry> left = detail::store_entries(files, dir);
     std::erase_if(left, [&](const detail::StoreEntry& entry) {
       return !entry.of_this_host || entry.kind == StoreEntryKind::checkpoint ||
-             entry.kind == StoreEntryKind::version_1 || entry.name == current;
+             entry.kind == StoreEntryKind::version_1 || entry.kind == StoreEntryKind::ahead || entry.name == current;
     });
     if (left.empty()) return;
     for (const detail::StoreEntry& entry : left) {
@@ -220,13 +208,16 @@ struct CheckpointStore::Impl {
     std::vector<std::string> trash;
     std::set<std::string> stay;
     for (const Item& item : stored.items) stay.insert(item.entry.name);
-    for (const Item& item : superseded(stored.items, steps, options)) {
+    for (const Item& item : detail::superseded(stored.items, steps, options)) {
       if (item.entry.kind == StoreEntryKind::old) continue;  // another host's
       trash.push_back(path_of(detail::side_name(item.entry.steps, "trash")));
       files.rename(item.stored.path, trash.back());
       stay.erase(item.entry.name);
     }
     if (!trash.empty()) files.sync_directory(dir);
+    for (const detail::StoreEntry& entry : detail::store_entries(files, dir)) {
+      if (entry.kind == StoreEntryKind::ahead && entry.steps <= steps) trash.push_back(path_of(entry.name));
+    }
     for (const std::string& path : trash) detail::remove_all(files, path);
 
     if (!stored.unreadable.empty()) return;  // they may refer to any
@@ -241,19 +232,19 @@ struct CheckpointStore::Impl {
   }
 
   void wait() {
-    if (under_way.valid()) under_way.get();
+    if (under_way.valid()) std::exchange(under_way, {}).get();
   }
 };
 
 CheckpointStore::CheckpointStore(std::string dir, CheckpointStoreOptions options) {
   if (dir.empty()) throw Error(ErrorCode::invalid_argument, "checkpoint store: the directory's name is empty");
-  check_keep(dir, options.keep, options.keep_every_n_steps);
+  check_keep(dir, options);
   check_group(dir, options.group);
   impl_ = std::make_shared<Impl>(std::move(dir), std::move(options));
 }
 CheckpointStore::CheckpointStore(CheckpointStore&&) noexcept = default;
 CheckpointStore& CheckpointStore::operator=(CheckpointStore&&) noexcept = default;
-CheckpointStore::~CheckpointStore() = default;  // the future of std::async waits
+CheckpointStore::~CheckpointStore() = default;
 
 CheckpointStore::Impl& CheckpointStore::impl() const {
   if (!impl_) throw Error(ErrorCode::invalid_argument, "checkpoint store: it was moved from");
@@ -261,11 +252,11 @@ CheckpointStore::Impl& CheckpointStore::impl() const {
 }
 const std::string& CheckpointStore::dir() const { return impl().dir; }
 std::string CheckpointStore::writer() const { return impl().writer(); }
-void CheckpointStore::set_keep(std::int64_t keep, std::int64_t keep_every_n_steps) {
-  check_keep(dir(), keep, keep_every_n_steps);
+void CheckpointStore::set_keep(CheckpointStoreOptions options) {
+  check_keep(dir(), options);
   impl().wait();
-  impl().options.keep = keep;
-  impl().options.keep_every_n_steps = keep_every_n_steps;
+  std::swap(options.files, impl().options.files);  // which stay; the group is known elsewhere
+  std::swap(impl().options, options);
 }
 void CheckpointStore::begin_run() {
   impl().wait();
@@ -296,27 +287,21 @@ std::int64_t CheckpointStore::latest_steps() const {
 
 std::optional<StoredCheckpoint> CheckpointStore::latest() const {
   std::vector<StoredCheckpoint> stored = all();
-  if (stored.empty()) return std::nullopt;
-  return std::move(stored.back());
+  return stored.empty() ? std::nullopt : std::optional(std::move(stored.back()));
 }
 
 std::optional<StoredCheckpoint> CheckpointStore::best(const std::string& monitor, const std::string& mode) const {
-  if (mode != "min" && mode != "max") {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("checkpoint store '{}': mode is '{}', expected 'min' or 'max'", impl().dir, mode));
-  }
+  check_mode(dir(), mode);
   std::optional<StoredCheckpoint> best;
   for (StoredCheckpoint& stored : all()) {
-    const CheckpointRecord& record = stored.record;
-    if (!record.best || std::isnan(*record.best) || record.monitor != monitor) continue;
-    const bool better =
-        !best || (mode == "min" ? *record.best < *best->record.best : *record.best > *best->record.best);
-    if (better) best = std::move(stored);
+    const bool is_best = detail::is_better(stored.record, best ? best->record : CheckpointRecord(), monitor, mode);
+    if (is_best) best = std::move(stored);
   }
   return best;
 }
 
 void CheckpointStore::acquire() { impl().acquire(); }
+void CheckpointStore::wait() { impl().wait(); }
 
 void CheckpointStore::check_writable(std::int64_t bytes_per_checkpoint) {
   if (bytes_per_checkpoint < 0) {
@@ -364,14 +349,35 @@ void CheckpointStore::save(const Snapshot& snapshot, const CheckpointRecord& rec
 }
 
 void CheckpointStore::save_async(std::shared_ptr<const Snapshot> snapshot, const CheckpointRecord& record,
-                                 Archive archive, const std::string& id) {
+                                 Archive archive, const std::string& id,
+                                 const std::vector<std::shared_ptr<CheckpointStore>>& others) {
   impl().wait();
-  impl().under_way =
-      std::async(std::launch::async, [&impl = impl(), snapshot = std::move(snapshot), record,
-                                      archive = std::move(archive), id] { impl.save(*snapshot, record, archive, id); });
+  std::vector<std::shared_future<void>> before;
+  for (const auto& other : others) before.push_back(other->impl().under_way);
+  impl().under_way = std::async(std::launch::async, [&impl = impl(), snapshot = std::move(snapshot), record,
+                                                     archive = std::move(archive), id, before = std::move(before)] {
+                       for (const auto& save : before) save.valid() ? save.get() : void();
+                       impl.save(*snapshot, record, archive, id);
+                     }).share();
 }
 
-void CheckpointStore::wait() { impl().wait(); }
+std::vector<std::string> CheckpointStore::set_aside(std::int64_t steps) {
+  impl().wait();
+  std::vector<std::string> aside;
+  if (!impl().is_writer()) return aside;
+  impl().acquire();
+  impl().tidy();
+  for (const detail::StoreEntry& entry : detail::store_entries(files(), dir())) {
+    if (entry.steps <= steps || entry.kind > StoreEntryKind::checkpoint) continue;
+    std::string& name = aside.emplace_back();
+    do {  // a dead process may have had this one's number
+      name = impl().path_of(detail::side_name(entry.steps, "ahead"));
+    } while (files().status(name).kind != FileSystem::Kind::none);
+    files().rename(impl().path_of(entry.name), name);
+  }
+  if (!aside.empty()) files().sync_directory(dir());
+  return aside;
+}
 
 void CheckpointStore::prune() {
   impl().wait();

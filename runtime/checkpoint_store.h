@@ -68,6 +68,12 @@ struct CheckpointStoreOptions {
   std::int64_t keep = 1;  // how many of the newest stay; at least 1
   // Besides those, the first at or past each multiple of so many steps stays for good; 0: none.
   std::int64_t keep_every_n_steps = 0;
+  // Of those that were saved for this entry of the logs the best stay instead, of equal ones the newer, and the latest.
+  std::string monitor = {};
+  std::string mode = "min";  // or "max"
+  // Steps that a run may go on from, which other directories have: what would stay if each of them were the latest
+  // stays, too.
+  std::vector<std::int64_t> resumable = {};
   std::shared_ptr<FileSystem> files = posix_file_system();
   SaveGroup group = {};
 };
@@ -90,7 +96,7 @@ struct CheckpointStoreOptions {
 // naming the path. Not to be used from several threads at once; what was moved from is an Error(invalid_argument).
 class CheckpointStore {
  public:
-  // Touches nothing yet. Error(invalid_argument) for no directory, keep < 1 or keep_every_n_steps < 0.
+  // Touches nothing yet. Error(invalid_argument) for no directory, keep < 1, keep_every_n_steps < 0 or another mode.
   explicit CheckpointStore(std::string dir, CheckpointStoreOptions options = {});
   CheckpointStore(CheckpointStore&&) noexcept;
   CheckpointStore& operator=(CheckpointStore&&) noexcept;
@@ -99,8 +105,8 @@ class CheckpointStore {
   const std::string& dir() const;
   // Who writes to the directory or was the last to, as in "process 123 on host"; empty: nobody yet.
   std::string writer() const;
-  // What is kept from now on. Error(invalid_argument) as above.
-  void set_keep(std::int64_t keep, std::int64_t keep_every_n_steps);
+  // What is kept from now on: the options but for files and group. Error(invalid_argument) as above.
+  void set_keep(CheckpointStoreOptions options);
   // Another run saves from now on: its lines begin a new file.
   void begin_run();
 
@@ -135,11 +141,15 @@ class CheckpointStore {
   // that do not come in time. The others return when theirs are durable. Whoever it has failed for may try again under
   // the same id.
   void save(const Snapshot& snapshot, const CheckpointRecord& record, Archive archive, const std::string& id = {});
-  // The same on another thread. One at a time: a second waits for the first. An error comes up at the next call of
-  // save, save_async, archive or wait.
+  // The same on another thread, once what is under way in other stores is over; an error of theirs is one of this, too.
+  // One at a time: a second waits for the first. An error comes up at the next call of save, save_async, archive or
+  // wait.
   void save_async(std::shared_ptr<const Snapshot> snapshot, const CheckpointRecord& record, Archive archive,
-                  const std::string& id = {});
+                  const std::string& id = {}, const std::vector<std::shared_ptr<CheckpointStore>>& others = {});
   void wait();
+  // Gives checkpoints of later steps other names, durably: nothing finds those, until a save that comes to their steps
+  // removes them. For a run that goes on from `steps`, whichever earlier one has made them. Their paths from now on.
+  std::vector<std::string> set_aside(std::int64_t steps);
   // Removes what the options do not keep. Waits, as archive().
   void prune();
 

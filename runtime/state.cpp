@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -25,6 +28,10 @@ void check_part(const std::string& name, const CollectionOptions& options) {
               fmt::format("collection '{}': there is no part {} of {}", name, options.part.value_or(0), options.parts));
 }
 
+// All states that there are, so that one within another's object is found.
+constinit std::mutex states_mutex;
+constinit State* first_state = nullptr;
+
 bool is_below(const std::string& path, const std::string& prefix) {
   return prefix.empty() || path == prefix ||
          (path.size() > prefix.size() && path.starts_with(prefix) && path[prefix.size()] == '/');
@@ -44,8 +51,8 @@ Tensor Collection::flat() const {
                 fmt::format("collection '{}' is not of one dtype: '{}' is {}, '{}' is {}", name_,
                             path_of(specs_.front()), name_of(dtype), path_of(leaf), name_of(leaf.dtype)));
   }
-  const auto count = static_cast<std::int64_t>(buffer_.size() / size_of(dtype));
-  return Tensor(buffer_.data(), dtype, {count}, buffer_.device());
+  const auto count = static_cast<std::int64_t>(buffer_->size() / size_of(dtype));
+  return Tensor(buffer_->data(), dtype, {count}, buffer_->device());
 }
 
 Tensor Collection::flat(const Shard& shard) const {
@@ -60,27 +67,44 @@ Tensor Collection::flat(const Shard& shard) const {
 }
 
 Tensor Collection::bytes() const {
-  return Tensor(buffer_.data(), DType::u8, {static_cast<std::int64_t>(buffer_.size())}, buffer_.device());
+  return Tensor(buffer_->data(), DType::u8, {static_cast<std::int64_t>(buffer_->size())}, buffer_->device());
 }
 
 State::State(DeviceContext context)
-    : context_(context), identity_(std::make_shared<detail::StateIdentity>(this, detail::Recording::current_id())) {}
+    : context_(context), identity_(std::make_shared<detail::StateIdentity>(this, detail::Recording::current_id())) {
+  link();
+}
 
 State::State(State&& other) noexcept
-    : context_(other.context_), collections_(std::move(other.collections_)), identity_(std::move(other.identity_)) {
+    : context_(other.context_),
+      collections_(std::move(other.collections_)),
+      identity_(std::move(other.identity_)),
+      parts_(std::move(other.parts_)) {
+  link();
   settle();
 }
 
 State& State::operator=(State&& other) noexcept {
   if (this == &other) return *this;
   context_ = other.context_;
-  collections_ = std::exchange(other.collections_, {});
-  identity_ = std::exchange(other.identity_, nullptr);
+  collections_ = std::move(other.collections_);
+  identity_ = std::move(other.identity_);
+  parts_ = std::move(other.parts_);
   settle();
   return *this;
 }
 
-State::~State() = default;
+State::~State() {
+  const std::lock_guard lock(states_mutex);
+  (previous_ != nullptr ? previous_->next_ : first_state) = next_;
+  if (next_ != nullptr) next_->previous_ = previous_;
+}
+
+void State::link() noexcept {
+  const std::lock_guard lock(states_mutex);
+  next_ = std::exchange(first_state, this);
+  if (next_ != nullptr) next_->previous_ = this;
+}
 
 // The leaves have come here.
 void State::settle() noexcept {
@@ -91,6 +115,13 @@ void State::settle() noexcept {
 
 void State::expect_whole() const {
   if (moved_from()) throw Error(ErrorCode::invalid_argument, "this state was moved from");
+  for (const Part& part : parts_) {
+    if (!part.identity.expired()) continue;
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("the state that was attached as '{}' is gone or was replaced; expected attach() of the one "
+                            "in its place",
+                            part.name));
+  }
   note_use();
 }
 
@@ -122,8 +153,8 @@ const Collection& State::add(const std::string& name, const std::vector<LeafSpec
   collection->name_ = name;
   collection->specs_ = specs;
   collection->options_ = options;
-  collection->buffer_ = Buffer::allocate(device(), end - begin);
-  stream().fill(collection->buffer_.data(), 0, end - begin);
+  collection->buffer_ = std::make_shared<const Buffer>(Buffer::allocate(device(), end - begin));
+  stream().fill(collection->buffer_->data(), 0, end - begin);
   std::set<std::string> paths;
   std::size_t offset = 0;
   for (const LeafSpec& leaf : specs) {
@@ -133,7 +164,7 @@ const Collection& State::add(const std::string& name, const std::vector<LeafSpec
     }
     const std::size_t bytes = static_cast<std::size_t>(leaf.shape.count()) * size_of(leaf.dtype);
     const std::size_t from = std::clamp(offset, begin, end), to = std::clamp(offset + bytes, begin, end);
-    char* const data = static_cast<char*>(collection->buffer_.data()) + (from - begin);
+    char* const data = static_cast<char*>(collection->buffer_->data()) + (from - begin);
     if (!options.part) {
       collection->leaves_.push_back({std::move(path), Tensor(data, leaf.dtype, leaf.shape, device())});
     } else if (from < to || (bytes == 0 && begin == 0)) {
@@ -146,6 +177,60 @@ const Collection& State::add(const std::string& name, const std::vector<LeafSpec
   collections_.push_back(std::move(collection));
   note_use();
   return *collections_.back();
+}
+
+void State::attach(const std::string& name, const State& part) {
+  if (moved_from()) throw Error(ErrorCode::invalid_argument, "this state was moved from");
+  part.expect_whole();
+  std::vector<std::shared_ptr<Collection>> collections;
+  for (const auto& own : part.collections_) {
+    const auto& attached = collections.emplace_back(std::make_shared<Collection>(*own));
+    attached->name_ = fmt::format("{}/{}", name, own->name());
+    for (Leaf& leaf : attached->leaves_) leaf.path = fmt::format("{}/{}", name, leaf.path);
+  }
+  const auto is_here = [&](const auto& collection) { return is_below(collection->name(), name); };
+  const auto is_same = [](const auto& a, const auto& b) {
+    return a->name() == b->name() && a->bytes().bytes() == b->bytes().bytes();
+  };
+  std::vector<std::shared_ptr<Collection>> before;
+  std::copy_if(collections_.begin(), collections_.end(), std::back_inserter(before), is_here);
+  const bool takes_place = std::equal(before.begin(), before.end(), collections.begin(), collections.end(), is_same) ||
+                           std::any_of(parts_.begin(), parts_.end(), [&](const Part& p) { return p.name == name; });
+  if (name.empty() || &part == this || (!before.empty() && !takes_place)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("attach: a part of the tree needs a name of its own, found '{}'", name));
+  }
+  if (part.context() != context()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("attach '{}': the state has a context of its own, expected one that is made with this "
+                            "state's context()",
+                            name));
+  }
+  std::erase_if(collections_, is_here);
+  collections_.insert(collections_.end(), collections.begin(), collections.end());
+  std::erase_if(parts_, [&](const Part& known) { return is_below(known.name, name); });
+  parts_.push_back({name, part.identity_});
+  for (const Part& inner : part.parts_) parts_.push_back({fmt::format("{}/{}", name, inner.name), inner.identity});
+}
+
+void State::expect_one_tree(std::size_t bytes) const {
+  expect_whole();
+  const std::lock_guard lock(states_mutex);
+  for (const State* other = first_state; other != nullptr; other = other->next_) {
+    const auto offset = reinterpret_cast<std::uintptr_t>(other) - reinterpret_cast<std::uintptr_t>(this);
+    if (other == this || offset >= bytes || other->moved_from()) continue;
+    const auto part = std::find_if(parts_.begin(), parts_.end(),
+                                   [&](const Part& known) { return known.identity.lock() == other->identity_; });
+    const auto is_part = [&](const auto& collection) { return is_below(collection->name(), part->name); };
+    if (part != parts_.end() &&
+        std::count_if(collections_.begin(), collections_.end(), is_part) == std::ssize(other->collections_)) {
+      continue;
+    }
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("this state holds another, of {} collections, that is no part of its tree: nothing would "
+                            "save it; expected attach(name, it), or a pointer to what need not be saved",
+                            other->collections_.size()));
+  }
 }
 
 bool State::contains(const std::string& path) const {

@@ -80,7 +80,7 @@ class Collection {
   std::string name_;
   std::vector<LeafSpec> specs_;
   std::vector<Leaf> leaves_;
-  Buffer buffer_;
+  std::shared_ptr<const Buffer> buffer_;
   CollectionOptions options_;
 };
 
@@ -99,6 +99,24 @@ class State {
   // Error(invalid_argument) for an empty or repeated name, or a part that is none of options.parts.
   const Collection& add(const std::string& collection, const std::vector<LeafSpec>& leaves,
                         const CollectionOptions& options = {});
+  // Makes another state, such as a member of a class derived from this one, a part of this tree: its collections, in
+  // the memory that they have, are this state's as well, with `name` and '/' before theirs. So checkpoints, snapshots
+  // and all else here take both for one state:
+  //
+  //   struct Gan : giro::TrainState {
+  //     Gan(giro::TrainState generator, giro::TrainState discriminator)
+  //         : TrainState(std::move(generator)), d(std::move(discriminator)) { attach("d", d); }
+  //     giro::TrainState d;  // its leaves are "d/params/..." of this tree, too
+  //   };
+  //
+  // Both may be moved afterwards. Once the part is replaced by another state, or gone, the tree is an
+  // Error(invalid_argument) until one is attached under the name again; a copy (clone) has memory of its own for all of
+  // it, whose place an attached state of the same structure takes. Error(invalid_argument) for a name that is empty or
+  // in the tree already, or a state of another context.
+  void attach(const std::string& name, const State& part);
+  // Error(invalid_argument) where a State lies within the object of so many bytes that this one begins, and is not
+  // attached: nothing would save it. One that a pointer or a container holds is not found.
+  void expect_one_tree(std::size_t bytes) const;
 
   Device device() const noexcept { return context_.device(); }
   const DeviceContext& context() const noexcept { return context_; }
@@ -134,14 +152,22 @@ class State {
   bool moved_from() const noexcept { return identity_ == nullptr; }
 
  private:
+  struct Part {
+    std::string name;
+    std::weak_ptr<const void> identity;
+  };
+
   void expect_whole() const;
   void note_use() const;
   void settle() noexcept;
+  void link() noexcept;
   State same_structure(const DeviceContext& context) const;
 
   DeviceContext context_;
   std::vector<std::shared_ptr<Collection>> collections_;
   std::shared_ptr<const detail::StateIdentity> identity_;  // null once moved from
+  std::vector<Part> parts_;
+  State *previous_ = nullptr, *next_ = nullptr;  // of all states that there are
 };
 
 }  // namespace giro

@@ -13,9 +13,13 @@
 namespace giro::flip {
 
 // Saves each checkpoint into a directory, durable when the call returns, and gives it back. Checkpoints of later steps
-// that lie there, as where the training goes on from its best one, then go. Errors: those of giro::Checkpoint.
+// that lie there, as where the training goes on from its best one, then go. In a pipeline of one's own it comes last:
+// what would come after it, such as a LowestCheckpointFileWriter, is lost to a training that is killed between the two.
+// Errors: those of giro::Checkpoint.
 class CheckpointFileWriter {
  public:
+  static constexpr bool kRunsLast = true;  // in flip::serial, wherever it stands
+
   // The newest `keep` stay.
   explicit CheckpointFileWriter(const std::string& output_dir, std::int64_t keep = 1)
       : save_(giro::checkpoint(output_dir, {.keep = keep, .overwrite = true})) {}

@@ -11,7 +11,9 @@ namespace giro::flip {
 //   auto process = giro::flip::serial(std::move(eval_loop), giro::flip::SummaryLogger(),
 //   giro::flip::SummaryWriter(dir)); for (const auto& checkpoint : train_loop) process(checkpoint);
 //
-// A stage is anything that can be called with a checkpoint, or summary, and returns one.
+// A stage is anything that can be called with a checkpoint, or summary, and returns one. A stage with kRunsLast = true,
+// as a CheckpointFileWriter, is called after those that follow it: a training that goes on from what it has saved does
+// not come by them again.
 template <class... Stages>
 class Serial {
  public:
@@ -28,7 +30,12 @@ class Serial {
     if constexpr (kStage == sizeof...(Stages)) {
       return checkpoint;
     } else {
-      return run<kStage + 1>(std::get<kStage>(stages_)(std::move(checkpoint)));
+      auto& stage = std::get<kStage>(stages_);
+      if constexpr (requires { stage.kRunsLast; }) {
+        return stage(run<kStage + 1>(std::move(checkpoint)));
+      } else {
+        return run<kStage + 1>(stage(std::move(checkpoint)));
+      }
     }
   }
 

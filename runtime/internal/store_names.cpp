@@ -17,8 +17,10 @@ namespace {
 
 constexpr std::string_view kPrefix = "checkpoint_", kVersion1 = ".safetensors", kLinesPrefix = "lines_",
                            kLinesSuffix = ".jsonl";
-constexpr std::pair<std::string_view, StoreEntryKind> kSides[] = {
-    {".tmp-", StoreEntryKind::incomplete}, {".old-", StoreEntryKind::old}, {".trash-", StoreEntryKind::trash}};
+constexpr std::pair<std::string_view, StoreEntryKind> kSides[] = {{".tmp-", StoreEntryKind::incomplete},
+                                                                  {".old-", StoreEntryKind::old},
+                                                                  {".trash-", StoreEntryKind::trash},
+                                                                  {".ahead-", StoreEntryKind::ahead}};
 
 std::optional<std::int64_t> parse_number(std::string_view text) {
   std::int64_t number = 0;

@@ -14,12 +14,21 @@
 //   checkpoint_0000001000.tmp-<pid>-<n>@<host>  being written, by that process and those that save with it
 //   checkpoint_0000001000.old-<pid>-<n>@<host>  making room for another of the same steps
 //   checkpoint_0000001000.trash-<pid>-<n>@<host>  being removed
+//   checkpoint_0000001000.ahead-<pid>-<n>@<host>  set aside by a run that goes on from an earlier step
 //   lines_<n>.jsonl                             lines that checkpoints refer to
 //   .lock                                       locked by the process that writes
 // What has another name is not ours to touch.
 namespace giro::detail {
 
-enum class StoreEntryKind { version_1, old, checkpoint, incomplete, trash };  // of the same steps the later is better
+enum class StoreEntryKind {
+  version_1,
+  old,
+  checkpoint,
+  incomplete,
+  trash,
+  ahead
+};  // of the same steps up to
+    // checkpoint the later is better
 
 struct StoreEntry {
   std::int64_t steps = 0;
@@ -37,7 +46,7 @@ std::string host_name();
 std::string this_process();
 
 std::string unit_name(std::int64_t steps);
-// A name beside a checkpoint's that nothing has yet; `what` is "tmp", "old" or "trash".
+// A name beside a checkpoint's that nothing has yet; `what` is "tmp", "old", "trash" or "ahead".
 std::string side_name(std::int64_t steps, std::string_view what);
 std::string lines_name(std::int64_t number);
 std::optional<std::int64_t> parse_lines_name(std::string_view name);

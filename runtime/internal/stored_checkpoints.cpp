@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <iterator>
@@ -202,9 +205,7 @@ StoredCheckpoints::Item describe(FileSystem& files, const std::string& dir, cons
 // Those that can be loaded, best last.
 std::vector<StoreEntry> candidates(FileSystem& files, const std::string& dir) {
   std::vector<StoreEntry> entries = store_entries(files, dir);
-  std::erase_if(entries, [](const StoreEntry& entry) {
-    return entry.kind == StoreEntryKind::incomplete || entry.kind == StoreEntryKind::trash;
-  });
+  std::erase_if(entries, [](const StoreEntry& entry) { return entry.kind > StoreEntryKind::checkpoint; });
   return entries;
 }
 
@@ -299,6 +300,45 @@ LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, Nee
     }
     std::rethrow_exception(error);
   }
+}
+
+bool is_better(const CheckpointRecord& a, const CheckpointRecord& b, const std::string& monitor,
+               const std::string& mode) {
+  const auto is_rated = [&](const CheckpointRecord& record) {
+    return record.best && record.monitor == monitor && !std::isnan(*record.best);
+  };
+  if (!is_rated(a) || !is_rated(b)) return is_rated(a) && !is_rated(b);
+  return mode == "max" ? *a.best > *b.best : *a.best < *b.best;
+}
+
+std::vector<StoredCheckpoints::Item> superseded(const std::vector<StoredCheckpoints::Item>& items, std::int64_t steps,
+                                                const CheckpointStoreOptions& options) {
+  std::vector<bool> stays(items.size());
+  const auto keep_as_of = [&](std::int64_t latest) {
+    std::vector<std::size_t> order;
+    for (std::size_t i = items.size(); i-- > 0;) {
+      if (items[i].entry.steps <= latest && !(i + 1 < items.size() && items[i + 1].entry.steps == items[i].entry.steps))
+        order.push_back(i);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return is_better(items[a].stored.record, items[b].stored.record, options.monitor, options.mode);
+    });
+    for (std::size_t i = 0; i < order.size() && std::cmp_less(i, options.keep); ++i) stays[order[i]] = true;
+  };
+  keep_as_of(steps);
+  for (const std::int64_t resumable : options.resumable) keep_as_of(std::min(resumable, steps));
+
+  const std::int64_t every = options.keep_every_n_steps;
+  std::int64_t multiple = 0;  // that the latest of those that stay for good has passed
+  std::vector<StoredCheckpoints::Item> found;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::int64_t at = items[i].entry.steps;
+    const bool is_latest = at == steps && (i + 1 == items.size() || items[i + 1].entry.steps > steps);
+    const bool for_good = at < steps && every > 0 && at / every > multiple;
+    if (for_good) multiple = at / every;
+    if (!is_latest && !for_good && !stays[i]) found.push_back(items[i]);
+  }
+  return found;
 }
 
 }  // namespace detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,14 @@ StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir);
 enum class Needed { all, all_but_lines, state };
 // As load_checkpoint; of a directory the newest that has what is needed.
 LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, Needed needed);
+
+// Whether a record has a better value for an entry of the logs than another, or one where that has none. NaN is none.
+bool is_better(const CheckpointRecord& a, const CheckpointRecord& b, const std::string& monitor,
+               const std::string& mode);
+
+// Of those, fewest steps first, what goes once there is a checkpoint of `steps`.
+std::vector<StoredCheckpoints::Item> superseded(const std::vector<StoredCheckpoints::Item>& items, std::int64_t steps,
+                                                const CheckpointStoreOptions& options);
 
 // Whether a checkpoint that cannot be read because of this gives way to an older one.
 bool is_damaged(const Error& error);

@@ -201,9 +201,9 @@ class Bench {
   }
   void save() { store_.save(*snapshot_, {.steps = ++steps_}, store_.archive()); }
   double remove_older() {
-    store_.set_keep(1, 0);
+    store_.set_keep({.keep = 1});
     const double seconds = seconds_of([&] { store_.prune(); });
-    store_.set_keep(kAll, 0);
+    store_.set_keep({.keep = kAll});
     return seconds;
   }
 

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Kills a process before each system call on files that a save or a prune of checkpoints makes, and looks at what is left.
 
-usage: kill_at_every_call_test.py SAVE_CHECKPOINTS
+usage: kill_at_every_call_test.py SAVE_CHECKPOINTS KEEP_ITS_BEST
 
 No checkpoint is lost unless the one that supersedes it is there, all that are there can be loaded, and the next process
-saves and leaves nothing else. Exit code 77, and the reason, where strace cannot kill.
+saves and leaves nothing else. A run that keeps its best states beside those that it goes on from is killed at calls all
+over it, GIRO_RESTARTS times, and each time goes on and leaves what one leaves that was not killed. Exit code 77, and the reason, where strace cannot kill.
 """
 
 import collections
+import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -17,7 +20,7 @@ import sys
 import tempfile
 import unittest
 
-program = None
+program = keeper = None
 kills = 0
 
 
@@ -46,6 +49,49 @@ class KillAtEveryCall(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.before = self.folder / "before" / "model"
         self.model = self.folder / "now" / "model"
+
+    def left_by_run(self):
+        """What is in all files of tensors, by their names, and the names of all others but locks."""
+        left = {}
+        for path in (self.folder / "run").rglob("*"):
+            name = re.sub(r"lines_\d+", "lines", str(path.relative_to(self.folder)))
+            if path.is_file() and path.name != ".lock":
+                left[name] = path.read_bytes() if path.suffix == ".safetensors" else b""
+        return left
+
+    def test_run_that_keeps_its_best_beside_its_last(self):
+        global kills
+        generator, run = random.Random(5), self.folder / "run"
+        ways = [(keep, order, asynchronous) for asynchronous in (0, 3, 1, 2) for keep in (1, 3) for order in (0, 1)]
+        expected, calls = {}, {}
+        count, killed = int(os.environ.get("GIRO_RESTARTS", "8")), 0
+        for i in range(count):
+            way = ways[i % len(ways)]
+            command = [keeper, run, *way]
+            if way not in expected:
+                log = self.folder / "log"
+                shutil.rmtree(run, ignore_errors=True)
+                strace("-f", "-e", "trace=write,fsync,rename,openat,unlink,rmdir,mkdir", "-o", log, *command)
+                counts, calls[way] = collections.Counter(), []
+                for line in log.read_text().splitlines():
+                    if not (call := re.match(r"(\d+) +(\w+)\(", line)):
+                        continue
+                    counts[call.groups()] += 1  # each thread counts for itself
+                    if calls[way] or str(run) in line:
+                        calls[way].append((call[2], counts[call.groups()]))
+                expected[way] = self.left_by_run()
+                self.assertEqual(len(list((run / "best").glob("checkpoint_*"))), way[0])
+            shutil.rmtree(run)
+            for _ in range(2):
+                name, number = generator.choice(calls[way])
+                result = strace("-f", "-e", f"trace={name}", "-e", f"inject={name}:signal=KILL:when={number}", *command)
+                self.assertIn(result.returncode, (-signal.SIGKILL, 0), result.stderr)
+                killed += result.returncode != 0
+            result = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(self.left_by_run(), expected[way], way)
+        kills += killed
+        self.assertGreater(killed, count)
 
     def run_it(self, *arguments):
         result = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False)
@@ -123,7 +169,7 @@ class KillAtEveryCall(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    program = sys.argv.pop(1)
+    program, keeper = sys.argv.pop(1), sys.argv.pop(1)
     if reason := reason_to_skip():
         print(f"skipped: {reason}")
         sys.exit(77)

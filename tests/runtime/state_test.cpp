@@ -218,6 +218,71 @@ TEST_F(StateTest, WhatWasMovedFromSaysSo) {
   EXPECT_TRUE(state_.contains("step"));
 }
 
+TEST_F(StateTest, AMoveToItselfChangesNothing) {
+  State& same = state_;
+  state_ = std::move(same);
+  EXPECT_FALSE(state_.moved_from());
+  EXPECT_EQ(state_.flatten().size(), 6u);
+}
+
+TEST_F(StateTest, AnAttachedStateIsPartOfTheTree) {
+  State part(state_.context());
+  part.add("params", {{"kernel", DType::f32, {2}}});
+  part.add("grads", {{"kernel", DType::f32, {2}}}, {.saved = false});
+  state_.attach("part", part);
+  EXPECT_EQ(paths_of(state_.flatten("part")), (std::vector<std::string>{"part/params/kernel", "part/grads/kernel"}));
+  EXPECT_EQ(state_.at("part/params/kernel").raw(), part.at("params/kernel").raw());
+  EXPECT_FALSE(state_.collection("part/grads").saved());
+  from_host<float>(part.at("params/kernel"), {1, 2}, part.stream());
+  State copy = state_.clone();
+  EXPECT_EQ(read(copy, "part/params/kernel"), (std::vector<float>{1, 2}));
+  State moved = std::move(state_), moved_part = std::move(part);
+  EXPECT_EQ(moved.at("part/params/kernel").raw(), moved_part.at("params/kernel").raw());
+  // A copy has memory of its own for all of it, until the part's own takes its place.
+  copy.attach("part", moved_part);
+  EXPECT_EQ(copy.at("part/params/kernel").raw(), moved_part.at("params/kernel").raw());
+  EXPECT_EQ(copy.flatten().size(), moved.flatten().size());
+  moved_part = State(copy.context());
+  for (State* state : {&copy, &moved}) {
+    expect_error(ErrorCode::invalid_argument, {"'part'", "is gone or was replaced", "attach()"},
+                 [&] { state->flatten(); });
+    state->attach("part", moved_part);
+    EXPECT_EQ(state->flatten().size(), 6u);
+  }
+}
+
+TEST_F(StateTest, AttachRefusesWhatHasNoPlaceInTheTree) {
+  State part(state_.context()), apart(Device::cpu());
+  part.add("params", {{"kernel", DType::f32, {2}}});
+  for (const char* name : {"", "params", "mixed"}) {
+    expect_error(ErrorCode::invalid_argument, {"attach", "a name of its own", name},
+                 [&] { state_.attach(name, part); });
+  }
+  expect_error(ErrorCode::invalid_argument, {"attach", "a name of its own"}, [&] { state_.attach("self", state_); });
+  expect_error(ErrorCode::invalid_argument, {"attach 'apart'", "context"}, [&] { state_.attach("apart", apart); });
+  EXPECT_EQ(state_.flatten().size(), 6u);
+}
+
+TEST_F(StateTest, AStateWithinAnotherIsFound) {
+  struct Both : State {
+    using State::State;
+    std::vector<int> between = {1};
+    State part{context()};
+  } both{Device::cpu()};
+  both.add("params", {{"a", DType::f32, {1}}});
+  both.part.add("params", {{"a", DType::f32, {1}}});
+  const State other = both.clone();
+  expect_error(ErrorCode::invalid_argument, {"holds another", "attach(name, it)"},
+               [&] { both.expect_one_tree(sizeof both); });
+  both.expect_one_tree(sizeof(State));
+  both.attach("part", both.part);
+  both.expect_one_tree(sizeof both);
+  Both moved = std::move(both);
+  moved.expect_one_tree(sizeof moved);
+  moved.part.add("late", {{"", DType::f32, {1}}});  // after it was attached
+  expect_error(ErrorCode::invalid_argument, {"holds another"}, [&] { moved.expect_one_tree(sizeof moved); });
+}
+
 TEST_F(StateTest, WhatIsMadeFromAStateSharesItsContext) {
   const State cloned = state_.clone(), put_together = state_.unflatten(state_.flatten());
   const State mapped = state_.map([](const auto&, const auto&, const auto&, const auto&) {});

@@ -375,6 +375,33 @@ TEST(Flip, GoesOnFromTheBest) {
   EXPECT_EQ(CheckpointStore(dir.path() + "/lowest_eval_lnpp").latest_steps(), 3);
 }
 
+// As where the process is killed there.
+TEST(Flip, TheBestIsNotLostBetweenTwoWriters) {
+  const TemporaryDirectory dir;
+  const auto train = [&](std::int64_t fails) {
+    TrainLoopOptions goes_on = options(1, 4);
+    goes_on.init = CheckpointFileReader(dir.path());
+    TrainLoop train_loop(std::move(goes_on));
+    auto process = serial(
+        [](Summary summary) {
+          summary.metrics = {{"eval", "lnpp", summary.step == 2 ? 1. : 2.}};
+          return summary;
+        },
+        CheckpointFileWriter(dir.path()),
+        [&](Summary summary) {
+          if (summary.step == fails) throw std::runtime_error("between the writers");
+          return summary;
+        },
+        LowestCheckpointFileWriter(dir.path(), "lnpp"));
+    for (const Checkpoint& checkpoint : train_loop) process(checkpoint);
+  };
+  EXPECT_THROW(train(2), std::runtime_error);
+  EXPECT_EQ(CheckpointStore(dir.path()).latest_steps(), 1);
+  train(-1);
+  EXPECT_EQ(CheckpointStore(dir.path()).latest_steps(), 4);
+  EXPECT_EQ(CheckpointStore(dir.path() + "/lowest_eval_lnpp").latest_steps(), 2);
+}
+
 // In the body of the loop, as during an evaluation, a signal is noted; the stream then ends after one more step.
 TEST(Flip, ASignalEndsTheStream) {
   TrainLoop train_loop(options(10, 100));

@@ -53,6 +53,7 @@ class Options {
       {"pace", "0"},          // milliseconds that each step waits
       {"keep", "1"},          // checkpoints
       {"async", "no"},        // whether they are written beside the run
+      {"best", "no"},         // whether the best are saved besides
       {"partition", "data"},  // or "zero"
       {"nan", "stop"},        // terminate_on_nan, or "ignore"
       {"caught", "no"},       // within the world's scope: a LoopError, whose exit code is then 3
@@ -204,6 +205,12 @@ int train(World& world, std::string dir, const Options& options) {
                    backup_and_restore(dir + "/model", {.keep = options.number("keep"),
                                                        .asynchronous = options.text("async") == "yes",
                                                        .files = files})});
+  if (options.text("best") == "yes") {
+    tasks.push_back(
+        {every(3),
+         checkpoint(dir + "/best",
+                    {.keep = 2, .monitor = "loss", .asynchronous = options.text("async") == "yes", .files = files})});
+  }
   tasks.push_back({every(1), csv_logger(dir + "/log.csv")});
   tasks.push_back({every(1), keras_bar({.total = number("steps")})});
   const auto begins = [&](const Elapsed& elapsed) {

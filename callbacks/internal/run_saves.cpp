@@ -1,0 +1,91 @@
+#include "callbacks/internal/run_saves.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include <giro/runtime/error.h>
+
+namespace giro::detail {
+
+void RunSaves::add(const std::string& dir, const CheckpointStoreOptions& options) { places_.push_back({dir, options}); }
+
+std::shared_ptr<CheckpointStore> RunSaves::store(const std::string& dir, const CheckpointStoreOptions& options) {
+  const std::shared_ptr<CheckpointStore> store = shared_store(dir, options, this);
+  for (Place& place : places_) {
+    if (place.dir == dir) place.store = store;
+  }
+  return store;
+}
+
+std::vector<std::int64_t> RunSaves::resumable() const {
+  std::vector<std::int64_t> steps;
+  for (const Place& place : places_) {
+    if (!place.options.monitor.empty()) continue;
+    const std::int64_t latest = CheckpointStore(place.dir, {.files = place.options.files}).latest_steps();
+    steps.push_back(latest >= 0 ? latest : begin_);
+  }
+  return steps;
+}
+
+std::vector<std::shared_ptr<CheckpointStore>> RunSaves::best_stores() const {
+  std::vector<std::shared_ptr<CheckpointStore>> stores;
+  for (const Place& place : places_) {
+    if (const auto store = place.store.lock(); store && !place.options.monitor.empty()) stores.push_back(store);
+  }
+  return stores;
+}
+
+void RunSaves::prune(std::int64_t steps) {
+  for (const Place& place : places_) {
+    const bool is_best = !place.options.monitor.empty();
+    const bool has_best = std::any_of(places_.begin(), places_.end(), [&](const Place& other) {
+      return other.dir == place.dir && !other.options.monitor.empty();
+    });
+    if (has_best && !is_best) continue;
+    try {
+      const std::shared_ptr<CheckpointStore> store = shared_store(place.dir, place.options, this);
+      if (store->latest_steps() < 0 || store->latest_steps() > steps) continue;
+      CheckpointStoreOptions options = place.options;
+      if (is_best) options.resumable = resumable();
+      store->set_keep(options);
+      store->prune();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::invalid_argument) throw;  // another process writes there by now, and does it
+    }
+  }
+}
+
+std::shared_ptr<CheckpointStore> shared_store(const std::string& dir, const CheckpointStoreOptions& options,
+                                              const RunSaves* run) {
+  static std::mutex mutex;
+  static std::map<std::tuple<std::string, FileSystem*, const RunSaves*>, std::weak_ptr<CheckpointStore>> stores;
+  std::string path = dir;
+  try {
+    path = std::filesystem::weakly_canonical(dir).string();
+  } catch (const std::filesystem::filesystem_error&) {
+    // What is wrong with it will come up when it is used.
+  }
+  const std::lock_guard lock(mutex);
+  std::erase_if(stores, [](const auto& entry) { return entry.second.expired(); });
+  const auto of = [&](const RunSaves* other) { return std::tuple(path, options.files.get(), other); };
+  if (const auto known = stores.find(of(run)); known != stores.end()) {
+    if (auto store = known->second.lock()) return store;
+  }
+  std::shared_ptr<CheckpointStore> store;
+  const auto by_hand = stores.find(of(nullptr));
+  const bool is_alone = std::none_of(stores.begin(), stores.end(), [&](const auto& entry) {
+    return std::get<0>(entry.first) == path && std::get<2>(entry.first) != nullptr;
+  });
+  if (by_hand != stores.end() && is_alone) {
+    // It counts who holds it for the run by itself.
+    if (auto held = by_hand->second.lock()) store.reset(held.get(), [held](CheckpointStore*) {});
+  }
+  if (!store) store = std::make_shared<CheckpointStore>(dir, options);
+  stores[of(run)] = store;
+  return store;
+}
+
+}  // namespace giro::detail

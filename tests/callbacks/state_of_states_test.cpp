@@ -1,0 +1,130 @@
+// A training of two networks, whose state is one that holds another.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/callbacks/checkpoint.h>
+#include <giro/callbacks/early_stopping.h>
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/train_state.h>
+#include <giro/loop/loop.h>
+#include <giro/runtime/snapshot.h>
+
+#include "tests/expect_error.h"
+#include "tests/kernels/nn/models.h"
+#include "tests/kernels/op_test.h"
+#include "tests/temporary_directory.h"
+
+namespace giro {
+namespace {
+
+struct TwoNetworks : TrainState {
+  TwoNetworks(TrainState first, TrainState second) : TrainState(std::move(first)), other(std::move(second)) {
+    attach("other", other);
+  }
+  TrainState other;
+};
+struct Forgetful : TrainState {
+  Forgetful(TrainState first, TrainState second) : TrainState(std::move(first)), other(std::move(second)) {}
+  TrainState other;
+};
+
+class StateOfStatesTest : public test::OpTest {
+ protected:
+  template <class S>
+  S make() const {
+    const Dataset data = test::image_dataset(40, 4).batch(4);
+    auto first = TrainState::create(test::linear_model(), data.spec(), optim::adamw(1e-2), /*seed=*/1, device());
+    auto second =
+        TrainState::create(test::linear_model(), data.spec(), optim::adamw(3e-2), /*seed=*/2, first.context());
+    return S(std::move(first), std::move(second));
+  }
+  template <class S>
+  LoopResult<S> run(const std::string& dir, std::int64_t stop, std::vector<Task<S, Batch>> more = {}) const {
+    const Dataset data = test::image_dataset(40, 4).shuffle(3).repeat().batch(4);
+    const nn::Layer model = test::linear_model();
+    const auto step = jit([&](S& state, const Batch& batch) {
+      const auto loss_of = [&](auto& params) {
+        return mean(softmax_cross_entropy(model(params, batch["image"]), batch["label"]));
+      };
+      const nn::Var loss = state.value_and_grad(loss_of);
+      state.apply_gradients();
+      const nn::Var other_loss = state.other.value_and_grad(loss_of);
+      state.other.apply_gradients();
+      return logs().add_metric("loss", loss).add_metric("other_loss", other_loss);
+    });
+    std::vector<Task<S, Batch>> tasks{{every(1), step}, {every_end(5), backup_and_restore(dir)}};
+    tasks.insert(tasks.end(), more.begin(), more.end());
+    return loop(make<S>(), data, tasks, {.stop = at(stop)});
+  }
+  static std::vector<std::uint8_t> bytes_of(const State& state) {
+    std::vector<std::uint8_t> all;
+    for (const auto& collection : state.collections()) {
+      if (!collection->saved()) continue;
+      const auto bytes = to_host<std::uint8_t>(collection->bytes(), state.stream());
+      all.insert(all.end(), bytes.begin(), bytes.end());
+    }
+    return all;
+  }
+};
+
+TEST_P(StateOfStatesTest, AResumedRunIsTheUninterruptedOneToTheBit) {
+  const test::TemporaryDirectory dir;
+  const auto whole = run<TwoNetworks>(dir / "whole", 12);
+  (void)run<TwoNetworks>(dir / "cut", 8);  // and was saved at step 5
+  const auto rest = run<TwoNetworks>(dir / "cut", 12);
+  EXPECT_EQ(bytes_of(rest.state), bytes_of(whole.state));
+  EXPECT_EQ(bytes_of(rest.state.other), bytes_of(whole.state.other));
+  EXPECT_EQ(rest.history.column("other_loss"), whole.history.column("other_loss"));
+  EXPECT_EQ(to_host<std::int64_t>(whole.state.at("other/step"), whole.state.stream()).front(), 12);
+}
+
+TEST_P(StateOfStatesTest, ASnapshotAndACopyAreOfBoth) {
+  TwoNetworks state = make<TwoNetworks>();
+  const auto set = [&](float value) {
+    from_host(state.other.at("params/dense0/bias"), std::vector<float>(10, value), state.stream());
+  };
+  const auto get = [&] { return to_host<float>(state.other.at("params/dense0/bias"), state.stream())[3]; };
+  set(1);
+  const Snapshot snapshot(state);
+  const TrainState copy = state.clone();
+  set(2);
+  snapshot.write_back(state);
+  EXPECT_EQ(get(), 1);
+  set(3);
+  state.assign(copy);
+  EXPECT_EQ(get(), 1);
+  TwoNetworks moved = std::move(state);
+  TwoNetworks& same = moved;
+  moved = std::move(same);
+  EXPECT_EQ(to_host<float>(moved.at("other/params/dense0/bias"), moved.stream())[0], 1);
+}
+
+TEST_P(StateOfStatesTest, OneThatIsNoPartOfTheTreeIsAnErrorWhereItIsSaved) {
+  const test::TemporaryDirectory dir;
+  test::expect_error(ErrorCode::invalid_argument, {"holds another", "attach"},
+                     [&] { (void)run<Forgetful>(dir / "model", 2); });
+  EXPECT_FALSE(std::filesystem::exists(dir / "model"));
+  Forgetful state = make<Forgetful>();
+  test::expect_error(ErrorCode::invalid_argument, {"holds another", "attach"},
+                     [&] { checkpoint(dir / "model")(Elapsed(), state); });
+  test::expect_error(ErrorCode::invalid_argument, {"holds another", "attach"}, [&] {
+    const auto log = [](const Forgetful&) { return logs().add_metric("loss", 1); };
+    (void)loop(make<Forgetful>(), std::vector<int>(2),
+               {{every(1), log}, {every(1), early_stopping("loss", {.restore_best = true})}});
+  });
+  // One that was replaced is not the one that was attached.
+  TwoNetworks both = make<TwoNetworks>();
+  both.other = std::move(make<TwoNetworks>().other);
+  test::expect_error(ErrorCode::invalid_argument, {"'other'", "was replaced", "attach()"}, [&] { both.flatten(); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, StateOfStatesTest, test::kDevices, test::device_name);
+
+}  // namespace
+}  // namespace giro

@@ -23,10 +23,10 @@ constexpr std::uint64_t kMostRounds = 1'000'000;
 
 struct Condition {
   const CUgraph_st* graph;
-  std::optional<unsigned int> at_launch;
+  std::optional<unsigned int> at_launch = {};
 
   bool in_force = false;
-  std::optional<unsigned int> value;
+  std::optional<unsigned int> value = {};
   giro::simt::Operation setter = 0, reader = 0;  // the last ones
 };
 

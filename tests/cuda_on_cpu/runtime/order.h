@@ -35,7 +35,7 @@ struct Step {
 struct Place {
   std::uint64_t queue = 0, entry = 0;   // entries count from 1
   std::shared_ptr<const Clock> before;  // what is done when the entry starts
-  std::vector<Step> path;
+  std::vector<Step> path = {};
 };
 
 // Runs `work` as the next operation, at that place.

@@ -89,18 +89,18 @@ void run_what_is_left();
 }  // namespace cuda_on_cpu
 
 struct CUstream_st {
-  std::shared_ptr<cuda_on_cpu::Queue> queue;
-  std::shared_ptr<cuda_on_cpu::Capture> capture;  // null while not capturing
-  std::vector<std::size_t> frontier;              // the captured nodes that the next one comes after
-  std::vector<cudaGraphNode_t> dependencies;      // the same, as cudaStreamGetCaptureInfo last told it
+  std::shared_ptr<cuda_on_cpu::Queue> queue = {};
+  std::shared_ptr<cuda_on_cpu::Capture> capture = {};  // null while not capturing
+  std::vector<std::size_t> frontier = {};              // the captured nodes that the next one comes after
+  std::vector<cudaGraphNode_t> dependencies = {};      // the same, as cudaStreamGetCaptureInfo last told it
 };
 
 struct CUevent_st {
   bool timing = true;
-  cuda_on_cpu::Point point;                       // where it was recorded last
-  std::shared_ptr<double> seconds;                // when that point was reached
-  std::shared_ptr<cuda_on_cpu::Capture> capture;  // if that was in a capture: which, and after which nodes
-  std::vector<std::size_t> frontier;
+  cuda_on_cpu::Point point = {};                       // where it was recorded last
+  std::shared_ptr<double> seconds = {};                // when that point was reached
+  std::shared_ptr<cuda_on_cpu::Capture> capture = {};  // if that was in a capture: which, and after which nodes
+  std::vector<std::size_t> frontier = {};
 };
 
 namespace cuda_on_cpu {

@@ -307,7 +307,10 @@ void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>&
   if (run_ && monitor_) keep.resumable = run_->resumable();
   store().set_keep(std::move(keep));
   std::vector<std::shared_ptr<CheckpointStore>> others;
-  if (run_ && !monitor_) others = run_->best_stores();
+  if (run_ && !monitor_) {
+    others = run_->best_stores();
+    run_->set_saving(dir_, saving.record.steps);
+  }
   CheckpointRecord record = saving.record;
   if (is_writer() && !record.best && store().latest_steps() == record.steps) {
     // Another checkpoint of this run has saved the same step as the best one, which it stays.

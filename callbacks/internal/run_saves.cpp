@@ -20,12 +20,19 @@ std::shared_ptr<CheckpointStore> RunSaves::store(const std::string& dir, const C
   return store;
 }
 
+void RunSaves::set_saving(const std::string& dir, std::int64_t steps) {
+  for (Place& place : places_) {
+    if (place.dir == dir) place.saving = steps;
+  }
+}
+
 std::vector<std::int64_t> RunSaves::resumable() const {
   std::vector<std::int64_t> steps;
   for (const Place& place : places_) {
     if (!place.options.monitor.empty()) continue;
     const std::int64_t latest = CheckpointStore(place.dir, {.files = place.options.files}).latest_steps();
     steps.push_back(latest >= 0 ? latest : begin_);
+    if (place.saving > latest) steps.push_back(place.saving);
   }
   return steps;
 }

@@ -20,7 +20,9 @@ class RunSaves {
   // The one store of this run for a directory.
   std::shared_ptr<CheckpointStore> store(const std::string& dir, const CheckpointStoreOptions& options);
 
-  // The steps that it may be resumed at: CheckpointStoreOptions::resumable.
+  // A save of so many steps to a directory begins.
+  void set_saving(const std::string& dir, std::int64_t steps);
+  // The steps that it may be resumed at, now or once what is under way is over: CheckpointStoreOptions::resumable.
   std::vector<std::int64_t> resumable() const;
   // Where the best are saved.
   std::vector<std::shared_ptr<CheckpointStore>> best_stores() const;
@@ -34,6 +36,7 @@ class RunSaves {
     std::string dir;
     CheckpointStoreOptions options;
     std::weak_ptr<CheckpointStore> store = {};
+    std::int64_t saving = -1;
   };
   std::vector<Place> places_;
   std::int64_t begin_ = 0;

@@ -73,9 +73,9 @@ class Program {
   // Memory that is known by the names of these leaves, which text() and dot() use.
   void set_names(std::vector<Leaf> leaves);
 
-  // A line for each op, its values below it, then their sum and the memory of the temporaries. With times each op's line
-  // goes on with what it takes, its share of all ops, its floor, and how many times that it takes; and there is a line
-  // for the replay, and one for the device. No line is wider than 120 columns.
+  // A line for each op, its values below it, then their sum and the memory of the temporaries. With times each op's
+  // line goes on with what it takes, its share of all ops, its floor, and how many times that it takes; and there is a
+  // line for the replay, and one for the device. No line is wider than 120 columns.
   std::string text() const;
   // A node with its values, and the line of the user's program that made it.
   std::string describe(std::size_t node) const;

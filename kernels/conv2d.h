@@ -39,8 +39,7 @@ inline void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tens
 }
 
 // Given dz, the gradient of the convolution before f: dx, dw and db of the shapes of x, w and b. An empty output is
-// not computed. On the CPU the last bits of dw, and of a db asked for with it, depend on the number of threads, as of
-// no other op: oneDNN adds up what each thread has found.
+// not computed.
 void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
                      const Tensor& w, const Conv2dOptions& options, Math math, const Stream& stream);
 inline void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,

@@ -16,7 +16,7 @@ struct RowRing {
   std::int64_t capacity = 0;
 };
 
-// Appends one row of scalars (f32, f64, i32 or i64; exact in f64 up to 2^53), which may be none. `row` is an i64 scalar
+// Appends one row of scalars of any dtype, exact in f64 up to 2^53, which may be none. `row` is an i64 scalar
 // on the device, the number of the row; it is incremented. The host must not let the device overtake it by more than
 // `capacity` rows. Errors: shape_mismatch, dtype_mismatch, device_mismatch; invalid_argument for a ring of no rows.
 void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <numeric>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include <giro/runtime/error.h>
@@ -139,13 +140,35 @@ void Program::append(const Program& other) {
 
 namespace {
 
-// What a node reads and writes, given those before it.
-std::string arguments(Values& values, const Program::Node& node, std::size_t i) {
-  std::vector<std::string> reads, writes;
-  for (const Tensor& tensor : node.reads) reads.push_back(values.read(tensor).name);
-  for (const Tensor& tensor : node.writes) writes.push_back(values.write(tensor, i) + " " + described(tensor));
-  std::string text = fmt::format("{}", fmt::join(reads, ", "));
-  if (!writes.empty()) text += fmt::format("{}-> {}", text.empty() ? "" : " ", fmt::join(writes, ", "));
+// What a node reads and writes, given those before it, value by value.
+std::vector<std::string> arguments(Values& values, const Program::Node& node, std::size_t i) {
+  std::vector<std::string> words;
+  for (const Tensor& tensor : node.reads) {
+    if (!words.empty()) words.back() += ',';
+    words.push_back(values.read(tensor).name);
+  }
+  for (const Tensor& tensor : node.writes) {
+    if (&tensor != &node.writes.front()) words.back() += ',';
+    words.push_back((&tensor == &node.writes.front() ? "-> " : "") + values.write(tensor, i) + " " + described(tensor));
+  }
+  return words;
+}
+
+constexpr std::size_t kColumns = 120, kIndent = 4;  // of a terminal; of what continues a line
+
+// The words in lines of their own, none of which is wider than a terminal.
+std::string indented(const std::vector<std::string>& words) {
+  constexpr std::size_t kRoom = kColumns - kIndent;
+  std::string text, line;
+  const auto end_line = [&] {
+    if (!line.empty()) text += std::string(kIndent, ' ') + std::exchange(line, "") + '\n';
+  };
+  for (std::string_view word : words) {
+    if (!line.empty() && line.size() + 1 + word.size() > kRoom) end_line();
+    for (; word.size() > kRoom; word.remove_prefix(kRoom)) line = word.substr(0, kRoom), end_line();
+    line += (line.empty() ? "" : " ") + std::string(word);
+  }
+  end_line();
   return text;
 }
 
@@ -160,7 +183,7 @@ std::string times_floor(double seconds, double floor) {
 
 std::string Program::text() const {
   struct Line {
-    std::string op, values, times;
+    std::string op, times, values;
     double flops;
     std::int64_t bytes;
   };
@@ -179,21 +202,21 @@ std::string Program::text() const {
     const Node& node = nodes_[i];
     std::string times;
     if (times_) times = node.seconds ? times_of(*node.seconds, floor(node)) : "  not measured: no op of giro's";
-    lines.push_back({node.op, arguments(values, node, i), std::move(times), node.flops, node.bytes});
+    lines.push_back({node.op, std::move(times), indented(arguments(values, node, i)), node.flops, node.bytes});
   }
   lines.push_back(
-      {"total", fmt::format("{} ops", nodes_.size()), times_ ? times_of(all, floors) : "", flops(), bytes()});
-  std::size_t op_width = 5, value_width = 0;
-  for (const Line& line : lines) {
-    op_width = std::max(op_width, line.op.size());
-    value_width = std::max(value_width, line.values.size());
-  }
+      {fmt::format("total of {} ops", nodes_.size()), times_ ? times_of(all, floors) : "", "", flops(), bytes()});
+  constexpr std::size_t kMostOpWidth = 28;  // beside the numbers
+  std::size_t op_width = 0;
+  for (const Line& line : lines) op_width = std::max(op_width, std::min(line.op.size(), kMostOpWidth));
   std::string text;
   for (const Line& line : lines) {
-    text += fmt::format("{:<{}}  {:<{}}  {:>12} B", line.op, op_width, line.values, value_width, line.bytes);
+    const bool fits = line.op.size() <= op_width;
+    if (!fits) text += line.op.substr(0, kColumns) + '\n';
+    text += fmt::format("{:<{}}  {:>12} B", fits ? line.op : "", op_width, line.bytes);
     if (line.flops > 0) text += fmt::format("  {:>14.0f} FLOP", line.flops);
     if (line.flops <= 0 && !line.times.empty()) text += std::string(2 + 14 + 5, ' ');
-    text += line.times + '\n';
+    text += line.times + '\n' + line.values;
   }
   if (memory_ > 0) text += fmt::format("temporaries: {} B, at least {} B at one time\n", memory_, least_memory_);
   if (times_) {
@@ -209,7 +232,7 @@ std::string Program::describe(std::size_t index) const {
   Values values(leaves_);
   for (std::size_t i = 0; i < index; ++i) (void)arguments(values, nodes_.at(i), i);
   const Node& node = nodes_.at(index);
-  std::string text = fmt::format("{} {}", node.op, arguments(values, node, index));
+  std::string text = fmt::format("{} {}", node.op, fmt::join(arguments(values, node, index), " "));
   if (node.where.line() != 0) text += fmt::format(" (called at {}:{})", node.where.file_name(), node.where.line());
   return text;
 }

@@ -73,11 +73,11 @@ class Program {
   // Memory that is known by the names of these leaves, which text() and dot() use.
   void set_names(std::vector<Leaf> leaves);
 
-  // A line for each op, one for their sum, and one for the memory of the temporaries. With times each line goes on with
-  // what the op takes, its share of all ops, its floor, and how many times that it takes; and there is a line for the
-  // replay, and one for the device.
+  // A line for each op, its values below it, then their sum and the memory of the temporaries. With times each op's
+  // line goes on with what it takes, its share of all ops, its floor, and how many times that it takes; and there is a
+  // line for the replay, and one for the device. No line is wider than 120 columns.
   std::string text() const;
-  // A node's line of text(), with the line of the user's program that made it.
+  // A node with its values, and the line of the user's program that made it.
   std::string describe(std::size_t node) const;
   // The same as a graph for Graphviz: an edge for each value that one op writes and another reads.
   std::string dot() const;

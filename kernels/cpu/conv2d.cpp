@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,8 +15,9 @@ using dnnl::memory;
 // What tells one convolution from another.
 struct Key {
   Shape x, w, y;
-  DType dtype;                 // of these
-  std::optional<DType> b, dw;  // where they are asked for
+  DType dtype;                         // of these
+  std::optional<DType> b, dw;          // where they are asked for
+  std::optional<memory::desc> layout;  // that w or dw has to have
   Conv2dOptions options;
   bool operator==(const Key&) const = default;
 };
@@ -24,7 +26,7 @@ struct Key {
 // fastest.
 struct Convolution {
   memory::dims x_dims, w_dims, y_dims, stride, pad_before, pad_after;
-  memory::desc x, w_given, w_any, dw_given, dw_any, b, y;
+  memory::desc x, w_given, w_any, dw_any, b, y;
 
   explicit Convolution(const Key& key)
       : x_dims{key.x[0], key.x[3], key.x[1], key.x[2]},
@@ -40,9 +42,11 @@ struct Convolution {
         w_any(w_dims, one_dnn::data_type(key.dtype), memory::format_tag::any),
         y(y_dims, one_dnn::data_type(key.dtype), memory::format_tag::nhwc) {
     if (key.b) b = memory::desc({key.w[0]}, one_dnn::data_type(*key.b), memory::format_tag::x);
-    if (!key.dw) return;
-    dw_given = memory::desc(w_dims, one_dnn::data_type(*key.dw), memory::format_tag::ohwi);
-    dw_any = memory::desc(w_dims, one_dnn::data_type(*key.dw), memory::format_tag::any);
+    if (!key.dw) {
+      if (key.layout) w_any = *key.layout;
+      return;
+    }
+    dw_any = key.layout.value_or(memory::desc(w_dims, one_dnn::data_type(*key.dw), memory::format_tag::any));
   }
 };
 
@@ -55,6 +59,7 @@ dnnl::convolution_forward::primitive_desc describe_forward(const Convolution& c)
 
 struct Forward : Convolution, one_dnn::Kernel<dnnl::convolution_forward> {
   explicit Forward(const Key& key) : Convolution(key), Kernel(describe_forward(*this)) {}
+  memory::desc layout() const { return desc.weights_desc(); }
 };
 
 struct BackwardWeights : Convolution, one_dnn::Kernel<dnnl::convolution_backward_weights> {
@@ -62,6 +67,7 @@ struct BackwardWeights : Convolution, one_dnn::Kernel<dnnl::convolution_backward
       : Convolution(key),
         Kernel(one_dnn::describe_backward<dnnl::convolution_backward_weights>(
             describe_forward(*this), kDirect, x, dw_any, b, y, stride, pad_before, pad_after)) {}
+  memory::desc layout() const { return desc.diff_weights_desc(); }
 };
 
 struct BackwardData : Convolution, one_dnn::Kernel<dnnl::convolution_backward_data> {
@@ -69,10 +75,71 @@ struct BackwardData : Convolution, one_dnn::Kernel<dnnl::convolution_backward_da
       : Convolution(key),
         Kernel(one_dnn::describe_backward<dnnl::convolution_backward_data>(describe_forward(*this), kDirect, x, w_any,
                                                                            y, stride, pad_before, pad_after)) {}
+  memory::desc layout() const { return desc.weights_desc(); }
 };
 
 // Multiplications of one direction.
 std::int64_t work_of(const Shape& y, const Shape& w) { return y.count() * w.drop_front().count(); }
+
+// Calls f(kernel, begin, end) for each part of `size` of the convolution's images, with kernels of one layout.
+template <class Made, class F>
+void for_parts(Key key, std::int64_t size, const F& f) {
+  const std::int64_t images = key.x[0];
+  std::shared_ptr<const Made> kernel;
+  for (std::int64_t begin = 0; begin < images; begin += size) {
+    const std::int64_t end = std::min(begin + size, images);
+    if (begin == 0 || end - begin < size) {
+      key.x = key.x.drop_front().with_front(end - begin);
+      key.y = key.y.drop_front().with_front(end - begin);
+      kernel = one_dnn::kernel_of<Made>(key);
+      key.layout = kernel->layout();
+    }
+    f(*kernel, begin, end);
+  }
+}
+
+void backward_weights(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, const Key& of,
+                      const Stream& stream) {
+  // What each part finds is added up at the end, which is to cost little beside it.
+  constexpr std::int64_t kMostParts = 16, kLeastPixels = 512;
+  const std::int64_t pixels = dz.count() / dz.shape()[3], images = dz.shape()[0];
+  const std::int64_t size = one_dnn::part_size(images, work_of(dz.shape(), of.w),
+                                               std::clamp<std::int64_t>(pixels / kLeastPixels, 1, kMostParts));
+  const std::int64_t count = (images + size - 1) / size;
+  Key key = of;
+  key.dw = count > 1 ? DType::f32 : dw.dtype();
+  key.b = db && count > 1 ? DType::f32 : one_dnn::dtype_of(db);
+  one_dnn::Parts parts;
+  memory given, computed;
+  Buffer dw_memory, db_memory;
+  Tensor dws, dbs;  // of the parts, where there are several
+  for_parts<BackwardWeights>(key, size, [&](const BackwardWeights& c, std::int64_t begin, std::int64_t end) {
+    if (begin == 0) {
+      given = one_dnn::memory(dw, memory::desc(c.w_dims, one_dnn::data_type(dw.dtype()), memory::format_tag::ohwi));
+      computed = c.layout() == given.get_desc() ? given : memory(c.layout(), one_dnn::engine());
+      if (count > 1) {
+        dw_memory = stream.allocate(static_cast<std::size_t>(count) * c.layout().get_size());
+        dws = Tensor(dw_memory.data(), DType::f32,
+                     {count, static_cast<std::int64_t>(c.layout().get_size() / sizeof(float))}, dw.device());
+      }
+      if (count > 1 && db) {
+        db_memory = stream.allocate(static_cast<std::size_t>(count * db.count()) * sizeof(float));
+        dbs = Tensor(db_memory.data(), DType::f32, {count, db.count()}, db.device());
+      }
+    }
+    const std::int64_t i = begin / size;
+    one_dnn::Arguments arguments{
+        {DNNL_ARG_SRC, one_dnn::memory(x.rows(begin, end), c.x)},
+        {DNNL_ARG_DIFF_DST, one_dnn::memory(dz.rows(begin, end), c.y)},
+        {DNNL_ARG_DIFF_WEIGHTS, count > 1 ? one_dnn::memory(dws.rows(i, i + 1), c.layout()) : computed}};
+    if (db) arguments.emplace(DNNL_ARG_DIFF_BIAS, one_dnn::memory(count > 1 ? dbs.rows(i, i + 1) : db, c.b));
+    parts.add(c, std::move(arguments));
+  });
+  std::move(parts).submit(stream, "conv2d_backward");
+  if (dws) cpu::sum_rows(Tensor(computed.get_data_handle(), DType::f32, {dws.shape()[1]}, dw.device()), dws, stream);
+  if (dbs) cpu::sum_rows(db, dbs, stream);
+  if (computed != given) one_dnn::reorder(stream, computed, given);
+}
 
 }  // namespace
 
@@ -80,15 +147,19 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
             const Conv2dOptions& options, Math, const Stream& stream) {
   if (y.count() == 0) return;
   one_dnn::checked("conv2d", [&] {
-    const one_dnn::ThreadLimit limit(one_dnn::threads_for(work_of(y.shape(), w.shape())));
-    const auto c =
-        one_dnn::kernel_of<Forward>(Key{x.shape(), w.shape(), y.shape(), w.dtype(), one_dnn::dtype_of(b), {}, options});
-    const memory weights = one_dnn::in_layout(stream, one_dnn::memory(w, c->w_given), c->desc.weights_desc());
-    one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(x, c->x)},
-                                 {DNNL_ARG_WEIGHTS, weights},
-                                 {DNNL_ARG_DST, one_dnn::memory(y, c->y)}};
-    if (b) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(b, c->b));
-    one_dnn::submit(stream, "conv2d", *c, std::move(arguments));
+    const Key key{x.shape(), w.shape(), y.shape(), w.dtype(), one_dnn::dtype_of(b), {}, {}, options};
+    one_dnn::Parts parts;
+    memory weights;
+    const std::int64_t size = one_dnn::part_size(x.shape()[0], work_of(y.shape(), w.shape()));
+    for_parts<Forward>(key, size, [&](const Forward& c, std::int64_t begin, std::int64_t end) {
+      if (begin == 0) weights = one_dnn::in_layout(stream, one_dnn::memory(w, c.w_given), c.layout());
+      one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(x.rows(begin, end), c.x)},
+                                   {DNNL_ARG_WEIGHTS, weights},
+                                   {DNNL_ARG_DST, one_dnn::memory(y.rows(begin, end), c.y)}};
+      if (b) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(b, c.b));
+      parts.add(c, std::move(arguments));
+    });
+    std::move(parts).submit(stream, "conv2d");
   });
   // Not as oneDNN's post-op, whose relu turns a NaN into a zero.
   if (f != Activation::none) cpu::activation(y, y, f, stream);
@@ -103,33 +174,23 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
     return;
   }
   one_dnn::checked("conv2d_backward", [&] {
-    const one_dnn::ThreadLimit limit(one_dnn::threads_for(work_of(dz.shape(), w.shape())));
-    const Key key{x.shape(), w.shape(), dz.shape(), w.dtype(), {}, {}, options};
+    const Key key{x.shape(), w.shape(), dz.shape(), w.dtype(), {}, {}, {}, options};
     if (dw) {
-      Key with_gradients = key;
-      with_gradients.b = one_dnn::dtype_of(db);
-      with_gradients.dw = dw.dtype();
-      const auto c = one_dnn::kernel_of<BackwardWeights>(with_gradients);
-      const memory given = one_dnn::memory(dw, c->dw_given);
-      const bool reorders = c->desc.diff_weights_desc() != c->dw_given;
-      const memory computed = reorders ? memory(c->desc.diff_weights_desc(), one_dnn::engine()) : given;
-      one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(x, c->x)},
-                                   {DNNL_ARG_DIFF_DST, one_dnn::memory(dz, c->y)},
-                                   {DNNL_ARG_DIFF_WEIGHTS, computed}};
-      if (db) arguments.emplace(DNNL_ARG_DIFF_BIAS, one_dnn::memory(db, c->b));
-      one_dnn::submit(stream, "conv2d_backward", *c, std::move(arguments));
-      if (reorders) one_dnn::reorder(stream, computed, given);
+      backward_weights(dw, db, dz, x, key, stream);
     } else if (db) {
       cpu::sum_rows(db, dz.reshape({dz.count() / dz.shape()[3], dz.shape()[3]}), stream);
     }
-    if (dx) {
-      const auto c = one_dnn::kernel_of<BackwardData>(key);
-      const memory weights = one_dnn::in_layout(stream, one_dnn::memory(w, c->w_given), c->desc.weights_desc());
-      one_dnn::submit(stream, "conv2d_backward", *c,
-                      {{DNNL_ARG_DIFF_DST, one_dnn::memory(dz, c->y)},
-                       {DNNL_ARG_WEIGHTS, weights},
-                       {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, c->x)}});
-    }
+    if (!dx) return;
+    one_dnn::Parts parts;
+    memory weights;
+    const std::int64_t size = one_dnn::part_size(x.shape()[0], work_of(dz.shape(), w.shape()));
+    for_parts<BackwardData>(key, size, [&](const BackwardData& c, std::int64_t begin, std::int64_t end) {
+      if (begin == 0) weights = one_dnn::in_layout(stream, one_dnn::memory(w, c.w_given), c.layout());
+      parts.add(c, {{DNNL_ARG_DIFF_DST, one_dnn::memory(dz.rows(begin, end), c.y)},
+                    {DNNL_ARG_WEIGHTS, weights},
+                    {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx.rows(begin, end), c.x)}});
+    });
+    std::move(parts).submit(stream, "conv2d_backward");
   });
 }
 

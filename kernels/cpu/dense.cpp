@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -11,24 +12,38 @@ namespace giro::cpu {
 namespace {
 
 using dnnl::memory;
-constexpr auto row_major = memory::format_tag::ab;
-constexpr auto transposed = memory::format_tag::ba;
 
-// out (m, n) = a (m, k) b (k, n) + bias (1, n)
+// Whether an operand's memory is that of its transpose.
+enum class Order { row_major, transposed };
+using enum Order;
+
+memory::dims strides(const Tensor& matrix, Order order) {
+  const memory::dim row = matrix.shape()[1];
+  return order == row_major ? memory::dims{row, 1} : memory::dims{1, row};
+}
+
+// From row `row` and column `column` on.
+memory part(const Tensor& tensor, const memory::desc& desc, const memory::dims& strides, memory::dim row,
+            memory::dim column) {
+  const auto offset = static_cast<std::size_t>(row * strides[0] + column * strides[1]);
+  return memory(desc, one_dnn::engine(), static_cast<char*>(tensor.raw()) + offset * size_of(tensor.dtype()));
+}
+
+// out (m, n) = a (m, k) b (k, n) + bias (1, n), parts of larger matrices, of which the strides are.
 struct Matmul : one_dnn::Kernel<dnnl::matmul> {
   struct Key {
     memory::dim m, n, k;
     DType a, b, out;
     std::optional<DType> bias;
-    memory::format_tag a_order, b_order;
+    memory::dims a_strides, b_strides, out_strides;
     bool operator==(const Key&) const = default;
   };
   explicit Matmul(const Key& key)
       : Kernel(one_dnn::describe<dnnl::matmul>(
-            memory::desc({key.m, key.k}, one_dnn::data_type(key.a), key.a_order),
-            memory::desc({key.k, key.n}, one_dnn::data_type(key.b), key.b_order),
-            key.bias ? memory::desc({1, key.n}, one_dnn::data_type(*key.bias), row_major) : memory::desc(),
-            memory::desc({key.m, key.n}, one_dnn::data_type(key.out), row_major))) {}
+            memory::desc({key.m, key.k}, one_dnn::data_type(key.a), key.a_strides),
+            memory::desc({key.k, key.n}, one_dnn::data_type(key.b), key.b_strides),
+            key.bias ? memory::desc({1, key.n}, one_dnn::data_type(*key.bias), memory::format_tag::ab) : memory::desc(),
+            memory::desc({key.m, key.n}, one_dnn::data_type(key.out), key.out_strides))) {}
 };
 
 // What is left of a product of no terms: out[r, :] = bias.
@@ -38,24 +53,44 @@ void fill_rows(const Tensor& out, const Tensor& bias, const Stream& stream) {
   }
 }
 
-// out (M, N) = a (M, K) b (K, N) + bias (N). A transposed operand's memory is that of its transpose.
-void matmul(const Tensor& out, const Tensor& a, memory::format_tag a_order, const Tensor& b, memory::format_tag b_order,
-            const Tensor& bias, const Stream& stream) {
+// out (M, N) = a (M, K) b (K, N) + bias (N).
+void matmul(const Tensor& out, const Tensor& a, Order a_order, const Tensor& b, Order b_order, const Tensor& bias,
+            const Stream& stream) {
   if (out.count() == 0) return;
   const memory::dim m = out.shape()[0], n = out.shape()[1];
   const memory::dim k = a.shape()[a_order == row_major ? 1 : 0];
   if (k == 0) {
     return bias ? fill_rows(out, bias, stream) : cpu::fill(out, 0, stream);
   }
+  Matmul::Key key{m,
+                  n,
+                  k,
+                  a.dtype(),
+                  b.dtype(),
+                  out.dtype(),
+                  one_dnn::dtype_of(bias),
+                  strides(a, a_order),
+                  strides(b, b_order),
+                  strides(out, row_major)};
+  constexpr memory::dim kVector = 16;
+  const memory::dim rows = m > n ? one_dnn::part_size(m, m * n * k, 64, kVector) : m;
+  const memory::dim columns = m > n ? n : one_dnn::part_size(n, m * n * k, 64, kVector);
   one_dnn::checked("matmul", [&] {
-    const one_dnn::ThreadLimit limit(one_dnn::threads_for(m * n * k));
-    const auto product = one_dnn::kernel_of<Matmul>(
-        Matmul::Key{m, n, k, a.dtype(), b.dtype(), out.dtype(), one_dnn::dtype_of(bias), a_order, b_order});
-    one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(a, product->desc.src_desc())},
-                                 {DNNL_ARG_WEIGHTS, one_dnn::memory(b, product->desc.weights_desc())},
-                                 {DNNL_ARG_DST, one_dnn::memory(out, product->desc.dst_desc())}};
-    if (bias) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(bias, product->desc.bias_desc()));
-    one_dnn::submit(stream, "matmul", *product, std::move(arguments));
+    one_dnn::Parts parts;
+    for (memory::dim row = 0; row < m; row += rows) {
+      for (memory::dim column = 0; column < n; column += columns) {
+        key.m = std::min(rows, m - row);
+        key.n = std::min(columns, n - column);
+        const auto product = one_dnn::kernel_of<Matmul>(key);
+        one_dnn::Arguments arguments{
+            {DNNL_ARG_SRC, part(a, product->desc.src_desc(), key.a_strides, row, 0)},
+            {DNNL_ARG_WEIGHTS, part(b, product->desc.weights_desc(), key.b_strides, 0, column)},
+            {DNNL_ARG_DST, part(out, product->desc.dst_desc(), key.out_strides, row, column)}};
+        if (bias) arguments.emplace(DNNL_ARG_BIAS, part(bias, product->desc.bias_desc(), {0, 1}, 0, column));
+        parts.add(*product, std::move(arguments));
+      }
+    }
+    std::move(parts).submit(stream, "matmul");
   });
 }
 

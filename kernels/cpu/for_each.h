@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cpu/wait_policy.h"
+#include "kernels/cpu/team.h"
 #include "runtime/cpu/stream.h"
 
 namespace giro::cpu {
@@ -24,7 +24,7 @@ void for_each_block(std::int64_t n, std::int64_t block, std::int64_t work, const
   if (work < kParallelFrom) {
     for (std::int64_t b = 0; b < blocks; ++b) run(b);
   } else {
-    adapt_wait_policy();
+    const ThreadLimit limit(team_threads());
     const thrust::counting_iterator<std::int64_t> first(0);
     thrust::for_each(thrust::omp::par, first, first + blocks, run);
   }

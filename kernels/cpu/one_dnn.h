@@ -1,22 +1,24 @@
 #pragma once
 
-#include <omp.h>
-
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include <giro/runtime/error.h>
 #include <giro/runtime/tensor.h>
 
-#include "kernels/cpu/wait_policy.h"
+#include "kernels/cpu/for_each.h"
 #include "runtime/cpu/stream.h"
 
 namespace giro::cpu::one_dnn {
@@ -98,27 +100,17 @@ using PoolingForward = dnnl::pooling_v2_forward;
 using PoolingBackward = dnnl::pooling_v2_backward;
 #endif
 
-// Below this many multiplications or moves of an element, waking other threads costs more than the work.
-constexpr std::int64_t kParallelFrom = std::int64_t{1} << 20;
-
-// Threads for so much work.
-inline int threads_for(std::int64_t work) { return work < kParallelFrom ? 1 : omp_get_max_threads(); }
-
-// While it lives, oneDNN works with so many threads. A primitive must be made and run with the same number: the share
-// of each thread is fixed when it is made.
-class ThreadLimit {
- public:
-  explicit ThreadLimit(int threads) : before_(omp_get_max_threads()) {
-    omp_set_num_threads(threads);
-    if (threads > 1) adapt_wait_policy();
-  }
-  ~ThreadLimit() { omp_set_num_threads(before_); }
-  ThreadLimit(const ThreadLimit&) = delete;
-  ThreadLimit& operator=(const ThreadLimit&) = delete;
-
- private:
-  int before_;
-};
+// An op with `count` rows, or columns, of `work` multiplications or moves of an element in all is divided into parts of
+// so many of them, in multiples of `unit`, each of which one thread computes. They depend on the shape alone: so the
+// bits of the result do not depend on the number of threads.
+inline std::int64_t part_size(std::int64_t count, std::int64_t work, std::int64_t most_parts = 64,
+                              std::int64_t unit = 1) {
+  constexpr std::int64_t kLeastWork = std::int64_t{1} << 22;
+  const auto clamped = std::clamp<std::int64_t>(work / kLeastWork, 1, most_parts);
+  const auto parts = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(clamped)));
+  const std::int64_t even = (count + parts - 1) / parts;
+  return (even + unit - 1) / unit * unit;
+}
 
 // A primitive and what describes it, which says what it needs.
 template <class Primitive>
@@ -128,42 +120,78 @@ struct Kernel {
   Primitive primitive;
 };
 
-// Made(key), or the one that was made for an equal key before, by this thread and for as many threads as now: to make
-// one costs as much as a small op. A thread keeps the newest 64 of each kind.
+// Made(key), or the one that was made for an equal key before, by this thread: to make one costs as much as a small op.
+// A thread keeps the newest 64 of each kind. What is made runs on one thread.
 template <class Made, class Key>
 std::shared_ptr<const Made> kernel_of(const Key& key) {
   struct Known {
     Key key;
-    int threads;
     std::shared_ptr<const Made> kernel;
   };
   constexpr std::size_t kMost = 64;
   thread_local std::deque<Known> known;
-  const int threads = omp_get_max_threads();
   for (const Known& each : known) {
-    if (each.threads == threads && each.key == key) return each.kernel;
+    if (each.key == key) return each.kernel;
   }
+  const ThreadLimit limit(1);
   if (known.size() == kMost) known.pop_back();
-  known.push_front({key, threads, std::make_shared<const Made>(key)});
+  known.push_front({key, std::make_shared<const Made>(key)});
   return known.front().kernel;
 }
 
-// Queues a kernel, under the limit that it was made under. The scratchpad is given back before it runs, which is right:
-// a recording's arena keeps the memory, and outside of recordings the kernel has run when this returns.
-template <class Primitive>
-void submit(const Stream& stream, const char* what, const Kernel<Primitive>& kernel, Arguments arguments) {
-  const dnnl::memory::desc needed = kernel.desc.scratchpad_desc();
-  Buffer scratchpad;
-  if (needed.get_size() > 0) {
-    scratchpad = stream.allocate(needed.get_size());
-    arguments.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(needed, engine(), scratchpad.data()));
+// The parts of an op, which may run in any order and beside each other.
+class Parts {
+ public:
+  template <class Primitive>
+  void add(const Kernel<Primitive>& kernel, Arguments arguments) {
+    parts_.push_back({kernel.primitive, std::move(arguments), kernel.desc.scratchpad_desc()});
   }
-  cpu::submit(stream, [what, threads = omp_get_max_threads(), queue = dnnl::stream(engine()),
-                       primitive = kernel.primitive, arguments = std::move(arguments)] {
-    const ThreadLimit limit(threads);
-    checked(what, [&] { primitive.execute(queue, arguments); });
-  });
-}
+
+  // Keeps the memory as long as they may run.
+  void keep(dnnl::memory memory) { kept_.push_back(std::move(memory)); }
+
+  // Queues them. The scratchpads are given back before they run, which is right: a recording's arena keeps the memory,
+  // and outside of recordings they have run when this returns.
+  void submit(const Stream& stream, const char* what) && {
+    std::size_t needed = 0;
+    for (const Part& part : parts_) needed += padded(part.scratchpad);
+    const Buffer scratchpads = needed > 0 ? stream.allocate(needed) : Buffer();
+    auto* next = static_cast<char*>(scratchpads.data());
+    for (Part& part : parts_) {
+      if (part.scratchpad.get_size() == 0) continue;
+      part.arguments.emplace(DNNL_ARG_SCRATCHPAD, dnnl::memory(part.scratchpad, engine(), next));
+      next += padded(part.scratchpad);
+    }
+    cpu::submit(stream, [what, kept = std::move(kept_), parts = std::move(parts_), queue = dnnl::stream(engine())] {
+      const auto count = static_cast<std::int64_t>(parts.size());
+      std::vector<std::exception_ptr> errors(parts.size());  // none may leave a thread of OpenMP
+      for_each_block(count, 1, count > 1 ? kParallelFrom : 0, [&](std::int64_t i, std::int64_t) {
+        const Part& part = parts[static_cast<std::size_t>(i)];
+        const ThreadLimit limit(1);
+        try {
+          checked(what, [&] { part.primitive.execute(queue, part.arguments); });
+        } catch (...) {
+          errors[static_cast<std::size_t>(i)] = std::current_exception();
+        }
+      });
+      for (const std::exception_ptr& error : errors) {
+        if (error) std::rethrow_exception(error);
+      }
+    });
+  }
+
+ private:
+  struct Part {
+    dnnl::primitive primitive;
+    Arguments arguments;
+    dnnl::memory::desc scratchpad;
+  };
+  static std::size_t padded(const dnnl::memory::desc& desc) {
+    return (desc.get_size() + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment;
+  }
+  std::vector<Part> parts_;
+  std::vector<dnnl::memory> kept_;
+};
 
 struct Reorder : Kernel<dnnl::reorder> {
   struct Key {
@@ -175,9 +203,22 @@ struct Reorder : Kernel<dnnl::reorder> {
 };
 
 inline void reorder(const Stream& stream, const dnnl::memory& from, const dnnl::memory& to) {
-  const ThreadLimit limit(threads_for(static_cast<std::int64_t>(from.get_desc().get_size() / sizeof(float))));
-  submit(stream, "reorder", *kernel_of<Reorder>(Reorder::Key{from.get_desc(), to.get_desc()}),
-         {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  constexpr std::int64_t kLayoutBlock = 64;  // a multiple of all by which layouts divide the outermost dimension
+  const dnnl::memory::dims dims = to.get_desc().dims();
+  const auto count = static_cast<std::int64_t>(to.get_desc().get_size() / sizeof(float));
+  const std::int64_t size = part_size(dims[0], count, 64, kLayoutBlock);
+  Parts parts;
+  for (std::int64_t begin = 0; begin < dims[0]; begin += size) {
+    dnnl::memory::dims part = dims, offset(dims.size(), 0);
+    part[0] = std::min(size, dims[0] - begin);
+    offset[0] = begin;
+    const Reorder::Key key{from.get_desc().submemory_desc(part, offset), to.get_desc().submemory_desc(part, offset)};
+    parts.add(*kernel_of<Reorder>(key), {{DNNL_ARG_FROM, dnnl::memory(key.from, engine(), from.get_data_handle())},
+                                         {DNNL_ARG_TO, dnnl::memory(key.to, engine(), to.get_data_handle())}});
+  }
+  parts.keep(from);
+  parts.keep(to);
+  std::move(parts).submit(stream, "reorder");
 }
 
 // `given` in the layout that a primitive asks for: itself, or a copy that is made before each run. The copy has memory

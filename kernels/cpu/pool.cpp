@@ -68,6 +68,20 @@ struct PoolBackward : AveragePooling, one_dnn::Kernel<one_dnn::PoolingBackward> 
                                                                     window, dilation, pad_before, pad_after)) {}
 };
 
+// Queues a pooling, with the arguments that it has for a part of the images and their pooled ones.
+template <class Made, class F>
+void run_parts(const Tensor& x, const Tensor& y, const PoolOptions& options, const Stream& stream, const F& arguments) {
+  const std::int64_t images = x.shape()[0], size = one_dnn::part_size(images, work_of(y.shape(), options));
+  one_dnn::Parts parts;
+  for (std::int64_t begin = 0; begin < images; begin += size) {
+    const std::int64_t end = std::min(begin + size, images);
+    const Tensor x_part = x.rows(begin, end), y_part = y.rows(begin, end);
+    const auto pooling = one_dnn::kernel_of<Made>(PoolKey{x_part.shape(), y_part.shape(), options});
+    parts.add(*pooling, arguments(*pooling, x_part, y_part));
+  }
+  std::move(parts).submit(stream, "pooling");
+}
+
 // The channels of one pixel of y: the largest value of its window in each. A NaN is larger than every number.
 template <class T>
 struct MaxPool {
@@ -169,10 +183,9 @@ void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, cons
     return cpu::cast(y, wide_y.tensor, stream);
   }
   one_dnn::checked("pooling", [&] {
-    const one_dnn::ThreadLimit limit(one_dnn::threads_for(work_of(y.shape(), options)));
-    const auto pooling = one_dnn::kernel_of<PoolForward>(PoolKey{x.shape(), y.shape(), options});
-    one_dnn::submit(stream, "pooling", *pooling,
-                    {{DNNL_ARG_SRC, one_dnn::memory(x, pooling->x)}, {DNNL_ARG_DST, one_dnn::memory(y, pooling->y)}});
+    run_parts<PoolForward>(x, y, options, stream, [](const PoolForward& p, const Tensor& x, const Tensor& y) {
+      return one_dnn::Arguments{{DNNL_ARG_SRC, one_dnn::memory(x, p.x)}, {DNNL_ARG_DST, one_dnn::memory(y, p.y)}};
+    });
   });
 }
 
@@ -191,11 +204,10 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
     return cpu::cast(dx, wide_dx.tensor, stream);
   }
   one_dnn::checked("pooling", [&] {
-    const one_dnn::ThreadLimit limit(one_dnn::threads_for(work_of(dy.shape(), options)));
-    const auto pooling = one_dnn::kernel_of<PoolBackward>(PoolKey{dx.shape(), dy.shape(), options});
-    one_dnn::submit(
-        stream, "pooling", *pooling,
-        {{DNNL_ARG_DIFF_DST, one_dnn::memory(dy, pooling->y)}, {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, pooling->x)}});
+    run_parts<PoolBackward>(dx, dy, options, stream, [](const PoolBackward& p, const Tensor& dx, const Tensor& dy) {
+      return one_dnn::Arguments{{DNNL_ARG_DIFF_DST, one_dnn::memory(dy, p.y)},
+                                {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, p.x)}};
+    });
   });
 }
 

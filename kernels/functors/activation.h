@@ -11,36 +11,37 @@
 
 namespace giro::functors {
 
-// Each activation as f(x), and as its slope at x_or_y (see needs_input).
+// Each activation as f(x), and the gradient of x given dy and x_or_y (see needs_input).
 struct Identity {
   GIRO_HOST_DEVICE static float value(float x) { return x; }
-  GIRO_HOST_DEVICE static float slope(float) { return 1.0f; }
+  GIRO_HOST_DEVICE static float gradient(float dy, float) { return dy; }
 };
 
 struct Relu {
   // Not x > 0 ? x : 0, which would turn a NaN into a zero.
   GIRO_HOST_DEVICE static float value(float x) { return x < 0.0f ? 0.0f : x; }
-  GIRO_HOST_DEVICE static float slope(float y) { return y > 0.0f ? 1.0f : 0.0f; }
+  // Not a product, which would turn an infinite dy into a NaN where the unit is closed.
+  GIRO_HOST_DEVICE static float gradient(float dy, float y) { return y > 0.0f ? dy : 0.0f; }
 };
 
 struct Gelu {
   static constexpr float kA = 0.7978845608028654f;  // sqrt(2 / pi)
   static constexpr float kB = 0.044715f;
   GIRO_HOST_DEVICE static float value(float x) { return 0.5f * x * (1.0f + tanhf(kA * (x + kB * x * x * x))); }
-  GIRO_HOST_DEVICE static float slope(float x) {
+  GIRO_HOST_DEVICE static float gradient(float dy, float x) {
     const float t = tanhf(kA * (x + kB * x * x * x));
-    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * kA * (1.0f + 3.0f * kB * x * x);
+    return dy * (0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * kA * (1.0f + 3.0f * kB * x * x));
   }
 };
 
 struct Tanh {
   GIRO_HOST_DEVICE static float value(float x) { return tanhf(x); }
-  GIRO_HOST_DEVICE static float slope(float y) { return 1.0f - y * y; }
+  GIRO_HOST_DEVICE static float gradient(float dy, float y) { return dy * (1.0f - y * y); }
 };
 
 struct Sigmoid {
   GIRO_HOST_DEVICE static float value(float x) { return 1.0f / (1.0f + expf(-x)); }
-  GIRO_HOST_DEVICE static float slope(float y) { return y * (1.0f - y); }
+  GIRO_HOST_DEVICE static float gradient(float dy, float y) { return dy * (y * (1.0f - y)); }
 };
 
 template <class F, class T>
@@ -55,7 +56,7 @@ struct ActivateBackward {
   T* dx;
   const T *dy, *x_or_y;
   GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
-    dx[i] = T(static_cast<float>(dy[i]) * F::slope(static_cast<float>(x_or_y[i])));
+    dx[i] = T(F::gradient(static_cast<float>(dy[i]), static_cast<float>(x_or_y[i])));
   }
 };
 

@@ -114,8 +114,8 @@ struct AveragePoolActivationBackward {
   GIRO_HOST_DEVICE T gradient(T dy_at, const T& x_at, std::int64_t c) const {
     if constexpr (std::is_same_v<F, Identity>) return T(factor * static_cast<float>(dy_at));
     const auto value = static_cast<float>(x_at);
-    const float slope = F::slope(b == nullptr ? value : stored<T>(value + static_cast<float>(b[c])));
-    return T(stored<T>(factor * static_cast<float>(dy_at)) * slope);
+    const float input = b == nullptr ? value : stored<T>(value + static_cast<float>(b[c]));
+    return T(F::gradient(stored<T>(factor * static_cast<float>(dy_at)), input));
   }
 
   // Writes element i, and returns it.

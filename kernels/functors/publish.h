@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -42,17 +43,33 @@ struct RowPart {
     for (int c = 0; c < num_counters; ++c) *counters[c] += amounts[c];
   }
   GIRO_HOST_DEVICE bool ends_row() const { return first + columns == row_columns; }
+  // As a double. All NaNs are one: their signs and payloads differ with the code that has computed them.
   GIRO_HOST_DEVICE double read(int column) const {
-    switch (dtypes[column]) {
+    const double number = number_at(scalars[column], dtypes[column]);
+    return number == number ? number : static_cast<double>(NAN);
+  }
+
+ private:
+  GIRO_HOST_DEVICE static double number_at(const void* scalar, DType dtype) {
+    switch (dtype) {
+      case DType::f32:
+        return *static_cast<const float*>(scalar);
+      case DType::bf16:
+        return static_cast<float>(*static_cast<const BFloat16*>(scalar));
+      case DType::f16:
+        return static_cast<float>(*static_cast<const Float16*>(scalar));
       case DType::f64:
-        return *static_cast<const double*>(scalars[column]);
+        return *static_cast<const double*>(scalar);
       case DType::i32:
-        return *static_cast<const std::int32_t*>(scalars[column]);
+        return *static_cast<const std::int32_t*>(scalar);
       case DType::i64:
-        return static_cast<double>(*static_cast<const std::int64_t*>(scalars[column]));
-      default:
-        return *static_cast<const float*>(scalars[column]);
+        return static_cast<double>(*static_cast<const std::int64_t*>(scalar));
+      case DType::u8:
+        return *static_cast<const std::uint8_t*>(scalar);
+      case DType::boolean:
+        return *static_cast<const bool*>(scalar) ? 1.0 : 0.0;
     }
+    return NAN;
   }
 };
 

@@ -43,8 +43,17 @@ bool differ_in_width(const Var& a, const Var& b) {
   return (is_16_bit(a.dtype()) && b.dtype() == DType::f32) || (a.dtype() == DType::f32 && is_16_bit(b.dtype()));
 }
 
-// x as a layer with such weights wants it.
-Var as_weights(const Var& x, const Var& w) {
+// What layers compute on; the bytes of images are not.
+void has_floats(const char* op, const Var& x) {
+  if (is_floating(x.dtype())) return;
+  throw Error(ErrorCode::dtype_mismatch,
+              fmt::format("{}: x is {}, expected a floating dtype: nn::scale(1 / 255.f) before it makes one of bytes",
+                          op, to_string(x.value())));
+}
+
+// x as the layer `op` with such weights wants it.
+Var as_weights(const char* op, const Var& x, const Var& w) {
+  has_floats(op, x);
   const auto fits = [](DType dtype) { return dtype == DType::f32 || is_16_bit(dtype); };
   if (x.dtype() == w.dtype() || !fits(x.dtype()) || !fits(w.dtype())) return x;
   return cast(w.has_stream() ? x.on(w.stream()) : x, w.dtype());
@@ -135,6 +144,7 @@ Var scale(const Var& x, double factor, Where where) {
 Var activation(const Var& x, Activation f, Where where) {
   const detail::CallSite site(where);
   if (f == Activation::none) return x;
+  has_floats("activation", x);
   Var y = Var::computed(x.dtype(), x.shape(), {x}, [x, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
     x.accumulate(
         [&](const Tensor& dx) { giro::activation_backward(dx, dy, needs_input(f) ? x.value() : out, f, stream); });
@@ -158,7 +168,7 @@ Var flatten(const Var& x, Where where) {
 Var dense(const Var& given, const Var& w, const Var& b, Activation f, Where where) {
   const detail::CallSite site(where);
   if (needs_input(f)) return activation(dense(given, w, b), f);
-  const Var x = as_weights(given, w);
+  const Var x = as_weights("dense", given, w);
   if (x.shape().rank() != 2 || w.shape().rank() != 2) {
     throw Error(ErrorCode::shape_mismatch, fmt::format("dense: x is {}, w is {}; expected (B, I) and (I, O)",
                                                        to_string(x.value()), to_string(w.value())));
@@ -180,7 +190,7 @@ Var dense(const Var& given, const Var& w, const Var& b, Activation f, Where wher
 Var conv2d(const Var& given, const Var& w, const Var& b, const Conv2dOptions& options, Activation f, Where where) {
   const detail::CallSite site(where);
   if (f != Activation::none && f != Activation::relu) return activation(conv2d(given, w, b, options), f);
-  const Var x = as_weights(given, w);
+  const Var x = as_weights("conv2d", given, w);
   Var y = Var::computed(w.dtype(), conv2d_shape(x.shape(), w.shape(), options), {x, w, b},
                         [x, w, b, options, f](const Tensor& out, const Tensor& dy, const Stream& stream) {
                           const Tensor& dz = before_activation(dy, out, f, stream);
@@ -197,6 +207,7 @@ Var conv2d(const Var& given, const Var& w, const Var& b, const Conv2dOptions& op
 
 Var avg_pool(const Var& x, const PoolOptions& options, Where where) {
   const detail::CallSite site(where);
+  has_floats("avg_pool", x);
   Var y = Var::computed(x.dtype(), pool_shape(x.shape(), options), {x},
                         [x, options](const Tensor&, const Tensor& dy, const Stream& stream) {
                           x.accumulate([&](const Tensor& dx) { giro::avg_pool_backward(dx, dy, options, stream); });
@@ -207,6 +218,7 @@ Var avg_pool(const Var& x, const PoolOptions& options, Where where) {
 
 Var max_pool(const Var& x, const PoolOptions& options, Where where) {
   const detail::CallSite site(where);
+  has_floats("max_pool", x);
   Var y = Var::computed(
       x.dtype(), pool_shape(x.shape(), options), {x},
       [x, options](const Tensor& out, const Tensor& dy, const Stream& stream) {

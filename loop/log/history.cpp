@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -63,7 +65,9 @@ void History::Records::commit(const Elapsed& elapsed, const Logs& numbers) {
   const Logged& known = logged_as(numbers.schema());
   for (std::size_t i = 0; i < values.size(); ++i) {
     Column& column = columns[known.columns[i]];
-    column.values.push_back(*values[i].number());
+    const double value = *values[i].number();
+    // As a restored history has it, without sign and payload.
+    column.values.push_back(std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value);
     column.last_record = record;
   }
   if (runs.empty() || runs.back().layout != known.layout) runs.push_back({record, known.layout});

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-LIMIT = 2.5
+LIMIT = 1.3
 
 
 def milliseconds(args, threads):

@@ -181,6 +181,18 @@ TEST_P(ActivationTest, SlopeOfReluAtZeroIsZero) {
          .expected = {{{0, 0, 3, 3}, {0, 0, 0, 0}}}});
 }
 
+TEST_P(ActivationTest, AClosedReluLetsNothingThroughNotEvenAnInfinity) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    check({.name = std::string(giro::name_of(dtype)),
+           .inputs = {{dtype, {6}, {test::kInfinity, -test::kInfinity, test::kNaN, test::kInfinity, test::kNaN, -3}},
+                      {dtype, {6}, {0, -0.0, 0, 1, 1, 0}}},
+           .outputs = {{dtype, {6}, {}}},
+           .run = [](const Tensors& out, const Tensors& in,
+                     const Stream& s) { activation_backward(out[0], in[0], in[1], Activation::relu, s); },
+           .expected = {{{0, 0, 0, test::kInfinity, test::kNaN, 0}, std::vector<double>(6)}}});
+  }
+}
+
 TEST_P(ActivationTest, RefusesWhatDoesNotFit) {
   const Tensor a = tensor({2, 3}), b = tensor({3, 2}), d = tensor({2, 3}, DType::f64);
   const Activation f = Activation::tanh;

@@ -192,6 +192,25 @@ TEST_P(FusedTest, PoolingComesWithTheActivationBeforeIt) {
   }
 }
 
+TEST_P(FusedTest, AnInfiniteGradientOfAPoolingStopsAtAClosedRelu) {
+  for (const DType dtype : kStorageDTypes) {
+    for (const double bias : {0.0, 1.0}) {
+      check({.name = fmt::format("{}, bias {}", name_of(dtype), bias),
+             .inputs = {{dtype, {1, 1, 2, 1}, {test::kInfinity, test::kNaN}},
+                        {dtype, {1, 2, 4, 1}, {-2, 1, -2, 1, 1, -2, 1, -2}},
+                        {dtype, {1}, {bias}}},
+             .outputs = {{dtype, {1, 2, 4, 1}, {}}},
+             .run =
+                 [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                   avg_pool_activation_backward(out[0], Tensor(), in[0], in[1], bias == 0 ? Tensor() : in[2],
+                                                Activation::relu, {}, s);
+                 },
+             .expected = {
+                 {{0, test::kInfinity, 0, test::kNaN, test::kInfinity, 0, test::kNaN, 0}, std::vector<double>(8)}}});
+    }
+  }
+}
+
 TEST_P(FusedTest, PoolingComesWithTheBiasBeforeIt) {
   const PoolOptions options{};
   for (const auto& [size, channels] : {std::pair{2, 1}, {8, 5}, {28, 40}}) {

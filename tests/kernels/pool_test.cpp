@@ -248,6 +248,17 @@ TEST_P(PoolTest, MaxBackwardGivesTiesToTheFirst) {
   }
 }
 
+TEST_P(PoolTest, MaxGivesAnInfiniteGradientToTheLargestAlone) {
+  check({.name = "infinities",
+         .inputs = {{DType::f32, {1, 1, 2, 1}, {test::kInfinity, test::kNaN}},
+                    {DType::f32, {1, 2, 4, 1}, {1, 2, 3, 4, 3, 1, 5, 2}},
+                    {DType::f32, {1, 1, 2, 1}, {3, 5}}},
+         .outputs = {{DType::f32, {1, 2, 4, 1}, {}}},
+         .run = [](const Tensors& out, const Tensors& in,
+                   const Stream& s) { max_pool_backward(out[0], in[0], in[1], in[2], {}, s); },
+         .expected = {{{0, 0, 0, 0, test::kInfinity, 0, test::kNaN, 0}, Values(8, 0.0)}}});
+}
+
 TEST_P(PoolTest, MaxIsANaNWhereThereIsOne) {
   for (const Pooling& pool : kPoolings) {
     for (const double share : {0.1, 0.6, 1.0}) {

@@ -345,6 +345,14 @@ TEST_F(HistoryFiles, CsvNumbersKeepTheirBits) {
   EXPECT_EQ(rows.back()[3], "nan");
 }
 
+// So one that a checkpoint has restored has the same bits.
+TEST_F(HistoryFiles, KeepsNoSignOfANaN) {
+  History h;
+  h.commit(elapsed_of(0), logs().add_metric("a", -std::numeric_limits<double>::quiet_NaN()));
+  const double kept = h.collect("a")[0][0], plain = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(std::memcmp(&kept, &plain, sizeof kept), 0);
+}
+
 TEST_F(HistoryFiles, CsvReplacesTheFile) {
   std::ofstream(path()) << "old\n";
   History().write_csv(path());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -96,10 +97,13 @@ TEST_P(ProgramTest, RewritesCanBeSwitchedOff) {
 
 TEST_P(ProgramTest, IsText) {
   (void)linear();
+  // And those of its values.
   const auto line = [&](const std::string& op) {
     const std::size_t begin = text_.find(op + " ");
     EXPECT_NE(begin, text_.npos) << op;
-    return text_.substr(begin, text_.find('\n', begin) - begin);
+    std::size_t end = text_.find('\n', begin);
+    while (text_.compare(end + 1, 1, " ") == 0) end = text_.find('\n', end + 1);
+    return text_.substr(begin, end - begin);
   };
   EXPECT_NE(line("dense ").find("%0, params/kernel, params/bias -> %2 f32 (6, 3)"), std::string::npos) << text_;
   EXPECT_NE(line("dense ").find(" 162 FLOP"), std::string::npos) << text_;
@@ -107,10 +111,38 @@ TEST_P(ProgramTest, IsText) {
   const std::string update = line(device().is_cuda() ? "update_and_publish" : "update");
   EXPECT_NE(update.find("params, grads, opt_state/mu, step"), std::string::npos) << text_;
   EXPECT_NE(update.find(" -> params f32 (32,), opt_state/mu f32 (32,)"), std::string::npos) << text_;
-  EXPECT_NE(line("total").find(device().is_cuda() ? "5 ops" : "6 ops"), std::string::npos) << text_;
+  EXPECT_NE(line("total").find(device().is_cuda() ? "of 5 ops" : "of 6 ops"), std::string::npos) << text_;
   EXPECT_NE(dot_.find("op1 [label=\"dense\\n"), std::string::npos) << dot_;
   EXPECT_NE(dot_.find("op0 -> op1 [label=\"%0\\nf32 (6, 4)\"]"), std::string::npos) << dot_;
   EXPECT_NE(dot_.find("\"params/kernel\" -> op1"), std::string::npos) << dot_;
+}
+
+TEST(ProgramTextTest, FitsInATerminal) {
+  const Device cpu = Device::cpu();
+  std::vector<float> memory(64);
+  std::vector<Leaf> leaves;
+  std::vector<Tensor> tensors;
+  for (int i = 0; i < 8; ++i) {
+    tensors.emplace_back(memory.data() + i, DType::f32, Shape{1, 1, 1}, cpu);
+    leaves.push_back({fmt::format("params/encoder/layer{}/attention/kernel{}", i, std::string(i == 7 ? 300 : 0, 'x')),
+                      tensors.back()});
+  }
+  Program program;
+  program.add({std::string(40, 'o'), {tensors[6], tensors[7]}, tensors, 1e12, std::int64_t{1} << 39});
+  program.add({"avg_pool_activation_backward", {tensors[0]}, {tensors[1]}, 1e12, std::int64_t{1} << 39});
+  program.set_names(leaves);
+  for (const bool timed : {false, true}) {
+    if (timed) program.set_times({123.456, 0.5}, {.speed = {.bytes = 1e11, .flops = 1e11}, .replay = 130});
+    const std::string text = program.text();
+    std::string all;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), 120U) << line;
+      all += line.starts_with("    ") ? line.substr(4) : "";
+    }
+    for (const Leaf& leaf : leaves) EXPECT_NE(all.find(leaf.path), std::string::npos) << text;
+    EXPECT_NE(text.find(std::string(40, 'o') + "\n"), std::string::npos) << text;
+  }
 }
 
 // Another shape is no work, on the way there or back.

@@ -1,0 +1,83 @@
+#include "kernels/cpu/team.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace giro::cpu {
+namespace {
+
+TEST(TeamTest, LeavesAThreadMoreToOthersWhileItIsInterrupted) {
+  LeftToOthers left;
+  EXPECT_TRUE(left.due(100));
+  EXPECT_EQ(left.update(100, 1'000'000, 4), 0);  // what came before it looked
+  EXPECT_FALSE(left.due(100.05));
+  EXPECT_TRUE(left.due(100.11));
+  EXPECT_EQ(left.update(100.2, 1'000'002, 4), 0);  // 10 a second
+  EXPECT_EQ(left.update(100.4, 1'000'012, 4), 1);  // 50 a second
+  EXPECT_EQ(left.update(100.6, 1'000'022, 4), 2);
+  EXPECT_EQ(left.update(100.8, 1'000'032, 4), 3);
+  EXPECT_EQ(left.update(101.0, 1'000'042, 4), 3);  // one has to work
+}
+
+TEST(TeamTest, TriesAThreadAgainWhenItHasBeenCalm) {
+  LeftToOthers left;
+  left.update(100, 0, 4);
+  left.update(100.1, 10, 4);
+  ASSERT_EQ(left.update(100.2, 20, 4), 2);
+  EXPECT_EQ(left.update(100.3, 20, 4), 2);  // calm, but not for long
+  EXPECT_EQ(left.update(102.1, 21, 4), 2);
+  EXPECT_EQ(left.update(102.3, 21, 4), 1);
+  EXPECT_EQ(left.update(102.4, 21, 4), 0);
+  EXPECT_EQ(left.update(102.5, 31, 4), 1);  // the last was one too many
+  EXPECT_EQ(left.update(104.4, 31, 4), 1);
+  EXPECT_EQ(left.update(104.6, 31, 4), 0);
+  EXPECT_EQ(left.update(204.6, 1'000, 4), 0);  // a long time without parallel work is one window
+}
+
+TEST(TeamTest, ManyThreadsAreInterruptedNowAndThenOnIdleCpus) {
+  LeftToOthers left;
+  left.update(100, 0, 64);
+  EXPECT_EQ(left.update(101, 100, 64), 0);
+  EXPECT_EQ(left.update(102, 400, 64), 1);
+}
+
+double involuntary_switches() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_nivcsw);
+}
+
+TEST(TeamTest, HasFewerThreadsBesideBusyOnes) {
+  const ThreadLimit two(2);
+  std::atomic<bool> ends = false;
+  std::vector<std::jthread> busy;
+  for (unsigned int i = 0; i < 2 * std::thread::hardware_concurrency(); ++i) {
+    busy.emplace_back([&ends] {
+      while (!ends) {
+      }
+    });
+  }
+  team_threads();  // a window begins here, or has begun
+  int threads = 2;
+  bool interrupted = false;  // twice as often as it goes by
+  for (int attempt = 0; attempt < 10 && !interrupted; ++attempt) {
+    const double before = involuntary_switches();
+    const auto begin = std::chrono::steady_clock::now();
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    interrupted = involuntary_switches() - before > 50 * passed.count();
+    threads = team_threads();
+  }
+  ends = true;
+  busy.clear();
+  if (!interrupted) GTEST_SKIP() << "twice as many busy threads as CPUs were hardly ever interrupted";
+  EXPECT_EQ(threads, 1);
+}
+
+}  // namespace
+}  // namespace giro::cpu

@@ -1,7 +1,8 @@
 // cuBLASLt as the library uses it: one product with one epilogue, summed up in double. Descriptors take and refuse what
-// cuBLASLt 13 itself does, which the ctest cudnn_real_codes asks the same. The other codes are those of cuBLAS's reference
-// for cublasLtMatmul(): NOT_INITIALIZED without a handle, INVALID_VALUE for what is missing, in conflict or impossible (a
-// workspace that is too small, say), NOT_SUPPORTED for what no algorithm computes, here for all that is not emulated.
+// cuBLASLt 13 itself does, which the ctest cudnn_real_codes asks the same. The other codes are those of cuBLAS's
+// reference for cublasLtMatmul(): NOT_INITIALIZED without a handle, INVALID_VALUE for what is missing, in conflict or
+// impossible (a workspace that is too small, say), NOT_SUPPORTED for what no algorithm computes, here for all that is
+// not emulated.
 
 #include <cublasLt.h>
 #include <cuda_bf16.h>

@@ -40,7 +40,7 @@ if [ -n "${GIRO_REHEARSAL:-}" ]; then
   models=(linear) floors=([linear]=0) batches=(2 3) steps=30 slower=30
   graph_bench=('--benchmark_filter=^[^g].*[/_](1|4)(/|$)')
   compare=(--rounds 2 --seconds 0.1 --peers)
-  export GTEST_TOTAL_SHARDS=20 GTEST_SHARD_INDEX=0
+  export GTEST_TOTAL_SHARDS=40 GTEST_SHARD_INDEX=0
   emulate=(env "LD_PRELOAD=$build/tests/cuda_on_cpu/libcuda_on_cpu.so")
 fi
 

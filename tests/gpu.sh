@@ -1,219 +1,263 @@
 #!/usr/bin/env bash
-# The whole proof on a machine with a GPU, which need not have Debian's packages installed:
-#   tests/gpu.sh fetch                               with apt and a network: puts those packages into .deps/
-#   tests/gpu.sh [build] [test] [measure] [train] [compare] [sanitize]   with a GPU, in one go or stage by stage; all by
-#                                                    default, and each takes at most ten minutes, but for compare
-# It needs nvcc, a C++ compiler, CMake and cuDNN (in the toolkit, the system, or Python's nvidia packages). What a stage
-# finds it writes to files named by date and device in tests/bench/results/: `measure` what nodes, launches and branches
-# of graphs cost (tests/bench/graph_bench) and the times of a step's ops (mnist --program); `train` steps per second and
-# accuracies; `compare` what tests/bench/train_step says of giro beside PyTorch and JAX, whichever python3 has. It is
-# compare-linear-1, compare-linear-100, compare-linear-0 and the same for cnn, a stage each: the loss of each step logged,
-# of each hundredth, or none, at batch 32, 128, 1024 and 8192. In f32, or with -tf32, -bf16 or -f16 after it in that.
-#   GIRO_DEPS      folder of .deb files or of what they hold, unpacked; default .deps/. Not needed where it is installed.
-#   GIRO_RESULTS   folder for the results; default tests/bench/results/
-#   GIRO_COMPARE   options of tests/bench/train_step; default --batches 32 128 1024 8192 --rounds 3 --seconds 0.7
-#   GIRO_COMMIT    the commit to name where there is no git; default: git's
-#   GIRO_SANITIZE_SECONDS   for each program under compute-sanitizer; default 150
-set -euo pipefail
+# What a machine with a GPU has to show. It may be bare and lent for ten minutes at a time: no network, no packages of
+# Debian's, and the next call finds nothing of this one. So a stage builds what it needs and keeps a limit of its own.
+#   tests/gpu.sh fetch       where there are apt and a network: puts the packages into .deps/, which travels along
+#   tests/gpu.sh STAGE...    on the machine with the GPU, one after the other; what is built serves the next as well:
+#     first                  tests of kernels, runtime and CUDA's behaviour; times of a step's ops (mnist --program);
+#                            5,000 steps of both models; what nodes, launches and branches cost (graph_bench)
+#     tests                  the GPU tests of all other folders
+#     sanitize-kernels       the kernels' tests under compute-sanitizer, half of the time for memcheck and half for
+#                            racecheck; sanitize-kernels-memcheck and sanitize-kernels-racecheck have all of it
+#     compare-MODEL-BATCH[-INTERVAL[-DTYPE]]    the sample beside the PyTorch and JAX of python3 (tests/bench/train_step):
+#                            linear or cnn; the loss logged each INTERVAL steps (1; 0: never), in f32, tf32, bf16 or f16
+#   tests/gpu.sh list        stages and their limits in seconds
+#   tests/gpu.sh rehearse [STAGE...]    all of that on the emulated GPU, with little of each: on a copy of the tree,
+#                            without a network and without the packages that are installed; as root
+# Needs nvcc, a C++ compiler, CMake, and cuDNN in the toolkit, the system or Python's nvidia packages. Each part's end and
+# seconds go to summary.txt and its output, as it comes, to a log: in $OUT, or else build-cuda/results/. A part that fails
+# or is stopped does not stop the next; the exit code is 1 then. GIRO_COMPARE: other options for train_step. GIRO_COMMIT:
+# the commit, where there is no git.
+set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-cd "$root"
+cd "$root" || exit 1
 build=$root/build-cuda
+out=${OUT:-$build/results}
+packages=$build/packages
+data=/usr/share/datasets/fashion-mnist
+mnist=$build/samples/mnist
 status=0
+export PATH=$PATH:/usr/local/cuda/bin  # nvcc, compute-sanitizer
 
-fail() {
-  echo "gpu.sh: $1" >&2
+declare -A limits=([first]=480 [tests]=560 [sanitize-kernels]=560 [compare]=560)  # seconds, of ten minutes a call
+declare -A floors=([linear]=0.825 [cnn]=0.885)  # the least accuracy after so many steps
+models=(linear cnn) batches=(32 1024) steps=5000 slower=1
+graph_bench=()
+compare=(--rounds 5 --seconds 0.7)
+emulate=()
+if [ -n "${GIRO_REHEARSAL:-}" ]; then
+  # The emulated GPU takes minutes for a step of the cnn, and this machine may have other things to do.
+  models=(linear) floors=([linear]=0) batches=(2 3) steps=30 slower=30
+  graph_bench=('--benchmark_filter=^[^g].*[/_](1|4)(/|$)')
+  compare=(--rounds 2 --seconds 0.1 --peers)
+  export GTEST_TOTAL_SHARDS=40 GTEST_SHARD_INDEX=0
+  emulate=(env "LD_PRELOAD=$build/tests/cuda_on_cpu/libcuda_on_cpu.so")
+fi
+
+gpu() { nvidia-smi "--query-gpu=$1" --format=csv,noheader | head -n 1; }
+
+say() { echo "gpu.sh: $*" | tee -a "$out/summary.txt"; }
+
+# begin STAGE [NAME]: its parts end when its time is over.
+begin() {
+  deadline=$((SECONDS + limits[$1] * slower))
+  say "${2:-$1}: $(date -u +%FT%TZ), $(gpu name,driver_version)," \
+    "commit ${GIRO_COMMIT:-$(git describe --always --dirty 2>/dev/null || echo unknown)}"
+}
+
+# part NAME LIMIT LOG COMMAND...
+part() {
+  local name=$1 limit=$(($2 * slower)) log=$out/$3 start=$SECONDS code=0 before
+  shift 3
+  [ $((deadline - SECONDS)) -ge "$limit" ] || limit=$((deadline - SECONDS))
+  echo "== $name: $*" >>"$log"
+  before=$(wc -c <"$log")
+  if [ "$limit" -le 0 ]; then
+    code=late
+  else
+    timeout --kill-after 5 "$limit" "$@" >>"$log" 2>&1 || code=$?
+  fi
+  case $code in
+    0) say "$name: ok, $((SECONDS - start)) s"; return ;;
+    late) say "$name: NOT RUN, the stage's time is over" ;;
+    124 | 137) say "$name: STOPPED after $((SECONDS - start)) s" ;;
+    *) tail -c "+$((before + 1))" "$log" | tail -n 40; say "$name: FAILED with exit code $code, $((SECONDS - start)) s" ;;
+  esac
   status=1
+  return 1
 }
 
 fetch() {
-  mkdir -p .deps
-  (cd .deps && apt-get download libdnnl-dev libdnnl2 ocl-icd-libopencl1 libfmt-dev libfmt9 nlohmann-json3-dev \
-    libcli11-dev libgtest-dev zlib1g-dev zlib1g libxxhash-dev libisal-dev libisal2 libpng-dev \
-    libpng16-16 dataset-fashion-mnist libbenchmark-dev libbenchmark1debian \
-    libopenmpi-dev libopenmpi3 openmpi-bin openmpi-common libpmix2 libhwloc15 libevent-core-2.1-7 \
-    libevent-pthreads-2.1-7 libltdl7)
+  mkdir -p .deps && cd .deps && rm -f ./*.deb || return
+  apt-get download libdnnl-dev libdnnl2 ocl-icd-libopencl1 libfmt-dev libfmt9 nlohmann-json3-dev libcli11-dev \
+    libgtest-dev zlib1g-dev zlib1g libxxhash-dev libisal-dev libisal2 libpng-dev libpng16-16 dataset-fashion-mnist \
+    libbenchmark-dev libbenchmark1debian libopenmpi-dev libopenmpi3 openmpi-bin openmpi-common libpmix2 libhwloc15 \
+    libevent-core-2.1-7 libevent-pthreads-2.1-7 libltdl7 || return
+  local mebibytes
+  mebibytes=$(du -sm . | cut -f 1)
+  echo "gpu.sh: .deps/ holds $mebibytes MiB"
+  [ "$mebibytes" -le 56 ] || { echo "gpu.sh: with the tree that is more than the 64 MiB that travel" >&2; return 1; }
 }
 
 use_packages() {
-  local packages=${GIRO_DEPS:-$root/.deps} deb
-  [ -d "$packages" ] || return 0
-  if compgen -G "$packages/*.deb" >/dev/null; then
-    mkdir -p "$build/packages"
-    for deb in "$packages"/*.deb; do dpkg -x "$deb" "$build/packages"; done
-    packages=$build/packages
+  compgen -G ".deps/*.deb" >/dev/null || return 0
+  local deb name libraries=$packages/usr/lib/x86_64-linux-gnu:$packages/lib/x86_64-linux-gnu
+  if [ ! -e "$packages" ]; then
+    mkdir -p "$packages"
+    for deb in .deps/*.deb; do dpkg -x "$deb" "$packages" || exit; done
+    # MPI's programs have the names that installing them would have given them.
+    for name in mpirun mpiexec mpicc mpicxx; do ln -s "$name.openmpi" "$packages/usr/bin/$name"; done
   fi
-  local libraries=$packages/usr/lib/x86_64-linux-gnu:$packages/lib/x86_64-linux-gnu
-  if [ -e "$packages/usr/bin/mpirun.openmpi" ]; then
-    # It is told where it has come to lie, and has the names that installing it would have given it.
-    export OPAL_PREFIX=$packages/usr
-    libraries=$libraries:$packages/usr/lib/x86_64-linux-gnu/openmpi/lib:$packages/usr/lib/x86_64-linux-gnu/pmix2/lib
-    mkdir -p "$build/bin"
-    local name
-    for name in mpirun mpiexec mpicc mpicxx; do ln -sf "$packages/usr/bin/$name.openmpi" "$build/bin/$name"; done
-    export PATH=$build/bin:$packages/usr/bin:$PATH
-  fi
+  libraries=$libraries:$packages/usr/lib/x86_64-linux-gnu/openmpi/lib:$packages/usr/lib/x86_64-linux-gnu/pmix2/lib
+  export OPAL_PREFIX=$packages/usr PATH=$packages/usr/bin:$PATH
   export CMAKE_PREFIX_PATH=$packages/usr${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
   export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   # The linker, too, has to find what a shared library of those packages needs.
   export LDFLAGS="-Wl,-rpath-link,${libraries//:/,-rpath-link,} ${LDFLAGS:-}"
-  [ -d "$data" ] || data=$packages/usr/share/datasets/fashion-mnist
+  data=$packages/usr/share/datasets/fashion-mnist
 }
 
-build() {
-  # The benchmarks need a library that may be missing; `measure` says so then.
-  local benchmarks=OFF
-  ! compgen -G "/usr/include/benchmark/benchmark.h" >/dev/null || benchmarks=ON
-  ! compgen -G "${CMAKE_PREFIX_PATH%%:*}/include/benchmark/benchmark.h" >/dev/null || benchmarks=ON
-  cmake/build.sh build-cuda all --preset cuda -DGIRO_BENCHMARKS=$benchmarks
-  grep 'giro:' "$build/build.log" || true
+# compile TARGET...
+compile() {
+  local options=(--preset cuda -DCMAKE_UNITY_BUILD=ON -DGIRO_BENCHMARKS=ON) target architecture
+  architecture=$(gpu compute_cap | tr -d .)
+  [ -z "$architecture" ] || options+=("-DCMAKE_CUDA_ARCHITECTURES=$architecture-real")
+  if [ ${#emulate[@]} -gt 0 ]; then
+    options+=(-DGIRO_CUDA_ON_CPU=ON -DCMAKE_CUDA_ARCHITECTURES=80-virtual -DCMAKE_CXX_FLAGS_RELEASE=-O1)  # quick to compile
+    for target in "$@"; do [[ $target =~ ^(runtime|kernels_nn)_test$ ]] && set -- "$@" "${target}_on_cpu"; done
+    set -- "$@" cuda_on_cpu
+  fi
+  [ -e "$build/CMakeCache.txt" ] || ! command -v ninja >/dev/null || export CMAKE_GENERATOR=Ninja
+  part configure 90 build.log cmake "${options[@]}" || return
+  part "build $*" 400 build.log cmake --build "$build" --target "$@" --parallel "$(nproc)"
 }
 
-run_tests() {
-  ctest --test-dir "$build" --output-on-failure -L gpu --parallel 8 --no-tests=error | tee "$build/gpu_tests.log" ||
-    fail "GPU tests failed"
+# gpu_tests TARGET LIMIT [FILTER]: in one process, since each opens CUDA anew.
+gpu_tests() {
+  local kernels=$build/tests/cuda_on_cpu/lib$1_on_cpu.so with=("${emulate[@]}")
+  [ ! -e "$kernels" ] || with[1]+=:$kernels
+  part "$1" "$2" tests.log "${with[@]}" "$build/tests/$1" "--gtest_filter=${3:-*cuda*:*Cuda*:*CUDA*}"
   # What is made to be declined by the libraries is so on the emulation alone.
-  ! grep '(Skipped)' "$build/gpu_tests.log" | grep -qv Declined || fail "GPU tests skipped themselves: there is no usable GPU"
+  ! sed -n "/^== $1: /,\$p" "$out/tests.log" | grep '^\[  SKIPPED \] .*(' | grep -qv Declined ||
+    { say "$1: FAILED, tests skipped themselves: there is no usable GPU"; status=1; }
 }
 
-sanitize_with() {
-  local tool=$1 filter=$2 test=$3
-  "$test" --gtest_list_tests --gtest_filter="$filter" | grep -q '^  ' || return 0
-  echo "== compute-sanitizer $tool, $(basename "$test")"
-  timeout "${GIRO_SANITIZE_SECONDS:-150}" "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 20 \
-    "$test" --gtest_filter="$filter" --gtest_brief=1 || fail "$tool of $(basename "$test") failed"
-}
-
-sanitize() {
-  local sanitizer test
-  sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
-  [ -x "$sanitizer" ] || { fail "no compute-sanitizer: memcheck and racecheck did not run"; return; }
-  # The races of the libraries are not ours: without the ops that call them.
-  sanitize_with racecheck '*cuda*:-*Dense*:*Conv2d*:*Pool*' "$build/tests/kernels_test"
-  # Temporaries of their own, so that memcheck sees where each ends.
-  for test in "$build"/tests/*_test; do
-    [ "$(basename "$test")" != cuda_behaviour_test ] || continue  # makes mistakes on purpose
-    GIRO_ARENA=0 sanitize_with memcheck '*cuda*:*Cuda*:*CUDA*' "$test"
-  done
-}
-
-gpu_name() {
-  nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1
-}
-
-commit_name() {
-  echo "${GIRO_COMMIT:-$(git describe --always --dirty 2>/dev/null || echo unknown)}"
-}
-
-# Where a stage writes: the folder, then date and device.
-results_file() {
-  local folder=${GIRO_RESULTS:-$root/tests/bench/results}
-  mkdir -p "$folder"
-  echo "$folder/$(date -u +%F)-$(gpu_name | tr ' A-Z/' '-a-z-')"
-}
-
-train() {
-  local gpu driver toolkit results run model batch how launcher line
-  gpu=$(gpu_name)
-  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
-  toolkit=$("$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)" --version | sed -n 's/^Cuda compilation tools, //p')
-  rm -rf "$build/logdir"
-  results=$(results_file).md
-  {
-    echo "# MNIST sample on $gpu"
-    echo
-    echo "Date: $(date -u +%F). Driver $driver, CUDA $toolkit."
-    echo "Commit: $(commit_name). Fashion-MNIST, 5,000 steps, adamw 1e-3, seed 0, f32, logs of every step."
-    echo
-    echo "Through NCCL: one rank under mpirun, whose gradients are reduced all the same."
-    echo
-    echo "| model | batch | steps/s | us/step | test accuracy | test loss |"
-    echo "|---|---|---|---|---|---|"
-  } >"$results"
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-  for run in {linear,cnn}-{32,128,1024}-alone {linear,cnn}-{32,1024}-nccl; do
-    IFS=- read -r model batch how <<<"$run"
-    launcher=()
-    if [ "$how" = nccl ]; then
-      command -v mpirun >/dev/null || { fail "no mpirun: nothing of several processes was run"; break; }
-      launcher=(mpirun -n 1)
-    fi
-    line=$("${launcher[@]}" "$build/samples/mnist" --model "$model" --device cuda --batch "$batch" --steps 5000 \
-      --partition "$([ "$how" = nccl ] && echo data || echo single)" --data "$data" --logdir "$build/logdir/$run" |
-      tee "$build/train.log" | grep '^result: ') || fail "$run failed"
-    python3 - "$model" "$batch" "$how" "$line" >>"$results" <<'PYTHON' || fail "$run: no result"
-import json, sys
-
-model, batch, how, line = sys.argv[1:]
-result = json.loads(line.removeprefix("result: "))
-floor = {"linear": 0.825, "cnn": 0.885}[model]
-speed, accuracy = result["steps_per_second"], result["test_accuracy"]
-print(f"| {model}{' through NCCL' if how == 'nccl' else ''} | {batch} | {speed:.0f} | {1e6 / speed:.1f} | {accuracy:.4f} | {result['test_loss']:.4f} |")
-if not result["device"].startswith("cuda"):
-    sys.exit(f"trained on {result['device']}")
-if batch == "32" and accuracy < floor:
-    sys.exit(f"{model}: test accuracy {accuracy} is below {floor}")
-PYTHON
-  done
-  cat "$results"
-  echo "gpu.sh: written to $results"
-}
-
-measure() {
-  local bench=$build/tests/bench/graph_bench results model batch
-  results=$(results_file)-measure
-  [ -x "$bench" ] || { fail "no graph_bench: libbenchmark-dev was missing in the stage build"; return; }
-  echo "Commit: $(commit_name)" >"$results.txt"
-  timeout 300 "$bench" --benchmark_min_time=0.2 --benchmark_out="$results.json" --benchmark_out_format=json |
-    tee -a "$results.txt" || fail "graph_bench failed"
-  ! grep -q 'ERROR OCCURRED: .no GPU' "$results.txt" || fail "graph_bench found no GPU"
-  for model in linear cnn; do
-    for batch in 32 128 1024 8192; do
-      {
-        echo
-        echo "$model, batch $batch"
-        timeout 60 "$build/samples/mnist" --program --model "$model" --batch "$batch" --device cuda --data "$data"
-      } | tee -a "$results.txt" || fail "mnist --program of $model, batch $batch failed"
+first() {
+  local model batch dtype behaviour='-*OnCpu*'
+  begin first
+  compile kernels_test runtime_test cuda_behaviour_test mnist graph_bench || return
+  gpu_tests kernels_test 120
+  for model in "${models[@]}"; do
+    for batch in "${batches[@]}"; do
+      for dtype in f32 bf16; do
+        part "program of $model, batch $batch, $dtype" 30 program.txt "${emulate[@]}" "$mnist" --program \
+          --model "$model" --batch "$batch" --dtype "$dtype" --device cuda --data "$data"
+      done
     done
   done
-  echo "gpu.sh: written to $results.txt and .json"
+  for model in "${models[@]}"; do train "$model"; done
+  [ ${#emulate[@]} -eq 0 ] || behaviour='Cudnn*:CublasLt*:-*OnCpu*'  # the emulation has no kernels of this program
+  gpu_tests cuda_behaviour_test 60 "$behaviour"
+  gpu_tests runtime_test 60
+  part graph_bench 60 graph_bench.txt "${emulate[@]}" "$build/tests/bench/graph_bench" "${graph_bench[@]}"
+  ! grep -q 'ERROR OCCURRED' "$out/graph_bench.txt" || { say "graph_bench: FAILED, a case was skipped"; status=1; }
+  # One rank, whose gradients are reduced all the same.
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  train linear --partition data
 }
 
-# One model, interval of logging and dtype: about 20 s for each batch and peer, of which most is compiling.
+# train MODEL [OPTION...]
+train() {
+  local model=$1 logdir=$build/logdir/$1-$# name launch=()
+  shift
+  name="$steps steps of $model${*:+ $*}"
+  [ $# -eq 0 ] || launch=(mpirun -n 1)
+  rm -rf "$logdir"
+  part "$name" 60 train.txt "${launch[@]}" "${emulate[@]}" "$mnist" --model "$model" --batch "${batches[0]}" \
+    --steps "$steps" --device cuda --data "$data" --logdir "$logdir" "$@" || return
+  part "$name, accuracy" 10 train.txt python3 - "${floors[$model]}" "$out/train.txt" "$out/summary.txt" <<'PYTHON'
+import json, sys
+
+floor, log, summary = float(sys.argv[1]), open(sys.argv[2]).read(), open(sys.argv[3], "a")
+result = json.loads(log[log.rindex("\nresult: ") + 9:].splitlines()[0])
+speed, accuracy = result["steps_per_second"], result["test_accuracy"]
+print(f"{1e6 / speed:.1f} us a step, test accuracy {accuracy:.4f}, test loss {result['test_loss']:.4f}", file=summary)
+if not result["device"].startswith("cuda"):
+    sys.exit(f"trained on {result['device']}")
+if accuracy < floor:
+    sys.exit(f"test accuracy {accuracy} is below {floor}")
+PYTHON
+}
+
+tests() {
+  local folder target targets=()
+  begin tests
+  for folder in $(find tests -name '*_test.cpp' -not -path '*/cuda_on_cpu/*' -printf '%h\n' | sort -u); do
+    target=${folder#tests/}
+    target=${target//\//_}_test
+    [[ $target =~ ^(kernels|runtime)_test$ ]] || targets+=("$target")
+  done
+  compile "${targets[@]}" || return
+  for target in "${targets[@]}"; do gpu_tests "$target" 120 ; done
+}
+
+# sanitize TOOL...: shards side by side, since most of the time is the host's.
+sanitize() {
+  local limit tool filter shards=8
+  begin sanitize-kernels
+  compile kernels_test || return
+  limit=$(((deadline - SECONDS) / slower / $#))
+  for tool in "$@"; do
+    filter='*cuda*'
+    # The races of the libraries are not giro's: without the ops that call them.
+    [ "$tool" = memcheck ] || filter+=':-*Dense*:*Conv2d*:*Pool*'
+    # Temporaries of their own, so that memcheck sees where each ends.
+    part "$tool of kernels_test" "$limit" "$tool.log" xargs --arg-file <(seq 0 $((shards - 1))) -P $shards -I{} \
+      "${emulate[@]}" env GIRO_ARENA=0 GTEST_SHARD_INDEX={} GTEST_TOTAL_SHARDS=$((shards * ${GTEST_TOTAL_SHARDS:-1})) \
+      compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 20 \
+      "$build/tests/kernels_test" "--gtest_filter=$filter" --gtest_brief=1
+  done
+}
+
+# compare MODEL BATCH INTERVAL DTYPE
 compare() {
-  local model=$1 log_every=$2 dtype=${3:-f32} results options
-  results=$(results_file)-train-step-$model-$log_every-$dtype
-  read -ra options <<<"${GIRO_COMPARE:---batches 32 128 1024 8192 --rounds 3 --seconds 0.7}"
-  echo "Commit: $(commit_name)" >"$results.txt"
-  python3 -u tests/bench/train_step --device cuda --sample "$build/samples/mnist" --data "$data" --json "$results.json" \
-    --models "$model" --log-every "$log_every" --dtypes "$dtype" --limit 40 --minutes 9 "${options[@]}" | tee -a "$results.txt" ||
-    fail "the comparison with the peers failed, or loss curves disagree"
-  echo "gpu.sh: written to $results.txt and .json"
+  local name=compare-$1-$2-$3-$4 options
+  begin compare "$name"
+  compile mnist || return
+  read -ra options <<<"${GIRO_COMPARE:-${compare[*]}}"
+  part "$name" 400 "$name.txt" "${emulate[@]}" python3 -u tests/bench/train_step --device cuda --sample "$mnist" \
+    --data "$data" --json "$out/$name.json" --models "$1" --batches "$2" --log-every "$3" --dtypes "$4" --limit 40 \
+    "${options[@]}"
 }
 
-data=/usr/share/datasets/fashion-mnist
-[ "${1:-}" != fetch ] || { fetch; exit; }
-[ $# -gt 0 ] || set -- build test measure train compare sanitize
+rehearse() {
+  tree=$(mktemp -d)
+  trap 'rm -rf --one-file-system "$tree"' EXIT
+  [ $# -gt 0 ] || set -- first tests sanitize-kernels compare-linear-2 compare-linear-3-0-bf16
+  compgen -G ".deps/*.deb" >/dev/null || { echo "gpu.sh: no packages in .deps/: run tests/gpu.sh fetch" >&2; return 1; }
+  git ls-files --cached --others --exclude-standard | tar -c --ignore-failed-read --files-from - | tar -x -C "$tree" ||
+    return
+  cp -r .deps "$tree/"
+  GIRO_COMMIT=$(git describe --always --dirty) unshare --mount --net tests/gpu_rehearsal.sh "$tree" "$@"
+}
+
+usage() {
+  echo "gpu.sh: no stage '$1': fetch, list, rehearse, first, tests, sanitize-kernels[-memcheck|-racecheck]," \
+    "compare-{linear,cnn}-BATCH[-INTERVAL[-{f32,tf32,bf16,f16}]]" >&2
+  exit 2
+}
+
+for stage in "${@:-none}"; do
+  case $stage in fetch | list | rehearse) break ;; esac
+  [[ $stage =~ ^(first|tests|sanitize-kernels(-memcheck|-racecheck)?)$ ||
+     $stage =~ ^compare-(linear|cnn)-[1-9][0-9]*(-[0-9]+(-(f32|tf32|bf16|f16))?)?$ ]] || usage "$stage"
+done
+case $1 in
+  fetch) fetch; exit ;;
+  list) for stage in "${!limits[@]}"; do echo "$stage ${limits[$stage]}"; done; exit ;;
+  rehearse) rehearse "${@:2}"; exit ;;
+esac
+mkdir -p "$out"
 use_packages
 for stage in "$@"; do
   case $stage in
-    build) build ;;
-    test) run_tests ;;
-    train) train ;;
-    measure) measure ;;
-    compare)
-      for dtype in f32 tf32 bf16 f16; do
-        for log_every in 1 100 0; do for model in linear cnn; do compare "$model" "$log_every" "$dtype"; done; done
-      done
-      ;;
+    first | tests) "$stage" ;;
+    sanitize-kernels) sanitize memcheck racecheck ;;
+    sanitize-*) sanitize "${stage##*-}" ;;
     compare-*)
-      IFS=- read -r model log_every dtype <<<"${stage#compare-}"
-      [[ $model =~ ^(linear|cnn)$ && $log_every =~ ^(1|100|0)$ && ${dtype:-f32} =~ ^(f32|tf32|bf16|f16)$ ]] ||
-        { echo "gpu.sh: no stage '$stage': compare-{linear,cnn}-{1,100,0}[-{f32,tf32,bf16,f16}]" >&2; exit 2; }
-      compare "$model" "$log_every" "${dtype:-f32}"
+      IFS=- read -r model batch interval dtype <<<"${stage#compare-}"
+      compare "$model" "$batch" "${interval:-1}" "${dtype:-f32}"
       ;;
-    sanitize) sanitize ;;
-    *) echo "gpu.sh: no stage '$stage': fetch, build, test, measure, train, compare, compare-MODEL-INTERVAL[-DTYPE] or sanitize" >&2; exit 2 ;;
   esac
 done
 exit "$status"

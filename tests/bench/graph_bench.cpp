@@ -1,5 +1,7 @@
 // What a graph of a GPU costs beside its kernels' work: a node, a launch, a branch, the gap between two kernels. Times
 // are the device's, but for those called host_*. Without a GPU every case says so, and is skipped.
+// With times of its own Google Benchmark knows no end by the clock, and would go on until parts of microseconds add up
+// to half a second: so the iterations are counted.
 
 #include <benchmark/benchmark.h>
 
@@ -20,6 +22,7 @@ namespace {
 
 constexpr std::int64_t kMost = 128;  // nodes of a chain, and steps of a launch
 constexpr int kStepNodes = 6;        // as a linear step has
+constexpr int kRounds = 1'000;
 
 // A state with a counter, which an op of one thread increments, and another beside it.
 struct Counters {
@@ -124,12 +127,12 @@ void gap(benchmark::State& benchmark, bool programmatic) {
   for (auto _ : benchmark) benchmark.SetIterationTime(chain->seconds() / static_cast<double>(kMost));
 }
 
-BENCHMARK(node_of_chain)->RangeMultiplier(2)->Range(1, kMost)->UseManualTime();
-BENCHMARK(step_of_launch)->RangeMultiplier(2)->Range(1, kMost)->UseManualTime();
-BENCHMARK(host_step_of_launch)->RangeMultiplier(2)->Range(1, kMost)->UseManualTime();
-BENCHMARK_CAPTURE(two_chains, in_a_row, false)->Arg(1)->Arg(4)->Arg(16)->UseManualTime();
-BENCHMARK_CAPTURE(two_chains, as_branches, true)->Arg(1)->Arg(4)->Arg(16)->UseManualTime();
-BENCHMARK_CAPTURE(gap, plain, false)->UseManualTime();
-BENCHMARK_CAPTURE(gap, programmatic, true)->UseManualTime();
+BENCHMARK(node_of_chain)->RangeMultiplier(2)->Range(1, kMost)->UseManualTime()->Iterations(kRounds);
+BENCHMARK(step_of_launch)->RangeMultiplier(2)->Range(1, kMost)->UseManualTime()->Iterations(kRounds);
+BENCHMARK(host_step_of_launch)->RangeMultiplier(2)->Range(1, kMost)->UseManualTime()->Iterations(kRounds);
+BENCHMARK_CAPTURE(two_chains, in_a_row, false)->Arg(1)->Arg(4)->Arg(16)->UseManualTime()->Iterations(kRounds);
+BENCHMARK_CAPTURE(two_chains, as_branches, true)->Arg(1)->Arg(4)->Arg(16)->UseManualTime()->Iterations(kRounds);
+BENCHMARK_CAPTURE(gap, plain, false)->UseManualTime()->Iterations(kRounds);
+BENCHMARK_CAPTURE(gap, programmatic, true)->UseManualTime()->Iterations(kRounds);
 
 }  // namespace

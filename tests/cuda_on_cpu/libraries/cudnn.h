@@ -32,6 +32,9 @@ struct Tensor {
 
   std::size_t count() const { return n * c * h * w; }
   std::size_t bytes() const { return count() * (type == CUDNN_DATA_FLOAT ? 4 : 2); }
+  bool is_emulated() const {
+    return type == CUDNN_DATA_FLOAT || type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16;
+  }
   // Where element (i, y, x, channel) lies in memory.
   std::size_t index(std::size_t i, std::size_t y, std::size_t x, std::size_t channel) const {
     return channels_last ? ((i * h + y) * w + x) * c + channel : ((i * c + channel) * h + y) * w + x;
@@ -62,7 +65,7 @@ struct Axis {
 };
 
 struct Convolution {
-  bool is_set = false;
+  bool is_set = false, is_emulated = true;
   Axis y, x;
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
 };
@@ -74,6 +77,10 @@ struct Pooling {
   std::size_t window_y = 0, window_x = 0;
   Axis y, x;
 };
+
+// Of what computes with a handle cuDNN's reference names conditions and the categories of its codes: BAD_PARAM where
+// something is not there or shapes do not fit, NOT_SUPPORTED where a combination has no algorithm. The emulation gives
+// these alone, and NOT_SUPPORTED for what it does not compute itself.
 
 // The body of an entry point, which is `call`.
 template <class Body>

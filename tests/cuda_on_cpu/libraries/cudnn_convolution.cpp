@@ -23,13 +23,13 @@ struct Geometry {
 
 cudnnStatus_t Geometry::check() const {
   if (!x.is_set || !w.is_set || !y.is_set || !convolution.is_set) return CUDNN_STATUS_BAD_PARAM;
-  if (x.channels_last != w.channels_last || x.channels_last != y.channels_last)
-    return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
-  if (x.type != w.type || x.type != y.type) return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
+  const bool emulated = x.is_emulated() && convolution.is_emulated && x.type == w.type && x.type == y.type &&
+                        x.channels_last == w.channels_last && x.channels_last == y.channels_last;
+  if (!emulated) return CUDNN_STATUS_NOT_SUPPORTED;
   const long rows = convolution.y.positions(x.h, w.h), columns = convolution.x.positions(x.w, w.w);
   const bool fits = x.c == w.c && y.n == x.n && y.c == w.n && rows > 0 && columns > 0 &&
                     y.h == static_cast<std::size_t>(rows) && y.w == static_cast<std::size_t>(columns);
-  return fits ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
+  return fits ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
 bool resolve(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t y,
@@ -192,12 +192,12 @@ template <class Direction>
 cudnnStatus_t convolve(cudnnHandle_t handle, bool resolved, const Geometry& g, typename Direction::Algorithm algorithm,
                        const Call& call) {
   const auto* library = object<Library>(handle, kHandle);
-  if (!library || !resolved || !call.alpha || !call.beta) return CUDNN_STATUS_BAD_PARAM;
-  if (!call.a || !call.b || !call.out) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+  const bool there = library && resolved && call.alpha && call.beta && call.a && call.b && call.out;
+  if (!there) return CUDNN_STATUS_BAD_PARAM;
   std::size_t needed = 0;
   const cudnnStatus_t status = workspace_size<Direction>(handle, resolved, g, algorithm, &needed);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  if (call.workspace == nullptr || call.workspace_bytes < needed) return CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT;
+  if (call.workspace == nullptr || call.workspace_bytes < needed) return CUDNN_STATUS_BAD_PARAM;
   const bool exact = algorithm != Direction::kAtomic;
   const float alpha = scalar(call.alpha), beta = scalar(call.beta);
   return submit_to(*library, Direction::kName, [=] {

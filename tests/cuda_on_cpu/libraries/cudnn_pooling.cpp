@@ -25,12 +25,16 @@ struct Geometry {
 
 cudnnStatus_t Geometry::check() const {
   if (!pooling.is_set || !x.is_set || !y.is_set) return CUDNN_STATUS_BAD_PARAM;
-  if (x.channels_last != y.channels_last) return CUDNN_STATUS_NOT_SUPPORTED_LAYOUT;
-  if (x.type != y.type) return CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE;
+  const auto pads = [](const Axis& axis, std::size_t window) {
+    return axis.pad >= 0 && static_cast<std::size_t>(axis.pad) < window;  // so each window has an element
+  };
+  const bool emulated = x.is_emulated() && x.type == y.type && x.channels_last == y.channels_last &&
+                        pads(pooling.y, pooling.window_y) && pads(pooling.x, pooling.window_x);
+  if (!emulated) return CUDNN_STATUS_NOT_SUPPORTED;
   const long rows = pooling.y.positions(x.h, pooling.window_y), columns = pooling.x.positions(x.w, pooling.window_x);
   const bool fits = rows > 0 && columns > 0 && y.n == x.n && y.c == x.c && y.h == static_cast<std::size_t>(rows) &&
                     y.w == static_cast<std::size_t>(columns);
-  return fits ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
+  return fits ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
 // f(position in y, the positions in x of its window's elements), in the order of `load`.
@@ -114,8 +118,7 @@ cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle, cudnnPoolingDescriptor_t
     const auto* library = object<Library>(handle, kHandle);
     const auto* window = object<Pooling>(pooling, kPooling);
     const auto *tx = object<Tensor>(x_desc, kTensor), *ty = object<Tensor>(y_desc, kTensor);
-    if (!library || !window || !tx || !ty || !alpha || !beta) return CUDNN_STATUS_BAD_PARAM;
-    if (!x || !y) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+    if (!library || !window || !tx || !ty || !alpha || !beta || !x || !y) return CUDNN_STATUS_BAD_PARAM;
     const Geometry g{*window, *tx, *ty};
     if (const cudnnStatus_t status = g.check(); status != CUDNN_STATUS_SUCCESS) return status;
     return submit_to(*library, kName, [=, a = scalar(alpha), b = scalar(beta)] {
@@ -138,10 +141,10 @@ cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle, cudnnPoolingDescriptor_
     const auto* window = object<Pooling>(pooling, kPooling);
     const auto *tx = object<Tensor>(x_desc, kTensor), *tdx = object<Tensor>(dx_desc, kTensor),
                *ty = object<Tensor>(y_desc, kTensor), *tdy = object<Tensor>(dy_desc, kTensor);
-    if (!library || !window || !tx || !tdx || !ty || !tdy || !alpha || !beta) return CUDNN_STATUS_BAD_PARAM;
-    if (!x || !y || !dx || !dy) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
+    const bool there = library && window && tx && tdx && ty && tdy && alpha && beta && x && y && dx && dy;
+    if (!there) return CUDNN_STATUS_BAD_PARAM;
     const Geometry g{*window, *tdx, *tdy};
-    if (*tx != *tdx || *ty != *tdy) return CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH;
+    if (*tx != *tdx || *ty != *tdy) return CUDNN_STATUS_BAD_PARAM;
     if (const cudnnStatus_t status = g.check(); status != CUDNN_STATUS_SUCCESS) return status;
     return submit_to(*library, kName, [=, a = scalar(alpha), b = scalar(beta)] {
       if (b != 0) will_read(dx, g.x.bytes(), kName);

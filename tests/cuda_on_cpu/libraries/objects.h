@@ -27,6 +27,12 @@ bool destroy_object(Opaque* opaque, const char* kind) {
   return true;
 }
 
+// The same of a descriptor, of which there may be none: the libraries themselves then do nothing (cudnn_real_codes).
+template <class T, class Opaque>
+bool destroy_descriptor(Opaque* opaque, const char* kind) {
+  return opaque == nullptr || destroy_object<T>(opaque, kind);
+}
+
 // Null if there is no such object.
 template <class T, class Opaque>
 T* object(Opaque* opaque, const char* kind) {

@@ -1,5 +1,6 @@
-// cuBLASLt: layouts and epilogues, which a GPU has to agree on, and what the emulation holds its caller to
-// (CublasLtOnCpu).
+// cuBLASLt: what descriptors take and refuse, which cuBLASLt itself is asked where there is no GPU, too
+// (CublasLtDescriptors, ctest cudnn_real_codes); layouts and epilogues, which a GPU has to agree on; and what the
+// emulation holds its caller to (CublasLtOnCpu).
 
 #include <cublasLt.h>
 
@@ -141,6 +142,54 @@ double element(const Product& p, const Values& a, const Values& b, std::uint64_t
     sum += left * right;
   }
   return sum;
+}
+
+// Whether anything computes with it is asked when an algorithm is chosen.
+TEST(CublasLtDescriptorsTest, HoldWhateverTheyAreGiven) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  for (const Matrix& odd : {Matrix{0, 4, 3, 0}, Matrix{3, 4, 2, 0}, Matrix{3, 4, -1, 0}}) {
+    ASSERT_EQ(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, odd.rows, odd.cols, odd.ld), CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(cublasLtMatrixLayoutDestroy(layout), CUBLAS_STATUS_SUCCESS);
+  }
+  cublasLtMatmulDesc_t description = nullptr;
+  ASSERT_EQ(cublasLtMatmulDescCreate(&description, CUBLAS_COMPUTE_32F, CUDA_R_64F), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cublasLtMatmulDescDestroy(description), CUBLAS_STATUS_SUCCESS);
+}
+
+TEST(CublasLtDescriptorsTest, RefuseAnAttributeOfAnotherSize) {
+  const std::int32_t four = 1;
+  const std::int64_t eight = 1;
+  cublasLtMatrixLayout_t layout = nullptr;
+  cublasLtMatmulDesc_t description = nullptr;
+  cublasLtMatmulPreference_t preference = nullptr;
+  ASSERT_EQ(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, 3, 4, 3), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cublasLtMatmulDescCreate(&description, CUBLAS_COMPUTE_32F, CUDA_R_32F), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cublasLtMatmulPreferenceCreate(&preference), CUBLAS_STATUS_SUCCESS);
+  const auto expect_refused = [](auto set, auto descriptor, auto attribute, const auto& right, const auto& wrong) {
+    EXPECT_EQ(set(descriptor, attribute, &right, sizeof right), CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(set(descriptor, attribute, &wrong, sizeof wrong), CUBLAS_STATUS_INVALID_VALUE);
+    EXPECT_EQ(set(descriptor, attribute, nullptr, sizeof right), CUBLAS_STATUS_INVALID_VALUE);
+    EXPECT_EQ(set(nullptr, attribute, &right, sizeof right), CUBLAS_STATUS_INVALID_VALUE);
+  };
+  expect_refused(cublasLtMatrixLayoutSetAttribute, layout, CUBLASLT_MATRIX_LAYOUT_ORDER, four, eight);
+  expect_refused(cublasLtMatmulDescSetAttribute, description, CUBLASLT_MATMUL_DESC_TRANSA, four, eight);
+  expect_refused(cublasLtMatmulDescSetAttribute, description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, eight, four);
+  expect_refused(cublasLtMatmulPreferenceSetAttribute, preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, eight,
+                 four);
+  expect_refused(cublasLtMatmulPreferenceSetAttribute, preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, four,
+                 eight);
+  EXPECT_EQ(cublasLtMatmulPreferenceDestroy(preference), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cublasLtMatmulDescDestroy(description), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cublasLtMatrixLayoutDestroy(layout), CUBLAS_STATUS_SUCCESS);
+}
+
+TEST(CublasLtDescriptorsTest, NoneIsRefusedButMayBeDestroyed) {
+  EXPECT_EQ(cublasLtMatrixLayoutCreate(nullptr, CUDA_R_32F, 3, 4, 3), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(cublasLtMatmulDescCreate(nullptr, CUBLAS_COMPUTE_32F, CUDA_R_32F), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(cublasLtMatmulPreferenceCreate(nullptr), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(cublasLtMatmulDescDestroy(nullptr), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cublasLtMatrixLayoutDestroy(nullptr), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cublasLtMatmulPreferenceDestroy(nullptr), CUBLAS_STATUS_SUCCESS);
 }
 
 TEST_F(CublasLtCudaTest, TransposesOrdersAndLeadingDimensions) {

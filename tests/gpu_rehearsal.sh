@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# tests/gpu_rehearsal.sh TREE STAGE...: stages of tests/gpu.sh in TREE on the emulated GPU, as on a machine that has only
+# the toolkit, Python and what lies in .deps/. Called by `tests/gpu.sh rehearse` as root, in namespaces of its own for mounts
+# and networks: what it hides is hidden here alone.
+set -euo pipefail
+
+tree=$1
+shift
+cd "$tree"
+mkdir bin python
+ip link set lo up
+
+# /usr without what the packages have installed, but for zlib's library, which CMake itself needs.
+mount -t tmpfs none /mnt
+mkdir /mnt/usr /mnt/upper /mnt/work
+mount --bind /usr /mnt/usr
+mount -t overlay none -o lowerdir=/mnt/usr,upperdir=/mnt/upper,workdir=/mnt/work /usr
+for deb in .deps/*.deb; do
+  [[ $deb == */zlib1g_* ]] || dpkg-deb --fsys-tarfile "$deb" | tar -t | sed 's,^\.,,'
+done | grep -v '/$' | xargs -d '\n' rm -f
+
+# cuDNN and NCCL as Python's packages have them.
+toolkit=$(readlink -f /usr/local/cuda)
+for library in cudnn nccl; do
+  mkdir -p python/nvidia/$library/include python/nvidia/$library/lib
+  ln -s /mnt"$toolkit"/include/$library* python/nvidia/$library/include
+  ln -s /mnt"$toolkit"/lib/lib$library*.so.[0-9] python/nvidia/$library/lib
+  rm -rf "$toolkit"/include/$library* "$toolkit"/lib/lib$library*
+done
+
+cat >bin/nvidia-smi <<'SH'
+#!/bin/sh
+case $1 in *compute_cap*) echo 9.0 ;; *) echo "emulated, without a driver" ;; esac
+SH
+cat >bin/compute-sanitizer <<'SH'
+#!/bin/sh
+exec "$7" "$8" "$9"
+SH
+chmod +x bin/*
+
+export GIRO_REHEARSAL=1 PYTHONPATH=$tree/python PATH=$tree/bin:$PATH
+tests/gpu.sh "$@"

@@ -342,9 +342,9 @@ TEST_F(BestBesideLast, ACheckpointThatWasUsedByHandGoesIntoALoop) {
   const test::TemporaryDirectory dir;
   Checkpoint save = checkpoint(dir.path());
   save(Elapsed{.steps = 0}, make_walk());
-  for (const std::int64_t stop : {4, 8}) {
-    (void)loop(make_walk(), std::vector<int>(stop), {{every(1), [](State&) {}}, {last(), save}},
-               {.on_start = {resume(dir.path())}});
+  for (const int stop : {4, 8}) {
+    (void)loop(make_walk(), std::vector<int>(static_cast<std::size_t>(stop)),
+               {{every(1), [](State&) {}}, {last(), save}}, {.on_start = {resume(dir.path())}});
     EXPECT_EQ(CheckpointStore(dir.path()).latest_steps(), stop);
   }
   save(Elapsed{.steps = 8}, make_walk());

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdlib>
 #include <exception>
+#include <future>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -162,13 +163,11 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::create(const ncclUniqueId& i
 NcclCommunicator::NcclCommunicator(int rank, int size, Device device, std::chrono::milliseconds timeout)
     : CommunicatorImpl(rank, size, device), timeout_(timeout) {}
 
-// To finalize is a call of all ranks.
+// To finalize is a call of all ranks. No graph holds the communicator any more.
 NcclCommunicator::~NcclCommunicator() {
   watchdog_->remove(*this);
-  const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr) return;
   (void)cudaSetDevice(device.index());
-  if (!others_are_given_up && std::uncaught_exceptions() == 0) {
+  if (comm_ != nullptr && failure().empty() && !others_are_given_up && std::uncaught_exceptions() == 0) {
     try {
       finish(ncclCommFinalize(comm_), "~Communicator", 0);
       if (ncclCommDestroy(comm_) == ncclSuccess) comm_ = nullptr;
@@ -177,23 +176,49 @@ NcclCommunicator::~NcclCommunicator() {
     }
   }
   if (comm_ != nullptr) abort({});
+  // NCCL has no more to do than to free what it holds, which is not worth a long wait where ranks have failed.
+  if (aborted_.valid()) (void)aborted_.wait_for(std::chrono::seconds(1));
+}
+
+std::string NcclCommunicator::failure() const {
+  const std::lock_guard lock(state_mutex_);
+  return failure_;
 }
 
 void NcclCommunicator::check_usable(const char* name) const {
-  if (comm_ != nullptr) return;
+  const std::string why = failure();
+  if (why.empty()) return;
   throw Error(ErrorCode::communication,
-              fmt::format("{} on rank {} of {}: an earlier collective has failed: {}", name, rank, size, failure_));
+              fmt::format("{} on rank {} of {}: an earlier collective has failed: {}", name, rank, size, why));
 }
 
 std::string NcclCommunicator::describe(const char* name, std::size_t bytes) const {
   return fmt::format("{} of {} bytes: rank {} of {} on {}", name, bytes, rank, size, to_string(device));
 }
 
+// ncclCommAbort tells the GPU first, and then waits until all graphs that hold collectives of the communicator are
+// destroyed, also where it does not block (NCCL 2.28.9: commDestroySync). The thread that has to destroy them may be this
+// one, or wait for it: so another makes the call. ncclCommRevoke would not wait for them, but a replay that is queued,
+// or comes later, would then wait for the other ranks again.
 void NcclCommunicator::abort(const std::string& why) noexcept {
-  if (failure_.empty()) failure_ = why;
-  if (!why.empty()) a_collective_has_failed = true;
-  if (comm_ != nullptr) (void)ncclCommAbort(std::exchange(comm_, nullptr));
+  if (!why.empty()) {
+    a_collective_has_failed = true;
+    const std::lock_guard lock(state_mutex_);
+    if (failure_.empty()) failure_ = why;
+  }
   queued_.clear();
+  if (comm_ == nullptr) return;
+  try {
+    std::packaged_task<void()> call([comm = comm_, index = device.index()] {
+      (void)cudaSetDevice(index);
+      (void)ncclCommAbort(comm);
+    });
+    aborted_ = call.get_future();
+    std::thread(std::move(call)).detach();
+    comm_ = nullptr;
+  } catch (const std::exception&) {
+    // There is no thread to be had: the watchdog will try again.
+  }
 }
 
 void NcclCommunicator::finish(ncclResult_t status, const char* name, std::size_t bytes) {
@@ -246,28 +271,29 @@ bool NcclCommunicator::look_at_queue() {
 }
 
 void NcclCommunicator::check() const {
-  const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr) throw Error(ErrorCode::communication, failure_);
+  const std::string why = failure();
+  if (!why.empty()) throw Error(ErrorCode::communication, why);
 }
 
 void NcclCommunicator::begin_host_wait() noexcept {
-  const std::lock_guard lock(waits_mutex_);
+  const std::lock_guard lock(state_mutex_);
   if (host_waits_++ == 0) waits_since_ = Clock::now();
 }
 
 void NcclCommunicator::end_host_wait() noexcept {
-  const std::lock_guard lock(waits_mutex_);
+  const std::lock_guard lock(state_mutex_);
   --host_waits_;
 }
 
 bool NcclCommunicator::look_at_host_waits() {
-  const std::lock_guard lock(waits_mutex_);
+  const std::lock_guard lock(state_mutex_);
   return !is_recorded_ || host_waits_ == 0 || Clock::now() - std::max(waits_since_, last_progress_) <= timeout_;
 }
 
 void NcclCommunicator::look() noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);  // else it is in a call, which has a timeout of its own
   if (!lock || comm_ == nullptr) return;
+  if (!failure().empty()) return abort({});
   (void)cudaSetDevice(device.index());
   ncclResult_t status = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);

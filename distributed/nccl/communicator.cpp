@@ -15,6 +15,7 @@
 
 #include "distributed/internal/exchange.h"
 #include "distributed/internal/host_communicator.h"
+#include "distributed/internal/job.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
 #include "runtime/internal/backend.h"
@@ -167,7 +168,7 @@ NcclCommunicator::NcclCommunicator(int rank, int size, Device device, std::chron
 NcclCommunicator::~NcclCommunicator() {
   watchdog_->remove(*this);
   (void)cudaSetDevice(device.index());
-  if (comm_ != nullptr && failure().empty() && !others_are_given_up && std::uncaught_exceptions() == 0) {
+  if (comm_ != nullptr && detail::failure().empty() && !others_are_given_up && std::uncaught_exceptions() == 0) {
     try {
       finish(ncclCommFinalize(comm_), "~Communicator", 0);
       if (ncclCommDestroy(comm_) == ncclSuccess) comm_ = nullptr;
@@ -180,13 +181,8 @@ NcclCommunicator::~NcclCommunicator() {
   if (aborted_.valid()) (void)aborted_.wait_for(std::chrono::seconds(1));
 }
 
-std::string NcclCommunicator::failure() const {
-  const std::lock_guard lock(state_mutex_);
-  return failure_;
-}
-
 void NcclCommunicator::check_usable(const char* name) const {
-  const std::string why = failure();
+  const std::string why = detail::failure();
   if (why.empty()) return;
   throw Error(ErrorCode::communication,
               fmt::format("{} on rank {} of {}: an earlier collective has failed: {}", name, rank, size, why));
@@ -197,15 +193,11 @@ std::string NcclCommunicator::describe(const char* name, std::size_t bytes) cons
 }
 
 // ncclCommAbort tells the GPU first, and then waits until all graphs that hold collectives of the communicator are
-// destroyed, also where it does not block (NCCL 2.28.9: commDestroySync). The thread that has to destroy them may be this
-// one, or wait for it: so another makes the call. ncclCommRevoke would not wait for them, but a replay that is queued,
-// or comes later, would then wait for the other ranks again.
+// destroyed, also where it does not block (NCCL 2.28.9: commDestroySync). The thread that has to destroy them may be
+// this one, or wait for it: so another makes the call. ncclCommRevoke would not wait for them, but a replay that is
+// queued, or comes later, would then wait for the other ranks again.
 void NcclCommunicator::abort(const std::string& why) noexcept {
-  if (!why.empty()) {
-    a_collective_has_failed = true;
-    const std::lock_guard lock(state_mutex_);
-    if (failure_.empty()) failure_ = why;
-  }
+  if (!why.empty()) detail::set_failure(why);
   queued_.clear();
   if (comm_ == nullptr) return;
   try {
@@ -271,29 +263,29 @@ bool NcclCommunicator::look_at_queue() {
 }
 
 void NcclCommunicator::check() const {
-  const std::string why = failure();
+  const std::string why = detail::failure();
   if (!why.empty()) throw Error(ErrorCode::communication, why);
 }
 
 void NcclCommunicator::begin_host_wait() noexcept {
-  const std::lock_guard lock(state_mutex_);
+  const std::lock_guard lock(waits_mutex_);
   if (host_waits_++ == 0) waits_since_ = Clock::now();
 }
 
 void NcclCommunicator::end_host_wait() noexcept {
-  const std::lock_guard lock(state_mutex_);
+  const std::lock_guard lock(waits_mutex_);
   --host_waits_;
 }
 
 bool NcclCommunicator::look_at_host_waits() {
-  const std::lock_guard lock(state_mutex_);
+  const std::lock_guard lock(waits_mutex_);
   return !is_recorded_ || host_waits_ == 0 || Clock::now() - std::max(waits_since_, last_progress_) <= timeout_;
 }
 
 void NcclCommunicator::look() noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);  // else it is in a call, which has a timeout of its own
   if (!lock || comm_ == nullptr) return;
-  if (!failure().empty()) return abort({});
+  if (!detail::failure().empty()) return abort({});
   (void)cudaSetDevice(device.index());
   ncclResult_t status = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);

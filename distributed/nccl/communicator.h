@@ -23,11 +23,10 @@ namespace giro::nccl {
 
 // Of this process. Once the others are given up, communicators that go do not wait for them.
 inline std::atomic<bool> others_are_given_up{false};
-inline std::atomic<bool> a_collective_has_failed{false};
 
 // Between GPUs, one of each rank. A communicator that does not block: no call waits longer than the timeout. Once a
-// collective has failed the communicator is aborted, so that what the GPU waits for comes to an end, and every call
-// fails. Graphs that hold its collectives keep it.
+// collective has failed the communicator is aborted, as are the process's others, so that what the GPU waits for comes
+// to an end, and every call fails. Graphs that hold its collectives keep it.
 class NcclCommunicator final : public detail::CommunicatorImpl,
                                public detail::Peers,
                                public std::enable_shared_from_this<NcclCommunicator>,
@@ -82,7 +81,6 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
   bool look_at_queue();  // whether it goes on
   void abort(const std::string& why) noexcept;
 
-  std::string failure() const;  // empty: none
   void check_usable(const char* name) const;
   std::string describe(const char* name, std::size_t bytes) const;
 
@@ -97,8 +95,7 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
   Clock::time_point last_progress_{};
   bool is_recorded_ = false;  // graphs hold collectives, which the host cannot see one by one
 
-  mutable std::mutex state_mutex_;  // locked last, and never for long
-  std::string failure_;
+  std::mutex waits_mutex_;
   int host_waits_ = 0;
   Clock::time_point waits_since_{};
 };

@@ -152,7 +152,7 @@ double World::timeout() const noexcept { return std::chrono::duration<double>(im
 World::~World() {
   if (!impl_->job) return;
   const bool is_unwinding = std::uncaught_exceptions() > impl_->exceptions;
-  if (is_unwinding || impl_->failed || impl_->job->has_failed() || nccl::has_failed()) {
+  if (is_unwinding || impl_->failed || !detail::failure().empty()) {
     nccl::give_up();
     return;
   }

@@ -4,7 +4,9 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 
 namespace giro::detail {
@@ -13,7 +15,11 @@ namespace {
 constexpr std::array<int, 3> kSignals{SIGINT, SIGTERM, SIGUSR1};
 constexpr std::size_t kEnding = 2;  // of the signals: those that ask to end
 
-static_assert(std::atomic<unsigned>::is_always_lock_free, "a signal handler writes it");
+constexpr std::chrono::nanoseconds kSameInterrupt = std::chrono::milliseconds(500);
+
+static_assert(std::atomic<unsigned>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free,
+              "a signal handler writes them");
+std::atomic<std::int64_t> first_interrupt = 0;  // when SIGINT came, in nanoseconds of the steady clock, or 0
 std::mutex mutex;
 int scopes = 0;
 std::size_t handled = 0;               // of the signals
@@ -21,16 +27,26 @@ thread_local int left_to_program = 0;  // scopes of this thread
 thread_local int saving = 0;           // likewise
 std::array<struct sigaction, kSignals.size()> before;
 
+void forget() {
+  signals_asked = 0;
+  first_interrupt = 0;
+}
+
 void handle(int signal) {
   if (signal == kSignals[kEnding]) {
     signals_asked.fetch_or(kSaveAsked);
     return;
   }
-  if ((signals_asked.fetch_or(static_cast<unsigned>(signal)) & kEndSignal) == 0) return;
-  for (std::size_t i = 0; i < kEnding; ++i) {
-    if (kSignals[i] == signal) sigaction(signal, &before[i], nullptr);
+  unsigned asked = signals_asked;
+  while ((asked & kEndSignal) == 0 && !signals_asked.compare_exchange_weak(asked, asked | unsigned(signal))) continue;
+  if (signal != SIGINT) return;
+  const std::chrono::nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
+  std::int64_t first = 0;
+  if (first_interrupt.compare_exchange_strong(first, now.count()) || now.count() - first < kSameInterrupt.count()) {
+    return;
   }
-  raise(signal);
+  sigaction(SIGINT, &before[0], nullptr);
+  raise(SIGINT);
 }
 
 }  // namespace
@@ -41,7 +57,7 @@ InterruptScope::InterruptScope(bool enabled, bool saves)
   if (saves_) ++saving;
   if (!enabled_) return;
   const std::lock_guard lock(mutex);
-  if (scopes++ == 0) signals_asked = 0;
+  if (scopes++ == 0) forget();
   struct sigaction ours {};
   ours.sa_handler = handle;
   ours.sa_flags = SA_RESTART;
@@ -58,7 +74,7 @@ InterruptScope::~InterruptScope() {
   const std::lock_guard lock(mutex);
   if (--scopes > 0) return;
   for (; handled > 0; --handled) sigaction(kSignals[handled - 1], &before[handled - 1], nullptr);
-  signals_asked = 0;
+  forget();
 }
 
 bool is_in_saving_loop() noexcept { return saving > 0; }

@@ -4,12 +4,14 @@
 
 namespace giro::detail {
 
-// While one lives, SIGINT and SIGTERM ask the loops that run to finish their step instead of ending the process; a
-// second signal does what it would have done. A signal that the process ignores stays ignored. Scopes may nest, and lie
-// in several threads: the outermost restores what was there. One that is not enabled leaves the signals to the program,
-// and so do those within it in the same thread, whatever they say: the outermost loop decides. Where it `saves`,
-// SIGUSR1 asks to save and go on, else it is the program's; and the loops within it in the same thread do not heed
-// signals, so that what is saved is a whole step.
+// While one lives, SIGINT and SIGTERM ask the loops that run to finish their step instead of ending the process,
+// however often they come: launchers pass on what the whole job gets as well, schedulers ask once more at the end of a
+// job's time, and neither is to cost the save. But a SIGINT half a second or more after the first one is a user who
+// does not want to wait, and does what it would have done. A signal that the process ignores stays ignored. Scopes may
+// nest, and lie in several threads: the outermost restores what was there. One that is not enabled leaves the signals
+// to the program, and so do those within it in the same thread, whatever they say: the outermost loop decides. Where it
+// `saves`, SIGUSR1 asks to save and go on, else it is the program's; and the loops within it in the same thread do not
+// heed signals, so that what is saved is a whole step.
 class InterruptScope {
  public:
   explicit InterruptScope(bool enabled, bool saves = false);

@@ -58,9 +58,11 @@ Tensor Collection::flat() const {
 Tensor Collection::flat(const Shard& shard) const {
   const Tensor all = flat();
   if (is_sharded() || shard.count != options_.parts || shard.index < 0 || shard.index >= shard.count) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("collection '{}' is made of {} parts{}, found shard {} of {}", name_, options_.parts,
-                            is_sharded() ? ", of which one is here" : "", shard.index, shard.count));
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("collection '{}' is made of {} parts{}, found shard {} of {}; one that is laid out as another "
+                    "is added with the specs() and options() of that",
+                    name_, options_.parts, is_sharded() ? ", of which one is here" : "", shard.index, shard.count));
   }
   const std::int64_t each = all.count() / shard.count;
   return all.rows(shard.index * each, (shard.index + 1) * each);

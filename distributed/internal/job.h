@@ -12,14 +12,18 @@
 
 namespace giro::detail {
 
+// Of this process: why its ranks no longer agree on what comes next, which the first collective that fails says; empty
+// while none has. All communicators of GPUs have then failed: a GPU may be in a collective of one of them while the
+// host waits for another, or for MPI.
+void set_failure(const std::string& why) noexcept;
+std::string failure();
+
 // The processes that were started together.
 class Job {
  public:
   virtual ~Job() = default;
   // Waits for all ranks; then they part. Errors: communication.
   virtual void finish() = 0;
-  // A collective has failed: there is no use in waiting for the others.
-  virtual bool has_failed() const noexcept = 0;
 
   std::shared_ptr<CommunicatorImpl> host;  // of all ranks
   int local_rank = 0, local_size = 1;
@@ -45,8 +49,6 @@ std::string identity_of(Device device);
 // Of the ranks of `host`, each on its own GPU. A call of all ranks, which waits.
 std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator& host, Device device,
                                                   std::chrono::milliseconds timeout);
-// Whether a collective has.
-bool has_failed() noexcept;
 // The other ranks are not waited for any more, whatever happens.
 void give_up() noexcept;
 }  // namespace giro::nccl

@@ -37,7 +37,6 @@ class MpiJob final : public detail::Job {
     session_->ended = true;
     if (is_own_) MPI_Finalize();
   }
-  bool has_failed() const noexcept override { return session_->failed; }
 
  private:
   const std::shared_ptr<Session> session_ = std::make_shared<Session>();

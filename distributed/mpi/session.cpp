@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <string>
 #include <thread>
 
 #include <giro/runtime/error.h>
+
+#include "distributed/internal/job.h"
 
 namespace giro::mpi {
 namespace {
@@ -26,6 +29,12 @@ void give_way(Clock::time_point now) {
 
 }  // namespace
 
+void Session::fail(const std::string& why) {
+  failed = true;
+  detail::set_failure(why);
+  throw Error(ErrorCode::communication, why);
+}
+
 void Session::check_usable(const Call& call) const {
   if (ended) {
     throw Error(ErrorCode::invalid_argument, fmt::format("{}: the World of this communicator has ended", call.name));
@@ -39,12 +48,11 @@ void Session::check_usable(const Call& call) const {
 
 void Session::check(int status, const Call& call) {
   if (status == MPI_SUCCESS) return;
-  failed = true;
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(status, text, &length);
-  throw Error(ErrorCode::communication, fmt::format("{} of {} bytes on rank {} of {}: MPI reports: {}", call.name,
-                                                    call.bytes, call.rank, call.size, text));
+  fail(fmt::format("{} of {} bytes on rank {} of {}: MPI reports: {}", call.name, call.bytes, call.rank, call.size,
+                   text));
 }
 
 void Session::wait(MPI_Request& request, const Call& call) {
@@ -58,13 +66,10 @@ void Session::wait(MPI_Request& request, const Call& call) {
     give_way(now);
   }
   // The operation stays open: MPI cannot cancel it. Nothing advances it, as no further call is made.
-  failed = true;
-  throw Error(
-      ErrorCode::communication,
-      fmt::format("{} of {} bytes: rank {} of {} has waited {:.1f} s for the others; another rank is gone, hangs, "
-                  "or makes other calls",
-                  call.name, call.bytes, call.rank, call.size,
-                  std::chrono::duration<double>(Clock::now() - begin).count()));
+  fail(fmt::format(
+      "{} of {} bytes: rank {} of {} has waited {:.1f} s for the others; another rank is gone, hangs, "
+      "or makes other calls",
+      call.name, call.bytes, call.rank, call.size, std::chrono::duration<double>(Clock::now() - begin).count()));
 }
 
 }  // namespace giro::mpi

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <string>
 
 namespace giro::mpi {
 
@@ -28,6 +29,9 @@ struct Session {
   void check(int status, const Call& call);
   // Gives other processes the CPU until the operation is complete. Error(communication) at the timeout.
   void wait(MPI_Request& request, const Call& call);
+
+ private:
+  [[noreturn]] void fail(const std::string& why);
 };
 
 }  // namespace giro::mpi

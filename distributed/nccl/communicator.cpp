@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdlib>
 #include <exception>
+#include <future>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 
 #include "distributed/internal/exchange.h"
 #include "distributed/internal/host_communicator.h"
+#include "distributed/internal/job.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
 #include "runtime/internal/backend.h"
@@ -162,13 +164,11 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::create(const ncclUniqueId& i
 NcclCommunicator::NcclCommunicator(int rank, int size, Device device, std::chrono::milliseconds timeout)
     : CommunicatorImpl(rank, size, device), timeout_(timeout) {}
 
-// To finalize is a call of all ranks.
+// To finalize is a call of all ranks. No graph holds the communicator any more.
 NcclCommunicator::~NcclCommunicator() {
   watchdog_->remove(*this);
-  const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr) return;
   (void)cudaSetDevice(device.index());
-  if (!others_are_given_up && std::uncaught_exceptions() == 0) {
+  if (comm_ != nullptr && detail::failure().empty() && !others_are_given_up && std::uncaught_exceptions() == 0) {
     try {
       finish(ncclCommFinalize(comm_), "~Communicator", 0);
       if (ncclCommDestroy(comm_) == ncclSuccess) comm_ = nullptr;
@@ -177,23 +177,40 @@ NcclCommunicator::~NcclCommunicator() {
     }
   }
   if (comm_ != nullptr) abort({});
+  // NCCL has no more to do than to free what it holds, which is not worth a long wait where ranks have failed.
+  if (aborted_.valid()) (void)aborted_.wait_for(std::chrono::seconds(1));
 }
 
 void NcclCommunicator::check_usable(const char* name) const {
-  if (comm_ != nullptr) return;
+  const std::string why = detail::failure();
+  if (why.empty()) return;
   throw Error(ErrorCode::communication,
-              fmt::format("{} on rank {} of {}: an earlier collective has failed: {}", name, rank, size, failure_));
+              fmt::format("{} on rank {} of {}: an earlier collective has failed: {}", name, rank, size, why));
 }
 
 std::string NcclCommunicator::describe(const char* name, std::size_t bytes) const {
   return fmt::format("{} of {} bytes: rank {} of {} on {}", name, bytes, rank, size, to_string(device));
 }
 
+// ncclCommAbort tells the GPU first, and then waits until all graphs that hold collectives of the communicator are
+// destroyed, also where it does not block (NCCL 2.28.9: commDestroySync). The thread that has to destroy them may be
+// this one, or wait for it: so another makes the call. ncclCommRevoke would not wait for them, but a replay that is
+// queued, or comes later, would then wait for the other ranks again.
 void NcclCommunicator::abort(const std::string& why) noexcept {
-  if (failure_.empty()) failure_ = why;
-  if (!why.empty()) a_collective_has_failed = true;
-  if (comm_ != nullptr) (void)ncclCommAbort(std::exchange(comm_, nullptr));
+  if (!why.empty()) detail::set_failure(why);
   queued_.clear();
+  if (comm_ == nullptr) return;
+  try {
+    std::packaged_task<void()> call([comm = comm_, index = device.index()] {
+      (void)cudaSetDevice(index);
+      (void)ncclCommAbort(comm);
+    });
+    aborted_ = call.get_future();
+    std::thread(std::move(call)).detach();
+    comm_ = nullptr;
+  } catch (const std::exception&) {
+    // There is no thread to be had: the watchdog will try again.
+  }
 }
 
 void NcclCommunicator::finish(ncclResult_t status, const char* name, std::size_t bytes) {
@@ -246,8 +263,8 @@ bool NcclCommunicator::look_at_queue() {
 }
 
 void NcclCommunicator::check() const {
-  const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr) throw Error(ErrorCode::communication, failure_);
+  const std::string why = detail::failure();
+  if (!why.empty()) throw Error(ErrorCode::communication, why);
 }
 
 void NcclCommunicator::begin_host_wait() noexcept {
@@ -268,6 +285,7 @@ bool NcclCommunicator::look_at_host_waits() {
 void NcclCommunicator::look() noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);  // else it is in a call, which has a timeout of its own
   if (!lock || comm_ == nullptr) return;
+  if (!detail::failure().empty()) return abort({});
   (void)cudaSetDevice(device.index());
   ncclResult_t status = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);

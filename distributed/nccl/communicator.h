@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <deque>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -22,11 +23,10 @@ namespace giro::nccl {
 
 // Of this process. Once the others are given up, communicators that go do not wait for them.
 inline std::atomic<bool> others_are_given_up{false};
-inline std::atomic<bool> a_collective_has_failed{false};
 
 // Between GPUs, one of each rank. A communicator that does not block: no call waits longer than the timeout. Once a
-// collective has failed the communicator is aborted, so that what the GPU waits for comes to an end, and every call
-// fails.
+// collective has failed the communicator is aborted, as are the process's others, so that what the GPU waits for comes
+// to an end, and every call fails. Graphs that hold its collectives keep it.
 class NcclCommunicator final : public detail::CommunicatorImpl,
                                public detail::Peers,
                                public std::enable_shared_from_this<NcclCommunicator>,
@@ -75,21 +75,22 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
   template <class Call>
   void queue(const char* name, std::size_t bytes, const Stream& stream, Call&& call);
 
-  // Under the lock:
+  // With mutex_ locked:
   void finish(ncclResult_t status, const char* name, std::size_t bytes);  // of a call that may be in progress
   bool look_at_host_waits();
   bool look_at_queue();  // whether it goes on
+  void abort(const std::string& why) noexcept;
+
   void check_usable(const char* name) const;
   std::string describe(const char* name, std::size_t bytes) const;
-  void abort(const std::string& why) noexcept;
 
   const std::chrono::milliseconds timeout_;
   Buffer of_barrier_;  // one f32
   std::shared_ptr<Watchdog> watchdog_ = Watchdog::of_process();
 
-  mutable std::mutex mutex_;
-  ncclComm_t comm_ = nullptr;  // null once aborted
-  std::string failure_;
+  std::mutex mutex_;           // held by a call until NCCL is done with it
+  ncclComm_t comm_ = nullptr;  // null once it is being aborted
+  std::future<void> aborted_;
   std::deque<Queued> queued_;
   Clock::time_point last_progress_{};
   bool is_recorded_ = false;  // graphs hold collectives, which the host cannot see one by one

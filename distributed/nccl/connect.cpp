@@ -21,7 +21,6 @@ std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator& host, Devi
   return NcclCommunicator::connect(host, device, timeout);
 }
 
-bool has_failed() noexcept { return a_collective_has_failed; }
 void give_up() noexcept { others_are_given_up = true; }
 
 }  // namespace giro::nccl

@@ -29,7 +29,6 @@ class NcclJob final : public detail::Job {
   }
 
   void finish() override { host->barrier(Stream(Device::cpu())); }
-  bool has_failed() const noexcept override { return nccl::has_failed(); }
 };
 
 }  // namespace

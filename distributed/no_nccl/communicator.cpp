@@ -22,7 +22,6 @@ std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator&, Device de
   throw Error(ErrorCode::unsupported, fmt::format("communicator of {}: {}", to_string(device), kReason));
 }
 
-bool has_failed() noexcept { return false; }
 void give_up() noexcept {}
 
 }  // namespace giro::nccl

@@ -73,6 +73,29 @@ TEST(CheckpointPolicy, ASignalSavesTheRunThatItEnds) {
   }
 }
 
+// A launcher or a scheduler asks again while the run saves.
+struct FilesWithSignals final : test::FaultyFileSystem {
+  bool asks_again = false;
+  void rename(const std::string& from, const std::string& to) override {
+    if (asks_again) std::raise(SIGTERM);
+    FaultyFileSystem::rename(from, to);
+  }
+};
+
+TEST(CheckpointPolicy, SignalsThatComeAgainDoNotCostTheSave) {
+  const test::TemporaryDirectory dir;
+  const auto files = std::make_shared<FilesWithSignals>();
+  const auto end = [&] {
+    std::raise(SIGTERM);
+    files->asks_again = true;
+  };
+  const auto result =
+      loop(make_state(), std::vector<int>(20),
+           {{every(1), count}, {every(10), checkpoint(dir.path(), {.files = files})}, {every(1), in_step(6, end)}});
+  EXPECT_EQ(result.interrupted, SIGTERM);
+  EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{7});
+}
+
 // What last() brings then has the batch of the step, as in a loop that saves nothing.
 TEST(CheckpointPolicy, TheEndThatASignalBringsHasItsBatch) {
   for (const bool saves : {false, true}) {

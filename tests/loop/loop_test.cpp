@@ -733,13 +733,26 @@ TEST(Loop, SignalsFinishTheStep) {
   EXPECT_EQ(loop(Counts{}, iota(2), {}).interrupted, 0);
 }
 
+// As where a launcher passes on a signal that the whole job gets, or a scheduler asks again.
+TEST(Loop, SignalsMayComeSeveralTimes) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const auto result = loop(0, iota(5), {{when({1}), [&](int&) {
+                                             for (const int each : {signal, signal, SIGTERM, SIGINT}) std::raise(each);
+                                           }}});
+    EXPECT_EQ(result.interrupted, signal) << "the first";
+    EXPECT_EQ(result.elapsed.steps, 2);
+  }
+}
+
 // The handlers that were there are there again, and a loop that shall not catch signals leaves them alone.
 int caught = 0;
-TEST(Loop, ASecondSignalIsTheProgramsOwn) {
+TEST(Loop, ASecondInterruptOfAUserIsTheProgramsOwn) {
   caught = 0;
   const auto before = std::signal(SIGINT, [](int) { ++caught; });
   const auto result = loop(0, iota(5), {{when({1}), [](int&) {
                                            std::raise(SIGINT);
+                                           std::this_thread::sleep_for(std::chrono::milliseconds(510));
+                                           std::raise(SIGTERM);
                                            EXPECT_EQ(caught, 0);
                                            std::raise(SIGINT);
                                            EXPECT_EQ(caught, 1);

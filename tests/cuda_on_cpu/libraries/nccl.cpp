@@ -142,7 +142,7 @@ void queue(ncclComm& own, cudaStream_t on, const char* call, std::function<std::
   if (is_legacy(stream)) forbid_legacy_during_capture(call);
   inject(Injection::launch, cudaErrorLaunchFailure, call);
   if (stream.capture) {
-    const auto run = [make = std::move(make)] {
+    const auto run = [make = std::move(make), reference = own.comm->graph_reference()] {
       const auto work = make();
       while (!work->advance()) nap();
     };
@@ -344,6 +344,17 @@ std::shared_ptr<ncclComm> remove(ncclComm_t handle) {
   return own;
 }
 
+// What finalizing, destroying and aborting a communicator wait for, as in commDestroySync of NCCL 2.28.9's init.cc: its
+// work, and then until every graph that has captured it is gone. To destroy or to abort one does so in the calling
+// thread, also where the communicator does not block (ncclAsyncLaunch in group.cc).
+void wait_for_work_and_graphs(const ncclComm& own) {
+  {
+    const std::lock_guard lock(api_mutex());
+    run_until(own.last);
+  }
+  while (own.comm->is_in_graphs()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+}
+
 // What a communicator that does not block has left undone: nothing happens at the first question.
 void go_on(ncclComm& own) {
   NcclComm& comm = *own.comm;
@@ -353,6 +364,7 @@ void go_on(ncclComm& own) {
     if (!own.is_in_progress() || !std::exchange(own.asked, true)) return;
     if (own.connected) jobs = own.in_progress;
   }
+  if (own.finalized && comm.is_in_graphs()) return;
   if (jobs.empty()) {
     if (is_connected(own)) return;
     for (int rank = 0; rank < comm.ranks; ++rank) {
@@ -369,11 +381,6 @@ void go_on(ncclComm& own) {
   }
   const std::lock_guard lock(table().mutex);
   own.in_progress.clear();
-}
-
-void wait_for_work(const ncclComm& own) {
-  const std::lock_guard lock(api_mutex());
-  run_until(own.last);
 }
 
 }  // namespace
@@ -466,7 +473,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t handle) {
   return nccl_call("ncclCommFinalize", [&] {
     const std::shared_ptr<ncclComm> own = resolve_ready(handle);
     own->finalized = true;
-    return issue(handle, [handle] { wait_for_work(*resolve(handle)); });
+    return issue(handle, [handle] { wait_for_work_and_graphs(*resolve(handle)); });
   });
 }
 
@@ -477,13 +484,14 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
     if (live->comm->error() == ncclSuccess && live->is_in_progress()) refuse(ncclInvalidArgument, kInProgress);
     const std::shared_ptr<ncclComm> own = remove(handle);
     remove_handle(kComm, handle);
-    if (own->comm->error() == ncclSuccess) wait_for_work(*own);
+    if (own->comm->error() == ncclSuccess) wait_for_work_and_graphs(*own);
     own->comm->destroyed = true;
     return ncclSuccess;
   });
 }
 
-// Other ranks are not told: those that wait for this one find out that it has gone.
+// Other ranks are not told: those that wait for this one find out that it has gone. What still uses the communicator
+// ends at once, and so do replays that come while this waits for their graphs.
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
   if (handle == nullptr) return ncclSuccess;
   return nccl_call("ncclCommAbort", [&] {
@@ -491,6 +499,11 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
     own->comm->aborted = true;
     own->comm->segment->rank[own->comm->rank].gave_up = 1;
     remove_handle(kComm, handle);
+    try {
+      wait_for_work_and_graphs(*own);
+    } catch (const CudaError&) {
+      // The device is lost: whoever waits for it is told.
+    }
     return ncclSuccess;
   });
 }

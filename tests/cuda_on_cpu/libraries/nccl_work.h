@@ -37,7 +37,13 @@ struct NcclComm {
   // Why that rank no longer takes part; nothing if it does.
   std::optional<std::string> why_lost(int other) const;
 
+  // To be held by each captured collective, and so by the graphs that hold it.
+  std::shared_ptr<const void> graph_reference() const { return graphs_; }
+  // Whether there are graphs that have captured the communicator.
+  bool is_in_graphs() const { return graphs_.use_count() > 1; }
+
  private:
+  const std::shared_ptr<const void> graphs_ = std::make_shared<char>();
   mutable std::mutex mutex_;  // read by threads that must not wait for one that is in the middle of a collective
   ncclResult_t error_ = ncclSuccess;
   std::string text_;

@@ -382,6 +382,102 @@ TEST(NcclOnCpuProcesses, AnAbortEndsTheWait) {
   });
 }
 
+// A graph that adds up r.x over the ranks, and its handle to be launched.
+struct SumInGraph {
+  explicit SumInGraph(Rank& r) {
+    r.fill(r.x, 1);
+    EXPECT_OK(cudaStreamSynchronize(r.stream));
+    EXPECT_OK(cudaStreamBeginCapture(r.stream, cudaStreamCaptureModeThreadLocal));
+    EXPECT_NCCL_OK(ncclAllReduce(r.x, r.x, kCount, ncclFloat, ncclSum, r.comm, r.stream));
+    EXPECT_OK(cudaStreamEndCapture(r.stream, &graph));
+    EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
+  }
+  // What waits for the graphs is over only after this.
+  void destroy_while(const std::atomic<bool>& is_over) {
+    EXPECT_FALSE(is_over) << "there are the graph and what was instantiated";
+    EXPECT_OK(cudaGraphDestroy(graph));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(is_over) << "there is what was instantiated";
+    EXPECT_OK(cudaGraphExecDestroy(exec));
+  }
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+};
+
+TEST(NcclOnCpuProcesses, AnAbortWaitsForGraphsWhoseReplaysEndAtOnce) {
+  Signal over;
+  run_ranks(2, [&](Rank& r) {
+    SumInGraph sum(r);
+    std::atomic<bool> is_over = false;
+    EXPECT_OK(cudaGraphLaunch(sum.exec, r.stream));
+    if (r.rank == 0) {
+      std::thread aborting([&] {
+        EXPECT_NCCL_OK(ncclCommAbort(r.comm));
+        is_over = true;
+      });
+      EXPECT_OK(cudaStreamSynchronize(r.stream));
+      EXPECT_OK(cudaGraphLaunch(sum.exec, r.stream));
+      EXPECT_OK(cudaStreamSynchronize(r.stream));
+      sum.destroy_while(is_over);
+      aborting.join();
+      over.give();
+    } else {
+      over.wait();
+      std::thread aborting([&] { EXPECT_NCCL_OK(ncclCommAbort(r.comm)); });
+      EXPECT_OK(cudaStreamSynchronize(r.stream));
+      EXPECT_OK(cudaGraphDestroy(sum.graph));
+      EXPECT_OK(cudaGraphExecDestroy(sum.exec));
+      aborting.join();
+    }
+    r.release();
+  });
+}
+
+TEST(NcclOnCpuProcesses, DestroyingWaitsForGraphs) {
+  run_ranks(2, [](Rank& r) {
+    SumInGraph sum(r);
+    std::atomic<bool> is_over = false;
+    std::thread destroying([&] {
+      EXPECT_NCCL_OK(ncclCommDestroy(r.comm));
+      is_over = true;
+    });
+    sum.destroy_while(is_over);
+    destroying.join();
+    r.release();
+  });
+}
+
+TEST(NcclOnCpuProcesses, ANonBlockingOneIsFinalizedWhenItsGraphsAreGone) {
+  const auto statuses = run_processes(2, [&](int rank, const ncclUniqueId& id) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclComm_t comm;
+    ncclResult_t state = ncclInProgress;
+    EXPECT_NCCL(ncclInProgress, ncclCommInitRankConfig(&comm, 2, id, rank, &config));
+    const auto wait = [&] {
+      do EXPECT_NCCL_OK(ncclCommGetAsyncError(comm, &state));
+      while (state == ncclInProgress);
+      EXPECT_EQ(state, ncclSuccess);
+    };
+    wait();
+    Rank r(rank, 2, comm);
+    cudaGraph_t graph;
+    EXPECT_OK(cudaStreamBeginCapture(r.stream, cudaStreamCaptureModeThreadLocal));
+    EXPECT_NCCL(ncclInProgress, ncclAllReduce(r.x, r.x, kCount, ncclFloat, ncclSum, comm, r.stream));
+    wait();
+    EXPECT_OK(cudaStreamEndCapture(r.stream, &graph));
+    EXPECT_NCCL(ncclInProgress, ncclCommFinalize(comm));
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_NCCL_OK(ncclCommGetAsyncError(comm, &state));
+      EXPECT_EQ(state, ncclInProgress);
+    }
+    EXPECT_OK(cudaGraphDestroy(graph));
+    wait();
+    r.finish();
+  });
+  EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
+}
+
 TEST(NcclOnCpuProcesses, ARankThatEndsIsARemoteError) {
   run_ranks(2, [&](Rank& r) {
     if (r.rank == 1) _exit(0);

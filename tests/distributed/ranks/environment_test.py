@@ -53,6 +53,8 @@ def cases(other_program):
         Case("a rank fails", ["fault", "set_failed"], (1, 3), ["rank 0 of 2 on cuda:0: NCCL reports"]),
         Case("a rank is killed", ["fault", "killed"], (1, -9), ["rank 0 of 2 on cuda:0: NCCL reports"]),
         Case("a rank is stopped", ["fault", "stopped"], (1, None), [r"rank 0 of 2 on cuda:0 has waited 1\.\d s"]),
+        Case("a rank that does not decide", ["fault", "absent_from_decision"], (1, None),
+             [r"rank 0 of 2 on cuda:0 has waited 1\.\d s"]),
         Case("a rank on the CPU", ["fault", "mixed"], (1, 1), ["rank 0 asks for cpu, rank 1 for cuda:0"]),
         Case("a rank that does not come", ["fault", "absent"], (1,), [meets + r".* has waited 1\.\d s"],
              WORLD_SIZE=2),

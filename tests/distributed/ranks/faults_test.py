@@ -20,6 +20,7 @@ CASES = {
     "initialized_by_program": (True, 5, []),
     "absent": (False, 1 + 5, [HAS_WAITED, THEN]),
     "absent_in_replay": (False, 1 + 5, [HAS_WAITED, THEN]),
+    "absent_from_decision": (False, 1 + 5, [r"after 1\.\d s: .* rank [02] of 3( on cuda:0)? has waited 1\.\d s"]),
     "stopped": (False, 1 + 5, [HAS_WAITED]),
     "throws": (False, 5, ["rank 1 has had enough"]),
     "set_failed": (False, 5, []),

@@ -1,5 +1,6 @@
 """A job of several ranks as seen from outside: what it says, how soon it ends, and what it leaves behind."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -57,12 +58,11 @@ class Job:
 
     def kill(self):
         """All of it, as when the machine goes down."""
-        os.killpg(self.process.pid, 9)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, 9)
         for process in processes_with(self._marker):
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(int(process), 9)
-            except ProcessLookupError:
-                pass
 
     def end(self, most_seconds=60):
         """Exit status, seconds, and processes left behind. What takes longer is killed."""

@@ -66,6 +66,9 @@ int fault(const std::string& name) {
       try {
         if (name == "absent_in_replay") {
           recorded.replay(stream, 2);
+        } else if (name == "absent_from_decision") {
+          recorded.replay(stream);  // the GPU is in there while the host waits for the other hosts
+          world.host().barrier(Stream(Device::cpu()));
         } else {
           reduce();
         }
@@ -101,9 +104,9 @@ int fault(const std::string& name) {
 
 World& world() { return *the_world; }
 
-Device test_device() {
+Device test_device(const World& of) {
   const char* const name = std::getenv("GIRO_TEST_DEVICE");
-  return name != nullptr && std::string(name) == "cuda" ? the_world->device() : Device::cpu();
+  return name != nullptr && std::string(name) == "cuda" ? of.device() : Device::cpu();
 }
 
 }  // namespace giro::test

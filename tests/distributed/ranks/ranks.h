@@ -13,7 +13,7 @@ namespace giro::test {
 // Of this program.
 World& world();
 // Where its tests run: the CPU, or with GIRO_TEST_DEVICE=cuda this rank's GPU.
-Device test_device();
+Device test_device(const World& of = world());
 
 // distributed_ranks train DIR [NAME=VALUE...]: a small training run with checkpoints, of which a rank can go astray.
 // The exit code. Errors: those of World, Dataset::partition and loop; invalid_argument (an unknown name).

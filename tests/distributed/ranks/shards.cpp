@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/distributed/ranks/ranks.h"
@@ -70,6 +71,32 @@ TEST_F(ShardsOfRanks, MicroBatchesAndShortOnesMakeTheSameUpdates) {
     ASSERT_LE(whole.size(), sharded.size());  // and zeros that make the parts equal
     for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(sharded[i], whole[i], 2e-4) << i;
   }
+}
+
+// As docs/distributed.md has it.
+TEST_F(ShardsOfRanks, AnAverageOfTheParametersOfOnesOwn) {
+  TrainState state = make_state();
+  const Collection& params = state.collection("params");
+  const Collection& average = state.add("average", params.specs(), params.options());
+  cast(average.flat(), params.flat(), state.stream());
+  const auto step = jit([](TrainState& s, const Batch& batch) {
+    const nn::Var loss = s.value_and_grad(
+        [&](auto& leaves) { return mean(softmax_cross_entropy(s.model()(leaves, batch["x"]), batch["label"])); });
+    s.apply_gradients();
+    const Tensor leaf = s.collection("average").flat();
+    cast(leaf, (0.75 * nn::Var(leaf, s.stream()) + 0.25 * nn::Var(s.collection("params").flat())).value(), s.stream());
+    return logs().add_metric("loss", loss);
+  });
+  std::vector<float> expected = params_of(state);
+  const auto follow = [&](const TrainState& s) {
+    const std::vector<float> now = params_of(s);
+    for (std::size_t i = 0; i < now.size(); ++i) expected[i] = 0.75f * expected[i] + 0.25f * now[i];
+  };
+  Dataset data = rows();
+  const auto result = loop(std::move(state), data, {{every(1), step}, {every(1), follow}}, {.stop = at(3)});
+  EXPECT_EQ(to_host<float>(result.state.collection("average").flat(), result.state.stream()), expected);
+  expect_error(ErrorCode::invalid_argument, {"collection 'learning_rate' is made of 1 parts", "specs() and options()"},
+               [&] { (void)result.state.collection("learning_rate").flat({.index = 1, .count = 2}); });
 }
 
 // The best of those that are due, by what rank 0 says, beside the newest in the same directory; and from on_end.

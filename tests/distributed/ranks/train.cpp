@@ -59,7 +59,7 @@ class Options {
       {"caught", "no"},       // within the world's scope: a LoopError, whose exit code is then 3
       // Of the rank that goes astray:
       {"rank", "1"},
-      {"fault", ""},   // kill, segv, exit, throw, stop, skip, slow, nan, data
+      {"fault", ""},   // kill, segv, abort, exit, throw, stop, hang, skip, slow, nan, data
       {"at", "step"},  // init, start, step, save, finish, end
       {"step", "7"},
       {"call", "1"},         // of those that save: the fault comes before it
@@ -88,9 +88,11 @@ class Fault {
     std::printf("astray\n");
     if (kind_ == "kill") std::raise(SIGKILL);
     if (kind_ == "segv") std::raise(SIGSEGV);
+    if (kind_ == "abort") std::abort();
     if (kind_ == "exit") _exit(0);
     if (kind_ == "throw") throw std::runtime_error("has had enough");
     if (kind_ == "stop") std::raise(SIGSTOP);
+    while (kind_ == "hang") std::this_thread::sleep_for(std::chrono::seconds(1));
   }
   // In the callbacks of each step, before the train step.
   template <class Step>
@@ -165,8 +167,9 @@ int train(World& world, std::string dir, const Options& options) {
   };
   if (is_other && !options.text("other_dir").empty()) dir = options.text("other_dir");
   std::filesystem::create_directories(dir);
-  const auto partitioner = options.text("partition") == "zero" ? zero_data_parallel(world, Device::cpu())
-                                                               : data_parallel(world, Device::cpu());
+  const Device device = test_device(world);
+  const auto partitioner =
+      options.text("partition") == "zero" ? zero_data_parallel(world, device) : data_parallel(world, device);
   const std::int64_t batch = number("batch");
   const auto prepare = [&](Dataset rows) {
     return rows.shuffle(static_cast<std::uint64_t>(number("seed"))).repeat().batch(batch);
@@ -183,7 +186,7 @@ int train(World& world, std::string dir, const Options& options) {
     });
   }
   data = data.partition(partitioner).prefetch(2);
-  auto state = TrainState::create(model(), data.spec(), optim::adamw(1e-2), 3, Device::cpu(), partitioner);
+  auto state = TrainState::create(model(), data.spec(), optim::adamw(1e-2), 3, device, partitioner);
 
   Fault fault(options, world.rank());
   const auto train_step = make_step();

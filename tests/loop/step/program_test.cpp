@@ -128,11 +128,11 @@ TEST(ProgramTextTest, FitsInATerminal) {
                       tensors.back()});
   }
   Program program;
-  program.add({std::string(40, 'o'), {tensors[6], tensors[7]}, tensors, 1e12, std::int64_t{1} << 39});
-  program.add({"avg_pool_activation_backward", {tensors[0]}, {tensors[1]}, 1e12, std::int64_t{1} << 39});
+  program.add({std::string(40, 'o'), {tensors[6], tensors[7]}, tensors, 1e12, std::int64_t{1} << 36});
+  program.add({"avg_pool_activation_backward", {tensors[0]}, {tensors[1]}, 1e12, std::int64_t{1} << 36});
   program.set_names(leaves);
   for (const bool timed : {false, true}) {
-    if (timed) program.set_times({123.456, 0.5}, {.speed = {.bytes = 1e11, .flops = 1e11}, .replay = 130});
+    if (timed) program.set_times({1.23456, 0.5}, {.speed = {.bytes = 1e12, .flops = 1e12}, .replay = 2});
     const std::string text = program.text();
     std::string all;
     std::istringstream lines(text);

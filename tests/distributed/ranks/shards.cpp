@@ -84,7 +84,8 @@ TEST_F(ShardsOfRanks, AnAverageOfTheParametersOfOnesOwn) {
         [&](auto& leaves) { return mean(softmax_cross_entropy(s.model()(leaves, batch["x"]), batch["label"])); });
     s.apply_gradients();
     const Tensor leaf = s.collection("average").flat();
-    cast(leaf, (0.75 * nn::Var(leaf, s.stream()) + 0.25 * nn::Var(s.collection("params").flat())).value(), s.stream());
+    const nn::Var before(leaf, s.stream()), now(s.collection("params").flat(), s.stream());
+    cast(leaf, (0.75 * before + 0.25 * now).value(), s.stream());
     return logs().add_metric("loss", loss);
   });
   std::vector<float> expected = params_of(state);

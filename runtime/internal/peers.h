@@ -29,7 +29,12 @@ class PeerList {
   void wait(Wait&& wait) const {
     if (all_.empty()) return wait();
     const HostWait of_host(*this);
-    wait();
+    try {
+      wait();
+    } catch (...) {
+      check();  // an error of the device may be only what their failure has left
+      throw;
+    }
     check();
   }
 

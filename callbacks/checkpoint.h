@@ -88,12 +88,12 @@ class Checkpoint : public GenericCallback {
 
   template <class S, class B>
   void on_claim(LoopState<S, B>& loop) {
+    static_assert(std::is_base_of_v<State, S>, "giro: a checkpoint saves a State");
+    loop.state.expect_one_tree(sizeof(S));
     claim(loop.saves, partitioner_of(loop.state));
   }
   template <class S, class B>
   void on_start(LoopState<S, B>& loop) {
-    static_assert(std::is_base_of_v<State, S>, "giro: a checkpoint saves a State");
-    loop.state.expect_one_tree(sizeof(S));
     if (takes_part(loop.partitioner())) begin(loop.elapsed, loop.state, loop.resumes);
   }
   template <class S, class B>

@@ -58,7 +58,10 @@ std::shared_ptr<void> LogFile::claim(std::shared_ptr<void> owner) {
   if (!parent.empty()) files.create_directories(parent.string());
   lock_ = lock_for_writing(files, lock_of(path_), path_);
   remove_temporaries(files, path_ + ".tmp-");
-  std::shared_ptr<void> held(this, [this, owner = std::move(owner)](void*) { release(); });
+  std::shared_ptr<void> held(this, [this, owner = std::move(owner)](void*) mutable {
+    const std::shared_ptr<void> until_released = std::move(owner);  // claim_ keeps this function longer
+    release();
+  });
   claim_ = held;
   return held;
 }

@@ -101,7 +101,7 @@ class RandomStep {
       const unsigned op = random() % 10;
       const Var h = any(), other = any();
       const unsigned again = random();
-      const auto part = [this, again, &params_of, &fixed, other](const Var& in) {
+      const auto part = [this, again, params_of, &fixed, other](const Var& in) {
         return apply(again, 2, in + other, params_of, fixed);
       };
       switch (op) {

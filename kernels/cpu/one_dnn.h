@@ -105,7 +105,7 @@ using PoolingBackward = dnnl::pooling_v2_backward;
 // bits of the result do not depend on the number of threads.
 inline std::int64_t part_size(std::int64_t count, std::int64_t work, std::int64_t most_parts = 64,
                               std::int64_t unit = 1) {
-  constexpr std::int64_t kLeastWork = std::int64_t{1} << 22;
+  constexpr std::int64_t kLeastWork = std::int64_t{1} << 23;
   const auto clamped = std::clamp<std::int64_t>(work / kLeastWork, 1, most_parts);
   const auto parts = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(clamped)));
   const std::int64_t even = (count + parts - 1) / parts;

@@ -15,9 +15,9 @@ class LeftToOthers {
   int update(double seconds, std::int64_t switches, int most);
 
  private:
-  static constexpr double kWindow = 0.1;     // seconds between updates, at least
-  static constexpr double kContended = 25;   // switches a second at least, of all threads together, and
-  static constexpr double kOfThread = 3;     // of each; a busy process causes 100 and more, an idle CPU's kernel 1
+  static constexpr double kWindow = 0.2;     // seconds between updates, at least
+  static constexpr double kContended = 120;  // switches a second at least, of all threads together, and
+  static constexpr double kOfThread = 3;     // of each; a busy process causes 300 and more, an idle system up to 40
   static constexpr double kCalmSeconds = 2;  // before a thread that was left out is tried again
   double before_ = 0, next_ = 0, calm_at_ = 0;
   std::int64_t switches_before_ = 0;

@@ -200,9 +200,10 @@ void Checkpoint::begin(const Elapsed& elapsed, const State& state, bool resumes)
     if (options_.overwrite) {
       // What is later goes once an earlier one is saved.
     } else if (resumes || elapsed.steps > 0) {
-      for (const std::string& path : store().set_aside(steps)) {
-        *report_ = fmt::format("a checkpoint that is later than step {}, which the run goes on from, is now '{}'",
-                               steps, path);
+      const std::vector<std::string> aside = store().set_aside(steps);
+      if (!aside.empty()) {
+        *report_ = fmt::format("what is later than step {}, which the run goes on from, is set aside: '{}'", steps,
+                               fmt::join(aside, "', '"));
       }
     } else {
       // A run that would save what an earlier one is already past hears of it before it has trained for long.
@@ -320,6 +321,9 @@ void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>&
     }
   }
   const std::string id = ranks_ ? ranks_->broadcast(new_save_id()) : "";
+  if (!options_.asynchronous) {
+    for (const auto& other : others) other->wait();  // whose errors are not this one's to try again
+  }
   for (std::size_t failures = 0;; ++failures) {
     Archive archive = store().archive();
     if (persist) archive.within("run", [&] { persist(archive); });
@@ -327,7 +331,6 @@ void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>&
       if (options_.asynchronous) {
         store().save_async(saving.snapshot, record, std::move(archive), id, others);
       } else {
-        for (const auto& other : others) other->wait();
         store().save(*saving.snapshot, record, std::move(archive), id);
       }
       break;

@@ -89,7 +89,7 @@ class Checkpoint : public GenericCallback {
   template <class S, class B>
   void on_claim(LoopState<S, B>& loop) {
     static_assert(std::is_base_of_v<State, S>, "giro: a checkpoint saves a State");
-    loop.state.expect_one_tree(sizeof(S));
+    loop.state.expect_one_tree(&loop.state, sizeof(S));
     claim(loop.saves, partitioner_of(loop.state));
   }
   template <class S, class B>
@@ -130,7 +130,7 @@ class Checkpoint : public GenericCallback {
     const auto ranks = partitioner_of(state);
     if (!takes_part(ranks.get())) return false;
     expect_whole(state);
-    state.expect_one_tree(sizeof(S));
+    state.expect_one_tree(&state, sizeof(S));
     if (!store_ || (ranks_ && ranks_ != ranks)) open_store(ranks);
     return save_at(elapsed, state, best);
   }

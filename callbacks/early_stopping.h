@@ -119,7 +119,7 @@ class EarlyStopping : public GenericCallback {
   void keep(const S& state) {
     std::any& best = memory_->best_state;
     if constexpr (std::is_base_of_v<State, S>) {
-      state.expect_one_tree(sizeof(S));
+      state.expect_one_tree(&state, sizeof(S));
       if (std::any_cast<Saved>(&best) == nullptr) best = Saved();
       copy_saved(state, *std::any_cast<Saved>(&best));
     } else if constexpr (std::copyable<S>) {

@@ -52,7 +52,7 @@ class Resume : public GenericCallback {
   void on_resume(LoopState<S, B>& loop) {
     static_assert(std::is_base_of_v<State, S>, "giro: a run is resumed that threads a State");
     loop.resumes = true;
-    loop.state.expect_one_tree(sizeof(S));
+    loop.state.expect_one_tree(&loop.state, sizeof(S));
     resume(loop.state, loop.partitioner(), loop.elapsed, [&loop](Archive& archive) { loop.persist(archive); });
   }
   template <class S, class B>

@@ -312,7 +312,7 @@ class RunCore final : RunMemory {
   // Every on_end. What the first of them to fail has thrown.
   std::exception_ptr end();
 
-  [[noreturn]] void throw_error(const std::exception_ptr& cause, std::string where);
+  [[noreturn]] void throw_error(const std::exception_ptr& cause, std::string where, const std::string& also = {});
 
   RunTasks<S, B> tasks_;
   Wake stop_, aim_;

@@ -39,6 +39,7 @@ LoopResult<S> RunCore<S, B>::finish() {
 template <class S, class B>
 void RunCore<S, B>::fail(const std::exception_ptr& cause) {
   bool whole = place_ != Place::loop;
+  std::string also;
   // The step was whole, and only the next batch failed: what is due at its end is saved, as it is no more later.
   if (place_ == Place::next_batch) {
     try {
@@ -46,6 +47,8 @@ void RunCore<S, B>::fail(const std::exception_ptr& cause) {
       run().journal.end_step(run().elapsed, run().loop.logs);
       tasks_.run_after_step();
     } catch (...) {
+      also = "; what was due at the end of the step before has failed as well: " +
+             explain_exception(std::current_exception()).second;
       whole = false;
       tasks_.drop_step();
     }
@@ -73,7 +76,7 @@ void RunCore<S, B>::fail(const std::exception_ptr& cause) {
   run().elapsed.date = run().clock.date();
   over_ = finished_ = true;
   (void)end();
-  throw_error(cause, where);
+  throw_error(cause, where, also);
 }
 
 template <class S, class B>
@@ -117,14 +120,14 @@ std::exception_ptr RunCore<S, B>::end() {
 }
 
 template <class S, class B>
-void RunCore<S, B>::throw_error(const std::exception_ptr& cause, std::string where) {
+void RunCore<S, B>::throw_error(const std::exception_ptr& cause, std::string where, const std::string& also) {
   const auto [code, what] = explain_exception(cause);
   const Partitioner* const partitioner = run().loop.partitioner();
   if (partitioner != nullptr && partitioner->size() > 1) {
     where = "rank " + std::to_string(partitioner->rank()) + " of " + std::to_string(partitioner->size()) + ", " + where;
   }
   run().elapsed.last = false;
-  throw LoopError(code, where + ": " + what, cause, std::move(run().state), run().elapsed,
+  throw LoopError(code, where + ": " + what + also, cause, std::move(run().state), run().elapsed,
                   std::move(run().journal.history()), std::move(run().journal.outputs()),
                   std::move(run().options.metadata));
 }

@@ -17,7 +17,7 @@ enum class MemoryKind {
 // Owns a block of memory. Move-only: copying is an explicit copy on a stream. Contents start undefined.
 // A block allocated here is freed when the buffer goes, after the device has finished with it; one that came
 // from Stream::allocate goes back to its arena, for later work of the same stream.
-class Buffer : public std::enable_shared_from_this<Buffer> {
+class Buffer {
  public:
   static constexpr std::size_t kAlignment = 256;  // bytes, of every block
 

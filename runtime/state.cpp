@@ -208,6 +208,8 @@ void State::attach(const std::string& name, const State& part) {
                             "state's context()",
                             name));
   }
+  // Leaves that are somewhere else now are those of another state, to recordings.
+  if (!before.empty()) identity_ = std::make_shared<detail::StateIdentity>(this, detail::Recording::current_id());
   std::erase_if(collections_, is_here);
   collections_.insert(collections_.end(), collections.begin(), collections.end());
   std::erase_if(parts_, [&](const Part& known) { return is_below(known.name, name); });
@@ -215,11 +217,11 @@ void State::attach(const std::string& name, const State& part) {
   for (const Part& inner : part.parts_) parts_.push_back({fmt::format("{}/{}", name, inner.name), inner.identity});
 }
 
-void State::expect_one_tree(std::size_t bytes) const {
+void State::expect_one_tree(const void* object, std::size_t bytes) const {
   expect_whole();
   const std::lock_guard lock(states_mutex);
   for (const State* other = first_state; other != nullptr; other = other->next_) {
-    const auto offset = reinterpret_cast<std::uintptr_t>(other) - reinterpret_cast<std::uintptr_t>(this);
+    const auto offset = reinterpret_cast<std::uintptr_t>(other) - reinterpret_cast<std::uintptr_t>(object);
     if (other == this || offset >= bytes || other->moved_from()) continue;
     const auto part = std::find_if(parts_.begin(), parts_.end(),
                                    [&](const Part& known) { return known.identity.lock() == other->identity_; });

@@ -114,9 +114,9 @@ class State {
   // it, whose place an attached state of the same structure takes. Error(invalid_argument) for a name that is empty or
   // in the tree already, or a state of another context.
   void attach(const std::string& name, const State& part);
-  // Error(invalid_argument) where a State lies within the object of so many bytes that this one begins, and is not
-  // attached: nothing would save it. One that a pointer or a container holds is not found.
-  void expect_one_tree(std::size_t bytes) const;
+  // Error(invalid_argument) where another State lies within an object of so many bytes, which this one is part of, and
+  // is not attached: nothing would save it. One that a pointer or a container holds is not found.
+  void expect_one_tree(const void* object, std::size_t bytes) const;
 
   Device device() const noexcept { return context_.device(); }
   const DeviceContext& context() const noexcept { return context_; }

@@ -13,10 +13,18 @@
 namespace giro {
 
 Tensor::Tensor(const std::shared_ptr<const Buffer>& buffer, DType dtype, Shape shape)
-    : data_(buffer->data()), buffer_(buffer.get()), shape_(shape), device_(buffer->device()), dtype_(dtype) {}
+    : data_(buffer->data()), buffer_(buffer), shape_(shape), device_(buffer->device()), dtype_(dtype) {}
 
 std::shared_ptr<const Buffer> Tensor::buffer() const {
-  return buffer_ != nullptr ? buffer_->weak_from_this().lock() : nullptr;
+  std::shared_ptr<const Buffer> buffer = buffer_.lock();
+  const std::weak_ptr<const Buffer> none;
+  if (!buffer && (buffer_.owner_before(none) || none.owner_before(buffer_))) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} lies in memory that was given back when the last nn::Var that held it went; expected a "
+                            "Var that is kept, as by nn::stop_gradient",
+                            to_string(*this)));
+  }
+  return buffer;
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {

@@ -41,7 +41,8 @@ class Tensor {
   std::int64_t count() const noexcept { return shape_.count(); }
   std::size_t bytes() const noexcept { return static_cast<std::size_t>(count()) * size_of(dtype_); }
   explicit operator bool() const noexcept { return data_ != nullptr; }
-  // To share the memory, as long as there is a view of it: the buffer that this was made from, or null.
+  // The buffer that it was made from, to share its memory; null for other memory. Error(invalid_argument) if that
+  // buffer is gone.
   std::shared_ptr<const Buffer> buffer() const;
 
   // The same elements under another shape of equal count, else Error(shape_mismatch).
@@ -60,7 +61,7 @@ class Tensor {
   void check_computed() const;
 
   void* data_ = nullptr;
-  const Buffer* buffer_ = nullptr;
+  std::weak_ptr<const Buffer> buffer_;
   Shape shape_;
   Device device_;
   DType dtype_ = DType::f32;

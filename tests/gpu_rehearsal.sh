@@ -17,10 +17,11 @@ mount --bind /usr /mnt/usr
 mount -t overlay none -o lowerdir=/mnt/usr,upperdir=/mnt/upper,workdir=/mnt/work /usr
 for deb in .deps/*.deb; do
   [[ $deb == */zlib1g_* ]] || dpkg-deb --fsys-tarfile "$deb" | tar -t | sed 's,^\.,,'
-done | grep -v '/$' | xargs -d '\n' rm -f
+done | grep '^/usr/.*[^/]$' | xargs -d '\n' rm -f
 
 # cuDNN and NCCL as Python's packages have them.
 toolkit=$(readlink -f /usr/local/cuda)
+[[ $toolkit == /usr/* ]] || { echo "gpu_rehearsal: '$toolkit' is not below /usr, of which this has a copy" >&2; exit 1; }
 for library in cudnn nccl; do
   mkdir -p python/nvidia/$library/include python/nvidia/$library/lib
   ln -s /mnt"$toolkit"/include/$library* python/nvidia/$library/include

@@ -9,20 +9,34 @@
 #include <giro/runtime/error.h>
 
 namespace giro::detail {
+namespace {
 
-void RunSaves::add(const std::string& dir, const CheckpointStoreOptions& options) { places_.push_back({dir, options}); }
+std::string canonical(const std::string& dir) {
+  try {
+    // Without the slash at the end, if there is one.
+    return (std::filesystem::weakly_canonical(dir) / "").parent_path().string();
+  } catch (const std::filesystem::filesystem_error&) {
+    return dir;  // what is wrong with it will come up when it is used
+  }
+}
+
+}  // namespace
+
+void RunSaves::add(const std::string& dir, const CheckpointStoreOptions& options) {
+  places_.push_back({canonical(dir), options});
+}
 
 std::shared_ptr<CheckpointStore> RunSaves::store(const std::string& dir, const CheckpointStoreOptions& options) {
   const std::shared_ptr<CheckpointStore> store = shared_store(dir, options, this);
   for (Place& place : places_) {
-    if (place.dir == dir) place.store = store;
+    if (place.dir == canonical(dir)) place.store = store;
   }
   return store;
 }
 
 void RunSaves::set_saving(const std::string& dir, std::int64_t steps) {
   for (Place& place : places_) {
-    if (place.dir == dir) place.saving = steps;
+    if (place.dir == canonical(dir)) place.saving = steps;
   }
 }
 
@@ -52,16 +66,18 @@ void RunSaves::prune(std::int64_t steps) {
       return other.dir == place.dir && !other.options.monitor.empty();
     });
     if (has_best && !is_best) continue;
+    const std::shared_ptr<CheckpointStore> store = shared_store(place.dir, place.options, this);
+    if (store->latest_steps() < 0 || store->latest_steps() > steps) continue;
+    CheckpointStoreOptions options = place.options;
+    if (is_best) options.resumable = resumable();
+    store->set_keep(options);
     try {
-      const std::shared_ptr<CheckpointStore> store = shared_store(place.dir, place.options, this);
-      if (store->latest_steps() < 0 || store->latest_steps() > steps) continue;
-      CheckpointStoreOptions options = place.options;
-      if (is_best) options.resumable = resumable();
-      store->set_keep(options);
-      store->prune();
+      store->acquire();
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::invalid_argument) throw;  // another process writes there by now, and does it
+      if (error.code() != ErrorCode::invalid_argument) throw;
+      continue;  // another process writes there by now, and does it
     }
+    store->prune();
   }
 }
 
@@ -69,12 +85,7 @@ std::shared_ptr<CheckpointStore> shared_store(const std::string& dir, const Chec
                                               const RunSaves* run) {
   static std::mutex mutex;
   static std::map<std::tuple<std::string, FileSystem*, const RunSaves*>, std::weak_ptr<CheckpointStore>> stores;
-  std::string path = dir;
-  try {
-    path = std::filesystem::weakly_canonical(dir).string();
-  } catch (const std::filesystem::filesystem_error&) {
-    // What is wrong with it will come up when it is used.
-  }
+  const std::string path = canonical(dir);
   const std::lock_guard lock(mutex);
   std::erase_if(stores, [](const auto& entry) { return entry.second.expired(); });
   const auto of = [&](const RunSaves* other) { return std::tuple(path, options.files.get(), other); };

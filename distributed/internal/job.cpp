@@ -5,19 +5,27 @@
 namespace giro::detail {
 namespace {
 
-std::mutex mutex;
-std::string first_failure;
+struct First {
+  std::mutex mutex;
+  std::string failure;
+};
+
+// Never destroyed: threads that abort may go on while the program ends.
+First& first() {
+  static auto* const first = new First;
+  return *first;
+}
 
 }  // namespace
 
 void set_failure(const std::string& why) noexcept {
-  const std::lock_guard lock(mutex);
-  if (first_failure.empty()) first_failure = why;
+  const std::lock_guard lock(first().mutex);
+  if (first().failure.empty()) first().failure = why;
 }
 
 std::string failure() {
-  const std::lock_guard lock(mutex);
-  return first_failure;
+  const std::lock_guard lock(first().mutex);
+  return first().failure;
 }
 
 }  // namespace giro::detail

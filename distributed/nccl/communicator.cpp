@@ -215,7 +215,8 @@ void NcclCommunicator::abort(const std::string& why) noexcept {
 
 void NcclCommunicator::finish(ncclResult_t status, const char* name, std::size_t bytes) {
   const Clock::time_point begin = Clock::now();
-  while (status == ncclInProgress && comm_ != nullptr && Clock::now() - begin <= timeout_) {
+  while (status == ncclInProgress && comm_ != nullptr && Clock::now() - begin <= timeout_ &&
+         detail::failure().empty()) {
     const ncclResult_t asked = ncclCommGetAsyncError(comm_, &status);
     if (asked != ncclSuccess) status = asked;
     if (status == ncclInProgress) std::this_thread::yield();

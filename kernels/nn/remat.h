@@ -11,10 +11,11 @@ namespace giro::nn {
 // memory for one such part at a time instead of all, and the time of its forward pass once more; the gradients have the
 // same bits.
 //
-//   h = nn::remat([&](const Var& h) { return block(params, h); }, h);
+//   h = nn::remat([block, params](const Var& h) { return block(params, h); }, h);
 //
-// `f` is called a second time by backward(), until when all that it refers to has to live; it has to compute the same.
-// backward() throws Error(invalid_argument) where its result then depends on other parameters or values.
+// backward() calls `f` a second time, and it has to compute the same then. What it captures by reference must live
+// until then, so capture values: Vars, Params and layers are handles. backward() throws Error(invalid_argument) where
+// its result then depends on other parameters or values.
 Var remat(std::function<Var(const Var&)> f, const Var& x);
 
 // A layer of the same name and parameters that does so.

@@ -22,6 +22,11 @@ std::shared_ptr<const Buffer> allocate(const Stream& stream, DType dtype, const 
   return std::make_shared<const Buffer>(stream.allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype)));
 }
 
+// Memory from outside of a recording, which its replays use.
+void keep(const std::shared_ptr<const void>& memory, const Tensor& value) {
+  if (detail::Recording* const recording = detail::Recording::current()) recording->keep(memory, value.raw());
+}
+
 }  // namespace
 
 Var::Var(const Tensor& constant) : Var(constant, constant.buffer()) {}
@@ -40,6 +45,7 @@ Var Var::parameter(const Tensor& value, const Tensor& grad, const Stream& stream
   Var var(value, stream);
   var.node_->requires_grad = true;
   var.node_->grad = grad;
+  var.node_->grad_storage = grad.buffer();
   if (grad) var.node_->grad_dtype = grad.dtype();
   return var;
 }
@@ -73,9 +79,6 @@ Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Back
   const Stream& stream = on_stream->stream();
   if (std::any_of(on_stream, inputs.end(), [&](const Var& v) { return v.has_stream() && v.stream() != stream; })) {
     throw Error(ErrorCode::invalid_argument, "an operation on values of two streams, which do not wait for each other");
-  }
-  if (detail::Recording* const recording = detail::Recording::current()) {
-    for (const Var& input : inputs) recording->keep(input.node_->storage, input.value().raw());
   }
   Var result(Tensor(allocate(stream, dtype, shape), dtype, shape), stream);
   if (std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.math() == Math::tf32; })) {
@@ -139,6 +142,7 @@ void Var::accumulate_unrounded(const std::function<void(const Tensor&)>& write) 
     return;
   }
   if (!node.grad) node.grad = tensor_like(node.grad_dtype, node.grad_storage);
+  keep(node.grad_storage, node.grad);
   write(node.grad);
 }
 
@@ -168,6 +172,11 @@ void Var::accumulate_view(const Tensor& term, std::shared_ptr<const void> storag
   node.has_grad = true;
   node.grad = reshaped;
   node.grad_storage = std::move(storage);
+}
+
+const Tensor& Var::value() const {
+  keep(node_->storage, node_->value);
+  return node_->value;
 }
 
 const Stream& Var::stream() const {

@@ -56,7 +56,8 @@ class Var {
 
   // Where the value lies. Within a recording (a step made by jit) nothing has been computed yet: data() of this tensor
   // is an Error there. Work of one's own on it goes into nn::call, or onto the stream (runtime/native_stream.h).
-  const Tensor& value() const { return node_->value; }
+  // A recording keeps the memory that it is asked for.
+  const Tensor& value() const;
   // The elements as T, of a value in host memory. Errors: those of Tensor::data; device_mismatch for a value on a GPU,
   // which to_host(value(), stream()) brings over.
   template <class T>

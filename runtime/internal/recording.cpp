@@ -89,7 +89,8 @@ Buffer Recording::allocate(std::size_t bytes) {
 }
 
 void Recording::keep(const std::shared_ptr<const void>& memory, const void* address) {
-  if (memory && trace->block_at(address) == nullptr) kept.push_back(memory);
+  if (!memory || trace->block_at(address) != nullptr) return;
+  if (std::find(kept.begin(), kept.end(), memory) == kept.end()) kept.push_back(memory);
 }
 
 // Memory for the temporaries, of which what is still in use stays where it is.

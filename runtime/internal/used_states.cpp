@@ -14,7 +14,10 @@ void UsedStates::add(const std::shared_ptr<const StateIdentity>& identity,
   if (used == used_.end()) {
     used = used_.insert(used, {identity.get(), identity->made_in, {identity, identity->home}, {}});
   }
-  if (used->collections.size() != collections.size()) used->collections = collections;
+  for (const auto& collection : collections) {
+    auto& kept = used->collections;
+    if (std::ranges::find(kept, collection) == kept.end()) kept.push_back(collection);
+  }
 }
 
 void UsedStates::add(const std::vector<WatchedState>& of_replayed_graph) {

@@ -273,14 +273,14 @@ TEST_F(StateTest, AStateWithinAnotherIsFound) {
   both.part.add("params", {{"a", DType::f32, {1}}});
   const State other = both.clone();
   expect_error(ErrorCode::invalid_argument, {"holds another", "attach(name, it)"},
-               [&] { both.expect_one_tree(sizeof both); });
-  both.expect_one_tree(sizeof(State));
+               [&] { both.expect_one_tree(&both, sizeof both); });
+  both.expect_one_tree(&both, sizeof(State));
   both.attach("part", both.part);
-  both.expect_one_tree(sizeof both);
+  both.expect_one_tree(&both, sizeof both);
   Both moved = std::move(both);
-  moved.expect_one_tree(sizeof moved);
+  moved.expect_one_tree(&moved, sizeof moved);
   moved.part.add("late", {{"", DType::f32, {1}}});  // after it was attached
-  expect_error(ErrorCode::invalid_argument, {"holds another"}, [&] { moved.expect_one_tree(sizeof moved); });
+  expect_error(ErrorCode::invalid_argument, {"holds another"}, [&] { moved.expect_one_tree(&moved, sizeof moved); });
 }
 
 TEST_F(StateTest, WhatIsMadeFromAStateSharesItsContext) {

@@ -347,5 +347,70 @@ TEST_P(SecondStateTest, AConstantHoldsTheMemoryOfTheValueItWasMadeFrom) {
   }
 }
 
+TEST_P(SecondStateTest, ARecordingHoldsWhatIsCopiedOrLoggedAsItIs) {
+  State a(device());
+  a.add("x", {{"", DType::f32, {3}}});
+  const Stream& stream = a.stream();
+  std::optional<nn::Var> captured = nn::constant(HostArray(std::vector<float>{1, 2, 3}), stream) * 2.0;
+  std::optional<nn::Var> logged = nn::sum(*captured);
+  const auto step = jit([&](State& state, const Batch&) {
+    copy(state.at("x"), captured->value(), state.stream());
+    return logs()
+        .add_metric("sum", *logged)
+        .add_metric("table", nn::constant(HostArray(std::vector<float>{5}, {}), state.stream()));
+  });
+  step(a, Batch());
+  captured.reset();
+  logged.reset();
+  const nn::Var overwrites = nn::sum(nn::constant(HostArray(std::vector<float>(3, -1)), stream) * 3.0);
+  fill(a.at("x"), 0, stream);
+  const Logs again = step(a, Batch());
+  EXPECT_EQ(to_host<float>(a.at("x"), stream), (std::vector<float>{2, 4, 6}));
+  EXPECT_EQ(again.entry_value("sum"), 12);
+  EXPECT_EQ(again.entry_value("table"), 5);
+}
+
+TEST_P(SecondStateTest, ARecordingHoldsTheGradientsOfItsParameters) {
+  const Stream stream(device());
+  const auto values = [&](float value) { return nn::constant(HostArray(std::vector<float>(3, value)), stream); };
+  const nn::Var x = values(2);
+  std::optional<nn::Var> grad = values(0) * 1.0;
+  const nn::Var seen = *grad;  // to look at what is written
+  const Graph graph = Graph::record(
+      stream, [&] { nn::backward(nn::sum(nn::square(nn::Var::parameter(x.value(), grad->value(), stream)))); });
+  grad.reset();
+  graph.replay(stream);
+  EXPECT_EQ(to_host<float>(seen.value(), stream), std::vector<float>(3, 4));
+}
+
+TEST_P(SecondStateTest, ATensorWhoseVarIsGoneIsAnErrorThatSaysSo) {
+  const Stream stream(device());
+  const Tensor tensor = (nn::constant(HostArray(std::vector<float>(3, 1)), stream) * 2.0).value();
+  test::expect_error(ErrorCode::invalid_argument, {"f32(3)", "given back", "stop_gradient"},
+                     [&] { nn::Var(tensor, stream); });
+}
+
+TEST_P(SecondStateTest, APartOfTheTreeIsReplaced) {
+  struct Both : State {
+    explicit Both(State first) : State(std::move(first)), part(clone()) { attach("part", part); }
+    State part;
+  };
+  State first(device());
+  first.add("x", {{"", DType::f32, {2}}});
+  fill(first.at("x"), 1, first.stream());
+  Both both(std::move(first));
+  const auto step = jit([](State& state, const Batch&) {
+    add(state.at("part/x"), state.at("part/x"), state.at("x"), state.stream());
+    return Logs();
+  });
+  for (int i = 0; i < 3; ++i) {
+    step(both, Batch());
+    both.part = both.part.clone();
+    both.attach("part", both.part);
+  }
+  step(both, Batch());
+  EXPECT_EQ(to_host<float>(both.part.at("x"), both.stream()).front(), 5);
+}
+
 }  // namespace
 }  // namespace giro

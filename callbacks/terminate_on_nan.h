@@ -15,8 +15,8 @@ namespace giro {
 // by default of any loss or metric. It looks at what was logged since the loop began, by callbacks in front of it or
 // in earlier steps. Being able to stop the loop makes it a barrier: the device runs up to it and waits. What has
 // become NaN mostly stays so, and every(100) finds it as surely as every(1). Where the loop saves, let it look in each
-// step that is saved: the state of the step in which it stops the loop replaces no good checkpoint, be it finite still
-// (CheckpointOptions::not_finite), but one that was saved before it has looked may have diverged. Error(not_found),
+// step that is saved: the state of the step in which it stops the loop replaces no good checkpoint, even if it is still
+// finite (CheckpointOptions::not_finite), but one that was saved before it looked may have diverged. Error(not_found),
 // naming the nearest entry, when it is called and an entry was never logged.
 class TerminateOnNan : public GenericCallback {
  public:

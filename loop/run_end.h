@@ -40,7 +40,7 @@ template <class S, class B>
 void RunCore<S, B>::fail(const std::exception_ptr& cause) {
   bool whole = place_ != Place::loop;
   std::string also;
-  // The step was whole, and only the next batch failed: what is due at its end is saved, as it is no more later.
+  // The step was whole, and only the next batch failed: what is due at its end is saved now or never.
   if (place_ == Place::next_batch) {
     try {
       tasks_.run_step_end();

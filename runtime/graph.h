@@ -25,7 +25,7 @@ struct RecordOptions {
   const detail::Rewriter* rewriter = nullptr;  // may replace the ops by others before they are recorded
   std::string name = "a recording";            // for programs and errors
   std::vector<Leaf> leaves = {};               // the names of memory, for the program
-  const State* state = nullptr;                // that whoever keeps the graph watches
+  const State* state = nullptr;                // watched by the owner of the graph, which keeps the others
 };
 
 // Work recorded once and replayed many times: a CUDA graph, or on the CPU a list of calls. Holds the arena of

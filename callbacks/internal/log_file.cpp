@@ -70,7 +70,7 @@ void LogFile::release() noexcept {
   try {
     flush();
   } catch (...) {
-    // Who wants to know has called sync.
+    // sync() tells of errors; this cannot.
   }
   writer_.reset();
   lock_.reset();

@@ -13,8 +13,8 @@
 
 namespace giro::detail {
 
-// A file that grows by lines. They are gathered, and written when there are many or some time has passed. One writes to
-// it at a time: who has claimed it.
+// A file that grows by lines. They are gathered, and written when there are many or some time has passed. Only what
+// has claimed it writes to it.
 class LogFile {
  public:
   // Where the line of `text` that begins at `begin` ends: at its line break, or npos if there is none.

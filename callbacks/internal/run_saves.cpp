@@ -98,7 +98,7 @@ std::shared_ptr<CheckpointStore> shared_store(const std::string& dir, const Chec
     return std::get<0>(entry.first) == path && std::get<2>(entry.first) != nullptr;
   });
   if (by_hand != stores.end() && is_alone) {
-    // It counts who holds it for the run by itself.
+    // A count of its own: it goes from the map once the run lets go of it.
     if (auto held = by_hand->second.lock()) store.reset(held.get(), [held](CheckpointStore*) {});
   }
   if (!store) store = std::make_shared<CheckpointStore>(dir, options);

@@ -52,7 +52,7 @@ LoopResult OuterLoop::operator()(TrainState state, const OuterLoopArguments& arg
 LoopResult OuterLoop::train(TrainState state, const OuterLoopArguments& arguments) {
   TrainLoop& train_loop = *options_.train_loop;
   const std::int64_t chunk_steps = arguments.train_loop_steps, total = arguments.train_total_steps;
-  // Before anything can be evaluated, for whoever looks at what this training saves: it has not come to its end.
+  // Before anything is saved: an evaluation beside this training must not take an earlier one's end for its end.
   if (options_.checkpoint_spec && state.is_primary()) {
     const std::string stopped = stopped_file(*options_.checkpoint_spec);
     if (std::filesystem::exists(stopped)) posix_file_system()->remove(stopped);

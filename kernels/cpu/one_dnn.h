@@ -71,7 +71,7 @@ inline const dnnl::primitive_attr& attributes() {
   return *attributes;
 }
 
-// The primitive descriptor of an operation, and of its way back given that of the way there. oneDNN 3 takes at once
+// The primitive descriptor of an operation, and of its backward pass given that of the forward pass. oneDNN 3 takes at once
 // what oneDNN 2 first made an operation descriptor of.
 template <class Primitive, class... Args>
 typename Primitive::primitive_desc describe(const Args&... args) {

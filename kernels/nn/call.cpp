@@ -37,7 +37,7 @@ void accumulate_terms(const std::string& name, const std::vector<Var>& inputs, s
   }
 }
 
-// The way back: y and the inputs are constants to it, so that it notes no way back of its own.
+// The backward pass: y and the inputs are constants to it, so that it notes none of its own.
 Var::Backward backward_of(const std::string& name, const std::vector<Var>& inputs, const CallFunctions& functions) {
   return [name, inputs, vjp = functions.vjp](const Tensor& y, const Tensor& dy, const Stream& stream) {
     if (!vjp) {

@@ -23,7 +23,7 @@ struct Operand {
   Where where;
 };
 
-// Converted to a floating dtype, and so is the gradient on its way back; x itself if it is of that dtype.
+// Converted to a floating dtype, as the gradient is to x's; x itself if it is of that dtype.
 Var cast(const Var& x, DType dtype, Where where = Where::current());
 
 // Elementwise; floating, of one shape and dtype; or of f32 and 16 bits, of which f32 comes out.

@@ -12,7 +12,7 @@
 
 namespace giro {
 
-// The gradients of one way back, on their way to all ranks. Dropped before finish(), it leaves this rank's as they are.
+// The gradients of one backward pass, on their way to all ranks. Dropped before finish(), it leaves this rank's as they are.
 class GradientReduction {
  public:
   virtual ~GradientReduction() = default;
@@ -38,7 +38,7 @@ class Partitioner {
   // Every rank's leaves become rank 0's, but for those of shards, of which each rank has its own. Error(communication)
   // as of expect_same where the ranks' states have not the same leaves.
   virtual void replicate(const State& state) const = 0;
-  // For one way back that is going to write `grads`.
+  // For one backward pass that is going to write `grads`.
   virtual std::unique_ptr<GradientReduction> reduce(const Collection& grads, const DeviceContext& context) const = 0;
   // Each element becomes its mean over the ranks; f32 or f64.
   virtual void mean(const Tensor& values, const Stream& stream) const = 0;

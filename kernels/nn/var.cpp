@@ -154,7 +154,7 @@ void Var::accumulate(Var term) const {
     giro::add(node.grad, node.grad, value, stream());
   } else if (!node.grad && node.grad_dtype == value.dtype() && term.node_.use_count() == 1 &&
              term.node_->storage.use_count() == 1) {
-    // Nobody else sees its memory, which a way back may write to.
+    // Nobody else sees its memory, which a backward pass may write to.
     node.has_grad = true;
     node.grad = value;
     node.grad_storage = std::move(term.node_->storage);

@@ -18,7 +18,7 @@ void remove_all(FileSystem& files, const std::string& path);
 // `prefix`. For the one that holds the lock of these files.
 void remove_temporaries(FileSystem& files, const std::string& prefix);
 
-// Takes the lock at `path`, held by whoever writes to `what`, a file or a directory. Error(invalid_argument), naming
+// Takes the lock at `path`, which a writer of `what`, a file or a directory, holds. Error(invalid_argument), naming
 // `what` and the process, where another holds it, in this process or any other.
 std::unique_ptr<FileSystem::Lock> lock_for_writing(FileSystem& files, const std::string& path, const std::string& what);
 // Who holds the lock at `path` or was the last to, as in "process 123 on host"; empty: nobody yet.

@@ -12,8 +12,8 @@
 namespace giro {
 
 struct DataParallelOptions {
-  // Gradients are reduced in buckets of at least so many bytes, while the way back goes on: small ones begin early,
-  // large ones use the connection better.
+  // Gradients are reduced in buckets of at least so many bytes, while the backward pass goes on: small ones begin
+  // early, large ones use the connection better.
   std::int64_t bucket_bytes = std::int64_t{25} << 20;
 };
 
@@ -38,8 +38,8 @@ std::shared_ptr<const Partitioner> data_parallel(const Mesh& mesh, const std::st
 // The same training with a share of the optimizer's memory and work: each rank updates one of size() even parts of the
 // params and holds the moments of that part alone. Of the gradients each rank gets the mean of its part
 // (reduce_scatter), and the updated params go to all (all_gather), which is as many bytes as data_parallel sends, but
-// after the way back instead of beside it. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion
-// parameter models", 2020: its first stage. Errors: those of World::communicator.
+// after the backward pass instead of beside it. Rajbhandari et al., "ZeRO: memory optimizations toward training
+// trillion parameter models", 2020: its first stage. Errors: those of World::communicator.
 std::shared_ptr<const Partitioner> zero_data_parallel(World& world, Device device);
 std::shared_ptr<const Partitioner> zero_data_parallel(const Mesh& mesh, const std::string& axis);
 

@@ -19,7 +19,7 @@ void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, c
 // deviation stands for 0.
 void moment_sums(const Tensor& sums, const Tensor& mean, const Tensor& deviation, const Tensor& count,
                  const Stream& stream);
-// The way back, of factor * sums.
+// The backward pass, of factor * sums.
 void moments_of_sums(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& sums,
                      double factor, const Stream& stream);
 

@@ -14,9 +14,9 @@
 
 namespace giro::detail {
 
-// Sends gradients to the other ranks as the way back finishes them: once those that are ready come to a bucket, their
-// all-reduce is queued on the communication stream, after what computes them and beside what comes next. Leaves that
-// lie beside each other in the collection go as one.
+// Sends gradients to the other ranks as the backward pass finishes them: once those that are ready come to a bucket,
+// their all-reduce is queued on the communication stream, after what computes them and beside what comes next. Leaves
+// that lie beside each other in the collection go as one.
 class GradientBuckets final : public GradientReduction {
  public:
   GradientBuckets(Communicator ranks, const Collection& grads, DeviceContext context, std::int64_t bucket_bytes);

@@ -71,8 +71,8 @@ inline const dnnl::primitive_attr& attributes() {
   return *attributes;
 }
 
-// The primitive descriptor of an operation, and of its backward pass given that of the forward pass. oneDNN 3 takes at once
-// what oneDNN 2 first made an operation descriptor of.
+// The primitive descriptor of an operation, and of its backward pass given that of the forward pass. oneDNN 3 takes at
+// once what oneDNN 2 first made an operation descriptor of.
 template <class Primitive, class... Args>
 typename Primitive::primitive_desc describe(const Args&... args) {
 #if DNNL_VERSION_MAJOR >= 3

@@ -12,7 +12,8 @@
 
 namespace giro {
 
-// The gradients of one backward pass, on their way to all ranks. Dropped before finish(), it leaves this rank's as they are.
+// The gradients of one backward pass, on their way to all ranks. Dropped before finish(), it leaves this rank's as they
+// are.
 class GradientReduction {
  public:
   virtual ~GradientReduction() = default;

@@ -13,7 +13,7 @@ struct LossScale {
   static constexpr float kInitial = 65536, kLeast = 1, kLargest = 0x1p126f;
   static constexpr std::int64_t kGrowthInterval = 2000;  // good steps in a row before it doubles
 
-  Tensor scale{};       // f32 scalar: the way back starts with this times the loss
+  Tensor scale{};       // f32 scalar: the backward pass starts with this times the loss
   Tensor good_steps{};  // i64 scalar: since the scale changed last
   Tensor skipped{};     // i64 scalar: updates that were skipped, of all steps
 };

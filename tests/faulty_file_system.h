@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,6 +97,7 @@ class FaultyFileSystem : public FileSystem {
   };
 
   void enter(const std::string& call, const std::string& path) {
+    const std::lock_guard lock(mutex_);  // stores write beside each other
     calls.push_back(call + " " + std::filesystem::path(path).filename().string());
     if (calls.size() == fail_at_ || (crash_ && fail_at_ > 0 && calls.size() > fail_at_)) {
       throw Error(ErrorCode::io, "injected: " + calls.back());
@@ -105,6 +107,7 @@ class FaultyFileSystem : public FileSystem {
   std::shared_ptr<FileSystem> files_ = posix_file_system();
   std::size_t fail_at_;
   bool crash_;
+  std::mutex mutex_;
 };
 
 }  // namespace giro::test

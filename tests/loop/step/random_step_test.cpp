@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, RandomStepTest, test::kDevices, test::device_n
 // GIRO_RANDOM_STEPS: how many.
 TEST_P(RandomStepTest, RecordedEagerAndWithoutRulesTheBitsAreTheSame) {
   const char* const wanted = std::getenv("GIRO_RANDOM_STEPS");
-  const int count = wanted != nullptr ? std::atoi(wanted) : test::cases(device().is_cuda() ? 20 : 200);
+  const int count = wanted != nullptr ? std::atoi(wanted) : test::cases(device().is_cuda() ? 10 : 200);
   for (int seed = 0; seed < count; ++seed) {
     SCOPED_TRACE(seed);
     const auto eager_bytes = run(static_cast<unsigned>(seed), Mode::eager);

@@ -11,7 +11,8 @@
 namespace giro {
 
 // The few file operations giro makes, behind one interface so that tests can make each of them fail. Every error is
-// Error(io) naming the path and the system's reason; not_found where a file to be read is not there.
+// Error(io) naming the path and the system's reason; not_found where a file to be read is not there. Asynchronous saves
+// call it from threads of their own, so several may be in it at once.
 class FileSystem {
  public:
   // A file being written. What was written is durable once sync returns.

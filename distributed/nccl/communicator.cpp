@@ -257,7 +257,7 @@ bool NcclCommunicator::look_at_queue() {
       (void)cudaGetLastError();
       return Clock::now() - last_progress_ <= timeout_;
     }
-    queued_.pop_front();  // done; or the device has failed, which whoever waits for it is told
+    queued_.pop_front();  // done; or the device has failed, which a wait for it reports
     last_progress_ = Clock::now();
   }
   return true;

@@ -502,7 +502,7 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
     try {
       wait_for_work_and_graphs(*own);
     } catch (const CudaError&) {
-      // The device is lost: whoever waits for it is told.
+      // The device is lost, which every wait for it reports.
     }
     return ncclSuccess;
   });

@@ -85,8 +85,9 @@ class Collection {
 };
 
 // What a loop threads through its steps: a tree of named tensors on one device, and the context on whose stream all
-// work on them is queued. Move-only; addresses of leaves survive a move, so recordings stay valid. What was moved from
-// has its context and nothing else: asking it for more is an Error(invalid_argument).
+// work on them is queued. Move-only; addresses of leaves survive a move, so steps that were recorded for it stay valid;
+// a step that uses it besides its own state is recorded anew. What was moved from has its context and nothing else:
+// asking it for more is an Error(invalid_argument).
 class State {
  public:
   // A Device opens a context for this state, which the states that are made from it share.

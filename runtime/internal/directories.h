@@ -21,7 +21,7 @@ void remove_temporaries(FileSystem& files, const std::string& prefix);
 // Takes the lock at `path`, which a writer of `what`, a file or a directory, holds. Error(invalid_argument), naming
 // `what` and the process, where another holds it, in this process or any other.
 std::unique_ptr<FileSystem::Lock> lock_for_writing(FileSystem& files, const std::string& path, const std::string& what);
-// Who holds the lock at `path` or was the last to, as in "process 123 on host"; empty: nobody yet.
+// The holder of the lock at `path`, or the last one, as in "process 123 on host"; empty: nobody yet.
 std::string lock_holder(FileSystem& files, const std::string& path);
 
 }  // namespace giro::detail

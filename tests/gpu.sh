@@ -124,7 +124,7 @@ compile() {
 
 # gpu_tests TARGET LIMIT [FILTER]: in one process, since each opens CUDA anew.
 gpu_tests() {
-  local kernels=$build/tests/cuda_on_cpu/lib$1_on_cpu.so with=("${emulate[@]}")
+  local kernels=$build/tests/lib$1_on_cpu.so with=("${emulate[@]}")
   [ ! -e "$kernels" ] || with[1]+=:$kernels
   part "$1" "$2" tests.log "${with[@]}" "$build/tests/$1" "--gtest_filter=${3:-*cuda*:*Cuda*:*CUDA*}"
   # What is made to be declined by the libraries is so on the emulation alone.

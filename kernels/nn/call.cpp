@@ -15,16 +15,15 @@ namespace {
 
 std::string quoted(const std::string& name) { return fmt::format("nn::call '{}'", name); }
 
-void accumulate_terms(const std::string& name, const std::vector<Var>& inputs, std::vector<Var> terms) {
+void check_terms(const std::string& name, const std::vector<Var>& inputs, const std::vector<Var>& terms) {
   if (terms.size() != inputs.size()) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: its vjp gives {} gradients, expected {}, one for each input", quoted(name),
                             terms.size(), inputs.size()));
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const Var& input = inputs[i];
-    if (!input.requires_grad()) continue;
-    const Tensor &term = terms[i].value(), &like = input.value();
+    if (!inputs[i].requires_grad()) continue;
+    const Tensor &term = terms[i].value(), &like = inputs[i].value();
     const auto fail = [&](ErrorCode code) {
       throw Error(code, fmt::format("{}: its vjp gives {} as the gradient of input {}, expected {}", quoted(name),
                                     term || term.count() == 0 ? to_string(term) : "none", i, to_string(like)));
@@ -33,20 +32,18 @@ void accumulate_terms(const std::string& name, const std::vector<Var>& inputs, s
     if (term.shape() != like.shape()) fail(ErrorCode::shape_mismatch);
     if (term.dtype() != like.dtype()) fail(ErrorCode::dtype_mismatch);
     if (term.device() != like.device()) fail(ErrorCode::device_mismatch);
-    input.accumulate(std::move(terms[i]));
   }
 }
 
-// The backward pass: y and the inputs are constants to it, so that it notes none of its own.
-Var::Backward backward_of(const std::string& name, const std::vector<Var>& inputs, const CallFunctions& functions) {
-  return [name, inputs, vjp = functions.vjp](const Tensor& y, const Tensor& dy, const Stream& stream) {
+Gradient gradient_of(const std::string& name, const Gradient& vjp) {
+  return [name, vjp](const Var& y, const Var& dy, const std::vector<Var>& in) {
     if (!vjp) {
       throw Error(ErrorCode::unsupported,
                   fmt::format("{}: a gradient through it is wanted, but it has no vjp", quoted(name)));
     }
-    std::vector<Var> constants;
-    for (const Var& input : inputs) constants.emplace_back(input.value(), stream);
-    accumulate_terms(name, inputs, std::move(vjp(Var(y, stream), Var(dy, stream), constants).terms()));
+    Gradients gradients = vjp(y, dy, in);
+    check_terms(name, in, gradients.terms());
+    return gradients;
   };
 }
 
@@ -55,7 +52,7 @@ Var::Backward backward_of(const std::string& name, const std::vector<Var>& input
 Var call(const std::string& name, const CallOutput& output, const std::vector<Var>& inputs, CallFunctions functions,
          std::source_location where) {
   const detail::CallSite site(where);
-  Var y = Var::computed(output.dtype, output.shape, inputs, backward_of(name, inputs, functions));
+  Var y = Var::computed(output.dtype, output.shape, inputs, gradient_of(name, functions.vjp));
   const Stream& stream = y.stream();
   const bool on_cuda = stream.device().is_cuda();
   if (on_cuda ? !functions.cuda : !functions.cpu) {

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <functional>
-#include <initializer_list>
 #include <source_location>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <giro/kernels/nn/var.h>
@@ -20,20 +18,6 @@ struct CallOutput {
   Shape shape = {};
 };
 
-// What a gradient function returns: a Var for each input, of the input's shape and dtype, in their order; Var() for one
-// that wants none. A single Var serves an op of one input.
-class Gradients {
- public:
-  Gradients(Var only) : terms_{std::move(only)} {}
-  Gradients(std::vector<Var> terms) : terms_(std::move(terms)) {}
-  Gradients(std::initializer_list<Var> terms) : terms_(terms) {}
-
-  std::vector<Var>& terms() noexcept { return terms_; }
-
- private:
-  std::vector<Var> terms_;
-};
-
 // The op on each kind of device, and its gradient; each may be left out where it is not needed.
 struct CallFunctions {
   // Launches kernels on `stream`, a cudaStream_t. Called once, when the op is queued or recorded: work on another
@@ -43,7 +27,7 @@ struct CallFunctions {
   std::function<void(const Tensor& out, const std::vector<Tensor>& in)> cpu = nullptr;
   // The gradient of the loss by each input, given that by the output, dy. Like the op itself it is an expression of
   // Vars: ops of functional.h, or other calls.
-  std::function<Gradients(const Var& y, const Var& dy, const std::vector<Var>& in)> vjp = nullptr;
+  Gradient vjp = nullptr;
 };
 
 // A new value that a function of the user's computes from `inputs`, used in a step like that of any op:

@@ -9,6 +9,8 @@
 
 #include <giro/runtime/error.h>
 
+#include "kernels/internal/gradient_mode.h"
+
 namespace giro::nn {
 
 Var remat(std::function<Var(const Var&)> f, const Var& x) {
@@ -23,19 +25,28 @@ Var remat(std::function<Var(const Var&)> f, const Var& x) {
   node.grad_dtype = y.node_->grad_dtype;
   node.requires_grad = true;
   node.inputs = Var::made_before(since, y);
-  // The node is there as long as its backward pass is.
-  node.backward = [f = std::move(f), x, &node](const Tensor&, const Tensor& dy, const Stream&) {
+  node.gradient = [f = std::move(f), x](const Var&, const Var& dy, const std::vector<Var>& in) {
+    const bool is_kept = detail::GradientMode::is_on();
     const std::uint64_t again_since = Var::next_number();
-    const Var again = f(x);
+    const Var again = [&] {
+      const detail::GradientMode on(true);
+      return f(x);
+    }();
     const std::vector<Var> inputs = Var::made_before(again_since, again);
-    if (!std::ranges::equal(inputs, node.inputs, {}, &Var::node_, &Var::node_)) {
+    if (!std::ranges::equal(inputs, in, {}, &Var::node_, &Var::node_)) {
       throw Error(
           ErrorCode::invalid_argument,
           fmt::format("remat: called again by the backward pass, the function's result depends on {} parameters "
                       "and values that want a gradient; expected the same {} as when it was first called",
-                      inputs.size(), node.inputs.size()));
+                      inputs.size(), in.size()));
     }
-    Var::go_back(again, again_since, [&] { again.accumulate_view(dy, node.grad_storage); }, {});
+    std::vector<Var> terms(in.size());
+    Var::differentiate(again, dy, [&](const Var::Node& each) { return each.number < again_since; }, is_kept,
+                       [&](const Var& input, const Var& term) {
+                         const auto at = std::ranges::find(in, input.node_, &Var::node_);
+                         terms[static_cast<std::size_t>(at - in.begin())] = term;
+                       });
+    return terms;
   };
   return result;
 }

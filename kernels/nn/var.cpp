@@ -9,9 +9,11 @@
 #include <utility>
 
 #include <giro/kernels/elementwise.h>
+#include <giro/kernels/nn/functional.h>
 #include <giro/runtime/error.h>
 #include <giro/runtime/graph.h>
 
+#include "kernels/internal/gradient_mode.h"
 #include "runtime/internal/call_site.h"
 #include "runtime/internal/recording.h"
 
@@ -71,7 +73,7 @@ Var constant(const HostArray& values, const Stream& stream) {
   return Var(value, stream);
 }
 
-Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Backward backward) {
+Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Gradient gradient) {
   const auto on_stream = std::find_if(inputs.begin(), inputs.end(), [](const Var& v) { return v.has_stream(); });
   if (on_stream == inputs.end()) {
     throw Error(ErrorCode::invalid_argument, "an operation on constants alone has no stream to run on");
@@ -84,10 +86,11 @@ Var Var::computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Back
   if (std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.math() == Math::tf32; })) {
     result.set_math(Math::tf32);
   }
-  if (std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.requires_grad(); })) {
+  if (gradient && detail::GradientMode::is_on() &&
+      std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.requires_grad(); })) {
     result.node_->requires_grad = true;
     result.node_->inputs = std::move(inputs);
-    result.node_->backward = std::move(backward);
+    result.node_->gradient = std::move(gradient);
     result.node_->where = detail::CallSite::where();
   }
   return result;
@@ -100,78 +103,18 @@ std::uint64_t Var::next_number() noexcept {
 
 Var Var::reshape(const Shape& shape, std::source_location where) const {
   const detail::CallSite site(where);
-  Var result(node_->value.reshape(shape));
+  Var result(node_->value.reshape(shape), node_->storage);
   result.node_->stream = node_->stream;
-  result.node_->requires_grad = node_->requires_grad;
-  result.node_->storage = node_->storage;
   result.node_->math = node_->math;
   result.node_->grad_dtype = node_->grad_dtype;
-  if (node_->requires_grad) {
+  if (node_->requires_grad && detail::GradientMode::is_on()) {
+    result.node_->requires_grad = true;
     result.node_->inputs = {*this};
-    result.node_->is_view = true;
+    result.node_->gradient = [](const Var&, const Var& dy, const std::vector<Var>& in) {
+      return dy.reshape(in.front().shape());
+    };
   }
   return result;
-}
-
-Tensor Var::tensor_like(DType dtype, std::shared_ptr<const void>& storage) const {
-  const std::shared_ptr<const Buffer> buffer = allocate(stream(), dtype, shape());
-  storage = buffer;
-  return Tensor(buffer, dtype, shape());
-}
-
-void Var::accumulate(const std::function<void(const Tensor&)>& write) const {
-  const DType dtype = node_->value.dtype();
-  if (dtype == node_->grad_dtype) return accumulate_unrounded(write);
-  accumulate_unrounded([&](const Tensor& out) {
-    std::shared_ptr<const void> storage;
-    const Tensor term = tensor_like(dtype, storage);
-    write(term);
-    giro::cast(out, term, stream());
-  });
-}
-
-void Var::accumulate_unrounded(const std::function<void(const Tensor&)>& write) const {
-  Node& node = *node_;
-  if (!node.requires_grad) return;
-  // Set before writing: a write may hold another, for the same value as another argument of one op.
-  if (std::exchange(node.has_grad, true)) {
-    std::shared_ptr<const void> storage;
-    const Tensor term = tensor_like(node.grad_dtype, storage);
-    write(term);
-    giro::add(node.grad, node.grad, term, stream());
-    return;
-  }
-  if (!node.grad) node.grad = tensor_like(node.grad_dtype, node.grad_storage);
-  keep(node.grad_storage, node.grad);
-  write(node.grad);
-}
-
-void Var::accumulate(Var term) const {
-  Node& node = *node_;
-  if (!node.requires_grad) return;
-  const Tensor& value = term.value();
-  if (node.has_grad && node.grad_dtype == value.dtype()) {
-    giro::add(node.grad, node.grad, value, stream());
-  } else if (!node.grad && node.grad_dtype == value.dtype() && term.node_.use_count() == 1 &&
-             term.node_->storage.use_count() == 1) {
-    // Nobody else sees its memory, which a backward pass may write to.
-    node.has_grad = true;
-    node.grad = value;
-    node.grad_storage = std::move(term.node_->storage);
-  } else {
-    accumulate([&](const Tensor& out) { copy(out, value, stream()); });
-  }
-}
-
-void Var::accumulate_view(const Tensor& term, std::shared_ptr<const void> storage) const {
-  Node& node = *node_;
-  const Tensor reshaped = term.reshape(node.value.shape());
-  if (node.has_grad || node.grad) {
-    return accumulate_unrounded([&](const Tensor& out) { copy(out, reshaped, stream()); });
-  }
-  node.has_grad = true;
-  node.grad = reshaped;
-  node.grad_storage = std::move(storage);
 }
 
 const Tensor& Var::value() const {
@@ -216,55 +159,82 @@ std::vector<Var> Var::made_before(std::uint64_t since, const Var& y) {
   return found;
 }
 
-void Var::go_back(const Var& from, std::uint64_t since, const std::function<void()>& seed,
-                  const BackwardOptions& options) {
+namespace {
+
+bool is_there(const Var& term) { return term.value() || term.shape().count() == 0; }
+
+}  // namespace
+
+void Var::differentiate(const Var& y, const Var& dy, const std::function<bool(const Node&)>& is_end, bool keep,
+                        const std::function<void(const Var& x, const Var& dx)>& done) {
+  const auto ends = [&](const Node& node) { return node.inputs.empty() || is_end(node); };
+  if (ends(*y.node_)) return done(y, dy);
   // Inputs before what is computed from them; an explicit stack, so that depth is no limit.
-  std::vector<std::shared_ptr<Node>> order;
-  std::unordered_set<const Node*> seen;
-  std::unordered_map<const Node*, std::size_t> uses;  // of parameters, that have not been differentiated yet
-  std::vector<std::pair<std::shared_ptr<Node>, std::size_t>> stack{{from.node_, 0}};
-  seen.insert(from.node_.get());
+  std::vector<Var> order;
+  std::unordered_set<const Node*> seen{y.node_.get()};
+  std::unordered_map<const Node*, std::size_t> uses;  // of an end, whose terms have not been added yet
+  std::vector<std::pair<Var, std::size_t>> stack{{y, 0}};
   while (!stack.empty()) {
-    auto& [node, next] = stack.back();
-    if (node->has_grad && !node->grad) {
+    auto& [var, next] = stack.back();
+    if (next == var.node_->inputs.size()) {
+      order.push_back(std::move(var));
+      stack.pop_back();
+      continue;
+    }
+    const Var input = var.node_->inputs[next++];
+    if (!input.requires_grad()) continue;
+    if (input.node_->is_used_up) {
       throw Error(ErrorCode::invalid_argument, "the loss depends on a value that was differentiated already");
     }
-    if (next < node->inputs.size()) {
-      const Var& input = node->inputs[next++];
-      if (!input.requires_grad() || input.node_->number < since) continue;
-      if (input.node_->inputs.empty()) ++uses[input.node_.get()];
-      if (seen.insert(input.node_.get()).second) stack.emplace_back(input.node_, 0);
-    } else {
-      order.push_back(std::move(node));
-      stack.pop_back();
+    if (ends(*input.node_)) {
+      ++uses[input.node_.get()];
+    } else if (seen.insert(input.node_.get()).second) {
+      stack.emplace_back(input, 0);
     }
   }
 
-  seed();
-  // A node that is done lets go of its inputs, so their memory serves the work that follows.
-  while (!order.empty()) {
-    const std::shared_ptr<Node> node = std::move(order.back());
-    order.pop_back();
-    if (node->is_view) {
-      node->inputs.front().accumulate_view(node->grad, node->grad_storage);
-    } else if (node->backward) {
-      const auto site = detail::CallSite::of_node(node->where);
-      node->backward(node->value, node->grad, *node->stream);
-      node->backward = nullptr;
-    } else {
-      continue;
+  const detail::GradientMode mode(keep);
+  std::unordered_map<const Node*, Var> gradients{{y.node_.get(), dy}};
+  const auto taken = [&](const Var& of) {
+    auto found = gradients.extract(of.node_.get());
+    return found ? std::optional(std::move(found.mapped())) : std::nullopt;
+  };
+  for (; !order.empty(); order.pop_back()) {
+    Node& node = *order.back().node_;
+    if (const std::optional<Var> of_node = taken(order.back())) {
+      const auto site = detail::CallSite::of_node(node.where);
+      std::vector<Var> terms = std::move(node.gradient(order.back(), *of_node, node.inputs).terms());
+      for (std::size_t i = 0; i < terms.size(); ++i) {
+        const Var& input = node.inputs[i];
+        if (!input.requires_grad() || !is_there(terms[i])) continue;
+        Var term = cast(std::exchange(terms[i], Var()), input.grad_dtype());
+        const auto [sum, is_first] = gradients.try_emplace(input.node_.get(), term);
+        if (!is_first) sum->second = add(sum->second, term);
+      }
     }
-    for (const Var& input : node->inputs) {
+    for (const Var& input : node.inputs) {
       const auto used = uses.find(input.node_.get());
-      if (used != uses.end() && --used->second == 0 && options.on_gradient) options.on_gradient(input);
+      if (used == uses.end() || --used->second > 0) continue;
+      if (const std::optional<Var> of_input = taken(input)) done(input, *of_input);
     }
-    node->inputs.clear();
-    node->grad = Tensor();
-    node->grad_storage = nullptr;
+    if (keep) continue;
+    // What is done lets go of its inputs, so their memory serves the work that follows.
+    node.is_used_up = true;
+    node.gradient = nullptr;
+    node.inputs.clear();
   }
 }
 
-void backward(const Var& loss, const BackwardOptions& options) {
+void Var::set_gradient(const Var& dx) const {
+  Node& node = *node_;
+  keep(node.grad_storage, node.grad);
+  const Var sum = std::exchange(node.has_grad, true) ? add(Var(node.grad, stream()), dx) : dx;
+  copy(node.grad, sum.value().reshape(node.grad.shape()), stream());
+}
+
+namespace {
+
+void expect_loss(const Var& loss) {
   if (loss.shape() != Shape{}) {
     throw Error(ErrorCode::shape_mismatch, fmt::format("the loss is {}, expected a scalar", to_string(loss.value())));
   }
@@ -274,16 +244,58 @@ void backward(const Var& loss, const BackwardOptions& options) {
   if (!loss.requires_grad()) {
     throw Error(ErrorCode::invalid_argument, "the loss depends on no parameter");
   }
-  const auto seed = [&] {
-    loss.accumulate([&](const Tensor& out) {
-      if (options.scale) {
-        giro::broadcast(out, options.scale, options.seed, loss.stream());
-      } else {
-        giro::fill(out, options.seed, loss.stream());
-      }
-    });
-  };
-  Var::go_back(loss, 0, seed, options);
+}
+
+}  // namespace
+
+void backward(const Var& loss, const BackwardOptions& options) {
+  expect_loss(loss);
+  if (loss.node_->is_used_up) {
+    throw Error(ErrorCode::invalid_argument, "the loss was differentiated already");
+  }
+  const Var seed = Var::computed(DType::f32, {}, {stop_gradient(loss)}, nullptr);
+  if (options.scale) {
+    giro::broadcast(seed.value(), options.scale, options.seed, seed.stream());
+  } else {
+    giro::fill(seed.value(), options.seed, seed.stream());
+  }
+  Var::differentiate(loss, seed, [](const Var::Node&) { return false; }, false, [&](const Var& x, const Var& dx) {
+    x.set_gradient(dx);
+    if (options.on_gradient) options.on_gradient(x);
+  });
+}
+
+std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs) {
+  expect_loss(y);
+  std::unordered_map<const Var::Node*, std::size_t> places;
+  for (std::size_t i = 0; i < xs.size(); ++i) {
+    if (!xs[i].requires_grad()) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("gradients: value {} of {} wants no gradient, expected a parameter or what is computed "
+                              "from one",
+                              i, xs.size()));
+    }
+    places.emplace(xs[i].node_.get(), i);
+  }
+  const Var seed = Var::computed(DType::f32, {}, {stop_gradient(y)}, nullptr);
+  giro::fill(seed.value(), 1, seed.stream());
+  std::vector<std::optional<Var>> found(xs.size());
+  Var::differentiate(y, seed, [&](const Var::Node& node) { return places.contains(&node); }, true,
+                     [&](const Var& x, const Var& dx) {
+                       const auto place = places.find(x.node_.get());
+                       if (place != places.end()) found[place->second] = dx;
+                     });
+  std::vector<Var> result;
+  for (std::size_t i = 0; i < xs.size(); ++i) {
+    const std::optional<Var>& dx = found[places.at(xs[i].node_.get())];
+    if (dx) {
+      result.push_back(*dx);
+    } else {
+      result.push_back(Var::computed(xs[i].grad_dtype(), xs[i].shape(), {stop_gradient(xs[i])}, nullptr));
+      giro::fill(result.back().value(), 0, result.back().stream());
+    }
+  }
+  return result;
 }
 
 }  // namespace giro::nn

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -25,16 +26,29 @@ struct BackwardOptions {
   std::function<void(const Var& parameter)> on_gradient = {};
 };
 
+// The gradients of the loss by the inputs of an op: a Var for each, in their order, of its shape and of its dtype or
+// grad_dtype(); Var() for one that wants none. A single Var serves an op of one input.
+class Gradients {
+ public:
+  Gradients(Var only);
+  Gradients(std::vector<Var> terms);
+  Gradients(std::initializer_list<Var> terms);
+
+  std::vector<Var>& terms() noexcept { return terms_; }
+
+ private:
+  std::vector<Var> terms_;
+};
+
+// The gradient of an op as an expression of Vars: given the op's result y, the gradient of the loss by y, and the op's
+// inputs. What it computes may be differentiated again.
+using Gradient = std::function<Gradients(const Var& y, const Var& dy, const std::vector<Var>& in)>;
+
 // A value in a computation that may be differentiated: a handle; copies name the same value. Operations on Vars queue
-// their work on the stream, which runs it, or records it as ops of a program; and they note how to go back if an input
-// wants a gradient. Memory is stream-ordered: it returns to the stream as soon as neither a Var nor the backward pass
-// needs it.
+// their work on the stream, which runs it, or records it as ops of a program; and they note their gradient if an input
+// wants one. Memory is stream-ordered: it returns to the stream as soon as neither a Var nor the backward pass needs it.
 class Var {
  public:
-  // What a node does with its gradient: given its value y and gradient dy, it accumulates into its inputs', on the
-  // stream that y was computed on.
-  using Backward = std::function<void(const Tensor& y, const Tensor& dy, const Stream& stream)>;
-
   Var() : Var(Tensor()) {}  // an empty constant: an argument that is not there
   // A constant. It holds its memory where a Var holds that, as for the value() of another; any other memory must
   // outlive the work. It runs on no stream until it is combined with a Var that does.
@@ -46,10 +60,10 @@ class Var {
   // A leaf that backward(loss) writes a gradient for, to memory of the same shape: f32, or of the dtype of the value.
   // The memory of both is held, or must outlive the work, as above.
   static Var parameter(const Tensor& value, const Tensor& grad, const Stream& stream);
-  // A new value, contents undefined, computed from `inputs` on their stream. `backward` is kept if one of them wants a
-  // gradient; it must capture the Vars whose values it needs, but not this one. Its math is TF32 if an input's is.
+  // A new value, contents undefined, computed from `inputs` on their stream. `gradient` is kept if one of them wants a
+  // gradient; null says that there is none. Its math is TF32 if an input's is.
   // Error(invalid_argument) if no input has a stream, or if two have different ones.
-  static Var computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Backward backward);
+  static Var computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Gradient gradient);
 
   // The same value under another shape of equal count, sharing its memory. Error(shape_mismatch).
   Var reshape(const Shape& shape, std::source_location where = std::source_location::current()) const;
@@ -75,20 +89,14 @@ class Var {
   const Stream& stream() const;
   // A constant without a stream on this one; a value that has one is itself.
   Var on(const Stream& stream) const;
-  // Whether a backward has reached it.
+  // The dtype of its gradient: its own, or f32 of a 16-bit parameter with an f32 gradient.
+  DType grad_dtype() const { return node_->grad_dtype; }
+  // Of a parameter: whether a backward has written its gradient.
   bool has_grad() const { return node_->has_grad; }
   bool has_stream() const { return node_->stream.has_value(); }
 
-  // Within a Backward: write(out) computes a term of this value's gradient into `out`, of its shape and dtype. Does
-  // nothing for a value that wants no gradient.
-  void accumulate(const std::function<void(const Tensor& out)>& write) const;
-  // The same for a write that takes an `out` of the gradient's own dtype: f32 of a 16-bit parameter with an f32
-  // gradient, to which each term is added before it is rounded.
-  void accumulate_unrounded(const std::function<void(const Tensor& out)>& write) const;
-  // The same with a term that was computed already, of this value's shape and dtype.
-  void accumulate(Var term) const;
-
   friend void backward(const Var& loss, const BackwardOptions& options);
+  friend std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs);
   friend Var remat(std::function<Var(const Var&)> f, const Var& x);
   friend Var stop_gradient(const Var& x);
 
@@ -96,16 +104,15 @@ class Var {
   struct Node;
   explicit Var(std::shared_ptr<Node> node) : node_(std::move(node)) {}
   void check_on_host() const;
-  // Goes back from a value, whose gradient `seed` writes, through what was made since the number `since`.
-  static void go_back(const Var& from, std::uint64_t since, const std::function<void()>& seed,
-                      const BackwardOptions& options);
+  // Differentiates from `y`, given the gradient of the loss by it, down to values for which is_end holds and to
+  // parameters. done(x, dx) is called for each of them once all terms of its gradient have been queued and added. With
+  // `keep` the computation can be differentiated again, and so can the gradients; else it is used up.
+  static void differentiate(const Var& y, const Var& dy, const std::function<bool(const Node&)>& is_end, bool keep,
+                            const std::function<void(const Var& x, const Var& dx)>& done);
+  void set_gradient(const Var& dx) const;
   static std::uint64_t next_number() noexcept;
   // The values numbered below `since` that a gradient of `y` first comes to.
   static std::vector<Var> made_before(std::uint64_t since, const Var& y);
-  // Memory of this value's shape.
-  Tensor tensor_like(DType dtype, std::shared_ptr<const void>& storage) const;
-  // A term of this value's gradient that nobody else reads any more, in memory that may be kept.
-  void accumulate_view(const Tensor& term, std::shared_ptr<const void> storage) const;
   std::shared_ptr<Node> node_;
 
   struct Node {
@@ -115,16 +122,20 @@ class Var {
     std::optional<Stream> stream;
     Math math = Math::f32;
     bool requires_grad = false;
-    DType grad_dtype = DType::f32;  // of a parameter f32 where it is not the value's, and so of its views
-    Tensor grad;                    // given for parameters; for the rest allocated when first written
-    std::shared_ptr<const void> grad_storage;
-    bool has_grad = false;
+    DType grad_dtype = DType::f32;
+    Tensor grad;                             // of a parameter: where its gradient goes
+    std::shared_ptr<const void> grad_storage;  // of grad
+    bool has_grad = false;                   // of a parameter
+    bool is_used_up = false;                 // by a backward
     std::vector<Var> inputs;
-    Backward backward;           // null for parameters, constants and views
-    bool is_view = false;        // of its one input, under another shape: so is its gradient
+    Gradient gradient;           // null for parameters and constants
     std::source_location where;  // the line of the user's program that made it
   };
 };
+
+inline Gradients::Gradients(Var only) : terms_{std::move(only)} {}
+inline Gradients::Gradients(std::vector<Var> terms) : terms_(std::move(terms)) {}
+inline Gradients::Gradients(std::initializer_list<Var> terms) : terms_(terms) {}
 
 // The same value as a constant: no gradient goes through it.
 Var stop_gradient(const Var& x);
@@ -138,5 +149,10 @@ Var constant(const HostArray& values, const Stream& stream);
 // Errors: shape_mismatch, dtype_mismatch; invalid_argument if it depends on no parameter, or on a value that an
 // earlier backward has used up.
 void backward(const Var& loss, const BackwardOptions& options = {});
+
+// The gradient of `y`, f32 scalar, by each of `xs`, as Vars that can be differentiated in turn, as in a gradient
+// penalty. The computation stays as it is. Of a value that y does not depend on it is 0.
+// Errors: as of backward; invalid_argument for one of xs that wants no gradient.
+std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs);
 
 }  // namespace giro::nn

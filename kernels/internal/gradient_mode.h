@@ -1,0 +1,23 @@
+#pragma once
+
+#include <utility>
+
+namespace giro::detail {
+
+// Whether what this thread computes from Vars can be differentiated: it can, unless one of these says otherwise, as
+// while a backward pass runs.
+class GradientMode {
+ public:
+  explicit GradientMode(bool on) noexcept : outer_(std::exchange(on_, on)) {}
+  ~GradientMode() { on_ = outer_; }
+  GradientMode(const GradientMode&) = delete;
+  GradientMode& operator=(const GradientMode&) = delete;
+
+  static bool is_on() noexcept { return on_; }
+
+ private:
+  bool outer_;
+  static inline constinit thread_local bool on_ = true;
+};
+
+}  // namespace giro::detail

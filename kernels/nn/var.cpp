@@ -166,9 +166,9 @@ bool is_there(const Var& term) { return term.value() || term.shape().count() == 
 }  // namespace
 
 void Var::differentiate(const Var& y, const Var& dy, const std::function<bool(const Node&)>& is_end, bool keep,
-                        const std::function<void(const Var& x, const Var& dx)>& done) {
+                        const std::function<void(const Pairs&)>& done) {
   const auto ends = [&](const Node& node) { return node.inputs.empty() || is_end(node); };
-  if (ends(*y.node_)) return done(y, dy);
+  if (ends(*y.node_)) return done({{y, dy}});
   // Inputs before what is computed from them; an explicit stack, so that depth is no limit.
   std::vector<Var> order;
   std::unordered_set<const Node*> seen{y.node_.get()};
@@ -212,11 +212,13 @@ void Var::differentiate(const Var& y, const Var& dy, const std::function<bool(co
         if (!is_first) sum->second = add(sum->second, term);
       }
     }
+    Pairs complete;
     for (const Var& input : node.inputs) {
       const auto used = uses.find(input.node_.get());
       if (used == uses.end() || --used->second > 0) continue;
-      if (const std::optional<Var> of_input = taken(input)) done(input, *of_input);
+      if (std::optional<Var> of_input = taken(input)) complete.emplace_back(input, *std::move(of_input));
     }
+    if (!complete.empty()) done(complete);
     if (keep) continue;
     // What is done lets go of its inputs, so their memory serves the work that follows.
     node.is_used_up = true;
@@ -259,9 +261,11 @@ void backward(const Var& loss, const BackwardOptions& options) {
   } else {
     giro::fill(seed.value(), options.seed, seed.stream());
   }
-  Var::differentiate(loss, seed, [](const Var::Node&) { return false; }, false, [&](const Var& x, const Var& dx) {
-    x.set_gradient(dx);
-    if (options.on_gradient) options.on_gradient(x);
+  Var::differentiate(loss, seed, [](const Var::Node&) { return false; }, false, [&](const Var::Pairs& complete) {
+    for (const auto& [x, dx] : complete) x.set_gradient(dx);
+    for (const auto& [x, dx] : complete) {
+      if (options.on_gradient) options.on_gradient(x);
+    }
   });
 }
 
@@ -281,9 +285,11 @@ std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs) {
   giro::fill(seed.value(), 1, seed.stream());
   std::vector<std::optional<Var>> found(xs.size());
   Var::differentiate(y, seed, [&](const Var::Node& node) { return places.contains(&node); }, true,
-                     [&](const Var& x, const Var& dx) {
-                       const auto place = places.find(x.node_.get());
-                       if (place != places.end()) found[place->second] = dx;
+                     [&](const Var::Pairs& complete) {
+                       for (const auto& [x, dx] : complete) {
+                         const auto place = places.find(x.node_.get());
+                         if (place != places.end()) found[place->second] = dx;
+                       }
                      });
   std::vector<Var> result;
   for (std::size_t i = 0; i < xs.size(); ++i) {

@@ -104,11 +104,13 @@ class Var {
   struct Node;
   explicit Var(std::shared_ptr<Node> node) : node_(std::move(node)) {}
   void check_on_host() const;
+  using Pairs = std::vector<std::pair<Var, Var>>;
   // Differentiates from `y`, given the gradient of the loss by it, down to values for which is_end holds and to
-  // parameters. done(x, dx) is called for each of them once all terms of its gradient have been queued and added. With
-  // `keep` the computation can be differentiated again, and so can the gradients; else it is used up.
+  // parameters. done() is called with each of them and its gradient once all terms of that have been queued and added;
+  // with those that one op completes together. With `keep` the computation can be differentiated again, and so can the
+  // gradients; else it is used up.
   static void differentiate(const Var& y, const Var& dy, const std::function<bool(const Node&)>& is_end, bool keep,
-                            const std::function<void(const Var& x, const Var& dx)>& done);
+                            const std::function<void(const Pairs&)>& done);
   void set_gradient(const Var& dx) const;
   static std::uint64_t next_number() noexcept;
   // The values numbered below `since` that a gradient of `y` first comes to.

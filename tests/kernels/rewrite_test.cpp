@@ -167,13 +167,13 @@ class RandomProgram {
         const Tensor x = any(image), w = any({3, 1, 1, 3}), b = any({3}), gradient = any({1, 2, 2, 3});
         const Tensor dw = any({3, 1, 1, 3}), db = any({3}), dx = any(image);
         if (dx.raw() == x.raw() || dw.raw() == w.raw()) return pattern();
-        const Tensor y = floats(image), dy = floats(image), pooled = floats({1, 2, 2, 3});
+        const Tensor y = floats(image), dy = floats(image), dz = floats(image), pooled = floats({1, 2, 2, 3});
         return {[=, this] { conv2d(y, x, w, b, Activation::relu, {}, stream_), written(y); },
                 [=, this] { avg_pool(pooled, y, {}, stream_); },
                 [=, this] { copy_to_any(pooled); },
                 [=, this] { avg_pool_backward(dy, gradient, {}, stream_), written(dy); },
-                [=, this] { activation_backward(dy, dy, y, Activation::relu, stream_); },
-                [=, this] { conv2d_backward(dx, dw, db, dy, x, w, {}, stream_); }};
+                [=, this] { activation_backward(dz, dy, y, Activation::relu, stream_); },
+                [=, this] { conv2d_backward(dx, dw, db, dz, x, w, {}, stream_); }};
       }
       case 4: {
         const Tensor bytes = images_.rows(0, kRows), x = floats(matrix), back = floats(matrix);
@@ -341,50 +341,57 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
   };
   const Tensor dz = floats({2, 3}, 0.5), x = floats({2, 4}, 3), w = floats({4, 3}, 1), sum = floats({4, 3}, 10);
   const Tensor other = floats({4, 3}, 0);
-  enum Case { plain, turned_round, term_is_read, sum_is_read, sum_is_written, term_is_held, doubled };
+  enum Case { plain, turned_round, term_is_read, first_is_read, sum_is_read, sum_is_written, term_is_held, doubled };
+  const auto temporary = [&] {
+    kept_.push_back(stream().allocate(48));
+    return Tensor(kept_.back().data(), DType::f32, {4, 3}, device());
+  };
   const auto record = [&](Case which) {
     return ops_of([&] {
-      kept_.push_back(stream().allocate(48));
-      const Tensor term(kept_.back().data(), DType::f32, {4, 3}, device());
+      const Tensor first = temporary(), term = temporary();
+      fill(first, 10, stream());
       dense_backward({}, term, {}, dz, x, w, stream());
       if (which == sum_is_read) copy(other, sum, stream());
       if (which == sum_is_written) fill(sum, 1, stream());
       if (which == doubled) {
         add(sum, term, term, stream());
       } else if (which == turned_round) {
-        add(sum, term, sum, stream());
+        add(sum, term, first, stream());
       } else {
-        add(sum, sum, term, stream());
+        add(sum, first, term, stream());
       }
-      if (which == term_is_read) copy(other, term, stream());
-      if (which != term_is_held) kept_.pop_back();
+      if (which == term_is_read) scale(other, term, 2, stream());
+      if (which == first_is_read) scale(other, first, 2, stream());
+      kept_.resize(kept_.size() - (which == term_is_held ? 1 : 2));
     });
   };
   using Names = std::vector<std::string>;
-  const Names apart{"dense_backward", "add"};
+  const Names apart{"fill", "dense_backward", "add"};
   const bool is_done = device().is_cuda();
-  EXPECT_EQ(record(plain), is_done ? Names{"dense_backward_add"} : apart);
-  EXPECT_EQ(record(turned_round), is_done ? Names{"dense_backward_add"} : apart);
-  EXPECT_EQ(record(term_is_read), (Names{"dense_backward", "add", "copy"}));
-  EXPECT_EQ(record(sum_is_read), (Names{"dense_backward", "copy", "add"}));
-  EXPECT_EQ(record(sum_is_written), (Names{"dense_backward", "fill", "add"}));
+  EXPECT_EQ(record(plain), is_done ? (Names{"fill", "dense_backward_add"}) : apart);
+  EXPECT_EQ(record(turned_round), is_done ? (Names{"fill", "dense_backward_add"}) : apart);
+  EXPECT_EQ(record(term_is_read), (Names{"fill", "dense_backward", "add", "scale"}));
+  EXPECT_EQ(record(first_is_read), (Names{"fill", "dense_backward", "add", "scale"}));
+  EXPECT_EQ(record(sum_is_read), (Names{"fill", "dense_backward", "copy", "add"}));
+  EXPECT_EQ(record(sum_is_written), (Names{"fill", "dense_backward", "fill", "add"}));
   EXPECT_EQ(record(term_is_held), apart);
-  EXPECT_EQ(record(doubled), apart);
+  EXPECT_EQ(record(doubled), (Names{"dense_backward", "add"}));
   const Tensor db = floats({3}, 0);
   const Graph graph = Graph::record(stream(),
                                     [&] {
-                                      const Buffer memory = stream().allocate(48);
-                                      const Tensor term(memory.data(), DType::f32, {4, 3}, device());
+                                      const Tensor first = temporary(), term = temporary();
+                                      fill(first, 10, stream());
                                       dense_backward({}, term, db, dz, x, w, stream());
-                                      add(sum, sum, term, stream());
+                                      add(sum, first, term, stream());
+                                      kept_.resize(kept_.size() - 2);
                                     },
                                     {.rewriter = &rewrite::rewriter()});
-  EXPECT_EQ(graph.program().nodes().size(), is_done ? 1u : 2u);
+  EXPECT_EQ(graph.program().nodes().size(), is_done ? 2u : 3u);
   graph.replay(stream(), 2);
-  EXPECT_EQ(to_host<float>(sum, stream()), std::vector<float>(12, 16));
+  EXPECT_EQ(to_host<float>(sum, stream()), std::vector<float>(12, 13));
   EXPECT_EQ(to_host<float>(db, stream()), std::vector<float>(3, 1));
 
-  // The sum comes from a stream that is waited for in between.
+  // Another stream is waited for in between, which may use the sum.
   const Stream beside(device());
   EXPECT_EQ(ops_of([&] {
               Event forked(stream()), done(stream());
@@ -392,18 +399,53 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
               beside.wait(forked);
               fill(sum, 1, beside);
               done.record(beside);
-              const Buffer memory = stream().allocate(48);
-              const Tensor term(memory.data(), DType::f32, {4, 3}, device());
+              const Tensor first = temporary(), term = temporary();
+              fill(first, 10, stream());
               dense_backward({}, term, {}, dz, x, w, stream());
               stream().wait(done);
-              add(sum, sum, term, stream());
+              add(sum, first, term, stream());
+              kept_.resize(kept_.size() - 2);
             }),
-            (Names{"fill", "dense_backward", "add"}));
+            (Names{"fill", "fill", "dense_backward", "add"}));
   const test::RewriteSetting rewriting("-add_in_place");
   EXPECT_EQ(record(plain), apart);
 }
 
 // A value that someone holds, or that has a second reader, is there as before.
+TEST_P(RewriteTest, WhatIsOnlyCopiedIsWrittenInPlace) {
+  const auto leaf = [&](double value) {
+    kept_.push_back(Buffer::allocate(device(), 16));
+    const Tensor tensor(kept_.back().data(), DType::f32, {4}, device());
+    fill(tensor, value, stream());
+    return tensor;
+  };
+  const Tensor from = leaf(3), to = leaf(1), other = leaf(0);
+  enum Case { plain, is_read_after, is_held, is_a_part, target_is_read, target_is_written, target_is_an_input, changes };
+  const auto record = [&](Case which) {
+    return ops_of([&] {
+      std::optional<Buffer> memory = stream().allocate(which == is_a_part ? 32 : 16);
+      const Tensor value(memory->data(), DType::f32, {4}, device());
+      scale(value, which == target_is_an_input ? to : from, 2, stream());
+      if (which == is_a_part) fill({static_cast<float*>(value.raw()) + 4, DType::f32, {4}, device()}, 1, stream());
+      if (which == target_is_read) scale(other, to, 2, stream());
+      if (which == target_is_written) fill(to, 7, stream());
+      copy(to, value, stream());
+      if (which == changes) fill(to, 7, stream());
+      if (which == is_read_after || which == changes) scale(other, value, 3, stream());
+      if (which == is_held) kept_.push_back(*std::move(memory));
+    });
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(record(plain), (Names{"scale"}));
+  EXPECT_EQ(record(is_read_after), (Names{"scale", "scale"}));
+  EXPECT_EQ(record(is_held), (Names{"scale", "copy"}));
+  EXPECT_EQ(record(target_is_read), (Names{"scale", "scale", "copy"}));
+  EXPECT_EQ(record(target_is_written), (Names{"scale", "fill", "copy"}));
+  EXPECT_EQ(record(target_is_an_input), (Names{"scale", "copy"}));
+  EXPECT_EQ(record(changes), (Names{"scale", "copy", "fill", "scale"}));
+  EXPECT_EQ(record(is_a_part), (Names{"scale"}));
+}
+
 TEST_P(RewriteTest, WhatIsLookedAtStays) {
   Buffer held;
   const Buffer row = Buffer::allocate(device(), 16);

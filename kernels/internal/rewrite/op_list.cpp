@@ -66,6 +66,39 @@ bool OpList::is_untouched(const Tensor& value, std::size_t i, std::size_t k) con
   return true;
 }
 
+bool OpList::place(const Tensor& from, const Tensor& to, std::size_t i, std::size_t k) {
+  const auto value_readers = readers(i, from);
+  const auto* const block = trace_.block_at(from.raw());
+  if (!value_readers || block->first != from.raw() || from.bytes() != to.bytes() || detail::overlap(from, to)) {
+    return false;
+  }
+  // Memory that another stream uses may be waited for in between.
+  for (std::size_t between = i; between < k; ++between) {
+    if (ops_[between].keeps_its_place() || ops_[between].stream != ops_[k].stream) return false;
+  }
+  if (!is_untouched(to, i, k)) return false;
+  const auto lies_within = [&](const Tensor& part) {
+    const auto* const begin = static_cast<const char*>(from.raw());
+    const auto* const at = static_cast<const char*>(part.raw());
+    return !detail::overlap(part, from) || (at >= begin && at + part.bytes() <= begin + from.bytes());
+  };
+  for (const std::size_t reader : *value_readers) {
+    if (reader > k && !stays(to, k, reader)) return false;
+    if (!std::all_of(ops_[reader].node.reads.begin(), ops_[reader].node.reads.end(), lies_within)) return false;
+  }
+  detail::MemoryMoves moves;
+  moves.add(block->first, from.bytes(), static_cast<char*>(to.raw()));
+  for (std::size_t at = i; at < ops_.size(); ++at) {
+    for (auto* tensors : {&ops_[at].node.reads, &ops_[at].node.writes}) {
+      for (Tensor& tensor : *tensors) {
+        if (detail::overlap(tensor, from)) tensor = moves(tensor);
+      }
+    }
+    ops_[at].call->move(moves);
+  }
+  return true;
+}
+
 void OpList::replace(std::size_t i, const std::vector<std::size_t>& gone) {
   const std::source_location where = ops_[i].node.where;
   ops_[i] = detail::Recording::current()->take_only();

@@ -40,6 +40,10 @@ class OpList {
   // Whether no op from `i` on and before `k` reads or writes it.
   bool is_untouched(const Tensor& value, std::size_t i, std::size_t k) const;
 
+  // Gives the value that op `i` writes to `from` the memory of `to` instead, which op `k` fills from it, i < k. Returns
+  // false where that cannot be: `from` is not all of a temporary, or something else looks at `to` in between.
+  bool place(const Tensor& from, const Tensor& to, std::size_t i, std::size_t k);
+
   // Puts the one op that was queued, on op `i`'s stream, in the place of op `i`, and drops the ops at `gone`.
   void replace(std::size_t i, const std::vector<std::size_t>& gone = {});
   void drop(std::size_t i) { ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(i)); }

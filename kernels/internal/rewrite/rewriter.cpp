@@ -15,6 +15,7 @@ namespace {
 
 constexpr Rule kRules[] = {
     {"drop_unused", drop_unused},
+    {"write_in_place", write_in_place},
     {"fold_constants", fold_constants},
     {"dense_of_bytes", dense_of_bytes},
     {"scale_to_dtype", scale_to_dtype},

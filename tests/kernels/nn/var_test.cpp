@@ -136,6 +136,38 @@ TEST_P(VarTest, ReshapeKeepsTheMemoryAlive) {
   EXPECT_EQ(to_host<float>(kept.value(), stream()), std::vector<float>(6, 3.0f));
 }
 
+// Of x^3, whose derivatives are 3 x^2, 6 x and 6; the square of the first is differentiated as a loss.
+TEST_P(VarTest, AGradientIsAValueThatCanBeDifferentiated) {
+  const Var x = parameter({2});
+  from_host(x.value(), std::vector<float>{2, -3}, stream());
+  const auto sum_of_gradient = [&](const Var& y) { return sum(gradients(y, {x}).front()); };
+  const Var y = sum(multiply(x, square(x)));
+  const Var first = gradients(y, {x}).front();
+  EXPECT_EQ(to_host<float>(first.value(), stream()), (std::vector<float>{12, 27}));
+  const Var third = gradients(sum_of_gradient(sum_of_gradient(y)), {x}).front();
+  EXPECT_EQ(to_host<float>(third.value(), stream()), (std::vector<float>{6, 6}));
+  backward(sum(square(first)));
+  EXPECT_EQ(grad(0), (std::vector<float>{2 * 12 * 12, 2 * 27 * -18}));
+  expect_error(ErrorCode::invalid_argument, {"differentiated already"}, [&] { (void)gradients(y, {x}); });
+}
+
+TEST_P(VarTest, TheGradientByAnIntermediateValueIsGivenToo) {
+  const Var x = parameter({3}), other = parameter({2});
+  const Var inner = scale(x, 4), y = sum(multiply(inner, inner));
+  const std::vector<Var> found = gradients(y, {inner, other});
+  EXPECT_EQ(to_host<float>(found[0].value(), stream()), std::vector<float>(3, 8.0f));
+  EXPECT_EQ(to_host<float>(found[1].value(), stream()), std::vector<float>(2, 0.0f));
+  EXPECT_FALSE(x.has_grad());
+  expect_error(ErrorCode::invalid_argument, {"value 1 of 2", "wants no gradient"},
+               [&] { (void)gradients(y, {x, stop_gradient(x)}); });
+}
+
+TEST_P(VarTest, WhatHasNoSecondDerivativeSaysSo) {
+  const Var x = parameter({2, 3}), w = parameter({3, 2}), b = parameter({2});
+  expect_error(ErrorCode::unsupported, {"dense", "cannot be differentiated again"},
+               [&] { backward(sum(square(gradients(sum(dense(x, w, b)), {x}).front()))); });
+}
+
 TEST_P(VarTest, UnusedParametersAreNotWritten) {
   const Var used = parameter({2}), unused = parameter({2});
   backward(sum(used));

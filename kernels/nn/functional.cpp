@@ -5,7 +5,6 @@
 #include <giro/kernels/accuracy.h>
 #include <giro/kernels/dense.h>
 #include <giro/kernels/elementwise.h>
-#include <giro/kernels/reduce.h>
 #include <giro/kernels/softmax_cross_entropy.h>
 #include <giro/runtime/error.h>
 
@@ -57,11 +56,6 @@ Var in_f32(const Var& x, const Var& other = {}) {
   return cast(other.has_stream() ? x.on(other.stream()) : x, DType::f32);
 }
 
-// Whether one is to become f32 because the other is.
-bool differ_in_width(const Var& a, const Var& b) {
-  return (is_16_bit(a.dtype()) && b.dtype() == DType::f32) || (a.dtype() == DType::f32 && is_16_bit(b.dtype()));
-}
-
 // What layers compute on; the bytes of images are not.
 void has_floats(const char* op, const Var& x) {
   if (is_floating(x.dtype())) return;
@@ -83,54 +77,12 @@ Var as_weights(const char* op, const Var& x, const Var& w) {
 Var cast(const Var& x, DType dtype, Where where) {
   const detail::CallSite site(where);
   if (x.dtype() == dtype) return x;
-  checks::is_floating("cast", {"x", Tensor(nullptr, dtype, {}, {})});
-  Var y = Var::computed(dtype, x.shape(), {x}, [](const Var&, const Var& dy, const std::vector<Var>& in) {
+  Gradient gradient = [](const Var&, const Var& dy, const std::vector<Var>& in) {
     return cast(dy, in[0].grad_dtype());
-  });
+  };
+  if (!is_floating(dtype) || !is_floating(x.dtype())) gradient = nullptr;
+  Var y = Var::computed(dtype, x.shape(), {x}, std::move(gradient));
   giro::cast(y.value(), x.value(), y.stream());
-  return y;
-}
-
-Var add(const Var& a, const Var& b, Where where) {
-  const detail::CallSite site(where);
-  if (differ_in_width(a, b)) return add(in_f32(a, b), in_f32(b, a));
-  Var y = Var::computed(a.dtype(), a.shape(), {a, b},
-                        [](const Var&, const Var& dy, const std::vector<Var>&) { return Gradients{dy, dy}; });
-  giro::add(y.value(), a.value(), b.value(), y.stream());
-  return y;
-}
-
-Var add(const Var& x, double constant, Where where) {
-  const detail::CallSite site(where);
-  const Var constants = Var::computed(x.dtype(), x.shape(), {x}, nullptr);
-  giro::fill(constants.value(), constant, constants.stream());
-  return add(x, constants);
-}
-
-Var subtract(const Var& a, const Var& b, Where where) {
-  const detail::CallSite site(where);
-  if (differ_in_width(a, b)) return subtract(in_f32(a, b), in_f32(b, a));
-  checks::same_dtype("subtract", {"a", a.value()}, {"b", b.value()});
-  checks::same_shape("subtract", {"a", a.value()}, {"b", b.value()});
-  return add(a, scale(a.has_stream() ? b.on(a.stream()) : b, -1.0));
-}
-
-Var multiply(const Var& a, const Var& b, Where where) {
-  const detail::CallSite site(where);
-  if (differ_in_width(a, b)) return multiply(in_f32(a, b), in_f32(b, a));
-  Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [](const Var&, const Var& dy, const std::vector<Var>& in) {
-    return Gradients{multiply(dy, in[1]), multiply(dy, in[0])};
-  });
-  giro::multiply(y.value(), a.value(), b.value(), y.stream());
-  return y;
-}
-
-Var square(const Var& x, Where where) {
-  const detail::CallSite site(where);
-  Var y = Var::computed(x.dtype(), x.shape(), {x}, [](const Var&, const Var& dy, const std::vector<Var>& in) {
-    return scale(multiply(dy, in[0]), 2.0);
-  });
-  giro::multiply(y.value(), x.value(), x.value(), y.stream());
   return y;
 }
 
@@ -146,22 +98,21 @@ Var scale(const Var& x, double factor, Where where) {
 
 Var activation(const Var& x, Activation f, Where where) {
   const detail::CallSite site(where);
-  if (f == Activation::none) return x;
   has_floats("activation", x);
-  Var y = Var::computed(x.dtype(), x.shape(), {x}, [f](const Var& out, const Var& dy, const std::vector<Var>& in) {
-    const Var& of = needs_input(f) ? in[0] : out;
-    const Var dx = gradient_like("activation", in[0], in[0].dtype(), {dy, of});
-    giro::activation_backward(dx.value(), dy.value(), of.value(), f, dx.stream());
-    return dx;
-  });
-  giro::activation(y.value(), x.value(), f, y.stream());
-  return y;
+  switch (f) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return relu(x);
+    case Activation::gelu:
+      return gelu(x);
+    case Activation::tanh:
+      return tanh(x);
+    case Activation::sigmoid:
+      return sigmoid(x);
+  }
+  return x;
 }
-
-Var relu(const Var& x, Where where) { return activation(x, Activation::relu, where); }
-Var gelu(const Var& x, Where where) { return activation(x, Activation::gelu, where); }
-Var tanh(const Var& x, Where where) { return activation(x, Activation::tanh, where); }
-Var sigmoid(const Var& x, Where where) { return activation(x, Activation::sigmoid, where); }
 
 Var flatten(const Var& x, Where where) {
   const detail::CallSite site(where);
@@ -228,47 +179,6 @@ Var max_pool(const Var& x, const PoolOptions& options, Where where) {
   Var y = Var::computed(x.dtype(), pool_shape(x.shape(), options), {x}, gradient);
   giro::max_pool(y.value(), x.value(), options, y.stream());
   return y;
-}
-
-namespace {
-
-// A scalar, times `factor`, for each element of a shape.
-Var broadcast(const Var& scalar, const Shape& shape, double factor) {
-  Var y = Var::computed(DType::f32, shape, {scalar}, [factor](const Var&, const Var& dy, const std::vector<Var>&) {
-    return scale(sum(dy), factor);
-  });
-  giro::broadcast(y.value(), scalar.value(), factor, y.stream());
-  return y;
-}
-
-}  // namespace
-
-Var sum(const Var& given, Where where) {
-  const detail::CallSite site(where);
-  const Var x = in_f32(given);
-  Var y = Var::computed(DType::f32, {}, {x}, [](const Var&, const Var& dy, const std::vector<Var>& in) {
-    return broadcast(dy, in[0].shape(), 1.0);
-  });
-  giro::sum(y.value(), x.value(), y.stream());
-  return y;
-}
-
-Var mean(const Var& given, Where where) {
-  const detail::CallSite site(where);
-  const Var x = in_f32(given);
-  Var y = Var::computed(DType::f32, {}, {x}, [](const Var&, const Var& dy, const std::vector<Var>& in) {
-    return broadcast(dy, in[0].shape(), 1.0 / static_cast<double>(in[0].shape().count()));
-  });
-  giro::mean(y.value(), x.value(), y.stream());
-  return y;
-}
-
-Var mean(const std::vector<Var>& scalars, Where where) {
-  const detail::CallSite site(where);
-  if (scalars.empty()) throw Error(ErrorCode::invalid_argument, "mean: expected at least one value, found none");
-  Var sum = scalars.front();
-  for (std::size_t i = 1; i < scalars.size(); ++i) sum = add(sum, scalars[i]);
-  return scale(sum, 1.0 / static_cast<double>(scalars.size()));
 }
 
 Var softmax_cross_entropy(const Var& given, const Var& labels, Where where) {

@@ -161,6 +161,14 @@ std::vector<Var> Var::made_before(std::uint64_t since, const Var& y) {
 
 namespace {
 
+// A gradient's terms added, for which there are rules.
+Var sum_of(const Var& a, const Var& b) {
+  Var y = Var::computed(a.dtype(), a.shape(), {a, b},
+                        [](const Var&, const Var& dy, const std::vector<Var>&) { return Gradients{dy, dy}; });
+  giro::add(y.value(), a.value(), b.value(), y.stream());
+  return y;
+}
+
 bool is_there(const Var& term) { return term.value() || term.shape().count() == 0; }
 
 }  // namespace
@@ -209,7 +217,7 @@ void Var::differentiate(const Var& y, const Var& dy, const std::function<bool(co
         if (!input.requires_grad() || !is_there(terms[i])) continue;
         Var term = cast(std::exchange(terms[i], Var()), input.grad_dtype());
         const auto [sum, is_first] = gradients.try_emplace(input.node_.get(), term);
-        if (!is_first) sum->second = add(sum->second, term);
+        if (!is_first) sum->second = sum_of(sum->second, term);
       }
     }
     Pairs complete;
@@ -230,7 +238,7 @@ void Var::differentiate(const Var& y, const Var& dy, const std::function<bool(co
 void Var::set_gradient(const Var& dx) const {
   Node& node = *node_;
   keep(node.grad_storage, node.grad);
-  const Var sum = std::exchange(node.has_grad, true) ? add(Var(node.grad, stream()), dx) : dx;
+  const Var sum = std::exchange(node.has_grad, true) ? sum_of(Var(node.grad, stream()), dx) : dx;
   copy(node.grad, sum.value().reshape(node.grad.shape()), stream());
 }
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include <giro/kernels/nn/var.h>
+#include <giro/kernels/nn/operand.h>
 #include <giro/runtime/dtype.h>
 
 #include "kernels/pointwise/loops.h"
@@ -14,20 +14,10 @@ namespace giro::pointwise {
 // What a value of a dtype is computed in: of bf16 and f16 in f32, rounded where a store would round it.
 constexpr DType computed_in(DType dtype) { return is_16_bit(dtype) ? DType::f32 : dtype; }
 
-// The dtypes that a function takes. All of its inputs have one dtype; `select`'s first is boolean besides.
-enum class Takes : std::uint8_t {
-  floating,  // f32, bf16, f16, f64
-  numbers,   // and i32, i64, u8
-  integers,  // i32, i64, u8
-  any,       // numbers and boolean
-  boolean,
-  select     // boolean, any, any
-};
-
 enum class Gives : std::uint8_t { same, boolean };
 
 // A term of a gradient: that of the loss by one input, given the inputs, the result y and the loss's gradient by y.
-using ScalarGradient = nn::Var (*)(const nn::Var& a, const nn::Var& b, const nn::Var& c, const nn::Var& y,
+using ScalarGradient = nn::Var (*)(const nn::Operand& a, const nn::Operand& b, const nn::Operand& c, const nn::Var& y,
                                    const nn::Var& dy);
 
 // A function of up to three numbers, whole and in one place: a line of the table in functions.h, or of a program's own.
@@ -50,29 +40,34 @@ struct ScalarFunction {
 
 }  // namespace giro::pointwise
 
-// A term of a gradient, as an expression of the Vars a, b, c, y and dy.
-#define GIRO_GRADIENT(...)                                                                              \
-  +[]([[maybe_unused]] const ::giro::nn::Var& a, [[maybe_unused]] const ::giro::nn::Var& b,             \
-      [[maybe_unused]] const ::giro::nn::Var& c, [[maybe_unused]] const ::giro::nn::Var& y,             \
+// A term of a gradient, as an expression of a, b, c, y and dy.
+#define GIRO_GRADIENT(...)                                                                                    \
+  +[]([[maybe_unused]] const ::giro::nn::Operand& a, [[maybe_unused]] const ::giro::nn::Operand& b,           \
+      [[maybe_unused]] const ::giro::nn::Operand& c, [[maybe_unused]] const ::giro::nn::Var& y,               \
       [[maybe_unused]] const ::giro::nn::Var& dy) -> ::giro::nn::Var { return __VA_ARGS__; }
 
 // Defines giro::pointwise::functions::NAME. CODE is an expression of a, b and c of the type T; it is compiled as C++ for
 // the CPU and by NVRTC for a GPU, where both have what math.h has. What follows are the Rules:
 //
 //   GIRO_SCALAR_FUNCTION(softsign, 1, a / (T(1) + abs(a)), {.gradients = {GIRO_GRADIENT(dy / square(1 + abs(a)))}})
-#define GIRO_SCALAR_FUNCTION(NAME, INPUTS, CODE, ...)                                                   \
-  namespace giro::pointwise::math {                                                                     \
-  struct NAME##_code {                                                                                  \
-    template <class T>                                                                                  \
-    GIRO_LOOP_INLINE static auto value([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T c) { \
-      return CODE;                                                                                      \
-    }                                                                                                   \
-  };                                                                                                    \
-  }                                                                                                     \
-  namespace giro::pointwise::functions {                                                                \
-  constexpr ::giro::pointwise::ScalarFunction::Rules NAME##_rules = __VA_ARGS__;                         \
-  extern constinit const ::giro::pointwise::ScalarFunction NAME = {                                     \
-      #NAME, INPUTS, #CODE,                                                                             \
-      ::giro::pointwise::loops_of<::giro::pointwise::math::NAME##_code, INPUTS>(NAME##_rules.takes),    \
-      NAME##_rules};                                                                                    \
+#define GIRO_SCALAR_FUNCTION(NAME, INPUTS, CODE, ...)                                                         \
+  namespace giro::pointwise::math {                                                                           \
+  struct NAME##_code {                                                                                        \
+    template <class T, class A>                                                                               \
+    GIRO_LOOP_INLINE static auto value([[maybe_unused]] A a, [[maybe_unused]] T b, [[maybe_unused]] T c) {    \
+      return CODE;                                                                                            \
+    }                                                                                                         \
+  };                                                                                                          \
+  }                                                                                                           \
+  namespace giro::nn {                                                                                        \
+  constexpr ::giro::pointwise::ScalarFunction::Rules NAME##_rules = [] {                                      \
+    using namespace ::giro::pointwise;                                                                        \
+    return ScalarFunction::Rules __VA_ARGS__;                                                                 \
+  }();                                                                                                        \
+  }                                                                                                           \
+  namespace giro::pointwise::functions {                                                                      \
+  extern constinit const ::giro::pointwise::ScalarFunction NAME = {                                           \
+      #NAME, INPUTS, #CODE,                                                                                   \
+      ::giro::pointwise::loops_of<::giro::pointwise::math::NAME##_code, INPUTS, nn::NAME##_rules.takes>(),    \
+      nn::NAME##_rules};                                                                                      \
   }

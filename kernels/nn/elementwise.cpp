@@ -1,0 +1,389 @@
+#include <giro/kernels/nn/elementwise.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/reduce.h>
+#include <giro/runtime/error.h>
+
+#include "kernels/pointwise/build.h"
+#include "kernels/pointwise/table.h"
+#include "runtime/internal/call_site.h"
+
+namespace giro::nn {
+namespace {
+
+using pointwise::Builder;
+using pointwise::Gives;
+using pointwise::Layout;
+using pointwise::ScalarFunction;
+using pointwise::Takes;
+
+// How many values a dtype tells apart, as far as promotion goes.
+int width(DType dtype) {
+  switch (dtype) {
+    case DType::boolean:
+      return 0;
+    case DType::u8:
+      return 1;
+    case DType::i32:
+      return 2;
+    case DType::i64:
+      return 3;
+    case DType::bf16:
+    case DType::f16:
+      return 4;
+    case DType::f32:
+      return 5;
+    case DType::f64:
+      return 6;
+  }
+  return 0;
+}
+
+// What two dtypes become together.
+DType promoted(DType a, DType b) {
+  if (a == b) return a;
+  if (is_16_bit(a) && is_16_bit(b)) return DType::f32;
+  return width(a) > width(b) ? a : b;
+}
+
+bool takes(Takes set, DType dtype) {
+  switch (set) {
+    case Takes::floating:
+      return is_floating(dtype);
+    case Takes::numbers:
+      return dtype != DType::boolean;
+    case Takes::integers:
+      return !is_floating(dtype) && dtype != DType::boolean;
+    case Takes::boolean:
+      return dtype == DType::boolean;
+    case Takes::any:
+    case Takes::select:
+      return true;
+  }
+  return false;
+}
+
+std::string names_of(Takes set) {
+  std::string names;
+  for (const DType dtype :
+       {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8, DType::boolean}) {
+    if (takes(set, dtype)) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(dtype));
+  }
+  return names;
+}
+
+// An integer dtype would wrap a number that it does not hold.
+void expect_fits(const char* op, double number, DType dtype) {
+  const auto check = [&]<class T>(T lowest, T highest) {
+    if (number >= static_cast<double>(lowest) && number <= static_cast<double>(highest)) return;
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: the number {} beside {}, expected one from {} to {}", op,
+                                                         number, name_of(dtype), lowest, highest));
+  };
+  if (dtype == DType::u8) check(0, 255);
+  if (dtype == DType::i32) check(INT32_MIN, INT32_MAX);
+  constexpr std::int64_t kExact = std::int64_t{1} << 53;  // as far as every integer is a double
+  if (dtype == DType::i64) check(-kExact, kExact);
+}
+
+// The dtype that the operands are converted to; of a choice by a boolean, all but that.
+DType common_dtype(const ScalarFunction& function, const std::vector<Operand>& operands) {
+  const Takes set = function.rules.takes;
+  std::optional<DType> common;
+  bool has_number = false, has_fraction = false;
+  for (std::size_t i = set == Takes::select ? 1 : 0; i < operands.size(); ++i) {
+    if (operands[i].is_number) {
+      has_number = true;
+      has_fraction |= operands[i].has_fraction;
+    } else {
+      common = common ? promoted(*common, operands[i].var.dtype()) : operands[i].var.dtype();
+    }
+  }
+  DType dtype = common.value_or(has_fraction ? DType::f32 : DType::i64);
+  if (!is_floating(dtype) && (has_fraction || set == Takes::floating)) dtype = DType::f32;
+  if (dtype == DType::boolean && (has_number || set == Takes::numbers)) dtype = DType::i32;
+  if (!takes(set, dtype)) {
+    throw Error(ErrorCode::dtype_mismatch,
+                fmt::format("{}: found {}, expected one of {}", function.name, name_of(dtype), names_of(set)));
+  }
+  for (const Operand& operand : operands) {
+    if (operand.is_number) expect_fits(function.name, operand.number, dtype);
+  }
+  return dtype;
+}
+
+Shape common_shape(const char* op, const std::vector<Operand>& operands) {
+  std::vector<std::int64_t> sizes;
+  for (const Operand& operand : operands) {
+    if (operand.is_number) continue;
+    const Shape& shape = operand.var.shape();
+    if (shape.rank() > sizes.size()) sizes.insert(sizes.begin(), shape.rank() - sizes.size(), 1);
+    for (std::size_t i = 0; i < shape.rank(); ++i) {
+      std::int64_t& size = sizes[sizes.size() - shape.rank() + i];
+      const std::int64_t own = shape.begin()[i];
+      if (size != 1 && own != 1 && own != size) {
+        std::string shapes;
+        for (const Operand& each : operands) {
+          if (!each.is_number) shapes += (shapes.empty() ? "" : " and ") + to_string(each.var.shape());
+        }
+        throw Error(ErrorCode::shape_mismatch,
+                    fmt::format("{}: the shapes {} do not broadcast: axis {} from the end is {} and {}, expected equal "
+                                "sizes or 1",
+                                op, shapes, shape.rank() - i, size, own));
+      }
+      if (size == 1) size = own;
+    }
+  }
+  return Shape(sizes);
+}
+
+// The sum over what was broadcast.
+Var sum_to(const Var& term, const Shape& shape) {
+  if (term.shape() == shape) return term;
+  std::vector<int> axes;
+  const std::size_t more = term.shape().rank() - shape.rank();
+  for (std::size_t i = 0; i < term.shape().rank(); ++i) {
+    if (i < more || (shape.begin()[i - more] == 1 && term.shape().begin()[i] != 1)) axes.push_back(static_cast<int>(i));
+  }
+  return sum(term, Axes(axes)).reshape(shape);
+}
+
+std::vector<Var> values_of(const std::vector<Operand>& operands) {
+  std::vector<Var> values;
+  for (const Operand& operand : operands) {
+    if (!operand.is_number) values.push_back(operand.var);
+  }
+  return values;
+}
+
+// The function's gradient by each of its values; where it has none by any of them, null.
+Gradient gradient_of(const ScalarFunction& function, const std::vector<Operand>& operands) {
+  const auto& terms = function.rules.gradients;
+  if (std::none_of(terms.begin(), terms.end(), [](auto term) { return term != nullptr; })) return nullptr;
+  std::vector<Operand> numbers = operands;
+  for (Operand& operand : numbers) operand.var = Var();  // the node holds its inputs itself
+  return [&function, numbers](const Var& y, const Var& dy, const std::vector<Var>& in) {
+    std::vector<Operand> all = numbers;
+    std::size_t next = 0;
+    for (Operand& operand : all) {
+      if (!operand.is_number) operand.var = in[next++];
+    }
+    all.resize(3, Operand(Var()));
+    std::vector<Var> result;
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      if (numbers[i].is_number) continue;
+      const Var& input = in[result.size()];
+      const pointwise::ScalarGradient term = function.rules.gradients[i];
+      result.push_back(term != nullptr && input.requires_grad()
+                           ? sum_to(term(all[0], all[1], all[2], y, dy), input.shape())
+                           : Var());
+    }
+    return Gradients(std::move(result));
+  };
+}
+
+// The same elements, found by a layout in x's memory.
+Var view(const char* name, const Operand& x, const Shape& shape, const Layout& layout, Gradient gradient) {
+  Var y = Var::computed(x.var.dtype(), shape, {x.var}, std::move(gradient));
+  Builder builder(shape);
+  builder.write(builder.read(x.var.value(), layout), y.value(), pointwise::broadcast_layout(shape, shape));
+  pointwise::queue(name, std::move(builder).take(), y.stream());
+  return y;
+}
+
+std::vector<std::size_t> checked_axes(const char* op, const Shape& shape, const std::vector<int>& axes) {
+  const int rank = static_cast<int>(shape.rank());
+  std::vector<std::size_t> result;
+  for (const int axis : axes) {
+    const int from_front = axis < 0 ? axis + rank : axis;
+    if (from_front < 0 || from_front >= rank) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: axis {} of {}, expected one from {} to {}", op, axis, to_string(shape), -rank,
+                              rank - 1));
+    }
+    if (std::find(result.begin(), result.end(), static_cast<std::size_t>(from_front)) != result.end()) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: axis {} of {} is named twice", op, axis, to_string(shape)));
+    }
+    result.push_back(static_cast<std::size_t>(from_front));
+  }
+  return result;
+}
+
+void expect_value(const char* op, const Operand& x) {
+  if (x.is_number) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: found the number {}, expected a value", op, x.number));
+  }
+}
+
+}  // namespace
+
+Var apply(const ScalarFunction& function, const std::vector<Operand>& operands) {
+  const detail::CallSite site(operands.front().where);
+  const bool selects = function.rules.takes == Takes::select;
+  if (selects && (operands.front().is_number || operands.front().var.dtype() != DType::boolean)) {
+    throw Error(ErrorCode::dtype_mismatch,
+                fmt::format("{}: the condition is {}, expected bool", function.name,
+                            operands.front().is_number ? "a number" : name_of(operands.front().var.dtype())));
+  }
+  const DType dtype = common_dtype(function, operands);
+  const DType result = function.rules.gives == Gives::boolean ? DType::boolean : dtype;
+  const Shape shape = common_shape(function.name, operands);
+  Var y = Var::computed(result, shape, values_of(operands), gradient_of(function, operands));
+  Builder builder(shape);
+  std::array<std::uint16_t, 3> values{};
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Operand& operand = operands[i];
+    if (operand.is_number) {
+      values[i] = builder.constant(dtype, operand.number);
+    } else {
+      values[i] = builder.read(operand.var.value(), pointwise::broadcast_layout(operand.var.shape(), shape));
+      if (!selects || i > 0) values[i] = builder.cast(values[i], dtype);
+    }
+  }
+  const std::uint16_t computed = builder.apply(function, result, std::span(values).first(operands.size()));
+  builder.write(computed, y.value(), pointwise::broadcast_layout(shape, shape));
+  pointwise::queue(function.name, std::move(builder).take(), y.stream());
+  return y;
+}
+
+#define GIRO_UNARY(NAME) \
+  Var NAME(const Operand& a) { return apply(pointwise::functions::NAME, {a}); }
+#define GIRO_BINARY(NAME) \
+  Var NAME(const Operand& a, const Operand& b) { return apply(pointwise::functions::NAME, {a, b}); }
+GIRO_BINARY(add)
+GIRO_BINARY(subtract)
+GIRO_BINARY(multiply)
+GIRO_BINARY(divide)
+GIRO_BINARY(power)
+GIRO_UNARY(negate)
+GIRO_UNARY(abs)
+GIRO_UNARY(sign)
+GIRO_UNARY(square)
+GIRO_UNARY(sqrt)
+GIRO_UNARY(rsqrt)
+GIRO_UNARY(exp)
+GIRO_UNARY(expm1)
+GIRO_UNARY(log)
+GIRO_UNARY(log1p)
+GIRO_BINARY(xlogy)
+GIRO_UNARY(sin)
+GIRO_UNARY(cos)
+GIRO_UNARY(tanh)
+GIRO_UNARY(sigmoid)
+GIRO_UNARY(erf)
+GIRO_UNARY(relu)
+GIRO_UNARY(softplus)
+GIRO_UNARY(silu)
+GIRO_UNARY(gelu)
+GIRO_UNARY(gelu_erf)
+GIRO_BINARY(maximum)
+GIRO_BINARY(minimum)
+GIRO_UNARY(is_finite)
+GIRO_UNARY(is_nan)
+GIRO_BINARY(equal)
+GIRO_BINARY(not_equal)
+GIRO_BINARY(less)
+GIRO_BINARY(less_equal)
+GIRO_BINARY(greater)
+GIRO_BINARY(greater_equal)
+GIRO_BINARY(logical_and)
+GIRO_BINARY(logical_or)
+GIRO_UNARY(logical_not)
+#undef GIRO_UNARY
+#undef GIRO_BINARY
+
+namespace {
+
+Var divide_integers(const ScalarFunction& function, const Operand& a, const Operand& b) {
+  const detail::CallSite site(a.where);
+  if (b.is_number && b.number == 0) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: integers are divided by the number 0", function.name));
+  }
+  return apply(function, {a, b});
+}
+
+}  // namespace
+
+Var quotient(const Operand& a, const Operand& b) { return divide_integers(pointwise::functions::quotient, a, b); }
+Var remainder(const Operand& a, const Operand& b) { return divide_integers(pointwise::functions::remainder, a, b); }
+
+Var clamp(const Operand& a, const Operand& lowest, const Operand& highest) {
+  const detail::CallSite site(a.where);
+  return minimum(maximum(a, lowest), highest);
+}
+
+Var where(const Operand& condition, const Operand& a, const Operand& b) {
+  return apply(pointwise::functions::where, {condition, a, b});
+}
+
+Var broadcast_to(const Operand& x, const Shape& shape) {
+  const detail::CallSite site(x.where);
+  expect_value("broadcast_to", x);
+  const Shape& from = x.var.shape();
+  bool fits = from.rank() <= shape.rank();
+  for (std::size_t i = 0; fits && i < from.rank(); ++i) {
+    fits = from.begin()[i] == 1 || from.begin()[i] == shape.begin()[shape.rank() - from.rank() + i];
+  }
+  if (!fits) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("broadcast_to: found {}, which does not broadcast to {}", to_string(from), to_string(shape)));
+  }
+  if (from == shape) return x.var;
+  return view("broadcast_to", x, shape, pointwise::broadcast_layout(from, shape),
+              [](const Var&, const Var& dy, const std::vector<Var>& in) { return sum_to(dy, in.front().shape()); });
+}
+
+Var transpose(const Operand& x, const std::vector<int>& axes) {
+  const detail::CallSite site(x.where);
+  expect_value("transpose", x);
+  const Shape& from = x.var.shape();
+  std::vector<int> order = axes;
+  if (axes.empty()) {
+    order.resize(from.rank());
+    std::iota(order.rbegin(), order.rend(), 0);
+  }
+  const std::vector<std::size_t> places = checked_axes("transpose", from, order);
+  if (places.size() != from.rank()) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("transpose: {} axes of {}, expected all {}", places.size(),
+                                                         to_string(from), from.rank()));
+  }
+  const Layout own = pointwise::broadcast_layout(from, from);
+  Layout layout;
+  std::vector<std::int64_t> sizes;
+  std::vector<int> inverse(places.size());
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    layout.strides[i] = own.strides[places[i]];
+    sizes.push_back(from.begin()[places[i]]);
+    inverse[places[i]] = static_cast<int>(i);
+  }
+  return view("transpose", x, Shape(sizes), layout, [inverse](const Var&, const Var& dy, const std::vector<Var>&) {
+    return inverse.empty() ? dy : transpose(dy, inverse);
+  });
+}
+
+Var flip(const Operand& x, const std::vector<int>& axes) {
+  const detail::CallSite site(x.where);
+  expect_value("flip", x);
+  const Shape& shape = x.var.shape();
+  Layout layout = pointwise::broadcast_layout(shape, shape);
+  for (const std::size_t axis : checked_axes("flip", shape, axes)) {
+    layout.offset += layout.strides[axis] * (shape.begin()[axis] - 1);
+    layout.strides[axis] = -layout.strides[axis];
+  }
+  return view("flip", x, shape, layout,
+              [axes](const Var&, const Var& dy, const std::vector<Var>&) { return flip(dy, axes); });
+}
+
+}  // namespace giro::nn

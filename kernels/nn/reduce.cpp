@@ -1,0 +1,234 @@
+#include <giro/kernels/nn/reduce.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <giro/kernels/elementwise.h>
+#include <giro/kernels/nn/elementwise.h>
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/reduce.h>
+#include <giro/runtime/error.h>
+
+#include "kernels/pointwise/build.h"
+#include "runtime/internal/call_site.h"
+
+namespace giro::nn {
+namespace {
+
+using pointwise::Builder;
+using pointwise::Combiner;
+using pointwise::Layout;
+
+// A shape whose reduced axes have been put last, as an expression's space has them.
+struct Reduction {
+  Reduction(const char* op, const Shape& from, const Axes& axes);
+
+  std::array<bool, Shape::kMaxRank> is_reduced{};
+  Shape space;
+  std::size_t reduced = 0;
+  Layout read, write;
+  Shape kept, result;  // with axes of size 1, and as it was asked for
+  std::int64_t count = 1;  // of elements that become one
+};
+
+Reduction::Reduction(const char* op, const Shape& from, const Axes& axes) {
+  const int rank = static_cast<int>(from.rank());
+  if (axes.all()) is_reduced.fill(true);
+  for (const int axis : axes.axes()) {
+    const int from_front = axis < 0 ? axis + rank : axis;
+    if (from_front < 0 || from_front >= rank) {
+      throw Error(ErrorCode::invalid_argument, fmt::format("{}: axis {} of {}, expected one from {} to {}", op, axis,
+                                                           to_string(from), -rank, rank - 1));
+    }
+    if (std::exchange(is_reduced[static_cast<std::size_t>(from_front)], true)) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: axis {} of {} is named twice", op, axis, to_string(from)));
+    }
+  }
+  const Layout own = pointwise::broadcast_layout(from, from);
+  std::vector<std::int64_t> sizes, with_ones, without;
+  for (const bool last : {false, true}) {
+    for (std::size_t i = 0; i < from.rank(); ++i) {
+      if (is_reduced[i] != last) continue;
+      read.strides[sizes.size()] = own.strides[i];
+      sizes.push_back(from.begin()[i]);
+      if (last) count *= from.begin()[i], ++reduced;
+    }
+  }
+  for (std::size_t i = 0; i < from.rank(); ++i) {
+    with_ones.push_back(is_reduced[i] ? 1 : from.begin()[i]);
+    if (!is_reduced[i]) without.push_back(from.begin()[i]);
+  }
+  space = Shape(sizes);
+  kept = Shape(with_ones);
+  result = axes.kept() ? kept : Shape(without);
+  std::copy_n(pointwise::broadcast_layout(Shape(without), Shape(without)).strides.begin(), without.size(),
+              write.strides.begin());
+}
+
+Var reduce(const char* op, Combiner combiner, const Operand& x, DType computed, DType dtype, const Axes& axes,
+           Gradient gradient) {
+  const Reduction reduction(op, x.var.shape(), axes);
+  const bool chooses = combiner == Combiner::max || combiner == Combiner::min || combiner == Combiner::argmax ||
+                       combiner == Combiner::argmin;
+  if (chooses && reduction.count == 0 && reduction.result.count() > 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: found {}, expected at least one element along the axes", op, to_string(x.var.shape())));
+  }
+  Var y = Var::computed(dtype, reduction.result, {x.var}, std::move(gradient));
+  Builder builder(reduction.space, reduction.reduced);
+  const std::uint16_t element = builder.cast(builder.read(x.var.value(), reduction.read), computed);
+  builder.write(builder.reduce(combiner, dtype, element), y.value(), reduction.write);
+  pointwise::queue(op, std::move(builder).take(), y.stream());
+  return y;
+}
+
+// A value that was reduced, for each element that it comes from.
+Var spread(const Var& reduced, const Shape& shape, const Axes& axes) {
+  return broadcast_to(reduced.reshape(Reduction("reduce", shape, axes).kept), shape);
+}
+
+DType dtype_of_sum(DType dtype) {
+  if (is_16_bit(dtype)) return DType::f32;
+  return is_floating(dtype) ? dtype : DType::i64;
+}
+
+void expect_value(const char* op, const Operand& x) {
+  if (x.is_number) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: found the number {}, expected a value", op, x.number));
+  }
+}
+
+Var choose(const char* op, Combiner combiner, const Operand& x, const Axes& axes) {
+  const detail::CallSite site(x.where);
+  expect_value(op, x);
+  const DType dtype = x.var.dtype();
+  if (dtype == DType::boolean) {
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: found bool, expected a number; see any and all", op));
+  }
+  // Elements that are equal share it.
+  const auto gradient = [axes](const Var& y, const Var& dy, const std::vector<Var>& in) {
+    const Shape& shape = in.front().shape();
+    const Var chosen = cast(equal(in.front(), spread(y, shape, axes)), DType::f32);
+    const Var each = dy / sum(chosen, axes);
+    return spread(each, shape, axes) * chosen;
+  };
+  return reduce(op, combiner, x, dtype, dtype, axes, gradient);
+}
+
+Var place(const char* op, Combiner combiner, const Operand& x, const Axes& axes) {
+  const detail::CallSite site(x.where);
+  expect_value(op, x);
+  return reduce(op, combiner, x, x.var.dtype(), DType::i64, axes, nullptr);
+}
+
+Var test(const char* op, Combiner combiner, const Operand& x, const Axes& axes) {
+  const detail::CallSite site(x.where);
+  expect_value(op, x);
+  if (x.var.dtype() != DType::boolean) {
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: found {}, expected bool", op, name_of(x.var.dtype())));
+  }
+  return reduce(op, combiner, x, DType::boolean, DType::boolean, axes, nullptr);
+}
+
+// A scalar, times `factor`, for each element of a shape.
+Var broadcast(const Var& scalar, const Shape& shape, double factor) {
+  Var y = Var::computed(DType::f32, shape, {scalar}, [factor](const Var&, const Var& dy, const std::vector<Var>&) {
+    return scale(sum(dy), factor);
+  });
+  giro::broadcast(y.value(), scalar.value(), factor, y.stream());
+  return y;
+}
+
+// The loss of a step most often, for which there are rules.
+bool is_of_all_floats(const Var& x, const Axes& axes) {
+  return axes.all() && (x.dtype() == DType::f32 || is_16_bit(x.dtype()));
+}
+
+Var of_all_floats(const Var& given, double factor,
+                  void (*queue)(const Tensor& out, const Tensor& x, const Stream& stream)) {
+  const Var x = cast(given, DType::f32);
+  Var y = Var::computed(DType::f32, {}, {x}, [factor](const Var&, const Var& dy, const std::vector<Var>& in) {
+    return broadcast(dy, in[0].shape(), factor);
+  });
+  queue(y.value(), x.value(), y.stream());
+  return y;
+}
+
+}  // namespace
+
+Var sum(const Operand& x, const Axes& axes) {
+  const detail::CallSite site(x.where);
+  expect_value("sum", x);
+  if (is_of_all_floats(x.var, axes)) return of_all_floats(x.var, 1.0, &giro::sum);
+  const DType dtype = dtype_of_sum(x.var.dtype());
+  Gradient gradient = [axes](const Var&, const Var& dy, const std::vector<Var>& in) {
+    return spread(dy, in.front().shape(), axes);
+  };
+  if (!is_floating(x.var.dtype())) gradient = nullptr;
+  return reduce("sum", Combiner::sum, x, dtype, dtype, axes, std::move(gradient));
+}
+
+Var mean(const Operand& x, const Axes& axes) {
+  const detail::CallSite site(x.where);
+  expect_value("mean", x);
+  if (is_of_all_floats(x.var, axes)) {
+    return of_all_floats(x.var, 1.0 / static_cast<double>(x.var.shape().count()), &giro::mean);
+  }
+  const Var floats = is_floating(x.var.dtype()) ? x.var : cast(x.var, DType::f32);
+  const std::int64_t count = Reduction("mean", x.var.shape(), axes).count;
+  return sum(floats, axes) / static_cast<double>(count);
+}
+
+Var product(const Operand& x, const Axes& axes) {
+  const detail::CallSite site(x.where);
+  expect_value("product", x);
+  const DType dtype = dtype_of_sum(x.var.dtype());
+  // That by an element is the product of the others: by a zero it is theirs, if they have none.
+  Gradient gradient = [axes](const Var&, const Var& dy, const std::vector<Var>& in) {
+    const Shape& shape = in.front().shape();
+    const Var is_zero = in.front() == 0;
+    const Var others = product(where(is_zero, 1, in.front()), axes), zeros = sum(is_zero, axes);
+    const Var without = where(is_zero, spread(where(zeros == 1, others, 0), shape, axes),
+                              spread(where(zeros == 0, others, 0), shape, axes) / where(is_zero, 1, in.front()));
+    return spread(dy, shape, axes) * without;
+  };
+  if (!is_floating(x.var.dtype())) gradient = nullptr;
+  return reduce("product", Combiner::product, x, dtype, dtype, axes, std::move(gradient));
+}
+
+Var max(const Operand& x, const Axes& axes) { return choose("max", Combiner::max, x, axes); }
+Var min(const Operand& x, const Axes& axes) { return choose("min", Combiner::min, x, axes); }
+Var argmax(const Operand& x, const Axes& axes) { return place("argmax", Combiner::argmax, x, axes); }
+Var argmin(const Operand& x, const Axes& axes) { return place("argmin", Combiner::argmin, x, axes); }
+Var any(const Operand& x, const Axes& axes) { return test("any", Combiner::any, x, axes); }
+Var all(const Operand& x, const Axes& axes) { return test("all", Combiner::all, x, axes); }
+
+Var logsumexp(const Operand& x, const Axes& axes) {
+  const detail::CallSite site(x.where);
+  expect_value("logsumexp", x);
+  const Var largest = stop_gradient(max(x, axes));
+  const Var shift = where(is_finite(largest), largest, 0);  // of infinities alone the sum is one, too
+  return log(sum(exp(x.var - spread(shift, x.var.shape(), axes)), axes)) + shift;
+}
+
+Var variance(const Operand& x, const Axes& axes) {
+  const detail::CallSite site(x.where);
+  expect_value("variance", x);
+  return mean(square(x.var - spread(mean(x, axes), x.var.shape(), axes)), axes);
+}
+
+Var mean(const std::vector<Var>& scalars, Where where) {
+  const detail::CallSite site(where);
+  if (scalars.empty()) throw Error(ErrorCode::invalid_argument, "mean: expected at least one value, found none");
+  Var sum = scalars.front();
+  for (std::size_t i = 1; i < scalars.size(); ++i) sum = sum + scalars[i];
+  return sum / static_cast<double>(scalars.size());
+}
+
+}  // namespace giro::nn

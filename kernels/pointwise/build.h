@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include <giro/kernels/nn/operand.h>
+#include <giro/runtime/stream.h>
+
+#include "kernels/pointwise/expression.h"
+
+namespace giro::pointwise {
+
+// The layout of a whole array that is broadcast to a shape, whose last axes are its own. Its sizes are those of the
+// shape or 1.
+Layout broadcast_layout(const Shape& array, const Shape& to);
+
+// Instructions, one after the other.
+class Builder {
+ public:
+  explicit Builder(const Shape& space, std::size_t reduced = 0);
+
+  std::uint16_t read(const Tensor& memory, const Layout& layout);
+  std::uint16_t constant(DType dtype, double number);
+  // The value itself if it is of that dtype.
+  std::uint16_t cast(std::uint16_t value, DType dtype);
+  std::uint16_t apply(const ScalarFunction& function, DType result, std::span<const std::uint16_t> operands);
+  std::uint16_t reduce(Combiner combiner, DType result, std::uint16_t value);
+  void write(std::uint16_t value, const Tensor& memory, const Layout& layout);
+
+  DType dtype(std::uint16_t value) const { return expression_.code[value].dtype; }
+  Expression take() && { return std::move(expression_); }
+
+ private:
+  std::uint16_t push(Instruction instruction);
+
+  Expression expression_;
+};
+
+// Runs it on the stream, or holds it as an op of a recording, by this name.
+void queue(const std::string& name, Expression expression, const Stream& stream);
+
+}  // namespace giro::pointwise
+
+namespace giro::nn {
+
+// A function of the table, or of a program's own, of values that are broadcast and converted to one dtype.
+Var apply(const pointwise::ScalarFunction& function, const std::vector<Operand>& operands);
+
+}  // namespace giro::nn

@@ -1,0 +1,198 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <giro/kernels/nn/functional.h>
+
+#include "kernels/pointwise/build.h"
+#include "kernels/pointwise/table.h"
+#include "tests/kernels/nn/gradient_test.h"
+
+// All that another function needs: it is tested with those of the table.
+GIRO_SCALAR_FUNCTION(softsign, 1, a / (T(1) + abs(a)), {.gradients = {GIRO_GRADIENT(dy / square(1 + abs(a)))}})
+
+namespace giro::nn {
+namespace {
+
+using pointwise::computed_in;
+using pointwise::ScalarFunction;
+using pointwise::Takes;
+using test::Array;
+
+const std::vector<const ScalarFunction*>& table() {
+  static const std::vector<const ScalarFunction*> functions{
+      &pointwise::functions::softsign,
+#pragma push_macro("GIRO_SCALAR_FUNCTION")
+#undef GIRO_SCALAR_FUNCTION
+#define GIRO_SCALAR_FUNCTION(NAME, ...) &pointwise::functions::NAME,
+#include "kernels/pointwise/functions.h"
+#pragma pop_macro("GIRO_SCALAR_FUNCTION")
+  };
+  return functions;
+}
+
+// The function of doubles, as they are.
+double value_of(const ScalarFunction& f, const std::array<double, 3>& in) {
+  const DType dtype = f.loops.get(DType::f64) != nullptr ? DType::f64 : DType::i64;
+  const bool selects = f.rules.takes == Takes::select;
+  const bool condition = in[0] != 0;
+  std::array<std::int64_t, 3> integers{};
+  for (std::size_t i = 0; i < 3; ++i) integers[i] = static_cast<std::int64_t>(in[i]);
+  std::array<const void*, 3> pointers{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    pointers[i] = dtype == DType::f64 ? static_cast<const void*>(&in[i]) : &integers[i];
+  }
+  if (selects) pointers[0] = &condition;
+  if (f.rules.takes == Takes::boolean) {
+    const std::array<bool, 2> booleans{in[0] != 0, in[1] != 0};
+    const std::array<const void*, 3> of{&booleans[0], &booleans[1], nullptr};
+    bool y = false;
+    f.loops.get(DType::boolean)(of.data(), &y, 1);
+    return y ? 1 : 0;
+  }
+  if (f.rules.gives == pointwise::Gives::boolean) {
+    bool y = false;
+    f.loops.get(dtype)(pointers.data(), &y, 1);
+    return y ? 1 : 0;
+  }
+  if (dtype == DType::i64) {
+    std::int64_t y = 0;
+    f.loops.get(dtype)(pointers.data(), &y, 1);
+    return static_cast<double>(y);
+  }
+  double y = 0;
+  f.loops.get(dtype)(pointers.data(), &y, 1);
+  return y;
+}
+
+class FunctionsTest : public GradientTest {
+ protected:
+  static constexpr std::int64_t kCount = 70;
+
+  bool takes(const ScalarFunction& f, DType dtype) const { return f.loops.get(computed_in(dtype)) != nullptr; }
+
+  std::vector<Array> inputs(const ScalarFunction& f, DType dtype) {
+    std::vector<Array> arrays;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(f.inputs); ++i) {
+      const bool is_condition = f.rules.takes == Takes::boolean || (f.rules.takes == Takes::select && i == 0);
+      const DType of = is_condition ? DType::boolean : dtype;
+      const auto [lowest, highest] = f.rules.domain[i];
+      Array array = random_.uniform({kCount}, lowest, highest);
+      array.dtype = of;
+      for (double& value : array.values) {
+        value = of == DType::boolean ? static_cast<double>(value > 0) : test::round_to(of, value);
+        if (of == DType::u8) value = std::abs(value);
+      }
+      arrays.push_back(array);
+    }
+    return arrays;
+  }
+};
+
+TEST_P(FunctionsTest, EachGivesItsValueInEveryDtype) {
+  for (const ScalarFunction* const f : table()) {
+    for (const DType dtype : test::kAllDTypes) {
+      if (!takes(*f, dtype)) continue;
+      SCOPED_TRACE(fmt::format("{} of {}", f->name, name_of(dtype)));
+      const std::vector<Array> in = inputs(*f, dtype);
+      std::vector<Operand> operands;
+      for (const Array& array : in) operands.emplace_back(Var(upload(array), stream()));
+      const Var y = apply(*f, operands);
+      test::Expected expected;
+      for (std::size_t k = 0; k < static_cast<std::size_t>(kCount); ++k) {
+        std::array<double, 3> at{};
+        for (std::size_t i = 0; i < in.size(); ++i) at[i] = in[i].values[k];
+        const double exact = value_of(*f, at);
+        // Of an f32 four roundings, of a sum of numbers up to 4.
+        const bool rounds = computed_in(dtype) == DType::f32 && !f->rules.is_exact;
+        expected.add(exact, rounds ? 4 * test::kUnit * (std::abs(exact) + 4) : 0);
+      }
+      if (is_16_bit(y.dtype())) expected = expected.stored_as(y.dtype());
+      test::Bytes bytes(y.value().bytes());
+      stream().copy(bytes.data(), y.value().raw(), bytes.size());
+      stream().synchronize();
+      test::expect_close(f->name, test::decode(y.dtype(), bytes), expected);
+    }
+  }
+}
+
+// In f64, against central differences.
+TEST_P(FunctionsTest, EachHasItsGradient) {
+  for (const ScalarFunction* const f : table()) {
+    if (!takes(*f, DType::f64)) continue;
+    const std::vector<Array> in = inputs(*f, DType::f64);
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      if (f->rules.gradients[i] == nullptr) continue;
+      SCOPED_TRACE(fmt::format("{} by input {}", f->name, i));
+      const Tensor grad = allocate(DType::f64, in[i].shape);
+      std::vector<Operand> operands;
+      for (std::size_t j = 0; j < in.size(); ++j) {
+        operands.emplace_back(i == j ? Var::parameter(upload(in[j]), grad, stream()) : Var(upload(in[j]), stream()));
+      }
+      backward(cast(sum(apply(*f, operands)), DType::f32));
+      test::Expected expected;
+      for (std::size_t k = 0; k < static_cast<std::size_t>(kCount); ++k) {
+        std::array<double, 3> at{};
+        for (std::size_t j = 0; j < in.size(); ++j) at[j] = in[j].values[k];
+        const auto shifted = [&](double by) {
+          std::array<double, 3> there = at;
+          there[i] += by;
+          return value_of(*f, there);
+        };
+        constexpr double kSmall = 0x1p-10;
+        const double slope =
+            (8 * (shifted(kSmall) - shifted(-kSmall)) - (shifted(2 * kSmall) - shifted(-2 * kSmall))) / (12 * kSmall);
+        expected.add(slope, 1e-7 * std::max(1.0, std::abs(slope)));
+      }
+      const std::vector<double> actual = to_host<double>(grad, stream());
+      test::expect_close("gradient", actual, expected);
+    }
+  }
+}
+
+// What the f64 of a table's line itself is worth.
+TEST(FunctionsReference, TheCodeIsTheMathematics) {
+  using F = double (*)(double, double);
+  const std::map<std::string, F> references{
+      {"tanh", [](double a, double) { return std::tanh(a); }},
+      {"sigmoid", [](double a, double) { return 1 / (1 + std::exp(-a)); }},
+      {"softplus", [](double a, double) { return std::log(1 + std::exp(a)); }},
+      {"silu", [](double a, double) { return a / (1 + std::exp(-a)); }},
+      {"gelu", [](double a, double) { return a / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a))); }},
+      {"gelu_erf", [](double a, double) { return a * std::erfc(-a / std::sqrt(2)) / 2; }},
+      {"relu", [](double a, double) { return std::fmax(a, 0); }},
+      {"rsqrt", [](double a, double) { return std::pow(a, -0.5); }},
+      {"square", [](double a, double) { return std::pow(a, 2); }},
+      {"power", [](double a, double b) { return std::exp(b * std::log(a)); }},
+      {"power_less_one", [](double a, double b) { return std::exp((b - 1) * std::log(a)); }},
+      {"xlogy", [](double a, double b) { return a * std::log(b); }},
+      {"maximum", [](double a, double b) { return std::fmax(a, b); }},
+      {"minimum", [](double a, double b) { return std::fmin(a, b); }},
+      {"softsign", [](double a, double) { return a / (1 + std::fabs(a)); }},
+  };
+  std::size_t found = 0;
+  for (const ScalarFunction* const f : table()) {
+    const auto reference = references.find(f->name);
+    if (reference == references.end()) continue;
+    ++found;
+    const auto [low, high] = f->rules.domain[0];
+    const auto [low_b, high_b] = f->rules.domain[1];
+    for (int k = 0; k <= 100; ++k) {
+      const double a = low + (high - low) * k / 100, b = low_b + (high_b - low_b) * (k * 37 % 101) / 100;
+      const double expected = reference->second(a, b);
+      EXPECT_NEAR(value_of(*f, {a, b, 0}), expected, 1e-13 * (1 + std::abs(expected))) << f->name << ' ' << a << ' ' << b;
+    }
+  }
+  EXPECT_EQ(found, references.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, FunctionsTest, test::kDevices, test::device_name);
+
+}  // namespace
+}  // namespace giro::nn

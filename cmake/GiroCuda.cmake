@@ -41,8 +41,13 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
       PATH_SUFFIXES include)
     find_library(GIRO_CUBLASLT_LIBRARY NAMES cublasLt libcublasLt.so.13 HINTS ${CUDAToolkit_LIBRARY_DIR}
       PATHS ${giro_library_places} PATH_SUFFIXES lib lib64)
+    # Opened by name when a program needs it, and linked by nothing.
+    find_path(GIRO_NVRTC_INCLUDE nvrtc.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${giro_library_places}
+      PATH_SUFFIXES include)
+    find_library(GIRO_NVRTC_LIBRARY NAMES libnvrtc.so.13 nvrtc HINTS ${CUDAToolkit_LIBRARY_DIR}
+      PATHS ${giro_library_places} PATH_SUFFIXES lib lib64)
   endif()
-  if(CUDAToolkit_FOUND AND GIRO_CUDNN_INCLUDE AND GIRO_CUDNN_LIBRARY AND GIRO_CUBLASLT_INCLUDE
+  if(CUDAToolkit_FOUND AND GIRO_NVRTC_INCLUDE AND GIRO_CUDNN_INCLUDE AND GIRO_CUDNN_LIBRARY AND GIRO_CUBLASLT_INCLUDE
      AND GIRO_CUBLASLT_LIBRARY)
     set(GIRO_WITH_CUDA ON)
     set(giro_cuda_link CUDA::cudart ${GIRO_CUBLASLT_LIBRARY} ${GIRO_CUDNN_LIBRARY})
@@ -51,7 +56,14 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
       NO_DEFAULT_PATH REQUIRED)
     add_library(giro_cuda_libraries INTERFACE)
     target_include_directories(giro_cuda_libraries SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${GIRO_CUDNN_INCLUDE}
-      ${GIRO_CUBLASLT_INCLUDE})
+      ${GIRO_CUBLASLT_INCLUDE} ${GIRO_NVRTC_INCLUDE})
+    set(places ${CUDAToolkit_LIBRARY_DIR} /usr/local/cuda/lib64)
+    foreach(place IN LISTS giro_library_places)
+      list(APPEND places ${place}/lib)
+    endforeach()
+    list(REMOVE_DUPLICATES places)
+    list(JOIN places ":" places)
+    set_source_files_properties(runtime/cuda/nvrtc.cpp PROPERTIES COMPILE_DEFINITIONS GIRO_NVRTC_PLACES="${places}")
     # Discovery passes over GPUs older than what the build holds code for.
     string(REGEX MATCHALL "[0-9]+" giro_architectures "${CMAKE_CUDA_ARCHITECTURES}")
     if(giro_architectures)
@@ -62,8 +74,8 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
     endif()
     message(STATUS "giro: CUDA backend on (toolkit ${CUDAToolkit_VERSION}, ${GIRO_CUDNN_LIBRARY})")
   elseif(GIRO_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "giro: GIRO_CUDA=ON needs the CUDA toolkit 13, cuBLASLt and cuDNN 9; nvcc is "
-      "'${CMAKE_CUDA_COMPILER}', cuBLASLt '${GIRO_CUBLASLT_LIBRARY}', cuDNN '${GIRO_CUDNN_LIBRARY}'")
+    message(FATAL_ERROR "giro: GIRO_CUDA=ON needs the CUDA toolkit 13 with nvrtc.h, cuBLASLt and cuDNN 9; nvcc is "
+      "'${CMAKE_CUDA_COMPILER}', nvrtc.h in '${GIRO_NVRTC_INCLUDE}', cuBLASLt '${GIRO_CUBLASLT_LIBRARY}', cuDNN '${GIRO_CUDNN_LIBRARY}'")
   elseif(CMAKE_CUDA_COMPILER)
     message(STATUS "giro: CUDA backend off: needs toolkit 13, cuBLASLt and cuDNN 9; found toolkit "
       "'${CUDAToolkit_VERSION}', cuBLASLt '${GIRO_CUBLASLT_LIBRARY}', cuDNN '${GIRO_CUDNN_LIBRARY}'")

@@ -251,6 +251,10 @@ To to_integer(From x) {
   return static_cast<To>(x);
 }
 
+// binary16. GPUs have one NaN there.
+inline f32 float_of_half(u16 bits) { return static_cast<f32>(std::bit_cast<_Float16>(bits)); }
+inline u16 half_of_float(f32 x) { return std::isnan(x) ? u16{0x7fff} : std::bit_cast<u16>(static_cast<_Float16>(x)); }
+
 // The approximate functions, exact here but for the last rounding.
 inline f32 exp2_approx(f32 x) { return static_cast<f32>(std::exp2(f64{x})); }
 inline f32 log2_approx(f32 x) { return static_cast<f32>(std::log2(f64{x})); }

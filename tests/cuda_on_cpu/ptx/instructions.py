@@ -419,6 +419,14 @@ ROUNDINGS = {"rni": "std::nearbyint", "rzi": "std::trunc", "rmi": "std::floor", 
 
 @opcodes("cvt")
 def cvt(c):
+    if c.flag("f16"):  # a float from or to binary16, which registers hold as 16 bits
+        if c.modifiers == ["f32"]:
+            c.modifiers.clear()
+            return c.put("f32", f"float_of_half({c.value(1, 'u16')})")
+        if c.modifiers == ["rn", "f32"]:
+            c.modifiers.clear()
+            return c.put("u16", f"half_of_float({c.value(1, 'f32')})")
+        raise Untranslated()
     source, target = c.type(), c.type()
     value = c.value(1, source)
     to_integer_by, flushes, saturates = c.choice(*ROUNDINGS), c.flag("ftz"), c.flag("sat")

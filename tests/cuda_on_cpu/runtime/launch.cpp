@@ -14,6 +14,7 @@
 #include "tests/cuda_on_cpu/engine/engine.h"
 #include "tests/cuda_on_cpu/runtime/error.h"
 #include "tests/cuda_on_cpu/runtime/injection.h"
+#include "tests/cuda_on_cpu/runtime/launch.h"
 #include "tests/cuda_on_cpu/runtime/order.h"
 #include "tests/cuda_on_cpu/runtime/stream.h"
 
@@ -38,8 +39,17 @@ std::map<const void*, Stub>& stubs() {
   return *stubs;
 }
 
+// Of kernels that were loaded while the program runs, by name.
+std::map<std::string, Stub>& loaded() {
+  static auto* const loaded = new std::map<std::string, Stub>;
+  return *loaded;
+}
+
 Stub& stub_of(const void* function) {
   const auto found = stubs().find(function);
+  for (auto& [name, stub] : loaded()) {
+    if (&stub == function) return stub;
+  }
   if (found == stubs().end()) fail(cudaErrorInvalidDeviceFunction, "the function is not a __global__ one");
   return found->second;
 }
@@ -114,6 +124,11 @@ struct Configuration {
 thread_local std::vector<Configuration> configurations;
 
 }  // namespace
+
+cudaKernel_t kernel_handle(const std::string& name) {
+  return reinterpret_cast<cudaKernel_t>(&loaded().try_emplace(name, Stub{name}).first->second);
+}
+
 }  // namespace cuda_on_cpu
 
 using namespace cuda_on_cpu;

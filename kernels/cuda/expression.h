@@ -1,0 +1,18 @@
+#pragma once
+
+#include <vector>
+
+#include <giro/runtime/stream.h>
+
+#include "kernels/pointwise/expression.h"
+
+namespace giro::cuda {
+
+// Queues an expression on a stream of its device. Its kernels are compiled where neither this process nor the cache has
+// them. Errors: device, out_of_memory, unsupported (no NVRTC), invalid_argument (a function's source does not compile).
+void run(const pointwise::Expression& expression, const Stream& stream);
+
+// Compiles what these expressions need all at once, before they run.
+void prepare(const std::vector<pointwise::Expression>& expressions, Device device);
+
+}  // namespace giro::cuda

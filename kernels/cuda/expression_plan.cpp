@@ -1,0 +1,184 @@
+#include "kernels/cuda/expression_plan.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <numeric>
+
+namespace giro::cuda {
+
+using pointwise::Access;
+using pointwise::Expression;
+using pointwise::Instruction;
+using pointwise::Layout;
+
+namespace {
+
+ExpressionPlan::Array array_of(const Layout& layout, std::size_t rank) {
+  ExpressionPlan::Array array;
+  array.strides.assign(layout.strides.begin(), layout.strides.begin() + static_cast<std::ptrdiff_t>(rank));
+  return array;
+}
+
+ExpressionPlan::Array array_of(const Access& access, std::size_t rank) {
+  ExpressionPlan::Array array = array_of(access.layout, rank);
+  array.dtype = access.memory.dtype();
+  array.data = static_cast<const char*>(access.memory.raw()) +
+               access.layout.offset * static_cast<std::int64_t>(size_of(array.dtype));
+  return array;
+}
+
+template <class F>
+void for_each_array(ExpressionPlan& plan, F&& f) {
+  for (auto* arrays : {&plan.reads, &plan.writes, &plan.places}) {
+    for (ExpressionPlan::Array& array : *arrays) f(array);
+  }
+}
+
+bool is_zero(const std::vector<std::int64_t>& strides, std::size_t begin, std::size_t end) {
+  return std::all_of(strides.begin() + static_cast<std::ptrdiff_t>(begin),
+                     strides.begin() + static_cast<std::ptrdiff_t>(end), [](std::int64_t s) { return s == 0; });
+}
+
+}  // namespace
+
+std::size_t operands_of(const Instruction& instruction) {
+  switch (instruction.kind) {
+    case Instruction::Kind::apply:
+      return static_cast<std::size_t>(instruction.function->inputs);
+    case Instruction::Kind::cast:
+    case Instruction::Kind::reduce:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+bool ExpressionPlan::Array::takes_packs_of(int count) const {
+  if (strides.empty() || strides.back() != 1) return false;
+  const auto bytes = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t alignment = std::min<std::int64_t>(16, count * bytes);
+  return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(alignment) == 0 &&
+         std::all_of(strides.begin(), strides.end() - 1, [&](std::int64_t s) { return s * bytes % alignment == 0; });
+}
+
+ExpressionPlan::ExpressionPlan(const Expression& expression) {
+  const std::size_t rank = expression.space.rank();
+  sizes.assign(expression.space.begin(), expression.space.end());
+  for (const Access& read : expression.reads) reads.push_back(array_of(read, rank));
+  for (const Expression::Write& write : expression.writes) writes.push_back(array_of(write.to, rank));
+  for (const Layout& place : expression.places) places.push_back(array_of(place, rank));
+  row_axes = rank - expression.reduced;
+
+  const auto product = [&](std::size_t begin, std::size_t end) {
+    return std::accumulate(sizes.begin() + static_cast<std::ptrdiff_t>(begin),
+                           sizes.begin() + static_cast<std::ptrdiff_t>(end), std::int64_t{1}, std::multiplies<>());
+  };
+  is_pointwise = std::none_of(expression.code.begin(), expression.code.end(),
+                              [](const Instruction& i) { return i.kind == Instruction::Kind::reduce; });
+  for (const Array& write : writes) {
+    for (std::size_t axis = row_axes; axis < rank; ++axis) {
+      if (sizes[axis] != 1 && write.strides[axis] == 0) is_pointwise = false;
+    }
+  }
+  if (is_pointwise) row_axes = rank;
+  rows = product(0, row_axes);
+  length = product(row_axes, rank);
+
+  join_axes(row_axes, rank);
+  join_axes(0, row_axes);
+  order_rows();
+  join_axes(0, row_axes);
+
+  // One pack or block beyond the end may be counted, too.
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max() - (1 << 16);
+  has_wide_index = rows * (is_pointwise ? 1 : 0) > kMost || length > kMost;
+  for_each_array(*this, [&](const Array& array) {
+    std::int64_t reach = 0;
+    for (std::size_t axis = is_pointwise ? 0 : row_axes; axis < sizes.size(); ++axis) {
+      reach += std::abs(array.strides[axis]) * sizes[axis];
+    }
+    if (reach > kMost) has_wide_index = true;
+  });
+  classify(expression);
+}
+
+// Of the axes in [begin, end).
+void ExpressionPlan::join_axes(std::size_t begin, std::size_t end) {
+  const auto remove = [&](std::size_t axis) {
+    sizes.erase(sizes.begin() + static_cast<std::ptrdiff_t>(axis));
+    for_each_array(*this, [&](Array& a) { a.strides.erase(a.strides.begin() + static_cast<std::ptrdiff_t>(axis)); });
+    if (axis < row_axes) --row_axes;
+    --end;
+  };
+  for (std::size_t axis = begin; axis < end;) {
+    if (sizes[axis] == 1) {
+      remove(axis);
+      continue;
+    }
+    bool joins = axis > begin;
+    if (joins) {
+      for_each_array(*this,
+                     [&](const Array& a) { joins = joins && a.strides[axis - 1] == a.strides[axis] * sizes[axis]; });
+    }
+    if (joins) {
+      sizes[axis] *= sizes[axis - 1];
+      remove(axis - 1);
+    } else {
+      ++axis;
+    }
+  }
+}
+
+// By the array that moves most: what is written where there is no reduction, else the largest that is read.
+void ExpressionPlan::order_rows() {
+  const Array* guide = is_pointwise && !writes.empty() ? &writes[0] : nullptr;
+  std::int64_t most = 0;
+  if (guide == nullptr) {
+    for (const Array& read : reads) {
+      std::int64_t bytes = static_cast<std::int64_t>(size_of(read.dtype));
+      for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
+        if (read.strides[axis] != 0) bytes *= sizes[axis];
+      }
+      if (bytes > most) most = bytes, guide = &read;
+    }
+  }
+  if (guide == nullptr) return;
+  std::vector<std::size_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const std::vector<std::int64_t> strides = guide->strides;
+  std::stable_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(row_axes),
+                   [&](std::size_t a, std::size_t b) { return std::abs(strides[a]) > std::abs(strides[b]); });
+  if (!is_pointwise && row_axes > 0 && sizes.size() > row_axes) {
+    const std::int64_t along_rows = std::abs(strides[order[row_axes - 1]]), along_row = std::abs(strides.back());
+    is_by_columns = along_rows != 0 && along_row > along_rows;
+  }
+  const auto in_order = [&](std::vector<std::int64_t>& values) {
+    const std::vector<std::int64_t> before = values;
+    for (std::size_t axis = 0; axis < order.size(); ++axis) values[axis] = before[order[axis]];
+  };
+  in_order(sizes);
+  for_each_array(*this, [&](Array& array) { in_order(array.strides); });
+}
+
+void ExpressionPlan::classify(const Expression& expression) {
+  const std::size_t varies_from = is_pointwise ? 0 : row_axes;
+  const auto varies = [&](const Array& array) { return !is_zero(array.strides, varies_from, sizes.size()); };
+  for (const Instruction& i : expression.code) {
+    bool element = (i.kind == Instruction::Kind::read && varies(reads[i.index])) ||
+                   (i.kind == Instruction::Kind::place && varies(places[i.index]));
+    int known = 0;
+    for (std::size_t k = 0; k < operands_of(i); ++k) {
+      element = element || is_of_element[i.operands[k]];
+      known = std::max(known, level[i.operands[k]]);
+    }
+    if (i.kind == Instruction::Kind::reduce) {
+      element = false;
+      levels = std::max(levels, ++known);
+    }
+    is_of_element.push_back(element);
+    level.push_back(known);
+  }
+}
+
+}  // namespace giro::cuda

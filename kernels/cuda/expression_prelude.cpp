@@ -1,0 +1,342 @@
+#include "kernels/cuda/expression_prelude.h"
+
+namespace giro::cuda {
+
+std::string_view expression_prelude() {
+  return R"cuda(#ifndef GIRO_EXPRESSION_PRELUDE
+#define GIRO_EXPRESSION_PRELUDE
+namespace giro {
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int i32;
+typedef long long i64;
+typedef float f32;
+typedef double f64;
+
+// What memory holds where it is not what is computed with: bf16 and f16 are computed in float, a byte as bool.
+struct bf16 { u16 bits; };
+struct f16 { u16 bits; };
+struct boolean { u8 byte; };
+
+__device__ inline float value(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }
+__device__ inline float value(f16 x) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits));
+  return result;
+}
+__device__ inline bool value(boolean x) { return x.byte != 0; }
+template <class T>
+__device__ inline T value(T x) { return x; }
+
+// To the nearest, ties to even; a NaN stays one, with the bits that the host's conversion gives it.
+template <class S>
+struct Store {
+  template <class T>
+  static __device__ inline S of(T x) { return S(x); }
+};
+template <>
+struct Store<bf16> {
+  static __device__ inline bf16 of(float x) {
+    const u32 u = __float_as_uint(x);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return {u16(u >> 16 | 0x40u)};
+    return {u16((u + 0x7fffu + (u >> 16 & 1u)) >> 16)};
+  }
+};
+template <>
+struct Store<f16> {
+  static __device__ inline f16 of(float x) {
+    const u32 u = __float_as_uint(x);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return {u16((u >> 16 & 0x8000u) | 0x7e00u)};
+    f16 result;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
+    return result;
+  }
+};
+template <>
+struct Store<boolean> {
+  static __device__ inline boolean of(bool x) { return {u8(x)}; }
+};
+template <class S>
+__device__ inline float rounded(float x) { return value(Store<S>::of(x)); }
+
+// Truncated toward 0 to an integer, != 0 to a bool.
+template <class T>
+struct Cast {
+  template <class From>
+  static __device__ inline T of(From x) { return T(x); }
+};
+template <>
+struct Cast<bool> {
+  template <class From>
+  static __device__ inline bool of(From x) { return x != From(0); }
+};
+
+template <int kBytes> struct Word { typedef uint4 type; };
+template <> struct Word<8> { typedef uint2 type; };
+template <> struct Word<4> { typedef u32 type; };
+template <> struct Word<2> { typedef u16 type; };
+template <> struct Word<1> { typedef u8 type; };
+
+// Elements that lie one after the other, moved 16 bytes at a time.
+template <class S, int N>
+union Pack {
+  enum { kWord = sizeof(S) * N < 16 ? sizeof(S) * N : 16 };
+  typedef typename Word<kWord>::type W;
+  S element[N];
+  W word[sizeof(S) * N / kWord];
+};
+// `count`: how many there are; the others are 0. kWhole: either all or none are.
+template <int N, bool kWhole, class S, class Index>
+__device__ inline Pack<S, N> load(const S* from, Index count) {
+  Pack<S, N> pack{};
+  if (kWhole ? count > 0 : count >= N) {
+#pragma unroll
+    for (int i = 0; i < int(sizeof pack.word / sizeof pack.word[0]); ++i)
+      pack.word[i] = reinterpret_cast<const typename Pack<S, N>::W*>(from)[i];
+  } else if (!kWhole) {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      if (i < count) pack.element[i] = from[i];
+  }
+  return pack;
+}
+template <int N, class S, class Stride, class Index>
+__device__ inline Pack<S, N> gather(const S* from, Stride stride, Index count) {
+  Pack<S, N> pack{};
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    if (i < count) pack.element[i] = from[i * stride];
+  return pack;
+}
+template <int N, bool kWhole, class S, class Index>
+__device__ inline void store(S* to, const Pack<S, N>& pack, Index count) {
+  if (kWhole ? count > 0 : count >= N) {
+#pragma unroll
+    for (int i = 0; i < int(sizeof pack.word / sizeof pack.word[0]); ++i)
+      reinterpret_cast<typename Pack<S, N>::W*>(to)[i] = pack.word[i];
+  } else if (!kWhole) {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      if (i < count) to[i] = pack.element[i];
+  }
+}
+template <int N, class S, class Stride, class Index>
+__device__ inline void scatter(S* to, Stride stride, const Pack<S, N>& pack, Index count) {
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    if (i < count) to[i * stride] = pack.element[i];
+}
+
+// For scalar functions. Integers wrap around.
+template <class T> struct Unsigned { typedef T type; };
+template <> struct Unsigned<i32> { typedef u32 type; };
+template <> struct Unsigned<i64> { typedef u64 type; };
+template <class T> __device__ inline T plus(T a, T b) {
+  typedef typename Unsigned<T>::type U;
+  return T(U(a) + U(b));
+}
+template <class T> __device__ inline T minus(T a, T b) {
+  typedef typename Unsigned<T>::type U;
+  return T(U(a) - U(b));
+}
+template <class T> __device__ inline T times(T a, T b) {
+  typedef typename Unsigned<T>::type U;
+  return T(U(a) * U(b));
+}
+template <class T> __device__ inline bool is_nan(T x) { return x != x; }
+}  // namespace giro
+#endif
+)cuda";
+}
+
+std::string_view reduction_prelude() {
+  return R"cuda(#ifndef GIRO_REDUCTION_PRELUDE
+#define GIRO_REDUCTION_PRELUDE
+namespace giro {
+// A Part is what up to 1024 elements come to, a Whole what more do. Both are of a multiple of 4 bytes.
+template <class T> struct Wide { typedef T part; typedef T whole; };
+template <> struct Wide<f32> { typedef f32 part; typedef f64 whole; };
+template <> struct Wide<u8> { typedef i32 part; typedef i32 whole; };
+template <> struct Wide<bool> { typedef i32 part; typedef i32 whole; };
+
+template <class T>
+struct Sum {
+  typedef typename Wide<T>::part Part;
+  typedef typename Wide<T>::whole Whole;
+  static __device__ inline Part none() { return Part(0); }
+  static __device__ inline Part take(Part p, T x, i64) { return plus(p, Part(x)); }
+  template <class P> static __device__ inline P join(P a, P b) { return plus(a, b); }
+};
+template <class T>
+struct Product : Sum<T> {
+  typedef typename Wide<T>::part Part;
+  static __device__ inline Part none() { return Part(1); }
+  static __device__ inline Part take(Part p, T x, i64) { return times(p, Part(x)); }
+  template <class P> static __device__ inline P join(P a, P b) { return times(a, b); }
+};
+
+template <class T> struct Least;
+template <> struct Least<f32> { static __device__ inline f32 of() { return -__int_as_float(0x7f800000); } };
+template <> struct Least<f64> { static __device__ inline f64 of() { return -__longlong_as_double(0x7ff0000000000000ll); } };
+template <> struct Least<i32> { static __device__ inline i32 of() { return -2147483647 - 1; } };
+template <> struct Least<i64> { static __device__ inline i64 of() { return -9223372036854775807ll - 1; } };
+template <> struct Least<u8> { static __device__ inline i32 of() { return 0; } };
+template <> struct Least<bool> { static __device__ inline i32 of() { return 0; } };
+template <class T> struct Most { static __device__ inline T of() { return -Least<T>::of(); } };
+template <> struct Most<i32> { static __device__ inline i32 of() { return 2147483647; } };
+template <> struct Most<i64> { static __device__ inline i64 of() { return 9223372036854775807ll; } };
+template <> struct Most<u8> { static __device__ inline i32 of() { return 255; } };
+template <> struct Most<bool> { static __device__ inline i32 of() { return 1; } };
+
+template <class T>
+struct Max {
+  typedef typename Wide<T>::part Part;
+  typedef Part Whole;
+  static __device__ inline Part none() { return Least<T>::of(); }
+  static __device__ inline Part take(Part p, T x, i64) { return join(p, Part(x)); }
+  static __device__ inline Part join(Part a, Part b) { return a > b || is_nan(a) ? a : b; }
+};
+template <class T>
+struct Min : Max<T> {
+  typedef typename Wide<T>::part Part;
+  static __device__ inline Part none() { return Most<T>::of(); }
+  static __device__ inline Part take(Part p, T x, i64) { return join(p, Part(x)); }
+  static __device__ inline Part join(Part a, Part b) { return a < b || is_nan(a) ? a : b; }
+};
+struct Any {
+  typedef i32 Part;
+  typedef i32 Whole;
+  static __device__ inline Part none() { return 0; }
+  static __device__ inline Part take(Part p, bool x, i64) { return p | i32(x); }
+  static __device__ inline Part join(Part a, Part b) { return a | b; }
+};
+struct All {
+  typedef i32 Part;
+  typedef i32 Whole;
+  static __device__ inline Part none() { return 1; }
+  static __device__ inline Part take(Part p, bool x, i64) { return p & i32(x); }
+  static __device__ inline Part join(Part a, Part b) { return a & b; }
+};
+
+// A NaN is beyond every number; of equals the first counts, and nothing (place -1) is before all of them.
+template <class T>
+struct Best {
+  typename Wide<T>::part value;
+  i32 unused;
+  i64 place;
+};
+template <class T, bool kLargest>
+struct ArgBest {
+  typedef Best<T> Part;
+  typedef Best<T> Whole;
+  static __device__ inline Part none() { return {0, 0, -1}; }
+  static __device__ inline Part take(Part p, T x, i64 place) { return join(p, {x, 0, place}); }
+  static __device__ inline Part join(Part a, Part b) {
+    if (a.place < 0) return b;
+    if (b.place < 0 || is_nan(a.value)) return a;
+    return is_nan(b.value) || (kLargest ? b.value > a.value : b.value < a.value) ? b : a;
+  }
+};
+template <class R, class T>
+__device__ inline R result_of(T x) { return R(x); }
+template <class R, class T>
+__device__ inline R result_of(Best<T> x) { return x.place < 0 ? R(0) : R(x.place); }
+
+template <class To, class From> struct Widen { static __device__ inline To of(From x) { return To(x); } };
+template <class T> struct Widen<T, T> { static __device__ inline T of(T x) { return x; } };
+
+template <class T>
+__device__ inline T shuffled(T x, int step) {
+  union { T whole; u32 word[sizeof(T) / 4]; } from, to;
+  from.whole = x;
+#pragma unroll
+  for (int i = 0; i < int(sizeof(T) / 4); ++i) to.word[i] = __shfl_xor_sync(0xffffffffu, from.word[i], step);
+  return to.whole;
+}
+// With the neighbour's: the lower lane's comes first.
+template <class Op, class P>
+__device__ inline P joined(P own, int step) {
+  const P other = shuffled(own, step);
+  return threadIdx.x & step ? Op::join(other, own) : Op::join(own, other);
+}
+
+// What a row's kLanes threads have, each of a unit, joined: in all of them. Called by the whole block; `shared` has
+// room for a Part of each warp, and is nobody else's until the next __syncthreads().
+template <class Op, int kLanes>
+__device__ inline typename Op::Whole over_lanes(typename Op::Part p, typename Op::Part* shared) {
+  typedef typename Op::Part Part;
+  typedef typename Op::Whole Whole;
+#pragma unroll
+  for (int step = 1; step < (kLanes < 32 ? kLanes : 32); step *= 2) p = joined<Op>(p, step);
+  if constexpr (kLanes <= 32) return Widen<Whole, Part>::of(p);
+  constexpr int kWarps = kLanes / 32 > 0 ? kLanes / 32 : 1;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (lane == 0) shared[warp] = p;
+  __syncthreads();
+  p = shared[warp / kWarps * kWarps + lane % kWarps];
+#pragma unroll
+  for (int step = 1; step < (kWarps < 4 ? kWarps : 4); step *= 2) p = joined<Op>(p, step);
+  Whole whole = Widen<Whole, Part>::of(p);
+#pragma unroll
+  for (int step = 4; step < kWarps; step *= 2) whole = joined<Op>(whole, step);
+  return whole;
+}
+
+// The same for columns of threads, kColumns beside each other, each thread with what kUnits units come to. `shared` has
+// room for a Whole of each thread.
+template <class Op, int kColumns, int kHeight, int kUnits, class P>
+__device__ inline typename Op::Whole over_columns(P own, typename Op::Whole* shared) {
+  typedef typename Op::Part Part;
+  typedef typename Op::Whole Whole;
+  if constexpr (kHeight == 1) return Widen<Whole, P>::of(own);
+  __syncthreads();
+  shared[threadIdx.x] = Widen<Whole, P>::of(own);
+#pragma unroll
+  for (int step = 1; step < kHeight; step *= 2) {
+    __syncthreads();
+    if (threadIdx.x / kColumns % (2 * step) != 0) continue;
+    const Whole a = shared[threadIdx.x], b = shared[threadIdx.x + step * kColumns];
+    shared[threadIdx.x] = 2 * step * kUnits <= 128 ? Widen<Whole, Part>::of(Op::join(Widen<Part, Whole>::of(a),
+                                                                                     Widen<Part, Whole>::of(b)))
+                                                   : Op::join(a, b);
+  }
+  __syncthreads();
+  return shared[threadIdx.x % kColumns];
+}
+
+// Joins what comes one after the other, up to 2 to the power of kLevels, in a binary tree.
+template <class Op, class P, int kLevels>
+struct Tree {
+  P held[kLevels + 1];
+  __device__ inline void push(int number, P x) {
+    bool is_held = false;
+#pragma unroll
+    for (int level = 0; level <= kLevels; ++level) {
+      const bool joins = number >> level & 1;
+      if (!is_held) {
+        if (joins) {
+          x = Op::join(held[level], x);
+        } else {
+          held[level] = x;
+          is_held = true;
+        }
+      }
+    }
+  }
+  // Of `count` that have come.
+  __device__ inline P joined(int count) const {
+    P x = Widen<P, typename Op::Part>::of(Op::none());
+#pragma unroll
+    for (int level = 0; level <= kLevels; ++level)
+      if (count >> level & 1) x = Op::join(held[level], x);
+    return x;
+  }
+};
+}  // namespace giro
+#endif
+)cuda";
+}
+
+}  // namespace giro::cuda

@@ -1,0 +1,306 @@
+#include "kernels/cuda/expression_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "kernels/cuda/expression_prelude.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/scalar_source.h"
+
+namespace giro::cuda {
+
+using pointwise::Combiner;
+using pointwise::Expression;
+using pointwise::Takes;
+using Kind = pointwise::Instruction::Kind;
+
+namespace {
+
+constexpr int kThreads = 256;  // of a block, where elements do not meet
+constexpr std::string_view kName = "@kernel@";
+
+std::string_view name_of(Combiner combiner) {
+  constexpr std::string_view kNames[] = {"sum", "product", "max", "min", "any", "all", "argmax", "argmin"};
+  return kNames[static_cast<std::size_t>(combiner)];
+}
+
+}  // namespace
+
+std::string ExpressionWriter::strided(const std::vector<std::int64_t>& strides, std::size_t begin, std::size_t end,
+                                      std::string_view axis, std::string_view type) {
+  std::string sum;
+  for (std::size_t i = begin; i < end; ++i) {
+    if (strides[i] == 0) continue;
+    sum += fmt::format("{}{}({}{}) * {}", sum.empty() ? "" : " + ", type, axis, i, strides[i]);
+  }
+  return sum.empty() ? "0" : sum;
+}
+
+ExpressionWriter::ExpressionWriter(const Expression& expression)
+    : expression_(expression), plan_(expression), is_kept_(expression.code.size()), is_needed_(expression.code.size()) {
+  source_.count = plan_.rows;
+  source_.has_wide_count = plan_.rows > std::numeric_limits<std::int32_t>::max() - (1 << 16);
+  for (const Expression::Write& write : expression.writes) is_needed_[write.value] = true;
+  for (std::size_t i = expression.code.size(); i-- > 0;) {
+    const Instruction& instruction = expression.code[i];
+    if (!is_needed_[i]) continue;
+    for (std::size_t k = 0; k < operands_of(instruction); ++k) is_needed_[instruction.operands[k]] = true;
+  }
+}
+
+ExpressionSource ExpressionWriter::write() {
+  if (plan_.is_pointwise) {
+    write_pointwise();
+  } else {
+    write_reductions();
+  }
+  std::string text(expression_prelude());
+  if (!plan_.is_pointwise) text += reduction_prelude();
+  for (std::size_t i = 0; i < expression_.code.size(); ++i) {
+    const Instruction& instruction = expression_.code[i];
+    if (instruction.kind != Kind::apply || !is_needed_[i]) continue;
+    const std::string definition = function_definition(*instruction.function, inputs_dtype(instruction));
+    if (text.find(definition) == std::string::npos) text += definition;
+  }
+  const std::string name = fmt::format("giro_{}_{}", title(), digits_of(text + body_));
+  for (std::size_t at = 0; (at = body_.find(kName, at)) != std::string::npos;) body_.replace(at, kName.size(), name);
+  for (ExpressionSource::Kernel& kernel : source_.kernels) kernel.name.replace(0, kName.size(), name);
+  source_.text = text + body_;
+  return std::move(source_);
+}
+
+// What profilers show of it: "add_tanh_sum".
+std::string ExpressionWriter::title() const {
+  std::string title;
+  for (std::size_t i = 0; i < expression_.code.size() && title.size() < 40; ++i) {
+    const Instruction& instruction = expression_.code[i];
+    if (!is_needed_[i]) continue;
+    std::string_view word;
+    if (instruction.kind == Kind::apply) word = instruction.function->name;
+    if (instruction.kind == Kind::reduce) word = name_of(instruction.combiner);
+    if (!word.empty()) title += fmt::format("{}{}", title.empty() ? "" : "_", word);
+  }
+  return title.empty() ? "copy" : title;
+}
+
+DType ExpressionWriter::inputs_dtype(const Instruction& apply) const {
+  const std::size_t first = apply.function->rules.takes == Takes::select ? 1 : 0;
+  return expression_.code[apply.operands[first]].dtype;
+}
+
+void ExpressionWriter::line(int indent, const std::string& text) {
+  body_.append(static_cast<std::size_t>(2 * indent), ' ').append(text).append("\n");
+}
+
+void ExpressionWriter::begin_kernel(const std::string& suffix, unsigned int threads, std::int64_t blocks) {
+  const std::string name = std::string(kName) + suffix;
+  source_.kernels.push_back({name, threads, static_cast<unsigned int>(std::max<std::int64_t>(blocks, 1))});
+  std::string parameters;
+  for (std::size_t i = 0; i < plan_.reads.size(); ++i) {
+    parameters += fmt::format("const {}* r{}, ", storage_type(plan_.reads[i].dtype), i);
+  }
+  for (std::size_t i = 0; i < plan_.writes.size(); ++i) {
+    parameters += fmt::format("{}* w{}, ", storage_type(plan_.writes[i].dtype), i);
+  }
+  if (has_workspace_) parameters += "char* workspace, ";
+  line(0, fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}({}{} n) {{", threads, name, parameters,
+                      count_type()));
+  std::fill(is_kept_.begin(), is_kept_.end(), false);
+}
+
+void ExpressionWriter::end_kernel() { line(0, "}"); }
+
+// As many elements as one access of 16 bytes moves of the narrowest array, but not more than 32 bytes of another.
+int ExpressionWriter::pointwise_pack() const {
+  std::size_t narrowest = 16, widest = 1;
+  for (const auto* arrays : {&plan_.reads, &plan_.writes}) {
+    for (const ExpressionPlan::Array& array : *arrays) {
+      if (array.strides.empty() || array.strides.back() != 1) continue;
+      narrowest = std::min(narrowest, size_of(array.dtype));
+      widest = std::max(widest, size_of(array.dtype));
+    }
+  }
+  auto pack = static_cast<int>(std::min(16 / narrowest, 32 / widest));
+  while (plan_.sizes.size() > 1 && plan_.sizes.back() % pack != 0) pack /= 2;
+  return pack;
+}
+
+void ExpressionWriter::write_pointwise() {
+  const int pack = pointwise_pack();
+  begin_kernel("", kThreads, (plan_.rows + std::int64_t{kThreads} * pack - 1) / (std::int64_t{kThreads} * pack));
+  line(1, fmt::format("const {0} i = ({0}(blockIdx.x) * {1} + threadIdx.x) * {2};", count_type(), kThreads, pack));
+  line(1, "if (i >= n) return;");
+  line(1, fmt::format("const {} count = n - i;", count_type()));
+  for (std::size_t i = 0; i < plan_.reads.size(); ++i) line(1, fmt::format("const auto* const x{0} = r{0};", i));
+  for (std::size_t i = 0; i < plan_.writes.size(); ++i) line(1, fmt::format("auto* const y{0} = w{0};", i));
+  for (std::size_t i = 0; i < plan_.places.size(); ++i) {
+    line(1, fmt::format("const giro::i64 b{} = {};", i, expression_.places[i].offset));
+  }
+  line(1, "const bool live = true;");
+  write_row_values(0);
+  Elements elements{.pack = pack, .is_whole = plan_.sizes.size() > 1, .run = plan_.is_of_element, .writes = true};
+  for (std::size_t i = 0; i < elements.run.size(); ++i) elements.run[i] = elements.run[i] && is_needed_[i];
+  write_elements(elements, 1);
+  end_kernel();
+}
+
+// c<axis> of the axes along which the elements of a row, or of everything, lie: of the element whose number is `index`.
+void ExpressionWriter::write_coordinates(const std::string& index, int indent) {
+  const std::size_t first = plan_.is_pointwise ? 0 : plan_.row_axes, end = plan_.sizes.size();
+  if (first == end) return;
+  if (first + 1 == end) return line(indent, fmt::format("const auto c{} = {};", first, index));
+  line(indent, fmt::format("auto q = {};", index));
+  for (std::size_t axis = end - 1; axis > first; --axis) {
+    line(indent, fmt::format("const auto c{0} = q % {1}; q /= {1};", axis, plan_.sizes[axis]));
+  }
+  line(indent, fmt::format("const auto c{} = q;", first));
+}
+
+std::string ExpressionWriter::offset(const ExpressionPlan::Array& array) const {
+  return strided(array.strides, plan_.is_pointwise ? 0 : plan_.row_axes, plan_.sizes.size(), "c", index_type());
+}
+
+// Whether the elements of a pack can lie in several rows of the last axis.
+bool ExpressionWriter::is_per_element(int pack) const {
+  const std::size_t first = plan_.is_pointwise ? 0 : plan_.row_axes;
+  return plan_.sizes.size() > first + 1 && plan_.sizes.back() % pack != 0;
+}
+
+// Of the last axis.
+std::int64_t ExpressionWriter::stride_of(const ExpressionPlan::Array& array) {
+  return array.strides.empty() ? 0 : array.strides.back();
+}
+
+bool ExpressionWriter::writes_elements(std::size_t write) const {
+  const std::vector<std::int64_t>& strides = plan_.writes[write].strides;
+  return plan_.is_pointwise || std::any_of(strides.begin() + static_cast<std::ptrdiff_t>(plan_.row_axes), strides.end(),
+                                           [](std::int64_t stride) { return stride != 0; });
+}
+
+// As an operand of what is computed for one element (k) or for a row.
+std::string ExpressionWriter::value(std::size_t number) const {
+  const Instruction& instruction = expression_.code[number];
+  if (instruction.kind == Kind::constant) return literal(instruction);
+  return fmt::format("v{}{}", number, is_kept_[number] ? "[k]" : "");
+}
+
+// What an instruction other than a read, a place or a reduction comes to.
+std::string ExpressionWriter::computed(std::size_t number) const {
+  const Instruction& instruction = expression_.code[number];
+  std::string result;
+  if (instruction.kind == Kind::cast) {
+    result = fmt::format("giro::Cast<{}>::of({})", value_type(instruction.dtype), value(instruction.operands[0]));
+  } else {
+    for (std::size_t k = 0; k < operands_of(instruction); ++k) {
+      result += fmt::format("{}{}", k == 0 ? "" : ", ", value(instruction.operands[k]));
+    }
+    result = fmt::format("{}({})", function_name(*instruction.function, inputs_dtype(instruction)), result);
+    if (instruction.function->rules.is_exact) return result;
+  }
+  return rounded(instruction.dtype, result);
+}
+
+std::string ExpressionWriter::rounded(DType dtype, const std::string& text) {
+  return is_16_bit(dtype) ? fmt::format("giro::rounded<{}>({})", storage_type(dtype), text) : text;
+}
+
+// Those of level 0 read and count; the others follow from reductions that are there.
+void ExpressionWriter::write_row_values(int level) {
+  for (std::size_t i = 0; i < expression_.code.size(); ++i) {
+    const Instruction& instruction = expression_.code[i];
+    if (!is_needed_[i] || plan_.is_of_element[i] || plan_.level[i] != level) continue;
+    const std::string begin = fmt::format("const {} v{} = ", value_type(instruction.dtype), i);
+    if (instruction.kind == Kind::read) {
+      line(1,
+           fmt::format("{}live ? giro::value(*x{}) : {}(0);", begin, instruction.index, value_type(instruction.dtype)));
+    } else if (instruction.kind == Kind::place) {
+      line(1, fmt::format("{}b{};", begin, instruction.index));
+    } else if (instruction.kind == Kind::apply || instruction.kind == Kind::cast) {
+      line(1, fmt::format("{}{};", begin, computed(i)));
+    }
+  }
+}
+
+void ExpressionWriter::write_elements(const Elements& elements, int indent) {
+  const bool per_element = is_per_element(elements.pack);
+  const std::string bracket = per_element ? "" : ".element[k]";
+  if (!per_element) write_coordinates("i", indent);
+  for (std::size_t i = 0; i < expression_.code.size() && !per_element; ++i) {
+    const Instruction& instruction = expression_.code[i];
+    if (!elements.run[i] || instruction.kind != Kind::read) continue;
+    const ExpressionPlan::Array& array = plan_.reads[instruction.index];
+    const std::string from = fmt::format("x{} + ({})", instruction.index, offset(array));
+    if (array.takes_packs_of(elements.pack) && !elements.is_gathered) {
+      line(indent,
+           fmt::format("const auto p{} = giro::load<{}, {}>({}, count);", i, elements.pack, elements.is_whole, from));
+    } else {
+      line(indent, fmt::format("const auto p{} = giro::gather<{}>({}, {}({}), count);", i, elements.pack, from,
+                               index_type(), stride_of(array)));
+    }
+  }
+  for (std::size_t w = 0; w < plan_.writes.size() && elements.writes && !per_element; ++w) {
+    if (!writes_elements(w)) continue;
+    line(indent, fmt::format("giro::Pack<{}, {}> s{};", storage_type(plan_.writes[w].dtype), elements.pack, w));
+  }
+  line(indent, "#pragma unroll");
+  line(indent, fmt::format("for (int k = 0; k < {}; ++k) {{", elements.pack));
+  if (per_element) write_coordinates("(i + k)", indent + 1);
+  for (std::size_t i = 0; i < expression_.code.size(); ++i) {
+    if (!elements.run[i]) continue;
+    const Instruction& instruction = expression_.code[i];
+    std::string result;
+    if (instruction.kind == Kind::read) {
+      const ExpressionPlan::Array& array = plan_.reads[instruction.index];
+      if (per_element) {
+        line(indent + 1, fmt::format("{1} p{0}{{}}; if (k < count) p{0} = x{2}[{3}];", i, storage_type(array.dtype),
+                                     instruction.index, offset(array)));
+      }
+      result = fmt::format("giro::value(p{}{})", i, bracket);
+    } else if (instruction.kind == Kind::place) {
+      const ExpressionPlan::Array& place = plan_.places[instruction.index];
+      result = fmt::format("b{} + {}", instruction.index, offset(place));
+      if (!per_element) result += fmt::format(" + k * giro::i64({})", stride_of(place));
+    } else {
+      result = computed(i);
+    }
+    if (elements.keeps) {
+      line(indent + 1, fmt::format("v{}[k] = {};", i, result));
+      is_kept_[i] = true;
+    } else {
+      line(indent + 1, fmt::format("const {} v{} = {};", value_type(instruction.dtype), i, result));
+    }
+  }
+  for (const std::size_t r : elements.reduced) {
+    const Instruction& instruction = expression_.code[r];
+    line(indent + 1, fmt::format("if (k < count) a{0} = Op{0}::take(a{0}, giro::Cast<{1}>::of({2}), i + k);", r,
+                                 taken_type(r), value(instruction.operands[0])));
+  }
+  for (std::size_t w = 0; w < plan_.writes.size() && elements.writes; ++w) {
+    if (!writes_elements(w)) continue;
+    const ExpressionPlan::Array& array = plan_.writes[w];
+    const std::string stored =
+        fmt::format("giro::Store<{}>::of({})", storage_type(array.dtype), value(expression_.writes[w].value));
+    if (per_element) {
+      line(indent + 1, fmt::format("if (k < count) y{}[{}] = {};", w, offset(array), stored));
+    } else {
+      line(indent + 1, fmt::format("s{}.element[k] = {};", w, stored));
+    }
+  }
+  line(indent, "}");
+  for (std::size_t w = 0; w < plan_.writes.size() && elements.writes && !per_element; ++w) {
+    if (!writes_elements(w)) continue;
+    const ExpressionPlan::Array& array = plan_.writes[w];
+    const std::string to = fmt::format("y{} + ({})", w, offset(array));
+    if (array.takes_packs_of(elements.pack) && !elements.is_gathered) {
+      line(indent, fmt::format("giro::store<{}, {}>({}, s{}, count);", elements.pack, elements.is_whole, to, w));
+    } else {
+      line(indent, fmt::format("giro::scatter<{}>({}, {}({}), s{}, count);", elements.pack, to, index_type(),
+                               stride_of(array), w));
+    }
+  }
+}
+
+}  // namespace giro::cuda

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/cuda/expression_plan.h"
+#include "kernels/cuda/expression_source.h"
+
+namespace giro::cuda {
+
+// Writes the source of an expression's kernels. In it r<i> and w<i> are the arguments, x<i> and y<i> the same from the
+// row on, b<i> the number that a place starts with, v<i> the values of instructions, c<axis> coordinates.
+class ExpressionWriter {
+ public:
+  explicit ExpressionWriter(const pointwise::Expression& expression);
+  ExpressionSource write();
+
+ private:
+  using Instruction = pointwise::Instruction;
+
+  // What to do with `pack` elements of a row from number i on, of which `count` are there.
+  struct Elements {
+    int pack = 1;
+    bool is_whole = false;       // either all of a pack are there or none
+    bool is_gathered = false;    // neighbours lie apart
+    bool keeps = false;          // their values are kept for later passes, in arrays
+    std::vector<bool> run = {};  // instructions
+    std::vector<std::size_t> reduced = {};
+    bool writes = false;
+  };
+  void write_pointwise();
+  void write_elements(const Elements& elements, int indent);
+  void write_coordinates(const std::string& index, int indent);
+  void write_row_values(int level);
+  int pointwise_pack() const;
+  bool is_per_element(int pack) const;
+  bool writes_elements(std::size_t write) const;
+  DType inputs_dtype(const Instruction& apply) const;
+  std::string offset(const ExpressionPlan::Array& array) const;
+  std::string value(std::size_t instruction) const;
+  std::string computed(std::size_t instruction) const;
+  static std::string rounded(DType dtype, const std::string& text);
+  static std::string strided(const std::vector<std::int64_t>& strides, std::size_t begin, std::size_t end,
+                             std::string_view axis, std::string_view type);
+  static std::int64_t stride_of(const ExpressionPlan::Array& array);
+
+  // reduction_writer.cpp. How a block's threads share rows, and blocks a row.
+  struct Share {
+    bool is_by_columns = false;
+    int lanes = 1;            // threads of a row
+    int rows = 1;             // of a block
+    std::int64_t units = 1;   // that a block takes of a row; a power of 2
+    std::int64_t groups = 1;  // of so many units in a row
+  };
+  void write_reductions();
+  Share share() const;
+  void write_passes(const Share& share);
+  void write_in_groups(const Share& share);
+  void write_finish(const Share& share, int pass);
+  void write_pass(const Share& share, int pass, bool keeps);
+  void write_joined(const Share& share, std::size_t reduced, const std::string& part);
+  void write_row(const Share& share);
+  void write_result(std::size_t reduced, const std::string& whole);
+  void write_outputs_of_row(const std::string& condition);
+  bool keeps_values(const Share& share) const;
+  bool has_element_writes() const;
+  std::vector<bool> run_in(int pass) const;
+  std::vector<std::size_t> reduced_in(int pass) const;
+  std::string operation(std::size_t reduced) const;
+  std::string_view taken_type(std::size_t reduced) const;
+  std::string in_workspace(std::size_t reduced, std::int64_t groups, bool is_result) const;
+
+  void begin_kernel(const std::string& suffix, unsigned int threads, std::int64_t blocks);
+  void end_kernel();
+  void line(int indent, const std::string& text);
+  std::string title() const;
+  std::string_view index_type() const { return plan_.has_wide_index ? "giro::i64" : "int"; }
+  std::string_view count_type() const { return source_.has_wide_count ? "giro::i64" : "int"; }
+
+  const pointwise::Expression& expression_;
+  ExpressionPlan plan_;
+  ExpressionSource source_;
+  std::string body_;
+  std::vector<bool> is_kept_;    // in an array, by an earlier pass of the kernel
+  std::vector<bool> is_needed_;  // by an output
+  bool has_workspace_ = false;
+};
+
+}  // namespace giro::cuda

@@ -1,0 +1,110 @@
+#include "runtime/cuda/kernel_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <giro/runtime/error.h>
+
+#include "runtime/internal/checksum.h"
+
+namespace giro::cuda {
+namespace {
+
+constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
+constexpr std::string_view kSuffix = ".kernels";
+
+std::string digits_of(std::string_view first, std::string_view second = {}) {
+  detail::Checksum checksum;
+  checksum.add(first.data(), first.size());
+  checksum.add(second.data(), second.size());
+  return checksum.digits();
+}
+
+}  // namespace
+
+KernelCache::KernelCache(std::shared_ptr<FileSystem> files, std::string directory, std::uint64_t most_bytes)
+    : files_(std::move(files)), directory_(std::move(directory)), most_bytes_(most_bytes) {}
+
+KernelCache KernelCache::of_environment() {
+  std::string directory;
+  if (const char* const setting = std::getenv("GIRO_CACHE")) {
+    if (std::string_view(setting) != "0") directory = setting;
+  } else if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
+    directory = fmt::format("{}/giro", cache);
+  } else if (const char* const home = std::getenv("HOME"); home != nullptr && *home != '\0') {
+    directory = fmt::format("{}/.cache/giro", home);
+  }
+  return KernelCache(posix_file_system(), directory, kMostBytes);
+}
+
+std::string KernelCache::path_of(const std::string& key) const {
+  return fmt::format("{}/{}{}", directory_, digits_of(key), kSuffix);
+}
+
+// A file begins with a checksum of key and code: so one of another key is found out, too.
+std::optional<std::string> KernelCache::find(const std::string& key) {
+  if (directory_.empty()) return std::nullopt;
+  const std::string path = path_of(key);
+  try {
+    const std::vector<char> bytes = files_->read(path);
+    const std::string_view file(bytes.data(), bytes.size());
+    const std::size_t digits = digits_of("").size();
+    if (file.size() < digits || file.substr(0, digits) != digits_of(key, file.substr(digits))) return std::nullopt;
+    std::error_code ignored;  // it is only about what goes first
+    std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now(), ignored);
+    return std::string(file.substr(digits));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+void KernelCache::add(const std::string& key, const std::string& code) {
+  if (directory_.empty() || !trouble_.empty()) return;
+  const std::string path = path_of(key);
+  try {
+    replace_file(*files_, path, digits_of(key, code) + code);
+    remove_oldest(path);
+  } catch (const Error& error) {
+    trouble_ = error.what();
+  }
+}
+
+// Temporaries that a process left count like the others.
+void KernelCache::remove_oldest(const std::string& but) {
+  struct File {
+    std::filesystem::file_time_type used;
+    std::string path;
+    std::uint64_t bytes;
+  };
+  std::vector<File> found;
+  std::uint64_t total = 0;
+  for (const std::string& name : files_->list(directory_)) {
+    if (name.find(kSuffix) == std::string::npos) continue;
+    const std::string path = fmt::format("{}/{}", directory_, name);
+    std::error_code error;
+    const auto used = std::filesystem::last_write_time(path, error);
+    if (error) continue;  // another process has removed it
+    found.push_back({used, path, files_->status(path).bytes});
+    total += found.back().bytes;
+  }
+  std::sort(found.begin(), found.end(), [](const File& a, const File& b) { return a.used < b.used; });
+  for (const File& file : found) {
+    if (total <= most_bytes_) return;
+    if (file.path == but) continue;
+    try {
+      files_->remove(file.path);
+    } catch (const Error&) {
+      // Another process was faster.
+    }
+    total -= file.bytes;
+  }
+}
+
+}  // namespace giro::cuda

@@ -1,0 +1,163 @@
+#include "runtime/cuda/nvrtc.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nvrtc.h>
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include <giro/runtime/error.h>
+
+// Folders in which the build has seen CUDA's libraries, between colons.
+#ifndef GIRO_NVRTC_PLACES
+#define GIRO_NVRTC_PLACES "/usr/local/cuda/lib64"
+#endif
+
+namespace giro::cuda {
+
+struct Nvrtc::Functions {
+  decltype(&nvrtcVersion) version;
+  decltype(&nvrtcGetErrorString) error_string;
+  decltype(&nvrtcGetNumSupportedArchs) num_architectures;
+  decltype(&nvrtcGetSupportedArchs) architectures;
+  decltype(&nvrtcCreateProgram) create;
+  decltype(&nvrtcDestroyProgram) destroy;
+  decltype(&nvrtcCompileProgram) compile;
+  decltype(&nvrtcGetProgramLogSize) log_size;
+  decltype(&nvrtcGetProgramLog) log;
+  decltype(&nvrtcGetCUBINSize) cubin_size;
+  decltype(&nvrtcGetCUBIN) cubin;
+  decltype(&nvrtcGetPTXSize) ptx_size;
+  decltype(&nvrtcGetPTX) ptx;
+
+  // False if the library lacks one.
+  bool find_in(void* library) {
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
+      return function != nullptr;
+    };
+    return find(version, "nvrtcVersion") && find(error_string, "nvrtcGetErrorString") &&
+           find(num_architectures, "nvrtcGetNumSupportedArchs") && find(architectures, "nvrtcGetSupportedArchs") &&
+           find(create, "nvrtcCreateProgram") && find(destroy, "nvrtcDestroyProgram") &&
+           find(compile, "nvrtcCompileProgram") && find(log_size, "nvrtcGetProgramLogSize") &&
+           find(log, "nvrtcGetProgramLog") && find(cubin_size, "nvrtcGetCUBINSize") && find(cubin, "nvrtcGetCUBIN") &&
+           find(ptx_size, "nvrtcGetPTXSize") && find(ptx, "nvrtcGetPTX");
+  }
+};
+
+namespace {
+
+constexpr const char* kPackage = "it is part of the CUDA toolkit (cuda-nvrtc), and of PyPI's nvidia-cuda-nvrtc";
+
+void* open_library(std::string& tried) {
+  constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
+  std::vector<std::string> paths(std::begin(kNames), std::end(kNames));
+  std::istringstream places(GIRO_NVRTC_PLACES);
+  for (std::string place; std::getline(places, place, ':');) {
+    for (const char* name : kNames) paths.push_back(place + "/" + name);
+  }
+  for (const std::string& path : paths) {
+    if (void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  tried = fmt::format("{}", fmt::join(paths, ", "));
+  return nullptr;
+}
+
+}  // namespace
+
+const Nvrtc& Nvrtc::of_process() {
+  static const Nvrtc nvrtc;
+  return nvrtc;
+}
+
+Nvrtc::Nvrtc() {
+  static Functions functions{};
+  if (!functions.find_in(RTLD_DEFAULT)) {
+    std::string tried;
+    void* const library = open_library(tried);
+    if (library == nullptr) {
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("NVRTC, which compiles kernels while a program runs, was not found; {}; looked for {}",
+                              kPackage, tried));
+    }
+    if (!functions.find_in(library)) {
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("the NVRTC that was found is too old: 12.0 or later is needed; {}", kPackage));
+    }
+  }
+  functions_ = &functions;
+  int major = 0, minor = 0;
+  (void)functions_->version(&major, &minor);
+  version_ = fmt::format("{}.{}", major, minor);
+}
+
+// Every operation is rounded by itself, as in the kernels of the CPU.
+const std::vector<std::string>& Nvrtc::options() {
+  static const std::vector<std::string> options{"--fmad=false", "--std=c++17", "--device-as-default-execution-space"};
+  return options;
+}
+
+template <class Get>
+std::string Nvrtc::compiled(const std::string& source, const std::string& architecture, Get&& get) const {
+  const auto check = [&](nvrtcResult result, const char* call) {
+    if (result == NVRTC_SUCCESS) return;
+    const ErrorCode code = result == NVRTC_ERROR_OUT_OF_MEMORY ? ErrorCode::out_of_memory : ErrorCode::device;
+    throw Error(code, fmt::format("NVRTC {}: {}: {}", version_, call, functions_->error_string(result)));
+  };
+  struct Program {
+    const Functions& functions;
+    nvrtcProgram handle = nullptr;
+    ~Program() {
+      if (handle != nullptr) (void)functions.destroy(&handle);
+    }
+  } program{*functions_};
+  check(functions_->create(&program.handle, source.c_str(), "giro.cu", 0, nullptr, nullptr), "nvrtcCreateProgram");
+  const std::string target = "--gpu-architecture=" + architecture;
+  std::vector<const char*> arguments{target.c_str()};
+  for (const std::string& option : options()) arguments.push_back(option.c_str());
+  const nvrtcResult result = functions_->compile(program.handle, static_cast<int>(arguments.size()), arguments.data());
+  if (result == NVRTC_ERROR_COMPILATION) {
+    std::size_t size = 0;
+    check(functions_->log_size(program.handle, &size), "nvrtcGetProgramLogSize");
+    std::string log(size, '\0');
+    check(functions_->log(program.handle, log.data()), "nvrtcGetProgramLog");
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("NVRTC {} does not compile a kernel: {}", version_, log.c_str()));
+  }
+  check(result, "nvrtcCompileProgram");
+  return get(program.handle, check);
+}
+
+std::string Nvrtc::compile(const std::string& source, int architecture) const {
+  int count = 0;
+  (void)functions_->num_architectures(&count);
+  std::vector<int> known(static_cast<std::size_t>(count));
+  (void)functions_->architectures(known.data());
+  if (std::find(known.begin(), known.end(), architecture) == known.end()) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("NVRTC {} does not know GPUs of compute capability {}.{}, only {}; {}", version_,
+                            architecture / 10, architecture % 10, fmt::join(known, ", "), kPackage));
+  }
+  return compiled(source, fmt::format("sm_{}", architecture), [&](nvrtcProgram program, auto&& check) {
+    std::size_t size = 0;
+    check(functions_->cubin_size(program, &size), "nvrtcGetCUBINSize");
+    std::string cubin(size, '\0');
+    check(functions_->cubin(program, cubin.data()), "nvrtcGetCUBIN");
+    return cubin;
+  });
+}
+
+std::string Nvrtc::ptx(const std::string& source, int architecture) const {
+  return compiled(source, fmt::format("compute_{}", architecture), [&](nvrtcProgram program, auto&& check) {
+    std::size_t size = 0;
+    check(functions_->ptx_size(program, &size), "nvrtcGetPTXSize");
+    std::string ptx(size, '\0');
+    check(functions_->ptx(program, ptx.data()), "nvrtcGetPTX");
+    return ptx;
+  });
+}
+
+}  // namespace giro::cuda

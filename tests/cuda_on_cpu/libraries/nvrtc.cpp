@@ -1,0 +1,107 @@
+// NVRTC: the real one compiles, but what it hands out as machine code is PTX, which the emulation's cudaLibraryLoadData
+// takes. Its version is another, so that nobody mistakes the one for the other in a cache.
+
+#include <dlfcn.h>
+#include <nvrtc.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace {
+
+template <class F>
+F real(F, const char* name) {
+  static void* const library = dlopen(CUDA_ON_CPU_NVRTC, RTLD_NOW | RTLD_LOCAL);
+  void* const function = library == nullptr ? nullptr : dlsym(library, name);
+  if (function == nullptr) {
+    std::fprintf(stderr, "cuda_on_cpu: %s is not in %s: %s\n", name, CUDA_ON_CPU_NVRTC, dlerror());
+    std::abort();
+  }
+  return reinterpret_cast<F>(function);
+}
+
+// What giro keeps of it stays within the build.
+const bool has_cache = setenv("GIRO_CACHE", CUDA_ON_CPU_COMPILED "/cache", 0) == 0;
+
+// PTX of an architecture whose machine code is asked for.
+std::string virtual_architecture(std::string option) {
+  const std::string begin = "--gpu-architecture=sm_";
+  if (option.rfind(begin, 0) == 0) option.replace(0, begin.size(), "--gpu-architecture=compute_");
+  return option;
+}
+
+}  // namespace
+
+#define REAL(function) static const auto real_function = real(&function, #function)
+
+extern "C" {
+
+nvrtcResult nvrtcVersion(int* major, int* minor) {
+  REAL(nvrtcVersion);
+  const nvrtcResult result = real_function(major, minor);
+  *minor += 1000;
+  return result;
+}
+
+const char* nvrtcGetErrorString(nvrtcResult result) {
+  REAL(nvrtcGetErrorString);
+  return real_function(result);
+}
+
+nvrtcResult nvrtcGetNumSupportedArchs(int* count) {
+  REAL(nvrtcGetNumSupportedArchs);
+  return real_function(count);
+}
+
+nvrtcResult nvrtcGetSupportedArchs(int* architectures) {
+  REAL(nvrtcGetSupportedArchs);
+  return real_function(architectures);
+}
+
+nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source, const char* name, int headers,
+                               const char* const* contents, const char* const* names) {
+  REAL(nvrtcCreateProgram);
+  return real_function(program, source, name, headers, contents, names);
+}
+
+nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) {
+  REAL(nvrtcDestroyProgram);
+  return real_function(program);
+}
+
+nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count, const char* const* options) {
+  REAL(nvrtcCompileProgram);
+  std::vector<std::string> texts{"-lineinfo"};
+  for (int i = 0; i < count; ++i) texts.push_back(virtual_architecture(options[i]));
+  std::vector<const char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(text.c_str());
+  return real_function(program, static_cast<int>(pointers.size()), pointers.data());
+}
+
+nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, std::size_t* size) {
+  REAL(nvrtcGetProgramLogSize);
+  return real_function(program, size);
+}
+
+nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char* log) {
+  REAL(nvrtcGetProgramLog);
+  return real_function(program, log);
+}
+
+nvrtcResult nvrtcGetPTXSize(nvrtcProgram program, std::size_t* size) {
+  REAL(nvrtcGetPTXSize);
+  return real_function(program, size);
+}
+
+nvrtcResult nvrtcGetPTX(nvrtcProgram program, char* ptx) {
+  REAL(nvrtcGetPTX);
+  return real_function(program, ptx);
+}
+
+nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, std::size_t* size) { return nvrtcGetPTXSize(program, size); }
+
+nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char* cubin) { return nvrtcGetPTX(program, cubin); }
+}

@@ -1,0 +1,127 @@
+// Libraries: kernels that a program brings as PTX while it runs. They are translated and compiled as those of .cu files
+// are when the emulation is built, into shared objects that the build keeps for the next process.
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/cuda_on_cpu/engine/engine.h"
+#include "tests/cuda_on_cpu/runtime/error.h"
+#include "tests/cuda_on_cpu/runtime/launch.h"
+
+namespace cuda_on_cpu {
+namespace {
+
+// What cudaLibrary_t points at.
+struct Library {
+  std::string ptx;
+};
+
+std::set<Library*>& libraries() {
+  static auto* const all = new std::set<Library*>;
+  return *all;
+}
+
+Library& library_of(cudaLibrary_t handle) {
+  auto* const library = reinterpret_cast<Library*>(handle);
+  if (!libraries().contains(library)) fail(cudaErrorInvalidResourceHandle, "no such library");
+  return *library;
+}
+
+// FNV-1a, twice over: two texts do not meet by chance.
+std::string digits_of(const std::string& text) {
+  std::uint64_t hashes[2] = {0xcbf29ce484222325u, 0x9ae16a3b2f90404fu};
+  for (const char c : text) {
+    for (std::uint64_t& hash : hashes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    hashes[1] ^= hashes[1] >> 29;
+  }
+  return fmt::format("{:016x}{:016x}", hashes[0], hashes[1]);
+}
+
+// Runs a shell command without the emulation in it; what it said if it failed, or nothing.
+std::string run(const std::string& command, const std::string& log) {
+  std::vector<char*> environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (std::strncmp(*variable, "LD_PRELOAD=", 11) != 0) environment.push_back(*variable);
+  }
+  environment.push_back(nullptr);
+  std::string text = fmt::format("( {} ) > '{}' 2>&1", command, log), shell = "sh", option = "-c";
+  char* const arguments[] = {shell.data(), option.data(), text.data(), nullptr};
+  pid_t child = 0;
+  int status = 1;
+  if (posix_spawn(&child, "/bin/sh", nullptr, nullptr, arguments, environment.data()) == 0) {
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+  }
+  std::ifstream file(log);
+  const std::string said{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return status == 0 ? "" : said.empty() ? "the command failed: " + command : said;
+}
+
+// Several processes may make the same at a time: each by names of its own, and the last to be done stays.
+std::string compiled(const std::string& ptx) {
+  const std::string folder = CUDA_ON_CPU_COMPILED, path = fmt::format("{}/{}.so", folder, digits_of(ptx));
+  if (access(path.c_str(), R_OK) == 0) return path;
+  (void)mkdir(folder.c_str(), 0777);
+  const std::string own = fmt::format("{}.{}", path, getpid());
+  std::ofstream(own + ".ptx") << ptx;
+  const std::string why = run(fmt::format("{0} '{1}.ptx' '{1}.cpp' --root '{2}' && {3} -I'{2}' -o '{1}' '{1}.cpp'",
+                                          CUDA_ON_CPU_TRANSLATE, own, CUDA_ON_CPU_ROOT, CUDA_ON_CPU_COMPILE),
+                              own + ".log");
+  const bool is_made = why.empty() && std::rename(own.c_str(), path.c_str()) == 0;
+  for (const char* suffix : {".ptx", ".cpp", ".log"}) {
+    if (is_made) (void)std::remove((own + suffix).c_str());
+  }
+  if (!is_made) fail(cudaErrorInvalidPtx, fmt::format("kernels of {}.ptx: {}", own, why));
+  return path;
+}
+
+// Its kernels register themselves as it is opened. It is never closed: work that is queued may still run them.
+void open(const std::string& ptx) {
+  if (dlopen(compiled(ptx).c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
+    fail(cudaErrorSharedObjectInitFailed, fmt::format("kernels compiled from PTX: {}", dlerror()));
+  }
+}
+
+}  // namespace
+}  // namespace cuda_on_cpu
+
+using namespace cuda_on_cpu;
+
+extern "C" {
+
+cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption*, void**,
+                                unsigned int jit_options, cudaLibraryOption*, void**, unsigned int options) {
+  return api([&] {
+    if (jit_options + options > 0) fail(cudaErrorNotSupported, "cudaLibraryLoadData: options are not emulated");
+    const std::string text(static_cast<const char*>(code));
+    if (text.find(".version") == std::string::npos) {
+      fail(cudaErrorNoKernelImageForDevice, "cudaLibraryLoadData: the code is no PTX, which is all that is emulated");
+    }
+    open(text);
+    *library = reinterpret_cast<cudaLibrary_t>(*libraries().insert(new Library{text}).first);
+  });
+}
+
+cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name) {
+  return api([&] {
+    const Library& from = library_of(library);
+    if (from.ptx.find(fmt::format(".entry {}(", name)) == std::string::npos) {
+      fail(cudaErrorSymbolNotFound, fmt::format("cudaLibraryGetKernel: the library has no kernel '{}'", name));
+    }
+    *kernel = kernel_handle(name);
+  });
+}
+}

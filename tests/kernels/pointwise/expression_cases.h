@@ -1,0 +1,14 @@
+#pragma once
+
+#include <vector>
+
+#include "tests/kernels/pointwise/expression_case.h"
+
+namespace giro::test {
+
+// Every kind of instruction, dtype, layout and pattern of reduction.
+std::vector<ExpressionCase> pointwise_cases();
+std::vector<ExpressionCase> layout_cases();
+std::vector<ExpressionCase> row_cases();
+
+}  // namespace giro::test

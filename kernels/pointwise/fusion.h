@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+
+#include "kernels/pointwise/expression.h"
+
+namespace giro::pointwise {
+
+// One expression that computes what `producer` and then `consumer` compute, to the same bits: the consumer takes the
+// values that it would have read. It writes all that both do.
+struct Fused {
+  Expression expression;
+  // The producer is computed again for elements along which the consumer broadcasts it: so it must not be written.
+  bool repeats_producer = false;
+};
+
+// None where their spaces have no one in common: both reduce, and not over the same axes; the consumer reads the
+// producer's values in another order than they are written in; or one overwrites what the other still reads.
+std::optional<Fused> fuse(const Expression& producer, const Expression& consumer);
+
+// Without the write to that memory, and without what was computed for it alone.
+Expression without_write(const Expression& expression, const Tensor& memory);
+
+}  // namespace giro::pointwise

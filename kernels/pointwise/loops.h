@@ -3,25 +3,78 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <giro/runtime/dtype.h>
 
-#define GIRO_LOOP_INLINE inline __attribute__((always_inline))
+#include "kernels/pointwise/arithmetic.h"
+#include "kernels/pointwise/instruction_sets.h"
+#include "kernels/pointwise/math.h"
 
 namespace giro::pointwise {
 
-enum class Takes : std::uint8_t;
-
-// A scalar function over arrays of one tile.
-using Loop = void (*)(const void* const* in, void* out, std::int64_t n);
-
-struct Loops {
-  std::array<Loop, 8> of_dtype{};
+// The dtypes that a function takes. All of its inputs have one dtype; `select`'s first is boolean besides.
+enum class Takes : std::uint8_t {
+  floating,  // f32, bf16, f16, f64
+  numbers,   // and i32, i64, u8
+  integers,  // i32, i64, u8
+  any,       // numbers and boolean
+  boolean,
+  select  // boolean, any, any
 };
 
-template <class Code, int kInputs>
-constexpr Loops loops_of(Takes) {
-  return {};
+// A scalar function over arrays of n elements; `out` may be one of `in` whose elements are as large.
+using Loop = void (*)(const void* const* in, void* out, std::int64_t n);
+
+// Those of a function by the dtype that its inputs are computed in (the last, of `select`); null where it takes none.
+struct Loops {
+  std::array<PerSet<Loop>, 8> of_dtype{};
+
+  Loop get(DType computed) const { return of_dtype[static_cast<std::size_t>(computed)].get(); }
+};
+
+// Code::value over arrays of T, the first of A.
+template <class Code, int kInputs, class A, class T>
+struct CodeLoop {
+  GIRO_LOOP_INLINE static void run(const void* const* in, void* out, std::int64_t n) {
+    const A* const a = static_cast<const A*>(in[0]);
+    const T* const b = static_cast<const T*>(in[kInputs > 1 ? 1 : 0]);
+    const T* const c = static_cast<const T*>(in[kInputs > 2 ? 2 : 0]);
+    using Result = decltype(Code::template value<T>(A{}, T{}, T{}));
+    using Stored = std::conditional_t<std::is_same_v<Result, bool>, bool, T>;
+    Stored* const y = static_cast<Stored*>(out);
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      if constexpr (kInputs == 1) {
+        y[i] = static_cast<Stored>(Code::template value<T>(a[i], T{}, T{}));
+      } else if constexpr (kInputs == 2) {
+        y[i] = static_cast<Stored>(Code::template value<T>(a[i], b[i], T{}));
+      } else {
+        y[i] = static_cast<Stored>(Code::template value<T>(a[i], b[i], c[i]));
+      }
+    }
+  }
+};
+
+template <class Code, int kInputs, Takes kTakes, class... T>
+constexpr void add_loops(Loops& loops) {
+  ((loops.of_dtype[static_cast<std::size_t>(dtype_of<T>)] =
+        Compiled<CodeLoop<Code, kInputs, std::conditional_t<kTakes == Takes::select, bool, T>, T>>::all),
+   ...);
+}
+
+template <class Code, int kInputs, Takes kTakes>
+constexpr Loops loops_of() {
+  constexpr bool kAny = kTakes == Takes::any || kTakes == Takes::select;
+  Loops loops;
+  if constexpr (kAny || kTakes == Takes::floating || kTakes == Takes::numbers) {
+    add_loops<Code, kInputs, kTakes, float, double>(loops);
+  }
+  if constexpr (kAny || kTakes == Takes::integers || kTakes == Takes::numbers) {
+    add_loops<Code, kInputs, kTakes, std::int32_t, std::int64_t, std::uint8_t>(loops);
+  }
+  if constexpr (kAny || kTakes == Takes::boolean) add_loops<Code, kInputs, kTakes, bool>(loops);
+  return loops;
 }
 
 }  // namespace giro::pointwise

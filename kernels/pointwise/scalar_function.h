@@ -14,16 +14,6 @@ namespace giro::pointwise {
 // What a value of a dtype is computed in: of bf16 and f16 in f32, rounded where a store would round it.
 constexpr DType computed_in(DType dtype) { return is_16_bit(dtype) ? DType::f32 : dtype; }
 
-// The dtypes that a function takes. All of its inputs have one dtype; `select`'s first is boolean besides.
-enum class Takes : std::uint8_t {
-  floating,  // f32, bf16, f16, f64
-  numbers,   // and i32, i64, u8
-  integers,  // i32, i64, u8
-  any,       // numbers and boolean
-  boolean,
-  select     // boolean, any, any
-};
-
 enum class Gives : std::uint8_t { same, boolean };
 
 // A term of a gradient: that of the loss by one input, given the inputs, the result y and the loss's gradient by y.
@@ -63,8 +53,8 @@ struct ScalarFunction {
 #define GIRO_SCALAR_FUNCTION(NAME, INPUTS, CODE, ...)                                                   \
   namespace giro::pointwise::math {                                                                     \
   struct NAME##_code {                                                                                  \
-    template <class T>                                                                                  \
-    GIRO_LOOP_INLINE static auto value([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T c) { \
+    template <class T, class A>                                                                         \
+    GIRO_LOOP_INLINE static auto value([[maybe_unused]] A a, [[maybe_unused]] T b, [[maybe_unused]] T c) { \
       return CODE;                                                                                      \
     }                                                                                                   \
   };                                                                                                    \
@@ -73,6 +63,6 @@ struct ScalarFunction {
   constexpr ::giro::pointwise::ScalarFunction::Rules NAME##_rules = __VA_ARGS__;                         \
   extern constinit const ::giro::pointwise::ScalarFunction NAME = {                                     \
       #NAME, INPUTS, #CODE,                                                                             \
-      ::giro::pointwise::loops_of<::giro::pointwise::math::NAME##_code, INPUTS>(NAME##_rules.takes),    \
+      ::giro::pointwise::loops_of<::giro::pointwise::math::NAME##_code, INPUTS, NAME##_rules.takes>(),  \
       NAME##_rules};                                                                                    \
   }

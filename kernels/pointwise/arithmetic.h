@@ -1,0 +1,110 @@
+#pragma once
+
+#include <concepts>
+#include <limits>
+#include <type_traits>
+
+#include "kernels/pointwise/instruction_sets.h"
+
+// Arithmetic that every dtype has: of integers it wraps, and to divide by zero gives zero.
+namespace giro::pointwise::math {
+
+// What integers are computed in, so that nothing overflows undefined.
+template <class T>
+using Wrapping = std::make_unsigned_t<std::common_type_t<T, int>>;
+
+template <class T>
+GIRO_LOOP_INLINE T plus(T a, T b) {
+  if constexpr (std::floating_point<T>) {
+    return a + b;
+  } else {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
+  }
+}
+
+template <class T>
+GIRO_LOOP_INLINE T minus(T a, T b) {
+  if constexpr (std::floating_point<T>) {
+    return a - b;
+  } else {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) - static_cast<Wrapping<T>>(b));
+  }
+}
+
+template <class T>
+GIRO_LOOP_INLINE T times(T a, T b) {
+  if constexpr (std::floating_point<T>) {
+    return a * b;
+  } else {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
+  }
+}
+
+template <class T>
+GIRO_LOOP_INLINE T negative(T a) {
+  if constexpr (std::floating_point<T>) {
+    return -a;
+  } else {
+    return minus(T(0), a);
+  }
+}
+
+// Of integers: rounded toward zero.
+template <class T>
+GIRO_LOOP_INLINE T quotient(T a, T b) {
+  if constexpr (std::floating_point<T>) {
+    return a / b;
+  } else {
+    if constexpr (std::is_signed_v<T>) {
+      if (b == T(-1)) return negative(a);  // the one quotient that can overflow
+    }
+    return b == T(0) ? T(0) : static_cast<T>(a / b);
+  }
+}
+
+// With the sign of a. Of numbers see fmod.
+template <class T>
+  requires std::integral<T>
+GIRO_LOOP_INLINE T remainder(T a, T b) {
+  if constexpr (std::is_signed_v<T>) {
+    if (b == T(-1)) return T(0);
+  }
+  return b == T(0) ? T(0) : static_cast<T>(a % b);
+}
+
+// NaN if one of them is.
+template <class T>
+GIRO_LOOP_INLINE T maximum(T a, T b) {
+  if constexpr (std::floating_point<T>) {
+    return a > b || a != a ? a : b;
+  } else {
+    return a > b ? a : b;
+  }
+}
+
+template <class T>
+GIRO_LOOP_INLINE T minimum(T a, T b) {
+  if constexpr (std::floating_point<T>) {
+    return a < b || a != a ? a : b;
+  } else {
+    return a < b ? a : b;
+  }
+}
+
+// 1, 0 or -1; zeros and NaN stay what they are.
+template <class T>
+GIRO_LOOP_INLINE T sign(T a) {
+  return a > T(0) ? T(1) : a < T(0) ? static_cast<T>(-1) : a;
+}
+
+template <class T>
+  requires std::integral<T>
+GIRO_LOOP_INLINE T abs(T a) {
+  if constexpr (std::is_signed_v<T>) {
+    return a < T(0) ? negative(a) : a;
+  } else {
+    return a;
+  }
+}
+
+}  // namespace giro::pointwise::math

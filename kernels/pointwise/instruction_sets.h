@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#define GIRO_LOOP_INLINE inline __attribute__((always_inline))
+
+// Loops are compiled for each of these and chosen when the program runs, unless all of it is compiled for one machine
+// or for a sanitizer.
+#if defined(__x86_64__) && !GIRO_ONE_INSTRUCTION_SET
+#define GIRO_AVX2 __attribute__((target("avx2")))
+#define GIRO_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl" GIRO_WIDE)))
+#else
+#define GIRO_AVX2
+#define GIRO_AVX512
+#endif
+#ifdef __clang__
+#define GIRO_WIDE
+#else
+#define GIRO_WIDE ",prefer-vector-width=512"
+#endif
+
+namespace giro::pointwise {
+
+enum InstructionSet : std::size_t { kBaseline, kAvx2, kAvx512, kInstructionSets };
+
+// The best one that this machine has, or what `use_instruction_set` has chosen.
+InstructionSet instruction_set();
+// For tests. Answers whether the machine has it; if so, what is prepared from here on uses it.
+bool use_instruction_set(InstructionSet set);
+
+// One function of each instruction set.
+template <class F>
+struct PerSet {
+  std::array<F, kInstructionSets> of{};
+
+  F get() const { return of[instruction_set()]; }
+};
+
+// Body::run as compiled for each instruction set. It has to be GIRO_LOOP_INLINE, and so must be what it calls.
+template <class Body, class F = decltype(&Body::run)>
+struct Compiled;
+template <class Body, class... A>
+struct Compiled<Body, void (*)(A...)> {
+  static void baseline(A... a) { Body::run(a...); }
+#if defined(__x86_64__) && !GIRO_ONE_INSTRUCTION_SET
+  GIRO_AVX2 static void avx2(A... a) { Body::run(a...); }
+  GIRO_AVX512 static void avx512(A... a) { Body::run(a...); }
+  static constexpr PerSet<void (*)(A...)> all{{ &baseline, &avx2, &avx512 }};
+#else
+  static constexpr PerSet<void (*)(A...)> all{{&baseline, &baseline, &baseline}};
+#endif
+};
+
+}  // namespace giro::pointwise

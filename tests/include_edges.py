@@ -39,7 +39,7 @@ def check(root, public):
             edges += 1
             header = target.removeprefix("giro/") if quote == "<" else target
             if quote == "<" and header not in public:
-                errors.append(where + "no such public header (a header in internal/, cpu/, cuda/, mpi/, nccl/, functors/ or tools/ is private)")
+                errors.append(where + "no such public header (a header in internal/, cpu/, cuda/, mpi/, nccl/, functors/, pointwise/ or tools/ is private)")
             elif quote == '"' and header in public:
                 errors.append(where + f"a public header is included as <giro/{header}>")
             elif quote == '"' and not (root / header).is_file():

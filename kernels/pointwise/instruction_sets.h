@@ -5,8 +5,8 @@
 
 #define GIRO_LOOP_INLINE inline __attribute__((always_inline))
 
-// Loops are compiled for each of these and chosen when the program runs, unless all of it is compiled for one machine or
-// for a sanitizer.
+// Loops are compiled for each of these and chosen when the program runs, unless all of it is compiled for one machine
+// or for a sanitizer.
 #if defined(__x86_64__) && !GIRO_ONE_INSTRUCTION_SET
 #define GIRO_AVX2 __attribute__((target("avx2")))
 #define GIRO_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl" GIRO_WIDE)))
@@ -46,7 +46,7 @@ struct Compiled<Body, void (*)(A...)> {
 #if defined(__x86_64__) && !GIRO_ONE_INSTRUCTION_SET
   GIRO_AVX2 static void avx2(A... a) { Body::run(a...); }
   GIRO_AVX512 static void avx512(A... a) { Body::run(a...); }
-  static constexpr PerSet<void (*)(A...)> all{{&baseline, &avx2, &avx512}};
+  static constexpr PerSet<void (*)(A...)> all{{ &baseline, &avx2, &avx512 }};
 #else
   static constexpr PerSet<void (*)(A...)> all{{&baseline, &baseline, &baseline}};
 #endif

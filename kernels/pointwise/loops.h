@@ -20,7 +20,7 @@ enum class Takes : std::uint8_t {
   integers,  // i32, i64, u8
   any,       // numbers and boolean
   boolean,
-  select     // boolean, any, any
+  select  // boolean, any, any
 };
 
 // A scalar function over arrays of n elements; `out` may be one of `in` whose elements are as large.

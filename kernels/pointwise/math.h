@@ -50,7 +50,7 @@ GIRO_LOOP_INLINE double atan2(double y, double x) { return call<::atan2>(y, x); 
 GIRO_LOOP_INLINE double fmod(double x, double y) { return call<::fmod>(x, y); }
 
 // Exact ones, or of one rounding.
-#define GIRO_OF_BOTH(NAME, CODE_OF_FLOAT, CODE_OF_DOUBLE)          \
+#define GIRO_OF_BOTH(NAME, CODE_OF_FLOAT, CODE_OF_DOUBLE)        \
   GIRO_LOOP_INLINE float NAME(float x) { return CODE_OF_FLOAT; } \
   GIRO_LOOP_INLINE double NAME(double x) { return CODE_OF_DOUBLE; }
 GIRO_OF_BOTH(sqrt, __builtin_sqrtf(x), __builtin_sqrt(x))
@@ -205,8 +205,9 @@ GIRO_LOOP_INLINE double log2_in_double(float x) {
   p = p * z + 1.0 / 5;
   p = p * z + 1.0 / 3;
   const double result = (p * z * s + s) * 2.8853900817779268 + exponent;  // 2 / ln 2
-  return x == 0.0f ? -std::numeric_limits<double>::infinity()
-                   : d < std::numeric_limits<double>::infinity() ? result : d;
+  return x == 0.0f                                     ? -std::numeric_limits<double>::infinity()
+         : d < std::numeric_limits<double>::infinity() ? result
+                                                       : d;
 }
 GIRO_LOOP_INLINE double exp2_in_double(double t) {
   const double bounded = t < -1000 ? -1000 : t > 1000 ? 1000 : t;
@@ -305,7 +306,8 @@ GIRO_LOOP_INLINE float tan(float x) {
 // (asin(x) - x) / x for x^2 = z <= 1/4: Cephes' asinf.
 GIRO_LOOP_INLINE float asin_part(float z) {
   return ((((4.2163199048e-2f * z + 2.4181311049e-2f) * z + 4.5470025998e-2f) * z + 7.4953002686e-2f) * z +
-          1.6666752422e-1f) * z;
+          1.6666752422e-1f) *
+         z;
 }
 // Within 3 units.
 GIRO_LOOP_INLINE float asin(float x) {

@@ -12,8 +12,8 @@ import sys
 # Wide registers and masks, and whatever else has a VEX or EVEX prefix.
 NEWER = re.compile(r"\t(v[a-z0-9]+|k(mov|or|and|xor|not)[bwdq]+) .*%([xyz]mm|k[0-7])")
 
-# narrow::can_run (kernels/cpu/narrow_dense.h) asks the CPU before any of these is called.
-GUARDED = re.compile(r"<_ZN4giro3cpu6narrow12_GLOBAL__N_1")
+# narrow::can_run (kernels/cpu/narrow_dense.h) and pointwise::instruction_set ask the CPU before any of these is called.
+GUARDED = re.compile(r"<_ZN4giro3cpu6narrow12_GLOBAL__N_1|<_ZN4giro9pointwise8CompiledI.*(4avx2|6avx512)E")
 
 
 def main(objdump, library):

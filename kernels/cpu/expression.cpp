@@ -1,0 +1,114 @@
+#include "kernels/cpu/expression.h"
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "kernels/cpu/expression_plan.h"
+#include "kernels/cpu/expression_worker.h"
+#include "kernels/cpu/for_each.h"
+
+namespace giro::cpu {
+namespace {
+
+// Memory that a thread keeps: one expression after the other finds it in the cache.
+std::byte* memory_of_thread(std::size_t bytes) {
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t(4096)); }
+  };
+  thread_local std::unique_ptr<std::byte, Free> memory;
+  thread_local std::size_t size = 0;
+  if (bytes > size) {
+    memory.reset();
+    size = 0;
+    memory.reset(static_cast<std::byte*>(::operator new(bytes, std::align_val_t(4096))));
+    size = bytes;
+  }
+  return memory.get();
+}
+
+// for_each_block, where f may throw.
+template <class F>
+void for_each_part(std::int64_t n, std::int64_t block, std::int64_t work, const F& f) {
+  std::exception_ptr first;
+  std::mutex mutex;
+  for_each_block(n, block, work, [&](std::int64_t begin, std::int64_t end) {
+    try {
+      f(begin, end);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      first = std::current_exception();
+    }
+  });
+  if (first != nullptr) std::rethrow_exception(first);
+}
+
+// How many of n equal pieces of all that work are worth a thread's waking.
+std::int64_t pieces_together(std::int64_t n, std::int64_t work) {
+  return std::max<std::int64_t>(1, kParallelFrom / std::max<std::int64_t>(1, work / std::max<std::int64_t>(1, n)));
+}
+
+void run_units(const Plan& plan) {
+  for_each_part(plan.units, pieces_together(plan.units, plan.work), plan.work,
+                [&](std::int64_t begin, std::int64_t end) {
+                  Worker worker(plan, memory_of_thread(plan.memory));
+                  for (std::int64_t unit = begin; unit < end; ++unit) worker.run(unit);
+                });
+}
+
+// Threads share the rows of each unit.
+void run_split(const Plan& plan) {
+  const std::int64_t blocks = (plan.length + kBlockLength - 1) / kBlockLength;
+  std::vector<std::byte> memory(plan.memory + 64);
+  Worker leader(plan, memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64));
+  for (std::int64_t unit = 0; unit < plan.units; ++unit) {
+    leader.begin(unit);
+    for (const Plan::Pass& pass : plan.passes) {
+      const auto each = static_cast<std::size_t>(plan.unit_rows) * pass.reductions.size();
+      std::vector<Total> totals, parts(each * static_cast<std::size_t>(blocks));
+      for (const Plan::Reduction& r : pass.reductions) {
+        totals.insert(totals.end(), static_cast<std::size_t>(plan.unit_rows), r.fold.identity);
+      }
+      for (std::int64_t b = 0; b < blocks; ++b) {
+        std::copy(totals.begin(), totals.end(), parts.begin() + b * static_cast<std::ptrdiff_t>(each));
+      }
+      if (pass.has_elements()) {
+        for_each_part(blocks, pieces_together(blocks * plan.units, plan.work), plan.work,
+                      [&](std::int64_t begin, std::int64_t end) {
+                        Worker worker(plan, memory_of_thread(plan.memory), &leader);
+                        for (std::int64_t b = begin; b < end; ++b) {
+                          worker.run_part(pass, b * kBlockLength, std::min(plan.length, (b + 1) * kBlockLength),
+                                          parts.data() + static_cast<std::size_t>(b) * each);
+                        }
+                      });
+      }
+      for (std::int64_t b = 0; b < blocks; ++b) {
+        for (const Plan::Reduction& r : pass.reductions) {
+          const auto i =
+              static_cast<std::size_t>(&r - pass.reductions.data()) * static_cast<std::size_t>(plan.unit_rows);
+          r.fold.merge(parts.data() + static_cast<std::size_t>(b) * each + i, totals.data() + i,
+                       leader.number_of_rows());
+        }
+      }
+      leader.finish_pass(pass, totals.data());
+    }
+    leader.end();
+  }
+}
+
+}  // namespace
+
+void run(const pointwise::Expression& expression, const Stream& stream) {
+  submit(stream, [plan = std::make_shared<const Plan>(expression)] {
+    if (plan->is_split) {
+      run_split(*plan);
+    } else {
+      run_units(*plan);
+    }
+  });
+}
+
+}  // namespace giro::cpu

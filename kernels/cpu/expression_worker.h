@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/expression_plan.h"
+
+namespace giro::cpu {
+
+// One thread's work on a plan, in plan.memory bytes of its own.
+class Worker {
+ public:
+  // Values of rows are those of `leader`, if there is one: then it is to run parts of its rows.
+  Worker(const Plan& plan, std::byte* memory, const Worker* leader = nullptr);
+
+  // Independent pieces: a tile of elements, or some rows.
+  void run(std::int64_t unit);
+
+  // The same in steps, for threads that share the rows of a unit: between begin() and end(), for each pass, parts of
+  // the rows' elements, whose totals go to `totals` (unit_rows for each of the pass's reductions), and then
+  // finish_pass() with what they come to.
+  void begin(std::int64_t unit);
+  void run_part(const Plan::Pass& pass, std::int64_t first, std::int64_t last, Total* totals);
+  void finish_pass(const Plan::Pass& pass, const Total* totals);
+  void end();
+
+  std::int64_t number_of_rows() const { return rows_.n; }
+
+ private:
+  // A range of elements or rows: where it begins along each axis, and the axes that it runs along, [0, last).
+  struct Range {
+    std::int64_t index[kMaxAxes];
+    std::int64_t n;
+    int last;
+  };
+  // What a slot holds.
+  struct Note {
+    std::int64_t offset, n;
+  };
+
+  Range range(std::int64_t first, std::int64_t n, int last) const;
+  bool is_within_axis(const Range& at) const { return at.index[at.last - 1] + at.n <= plan_.sizes[at.last - 1]; }
+  std::int64_t offset_of(const Plan::Access& access, const Range& at) const;
+  template <class F>
+  void for_each_run(const Plan::Access& access, const Range& at, std::int64_t offset, const F& f) const;
+
+  void load(const Plan::Access& read, const Range& at);
+  void store(const Plan::Access& write, const Range& at);
+  void step(const Plan::Step& step, std::int64_t n);
+  void run_tile(const Plan::Pass& pass, const Range& at, std::int64_t element);
+  std::byte* slot(int value) const { return memory_ + plan_.slots[static_cast<std::size_t>(value)].offset; }
+  Total* totals(int half, int reduction) const;
+  std::byte* lanes(int reduction) const { return memory_ + plan_.lanes_offset + plan_.lanes_bytes * reduction; }
+
+  const Plan& plan_;
+  std::byte* memory_;
+  const std::byte** at_;  // each value's tile
+  Note* notes_;
+  Range rows_{};
+  std::int64_t first_row_ = 0;
+};
+
+}  // namespace giro::cpu

@@ -1,0 +1,277 @@
+#include "kernels/cpu/fold.h"
+
+#include <bit>
+#include <limits>
+#include <type_traits>
+
+#include "kernels/pointwise/instruction_sets.h"
+
+namespace giro::cpu {
+namespace {
+
+using pointwise::Combiner;
+using pointwise::Compiled;
+
+template <class T>
+struct Sum {
+  using Element = T;
+  using Lane = T;  // integers are added as unsigned
+  static constexpr bool kIsOrdered = std::is_floating_point_v<T>;
+  static constexpr Lane kIdentity = 0;
+  GIRO_LOOP_INLINE static Lane of(T x) { return x; }
+  GIRO_LOOP_INLINE static Lane combine(Lane a, Lane b) {
+    if constexpr (std::is_floating_point_v<T>) {
+      return a + b;
+    } else {
+      return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+    }
+  }
+  static constexpr Total identity() { return {}; }
+  GIRO_LOOP_INLINE static void merge(const Total& from, Total& into) {
+    into.number += from.number;
+    into.integer = Sum<std::int64_t>::combine(into.integer, from.integer);
+  }
+};
+
+// In lanes of double: a part of a product may be out of f32's range where the whole is not.
+template <class T>
+struct Product {
+  using Element = T;
+  using Lane = std::conditional_t<std::is_floating_point_v<T>, double, T>;
+  static constexpr bool kIsOrdered = std::is_floating_point_v<T>;
+  static constexpr Lane kIdentity = 1;
+  GIRO_LOOP_INLINE static Lane of(T x) { return static_cast<Lane>(x); }
+  GIRO_LOOP_INLINE static Lane combine(Lane a, Lane b) {
+    if constexpr (std::is_floating_point_v<T>) {
+      return a * b;
+    } else {
+      return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+    }
+  }
+  static constexpr Total identity() { return {1, 1, 0}; }
+  GIRO_LOOP_INLINE static void merge(const Total& from, Total& into) {
+    into.number *= from.number;
+    into.integer = Product<std::int64_t>::combine(into.integer, from.integer);
+  }
+};
+
+// max and min, in any order, as the largest of integer keys, which order numbers as they are, -0 before 0, NaN last.
+template <class T, bool kIsMin>
+struct Extreme {
+  using Element = T;
+  using Lane = std::conditional_t<std::is_same_v<T, float>, std::int32_t, std::int64_t>;
+  static constexpr bool kIsOrdered = false;
+  static constexpr Lane kNan = std::numeric_limits<Lane>::max();
+  // An involution.
+  GIRO_LOOP_INLINE static Lane ordered(Lane bits) {
+    const Lane key = std::is_floating_point_v<T> && bits < 0 ? bits ^ std::numeric_limits<Lane>::max() : bits;
+    return key;
+  }
+  GIRO_LOOP_INLINE static Lane of(T x) {
+    if constexpr (std::is_floating_point_v<T>) {
+      const Lane key = ordered(std::bit_cast<Lane>(x));
+      return x != x ? kNan : kIsMin ? ~key : key;
+    } else {
+      return kIsMin ? ~x : x;
+    }
+  }
+  GIRO_LOOP_INLINE static T value(Lane key) {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (key == kNan) return std::numeric_limits<T>::quiet_NaN();
+      return std::bit_cast<T>(ordered(kIsMin ? ~key : key));
+    } else {
+      return kIsMin ? ~key : key;
+    }
+  }
+  static constexpr T kWorst = (kIsMin ? T(1) : T(-1)) * std::numeric_limits<T>::infinity();
+  static constexpr Lane worst() {
+    if constexpr (std::is_floating_point_v<T>) {
+      const Lane bits = std::bit_cast<Lane>(kWorst);
+      return kIsMin ? ~bits : bits ^ std::numeric_limits<Lane>::max();
+    } else {
+      return std::numeric_limits<Lane>::min();
+    }
+  }
+  static constexpr Lane kIdentity = worst();
+  GIRO_LOOP_INLINE static Lane combine(Lane a, Lane b) { return a > b ? a : b; }
+  static constexpr Total identity() { return {0, kIdentity, 0}; }
+  GIRO_LOOP_INLINE static void merge(const Total& from, Total& into) {
+    into.integer = into.integer > from.integer ? into.integer : from.integer;
+  }
+};
+
+// A piece of a row in lanes.
+template <class R>
+GIRO_LOOP_INLINE typename R::Lane folded(const typename R::Element* x, std::int64_t n) {
+  using Lane = typename R::Lane;
+  Lane lanes[kLanes];
+  for (std::int64_t l = 0; l < kLanes; ++l) lanes[l] = R::kIdentity;
+  std::int64_t e = 0;
+  for (; e + kLanes <= n; e += kLanes) {
+#pragma omp simd
+    for (std::int64_t l = 0; l < kLanes; ++l) lanes[l] = R::combine(lanes[l], R::of(x[e + l]));
+  }
+  for (std::int64_t l = 0; l < n - e; ++l) lanes[l] = R::combine(lanes[l], R::of(x[e + l]));
+  for (std::int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (std::int64_t l = 0; l < half; ++l) lanes[l] = R::combine(lanes[l], lanes[l + half]);
+  }
+  return lanes[0];
+}
+
+template <class Lane>
+GIRO_LOOP_INLINE Total total_of(Lane lane) {
+  if constexpr (std::is_floating_point_v<Lane>) return {static_cast<double>(lane), 0, 0};
+  return {0, static_cast<std::int64_t>(lane), 0};
+}
+
+template <class R>
+struct Rows {
+  GIRO_LOOP_INLINE static void run(const void* tile, std::int64_t rows, std::int64_t length, std::int64_t,
+                                   Total* totals) {
+    const auto* const x = static_cast<const typename R::Element*>(tile);
+    for (std::int64_t r = 0; r < rows; ++r) R::merge(total_of(folded<R>(x + r * length, length)), totals[r]);
+  }
+};
+
+template <class R>
+struct Open {
+  GIRO_LOOP_INLINE static void run(void* lanes, std::int64_t n, std::int64_t used) {
+    auto* const lane = static_cast<typename R::Lane*>(lanes);
+    for (std::int64_t i = 0; i < n * used; ++i) lane[i] = R::kIdentity;
+  }
+};
+
+template <class R>
+struct Add {
+  GIRO_LOOP_INLINE static void run(const void* tile, void* lanes, std::int64_t n, std::int64_t e) {
+    const auto* const x = static_cast<const typename R::Element*>(tile);
+    auto* const lane = static_cast<typename R::Lane*>(lanes) + (R::kIsOrdered ? e % kLanes * n : 0);
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) lane[i] = R::combine(lane[i], R::of(x[i]));
+  }
+};
+
+template <class R>
+struct Close {
+  GIRO_LOOP_INLINE static void run(void* lanes, std::int64_t n, std::int64_t used, Total* totals) {
+    auto* const lane = static_cast<typename R::Lane*>(lanes);
+    for (std::int64_t half = used / 2; half > 0; half /= 2) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < half * n; ++i) lane[i] = R::combine(lane[i], lane[i + half * n]);
+    }
+    for (std::int64_t i = 0; i < n; ++i) R::merge(total_of(lane[i]), totals[i]);
+  }
+};
+
+template <class R>
+void merge(const Total* from, Total* into, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) R::merge(from[i], into[i]);
+}
+
+template <class T>
+void finish(const Total* totals, void* out, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    if constexpr (std::is_floating_point_v<T>) {
+      static_cast<T*>(out)[i] = static_cast<T>(totals[i].number);
+    } else {
+      static_cast<T*>(out)[i] = totals[i].integer;
+    }
+  }
+}
+template <class R>
+void finish_extreme(const Total* totals, void* out, std::int64_t n) {
+  using T = typename R::Element;
+  for (std::int64_t i = 0; i < n; ++i) {
+    static_cast<T*>(out)[i] = R::value(static_cast<typename R::Lane>(totals[i].integer));
+  }
+}
+
+template <class R, class T>
+Fold fold_with(void (*finish)(const Total*, void*, std::int64_t)) {
+  return {dtype_of<T>,
+          dtype_of<T>,
+          R::identity(),
+          sizeof(typename R::Lane),
+          R::kIsOrdered ? kLanes : 1,
+          Compiled<Rows<R>>::all.get(),
+          Compiled<Open<R>>::all.get(),
+          Compiled<Add<R>>::all.get(),
+          Compiled<Close<R>>::all.get(),
+          &merge<R>,
+          finish};
+}
+
+// The place of the first of the largest keys.
+template <class T, bool kIsMin>
+struct Place {
+  using Key = Extreme<T, kIsMin>;
+  static std::int64_t of(T x) { return static_cast<std::int64_t>(Key::of(x + T(0))); }  // of -0 that of 0
+
+  static void rows(const void* tile, std::int64_t rows, std::int64_t length, std::int64_t first, Total* totals) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const T* const x = static_cast<const T*>(tile) + r * length;
+      std::int64_t best = std::numeric_limits<std::int64_t>::min();
+      for (std::int64_t e = 0; e < length; ++e) best = of(x[e]) > best ? of(x[e]) : best;
+      std::int64_t e = 0;
+      while (e + 1 < length && of(x[e]) != best) ++e;
+      if (length > 0) merge_one({0, best, first + e}, totals[r]);
+    }
+  }
+  static void open(void* lanes, std::int64_t n, std::int64_t) {
+    for (std::int64_t i = 0; i < n; ++i) static_cast<Total*>(lanes)[i] = identity();
+  }
+  static void add(const void* tile, void* lanes, std::int64_t n, std::int64_t e) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      merge_one({0, of(static_cast<const T*>(tile)[i]), e}, static_cast<Total*>(lanes)[i]);
+    }
+  }
+  static void close(void* lanes, std::int64_t n, std::int64_t, Total* totals) {
+    merge(static_cast<const Total*>(lanes), totals, n);
+  }
+  static Total identity() { return {0, std::numeric_limits<std::int64_t>::min(), -1}; }
+  static void merge_one(const Total& from, Total& into) {
+    if (into.place < 0 || from.integer > into.integer) into = from;
+  }
+  static void merge(const Total* from, Total* into, std::int64_t n) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      if (from[i].place >= 0) merge_one(from[i], into[i]);
+    }
+  }
+  static void finish(const Total* totals, void* out, std::int64_t n) {
+    for (std::int64_t i = 0; i < n; ++i) static_cast<std::int64_t*>(out)[i] = totals[i].place;
+  }
+  static Fold fold() {
+    return {dtype_of<T>, DType::i64, identity(), sizeof(Total), 1, &rows, &open, &add, &close, &merge, &finish};
+  }
+};
+
+template <class T>
+Fold fold_over(Combiner combiner) {
+  switch (combiner) {
+    case Combiner::sum:
+      return fold_with<Sum<T>, T>(&finish<T>);
+    case Combiner::product:
+      return fold_with<Product<T>, T>(&finish<T>);
+    case Combiner::max:
+    case Combiner::any:
+      return fold_with<Extreme<T, false>, T>(&finish_extreme<Extreme<T, false>>);
+    case Combiner::min:
+    case Combiner::all:
+      return fold_with<Extreme<T, true>, T>(&finish_extreme<Extreme<T, true>>);
+    case Combiner::argmax:
+      return Place<T, false>::fold();
+    case Combiner::argmin:
+      break;
+  }
+  return Place<T, true>::fold();
+}
+
+}  // namespace
+
+Fold fold_of(Combiner combiner, DType computed) {
+  if (computed == DType::f32) return fold_over<float>(combiner);
+  if (computed == DType::f64) return fold_over<double>(combiner);
+  return fold_over<std::int64_t>(combiner);
+}
+
+}  // namespace giro::cpu

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <giro/runtime/dtype.h>
+
+#include "kernels/pointwise/expression.h"
+
+namespace giro::cpu {
+
+constexpr std::int64_t kPiece = 1024;  // elements that are combined in lanes
+constexpr std::int64_t kLanes = 32;
+
+// What a reduction of a row has come to after so many pieces.
+struct Total {
+  double number = 0;
+  std::int64_t integer = 0;  // or a key: see fold.cpp
+  std::int64_t place = 0;
+};
+
+// How a reduction runs. In a piece of kPiece elements, element e goes to lane e % kLanes, the lanes are combined in
+// pairs, and the pieces' results in order: sums of f32 in f32 and then in double. Whether the elements of a row lie
+// side by side or those of a column, the bits are the same.
+struct Fold {
+  DType takes;  // f32, f64 or i64
+  DType gives;
+  Total identity;
+  std::size_t lane_bytes;  // of a column
+  std::int64_t lanes;      // of a column
+
+  // A piece of each of several rows, whose first elements are number `first`.
+  void (*rows)(const void* tile, std::int64_t rows, std::int64_t length, std::int64_t first, Total* totals);
+  // Of n columns: starts a piece, adds element e to it, ends it.
+  void (*open)(void* lanes, std::int64_t n, std::int64_t used);
+  void (*add)(const void* tile, void* lanes, std::int64_t n, std::int64_t e);
+  void (*close)(void* lanes, std::int64_t n, std::int64_t used, Total* totals);
+
+  void (*merge)(const Total* from, Total* into, std::int64_t n);
+  void (*finish)(const Total* totals, void* out, std::int64_t n);
+};
+
+Fold fold_of(pointwise::Combiner combiner, DType computed);
+
+}  // namespace giro::cpu

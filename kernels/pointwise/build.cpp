@@ -5,30 +5,19 @@
 #include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "kernels/cpu/expression.h"
 #include "kernels/internal/backends.h"
 #include "kernels/internal/dispatch.h"
 
 namespace giro::pointwise {
-namespace {
+void ExpressionCall::move(const detail::MemoryMoves& moves) {
+  for (Access& read : expression.reads) read.memory = moves(read.memory);
+  for (Expression::Write& write : expression.writes) write.to.memory = moves(write.to.memory);
+}
 
-// An expression as an op of a program.
-class ExpressionCall final : public detail::OpCall {
- public:
-  explicit ExpressionCall(Expression expression) : expression_(std::move(expression)) {}
-
-  void move(const detail::MemoryMoves& moves) override {
-    for (Access& read : expression_.reads) read.memory = moves(read.memory);
-    for (Expression::Write& write : expression_.writes) write.to.memory = moves(write.to.memory);
-  }
-  void emit(const Stream& stream) const override { GIRO_BACKEND(stream, run)(expression_, stream); }
-
- private:
-  Expression expression_;
-};
-
-}  // namespace
+void ExpressionCall::emit(const Stream& stream) const { GIRO_BACKEND(stream, run)(expression, stream); }
 
 Layout broadcast_layout(const Shape& array, const Shape& to) {
   Layout layout;
@@ -86,6 +75,41 @@ void Builder::write(std::uint16_t value, const Tensor& memory, const Layout& lay
   expression_.writes.push_back({{memory, layout}, value});
 }
 
+namespace {
+
+// Functions of elements, of rows, and the steps of reductions.
+double operations(const Expression& expression) {
+  double rows = 1, elements = static_cast<double>(expression.space.count());
+  for (std::size_t i = 0; i + expression.reduced < expression.space.rank(); ++i) {
+    rows *= static_cast<double>(expression.space.begin()[i]);
+  }
+  std::vector<bool> is_of_row;
+  double sum = 0;
+  for (const Instruction& each : expression.code) {
+    const auto operand = [&](std::size_t i) { return is_of_row[each.operands[i]]; };
+    bool of_row = true;
+    if (each.kind == Instruction::Kind::read || each.kind == Instruction::Kind::place) {
+      const Layout& layout = each.kind == Instruction::Kind::read ? expression.reads[each.index].layout
+                                                                  : expression.places[each.index];
+      for (std::size_t i = expression.space.rank() - expression.reduced; i < expression.space.rank(); ++i) {
+        of_row = of_row && layout.strides[i] == 0;
+      }
+      of_row = of_row && expression.reduced > 0;
+    } else if (each.kind == Instruction::Kind::apply) {
+      for (std::size_t i = 0; i < static_cast<std::size_t>(each.function->inputs); ++i) of_row = of_row && operand(i);
+      sum += of_row ? rows : elements;
+    } else if (each.kind == Instruction::Kind::cast) {
+      of_row = operand(0);
+    } else if (each.kind == Instruction::Kind::reduce) {
+      sum += elements;
+    }
+    is_of_row.push_back(of_row);
+  }
+  return sum;
+}
+
+}  // namespace
+
 void queue(const std::string& name, Expression expression, const Stream& stream) {
   if (!detail::Recording::holds()) {
     detail::run_op(name.c_str(), stream, [&] { GIRO_BACKEND(stream, run)(expression, stream); });
@@ -94,11 +118,7 @@ void queue(const std::string& name, Expression expression, const Stream& stream)
   std::vector<Tensor> reads, writes;
   for (const Access& read : expression.reads) reads.push_back(read.memory);
   for (const Expression::Write& write : expression.writes) writes.push_back(write.to.memory);
-  const auto counts = [](const Instruction& each) {
-    return each.kind == Instruction::Kind::apply || each.kind == Instruction::Kind::reduce;
-  };
-  const auto ops = std::count_if(expression.code.begin(), expression.code.end(), counts);
-  const double flops = static_cast<double>(ops) * static_cast<double>(expression.space.count());
+  const double flops = operations(expression);
   detail::Recording::current()->hold({Program::Node(name, std::move(writes), std::move(reads), flops), stream,
                                       std::make_shared<ExpressionCall>(std::move(expression))});
 }

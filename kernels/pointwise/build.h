@@ -3,11 +3,14 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <giro/kernels/nn/operand.h>
 #include <giro/runtime/stream.h>
 
 #include "kernels/pointwise/expression.h"
+#include "runtime/internal/held_op.h"
 
 namespace giro::pointwise {
 
@@ -35,6 +38,17 @@ class Builder {
   std::uint16_t push(Instruction instruction);
 
   Expression expression_;
+};
+
+// An expression as an op of a program.
+class ExpressionCall final : public detail::OpCall {
+ public:
+  explicit ExpressionCall(Expression of) : expression(std::move(of)) {}
+
+  void move(const detail::MemoryMoves& moves) override;
+  void emit(const Stream& stream) const override;
+
+  Expression expression;
 };
 
 // Runs it on the stream, or holds it as an op of a recording, by this name.

@@ -105,7 +105,7 @@ Layout moved(const Layout& layout, const std::vector<Axis>& axes, int Axis::*of)
   return result;
 }
 
-bool operator_same(const Layout& a, const Layout& b) { return a.offset == b.offset && a.strides == b.strides; }
+bool same_layout(const Layout& a, const Layout& b) { return a.offset == b.offset && a.strides == b.strides; }
 
 bool same_memory(const Tensor& a, const Tensor& b) { return a.raw() == b.raw() && a.dtype() == b.dtype(); }
 
@@ -151,7 +151,7 @@ class Joined {
   std::optional<std::uint16_t> written_value(const Access& read, std::size_t written, bool& overlaps) const {
     for (std::size_t i = 0; i < written; ++i) {
       const Expression::Write& write = result_.writes[i];
-      if (same_memory(write.to.memory, read.memory) && operator_same(write.to.layout, read.layout)) return write.value;
+      if (same_memory(write.to.memory, read.memory) && same_layout(write.to.layout, read.layout)) return write.value;
       overlaps |= detail::overlap(write.to.memory, read.memory);
     }
     return std::nullopt;
@@ -161,7 +161,7 @@ class Joined {
     for (std::size_t i = 0; i < result_.code.size(); ++i) {
       if (result_.code[i].kind != Kind::read) continue;
       const Access& other = result_.reads[result_.code[i].index];
-      if (same_memory(other.memory, read.memory) && operator_same(other.layout, read.layout)) {
+      if (same_memory(other.memory, read.memory) && same_layout(other.layout, read.layout)) {
         return static_cast<std::uint16_t>(i);
       }
     }
@@ -201,7 +201,7 @@ bool is_safe(const Expression& expression) {
     }
     for (const Access& read : expression.reads) {
       if (!detail::overlap(read.memory, write.memory)) continue;
-      if (in_passes || !same_memory(read.memory, write.memory) || !operator_same(read.layout, write.layout)) return false;
+      if (in_passes || !same_memory(read.memory, write.memory) || !same_layout(read.layout, write.layout)) return false;
     }
   }
   return true;
@@ -239,7 +239,9 @@ std::optional<Fused> fuse(const Expression& producer, const Expression& consumer
 }
 
 Expression without_write(const Expression& expression, const Tensor& memory) {
-  Expression result{.space = expression.space, .reduced = expression.reduced};
+  Expression result;
+  result.space = expression.space;
+  result.reduced = expression.reduced;
   std::vector<bool> used(expression.code.size());
   for (const Expression::Write& write : expression.writes) {
     if (!same_memory(write.to.memory, memory)) used[write.value] = true;

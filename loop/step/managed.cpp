@@ -64,7 +64,7 @@ nn::Var detail::total_loss(const Logs& logs, std::source_location where) {
       throw Error(ErrorCode::shape_mismatch, fmt::format("managed::train_step: the loss '{}' is {}, expected a scalar",
                                                          entry.name, to_string(loss->value())));
     }
-    total = total ? nn::add(*total, *loss, where) : *loss;
+    total = total ? nn::add({*total, where}, *loss) : *loss;
   }
   if (!total) {
     throw Error(ErrorCode::invalid_argument, "managed::train_step: expected at least one loss (add_loss), found none");

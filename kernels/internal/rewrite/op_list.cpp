@@ -66,7 +66,7 @@ bool OpList::is_untouched(const Tensor& value, std::size_t i, std::size_t k) con
   return true;
 }
 
-bool OpList::place(const Tensor& from, const Tensor& to, std::size_t i, std::size_t k) {
+bool OpList::place(Tensor from, Tensor to, std::size_t i, std::size_t k) {
   const auto value_readers = readers(i, from);
   const auto* const block = trace_.block_at(from.raw());
   if (!value_readers || block->first != from.raw() || from.bytes() != to.bytes() || detail::overlap(from, to)) {

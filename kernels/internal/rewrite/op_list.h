@@ -42,7 +42,7 @@ class OpList {
 
   // Gives the value that op `i` writes to `from` the memory of `to` instead, which op `k` fills from it, i < k. Returns
   // false where that cannot be: `from` is not all of a temporary, or something else looks at `to` in between.
-  bool place(const Tensor& from, const Tensor& to, std::size_t i, std::size_t k);
+  bool place(Tensor from, Tensor to, std::size_t i, std::size_t k);
 
   // Puts the one op that was queued, on op `i`'s stream, in the place of op `i`, and drops the ops at `gone`.
   void replace(std::size_t i, const std::vector<std::size_t>& gone = {});

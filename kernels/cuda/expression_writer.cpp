@@ -95,9 +95,9 @@ void ExpressionWriter::line(int indent, const std::string& text) {
   body_.append(static_cast<std::size_t>(2 * indent), ' ').append(text).append("\n");
 }
 
-void ExpressionWriter::begin_kernel(const std::string& suffix, unsigned int threads, std::int64_t blocks) {
+void ExpressionWriter::begin_kernel(const std::string& suffix, int threads, std::int64_t blocks) {
   const std::string name = std::string(kName) + suffix;
-  source_.kernels.push_back({name, threads, static_cast<unsigned int>(std::max<std::int64_t>(blocks, 1))});
+  source_.kernels.push_back({name, static_cast<unsigned int>(threads), static_cast<unsigned int>(std::max<std::int64_t>(blocks, 1))});
   std::string parameters;
   for (std::size_t i = 0; i < plan_.reads.size(); ++i) {
     parameters += fmt::format("const {}* r{}, ", storage_type(plan_.reads[i].dtype), i);
@@ -105,7 +105,7 @@ void ExpressionWriter::begin_kernel(const std::string& suffix, unsigned int thre
   for (std::size_t i = 0; i < plan_.writes.size(); ++i) {
     parameters += fmt::format("{}* w{}, ", storage_type(plan_.writes[i].dtype), i);
   }
-  if (has_workspace_) parameters += "char* workspace, ";
+  if (!parts_at_.empty()) parameters += "char* workspace, ";
   line(0, fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}({}{} n) {{", threads, name, parameters,
                       count_type()));
   std::fill(is_kept_.begin(), is_kept_.end(), false);

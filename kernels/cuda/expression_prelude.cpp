@@ -73,17 +73,18 @@ struct Cast<bool> {
   static __device__ inline bool of(From x) { return x != From(0); }
 };
 
-template <int kBytes> struct Word { typedef uint4 type; };
-template <> struct Word<8> { typedef uint2 type; };
-template <> struct Word<4> { typedef u32 type; };
-template <> struct Word<2> { typedef u16 type; };
-template <> struct Word<1> { typedef u8 type; };
+template <int kBytes, int kElement> struct Word { typedef uint4 type; };
+template <> struct Word<16, 8> { typedef ulonglong2 type; };
+template <int kElement> struct Word<8, kElement> { typedef uint2 type; };
+template <int kElement> struct Word<4, kElement> { typedef u32 type; };
+template <int kElement> struct Word<2, kElement> { typedef u16 type; };
+template <int kElement> struct Word<1, kElement> { typedef u8 type; };
 
 // Elements that lie one after the other, moved 16 bytes at a time.
 template <class S, int N>
 union Pack {
   enum { kWord = sizeof(S) * N < 16 ? sizeof(S) * N : 16 };
-  typedef typename Word<kWord>::type W;
+  typedef typename Word<kWord, sizeof(S)>::type W;
   S element[N];
   W word[sizeof(S) * N / kWord];
 };

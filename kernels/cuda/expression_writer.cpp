@@ -97,7 +97,8 @@ void ExpressionWriter::line(int indent, const std::string& text) {
 
 void ExpressionWriter::begin_kernel(const std::string& suffix, int threads, std::int64_t blocks) {
   const std::string name = std::string(kName) + suffix;
-  source_.kernels.push_back({name, static_cast<unsigned int>(threads), static_cast<unsigned int>(std::max<std::int64_t>(blocks, 1))});
+  source_.kernels.push_back(
+      {name, static_cast<unsigned int>(threads), static_cast<unsigned int>(std::max<std::int64_t>(blocks, 1))});
   std::string parameters;
   for (std::size_t i = 0; i < plan_.reads.size(); ++i) {
     parameters += fmt::format("const {}* r{}, ", storage_type(plan_.reads[i].dtype), i);
@@ -113,7 +114,8 @@ void ExpressionWriter::begin_kernel(const std::string& suffix, int threads, std:
 
 void ExpressionWriter::end_kernel() { line(0, "}"); }
 
-// As many elements as one access of 16 bytes moves of the narrowest array, but not more than 32 bytes of another.
+// As many elements as one access of 16 bytes moves of the narrowest array, but not more than 32 bytes of another, nor
+// more than 8 where some are to be computed with.
 int ExpressionWriter::pointwise_pack() const {
   std::size_t narrowest = 16, widest = 1;
   for (const auto* arrays : {&plan_.reads, &plan_.writes}) {
@@ -123,7 +125,7 @@ int ExpressionWriter::pointwise_pack() const {
       widest = std::max(widest, size_of(array.dtype));
     }
   }
-  auto pack = static_cast<int>(std::min(16 / narrowest, 32 / widest));
+  auto pack = static_cast<int>(std::min({16 / narrowest, 32 / widest, widest > 1 ? std::size_t{kUnit} : 16}));
   while (plan_.sizes.size() > 1 && plan_.sizes.back() % pack != 0) pack /= 2;
   return pack;
 }

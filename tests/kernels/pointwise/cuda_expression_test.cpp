@@ -106,7 +106,8 @@ TEST_F(CudaExpressionTest, SumsToTheBit) {
     const test::Array rows = source.uniform({kRows, length});
     test::Array columns = rows;
     for (std::int64_t i = 0; i < rows.shape.count(); ++i) {
-      columns.values[static_cast<std::size_t>(i % length * kRows + i / length)] = rows.values[static_cast<std::size_t>(i)];
+      columns.values[static_cast<std::size_t>(i % length * kRows + i / length)] =
+          rows.values[static_cast<std::size_t>(i)];
     }
     std::vector<ExpressionCase> cases;
     const auto add = [&](const test::Array& array, const test::Layout& layout, bool fused) {
@@ -129,7 +130,12 @@ TEST_F(CudaExpressionTest, SumsToTheBit) {
     add(columns, test::strided({1, kRows}), false);
     add(columns, test::strided({1, kRows}), true);
     std::vector<std::vector<Buffer>> memory;
-    for (ExpressionCase& c : cases) memory.push_back(place(c));
+    std::vector<pointwise::Expression> expressions;
+    for (ExpressionCase& c : cases) {
+      memory.push_back(place(c));
+      expressions.push_back(c.expression);
+    }
+    cuda::prepare(expressions, stream_->device());
     Bytes first;
     for (const ExpressionCase& c : cases) {
       cuda::run(c.expression, *stream_);

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -13,22 +14,84 @@
 namespace giro::cuda {
 namespace {
 
-char* begin_of(const pointwise::Access& access) {
+using pointwise::Access;
+using pointwise::Expression;
+using pointwise::Instruction;
+using pointwise::Layout;
+
+char* begin_of(const Access& access) {
   return static_cast<char*>(access.memory.raw()) +
          access.layout.offset * static_cast<std::int64_t>(size_of(access.memory.dtype()));
 }
 
+// All that a source is made from: of addresses the alignment.
+std::vector<std::int64_t> key_of(const Expression& expression) {
+  std::vector<std::int64_t> key{static_cast<std::int64_t>(expression.reduced)};
+  const auto add = [&](auto number) { key.push_back(static_cast<std::int64_t>(number)); };
+  const auto add_strides = [&](const Layout& layout) {
+    key.insert(key.end(), layout.strides.begin(), layout.strides.begin() + expression.space.rank());
+  };
+  const auto add_access = [&](const Access& access) {
+    add(access.memory.dtype());
+    add(reinterpret_cast<std::uintptr_t>(begin_of(access)) % 16);
+    add_strides(access.layout);
+  };
+  add(expression.space.rank());
+  for (const std::int64_t size : expression.space) add(size);
+  add(expression.reads.size());
+  for (const Access& read : expression.reads) add_access(read);
+  add(expression.places.size());
+  for (const Layout& place : expression.places) {
+    add(place.offset);
+    add_strides(place);
+  }
+  for (const Expression::Write& write : expression.writes) {
+    add(write.value);
+    add_access(write.to);
+  }
+  for (const Instruction& i : expression.code) {
+    for (const auto part : {static_cast<int>(i.kind), static_cast<int>(i.dtype), static_cast<int>(i.combiner)}) add(part);
+    for (const std::uint16_t operand : i.operands) add(operand);
+    add(i.index);
+    add(reinterpret_cast<std::intptr_t>(i.function));
+    add(std::bit_cast<std::int64_t>(i.number));
+    add(i.integer);
+  }
+  return key;
+}
+
+// What an expression comes to on a stream's device.
+struct Compiled {
+  ExpressionSource source;  // without its text
+  std::vector<cudaKernel_t> kernels;
+};
+
+Compiled compiled(const Expression& expression, Device device) {
+  Compiled result{source_of(expression), {}};
+  for (const ExpressionSource::Kernel& kernel : result.source.kernels) {
+    result.kernels.push_back(Kernels::of_process().find(device, result.source.text, kernel.name));
+  }
+  result.source.text = {};
+  return result;
+}
+
 }  // namespace
 
-void run(const pointwise::Expression& expression, const Stream& stream) {
-  const ExpressionSource source = source_of(expression);
+void run(const Expression& expression, const Stream& stream) {
+  // Nothing to compute, and no kernel to compile.
+  for (std::size_t axis = 0; axis + expression.reduced < expression.space.rank(); ++axis) {
+    if (expression.space[static_cast<int>(axis)] == 0) return;
+  }
+  CudaStream& queue = cuda_stream(stream);
+  const Compiled& code =
+      queue.plan<Compiled>(key_of(expression), [&] { return compiled(expression, stream.device()); });
+  const ExpressionSource& source = code.source;
   if (source.count == 0) return;
-  const cudaStream_t queue = handle(stream);
   const Buffer workspace = source.workspace_bytes > 0 ? stream.allocate(source.workspace_bytes) : Buffer();
 
   std::vector<void*> addresses;
-  for (const pointwise::Access& read : expression.reads) addresses.push_back(begin_of(read));
-  for (const pointwise::Expression::Write& write : expression.writes) addresses.push_back(begin_of(write.to));
+  for (const Access& read : expression.reads) addresses.push_back(begin_of(read));
+  for (const Expression::Write& write : expression.writes) addresses.push_back(begin_of(write.to));
   if (source.workspace_bytes > 0) addresses.push_back(workspace.data());
   auto count = source.count;
   auto narrow_count = static_cast<std::int32_t>(count);
@@ -36,16 +99,17 @@ void run(const pointwise::Expression& expression, const Stream& stream) {
   for (void*& address : addresses) arguments.push_back(&address);
   arguments.push_back(source.has_wide_count ? static_cast<void*>(&count) : &narrow_count);
 
-  for (const ExpressionSource::Kernel& kernel : source.kernels) {
-    const auto function =
-        reinterpret_cast<const void*>(Kernels::of_process().find(stream.device(), source.text, kernel.name));
-    check(cudaLaunchKernel(function, kernel.blocks, kernel.threads, arguments.data(), 0, queue), kernel.name.c_str());
+  for (std::size_t k = 0; k < code.kernels.size(); ++k) {
+    const ExpressionSource::Kernel& kernel = source.kernels[k];
+    check(cudaLaunchKernel(reinterpret_cast<const void*>(code.kernels[k]), kernel.blocks, kernel.threads,
+                           arguments.data(), 0, queue.handle()),
+          kernel.name.c_str());
   }
 }
 
-void prepare(const std::vector<pointwise::Expression>& expressions, Device device) {
+void prepare(const std::vector<Expression>& expressions, Device device) {
   std::vector<std::string> sources;
-  for (const pointwise::Expression& expression : expressions) sources.push_back(source_of(expression).text);
+  for (const Expression& expression : expressions) sources.push_back(source_of(expression).text);
   Kernels::of_process().prepare(device, sources);
 }
 

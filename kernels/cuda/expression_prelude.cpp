@@ -73,17 +73,18 @@ struct Cast<bool> {
   static __device__ inline bool of(From x) { return x != From(0); }
 };
 
-template <int kBytes> struct Word { typedef uint4 type; };
-template <> struct Word<8> { typedef uint2 type; };
-template <> struct Word<4> { typedef u32 type; };
-template <> struct Word<2> { typedef u16 type; };
-template <> struct Word<1> { typedef u8 type; };
+template <int kBytes, int kElement> struct Word { typedef uint4 type; };
+template <> struct Word<16, 8> { typedef ulonglong2 type; };
+template <int kElement> struct Word<8, kElement> { typedef uint2 type; };
+template <int kElement> struct Word<4, kElement> { typedef u32 type; };
+template <int kElement> struct Word<2, kElement> { typedef u16 type; };
+template <int kElement> struct Word<1, kElement> { typedef u8 type; };
 
 // Elements that lie one after the other, moved 16 bytes at a time.
 template <class S, int N>
 union Pack {
   enum { kWord = sizeof(S) * N < 16 ? sizeof(S) * N : 16 };
-  typedef typename Word<kWord>::type W;
+  typedef typename Word<kWord, sizeof(S)>::type W;
   S element[N];
   W word[sizeof(S) * N / kWord];
 };
@@ -129,22 +130,42 @@ __device__ inline void scatter(S* to, Stride stride, const Pack<S, N>& pack, Ind
     if (i < count) to[i * stride] = pack.element[i];
 }
 
-// For scalar functions. Integers wrap around.
-template <class T> struct Unsigned { typedef T type; };
-template <> struct Unsigned<i32> { typedef u32 type; };
-template <> struct Unsigned<i64> { typedef u64 type; };
+// For scalar functions, as kernels/pointwise/arithmetic.h has it for the CPU: integers wrap around, and to divide one by
+// zero gives zero.
+template <class T> struct Wrapping { typedef T type; };
+template <> struct Wrapping<u8> { typedef u32 type; };
+template <> struct Wrapping<i32> { typedef u32 type; };
+template <> struct Wrapping<i64> { typedef u64 type; };
 template <class T> __device__ inline T plus(T a, T b) {
-  typedef typename Unsigned<T>::type U;
-  return T(U(a) + U(b));
+  typedef typename Wrapping<T>::type W;
+  return T(W(a) + W(b));
 }
 template <class T> __device__ inline T minus(T a, T b) {
-  typedef typename Unsigned<T>::type U;
-  return T(U(a) - U(b));
+  typedef typename Wrapping<T>::type W;
+  return T(W(a) - W(b));
 }
 template <class T> __device__ inline T times(T a, T b) {
-  typedef typename Unsigned<T>::type U;
-  return T(U(a) * U(b));
+  typedef typename Wrapping<T>::type W;
+  return T(W(a) * W(b));
 }
+template <class T> __device__ inline T negative(T a) { return minus(T(0), a); }
+__device__ inline f32 negative(f32 a) { return -a; }
+__device__ inline f64 negative(f64 a) { return -a; }
+template <class T> __device__ inline T abs(T a) { return a < T(0) ? negative(a) : a; }
+__device__ inline f32 abs(f32 a) { return ::fabsf(a); }
+__device__ inline f64 abs(f64 a) { return ::fabs(a); }
+template <class T> __device__ inline T quotient(T a, T b) {
+  if (T(-1) < T(0) && b == T(-1)) return negative(a);
+  return b == T(0) ? T(0) : T(a / b);
+}
+__device__ inline f32 quotient(f32 a, f32 b) { return a / b; }
+__device__ inline f64 quotient(f64 a, f64 b) { return a / b; }
+template <class T> __device__ inline T remainder(T a, T b) {
+  if (T(-1) < T(0) && b == T(-1)) return T(0);
+  return b == T(0) ? T(0) : T(a % b);
+}
+__device__ inline f32 remainder(f32 a, f32 b) { return ::remainderf(a, b); }
+__device__ inline f64 remainder(f64 a, f64 b) { return ::remainder(a, b); }
 template <class T> __device__ inline bool is_nan(T x) { return x != x; }
 // The rest of kernels/pointwise/arithmetic.h.
 template <class T> struct IsSigned { static const bool value = T(-1) < T(0); };
@@ -244,7 +265,7 @@ struct All {
 template <class T>
 struct Best {
   typename Wide<T>::part value;
-  i32 unused;
+  typename Wide<T>::part unused;  // no byte is padding
   i64 place;
 };
 template <class T, bool kLargest>

@@ -16,7 +16,7 @@ namespace giro::cuda {
 struct ExpressionSource {
   struct Kernel {
     std::string name;
-    unsigned int threads = 0, blocks = 0, blocks_y = 1;
+    unsigned int threads = 0, blocks = 0;
   };
 
   std::string text;  // several may stand in one program, each once

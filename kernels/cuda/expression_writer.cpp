@@ -95,9 +95,10 @@ void ExpressionWriter::line(int indent, const std::string& text) {
   body_.append(static_cast<std::size_t>(2 * indent), ' ').append(text).append("\n");
 }
 
-void ExpressionWriter::begin_kernel(const std::string& suffix, unsigned int threads, std::int64_t blocks) {
+void ExpressionWriter::begin_kernel(const std::string& suffix, int threads, std::int64_t blocks) {
   const std::string name = std::string(kName) + suffix;
-  source_.kernels.push_back({name, threads, static_cast<unsigned int>(std::max<std::int64_t>(blocks, 1))});
+  source_.kernels.push_back(
+      {name, static_cast<unsigned int>(threads), static_cast<unsigned int>(std::max<std::int64_t>(blocks, 1))});
   std::string parameters;
   for (std::size_t i = 0; i < plan_.reads.size(); ++i) {
     parameters += fmt::format("const {}* r{}, ", storage_type(plan_.reads[i].dtype), i);
@@ -105,7 +106,7 @@ void ExpressionWriter::begin_kernel(const std::string& suffix, unsigned int thre
   for (std::size_t i = 0; i < plan_.writes.size(); ++i) {
     parameters += fmt::format("{}* w{}, ", storage_type(plan_.writes[i].dtype), i);
   }
-  if (has_workspace_) parameters += "char* workspace, ";
+  if (!parts_at_.empty()) parameters += "char* workspace, ";
   line(0, fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}({}{} n) {{", threads, name, parameters,
                       count_type()));
   std::fill(is_kept_.begin(), is_kept_.end(), false);
@@ -113,7 +114,8 @@ void ExpressionWriter::begin_kernel(const std::string& suffix, unsigned int thre
 
 void ExpressionWriter::end_kernel() { line(0, "}"); }
 
-// As many elements as one access of 16 bytes moves of the narrowest array, but not more than 32 bytes of another.
+// As many elements as one access of 16 bytes moves of the narrowest array, but not more than 32 bytes of another, nor
+// more than 8 where some are to be computed with.
 int ExpressionWriter::pointwise_pack() const {
   std::size_t narrowest = 16, widest = 1;
   for (const auto* arrays : {&plan_.reads, &plan_.writes}) {
@@ -123,7 +125,7 @@ int ExpressionWriter::pointwise_pack() const {
       widest = std::max(widest, size_of(array.dtype));
     }
   }
-  auto pack = static_cast<int>(std::min(16 / narrowest, 32 / widest));
+  auto pack = static_cast<int>(std::min({16 / narrowest, 32 / widest, widest > 1 ? std::size_t{kUnit} : 16}));
   while (plan_.sizes.size() > 1 && plan_.sizes.back() % pack != 0) pack /= 2;
   return pack;
 }

@@ -47,23 +47,24 @@ class ExpressionWriter {
                              std::string_view axis, std::string_view type);
   static std::int64_t stride_of(const ExpressionPlan::Array& array);
 
-  // reduction_writer.cpp. How a block's threads share rows, and blocks a row.
+  // reduction_writer.cpp: one kernel for all. How blocks and threads share rows:
   struct Share {
-    bool is_by_columns = false;
-    int lanes = 1;            // threads of a row
-    int rows = 1;             // of a block
-    std::int64_t units = 1;   // that a block takes of a row; a power of 2
-    std::int64_t groups = 1;  // of so many units in a row
+    bool is_by_columns = false;  // neighbouring threads have neighbouring rows
+    int lanes = 1;               // threads of a row in a block
+    int rows = 1;                // of a block
+    std::int64_t units = 1;      // that a block takes of a row; a power of 2
+    std::int64_t groups = 1;     // of so many units in a row, each a block's
+    int threads() const { return lanes * rows; }
   };
   void write_reductions();
   Share share() const;
   void write_passes(const Share& share);
-  void write_in_groups(const Share& share);
-  void write_finish(const Share& share, int pass);
-  void write_pass(const Share& share, int pass, bool keeps);
-  void write_joined(const Share& share, std::size_t reduced, const std::string& part);
   void write_row(const Share& share);
-  void write_result(std::size_t reduced, const std::string& whole);
+  void write_pass(const Share& share, int pass, bool keeps);
+  void write_steps_along_row(const Share& share, const Elements& elements);
+  void write_steps_along_columns(const Share& share, const Elements& elements);
+  void write_operations(const Share& share, const std::vector<std::size_t>& reduced);
+  void write_result(std::size_t reduced);
   void write_outputs_of_row(const std::string& condition);
   bool keeps_values(const Share& share) const;
   bool has_element_writes() const;
@@ -71,9 +72,19 @@ class ExpressionWriter {
   std::vector<std::size_t> reduced_in(int pass) const;
   std::string operation(std::size_t reduced) const;
   std::string_view taken_type(std::size_t reduced) const;
-  std::string in_workspace(std::size_t reduced, std::int64_t groups, bool is_result) const;
 
-  void begin_kernel(const std::string& suffix, unsigned int threads, std::int64_t blocks);
+  // grouped_writer.cpp: where several blocks share a row, a kernel for each step.
+  void write_groups(const Share& share);
+  void write_finish(const Share& share, int pass);
+  void write_known_values(int levels);
+  void place_in_workspace(const Share& share);
+  std::string parts(std::size_t reduced) const;
+  std::string result(std::size_t reduced) const;
+
+  void begin_kernel(const std::string& suffix, int threads, std::int64_t blocks);
+  void begin_kernel(const std::string& suffix, const Share& share) {
+    begin_kernel(suffix, share.threads(), (plan_.rows + share.rows - 1) / share.rows * share.groups);
+  }
   void end_kernel();
   void line(int indent, const std::string& text);
   std::string title() const;
@@ -86,7 +97,7 @@ class ExpressionWriter {
   std::string body_;
   std::vector<bool> is_kept_;    // in an array, by an earlier pass of the kernel
   std::vector<bool> is_needed_;  // by an output
-  bool has_workspace_ = false;
+  std::vector<std::int64_t> parts_at_, result_at_;  // of reductions in the workspace: bytes, times the rows
 };
 
 }  // namespace giro::cuda

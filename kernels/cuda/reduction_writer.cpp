@@ -16,10 +16,13 @@ using Kind = pointwise::Instruction::Kind;
 
 namespace {
 
-constexpr int kMostLanes = 1024;          // of a row, each with a unit at a time
-constexpr int kFewestThreads = 128;       // of a block
-constexpr int kColumnThreads = 512;       // of a block
-constexpr std::int64_t kPartUnits = 128;  // that are joined as Parts (reduction_prelude)
+constexpr int kMostLanes = 1024;      // of a row, each with a unit at a time
+constexpr int kFewestThreads = 128;   // of a block
+constexpr int kColumns = 32;          // of a block, so that a warp reads neighbours
+constexpr int kColumnThreads = 512;   // of such a block
+constexpr std::int64_t kPart = 128;   // units that are joined as Parts (reduction_prelude)
+constexpr std::int64_t kFewBlocks = 128;  // do not fill a GPU: rows are shared out if they are long
+constexpr std::int64_t kLongRow = 4096, kLongColumn = 512;  // units
 
 std::int64_t units_of(std::int64_t length) { return std::max<std::int64_t>((length + kUnit - 1) / kUnit, 1); }
 
@@ -31,31 +34,52 @@ int levels_of(std::int64_t count) { return static_cast<int>(std::bit_width(stati
 
 }  // namespace
 
-void ExpressionWriter::write_reductions() { write_passes(share()); }
+void ExpressionWriter::write_reductions() {
+  const Share all = share();
+  if (all.groups > 1) {
+    write_groups(all);
+  } else {
+    write_passes(all);
+  }
+}
 
 ExpressionWriter::Share ExpressionWriter::share() const {
   Share share;
-  share.units = power_of_2(units_of(plan_.length));
-  share.lanes = static_cast<int>(std::min<std::int64_t>(share.units, kMostLanes));
-  share.rows = std::max(kFewestThreads / share.lanes, 1);
+  const std::int64_t units = units_of(plan_.length);
+  share.units = power_of_2(units);
+  share.is_by_columns = plan_.is_by_columns;
+  if (share.is_by_columns) {
+    share.rows = static_cast<int>(std::min<std::int64_t>(power_of_2(plan_.rows), kColumns));
+    const std::int64_t blocks = (plan_.rows + share.rows - 1) / share.rows;
+    if (blocks < kFewBlocks && units >= kLongColumn) {
+      share.units = std::max(kPart, power_of_2(units / (2 * kFewBlocks / blocks) + 1));
+    }
+    share.lanes = static_cast<int>(std::min<std::int64_t>(share.units, kColumnThreads / share.rows));
+  } else {
+    share.lanes = static_cast<int>(std::min<std::int64_t>(share.units, kMostLanes));
+    share.rows = std::max(kFewestThreads / share.lanes, 1);
+    if (plan_.rows < kFewBlocks && units >= kLongRow) share.units = kMostLanes;
+  }
+  share.groups = (units + share.units - 1) / share.units;
   return share;
 }
 
 // One kernel that goes through each row once for every reduction that follows from another, and once to write.
 void ExpressionWriter::write_passes(const Share& share) {
-  begin_kernel("", static_cast<unsigned int>(share.lanes * share.rows), (plan_.rows + share.rows - 1) / share.rows);
+  begin_kernel("", share);
   write_row(share);
   write_row_values(0);
   const bool keeps = keeps_values(share);
   if (keeps) {
     for (std::size_t i = 0; i < expression_.code.size(); ++i) {
-      if (!is_needed_[i] || !plan_.is_of_element[i] || expression_.code[i].kind == Kind::constant) continue;
+      if (!is_needed_[i] || !plan_.is_of_element[i]) continue;
       line(1, fmt::format("{} v{}[{}];", value_type(expression_.code[i].dtype), i, kUnit));
     }
   }
   for (int pass = 0; pass <= plan_.levels; ++pass) {
     if (pass == plan_.levels && !has_element_writes()) break;
     write_pass(share, pass, keeps);
+    for (const std::size_t r : reduced_in(pass)) write_result(r);
     if (pass < plan_.levels) write_row_values(pass + 1);
   }
   // What the row's outputs may replace has been read.
@@ -68,13 +92,21 @@ void ExpressionWriter::write_passes(const Share& share) {
   end_kernel();
 }
 
-// Names what belongs to a thread's row: whether it is there (live), how long it is.
+// Names what belongs to a thread's row: whether it is there (live), the elements that are the block's.
 void ExpressionWriter::write_row(const Share& share) {
-  line(1, fmt::format("const int lane = threadIdx.x % {};", share.lanes));
-  line(1, fmt::format("const {0} row = {0}(blockIdx.x) * {1} + threadIdx.x / {2};", count_type(), share.rows,
-                      share.lanes));
+  const char* const order = share.is_by_columns ? "/" : "%";
+  line(1, fmt::format("const int lane = threadIdx.x {} {};", order, share.is_by_columns ? share.rows : share.lanes));
+  line(1, fmt::format("const {0} row = {0}(blockIdx.x / {1}) * {2} + threadIdx.x {3} {4};", count_type(), share.groups,
+                      share.rows, share.is_by_columns ? "%" : "/", share.is_by_columns ? share.rows : share.lanes));
   line(1, "const bool live = row < n;");
-  line(1, fmt::format("const {} length = live ? {} : 0;", index_type(), plan_.length));
+  line(1, fmt::format("const {0} first = {0}(blockIdx.x % {1}) * {2};", index_type(), share.groups,
+                      share.units * kUnit));
+  if (share.groups > 1) {
+    line(1, fmt::format("const {0} length = !live ? 0 : first > {1} - {2} ? {1} : first + {2};", index_type(),
+                        plan_.length, share.units * kUnit));
+  } else {
+    line(1, fmt::format("const {} length = live ? {} : 0;", index_type(), plan_.length));
+  }
   if (plan_.row_axes > 0) {
     std::string rest = "row";
     if (plan_.row_axes > 1) {
@@ -101,48 +133,109 @@ void ExpressionWriter::write_row(const Share& share) {
   }
 }
 
+// Goes through the block's elements: the Whole j<i> of each reduction is then in every thread of the row.
 void ExpressionWriter::write_pass(const Share& share, int pass, bool keeps) {
-  Elements elements{.pack = kUnit,
-                    .is_whole = plan_.length % kUnit == 0,
-                    .keeps = keeps,
-                    .run = run_in(pass),
-                    .reduced = reduced_in(pass),
-                    .writes = pass == plan_.levels};
-  const std::int64_t steps = share.units / share.lanes;
-  for (const std::size_t r : elements.reduced) {
-    line(1, fmt::format("typedef {} Op{};", operation(r), r));
-    if (share.lanes > 32) {
-      line(1, fmt::format("__shared__ typename Op{0}::Part shared{0}[{1}][{2}];", r, steps > 1 ? 2 : 1,
-                          share.lanes * share.rows / 32));
-    }
-    if (steps > 1) line(1, fmt::format("giro::Tree<Op{0}, typename Op{0}::Whole, {1}> t{0};", r, levels_of(steps)));
-  }
-  const std::int64_t taken = (units_of(plan_.length) + share.lanes - 1) / share.lanes;
-  const std::string start =
-      steps > 1 ? fmt::format("(s * {} + lane) * {}", share.lanes, kUnit) : fmt::format("lane * {}", kUnit);
-  // Values that are kept, and a single step's parts, are known beyond the braces.
+  const Elements elements{.pack = kUnit,
+                          .is_whole = plan_.length % kUnit == 0,
+                          .is_gathered = share.is_by_columns,
+                          .keeps = keeps,
+                          .run = run_in(pass),
+                          .reduced = reduced_in(pass),
+                          .writes = pass == plan_.levels};
+  write_operations(share, elements.reduced);
   for (const std::size_t r : elements.reduced) line(1, fmt::format("typename Op{0}::Part a{0} = Op{0}::none();", r));
-  line(1, steps > 1 ? fmt::format("for (int s = 0; s < {}; ++s) {{", taken) : "{");
-  line(2, fmt::format("const {0} i = {0}({1}), count = length - i;", index_type(), start));
-  write_elements(elements, 2);
-  if (steps > 1) {
-    for (const std::size_t r : elements.reduced) {
-      line(2, fmt::format("t{0}.push(s, giro::over_lanes<Op{0}, {1}>(a{0}, shared{0}[s % 2]));", r, share.lanes));
-      line(2, fmt::format("a{0} = Op{0}::none();", r));
-    }
-  }
-  line(1, "}");
-  for (const std::size_t r : elements.reduced) {
-    write_result(r, steps > 1 ? fmt::format("t{}.joined({})", r, taken)
-                              : fmt::format("giro::over_lanes<Op{0}, {1}>(a{0}, {2})", r, share.lanes,
-                                            share.lanes > 32 ? fmt::format("shared{}[0]", r) : "nullptr"));
+  if (share.is_by_columns) {
+    write_steps_along_columns(share, elements);
+  } else {
+    write_steps_along_row(share, elements);
   }
 }
 
-void ExpressionWriter::write_result(std::size_t r, const std::string& whole) {
+// The types of reductions, and shared memory: along a row two Parts of each warp, so that what one step has left is
+// read before the next but one writes it.
+void ExpressionWriter::write_operations(const Share& share, const std::vector<std::size_t>& reduced) {
+  for (const std::size_t r : reduced) {
+    line(1, fmt::format("typedef {} Op{};", operation(r), r));
+    if (share.is_by_columns && share.lanes > 1) {
+      line(1, fmt::format("__shared__ typename Op{0}::Whole shared{0}[{1}];", r, share.threads()));
+    } else if (!share.is_by_columns && share.lanes > 32) {
+      line(1, fmt::format("__shared__ typename Op{0}::Part shared{0}[2][{1}];", r, share.threads() / 32));
+    }
+  }
+}
+
+// A thread takes a unit at each step.
+void ExpressionWriter::write_steps_along_row(const Share& share, const Elements& elements) {
+  const std::int64_t most = (std::min(share.units, units_of(plan_.length)) + share.lanes - 1) / share.lanes;
+  const auto over_lanes = [&](std::size_t r, const char* half) {
+    return fmt::format("giro::over_lanes<Op{0}, {1}>(a{0}, {2})", r, share.lanes,
+                       share.lanes > 32 ? fmt::format("shared{}[{}]", r, half) : "nullptr");
+  };
+  if (most == 1) {
+    line(1, "{");
+    line(2, fmt::format("const {} i = first + lane * {}, count = length - i;", index_type(), kUnit));
+    write_elements(elements, 2);
+    line(1, "}");
+    for (const std::size_t r : elements.reduced) line(1, fmt::format("const auto j{} = {};", r, over_lanes(r, "0")));
+    return;
+  }
+  for (const std::size_t r : elements.reduced) {
+    line(1, fmt::format("giro::Tree<Op{0}, typename Op{0}::Whole, {1}> t{0};", r, levels_of(power_of_2(most))));
+  }
+  line(1, fmt::format("for (int s = 0; s < {}; ++s) {{", most));
+  line(2, fmt::format("const {0} i = first + {0}(s * {1} + lane) * {2}, count = length - i;", index_type(), share.lanes,
+                      kUnit));
+  write_elements(elements, 2);
+  for (const std::size_t r : elements.reduced) {
+    line(2, fmt::format("t{0}.push(s, {1});", r, over_lanes(r, "s % 2")));
+    line(2, fmt::format("a{0} = Op{0}::none();", r));
+  }
+  line(1, "}");
+  for (const std::size_t r : elements.reduced) line(1, fmt::format("const auto j{0} = t{0}.joined({1});", r, most));
+}
+
+// A thread takes the units of a subtree, one after the other; those of up to kPart give a Part.
+void ExpressionWriter::write_steps_along_columns(const Share& share, const Elements& elements) {
+  const std::int64_t units = share.units / share.lanes, inner = std::min(units, kPart), outer = units / inner;
+  if (outer > 1) {
+    for (const std::size_t r : elements.reduced) {
+      line(1, fmt::format("giro::Tree<Op{0}, typename Op{0}::Whole, {1}> w{0};", r, levels_of(outer)));
+    }
+    line(1, "int o = 0;");
+    line(1, fmt::format("for (; o < {0} && first + {2}(lane * {0} + o) * {1} < length; ++o) {{", outer, inner * kUnit,
+                        index_type()));
+  } else {
+    line(1, "{ const int o = 0;");
+  }
+  for (const std::size_t r : elements.reduced) {
+    line(2, fmt::format("giro::Tree<Op{0}, typename Op{0}::Part, {1}> t{0};", r, levels_of(inner)));
+  }
+  line(2, "int u = 0;");
+  line(2, fmt::format("for (; u < {}; ++u) {{", inner));
+  line(3, fmt::format("const {0} i = first + {0}((lane * {1} + o) * {2} + u) * {3}, count = length - i;", index_type(),
+                      outer, inner, kUnit));
+  line(3, "if (count <= 0) break;");
+  write_elements(elements, 3);
+  for (const std::size_t r : elements.reduced) line(3, fmt::format("t{0}.push(u, a{0}); a{0} = Op{0}::none();", r));
+  line(2, "}");
+  for (const std::size_t r : elements.reduced) {
+    const std::string part = fmt::format("t{}.joined(u)", r);
+    line(2, outer > 1 ? fmt::format("w{0}.push(o, giro::Widen<typename Op{0}::Whole, typename Op{0}::Part>::of({1}));", r,
+                                    part)
+                      : fmt::format("a{} = {};", r, part));
+  }
+  line(1, "}");
+  for (const std::size_t r : elements.reduced) {
+    line(1, fmt::format("const auto j{0} = giro::over_columns<Op{0}, {1}, {2}, {3}>({4}, {5});", r, share.rows,
+                        share.lanes, units, outer > 1 ? fmt::format("w{}.joined(o)", r) : fmt::format("a{}", r),
+                        share.lanes > 1 ? fmt::format("shared{}", r) : "nullptr"));
+  }
+}
+
+void ExpressionWriter::write_result(std::size_t r) {
   const DType dtype = expression_.code[r].dtype;
   line(1, fmt::format("const {0} v{1} = {2};", value_type(dtype), r,
-                      rounded(dtype, fmt::format("giro::result_of<{}>({})", value_type(dtype), whole))));
+                      rounded(dtype, fmt::format("giro::result_of<{}>(j{})", value_type(dtype), r))));
 }
 
 void ExpressionWriter::write_outputs_of_row(const std::string& condition) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/expression.h"
+#include "kernels/cuda/expression.h"
 #include "kernels/internal/backends.h"
 #include "kernels/internal/dispatch.h"
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
@@ -76,7 +77,7 @@ void KernelCache::add(const std::string& key, const std::string& code) {
   }
 }
 
-// Temporaries that a process left count like the others.
+// Temporaries of old are what a process has left; a young one another may be about to rename.
 void KernelCache::remove_oldest(const std::string& but) {
   struct File {
     std::filesystem::file_time_type used;
@@ -91,6 +92,8 @@ void KernelCache::remove_oldest(const std::string& but) {
     std::error_code error;
     const auto used = std::filesystem::last_write_time(path, error);
     if (error) continue;  // another process has removed it
+    const bool is_temporary = !name.ends_with(kSuffix);
+    if (is_temporary && used > std::filesystem::file_time_type::clock::now() - std::chrono::hours(1)) continue;
     found.push_back({used, path, files_->status(path).bytes});
     total += found.back().bytes;
   }

@@ -96,12 +96,14 @@ Nvrtc::Nvrtc() {
 
 // Every operation is rounded by itself, as in the kernels of the CPU.
 const std::vector<std::string>& Nvrtc::options() {
-  static const std::vector<std::string> options{"--fmad=false", "--std=c++17", "--device-as-default-execution-space"};
+  static const std::vector<std::string> options{"--fmad=false", "--std=c++17", "--device-as-default-execution-space",
+                                                "--disable-warnings"};
   return options;
 }
 
 template <class Get>
-std::string Nvrtc::compiled(const std::string& source, const std::string& architecture, Get&& get) const {
+std::string Nvrtc::compiled(const std::string& source, const std::string& architecture, std::string* figures,
+                            Get&& get) const {
   const auto check = [&](nvrtcResult result, const char* call) {
     if (result == NVRTC_SUCCESS) return;
     const ErrorCode code = result == NVRTC_ERROR_OUT_OF_MEMORY ? ErrorCode::out_of_memory : ErrorCode::device;
@@ -118,20 +120,24 @@ std::string Nvrtc::compiled(const std::string& source, const std::string& archit
   const std::string target = "--gpu-architecture=" + architecture;
   std::vector<const char*> arguments{target.c_str()};
   for (const std::string& option : options()) arguments.push_back(option.c_str());
+  if (figures != nullptr) arguments.push_back("--ptxas-options=-v");
   const nvrtcResult result = functions_->compile(program.handle, static_cast<int>(arguments.size()), arguments.data());
-  if (result == NVRTC_ERROR_COMPILATION) {
+  const auto log = [&] {
     std::size_t size = 0;
     check(functions_->log_size(program.handle, &size), "nvrtcGetProgramLogSize");
     std::string log(size, '\0');
     check(functions_->log(program.handle, log.data()), "nvrtcGetProgramLog");
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("NVRTC {} does not compile a kernel: {}", version_, log.c_str()));
+    return std::string(log.c_str());
+  };
+  if (result == NVRTC_ERROR_COMPILATION) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("NVRTC {} does not compile a kernel: {}", version_, log()));
   }
   check(result, "nvrtcCompileProgram");
+  if (figures != nullptr) *figures = log();
   return get(program.handle, check);
 }
 
-std::string Nvrtc::compile(const std::string& source, int architecture) const {
+std::string Nvrtc::compile(const std::string& source, int architecture, std::string* figures) const {
   int count = 0;
   (void)functions_->num_architectures(&count);
   std::vector<int> known(static_cast<std::size_t>(count));
@@ -141,7 +147,7 @@ std::string Nvrtc::compile(const std::string& source, int architecture) const {
                 fmt::format("NVRTC {} does not know GPUs of compute capability {}.{}, only {}; {}", version_,
                             architecture / 10, architecture % 10, fmt::join(known, ", "), kPackage));
   }
-  return compiled(source, fmt::format("sm_{}", architecture), [&](nvrtcProgram program, auto&& check) {
+  return compiled(source, fmt::format("sm_{}", architecture), figures, [&](nvrtcProgram program, auto&& check) {
     std::size_t size = 0;
     check(functions_->cubin_size(program, &size), "nvrtcGetCUBINSize");
     std::string cubin(size, '\0');
@@ -151,7 +157,7 @@ std::string Nvrtc::compile(const std::string& source, int architecture) const {
 }
 
 std::string Nvrtc::ptx(const std::string& source, int architecture) const {
-  return compiled(source, fmt::format("compute_{}", architecture), [&](nvrtcProgram program, auto&& check) {
+  return compiled(source, fmt::format("compute_{}", architecture), nullptr, [&](nvrtcProgram program, auto&& check) {
     std::size_t size = 0;
     check(functions_->ptx_size(program, &size), "nvrtcGetPTXSize");
     std::string ptx(size, '\0');

@@ -23,7 +23,7 @@ void Thread::reset() {
   state = State::ready;
   ticks_ = kTicks;
   ticks_spent_ = 0;
-  local_bytes_ = 0;
+  locals_ = nullptr;
 }
 
 void Thread::stop(Fault fault, const std::string& message, std::uint32_t site) const {
@@ -87,11 +87,13 @@ char* Thread::shared(std::uint64_t address, std::size_t bytes, Kind kind, std::u
 }
 
 char* Thread::local(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site) {
-  const std::uint64_t offset = address - local_begin_;
-  if (offset > local_bytes_ || bytes > local_bytes_ - offset) {
+  const LocalArray* const array = local_array(address) != nullptr ? local_array(address) : locals_;
+  const std::uint64_t offset = array != nullptr ? address - array->begin_ : address;
+  const std::size_t size = array != nullptr ? array->bytes_ : 0;
+  if (offset > size || bytes > size - offset) {
     stop(Fault::illegal_address,
          fmt::format("{} of {} bytes out of bounds: at offset {} of {} bytes of local memory", does(kind), bytes,
-                     static_cast<std::int64_t>(offset), local_bytes_),
+                     static_cast<std::int64_t>(offset), size),
          site);
   }
   check_alignment(offset, bytes, kind, "local", site);
@@ -126,12 +128,18 @@ std::uint64_t Thread::shared_of_generic(std::uint64_t address) const {
 
 bool Thread::is_shared(std::uint64_t address) const { return shared_of_generic(address) < block->shared_bytes(); }
 
-bool Thread::is_local(std::uint64_t address) const { return address - local_begin_ < local_bytes_; }
+bool Thread::is_local(std::uint64_t address) const { return local_array(address) != nullptr; }
 
-void Thread::set_local(void* begin, std::size_t bytes) {
+const Thread::LocalArray* Thread::local_array(std::uint64_t address) const {
+  const LocalArray* array = locals_;
+  while (array != nullptr && address - array->begin_ >= array->bytes_) array = array->outer_;
+  return array;
+}
+
+Thread::LocalArray::LocalArray(Thread& thread, void* begin, std::size_t bytes)
+    : thread_(thread), outer_(thread.locals_), begin_(reinterpret_cast<std::uintptr_t>(begin)), bytes_(bytes) {
   std::memset(begin, 0xff, bytes);
-  local_begin_ = reinterpret_cast<std::uintptr_t>(begin);
-  local_bytes_ = bytes;
+  thread.locals_ = this;
 }
 
 std::uint32_t Thread::barrier(bool vote, std::uint32_t site) {

@@ -83,8 +83,21 @@ class Thread {
   bool is_local(std::uint64_t address) const;
   const char* parameters() const;
 
-  // The kernel's array in the local state space; filled with ones.
-  void set_local(void* begin, std::size_t bytes);
+  // A function's array in the local state space, as long as the function runs; filled with ones.
+  class LocalArray {
+   public:
+    LocalArray(Thread& thread, void* begin, std::size_t bytes);
+    ~LocalArray() { thread_.locals_ = outer_; }
+    LocalArray(const LocalArray&) = delete;
+    LocalArray& operator=(const LocalArray&) = delete;
+
+   private:
+    friend class Thread;
+    Thread& thread_;
+    const LocalArray* outer_;  // the caller's, or null
+    std::uintptr_t begin_;
+    std::size_t bytes_;
+  };
 
   void block_barrier(std::uint32_t site) { barrier(false, site); }
   std::uint32_t barrier_count(bool vote, std::uint32_t site) { return barrier(vote, site); }
@@ -133,8 +146,8 @@ class Thread {
 
   std::uint32_t ticks_ = kTicks;
   std::uint64_t ticks_spent_ = 0;
-  std::uintptr_t local_begin_ = 0;
-  std::size_t local_bytes_ = 0;
+  const LocalArray* local_array(std::uint64_t address) const;
+  const LocalArray* locals_ = nullptr;
 };
 
 }  // namespace giro::simt

@@ -193,9 +193,7 @@ class FunctionWriter:
         self.symbols[variable.name] = Place(variable.bytes, name)
         self.lines.append(f"alignas(16) char {name}[{variable.bytes}];")
         if variable.space == "local":
-            if not self.function.is_kernel:
-                raise PtxError(f"{self.file.source}: local memory in {self.function.name}, which is no kernel")
-            self.lines.append(f"t.set_local({name}, {variable.bytes});")
+            self.lines.append(f"const Thread::LocalArray l{name}(t, {name}, {variable.bytes});")
 
     def write_instruction(self, instruction, goes_back):
         try:

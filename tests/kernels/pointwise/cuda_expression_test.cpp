@@ -4,6 +4,7 @@
 
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
+#include <giro/runtime/graph.h>
 
 #include "tests/kernels/pointwise/expression_cases.h"
 
@@ -92,6 +93,78 @@ class CudaExpressionTest : public ::testing::Test {
 TEST_F(CudaExpressionTest, Pointwise) { check(test::pointwise_cases()); }
 TEST_F(CudaExpressionTest, Layouts) { check(test::layout_cases()); }
 TEST_F(CudaExpressionTest, Rows) { check(test::row_cases()); }
+TEST_F(CudaExpressionTest, Columns) { check(test::column_cases()); }
+TEST_F(CudaExpressionTest, LongRows) { check(test::long_cases()); }
+
+// A row's sum has the same bits however the row lies, whichever threads and blocks share it, and however far what is
+// added up has been computed before.
+TEST_F(CudaExpressionTest, SumsToTheBit) {
+  if (!stream_) return;
+  for (const std::int64_t length : {300, 3'000, 20'000, 33'000}) {
+    constexpr std::int64_t kRows = 2;
+    test::Random source;
+    const test::Array rows = source.uniform({kRows, length});
+    test::Array columns = rows;
+    for (std::int64_t i = 0; i < rows.shape.count(); ++i) {
+      columns.values[static_cast<std::size_t>(i % length * kRows + i / length)] =
+          rows.values[static_cast<std::size_t>(i)];
+    }
+    std::vector<ExpressionCase> cases;
+    const auto add = [&](const test::Array& array, const test::Layout& layout, bool fused) {
+      ExpressionCase& c = cases.emplace_back("sum", Shape{kRows, length}, 1);
+      const auto x = c.read(array, layout);
+      const auto half = c.constant(DType::f32, 0.5);
+      c.write_row(c.reduce(test::Combiner::sum, x));
+      if (!fused) return;
+      const auto two = c.apply(test::kAdd, c.apply(test::kMultiply, x, half), c.apply(test::kMultiply, x, half));
+      c.write_row(c.reduce(test::Combiner::sum, two));
+      c.write_row(c.reduce(test::Combiner::max, x));
+      c.write(c.apply(test::kSubtract, x, c.reduce(test::Combiner::sum, two)));
+    };
+    test::Array apart = rows;  // beyond any alignment
+    apart.values.insert(apart.values.begin(), 0);
+    apart.shape = {kRows * length + 1};
+    add(rows, test::row_major({kRows, length}), false);
+    add(rows, test::row_major({kRows, length}), true);
+    add(apart, test::row_major({kRows, length}, 1), true);
+    add(columns, test::strided({1, kRows}), false);
+    add(columns, test::strided({1, kRows}), true);
+    std::vector<std::vector<Buffer>> memory;
+    std::vector<pointwise::Expression> expressions;
+    for (ExpressionCase& c : cases) {
+      memory.push_back(place(c));
+      expressions.push_back(c.expression);
+    }
+    cuda::prepare(expressions, stream_->device());
+    Bytes first;
+    for (const ExpressionCase& c : cases) {
+      cuda::run(c.expression, *stream_);
+      for (std::size_t w = 0; w < std::min<std::size_t>(c.outputs.size(), 2); ++w) {
+        const Tensor& sum = c.expression.writes[w].to.memory;
+        Bytes result(sum.bytes());
+        stream_->copy(result.data(), sum.raw(), result.size());
+        stream_->synchronize();
+        if (first.empty()) first = result;
+        EXPECT_EQ(result, first) << "case " << &c - cases.data() << " of rows of " << length << ", output " << w;
+      }
+    }
+  }
+}
+
+// Within a recording nothing waits, and the kernels are nodes of the graph.
+TEST_F(CudaExpressionTest, Recorded) {
+  if (!stream_) return;
+  ExpressionCase c("a + a", {1000});
+  test::Random source;
+  const auto a = c.read(source.uniform({1000}));
+  c.write(c.apply(test::kAdd, a, a));
+  const std::vector<Buffer> memory = place(c);
+  Graph graph = Graph::record(*stream_, [&] { cuda::run(c.expression, *stream_); });
+  EXPECT_EQ(graph.num_nodes(), 1u);
+  graph.replay(*stream_);
+  stream_->synchronize();
+  compare(c);
+}
 
 }  // namespace
 }  // namespace giro

@@ -221,6 +221,7 @@ inline ExpressionCase::Number ExpressionCase::applied(std::size_t i, const std::
 inline ExpressionCase::Number ExpressionCase::reduced(const Instruction& i, const std::vector<Number>& elements) const {
   Number y;
   double magnitude = 0;
+  long double total = 0;
   const auto best = [&](bool largest) {
     std::size_t place = 0;
     for (std::size_t k = 1; k < elements.size() && !std::isnan(elements[place].value); ++k) {
@@ -231,7 +232,8 @@ inline ExpressionCase::Number ExpressionCase::reduced(const Instruction& i, cons
   };
   switch (i.combiner) {
     case Combiner::sum:
-      for (const Number& x : elements) y.value += x.value, y.error += x.error, magnitude += std::abs(x.value);
+      for (const Number& x : elements) total += x.value, y.error += x.error, magnitude += std::abs(x.value);
+      y.value = static_cast<double>(total);
       break;
     case Combiner::product:
       y.value = 1;

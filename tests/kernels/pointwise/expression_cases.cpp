@@ -27,6 +27,22 @@ ExpressionCase softmax(DType dtype, const Shape& space, std::size_t reduced, con
   return c;
 }
 
+// Sums, extremes and their places, and what an element is of the sum; in rows, or in columns.
+ExpressionCase statistics(DType dtype, std::int64_t rows, std::int64_t length, bool in_columns) {
+  Random source;
+  const Layout layout = in_columns ? strided({1, rows}) : strided({length, 1});
+  ExpressionCase c(fmt::format("statistics of {} {} of {} {}", rows, in_columns ? "columns" : "rows", length,
+                               name_of(dtype)),
+                   {rows, length}, 1);
+  const Value x = c.read(random(source, {rows * length}, dtype), layout);
+  const Value sum = c.reduce(Combiner::sum, c.apply(kMultiply, x, x));
+  c.write_row(sum);
+  c.write_row(c.reduce(Combiner::max, x));
+  c.write_row(c.reduce(Combiner::argmin, x));
+  c.write_row(c.reduce(Combiner::sum, c.apply(kSubtract, x, sum)));
+  return c;
+}
+
 }  // namespace
 
 std::vector<ExpressionCase> pointwise_cases() {
@@ -165,6 +181,48 @@ std::vector<ExpressionCase> row_cases() {
     const Value x = c.read(Array{DType::f32, {3, 0}, {}});
     c.write_row(c.reduce(Combiner::sum, x));
     c.write_row(c.reduce(Combiner::max, x));
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+std::vector<ExpressionCase> column_cases() {
+  std::vector<ExpressionCase> cases;
+  Random source;
+  for (const std::int64_t length : {1, 7, 9, 130, 1500}) cases.push_back(statistics(DType::f32, 37, length, true));
+  for (const std::int64_t rows : {2, 5, 32}) cases.push_back(statistics(DType::f32, rows, 200, true));
+  for (const DType dtype : {DType::bf16, DType::f64, DType::i32, DType::u8}) {
+    cases.push_back(statistics(dtype, 40, 100, true));
+  }
+  cases.push_back(softmax(DType::f32, {33, 60}, 1, strided({1, 33})));
+  {
+    ExpressionCase c("all but the channels", {6, 5, 10}, 2);  // of (5, 10, 6), and of a slice of it
+    const Value x = c.read(random(source, {5, 10, 6}, DType::f32), strided({1, 60, 6}));
+    const Value mean = c.apply(kDivide, c.reduce(Combiner::sum, x), c.constant(DType::f32, 50));
+    const Value centred = c.apply(kSubtract, x, mean);
+    c.write_row(c.reduce(Combiner::sum, c.apply(kMultiply, centred, centred)));
+    c.write(centred, strided({1, 60, 6}), 300);
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+std::vector<ExpressionCase> long_cases() {
+  std::vector<ExpressionCase> cases;
+  cases.push_back(statistics(DType::f32, 1, 40'000, false));
+  cases.push_back(statistics(DType::bf16, 3, 33'001, false));
+  cases.push_back(statistics(DType::f32, 3, 5'000, true));
+  cases.push_back(statistics(DType::f64, 40, 4'100, true));
+  cases.push_back(softmax(DType::f32, {2, 33'000}, 1, row_major({2, 33'000})));
+  cases.push_back(softmax(DType::f32, {5, 6'000}, 1, strided({1, 5})));
+  {
+    Random source;
+    ExpressionCase c("what is written of elements and of long rows", {2, 33'000}, 1);
+    const Value x = c.read(random(source, {2, 33'000}, DType::f32));
+    const Value r = c.read(random(source, {2}, DType::f32), strided({1}));
+    const Value sum = c.apply(kAdd, r, c.reduce(Combiner::sum, x));
+    c.write(sum, strided({1}), 2, 1);  // in place
+    c.write(c.apply(kMultiply, x, sum), row_major({2, 33'000}), 66'000, 0);  // in place
     cases.push_back(std::move(c));
   }
   return cases;

@@ -10,5 +10,7 @@ namespace giro::test {
 std::vector<ExpressionCase> pointwise_cases();
 std::vector<ExpressionCase> layout_cases();
 std::vector<ExpressionCase> row_cases();
+std::vector<ExpressionCase> column_cases();
+std::vector<ExpressionCase> long_cases();  // rows that several blocks share
 
 }  // namespace giro::test

@@ -1,0 +1,128 @@
+// Of ExpressionWriter: rows that several blocks share. A kernel computes what each block's units come to, one for every
+// row joins those, and so on for the reductions that follow from them; another goes through the elements to write them.
+// Results of rows go from kernel to kernel in the workspace.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "kernels/cuda/expression_writer.h"
+#include "kernels/cuda/scalar_source.h"
+
+namespace giro::cuda {
+
+using pointwise::Combiner;
+using Kind = pointwise::Instruction::Kind;
+
+namespace {
+
+constexpr int kFinishThreads = 512;
+
+// Of a Whole.
+std::int64_t bytes_of(const pointwise::Instruction& reduction, DType taken) {
+  const bool has_place = reduction.combiner == Combiner::argmax || reduction.combiner == Combiner::argmin;
+  return !has_place ? 8 : size_of(taken) == 8 ? 24 : 16;
+}
+
+}  // namespace
+
+void ExpressionWriter::write_groups(const Share& share) {
+  place_in_workspace(share);
+  const bool writes_elements = has_element_writes();
+  for (int pass = 0; pass < plan_.levels; ++pass) {
+    begin_kernel(fmt::format("_parts_{}", pass), share);
+    write_row(share);
+    write_known_values(pass);
+    write_pass(share, pass, false);
+    for (const std::size_t r : reduced_in(pass)) {
+      line(1, fmt::format("if (live && lane == 0) {}[giro::i64(blockIdx.x % {}) * n + row] = j{};", parts(r),
+                          share.groups, r));
+    }
+    end_kernel();
+    write_finish(share, pass);
+    if (pass + 1 == plan_.levels && !writes_elements) write_outputs_of_row("live && lane == 0");
+    end_kernel();
+  }
+  if (!writes_elements) return;
+  begin_kernel("_elements", share);
+  write_row(share);
+  write_known_values(plan_.levels);
+  write_pass(share, plan_.levels, false);
+  end_kernel();
+  if (std::all_of(plan_.writes.begin(), plan_.writes.end(), [&](const ExpressionPlan::Array& write) {
+        return this->writes_elements(static_cast<std::size_t>(&write - plan_.writes.data()));
+      })) {
+    return;
+  }
+  const Share one_each{.rows = 128};
+  begin_kernel("_rows", one_each);
+  write_row(one_each);
+  write_known_values(plan_.levels);
+  write_outputs_of_row("live");
+  end_kernel();
+}
+
+// What the blocks have of each row, joined. Leaves the kernel open, with the values of rows that are then known.
+void ExpressionWriter::write_finish(const Share& share, int pass) {
+  Share finish{.is_by_columns = true};
+  finish.units = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(share.groups)));
+  finish.rows = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::min<std::int64_t>(plan_.rows, 32))));
+  finish.lanes = static_cast<int>(std::min<std::int64_t>(finish.units, kFinishThreads / finish.rows));
+  const std::int64_t each = finish.units / finish.lanes;
+  begin_kernel(fmt::format("_joined_{}", pass), finish);
+  write_row(finish);
+  write_known_values(pass);
+  write_operations(finish, reduced_in(pass));
+  for (const std::size_t r : reduced_in(pass)) {
+    line(1, fmt::format("giro::Tree<Op{0}, typename Op{0}::Whole, {1}> t{0};", r,
+                        std::bit_width(static_cast<std::uint64_t>(each)) - 1));
+    line(1, fmt::format("int u{} = 0;", r));
+    line(1, fmt::format("for (; live && u{0} < {1} && lane * {1} + u{0} < {2}; ++u{0})", r, each, share.groups));
+    line(2, fmt::format("t{0}.push(u{0}, {1}[giro::i64(lane * {2} + u{0}) * n + row]);", r, parts(r), each));
+    // As of units enough for Wholes.
+    line(1, fmt::format("const auto j{0} = giro::over_columns<Op{0}, {1}, {2}, 128>(t{0}.joined(u{0}), {3});", r,
+                        finish.rows, finish.lanes, finish.lanes > 1 ? fmt::format("shared{}", r) : "nullptr"));
+    write_result(r);
+    line(1, fmt::format("if (live && lane == 0) {}[row] = v{};", result(r), r));
+  }
+  write_row_values(pass + 1);
+}
+
+// Values of rows that follow from so many reductions, whose results are in the workspace.
+void ExpressionWriter::write_known_values(int levels) {
+  write_row_values(0);
+  for (int level = 1; level <= levels; ++level) {
+    for (const std::size_t r : reduced_in(level - 1)) {
+      const std::string_view type = value_type(expression_.code[r].dtype);
+      line(1, fmt::format("const {0} v{1} = live ? {2}[row] : {0}(0);", type, r, result(r)));
+    }
+    write_row_values(level);
+  }
+}
+
+void ExpressionWriter::place_in_workspace(const Share& share) {
+  std::int64_t bytes = 0;
+  parts_at_.assign(expression_.code.size(), 0);
+  result_at_ = parts_at_;
+  for (std::size_t i = 0; i < expression_.code.size(); ++i) {
+    const Instruction& instruction = expression_.code[i];
+    if (instruction.kind != Kind::reduce || !is_needed_[i]) continue;
+    parts_at_[i] = bytes;
+    bytes += share.groups * bytes_of(instruction, expression_.code[instruction.operands[0]].dtype);
+    result_at_[i] = bytes;
+    bytes += 8;
+  }
+  source_.workspace_bytes = static_cast<std::size_t>(bytes * plan_.rows);
+}
+
+std::string ExpressionWriter::parts(std::size_t r) const {
+  return fmt::format("reinterpret_cast<typename Op{}::Whole*>(workspace + giro::i64(n) * {})", r, parts_at_[r]);
+}
+
+std::string ExpressionWriter::result(std::size_t r) const {
+  return fmt::format("reinterpret_cast<{}*>(workspace + giro::i64(n) * {})", value_type(expression_.code[r].dtype),
+                     result_at_[r]);
+}
+
+}  // namespace giro::cuda

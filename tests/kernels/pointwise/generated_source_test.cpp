@@ -1,0 +1,157 @@
+// What NVRTC and ptxas, which need no GPU, say of the generated kernels.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <set>
+#include <string>
+
+#include <giro/runtime/error.h>
+
+#include "tests/kernels/pointwise/expression_cases.h"
+
+#if GIRO_WITH_CUDA
+#include "kernels/cuda/expression_source.h"
+#include "runtime/cuda/nvrtc.h"
+
+namespace giro {
+namespace {
+
+using cuda::ExpressionSource;
+using test::ExpressionCase;
+
+// As if it lay at this address.
+ExpressionSource source_of(const ExpressionCase& c, std::uintptr_t address = 4096) {
+  pointwise::Expression expression = c.expression;
+  const auto place = [&](Tensor& tensor) {
+    tensor = Tensor(reinterpret_cast<void*>(address), tensor.dtype(), tensor.shape(), Device::cuda(0));
+  };
+  for (pointwise::Access& read : expression.reads) place(read.memory);
+  for (pointwise::Expression::Write& write : expression.writes) place(write.to.memory);
+  return cuda::source_of(expression);
+}
+
+std::vector<ExpressionCase> all_cases() {
+  std::vector<ExpressionCase> all;
+  for (const auto& cases :
+       {test::pointwise_cases, test::layout_cases, test::row_cases, test::column_cases, test::long_cases}) {
+    for (ExpressionCase& c : cases()) all.push_back(std::move(c));
+  }
+  return all;
+}
+
+std::size_t count_of(const std::string& text, const std::string& pattern) {
+  const std::regex regex(pattern);
+  return static_cast<std::size_t>(
+      std::distance(std::sregex_iterator(text.begin(), text.end(), regex), std::sregex_iterator()));
+}
+
+class GeneratedSourceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      nvrtc_ = &cuda::Nvrtc::of_process();
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+
+  const cuda::Nvrtc* nvrtc_ = nullptr;
+};
+
+// A unit of 8 elements is in registers, and so is all that is computed from it.
+TEST_F(GeneratedSourceTest, NeitherSpillsNorUsesTheStack) {
+  if (nvrtc_ == nullptr) return;
+  std::set<std::string> sources;
+  std::string program;
+  for (const ExpressionCase& c : all_cases()) {
+    const ExpressionSource source = source_of(c);
+    if (sources.insert(source.text).second) program += source.text;
+  }
+  for (const int architecture : {80, 90, 100}) {
+    std::string figures;
+    nvrtc_->compile(program, architecture, &figures);
+    const std::regex kernel(
+        "Compiling entry function '(\\w+)'[^]*?(\\d+) bytes stack frame, (\\d+) bytes spill "
+        "stores[^]*?Used (\\d+) registers");
+    int kernels = 0, most = 0;
+    for (std::sregex_iterator match(figures.begin(), figures.end(), kernel), end; match != end; ++match, ++kernels) {
+      const std::smatch& figure = *match;
+      EXPECT_EQ(figure[2].str() + " " + figure[3].str(), "0 0") << figure[1] << ": stack, spills";
+      most = std::max(most, std::stoi(figure[4]));
+    }
+    EXPECT_GE(kernels, static_cast<int>(sources.size())) << figures;
+    fmt::print("sm_{}: {} kernels, up to {} registers\n", architecture, kernels, most);
+  }
+}
+
+// Arrays that lie aligned go 16 bytes at a time.
+TEST_F(GeneratedSourceTest, MovesPacks) {
+  if (nvrtc_ == nullptr) return;
+  const auto packs = [&](const ExpressionCase& c, std::uintptr_t address = 4096) {
+    const std::string ptx = nvrtc_->ptx(source_of(c, address).text, 80);
+    const std::string packs = "\\.global(\\.nc)?\\.(v4\\..32|v2\\..64)";
+    return std::pair(count_of(ptx, "ld" + packs), count_of(ptx, "st" + packs));
+  };
+  const auto add = [](DType dtype, const Shape& space) {
+    ExpressionCase c("a + b", space);
+    const test::Array array{dtype, space, {}};
+    c.write(c.apply(test::kAdd, c.read(array), c.read(array)));
+    return c;
+  };
+  using Packs = std::pair<std::size_t, std::size_t>;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u8}) {
+    EXPECT_EQ(packs(add(dtype, {1000})), Packs(2, 1)) << name_of(dtype);
+  }
+  EXPECT_EQ(packs(add(DType::f32, {1000}), 4100), Packs(0, 0));
+
+  ExpressionCase cast("f32 of bf16", {1000});
+  cast.write(cast.cast(DType::f32, cast.read(test::Array{DType::bf16, {1000}, {}})));
+  EXPECT_EQ(packs(cast), Packs(1, 2));
+
+  for (const auto& [dtype, each] : {std::pair(DType::f32, 2u), std::pair(DType::bf16, 1u), std::pair(DType::f64, 4u)}) {
+    ExpressionCase norm("x - sum(x)", {100, 1024}, 1);
+    const auto x = norm.read(test::Array{dtype, {100, 1024}, {}});
+    norm.write(norm.apply(test::kSubtract, x, norm.reduce(test::Combiner::sum, x)));
+    EXPECT_EQ(packs(norm), Packs(each, each)) << name_of(dtype) << ": it is read once, and kept in registers";
+  }
+}
+
+// One source serves every address and, where memory is laid out row by row, every batch size.
+TEST_F(GeneratedSourceTest, IsSharedBetweenAddressesAndBatchSizes) {
+  const auto bias = [](std::int64_t rows) {
+    ExpressionCase c("x + b", {rows, 64});
+    c.write(c.apply(test::kAdd, c.read(test::Array{DType::f32, {rows, 64}, {}}),
+                    c.read(test::Array{DType::f32, {64}, {}}, test::strided({0, 1}))));
+    return c;
+  };
+  EXPECT_EQ(source_of(bias(10)).text, source_of(bias(77), 8192).text);
+  EXPECT_NE(source_of(bias(10)).text, source_of(bias(10), 8196).text) << "it moves 16 bytes at a time";
+  const auto sum = [](std::int64_t rows) {
+    ExpressionCase c("sum", {rows, 64}, 1);
+    c.write_row(c.reduce(test::Combiner::sum, c.read(test::Array{DType::f32, {rows, 64}, {}})));
+    return c;
+  };
+  EXPECT_EQ(source_of(sum(10)).text, source_of(sum(3000)).text);
+  EXPECT_NE(source_of(sum(10)).kernels[0].blocks, source_of(sum(3000)).kernels[0].blocks);
+}
+
+TEST_F(GeneratedSourceTest, SaysWhatDoesNotCompile) {
+  if (nvrtc_ == nullptr) return;
+  const test::TestFunction broken{{"broken", 1, "a +", {}, {}}, {}};
+  ExpressionCase c("broken", {10});
+  c.write(c.apply(broken, c.read(test::Array{DType::f32, {10}, {}})));
+  try {
+    nvrtc_->compile(source_of(c).text, 90);
+    FAIL() << "it has compiled";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find("return a +;"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(nvrtc_->compile(source_of(c).text, 13), Error) << "an architecture that nobody knows";
+}
+
+}  // namespace
+}  // namespace giro
+#endif

@@ -7,51 +7,66 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, int count, std::int6
   using V = typename Vector<kBytes>::type;
   using M = typename Vector<kBytes>::in_memory;
   constexpr int kLanes = Vector<kBytes>::kLanes;
+
+#define GIRO_EACH(...)                                         \
+  _Pragma("GCC unroll 16") for (int r = 0; r < kRegisters; ++r) { \
+    [[maybe_unused]] const V a = x[r];                         \
+    __VA_ARGS__;                                               \
+  }
+// With b as a vector of a tile, or as one of the same number everywhere.
+#define GIRO_OF_TILE(CODE, VALUE)                                                                   \
+  case 2 * static_cast<int>(Code::CODE):                                                            \
+    GIRO_EACH(const V b = *reinterpret_cast<const M*>(s->b + i + r * kLanes); x[r] = VALUE) break;
+#define GIRO_OF_SCALAR(CODE, VALUE)               \
+  case 2 * static_cast<int>(Code::CODE) + 1: {    \
+    const V b = *s->b - V{};                      \
+    GIRO_EACH(x[r] = VALUE) break;                \
+  }
+// As arithmetic.h has them. Where b is known to be no NaN it takes one instruction.
+#define GIRO_EXTREME(CODE, IS)                                   \
+  GIRO_OF_TILE(CODE, b != b ? b : (b IS a ? b : a))              \
+  GIRO_OF_TILE(CODE##_over, a != a ? a : (a IS b ? a : b))       \
+  GIRO_OF_SCALAR(CODE##_over, a != a ? a : (a IS b ? a : b))     \
+  case 2 * static_cast<int>(Code::CODE) + 1: {                   \
+    const V b = *s->b - V{};                                     \
+    if (*s->b == *s->b) {                                        \
+      GIRO_EACH(x[r] = b IS a ? b : a)                           \
+    } else {                                                     \
+      GIRO_EACH(x[r] = b)                                        \
+    }                                                            \
+    break;                                                       \
+  }
+
   for (; i + kRegisters * kLanes <= n; i += kRegisters * kLanes) {
     V x[kRegisters];
     _Pragma("GCC unroll 16") for (int r = 0; r < kRegisters; ++r) {
       x[r] = *reinterpret_cast<const M*>(steps->b + i + r * kLanes);
     }
     for (const ChainStep* s = steps + 1; s != steps + count; ++s) {
-// With b as a vector of a tile, or as one of the same number everywhere.
-#define GIRO_EACH(...)                                                       \
-  _Pragma("GCC unroll 16") for (int r = 0; r < kRegisters; ++r) __VA_ARGS__; \
-  break
-#define GIRO_CODE(CODE, VALUE)                                       \
-  case 2 * static_cast<int>(CODE): {                                 \
-    const float* const tile = s->b + i;                              \
-    GIRO_EACH({                                                      \
-      const V a = x[r], b = *reinterpret_cast<const M*>(tile + r * kLanes); \
-      x[r] = VALUE;                                                  \
-    });                                                              \
-  }                                                                  \
-  case 2 * static_cast<int>(CODE) + 1: {                             \
-    const V b = *s->b - V{};                                         \
-    GIRO_EACH({                                                      \
-      const V a = x[r];                                              \
-      x[r] = VALUE;                                                  \
-    });                                                              \
-  }
       switch (2 * static_cast<int>(s->code) + (s->is_scalar ? 1 : 0)) {
-        GIRO_CODE(Code::add, a + b)
-        GIRO_CODE(Code::subtract, a - b)
-        GIRO_CODE(Code::subtract_over, b - a)
-        GIRO_CODE(Code::multiply, a * b)
-        GIRO_CODE(Code::maximum, a != a ? a : (a > b ? a : b))
-        GIRO_CODE(Code::maximum_over, b != b ? b : (b > a ? b : a))
-        GIRO_CODE(Code::minimum, a != a ? a : (a < b ? a : b))
-        GIRO_CODE(Code::minimum_over, b != b ? b : (b < a ? b : a))
+        GIRO_OF_TILE(add, a + b)
+        GIRO_OF_SCALAR(add, a + b)
+        GIRO_OF_TILE(subtract, a - b)
+        GIRO_OF_SCALAR(subtract, a - b)
+        GIRO_OF_TILE(subtract_over, b - a)
+        GIRO_OF_SCALAR(subtract_over, b - a)
+        GIRO_OF_TILE(multiply, a * b)
+        GIRO_OF_SCALAR(multiply, a * b)
+        GIRO_EXTREME(maximum, >)
+        GIRO_EXTREME(minimum, <)
         case 2 * static_cast<int>(Code::square):
-          GIRO_EACH(x[r] = x[r] * x[r]);
+          GIRO_EACH(x[r] = a * a) break;
         case 2 * static_cast<int>(Code::store):
-          GIRO_EACH(*reinterpret_cast<M*>(s->b + i + r * kLanes) = x[r]);
+          GIRO_EACH(*reinterpret_cast<M*>(s->b + i + r * kLanes) = a) break;
         default:
           break;
       }
-#undef GIRO_CODE
-#undef GIRO_EACH
     }
   }
+#undef GIRO_EXTREME
+#undef GIRO_OF_SCALAR
+#undef GIRO_OF_TILE
+#undef GIRO_EACH
   return i;
 }
 

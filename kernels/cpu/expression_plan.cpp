@@ -36,6 +36,7 @@ class Planner {
     find_levels();
     choose_pattern();
     make_passes();
+    for (Plan::Pass& pass : p_.passes) chain_steps(pass);
     place_slots();
   }
 
@@ -318,6 +319,7 @@ class Planner {
         refuse(ErrorCode::dtype_mismatch, std::string(code.function->name) + " of " + std::string(name_of(from)));
       }
       if (is_16_bit(code.dtype) && !code.function->rules.is_exact) s.round = rounding(code.dtype);
+      if (from == DType::f32 && s.round == nullptr) s.source = code.function->source;
     }
     return s;
   }
@@ -497,6 +499,80 @@ class Planner {
       w.is_direct = safe;
       if (safe) direct.push_back(w.value);
     }
+  }
+
+  // --- chains
+
+  int uses_of(int value) const {
+    int uses = 0;
+    for (const Plan::Pass& pass : p_.passes) {
+      for (const Plan::Step& s : pass.steps) {
+        for (int k = 0; k < s.inputs; ++k) uses += s.in[static_cast<std::size_t>(k)] == value;
+        for (const auto& link : s.links) uses += link.value == value;
+      }
+      for (const Plan::Reduction& r : pass.reductions) uses += r.operand == value;
+      for (const Plan::Access& w : pass.writes) uses += w.value == value;
+    }
+    return uses;
+  }
+
+  void chain_steps(Plan::Pass& pass) {
+    p_.chain = chain();
+    std::vector<Plan::Step> steps;
+    for (const Plan::Step& s : pass.steps) {
+      if (s.kind != Plan::Step::Kind::apply || s.source == nullptr || s.inputs != 2) {
+        steps.push_back(s);
+        continue;
+      }
+      Plan::Step* before = !steps.empty() && steps.back().kind == Plan::Step::Kind::chain ? &steps.back() : nullptr;
+      if (before != nullptr && s.in[0] != before->out && s.in[1] != before->out) before = nullptr;
+      if (before != nullptr && before->links.size() + 3 > kLongestChain) before = nullptr;
+      // The value that goes on is in[x]; a new chain begins with one that is no scalar.
+      const int x = before != nullptr ? s.in[0] != before->out : is_scalar(s.in[0], steps);
+      const auto code = chain_code(s.source, x == 1);
+      const int value = s.in[static_cast<std::size_t>(x)], other = s.in[static_cast<std::size_t>(1 - x)];
+      if (!code || (before == nullptr && is_scalar(value, steps))) {
+        steps.push_back(s);
+        continue;
+      }
+      const bool is_square = value == other && *code == ChainStep::Code::multiply;
+      if (before == nullptr) {
+        steps.emplace_back();
+        before = &steps.back();
+        before->kind = Plan::Step::Kind::chain;
+        before->inputs = 0;
+        before->links.push_back({ChainStep::Code::load, false, value});
+      } else if (uses_of(value) > 1 + is_square || (value == other && !is_square)) {
+        before->links.push_back({ChainStep::Code::store, false, value});
+      }
+      if (is_square) {
+        before->links.push_back({ChainStep::Code::square, false, value});
+      } else {
+        const bool scalar = is_scalar(other, steps);
+        before->links.push_back({*code, scalar, scalar ? scalar_of(other, steps) : other});
+      }
+      before->out = s.out;
+      before->size = s.size;
+    }
+    for (Plan::Step& s : steps) {
+      if (s.kind == Plan::Step::Kind::chain) s.links.push_back({ChainStep::Code::store, false, s.out});
+    }
+    pass.steps = std::move(steps);
+    std::erase_if(pass.steps, [&](const Plan::Step& s) {
+      return s.kind == Plan::Step::Kind::expand && uses_of(s.out) == 0;
+    });
+  }
+  // One number for all of a tile: a constant, or a row's where a tile is of one row.
+  bool is_scalar(int value, const std::vector<Plan::Step>& steps) const { return scalar_of(value, steps) >= 0; }
+  int scalar_of(int value, const std::vector<Plan::Step>& steps) const {
+    for (const Constant& c : constants_) {
+      if (c.slot == value) return value;
+    }
+    if (p_.pattern != Pattern::rows || p_.unit_rows != 1) return -1;
+    for (const Plan::Step& s : steps) {
+      if (s.kind == Plan::Step::Kind::expand && s.out == value) return s.in[0];
+    }
+    return -1;
   }
 
   // --- memory

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cpu/chain.h"
 #include "kernels/cpu/fold.h"
 #include "kernels/cpu/tile_loops.h"
 #include "kernels/pointwise/expression.h"
@@ -12,6 +13,7 @@
 namespace giro::cpu {
 
 constexpr std::int64_t kBlockLength = 4 * kPiece;  // elements of a row whose total is added to the row's
+constexpr std::size_t kLongestChain = 64;
 constexpr int kMaxAxes = static_cast<int>(Shape::kMaxRank) + 2;
 
 // An expression as it is run, which depends on shapes, strides and addresses alone.
@@ -37,7 +39,12 @@ struct Plan {
   };
 
   struct Step {
-    enum class Kind { apply, convert, expand };
+    enum class Kind { apply, convert, expand, chain };
+    struct Link {
+      ChainStep::Code code;
+      bool is_scalar;
+      int value;
+    };
     Kind kind = Kind::apply;
     std::array<int, 3> in{};
     int inputs = 1;
@@ -46,6 +53,8 @@ struct Plan {
     pointwise::Loop loop = nullptr;
     TileLoop convert = nullptr;
     TileLoop round = nullptr;  // afterwards
+    const char* source = nullptr;  // of a function of f32 that is not rounded
+    std::vector<Link> links;       // of a chain: its steps
   };
 
   struct Reduction {
@@ -100,6 +109,7 @@ struct Plan {
   std::int64_t notes_offset = 0;                   // what each read's slot holds
   std::int64_t pointers_offset = 0;                // to each value's tile
   std::size_t memory = 0;                          // altogether
+  Chain chain = nullptr;
   std::vector<std::byte> constants;
 };
 

@@ -132,6 +132,16 @@ void Worker::step(const Plan::Step& s, std::int64_t n) {
       for (std::int64_t r = 0; r < rows_.n; ++r) {
         copy_strided(s.size, at_[s.in[0]] + r * size, 0, out + r * each * size, 1, each);
       }
+      break;
+    }
+    case Plan::Step::Kind::chain: {
+      ChainStep steps[kLongestChain];
+      const std::size_t count = s.links.size();
+      for (std::size_t k = 0; k < count; ++k) {
+        const Plan::Step::Link& link = s.links[k];
+        steps[k] = {link.code, link.is_scalar, reinterpret_cast<float*>(const_cast<std::byte*>(at_[link.value]))};
+      }
+      plan_.chain(steps, static_cast<int>(count), n);
     }
   }
   if (s.round != nullptr) s.round(out, out, n);

@@ -72,11 +72,11 @@ GIRO_LOOP_INLINE T remainder(T a, T b) {
   return b == T(0) ? T(0) : static_cast<T>(a % b);
 }
 
-// NaN if one of them is.
+// NaN if one of them is; the first where they are equal.
 template <class T>
 GIRO_LOOP_INLINE T maximum(T a, T b) {
   if constexpr (std::floating_point<T>) {
-    return a > b || a != a ? a : b;
+    return b > a || b != b ? b : a;
   } else {
     return a > b ? a : b;
   }
@@ -85,7 +85,7 @@ GIRO_LOOP_INLINE T maximum(T a, T b) {
 template <class T>
 GIRO_LOOP_INLINE T minimum(T a, T b) {
   if constexpr (std::floating_point<T>) {
-    return a < b || a != a ? a : b;
+    return b < a || b != b ? b : a;
   } else {
     return a < b ? a : b;
   }

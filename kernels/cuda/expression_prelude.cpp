@@ -167,26 +167,9 @@ template <class T> __device__ inline T remainder(T a, T b) {
 __device__ inline f32 remainder(f32 a, f32 b) { return ::remainderf(a, b); }
 __device__ inline f64 remainder(f64 a, f64 b) { return ::remainder(a, b); }
 template <class T> __device__ inline bool is_nan(T x) { return x != x; }
-// The rest of kernels/pointwise/arithmetic.h.
-template <class T> struct IsSigned { static const bool value = T(-1) < T(0); };
-template <class T> __device__ inline T negative(T a) { return minus(T(0), a); }
-template <> __device__ inline f32 negative(f32 a) { return -a; }
-template <> __device__ inline f64 negative(f64 a) { return -a; }
-template <class T> __device__ inline T quotient(T a, T b) {
-  if (b == T(0)) return T(0);
-  return IsSigned<T>::value && b == T(-1) ? negative(a) : T(a / b);
-}
-template <class T> __device__ inline T remainder(T a, T b) {
-  return b == T(0) || (IsSigned<T>::value && b == T(-1)) ? T(0) : T(a % b);
-}
-template <class T> __device__ inline T maximum(T a, T b) { return a > b || a != a ? a : b; }
-template <class T> __device__ inline T minimum(T a, T b) { return a < b || a != a ? a : b; }
+template <class T> __device__ inline T maximum(T a, T b) { return a > b || is_nan(a) ? a : b; }
+template <class T> __device__ inline T minimum(T a, T b) { return a < b || is_nan(a) ? a : b; }
 template <class T> __device__ inline T sign(T a) { return a > T(0) ? T(1) : a < T(0) ? T(-1) : a; }
-__device__ inline u8 abs(u8 a) { return a; }
-__device__ inline i32 abs(i32 a) { return a < 0 ? negative(a) : a; }
-__device__ inline i64 abs(i64 a) { return a < 0 ? negative(a) : a; }
-__device__ inline f32 abs(f32 a) { return ::fabsf(a); }
-__device__ inline f64 abs(f64 a) { return ::fabs(a); }
 }  // namespace giro
 #endif
 )cuda";

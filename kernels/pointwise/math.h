@@ -336,14 +336,17 @@ GIRO_LOOP_INLINE float acos(float x) {
   return large ? (x > 0.0f ? 2.0f * part : 3.14159265359f - 2.0f * part) : 1.57079632679f - part;
 }
 
-// Cephes' atanf, within 3 units.
+// Cephes' atanf.
 GIRO_LOOP_INLINE float atan(float x) {
   const float a = fabs(x);
   const bool large = a > 2.414213562373095f, middle = a > 0.4142135623730950f;
   const float r = large ? -1.0f / a : middle ? (a - 1.0f) / (a + 1.0f) : a;
   const float z = r * r;
   const float p = (((8.05374449538e-2f * z - 1.38776856032e-1f) * z + 1.99777106478e-1f) * z - 3.33329491539e-1f) * z;
-  return copysign((p * r + r) + (large ? 1.57079632679f : middle ? 0.785398163397f : 0.0f), x);
+  // pi / 2 and pi / 4, each as two floats.
+  const float high = large ? 1.57079637f : middle ? 0.785398185f : 0.0f;
+  const float low = large ? -4.37113883e-8f : middle ? -2.18556941e-8f : 0.0f;
+  return copysign((p * r + low + r) + high, x);
 }
 // Within 3 units.
 GIRO_LOOP_INLINE float atan2(float y, float x) {

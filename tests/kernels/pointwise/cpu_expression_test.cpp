@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -59,16 +60,14 @@ void run(const Builder& b) {
 
 std::string code_of(const Expression& e) {
   std::string text;
-  for (std::size_t i = 0; i < e.code.size(); ++i) {
-    const Instruction& c = e.code[i];
+  for (const Instruction& c : e.code) {
     const char* const kinds[] = {"read", "constant", "place", "apply", "cast", "reduce"};
-    text += "\n  " + std::to_string(i) + ": " + std::string(name_of(c.dtype)) + " " +
-            kinds[static_cast<std::size_t>(c.kind)] + " " +
-            (c.function != nullptr ? c.function->name : std::to_string(static_cast<int>(c.combiner))) + " of";
-    for (const auto operand : c.operands) text += " " + std::to_string(operand);
-    text += ", " + std::to_string(c.index) + ", " + std::to_string(c.number);
+    text += fmt::format("\n  {}: {} {} {}, combiner {} of {} {} {}, index {}, number {}", &c - e.code.data(),
+                        name_of(c.dtype), kinds[static_cast<std::size_t>(c.kind)],
+                        c.function != nullptr ? c.function->name : "", static_cast<int>(c.combiner), c.operands[0],
+                        c.operands[1], c.operands[2], c.index, c.number);
   }
-  for (const auto& write : e.writes) text += "\n  write " + std::to_string(write.value);
+  for (const auto& write : e.writes) text += fmt::format("\n  write {}", write.value);
   return text;
 }
 
@@ -254,7 +253,8 @@ TEST(CpuExpressionTest, SumsAreAccurateAndInOneOrder) {
         sum += x->get(r * n + c);
         size += std::abs(x->get(r * n + c));
       }
-      EXPECT_NEAR(sums->get(r), sum, 0x1p-24 * (std::abs(sum) + (std::min<double>(n, 32) + 5) * size));
+      EXPECT_NEAR(sums->get(r), sum,
+                  0x1p-24 * (std::abs(sum) + (static_cast<double>(std::min<std::int64_t>(n, 32)) + 5) * size));
       EXPECT_EQ(sums->get(r), same->get(r)) << n << " elements, row " << r;
     }
     Builder alone(Shape{n}, 1);

@@ -6,12 +6,23 @@
 
 namespace giro::cpu {
 
-// Steps of arithmetic on f32 of which each takes what the one before has given: they run together, some hundred elements
-// at a time, on values that stay in registers.
+// Steps of arithmetic on f32 of which each takes what the one before has given: they run together, some hundred
+// elements at a time, on values that stay in registers.
 struct ChainStep {
   // What becomes of the value x, given an operand b. `over`: b comes first.
-  enum class Code : int { load, add, subtract, subtract_over, multiply, maximum, maximum_over, minimum, minimum_over,
-                          square, store };
+  enum class Code : int {
+    load,
+    add,
+    subtract,
+    subtract_over,
+    multiply,
+    maximum,
+    maximum_over,
+    minimum,
+    minimum_over,
+    square,
+    store
+  };
 
   Code code = Code::load;  // which only the first step is
   bool is_scalar = false;  // b is one number

@@ -1,5 +1,6 @@
-// Without an include guard: chain.cpp includes it once for each instruction set, in a namespace of its own. Vector types
-// are made into instructions before functions are inlined, so the target is to be that of the function they stand in.
+// Without an include guard: chain.cpp includes it once for each instruction set, in a namespace of its own. Vector
+// types are made into instructions before functions are inlined, so the target is to be that of the function they stand
+// in.
 
 // Runs all steps on kRegisters vectors at a time, from element i on, as long as they fill them.
 template <int kBytes, int kRegisters>
@@ -8,33 +9,33 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, int count, std::int6
   using M = typename Vector<kBytes>::in_memory;
   constexpr int kLanes = Vector<kBytes>::kLanes;
 
-#define GIRO_EACH(...)                                         \
+#define GIRO_EACH(...)                                            \
   _Pragma("GCC unroll 16") for (int r = 0; r < kRegisters; ++r) { \
-    [[maybe_unused]] const V a = x[r];                         \
-    __VA_ARGS__;                                               \
+    [[maybe_unused]] const V a = x[r];                            \
+    __VA_ARGS__;                                                  \
   }
 // With b as a vector of a tile, or as one of the same number everywhere.
-#define GIRO_OF_TILE(CODE, VALUE)                                                                   \
-  case 2 * static_cast<int>(Code::CODE):                                                            \
+#define GIRO_OF_TILE(CODE, VALUE)        \
+  case 2 * static_cast<int>(Code::CODE): \
     GIRO_EACH(const V b = *reinterpret_cast<const M*>(s->b + i + r * kLanes); x[r] = VALUE) break;
-#define GIRO_OF_SCALAR(CODE, VALUE)               \
-  case 2 * static_cast<int>(Code::CODE) + 1: {    \
-    const V b = *s->b - V{};                      \
-    GIRO_EACH(x[r] = VALUE) break;                \
+#define GIRO_OF_SCALAR(CODE, VALUE)            \
+  case 2 * static_cast<int>(Code::CODE) + 1: { \
+    const V b = *s->b - V{};                   \
+    GIRO_EACH(x[r] = VALUE) break;             \
   }
 // As arithmetic.h has them. Where b is known to be no NaN it takes one instruction.
-#define GIRO_EXTREME(CODE, IS)                                   \
-  GIRO_OF_TILE(CODE, b != b ? b : (b IS a ? b : a))              \
-  GIRO_OF_TILE(CODE##_over, a != a ? a : (a IS b ? a : b))       \
-  GIRO_OF_SCALAR(CODE##_over, a != a ? a : (a IS b ? a : b))     \
-  case 2 * static_cast<int>(Code::CODE) + 1: {                   \
-    const V b = *s->b - V{};                                     \
-    if (*s->b == *s->b) {                                        \
-      GIRO_EACH(x[r] = b IS a ? b : a)                           \
-    } else {                                                     \
-      GIRO_EACH(x[r] = b)                                        \
-    }                                                            \
-    break;                                                       \
+#define GIRO_EXTREME(CODE, IS)                               \
+  GIRO_OF_TILE(CODE, b != b ? b : (b IS a ? b : a))          \
+  GIRO_OF_TILE(CODE##_over, a != a ? a : (a IS b ? a : b))   \
+  GIRO_OF_SCALAR(CODE##_over, a != a ? a : (a IS b ? a : b)) \
+  case 2 * static_cast<int>(Code::CODE) + 1: {               \
+    const V b = *s->b - V{};                                 \
+    if (*s->b == *s->b) {                                    \
+      GIRO_EACH(x[r] = b IS a ? b : a)                       \
+    } else {                                                 \
+      GIRO_EACH(x[r] = b)                                    \
+    }                                                        \
+    break;                                                   \
   }
 
   for (; i + kRegisters * kLanes <= n; i += kRegisters * kLanes) {

@@ -558,9 +558,8 @@ class Planner {
       if (s.kind == Plan::Step::Kind::chain) s.links.push_back({ChainStep::Code::store, false, s.out});
     }
     pass.steps = std::move(steps);
-    std::erase_if(pass.steps, [&](const Plan::Step& s) {
-      return s.kind == Plan::Step::Kind::expand && uses_of(s.out) == 0;
-    });
+    std::erase_if(pass.steps,
+                  [&](const Plan::Step& s) { return s.kind == Plan::Step::Kind::expand && uses_of(s.out) == 0; });
   }
   // One number for all of a tile: a constant, or a row's where a tile is of one row.
   bool is_scalar(int value, const std::vector<Plan::Step>& steps) const { return scalar_of(value, steps) >= 0; }

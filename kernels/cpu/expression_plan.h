@@ -52,7 +52,7 @@ struct Plan {
     std::size_t size = 0;  // of an element of `out`
     pointwise::Loop loop = nullptr;
     TileLoop convert = nullptr;
-    TileLoop round = nullptr;  // afterwards
+    TileLoop round = nullptr;      // afterwards
     const char* source = nullptr;  // of a function of f32 that is not rounded
     std::vector<Link> links;       // of a chain: its steps
   };

@@ -25,8 +25,7 @@ Worker::Worker(const Plan& plan, std::byte* memory, const Worker* leader)
   }
 }
 
-Worker::Range Worker::range(std::int64_t first, std::int64_t n, int last) const {
-  Range at{};
+void Worker::set_range(Range& at, std::int64_t first, std::int64_t n, int last) const {
   at.n = n;
   at.last = last;
   for (int a = last - 1; a > 0; --a) {
@@ -34,7 +33,6 @@ Worker::Range Worker::range(std::int64_t first, std::int64_t n, int last) const 
     first /= plan_.sizes[a];
   }
   at.index[0] = first;
-  return at;
 }
 
 std::int64_t Worker::offset_of(const Plan::Access& access, const Range& at) const {
@@ -174,14 +172,14 @@ Total* Worker::totals(int half, int reduction) const {
 void Worker::begin(std::int64_t unit) {
   if (plan_.pattern == Pattern::rows) {
     first_row_ = unit * plan_.unit_rows;
-    rows_ = range(first_row_, std::min(plan_.unit_rows, plan_.rows - first_row_), plan_.kept);
+    set_range(rows_, first_row_, std::min(plan_.unit_rows, plan_.rows - first_row_), plan_.kept);
   } else if (plan_.tiles_of_axis > 0) {
     const std::int64_t inner = plan_.sizes[plan_.kept - 1], begin = unit % plan_.tiles_of_axis * plan_.tile;
     first_row_ = unit / plan_.tiles_of_axis * inner + begin;
-    rows_ = range(first_row_, std::min(plan_.tile, inner - begin), plan_.kept);
+    set_range(rows_, first_row_, std::min(plan_.tile, inner - begin), plan_.kept);
   } else {
     first_row_ = unit * plan_.tile;
-    rows_ = range(first_row_, std::min(plan_.tile, plan_.rows - first_row_), plan_.kept);
+    set_range(rows_, first_row_, std::min(plan_.tile, plan_.rows - first_row_), plan_.kept);
   }
   for (const Plan::Access& read : plan_.row_reads) load(read, rows_);
   for (const Plan::Step& s : plan_.first_row_steps) step(s, rows_.n);
@@ -199,7 +197,8 @@ void Worker::run_part(const Plan::Pass& pass, std::int64_t first, std::int64_t l
           const Plan::Slot& s = plan_.slots[v];
           if (s.kept_size != 0) at_[v] = memory_ + s.offset + piece * static_cast<std::int64_t>(s.kept_size);
         }
-        run_tile(pass, range(first_row_ * plan_.length + piece, n * rows_.n, plan_.rank), piece);
+        set_range(elements_, first_row_ * plan_.length + piece, n * rows_.n, plan_.rank);
+        run_tile(pass, elements_, piece);
         continue;
       }
       const auto lanes_used = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::min(kLanes, n))));

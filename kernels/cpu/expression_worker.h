@@ -38,7 +38,7 @@ class Worker {
     std::int64_t offset, n;
   };
 
-  Range range(std::int64_t first, std::int64_t n, int last) const;
+  void set_range(Range& at, std::int64_t first, std::int64_t n, int last) const;
   bool is_within_axis(const Range& at) const { return at.index[at.last - 1] + at.n <= plan_.sizes[at.last - 1]; }
   std::int64_t offset_of(const Plan::Access& access, const Range& at) const;
   template <class F>
@@ -56,7 +56,7 @@ class Worker {
   std::byte* memory_;
   const std::byte** at_;  // each value's tile
   Note* notes_;
-  Range rows_{};
+  Range rows_{}, elements_{};
   std::int64_t first_row_ = 0;
 };
 

@@ -253,17 +253,22 @@ Fold fold_over(Combiner combiner) {
     case Combiner::product:
       return fold_with<Product<T>, T>(&finish<T>);
     case Combiner::max:
-    case Combiner::any:
       return fold_with<Extreme<T, false>, T>(&finish_extreme<Extreme<T, false>>);
     case Combiner::min:
-    case Combiner::all:
       return fold_with<Extreme<T, true>, T>(&finish_extreme<Extreme<T, true>>);
     case Combiner::argmax:
       return Place<T, false>::fold();
     case Combiner::argmin:
+      return Place<T, true>::fold();
+    case Combiner::any:
+    case Combiner::all:
       break;
   }
-  return Place<T, true>::fold();
+  // Over 0 and 1, so that any of nothing is 0 and all of it 1.
+  const bool is_any = combiner == Combiner::any;
+  Fold fold = fold_over<T>(is_any ? Combiner::max : Combiner::min);
+  fold.identity.integer = is_any ? Extreme<std::int64_t, false>::of(0) : Extreme<std::int64_t, true>::of(1);
+  return fold;
 }
 
 }  // namespace

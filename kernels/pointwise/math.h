@@ -114,14 +114,23 @@ GIRO_LOOP_INLINE ExpParts exp_parts(float x) {
   return {static_cast<std::int32_t>(bits(shifted) - bits(kRounds)), r, p};
 }
 
-// e^x 2^-k. In two factors: either may be no normal number where the product is one.
-GIRO_LOOP_INLINE float exp_halved(float x, std::int32_t k) {
-  const float bounded = x < -104.0f ? -104.0f : x > 90.0f ? 90.0f : x;
+GIRO_LOOP_INLINE float exp(float x) {
+  const float bounded = -104.0f > x ? -104.0f : 89.0f < x ? 89.0f : x;
   const ExpParts e = exp_parts(bounded);
-  const std::int32_t n = e.n - k, half = n >> 1;
+  const float power = e.p * (e.r * e.r) + e.r + 1.0f;
+  // 2^n goes into the exponent, which must not become that of a number below all normal ones.
+  const bool tiny = x < -87.0f;
+  const std::int32_t n = tiny ? e.n + 64 : e.n;
+  const float result = as_float(bits(power) + (static_cast<std::uint32_t>(n) << 23)) * (tiny ? 0x1p-64f : 1.0f);
+  return x <= 88.72283f ? result : x + kInf;
+}
+
+// e^x / 2 for x >= 0.
+GIRO_LOOP_INLINE float half_exp(float x) {
+  const ExpParts e = exp_parts(x > 90.0f ? 90.0f : x);
+  const std::int32_t n = e.n - 1, half = n >> 1;
   return (e.p * (e.r * e.r) + e.r + 1.0f) * two_to(half) * two_to(n - half);
 }
-GIRO_LOOP_INLINE float exp(float x) { return exp_halved(x, 0); }
 
 GIRO_LOOP_INLINE float expm1(float x) {
   const float bounded = x < -20.0f ? -20.0f : x > 89.0f ? 89.0f : x;
@@ -144,12 +153,12 @@ GIRO_LOOP_INLINE float tanh(float x) {
   return copysign(a < 0.625f ? near * z * a + a : far, x);
 }
 GIRO_LOOP_INLINE float sinh(float x) {
-  const float half = exp_halved(fabs(x), 1), z = x * x;
+  const float half = half_exp(fabs(x)), z = x * x;
   const float near = ((2.03721912945e-4f * z + 8.33028376239e-3f) * z + 1.66667160211e-1f) * z * x + x;
   return fabs(x) < 1.0f ? near : copysign(half - 0.25f / half, x);
 }
 GIRO_LOOP_INLINE float cosh(float x) {
-  const float half = exp_halved(fabs(x), 1);
+  const float half = half_exp(fabs(x));
   return half + 0.25f / half;
 }
 
@@ -334,7 +343,10 @@ GIRO_LOOP_INLINE float atan(float x) {
   const float r = large ? -1.0f / a : middle ? (a - 1.0f) / (a + 1.0f) : a;
   const float z = r * r;
   const float p = (((8.05374449538e-2f * z - 1.38776856032e-1f) * z + 1.99777106478e-1f) * z - 3.33329491539e-1f) * z;
-  return copysign((p * r + r) + (large ? 1.57079632679f : middle ? 0.785398163397f : 0.0f), x);
+  // pi / 2 and pi / 4, each as two floats.
+  const float high = large ? 1.57079637f : middle ? 0.785398185f : 0.0f;
+  const float low = large ? -4.37113883e-8f : middle ? -2.18556941e-8f : 0.0f;
+  return copysign((p * r + low + r) + high, x);
 }
 // Within 3 units.
 GIRO_LOOP_INLINE float atan2(float y, float x) {

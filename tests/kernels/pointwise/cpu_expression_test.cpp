@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,6 +15,7 @@
 #include <giro/runtime/stream.h>
 
 #include "kernels/cpu/expression.h"
+#include "kernels/cpu/team.h"
 #include "kernels/pointwise/instruction_sets.h"
 #include "tests/expect_error.h"
 #include "tests/kernels/pointwise/expressions.h"
@@ -37,7 +39,7 @@ void for_each_set(const std::function<void()>& f) {
   pointwise::use_instruction_set(before);
 }
 
-// Runs it with each instruction set: all give the same bits.
+// Runs it with each instruction set, in one thread and in two: all give the same bits.
 void run(const Builder& b) {
   std::vector<std::vector<std::byte>> first, inputs;
   for (const auto& memory : b.read_memory) inputs.push_back(memory->bytes());
@@ -45,26 +47,27 @@ void run(const Builder& b) {
     for (std::size_t r = 0; r < inputs.size(); ++r) {
       if (!inputs[r].empty()) std::memcpy(b.read_memory[r]->tensor().raw(), inputs[r].data(), inputs[r].size());
     }
+    const int threads = pointwise::instruction_set() == pointwise::kBaseline ? 1 : 2;
+    const cpu::ThreadLimit limit(threads);
     cpu::run(b.expression, Stream(Device::cpu()));
     for (std::size_t w = 0; w < b.written.size(); ++w) {
       if (first.size() == w) first.push_back(b.written[w]->bytes());
-      EXPECT_TRUE(b.written[w]->bytes() == first[w]) << "other bits with another instruction set";
+      EXPECT_TRUE(b.written[w]->bytes() == first[w])
+          << "other bits with instruction set " << pointwise::instruction_set() << " in " << threads << " threads";
     }
   });
 }
 
 std::string code_of(const Expression& e) {
   std::string text;
-  for (std::size_t i = 0; i < e.code.size(); ++i) {
-    const Instruction& c = e.code[i];
+  for (const Instruction& c : e.code) {
     const char* const kinds[] = {"read", "constant", "place", "apply", "cast", "reduce"};
-    text += "\n  " + std::to_string(i) + ": " + std::string(name_of(c.dtype)) + " " +
-            kinds[static_cast<std::size_t>(c.kind)] + " " +
-            (c.function != nullptr ? c.function->name : std::to_string(static_cast<int>(c.combiner))) + " of";
-    for (const auto operand : c.operands) text += " " + std::to_string(operand);
-    text += ", " + std::to_string(c.index) + ", " + std::to_string(c.number);
+    text += fmt::format("\n  {}: {} {} {}, combiner {} of {} {} {}, index {}, number {}", &c - e.code.data(),
+                        name_of(c.dtype), kinds[static_cast<std::size_t>(c.kind)],
+                        c.function != nullptr ? c.function->name : "", static_cast<int>(c.combiner), c.operands[0],
+                        c.operands[1], c.operands[2], c.index, c.number);
   }
-  for (const auto& write : e.writes) text += "\n  write " + std::to_string(write.value);
+  for (const auto& write : e.writes) text += fmt::format("\n  write {}", write.value);
   return text;
 }
 
@@ -210,6 +213,214 @@ TEST(CpuExpressionTest, RandomOnesAreExact) {
     expect_exact(b, "seed " + std::to_string(seed) + ", space " + to_string(b.expression.space) + ", reduced " +
                         std::to_string(b.expression.reduced) + code_of(b.expression));
     if (HasFatalFailure()) return;
+  }
+}
+
+// Numbers of both signs and many sizes.
+std::shared_ptr<Memory> numbers(DType dtype, std::int64_t count, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<double> normal;
+  auto memory = std::make_shared<Memory>(dtype, count);
+  for (std::int64_t i = 0; i < count; ++i) memory->set(i, normal(engine));
+  return memory;
+}
+
+Layout transposed(std::int64_t rows) {
+  Layout layout;
+  layout.strides = {1, rows};
+  return layout;
+}
+
+// Sums of f32 are almost as good as those in double: 32 additions in f32 and 5 of lanes, then double. The order follows
+// from the space: rows that lie side by side, columns, and parts of a row in several threads give the same bits.
+TEST(CpuExpressionTest, SumsAreAccurateAndInOneOrder) {
+  for (const std::int64_t n : {1, 31, 33, 1000, 1024, 1025, 5000, 100000}) {
+    const std::int64_t rows = n > 5000 ? 20 : 40;
+    const auto x = numbers(DType::f32, rows * n, 1);
+    const auto x_transposed = std::make_shared<Memory>(DType::f32, rows * n);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t c = 0; c < n; ++c) x_transposed->set(c * rows + r, x->get(r * n + c));
+    }
+    Builder by_rows(Shape{rows, n}, 1), by_columns(Shape{rows, n}, 1);
+    const auto sums = by_rows.write(by_rows.reduce(Combiner::sum, by_rows.read(x, contiguous(Shape{rows, n}))), true);
+    const auto same =
+        by_columns.write(by_columns.reduce(Combiner::sum, by_columns.read(x_transposed, transposed(rows))), true);
+    run(by_rows);
+    run(by_columns);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      double sum = 0, size = 0;
+      for (std::int64_t c = 0; c < n; ++c) {
+        sum += x->get(r * n + c);
+        size += std::abs(x->get(r * n + c));
+      }
+      EXPECT_NEAR(sums->get(r), sum,
+                  0x1p-24 * (std::abs(sum) + (static_cast<double>(std::min<std::int64_t>(n, 32)) + 5) * size));
+      EXPECT_EQ(sums->get(r), same->get(r)) << n << " elements, row " << r;
+    }
+    Builder alone(Shape{n}, 1);
+    Layout first;
+    first.strides = {1};
+    const auto sum = alone.write(alone.reduce(Combiner::sum, alone.read(x, first)), true);
+    run(alone);
+    EXPECT_EQ(sum->get(0), sums->get(0)) << n << " elements";
+  }
+}
+
+// Softmax and LayerNorm along rows that fit a tile, several tiles, and more than is kept, and along columns.
+TEST(CpuExpressionTest, SeveralPassesOverARow) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    for (const bool columns : {false, true}) {
+      for (const std::int64_t n : {1, 10, 700, 3000, 40000}) {
+        const std::int64_t rows = n > 3000 ? 17 : 33;
+        const auto x = numbers(dtype, rows * n, 2);
+        const Layout layout = columns ? transposed(rows) : contiguous(Shape{rows, n});
+        Builder b(Shape{rows, n}, 1);
+        const std::uint16_t v = b.read(x, layout);
+        const std::uint16_t e = b.apply(test_exp, b.apply(test_subtract, v, b.reduce(Combiner::max, v)));
+        const auto softmax = std::make_shared<Memory>(dtype, rows * n),
+                   norm = std::make_shared<Memory>(dtype, rows * n);
+        b.write(b.apply(test_divide, e, b.reduce(Combiner::sum, e)), softmax, layout);
+        const std::uint16_t count = b.constant(dtype, static_cast<double>(n));
+        const std::uint16_t d = b.apply(test_subtract, v, b.apply(test_divide, b.reduce(Combiner::sum, v), count));
+        const std::uint16_t variance =
+            b.apply(test_divide, b.reduce(Combiner::sum, b.apply(test_multiply, d, d)), count);
+        b.write(b.apply(test_multiply, d, b.apply(test_rsqrt, b.apply(test_add, variance, b.constant(dtype, 0.25)))),
+                norm, layout);
+        run(b);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const auto at = [&](std::int64_t c) { return columns ? c * rows + r : r * n + c; };
+          long double largest = -kInfinity, sum = 0, mean = 0, square = 0;
+          for (std::int64_t c = 0; c < n; ++c) {
+            largest = std::max<long double>(largest, x->get(at(c)));
+          }
+          for (std::int64_t c = 0; c < n; ++c) {
+            sum += std::exp(x->get(at(c)) - largest);
+            mean += x->get(at(c)) / static_cast<long double>(n);
+          }
+          for (std::int64_t c = 0; c < n; ++c) {
+            square += (x->get(at(c)) - mean) * (x->get(at(c)) - mean) / static_cast<long double>(n);
+          }
+          const double unit = dtype == DType::f32 ? 0x1p-24 : 0x1p-52;
+          for (std::int64_t c = 0; c < n; ++c) {
+            const double value = x->get(at(c)), below = static_cast<double>(value - largest);
+            const auto wanted = static_cast<double>(std::exp(value - largest) / sum);
+            const auto deviation = static_cast<double>(value - mean),
+                       scale = static_cast<double>(1 / std::sqrt(square + 0.25L));
+            // The exponent's rounding, exp's 2 units, the sum's 40 and a quotient.
+            ASSERT_NEAR(softmax->get(at(c)), wanted, unit * wanted * (std::abs(below) + 45)) << r << ' ' << c;
+            ASSERT_NEAR(norm->get(at(c)), deviation * scale, unit * scale * (40 + 60 * std::abs(deviation)));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CpuExpressionTest, AnOutputMayTakeAnInputsMemory) {
+  for (const std::int64_t n : {7, 300, 5000, 70000}) {
+    const auto x = numbers(DType::f32, 4 * n, 3);
+    const Shape shape{4, n};
+    Builder b(shape, 1);
+    const std::uint16_t v = b.read(x, contiguous(shape));
+    const std::uint16_t twice = b.apply(test_add, v, v);
+    const std::uint16_t rest = b.apply(test_subtract, twice, b.reduce(Combiner::max, v));
+    const auto other = b.write(b.apply(test_multiply, v, rest));
+    b.write(rest, x, contiguous(shape));
+    expect_exact(b, "in place, " + std::to_string(n));
+  }
+}
+
+TEST(CpuExpressionTest, NotANumber) {
+  for (const bool columns : {false, true}) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+      const std::int64_t n = 1500, rows = 20;
+      const auto x = numbers(dtype, rows * n, 4);
+      for (std::int64_t r = 0; r < rows; r += 2) x->set(columns ? (70 * r + 3) * rows + r : r * n + 70 * r + 3, kNaN);
+      x->set(columns ? 5 * rows + 2 : 2 * n + 5, kNaN);
+      Builder b(Shape{rows, n}, 1);
+      const std::uint16_t v = b.read(x, columns ? transposed(rows) : contiguous(Shape{rows, n}));
+      for (const Combiner c : {Combiner::max, Combiner::min, Combiner::argmax, Combiner::argmin}) {
+        b.write(b.reduce(c, v), true);
+      }
+      expect_exact(b, "NaN");
+      EXPECT_TRUE(std::isnan(b.written[0]->get(2)));
+      EXPECT_EQ(b.written[2]->get(2), 5);
+    }
+  }
+}
+
+TEST(CpuExpressionTest, NothingToReduce) {
+  const auto none = std::make_shared<Memory>(DType::f32, 0);
+  Builder b(Shape{3, 0}, 1);
+  const std::uint16_t v = b.read(none, contiguous(Shape{3, 0}));
+  const Combiner combiners[] = {Combiner::sum, Combiner::product, Combiner::max,
+                                Combiner::min, Combiner::any,     Combiner::all};
+  const double expected[] = {0, 1, -kInfinity, kInfinity, 0, 1};
+  for (const Combiner c : combiners) b.write(b.reduce(c, v), true);
+  run(b);
+  for (std::size_t c = 0; c < std::size(combiners); ++c) {
+    for (std::int64_t r = 0; r < 3; ++r) EXPECT_EQ(b.written[c]->get(r), expected[c]) << c;
+  }
+  Builder place(Shape{3, 0}, 1);
+  place.write(place.reduce(Combiner::argmax, place.read(none, contiguous(Shape{3, 0}))), true);
+  expect_error(ErrorCode::invalid_argument, {"argmax"}, [&] { run(place); });
+}
+
+TEST(CpuExpressionTest, Refuses) {
+  const Stream stream(Device::cpu());
+  Builder wrong(Shape{4}, 0);
+  const auto bytes = std::make_shared<Memory>(DType::u8, 4);
+  const std::uint16_t v = wrong.read(bytes, contiguous(Shape{4}));
+  wrong.write(wrong.apply(test_exp, v));
+  expect_error(ErrorCode::dtype_mismatch, {"test_exp", "u8"}, [&] { cpu::run(wrong.expression, stream); });
+  Builder other(Shape{4}, 0);
+  other.write(other.read(bytes, contiguous(Shape{4})), std::make_shared<Memory>(DType::f32, 4), contiguous(Shape{4}));
+  expect_error(ErrorCode::dtype_mismatch, {"u8", "f32"}, [&] { cpu::run(other.expression, stream); });
+  Builder later(Shape{4}, 0);
+  later.write(later.cast(later.read(bytes, contiguous(Shape{4})), DType::f32));
+  later.expression.code[1].operands[0] = 1;
+  expect_error(ErrorCode::invalid_argument, {"operand"}, [&] { cpu::run(later.expression, stream); });
+}
+
+// Each conversion, of values at the ends of what the dtypes hold.
+TEST(CpuExpressionTest, Casts) {
+  const double values[] = {0,     1,          -1,      0.5,      -0.75,     3.9,  254.6,       255,  256,
+                           -3.99, 2147483648, 1e30,    -1e30,    kInfinity, kNaN, -2147483649, 7e4,  1e-8,
+                           65519, 65520,      6.1e-05, 5.96e-08, 2.9e-08,   100,  -65504,      -0.0, 3e38};
+  for (const DType from : kAll) {
+    for (const DType to : kAll) {
+      const auto x = std::make_shared<Memory>(from, std::size(values));
+      for (std::size_t i = 0; i < std::size(values); ++i) {
+        const bool fits = is_floating(from) || (values[i] >= (from == DType::u8 || from == DType::boolean ? 0 : -1e9) &&
+                                                values[i] <= (from == DType::boolean ? 1 : 255));
+        x->set(static_cast<std::int64_t>(i), fits ? values[i] : 1);
+      }
+      Builder b(Shape{std::size(values)}, 0);
+      const auto y = b.write(b.cast(b.read(x, contiguous(b.expression.space)), to));
+      run(b);
+      for (std::int64_t i = 0; i < x->count(); ++i) {
+        const double v = x->get(i), found = y->get(i);
+        const auto bounded = [&](double low, double high) {
+          return std::isnan(v) ? 0 : std::min(std::max(std::trunc(v), low), high);
+        };
+        double wanted = 0;
+        if (to == DType::boolean) {
+          wanted = v != 0;
+        } else if (is_floating(to)) {
+          wanted = rounded_to(to, v);
+        } else if (!is_floating(from)) {
+          wanted = to == DType::u8 ? static_cast<std::uint8_t>(static_cast<std::int64_t>(v)) : v;
+        } else if (to == DType::u8) {
+          wanted = bounded(0, 255);
+        } else if (to == DType::i32) {
+          wanted = bounded(-2147483648.0, 2147483647.0);
+        } else {
+          wanted = bounded(-0x1p63, 0x1p63);
+        }
+        EXPECT_TRUE(found == wanted || (std::isnan(found) && std::isnan(wanted)))
+            << name_of(from) << " to " << name_of(to) << ": " << v << " became " << found << ", not " << wanted;
+      }
+    }
   }
 }
 

@@ -56,6 +56,7 @@ GIRO_TEST_FUNCTION(test_bits, 2, integers, same, false, T(a& b));
 GIRO_TEST_FUNCTION(test_exp, 1, floating, same, false, exp(a));
 GIRO_TEST_FUNCTION(test_tanh, 1, floating, same, false, tanh(a));
 GIRO_TEST_FUNCTION(test_rsqrt, 1, floating, same, false, rsqrt(a));
+GIRO_TEST_FUNCTION(test_reciprocal, 1, floating, same, false, T(1) / a);
 GIRO_TEST_FUNCTION(test_divide, 2, floating, same, false, a / b);
 
 // The same in double.
@@ -71,6 +72,7 @@ inline double reference_of(const ScalarFunction& f, double a, double b, double c
   if (&f == &test_exp) return std::exp(a);
   if (&f == &test_tanh) return std::tanh(a);
   if (&f == &test_rsqrt) return 1 / std::sqrt(a);
+  if (&f == &test_reciprocal) return 1 / a;
   return a / b;
 }
 

@@ -83,6 +83,8 @@ class Thread {
   bool is_local(std::uint64_t address) const;
   const char* parameters() const;
 
+  std::uint64_t carry = 0;  // of extended-precision arithmetic, 0 or 1
+
   // A function's array in the local state space, as long as the function runs; filled with ones.
   class LocalArray {
    public:

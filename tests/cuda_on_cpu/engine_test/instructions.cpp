@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cuda_on_cpu/engine_test/launch_kernel.h"
@@ -31,6 +32,43 @@ TEST(Instructions, integers) {
   const std::vector<std::uint32_t> expected{
       a >> 5 & 0x7f, 0xfffffff9, (a & b) | (a & c) | (b & c), 0 - a, turned, c, 1, 2, 3, 4, 5, 6, 7, 8};
   EXPECT_EQ(y.values(), expected);
+}
+
+TEST(Instructions, carries) {
+  using Wide = unsigned __int128;
+  for (const auto& [a, b] : {std::pair<std::uint64_t, std::uint64_t>{5, 7},
+                             {0xffffffff, 1},
+                             {~std::uint64_t{0}, 1},
+                             {~std::uint64_t{0}, ~std::uint64_t{0}},
+                             {0x123456789abcdef0, 0xfedcba9876543210}}) {
+    const auto low = [](Wide x) { return static_cast<std::uint32_t>(x); };
+    const Wide sum = Wide{a} + b, difference = Wide{a} - b, product = Wide{a} * b;
+    DeviceArray<std::uint32_t> y(10), x({low(a), low(a >> 32), low(b), low(b >> 32)});
+    expect_sound("carrying_instructions", 1, y.data(), x.data());
+    EXPECT_EQ(y.values(), (std::vector<std::uint32_t>{low(sum), low(sum >> 32), low(sum >> 64), low(difference),
+                                                      low(difference >> 32), low(difference >> 64), low(product),
+                                                      low(product >> 32), low(product >> 64), low(product >> 96)}));
+  }
+}
+
+TEST(Instructions, halves) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> x{1,     -2,       0.1f,     1 + 0x1p-11f, 1 + 0x3p-11f, 65519,
+                             65520, 0x1p-25f, 0x3p-25f, -0.0f,        kInfinity};
+  DeviceArray<std::uint32_t> bits(x.size());
+  DeviceArray<float> y(x.size()), from(x);
+  expect_sound("half_instructions", 1, bits.data(), y.data(), from.data(), static_cast<int>(x.size()));
+  EXPECT_EQ(bits.values(), (std::vector<std::uint32_t>{0x3c00, 0xc000, 0x2e66, 0x3c00, 0x3c02, 0x7bff, 0x7c00, 0,
+                                                       0x0002, 0x8000, 0x7c00}));
+  EXPECT_EQ(y.values(),
+            (std::vector<float>{1, -2, 0x1.998p-4f, 1, 1 + 0x1p-9f, 65504, kInfinity, 0, 0x1p-23f, -0.0f, kInfinity}));
+}
+
+TEST(Instructions, sines_of_large_numbers) {
+  const std::vector<double> x{1, 1e5, 1e22, 0x1.fffffffffffffp1023};
+  DeviceArray<double> y(4), from(x);
+  expect_sound("sines", 1, y.data(), from.data());
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(y.values()[i], std::sin(x[i]), 0x1p-52) << x[i];
 }
 
 TEST(Instructions, floats) {

@@ -51,6 +51,37 @@ __global__ void integer_instructions(unsigned int* y, const unsigned int* x) {
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(y[5]) : "r"(offset) : "memory");
 }
 
+// x[1]:x[0] and x[3]:x[2] are a and b of 64 bits: y is a + b, a - b, each with what it carries, and a b of 128 bits.
+__global__ void carrying_instructions(unsigned int* y, const unsigned int* x) {
+  const unsigned int a0 = x[0], a1 = x[1], b0 = x[2], b1 = x[3];
+  asm("add.cc.u32 %0, %3, %5;\n addc.cc.u32 %1, %4, %6;\n addc.u32 %2, 0, 0;"
+      : "=&r"(y[0]), "=&r"(y[1]), "=&r"(y[2])
+      : "r"(a0), "r"(a1), "r"(b0), "r"(b1));
+  asm("sub.cc.u32 %0, %3, %5;\n subc.cc.u32 %1, %4, %6;\n subc.u32 %2, 0, 0;"
+      : "=&r"(y[3]), "=&r"(y[4]), "=&r"(y[5])
+      : "r"(a0), "r"(a1), "r"(b0), "r"(b1));
+  asm("mul.lo.u32 %0, %4, %6;\n mul.hi.u32 %1, %4, %6;\n mad.lo.cc.u32 %1, %5, %6, %1;\n madc.hi.u32 %2, %5, %6, 0;\n"
+      "mad.lo.cc.u32 %1, %4, %7, %1;\n madc.hi.cc.u32 %2, %4, %7, %2;\n addc.u32 %3, 0, 0;\n"
+      "mad.lo.cc.u32 %2, %5, %7, %2;\n madc.hi.u32 %3, %5, %7, %3;"
+      : "=&r"(y[6]), "=&r"(y[7]), "=&r"(y[8]), "=&r"(y[9])
+      : "r"(a0), "r"(a1), "r"(b0), "r"(b1));
+}
+
+// To binary16 and back.
+__global__ void half_instructions(unsigned int* bits, float* y, const float* x, int n) {
+  for (int i = 0; i < n; ++i) {
+    unsigned short half = 0;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(x[i]));
+    bits[i] = half;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y[i]) : "h"(half));
+  }
+}
+
+// Its reduction of large arguments is a function with a local array.
+__global__ void sines(double* y, const double* x) {
+  for (int i = 0; i < 4; ++i) y[i] = sin(x[i]);
+}
+
 __global__ void float_instructions(float* y, const float* x) {
   const float two = x[0], most = x[1], tiny = x[2], third = x[3], nan = x[4], zero = x[5];
   y[0] = __fmaf_rz(most, two, zero);

@@ -179,9 +179,20 @@ def integer_values(c, kind, indices):
     return [f"{wide}({c.value(i, unsigned(kind))})" for i in indices]
 
 
-@opcodes("add", "sub")
+def carried(c, total):
+    """Of u32, given the sum in u64: its carry goes to the flag where the instruction asks for it. A borrow is one, too."""
+    keeps = "t.carry = total >> 32 & 1; " if c.flag("cc") else ""
+    return f"{{ const u64 total = {total}; {keeps}{c.put('u32', 'total')} }}"
+
+
+@opcodes("add", "sub", "addc", "subc")
 def add(c):
-    kind, sign = c.type(), "+" if c.name == "add" else "-"
+    kind, sign = c.type(), "+" if c.name.startswith("add") else "-"
+    if "cc" in c.modifiers or c.name.endswith("c"):
+        if BYTES[kind] != 4 or is_float(kind):
+            raise Untranslated()
+        into = f" {sign} t.carry" if c.name.endswith("c") else ""
+        return carried(c, f"u64({c.value(1, 'u32')}) {sign} u64({c.value(2, 'u32')}){into}")
     if is_float(kind):
         return (directed(c, kind, "1.0f", c.value(1, kind), sign + c.value(2, kind)) or
                 float_operation(c, kind, 2, lambda a, b: f"{a} {sign} {b}"))
@@ -210,9 +221,15 @@ def mul(c):
     return c.put(*product(c, kind, c.choice("lo", "hi", "wide")))
 
 
-@opcodes("mad", "fma")
+@opcodes("mad", "madc", "fma")
 def mad(c):
     kind = c.type()
+    if "cc" in c.modifiers or c.name == "madc":
+        if kind != "u32":
+            raise Untranslated()
+        part = product(c, kind, c.choice("lo", "hi"))[1]
+        into = " + t.carry" if c.name == "madc" else ""
+        return carried(c, f"u64(u32({part})) + u64({c.value(3, 'u32')}){into}")
     if is_float(kind):
         return (directed(c, kind, c.value(1, kind), c.value(2, kind), c.value(3, kind)) or
                 float_operation(c, kind, 3, lambda a, b, d: f"std::fma({a}, {b}, {d})"))

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
 #include <giro/runtime/graph.h>
@@ -95,6 +97,48 @@ TEST_F(CudaExpressionTest, Layouts) { check(test::layout_cases()); }
 TEST_F(CudaExpressionTest, Rows) { check(test::row_cases()); }
 TEST_F(CudaExpressionTest, Columns) { check(test::column_cases()); }
 TEST_F(CudaExpressionTest, LongRows) { check(test::long_cases()); }
+
+// To 16 bits and back, to the bit of runtime/float16.h. A GPU makes a NaN of f16 that signals a quiet one as it reads
+// it.
+TEST_F(CudaExpressionTest, RoundsAsTheHostDoes) {
+  if (!stream_) return;
+  std::vector<float> values;
+  for (std::uint32_t high = 0; high < 0x10000; high += 7) {
+    for (const std::uint32_t low : {0x0000u, 0x0fffu, 0x1000u, 0x1001u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+      values.push_back(std::bit_cast<float>(high << 16 | low));
+    }
+  }
+  const auto n = static_cast<std::int64_t>(values.size());
+  const auto check = [&]<class Half>(Half, DType dtype) {
+    ExpressionCase c("casts", {n});
+    const auto half = c.cast(dtype, c.read(test::Array{DType::f32, {n}, std::vector<double>(values.size())}));
+    c.write(half);
+    c.write(c.cast(DType::f32, half));
+    const std::vector<Buffer> memory = place(c);
+    stream_->copy(memory[0].data(), values.data(), values.size() * sizeof(float));
+    cuda::run(c.expression, *stream_);
+    std::vector<Half> halves(values.size());
+    std::vector<float> floats(values.size());
+    stream_->copy(halves.data(), memory[1].data(), halves.size() * sizeof(Half));
+    stream_->copy(floats.data(), memory[2].data(), floats.size() * sizeof(float));
+    stream_->synchronize();
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const Half expected(values[i]);
+      const auto back = static_cast<float>(expected);
+      if (halves[i].bits == expected.bits &&
+          std::bit_cast<std::uint32_t>(floats[i]) == std::bit_cast<std::uint32_t>(back)) {
+        continue;
+      }
+      if (wrong++ == 0) {
+        ADD_FAILURE() << name_of(dtype) << " of " << values[i] << " is " << floats[i] << ", expected " << back;
+      }
+    }
+    EXPECT_EQ(wrong, 0u) << "of " << n;
+  };
+  check(BFloat16(), DType::bf16);
+  check(Float16(), DType::f16);
+}
 
 // A row's sum has the same bits however the row lies, whichever threads and blocks share it, and however far what is
 // added up has been computed before.

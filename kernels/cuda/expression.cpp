@@ -50,7 +50,8 @@ std::vector<std::int64_t> key_of(const Expression& expression) {
     add_access(write.to);
   }
   for (const Instruction& i : expression.code) {
-    for (const auto part : {static_cast<int>(i.kind), static_cast<int>(i.dtype), static_cast<int>(i.combiner)}) add(part);
+    for (const auto part : {static_cast<int>(i.kind), static_cast<int>(i.dtype), static_cast<int>(i.combiner)})
+      add(part);
     for (const std::uint16_t operand : i.operands) add(operand);
     add(i.index);
     add(reinterpret_cast<std::intptr_t>(i.function));

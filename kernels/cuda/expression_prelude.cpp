@@ -130,8 +130,8 @@ __device__ inline void scatter(S* to, Stride stride, const Pack<S, N>& pack, Ind
     if (i < count) to[i * stride] = pack.element[i];
 }
 
-// For scalar functions, as kernels/pointwise/arithmetic.h has it for the CPU: integers wrap around, and to divide one by
-// zero gives zero.
+// For scalar functions, as kernels/pointwise/arithmetic.h has it for the CPU: integers wrap around, and to divide one
+// by zero gives zero.
 template <class T> struct Wrapping { typedef T type; };
 template <> struct Wrapping<u8> { typedef u32 type; };
 template <> struct Wrapping<i32> { typedef u32 type; };
@@ -203,7 +203,9 @@ struct Product : Sum<T> {
 
 template <class T> struct Least;
 template <> struct Least<f32> { static __device__ inline f32 of() { return -__int_as_float(0x7f800000); } };
-template <> struct Least<f64> { static __device__ inline f64 of() { return -__longlong_as_double(0x7ff0000000000000ll); } };
+template <> struct Least<f64> {
+  static __device__ inline f64 of() { return -__longlong_as_double(0x7ff0000000000000ll); }
+};
 template <> struct Least<i32> { static __device__ inline i32 of() { return -2147483647 - 1; } };
 template <> struct Least<i64> { static __device__ inline i64 of() { return -9223372036854775807ll - 1; } };
 template <> struct Least<u8> { static __device__ inline i32 of() { return 0; } };
@@ -309,13 +311,12 @@ __device__ inline typename Op::Whole over_lanes(typename Op::Part p, typename Op
 }
 
 // The same for columns of threads, kColumns beside each other, each thread with what kUnits units come to. `shared` has
-// room for a Whole of each thread.
+// room for a Whole of each thread, and serves this one call.
 template <class Op, int kColumns, int kHeight, int kUnits, class P>
 __device__ inline typename Op::Whole over_columns(P own, typename Op::Whole* shared) {
   typedef typename Op::Part Part;
   typedef typename Op::Whole Whole;
   if constexpr (kHeight == 1) return Widen<Whole, P>::of(own);
-  __syncthreads();
   shared[threadIdx.x] = Widen<Whole, P>::of(own);
 #pragma unroll
   for (int step = 1; step < kHeight; step *= 2) {

@@ -95,8 +95,8 @@ class ExpressionWriter {
   ExpressionPlan plan_;
   ExpressionSource source_;
   std::string body_;
-  std::vector<bool> is_kept_;    // in an array, by an earlier pass of the kernel
-  std::vector<bool> is_needed_;  // by an output
+  std::vector<bool> is_kept_;                       // in an array, by an earlier pass of the kernel
+  std::vector<bool> is_needed_;                     // by an output
   std::vector<std::int64_t> parts_at_, result_at_;  // of reductions in the workspace: bytes, times the rows
 };
 

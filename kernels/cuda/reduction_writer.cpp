@@ -16,12 +16,12 @@ using Kind = pointwise::Instruction::Kind;
 
 namespace {
 
-constexpr int kMostLanes = 1024;      // of a row, each with a unit at a time
-constexpr int kFewestThreads = 128;   // of a block
-constexpr int kColumns = 32;          // of a block, so that a warp reads neighbours
-constexpr int kColumnThreads = 512;   // of such a block
-constexpr std::int64_t kPart = 128;   // units that are joined as Parts (reduction_prelude)
-constexpr std::int64_t kFewBlocks = 128;  // do not fill a GPU: rows are shared out if they are long
+constexpr int kMostLanes = 1024;                            // of a row, each with a unit at a time
+constexpr int kFewestThreads = 128;                         // of a block
+constexpr int kColumns = 32;                                // of a block, so that a warp reads neighbours
+constexpr int kColumnThreads = 512;                         // of such a block
+constexpr std::int64_t kPart = 128;                         // units that are joined as Parts (reduction_prelude)
+constexpr std::int64_t kFewBlocks = 128;                    // do not fill a GPU: rows are shared out if they are long
 constexpr std::int64_t kLongRow = 4096, kLongColumn = 512;  // units
 
 std::int64_t units_of(std::int64_t length) { return std::max<std::int64_t>((length + kUnit - 1) / kUnit, 1); }
@@ -99,8 +99,8 @@ void ExpressionWriter::write_row(const Share& share) {
   line(1, fmt::format("const {0} row = {0}(blockIdx.x / {1}) * {2} + threadIdx.x {3} {4};", count_type(), share.groups,
                       share.rows, share.is_by_columns ? "%" : "/", share.is_by_columns ? share.rows : share.lanes));
   line(1, "const bool live = row < n;");
-  line(1, fmt::format("const {0} first = {0}(blockIdx.x % {1}) * {2};", index_type(), share.groups,
-                      share.units * kUnit));
+  line(1,
+       fmt::format("const {0} first = {0}(blockIdx.x % {1}) * {2};", index_type(), share.groups, share.units * kUnit));
   if (share.groups > 1) {
     line(1, fmt::format("const {0} length = !live ? 0 : first > {1} - {2} ? {1} : first + {2};", index_type(),
                         plan_.length, share.units * kUnit));
@@ -220,8 +220,8 @@ void ExpressionWriter::write_steps_along_columns(const Share& share, const Eleme
   line(2, "}");
   for (const std::size_t r : elements.reduced) {
     const std::string part = fmt::format("t{}.joined(u)", r);
-    line(2, outer > 1 ? fmt::format("w{0}.push(o, giro::Widen<typename Op{0}::Whole, typename Op{0}::Part>::of({1}));", r,
-                                    part)
+    line(2, outer > 1 ? fmt::format("w{0}.push(o, giro::Widen<typename Op{0}::Whole, typename Op{0}::Part>::of({1}));",
+                                    r, part)
                       : fmt::format("a{} = {};", r, part));
   }
   line(1, "}");

@@ -180,7 +180,7 @@ def integer_values(c, kind, indices):
 
 
 def carried(c, total):
-    """Of u32, given the sum in u64: its carry goes to the flag where the instruction asks for it. A borrow is one, too."""
+    """Of u32, given the sum in u64: its carry, or borrow, goes to the flag where the instruction asks for it."""
     keeps = "t.carry = total >> 32 & 1; " if c.flag("cc") else ""
     return f"{{ const u64 total = {total}; {keeps}{c.put('u32', 'total')} }}"
 

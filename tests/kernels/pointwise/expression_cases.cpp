@@ -31,9 +31,9 @@ ExpressionCase softmax(DType dtype, const Shape& space, std::size_t reduced, con
 ExpressionCase statistics(DType dtype, std::int64_t rows, std::int64_t length, bool in_columns) {
   Random source;
   const Layout layout = in_columns ? strided({1, rows}) : strided({length, 1});
-  ExpressionCase c(fmt::format("statistics of {} {} of {} {}", rows, in_columns ? "columns" : "rows", length,
-                               name_of(dtype)),
-                   {rows, length}, 1);
+  ExpressionCase c(
+      fmt::format("statistics of {} {} of {} {}", rows, in_columns ? "columns" : "rows", length, name_of(dtype)),
+      {rows, length}, 1);
   const Value x = c.read(random(source, {rows * length}, dtype), layout);
   const Value sum = c.reduce(Combiner::sum, c.apply(kMultiply, x, x));
   c.write_row(sum);
@@ -221,7 +221,7 @@ std::vector<ExpressionCase> long_cases() {
     const Value x = c.read(random(source, {2, 33'000}, DType::f32));
     const Value r = c.read(random(source, {2}, DType::f32), strided({1}));
     const Value sum = c.apply(kAdd, r, c.reduce(Combiner::sum, x));
-    c.write(sum, strided({1}), 2, 1);  // in place
+    c.write(sum, strided({1}), 2, 1);                                        // in place
     c.write(c.apply(kMultiply, x, sum), row_major({2, 33'000}), 66'000, 0);  // in place
     cases.push_back(std::move(c));
   }

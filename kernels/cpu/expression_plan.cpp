@@ -20,7 +20,7 @@ using pointwise::Instruction;
 using Kind = Instruction::Kind;
 using Pattern = Plan::Pattern;
 
-constexpr std::int64_t kLongestKept = 16384;  // elements of a row whose values are kept from pass to pass
+constexpr std::int64_t kLongestKept = 65536;  // elements of a row whose values are kept from pass to pass
 class Planner : Analysis {
  public:
   Planner(const Expression& expression, Plan& plan) : Analysis(expression, plan) {}
@@ -257,7 +257,7 @@ class Planner : Analysis {
     p_.passes.resize(static_cast<std::size_t>(passes));
     row_values_.assign(e_.code.size(), -1);
     element_values_.assign(e_.code.size(), -1);
-    const bool keeps = p_.pattern == Pattern::rows && p_.length <= kLongestKept;
+    const bool keeps = p_.pattern == Pattern::rows && !p_.is_split && p_.length <= kLongestKept;
     const bool keeps_reads = keeps && p_.length <= kPiece;
     for (pass_ = 0; pass_ < passes; ++pass_) {
       for (std::size_t i = 0; i < e_.code.size(); ++i) {

@@ -6,6 +6,8 @@
 
 #include <giro/runtime/error.h>
 
+#include "kernels/cpu/expression_analysis.h"
+#include "kernels/cpu/expression_chains.h"
 #include "kernels/pointwise/scalar_function.h"
 
 namespace giro::cpu {
@@ -18,33 +20,20 @@ using pointwise::Instruction;
 using Kind = Instruction::Kind;
 using Pattern = Plan::Pattern;
 
-constexpr std::int64_t kLongestKept = 16384;  // elements of a row whose values are kept from pass to pass
-constexpr std::int64_t kColumns = 256;
-constexpr std::int64_t kFewUnits = 8;
-
-[[noreturn]] void refuse(ErrorCode code, const std::string& what) { throw Error(code, "expression: " + what); }
-
-std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-class Planner {
+constexpr std::int64_t kLongestKept = 65536;  // elements of a row whose values are kept from pass to pass
+class Planner : Analysis {
  public:
-  Planner(const Expression& expression, Plan& plan) : e_(expression), p_(plan) {}
+  Planner(const Expression& expression, Plan& plan) : Analysis(expression, plan) {}
 
   void run() {
-    find_needed();
-    merge_axes();
-    find_levels();
-    choose_pattern();
     make_passes();
-    for (Plan::Pass& pass : p_.passes) chain_steps(pass);
+    std::vector<int> constants;
+    for (const Constant& c : constants_) constants.push_back(c.slot);
+    form_chains(p_, constants);
     place_slots();
   }
 
  private:
-  struct Strides {
-    std::int64_t offset;
-    std::array<std::int64_t, kMaxAxes> of{};
-  };
   // A value that needs a slot, from its step to its last use; `for_good` if nothing else may have that slot.
   struct Life {
     std::size_t size;
@@ -53,183 +42,6 @@ class Planner {
     int first, last;
     int pass;
   };
-
-  const Instruction& at(std::size_t i) const { return e_.code[i]; }
-  int inputs_of(const Instruction& i) const {
-    switch (i.kind) {
-      case Kind::apply:
-        return i.function->inputs;
-      case Kind::cast:
-      case Kind::reduce:
-        return 1;
-      default:
-        return 0;
-    }
-  }
-  std::size_t size_of_value(std::size_t i) const { return size_of(computed_in(at(i).dtype)); }
-
-  void find_needed() {
-    needed_.resize(e_.code.size());
-    for (const auto& write : e_.writes) {
-      if (write.value >= e_.code.size()) refuse(ErrorCode::invalid_argument, "a write of no value");
-      if (write.to.memory.dtype() != at(write.value).dtype) {
-        refuse(ErrorCode::dtype_mismatch,
-               "a write of " + std::string(name_of(at(write.value).dtype)) + " to " + to_string(write.to.memory));
-      }
-      needed_[write.value] = true;
-    }
-    for (std::size_t i = e_.code.size(); i-- > 0;) {
-      if (!needed_[i]) continue;
-      for (int k = 0; k < inputs_of(at(i)); ++k) {
-        const std::size_t operand = at(i).operands[static_cast<std::size_t>(k)];
-        if (operand >= i) refuse(ErrorCode::invalid_argument, "an operand after its use");
-        needed_[operand] = true;
-      }
-      if (at(i).kind == Kind::reduce) has_reductions_ = true;
-      if (at(i).kind == Kind::read && e_.reads[at(i).index].memory.dtype() != at(i).dtype) {
-        refuse(ErrorCode::dtype_mismatch,
-               "a read of " + std::string(name_of(at(i).dtype)) + " from " + to_string(e_.reads[at(i).index].memory));
-      }
-    }
-  }
-
-  // Axes of one element go; two go together where they are one to all that is read and written.
-  void merge_axes() {
-    std::vector<const pointwise::Layout*> from(e_.reads.size() + e_.places.size() + e_.writes.size(), nullptr);
-    for (std::size_t i = 0; i < e_.code.size(); ++i) {
-      if (needed_[i] && at(i).kind == Kind::read) from[at(i).index] = &e_.reads[at(i).index].layout;
-      if (needed_[i] && at(i).kind == Kind::place) from[e_.reads.size() + at(i).index] = &e_.places[at(i).index];
-    }
-    for (std::size_t w = 0; w < e_.writes.size(); ++w) {
-      from[e_.reads.size() + e_.places.size() + w] = &e_.writes[w].to.layout;
-    }
-    std::vector<Strides> to(from.size());
-    for (std::size_t l = 0; l < from.size(); ++l) to[l].offset = from[l] != nullptr ? from[l]->offset : 0;
-
-    const std::size_t split = e_.space.rank() - e_.reduced;
-    int rank = 0;
-    const auto add_group = [&](std::size_t begin, std::size_t end) {
-      const int first = rank;
-      for (std::size_t a = begin; a < end; ++a) {
-        const std::int64_t size = e_.space[static_cast<int>(a)];
-        if (size == 1) continue;
-        bool joins = rank > first;
-        for (std::size_t l = 0; l < from.size() && joins; ++l) {
-          joins = from[l] == nullptr || to[l].of[rank - 1] == from[l]->strides[a] * size;
-        }
-        if (!joins) p_.sizes[rank++] = 1;
-        p_.sizes[rank - 1] *= size;
-        for (std::size_t l = 0; l < from.size(); ++l) {
-          if (from[l] != nullptr) to[l].of[rank - 1] = from[l]->strides[a];
-        }
-      }
-      if (rank == first) p_.sizes[rank++] = 1;
-    };
-    add_group(0, split);
-    p_.kept = rank;
-    if (e_.reduced > 0 || has_reductions_) add_group(split, e_.space.rank());
-    p_.rank = rank;
-    const auto writes = to.begin() + static_cast<std::ptrdiff_t>(e_.reads.size() + e_.places.size());
-    reads_.assign(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(e_.reads.size()));
-    places_.assign(to.begin() + static_cast<std::ptrdiff_t>(e_.reads.size()), writes);
-    writes_.assign(writes, to.end());
-  }
-
-  bool is_of_rows(const Strides& strides) const {
-    for (int a = p_.kept; a < p_.rank; ++a) {
-      if (strides.of[a] != 0 && p_.sizes[a] != 1) return false;
-    }
-    return true;
-  }
-
-  // What a row has one value of, and after how many passes a value is known.
-  void find_levels() {
-    const std::size_t n = e_.code.size();
-    of_rows_.assign(n, false);
-    known_.assign(n, 0);
-    const bool has_rows = p_.rank > p_.kept;
-    for (std::size_t i = 0; i < n; ++i) {
-      if (!needed_[i]) continue;
-      bool of_rows = has_rows;
-      for (int k = 0; k < inputs_of(at(i)); ++k) {
-        const std::size_t operand = at(i).operands[static_cast<std::size_t>(k)];
-        known_[i] = std::max(known_[i], known_[operand]);
-        of_rows = of_rows && of_rows_[operand];
-      }
-      switch (at(i).kind) {
-        case Kind::read:
-          of_rows_[i] = has_rows && is_of_rows(reads_[at(i).index]);
-          break;
-        case Kind::place:
-          of_rows_[i] = has_rows && is_of_rows(places_[at(i).index]);
-          break;
-        case Kind::reduce:
-          of_rows_[i] = true;
-          ++known_[i];
-          break;
-        default:
-          of_rows_[i] = of_rows;
-      }
-    }
-    writes_rows_.resize(e_.writes.size());
-    bool any = false;
-    for (std::size_t w = 0; w < e_.writes.size(); ++w) {
-      writes_rows_[w] = of_rows_[e_.writes[w].value] && is_of_rows(writes_[w]);
-      any = any || writes_rows_[w];
-    }
-    if (!has_reductions_ && !any) {  // no rows at all
-      p_.kept = p_.rank;
-      of_rows_.assign(n, false);
-    }
-  }
-
-  void choose_pattern() {
-    p_.rows = p_.length = 1;
-    for (int a = 0; a < p_.rank; ++a) (a < p_.kept ? p_.rows : p_.length) *= p_.sizes[a];
-    const std::int64_t inner = p_.sizes[p_.kept - 1];
-    if (p_.kept == p_.rank) {
-      cut(inner, kPiece);
-    } else if (const int votes = votes_for_columns(); inner >= 16 && votes > 0) {
-      p_.pattern = Pattern::columns;
-      cut(inner, kColumns);
-    } else {
-      p_.pattern = Pattern::rows;
-      p_.unit_rows = std::max<std::int64_t>(1, std::min(p_.rows, kPiece / std::max<std::int64_t>(1, p_.length)));
-      p_.tile = std::min(p_.length, kPiece) * p_.unit_rows;
-      p_.units = divided_up(p_.rows, p_.unit_rows);
-    }
-    if (p_.rows == 0) p_.units = 0;
-    p_.is_split = p_.pattern != Pattern::elements && p_.units < kFewUnits && p_.length >= 2 * kBlockLength;
-  }
-  // Tiles along the innermost of the axes that are not reduced.
-  void cut(std::int64_t inner, std::int64_t most) {
-    const std::int64_t others = inner == 0 ? 0 : p_.rows / inner;
-    if (inner >= most / 2) {
-      p_.tiles_of_axis = divided_up(inner, most);
-      p_.tile = std::min(inner, divided_up(divided_up(inner, p_.tiles_of_axis), 16) * 16);
-      p_.tiles_of_axis = divided_up(inner, p_.tile);
-      p_.units = others * p_.tiles_of_axis;
-    } else {
-      const std::int64_t together = std::min(others, most / std::max<std::int64_t>(1, inner));
-      p_.tile = inner * together;
-      p_.units = together == 0 ? 0 : divided_up(others, together);
-    }
-    p_.unit_rows = p_.tile;
-  }
-  int votes_for_columns() const {
-    int votes = 0;
-    const auto count = [&](const Strides& strides) {
-      const auto is_one = [&](int a) { return strides.of[a] == 1 && p_.sizes[a] > 1; };
-      votes += is_one(p_.kept - 1) - is_one(p_.rank - 1);
-    };
-    for (std::size_t i = 0; i < e_.code.size(); ++i) {
-      if (needed_[i] && at(i).kind == Kind::read && !of_rows_[i]) count(reads_[at(i).index]);
-    }
-    for (std::size_t w = 0; w < e_.writes.size(); ++w) {
-      if (!writes_rows_[w]) count(writes_[w]);
-    }
-    return votes;
-  }
 
   // --- steps
 
@@ -445,7 +257,7 @@ class Planner {
     p_.passes.resize(static_cast<std::size_t>(passes));
     row_values_.assign(e_.code.size(), -1);
     element_values_.assign(e_.code.size(), -1);
-    const bool keeps = p_.pattern == Pattern::rows && p_.length <= kLongestKept;
+    const bool keeps = p_.pattern == Pattern::rows && !p_.is_split && p_.length <= kLongestKept;
     const bool keeps_reads = keeps && p_.length <= kPiece;
     for (pass_ = 0; pass_ < passes; ++pass_) {
       for (std::size_t i = 0; i < e_.code.size(); ++i) {
@@ -499,79 +311,6 @@ class Planner {
       w.is_direct = safe;
       if (safe) direct.push_back(w.value);
     }
-  }
-
-  // --- chains
-
-  int uses_of(int value) const {
-    int uses = 0;
-    for (const Plan::Pass& pass : p_.passes) {
-      for (const Plan::Step& s : pass.steps) {
-        for (int k = 0; k < s.inputs; ++k) uses += s.in[static_cast<std::size_t>(k)] == value;
-        for (const auto& link : s.links) uses += link.value == value;
-      }
-      for (const Plan::Reduction& r : pass.reductions) uses += r.operand == value;
-      for (const Plan::Access& w : pass.writes) uses += w.value == value;
-    }
-    return uses;
-  }
-
-  void chain_steps(Plan::Pass& pass) {
-    p_.chain = chain();
-    std::vector<Plan::Step> steps;
-    for (const Plan::Step& s : pass.steps) {
-      if (s.kind != Plan::Step::Kind::apply || s.source == nullptr || s.inputs != 2) {
-        steps.push_back(s);
-        continue;
-      }
-      Plan::Step* before = !steps.empty() && steps.back().kind == Plan::Step::Kind::chain ? &steps.back() : nullptr;
-      if (before != nullptr && s.in[0] != before->out && s.in[1] != before->out) before = nullptr;
-      if (before != nullptr && before->links.size() + 3 > kLongestChain) before = nullptr;
-      // The value that goes on is in[x]; a new chain begins with one that is no scalar.
-      const int x = before != nullptr ? s.in[0] != before->out : is_scalar(s.in[0], steps);
-      const auto code = chain_code(s.source, x == 1);
-      const int value = s.in[static_cast<std::size_t>(x)], other = s.in[static_cast<std::size_t>(1 - x)];
-      if (!code || (before == nullptr && is_scalar(value, steps))) {
-        steps.push_back(s);
-        continue;
-      }
-      const bool is_square = value == other && *code == ChainStep::Code::multiply;
-      if (before == nullptr) {
-        steps.emplace_back();
-        before = &steps.back();
-        before->kind = Plan::Step::Kind::chain;
-        before->inputs = 0;
-        before->links.push_back({ChainStep::Code::load, false, value});
-      } else if (uses_of(value) > 1 + is_square || (value == other && !is_square)) {
-        before->links.push_back({ChainStep::Code::store, false, value});
-      }
-      if (is_square) {
-        before->links.push_back({ChainStep::Code::square, false, value});
-      } else {
-        const bool scalar = is_scalar(other, steps);
-        before->links.push_back({*code, scalar, scalar ? scalar_of(other, steps) : other});
-      }
-      before->out = s.out;
-      before->size = s.size;
-    }
-    for (Plan::Step& s : steps) {
-      if (s.kind == Plan::Step::Kind::chain) s.links.push_back({ChainStep::Code::store, false, s.out});
-    }
-    pass.steps = std::move(steps);
-    std::erase_if(pass.steps,
-                  [&](const Plan::Step& s) { return s.kind == Plan::Step::Kind::expand && uses_of(s.out) == 0; });
-  }
-  // One number for all of a tile: a constant, or a row's where a tile is of one row.
-  bool is_scalar(int value, const std::vector<Plan::Step>& steps) const { return scalar_of(value, steps) >= 0; }
-  int scalar_of(int value, const std::vector<Plan::Step>& steps) const {
-    for (const Constant& c : constants_) {
-      if (c.slot == value) return value;
-    }
-    if (p_.pattern != Pattern::rows || p_.unit_rows != 1) return -1;
-    for (const Plan::Step& s : steps) {
-      if (s.kind == Plan::Step::Kind::expand && s.out == value) return s.in[0];
-    }
-    return -1;
   }
 
   // --- memory
@@ -639,12 +378,6 @@ class Planner {
     std::array<std::byte, 8> value;
   };
 
-  const Expression& e_;
-  Plan& p_;
-  bool has_reductions_ = false;
-  std::vector<bool> needed_, of_rows_, writes_rows_;
-  std::vector<int> known_;  // the passes after which a value can be computed
-  std::vector<Strides> reads_, places_, writes_;
   std::vector<int> row_values_, element_values_;  // slots, or -1
   std::vector<Life> lives_;
   std::vector<Constant> constants_;

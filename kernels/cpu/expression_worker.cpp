@@ -125,13 +125,9 @@ void Worker::step(const Plan::Step& s, std::int64_t n) {
     case Plan::Step::Kind::convert:
       s.convert(at_[s.in[0]], out, n);
       break;
-    case Plan::Step::Kind::expand: {
-      const std::int64_t each = n / rows_.n, size = static_cast<std::int64_t>(s.size);  // of a part of one row: n
-      for (std::int64_t r = 0; r < rows_.n; ++r) {
-        copy_strided(s.size, at_[s.in[0]] + r * size, 0, out + r * each * size, 1, each);
-      }
+    case Plan::Step::Kind::expand:
+      repeat(s.size, at_[s.in[0]], out, rows_.n, n / rows_.n);
       break;
-    }
     case Plan::Step::Kind::chain: {
       ChainStep steps[kLongestChain];
       const std::size_t count = s.links.size();

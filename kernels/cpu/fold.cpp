@@ -105,14 +105,17 @@ template <class R>
 GIRO_LOOP_INLINE typename R::Lane folded(const typename R::Element* x, std::int64_t n) {
   using Lane = typename R::Lane;
   Lane lanes[kLanes];
-  for (std::int64_t l = 0; l < kLanes; ++l) lanes[l] = R::kIdentity;
+  // Lanes that a short row has nothing for are left out.
+  const std::int64_t used =
+      n >= kLanes ? kLanes : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
+  for (std::int64_t l = 0; l < used; ++l) lanes[l] = R::kIdentity;
   std::int64_t e = 0;
   for (; e + kLanes <= n; e += kLanes) {
 #pragma omp simd
     for (std::int64_t l = 0; l < kLanes; ++l) lanes[l] = R::combine(lanes[l], R::of(x[e + l]));
   }
   for (std::int64_t l = 0; l < n - e; ++l) lanes[l] = R::combine(lanes[l], R::of(x[e + l]));
-  for (std::int64_t half = kLanes / 2; half > 0; half /= 2) {
+  for (std::int64_t half = used / 2; half > 0; half /= 2) {
     for (std::int64_t l = 0; l < half; ++l) lanes[l] = R::combine(lanes[l], lanes[l + half]);
   }
   return lanes[0];

@@ -109,6 +109,15 @@ void copy_elements(const std::byte* in, std::int64_t in_stride, std::byte* out, 
   }
 }
 
+template <class T>
+void repeat_elements(const std::byte* in, std::byte* out, std::int64_t rows, std::int64_t each) {
+  T* y = reinterpret_cast<T*>(out);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const T value = reinterpret_cast<const T*>(in)[r];
+    for (std::int64_t i = 0; i < each; ++i) *y++ = value;
+  }
+}
+
 }  // namespace
 
 TileLoop conversion(DType from, DType to) {
@@ -126,6 +135,16 @@ TileLoop conversion(DType from, DType to) {
 
 TileLoop rounding(DType to) {
   return to == DType::bf16 ? Compiled<Rounding<BFloat16>>::all.get() : Compiled<Rounding<Float16>>::all.get();
+}
+
+void repeat(std::size_t size, const std::byte* in, std::byte* out, std::int64_t rows, std::int64_t each) {
+  if (size == 8) {
+    repeat_elements<std::uint64_t>(in, out, rows, each);
+  } else if (size == 4) {
+    repeat_elements<std::uint32_t>(in, out, rows, each);
+  } else {
+    repeat_elements<std::uint8_t>(in, out, rows, each);
+  }
 }
 
 void copy_strided(std::size_t size, const std::byte* in, std::int64_t in_stride, std::byte* out,

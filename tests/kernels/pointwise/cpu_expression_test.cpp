@@ -270,8 +270,8 @@ TEST(CpuExpressionTest, SumsAreAccurateAndInOneOrder) {
 TEST(CpuExpressionTest, SeveralPassesOverARow) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     for (const bool columns : {false, true}) {
-      for (const std::int64_t n : {1, 10, 700, 3000, 40000}) {
-        const std::int64_t rows = n > 3000 ? 17 : 33;
+      for (const std::int64_t n : {1, 10, 700, 3000, 10000, 40000, 70000}) {
+        const std::int64_t rows = n == 10000 || n == 70000 ? 3 : n > 3000 ? 17 : 33;  // threads share few long rows
         const auto x = numbers(dtype, rows * n, 2);
         const Layout layout = columns ? transposed(rows) : contiguous(Shape{rows, n});
         Builder b(Shape{rows, n}, 1);

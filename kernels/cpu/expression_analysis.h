@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <giro/runtime/error.h>
+
+#include "kernels/cpu/expression_plan.h"
+#include "kernels/pointwise/scalar_function.h"
+
+namespace giro::cpu {
+
+[[noreturn]] void refuse(ErrorCode code, const std::string& what);
+
+inline std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// What an expression is, before there are steps: which instructions are needed, its axes, what has one value a row, and
+// in what tiles it is run. It fills in the part of the plan that says so.
+struct Analysis {
+  struct Strides {
+    std::int64_t offset;
+    std::array<std::int64_t, kMaxAxes> of{};
+  };
+
+  Analysis(const pointwise::Expression& expression, Plan& plan);
+
+  const pointwise::Instruction& at(std::size_t i) const { return e_.code[i]; }
+  int inputs_of(const pointwise::Instruction& i) const;
+  std::size_t size_of_value(std::size_t i) const { return size_of(pointwise::computed_in(at(i).dtype)); }
+
+  const pointwise::Expression& e_;
+  Plan& p_;
+  bool has_reductions_ = false;
+  std::vector<bool> needed_, of_rows_, writes_rows_;
+  std::vector<int> known_;  // the passes after which a value can be computed
+  std::vector<Strides> reads_, places_, writes_;
+
+ private:
+  void find_needed();
+  void merge_axes();
+  void find_levels();
+  void choose_pattern();
+  bool is_of_rows(const Strides& strides) const;
+  void cut(std::int64_t inner, std::int64_t most);
+  int votes_for_columns() const;
+};
+
+}  // namespace giro::cpu

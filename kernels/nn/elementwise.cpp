@@ -208,9 +208,8 @@ std::vector<std::size_t> checked_axes(const char* op, const Shape& shape, const 
   for (const int axis : axes) {
     const int from_front = axis < 0 ? axis + rank : axis;
     if (from_front < 0 || from_front >= rank) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: axis {} of {}, expected one from {} to {}", op, axis, to_string(shape), -rank,
-                              rank - 1));
+      throw Error(ErrorCode::invalid_argument, fmt::format("{}: axis {} of {}, expected one from {} to {}", op, axis,
+                                                           to_string(shape), -rank, rank - 1));
     }
     if (std::find(result.begin(), result.end(), static_cast<std::size_t>(from_front)) != result.end()) {
       throw Error(ErrorCode::invalid_argument,
@@ -337,8 +336,8 @@ Var broadcast_to(const Operand& x, const Shape& shape) {
     fits = from.begin()[i] == 1 || from.begin()[i] == shape.begin()[shape.rank() - from.rank() + i];
   }
   if (!fits) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("broadcast_to: found {}, which does not broadcast to {}", to_string(from), to_string(shape)));
+    throw Error(ErrorCode::shape_mismatch, fmt::format("broadcast_to: found {}, which does not broadcast to {}",
+                                                       to_string(from), to_string(shape)));
   }
   if (from == shape) return x.var;
   return view("broadcast_to", x, shape, pointwise::broadcast_layout(from, shape),
@@ -356,8 +355,8 @@ Var transpose(const Operand& x, const std::vector<int>& axes) {
   }
   const std::vector<std::size_t> places = checked_axes("transpose", from, order);
   if (places.size() != from.rank()) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("transpose: {} axes of {}, expected all {}", places.size(),
-                                                         to_string(from), from.rank()));
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("transpose: {} axes of {}, expected all {}", places.size(), to_string(from), from.rank()));
   }
   const Layout own = pointwise::broadcast_layout(from, from);
   Layout layout;

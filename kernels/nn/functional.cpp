@@ -89,9 +89,8 @@ Var cast(const Var& x, DType dtype, Where where) {
 Var scale(const Var& x, double factor, Where where) {
   const detail::CallSite site(where);
   const DType dtype = is_16_bit(x.dtype()) ? x.dtype() : DType::f32;
-  Var y = Var::computed(dtype, x.shape(), {x}, [factor](const Var&, const Var& dy, const std::vector<Var>&) {
-    return scale(dy, factor);
-  });
+  Var y = Var::computed(dtype, x.shape(), {x},
+                        [factor](const Var&, const Var& dy, const std::vector<Var>&) { return scale(dy, factor); });
   giro::scale(y.value(), x.value(), factor, y.stream());
   return y;
 }

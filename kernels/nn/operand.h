@@ -19,8 +19,7 @@ struct Operand {
   Operand(T value, Where line = Where::current())
       : number(static_cast<double>(value)), is_number(true), has_fraction(true), where(line) {}
   template <std::integral T>
-  Operand(T value, Where line = Where::current())
-      : number(static_cast<double>(value)), is_number(true), where(line) {}
+  Operand(T value, Where line = Where::current()) : number(static_cast<double>(value)), is_number(true), where(line) {}
 
   Var var;
   double number = 0;

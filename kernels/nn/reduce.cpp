@@ -32,7 +32,7 @@ struct Reduction {
   Shape space;
   std::size_t reduced = 0;
   Layout read, write;
-  Shape kept, result;  // with axes of size 1, and as it was asked for
+  Shape kept, result;      // with axes of size 1, and as it was asked for
   std::int64_t count = 1;  // of elements that become one
 };
 
@@ -77,8 +77,8 @@ Var reduce(const char* op, Combiner combiner, const Operand& x, DType computed, 
   const bool chooses = combiner == Combiner::max || combiner == Combiner::min || combiner == Combiner::argmax ||
                        combiner == Combiner::argmin;
   if (chooses && reduction.count == 0 && reduction.result.count() > 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: found {}, expected at least one element along the axes", op, to_string(x.var.shape())));
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: found {}, expected at least one element along the axes",
+                                                         op, to_string(x.var.shape())));
   }
   Var y = Var::computed(dtype, reduction.result, {x.var}, std::move(gradient));
   Builder builder(reduction.space, reduction.reduced);

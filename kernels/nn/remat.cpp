@@ -41,13 +41,14 @@ Var remat(std::function<Var(const Var&)> f, const Var& x) {
                       inputs.size(), in.size()));
     }
     std::vector<Var> terms(in.size());
-    Var::differentiate(again, dy, [&](const Var::Node& each) { return each.number < again_since; }, is_kept,
-                       [&](const Var::Pairs& complete) {
-                         for (const auto& [input, term] : complete) {
-                           const auto at = std::ranges::find(in, input.node_, &Var::node_);
-                           terms[static_cast<std::size_t>(at - in.begin())] = term;
-                         }
-                       });
+    Var::differentiate(
+        again, dy, [&](const Var::Node& each) { return each.number < again_since; }, is_kept,
+        [&](const Var::Pairs& complete) {
+          for (const auto& [input, term] : complete) {
+            const auto at = std::ranges::find(in, input.node_, &Var::node_);
+            terms[static_cast<std::size_t>(at - in.begin())] = term;
+          }
+        });
     return terms;
   };
   return result;

@@ -163,8 +163,9 @@ namespace {
 
 // A gradient's terms added, for which there are rules.
 Var sum_of(const Var& a, const Var& b) {
-  Var y = Var::computed(a.dtype(), a.shape(), {a, b},
-                        [](const Var&, const Var& dy, const std::vector<Var>&) { return Gradients{dy, dy}; });
+  Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [](const Var&, const Var& dy, const std::vector<Var>&) {
+    return Gradients{dy, dy};
+  });
   giro::add(y.value(), a.value(), b.value(), y.stream());
   return y;
 }
@@ -269,12 +270,14 @@ void backward(const Var& loss, const BackwardOptions& options) {
   } else {
     giro::fill(seed.value(), options.seed, seed.stream());
   }
-  Var::differentiate(loss, seed, [](const Var::Node&) { return false; }, false, [&](const Var::Pairs& complete) {
-    for (const auto& [x, dx] : complete) x.set_gradient(dx);
-    for (const auto& [x, dx] : complete) {
-      if (options.on_gradient) options.on_gradient(x);
-    }
-  });
+  Var::differentiate(
+      loss, seed, [](const Var::Node&) { return false; }, false,
+      [&](const Var::Pairs& complete) {
+        for (const auto& [x, dx] : complete) x.set_gradient(dx);
+        for (const auto& [x, dx] : complete) {
+          if (options.on_gradient) options.on_gradient(x);
+        }
+      });
 }
 
 std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs) {
@@ -292,13 +295,14 @@ std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs) {
   const Var seed = Var::computed(DType::f32, {}, {stop_gradient(y)}, nullptr);
   giro::fill(seed.value(), 1, seed.stream());
   std::vector<std::optional<Var>> found(xs.size());
-  Var::differentiate(y, seed, [&](const Var::Node& node) { return places.contains(&node); }, true,
-                     [&](const Var::Pairs& complete) {
-                       for (const auto& [x, dx] : complete) {
-                         const auto place = places.find(x.node_.get());
-                         if (place != places.end()) found[place->second] = dx;
-                       }
-                     });
+  Var::differentiate(
+      y, seed, [&](const Var::Node& node) { return places.contains(&node); }, true,
+      [&](const Var::Pairs& complete) {
+        for (const auto& [x, dx] : complete) {
+          const auto place = places.find(x.node_.get());
+          if (place != places.end()) found[place->second] = dx;
+        }
+      });
   std::vector<Var> result;
   for (std::size_t i = 0; i < xs.size(); ++i) {
     const std::optional<Var>& dx = found[places.at(xs[i].node_.get())];

@@ -46,7 +46,8 @@ using Gradient = std::function<Gradients(const Var& y, const Var& dy, const std:
 
 // A value in a computation that may be differentiated: a handle; copies name the same value. Operations on Vars queue
 // their work on the stream, which runs it, or records it as ops of a program; and they note their gradient if an input
-// wants one. Memory is stream-ordered: it returns to the stream as soon as neither a Var nor the backward pass needs it.
+// wants one. Memory is stream-ordered: it returns to the stream as soon as neither a Var nor the backward pass needs
+// it.
 class Var {
  public:
   Var() : Var(Tensor()) {}  // an empty constant: an argument that is not there
@@ -125,10 +126,10 @@ class Var {
     Math math = Math::f32;
     bool requires_grad = false;
     DType grad_dtype = DType::f32;
-    Tensor grad;                             // of a parameter: where its gradient goes
+    Tensor grad;                               // of a parameter: where its gradient goes
     std::shared_ptr<const void> grad_storage;  // of grad
-    bool has_grad = false;                   // of a parameter
-    bool is_used_up = false;                 // by a backward
+    bool has_grad = false;                     // of a parameter
+    bool is_used_up = false;                   // by a backward
     std::vector<Var> inputs;
     Gradient gradient;           // null for parameters and constants
     std::source_location where;  // the line of the user's program that made it

@@ -54,7 +54,9 @@ std::uint16_t Builder::constant(DType dtype, double number) {
   return push({.kind = Instruction::Kind::constant,
                .dtype = dtype,
                .number = number,
-               .integer = dtype == DType::boolean ? number != 0 : fits ? static_cast<std::int64_t>(number) : 0});
+               .integer = dtype == DType::boolean ? number != 0
+                          : fits                  ? static_cast<std::int64_t>(number)
+                                                  : 0});
 }
 
 std::uint16_t Builder::cast(std::uint16_t value, DType dtype) {
@@ -90,8 +92,8 @@ double operations(const Expression& expression) {
     const auto operand = [&](std::size_t i) { return is_of_row[each.operands[i]]; };
     bool of_row = true;
     if (each.kind == Instruction::Kind::read || each.kind == Instruction::Kind::place) {
-      const Layout& layout = each.kind == Instruction::Kind::read ? expression.reads[each.index].layout
-                                                                  : expression.places[each.index];
+      const Layout& layout =
+          each.kind == Instruction::Kind::read ? expression.reads[each.index].layout : expression.places[each.index];
       for (std::size_t i = expression.space.rank() - expression.reduced; i < expression.space.rank(); ++i) {
         of_row = of_row && layout.strides[i] == 0;
       }

@@ -1,7 +1,7 @@
 #include <giro/kernels/nn/elementwise.h>
 
-#include "kernels/pointwise/scalar_function.h"
 #include "kernels/pointwise/build.h"
+#include "kernels/pointwise/scalar_function.h"
 #include "kernels/pointwise/table.h"
 
 namespace giro::nn {
@@ -12,9 +12,7 @@ Var share_of(const Operand& a, const Var& y, const Operand& other) {
   return apply(pointwise::functions::share_of, {a, y, other});
 }
 
-Var power_less_one(const Operand& a, const Operand& b) {
-  return apply(pointwise::functions::power_less_one, {a, b});
-}
+Var power_less_one(const Operand& a, const Operand& b) { return apply(pointwise::functions::power_less_one, {a, b}); }
 
 Var slope_of_gelu(const Operand& a) {
   constexpr double kA = 0.7978845608028654, kB = 0.044715;

@@ -1,28 +1,27 @@
 // The table of scalar functions: each line is one (scalar_function.h). Without an include guard: functions.cpp defines
-// them from it, table.h declares them. Nothing but this line and a declaration in kernels/nn/elementwise.h makes another
-// op.
+// them from it, table.h declares them. Nothing but this line and a declaration in kernels/nn/elementwise.h makes
+// another op.
 
 GIRO_SCALAR_FUNCTION(add, 2, plus(a, b), {.takes = Takes::numbers, .gradients = {GIRO_GRADIENT(dy), GIRO_GRADIENT(dy)}})
 GIRO_SCALAR_FUNCTION(subtract, 2, minus(a, b),
                      {.takes = Takes::numbers, .gradients = {GIRO_GRADIENT(dy), GIRO_GRADIENT(-dy)}})
 GIRO_SCALAR_FUNCTION(multiply, 2, times(a, b),
-                     {.takes = Takes::numbers, .gradients = {GIRO_GRADIENT(dy * b), GIRO_GRADIENT(dy * a)}})
+                     {.takes = Takes::numbers, .gradients = {GIRO_GRADIENT(dy * b), GIRO_GRADIENT(dy* a)}})
 GIRO_SCALAR_FUNCTION(divide, 2, a / b,
-                     {.gradients = {GIRO_GRADIENT(dy / b), GIRO_GRADIENT(-dy * y / b)},
-                      .domain = {{{-4, 4}, {0.5, 4}}}})
+                     {.gradients = {GIRO_GRADIENT(dy / b), GIRO_GRADIENT(-dy* y / b)}, .domain = {{{-4, 4}, {0.5, 4}}}})
 GIRO_SCALAR_FUNCTION(quotient, 2, quotient(a, b), {.takes = Takes::integers, .domain = {{{-90, 90}, {1, 9}}}})
 GIRO_SCALAR_FUNCTION(remainder, 2, remainder(a, b), {.takes = Takes::integers, .domain = {{{-90, 90}, {1, 9}}}})
 GIRO_SCALAR_FUNCTION(power, 2, pow(a, b),
-                     {.gradients = {GIRO_GRADIENT(dy * b * power_less_one(a, b)), GIRO_GRADIENT(dy * xlogy(y, a))},
+                     {.gradients = {GIRO_GRADIENT(dy * b * power_less_one(a, b)), GIRO_GRADIENT(dy* xlogy(y, a))},
                       .domain = {{{0.25, 4}, {-3, 3}}}})
 GIRO_SCALAR_FUNCTION(power_less_one, 2, pow(a, b - T(1)),
-                     {.gradients = {GIRO_GRADIENT((dy * b - dy) * y / a), GIRO_GRADIENT(dy * xlogy(y, a))},
+                     {.gradients = {GIRO_GRADIENT((dy * b - dy) * y / a), GIRO_GRADIENT(dy* xlogy(y, a))},
                       .domain = {{{0.25, 4}, {-3, 3}}}})
 GIRO_SCALAR_FUNCTION(negate, 1, negative(a),
                      {.takes = Takes::numbers, .gradients = {GIRO_GRADIENT(-dy)}, .is_exact = true})
-GIRO_SCALAR_FUNCTION(abs, 1, abs(a),
-                     {.takes = Takes::numbers, .gradients = {GIRO_GRADIENT(dy * sign(a))},
-                      .domain = {{{0.25, 4}}}, .is_exact = true})
+GIRO_SCALAR_FUNCTION(
+    abs, 1, abs(a),
+    {.takes = Takes::numbers, .gradients = {GIRO_GRADIENT(dy * sign(a))}, .domain = {{{0.25, 4}}}, .is_exact = true})
 GIRO_SCALAR_FUNCTION(sign, 1, sign(a), {.takes = Takes::numbers, .domain = {{{0.25, 4}}}, .is_exact = true})
 GIRO_SCALAR_FUNCTION(square, 1, times(a, a), {.takes = Takes::numbers, .gradients = {GIRO_GRADIENT(dy * 2 * a)}})
 GIRO_SCALAR_FUNCTION(sqrt, 1, sqrt(a), {.gradients = {GIRO_GRADIENT(dy / (2 * y))}, .domain = {{{0.25, 4}}}})
@@ -32,7 +31,7 @@ GIRO_SCALAR_FUNCTION(exp, 1, exp(a), {.gradients = {GIRO_GRADIENT(dy * y)}})
 GIRO_SCALAR_FUNCTION(expm1, 1, expm1(a), {.gradients = {GIRO_GRADIENT(dy * (y + 1))}})
 GIRO_SCALAR_FUNCTION(log, 1, log(a), {.gradients = {GIRO_GRADIENT(dy / a)}, .domain = {{{0.25, 4}}}})
 GIRO_SCALAR_FUNCTION(xlogy, 2, a == T(0) ? T(0) : a * log(b),
-                     {.gradients = {GIRO_GRADIENT(xlogy(dy, b)), GIRO_GRADIENT(dy * a / b)},
+                     {.gradients = {GIRO_GRADIENT(xlogy(dy, b)), GIRO_GRADIENT(dy* a / b)},
                       .domain = {{{-4, 4}, {0.25, 4}}}})
 GIRO_SCALAR_FUNCTION(log1p, 1, log1p(a), {.gradients = {GIRO_GRADIENT(dy / (1 + a))}, .domain = {{{-0.75, 4}}}})
 GIRO_SCALAR_FUNCTION(sin, 1, sin(a), {.gradients = {GIRO_GRADIENT(dy * cos(a))}})
@@ -40,14 +39,13 @@ GIRO_SCALAR_FUNCTION(cos, 1, cos(a), {.gradients = {GIRO_GRADIENT(-dy * sin(a))}
 GIRO_SCALAR_FUNCTION(tanh, 1, tanh(a), {.gradients = {GIRO_GRADIENT(dy * (1 - square(y)))}})
 GIRO_SCALAR_FUNCTION(sigmoid, 1, T(1) / (T(1) + exp(-a)), {.gradients = {GIRO_GRADIENT(dy * (y * (1 - y)))}})
 GIRO_SCALAR_FUNCTION(erf, 1, erf(a), {.gradients = {GIRO_GRADIENT(dy * 1.1283791670955126 * exp(-square(a)))}})
-// Not a > 0 ? a : 0, which would turn a NaN into a zero; and in the gradient no product, which would turn an infinite dy
-// into a NaN where the unit is closed.
+// Not a > 0 ? a : 0, which would turn a NaN into a zero; and in the gradient no product, which would turn an infinite
+// dy into a NaN where the unit is closed.
 GIRO_SCALAR_FUNCTION(relu, 1, a < T(0) ? T(0) : a,
                      {.gradients = {GIRO_GRADIENT(where(y > 0, dy, 0))}, .domain = {{{0.25, 4}}}, .is_exact = true})
 GIRO_SCALAR_FUNCTION(softplus, 1, (a > T(0) ? a : T(0)) + log1p(exp(-abs(a))),
                      {.gradients = {GIRO_GRADIENT(dy * sigmoid(a))}})
-GIRO_SCALAR_FUNCTION(silu, 1, a / (T(1) + exp(-a)),
-                     {.gradients = {GIRO_GRADIENT(dy * sigmoid(a) * (1 + a - y))}})
+GIRO_SCALAR_FUNCTION(silu, 1, a / (T(1) + exp(-a)), {.gradients = {GIRO_GRADIENT(dy * sigmoid(a) * (1 + a - y))}})
 // By tanh, as in "Gaussian error linear units (GELUs)", Hendrycks and Gimpel, 2016; and as it is defined.
 GIRO_SCALAR_FUNCTION(gelu, 1, T(0.5) * a * (T(1) + tanh(T(0.7978845608028654) * (a + T(0.044715) * a * a * a))),
                      {.gradients = {GIRO_GRADIENT(dy * slope_of_gelu(a))}})
@@ -55,12 +53,14 @@ GIRO_SCALAR_FUNCTION(gelu_erf, 1, T(0.5) * a * (T(1) + erf(a * T(0.7071067811865
                      {.gradients = {GIRO_GRADIENT(dy * slope_of_gelu_erf(a))}})
 GIRO_SCALAR_FUNCTION(maximum, 2, maximum(a, b),
                      {.takes = Takes::numbers,
-                      .gradients = {GIRO_GRADIENT(dy * share_of(a, y, b)), GIRO_GRADIENT(dy * share_of(b, y, a))},
-                      .domain = {{{-4, -0.5}, {0.5, 4}}}, .is_exact = true})
+                      .gradients = {GIRO_GRADIENT(dy * share_of(a, y, b)), GIRO_GRADIENT(dy* share_of(b, y, a))},
+                      .domain = {{{-4, -0.5}, {0.5, 4}}},
+                      .is_exact = true})
 GIRO_SCALAR_FUNCTION(minimum, 2, minimum(a, b),
                      {.takes = Takes::numbers,
-                      .gradients = {GIRO_GRADIENT(dy * share_of(a, y, b)), GIRO_GRADIENT(dy * share_of(b, y, a))},
-                      .domain = {{{-4, -0.5}, {0.5, 4}}}, .is_exact = true})
+                      .gradients = {GIRO_GRADIENT(dy * share_of(a, y, b)), GIRO_GRADIENT(dy* share_of(b, y, a))},
+                      .domain = {{{-4, -0.5}, {0.5, 4}}},
+                      .is_exact = true})
 // Of what is chosen between a and c, y: how much of a slope is a's. Half where both are chosen, and NaN's share is 1.
 GIRO_SCALAR_FUNCTION(share_of, 3, a == b ? (a == c ? T(0.5) : T(1)) : T(a != a ? 1 : 0),
                      {.takes = Takes::floating, .domain = {{{-4, -1}, {1, 4}, {5, 6}}}, .is_exact = true})
@@ -72,7 +72,7 @@ GIRO_SCALAR_FUNCTION(greater, 2, a > b, {.takes = Takes::any, .gives = Gives::bo
 GIRO_SCALAR_FUNCTION(greater_equal, 2, a >= b, {.takes = Takes::any, .gives = Gives::boolean, .is_exact = true})
 GIRO_SCALAR_FUNCTION(is_finite, 1, isfinite(a), {.gives = Gives::boolean, .is_exact = true})
 GIRO_SCALAR_FUNCTION(is_nan, 1, a != a, {.gives = Gives::boolean, .is_exact = true})
-GIRO_SCALAR_FUNCTION(logical_and, 2, a && b, {.takes = Takes::boolean, .gives = Gives::boolean, .is_exact = true})
+GIRO_SCALAR_FUNCTION(logical_and, 2, a&& b, {.takes = Takes::boolean, .gives = Gives::boolean, .is_exact = true})
 GIRO_SCALAR_FUNCTION(logical_or, 2, a || b, {.takes = Takes::boolean, .gives = Gives::boolean, .is_exact = true})
 GIRO_SCALAR_FUNCTION(logical_not, 1, !a, {.takes = Takes::boolean, .gives = Gives::boolean, .is_exact = true})
 GIRO_SCALAR_FUNCTION(where, 3, a ? b : c,

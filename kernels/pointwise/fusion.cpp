@@ -46,8 +46,8 @@ std::optional<std::vector<Axis>> pair_axes(const Expression& p, const Expression
       continue;
     }
     std::size_t k = 0;
-    while (k < c.space.rank() && (partner[k] >= 0 || read.strides[k] != written.strides[a] ||
-                                  size_of_axis(c, k) != size_of_axis(p, a))) {
+    while (k < c.space.rank() &&
+           (partner[k] >= 0 || read.strides[k] != written.strides[a] || size_of_axis(c, k) != size_of_axis(p, a))) {
       ++k;
     }
     if (k == c.space.rank()) return std::nullopt;
@@ -59,7 +59,8 @@ std::optional<std::vector<Axis>> pair_axes(const Expression& p, const Expression
   for (const std::size_t a : open) {
     if (!is_reduced(p, a)) return std::nullopt;
     for (std::size_t k = 0; k < c.space.rank(); ++k) {
-      const bool fits = partner[k] < 0 && size_of_axis(c, k) == size_of_axis(p, a) && (c.reduced == 0 || is_reduced(c, k));
+      const bool fits =
+          partner[k] < 0 && size_of_axis(c, k) == size_of_axis(p, a) && (c.reduced == 0 || is_reduced(c, k));
       if (!fits) continue;
       partner[k] = static_cast<int>(a);
       break;
@@ -70,7 +71,8 @@ std::optional<std::vector<Axis>> pair_axes(const Expression& p, const Expression
     axes.push_back({size_of_axis(c, k), is_reduced(c, k), partner[k], static_cast<int>(k)});
   }
   for (std::size_t a = 0; a < p.space.rank(); ++a) {
-    if (size_of_axis(p, a) == 1 || std::find(partner.begin(), partner.end(), static_cast<int>(a)) != partner.end()) continue;
+    if (size_of_axis(p, a) == 1 || std::find(partner.begin(), partner.end(), static_cast<int>(a)) != partner.end())
+      continue;
     axes.push_back({size_of_axis(p, a), is_reduced(p, a), static_cast<int>(a), -1});
   }
   return axes;
@@ -223,12 +225,10 @@ std::optional<Fused> fuse(const Expression& producer, const Expression& consumer
       Joined joined(*axes);
       if (!joined.add(producer, &Axis::producer) || !joined.add(consumer, &Axis::consumer)) return std::nullopt;
       // A row's value is computed once, whatever else there is along the reduced axes.
-      const bool repeats = std::any_of(axes->begin(), axes->end(), [](const Axis& axis) {
-        return axis.producer < 0 && !axis.is_reduced;
-      });
-      const bool spreads = std::any_of(axes->begin(), axes->end(), [](const Axis& axis) {
-        return axis.consumer < 0 && !axis.is_reduced;
-      });
+      const bool repeats = std::any_of(axes->begin(), axes->end(),
+                                       [](const Axis& axis) { return axis.producer < 0 && !axis.is_reduced; });
+      const bool spreads = std::any_of(axes->begin(), axes->end(),
+                                       [](const Axis& axis) { return axis.consumer < 0 && !axis.is_reduced; });
       if (spreads || (repeats && producer.code.size() > kMostRepeated)) return std::nullopt;
       Fused result{std::move(joined).take(), repeats};
       if (!is_safe(result.expression)) return std::nullopt;
@@ -251,7 +251,8 @@ Expression without_write(const Expression& expression, const Tensor& memory) {
     return instruction.kind == Kind::cast || instruction.kind == Kind::reduce ? 1 : 0;
   };
   for (std::size_t i = expression.code.size(); i-- > 0;) {
-    for (std::size_t k = 0; used[i] && k < operands(expression.code[i]); ++k) used[expression.code[i].operands[k]] = true;
+    for (std::size_t k = 0; used[i] && k < operands(expression.code[i]); ++k)
+      used[expression.code[i].operands[k]] = true;
   }
   std::vector<std::uint16_t> numbers(expression.code.size());
   for (std::size_t i = 0; i < expression.code.size(); ++i) {

@@ -41,33 +41,33 @@ struct ScalarFunction {
 }  // namespace giro::pointwise
 
 // A term of a gradient, as an expression of a, b, c, y and dy.
-#define GIRO_GRADIENT(...)                                                                                    \
-  +[]([[maybe_unused]] const ::giro::nn::Operand& a, [[maybe_unused]] const ::giro::nn::Operand& b,           \
-      [[maybe_unused]] const ::giro::nn::Operand& c, [[maybe_unused]] const ::giro::nn::Var& y,               \
+#define GIRO_GRADIENT(...)                                                                          \
+  +[]([[maybe_unused]] const ::giro::nn::Operand& a, [[maybe_unused]] const ::giro::nn::Operand& b, \
+      [[maybe_unused]] const ::giro::nn::Operand& c, [[maybe_unused]] const ::giro::nn::Var& y,     \
       [[maybe_unused]] const ::giro::nn::Var& dy) -> ::giro::nn::Var { return __VA_ARGS__; }
 
-// Defines giro::pointwise::functions::NAME. CODE is an expression of a, b and c of the type T; it is compiled as C++ for
-// the CPU and by NVRTC for a GPU, where both have what math.h has. What follows are the Rules:
+// Defines giro::pointwise::functions::NAME. CODE is an expression of a, b and c of the type T; it is compiled as C++
+// for the CPU and by NVRTC for a GPU, where both have what math.h has. What follows are the Rules:
 //
 //   GIRO_SCALAR_FUNCTION(softsign, 1, a / (T(1) + abs(a)), {.gradients = {GIRO_GRADIENT(dy / square(1 + abs(a)))}})
-#define GIRO_SCALAR_FUNCTION(NAME, INPUTS, CODE, ...)                                                         \
-  namespace giro::pointwise::math {                                                                           \
-  struct NAME##_code {                                                                                        \
-    template <class T, class A>                                                                               \
-    GIRO_LOOP_INLINE static auto value([[maybe_unused]] A a, [[maybe_unused]] T b, [[maybe_unused]] T c) {    \
-      return CODE;                                                                                            \
-    }                                                                                                         \
-  };                                                                                                          \
-  }                                                                                                           \
-  namespace giro::nn {                                                                                        \
-  constexpr ::giro::pointwise::ScalarFunction::Rules NAME##_rules = [] {                                      \
-    using namespace ::giro::pointwise;                                                                        \
-    return ScalarFunction::Rules __VA_ARGS__;                                                                 \
-  }();                                                                                                        \
-  }                                                                                                           \
-  namespace giro::pointwise::functions {                                                                      \
-  extern constinit const ::giro::pointwise::ScalarFunction NAME = {                                           \
-      #NAME, INPUTS, #CODE,                                                                                   \
-      ::giro::pointwise::loops_of<::giro::pointwise::math::NAME##_code, INPUTS, nn::NAME##_rules.takes>(),    \
-      nn::NAME##_rules};                                                                                      \
+#define GIRO_SCALAR_FUNCTION(NAME, INPUTS, CODE, ...)                                                      \
+  namespace giro::pointwise::math {                                                                        \
+  struct NAME##_code {                                                                                     \
+    template <class T, class A>                                                                            \
+    GIRO_LOOP_INLINE static auto value([[maybe_unused]] A a, [[maybe_unused]] T b, [[maybe_unused]] T c) { \
+      return CODE;                                                                                         \
+    }                                                                                                      \
+  };                                                                                                       \
+  }                                                                                                        \
+  namespace giro::nn {                                                                                     \
+  constexpr ::giro::pointwise::ScalarFunction::Rules NAME##_rules = [] {                                   \
+    using namespace ::giro::pointwise;                                                                     \
+    return ScalarFunction::Rules __VA_ARGS__;                                                              \
+  }();                                                                                                     \
+  }                                                                                                        \
+  namespace giro::pointwise::functions {                                                                   \
+  extern constinit const ::giro::pointwise::ScalarFunction NAME = {                                        \
+      #NAME, INPUTS, #CODE,                                                                                \
+      ::giro::pointwise::loops_of<::giro::pointwise::math::NAME##_code, INPUTS, nn::NAME##_rules.takes>(), \
+      nn::NAME##_rules};                                                                                   \
   }

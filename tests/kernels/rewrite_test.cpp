@@ -420,7 +420,16 @@ TEST_P(RewriteTest, WhatIsOnlyCopiedIsWrittenInPlace) {
     return tensor;
   };
   const Tensor from = leaf(3), to = leaf(1), other = leaf(0);
-  enum Case { plain, is_read_after, is_held, is_a_part, target_is_read, target_is_written, target_is_an_input, changes };
+  enum Case {
+    plain,
+    is_read_after,
+    is_held,
+    is_a_part,
+    target_is_read,
+    target_is_written,
+    target_is_an_input,
+    changes
+  };
   const auto record = [&](Case which) {
     return ops_of([&] {
       std::optional<Buffer> memory = stream().allocate(which == is_a_part ? 32 : 16);

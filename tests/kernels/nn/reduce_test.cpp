@@ -136,9 +136,7 @@ TEST_P(ReduceTest, SoftmaxAndLayerNormAreExpressions) {
     const Var centered = p[0] - mean(p[0], {-1});
     return centered * rsqrt(mean(square(centered), {-1}) + 1e-5) * p[1] + p[2];
   });
-  check("RMSNorm", {x, scale}, [](const Vars& p) {
-    return p[0] * rsqrt(mean(square(p[0]), {-1}) + 1e-5) * p[1];
-  });
+  check("RMSNorm", {x, scale}, [](const Vars& p) { return p[0] * rsqrt(mean(square(p[0]), {-1}) + 1e-5) * p[1]; });
 }
 
 TEST_P(ReduceTest, WhatDoesNotFitIsRefused) {

@@ -158,8 +158,9 @@ TEST_P(VarTest, TheGradientByAnIntermediateValueIsGivenToo) {
   EXPECT_EQ(to_host<float>(found[0].value(), stream()), std::vector<float>(3, 8.0f));
   EXPECT_EQ(to_host<float>(found[1].value(), stream()), std::vector<float>(2, 0.0f));
   EXPECT_FALSE(x.has_grad());
-  expect_error(ErrorCode::invalid_argument, {"value 1 of 2", "wants no gradient"},
-               [&] { (void)gradients(y, {x, stop_gradient(x)}); });
+  expect_error(ErrorCode::invalid_argument, {"value 1 of 2", "wants no gradient"}, [&] {
+    (void)gradients(y, {x, stop_gradient(x)});
+  });
 }
 
 TEST_P(VarTest, WhatHasNoSecondDerivativeSaysSo) {

@@ -15,7 +15,8 @@
 #include "tests/kernels/nn/gradient_test.h"
 
 // All that another function needs: it is tested with those of the table.
-GIRO_SCALAR_FUNCTION(softsign, 1, a / (T(1) + abs(a)), {.gradients = {GIRO_GRADIENT(dy / square(1 + abs(a)))}, .domain = {{{0.25, 4}}}})
+GIRO_SCALAR_FUNCTION(softsign, 1, a / (T(1) + abs(a)),
+                     {.gradients = {GIRO_GRADIENT(dy / square(1 + abs(a)))}, .domain = {{{0.25, 4}}}})
 
 namespace giro::nn {
 namespace {
@@ -181,7 +182,8 @@ TEST(FunctionsReference, TheCodeIsTheMathematics) {
       {"sigmoid", [](double a, double) { return 1 / (1 + std::exp(-a)); }},
       {"softplus", [](double a, double) { return std::log(1 + std::exp(a)); }},
       {"silu", [](double a, double) { return a / (1 + std::exp(-a)); }},
-      {"gelu", [](double a, double) { return a / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a))); }},
+      {"gelu",
+       [](double a, double) { return a / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a))); }},
       {"gelu_erf", [](double a, double) { return a * std::erfc(-a / std::sqrt(2)) / 2; }},
       {"relu", [](double a, double) { return std::fmax(a, 0); }},
       {"rsqrt", [](double a, double) { return std::pow(a, -0.5); }},
@@ -203,7 +205,8 @@ TEST(FunctionsReference, TheCodeIsTheMathematics) {
     for (int k = 0; k <= 100; ++k) {
       const double a = low + (high - low) * k / 100, b = low_b + (high_b - low_b) * (k * 37 % 101) / 100;
       const double expected = reference->second(a, b);
-      EXPECT_NEAR(value_of(*f, {a, b, 0}), expected, 1e-13 * (1 + std::abs(expected))) << f->name << ' ' << a << ' ' << b;
+      EXPECT_NEAR(value_of(*f, {a, b, 0}), expected, 1e-13 * (1 + std::abs(expected)))
+          << f->name << ' ' << a << ' ' << b;
     }
   }
   EXPECT_EQ(found, references.size());

@@ -26,8 +26,8 @@ class FusionTest : public GradientTest {
  protected:
   using Body = std::function<std::vector<Var>(const Vars& inputs)>;
 
-  // What the body gives of parameters with these values, and the gradients of the sum of it: recorded, with the rules of
-  // a setting. Fills in the names of the ops, without the sum and its gradient's beginning.
+  // What the body gives of parameters with these values, and the gradients of the sum of it: recorded, with the rules
+  // of a setting. Fills in the names of the ops, without the sum and its gradient's beginning.
   std::vector<test::Bytes> run(const std::vector<Array>& inputs, const Body& body, const char* setting,
                                std::vector<std::string>* names = nullptr, bool with_gradients = true) {
     const test::RewriteSetting rewriting(setting);
@@ -38,27 +38,27 @@ class FusionTest : public GradientTest {
       stream().fill(grads.back().raw(), 0, grads.back().bytes());
     }
     std::vector<Var> kept;
-    const Graph graph = Graph::record(stream(),
-                                      [&] {
-                                        Vars vars;
-                                        for (std::size_t i = 0; i < inputs.size(); ++i) {
-                                          const bool differs = with_gradients && is_floating(inputs[i].dtype);
-                                          vars.push_back(differs ? Var::parameter(values[i], grads[i], stream())
-                                                                 : Var(values[i], stream()));
-                                        }
-                                        kept = body(vars);
-                                        Var loss;
-                                        for (const Var& y : kept) {
-                                          if (!y.requires_grad()) continue;
-                                          const Var part = cast(sum(y, Axes()), DType::f32);
-                                          loss = loss.value() ? loss + part : part;
-                                        }
-                                        if (loss.value() && loss.requires_grad()) backward(loss);
-                                        std::vector<Var> results;
-                                        for (const Var& y : kept) results.push_back(stop_gradient(y));
-                                        kept = results;
-                                      },
-                                      {.rewriter = &rewrite::rewriter()});
+    const Graph graph = Graph::record(
+        stream(),
+        [&] {
+          Vars vars;
+          for (std::size_t i = 0; i < inputs.size(); ++i) {
+            const bool differs = with_gradients && is_floating(inputs[i].dtype);
+            vars.push_back(differs ? Var::parameter(values[i], grads[i], stream()) : Var(values[i], stream()));
+          }
+          kept = body(vars);
+          Var loss;
+          for (const Var& y : kept) {
+            if (!y.requires_grad()) continue;
+            const Var part = cast(sum(y, Axes()), DType::f32);
+            loss = loss.value() ? loss + part : part;
+          }
+          if (loss.value() && loss.requires_grad()) backward(loss);
+          std::vector<Var> results;
+          for (const Var& y : kept) results.push_back(stop_gradient(y));
+          kept = results;
+        },
+        {.rewriter = &rewrite::rewriter()});
     if (names != nullptr) {
       for (const Program::Node& node : graph.program().nodes()) names->push_back(node.op);
     }
@@ -89,18 +89,21 @@ TEST_P(FusionTest, NormsAndSoftmaxAreOneKernel) {
     return ops(inputs, [&](const Vars& in) { return std::vector{f(in)}; }).size();
   };
   EXPECT_EQ(count({x}, [](const Vars& in) { return in[0] * 2 + tanh(in[0]) - 1; }), 1u);
-  EXPECT_EQ(count({x}, [](const Vars& in) {
-              const Var e = exp(in[0] - max(in[0], {-1}));
-              return e / sum(e, {-1});
-            }), 1u);
+  EXPECT_EQ(count({x},
+                  [](const Vars& in) {
+                    const Var e = exp(in[0] - max(in[0], {-1}));
+                    return e / sum(e, {-1});
+                  }),
+            1u);
   EXPECT_EQ(count({x}, [](const Vars& in) { return logsumexp(in[0], {-1}); }), 1u);
-  EXPECT_EQ(count({x, scale, bias}, [](const Vars& in) {
-              const Var centered = in[0] - mean(in[0], {-1});
-              return centered * rsqrt(mean(square(centered), {-1}) + 1e-5) * in[1] + in[2];
-            }), 1u);
-  EXPECT_EQ(count({x, scale}, [](const Vars& in) {
-              return in[0] * rsqrt(mean(square(in[0]), {-1}) + 1e-5) * in[1];
-            }), 1u);
+  EXPECT_EQ(count({x, scale, bias},
+                  [](const Vars& in) {
+                    const Var centered = in[0] - mean(in[0], {-1});
+                    return centered * rsqrt(mean(square(centered), {-1}) + 1e-5) * in[1] + in[2];
+                  }),
+            1u);
+  EXPECT_EQ(count({x, scale}, [](const Vars& in) { return in[0] * rsqrt(mean(square(in[0]), {-1}) + 1e-5) * in[1]; }),
+            1u);
   EXPECT_EQ(count({x}, [](const Vars& in) { return transpose(in[0]) * 2; }), 1u);
   EXPECT_EQ(count({x, scale}, [](const Vars& in) { return sum(in[0] * in[1], {0}); }), 1u);
 }
@@ -115,13 +118,18 @@ TEST_P(FusionTest, WhatDoesNotGoTogetherStaysApart) {
   EXPECT_EQ(count([](const Vars& in) {
               const Var y = exp(in[0]);
               return std::vector{y, y + 1};
-            }), 1u) << "both are stored";
+            }),
+            1u)
+      << "both are stored";
 }
 
-// Programs of up to 24 ops with views, broadcasts, reductions, several dtypes, values that are used again, and gradients.
+// Programs of up to 24 ops with views, broadcasts, reductions, several dtypes, values that are used again, and
+// gradients.
 TEST_P(FusionTest, RandomExpressionsGiveTheSameBits) {
   const char* const wanted = std::getenv("GIRO_EXPRESSIONS");
-  const unsigned programs = wanted != nullptr ? static_cast<unsigned>(std::stoul(wanted)) : device().is_cpu() ? 300 : 2;  // each takes many kernels
+  const unsigned programs = wanted != nullptr   ? static_cast<unsigned>(std::stoul(wanted))
+                            : device().is_cpu() ? 300
+                                                : 2;  // each takes many kernels
   std::size_t fused = 0, apart = 0;
   for (unsigned seed = 0; seed < programs; ++seed) {
     std::mt19937 random(seed);
@@ -187,7 +195,10 @@ TEST_P(FusionTest, RandomExpressionsGiveTheSameBits) {
             values.push_back(cast(a, choose(2) == 0 ? DType::bf16 : DType::f32));
             break;
           default:
-            values.push_back(last >= 0 ? sum(a, Axes{last}.dropped()).reshape(a.shape().rank() == 1 ? Shape{1} : sum(a, {last}).shape()) : a);
+            values.push_back(
+                last >= 0
+                    ? sum(a, Axes{last}.dropped()).reshape(a.shape().rank() == 1 ? Shape{1} : sum(a, {last}).shape())
+                    : a);
         }
       }
       Vars results{values.back()};

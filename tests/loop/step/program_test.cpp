@@ -90,10 +90,9 @@ TEST_P(ProgramTest, AStepIsItsOps) {
 
 TEST_P(ProgramTest, RewritesCanBeSwitchedOff) {
   const test::RewriteSetting rewriting("0");
-  EXPECT_EQ(ops_of(linear()),
-            (Names{"batch_indices", "gather_rows", "gather_rows", "dense", "softmax_cross_entropy", "mean", "fill",
-                   "broadcast", "scale_rows", "dense_backward", "copy", "copy", "update", "increment",
-                   "publish_columns"}));
+  EXPECT_EQ(ops_of(linear()), (Names{"batch_indices", "gather_rows", "gather_rows", "dense", "softmax_cross_entropy",
+                                     "mean", "fill", "broadcast", "scale_rows", "dense_backward", "copy", "copy",
+                                     "update", "increment", "publish_columns"}));
 }
 
 TEST_P(ProgramTest, IsText) {

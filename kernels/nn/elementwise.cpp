@@ -16,6 +16,7 @@
 #include <giro/kernels/nn/reduce.h>
 #include <giro/runtime/error.h>
 
+#include "kernels/pointwise/arguments.h"
 #include "kernels/pointwise/build.h"
 #include "kernels/pointwise/table.h"
 #include "runtime/internal/call_site.h"
@@ -24,6 +25,8 @@ namespace giro::nn {
 namespace {
 
 using pointwise::Builder;
+using pointwise::checked_axes;
+using pointwise::expect_value;
 using pointwise::Gives;
 using pointwise::Layout;
 using pointwise::ScalarFunction;
@@ -200,30 +203,6 @@ Var view(const char* name, const Operand& x, const Shape& shape, const Layout& l
   builder.write(builder.read(x.var.value(), layout), y.value(), pointwise::broadcast_layout(shape, shape));
   pointwise::queue(name, std::move(builder).take(), y.stream());
   return y;
-}
-
-std::vector<std::size_t> checked_axes(const char* op, const Shape& shape, const std::vector<int>& axes) {
-  const int rank = static_cast<int>(shape.rank());
-  std::vector<std::size_t> result;
-  for (const int axis : axes) {
-    const int from_front = axis < 0 ? axis + rank : axis;
-    if (from_front < 0 || from_front >= rank) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("{}: axis {} of {}, expected one from {} to {}", op, axis,
-                                                           to_string(shape), -rank, rank - 1));
-    }
-    if (std::find(result.begin(), result.end(), static_cast<std::size_t>(from_front)) != result.end()) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: axis {} of {} is named twice", op, axis, to_string(shape)));
-    }
-    result.push_back(static_cast<std::size_t>(from_front));
-  }
-  return result;
-}
-
-void expect_value(const char* op, const Operand& x) {
-  if (x.is_number) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: found the number {}, expected a value", op, x.number));
-  }
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <giro/kernels/reduce.h>
 #include <giro/runtime/error.h>
 
+#include "kernels/pointwise/arguments.h"
 #include "kernels/pointwise/build.h"
 #include "runtime/internal/call_site.h"
 
@@ -22,6 +23,7 @@ namespace {
 
 using pointwise::Builder;
 using pointwise::Combiner;
+using pointwise::expect_value;
 using pointwise::Layout;
 
 // A shape whose reduced axes have been put last, as an expression's space has them.
@@ -37,19 +39,8 @@ struct Reduction {
 };
 
 Reduction::Reduction(const char* op, const Shape& from, const Axes& axes) {
-  const int rank = static_cast<int>(from.rank());
   if (axes.all()) is_reduced.fill(true);
-  for (const int axis : axes.axes()) {
-    const int from_front = axis < 0 ? axis + rank : axis;
-    if (from_front < 0 || from_front >= rank) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("{}: axis {} of {}, expected one from {} to {}", op, axis,
-                                                           to_string(from), -rank, rank - 1));
-    }
-    if (std::exchange(is_reduced[static_cast<std::size_t>(from_front)], true)) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: axis {} of {} is named twice", op, axis, to_string(from)));
-    }
-  }
+  for (const std::size_t axis : pointwise::checked_axes(op, from, axes.axes())) is_reduced[axis] = true;
   const Layout own = pointwise::broadcast_layout(from, from);
   std::vector<std::int64_t> sizes, with_ones, without;
   for (const bool last : {false, true}) {
@@ -96,12 +87,6 @@ Var spread(const Var& reduced, const Shape& shape, const Axes& axes) {
 DType dtype_of_sum(DType dtype) {
   if (is_16_bit(dtype)) return DType::f32;
   return is_floating(dtype) ? dtype : DType::i64;
-}
-
-void expect_value(const char* op, const Operand& x) {
-  if (x.is_number) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: found the number {}, expected a value", op, x.number));
-  }
 }
 
 Var choose(const char* op, Combiner combiner, const Operand& x, const Axes& axes) {

@@ -65,7 +65,8 @@ void Worker::load(const Plan::Access& read, const Range& at) {
   const std::int64_t offset = offset_of(read, at), stride = read.strides[at.last - 1];
   const bool within = is_within_axis(at);
   const bool is_whole = read.is_flat || (within && read.memory != nullptr && stride == 1);
-  const std::byte* const from = read.memory + offset * static_cast<std::int64_t>(read.size);
+  const std::byte* const from =
+      read.memory != nullptr ? read.memory + offset * static_cast<std::int64_t>(read.size) : nullptr;
   if (is_whole && read.convert == nullptr) {
     at_[read.value] = from;
     return;

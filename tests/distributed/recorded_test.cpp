@@ -65,14 +65,16 @@ class RecordedCollectivesTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, RecordedCollectivesTest, test::kDevices, test::device_name);
 
-// A forward pass before and the way back after, as where the gradients of later layers are already on their way.
+// A forward pass before and a backward pass after, as where the gradients of later layers are already on their way.
 TEST_P(RecordedCollectivesTest, RulesAndMemorySeePastThem) {
   const test::ArenaSetting arena("1");
   const Tensor x = leaf({1, 4, 4, 3}, 0.5), w = leaf({3, 1, 1, 3}, 0.25), b = leaf({3}, 1), bucket = leaf({8}, 3);
   const Tensor gradient = leaf({1, 2, 2, 3}, 2), dw = leaf({3, 1, 1, 3}, 0), out = leaf({1, 2, 2, 3}, 0);
   const auto queue = [&](bool with_collective) {
     const Buffer y_memory = stream().allocate(192), dy_memory = stream().allocate(192);
+    const Buffer dz_memory = stream().allocate(192);
     const Tensor y = view(y_memory, {1, 4, 4, 3}, device()), dy = view(dy_memory, {1, 4, 4, 3}, device());
+    const Tensor dz = view(dz_memory, {1, 4, 4, 3}, device());
     conv2d(y, x, w, b, Activation::relu, {}, stream());
     {
       const Buffer pooled_memory = stream().allocate(48);
@@ -85,8 +87,8 @@ TEST_P(RecordedCollectivesTest, RulesAndMemorySeePastThem) {
       alone_->all_reduce(bucket, Reduction::mean, *beside_);
     }
     avg_pool_backward(dy, gradient, {}, stream());
-    activation_backward(dy, dy, y, Activation::relu, stream());
-    conv2d_backward({}, dw, {}, dy, x, w, {}, stream());
+    activation_backward(dz, dy, y, Activation::relu, stream());
+    conv2d_backward({}, dw, {}, dz, x, w, {}, stream());
     if (with_collective) join();
   };
   const Graph without = record([&] { queue(false); });

@@ -167,8 +167,8 @@ template <class T> __device__ inline T remainder(T a, T b) {
 __device__ inline f32 remainder(f32 a, f32 b) { return ::remainderf(a, b); }
 __device__ inline f64 remainder(f64 a, f64 b) { return ::remainder(a, b); }
 template <class T> __device__ inline bool is_nan(T x) { return x != x; }
-template <class T> __device__ inline T maximum(T a, T b) { return a > b || is_nan(a) ? a : b; }
-template <class T> __device__ inline T minimum(T a, T b) { return a < b || is_nan(a) ? a : b; }
+template <class T> __device__ inline T maximum(T a, T b) { return b > a || is_nan(b) ? b : a; }
+template <class T> __device__ inline T minimum(T a, T b) { return b < a || is_nan(b) ? b : a; }
 template <class T> __device__ inline T sign(T a) { return a > T(0) ? T(1) : a < T(0) ? T(-1) : a; }
 }  // namespace giro
 #endif
@@ -195,7 +195,7 @@ struct Sum {
 };
 template <class T>
 struct Product : Sum<T> {
-  typedef typename Wide<T>::part Part;
+  typedef typename Wide<T>::whole Part;  // of f32 in double, whose range it does not leave on the way
   static __device__ inline Part none() { return Part(1); }
   static __device__ inline Part take(Part p, T x, i64) { return times(p, Part(x)); }
   template <class P> static __device__ inline P join(P a, P b) { return times(a, b); }

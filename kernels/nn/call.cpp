@@ -30,7 +30,7 @@ void check_terms(const std::string& name, const std::vector<Var>& inputs, const 
     };
     if (!term && like) fail(ErrorCode::invalid_argument);
     if (term.shape() != like.shape()) fail(ErrorCode::shape_mismatch);
-    if (term.dtype() != like.dtype()) fail(ErrorCode::dtype_mismatch);
+    if (term.dtype() != like.dtype() && term.dtype() != inputs[i].grad_dtype()) fail(ErrorCode::dtype_mismatch);
     if (term.device() != like.device()) fail(ErrorCode::device_mismatch);
   }
 }

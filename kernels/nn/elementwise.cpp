@@ -96,8 +96,7 @@ void expect_fits(const char* op, double number, DType dtype) {
   };
   if (dtype == DType::u8) check(0, 255);
   if (dtype == DType::i32) check(INT32_MIN, INT32_MAX);
-  constexpr std::int64_t kExact = std::int64_t{1} << 53;  // as far as every integer is a double
-  if (dtype == DType::i64) check(-kExact, kExact);
+  if (dtype == DType::i64 && !(number >= -0x1p63 && number < 0x1p63)) check(INT64_MIN, INT64_MAX);
 }
 
 // The dtype that the operands are converted to; of a choice by a boolean, all but that.
@@ -108,7 +107,7 @@ DType common_dtype(const ScalarFunction& function, const std::vector<Operand>& o
   for (std::size_t i = set == Takes::select ? 1 : 0; i < operands.size(); ++i) {
     if (operands[i].is_number) {
       has_number = true;
-      has_fraction |= operands[i].has_fraction;
+      has_fraction |= operands[i].is_fraction;
     } else {
       common = common ? promoted(*common, operands[i].var.dtype()) : operands[i].var.dtype();
     }
@@ -215,6 +214,9 @@ Var apply(const ScalarFunction& function, const std::vector<Operand>& operands) 
                 fmt::format("{}: the condition is {}, expected bool", function.name,
                             operands.front().is_number ? "a number" : name_of(operands.front().var.dtype())));
   }
+  if (function.rules.takes == Takes::integers && operands.back().is_number && operands.back().number == 0) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: integers are divided by the number 0", function.name));
+  }
   const DType dtype = common_dtype(function, operands);
   const DType result = function.rules.gives == Gives::boolean ? DType::boolean : dtype;
   const Shape shape = common_shape(function.name, operands);
@@ -224,7 +226,7 @@ Var apply(const ScalarFunction& function, const std::vector<Operand>& operands) 
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Operand& operand = operands[i];
     if (operand.is_number) {
-      values[i] = builder.constant(dtype, operand.number);
+      values[i] = builder.constant(dtype, operand.number, operand.integer);
     } else {
       values[i] = builder.read(operand.var.value(), pointwise::broadcast_layout(operand.var.shape(), shape));
       if (!selects || i > 0) values[i] = builder.cast(values[i], dtype);
@@ -236,74 +238,9 @@ Var apply(const ScalarFunction& function, const std::vector<Operand>& operands) 
   return y;
 }
 
-#define GIRO_UNARY(NAME) \
-  Var NAME(const Operand& a) { return apply(pointwise::functions::NAME, {a}); }
-#define GIRO_BINARY(NAME) \
-  Var NAME(const Operand& a, const Operand& b) { return apply(pointwise::functions::NAME, {a, b}); }
-GIRO_BINARY(add)
-GIRO_BINARY(subtract)
-GIRO_BINARY(multiply)
-GIRO_BINARY(divide)
-GIRO_BINARY(power)
-GIRO_UNARY(negate)
-GIRO_UNARY(abs)
-GIRO_UNARY(sign)
-GIRO_UNARY(square)
-GIRO_UNARY(sqrt)
-GIRO_UNARY(rsqrt)
-GIRO_UNARY(exp)
-GIRO_UNARY(expm1)
-GIRO_UNARY(log)
-GIRO_UNARY(log1p)
-GIRO_BINARY(xlogy)
-GIRO_UNARY(sin)
-GIRO_UNARY(cos)
-GIRO_UNARY(tanh)
-GIRO_UNARY(sigmoid)
-GIRO_UNARY(erf)
-GIRO_UNARY(relu)
-GIRO_UNARY(softplus)
-GIRO_UNARY(silu)
-GIRO_UNARY(gelu)
-GIRO_UNARY(gelu_erf)
-GIRO_BINARY(maximum)
-GIRO_BINARY(minimum)
-GIRO_UNARY(is_finite)
-GIRO_UNARY(is_nan)
-GIRO_BINARY(equal)
-GIRO_BINARY(not_equal)
-GIRO_BINARY(less)
-GIRO_BINARY(less_equal)
-GIRO_BINARY(greater)
-GIRO_BINARY(greater_equal)
-GIRO_BINARY(logical_and)
-GIRO_BINARY(logical_or)
-GIRO_UNARY(logical_not)
-#undef GIRO_UNARY
-#undef GIRO_BINARY
-
-namespace {
-
-Var divide_integers(const ScalarFunction& function, const Operand& a, const Operand& b) {
-  const detail::CallSite site(a.where);
-  if (b.is_number && b.number == 0) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: integers are divided by the number 0", function.name));
-  }
-  return apply(function, {a, b});
-}
-
-}  // namespace
-
-Var quotient(const Operand& a, const Operand& b) { return divide_integers(pointwise::functions::quotient, a, b); }
-Var remainder(const Operand& a, const Operand& b) { return divide_integers(pointwise::functions::remainder, a, b); }
-
 Var clamp(const Operand& a, const Operand& lowest, const Operand& highest) {
   const detail::CallSite site(a.where);
   return minimum(maximum(a, lowest), highest);
-}
-
-Var where(const Operand& condition, const Operand& a, const Operand& b) {
-  return apply(pointwise::functions::where, {condition, a, b});
 }
 
 Var broadcast_to(const Operand& x, const Shape& shape) {

@@ -7,10 +7,10 @@ namespace giro::nn {
 
 // Functions of one element each, of values whose shapes broadcast as NumPy's do: from the last axis on, sizes are equal
 // or one of them is 1. Values of different dtypes become the wider of the two: f32 beside bf16 or f16, and beside any
-// integer or boolean; functions that give fractions make f32 of integers. What they compute of bf16 and f16 they
-// compute in f32, and round once. NaN and infinities go through them as IEEE 754 says. Errors: shape_mismatch for
-// shapes that do not broadcast, which names both and the axis; dtype_mismatch for a dtype that a function does not
-// take; invalid_argument for numbers alone.
+// integer or boolean; arithmetic makes i32 of booleans; functions that give fractions make f32 of integers. What they
+// compute of bf16 and f16 they compute in f32, and round once. NaN and infinities go through them as IEEE 754 says.
+// Errors: shape_mismatch for shapes that do not broadcast, which names both and the axis; dtype_mismatch for a dtype
+// that a function does not take; invalid_argument for numbers alone.
 
 Var add(const Operand& a, const Operand& b);
 Var subtract(const Operand& a, const Operand& b);

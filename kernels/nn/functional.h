@@ -12,6 +12,7 @@ namespace giro::nn {
 
 // The ops of kernels/ on Vars: same mathematics, output allocated, gradient known. Errors are those of the ops, when
 // the call is made. Errors name the line of the call, `where`, and so does the program that a recording makes of it.
+
 // Converted to a dtype; x itself if it has it. To an integer it truncates toward zero, to boolean it is x != 0.
 Var cast(const Var& x, DType dtype, Where where = Where::current());
 

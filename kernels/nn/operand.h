@@ -1,6 +1,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <source_location>
 #include <utility>
 
@@ -11,19 +12,21 @@ namespace giro::nn {
 using Where = std::source_location;
 
 // An argument of an op, with the line that it stands on: a value, or a number, which takes the dtype of the values that
-// it is combined with; a number with a fraction makes integers f32.
+// it is combined with; a floating one, 2.0 as well as 0.5, makes integers f32.
 struct Operand {
   Operand(Var value, Where line = Where::current()) : var(std::move(value)), where(line) {}
   Operand(const Tensor& value, Where line = Where::current()) : var(value), where(line) {}
   template <std::floating_point T>
   Operand(T value, Where line = Where::current())
-      : number(static_cast<double>(value)), is_number(true), has_fraction(true), where(line) {}
+      : number(static_cast<double>(value)), is_number(true), is_fraction(true), where(line) {}
   template <std::integral T>
-  Operand(T value, Where line = Where::current()) : number(static_cast<double>(value)), is_number(true), where(line) {}
+  Operand(T value, Where line = Where::current())
+      : number(static_cast<double>(value)), integer(static_cast<std::int64_t>(value)), is_number(true), where(line) {}
 
   Var var;
   double number = 0;
-  bool is_number = false, has_fraction = false;
+  std::int64_t integer = 0;  // of an integer, exactly
+  bool is_number = false, is_fraction = false;
   Where where;
 };
 

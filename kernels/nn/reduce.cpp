@@ -197,9 +197,10 @@ Var all(const Operand& x, const Axes& axes) { return test("all", Combiner::all, 
 Var logsumexp(const Operand& x, const Axes& axes) {
   const detail::CallSite site(x.where);
   expect_value("logsumexp", x);
-  const Var largest = stop_gradient(max(x, axes));
+  const Var floats = is_16_bit(x.var.dtype()) ? cast(x.var, DType::f32) : x.var;
+  const Var largest = stop_gradient(max(floats, axes));
   const Var shift = where(is_finite(largest), largest, 0);  // of infinities alone the sum is one, too
-  return log(sum(exp(x.var - spread(shift, x.var.shape(), axes)), axes)) + shift;
+  return log(sum(exp(floats - spread(shift, x.var.shape(), axes)), axes)) + shift;
 }
 
 Var variance(const Operand& x, const Axes& axes) {

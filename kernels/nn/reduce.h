@@ -34,6 +34,7 @@ class Axes {
 // max, min, argmax or argmin of nothing.
 Var sum(const Operand& x, const Axes& axes = {});
 Var mean(const Operand& x, const Axes& axes = {});  // of integers: f32; of nothing: NaN
+// Its gradient by a zero is right; to differentiate that again takes an input without zeros.
 Var product(const Operand& x, const Axes& axes = {});
 // NaN if one element is. Elements that are equal share the gradient.
 Var max(const Operand& x, const Axes& axes = {});

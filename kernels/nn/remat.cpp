@@ -41,14 +41,18 @@ Var remat(std::function<Var(const Var&)> f, const Var& x) {
                       inputs.size(), in.size()));
     }
     std::vector<Var> terms(in.size());
-    Var::differentiate(
-        again, dy, [&](const Var::Node& each) { return each.number < again_since; }, is_kept,
-        [&](const Var::Pairs& complete) {
-          for (const auto& [input, term] : complete) {
-            const auto at = std::ranges::find(in, input.node_, &Var::node_);
-            terms[static_cast<std::size_t>(at - in.begin())] = term;
-          }
-        });
+    // A parameter of the function's own has its gradient at once.
+    const auto done = [&](const Var::Pairs& complete) {
+      for (const auto& [input, term] : complete) {
+        const auto at = std::ranges::find(in, input.node_, &Var::node_);
+        if (at == in.end()) {
+          input.set_gradient(term);
+        } else {
+          terms[static_cast<std::size_t>(at - in.begin())] = term;
+        }
+      }
+    };
+    Var::differentiate(again, dy, {.made_before = again_since, .done = done, .keep = is_kept});
     return terms;
   };
   return result;

@@ -172,12 +172,27 @@ Var sum_of(const Var& a, const Var& b) {
 
 bool is_there(const Var& term) { return term.value() || term.shape().count() == 0; }
 
+void expect_terms(const std::vector<Var>& terms, const std::vector<Var>& inputs) {
+  if (terms.size() != inputs.size()) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("a gradient gives {} terms, expected one for each of {} inputs", terms.size(), inputs.size()));
+  }
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    if (!inputs[i].requires_grad() || !is_there(terms[i]) || terms[i].shape() == inputs[i].shape()) continue;
+    throw Error(ErrorCode::shape_mismatch, fmt::format("a gradient gives {} for input {}, expected the shape of {}",
+                                                       to_string(terms[i].value()), i, to_string(inputs[i].value())));
+  }
+}
+
 }  // namespace
 
-void Var::differentiate(const Var& y, const Var& dy, const std::function<bool(const Node&)>& is_end, bool keep,
-                        const std::function<void(const Pairs&)>& done) {
-  const auto ends = [&](const Node& node) { return node.inputs.empty() || is_end(node); };
-  if (ends(*y.node_)) return done({{y, dy}});
+void Var::differentiate(const Var& y, const Var& dy, const Differentiation& how) {
+  const auto ends = [&](const Node& node) { return node.inputs.empty() || node.number < how.made_before; };
+  if (ends(*y.node_)) {
+    if (how.only.empty() || how.only.contains(y.node_.get())) how.done({{y, dy}});
+    return;
+  }
   // Inputs before what is computed from them; an explicit stack, so that depth is no limit.
   std::vector<Var> order;
   std::unordered_set<const Node*> seen{y.node_.get()};
@@ -201,8 +216,17 @@ void Var::differentiate(const Var& y, const Var& dy, const std::function<bool(co
       stack.emplace_back(input, 0);
     }
   }
+  // What the gradients that are wanted come through.
+  std::unordered_set<const Node*> leading;
+  const auto leads = [&](const Var& var) {
+    return var.requires_grad() &&
+           (how.only.empty() || how.only.contains(var.node_.get()) || leading.contains(var.node_.get()));
+  };
+  for (const Var& var : order) {
+    if (std::any_of(var.node_->inputs.begin(), var.node_->inputs.end(), leads)) leading.insert(var.node_.get());
+  }
 
-  const detail::GradientMode mode(keep);
+  const detail::GradientMode mode(how.keep);
   std::unordered_map<const Node*, Var> gradients{{y.node_.get(), dy}};
   const auto taken = [&](const Var& of) {
     auto found = gradients.extract(of.node_.get());
@@ -210,25 +234,30 @@ void Var::differentiate(const Var& y, const Var& dy, const std::function<bool(co
   };
   for (; !order.empty(); order.pop_back()) {
     Node& node = *order.back().node_;
+    Pairs complete;
     if (const std::optional<Var> of_node = taken(order.back())) {
       const auto site = detail::CallSite::of_node(node.where);
-      std::vector<Var> terms = std::move(node.gradient(order.back(), *of_node, node.inputs).terms());
+      if (how.only.contains(&node)) complete.emplace_back(order.back(), *of_node);
+      std::vector<Var> terms;
+      if (leading.contains(&node)) {
+        terms = std::move(node.gradient(order.back(), *of_node, node.inputs).terms());
+        expect_terms(terms, node.inputs);
+      }
       for (std::size_t i = 0; i < terms.size(); ++i) {
         const Var& input = node.inputs[i];
-        if (!input.requires_grad() || !is_there(terms[i])) continue;
+        if (!leads(input) || !is_there(terms[i])) continue;
         Var term = cast(std::exchange(terms[i], Var()), input.grad_dtype());
         const auto [sum, is_first] = gradients.try_emplace(input.node_.get(), term);
         if (!is_first) sum->second = sum_of(sum->second, term);
       }
     }
-    Pairs complete;
     for (const Var& input : node.inputs) {
       const auto used = uses.find(input.node_.get());
       if (used == uses.end() || --used->second > 0) continue;
       if (std::optional<Var> of_input = taken(input)) complete.emplace_back(input, *std::move(of_input));
     }
-    if (!complete.empty()) done(complete);
-    if (keep) continue;
+    if (!complete.empty()) how.done(complete);
+    if (how.keep) continue;
     // What is done lets go of its inputs, so their memory serves the work that follows.
     node.is_used_up = true;
     node.gradient = nullptr;
@@ -239,8 +268,12 @@ void Var::differentiate(const Var& y, const Var& dy, const std::function<bool(co
 void Var::set_gradient(const Var& dx) const {
   Node& node = *node_;
   keep(node.grad_storage, node.grad);
-  const Var sum = std::exchange(node.has_grad, true) ? sum_of(Var(node.grad, stream()), dx) : dx;
-  copy(node.grad, sum.value().reshape(node.grad.shape()), stream());
+  const Tensor value = dx.value().reshape(node.grad.shape());
+  if (std::exchange(node.has_grad, true)) {
+    giro::add(node.grad, node.grad, value, stream());
+  } else {
+    copy(node.grad, value, stream());
+  }
 }
 
 namespace {
@@ -257,32 +290,44 @@ void expect_loss(const Var& loss) {
   }
 }
 
+// A constant on the stream of `like`.
+Var filled(DType dtype, const Shape& shape, const Var& like, double value) {
+  Var result = Var::computed(dtype, shape, {stop_gradient(like)}, nullptr);
+  giro::fill(result.value(), value, result.stream());
+  return result;
+}
+
 }  // namespace
+
+void Var::expect_not_used_up() const {
+  // Without its inputs it would count as a parameter.
+  if (node_->is_used_up) throw Error(ErrorCode::invalid_argument, "the loss was differentiated already");
+}
 
 void backward(const Var& loss, const BackwardOptions& options) {
   expect_loss(loss);
-  if (loss.node_->is_used_up) {
-    throw Error(ErrorCode::invalid_argument, "the loss was differentiated already");
-  }
-  const Var seed = Var::computed(DType::f32, {}, {stop_gradient(loss)}, nullptr);
+  loss.expect_not_used_up();
+  Var seed;
   if (options.scale) {
+    seed = Var::computed(DType::f32, {}, {stop_gradient(loss)}, nullptr);
     giro::broadcast(seed.value(), options.scale, options.seed, seed.stream());
   } else {
-    giro::fill(seed.value(), options.seed, seed.stream());
+    seed = filled(DType::f32, {}, loss, options.seed);
   }
-  Var::differentiate(
-      loss, seed, [](const Var::Node&) { return false; }, false,
-      [&](const Var::Pairs& complete) {
-        for (const auto& [x, dx] : complete) x.set_gradient(dx);
-        for (const auto& [x, dx] : complete) {
-          if (options.on_gradient) options.on_gradient(x);
-        }
-      });
+  const auto done = [&](const Var::Pairs& complete) {
+    for (const auto& [x, dx] : complete) x.set_gradient(dx);
+    for (const auto& [x, dx] : complete) {
+      if (options.on_gradient) options.on_gradient(x);
+    }
+  };
+  Var::differentiate(loss, seed, {.done = done});
 }
 
 std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs) {
   expect_loss(y);
-  std::unordered_map<const Var::Node*, std::size_t> places;
+  y.expect_not_used_up();
+  Var::Differentiation how;
+  how.keep = true;
   for (std::size_t i = 0; i < xs.size(); ++i) {
     if (!xs[i].requires_grad()) {
       throw Error(ErrorCode::invalid_argument,
@@ -290,28 +335,18 @@ std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs) {
                               "from one",
                               i, xs.size()));
     }
-    places.emplace(xs[i].node_.get(), i);
+    how.only.insert(xs[i].node_.get());
   }
-  const Var seed = Var::computed(DType::f32, {}, {stop_gradient(y)}, nullptr);
-  giro::fill(seed.value(), 1, seed.stream());
-  std::vector<std::optional<Var>> found(xs.size());
-  Var::differentiate(
-      y, seed, [&](const Var::Node& node) { return places.contains(&node); }, true,
-      [&](const Var::Pairs& complete) {
-        for (const auto& [x, dx] : complete) {
-          const auto place = places.find(x.node_.get());
-          if (place != places.end()) found[place->second] = dx;
-        }
-      });
+  if (xs.empty()) return {};
+  std::unordered_map<const Var::Node*, Var> found;
+  how.done = [&](const Var::Pairs& complete) {
+    for (const auto& [x, dx] : complete) found.emplace(x.node_.get(), dx);
+  };
+  Var::differentiate(y, filled(DType::f32, {}, y, 1), how);
   std::vector<Var> result;
-  for (std::size_t i = 0; i < xs.size(); ++i) {
-    const std::optional<Var>& dx = found[places.at(xs[i].node_.get())];
-    if (dx) {
-      result.push_back(*dx);
-    } else {
-      result.push_back(Var::computed(xs[i].grad_dtype(), xs[i].shape(), {stop_gradient(xs[i])}, nullptr));
-      giro::fill(result.back().value(), 0, result.back().stream());
-    }
+  for (const Var& x : xs) {
+    const auto dx = found.find(x.node_.get());
+    result.push_back(dx != found.end() ? dx->second : filled(x.grad_dtype(), x.shape(), x, 0));
   }
   return result;
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -105,14 +106,12 @@ class Var {
   struct Node;
   explicit Var(std::shared_ptr<Node> node) : node_(std::move(node)) {}
   void check_on_host() const;
+  struct Differentiation;
   using Pairs = std::vector<std::pair<Var, Var>>;
-  // Differentiates from `y`, given the gradient of the loss by it, down to values for which is_end holds and to
-  // parameters. done() is called with each of them and its gradient once all terms of that have been queued and added;
-  // with those that one op completes together. With `keep` the computation can be differentiated again, and so can the
-  // gradients; else it is used up.
-  static void differentiate(const Var& y, const Var& dy, const std::function<bool(const Node&)>& is_end, bool keep,
-                            const std::function<void(const Pairs&)>& done);
+  // Differentiates from `y`, given the gradient of the loss by it.
+  static void differentiate(const Var& y, const Var& dy, const Differentiation& how);
   void set_gradient(const Var& dx) const;
+  void expect_not_used_up() const;
   static std::uint64_t next_number() noexcept;
   // The values numbered below `since` that a gradient of `y` first comes to.
   static std::vector<Var> made_before(std::uint64_t since, const Var& y);
@@ -139,6 +138,16 @@ class Var {
 inline Gradients::Gradients(Var only) : terms_{std::move(only)} {}
 inline Gradients::Gradients(std::vector<Var> terms) : terms_(std::move(terms)) {}
 inline Gradients::Gradients(std::initializer_list<Var> terms) : terms_(terms) {}
+
+struct Var::Differentiation {
+  std::uint64_t made_before = 0;              // ends at values numbered below it, as well as at parameters
+  std::unordered_set<const Node*> only = {};  // the values whose gradients are wanted; empty: of all ends
+  // Called with each of them and its gradient once all terms of that have been queued and added; with those that one
+  // op completes together.
+  std::function<void(const Pairs&)> done = {};
+  // The computation can be differentiated again, and so can the gradients; else it is used up.
+  bool keep = false;
+};
 
 // The same value as a constant: no gradient goes through it.
 Var stop_gradient(const Var& x);

@@ -49,14 +49,11 @@ std::uint16_t Builder::read(const Tensor& memory, const Layout& layout) {
                .index = static_cast<std::uint16_t>(expression_.reads.size() - 1)});
 }
 
-std::uint16_t Builder::constant(DType dtype, double number) {
-  const bool fits = number >= -0x1p63 && number < 0x1p63;
+std::uint16_t Builder::constant(DType dtype, double number, std::int64_t integer) {
   return push({.kind = Instruction::Kind::constant,
                .dtype = dtype,
                .number = number,
-               .integer = dtype == DType::boolean ? number != 0
-                          : fits                  ? static_cast<std::int64_t>(number)
-                                                  : 0});
+               .integer = dtype == DType::boolean ? number != 0 : integer});
 }
 
 std::uint16_t Builder::cast(std::uint16_t value, DType dtype) {

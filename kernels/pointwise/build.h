@@ -24,7 +24,7 @@ class Builder {
   explicit Builder(const Shape& space, std::size_t reduced = 0);
 
   std::uint16_t read(const Tensor& memory, const Layout& layout);
-  std::uint16_t constant(DType dtype, double number);
+  std::uint16_t constant(DType dtype, double number, std::int64_t integer = 0);
   // The value itself if it is of that dtype.
   std::uint16_t cast(std::uint16_t value, DType dtype);
   std::uint16_t apply(const ScalarFunction& function, DType result, std::span<const std::uint16_t> operands);

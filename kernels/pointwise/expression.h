@@ -55,6 +55,12 @@ struct Instruction {
   std::int64_t integer = 0;  // of one of another
 };
 
+// How many operands it has.
+inline std::size_t operand_count(const Instruction& instruction) {
+  if (instruction.kind == Instruction::Kind::apply) return static_cast<std::size_t>(instruction.function->inputs);
+  return instruction.kind == Instruction::Kind::cast || instruction.kind == Instruction::Kind::reduce ? 1 : 0;
+}
+
 // Computes several arrays from others in one pass: each element of the space runs through the instructions. The last
 // `reduced` axes of the space are those that reductions run over; the others together number its rows.
 //

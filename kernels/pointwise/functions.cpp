@@ -1,30 +1,50 @@
 #include <giro/kernels/nn/elementwise.h>
 
 #include "kernels/pointwise/build.h"
-#include "kernels/pointwise/scalar_function.h"
 #include "kernels/pointwise/table.h"
 
 namespace giro::nn {
+
+// Of gradients alone.
+Var tanh_slope(const Operand& y);
+Var sigmoid_slope(const Operand& y);
+Var silu_slope(const Operand& a);
+Var gelu_slope(const Operand& a);
+Var gelu_erf_slope(const Operand& a);
+Var share_of(const Operand& a, const Operand& y, const Operand& other);
+
 namespace {
 
-// The other choice than `y` is told from what is chosen: see maximum.
-Var share_of(const Operand& a, const Var& y, const Operand& other) {
-  return apply(pointwise::functions::share_of, {a, y, other});
+// b a^(b - 1), and 0 for any a where b is 0.
+Var slope_of_power(const Operand& a, const Operand& b) {
+  if (!b.is_number) return where(b == 0, 0, b * power(a, b - 1));
+  return b.number == 0 ? sign(a) * 0 : b.number * power(a, b.number - 1);
 }
 
-Var power_less_one(const Operand& a, const Operand& b) { return apply(pointwise::functions::power_less_one, {a, b}); }
-
-Var slope_of_gelu(const Operand& a) {
+Var curvature_of_gelu(const Operand& a) {
   constexpr double kA = 0.7978845608028654, kB = 0.044715;
   const Var squared = square(a), t = tanh(kA * a * (1 + kB * squared));
-  return 0.5 * (1 + t) + 0.5 * a * (1 - square(t)) * (kA * (1 + 3 * kB * squared));
-}
-
-Var slope_of_gelu_erf(const Operand& a) {
-  return 0.5 * (1 + erf(a * 0.7071067811865476)) + a * 0.3989422804014327 * exp(-0.5 * square(a));
+  const Var inner = kA * (1 + 3 * kB * squared);
+  return (1 - square(t)) * (inner + 0.5 * a * (6 * kA * kB * a - 2 * t * square(inner)));
 }
 
 }  // namespace
 }  // namespace giro::nn
 
 #include "kernels/pointwise/functions.h"
+
+namespace giro::nn {
+
+#undef GIRO_SCALAR_FUNCTION
+#define GIRO_SCALAR_FUNCTION(NAME, INPUTS, ...) GIRO_OP_OF_##INPUTS(NAME)
+#define GIRO_OP_OF_1(NAME) \
+  Var NAME(const Operand& a) { return apply(pointwise::functions::NAME, {a}); }
+#define GIRO_OP_OF_2(NAME) \
+  Var NAME(const Operand& a, const Operand& b) { return apply(pointwise::functions::NAME, {a, b}); }
+#define GIRO_OP_OF_3(NAME)                                         \
+  Var NAME(const Operand& a, const Operand& b, const Operand& c) { \
+    return apply(pointwise::functions::NAME, {a, b, c});           \
+  }
+#include "kernels/pointwise/functions.h"
+
+}  // namespace giro::nn

@@ -12,10 +12,7 @@ GIRO_SCALAR_FUNCTION(divide, 2, a / b,
 GIRO_SCALAR_FUNCTION(quotient, 2, quotient(a, b), {.takes = Takes::integers, .domain = {{{-90, 90}, {1, 9}}}})
 GIRO_SCALAR_FUNCTION(remainder, 2, remainder(a, b), {.takes = Takes::integers, .domain = {{{-90, 90}, {1, 9}}}})
 GIRO_SCALAR_FUNCTION(power, 2, pow(a, b),
-                     {.gradients = {GIRO_GRADIENT(dy * b * power_less_one(a, b)), GIRO_GRADIENT(dy* xlogy(y, a))},
-                      .domain = {{{0.25, 4}, {-3, 3}}}})
-GIRO_SCALAR_FUNCTION(power_less_one, 2, pow(a, b - T(1)),
-                     {.gradients = {GIRO_GRADIENT((dy * b - dy) * y / a), GIRO_GRADIENT(dy* xlogy(y, a))},
+                     {.gradients = {GIRO_GRADIENT(dy * slope_of_power(a, b)), GIRO_GRADIENT(dy* xlogy(y, a))},
                       .domain = {{{0.25, 4}, {-3, 3}}}})
 GIRO_SCALAR_FUNCTION(negate, 1, negative(a),
                      {.takes = Takes::numbers, .gradients = {GIRO_GRADIENT(-dy)}, .is_exact = true})
@@ -36,8 +33,10 @@ GIRO_SCALAR_FUNCTION(xlogy, 2, a == T(0) ? T(0) : a * log(b),
 GIRO_SCALAR_FUNCTION(log1p, 1, log1p(a), {.gradients = {GIRO_GRADIENT(dy / (1 + a))}, .domain = {{{-0.75, 4}}}})
 GIRO_SCALAR_FUNCTION(sin, 1, sin(a), {.gradients = {GIRO_GRADIENT(dy * cos(a))}})
 GIRO_SCALAR_FUNCTION(cos, 1, cos(a), {.gradients = {GIRO_GRADIENT(-dy * sin(a))}})
-GIRO_SCALAR_FUNCTION(tanh, 1, tanh(a), {.gradients = {GIRO_GRADIENT(dy * (1 - square(y)))}})
-GIRO_SCALAR_FUNCTION(sigmoid, 1, T(1) / (T(1) + exp(-a)), {.gradients = {GIRO_GRADIENT(dy * (y * (1 - y)))}})
+GIRO_SCALAR_FUNCTION(tanh, 1, tanh(a), {.gradients = {GIRO_GRADIENT(dy * tanh_slope(y))}})
+GIRO_SCALAR_FUNCTION(tanh_slope, 1, T(1) - a * a, {.gradients = {GIRO_GRADIENT(dy * -2 * a)}})
+GIRO_SCALAR_FUNCTION(sigmoid, 1, T(1) / (T(1) + exp(-a)), {.gradients = {GIRO_GRADIENT(dy * sigmoid_slope(y))}})
+GIRO_SCALAR_FUNCTION(sigmoid_slope, 1, a*(T(1) - a), {.gradients = {GIRO_GRADIENT(dy * (1 - 2 * a))}})
 GIRO_SCALAR_FUNCTION(erf, 1, erf(a), {.gradients = {GIRO_GRADIENT(dy * 1.1283791670955126 * exp(-square(a)))}})
 // Not a > 0 ? a : 0, which would turn a NaN into a zero; and in the gradient no product, which would turn an infinite
 // dy into a NaN where the unit is closed.
@@ -45,12 +44,25 @@ GIRO_SCALAR_FUNCTION(relu, 1, a < T(0) ? T(0) : a,
                      {.gradients = {GIRO_GRADIENT(where(y > 0, dy, 0))}, .domain = {{{0.25, 4}}}, .is_exact = true})
 GIRO_SCALAR_FUNCTION(softplus, 1, (a > T(0) ? a : T(0)) + log1p(exp(-abs(a))),
                      {.gradients = {GIRO_GRADIENT(dy * sigmoid(a))}})
-GIRO_SCALAR_FUNCTION(silu, 1, a / (T(1) + exp(-a)), {.gradients = {GIRO_GRADIENT(dy * sigmoid(a) * (1 + a - y))}})
+GIRO_SCALAR_FUNCTION(silu, 1, a / (T(1) + exp(-a)), {.gradients = {GIRO_GRADIENT(dy * silu_slope(a))}})
+GIRO_SCALAR_FUNCTION(silu_slope, 1, (T(1) + a * (T(1) - T(1) / (T(1) + exp(-a)))) / (T(1) + exp(-a)),
+                     {.gradients = {GIRO_GRADIENT(dy * sigmoid_slope(sigmoid(a)) * (2 + a * (1 - 2 * sigmoid(a))))}})
 // By tanh, as in "Gaussian error linear units (GELUs)", Hendrycks and Gimpel, 2016; and as it is defined.
 GIRO_SCALAR_FUNCTION(gelu, 1, T(0.5) * a * (T(1) + tanh(T(0.7978845608028654) * (a + T(0.044715) * a * a * a))),
-                     {.gradients = {GIRO_GRADIENT(dy * slope_of_gelu(a))}})
+                     {.gradients = {GIRO_GRADIENT(dy * gelu_slope(a))}})
+GIRO_SCALAR_FUNCTION(gelu_slope, 1,
+                     T(0.5) * (T(1) + tanh(T(0.7978845608028654) * (a + T(0.044715) * a * a * a))) +
+                         T(0.5) * a *
+                             (T(1) - tanh(T(0.7978845608028654) * (a + T(0.044715) * a * a * a)) *
+                                         tanh(T(0.7978845608028654) * (a + T(0.044715) * a * a * a))) *
+                             (T(0.7978845608028654) * (T(1) + T(0.134145) * a * a)),
+                     {.gradients = {GIRO_GRADIENT(dy * curvature_of_gelu(a))}})
 GIRO_SCALAR_FUNCTION(gelu_erf, 1, T(0.5) * a * (T(1) + erf(a * T(0.7071067811865476))),
-                     {.gradients = {GIRO_GRADIENT(dy * slope_of_gelu_erf(a))}})
+                     {.gradients = {GIRO_GRADIENT(dy * gelu_erf_slope(a))}})
+GIRO_SCALAR_FUNCTION(gelu_erf_slope, 1,
+                     T(0.5) * (T(1) + erf(a * T(0.7071067811865476))) +
+                         a * T(0.3989422804014327) * exp(T(-0.5) * a * a),
+                     {.gradients = {GIRO_GRADIENT(dy * 0.3989422804014327 * exp(-0.5 * square(a)) * (2 - square(a)))}})
 GIRO_SCALAR_FUNCTION(maximum, 2, maximum(a, b),
                      {.takes = Takes::numbers,
                       .gradients = {GIRO_GRADIENT(dy * share_of(a, y, b)), GIRO_GRADIENT(dy* share_of(b, y, a))},

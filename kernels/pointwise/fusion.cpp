@@ -1,6 +1,7 @@
 #include "kernels/pointwise/fusion.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -138,7 +139,9 @@ class Joined {
         result_.places.push_back(moved(expression.places[instruction.index], axes_, of));
         instruction.index = static_cast<std::uint16_t>(result_.places.size() - 1);
       }
-      for (std::uint16_t& operand : instruction.operands) operand = operand < numbers.size() ? numbers[operand] : 0;
+      for (std::size_t k = 0; k < operand_count(instruction); ++k) {
+        instruction.operands[k] = numbers[instruction.operands[k]];
+      }
       numbers.push_back(push(instruction));
     }
     for (const Expression::Write& write : expression.writes) {
@@ -179,7 +182,8 @@ class Joined {
       return other.kind == instruction.kind && other.dtype == instruction.dtype &&
              other.combiner == instruction.combiner && other.operands == instruction.operands &&
              other.index == instruction.index && other.function == instruction.function &&
-             other.number == instruction.number && other.integer == instruction.integer;
+             std::bit_cast<std::uint64_t>(other.number) == std::bit_cast<std::uint64_t>(instruction.number) &&
+             other.integer == instruction.integer;
     };
     const auto found = std::find_if(result_.code.begin(), result_.code.end(), same);
     if (found == result_.code.end()) {
@@ -246,19 +250,16 @@ Expression without_write(const Expression& expression, const Tensor& memory) {
   for (const Expression::Write& write : expression.writes) {
     if (!same_memory(write.to.memory, memory)) used[write.value] = true;
   }
-  const auto operands = [](const Instruction& instruction) -> std::size_t {
-    if (instruction.kind == Kind::apply) return static_cast<std::size_t>(instruction.function->inputs);
-    return instruction.kind == Kind::cast || instruction.kind == Kind::reduce ? 1 : 0;
-  };
   for (std::size_t i = expression.code.size(); i-- > 0;) {
-    for (std::size_t k = 0; used[i] && k < operands(expression.code[i]); ++k)
+    for (std::size_t k = 0; used[i] && k < operand_count(expression.code[i]); ++k)
       used[expression.code[i].operands[k]] = true;
   }
   std::vector<std::uint16_t> numbers(expression.code.size());
   for (std::size_t i = 0; i < expression.code.size(); ++i) {
     if (!used[i]) continue;
     Instruction instruction = expression.code[i];
-    for (std::size_t k = 0; k < operands(instruction); ++k) instruction.operands[k] = numbers[instruction.operands[k]];
+    for (std::size_t k = 0; k < operand_count(instruction); ++k)
+      instruction.operands[k] = numbers[instruction.operands[k]];
     if (instruction.kind == Kind::read) {
       result.reads.push_back(expression.reads[instruction.index]);
       instruction.index = static_cast<std::uint16_t>(result.reads.size() - 1);

@@ -341,7 +341,17 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
   };
   const Tensor dz = floats({2, 3}, 0.5), x = floats({2, 4}, 3), w = floats({4, 3}, 1), sum = floats({4, 3}, 10);
   const Tensor other = floats({4, 3}, 0);
-  enum Case { plain, turned_round, term_is_read, first_is_read, sum_is_read, sum_is_written, term_is_held, doubled };
+  enum Case {
+    plain,
+    turned_round,
+    again,
+    term_is_read,
+    first_is_read,
+    sum_is_read,
+    sum_is_written,
+    term_is_held,
+    doubled
+  };
   const auto temporary = [&] {
     kept_.push_back(stream().allocate(48));
     return Tensor(kept_.back().data(), DType::f32, {4, 3}, device());
@@ -355,6 +365,8 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
       if (which == sum_is_written) fill(sum, 1, stream());
       if (which == doubled) {
         add(sum, term, term, stream());
+      } else if (which == again) {
+        add(sum, sum, term, stream());
       } else if (which == turned_round) {
         add(sum, term, first, stream());
       } else {
@@ -370,6 +382,7 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
   const bool is_done = device().is_cuda();
   EXPECT_EQ(record(plain), is_done ? (Names{"fill", "dense_backward_add"}) : apart);
   EXPECT_EQ(record(turned_round), is_done ? (Names{"fill", "dense_backward_add"}) : apart);
+  EXPECT_EQ(record(again), is_done ? (Names{"dense_backward_add"}) : (Names{"dense_backward", "add"}));
   EXPECT_EQ(record(term_is_read), (Names{"fill", "dense_backward", "add", "scale"}));
   EXPECT_EQ(record(first_is_read), (Names{"fill", "dense_backward", "add", "scale"}));
   EXPECT_EQ(record(sum_is_read), (Names{"fill", "dense_backward", "copy", "add"}));
@@ -428,7 +441,8 @@ TEST_P(RewriteTest, WhatIsOnlyCopiedIsWrittenInPlace) {
     target_is_read,
     target_is_written,
     target_is_an_input,
-    changes
+    changes,
+    twice
   };
   const auto record = [&](Case which) {
     return ops_of([&] {
@@ -440,6 +454,7 @@ TEST_P(RewriteTest, WhatIsOnlyCopiedIsWrittenInPlace) {
       if (which == target_is_written) fill(to, 7, stream());
       copy(to, value, stream());
       if (which == changes) fill(to, 7, stream());
+      if (which == twice) copy(to, value, stream());
       if (which == is_read_after || which == changes) scale(other, value, 3, stream());
       if (which == is_held) kept_.push_back(*std::move(memory));
     });
@@ -453,6 +468,7 @@ TEST_P(RewriteTest, WhatIsOnlyCopiedIsWrittenInPlace) {
   EXPECT_EQ(record(target_is_an_input), (Names{"scale", "copy"}));
   EXPECT_EQ(record(changes), (Names{"scale", "copy", "fill", "scale"}));
   EXPECT_EQ(record(is_a_part), (Names{"scale"}));
+  EXPECT_EQ(record(twice), (Names{"scale", "copy", "copy"})) << "no copy of the target to itself";
 }
 
 TEST_P(RewriteTest, WhatIsLookedAtStays) {

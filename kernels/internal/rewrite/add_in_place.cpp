@@ -16,16 +16,17 @@ bool add_in_place(OpList& ops, std::size_t i) {
   const auto* const add = reader ? GIRO_ARGUMENTS(ops[*reader], add) : nullptr;
   if (add == nullptr) return false;
   const auto [sum, a, b] = *add;
+  if (same(a, dw) == same(b, dw) || sum.dtype() != DType::f32 || !ops.can_run_early(*reader, i)) return false;
   const Tensor first = same(a, dw) ? b : a;
-  if (same(a, b) || sum.dtype() != DType::f32) return false;
-  for (std::size_t k = 0; k < i; ++k) {
-    if (!detail::any_overlap(ops[k].node.writes, first)) continue;
-    if (ops.only_reader(k, first) != reader || !ops.can_run_early(*reader, i) || !ops.place(first, sum, k, *reader)) {
-      return false;
-    }
+  const auto replace = [&] {
     dense_backward_add(sum.reshape(dw.shape()), db, dz, x, math, stream);
     ops.replace(i, {*reader});
     return true;
+  };
+  if (same(first, sum)) return ops.is_untouched(sum, i, i + 1) && replace();
+  for (std::size_t k = 0; k < i; ++k) {
+    if (!detail::any_overlap(ops[k].node.writes, first)) continue;
+    return ops.only_reader(k, first) == reader && ops.place(first, sum, k, *reader) && replace();
   }
   return false;
 }

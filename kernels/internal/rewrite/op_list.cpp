@@ -69,7 +69,8 @@ bool OpList::is_untouched(const Tensor& value, std::size_t i, std::size_t k) con
 bool OpList::place(Tensor from, Tensor to, std::size_t i, std::size_t k) {
   const auto value_readers = readers(i, from);
   const auto* const block = trace_.block_at(from.raw());
-  if (!value_readers || block->first != from.raw() || from.bytes() != to.bytes() || detail::overlap(from, to)) {
+  if (!value_readers || block->first != from.raw() || from.bytes() != to.bytes() || from.device() != to.device() ||
+      detail::overlap(from, to)) {
     return false;
   }
   // Memory that another stream uses may be waited for in between.
@@ -82,8 +83,9 @@ bool OpList::place(Tensor from, Tensor to, std::size_t i, std::size_t k) {
     const auto* const at = static_cast<const char*>(part.raw());
     return !detail::overlap(part, from) || (at >= begin && at + part.bytes() <= begin + from.bytes());
   };
+  if (!std::all_of(ops_[i].node.writes.begin(), ops_[i].node.writes.end(), lies_within)) return false;
   for (const std::size_t reader : *value_readers) {
-    if (reader > k && !stays(to, k, reader)) return false;
+    if (reader > k && (!stays(to, k, reader) || any_overlap(ops_[reader].node.writes, to))) return false;
     if (!std::all_of(ops_[reader].node.reads.begin(), ops_[reader].node.reads.end(), lies_within)) return false;
   }
   detail::MemoryMoves moves;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -116,6 +117,35 @@ TEST_P(ElementwiseTest, GradientsOfWhatIsBroadcastAreSums) {
   check("flip", {matrix}, [](const Vars& p) { return flip(p[0], {1}) * p[0]; });
   check("2 ^ x", {row}, [](const Vars& p) { return power(2, p[0]); });
   check("x ^ 2.5", {row}, [](const Vars& p) { return power(p[0], 2.5); });
+}
+
+TEST_P(ElementwiseTest, DerivativesOfPowersHoldAtZero) {
+  const Tensor grad = allocate(DType::f32, {2});
+  const Var x = Var::parameter(upload({DType::f32, {2}, {0, 2}}), grad, stream());
+  const auto derivatives = [&](double exponent) {
+    const Var first = nn::gradients(sum(power(x, exponent)), {x}).front();
+    return std::pair(read(first), read(nn::gradients(sum(first), {x}).front()));
+  };
+  EXPECT_EQ(derivatives(2), (std::pair{Doubles{0, 4}, Doubles{2, 2}}));
+  EXPECT_EQ(derivatives(3), (std::pair{Doubles{0, 12}, Doubles{0, 12}}));
+  EXPECT_EQ(derivatives(1), (std::pair{Doubles{1, 1}, Doubles{0, 0}}));
+  EXPECT_EQ(read(nn::gradients(sum(power(x, 0)), {x}).front()), (Doubles{0, 0}));
+}
+
+TEST_P(ElementwiseTest, IntegersAreComparedExactly) {
+  const Tensor big = upload({DType::i64, {1}, {0x1p53}});
+  EXPECT_EQ(read(Var(big, stream()) == (std::int64_t{1} << 53)), Doubles{1});
+  EXPECT_EQ(read(Var(big, stream()) == (std::int64_t{1} << 53) + 1), Doubles{0});
+}
+
+TEST_P(ElementwiseTest, WhichOfTwoZerosIsChosen) {
+  const Var zeros = value(DType::f32, {2}, {0.0, -0.0}), turned = value(DType::f32, {2}, {-0.0, 0.0});
+  const auto signs = [&](const Var& y) {
+    const Doubles values = read(y);
+    return std::pair(std::signbit(values[0]), std::signbit(values[1]));
+  };
+  EXPECT_EQ(signs(maximum(zeros, turned)), (std::pair{false, true}));
+  EXPECT_EQ(signs(minimum(zeros, turned)), (std::pair{false, true}));
 }
 
 TEST_P(ElementwiseTest, WhatDoesNotFitIsRefused) {

@@ -90,6 +90,13 @@ TEST_P(ReduceTest, NaNAndInfinities) {
   EXPECT_EQ(sums[2], -kInfinity);
 }
 
+TEST_P(ReduceTest, ALogSumOfSixteenBitsIsThatOfF32) {
+  Array x = random_.uniform({6}, -2, 2);
+  for (double& each : x.values) each = test::round_to(DType::bf16, each);
+  const float of_f32 = static_cast<float>(read(logsumexp(value(DType::f32, {6}, x.values)))[0]);
+  EXPECT_EQ(read(logsumexp(value(DType::bf16, {6}, x.values)))[0], of_f32);
+}
+
 TEST_P(ReduceTest, OfNothing) {
   const Var x = value(DType::f32, {0, 2}, {});
   EXPECT_EQ(read(sum(x, {0})), (Doubles{0, 0}));

@@ -105,6 +105,14 @@ TEST_P(RematTest, ValuesFromOutsideGetTheirGradients) {
   EXPECT_EQ(gradients(layer, x, model(true)), gradients(layer, x, model(false)));
 }
 
+TEST_P(RematTest, AParameterOfTheFunctionsOwnGetsItsGradient) {
+  const Tensor x = images({3}), dx = images({3}), w = images({3}), dw = images({3});
+  const Var in = Var::parameter(x, dx, stream());
+  backward(sum(remat([&](const Var& h) { return h * Var::parameter(w, dw, stream()); }, in)));
+  EXPECT_EQ(to_host<float>(dw, stream()), to_host<float>(x, stream()));
+  EXPECT_EQ(to_host<float>(dx, stream()), to_host<float>(w, stream()));
+}
+
 TEST_P(RematTest, WhatComputesNothingNewIsItsArgument) {
   const Tensor x = images({2, 12});
   const Var constant(x, stream());

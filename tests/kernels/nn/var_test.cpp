@@ -163,6 +163,31 @@ TEST_P(VarTest, TheGradientByAnIntermediateValueIsGivenToo) {
   });
 }
 
+TEST_P(VarTest, GradientsByValuesOfWhichOneDependsOnTheOther) {
+  const Var x = parameter({2});
+  from_host(x.value(), std::vector<float>{1, 2}, stream());
+  const Var h = 3 * x, y = sum(square(h) + x);
+  const std::vector<Var> found = gradients(y, {x, h, y});
+  EXPECT_EQ(to_host<float>(found[0].value(), stream()), (std::vector<float>{19, 37}));
+  EXPECT_EQ(to_host<float>(found[1].value(), stream()), (std::vector<float>{6, 12}));
+  EXPECT_EQ(to_host<float>(found[2].value(), stream()), std::vector<float>{1});
+  backward(y);
+  expect_error(ErrorCode::invalid_argument, {"differentiated already"}, [&] { (void)gradients(y, {x}); });
+}
+
+TEST_P(VarTest, WhatAGradientGivesIsChecked) {
+  const Var x = parameter({3}), y = parameter({2});
+  const auto with = [&](const Gradient& gradient) {
+    return [&, gradient] { backward(sum(Var::computed(DType::f32, {3}, {x, y}, gradient))); };
+  };
+  expect_error(ErrorCode::invalid_argument, {"1 terms", "2 inputs"},
+               with([](const Var&, const Var& dy, const std::vector<Var>&) { return dy; }));
+  expect_error(ErrorCode::shape_mismatch, {"(3,)", "input 1", "(2,)"},
+               with([](const Var&, const Var& dy, const std::vector<Var>&) {
+                 return Gradients{dy, dy};
+               }));
+}
+
 TEST_P(VarTest, WhatHasNoSecondDerivativeSaysSo) {
   const Var x = parameter({2, 3}), w = parameter({3, 2}), b = parameter({2});
   expect_error(ErrorCode::unsupported, {"dense", "cannot be differentiated again"},

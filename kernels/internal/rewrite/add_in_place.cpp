@@ -18,17 +18,16 @@ bool add_in_place(OpList& ops, std::size_t i) {
   const auto [sum, a, b] = *add;
   if (same(a, dw) == same(b, dw) || sum.dtype() != DType::f32 || !ops.can_run_early(*reader, i)) return false;
   const Tensor first = same(a, dw) ? b : a;
-  const auto replace = [&] {
-    dense_backward_add(sum.reshape(dw.shape()), db, dz, x, math, stream);
-    ops.replace(i, {*reader});
-    return true;
-  };
-  if (same(first, sum)) return ops.is_untouched(sum, i, i + 1) && replace();
-  for (std::size_t k = 0; k < i; ++k) {
-    if (!detail::any_overlap(ops[k].node.writes, first)) continue;
-    return ops.only_reader(k, first) == reader && ops.place(first, sum, k, *reader) && replace();
+  // Where the first lies: in the sum, as of a backward pass before, or in a temporary that may lie there.
+  bool is_there = same(first, sum) && ops.is_untouched(sum, i, i + 1);
+  for (std::size_t k = 0; k < i && !is_there; ++k) {
+    is_there = detail::any_overlap(ops[k].node.writes, first) && ops.only_reader(k, first) == reader &&
+               ops.place(first, sum, k, *reader);
   }
-  return false;
+  if (!is_there) return false;
+  dense_backward_add(sum.reshape(dw.shape()), db, dz, x, math, stream);
+  ops.replace(i, {*reader});
+  return true;
 }
 
 }  // namespace giro::rewrite

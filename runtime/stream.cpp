@@ -14,6 +14,7 @@
 namespace giro {
 namespace {
 
+// Wherever they lie: Device::cpu() says nothing.
 Tensor bytes_at(const void* data, std::size_t bytes) {
   return {const_cast<void*>(data), DType::u8, {static_cast<std::int64_t>(bytes)}, Device::cpu()};
 }
@@ -40,16 +41,18 @@ Stream::Stream(Device device) : impl_(device.is_cuda() ? cuda::create_stream(dev
 
 Device Stream::device() const noexcept { return impl_->device; }
 
-void Stream::copy(void* dst, const void* src, std::size_t bytes) const {
-  impl_->check_usable("copy");
-  if (bytes == 0) return;
-  if (detail::Recording::holds()) {
-    const Tensor to = bytes_at(dst, bytes), from = bytes_at(src, bytes);
-    detail::Recording::current()->hold(
-        {Program::Node("copy", {to}, {from}), *this, detail::call_of(&copy_bytes, to, from)});
+void detail::queue_copy(const Tensor& to, const Tensor& from, const Stream& stream) {
+  stream.impl().check_usable("copy");
+  if (to.bytes() == 0) return;
+  if (Recording::holds()) {
+    Recording::current()->hold({Program::Node("copy", {to}, {from}), stream, call_of(&copy_bytes, to, from)});
   } else {
-    impl_->copy(dst, src, bytes);
+    copy_bytes(to, from, stream);
   }
+}
+
+void Stream::copy(void* dst, const void* src, std::size_t bytes) const {
+  detail::queue_copy(bytes_at(dst, bytes), bytes_at(src, bytes), *this);
 }
 
 void Stream::fill(void* dst, unsigned char value, std::size_t bytes) const {

@@ -103,7 +103,7 @@ void copy(const Tensor& dst, const Tensor& src, const Stream& stream) {
   }
   check_reach("copy: the destination", dst, stream);
   check_reach("copy: the source", src, stream);
-  stream.copy(dst.raw(), src.raw(), dst.bytes());
+  detail::queue_copy(dst, src, stream);
 }
 
 void detail::read_bytes(void* host, const Tensor& tensor, const Stream& stream) {

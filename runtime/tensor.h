@@ -85,6 +85,8 @@ template <class T>
 void from_host(const Tensor& tensor, const std::vector<T>& values, const Stream& stream);
 
 namespace detail {
+// As many bytes as `to` has; of any dtypes, on any devices.
+void queue_copy(const Tensor& to, const Tensor& from, const Stream& stream);
 void read_bytes(void* host, const Tensor& tensor, const Stream& stream);
 void write_bytes(const Tensor& tensor, const void* host, std::size_t bytes, const Stream& stream);
 }  // namespace detail

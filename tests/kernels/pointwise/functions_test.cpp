@@ -177,13 +177,13 @@ TEST_P(FunctionsTest, EachHasItsGradient) {
 // Those of 16 bits lose no more than their storage does, also where a square would overflow.
 TEST_P(FunctionsTest, SlopesOfSixteenBitsAreComputedInF32) {
   using Op = Var (*)(const Operand&);
-  for (const auto& [name, op] : {std::pair<const char*, Op>{"gelu", &gelu}, {"gelu_erf", &gelu_erf}, {"silu", &silu}}) {
+  for (const auto& each : {std::pair<const char*, Op>{"gelu", &gelu}, {"gelu_erf", &gelu_erf}, {"silu", &silu}}) {
     for (const DType dtype : {DType::bf16, DType::f16}) {
-      SCOPED_TRACE(fmt::format("{} of {}", name, name_of(dtype)));
+      SCOPED_TRACE(fmt::format("{} of {}", each.first, name_of(dtype)));
       const Array x{dtype, {6}, {-4, -3, -0.5, 1, 3, 300}};
       const auto gradient = [&](const Array& at) {
         const Tensor grad = allocate(at.dtype, at.shape);
-        backward(cast(sum(op(Var::parameter(upload(at), grad, stream()))), DType::f32));
+        backward(cast(sum(each.second(Var::parameter(upload(at), grad, stream()))), DType::f32));
         test::Bytes bytes(grad.bytes());
         stream().copy(bytes.data(), grad.raw(), bytes.size());
         stream().synchronize();

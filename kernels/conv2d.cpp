@@ -73,18 +73,15 @@ double product_flops(const Tensor& y, const Tensor& w) {
 
 }  // namespace
 
-void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f,
-            const Conv2dOptions& options, Math math, const Stream& stream) {
-  if (f != Activation::none && f != Activation::relu) {
-    throw Error(ErrorCode::unsupported, "conv2d: only relu is fused");
-  }
+void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options, Math math,
+            const Stream& stream) {
   checks::on_device("conv2d", {{"y", y}, {"x", x}, {"w", w}, {"b", b}}, stream);
   checks::is_storage("conv2d", {"w", w});
   checks::same_dtype("conv2d", {"y", y}, {"w", w});
   checks::same_dtype("conv2d", {"x", x}, {"w", w});
   checks::has_shape("conv2d", {"y", y}, conv2d_shape(x.shape(), w.shape(), options));
   check_bias("conv2d", {"b", b}, w);
-  GIRO_QUEUE(stream, conv2d, (y, x, w, b, f, options, math), {y}, {x, w, b},
+  GIRO_QUEUE(stream, conv2d, (y, x, w, b, options, math), {y}, {x, w, b},
              2 * product_flops(y, w) + (b ? elements(y) : 0));
 }
 

@@ -13,10 +13,7 @@ namespace giro {
 namespace {
 
 void check(std::string_view op, const Tensor& y, const Tensor& x, DType x_dtype, const Tensor& w, const Tensor& b,
-           Activation f, const Stream& stream) {
-  if (needs_input(f)) {
-    throw Error(ErrorCode::unsupported, fmt::format("{}: gelu is not fused, its gradient needs x w + b", op));
-  }
+           const Stream& stream) {
   checks::on_device(op, {{"y", y}, {"x", x}, {"w", w}, {"b", b}}, stream);
   checks::is_storage(op, {"w", w});
   checks::same_dtype(op, {"y", y}, {"w", w});
@@ -44,10 +41,9 @@ double product_flops(const Tensor& x, const Tensor& other) {
 
 }  // namespace
 
-void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, Math math,
-           const Stream& stream) {
-  check("dense", y, x, w.dtype(), w, b, f, stream);
-  GIRO_QUEUE(stream, dense, (y, x, w, b, f, math), {y}, {x, w, b}, product_flops(x, w) + (b ? elements(y) : 0));
+void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Math math, const Stream& stream) {
+  check("dense", y, x, w.dtype(), w, b, stream);
+  GIRO_QUEUE(stream, dense, (y, x, w, b, math), {y}, {x, w, b}, product_flops(x, w) + (b ? elements(y) : 0));
 }
 
 void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
@@ -86,11 +82,11 @@ void dense_backward_add(const Tensor& dw, const Tensor& db, const Tensor& dz, co
              product_flops(x, dz) + elements(dw) + (db ? elements(dz) : 0));
 }
 
-void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b, Activation f,
+void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b,
                     const Stream& stream) {
   checks::has_dtype("dense_of_bytes", {"w", w}, DType::f32);
-  check("dense_of_bytes", y, x, DType::u8, w, b, f, stream);
-  GIRO_QUEUE(stream, dense_of_bytes, (y, x, factor, w, b, f), {y}, {x, w, b},
+  check("dense_of_bytes", y, x, DType::u8, w, b, stream);
+  GIRO_QUEUE(stream, dense_of_bytes, (y, x, factor, w, b), {y}, {x, w, b},
              product_flops(x, w) + elements(x) + (b ? elements(y) : 0));
 }
 

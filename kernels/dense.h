@@ -1,6 +1,5 @@
 #pragma once
 
-#include <giro/kernels/activation.h>
 #include <giro/kernels/math.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
@@ -11,13 +10,10 @@ namespace giro {
 // or all f16; b, db and dw that or f32. Sums are f32. Errors: shape_mismatch, dtype_mismatch, device_mismatch; device
 // for 16 bits on a CPU for which oneDNN has no such products.
 
-// y = f(x w + b). x (B, I), w (I, O), b (O) or empty, y (B, O). A NaN in x w + b stays a NaN. gelu is not taken (its
-// gradient needs x w + b): unsupported.
-void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, Math math,
-           const Stream& stream);
-inline void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f,
-                  const Stream& stream) {
-  dense(y, x, w, b, f, Math::f32, stream);
+// y = x w + b. x (B, I), w (I, O), b (O) or empty, y (B, O).
+void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Math math, const Stream& stream);
+inline void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Stream& stream) {
+  dense(y, x, w, b, Math::f32, stream);
 }
 
 // Given dz (B, O), the gradient of x w + b:
@@ -36,7 +32,7 @@ void dense_backward_add(const Tensor& dw, const Tensor& db, const Tensor& dz, co
 
 // The layer and its gradient in f32 for an x (B, I) of bytes, u8, which stand for factor x; there is no gradient by
 // them. To the bit what scale and dense compute one after the other.
-void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b, Activation f,
+void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b,
                     const Stream& stream);
 void dense_of_bytes_backward(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, double factor,
                              const Stream& stream);

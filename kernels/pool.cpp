@@ -52,6 +52,11 @@ void check_tiles(std::string_view op, const Tensor& x, const PoolOptions& option
   }
 }
 
+void check_activation(std::string_view op, Activation f) {
+  if (f == Activation::none || f == Activation::relu) return;
+  throw Error(ErrorCode::unsupported, fmt::format("{}: only relu is fused", op));
+}
+
 void check_channels(std::string_view op, const checks::Argument& of_channels, const Tensor& x, const Stream& stream) {
   if (!of_channels.tensor) return;
   checks::on_device(op, {of_channels}, stream);
@@ -69,6 +74,7 @@ void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Acti
                          const Stream& stream) {
   constexpr std::string_view op = "activation_avg_pool";
   check(op, {"z", z}, {"y", y}, options, stream);
+  check_activation(op, f);
   check_tiles(op, z, options);
   if (b) checks::same_dtype(op, {"b", b}, {"z", z});
   check_channels(op, {"b", b}, z, stream);
@@ -90,9 +96,7 @@ void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tens
   if (b) checks::same_dtype(op, {"b", b}, {"x", x});
   check_channels(op, {"db", db}, x, stream);
   check_channels(op, {"b", b}, x, stream);
-  if (needs_input(f) || (b && f != Activation::none && f != Activation::relu)) {
-    throw Error(ErrorCode::unsupported, fmt::format("{}: the activation's gradient cannot be told from x", op));
-  }
+  check_activation(op, f);
   check_tiles(op, x, options);
   GIRO_QUEUE(stream, avg_pool_activation_backward, (dz, db, dy, x, b, f, options), {dz, db}, {dy, x, b},
              (2 + (b ? 1 : 0) + (db ? 1 : 0)) * elements(dz));

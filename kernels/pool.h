@@ -28,9 +28,9 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
 
 // Poolings of f(z + b), where each element lies in one window (pool_windows_tile), there and back: y from z; and dz,
 // the gradient before the activation, from dy and x, with its sum over all pixels, db, if that is wanted. b (C) may be
-// empty; db is f32 or of their dtype. x is what f has given, or, where there is a b, what z was: then f is none or
-// relu. dz may be x. To the bit what the ops compute one after the other. Errors: as above; unsupported for other
-// windows, or, on the backward pass, an activation whose gradient cannot be told from x.
+// empty; db is f32 or of their dtype. f is none or relu, in which a NaN stays a NaN. x is what z was, or, without a b,
+// what f has given. dz may be x. To the bit what the ops compute one after the other. Errors: as above; unsupported for
+// other windows or another f.
 void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Activation f, const PoolOptions& options,
                          const Stream& stream);
 void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tensor& dy, const Tensor& x,

@@ -1,3 +1,5 @@
+#include <giro/kernels/elementwise.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -143,8 +145,8 @@ void backward_weights(const Tensor& dw, const Tensor& db, const Tensor& dz, cons
 
 }  // namespace
 
-void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f,
-            const Conv2dOptions& options, Math, const Stream& stream) {
+void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options, Math,
+            const Stream& stream) {
   if (y.count() == 0) return;
   one_dnn::checked("conv2d", [&] {
     const Key key{x.shape(), w.shape(), y.shape(), w.dtype(), one_dnn::dtype_of(b), {}, {}, options};
@@ -161,15 +163,13 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
     });
     std::move(parts).submit(stream, "conv2d");
   });
-  // Not as oneDNN's post-op, whose relu turns a NaN into a zero.
-  if (f != Activation::none) cpu::activation(y, y, f, stream);
 }
 
 void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
                      const Tensor& w, const Conv2dOptions& options, Math, const Stream& stream) {
   if (dz.count() == 0) {
     for (const Tensor* out : {&dx, &dw, &db}) {
-      if (*out) cpu::fill(*out, 0, stream);
+      if (*out) giro::fill(*out, 0, stream);
     }
     return;
   }

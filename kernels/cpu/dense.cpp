@@ -1,3 +1,5 @@
+#include <giro/kernels/elementwise.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -49,7 +51,7 @@ struct Matmul : one_dnn::Kernel<dnnl::matmul> {
 // What is left of a product of no terms: out[r, :] = bias.
 void fill_rows(const Tensor& out, const Tensor& bias, const Stream& stream) {
   for (std::int64_t r = 0; r < out.shape()[0]; ++r) {
-    cpu::cast(out.rows(r, r + 1), bias.reshape({1, bias.count()}), stream);
+    giro::cast(out.rows(r, r + 1), bias.reshape({1, bias.count()}), stream);
   }
 }
 
@@ -60,7 +62,7 @@ void matmul(const Tensor& out, const Tensor& a, Order a_order, const Tensor& b, 
   const memory::dim m = out.shape()[0], n = out.shape()[1];
   const memory::dim k = a.shape()[a_order == row_major ? 1 : 0];
   if (k == 0) {
-    return bias ? fill_rows(out, bias, stream) : cpu::fill(out, 0, stream);
+    return bias ? fill_rows(out, bias, stream) : giro::fill(out, 0, stream);
   }
   Matmul::Key key{m,
                   n,
@@ -128,21 +130,18 @@ void narrow_gradient(const Tensor& dw, const Tensor& dz, const narrow::Input& x,
 std::pair<Buffer, Tensor> scaled(const Tensor& x, double factor, const Stream& stream) {
   Buffer memory = stream.allocate(static_cast<std::size_t>(x.count()) * sizeof(float));
   const Tensor floats(memory.data(), DType::f32, x.shape(), x.device());
-  cpu::scale(floats, x, factor, stream);
+  giro::scale(floats, x, factor, stream);
   return {std::move(memory), floats};
 }
 
 }  // namespace
 
-void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, Math,
-           const Stream& stream) {
+void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Math, const Stream& stream) {
   if (runs_narrow(y)) {
     narrow_dense(y, input_of(x, 1), w, b, stream);
   } else {
     matmul(y, x, row_major, w, row_major, b, stream);
   }
-  // Not as oneDNN's post-op, whose relu turns a NaN into a zero.
-  if (f != Activation::none) cpu::activation(y, y, f, stream);
 }
 
 void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
@@ -161,17 +160,16 @@ void dense_backward_add(const Tensor& dw, const Tensor& db, const Tensor& dz, co
   const Buffer memory = stream.allocate(dw.bytes());
   const Tensor term(memory.data(), DType::f32, dw.shape(), dw.device());
   cpu::dense_backward(Tensor(), term, db, dz, x, Tensor(), math, stream);
-  cpu::add(dw, dw, term, stream);
+  giro::add(dw, dw, term, stream);
 }
 
-void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b, Activation f,
+void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b,
                     const Stream& stream) {
   if (!narrow::can_run(y.shape()[1])) {
     const auto [memory, floats] = scaled(x, factor, stream);
-    return cpu::dense(y, floats, w, b, f, Math::f32, stream);
+    return cpu::dense(y, floats, w, b, Math::f32, stream);
   }
   narrow_dense(y, input_of(x, factor), w, b, stream);
-  if (f != Activation::none) cpu::activation(y, y, f, stream);
 }
 
 void dense_of_bytes_backward(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, double factor,

@@ -1,10 +1,11 @@
 #include "kernels/functors/pool.h"
 
+#include <giro/kernels/elementwise.h>
+
 #include <algorithm>
 
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/one_dnn.h"
-#include "kernels/functors/activation.h"
 #include "kernels/internal/backends.h"
 
 namespace giro::cpu {
@@ -178,9 +179,9 @@ void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, cons
     return cpu::activation_avg_pool(y, x, Tensor(), Activation::none, options, stream);
   if (y.dtype() != DType::f32) {
     const Floats wide_x(x, stream), wide_y(y, stream);
-    cpu::cast(wide_x.tensor, x, stream);
+    giro::cast(wide_x.tensor, x, stream);
     cpu::avg_pool(wide_y.tensor, wide_x.tensor, options, stream);
-    return cpu::cast(y, wide_y.tensor, stream);
+    return giro::cast(y, wide_y.tensor, stream);
   }
   one_dnn::checked("pooling", [&] {
     run_parts<PoolForward>(x, y, options, stream, [](const PoolForward& p, const Tensor& x, const Tensor& y) {
@@ -191,7 +192,7 @@ void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, cons
 
 void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream) {
   if (dy.count() == 0) {
-    cpu::fill(dx, 0, stream);
+    giro::fill(dx, 0, stream);
     return;
   }
   if (pool_windows_tile(dx.shape(), options)) {
@@ -199,9 +200,9 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
   }
   if (dx.dtype() != DType::f32) {
     const Floats wide_dx(dx, stream), wide_dy(dy, stream);
-    cpu::cast(wide_dy.tensor, dy, stream);
+    giro::cast(wide_dy.tensor, dy, stream);
     cpu::avg_pool_backward(wide_dx.tensor, wide_dy.tensor, options, stream);
-    return cpu::cast(dx, wide_dx.tensor, stream);
+    return giro::cast(dx, wide_dx.tensor, stream);
   }
   one_dnn::checked("pooling", [&] {
     run_parts<PoolBackward>(dx, dy, options, stream, [](const PoolBackward& p, const Tensor& dx, const Tensor& dy) {
@@ -213,7 +214,7 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
 
 void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Activation f, const PoolOptions& options,
                          const Stream& stream) {
-  functors::with_activation(f, [&]<class F>(F) {
+  functors::with_activation(f == Activation::relu, [&]<class F>(F) {
     functors::with_storage(y.dtype(), [&]<class T>(functors::Type<T>) {
       submit(stream, [pool = functors::ActivationAveragePool<F, T>(y, z, b, options),
                       rows = y.shape()[0] * y.shape()[1]] { pool_rows(pool, rows); });
@@ -223,7 +224,7 @@ void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Acti
 
 void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tensor& dy, const Tensor& x,
                                   const Tensor& b, Activation f, const PoolOptions& options, const Stream& stream) {
-  functors::with_activation(f, [&]<class F>(F) {
+  functors::with_activation(f == Activation::relu, [&]<class F>(F) {
     functors::with_storage(dz.dtype(), [&]<class T>(functors::Type<T>) {
       submit(stream, [pool = functors::AveragePoolActivationBackward<F, T>(dz, dy, x, b, options), count = dz.count()] {
         pool_rows_backward(pool, count);

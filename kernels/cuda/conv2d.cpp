@@ -1,4 +1,5 @@
 #include <giro/kernels/conv2d.h>
+#include <giro/kernels/elementwise.h>
 
 #include <array>
 
@@ -174,13 +175,13 @@ struct Temporary {
 
 }  // namespace
 
-void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f,
-            const Conv2dOptions& options, Math math, const Stream& stream) {
+void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options, Math math,
+            const Stream& stream) {
   if (y.count() == 0) return;
   if (!pads_evenly(options)) {
     const Temporary padded(padded_shape(x.shape(), options), x.dtype(), stream);
     pad(padded.tensor, x, options.pad_before, stream);
-    return cuda::conv2d(y, padded.tensor, w, b, f, {.stride = options.stride}, math, stream);
+    return cuda::conv2d(y, padded.tensor, w, b, {.stride = options.stride}, math, stream);
   }
   CudaStream& owner = cuda_stream(stream);
   const auto& p = plan<Forward>(geometry_of(x, w.shape(), y, options, math), owner);
@@ -192,7 +193,7 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
   } else {
     tiled_conv2d(y, x, w, window_of(options), stream);
   }
-  bias_activation(y, b, f, stream);
+  add_bias(y, b, stream);
 }
 
 void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
@@ -232,7 +233,7 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
       check(cudnnConvolutionBackwardFilter(owner.cudnn(), &kOne, p.x, x.raw(), p.y, dz.raw(), p.convolution,
                                            p.algorithm, workspace.data(), p.workspace, &kZero, p.w, computed.raw()),
             "cudnnConvolutionBackwardFilter");
-      if (rounds) cuda::cast(dw, computed, stream);
+      if (rounds) giro::cast(dw, computed, stream);
     } else {
       tiled_conv2d_backward_filter(dw, dz, x, window_of(options), stream);
     }

@@ -1,4 +1,5 @@
 #include <giro/kernels/dense.h>
+#include <giro/kernels/elementwise.h>
 
 #include <utility>
 
@@ -16,7 +17,7 @@ void matmul(const Matmul& product, const Stream& stream) {
   Matmul term = product;
   term.d = Tensor(memory.data(), product.d.dtype(), product.d.shape(), product.d.device());
   tiled_matmul(term, stream);
-  cuda::add(product.d, product.d, term.d, stream);
+  giro::add(product.d, product.d, term.d, stream);
 }
 
 void fill_zero(const Tensor& tensor, const Stream& stream) { stream.fill(tensor.raw(), 0, tensor.bytes()); }
@@ -52,14 +53,13 @@ void weight_gradient(const Tensor& dw, bool adds, const Tensor& db, const Tensor
 
 }  // namespace
 
-void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, Math math,
-           const Stream& stream) {
+void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Math math, const Stream& stream) {
   if (y.count() == 0) return;
   // y^T = w^T x^T
   Matmul product{.m = w.shape()[1], .n = x.shape()[0], .k = w.shape()[0], .a = w, .b = x, .d = y, .math = math};
   if (product.k == 0) {
     fill_zero(y, stream);
-    bias_activation(y, b, Activation::none, stream);
+    add_bias(y, b, stream);
   } else if (!b) {
     matmul(product, stream);
   } else {
@@ -68,11 +68,9 @@ void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, A
     with_bias.bias = b;
     if (!try_matmul(with_bias, stream)) {
       matmul(product, stream);
-      bias_activation(y, b, Activation::none, stream);
+      add_bias(y, b, stream);
     }
   }
-  // Not as cuBLASLt's epilogue: its relu is documented as max(x, 0), of which a NaN may come out as a zero.
-  if (f != Activation::none) cuda::activation(y, y, f, stream);
 }
 
 void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
@@ -101,16 +99,16 @@ namespace {
 std::pair<Buffer, Tensor> scaled(const Tensor& x, double factor, const Stream& stream) {
   Buffer memory = stream.allocate(static_cast<std::size_t>(x.count()) * sizeof(float));
   const Tensor floats(memory.data(), DType::f32, x.shape(), x.device());
-  cuda::scale(floats, x, factor, stream);
+  giro::scale(floats, x, factor, stream);
   return {std::move(memory), floats};
 }
 
 }  // namespace
 
-void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b, Activation f,
+void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b,
                     const Stream& stream) {
   const auto [memory, floats] = scaled(x, factor, stream);
-  cuda::dense(y, floats, w, b, f, Math::f32, stream);
+  cuda::dense(y, floats, w, b, Math::f32, stream);
 }
 
 void dense_of_bytes_backward(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, double factor,

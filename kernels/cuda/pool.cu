@@ -64,7 +64,7 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
 
 void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Activation f, const PoolOptions& options,
                          const Stream& stream) {
-  functors::with_activation(f, [&]<class F>(F) {
+  functors::with_activation(f == Activation::relu, [&]<class F>(F) {
     functors::with_storage(y.dtype(), [&]<class T>(functors::Type<T>) {
       ForEach{stream}(y.count(), functors::ActivationAveragePool<F, T>(y, z, b, options));
     });
@@ -73,7 +73,7 @@ void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Acti
 
 void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tensor& dy, const Tensor& x,
                                   const Tensor& b, Activation f, const PoolOptions& options, const Stream& stream) {
-  functors::with_activation(f, [&]<class F>(F) {
+  functors::with_activation(f == Activation::relu, [&]<class F>(F) {
     functors::with_storage(dz.dtype(), [&]<class T>(functors::Type<T>) {
       const functors::AveragePoolActivationBackward<F, T> gradient(dz, dy, x, b, options);
       if (!db) {

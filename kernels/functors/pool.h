@@ -7,9 +7,25 @@
 #include <giro/runtime/host_device.h>
 #include <giro/runtime/tensor.h>
 
-#include "kernels/functors/activation.h"
+#include "kernels/functors/storage.h"
 
 namespace giro::functors {
+
+struct Identity {
+  GIRO_HOST_DEVICE static float value(float x) { return x; }
+};
+
+struct Relu {
+  // Not x > 0 ? x : 0, which would turn a NaN into a zero.
+  GIRO_HOST_DEVICE static float value(float x) { return x < 0.0f ? 0.0f : x; }
+  // Not a product, which would turn an infinite dy into a NaN where the unit is closed.
+  GIRO_HOST_DEVICE static float gradient(float dy, float x) { return x > 0.0f ? dy : 0.0f; }
+};
+
+template <class F>
+void with_activation(bool is_relu, F&& f) {
+  is_relu ? f(Relu{}) : f(Identity{});
+}
 
 // Whether a window's largest value is this one. A NaN is larger than every number, and one NaN is like another.
 GIRO_HOST_DEVICE inline bool is_largest(float value, float largest) {
@@ -112,10 +128,13 @@ struct AveragePoolActivationBackward {
 
   // The gradient at one value of x, in channel c. Without an activation that is not read: there need be none.
   GIRO_HOST_DEVICE T gradient(T dy_at, const T& x_at, std::int64_t c) const {
-    if constexpr (std::is_same_v<F, Identity>) return T(factor * static_cast<float>(dy_at));
-    const auto value = static_cast<float>(x_at);
-    const float input = b == nullptr ? value : stored<T>(value + static_cast<float>(b[c]));
-    return T(F::gradient(stored<T>(factor * static_cast<float>(dy_at)), input));
+    if constexpr (std::is_same_v<F, Identity>) {
+      return T(factor * static_cast<float>(dy_at));
+    } else {
+      const auto value = static_cast<float>(x_at);
+      const float input = b == nullptr ? value : stored<T>(value + static_cast<float>(b[c]));
+      return T(F::gradient(stored<T>(factor * static_cast<float>(dy_at)), input));
+    }
   }
 
   // Writes element i, and returns it.

@@ -18,69 +18,57 @@ namespace giro {
 struct RowPart;  // kernels/functors/publish.h
 }
 
-#define GIRO_DECLARE_OPS                                                                                               \
-  void activation(const Tensor& y, const Tensor& x, Activation f, const Stream& stream);                               \
-  void activation_backward(const Tensor& dx, const Tensor& dy, const Tensor& x_or_y, Activation f,                     \
-                           const Stream& stream);                                                                      \
-  void add(const Tensor& out, const Tensor& a, const Tensor& b, const Stream& stream);                                 \
-  void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Stream& stream);                            \
-  void scale(const Tensor& out, const Tensor& a, double factor, const Stream& stream);                                 \
-  void cast(const Tensor& out, const Tensor& a, const Stream& stream);                                                 \
-  void fill(const Tensor& out, double value, const Stream& stream);                                                    \
-  void scale_rows(const Tensor& out, const Tensor& a, const Tensor& factors, const Stream& stream);                    \
-  void broadcast(const Tensor& out, const Tensor& scalar, double factor, const Stream& stream);                        \
-  void increment(const Tensor& counter, std::int64_t amount, const Stream& stream);                                    \
-  void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f, Math math,              \
-             const Stream& stream);                                                                                    \
-  void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,         \
-                      const Tensor& w, Math math, const Stream& stream);                                               \
-  void dense_backward_add(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, Math math,            \
-                          const Stream& stream);                                                                       \
-  void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b, Activation f, \
-                      const Stream& stream);                                                                           \
-  void dense_of_bytes_backward(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, double factor,   \
-                               const Stream& stream);                                                                  \
-  void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Activation f,                        \
-              const Conv2dOptions& options, Math math, const Stream& stream);                                          \
-  void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,        \
-                       const Tensor& w, const Conv2dOptions& options, Math math, const Stream& stream);                \
-  void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);                   \
-  void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream);        \
-  void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Activation f,                            \
-                           const PoolOptions& options, const Stream& stream);                                          \
-  void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tensor& dy, const Tensor& x,             \
-                                    const Tensor& b, Activation f, const PoolOptions& options, const Stream& stream);  \
-  void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);                   \
-  void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,                         \
-                         const PoolOptions& options, const Stream& stream);                                            \
-  void sum(const Tensor& out, const Tensor& x, const Stream& stream);                                                  \
-  void mean(const Tensor& out, const Tensor& x, const Stream& stream);                                                 \
-  void max(const Tensor& out, const Tensor& x, const Stream& stream);                                                  \
-  void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream);                                       \
-  void digest(const Tensor& digest, const Tensor& bytes, const Stream& stream);                                        \
-  void sum_rows(const Tensor& out, const Tensor& x, const Stream& stream);                                             \
-  void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels,  \
-                             const Stream& stream);                                                                    \
-  void mean_cross_entropy(const Tensor& loss, const Tensor& dlogits, const Tensor& accuracy, const Tensor& logits,     \
-                          const Tensor& labels, double factor, const Stream& stream);                                  \
-  void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream);                  \
-  void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream);                   \
-  void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& values,                 \
-               const Tensor& mask, const Stream& stream);                                                              \
-  void moment_sums(const Tensor& sums, const Tensor& mean, const Tensor& deviation, const Tensor& count,               \
-                   const Stream& stream);                                                                              \
-  void moments_of_sums(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& sums,           \
-                       double factor, const Stream& stream);                                                           \
-  void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, const Stream& stream);                 \
-  void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream);   \
-  void gather_batch(const std::vector<GatheredArray>& arrays, const SlotRing& positions, const RowOrder& order,        \
-                    const Stream& stream);                                                                             \
-  void publish_columns(const RowRing& ring, const Tensor& row, const RowPart& part, const Stream& stream);             \
-  void read_slot(const Tensor& out, const SlotRing& ring, std::int64_t offset, const Stream& stream);                  \
-  void write_slot(const SlotRing& ring, std::int64_t offset, const Tensor& in, const Stream& stream);                  \
-  void update(const optim::UpdateRule& rule, const optim::UpdateTensors& tensors, const Stream& stream);               \
-  void update_and_publish(const optim::UpdateRule& rule, const optim::UpdateTensors& tensors, const RowRing& ring,     \
-                          const Tensor& row, const RowPart& part, const Stream& stream);                               \
+#define GIRO_DECLARE_OPS                                                                                              \
+  void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Math math, const Stream& stream);    \
+  void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,        \
+                      const Tensor& w, Math math, const Stream& stream);                                              \
+  void dense_backward_add(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, Math math,           \
+                          const Stream& stream);                                                                      \
+  void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b,              \
+                      const Stream& stream);                                                                          \
+  void dense_of_bytes_backward(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, double factor,  \
+                               const Stream& stream);                                                                 \
+  void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options,       \
+              Math math, const Stream& stream);                                                                       \
+  void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,       \
+                       const Tensor& w, const Conv2dOptions& options, Math math, const Stream& stream);               \
+  void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);                  \
+  void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream);       \
+  void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Activation f,                           \
+                           const PoolOptions& options, const Stream& stream);                                         \
+  void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tensor& dy, const Tensor& x,            \
+                                    const Tensor& b, Activation f, const PoolOptions& options, const Stream& stream); \
+  void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);                  \
+  void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,                        \
+                         const PoolOptions& options, const Stream& stream);                                           \
+  void sum(const Tensor& out, const Tensor& x, const Stream& stream);                                                 \
+  void mean(const Tensor& out, const Tensor& x, const Stream& stream);                                                \
+  void max(const Tensor& out, const Tensor& x, const Stream& stream);                                                 \
+  void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream);                                      \
+  void digest(const Tensor& digest, const Tensor& bytes, const Stream& stream);                                       \
+  void sum_rows(const Tensor& out, const Tensor& x, const Stream& stream);                                            \
+  void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels, \
+                             const Stream& stream);                                                                   \
+  void mean_cross_entropy(const Tensor& loss, const Tensor& dlogits, const Tensor& accuracy, const Tensor& logits,    \
+                          const Tensor& labels, double factor, const Stream& stream);                                 \
+  void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream);                 \
+  void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream);                  \
+  void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& values,                \
+               const Tensor& mask, const Stream& stream);                                                             \
+  void moment_sums(const Tensor& sums, const Tensor& mean, const Tensor& deviation, const Tensor& count,              \
+                   const Stream& stream);                                                                             \
+  void moments_of_sums(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& sums,          \
+                       double factor, const Stream& stream);                                                          \
+  void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, const Stream& stream);                \
+  void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream);  \
+  void gather_batch(const std::vector<GatheredArray>& arrays, const SlotRing& positions, const RowOrder& order,       \
+                    const Stream& stream);                                                                            \
+  void publish_columns(const RowRing& ring, const Tensor& row, const RowPart& part, const Stream& stream);            \
+  void read_slot(const Tensor& out, const SlotRing& ring, std::int64_t offset, const Stream& stream);                 \
+  void write_slot(const SlotRing& ring, std::int64_t offset, const Tensor& in, const Stream& stream);                 \
+  void update(const optim::UpdateRule& rule, const optim::UpdateTensors& tensors, const Stream& stream);              \
+  void update_and_publish(const optim::UpdateRule& rule, const optim::UpdateTensors& tensors, const RowRing& ring,    \
+                          const Tensor& row, const RowPart& part, const Stream& stream);                              \
   void adjust_loss_scale(const optim::LossScale& scale, const Tensor& squared_norm, const Stream& stream)
 
 namespace giro::cpu {

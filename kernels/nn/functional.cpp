@@ -26,14 +26,6 @@ Var gradient_like(const char* op, const Var& input, DType dtype, const std::vect
   return Var::computed(dtype, input.shape(), from, only_once(op));
 }
 
-// The gradient before an activation that an op has fused, given the op's output y and dy.
-Var before_activation(const char* op, const Var& dy, const Var& y, Activation f) {
-  if (f == Activation::none) return dy;
-  Var dz = gradient_like(op, y, y.dtype(), {dy, y});
-  giro::activation_backward(dz.value(), dy.value(), y.value(), f, dz.stream());
-  return dz;
-}
-
 // The gradients of (x, w, b) by an op for those of the weight and its bias, as far as they are wanted, and another for
 // that of the input: they do not wait for each other.
 Gradients weighted_gradients(const char* op, const Var& dz, const std::vector<Var>& in,
@@ -122,36 +114,32 @@ Var flatten(const Var& x, Where where) {
 
 Var dense(const Var& given, const Var& w, const Var& b, Activation f, Where where) {
   const detail::CallSite site(where);
-  if (needs_input(f)) return activation(dense(given, w, b), f);
   const Var x = as_weights("dense", given, w);
   if (x.shape().rank() != 2 || w.shape().rank() != 2) {
     throw Error(ErrorCode::shape_mismatch, fmt::format("dense: x is {}, w is {}; expected (B, I) and (I, O)",
                                                        to_string(x.value()), to_string(w.value())));
   }
-  const auto gradient = [f](const Var& out, const Var& dy, const std::vector<Var>& in) {
-    const Var dz = before_activation("dense", dy, out, f);
+  const auto gradient = [](const Var&, const Var& dz, const std::vector<Var>& in) {
     return weighted_gradients("dense", dz, in, [&](const Tensor& dx, const Tensor& dw, const Tensor& db) {
       giro::dense_backward(dx, dw, db, dz.value(), in[0].value(), in[1].value(), in[1].math(), dz.stream());
     });
   };
   Var y = Var::computed(w.dtype(), {x.shape()[0], w.shape()[1]}, {x, w, b}, gradient);
-  giro::dense(y.value(), x.value(), w.value(), b.value(), f, w.math(), y.stream());
-  return y;
+  giro::dense(y.value(), x.value(), w.value(), b.value(), w.math(), y.stream());
+  return activation(y, f);
 }
 
 Var conv2d(const Var& given, const Var& w, const Var& b, const Conv2dOptions& options, Activation f, Where where) {
   const detail::CallSite site(where);
-  if (f != Activation::none && f != Activation::relu) return activation(conv2d(given, w, b, options), f);
   const Var x = as_weights("conv2d", given, w);
-  const auto gradient = [f, options](const Var& out, const Var& dy, const std::vector<Var>& in) {
-    const Var dz = before_activation("conv2d", dy, out, f);
+  const auto gradient = [options](const Var&, const Var& dz, const std::vector<Var>& in) {
     return weighted_gradients("conv2d", dz, in, [&](const Tensor& dx, const Tensor& dw, const Tensor& db) {
       giro::conv2d_backward(dx, dw, db, dz.value(), in[0].value(), in[1].value(), options, in[1].math(), dz.stream());
     });
   };
   Var y = Var::computed(w.dtype(), conv2d_shape(x.shape(), w.shape(), options), {x, w, b}, gradient);
-  giro::conv2d(y.value(), x.value(), w.value(), b.value(), f, options, w.math(), y.stream());
-  return y;
+  giro::conv2d(y.value(), x.value(), w.value(), b.value(), options, w.math(), y.stream());
+  return activation(y, f);
 }
 
 Var avg_pool(const Var& x, const PoolOptions& options, Where where) {

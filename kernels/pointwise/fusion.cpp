@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/pointwise/table.h"
 #include "runtime/internal/overlap.h"
 
 namespace giro::pointwise {
@@ -177,7 +178,9 @@ class Joined {
   }
 
   // Or the number of an instruction that is the same.
-  std::uint16_t push(const Instruction& instruction) {
+  std::uint16_t push(const Instruction& given) {
+    if (const auto same = unchanged(given)) return *same;
+    const Instruction instruction = folded(given);
     const auto same = [&](const Instruction& other) {
       return other.kind == instruction.kind && other.dtype == instruction.dtype &&
              other.combiner == instruction.combiner && other.operands == instruction.operands &&
@@ -191,6 +194,30 @@ class Joined {
       return static_cast<std::uint16_t>(result_.code.size() - 1);
     }
     return static_cast<std::uint16_t>(found - result_.code.begin());
+  }
+
+  bool is_constant(std::uint16_t value) const { return result_.code[value].kind == Kind::constant; }
+
+  // The operand that a product with 1 leaves as it is.
+  std::optional<std::uint16_t> unchanged(const Instruction& instruction) const {
+    if (instruction.kind != Kind::apply || instruction.function != &functions::multiply) return std::nullopt;
+    for (std::size_t k : {0, 1}) {
+      const Instruction& factor = result_.code[instruction.operands[k]];
+      const bool is_one = is_floating(factor.dtype) ? factor.number == 1 : factor.integer == 1;
+      if (factor.kind == Kind::constant && is_one) return instruction.operands[1 - k];
+    }
+    return std::nullopt;
+  }
+
+  // A product of two constants of f32 is one.
+  Instruction folded(const Instruction& instruction) const {
+    if (instruction.kind != Kind::apply || instruction.function != &functions::multiply ||
+        instruction.dtype != DType::f32 || !is_constant(instruction.operands[0]) ||
+        !is_constant(instruction.operands[1])) {
+      return instruction;
+    }
+    const auto number = [&](std::size_t k) { return static_cast<float>(result_.code[instruction.operands[k]].number); };
+    return {.kind = Kind::constant, .dtype = DType::f32, .number = number(0) * number(1)};
   }
 
   const std::vector<Axis>& axes_;

@@ -1,7 +1,6 @@
 // Collectives and events within recordings: they keep their places, and the program around them stays one.
 
 #include <giro/distributed/communicator.h>
-#include <giro/kernels/activation.h>
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/pool.h>
@@ -16,6 +15,7 @@
 #include "kernels/internal/rewrite/rewriter.h"
 #include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
+#include "tests/kernels/relu.h"
 
 namespace giro {
 namespace {
@@ -75,7 +75,8 @@ TEST_P(RecordedCollectivesTest, RulesAndMemorySeePastThem) {
     const Buffer dz_memory = stream().allocate(192);
     const Tensor y = view(y_memory, {1, 4, 4, 3}, device()), dy = view(dy_memory, {1, 4, 4, 3}, device());
     const Tensor dz = view(dz_memory, {1, 4, 4, 3}, device());
-    conv2d(y, x, w, b, Activation::relu, {}, stream());
+    conv2d(y, x, w, b, {}, stream());
+    test::relu(y, y, stream());
     {
       const Buffer pooled_memory = stream().allocate(48);
       const Tensor pooled = view(pooled_memory, {1, 2, 2, 3}, device());
@@ -87,7 +88,7 @@ TEST_P(RecordedCollectivesTest, RulesAndMemorySeePastThem) {
       alone_->all_reduce(bucket, Reduction::mean, *beside_);
     }
     avg_pool_backward(dy, gradient, {}, stream());
-    activation_backward(dz, dy, y, Activation::relu, stream());
+    test::relu_backward(dz, dy, y, stream());
     conv2d_backward({}, dw, {}, dz, x, w, {}, stream());
     if (with_collective) join();
   };

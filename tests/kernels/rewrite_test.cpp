@@ -1,7 +1,6 @@
 #include "kernels/internal/rewrite/rewriter.h"
 
 #include <giro/kernels/accuracy.h>
-#include <giro/kernels/activation.h>
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/dense.h>
 #include <giro/kernels/elementwise.h>
@@ -18,6 +17,7 @@
 #include "kernels/internal/rewrite/rules.h"
 #include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
+#include "tests/kernels/relu.h"
 
 namespace giro {
 namespace {
@@ -139,7 +139,7 @@ class RandomProgram {
                 [=, this] { gather_rows(bytes, images_, indices, stream_); },
                 [=, this] { gather_rows(labels, classes_, indices, stream_); },
                 [=, this] { scale(reshapes ? x_flat : x, reshapes ? flat : bytes, 0.25, stream_), written(x); },
-                [=, this] { dense(y, x, w, Tensor(), Activation::none, stream_), written(y); },
+                [=, this] { dense(y, x, w, Tensor(), stream_), written(y); },
                 [=, this] { dense_backward(Tensor(), dw, Tensor(), dz, x, w, stream_); },
                 [=, this] { copy_to_any(y); }};
       }
@@ -159,20 +159,21 @@ class RandomProgram {
         const Tensor dx = floats({1, 4, 4, 3}), dz = pick(2) == 0 ? dx : floats({1, 4, 4, 3});
         const Tensor dy = any({1, 2, 2, 3}), y = any({1, 4, 4, 3});
         return {[=, this] { avg_pool_backward(dx, dy, {}, stream_), written(dx); },
-                [=, this] { activation_backward(dz, dx, y, Activation::tanh, stream_), written(dz); },
-                [=, this] { copy_to_any(dz); }};
+                [=, this] { test::relu_backward(dz, dx, y, stream_), written(dz); }, [=, this] { copy_to_any(dz); }};
       }
       case 3: {
         const Shape image{1, 4, 4, 3};
         const Tensor x = any(image), w = any({3, 1, 1, 3}), b = any({3}), gradient = any({1, 2, 2, 3});
         const Tensor dw = any({3, 1, 1, 3}), db = any({3}), dx = any(image);
         if (dx.raw() == x.raw() || dw.raw() == w.raw()) return pattern();
-        const Tensor y = floats(image), dy = floats(image), dz = floats(image), pooled = floats({1, 2, 2, 3});
-        return {[=, this] { conv2d(y, x, w, b, Activation::relu, {}, stream_), written(y); },
+        const Tensor z = floats(image), y = floats(image), dy = floats(image), dz = floats(image);
+        const Tensor pooled = floats({1, 2, 2, 3});
+        return {[=, this] { conv2d(z, x, w, b, {}, stream_), written(z); },
+                [=, this] { test::relu(y, z, stream_), written(y); },
                 [=, this] { avg_pool(pooled, y, {}, stream_); },
                 [=, this] { copy_to_any(pooled); },
                 [=, this] { avg_pool_backward(dy, gradient, {}, stream_), written(dy); },
-                [=, this] { activation_backward(dz, dy, y, Activation::relu, stream_); },
+                [=, this] { test::relu_backward(dz, dy, y, stream_); },
                 [=, this] { conv2d_backward(dx, dw, db, dz, x, w, {}, stream_); }};
       }
       case 4: {
@@ -247,15 +248,14 @@ TEST_P(RewriteTest, EachRuleCanBeSwitchedOffByItsName) {
     broadcast(out, scalar, 0.5, stream());
   };
   using Names = std::vector<std::string>;
-  EXPECT_EQ(ops_of(record), Names{"fill"});
-  for (const char* setting :
-       {"0", "-fold_constants", "-gather_together,-fold_constants", "-fold_constants,-fold_constants"}) {
+  EXPECT_EQ(ops_of(record), Names{"fill+broadcast"});
+  for (const char* setting : {"0", "-splice", "-gather_together,-splice", "-splice,-splice"}) {
     const test::RewriteSetting rewriting(setting);
     EXPECT_EQ(ops_of(record), (Names{"fill", "broadcast"})) << setting;
   }
   for (const char* setting : {"1", "", "-gather_together"}) {
     const test::RewriteSetting rewriting(setting);
-    EXPECT_EQ(ops_of(record), Names{"fill"}) << setting;
+    EXPECT_EQ(ops_of(record), Names{"fill+broadcast"}) << setting;
   }
   std::set<std::string> names;
   for (const rewrite::Rule& rule : rewrite::all_rules()) {
@@ -263,10 +263,9 @@ TEST_P(RewriteTest, EachRuleCanBeSwitchedOffByItsName) {
     const test::RewriteSetting rewriting(("-" + std::string(rule.name)).c_str());
     EXPECT_NO_THROW(ops_of(record)) << rule.name;
   }
-  for (const char* setting : {"off", "-fold", "fold_constants", "-fold_constants;-gather_together", "-fold_constants,",
-                              "-fold_constants,1"}) {
+  for (const char* setting : {"off", "-spl", "splice", "-splice;-gather_together", "-splice,", "-splice,1"}) {
     const test::RewriteSetting rewriting(setting);
-    test::expect_error(ErrorCode::invalid_argument, {setting, "-fold_constants, "}, [&] { (void)ops_of(record); });
+    test::expect_error(ErrorCode::invalid_argument, {setting, "-splice, "}, [&] { (void)ops_of(record); });
   }
 }
 
@@ -294,9 +293,9 @@ TEST_P(RewriteTest, WhatIsInTheWayIsSeen) {
               const Buffer memory = stream().allocate(64);
               const Tensor dx(memory.data(), DType::f32, {1, 4, 4, 1}, device());
               avg_pool_backward(dx, pooled, {}, stream());
-              activation_backward(images, dx, dx, Activation::relu, stream());
+              test::relu_backward(images, dx, dx, stream());
             }),
-            (Names{"avg_pool_backward", "activation_backward"}));
+            (Names{"avg_pool_backward", "greater+where"}));
   // A counter of a recording's own.
   const Buffer ring = Buffer::allocate(device(), 64, MemoryKind::pinned);
   const Tensor counter = Tensor(floats({2}).raw(), DType::i64, {}, device()).recorded();
@@ -309,7 +308,6 @@ TEST_P(RewriteTest, WhatIsInTheWayIsSeen) {
       Names{"publish_columns"});
 }
 
-// Unless somebody else reads the f32.
 TEST_P(RewriteTest, IntegersAreScaledToSixteenBitsAtOnce) {
   kept_.push_back(Buffer::allocate(device(), 64));
   const Tensor bytes(kept_.back().data(), DType::u8, {12}, device());
@@ -327,8 +325,8 @@ TEST_P(RewriteTest, IntegersAreScaledToSixteenBitsAtOnce) {
     });
   };
   using Names = std::vector<std::string>;
-  EXPECT_EQ(scaled(false), Names{"scale"});
-  EXPECT_EQ(scaled(true), (Names{"scale", "cast", "sum"}));
+  EXPECT_EQ(scaled(false), Names{"scale+cast"});
+  EXPECT_EQ(scaled(true), (Names{"scale+cast", "sum"}));
 }
 
 // On a GPU; not where somebody else looks at the term, or uses the sum before the term is added.
@@ -339,6 +337,7 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
     fill(tensor, value, stream());
     return tensor;
   };
+  const test::RewriteSetting alone("-splice");
   const Tensor dz = floats({2, 3}, 0.5), x = floats({2, 4}, 3), w = floats({4, 3}, 1), sum = floats({4, 3}, 10);
   const Tensor other = floats({4, 3}, 0);
   enum Case {
@@ -420,7 +419,7 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
               kept_.resize(kept_.size() - 2);
             }),
             (Names{"fill", "fill", "dense_backward", "add"}));
-  const test::RewriteSetting rewriting("-add_in_place");
+  const test::RewriteSetting rewriting("-splice,-add_in_place");
   EXPECT_EQ(record(plain), apart);
 }
 
@@ -432,6 +431,7 @@ TEST_P(RewriteTest, WhatIsOnlyCopiedIsWrittenInPlace) {
     fill(tensor, value, stream());
     return tensor;
   };
+  const test::RewriteSetting alone("-splice");
   const Tensor from = leaf(3), to = leaf(1), other = leaf(0);
   enum Case {
     plain,
@@ -492,14 +492,14 @@ TEST_P(RewriteTest, WhatNobodyLooksAtIsDropped) {
         const Buffer one = stream().allocate(16), two = stream().allocate(16), three = stream().allocate(4);
         held = stream().allocate(16);
         const auto floats = [&](const Buffer& at) { return Tensor(at.data(), DType::f32, {4}, device()); };
-        activation(floats(one), out, Activation::tanh, stream());  // for the next one alone
-        scale(floats(two), floats(one), 2, stream());              // for nobody
+        scale(floats(one), out, 3, stream());          // for the next one alone
+        scale(floats(two), floats(one), 2, stream());  // for nobody
         sum(Tensor(three.data(), DType::f32, {}, device()), out, stream());
         scale(floats(held), out, 3, stream());
         publish_row({static_cast<double*>(ring.data()), static_cast<std::int64_t*>(ring.data()), 1}, row, {}, stream());
-        activation(out, out, Activation::relu, stream());
+        scale(out, out, 4, stream());
       }),
-      (std::vector<std::string>{"scale", "publish_columns", "activation"}));
+      (std::vector<std::string>{"scale", "publish_columns", "scale"}));
 }
 
 }  // namespace

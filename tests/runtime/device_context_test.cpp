@@ -58,9 +58,8 @@ TEST_P(DeviceContextTest, ThreadsWithContextsOfTheirOwnRecordAndReplayAtTheSameT
         const auto step = [&] {
           const Buffer storage = stream.allocate(state.at("y").bytes());
           const Tensor y(storage.data(), DType::f32, state.at("y").shape(), device());
-          conv2d(y, state.at("x"), state.at("w"), state.at("b"), Activation::none,
-                 {.pad_before = {1, 1}, .pad_after = {1, 1}}, stream);
-          dense(state.at("z"), state.at("x").reshape({2, 16}), state.at("v"), state.at("b"), Activation::none, stream);
+          conv2d(y, state.at("x"), state.at("w"), state.at("b"), {.pad_before = {1, 1}, .pad_after = {1, 1}}, stream);
+          dense(state.at("z"), state.at("x").reshape({2, 16}), state.at("v"), state.at("b"), stream);
           copy(state.at("y"), y, stream);
           increment(state.at("n"), 1, stream);
         };

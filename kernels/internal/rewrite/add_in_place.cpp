@@ -1,5 +1,6 @@
 #include <giro/kernels/dense.h>
 
+#include "kernels/internal/rewrite/patterns.h"
 #include "kernels/internal/rewrite/rules.h"
 
 namespace giro::rewrite {
@@ -13,8 +14,8 @@ bool add_in_place(OpList& ops, std::size_t i) {
   const auto [dx, dw, db, dz, x, w, math] = *backward;
   if (dx || !dw || dw.dtype() != DType::f32) return false;
   const auto reader = ops.only_reader(i, dw);
-  const auto* const add = reader ? GIRO_ARGUMENTS(ops[*reader], add) : nullptr;
-  if (add == nullptr) return false;
+  const std::optional<Addition> add = reader ? addition_of(ops[*reader]) : std::nullopt;
+  if (!add) return false;
   const auto [sum, a, b] = *add;
   if (same(a, dw) == same(b, dw) || sum.dtype() != DType::f32 || !ops.can_run_early(*reader, i)) return false;
   const Tensor first = same(a, dw) ? b : a;

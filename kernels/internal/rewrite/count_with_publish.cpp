@@ -1,6 +1,7 @@
 #include <giro/kernels/publish.h>
 
 #include "kernels/internal/publish_part.h"
+#include "kernels/internal/rewrite/patterns.h"
 #include "kernels/internal/rewrite/rules.h"
 
 namespace giro::rewrite {
@@ -8,17 +9,17 @@ namespace giro::rewrite {
 // What a step counts it counts as it publishes its row of logs.
 bool count_with_publish(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
-  const auto* const increment = GIRO_ARGUMENTS(ops[i], increment);
-  if (increment == nullptr) return false;
-  const auto [counter, amount] = *increment;
+  const std::optional<Increment> increment = increment_of(ops[i]);
+  if (!increment) return false;
   for (std::size_t k = i + 1; k < ops.size(); ++k) {
     const auto* const publish = GIRO_ARGUMENTS(ops[k], publish_columns);
     if (publish == nullptr || !std::get<2>(*publish).ends_row()) continue;
     auto [ring, row, part] = *publish;
-    if (part.num_counters == RowPart::kMaxCounters || counter.raw() == row.raw() || !ops.can_run_late(i, k)) {
+    if (part.num_counters == RowPart::kMaxCounters || increment->counter.raw() == row.raw() ||
+        !ops.can_run_late(i, k)) {
       return false;
     }
-    part.add_counter(counter, amount);
+    part.add_counter(increment->counter, increment->amount);
     publish_part(ring, row, part, stream);
     ops.replace(k, {i});
     return true;

@@ -2,9 +2,20 @@
 
 #include <algorithm>
 
+#include "kernels/internal/rewrite/patterns.h"
 #include "kernels/internal/rewrite/rules.h"
 
 namespace giro::rewrite {
+namespace {
+
+// Whether one conversion to 16 bits alone reads op `i`'s floats: bytes are then better spliced into that.
+bool becomes_16_bits(const OpList& ops, std::size_t i, const Tensor& floats) {
+  const auto reader = ops.only_reader(i, floats);
+  const std::optional<Scaling> next = reader ? scaling_of(ops[*reader]) : std::nullopt;
+  return next && is_16_bit(next->out.dtype());
+}
+
+}  // namespace
 
 // The arrays of a batch are gathered in one pass that finds the rows itself; bytes become the f32 that they are wanted
 // as on the way.
@@ -24,12 +35,10 @@ bool gather_together(OpList& ops, std::size_t i) {
     if (!same(by, rows)) return false;
     GatheredArray array{out, src};
     if (const auto next = out.dtype() == DType::u8 ? ops.only_reader(k, out) : std::nullopt) {
-      const auto* const scale = GIRO_ARGUMENTS(ops[*next], scale);
-      const auto* const cast = GIRO_ARGUMENTS(ops[*next], cast);
-      const Tensor to = scale != nullptr ? std::get<0>(*scale) : cast != nullptr ? std::get<0>(*cast) : Tensor();
-      const Tensor from = scale != nullptr ? std::get<1>(*scale) : cast != nullptr ? std::get<1>(*cast) : Tensor();
-      if (to && to.dtype() == DType::f32 && same(from, out) && ops.can_run_early(*next, i, gone)) {
-        array = {to.reshape(out.shape()), src, scale != nullptr ? static_cast<float>(std::get<2>(*scale)) : 1.0f};
+      const std::optional<Scaling> scaling = scaling_of(ops[*next]);
+      if (scaling && scaling->out.dtype() == DType::f32 && ops.can_run_early(*next, i, gone) &&
+          !becomes_16_bits(ops, *next, scaling->out)) {
+        array = {scaling->out.reshape(out.shape()), src, static_cast<float>(scaling->factor)};
         gone.push_back(*next);
       }
     }

@@ -1,5 +1,6 @@
 #include <giro/kernels/softmax_cross_entropy.h>
 
+#include "kernels/internal/rewrite/patterns.h"
 #include "kernels/internal/rewrite/rules.h"
 
 namespace giro::rewrite {
@@ -22,11 +23,10 @@ bool mean_cross_entropy(OpList& ops, std::size_t i) {
   Tensor dlogits = row_gradients;
   double factor = 1;
   if (const auto scaled = dlogits ? ops.only_reader(i, dlogits) : std::nullopt) {
-    const auto* const scale = GIRO_ARGUMENTS(ops[*scaled], scale);
-    if (scale != nullptr && same(std::get<1>(*scale), dlogits) && std::get<0>(*scale).dtype() == DType::f32 &&
-        ops.can_run_early(*scaled, i, gone)) {
-      dlogits = std::get<0>(*scale).reshape(logits.shape());
-      factor = std::get<2>(*scale);
+    const std::optional<Scaling> scaling = scaling_of(ops[*scaled]);
+    if (scaling && scaling->out.dtype() == DType::f32 && ops.can_run_early(*scaled, i, gone)) {
+      dlogits = scaling->out.reshape(logits.shape());
+      factor = scaling->factor;
       gone.push_back(*scaled);
     }
   }

@@ -1,10 +1,11 @@
 #include <giro/kernels/pool.h>
 
+#include "kernels/internal/rewrite/patterns.h"
 #include "kernels/internal/rewrite/rules.h"
 
 namespace giro::rewrite {
 
-// The gradient of an average pooling, and of the activation before it.
+// The gradient of an average pooling, and of the relu before it.
 bool pool_gradient(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const pool = GIRO_ARGUMENTS(ops[i], avg_pool_backward);
@@ -12,12 +13,13 @@ bool pool_gradient(OpList& ops, std::size_t i) {
   const auto [dx, dy, options] = *pool;
   if (!pool_windows_tile(dx.shape(), options)) return false;
   const auto reader = ops.only_reader(i, dx);
-  const auto* const activation = reader ? GIRO_ARGUMENTS(ops[*reader], activation_backward) : nullptr;
-  if (activation == nullptr || !same(std::get<1>(*activation), dx)) return false;
-  const auto [dz, from, x, f] = *activation;
-  if (needs_input(f) || detail::overlap(dz, dy) || !ops.can_run_late(i, *reader)) return false;
-  avg_pool_activation_backward(dz.reshape(dx.shape()), Tensor(), dy, x.reshape(dx.shape()), Tensor(), f, options,
-                               stream);
+  const std::optional<ReluGradient> relu = reader ? relu_gradient_of(ops[*reader]) : std::nullopt;
+  if (!relu || !same(relu->dy, dx) || relu->y.dtype() != dx.dtype() || detail::overlap(relu->dx, dy) ||
+      !ops.can_run_late(i, *reader)) {
+    return false;
+  }
+  avg_pool_activation_backward(relu->dx.reshape(dx.shape()), Tensor(), dy, relu->y.reshape(dx.shape()), Tensor(),
+                               Activation::relu, options, stream);
   ops.replace(*reader, {i});
   return true;
 }

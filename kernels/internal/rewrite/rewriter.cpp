@@ -16,18 +16,16 @@ namespace {
 constexpr Rule kRules[] = {
     {"drop_unused", drop_unused},
     {"write_in_place", write_in_place},
-    {"fold_constants", fold_constants},
     {"dense_of_bytes", dense_of_bytes},
-    {"scale_to_dtype", scale_to_dtype},
     {"gather_together", gather_together},
+    {"add_in_place", add_in_place},
+    {"count_with_publish", count_with_publish},
+    {"splice", splice},
     {"mean_cross_entropy", mean_cross_entropy},
     {"pool_gradient", pool_gradient},
     {"pool_after_relu", pool_after_relu},
-    {"add_in_place", add_in_place},
     {"bias_gradient", bias_gradient},
-    {"count_with_publish", count_with_publish},
     {"publish_with_update", publish_with_update},
-    {"splice", splice},
 };
 
 std::vector<Rule> chosen_rules() {

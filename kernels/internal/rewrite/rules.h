@@ -16,9 +16,7 @@ struct Rule {
 
 bool drop_unused(OpList& ops, std::size_t i);
 bool write_in_place(OpList& ops, std::size_t i);
-bool fold_constants(OpList& ops, std::size_t i);
 bool dense_of_bytes(OpList& ops, std::size_t i);
-bool scale_to_dtype(OpList& ops, std::size_t i);
 bool gather_together(OpList& ops, std::size_t i);
 bool mean_cross_entropy(OpList& ops, std::size_t i);
 bool pool_gradient(OpList& ops, std::size_t i);

@@ -2,17 +2,13 @@
 #include <string>
 #include <utility>
 
+#include "kernels/internal/rewrite/patterns.h"
 #include "kernels/internal/rewrite/rules.h"
 #include "kernels/pointwise/build.h"
 #include "kernels/pointwise/fusion.h"
 
 namespace giro::rewrite {
 namespace {
-
-const pointwise::Expression* expression_of(const detail::HeldOp& op) {
-  const auto* const call = dynamic_cast<const pointwise::ExpressionCall*>(op.call.get());
-  return call != nullptr ? &call->expression : nullptr;
-}
 
 // The first op after `i` that reads what it writes, or the number of ops.
 std::size_t first_reader(const OpList& ops, std::size_t i) {

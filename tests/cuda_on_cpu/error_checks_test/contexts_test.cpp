@@ -44,10 +44,8 @@ State make_state() {
   return state;
 }
 
-void convolve(const State& s) { conv2d(s.at("y"), s.at("x"), s.at("w"), s.at("b"), Activation::none, {}, s.stream()); }
-void multiply(const State& s) {
-  dense(s.at("z"), s.at("x").reshape({2, 16}), s.at("v"), s.at("b"), Activation::none, s.stream());
-}
+void convolve(const State& s) { conv2d(s.at("y"), s.at("x"), s.at("w"), s.at("b"), {}, s.stream()); }
+void multiply(const State& s) { dense(s.at("z"), s.at("x").reshape({2, 16}), s.at("v"), s.at("b"), s.stream()); }
 void count(const State& s) { increment(s.at("n"), 1, s.stream()); }
 
 TEST(ContextsCuda, ACopyOfAStateOpensNothing) {
@@ -129,8 +127,8 @@ TEST(ContextsCuda, AGraphKeepsTheLibrariesThatItsNodesUse) {
   {
     const Stream stream(Device::cuda());
     graph = Graph::record(stream, [&] {
-      conv2d(state.at("y"), state.at("x"), state.at("w"), state.at("b"), Activation::none, {}, stream);
-      dense(state.at("z"), state.at("x").reshape({2, 16}), state.at("v"), state.at("b"), Activation::none, stream);
+      conv2d(state.at("y"), state.at("x"), state.at("w"), state.at("b"), {}, stream);
+      dense(state.at("z"), state.at("x").reshape({2, 16}), state.at("v"), state.at("b"), stream);
     });
     const Graph sequence = Graph::sequence({&*graph});
     graph = Graph::sequence({&sequence, &sequence});

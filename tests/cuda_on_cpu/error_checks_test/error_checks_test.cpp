@@ -15,7 +15,6 @@
 #include <vector>
 
 #include <giro/kernels/accuracy.h>
-#include <giro/kernels/activation.h>
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/dense.h>
 #include <giro/kernels/elementwise.h>
@@ -133,15 +132,13 @@ const std::vector<Operation> kOperations{
     {"dense",
      [](Bench& b) {
        return [&b, y = b.zeros({2, 4}), x = b.zeros({2, 3}), w = b.zeros({3, 4}), bias = b.zeros({4})] {
-         for (const Activation f : {Activation::none, Activation::relu, Activation::tanh}) {
-           dense(y, x, w, bias, f, b.stream());
-         }
+         dense(y, x, w, bias, b.stream());
        };
      }},
     {"dense_of_nothing",
      [](Bench& b) {
        return [&b, y = b.zeros({2, 4}), x = b.zeros({2, 0}), w = b.zeros({0, 4}), bias = b.zeros({4})] {
-         dense(y, x, w, bias, Activation::relu, b.stream());
+         dense(y, x, w, bias, b.stream());
        };
      }},
     {"dense_backward",
@@ -159,7 +156,7 @@ const std::vector<Operation> kOperations{
                odd = b.zeros({3, 3, 3, 2}), even = b.zeros({3, 2, 2, 2})] {
          for (const Tensor& w : {odd, even}) {
            const std::int64_t window = w.shape()[1];
-           conv2d(y, x, w, bias, Activation::relu, same_padding(5, 5, {window, window}, {1, 1}), b.stream());
+           conv2d(y, x, w, bias, same_padding(5, 5, {window, window}, {1, 1}), b.stream());
          }
        };
      }},
@@ -178,8 +175,8 @@ const std::vector<Operation> kOperations{
                image = b.zeros({1, 3, 3, 2}), filter = b.zeros({4, 2, 2, 2}), out = b.zeros({1, 2, 2, 4}),
                d_image = b.zeros({1, 3, 3, 2}), d_filter = b.zeros({4, 2, 2, 2})] {
          const test::Declined declined;
-         dense(y, x, w, bias, Activation::none, b.stream());
-         conv2d(out, image, filter, bias, Activation::none, {}, b.stream());
+         dense(y, x, w, bias, b.stream());
+         conv2d(out, image, filter, bias, {}, b.stream());
          conv2d_backward(d_image, d_filter, {}, out, image, filter, {}, b.stream());
        };
      }},
@@ -232,7 +229,6 @@ const std::vector<Operation> kOperations{
          scale_rows(y, x, factors, b.stream());
          broadcast(y, scalar, 2, b.stream());
          increment(counter, 1, b.stream());
-         activation(y, x, Activation::gelu, b.stream());
        };
      }},
     {"gather",

@@ -20,6 +20,26 @@ void ExpressionCall::move(const detail::MemoryMoves& moves) {
 
 void ExpressionCall::emit(const Stream& stream) const { GIRO_BACKEND(stream, run)(expression, stream); }
 
+// Where each element is read before it is written, and nowhere else.
+bool ExpressionCall::can_write_over(const Tensor& write, const Tensor& read) const {
+  const auto is_of = [](const Tensor& tensor) {
+    return [&](const Access& at) { return at.memory.raw() == tensor.raw(); };
+  };
+  const Access* to = nullptr;
+  for (const Expression::Write& each : expression.writes) {
+    if (!is_of(write)(each.to)) continue;
+    if (to != nullptr) return false;
+    to = &each.to;
+  }
+  if (to == nullptr || reduces(expression)) return false;
+  for (std::size_t axis = 0; axis < expression.space.rank(); ++axis) {
+    if (to->layout.strides[axis] == 0 && expression.space.begin()[axis] != 1) return false;
+  }
+  return std::all_of(expression.reads.begin(), expression.reads.end(), [&](const Access& from) {
+    return !is_of(read)(from) || (from.memory.dtype() == to->memory.dtype() && from.layout == to->layout);
+  });
+}
+
 Layout broadcast_layout(const Shape& array, const Shape& to) {
   Layout layout;
   std::int64_t stride = 1;

@@ -47,6 +47,7 @@ class ExpressionCall final : public detail::OpCall {
 
   void move(const detail::MemoryMoves& moves) override;
   void emit(const Stream& stream) const override;
+  bool can_write_over(const Tensor& write, const Tensor& read) const override;
 
   Expression expression;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,7 @@ namespace giro::pointwise {
 struct Layout {
   std::int64_t offset = 0;
   std::array<std::int64_t, Shape::kMaxRank> strides{};
+  bool operator==(const Layout&) const = default;
 };
 
 // Where an expression reads or writes.
@@ -80,5 +82,10 @@ struct Expression {
   std::vector<Instruction> code;
   std::vector<Write> writes;
 };
+
+inline bool reduces(const Expression& expression) {
+  return std::any_of(expression.code.begin(), expression.code.end(),
+                     [](const Instruction& each) { return each.kind == Instruction::Kind::reduce; });
+}
 
 }  // namespace giro::pointwise

@@ -18,11 +18,6 @@ using Kind = Instruction::Kind;
 constexpr std::size_t kMostInstructions = 192, kMostReads = 24;
 constexpr std::size_t kMostRepeated = 4;  // instructions that are cheaper to repeat than to store
 
-bool reduces(const Expression& expression) {
-  return std::any_of(expression.code.begin(), expression.code.end(),
-                     [](const Instruction& each) { return each.kind == Kind::reduce; });
-}
-
 // The axes of a space one by one, while two spaces are brought together.
 struct Axis {
   std::int64_t size;
@@ -109,8 +104,6 @@ Layout moved(const Layout& layout, const std::vector<Axis>& axes, int Axis::*of)
   return result;
 }
 
-bool same_layout(const Layout& a, const Layout& b) { return a.offset == b.offset && a.strides == b.strides; }
-
 bool same_memory(const Tensor& a, const Tensor& b) { return a.raw() == b.raw() && a.dtype() == b.dtype(); }
 
 // Appends an expression to the instructions of another of the same space; reads are shared.
@@ -157,7 +150,7 @@ class Joined {
   std::optional<std::uint16_t> written_value(const Access& read, std::size_t written, bool& overlaps) const {
     for (std::size_t i = 0; i < written; ++i) {
       const Expression::Write& write = result_.writes[i];
-      if (same_memory(write.to.memory, read.memory) && same_layout(write.to.layout, read.layout)) return write.value;
+      if (same_memory(write.to.memory, read.memory) && write.to.layout == read.layout) return write.value;
       overlaps |= detail::overlap(write.to.memory, read.memory);
     }
     return std::nullopt;
@@ -167,7 +160,7 @@ class Joined {
     for (std::size_t i = 0; i < result_.code.size(); ++i) {
       if (result_.code[i].kind != Kind::read) continue;
       const Access& other = result_.reads[result_.code[i].index];
-      if (same_memory(other.memory, read.memory) && same_layout(other.layout, read.layout)) {
+      if (same_memory(other.memory, read.memory) && other.layout == read.layout) {
         return static_cast<std::uint16_t>(i);
       }
     }
@@ -234,7 +227,7 @@ bool is_safe(const Expression& expression) {
     }
     for (const Access& read : expression.reads) {
       if (!detail::overlap(read.memory, write.memory)) continue;
-      if (in_passes || !same_memory(read.memory, write.memory) || !same_layout(read.layout, write.layout)) return false;
+      if (in_passes || !same_memory(read.memory, write.memory) || read.layout != write.layout) return false;
     }
   }
   return true;

@@ -26,6 +26,8 @@ class OpCall {
   virtual ~OpCall() = default;
   virtual void move(const MemoryMoves& moves) = 0;
   virtual void emit(const Stream& stream) const = 0;
+  // Whether `write` may lie where `read` does, given that nothing else uses what is read there any more.
+  virtual bool can_write_over(const Tensor& /*write*/, const Tensor& /*read*/) const { return false; }
 };
 
 // A number or a choice lies nowhere. A type that holds tensors, or one of options without any, has an overload of its

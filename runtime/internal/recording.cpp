@@ -15,6 +15,7 @@
 #include "runtime/internal/branch_streams.h"
 #include "runtime/internal/branches.h"
 #include "runtime/internal/emit.h"
+#include "runtime/internal/share_memory.h"
 #include "runtime/internal/temporaries.h"
 
 namespace giro::detail {
@@ -151,6 +152,7 @@ void Recording::pin_what_others_use(const std::vector<HeldOp>& ops) {
 void Recording::queue(std::vector<HeldOp>& ops) {
   pin_what_others_use(ops);
   if (rewriter_ != nullptr) rewriter_->rewrite(ops, *trace);
+  share_memory(ops, *trace);
   Temporaries temporaries(ops, *trace);
   std::vector<Branch> branches(ops.size());
   const std::shared_ptr<StreamImpl> aside = put_aside(ops, temporaries, branches);

@@ -73,10 +73,12 @@ TEST_P(RecordedCollectivesTest, RulesAndMemorySeePastThem) {
   const auto queue = [&](bool with_collective) {
     const Buffer y_memory = stream().allocate(192), dy_memory = stream().allocate(192);
     const Buffer dz_memory = stream().allocate(192);
+    const Buffer z_memory = stream().allocate(192);
+    const Tensor z = view(z_memory, {1, 4, 4, 3}, device());
     const Tensor y = view(y_memory, {1, 4, 4, 3}, device()), dy = view(dy_memory, {1, 4, 4, 3}, device());
     const Tensor dz = view(dz_memory, {1, 4, 4, 3}, device());
-    conv2d(y, x, w, b, {}, stream());
-    test::relu(y, y, stream());
+    conv2d(z, x, w, b, {}, stream());
+    test::relu(y, z, stream());
     {
       const Buffer pooled_memory = stream().allocate(48);
       const Tensor pooled = view(pooled_memory, {1, 2, 2, 3}, device());

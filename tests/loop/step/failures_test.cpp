@@ -112,7 +112,7 @@ TEST_P(FailuresTest, OutOfMemoryNamesTheStepAndWhatItNeeds) {
   EXPECT_SAYS(message, std::to_string(kMuch));
   EXPECT_SAYS(message, "the step of ");
   EXPECT_SAYS(message, "failures_test.cpp:" + std::to_string(line));
-  EXPECT_SAYS(message, "2 temporaries of 264 B in all");
+  EXPECT_SAYS(message, "3 temporaries of 456 B in all");
   EXPECT_SAYS(message, "the largest f32 (6, 8) of dense (192 B)");
   EXPECT_SAYS(message, "workspaces of up to ");
   EXPECT_SAYS(message, to_string(device()) + " has ");

@@ -1,0 +1,82 @@
+#include <giro/kernels/elementwise.h>
+#include <giro/kernels/reduce.h>
+#include <giro/runtime/program.h>
+
+#include "tests/environment_setting.h"
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+constexpr std::int64_t kCount = 1024;
+
+class ShareMemoryTest : public test::OpTest {
+ protected:
+  Tensor leaf(const Shape& shape, double value) {
+    leaves_.push_back(Buffer::allocate(device(), static_cast<std::size_t>(shape.count()) * 4));
+    const Tensor tensor(leaves_.back().data(), DType::f32, shape, device());
+    fill(tensor, value, stream());
+    return tensor;
+  }
+  // In a recording.
+  Tensor temporary(const Shape& shape) {
+    temporaries_.push_back(stream().allocate(static_cast<std::size_t>(shape.count()) * 4));
+    return {temporaries_.back().data(), DType::f32, shape, device()};
+  }
+  // Records without rules, and gives the bytes of the temporaries.
+  std::size_t memory_of(const std::function<void()>& body) {
+    const test::ArenaSetting arena("1");
+    graph_.emplace(Graph::record(stream(), [&] { body(), temporaries_.clear(); }));
+    return graph_->program().memory();
+  }
+  std::vector<float> replayed(const Tensor& out) {
+    graph_->replay(stream());
+    return to_host<float>(out, stream());
+  }
+
+  std::vector<Buffer> leaves_, temporaries_;
+  std::optional<Graph> graph_;
+};
+INSTANTIATE_TEST_SUITE_P(Devices, ShareMemoryTest, test::kDevices, test::device_name);
+
+TEST_P(ShareMemoryTest, AnOutputLiesWhereAnInputIsUsedUp) {
+  const Tensor x = leaf({kCount}, 3), out = leaf({kCount}, 0);
+  EXPECT_EQ(memory_of([&] {
+              const Tensor a = temporary({kCount}), b = temporary({kCount}), c = temporary({kCount});
+              scale(a, x, 2, stream());
+              add(b, a, a, stream());
+              multiply(c, b, b, stream());
+              scale(out, c, 0.5, stream());
+            }),
+            kCount * sizeof(float));
+  EXPECT_EQ(replayed(out), std::vector<float>(kCount, 72));
+}
+
+TEST_P(ShareMemoryTest, WhatIsReadAgainStays) {
+  const Tensor x = leaf({kCount}, 3), out = leaf({kCount}, 0);
+  EXPECT_EQ(memory_of([&] {
+              const Tensor a = temporary({kCount}), b = temporary({kCount});
+              scale(a, x, 2, stream());
+              scale(b, a, 3, stream());
+              add(out, a, b, stream());
+            }),
+            2 * kCount * sizeof(float));
+  EXPECT_EQ(replayed(out), std::vector<float>(kCount, 24));
+}
+
+// Every element of the output needs more than one of the input.
+TEST_P(ShareMemoryTest, ABroadcastInputIsNotWrittenOver) {
+  const Tensor x = leaf({kCount}, 3), out = leaf({kCount}, 0), rows = leaf({1}, 2);
+  EXPECT_EQ(memory_of([&] {
+              const Tensor a = temporary({}), b = temporary({1, kCount}), c = temporary({1, kCount});
+              sum(a, x, stream());
+              broadcast(b.reshape({kCount}), a, 1, stream());
+              scale_rows(c, b, rows, stream());
+              scale(out, c.reshape({kCount}), 1, stream());
+            }),
+            kCount * sizeof(float) + 256);
+  EXPECT_EQ(replayed(out), std::vector<float>(kCount, 2 * 3 * kCount));
+}
+
+}  // namespace
+}  // namespace giro

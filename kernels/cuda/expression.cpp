@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/expression_source.h"
+#include "kernels/cuda/row_tail.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/stream.h"
@@ -25,7 +26,7 @@ char* begin_of(const Access& access) {
 }
 
 // All that a source is made from: of addresses the alignment.
-std::vector<std::int64_t> key_of(const Expression& expression) {
+std::vector<std::int64_t> key_of(const Expression& expression, const RowTail* tail) {
   std::vector<std::int64_t> key{static_cast<std::int64_t>(expression.reduced)};
   const auto add = [&](auto number) { key.push_back(static_cast<std::int64_t>(number)); };
   const auto add_strides = [&](const Layout& layout) {
@@ -58,6 +59,7 @@ std::vector<std::int64_t> key_of(const Expression& expression) {
     add(std::bit_cast<std::int64_t>(i.number));
     add(i.integer);
   }
+  if (tail != nullptr) tail->add_to(key);
   return key;
 }
 
@@ -67,8 +69,8 @@ struct Compiled {
   std::vector<cudaKernel_t> kernels;
 };
 
-Compiled compiled(const Expression& expression, Device device) {
-  Compiled result{source_of(expression), {}};
+Compiled compiled(const Expression& expression, const RowTail* tail, Device device) {
+  Compiled result{source_of(expression, tail), {}};
   for (const ExpressionSource::Kernel& kernel : result.source.kernels) {
     result.kernels.push_back(Kernels::of_process().find(device, result.source.text, kernel.name));
   }
@@ -78,22 +80,28 @@ Compiled compiled(const Expression& expression, Device device) {
 
 }  // namespace
 
-void run(const Expression& expression, const Stream& stream) {
+void run(const Expression& expression, const Stream& stream) { run_with_tail(expression, nullptr, stream); }
+
+void run_with_tail(const Expression& expression, const RowTail* tail, const Stream& stream) {
   // Nothing to compute, and no kernel to compile.
   for (std::size_t axis = 0; axis + expression.reduced < expression.space.rank(); ++axis) {
-    if (expression.space[static_cast<int>(axis)] == 0) return;
+    if (expression.space[static_cast<int>(axis)] == 0 && tail == nullptr) return;
   }
   CudaStream& queue = cuda_stream(stream);
   const Compiled& code =
-      queue.plan<Compiled>(key_of(expression), [&] { return compiled(expression, stream.device()); });
+      queue.plan<Compiled>(key_of(expression, tail), [&] { return compiled(expression, tail, stream.device()); });
   const ExpressionSource& source = code.source;
-  if (source.count == 0) return;
+  if (source.count == 0 && tail == nullptr) return;
   const Buffer workspace = source.workspace_bytes > 0 ? stream.allocate(source.workspace_bytes) : Buffer();
 
   std::vector<void*> addresses;
   for (const Access& read : expression.reads) addresses.push_back(begin_of(read));
   for (const Expression::Write& write : expression.writes) addresses.push_back(begin_of(write.to));
   if (source.workspace_bytes > 0) addresses.push_back(workspace.data());
+  if (tail != nullptr) {
+    const std::vector<void*> arguments = tail_arguments(*tail, queue.arrivals());
+    addresses.insert(addresses.end(), arguments.begin(), arguments.end());
+  }
   auto count = source.count;
   auto narrow_count = static_cast<std::int32_t>(count);
   std::vector<void*> arguments;

@@ -77,6 +77,7 @@ ExpressionPlan::ExpressionPlan(const Expression& expression) {
   is_pointwise = std::none_of(expression.code.begin(), expression.code.end(),
                               [](const Instruction& i) { return i.kind == Instruction::Kind::reduce; });
   for (const Array& write : writes) {
+    if (is_zero(write.strides, 0, rank)) continue;
     for (std::size_t axis = row_axes; axis < rank; ++axis) {
       if (sizes[axis] != 1 && write.strides[axis] == 0) is_pointwise = false;
     }

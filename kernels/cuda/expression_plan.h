@@ -33,7 +33,7 @@ struct ExpressionPlan {
   std::size_t row_axes = 0;
   std::vector<Array> reads, writes, places;
 
-  // No instruction reduces, nor is anything of a row alone: all axes are the rows'.
+  // No instruction reduces, and what is written has a value for each element, or one for all: all axes are the rows'.
   bool is_pointwise = false;
   std::int64_t rows = 1, length = 1;  // how many elements the axes before and from row_axes on have
   // Whether neighbours along the rows are closer in memory than along the reduced axes.

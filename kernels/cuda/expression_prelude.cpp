@@ -58,6 +58,23 @@ template <>
 struct Store<boolean> {
   static __device__ inline boolean of(bool x) { return {u8(x)}; }
 };
+// All NaNs are one: their signs and payloads differ with the code that has computed them.
+__device__ inline double as_double(double x) { return x == x ? x : __longlong_as_double(0x7ff8000000000000LL); }
+
+// For all threads of all blocks: whether this block is the last to get here. It then sees what the others wrote before.
+// They count in `arrivals`, which is 0 again afterwards.
+__device__ inline bool is_last_block(u32* arrivals) {
+  __shared__ bool is_last;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    is_last = atomicInc(arrivals, gridDim.x - 1) == gridDim.x - 1;
+    __threadfence();
+  }
+  __syncthreads();
+  return is_last;
+}
+
 template <class S>
 __device__ inline float rounded(float x) { return value(Store<S>::of(x)); }
 

@@ -4,6 +4,8 @@
 
 namespace giro::cuda {
 
-ExpressionSource source_of(const pointwise::Expression& expression) { return ExpressionWriter(expression).write(); }
+ExpressionSource source_of(const pointwise::Expression& expression, const RowTail* tail) {
+  return ExpressionWriter(expression, tail).write();
+}
 
 }  // namespace giro::cuda

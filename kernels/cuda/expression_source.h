@@ -26,7 +26,10 @@ struct ExpressionSource {
   std::size_t workspace_bytes = 0;
 };
 
-// Nothing to launch for a space without rows. Numbers are constants of the source, too.
-ExpressionSource source_of(const pointwise::Expression& expression);
+struct RowTail;
+
+// Nothing to launch for a space without rows. Numbers are constants of the source, too. A tail (row_tail.h), whose
+// arguments stand before `count`, is for an expression that reduces nothing.
+ExpressionSource source_of(const pointwise::Expression& expression, const RowTail* tail = nullptr);
 
 }  // namespace giro::cuda

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/expression_prelude.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/row_tail.h"
 #include "kernels/cuda/scalar_source.h"
 
 namespace giro::cuda {
@@ -39,8 +40,12 @@ std::string ExpressionWriter::strided(const std::vector<std::int64_t>& strides, 
   return sum.empty() ? "0" : sum;
 }
 
-ExpressionWriter::ExpressionWriter(const Expression& expression)
-    : expression_(expression), plan_(expression), is_kept_(expression.code.size()), is_needed_(expression.code.size()) {
+ExpressionWriter::ExpressionWriter(const Expression& expression, const RowTail* tail)
+    : expression_(expression),
+      tail_(tail),
+      plan_(expression),
+      is_kept_(expression.code.size()),
+      is_needed_(expression.code.size()) {
   source_.count = plan_.rows;
   source_.has_wide_count = plan_.rows > std::numeric_limits<std::int32_t>::max() - (1 << 16);
   for (const Expression::Write& write : expression.writes) is_needed_[write.value] = true;
@@ -74,7 +79,7 @@ ExpressionSource ExpressionWriter::write() {
 
 // What profilers show of it: "add_tanh_sum".
 std::string ExpressionWriter::title() const {
-  std::string title;
+  std::string title = tail_ != nullptr ? "publish" : "";
   for (std::size_t i = 0; i < expression_.code.size() && title.size() < 40; ++i) {
     const Instruction& instruction = expression_.code[i];
     if (!is_needed_[i]) continue;
@@ -107,6 +112,7 @@ void ExpressionWriter::begin_kernel(const std::string& suffix, int threads, std:
     parameters += fmt::format("{}* w{}, ", storage_type(plan_.writes[i].dtype), i);
   }
   if (!parts_at_.empty()) parameters += "char* workspace, ";
+  if (tail_ != nullptr) parameters += tail_parameters(tail_->part);
   line(0, fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}({}{} n) {{", threads, name, parameters,
                       count_type()));
   std::fill(is_kept_.begin(), is_kept_.end(), false);
@@ -134,7 +140,7 @@ void ExpressionWriter::write_pointwise() {
   const int pack = pointwise_pack();
   begin_kernel("", kThreads, (plan_.rows + std::int64_t{kThreads} * pack - 1) / (std::int64_t{kThreads} * pack));
   line(1, fmt::format("const {0} i = ({0}(blockIdx.x) * {1} + threadIdx.x) * {2};", count_type(), kThreads, pack));
-  line(1, "if (i >= n) return;");
+  line(1, "if (i < n) {");
   line(1, fmt::format("const {} count = n - i;", count_type()));
   for (std::size_t i = 0; i < plan_.reads.size(); ++i) line(1, fmt::format("const auto* const x{0} = r{0};", i));
   for (std::size_t i = 0; i < plan_.writes.size(); ++i) line(1, fmt::format("auto* const y{0} = w{0};", i));
@@ -146,6 +152,9 @@ void ExpressionWriter::write_pointwise() {
   Elements elements{.pack = pack, .is_whole = plan_.sizes.size() > 1, .run = plan_.is_of_element, .writes = true};
   for (std::size_t i = 0; i < elements.run.size(); ++i) elements.run[i] = elements.run[i] && is_needed_[i];
   write_elements(elements, 1);
+  write_outputs_of_row("i == 0");
+  line(1, "}");
+  if (tail_ != nullptr) body_ += tail_source(tail_->part, tail_->ring);
   end_kernel();
 }
 
@@ -178,8 +187,10 @@ std::int64_t ExpressionWriter::stride_of(const ExpressionPlan::Array& array) {
 
 bool ExpressionWriter::writes_elements(std::size_t write) const {
   const std::vector<std::int64_t>& strides = plan_.writes[write].strides;
-  return plan_.is_pointwise || std::any_of(strides.begin() + static_cast<std::ptrdiff_t>(plan_.row_axes), strides.end(),
-                                           [](std::int64_t stride) { return stride != 0; });
+  // Of one element alone it is that element's.
+  if (plan_.is_pointwise && plan_.sizes.empty()) return true;
+  return std::any_of(strides.begin() + static_cast<std::ptrdiff_t>(plan_.is_pointwise ? 0 : plan_.row_axes),
+                     strides.end(), [](std::int64_t stride) { return stride != 0; });
 }
 
 // As an operand of what is computed for one element (k) or for a row.

@@ -8,15 +8,16 @@
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/gather.h>
 #include <giro/kernels/math.h>
-#include <giro/kernels/optim/loss_scale.h>
-#include <giro/kernels/optim/update.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/publish.h>
 #include <giro/kernels/slots.h>
 
 namespace giro {
 struct RowPart;  // kernels/functors/publish.h
+namespace pointwise {
+struct Expression;
 }
+}  // namespace giro
 
 #define GIRO_DECLARE_OPS                                                                                              \
   void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Math math, const Stream& stream);    \
@@ -66,10 +67,8 @@ struct RowPart;  // kernels/functors/publish.h
   void publish_columns(const RowRing& ring, const Tensor& row, const RowPart& part, const Stream& stream);            \
   void read_slot(const Tensor& out, const SlotRing& ring, std::int64_t offset, const Stream& stream);                 \
   void write_slot(const SlotRing& ring, std::int64_t offset, const Tensor& in, const Stream& stream);                 \
-  void update(const optim::UpdateRule& rule, const optim::UpdateTensors& tensors, const Stream& stream);              \
-  void update_and_publish(const optim::UpdateRule& rule, const optim::UpdateTensors& tensors, const RowRing& ring,    \
-                          const Tensor& row, const RowPart& part, const Stream& stream);                              \
-  void adjust_loss_scale(const optim::LossScale& scale, const Tensor& squared_norm, const Stream& stream)
+  void run_and_publish(const pointwise::Expression& expression, const RowRing& ring, const Tensor& row,               \
+                       const RowPart& part, const Stream& stream)
 
 namespace giro::cpu {
 GIRO_DECLARE_OPS;

@@ -6,13 +6,12 @@
 
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/gather.h>
-#include <giro/kernels/optim/loss_scale.h>
-#include <giro/kernels/optim/update.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/publish.h>
 #include <giro/kernels/slots.h>
 
 #include "kernels/functors/publish.h"
+#include "kernels/pointwise/expression.h"
 #include "runtime/internal/memory_moves.h"
 
 namespace giro {
@@ -39,20 +38,12 @@ inline RowPart moved(RowPart part, const detail::MemoryMoves& moves) {
 
 }  // namespace giro
 
-namespace giro::optim {
+namespace giro::pointwise {
 
-inline const UpdateRule& moved(const UpdateRule& rule, const giro::detail::MemoryMoves&) { return rule; }
-
-inline UpdateTensors moved(UpdateTensors tensors, const giro::detail::MemoryMoves& moves) {
-  for (Tensor* tensor : {&tensors.params, &tensors.grads, &tensors.mu, &tensors.nu, &tensors.decays, &tensors.step,
-                         &tensors.learning_rate, &tensors.squared_norm, &tensors.loss_scale, &tensors.skipped}) {
-    *tensor = moves(*tensor);
-  }
-  return tensors;
+inline Expression moved(Expression expression, const giro::detail::MemoryMoves& moves) {
+  for (Access& read : expression.reads) read.memory = moves(read.memory);
+  for (Expression::Write& write : expression.writes) write.to.memory = moves(write.to.memory);
+  return expression;
 }
 
-inline LossScale moved(const LossScale& scale, const giro::detail::MemoryMoves& moves) {
-  return {moves(scale.scale), moves(scale.good_steps), moves(scale.skipped)};
-}
-
-}  // namespace giro::optim
+}  // namespace giro::pointwise

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include <giro/runtime/error.h>
 
-#include "kernels/functors/learning_rate.h"
+#include "kernels/pointwise/term.h"
 
 namespace giro::optim {
 namespace {
@@ -31,7 +33,37 @@ std::int64_t checked_steps(const char* what, std::int64_t steps) {
 
 LearningRate::LearningRate(double constant) : peak_(checked("the constant", constant)) {}
 
-float LearningRate::operator()(std::int64_t step) const { return functors::RateOf::at(*this, step); }
+float LearningRate::operator()(std::int64_t step) const {
+  const auto s = static_cast<float>(step);
+  if (step < warmup_steps_) return start_ + (peak_ - start_) * s / static_cast<float>(warmup_steps_);
+  if (decay_steps_ > 0) {
+    const float share = (s - static_cast<float>(warmup_steps_)) / static_cast<float>(decay_steps_);
+    return end_ + (peak_ - end_) * 0.5f * (1 + std::cos(std::numbers::pi_v<float> * std::min(share, 1.0f)));
+  }
+  float rate = peak_;
+  for (int i = 0; i < pieces_; ++i) {
+    if (step >= boundaries_[i]) rate *= scales_[i];
+  }
+  return rate;
+}
+
+pointwise::Term LearningRate::operator()(const pointwise::Term& step) const {
+  using pointwise::Term;
+  const Term s = step.cast(DType::f32);
+  Term rate = s.constant(DType::f32, peak_);
+  if (decay_steps_ > 0) {
+    const Term share = (s - static_cast<double>(warmup_steps_)) / static_cast<double>(decay_steps_);
+    rate = end_ + (peak_ - end_) * 0.5f * (1 + cos(std::numbers::pi * minimum(share, 1)));
+  }
+  for (int i = 0; i < pieces_; ++i) {
+    rate = where(step < static_cast<double>(boundaries_[i]), rate, rate * scales_[i]);
+  }
+  if (warmup_steps_ > 0) {
+    const Term rising = start_ + (peak_ - start_) * s / static_cast<double>(warmup_steps_);
+    rate = where(step < static_cast<double>(warmup_steps_), rising, rate);
+  }
+  return rate;
+}
 
 LearningRate constant(double rate) { return LearningRate(rate); }
 

@@ -4,8 +4,8 @@
 #include <initializer_list>
 #include <utility>
 
-namespace giro::functors {
-struct RateOf;
+namespace giro::pointwise {
+class Term;
 }
 
 namespace giro::optim {
@@ -20,9 +20,10 @@ class LearningRate {
 
   // The rate of a step, counted from 0.
   float operator()(std::int64_t step) const;
+  // The same on the device, of a step that is an i64.
+  pointwise::Term operator()(const pointwise::Term& step) const;
 
  private:
-  friend struct functors::RateOf;
   friend LearningRate constant(double rate);
   friend LearningRate warmup(double peak, std::int64_t steps, double start);
   friend LearningRate cosine(double peak, std::int64_t decay_steps, double end);

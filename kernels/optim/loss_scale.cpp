@@ -1,8 +1,9 @@
 #include <giro/kernels/optim/loss_scale.h>
 
-#include "kernels/internal/backends.h"
+#include <utility>
+
 #include "kernels/internal/checks.h"
-#include "kernels/internal/dispatch.h"
+#include "kernels/pointwise/term.h"
 
 namespace giro::optim {
 
@@ -17,8 +18,17 @@ void adjust_loss_scale(const LossScale& scale, const Tensor& squared_norm, const
   check({"good_steps", scale.good_steps}, DType::i64);
   check({"skipped", scale.skipped}, DType::i64);
   check({"squared_norm", squared_norm}, DType::f32);
-  GIRO_QUEUE(stream, adjust_loss_scale, (scale, squared_norm), {scale.scale, scale.good_steps, scale.skipped},
-             {scale.scale, scale.good_steps, scale.skipped, squared_norm});
+
+  pointwise::Builder code({});
+  const auto read = [&](const Tensor& leaf) { return pointwise::Term(code, code.read(leaf, {})); };
+  const auto before = read(scale.scale), good_steps = read(scale.good_steps), skipped = read(scale.skipped);
+  const auto is_good = is_finite(read(squared_norm));
+  const auto is_early = good_steps + 1 < static_cast<double>(LossScale::kGrowthInterval);
+  const auto larger = where(is_early, before, minimum(before * 2, LossScale::kLargest));
+  where(is_good, larger, maximum(before * 0.5, LossScale::kLeast)).write(scale.scale, {});
+  where(is_good, where(is_early, good_steps + 1, 0), 0).write(scale.good_steps, {});
+  where(is_good, skipped, skipped + 1).write(scale.skipped, {});
+  pointwise::queue("adjust_loss_scale", std::move(code).take(), stream);
 }
 
 }  // namespace giro::optim

@@ -2,15 +2,108 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdint>
+#include <optional>
+#include <utility>
 
 #include <giro/runtime/error.h>
 
-#include "kernels/internal/backends.h"
 #include "kernels/internal/checks.h"
-#include "kernels/internal/dispatch.h"
+#include "kernels/pointwise/term.h"
 
 namespace giro::optim {
+namespace {
+
+using pointwise::Builder;
+using pointwise::Expression;
+using pointwise::Layout;
+using pointwise::Term;
+
+// Leaves on the device, and what follows from them alone, are the same for all elements.
+class Update {
+ public:
+  Update(const UpdateRule& rule, const UpdateTensors& tensors)
+      : rule_(rule),
+        t_(tensors),
+        space_(t_.params.count() > 0 ? Shape{t_.params.count() / kGranule, kGranule} : Shape{}),
+        code_(space_, space_.rank()) {}
+
+  Expression expression() && {
+    const Term step = t_.loss_scale ? scalar(t_.step) - scalar(t_.skipped) : scalar(t_.step);
+    const Term rate = rule_.learning_rate(step);
+    rate.write(t_.learning_rate, Layout());
+    if (t_.params.count() > 0) write_elements(step.cast(DType::f32) + 1, rate);
+    return std::move(code_).take();
+  }
+
+ private:
+  static constexpr std::int64_t kGranule = UpdateTensors::kGranule;
+
+  Term scalar(const Tensor& leaf) { return {code_, code_.read(leaf, Layout())}; }
+  Layout flat() const { return pointwise::broadcast_layout(space_, space_); }
+  Term elements(const Tensor& buffer) { return {code_, code_.read(buffer, flat())}; }
+
+  // What an element becomes, unless gradients that are not finite make the update be skipped.
+  void write(const Tensor& buffer, const Term& before, const Term& after) {
+    const Term kept = t_.loss_scale ? where(is_finite(scalar(t_.squared_norm)), after, before) : after;
+    kept.write(buffer, flat());
+  }
+
+  // The factor of the gradients: of clipping, and what takes the loss scale out again.
+  std::optional<Term> gradient_scale() {
+    std::optional<Term> scale;
+    if (t_.loss_scale) scale = 1 / scalar(t_.loss_scale);  // of a power of two, so it rounds nothing
+    if (rule_.max_norm > 0) {
+      const Term norm = scale ? sqrt(scalar(t_.squared_norm)) * *scale : sqrt(scalar(t_.squared_norm));
+      // A NaN norm scales by NaN: clipping must not hide it.
+      const Term clip = where(norm <= rule_.max_norm, 1, rule_.max_norm / norm);
+      scale = scale ? clip * *scale : clip;
+    }
+    return scale;
+  }
+
+  // 1 - beta^t, without what a difference of two numbers near 1 would lose.
+  static Term correction(double beta, const Term& t) { return -expm1(t * std::log(beta)); }
+
+  void write_elements(const Term& t, const Term& rate) {
+    const Term param = elements(t_.params);
+    const std::optional<Term> scale = gradient_scale();
+    const Term g = scale ? *scale * elements(t_.grads) : elements(t_.grads);
+    Term direction = g;
+    if (rule_.rule == Rule::adam) {
+      const Term mu = elements(t_.mu), nu = elements(t_.nu);
+      const Term new_mu = rule_.beta1 * mu + (1 - rule_.beta1) * g;
+      const Term new_nu = rule_.beta2 * nu + (1 - rule_.beta2) * (g * g);
+      write(t_.mu, mu, new_mu);
+      write(t_.nu, nu, new_nu);
+      const Term first = 1 / correction(rule_.beta1, t), second = 1 / correction(rule_.beta2, t);
+      direction = (new_mu * first) / (sqrt(new_nu * second) + rule_.epsilon);
+    } else if (t_.mu) {
+      const Term mu = elements(t_.mu), new_mu = rule_.momentum * mu + g;
+      write(t_.mu, mu, new_mu);
+      direction = rule_.nesterov ? rule_.momentum * new_mu + g : new_mu;
+    }
+    Term updated = param - rate * direction;
+    if (rule_.weight_decay != 0) {
+      Term decay = rate * rule_.weight_decay;
+      if (t_.decays) decay = where(Term(code_, code_.read(t_.decays, Layout{.strides = {1}})) != 0, decay, 0);
+      updated = updated - decay * param;
+    }
+    write(t_.params, param, updated);
+  }
+
+  const UpdateRule& rule_;
+  const UpdateTensors& t_;
+  const Shape space_;  // granules
+  Builder code_;
+};
+
+Expression update_of(const UpdateRule& rule, const UpdateTensors& tensors) {
+  return Update(rule, tensors).expression();
+}
+
+}  // namespace
 
 void update(const UpdateRule& rule, const UpdateTensors& t, const Stream& stream) {
   checks::on_device("update",
@@ -58,17 +151,11 @@ void update(const UpdateRule& rule, const UpdateTensors& t, const Stream& stream
     checks::has_dtype("update", {"skipped", t.skipped}, DType::i64);
     checks::has_shape("update", {"skipped", t.skipped}, {});
   }
-  const bool reads_norm = rule.max_norm > 0 || t.loss_scale;
-  if (reads_norm) {
+  if (rule.max_norm > 0 || t.loss_scale) {
     checks::has_dtype("update", {"squared_norm", t.squared_norm}, DType::f32);
     checks::has_shape("update", {"squared_norm", t.squared_norm}, {});
   }
-  const double each = (adam ? 13 : 2 + (rule.momentum != 0 ? 2 : 0) + (rule.nesterov ? 2 : 0)) +
-                      (rule.weight_decay != 0 ? 2 : 0) + (rule.max_norm > 0 ? 1 : 0);
-  GIRO_QUEUE(stream, update, (rule, t), {t.params, t.mu, t.nu, t.learning_rate},
-             {t.params, t.grads, t.mu, t.nu, t.decays, t.step, reads_norm ? t.squared_norm : Tensor(), t.loss_scale,
-              t.skipped},
-             each * elements(t.params));
+  pointwise::queue("update", update_of(rule, t), stream);
 }
 
 }  // namespace giro::optim

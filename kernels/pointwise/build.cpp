@@ -13,10 +13,7 @@
 #include "kernels/internal/dispatch.h"
 
 namespace giro::pointwise {
-void ExpressionCall::move(const detail::MemoryMoves& moves) {
-  for (Access& read : expression.reads) read.memory = moves(read.memory);
-  for (Expression::Write& write : expression.writes) write.to.memory = moves(write.to.memory);
-}
+void ExpressionCall::move(const detail::MemoryMoves& moves) { expression = moved(std::move(expression), moves); }
 
 void ExpressionCall::emit(const Stream& stream) const { GIRO_BACKEND(stream, run)(expression, stream); }
 

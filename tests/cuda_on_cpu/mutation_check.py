@@ -46,20 +46,18 @@ CONCERNED = [  # first match
     ("runtime/cuda/*", [ERRORS, RUNTIME, LOOP]),
     ("runtime/*", [("runtime_test", "*"), LOOP]),
     ("kernels/cuda/accuracy.cu", [ERRORS, kernels("Accuracy")]),
-    ("kernels/cuda/activation.cu", [ERRORS, kernels("Activation")]),
-    ("kernels/cuda/bias.cu", [ERRORS, kernels("Dense", "Conv2d")]),
-    ("kernels/cuda/c[ao][sn]*", [ERRORS, kernels("Elementwise", "Conv2d")]),
+    ("kernels/cuda/bias.cpp", [ERRORS, kernels("Dense", "Conv2d")]),
+    ("kernels/cuda/conv2d.cpp", [ERRORS, kernels("Conv2d")]),
     ("kernels/cuda/cudnn.h", [ERRORS, kernels("Conv2d", "Pool")]),
     ("kernels/cuda/gather.cu", [ERRORS, kernels("Gather")]),
     ("kernels/cuda/[dm]*", [ERRORS, kernels("Dense")]),
     ("kernels/cuda/pad.cu", [ERRORS, kernels("Conv2d")]),
     ("kernels/cuda/pool.cu", [ERRORS, kernels("Pool")]),
-    ("kernels/cuda/publish.cu", [ERRORS, kernels("Publish"), LOOP]),
+    ("kernels/cuda/row_tail.cpp", [ERRORS, kernels("Publish"), LOOP]),
     ("kernels/cuda/reduce.cu", [ERRORS, kernels("Reduce")]),
     ("kernels/cuda/softmax_cross_entropy.cu", [ERRORS, kernels("SoftmaxCrossEntropy")]),
     ("kernels/cuda/tiled_*", [ERRORS, kernels("Declined*")]),
-    ("kernels/cuda/update.cu", [ERRORS, kernels("Update")]),
-    ("kernels/cuda/*", [ERRORS, kernels("Elementwise", "Activation", "Gather")]),
+    ("kernels/cuda/*", [ERRORS, kernels("Elementwise", "Update", "Gather")]),
     ("loop/*", [LOOP]),
     ("callbacks/*", [CALLBACKS]),
 ]
@@ -74,8 +72,8 @@ EXPLAINED = {
     ("runtime/cuda/device.cpp", "check",
      'if (current != device.index()) check(cudaSetDevice(device.index()), "cudaSetDevice");'):
         "the emulation has one device, which is always the current one",
-    ("kernels/cuda/publish.cu", "__threadfence_system", "__threadfence_system();"): HOST_SEES,
-    ("kernels/cuda/publish.cu", "__threadfence_system too early", "*row = number + 1;"): HOST_SEES,
+    ("kernels/cuda/row_tail.cpp", "__threadfence_system", "__threadfence_system();"): HOST_SEES,
+    ("kernels/cuda/row_tail.cpp", "__threadfence_system too early", "*row = number + 1;"): HOST_SEES,
 }
 
 # FILE:LINE KIND, the file's text from begin to end replaced.

@@ -13,6 +13,7 @@
 #include "kernels/functors/publish.h"
 #include "kernels/internal/backends.h"
 #include "kernels/internal/dispatch.h"
+#include "kernels/internal/rewrite/rewriter.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/relu.h"
 
@@ -287,17 +288,17 @@ TEST_P(FusedTest, TheUpdatePublishesTheRow) {
                                              .step = out[4],
                                              .learning_rate = out[6]};
           const std::vector<Tensor> scalars{out[6], out[4], out[5]};
-          for (int time = 0; time < 3; ++time) {
-            if (fused) {
-              RowPart part(scalars, 0, scalars.size());
-              part.add_counter(out[4], 1);
-              const detail::OpScope scope("update_and_publish");
-              GIRO_BACKEND(s, update_and_publish)(rule, tensors, ring, out[5], part, s);
-            } else {
-              optim::update(rule, tensors, s);
-              increment(out[4], 1, s);
-              publish_row(ring, out[5], scalars, s);
-            }
+          const auto step = [&] {
+            optim::update(rule, tensors, s);
+            increment(out[4], 1, s);
+            publish_row(ring, out[5], scalars, s);
+          };
+          if (fused) {
+            const Graph graph = Graph::record(s, step, {.rewriter = &rewrite::rewriter()});
+            EXPECT_EQ(graph.program().nodes().size(), device().is_cuda() ? 1u : 2u);
+            graph.replay(s, 3);
+          } else {
+            for (int time = 0; time < 3; ++time) step();
           }
           s.synchronize();
           published.emplace_back(values, values + 7);

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+
+#include "kernels/pointwise/build.h"
+#include "kernels/pointwise/table.h"
+
+namespace giro::pointwise {
+
+// A value of an expression that is being built, or a number beside one, with the operators that mathematics has. All
+// operands are of one dtype, which numbers take.
+class Term {
+ public:
+  Term(double number) : number_(number) {}
+  Term(Builder& builder, std::uint16_t value) : builder_(&builder), value_(value) {}
+
+  static Term apply(const ScalarFunction& function, std::initializer_list<Term> operands) {
+    const Term* typed = operands.begin();
+    if (function.rules.takes == Takes::select) ++typed;
+    while (typed + 1 != operands.end() && typed->builder_ == nullptr) ++typed;
+    Builder& builder = *typed->builder_;
+    const DType dtype = builder.dtype(typed->value_);
+    std::array<std::uint16_t, 3> values{};
+    std::size_t count = 0;
+    for (const Term& operand : operands) values[count++] = operand.in(builder, dtype);
+    const DType result = function.rules.gives == Gives::boolean ? DType::boolean : dtype;
+    return {builder, builder.apply(function, result, std::span(values).first(count))};
+  }
+
+  // A number in the same expression.
+  Term constant(DType dtype, double number) const { return {*builder_, Term(number).in(*builder_, dtype)}; }
+  Term cast(DType dtype) const { return {*builder_, builder_->cast(value_, dtype)}; }
+  void write(const Tensor& memory, const Layout& layout) const { builder_->write(value_, memory, layout); }
+
+ private:
+  std::uint16_t in(Builder& builder, DType dtype) const {
+    if (builder_ != nullptr) return value_;
+    return builder.constant(dtype, number_, is_floating(dtype) ? 0 : static_cast<std::int64_t>(number_));
+  }
+
+  Builder* builder_ = nullptr;
+  std::uint16_t value_ = 0;
+  double number_ = 0;
+};
+
+inline Term operator+(const Term& a, const Term& b) { return Term::apply(functions::add, {a, b}); }
+inline Term operator-(const Term& a, const Term& b) { return Term::apply(functions::subtract, {a, b}); }
+inline Term operator*(const Term& a, const Term& b) { return Term::apply(functions::multiply, {a, b}); }
+inline Term operator/(const Term& a, const Term& b) { return Term::apply(functions::divide, {a, b}); }
+inline Term operator-(const Term& a) { return Term::apply(functions::negate, {a}); }
+inline Term operator<(const Term& a, const Term& b) { return Term::apply(functions::less, {a, b}); }
+inline Term operator<=(const Term& a, const Term& b) { return Term::apply(functions::less_equal, {a, b}); }
+inline Term operator!=(const Term& a, const Term& b) { return Term::apply(functions::not_equal, {a, b}); }
+inline Term sqrt(const Term& a) { return Term::apply(functions::sqrt, {a}); }
+inline Term cos(const Term& a) { return Term::apply(functions::cos, {a}); }
+inline Term expm1(const Term& a) { return Term::apply(functions::expm1, {a}); }
+inline Term minimum(const Term& a, const Term& b) { return Term::apply(functions::minimum, {a, b}); }
+inline Term maximum(const Term& a, const Term& b) { return Term::apply(functions::maximum, {a, b}); }
+inline Term is_finite(const Term& a) { return Term::apply(functions::is_finite, {a}); }
+inline Term where(const Term& condition, const Term& a, const Term& b) {
+  return Term::apply(functions::where, {condition, a, b});
+}
+
+}  // namespace giro::pointwise

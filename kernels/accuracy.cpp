@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include <giro/kernels/reduce.h>
 #include <giro/runtime/error.h>
 
-#include "kernels/internal/backends.h"
 #include "kernels/internal/checks.h"
-#include "kernels/internal/dispatch.h"
+#include "kernels/internal/correct_rows.h"
+#include "kernels/pointwise/term.h"
 
 namespace giro {
 
@@ -23,6 +26,20 @@ void check(std::string_view op, const Tensor& out, const Tensor& logits, const T
 
 }  // namespace
 
+pointwise::Expression correct_rows(const Tensor& out, const Tensor& logits, const Tensor& labels) {
+  using pointwise::Layout;
+  using pointwise::Term;
+  const Shape& space = logits.shape();
+  pointwise::Builder code(space, 1);
+  const Term logit(code, code.read(logits, pointwise::broadcast_layout(space, space)));
+  const Term label(code, code.read(labels, Layout{.strides = {1}}));
+  const Term best = logit.reduce(pointwise::Combiner::argmax, DType::i64);
+  const Term is_correct = (best == label.cast(DType::i64)).cast(DType::f32);
+  const Term largest = logit.reduce(pointwise::Combiner::max, DType::f32);
+  where(is_nan(largest), 0, is_correct).write(out, Layout{.strides = {1}});
+  return std::move(code).take();
+}
+
 void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
   check("accuracy", out, logits, labels, stream);
   checks::has_shape("accuracy", {"out", out}, {});
@@ -30,7 +47,10 @@ void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, con
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("accuracy: logits is {}, which has no elements", to_string(logits)));
   }
-  GIRO_QUEUE(stream, accuracy, (out, logits, labels), {out}, {logits, labels}, elements(logits));
+  const Buffer memory = stream.allocate(labels.shape().count() * sizeof(float));
+  const Tensor rows(memory.data(), DType::f32, labels.shape(), stream.device());
+  pointwise::queue("correct", correct_rows(rows, logits, labels), stream);
+  mean(out, rows, stream);
 }
 
 void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
@@ -40,7 +60,7 @@ void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, cons
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("correct: logits is {}, expected one class or more", to_string(logits)));
   }
-  GIRO_QUEUE(stream, correct, (out, logits, labels), {out}, {logits, labels}, elements(logits));
+  pointwise::queue("correct", correct_rows(out, logits, labels), stream);
 }
 
 }  // namespace giro

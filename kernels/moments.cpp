@@ -3,15 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 #include <giro/runtime/error.h>
 
-#include "kernels/internal/backends.h"
 #include "kernels/internal/checks.h"
-#include "kernels/internal/dispatch.h"
+#include "kernels/pointwise/term.h"
 
 namespace giro {
 namespace {
+
+using pointwise::Builder;
+using pointwise::Layout;
+using pointwise::Term;
+
+// The deviation: a NaN stays one.
+Term spread_of(const Term& mean, const Term& mean_of_squares) {
+  return sqrt(maximum(mean_of_squares - square(mean), 0));
+}
 
 void is_number(std::string_view op, const checks::Argument& argument) {
   checks::has_dtype(op, argument, DType::f64);
@@ -50,20 +60,46 @@ void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, c
                                                          to_string(mask), to_string(values)));
     }
   }
-  GIRO_QUEUE(stream, moments, (mean, deviation, count, values, mask), {mean, deviation, count}, {values, mask},
-             3 * elements(values));
+  const std::int64_t outer = mask ? mask.count() : 1, inner = outer > 0 ? values.count() / outer : 0;
+  const Shape space{outer, inner};
+  Builder code(space, 2);
+  Term x = Term(code, code.read(values, pointwise::broadcast_layout(space, space))).cast(DType::f64);
+  Term n = x.constant(DType::f64, static_cast<double>(values.count()));
+  if (mask) {
+    const Term counts(code, code.read(mask, Layout{.strides = {1}}));
+    x = where(counts, x, 0);
+    n = counts.cast(DType::f64).sum();
+  }
+  const Term of_mean = x.sum() / n;
+  of_mean.write(mean, {});
+  spread_of(of_mean, square(x).sum() / n).write(deviation, {});
+  n.write(count, {});
+  queue("moments", std::move(code).take(), stream);
 }
 
 void moment_sums(const Tensor& sums, const Tensor& mean, const Tensor& deviation, const Tensor& count,
                  const Stream& stream) {
   check_sums("moment_sums", mean, deviation, count, sums, stream);
-  GIRO_QUEUE(stream, moment_sums, (sums, mean, deviation, count), {sums}, {mean, deviation, count});
+  Builder code({});
+  const Term n(code, code.read(count, {})), m(code, code.read(mean, {}));
+  Term squared = square(m);
+  if (deviation) squared = squared + square(Term(code, code.read(deviation, {})));
+  where(0 < n, n * m, 0).write(sums, {});
+  where(0 < n, n * squared, 0).write(sums, Layout{.offset = 1});
+  n.write(sums, Layout{.offset = 2});
+  queue("moment_sums", std::move(code).take(), stream);
 }
 
 void moments_of_sums(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& sums,
                      double factor, const Stream& stream) {
   check_sums("moments_of_sums", mean, deviation, count, sums, stream);
-  GIRO_QUEUE(stream, moments_of_sums, (mean, deviation, count, sums, factor), {mean, deviation, count}, {sums});
+  Builder code({});
+  const auto sum = [&](std::int64_t i) { return factor * Term(code, code.read(sums, Layout{.offset = i})); };
+  const Term n = sum(2), of_mean = sum(0) / n;
+  of_mean.write(mean, {});
+  if (deviation) spread_of(of_mean, sum(1) / n).write(deviation, {});
+  n.write(count, {});
+  queue("moments_of_sums", std::move(code).take(), stream);
 }
 
 }  // namespace giro

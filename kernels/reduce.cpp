@@ -2,14 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include <giro/runtime/error.h>
 
 #include "kernels/internal/backends.h"
 #include "kernels/internal/checks.h"
 #include "kernels/internal/dispatch.h"
+#include "kernels/pointwise/term.h"
 
 namespace giro {
 namespace {
+
+using pointwise::Builder;
+using pointwise::Term;
 
 void check(std::string_view op, const Tensor& out, const Tensor& x, bool of_nothing, const Stream& stream) {
   checks::on_device(op, {{"out", out}, {"x", x}}, stream);
@@ -21,26 +27,30 @@ void check(std::string_view op, const Tensor& out, const Tensor& x, bool of_noth
   }
 }
 
+// All elements to one, by f of each.
+template <class F>
+void reduce(const char* op, const Tensor& out, const Tensor& x, const Stream& stream, const F& f) {
+  const Shape space{x.count()};
+  Builder code(space, 1);
+  f(Term(code, code.read(x, pointwise::broadcast_layout(space, space)))).write(out, {});
+  queue(op, std::move(code).take(), stream);
+}
+
 }  // namespace
 
 void sum(const Tensor& out, const Tensor& x, const Stream& stream) {
   check("sum", out, x, true, stream);
-  GIRO_QUEUE(stream, sum, (out, x), {out}, {x}, elements(x));
+  reduce("sum", out, x, stream, [](const Term& each) { return each.sum(); });
 }
 
 void mean(const Tensor& out, const Tensor& x, const Stream& stream) {
   check("mean", out, x, false, stream);
-  GIRO_QUEUE(stream, mean, (out, x), {out}, {x}, elements(x));
-}
-
-void max(const Tensor& out, const Tensor& x, const Stream& stream) {
-  check("max", out, x, false, stream);
-  GIRO_QUEUE(stream, max, (out, x), {out}, {x}, elements(x));
+  reduce("mean", out, x, stream, [&](const Term& each) { return each.sum() / static_cast<double>(x.count()); });
 }
 
 void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream) {
   check("sum_of_squares", out, x, true, stream);
-  GIRO_QUEUE(stream, sum_of_squares, (out, x), {out}, {x}, 2 * elements(x));
+  reduce("sum_of_squares", out, x, stream, [](const Term& each) { return square(each).sum(); });
 }
 
 void sum_rows(const Tensor& out, const Tensor& x, const Stream& stream) {

@@ -6,12 +6,11 @@
 namespace giro {
 
 // Reductions; f32, in an order that depends only on the shape, so repeated runs give the same bits.
-// Errors: shape_mismatch, dtype_mismatch, device_mismatch, invalid_argument (max or mean of nothing).
+// Errors: shape_mismatch, dtype_mismatch, device_mismatch, invalid_argument (mean of nothing).
 
-// Over all elements of x into a scalar: the sum, the mean, the largest, the sum of squares. A NaN in x makes each NaN.
+// Over all elements of x into a scalar: the sum, the mean, the sum of squares. A NaN in x makes each NaN.
 void sum(const Tensor& out, const Tensor& x, const Stream& stream);
 void mean(const Tensor& out, const Tensor& x, const Stream& stream);
-void max(const Tensor& out, const Tensor& x, const Stream& stream);
 void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream);
 
 // Over rows: out[c] = sum of x[r, c]. x (R, C) f32, bf16 or f16, out (C) f32 or of that dtype.

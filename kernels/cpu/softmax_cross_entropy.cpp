@@ -6,8 +6,9 @@
 #include <limits>
 #include <numeric>
 
-#include "kernels/cpu/block_sum.h"
 #include "kernels/cpu/exp.h"
+#include "kernels/cpu/fold.h"
+#include "kernels/cpu/for_each.h"
 #include "kernels/cpu/is_correct.h"
 #include "kernels/functors/dtype_dispatch.h"
 #include "kernels/internal/backends.h"
@@ -76,6 +77,18 @@ void with_cross_entropy(float* losses, const Tensor& dlogits, const Tensor& logi
   });
 }
 
+// As a sum of that many is computed by itself.
+float sum_of(const float* losses, std::int64_t rows) {
+  const Fold fold = fold_of(pointwise::Combiner::sum, DType::f32);
+  Total total = fold.identity;
+  for (std::int64_t r = 0; r < rows; r += kPiece) {
+    fold.rows(losses + r, 1, std::min(kPiece, rows - r), r, &total);
+  }
+  float sum = 0;
+  fold.finish(&total, &sum, 1);
+  return sum;
+}
+
 }  // namespace
 
 void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels,
@@ -102,8 +115,7 @@ void mean_cross_entropy(const Tensor& loss, const Tensor& dlogits, const Tensor&
                            rows(begin, end);
                          });
           const auto count = static_cast<double>(rows.rows);
-          const double sum = block_sum(rows.rows, [&](std::int64_t r) { return static_cast<double>(rows.losses[r]); });
-          *loss = static_cast<float>(1.0 / count * sum);
+          *loss = sum_of(rows.losses, rows.rows) / static_cast<float>(rows.rows);
           if (accuracy == nullptr) return;
           const auto hits = std::accumulate(std::begin(correct), std::end(correct), std::int64_t{0});
           *accuracy = static_cast<float>(static_cast<double>(hits) / count);

@@ -1,3 +1,5 @@
+#include <giro/kernels/softmax_cross_entropy.h>
+
 #include <cub/block/block_reduce.cuh>
 
 #include <cstdint>
@@ -58,23 +60,48 @@ __global__ void softmax_cross_entropy_kernel(float* losses, float* dlogits, cons
   if (lane == 0) losses[row] = loss;
 }
 
-// For a whole block of kSize threads: the mean of losses[0, rows), added up as the op `mean` does it, and the share of
-// correct rows. Each is written if there is a place for it.
+constexpr int kUnit = 8;  // of a generated sum (expression_plan.h)
+constexpr int kMostUnits = kMostMeanRows / kUnit;
+constexpr int kUnitsOfFloats = 128;  // what is joined in f32
+
+// For a whole block of kSize threads: the sum of losses[0, rows) in thread 0, added up as a generated kernel does it:
+// units one element after the other, then these in pairs, in f32 and at last in double.
+template <int kSize>
+__device__ float sum_of_rows(const float* losses, int rows) {
+  __shared__ float units[kMostUnits];
+  int count = 1;
+  while (count * kUnit < rows) count *= 2;
+  for (int u = static_cast<int>(threadIdx.x); u < count; u += kSize) {
+    float sum = 0.0f;
+    for (int r = u * kUnit; r < (u + 1) * kUnit && r < rows; ++r) sum += losses[r];
+    units[u] = sum;
+  }
+  for (int step = 1; step < count && step < kUnitsOfFloats; step *= 2) {
+    __syncthreads();
+    for (int u = 2 * step * static_cast<int>(threadIdx.x); u < count; u += 2 * step * kSize)
+      units[u] += units[u + step];
+  }
+  __syncthreads();
+  double sum = units[0];
+  if (count > kUnitsOfFloats) sum += units[kUnitsOfFloats];
+  if (count > 2 * kUnitsOfFloats) {
+    sum += static_cast<double>(units[2 * kUnitsOfFloats]) + static_cast<double>(units[3 * kUnitsOfFloats]);
+  }
+  return static_cast<float>(sum);
+}
+static_assert(kMostUnits == 4 * kUnitsOfFloats);
+
+// For a whole block of kSize threads: the mean of losses[0, rows), and the share of correct rows. Each is written if
+// there is a place for it.
 template <int kSize>
 __device__ void means_of_rows(float* loss, float* accuracy, const float* losses, const unsigned char* correct,
                               std::int64_t rows) {
-  float sum = 0.0f;
+  const float sum = sum_of_rows<kSize>(losses, static_cast<int>(rows));
   int hits = 0;
-  for (std::int64_t r = threadIdx.x; r < rows; r += kSize) {
-    sum += losses[r];
-    if (accuracy != nullptr) hits += correct[r];
-  }
-  using ReduceSum = cub::BlockReduce<float, kSize>;
+  for (std::int64_t r = threadIdx.x; accuracy != nullptr && r < rows; r += kSize) hits += correct[r];
   using ReduceHits = cub::BlockReduce<int, kSize>;
-  __shared__ typename ReduceSum::TempStorage sum_storage;
-  __shared__ typename ReduceHits::TempStorage hits_storage;
-  sum = ReduceSum(sum_storage).Sum(sum);
-  if (accuracy != nullptr) hits = ReduceHits(hits_storage).Sum(hits);
+  __shared__ typename ReduceHits::TempStorage storage;
+  if (accuracy != nullptr) hits = ReduceHits(storage).Sum(hits);
   if (threadIdx.x != 0) return;
   loss[0] = sum / static_cast<float>(rows);
   if (accuracy != nullptr) accuracy[0] = static_cast<float>(hits) / static_cast<float>(rows);
@@ -116,7 +143,7 @@ __global__ void small_mean_cross_entropy_kernel(float* loss, float* dlogits, flo
   means_of_rows<kSmallThreads>(loss, accuracy, losses, correct, rows);
 }
 
-constexpr int kMeanThreads = 256;  // as many as the op `mean` adds up with
+constexpr int kMeanThreads = 256;
 
 // A warp a row; the last block has the means.
 template <class Label>

@@ -42,24 +42,12 @@ struct Expression;
   void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);                  \
   void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,                        \
                          const PoolOptions& options, const Stream& stream);                                           \
-  void sum(const Tensor& out, const Tensor& x, const Stream& stream);                                                 \
-  void mean(const Tensor& out, const Tensor& x, const Stream& stream);                                                \
-  void max(const Tensor& out, const Tensor& x, const Stream& stream);                                                 \
-  void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream);                                      \
   void digest(const Tensor& digest, const Tensor& bytes, const Stream& stream);                                       \
   void sum_rows(const Tensor& out, const Tensor& x, const Stream& stream);                                            \
   void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels, \
                              const Stream& stream);                                                                   \
   void mean_cross_entropy(const Tensor& loss, const Tensor& dlogits, const Tensor& accuracy, const Tensor& logits,    \
                           const Tensor& labels, double factor, const Stream& stream);                                 \
-  void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream);                 \
-  void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream);                  \
-  void moments(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& values,                \
-               const Tensor& mask, const Stream& stream);                                                             \
-  void moment_sums(const Tensor& sums, const Tensor& mean, const Tensor& deviation, const Tensor& count,              \
-                   const Stream& stream);                                                                             \
-  void moments_of_sums(const Tensor& mean, const Tensor& deviation, const Tensor& count, const Tensor& sums,          \
-                       double factor, const Stream& stream);                                                          \
   void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, const Stream& stream);                \
   void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream);  \
   void gather_batch(const std::vector<GatheredArray>& arrays, const SlotRing& positions, const RowOrder& order,       \

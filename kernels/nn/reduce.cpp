@@ -8,10 +8,8 @@
 #include <cstdint>
 #include <utility>
 
-#include <giro/kernels/elementwise.h>
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/functional.h>
-#include <giro/kernels/reduce.h>
 #include <giro/runtime/error.h>
 
 #include "kernels/pointwise/arguments.h"
@@ -121,36 +119,11 @@ Var test(const char* op, Combiner combiner, const Operand& x, const Axes& axes) 
   return reduce(op, combiner, x, DType::boolean, DType::boolean, axes, nullptr);
 }
 
-// A scalar, times `factor`, for each element of a shape.
-Var broadcast(const Var& scalar, const Shape& shape, double factor) {
-  Var y = Var::computed(DType::f32, shape, {scalar}, [factor](const Var&, const Var& dy, const std::vector<Var>&) {
-    return scale(sum(dy), factor);
-  });
-  giro::broadcast(y.value(), scalar.value(), factor, y.stream());
-  return y;
-}
-
-// The loss of a step most often, for which there are rules.
-bool is_of_all_floats(const Var& x, const Axes& axes) {
-  return axes.all() && (x.dtype() == DType::f32 || is_16_bit(x.dtype()));
-}
-
-Var of_all_floats(const Var& given, double factor,
-                  void (*queue)(const Tensor& out, const Tensor& x, const Stream& stream)) {
-  const Var x = cast(given, DType::f32);
-  Var y = Var::computed(DType::f32, {}, {x}, [factor](const Var&, const Var& dy, const std::vector<Var>& in) {
-    return broadcast(dy, in[0].shape(), factor);
-  });
-  queue(y.value(), x.value(), y.stream());
-  return y;
-}
-
 }  // namespace
 
 Var sum(const Operand& x, const Axes& axes) {
   const detail::CallSite site(x.where);
   expect_value("sum", x);
-  if (is_of_all_floats(x.var, axes)) return of_all_floats(x.var, 1.0, &giro::sum);
   const DType dtype = dtype_of_sum(x.var.dtype());
   Gradient gradient = [axes](const Var&, const Var& dy, const std::vector<Var>& in) {
     return spread(dy, in.front().shape(), axes);
@@ -162,9 +135,6 @@ Var sum(const Operand& x, const Axes& axes) {
 Var mean(const Operand& x, const Axes& axes) {
   const detail::CallSite site(x.where);
   expect_value("mean", x);
-  if (is_of_all_floats(x.var, axes)) {
-    return of_all_floats(x.var, 1.0 / static_cast<double>(x.var.shape().count()), &giro::mean);
-  }
   const Var floats = is_floating(x.var.dtype()) ? x.var : cast(x.var, DType::f32);
   const std::int64_t count = Reduction("mean", x.var.shape(), axes).count;
   return sum(floats, axes) / static_cast<double>(count);

@@ -27,6 +27,9 @@ struct Layout {
 struct Access {
   Tensor memory;
   Layout layout;
+  bool operator==(const Access& other) const {
+    return memory.raw() == other.memory.raw() && memory.dtype() == other.memory.dtype() && layout == other.layout;
+  }
 };
 
 // What a reduction makes of the elements along the reduced axes. Sums and products are of numbers; sum of boolean
@@ -55,6 +58,7 @@ struct Instruction {
   const ScalarFunction* function = nullptr;
   double number = 0;         // of a constant of a floating dtype
   std::int64_t integer = 0;  // of one of another
+  bool operator==(const Instruction&) const = default;
 };
 
 // How many operands it has.
@@ -73,6 +77,7 @@ struct Expression {
   struct Write {
     Access to;
     std::uint16_t value;  // an instruction; of a row: strides along the reduced axes are 0
+    bool operator==(const Write&) const = default;
   };
 
   Shape space;
@@ -81,6 +86,7 @@ struct Expression {
   std::vector<Layout> places;
   std::vector<Instruction> code;
   std::vector<Write> writes;
+  bool operator==(const Expression&) const = default;
 };
 
 inline bool reduces(const Expression& expression) {

@@ -202,15 +202,17 @@ class Joined {
     return std::nullopt;
   }
 
-  // A product of two constants of f32 is one.
+  // Products and quotients of two constants of f32, which are the same wherever they are computed.
   Instruction folded(const Instruction& instruction) const {
-    if (instruction.kind != Kind::apply || instruction.function != &functions::multiply ||
+    const bool divides = instruction.function == &functions::divide;
+    if (instruction.kind != Kind::apply || (instruction.function != &functions::multiply && !divides) ||
         instruction.dtype != DType::f32 || !is_constant(instruction.operands[0]) ||
         !is_constant(instruction.operands[1])) {
       return instruction;
     }
     const auto number = [&](std::size_t k) { return static_cast<float>(result_.code[instruction.operands[k]].number); };
-    return {.kind = Kind::constant, .dtype = DType::f32, .number = number(0) * number(1)};
+    const float folded = divides ? number(0) / number(1) : number(0) * number(1);
+    return {.kind = Kind::constant, .dtype = DType::f32, .number = folded};
   }
 
   const std::vector<Axis>& axes_;

@@ -31,6 +31,8 @@ class Term {
 
   // A number in the same expression.
   Term constant(DType dtype, double number) const { return {*builder_, Term(number).in(*builder_, dtype)}; }
+  Term reduce(Combiner combiner, DType dtype) const { return {*builder_, builder_->reduce(combiner, dtype, value_)}; }
+  Term sum() const { return reduce(Combiner::sum, builder_->dtype(value_)); }
   Term cast(DType dtype) const { return {*builder_, builder_->cast(value_, dtype)}; }
   void write(const Tensor& memory, const Layout& layout) const { builder_->write(value_, memory, layout); }
 
@@ -53,11 +55,14 @@ inline Term operator-(const Term& a) { return Term::apply(functions::negate, {a}
 inline Term operator<(const Term& a, const Term& b) { return Term::apply(functions::less, {a, b}); }
 inline Term operator<=(const Term& a, const Term& b) { return Term::apply(functions::less_equal, {a, b}); }
 inline Term operator!=(const Term& a, const Term& b) { return Term::apply(functions::not_equal, {a, b}); }
+inline Term operator==(const Term& a, const Term& b) { return Term::apply(functions::equal, {a, b}); }
+inline Term square(const Term& a) { return Term::apply(functions::square, {a}); }
 inline Term sqrt(const Term& a) { return Term::apply(functions::sqrt, {a}); }
 inline Term cos(const Term& a) { return Term::apply(functions::cos, {a}); }
 inline Term expm1(const Term& a) { return Term::apply(functions::expm1, {a}); }
 inline Term minimum(const Term& a, const Term& b) { return Term::apply(functions::minimum, {a, b}); }
 inline Term maximum(const Term& a, const Term& b) { return Term::apply(functions::maximum, {a, b}); }
+inline Term is_nan(const Term& a) { return Term::apply(functions::is_nan, {a}); }
 inline Term is_finite(const Term& a) { return Term::apply(functions::is_finite, {a}); }
 inline Term where(const Term& condition, const Term& a, const Term& b) {
   return Term::apply(functions::where, {condition, a, b});

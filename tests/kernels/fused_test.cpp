@@ -65,11 +65,11 @@ class FusedTest : public test::OpTest {
 TEST(Dispatch, QueuesByOneStatement) {
   const Stream stream(Device::cpu());
   float x = 2, sum = 0;
-  const Tensor in(&x, DType::f32, {}, Device::cpu()), out(&sum, DType::f32, {}, Device::cpu());
+  const Tensor in(&x, DType::f32, {1, 1}, Device::cpu()), out(&sum, DType::f32, {1}, Device::cpu());
   int skipped = 0;
   for (const bool queues : {true, false}) {
     if (queues)
-      GIRO_QUEUE(stream, sum, (out, in), {out}, {in}, elements(out));
+      GIRO_QUEUE(stream, sum_rows, (out, in), {out}, {in}, elements(out));
     else
       ++skipped;
   }

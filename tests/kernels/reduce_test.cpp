@@ -56,26 +56,6 @@ TEST_P(ReduceTest, SumOfSquares) {
   }
 }
 
-TEST_P(ReduceTest, MaxIsExact) {
-  for (const Shape& shape : kReduceShapes) {
-    for (const double high : {1.0, -0.5}) {
-      const Array x = random_.uniform(shape, -1, high);
-      check_scalar("max", max, x, *std::max_element(x.values.begin(), x.values.end()), 0);
-    }
-  }
-}
-
-TEST_P(ReduceTest, MaxFindsTheLargestAnywhere) {
-  for (const std::int64_t count : {1, 7, 16, 33, 1021, 70'001}) {
-    for (const std::int64_t place : {std::int64_t{0}, count / 3, count - 1}) {
-      Array x{DType::f32, {count}, std::vector<double>(static_cast<std::size_t>(count), -test::kInfinity)};
-      check_scalar("max of -infinity", max, x, -test::kInfinity, 0);
-      x.values[static_cast<std::size_t>(place)] = test::round_to(DType::f32, -3e38);
-      check_scalar(fmt::format("max at {}", place), max, x, x.values[static_cast<std::size_t>(place)], 0);
-    }
-  }
-}
-
 TEST_P(ReduceTest, NaNAnywhereMakesEachNaN) {
   for (const std::int64_t count : {1, 2, 7, 16, 33, 1021, 70'001}) {
     for (const std::int64_t place : {std::int64_t{0}, count / 3, count / 2, count - 1}) {
@@ -84,7 +64,6 @@ TEST_P(ReduceTest, NaNAnywhereMakesEachNaN) {
       const std::string at = fmt::format("with NaN at {}", place);
       check_scalar("sum " + at, sum, x, test::kNaN, 0);
       check_scalar("mean " + at, mean, x, test::kNaN, 0);
-      check_scalar("max " + at, max, x, test::kNaN, 0);
       check_scalar("sum of squares " + at, sum_of_squares, x, test::kNaN, 0);
     }
   }
@@ -95,20 +74,15 @@ TEST_P(ReduceTest, InfinityPassesThrough) {
   x.values[500] = test::kInfinity;
   check_scalar("sum", sum, x, test::kInfinity, 0);
   check_scalar("mean", mean, x, test::kInfinity, 0);
-  check_scalar("max", max, x, test::kInfinity, 0);
   check_scalar("sum of squares", sum_of_squares, x, test::kInfinity, 0);
   x.values[3] = -test::kInfinity;
   check_scalar("sum of both infinities", sum, x, test::kNaN, 0);
-  check_scalar("max of both infinities", max, x, test::kInfinity, 0);
 }
 
-TEST_P(ReduceTest, NothingSumsToZeroAndHasNoLargest) {
+TEST_P(ReduceTest, NothingSumsToZeroAndHasNoMean) {
   const Array nothing{DType::f32, {0, 3}, {}};
   check_scalar("sum", sum, nothing, 0, 0);
   check_scalar("sum of squares", sum_of_squares, nothing, 0, 0);
-  expect_error(ErrorCode::invalid_argument, {"max", to_string(Shape{0, 3})}, [&] {
-    max(tensor({}), tensor({0, 3}), stream());
-  });
   expect_error(ErrorCode::invalid_argument, {"mean", to_string(Shape{0, 3})}, [&] {
     mean(tensor({}), tensor({0, 3}), stream());
   });
@@ -159,7 +133,7 @@ TEST_P(ReduceTest, SumRowsOfSixteenBits) {
 
 TEST_P(ReduceTest, RefusesWhatDoesNotFit) {
   const Tensor x = tensor({4, 3}), scalar = tensor({}), d = tensor({4, 3}, DType::f64);
-  for (const Reduction reduction : {&sum, &mean, static_cast<Reduction>(&max), &sum_of_squares}) {
+  for (const Reduction reduction : {&sum, &mean, &sum_of_squares}) {
     expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})}, [&] { reduction(tensor({2}), x, stream()); });
     expect_error(ErrorCode::shape_mismatch, {"out"}, [&] { reduction({}, x, stream()); });
     expect_dtype_error(DType::f32, DType::f64, [&] { reduction(scalar, d, stream()); });

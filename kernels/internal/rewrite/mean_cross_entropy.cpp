@@ -1,9 +1,20 @@
 #include <giro/kernels/softmax_cross_entropy.h>
 
+#include "kernels/internal/correct_rows.h"
 #include "kernels/internal/rewrite/patterns.h"
 #include "kernels/internal/rewrite/rules.h"
 
 namespace giro::rewrite {
+namespace {
+
+// Whether the op is `correct` of these.
+bool counts_correct_rows(const detail::HeldOp& op, const Tensor& logits, const Tensor& labels) {
+  const pointwise::Expression* const expression = expression_of(op);
+  return expression != nullptr && expression->writes.size() == 1 &&
+         *expression == correct_rows(expression->writes.front().to.memory, logits, labels);
+}
+
+}  // namespace
 
 // The losses of rows of which the mean alone is wanted, their gradients' common factor, and the accuracy of the same
 // logits.
@@ -13,9 +24,9 @@ bool mean_cross_entropy(OpList& ops, std::size_t i) {
   if (entropy == nullptr) return false;
   const auto [losses, row_gradients, logits, labels] = *entropy;
   const auto reader = ops.only_reader(i, losses);
-  const auto* const mean = reader ? GIRO_ARGUMENTS(ops[*reader], mean) : nullptr;
-  if (mean == nullptr || !same(std::get<1>(*mean), losses) || logits.shape()[0] > kMostMeanRows ||
-      logits.shape()[0] < 1 || !ops.can_run_early(*reader, i)) {
+  const std::optional<Mean> mean = reader ? mean_of(ops[*reader]) : std::nullopt;
+  if (!mean || !same(mean->x, losses) || logits.shape()[0] > kMostMeanRows || logits.shape()[0] < 1 ||
+      !ops.can_run_early(*reader, i)) {
     return false;
   }
   std::vector<std::size_t> gone{*reader};
@@ -34,17 +45,19 @@ bool mean_cross_entropy(OpList& ops, std::size_t i) {
   const bool logits_stay = !detail::overlap(row_gradients, logits) && !detail::overlap(dlogits, logits);
   Tensor share;
   for (std::size_t k = i + 1; logits_stay && k < ops.size() && !share; ++k) {
-    const auto* const accuracy = GIRO_ARGUMENTS(ops[k], accuracy);
-    if (accuracy == nullptr) continue;
-    const auto& [out, of_logits, of_labels] = *accuracy;
-    if (of_logits.raw() != logits.raw() || of_logits.shape() != logits.shape() || of_labels.raw() != labels.raw() ||
-        of_labels.dtype() != labels.dtype() || !ops.can_run_early(k, i, gone)) {
-      continue;
-    }
-    share = out;
+    if (!counts_correct_rows(ops[k], logits, labels) || !ops.can_run_early(k, i, gone)) continue;
+    const Tensor& hits = expression_of(ops[k])->writes.front().to.memory;
+    const auto reader_of_hits = ops.only_reader(k, hits);
+    const std::optional<Mean> mean_of_hits = reader_of_hits ? mean_of(ops[*reader_of_hits]) : std::nullopt;
     gone.push_back(k);
+    if (mean_of_hits && same(mean_of_hits->x, hits) && ops.can_run_early(*reader_of_hits, i, gone)) {
+      share = mean_of_hits->out;
+      gone.push_back(*reader_of_hits);
+    } else {
+      gone.pop_back();
+    }
   }
-  giro::mean_cross_entropy(std::get<0>(*mean), dlogits, share, logits, labels, factor, stream);
+  giro::mean_cross_entropy(mean->out, dlogits, share, logits, labels, factor, stream);
   ops.replace(i, gone);
   return true;
 }

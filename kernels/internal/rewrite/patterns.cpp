@@ -23,6 +23,7 @@ class Value {
   DType dtype() const { return at_.dtype; }
   bool is(const ScalarFunction& function) const { return at_.kind == Kind::apply && at_.function == &function; }
   bool is_cast() const { return at_.kind == Kind::cast; }
+  bool reduces(pointwise::Combiner combiner) const { return at_.kind == Kind::reduce && at_.combiner == combiner; }
   bool is_constant() const { return at_.kind == Kind::constant; }
   double number() const { return at_.number; }
   std::int64_t integer() const { return at_.integer; }
@@ -85,6 +86,23 @@ std::optional<Addition> addition_of(const detail::HeldOp& op) {
   if (!value || !value->is(functions::add)) return std::nullopt;
   const Addition found{written(op), value->operand(0).array(), value->operand(1).array()};
   return found.a && found.b ? std::optional(found) : std::nullopt;
+}
+
+std::optional<Mean> mean_of(const detail::HeldOp& op) {
+  const Expression* const expression = expression_of(op);
+  if (expression == nullptr || expression->writes.size() != 1 || expression->reads.size() != 1 ||
+      expression->reduced != expression->space.rank() || !is_whole(expression->reads.front(), expression->space)) {
+    return std::nullopt;
+  }
+  const Value quotient(*expression, expression->writes.front().value);
+  if (!quotient.is(functions::divide) || quotient.dtype() != DType::f32) return std::nullopt;
+  const Value sum = quotient.operand(0), count = quotient.operand(1);
+  if (!sum.reduces(pointwise::Combiner::sum) || !count.is_constant() ||
+      count.number() != static_cast<double>(expression->space.count())) {
+    return std::nullopt;
+  }
+  const Mean found{written(op), sum.operand(0).array()};
+  return found.x ? std::optional(found) : std::nullopt;
 }
 
 std::optional<Increment> increment_of(const detail::HeldOp& op) {

@@ -25,6 +25,12 @@ struct Addition {
 };
 std::optional<Addition> addition_of(const detail::HeldOp& op);
 
+// out = mean of all of x, f32.
+struct Mean {
+  Tensor out, x;
+};
+std::optional<Mean> mean_of(const detail::HeldOp& op);
+
 // counter += amount, i64.
 struct Increment {
   Tensor counter;

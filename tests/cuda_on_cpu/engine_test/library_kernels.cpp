@@ -75,35 +75,6 @@ TEST(LibraryKernels, softmax_cross_entropy) {
   });
 }
 
-TEST(LibraryKernels, reductions) {
-  constexpr std::size_t kCount = 10'001, kPerBlock = 4096;
-  const std::vector<float> values = random_values(kCount, 2);
-  double sum = 0, squares = 0, largest = -INFINITY;
-  for (const float value : values) {
-    sum += value;
-    squares += static_cast<double>(value) * value;
-    largest = std::max<double>(largest, value);
-  }
-  Seeds::each([&] {
-    DeviceArray<float> x(values);
-    const auto reduced = [&](const std::string& first, const std::string& then) {
-      const unsigned int blocks = blocks_for(kCount, kPerBlock);
-      DeviceArray<float> partial(blocks), out(1);
-      DeviceArray<std::uint32_t> arrivals(std::vector<std::uint32_t>(1));
-      const char op = 0;
-      const std::string space = "giro::cuda::(anonymous namespace)::";
-      const Kernel& kernel = kernel_named("reduce_kernel<" + space + first + ", " + space + then + ">");
-      expect_runs(run(kernel, {blocks}, {256}, 0, out.data(), partial.data(), arrivals.data(), x.data(),
-                      std::int64_t{kCount}, 1.0f, op, op));
-      EXPECT_EQ(arrivals.values()[0], 0u);
-      return out.values()[0];
-    };
-    expect_near(reduced("Sum", "Sum"), sum, 1e-5);
-    expect_near(reduced("SumOfSquares", "Sum"), squares, 1e-5);
-    EXPECT_EQ(reduced("Max", "Max"), largest);
-  });
-}
-
 TEST(LibraryKernels, sum_rows) {
   constexpr std::size_t kRows = 77, kColumns = 50, kSplits = 2;
   const std::vector<float> values = random_values(kRows * kColumns, 3);
@@ -119,28 +90,6 @@ TEST(LibraryKernels, sum_rows) {
       for (std::size_t r = 0; r < kRows; ++r) sum += values[r * kColumns + c];
       expect_near(out.values()[c], sum, 1e-5);
     }
-  });
-}
-
-TEST(LibraryKernels, accuracy) {
-  constexpr std::size_t kRows = 300, kColumns = 11;
-  const std::vector<float> logits = random_values(kRows * kColumns, 4);
-  std::vector<std::int32_t> labels(kRows);
-  double correct = 0;
-  for (std::size_t r = 0; r < kRows; ++r) {
-    const auto* row = &logits[r * kColumns];
-    const auto best = static_cast<std::int32_t>(std::max_element(row, row + kColumns) - row);
-    labels[r] = r % 3 == 0 ? best : static_cast<std::int32_t>(r % kColumns);
-    correct += labels[r] == best;
-  }
-  Seeds::each([&] {
-    DeviceArray<float> out(1), x(logits);
-    DeviceArray<std::int32_t> y(labels), counts(3);
-    expect_runs(run(kernel_named("accuracy_kernel<int>"), {3}, {512}, 0, out.data(), counts.data(), x.data(), y.data(),
-                    std::int64_t{kRows}, std::int64_t{kColumns}));
-    expect_runs(run(kernel_named("accuracy_of_blocks_kernel"), {1}, {512}, 0, out.data(), counts.data(),
-                    std::int64_t{3}, std::int64_t{kRows}));
-    EXPECT_FLOAT_EQ(out.values()[0], static_cast<float>(correct / kRows));
   });
 }
 

@@ -91,8 +91,8 @@ TEST_P(ProgramTest, AStepIsItsOps) {
 TEST_P(ProgramTest, RewritesCanBeSwitchedOff) {
   const test::RewriteSetting rewriting("0");
   EXPECT_EQ(ops_of(linear()), (Names{"batch_indices", "gather_rows", "gather_rows", "dense", "softmax_cross_entropy",
-                                     "mean", "fill", "broadcast", "scale_rows", "dense_backward", "copy", "copy",
-                                     "update", "increment", "publish_columns"}));
+                                     "sum", "divide", "fill", "divide", "broadcast_to", "scale_rows", "dense_backward",
+                                     "copy", "copy", "update", "increment", "publish_columns"}));
 }
 
 TEST_P(ProgramTest, IsText) {
@@ -156,8 +156,9 @@ TEST_P(ProgramTest, ReshapesCostNothing) {
         [&](const nn::Params& params) { return mean(model(params, nn::Var(x, state.stream()))); });
   });
   // Without rules each gradient is copied to its leaf.
-  EXPECT_EQ(ops_of(graph.program()), (Names{"dense", "dense", "mean", "fill", "broadcast", "dense_backward",
-                                            "dense_backward", "copy", "copy", "dense_backward", "copy", "copy"}));
+  EXPECT_EQ(ops_of(graph.program()),
+            (Names{"dense", "dense", "sum", "divide", "fill", "divide", "broadcast_to", "dense_backward",
+                   "dense_backward", "copy", "copy", "dense_backward", "copy", "copy"}));
 }
 
 // What an op queues itself is part of it; what giro cannot see into is there by name.

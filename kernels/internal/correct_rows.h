@@ -1,0 +1,12 @@
+#pragma once
+
+#include <giro/runtime/tensor.h>
+
+#include "kernels/pointwise/expression.h"
+
+namespace giro {
+
+// The op `correct` (giro/kernels/accuracy.h).
+pointwise::Expression correct_rows(const Tensor& out, const Tensor& logits, const Tensor& labels);
+
+}  // namespace giro

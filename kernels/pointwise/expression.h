@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <variant>
 #include <vector>
 
@@ -17,8 +18,20 @@ namespace giro::pointwise {
 // How an array lies in memory along the axes of an expression's space: element (i0, i1, ...) is number
 // offset + i0 strides[0] + i1 strides[1] + ... of it. A stride of 0 is a broadcast, a negative one a flip.
 struct Layout {
+  // Along an axis, of a read: elements [begin, end) are there.
+  struct Bounds {
+    std::int64_t begin = 0, end = std::numeric_limits<std::int64_t>::max();
+
+    bool holds_all_of(std::int64_t size) const { return begin <= 0 && end >= size; }
+    bool operator==(const Bounds&) const = default;
+  };
+
   std::int64_t offset = 0;
   std::array<std::int64_t, Shape::kMaxRank> strides{};
+  // Where an element is not there along some axis, it is 0 and its memory is not touched.
+  std::array<Bounds, Shape::kMaxRank> bounds{};
+
+  bool operator==(const Layout&) const = default;
 };
 
 // Where an expression reads or writes.

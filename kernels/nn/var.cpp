@@ -228,28 +228,30 @@ void Var::differentiate(const Var& y, const Var& dy, const Differentiation& how)
   for (; !order.empty(); order.pop_back()) {
     Node& node = *order.back().node_;
     Pairs complete;
-    if (const std::optional<Var> of_node = taken(order.back())) {
+    {
       const auto site = detail::CallSite::of_node(node.where);
-      if (how.only.contains(&node)) complete.emplace_back(order.back(), *of_node);
-      std::vector<Var> terms;
-      std::optional<Part> part;
-      if (leading.contains(&node)) {
-        Gradients by_inputs = node.gradient(order.back(), *of_node, node.inputs);
-        terms = std::move(by_inputs.terms());
-        part = by_inputs.part();
-        if (!part) expect_terms(terms, node.inputs);
+      if (const std::optional<Var> of_node = taken(order.back())) {
+        if (how.only.contains(&node)) complete.emplace_back(order.back(), *of_node);
+        std::vector<Var> terms;
+        std::optional<Part> part;
+        if (leading.contains(&node)) {
+          Gradients by_inputs = node.gradient(order.back(), *of_node, node.inputs);
+          terms = std::move(by_inputs.terms());
+          part = by_inputs.part();
+          if (!part) expect_terms(terms, node.inputs);
+        }
+        for (std::size_t i = 0; i < terms.size(); ++i) {
+          const Var& input = node.inputs[i];
+          if (!leads(input) || !is_there(terms[i])) continue;
+          const Var term = cast(std::exchange(terms[i], Var()), input.grad_dtype());
+          gradients[input.node_.get()].add(term, part, input.node_->inputs.empty());
+        }
       }
-      for (std::size_t i = 0; i < terms.size(); ++i) {
-        const Var& input = node.inputs[i];
-        if (!leads(input) || !is_there(terms[i])) continue;
-        const Var term = cast(std::exchange(terms[i], Var()), input.grad_dtype());
-        gradients[input.node_.get()].add(term, part, input.node_->inputs.empty());
+      for (const Var& input : node.inputs) {
+        const auto used = uses.find(input.node_.get());
+        if (used == uses.end() || --used->second > 0) continue;
+        if (std::optional<Var> of_input = taken(input)) complete.emplace_back(input, *std::move(of_input));
       }
-    }
-    for (const Var& input : node.inputs) {
-      const auto used = uses.find(input.node_.get());
-      if (used == uses.end() || --used->second > 0) continue;
-      if (std::optional<Var> of_input = taken(input)) complete.emplace_back(input, *std::move(of_input));
     }
     if (!complete.empty()) how.done(complete);
     if (how.keep) continue;

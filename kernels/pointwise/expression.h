@@ -77,8 +77,8 @@ inline std::size_t operand_count(const Instruction& instruction) {
 // Computes several arrays from others in one pass: each element of the space runs through the instructions. The last
 // `reduced` axes of the space are those that reductions run over; the others together number its rows.
 //
-// An output may take the memory of an input that is read there and nowhere else: elements are written in the order of
-// the space after all reads of that element. So fused, unfused and in any number of threads the results are the same
+// Several writes may be of parts of one array that have no element in common. An output may take the memory of an input
+// that is read there and nowhere else: elements are written in the order of the space after all reads of that element. So fused, unfused and in any number of threads the results are the same
 // to the bit: each value is rounded to its dtype, sums and products go in an order that follows from the space alone.
 struct Expression {
   struct Write {

@@ -78,8 +78,9 @@ inline std::size_t operand_count(const Instruction& instruction) {
 // `reduced` axes of the space are those that reductions run over; the others together number its rows.
 //
 // Several writes may be of parts of one array that have no element in common. An output may take the memory of an input
-// that is read there and nowhere else: elements are written in the order of the space after all reads of that element. So fused, unfused and in any number of threads the results are the same
-// to the bit: each value is rounded to its dtype, sums and products go in an order that follows from the space alone.
+// that is read there and nowhere else: elements are written in the order of the space after all reads of that element.
+// So fused, unfused and in any number of threads the results are the same to the bit: each value is rounded to its
+// dtype, sums and products go in an order that follows from the space alone.
 struct Expression {
   struct Write {
     Access to;

@@ -81,15 +81,22 @@ void Analysis::merge_axes() {
     const int first = rank;
     for (std::size_t a = begin; a < end; ++a) {
       const std::int64_t size = e_.space[static_cast<int>(a)];
-      if (size == 1) continue;
-      bool joins = rank > first;
+      const bool is_whole = std::all_of(from.begin(), from.end(), [&](const pointwise::Layout* layout) {
+        return layout == nullptr || layout->bounds[a].holds_all_of(size);
+      });
+      if (size == 1 && is_whole) continue;
+      bool joins = rank > first && is_whole;
       for (std::size_t l = 0; l < from.size() && joins; ++l) {
         joins = from[l] == nullptr || to[l].of[rank - 1] == from[l]->strides[a] * size;
       }
       if (!joins) p_.sizes[rank++] = 1;
       p_.sizes[rank - 1] *= size;
       for (std::size_t l = 0; l < from.size(); ++l) {
-        if (from[l] != nullptr) to[l].of[rank - 1] = from[l]->strides[a];
+        if (from[l] == nullptr) continue;
+        to[l].of[rank - 1] = from[l]->strides[a];
+        pointwise::Layout::Bounds& bounds = to[l].bounds[rank - 1];
+        bounds = joins ? pointwise::Layout::Bounds{bounds.begin * size, bounds.end * size}
+                       : pointwise::Layout::Bounds{from[l]->bounds[a].begin, std::min(from[l]->bounds[a].end, size)};
       }
     }
     if (rank == first) p_.sizes[rank++] = 1;
@@ -106,7 +113,7 @@ void Analysis::merge_axes() {
 
 bool Analysis::is_of_rows(const Strides& strides) const {
   for (int a = p_.kept; a < p_.rank; ++a) {
-    if (strides.of[a] != 0 && p_.sizes[a] != 1) return false;
+    if ((strides.of[a] != 0 && p_.sizes[a] != 1) || !strides.bounds[a].holds_all_of(p_.sizes[a])) return false;
   }
   return true;
 }

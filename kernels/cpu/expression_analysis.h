@@ -23,6 +23,7 @@ struct Analysis {
   struct Strides {
     std::int64_t offset;
     std::array<std::int64_t, kMaxAxes> of{};
+    std::array<pointwise::Layout::Bounds, kMaxAxes> bounds{};
   };
 
   Analysis(const pointwise::Expression& expression, Plan& plan);

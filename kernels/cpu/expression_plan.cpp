@@ -64,13 +64,15 @@ class Planner : Analysis {
     Plan::Access a;
     a.offset = strides.offset;
     a.strides = strides.of;
+    a.bounds = strides.bounds;
+    for (int k = 0; k < p_.rank; ++k) a.is_bounded = a.is_bounded || !a.bounds[k].holds_all_of(p_.sizes[k]);
     if (memory != nullptr) {
       a.memory = static_cast<std::byte*>(memory->raw());
       a.size = size_of(memory->dtype());
     }
     const int last = of_rows || p_.pattern == Pattern::columns ? p_.kept : p_.rank;
-    a.is_flat = a.memory != nullptr;
-    a.is_periodic = true;
+    a.is_flat = a.memory != nullptr && !a.is_bounded;
+    a.is_periodic = !a.is_bounded;
     std::int64_t count = 1;
     for (int k = last - 1; k >= 0; --k) {
       a.is_flat = a.is_flat && (a.strides[k] == count || p_.sizes[k] == 1);

@@ -30,6 +30,8 @@ struct Plan {
     std::size_t size = 8;         // of an element in bytes
     std::int64_t offset = 0;
     std::array<std::int64_t, kMaxAxes> strides{};
+    std::array<pointwise::Layout::Bounds, kMaxAxes> bounds{};
+    bool is_bounded = false;     // some elements are not there
     bool is_flat = false;        // elements, or of a value of rows its rows, lie side by side in their order
     bool is_periodic = false;    // the same for all ranges that begin where an innermost axis does
     TileLoop convert = nullptr;  // between what is stored and f32

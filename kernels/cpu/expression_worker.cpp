@@ -41,14 +41,14 @@ std::int64_t Worker::offset_of(const Plan::Access& access, const Range& at) cons
   return offset;
 }
 
-// f(offset, done, n) for each part of the range that lies within an innermost axis.
+// f(offset, done, n, now) for each part of the range that lies within an innermost axis, from index `now` on.
 template <class F>
 void Worker::for_each_run(const Plan::Access& access, const Range& at, std::int64_t offset, const F& f) const {
   const int inner = at.last - 1;
   Range now = at;
   for (std::int64_t done = 0; done < at.n;) {
     const std::int64_t n = std::min(at.n - done, plan_.sizes[inner] - now.index[inner]);
-    f(offset, done, n);
+    f(offset, done, n, now);
     done += n;
     offset -= now.index[inner] * access.strides[inner];
     now.index[inner] = 0;
@@ -61,10 +61,36 @@ void Worker::for_each_run(const Plan::Access& access, const Range& at, std::int6
   }
 }
 
+// Whether all of a range within an innermost axis is.
+bool Worker::is_there(const Plan::Access& read, const Range& at) const {
+  for (int a = 0; a < plan_.rank; ++a) {
+    const std::int64_t n = a == at.last - 1 ? at.n : 1;
+    if (at.index[a] < read.bounds[a].begin || at.index[a] + n > read.bounds[a].end) return false;
+  }
+  return true;
+}
+
+// The others are 0.
+void Worker::load_what_is_there(const Plan::Access& read, const Range& at, std::int64_t offset, std::byte* to) const {
+  const auto size = static_cast<std::int64_t>(read.size);
+  const int inner = at.last - 1;
+  const std::int64_t stride = read.strides[inner];
+  std::fill_n(to, at.n * size, std::byte{0});
+  for_each_run(read, at, offset, [&](std::int64_t begin, std::int64_t done, std::int64_t n, Range now) {
+    const std::int64_t first = std::max<std::int64_t>(0, read.bounds[inner].begin - now.index[inner]);
+    now.index[inner] += first;
+    now.n = std::min(n, read.bounds[inner].end - now.index[inner] + first) - first;
+    if (now.n <= 0 || !is_there(read, now)) return;
+    copy_strided(read.size, read.memory + (begin + first * stride) * size, stride, to + (done + first) * size, 1,
+                 now.n);
+  });
+}
+
 void Worker::load(const Plan::Access& read, const Range& at) {
   const std::int64_t offset = offset_of(read, at), stride = read.strides[at.last - 1];
   const bool within = is_within_axis(at);
-  const bool is_whole = read.is_flat || (within && read.memory != nullptr && stride == 1);
+  const bool is_cut = read.is_bounded && !(within && is_there(read, at));
+  const bool is_whole = read.is_flat || (within && !is_cut && read.memory != nullptr && stride == 1);
   const std::byte* const from =
       read.memory != nullptr ? read.memory + offset * static_cast<std::int64_t>(read.size) : nullptr;
   if (is_whole && read.convert == nullptr) {
@@ -74,23 +100,27 @@ void Worker::load(const Plan::Access& read, const Range& at) {
   std::byte* const to = slot(read.value);
   at_[read.value] = to;
   Note& note = notes_[read.number];
-  if (note.offset == offset && note.n >= at.n && (within || read.is_periodic)) return;
+  if (!is_cut && note.offset == offset && note.n >= at.n && (within || read.is_periodic)) return;
   if (is_whole) {
     read.convert(from, to, at.n);
   } else if (read.memory == nullptr) {
-    for_each_run(read, at, offset, [&](std::int64_t place, std::int64_t done, std::int64_t n) {
+    for_each_run(read, at, offset, [&](std::int64_t place, std::int64_t done, std::int64_t n, const Range&) {
       std::int64_t* const out = reinterpret_cast<std::int64_t*>(to) + done;
       for (std::int64_t i = 0; i < n; ++i) out[i] = place + i * stride;
     });
   } else {
     std::byte* const raw = read.convert != nullptr ? memory_ + plan_.scratch_offset : to;
     const auto size = static_cast<std::int64_t>(read.size);
-    for_each_run(read, at, offset, [&](std::int64_t begin, std::int64_t done, std::int64_t n) {
-      copy_strided(read.size, read.memory + begin * size, stride, raw + done * size, 1, n);
-    });
+    if (is_cut) {
+      load_what_is_there(read, at, offset, raw);
+    } else {
+      for_each_run(read, at, offset, [&](std::int64_t begin, std::int64_t done, std::int64_t n, const Range&) {
+        copy_strided(read.size, read.memory + begin * size, stride, raw + done * size, 1, n);
+      });
+    }
     if (read.convert != nullptr) read.convert(raw, to, at.n);
   }
-  note = {offset, within || read.is_periodic ? at.n : -1};
+  note = {offset, !is_cut && (within || read.is_periodic) ? at.n : -1};
 }
 
 void Worker::store(const Plan::Access& write, const Range& at) {
@@ -109,7 +139,7 @@ void Worker::store(const Plan::Access& write, const Range& at) {
   if (is_whole) {
     copy_strided(write.size, from, 1, to, 1, at.n);
   } else {
-    for_each_run(write, at, offset, [&](std::int64_t begin, std::int64_t done, std::int64_t n) {
+    for_each_run(write, at, offset, [&](std::int64_t begin, std::int64_t done, std::int64_t n, const Range&) {
       copy_strided(write.size, from + done * size, 1, write.memory + begin * size, stride, n);
     });
   }

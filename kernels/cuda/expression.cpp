@@ -30,7 +30,9 @@ std::vector<std::int64_t> key_of(const Expression& expression, const RowTail* ta
   std::vector<std::int64_t> key{static_cast<std::int64_t>(expression.reduced)};
   const auto add = [&](auto number) { key.push_back(static_cast<std::int64_t>(number)); };
   const auto add_strides = [&](const Layout& layout) {
-    key.insert(key.end(), layout.strides.begin(), layout.strides.begin() + expression.space.rank());
+    for (std::size_t axis = 0; axis < expression.space.rank(); ++axis) {
+      add(layout.strides[axis]), add(layout.bounds[axis].begin), add(layout.bounds[axis].end);
+    }
   };
   const auto add_access = [&](const Access& access) {
     add(access.memory.dtype());

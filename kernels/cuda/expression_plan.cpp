@@ -14,14 +14,19 @@ using pointwise::Layout;
 
 namespace {
 
-ExpressionPlan::Array array_of(const Layout& layout, std::size_t rank) {
+ExpressionPlan::Array array_of(const Layout& layout, const std::vector<std::int64_t>& sizes) {
   ExpressionPlan::Array array;
-  array.strides.assign(layout.strides.begin(), layout.strides.begin() + static_cast<std::ptrdiff_t>(rank));
+  array.strides.assign(layout.strides.begin(), layout.strides.begin() + static_cast<std::ptrdiff_t>(sizes.size()));
+  for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
+    Layout::Bounds bounds = layout.bounds[axis];
+    if (bounds.end >= sizes[axis]) bounds.end = Layout::Bounds().end;
+    array.bounds.push_back(bounds);
+  }
   return array;
 }
 
-ExpressionPlan::Array array_of(const Access& access, std::size_t rank) {
-  ExpressionPlan::Array array = array_of(access.layout, rank);
+ExpressionPlan::Array array_of(const Access& access, const std::vector<std::int64_t>& sizes) {
+  ExpressionPlan::Array array = array_of(access.layout, sizes);
   array.dtype = access.memory.dtype();
   array.data = static_cast<const char*>(access.memory.raw()) +
                access.layout.offset * static_cast<std::int64_t>(size_of(array.dtype));
@@ -35,9 +40,12 @@ void for_each_array(ExpressionPlan& plan, F&& f) {
   }
 }
 
-bool is_zero(const std::vector<std::int64_t>& strides, std::size_t begin, std::size_t end) {
-  return std::all_of(strides.begin() + static_cast<std::ptrdiff_t>(begin),
-                     strides.begin() + static_cast<std::ptrdiff_t>(end), [](std::int64_t s) { return s == 0; });
+// Whether it is the same from this axis on.
+bool is_constant_from(std::size_t begin, const ExpressionPlan::Array& array) {
+  for (std::size_t axis = begin; axis < array.strides.size(); ++axis) {
+    if (array.strides[axis] != 0 || !array.is_whole_along(axis)) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -62,12 +70,18 @@ bool ExpressionPlan::Array::takes_packs_of(int count) const {
          std::all_of(strides.begin(), strides.end() - 1, [&](std::int64_t s) { return s * bytes % alignment == 0; });
 }
 
+bool ExpressionPlan::Array::is_cut_between_packs_of(int count) const {
+  if (bounds.empty()) return true;
+  const auto [begin, end] = bounds.back();
+  return begin % count == 0 && (end == Bounds().end || end % count == 0);
+}
+
 ExpressionPlan::ExpressionPlan(const Expression& expression) {
   const std::size_t rank = expression.space.rank();
   sizes.assign(expression.space.begin(), expression.space.end());
-  for (const Access& read : expression.reads) reads.push_back(array_of(read, rank));
-  for (const Expression::Write& write : expression.writes) writes.push_back(array_of(write.to, rank));
-  for (const Layout& place : expression.places) places.push_back(array_of(place, rank));
+  for (const Access& read : expression.reads) reads.push_back(array_of(read, sizes));
+  for (const Expression::Write& write : expression.writes) writes.push_back(array_of(write.to, sizes));
+  for (const Layout& place : expression.places) places.push_back(array_of(place, sizes));
   row_axes = rank - expression.reduced;
 
   const auto product = [&](std::size_t begin, std::size_t end) {
@@ -108,21 +122,31 @@ ExpressionPlan::ExpressionPlan(const Expression& expression) {
 void ExpressionPlan::join_axes(std::size_t begin, std::size_t end) {
   const auto remove = [&](std::size_t axis) {
     sizes.erase(sizes.begin() + static_cast<std::ptrdiff_t>(axis));
-    for_each_array(*this, [&](Array& a) { a.strides.erase(a.strides.begin() + static_cast<std::ptrdiff_t>(axis)); });
+    for_each_array(*this, [&](Array& a) {
+      a.strides.erase(a.strides.begin() + static_cast<std::ptrdiff_t>(axis));
+      a.bounds.erase(a.bounds.begin() + static_cast<std::ptrdiff_t>(axis));
+    });
     if (axis < row_axes) --row_axes;
     --end;
   };
   for (std::size_t axis = begin; axis < end;) {
-    if (sizes[axis] == 1) {
+    bool is_whole = true;
+    for_each_array(*this, [&](const Array& a) { is_whole = is_whole && a.is_whole_along(axis); });
+    if (sizes[axis] == 1 && is_whole) {
       remove(axis);
       continue;
     }
-    bool joins = axis > begin;
+    bool joins = axis > begin && is_whole;
     if (joins) {
       for_each_array(*this,
                      [&](const Array& a) { joins = joins && a.strides[axis - 1] == a.strides[axis] * sizes[axis]; });
     }
     if (joins) {
+      for_each_array(*this, [&](Array& a) {
+        Bounds& bounds = a.bounds[axis];
+        bounds.begin = a.bounds[axis - 1].begin * sizes[axis];
+        if (a.bounds[axis - 1].end != Bounds().end) bounds.end = a.bounds[axis - 1].end * sizes[axis];
+      });
       sizes[axis] *= sizes[axis - 1];
       remove(axis - 1);
     } else {
@@ -154,17 +178,17 @@ void ExpressionPlan::order_rows() {
     const std::int64_t along_rows = std::abs(strides[order[row_axes - 1]]), along_row = std::abs(strides.back());
     is_by_columns = along_rows != 0 && along_row > along_rows;
   }
-  const auto in_order = [&](std::vector<std::int64_t>& values) {
-    const std::vector<std::int64_t> before = values;
+  const auto in_order = [&](auto& values) {
+    const auto before = values;
     for (std::size_t axis = 0; axis < order.size(); ++axis) values[axis] = before[order[axis]];
   };
   in_order(sizes);
-  for_each_array(*this, [&](Array& array) { in_order(array.strides); });
+  for_each_array(*this, [&](Array& array) { in_order(array.strides), in_order(array.bounds); });
 }
 
 void ExpressionPlan::classify(const Expression& expression) {
   const std::size_t varies_from = is_pointwise ? 0 : row_axes;
-  const auto varies = [&](const Array& array) { return !is_zero(array.strides, varies_from, sizes.size()); };
+  const auto varies = [&](const Array& array) { return !is_constant_from(varies_from, array); };
   for (const Instruction& i : expression.code) {
     bool element = (i.kind == Instruction::Kind::read && varies(reads[i.index])) ||
                    (i.kind == Instruction::Kind::place && varies(places[i.index]));

@@ -19,10 +19,15 @@ struct ExpressionPlan {
   explicit ExpressionPlan(const pointwise::Expression& expression);
 
   // How an array lies in memory along `sizes`.
+  using Bounds = pointwise::Layout::Bounds;
   struct Array {
     DType dtype = DType::f32;
     const char* data = nullptr;         // where element 0 is
     std::vector<std::int64_t> strides;  // of elements
+    std::vector<Bounds> bounds;         // Bounds() where all are there
+    bool is_whole_along(std::size_t axis) const { return bounds[axis] == Bounds(); }
+    // Whether of `count` elements from any multiple of that along the last axis either all are there or none.
+    bool is_cut_between_packs_of(int count) const;
     // Whether `count` elements from any multiple of that along the last axis lie in a row, aligned for one access.
     bool takes_packs_of(int count) const;
   };

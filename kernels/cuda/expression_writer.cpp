@@ -132,7 +132,7 @@ int ExpressionWriter::pointwise_pack() const {
     }
   }
   auto pack = static_cast<int>(std::min({16 / narrowest, 32 / widest, widest > 1 ? std::size_t{kUnit} : 16}));
-  while (plan_.sizes.size() > 1 && plan_.sizes.back() % pack != 0) pack /= 2;
+  while ((plan_.sizes.size() > 1 && plan_.sizes.back() % pack != 0) || !is_cut_between_packs_of(pack)) pack /= 2;
   return pack;
 }
 
@@ -174,10 +174,30 @@ std::string ExpressionWriter::offset(const ExpressionPlan::Array& array) const {
   return strided(array.strides, plan_.is_pointwise ? 0 : plan_.row_axes, plan_.sizes.size(), "c", index_type());
 }
 
-// Whether the elements of a pack can lie in several rows of the last axis.
+// The value where the array's element at the coordinates is there.
+std::string ExpressionWriter::if_there(const ExpressionPlan::Array& array, const std::string& value,
+                                       const std::string& other) const {
+  std::string condition;
+  for (std::size_t axis = 0; axis < array.bounds.size(); ++axis) {
+    const char name = plan_.is_pointwise || axis >= plan_.row_axes ? 'c' : 'd';
+    const auto [begin, end] = array.bounds[axis];
+    if (begin > 0) condition += fmt::format("{}{}{} >= {}", condition.empty() ? "" : " && ", name, axis, begin);
+    if (end != ExpressionPlan::Bounds().end) {
+      condition += fmt::format("{}{}{} < {}", condition.empty() ? "" : " && ", name, axis, end);
+    }
+  }
+  return condition.empty() ? value : fmt::format("({} ? {} : {})", condition, value, other);
+}
+
+// Whether the elements of a pack can lie in several rows of the last axis, or only some of them be there.
 bool ExpressionWriter::is_per_element(int pack) const {
   const std::size_t first = plan_.is_pointwise ? 0 : plan_.row_axes;
-  return plan_.sizes.size() > first + 1 && plan_.sizes.back() % pack != 0;
+  return (plan_.sizes.size() > first + 1 && plan_.sizes.back() % pack != 0) || !is_cut_between_packs_of(pack);
+}
+
+bool ExpressionWriter::is_cut_between_packs_of(int pack) const {
+  return std::all_of(plan_.reads.begin(), plan_.reads.end(),
+                     [&](const ExpressionPlan::Array& read) { return read.is_cut_between_packs_of(pack); });
 }
 
 // Of the last axis.
@@ -227,8 +247,9 @@ void ExpressionWriter::write_row_values(int level) {
     if (!is_needed_[i] || plan_.is_of_element[i] || plan_.level[i] != level) continue;
     const std::string begin = fmt::format("const {} v{} = ", value_type(instruction.dtype), i);
     if (instruction.kind == Kind::read) {
-      line(1,
-           fmt::format("{}live ? giro::value(*x{}) : {}(0);", begin, instruction.index, value_type(instruction.dtype)));
+      line(1, fmt::format("{}{} ? giro::value(*x{}) : {}(0);", begin,
+                          if_there(plan_.reads[instruction.index], "live", "false"), instruction.index,
+                          value_type(instruction.dtype)));
     } else if (instruction.kind == Kind::place) {
       line(1, fmt::format("{}b{};", begin, instruction.index));
     } else if (instruction.kind == Kind::apply || instruction.kind == Kind::cast) {
@@ -246,12 +267,13 @@ void ExpressionWriter::write_elements(const Elements& elements, int indent) {
     if (!elements.run[i] || instruction.kind != Kind::read) continue;
     const ExpressionPlan::Array& array = plan_.reads[instruction.index];
     const std::string from = fmt::format("x{} + ({})", instruction.index, offset(array));
+    const std::string count = if_there(array, "count", "0");
     if (array.takes_packs_of(elements.pack) && !elements.is_gathered) {
-      line(indent,
-           fmt::format("const auto p{} = giro::load<{}, {}>({}, count);", i, elements.pack, elements.is_whole, from));
+      line(indent, fmt::format("const auto p{} = giro::load<{}, {}>({}, {});", i, elements.pack, elements.is_whole,
+                               from, count));
     } else {
-      line(indent, fmt::format("const auto p{} = giro::gather<{}>({}, {}({}), count);", i, elements.pack, from,
-                               index_type(), stride_of(array)));
+      line(indent, fmt::format("const auto p{} = giro::gather<{}>({}, {}({}), {});", i, elements.pack, from,
+                               index_type(), stride_of(array), count));
     }
   }
   for (std::size_t w = 0; w < plan_.writes.size() && elements.writes && !per_element; ++w) {
@@ -268,8 +290,8 @@ void ExpressionWriter::write_elements(const Elements& elements, int indent) {
     if (instruction.kind == Kind::read) {
       const ExpressionPlan::Array& array = plan_.reads[instruction.index];
       if (per_element) {
-        line(indent + 1, fmt::format("{1} p{0}{{}}; if (k < count) p{0} = x{2}[{3}];", i, storage_type(array.dtype),
-                                     instruction.index, offset(array)));
+        line(indent + 1, fmt::format("{1} p{0}{{}}; if ({4}) p{0} = x{2}[{3}];", i, storage_type(array.dtype),
+                                     instruction.index, offset(array), if_there(array, "k < count", "false")));
       }
       result = fmt::format("giro::value(p{}{})", i, bracket);
     } else if (instruction.kind == Kind::place) {

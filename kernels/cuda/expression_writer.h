@@ -37,9 +37,11 @@ class ExpressionWriter {
   void write_row_values(int level);
   int pointwise_pack() const;
   bool is_per_element(int pack) const;
+  bool is_cut_between_packs_of(int pack) const;
   bool writes_elements(std::size_t write) const;
   DType inputs_dtype(const Instruction& apply) const;
   std::string offset(const ExpressionPlan::Array& array) const;
+  std::string if_there(const ExpressionPlan::Array& array, const std::string& value, const std::string& other) const;
   std::string value(std::size_t instruction) const;
   std::string computed(std::size_t instruction) const;
   static std::string rounded(DType dtype, const std::string& text);

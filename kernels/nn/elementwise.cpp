@@ -26,40 +26,13 @@ namespace {
 
 using pointwise::Builder;
 using pointwise::checked_axes;
+using pointwise::expect_fits;
 using pointwise::expect_value;
 using pointwise::Gives;
 using pointwise::Layout;
+using pointwise::promoted;
 using pointwise::ScalarFunction;
 using pointwise::Takes;
-
-// How many values a dtype tells apart, as far as promotion goes.
-int width(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return 0;
-    case DType::u8:
-      return 1;
-    case DType::i32:
-      return 2;
-    case DType::i64:
-      return 3;
-    case DType::bf16:
-    case DType::f16:
-      return 4;
-    case DType::f32:
-      return 5;
-    case DType::f64:
-      return 6;
-  }
-  return 0;
-}
-
-// What two dtypes become together.
-DType promoted(DType a, DType b) {
-  if (a == b) return a;
-  if (is_16_bit(a) && is_16_bit(b)) return DType::f32;
-  return width(a) > width(b) ? a : b;
-}
 
 bool takes(Takes set, DType dtype) {
   switch (set) {
@@ -85,18 +58,6 @@ std::string names_of(Takes set) {
     if (takes(set, dtype)) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(dtype));
   }
   return names;
-}
-
-// An integer dtype would wrap a number that it does not hold.
-void expect_fits(const char* op, double number, DType dtype) {
-  const auto check = [&]<class T>(T lowest, T highest) {
-    if (number >= static_cast<double>(lowest) && number <= static_cast<double>(highest)) return;
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: the number {} beside {}, expected one from {} to {}", op,
-                                                         number, name_of(dtype), lowest, highest));
-  };
-  if (dtype == DType::u8) check(0, 255);
-  if (dtype == DType::i32) check(INT32_MIN, INT32_MAX);
-  if (dtype == DType::i64 && !(number >= -0x1p63 && number < 0x1p63)) check(INT64_MIN, INT64_MAX);
 }
 
 // The dtype that the operands are converted to; of a choice by a boolean, all but that.
@@ -195,16 +156,15 @@ Gradient gradient_of(const ScalarFunction& function, const std::vector<Operand>&
   };
 }
 
-// The same elements, found by a layout in x's memory.
-Var view(const char* name, const Operand& x, const Shape& shape, const Layout& layout, Gradient gradient) {
-  Var y = Var::computed(x.var.dtype(), shape, {x.var}, std::move(gradient));
+}  // namespace
+
+Var view(const char* name, const Var& x, const Shape& shape, const Layout& layout, Gradient gradient) {
+  Var y = Var::computed(x.dtype(), shape, {x}, std::move(gradient));
   Builder builder(shape);
-  builder.write(builder.read(x.var.value(), layout), y.value(), pointwise::broadcast_layout(shape, shape));
+  builder.write(builder.read(x.value(), layout), y.value(), pointwise::broadcast_layout(shape, shape));
   pointwise::queue(name, std::move(builder).take(), y.stream());
   return y;
 }
-
-}  // namespace
 
 Var apply(const ScalarFunction& function, const std::vector<Operand>& operands) {
   const detail::CallSite site(operands.front().where);
@@ -256,7 +216,7 @@ Var broadcast_to(const Operand& x, const Shape& shape) {
                                                        to_string(from), to_string(shape)));
   }
   if (from == shape) return x.var;
-  return view("broadcast_to", x, shape, pointwise::broadcast_layout(from, shape),
+  return view("broadcast_to", x.var, shape, pointwise::broadcast_layout(from, shape),
               [](const Var&, const Var& dy, const std::vector<Var>& in) { return sum_to(dy, in.front().shape()); });
 }
 
@@ -283,7 +243,7 @@ Var transpose(const Operand& x, const std::vector<int>& axes) {
     sizes.push_back(from.begin()[places[i]]);
     inverse[places[i]] = static_cast<int>(i);
   }
-  return view("transpose", x, Shape(sizes), layout, [inverse](const Var&, const Var& dy, const std::vector<Var>&) {
+  return view("transpose", x.var, Shape(sizes), layout, [inverse](const Var&, const Var& dy, const std::vector<Var>&) {
     return inverse.empty() ? dy : transpose(dy, inverse);
   });
 }
@@ -297,7 +257,7 @@ Var flip(const Operand& x, const std::vector<int>& axes) {
     layout.offset += layout.strides[axis] * (shape.begin()[axis] - 1);
     layout.strides[axis] = -layout.strides[axis];
   }
-  return view("flip", x, shape, layout,
+  return view("flip", x.var, shape, layout,
               [axes](const Var&, const Var& dy, const std::vector<Var>&) { return flip(dy, axes); });
 }
 

@@ -5,6 +5,7 @@
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/operand.h>
 #include <giro/kernels/nn/reduce.h>
+#include <giro/kernels/nn/slice.h>
 #include <giro/kernels/nn/var.h>
 #include <giro/kernels/pool.h>
 

@@ -14,6 +14,7 @@
 #include <giro/runtime/graph.h>
 
 #include "kernels/internal/gradient_mode.h"
+#include "kernels/internal/gradient_terms.h"
 #include "runtime/internal/call_site.h"
 #include "runtime/internal/recording.h"
 
@@ -161,15 +162,6 @@ std::vector<Var> Var::made_before(std::uint64_t since, const Var& y) {
 
 namespace {
 
-// A gradient's terms added, for which there are rules.
-Var sum_of(const Var& a, const Var& b) {
-  Var y = Var::computed(a.dtype(), a.shape(), {a, b}, [](const Var&, const Var& dy, const std::vector<Var>&) {
-    return Gradients{dy, dy};
-  });
-  giro::add(y.value(), a.value(), b.value(), y.stream());
-  return y;
-}
-
 bool is_there(const Var& term) { return term.value() || term.shape().count() == 0; }
 
 void expect_terms(const std::vector<Var>& terms, const std::vector<Var>& inputs) {
@@ -227,34 +219,39 @@ void Var::differentiate(const Var& y, const Var& dy, const Differentiation& how)
   }
 
   const detail::GradientMode mode(how.keep);
-  std::unordered_map<const Node*, Var> gradients{{y.node_.get(), dy}};
+  std::unordered_map<const Node*, GradientTerms> gradients;
+  gradients[y.node_.get()].add(dy, std::nullopt, false);
   const auto taken = [&](const Var& of) {
     auto found = gradients.extract(of.node_.get());
-    return found ? std::optional(std::move(found.mapped())) : std::nullopt;
+    return found ? std::optional(found.mapped().sum(of.shape(), of.node_->inputs.empty())) : std::nullopt;
   };
   for (; !order.empty(); order.pop_back()) {
     Node& node = *order.back().node_;
     Pairs complete;
-    if (const std::optional<Var> of_node = taken(order.back())) {
+    {
       const auto site = detail::CallSite::of_node(node.where);
-      if (how.only.contains(&node)) complete.emplace_back(order.back(), *of_node);
-      std::vector<Var> terms;
-      if (leading.contains(&node)) {
-        terms = std::move(node.gradient(order.back(), *of_node, node.inputs).terms());
-        expect_terms(terms, node.inputs);
+      if (const std::optional<Var> of_node = taken(order.back())) {
+        if (how.only.contains(&node)) complete.emplace_back(order.back(), *of_node);
+        std::vector<Var> terms;
+        std::optional<Part> part;
+        if (leading.contains(&node)) {
+          Gradients by_inputs = node.gradient(order.back(), *of_node, node.inputs);
+          terms = std::move(by_inputs.terms());
+          part = by_inputs.part();
+          if (!part) expect_terms(terms, node.inputs);
+        }
+        for (std::size_t i = 0; i < terms.size(); ++i) {
+          const Var& input = node.inputs[i];
+          if (!leads(input) || !is_there(terms[i])) continue;
+          const Var term = cast(std::exchange(terms[i], Var()), input.grad_dtype());
+          gradients[input.node_.get()].add(term, part, input.node_->inputs.empty());
+        }
       }
-      for (std::size_t i = 0; i < terms.size(); ++i) {
-        const Var& input = node.inputs[i];
-        if (!leads(input) || !is_there(terms[i])) continue;
-        Var term = cast(std::exchange(terms[i], Var()), input.grad_dtype());
-        const auto [sum, is_first] = gradients.try_emplace(input.node_.get(), term);
-        if (!is_first) sum->second = sum_of(sum->second, term);
+      for (const Var& input : node.inputs) {
+        const auto used = uses.find(input.node_.get());
+        if (used == uses.end() || --used->second > 0) continue;
+        if (std::optional<Var> of_input = taken(input)) complete.emplace_back(input, *std::move(of_input));
       }
-    }
-    for (const Var& input : node.inputs) {
-      const auto used = uses.find(input.node_.get());
-      if (used == uses.end() || --used->second > 0) continue;
-      if (std::optional<Var> of_input = taken(input)) complete.emplace_back(input, *std::move(of_input));
     }
     if (!complete.empty()) how.done(complete);
     if (how.keep) continue;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -27,18 +29,30 @@ struct BackwardOptions {
   std::function<void(const Var& parameter)> on_gradient = {};
 };
 
+// A part of a value: elements begin, begin + step, ... along an axis.
+struct Part {
+  std::size_t axis = 0;
+  std::int64_t begin = 0, step = 1;
+
+  auto operator<=>(const Part&) const = default;
+};
+
 // The gradients of the loss by the inputs of an op: a Var for each, in their order, of its shape and of its dtype or
 // grad_dtype(); Var() for one that wants none. A single Var serves an op of one input.
 class Gradients {
  public:
   Gradients(Var only);
+  // Of an op that looks at a part of its only input: the gradient by that part.
+  Gradients(Var only, const Part& part);
   Gradients(std::vector<Var> terms);
   Gradients(std::initializer_list<Var> terms);
 
   std::vector<Var>& terms() noexcept { return terms_; }
+  const std::optional<Part>& part() const noexcept { return part_; }
 
  private:
   std::vector<Var> terms_;
+  std::optional<Part> part_;
 };
 
 // The gradient of an op as an expression of Vars: given the op's result y, the gradient of the loss by y, and the op's
@@ -136,6 +150,7 @@ class Var {
 };
 
 inline Gradients::Gradients(Var only) : terms_{std::move(only)} {}
+inline Gradients::Gradients(Var only, const Part& part) : terms_{std::move(only)}, part_(part) {}
 inline Gradients::Gradients(std::vector<Var> terms) : terms_(std::move(terms)) {}
 inline Gradients::Gradients(std::initializer_list<Var> terms) : terms_(terms) {}
 

@@ -3,15 +3,58 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include <giro/runtime/error.h>
 
 namespace giro::pointwise {
+namespace {
+
+// How many values a dtype tells apart, as far as promotion goes.
+int width(DType dtype) {
+  switch (dtype) {
+    case DType::boolean:
+      return 0;
+    case DType::u8:
+      return 1;
+    case DType::i32:
+      return 2;
+    case DType::i64:
+      return 3;
+    case DType::bf16:
+    case DType::f16:
+      return 4;
+    case DType::f32:
+      return 5;
+    case DType::f64:
+      return 6;
+  }
+  return 0;
+}
+
+}  // namespace
+
+DType promoted(DType a, DType b) {
+  if (a == b) return a;
+  if (is_16_bit(a) && is_16_bit(b)) return DType::f32;
+  return width(a) > width(b) ? a : b;
+}
 
 void expect_value(const char* op, const nn::Operand& x) {
   if (x.is_number) {
     throw Error(ErrorCode::invalid_argument, fmt::format("{}: found the number {}, expected a value", op, x.number));
   }
+}
+
+void expect_fits(const char* op, double number, DType dtype) {
+  const auto check = [&]<class T>(T lowest, T highest) {
+    if (number >= static_cast<double>(lowest) && number <= static_cast<double>(highest)) return;
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: the number {} beside {}, expected one from {} to {}", op,
+                                                         number, name_of(dtype), lowest, highest));
+  };
+  if (dtype == DType::u8) check(0, 255);
+  if (dtype == DType::i32) check(INT32_MIN, INT32_MAX);
+  if (dtype == DType::i64 && !(number >= -0x1p63 && number < 0x1p63)) check(INT64_MIN, INT64_MAX);
 }
 
 std::vector<std::size_t> checked_axes(const char* op, const Shape& shape, const std::vector<int>& axes) {

@@ -4,12 +4,19 @@
 #include <vector>
 
 #include <giro/kernels/nn/operand.h>
+#include <giro/runtime/dtype.h>
 #include <giro/runtime/shape.h>
 
 namespace giro::pointwise {
 
 // Error(invalid_argument) for a number, where an op needs a value.
 void expect_value(const char* op, const nn::Operand& x);
+
+// Error(invalid_argument) for one that an integer dtype would wrap.
+void expect_fits(const char* op, double number, DType dtype);
+
+// What two dtypes become together.
+DType promoted(DType a, DType b);
 
 // The axes, counted from the front; a negative one is given from the end. Error(invalid_argument) for one that is not
 // there or is named twice.

@@ -66,6 +66,13 @@ std::uint16_t Builder::read(const Tensor& memory, const Layout& layout) {
                .index = static_cast<std::uint16_t>(expression_.reads.size() - 1)});
 }
 
+std::uint16_t Builder::place(const Layout& layout) {
+  expression_.places.push_back(layout);
+  return push({.kind = Instruction::Kind::place,
+               .dtype = DType::i64,
+               .index = static_cast<std::uint16_t>(expression_.places.size() - 1)});
+}
+
 std::uint16_t Builder::constant(DType dtype, double number, std::int64_t integer) {
   return push({.kind = Instruction::Kind::constant,
                .dtype = dtype,
@@ -125,6 +132,16 @@ double operations(const Expression& expression) {
   return sum;
 }
 
+// Of the elements that are there.
+std::int64_t bytes_of(const Access& access, const Shape& space) {
+  auto bytes = static_cast<std::int64_t>(size_of(access.memory.dtype()));
+  for (std::size_t i = 0; i < space.rank(); ++i) {
+    const Layout::Bounds& bounds = access.layout.bounds[i];
+    if (access.layout.strides[i] != 0) bytes *= std::min(bounds.end, space.begin()[i]) - bounds.begin;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 void queue(const std::string& name, Expression expression, const Stream& stream) {
@@ -132,11 +149,28 @@ void queue(const std::string& name, Expression expression, const Stream& stream)
     detail::run_op(name.c_str(), stream, [&] { GIRO_BACKEND(stream, run)(expression, stream); });
     return;
   }
+  // A value counts once, however many parts of it are touched, and these no more than there is of it.
   std::vector<Tensor> reads, writes;
-  for (const Access& read : expression.reads) reads.push_back(read.memory);
-  for (const Expression::Write& write : expression.writes) writes.push_back(write.to.memory);
+  std::int64_t bytes = 0;
+  const auto add = [&](std::vector<Tensor>& to, const auto& accesses, const auto& access_of) {
+    for (const auto& first : accesses) {
+      const Tensor& memory = access_of(first).memory;
+      const auto is_same = [&](const Tensor& other) {
+        return other.raw() == memory.raw() && other.bytes() == memory.bytes();
+      };
+      if (std::any_of(to.begin(), to.end(), is_same)) continue;
+      to.push_back(memory);
+      std::int64_t touched = 0;
+      for (const auto& each : accesses) {
+        if (is_same(access_of(each).memory)) touched += bytes_of(access_of(each), expression.space);
+      }
+      bytes += std::min(touched, static_cast<std::int64_t>(memory.bytes()));
+    }
+  };
+  add(reads, expression.reads, [](const Access& read) -> const Access& { return read; });
+  add(writes, expression.writes, [](const Expression::Write& write) -> const Access& { return write.to; });
   const double flops = operations(expression);
-  detail::Recording::current()->hold({Program::Node(name, std::move(writes), std::move(reads), flops), stream,
+  detail::Recording::current()->hold({Program::Node(name, std::move(writes), std::move(reads), flops, bytes), stream,
                                       std::make_shared<ExpressionCall>(std::move(expression))});
 }
 

@@ -24,6 +24,8 @@ class Builder {
   explicit Builder(const Shape& space, std::size_t reduced = 0);
 
   std::uint16_t read(const Tensor& memory, const Layout& layout);
+  // The number that the layout gives each element, as i64.
+  std::uint16_t place(const Layout& layout);
   std::uint16_t constant(DType dtype, double number, std::int64_t integer = 0);
   // The value itself if it is of that dtype.
   std::uint16_t cast(std::uint16_t value, DType dtype);
@@ -61,5 +63,8 @@ namespace giro::nn {
 
 // A function of the table, or of a program's own, of values that are broadcast and converted to one dtype.
 Var apply(const pointwise::ScalarFunction& function, const std::vector<Operand>& operands);
+
+// A copy of x's elements, found by a layout in its memory.
+Var view(const char* name, const Var& x, const Shape& shape, const pointwise::Layout& layout, Gradient gradient);
 
 }  // namespace giro::nn

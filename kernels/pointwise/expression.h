@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <variant>
 #include <vector>
 
@@ -18,8 +19,19 @@ namespace giro::pointwise {
 // How an array lies in memory along the axes of an expression's space: element (i0, i1, ...) is number
 // offset + i0 strides[0] + i1 strides[1] + ... of it. A stride of 0 is a broadcast, a negative one a flip.
 struct Layout {
+  // Along an axis, of a read: elements [begin, end) are there.
+  struct Bounds {
+    std::int64_t begin = 0, end = std::numeric_limits<std::int64_t>::max();
+
+    bool holds_all_of(std::int64_t size) const { return begin <= 0 && end >= size; }
+    bool operator==(const Bounds&) const = default;
+  };
+
   std::int64_t offset = 0;
   std::array<std::int64_t, Shape::kMaxRank> strides{};
+  // Where an element is not there along some axis, it is 0 and its memory is not touched.
+  std::array<Bounds, Shape::kMaxRank> bounds{};
+
   bool operator==(const Layout&) const = default;
 };
 
@@ -70,9 +82,10 @@ inline std::size_t operand_count(const Instruction& instruction) {
 // Computes several arrays from others in one pass: each element of the space runs through the instructions. The last
 // `reduced` axes of the space are those that reductions run over; the others together number its rows.
 //
-// An output may take the memory of an input that is read there and nowhere else: elements are written in the order of
-// the space after all reads of that element. So fused, unfused and in any number of threads the results are the same
-// to the bit: each value is rounded to its dtype, sums and products go in an order that follows from the space alone.
+// Several writes may be of parts of one array that have no element in common. An output may take the memory of an input
+// that is read there and nowhere else: elements are written in the order of the space after all reads of that element.
+// So fused, unfused and in any number of threads the results are the same to the bit: each value is rounded to its
+// dtype, sums and products go in an order that follows from the space alone.
 struct Expression {
   struct Write {
     Access to;

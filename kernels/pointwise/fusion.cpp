@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <functional>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -99,12 +101,39 @@ bool agree(std::vector<Axis>& axes, const Expression& p, const Expression& c) {
 Layout moved(const Layout& layout, const std::vector<Axis>& axes, int Axis::*of) {
   Layout result{.offset = layout.offset};
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    if (axes[i].*of >= 0) result.strides[i] = layout.strides[static_cast<std::size_t>(axes[i].*of)];
+    if (axes[i].*of < 0) continue;
+    result.strides[i] = layout.strides[static_cast<std::size_t>(axes[i].*of)];
+    result.bounds[i] = layout.bounds[static_cast<std::size_t>(axes[i].*of)];
   }
   return result;
 }
 
 bool same_memory(const Tensor& a, const Tensor& b) { return a.raw() == b.raw() && a.dtype() == b.dtype(); }
+
+// Whether two parts of one array, of the same strides along the axes of a space, have no element in common: whether
+// no difference of coordinates leads from one to the other.
+bool lie_apart(const Access& one, const Access& other, const Shape& space) {
+  const Layout &a = one.layout, &b = other.layout;
+  if (!same_memory(one.memory, other.memory) || a.strides != b.strides) return false;
+  std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // of each axis: how far one goes, and how many there are
+  for (std::size_t axis = 0; axis < space.rank(); ++axis) {
+    steps.emplace_back(std::abs(a.strides[axis]), space.begin()[axis] - 1);
+  }
+  std::sort(steps.begin(), steps.end(), std::greater<>());
+  const auto is_reached = [&](const auto& self, std::int64_t distance, std::size_t axis) -> bool {
+    if (axis == steps.size() || steps[axis].first == 0) return distance == 0;
+    const auto [step, most] = steps[axis];
+    std::int64_t reach = 0;  // of the axes that follow
+    for (std::size_t next = axis + 1; next < steps.size(); ++next) reach += steps[next].first * steps[next].second;
+    const std::int64_t first = std::max(-most, (distance - reach) / step - 1);
+    const std::int64_t last = std::min(most, (distance + reach) / step + 1);
+    for (std::int64_t k = first; k <= last; ++k) {
+      if (self(self, distance - k * step, axis + 1)) return true;
+    }
+    return false;
+  };
+  return !is_reached(is_reached, b.offset - a.offset, 0);
+}
 
 // Appends an expression to the instructions of another of the same space; reads are shared.
 class Joined {
@@ -151,7 +180,7 @@ class Joined {
     for (std::size_t i = 0; i < written; ++i) {
       const Expression::Write& write = result_.writes[i];
       if (same_memory(write.to.memory, read.memory) && write.to.layout == read.layout) return write.value;
-      overlaps |= detail::overlap(write.to.memory, read.memory);
+      overlaps |= detail::overlap(write.to.memory, read.memory) && !lie_apart(write.to, read, result_.space);
     }
     return std::nullopt;
   }
@@ -219,17 +248,29 @@ class Joined {
   Expression result_;
 };
 
+// Whether several elements of the space are one of the array.
+bool repeats(const Access& access, const Expression& expression) {
+  for (std::size_t axis = 0; axis < expression.space.rank(); ++axis) {
+    if (access.layout.strides[axis] == 0 && size_of_axis(expression, axis) != 1) return true;
+  }
+  return false;
+}
+
 // Whether an element is written where another has yet to be read.
 bool is_safe(const Expression& expression) {
   const bool in_passes = reduces(expression);
   for (std::size_t i = 0; i < expression.writes.size(); ++i) {
     const Access& write = expression.writes[i].to;
     for (std::size_t k = 0; k < i; ++k) {
-      if (detail::overlap(expression.writes[k].to.memory, write.memory)) return false;
+      const Access& other = expression.writes[k].to;
+      if (detail::overlap(other.memory, write.memory) && !lie_apart(other, write, expression.space)) return false;
     }
     for (const Access& read : expression.reads) {
-      if (!detail::overlap(read.memory, write.memory)) continue;
-      if (in_passes || !same_memory(read.memory, write.memory) || read.layout != write.layout) return false;
+      if (!detail::overlap(read.memory, write.memory) || lie_apart(read, write, expression.space)) continue;
+      if (in_passes || !same_memory(read.memory, write.memory) || read.layout != write.layout ||
+          repeats(write, expression)) {
+        return false;
+      }
     }
   }
   return true;
@@ -247,7 +288,7 @@ std::optional<Fused> fuse(const Expression& producer, const Expression& consumer
     for (const Access& read : consumer.reads) {
       if (!same_memory(write.to.memory, read.memory)) continue;
       std::optional<std::vector<Axis>> axes = pair_axes(producer, consumer, write.to.layout, read.layout);
-      if (!axes || axes->size() > Shape::kMaxRank || !agree(*axes, producer, consumer)) return std::nullopt;
+      if (!axes || axes->size() > Shape::kMaxRank || !agree(*axes, producer, consumer)) continue;
       Joined joined(*axes);
       if (!joined.add(producer, &Axis::producer) || !joined.add(consumer, &Axis::consumer)) return std::nullopt;
       // A row's value is computed once, whatever else there is along the reduced axes.

@@ -38,8 +38,7 @@ class Value {
 };
 
 bool is_whole(const Access& access, const Shape& space) {
-  return access.layout.offset == 0 && access.layout.strides == pointwise::broadcast_layout(space, space).strides &&
-         access.memory.count() == space.count();
+  return access.layout == pointwise::broadcast_layout(space, space) && access.memory.count() == space.count();
 }
 
 // The value that the op writes, if that is all it does, and everything it touches is a whole array.

@@ -109,7 +109,8 @@ std::shared_ptr<Memory> small_numbers(DType dtype, std::int64_t count, Random& r
   return memory;
 }
 
-// Memory that is read along all axes in some order, some of them backward or broadcast, with gaps between elements.
+// Memory that is read along all axes in some order, some of them backward, broadcast or with elements that are not
+// there, with gaps between elements.
 std::uint16_t random_read(Builder& b, DType dtype, Random& random) {
   const Shape& space = b.expression.space;
   const int rank = static_cast<int>(space.rank());
@@ -130,7 +131,19 @@ std::uint16_t random_read(Builder& b, DType dtype, Random& random) {
       layout.strides[static_cast<std::size_t>(a)] = -count;
       layout.offset += count * std::max<std::int64_t>(0, space[a] - 1);
     }
-    count *= std::max<std::int64_t>(1, space[a]);
+    std::int64_t there = std::max<std::int64_t>(1, space[a]);
+    if (random.below(5) == 0) {
+      Layout::Bounds& bounds = layout.bounds[static_cast<std::size_t>(a)];
+      bounds.begin = random.below(static_cast<int>(there));
+      if (random.below(2) == 0) bounds.end = bounds.begin + 1 + random.below(static_cast<int>(there - bounds.begin));
+      there = std::min(bounds.end, there) - bounds.begin;
+      // Memory holds what is there, and no more.
+      const std::int64_t stride = layout.strides[static_cast<std::size_t>(a)];
+      const std::int64_t first =
+          stride < 0 ? std::max<std::int64_t>(0, space[a] - 1) - (bounds.begin + there - 1) : bounds.begin;
+      layout.offset -= first * count;
+    }
+    count *= there;
   }
   return b.read(small_numbers(dtype, count + 3, random), layout);
 }

@@ -65,6 +65,12 @@ inline Layout row_major(const Shape& shape, std::int64_t offset = 0) {
 inline Layout strided(std::array<std::int64_t, Shape::kMaxRank> strides, std::int64_t offset = 0) {
   return {offset, strides};
 }
+// What lies there [begin, end) along an axis, 0 elsewhere.
+inline Layout bounded(Layout layout, std::size_t axis, std::int64_t begin, std::int64_t end) {
+  layout.offset -= begin * layout.strides[axis];
+  layout.bounds[axis] = {begin, end};
+  return layout;
+}
 
 // Writes an expression down; memory is given to it later (on_device).
 class ExpressionCase {
@@ -160,6 +166,12 @@ class ExpressionCase {
     std::int64_t place = layout.offset;
     for (std::size_t axis = 0; axis < c.size(); ++axis) place += c[axis] * layout.strides[axis];
     return place;
+  }
+  static bool is_there(const Layout& layout, const std::vector<std::int64_t>& c) {
+    for (std::size_t axis = 0; axis < c.size(); ++axis) {
+      if (c[axis] < layout.bounds[axis].begin || c[axis] >= layout.bounds[axis].end) return false;
+    }
+    return true;
   }
   static Number stored(DType dtype, Number x, double units);
   Number applied(std::size_t i, const std::vector<Number>& values) const;
@@ -276,6 +288,7 @@ inline ExpressionCase::Number ExpressionCase::of(std::size_t i, const std::vecto
   switch (instruction.kind) {
     case Instruction::Kind::read:
       if (inputs[instruction.index].values.empty()) return {};
+      if (!is_there(expression.reads[instruction.index].layout, c)) return {};
       return {inputs[instruction.index]
                   .values[static_cast<std::size_t>(at(expression.reads[instruction.index].layout, c))]};
     case Instruction::Kind::constant:

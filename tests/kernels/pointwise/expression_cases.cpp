@@ -112,6 +112,13 @@ std::vector<ExpressionCase> layout_cases() {
   add("flipped", {500}, f32(500), strided({-1}, 499), f32(500), strided({1}));
   add("every other", {500}, f32(1000), strided({2}), f32(1000), strided({2}, 1));
   add("three axes", {7, 6, 16}, f32(7 * 6 * 16), strided({16, 112, 1}), f32(6), strided({0, 1, 0}));
+  for (const std::int64_t before : {8, 3}) {  // packs, and single elements
+    ExpressionCase c(fmt::format("padded by {}", before), {9, 48});
+    const Value a = c.read(f32(7 * 24), bounded(bounded(row_major({7, 24}), 1, before, before + 24), 0, 1, 8));
+    const Value b = c.read(bf16(24), bounded(strided({0, 1}), 1, before, before + 24));
+    c.write(c.apply(kAdd, a, c.cast(DType::f32, b)));
+    cases.push_back(std::move(c));
+  }
   {
     ExpressionCase c("a slice written", {10, 12});
     c.write(c.apply(kAdd, c.read(f32(120), row_major({10, 12})), c.constant(DType::f32, 1)), strided({30, 1}, 5), 300);
@@ -158,6 +165,16 @@ std::vector<ExpressionCase> row_cases() {
     cases.push_back(std::move(c));
   }
   {
+    ExpressionCase c("padded rows", {5, 50}, 1);
+    const Value x =
+        c.read(random(source, {3, 41}, DType::f32), bounded(bounded(row_major({3, 41}), 1, 7, 48), 0, 1, 4));
+    const Value r = c.read(random(source, {2}, DType::f32), bounded(strided({1}), 0, 2, 4));
+    const Value sum = c.apply(kAdd, r, c.reduce(Combiner::sum, x));
+    c.write_row(sum);
+    c.write(c.apply(kAdd, x, sum));
+    cases.push_back(std::move(c));
+  }
+  {
     ExpressionCase c("two axes apart", {4, 5, 6}, 2);  // of (5, 4, 6) the first and the last
     c.write_row(c.reduce(Combiner::sum, c.read(random(source, {5, 4, 6}, DType::f32), strided({6, 24, 1}))));
     cases.push_back(std::move(c));
@@ -195,6 +212,13 @@ std::vector<ExpressionCase> column_cases() {
     cases.push_back(statistics(dtype, 40, 100, true));
   }
   cases.push_back(softmax(DType::f32, {33, 60}, 1, strided({1, 33})));
+  {
+    ExpressionCase c("padded columns", {40, 30}, 1);
+    const Value x =
+        c.read(random(source, {20, 36}, DType::f32), bounded(bounded(strided({1, 36}), 1, 3, 23), 0, 1, 37));
+    c.write_row(c.reduce(Combiner::sum, x));
+    cases.push_back(std::move(c));
+  }
   {
     ExpressionCase c("all but the channels", {6, 5, 10}, 2);  // of (5, 10, 6), and of a slice of it
     const Value x = c.read(random(source, {5, 10, 6}, DType::f32), strided({1, 60, 6}));

@@ -246,6 +246,14 @@ inline std::vector<Memory> computed_plainly(const Builder& b) {
     }
     return result;
   };
+  const auto is_there = [&](const Layout& layout, std::int64_t i) {
+    for (std::size_t a = e.space.rank(); a-- > 0;) {
+      const std::int64_t at = i % e.space[static_cast<int>(a)];
+      if (at < layout.bounds[a].begin || at >= layout.bounds[a].end) return false;
+      i /= e.space[static_cast<int>(a)];
+    }
+    return true;
+  };
   std::vector<std::vector<double>> values;
   for (const Instruction& code : e.code) {
     std::vector<double> v(static_cast<std::size_t>(n));
@@ -254,6 +262,7 @@ inline std::vector<Memory> computed_plainly(const Builder& b) {
       double x = 0;
       switch (code.kind) {
         case Instruction::Kind::read:
+          if (!is_there(e.reads[code.index].layout, i)) break;
           x = b.read_memory[code.index]->get(offset(e.reads[code.index].layout, i));
           break;
         case Instruction::Kind::constant:

@@ -139,7 +139,7 @@ TEST_P(FusionTest, WhatDoesNotGoTogetherStaysApart) {
       << "both are stored";
 }
 
-// Programs of up to 24 ops with views, broadcasts, reductions, several dtypes, values that are used again, and
+// Programs of up to 24 ops with views, parts, broadcasts, reductions, several dtypes, values that are used again, and
 // gradients.
 TEST_P(FusionTest, RandomExpressionsGiveTheSameBits) {
   const char* const wanted = std::getenv("GIRO_EXPRESSIONS");
@@ -180,7 +180,13 @@ TEST_P(FusionTest, RandomExpressionsGiveTheSameBits) {
           }
           return true;
         }();
-        switch (choose(14)) {
+        const auto part = [&](double begin, double end) {
+          const auto size = static_cast<double>(a.shape()[last]);
+          return slice(a, {.axis = last,
+                           .begin = static_cast<std::int64_t>(begin * size),
+                           .end = static_cast<std::int64_t>(std::ceil(end * size))});
+        };
+        switch (choose(18)) {
           case 0:
           case 1:
           case 2:
@@ -213,6 +219,30 @@ TEST_P(FusionTest, RandomExpressionsGiveTheSameBits) {
             break;
           case 12:
             values.push_back(cast(a, choose(2) == 0 ? DType::bf16 : DType::f32));
+            break;
+          case 13:  // halves in turns or one after the other, put together again
+            if (last < 0 || a.shape()[last] % 2 != 0) {
+              values.push_back(last >= 0 ? concatenate({tanh(a), a}, last) : a);
+            } else if (choose(2) == 0) {
+              const std::vector<Var> half = split(a, 2, last);
+              values.push_back(concatenate({half[1] * 0.5, tanh(half[0])}, last));
+            } else {
+              values.push_back(slice(a, {.axis = last, .step = 2}) - slice(a, {.axis = last, .begin = 1, .step = 2}));
+            }
+            break;
+          case 14:
+            values.push_back(last >= 0 ? part(0.25, 1) : exp(a));
+            break;
+          case 15: {
+            if (last < 0) break;
+            const std::int64_t before = static_cast<std::int64_t>(choose(3)),
+                               after = static_cast<std::int64_t>(choose(3));
+            values.push_back(
+                pad(a, {.axis = last, .before = before, .after = after, .value = choose(2) == 0 ? 0.0 : 0.5}));
+            break;
+          }
+          case 16:
+            values.push_back(last >= 0 ? concatenate({a * 2, part(0, 0.5), part(0.5, 1)}, last) : a);
             break;
           default:
             values.push_back(

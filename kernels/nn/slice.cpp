@@ -1,0 +1,319 @@
+#include <giro/kernels/nn/slice.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+
+#include <giro/kernels/nn/elementwise.h>
+#include <giro/kernels/nn/functional.h>
+#include <giro/runtime/error.h>
+
+#include "kernels/internal/parts.h"
+#include "kernels/pointwise/arguments.h"
+#include "kernels/pointwise/build.h"
+#include "kernels/pointwise/table.h"
+#include "runtime/internal/call_site.h"
+
+namespace giro::nn {
+namespace {
+
+using pointwise::broadcast_layout;
+using pointwise::Builder;
+using pointwise::Layout;
+
+constexpr std::size_t kMostTogether = 16;  // parts of one kernel
+
+std::size_t checked_axis(const char* op, const Shape& shape, int axis) {
+  return pointwise::checked_axes(op, shape, {axis}).front();
+}
+
+Shape with_size(const Shape& shape, std::size_t axis, std::int64_t size) {
+  std::vector<std::int64_t> sizes(shape.begin(), shape.end());
+  sizes[axis] = size;
+  return Shape(sizes);
+}
+
+// The sizes before an axis as one, that of the axis, and those after it.
+std::array<std::int64_t, 3> around(const Shape& shape, std::size_t axis) {
+  std::array<std::int64_t, 3> sizes{1, shape.begin()[axis], 1};
+  for (std::size_t i = 0; i < shape.rank(); ++i) {
+    if (i != axis) sizes[i < axis ? 0 : 2] *= shape.begin()[i];
+  }
+  return sizes;
+}
+
+// How far along an axis an element lies.
+std::uint16_t place_along(Builder& builder, std::size_t axis) {
+  Layout layout;
+  layout.strides[axis] = 1;
+  return builder.place(layout);
+}
+
+// `before` where a place is before `end`, else `after`.
+std::uint16_t chosen(Builder& builder, std::uint16_t place, std::int64_t end, std::uint16_t before,
+                     std::uint16_t after) {
+  const std::array<std::uint16_t, 2> places{place, builder.constant(DType::i64, 0, end)};
+  const std::array<std::uint16_t, 3> values{builder.apply(pointwise::functions::less, DType::boolean, places), before,
+                                            after};
+  return builder.apply(pointwise::functions::where, builder.dtype(before), values);
+}
+
+// A read of x whose first element is number `begin` along the axis of a space that is x's in all others.
+std::uint16_t read_from(Builder& builder, const Var& x, std::size_t axis, std::int64_t begin, std::int64_t size) {
+  Layout layout = broadcast_layout(x.shape(), x.shape());
+  layout.offset = -begin * layout.strides[axis];
+  layout.bounds[axis] = {std::max<std::int64_t>(begin, 0), std::min(begin + x.shape().begin()[axis], size)};
+  return builder.read(x.value(), layout);
+}
+
+// Padding by less than nothing cuts off.
+Var padded(const Var& x, std::size_t axis, std::int64_t before, std::int64_t after, double value) {
+  const std::int64_t own = x.shape().begin()[axis], size = before + own + after;
+  const Shape shape = with_size(x.shape(), axis, size);
+  Var y = Var::computed(x.dtype(), shape, {x}, [=](const Var&, const Var& dy, const std::vector<Var>&) {
+    return padded(dy, axis, -before, -after, 0);
+  });
+  Builder builder(shape);
+  const bool is_zero = value == 0 && !std::signbit(value), is_left = before + own > 0 && before < size && own > 0;
+  const auto filling = [&] { return builder.constant(x.dtype(), value, static_cast<std::int64_t>(value)); };
+  std::uint16_t result = is_left ? read_from(builder, x, axis, before, size) : filling();
+  if (is_left && !is_zero) {
+    const std::uint16_t outside = filling(), place = place_along(builder, axis);
+    if (after > 0) result = chosen(builder, place, before + own, result, outside);
+    if (before > 0) result = chosen(builder, place, before, outside, result);
+  }
+  builder.write(result, y.value(), broadcast_layout(shape, shape));
+  pointwise::queue("pad", std::move(builder).take(), y.stream());
+  return y;
+}
+
+// Parts of one dtype and of fitting shapes, none of them empty. Those of one size are written where they lie in the
+// result, by an expression over the space of one, so that what computes them can do that itself.
+Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
+  if (parts.size() == 1) return parts.front();
+  if (parts.size() > kMostTogether) {
+    std::vector<Var> groups;
+    std::size_t done = 0;
+    for (std::size_t k = 0; k < kMostTogether; ++k) {
+      const std::size_t end = parts.size() * (k + 1) / kMostTogether;
+      std::int64_t size_of_group = 0;
+      for (std::size_t i = done; i < end; ++i) size_of_group += parts[i].shape().begin()[axis];
+      groups.push_back(
+          joined({parts.begin() + static_cast<std::ptrdiff_t>(done), parts.begin() + static_cast<std::ptrdiff_t>(end)},
+                 axis, size_of_group));
+      done = end;
+    }
+    return joined(groups, axis, size);
+  }
+  const Shape& first = parts.front().shape();
+  const Shape shape = with_size(first, axis, size);
+  Var y =
+      Var::computed(parts.front().dtype(), shape, parts, [axis](const Var&, const Var& dy, const std::vector<Var>& in) {
+        std::vector<Var> terms;
+        std::int64_t begin = 0;
+        for (const Var& part : in) {
+          const std::int64_t end = begin + part.shape().begin()[axis];
+          terms.push_back(part.requires_grad() ? slice(dy, {.axis = static_cast<int>(axis), .begin = begin, .end = end})
+                                               : Var());
+          begin = end;
+        }
+        return Gradients(std::move(terms));
+      });
+  const bool are_equal = std::all_of(parts.begin(), parts.end(), [&](const Var& x) { return x.shape() == first; });
+  const Layout whole = broadcast_layout(shape, shape);
+  Builder builder(are_equal ? first : shape);
+  if (are_equal) {
+    Layout to = whole;
+    for (const Var& x : parts) {
+      builder.write(builder.read(x.value(), broadcast_layout(first, first)), y.value(), to);
+      to.offset += first.begin()[axis] * whole.strides[axis];
+    }
+  } else {
+    const std::uint16_t place = place_along(builder, axis);
+    std::int64_t begin = size - parts.back().shape().begin()[axis];
+    std::uint16_t value = read_from(builder, parts.back(), axis, begin, size);
+    for (std::size_t i = parts.size() - 1; i-- > 0;) {
+      const std::int64_t end = std::exchange(begin, begin - parts[i].shape().begin()[axis]);
+      value = chosen(builder, place, end, read_from(builder, parts[i], axis, begin, size), value);
+    }
+    builder.write(value, y.value(), whole);
+  }
+  pointwise::queue("concatenate", std::move(builder).take(), y.stream());
+  return y;
+}
+
+}  // namespace
+
+Var slice(const Operand& x, const Slice& of) {
+  const detail::CallSite site(x.where);
+  pointwise::expect_value("slice", x);
+  const Shape& from = x.var.shape();
+  const std::size_t axis = checked_axis("slice", from, of.axis);
+  const std::int64_t size = from.begin()[axis], step = of.step;
+  const auto fail = [&](const std::string& found) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("slice: {} along axis {} of {}", found, axis, to_string(from)));
+  };
+  if (step == 0) fail("step 0");
+  // Forwards all places are from 0 to the size; backwards from the last one down to before the first.
+  const std::int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
+  const auto place = [&](const char* what, const std::optional<std::int64_t>& given, std::int64_t otherwise) {
+    if (!given) return otherwise;
+    const std::int64_t result = *given < 0 ? *given + size : *given;
+    if (result < 0 || result > highest) {
+      fail(fmt::format("{} {}, expected one from {} to {},", what, *given, -size, highest));
+    }
+    return result;
+  };
+  const std::int64_t begin = place("begin", of.begin, step > 0 ? lowest : highest);
+  const std::int64_t end = place("end", of.end, step > 0 ? highest : lowest);
+  if (step > 0 ? end < begin : end > begin)
+    fail(fmt::format("end {} before begin {} in steps of {}", end, begin, step));
+  const std::int64_t count = (end - begin + step - (step > 0 ? 1 : -1)) / step;
+  if (begin == 0 && step == 1 && count == size) return x.var;
+  Layout layout = broadcast_layout(from, from);
+  layout.offset = begin * layout.strides[axis];
+  layout.strides[axis] *= step;
+  const Part part{axis, step > 0 ? begin : begin + (count - 1) * step, std::abs(step)};
+  return view("slice", x.var, with_size(from, axis, count), layout,
+              [part, step](const Var&, const Var& dy, const std::vector<Var>&) {
+                return Gradients(step > 0 ? dy : flip(dy, {static_cast<int>(part.axis)}), part);
+              });
+}
+
+std::vector<Var> split(const Operand& x, int parts, int axis) {
+  const detail::CallSite site(x.where);
+  pointwise::expect_value("split", x);
+  const std::int64_t size = x.var.shape().begin()[checked_axis("split", x.var.shape(), axis)];
+  if (parts < 1 || size % parts != 0) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("split: axis {} of {} into {} parts, expected equal parts", axis,
+                                                       to_string(x.var.shape()), parts));
+  }
+  return split(x, std::vector<std::int64_t>(static_cast<std::size_t>(parts), size / parts), axis);
+}
+
+std::vector<Var> split(const Operand& x, const std::vector<std::int64_t>& sizes, int axis) {
+  const detail::CallSite site(x.where);
+  pointwise::expect_value("split", x);
+  const std::int64_t size = x.var.shape().begin()[checked_axis("split", x.var.shape(), axis)];
+  std::int64_t sum = 0;
+  bool fits = true;
+  for (const std::int64_t each : sizes) fits = fits && each >= 0 && each <= size - sum, sum += fits ? each : 0;
+  if (!fits || sum != size) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("split: axis {} of {} into parts of {}, expected sizes that add up to {}", axis,
+                            to_string(x.var.shape()), fmt::join(sizes, ", "), size));
+  }
+  std::vector<Var> parts;
+  std::int64_t begin = 0;
+  for (const std::int64_t each : sizes) {
+    parts.push_back(slice(x, {.axis = axis, .begin = begin, .end = begin + each}));
+    begin += each;
+  }
+  return parts;
+}
+
+Var concatenate(const std::vector<Var>& parts, int axis, Where where) {
+  const detail::CallSite site(where);
+  if (parts.empty()) throw Error(ErrorCode::invalid_argument, "concatenate: expected at least one value, found none");
+  const Shape& first = parts.front().shape();
+  const std::size_t along = checked_axis("concatenate", first, axis);
+  DType dtype = parts.front().dtype();
+  std::int64_t size = 0;
+  for (const Var& part : parts) {
+    const Shape& shape = part.shape();
+    if (shape.rank() != first.rank() || with_size(shape, along, first.begin()[along]) != first) {
+      throw Error(ErrorCode::shape_mismatch,
+                  fmt::format("concatenate: {} beside {}, expected equal sizes but for axis {}", to_string(shape),
+                              to_string(first), along));
+    }
+    dtype = pointwise::promoted(dtype, part.dtype());
+    size += shape.begin()[along];
+  }
+  std::vector<Var> there;
+  for (const Var& part : parts) {
+    if (part.shape().count() > 0) there.push_back(cast(part, dtype));
+  }
+  if (there.empty()) return cast(parts.front(), dtype).reshape(with_size(first, along, size));
+  return joined(there, along, size);
+}
+
+Var stack(const std::vector<Var>& parts, int axis, Where where) {
+  const detail::CallSite site(where);
+  if (parts.empty()) throw Error(ErrorCode::invalid_argument, "stack: expected at least one value, found none");
+  const Shape& first = parts.front().shape();
+  const int rank = static_cast<int>(first.rank()) + 1, along = axis < 0 ? axis + rank : axis;
+  if (along < 0 || along >= rank) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("stack: axis {} of {}, expected one from {} to {}", axis,
+                                                         to_string(first), -rank, rank - 1));
+  }
+  std::vector<std::int64_t> sizes(first.begin(), first.end());
+  sizes.insert(sizes.begin() + along, 1);
+  std::vector<Var> flat;
+  for (const Var& part : parts) {
+    if (part.shape() != first) {
+      throw Error(ErrorCode::shape_mismatch,
+                  fmt::format("stack: {} beside {}, expected equal shapes", to_string(part.shape()), to_string(first)));
+    }
+    flat.push_back(part.reshape(Shape(sizes)));
+  }
+  return concatenate(flat, along);
+}
+
+Var pad(const Operand& x, const PadOptions& with) {
+  const detail::CallSite site(x.where);
+  pointwise::expect_value("pad", x);
+  const Var& from = x.var;
+  const std::size_t axis = checked_axis("pad", from.shape(), with.axis);
+  if (with.before < 0 || with.after < 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("pad: {} before and {} after axis {} of {}, expected 0 or more", with.before, with.after,
+                            axis, to_string(from.shape())));
+  }
+  pointwise::expect_fits("pad", with.value, from.dtype());
+  if (!is_floating(from.dtype()) && with.value != std::trunc(with.value)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("pad: {} beside {}, expected a whole number", with.value, name_of(from.dtype())));
+  }
+  if (with.before == 0 && with.after == 0) return from;
+  return padded(from, axis, with.before, with.after, with.value);
+}
+
+Var spread(const Var& x, const Part& part, const Shape& shape) {
+  Var y = x;
+  if (part.step > 1 && x.shape().count() > 0) {
+    const auto [outer, own, inner] = around(x.shape(), part.axis);
+    const Shape apart = with_size(x.shape(), part.axis, own * part.step);
+    y = padded(y.reshape({outer, own, 1, inner}), 2, 0, part.step - 1, 0).reshape(apart);
+  }
+  return padded(y, part.axis, part.begin, shape.begin()[part.axis] - part.begin - y.shape().begin()[part.axis], 0);
+}
+
+std::optional<Var> put_together(std::vector<std::pair<Part, Var>>& parts, const Shape& shape) {
+  if (parts.empty()) return std::nullopt;
+  std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  const auto [axis, first, step] = parts.front().first;
+  std::int64_t next = 0;  // element: where the last part has ended, or in turns the last one
+  std::vector<Var> values;
+  for (const auto& [part, value] : parts) {
+    const std::int64_t own = value.shape().begin()[axis];
+    if (own == 0) continue;
+    const bool takes_turns = step > 1 && own * step == shape.begin()[axis];
+    if (part.axis != axis || part.step != step || part.begin != next || !(step == 1 || takes_turns)) {
+      return std::nullopt;
+    }
+    next += takes_turns ? 1 : own;
+    values.push_back(value);
+  }
+  if (values.empty()) return std::nullopt;
+  if (step == 1) return next == shape.begin()[axis] ? std::optional(joined(values, axis, next)) : std::nullopt;
+  if (next != step) return std::nullopt;
+  const auto [outer, own, inner] = around(values.front().shape(), axis);
+  for (Var& value : values) value = value.reshape({outer, own, 1, inner});
+  return joined(values, 2, step).reshape(shape);
+}
+
+}  // namespace giro::nn

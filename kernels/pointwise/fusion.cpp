@@ -15,12 +15,15 @@ namespace {
 
 using Kind = Instruction::Kind;
 constexpr std::size_t kMostInstructions = 192, kMostReads = 24;
-constexpr std::size_t kMostRepeated = 4;  // instructions that are cheaper to repeat than to store
 
 bool reduces(const Expression& expression) {
   return std::any_of(expression.code.begin(), expression.code.end(),
                      [](const Instruction& each) { return each.kind == Kind::reduce; });
 }
+
+bool same_layout(const Layout& a, const Layout& b) { return a.offset == b.offset && a.strides == b.strides; }
+
+bool same_memory(const Tensor& a, const Tensor& b) { return a.raw() == b.raw() && a.dtype() == b.dtype(); }
 
 // The axes of a space one by one, while two spaces are brought together.
 struct Axis {
@@ -32,6 +35,13 @@ struct Axis {
 std::size_t rows_of(const Expression& e) { return e.space.rank() - e.reduced; }
 bool is_reduced(const Expression& e, std::size_t axis) { return axis >= rows_of(e); }
 std::int64_t size_of_axis(const Expression& e, std::size_t axis) { return e.space.begin()[axis]; }
+
+bool runs_along_all(const Expression& e, const Layout& layout) {
+  for (std::size_t a = 0; a < e.space.rank(); ++a) {
+    if (size_of_axis(e, a) != 1 && layout.strides[a] == 0) return false;
+  }
+  return true;
+}
 
 // Pairs the axes of both, given where the producer writes a value and how the consumer reads it.
 std::optional<std::vector<Axis>> pair_axes(const Expression& p, const Expression& c, const Layout& written,
@@ -79,6 +89,25 @@ std::optional<std::vector<Axis>> pair_axes(const Expression& p, const Expression
   return axes;
 }
 
+// Those of a value that the one writes and the other reads, or else of an array that both read, each element once.
+std::optional<std::vector<Axis>> common_axes(const Expression& p, const Expression& c) {
+  for (const Expression::Write& write : p.writes) {
+    for (const Access& read : c.reads) {
+      if (!same_memory(write.to.memory, read.memory)) continue;
+      if (auto axes = pair_axes(p, c, write.to.layout, read.layout)) return axes;
+    }
+  }
+  const auto is_of_both = [](const Axis& axis) { return axis.producer >= 0 && axis.consumer >= 0; };
+  for (const Access& one : p.reads) {
+    for (const Access& other : c.reads) {
+      if (!same_memory(one.memory, other.memory)) continue;
+      auto axes = pair_axes(p, c, one.layout, other.layout);
+      if (axes && std::all_of(axes->begin(), axes->end(), is_of_both) && runs_along_all(p, one.layout)) return axes;
+    }
+  }
+  return std::nullopt;
+}
+
 // Decides over which axes the common space is reduced, and puts them last. False if the two do not agree.
 bool agree(std::vector<Axis>& axes, const Expression& p, const Expression& c) {
   const bool producer = reduces(p), consumer = reduces(c);
@@ -107,10 +136,6 @@ Layout moved(const Layout& layout, const std::vector<Axis>& axes, int Axis::*of)
   }
   return result;
 }
-
-bool same_layout(const Layout& a, const Layout& b) { return a.offset == b.offset && a.strides == b.strides; }
-
-bool same_memory(const Tensor& a, const Tensor& b) { return a.raw() == b.raw() && a.dtype() == b.dtype(); }
 
 // Appends an expression to the instructions of another of the same space; reads are shared.
 class Joined {
@@ -221,25 +246,19 @@ std::optional<Fused> fuse(const Expression& producer, const Expression& consumer
       producer.reads.size() + consumer.reads.size() > kMostReads) {
     return std::nullopt;
   }
-  for (const Expression::Write& write : producer.writes) {
-    for (const Access& read : consumer.reads) {
-      if (!same_memory(write.to.memory, read.memory)) continue;
-      std::optional<std::vector<Axis>> axes = pair_axes(producer, consumer, write.to.layout, read.layout);
-      if (!axes || axes->size() > Shape::kMaxRank || !agree(*axes, producer, consumer)) return std::nullopt;
-      Joined joined(*axes);
-      if (!joined.add(producer, &Axis::producer) || !joined.add(consumer, &Axis::consumer)) return std::nullopt;
-      // A row's value is computed once, whatever else there is along the reduced axes.
-      const bool repeats = std::any_of(axes->begin(), axes->end(),
-                                       [](const Axis& axis) { return axis.producer < 0 && !axis.is_reduced; });
-      const bool spreads = std::any_of(axes->begin(), axes->end(),
-                                       [](const Axis& axis) { return axis.consumer < 0 && !axis.is_reduced; });
-      if (spreads || (repeats && producer.code.size() > kMostRepeated)) return std::nullopt;
-      Fused result{std::move(joined).take(), repeats};
-      if (!is_safe(result.expression)) return std::nullopt;
-      return result;
-    }
-  }
-  return std::nullopt;
+  std::optional<std::vector<Axis>> axes = common_axes(producer, consumer);
+  if (!axes || axes->size() > Shape::kMaxRank || !agree(*axes, producer, consumer)) return std::nullopt;
+  Joined joined(*axes);
+  if (!joined.add(producer, &Axis::producer) || !joined.add(consumer, &Axis::consumer)) return std::nullopt;
+  // A row's value is computed once, whatever else there is along the reduced axes.
+  const bool repeats =
+      std::any_of(axes->begin(), axes->end(), [](const Axis& axis) { return axis.producer < 0 && !axis.is_reduced; });
+  const bool spreads =
+      std::any_of(axes->begin(), axes->end(), [](const Axis& axis) { return axis.consumer < 0 && !axis.is_reduced; });
+  if (spreads || (repeats && producer.code.size() > kMostRepeated)) return std::nullopt;
+  Fused result{std::move(joined).take(), repeats};
+  if (!is_safe(result.expression)) return std::nullopt;
+  return result;
 }
 
 Expression without_write(const Expression& expression, const Tensor& memory) {

@@ -6,6 +6,9 @@
 
 namespace giro::pointwise {
 
+// Instructions that are cheaper to repeat than to store.
+inline constexpr std::size_t kMostRepeated = 4;
+
 // One expression that computes what `producer` and then `consumer` compute, to the same bits: the consumer takes the
 // values that it would have read. It writes all that both do.
 struct Fused {

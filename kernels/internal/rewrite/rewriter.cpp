@@ -27,6 +27,7 @@ constexpr Rule kRules[] = {
     {"bias_gradient", bias_gradient},
     {"count_with_publish", count_with_publish},
     {"publish_with_update", publish_with_update},
+    {"as_expression", as_expression},
     {"splice", splice},
 };
 

@@ -27,6 +27,7 @@ bool add_in_place(OpList& ops, std::size_t i);
 bool bias_gradient(OpList& ops, std::size_t i);
 bool count_with_publish(OpList& ops, std::size_t i);
 bool publish_with_update(OpList& ops, std::size_t i);
+bool as_expression(OpList& ops, std::size_t i);
 bool splice(OpList& ops, std::size_t i);
 
 // In the order in which they are tried.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/internal/rewrite/rules.h"
 #include "kernels/pointwise/build.h"
@@ -14,34 +15,21 @@ const pointwise::Expression* expression_of(const detail::HeldOp& op) {
   return call != nullptr ? &call->expression : nullptr;
 }
 
-// The first op after `i` that reads what it writes, or the number of ops.
-std::size_t first_reader(const OpList& ops, std::size_t i) {
-  std::size_t k = i + 1;
-  while (k < ops.size() && !detail::any_overlap(ops[i].node.writes, ops[k].node.reads)) ++k;
-  return k;
-}
-
 std::string joined_name(const std::string& a, const std::string& b) {
   constexpr std::size_t kLongest = 80;
   if (a.ends_with("...") || a.size() + 1 + b.size() > kLongest) return a.ends_with("...") ? a : a + "+...";
   return a + "+" + b;
 }
 
-}  // namespace
-
-// An expression is computed with the first that reads it, and what nothing else reads is not stored at all.
-bool splice(OpList& ops, std::size_t i) {
-  const pointwise::Expression* const producer = expression_of(ops[i]);
-  if (producer == nullptr) return false;
-  const std::size_t j = first_reader(ops, i);
-  const pointwise::Expression* const consumer = j < ops.size() ? expression_of(ops[j]) : nullptr;
-  if (consumer == nullptr) return false;
+// Makes one op of two, i < j, where that can be: what nothing else reads is not stored at all.
+bool make_one(OpList& ops, std::size_t i, std::size_t j) {
+  const pointwise::Expression &first = *expression_of(ops[i]), &second = *expression_of(ops[j]);
   const bool late = ops.can_run_late(i, j);
   if (!late && !ops.can_run_early(j, i)) return false;
-  std::optional<pointwise::Fused> fused = pointwise::fuse(*producer, *consumer);
+  std::optional<pointwise::Fused> fused = pointwise::fuse(first, second);
   if (!fused) return false;
   bool is_stored = false;
-  for (const pointwise::Expression::Write& write : producer->writes) {
+  for (const pointwise::Expression::Write& write : first.writes) {
     if (ops.only_reader(i, write.to.memory) == j) {
       fused->expression = pointwise::without_write(fused->expression, write.to.memory);
     } else {
@@ -52,6 +40,63 @@ bool splice(OpList& ops, std::size_t i) {
   pointwise::queue(joined_name(ops[i].node.op, ops[j].node.op), std::move(fused->expression), ops[i].stream);
   late ? ops.replace(j, {i}) : ops.replace(i, {j});
   return true;
+}
+
+// A few instructions on one array are computed again by each that reads them, rather than stored.
+bool is_repeated(OpList& ops, std::size_t i) {
+  const pointwise::Expression* const producer = expression_of(ops[i]);
+  if (producer == nullptr || producer->code.size() > pointwise::kMostRepeated || producer->reduced > 0 ||
+      producer->writes.size() != 1 || producer->reads.size() > 1 || ops[i].keeps_its_place()) {
+    return false;
+  }
+  const Tensor value = producer->writes.front().to.memory;
+  const auto readers = ops.readers(i, value);
+  if (!readers || readers->empty()) return false;
+  std::vector<pointwise::Expression> with_it;
+  for (const std::size_t j : *readers) {
+    const bool stays = producer->reads.empty() || ops.stays(producer->reads.front().memory, i, j);
+    const pointwise::Expression* const reader = expression_of(ops[j]);
+    const auto fused = stays && reader != nullptr ? pointwise::fuse(*producer, *reader) : std::nullopt;
+    if (!fused) return false;
+    with_it.push_back(pointwise::without_write(fused->expression, value));
+  }
+  for (std::size_t k = 0; k < readers->size(); ++k) {
+    const std::size_t j = (*readers)[k];
+    pointwise::queue(joined_name(ops[i].node.op, ops[j].node.op), std::move(with_it[k]), ops[j].stream);
+    ops.replace(j);
+  }
+  ops.drop(i);
+  return true;
+}
+
+// Makes one op of op `i` and the first later one that goes with it, of those that read what it writes or, of siblings,
+// what it reads itself.
+bool goes_with_another(OpList& ops, std::size_t i, bool of_siblings) {
+  if (expression_of(ops[i]) == nullptr) return false;
+  for (std::size_t j = i + 1; j < ops.size(); ++j) {
+    const Program::Node& node = ops[i].node;
+    if (expression_of(ops[j]) != nullptr &&
+        detail::any_overlap(of_siblings ? node.reads : node.writes, ops[j].node.reads) && make_one(ops, i, j)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+// An expression is computed with one that reads what it computes, and then with one that reads the same array. From the
+// last on: what a gradient alone needs belongs to that, not to the forward pass that it could join.
+bool splice(OpList& ops, std::size_t i) {
+  if (i > 0) return false;
+  for (const bool of_siblings : {false, true}) {
+    for (std::size_t k = ops.size(); k-- > 0;) {
+      while (k < ops.size() && (is_repeated(ops, k) || goes_with_another(ops, k, false) ||
+                                (of_siblings && goes_with_another(ops, k, true)))) {
+      }
+    }
+  }
+  return false;
 }
 
 }  // namespace giro::rewrite

@@ -62,6 +62,8 @@ std::optional<pointwise::Expression> expression_of(const detail::HeldOp& op) {
   }
   if (const auto* const cast = GIRO_ARGUMENTS(op, cast)) {
     const auto& [out, a] = *cast;
+    // That kernel leaves open what becomes of numbers out of range, an expression does not.
+    if (is_floating(a.dtype()) && !is_floating(out.dtype())) return std::nullopt;
     Elements elements(out);
     return std::move(elements).written(elements.read(a, out.dtype()));
   }

@@ -56,8 +56,17 @@ class RandomProgram {
 
   Values operator()(const std::vector<nn::Var>& in) const;
 
+  struct Computed {
+    Values values;
+    std::vector<nn::Var> results, first_gradients;  // those on the way to second ones
+    std::size_t order = 0;                          // of the gradients that the parameters have got
+  };
+  // With gradients, as far as there are any: the last ones are the parameters' own. What is kept is not differentiable.
+  Computed with_gradients(const std::vector<nn::Var>& parameters) const;
+
  private:
   class Run;
+  static nn::Var sum_of(const std::vector<nn::Var>& values);
   unsigned seed_ = 0;
   std::size_t length_ = 0;
 };
@@ -240,6 +249,36 @@ class RandomProgram::Run {
 
 inline RandomProgram::Values RandomProgram::operator()(const std::vector<nn::Var>& in) const {
   return Run(seed_, in).of(length_);
+}
+
+// Of all elements of those that are differentiable; Var() if there are none.
+inline nn::Var RandomProgram::sum_of(const std::vector<nn::Var>& values) {
+  nn::Var total;
+  for (const nn::Var& value : values) {
+    if (!value.requires_grad()) continue;
+    const nn::Var part = nn::cast(nn::sum(value), DType::f32);
+    total = total.value() ? total + part : part;
+  }
+  return total;
+}
+
+inline RandomProgram::Computed RandomProgram::with_gradients(const std::vector<nn::Var>& parameters) const {
+  Computed computed{.values = (*this)(parameters)};
+  for (const std::size_t id : computed.values.results) computed.results.push_back(computed.values.all[id]);
+  nn::Var loss = order > 0 ? sum_of(computed.results) : nn::Var();
+  if (order == 2 && loss.value()) {
+    computed.first_gradients = nn::gradients(loss, parameters);
+    loss = sum_of(computed.first_gradients);
+  }
+  if (loss.value()) {
+    backward(loss);
+    computed.order = order;
+  }
+  for (auto* vars : {&computed.results, &computed.first_gradients}) {
+    for (nn::Var& var : *vars) var = stop_gradient(var);
+  }
+  computed.values.all.clear();
+  return computed;
 }
 
 }  // namespace giro::test

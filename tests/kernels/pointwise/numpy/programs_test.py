@@ -24,7 +24,7 @@ except ModuleNotFoundError:
 import numbers_with_errors as n
 import variables as v
 
-PROGRAMS = 200
+PROGRAMS = 1000
 LEAST_SHARE = 0.5
 
 

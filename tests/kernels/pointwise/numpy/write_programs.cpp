@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <giro/kernels/nn/functional.h>
@@ -44,25 +46,13 @@ Tensor allocated(std::vector<Buffer>& storage, DType dtype, const Shape& shape, 
   return Tensor(storage.back().data(), dtype, shape, stream.device());
 }
 
-// The sum of all elements of those that are differentiable; Var() if there are none.
-Var sum_of(const std::vector<Var>& values) {
-  Var total;
-  for (const Var& value : values) {
-    if (!value.requires_grad()) continue;
-    const Var part = cast(sum(value), DType::f32);
-    total = total.value() ? total + part : part;
-  }
-  return total;
-}
-
 void write(unsigned seed, const Stream& stream) {
   const test::RandomProgram program(seed);
   std::vector<Buffer> storage;
-  std::vector<Var> parameters, results, firsts;
+  std::vector<Var> parameters;
   std::vector<Tensor> gradients;
-  std::vector<std::string> inputs, ops;
-  std::vector<std::size_t> which;
-  std::size_t order = 0;
+  std::vector<std::string> inputs;
+  test::RandomProgram::Computed computed;
   for (const test::Array& input : program.inputs) {
     const Tensor value = allocated(storage, input.dtype, input.shape, stream);
     const test::Bytes bytes = test::encode(input);
@@ -71,39 +61,22 @@ void write(unsigned seed, const Stream& stream) {
     parameters.push_back(Var::parameter(value, gradients.back(), stream));
     inputs.push_back(text_of(input.dtype, input.shape, input.values));
   }
-  const Graph graph = Graph::record(stream,
-                                    [&] {
-                                      const test::RandomProgram::Values values = program(parameters);
-                                      ops = values.ops;
-                                      which = values.results;
-                                      for (const std::size_t id : which) results.push_back(values.all[id]);
-                                      Var loss = sum_of(results);
-                                      order = loss.value() && loss.requires_grad() ? program.order : 0;
-                                      if (order == 2) {
-                                        firsts = nn::gradients(loss, parameters);
-                                        loss = sum_of(firsts);
-                                        if (!loss.value() || !loss.requires_grad()) order = 1;
-                                      }
-                                      if (order == 2 || (order == 1 && firsts.empty())) backward(loss);
-                                      for (std::vector<Var>* vars : {&results, &firsts}) {
-                                        for (Var& var : *vars) var = stop_gradient(var);
-                                      }
-                                    },
-                                    {.rewriter = &rewrite::rewriter()});
+  const Graph graph =
+      Graph::record(stream, [&] { computed = program.with_gradients(parameters); }, {.rewriter = &rewrite::rewriter()});
   graph.replay(stream);
-  std::vector<std::string> of_results, of_firsts, of_gradients;
-  for (const Var& result : results) of_results.push_back(text_of(result.value(), stream));
-  for (const Var& first : firsts) of_firsts.push_back(text_of(first.value(), stream));
-  if (order == 2 || firsts.empty()) {
-    for (const Tensor& gradient : gradients) of_gradients.push_back(text_of(gradient, stream));
+  std::vector<std::string> results, firsts, last;
+  for (const Var& result : computed.results) results.push_back(text_of(result.value(), stream));
+  for (const Var& first : computed.first_gradients) firsts.push_back(text_of(first.value(), stream));
+  for (const Tensor& gradient : gradients) {
+    if (computed.order > 0) last.push_back(text_of(gradient, stream));
   }
-  if (order == 1 && firsts.empty()) std::swap(of_firsts, of_gradients);
-  if (order == 0) of_gradients.clear();
+  if (computed.order == 1) std::swap(firsts, last);
   fmt::print(R"({{"seed": {}, "inputs": [{}], "ops": [{}], "which": [{}], )"
              R"("results": [{}], "first": [{}], "second": [{}]}})"
              "\n",
-             seed, fmt::join(inputs, ", "), fmt::join(ops, ", "), fmt::join(which, ", "), fmt::join(of_results, ", "),
-             fmt::join(of_firsts, ", "), fmt::join(of_gradients, ", "));
+             seed, fmt::join(inputs, ", "), fmt::join(computed.values.ops, ", "),
+             fmt::join(computed.values.results, ", "), fmt::join(results, ", "), fmt::join(firsts, ", "),
+             fmt::join(last, ", "));
 }
 
 }  // namespace

@@ -69,16 +69,20 @@ bool is_repeated(OpList& ops, std::size_t i) {
   return true;
 }
 
-// Makes one op of op `i` and the first later one that goes with it, of those that read what it writes or, of siblings,
-// what it reads itself.
-bool goes_with_another(OpList& ops, std::size_t i, bool of_siblings) {
+// Whether both read an array, which is more than a number.
+bool are_siblings(const Program::Node& a, const Program::Node& b) {
+  return std::any_of(a.reads.begin(), a.reads.end(), [&](const Tensor& read) {
+    return read.count() > 1 &&
+           std::any_of(b.reads.begin(), b.reads.end(), [&](const Tensor& other) { return read.raw() == other.raw(); });
+  });
+}
+
+// Makes one op of op `i` and the first later one that goes with it.
+template <class Relation>
+bool goes_with(OpList& ops, std::size_t i, const Relation& are_related) {
   if (expression_of(ops[i]) == nullptr) return false;
   for (std::size_t j = i + 1; j < ops.size(); ++j) {
-    const Program::Node& node = ops[i].node;
-    if (expression_of(ops[j]) != nullptr &&
-        detail::any_overlap(of_siblings ? node.reads : node.writes, ops[j].node.reads) && make_one(ops, i, j)) {
-      return true;
-    }
+    if (are_related(ops[i].node, ops[j].node) && expression_of(ops[j]) != nullptr && make_one(ops, i, j)) return true;
   }
   return false;
 }
@@ -89,10 +93,13 @@ bool goes_with_another(OpList& ops, std::size_t i, bool of_siblings) {
 // last on: what a gradient alone needs belongs to that, not to the forward pass that it could join.
 bool splice(OpList& ops, std::size_t i) {
   if (i > 0) return false;
-  for (const bool of_siblings : {false, true}) {
+  const auto reads_result = [](const Program::Node& a, const Program::Node& b) {
+    return detail::any_overlap(a.writes, b.reads);
+  };
+  for (const bool joins_siblings : {false, true}) {
     for (std::size_t k = ops.size(); k-- > 0;) {
-      while (k < ops.size() && (is_repeated(ops, k) || goes_with_another(ops, k, false) ||
-                                (of_siblings && goes_with_another(ops, k, true)))) {
+      while (k < ops.size() && (is_repeated(ops, k) || goes_with(ops, k, reads_result) ||
+                                (joins_siblings && goes_with(ops, k, are_siblings)))) {
       }
     }
   }

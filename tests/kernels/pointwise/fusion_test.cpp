@@ -141,7 +141,7 @@ TEST_P(FusionTest, RandomExpressionsGiveTheSameBits) {
                                                 : 2;  // each takes many kernels
   std::size_t fused = 0, apart = 0;
   for (unsigned seed = 0; seed < programs; ++seed) {
-    const test::RandomProgram program(seed, true);
+    const test::RandomProgram program(seed, true, device().is_cpu() ? 60 : 20);
     std::string ops;
     const Body body = [&](const Vars& in) {
       test::RandomProgram::Computed computed = program.with_gradients(in);

@@ -89,6 +89,44 @@ std::optional<std::vector<Axis>> pair_axes(const Expression& p, const Expression
   return axes;
 }
 
+// Cuts an axis in two, of which the second has `inner` elements.
+void cut(Expression& e, std::size_t axis, std::int64_t inner) {
+  std::vector<std::int64_t> sizes(e.space.begin(), e.space.end());
+  sizes[axis] /= inner;
+  sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(axis) + 1, inner);
+  e.reduced += is_reduced(e, axis);
+  e.space = Shape(sizes);
+  const auto cut = [&](Layout& layout) {
+    std::copy_backward(layout.strides.begin() + static_cast<std::ptrdiff_t>(axis), layout.strides.end() - 1,
+                       layout.strides.end());
+    layout.strides[axis] *= inner;
+  };
+  for (Access& read : e.reads) cut(read.layout);
+  for (Layout& place : e.places) cut(place);
+  for (Expression::Write& write : e.writes) cut(write.to.layout);
+}
+
+// Where an axis of the one lies along a part of an axis of the other, as of an array that is reshaped in between, cuts
+// that in two. Returns whether there is such an axis.
+bool cut_alike(Expression& p, const Layout& written, Expression& c, const Layout& read) {
+  bool has_cut = false;
+  for (std::size_t a = 0; a < p.space.rank(); ++a) {
+    for (std::size_t k = 0; k < c.space.rank(); ++k) {
+      const std::int64_t of_p = size_of_axis(p, a), of_c = size_of_axis(c, k);
+      const std::int64_t large = std::max(of_p, of_c), small = std::min(of_p, of_c);
+      if (written.strides[a] != read.strides[k] || written.strides[a] == 0 || small == 1 || large == small ||
+          large % small != 0) {
+        continue;
+      }
+      if ((of_p > of_c ? p : c).space.rank() == Shape::kMaxRank) return false;
+      of_p > of_c ? cut(p, a, small) : cut(c, k, small);
+      has_cut = true;
+      a = 0, k = static_cast<std::size_t>(-1);
+    }
+  }
+  return has_cut;
+}
+
 // Those of a value that the one writes and the other reads, or else of an array that both read, each element once.
 std::optional<std::vector<Axis>> common_axes(const Expression& p, const Expression& c) {
   for (const Expression::Write& write : p.writes) {
@@ -238,6 +276,21 @@ bool is_safe(const Expression& expression) {
   return true;
 }
 
+std::optional<Fused> joined(const Expression& producer, const Expression& consumer, std::vector<Axis> axes) {
+  if (axes.size() > Shape::kMaxRank || !agree(axes, producer, consumer)) return std::nullopt;
+  Joined joined(axes);
+  if (!joined.add(producer, &Axis::producer) || !joined.add(consumer, &Axis::consumer)) return std::nullopt;
+  // A row's value is computed once, whatever else there is along the reduced axes.
+  const bool repeats =
+      std::any_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.producer < 0 && !axis.is_reduced; });
+  const bool spreads =
+      std::any_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.consumer < 0 && !axis.is_reduced; });
+  if (spreads || (repeats && producer.code.size() > kMostRepeated)) return std::nullopt;
+  Fused result{std::move(joined).take(), repeats};
+  if (!is_safe(result.expression)) return std::nullopt;
+  return result;
+}
+
 }  // namespace
 
 std::optional<Fused> fuse(const Expression& producer, const Expression& consumer) {
@@ -246,19 +299,16 @@ std::optional<Fused> fuse(const Expression& producer, const Expression& consumer
       producer.reads.size() + consumer.reads.size() > kMostReads) {
     return std::nullopt;
   }
-  std::optional<std::vector<Axis>> axes = common_axes(producer, consumer);
-  if (!axes || axes->size() > Shape::kMaxRank || !agree(*axes, producer, consumer)) return std::nullopt;
-  Joined joined(*axes);
-  if (!joined.add(producer, &Axis::producer) || !joined.add(consumer, &Axis::consumer)) return std::nullopt;
-  // A row's value is computed once, whatever else there is along the reduced axes.
-  const bool repeats =
-      std::any_of(axes->begin(), axes->end(), [](const Axis& axis) { return axis.producer < 0 && !axis.is_reduced; });
-  const bool spreads =
-      std::any_of(axes->begin(), axes->end(), [](const Axis& axis) { return axis.consumer < 0 && !axis.is_reduced; });
-  if (spreads || (repeats && producer.code.size() > kMostRepeated)) return std::nullopt;
-  Fused result{std::move(joined).take(), repeats};
-  if (!is_safe(result.expression)) return std::nullopt;
-  return result;
+  if (const auto axes = common_axes(producer, consumer)) return joined(producer, consumer, *axes);
+  for (std::size_t w = 0; w < producer.writes.size(); ++w) {
+    for (std::size_t r = 0; r < consumer.reads.size(); ++r) {
+      if (!same_memory(producer.writes[w].to.memory, consumer.reads[r].memory)) continue;
+      Expression p = producer, c = consumer;
+      if (!cut_alike(p, p.writes[w].to.layout, c, c.reads[r].layout)) continue;
+      if (const auto axes = common_axes(p, c)) return joined(p, c, *axes);
+    }
+  }
+  return std::nullopt;
 }
 
 Expression without_write(const Expression& expression, const Tensor& memory) {

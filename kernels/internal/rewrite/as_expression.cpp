@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "kernels/internal/rewrite/rules.h"
@@ -77,20 +78,29 @@ std::optional<pointwise::Expression> expression_of(const detail::HeldOp& op) {
 
 }  // namespace
 
-// A function of elements that has a kernel of its own, beside an expression that it may be spliced with.
+// Functions of elements that have a kernel of their own, beside expressions that they may be spliced with.
 bool as_expression(OpList& ops, std::size_t i) {
-  std::optional<pointwise::Expression> expression = expression_of(ops[i]);
-  if (!expression) return false;
-  bool is_beside = false;
-  for (std::size_t k = 0; k < ops.size() && !is_beside; ++k) {
-    is_beside = dynamic_cast<const pointwise::ExpressionCall*>(ops[k].call.get()) != nullptr &&
-                (detail::any_overlap(ops[i].node.writes, ops[k].node.reads) ||
-                 detail::any_overlap(ops[k].node.writes, ops[i].node.reads));
+  if (i > 0) return false;
+  std::unordered_set<const void*> memory;  // that expressions read and write
+  const auto add = [&](const Program::Node& node) {
+    for (const Tensor& tensor : node.reads) memory.insert(tensor.raw());
+    for (const Tensor& tensor : node.writes) memory.insert(tensor.raw());
+  };
+  const auto is_of_expression = [&](const Tensor& tensor) { return memory.contains(tensor.raw()); };
+  for (std::size_t k = 0; k < ops.size(); ++k) {
+    if (dynamic_cast<const pointwise::ExpressionCall*>(ops[k].call.get()) != nullptr) add(ops[k].node);
   }
-  if (!is_beside) return false;
-  pointwise::queue(ops[i].node.op, *std::move(expression), ops[i].stream);
-  ops.replace(i);
-  return true;
+  for (std::size_t k = 0; k < ops.size(); ++k) {
+    const Program::Node& node = ops[k].node;
+    const bool is_beside = std::any_of(node.reads.begin(), node.reads.end(), is_of_expression) ||
+                           std::any_of(node.writes.begin(), node.writes.end(), is_of_expression);
+    std::optional<pointwise::Expression> expression = is_beside ? expression_of(ops[k]) : std::nullopt;
+    if (!expression) continue;
+    add(node);
+    pointwise::queue(node.op, *std::move(expression), ops[k].stream);
+    ops.replace(k);
+  }
+  return false;
 }
 
 }  // namespace giro::rewrite

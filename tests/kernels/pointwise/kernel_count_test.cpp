@@ -161,6 +161,19 @@ TEST_P(KernelCountTest, AnActivationBetweenProductsIsOne) {
   EXPECT_EQ(number_of(program, "dense"), 2u) << program.text();
 }
 
+TEST_P(KernelCountTest, ReshapingIsNoBorder) {
+  const Vars in = parameters({random_.uniform({4, 6, 40}), random_.uniform({40})});
+  const auto norm = [](const Var& x) { return x * rsqrt(mean(square(x), {-1}) + 1e-5); };
+  Var y;
+  const Program program = recorded([&] {
+    const Var rows = (in[0] * 2).reshape({24, 40});
+    y = stop_gradient((norm(rows) * in[1]).reshape({4, 6, 40}) + in[0]);
+  });
+  EXPECT_EQ(program.nodes().size(), 1u) << program.text();
+  const Program heads = recorded([&] { y = stop_gradient(norm((in[0] + in[1]).reshape({4, 6, 5, 8}))); });
+  EXPECT_EQ(heads.nodes().size(), 1u) << heads.text();
+}
+
 TEST_P(KernelCountTest, SumsOfOneSpaceAreOne) {
   const Vars in = parameters({random_.uniform({6, 40}), random_.uniform({6, 40})});
   Vars sums;

@@ -191,6 +191,11 @@ class RandomProgram::Run {
   }
 
   Id view(Id a) {
+    if (rank(a) > 1 && choose(3) == 0) {
+      const Shape before = shape(a), merged = shape(a).drop_front().drop_front().with_front(before[0] * before[1]);
+      const Id reshaped = reshape(a, merged);
+      return reshape(choose(2) == 0 ? times(reshaped, 1.25) : reduced_and_spread(reshaped), before);
+    }
     if (choose(2) == 0) {
       const int axis = rank(a) - 1;
       return add("flip", {a}, nn::flip(at(a), {axis}), fmt::format("\"axes\": [{}]", axis));
@@ -204,6 +209,13 @@ class RandomProgram::Run {
     if (rank(a) > 2) return times(a, -0.5);
     return mean_of_first(add("broadcast_to", {a}, nn::broadcast_to(at(a), larger),
                              fmt::format("\"shape\": [{}]", fmt::join(larger, ", "))));
+  }
+  Id reshape(Id a, const Shape& to) {
+    return add("reshape", {a}, at(a).reshape(to), fmt::format("\"shape\": [{}]", fmt::join(to, ", ")));
+  }
+  Id reduced_and_spread(Id a) {
+    const Id largest = add("max", {a}, nn::max(at(a), {rank(a) - 1}), fmt::format("\"axes\": [{}]", rank(a) - 1));
+    return add("subtract", {a, largest}, at(a) - at(largest));
   }
   Id mean_of_first(Id a) { return add("mean", {a}, nn::mean(at(a), {0}), "\"axes\": [0]"); }
 

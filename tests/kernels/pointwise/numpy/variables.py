@@ -350,6 +350,7 @@ OPS = {
     "logsumexp": logsumexp,
     "variance": variance,
     "broadcast_to": lambda a, shape: broadcast_to(a, tuple(shape)),
+    "reshape": lambda a, shape: reshape(a, tuple(shape)),
     "flip": lambda a, axes: moved(a, lambda x: np.flip(x, axes), lambda x: np.flip(x, axes)),
     "transpose": lambda a: moved(a, np.transpose, np.transpose),
 }

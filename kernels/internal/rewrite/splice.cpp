@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,17 +70,18 @@ bool is_repeated(OpList& ops, std::size_t i) {
   return true;
 }
 
-// Whether both read an array, which is more than a number.
-bool are_siblings(const Program::Node& a, const Program::Node& b) {
-  return std::any_of(a.reads.begin(), a.reads.end(), [&](const Tensor& read) {
-    return read.count() > 1 &&
-           std::any_of(b.reads.begin(), b.reads.end(), [&](const Tensor& other) { return read.raw() == other.raw(); });
+bool share(const std::vector<Tensor>& a, const std::vector<Tensor>& b, std::int64_t least_count) {
+  return std::any_of(a.begin(), a.end(), [&](const Tensor& one) {
+    return one.count() >= least_count &&
+           std::any_of(b.begin(), b.end(), [&](const Tensor& other) { return one.raw() == other.raw(); });
   });
 }
+bool reads_result(const Program::Node& a, const Program::Node& b) { return share(a.writes, b.reads, 1); }
+bool reads_the_same(const Program::Node& a, const Program::Node& b) { return share(a.reads, b.reads, 2); }
 
 // Makes one op of op `i` and the first later one that goes with it.
-template <class Relation>
-bool goes_with(OpList& ops, std::size_t i, const Relation& are_related) {
+bool goes_with_another(OpList& ops, std::size_t i,
+                       bool (*are_related)(const Program::Node& a, const Program::Node& b)) {
   if (expression_of(ops[i]) == nullptr) return false;
   for (std::size_t j = i + 1; j < ops.size(); ++j) {
     if (are_related(ops[i].node, ops[j].node) && expression_of(ops[j]) != nullptr && make_one(ops, i, j)) return true;
@@ -93,13 +95,10 @@ bool goes_with(OpList& ops, std::size_t i, const Relation& are_related) {
 // last on: what a gradient alone needs belongs to that, not to the forward pass that it could join.
 bool splice(OpList& ops, std::size_t i) {
   if (i > 0) return false;
-  const auto reads_result = [](const Program::Node& a, const Program::Node& b) {
-    return detail::any_overlap(a.writes, b.reads);
-  };
   for (const bool joins_siblings : {false, true}) {
     for (std::size_t k = ops.size(); k-- > 0;) {
-      while (k < ops.size() && (is_repeated(ops, k) || goes_with(ops, k, reads_result) ||
-                                (joins_siblings && goes_with(ops, k, are_siblings)))) {
+      while (k < ops.size() && (is_repeated(ops, k) || goes_with_another(ops, k, reads_result) ||
+                                (joins_siblings && goes_with_another(ops, k, reads_the_same)))) {
       }
     }
   }

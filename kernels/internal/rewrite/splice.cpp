@@ -43,24 +43,44 @@ bool make_one(OpList& ops, std::size_t i, std::size_t j) {
   return true;
 }
 
-// A few instructions on one array are computed again by each that reads them, rather than stored.
+// Of what is read or written there, each element once.
+double bytes_of(const pointwise::Access& access, const Shape& space) {
+  auto bytes = static_cast<double>(size_of(access.memory.dtype()));
+  for (std::size_t axis = 0; axis < space.rank(); ++axis) {
+    if (access.layout.strides[axis] != 0) bytes *= static_cast<double>(space.begin()[axis]);
+  }
+  return bytes;
+}
+
+// A few instructions are computed again by each that reads them, where fewer bytes move than if their value were
+// stored: a gradient takes x and its row's mean, which the forward pass keeps, rather than their difference.
 bool is_repeated(OpList& ops, std::size_t i) {
   const pointwise::Expression* const producer = expression_of(ops[i]);
   if (producer == nullptr || producer->code.size() > pointwise::kMostRepeated || producer->reduced > 0 ||
-      producer->writes.size() != 1 || producer->reads.size() > 1 || ops[i].keeps_its_place()) {
+      producer->writes.size() != 1 || ops[i].keeps_its_place()) {
     return false;
   }
-  const Tensor value = producer->writes.front().to.memory;
-  const auto readers = ops.readers(i, value);
+  const pointwise::Access& value = producer->writes.front().to;
+  const auto readers = ops.readers(i, value.memory);
   if (!readers || readers->empty()) return false;
+  double stored = bytes_of(value, producer->space) * static_cast<double>(readers->size()), repeated = 0;
+  for (const pointwise::Access& read : producer->reads) stored += bytes_of(read, producer->space);
   std::vector<pointwise::Expression> with_it;
   for (const std::size_t j : *readers) {
-    const bool stays = producer->reads.empty() || ops.stays(producer->reads.front().memory, i, j);
     const pointwise::Expression* const reader = expression_of(ops[j]);
-    const auto fused = stays && reader != nullptr ? pointwise::fuse(*producer, *reader) : std::nullopt;
+    if (reader == nullptr) return false;
+    for (const pointwise::Access& read : producer->reads) {
+      if (!ops.stays(read.memory, i, j)) return false;
+      const bool is_read_anyway =
+          std::any_of(reader->reads.begin(), reader->reads.end(),
+                      [&](const pointwise::Access& other) { return other.memory.raw() == read.memory.raw(); });
+      if (!is_read_anyway) repeated += bytes_of(read, producer->space);
+    }
+    const auto fused = pointwise::fuse(*producer, *reader);
     if (!fused) return false;
-    with_it.push_back(pointwise::without_write(fused->expression, value));
+    with_it.push_back(pointwise::without_write(fused->expression, value.memory));
   }
+  if (repeated >= stored) return false;
   for (std::size_t k = 0; k < readers->size(); ++k) {
     const std::size_t j = (*readers)[k];
     pointwise::queue(joined_name(ops[i].node.op, ops[j].node.op), std::move(with_it[k]), ops[j].stream);

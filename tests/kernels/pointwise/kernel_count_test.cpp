@@ -45,6 +45,7 @@ class KernelCountTest : public GradientTest {
 
   struct Kernels {
     std::size_t forward = 0, backward = 0;
+    std::size_t stored = 0;  // arrays that the forward pass writes, without those of a number a row
     std::string text;
   };
 
@@ -66,6 +67,9 @@ class KernelCountTest : public GradientTest {
         count = &kernels.backward;
       } else if (count != nullptr) {
         ++*count;
+        if (count != &kernels.forward) continue;
+        kernels.stored += static_cast<std::size_t>(std::count_if(
+            node.writes.begin(), node.writes.end(), [](const Tensor& value) { return value.count() == 6 * 40; }));
       }
     }
     return kernels;
@@ -103,10 +107,12 @@ TEST_P(KernelCountTest, Norms) {
     return e / sum(e, {-1});
   });
   EXPECT_EQ(softmax.forward, 1u) << softmax.text;
+  EXPECT_EQ(softmax.stored, 1u) << softmax.text;
   EXPECT_EQ(softmax.backward, 1u) << softmax.text;
 
   const Kernels logsumexps = within_a_model({x}, [](const Vars& in) { return in[0] - logsumexp(in[0], {-1}); });
   EXPECT_EQ(logsumexps.forward, 1u) << logsumexps.text;
+  EXPECT_EQ(logsumexps.stored, 1u) << logsumexps.text;
   EXPECT_EQ(logsumexps.backward, 1u) << logsumexps.text;
 
   const Kernels layer_norm = within_a_model({x, scale, bias}, [](const Vars& in) {
@@ -114,11 +120,13 @@ TEST_P(KernelCountTest, Norms) {
     return centered * rsqrt(mean(square(centered), {-1}) + 1e-5) * in[1] + in[2];
   });
   EXPECT_EQ(layer_norm.forward, 1u) << layer_norm.text;
+  EXPECT_EQ(layer_norm.stored, 1u) << layer_norm.text;
   EXPECT_EQ(layer_norm.backward, 2u) << layer_norm.text << "of x, and over rows those of scale and bias";
 
   const Kernels rms_norm = within_a_model(
       {x, scale}, [](const Vars& in) { return in[0] * rsqrt(mean(square(in[0]), {-1}) + 1e-5) * in[1]; });
   EXPECT_EQ(rms_norm.forward, 1u) << rms_norm.text;
+  EXPECT_EQ(rms_norm.stored, 1u) << rms_norm.text;
   EXPECT_EQ(rms_norm.backward, 2u) << rms_norm.text;
 }
 

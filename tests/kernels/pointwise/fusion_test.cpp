@@ -33,11 +33,17 @@ class FusionTest : public GradientTest {
   std::vector<test::Bytes> run(const std::vector<Array>& inputs, const Body& body, const char* setting,
                                std::vector<std::string>* names = nullptr) {
     const test::RewriteSetting rewriting(setting);
+    std::vector<Buffer> storage;  // of this run alone: there are thousands
+    const auto copied = [&](const Array& array, const test::Bytes& bytes) {
+      storage.push_back(stream().allocate(bytes.size()));
+      stream().copy(storage.back().data(), bytes.data(), bytes.size());
+      return Tensor(storage.back().data(), array.dtype, array.shape, device());
+    };
     std::vector<Tensor> values, grads;
     for (const Array& input : inputs) {
-      values.push_back(upload(input));
-      grads.push_back(allocate(input.dtype, input.shape));
-      stream().fill(grads.back().raw(), 0, grads.back().bytes());
+      const test::Bytes bytes = test::encode(input);
+      values.push_back(copied(input, bytes));
+      grads.push_back(copied(input, test::Bytes(bytes.size())));
     }
     std::vector<Var> kept;
     const Graph graph = Graph::record(stream(),

@@ -139,6 +139,20 @@ TEST_P(FusionTest, WhatDoesNotGoTogetherStaysApart) {
       << "both are stored";
 }
 
+// Over so many elements that threads, or blocks, share a row, while its elements are written, too.
+TEST_P(FusionTest, ALossAndItsGradientOfManyElements) {
+  const Array y = random_.uniform({300, 200}, -2, 2);
+  const Body body = [](const Vars& in) {
+    const Var error = in[0] - 0.25, size = abs(error);
+    const Var loss = mean(where(size <= 1, 0.5 * square(error), size - 0.5), {0, 1}).reshape({});
+    backward(loss);
+    return std::vector{stop_gradient(loss)};
+  };
+  std::vector<std::string> names;
+  EXPECT_EQ(run({y}, body, "1", &names), run({y}, body, "0"));
+  EXPECT_EQ(names.size(), 1u);
+}
+
 // Also of infinities, NaN and numbers below the normal ones.
 TEST_P(FusionTest, RandomExpressionsGiveTheSameBits) {
   const char* const wanted = std::getenv("GIRO_EXPRESSIONS");

@@ -1,8 +1,9 @@
 """Arrays of doubles that stand for what giro computes, with a bound of how far it may be from them.
 
 A Number has values as exact arithmetic gives them, and for each the largest error that what giro has may have: the
-errors of the operands, as the function takes them on, and the roundings of the function itself. Where a function jumps
-and the errors do not say on which side giro is, as where it overflows, an element is unknown, and so is all that follows.
+errors of the operands, as the function takes them on, and the roundings of the function itself. Where a function
+jumps and the errors do not say on which side giro is, as where it overflows, an element is unknown, and so is all that
+follows.
 """
 
 import math
@@ -34,6 +35,16 @@ def computed_in(dtype):
     return "f32" if dtype in ("bf16", "f16") else dtype
 
 
+def is_of(dtype, value):
+    """Whether the dtype holds the value as it is. Of f64 nobody knows: the value itself was rounded."""
+    if dtype == "f64":
+        return False
+    if dtype == "bf16":
+        fraction, exponent = np.frexp(value)
+        return np.ldexp(np.rint(np.ldexp(fraction, 8)), exponent - 8) == value
+    return value.astype({"f16": np.float16, "f32": np.float32}[dtype]) == value
+
+
 class Number:
     def __init__(self, dtype, value, error=0.0, known=True):
         self.dtype = dtype
@@ -56,11 +67,7 @@ class Number:
             if not times or each not in FORMATS:
                 continue
             unit, least, largest = FORMATS[each]
-            if times == 1 and each != "f64":
-                kept = (error == 0) & (value.astype({"f32": np.float32, "f16": np.float16}.get(each, np.float32)) == value)
-                kept &= (each != "bf16") | (value == np.ldexp(np.rint(np.ldexp(np.frexp(value)[0], 8)), np.frexp(value)[1] - 8))
-            else:
-                kept = np.zeros(value.shape, bool)
+            kept = (error == 0) & is_of(each, value) if times == 1 else False  # nothing to round
             error = np.where(kept, 0, error + times * (unit * (np.abs(value) + error) * (1 + 2.0**-6) + least))
             known = known & (np.abs(value) + error < largest)
         return Number(dtype, value, error, known)
@@ -183,7 +190,7 @@ def cast(a, dtype):
     if dtype in FORMATS:
         wider = a.dtype not in FORMATS or FORMATS[a.dtype][0] >= FORMATS[dtype][0]
         exact = wider and {a.dtype, dtype} != {"bf16", "f16"} and a.dtype not in INTEGERS
-        return Number(dtype, a.value, a.error, a.known) if exact else Number(dtype, a.value, a.error, a.known).rounded(dtype)
+        return Number(dtype, a.value, a.error, a.known).rounded(dtype, 0 if exact else 1)
     value = np.trunc(a.value)
     same = (np.trunc(a.value - a.error) == value) & (np.trunc(a.value + a.error) == value)
     return Number(dtype, value, 0, a.known & same & (np.abs(value) < INTEGERS[dtype]))

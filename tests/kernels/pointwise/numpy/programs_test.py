@@ -59,16 +59,19 @@ class Tally:
             kind = name.rsplit(" ", 1)[0]
             self.elements[kind] = self.elements.get(kind, 0) + found.size
             self.compared[kind] = self.compared.get(kind, 0) + int(wanted.known.sum())
-            self.tightness += list((wanted.error / np.maximum(np.abs(wanted.value), 1e-30))[wanted.known & (wanted.value != 0)])
+            relative = wanted.error / np.maximum(np.abs(wanted.value), 1e-30)
+            self.tightness += list(relative[wanted.known & (wanted.value != 0)])
             if wanted.dtype != written["dtype"] or wanted.shape != found.shape:
-                self.report(program, f"{name}: found {written['dtype']} {found.shape}, expected {wanted.dtype} {wanted.shape}")
+                of_found, of_wanted = (written["dtype"], found.shape), (wanted.dtype, wanted.shape)
+                self.report(program, f"{name}: found {of_found}, expected {of_wanted}")
                 continue
             off = np.abs(found - wanted.value)
             for place in np.argwhere(wanted.known & ~(off <= wanted.error * (1 + 2.0**-20)))[:3]:
                 at = tuple(place)
                 self.report(
                     program,
-                    f"{name}, element {at}: found {found[at]!r}, expected {wanted.value[at]!r} within {wanted.error[at]:.3g}",
+                    f"{name}, element {at}: found {found[at]!r}, expected {wanted.value[at]!r} "
+                    f"within {wanted.error[at]:.3g}",
                 )
 
     def report(self, program, what):

@@ -50,18 +50,6 @@ bool is_constant_from(std::size_t begin, const ExpressionPlan::Array& array) {
 
 }  // namespace
 
-std::size_t operands_of(const Instruction& instruction) {
-  switch (instruction.kind) {
-    case Instruction::Kind::apply:
-      return static_cast<std::size_t>(instruction.function->inputs);
-    case Instruction::Kind::cast:
-    case Instruction::Kind::reduce:
-      return 1;
-    default:
-      return 0;
-  }
-}
-
 bool ExpressionPlan::Array::takes_packs_of(int count) const {
   if (strides.empty() || strides.back() != 1) return false;
   const auto bytes = static_cast<std::int64_t>(size_of(dtype));
@@ -91,7 +79,7 @@ ExpressionPlan::ExpressionPlan(const Expression& expression) {
   is_pointwise = std::none_of(expression.code.begin(), expression.code.end(),
                               [](const Instruction& i) { return i.kind == Instruction::Kind::reduce; });
   for (const Array& write : writes) {
-    if (is_zero(write.strides, 0, rank)) continue;
+    if (is_constant_from(0, write)) continue;
     for (std::size_t axis = row_axes; axis < rank; ++axis) {
       if (sizes[axis] != 1 && write.strides[axis] == 0) is_pointwise = false;
     }
@@ -193,7 +181,7 @@ void ExpressionPlan::classify(const Expression& expression) {
     bool element = (i.kind == Instruction::Kind::read && varies(reads[i.index])) ||
                    (i.kind == Instruction::Kind::place && varies(places[i.index]));
     int known = 0;
-    for (std::size_t k = 0; k < operands_of(i); ++k) {
+    for (std::size_t k = 0; k < pointwise::operand_count(i); ++k) {
       element = element || is_of_element[i.operands[k]];
       known = std::max(known, level[i.operands[k]]);
     }

@@ -11,9 +11,6 @@ namespace giro::cuda {
 // Elements that a thread takes at a time along a row, one after the other: the leaves of a reduction's tree.
 inline constexpr int kUnit = 8;
 
-// How many of the instruction's operands it has.
-std::size_t operands_of(const pointwise::Instruction& instruction);
-
 // What a kernel of an expression needs to know of it: few axes, and when each instruction can be computed.
 struct ExpressionPlan {
   explicit ExpressionPlan(const pointwise::Expression& expression);

@@ -52,7 +52,7 @@ ExpressionWriter::ExpressionWriter(const Expression& expression, const RowTail* 
   for (std::size_t i = expression.code.size(); i-- > 0;) {
     const Instruction& instruction = expression.code[i];
     if (!is_needed_[i]) continue;
-    for (std::size_t k = 0; k < operands_of(instruction); ++k) is_needed_[instruction.operands[k]] = true;
+    for (std::size_t k = 0; k < pointwise::operand_count(instruction); ++k) is_needed_[instruction.operands[k]] = true;
   }
 }
 
@@ -227,7 +227,7 @@ std::string ExpressionWriter::computed(std::size_t number) const {
   if (instruction.kind == Kind::cast) {
     result = fmt::format("giro::Cast<{}>::of({})", value_type(instruction.dtype), value(instruction.operands[0]));
   } else {
-    for (std::size_t k = 0; k < operands_of(instruction); ++k) {
+    for (std::size_t k = 0; k < pointwise::operand_count(instruction); ++k) {
       result += fmt::format("{}{}", k == 0 ? "" : ", ", value(instruction.operands[k]));
     }
     result = fmt::format("{}({})", function_name(*instruction.function, inputs_dtype(instruction)), result);

@@ -284,7 +284,8 @@ std::vector<bool> ExpressionWriter::run_in(int pass) const {
   for (std::size_t i = run.size(); i-- > 0;) {
     const Instruction& instruction = expression_.code[i];
     run[i] = run[i] && plan_.is_of_element[i] && !is_kept_[i];
-    for (std::size_t k = 0; run[i] && k < operands_of(instruction); ++k) run[instruction.operands[k]] = true;
+    for (std::size_t k = 0; run[i] && k < pointwise::operand_count(instruction); ++k)
+      run[instruction.operands[k]] = true;
   }
   return run;
 }

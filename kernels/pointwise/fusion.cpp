@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/pointwise/fusion_axes.h"
 #include "kernels/pointwise/table.h"
 #include "runtime/internal/overlap.h"
 
@@ -18,95 +19,6 @@ namespace {
 
 using Kind = Instruction::Kind;
 constexpr std::size_t kMostInstructions = 192, kMostReads = 24;
-constexpr std::size_t kMostRepeated = 4;  // instructions that are cheaper to repeat than to store
-
-// The axes of a space one by one, while two spaces are brought together.
-struct Axis {
-  std::int64_t size;
-  bool is_reduced;
-  int producer = -1, consumer = -1;  // which axis of each it is
-};
-
-std::size_t rows_of(const Expression& e) { return e.space.rank() - e.reduced; }
-bool is_reduced(const Expression& e, std::size_t axis) { return axis >= rows_of(e); }
-std::int64_t size_of_axis(const Expression& e, std::size_t axis) { return e.space.begin()[axis]; }
-
-// Pairs the axes of both, given where the producer writes a value and how the consumer reads it.
-std::optional<std::vector<Axis>> pair_axes(const Expression& p, const Expression& c, const Layout& written,
-                                           const Layout& read) {
-  if (written.offset != read.offset) return std::nullopt;
-  std::vector<int> partner(c.space.rank(), -1);
-  std::vector<Axis> axes;
-  std::vector<std::size_t> open;  // axes of the producer that the value does not run along: it was reduced over them
-  for (std::size_t a = 0; a < p.space.rank(); ++a) {
-    if (size_of_axis(p, a) == 1) continue;
-    if (written.strides[a] == 0) {
-      open.push_back(a);
-      continue;
-    }
-    std::size_t k = 0;
-    while (k < c.space.rank() &&
-           (partner[k] >= 0 || read.strides[k] != written.strides[a] || size_of_axis(c, k) != size_of_axis(p, a))) {
-      ++k;
-    }
-    if (k == c.space.rank()) return std::nullopt;
-    partner[k] = static_cast<int>(a);
-  }
-  for (std::size_t k = 0; k < c.space.rank(); ++k) {
-    if (partner[k] < 0 && read.strides[k] != 0 && size_of_axis(c, k) != 1) return std::nullopt;
-  }
-  for (const std::size_t a : open) {
-    if (!is_reduced(p, a)) return std::nullopt;
-    for (std::size_t k = 0; k < c.space.rank(); ++k) {
-      const bool fits =
-          partner[k] < 0 && size_of_axis(c, k) == size_of_axis(p, a) && (c.reduced == 0 || is_reduced(c, k));
-      if (!fits) continue;
-      partner[k] = static_cast<int>(a);
-      break;
-    }
-  }
-  for (std::size_t k = 0; k < c.space.rank(); ++k) {
-    if (size_of_axis(c, k) == 1) continue;
-    axes.push_back({size_of_axis(c, k), is_reduced(c, k), partner[k], static_cast<int>(k)});
-  }
-  for (std::size_t a = 0; a < p.space.rank(); ++a) {
-    if (size_of_axis(p, a) == 1 || std::find(partner.begin(), partner.end(), static_cast<int>(a)) != partner.end())
-      continue;
-    axes.push_back({size_of_axis(p, a), is_reduced(p, a), static_cast<int>(a), -1});
-  }
-  return axes;
-}
-
-// Decides over which axes the common space is reduced, and puts them last. False if the two do not agree.
-bool agree(std::vector<Axis>& axes, const Expression& p, const Expression& c) {
-  const bool producer = reduces(p), consumer = reduces(c);
-  for (Axis& axis : axes) {
-    const bool in_p = axis.producer >= 0 && is_reduced(p, static_cast<std::size_t>(axis.producer));
-    const bool in_c = axis.consumer >= 0 && is_reduced(c, static_cast<std::size_t>(axis.consumer));
-    if (producer && consumer && in_p != in_c) return false;
-    axis.is_reduced = producer ? in_p : in_c;
-    // A reduction over more than its own elements, or of rows again and again.
-    if (producer && axis.producer < 0) return false;
-    if (consumer && axis.consumer < 0) return false;
-  }
-  std::stable_partition(axes.begin(), axes.end(), [](const Axis& axis) { return !axis.is_reduced; });
-  const auto in_order = [&](int Axis::*of) {
-    const auto reduced = std::find_if(axes.begin(), axes.end(), [](const Axis& axis) { return axis.is_reduced; });
-    return std::is_sorted(reduced, axes.end(), [&](const Axis& a, const Axis& b) { return a.*of < b.*of; });
-  };
-  // Sums in the order in which each alone would add.
-  return (!producer || in_order(&Axis::producer)) && (!consumer || in_order(&Axis::consumer));
-}
-
-Layout moved(const Layout& layout, const std::vector<Axis>& axes, int Axis::*of) {
-  Layout result{.offset = layout.offset};
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    if (axes[i].*of < 0) continue;
-    result.strides[i] = layout.strides[static_cast<std::size_t>(axes[i].*of)];
-    result.bounds[i] = layout.bounds[static_cast<std::size_t>(axes[i].*of)];
-  }
-  return result;
-}
 
 bool same_memory(const Tensor& a, const Tensor& b) { return a.raw() == b.raw() && a.dtype() == b.dtype(); }
 
@@ -248,14 +160,6 @@ class Joined {
   Expression result_;
 };
 
-// Whether several elements of the space are one of the array.
-bool repeats(const Access& access, const Expression& expression) {
-  for (std::size_t axis = 0; axis < expression.space.rank(); ++axis) {
-    if (access.layout.strides[axis] == 0 && size_of_axis(expression, axis) != 1) return true;
-  }
-  return false;
-}
-
 // Whether an element is written where another has yet to be read.
 bool is_safe(const Expression& expression) {
   const bool in_passes = reduces(expression);
@@ -268,12 +172,49 @@ bool is_safe(const Expression& expression) {
     for (const Access& read : expression.reads) {
       if (!detail::overlap(read.memory, write.memory) || lie_apart(read, write, expression.space)) continue;
       if (in_passes || !same_memory(read.memory, write.memory) || read.layout != write.layout ||
-          repeats(write, expression)) {
+          !runs_along_all(expression, write.layout)) {
         return false;
       }
     }
   }
   return true;
+}
+
+std::optional<Fused> joined(const Expression& producer, const Expression& consumer, std::vector<Axis> axes) {
+  if (axes.size() > Shape::kMaxRank || !agree(axes, producer, consumer)) return std::nullopt;
+  Joined joined(axes);
+  if (!joined.add(producer, &Axis::producer) || !joined.add(consumer, &Axis::consumer)) return std::nullopt;
+  // A row's value is computed once, whatever else there is along the reduced axes.
+  const bool repeats =
+      std::any_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.producer < 0 && !axis.is_reduced; });
+  const bool spreads =
+      std::any_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.consumer < 0 && !axis.is_reduced; });
+  if (spreads || (repeats && producer.code.size() > kMostRepeated)) return std::nullopt;
+  Fused result{std::move(joined).take(), repeats};
+  if (!is_safe(result.expression)) return std::nullopt;
+  return result;
+}
+
+// By a value that the one writes and the other reads, or else by an array that both read, each element once.
+std::optional<Fused> fused_as_they_are(const Expression& p, const Expression& c) {
+  for (const Expression::Write& write : p.writes) {
+    for (const Access& read : c.reads) {
+      if (!same_memory(write.to.memory, read.memory)) continue;
+      auto axes = pair_axes(p, c, write.to.layout, read.layout);
+      if (!axes) continue;
+      if (auto fused = joined(p, c, *std::move(axes))) return fused;
+    }
+  }
+  const auto is_of_both = [](const Axis& axis) { return axis.producer >= 0 && axis.consumer >= 0; };
+  for (const Access& one : p.reads) {
+    for (const Access& other : c.reads) {
+      if (!same_memory(one.memory, other.memory)) continue;
+      auto axes = pair_axes(p, c, one.layout, other.layout);
+      if (!axes || !std::all_of(axes->begin(), axes->end(), is_of_both) || !runs_along_all(p, one.layout)) continue;
+      if (auto fused = joined(p, c, *std::move(axes))) return fused;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -284,22 +225,13 @@ std::optional<Fused> fuse(const Expression& producer, const Expression& consumer
       producer.reads.size() + consumer.reads.size() > kMostReads) {
     return std::nullopt;
   }
-  for (const Expression::Write& write : producer.writes) {
-    for (const Access& read : consumer.reads) {
-      if (!same_memory(write.to.memory, read.memory)) continue;
-      std::optional<std::vector<Axis>> axes = pair_axes(producer, consumer, write.to.layout, read.layout);
-      if (!axes || axes->size() > Shape::kMaxRank || !agree(*axes, producer, consumer)) continue;
-      Joined joined(*axes);
-      if (!joined.add(producer, &Axis::producer) || !joined.add(consumer, &Axis::consumer)) return std::nullopt;
-      // A row's value is computed once, whatever else there is along the reduced axes.
-      const bool repeats = std::any_of(axes->begin(), axes->end(),
-                                       [](const Axis& axis) { return axis.producer < 0 && !axis.is_reduced; });
-      const bool spreads = std::any_of(axes->begin(), axes->end(),
-                                       [](const Axis& axis) { return axis.consumer < 0 && !axis.is_reduced; });
-      if (spreads || (repeats && producer.code.size() > kMostRepeated)) return std::nullopt;
-      Fused result{std::move(joined).take(), repeats};
-      if (!is_safe(result.expression)) return std::nullopt;
-      return result;
+  if (auto fused = fused_as_they_are(producer, consumer)) return fused;
+  for (std::size_t w = 0; w < producer.writes.size(); ++w) {
+    for (std::size_t r = 0; r < consumer.reads.size(); ++r) {
+      if (!same_memory(producer.writes[w].to.memory, consumer.reads[r].memory)) continue;
+      Expression p = producer, c = consumer;
+      if (!cut_alike(p, p.writes[w].to.layout, c, c.reads[r].layout)) continue;
+      if (auto fused = fused_as_they_are(p, c)) return fused;
     }
   }
   return std::nullopt;

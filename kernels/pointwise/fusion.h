@@ -6,6 +6,9 @@
 
 namespace giro::pointwise {
 
+// Instructions that are cheaper to repeat than to store.
+inline constexpr std::size_t kMostRepeated = 4;
+
 // One expression that computes what `producer` and then `consumer` compute, to the same bits: the consumer takes the
 // values that it would have read. It writes all that both do.
 struct Fused {
@@ -14,8 +17,10 @@ struct Fused {
   bool repeats_producer = false;
 };
 
-// None where their spaces have no one in common: both reduce, and not over the same axes; the consumer reads the
-// producer's values in another order than they are written in; or one overwrites what the other still reads.
+// Their spaces are brought together by a value that the one writes and the other reads, reshaped or not, or else by an
+// array of which both read each element once. None where that cannot be: both reduce, and not over the same axes; the
+// consumer reads the producer's values in another order than they are written in; or one overwrites what the other
+// still reads.
 std::optional<Fused> fuse(const Expression& producer, const Expression& consumer);
 
 // Without the write to that memory, and without what was computed for it alone.

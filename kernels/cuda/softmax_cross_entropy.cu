@@ -69,25 +69,20 @@ constexpr int kUnitsOfFloats = 128;  // what is joined in f32
 template <int kSize>
 __device__ float sum_of_rows(const float* losses, int rows) {
   __shared__ float units[kMostUnits];
-  int count = 1;
-  while (count * kUnit < rows) count *= 2;
-  for (int u = static_cast<int>(threadIdx.x); u < count; u += kSize) {
+  for (int u = static_cast<int>(threadIdx.x); u < kMostUnits; u += kSize) {
     float sum = 0.0f;
     for (int r = u * kUnit; r < (u + 1) * kUnit && r < rows; ++r) sum += losses[r];
     units[u] = sum;
   }
-  for (int step = 1; step < count && step < kUnitsOfFloats; step *= 2) {
+  for (int step = 1; step * kUnit < rows && step < kUnitsOfFloats; step *= 2) {
     __syncthreads();
-    for (int u = 2 * step * static_cast<int>(threadIdx.x); u < count; u += 2 * step * kSize)
+    for (int u = 2 * step * static_cast<int>(threadIdx.x); u < kMostUnits; u += 2 * step * kSize) {
       units[u] += units[u + step];
+    }
   }
   __syncthreads();
-  double sum = units[0];
-  if (count > kUnitsOfFloats) sum += units[kUnitsOfFloats];
-  if (count > 2 * kUnitsOfFloats) {
-    sum += static_cast<double>(units[2 * kUnitsOfFloats]) + static_cast<double>(units[3 * kUnitsOfFloats]);
-  }
-  return static_cast<float>(sum);
+  const auto part = [&](int i) { return static_cast<double>(units[i * kUnitsOfFloats]); };
+  return static_cast<float>((part(0) + part(1)) + (part(2) + part(3)));
 }
 static_assert(kMostUnits == 4 * kUnitsOfFloats);
 

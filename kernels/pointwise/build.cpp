@@ -24,6 +24,9 @@ bool ExpressionCall::can_write_over(const Tensor& write, const Tensor& read) con
   };
   const Access* to = nullptr;
   for (const Expression::Write& each : expression.writes) {
+    // What is copied from there to another place may be copied last.
+    const Instruction& value = expression.code[each.value];
+    if (value.kind == Instruction::Kind::read && is_of(read)(expression.reads[value.index])) return false;
     if (!is_of(write)(each.to)) continue;
     if (to != nullptr) return false;
     to = &each.to;

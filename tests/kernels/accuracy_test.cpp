@@ -39,10 +39,13 @@ class AccuracyTest : public test::OpTest {
 INSTANTIATE_TEST_SUITE_P(Devices, AccuracyTest, test::kDevices, test::device_name);
 
 TEST_P(AccuracyTest, ShareOfRightRows) {
-  for (const Shape& shape :
-       {Shape{1, 1}, Shape{1, 10}, Shape{32, 10}, Shape{257, 3}, Shape{1021, 2}, Shape{3, 1000}, Shape{5003, 3}}) {
+  // On a GPU each number of classes and each dtype is a kernel of its own.
+  const std::vector<Shape> few{{32, 10}, {3, 1000}},
+      all{{1, 1}, {1, 10}, {32, 10}, {257, 3}, {1021, 2}, {3, 1000}, {5003, 3}};
+  for (const Shape& shape : device().is_cuda() ? few : all) {
     const Array logits = random_.uniform(shape);
     for (const DType dtype : test::kLabelDTypes) {
+      if (device().is_cuda() && dtype != test::kLabelDTypes[shape[0] % 3]) continue;
       check_share("random", logits, random_.integers({shape[0]}, 0, std::min<std::int64_t>(shape[1], 256) - 1, dtype));
     }
   }

@@ -34,7 +34,9 @@ class MomentsTest : public test::OpTest {
 INSTANTIATE_TEST_SUITE_P(Devices, MomentsTest, test::kDevices, test::device_name);
 
 TEST_P(MomentsTest, OfWhatCounts) {
-  for (const Shape& shape : {Shape{1}, Shape{31}, Shape{513, 3}, Shape{4097}, Shape{7, 5, 3}, Shape{40'000}}) {
+  // On a GPU each is a kernel of its own.
+  const std::vector<Shape> few{{7, 5, 3}, {40'000}}, all{{1}, {31}, {513, 3}, {4097}, {7, 5, 3}, {40'000}};
+  for (const Shape& shape : device().is_cuda() ? few : all) {
     const Array x = random_.uniform(shape, -1, 2);
     check_moments("all", x, nullptr);
     for (std::size_t axes = 1; axes <= shape.rank(); ++axes) {

@@ -1,7 +1,9 @@
 #include <giro/kernels/elementwise.h>
+#include <giro/kernels/nn/functional.h>
 #include <giro/kernels/reduce.h>
 #include <giro/runtime/program.h>
 
+#include "kernels/internal/rewrite/rewriter.h"
 #include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
 
@@ -76,6 +78,22 @@ TEST_P(ShareMemoryTest, ABroadcastInputIsNotWrittenOver) {
             }),
             kCount * sizeof(float) + 256);
   EXPECT_EQ(replayed(out), std::vector<float>(kCount, 2 * 3 * kCount));
+}
+
+// One op gives tanh(a), which later ops read, and both halves of a whole: tanh(a) and a itself.
+TEST_P(ShareMemoryTest, WhatIsCopiedElsewhereIsNotWrittenOver) {
+  const test::ArenaSetting arena("1");
+  const Tensor x = leaf({kCount}, 0.5), out = leaf({2 * kCount}, 0), squared = leaf({1}, 0);
+  graph_.emplace(Graph::record(stream(),
+                               [&] {
+                                 const nn::Var a = nn::Var(x, stream()) * 2, t = tanh(a);
+                                 copy(out, nn::concatenate({t, a}, 0).value(), stream());
+                                 copy(squared, sum(square(t) * 0.5, {0}).value(), stream());
+                               },
+                               {.rewriter = &rewrite::rewriter()}));
+  const std::vector<float> both = replayed(out);
+  EXPECT_EQ(both.front(), std::tanh(1.0f));
+  EXPECT_EQ(both.back(), 1);
 }
 
 }  // namespace

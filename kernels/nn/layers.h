@@ -26,7 +26,7 @@ Layer tanh();
 Layer sigmoid();
 
 struct DenseOptions {
-  Activation activation = Activation::none;  // fused into the product where it can be
+  Activation activation = Activation::none;  // of the product
   bool use_bias = true;
   Initializer kernel_init = lecun_normal();
   Initializer bias_init = zeros();
@@ -37,7 +37,7 @@ Layer dense(std::int64_t features, const DenseOptions& options = {});
 enum class Padding { same, valid };
 
 struct ConvOptions {
-  Activation activation = Activation::none;  // relu is fused
+  Activation activation = Activation::none;  // of the convolution
   std::array<std::int64_t, 2> strides{1, 1};
   Padding padding = Padding::same;
   bool use_bias = true;

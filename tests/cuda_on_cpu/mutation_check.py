@@ -51,7 +51,7 @@ CONCERNED = [  # first match
     ("kernels/cuda/cudnn.h", [ERRORS, kernels("Conv2d", "Pool")]),
     ("kernels/cuda/gather.cu", [ERRORS, kernels("Gather")]),
     ("kernels/cuda/[dm]*", [ERRORS, kernels("Dense")]),
-    ("kernels/cuda/pad.cu", [ERRORS, kernels("Conv2d")]),
+    ("kernels/cuda/pad.cpp", [ERRORS, kernels("Conv2d")]),
     ("kernels/cuda/pool.cu", [ERRORS, kernels("Pool")]),
     ("kernels/cuda/row_tail.cpp", [ERRORS, kernels("Publish"), LOOP]),
     ("kernels/cuda/reduce.cu", [ERRORS, kernels("Reduce")]),

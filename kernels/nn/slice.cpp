@@ -78,7 +78,7 @@ Var padded(const Var& x, std::size_t axis, std::int64_t before, std::int64_t aft
   });
   Builder builder(shape);
   const bool is_zero = value == 0 && !std::signbit(value), is_left = before + own > 0 && before < size && own > 0;
-  const auto filling = [&] { return builder.constant(x.dtype(), value, static_cast<std::int64_t>(value)); };
+  const auto filling = [&] { return builder.constant(x.dtype(), value); };
   std::uint16_t result = is_left ? read_from(builder, x, axis, before, size) : filling();
   if (is_left && !is_zero) {
     const std::uint16_t outside = filling(), place = place_along(builder, axis);

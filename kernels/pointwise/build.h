@@ -26,7 +26,11 @@ class Builder {
   std::uint16_t read(const Tensor& memory, const Layout& layout);
   // The number that the layout gives each element, as i64.
   std::uint16_t place(const Layout& layout);
-  std::uint16_t constant(DType dtype, double number, std::int64_t integer = 0);
+  // Of an integer dtype `integer`, or what the number is.
+  std::uint16_t constant(DType dtype, double number, std::int64_t integer);
+  std::uint16_t constant(DType dtype, double number) {
+    return constant(dtype, number, is_floating(dtype) ? 0 : static_cast<std::int64_t>(number));
+  }
   // The value itself if it is of that dtype.
   std::uint16_t cast(std::uint16_t value, DType dtype);
   std::uint16_t apply(const ScalarFunction& function, DType result, std::span<const std::uint16_t> operands);

@@ -17,9 +17,7 @@ class Elements {
 
   std::uint16_t read(const Tensor& array) { return read(array, space_); }
   std::uint16_t read(const Tensor& array, const Shape& as) { return code_.read(array, broadcast_layout(as, space_)); }
-  std::uint16_t constant(DType dtype, double number) {
-    return code_.constant(dtype, number, is_floating(dtype) ? 0 : static_cast<std::int64_t>(number));
-  }
+  std::uint16_t constant(DType dtype, double number) { return code_.constant(dtype, number); }
   std::uint16_t cast(std::uint16_t value, DType dtype) { return code_.cast(value, dtype); }
   std::uint16_t apply(const ScalarFunction& function, std::uint16_t a, std::uint16_t b) {
     return code_.apply(function, code_.dtype(a), std::array{a, b});

@@ -39,7 +39,7 @@ class Term {
  private:
   std::uint16_t in(Builder& builder, DType dtype) const {
     if (builder_ != nullptr) return value_;
-    return builder.constant(dtype, number_, is_floating(dtype) ? 0 : static_cast<std::int64_t>(number_));
+    return builder.constant(dtype, number_);
   }
 
   Builder* builder_ = nullptr;

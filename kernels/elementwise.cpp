@@ -89,7 +89,7 @@ void increment(const Tensor& counter, std::int64_t amount, const Stream& stream)
   checks::has_shape("increment", {"counter", counter}, {});
   Elements each("increment", counter);
   const std::uint16_t value = each.read(counter);
-  each.write(each.apply(functions::add, value, each.constant(DType::i64, static_cast<double>(amount))), stream);
+  each.write(each.apply(functions::add, value, each.constant(amount)), stream);
 }
 
 }  // namespace giro

@@ -48,10 +48,12 @@ std::vector<std::int64_t> key_of(const Expression& expression, const RowTail* ta
     add(place.offset);
     add_strides(place);
   }
+  add(expression.writes.size());
   for (const Expression::Write& write : expression.writes) {
     add(write.value);
     add_access(write.to);
   }
+  add(expression.code.size());
   for (const Instruction& i : expression.code) {
     for (const auto part : {static_cast<int>(i.kind), static_cast<int>(i.dtype), static_cast<int>(i.combiner)})
       add(part);

@@ -57,6 +57,9 @@ ExpressionWriter::ExpressionWriter(const Expression& expression, const RowTail* 
 }
 
 ExpressionSource ExpressionWriter::write() {
+  if (tail_ != nullptr && !plan_.is_pointwise) {
+    throw Error(ErrorCode::unsupported, "a row is published after expressions that reduce nothing");
+  }
   if (plan_.is_pointwise) {
     write_pointwise();
   } else {

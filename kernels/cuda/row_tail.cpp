@@ -19,6 +19,8 @@ constexpr const char* kTail = R"cuda(  if (!giro::is_last_block(arrivals) || thr
   volatile double* const to = ring + (number % {capacity}) * {row_columns} + {first};
 {columns}{end})cuda";
 
+static_assert(RowPart::kMaxColumns <= 32, "a lane of one warp each");
+
 constexpr const char* kEnd = R"cuda(  __syncwarp();
   if (lane == 0) {
     *row = number + 1;

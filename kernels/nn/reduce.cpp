@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include <giro/kernels/nn/elementwise.h>
@@ -14,6 +15,7 @@
 
 #include "kernels/pointwise/arguments.h"
 #include "kernels/pointwise/build.h"
+#include "kernels/pointwise/table.h"
 #include "runtime/internal/call_site.h"
 
 namespace giro::nn {
@@ -60,8 +62,9 @@ Reduction::Reduction(const char* op, const Shape& from, const Axes& axes) {
               write.strides.begin());
 }
 
+// `divisor`: of a mean.
 Var reduce(const char* op, Combiner combiner, const Operand& x, DType computed, DType dtype, const Axes& axes,
-           Gradient gradient) {
+           Gradient gradient, std::optional<double> divisor = {}) {
   const Reduction reduction(op, x.var.shape(), axes);
   const bool chooses = combiner == Combiner::max || combiner == Combiner::min || combiner == Combiner::argmax ||
                        combiner == Combiner::argmin;
@@ -72,7 +75,11 @@ Var reduce(const char* op, Combiner combiner, const Operand& x, DType computed, 
   Var y = Var::computed(dtype, reduction.result, {x.var}, std::move(gradient));
   Builder builder(reduction.space, reduction.reduced);
   const std::uint16_t element = builder.cast(builder.read(x.var.value(), reduction.read), computed);
-  builder.write(builder.reduce(combiner, dtype, element), y.value(), reduction.write);
+  std::uint16_t result = builder.reduce(combiner, dtype, element);
+  if (divisor) {
+    result = builder.apply(pointwise::functions::divide, dtype, std::array{result, builder.constant(dtype, *divisor)});
+  }
+  builder.write(result, y.value(), reduction.write);
   pointwise::queue(op, std::move(builder).take(), y.stream());
   return y;
 }
@@ -135,9 +142,13 @@ Var sum(const Operand& x, const Axes& axes) {
 Var mean(const Operand& x, const Axes& axes) {
   const detail::CallSite site(x.where);
   expect_value("mean", x);
-  const Var floats = is_floating(x.var.dtype()) ? x.var : cast(x.var, DType::f32);
-  const std::int64_t count = Reduction("mean", x.var.shape(), axes).count;
-  return sum(floats, axes) / static_cast<double>(count);
+  const DType dtype = is_floating(x.var.dtype()) ? dtype_of_sum(x.var.dtype()) : DType::f32;
+  const auto count = static_cast<double>(Reduction("mean", x.var.shape(), axes).count);
+  Gradient gradient = [axes, count](const Var&, const Var& dy, const std::vector<Var>& in) {
+    return spread(dy / count, in.front().shape(), axes);
+  };
+  if (!is_floating(x.var.dtype())) gradient = nullptr;
+  return reduce("mean", Combiner::sum, x, dtype, dtype, axes, std::move(gradient), count);
 }
 
 Var product(const Operand& x, const Axes& axes) {

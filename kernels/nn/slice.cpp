@@ -152,7 +152,8 @@ Var slice(const Operand& x, const Slice& of) {
   pointwise::expect_value("slice", x);
   const Shape& from = x.var.shape();
   const std::size_t axis = checked_axis("slice", from, of.axis);
-  const std::int64_t size = from.begin()[axis], step = of.step;
+  const std::int64_t size = from.begin()[axis];
+  const std::int64_t step = std::clamp(of.step, -size - 1, size + 1);  // a longer one goes no further
   const auto fail = [&](const std::string& found) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("slice: {} along axis {} of {}", found, axis, to_string(from)));

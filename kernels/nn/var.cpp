@@ -164,14 +164,28 @@ namespace {
 
 bool is_there(const Var& term) { return term.value() || term.shape().count() == 0; }
 
-void expect_terms(const std::vector<Var>& terms, const std::vector<Var>& inputs) {
+// Whether a term by a part has as many elements as the part, which the whole has.
+bool lies_in(const Shape& term, const Part& part, const Shape& whole) {
+  if (term.rank() != whole.rank() || part.axis >= whole.rank()) return false;
+  for (std::size_t axis = 0; axis < whole.rank(); ++axis) {
+    const std::int64_t size = whole.begin()[axis], count = term.begin()[axis];
+    const bool fits = axis != part.axis
+                          ? count == size
+                          : part.begin >= 0 && (count == 0 || part.begin + (count - 1) * part.step < size);
+    if (!fits) return false;
+  }
+  return true;
+}
+
+void expect_terms(const std::vector<Var>& terms, const std::vector<Var>& inputs, const std::optional<Part>& part) {
   if (terms.size() != inputs.size()) {
     throw Error(
         ErrorCode::invalid_argument,
         fmt::format("a gradient gives {} terms, expected one for each of {} inputs", terms.size(), inputs.size()));
   }
   for (std::size_t i = 0; i < terms.size(); ++i) {
-    if (!inputs[i].requires_grad() || !is_there(terms[i]) || terms[i].shape() == inputs[i].shape()) continue;
+    if (!inputs[i].requires_grad() || !is_there(terms[i])) continue;
+    if (part ? lies_in(terms[i].shape(), *part, inputs[i].shape()) : terms[i].shape() == inputs[i].shape()) continue;
     throw Error(ErrorCode::shape_mismatch, fmt::format("a gradient gives {} for input {}, expected the shape of {}",
                                                        to_string(terms[i].value()), i, to_string(inputs[i].value())));
   }
@@ -238,7 +252,7 @@ void Var::differentiate(const Var& y, const Var& dy, const Differentiation& how)
           Gradients by_inputs = node.gradient(order.back(), *of_node, node.inputs);
           terms = std::move(by_inputs.terms());
           part = by_inputs.part();
-          if (!part) expect_terms(terms, node.inputs);
+          expect_terms(terms, node.inputs, part);
         }
         for (std::size_t i = 0; i < terms.size(); ++i) {
           const Var& input = node.inputs[i];

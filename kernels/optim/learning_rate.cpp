@@ -56,11 +56,11 @@ pointwise::Term LearningRate::operator()(const pointwise::Term& step) const {
     rate = end_ + (peak_ - end_) * 0.5f * (1 + cos(std::numbers::pi * minimum(share, 1)));
   }
   for (int i = 0; i < pieces_; ++i) {
-    rate = where(step < static_cast<double>(boundaries_[i]), rate, rate * scales_[i]);
+    rate = where(step < boundaries_[i], rate, rate * scales_[i]);
   }
   if (warmup_steps_ > 0) {
     const Term rising = start_ + (peak_ - start_) * s / static_cast<double>(warmup_steps_);
-    rate = where(step < static_cast<double>(warmup_steps_), rising, rate);
+    rate = where(step < warmup_steps_, rising, rate);
   }
   return rate;
 }

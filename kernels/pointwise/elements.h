@@ -18,6 +18,7 @@ class Elements {
   std::uint16_t read(const Tensor& array) { return read(array, space_); }
   std::uint16_t read(const Tensor& array, const Shape& as) { return code_.read(array, broadcast_layout(as, space_)); }
   std::uint16_t constant(DType dtype, double number) { return code_.constant(dtype, number); }
+  std::uint16_t constant(std::int64_t number) { return code_.constant(DType::i64, 0, number); }
   std::uint16_t cast(std::uint16_t value, DType dtype) { return code_.cast(value, dtype); }
   std::uint16_t apply(const ScalarFunction& function, std::uint16_t a, std::uint16_t b) {
     return code_.apply(function, code_.dtype(a), std::array{a, b});

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 
@@ -13,7 +15,12 @@ namespace giro::pointwise {
 // operands are of one dtype, which numbers take.
 class Term {
  public:
-  Term(double number) : number_(number) {}
+  template <std::floating_point T>
+  Term(T number) : number_(static_cast<double>(number)) {
+    if (std::isfinite(number)) integer_ = static_cast<std::int64_t>(number);
+  }
+  template <std::integral T>
+  Term(T number) : number_(static_cast<double>(number)), integer_(static_cast<std::int64_t>(number)) {}
   Term(Builder& builder, std::uint16_t value) : builder_(&builder), value_(value) {}
 
   static Term apply(const ScalarFunction& function, std::initializer_list<Term> operands) {
@@ -39,12 +46,13 @@ class Term {
  private:
   std::uint16_t in(Builder& builder, DType dtype) const {
     if (builder_ != nullptr) return value_;
-    return builder.constant(dtype, number_);
+    return builder.constant(dtype, number_, is_floating(dtype) ? 0 : integer_);
   }
 
   Builder* builder_ = nullptr;
   std::uint16_t value_ = 0;
   double number_ = 0;
+  std::int64_t integer_ = 0;  // of an integer, exactly
 };
 
 inline Term operator+(const Term& a, const Term& b) { return Term::apply(functions::add, {a, b}); }

@@ -12,6 +12,7 @@ namespace {
 
 struct Uses {
   std::size_t first, last;  // ops
+  std::size_t bytes = 0;    // that any of them touches, from the beginning on
 };
 
 class Sharing {
@@ -20,7 +21,12 @@ class Sharing {
     for (std::size_t i = 0; i < ops.size(); ++i) {
       for (const auto* tensors : {&ops[i].node.reads, &ops[i].node.writes}) {
         for (const Tensor& tensor : *tensors) {
-          if (const char* const block = temporary(tensor)) uses_.try_emplace(block, Uses{i, i}).first->second.last = i;
+          const char* const block = temporary(tensor);
+          if (block == nullptr) continue;
+          Uses& uses = uses_.try_emplace(block, Uses{i, i}).first->second;
+          const auto begin = static_cast<std::size_t>(static_cast<const char*>(tensor.raw()) - block);
+          uses.last = i;
+          uses.bytes = std::max(uses.bytes, begin + tensor.bytes());
         }
       }
     }
@@ -40,7 +46,9 @@ class Sharing {
     const auto* const block = trace_.block_at(tensor.raw());
     return block != nullptr && block->second.free && !block->second.pinned ? block->first : nullptr;
   }
-  bool is_all_of_one(const Tensor& tensor) const { return tensor && temporary(tensor) == tensor.raw(); }
+  bool is_all_of_one(const Tensor& tensor) const {
+    return tensor && temporary(tensor) == tensor.raw() && uses_.at(temporary(tensor)).bytes == tensor.bytes();
+  }
 
   // For what op `i` writes, if its value begins there.
   void take_memory(std::size_t i, const Tensor& write) {

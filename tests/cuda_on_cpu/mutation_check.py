@@ -45,7 +45,7 @@ def kernels(*suites):
 CONCERNED = [  # first match
     ("runtime/cuda/*", [ERRORS, RUNTIME, LOOP]),
     ("runtime/*", [("runtime_test", "*"), LOOP]),
-    ("kernels/cuda/accuracy.cu", [ERRORS, kernels("Accuracy")]),
+    ("kernels/cuda/expression_prelude.cpp", [ERRORS, kernels("Elementwise", "Reduce", "Publish", "Fused"), LOOP]),
     ("kernels/cuda/bias.cpp", [ERRORS, kernels("Dense", "Conv2d")]),
     ("kernels/cuda/conv2d.cpp", [ERRORS, kernels("Conv2d")]),
     ("kernels/cuda/cudnn.h", [ERRORS, kernels("Conv2d", "Pool")]),
@@ -53,7 +53,7 @@ CONCERNED = [  # first match
     ("kernels/cuda/[dm]*", [ERRORS, kernels("Dense")]),
     ("kernels/cuda/pad.cpp", [ERRORS, kernels("Conv2d")]),
     ("kernels/cuda/pool.cu", [ERRORS, kernels("Pool")]),
-    ("kernels/cuda/row_tail.cpp", [ERRORS, kernels("Publish"), LOOP]),
+    ("kernels/cuda/row_tail.cpp", [ERRORS, kernels("Publish", "Fused"), LOOP]),
     ("kernels/cuda/reduce.cu", [ERRORS, kernels("Reduce")]),
     ("kernels/cuda/softmax_cross_entropy.cu", [ERRORS, kernels("SoftmaxCrossEntropy")]),
     ("kernels/cuda/tiled_*", [ERRORS, kernels("Declined*")]),

@@ -287,6 +287,29 @@ TEST_P(RewriteTest, WhatIsInTheWayIsSeen) {
               accuracy(hits, logits, labels, stream());
             }),
             (Names{"mean_cross_entropy", "correct", "mean"}));
+  // A mean that a loss of two terms takes in stays apart for the rule.
+  EXPECT_EQ(ops_of([&] {
+              const Buffer memory = stream().allocate(16), mean_memory = stream().allocate(4);
+              const Tensor losses(memory.data(), DType::f32, {4}, device());
+              const Tensor of_rows(mean_memory.data(), DType::f32, {}, device());
+              softmax_cross_entropy(losses, {}, logits, labels, stream());
+              mean(of_rows, losses, stream());
+              add(loss, of_rows, hits, stream());
+            }),
+            (Names{"mean_cross_entropy", "add"}));
+  // A scale of a part of what is gathered.
+  const Tensor images8 = Tensor(floats({9, 4}).raw(), DType::u8, {9, 3}, device());
+  const Tensor call = Tensor(floats({2}).raw(), DType::i64, {}, device());
+  const Tensor slots = Tensor(floats({32}).raw(), DType::u8, {2, 64}, device()), part = floats({2, 3});
+  EXPECT_EQ(
+      ops_of([&] {
+        const Buffer at = stream().allocate(32), memory = stream().allocate(12);
+        const Tensor indices(at.data(), DType::i64, {4}, device()), rows(memory.data(), DType::u8, {4, 3}, device());
+        batch_indices(indices, {slots, call}, {9, 2, true}, stream());
+        gather_rows(rows, images8, indices, stream());
+        scale(part, rows.rows(0, 2), 0.5, stream());
+      }),
+      (Names{"gather_batch", "scale"}));
   // A gradient that is written over the one that it is made of.
   const Tensor images = floats({1, 4, 4, 1}), pooled = images.reshape({16}).rows(0, 4).reshape({1, 2, 2, 1});
   EXPECT_EQ(ops_of([&] {

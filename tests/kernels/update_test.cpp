@@ -38,6 +38,7 @@ const Optimizer kOptimizers[] = {
      true},
     {"adam", {.rule = Rule::adam, .learning_rate = 1e-3}},
     {"adam, other betas", {.rule = Rule::adam, .learning_rate = 1e-2, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-4}},
+    {"adam, betas at their ends", {.rule = Rule::adam, .learning_rate = 1e-2, .beta1 = 0, .beta2 = 0.9999999}},
     {"adamw", {.rule = Rule::adam, .learning_rate = 1e-3, .weight_decay = 0.1}},
     {"adamw, masked, clipped", {.rule = Rule::adam, .learning_rate = 1e-3, .weight_decay = 0.1, .max_norm = 1}, true},
 };

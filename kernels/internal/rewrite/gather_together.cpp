@@ -36,8 +36,8 @@ bool gather_together(OpList& ops, std::size_t i) {
     GatheredArray array{out, src};
     if (const auto next = out.dtype() == DType::u8 ? ops.only_reader(k, out) : std::nullopt) {
       const std::optional<Scaling> scaling = scaling_of(ops[*next]);
-      if (scaling && scaling->out.dtype() == DType::f32 && ops.can_run_early(*next, i, gone) &&
-          !becomes_16_bits(ops, *next, scaling->out)) {
+      if (scaling && same(scaling->in, out) && scaling->out.dtype() == DType::f32 &&
+          ops.can_run_early(*next, i, gone) && !becomes_16_bits(ops, *next, scaling->out)) {
         array = {scaling->out.reshape(out.shape()), src, static_cast<float>(scaling->factor)};
         gone.push_back(*next);
       }

@@ -1,5 +1,6 @@
 #include "kernels/internal/rewrite/patterns.h"
 
+#include <cmath>
 #include <cstddef>
 
 #include "kernels/pointwise/build.h"
@@ -27,7 +28,7 @@ class Value {
   bool is_constant() const { return at_.kind == Kind::constant; }
   double number() const { return at_.number; }
   std::int64_t integer() const { return at_.integer; }
-  bool is_zero() const { return is_constant() && at_.number == 0 && at_.integer == 0; }
+  bool is_zero() const { return is_constant() && at_.number == 0 && !std::signbit(at_.number) && at_.integer == 0; }
   Value operand(std::size_t i) const { return {expression_, at_.operands[i]}; }
   // The array that it is read from; empty for any other value.
   Tensor array() const { return at_.kind == Kind::read ? expression_.reads[at_.index].memory : Tensor(); }
@@ -65,16 +66,13 @@ std::optional<Scaling> scaling_of(const detail::HeldOp& op) {
   std::optional<Value> value = result_of(op);
   if (!value) return std::nullopt;
   Scaling found{.out = written(op)};
-  const bool converts = value->is_cast();
-  if (converts) value.emplace(value->operand(0));
+  if (value->is_cast()) value.emplace(value->operand(0));
   if (value->is(functions::multiply) && value->dtype() == DType::f32) {
     const std::size_t factor = value->operand(0).is_constant() ? 0 : 1;
     if (!value->operand(factor).is_constant()) return std::nullopt;
     found.factor = value->operand(factor).number();
     value.emplace(value->operand(1 - factor));
     if (value->is_cast()) value.emplace(value->operand(0));
-  } else if (!converts) {
-    return std::nullopt;
   }
   found.in = value->array();
   return found.in && found.in.dtype() != DType::f64 ? std::optional(found) : std::nullopt;

@@ -12,7 +12,7 @@ namespace giro::rewrite {
 // The op's, or null.
 const pointwise::Expression* expression_of(const detail::HeldOp& op);
 
-// out = factor * in, computed in f32 and converted once; a conversion alone has the factor 1.
+// out = factor * in, computed in f32 and converted once; a conversion or a copy has the factor 1.
 struct Scaling {
   Tensor out, in;
   double factor = 1;

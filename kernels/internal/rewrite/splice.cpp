@@ -48,12 +48,21 @@ double bytes_of(const pointwise::Access& access, const Shape& space) {
   return bytes;
 }
 
+// The mean of a cross-entropy's losses, or of which rows are correct, is what mean_cross_entropy looks for.
+bool is_mean_of_rows(const OpList& ops, std::size_t i) {
+  const std::optional<Mean> mean = mean_of(ops[i]);
+  if (!mean) return false;
+  std::size_t k = i;
+  while (k > 0 && !detail::any_overlap(ops[k - 1].node.writes, mean->x)) --k;
+  return k > 0 && (ops[k - 1].node.op == "softmax_cross_entropy" || ops[k - 1].node.op == "correct");
+}
+
 // A few instructions are computed again by each that reads them, where fewer bytes move than if their value were
 // stored: a gradient takes x and its row's mean, which the forward pass keeps, rather than their difference.
 bool is_repeated(OpList& ops, std::size_t i) {
   const pointwise::Expression* const producer = expression_of(ops[i]);
   if (producer == nullptr || producer->code.size() > pointwise::kMostRepeated || producer->reduced > 0 ||
-      producer->writes.size() != 1 || ops[i].keeps_its_place()) {
+      producer->writes.size() != 1 || ops[i].keeps_its_place() || is_mean_of_rows(ops, i)) {
     return false;
   }
   const pointwise::Access& value = producer->writes.front().to;
@@ -98,7 +107,7 @@ bool reads_the_same(const Program::Node& a, const Program::Node& b) { return sha
 // Makes one op of op `i` and the first later one that goes with it.
 bool goes_with_another(OpList& ops, std::size_t i,
                        bool (*are_related)(const Program::Node& a, const Program::Node& b)) {
-  if (expression_of(ops[i]) == nullptr) return false;
+  if (expression_of(ops[i]) == nullptr || is_mean_of_rows(ops, i)) return false;
   for (std::size_t j = i + 1; j < ops.size(); ++j) {
     if (are_related(ops[i].node, ops[j].node) && expression_of(ops[j]) != nullptr && make_one(ops, i, j)) return true;
   }

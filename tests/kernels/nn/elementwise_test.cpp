@@ -95,6 +95,17 @@ TEST_P(ElementwiseTest, NaNAndInfinitiesGoThrough) {
   EXPECT_EQ(read(logical_or(is_nan(x), x > 0)), (Doubles{1, 1, 0, 0, 1}));
 }
 
+// An infinite or NaN slope stops at a closed unit, and at 0.
+TEST_P(ElementwiseTest, AClosedReluHasNoGradient) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Array given{dtype, {4}, {-1, 0, -0.0, 2}};
+    const Var x = Var::parameter(upload(given), upload(given), stream());
+    const Var slopes = value(dtype, {4}, {kInfinity, kNaN, kInfinity, kInfinity});
+    const Var loss = cast(sum(relu(x) * slopes), DType::f32);
+    EXPECT_EQ(read(nn::gradients(loss, {x}).front()), (Doubles{0, 0, 0, kInfinity})) << name_of(dtype);
+  }
+}
+
 TEST_P(ElementwiseTest, ViewsFindTheirElements) {
   const Var x = value(DType::f32, {2, 3}, {1, 2, 3, 4, 5, 6});
   EXPECT_EQ(read(transpose(x)), (Doubles{1, 4, 2, 5, 3, 6}));

@@ -80,6 +80,21 @@ TEST_P(ShareMemoryTest, ABroadcastInputIsNotWrittenOver) {
   EXPECT_EQ(replayed(out), std::vector<float>(kCount, 2 * 3 * kCount));
 }
 
+// Half of a whole that is written in two steps stays with the other half.
+TEST_P(ShareMemoryTest, APartOfAValueStaysWhereItIs) {
+  const Tensor x = leaf({kCount}, 3), out = leaf({2 * kCount}, 0);
+  memory_of([&] {
+    const Tensor whole = temporary({2 * kCount}), a = temporary({kCount});
+    scale(a, x, 2, stream());
+    scale(whole.rows(0, kCount), a, 3, stream());
+    scale(whole.rows(kCount, 2 * kCount), x, 5, stream());
+    scale(out, whole, 1, stream());
+  });
+  const std::vector<float> values = replayed(out);
+  EXPECT_EQ(values.front(), 18);
+  EXPECT_EQ(values.back(), 15);
+}
+
 // One op gives tanh(a), which later ops read, and both halves of a whole: tanh(a) and a itself.
 TEST_P(ShareMemoryTest, WhatIsCopiedElsewhereIsNotWrittenOver) {
   const test::ArenaSetting arena("1");

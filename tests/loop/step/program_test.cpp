@@ -91,8 +91,8 @@ TEST_P(ProgramTest, AStepIsItsOps) {
 TEST_P(ProgramTest, RewritesCanBeSwitchedOff) {
   const test::RewriteSetting rewriting("0");
   EXPECT_EQ(ops_of(linear()), (Names{"batch_indices", "gather_rows", "gather_rows", "dense", "softmax_cross_entropy",
-                                     "sum", "divide", "fill", "divide", "broadcast_to", "scale_rows", "dense_backward",
-                                     "copy", "copy", "update", "increment", "publish_columns"}));
+                                     "mean", "fill", "divide", "broadcast_to", "scale_rows", "dense_backward", "copy",
+                                     "copy", "update", "increment", "publish_columns"}));
 }
 
 TEST_P(ProgramTest, IsText) {
@@ -157,8 +157,8 @@ TEST_P(ProgramTest, ReshapesCostNothing) {
   });
   // Without rules each gradient is copied to its leaf.
   EXPECT_EQ(ops_of(graph.program()),
-            (Names{"dense", "dense", "sum", "divide", "fill", "divide", "broadcast_to", "dense_backward",
-                   "dense_backward", "copy", "copy", "dense_backward", "copy", "copy"}));
+            (Names{"dense", "dense", "mean", "fill", "divide", "broadcast_to", "dense_backward", "dense_backward",
+                   "copy", "copy", "dense_backward", "copy", "copy"}));
 }
 
 // What an op queues itself is part of it; what giro cannot see into is there by name.

@@ -6,6 +6,8 @@
 #include <limits>
 #include <numeric>
 
+#include <giro/runtime/error.h>
+
 #include "kernels/cuda/expression_prelude.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/row_tail.h"

@@ -17,7 +17,7 @@ class Term {
  public:
   template <std::floating_point T>
   Term(T number) : number_(static_cast<double>(number)) {
-    if (std::isfinite(number)) integer_ = static_cast<std::int64_t>(number);
+    if (std::abs(number_) < 0x1p63) integer_ = static_cast<std::int64_t>(number);
   }
   template <std::integral T>
   Term(T number) : number_(static_cast<double>(number)), integer_(static_cast<std::int64_t>(number)) {}

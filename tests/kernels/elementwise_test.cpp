@@ -18,7 +18,13 @@ std::string label(const char* op, DType dtype, const Shape& shape) {
   return fmt::format("{} {}{}", op, name_of(dtype), to_string(shape));
 }
 
-class ElementwiseTest : public test::OpTest {};
+class ElementwiseTest : public test::OpTest {
+ protected:
+  // On a GPU each pair of dtypes is a kernel of its own: one pair in four is tried there.
+  bool is_left_out(DType from, DType to) const {
+    return device().is_cuda() && (static_cast<int>(from) + static_cast<int>(to)) % 4 != 0;
+  }
+};
 INSTANTIATE_TEST_SUITE_P(Devices, ElementwiseTest, test::kDevices, test::device_name);
 
 // Two values of a dtype are added and multiplied in double without a rounding that matters, so the result is
@@ -92,6 +98,7 @@ TEST_P(ElementwiseTest, ScaleTakesEveryDType) {
   const double factor = 1 / 255.0;
   for (const DType from : test::kAllDTypes) {
     for (const DType to : test::kFloatingDTypes) {
+      if (is_left_out(from, to)) continue;
       for (const Shape& shape : {Shape{}, Shape{0}, Shape{2, 7}, Shape{1021}}) {
         const Array a = from == DType::boolean ? random_.integers(shape, 0, 1, from)
                         : is_floating(from)    ? random_.uniform(shape, -300, 300, from)
@@ -117,6 +124,7 @@ TEST_P(ElementwiseTest, ScaleTakesEveryDType) {
 TEST_P(ElementwiseTest, CastBetweenAllDTypes) {
   for (const DType from : test::kAllDTypes) {
     for (const DType to : test::kAllDTypes) {
+      if (is_left_out(from, to)) continue;
       for (const Shape& shape : {Shape{}, Shape{0}, Shape{13, 5}, Shape{4099}}) {
         const bool is_unsigned = from == DType::u8 || from == DType::boolean || to == DType::u8;
         const double low = is_unsigned ? 0 : -200, high = from == DType::boolean ? 1 : 200;

@@ -38,7 +38,7 @@ void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tenso
     checks::on_device(op, {{"scalar", scalar}}, stream);
     checks::has_shape(op, {"scalar", scalar}, {});
   }
-  // A kernel takes so many by value; the last of them counts the row.
+  // A kernel publishes so many, a lane each; the last of them counts the row.
   std::size_t first = 0;
   do {
     const std::size_t columns = std::min<std::size_t>(RowPart::kMaxColumns, scalars.size() - first);

@@ -6,12 +6,11 @@
 #include <vector>
 
 #include <giro/kernels/publish.h>
-#include <giro/runtime/host_device.h>
 #include <giro/runtime/tensor.h>
 
 namespace giro {
 
-// Consecutive scalars of a row, as a kernel takes them by value.
+// Consecutive scalars of a row.
 struct RowPart {
   static constexpr int kMaxColumns = 32;
 
@@ -39,18 +38,18 @@ struct RowPart {
     counters[num_counters] = static_cast<std::int64_t*>(counter.raw());
     amounts[num_counters++] = amount;
   }
-  GIRO_HOST_DEVICE void count() const {
+  void count() const {
     for (int c = 0; c < num_counters; ++c) *counters[c] += amounts[c];
   }
-  GIRO_HOST_DEVICE bool ends_row() const { return first + columns == row_columns; }
+  bool ends_row() const { return first + columns == row_columns; }
   // As a double. All NaNs are one: their signs and payloads differ with the code that has computed them.
-  GIRO_HOST_DEVICE double read(int column) const {
+  double read(int column) const {
     const double number = number_at(scalars[column], dtypes[column]);
     return number == number ? number : static_cast<double>(NAN);
   }
 
  private:
-  GIRO_HOST_DEVICE static double number_at(const void* scalar, DType dtype) {
+  static double number_at(const void* scalar, DType dtype) {
     switch (dtype) {
       case DType::f32:
         return *static_cast<const float*>(scalar);

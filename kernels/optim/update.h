@@ -3,7 +3,6 @@
 #include <cstddef>
 
 #include <giro/kernels/optim/learning_rate.h>
-#include <giro/runtime/host_device.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
@@ -11,7 +10,7 @@ namespace giro::optim {
 
 enum class Rule { sgd, adam };
 
-// One optimizer's arithmetic, as plain numbers a kernel can take by value.
+// One optimizer's arithmetic in plain numbers.
 struct UpdateRule {
   Rule rule = Rule::sgd;
   LearningRate learning_rate = 0.0;

@@ -8,6 +8,7 @@
 #include <new>
 #include <numeric>
 
+#include "tests/cuda_on_cpu/engine/race_check.h"
 #include "tests/cuda_on_cpu/engine/sites.h"
 
 namespace giro::simt {
@@ -133,11 +134,11 @@ void Block::release_barrier() {
     if (thread.state != Thread::State::at_barrier) continue;
     if (first == nullptr) first = &thread;
     if (alive_ != thread_count_) {
-      thread.stop(Fault::divergence, "__syncthreads that not all threads of the block reach:" + where_threads_are(),
-                  thread.barrier_site);
+      stop(thread, Fault::divergence, "__syncthreads that not all threads of the block reach:" + where_threads_are(),
+           thread.barrier_site);
     }
     if (first->barrier_site != thread.barrier_site) {
-      thread.stop(Fault::divergence, "divergent __syncthreads:" + where_threads_are(), thread.barrier_site);
+      stop(thread, Fault::divergence, "divergent __syncthreads:" + where_threads_are(), thread.barrier_site);
     }
     barrier_votes_ += thread.barrier_vote;
     thread.state = Thread::State::ready;
@@ -150,8 +151,8 @@ void Block::report_deadlock() const {
   const auto waiting = std::find_if(threads_.begin(), threads_.begin() + thread_count_,
                                     [](const auto& thread) { return thread->state != Thread::State::done; });
   const Thread& thread = **waiting;
-  thread.stop(Fault::divergence, "no thread of the block can go on:" + where_threads_are(),
-              thread.state == Thread::State::at_barrier ? thread.barrier_site : thread.warp_call.site);
+  stop(thread, Fault::divergence, "no thread of the block can go on:" + where_threads_are(),
+       thread.state == Thread::State::at_barrier ? thread.barrier_site : thread.warp_call.site);
 }
 
 std::string Block::where_threads_are() const {

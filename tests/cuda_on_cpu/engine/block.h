@@ -16,6 +16,15 @@
 
 namespace giro::simt {
 
+// Thrown by a thread that went wrong; ends the launch.
+struct Stop {
+  Fault fault;
+  std::string message;
+};
+
+// Throws it, with the thread and the place in it. `site` counts within the kernel.
+[[noreturn]] void stop(const Thread& thread, Fault fault, const std::string& message, std::uint32_t site);
+
 class Block {
  public:
   void begin_launch(const Kernel& kernel, const Launch& launch);

@@ -13,21 +13,10 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/cuda_on_cpu/engine/kernel.h"
 #include "tests/cuda_on_cpu/engine/memory.h"
 
 namespace giro::simt {
-
-class Thread;
-
-struct Dim3 {
-  unsigned int x = 1, y = 1, z = 1;
-  std::uint64_t count() const { return std::uint64_t{x} * y * z; }
-};
-
-// A kernel's parameter, where PTX lays it out in the kernel's parameter block.
-struct Parameter {
-  std::size_t offset, bytes;
-};
 
 // What the translator knows of a kernel.
 struct Kernel {
@@ -48,25 +37,10 @@ struct Variable {
   std::size_t bytes;
 };
 
-// Translated code registers what it holds through static objects of these types.
-struct KernelRegistration {
-  explicit KernelRegistration(Kernel kernel);
-};
-struct VariableRegistration {
-  explicit VariableRegistration(const Variable& variable);
-};
-
 // By mangled name; null where no translated file holds it. Of variables only those that a kernel names are there.
 const Kernel* find_kernel(std::string_view name);
 const Variable* find_variable(std::string_view name);
 std::vector<const Kernel*> kernels();
-
-// The device that is played: an A100's limits (compute capability 8.0).
-struct Limits {
-  static constexpr unsigned int kThreads = 1024, kBlockZ = 64, kWarp = 32;
-  static constexpr unsigned int kGridX = 0x7fffffff, kGridYZ = 65535;
-  static constexpr std::size_t kSharedBytes = 48 << 10, kSharedBytesOptIn = 163 << 10;
-};
 
 struct Launch {
   Dim3 grid, block;

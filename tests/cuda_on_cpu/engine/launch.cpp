@@ -10,6 +10,7 @@
 
 #include "tests/cuda_on_cpu/engine/block.h"
 #include "tests/cuda_on_cpu/engine/engine.h"
+#include "tests/cuda_on_cpu/engine/race_check.h"
 
 namespace giro::simt {
 namespace {
@@ -51,7 +52,7 @@ void on_set_conditional(std::function<std::string(std::uint64_t, std::uint32_t)>
 void Thread::set_conditional(std::uint64_t handle, std::uint32_t value, std::uint32_t site) {
   const auto& set = conditional_setter();
   const std::string wrong = set ? set(handle, value) : "no conditional handle has been created";
-  if (!wrong.empty()) stop(Fault::trap, "cudaGraphSetConditional: " + wrong, site);
+  if (!wrong.empty()) stop(*this, Fault::trap, "cudaGraphSetConditional: " + wrong, site);
 }
 
 Outcome check_configuration(const Kernel& kernel, const Launch& launch, std::size_t shared_limit) {

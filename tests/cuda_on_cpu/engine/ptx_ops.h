@@ -3,15 +3,13 @@
 // What translated code is written in: PTX's types, and those instructions that are no plain C++ expression. Each
 // follows the PTX manual where C++ differs or leaves the result undefined. To be compiled with -ffp-contract=off.
 
-#include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <type_traits>
 
-#include "tests/cuda_on_cpu/engine/sites.h"
+#include "tests/cuda_on_cpu/engine/kernel.h"
 #include "tests/cuda_on_cpu/engine/thread.h"
 
 namespace giro::simt::ptx {
@@ -29,6 +27,40 @@ using f64 = double;
 
 // The helpers that every line calls are inlined even where little else is: translated files are compiled with -O1.
 #define GIRO_SIMT_INLINE [[gnu::always_inline]] inline
+
+// The compiler's own: <cmath> and <algorithm> would take longer to read than a kernel takes to compile.
+#define GIRO_SIMT_MATH(name, parameters, arguments)                     \
+  template <class T>                                                    \
+  GIRO_SIMT_INLINE T name parameters {                                  \
+    if constexpr (sizeof(T) == 4) return __builtin_##name##f arguments; \
+    return __builtin_##name arguments;                                  \
+  }
+#define GIRO_SIMT_MATH_1(name) GIRO_SIMT_MATH(name, (T x), (x))
+#define GIRO_SIMT_MATH_2(name) GIRO_SIMT_MATH(name, (T x, std::type_identity_t<T> y), (x, y))
+GIRO_SIMT_MATH_1(fabs)
+GIRO_SIMT_MATH_1(sqrt)
+GIRO_SIMT_MATH_1(nearbyint)
+GIRO_SIMT_MATH_1(trunc)
+GIRO_SIMT_MATH_1(floor)
+GIRO_SIMT_MATH_1(ceil)
+GIRO_SIMT_MATH_2(copysign)
+GIRO_SIMT_MATH_2(fmin)
+GIRO_SIMT_MATH_2(fmax)
+GIRO_SIMT_MATH_2(nextafter)
+GIRO_SIMT_MATH(fma, (T x, std::type_identity_t<T> y, std::type_identity_t<T> z), (x, y, z))
+#undef GIRO_SIMT_MATH_2
+#undef GIRO_SIMT_MATH_1
+#undef GIRO_SIMT_MATH
+
+template <class T>
+GIRO_SIMT_INLINE T min(std::type_identity_t<T> a, std::type_identity_t<T> b) {
+  return b < a ? b : a;
+}
+
+template <class T>
+GIRO_SIMT_INLINE T max(std::type_identity_t<T> a, std::type_identity_t<T> b) {
+  return a < b ? b : a;
+}
 
 // A register read as an instruction's type: the same bits, or of an integer the lowest ones.
 template <class To, class From>
@@ -90,7 +122,7 @@ GIRO_SIMT_INLINE T shift_left(T a, u32 by) {
 template <class T>
 GIRO_SIMT_INLINE T shift_right(T a, u32 by) {
   constexpr u32 kBits = sizeof(T) * 8;
-  if constexpr (std::is_signed_v<T>) return static_cast<T>(a >> std::min(by, kBits - 1));
+  if constexpr (std::is_signed_v<T>) return static_cast<T>(a >> min<u32>(by, kBits - 1));
   return by >= kBits ? T{0} : static_cast<T>(a >> by);
 }
 
@@ -116,9 +148,9 @@ T extract_bits(T a, u32 position, u32 length) {
   using U = std::make_unsigned_t<T>;
   constexpr u32 kBits = sizeof(T) * 8;
   position &= 0xff;
-  length = std::min(length & 0xff, kBits);
+  length = min<u32>(length & 0xff, kBits);
   if (length == 0) return 0;
-  const bool fills = std::is_signed_v<T> && (static_cast<U>(a) >> std::min(position + length - 1, kBits - 1) & 1) != 0;
+  const bool fills = std::is_signed_v<T> && (static_cast<U>(a) >> min<u32>(position + length - 1, kBits - 1) & 1) != 0;
   const U field = length == kBits ? static_cast<U>(~U{0}) : static_cast<U>((U{1} << length) - 1);
   const U taken = position >= kBits ? U{0} : static_cast<U>(static_cast<U>(a) >> position);
   const U inside = position >= kBits ? U{0} : static_cast<U>(static_cast<U>(~U{0}) >> position);
@@ -177,35 +209,35 @@ u32 shift_to_highest(T a) {
 // Floating point.
 template <class T>
 T flush(T x) {
-  return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(T{0}, x) : x;
+  return x != 0 && fabs(x) < std::numeric_limits<T>::min() ? copysign(T{0}, x) : x;
 }
 
 template <class T>
 T saturate(T x) {
-  return x > 0 ? std::min(x, T{1}) : T{0};  // a NaN becomes 0
+  return x > 0 ? min<T>(x, T{1}) : T{0};  // a NaN becomes 0
 }
 
 // min and max: the other operand where one is a NaN, and -0 below +0.
 template <class T>
 T minimum(T a, T b) {
-  if (a == b) return std::signbit(a) ? a : b;
-  return std::fmin(a, b);
+  if (a == b) return __builtin_signbit(a) ? a : b;
+  return fmin(a, b);
 }
 
 template <class T>
 T maximum(T a, T b) {
-  if (a == b) return std::signbit(a) ? b : a;
-  return std::fmax(a, b);
+  if (a == b) return __builtin_signbit(a) ? b : a;
+  return fmax(a, b);
 }
 
 template <class T>
 T nan_minimum(T a, T b) {
-  return std::isnan(a) || std::isnan(b) ? std::numeric_limits<T>::quiet_NaN() : minimum(a, b);
+  return __builtin_isnan(a) || __builtin_isnan(b) ? std::numeric_limits<T>::quiet_NaN() : minimum(a, b);
 }
 
 template <class T>
 T nan_maximum(T a, T b) {
-  return std::isnan(a) || std::isnan(b) ? std::numeric_limits<T>::quiet_NaN() : maximum(a, b);
+  return __builtin_isnan(a) || __builtin_isnan(b) ? std::numeric_limits<T>::quiet_NaN() : maximum(a, b);
 }
 
 enum class Toward { zero, minus_infinity, plus_infinity };
@@ -215,25 +247,25 @@ enum class Toward { zero, minus_infinity, plus_infinity };
 template <Toward kToward>
 f32 fma_rounded(f32 a, f32 b, f32 c) {
   constexpr f32 kInfinity = std::numeric_limits<f32>::infinity(), kMost = std::numeric_limits<f32>::max();
-  const f32 nearest = std::fma(a, b, c);
+  const f32 nearest = fma(a, b, c);
   const f64 product = f64{a} * f64{b}, sum = product + c;
   const auto down = [](f64 value) {
     return kToward == Toward::minus_infinity || (kToward == Toward::zero && value > 0);
   };
-  if (std::isinf(nearest) && std::isfinite(sum)) {  // too large for a float
+  if (__builtin_isinf(nearest) && __builtin_isfinite(sum)) {  // too large for a float
     if (nearest > 0) return down(sum) ? kMost : kInfinity;
     return down(sum) ? -kInfinity : -kMost;
   }
-  if (!std::isfinite(nearest)) return nearest;
+  if (!__builtin_isfinite(nearest)) return nearest;
   const f64 part = sum - product, error = (product - (sum - part)) + (c - part);
   if (sum == 0 && error == 0) {
-    const bool cancels = std::signbit(product) != std::signbit(c);
+    const bool cancels = __builtin_signbit(product) != __builtin_signbit(c);
     return cancels && kToward == Toward::minus_infinity ? -0.0f : nearest;
   }
   const bool above = f64{nearest} > sum || (f64{nearest} == sum && error < 0);
   const bool below = f64{nearest} < sum || (f64{nearest} == sum && error > 0);
-  if (down(sum)) return above ? std::nextafter(nearest, -kInfinity) : nearest;
-  return below ? std::nextafter(nearest, kInfinity) : nearest;
+  if (down(sum)) return above ? nextafter(nearest, -kInfinity) : nearest;
+  return below ? nextafter(nearest, kInfinity) : nearest;
 }
 
 // cvt of a float that has been rounded to an integer: clamped, and a NaN becomes 0, or 1 << 63 where either side
@@ -241,29 +273,31 @@ f32 fma_rounded(f32 a, f32 b, f32 c) {
 template <class To, class From>
 To to_integer(From x) {
   using Limits = std::numeric_limits<To>;
-  if (std::isnan(x)) {
+  if (__builtin_isnan(x)) {
     return sizeof(To) == 8 || sizeof(From) == 8 ? static_cast<To>(std::make_unsigned_t<To>{1} << (sizeof(To) * 8 - 1))
                                                 : To{0};
   }
   if (x < static_cast<From>(Limits::min())) return Limits::min();
   // max() + 1 is a power of two, and so exact in every float type.
-  if (x >= std::ldexp(From{1}, Limits::digits)) return Limits::max();
+  if (x >= 2 * static_cast<From>(To{1} << (Limits::digits - 1))) return Limits::max();
   return static_cast<To>(x);
 }
 
 // binary16. GPUs have one NaN there.
 inline f32 float_of_half(u16 bits) { return static_cast<f32>(std::bit_cast<_Float16>(bits)); }
-inline u16 half_of_float(f32 x) { return std::isnan(x) ? u16{0x7fff} : std::bit_cast<u16>(static_cast<_Float16>(x)); }
+inline u16 half_of_float(f32 x) {
+  return __builtin_isnan(x) ? u16{0x7fff} : std::bit_cast<u16>(static_cast<_Float16>(x));
+}
 
 // The approximate functions, exact here but for the last rounding.
-inline f32 exp2_approx(f32 x) { return static_cast<f32>(std::exp2(f64{x})); }
-inline f32 log2_approx(f32 x) { return static_cast<f32>(std::log2(f64{x})); }
-inline f32 sin_approx(f32 x) { return static_cast<f32>(std::sin(f64{x})); }
-inline f32 cos_approx(f32 x) { return static_cast<f32>(std::cos(f64{x})); }
-inline f32 tanh_approx(f32 x) { return static_cast<f32>(std::tanh(f64{x})); }
+inline f32 exp2_approx(f32 x) { return static_cast<f32>(__builtin_exp2(f64{x})); }
+inline f32 log2_approx(f32 x) { return static_cast<f32>(__builtin_log2(f64{x})); }
+inline f32 sin_approx(f32 x) { return static_cast<f32>(__builtin_sin(f64{x})); }
+inline f32 cos_approx(f32 x) { return static_cast<f32>(__builtin_cos(f64{x})); }
+inline f32 tanh_approx(f32 x) { return static_cast<f32>(__builtin_tanh(f64{x})); }
 template <class T>
 T rsqrt_approx(T x) {
-  return static_cast<T>(1 / std::sqrt(f64{x}));
+  return static_cast<T>(1 / sqrt(f64{x}));
 }
 // rcp.approx.ftz.f64 looks at the upper 32 bits alone, and gives no more.
 inline f64 rcp_upper_half(f64 x) {

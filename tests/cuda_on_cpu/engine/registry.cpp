@@ -2,7 +2,6 @@
 
 #include <map>
 #include <string_view>
-#include <utility>
 
 #include "tests/cuda_on_cpu/engine/engine.h"
 
@@ -21,11 +20,17 @@ std::map<std::string_view, Variable>& all_variables() {
 
 }  // namespace
 
-KernelRegistration::KernelRegistration(Kernel kernel) { all_kernels().emplace(kernel.name, std::move(kernel)); }
+KernelRegistration::KernelRegistration(const char* name, void (*run)(Thread&),
+                                       std::initializer_list<Parameter> parameters, std::size_t parameter_bytes,
+                                       std::size_t static_shared_bytes, unsigned int max_threads, bool waits,
+                                       std::uint32_t first_site) {
+  all_kernels().emplace(
+      name, Kernel{name, run, parameters, parameter_bytes, static_shared_bytes, max_threads, waits, first_site});
+}
 
-VariableRegistration::VariableRegistration(const Variable& variable) {
-  memory().add(variable.address, variable.bytes, true);
-  all_variables().emplace(variable.name, variable);
+VariableRegistration::VariableRegistration(const char* name, void* address, std::size_t bytes) {
+  memory().add(address, bytes, true);
+  all_variables().emplace(name, Variable{name, address, bytes});
 }
 
 const Kernel* find_kernel(std::string_view name) {

@@ -3,6 +3,8 @@
 #include <map>
 #include <vector>
 
+#include "tests/cuda_on_cpu/engine/kernel.h"
+
 namespace giro::simt {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tests/cuda_on_cpu/engine/block.h"
+#include "tests/cuda_on_cpu/engine/race_check.h"
 #include "tests/cuda_on_cpu/engine/sites.h"
 
 namespace giro::simt {
@@ -26,16 +27,16 @@ void Thread::reset() {
   locals_ = nullptr;
 }
 
-void Thread::stop(Fault fault, const std::string& message, std::uint32_t site) const {
-  throw Stop{fault,
-             fmt::format("thread ({},{},{}) of block ({},{},{}) at {}: {}", index.x, index.y, index.z, block_index().x,
-                         block_index().y, block_index().z, site_text(block->kernel().first_site + site), message)};
+void stop(const Thread& thread, Fault fault, const std::string& message, std::uint32_t site) {
+  const Dim3 &index = thread.index, &block = thread.block_index();
+  throw Stop{fault, fmt::format("thread ({},{},{}) of block ({},{},{}) at {}: {}", index.x, index.y, index.z, block.x,
+                                block.y, block.z, site_text(thread.block->kernel().first_site + site), message)};
 }
 
 void Thread::check_alignment(std::uint64_t address, std::size_t bytes, Kind kind, const char* space,
                              std::uint32_t site) const {
   if (address % bytes == 0) return;
-  stop(Fault::misaligned_address,
+  stop(*this, Fault::misaligned_address,
        fmt::format("{} of {} bytes in {} memory at an address that is no multiple of it", does(kind), bytes, space),
        site);
 }
@@ -44,14 +45,14 @@ void Thread::check(Shadow& shadow, std::uintptr_t address, std::size_t offset, s
                    std::uint32_t site, bool shared, Sense sense) const {
   if (!block->checks_races()) return;
   if (reads(kind) && !shadow.initialised(offset, bytes)) {
-    stop(Fault::uninitialised,
+    stop(*this, Fault::uninitialised,
          fmt::format("{} of uninitialised {} memory, {} bytes at offset {}", does(kind), shared ? "shared" : "global",
                      bytes, offset),
          site);
   }
   const std::string race = race_check().access(shadow, address, offset, bytes, kind, linear,
                                                block->kernel().first_site + site, shared, sense);
-  if (!race.empty()) stop(Fault::race, race, site);
+  if (!race.empty()) stop(*this, Fault::race, race, site);
 }
 
 char* Thread::global(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site, Sense sense) {
@@ -59,10 +60,10 @@ char* Thread::global(std::uint64_t address, std::size_t bytes, Kind kind, std::u
   if (allocation == nullptr || address - allocation->begin >= allocation->bytes) {
     allocation = memory().find(address);
     const std::string refused = allocation != nullptr && memory().before_use ? memory().before_use(address) : "";
-    if (!refused.empty()) stop(Fault::illegal_address, fmt::format("{} of {}", does(kind), refused), site);
+    if (!refused.empty()) stop(*this, Fault::illegal_address, fmt::format("{} of {}", does(kind), refused), site);
   }
   if (allocation == nullptr || bytes > allocation->end() - address) {
-    stop(Fault::illegal_address,
+    stop(*this, Fault::illegal_address,
          fmt::format("{} of {} bytes out of bounds: {:#x} is {}", does(kind), bytes, address,
                      memory().describe(address)),
          site);
@@ -75,7 +76,7 @@ char* Thread::global(std::uint64_t address, std::size_t bytes, Kind kind, std::u
 char* Thread::shared(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site, Sense sense) {
   const std::size_t size = block->shared_bytes();
   if (address > size || bytes > size - address) {
-    stop(Fault::illegal_address,
+    stop(*this, Fault::illegal_address,
          fmt::format("{} of {} bytes out of bounds: at offset {} of {} bytes of shared memory", does(kind), bytes,
                      static_cast<std::int64_t>(address), size),
          site);
@@ -91,7 +92,7 @@ char* Thread::local(std::uint64_t address, std::size_t bytes, Kind kind, std::ui
   const std::uint64_t offset = array != nullptr ? address - array->begin_ : address;
   const std::size_t size = array != nullptr ? array->bytes_ : 0;
   if (offset > size || bytes > size - offset) {
-    stop(Fault::illegal_address,
+    stop(*this, Fault::illegal_address,
          fmt::format("{} of {} bytes out of bounds: at offset {} of {} bytes of local memory", does(kind), bytes,
                      static_cast<std::int64_t>(offset), size),
          site);
@@ -110,7 +111,7 @@ const char* Thread::parameter(std::uint64_t address, std::size_t bytes, std::uin
   const std::uint64_t offset = address - reinterpret_cast<std::uintptr_t>(parameters());
   const std::size_t size = block->parameters().size();
   if (offset > size || bytes > size - offset) {
-    stop(Fault::illegal_address,
+    stop(*this, Fault::illegal_address,
          fmt::format("read of {} bytes out of bounds: at offset {} of {} bytes of parameters", bytes,
                      static_cast<std::int64_t>(offset), size),
          site);
@@ -152,7 +153,7 @@ void Thread::fence(bool for_block_only, bool sequential) {
   if (block->checks_races()) race_check().fence(linear, for_block_only, sequential);
 }
 
-void Thread::trap(std::uint32_t site) { stop(Fault::trap, "trap", site); }
+void Thread::trap(std::uint32_t site) { stop(*this, Fault::trap, "trap", site); }
 
 void Thread::yield() {
   if (block->kernel().waits) fiber.pause();
@@ -162,7 +163,7 @@ void Thread::out_of_ticks(std::uint32_t site) {
   ticks_ = kTicks;
   ticks_spent_ += kTicks;
   if (ticks_spent_ > options().watchdog) {
-    stop(Fault::timeout,
+    stop(*this, Fault::timeout,
          fmt::format("more than {} iterations of a loop: it never ends, or waits for another block (blocks run one "
                      "after another here)",
                      options().watchdog),

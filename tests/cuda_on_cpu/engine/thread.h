@@ -4,21 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
-#include "tests/cuda_on_cpu/engine/engine.h"
+#include "tests/cuda_on_cpu/engine/access.h"
 #include "tests/cuda_on_cpu/engine/fiber.h"
-#include "tests/cuda_on_cpu/engine/race_check.h"
+#include "tests/cuda_on_cpu/engine/kernel.h"
 
 namespace giro::simt {
 
 class Block;
-
-// Thrown by a thread that went wrong; ends the launch.
-struct Stop {
-  Fault fault;
-  std::string message;
-};
+class Shadow;
 
 // What the lanes of a warp can do together.
 enum class WarpOp : std::uint8_t {
@@ -132,8 +126,6 @@ class Thread {
 
   // Before each run.
   void reset();
-
-  [[noreturn]] void stop(Fault fault, const std::string& message, std::uint32_t site) const;
 
  private:
   static constexpr std::uint32_t kTicks = 1 << 16;

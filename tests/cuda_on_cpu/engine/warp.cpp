@@ -8,6 +8,7 @@
 #include <span>
 
 #include "tests/cuda_on_cpu/engine/block.h"
+#include "tests/cuda_on_cpu/engine/race_check.h"
 #include "tests/cuda_on_cpu/engine/sites.h"
 #include "tests/cuda_on_cpu/engine/thread.h"
 
@@ -119,20 +120,21 @@ void Block::meet_warp(Thread& thread) {
   WarpCall& mine = thread.warp_call;
   const std::uint32_t existing = lanes_of(warp);
   if (mine.mask == kAllLanes) mine.mask = existing;  // a last warp that the block does not fill
-  const auto stop = [&](const std::string& message) { thread.stop(Fault::divergence, message, mine.site); };
+  const auto refuse = [&](const std::string& message) { stop(thread, Fault::divergence, message, mine.site); };
   if ((mine.mask >> thread.lane() & 1) == 0) {
-    stop(fmt::format("{} whose mask {:#x} does not name the calling lane {}", name(mine.op), mine.mask, thread.lane()));
+    refuse(
+        fmt::format("{} whose mask {:#x} does not name the calling lane {}", name(mine.op), mine.mask, thread.lane()));
   }
   if ((mine.mask & ~existing) != 0) {
-    stop(fmt::format("{} whose mask {:#x} names lanes that the block does not have", name(mine.op), mine.mask));
+    refuse(fmt::format("{} whose mask {:#x} names lanes that the block does not have", name(mine.op), mine.mask));
   }
 
   thread.state = Thread::State::at_warp;
   Lanes& state = lanes_[warp];
   state.waiting |= 1u << thread.lane();
   if ((state.exited & mine.mask) != 0) {
-    stop(fmt::format("{} waits for lane {}, which has exited", name(mine.op),
-                     std::countr_zero(state.exited & mine.mask)));
+    refuse(fmt::format("{} waits for lane {}, which has exited", name(mine.op),
+                       std::countr_zero(state.exited & mine.mask)));
   }
   bool complete = (state.waiting & mine.mask) == mine.mask;
   for_lanes(complete ? mine.mask : 0, [&](unsigned int lane) {
@@ -140,8 +142,8 @@ void Block::meet_warp(Thread& thread) {
     if (other.mask != mine.mask) {
       complete = false;
     } else if (other.op != mine.op || other.site != mine.site) {
-      stop(fmt::format("divergent {}: lane {} of the same mask is in a {} at {}", name(mine.op), lane, name(other.op),
-                       site_text(kernel_->first_site + other.site)));
+      refuse(fmt::format("divergent {}: lane {} of the same mask is in a {} at {}", name(mine.op), lane, name(other.op),
+                         site_text(kernel_->first_site + other.site)));
     }
   });
   if (!complete) {

@@ -95,8 +95,8 @@ class FileWriter:
         self.globals[variable.name] = Place(variable.bytes, f"reinterpret_cast<char*>({name})")
         self.lines.append(f"alignas({variable.align}) {element} {name}[{variable.bytes // BYTES[variable.type]}]"
                           f"{initial_value(variable)};")
-        self.lines.append(f"const VariableRegistration {name}_registration({{{quoted(variable.name)}, {name}, "
-                          f"sizeof {name}}});")
+        self.lines.append(f"const VariableRegistration {name}_registration{{{quoted(variable.name)}, {name}, "
+                          f"sizeof {name}}};")
 
     @staticmethod
     def signature(function):
@@ -156,9 +156,9 @@ class FunctionWriter:
         calls = any(isinstance(s, Instruction) and s.opcode.startswith("call") for s in function.body)
         waits = waits_itself(function) or calls and any(waits_itself(f) for f in self.file.devices)
         self.lines.append(
-            f"const KernelRegistration {self.cpp_name}_registration({{{quoted(function.name)}, {self.cpp_name}, "
+            f"const KernelRegistration {self.cpp_name}_registration{{{quoted(function.name)}, {self.cpp_name}, "
             f"{{{', '.join(parameters)}}}, {offset}, {self.shared_bytes}, {most}, {'true' if waits else 'false'}, "
-            "first_site});")
+            "first_site};")
 
     def write(self, signature):
         for parameter in self.function.parameters + self.function.returned:

@@ -216,7 +216,7 @@ def mul(c):
     kind = c.type()
     if is_float(kind):
         a, b = c.value(1, kind), c.value(2, kind)
-        return (directed(c, kind, a, b, f"std::copysign(0.0f, {a} * {b})") or
+        return (directed(c, kind, a, b, f"copysign(0.0f, {a} * {b})") or
                 float_operation(c, kind, 2, lambda a, b: f"{a} * {b}"))
     return c.put(*product(c, kind, c.choice("lo", "hi", "wide")))
 
@@ -232,7 +232,7 @@ def mad(c):
         return carried(c, f"u64(u32({part})) + u64({c.value(3, 'u32')}){into}")
     if is_float(kind):
         return (directed(c, kind, c.value(1, kind), c.value(2, kind), c.value(3, kind)) or
-                float_operation(c, kind, 3, lambda a, b, d: f"std::fma({a}, {b}, {d})"))
+                float_operation(c, kind, 3, lambda a, b, d: f"fma({a}, {b}, {d})"))
     wide, result = product(c, kind, c.choice("lo", "hi", "wide"))
     target = unsigned(wide)
     return c.put(target, f"u64({result}) + u64({c.value(3, target)})")
@@ -257,7 +257,7 @@ def rem(c):
 def negate(c):
     kind = c.type()
     if is_float(kind):
-        return float_operation(c, kind, 1, lambda a: f"-{a}" if c.name == "neg" else f"std::fabs({a})")
+        return float_operation(c, kind, 1, lambda a: f"-{a}" if c.name == "neg" else f"fabs({a})")
     (a,) = integer_values(c, kind, (1,))
     if c.name == "neg":
         return c.put(unsigned(kind), f"0 - {a}")
@@ -270,7 +270,7 @@ def minimum(c):
     if is_float(kind):
         function = ("nan_" if c.flag("NaN") else "") + c.name + "imum"
         return float_operation(c, kind, 2, lambda a, b: f"{function}({a}, {b})")
-    return c.put(kind, f"std::{c.name}<{cpp_type(kind)}>({c.value(1, kind)}, {c.value(2, kind)})")
+    return c.put(kind, f"{c.name}<{cpp_type(kind)}>({c.value(1, kind)}, {c.value(2, kind)})")
 
 
 @opcodes("rcp")
@@ -287,7 +287,7 @@ def rcp(c):
 def sqrt(c):
     kind = c.type()
     c.flag("approx")
-    return float_operation(c, kind, 1, lambda a: f"std::sqrt({a})")
+    return float_operation(c, kind, 1, lambda a: f"sqrt({a})")
 
 
 @opcodes("rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
@@ -302,7 +302,7 @@ def approximate(c):
 @opcodes("copysign")
 def copysign(c):
     kind = c.type()
-    return c.put(kind, f"std::copysign({c.value(2, kind)}, {c.value(1, kind)})")
+    return c.put(kind, f"copysign({c.value(2, kind)}, {c.value(1, kind)})")
 
 
 # ---- bits --------------------------------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ def shift(c):
 def funnel_shift(c):
     c.type()
     side, how = c.choice("l", "r"), c.choice("wrap", "clamp")
-    by = f"{c.value(3, 'u32')} & 31" if how == "wrap" else f"std::min<u32>({c.value(3, 'u32')}, 32)"
+    by = f"{c.value(3, 'u32')} & 31" if how == "wrap" else f"min<u32>({c.value(3, 'u32')}, 32)"
     function = {"l": "funnel_left", "r": "funnel_right"}[side]
     return c.put("u32", f"{function}({c.value(1, 'u32')}, {c.value(2, 'u32')}, {by})")
 
@@ -374,9 +374,9 @@ def lop3(c):
 COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
                "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
 # True for a NaN as well: not the opposite comparison, which a NaN makes false.
-UNORDERED = {"equ": ("std::islessgreater({a}, {b})", True), "neu": ("{a} == {b}", True), "ltu": ("{a} >= {b}", True),
+UNORDERED = {"equ": ("__builtin_islessgreater({a}, {b})", True), "neu": ("{a} == {b}", True), "ltu": ("{a} >= {b}", True),
              "leu": ("{a} > {b}", True), "gtu": ("{a} <= {b}", True), "geu": ("{a} < {b}", True),
-             "num": ("std::isunordered({a}, {b})", True), "nan": ("std::isunordered({a}, {b})", False)}
+             "num": ("__builtin_isunordered({a}, {b})", True), "nan": ("__builtin_isunordered({a}, {b})", False)}
 
 
 @opcodes("setp")
@@ -392,7 +392,7 @@ def setp(c):
         form, negated = UNORDERED[comparison]
         result = ("!" if negated else "") + "(" + form.format(a=a, b=b) + ")"
     elif comparison == "ne" and is_float(kind):
-        result = f"std::islessgreater({a}, {b})"
+        result = f"__builtin_islessgreater({a}, {b})"
     else:
         result = f"({a} {COMPARISONS[comparison]} {b})"
     targets = [target.strip() for target in c.operands[0].split("|")]
@@ -431,7 +431,7 @@ def mov(c):
     return c.put(whole, joined)
 
 
-ROUNDINGS = {"rni": "std::nearbyint", "rzi": "std::trunc", "rmi": "std::floor", "rpi": "std::ceil"}
+ROUNDINGS = {"rni": "nearbyint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
 @opcodes("cvt")
@@ -551,7 +551,7 @@ def store(c):
     return f"{{ char* to = {place}; {parts} }}"
 
 
-ATOMIC_CHANGES = {"min": "std::min<{T}>(old, {b})", "max": "std::max<{T}>(old, {b})", "exch": "{b}",
+ATOMIC_CHANGES = {"min": "min<{T}>(old, {b})", "max": "max<{T}>(old, {b})", "exch": "{b}",
                   "and": "old & {b}", "or": "old | {b}", "xor": "old ^ {b}", "cas": "old == {b} ? {d} : old",
                   "inc": "increment<{T}>(old, {b})", "dec": "decrement<{T}>(old, {b})"}
 

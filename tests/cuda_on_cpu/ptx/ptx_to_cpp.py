@@ -11,7 +11,7 @@ import argparse
 import os
 import sys
 
-sys.dont_write_bytecode = True  # nothing is left in the source tree
+sys.dont_write_bytecode = sys.pycache_prefix is None  # nothing is left in the source tree
 
 import cpp
 import module

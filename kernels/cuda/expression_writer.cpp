@@ -159,7 +159,7 @@ void ExpressionWriter::write_pointwise() {
   write_elements(elements, 1);
   write_outputs_of_row("i == 0");
   line(1, "}");
-  if (tail_ != nullptr) body_ += tail_source(tail_->part, tail_->ring);
+  if (tail_ != nullptr) body_ += tail_source(tail_->part);
   end_kernel();
 }
 

@@ -23,8 +23,8 @@ struct RowTail {
 
 // The parameters of the kernel, and what follows after its elements.
 std::string tail_parameters(const RowPart& part);
-std::string tail_source(const RowPart& part, const RowRing& ring);
-// The arguments, in the order of the parameters.
+std::string tail_source(const RowPart& part);
+// The arguments, in the order of the parameters: addresses and, as wide as these, numbers.
 std::vector<void*> tail_arguments(const RowTail& tail, unsigned int* arrivals);
 
 }  // namespace giro::cuda

@@ -116,14 +116,14 @@ TEST_P(FusedTest, BatchesAreGatheredAsArrayByArray) {
 TEST_P(FusedTest, CrossEntropyComesWithItsMeanGradientAndAccuracy) {
   for (const std::int64_t rows : {1, 5, 9, 32, 127, 128, 129, 1000, 1025, 2049, 4096}) {
     for (const std::int64_t classes : {1, 2, 10, 33, 200}) {
-      if (rows * classes > 100'000) continue;
+      if (rows * classes > (device().is_cpu() ? 100'000 : 20'000)) continue;
       const DType dtype = rows % 2 == 0 ? DType::u8 : DType::i64;
       // Of two classes one label in thirty is none.
       Array labels = random_.integers({rows}, 0, classes - 1, dtype), logits = random_.uniform({rows, classes}, -9, 9);
       for (std::int64_t r = 29; r < rows && classes == 2; r += 30)
         labels.values[r] = static_cast<double>(classes % 256);
       if (rows > 100 && classes == 2) logits.values[0] = test::kNaN;
-      const double factor = 0.37 / static_cast<double>(rows);
+      constexpr double factor = 0.37;
       for (const bool all : {true, false}) {
         check_same(
             fmt::format("{} rows of {} classes, {}", rows, classes, all ? "all" : "the loss alone"), {logits, labels},

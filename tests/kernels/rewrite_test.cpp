@@ -216,7 +216,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, RewriteTest, test::kDevices, test::device_name
 
 TEST_P(RewriteTest, RandomProgramsGiveTheSameBits) {
   std::map<std::string, int> fused;
-  for (unsigned seed = 0; seed < 400; ++seed) {
+  const int programs = device().is_cpu() ? 400 : 80;  // kernels take long to compile
+  for (unsigned seed = 0; seed < static_cast<unsigned>(programs); ++seed) {
     std::vector<std::vector<test::Bytes>> results;
     for (const char* setting : {"0", "1"}) {
       const test::RewriteSetting rewriting(setting);
@@ -231,12 +232,12 @@ TEST_P(RewriteTest, RandomProgramsGiveTheSameBits) {
     ASSERT_TRUE(results[0] == results[1]) << "seed " << seed;
   }
   for (const char* op : {"gather_batch", "mean_cross_entropy", "avg_pool_activation_backward", "activation_avg_pool"}) {
-    EXPECT_GT(fused[op], 20) << op;
+    EXPECT_GT(fused[op], programs / 20) << op;
   }
   if (device().is_cpu() && cpu::narrow::can_run(RandomProgram::kColumns)) {
     EXPECT_GT(fused["dense_of_bytes"], 20);
   }
-  EXPECT_GT(fused["avg_pool_backward"], 5) << "not where something else is in the way";
+  EXPECT_GT(fused["avg_pool_backward"], programs / 80) << "not where something else is in the way";
 }
 
 TEST_P(RewriteTest, EachRuleCanBeSwitchedOffByItsName) {

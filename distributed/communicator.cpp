@@ -12,8 +12,8 @@
 
 #include "distributed/internal/communicator_impl.h"
 #include "distributed/internal/single.h"
-#include "runtime/internal/op_scope.h"
-#include "runtime/internal/recording.h"
+#include "runtime/program/op_scope.h"
+#include "runtime/program/recording.h"
 
 namespace giro {
 namespace {

@@ -49,7 +49,7 @@ void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, con
   }
   const Buffer memory = stream.allocate(labels.shape().count() * sizeof(float));
   const Tensor rows(memory.data(), DType::f32, labels.shape(), stream.device());
-  pointwise::queue("correct", correct_rows(rows, logits, labels), stream);
+  queue("correct", correct_rows(rows, logits, labels), stream);
   mean(out, rows, stream);
 }
 
@@ -60,7 +60,7 @@ void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, cons
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("correct: logits is {}, expected one class or more", to_string(logits)));
   }
-  pointwise::queue("correct", correct_rows(out, logits, labels), stream);
+  queue("correct", correct_rows(out, logits, labels), stream);
 }
 
 }  // namespace giro

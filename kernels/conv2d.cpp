@@ -6,9 +6,8 @@
 
 #include <giro/runtime/error.h>
 
-#include "kernels/internal/backends.h"
 #include "kernels/internal/checks.h"
-#include "kernels/internal/dispatch.h"
+#include "kernels/internal/ops.h"
 
 namespace giro {
 
@@ -64,15 +63,6 @@ void check_bias(std::string_view op, const checks::Argument& b, const Tensor& w)
 
 }  // namespace
 
-namespace {
-
-// Multiplications, and as many additions.
-double product_flops(const Tensor& y, const Tensor& w) {
-  return elements(y) * static_cast<double>(w.count() / w.shape()[0]);
-}
-
-}  // namespace
-
 void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options, Math math,
             const Stream& stream) {
   checks::on_device("conv2d", {{"y", y}, {"x", x}, {"w", w}, {"b", b}}, stream);
@@ -81,8 +71,7 @@ void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, 
   checks::same_dtype("conv2d", {"x", x}, {"w", w});
   checks::has_shape("conv2d", {"y", y}, conv2d_shape(x.shape(), w.shape(), options));
   check_bias("conv2d", {"b", b}, w);
-  GIRO_QUEUE(stream, conv2d, (y, x, w, b, options, math), {y}, {x, w, b},
-             2 * product_flops(y, w) + (b ? elements(y) : 0));
+  queue(ops::Conv2d{y, x, w, b, options, math}, stream);
 }
 
 void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
@@ -102,9 +91,7 @@ void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const
     checks::same_shape(op, {"dw", dw}, {"w", w});
   }
   check_bias(op, {"db", db}, w);
-  GIRO_QUEUE(stream, conv2d_backward, (dx, dw, db, dz, x, w, options, math), {dx, dw, db},
-             {dz, dw ? x : Tensor(), dx ? w : Tensor()},
-             ((dx ? 2 : 0) + (dw ? 2 : 0)) * product_flops(dz, w) + (db ? elements(dz) : 0));
+  queue(ops::Conv2dBackward{dx, dw, db, dz, dw ? x : Tensor(), dx ? w : Tensor(), options, math}, stream);
 }
 
 }  // namespace giro

@@ -25,16 +25,4 @@ inline void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db,
   dense_backward(dx, dw, db, dz, x, w, Math::f32, stream);
 }
 
-// Adds the gradient of the weights to what dw holds: dw (I, O), f32, += x^T dz. db, which may be empty, is replaced.
-// The last bits may differ from those of dense_backward and add.
-void dense_backward_add(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, Math math,
-                        const Stream& stream);
-
-// The layer and its gradient in f32 for an x (B, I) of bytes, u8, which stand for factor x; there is no gradient by
-// them. To the bit what scale and dense compute one after the other.
-void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b,
-                    const Stream& stream);
-void dense_of_bytes_backward(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, double factor,
-                             const Stream& stream);
-
 }  // namespace giro

@@ -6,9 +6,8 @@
 
 #include <giro/runtime/error.h>
 
-#include "kernels/internal/backends.h"
 #include "kernels/internal/checks.h"
-#include "kernels/internal/dispatch.h"
+#include "kernels/internal/ops.h"
 
 namespace giro {
 
@@ -21,7 +20,7 @@ void digest(const Tensor& digest, const Tensor& bytes, const Stream& stream) {
     throw Error(ErrorCode::invalid_argument, fmt::format("digest: bytes is {} at {}, expected whole words of 8 bytes",
                                                          to_string(bytes), bytes.raw()));
   }
-  GIRO_QUEUE(stream, digest, (digest, bytes), {digest}, {bytes});
+  queue(ops::Digest{digest, bytes}, stream);
 }
 
 }  // namespace giro

@@ -7,9 +7,8 @@
 
 #include <giro/runtime/error.h>
 
-#include "kernels/internal/backends.h"
 #include "kernels/internal/checks.h"
-#include "kernels/internal/dispatch.h"
+#include "kernels/internal/ops.h"
 
 namespace giro {
 
@@ -36,8 +35,7 @@ void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, co
   checks::is_integer("gather_rows", {"indices", indices});
   checks::has_rank("gather_rows", {"indices", indices}, 1);
   checks::has_shape("gather_rows", {"out", out}, src.shape().drop_front().with_front(indices.count()));
-  GIRO_QUEUE(stream, gather_rows, (out, src, indices), {out}, {src, indices}, 0,
-             static_cast<std::int64_t>(2 * out.bytes() + indices.bytes()));
+  queue(ops::GatherRows{out, src, indices}, stream);
 }
 
 void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream) {
@@ -49,38 +47,7 @@ void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOr
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("batch_indices: an order of {} rows, expected at least 1", order.size));
   }
-  GIRO_QUEUE(stream, batch_indices, (indices, positions, order), {indices}, {positions.slots, positions.call}, 0,
-             static_cast<std::int64_t>(indices.bytes()));
-}
-
-void gather_batch(const std::vector<GatheredArray>& arrays, const SlotRing& positions, const RowOrder& order,
-                  const Stream& stream) {
-  constexpr std::string_view op = "gather_batch";
-  checks::is_slot_ring(op, positions, stream);
-  if (order.size < 1 || arrays.empty() || arrays.size() > kMostGathered) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: {} arrays and an order of {} rows, expected 1 to {} arrays and at least 1 row", op,
-                            arrays.size(), order.size, kMostGathered));
-  }
-  std::vector<Tensor> writes, reads{positions.slots, positions.call};
-  double flops = 0;
-  std::int64_t bytes = 0;
-  for (const GatheredArray& array : arrays) {
-    const Tensor &out = array.out, &src = array.src;
-    checks::on_device(op, {{"out", out}, {"src", src}}, stream);
-    const bool converts = out.dtype() == DType::f32 && src.dtype() == DType::u8;
-    if (!converts) checks::same_dtype(op, {"out", out}, {"src", src});
-    if (out.shape().rank() < 1 || src.shape().rank() < 1) {
-      throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("{}: out is {}, src is {}; expected rows", op, to_string(out), to_string(src)));
-    }
-    checks::has_shape(op, {"out", out}, src.shape().drop_front().with_front(arrays.front().out.shape()[0]));
-    writes.push_back(out);
-    reads.push_back(src);
-    if (converts) flops += elements(out);
-    bytes += static_cast<std::int64_t>(out.bytes()) + out.count() * static_cast<std::int64_t>(size_of(src.dtype()));
-  }
-  GIRO_QUEUE(stream, gather_batch, (arrays, positions, order), writes, reads, flops, bytes);
+  queue(ops::BatchIndices{indices, positions.slots, positions.call, order}, stream);
 }
 
 }  // namespace giro

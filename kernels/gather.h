@@ -41,16 +41,4 @@ void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, co
 // invalid_argument for an order of no rows.
 void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream);
 
-// One array of a batch: out[r, ...] = src[row, ...]; or, of bytes as f32, factor src[row, ...].
-struct GatheredArray {
-  Tensor out{}, src{};  // (R, ...), (N, ...); of one dtype, or out f32 and src u8
-  float factor = 1;     // of bytes that become f32
-};
-
-// The rows of several arrays at once: those at order(position + r), the position as in batch_indices; without arrays in
-// between. At most kMostGathered arrays, all with as many rows. Errors: as above.
-constexpr int kMostGathered = 8;
-void gather_batch(const std::vector<GatheredArray>& arrays, const SlotRing& positions, const RowOrder& order,
-                  const Stream& stream);
-
 }  // namespace giro

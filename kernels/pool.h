@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 
-#include <giro/kernels/activation.h>
 #include <giro/runtime/stream.h>
 #include <giro/runtime/tensor.h>
 
@@ -25,16 +24,6 @@ bool pool_windows_tile(const Shape& x, const PoolOptions& options);
 // Errors: shape_mismatch, dtype_mismatch, device_mismatch.
 void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);
 void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream);
-
-// Poolings of f(z + b), where each element lies in one window (pool_windows_tile), there and back: y from z; and dz,
-// the gradient before the activation, from dy and x, with its sum over all pixels, db, if that is wanted. b (C) may be
-// empty; db is f32 or of their dtype. f is none or relu, in which a NaN stays a NaN. x is what z was, or, without a b,
-// what f has given. dz may be x. To the bit what the ops compute one after the other. Errors: as above; unsupported for
-// other windows or another f.
-void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Activation f, const PoolOptions& options,
-                         const Stream& stream);
-void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tensor& dy, const Tensor& x,
-                                  const Tensor& b, Activation f, const PoolOptions& options, const Stream& stream);
 
 // A NaN counts as larger than every number.
 void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);

@@ -3,27 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 
 #include <giro/runtime/error.h>
 
-#include "kernels/functors/publish.h"
-#include "kernels/internal/backends.h"
 #include "kernels/internal/checks.h"
-#include "kernels/internal/dispatch.h"
-#include "kernels/internal/publish_part.h"
+#include "kernels/internal/publish_op.h"
 
 namespace giro {
-
-void publish_part(const RowRing& ring, const Tensor& row, const RowPart& part, const Stream& stream) {
-  std::vector<Tensor> writes, reads{row};
-  const auto scalar = [&](const void* data, DType dtype) {
-    return Tensor(const_cast<void*>(data), dtype, {}, stream.device());
-  };
-  for (int c = 0; c < part.columns; ++c) reads.push_back(scalar(part.scalars[c], part.dtypes[c]));
-  for (int c = 0; c < part.num_counters; ++c) writes.push_back(scalar(part.counters[c], DType::i64));
-  if (part.ends_row()) writes.push_back(row);
-  GIRO_QUEUE(stream, publish_columns, (ring, row, part), writes, reads);
-}
 
 void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream) {
   constexpr std::string_view op = "publish_row";
@@ -41,9 +28,10 @@ void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tenso
   // A kernel publishes so many, a lane each; the last of them counts the row.
   std::size_t first = 0;
   do {
-    const std::size_t columns = std::min<std::size_t>(RowPart::kMaxColumns, scalars.size() - first);
-    const RowPart part(scalars, first, columns);
-    publish_part(ring, row, part, stream);
+    const auto begin = scalars.begin() + static_cast<std::ptrdiff_t>(first);
+    const std::size_t columns = std::min(ops::Publish::kMostColumns, scalars.size() - first);
+    queue(ops::Publish{ring, row, {begin, begin + static_cast<std::ptrdiff_t>(columns)}, {}, first, scalars.size()},
+          stream);
     first += columns;
   } while (first < scalars.size());
 }

@@ -6,9 +6,8 @@
 
 #include <giro/runtime/error.h>
 
-#include "kernels/internal/backends.h"
 #include "kernels/internal/checks.h"
-#include "kernels/internal/dispatch.h"
+#include "kernels/internal/ops.h"
 #include "kernels/pointwise/term.h"
 
 namespace giro {
@@ -59,7 +58,7 @@ void sum_rows(const Tensor& out, const Tensor& x, const Stream& stream) {
   checks::is_f32_or_as("sum_rows", {"out", out}, {"x", x});
   checks::has_rank("sum_rows", {"x", x}, 2);
   checks::has_shape("sum_rows", {"out", out}, {x.shape()[1]});
-  GIRO_QUEUE(stream, sum_rows, (out, x), {out}, {x}, elements(x));
+  queue(ops::SumRows{out, x}, stream);
 }
 
 }  // namespace giro

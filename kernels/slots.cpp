@@ -4,9 +4,8 @@
 
 #include <giro/runtime/error.h>
 
-#include "kernels/internal/backends.h"
 #include "kernels/internal/checks.h"
-#include "kernels/internal/dispatch.h"
+#include "kernels/internal/ops.h"
 
 namespace giro {
 namespace {
@@ -29,15 +28,13 @@ void check(std::string_view op, const SlotRing& ring, std::int64_t offset, const
 void read_slot(const Tensor& out, const SlotRing& ring, std::int64_t offset, const Stream& stream) {
   check("read_slot", ring, offset, {"out", out}, stream);
   if (out.count() == 0) return;
-  GIRO_QUEUE(stream, read_slot, (out, ring, offset), {out}, {ring.slots, ring.call}, 0,
-             static_cast<std::int64_t>(2 * out.bytes()));
+  queue(ops::ReadSlot{out, ring.slots, ring.call, offset}, stream);
 }
 
 void write_slot(const SlotRing& ring, std::int64_t offset, const Tensor& in, const Stream& stream) {
   check("write_slot", ring, offset, {"in", in}, stream);
   if (in.count() == 0) return;
-  GIRO_QUEUE(stream, write_slot, (ring, offset, in), {ring.slots}, {in, ring.call}, 0,
-             static_cast<std::int64_t>(2 * in.bytes()));
+  queue(ops::WriteSlot{ring.slots, ring.call, in, offset}, stream);
 }
 
 }  // namespace giro

@@ -16,12 +16,4 @@ namespace giro {
 void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels,
                            const Stream& stream);
 
-// The same for a whole batch: the mean of its losses, `factor` times the gradients of the rows' losses, and, where one
-// is wanted, the share of rows whose largest logit stands at their label (accuracy.h). loss and accuracy are f32
-// scalars; dlogits and accuracy may be empty. Each is to the bit what softmax_cross_entropy, mean, scale and accuracy
-// compute one after the other. At most 4096 rows. Errors: as above; invalid_argument for no rows or too many.
-constexpr std::int64_t kMostMeanRows = 4096;
-void mean_cross_entropy(const Tensor& loss, const Tensor& dlogits, const Tensor& accuracy, const Tensor& logits,
-                        const Tensor& labels, double factor, const Stream& stream);
-
 }  // namespace giro

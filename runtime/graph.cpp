@@ -12,8 +12,9 @@
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
-#include "runtime/internal/emit.h"
 #include "runtime/internal/memory_report.h"
+#include "runtime/program/emit.h"
+#include "runtime/program/graph_recorder.h"
 
 namespace giro {
 
@@ -26,9 +27,14 @@ Error with_memory_report(const Error& error, const detail::Recording& recording,
 }  // namespace
 
 Graph Graph::record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options) {
+  return detail::GraphRecorder::record(stream, body, options, nullptr);
+}
+
+Graph detail::GraphRecorder::record(const Stream& stream, const std::function<void()>& body,
+                                    const RecordOptions& options, Rewrite rewrite) {
   detail::StreamImpl& impl = stream.impl();
   const detail::StateIdentity* const main = options.state != nullptr ? options.state->identity().get() : nullptr;
-  detail::Recording recording(impl, options.rewriter);
+  detail::Recording recording(impl, rewrite);
   impl.begin_recording();
   try {
     body();

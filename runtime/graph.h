@@ -17,15 +17,14 @@ class Program;
 
 namespace detail {
 class GraphImpl;
-class Rewriter;
+class GraphRecorder;
 struct Recording;
 }  // namespace detail
 
 struct RecordOptions {
-  const detail::Rewriter* rewriter = nullptr;  // may replace the ops by others before they are recorded
-  std::string name = "a recording";            // for programs and errors
-  std::vector<Leaf> leaves = {};               // the names of memory, for the program
-  const State* state = nullptr;                // watched by the owner of the graph, which keeps the others
+  std::string name = "a recording";  // for programs and errors
+  std::vector<Leaf> leaves = {};     // the names of memory, for the program
+  const State* state = nullptr;      // watched by the owner of the graph, which keeps the others
 };
 
 // Work recorded once and replayed many times: a CUDA graph, or on the CPU a list of calls. Holds the arena of
@@ -84,6 +83,7 @@ class Graph {
   std::size_t arena_bytes() const;   // of the arenas that its work uses, which other recordings may use as well
 
  private:
+  friend class detail::GraphRecorder;
   explicit Graph(std::shared_ptr<detail::GraphImpl> impl);
   detail::GraphImpl& impl() const;
   void check_replay(const Stream& stream) const;

@@ -12,7 +12,7 @@
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
-#include "runtime/internal/emit.h"
+#include "runtime/program/emit.h"
 
 namespace giro {
 namespace {

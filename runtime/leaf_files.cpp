@@ -8,8 +8,8 @@
 #include <giro/runtime/host_array.h>
 #include <giro/runtime/snapshot.h>
 
-#include "runtime/internal/recording.h"
 #include "runtime/internal/structure.h"
+#include "runtime/program/recording.h"
 
 namespace giro {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "runtime/cpu/stream.h"
 #include "runtime/internal/backend.h"
-#include "runtime/internal/op_note.h"
+#include "runtime/program/op_note.h"
 
 namespace giro {
 CUstream_st* cuda_stream(const Stream& stream) {

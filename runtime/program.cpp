@@ -12,7 +12,7 @@
 #include <giro/runtime/error.h>
 
 #include "runtime/internal/call_site.h"
-#include "runtime/internal/overlap.h"
+#include "runtime/program/overlap.h"
 
 namespace giro {
 namespace {

@@ -11,9 +11,9 @@
 
 #include <giro/runtime/error.h>
 
-#include "runtime/internal/recording.h"
 #include "runtime/internal/structure.h"
 #include "runtime/internal/text.h"
+#include "runtime/program/recording.h"
 
 namespace giro {
 namespace {

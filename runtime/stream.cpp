@@ -9,7 +9,8 @@
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
-#include "runtime/internal/op_scope.h"
+#include "runtime/program/op.h"
+#include "runtime/program/op_scope.h"
 
 namespace giro {
 namespace {
@@ -19,13 +20,19 @@ Tensor bytes_at(const void* data, std::size_t bytes) {
   return {const_cast<void*>(data), DType::u8, {static_cast<std::int64_t>(bytes)}, Device::cpu()};
 }
 
-// As a recording holds them.
-void copy_bytes(const Tensor& to, const Tensor& from, const Stream& stream) {
-  stream.impl().copy(to.raw(), from.raw(), to.bytes());
-}
-void fill_bytes(const Tensor& to, unsigned char value, const Stream& stream) {
-  stream.impl().fill(to.raw(), value, to.bytes());
-}
+struct Copy {
+  static constexpr const char* kName = "copy";
+  Out to;
+  In from;
+};
+void run(const Copy& op, const Stream& stream) { stream.impl().copy(op.to.raw(), op.from.raw(), op.to.bytes()); }
+
+struct Fill {
+  static constexpr const char* kName = "fill";
+  Out to;
+  unsigned char value;
+};
+void run(const Fill& op, const Stream& stream) { stream.impl().fill(op.to.raw(), op.value, op.to.bytes()); }
 
 // Within a recording.
 template <class F>
@@ -44,11 +51,7 @@ Device Stream::device() const noexcept { return impl_->device; }
 void detail::queue_copy(const Tensor& to, const Tensor& from, const Stream& stream) {
   stream.impl().check_usable("copy");
   if (to.bytes() == 0) return;
-  if (Recording::holds()) {
-    Recording::current()->hold({Program::Node("copy", {to}, {from}), stream, call_of(&copy_bytes, to, from)});
-  } else {
-    copy_bytes(to, from, stream);
-  }
+  queue(Copy{to, from}, stream);
 }
 
 void Stream::copy(void* dst, const void* src, std::size_t bytes) const {
@@ -58,13 +61,7 @@ void Stream::copy(void* dst, const void* src, std::size_t bytes) const {
 void Stream::fill(void* dst, unsigned char value, std::size_t bytes) const {
   impl_->check_usable("fill");
   if (bytes == 0) return;
-  if (detail::Recording::holds()) {
-    const Tensor to = bytes_at(dst, bytes);
-    detail::Recording::current()->hold(
-        {Program::Node("fill", {to}, {}), *this, detail::call_of(&fill_bytes, to, value)});
-  } else {
-    impl_->fill(dst, value, bytes);
-  }
+  queue(Fill{bytes_at(dst, bytes), value}, *this);
 }
 
 Buffer Stream::allocate(std::size_t bytes) const {

@@ -7,8 +7,8 @@
 #include <giro/runtime/stream.h>
 
 #include "runtime/internal/backend.h"
-#include "runtime/internal/op_scope.h"
-#include "runtime/internal/recording.h"
+#include "runtime/program/op_scope.h"
+#include "runtime/program/recording.h"
 
 namespace giro {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kernels/cpu/one_dnn.h"
-#include "kernels/internal/backends.h"
+#include "kernels/internal/ops.h"
 
 namespace giro::cpu {
 namespace {
@@ -138,57 +138,56 @@ void backward_weights(const Tensor& dw, const Tensor& db, const Tensor& dz, cons
     parts.add(c, std::move(arguments));
   });
   std::move(parts).submit(stream, "conv2d_backward");
-  if (dws) cpu::sum_rows(Tensor(computed.get_data_handle(), DType::f32, {dws.shape()[1]}, dw.device()), dws, stream);
-  if (dbs) cpu::sum_rows(db, dbs, stream);
+  if (dws)
+    cpu::run(ops::SumRows{Tensor(computed.get_data_handle(), DType::f32, {dws.shape()[1]}, dw.device()), dws}, stream);
+  if (dbs) cpu::run(ops::SumRows{db, dbs}, stream);
   if (computed != given) one_dnn::reorder(stream, computed, given);
 }
 
 }  // namespace
 
-void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options, Math,
-            const Stream& stream) {
-  if (y.count() == 0) return;
+void run(const ops::Conv2d& op, const Stream& stream) {
+  if (op.y.count() == 0) return;
   one_dnn::checked("conv2d", [&] {
-    const Key key{x.shape(), w.shape(), y.shape(), w.dtype(), one_dnn::dtype_of(b), {}, {}, options};
+    const Key key{op.x.shape(), op.w.shape(), op.y.shape(), op.w.dtype(), one_dnn::dtype_of(op.b), {}, {}, op.options};
     one_dnn::Parts parts;
     memory weights;
-    const std::int64_t size = one_dnn::part_size(x.shape()[0], work_of(y.shape(), w.shape()));
+    const std::int64_t size = one_dnn::part_size(op.x.shape()[0], work_of(op.y.shape(), op.w.shape()));
     for_parts<Forward>(key, size, [&](const Forward& c, std::int64_t begin, std::int64_t end) {
-      if (begin == 0) weights = one_dnn::in_layout(stream, one_dnn::memory(w, c.w_given), c.layout());
-      one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(x.rows(begin, end), c.x)},
+      if (begin == 0) weights = one_dnn::in_layout(stream, one_dnn::memory(op.w, c.w_given), c.layout());
+      one_dnn::Arguments arguments{{DNNL_ARG_SRC, one_dnn::memory(op.x.rows(begin, end), c.x)},
                                    {DNNL_ARG_WEIGHTS, weights},
-                                   {DNNL_ARG_DST, one_dnn::memory(y.rows(begin, end), c.y)}};
-      if (b) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(b, c.b));
+                                   {DNNL_ARG_DST, one_dnn::memory(op.y.rows(begin, end), c.y)}};
+      if (op.b) arguments.emplace(DNNL_ARG_BIAS, one_dnn::memory(op.b, c.b));
       parts.add(c, std::move(arguments));
     });
     std::move(parts).submit(stream, "conv2d");
   });
 }
 
-void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
-                     const Tensor& w, const Conv2dOptions& options, Math, const Stream& stream) {
-  if (dz.count() == 0) {
-    for (const Tensor* out : {&dx, &dw, &db}) {
-      if (*out) giro::fill(*out, 0, stream);
+void run(const ops::Conv2dBackward& op, const Stream& stream) {
+  if (op.dz.count() == 0) {
+    for (const Tensor& out : std::initializer_list<Tensor>{op.dx, op.dw, op.db}) {
+      if (out) giro::fill(out, 0, stream);
     }
     return;
   }
   one_dnn::checked("conv2d_backward", [&] {
-    const Key key{x.shape(), w.shape(), dz.shape(), w.dtype(), {}, {}, {}, options};
-    if (dw) {
-      backward_weights(dw, db, dz, x, key, stream);
-    } else if (db) {
-      cpu::sum_rows(db, dz.reshape({dz.count() / dz.shape()[3], dz.shape()[3]}), stream);
+    const Key key{op.x_shape(), op.w_shape(), op.dz.shape(), op.dz.dtype(), {}, {}, {}, op.options};
+    if (op.dw) {
+      backward_weights(op.dw, op.db, op.dz, op.x, key, stream);
+    } else if (op.db) {
+      cpu::run(ops::SumRows{op.db, op.dz.reshape({op.dz.count() / op.dz.shape()[3], op.dz.shape()[3]})}, stream);
     }
-    if (!dx) return;
+    if (!op.dx) return;
     one_dnn::Parts parts;
     memory weights;
-    const std::int64_t size = one_dnn::part_size(x.shape()[0], work_of(dz.shape(), w.shape()));
+    const std::int64_t size = one_dnn::part_size(op.dx.shape()[0], work_of(op.dz.shape(), op.w.shape()));
     for_parts<BackwardData>(key, size, [&](const BackwardData& c, std::int64_t begin, std::int64_t end) {
-      if (begin == 0) weights = one_dnn::in_layout(stream, one_dnn::memory(w, c.w_given), c.layout());
-      parts.add(c, {{DNNL_ARG_DIFF_DST, one_dnn::memory(dz.rows(begin, end), c.y)},
+      if (begin == 0) weights = one_dnn::in_layout(stream, one_dnn::memory(op.w, c.w_given), c.layout());
+      parts.add(c, {{DNNL_ARG_DIFF_DST, one_dnn::memory(op.dz.rows(begin, end), c.y)},
                     {DNNL_ARG_WEIGHTS, weights},
-                    {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx.rows(begin, end), c.x)}});
+                    {DNNL_ARG_DIFF_SRC, one_dnn::memory(op.dx.rows(begin, end), c.x)}});
     });
     std::move(parts).submit(stream, "conv2d_backward");
   });

@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/narrow_dense.h"
 #include "kernels/cpu/one_dnn.h"
-#include "kernels/internal/backends.h"
+#include "kernels/internal/ops.h"
 
 namespace giro::cpu {
 namespace {
@@ -136,51 +136,47 @@ std::pair<Buffer, Tensor> scaled(const Tensor& x, double factor, const Stream& s
 
 }  // namespace
 
-void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Math, const Stream& stream) {
-  if (runs_narrow(y)) {
-    narrow_dense(y, input_of(x, 1), w, b, stream);
+void run(const ops::Dense& op, const Stream& stream) {
+  if (runs_narrow(op.y)) {
+    narrow_dense(op.y, input_of(op.x, 1), op.w, op.b, stream);
   } else {
-    matmul(y, x, row_major, w, row_major, b, stream);
+    matmul(op.y, op.x, row_major, op.w, row_major, op.b, stream);
   }
 }
 
-void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
-                    const Tensor& w, Math, const Stream& stream) {
-  if (dx) matmul(dx, dz, row_major, w, transposed, Tensor(), stream);
-  if (dw && runs_narrow(dz)) {
-    narrow_gradient(dw, dz, input_of(x, 1), stream);
-  } else if (dw) {
-    matmul(dw, x, transposed, dz, row_major, Tensor(), stream);
+void run(const ops::DenseBackward& op, const Stream& stream) {
+  if (op.dx) matmul(op.dx, op.dz, row_major, op.w, transposed, Tensor(), stream);
+  if (op.dw && runs_narrow(op.dz)) {
+    narrow_gradient(op.dw, op.dz, input_of(op.x, 1), stream);
+  } else if (op.dw) {
+    matmul(op.dw, op.x, transposed, op.dz, row_major, Tensor(), stream);
   }
-  if (db) cpu::sum_rows(db, dz, stream);
+  if (op.db) cpu::run(ops::SumRows{op.db, op.dz}, stream);
 }
 
-void dense_backward_add(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, Math math,
-                        const Stream& stream) {
-  const Buffer memory = stream.allocate(dw.bytes());
-  const Tensor term(memory.data(), DType::f32, dw.shape(), dw.device());
-  cpu::dense_backward(Tensor(), term, db, dz, x, Tensor(), math, stream);
-  giro::add(dw, dw, term, stream);
+void run(const ops::DenseBackwardAdd& op, const Stream& stream) {
+  const Buffer memory = stream.allocate(op.dw.bytes());
+  const Tensor term(memory.data(), DType::f32, op.dw.shape(), op.dw.device());
+  cpu::run(ops::DenseBackward{.dw = term, .db = op.db, .dz = op.dz, .x = op.x, .math = op.math}, stream);
+  giro::add(op.dw, op.dw, term, stream);
 }
 
-void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b,
-                    const Stream& stream) {
-  if (!narrow::can_run(y.shape()[1])) {
-    const auto [memory, floats] = scaled(x, factor, stream);
-    return cpu::dense(y, floats, w, b, Math::f32, stream);
+void run(const ops::DenseOfBytes& op, const Stream& stream) {
+  if (!narrow::can_run(op.y.shape()[1])) {
+    const auto [memory, floats] = scaled(op.x, op.factor, stream);
+    return cpu::run(ops::Dense{op.y, floats, op.w, op.b}, stream);
   }
-  narrow_dense(y, input_of(x, factor), w, b, stream);
+  narrow_dense(op.y, input_of(op.x, op.factor), op.w, op.b, stream);
 }
 
-void dense_of_bytes_backward(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, double factor,
-                             const Stream& stream) {
-  if (dw && narrow::can_run(dz.shape()[1])) {
-    narrow_gradient(dw, dz, input_of(x, factor), stream);
-  } else if (dw) {
-    const auto [memory, floats] = scaled(x, factor, stream);
-    matmul(dw, floats, transposed, dz, row_major, Tensor(), stream);
+void run(const ops::DenseOfBytesBackward& op, const Stream& stream) {
+  if (op.dw && narrow::can_run(op.dz.shape()[1])) {
+    narrow_gradient(op.dw, op.dz, input_of(op.x, op.factor), stream);
+  } else if (op.dw) {
+    const auto [memory, floats] = scaled(op.x, op.factor, stream);
+    matmul(op.dw, floats, transposed, op.dz, row_major, Tensor(), stream);
   }
-  if (db) cpu::sum_rows(db, dz, stream);
+  if (op.db) cpu::run(ops::SumRows{op.db, op.dz}, stream);
 }
 
 }  // namespace giro::cpu

@@ -3,13 +3,13 @@
 
 #include "kernels/cpu/for_each.h"
 #include "kernels/functors/digest.h"
-#include "kernels/internal/backends.h"
+#include "kernels/internal/ops.h"
 
 namespace giro::cpu {
 
-void digest(const Tensor& digest, const Tensor& bytes, const Stream& stream) {
-  submit(stream, [out = digest.data<std::int64_t>(), words = static_cast<const std::uint64_t*>(bytes.raw()),
-                  n = bytes.count() / 8] {
+void run(const ops::Digest& op, const Stream& stream) {
+  submit(stream, [out = op.digest.data<std::int64_t>(), words = static_cast<const std::uint64_t*>(op.bytes.raw()),
+                  n = op.bytes.count() / 8] {
     std::atomic<std::uint64_t> total = 0;  // in whatever order
     for_each_block(n, kBlock, n, [&](std::int64_t begin, std::int64_t end) {
       std::uint64_t sum = 0;

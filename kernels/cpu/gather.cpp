@@ -7,17 +7,17 @@
 
 #include "kernels/cpu/for_each.h"
 #include "kernels/functors/dtype_dispatch.h"
-#include "kernels/internal/backends.h"
+#include "kernels/internal/ops.h"
 
 namespace giro::cpu {
 
-void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, const Stream& stream) {
-  const std::int64_t rows = indices.count();
+void run(const ops::GatherRows& op, const Stream& stream) {
+  const std::int64_t rows = op.indices.count();
   if (rows == 0) return;
-  const std::size_t row_bytes = out.bytes() / static_cast<std::size_t>(rows);
-  functors::with_integer(indices.dtype(), [&]<class I>(functors::Type<I>) {
-    submit(stream, [out = static_cast<char*>(out.raw()), src = static_cast<const char*>(src.raw()),
-                    index = indices.data<I>(), rows, row_bytes] {
+  const std::size_t row_bytes = op.out.bytes() / static_cast<std::size_t>(rows);
+  functors::with_integer(op.indices.dtype(), [&]<class I>(functors::Type<I>) {
+    submit(stream, [out = static_cast<char*>(op.out.raw()), src = static_cast<const char*>(op.src.raw()),
+                    index = op.indices.data<I>(), rows, row_bytes] {
       const auto work = rows * static_cast<std::int64_t>(row_bytes / sizeof(float));
       for_each_block(rows, 8, work, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {
@@ -29,8 +29,8 @@ void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, co
   });
 }
 
-void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream) {
-  functors::batch_indices(ForEach{stream}, indices, positions, order);
+void run(const ops::BatchIndices& op, const Stream& stream) {
+  functors::batch_indices(ForEach{stream}, op.indices, op.positions(), op.order);
 }
 
 namespace {
@@ -51,9 +51,8 @@ void scale_bytes(float* out, const std::uint8_t* row, const std::uint8_t* next, 
 
 }  // namespace
 
-void gather_batch(const std::vector<GatheredArray>& arrays, const SlotRing& positions, const RowOrder& order,
-                  const Stream& stream) {
-  const std::int64_t rows = arrays.front().out.shape()[0];
+void run(const ops::GatherBatch& op, const Stream& stream) {
+  const std::int64_t rows = op.arrays.front().out.shape()[0];
   struct Array {
     char* out;
     const char* src;
@@ -62,14 +61,14 @@ void gather_batch(const std::vector<GatheredArray>& arrays, const SlotRing& posi
   };
   std::vector<Array> rows_of;
   std::int64_t work = 0;
-  for (const auto& [out, src, factor] : arrays) {
+  for (const auto& [out, src, factor] : op.arrays) {
     const auto count = static_cast<std::size_t>(out.shape().drop_front().count());
     rows_of.push_back({static_cast<char*>(out.raw()), static_cast<const char*>(src.raw()), count * size_of(out.dtype()),
                        count * size_of(src.dtype()), factor});
     work += static_cast<std::int64_t>(out.bytes() / sizeof(float));
   }
-  const functors::CurrentSlot position(positions);
-  submit(stream, [arrays = std::move(rows_of), rows, work, position, order] {
+  const functors::CurrentSlot position(op.positions());
+  submit(stream, [arrays = std::move(rows_of), rows, work, position, order = op.order] {
     const std::int64_t first = *reinterpret_cast<const std::int64_t*>(position());
     constexpr std::int64_t kRows = 32, kAhead = 2;
     for_each_block(rows, kRows, work, [&](std::int64_t begin, std::int64_t end) {

@@ -6,7 +6,7 @@
 
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/one_dnn.h"
-#include "kernels/internal/backends.h"
+#include "kernels/internal/ops.h"
 
 namespace giro::cpu {
 namespace {
@@ -173,75 +173,77 @@ void pool_rows_backward(const functors::AveragePoolActivationBackward<F, T>& poo
 
 }  // namespace
 
-void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
-  if (y.count() == 0) return;
-  if (pool_windows_tile(x.shape(), options))
-    return cpu::activation_avg_pool(y, x, Tensor(), Activation::none, options, stream);
-  if (y.dtype() != DType::f32) {
-    const Floats wide_x(x, stream), wide_y(y, stream);
-    giro::cast(wide_x.tensor, x, stream);
-    cpu::avg_pool(wide_y.tensor, wide_x.tensor, options, stream);
-    return giro::cast(y, wide_y.tensor, stream);
+void run(const ops::AvgPool& op, const Stream& stream) {
+  if (op.y.count() == 0) return;
+  if (pool_windows_tile(op.x.shape(), op.options))
+    return cpu::run(ops::ActivationAvgPool{.y = op.y, .z = op.x, .options = op.options}, stream);
+  if (op.y.dtype() != DType::f32) {
+    const Floats wide_x(op.x, stream), wide_y(op.y, stream);
+    giro::cast(wide_x.tensor, op.x, stream);
+    cpu::run(ops::AvgPool{wide_y.tensor, wide_x.tensor, op.options}, stream);
+    return giro::cast(op.y, wide_y.tensor, stream);
   }
   one_dnn::checked("pooling", [&] {
-    run_parts<PoolForward>(x, y, options, stream, [](const PoolForward& p, const Tensor& x, const Tensor& y) {
+    run_parts<PoolForward>(op.x, op.y, op.options, stream, [](const PoolForward& p, const Tensor& x, const Tensor& y) {
       return one_dnn::Arguments{{DNNL_ARG_SRC, one_dnn::memory(x, p.x)}, {DNNL_ARG_DST, one_dnn::memory(y, p.y)}};
     });
   });
 }
 
-void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream) {
-  if (dy.count() == 0) {
-    giro::fill(dx, 0, stream);
+void run(const ops::AvgPoolBackward& op, const Stream& stream) {
+  if (op.dy.count() == 0) {
+    giro::fill(op.dx, 0, stream);
     return;
   }
-  if (pool_windows_tile(dx.shape(), options)) {
-    return cpu::avg_pool_activation_backward(dx, Tensor(), dy, dx, Tensor(), Activation::none, options, stream);
+  if (pool_windows_tile(op.dx.shape(), op.options)) {
+    return cpu::run(ops::AvgPoolActivationBackward{.dz = op.dx, .dy = op.dy, .x = op.dx, .options = op.options},
+                    stream);
   }
-  if (dx.dtype() != DType::f32) {
-    const Floats wide_dx(dx, stream), wide_dy(dy, stream);
-    giro::cast(wide_dy.tensor, dy, stream);
-    cpu::avg_pool_backward(wide_dx.tensor, wide_dy.tensor, options, stream);
-    return giro::cast(dx, wide_dx.tensor, stream);
+  if (op.dx.dtype() != DType::f32) {
+    const Floats wide_dx(op.dx, stream), wide_dy(op.dy, stream);
+    giro::cast(wide_dy.tensor, op.dy, stream);
+    cpu::run(ops::AvgPoolBackward{wide_dx.tensor, wide_dy.tensor, op.options}, stream);
+    return giro::cast(op.dx, wide_dx.tensor, stream);
   }
   one_dnn::checked("pooling", [&] {
-    run_parts<PoolBackward>(dx, dy, options, stream, [](const PoolBackward& p, const Tensor& dx, const Tensor& dy) {
-      return one_dnn::Arguments{{DNNL_ARG_DIFF_DST, one_dnn::memory(dy, p.y)},
-                                {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, p.x)}};
+    run_parts<PoolBackward>(op.dx, op.dy, op.options, stream,
+                            [](const PoolBackward& p, const Tensor& dx, const Tensor& dy) {
+                              return one_dnn::Arguments{{DNNL_ARG_DIFF_DST, one_dnn::memory(dy, p.y)},
+                                                        {DNNL_ARG_DIFF_SRC, one_dnn::memory(dx, p.x)}};
+                            });
+  });
+}
+
+void run(const ops::ActivationAvgPool& op, const Stream& stream) {
+  functors::with_activation(op.has_relu, [&]<class F>(F) {
+    functors::with_storage(op.y.dtype(), [&]<class T>(functors::Type<T>) {
+      submit(stream, [pool = functors::ActivationAveragePool<F, T>(op.y, op.z, op.b, op.options),
+                      rows = op.y.shape()[0] * op.y.shape()[1]] { pool_rows(pool, rows); });
     });
   });
 }
 
-void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Activation f, const PoolOptions& options,
-                         const Stream& stream) {
-  functors::with_activation(f == Activation::relu, [&]<class F>(F) {
-    functors::with_storage(y.dtype(), [&]<class T>(functors::Type<T>) {
-      submit(stream, [pool = functors::ActivationAveragePool<F, T>(y, z, b, options),
-                      rows = y.shape()[0] * y.shape()[1]] { pool_rows(pool, rows); });
+void run(const ops::AvgPoolActivationBackward& op, const Stream& stream) {
+  functors::with_activation(op.has_relu, [&]<class F>(F) {
+    functors::with_storage(op.dz.dtype(), [&]<class T>(functors::Type<T>) {
+      submit(stream, [pool = functors::AveragePoolActivationBackward<F, T>(op.dz, op.dy, op.x, op.b, op.options),
+                      count = op.dz.count()] { pool_rows_backward(pool, count); });
     });
   });
-}
-
-void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tensor& dy, const Tensor& x,
-                                  const Tensor& b, Activation f, const PoolOptions& options, const Stream& stream) {
-  functors::with_activation(f == Activation::relu, [&]<class F>(F) {
-    functors::with_storage(dz.dtype(), [&]<class T>(functors::Type<T>) {
-      submit(stream, [pool = functors::AveragePoolActivationBackward<F, T>(dz, dy, x, b, options), count = dz.count()] {
-        pool_rows_backward(pool, count);
-      });
-    });
-  });
-  if (db) cpu::sum_rows(db, dz.reshape({db.count() > 0 ? dz.count() / db.count() : 0, db.count()}), stream);
+  if (op.db)
+    cpu::run(ops::SumRows{op.db, op.dz.reshape({op.db.count() > 0 ? op.dz.count() / op.db.count() : 0, op.db.count()})},
+             stream);
 }
 
 // Not oneDNN's, which passes over a NaN.
-void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
-  const std::int64_t pixels = y.shape()[0] * y.shape()[1] * y.shape()[2], work = work_of(y.shape(), options);
+void run(const ops::MaxPool& op, const Stream& stream) {
+  const std::int64_t pixels = op.y.shape()[0] * op.y.shape()[1] * op.y.shape()[2],
+                     work = work_of(op.y.shape(), op.options);
   if (work == 0) return;
-  functors::with_storage(y.dtype(), [&]<class T>(functors::Type<T>) {
-    const MaxPool<T> pool{y.data<T>(),       x.data<T>(),       x.shape()[1],     x.shape()[2],
-                          x.shape()[3],      y.shape()[1],      y.shape()[2],     options.window[0],
-                          options.window[1], options.stride[0], options.stride[1]};
+  functors::with_storage(op.y.dtype(), [&]<class T>(functors::Type<T>) {
+    const MaxPool<T> pool{op.y.data<T>(),       op.x.data<T>(),       op.x.shape()[1],     op.x.shape()[2],
+                          op.x.shape()[3],      op.y.shape()[1],      op.y.shape()[2],     op.options.window[0],
+                          op.options.window[1], op.options.stride[0], op.options.stride[1]};
     submit(stream, [=] {
       for_each_block(pixels, std::max<std::int64_t>(1, kBlock * pixels / work), work,
                      [&](std::int64_t begin, std::int64_t end) {
@@ -252,9 +254,8 @@ void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, cons
 }
 
 // oneDNN's own wants a workspace from the forward pass; x and y say as much.
-void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y, const PoolOptions& options,
-                       const Stream& stream) {
-  functors::max_pool_backward(ForEach{stream}, dx, dy, x, y, options);
+void run(const ops::MaxPoolBackward& op, const Stream& stream) {
+  functors::max_pool_backward(ForEach{stream}, op.dx, op.dy, op.x, op.y, op.options);
 }
 
 }  // namespace giro::cpu

@@ -1,24 +1,41 @@
-#include "kernels/functors/publish.h"
+#include <cmath>
 
 #include "kernels/cpu/expression.h"
-#include "kernels/internal/backends.h"
+#include "kernels/functors/dtype_dispatch.h"
+#include "kernels/internal/publish_op.h"
 #include "runtime/cpu/stream.h"
 
 namespace giro::cpu {
+namespace {
 
-void publish_columns(const RowRing& ring, const Tensor& row, const RowPart& part, const Stream& stream) {
-  submit(stream, [ring, counter = row.data<std::int64_t>(), part] {
-    part.count();
-    double* out = ring.values + (*counter % ring.capacity) * part.row_columns + part.first;
-    for (int c = 0; c < part.columns; ++c) out[c] = part.read(c);
-    if (part.ends_row()) *ring.published = ++*counter;
+// As a double. All NaNs are one: their signs and payloads differ with the code that has computed them.
+double number_at(const Tensor& scalar) {
+  double number = NAN;
+  functors::with_any(scalar.dtype(), [&]<class T>(functors::Type<T>) {
+    if constexpr (is_16_bit(dtype_of<T>)) {
+      number = static_cast<float>(*static_cast<const T*>(scalar.raw()));
+    } else {
+      number = static_cast<double>(*static_cast<const T*>(scalar.raw()));
+    }
+  });
+  return number == number ? number : static_cast<double>(NAN);
+}
+
+}  // namespace
+
+void run(const ops::Publish& op, const Stream& stream) {
+  submit(stream, [op] {
+    for (const ops::Counter& counter : op.counters) *static_cast<std::int64_t*>(counter.count.raw()) += counter.by;
+    auto* const row = static_cast<std::int64_t*>(op.row.raw());
+    double* const out = op.ring.values + static_cast<std::size_t>(*row % op.ring.capacity) * op.row_columns + op.first;
+    for (std::size_t c = 0; c < op.scalars.size(); ++c) out[c] = number_at(op.scalars[c]);
+    if (op.ends_row()) *op.ring.published = ++*row;
   });
 }
 
-void run_and_publish(const pointwise::Expression& expression, const RowRing& ring, const Tensor& row,
-                     const RowPart& part, const Stream& stream) {
-  run(expression, stream);
-  publish_columns(ring, row, part, stream);
+void run(const ops::RunAndPublish& op, const Stream& stream) {
+  cpu::run(op.expression, stream);
+  cpu::run(op.row, stream);
 }
 
 }  // namespace giro::cpu

@@ -1,24 +1,25 @@
 #include "kernels/cpu/for_each.h"
 #include "kernels/functors/storage.h"
-#include "kernels/internal/backends.h"
+#include "kernels/internal/ops.h"
 
 namespace giro::cpu {
 
-void sum_rows(const Tensor& out, const Tensor& x, const Stream& stream) {
-  functors::with_storage(x.dtype(), [&]<class T>(functors::Type<T>) {
-    submit(stream, [out = functors::Output(out), x = x.data<T>(), rows = x.shape()[0], columns = x.shape()[1]] {
-      constexpr std::int64_t kColumns = 64;
-      for_each_block(columns, kColumns, rows * columns, [&](std::int64_t begin, std::int64_t end) {
-        double total[kColumns] = {};
-        const std::int64_t width = end - begin;
-        for (std::int64_t r = 0; r < rows; ++r) {
-          const T* row = x + r * columns + begin;
+void run(const ops::SumRows& op, const Stream& stream) {
+  functors::with_storage(op.x.dtype(), [&]<class T>(functors::Type<T>) {
+    submit(stream,
+           [out = functors::Output(op.out), x = op.x.data<T>(), rows = op.x.shape()[0], columns = op.x.shape()[1]] {
+             constexpr std::int64_t kColumns = 64;
+             for_each_block(columns, kColumns, rows * columns, [&](std::int64_t begin, std::int64_t end) {
+               double total[kColumns] = {};
+               const std::int64_t width = end - begin;
+               for (std::int64_t r = 0; r < rows; ++r) {
+                 const T* row = x + r * columns + begin;
 #pragma omp simd
-          for (std::int64_t c = 0; c < width; ++c) total[c] += static_cast<double>(static_cast<float>(row[c]));
-        }
-        for (std::int64_t c = 0; c < width; ++c) out.store(begin + c, static_cast<float>(total[c]));
-      });
-    });
+                 for (std::int64_t c = 0; c < width; ++c) total[c] += static_cast<double>(static_cast<float>(row[c]));
+               }
+               for (std::int64_t c = 0; c < width; ++c) out.store(begin + c, static_cast<float>(total[c]));
+             });
+           });
   });
 }
 

@@ -11,7 +11,7 @@
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/is_correct.h"
 #include "kernels/functors/dtype_dispatch.h"
-#include "kernels/internal/backends.h"
+#include "kernels/internal/ops.h"
 
 namespace giro::cpu {
 namespace {
@@ -91,36 +91,34 @@ float sum_of(const float* losses, std::int64_t rows) {
 
 }  // namespace
 
-void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels,
-                           const Stream& stream) {
-  with_cross_entropy(losses.data<float>(), dlogits, logits, labels, 1.0f, stream, [&](const auto& rows) {
+void run(const ops::SoftmaxCrossEntropy& op, const Stream& stream) {
+  with_cross_entropy(op.losses.data<float>(), op.dlogits, op.logits, op.labels, 1.0f, stream, [&](const auto& rows) {
     submit(stream, [rows] { for_each_block(rows.rows, kRows, rows.rows * rows.classes * kCostOfExp, rows); });
   });
 }
 
-void mean_cross_entropy(const Tensor& loss, const Tensor& dlogits, const Tensor& accuracy, const Tensor& logits,
-                        const Tensor& labels, double factor, const Stream& stream) {
-  const Buffer losses = stream.allocate(static_cast<std::size_t>(logits.shape()[0]) * sizeof(float));
-  with_cross_entropy(
-      static_cast<float*>(losses.data()), dlogits, logits, labels, static_cast<float>(factor), stream,
-      [&](const auto& rows) {
-        submit(stream, [rows, loss = loss.data<float>(), accuracy = accuracy ? accuracy.data<float>() : nullptr] {
-          std::int64_t correct[kMostMeanRows / kRows] = {};  // of each block
-          for_each_block(rows.rows, kRows, rows.rows * rows.classes * kCostOfExp,
-                         [&](std::int64_t begin, std::int64_t end) {
-                           for (std::int64_t r = begin; accuracy != nullptr && r < end; ++r) {
-                             const float* const row = rows.logits + r * rows.classes;
-                             correct[begin / kRows] += is_correct(row, rows.classes, rows.labels[r]);
-                           }
-                           rows(begin, end);
-                         });
-          const auto count = static_cast<double>(rows.rows);
-          *loss = sum_of(rows.losses, rows.rows) / static_cast<float>(rows.rows);
-          if (accuracy == nullptr) return;
-          const auto hits = std::accumulate(std::begin(correct), std::end(correct), std::int64_t{0});
-          *accuracy = static_cast<float>(static_cast<double>(hits) / count);
-        });
-      });
+void run(const ops::MeanCrossEntropy& op, const Stream& stream) {
+  const Buffer losses = stream.allocate(static_cast<std::size_t>(op.logits.shape()[0]) * sizeof(float));
+  with_cross_entropy(static_cast<float*>(losses.data()), op.dlogits, op.logits, op.labels,
+                     static_cast<float>(op.factor), stream, [&](const auto& rows) {
+                       submit(stream, [rows, loss = op.loss.data<float>(),
+                                       accuracy = op.accuracy ? op.accuracy.data<float>() : nullptr] {
+                         std::int64_t correct[ops::MeanCrossEntropy::kMostRows / kRows] = {};  // of each block
+                         for_each_block(rows.rows, kRows, rows.rows * rows.classes * kCostOfExp,
+                                        [&](std::int64_t begin, std::int64_t end) {
+                                          for (std::int64_t r = begin; accuracy != nullptr && r < end; ++r) {
+                                            const float* const row = rows.logits + r * rows.classes;
+                                            correct[begin / kRows] += is_correct(row, rows.classes, rows.labels[r]);
+                                          }
+                                          rows(begin, end);
+                                        });
+                         const auto count = static_cast<double>(rows.rows);
+                         *loss = sum_of(rows.losses, rows.rows) / static_cast<float>(rows.rows);
+                         if (accuracy == nullptr) return;
+                         const auto hits = std::accumulate(std::begin(correct), std::end(correct), std::int64_t{0});
+                         *accuracy = static_cast<float>(static_cast<double>(hits) / count);
+                       });
+                     });
 }
 
 }  // namespace giro::cpu

@@ -7,7 +7,7 @@
 #include "kernels/cuda/cudnn.h"
 #include "kernels/cuda/pad.h"
 #include "kernels/cuda/tiled_conv2d.h"
-#include "kernels/internal/backends.h"
+#include "kernels/internal/ops.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -33,8 +33,8 @@ Shape padded_shape(const Shape& x, const Conv2dOptions& options) {
           x[2] + options.pad_before[1] + options.pad_after[1], x[3]};
 }
 
-Geometry geometry_of(const Tensor& x, const Shape& w, const Tensor& y, const Conv2dOptions& options, Math math) {
-  return {x.shape(), w, y.shape(), options.stride, options.pad_before, x.dtype(), math};
+Geometry geometry_of(const Shape& x, const Shape& w, const Tensor& y, const Conv2dOptions& options, Math math) {
+  return {x, w, y.shape(), options.stride, options.pad_before, y.dtype(), math};
 }
 
 // What cuDNN may compute in: true f32, TF32, or of 16 bits products on tensor cores, which add up in f32.
@@ -175,78 +175,79 @@ struct Temporary {
 
 }  // namespace
 
-void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options, Math math,
-            const Stream& stream) {
-  if (y.count() == 0) return;
-  if (!pads_evenly(options)) {
-    const Temporary padded(padded_shape(x.shape(), options), x.dtype(), stream);
-    pad(padded.tensor, x, options.pad_before, stream);
-    return cuda::conv2d(y, padded.tensor, w, b, {.stride = options.stride}, math, stream);
+void run(const ops::Conv2d& op, const Stream& stream) {
+  if (op.y.count() == 0) return;
+  if (!pads_evenly(op.options)) {
+    const Temporary padded(padded_shape(op.x.shape(), op.options), op.x.dtype(), stream);
+    pad(padded.tensor, op.x, op.options.pad_before, stream);
+    return cuda::run(ops::Conv2d{op.y, padded.tensor, op.w, op.b, {.stride = op.options.stride}, op.math}, stream);
   }
   CudaStream& owner = cuda_stream(stream);
-  const auto& p = plan<Forward>(geometry_of(x, w.shape(), y, options, math), owner);
+  const auto& p = plan<Forward>(geometry_of(op.x.shape(), op.w.shape(), op.y, op.options, op.math), owner);
   if (p.found) {
     const Buffer workspace = allocate(p.workspace, stream);
-    check(cudnnConvolutionForward(owner.cudnn(), &kOne, p.x, x.raw(), p.w, w.raw(), p.convolution, p.algorithm,
-                                  workspace.data(), p.workspace, &kZero, p.y, y.raw()),
+    check(cudnnConvolutionForward(owner.cudnn(), &kOne, p.x, op.x.raw(), p.w, op.w.raw(), p.convolution, p.algorithm,
+                                  workspace.data(), p.workspace, &kZero, p.y, op.y.raw()),
           "cudnnConvolutionForward");
   } else {
-    tiled_conv2d(y, x, w, window_of(options), stream);
+    tiled_conv2d(op.y, op.x, op.w, window_of(op.options), stream);
   }
-  add_bias(y, b, stream);
+  add_bias(op.y, op.b, stream);
 }
 
-void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
-                     const Tensor& w, const Conv2dOptions& options, Math math, const Stream& stream) {
-  const std::int64_t channels = w.shape()[0];
-  if (db) cuda::sum_rows(db, dz.reshape({channels > 0 ? dz.count() / channels : 0, channels}), stream);
-  if (dz.count() == 0) {
-    if (dw) stream.fill(dw.raw(), 0, dw.bytes());
-    if (dx) stream.fill(dx.raw(), 0, dx.bytes());
+void run(const ops::Conv2dBackward& op, const Stream& stream) {
+  const std::int64_t channels = op.dz.shape()[3];
+  if (op.db)
+    cuda::run(ops::SumRows{op.db, op.dz.reshape({channels > 0 ? op.dz.count() / channels : 0, channels})}, stream);
+  if (op.dz.count() == 0) {
+    if (op.dw) stream.fill(op.dw.raw(), 0, op.dw.bytes());
+    if (op.dx) stream.fill(op.dx.raw(), 0, op.dx.bytes());
     return;
   }
-  if (!pads_evenly(options)) {
-    const Conv2dOptions unpadded{.stride = options.stride};
-    const Shape shape = padded_shape(x.shape(), options);
-    const Temporary padded(shape, x.dtype(), stream);
-    if (dw) {
-      pad(padded.tensor, x, options.pad_before, stream);
-      cuda::conv2d_backward({}, dw, {}, dz, padded.tensor, w, unpadded, math, stream);
+  if (!pads_evenly(op.options)) {
+    const Conv2dOptions unpadded{.stride = op.options.stride};
+    const Temporary padded(padded_shape(op.x_shape(), op.options), op.dz.dtype(), stream);
+    if (op.dw) {
+      pad(padded.tensor, op.x, op.options.pad_before, stream);
+      cuda::run(ops::Conv2dBackward{.dw = op.dw, .dz = op.dz, .x = padded.tensor, .options = unpadded, .math = op.math},
+                stream);
     }
-    if (dx) {
-      cuda::conv2d_backward(padded.tensor, {}, {}, dz, padded.tensor, w, unpadded, math, stream);
-      crop(dx, padded.tensor, options.pad_before, stream);
+    if (op.dx) {
+      cuda::run(ops::Conv2dBackward{.dx = padded.tensor, .dz = op.dz, .w = op.w, .options = unpadded, .math = op.math},
+                stream);
+      crop(op.dx, padded.tensor, op.options.pad_before, stream);
     }
     return;
   }
   CudaStream& owner = cuda_stream(stream);
-  const Geometry geometry = geometry_of(x, w.shape(), dz, options, math);
-  if (dw) {
+  const Geometry geometry = geometry_of(op.x_shape(), op.w_shape(), op.dz, op.options, op.math);
+  if (op.dw) {
     const auto& p = plan<BackwardFilter>(geometry, owner);
     if (p.found) {
       const Buffer workspace = allocate(p.workspace, stream);
       // Of 16-bit images cuDNN gives 16 bits.
-      const bool rounds = dw.dtype() != x.dtype();
+      const bool rounds = op.dw.dtype() != op.x.dtype();
       const Buffer rounded =
-          rounds ? stream.allocate(static_cast<std::size_t>(dw.count()) * size_of(x.dtype())) : Buffer();
-      const Tensor computed = rounds ? Tensor(rounded.data(), x.dtype(), dw.shape(), dw.device()) : dw;
-      check(cudnnConvolutionBackwardFilter(owner.cudnn(), &kOne, p.x, x.raw(), p.y, dz.raw(), p.convolution,
+          rounds ? stream.allocate(static_cast<std::size_t>(op.dw.count()) * size_of(op.x.dtype())) : Buffer();
+      const Tensor computed =
+          rounds ? Tensor(rounded.data(), op.x.dtype(), op.dw.shape(), op.dw.device()) : Tensor(op.dw);
+      check(cudnnConvolutionBackwardFilter(owner.cudnn(), &kOne, p.x, op.x.raw(), p.y, op.dz.raw(), p.convolution,
                                            p.algorithm, workspace.data(), p.workspace, &kZero, p.w, computed.raw()),
             "cudnnConvolutionBackwardFilter");
-      if (rounds) giro::cast(dw, computed, stream);
+      if (rounds) giro::cast(op.dw, computed, stream);
     } else {
-      tiled_conv2d_backward_filter(dw, dz, x, window_of(options), stream);
+      tiled_conv2d_backward_filter(op.dw, op.dz, op.x, window_of(op.options), stream);
     }
   }
-  if (dx) {
+  if (op.dx) {
     const auto& p = plan<BackwardData>(geometry, owner);
     if (p.found) {
       const Buffer workspace = allocate(p.workspace, stream);
-      check(cudnnConvolutionBackwardData(owner.cudnn(), &kOne, p.w, w.raw(), p.y, dz.raw(), p.convolution, p.algorithm,
-                                         workspace.data(), p.workspace, &kZero, p.x, dx.raw()),
+      check(cudnnConvolutionBackwardData(owner.cudnn(), &kOne, p.w, op.w.raw(), p.y, op.dz.raw(), p.convolution,
+                                         p.algorithm, workspace.data(), p.workspace, &kZero, p.x, op.dx.raw()),
             "cudnnConvolutionBackwardData");
     } else {
-      tiled_conv2d_backward_data(dx, dz, w, window_of(options), stream);
+      tiled_conv2d_backward_data(op.dx, op.dz, op.w, window_of(op.options), stream);
     }
   }
 }

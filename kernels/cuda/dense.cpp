@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/bias.h"
 #include "kernels/cuda/matmul.h"
-#include "kernels/internal/backends.h"
+#include "kernels/internal/ops.h"
 
 namespace giro::cuda {
 namespace {
@@ -48,49 +48,60 @@ void weight_gradient(const Tensor& dw, bool adds, const Tensor& db, const Tensor
       if (!db || !db_done) matmul(product, stream);
     }
   }
-  if (!db_done) cuda::sum_rows(db, dz, stream);
+  if (!db_done) cuda::run(ops::SumRows{db, dz}, stream);
 }
 
 }  // namespace
 
-void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Math math, const Stream& stream) {
-  if (y.count() == 0) return;
+void run(const ops::Dense& op, const Stream& stream) {
+  if (op.y.count() == 0) return;
   // y^T = w^T x^T
-  Matmul product{.m = w.shape()[1], .n = x.shape()[0], .k = w.shape()[0], .a = w, .b = x, .d = y, .math = math};
+  Matmul product{.m = op.w.shape()[1],
+                 .n = op.x.shape()[0],
+                 .k = op.w.shape()[0],
+                 .a = op.w,
+                 .b = op.x,
+                 .d = op.y,
+                 .math = op.math};
   if (product.k == 0) {
-    fill_zero(y, stream);
-    add_bias(y, b, stream);
-  } else if (!b) {
+    fill_zero(op.y, stream);
+    add_bias(op.y, op.b, stream);
+  } else if (!op.b) {
     matmul(product, stream);
   } else {
     Matmul with_bias = product;
     with_bias.epilogue = CUBLASLT_EPILOGUE_BIAS;
-    with_bias.bias = b;
+    with_bias.bias = op.b;
     if (!try_matmul(with_bias, stream)) {
       matmul(product, stream);
-      add_bias(y, b, stream);
+      add_bias(op.y, op.b, stream);
     }
   }
 }
 
-void dense_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
-                    const Tensor& w, Math math, const Stream& stream) {
-  const std::int64_t batch = dz.shape()[0], outputs = dz.shape()[1];
-  weight_gradient(dw, false, db, dz, x, math, stream);
-  if (dx && dx.count() > 0) {
+void run(const ops::DenseBackward& op, const Stream& stream) {
+  const std::int64_t batch = op.dz.shape()[0], outputs = op.dz.shape()[1];
+  weight_gradient(op.dw, false, op.db, op.dz, op.x, op.math, stream);
+  if (op.dx && op.dx.count() > 0) {
     if (outputs == 0) {
-      fill_zero(dx, stream);
+      fill_zero(op.dx, stream);
     } else {
       // dx^T = w dz^T
-      matmul({.m = w.shape()[0], .n = batch, .k = outputs, .transpose_a = true, .a = w, .b = dz, .d = dx, .math = math},
+      matmul({.m = op.w.shape()[0],
+              .n = batch,
+              .k = outputs,
+              .transpose_a = true,
+              .a = op.w,
+              .b = op.dz,
+              .d = op.dx,
+              .math = op.math},
              stream);
     }
   }
 }
 
-void dense_backward_add(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, Math math,
-                        const Stream& stream) {
-  weight_gradient(dw, true, db, dz, x, math, stream);
+void run(const ops::DenseBackwardAdd& op, const Stream& stream) {
+  weight_gradient(op.dw, true, op.db, op.dz, op.x, op.math, stream);
 }
 
 namespace {
@@ -105,16 +116,14 @@ std::pair<Buffer, Tensor> scaled(const Tensor& x, double factor, const Stream& s
 
 }  // namespace
 
-void dense_of_bytes(const Tensor& y, const Tensor& x, double factor, const Tensor& w, const Tensor& b,
-                    const Stream& stream) {
-  const auto [memory, floats] = scaled(x, factor, stream);
-  cuda::dense(y, floats, w, b, Math::f32, stream);
+void run(const ops::DenseOfBytes& op, const Stream& stream) {
+  const auto [memory, floats] = scaled(op.x, op.factor, stream);
+  cuda::run(ops::Dense{op.y, floats, op.w, op.b}, stream);
 }
 
-void dense_of_bytes_backward(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, double factor,
-                             const Stream& stream) {
-  const auto [memory, floats] = scaled(x, factor, stream);
-  cuda::dense_backward(Tensor(), dw, db, dz, floats, Tensor(), Math::f32, stream);
+void run(const ops::DenseOfBytesBackward& op, const Stream& stream) {
+  const auto [memory, floats] = scaled(op.x, op.factor, stream);
+  cuda::run(ops::DenseBackward{.dw = op.dw, .db = op.db, .dz = op.dz, .x = floats}, stream);
 }
 
 }  // namespace giro::cuda

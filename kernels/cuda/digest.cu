@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/functors/digest.h"
-#include "kernels/internal/backends.h"
+#include "kernels/internal/ops.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -31,15 +31,16 @@ __global__ void digest_kernel(std::uint64_t* out, const std::uint64_t* words, st
 
 }  // namespace
 
-void digest(const Tensor& digest, const Tensor& bytes, const Stream& stream) {
-  const std::int64_t count = bytes.count() / 8;
+void run(const ops::Digest& op, const Stream& stream) {
+  const std::int64_t count = op.bytes.count() / 8;
   const unsigned int blocks = blocks_for(count, kPerBlock, kMostBlocks);
   const Buffer buffer = stream.allocate(blocks * sizeof(std::uint64_t));
   auto* const partial = static_cast<std::uint64_t*>(buffer.data());
   digest_kernel<true>
-      <<<blocks, kThreads, 0, handle(stream)>>>(partial, static_cast<const std::uint64_t*>(bytes.raw()), count);
+      <<<blocks, kThreads, 0, handle(stream)>>>(partial, static_cast<const std::uint64_t*>(op.bytes.raw()), count);
   check_launch("digest_kernel");
-  digest_kernel<false><<<1, kThreads, 0, handle(stream)>>>(static_cast<std::uint64_t*>(digest.raw()), partial, blocks);
+  digest_kernel<false>
+      <<<1, kThreads, 0, handle(stream)>>>(static_cast<std::uint64_t*>(op.digest.raw()), partial, blocks);
   check_launch("digest_kernel");
 }
 

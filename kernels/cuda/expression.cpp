@@ -26,7 +26,7 @@ char* begin_of(const Access& access) {
 }
 
 // All that a source is made from: of addresses the alignment.
-std::vector<std::int64_t> key_of(const Expression& expression, const RowTail* tail) {
+std::vector<std::int64_t> key_of(const Expression& expression, const ops::Publish* tail) {
   std::vector<std::int64_t> key{static_cast<std::int64_t>(expression.reduced)};
   const auto add = [&](auto number) { key.push_back(static_cast<std::int64_t>(number)); };
   const auto add_strides = [&](const Layout& layout) {
@@ -63,7 +63,7 @@ std::vector<std::int64_t> key_of(const Expression& expression, const RowTail* ta
     add(std::bit_cast<std::int64_t>(i.number));
     add(i.integer);
   }
-  if (tail != nullptr) tail->add_to(key);
+  if (tail != nullptr) add_to_key(*tail, key);
   return key;
 }
 
@@ -73,7 +73,7 @@ struct Compiled {
   std::vector<cudaKernel_t> kernels;
 };
 
-Compiled compiled(const Expression& expression, const RowTail* tail, Device device) {
+Compiled compiled(const Expression& expression, const ops::Publish* tail, Device device) {
   Compiled result{source_of(expression, tail), {}};
   for (const ExpressionSource::Kernel& kernel : result.source.kernels) {
     result.kernels.push_back(Kernels::of_process().find(device, result.source.text, kernel.name));
@@ -86,7 +86,7 @@ Compiled compiled(const Expression& expression, const RowTail* tail, Device devi
 
 void run(const Expression& expression, const Stream& stream) { run_with_tail(expression, nullptr, stream); }
 
-void run_with_tail(const Expression& expression, const RowTail* tail, const Stream& stream) {
+void run_with_tail(const Expression& expression, const ops::Publish* tail, const Stream& stream) {
   // Nothing to compute, and no kernel to compile.
   for (std::size_t axis = 0; axis + expression.reduced < expression.space.rank(); ++axis) {
     if (expression.space[static_cast<int>(axis)] == 0 && tail == nullptr) return;

@@ -6,14 +6,17 @@
 
 #include "kernels/pointwise/expression.h"
 
+namespace giro::ops {
+struct Publish;
+}
+
 namespace giro::cuda {
 
 // Queues an expression on a stream of its device. Its kernels are compiled where neither this process nor the cache has
 // them. Errors: device, out_of_memory, unsupported (no NVRTC), invalid_argument (a function's source does not compile).
 void run(const pointwise::Expression& expression, const Stream& stream);
-struct RowTail;
 // The same, given that it reduces nothing, and then publishes a row.
-void run_with_tail(const pointwise::Expression& expression, const RowTail* tail, const Stream& stream);
+void run_with_tail(const pointwise::Expression& expression, const ops::Publish* tail, const Stream& stream);
 
 // Compiles what these expressions need all at once, before they run.
 void prepare(const std::vector<pointwise::Expression>& expressions, Device device);

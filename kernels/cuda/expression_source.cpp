@@ -4,7 +4,7 @@
 
 namespace giro::cuda {
 
-ExpressionSource source_of(const pointwise::Expression& expression, const RowTail* tail) {
+ExpressionSource source_of(const pointwise::Expression& expression, const ops::Publish* tail) {
   return ExpressionWriter(expression, tail).write();
 }
 

@@ -7,6 +7,10 @@
 
 #include "kernels/pointwise/expression.h"
 
+namespace giro::ops {
+struct Publish;
+}
+
 namespace giro::cuda {
 
 // The kernels of an expression, in CUDA C++ for NVRTC, and how to launch them, one after the other. Arguments of each:
@@ -26,10 +30,8 @@ struct ExpressionSource {
   std::size_t workspace_bytes = 0;
 };
 
-struct RowTail;
-
 // Nothing to launch for a space without rows. Numbers are constants of the source, too. A tail (row_tail.h), whose
 // arguments stand before `count`, is for an expression that reduces nothing.
-ExpressionSource source_of(const pointwise::Expression& expression, const RowTail* tail = nullptr);
+ExpressionSource source_of(const pointwise::Expression& expression, const ops::Publish* tail = nullptr);
 
 }  // namespace giro::cuda

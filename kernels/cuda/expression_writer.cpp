@@ -42,7 +42,7 @@ std::string ExpressionWriter::strided(const std::vector<std::int64_t>& strides, 
   return sum.empty() ? "0" : sum;
 }
 
-ExpressionWriter::ExpressionWriter(const Expression& expression, const RowTail* tail)
+ExpressionWriter::ExpressionWriter(const Expression& expression, const ops::Publish* tail)
     : expression_(expression),
       tail_(tail),
       plan_(expression),
@@ -117,7 +117,7 @@ void ExpressionWriter::begin_kernel(const std::string& suffix, int threads, std:
     parameters += fmt::format("{}* w{}, ", storage_type(plan_.writes[i].dtype), i);
   }
   if (!parts_at_.empty()) parameters += "char* workspace, ";
-  if (tail_ != nullptr) parameters += tail_parameters(tail_->part);
+  if (tail_ != nullptr) parameters += tail_parameters(*tail_);
   line(0, fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}({}{} n) {{", threads, name, parameters,
                       count_type()));
   std::fill(is_kept_.begin(), is_kept_.end(), false);
@@ -159,7 +159,7 @@ void ExpressionWriter::write_pointwise() {
   write_elements(elements, 1);
   write_outputs_of_row("i == 0");
   line(1, "}");
-  if (tail_ != nullptr) body_ += tail_source(tail_->part);
+  if (tail_ != nullptr) body_ += tail_source(*tail_);
   end_kernel();
 }
 

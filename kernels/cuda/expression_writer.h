@@ -15,7 +15,7 @@ namespace giro::cuda {
 // row on, b<i> the number that a place starts with, v<i> the values of instructions, c<axis> coordinates.
 class ExpressionWriter {
  public:
-  ExpressionWriter(const pointwise::Expression& expression, const RowTail* tail);
+  ExpressionWriter(const pointwise::Expression& expression, const ops::Publish* tail);
   ExpressionSource write();
 
  private:
@@ -94,7 +94,7 @@ class ExpressionWriter {
   std::string_view count_type() const { return source_.has_wide_count ? "giro::i64" : "int"; }
 
   const pointwise::Expression& expression_;
-  const RowTail* const tail_;
+  const ops::Publish* const tail_;
   ExpressionPlan plan_;
   ExpressionSource source_;
   std::string body_;

@@ -3,7 +3,7 @@
 #include "kernels/cuda/for_each.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/functors/dtype_dispatch.h"
-#include "kernels/internal/backends.h"
+#include "kernels/internal/ops.h"
 
 namespace giro::cuda {
 namespace {
@@ -23,17 +23,17 @@ struct GatherRows {
 
 }  // namespace
 
-void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, const Stream& stream) {
-  if (out.count() == 0) return;
-  const std::size_t row_bytes = out.bytes() / static_cast<std::size_t>(indices.count());
+void run(const ops::GatherRows& op, const Stream& stream) {
+  if (op.out.count() == 0) return;
+  const std::size_t row_bytes = op.out.bytes() / static_cast<std::size_t>(op.indices.count());
   const std::uintptr_t together =
-      reinterpret_cast<std::uintptr_t>(out.raw()) | reinterpret_cast<std::uintptr_t>(src.raw()) | row_bytes;
-  functors::with_integer(indices.dtype(), [&]<class Index>(functors::Type<Index>) {
+      reinterpret_cast<std::uintptr_t>(op.out.raw()) | reinterpret_cast<std::uintptr_t>(op.src.raw()) | row_bytes;
+  functors::with_integer(op.indices.dtype(), [&]<class Index>(functors::Type<Index>) {
     const auto copy_in = [&]<class Unit>(Unit) {
       ForEach{stream}(
-          static_cast<std::int64_t>(out.bytes() / sizeof(Unit)),
-          GatherRows<Unit, Index>{static_cast<Unit*>(out.raw()), static_cast<const Unit*>(src.raw()),
-                                  indices.data<Index>(), static_cast<std::int64_t>(row_bytes / sizeof(Unit))});
+          static_cast<std::int64_t>(op.out.bytes() / sizeof(Unit)),
+          GatherRows<Unit, Index>{static_cast<Unit*>(op.out.raw()), static_cast<const Unit*>(op.src.raw()),
+                                  op.indices.data<Index>(), static_cast<std::int64_t>(row_bytes / sizeof(Unit))});
     };
     if (together % sizeof(uint4) == 0) {
       copy_in(uint4{});
@@ -45,8 +45,8 @@ void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, co
   });
 }
 
-void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream) {
-  functors::batch_indices(ForEach{stream}, indices, positions, order);
+void run(const ops::BatchIndices& op, const Stream& stream) {
+  functors::batch_indices(ForEach{stream}, op.indices, op.positions(), op.order);
 }
 
 namespace {
@@ -62,7 +62,7 @@ struct GatheredRows {
     float factor;
     bool converts, is_aligned;  // to four bytes
   };
-  Array arrays[kMostGathered];
+  Array arrays[ops::GatherBatch::kMost];
   int count;
 };
 
@@ -111,12 +111,11 @@ __global__ void gather_batch_kernel(GatheredRows rows, functors::CurrentSlot pos
 
 }  // namespace
 
-void gather_batch(const std::vector<GatheredArray>& arrays, const SlotRing& positions, const RowOrder& order,
-                  const Stream& stream) {
-  const std::int64_t count = arrays.front().out.shape()[0];
+void run(const ops::GatherBatch& op, const Stream& stream) {
+  const std::int64_t count = op.arrays.front().out.shape()[0];
   if (count == 0) return;
   GatheredRows rows{};
-  for (const auto& [out, src, factor] : arrays) {
+  for (const auto& [out, src, factor] : op.arrays) {
     const std::size_t bytes = static_cast<std::size_t>(out.count() / count) * size_of(src.dtype());
     const std::uintptr_t together =
         reinterpret_cast<std::uintptr_t>(out.raw()) | reinterpret_cast<std::uintptr_t>(src.raw()) | bytes;
@@ -125,8 +124,8 @@ void gather_batch(const std::vector<GatheredArray>& arrays, const SlotRing& posi
     rows.arrays[rows.count++] = {out.raw(), src.raw(), static_cast<std::int64_t>(bytes),
                                  factor,    converts,  together % 4 == 0 && out_is_aligned};
   }
-  gather_batch_kernel<<<blocks_for(count, 1), kThreads, 0, handle(stream)>>>(rows, functors::CurrentSlot(positions),
-                                                                             order);
+  gather_batch_kernel<<<blocks_for(count, 1), kThreads, 0, handle(stream)>>>(
+      rows, functors::CurrentSlot(op.positions()), op.order);
   check_launch("gather_batch_kernel");
 }
 

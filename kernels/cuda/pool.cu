@@ -3,7 +3,7 @@
 #include "kernels/cuda/cudnn.h"
 #include "kernels/cuda/for_each.cuh"
 #include "kernels/cuda/sum_rows.cuh"
-#include "kernels/internal/backends.h"
+#include "kernels/internal/ops.h"
 
 namespace giro::cuda {
 namespace {
@@ -42,58 +42,56 @@ void pool(cudnnPoolingMode_t mode, const Tensor& y, const Tensor& x, const PoolO
 
 }  // namespace
 
-void avg_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
-  if (pool_windows_tile(x.shape(), options)) {
-    return cuda::activation_avg_pool(y, x, Tensor(), Activation::none, options, stream);
+void run(const ops::AvgPool& op, const Stream& stream) {
+  if (pool_windows_tile(op.x.shape(), op.options)) {
+    return cuda::run(ops::ActivationAvgPool{.y = op.y, .z = op.x, .options = op.options}, stream);
   }
-  pool(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, y, x, options, stream);
+  pool(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, op.y, op.x, op.options, stream);
 }
 
-void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& options, const Stream& stream) {
-  if (dx.count() == 0) return;
-  if (pool_windows_tile(dx.shape(), options)) {
-    return cuda::avg_pool_activation_backward(dx, Tensor(), dy, dx, Tensor(), Activation::none, options, stream);
+void run(const ops::AvgPoolBackward& op, const Stream& stream) {
+  if (op.dx.count() == 0) return;
+  if (pool_windows_tile(op.dx.shape(), op.options)) {
+    return cuda::run(ops::AvgPoolActivationBackward{.dz = op.dx, .dy = op.dy, .x = op.dx, .options = op.options},
+                     stream);
   }
   CudaStream& owner = cuda_stream(stream);
-  const PoolPlan& p = plan(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, dx, dy, options, owner);
+  const PoolPlan& p = plan(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, op.dx, op.dy, op.options, owner);
   // The gradient of a mean needs neither x nor y; cuDNN wants addresses for them all the same.
-  check(cudnnPoolingBackward(owner.cudnn(), p.window, &kOne, p.y, dy.raw(), p.y, dy.raw(), p.x, dx.raw(), &kZero, p.x,
-                             dx.raw()),
+  check(cudnnPoolingBackward(owner.cudnn(), p.window, &kOne, p.y, op.dy.raw(), p.y, op.dy.raw(), p.x, op.dx.raw(),
+                             &kZero, p.x, op.dx.raw()),
         "cudnnPoolingBackward");
 }
 
-void activation_avg_pool(const Tensor& y, const Tensor& z, const Tensor& b, Activation f, const PoolOptions& options,
-                         const Stream& stream) {
-  functors::with_activation(f == Activation::relu, [&]<class F>(F) {
-    functors::with_storage(y.dtype(), [&]<class T>(functors::Type<T>) {
-      ForEach{stream}(y.count(), functors::ActivationAveragePool<F, T>(y, z, b, options));
+void run(const ops::ActivationAvgPool& op, const Stream& stream) {
+  functors::with_activation(op.has_relu, [&]<class F>(F) {
+    functors::with_storage(op.y.dtype(), [&]<class T>(functors::Type<T>) {
+      ForEach{stream}(op.y.count(), functors::ActivationAveragePool<F, T>(op.y, op.z, op.b, op.options));
     });
   });
 }
 
-void avg_pool_activation_backward(const Tensor& dz, const Tensor& db, const Tensor& dy, const Tensor& x,
-                                  const Tensor& b, Activation f, const PoolOptions& options, const Stream& stream) {
-  functors::with_activation(f == Activation::relu, [&]<class F>(F) {
-    functors::with_storage(dz.dtype(), [&]<class T>(functors::Type<T>) {
-      const functors::AveragePoolActivationBackward<F, T> gradient(dz, dy, x, b, options);
-      if (!db) {
-        ForEach{stream}(dz.count(), gradient);
+void run(const ops::AvgPoolActivationBackward& op, const Stream& stream) {
+  functors::with_activation(op.has_relu, [&]<class F>(F) {
+    functors::with_storage(op.dz.dtype(), [&]<class T>(functors::Type<T>) {
+      const functors::AveragePoolActivationBackward<F, T> gradient(op.dz, op.dy, op.x, op.b, op.options);
+      if (!op.db) {
+        ForEach{stream}(op.dz.count(), gradient);
       } else {
-        const std::int64_t channels = db.count(), pixels = channels > 0 ? dz.count() / channels : 0;
-        sum_rows_of(functors::Output(db), pixels, channels, gradient, stream);
+        const std::int64_t channels = op.db.count(), pixels = channels > 0 ? op.dz.count() / channels : 0;
+        sum_rows_of(functors::Output(op.db), pixels, channels, gradient, stream);
       }
     });
   });
 }
 
-void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream) {
-  pool(CUDNN_POOLING_MAX_DETERMINISTIC, y, x, options, stream);
+void run(const ops::MaxPool& op, const Stream& stream) {
+  pool(CUDNN_POOLING_MAX_DETERMINISTIC, op.y, op.x, op.options, stream);
 }
 
 // Not cuDNN's, which does not say which of equal values takes the gradient.
-void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y, const PoolOptions& options,
-                       const Stream& stream) {
-  functors::max_pool_backward(ForEach{stream}, dx, dy, x, y, options);
+void run(const ops::MaxPoolBackward& op, const Stream& stream) {
+  functors::max_pool_backward(ForEach{stream}, op.dx, op.dy, op.x, op.y, op.options);
 }
 
 }  // namespace giro::cuda

@@ -1,18 +1,11 @@
 #include "kernels/cuda/expression.h"
-#include "kernels/cuda/row_tail.h"
-#include "kernels/internal/backends.h"
+#include "kernels/internal/publish_op.h"
 
 namespace giro::cuda {
 
-void run_and_publish(const pointwise::Expression& expression, const RowRing& ring, const Tensor& row,
-                     const RowPart& part, const Stream& stream) {
-  const RowTail tail{ring, row, part};
-  run_with_tail(expression, &tail, stream);
-}
+void run(const ops::RunAndPublish& op, const Stream& stream) { run_with_tail(op.expression, &op.row, stream); }
 
 // After nothing.
-void publish_columns(const RowRing& ring, const Tensor& row, const RowPart& part, const Stream& stream) {
-  run_and_publish({}, ring, row, part, stream);
-}
+void run(const ops::Publish& op, const Stream& stream) { run_with_tail({}, &op, stream); }
 
 }  // namespace giro::cuda

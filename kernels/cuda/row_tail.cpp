@@ -21,7 +21,7 @@ constexpr const char* kTail = R"cuda(  if (!giro::is_last_block(arrivals) || thr
   volatile double* const to = ring + (number % capacity) * row_columns + first;
 {columns}{end})cuda";
 
-static_assert(RowPart::kMaxColumns <= 32, "a lane of one warp each");
+static_assert(ops::Publish::kMostColumns <= 32, "a lane of one warp each");
 
 constexpr const char* kEnd = R"cuda(  __syncwarp();
   if (lane == 0) {
@@ -33,41 +33,44 @@ constexpr const char* kEnd = R"cuda(  __syncwarp();
 
 }  // namespace
 
-void RowTail::add_to(std::vector<std::int64_t>& key) const {
-  for (const int number : {part.columns, part.num_counters, part.ends_row() ? 1 : 0}) key.push_back(number);
-  for (int c = 0; c < part.columns; ++c) key.push_back(static_cast<std::int64_t>(part.dtypes[c]));
+void add_to_key(const ops::Publish& row, std::vector<std::int64_t>& key) {
+  for (const std::size_t number : {row.scalars.size(), row.counters.size(), std::size_t{row.ends_row()}}) {
+    key.push_back(static_cast<std::int64_t>(number));
+  }
+  for (const Tensor& scalar : row.scalars) key.push_back(static_cast<std::int64_t>(scalar.dtype()));
 }
 
-std::string tail_parameters(const RowPart& part) {
+std::string tail_parameters(const ops::Publish& row) {
   std::string parameters =
       "double* ring, giro::i64* published, giro::i64* row, giro::u32* arrivals, "
       "giro::i64 capacity, giro::i64 row_columns, giro::i64 first, ";
-  for (int c = 0; c < part.columns; ++c) {
-    parameters += fmt::format("const {}* s{}, ", storage_type(part.dtypes[c]), c);
+  for (std::size_t c = 0; c < row.scalars.size(); ++c) {
+    parameters += fmt::format("const {}* s{}, ", storage_type(row.scalars[c].dtype()), c);
   }
-  for (int c = 0; c < part.num_counters; ++c) parameters += fmt::format("giro::i64* k{0}, giro::i64 by{0}, ", c);
+  for (std::size_t c = 0; c < row.counters.size(); ++c) {
+    parameters += fmt::format("giro::i64* k{0}, giro::i64 by{0}, ", c);
+  }
   return parameters;
 }
 
-std::string tail_source(const RowPart& part) {
+std::string tail_source(const ops::Publish& row) {
   std::string counters, columns;
-  for (int c = 0; c < part.num_counters; ++c) counters += fmt::format("    *k{0} += by{0};\n", c);
-  for (int c = 0; c < part.columns; ++c) {
+  for (std::size_t c = 0; c < row.counters.size(); ++c) counters += fmt::format("    *k{0} += by{0};\n", c);
+  for (std::size_t c = 0; c < row.scalars.size(); ++c) {
     columns += fmt::format("  if (lane == {0}) to[{0}] = giro::as_double(giro::value(*s{0}));\n", c);
   }
   return fmt::format(fmt::runtime(kTail), fmt::arg("counters", counters), fmt::arg("columns", columns),
-                     fmt::arg("end", part.ends_row() ? kEnd : ""));
+                     fmt::arg("end", row.ends_row() ? kEnd : ""));
 }
 
-std::vector<void*> tail_arguments(const RowTail& tail, unsigned int* arrivals) {
-  const auto number = [](std::int64_t value) { return reinterpret_cast<void*>(static_cast<std::intptr_t>(value)); };
-  std::vector<void*> arguments{
-      tail.ring.values,           tail.ring.published,           tail.row.raw(),         arrivals,
-      number(tail.ring.capacity), number(tail.part.row_columns), number(tail.part.first)};
-  for (int c = 0; c < tail.part.columns; ++c) arguments.push_back(const_cast<void*>(tail.part.scalars[c]));
-  for (int c = 0; c < tail.part.num_counters; ++c) {
-    arguments.push_back(tail.part.counters[c]);
-    arguments.push_back(number(tail.part.amounts[c]));
+std::vector<void*> tail_arguments(const ops::Publish& row, unsigned int* arrivals) {
+  const auto number = [](auto value) { return reinterpret_cast<void*>(static_cast<std::intptr_t>(value)); };
+  std::vector<void*> arguments{row.ring.values,           row.ring.published,      row.row.raw(),    arrivals,
+                               number(row.ring.capacity), number(row.row_columns), number(row.first)};
+  for (const Tensor& scalar : row.scalars) arguments.push_back(scalar.raw());
+  for (const ops::Counter& counter : row.counters) {
+    arguments.push_back(counter.count.raw());
+    arguments.push_back(number(counter.by));
   }
   return arguments;
 }

@@ -1,30 +1,22 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include <giro/kernels/publish.h>
-#include <giro/runtime/stream.h>
-
-#include "kernels/functors/publish.h"
+#include "kernels/internal/publish_op.h"
 
 namespace giro::cuda {
 
-// A part of a row of scalars (giro/kernels/publish.h), which the last block of a generated kernel publishes once all
-// others are done.
-struct RowTail {
-  RowRing ring;
-  Tensor row;
-  RowPart part;
+// A part of a row of scalars, which the last block of a generated kernel publishes once all others are done.
 
-  // What a source depends on.
-  void add_to(std::vector<std::int64_t>& key) const;
-};
+// What a source depends on.
+void add_to_key(const ops::Publish& row, std::vector<std::int64_t>& key);
 
 // The parameters of the kernel, and what follows after its elements.
-std::string tail_parameters(const RowPart& part);
-std::string tail_source(const RowPart& part);
+std::string tail_parameters(const ops::Publish& row);
+std::string tail_source(const ops::Publish& row);
 // The arguments, in the order of the parameters: addresses and, as wide as these, numbers.
-std::vector<void*> tail_arguments(const RowTail& tail, unsigned int* arrivals);
+std::vector<void*> tail_arguments(const ops::Publish& row, unsigned int* arrivals);
 
 }  // namespace giro::cuda

@@ -1,6 +1,6 @@
 #include "kernels/cuda/for_each.cuh"
 #include "kernels/functors/slots.h"
-#include "kernels/internal/backends.h"
+#include "kernels/internal/ops.h"
 
 namespace giro::cuda {
 namespace {
@@ -36,17 +36,18 @@ void in_units(const Tensor& content, const F& copy) {
 
 }  // namespace
 
-void read_slot(const Tensor& out, const SlotRing& ring, std::int64_t offset, const Stream& stream) {
-  in_units(out, [&]<class Unit>(Unit) {
-    ForEach{stream}(static_cast<std::int64_t>(out.bytes() / sizeof(Unit)),
-                    ReadSlot<Unit>{static_cast<Unit*>(out.raw()), functors::CurrentSlot(ring), offset});
+void run(const ops::ReadSlot& op, const Stream& stream) {
+  in_units(op.out, [&]<class Unit>(Unit) {
+    ForEach{stream}(static_cast<std::int64_t>(op.out.bytes() / sizeof(Unit)),
+                    ReadSlot<Unit>{static_cast<Unit*>(op.out.raw()), functors::CurrentSlot(op.ring()), op.offset});
   });
 }
 
-void write_slot(const SlotRing& ring, std::int64_t offset, const Tensor& in, const Stream& stream) {
-  in_units(in, [&]<class Unit>(Unit) {
-    ForEach{stream}(static_cast<std::int64_t>(in.bytes() / sizeof(Unit)),
-                    WriteSlot<Unit>{static_cast<const Unit*>(in.raw()), functors::CurrentSlot(ring), offset});
+void run(const ops::WriteSlot& op, const Stream& stream) {
+  in_units(op.in, [&]<class Unit>(Unit) {
+    ForEach{stream}(
+        static_cast<std::int64_t>(op.in.bytes() / sizeof(Unit)),
+        WriteSlot<Unit>{static_cast<const Unit*>(op.in.raw()), functors::CurrentSlot(op.ring()), op.offset});
   });
 }
 

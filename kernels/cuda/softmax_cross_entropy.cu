@@ -8,7 +8,7 @@
 #include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/functors/dtype_dispatch.h"
-#include "kernels/internal/backends.h"
+#include "kernels/internal/ops.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
@@ -61,7 +61,7 @@ __global__ void softmax_cross_entropy_kernel(float* losses, float* dlogits, cons
 }
 
 constexpr int kUnit = 8;  // of a generated sum (expression_plan.h)
-constexpr int kMostUnits = kMostMeanRows / kUnit;
+constexpr int kMostUnits = ops::MeanCrossEntropy::kMostRows / kUnit;
 constexpr int kUnitsOfFloats = 128;  // what is joined in f32
 
 // For a whole block of kSize threads: the sum of losses[0, rows) in thread 0, added up as a generated kernel does it:
@@ -155,37 +155,35 @@ __global__ void mean_cross_entropy_kernel(float* loss, float* dlogits, float* ac
 
 }  // namespace
 
-void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels,
-                           const Stream& stream) {
-  const std::int64_t rows = logits.shape()[0], columns = logits.shape()[1];
+void run(const ops::SoftmaxCrossEntropy& op, const Stream& stream) {
+  const std::int64_t rows = op.logits.shape()[0], columns = op.logits.shape()[1];
   if (rows == 0) return;
-  functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
+  functors::with_integer(op.labels.dtype(), [&]<class Label>(functors::Type<Label>) {
     softmax_cross_entropy_kernel<<<blocks_for(rows, kThreads / kWarp), kThreads, 0, handle(stream)>>>(
-        losses.data<float>(), dlogits ? dlogits.data<float>() : nullptr, logits.data<float>(), labels.data<Label>(),
-        rows, columns);
+        op.losses.data<float>(), op.dlogits ? op.dlogits.data<float>() : nullptr, op.logits.data<float>(),
+        op.labels.data<Label>(), rows, columns);
     check_launch("softmax_cross_entropy_kernel");
   });
 }
 
-void mean_cross_entropy(const Tensor& loss, const Tensor& dlogits, const Tensor& accuracy, const Tensor& logits,
-                        const Tensor& labels, double factor, const Stream& stream) {
-  const std::int64_t rows = logits.shape()[0], columns = logits.shape()[1];
-  float* const gradient = dlogits ? dlogits.data<float>() : nullptr;
-  float* const share = accuracy ? accuracy.data<float>() : nullptr;
-  functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
+void run(const ops::MeanCrossEntropy& op, const Stream& stream) {
+  const std::int64_t rows = op.logits.shape()[0], columns = op.logits.shape()[1];
+  float* const gradient = op.dlogits ? op.dlogits.data<float>() : nullptr;
+  float* const share = op.accuracy ? op.accuracy.data<float>() : nullptr;
+  functors::with_integer(op.labels.dtype(), [&]<class Label>(functors::Type<Label>) {
     if (rows <= kSmallRows) {
       small_mean_cross_entropy_kernel<<<1, kSmallThreads, 0, handle(stream)>>>(
-          loss.data<float>(), gradient, share, logits.data<float>(), labels.data<Label>(), rows, columns,
-          static_cast<float>(factor));
+          op.loss.data<float>(), gradient, share, op.logits.data<float>(), op.labels.data<Label>(), rows, columns,
+          static_cast<float>(op.factor));
       check_launch("small_mean_cross_entropy_kernel");
       return;
     }
     const Buffer losses = stream.allocate(static_cast<std::size_t>(rows) * sizeof(float));
     const Buffer correct = stream.allocate(static_cast<std::size_t>(rows));
     mean_cross_entropy_kernel<<<blocks_for(rows, kMeanThreads / kWarp), kMeanThreads, 0, handle(stream)>>>(
-        loss.data<float>(), gradient, share, static_cast<float*>(losses.data()),
-        static_cast<unsigned char*>(correct.data()), cuda_stream(stream).arrivals(), logits.data<float>(),
-        labels.data<Label>(), rows, columns, static_cast<float>(factor));
+        op.loss.data<float>(), gradient, share, static_cast<float*>(losses.data()),
+        static_cast<unsigned char*>(correct.data()), cuda_stream(stream).arrivals(), op.logits.data<float>(),
+        op.labels.data<Label>(), rows, columns, static_cast<float>(op.factor));
     check_launch("mean_cross_entropy_kernel");
   });
 }

@@ -7,8 +7,8 @@
 
 #include "runtime/internal/backend.h"
 #include "runtime/internal/call_site.h"
-#include "runtime/internal/emit.h"
-#include "runtime/internal/op_note.h"
+#include "runtime/program/op.h"
+#include "runtime/program/op_note.h"
 
 namespace giro::nn {
 namespace {
@@ -47,6 +47,26 @@ Gradient gradient_of(const std::string& name, const Gradient& vjp) {
   };
 }
 
+// In a program.
+struct UsersCall {
+  static constexpr bool kHoldsTensors = true;
+  Out out;
+  std::vector<In> in;
+  std::string name;
+  decltype(CallFunctions::cuda) cuda;
+  decltype(CallFunctions::cpu) cpu;
+};
+
+void run(const UsersCall& op, const Stream& stream) {
+  std::vector<Tensor> in(op.in.begin(), op.in.end());
+  if (stream.device().is_cuda()) {
+    op.cuda(op.out, in, cuda_stream(stream));
+    cuda::check_queued(quoted(op.name), stream);
+  } else {
+    submit(stream, [out = Tensor(op.out), in = std::move(in), cpu = op.cpu] { cpu(out, in); });
+  }
+}
+
 }  // namespace
 
 Var call(const std::string& name, const CallOutput& output, const std::vector<Var>& inputs, CallFunctions functions,
@@ -60,7 +80,8 @@ Var call(const std::string& name, const CallOutput& output, const std::vector<Va
                 fmt::format("{}: its inputs lie on {}, and it has no function for {}", quoted(name),
                             to_string(stream.device()), on_cuda ? "CUDA (.cuda)" : "the CPU (.cpu)"));
   }
-  std::vector<Tensor> in;
+  UsersCall op{y.value(), {}, name, std::move(functions.cuda), std::move(functions.cpu)};
+  std::vector<In>& in = op.in;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     in.push_back(inputs[i].value());
     if (in.back() && in.back().device() != stream.device()) {
@@ -68,16 +89,12 @@ Var call(const std::string& name, const CallOutput& output, const std::vector<Va
                                                           to_string(in.back()), to_string(stream.device())));
     }
   }
-  detail::note_op(name, {y.value()}, in);
-  detail::Blocking::before(quoted(name), stream);
-  const detail::OpScope op(name.c_str());
-  if (on_cuda) {
-    functions.cuda(y.value(), in, cuda_stream(stream));
-    cuda::check_queued(quoted(name), stream);
+  if (functions.touches_its_arguments_alone) {
+    queue(name, std::move(op), stream);
   } else {
-    submit(stream, [out = y.value(), in = std::move(in), cpu = std::move(functions.cpu)] { cpu(out, in); });
+    detail::note_op(name, {y.value()}, {in.begin(), in.end()});
+    detail::run_op(name.c_str(), stream, [&] { run(op, stream); });
   }
-  detail::Blocking::after(quoted(name), stream);
   return y;
 }
 

@@ -20,14 +20,17 @@ struct CallOutput {
 
 // The op on each kind of device, and its gradient; each may be left out where it is not needed.
 struct CallFunctions {
-  // Launches kernels on `stream`, a cudaStream_t. Called once, when the op is queued or recorded: work on another
-  // stream would not be in the recording.
+  // Launches kernels on `stream`, a cudaStream_t: work on another stream would not be in a recording. Called when the
+  // op is queued or recorded, not when it is replayed.
   std::function<void(const Tensor& out, const std::vector<Tensor>& in, CUstream_st* stream)> cuda = nullptr;
   // Computes `out`, on the host. Called each time that the op runs.
   std::function<void(const Tensor& out, const std::vector<Tensor>& in)> cpu = nullptr;
   // The gradient of the loss by each input, given that by the output, dy. Like the op itself it is an expression of
   // Vars: ops of functional.h, or other calls.
   Gradient vjp = nullptr;
+  // So it is an op like any other: it may run earlier, later or beside others, or not at all where nobody reads `out`.
+  // If not, all ops before it in the step are queued before it, and those after it after it.
+  bool touches_its_arguments_alone = true;
 };
 
 // A new value that a function of the user's computes from `inputs`, used in a step like that of any op:

@@ -162,7 +162,7 @@ Var view(const char* name, const Var& x, const Shape& shape, const Layout& layou
   Var y = Var::computed(x.dtype(), shape, {x}, std::move(gradient));
   Builder builder(shape);
   builder.write(builder.read(x.value(), layout), y.value(), pointwise::broadcast_layout(shape, shape));
-  pointwise::queue(name, std::move(builder).take(), y.stream());
+  queue(name, std::move(builder).take(), y.stream());
   return y;
 }
 
@@ -194,7 +194,7 @@ Var apply(const ScalarFunction& function, const std::vector<Operand>& operands) 
   }
   const std::uint16_t computed = builder.apply(function, result, std::span(values).first(operands.size()));
   builder.write(computed, y.value(), pointwise::broadcast_layout(shape, shape));
-  pointwise::queue(function.name, std::move(builder).take(), y.stream());
+  queue(function.name, std::move(builder).take(), y.stream());
   return y;
 }
 

@@ -80,7 +80,7 @@ Var reduce(const char* op, Combiner combiner, const Operand& x, DType computed, 
     result = builder.apply(pointwise::functions::divide, dtype, std::array{result, builder.constant(dtype, *divisor)});
   }
   builder.write(result, y.value(), reduction.write);
-  pointwise::queue(op, std::move(builder).take(), y.stream());
+  queue(op, std::move(builder).take(), y.stream());
   return y;
 }
 

@@ -86,7 +86,7 @@ Var padded(const Var& x, std::size_t axis, std::int64_t before, std::int64_t aft
     if (before > 0) result = chosen(builder, place, before, outside, result);
   }
   builder.write(result, y.value(), broadcast_layout(shape, shape));
-  pointwise::queue("pad", std::move(builder).take(), y.stream());
+  queue("pad", std::move(builder).take(), y.stream());
   return y;
 }
 
@@ -141,7 +141,7 @@ Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
     }
     builder.write(value, y.value(), whole);
   }
-  pointwise::queue("concatenate", std::move(builder).take(), y.stream());
+  queue("concatenate", std::move(builder).take(), y.stream());
   return y;
 }
 

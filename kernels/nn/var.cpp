@@ -16,7 +16,7 @@
 #include "kernels/internal/gradient_mode.h"
 #include "kernels/internal/gradient_terms.h"
 #include "runtime/internal/call_site.h"
-#include "runtime/internal/recording.h"
+#include "runtime/program/recording.h"
 
 namespace giro::nn {
 namespace {

@@ -28,7 +28,7 @@ void adjust_loss_scale(const LossScale& scale, const Tensor& squared_norm, const
   where(is_good, larger, maximum(before * 0.5, LossScale::kLeast)).write(scale.scale, {});
   where(is_good, where(is_early, good_steps + 1, 0), 0).write(scale.good_steps, {});
   where(is_good, skipped, skipped + 1).write(scale.skipped, {});
-  pointwise::queue("adjust_loss_scale", std::move(code).take(), stream);
+  queue("adjust_loss_scale", std::move(code).take(), stream);
 }
 
 }  // namespace giro::optim

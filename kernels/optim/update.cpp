@@ -155,7 +155,7 @@ void update(const UpdateRule& rule, const UpdateTensors& t, const Stream& stream
     checks::has_dtype("update", {"squared_norm", t.squared_norm}, DType::f32);
     checks::has_shape("update", {"squared_norm", t.squared_norm}, {});
   }
-  pointwise::queue("update", update_of(rule, t), stream);
+  queue("update", update_of(rule, t), stream);
 }
 
 }  // namespace giro::optim

@@ -3,22 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include "kernels/cpu/expression.h"
 #include "kernels/cuda/expression.h"
-#include "kernels/internal/backends.h"
-#include "kernels/internal/dispatch.h"
+#include "kernels/internal/on_device.h"
 
 namespace giro::pointwise {
-void ExpressionCall::move(const detail::MemoryMoves& moves) { expression = moved(std::move(expression), moves); }
 
-void ExpressionCall::emit(const Stream& stream) const { GIRO_BACKEND(stream, run)(expression, stream); }
+void run(const Expression& expression, const Stream& stream) { GIRO_ON_DEVICE(stream, run(expression, stream)); }
 
-// Where each element is read before it is written, and nowhere else.
-bool ExpressionCall::can_write_over(const Tensor& write, const Tensor& read) const {
+bool may_write_over(const Expression& expression, const Tensor& write, const Tensor& read) {
   const auto is_of = [](const Tensor& tensor) {
     return [&](const Access& at) { return at.memory.raw() == tensor.raw(); };
   };
@@ -147,11 +143,7 @@ std::int64_t bytes_of(const Access& access, const Shape& space) {
 
 }  // namespace
 
-void queue(const std::string& name, Expression expression, const Stream& stream) {
-  if (!detail::Recording::holds()) {
-    detail::run_op(name.c_str(), stream, [&] { GIRO_BACKEND(stream, run)(expression, stream); });
-    return;
-  }
+Program::Node node_of(std::string name, const Expression& expression) {
   // A value counts once, however many parts of it are touched, and these no more than there is of it.
   std::vector<Tensor> reads, writes;
   std::int64_t bytes = 0;
@@ -172,9 +164,7 @@ void queue(const std::string& name, Expression expression, const Stream& stream)
   };
   add(reads, expression.reads, [](const Access& read) -> const Access& { return read; });
   add(writes, expression.writes, [](const Expression::Write& write) -> const Access& { return write.to; });
-  const double flops = operations(expression);
-  detail::Recording::current()->hold({Program::Node(name, std::move(writes), std::move(reads), flops, bytes), stream,
-                                      std::make_shared<ExpressionCall>(std::move(expression))});
+  return {std::move(name), std::move(writes), std::move(reads), operations(expression), bytes};
 }
 
 }  // namespace giro::pointwise

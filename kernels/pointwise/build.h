@@ -10,7 +10,7 @@
 #include <giro/runtime/stream.h>
 
 #include "kernels/pointwise/expression.h"
-#include "runtime/internal/held_op.h"
+#include "runtime/program/op.h"
 
 namespace giro::pointwise {
 
@@ -46,20 +46,16 @@ class Builder {
   Expression expression_;
 };
 
-// An expression as an op of a program.
-class ExpressionCall final : public detail::OpCall {
- public:
-  explicit ExpressionCall(Expression of) : expression(std::move(of)) {}
-
-  void move(const detail::MemoryMoves& moves) override;
-  void emit(const Stream& stream) const override;
-  bool can_write_over(const Tensor& write, const Tensor& read) const override;
-
-  Expression expression;
-};
-
-// Runs it on the stream, or holds it as an op of a recording, by this name.
-void queue(const std::string& name, Expression expression, const Stream& stream);
+// An expression is an op of a program (runtime/program/op.h), each time by a name of its own.
+void run(const Expression& expression, const Stream& stream);
+Program::Node node_of(std::string name, const Expression& expression);
+// Where each element is read before it is written, and nowhere else.
+bool may_write_over(const Expression& expression, const Tensor& write, const Tensor& read);
+template <class F>
+void for_each_tensor(Expression& expression, const F& f) {
+  for (Access& read : expression.reads) f(read.memory, detail::Use::read);
+  for (Expression::Write& write : expression.writes) f(write.to.memory, detail::Use::written);
+}
 
 }  // namespace giro::pointwise
 

@@ -12,7 +12,7 @@
 
 #include "kernels/pointwise/fusion_axes.h"
 #include "kernels/pointwise/table.h"
-#include "runtime/internal/overlap.h"
+#include "runtime/program/overlap.h"
 
 namespace giro::pointwise {
 namespace {

@@ -12,9 +12,9 @@
 #include <giro/runtime/error.h>
 #include <giro/runtime/span.h>
 
-#include "kernels/internal/rewrite/rewriter.h"
+#include "kernels/rules/record.h"
 #include "runtime/internal/backend.h"
-#include "runtime/internal/emit.h"
+#include "runtime/program/emit.h"
 
 namespace giro::detail {
 namespace {
@@ -185,16 +185,14 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
   stream_.impl().add_progress(calls_);
   if (mode == Mode::eager) return;
   const Span span("record", "record a step");
-  graph_ = Graph::record(stream_,
-                         [&] {
-                           const Logs logs = run_body(body);
-                           logs_ = LogRing::create(logs, call_, stream_);
-                           logs_->publish(logs);
-                         },
-                         {.rewriter = &rewrite::rewriter(),
-                          .name = calls_->name,
-                          .leaves = is_blocking_ ? names(call.state) : std::vector<Leaf>(),
-                          .state = &call.state});
+  graph_ = rules::record(
+      stream_,
+      [&] {
+        const Logs logs = run_body(body);
+        logs_ = LogRing::create(logs, call_, stream_);
+        logs_->publish(logs);
+      },
+      {.name = calls_->name, .leaves = is_blocking_ ? names(call.state) : std::vector<Leaf>(), .state = &call.state});
   calls_->set_logs(logs_);
   // Op by op, what is no op of giro's runs only when the function does.
   calls_function_ = is_blocking_ && !std::ranges::all_of(graph_->program().nodes(), &Program::Node::is_op);

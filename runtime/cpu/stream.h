@@ -9,7 +9,7 @@
 #include <giro/runtime/stream.h>
 
 #include "runtime/internal/backend.h"
-#include "runtime/internal/op_scope.h"
+#include "runtime/program/op_scope.h"
 
 namespace giro::cpu {
 

@@ -17,9 +17,9 @@
 #include <giro/runtime/device.h>
 
 #include "runtime/internal/call_progress.h"
-#include "runtime/internal/held_op.h"
 #include "runtime/internal/peers.h"
-#include "runtime/internal/recording.h"
+#include "runtime/program/held_op.h"
+#include "runtime/program/recording.h"
 
 struct CUstream_st;
 

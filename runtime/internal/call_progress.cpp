@@ -5,7 +5,7 @@
 #include <typeinfo>
 
 #include "runtime/internal/backend.h"
-#include "runtime/internal/emit.h"
+#include "runtime/program/emit.h"
 
 namespace giro::detail {
 

@@ -5,6 +5,7 @@
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/pool.h>
 #include <giro/runtime/graph.h>
+#include <giro/runtime/program.h>
 
 #include <algorithm>
 #include <functional>
@@ -12,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/internal/rewrite/rewriter.h"
+#include "kernels/rules/record.h"
 #include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/relu.h"
@@ -43,9 +44,7 @@ class RecordedCollectivesTest : public test::OpTest {
   void fork() { hand_over(stream(), *beside_); }
   void join() { hand_over(*beside_, stream()); }
 
-  Graph record(const std::function<void()>& body) const {
-    return Graph::record(stream(), body, {.rewriter = &rewrite::rewriter()});
-  }
+  Graph record(const std::function<void()>& body) const { return rules::record(stream(), body); }
   static std::vector<std::string> ops_of(const Graph& graph) {
     std::vector<std::string> names;
     for (const Program::Node& node : graph.program().nodes()) names.push_back(node.op);

@@ -1,5 +1,6 @@
 #include <giro/kernels/dense.h>
 
+#include "kernels/internal/ops.h"
 #include "tests/kernels/declined.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/precisions.h"
@@ -166,7 +167,7 @@ void DenseTest::check_backward(const std::vector<Sizes>& all) {
              .outputs = {{DType::f32, w.shape, before.values}, db_out},
              .run =
                  [=](const Tensors& out, const Tensors& in, const Stream& s) {
-                   dense_backward_add(out[0], with_db ? out[1] : Tensor(), in[0], in[1], Math::f32, s);
+                   queue(ops::DenseBackwardAdd{out[0], with_db ? out[1] : Tensor(), in[0], in[1]}, s);
                    if (!with_db) dense_backward({}, {}, out[1], in[0], in[1], Tensor(out[0]), s);
                  },
              .expected = {joined, db},
@@ -369,17 +370,6 @@ TEST_P(DenseTest, BackwardRefusesWhatDoesNotFit) {
   expect_device_error([&] { dense_backward(dx, elsewhere(dw), db, dz, x, w, stream()); });
 }
 
-TEST_P(DenseTest, AddingRefusesWhatDoesNotFit) {
-  const Tensor x = tensor({4, 7}), dz = tensor({4, 3}), dw = tensor({7, 3}), db = tensor({3});
-  expect_shape_error({7, 3}, {3, 7}, [&] { dense_backward_add(tensor({3, 7}), db, dz, x, Math::f32, stream()); });
-  expect_shape_error({3}, {4}, [&] { dense_backward_add(dw, tensor({4}), dz, x, Math::f32, stream()); });
-  expect_shape_error({4, 3}, {5, 3}, [&] { dense_backward_add(dw, db, tensor({5, 3}), x, Math::f32, stream()); });
-  expect_dtype_error(DType::f32, DType::bf16, [&] {
-    dense_backward_add(tensor({7, 3}, DType::bf16), db, dz, x, Math::f32, stream());
-  });
-  expect_device_error([&] { dense_backward_add(elsewhere(dw), db, dz, x, Math::f32, stream()); });
-}
-
 // More than there are kept descriptions of (kernels/cpu/one_dnn.h).
 TEST_P(DenseTest, ManyShapesAreNotMixedUp) {
   for (int round = 0; round < 2; ++round) {
@@ -397,7 +387,7 @@ TEST_P(DenseTest, NoRowsAddNothing) {
   const Tensor dw = tensor({7, 3}), db = tensor({3});
   from_host(dw, std::vector<float>(21, 5), stream());
   from_host(db, std::vector<float>(3, 5), stream());
-  dense_backward_add(dw, db, tensor({0, 3}), tensor({0, 7}), Math::f32, stream());
+  queue(ops::DenseBackwardAdd{dw, db, tensor({0, 3}), tensor({0, 7})}, stream());
   EXPECT_EQ(to_host<float>(dw, stream()), std::vector<float>(21, 5));
   EXPECT_EQ(to_host<float>(db, stream()), std::vector<float>(3, 0));
 }

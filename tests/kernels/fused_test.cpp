@@ -10,10 +10,8 @@
 #include <giro/kernels/reduce.h>
 #include <giro/kernels/softmax_cross_entropy.h>
 
-#include "kernels/functors/publish.h"
-#include "kernels/internal/backends.h"
-#include "kernels/internal/dispatch.h"
-#include "kernels/internal/rewrite/rewriter.h"
+#include "kernels/internal/ops.h"
+#include "kernels/rules/record.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/relu.h"
 
@@ -61,22 +59,6 @@ class FusedTest : public test::OpTest {
   test::Random random_;
   std::vector<Buffer> temporaries_;
 };
-// An op is queued by one statement: what follows an `if` without braces is that, and the `else` behind it the if's.
-TEST(Dispatch, QueuesByOneStatement) {
-  const Stream stream(Device::cpu());
-  float x = 2, sum = 0;
-  const Tensor in(&x, DType::f32, {1, 1}, Device::cpu()), out(&sum, DType::f32, {1}, Device::cpu());
-  int skipped = 0;
-  for (const bool queues : {true, false}) {
-    if (queues)
-      GIRO_QUEUE(stream, sum_rows, (out, in), {out}, {in}, elements(out));
-    else
-      ++skipped;
-  }
-  EXPECT_EQ(sum, 2);
-  EXPECT_EQ(skipped, 1);
-}
-
 INSTANTIATE_TEST_SUITE_P(Devices, FusedTest, test::kDevices, test::device_name);
 
 TEST_P(FusedTest, BatchesAreGatheredAsArrayByArray) {
@@ -105,8 +87,11 @@ TEST_P(FusedTest, BatchesAreGatheredAsArrayByArray) {
               gather_rows(out[2], in[4], indices, s);
             },
             [&](const Tensors& out, const Tensors& in, const Stream& s) {
-              gather_batch({{out[0], in[2], 1 / 255.f}, {out[1], in[3]}, {out[2], in[4]}, {out[3], in[2]}},
-                           {slots(in[0]), in[1]}, order, s);
+              queue(ops::GatherBatch{slots(in[0]),
+                                     in[1],
+                                     {{out[0], in[2], 1 / 255.f}, {out[1], in[3]}, {out[2], in[4]}, {out[3], in[2]}},
+                                     order},
+                    s);
             });
       }
     }
@@ -139,7 +124,9 @@ TEST_P(FusedTest, CrossEntropyComesWithItsMeanGradientAndAccuracy) {
               scale(out[2], gradients, factor, s);
             },
             [&](const Tensors& out, const Tensors& in, const Stream& s) {
-              mean_cross_entropy(out[0], all ? out[2] : Tensor(), all ? out[1] : Tensor(), in[0], in[1], factor, s);
+              queue(
+                  ops::MeanCrossEntropy{out[0], all ? out[2] : Tensor(), all ? out[1] : Tensor(), in[0], in[1], factor},
+                  s);
             });
       }
     }
@@ -153,42 +140,42 @@ TEST_P(FusedTest, GradientsMayTakeThePlaceOfTheLogits) {
         fmt::format("{} rows", rows), {labels}, {{DType::f32, {}, {}}, {DType::f32, {}, {}}, logits},
         [&](const Tensors& out, const Tensors& in, const Stream& s) {
           const Tensor gradients = temporary(DType::f32, {rows, 10});
-          mean_cross_entropy(out[0], gradients, out[1], out[2], in[0], 0.5, s);
+          queue(ops::MeanCrossEntropy{out[0], gradients, out[1], out[2], in[0], 0.5}, s);
           copy(out[2], gradients, s);
         },
         [&](const Tensors& out, const Tensors& in, const Stream& s) {
-          mean_cross_entropy(out[0], out[2], out[1], out[2], in[0], 0.5, s);
+          queue(ops::MeanCrossEntropy{out[0], out[2], out[1], out[2], in[0], 0.5}, s);
         });
   }
 }
 
 TEST_P(FusedTest, PoolingComesWithTheActivationBeforeIt) {
   for (const auto& [height, width] : {std::pair{2, 2}, {3, 1}, {1, 2}, {6, 8}}) {
-    for (const Activation f : {Activation::none, Activation::relu}) {
+    for (const bool has_relu : {false, true}) {
       const PoolOptions options{{height, width}, {height, width}};
       const Shape x{3, 6, 16, 5}, y = pool_shape(x, options);
       for (const DType dtype : kStorageDTypes) {
         check_same(
-            fmt::format("{}, windows of {} by {}, activation {}", name_of(dtype), height, width, static_cast<int>(f)),
+            fmt::format("{}, windows of {} by {}, {}", name_of(dtype), height, width, has_relu ? "relu" : "none"),
             {random_.uniform(y, -2, 2, dtype), random_.uniform(x, -0.5, 1, dtype)}, {{dtype, x, {}}},
             [&](const Tensors& out, const Tensors& in, const Stream& s) {
               avg_pool_backward(out[0], in[0], options, s);
-              if (f == Activation::relu) test::relu_backward(out[0], out[0], in[1], s);
+              if (has_relu) test::relu_backward(out[0], out[0], in[1], s);
             },
             [&](const Tensors& out, const Tensors& in, const Stream& s) {
-              avg_pool_activation_backward(out[0], Tensor(), in[0], in[1], Tensor(), f, options, s);
+              queue(ops::AvgPoolActivationBackward{out[0], {}, in[0], in[1], {}, has_relu, options}, s);
             });
         check_same(
-            fmt::format("there, {}, windows of {} by {}, activation {}", name_of(dtype), height, width,
-                        static_cast<int>(f)),
+            fmt::format("forward, {}, windows of {} by {}, {}", name_of(dtype), height, width,
+                        has_relu ? "relu" : "none"),
             {random_.uniform(x, -2, 2, dtype)}, {{dtype, y, {}}},
             [&](const Tensors& out, const Tensors& in, const Stream& s) {
-              const Tensor activated = f == Activation::relu ? temporary(dtype, x) : in[0];
-              if (f == Activation::relu) test::relu(activated, in[0], s);
+              const Tensor activated = has_relu ? temporary(dtype, x) : in[0];
+              if (has_relu) test::relu(activated, in[0], s);
               avg_pool(out[0], activated, options, s);
             },
             [&](const Tensors& out, const Tensors& in, const Stream& s) {
-              activation_avg_pool(out[0], in[0], Tensor(), f, options, s);
+              queue(ops::ActivationAvgPool{out[0], in[0], {}, has_relu, options}, s);
             });
       }
     }
@@ -205,8 +192,9 @@ TEST_P(FusedTest, AnInfiniteGradientOfAPoolingStopsAtAClosedRelu) {
              .outputs = {{dtype, {1, 2, 4, 1}, {}}},
              .run =
                  [=](const Tensors& out, const Tensors& in, const Stream& s) {
-                   avg_pool_activation_backward(out[0], Tensor(), in[0], in[1], bias == 0 ? Tensor() : in[2],
-                                                Activation::relu, {}, s);
+                   queue(
+                       ops::AvgPoolActivationBackward{out[0], {}, in[0], in[1], bias == 0 ? Tensor() : in[2], true, {}},
+                       s);
                  },
              .expected = {
                  {{0, test::kInfinity, 0, test::kNaN, test::kInfinity, 0, test::kNaN, 0}, std::vector<double>(8)}}});
@@ -238,8 +226,8 @@ TEST_P(FusedTest, PoolingComesWithTheBiasBeforeIt) {
             sum_rows(out[2], out[1].reshape(matrix), s);
           },
           [&](const Tensors& out, const Tensors& in, const Stream& s) {
-            activation_avg_pool(out[0], in[0], in[1], Activation::relu, options, s);
-            avg_pool_activation_backward(out[1], out[2], in[2], in[0], in[1], Activation::relu, options, s);
+            queue(ops::ActivationAvgPool{out[0], in[0], in[1], true, options}, s);
+            queue(ops::AvgPoolActivationBackward{out[1], out[2], in[2], in[0], in[1], true, options}, s);
           });
     }
   }
@@ -260,8 +248,8 @@ TEST_P(FusedTest, DenseLayersOfBytesScaleThem) {
           dense_backward(Tensor(), out[1], out[2], in[3], floats, in[1], s);
         },
         [&](const Tensors& out, const Tensors& in, const Stream& s) {
-          dense_of_bytes(out[0], in[0], 1 / 255.f, in[1], in[2], s);
-          dense_of_bytes_backward(out[1], out[2], in[3], in[0], 1 / 255.f, s);
+          queue(ops::DenseOfBytes{out[0], in[0], in[1], in[2], 1 / 255.f}, s);
+          queue(ops::DenseOfBytesBackward{out[1], out[2], in[3], in[0], 1 / 255.f}, s);
         });
   }
 }
@@ -295,7 +283,7 @@ TEST_P(FusedTest, TheUpdatePublishesTheRow) {
             publish_row(ring, out[5], scalars, s);
           };
           if (fused) {
-            const Graph graph = Graph::record(s, step, {.rewriter = &rewrite::rewriter()});
+            const Graph graph = rules::record(s, step);
             EXPECT_EQ(graph.program().nodes().size(), device().is_cuda() ? 1u : 2u);
             graph.replay(s, 3);
           } else {
@@ -311,44 +299,6 @@ TEST_P(FusedTest, TheUpdatePublishesTheRow) {
       EXPECT_EQ(published.front()[5], 8);  // the step, in the row of the second time
     }
   }
-}
-
-TEST_P(FusedTest, RefusesWhatDoesNotFit) {
-  const auto tensor = [&](DType dtype, const Shape& shape) { return temporary(dtype, shape); };
-  const Tensor scalar = tensor(DType::f32, {}), logits = tensor(DType::f32, {4, 3}), labels = tensor(DType::u8, {4});
-  const auto expect = [](ErrorCode code, const std::string& word, const auto& call) {
-    test::expect_error(code, {word}, call);
-  };
-  expect(ErrorCode::dtype_mismatch, "accuracy",
-         [&] { mean_cross_entropy(scalar, Tensor(), labels, logits, labels, 1, stream()); });
-  expect(ErrorCode::invalid_argument, "5000 rows", [&] {
-    mean_cross_entropy(scalar, Tensor(), Tensor(), tensor(DType::f32, {5000, 3}), tensor(DType::u8, {5000}), 1,
-                       stream());
-  });
-  const Tensor images = tensor(DType::f32, {1, 5, 4, 1}), pooled = tensor(DType::f32, {1, 2, 2, 1});
-  expect(ErrorCode::unsupported, "do not tile", [&] {
-    avg_pool_activation_backward(images, Tensor(), pooled, images, Tensor(), Activation::relu, {}, stream());
-  });
-  const Tensor even = tensor(DType::f32, {1, 4, 4, 1});
-  expect(ErrorCode::unsupported, "only relu is fused",
-         [&] { avg_pool_activation_backward(even, Tensor(), pooled, even, Tensor(), Activation::gelu, {}, stream()); });
-  const Tensor one = tensor(DType::f32, {1});
-  expect(ErrorCode::unsupported, "only relu is fused",
-         [&] { avg_pool_activation_backward(even, Tensor(), pooled, even, one, Activation::tanh, {}, stream()); });
-  expect(ErrorCode::shape_mismatch, "db", [&] {
-    avg_pool_activation_backward(even, tensor(DType::f32, {2}), pooled, even, one, Activation::relu, {}, stream());
-  });
-  expect(ErrorCode::dtype_mismatch, "dense_of_bytes", [&] {
-    dense_of_bytes(tensor(DType::f32, {4, 2}), logits, 1, tensor(DType::f32, {3, 2}), Tensor(), stream());
-  });
-  const SlotRing ring{tensor(DType::u8, {1, 64}), tensor(DType::i64, {})};
-  expect(ErrorCode::invalid_argument, "0 arrays", [&] { gather_batch({}, ring, {}, stream()); });
-  expect(ErrorCode::dtype_mismatch, "gather_batch", [&] {
-    gather_batch({{tensor(DType::f64, {2, 3}), tensor(DType::u8, {9, 3})}}, ring, {9}, stream());
-  });
-  expect(ErrorCode::shape_mismatch, "gather_batch", [&] {
-    gather_batch({{tensor(DType::u8, {2, 3}), tensor(DType::u8, {9, 4})}}, ring, {9}, stream());
-  });
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "kernels/internal/rewrite/rewriter.h"
+#include "kernels/rules/record.h"
 
 #include <giro/kernels/accuracy.h>
 #include <giro/kernels/conv2d.h>
@@ -14,7 +14,7 @@
 #include <set>
 
 #include "kernels/cpu/narrow_dense.h"
-#include "kernels/internal/rewrite/rules.h"
+#include "kernels/rules/rules.h"
 #include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/relu.h"
@@ -206,7 +206,7 @@ class RewriteTest : public test::OpTest {
  protected:
   std::vector<std::string> ops_of(const std::function<void()>& body) {
     std::vector<std::string> names;
-    const Graph graph = Graph::record(stream(), body, {.rewriter = &rewrite::rewriter()});
+    const Graph graph = rules::record(stream(), body);
     for (const Program::Node& node : graph.program().nodes()) names.push_back(node.op);
     return names;
   }
@@ -223,7 +223,7 @@ TEST_P(RewriteTest, RandomProgramsGiveTheSameBits) {
       const test::RewriteSetting rewriting(setting);
       const test::ArenaSetting arena("1");
       RandomProgram program(stream(), seed);
-      const Graph graph = Graph::record(stream(), [&] { program.queue(); }, {.rewriter = &rewrite::rewriter()});
+      const Graph graph = rules::record(stream(), [&] { program.queue(); });
       for (int i = 0; i < 3; ++i) graph.replay(stream());
       results.push_back(program.contents());
       if (*setting == '0') continue;
@@ -259,7 +259,7 @@ TEST_P(RewriteTest, EachRuleCanBeSwitchedOffByItsName) {
     EXPECT_EQ(ops_of(record), Names{"fill+broadcast"}) << setting;
   }
   std::set<std::string> names;
-  for (const rewrite::Rule& rule : rewrite::all_rules()) {
+  for (const rules::Rule& rule : rules::all_rules()) {
     EXPECT_TRUE(names.insert(rule.name).second);
     const test::RewriteSetting rewriting(("-" + std::string(rule.name)).c_str());
     EXPECT_NO_THROW(ops_of(record)) << rule.name;
@@ -413,15 +413,13 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
   EXPECT_EQ(record(term_is_held), apart);
   EXPECT_EQ(record(doubled), (Names{"dense_backward", "add"}));
   const Tensor db = floats({3}, 0);
-  const Graph graph = Graph::record(stream(),
-                                    [&] {
-                                      const Tensor first = temporary(), term = temporary();
-                                      fill(first, 10, stream());
-                                      dense_backward({}, term, db, dz, x, w, stream());
-                                      add(sum, first, term, stream());
-                                      kept_.resize(kept_.size() - 2);
-                                    },
-                                    {.rewriter = &rewrite::rewriter()});
+  const Graph graph = rules::record(stream(), [&] {
+    const Tensor first = temporary(), term = temporary();
+    fill(first, 10, stream());
+    dense_backward({}, term, db, dz, x, w, stream());
+    add(sum, first, term, stream());
+    kept_.resize(kept_.size() - 2);
+  });
   EXPECT_EQ(graph.program().nodes().size(), is_done ? 2u : 3u);
   graph.replay(stream(), 2);
   EXPECT_EQ(to_host<float>(sum, stream()), std::vector<float>(12, 13));

@@ -1,4 +1,4 @@
-#include "runtime/internal/branches.h"
+#include "runtime/program/branches.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <random>
 
 #include "runtime/internal/arena.h"
-#include "runtime/internal/overlap.h"
+#include "runtime/program/overlap.h"
 
 namespace giro::detail {
 namespace {

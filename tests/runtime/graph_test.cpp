@@ -10,7 +10,7 @@
 
 #include <giro/runtime/tensor.h>
 
-#include "runtime/internal/held_op.h"
+#include "runtime/program/graph_recorder.h"
 #include "tests/environment_setting.h"
 #include "tests/expect_error.h"
 
@@ -222,17 +222,12 @@ TEST_F(GraphTest, TemporariesOfARecordingMayOutliveIt) {
 
 // What has been lost with an error is missed even by a body that catches it.
 TEST_F(GraphTest, AnErrorOfWhatIsHeldComesUpAgain) {
-  class Fails final : public detail::Rewriter {
-    void rewrite(std::vector<detail::HeldOp>&, const Arena&) const override { throw std::runtime_error("rewrite"); }
+  const detail::Rewrite fails = [](std::vector<detail::HeldOp>&, const Arena&) { throw std::runtime_error("rewrite"); };
+  const auto body = [&] {
+    copy(b_, a_, stream_);
+    EXPECT_THROW(submit(stream_, [] {}), std::runtime_error);
   };
-  const Fails fails;
-  EXPECT_THROW(Graph::record(stream_,
-                             [&] {
-                               copy(b_, a_, stream_);
-                               EXPECT_THROW(submit(stream_, [] {}), std::runtime_error);
-                             },
-                             {.rewriter = &fails}),
-               std::runtime_error);
+  EXPECT_THROW(detail::GraphRecorder::record(stream_, body, {}, fails), std::runtime_error);
   EXPECT_FALSE(stream_.is_recording());
 }
 

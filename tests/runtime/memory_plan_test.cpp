@@ -1,4 +1,4 @@
-#include "runtime/internal/memory_plan.h"
+#include "runtime/program/memory_plan.h"
 
 #include <gtest/gtest.h>
 

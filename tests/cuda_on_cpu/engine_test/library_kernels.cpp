@@ -15,7 +15,6 @@
 #include <giro/kernels/optim/update.h>
 #include <giro/kernels/publish.h>
 
-#include "kernels/functors/publish.h"
 #include "kernels/functors/storage.h"
 #include "tests/cuda_on_cpu/engine_test/launch_kernel.h"
 

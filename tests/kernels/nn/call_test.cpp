@@ -12,7 +12,9 @@
 
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/graph.h>
+#include <giro/runtime/program.h>
 
+#include "kernels/rules/record.h"
 #include "tests/kernels/nn/gradient_test.h"
 #if GIRO_WITH_CUDA
 #include "tests/kernels/nn/own_kernels.h"
@@ -196,6 +198,19 @@ TEST_P(CallTest, RunsAtEachReplay) {
     EXPECT_EQ(recorded,
               (std::vector{to_host<float>(y, stream()), to_host<float>(dx, stream()), to_host<float>(dw, stream())}));
   }
+}
+
+TEST_P(CallTest, IsLeftOutWhereNobodyReadsIt) {
+  const Tensor x = upload({DType::f32, {3}, {1, 2, 3}}), w = upload({DType::f32, {3}, {1, 1, -1}}), y = tensor({3});
+  const auto ops = [&](const std::function<void()>& body) {
+    std::vector<std::string> names;
+    const Graph graph = rules::record(stream(), body);
+    for (const Program::Node& node : graph.program().nodes()) names.push_back(node.op);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(ops([&] { (void)bend(Var(x, stream()), Var(w, stream())); }), Names{});
+  EXPECT_EQ(ops([&] { copy(y, bend(Var(x, stream()), Var(w, stream())).value(), stream()); }), Names{"bend"});
 }
 
 class CpuCallTest : public CallTest {};

@@ -8,8 +8,9 @@
 
 #include <giro/kernels/nn/call.h>
 #include <giro/runtime/graph.h>
+#include <giro/runtime/program.h>
 
-#include "kernels/internal/rewrite/rewriter.h"
+#include "kernels/rules/record.h"
 #include "tests/kernels/nn/gradient_test.h"
 
 namespace giro::nn {
@@ -36,7 +37,7 @@ class SliceTest : public GradientTest {
   }
   // The names of the ops that are recorded, once rules have replaced them. Runs them.
   std::vector<std::string> ops(const std::function<void()>& body) {
-    const Graph graph = Graph::record(stream(), body, {.rewriter = &rewrite::rewriter()});
+    const Graph graph = rules::record(stream(), body);
     graph.replay(stream());
     std::vector<std::string> names;
     for (const Program::Node& node : graph.program().nodes()) names.push_back(node.op);

@@ -117,7 +117,7 @@ TEST_P(FunctionsTest, EachGivesItsValueInEveryDtype) {
       for (const Array& array : cases.back().in) operands.push_back(builder.read(upload(array), layout));
       builder.write(builder.apply(*f, result, operands), cases.back().out, layout);
     }
-    pointwise::queue("functions", std::move(builder).take(), stream());
+    queue("functions", std::move(builder).take(), stream());
     for (const Case& each : cases) {
       const ScalarFunction& f = *each.function;
       test::Expected expected;

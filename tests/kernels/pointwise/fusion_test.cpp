@@ -13,8 +13,9 @@
 
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/graph.h>
+#include <giro/runtime/program.h>
 
-#include "kernels/internal/rewrite/rewriter.h"
+#include "kernels/rules/record.h"
 #include "tests/environment_setting.h"
 #include "tests/kernels/nn/gradient_test.h"
 #include "tests/kernels/pointwise/random_program.h"
@@ -46,15 +47,13 @@ class FusionTest : public GradientTest {
       grads.push_back(copied(input, test::Bytes(bytes.size())));
     }
     std::vector<Var> kept;
-    const Graph graph = Graph::record(stream(),
-                                      [&] {
-                                        Vars vars;
-                                        for (std::size_t i = 0; i < inputs.size(); ++i) {
-                                          vars.push_back(Var::parameter(values[i], grads[i], stream()));
-                                        }
-                                        kept = body(vars);
-                                      },
-                                      {.rewriter = &rewrite::rewriter()});
+    const Graph graph = rules::record(stream(), [&] {
+      Vars vars;
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        vars.push_back(Var::parameter(values[i], grads[i], stream()));
+      }
+      kept = body(vars);
+    });
     if (names != nullptr) {
       for (const Program::Node& node : graph.program().nodes()) names->push_back(node.op);
     }

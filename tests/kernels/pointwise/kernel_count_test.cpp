@@ -10,8 +10,9 @@
 
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/graph.h>
+#include <giro/runtime/program.h>
 
-#include "kernels/internal/rewrite/rewriter.h"
+#include "kernels/rules/record.h"
 #include "tests/kernels/nn/gradient_test.h"
 
 namespace giro::nn {
@@ -34,9 +35,7 @@ class KernelCountTest : public GradientTest {
     return vars;
   }
 
-  Program recorded(const std::function<void()>& body) {
-    return Graph::record(stream(), body, {.rewriter = &rewrite::rewriter()}).program();
-  }
+  Program recorded(const std::function<void()>& body) { return rules::record(stream(), body).program(); }
 
   static std::size_t number_of(const Program& program, const std::string& op) {
     return static_cast<std::size_t>(std::count_if(program.nodes().begin(), program.nodes().end(),

@@ -3,7 +3,7 @@
 #include <giro/kernels/reduce.h>
 #include <giro/runtime/program.h>
 
-#include "kernels/internal/rewrite/rewriter.h"
+#include "kernels/rules/record.h"
 #include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
 
@@ -99,13 +99,11 @@ TEST_P(ShareMemoryTest, APartOfAValueStaysWhereItIs) {
 TEST_P(ShareMemoryTest, WhatIsCopiedElsewhereIsNotWrittenOver) {
   const test::ArenaSetting arena("1");
   const Tensor x = leaf({kCount}, 0.5), out = leaf({2 * kCount}, 0), squared = leaf({1}, 0);
-  graph_.emplace(Graph::record(stream(),
-                               [&] {
-                                 const nn::Var a = nn::Var(x, stream()) * 2, t = tanh(a);
-                                 copy(out, nn::concatenate({t, a}, 0).value(), stream());
-                                 copy(squared, sum(square(t) * 0.5, {0}).value(), stream());
-                               },
-                               {.rewriter = &rewrite::rewriter()}));
+  graph_.emplace(rules::record(stream(), [&] {
+    const nn::Var a = nn::Var(x, stream()) * 2, t = tanh(a);
+    copy(out, nn::concatenate({t, a}, 0).value(), stream());
+    copy(squared, sum(square(t) * 0.5, {0}).value(), stream());
+  }));
   const std::vector<float> both = replayed(out);
   EXPECT_NEAR(both.front(), std::tanh(1.0), 2 * test::kUnit) << "and not 1";
   EXPECT_EQ(both.back(), 1);

@@ -12,8 +12,9 @@
 
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/graph.h>
+#include <giro/runtime/program.h>
 
-#include "kernels/internal/rewrite/rewriter.h"
+#include "kernels/rules/record.h"
 #include "tests/kernels/pointwise/random_program.h"
 
 namespace giro::nn {
@@ -61,8 +62,7 @@ void write(unsigned seed, const Stream& stream) {
     parameters.push_back(Var::parameter(value, gradients.back(), stream));
     inputs.push_back(text_of(input.dtype, input.shape, input.values));
   }
-  const Graph graph =
-      Graph::record(stream, [&] { computed = program.with_gradients(parameters); }, {.rewriter = &rewrite::rewriter()});
+  const Graph graph = rules::record(stream, [&] { computed = program.with_gradients(parameters); });
   graph.replay(stream);
   std::vector<std::string> results, firsts, last;
   for (const Var& result : computed.results) results.push_back(text_of(result.value(), stream));

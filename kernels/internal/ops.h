@@ -1,0 +1,300 @@
+#pragma once
+
+// The ops that are no expressions, as programs hold them (runtime/program/op.h), and what each backend implements:
+// their arguments have been checked. What ops of users' are for is said in the public headers; those that are there for
+// rules alone say it here.
+
+#include <cstdint>
+#include <vector>
+
+#include <giro/kernels/conv2d.h>
+#include <giro/kernels/gather.h>
+#include <giro/kernels/math.h>
+#include <giro/kernels/pool.h>
+#include <giro/kernels/slots.h>
+
+#include "kernels/internal/on_device.h"
+#include "runtime/program/op.h"
+
+namespace giro::ops {
+
+// For what an op costs.
+inline double elements(const Tensor& tensor) { return static_cast<double>(tensor.count()); }
+inline std::int64_t bytes_of(const Tensor& tensor) { return static_cast<std::int64_t>(tensor.bytes()); }
+
+struct Dense {
+  static constexpr const char* kName = "dense";
+  Out y{};
+  In x{}, w{}, b{};
+  Math math = Math::f32;
+
+  double flops() const { return 2 * elements(x) * static_cast<double>(w.shape()[1]) + (b ? elements(y) : 0); }
+};
+
+// x is there for dw, w for dx.
+struct DenseBackward {
+  static constexpr const char* kName = "dense_backward";
+  Out dx{}, dw{}, db{};
+  In dz{}, x{}, w{};
+  Math math = Math::f32;
+
+  double flops() const {
+    const double inputs = static_cast<double>(x ? x.shape()[1] : w ? w.shape()[0] : 0);
+    return ((dx ? 2 : 0) + (dw ? 2 : 0)) * elements(dz) * inputs + (db ? elements(dz) : 0);
+  }
+};
+
+// Adds to dw, which is f32.
+struct DenseBackwardAdd {
+  static constexpr const char* kName = "dense_backward_add";
+  InOut dw{};
+  Out db{};
+  In dz{}, x{};
+  Math math = Math::f32;
+
+  double flops() const {
+    return 2 * elements(x) * static_cast<double>(dz.shape()[1]) + elements(dw) + (db ? elements(dz) : 0);
+  }
+};
+
+// dense of factor x, x u8 and the others f32, without a copy of x in f32.
+struct DenseOfBytes {
+  static constexpr const char* kName = "dense_of_bytes";
+  Out y{};
+  In x{}, w{}, b{};
+  double factor = 1;
+
+  double flops() const {
+    return 2 * elements(x) * static_cast<double>(w.shape()[1]) + elements(x) + (b ? elements(y) : 0);
+  }
+};
+
+struct DenseOfBytesBackward {
+  static constexpr const char* kName = "dense_of_bytes_backward";
+  Out dw{}, db{};
+  In dz{}, x{};
+  double factor = 1;
+
+  double flops() const {
+    return (dw ? 2 * elements(x) * static_cast<double>(dz.shape()[1]) + elements(x) : 0) + (db ? elements(dz) : 0);
+  }
+};
+
+struct Conv2d {
+  static constexpr const char* kName = "conv2d";
+  Out y{};
+  In x{}, w{}, b{};
+  Conv2dOptions options{};
+  Math math = Math::f32;
+
+  double flops() const {
+    return 2 * elements(y) * static_cast<double>(w.count() / w.shape()[0]) + (b ? elements(y) : 0);
+  }
+};
+
+// x is there for dw, w for dx.
+struct Conv2dBackward {
+  static constexpr const char* kName = "conv2d_backward";
+  Out dx{}, dw{}, db{};
+  In dz{}, x{}, w{};
+  Conv2dOptions options{};
+  Math math = Math::f32;
+
+  Shape x_shape() const { return x ? x.shape() : dx.shape(); }
+  Shape w_shape() const { return w ? w.shape() : dw.shape(); }
+  double flops() const {
+    const double terms = dx || dw ? static_cast<double>(w_shape().count() / w_shape()[0]) : 0;
+    return ((dx ? 2 : 0) + (dw ? 2 : 0)) * elements(dz) * terms + (db ? elements(dz) : 0);
+  }
+};
+
+struct AvgPool {
+  static constexpr const char* kName = "avg_pool";
+  Out y{};
+  In x{};
+  PoolOptions options{};
+
+  double flops() const { return elements(x); }
+};
+
+struct AvgPoolBackward {
+  static constexpr const char* kName = "avg_pool_backward";
+  Out dx{};
+  In dy{};
+  PoolOptions options{};
+
+  double flops() const { return elements(dx); }
+};
+
+// y = avg_pool(relu(z + b)), or without the relu, for windows that tile z; b (C) may be left out.
+struct ActivationAvgPool {
+  static constexpr const char* kName = "activation_avg_pool";
+  Out y{};
+  In z{}, b{};
+  bool has_relu = false;
+  PoolOptions options{};
+
+  double flops() const { return (b ? 3 : 2) * elements(z); }
+};
+
+// The gradient by z of the same, and db, the sum of its pixels; b and db (C) may be left out. x is z, or without a b
+// what the relu has given. dz may be x.
+struct AvgPoolActivationBackward {
+  static constexpr const char* kName = "avg_pool_activation_backward";
+  Out dz{}, db{};
+  In dy{}, x{}, b{};
+  bool has_relu = false;
+  PoolOptions options{};
+
+  double flops() const { return (2 + (b ? 1 : 0) + (db ? 1 : 0)) * elements(dz); }
+};
+
+struct MaxPool {
+  static constexpr const char* kName = "max_pool";
+  Out y{};
+  In x{};
+  PoolOptions options{};
+
+  double flops() const { return elements(x); }
+};
+
+struct MaxPoolBackward {
+  static constexpr const char* kName = "max_pool_backward";
+  Out dx{};
+  In dy{}, x{}, y{};
+  PoolOptions options{};
+
+  double flops() const { return elements(dx); }
+};
+
+struct Digest {
+  static constexpr const char* kName = "digest";
+  Out digest{};
+  In bytes{};
+};
+
+struct SumRows {
+  static constexpr const char* kName = "sum_rows";
+  Out out{};
+  In x{};
+
+  double flops() const { return elements(x); }
+};
+
+struct SoftmaxCrossEntropy {
+  static constexpr const char* kName = "softmax_cross_entropy";
+  Out losses{}, dlogits{};
+  In logits{}, labels{};
+
+  double flops() const { return 4 * elements(logits); }
+};
+
+// The mean of softmax_cross_entropy's losses, `factor` times the gradients of the sum, and the share of rows that are
+// correct; these two may be left out. For 1 to kMostRows rows.
+struct MeanCrossEntropy {
+  static constexpr const char* kName = "mean_cross_entropy";
+  static constexpr std::int64_t kMostRows = 4096;
+  Out loss{}, dlogits{}, accuracy{};
+  In logits{}, labels{};
+  double factor = 1;
+
+  double flops() const { return ((dlogits ? 5 : 4) + (accuracy ? 1 : 0)) * elements(logits); }
+};
+
+struct GatherRows {
+  static constexpr const char* kName = "gather_rows";
+  Out out{};
+  In src{}, indices{};
+
+  std::int64_t bytes() const { return 2 * bytes_of(out) + bytes_of(indices); }
+};
+
+struct BatchIndices {
+  static constexpr const char* kName = "batch_indices";
+  Out indices{};
+  In slots{}, call{};
+  RowOrder order{};
+
+  SlotRing positions() const { return {slots, call}; }
+  std::int64_t bytes() const { return bytes_of(indices); }
+};
+
+// One array of a batch: out[r, ...] = src[row, ...]; or, of bytes as f32, factor src[row, ...].
+struct GatheredArray {
+  static constexpr bool kHoldsTensors = true;
+  Out out{};  // (R, ...)
+  In src{};   // (N, ...), of the same dtype, or u8 where out is f32
+  float factor = 1;
+};
+
+// The rows of several arrays at once: those at order(position + r), the position as in batch_indices. At most kMost
+// arrays, all with as many rows.
+struct GatherBatch {
+  static constexpr const char* kName = "gather_batch";
+  static constexpr std::size_t kMost = 8;
+  In slots{}, call{};
+  std::vector<GatheredArray> arrays{};
+  RowOrder order{};
+
+  SlotRing positions() const { return {slots, call}; }
+  double flops() const {
+    double flops = 0;
+    for (const GatheredArray& array : arrays) flops += array.out.dtype() != array.src.dtype() ? elements(array.out) : 0;
+    return flops;
+  }
+  std::int64_t bytes() const {
+    std::int64_t bytes = 0;
+    for (const auto& [out, src, factor] : arrays) {
+      bytes += bytes_of(out) + out.count() * static_cast<std::int64_t>(size_of(src.dtype()));
+    }
+    return bytes;
+  }
+};
+
+struct ReadSlot {
+  static constexpr const char* kName = "read_slot";
+  Out out{};
+  In slots{}, call{};
+  std::int64_t offset = 0;
+
+  SlotRing ring() const { return {slots, call}; }
+  std::int64_t bytes() const { return 2 * bytes_of(out); }
+};
+
+struct WriteSlot {
+  static constexpr const char* kName = "write_slot";
+  Out slots{};
+  In call{}, in{};
+  std::int64_t offset = 0;
+
+  SlotRing ring() const { return {slots, call}; }
+  std::int64_t bytes() const { return 2 * bytes_of(in); }
+};
+
+}  // namespace giro::ops
+
+#define GIRO_EACH_OP(F)                                                                                            \
+  F(Dense)                                                                                                         \
+  F(DenseBackward)                                                                                                 \
+  F(DenseBackwardAdd) F(DenseOfBytes) F(DenseOfBytesBackward) F(Conv2d) F(Conv2dBackward) F(AvgPool)               \
+      F(AvgPoolBackward) F(ActivationAvgPool) F(AvgPoolActivationBackward) F(MaxPool) F(MaxPoolBackward) F(Digest) \
+          F(SumRows) F(SoftmaxCrossEntropy) F(MeanCrossEntropy) F(GatherRows) F(BatchIndices) F(GatherBatch)       \
+              F(ReadSlot) F(WriteSlot)
+#define GIRO_DECLARE_RUN(Op) void run(const ops::Op& op, const Stream& stream);
+namespace giro::cpu {
+GIRO_EACH_OP(GIRO_DECLARE_RUN)
+}
+namespace giro::cuda {
+GIRO_EACH_OP(GIRO_DECLARE_RUN)
+}
+#undef GIRO_DECLARE_RUN
+#undef GIRO_EACH_OP
+
+namespace giro::ops {
+
+template <class Op>
+void run(const Op& op, const Stream& stream) {
+  GIRO_ON_DEVICE(stream, run(op, stream));
+}
+
+}  // namespace giro::ops

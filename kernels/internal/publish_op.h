@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <giro/kernels/publish.h>
+
+#include "kernels/internal/on_device.h"
+#include "kernels/pointwise/expression.h"
+#include "runtime/program/op.h"
+
+namespace giro {
+namespace ops {
+
+struct Counter {
+  static constexpr bool kHoldsTensors = true;
+  InOut count{};  // i64 scalar
+  std::int64_t by = 0;
+};
+
+// Consecutive scalars of a row (publish.h). The part that ends the row increments `counters` first.
+struct Publish {
+  static constexpr const char* kName = "publish_columns";
+  static constexpr std::size_t kMostColumns = 32;
+  RowRing ring{};
+  InOut row{};
+  std::vector<In> scalars{};
+  std::vector<Counter> counters{};
+  std::size_t first = 0, row_columns = 0;  // where the scalars lie in the row, and how many that has
+
+  bool ends_row() const { return first + scalars.size() == row_columns; }
+};
+
+// An expression that reduces nothing, and then a whole row.
+struct RunAndPublish {
+  static constexpr bool kHoldsTensors = true;
+  pointwise::Expression expression;
+  Publish row;
+};
+
+}  // namespace ops
+
+namespace cpu {
+void run(const ops::Publish& op, const Stream& stream);
+void run(const ops::RunAndPublish& op, const Stream& stream);
+}  // namespace cpu
+namespace cuda {
+void run(const ops::Publish& op, const Stream& stream);
+void run(const ops::RunAndPublish& op, const Stream& stream);
+}  // namespace cuda
+
+namespace ops {
+inline void run(const Publish& op, const Stream& stream) { GIRO_ON_DEVICE(stream, run(op, stream)); }
+inline void run(const RunAndPublish& op, const Stream& stream) { GIRO_ON_DEVICE(stream, run(op, stream)); }
+}  // namespace ops
+
+}  // namespace giro

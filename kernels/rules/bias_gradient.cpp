@@ -1,0 +1,29 @@
+#include "kernels/internal/ops.h"
+#include "kernels/rules/rules.h"
+
+namespace giro::rules {
+
+// The gradient of a convolution's bias is added up where the gradient that it is the sum of is computed. On a GPU
+// alone: on the CPU it comes with that of the weights.
+bool bias_gradient(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
+  const auto* const pool = detail::op_of<ops::AvgPoolActivationBackward>(ops[i]);
+  if (pool == nullptr || pool->db || stream.device().is_cpu()) return false;
+  for (std::size_t k = i + 1; k < ops.size(); ++k) {
+    const auto* const backward = detail::op_of<ops::Conv2dBackward>(ops[k]);
+    if (backward == nullptr || !same(backward->dz, pool->dz) || !backward->db) continue;
+    if (!ops.can_run_early(k, i) || !ops.is_untouched(backward->db, i, i + 1)) return false;
+    ops::AvgPoolActivationBackward with_sum = *pool;
+    with_sum.db = backward->db;
+    ops::Conv2dBackward without_sum = *backward;
+    without_sum.db = {};
+    queue(without_sum, stream);
+    ops.replace(k);
+    queue(with_sum, stream);
+    ops.replace(i);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace giro::rules

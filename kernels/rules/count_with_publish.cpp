@@ -1,0 +1,27 @@
+#include <giro/kernels/publish.h>
+
+#include "kernels/internal/publish_op.h"
+#include "kernels/rules/patterns.h"
+#include "kernels/rules/rules.h"
+
+namespace giro::rules {
+
+// What a step counts it counts as it publishes its row of logs.
+bool count_with_publish(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
+  const std::optional<Increment> increment = increment_of(ops[i]);
+  if (!increment) return false;
+  for (std::size_t k = i + 1; k < ops.size(); ++k) {
+    const auto* const publish = detail::op_of<ops::Publish>(ops[k]);
+    if (publish == nullptr || !publish->ends_row()) continue;
+    if (increment->counter.raw() == publish->row.raw() || !ops.can_run_late(i, k)) return false;
+    ops::Publish counting = *publish;
+    counting.counters.push_back({increment->counter, increment->amount});
+    queue(std::move(counting), stream);
+    ops.replace(k, {i});
+    return true;
+  }
+  return false;
+}
+
+}  // namespace giro::rules

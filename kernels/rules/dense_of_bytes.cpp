@@ -1,0 +1,43 @@
+#include "kernels/cpu/narrow_dense.h"
+#include "kernels/internal/ops.h"
+#include "kernels/rules/patterns.h"
+#include "kernels/rules/rules.h"
+
+namespace giro::rules {
+
+// Images that are stored as bytes stay bytes where only narrow dense layers read them: these scale them as they read,
+// and a quarter of the memory is moved. On the CPU alone: a GPU's products want floats.
+bool dense_of_bytes(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
+  const std::optional<Scaling> scaling = scaling_of(ops[i]);
+  if (!scaling || stream.device().is_cuda()) return false;
+  const auto readers = ops.readers(i, scaling->out);
+  if (scaling->in.dtype() != DType::u8 || scaling->out.dtype() != DType::f32 || !readers || readers->empty()) {
+    return false;
+  }
+  for (const std::size_t k : *readers) {
+    const auto* const dense = detail::op_of<ops::Dense>(ops[k]);
+    const auto* const backward = detail::op_of<ops::DenseBackward>(ops[k]);
+    const bool reads_it = dense != nullptr      ? same(dense->x, scaling->out)
+                          : backward != nullptr ? same(backward->x, scaling->out) && !backward->dx
+                                                : false;
+    if (!reads_it || !ops.stays(scaling->in, i, k)) return false;
+    const std::int64_t outputs = dense != nullptr ? dense->y.shape()[1] : backward->dz.shape()[1];
+    if (!cpu::narrow::can_run(outputs)) return false;
+  }
+  for (const std::size_t k : *readers) {
+    const auto bytes = [&](const Tensor& x) { return scaling->in.reshape(x.shape()); };
+    if (const auto* const dense = detail::op_of<ops::Dense>(ops[k])) {
+      queue(ops::DenseOfBytes{dense->y, bytes(dense->x), dense->w, dense->b, scaling->factor}, stream);
+    } else {
+      const auto& backward = *detail::op_of<ops::DenseBackward>(ops[k]);
+      queue(ops::DenseOfBytesBackward{backward.dw, backward.db, backward.dz, bytes(backward.x), scaling->factor},
+            stream);
+    }
+    ops.replace(k);
+  }
+  ops.drop(i);
+  return true;
+}
+
+}  // namespace giro::rules

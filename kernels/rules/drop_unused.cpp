@@ -1,0 +1,20 @@
+#include <algorithm>
+
+#include "kernels/rules/rules.h"
+
+namespace giro::rules {
+
+// What computes only values that nobody looks at, such as a metric that is not logged, is left out, and then what
+// computed values for that alone.
+bool drop_unused(OpList& ops, std::size_t i) {
+  if (i > 0) return false;
+  for (std::size_t k = ops.size(); k-- > 0;) {
+    const auto is_unused = [&](const Tensor& value) { return ops.readers(k, value, 0).has_value(); };
+    const std::vector<Tensor>& writes = ops[k].node.writes;
+    if (!ops[k].keeps_its_place() && !writes.empty() && std::all_of(writes.begin(), writes.end(), is_unused))
+      ops.drop(k);
+  }
+  return false;
+}
+
+}  // namespace giro::rules

@@ -1,0 +1,66 @@
+#include "kernels/internal/correct_rows.h"
+#include "kernels/internal/ops.h"
+#include "kernels/rules/patterns.h"
+#include "kernels/rules/rules.h"
+
+namespace giro::rules {
+namespace {
+
+// Whether the op is `correct` of these.
+bool counts_correct_rows(const detail::HeldOp& op, const Tensor& logits, const Tensor& labels) {
+  const pointwise::Expression* const expression = expression_of(op);
+  return expression != nullptr && expression->writes.size() == 1 &&
+         *expression == correct_rows(expression->writes.front().to.memory, logits, labels);
+}
+
+}  // namespace
+
+// The losses of rows of which the mean alone is wanted, their gradients' common factor, and the accuracy of the same
+// logits.
+bool mean_cross_entropy(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
+  const auto* const entropy = detail::op_of<ops::SoftmaxCrossEntropy>(ops[i]);
+  if (entropy == nullptr) return false;
+  const Tensor &losses = entropy->losses, &row_gradients = entropy->dlogits;
+  const Tensor &logits = entropy->logits, &labels = entropy->labels;
+  const auto reader = ops.only_reader(i, losses);
+  const std::optional<Mean> mean = reader ? mean_of(ops[*reader]) : std::nullopt;
+  if (!mean || !same(mean->x, losses) || logits.shape()[0] > ops::MeanCrossEntropy::kMostRows ||
+      logits.shape()[0] < 1 || !ops.can_run_early(*reader, i)) {
+    return false;
+  }
+  std::vector<std::size_t> gone{*reader};
+
+  Tensor dlogits = row_gradients;
+  double factor = 1;
+  if (const auto scaled = dlogits ? ops.only_reader(i, dlogits) : std::nullopt) {
+    const std::optional<Scaling> scaling = scaling_of(ops[*scaled]);
+    if (scaling && same(scaling->in, dlogits) && scaling->out.dtype() == DType::f32 &&
+        ops.can_run_early(*scaled, i, gone)) {
+      dlogits = scaling->out.reshape(logits.shape());
+      factor = scaling->factor;
+      gone.push_back(*scaled);
+    }
+  }
+  // Gradients in the logits' place are what an accuracy after them would see.
+  const bool logits_stay = !detail::overlap(row_gradients, logits) && !detail::overlap(dlogits, logits);
+  Tensor share;
+  for (std::size_t k = i + 1; logits_stay && k < ops.size() && !share; ++k) {
+    if (!counts_correct_rows(ops[k], logits, labels) || !ops.can_run_early(k, i, gone)) continue;
+    const Tensor& hits = expression_of(ops[k])->writes.front().to.memory;
+    const auto reader_of_hits = ops.only_reader(k, hits);
+    const std::optional<Mean> mean_of_hits = reader_of_hits ? mean_of(ops[*reader_of_hits]) : std::nullopt;
+    gone.push_back(k);
+    if (mean_of_hits && same(mean_of_hits->x, hits) && ops.can_run_early(*reader_of_hits, i, gone)) {
+      share = mean_of_hits->out;
+      gone.push_back(*reader_of_hits);
+    } else {
+      gone.pop_back();
+    }
+  }
+  queue(ops::MeanCrossEntropy{mean->out, dlogits, share, logits, labels, factor}, stream);
+  ops.replace(i, gone);
+  return true;
+}
+
+}  // namespace giro::rules

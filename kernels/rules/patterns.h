@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "kernels/pointwise/expression.h"
+#include "runtime/program/held_op.h"
+
+// What rules look for among expressions of one array of elements, each read and written in its order.
+namespace giro::rules {
+
+// The op's, or null.
+const pointwise::Expression* expression_of(const detail::HeldOp& op);
+
+// out = factor * in, computed in f32 and converted once; a conversion or a copy has the factor 1.
+struct Scaling {
+  Tensor out{}, in{};
+  double factor = 1;
+};
+std::optional<Scaling> scaling_of(const detail::HeldOp& op);
+
+// out = a + b.
+struct Addition {
+  Tensor out, a, b;
+};
+std::optional<Addition> addition_of(const detail::HeldOp& op);
+
+// out = mean of all of x, f32.
+struct Mean {
+  Tensor out, x;
+};
+std::optional<Mean> mean_of(const detail::HeldOp& op);
+
+// counter += amount, i64.
+struct Increment {
+  Tensor counter;
+  std::int64_t amount = 0;
+};
+std::optional<Increment> increment_of(const detail::HeldOp& op);
+
+// y = relu(x).
+struct Relu {
+  Tensor y, x;
+};
+std::optional<Relu> relu_of(const detail::HeldOp& op);
+
+// dx = dy where y > 0, else 0.
+struct ReluGradient {
+  Tensor dx, dy, y;
+};
+std::optional<ReluGradient> relu_gradient_of(const detail::HeldOp& op);
+
+}  // namespace giro::rules

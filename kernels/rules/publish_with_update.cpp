@@ -1,0 +1,42 @@
+#include <giro/kernels/publish.h>
+
+#include <string>
+
+#include "kernels/internal/publish_op.h"
+#include "kernels/pointwise/expression.h"
+#include "kernels/rules/patterns.h"
+#include "kernels/rules/rules.h"
+
+namespace giro::rules {
+namespace {
+
+std::vector<Tensor> both(std::vector<Tensor> a, const std::vector<Tensor>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+}  // namespace
+
+// The last elements that a step computes, as its update, publish its row of logs, too. On a GPU alone, where a kernel
+// of its own costs more than the row.
+bool publish_with_update(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
+  const auto* const publish = detail::op_of<ops::Publish>(ops[i]);
+  if (publish == nullptr || stream.device().is_cpu() || publish->scalars.size() != publish->row_columns) return false;
+  for (std::size_t k = i; k-- > 0;) {
+    const pointwise::Expression* const expression = expression_of(ops[k]);
+    if (expression == nullptr || pointwise::reduces(*expression)) continue;
+    if (!ops.can_run_late(k, i)) return false;
+    const Program::Node &first = ops[k].node, &second = ops[i].node;
+    Program::Node node(first.op + "+publish", both(first.writes, second.writes), both(first.reads, second.reads),
+                       first.flops + second.flops, first.bytes + second.bytes);
+    detail::Recording::current()->hold(
+        {std::move(node), stream,
+         std::make_shared<detail::CallOf<ops::RunAndPublish>>(ops::RunAndPublish{*expression, *publish})});
+    ops.replace(i, {k});
+    return true;
+  }
+  return false;
+}
+
+}  // namespace giro::rules

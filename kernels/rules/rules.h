@@ -1,0 +1,33 @@
+#pragma once
+
+#include <span>
+
+#include "runtime/program/op_list.h"
+
+namespace giro::rules {
+
+// What the ops of a program may be replaced by. Each rule leaves every result as it was, to the bit, but for
+// add_in_place: there the last bits may differ, as the library adds the product to what is there while it computes it.
+struct Rule {
+  const char* name;
+  // Tries to apply it to the ops of which `i` is the first. Returns whether the program has changed.
+  bool (*apply)(OpList& ops, std::size_t i);
+};
+
+bool drop_unused(OpList& ops, std::size_t i);
+bool write_in_place(OpList& ops, std::size_t i);
+bool dense_of_bytes(OpList& ops, std::size_t i);
+bool gather_together(OpList& ops, std::size_t i);
+bool mean_cross_entropy(OpList& ops, std::size_t i);
+bool pool_gradient(OpList& ops, std::size_t i);
+bool pool_after_relu(OpList& ops, std::size_t i);
+bool add_in_place(OpList& ops, std::size_t i);
+bool bias_gradient(OpList& ops, std::size_t i);
+bool count_with_publish(OpList& ops, std::size_t i);
+bool publish_with_update(OpList& ops, std::size_t i);
+bool splice(OpList& ops, std::size_t i);
+
+// In the order in which they are tried.
+std::span<const Rule> all_rules();
+
+}  // namespace giro::rules

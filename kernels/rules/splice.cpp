@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/pointwise/build.h"
+#include "kernels/pointwise/fusion.h"
+#include "kernels/rules/patterns.h"
+#include "kernels/rules/rules.h"
+
+namespace giro::rules {
+namespace {
+
+std::string joined_name(const std::string& a, const std::string& b) {
+  constexpr std::size_t kLongest = 80;
+  if (a.ends_with("...") || a.size() + 1 + b.size() > kLongest) return a.ends_with("...") ? a : a + "+...";
+  return a + "+" + b;
+}
+
+// Makes one op of two, i < j, where that can be: what nothing else reads is not stored at all.
+bool make_one(OpList& ops, std::size_t i, std::size_t j) {
+  const pointwise::Expression &first = *expression_of(ops[i]), &second = *expression_of(ops[j]);
+  const bool late = ops.can_run_late(i, j);
+  if (!late && !ops.can_run_early(j, i)) return false;
+  std::optional<pointwise::Fused> fused = pointwise::fuse(first, second);
+  if (!fused) return false;
+  bool is_stored = false;
+  for (const pointwise::Expression::Write& write : first.writes) {
+    if (ops.only_reader(i, write.to.memory) == j) {
+      fused->expression = pointwise::without_write(fused->expression, write.to.memory);
+    } else {
+      is_stored = true;
+    }
+  }
+  if (fused->repeats_producer && is_stored) return false;
+  queue(joined_name(ops[i].node.op, ops[j].node.op), std::move(fused->expression), ops[i].stream);
+  late ? ops.replace(j, {i}) : ops.replace(i, {j});
+  return true;
+}
+
+// Of what is read or written there, each element once.
+double bytes_of(const pointwise::Access& access, const Shape& space) {
+  auto bytes = static_cast<double>(size_of(access.memory.dtype()));
+  for (std::size_t axis = 0; axis < space.rank(); ++axis) {
+    if (access.layout.strides[axis] != 0) bytes *= static_cast<double>(space.begin()[axis]);
+  }
+  return bytes;
+}
+
+// The mean of a cross-entropy's losses, or of which rows are correct, is what mean_cross_entropy looks for.
+bool is_mean_of_rows(const OpList& ops, std::size_t i) {
+  const std::optional<Mean> mean = mean_of(ops[i]);
+  if (!mean) return false;
+  std::size_t k = i;
+  while (k > 0 && !detail::any_overlap(ops[k - 1].node.writes, mean->x)) --k;
+  return k > 0 && (ops[k - 1].node.op == "softmax_cross_entropy" || ops[k - 1].node.op == "correct");
+}
+
+// A few instructions are computed again by each that reads them, where fewer bytes move than if their value were
+// stored: a gradient takes x and its row's mean, which the forward pass keeps, rather than their difference.
+bool is_repeated(OpList& ops, std::size_t i) {
+  const pointwise::Expression* const producer = expression_of(ops[i]);
+  if (producer == nullptr || producer->code.size() > pointwise::kMostRepeated || producer->reduced > 0 ||
+      producer->writes.size() != 1 || ops[i].keeps_its_place() || is_mean_of_rows(ops, i)) {
+    return false;
+  }
+  const pointwise::Access& value = producer->writes.front().to;
+  const auto readers = ops.readers(i, value.memory);
+  if (!readers || readers->empty()) return false;
+  double stored = bytes_of(value, producer->space) * static_cast<double>(readers->size()), repeated = 0;
+  for (const pointwise::Access& read : producer->reads) stored += bytes_of(read, producer->space);
+  std::vector<pointwise::Expression> with_it;
+  for (const std::size_t j : *readers) {
+    const pointwise::Expression* const reader = expression_of(ops[j]);
+    if (reader == nullptr) return false;
+    for (const pointwise::Access& read : producer->reads) {
+      if (!ops.stays(read.memory, i, j)) return false;
+      const bool is_read_anyway =
+          std::any_of(reader->reads.begin(), reader->reads.end(),
+                      [&](const pointwise::Access& other) { return other.memory.raw() == read.memory.raw(); });
+      if (!is_read_anyway) repeated += bytes_of(read, producer->space);
+    }
+    const auto fused = pointwise::fuse(*producer, *reader);
+    if (!fused) return false;
+    with_it.push_back(pointwise::without_write(fused->expression, value.memory));
+  }
+  if (repeated >= stored) return false;
+  for (std::size_t k = 0; k < readers->size(); ++k) {
+    const std::size_t j = (*readers)[k];
+    queue(joined_name(ops[i].node.op, ops[j].node.op), std::move(with_it[k]), ops[j].stream);
+    ops.replace(j);
+  }
+  ops.drop(i);
+  return true;
+}
+
+bool share(const std::vector<Tensor>& a, const std::vector<Tensor>& b, std::int64_t least_count) {
+  return std::any_of(a.begin(), a.end(), [&](const Tensor& one) {
+    return one.count() >= least_count &&
+           std::any_of(b.begin(), b.end(), [&](const Tensor& other) { return one.raw() == other.raw(); });
+  });
+}
+bool reads_result(const Program::Node& a, const Program::Node& b) { return share(a.writes, b.reads, 1); }
+bool reads_the_same(const Program::Node& a, const Program::Node& b) { return share(a.reads, b.reads, 2); }
+
+// Makes one op of op `i` and the first later one that goes with it.
+bool goes_with_another(OpList& ops, std::size_t i,
+                       bool (*are_related)(const Program::Node& a, const Program::Node& b)) {
+  if (expression_of(ops[i]) == nullptr || is_mean_of_rows(ops, i)) return false;
+  for (std::size_t j = i + 1; j < ops.size(); ++j) {
+    if (are_related(ops[i].node, ops[j].node) && expression_of(ops[j]) != nullptr && make_one(ops, i, j)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+// An expression is computed with one that reads what it computes, and then with one that reads the same array. From the
+// last on: what a gradient alone needs belongs to that, not to the forward pass that it could join.
+bool splice(OpList& ops, std::size_t i) {
+  if (i > 0) return false;
+  for (const bool joins_siblings : {false, true}) {
+    for (std::size_t k = ops.size(); k-- > 0;) {
+      while (k < ops.size() && (is_repeated(ops, k) || goes_with_another(ops, k, reads_result) ||
+                                (joins_siblings && goes_with_another(ops, k, reads_the_same)))) {
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace giro::rules

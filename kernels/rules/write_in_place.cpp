@@ -1,0 +1,23 @@
+#include "kernels/rules/rules.h"
+
+namespace giro::rules {
+
+// A value that is computed only to be copied, as a gradient is to its leaf, is written there at once.
+bool write_in_place(OpList& ops, std::size_t i) {
+  for (const Tensor& value : ops[i].node.writes) {
+    const auto readers = ops[i].keeps_its_place() ? std::nullopt : ops.readers(i, value);
+    if (!readers) continue;
+    for (const std::size_t k : *readers) {
+      const Program::Node& copy = ops[k].node;
+      if (copy.op != "copy" || copy.reads.front().raw() != value.raw() || copy.reads.front().bytes() != value.bytes()) {
+        continue;
+      }
+      if (!ops.place(value, copy.writes.front(), i, k)) continue;
+      ops.drop(k);
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace giro::rules

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <giro/runtime/tensor.h>
+
+namespace giro {
+
+// How an op uses a tensor among its arguments. An empty one is an argument that is not there.
+struct In : Tensor {
+  In() = default;
+  In(const Tensor& tensor) : Tensor(tensor) {}
+};
+struct Out : Tensor {
+  Out() = default;
+  Out(const Tensor& tensor) : Tensor(tensor) {}
+};
+struct InOut : Tensor {
+  InOut() = default;
+  InOut(const Tensor& tensor) : Tensor(tensor) {}
+};
+
+}  // namespace giro

@@ -1,0 +1,76 @@
+#include "runtime/program/branches.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "runtime/program/overlap.h"
+
+namespace giro::detail {
+namespace {
+
+// The memory that is needed while each op runs.
+class MemoryInTime {
+ public:
+  MemoryInTime(std::size_t ops, Temporaries& temporaries) : needed_(ops), temporaries_(temporaries) {
+    for (const PlannedBlock& block : temporaries.blocks) {
+      for (std::size_t i = block.first; i <= block.last; ++i) needed_[i] += block.bytes;
+    }
+    for (const std::size_t bytes : needed_) most_ = std::max(most_, bytes);
+  }
+
+  // The first op before `end` during which there is no room for what op `i` uses, or `end`.
+  std::size_t room_until(std::size_t i, std::size_t end) const {
+    for (std::size_t at = i + 1; at < end; ++at) {
+      std::size_t more = 0;
+      for (const std::size_t block : temporaries_.of_op[i]) {
+        if (temporaries_.blocks[block].last < at) more += temporaries_.blocks[block].bytes;
+      }
+      if (needed_[at] + more > most_) return at;
+    }
+    return end;
+  }
+
+  // Keeps what op `i` uses until op `end`.
+  void keep(std::size_t i, std::size_t end) {
+    for (const std::size_t b : temporaries_.of_op[i]) {
+      PlannedBlock& block = temporaries_.blocks[b];
+      for (; block.last + 1 < end; ++block.last) needed_[block.last + 1] += block.bytes;
+    }
+  }
+
+ private:
+  std::vector<std::size_t> needed_;
+  std::size_t most_ = 0;
+  Temporaries& temporaries_;
+};
+
+}  // namespace
+
+bool branches_are_on() {
+  const char* const setting = std::getenv("GIRO_BRANCHES");
+  return setting == nullptr || std::string_view(setting) != "0";
+}
+
+std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, Temporaries& temporaries) {
+  std::vector<Branch> branches(ops.size());
+  MemoryInTime memory(ops.size(), temporaries);
+  std::size_t joined = ops.size();  // of the next op aside: once that is done, so is this one
+  // From the last: what follows an op is then known to be aside or not.
+  for (std::size_t i = ops.size(); i-- > 0;) {
+    if (ops[i].keeps_its_place()) continue;
+    const auto waits_for = [&](const HeldOp& op) { return op.keeps_its_place() || depend(ops[i].node, op.node); };
+    std::size_t end = i + 1;
+    while (end < joined && (branches[end].aside || !waits_for(ops[end]))) ++end;
+    end = memory.room_until(i, end);
+    const auto first = branches.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+    const auto last = branches.begin() + static_cast<std::ptrdiff_t>(end);
+    if (std::all_of(first, last, [](const Branch& branch) { return branch.aside; })) continue;
+    branches[i] = {true, end};
+    memory.keep(i, end);
+    joined = end;
+  }
+  return branches;
+}
+
+}  // namespace giro::detail

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+
+#include <giro/runtime/program.h>
+#include <giro/runtime/stream.h>
+
+#include "runtime/program/held_op.h"
+#include "runtime/program/op_scope.h"
+
+namespace giro::detail {
+
+// Within a catch: throws on what was caught; an Error that does not name the op gets its name first.
+[[noreturn]] void rethrow_from(const std::string& op);
+
+// Queues what an op of a program does. Errors name the op, and the line of the user's program that made it.
+void emit(const OpCall& call, const Program::Node& node, const Stream& stream);
+
+// With GIRO_BLOCKING=1 in the environment a step runs op by op, and the host waits after each: so an error of the
+// device is told by the op that has caused it, in place of one that came after it. This is what makes ops wait that the
+// thread queues while one lives, outside of recordings.
+class Blocking {
+ public:
+  Blocking() noexcept : outer_(is_on_) { is_on_ = true; }
+  ~Blocking() { is_on_ = outer_; }
+  Blocking(const Blocking&) = delete;
+  Blocking& operator=(const Blocking&) = delete;
+
+  // Whether the environment asks for it, as of now.
+  static bool is_wanted();
+
+  // Waits for what is no op of giro's, if that is to be told apart from the op that follows, and for the op.
+  static void before(const std::string& op, const Stream& stream) {
+    if (is_on_) [[unlikely]]
+      wait("work of the program's own, before " + op, stream);
+  }
+  static void after(const std::string& op, const Stream& stream) {
+    if (is_on_) [[unlikely]]
+      wait(op, stream);
+  }
+
+ private:
+  static void wait(const std::string& what, const Stream& stream);
+
+  bool outer_;
+  static inline constinit thread_local bool is_on_ = false;
+};
+
+// Runs a backend's function outside of a program.
+template <class F>
+void run_op(const char* op, const Stream& stream, F&& function) {
+  Blocking::before(op, stream);
+  try {
+    const OpScope scope(op);
+    function();
+    Blocking::after(op, stream);
+  } catch (...) {
+    rethrow_from(op);
+  }
+}
+
+struct GraphOwned;
+// Replays a graph whose nodes are all ops, with a wait after each. `number`: of the replay, for errors.
+void replay_op_by_op(const GraphOwned& graph, const Stream& stream, std::int64_t number);
+
+}  // namespace giro::detail

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <iterator>
+#include <type_traits>
+#include <utility>
+
+#include "runtime/program/arguments.h"
+
+namespace giro::detail {
+
+struct AnyField {
+  template <class T>
+  operator T() const;
+};
+
+template <class T, std::size_t... I>
+constexpr bool has_fields(std::index_sequence<I...>) {
+  return requires { T{(static_cast<void>(I), AnyField())...}; };
+}
+
+// Of an aggregate.
+template <class T, std::size_t kAtMost = 10>
+constexpr std::size_t field_count() {
+  static_assert(kAtMost > 0, "a struct of 1 to 10 fields");
+  if constexpr (has_fields<T>(std::make_index_sequence<kAtMost>())) {
+    return kAtMost;
+  } else {
+    return field_count<T, kAtMost - 1>();
+  }
+}
+
+enum class Use { read, written, updated };
+
+// f(field) for each of them.
+template <class T, class F>
+void for_each_field(T& of, F&& f) {
+  constexpr std::size_t kCount = field_count<std::remove_const_t<T>>();
+  const auto each = [&](auto&... field) { (f(field), ...); };
+  if constexpr (kCount == 1) {
+    auto& [a] = of;
+    each(a);
+  } else if constexpr (kCount == 2) {
+    auto& [a, b] = of;
+    each(a, b);
+  } else if constexpr (kCount == 3) {
+    auto& [a, b, c] = of;
+    each(a, b, c);
+  } else if constexpr (kCount == 4) {
+    auto& [a, b, c, d] = of;
+    each(a, b, c, d);
+  } else if constexpr (kCount == 5) {
+    auto& [a, b, c, d, e] = of;
+    each(a, b, c, d, e);
+  } else if constexpr (kCount == 6) {
+    auto& [a, b, c, d, e, g] = of;
+    each(a, b, c, d, e, g);
+  } else if constexpr (kCount == 7) {
+    auto& [a, b, c, d, e, g, h] = of;
+    each(a, b, c, d, e, g, h);
+  } else if constexpr (kCount == 8) {
+    auto& [a, b, c, d, e, g, h, i] = of;
+    each(a, b, c, d, e, g, h, i);
+  } else if constexpr (kCount == 9) {
+    auto& [a, b, c, d, e, g, h, i, j] = of;
+    each(a, b, c, d, e, g, h, i, j);
+  } else {
+    auto& [a, b, c, d, e, g, h, i, j, k] = of;
+    each(a, b, c, d, e, g, h, i, j, k);
+  }
+}
+
+// f(tensor, use) for each In, Out and InOut among the arguments of an op: the fields of structs that are ops (kName) or
+// say that they hold tensors (kHoldsTensors), and the elements of vectors. A type that is put together otherwise has an
+// overload beside it.
+template <class T, class F>
+void for_each_tensor(T& of, const F& f) {
+  using Type = std::remove_const_t<T>;
+  if constexpr (std::derived_from<Type, In>) {
+    f(of, Use::read);
+  } else if constexpr (std::derived_from<Type, Out>) {
+    f(of, Use::written);
+  } else if constexpr (std::derived_from<Type, InOut>) {
+    f(of, Use::updated);
+  } else if constexpr (
+      requires { Type::kHoldsTensors; } || requires { Type::kName; }) {
+    for_each_field(of, [&](auto& field) { for_each_tensor(field, f); });
+  } else if constexpr (requires {
+                         typename Type::value_type;
+                         std::begin(of);
+                       }) {
+    for (auto& each : of) for_each_tensor(each, f);
+  }
+}
+
+}  // namespace giro::detail

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <functional>
+
+#include <giro/runtime/graph.h>
+
+#include "runtime/program/held_op.h"
+
+namespace giro::detail {
+
+class GraphRecorder {
+ public:
+  // Graph::record, with ops replaced by others before they are queued.
+  static Graph record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options,
+                      Rewrite rewrite);
+};
+
+}  // namespace giro::detail

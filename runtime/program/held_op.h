@@ -1,0 +1,69 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <giro/runtime/program.h>
+#include <giro/runtime/stream.h>
+
+#include "runtime/program/memory_moves.h"
+
+namespace giro {
+class Arena;
+}
+
+namespace giro::detail {
+
+// An op as a program holds it: what it will queue, with arguments of its own, so that the values it reads and writes
+// may be given other addresses first.
+class OpCall {
+ public:
+  virtual ~OpCall() = default;
+  virtual void move(const MemoryMoves& moves) = 0;
+  virtual void emit(const Stream& stream) const = 0;
+  // Whether `write` may lie where `read` does, given that nothing else uses what is read there any more.
+  virtual bool can_write_over(const Tensor& /*write*/, const Tensor& /*read*/) const { return false; }
+};
+
+// A closure with the tensors that it is to be called with: f(tensors..., stream).
+template <class F, std::size_t kTensors>
+class ClosureCall final : public OpCall {
+ public:
+  ClosureCall(F f, const std::array<Tensor, kTensors>& tensors) : f_(std::move(f)), tensors_(tensors) {}
+
+  void move(const MemoryMoves& moves) override {
+    for (Tensor& tensor : tensors_) tensor = moves(tensor);
+  }
+  void emit(const Stream& stream) const override {
+    std::apply([&](const auto&... each) { f_(each..., stream); }, tensors_);
+  }
+
+ private:
+  F f_;
+  std::array<Tensor, kTensors> tensors_;
+};
+
+struct HeldOp {
+  enum class Kind {
+    op,          // of giro's, which a rule may replace
+    collective,  // of all ranks: it never runs by itself
+    event        // between streams; no node of the program
+  };
+
+  // Nothing else changes places with it.
+  bool keeps_its_place() const noexcept { return kind != Kind::op; }
+
+  Program::Node node;
+  Stream stream;
+  std::shared_ptr<OpCall> call;
+  Kind kind = Kind::op;
+};
+
+// Replaces ops by others before they are queued. `trace` holds the temporaries.
+using Rewrite = void (*)(std::vector<HeldOp>& ops, const Arena& trace);
+
+}  // namespace giro::detail

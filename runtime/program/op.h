@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/runtime/program.h>
+#include <giro/runtime/stream.h>
+
+#include "runtime/program/emit.h"
+#include "runtime/program/fields.h"
+#include "runtime/program/recording.h"
+
+// An op is a struct of its arguments, in which each tensor says how it is used (arguments.h):
+//
+//   struct Dense {
+//     static constexpr const char* kName = "dense";
+//     Out y;
+//     In x, w, b;
+//     Math math;
+//     double flops() const;  // floating-point operations; 0 where it is left out
+//   };
+//   void run(const Dense& op, const Stream& stream);  // queues it
+//
+// It may say besides how many bytes it reads and writes, bytes(), where that is not all of its arguments; and a
+// function beside it, may_write_over(op, write, read), whether `write` may lie where `read` does, given that nothing
+// else uses what is read there any more. All that an op touches has to be among its arguments.
+namespace giro::detail {
+
+// An op in a program.
+template <class Op>
+class CallOf final : public OpCall {
+ public:
+  explicit CallOf(Op of) : op(std::move(of)) {}
+
+  void move(const MemoryMoves& moves) override {
+    for_each_tensor(op, [&](Tensor& tensor, Use) { tensor = moves(tensor); });
+  }
+  void emit(const Stream& stream) const override { run(op, stream); }
+  bool can_write_over(const Tensor& write, const Tensor& read) const override {
+    if constexpr (requires { may_write_over(op, write, read); }) return may_write_over(op, write, read);
+    return false;
+  }
+
+  Op op;
+};
+
+// The op if it is of that type, or null.
+template <class Op>
+const Op* op_of(const HeldOp& held) {
+  const auto* const call = dynamic_cast<const CallOf<Op>*>(held.call.get());
+  return call != nullptr ? &call->op : nullptr;
+}
+
+template <class Op>
+Program::Node node_of(std::string name, const Op& op) {
+  std::vector<Tensor> writes, reads;
+  for_each_tensor(op, [&](const Tensor& tensor, Use use) {
+    if (use != Use::read) writes.push_back(tensor);
+    if (use != Use::written) reads.push_back(tensor);
+  });
+  double flops = 0;
+  std::optional<std::int64_t> bytes;
+  if constexpr (requires { op.flops(); }) flops = op.flops();
+  if constexpr (requires { op.bytes(); }) bytes = op.bytes();
+  return {std::move(name), std::move(writes), std::move(reads), flops, bytes};
+}
+
+}  // namespace giro::detail
+
+namespace giro {
+
+// Queues an op on the stream; within a recording it is held as an op of the program, by that name.
+template <class Op>
+void queue(const std::string& name, Op op, const Stream& stream) {
+  if (!detail::Recording::holds()) return detail::run_op(name.c_str(), stream, [&] { run(op, stream); });
+  using detail::node_of;
+  Program::Node node = node_of(name, op);
+  detail::Recording::current()->hold({std::move(node), stream, std::make_shared<detail::CallOf<Op>>(std::move(op))});
+}
+template <class Op>
+  requires requires { Op::kName; }
+void queue(Op op, const Stream& stream) {
+  queue(Op::kName, std::move(op), stream);
+}
+
+}  // namespace giro

@@ -1,0 +1,205 @@
+#include "runtime/program/recording.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <utility>
+
+#include <giro/runtime/error.h>
+
+#include "runtime/internal/arena.h"
+#include "runtime/internal/backend.h"
+#include "runtime/program/branch_streams.h"
+#include "runtime/program/branches.h"
+#include "runtime/program/emit.h"
+#include "runtime/program/share_memory.h"
+#include "runtime/program/temporaries.h"
+
+namespace giro::detail {
+namespace {
+
+std::uint64_t next_id() {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+std::shared_ptr<Arena> recording_arena(StreamImpl& stream) {
+  if (Arena::is_off()) return std::make_shared<Arena>(stream.device, Arena::Of::recording);
+  std::shared_ptr<Arena> shared = stream.recordings.lock();
+  if (!shared) stream.recordings = shared = std::make_shared<Arena>(stream.device, Arena::Of::recording);
+  return shared;
+}
+
+}  // namespace
+
+Recording::Recording(StreamImpl& on, Rewrite rewrite) : stream(on), id(next_id()), rewrite_(rewrite) {
+  if (current_ != nullptr) {
+    throw Error(ErrorCode::invalid_argument, "a recording cannot start inside another of the same thread");
+  }
+  stream.check_usable("a recording");
+  arenas.push_back({&stream, recording_arena(stream)});
+  trace = std::make_shared<Arena>(stream.device, Arena::Of::trace);
+  stream.recorded_as.store(id, std::memory_order_relaxed);
+  current_ = this;
+}
+
+Recording::~Recording() {
+  current_ = nullptr;
+  stream.recorded_as.store(0, std::memory_order_relaxed);
+}
+
+bool Recording::holds() noexcept { return current_ != nullptr && !OpScope::is_open(); }
+
+void Recording::hold(HeldOp op) {
+  if (held_.capacity() == 0) held_.reserve(32);  // growing it would move them all, again and again
+  op.stream.impl().check_usable(op.node.op.c_str());
+  held_.push_back(std::move(op));
+  if (is_shared_) flush();
+}
+
+HeldOp Recording::take_only() {
+  if (held_.size() != 1) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a rule has queued {} ops in place of others, expected one", held_.size()));
+  }
+  HeldOp op = std::move(held_.back());
+  held_.pop_back();
+  return op;
+}
+
+void Recording::share() {
+  flush();
+  is_shared_ = true;
+}
+
+Arena& Recording::arena_of(StreamImpl& queued_on) {
+  // On the CPU all that is recorded runs in one order.
+  StreamImpl& in_order = queued_on.device.is_cpu() ? stream : queued_on;
+  auto found = std::find_if(arenas.begin(), arenas.end(), [&](const auto& each) { return each.first == &in_order; });
+  if (found == arenas.end()) found = arenas.insert(found, {&in_order, recording_arena(in_order)});
+  return *found->second;
+}
+
+Buffer Recording::allocate(std::size_t bytes) {
+  Buffer temporary = trace->allocate(bytes);
+  if (is_shared_) trace->pin_held();
+  return temporary;
+}
+
+void Recording::keep(const std::shared_ptr<const void>& memory, const void* address) {
+  if (!memory || trace->block_at(address) != nullptr) return;
+  if (std::find(kept.begin(), kept.end(), memory) == kept.end()) kept.push_back(memory);
+}
+
+// Memory for the temporaries, of which what is still in use stays where it is.
+Buffer Recording::plan(Temporaries& temporaries, MemoryMoves& moves) {
+  auto& blocks = temporaries.blocks;
+  if (blocks.empty()) return {};
+  const std::size_t planned = plan_memory(blocks);
+  program.set_memory(planned, least_memory(blocks));
+  Buffer memory = arena_of(stream).allocate(planned);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    moves.add(temporaries.addresses[i], blocks[i].bytes, static_cast<char*>(memory.data()) + blocks[i].offset);
+  }
+  return memory;
+}
+
+void Recording::flush() {
+  if (failure_) std::rethrow_exception(failure_);
+  std::vector<HeldOp> ops = std::exchange(held_, {});
+  try {
+    queue(ops);
+  } catch (...) {
+    failure_ = std::current_exception();
+    held_ = std::move(ops);  // for whoever reports what it needs
+    throw;
+  }
+}
+
+// The stream for ops aside; null if there are none, as on the CPU, where all runs in one order.
+std::shared_ptr<StreamImpl> Recording::put_aside(const std::vector<HeldOp>& ops, Temporaries& temporaries,
+                                                 std::vector<Branch>& branches) {
+  if (stream.device.is_cpu() || !branches_are_on()) return nullptr;
+  // Ops of another stream have an order of their own; whatever keeps its place is joined with all before it.
+  if (std::any_of(ops.begin(), ops.end(),
+                  [&](const HeldOp& op) { return &op.stream.impl() != &stream && !op.keeps_its_place(); })) {
+    return nullptr;
+  }
+  Temporaries kept_longer = temporaries;
+  std::vector<Branch> planned = plan_branches(ops, kept_longer);
+  if (std::none_of(planned.begin(), planned.end(), [](const Branch& branch) { return branch.aside; })) return nullptr;
+  std::shared_ptr<StreamImpl> aside = stream.beside();
+  if (aside) {
+    temporaries = std::move(kept_longer);
+    branches = std::move(planned);
+  }
+  return aside;
+}
+
+// Another stream may be late: what it reads or writes shares its memory with nothing.
+void Recording::pin_what_others_use(const std::vector<HeldOp>& ops) {
+  for (const HeldOp& op : ops) {
+    if (&op.stream.impl() == &stream) continue;
+    for (const auto* tensors : {&op.node.reads, &op.node.writes}) {
+      for (const Tensor& tensor : *tensors) trace->pin(tensor.raw());
+    }
+  }
+}
+
+void Recording::queue(std::vector<HeldOp>& ops) {
+  pin_what_others_use(ops);
+  if (rewrite_ != nullptr) rewrite_(ops, *trace);
+  share_memory(ops, *trace);
+  Temporaries temporaries(ops, *trace);
+  std::vector<Branch> branches(ops.size());
+  const std::shared_ptr<StreamImpl> aside = put_aside(ops, temporaries, branches);
+  MemoryMoves moves;
+  const Buffer memory = plan(temporaries, moves);
+  trace->pin_held();
+  calls.reserve(program.nodes().size() + ops.size());
+  BranchStreams order(*this, aside.get());
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    HeldOp& op = ops[i];
+    for (auto* tensors : {&op.node.reads, &op.node.writes}) {
+      for (Tensor& tensor : *tensors) tensor = moves(tensor);
+    }
+    op.call->move(moves);
+    if (branches[i].aside) op.stream = Stream(aside);
+    order.begin(i, branches[i]);
+    emit(*op.call, op.node, op.stream);
+    order.end(branches[i]);
+    if (op.kind == HeldOp::Kind::event) continue;
+    calls.resize(program.nodes().size());
+    calls.push_back(op.kind == HeldOp::Kind::op ? std::move(op.call) : nullptr);
+    program.add(std::move(op.node));
+  }
+  order.join();
+}
+
+void Recording::expect_none(const char* call) {
+  if (current_ == nullptr) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: called in a step that is being recorded, where it would run once and not in each step; "
+                          "expected a call between steps, or in a callback of the loop",
+                          call));
+}
+
+void StreamImpl::refuse(const char* call) const {
+  const Recording* recording = Recording::current();
+  if (recording == nullptr || takes_part_in(*recording)) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: this stream of {} is being recorded, by another thread, "
+                                                         "or by this one, which has set its recording aside",
+                                                         call, to_string(device)));
+  }
+  const bool same = device == recording->stream.device;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: work was queued on another stream, of {}{}, while this thread records on {} of {}; a "
+                          "recorded step may touch one device context only",
+                          call, to_string(device), recording->states.describe(*this), same ? "one" : "a stream",
+                          to_string(recording->stream.device)));
+}
+
+}  // namespace giro::detail

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "runtime/program/held_op.h"
+#include "runtime/program/memory_plan.h"
+
+namespace giro {
+class Arena;
+}
+
+namespace giro::detail {
+
+// What a program computes and uses up: those blocks of its trace that nobody holds any more.
+struct Temporaries {
+  Temporaries(const std::vector<HeldOp>& ops, const Arena& trace);
+
+  std::vector<const char*> addresses;           // in the trace
+  std::vector<PlannedBlock> blocks;             // each needed from the first op that reads or writes it to the last
+  std::vector<std::vector<std::size_t>> of_op;  // the blocks that an op reads or writes
+};
+
+}  // namespace giro::detail

@@ -50,6 +50,7 @@
 #include <giro/kernels/nn/metrics.h>
 #include <giro/kernels/nn/parameter_overview.h>
 #include <giro/kernels/nn/partitioner.h>
+#include <giro/kernels/nn/random.h>
 #include <giro/kernels/nn/remat.h>
 #include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/nn/var.h>

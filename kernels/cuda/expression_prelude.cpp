@@ -187,6 +187,41 @@ template <class T> __device__ inline bool is_nan(T x) { return x != x; }
 template <class T> __device__ inline T maximum(T a, T b) { return b > a || is_nan(b) ? b : a; }
 template <class T> __device__ inline T minimum(T a, T b) { return b < a || is_nan(b) ? b : a; }
 template <class T> __device__ inline T sign(T a) { return a > T(0) ? T(1) : a < T(0) ? T(-1) : a; }
+
+// As runtime/rng.h and kernels/pointwise/random.h have it. Elements that share a block lie in one pack: it is computed
+// once for them.
+struct PhiloxBlock { u32 word[4]; };
+__device__ inline PhiloxBlock philox(u64 key, u64 low, u64 high) {
+  u32 k0 = u32(key), k1 = u32(key >> 32);
+  PhiloxBlock c = {{u32(low), u32(low >> 32), u32(high), u32(high >> 32)}};
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    const u64 p0 = u64(0xD2511F53u) * c.word[0], p1 = u64(0xCD9E8D57u) * c.word[2];
+    c = {{u32(p1 >> 32) ^ c.word[1] ^ k0, u32(p1), u32(p0 >> 32) ^ c.word[3] ^ k1, u32(p0)}};
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return c;
+}
+struct TwoWords { u32 first, second; };
+template <int kPurpose> __device__ inline TwoWords two_words(i64 key, i64 i) {
+  const PhiloxBlock block = philox(u64(key), u64(i) / 2, u64(kPurpose) << 56);
+  return {i & 1 ? block.word[2] : block.word[0], i & 1 ? block.word[3] : block.word[1]};
+}
+__device__ inline i64 key_by_key(i64 key, i64 i) {
+  const TwoWords words = two_words<3>(key, i);
+  return i64(u64(words.second) << 32 | words.first);
+}
+__device__ inline f32 uniform_by_key(i64 key, i64 i) {
+  const PhiloxBlock block = philox(u64(key), u64(i) / 4, u64(2) << 56);
+  const u32 first = i & 1 ? block.word[1] : block.word[0], second = i & 1 ? block.word[3] : block.word[2];
+  return f32((i & 2 ? second : first) >> 8) * 0x1p-24f;
+}
+__device__ inline f32 normal_by_key(i64 key, i64 i) {
+  const TwoWords words = two_words<2>(key, i);
+  const f32 uniform = (f32(words.first >> 1) + 0.5f) * 0x1p-31f;
+  return ::sqrtf(-2.0f * ::logf(uniform)) * ::cospif(f32(i32(words.second)) * 0x1p-31f);
+}
 }  // namespace giro
 #endif
 )cuda";

@@ -196,8 +196,8 @@ __device__ inline PhiloxBlock philox(u64 key, u64 low, u64 high) {
   PhiloxBlock c = {{u32(low), u32(low >> 32), u32(high), u32(high >> 32)}};
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
-    const u64 p0 = u64(0xD2511F53u) * c.word[0], p1 = u64(0xCD9E8D57u) * c.word[2];
-    c = {{u32(p1 >> 32) ^ c.word[1] ^ k0, u32(p1), u32(p0 >> 32) ^ c.word[3] ^ k1, u32(p0)}};
+    const u32 high0 = __umulhi(0xD2511F53u, c.word[0]), high1 = __umulhi(0xCD9E8D57u, c.word[2]);
+    c = {{high1 ^ c.word[1] ^ k0, 0xCD9E8D57u * c.word[2], high0 ^ c.word[3] ^ k1, 0xD2511F53u * c.word[0]}};
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }

@@ -37,12 +37,14 @@
 #include <giro/kernels/accuracy.h>
 #include <giro/kernels/activation.h>
 #include <giro/kernels/conv2d.h>
+#include <giro/kernels/cumulative.h>
 #include <giro/kernels/dense.h>
 #include <giro/kernels/digest.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/gather.h>
 #include <giro/kernels/moments.h>
 #include <giro/kernels/nn/call.h>
+#include <giro/kernels/nn/cumulative.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/initializers.h>
 #include <giro/kernels/nn/layer.h>

@@ -6,6 +6,7 @@
 
 #include <giro/kernels/activation.h>
 #include <giro/kernels/conv2d.h>
+#include <giro/kernels/cumulative.h>
 #include <giro/kernels/gather.h>
 #include <giro/kernels/math.h>
 #include <giro/kernels/pool.h>
@@ -44,6 +45,7 @@ struct Expression;
                          const PoolOptions& options, const Stream& stream);                                           \
   void digest(const Tensor& digest, const Tensor& bytes, const Stream& stream);                                       \
   void sum_rows(const Tensor& out, const Tensor& x, const Stream& stream);                                            \
+  void cumulative(const Tensor& y, const Tensor& x, Cumulative of, bool reversed, const Stream& stream);              \
   void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels, \
                              const Stream& stream);                                                                   \
   void mean_cross_entropy(const Tensor& loss, const Tensor& dlogits, const Tensor& accuracy, const Tensor& logits,    \

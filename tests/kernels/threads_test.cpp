@@ -11,6 +11,7 @@
 
 #include <giro/kernels/accuracy.h>
 #include <giro/kernels/conv2d.h>
+#include <giro/kernels/cumulative.h>
 #include <giro/kernels/dense.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/reduce.h>
@@ -117,6 +118,7 @@ TEST_F(ThreadsTest, RowsAndReductions) {
   expect_same_bits("dlogits", dlogits, [&] { softmax_cross_entropy(losses, dlogits, logits, labels, stream_); });
   expect_same_bits("accuracy", scalar, [&] { accuracy(scalar, logits, labels, stream_); });
   expect_same_bits("sum", scalar, [&] { sum(scalar, logits, stream_); });
+  expect_same_bits("cumulative", dlogits, [&] { cumulative(dlogits, logits, Cumulative::sum, false, stream_); });
   expect_same_bits("sum_of_squares", scalar, [&] { sum_of_squares(scalar, logits, stream_); });
   expect_same_bits("sum_rows", columns, [&] { sum_rows(columns, logits, stream_); });
   const Tensor images = values({32, 28, 28, 32}), pooled = tensor({32, 14, 14, 32});

@@ -1,0 +1,24 @@
+#include <giro/kernels/cumulative.h>
+
+#include <fmt/format.h>
+
+#include <giro/runtime/error.h>
+
+#include "kernels/internal/backends.h"
+#include "kernels/internal/checks.h"
+#include "kernels/internal/dispatch.h"
+
+namespace giro {
+
+void cumulative(const Tensor& y, const Tensor& x, Cumulative of, bool reversed, const Stream& stream) {
+  checks::on_device("cumulative", {{"y", y}, {"x", x}}, stream);
+  checks::has_rank("cumulative", {"x", x}, 2);
+  checks::same_dtype("cumulative", {"y", y}, {"x", x});
+  checks::same_shape("cumulative", {"y", y}, {"x", x});
+  if (x.dtype() == DType::boolean) {
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("cumulative: x is {}, expected numbers", to_string(x)));
+  }
+  GIRO_QUEUE(stream, cumulative, (y, x, of, reversed), {y}, {x}, elements(x));
+}
+
+}  // namespace giro

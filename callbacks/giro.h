@@ -44,7 +44,6 @@
 #include <giro/kernels/gather.h>
 #include <giro/kernels/moments.h>
 #include <giro/kernels/nn/call.h>
-#include <giro/kernels/nn/cumulative.h>
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/initializers.h>
 #include <giro/kernels/nn/layer.h>
@@ -52,7 +51,6 @@
 #include <giro/kernels/nn/metrics.h>
 #include <giro/kernels/nn/parameter_overview.h>
 #include <giro/kernels/nn/partitioner.h>
-#include <giro/kernels/nn/random.h>
 #include <giro/kernels/nn/remat.h>
 #include <giro/kernels/nn/train_state.h>
 #include <giro/kernels/nn/var.h>

@@ -13,6 +13,8 @@
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/cumulative.h>
 #include <giro/kernels/dense.h>
+#include <giro/kernels/elementwise.h>
+#include <giro/kernels/nn/random.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/reduce.h>
 #include <giro/kernels/softmax_cross_entropy.h>
@@ -108,6 +110,14 @@ TEST_F(ThreadsTest, Dense) {
     expect_same_bits("dw of " + of, dw, [&] { dense_backward({}, dw, {}, dz, x, w, stream_); });
     expect_same_bits("db of " + of, db, [&] { dense_backward({}, {}, db, dz, x, w, stream_); });
   }
+}
+
+TEST_F(ThreadsTest, RandomNumbers) {
+  const Tensor key = tensor({}, DType::i64), drawn = tensor({300, 1000});
+  *key.data<std::int64_t>() = 42;
+  expect_same_bits("normal", drawn, [&] {
+    giro::cast(drawn, nn::random_normal(nn::Var(key, stream_), drawn.shape()).value(), stream_);
+  });
 }
 
 TEST_F(ThreadsTest, RowsAndReductions) {

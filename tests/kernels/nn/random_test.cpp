@@ -87,8 +87,8 @@ TEST_P(RandomTest, NumbersAreThoseOfRng) {
       const std::size_t first = i % 2 * 2;
       const double u = ((block.word[first] >> 1) + 0.5) * 0x1p-31, turns = block.word[first + 1] * 0x1p-32;
       const double radius = std::sqrt(-2 * std::log(u)), z = radius * std::cos(2 * M_PI * turns);
-      // A rounded u moves the logarithm by a unit, and so the radius by one of its inverse.
-      const double tolerance = 8 * test::kUnit * (radius + 1) + test::kUnit / std::max(radius, 1e-3);
+      // u is rounded twice: that moves its logarithm by two units, and so the radius by two of its inverse.
+      const double tolerance = 8 * test::kUnit * (radius + 1) + 2 * test::kUnit / std::max(radius, 1e-3);
       ASSERT_NEAR(static_cast<double>(normal[i]), z, tolerance) << seed << ' ' << i;
     }
   }

@@ -37,6 +37,7 @@
 #include <giro/kernels/accuracy.h>
 #include <giro/kernels/activation.h>
 #include <giro/kernels/conv2d.h>
+#include <giro/kernels/cumulative.h>
 #include <giro/kernels/dense.h>
 #include <giro/kernels/digest.h>
 #include <giro/kernels/elementwise.h>

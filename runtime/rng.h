@@ -12,8 +12,9 @@ struct PhiloxBlock {
   std::uint32_t word[4];
 };
 
-GIRO_HOST_DEVICE inline PhiloxBlock philox(std::uint64_t key, std::uint64_t counter_low,
-                                           std::uint64_t counter_high = 0) {
+// Always inline, so that a loop that draws becomes vector code.
+GIRO_HOST_DEVICE __attribute__((always_inline)) inline PhiloxBlock philox(std::uint64_t key, std::uint64_t counter_low,
+                                                                          std::uint64_t counter_high = 0) {
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
   PhiloxBlock c{{static_cast<std::uint32_t>(counter_low), static_cast<std::uint32_t>(counter_low >> 32),
                  static_cast<std::uint32_t>(counter_high), static_cast<std::uint32_t>(counter_high >> 32)}};
@@ -32,6 +33,8 @@ GIRO_HOST_DEVICE inline PhiloxBlock philox(std::uint64_t key, std::uint64_t coun
 enum class RngPurpose : std::uint8_t {
   initial_value = 0,
   shuffle = 1,
+  draw = 2,           // the numbers of an op, which has a key for a seed (kernels/nn/random.h)
+  key = 3,            // a key from another
   application = 255,  // a program's own; giro draws none of them
 };
 

@@ -58,6 +58,11 @@ bool ExpressionPlan::Array::takes_packs_of(int count) const {
          std::all_of(strides.begin(), strides.end() - 1, [&](std::int64_t s) { return s * bytes % alignment == 0; });
 }
 
+bool ExpressionPlan::Array::counts_packs_of(int count, std::int64_t first) const {
+  return !strides.empty() && strides.back() == 1 && first % count == 0 &&
+         std::all_of(strides.begin(), strides.end() - 1, [&](std::int64_t s) { return s % count == 0; });
+}
+
 bool ExpressionPlan::Array::is_cut_between_packs_of(int count) const {
   if (bounds.empty()) return true;
   const auto [begin, end] = bounds.back();

@@ -27,6 +27,9 @@ struct ExpressionPlan {
     bool is_cut_between_packs_of(int count) const;
     // Whether `count` elements from any multiple of that along the last axis lie in a row, aligned for one access.
     bool takes_packs_of(int count) const;
+    // Of a place that is `first` where all axes begin: whether it is a multiple of `count` there, and then goes up
+    // by 1.
+    bool counts_packs_of(int count, std::int64_t first) const;
   };
 
   // Without axes of one element, and with those joined that lie alike in every array. The axes of the rows come first,

@@ -301,8 +301,13 @@ void ExpressionWriter::write_elements(const Elements& elements, int indent) {
       result = fmt::format("giro::value(p{}{})", i, bracket);
     } else if (instruction.kind == Kind::place) {
       const ExpressionPlan::Array& place = plan_.places[instruction.index];
+      const std::int64_t first = expression_.places[instruction.index].offset;
       result = fmt::format("b{} + {}", instruction.index, offset(place));
-      if (!per_element) result += fmt::format(" + k * giro::i64({})", stride_of(place));
+      if (!per_element && !elements.is_gathered && place.counts_packs_of(elements.pack, first)) {
+        result = fmt::format("({}) | k", result);  // so that NVRTC sees what numbers of a pack have in common
+      } else if (!per_element) {
+        result += fmt::format(" + k * giro::i64({})", stride_of(place));
+      }
     } else {
       result = computed(i);
     }

@@ -10,7 +10,6 @@
 
 namespace giro::cuda {
 
-using pointwise::Gives;
 using pointwise::Instruction;
 using pointwise::ScalarFunction;
 using pointwise::Takes;
@@ -90,7 +89,7 @@ std::string function_definition(const ScalarFunction& function, DType inputs) {
   return fmt::format(
       "#ifndef GIRO_{0}\n#define GIRO_{0}\nnamespace giro {{\nnamespace {0} {{\ntypedef {1} T;\n"
       "__device__ inline {2} apply({3}) {{ return {4}; }}\n}}\n}}\n#endif\n",
-      space, value_type(inputs), function.rules.gives == Gives::boolean ? "bool" : "T", parameters, function.source);
+      space, value_type(inputs), value_type(function.rules.result(inputs)), parameters, function.source);
 }
 
 }  // namespace giro::cuda

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <giro/kernels/conv2d.h>
+#include <giro/kernels/cumulative.h>
 #include <giro/kernels/gather.h>
 #include <giro/kernels/math.h>
 #include <giro/kernels/pool.h>
@@ -167,6 +168,16 @@ struct MaxPoolBackward {
   double flops() const { return elements(dx); }
 };
 
+struct Cumulative {
+  static constexpr const char* kName = "cumulative";
+  Out y{};
+  In x{};
+  giro::Cumulative of = giro::Cumulative::sum;
+  bool reversed = false;
+
+  double flops() const { return elements(x); }
+};
+
 struct Digest {
   static constexpr const char* kName = "digest";
   Out digest{};
@@ -273,12 +284,13 @@ struct WriteSlot {
 
 }  // namespace giro::ops
 
-#define GIRO_EACH_OP(F)                                                                                            \
-  F(Dense)                                                                                                         \
-  F(DenseBackward)                                                                                                 \
-  F(DenseBackwardAdd) F(DenseOfBytes) F(DenseOfBytesBackward) F(Conv2d) F(Conv2dBackward) F(AvgPool)               \
-      F(AvgPoolBackward) F(ActivationAvgPool) F(AvgPoolActivationBackward) F(MaxPool) F(MaxPoolBackward) F(Digest) \
-          F(SumRows) F(SoftmaxCrossEntropy) F(MeanCrossEntropy) F(GatherRows) F(BatchIndices) F(GatherBatch)       \
+#define GIRO_EACH_OP(F)                                                                                       \
+  F(Dense)                                                                                                    \
+  F(DenseBackward)                                                                                            \
+  F(DenseBackwardAdd)                                                                                         \
+  F(DenseOfBytes) F(DenseOfBytesBackward) F(Conv2d) F(Conv2dBackward) F(AvgPool) F(AvgPoolBackward)           \
+      F(ActivationAvgPool) F(AvgPoolActivationBackward) F(MaxPool) F(MaxPoolBackward) F(Cumulative) F(Digest) \
+          F(SumRows) F(SoftmaxCrossEntropy) F(MeanCrossEntropy) F(GatherRows) F(BatchIndices) F(GatherBatch)  \
               F(ReadSlot) F(WriteSlot)
 #define GIRO_DECLARE_RUN(Op) void run(const ops::Op& op, const Stream& stream);
 namespace giro::cpu {

@@ -28,7 +28,6 @@ using pointwise::Builder;
 using pointwise::checked_axes;
 using pointwise::expect_fits;
 using pointwise::expect_value;
-using pointwise::Gives;
 using pointwise::Layout;
 using pointwise::promoted;
 using pointwise::ScalarFunction;
@@ -42,6 +41,8 @@ bool takes(Takes set, DType dtype) {
       return dtype != DType::boolean;
     case Takes::integers:
       return !is_floating(dtype) && dtype != DType::boolean;
+    case Takes::i64:
+      return dtype == DType::i64;
     case Takes::boolean:
       return dtype == DType::boolean;
     case Takes::any:
@@ -178,7 +179,7 @@ Var apply(const ScalarFunction& function, const std::vector<Operand>& operands) 
     throw Error(ErrorCode::invalid_argument, fmt::format("{}: integers are divided by the number 0", function.name));
   }
   const DType dtype = common_dtype(function, operands);
-  const DType result = function.rules.gives == Gives::boolean ? DType::boolean : dtype;
+  const DType result = function.rules.result(dtype);
   const Shape shape = common_shape(function.name, operands);
   Var y = Var::computed(result, shape, values_of(operands), gradient_of(function, operands));
   Builder builder(shape);
@@ -207,14 +208,7 @@ Var broadcast_to(const Operand& x, const Shape& shape) {
   const detail::CallSite site(x.where);
   expect_value("broadcast_to", x);
   const Shape& from = x.var.shape();
-  bool fits = from.rank() <= shape.rank();
-  for (std::size_t i = 0; fits && i < from.rank(); ++i) {
-    fits = from.begin()[i] == 1 || from.begin()[i] == shape.begin()[shape.rank() - from.rank() + i];
-  }
-  if (!fits) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("broadcast_to: found {}, which does not broadcast to {}",
-                                                       to_string(from), to_string(shape)));
-  }
+  pointwise::expect_broadcasts("broadcast_to", from, shape);
   if (from == shape) return x.var;
   return view("broadcast_to", x.var, shape, pointwise::broadcast_layout(from, shape),
               [](const Var&, const Var& dy, const std::vector<Var>& in) { return sum_to(dy, in.front().shape()); });

@@ -2,8 +2,10 @@
 
 #include <giro/kernels/activation.h>
 #include <giro/kernels/conv2d.h>
+#include <giro/kernels/nn/cumulative.h>
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/operand.h>
+#include <giro/kernels/nn/random.h>
 #include <giro/kernels/nn/reduce.h>
 #include <giro/kernels/nn/slice.h>
 #include <giro/kernels/nn/var.h>

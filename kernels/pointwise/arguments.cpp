@@ -57,6 +57,16 @@ void expect_fits(const char* op, double number, DType dtype) {
   if (dtype == DType::i64 && !(number >= -0x1p63 && number < 0x1p63)) check(INT64_MIN, INT64_MAX);
 }
 
+void expect_broadcasts(const char* op, const Shape& from, const Shape& to) {
+  bool fits = from.rank() <= to.rank();
+  for (std::size_t i = 0; fits && i < from.rank(); ++i) {
+    fits = from.begin()[i] == 1 || from.begin()[i] == to.begin()[to.rank() - from.rank() + i];
+  }
+  if (fits) return;
+  throw Error(ErrorCode::shape_mismatch,
+              fmt::format("{}: found {}, which does not broadcast to {}", op, to_string(from), to_string(to)));
+}
+
 std::vector<std::size_t> checked_axes(const char* op, const Shape& shape, const std::vector<int>& axes) {
   const int rank = static_cast<int>(shape.rank());
   std::vector<std::size_t> result;

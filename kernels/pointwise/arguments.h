@@ -15,6 +15,9 @@ void expect_value(const char* op, const nn::Operand& x);
 // Error(invalid_argument) for one that an integer dtype would wrap.
 void expect_fits(const char* op, double number, DType dtype);
 
+// Error(shape_mismatch) for a shape that does not broadcast to another.
+void expect_broadcasts(const char* op, const Shape& from, const Shape& to);
+
 // What two dtypes become together.
 DType promoted(DType a, DType b);
 

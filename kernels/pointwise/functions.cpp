@@ -5,7 +5,10 @@
 
 namespace giro::nn {
 
-// Of gradients alone.
+// Of gradients alone, and of kernels/nn/random.cpp.
+Var key_by_key(const Operand& key, const Operand& i);
+Var uniform_by_key(const Operand& key, const Operand& i);
+Var normal_by_key(const Operand& key, const Operand& i);
 Var tanh_slope(const Operand& y);
 Var sigmoid_slope(const Operand& y);
 Var silu_slope(const Operand& a);

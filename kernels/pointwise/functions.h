@@ -87,6 +87,11 @@ GIRO_SCALAR_FUNCTION(is_nan, 1, a != a, {.gives = Gives::boolean, .is_exact = tr
 GIRO_SCALAR_FUNCTION(logical_and, 2, a&& b, {.takes = Takes::boolean, .gives = Gives::boolean, .is_exact = true})
 GIRO_SCALAR_FUNCTION(logical_or, 2, a || b, {.takes = Takes::boolean, .gives = Gives::boolean, .is_exact = true})
 GIRO_SCALAR_FUNCTION(logical_not, 1, !a, {.takes = Takes::boolean, .gives = Gives::boolean, .is_exact = true})
+// Of random numbers: of a key and the number of an element (random.h).
+GIRO_SCALAR_FUNCTION(key_by_key, 2, key_by_key(a, b), {.takes = Takes::i64, .is_exact = true})
+GIRO_SCALAR_FUNCTION(uniform_by_key, 2, uniform_by_key(a, b),
+                     {.takes = Takes::i64, .gives = Gives::f32, .is_exact = true})
+GIRO_SCALAR_FUNCTION(normal_by_key, 2, normal_by_key(a, b), {.takes = Takes::i64, .gives = Gives::f32})
 GIRO_SCALAR_FUNCTION(where, 3, a ? b : c,
                      {.takes = Takes::select,
                       .gradients = {nullptr, GIRO_GRADIENT(where(a, dy, 0)), GIRO_GRADIENT(where(a, 0, dy))},

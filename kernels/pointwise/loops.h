@@ -10,6 +10,7 @@
 #include "kernels/pointwise/arithmetic.h"
 #include "kernels/pointwise/instruction_sets.h"
 #include "kernels/pointwise/math.h"
+#include "kernels/pointwise/random.h"
 
 namespace giro::pointwise {
 
@@ -18,7 +19,8 @@ enum class Takes : std::uint8_t {
   floating,  // f32, bf16, f16, f64
   numbers,   // and i32, i64, u8
   integers,  // i32, i64, u8
-  any,       // numbers and boolean
+  i64,
+  any,  // numbers and boolean
   boolean,
   select  // boolean, any, any
 };
@@ -41,7 +43,8 @@ struct CodeLoop {
     const T* const b = static_cast<const T*>(in[kInputs > 1 ? 1 : 0]);
     const T* const c = static_cast<const T*>(in[kInputs > 2 ? 2 : 0]);
     using Result = decltype(Code::template value<T>(A{}, T{}, T{}));
-    using Stored = std::conditional_t<std::is_same_v<Result, bool>, bool, T>;
+    constexpr bool kGivesFloat = std::is_integral_v<T> && std::is_floating_point_v<Result>;
+    using Stored = std::conditional_t<std::is_same_v<Result, bool> || kGivesFloat, Result, T>;
     Stored* const y = static_cast<Stored*>(out);
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) {
@@ -73,6 +76,7 @@ constexpr Loops loops_of() {
   if constexpr (kAny || kTakes == Takes::integers || kTakes == Takes::numbers) {
     add_loops<Code, kInputs, kTakes, std::int32_t, std::int64_t, std::uint8_t>(loops);
   }
+  if constexpr (kTakes == Takes::i64) add_loops<Code, kInputs, kTakes, std::int64_t>(loops);
   if constexpr (kAny || kTakes == Takes::boolean) add_loops<Code, kInputs, kTakes, bool>(loops);
   return loops;
 }

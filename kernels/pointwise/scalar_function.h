@@ -14,7 +14,7 @@ namespace giro::pointwise {
 // What a value of a dtype is computed in: of bf16 and f16 in f32, rounded where a store would round it.
 constexpr DType computed_in(DType dtype) { return is_16_bit(dtype) ? DType::f32 : dtype; }
 
-enum class Gives : std::uint8_t { same, boolean };
+enum class Gives : std::uint8_t { same, boolean, f32 };
 
 // A term of a gradient: that of the loss by one input, given the inputs, the result y and the loss's gradient by y.
 using ScalarGradient = nn::Var (*)(const nn::Operand& a, const nn::Operand& b, const nn::Operand& c, const nn::Var& y,
@@ -29,6 +29,11 @@ struct ScalarFunction {
     // Where the test of the function draws each input: within it the function is smooth.
     std::array<std::pair<double, double>, 3> domain = {{{-4, 4}, {-4, 4}, {-4, 4}}};
     bool is_exact = false;  // gives one of its inputs, or 0, 1 or -1: nothing to round in 16 bits
+
+    // The dtype of the result of such inputs.
+    constexpr DType result(DType inputs) const {
+      return gives == Gives::boolean ? DType::boolean : gives == Gives::f32 ? DType::f32 : inputs;
+    }
   };
 
   const char* name;

@@ -32,8 +32,7 @@ class Term {
     std::array<std::uint16_t, 3> values{};
     std::size_t count = 0;
     for (const Term& operand : operands) values[count++] = operand.in(builder, dtype);
-    const DType result = function.rules.gives == Gives::boolean ? DType::boolean : dtype;
-    return {builder, builder.apply(function, result, std::span(values).first(count))};
+    return {builder, builder.apply(function, function.rules.result(dtype), std::span(values).first(count))};
   }
 
   // A number in the same expression.

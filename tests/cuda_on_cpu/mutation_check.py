@@ -45,10 +45,12 @@ def kernels(*suites):
 CONCERNED = [  # first match
     ("runtime/cuda/*", [ERRORS, RUNTIME, LOOP]),
     ("runtime/*", [("runtime_test", "*"), LOOP]),
-    ("kernels/cuda/expression_prelude.cpp", [ERRORS, kernels("Elementwise", "Reduce", "Publish", "Fused"), LOOP]),
+    ("kernels/cuda/*_prelude.cpp", [ERRORS, kernels("Elementwise", "Reduce", "Publish", "Fused"),
+                                    ("kernels_nn_test", "*RandomTest*cuda*"), LOOP]),
     ("kernels/cuda/bias.cpp", [ERRORS, kernels("Dense", "Conv2d")]),
     ("kernels/cuda/conv2d.cpp", [ERRORS, kernels("Conv2d")]),
     ("kernels/cuda/cudnn.h", [ERRORS, kernels("Conv2d", "Pool")]),
+    ("kernels/cuda/cumulative.cu", [ERRORS, kernels("Cumulative")]),
     ("kernels/cuda/gather.cu", [ERRORS, kernels("Gather")]),
     ("kernels/cuda/[dm]*", [ERRORS, kernels("Dense")]),
     ("kernels/cuda/pad.cpp", [ERRORS, kernels("Conv2d")]),

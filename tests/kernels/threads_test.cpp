@@ -11,7 +11,10 @@
 
 #include <giro/kernels/accuracy.h>
 #include <giro/kernels/conv2d.h>
+#include <giro/kernels/cumulative.h>
 #include <giro/kernels/dense.h>
+#include <giro/kernels/elementwise.h>
+#include <giro/kernels/nn/random.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/reduce.h>
 #include <giro/kernels/softmax_cross_entropy.h>
@@ -109,6 +112,14 @@ TEST_F(ThreadsTest, Dense) {
   }
 }
 
+TEST_F(ThreadsTest, RandomNumbers) {
+  const Tensor key = tensor({}, DType::i64), drawn = tensor({300, 1000});
+  *key.data<std::int64_t>() = 42;
+  expect_same_bits("normal", drawn, [&] {
+    giro::cast(drawn, nn::random_normal(nn::Var(key, stream_), drawn.shape()).value(), stream_);
+  });
+}
+
 TEST_F(ThreadsTest, RowsAndReductions) {
   const Tensor logits = values({4096, 100}), losses = tensor({4096}), dlogits = tensor({4096, 100});
   const Tensor labels = tensor({4096}, DType::u8), scalar = tensor({}), columns = tensor({100});
@@ -117,6 +128,7 @@ TEST_F(ThreadsTest, RowsAndReductions) {
   expect_same_bits("dlogits", dlogits, [&] { softmax_cross_entropy(losses, dlogits, logits, labels, stream_); });
   expect_same_bits("accuracy", scalar, [&] { accuracy(scalar, logits, labels, stream_); });
   expect_same_bits("sum", scalar, [&] { sum(scalar, logits, stream_); });
+  expect_same_bits("cumulative", dlogits, [&] { cumulative(dlogits, logits, Cumulative::sum, false, stream_); });
   expect_same_bits("sum_of_squares", scalar, [&] { sum_of_squares(scalar, logits, stream_); });
   expect_same_bits("sum_rows", columns, [&] { sum_rows(columns, logits, stream_); });
   const Tensor images = values({32, 28, 28, 32}), pooled = tensor({32, 14, 14, 32});

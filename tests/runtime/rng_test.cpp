@@ -51,9 +51,10 @@ TEST(Rng, StreamsSeedsAndPurposesDiffer) {
 
 // One seed serves initial values and shuffles: no block of the one is a block of the other, whatever leaf and epoch.
 TEST(Rng, PurposesShareNoBlocks) {
-  constexpr std::uint64_t kStreams = 64, kBlocks = 16, kPurposes = 3;
+  constexpr std::uint64_t kStreams = 64, kBlocks = 16, kPurposes = 5;
   std::set<std::array<std::uint32_t, 4>> blocks;
-  for (const RngPurpose purpose : {RngPurpose::initial_value, RngPurpose::shuffle, RngPurpose::application}) {
+  for (const RngPurpose purpose :
+       {RngPurpose::initial_value, RngPurpose::shuffle, RngPurpose::draw, RngPurpose::key, RngPurpose::application}) {
     for (std::uint64_t stream = 0; stream < kStreams; ++stream) {
       for (std::uint64_t i = 0; i < kBlocks; ++i) {
         const PhiloxBlock block = Rng{42, purpose, stream}.block(i);

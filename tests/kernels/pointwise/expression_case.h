@@ -113,9 +113,7 @@ class ExpressionCase {
   Value apply(const TestFunction& function, Value a, Value b = 0, Value c = 0) {
     Instruction i;
     i.kind = Instruction::Kind::apply, i.operands = {a, b, c}, i.function = &function.function;
-    i.dtype = function.function.rules.gives == Gives::boolean
-                  ? DType::boolean
-                  : expression.code[function.function.inputs == 3 ? b : a].dtype;
+    i.dtype = function.function.rules.result(expression.code[function.function.inputs == 3 ? b : a].dtype);
     functions_.resize(expression.code.size() + 1);
     functions_.back() = &function;
     return push(i);

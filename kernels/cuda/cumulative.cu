@@ -1,0 +1,52 @@
+#include "kernels/functors/cumulative.h"
+
+#include <cub/block/block_scan.cuh>
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/internal/ops.h"
+#include "runtime/cuda/check.h"
+#include "runtime/cuda/stream.h"
+
+namespace giro::cuda {
+namespace {
+
+// A block a row, in pieces of an element for each thread. cub::DeviceScan would split a row over blocks, in an order
+// of sums that depends on which is where first.
+template <int kThreads, class T, class Op>
+__global__ void __launch_bounds__(kThreads)
+    cumulative_kernel(T* y, const T* x, std::int64_t rows, std::int64_t length, bool reversed, Op op) {
+  using Wide = functors::Wide<T>;
+  using Scan = cub::BlockScan<Wide, kThreads>;
+  __shared__ typename Scan::TempStorage storage;
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    Wide before = Op::kNeutral;  // of the pieces before
+    for (std::int64_t piece = 0; piece < length; piece += kThreads) {
+      const std::int64_t i = piece + threadIdx.x;
+      const std::int64_t at = row * length + (reversed ? length - 1 - i : i);
+      Wide value = i < length ? functors::widened(x[at]) : Wide(Op::kNeutral), all;
+      Scan(storage).InclusiveScan(value, value, op, all);
+      if (i < length) y[at] = functors::narrowed<T>(op(before, value));
+      before = op(before, all);
+      __syncthreads();  // the storage is free
+    }
+  }
+}
+
+}  // namespace
+
+void run(const ops::Cumulative& op, const Stream& stream) {
+  if (op.x.count() == 0) return;
+  const std::int64_t rows = op.x.shape()[0], length = op.x.shape()[1];
+  functors::with_cumulative(op.x.dtype(), op.of, [&]<class T, class Join>(functors::Type<T>, Join join) {
+    const auto launch = [&]<int kThreads>(std::integral_constant<int, kThreads>) {
+      cumulative_kernel<kThreads><<<blocks_for(rows, 1), kThreads, 0, handle(stream)>>>(
+          op.y.data<T>(), op.x.data<T>(), rows, length, op.reversed, join);
+      check_launch("cumulative_kernel");
+    };
+    length <= 128 ? launch(std::integral_constant<int, 128>{}) : launch(std::integral_constant<int, 1024>{});
+  });
+}
+
+}  // namespace giro::cuda

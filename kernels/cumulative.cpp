@@ -1,0 +1,23 @@
+#include <giro/kernels/cumulative.h>
+
+#include <fmt/format.h>
+
+#include <giro/runtime/error.h>
+
+#include "kernels/internal/checks.h"
+#include "kernels/internal/ops.h"
+
+namespace giro {
+
+void cumulative(const Tensor& y, const Tensor& x, Cumulative of, bool reversed, const Stream& stream) {
+  checks::on_device("cumulative", {{"y", y}, {"x", x}}, stream);
+  checks::has_rank("cumulative", {"x", x}, 2);
+  checks::same_dtype("cumulative", {"y", y}, {"x", x});
+  checks::same_shape("cumulative", {"y", y}, {"x", x});
+  if (x.dtype() == DType::boolean) {
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("cumulative: x is {}, expected numbers", to_string(x)));
+  }
+  queue(ops::Cumulative{y, x, of, reversed}, stream);
+}
+
+}  // namespace giro

@@ -1,0 +1,74 @@
+#include <giro/kernels/nn/cumulative.h>
+
+#include <cstddef>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/cumulative.h>
+#include <giro/kernels/nn/elementwise.h>
+#include <giro/kernels/nn/functional.h>
+
+#include "kernels/pointwise/arguments.h"
+#include "runtime/internal/call_site.h"
+
+namespace giro::nn {
+namespace {
+
+Var along_rows(Cumulative of, bool reversed, const Var& x, Gradient gradient) {
+  if (!is_floating(x.dtype())) gradient = nullptr;
+  const Var y = Var::computed(x.dtype(), x.shape(), {x}, std::move(gradient));
+  giro::cumulative(y.value(), x.value(), of, reversed, y.stream());
+  return y;
+}
+
+Var sum_of_rows(const Var& x, bool reversed = false) {
+  return along_rows(Cumulative::sum, reversed, x, [reversed](const Var&, const Var& dy, const std::vector<Var>&) {
+    return sum_of_rows(dy, !reversed);
+  });
+}
+
+Var product_of_rows(const Var& x) {
+  return along_rows(Cumulative::product, false, x, [](const Var& y, const Var& dy, const std::vector<Var>& in) {
+    const Var& x = in.front();
+    const DType dtype = pointwise::promoted(x.dtype(), DType::f32);
+    const Var is_zero = x == 0;
+    const Var is_first = logical_and(is_zero, sum_of_rows(cast(is_zero, DType::i32)) == 1);
+    const Var others = product_of_rows(where(is_first, 1, cast(x, dtype)));
+    const Var terms = cast(dy, dtype);
+    const Var by_first = sum_of_rows(terms * others, true);
+    const Var by_number = sum_of_rows(terms * cast(y, dtype), true) / where(is_zero, 1, x);
+    return cast(where(is_first, by_first, where(is_zero, 0, by_number)), x.grad_dtype());
+  });
+}
+
+// The axis as the last of rows, and back.
+template <class F>
+Var along_axis(const char* op, const Operand& x, int axis, const F& of_rows) {
+  const detail::CallSite site(x.where);
+  pointwise::expect_value(op, x);
+  const Shape& shape = x.var.shape();
+  const auto place = static_cast<int>(pointwise::checked_axes(op, shape, {axis}).front());
+  const int last = static_cast<int>(shape.rank()) - 1;
+  const DType dtype = x.var.dtype();
+  const Var numbers = cast(x.var, dtype == DType::u8 || dtype == DType::boolean ? DType::i64 : dtype);
+  const std::int64_t length = shape.begin()[place], rows = length == 0 ? 0 : shape.count() / length;
+  if (place == last) return of_rows(numbers.reshape({rows, length})).reshape(shape);
+  std::vector<int> order(shape.rank());
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[static_cast<std::size_t>(place)], order.back());
+  const Var moved = transpose(numbers, order);
+  return transpose(of_rows(moved.reshape({rows, length})).reshape(moved.shape()), order);
+}
+
+}  // namespace
+
+Var cumulative_sum(const Operand& x, int axis) {
+  return along_axis("cumulative_sum", x, axis, [](const Var& rows) { return sum_of_rows(rows); });
+}
+
+Var cumulative_product(const Operand& x, int axis) {
+  return along_axis("cumulative_product", x, axis, product_of_rows);
+}
+
+}  // namespace giro::nn

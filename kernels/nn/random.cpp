@@ -1,0 +1,156 @@
+#include <giro/kernels/nn/random.h>
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/functional.h>
+#include <giro/runtime/error.h>
+
+#include "kernels/pointwise/arguments.h"
+#include "kernels/pointwise/build.h"
+#include "kernels/pointwise/term.h"
+#include "runtime/internal/call_site.h"
+
+namespace giro::nn {
+namespace {
+
+using pointwise::broadcast_layout;
+using pointwise::Builder;
+using pointwise::ScalarFunction;
+using pointwise::Term;
+
+void expect_scalar(const char* op, const char* what, const Operand& x) {
+  if (x.is_number ? x.is_fraction : is_floating(x.var.dtype()) || x.var.dtype() == DType::boolean) {
+    throw Error(x.is_number ? ErrorCode::invalid_argument : ErrorCode::dtype_mismatch,
+                fmt::format("{}: the {} is {}, expected an integer", op, what,
+                            x.is_number ? fmt::to_string(x.number) : name_of(x.var.dtype())));
+  }
+  if (!x.is_number && x.var.shape().rank() != 0) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("{}: the {} is {}, expected a scalar", op, what, to_string(x.var.value())));
+  }
+}
+
+void expect_key(const char* op, const Operand& key) {
+  expect_scalar(op, "key", key);
+  if (key.is_number || key.var.dtype() == DType::i64) return;
+  throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: the key is {}, expected i64", op, name_of(key.var.dtype())));
+}
+
+std::vector<Var> values_of(std::initializer_list<Operand> operands) {
+  std::vector<Var> values;
+  for (const Operand& operand : operands) {
+    if (!operand.is_number) values.push_back(operand.var);
+  }
+  return values;
+}
+
+// A scalar for each element.
+Term scalar(Builder& builder, const Operand& x) {
+  const std::uint16_t value = x.is_number ? builder.constant(DType::i64, 0, x.integer)
+                                          : builder.cast(builder.read(x.var.value(), {}), DType::i64);
+  return {builder, value};
+}
+
+// What the key gives each element of an array.
+Term drawn(Builder& builder, const ScalarFunction& distribution, const Operand& key, const Shape& shape) {
+  const Term place(builder, builder.place(broadcast_layout(shape, shape)));
+  return Term::apply(distribution, {scalar(builder, key), place});
+}
+
+Var write(const char* op, const Term& value, Builder& builder, const Var& y) {
+  value.write(y.value(), broadcast_layout(y.shape(), y.shape()));
+  pointwise::queue(op, std::move(builder).take(), y.stream());
+  return y;
+}
+
+[[noreturn]] void refuse(const char* op, const std::string& found, const std::string& expected) {
+  throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}, expected {}", op, found, expected));
+}
+
+}  // namespace
+
+Var fold_in(const Operand& key, const Operand& data) {
+  const detail::CallSite site(key.where);
+  expect_key("fold_in", key);
+  expect_scalar("fold_in", "number", data);
+  const Var y = Var::computed(DType::i64, {}, values_of({key, data}), nullptr);
+  Builder builder({});
+  return write("fold_in", Term::apply(pointwise::functions::key_by_key, {scalar(builder, key), scalar(builder, data)}),
+               builder, y);
+}
+
+Var random_uniform(const Operand& key, const Shape& shape, double low, double high) {
+  const detail::CallSite site(key.where);
+  expect_key("random_uniform", key);
+  const auto end = static_cast<float>(high);
+  if (!(static_cast<float>(low) < end) || !std::isfinite(static_cast<float>(high - low))) {
+    refuse("random_uniform", fmt::format("found [{}, {})", low, high), "a low end below the high one");
+  }
+  const Var y = Var::computed(DType::f32, shape, values_of({key}), nullptr);
+  Builder builder(shape);
+  Term u = drawn(builder, pointwise::functions::uniform_by_key, key, shape);
+  // The sum may be rounded up to the end.
+  if (low != 0 || high != 1) u = minimum(low + (high - low) * u, std::nextafter(end, -std::numeric_limits<float>::infinity()));
+  return write("random_uniform", u, builder, y);
+}
+
+Var random_normal(const Operand& key, const Shape& shape, double mean, double stddev) {
+  const detail::CallSite site(key.where);
+  expect_key("random_normal", key);
+  if (!(stddev >= 0)) refuse("random_normal", fmt::format("a standard deviation of {}", stddev), "0 or more");
+  const Var y = Var::computed(DType::f32, shape, values_of({key}), nullptr);
+  Builder builder(shape);
+  Term z = drawn(builder, pointwise::functions::normal_by_key, key, shape);
+  if (mean != 0 || stddev != 1) z = mean + stddev * z;
+  return write("random_normal", z, builder, y);
+}
+
+Var random_bernoulli(const Operand& key, const Operand& p, const Shape& shape) {
+  const detail::CallSite site(key.where);
+  expect_key("random_bernoulli", key);
+  if (p.is_number && !(p.number >= 0 && p.number <= 1)) {
+    refuse("random_bernoulli", fmt::format("a probability of {}", p.number), "one from 0 to 1");
+  }
+  if (!p.is_number) pointwise::expect_broadcasts("random_bernoulli", p.var.shape(), shape);
+  const Var y = Var::computed(DType::boolean, shape, values_of({key, p}), nullptr);
+  Builder builder(shape);
+  const Term u = drawn(builder, pointwise::functions::uniform_by_key, key, shape);
+  const Term limit =
+      p.is_number ? Term(p.number)
+                  : Term(builder,
+                         builder.cast(builder.read(p.var.value(), broadcast_layout(p.var.shape(), shape)), DType::f32));
+  return write("random_bernoulli", u < limit, builder, y);
+}
+
+Var dropout(const Operand& x, double rate, const Operand& key) {
+  const detail::CallSite site(x.where);
+  pointwise::expect_value("dropout", x);
+  const DType dtype = x.var.dtype();
+  if (!is_floating(dtype)) {
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("dropout: found {}, expected a floating dtype", name_of(dtype)));
+  }
+  expect_key("dropout", key);
+  if (!(rate >= 0 && rate < 1)) refuse("dropout", fmt::format("a rate of {}", rate), "one in [0, 1)");
+  if (rate == 0) return x.var;
+  const auto gradient = [rate, number = key.is_number ? key : Operand(0)](const Var&, const Var& dy,
+                                                                          const std::vector<Var>& in) {
+    std::vector<Var> terms(in.size());
+    terms[0] = dropout(dy, rate, in.size() > 1 ? Operand(in[1]) : number);
+    return Gradients(std::move(terms));
+  };
+  const Shape& shape = x.var.shape();
+  const Var y = Var::computed(dtype, shape, values_of({x, key}), gradient);
+  Builder builder(shape);
+  const DType computed = pointwise::computed_in(dtype);
+  const Term in(builder, builder.cast(builder.read(x.var.value(), broadcast_layout(shape, shape)), computed));
+  const Term is_kept = drawn(builder, pointwise::functions::uniform_by_key, key, shape) < 1 - rate;
+  return write("dropout", where(is_kept, in * (1 / (1 - rate)), 0).cast(dtype), builder, y);
+}
+
+}  // namespace giro::nn

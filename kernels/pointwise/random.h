@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+
+#include <giro/runtime/rng.h>
+
+#include "kernels/pointwise/math.h"
+
+// Random numbers as functions of a key and an index (runtime/rng.h). For a GPU see kernels/cuda/expression_prelude.cpp.
+namespace giro::pointwise::math {
+
+struct TwoWords {
+  std::uint32_t first, second;
+};
+// Pair i of a stream.
+template <RngPurpose kPurpose>
+GIRO_LOOP_INLINE TwoWords two_words(std::int64_t key, std::int64_t i) {
+  const auto index = static_cast<std::uint64_t>(i);
+  const PhiloxBlock block = Rng{static_cast<std::uint64_t>(key), kPurpose}.block(index / 2);
+  const bool is_odd = index % 2 != 0;
+  return {is_odd ? block.word[2] : block.word[0], is_odd ? block.word[3] : block.word[1]};
+}
+
+GIRO_LOOP_INLINE std::int64_t key_by_key(std::int64_t key, std::int64_t i) {
+  const TwoWords words = two_words<RngPurpose::key>(key, i);
+  return static_cast<std::int64_t>(std::uint64_t{words.second} << 32 | words.first);
+}
+
+// Rng::uniform without an index that depends on data.
+GIRO_LOOP_INLINE float uniform_by_key(std::int64_t key, std::int64_t i) {
+  const auto index = static_cast<std::uint64_t>(i);
+  const PhiloxBlock block = Rng{static_cast<std::uint64_t>(key), RngPurpose::draw}.block(index / 4);
+  const bool is_odd = index % 2 != 0;
+  const std::uint32_t first = is_odd ? block.word[1] : block.word[0], second = is_odd ? block.word[3] : block.word[2];
+  const std::uint32_t word = index % 4 >= 2 ? second : first;
+  return static_cast<float>(static_cast<std::int32_t>(word >> 8)) * 0x1p-24f;
+}
+
+// Box and Muller (1958): the first word, as a number in (0, 1], is how likely it is to be as far out, the second the
+// angle, of which the quarter turn and the rest are both known exactly.
+GIRO_LOOP_INLINE float normal_by_key(std::int64_t key, std::int64_t i) {
+  const TwoWords words = two_words<RngPurpose::draw>(key, i);
+  const float uniform = (static_cast<float>(static_cast<std::int32_t>(words.first >> 1)) + 0.5f) * 0x1p-31f;
+  const std::uint32_t quarters = (words.second + 0x20000000u) >> 30;
+  const double rest = static_cast<double>(static_cast<std::int32_t>(words.second - (quarters << 30)));
+  const Angle angle{quarters, rest * (1.5707963267948966 * 0x1p-30)};
+  return sqrt(-2.0f * log(uniform)) * sin_of(angle, 1);
+}
+
+}  // namespace giro::pointwise::math

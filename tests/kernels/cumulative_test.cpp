@@ -1,0 +1,125 @@
+#include <giro/kernels/cumulative.h>
+
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+using test::Array;
+using test::Expected;
+using test::Tensors;
+
+constexpr DType kNumbers[] = {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i32, DType::i64, DType::u8};
+
+class CumulativeTest : public test::OpTest {
+ protected:
+  // What is computed in double, of integers exactly.
+  void check_rows(const Array& x, Cumulative of, bool reversed) {
+    const std::int64_t rows = x.shape[0], length = x.shape[1];
+    Expected expected{std::vector<double>(x.values.size()), std::vector<double>(x.values.size())};
+    const bool is_sum = of == Cumulative::sum;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      long double total = is_sum ? 0 : 1, magnitude = total;
+      for (std::int64_t i = 0; i < length; ++i) {
+        const auto at = static_cast<std::size_t>(r * length + (reversed ? length - 1 - i : i));
+        const auto value = static_cast<long double>(x.values[at]);
+        total = is_sum ? total + value : total * value;
+        magnitude = is_sum ? magnitude + std::abs(value) : magnitude * std::abs(value);
+        const double stored = test::round_to(x.dtype, static_cast<double>(total));
+        expected.values[at] = std::isinf(stored) ? stored : static_cast<double>(total);
+        if (is_floating(x.dtype)) {
+          const double on_the_way = static_cast<double>(i + 1) * 0x1p-53 * static_cast<double>(magnitude);
+          expected.tolerances[at] =
+              on_the_way + (x.dtype == DType::f64 ? 0 : test::kUnit * std::abs(static_cast<double>(total)));
+        }
+      }
+    }
+    check({.name = fmt::format("{} of {}{}{}", is_sum ? "sum" : "product", name_of(x.dtype), to_string(x.shape),
+                               reversed ? " reversed" : ""),
+           .inputs = {x},
+           .outputs = {{x.dtype, x.shape, {}}},
+           .run = [=](const Tensors& out, const Tensors& in,
+                      const Stream& s) { cumulative(out[0], in[0], of, reversed, s); },
+           .expected = {expected.stored_as(x.dtype)}});
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, CumulativeTest, test::kDevices, test::device_name);
+
+// Shorter than a block of a GPU, a few of its pieces, and a whole number of them.
+TEST_P(CumulativeTest, SumsOfEveryDtype) {
+  for (const Shape& shape : {Shape{1, 1}, Shape{5, 3}, Shape{3, 128}, Shape{2, 129}, Shape{70, 1024}, Shape{2, 2500},
+                             Shape{300, 17}, Shape{0, 5}, Shape{5, 0}}) {
+    for (const DType dtype : kNumbers) {
+      const Array x = is_floating(dtype) ? random_.uniform(shape, -1, 1, dtype) : random_.integers(shape, 0, 0, dtype);
+      Array whole = x;
+      if (!is_floating(dtype)) {
+        // So few that a byte holds their sum.
+        for (std::size_t i = 0; i < whole.values.size(); i += 17) whole.values[i] = 1;
+        if (dtype == DType::u8 && shape[1] > 1024) continue;
+      }
+      for (const bool reversed : {false, true}) check_rows(whole, Cumulative::sum, reversed);
+    }
+  }
+}
+
+TEST_P(CumulativeTest, ProductsOfEveryDtype) {
+  for (const Shape& shape : {Shape{5, 3}, Shape{2, 129}, Shape{3, 2500}}) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+      check_rows(random_.uniform(shape, 0.96, 1.04, dtype), Cumulative::product, false);
+    }
+    for (const DType dtype : {DType::i32, DType::i64}) {
+      Array x = random_.integers(shape, 1, 1, dtype);
+      for (std::size_t i = 0; i < x.values.size(); i += 131) x.values[i] = -2;
+      check_rows(x, Cumulative::product, true);
+    }
+  }
+}
+
+// In f32 the sum would stay at 2^24, and the product would leave its range.
+TEST_P(CumulativeTest, IsComputedInDouble) {
+  Array ones{DType::f32, {1, 3000}, std::vector<double>(3000, 1)};
+  ones.values[0] = 0x1p24;
+  check_rows(ones, Cumulative::sum, false);
+  check_rows({DType::f32, {1, 4}, {1e30, 1e30, 1e-30, 1e-30}}, Cumulative::product, false);
+}
+
+TEST_P(CumulativeTest, IntegersWrap) {
+  const auto run = [&](DType dtype, Cumulative of, const std::vector<double>& x, const std::vector<double>& y) {
+    const auto n = static_cast<std::int64_t>(x.size());
+    check({.name = fmt::format("{} wraps", name_of(dtype)),
+           .inputs = {{dtype, {1, n}, x}},
+           .outputs = {{dtype, {1, n}, {}}},
+           .run = [=](const Tensors& out, const Tensors& in,
+                      const Stream& s) { cumulative(out[0], in[0], of, false, s); },
+           .expected = {{y, std::vector<double>(y.size())}}});
+  };
+  run(DType::i32, Cumulative::sum, {2147483647, 1, 1}, {2147483647, -2147483648.0, -2147483647});
+  run(DType::u8, Cumulative::sum, {200, 100, 1}, {200, 44, 45});
+  run(DType::i32, Cumulative::product, {65536, 65536, 5}, {65536, 0, 0});
+  run(DType::i64, Cumulative::product, {-4294967296.0, 2147483648.0, 2}, {-4294967296.0, -9223372036854775808.0, 0});
+}
+
+// What is not finite reaches those behind it alone.
+TEST_P(CumulativeTest, NaNGoesForward) {
+  Array x{DType::f32, {2, 300}, std::vector<double>(600, 1)};
+  x.values[250] = test::kNaN;
+  x.values[310] = test::kInfinity;
+  check_rows(x, Cumulative::sum, false);
+  check_rows(x, Cumulative::sum, true);
+}
+
+TEST_P(CumulativeTest, RefusesWhatDoesNotFit) {
+  const Tensor x = tensor({4, 3}), y = tensor({4, 3});
+  const auto run = [&](const Tensor& out, const Tensor& in) { cumulative(out, in, Cumulative::sum, false, stream()); };
+  expect_shape_error({4, 3}, {3, 4}, [&] { run(tensor({3, 4}), x); });
+  expect_error(ErrorCode::shape_mismatch, {to_string(Shape{12})}, [&] { run(tensor({12}), tensor({12})); });
+  expect_dtype_error(DType::f32, DType::f64, [&] { run(tensor({4, 3}, DType::f64), x); });
+  expect_error(ErrorCode::dtype_mismatch, {"cumulative", "bool", "expected numbers"}, [&] {
+    run(tensor({4, 3}, DType::boolean), tensor({4, 3}, DType::boolean));
+  });
+  expect_device_error([&] { run(elsewhere(y), x); });
+  expect_device_error([&] { run(y, elsewhere(x)); });
+}
+
+}  // namespace
+}  // namespace giro

@@ -65,7 +65,7 @@ Term drawn(Builder& builder, const ScalarFunction& distribution, const Operand& 
 
 Var write(const char* op, const Term& value, Builder& builder, const Var& y) {
   value.write(y.value(), broadcast_layout(y.shape(), y.shape()));
-  pointwise::queue(op, std::move(builder).take(), y.stream());
+  queue(op, std::move(builder).take(), y.stream());
   return y;
 }
 

@@ -12,9 +12,10 @@
 
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/graph.h>
+#include <giro/runtime/program.h>
 #include <giro/runtime/rng.h>
 
-#include "kernels/internal/rewrite/rewriter.h"
+#include "kernels/rules/record.h"
 #include "tests/environment_setting.h"
 #include "tests/kernels/nn/gradient_test.h"
 
@@ -183,7 +184,7 @@ TEST_P(RandomTest, SameBitsWhateverTheyAreFusedWith) {
   for (const char* const setting : {"0", "1"}) {
     const test::RewriteSetting rewriting(setting);
     Var y;
-    const Graph graph = Graph::record(stream(), [&] { y = body(); }, {.rewriter = &rewrite::rewriter()});
+    const Graph graph = rules::record(stream(), [&] { y = body(); });
     graph.replay(stream());
     EXPECT_EQ(read(y), eager) << "rules " << setting;
   }
@@ -244,13 +245,11 @@ TEST_P(RandomTest, ARecordedStepDropsByItsCounter) {
   const Tensor grad = allocate(DType::f32, {64}), counter = tensor({0}, {});
   const Tensor x = upload(random_.uniform({64}, 1, 2));
   Var y;
-  const Graph graph = Graph::record(stream(),
-                                    [&] {
-                                      const Var step(counter, stream());
-                                      y = dropout(Var::parameter(x, grad, stream()), 0.5, fold_in(1234, step));
-                                      backward(sum(y * y));
-                                    },
-                                    {.rewriter = &rewrite::rewriter()});
+  const Graph graph = rules::record(stream(), [&] {
+    const Var step(counter, stream());
+    y = dropout(Var::parameter(x, grad, stream()), 0.5, fold_in(1234, step));
+    backward(sum(y * y));
+  });
   for (const Program::Node& node : graph.program().nodes()) {
     for (const Tensor& write : node.writes) EXPECT_NE(write.dtype(), DType::boolean) << node.op;
   }

@@ -4,75 +4,69 @@
 
 // Runs all steps on kRegisters vectors at a time, from element i on, as long as they fill them.
 template <int kBytes, int kRegisters>
-GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, int count, std::int64_t i, std::int64_t n) {
+GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, const std::byte* const* tiles,
+                                    std::int64_t i, std::int64_t n) {
   using V = typename Vector<kBytes>::type;
+  using Bits = typename Vector<kBytes>::bits;
   using M = typename Vector<kBytes>::in_memory;
+  using BitsInMemory = typename Vector<kBytes>::bits_in_memory;
   constexpr int kLanes = Vector<kBytes>::kLanes;
 
 #define GIRO_EACH(...)                                            \
   _Pragma("GCC unroll 16") for (int r = 0; r < kRegisters; ++r) { \
-    [[maybe_unused]] const V a = x[r];                            \
     __VA_ARGS__;                                                  \
   }
-// With b as a vector of a tile, or as one of the same number everywhere.
-#define GIRO_OF_TILE(CODE, VALUE)        \
-  case 2 * static_cast<int>(Code::CODE): \
-    GIRO_EACH(const V b = *reinterpret_cast<const M*>(s->b + i + r * kLanes); x[r] = VALUE) break;
-#define GIRO_OF_SCALAR(CODE, VALUE)            \
-  case 2 * static_cast<int>(Code::CODE) + 1: { \
-    const V b = *s->b - V{};                   \
-    GIRO_EACH(x[r] = VALUE) break;             \
+#define GIRO_CASE(CODE, NUMBER, ...) \
+  case CODE: {                       \
+    NUMBER;                          \
+    GIRO_EACH(__VA_ARGS__) break;    \
   }
-// As arithmetic.h has them. Where b is known to be no NaN it takes one instruction.
-#define GIRO_EXTREME(CODE, IS)                               \
-  GIRO_OF_TILE(CODE, b != b ? b : (b IS a ? b : a))          \
-  GIRO_OF_TILE(CODE##_over, a != a ? a : (a IS b ? a : b))   \
-  GIRO_OF_SCALAR(CODE##_over, a != a ? a : (a IS b ? a : b)) \
-  case 2 * static_cast<int>(Code::CODE) + 1: {               \
-    const V b = *s->b - V{};                                 \
-    if (*s->b == *s->b) {                                    \
-      GIRO_EACH(x[r] = b IS a ? b : a)                       \
-    } else {                                                 \
-      GIRO_EACH(x[r] = b)                                    \
-    }                                                        \
-    break;                                                   \
-  }
+#define GIRO_UNARY(CODE, SOURCE, ...) GIRO_CASE(Code::CODE, , const V a = x[r]; x[r] = __VA_ARGS__)
+// With a tile, or the same number everywhere, for the other operand: the second, or the first.
+#define GIRO_TILE reinterpret_cast<const M*>(tile)[r]
+#define GIRO_CONDITION reinterpret_cast<const BitsInMemory*>(tiles[s->condition] + 4 * i)[r]
+#define GIRO_NUMBER(NAME) [[maybe_unused]] const V NAME = *reinterpret_cast<const float*>(tiles[s->operand]) - V{}
+#define GIRO_VALUE(NAME) [[maybe_unused]] const V NAME = x[r]
+#define GIRO_BINARY(CODE, SOURCE, ...)                                                       \
+  GIRO_CASE(Code::CODE, , GIRO_VALUE(a); const V b = GIRO_TILE; x[r] = __VA_ARGS__)          \
+  GIRO_CASE(Code::CODE + 1, GIRO_NUMBER(b), GIRO_VALUE(a); x[r] = __VA_ARGS__)               \
+  GIRO_CASE(Code::CODE + 2, , const V a = GIRO_TILE; GIRO_VALUE(b); x[r] = __VA_ARGS__)      \
+  GIRO_CASE(Code::CODE + 3, GIRO_NUMBER(a), GIRO_VALUE(b); x[r] = __VA_ARGS__)
+#define AS_BITS(A) __builtin_bit_cast(Bits, A)
+#define AS_FLOATS(BITS) __builtin_bit_cast(V, BITS)
+#define AS_MASK(BITS) AS_FLOATS(Bits(BITS))
 
   for (; i + kRegisters * kLanes <= n; i += kRegisters * kLanes) {
-    V x[kRegisters];
-    _Pragma("GCC unroll 16") for (int r = 0; r < kRegisters; ++r) {
-      x[r] = *reinterpret_cast<const M*>(steps->b + i + r * kLanes);
-    }
-    for (const ChainStep* s = steps + 1; s != steps + count; ++s) {
-      switch (2 * static_cast<int>(s->code) + (s->is_scalar ? 1 : 0)) {
-        GIRO_OF_TILE(add, a + b)
-        GIRO_OF_SCALAR(add, a + b)
-        GIRO_OF_TILE(subtract, a - b)
-        GIRO_OF_SCALAR(subtract, a - b)
-        GIRO_OF_TILE(subtract_over, b - a)
-        GIRO_OF_SCALAR(subtract_over, b - a)
-        GIRO_OF_TILE(multiply, a * b)
-        GIRO_OF_SCALAR(multiply, a * b)
-        GIRO_EXTREME(maximum, >)
-        GIRO_EXTREME(minimum, <)
-        case 2 * static_cast<int>(Code::square):
-          GIRO_EACH(x[r] = a * a) break;
-        case 2 * static_cast<int>(Code::store):
-          GIRO_EACH(*reinterpret_cast<M*>(s->b + i + r * kLanes) = a) break;
+    V x[kRegisters] = {};
+    for (const ChainStep* s = steps; s != steps + count; ++s) {
+      const std::byte* const tile = tiles[s->operand] + 4 * i;
+      switch (s->code) {
+#include "kernels/cpu/chain_codes.h"
+        GIRO_CASE(Code::load, , x[r] = GIRO_TILE)
+        GIRO_CASE(Code::load + 1, GIRO_NUMBER(b), x[r] = b)
+        GIRO_BINARY(where, , GIRO_CONDITION != 0 ? a : b)
+        GIRO_CASE(Code::store, , reinterpret_cast<M*>(const_cast<std::byte*>(tile))[r] = x[r])
         default:
           break;
       }
     }
   }
-#undef GIRO_EXTREME
-#undef GIRO_OF_SCALAR
-#undef GIRO_OF_TILE
+#undef AS_MASK
+#undef AS_FLOATS
+#undef AS_BITS
+#undef GIRO_BINARY
+#undef GIRO_VALUE
+#undef GIRO_NUMBER
+#undef GIRO_CONDITION
+#undef GIRO_TILE
+#undef GIRO_UNARY
+#undef GIRO_CASE
 #undef GIRO_EACH
   return i;
 }
 
-GIRO_TARGET void run(const ChainStep* steps, int count, std::int64_t n) {
-  std::int64_t i = run_blocks<kVector, kRegisters>(steps, count, 0, n);
-  i = run_blocks<kVector, 1>(steps, count, i, n);
-  run_blocks<4, 1>(steps, count, i, n);
+GIRO_TARGET void run(const ChainStep* steps, std::size_t count, const std::byte* const* tiles, std::int64_t n) {
+  std::int64_t i = run_blocks<kVector, kRegisters>(steps, count, tiles, 0, n);
+  i = run_blocks<kVector, 1>(steps, count, tiles, i, n);
+  run_blocks<4, 1>(steps, count, tiles, i, n);
 }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <string>
+#include <utility>
 
 #include <giro/runtime/error.h>
 
@@ -29,35 +31,29 @@ class Planner : Analysis {
     make_passes();
     std::vector<int> constants;
     for (const Constant& c : constants_) constants.push_back(c.slot);
-    form_chains(p_, constants);
+    form_chains(p_, constants, [&](std::size_t size, bool of_rows) { return new_value(size, of_rows, of_rows); });
+    find_lives();
+    for (std::size_t k = 0; k < p_.passes.size(); ++k) choose_direct(p_.passes[k], static_cast<int>(k));
     place_slots();
   }
 
  private:
-  // A value that needs a slot, from its step to its last use; `for_good` if nothing else may have that slot.
+  // A value: from when to when it needs a slot, in steps, or for good.
   struct Life {
     std::size_t size;
     bool of_rows;
     bool for_good;
-    int first, last;
-    int pass;
+    bool is_computed = false;      // by a step, and for itself
+    int first = -1, last = -1;     // first is -1 if it is never stored
+    int pass = 0;
   };
 
   // --- steps
 
   int new_value(std::size_t size, bool of_rows, bool for_good) {
-    lives_.push_back({size, of_rows, for_good, now_, now_, pass_});
+    lives_.push_back({size, of_rows, for_good});
     p_.slots.emplace_back();
     return static_cast<int>(lives_.size()) - 1;
-  }
-  int used(int value) {
-    Life& life = lives_[static_cast<std::size_t>(value)];
-    life.last = now_;
-    if (life.pass != pass_ && !life.of_rows && !life.for_good) {
-      life.for_good = true;
-      if (p_.length > kPiece) p_.slots[static_cast<std::size_t>(value)].kept_size = life.size;
-    }
-    return value;
   }
 
   Plan::Access access(const Strides& strides, const Tensor* memory, bool of_rows) const {
@@ -88,9 +84,9 @@ class Planner : Analysis {
     Plan::Access a = access(is_read ? reads_[code.index] : places_[code.index],
                             is_read ? &e_.reads[code.index].memory : nullptr, of_rows);
     if (is_16_bit(code.dtype)) a.convert = conversion(code.dtype, DType::f32);
-    ++now_;
     a.value = new_value(size_of_value(i), of_rows, true);
     a.number = p_.number_of_reads++;
+    if (is_read && !of_rows) element_reads_.emplace_back(a.value, code.index);
     into.push_back(a);
     return a.value;
   }
@@ -140,7 +136,7 @@ class Planner : Analysis {
 
   // The value of each row. Its steps come before pass known_[i].
   int row_value(std::size_t i) {
-    if (row_values_[i] >= 0) return used(row_values_[i]);
+    if (row_values_[i] >= 0) return row_values_[i];
     int value = -1;
     switch (at(i).kind) {
       case Kind::constant:
@@ -170,7 +166,7 @@ class Planner : Analysis {
   int element_value(std::size_t i) {
     const bool is_constant = at(i).kind == Kind::constant;
     if (is_constant || (of_rows_[i] && p_.pattern == Pattern::columns)) return row_value(i);
-    if (element_values_[i] >= 0) return used(element_values_[i]);
+    if (element_values_[i] >= 0) return element_values_[i];
     Plan::Pass& pass = p_.passes[static_cast<std::size_t>(pass_)];
     int value = -1;
     if (at(i).kind == Kind::read || at(i).kind == Kind::place) {
@@ -180,7 +176,6 @@ class Planner : Analysis {
       s.kind = Plan::Step::Kind::expand;
       s.in[0] = row_value(i);
       s.size = size_of_value(i);
-      ++now_;
       s.out = value = new_value(s.size, false, false);
       pass.steps.push_back(s);
     } else {
@@ -188,8 +183,6 @@ class Planner : Analysis {
       for (int k = 0; k < inputs_of(at(i)); ++k) {
         in[static_cast<std::size_t>(k)] = element_value(at(i).operands[static_cast<std::size_t>(k)]);
       }
-      ++now_;
-      for (int k = 0; k < inputs_of(at(i)); ++k) used(in[static_cast<std::size_t>(k)]);
       value = new_value(size_of_value(i), false, false);
       pass.steps.push_back(step(i, in, value));
     }
@@ -202,8 +195,6 @@ class Planner : Analysis {
     s.convert = loop;
     s.in[0] = value;
     s.size = size;
-    ++now_;
-    used(value);
     s.out = new_value(size, false, false);
     steps.push_back(s);
     return s.out;
@@ -273,16 +264,7 @@ class Planner : Analysis {
       for (std::size_t w = 0; w < e_.writes.size(); ++w) {
         if (!writes_rows_[w] && pass_of_write(w) == pass_) pass.writes.push_back(write(w, false));
       }
-      ++now_;  // reductions and writes come after all steps
-      for (const Plan::Reduction& r : pass.reductions) used(r.operand);
-      for (const Plan::Access& w : pass.writes) used(w.value);
-      choose_direct(pass);
       p_.work += p_.rows * p_.length * static_cast<std::int64_t>(pass.steps.size() + pass.reductions.size() + 1);
-    }
-    for (Plan::Pass& pass : p_.passes) {
-      for (Plan::Access& w : pass.writes) {
-        w.is_direct = w.is_direct && p_.slots[static_cast<std::size_t>(w.value)].kept_size == 0;
-      }
     }
     for (std::size_t w = 0; w < e_.writes.size(); ++w) {
       if (writes_rows_[w]) p_.row_writes.push_back(write(w, true));
@@ -296,22 +278,61 @@ class Planner : Analysis {
     return a;
   }
 
+  // --- lives
+
+  void find_lives() {
+    int now = 0;
+    for (std::size_t k = 0; k < p_.passes.size(); ++k) {
+      const Plan::Pass& pass = p_.passes[k];
+      const int number = static_cast<int>(k);
+      const auto made = [&](int value, bool is_computed) {
+        Life& life = life_of(value);
+        life.first = life.last = now;
+        life.pass = number;
+        life.is_computed = is_computed;
+      };
+      const auto used = [&](int value) {
+        Life& life = life_of(value);
+        life.last = now;
+        if (life.pass == number || life.of_rows || life.for_good) return;
+        life.for_good = true;
+        if (p_.length > kPiece) p_.slots[static_cast<std::size_t>(value)].kept_size = life.size;
+      };
+      for (const Plan::Step& s : pass.steps) {
+        for (const ChainStep& link : s.links) {
+          ++now;
+          if (link.code == kChainStore.code) {
+            made(link.operand, true);
+          } else {
+            used(link.operand);
+            used(link.condition);
+          }
+        }
+        if (s.kind == Plan::Step::Kind::chain) continue;
+        ++now;
+        for (int i = 0; i < s.inputs; ++i) used(s.in[static_cast<std::size_t>(i)]);
+        made(s.out, s.kind != Plan::Step::Kind::expand);
+      }
+      ++now;
+      for (const Plan::Reduction& r : pass.reductions) used(r.operand);
+      for (const Plan::Access& w : pass.writes) used(w.value);
+    }
+  }
+  Life& life_of(int value) { return lives_[static_cast<std::size_t>(value)]; }
+
   // A step computes into memory where nothing in that tile is read from there afterwards.
-  void choose_direct(Plan::Pass& pass) {
+  void choose_direct(Plan::Pass& pass, int number) {
     std::vector<int> direct;
     for (Plan::Access& w : pass.writes) {
-      const Life& life = lives_[static_cast<std::size_t>(w.value)];
-      const bool computed = std::any_of(pass.steps.begin(), pass.steps.end(), [&](const Plan::Step& s) {
-        return s.out == w.value && s.kind != Plan::Step::Kind::expand;
-      });
-      bool safe = computed && w.convert == nullptr && std::find(direct.begin(), direct.end(), w.value) == direct.end();
-      for (std::size_t i = 0; i < e_.code.size() && safe; ++i) {
-        if (!needed_[i] || at(i).kind != Kind::read || element_values_[i] < 0) continue;
-        safe = lives_[static_cast<std::size_t>(element_values_[i])].last <= life.first ||
-               !shares_memory(static_cast<std::size_t>(w.number), at(i).index);
-      }
-      w.is_direct = safe;
-      if (safe) direct.push_back(w.value);
+      const Life& life = life_of(w.value);
+      w.is_direct = life.is_computed && life.pass == number && w.convert == nullptr &&
+                    p_.slots[static_cast<std::size_t>(w.value)].kept_size == 0 &&
+                    std::find(direct.begin(), direct.end(), w.value) == direct.end() &&
+                    std::all_of(element_reads_.begin(), element_reads_.end(), [&](const auto& read) {
+                      return life_of(read.first).last <= life.first ||
+                             !shares_memory(static_cast<std::size_t>(w.number), read.second);
+                    });
+      if (w.is_direct) direct.push_back(w.value);
     }
   }
 
@@ -330,7 +351,11 @@ class Planner : Analysis {
       int last;
     };
     std::vector<Used> shared;
-    for (std::size_t v = 0; v < lives_.size(); ++v) {  // in the order of their first uses
+    std::vector<std::size_t> order(lives_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return lives_[a].first < lives_[b].first; });
+    for (const std::size_t v : order) {
       const Life& life = lives_[v];
       const auto size = static_cast<std::int64_t>(life.size);
       Plan::Slot& slot = p_.slots[v];
@@ -339,6 +364,7 @@ class Planner : Analysis {
         slot.offset = reserve(size * (life.of_rows ? p_.unit_rows : slot.kept_size != 0 ? p_.length : p_.tile));
         continue;
       }
+      if (life.first < 0) continue;
       const auto free = std::find_if(shared.begin(), shared.end(),
                                      [&](const Used& u) { return u.size == life.size && u.last <= life.first; });
       if (free != shared.end()) {
@@ -383,7 +409,8 @@ class Planner : Analysis {
   std::vector<int> row_values_, element_values_;  // slots, or -1
   std::vector<Life> lives_;
   std::vector<Constant> constants_;
-  int now_ = 0, pass_ = 0;
+  std::vector<std::pair<int, std::size_t>> element_reads_;  // values, and of which read
+  int pass_ = 0;
 };
 
 }  // namespace

@@ -159,15 +159,9 @@ void Worker::step(const Plan::Step& s, std::int64_t n) {
     case Plan::Step::Kind::expand:
       repeat(s.size, at_[s.in[0]], out, rows_.n, n / rows_.n);
       break;
-    case Plan::Step::Kind::chain: {
-      ChainStep steps[kLongestChain];
-      const std::size_t count = s.links.size();
-      for (std::size_t k = 0; k < count; ++k) {
-        const Plan::Step::Link& link = s.links[k];
-        steps[k] = {link.code, link.is_scalar, reinterpret_cast<float*>(const_cast<std::byte*>(at_[link.value]))};
-      }
-      plan_.chain(steps, static_cast<int>(count), n);
-    }
+    case Plan::Step::Kind::chain:
+      plan_.chain(s.links.data(), s.links.size(), at_, n);
+      return;
   }
   if (s.round != nullptr) s.round(out, out, n);
 }

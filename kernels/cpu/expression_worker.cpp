@@ -111,8 +111,13 @@ void Worker::load(const Plan::Access& read, const Range& at) {
   } else {
     std::byte* const raw = read.convert != nullptr ? memory_ + plan_.scratch_offset : to;
     const auto size = static_cast<std::int64_t>(read.size);
+    const int outer = std::max(0, at.last - 2);
+    const std::int64_t each = plan_.sizes[at.last - 1], times = at.n / each;
     if (is_cut) {
       load_what_is_there(read, at, offset, raw);
+    } else if (stride == 0 && outer < at.last - 1 && at.index[at.last - 1] == 0 && at.n % each == 0 &&
+               at.index[outer] + times <= plan_.sizes[outer]) {
+      repeat(read.size, read.memory + offset * size, read.strides[outer], raw, times, each);
     } else {
       for_each_run(read, at, offset, [&](std::int64_t begin, std::int64_t done, std::int64_t n, const Range&) {
         copy_strided(read.size, read.memory + begin * size, stride, raw + done * size, 1, n);
@@ -157,7 +162,7 @@ void Worker::step(const Plan::Step& s, std::int64_t n) {
       s.convert(at_[s.in[0]], out, n);
       break;
     case Plan::Step::Kind::expand:
-      repeat(s.size, at_[s.in[0]], out, rows_.n, n / rows_.n);
+      repeat(s.size, at_[s.in[0]], 1, out, rows_.n, n / rows_.n);
       break;
     case Plan::Step::Kind::chain:
       plan_.chain(s.links.data(), s.links.size(), at_, n);

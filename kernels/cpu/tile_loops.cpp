@@ -110,11 +110,16 @@ void copy_elements(const std::byte* in, std::int64_t in_stride, std::byte* out, 
 }
 
 template <class T>
-void repeat_elements(const std::byte* in, std::byte* out, std::int64_t rows, std::int64_t each) {
+void repeat_elements(const std::byte* in, std::int64_t in_stride, std::byte* out, std::int64_t n, std::int64_t each) {
+  constexpr std::int64_t kTogether = 16 / sizeof(T);
   T* y = reinterpret_cast<T*>(out);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const T value = reinterpret_cast<const T*>(in)[r];
-    for (std::int64_t i = 0; i < each; ++i) *y++ = value;
+  for (std::int64_t r = 0; r < n; ++r) {
+    const T value = reinterpret_cast<const T*>(in)[r * in_stride];
+    std::int64_t i = 0;
+    for (; i + kTogether <= each; i += kTogether) {
+      for (std::int64_t k = 0; k < kTogether; ++k) *y++ = value;
+    }
+    for (; i < each; ++i) *y++ = value;
   }
 }
 
@@ -137,13 +142,16 @@ TileLoop rounding(DType to) {
   return to == DType::bf16 ? Compiled<Rounding<BFloat16>>::all.get() : Compiled<Rounding<Float16>>::all.get();
 }
 
-void repeat(std::size_t size, const std::byte* in, std::byte* out, std::int64_t rows, std::int64_t each) {
+void repeat(std::size_t size, const std::byte* in, std::int64_t in_stride, std::byte* out, std::int64_t n,
+            std::int64_t each) {
   if (size == 8) {
-    repeat_elements<std::uint64_t>(in, out, rows, each);
+    repeat_elements<std::uint64_t>(in, in_stride, out, n, each);
   } else if (size == 4) {
-    repeat_elements<std::uint32_t>(in, out, rows, each);
+    repeat_elements<std::uint32_t>(in, in_stride, out, n, each);
+  } else if (size == 2) {
+    repeat_elements<std::uint16_t>(in, in_stride, out, n, each);
   } else {
-    repeat_elements<std::uint8_t>(in, out, rows, each);
+    repeat_elements<std::uint8_t>(in, in_stride, out, n, each);
   }
 }
 

@@ -26,10 +26,12 @@ struct Vector<4> {
 struct Code {
 #define GIRO_UNARY(NAME, ...) NAME,
 #define GIRO_BINARY(NAME, ...) NAME, NAME##_last = NAME + 3,
+#define GIRO_EXTREME GIRO_BINARY
   enum : int {
 #include "kernels/cpu/chain_codes.h"
     GIRO_BINARY(load) GIRO_BINARY(where) store
   };
+#undef GIRO_EXTREME
 #undef GIRO_BINARY
 #undef GIRO_UNARY
 };
@@ -91,7 +93,9 @@ std::optional<ChainFunction> chain_function(std::string_view source) {
   if (source == SOURCE) return ChainFunction{Code::NAME, 1};
 #define GIRO_BINARY(NAME, SOURCE, ...) \
   if (source == SOURCE) return ChainFunction{Code::NAME, 2};
+#define GIRO_EXTREME GIRO_BINARY
 #include "kernels/cpu/chain_codes.h"
+#undef GIRO_EXTREME
 #undef GIRO_BINARY
 #undef GIRO_UNARY
   if (source == "a ? b : c") return ChainFunction{Code::where, 3};

@@ -27,11 +27,24 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
 #define GIRO_CONDITION reinterpret_cast<const BitsInMemory*>(tiles[s->condition] + 4 * i)[r]
 #define GIRO_NUMBER(NAME) [[maybe_unused]] const V NAME = *reinterpret_cast<const float*>(tiles[s->operand]) - V{}
 #define GIRO_VALUE(NAME) [[maybe_unused]] const V NAME = x[r]
-#define GIRO_BINARY(CODE, SOURCE, ...)                                                       \
-  GIRO_CASE(Code::CODE, , GIRO_VALUE(a); const V b = GIRO_TILE; x[r] = __VA_ARGS__)          \
-  GIRO_CASE(Code::CODE + 1, GIRO_NUMBER(b), GIRO_VALUE(a); x[r] = __VA_ARGS__)               \
-  GIRO_CASE(Code::CODE + 2, , const V a = GIRO_TILE; GIRO_VALUE(b); x[r] = __VA_ARGS__)      \
+#define GIRO_OF_NUMBER(CODE, ...) GIRO_CASE(Code::CODE + 1, GIRO_NUMBER(b), GIRO_VALUE(a); x[r] = __VA_ARGS__)
+#define GIRO_OF_OTHERS(CODE, ...)                                                       \
+  GIRO_CASE(Code::CODE, , GIRO_VALUE(a); const V b = GIRO_TILE; x[r] = __VA_ARGS__)     \
+  GIRO_CASE(Code::CODE + 2, , const V a = GIRO_TILE; GIRO_VALUE(b); x[r] = __VA_ARGS__) \
   GIRO_CASE(Code::CODE + 3, GIRO_NUMBER(a), GIRO_VALUE(b); x[r] = __VA_ARGS__)
+#define GIRO_BINARY(CODE, SOURCE, ...) GIRO_OF_NUMBER(CODE, __VA_ARGS__) GIRO_OF_OTHERS(CODE, __VA_ARGS__)
+// Where b is a number and no NaN it takes one instruction.
+#define GIRO_EXTREME(CODE, SOURCE, IS)                     \
+  GIRO_OF_OTHERS(CODE, b != b ? b : (b IS a ? b : a))      \
+  case Code::CODE + 1: {                                   \
+    GIRO_NUMBER(b);                                        \
+    if (*reinterpret_cast<const float*>(tiles[s->operand]) == *reinterpret_cast<const float*>(tiles[s->operand])) {  \
+      GIRO_EACH(GIRO_VALUE(a); x[r] = b IS a ? b : a)      \
+    } else {                                               \
+      GIRO_EACH(x[r] = b)                                  \
+    }                                                      \
+    break;                                                 \
+  }
 #define AS_BITS(A) __builtin_bit_cast(Bits, A)
 #define AS_FLOATS(BITS) __builtin_bit_cast(V, BITS)
 #define AS_MASK(BITS) AS_FLOATS(Bits(BITS))
@@ -54,7 +67,10 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
 #undef AS_MASK
 #undef AS_FLOATS
 #undef AS_BITS
+#undef GIRO_EXTREME
 #undef GIRO_BINARY
+#undef GIRO_OF_OTHERS
+#undef GIRO_OF_NUMBER
 #undef GIRO_VALUE
 #undef GIRO_NUMBER
 #undef GIRO_CONDITION
@@ -67,6 +83,7 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
 
 GIRO_TARGET void run(const ChainStep* steps, std::size_t count, const std::byte* const* tiles, std::int64_t n) {
   std::int64_t i = run_blocks<kVector, kRegisters>(steps, count, tiles, 0, n);
+  i = run_blocks<kVector, 4>(steps, count, tiles, i, n);
   i = run_blocks<kVector, 1>(steps, count, tiles, i, n);
   run_blocks<4, 1>(steps, count, tiles, i, n);
 }

@@ -1,5 +1,6 @@
 #include "kernels/cpu/tile_loops.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -112,14 +113,15 @@ void copy_elements(const std::byte* in, std::int64_t in_stride, std::byte* out, 
 template <class T>
 void repeat_elements(const std::byte* in, std::int64_t in_stride, std::byte* out, std::int64_t n, std::int64_t each) {
   constexpr std::int64_t kTogether = 16 / sizeof(T);
-  T* y = reinterpret_cast<T*>(out);
-  for (std::int64_t r = 0; r < n; ++r) {
-    const T value = reinterpret_cast<const T*>(in)[r * in_stride];
-    std::int64_t i = 0;
-    for (; i + kTogether <= each; i += kTogether) {
-      for (std::int64_t k = 0; k < kTogether; ++k) *y++ = value;
+  const T* const x = reinterpret_cast<const T*>(in);
+  T* const y = reinterpret_cast<T*>(out);
+  if (each == kTogether) {
+    for (std::int64_t r = 0; r < n; ++r) {
+      const T value = x[r * in_stride];
+      for (std::int64_t i = 0; i < kTogether; ++i) y[r * kTogether + i] = value;
     }
-    for (; i < each; ++i) *y++ = value;
+  } else {
+    for (std::int64_t r = 0; r < n; ++r) std::fill_n(y + r * each, each, x[r * in_stride]);
   }
 }
 

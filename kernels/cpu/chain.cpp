@@ -37,15 +37,13 @@ struct Code {
 };
 
 // The square root of each element: the loop becomes one instruction.
-#define GIRO_ROOT(TARGET)                                                                          \
-  TARGET inline __attribute__((always_inline)) float root(float a) { return __builtin_sqrtf(a); } \
-  template <class V>                                                                               \
-  TARGET inline __attribute__((always_inline)) V root(V a) {                                       \
-    V y = a;                                                                                       \
-    _Pragma("GCC unroll 16") for (std::size_t l = 0; l < sizeof(V) / 4; ++l) {                     \
-      y[l] = __builtin_sqrtf(a[l]);                                                                \
-    }                                                                                              \
-    return y;                                                                                      \
+#define GIRO_ROOT(TARGET)                                                                                      \
+  TARGET inline __attribute__((always_inline)) float root(float a) { return __builtin_sqrtf(a); }              \
+  template <class V>                                                                                           \
+  TARGET inline __attribute__((always_inline)) V root(V a) {                                                   \
+    V y = a;                                                                                                   \
+    _Pragma("GCC unroll 16") for (std::size_t l = 0; l < sizeof(V) / 4; ++l) { y[l] = __builtin_sqrtf(a[l]); } \
+    return y;                                                                                                  \
   }
 
 // As many registers as leave some for operands.

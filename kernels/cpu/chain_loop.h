@@ -12,10 +12,8 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
   using BitsInMemory = typename Vector<kBytes>::bits_in_memory;
   constexpr int kLanes = Vector<kBytes>::kLanes;
 
-#define GIRO_EACH(...)                                            \
-  _Pragma("GCC unroll 16") for (int r = 0; r < kRegisters; ++r) { \
-    __VA_ARGS__;                                                  \
-  }
+#define GIRO_EACH(...) \
+  _Pragma("GCC unroll 16") for (int r = 0; r < kRegisters; ++r) { __VA_ARGS__; }
 #define GIRO_CASE(CODE, NUMBER, ...) \
   case CODE: {                       \
     NUMBER;                          \
@@ -25,7 +23,8 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
 // With a tile, or the same number everywhere, for the other operand: the second, or the first.
 #define GIRO_TILE reinterpret_cast<const M*>(tile)[r]
 #define GIRO_CONDITION reinterpret_cast<const BitsInMemory*>(tiles[s->condition] + 4 * i)[r]
-#define GIRO_NUMBER(NAME) [[maybe_unused]] const V NAME = *reinterpret_cast<const float*>(tiles[s->operand]) - V{}
+#define GIRO_NUMBER(NAME) \
+  [[maybe_unused]] const V NAME = *reinterpret_cast<const float*>(tiles[s->operand]) - V {}
 #define GIRO_VALUE(NAME) [[maybe_unused]] const V NAME = x[r]
 #define GIRO_OF_NUMBER(CODE, ...) GIRO_CASE(Code::CODE + 1, GIRO_NUMBER(b), GIRO_VALUE(a); x[r] = __VA_ARGS__)
 #define GIRO_OF_OTHERS(CODE, ...)                                                       \
@@ -34,16 +33,16 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
   GIRO_CASE(Code::CODE + 3, GIRO_NUMBER(a), GIRO_VALUE(b); x[r] = __VA_ARGS__)
 #define GIRO_BINARY(CODE, SOURCE, ...) GIRO_OF_NUMBER(CODE, __VA_ARGS__) GIRO_OF_OTHERS(CODE, __VA_ARGS__)
 // Where b is a number and no NaN it takes one instruction.
-#define GIRO_EXTREME(CODE, SOURCE, IS)                     \
-  GIRO_OF_OTHERS(CODE, b != b ? b : (b IS a ? b : a))      \
-  case Code::CODE + 1: {                                   \
-    GIRO_NUMBER(b);                                        \
-    if (*reinterpret_cast<const float*>(tiles[s->operand]) == *reinterpret_cast<const float*>(tiles[s->operand])) {  \
-      GIRO_EACH(GIRO_VALUE(a); x[r] = b IS a ? b : a)      \
-    } else {                                               \
-      GIRO_EACH(x[r] = b)                                  \
-    }                                                      \
-    break;                                                 \
+#define GIRO_EXTREME(CODE, SOURCE, IS)                                                                              \
+  GIRO_OF_OTHERS(CODE, b != b ? b : (b IS a ? b : a))                                                               \
+  case Code::CODE + 1: {                                                                                            \
+    GIRO_NUMBER(b);                                                                                                 \
+    if (*reinterpret_cast<const float*>(tiles[s->operand]) == *reinterpret_cast<const float*>(tiles[s->operand])) { \
+      GIRO_EACH(GIRO_VALUE(a); x[r] = b IS a ? b : a)                                                               \
+    } else {                                                                                                        \
+      GIRO_EACH(x[r] = b)                                                                                           \
+    }                                                                                                               \
+    break;                                                                                                          \
   }
 #define AS_BITS(A) __builtin_bit_cast(Bits, A)
 #define AS_FLOATS(BITS) __builtin_bit_cast(V, BITS)
@@ -60,7 +59,7 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
         GIRO_BINARY(where, , GIRO_CONDITION != 0 ? a : b)
         GIRO_CASE(Code::store, , reinterpret_cast<M*>(const_cast<std::byte*>(tile))[r] = x[r])
         default:
-          break;
+          __builtin_unreachable();
       }
     }
   }

@@ -157,9 +157,8 @@ class Chains {
   bool is_read(int value) const {
     const auto reads = [&](const Step& s) {
       return std::find(s.in.begin(), s.in.begin() + s.inputs, value) != s.in.begin() + s.inputs ||
-             std::any_of(s.links.begin(), s.links.end(), [&](const ChainStep& l) {
-               return l.operand == value || l.condition == value;
-             });
+             std::any_of(s.links.begin(), s.links.end(),
+                         [&](const ChainStep& l) { return l.operand == value || l.condition == value; });
     };
     return std::any_of(done_.begin(), done_.end(), reads) || uses_.at(value) > 0;
   }

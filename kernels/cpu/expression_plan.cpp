@@ -43,8 +43,8 @@ class Planner : Analysis {
     std::size_t size;
     bool of_rows;
     bool for_good;
-    bool is_computed = false;      // by a step, and for itself
-    int first = -1, last = -1;     // first is -1 if it is never stored
+    bool is_computed = false;   // by a step, and for itself
+    int first = -1, last = -1;  // first is -1 if it is never stored
     int pass = 0;
   };
 
@@ -296,7 +296,9 @@ class Planner : Analysis {
         life.last = now;
         if (life.pass == number || life.of_rows || life.for_good) return;
         life.for_good = true;
-        if (p_.length > kPiece) p_.slots[static_cast<std::size_t>(value)].kept_size = life.size;
+        if (p_.length <= kPiece) return;
+        p_.slots[static_cast<std::size_t>(value)].kept_size = life.size;
+        p_.kept_values.push_back(value);
       };
       for (const Plan::Step& s : pass.steps) {
         for (const ChainStep& link : s.links) {

@@ -97,6 +97,7 @@ struct Plan {
   std::vector<Step> first_row_steps;
   std::vector<Pass> passes;
   std::vector<Slot> slots;
+  std::vector<int> kept_values;  // whose slots have a kept_size
   int number_of_reads = 0, number_of_reductions = 0;
   // A thread's memory, in bytes: slots and
   std::int64_t scratch_offset = 0;                 // a tile

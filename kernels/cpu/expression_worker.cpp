@@ -27,6 +27,7 @@ Worker::Worker(const Plan& plan, std::byte* memory, const Worker* leader)
 
 void Worker::set_range(Range& at, std::int64_t first, std::int64_t n, int last) const {
   at.n = n;
+  at.first = first;
   at.last = last;
   for (int a = last - 1; a > 0; --a) {
     at.index[a] = first % plan_.sizes[a];
@@ -36,6 +37,7 @@ void Worker::set_range(Range& at, std::int64_t first, std::int64_t n, int last) 
 }
 
 std::int64_t Worker::offset_of(const Plan::Access& access, const Range& at) const {
+  if (access.is_flat && plan_.pattern != Pattern::columns) return access.offset + at.first;
   std::int64_t offset = access.offset;
   for (int a = 0; a < plan_.rank; ++a) offset += at.index[a] * access.strides[a];
   return offset;
@@ -219,9 +221,9 @@ void Worker::run_part(const Plan::Pass& pass, std::int64_t first, std::int64_t l
     for (std::int64_t piece = block; piece < end; piece += kPiece) {
       const std::int64_t n = std::min(kPiece, end - piece);
       if (plan_.pattern == Pattern::rows) {
-        for (std::size_t v = 0; v < plan_.slots.size(); ++v) {
-          const Plan::Slot& s = plan_.slots[v];
-          if (s.kept_size != 0) at_[v] = memory_ + s.offset + piece * static_cast<std::int64_t>(s.kept_size);
+        for (const int v : plan_.kept_values) {
+          const Plan::Slot& s = plan_.slots[static_cast<std::size_t>(v)];
+          at_[v] = memory_ + s.offset + piece * static_cast<std::int64_t>(s.kept_size);
         }
         set_range(elements_, first_row_ * plan_.length + piece, n * rows_.n, plan_.rank);
         run_tile(pass, elements_, piece);

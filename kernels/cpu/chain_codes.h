@@ -1,5 +1,6 @@
 // What a chain's steps do (chain.h), without an include guard: a name, the source of the function of f32 that it is,
-// and the same of vectors a and b, to the bit what arithmetic.h and math.h make of them.
+// and the same of vectors a and b, to the bit what arithmetic.h and math.h make of them. No two
+// may have a costly part in common: GCC takes such a part out of the switch, and computes it for every step.
 
 GIRO_UNARY(negate, "negative(a)", -a)
 GIRO_UNARY(abs, "abs(a)", AS_FLOATS(AS_BITS(a) & 0x7fffffff))

@@ -8,17 +8,17 @@ namespace {
 template <int kBytes>
 struct Vector {
   typedef float type __attribute__((vector_size(kBytes)));
-  typedef std::int32_t bits __attribute__((vector_size(kBytes)));
+  typedef std::uint32_t bits __attribute__((vector_size(kBytes)));
   typedef float in_memory __attribute__((vector_size(kBytes), aligned(4), may_alias));
-  typedef std::int32_t bits_in_memory __attribute__((vector_size(kBytes), aligned(4), may_alias));
+  typedef std::uint32_t bits_in_memory __attribute__((vector_size(kBytes), aligned(4), may_alias));
   static constexpr int kLanes = kBytes / 4;
 };
 template <>
 struct Vector<4> {
   typedef float type;
-  typedef std::int32_t bits;
+  typedef std::uint32_t bits;
   typedef float in_memory __attribute__((may_alias));
-  typedef std::int32_t bits_in_memory __attribute__((may_alias));
+  typedef std::uint32_t bits_in_memory __attribute__((may_alias));
   static constexpr int kLanes = 1;
 };
 
@@ -36,16 +36,6 @@ struct Code {
 #undef GIRO_UNARY
 };
 
-// The square root of each element: the loop becomes one instruction.
-#define GIRO_ROOT(TARGET)                                                                                      \
-  TARGET inline __attribute__((always_inline)) float root(float a) { return __builtin_sqrtf(a); }              \
-  template <class V>                                                                                           \
-  TARGET inline __attribute__((always_inline)) V root(V a) {                                                   \
-    V y = a;                                                                                                   \
-    _Pragma("GCC unroll 16") for (std::size_t l = 0; l < sizeof(V) / 4; ++l) { y[l] = __builtin_sqrtf(a[l]); } \
-    return y;                                                                                                  \
-  }
-
 // As many registers as leave some for operands.
 namespace baseline {
 #if defined(__AVX512F__)
@@ -56,7 +46,6 @@ constexpr int kVector = 32, kRegisters = 8;
 constexpr int kVector = 16, kRegisters = 8;
 #endif
 #define GIRO_TARGET
-GIRO_ROOT()
 #include "kernels/cpu/chain_loop.h"
 #undef GIRO_TARGET
 }  // namespace baseline
@@ -64,14 +53,12 @@ GIRO_ROOT()
 namespace avx2 {
 constexpr int kVector = 32, kRegisters = 8;
 #define GIRO_TARGET GIRO_AVX2
-GIRO_ROOT(GIRO_AVX2)
 #include "kernels/cpu/chain_loop.h"
 #undef GIRO_TARGET
 }  // namespace avx2
 namespace avx512 {
 constexpr int kVector = 64, kRegisters = 16;
 #define GIRO_TARGET GIRO_AVX512
-GIRO_ROOT(GIRO_AVX512)
 #include "kernels/cpu/chain_loop.h"
 #undef GIRO_TARGET
 }  // namespace avx512

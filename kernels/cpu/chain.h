@@ -28,7 +28,7 @@ struct ChainFunction {
   int with(bool operand_first, bool is_number) const { return code + (operand_first ? 2 : 0) + (is_number ? 1 : 0); }
 };
 
-// What a function of f32 is by its source. None for one that has no code.
+// What a function of f32 is by its source, or what rounds to "bf16" or "f16". None for one that has no code.
 std::optional<ChainFunction> chain_function(std::string_view source);
 
 extern const ChainFunction kChainLoad;  // or kChainLoad.with(false, true): a number

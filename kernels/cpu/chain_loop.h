@@ -2,6 +2,30 @@
 // types are made into instructions before functions are inlined, so the target is to be that of the function they stand
 // in.
 
+#define GIRO_INLINE GIRO_TARGET inline __attribute__((always_inline))
+GIRO_INLINE float root(float a) { return __builtin_sqrtf(a); }
+template <class V>
+GIRO_INLINE V root(V a) {  // one instruction
+  V y = a;
+  _Pragma("GCC unroll 16") for (std::size_t l = 0; l < sizeof(V) / 4; ++l) { y[l] = __builtin_sqrtf(a[l]); }
+  return y;
+}
+// Rounded to what 16 bits hold, as tile_loops.cpp does it.
+template <class V, class Bits>
+GIRO_INLINE V to_bf16(V, Bits u) {
+  const Bits rounded = u + 0x7fff + (u >> 16 & 1);
+  return __builtin_bit_cast(V, ((u & 0x7fffffff) > 0x7f800000 ? u | 0x400000 : rounded) & 0xffff0000);
+}
+template <class V, class Bits>
+GIRO_INLINE V to_f16(V, Bits u) {
+  const Bits size = u & 0x7fffffff, normal = (size + 0xfff + (size >> 13 & 1)) & 0xffffe000;
+  const V tiny = __builtin_bit_cast(V, size) + 0.5f - 0.5f;  // a unit of 0.5 is the least number
+  const Bits special = size > 0x7f800000 ? Bits{} + 0x7fc00000 : Bits{} + 0x7f800000;
+  const Bits finite = size < 0x38800000 ? __builtin_bit_cast(Bits, tiny) : normal;
+  return __builtin_bit_cast(V, (size < 0x477ff000 ? finite : special) | (u & 0x80000000));
+}
+#undef GIRO_INLINE
+
 // Runs all steps on kRegisters vectors at a time, from element i on, as long as they fill them.
 template <int kBytes, int kRegisters>
 GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, const std::byte* const* tiles,

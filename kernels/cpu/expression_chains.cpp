@@ -85,6 +85,9 @@ class Chains {
       push_with(function, operand_first, other);
       if (condition >= 0) links_.back().condition = condition;
     }
+    if (s.round != nullptr) {
+      push(chain_function(s.round == rounding(DType::bf16) ? "bf16" : "f16")->code, links_.back().operand);
+    }
     held_ = s.size == 1 ? boolean_in_four_bytes(s.out) : s.out;
     is_stored_ = false;
     made_.insert(held_);

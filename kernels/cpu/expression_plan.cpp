@@ -129,7 +129,7 @@ class Planner : Analysis {
         refuse(ErrorCode::dtype_mismatch, std::string(code.function->name) + " of " + std::string(name_of(from)));
       }
       if (is_16_bit(code.dtype) && !code.function->rules.is_exact) s.round = rounding(code.dtype);
-      if (from == DType::f32 && s.round == nullptr) s.source = code.function->source;
+      if (from == DType::f32) s.source = code.function->source;
     }
     return s;
   }

@@ -49,7 +49,7 @@ struct Plan {
     pointwise::Loop loop = nullptr;
     TileLoop convert = nullptr;
     TileLoop round = nullptr;      // afterwards
-    const char* source = nullptr;  // of a function of f32 that is not rounded
+    const char* source = nullptr;  // of a function of f32
     std::vector<ChainStep> links;  // of a chain: its steps, whose tiles are values
   };
 

@@ -3,7 +3,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -21,6 +23,14 @@ namespace {
 using pointwise::InstructionSet;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+void for_each_set(const std::function<void(InstructionSet)>& f) {
+  const InstructionSet best = pointwise::instruction_set();
+  for (const InstructionSet set : {pointwise::kBaseline, pointwise::kAvx2, pointwise::kAvx512}) {
+    if (pointwise::use_instruction_set(set)) f(set);
+  }
+  pointwise::use_instruction_set(best);
+}
 
 // Instruction by instruction, each by the loop of its function over all elements.
 std::vector<std::vector<std::byte>> computed_by_loops(const Builder& b) {
@@ -53,7 +63,6 @@ TEST(ChainTest, FunctionsTogetherGiveTheirBits) {
       &functions::greater,  &functions::where,   &functions::rsqrt,  &functions::less_equal, &functions::greater_equal,
       &functions::is_finite};
   const double special[] = {0.0, -0.0, 1.0, -1.0, 1e-40, -1e-40, 3e38, -3e38, kInfinity, -kInfinity, kNaN};
-  const InstructionSet best = pointwise::instruction_set();
   for (int seed = 0; seed < cases(300); ++seed) {
     std::mt19937 engine(static_cast<unsigned>(seed));
     const auto below = [&](std::size_t n) { return static_cast<std::size_t>(engine() % n); };
@@ -84,8 +93,7 @@ TEST(ChainTest, FunctionsTogetherGiveTheirBits) {
     b.write(one_of(floats));
     if (!booleans.empty()) b.write(one_of(booleans));
     const auto expected = computed_by_loops(b);
-    for (const InstructionSet set : {pointwise::kBaseline, pointwise::kAvx2, pointwise::kAvx512}) {
-      if (!pointwise::use_instruction_set(set)) continue;
+    for_each_set([&](InstructionSet set) {
       cpu::run(b.expression, Stream(Device::cpu()));
       for (std::size_t w = 0; w < b.written.size(); ++w) {
         Memory wanted(b.written[w]->dtype(), n);
@@ -97,8 +105,35 @@ TEST(ChainTest, FunctionsTogetherGiveTheirBits) {
               << " instead of " << y;
         }
       }
+    });
+  }
+}
+
+// Products of any two numbers of 16 bits, among them ties, what is too large or too small, and NaN.
+TEST(ChainTest, RoundsToSixteenBits) {
+  constexpr std::int64_t kCount = 20000;
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    std::mt19937 engine(1);
+    Builder b(Shape{kCount}, 0);
+    std::vector<std::uint16_t> factors;
+    for (int r = 0; r < 2; ++r) {
+      const auto memory = std::make_shared<Memory>(dtype, kCount);
+      for (std::int64_t i = 0; i < kCount; ++i) {
+        static_cast<std::uint16_t*>(memory->tensor().raw())[i] = static_cast<std::uint16_t>(engine());
+      }
+      factors.push_back(b.read(memory, contiguous(Shape{kCount})));
     }
-    pointwise::use_instruction_set(best);
+    const auto product = b.write(b.cast(b.apply(test_multiply, factors[0], factors[1]), DType::f32));
+    for_each_set([&](InstructionSet set) {
+      cpu::run(b.expression, Stream(Device::cpu()));
+      for (std::int64_t i = 0; i < kCount; ++i) {
+        const auto exact = static_cast<float>(b.read_memory[0]->get(i) * b.read_memory[1]->get(i));
+        const double wanted = rounded_to(dtype, static_cast<double>(exact)), found = product->get(i);
+        ASSERT_TRUE((std::isnan(found) && std::isnan(wanted)) ||
+                    (found == wanted && std::signbit(found) == std::signbit(wanted)))
+            << name_of(dtype) << ", instruction set " << set << ": " << exact << " became " << found;
+      }
+    });
   }
 }
 

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
+#include <map>
 #include <string>
-#include <utility>
 
 #include <giro/runtime/error.h>
 
 #include "kernels/cpu/expression_analysis.h"
 #include "kernels/cpu/expression_chains.h"
+#include "kernels/cpu/expression_values.h"
 #include "kernels/pointwise/scalar_function.h"
 
 namespace giro::cpu {
@@ -30,30 +30,18 @@ class Planner : Analysis {
   void run() {
     make_passes();
     std::vector<int> constants;
-    for (const Constant& c : constants_) constants.push_back(c.slot);
+    for (const PlannedConstant& c : constants_) constants.push_back(c.value);
     form_chains(p_, constants, [&](std::size_t size, bool of_rows) { return new_value(size, of_rows, of_rows); });
-    find_lives();
-    for (std::size_t k = 0; k < p_.passes.size(); ++k) choose_direct(p_.passes[k], static_cast<int>(k));
-    place_slots();
+    place_values(p_, values_, constants_, [&](const Plan::Access& write, int value) {
+      const auto read = reads_of_elements_.find(value);
+      return read != reads_of_elements_.end() && shares_memory(static_cast<std::size_t>(write.number), read->second);
+    });
   }
 
  private:
-  // A value: from when to when it needs a slot, in steps, or for good.
-  struct Life {
-    std::size_t size;
-    bool of_rows;
-    bool for_good;
-    bool is_computed = false;   // by a step, and for itself
-    int first = -1, last = -1;  // first is -1 if it is never stored
-    int pass = 0;
-  };
-
-  // --- steps
-
   int new_value(std::size_t size, bool of_rows, bool for_good) {
-    lives_.push_back({size, of_rows, for_good});
-    p_.slots.emplace_back();
-    return static_cast<int>(lives_.size()) - 1;
+    values_.push_back({size, of_rows, for_good});
+    return static_cast<int>(values_.size()) - 1;
   }
 
   Plan::Access access(const Strides& strides, const Tensor* memory, bool of_rows) const {
@@ -86,7 +74,7 @@ class Planner : Analysis {
     if (is_16_bit(code.dtype)) a.convert = conversion(code.dtype, DType::f32);
     a.value = new_value(size_of_value(i), of_rows, true);
     a.number = p_.number_of_reads++;
-    if (is_read && !of_rows) element_reads_.emplace_back(a.value, code.index);
+    if (is_read && !of_rows) reads_of_elements_[a.value] = code.index;
     into.push_back(a);
     return a.value;
   }
@@ -107,7 +95,7 @@ class Planner : Analysis {
     }
     const int result = new_value(0, true, true);
     constants_.push_back({result, size_of(dtype), {}});
-    std::copy(value, value + 8, constants_.back().value.begin());
+    std::copy(value, value + 8, constants_.back().bytes.begin());
     return result;
   }
 
@@ -278,140 +266,10 @@ class Planner : Analysis {
     return a;
   }
 
-  // --- lives
-
-  void find_lives() {
-    int now = 0;
-    for (std::size_t k = 0; k < p_.passes.size(); ++k) {
-      const Plan::Pass& pass = p_.passes[k];
-      const int number = static_cast<int>(k);
-      const auto made = [&](int value, bool is_computed) {
-        Life& life = life_of(value);
-        life.first = life.last = now;
-        life.pass = number;
-        life.is_computed = is_computed;
-      };
-      const auto used = [&](int value) {
-        Life& life = life_of(value);
-        life.last = now;
-        if (life.pass == number || life.of_rows || life.for_good) return;
-        life.for_good = true;
-        if (p_.length <= kPiece) return;
-        p_.slots[static_cast<std::size_t>(value)].kept_size = life.size;
-        p_.kept_values.push_back(value);
-      };
-      for (const Plan::Step& s : pass.steps) {
-        for (const ChainStep& link : s.links) {
-          ++now;
-          if (link.code == kChainStore.code) {
-            made(link.operand, true);
-          } else {
-            used(link.operand);
-            used(link.condition);
-          }
-        }
-        if (s.kind == Plan::Step::Kind::chain) continue;
-        ++now;
-        for (int i = 0; i < s.inputs; ++i) used(s.in[static_cast<std::size_t>(i)]);
-        made(s.out, s.kind != Plan::Step::Kind::expand);
-      }
-      ++now;
-      for (const Plan::Reduction& r : pass.reductions) used(r.operand);
-      for (const Plan::Access& w : pass.writes) used(w.value);
-    }
-  }
-  Life& life_of(int value) { return lives_[static_cast<std::size_t>(value)]; }
-
-  // A step computes into memory where nothing in that tile is read from there afterwards.
-  void choose_direct(Plan::Pass& pass, int number) {
-    std::vector<int> direct;
-    for (Plan::Access& w : pass.writes) {
-      const Life& life = life_of(w.value);
-      w.is_direct = life.is_computed && life.pass == number && w.convert == nullptr &&
-                    p_.slots[static_cast<std::size_t>(w.value)].kept_size == 0 &&
-                    std::find(direct.begin(), direct.end(), w.value) == direct.end() &&
-                    std::all_of(element_reads_.begin(), element_reads_.end(), [&](const auto& read) {
-                      return life_of(read.first).last <= life.first ||
-                             !shares_memory(static_cast<std::size_t>(w.number), read.second);
-                    });
-      if (w.is_direct) direct.push_back(w.value);
-    }
-  }
-
-  // --- memory
-
-  void place_slots() {
-    std::int64_t end = 0;
-    const auto reserve = [&](std::int64_t bytes) {
-      const std::int64_t begin = end;
-      end += divided_up(bytes, 64) * 64;
-      return begin;
-    };
-    struct Used {
-      std::size_t size;
-      std::int64_t offset;
-      int last;
-    };
-    std::vector<Used> shared;
-    std::vector<std::size_t> order(lives_.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return lives_[a].first < lives_[b].first; });
-    for (const std::size_t v : order) {
-      const Life& life = lives_[v];
-      const auto size = static_cast<std::int64_t>(life.size);
-      Plan::Slot& slot = p_.slots[v];
-      slot.is_of_rows = life.of_rows;
-      if (life.of_rows || life.for_good) {
-        slot.offset = reserve(size * (life.of_rows ? p_.unit_rows : slot.kept_size != 0 ? p_.length : p_.tile));
-        continue;
-      }
-      if (life.first < 0) continue;
-      const auto free = std::find_if(shared.begin(), shared.end(),
-                                     [&](const Used& u) { return u.size == life.size && u.last <= life.first; });
-      if (free != shared.end()) {
-        free->last = life.last;
-        slot.offset = free->offset;
-      } else {
-        slot.offset = reserve(size * p_.tile);
-        shared.push_back({life.size, slot.offset, life.last});
-      }
-    }
-    p_.scratch_offset = reserve(8 * std::max(p_.tile, p_.unit_rows));
-    p_.totals_offset = reserve(2 * p_.number_of_reductions * p_.unit_rows * static_cast<std::int64_t>(sizeof(Total)));
-    if (p_.pattern == Pattern::columns) {
-      std::int64_t most = 0;
-      for (const Plan::Pass& pass : p_.passes) {
-        for (const Plan::Reduction& r : pass.reductions) {
-          most = std::max(most, r.fold.lanes * static_cast<std::int64_t>(r.fold.lane_bytes) * p_.tile);
-        }
-      }
-      p_.lanes_bytes = divided_up(most, 64) * 64;
-      p_.lanes_offset = reserve(p_.lanes_bytes * p_.number_of_reductions);
-    }
-    p_.notes_offset = reserve(p_.number_of_reads * 16);
-    p_.pointers_offset = reserve(static_cast<std::int64_t>(lives_.size()) * 8);
-    p_.memory = static_cast<std::size_t>(end);
-
-    const std::int64_t width = std::max(p_.tile, p_.unit_rows);
-    p_.constants.resize(constants_.size() * static_cast<std::size_t>(width) * 8);
-    for (std::size_t c = 0; c < constants_.size(); ++c) {
-      std::byte* const to = p_.constants.data() + c * static_cast<std::size_t>(width) * 8;
-      copy_strided(constants_[c].size, constants_[c].value.data(), 0, to, 1, width);
-      p_.slots[static_cast<std::size_t>(constants_[c].slot)].constant = to;
-    }
-  }
-
-  struct Constant {
-    int slot;
-    std::size_t size;
-    std::array<std::byte, 8> value;
-  };
-
   std::vector<int> row_values_, element_values_;  // slots, or -1
-  std::vector<Life> lives_;
-  std::vector<Constant> constants_;
-  std::vector<std::pair<int, std::size_t>> element_reads_;  // values, and of which read
+  std::vector<PlannedValue> values_;
+  std::vector<PlannedConstant> constants_;
+  std::map<int, std::size_t> reads_of_elements_;  // by their values
   int pass_ = 0;
 };
 

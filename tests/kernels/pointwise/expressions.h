@@ -193,7 +193,7 @@ class Builder {
     return add({.kind = Instruction::Kind::constant,
                 .dtype = dtype,
                 .number = value,
-                .integer = static_cast<std::int64_t>(value)});
+                .integer = std::abs(value) < 0x1p63 ? static_cast<std::int64_t>(value) : 0});
   }
   std::uint16_t place(const Layout& layout) {
     expression.places.push_back(layout);

@@ -1,31 +1,47 @@
 #include "kernels/cpu/chain.h"
 
-#include <cstddef>
-
 #include "kernels/pointwise/instruction_sets.h"
 
 namespace giro::cpu {
 namespace {
 
-using Code = ChainStep::Code;
-
 template <int kBytes>
 struct Vector {
   typedef float type __attribute__((vector_size(kBytes)));
+  typedef std::uint32_t bits __attribute__((vector_size(kBytes)));
   typedef float in_memory __attribute__((vector_size(kBytes), aligned(4), may_alias));
+  typedef std::uint32_t bits_in_memory __attribute__((vector_size(kBytes), aligned(4), may_alias));
   static constexpr int kLanes = kBytes / 4;
 };
 template <>
 struct Vector<4> {
   typedef float type;
-  typedef float in_memory;
+  typedef std::uint32_t bits;
+  typedef float in_memory __attribute__((may_alias));
+  typedef std::uint32_t bits_in_memory __attribute__((may_alias));
   static constexpr int kLanes = 1;
+};
+
+// Of those with two operands four each: see ChainFunction::with.
+struct Code {
+#define GIRO_UNARY(NAME, ...) NAME,
+#define GIRO_BINARY(NAME, ...) NAME, NAME##_last = NAME + 3,
+#define GIRO_EXTREME GIRO_BINARY
+  enum : int {
+#include "kernels/cpu/chain_codes.h"
+    GIRO_BINARY(load) GIRO_BINARY(where) store
+  };
+#undef GIRO_EXTREME
+#undef GIRO_BINARY
+#undef GIRO_UNARY
 };
 
 // As many registers as leave some for operands.
 namespace baseline {
 #if defined(__AVX512F__)
 constexpr int kVector = 64, kRegisters = 16;
+#elif defined(__AVX2__)
+constexpr int kVector = 32, kRegisters = 8;
 #else
 constexpr int kVector = 16, kRegisters = 8;
 #endif
@@ -33,6 +49,7 @@ constexpr int kVector = 16, kRegisters = 8;
 #include "kernels/cpu/chain_loop.h"
 #undef GIRO_TARGET
 }  // namespace baseline
+#if defined(__x86_64__) && !GIRO_ONE_INSTRUCTION_SET
 namespace avx2 {
 constexpr int kVector = 32, kRegisters = 8;
 #define GIRO_TARGET GIRO_AVX2
@@ -45,24 +62,28 @@ constexpr int kVector = 64, kRegisters = 16;
 #include "kernels/cpu/chain_loop.h"
 #undef GIRO_TARGET
 }  // namespace avx512
+constexpr pointwise::PerSet<Chain> kAll{{&baseline::run, &avx2::run, &avx512::run}};
+#else
+constexpr pointwise::PerSet<Chain> kAll{{&baseline::run, &baseline::run, &baseline::run}};
+#endif
 
 }  // namespace
 
-Chain chain() {
-#if defined(__x86_64__) && !GIRO_ONE_INSTRUCTION_SET
-  constexpr pointwise::PerSet<Chain> kAll{{&baseline::run, &avx2::run, &avx512::run}};
-  return kAll.get();
-#else
-  return &baseline::run;
-#endif
-}
+const ChainFunction kChainLoad{Code::load, 1}, kChainStore{Code::store, 1};
 
-std::optional<Code> chain_code(std::string_view source, bool over) {
-  if (source == "plus(a, b)") return Code::add;
-  if (source == "times(a, b)") return Code::multiply;
-  if (source == "minus(a, b)") return over ? Code::subtract_over : Code::subtract;
-  if (source == "maximum(a, b)") return over ? Code::maximum_over : Code::maximum;
-  if (source == "minimum(a, b)") return over ? Code::minimum_over : Code::minimum;
+Chain chain() { return kAll.get(); }
+
+std::optional<ChainFunction> chain_function(std::string_view source) {
+#define GIRO_UNARY(NAME, SOURCE, ...) \
+  if (source == SOURCE) return ChainFunction{Code::NAME, 1};
+#define GIRO_BINARY(NAME, SOURCE, ...) \
+  if (source == SOURCE) return ChainFunction{Code::NAME, 2};
+#define GIRO_EXTREME GIRO_BINARY
+#include "kernels/cpu/chain_codes.h"
+#undef GIRO_EXTREME
+#undef GIRO_BINARY
+#undef GIRO_UNARY
+  if (source == "a ? b : c") return ChainFunction{Code::where, 3};
   return std::nullopt;
 }
 

@@ -1,38 +1,37 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
 namespace giro::cpu {
 
-// Steps of arithmetic on f32 of which each takes what the one before has given: they run together, some hundred
-// elements at a time, on values that stay in registers.
+// A step of arithmetic on f32. Those of a chain run together, some hundred elements at a time: each makes something of
+// the value that the one before has left in registers, and most of another operand, a tile or one number.
+//
+// A boolean is held in four bytes, of which any that is not 0 says true.
 struct ChainStep {
-  // What becomes of the value x, given an operand b. `over`: b comes first.
-  enum class Code : int {
-    load,
-    add,
-    subtract,
-    subtract_over,
-    multiply,
-    maximum,
-    maximum_over,
-    minimum,
-    minimum_over,
-    square,
-    store
-  };
-
-  Code code = Code::load;  // which only the first step is
-  bool is_scalar = false;  // b is one number
-  float* b = nullptr;      // a tile, or where the value is stored
+  int code = 0;
+  int operand = 0;    // the tile's number, or that of where the value is stored
+  int condition = 0;  // of `where`
 };
 
-using Chain = void (*)(const ChainStep* steps, int count, std::int64_t n);
+using Chain = void (*)(const ChainStep* steps, std::size_t count, const std::byte* const* tiles, std::int64_t n);
 Chain chain();
 
-// A function of two inputs by its source; `over`: where the value is the second. None for one that has no code.
-std::optional<ChainStep::Code> chain_code(std::string_view source, bool over);
+// What a step does. With two operands its code is one of four.
+struct ChainFunction {
+  int code;
+  int inputs;
+
+  int with(bool operand_first, bool is_number) const { return code + (operand_first ? 2 : 0) + (is_number ? 1 : 0); }
+};
+
+// What a function of f32 is by its source, or what rounds to "bf16" or "f16". None for one that has no code.
+std::optional<ChainFunction> chain_function(std::string_view source);
+
+extern const ChainFunction kChainLoad;  // or kChainLoad.with(false, true): a number
+extern const ChainFunction kChainStore;
 
 }  // namespace giro::cpu

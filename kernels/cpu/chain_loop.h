@@ -2,77 +2,111 @@
 // types are made into instructions before functions are inlined, so the target is to be that of the function they stand
 // in.
 
+#define GIRO_INLINE GIRO_TARGET inline __attribute__((always_inline))
+GIRO_INLINE float root(float a) { return __builtin_sqrtf(a); }
+template <class V>
+GIRO_INLINE V root(V a) {  // one instruction
+  V y = a;
+  _Pragma("GCC unroll 16") for (std::size_t l = 0; l < sizeof(V) / 4; ++l) { y[l] = __builtin_sqrtf(a[l]); }
+  return y;
+}
+// Rounded to what 16 bits hold, as tile_loops.cpp does it.
+template <class V, class Bits>
+GIRO_INLINE V to_bf16(V, Bits u) {
+  const Bits rounded = u + 0x7fff + (u >> 16 & 1);
+  return __builtin_bit_cast(V, ((u & 0x7fffffff) > 0x7f800000 ? u | 0x400000 : rounded) & 0xffff0000);
+}
+template <class V, class Bits>
+GIRO_INLINE V to_f16(V, Bits u) {
+  const Bits size = u & 0x7fffffff, normal = (size + 0xfff + (size >> 13 & 1)) & 0xffffe000;
+  const V tiny = __builtin_bit_cast(V, size) + 0.5f - 0.5f;  // a unit of 0.5 is the least number
+  const Bits special = size > 0x7f800000 ? Bits{} + 0x7fc00000 : Bits{} + 0x7f800000;
+  const Bits finite = size < 0x38800000 ? __builtin_bit_cast(Bits, tiny) : normal;
+  return __builtin_bit_cast(V, (size < 0x477ff000 ? finite : special) | (u & 0x80000000));
+}
+#undef GIRO_INLINE
+
 // Runs all steps on kRegisters vectors at a time, from element i on, as long as they fill them.
 template <int kBytes, int kRegisters>
-GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, int count, std::int64_t i, std::int64_t n) {
+GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, const std::byte* const* tiles,
+                                    std::int64_t i, std::int64_t n) {
   using V = typename Vector<kBytes>::type;
+  using Bits = typename Vector<kBytes>::bits;
   using M = typename Vector<kBytes>::in_memory;
+  using BitsInMemory = typename Vector<kBytes>::bits_in_memory;
   constexpr int kLanes = Vector<kBytes>::kLanes;
 
-#define GIRO_EACH(...)                                            \
-  _Pragma("GCC unroll 16") for (int r = 0; r < kRegisters; ++r) { \
-    [[maybe_unused]] const V a = x[r];                            \
-    __VA_ARGS__;                                                  \
+#define GIRO_EACH(...) \
+  _Pragma("GCC unroll 16") for (int r = 0; r < kRegisters; ++r) { __VA_ARGS__; }
+#define GIRO_CASE(CODE, NUMBER, ...) \
+  case CODE: {                       \
+    NUMBER;                          \
+    GIRO_EACH(__VA_ARGS__) break;    \
   }
-// With b as a vector of a tile, or as one of the same number everywhere.
-#define GIRO_OF_TILE(CODE, VALUE)        \
-  case 2 * static_cast<int>(Code::CODE): \
-    GIRO_EACH(const V b = *reinterpret_cast<const M*>(s->b + i + r * kLanes); x[r] = VALUE) break;
-#define GIRO_OF_SCALAR(CODE, VALUE)            \
-  case 2 * static_cast<int>(Code::CODE) + 1: { \
-    const V b = *s->b - V{};                   \
-    GIRO_EACH(x[r] = VALUE) break;             \
+#define GIRO_UNARY(CODE, SOURCE, ...) GIRO_CASE(Code::CODE, , const V a = x[r]; x[r] = __VA_ARGS__)
+// With a tile, or the same number everywhere, for the other operand: the second, or the first.
+#define GIRO_TILE reinterpret_cast<const M*>(tile)[r]
+#define GIRO_CONDITION reinterpret_cast<const BitsInMemory*>(tiles[s->condition] + 4 * i)[r]
+#define GIRO_NUMBER(NAME) \
+  [[maybe_unused]] const V NAME = *reinterpret_cast<const float*>(tiles[s->operand]) - V {}
+#define GIRO_VALUE(NAME) [[maybe_unused]] const V NAME = x[r]
+#define GIRO_OF_NUMBER(CODE, ...) GIRO_CASE(Code::CODE + 1, GIRO_NUMBER(b), GIRO_VALUE(a); x[r] = __VA_ARGS__)
+#define GIRO_OF_OTHERS(CODE, ...)                                                       \
+  GIRO_CASE(Code::CODE, , GIRO_VALUE(a); const V b = GIRO_TILE; x[r] = __VA_ARGS__)     \
+  GIRO_CASE(Code::CODE + 2, , const V a = GIRO_TILE; GIRO_VALUE(b); x[r] = __VA_ARGS__) \
+  GIRO_CASE(Code::CODE + 3, GIRO_NUMBER(a), GIRO_VALUE(b); x[r] = __VA_ARGS__)
+#define GIRO_BINARY(CODE, SOURCE, ...) GIRO_OF_NUMBER(CODE, __VA_ARGS__) GIRO_OF_OTHERS(CODE, __VA_ARGS__)
+// Where b is a number and no NaN it takes one instruction.
+#define GIRO_EXTREME(CODE, SOURCE, IS)                                                                              \
+  GIRO_OF_OTHERS(CODE, b != b ? b : (b IS a ? b : a))                                                               \
+  case Code::CODE + 1: {                                                                                            \
+    GIRO_NUMBER(b);                                                                                                 \
+    if (*reinterpret_cast<const float*>(tiles[s->operand]) == *reinterpret_cast<const float*>(tiles[s->operand])) { \
+      GIRO_EACH(GIRO_VALUE(a); x[r] = b IS a ? b : a)                                                               \
+    } else {                                                                                                        \
+      GIRO_EACH(x[r] = b)                                                                                           \
+    }                                                                                                               \
+    break;                                                                                                          \
   }
-// As arithmetic.h has them. Where b is known to be no NaN it takes one instruction.
-#define GIRO_EXTREME(CODE, IS)                               \
-  GIRO_OF_TILE(CODE, b != b ? b : (b IS a ? b : a))          \
-  GIRO_OF_TILE(CODE##_over, a != a ? a : (a IS b ? a : b))   \
-  GIRO_OF_SCALAR(CODE##_over, a != a ? a : (a IS b ? a : b)) \
-  case 2 * static_cast<int>(Code::CODE) + 1: {               \
-    const V b = *s->b - V{};                                 \
-    if (*s->b == *s->b) {                                    \
-      GIRO_EACH(x[r] = b IS a ? b : a)                       \
-    } else {                                                 \
-      GIRO_EACH(x[r] = b)                                    \
-    }                                                        \
-    break;                                                   \
-  }
+#define AS_BITS(A) __builtin_bit_cast(Bits, A)
+#define AS_FLOATS(BITS) __builtin_bit_cast(V, BITS)
+#define AS_MASK(BITS) AS_FLOATS(Bits(BITS))
 
   for (; i + kRegisters * kLanes <= n; i += kRegisters * kLanes) {
-    V x[kRegisters];
-    _Pragma("GCC unroll 16") for (int r = 0; r < kRegisters; ++r) {
-      x[r] = *reinterpret_cast<const M*>(steps->b + i + r * kLanes);
-    }
-    for (const ChainStep* s = steps + 1; s != steps + count; ++s) {
-      switch (2 * static_cast<int>(s->code) + (s->is_scalar ? 1 : 0)) {
-        GIRO_OF_TILE(add, a + b)
-        GIRO_OF_SCALAR(add, a + b)
-        GIRO_OF_TILE(subtract, a - b)
-        GIRO_OF_SCALAR(subtract, a - b)
-        GIRO_OF_TILE(subtract_over, b - a)
-        GIRO_OF_SCALAR(subtract_over, b - a)
-        GIRO_OF_TILE(multiply, a * b)
-        GIRO_OF_SCALAR(multiply, a * b)
-        GIRO_EXTREME(maximum, >)
-        GIRO_EXTREME(minimum, <)
-        case 2 * static_cast<int>(Code::square):
-          GIRO_EACH(x[r] = a * a) break;
-        case 2 * static_cast<int>(Code::store):
-          GIRO_EACH(*reinterpret_cast<M*>(s->b + i + r * kLanes) = a) break;
+    V x[kRegisters] = {};
+    for (const ChainStep* s = steps; s != steps + count; ++s) {
+      const std::byte* const tile = tiles[s->operand] + 4 * i;
+      switch (s->code) {
+#include "kernels/cpu/chain_codes.h"
+        GIRO_CASE(Code::load, , x[r] = GIRO_TILE)
+        GIRO_CASE(Code::load + 1, GIRO_NUMBER(b), x[r] = b)
+        GIRO_BINARY(where, , GIRO_CONDITION != 0 ? a : b)
+        GIRO_CASE(Code::store, , reinterpret_cast<M*>(const_cast<std::byte*>(tile))[r] = x[r])
         default:
-          break;
+          __builtin_unreachable();
       }
     }
   }
+#undef AS_MASK
+#undef AS_FLOATS
+#undef AS_BITS
 #undef GIRO_EXTREME
-#undef GIRO_OF_SCALAR
-#undef GIRO_OF_TILE
+#undef GIRO_BINARY
+#undef GIRO_OF_OTHERS
+#undef GIRO_OF_NUMBER
+#undef GIRO_VALUE
+#undef GIRO_NUMBER
+#undef GIRO_CONDITION
+#undef GIRO_TILE
+#undef GIRO_UNARY
+#undef GIRO_CASE
 #undef GIRO_EACH
   return i;
 }
 
-GIRO_TARGET void run(const ChainStep* steps, int count, std::int64_t n) {
-  std::int64_t i = run_blocks<kVector, kRegisters>(steps, count, 0, n);
-  i = run_blocks<kVector, 1>(steps, count, i, n);
-  run_blocks<4, 1>(steps, count, i, n);
+GIRO_TARGET void run(const ChainStep* steps, std::size_t count, const std::byte* const* tiles, std::int64_t n) {
+  std::int64_t i = run_blocks<kVector, kRegisters>(steps, count, tiles, 0, n);
+  i = run_blocks<kVector, 4>(steps, count, tiles, i, n);
+  i = run_blocks<kVector, 1>(steps, count, tiles, i, n);
+  run_blocks<4, 1>(steps, count, tiles, i, n);
 }

@@ -2,95 +2,195 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
+#include <set>
 #include <utility>
 
 namespace giro::cpu {
 namespace {
 
+using Step = Plan::Step;
+
 class Chains {
  public:
-  Chains(Plan& plan, const std::vector<int>& constants) : p_(plan), constants_(constants) {}
+  Chains(Plan& plan, const std::vector<int>& constants, const std::function<int(std::size_t, bool)>& new_value)
+      : p_(plan), constants_(constants), new_value_(new_value) {
+    count(p_.first_row_steps);
+    for (const Plan::Pass& pass : p_.passes) {
+      count(pass.steps);
+      count(pass.row_steps);
+      for (const Plan::Reduction& r : pass.reductions) ++uses_[r.operand];
+      for (const Plan::Access& w : pass.writes) ++uses_[w.value];
+    }
+    for (const Plan::Access& w : p_.row_writes) ++uses_[w.value];
+  }
 
-  void chain_steps(Plan::Pass& pass) {
-    std::vector<Plan::Step> steps;
-    for (const Plan::Step& s : pass.steps) {
-      if (s.kind != Plan::Step::Kind::apply || s.source == nullptr || s.inputs != 2) {
-        steps.push_back(s);
+  // Steps that a chain has no code for, or that are of another dtype, come before it or end it.
+  void form(std::vector<Step>& steps, bool of_rows) {
+    of_rows_ = of_rows;
+    done_.clear();
+    in_four_bytes_.clear();
+    conditions_.clear();
+    for (const Step& s : steps) {
+      if (const auto function = function_of(s); function && function->inputs == 3) ++conditions_[s.in[0]];
+    }
+    for (const Step& s : steps) {
+      if (const auto function = function_of(s)) {
+        add(s, *function);
         continue;
       }
-      Plan::Step* before = !steps.empty() && steps.back().kind == Plan::Step::Kind::chain ? &steps.back() : nullptr;
-      if (before != nullptr && s.in[0] != before->out && s.in[1] != before->out) before = nullptr;
-      if (before != nullptr && before->links.size() + 3 > kLongestChain) before = nullptr;
-      // The value that goes on is in[x]; a new chain begins with one that is no scalar.
-      const int x = before != nullptr ? s.in[0] != before->out : is_scalar(s.in[0], steps);
-      const auto code = chain_code(s.source, x == 1);
-      const int value = s.in[static_cast<std::size_t>(x)], other = s.in[static_cast<std::size_t>(1 - x)];
-      if (!code || (before == nullptr && is_scalar(value, steps))) {
-        steps.push_back(s);
-        continue;
+      for (int k = 0; k < s.inputs; ++k) {
+        if (made_.contains(s.in[static_cast<std::size_t>(k)])) end();
       }
-      const bool is_square = value == other && *code == ChainStep::Code::multiply;
-      if (before == nullptr) {
-        steps.emplace_back();
-        before = &steps.back();
-        before->kind = Plan::Step::Kind::chain;
-        before->inputs = 0;
-        before->links.push_back({ChainStep::Code::load, false, value});
-      } else if (uses_of(value) > 1 + is_square || (value == other && !is_square)) {
-        before->links.push_back({ChainStep::Code::store, false, value});
-      }
-      if (is_square) {
-        before->links.push_back({ChainStep::Code::square, false, value});
-      } else {
-        const bool scalar = is_scalar(other, steps);
-        before->links.push_back({*code, scalar, scalar ? scalar_of(other, steps) : other});
-      }
-      before->out = s.out;
-      before->size = s.size;
+      for (int k = 0; k < s.inputs; ++k) --uses_[s.in[static_cast<std::size_t>(k)]];
+      done_.push_back(s);
     }
-    for (Plan::Step& s : steps) {
-      if (s.kind == Plan::Step::Kind::chain) s.links.push_back({ChainStep::Code::store, false, s.out});
-    }
-    pass.steps = std::move(steps);
-    std::erase_if(pass.steps,
-                  [&](const Plan::Step& s) { return s.kind == Plan::Step::Kind::expand && uses_of(s.out) == 0; });
+    end();
+    std::erase_if(done_, [&](const Step& s) { return s.kind == Step::Kind::expand && !is_read(s.out); });
+    steps = std::move(done_);
   }
 
  private:
-  int uses_of(int value) const {
-    int uses = 0;
-    for (const Plan::Pass& pass : p_.passes) {
-      for (const Plan::Step& s : pass.steps) {
-        for (int k = 0; k < s.inputs; ++k) uses += s.in[static_cast<std::size_t>(k)] == value;
-        for (const auto& link : s.links) uses += link.value == value;
-      }
-      for (const Plan::Reduction& r : pass.reductions) uses += r.operand == value;
-      for (const Plan::Access& w : pass.writes) uses += w.value == value;
+  void count(const std::vector<Step>& steps) {
+    for (const Step& s : steps) {
+      for (int k = 0; k < s.inputs; ++k) ++uses_[s.in[static_cast<std::size_t>(k)]];
     }
-    return uses;
+  }
+
+  static std::optional<ChainFunction> function_of(const Step& s) {
+    if (s.kind != Step::Kind::apply || s.source == nullptr) return std::nullopt;
+    if (s.inputs == 2 && s.in[0] == s.in[1]) {
+      if (const auto square = chain_function("times(a, a)"); s.source == std::string_view("times(a, b)")) return square;
+    }
+    return chain_function(s.source);
+  }
+
+  void add(const Step& s, const ChainFunction& function) {
+    const std::size_t first = s.inputs == 3 ? 1 : 0;
+    const int condition = s.inputs == 3 ? in_four_bytes(s.in[0]) : -1;
+    const int a = s.in[first], b = function.inputs > 1 ? s.in[first + 1] : a;
+    for (int k = 0; k < s.inputs; ++k) --uses_[s.in[static_cast<std::size_t>(k)]];
+    const bool operand_first = held_ != a && (held_ == b || number_of(a) >= 0);
+    const int value = operand_first ? b : a, other = operand_first ? a : b;
+    // The value goes on in registers; what it takes the place of is stored if it is needed.
+    if (held_ >= 0 && !is_stored_ &&
+        (uses_[held_] > 0 || held_ == condition || (function.inputs > 1 && held_ == other))) {
+      push(kChainStore.code, held_);
+      is_stored_ = true;
+    }
+    if (value != held_) push_with(kChainLoad, false, value);
+    if (function.inputs == 1) {
+      push(function.code, links_.back().operand);
+    } else {
+      push_with(function, operand_first, other);
+      if (condition >= 0) links_.back().condition = condition;
+    }
+    if (s.round != nullptr) {
+      push(chain_function(s.round == rounding(DType::bf16) ? "bf16" : "f16")->code, links_.back().operand);
+    }
+    held_ = s.size == 1 ? boolean_in_four_bytes(s.out) : s.out;
+    is_stored_ = false;
+    made_.insert(held_);
+  }
+
+  void push(int code, int operand) { links_.push_back({code, operand, operand}); }
+  void push_with(const ChainFunction& function, bool operand_first, int operand) {
+    const int number = number_of(operand);
+    push(function.with(operand_first, number >= 0), number >= 0 ? number : operand);
   }
 
   // One number for all of a tile: a constant, or a row's where a tile is of one row.
-  bool is_scalar(int value, const std::vector<Plan::Step>& steps) const { return scalar_of(value, steps) >= 0; }
-  int scalar_of(int value, const std::vector<Plan::Step>& steps) const {
+  int number_of(int value) const {
     if (std::find(constants_.begin(), constants_.end(), value) != constants_.end()) return value;
-    if (p_.pattern != Plan::Pattern::rows || p_.unit_rows != 1) return -1;
-    for (const Plan::Step& s : steps) {
-      if (s.kind == Plan::Step::Kind::expand && s.out == value) return s.in[0];
+    if (of_rows_ || p_.pattern != Plan::Pattern::rows || p_.unit_rows != 1) return -1;
+    for (const Step& s : done_) {
+      if (s.kind == Step::Kind::expand && s.out == value) return s.in[0];
     }
     return -1;
   }
 
+  // What is compared here, for conditions in this chain; what others ask is made of it afterwards.
+  int boolean_in_four_bytes(int value) {
+    const int result = new_value_(4, of_rows_);
+    const int others = uses_[value] - conditions_[value];
+    in_four_bytes_[value] = result;
+    uses_[result] = conditions_[value] + (others > 0 ? 1 : 0);
+    if (others > 0) {
+      after_.push_back(converted(result, DType::i32, value, DType::boolean));
+      made_.insert(value);
+    }
+    return result;
+  }
+  int in_four_bytes(int value) {
+    const auto [at, is_new] = in_four_bytes_.try_emplace(value, -1);
+    if (is_new) {
+      at->second = new_value_(4, of_rows_);
+      done_.push_back(converted(value, DType::u8, at->second, DType::i32));
+      uses_[at->second] = conditions_[value];
+    }
+    --uses_[at->second];
+    return at->second;
+  }
+  static Step converted(int value, DType from, int out, DType to) {
+    Step s;
+    s.kind = Step::Kind::convert;
+    s.convert = conversion(from, to);
+    s.in[0] = value;
+    s.out = out;
+    s.size = size_of(to);
+    return s;
+  }
+
+  void end() {
+    if (held_ >= 0) {
+      if (!is_stored_ && uses_[held_] > 0) push(kChainStore.code, held_);
+      Step chain;
+      chain.kind = Step::Kind::chain;
+      chain.inputs = 0;
+      chain.links = std::move(links_);
+      done_.push_back(std::move(chain));
+      done_.insert(done_.end(), after_.begin(), after_.end());
+    }
+    links_.clear();
+    after_.clear();
+    made_.clear();
+    held_ = -1;
+  }
+
+  bool is_read(int value) const {
+    const auto reads = [&](const Step& s) {
+      return std::find(s.in.begin(), s.in.begin() + s.inputs, value) != s.in.begin() + s.inputs ||
+             std::any_of(s.links.begin(), s.links.end(),
+                         [&](const ChainStep& l) { return l.operand == value || l.condition == value; });
+    };
+    return std::any_of(done_.begin(), done_.end(), reads) || uses_.at(value) > 0;
+  }
+
   Plan& p_;
   const std::vector<int>& constants_;
+  const std::function<int(std::size_t, bool)>& new_value_;
+  bool of_rows_ = false;
+  std::map<int, int> uses_;           // that are still to come
+  std::map<int, int> conditions_;     // of them, those in these steps by a chain's `where`
+  std::map<int, int> in_four_bytes_;  // of a boolean
+  std::vector<Step> done_, after_;    // before the chain, and after it
+  std::vector<ChainStep> links_;
+  std::set<int> made_;  // by the chain
+  int held_ = -1;       // in registers
+  bool is_stored_ = false;
 };
 
 }  // namespace
 
-void form_chains(Plan& plan, const std::vector<int>& constants) {
+void form_chains(Plan& plan, const std::vector<int>& constants,
+                 const std::function<int(std::size_t, bool)>& new_value) {
   plan.chain = chain();
-  Chains chains(plan, constants);
-  for (Plan::Pass& pass : plan.passes) chains.chain_steps(pass);
+  Chains chains(plan, constants, new_value);
+  chains.form(plan.first_row_steps, true);
+  for (Plan::Pass& pass : plan.passes) {
+    chains.form(pass.steps, false);
+    chains.form(pass.row_steps, true);
+  }
 }
 
 }  // namespace giro::cpu

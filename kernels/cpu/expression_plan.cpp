@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <string>
 
 #include <giro/runtime/error.h>
 
 #include "kernels/cpu/expression_analysis.h"
 #include "kernels/cpu/expression_chains.h"
+#include "kernels/cpu/expression_values.h"
 #include "kernels/pointwise/scalar_function.h"
 
 namespace giro::cpu {
@@ -28,36 +30,18 @@ class Planner : Analysis {
   void run() {
     make_passes();
     std::vector<int> constants;
-    for (const Constant& c : constants_) constants.push_back(c.slot);
-    form_chains(p_, constants);
-    place_slots();
+    for (const PlannedConstant& c : constants_) constants.push_back(c.value);
+    form_chains(p_, constants, [&](std::size_t size, bool of_rows) { return new_value(size, of_rows, of_rows); });
+    place_values(p_, values_, constants_, [&](const Plan::Access& write, int value) {
+      const auto read = reads_of_elements_.find(value);
+      return read != reads_of_elements_.end() && shares_memory(static_cast<std::size_t>(write.number), read->second);
+    });
   }
 
  private:
-  // A value that needs a slot, from its step to its last use; `for_good` if nothing else may have that slot.
-  struct Life {
-    std::size_t size;
-    bool of_rows;
-    bool for_good;
-    int first, last;
-    int pass;
-  };
-
-  // --- steps
-
   int new_value(std::size_t size, bool of_rows, bool for_good) {
-    lives_.push_back({size, of_rows, for_good, now_, now_, pass_});
-    p_.slots.emplace_back();
-    return static_cast<int>(lives_.size()) - 1;
-  }
-  int used(int value) {
-    Life& life = lives_[static_cast<std::size_t>(value)];
-    life.last = now_;
-    if (life.pass != pass_ && !life.of_rows && !life.for_good) {
-      life.for_good = true;
-      if (p_.length > kPiece) p_.slots[static_cast<std::size_t>(value)].kept_size = life.size;
-    }
-    return value;
+    values_.push_back({size, of_rows, for_good});
+    return static_cast<int>(values_.size()) - 1;
   }
 
   Plan::Access access(const Strides& strides, const Tensor* memory, bool of_rows) const {
@@ -88,9 +72,9 @@ class Planner : Analysis {
     Plan::Access a = access(is_read ? reads_[code.index] : places_[code.index],
                             is_read ? &e_.reads[code.index].memory : nullptr, of_rows);
     if (is_16_bit(code.dtype)) a.convert = conversion(code.dtype, DType::f32);
-    ++now_;
     a.value = new_value(size_of_value(i), of_rows, true);
     a.number = p_.number_of_reads++;
+    if (is_read && !of_rows) reads_of_elements_[a.value] = code.index;
     into.push_back(a);
     return a.value;
   }
@@ -111,7 +95,7 @@ class Planner : Analysis {
     }
     const int result = new_value(0, true, true);
     constants_.push_back({result, size_of(dtype), {}});
-    std::copy(value, value + 8, constants_.back().value.begin());
+    std::copy(value, value + 8, constants_.back().bytes.begin());
     return result;
   }
 
@@ -133,14 +117,14 @@ class Planner : Analysis {
         refuse(ErrorCode::dtype_mismatch, std::string(code.function->name) + " of " + std::string(name_of(from)));
       }
       if (is_16_bit(code.dtype) && !code.function->rules.is_exact) s.round = rounding(code.dtype);
-      if (from == DType::f32 && s.round == nullptr) s.source = code.function->source;
+      if (from == DType::f32) s.source = code.function->source;
     }
     return s;
   }
 
   // The value of each row. Its steps come before pass known_[i].
   int row_value(std::size_t i) {
-    if (row_values_[i] >= 0) return used(row_values_[i]);
+    if (row_values_[i] >= 0) return row_values_[i];
     int value = -1;
     switch (at(i).kind) {
       case Kind::constant:
@@ -170,7 +154,7 @@ class Planner : Analysis {
   int element_value(std::size_t i) {
     const bool is_constant = at(i).kind == Kind::constant;
     if (is_constant || (of_rows_[i] && p_.pattern == Pattern::columns)) return row_value(i);
-    if (element_values_[i] >= 0) return used(element_values_[i]);
+    if (element_values_[i] >= 0) return element_values_[i];
     Plan::Pass& pass = p_.passes[static_cast<std::size_t>(pass_)];
     int value = -1;
     if (at(i).kind == Kind::read || at(i).kind == Kind::place) {
@@ -180,7 +164,6 @@ class Planner : Analysis {
       s.kind = Plan::Step::Kind::expand;
       s.in[0] = row_value(i);
       s.size = size_of_value(i);
-      ++now_;
       s.out = value = new_value(s.size, false, false);
       pass.steps.push_back(s);
     } else {
@@ -188,8 +171,6 @@ class Planner : Analysis {
       for (int k = 0; k < inputs_of(at(i)); ++k) {
         in[static_cast<std::size_t>(k)] = element_value(at(i).operands[static_cast<std::size_t>(k)]);
       }
-      ++now_;
-      for (int k = 0; k < inputs_of(at(i)); ++k) used(in[static_cast<std::size_t>(k)]);
       value = new_value(size_of_value(i), false, false);
       pass.steps.push_back(step(i, in, value));
     }
@@ -202,8 +183,6 @@ class Planner : Analysis {
     s.convert = loop;
     s.in[0] = value;
     s.size = size;
-    ++now_;
-    used(value);
     s.out = new_value(size, false, false);
     steps.push_back(s);
     return s.out;
@@ -273,16 +252,7 @@ class Planner : Analysis {
       for (std::size_t w = 0; w < e_.writes.size(); ++w) {
         if (!writes_rows_[w] && pass_of_write(w) == pass_) pass.writes.push_back(write(w, false));
       }
-      ++now_;  // reductions and writes come after all steps
-      for (const Plan::Reduction& r : pass.reductions) used(r.operand);
-      for (const Plan::Access& w : pass.writes) used(w.value);
-      choose_direct(pass);
       p_.work += p_.rows * p_.length * static_cast<std::int64_t>(pass.steps.size() + pass.reductions.size() + 1);
-    }
-    for (Plan::Pass& pass : p_.passes) {
-      for (Plan::Access& w : pass.writes) {
-        w.is_direct = w.is_direct && p_.slots[static_cast<std::size_t>(w.value)].kept_size == 0;
-      }
     }
     for (std::size_t w = 0; w < e_.writes.size(); ++w) {
       if (writes_rows_[w]) p_.row_writes.push_back(write(w, true));
@@ -296,94 +266,11 @@ class Planner : Analysis {
     return a;
   }
 
-  // A step computes into memory where nothing in that tile is read from there afterwards.
-  void choose_direct(Plan::Pass& pass) {
-    std::vector<int> direct;
-    for (Plan::Access& w : pass.writes) {
-      const Life& life = lives_[static_cast<std::size_t>(w.value)];
-      const bool computed = std::any_of(pass.steps.begin(), pass.steps.end(), [&](const Plan::Step& s) {
-        return s.out == w.value && s.kind != Plan::Step::Kind::expand;
-      });
-      bool safe = computed && w.convert == nullptr && std::find(direct.begin(), direct.end(), w.value) == direct.end();
-      for (std::size_t i = 0; i < e_.code.size() && safe; ++i) {
-        if (!needed_[i] || at(i).kind != Kind::read || element_values_[i] < 0) continue;
-        safe = lives_[static_cast<std::size_t>(element_values_[i])].last <= life.first ||
-               !shares_memory(static_cast<std::size_t>(w.number), at(i).index);
-      }
-      w.is_direct = safe;
-      if (safe) direct.push_back(w.value);
-    }
-  }
-
-  // --- memory
-
-  void place_slots() {
-    std::int64_t end = 0;
-    const auto reserve = [&](std::int64_t bytes) {
-      const std::int64_t begin = end;
-      end += divided_up(bytes, 64) * 64;
-      return begin;
-    };
-    struct Used {
-      std::size_t size;
-      std::int64_t offset;
-      int last;
-    };
-    std::vector<Used> shared;
-    for (std::size_t v = 0; v < lives_.size(); ++v) {  // in the order of their first uses
-      const Life& life = lives_[v];
-      const auto size = static_cast<std::int64_t>(life.size);
-      Plan::Slot& slot = p_.slots[v];
-      slot.is_of_rows = life.of_rows;
-      if (life.of_rows || life.for_good) {
-        slot.offset = reserve(size * (life.of_rows ? p_.unit_rows : slot.kept_size != 0 ? p_.length : p_.tile));
-        continue;
-      }
-      const auto free = std::find_if(shared.begin(), shared.end(),
-                                     [&](const Used& u) { return u.size == life.size && u.last <= life.first; });
-      if (free != shared.end()) {
-        free->last = life.last;
-        slot.offset = free->offset;
-      } else {
-        slot.offset = reserve(size * p_.tile);
-        shared.push_back({life.size, slot.offset, life.last});
-      }
-    }
-    p_.scratch_offset = reserve(8 * std::max(p_.tile, p_.unit_rows));
-    p_.totals_offset = reserve(2 * p_.number_of_reductions * p_.unit_rows * static_cast<std::int64_t>(sizeof(Total)));
-    if (p_.pattern == Pattern::columns) {
-      std::int64_t most = 0;
-      for (const Plan::Pass& pass : p_.passes) {
-        for (const Plan::Reduction& r : pass.reductions) {
-          most = std::max(most, r.fold.lanes * static_cast<std::int64_t>(r.fold.lane_bytes) * p_.tile);
-        }
-      }
-      p_.lanes_bytes = divided_up(most, 64) * 64;
-      p_.lanes_offset = reserve(p_.lanes_bytes * p_.number_of_reductions);
-    }
-    p_.notes_offset = reserve(p_.number_of_reads * 16);
-    p_.pointers_offset = reserve(static_cast<std::int64_t>(lives_.size()) * 8);
-    p_.memory = static_cast<std::size_t>(end);
-
-    const std::int64_t width = std::max(p_.tile, p_.unit_rows);
-    p_.constants.resize(constants_.size() * static_cast<std::size_t>(width) * 8);
-    for (std::size_t c = 0; c < constants_.size(); ++c) {
-      std::byte* const to = p_.constants.data() + c * static_cast<std::size_t>(width) * 8;
-      copy_strided(constants_[c].size, constants_[c].value.data(), 0, to, 1, width);
-      p_.slots[static_cast<std::size_t>(constants_[c].slot)].constant = to;
-    }
-  }
-
-  struct Constant {
-    int slot;
-    std::size_t size;
-    std::array<std::byte, 8> value;
-  };
-
   std::vector<int> row_values_, element_values_;  // slots, or -1
-  std::vector<Life> lives_;
-  std::vector<Constant> constants_;
-  int now_ = 0, pass_ = 0;
+  std::vector<PlannedValue> values_;
+  std::vector<PlannedConstant> constants_;
+  std::map<int, std::size_t> reads_of_elements_;  // by their values
+  int pass_ = 0;
 };
 
 }  // namespace

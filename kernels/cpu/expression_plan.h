@@ -13,7 +13,6 @@
 namespace giro::cpu {
 
 constexpr std::int64_t kBlockLength = 4 * kPiece;  // elements of a row whose total is added to the row's
-constexpr std::size_t kLongestChain = 64;
 constexpr int kMaxAxes = static_cast<int>(Shape::kMaxRank) + 2;
 
 // An expression as it is run, which depends on shapes, strides and addresses alone.
@@ -42,11 +41,6 @@ struct Plan {
 
   struct Step {
     enum class Kind { apply, convert, expand, chain };
-    struct Link {
-      ChainStep::Code code;
-      bool is_scalar;
-      int value;
-    };
     Kind kind = Kind::apply;
     std::array<int, 3> in{};
     int inputs = 1;
@@ -55,8 +49,8 @@ struct Plan {
     pointwise::Loop loop = nullptr;
     TileLoop convert = nullptr;
     TileLoop round = nullptr;      // afterwards
-    const char* source = nullptr;  // of a function of f32 that is not rounded
-    std::vector<Link> links;       // of a chain: its steps
+    const char* source = nullptr;  // of a function of f32
+    std::vector<ChainStep> links;  // of a chain: its steps, whose tiles are values
   };
 
   struct Reduction {
@@ -103,6 +97,7 @@ struct Plan {
   std::vector<Step> first_row_steps;
   std::vector<Pass> passes;
   std::vector<Slot> slots;
+  std::vector<int> kept_values;  // whose slots have a kept_size
   int number_of_reads = 0, number_of_reductions = 0;
   // A thread's memory, in bytes: slots and
   std::int64_t scratch_offset = 0;                 // a tile

@@ -27,6 +27,7 @@ Worker::Worker(const Plan& plan, std::byte* memory, const Worker* leader)
 
 void Worker::set_range(Range& at, std::int64_t first, std::int64_t n, int last) const {
   at.n = n;
+  at.first = first;
   at.last = last;
   for (int a = last - 1; a > 0; --a) {
     at.index[a] = first % plan_.sizes[a];
@@ -36,6 +37,7 @@ void Worker::set_range(Range& at, std::int64_t first, std::int64_t n, int last) 
 }
 
 std::int64_t Worker::offset_of(const Plan::Access& access, const Range& at) const {
+  if (access.is_flat && plan_.pattern != Pattern::columns) return access.offset + at.first;
   std::int64_t offset = access.offset;
   for (int a = 0; a < plan_.rank; ++a) offset += at.index[a] * access.strides[a];
   return offset;
@@ -111,8 +113,13 @@ void Worker::load(const Plan::Access& read, const Range& at) {
   } else {
     std::byte* const raw = read.convert != nullptr ? memory_ + plan_.scratch_offset : to;
     const auto size = static_cast<std::int64_t>(read.size);
+    const int outer = std::max(0, at.last - 2);
+    const std::int64_t each = plan_.sizes[at.last - 1], times = at.n / each;
     if (is_cut) {
       load_what_is_there(read, at, offset, raw);
+    } else if (stride == 0 && outer < at.last - 1 && at.index[at.last - 1] == 0 && at.n % each == 0 &&
+               at.index[outer] + times <= plan_.sizes[outer]) {
+      repeat(read.size, read.memory + offset * size, read.strides[outer], raw, times, each);
     } else {
       for_each_run(read, at, offset, [&](std::int64_t begin, std::int64_t done, std::int64_t n, const Range&) {
         copy_strided(read.size, read.memory + begin * size, stride, raw + done * size, 1, n);
@@ -157,17 +164,11 @@ void Worker::step(const Plan::Step& s, std::int64_t n) {
       s.convert(at_[s.in[0]], out, n);
       break;
     case Plan::Step::Kind::expand:
-      repeat(s.size, at_[s.in[0]], out, rows_.n, n / rows_.n);
+      repeat(s.size, at_[s.in[0]], 1, out, rows_.n, n / rows_.n);
       break;
-    case Plan::Step::Kind::chain: {
-      ChainStep steps[kLongestChain];
-      const std::size_t count = s.links.size();
-      for (std::size_t k = 0; k < count; ++k) {
-        const Plan::Step::Link& link = s.links[k];
-        steps[k] = {link.code, link.is_scalar, reinterpret_cast<float*>(const_cast<std::byte*>(at_[link.value]))};
-      }
-      plan_.chain(steps, static_cast<int>(count), n);
-    }
+    case Plan::Step::Kind::chain:
+      plan_.chain(s.links.data(), s.links.size(), at_, n);
+      return;
   }
   if (s.round != nullptr) s.round(out, out, n);
 }
@@ -220,9 +221,9 @@ void Worker::run_part(const Plan::Pass& pass, std::int64_t first, std::int64_t l
     for (std::int64_t piece = block; piece < end; piece += kPiece) {
       const std::int64_t n = std::min(kPiece, end - piece);
       if (plan_.pattern == Pattern::rows) {
-        for (std::size_t v = 0; v < plan_.slots.size(); ++v) {
-          const Plan::Slot& s = plan_.slots[v];
-          if (s.kept_size != 0) at_[v] = memory_ + s.offset + piece * static_cast<std::int64_t>(s.kept_size);
+        for (const int v : plan_.kept_values) {
+          const Plan::Slot& s = plan_.slots[static_cast<std::size_t>(v)];
+          at_[v] = memory_ + s.offset + piece * static_cast<std::int64_t>(s.kept_size);
         }
         set_range(elements_, first_row_ * plan_.length + piece, n * rows_.n, plan_.rank);
         run_tile(pass, elements_, piece);

@@ -30,7 +30,7 @@ class Worker {
   // A range of elements or rows: where it begins along each axis, and the axes that it runs along, [0, last).
   struct Range {
     std::int64_t index[kMaxAxes];
-    std::int64_t n;
+    std::int64_t first, n;  // numbers in the order of these axes
     int last;
   };
   // What a slot holds.

@@ -100,11 +100,22 @@ struct Extreme {
   }
 };
 
+// Of kUsed lanes, in pairs.
+template <class R, std::int64_t kUsed>
+GIRO_LOOP_INLINE typename R::Lane paired(typename R::Lane* lanes) {
+  if constexpr (kUsed == 1) {
+    return lanes[0];
+  } else {
+#pragma omp simd
+    for (std::int64_t l = 0; l < kUsed / 2; ++l) lanes[l] = R::combine(lanes[l], lanes[l + kUsed / 2]);
+    return paired<R, kUsed / 2>(lanes);
+  }
+}
+
 // A piece of a row in lanes.
 template <class R>
 GIRO_LOOP_INLINE typename R::Lane folded(const typename R::Element* x, std::int64_t n) {
-  using Lane = typename R::Lane;
-  Lane lanes[kLanes];
+  typename R::Lane lanes[kLanes];
   // Lanes that a short row has nothing for are left out.
   const std::int64_t used =
       n >= kLanes ? kLanes : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
@@ -115,6 +126,7 @@ GIRO_LOOP_INLINE typename R::Lane folded(const typename R::Element* x, std::int6
     for (std::int64_t l = 0; l < kLanes; ++l) lanes[l] = R::combine(lanes[l], R::of(x[e + l]));
   }
   for (std::int64_t l = 0; l < n - e; ++l) lanes[l] = R::combine(lanes[l], R::of(x[e + l]));
+  if (used == kLanes) return paired<R, kLanes>(lanes);
   for (std::int64_t half = used / 2; half > 0; half /= 2) {
     for (std::int64_t l = 0; l < half; ++l) lanes[l] = R::combine(lanes[l], lanes[l + half]);
   }

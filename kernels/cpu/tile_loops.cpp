@@ -1,5 +1,6 @@
 #include "kernels/cpu/tile_loops.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -110,11 +111,17 @@ void copy_elements(const std::byte* in, std::int64_t in_stride, std::byte* out, 
 }
 
 template <class T>
-void repeat_elements(const std::byte* in, std::byte* out, std::int64_t rows, std::int64_t each) {
-  T* y = reinterpret_cast<T*>(out);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const T value = reinterpret_cast<const T*>(in)[r];
-    for (std::int64_t i = 0; i < each; ++i) *y++ = value;
+void repeat_elements(const std::byte* in, std::int64_t in_stride, std::byte* out, std::int64_t n, std::int64_t each) {
+  constexpr std::int64_t kTogether = 16 / sizeof(T);
+  const T* const x = reinterpret_cast<const T*>(in);
+  T* const y = reinterpret_cast<T*>(out);
+  if (each == kTogether) {
+    for (std::int64_t r = 0; r < n; ++r) {
+      const T value = x[r * in_stride];
+      for (std::int64_t i = 0; i < kTogether; ++i) y[r * kTogether + i] = value;
+    }
+  } else {
+    for (std::int64_t r = 0; r < n; ++r) std::fill_n(y + r * each, each, x[r * in_stride]);
   }
 }
 
@@ -137,13 +144,16 @@ TileLoop rounding(DType to) {
   return to == DType::bf16 ? Compiled<Rounding<BFloat16>>::all.get() : Compiled<Rounding<Float16>>::all.get();
 }
 
-void repeat(std::size_t size, const std::byte* in, std::byte* out, std::int64_t rows, std::int64_t each) {
+void repeat(std::size_t size, const std::byte* in, std::int64_t in_stride, std::byte* out, std::int64_t n,
+            std::int64_t each) {
   if (size == 8) {
-    repeat_elements<std::uint64_t>(in, out, rows, each);
+    repeat_elements<std::uint64_t>(in, in_stride, out, n, each);
   } else if (size == 4) {
-    repeat_elements<std::uint32_t>(in, out, rows, each);
+    repeat_elements<std::uint32_t>(in, in_stride, out, n, each);
+  } else if (size == 2) {
+    repeat_elements<std::uint16_t>(in, in_stride, out, n, each);
   } else {
-    repeat_elements<std::uint8_t>(in, out, rows, each);
+    repeat_elements<std::uint8_t>(in, in_stride, out, n, each);
   }
 }
 

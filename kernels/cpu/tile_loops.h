@@ -17,8 +17,9 @@ TileLoop conversion(DType from, DType to);
 // f32 rounded to what a dtype of 16 bits holds.
 TileLoop rounding(DType to);
 
-// Each of `rows` elements of so many bytes, `each` times.
-void repeat(std::size_t size, const std::byte* in, std::byte* out, std::int64_t rows, std::int64_t each);
+// Each of n elements of so many bytes, `each` times.
+void repeat(std::size_t size, const std::byte* in, std::int64_t in_stride, std::byte* out, std::int64_t n,
+            std::int64_t each);
 
 // Copies n elements of so many bytes.
 void copy_strided(std::size_t size, const std::byte* in, std::int64_t in_stride, std::byte* out,

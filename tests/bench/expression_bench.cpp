@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include <giro/kernels/optim/update.h>
 #include <giro/runtime/graph.h>
 #include <giro/runtime/stream.h>
 
@@ -126,6 +127,36 @@ void small(benchmark::State& state) {
   replay(state, b, 8 * 320);
 }
 BENCHMARK(small);
+
+// Leaves whose elements decay and others that do not, as a model's weights and biases.
+void adamw(benchmark::State& state) {
+  const std::int64_t granule = optim::UpdateTensors::kGranule, granules = (state.range(0) + granule - 1) / granule;
+  const std::int64_t n = granules * granule;
+  const auto params = numbers(n), grads = numbers(n), mu = numbers(n), nu = std::make_shared<Memory>(DType::f32, n);
+  const auto decays = std::make_shared<Memory>(DType::u8, granules), step = std::make_shared<Memory>(DType::i64, 1),
+             rate = std::make_shared<Memory>(DType::f32, 1);
+  for (std::int64_t i = 0; i < n; ++i) nu->set(i, 0.001);
+  for (std::int64_t i = 0; i < granules; ++i) decays->set(i, i % 50 != 0);
+  step->set(0, 100);
+  const Tensor scalar_step(step->tensor().raw(), DType::i64, Shape{}, Device::cpu());
+  const Tensor scalar_rate(rate->tensor().raw(), DType::f32, Shape{}, Device::cpu());
+  omp_set_num_threads(1);
+  const Stream stream(Device::cpu());
+  const Graph graph = Graph::record(stream, [&] {
+    optim::update({.rule = optim::Rule::adam, .learning_rate = 1e-3, .weight_decay = 0.01},
+                  {.params = params->tensor(),
+                   .grads = grads->tensor(),
+                   .mu = mu->tensor(),
+                   .nu = nu->tensor(),
+                   .decays = decays->tensor(),
+                   .step = scalar_step,
+                   .learning_rate = scalar_rate},
+                  stream);
+  });
+  for (auto _ : state) graph.replay(stream);
+  state.SetBytesProcessed(state.iterations() * 28 * n);
+}
+BENCHMARK(adamw)->Arg(16)->Arg(7850)->Arg(124'000'000)->Unit(benchmark::kMicrosecond);
 
 // Of x, y and the result, as the chain reads and writes them.
 void copy(benchmark::State& state) {

@@ -41,7 +41,7 @@ void for_each_set(const std::function<void()>& f) {
 
 // Runs it with each instruction set, in one thread and in two: all give the same bits.
 void run(const Builder& b) {
-  std::vector<std::vector<std::byte>> first, inputs;
+  std::vector<Memory::Bytes> first, inputs;
   for (const auto& memory : b.read_memory) inputs.push_back(memory->bytes());
   for_each_set([&] {
     for (std::size_t r = 0; r < inputs.size(); ++r) {

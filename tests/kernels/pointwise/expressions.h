@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include <giro/runtime/device.h>
@@ -76,16 +77,25 @@ inline double reference_of(const ScalarFunction& f, double a, double b, double c
   return a / b;
 }
 
-// Memory of some dtype, read and written as doubles.
+// Memory of some dtype, read and written as doubles. It begins where a leaf's may, at a multiple of 64 bytes.
 class Memory {
  public:
+  template <class T>
+  struct Aligned {
+    using value_type = T;
+    T* allocate(std::size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(64))); }
+    void deallocate(T* memory, std::size_t) { ::operator delete(memory, std::align_val_t(64)); }
+    bool operator==(const Aligned&) const { return true; }
+  };
+  using Bytes = std::vector<std::byte, Aligned<std::byte>>;
+
   Memory(DType dtype, std::int64_t count) : dtype_(dtype), count_(count) {
     bytes_.resize(static_cast<std::size_t>(count) * size_of(dtype) + 64, std::byte{0x7f});
   }
   Tensor tensor() { return Tensor(bytes_.data(), dtype_, Shape{count_}, Device::cpu()); }
   DType dtype() const { return dtype_; }
   std::int64_t count() const { return count_; }
-  const std::vector<std::byte>& bytes() const { return bytes_; }
+  const Bytes& bytes() const { return bytes_; }
 
   double get(std::int64_t i) const {
     switch (dtype_) {
@@ -138,7 +148,7 @@ class Memory {
 
   DType dtype_;
   std::int64_t count_;
-  std::vector<std::byte> bytes_;
+  Bytes bytes_;
 };
 
 // `value` as a value of the dtype.
@@ -183,7 +193,7 @@ class Builder {
     return add({.kind = Instruction::Kind::constant,
                 .dtype = dtype,
                 .number = value,
-                .integer = static_cast<std::int64_t>(value)});
+                .integer = std::abs(value) < 0x1p63 ? static_cast<std::int64_t>(value) : 0});
   }
   std::uint16_t place(const Layout& layout) {
     expression.places.push_back(layout);

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <random>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "kernels/cpu/expression.h"
 #include "kernels/pointwise/instruction_sets.h"
 #include "kernels/pointwise/table.h"
+#include "tests/kernels/op_test.h"
 #include "tests/kernels/pointwise/expressions.h"
 #include "tests/sanitized.h"
 
@@ -21,8 +21,6 @@ namespace giro::test {
 namespace {
 
 using pointwise::InstructionSet;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 void for_each_set(const std::function<void(InstructionSet)>& f) {
   const InstructionSet best = pointwise::instruction_set();

@@ -199,6 +199,7 @@ void run(const ops::Conv2dBackward& op, const Stream& stream) {
   const std::int64_t channels = op.dz.shape()[3];
   if (op.db)
     cuda::run(ops::SumRows{op.db, op.dz.reshape({channels > 0 ? op.dz.count() / channels : 0, channels})}, stream);
+  if (!op.dw && !op.dx) return;
   if (op.dz.count() == 0) {
     if (op.dw) stream.fill(op.dw.raw(), 0, op.dw.bytes());
     if (op.dx) stream.fill(op.dx.raw(), 0, op.dx.bytes());

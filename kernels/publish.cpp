@@ -30,7 +30,14 @@ void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tenso
   do {
     const auto begin = scalars.begin() + static_cast<std::ptrdiff_t>(first);
     const std::size_t columns = std::min(ops::Publish::kMostColumns, scalars.size() - first);
-    queue(ops::Publish{ring, row, {begin, begin + static_cast<std::ptrdiff_t>(columns)}, {}, first, scalars.size()},
+    const bool ends_row = first + columns == scalars.size();
+    queue(ops::Publish{ring,
+                       row,
+                       ends_row ? row : Tensor(),
+                       {begin, begin + static_cast<std::ptrdiff_t>(columns)},
+                       {},
+                       first,
+                       scalars.size()},
           stream);
     first += columns;
   } while (first < scalars.size());

@@ -37,9 +37,9 @@ class Program {
     std::vector<Tensor> writes, reads;  // where the values lie at the replay
     double flops;                       // floating-point operations; of what giro does not know 0
     std::int64_t bytes;                 // read and written
-    bool is_op = true;                  // not: a function of the user's, a collective, of which the name is all
-    std::source_location where;         // the line of the user's program that made it; line() is 0 if it is not known
-    std::optional<double> seconds;      // that it takes by itself, once that was measured (Step::profile)
+    bool is_op = true;              // can run by itself; not: a collective, or work of which giro knows the name alone
+    std::source_location where;     // the line of the user's program that made it; line() is 0 if it is not known
+    std::optional<double> seconds;  // that it takes by itself, once that was measured (Step::profile)
   };
 
   // Of a program that was measured: each op by itself, again and again, so that what it reads may lie in a cache; and

@@ -9,6 +9,7 @@
 
 #include "runtime/internal/arena.h"
 #include "runtime/internal/backend.h"
+#include "runtime/program/copy.h"
 #include "runtime/program/op.h"
 #include "runtime/program/op_scope.h"
 
@@ -19,13 +20,6 @@ namespace {
 Tensor bytes_at(const void* data, std::size_t bytes) {
   return {const_cast<void*>(data), DType::u8, {static_cast<std::int64_t>(bytes)}, Device::cpu()};
 }
-
-struct Copy {
-  static constexpr const char* kName = "copy";
-  Out to;
-  In from;
-};
-void run(const Copy& op, const Stream& stream) { stream.impl().copy(op.to.raw(), op.from.raw(), op.to.bytes()); }
 
 struct Fill {
   static constexpr const char* kName = "fill";
@@ -44,6 +38,8 @@ void queue_event(const char* name, const Stream& stream, F f) {
 
 }  // namespace
 
+void ops::run(const Copy& op, const Stream& stream) { stream.impl().copy(op.to.raw(), op.from.raw(), op.to.bytes()); }
+
 Stream::Stream(Device device) : impl_(device.is_cuda() ? cuda::create_stream(device) : cpu::create_stream()) {}
 
 Device Stream::device() const noexcept { return impl_->device; }
@@ -51,7 +47,7 @@ Device Stream::device() const noexcept { return impl_->device; }
 void detail::queue_copy(const Tensor& to, const Tensor& from, const Stream& stream) {
   stream.impl().check_usable("copy");
   if (to.bytes() == 0) return;
-  queue(Copy{to, from}, stream);
+  queue(ops::Copy{to, from}, stream);
 }
 
 void Stream::copy(void* dst, const void* src, std::size_t bytes) const {

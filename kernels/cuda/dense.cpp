@@ -1,4 +1,3 @@
-#include <giro/kernels/dense.h>
 #include <giro/kernels/elementwise.h>
 
 #include <utility>

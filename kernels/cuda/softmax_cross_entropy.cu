@@ -1,5 +1,3 @@
-#include <giro/kernels/softmax_cross_entropy.h>
-
 #include <cub/block/block_reduce.cuh>
 
 #include <cstdint>

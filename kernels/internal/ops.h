@@ -1,8 +1,8 @@
 #pragma once
 
-// The ops that are no expressions, as programs hold them (runtime/program/op.h), and what each backend implements:
-// their arguments have been checked. What ops of users' are for is said in the public headers; those that are there for
-// rules alone say it here.
+// The ops that are no expressions, as programs hold them (runtime/program/op.h), and what each backend implements.
+// Their arguments have been checked. Ops that users call are described in the public headers, those that only rules
+// make here.
 
 #include <cstdint>
 #include <vector>
@@ -232,7 +232,6 @@ struct BatchIndices {
 
 // One array of a batch: out[r, ...] = src[row, ...]; or, of bytes as f32, factor src[row, ...].
 struct GatheredArray {
-  static constexpr bool kHoldsTensors = true;
   Out out{};  // (R, ...)
   In src{};   // (N, ...), of the same dtype, or u8 where out is f32
   float factor = 1;
@@ -274,7 +273,7 @@ struct ReadSlot {
 
 struct WriteSlot {
   static constexpr const char* kName = "write_slot";
-  Out slots{};
+  InOut slots{};  // all but a part of one stays
   In call{}, in{};
   std::int64_t offset = 0;
 
@@ -284,14 +283,32 @@ struct WriteSlot {
 
 }  // namespace giro::ops
 
-#define GIRO_EACH_OP(F)                                                                                       \
-  F(Dense)                                                                                                    \
-  F(DenseBackward)                                                                                            \
-  F(DenseBackwardAdd)                                                                                         \
-  F(DenseOfBytes) F(DenseOfBytesBackward) F(Conv2d) F(Conv2dBackward) F(AvgPool) F(AvgPoolBackward)           \
-      F(ActivationAvgPool) F(AvgPoolActivationBackward) F(MaxPool) F(MaxPoolBackward) F(Cumulative) F(Digest) \
-          F(SumRows) F(SoftmaxCrossEntropy) F(MeanCrossEntropy) F(GatherRows) F(BatchIndices) F(GatherBatch)  \
-              F(ReadSlot) F(WriteSlot)
+// clang-format off
+#define GIRO_EACH_OP(F) \
+  F(Dense) \
+  F(DenseBackward) \
+  F(DenseBackwardAdd) \
+  F(DenseOfBytes) \
+  F(DenseOfBytesBackward) \
+  F(Conv2d) \
+  F(Conv2dBackward) \
+  F(AvgPool) \
+  F(AvgPoolBackward) \
+  F(ActivationAvgPool) \
+  F(AvgPoolActivationBackward) \
+  F(MaxPool) \
+  F(MaxPoolBackward) \
+  F(Cumulative) \
+  F(Digest) \
+  F(SumRows) \
+  F(SoftmaxCrossEntropy) \
+  F(MeanCrossEntropy) \
+  F(GatherRows) \
+  F(BatchIndices) \
+  F(GatherBatch) \
+  F(ReadSlot) \
+  F(WriteSlot)
+// clang-format on
 #define GIRO_DECLARE_RUN(Op) void run(const ops::Op& op, const Stream& stream);
 namespace giro::cpu {
 GIRO_EACH_OP(GIRO_DECLARE_RUN)

@@ -7,34 +7,32 @@
 #include <giro/kernels/publish.h>
 
 #include "kernels/internal/on_device.h"
-#include "kernels/pointwise/expression.h"
-#include "runtime/program/op.h"
+#include "kernels/pointwise/expression_op.h"
 
 namespace giro {
 namespace ops {
 
 struct Counter {
-  static constexpr bool kHoldsTensors = true;
   InOut count{};  // i64 scalar
   std::int64_t by = 0;
 };
 
-// Consecutive scalars of a row (publish.h). The part that ends the row increments `counters` first.
+// Consecutive scalars of a row (publish.h). The part that ends the row increments `counters` first, and counts it.
 struct Publish {
   static constexpr const char* kName = "publish_columns";
   static constexpr std::size_t kMostColumns = 32;
   RowRing ring{};
-  InOut row{};
+  In row{};
+  InOut counted_row{};  // the same, of the part that ends it
   std::vector<In> scalars{};
   std::vector<Counter> counters{};
   std::size_t first = 0, row_columns = 0;  // where the scalars lie in the row, and how many that has
 
-  bool ends_row() const { return first + scalars.size() == row_columns; }
+  bool ends_row() const { return static_cast<bool>(counted_row); }
 };
 
 // An expression that reduces nothing, and then a whole row.
 struct RunAndPublish {
-  static constexpr bool kHoldsTensors = true;
   pointwise::Expression expression;
   Publish row;
 };

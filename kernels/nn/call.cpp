@@ -49,7 +49,6 @@ Gradient gradient_of(const std::string& name, const Gradient& vjp) {
 
 // In a program.
 struct UsersCall {
-  static constexpr bool kHoldsTensors = true;
   Out out;
   std::vector<In> in;
   std::string name;

@@ -96,7 +96,8 @@ Var random_uniform(const Operand& key, const Shape& shape, double low, double hi
   Builder builder(shape);
   Term u = drawn(builder, pointwise::functions::uniform_by_key, key, shape);
   // The sum may be rounded up to the end.
-  if (low != 0 || high != 1) u = minimum(low + (high - low) * u, std::nextafter(end, -std::numeric_limits<float>::infinity()));
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  if (low != 0 || high != 1) u = minimum(low + (high - low) * u, std::nextafter(end, -kInfinity));
   return write("random_uniform", u, builder, y);
 }
 

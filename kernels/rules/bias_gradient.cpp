@@ -17,10 +17,13 @@ bool bias_gradient(OpList& ops, std::size_t i) {
     with_sum.db = backward->db;
     ops::Conv2dBackward without_sum = *backward;
     without_sum.db = {};
-    queue(without_sum, stream);
-    ops.replace(k);
+    const bool is_done = !without_sum.dw && !without_sum.dx;
+    if (!is_done) {
+      queue(without_sum, stream);
+      ops.replace(k);
+    }
     queue(with_sum, stream);
-    ops.replace(i);
+    ops.replace(i, is_done ? std::vector{k} : std::vector<std::size_t>());
     return true;
   }
   return false;

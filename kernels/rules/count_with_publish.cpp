@@ -1,5 +1,3 @@
-#include <giro/kernels/publish.h>
-
 #include "kernels/internal/publish_op.h"
 #include "kernels/rules/patterns.h"
 #include "kernels/rules/rules.h"

@@ -1,5 +1,3 @@
-#include <giro/kernels/publish.h>
-
 #include <string>
 
 #include "kernels/internal/publish_op.h"

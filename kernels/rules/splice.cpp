@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/internal/ops.h"
 #include "kernels/pointwise/build.h"
 #include "kernels/pointwise/fusion.h"
 #include "kernels/rules/patterns.h"
@@ -54,7 +55,7 @@ bool is_mean_of_rows(const OpList& ops, std::size_t i) {
   if (!mean) return false;
   std::size_t k = i;
   while (k > 0 && !detail::any_overlap(ops[k - 1].node.writes, mean->x)) --k;
-  return k > 0 && (ops[k - 1].node.op == "softmax_cross_entropy" || ops[k - 1].node.op == "correct");
+  return k > 0 && (detail::op_of<ops::SoftmaxCrossEntropy>(ops[k - 1]) != nullptr || ops[k - 1].node.op == "correct");
 }
 
 // A few instructions are computed again by each that reads them, where fewer bytes move than if their value were

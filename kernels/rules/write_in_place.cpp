@@ -1,4 +1,5 @@
 #include "kernels/rules/rules.h"
+#include "runtime/program/copy.h"
 
 namespace giro::rules {
 
@@ -8,11 +9,9 @@ bool write_in_place(OpList& ops, std::size_t i) {
     const auto readers = ops[i].keeps_its_place() ? std::nullopt : ops.readers(i, value);
     if (!readers) continue;
     for (const std::size_t k : *readers) {
-      const Program::Node& copy = ops[k].node;
-      if (copy.op != "copy" || copy.reads.front().raw() != value.raw() || copy.reads.front().bytes() != value.bytes()) {
-        continue;
-      }
-      if (!ops.place(value, copy.writes.front(), i, k)) continue;
+      const auto* const copy = detail::op_of<ops::Copy>(ops[k]);
+      if (copy == nullptr || copy->from.raw() != value.raw() || copy->from.bytes() != value.bytes()) continue;
+      if (!ops.place(value, copy->to, i, k)) continue;
       ops.drop(k);
       return true;
     }

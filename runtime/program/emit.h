@@ -49,11 +49,12 @@ class Blocking {
 // Runs a backend's function outside of a program.
 template <class F>
 void run_op(const char* op, const Stream& stream, F&& function) {
-  Blocking::before(op, stream);
+  const bool is_part_of_another = OpScope::is_open();
+  if (!is_part_of_another) Blocking::before(op, stream);
   try {
     const OpScope scope(op);
     function();
-    Blocking::after(op, stream);
+    if (!is_part_of_another) Blocking::after(op, stream);
   } catch (...) {
     rethrow_from(op);
   }

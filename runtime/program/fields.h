@@ -71,26 +71,25 @@ void for_each_field(T& of, F&& f) {
   }
 }
 
-// f(tensor, use) for each In, Out and InOut among the arguments of an op: the fields of structs that are ops (kName) or
-// say that they hold tensors (kHoldsTensors), and the elements of vectors. A type that is put together otherwise has an
-// overload beside it.
+// f(tensor, use) for each In, Out and InOut among the arguments of an op: its fields, theirs, and elements of vectors.
+// A type that is put together otherwise has an overload beside it. A tensor that does not say how it is used does not
+// compile.
 template <class T, class F>
 void for_each_tensor(T& of, const F& f) {
   using Type = std::remove_const_t<T>;
+  static_assert(!std::is_same_v<Type, Tensor>, "a tensor among an op's arguments is an In, an Out or an InOut");
   if constexpr (std::derived_from<Type, In>) {
     f(of, Use::read);
   } else if constexpr (std::derived_from<Type, Out>) {
     f(of, Use::written);
   } else if constexpr (std::derived_from<Type, InOut>) {
     f(of, Use::updated);
-  } else if constexpr (
-      requires { Type::kHoldsTensors; } || requires { Type::kName; }) {
+  } else if constexpr (requires { std::begin(of); }) {
+    if constexpr (std::is_class_v<typename Type::value_type>) {
+      for (auto& each : of) for_each_tensor(each, f);
+    }
+  } else if constexpr (std::is_class_v<Type> && std::is_aggregate_v<Type>) {
     for_each_field(of, [&](auto& field) { for_each_tensor(field, f); });
-  } else if constexpr (requires {
-                         typename Type::value_type;
-                         std::begin(of);
-                       }) {
-    for (auto& each : of) for_each_tensor(each, f);
   }
 }
 

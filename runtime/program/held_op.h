@@ -49,7 +49,7 @@ class ClosureCall final : public OpCall {
 
 struct HeldOp {
   enum class Kind {
-    op,          // of giro's, which a rule may replace
+    op,          // can run by itself; a rule may replace it
     collective,  // of all ranks: it never runs by itself
     event        // between streams; no node of the program
   };

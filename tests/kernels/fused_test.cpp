@@ -257,8 +257,10 @@ TEST_P(FusedTest, DenseLayersOfBytesScaleThem) {
 // On one ring several times in a row, and with more blocks than one.
 TEST_P(FusedTest, TheUpdatePublishesTheRow) {
   const optim::UpdateRule adamw{.rule = optim::Rule::adam, .learning_rate = 0.01, .weight_decay = 0.1};
+  // Its norm lies in a temporary.
+  const optim::UpdateRule clipped{.rule = optim::Rule::adam, .learning_rate = 0.01, .max_norm = 0.5};
   const optim::UpdateRule momentum{.learning_rate = 0.1, .momentum = 0.9}, sgd{.learning_rate = 0.1};
-  for (const optim::UpdateRule& rule : {adamw, momentum, sgd}) {
+  for (const optim::UpdateRule& rule : {adamw, clipped, momentum, sgd}) {
     for (const std::int64_t count : {0, 16, 1024, 1040, 70'000}) {
       const Array flat = random_.uniform({count}, 0.1, 1), step{DType::i64, {}, {6}}, row{DType::i64, {}, {4}};
       std::vector<std::vector<double>> published;
@@ -270,21 +272,27 @@ TEST_P(FusedTest, TheUpdatePublishesTheRow) {
           const RowRing ring{values + 1, reinterpret_cast<std::int64_t*>(values), 2};
           for (std::size_t i = 0; i < in.size(); ++i) s.copy(out[i].raw(), in[i].raw(), in[i].bytes());
           const bool has_mu = rule.rule == optim::Rule::adam || rule.momentum > 0;
-          const optim::UpdateTensors tensors{.params = out[0],
-                                             .grads = in[1],
-                                             .mu = has_mu ? out[2] : Tensor(),
-                                             .nu = rule.rule == optim::Rule::adam ? out[3] : Tensor(),
-                                             .step = out[4],
-                                             .learning_rate = out[6]};
+          optim::UpdateTensors tensors{.params = out[0],
+                                       .grads = in[1],
+                                       .mu = has_mu ? out[2] : Tensor(),
+                                       .nu = rule.rule == optim::Rule::adam ? out[3] : Tensor(),
+                                       .step = out[4],
+                                       .learning_rate = out[6]};
           const std::vector<Tensor> scalars{out[6], out[4], out[5]};
           const auto step = [&] {
+            const Buffer norm = s.allocate(sizeof(float));
+            if (rule.max_norm > 0) {
+              tensors.squared_norm = Tensor(norm.data(), DType::f32, {}, device());
+              sum_of_squares(tensors.squared_norm, tensors.grads, s);
+            }
             optim::update(rule, tensors, s);
             increment(out[4], 1, s);
             publish_row(ring, out[5], scalars, s);
           };
           if (fused) {
             const Graph graph = rules::record(s, step);
-            EXPECT_EQ(graph.program().nodes().size(), device().is_cuda() ? 1u : 2u);
+            EXPECT_EQ(graph.program().nodes().size(),
+                      (device().is_cuda() ? 1u : 2u) + (rule.max_norm > 0 && count > 0 ? 1u : 0u));
             graph.replay(s, 3);
           } else {
             for (int time = 0; time < 3; ++time) step();

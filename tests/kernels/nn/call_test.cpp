@@ -200,17 +200,29 @@ TEST_P(CallTest, RunsAtEachReplay) {
   }
 }
 
-TEST_P(CallTest, IsLeftOutWhereNobodyReadsIt) {
+TEST_P(CallTest, RulesTakeItForAnOpLikeAnyOther) {
   const Tensor x = upload({DType::f32, {3}, {1, 2, 3}}), w = upload({DType::f32, {3}, {1, 1, -1}}), y = tensor({3});
   const auto ops = [&](const std::function<void()>& body) {
     std::vector<std::string> names;
     const Graph graph = rules::record(stream(), body);
     for (const Program::Node& node : graph.program().nodes()) names.push_back(node.op);
+    stream().fill(y.raw(), 0xFF, y.bytes());
+    graph.replay(stream());
     return names;
   };
   using Names = std::vector<std::string>;
-  EXPECT_EQ(ops([&] { (void)bend(Var(x, stream()), Var(w, stream())); }), Names{});
-  EXPECT_EQ(ops([&] { copy(y, bend(Var(x, stream()), Var(w, stream())).value(), stream()); }), Names{"bend"});
+  EXPECT_EQ(ops([&] { (void)bend(Var(x, stream()), Var(w, stream())); }), Names{}) << "nobody reads it";
+  EXPECT_EQ(ops([&] { copy(y, bend(Var(x, stream()), Var(w, stream())).value(), stream()); }), Names{"bend"})
+      << "written to where it was to be copied";
+  EXPECT_EQ(to_host<float>(y, stream()), (std::vector<float>{1, 4, -9}));
+  // A name says nothing of what an op does.
+  EXPECT_EQ(ops([&] {
+              const Var twice = Var(x, stream()) * 2;
+              const Var bent = call("copy", {.shape = {3}}, {twice, Var(w, stream())}, bend_functions());
+              copy(y, (bent + 1).value(), stream());
+            }),
+            (Names{"multiply", "copy", "add"}));
+  EXPECT_EQ(to_host<float>(y, stream()), (std::vector<float>{5, 17, -35}));
 }
 
 class CpuCallTest : public CallTest {};

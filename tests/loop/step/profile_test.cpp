@@ -52,7 +52,7 @@ class ProfileTest : public test::OpTest {
                             {.cuda = copy_on_cuda,
                              .cpu = copy_on_cpu,
                              .vjp = [](auto&, auto& dy, auto&) { return dy; },
-                             .touches_its_arguments_alone = false});
+                             .touches_its_arguments_alone = is_alone_});
         }
         return mean(softmax_cross_entropy(logits, batch["label"]));
       });
@@ -96,6 +96,7 @@ class ProfileTest : public test::OpTest {
   }
   const nn::Layer model_ = nn::sequential(nn::dense(8, {.activation = Activation::tanh}), nn::dense(kProfileClasses));
   std::optional<Dataset> rows_;
+  bool is_alone_ = false;  // the op of the user's touches its arguments alone
   mutable Program program_;
 };
 INSTANTIATE_TEST_SUITE_P(Devices, ProfileTest, test::kDevices, test::device_name);
@@ -130,6 +131,18 @@ TEST_P(ProfileTest, WorkThatIsNoOpIsToldAsSuch) {
   }
   EXPECT_EQ(others, 1);
   EXPECT_NE(program_.text().find("not measured"), std::string::npos) << program_.text();
+}
+
+TEST_P(ProfileTest, AUsersOpIsMeasuredLikeAnyOther) {
+  is_alone_ = true;
+  const std::vector<double> expected = run(/*resident=*/true, /*own=*/true, /*profiled=*/false);
+  EXPECT_EQ(run(/*resident=*/true, /*own=*/true, /*profiled=*/true), expected);
+  bool is_there = false;
+  for (const Program::Node& node : program_.nodes()) {
+    EXPECT_TRUE(node.seconds.has_value()) << node.op;
+    is_there = is_there || node.op == "my_op";
+  }
+  EXPECT_TRUE(is_there);
 }
 
 TEST_P(ProfileTest, ARunGoesOnWithTheSameBits) {

@@ -20,9 +20,9 @@ struct CallOutput {
 
 // The op on each kind of device, and its gradient; each may be left out where it is not needed.
 struct CallFunctions {
-  // Launches kernels on `stream`, a cudaStream_t: work on another stream would not be in a recording. A recording keeps
-  // it and calls it once it is complete, and again where ops run one by one (Step::profile, GIRO_BLOCKING): it captures
-  // by value.
+  // Launches kernels on `stream`, a cudaStream_t, which need not be the state's: nothing orders work on another stream
+  // with the rest of a recording. A recording keeps the function and calls it once it is complete, and again where ops
+  // run one by one (Step::profile, GIRO_BLOCKING): it captures by value.
   std::function<void(const Tensor& out, const std::vector<Tensor>& in, CUstream_st* stream)> cuda = nullptr;
   // Computes `out`, on the host. Called each time that the op runs.
   std::function<void(const Tensor& out, const std::vector<Tensor>& in)> cpu = nullptr;

@@ -191,7 +191,8 @@ TEST(TrainingOfRanks, AnAllReduceIsBesideTheWayBackInTheGraph) {
                              sent = captured(trained.context().communication_stream());
                              computed = captured(trained.stream());
                              return dy;
-                           }});
+                           },
+                       .touches_its_arguments_alone = false});  // what comes before it is queued by then
     };
     auto loss = trained.value_and_grad([&](auto& params) {
       auto hidden = nn::dense(batch["x"], note(params["dense0/kernel"]), params["dense0/bias"], Activation::tanh);

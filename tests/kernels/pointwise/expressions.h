@@ -203,10 +203,8 @@ class Builder {
   }
   std::uint16_t apply(const ScalarFunction& f, std::uint16_t a, std::uint16_t b = 0, std::uint16_t c = 0) {
     const DType dtype = expression.code[f.inputs == 1 ? a : f.inputs == 2 ? b : c].dtype;
-    return add({.kind = Instruction::Kind::apply,
-                .dtype = f.rules.result(dtype),
-                .operands = {a, b, c},
-                .function = &f});
+    return add(
+        {.kind = Instruction::Kind::apply, .dtype = f.rules.result(dtype), .operands = {a, b, c}, .function = &f});
   }
   std::uint16_t cast(std::uint16_t a, DType dtype) {
     return add({.kind = Instruction::Kind::cast, .dtype = dtype, .operands = {a}});

@@ -32,7 +32,7 @@ void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tenso
     const std::size_t columns = std::min(ops::Publish::kMostColumns, scalars.size() - first);
     const bool ends_row = first + columns == scalars.size();
     queue(ops::Publish{ring,
-                       row,
+                       ends_row ? Tensor() : row,
                        ends_row ? row : Tensor(),
                        {begin, begin + static_cast<std::ptrdiff_t>(columns)},
                        {},

@@ -26,7 +26,7 @@ double number_at(const Tensor& scalar) {
 void run(const ops::Publish& op, const Stream& stream) {
   submit(stream, [op] {
     for (const ops::Counter& counter : op.counters) *static_cast<std::int64_t*>(counter.count.raw()) += counter.by;
-    auto* const row = static_cast<std::int64_t*>(op.row.raw());
+    auto* const row = static_cast<std::int64_t*>(op.row().raw());
     double* const out = op.ring.values + static_cast<std::size_t>(*row % op.ring.capacity) * op.row_columns + op.first;
     for (std::size_t c = 0; c < op.scalars.size(); ++c) out[c] = number_at(op.scalars[c]);
     if (op.ends_row()) *op.ring.published = ++*row;

@@ -22,13 +22,15 @@ struct Publish {
   static constexpr const char* kName = "publish_columns";
   static constexpr std::size_t kMostColumns = 32;
   RowRing ring{};
-  In row{};
-  InOut counted_row{};  // the same, of the part that ends it
+  // The number of the row is one of these: the second, of the part that ends the row, which counts it.
+  In uncounted{};
+  InOut counted{};
   std::vector<In> scalars{};
   std::vector<Counter> counters{};
   std::size_t first = 0, row_columns = 0;  // where the scalars lie in the row, and how many that has
 
-  bool ends_row() const { return static_cast<bool>(counted_row); }
+  bool ends_row() const { return static_cast<bool>(counted); }
+  Tensor row() const { return ends_row() ? Tensor(counted) : Tensor(uncounted); }
 };
 
 // An expression that reduces nothing, and then a whole row.

@@ -12,7 +12,7 @@ bool count_with_publish(OpList& ops, std::size_t i) {
   for (std::size_t k = i + 1; k < ops.size(); ++k) {
     const auto* const publish = detail::op_of<ops::Publish>(ops[k]);
     if (publish == nullptr || !publish->ends_row()) continue;
-    if (increment->counter.raw() == publish->row.raw() || !ops.can_run_late(i, k)) return false;
+    if (increment->counter.raw() == publish->row().raw() || !ops.can_run_late(i, k)) return false;
     ops::Publish counting = *publish;
     counting.counters.push_back({increment->counter, increment->amount});
     queue(std::move(counting), stream);

@@ -65,7 +65,7 @@ std::string tail_source(const ops::Publish& row) {
 
 std::vector<void*> tail_arguments(const ops::Publish& row, unsigned int* arrivals) {
   const auto number = [](auto value) { return reinterpret_cast<void*>(static_cast<std::intptr_t>(value)); };
-  std::vector<void*> arguments{row.ring.values,           row.ring.published,      row.row().raw(),    arrivals,
+  std::vector<void*> arguments{row.ring.values,           row.ring.published,      row.row().raw(),  arrivals,
                                number(row.ring.capacity), number(row.row_columns), number(row.first)};
   for (const Tensor& scalar : row.scalars) arguments.push_back(scalar.raw());
   for (const ops::Counter& counter : row.counters) {

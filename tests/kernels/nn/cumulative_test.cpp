@@ -19,17 +19,6 @@ using test::Array;
 
 class CumulativeVarTest : public GradientTest {
  protected:
-  using Doubles = std::vector<double>;
-
-  Var value(DType dtype, const Shape& shape, const Doubles& values) {
-    return Var(upload({dtype, shape, values}), stream());
-  }
-  Doubles read(const Var& y) {
-    test::Bytes bytes(y.value().bytes());
-    stream().copy(bytes.data(), y.value().raw(), bytes.size());
-    stream().synchronize();
-    return test::decode(y.dtype(), bytes);
-  }
   // By each element of a row, of the products weighed by 1, 2, 3, ...: the sum over all from it on of what the others
   // come to.
   static Doubles slopes_of_products(const Doubles& x) {

@@ -17,19 +17,7 @@ using test::Array;
 using test::kInfinity;
 using test::kNaN;
 
-class ElementwiseTest : public GradientTest {
- protected:
-  Var value(DType dtype, const Shape& shape, const std::vector<double>& values) {
-    return Var(upload({dtype, shape, values}), stream());
-  }
-  std::vector<double> read(const Var& y) {
-    test::Bytes bytes(y.value().bytes());
-    stream().copy(bytes.data(), y.value().raw(), bytes.size());
-    stream().synchronize();
-    return test::decode(y.dtype(), bytes);
-  }
-  using Doubles = std::vector<double>;
-};
+class ElementwiseTest : public GradientTest {};
 
 TEST_P(ElementwiseTest, ShapesBroadcastAsNumPysDo) {
   const Var column = value(DType::f32, {2, 1}, {10, 20}), row = value(DType::f32, {3}, {1, 2, 3});

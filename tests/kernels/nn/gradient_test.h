@@ -25,6 +25,7 @@ using Vars = std::vector<Var>;
 class GradientTest : public test::OpTest {
  protected:
   using Function = std::function<Var(const Vars& params)>;
+  using Doubles = std::vector<double>;
 
   // A tensor on the device with values of its own.
   Tensor upload(const test::Array& array) {
@@ -32,6 +33,17 @@ class GradientTest : public test::OpTest {
     const Tensor tensor = allocate(array.dtype, array.shape);
     stream().copy(tensor.raw(), bytes.data(), bytes.size());
     return tensor;
+  }
+
+  Var value(DType dtype, const Shape& shape, const Doubles& values) {
+    return Var(upload({dtype, shape, values}), stream());
+  }
+  // Of any dtype.
+  Doubles read(const Var& y) {
+    test::Bytes bytes(y.value().bytes());
+    stream().copy(bytes.data(), y.value().raw(), bytes.size());
+    stream().synchronize();
+    return test::decode(y.dtype(), bytes);
   }
 
   // The gradient by each parameter, of the output weighed by `weights` and summed.

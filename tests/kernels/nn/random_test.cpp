@@ -24,8 +24,6 @@ namespace {
 
 class RandomTest : public GradientTest {
  protected:
-  using Doubles = std::vector<double>;
-
   Var key(std::int64_t value) { return Var(tensor({value}, {}), stream()); }
   Tensor tensor(const std::vector<std::int64_t>& values, const Shape& shape) {
     const Tensor made = allocate(DType::i64, shape);

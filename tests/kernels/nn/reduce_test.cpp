@@ -19,20 +19,7 @@ using test::Array;
 using test::kInfinity;
 using test::kNaN;
 
-class ReduceTest : public GradientTest {
- protected:
-  using Doubles = std::vector<double>;
-
-  Var value(DType dtype, const Shape& shape, const Doubles& values) {
-    return Var(upload({dtype, shape, values}), stream());
-  }
-  Doubles read(const Var& y) {
-    test::Bytes bytes(y.value().bytes());
-    stream().copy(bytes.data(), y.value().raw(), bytes.size());
-    stream().synchronize();
-    return test::decode(y.dtype(), bytes);
-  }
-};
+class ReduceTest : public GradientTest {};
 
 TEST_P(ReduceTest, GoesOverAnyAxes) {
   const Var x = value(DType::f32, {2, 3, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});

@@ -20,21 +20,14 @@ using test::Array;
 
 class SliceTest : public GradientTest {
  protected:
-  using Doubles = std::vector<double>;
-
   // 0, 1, 2, ...
   Var counted(const Shape& shape, DType dtype = DType::f32) {
     Array array{dtype, shape, Doubles(static_cast<std::size_t>(shape.count()))};
     std::iota(array.values.begin(), array.values.end(), 0);
     return Var(upload(array), stream());
   }
-  Var value(const Shape& shape, const Doubles& values) { return Var(upload({DType::f32, shape, values}), stream()); }
-  Doubles read(const Var& y) {
-    test::Bytes bytes(y.value().bytes());
-    stream().copy(bytes.data(), y.value().raw(), bytes.size());
-    stream().synchronize();
-    return test::decode(y.dtype(), bytes);
-  }
+  using GradientTest::value;
+  Var value(const Shape& shape, const Doubles& values) { return value(DType::f32, shape, values); }
   // The names of the ops that are recorded, once rules have replaced them. Runs them.
   std::vector<std::string> ops(const std::function<void()>& body) {
     const Graph graph = rules::record(stream(), body);

@@ -22,6 +22,8 @@ Discovery discover_devices() {
   return found;
 }
 
+std::string kernel_cache_trouble() { return cuda::kernel_cache_trouble(); }
+
 Device parse_device(const std::string& name, const Discovery& discovery) {
   if (name == "auto") return discovery.best();
   if (name == "cpu") return Device::cpu();

@@ -49,6 +49,10 @@ struct Discovery {
 };
 Discovery discover_devices();
 
+// Why the kernels that this process has compiled for a GPU are not kept for the next run (GIRO_CACHE), such as a
+// directory that cannot be written; empty if they are, or were not asked to be, or none was compiled yet.
+std::string kernel_cache_trouble();
+
 // The device a user's option names: "auto" (the best there is), "cpu", "cuda" or "cuda:N".
 // Error(invalid_argument) for another word, Error(device) with the reason for a GPU that is not there.
 Device parse_device(const std::string& name, const Discovery& discovery);

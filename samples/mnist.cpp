@@ -134,6 +134,9 @@ int train(const Arguments& args) {
 
   // 7. What the run leaves behind.
   if (!world.is_primary()) return 0;
+  if (const std::string trouble = giro::kernel_cache_trouble(); !trouble.empty()) {
+    std::printf("compiled kernels are not kept for the next run: %s\n", trouble.c_str());
+  }
   trained.history.write_csv(logdir + "/history.csv");
   if (args.log_every > 0) giro::write_curves(trained.history, {"loss", "accuracy"}, logdir + "/curves.svg");
   const nlohmann::ordered_json result{{"model", args.model}, {"dtype", args.dtype}, {"device", to_string(device)},

@@ -2,7 +2,7 @@
 # Installs what is missing, builds everything, and runs every test this machine can run: first under AddressSanitizer
 # and UndefinedBehaviorSanitizer, then the release build's, where the CUDA backend can be built with those of that
 # backend on an emulated GPU (tests/cuda_on_cpu). In between every parser of files is fuzzed, for GIRO_FUZZ_SECONDS each:
-# 20 by default. Says how long each part took. Ends in ctest's summary.
+# 10 by default. Says how long each part took. Ends in ctest's summary.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -66,7 +66,7 @@ GIRO_ARENA=0 phase "testing under the sanitizers" test_tree "build-$asan" || san
 
 fuzzed=0
 if [ "$fuzz" = yes ]; then
-  phase "fuzzing the parsers" "$root/tests/fuzz/run.sh" "${GIRO_FUZZ_SECONDS:-20}" || fuzzed=1
+  phase "fuzzing the parsers" "$root/tests/fuzz/run.sh" "${GIRO_FUZZ_SECONDS:-10}" || fuzzed=1
 fi
 
 no_cuda=$(sed -n 's/^-- giro: CUDA backend off: //p' "$root/build/build.log")
@@ -78,6 +78,8 @@ if [ -z "$no_cuda" ] && [ "$gpu" = no ]; then
 fi
 released=0 log=$root/build/tests.log
 test_tree build "${without[@]}" | tee "$log" || released=$?
+kernels=$root/build/generated_kernels.tsv
+[ ! "$kernels" -nt "$root/build/build.log" ] || sed -n '2,$s/^# /giro: /p' "$kernels"
 if [ "$sanitized" -ne 0 ]; then
   echo "giro: tests failed under the sanitizers; their summary stands above the release build's" >&2
 fi

@@ -1,9 +1,12 @@
 #include "kernels/cpu/chain.h"
 
 #include "kernels/pointwise/instruction_sets.h"
+#include "kernels/pointwise/math.h"
 
 namespace giro::cpu {
 namespace {
+
+using pointwise::math::kExpLimits, pointwise::math::kTanhLimits;
 
 template <int kBytes>
 struct Vector {
@@ -27,10 +30,12 @@ struct Code {
 #define GIRO_UNARY(NAME, ...) NAME,
 #define GIRO_BINARY(NAME, ...) NAME, NAME##_last = NAME + 3,
 #define GIRO_EXTREME GIRO_BINARY
+#define GIRO_TOGETHER GIRO_UNARY
   enum : int {
 #include "kernels/cpu/chain_codes.h"
     GIRO_BINARY(load) GIRO_BINARY(where) store
   };
+#undef GIRO_TOGETHER
 #undef GIRO_EXTREME
 #undef GIRO_BINARY
 #undef GIRO_UNARY
@@ -79,7 +84,9 @@ std::optional<ChainFunction> chain_function(std::string_view source) {
 #define GIRO_BINARY(NAME, SOURCE, ...) \
   if (source == SOURCE) return ChainFunction{Code::NAME, 2};
 #define GIRO_EXTREME GIRO_BINARY
+#define GIRO_TOGETHER GIRO_UNARY
 #include "kernels/cpu/chain_codes.h"
+#undef GIRO_TOGETHER
 #undef GIRO_EXTREME
 #undef GIRO_BINARY
 #undef GIRO_UNARY

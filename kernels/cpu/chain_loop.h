@@ -24,6 +24,53 @@ GIRO_INLINE V to_f16(V, Bits u) {
   const Bits finite = size < 0x38800000 ? __builtin_bit_cast(Bits, tiny) : normal;
   return __builtin_bit_cast(V, (size < 0x477ff000 ? finite : special) | (u & 0x80000000));
 }
+
+GIRO_INLINE float multiply_add(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+template <class V>
+GIRO_INLINE V multiply_add(V a, V b, V c) {  // one instruction, or calls where there is none
+  V y = a;
+  _Pragma("GCC unroll 16") for (std::size_t l = 0; l < sizeof(V) / 4; ++l) { y[l] = __builtin_fmaf(a[l], b[l], c[l]); }
+  return y;
+}
+
+// kCount vectors for exponential.h: what it does to one does not wait for what it does to the others.
+template <class V, class Bits, int kCount>
+struct Pack {
+  V v[kCount];
+
+#define GIRO_OF_EACH(...)                                                             \
+  Pack y;                                                                             \
+  _Pragma("GCC unroll 16") for (int r = 0; r < kCount; ++r) { y.v[r] = __VA_ARGS__; } \
+  return y
+#define GIRO_OPERATOR(OP)                                                                 \
+  GIRO_INLINE friend Pack operator OP(Pack a, Pack b) { GIRO_OF_EACH(a.v[r] OP b.v[r]); } \
+  GIRO_INLINE friend Pack operator OP(Pack a, float b) { GIRO_OF_EACH(a.v[r] OP b); }
+  GIRO_OPERATOR(+)
+  GIRO_OPERATOR(-)
+  GIRO_OPERATOR(*)
+  GIRO_OPERATOR(/)
+#undef GIRO_OPERATOR
+  GIRO_INLINE static V float_of(Bits bits) { return __builtin_bit_cast(V, bits); }
+  GIRO_INLINE static V all(float x) { return x - V{}; }
+  GIRO_INLINE Bits bits(int r) const { return __builtin_bit_cast(Bits, v[r]); }
+
+  GIRO_INLINE friend Pack fma(Pack a, Pack b, Pack c) { GIRO_OF_EACH(multiply_add(a.v[r], b.v[r], c.v[r])); }
+  GIRO_INLINE friend Pack fma(Pack a, Pack b, float c) { GIRO_OF_EACH(multiply_add(a.v[r], b.v[r], all(c))); }
+  GIRO_INLINE friend Pack fma(Pack a, float b, Pack c) { GIRO_OF_EACH(multiply_add(a.v[r], all(b), c.v[r])); }
+  GIRO_INLINE friend Pack fma(Pack a, float b, float c) { GIRO_OF_EACH(multiply_add(a.v[r], all(b), all(c))); }
+  GIRO_INLINE friend Pack abs(Pack a) { GIRO_OF_EACH(float_of(a.bits(r) & 0x7fffffff)); }
+  GIRO_INLINE friend Pack at_most(Pack a, float most) { GIRO_OF_EACH(all(most) < a.v[r] ? all(most) : a.v[r]); }
+  GIRO_INLINE friend Pack at_least(Pack a, float least) { GIRO_OF_EACH(all(least) > a.v[r] ? all(least) : a.v[r]); }
+  GIRO_INLINE friend Pack times_two_to(Pack a, Pack n) {
+    GIRO_OF_EACH(a.v[r] * float_of(n.bits(r) >> 1 << 23) * float_of((n.bits(r) - (n.bits(r) >> 1)) << 23));
+  }
+  GIRO_INLINE friend Pack half_of_four_to(Pack n) { GIRO_OF_EACH(float_of(n.bits(r) << 24)); }
+  GIRO_INLINE friend Pack with_sign_of(Pack a, Pack b) { GIRO_OF_EACH(float_of(a.bits(r) | (b.bits(r) & 0x80000000))); }
+#undef GIRO_OF_EACH
+};
+#define GIRO_FORMULA GIRO_INLINE
+#include "kernels/pointwise/exponential.h"
+#undef GIRO_FORMULA
 #undef GIRO_INLINE
 
 // Runs all steps on kRegisters vectors at a time, from element i on, as long as they fill them.
@@ -44,6 +91,18 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
     GIRO_EACH(__VA_ARGS__) break;    \
   }
 #define GIRO_UNARY(CODE, SOURCE, ...) GIRO_CASE(Code::CODE, , const V a = x[r]; x[r] = __VA_ARGS__)
+#define GIRO_TOGETHER(CODE, SOURCE)                                                   \
+  case Code::CODE: {                                                                  \
+    constexpr int kTogether = kRegisters < 4 ? kRegisters : 4;                        \
+    _Pragma("GCC unroll 16") for (int r = 0; r < kRegisters; r += kTogether) {        \
+      using P = Pack<V, Bits, kTogether>;                                             \
+      P a;                                                                            \
+      _Pragma("GCC unroll 16") for (int k = 0; k < kTogether; ++k) a.v[k] = x[r + k]; \
+      a = CODE(a);                                                                    \
+      _Pragma("GCC unroll 16") for (int k = 0; k < kTogether; ++k) x[r + k] = a.v[k]; \
+    }                                                                                 \
+    break;                                                                            \
+  }
 // With a tile, or the same number everywhere, for the other operand: the second, or the first.
 #define GIRO_TILE reinterpret_cast<const M*>(tile)[r]
 #define GIRO_CONDITION reinterpret_cast<const BitsInMemory*>(tiles[s->condition] + 4 * i)[r]
@@ -90,6 +149,7 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
 #undef AS_MASK
 #undef AS_FLOATS
 #undef AS_BITS
+#undef GIRO_TOGETHER
 #undef GIRO_EXTREME
 #undef GIRO_BINARY
 #undef GIRO_OF_OTHERS

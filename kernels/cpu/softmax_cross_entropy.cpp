@@ -6,18 +6,25 @@
 #include <limits>
 #include <numeric>
 
-#include "kernels/cpu/exp.h"
 #include "kernels/cpu/fold.h"
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/is_correct.h"
 #include "kernels/functors/dtype_dispatch.h"
 #include "kernels/internal/ops.h"
+#include "kernels/pointwise/math.h"
 
 namespace giro::cpu {
 namespace {
 
 constexpr std::int64_t kRows = 16;  // at a time
 constexpr std::int64_t kCostOfExp = 8;
+
+struct Exponentials {
+  GIRO_LOOP_INLINE static void run(float* x, std::int64_t n) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) x[i] = pointwise::math::exp(x[i]);
+  }
+};
 
 // What is asked of each row: its loss, `factor` times its gradient, whether it is correct. The exponentials are made in
 // `work` (rows, classes), which becomes the gradient and may be the logits.
@@ -40,8 +47,7 @@ struct CrossEntropy {
       for (std::int64_t c = 0; c < classes; ++c) work[r * classes + c] = row[c] - largest;
     }
     float* const e = work + begin * classes;
-#pragma omp simd
-    for (std::int64_t i = 0; i < (end - begin) * classes; ++i) e[i] = exp_nonpositive(e[i]);
+    pointwise::Compiled<Exponentials>::all.get()(e, (end - begin) * classes);
     for (std::int64_t r = begin; r < end; ++r) losses[r] = finish(r, at_label[r - begin]);
   }
 

@@ -2,9 +2,14 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <utility>
+
+#include <giro/runtime/error.h>
 
 #include "kernels/cuda/expression_source.h"
 #include "kernels/cuda/row_tail.h"
@@ -73,8 +78,8 @@ struct Compiled {
   std::vector<cudaKernel_t> kernels;
 };
 
-Compiled compiled(const Expression& expression, const ops::Publish* tail, Device device) {
-  Compiled result{source_of(expression, tail), {}};
+Compiled compiled(ExpressionSource source, Device device) {
+  Compiled result{std::move(source), {}};
   for (const ExpressionSource::Kernel& kernel : result.source.kernels) {
     result.kernels.push_back(Kernels::of_process().find(device, result.source.text, kernel.name));
   }
@@ -82,18 +87,22 @@ Compiled compiled(const Expression& expression, const ops::Publish* tail, Device
   return result;
 }
 
+// Nothing to compute, and no kernel to compile.
+bool is_nothing(const Expression& expression, const ops::Publish* tail) {
+  const std::int64_t* const sizes = expression.space.begin();
+  return tail == nullptr && std::find(sizes, expression.space.end() - expression.reduced, 0) !=
+                                expression.space.end() - expression.reduced;
+}
+
 }  // namespace
 
 void run(const Expression& expression, const Stream& stream) { run_with_tail(expression, nullptr, stream); }
 
 void run_with_tail(const Expression& expression, const ops::Publish* tail, const Stream& stream) {
-  // Nothing to compute, and no kernel to compile.
-  for (std::size_t axis = 0; axis + expression.reduced < expression.space.rank(); ++axis) {
-    if (expression.space[static_cast<int>(axis)] == 0 && tail == nullptr) return;
-  }
+  if (is_nothing(expression, tail)) return;
   CudaStream& queue = cuda_stream(stream);
-  const Compiled& code =
-      queue.plan<Compiled>(key_of(expression, tail), [&] { return compiled(expression, tail, stream.device()); });
+  const Compiled& code = queue.plan<Compiled>(key_of(expression, tail),
+                                              [&] { return compiled(source_of(expression, tail), stream.device()); });
   const ExpressionSource& source = code.source;
   if (source.count == 0 && tail == nullptr) return;
   const Buffer workspace = source.workspace_bytes > 0 ? stream.allocate(source.workspace_bytes) : Buffer();
@@ -101,7 +110,10 @@ void run_with_tail(const Expression& expression, const ops::Publish* tail, const
   std::vector<void*> addresses;
   for (const Access& read : expression.reads) addresses.push_back(begin_of(read));
   for (const Expression::Write& write : expression.writes) addresses.push_back(begin_of(write.to));
-  if (source.workspace_bytes > 0) addresses.push_back(workspace.data());
+  if (source.workspace_bytes > 0) {
+    addresses.push_back(workspace.data());
+    addresses.push_back(queue.arrivals());
+  }
   if (tail != nullptr) {
     const std::vector<void*> arguments = tail_arguments(*tail, queue.arrivals());
     addresses.insert(addresses.end(), arguments.begin(), arguments.end());
@@ -120,10 +132,23 @@ void run_with_tail(const Expression& expression, const ops::Publish* tail, const
   }
 }
 
-void prepare(const std::vector<Expression>& expressions, Device device) {
-  std::vector<std::string> sources;
-  for (const Expression& expression : expressions) sources.push_back(source_of(expression).text);
-  Kernels::of_process().prepare(device, sources);
+void prepare(const std::vector<std::pair<const Expression*, const ops::Publish*>>& with_tails, const Stream& stream) {
+  CudaStream& queue = cuda_stream(stream);
+  std::map<std::vector<std::int64_t>, ExpressionSource> made;
+  std::vector<std::string> texts;
+  try {
+    for (const auto& [expression, tail] : with_tails) {
+      std::vector<std::int64_t> key = key_of(*expression, tail);
+      if (is_nothing(*expression, tail) || queue.has_plan<Compiled>(key) || made.contains(key)) continue;
+      texts.push_back(made.emplace(std::move(key), source_of(*expression, tail)).first->second.text);
+    }
+    Kernels::of_process().prepare(stream.device(), texts);
+    for (auto& [key, source] : made) {
+      queue.plan<Compiled>(key, [&] { return compiled(std::move(source), stream.device()); });
+    }
+  } catch (const Error&) {
+    // The op that it is about fails, and says where it was made.
+  }
 }
 
 }  // namespace giro::cuda

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include <giro/runtime/stream.h>
@@ -18,7 +19,9 @@ void run(const pointwise::Expression& expression, const Stream& stream);
 // The same, given that it reduces nothing, and then publishes a row.
 void run_with_tail(const pointwise::Expression& expression, const ops::Publish* tail, const Stream& stream);
 
-// Compiles what these expressions need all at once, before they run.
-void prepare(const std::vector<pointwise::Expression>& expressions, Device device);
+// Compiles what these need, all at once (Kernels::prepare). What does not compile is left to the op that runs it, which
+// then fails.
+void prepare(const std::vector<std::pair<const pointwise::Expression*, const ops::Publish*>>& with_tails,
+             const Stream& stream);
 
 }  // namespace giro::cuda

@@ -61,14 +61,14 @@ struct Store<boolean> {
 // All NaNs are one: their signs and payloads differ with the code that has computed them.
 __device__ inline double as_double(double x) { return x == x ? x : __longlong_as_double(0x7ff8000000000000LL); }
 
-// For all threads of all blocks: whether this block is the last to get here. It then sees what the others wrote before.
-// They count in `arrivals`, which is 0 again afterwards.
-__device__ inline bool is_last_block(u32* arrivals) {
+// For all threads of `blocks` blocks: whether this one is the last to get here. It then sees what the others wrote
+// before. They count in `arrivals`, which is 0 again afterwards.
+__device__ inline bool is_last_block(u32* arrivals, u32 blocks) {
   __shared__ bool is_last;
   __syncthreads();
   if (threadIdx.x == 0) {
     __threadfence();
-    is_last = atomicInc(arrivals, gridDim.x - 1) == gridDim.x - 1;
+    is_last = atomicInc(arrivals, blocks - 1) == blocks - 1;
     __threadfence();
   }
   __syncthreads();

@@ -14,9 +14,9 @@ struct Publish;
 namespace giro::cuda {
 
 // The kernels of an expression, in CUDA C++ for NVRTC, and how to launch them, one after the other. Arguments of each:
-// where element 0 of every read and of every write lies, `workspace` where it is not 0 bytes, and `count`. Sizes and
-// strides are constants of the source, but for the outermost axis of the rows; addresses leave a trace in their
-// alignment alone. So a source serves every batch size.
+// where element 0 of every read and of every write lies; the workspace, if it is not 0 bytes, and counters of blocks
+// (CudaStream::arrivals); and `count`. Sizes and strides are constants of the source, but for the outermost axis of the
+// rows; addresses leave a trace in their alignment alone. So a source serves every batch size.
 struct ExpressionSource {
   struct Kernel {
     std::string name;

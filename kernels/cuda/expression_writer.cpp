@@ -22,7 +22,8 @@ using Kind = pointwise::Instruction::Kind;
 
 namespace {
 
-constexpr int kThreads = 256;  // of a block, where elements do not meet
+constexpr std::size_t kMostInPacks = 64;  // elements that a thread has of all arrays
+constexpr int kThreads = 256;             // of a block, where elements do not meet
 constexpr std::string_view kName = "@kernel@";
 
 std::string_view name_of(Combiner combiner) {
@@ -116,7 +117,7 @@ void ExpressionWriter::begin_kernel(const std::string& suffix, int threads, std:
   for (std::size_t i = 0; i < plan_.writes.size(); ++i) {
     parameters += fmt::format("{}* w{}, ", storage_type(plan_.writes[i].dtype), i);
   }
-  if (!parts_at_.empty()) parameters += "char* workspace, ";
+  if (source_.workspace_bytes > 0) parameters += "char* workspace, giro::u32* arrivals, ";
   if (tail_ != nullptr) parameters += tail_parameters(*tail_);
   line(0, fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}({}{} n) {{", threads, name, parameters,
                       count_type()));
@@ -126,7 +127,7 @@ void ExpressionWriter::begin_kernel(const std::string& suffix, int threads, std:
 void ExpressionWriter::end_kernel() { line(0, "}"); }
 
 // As many elements as one access of 16 bytes moves of the narrowest array, but not more than 32 bytes of another, nor
-// more than 8 where some are to be computed with.
+// more than 8 where some are to be computed with, nor of many arrays more than registers hold.
 int ExpressionWriter::pointwise_pack() const {
   std::size_t narrowest = 16, widest = 1;
   for (const auto* arrays : {&plan_.reads, &plan_.writes}) {
@@ -137,6 +138,8 @@ int ExpressionWriter::pointwise_pack() const {
     }
   }
   auto pack = static_cast<int>(std::min({16 / narrowest, 32 / widest, widest > 1 ? std::size_t{kUnit} : 16}));
+  const std::size_t arrays = plan_.reads.size() + plan_.writes.size();
+  while (pack > 1 && arrays * static_cast<std::size_t>(pack) > kMostInPacks) pack /= 2;
   while ((plan_.sizes.size() > 1 && plan_.sizes.back() % pack != 0) || !is_cut_between_packs_of(pack)) pack /= 2;
   return pack;
 }

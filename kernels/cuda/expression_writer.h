@@ -76,6 +76,8 @@ class ExpressionWriter {
   std::string_view taken_type(std::size_t reduced) const;
 
   // grouped_writer.cpp: where several blocks share a row, a kernel for each step.
+  static constexpr std::int64_t kSharedBytes = 20 << 10;  // of a block, for its pass and again for a join
+  std::int64_t most_threads() const;
   void write_groups(const Share& share);
   void write_finish(const Share& share, int pass);
   void write_known_values(int levels);

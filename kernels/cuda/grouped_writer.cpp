@@ -1,6 +1,6 @@
-// Of ExpressionWriter: rows that several blocks share. A kernel computes what each block's units come to, one for every
-// row joins those, and so on for the reductions that follow from them; another goes through the elements to write them.
-// Results of rows go from kernel to kernel in the workspace.
+// Of ExpressionWriter: rows that several blocks share. A kernel computes what each block's units come to, and a row's
+// last block joins those; so on for the reductions that follow from them; another goes through the elements to write
+// them. Results of rows go from kernel to kernel in the workspace.
 
 #include <fmt/format.h>
 
@@ -17,8 +17,6 @@ using Kind = pointwise::Instruction::Kind;
 
 namespace {
 
-constexpr int kFinishThreads = 512;
-
 // Of a Whole.
 std::int64_t bytes_of(const pointwise::Instruction& reduction, DType taken) {
   const bool has_place = reduction.combiner == Combiner::argmax || reduction.combiner == Combiner::argmin;
@@ -27,6 +25,18 @@ std::int64_t bytes_of(const pointwise::Instruction& reduction, DType taken) {
 
 }  // namespace
 
+// For which shared memory has room, with a Whole of each for every reduction.
+std::int64_t ExpressionWriter::most_threads() const {
+  std::int64_t bytes = 0;
+  for (int pass = 0; pass < plan_.levels; ++pass) {
+    for (const std::size_t r : reduced_in(pass)) {
+      bytes += bytes_of(expression_.code[r], expression_.code[expression_.code[r].operands[0]].dtype);
+    }
+  }
+  return static_cast<std::int64_t>(
+      std::bit_floor(static_cast<std::uint64_t>(kSharedBytes / std::max<std::int64_t>(bytes, 1))));
+}
+
 void ExpressionWriter::write_groups(const Share& share) {
   place_in_workspace(share);
   const bool writes_elements = has_element_writes();
@@ -34,12 +44,14 @@ void ExpressionWriter::write_groups(const Share& share) {
     begin_kernel(fmt::format("_parts_{}", pass), share);
     write_row(share);
     write_known_values(pass);
+    line(1, "{");
     write_pass(share, pass, false);
     for (const std::size_t r : reduced_in(pass)) {
       line(1, fmt::format("if (live && lane == 0) {}[giro::i64(blockIdx.x % {}) * n + row] = j{};", parts(r),
                           share.groups, r));
     }
-    end_kernel();
+    line(1, "}");
+    line(1, fmt::format("if (!giro::is_last_block(arrivals + blockIdx.x / {0}, {0})) return;", share.groups));
     write_finish(share, pass);
     if (pass + 1 == plan_.levels && !writes_elements) write_outputs_of_row("live && lane == 0");
     end_kernel();
@@ -63,16 +75,14 @@ void ExpressionWriter::write_groups(const Share& share) {
   end_kernel();
 }
 
-// What the blocks have of each row, joined. Leaves the kernel open, with the values of rows that are then known.
+// What the blocks have of each row, joined by the last of them, whose threads have the rows that they had before: those
+// of one row, or of columns. Then come the values of rows that are known by that.
 void ExpressionWriter::write_finish(const Share& share, int pass) {
-  Share finish{.is_by_columns = true};
+  Share finish{.is_by_columns = true, .rows = share.rows};
   finish.units = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(share.groups)));
-  finish.rows = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::min<std::int64_t>(plan_.rows, 32))));
-  finish.lanes = static_cast<int>(std::min<std::int64_t>(finish.units, kFinishThreads / finish.rows));
+  const std::int64_t most = std::min<std::int64_t>(share.threads(), most_threads());
+  finish.lanes = static_cast<int>(std::min(finish.units, std::max<std::int64_t>(most / finish.rows, 1)));
   const std::int64_t each = finish.units / finish.lanes;
-  begin_kernel(fmt::format("_joined_{}", pass), finish);
-  write_row(finish);
-  write_known_values(pass);
   write_operations(finish, reduced_in(pass));
   for (const std::size_t r : reduced_in(pass)) {
     line(1, fmt::format("giro::Tree<Op{0}, typename Op{0}::Whole, {1}> t{0};", r,

@@ -137,18 +137,20 @@ __device__ inline typename Op::Whole over_lanes(typename Op::Part p, typename Op
   return whole;
 }
 
-// The same for columns of threads, kColumns beside each other, each thread with what kUnits units come to. `shared` has
-// room for a Whole of each thread, and serves this one call.
+// The same for columns of threads, kColumns beside each other, each thread with what kUnits units come to; called by the
+// whole block, of which further threads have nothing. `shared` has room for a Whole of each that has, and serves this one
+// call.
 template <class Op, int kColumns, int kHeight, int kUnits, class P>
 __device__ inline typename Op::Whole over_columns(P own, typename Op::Whole* shared) {
   typedef typename Op::Part Part;
   typedef typename Op::Whole Whole;
   if constexpr (kHeight == 1) return Widen<Whole, P>::of(own);
-  shared[threadIdx.x] = Widen<Whole, P>::of(own);
+  const bool takes_part = threadIdx.x < kColumns * kHeight;
+  if (takes_part) shared[threadIdx.x] = Widen<Whole, P>::of(own);
 #pragma unroll
   for (int step = 1; step < kHeight; step *= 2) {
     __syncthreads();
-    if (threadIdx.x / kColumns % (2 * step) != 0) continue;
+    if (!takes_part || threadIdx.x / kColumns % (2 * step) != 0) continue;
     const Whole a = shared[threadIdx.x], b = shared[threadIdx.x + step * kColumns];
     shared[threadIdx.x] = 2 * step * kUnits <= 128 ? Widen<Whole, Part>::of(Op::join(Widen<Part, Whole>::of(a),
                                                                                      Widen<Part, Whole>::of(b)))

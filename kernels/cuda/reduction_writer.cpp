@@ -19,7 +19,7 @@ namespace {
 constexpr int kMostLanes = 1024;                            // of a row, each with a unit at a time
 constexpr int kFewestThreads = 128;                         // of a block
 constexpr int kColumns = 32;                                // of a block, so that a warp reads neighbours
-constexpr int kColumnThreads = 512;                         // of such a block
+constexpr std::int64_t kColumnThreads = 512;                // of such a block
 constexpr std::int64_t kPart = 128;                         // units that are joined as Parts (reduction_prelude)
 constexpr std::int64_t kFewBlocks = 128;                    // do not fill a GPU: rows are shared out if they are long
 constexpr std::int64_t kLongRow = 4096, kLongColumn = 512;  // units
@@ -54,7 +54,9 @@ ExpressionWriter::Share ExpressionWriter::share() const {
     if (blocks < kFewBlocks && units >= kLongColumn) {
       share.units = std::max(kPart, power_of_2(units / (2 * kFewBlocks / blocks) + 1));
     }
-    share.lanes = static_cast<int>(std::min<std::int64_t>(share.units, kColumnThreads / share.rows));
+    const std::int64_t threads = std::min(kColumnThreads, most_threads());
+    share.lanes =
+        static_cast<int>(std::min<std::int64_t>(share.units, std::max<std::int64_t>(threads / share.rows, 1)));
   } else {
     share.lanes = static_cast<int>(std::min<std::int64_t>(share.units, kMostLanes));
     share.rows = std::max(kFewestThreads / share.lanes, 1);

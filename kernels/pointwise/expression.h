@@ -102,9 +102,11 @@ struct Expression {
   bool operator==(const Expression&) const = default;
 };
 
-inline bool reduces(const Expression& expression) {
-  return std::any_of(expression.code.begin(), expression.code.end(),
-                     [](const Instruction& each) { return each.kind == Instruction::Kind::reduce; });
+inline std::size_t reductions(const Expression& expression) {
+  return static_cast<std::size_t>(
+      std::count_if(expression.code.begin(), expression.code.end(),
+                    [](const Instruction& each) { return each.kind == Instruction::Kind::reduce; }));
 }
+inline bool reduces(const Expression& expression) { return reductions(expression) > 0; }
 
 }  // namespace giro::pointwise

@@ -19,6 +19,7 @@ namespace {
 
 using Kind = Instruction::Kind;
 constexpr std::size_t kMostInstructions = 192, kMostReads = 24;
+constexpr std::size_t kMostReductions = 16;  // for which a block has shared memory
 
 bool same_memory(const Tensor& a, const Tensor& b) { return a.raw() == b.raw() && a.dtype() == b.dtype(); }
 
@@ -180,16 +181,21 @@ bool is_safe(const Expression& expression) {
   return true;
 }
 
+// Whether one of the two computes its values again along an axis that it does not have. A row's values are computed
+// once, whatever there is along the reduced axes.
+bool is_repeated(const std::vector<Axis>& axes, int Axis::*of) {
+  const bool is_of_rows =
+      std::none_of(axes.begin(), axes.end(), [&](const Axis& axis) { return axis.is_reduced && axis.*of >= 0; });
+  return std::any_of(axes.begin(), axes.end(),
+                     [&](const Axis& axis) { return axis.*of < 0 && !(axis.is_reduced && is_of_rows); });
+}
+
 std::optional<Fused> joined(const Expression& producer, const Expression& consumer, std::vector<Axis> axes) {
   if (axes.size() > Shape::kMaxRank || !agree(axes, producer, consumer)) return std::nullopt;
   Joined joined(axes);
   if (!joined.add(producer, &Axis::producer) || !joined.add(consumer, &Axis::consumer)) return std::nullopt;
-  // A row's value is computed once, whatever else there is along the reduced axes.
-  const bool repeats =
-      std::any_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.producer < 0 && !axis.is_reduced; });
-  const bool spreads =
-      std::any_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.consumer < 0 && !axis.is_reduced; });
-  if (spreads || (repeats && producer.code.size() > kMostRepeated)) return std::nullopt;
+  const bool repeats = is_repeated(axes, &Axis::producer);
+  if (is_repeated(axes, &Axis::consumer) || (repeats && producer.code.size() > kMostRepeated)) return std::nullopt;
   Fused result{std::move(joined).take(), repeats};
   if (!is_safe(result.expression)) return std::nullopt;
   return result;
@@ -222,7 +228,8 @@ std::optional<Fused> fused_as_they_are(const Expression& p, const Expression& c)
 std::optional<Fused> fuse(const Expression& producer, const Expression& consumer) {
   if (producer.space.count() == 0 || consumer.space.count() == 0 ||
       producer.code.size() + consumer.code.size() > kMostInstructions ||
-      producer.reads.size() + consumer.reads.size() > kMostReads) {
+      producer.reads.size() + consumer.reads.size() > kMostReads ||
+      reductions(producer) + reductions(consumer) > kMostReductions) {
     return std::nullopt;
   }
   if (auto fused = fused_as_they_are(producer, consumer)) return fused;

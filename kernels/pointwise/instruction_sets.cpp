@@ -7,7 +7,7 @@ namespace {
 
 bool has(InstructionSet set) {
 #if defined(__x86_64__)
-  if (set == kAvx2) return __builtin_cpu_supports("avx2");
+  if (set == kAvx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   if (set == kAvx512) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");

@@ -8,8 +8,8 @@
 // Loops are compiled for each of these and chosen when the program runs, unless all of it is compiled for one machine
 // or for a sanitizer.
 #if defined(__x86_64__) && !GIRO_ONE_INSTRUCTION_SET
-#define GIRO_AVX2 __attribute__((target("avx2")))
-#define GIRO_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl" GIRO_WIDE)))
+#define GIRO_AVX2 __attribute__((target("avx2,fma")))
+#define GIRO_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma" GIRO_WIDE)))
 #else
 #define GIRO_AVX2
 #define GIRO_AVX512

@@ -10,7 +10,8 @@
 #include "kernels/pointwise/instruction_sets.h"
 
 // What math.h has, of float as code without branches and calls that becomes vector code, the same in every instruction
-// set; within 2 units in the last place unless said otherwise. Of double they are the C library's.
+// set; within 2 units in the last place unless said otherwise. Of double they are the C library's. Where a machine has
+// no instruction for an fma it is a call, which is slow and gives the same bits.
 namespace giro::pointwise::math {
 
 // A call that no compiler replaces by one of a vector library, which would round in another way.
@@ -95,63 +96,53 @@ GIRO_LOOP_INLINE double as_double(std::uint64_t u) { return std::bit_cast<double
 // 2^n, n in [-126, 127].
 GIRO_LOOP_INLINE float two_to(std::int32_t n) { return as_float((static_cast<std::uint32_t>(n) + 127u) << 23); }
 
-// x = n ln 2 + r, and e^r = 1 + r + r r p: Cephes' expf.
-struct ExpParts {
-  std::int32_t n;
-  float r, p;
+// Numbers of exponential.h that no compiler is to know: GCC would compute what becomes of them beside what becomes of
+// x, and choose between the two results instead of the two numbers.
+struct ExpLimits {
+  float least, most;
 };
-GIRO_LOOP_INLINE ExpParts exp_parts(float x) {
-  constexpr float kRounds = 12582912.0f;  // 1.5 * 2^23: adding it leaves no bits for a fraction
-  const float shifted = x * 1.44269504f + kRounds;
-  const float n = shifted - kRounds;
-  const float r = x - n * 0.693359375f - n * -2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  return {static_cast<std::int32_t>(bits(shifted) - bits(kRounds)), r, p};
-}
+struct TanhLimits {
+  float most, one;
+};
+extern const ExpLimits kExpLimits;
+extern const TanhLimits kTanhLimits;
 
-GIRO_LOOP_INLINE float exp(float x) {
-  const float bounded = -104.0f > x ? -104.0f : 89.0f < x ? 89.0f : x;
-  const ExpParts e = exp_parts(bounded);
-  const float power = e.p * (e.r * e.r) + e.r + 1.0f;
-  // 2^n goes into the exponent, which must not become that of a number below all normal ones.
-  const bool tiny = x < -87.0f;
-  const std::int32_t n = tiny ? e.n + 64 : e.n;
-  const float result = as_float(bits(power) + (static_cast<std::uint32_t>(n) << 23)) * (tiny ? 0x1p-64f : 1.0f);
-  return x <= 88.72283f ? result : x + kInf;
+// What exponential.h asks of a float. NaN stays what it is.
+GIRO_LOOP_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+GIRO_LOOP_INLINE float at_most(float x, float most) { return most < x ? most : x; }
+GIRO_LOOP_INLINE float at_least(float x, float least) { return least > x ? least : x; }
+// x 2^n, for n in [-150, 129] and shifted as exp_parts gives it: in two steps, neither of which leaves the range alone.
+GIRO_LOOP_INLINE float times_two_to(float x, float shifted) {
+  const std::uint32_t u = bits(shifted), half = u >> 1;
+  return x * as_float(half << 23) * as_float((u - half) << 23);
+}
+// 4^n / 2, for shifted = 1.5 * 2^23 + 63 + n.
+GIRO_LOOP_INLINE float half_of_four_to(float shifted) { return as_float(bits(shifted) << 24); }
+GIRO_LOOP_INLINE float with_sign_of(float x, float y) { return as_float(bits(x) | (bits(y) & 0x80000000u)); }  // x >= 0
+#define GIRO_FORMULA GIRO_LOOP_INLINE
+#include "kernels/pointwise/exponential.h"
+#undef GIRO_FORMULA
+
+// n, of a NaN some number.
+GIRO_LOOP_INLINE std::int32_t integer_of(const ExpParts<float>& e) {
+  return static_cast<std::int32_t>(bits(e.shifted) - bits(kRounds + 254.0f));
 }
 
 // e^x / 2 for x >= 0.
 GIRO_LOOP_INLINE float half_exp(float x) {
-  const ExpParts e = exp_parts(x > 90.0f ? 90.0f : x);
-  const std::int32_t n = e.n - 1, half = n >> 1;
+  const ExpParts<float> e = exp_parts(x > 90.0f ? 90.0f : x);
+  const std::int32_t n = integer_of(e) - 1, half = n >> 1;
   return (e.p * (e.r * e.r) + e.r + 1.0f) * two_to(half) * two_to(n - half);
 }
 
 GIRO_LOOP_INLINE float expm1(float x) {
   const float bounded = x < -20.0f ? -20.0f : x > 89.0f ? 89.0f : x;
-  const ExpParts e = exp_parts(bounded);
-  const float half = two_to(e.n - 1);  // n may be 128
+  const ExpParts<float> e = exp_parts(bounded);
+  const float half = two_to(integer_of(e) - 1);  // n may be 128
   const float result = ((e.p * (e.r * e.r) + e.r) * half + (half - 0.5f)) * 2.0f;
   return fabs(x) < 0x1p-26f ? x : result;  // -0, and what has no half
 }
 
-// By polynomials of Cephes near 0.
-GIRO_LOOP_INLINE float tanh(float x) {
-  const float a = fabs(x), z = x * x;
-  const ExpParts e = exp_parts(a > 9.5f ? 19.0f : 2.0f * a);
-  const float far = 1.0f - 2.0f / ((e.p * (e.r * e.r) + e.r + 1.0f) * two_to(e.n) + 1.0f);
-  float near = -5.70498872745e-3f;
-  near = near * z + 2.06390887954e-2f;
-  near = near * z - 5.37397155531e-2f;
-  near = near * z + 1.33314422036e-1f;
-  near = near * z - 3.33332819422e-1f;
-  return copysign(a < 0.625f ? near * z * a + a : far, x);
-}
 GIRO_LOOP_INLINE float sinh(float x) {
   const float half = half_exp(fabs(x)), z = x * x;
   const float near = ((2.03721912945e-4f * z + 8.33028376239e-3f) * z + 1.66667160211e-1f) * z * x + x;

@@ -1,6 +1,7 @@
 #include "kernels/rules/record.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,63 +9,51 @@
 
 #include <giro/runtime/error.h>
 
+#include "kernels/internal/on_device.h"
+#include "kernels/internal/prepare.h"
 #include "kernels/rules/rules.h"
 #include "runtime/program/graph_recorder.h"
 
 namespace giro::rules {
 namespace {
 
-constexpr Rule kRules[] = {
-    {"drop_unused", drop_unused},
-    {"write_in_place", write_in_place},
-    {"dense_of_bytes", dense_of_bytes},
-    {"gather_together", gather_together},
-    {"add_in_place", add_in_place},
-    {"count_with_publish", count_with_publish},
-    {"splice", splice},
-    {"mean_cross_entropy", mean_cross_entropy},
-    {"pool_gradient", pool_gradient},
-    {"pool_after_relu", pool_after_relu},
-    {"bias_gradient", bias_gradient},
-    {"publish_with_update", publish_with_update},
-};
-
-std::vector<Rule> chosen_rules() {
-  std::vector<Rule> rules(std::begin(kRules), std::end(kRules));
+std::vector<Rule> chosen_rules(Device device) {
+  std::vector<Rule> rules(rules_of(device).begin(), rules_of(device).end());
   const char* const variable = std::getenv("GIRO_REWRITE");
   const std::string_view setting = variable == nullptr ? "" : variable;
   if (setting == "0") return {};
   if (setting.empty() || setting == "1") return rules;
+  const std::vector<std::string_view> names = rule_names();
   for (std::size_t begin = 0; begin <= setting.size();) {
     const std::size_t end = std::min(setting.find(',', begin), setting.size());
     const std::string_view word = setting.substr(begin, end - begin);
-    const auto is_meant = [&](const Rule& rule) { return word.starts_with('-') && rule.name == word.substr(1); };
-    if (std::none_of(std::begin(kRules), std::end(kRules), is_meant)) {
-      std::string names;
-      for (const Rule& rule : kRules) names += fmt::format("{}-{}", names.empty() ? "" : ", ", rule.name);
-      throw Error(
-          ErrorCode::invalid_argument,
-          fmt::format("GIRO_REWRITE is '{}', expected 0, 1, or some of {}, with commas between them", variable, names));
+    const auto is_meant = [&](std::string_view name) { return word.starts_with('-') && name == word.substr(1); };
+    if (std::none_of(names.begin(), names.end(), is_meant)) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("GIRO_REWRITE is '{}', expected 0, 1, or some of -{}, with commas between them", variable,
+                              fmt::join(names, ", -")));
     }
-    std::erase_if(rules, is_meant);
+    std::erase_if(rules, [&](const Rule& rule) { return is_meant(rule.name); });
     begin = end + 1;
   }
   return rules;
 }
 
 void rewrite(std::vector<detail::HeldOp>& ops, const Arena& trace) {
+  if (ops.empty()) return;
+  const Stream stream = ops.front().stream;
   OpList list(ops, trace);
-  for (const Rule& rule : chosen_rules()) {
+  for (const Rule& rule : chosen_rules(stream.device())) {
     for (std::size_t i = 0; i < list.size(); ++i) {
-      while (i < list.size() && rule.apply(list, i)) {
+      while (rule.apply(list, i)) {
       }
     }
   }
+  list.compact();
+  GIRO_ON_DEVICE(stream, prepare(ops, stream));
 }
 
 }  // namespace
-
-std::span<const Rule> all_rules() { return kRules; }
 
 Graph record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options) {
   return detail::GraphRecorder::record(stream, body, options, rewrite);

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "runtime/program/op_list.h"
+#include "runtime/program/overlap.h"
 
 namespace giro::rules {
 
@@ -16,18 +19,23 @@ struct Rule {
 
 bool drop_unused(OpList& ops, std::size_t i);
 bool write_in_place(OpList& ops, std::size_t i);
-bool dense_of_bytes(OpList& ops, std::size_t i);
 bool gather_together(OpList& ops, std::size_t i);
+bool count_with_publish(OpList& ops, std::size_t i);
+bool splice(OpList& ops, std::size_t i);
 bool mean_cross_entropy(OpList& ops, std::size_t i);
 bool pool_gradient(OpList& ops, std::size_t i);
 bool pool_after_relu(OpList& ops, std::size_t i);
-bool add_in_place(OpList& ops, std::size_t i);
-bool bias_gradient(OpList& ops, std::size_t i);
-bool count_with_publish(OpList& ops, std::size_t i);
-bool publish_with_update(OpList& ops, std::size_t i);
-bool splice(OpList& ops, std::size_t i);
 
-// In the order in which they are tried.
-std::span<const Rule> all_rules();
+// For what only one backend has (cpu/, cuda/).
+bool dense_of_bytes(OpList& ops, std::size_t i);
+bool add_in_place(OpList& ops, std::size_t i);
+bool bias_with_pooling(OpList& ops, std::size_t i);
+bool bias_gradient(OpList& ops, std::size_t i);
+bool publish_with_update(OpList& ops, std::size_t i);
+
+// Those of the device's backend, in the order in which they are tried.
+std::span<const Rule> rules_of(Device device);
+// Of all backends.
+std::vector<std::string_view> rule_names();
 
 }  // namespace giro::rules

@@ -19,13 +19,13 @@ std::string joined_name(const std::string& a, const std::string& b) {
   return a + "+" + b;
 }
 
-// Makes one op of two, i < j, where that can be: what nothing else reads is not stored at all.
-bool make_one(OpList& ops, std::size_t i, std::size_t j) {
+// Makes one op of two, i < j, where that can be, and returns where it is: what nothing else reads is not stored at all.
+std::optional<std::size_t> make_one(OpList& ops, std::size_t i, std::size_t j) {
   const pointwise::Expression &first = *expression_of(ops[i]), &second = *expression_of(ops[j]);
   const bool late = ops.can_run_late(i, j);
-  if (!late && !ops.can_run_early(j, i)) return false;
+  if (!late && !ops.can_run_early(j, i)) return std::nullopt;
   std::optional<pointwise::Fused> fused = pointwise::fuse(first, second);
-  if (!fused) return false;
+  if (!fused) return std::nullopt;
   bool is_stored = false;
   for (const pointwise::Expression::Write& write : first.writes) {
     if (ops.only_reader(i, write.to.memory) == j) {
@@ -34,10 +34,10 @@ bool make_one(OpList& ops, std::size_t i, std::size_t j) {
       is_stored = true;
     }
   }
-  if (fused->repeats_producer && is_stored) return false;
+  if (fused->repeats_producer && is_stored) return std::nullopt;
   queue(joined_name(ops[i].node.op, ops[j].node.op), std::move(fused->expression), ops[i].stream);
   late ? ops.replace(j, {i}) : ops.replace(i, {j});
-  return true;
+  return late ? j : i;
 }
 
 // Of what is read or written there, each element once.
@@ -53,9 +53,12 @@ double bytes_of(const pointwise::Access& access, const Shape& space) {
 bool is_mean_of_rows(const OpList& ops, std::size_t i) {
   const std::optional<Mean> mean = mean_of(ops[i]);
   if (!mean) return false;
-  std::size_t k = i;
-  while (k > 0 && !detail::any_overlap(ops[k - 1].node.writes, mean->x)) --k;
-  return k > 0 && (detail::op_of<ops::SoftmaxCrossEntropy>(ops[k - 1]) != nullptr || ops[k - 1].node.op == "correct");
+  const std::vector<std::size_t>& users = ops.near(mean->x);
+  const auto writer = std::find_if(users.rbegin(), users.rend(), [&](std::size_t k) {
+    return k < i && detail::any_overlap(ops[k].node.writes, mean->x);
+  });
+  return writer != users.rend() &&
+         (detail::op_of<ops::SoftmaxCrossEntropy>(ops[*writer]) != nullptr || ops[*writer].node.op == "correct");
 }
 
 // A few instructions are computed again by each that reads them, where fewer bytes move than if their value were
@@ -96,23 +99,48 @@ bool is_repeated(OpList& ops, std::size_t i) {
   return true;
 }
 
-bool share(const std::vector<Tensor>& a, const std::vector<Tensor>& b, std::int64_t least_count) {
-  return std::any_of(a.begin(), a.end(), [&](const Tensor& one) {
-    return one.count() >= least_count &&
-           std::any_of(b.begin(), b.end(), [&](const Tensor& other) { return one.raw() == other.raw(); });
-  });
-}
-bool reads_result(const Program::Node& a, const Program::Node& b) { return share(a.writes, b.reads, 1); }
-bool reads_the_same(const Program::Node& a, const Program::Node& b) { return share(a.reads, b.reads, 2); }
-
-// Makes one op of op `i` and the first later one that goes with it.
-bool goes_with_another(OpList& ops, std::size_t i,
-                       bool (*are_related)(const Program::Node& a, const Program::Node& b)) {
-  if (expression_of(ops[i]) == nullptr || is_mean_of_rows(ops, i)) return false;
-  for (std::size_t j = i + 1; j < ops.size(); ++j) {
-    if (are_related(ops[i].node, ops[j].node) && expression_of(ops[j]) != nullptr && make_one(ops, i, j)) return true;
+// The later ops that use one of these arrays, by `use`, in their order.
+std::vector<std::size_t> later_users(const OpList& ops, std::size_t i, const std::vector<Tensor>& arrays,
+                                     std::vector<Tensor> Program::Node::*use, std::int64_t least_count) {
+  std::vector<std::size_t> users;
+  for (const Tensor& array : arrays) {
+    if (array.count() < least_count) continue;
+    for (const std::size_t k : ops.near(array)) {
+      const std::vector<Tensor>& used = ops[k].node.*use;
+      if (k > i && std::any_of(used.begin(), used.end(), [&](const Tensor& x) { return x.raw() == array.raw(); })) {
+        users.push_back(k);
+      }
+    }
   }
-  return false;
+  std::sort(users.begin(), users.end());
+  users.erase(std::unique(users.begin(), users.end()), users.end());
+  return users;
+}
+
+std::vector<std::size_t> readers_of_result(const OpList& ops, std::size_t i) {
+  return later_users(ops, i, ops[i].node.writes, &Program::Node::reads, 1);
+}
+std::vector<std::size_t> readers_of_the_same(const OpList& ops, std::size_t i) {
+  return later_users(ops, i, ops[i].node.reads, &Program::Node::reads, 2);
+}
+
+// Makes one op of op `i` and the first of those later ones that goes with it, and returns where it is.
+std::optional<std::size_t> joined_with_another(OpList& ops, std::size_t i, const std::vector<std::size_t>& related) {
+  if (expression_of(ops[i]) == nullptr || is_mean_of_rows(ops, i)) return std::nullopt;
+  for (const std::size_t j : related) {
+    if (expression_of(ops[j]) == nullptr) continue;
+    if (const auto one = make_one(ops, i, j)) return one;
+  }
+  return std::nullopt;
+}
+
+// Joins op `i` with all that it goes with.
+void join(OpList& ops, std::size_t i, bool joins_siblings) {
+  for (std::optional<std::size_t> at = i; at && !is_repeated(ops, *at);) {
+    i = *at;
+    at = joined_with_another(ops, i, readers_of_result(ops, i));
+    if (!at && joins_siblings) at = joined_with_another(ops, i, readers_of_the_same(ops, i));
+  }
 }
 
 }  // namespace
@@ -122,11 +150,7 @@ bool goes_with_another(OpList& ops, std::size_t i,
 bool splice(OpList& ops, std::size_t i) {
   if (i > 0) return false;
   for (const bool joins_siblings : {false, true}) {
-    for (std::size_t k = ops.size(); k-- > 0;) {
-      while (k < ops.size() && (is_repeated(ops, k) || goes_with_another(ops, k, reads_result) ||
-                                (joins_siblings && goes_with_another(ops, k, reads_the_same)))) {
-      }
-    }
+    for (std::size_t k = ops.size(); k-- > 0;) join(ops, k, joins_siblings);
   }
   return false;
 }

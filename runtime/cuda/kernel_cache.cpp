@@ -42,7 +42,10 @@ KernelCache KernelCache::of_environment() {
   } else if (const char* const home = std::getenv("HOME"); home != nullptr && *home != '\0') {
     directory = fmt::format("{}/.cache/giro", home);
   }
-  return KernelCache(posix_file_system(), directory, kMostBytes);
+  KernelCache cache(posix_file_system(), directory, kMostBytes);
+  const bool is_off = std::getenv("GIRO_CACHE") != nullptr;
+  if (directory.empty() && !is_off) cache.trouble_ = "none of GIRO_CACHE, XDG_CACHE_HOME and HOME is set";
+  return cache;
 }
 
 std::string KernelCache::path_of(const std::string& key) const {
@@ -71,9 +74,14 @@ void KernelCache::add(const std::string& key, const std::string& code) {
   const std::string path = path_of(key);
   try {
     replace_file(*files_, path, digits_of(key, code) + code);
-    remove_oldest(path);
   } catch (const Error& error) {
     trouble_ = error.what();
+    return;
+  }
+  try {
+    remove_oldest(path);
+  } catch (const Error&) {
+    // Another process removes some, too.
   }
 }
 

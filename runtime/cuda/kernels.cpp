@@ -8,6 +8,7 @@
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/nvrtc.h"
+#include "runtime/internal/backend.h"
 #include "runtime/internal/checksum.h"
 
 namespace giro::cuda {
@@ -79,5 +80,7 @@ std::string Kernels::cache_trouble() {
   const std::lock_guard lock(mutex_);
   return cache_.trouble();
 }
+
+std::string kernel_cache_trouble() { return Kernels::of_process().cache_trouble(); }
 
 }  // namespace giro::cuda

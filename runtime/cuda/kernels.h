@@ -19,7 +19,7 @@ class Kernels {
  public:
   static Kernels& of_process();
 
-  // Compiles those of the sources that are not there yet, as one program: 20 kernels take a third of the time that
+  // Compiles those of the sources that are not there yet, as one program: 20 kernels take two thirds of the time that
   // they take one by one. Errors: those of Nvrtc, device.
   void prepare(Device device, const std::vector<std::string>& sources);
   // Of a source, by the name that it has in it. Errors as of prepare.

@@ -102,8 +102,7 @@ const std::vector<std::string>& Nvrtc::options() {
 }
 
 template <class Get>
-std::string Nvrtc::compiled(const std::string& source, const std::string& architecture, std::string* figures,
-                            Get&& get) const {
+std::string Nvrtc::compiled(const std::string& source, const std::string& architecture, Get&& get) const {
   const auto check = [&](nvrtcResult result, const char* call) {
     if (result == NVRTC_SUCCESS) return;
     const ErrorCode code = result == NVRTC_ERROR_OUT_OF_MEMORY ? ErrorCode::out_of_memory : ErrorCode::device;
@@ -120,7 +119,6 @@ std::string Nvrtc::compiled(const std::string& source, const std::string& archit
   const std::string target = "--gpu-architecture=" + architecture;
   std::vector<const char*> arguments{target.c_str()};
   for (const std::string& option : options()) arguments.push_back(option.c_str());
-  if (figures != nullptr) arguments.push_back("--ptxas-options=-v");
   const nvrtcResult result = functions_->compile(program.handle, static_cast<int>(arguments.size()), arguments.data());
   const auto log = [&] {
     std::size_t size = 0;
@@ -133,11 +131,10 @@ std::string Nvrtc::compiled(const std::string& source, const std::string& archit
     throw Error(ErrorCode::invalid_argument, fmt::format("NVRTC {} does not compile a kernel: {}", version_, log()));
   }
   check(result, "nvrtcCompileProgram");
-  if (figures != nullptr) *figures = log();
   return get(program.handle, check);
 }
 
-std::string Nvrtc::compile(const std::string& source, int architecture, std::string* figures) const {
+std::string Nvrtc::compile(const std::string& source, int architecture) const {
   int count = 0;
   (void)functions_->num_architectures(&count);
   std::vector<int> known(static_cast<std::size_t>(count));
@@ -147,7 +144,7 @@ std::string Nvrtc::compile(const std::string& source, int architecture, std::str
                 fmt::format("NVRTC {} does not know GPUs of compute capability {}.{}, only {}; {}", version_,
                             architecture / 10, architecture % 10, fmt::join(known, ", "), kPackage));
   }
-  return compiled(source, fmt::format("sm_{}", architecture), figures, [&](nvrtcProgram program, auto&& check) {
+  return compiled(source, fmt::format("sm_{}", architecture), [&](nvrtcProgram program, auto&& check) {
     std::size_t size = 0;
     check(functions_->cubin_size(program, &size), "nvrtcGetCUBINSize");
     std::string cubin(size, '\0');
@@ -157,7 +154,7 @@ std::string Nvrtc::compile(const std::string& source, int architecture, std::str
 }
 
 std::string Nvrtc::ptx(const std::string& source, int architecture) const {
-  return compiled(source, fmt::format("compute_{}", architecture), nullptr, [&](nvrtcProgram program, auto&& check) {
+  return compiled(source, fmt::format("compute_{}", architecture), [&](nvrtcProgram program, auto&& check) {
     std::size_t size = 0;
     check(functions_->ptx_size(program, &size), "nvrtcGetPTXSize");
     std::string ptx(size, '\0');

@@ -17,9 +17,8 @@ class Nvrtc {
   // What a source is compiled with besides: other options make other code.
   static const std::vector<std::string>& options();
   // Machine code for an architecture, such as 90. Errors: unsupported if this NVRTC does not know it;
-  // invalid_argument, with the compiler's log, for a source that does not compile. `figures` is told what ptxas says of
-  // each kernel: registers, stack, spills.
-  std::string compile(const std::string& source, int architecture, std::string* figures = nullptr) const;
+  // invalid_argument, with the compiler's log, for a source that does not compile.
+  std::string compile(const std::string& source, int architecture) const;
   // The same as PTX.
   std::string ptx(const std::string& source, int architecture) const;
 
@@ -27,8 +26,7 @@ class Nvrtc {
   struct Functions;
   Nvrtc();
   template <class Get>
-  std::string compiled(const std::string& source, const std::string& architecture, std::string* figures,
-                       Get&& get) const;
+  std::string compiled(const std::string& source, const std::string& architecture, Get&& get) const;
 
   const Functions* functions_;
   std::string version_;

@@ -43,6 +43,10 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
     if (!slot) slot = std::make_shared<Plan>(make());
     return *static_cast<Plan*>(slot.get());
   }
+  template <class Plan>
+  bool has_plan(const std::vector<std::int64_t>& key) const {
+    return plans_.contains({typeid(Plan), key});
+  }
 
   void copy(void* dst, const void* src, std::size_t bytes) override;
   void fill(void* dst, unsigned char value, std::size_t bytes) override;

@@ -139,6 +139,7 @@ std::shared_ptr<detail::GraphImpl> create_sequence(const std::vector<std::shared
 namespace giro::cuda {
 // The GPUs of this machine; where there is none, says why in `reason`.
 std::vector<DeviceInfo> device_infos(std::string& reason);
+std::string kernel_cache_trouble();
 std::optional<std::size_t> free_memory(Device device);
 void* allocate(Device device, std::size_t bytes, MemoryKind kind);
 void deallocate(Device device, void* data, MemoryKind kind) noexcept;

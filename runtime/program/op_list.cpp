@@ -3,30 +3,32 @@
 #include <algorithm>
 
 #include "runtime/internal/arena.h"
+#include "runtime/program/overlap.h"
 
 namespace giro::rules {
-namespace {
 
 using detail::any_overlap;
 
-// Whether two ops have to keep their order.
-bool depend(const detail::HeldOp& a, const detail::HeldOp& b) {
-  return a.stream != b.stream || a.keeps_its_place() || b.keeps_its_place() || detail::depend(a.node, b.node);
+OpList::OpList(std::vector<detail::HeldOp>& ops, const Arena& trace) : ops_(ops), trace_(trace), index_(ops) {
+  std::size_t stretch = 0;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const bool goes_on =
+        i > 0 && ops[i].stream == ops[i - 1].stream && !ops[i].keeps_its_place() && !ops[i - 1].keeps_its_place();
+    stretch_.push_back(goes_on ? stretch : ++stretch);
+  }
 }
-
-}  // namespace
 
 std::optional<std::vector<std::size_t>> OpList::readers(std::size_t i, const Tensor& value, std::size_t most) const {
   const auto* const block = trace_.block_at(value.raw());
   if (block == nullptr || !block->second.free || block->second.pinned) return std::nullopt;
   std::vector<std::size_t> readers;
-  for (std::size_t k = i + 1; k < ops_.size(); ++k) {
-    if (any_overlap(ops_[k].node.writes, value)) return std::nullopt;
-    if (!any_overlap(ops_[k].node.reads, value)) continue;
-    if (readers.size() == most || ops_[k].stream != ops_[i].stream) return std::nullopt;
+  for (const std::size_t k : near(value)) {
+    const bool is_read = any_overlap(ops_[k].node.reads, value), is_written = any_overlap(ops_[k].node.writes, value);
+    if (k == i || !(is_read || is_written)) continue;
+    if (k < i || is_written || readers.size() == most || ops_[k].stream != ops_[i].stream) return std::nullopt;
     readers.push_back(k);
   }
-  return is_untouched(value, 0, i) ? std::optional(std::move(readers)) : std::nullopt;
+  return readers;
 }
 
 std::optional<std::size_t> OpList::only_reader(std::size_t i, const Tensor& value) const {
@@ -34,36 +36,45 @@ std::optional<std::size_t> OpList::only_reader(std::size_t i, const Tensor& valu
   return all && all->size() == 1 ? std::optional(all->front()) : std::nullopt;
 }
 
+// Whether op `i` has to keep its order with an op in [begin, end).
+bool OpList::depends_on_any(std::size_t i, std::size_t begin, std::size_t end,
+                            const std::vector<std::size_t>& but) const {
+  const auto meets = [&](const std::vector<Tensor>& tensors, bool is_read) {
+    for (const Tensor& tensor : tensors) {
+      const std::vector<std::size_t>& ops = near(tensor);
+      for (auto k = std::lower_bound(ops.begin(), ops.end(), begin); k != ops.end() && *k < end; ++k) {
+        const Program::Node& node = ops_[*k].node;
+        if (*k == i || std::find(but.begin(), but.end(), *k) != but.end()) continue;
+        if (any_overlap(node.writes, tensor) || (!is_read && any_overlap(node.reads, tensor))) return true;
+      }
+    }
+    return false;
+  };
+  return meets(ops_[i].node.reads, true) || meets(ops_[i].node.writes, false);
+}
+
 bool OpList::can_run_early(std::size_t j, std::size_t i, const std::vector<std::size_t>& others) const {
-  if (ops_[i].stream != ops_[j].stream) return false;
-  for (std::size_t k = i + 1; k < j; ++k) {
-    if (std::find(others.begin(), others.end(), k) == others.end() && depend(ops_[k], ops_[j])) return false;
-  }
-  return true;
+  return stretch_[i] == stretch_[j] && !depends_on_any(j, i + 1, j, others);
 }
 
 bool OpList::can_run_late(std::size_t i, std::size_t j) const {
-  if (ops_[i].stream != ops_[j].stream) return false;
-  for (std::size_t k = i + 1; k < j; ++k) {
-    if (depend(ops_[i], ops_[k])) return false;
-  }
-  return true;
+  return stretch_[i] == stretch_[j] && !depends_on_any(i, i + 1, j, {});
 }
 
 bool OpList::stays(const Tensor& value, std::size_t i, std::size_t k) const {
-  for (std::size_t other = i + 1; other < ops_.size(); ++other) {
-    const bool may_come_before = other < k || ops_[other].stream != ops_[k].stream;
+  for (const std::size_t other : near(value)) {
+    const bool may_come_before = other > i && (other < k || ops_[other].stream != ops_[k].stream);
     if (may_come_before && any_overlap(ops_[other].node.writes, value)) return false;
   }
   return ops_[i].stream == ops_[k].stream;
 }
 
 bool OpList::is_untouched(const Tensor& value, std::size_t i, std::size_t k) const {
-  for (; i < k; ++i) {
-    const Program::Node& node = ops_[i].node;
-    if (any_overlap(node.writes, value) || any_overlap(node.reads, value)) return false;
-  }
-  return true;
+  const std::vector<std::size_t>& ops = near(value);
+  return std::none_of(ops.begin(), ops.end(), [&](std::size_t at) {
+    const Program::Node& node = ops_[at].node;
+    return at >= i && at < k && (any_overlap(node.writes, value) || any_overlap(node.reads, value));
+  });
 }
 
 bool OpList::place(Tensor from, Tensor to, std::size_t i, std::size_t k) {
@@ -74,10 +85,7 @@ bool OpList::place(Tensor from, Tensor to, std::size_t i, std::size_t k) {
     return false;
   }
   // Memory that another stream uses may be waited for in between.
-  for (std::size_t between = i; between < k; ++between) {
-    if (ops_[between].keeps_its_place() || ops_[between].stream != ops_[k].stream) return false;
-  }
-  if (!is_untouched(to, i, k)) return false;
+  if (stretch_[i] != stretch_[k] || !is_untouched(to, i, k)) return false;
   const auto lies_within = [&](const Tensor& part) {
     const auto* const begin = static_cast<const char*>(from.raw());
     const auto* const at = static_cast<const char*>(part.raw());
@@ -90,27 +98,37 @@ bool OpList::place(Tensor from, Tensor to, std::size_t i, std::size_t k) {
   }
   detail::MemoryMoves moves;
   moves.add(block->first, from.bytes(), static_cast<char*>(to.raw()));
-  for (std::size_t at = i; at < ops_.size(); ++at) {
+  const std::vector<std::size_t> touching = near(from);
+  for (const std::size_t at : touching) {
+    index_.remove(at, ops_[at]);
     for (auto* tensors : {&ops_[at].node.reads, &ops_[at].node.writes}) {
       for (Tensor& tensor : *tensors) {
         if (detail::overlap(tensor, from)) tensor = moves(tensor);
       }
     }
     ops_[at].call->move(moves);
+    index_.add(at, ops_[at]);
   }
   return true;
 }
 
 void OpList::replace(std::size_t i, const std::vector<std::size_t>& gone) {
-  const std::source_location where = ops_[i].node.where;
-  ops_[i] = detail::Recording::current()->take_only();
-  ops_[i].node.where = where;
-  if (gone.empty()) return;
-  std::size_t kept = *std::min_element(gone.begin(), gone.end());
-  for (std::size_t k = kept; k < ops_.size(); ++k) {
-    if (std::find(gone.begin(), gone.end(), k) == gone.end()) ops_[kept++] = std::move(ops_[k]);
-  }
-  ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(kept), ops_.end());
+  detail::HeldOp op = detail::Recording::current()->take_only();
+  op.node.where = ops_[i].node.where;
+  index_.remove(i, ops_[i]);
+  index_.add(i, op);
+  ops_[i] = std::move(op);
+  for (const std::size_t k : gone) drop(k);
+}
+
+void OpList::drop(std::size_t i) {
+  index_.remove(i, ops_[i]);
+  ops_[i].node = Program::Node("", {}, {});
+  ops_[i].call = nullptr;
+}
+
+void OpList::compact() {
+  std::erase_if(ops_, [](const detail::HeldOp& op) { return op.call == nullptr; });
 }
 
 }  // namespace giro::rules

@@ -6,18 +6,22 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/program/memory_index.h"
 #include "runtime/program/op.h"
-#include "runtime/program/overlap.h"
 
 namespace giro::rules {
 
-// The ops of a program while rules replace some of them: who reads what, and which of them may change places.
+// The ops of a program while rules replace some of them: who reads what, and which of them may change places. An op
+// that was dropped leaves an empty one behind, which is of no type and touches nothing, until compact().
 class OpList {
  public:
-  OpList(std::vector<detail::HeldOp>& ops, const Arena& trace) : ops_(ops), trace_(trace) {}
+  OpList(std::vector<detail::HeldOp>& ops, const Arena& trace);
 
   std::size_t size() const { return ops_.size(); }
   const detail::HeldOp& operator[](std::size_t i) const { return ops_[i]; }
+
+  // The ops that touch the memory that the tensor lies in, or some near it, in their order.
+  const std::vector<std::size_t>& near(const Tensor& tensor) const { return index_.ops_at(tensor); }
 
   // The only op that reads what op `i` writes to `value`, where nothing else ever looks at it. None for a value that
   // lies outside of the program, that is still held, or that another op writes to as well.
@@ -43,11 +47,19 @@ class OpList {
 
   // Puts the one op that was queued, on op `i`'s stream, in the place of op `i`, and drops the ops at `gone`.
   void replace(std::size_t i, const std::vector<std::size_t>& gone = {});
-  void drop(std::size_t i) { ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(i)); }
+  void drop(std::size_t i);
+
+  // Removes the empty ops. The list is of no use afterwards.
+  void compact();
 
  private:
+  bool depends_on_any(std::size_t i, std::size_t begin, std::size_t end, const std::vector<std::size_t>& but) const;
+
   std::vector<detail::HeldOp>& ops_;
   const Arena& trace_;
+  MemoryIndex index_;
+  // Ops of one number are all on one stream, with nothing between them that keeps its place.
+  std::vector<std::size_t> stretch_;
 };
 
 // Whether two views are of the same elements.

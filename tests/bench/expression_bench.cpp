@@ -1,19 +1,22 @@
-// What expressions cost on the CPU, on one thread: chains in the cache and in memory, softmax, LayerNorm, sums. Beside
-// them copies of as many bytes. expression_peers.py times the same in PyTorch and JAX.
+// What expressions cost on the CPU, on one thread: chains in the cache and in memory, softmax, LayerNorm, sums, losses
+// with their gradients, AdamW. Beside them copies. expression_peers.py times the same in PyTorch and JAX.
 
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <vector>
 
+#include <giro/kernels/nn/functional.h>
 #include <giro/kernels/optim/update.h>
 #include <giro/runtime/graph.h>
 #include <giro/runtime/stream.h>
 
 #include "kernels/cpu/expression.h"
+#include "kernels/rules/record.h"
 #include "tests/kernels/pointwise/expressions.h"
 
 namespace giro::test {
@@ -59,6 +62,16 @@ void chain_of_20_bf16(benchmark::State& state) {
 }
 BENCHMARK(chain_of_20_bf16)->Arg(1 << 16)->Unit(benchmark::kMicrosecond);
 
+// x + y, which is nothing but memory.
+void add(benchmark::State& state) {
+  const std::int64_t n = state.range(0);
+  Builder b(Shape{n}, 0);
+  const std::uint16_t x = b.read(numbers(n), contiguous(Shape{n})), y = b.read(numbers(n), contiguous(Shape{n}));
+  b.write(b.apply(test_add, x, y));
+  replay(state, b, 12 * n);
+}
+BENCHMARK(add)->Arg(1 << 26)->Unit(benchmark::kMicrosecond);
+
 void gelu(benchmark::State& state) {
   const std::int64_t n = state.range(0);
   Builder b(Shape{n}, 0);
@@ -70,7 +83,7 @@ void gelu(benchmark::State& state) {
   b.write(b.apply(test_multiply, half, b.apply(test_add, t, b.constant(DType::f32, 1))));
   replay(state, b, 8 * n);
 }
-BENCHMARK(gelu)->Arg(1 << 16)->Arg(1 << 20)->Unit(benchmark::kMicrosecond);
+BENCHMARK(gelu)->Arg(1 << 16)->Arg(1 << 20)->Arg(1 << 26)->Unit(benchmark::kMicrosecond);
 
 void softmax(benchmark::State& state) {
   const std::int64_t rows = state.range(0), n = state.range(1);
@@ -81,7 +94,13 @@ void softmax(benchmark::State& state) {
   b.write(b.apply(test_multiply, e, b.apply(test_reciprocal, b.reduce(Combiner::sum, e))));
   replay(state, b, 8 * rows * n);
 }
-BENCHMARK(softmax)->Args({1024, 1024})->Args({32, 10})->Args({64, 32768})->Unit(benchmark::kMicrosecond);
+BENCHMARK(softmax)
+    ->Args({64, 1024})
+    ->Args({1024, 1024})
+    ->Args({32, 10})
+    ->Args({64, 32768})
+    ->Args({16384, 1024})
+    ->Unit(benchmark::kMicrosecond);
 
 void layer_norm(benchmark::State& state) {
   const std::int64_t rows = state.range(0), n = state.range(1);
@@ -99,7 +118,38 @@ void layer_norm(benchmark::State& state) {
   b.write(b.apply(test_add, b.apply(test_multiply, b.apply(test_multiply, d, r), scale), offset));
   replay(state, b, 8 * rows * n);
 }
-BENCHMARK(layer_norm)->Args({1024, 768})->Unit(benchmark::kMicrosecond);
+BENCHMARK(layer_norm)->Args({128, 768})->Args({1024, 768})->Args({16384, 768})->Unit(benchmark::kMicrosecond);
+
+// Of the loss sum(f(inputs) dy): it and its gradients by the inputs, the first of which is of dy's shape.
+void with_gradients(benchmark::State& state, const std::vector<Shape>& shapes, std::int64_t bytes,
+                    const std::function<nn::Var(const std::vector<nn::Var>&)>& f) {
+  omp_set_num_threads(1);
+  const Stream stream(Device::cpu());
+  std::vector<std::shared_ptr<Memory>> memory;
+  const auto tensor = [&](const Shape& shape) {
+    memory.push_back(numbers(shape.count()));
+    return Tensor(memory.back()->tensor().raw(), DType::f32, shape, Device::cpu());
+  };
+  std::vector<nn::Var> inputs;
+  for (const Shape& shape : shapes) inputs.push_back(nn::Var::parameter(tensor(shape), tensor(shape), stream));
+  const nn::Var dy(tensor(shapes.front()), stream);
+  const Graph graph = rules::record(stream, [&] { nn::backward(nn::sum(f(inputs) * dy)); });
+  for (auto _ : state) graph.replay(stream);
+  state.SetBytesProcessed(state.iterations() * bytes);
+}
+void gelu_gradient(benchmark::State& state) {
+  const std::int64_t n = state.range(0);
+  with_gradients(state, {Shape{n}}, 12 * n, [](const std::vector<nn::Var>& in) { return nn::gelu(in[0]); });
+}
+BENCHMARK(gelu_gradient)->Arg(1 << 16)->Arg(1 << 20)->Unit(benchmark::kMicrosecond);
+void layer_norm_gradient(benchmark::State& state) {
+  const std::int64_t rows = state.range(0), n = state.range(1);
+  with_gradients(state, {Shape{rows, n}, Shape{n}, Shape{n}}, 12 * rows * n, [](const std::vector<nn::Var>& in) {
+    const nn::Var d = in[0] - nn::mean(in[0], {-1});
+    return d * nn::rsqrt(nn::mean(nn::square(d), {-1}) + 1e-5) * in[1] + in[2];
+  });
+}
+BENCHMARK(layer_norm_gradient)->Args({128, 768})->Args({1024, 768})->Args({16384, 768})->Unit(benchmark::kMicrosecond);
 
 void sum_of(benchmark::State& state, const Shape& shape, const Layout& layout, std::size_t reduced) {
   Builder b(shape, reduced);

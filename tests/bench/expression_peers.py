@@ -1,11 +1,46 @@
 #!/usr/bin/env python3
-"""Times what expression_bench times, in PyTorch and JAX on one thread, in microseconds.
+"""What expression_bench times beside torch.compile, with and without max-autotune, and jax.jit, of f32 on one core.
 
-usage: taskset -c 0 env OMP_NUM_THREADS=1 python3 expression_peers.py [torch] [jax]
+usage: expression_peers.py [--bench FILE] [--cpu N] [--rounds N] [--seconds S] [--peers torch max-autotune jax]
+                           [--cases REGEX]
+
+All take turns, case by case and round after round. It prints the least CPU time of each in microseconds, how many times
+as fast as the best peer giro was, and where all of the data is in memory what it moves against memcpy in the same run.
 """
 
+import argparse
+import gc
+import json
+import os
+import re
+import subprocess
 import sys
 import time
+
+# Case, function, shape, the ratio wanted, and the bytes that it has to move where it is bound by memory.
+MEMORY = 1 << 26
+CASES = [
+    ("chain_of_20/65536", "chain", (1 << 16,), 0.8, 0),
+    (f"chain_of_20/{MEMORY}", "chain", (MEMORY,), 1.0, 12 * MEMORY),
+    ("gelu/65536", "gelu", (1 << 16,), 1.0, 0),
+    (f"gelu/{MEMORY}", "gelu", (MEMORY,), 1.0, 8 * MEMORY),
+    ("gelu_gradient/65536", "gelu_gradient", (1 << 16,), 1.0, 0),
+    ("softmax/64/1024", "softmax", (64, 1024), 1.0, 0),
+    ("softmax/1024/1024", "softmax", (1024, 1024), 1.0, 0),
+    ("softmax/64/32768", "softmax", (64, 32768), 1.0, 0),
+    ("softmax/16384/1024", "softmax", (16384, 1024), 1.0, 8 << 24),
+    ("layer_norm/128/768", "layer_norm", (128, 768), 1.0, 0),
+    ("layer_norm/1024/768", "layer_norm", (1024, 768), 1.0, 0),
+    ("layer_norm/16384/768", "layer_norm", (16384, 768), 1.0, 8 * 16384 * 768),
+    ("layer_norm_gradient/128/768", "layer_norm_gradient", (128, 768), 1.0, 0),
+    ("layer_norm_gradient/1024/768", "layer_norm_gradient", (1024, 768), 1.0, 0),
+    ("layer_norm_gradient/16384/768", "layer_norm_gradient", (16384, 768), 1.0, 12 * 16384 * 768),
+    ("sum_of_rows", "sum_of_rows", (1024, 1024), 1.0, 0),
+    ("sum_of_columns", "sum_of_columns", (1024, 1024), 1.0, 0),
+    ("sum_of_all", "sum_of_all", (MEMORY,), 1.0, 4 * MEMORY),
+    ("adamw/124000000", "adamw", (124_000_000,), 1.0, 28 * 124_000_000),
+]
+BYTES_OF_COPY = 8 * MEMORY
 
 
 def chain(x, y, maximum):
@@ -18,87 +53,195 @@ def gelu(x, tanh):
     return 0.5 * x * (tanh((x + 0.044715 * (x * x * x)) * 0.7978845608028654) + 1)
 
 
-def shapes():
-    yield "chain_of_20/65536", "chain", (1 << 16,)
-    yield "chain_of_20/67108864", "chain", (1 << 26,)
-    yield "gelu/65536", "gelu", (1 << 16,)
-    yield "gelu/1048576", "gelu", (1 << 20,)
-    yield "softmax/1024/1024", "softmax", (1024, 1024)
-    yield "softmax/32/10", "softmax", (32, 10)
-    yield "softmax/64/32768", "softmax", (64, 32768)
-    yield "layer_norm/1024/768", "layer_norm", (1024, 768)
-    yield "sum_of_rows", "sum_of_rows", (1024, 1024)
-    yield "sum_of_columns", "sum_of_columns", (1024, 1024)
-    yield "sum_of_all", "sum_of_all", (1 << 26,)
+def layer_norm(x, s, o, rsqrt):
+    d = x - x.mean(-1)[:, None]
+    return d * rsqrt((d * d).mean(-1)[:, None] + 1e-5) * s + o
 
 
-def best(call, seconds=0.5):
-    for _ in range(3):
+def adamw(p, g, m, v, step, rate, sqrt):
+    m = m + 0.1 * (g - m)
+    v = v + 0.001 * (g * g - v)
+    denominator = sqrt(v / (1 - 0.999**step)) + 1e-8
+    return p - rate * (m / (1 - 0.9**step) / denominator + 0.01 * p), m, v
+
+
+def inputs_of(function, shape, normal):
+    """One array for each of the shapes that the function takes."""
+    rows = {"layer_norm": 2, "layer_norm_gradient": 2}.get(function, 0)
+    wholes = {"chain": 2, "gelu_gradient": 2, "layer_norm_gradient": 2, "adamw": 4}.get(function, 1)
+    return [normal(shape) for _ in range(wholes)] + [normal(shape[-1:]) for _ in range(rows)]
+
+
+class Giro:
+    def __init__(self, bench, seconds):
+        self.bench, self.seconds = bench, seconds
+
+    def prepare(self, name, function, shape):
+        command = [self.bench, f"--benchmark_filter=^{name}$", "--benchmark_format=json",
+                   f"--benchmark_min_time={self.seconds}"]
+
+        def measured():
+            output = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+            return json.loads(output)["benchmarks"][0]["cpu_time"]
+
+        return measured
+
+
+def timed(call, seconds):
+    """The mean CPU time of a call, as the benchmark's is."""
+    for _ in range(2):
         call()
-    times, end = [], time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < 5:
-        begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
-    return sorted(times)[len(times) // 2] * 1e6
+
+    def measured():
+        calls, begin, end = 0, time.process_time(), time.perf_counter() + seconds
+        while calls == 0 or time.perf_counter() < end:
+            call()
+            calls += 1
+        return (time.process_time() - begin) / calls * 1e6
+
+    return measured
 
 
-def of_torch():
-    import torch
+class Torch:
+    def __init__(self, mode, seconds):
+        import torch
 
-    torch.set_num_threads(1)
-    functions = {
-        "chain": lambda x, y: chain(x, y, lambda a, b: torch.clamp_min(a, b)),
-        "gelu": lambda x: gelu(x, torch.tanh),
-        "softmax": lambda x: torch.softmax(x, -1),
-        "layer_norm": lambda x, s, o: torch.nn.functional.layer_norm(x, x.shape[-1:], s, o),
-        "sum_of_rows": lambda x: x.sum(1),
-        "sum_of_columns": lambda x: x.sum(0),
-        "sum_of_all": lambda x: x.sum(),
-    }
-    for name, function, shape in shapes():
-        arrays = [torch.randn(shape)]
-        if function == "chain":
-            arrays.append(torch.randn(shape))
-        if function == "layer_norm":
-            arrays += [torch.randn(shape[-1]), torch.randn(shape[-1])]
-        eager, compiled = functions[function], torch.compile(functions[function], dynamic=False)
-        with torch.no_grad():
-            print(f"torch.compile {name} {best(lambda: compiled(*arrays)):.1f}, eager {best(lambda: eager(*arrays)):.1f}",
-                  flush=True)
+        torch.set_num_threads(1)
+        self.torch, self.mode, self.seconds = torch, mode, seconds
+
+    def prepare(self, name, function, shape):
+        torch = self.torch
+        arrays = inputs_of(function, shape, torch.randn)
+        torch._dynamo.reset()
+        functions = {
+            "chain": lambda x, y: chain(x, y, lambda a, b: torch.clamp_min(a, b)),
+            "gelu": lambda x: gelu(x, torch.tanh),
+            "gelu_gradient": lambda x, dy: (gelu(x, torch.tanh) * dy).sum(),
+            "softmax": lambda x: torch.softmax(x, -1),
+            "layer_norm": lambda x, s, o: torch.nn.functional.layer_norm(x, x.shape[-1:], s, o),
+            "layer_norm_gradient": lambda x, dy, s, o: (
+                torch.nn.functional.layer_norm(x, x.shape[-1:], s, o) * dy).sum(),
+            "sum_of_rows": lambda x: x.sum(1),
+            "sum_of_columns": lambda x: x.sum(0),
+            "sum_of_all": lambda x: x.sum(),
+        }
+        options = {} if self.mode is None else {"mode": self.mode}
+        if function == "adamw":
+            p, g, m, v = arrays
+            v.abs_()
+
+            def update(p, g, m, v):
+                for old, new in zip((p, m, v), adamw(p, g, m, v, 100, 1e-3, torch.sqrt)):
+                    old.copy_(new)
+
+            functions["adamw"] = update
+        compiled = torch.compile(functions[function], dynamic=False, **options)
+        if function.endswith("_gradient"):
+            wanted = [a for i, a in enumerate(arrays) if i != 1]
+            for a in wanted:
+                a.requires_grad_()
+
+            def call():
+                for a in wanted:
+                    a.grad = None
+                compiled(*arrays).backward()
+
+            return timed(call, self.seconds)
+
+        def call():
+            with torch.no_grad():
+                compiled(*arrays)
+
+        return timed(call, self.seconds)
 
 
-def of_jax():
-    import jax
-    import jax.numpy as jnp
+class Jax:
+    def __init__(self, seconds):
+        import jax
 
-    def layer_norm(x, s, o):
-        d = x - x.mean(-1, keepdims=True)
-        return d * jax.lax.rsqrt((d * d).mean(-1, keepdims=True) + 1e-5) * s + o
+        self.jax, self.seconds = jax, seconds
 
-    functions = {
-        "chain": lambda x, y: chain(x, y, jnp.maximum),
-        "gelu": lambda x: gelu(x, jnp.tanh),
-        "softmax": lambda x: jax.nn.softmax(x, -1),
-        "layer_norm": layer_norm,
-        "sum_of_rows": lambda x: x.sum(1),
-        "sum_of_columns": lambda x: x.sum(0),
-        "sum_of_all": lambda x: x.sum(),
-    }
-    for name, function, shape in shapes():
-        key = jax.random.key(0)
-        arrays = [jax.random.normal(key, shape)]
-        if function == "chain":
-            arrays.append(jax.random.normal(key, shape))
-        if function == "layer_norm":
-            arrays += [jax.random.normal(key, shape[-1:])] * 2
+    def prepare(self, name, function, shape):
+        import numpy
+
+        jax, jnp = self.jax, self.jax.numpy
+        generator = numpy.random.default_rng(0)
+        arrays = inputs_of(function, shape, lambda s: jnp.asarray(generator.standard_normal(s, dtype=numpy.float32)))
+        norm = lambda x, s, o: layer_norm(x, s, o, jax.lax.rsqrt)
+        functions = {
+            "chain": lambda x, y: chain(x, y, jnp.maximum),
+            "gelu": lambda x: gelu(x, jnp.tanh),
+            "gelu_gradient": jax.value_and_grad(lambda x, dy: (gelu(x, jnp.tanh) * dy).sum()),
+            "softmax": lambda x: jax.nn.softmax(x, -1),
+            "layer_norm": norm,
+            "layer_norm_gradient": jax.value_and_grad(lambda x, dy, s, o: (norm(x, s, o) * dy).sum(), (0, 2, 3)),
+            "sum_of_rows": lambda x: x.sum(1),
+            "sum_of_columns": lambda x: x.sum(0),
+            "sum_of_all": lambda x: x.sum(),
+        }
+        if function == "adamw":
+            step = jax.jit(lambda p, g, m, v: adamw(p, g, m, v, 100, 1e-3, jnp.sqrt), donate_argnums=(0, 2, 3))
+            p, g, m, v = arrays
+            state = [p, m, jnp.abs(v)]
+            arrays = p = m = v = None
+
+            def call():
+                state[:] = step(state[0], g, state[1], state[2])
+                jax.block_until_ready(state)
+
+            return timed(call, self.seconds)
         compiled = jax.jit(functions[function])
-        print(f"jax.jit {name} {best(lambda: compiled(*arrays).block_until_ready()):.1f}", flush=True)
+        return timed(lambda: jax.block_until_ready(compiled(*arrays)), self.seconds)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bench", default="build-cpu/tests/bench/expression_bench")
+    parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.2, help="of each measurement")
+    parser.add_argument("--peers", nargs="*", default=["torch", "max-autotune", "jax"])
+    parser.add_argument("--cases", default="", help="a regular expression of their names")
+    options = parser.parse_args()
+
+    os.sched_setaffinity(0, {options.cpu})
+    os.environ["OMP_NUM_THREADS"] = "1"
+    measures = {"giro": Giro(options.bench, options.seconds)}
+    for peer in options.peers:
+        measures[peer] = (Jax(options.seconds) if peer == "jax" else
+                          Torch(None if peer == "torch" else "max-autotune", options.seconds))
+    copy = measures["giro"].prepare(f"copy/{MEMORY}", None, None)
+    least_copy = None
+    print("| case | " + " | ".join(measures) + " | best peer / giro (wanted) | of memcpy's bandwidth |")
+    print("|---" * (len(measures) + 3) + "|")
+    missed = []
+    for name, function, shape, wanted, bytes_moved in CASES:
+        if not re.search(options.cases, name):
+            continue
+        calls = {which: measure.prepare(name, function, shape) for which, measure in measures.items()}
+        least = {}
+        for _ in range(options.rounds):
+            for which, call in calls.items():
+                now = call()
+                least[which] = min(now, least.get(which, now))
+            if bytes_moved:
+                now = copy()
+                least_copy = min(now, least_copy or now)
+        row = [f"{value:,.1f}" if value < 100 else f"{value:,.0f}" for value in least.values()]
+        peers = [value for which, value in least.items() if which != "giro"]
+        ratio = min(peers) / least["giro"] if peers else 0
+        share = bytes_moved / least["giro"] / (BYTES_OF_COPY / least_copy) if bytes_moved else None
+        if ratio < wanted or (share is not None and share < 0.9):
+            missed.append(name)
+        print(f"| {name} | " + " | ".join(row) + f" | {ratio:.2f} ({wanted}) | "
+              + (f"{share:.2f}" if share is not None else "") + " |", flush=True)
+        calls = None
+        gc.collect()
+    if least_copy:
+        print(f"memcpy: {BYTES_OF_COPY / least_copy / 1e3:.1f} GB/s, read and written")
+    print("missed: " + (", ".join(missed) or "nothing"))
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or ["torch", "jax"]
-    if "torch" in wanted:
-        of_torch()
-    if "jax" in wanted:
-        of_jax()
+    sys.exit(main())

@@ -1,9 +1,16 @@
 #include <giro/kernels/optim/update.h>
 
+#include <tuple>
+
 #include <giro/kernels/elementwise.h>
+#include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/optim/loss_scale.h>
 #include <giro/kernels/reduce.h>
+#include <giro/runtime/graph.h>
+#include <giro/runtime/program.h>
 
+#include "kernels/rules/record.h"
+#include "tests/environment_setting.h"
 #include "tests/kernels/op_test.h"
 
 namespace giro::optim {
@@ -322,6 +329,52 @@ TEST_P(UpdateTest, ZeroGradientsLeaveParamsAlone) {
   for (const Optimizer& o : kOptimizers) {
     if (o.rule.weight_decay == 0) check_update(o, old, {DType::f32, {count}, zeros}, 0, 0);
   }
+}
+
+// The norm, and then all that follows from it: clipping, AdamW, the average of the parameters, their copy in 16 bits.
+TEST_P(UpdateTest, WithItsNormAnAverageAndACopyItIsTwoKernels) {
+  const std::int64_t count = 4096 * kGranule;  // more than one block sums up
+  std::string text;
+  const auto result_of = [&](const char* rules, std::size_t& nodes) {
+    const test::RewriteSetting setting(rules);
+    const auto filled = [&](double value) {
+      const Tensor buffer = tensor({count});
+      fill(buffer, value, stream());
+      return buffer;
+    };
+    const Tensor params = filled(0.5), grads = filled(0.25), mu = filled(0.125), nu = filled(0.0625),
+                 average = filled(0.75), copy = tensor({count}, DType::bf16), rate = tensor({}),
+                 step = tensor({}, DType::i64);
+    from_host<std::int64_t>(step, {3}, stream());
+    const Graph graph = rules::record(stream(), [&] {
+      const Buffer memory = stream().allocate(sizeof(float));
+      const Tensor norm(memory.data(), DType::f32, {}, device());
+      sum_of_squares(norm, grads, stream());
+      update({.rule = Rule::adam, .learning_rate = 1e-3, .weight_decay = 0.1, .max_norm = 1},
+             {.params = params,
+              .grads = grads,
+              .mu = mu,
+              .nu = nu,
+              .step = step,
+              .learning_rate = rate,
+              .squared_norm = norm},
+             stream());
+      const nn::Var moved = 0.999 * nn::Var(average, stream()) + 0.001 * nn::Var(params, stream());
+      cast(average, moved.value(), stream());
+      cast(copy, params, stream());
+    });
+    nodes = graph.num_nodes();
+    text = graph.program().text();
+    graph.replay(stream());
+    const Tensor copied_bytes(copy.raw(), DType::u8, {2 * count}, device());
+    return std::tuple(to_host<float>(params, stream()), to_host<float>(average, stream()),
+                      to_host<std::uint8_t>(copied_bytes, stream()));
+  };
+  std::size_t nodes = 0, nodes_without_rules = 0;
+  const auto values = result_of("1", nodes);
+  EXPECT_EQ(nodes, 2u) << text;
+  EXPECT_TRUE(values == result_of("0", nodes_without_rules));
+  EXPECT_EQ(nodes_without_rules, 7u);
 }
 
 // Many recorded steps against a trajectory in double that never looks at the device's.

@@ -1,12 +1,20 @@
 // NVRTC: the real one compiles, but what it hands out as machine code is PTX, which the emulation's cudaLibraryLoadData
-// takes. Its version is another, so that nobody mistakes the one for the other in a cache.
+// takes. Its version is another, so that nobody mistakes the one for the other in a cache. Sources are kept for
+// generated_kernels.py.
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <nvrtc.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -24,13 +32,44 @@ F real(F, const char* name) {
 }
 
 // What giro keeps of it stays within the build.
-const bool has_cache = setenv("GIRO_CACHE", CUDA_ON_CPU_COMPILED "/cache", 0) == 0;
+const bool has_cache = setenv("GIRO_CACHE", CUDA_ON_CPU_COMPILED "/cache", 1) == 0;
 
 // PTX of an architecture whose machine code is asked for.
 std::string virtual_architecture(std::string option) {
   const std::string begin = "--gpu-architecture=sm_";
   if (option.rfind(begin, 0) == 0) option.replace(0, begin.size(), "--gpu-architecture=compute_");
   return option;
+}
+
+// Of programs that have not been compiled yet.
+class Sources {
+ public:
+  void add(nvrtcProgram program, const char* source) {
+    const std::lock_guard lock(mutex_);
+    sources_[program] = source;
+  }
+  // In a file, after a line of what it is compiled with. Another process may write the same.
+  void keep(nvrtcProgram program, const std::string& options) {
+    const std::lock_guard lock(mutex_);
+    const std::string text = fmt::format("//{}\n{}", options, sources_[program]);
+    sources_.erase(program);
+    const std::string folder = CUDA_ON_CPU_COMPILED "/sources";
+    const std::string path = fmt::format("{}/{:016x}.cu", folder, std::hash<std::string>()(text));
+    const std::string own = fmt::format("{}.{}", path, getpid());
+    std::error_code ignored;  // generated_kernels.py misses it
+    std::filesystem::create_directories(folder, ignored);
+    std::ofstream(own) << text;
+    std::filesystem::rename(own, path, ignored);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<nvrtcProgram, std::string> sources_;
+};
+
+Sources& sources() {
+  static auto* const all = new Sources;
+  return *all;
 }
 
 }  // namespace
@@ -64,7 +103,9 @@ nvrtcResult nvrtcGetSupportedArchs(int* architectures) {
 nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source, const char* name, int headers,
                                const char* const* contents, const char* const* names) {
   REAL(nvrtcCreateProgram);
-  return real_function(program, source, name, headers, contents, names);
+  const nvrtcResult result = real_function(program, source, name, headers, contents, names);
+  if (result == NVRTC_SUCCESS) sources().add(*program, source);
+  return result;
 }
 
 nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) {
@@ -75,10 +116,16 @@ nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) {
 nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count, const char* const* options) {
   REAL(nvrtcCompileProgram);
   std::vector<std::string> texts{"-lineinfo"};
-  for (int i = 0; i < count; ++i) texts.push_back(virtual_architecture(options[i]));
+  std::string others;
+  for (int i = 0; i < count; ++i) {
+    texts.push_back(virtual_architecture(options[i]));
+    if (texts.back() == options[i]) others += " " + texts.back();
+  }
   std::vector<const char*> pointers;
   for (const std::string& text : texts) pointers.push_back(text.c_str());
-  return real_function(program, static_cast<int>(pointers.size()), pointers.data());
+  const nvrtcResult result = real_function(program, static_cast<int>(pointers.size()), pointers.data());
+  if (result == NVRTC_SUCCESS) sources().keep(program, others);
+  return result;
 }
 
 nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, std::size_t* size) {

@@ -31,12 +31,12 @@ class CudaExpressionTest : public ::testing::Test {
   void check(std::vector<ExpressionCase> cases) {
     if (!stream_) return;
     std::vector<std::vector<Buffer>> memory;
-    std::vector<pointwise::Expression> expressions;
+    std::vector<std::pair<const pointwise::Expression*, const ops::Publish*>> expressions;
     for (ExpressionCase& c : cases) {
       memory.push_back(place(c));
-      expressions.push_back(c.expression);
+      expressions.emplace_back(&c.expression, nullptr);
     }
-    cuda::prepare(expressions, stream_->device());
+    cuda::prepare(expressions, *stream_);
     for (std::size_t i = 0; i < cases.size(); ++i) {
       cuda::run(cases[i].expression, *stream_);
       stream_->synchronize();
@@ -174,12 +174,12 @@ TEST_F(CudaExpressionTest, SumsToTheBit) {
     add(columns, test::strided({1, kRows}), false);
     add(columns, test::strided({1, kRows}), true);
     std::vector<std::vector<Buffer>> memory;
-    std::vector<pointwise::Expression> expressions;
+    std::vector<std::pair<const pointwise::Expression*, const ops::Publish*>> expressions;
     for (ExpressionCase& c : cases) {
       memory.push_back(place(c));
-      expressions.push_back(c.expression);
+      expressions.emplace_back(&c.expression, nullptr);
     }
-    cuda::prepare(expressions, stream_->device());
+    cuda::prepare(expressions, *stream_);
     Bytes first;
     for (const ExpressionCase& c : cases) {
       cuda::run(c.expression, *stream_);

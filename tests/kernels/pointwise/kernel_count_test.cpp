@@ -181,6 +181,19 @@ TEST_P(KernelCountTest, ReshapingIsNoBorder) {
   EXPECT_EQ(heads.nodes().size(), 1u) << heads.text();
 }
 
+// Within the sum it would be stored again by every row of x.
+TEST_P(KernelCountTest, AColumnsValueThatIsKeptStaysOutsideOfASumOverAll) {
+  const Vars in = parameters({random_.uniform({2, 33}), random_.uniform({33})});
+  Var column, y;
+  const Program kept = recorded([&] {
+    column = stop_gradient(in[1] - 1);
+    y = stop_gradient(sum(maximum(in[0], column), {0, 1}));
+  });
+  EXPECT_EQ(kept.nodes().size(), 2u) << kept.text();
+  const Program dropped = recorded([&] { y = stop_gradient(sum(maximum(in[0], in[1] - 1), {0, 1})); });
+  EXPECT_EQ(dropped.nodes().size(), 1u) << dropped.text();
+}
+
 TEST_P(KernelCountTest, SumsOfOneSpaceAreOne) {
   const Vars in = parameters({random_.uniform({6, 40}), random_.uniform({6, 40})});
   Vars sums;

@@ -275,7 +275,8 @@ inline nn::Var RandomProgram::sum_of(const std::vector<nn::Var>& values) {
 }
 
 inline RandomProgram::Computed RandomProgram::with_gradients(const std::vector<nn::Var>& parameters) const {
-  Computed computed{.values = (*this)(parameters)};
+  Computed computed;
+  computed.values = (*this)(parameters);
   for (const std::size_t id : computed.values.results) computed.results.push_back(computed.values.all[id]);
   nn::Var loss = order > 0 ? sum_of(computed.results) : nn::Var();
   if (order == 2 && loss.value()) {

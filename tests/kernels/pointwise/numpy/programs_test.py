@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What giro computes of random programs, and their gradients, against NumPy in double.
 
-usage: programs_test.py WRITE_PROGRAMS [FIRST_SEED [COUNT]]
+usage: programs_test.py WRITE_PROGRAMS [FIRST_SEED [COUNT [DEVICE]]]
 
 GIRO_EXPRESSIONS is the number of programs, too. An element is compared where its bound follows from the arithmetic
 (numbers_with_errors.py); at least half of all must be.
@@ -84,10 +84,10 @@ class Tally:
                 print(f"  {k + len(program['inputs'])}: {op} {inputs} {attributes or ''}")
 
 
-def main(write_programs, first="0", count=None):
+def main(write_programs, first="0", count=None, device="cpu"):
     count = int(count or os.environ.get("GIRO_EXPRESSIONS", PROGRAMS))
     tally = Tally()
-    with subprocess.Popen([write_programs, first, str(count)], stdout=subprocess.PIPE, text=True) as writer:
+    with subprocess.Popen([write_programs, first, str(count), device], stdout=subprocess.PIPE, text=True) as writer:
         for line in writer.stdout:
             tally.add(json.loads(line))
     if writer.returncode != 0:

@@ -1,5 +1,5 @@
-// Writes random programs, what giro computes of them on the CPU with all rules, and the gradients, a line of JSON each:
-// write_programs FIRST_SEED COUNT. programs_test.py reads them.
+// Writes random programs, what giro computes of them on a device with all rules, and the gradients, a line of JSON
+// each: write_programs FIRST_SEED COUNT DEVICE. programs_test.py reads them.
 
 #include <fmt/format.h>
 
@@ -83,8 +83,8 @@ void write(unsigned seed, const Stream& stream) {
 }  // namespace giro::nn
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
-  const giro::Stream stream(giro::Device::cpu());
+  if (argc != 4) return 2;
+  const giro::Stream stream(giro::parse_device(argv[3], giro::discover_devices()));
   const unsigned first = static_cast<unsigned>(std::strtoul(argv[1], nullptr, 10));
   const unsigned count = static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10));
   for (unsigned seed = first; seed < first + count; ++seed) giro::nn::write(seed, stream);

@@ -15,12 +15,12 @@ std::vector<Tensor> both(std::vector<Tensor> a, const std::vector<Tensor>& b) {
 
 }  // namespace
 
-// The last elements that a step computes, as its update, publish its row of logs, too. On a GPU alone, where a kernel
-// of its own costs more than the row.
+// The last elements that a step computes, as its update, publish its row of logs, too. A kernel
+// of its own would cost more than the row.
 bool publish_with_update(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const publish = detail::op_of<ops::Publish>(ops[i]);
-  if (publish == nullptr || stream.device().is_cpu() || publish->scalars.size() != publish->row_columns) return false;
+  if (publish == nullptr || publish->scalars.size() != publish->row_columns) return false;
   for (std::size_t k = i; k-- > 0;) {
     const pointwise::Expression* const expression = expression_of(ops[k]);
     if (expression == nullptr || pointwise::reduces(*expression)) continue;

@@ -4,12 +4,12 @@
 
 namespace giro::rules {
 
-// A weight that is used in several places: each further gradient is added where the first lies, without a temporary. On
-// a GPU alone, where the library adds to what is there.
+// A weight that is used in several places: each further gradient is added where the first lies, without a temporary.
+// The library adds to what is there; the CPU's cannot.
 bool add_in_place(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const backward = detail::op_of<ops::DenseBackward>(ops[i]);
-  if (backward == nullptr || stream.device().is_cpu()) return false;
+  if (backward == nullptr) return false;
   const Tensor dw = backward->dw;
   if (backward->dx || !dw || dw.dtype() != DType::f32) return false;
   const auto reader = ops.only_reader(i, dw);

@@ -3,12 +3,12 @@
 
 namespace giro::rules {
 
-// The gradient of a convolution's bias is added up where the gradient that it is the sum of is computed. On a GPU
-// alone: on the CPU it comes with that of the weights.
+// The gradient of a convolution's bias is added up where the gradient that it is the sum of is computed. On the
+// CPU it comes with that of the weights.
 bool bias_gradient(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const pool = detail::op_of<ops::AvgPoolActivationBackward>(ops[i]);
-  if (pool == nullptr || pool->db || stream.device().is_cpu()) return false;
+  if (pool == nullptr || pool->db) return false;
   for (std::size_t k = i + 1; k < ops.size(); ++k) {
     const auto* const backward = detail::op_of<ops::Conv2dBackward>(ops[k]);
     if (backward == nullptr || !same(backward->dz, pool->dz) || !backward->db) continue;

@@ -6,11 +6,11 @@
 namespace giro::rules {
 
 // Images that are stored as bytes stay bytes where only narrow dense layers read them: these scale them as they read,
-// and a quarter of the memory is moved. On the CPU alone: a GPU's products want floats.
+// and a quarter of the memory is moved. A GPU's products want floats.
 bool dense_of_bytes(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const std::optional<Scaling> scaling = scaling_of(ops[i]);
-  if (!scaling || stream.device().is_cuda()) return false;
+  if (!scaling) return false;
   const auto readers = ops.readers(i, scaling->out);
   if (scaling->in.dtype() != DType::u8 || scaling->out.dtype() != DType::f32 || !readers || readers->empty()) {
     return false;

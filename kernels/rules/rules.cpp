@@ -1,0 +1,52 @@
+#include "kernels/rules/rules.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace giro::rules {
+namespace {
+
+constexpr Rule kCpu[] = {
+    {"drop_unused", drop_unused},
+    {"write_in_place", write_in_place},
+    {"dense_of_bytes", dense_of_bytes},
+    {"gather_together", gather_together},
+    {"count_with_publish", count_with_publish},
+    {"splice", splice},
+    {"mean_cross_entropy", mean_cross_entropy},
+    {"pool_gradient", pool_gradient},
+    {"pool_after_relu", pool_after_relu},
+};
+
+constexpr Rule kCuda[] = {
+    {"drop_unused", drop_unused},
+    {"write_in_place", write_in_place},
+    {"gather_together", gather_together},
+    {"add_in_place", add_in_place},
+    {"count_with_publish", count_with_publish},
+    {"splice", splice},
+    {"mean_cross_entropy", mean_cross_entropy},
+    {"pool_gradient", pool_gradient},
+    {"pool_after_relu", pool_after_relu},
+    {"bias_with_pooling", bias_with_pooling},
+    {"bias_gradient", bias_gradient},
+    {"publish_with_update", publish_with_update},
+};
+
+}  // namespace
+
+std::span<const Rule> rules_of(Device device) {
+  return device.is_cpu() ? std::span<const Rule>(kCpu) : std::span<const Rule>(kCuda);
+}
+
+std::vector<std::string_view> rule_names() {
+  std::vector<std::string_view> names;
+  for (const std::span<const Rule> rules : {std::span<const Rule>(kCuda), std::span<const Rule>(kCpu)}) {
+    for (const Rule& rule : rules) {
+      if (std::find(names.begin(), names.end(), rule.name) == names.end()) names.push_back(rule.name);
+    }
+  }
+  return names;
+}
+
+}  // namespace giro::rules

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Spills, stacks and 128-bit accesses of kernels that have them on purpose. usage: generated_kernels_test.py NVRTC"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "generated_kernels.py")
+PRELUDE = "#ifndef GIRO_EXPRESSION_PRELUDE\n#define GIRO_EXPRESSION_PRELUDE\n#endif\n"
+# Threads of a block, name, parameters, body.
+KERNEL = 'extern "C" __global__ void __launch_bounds__({}) {}({}) {{ {} }}\n'
+
+COPY = KERNEL.format(256, "copy", "const float4* from, float4* to, float* one",
+                     "to[threadIdx.x] = from[threadIdx.x]; *one = 1;")
+SIN = KERNEL.format(256, "of_sin", "float* x",
+                    "\n#pragma unroll\nfor (int k = 0; k < 8; ++k) x[k] = sinf(x[k]);")
+STACK = KERNEL.format(256, "on_stack", "int* x, int i",
+                      "int a[8] = {}; for (int k = 0; k < 8; ++k) a[x[k]] += k; x[0] = a[i];")
+# A block of 1024 threads has 64 registers for each.
+SPILLS = KERNEL.format(1024, "spills", "volatile float* x", "float a[99];\n#pragma unroll\nfor (int k = 0; k < 99; ++k) "
+                       "a[k] = x[k];\n#pragma unroll\nfor (int k = 0; k < 99; ++k) x[k] = a[98 - k];")
+
+
+class GeneratedKernels(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.sources, self.table = os.path.join(folder.name, "sources"), os.path.join(folder.name, "table")
+        os.mkdir(self.sources)
+
+    def measure(self, *kernels):
+        """The complaints, and the kernels' rows of the table."""
+        for i, kernel in enumerate(kernels):
+            with open(os.path.join(self.sources, f"{i}.cu"), "w", encoding="utf-8") as file:
+                file.write("// --fmad=false --std=c++17\n" + PRELUDE + kernel)
+        done = subprocess.run([sys.executable, SCRIPT, NVRTC, self.sources, self.table], text=True,
+                              capture_output=True, check=False)
+        self.assertEqual(done.returncode != 0, done.stderr != "")
+        rows = []
+        if os.path.exists(self.table):
+            with open(self.table, encoding="utf-8") as file:
+                rows = [line.split("\t") for line in file.read().splitlines() if not line.startswith("#")]
+        self.said = done.stdout
+        return done.stderr, {row[0]: dict(zip(rows[0], row)) for row in rows[1:]}
+
+    def test_counts_accesses(self):
+        complaints, rows = self.measure(COPY)
+        self.assertEqual(complaints, "")
+        self.assertEqual((rows["copy"]["packs"], rows["copy"]["accesses"]), ("2", "3"))
+        self.assertIn("1 of them compiled", self.said)
+
+    def test_knows_what_it_has_measured(self):
+        rows = self.measure(COPY)[1]
+        self.assertEqual(self.measure(COPY, SIN)[1]["copy"], rows["copy"])
+        self.assertIn("2 generated kernels, 1 of them compiled", self.said)
+
+    def test_complains(self):
+        complaints, rows = self.measure(SIN, STACK, SPILLS)
+        self.assertIn("on_stack has 32 bytes of stack", complaints)
+        self.assertRegex(complaints, "spills spills [1-9]")
+        self.assertNotIn("of_sin", complaints)
+        self.assertGreater(int(rows["of_sin"]["stack"]), 0)
+
+    def test_wants_kernels(self):
+        self.assertIn("holds no kernels", self.measure()[0])
+
+
+if __name__ == "__main__":
+    NVRTC = sys.argv.pop(1)
+    unittest.main()

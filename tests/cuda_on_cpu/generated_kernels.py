@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""What NVRTC and ptxas, which need no GPU, make of every generated kernel that the tests have run on the emulated one:
+registers, spills, stack, and how many accesses to global memory are of 128 bits. Fails where a kernel spills, where one
+has a stack for no known reason, and where there are no kernels.
+
+usage: generated_kernels.py NVRTC SOURCES TABLE
+
+NVRTC: the library. SOURCES: the folder in which the emulation keeps the programs. TABLE: the file to write, from which
+the next call takes the kernels that it knows.
+"""
+
+import collections
+import ctypes
+import glob
+import itertools
+import multiprocessing
+import os
+import re
+import sys
+import time
+import zlib
+
+ARCHITECTURES = (80, 90, 100)
+# sin, cos and tan take large arguments modulo pi/2 by a table (f32) or a function (f64) of CUDA's, with a stack.
+SLOW_PATH, SLOW_STACK = re.compile("__cudart_i2opi_f|__internal_trig_reduction_slowpathd"), 40
+TOGETHER = 32  # sources that NVRTC compiles as one program, in a fraction of the time
+
+SOURCE = re.compile(r"^(?=#ifndef GIRO_EXPRESSION_PRELUDE$)", re.M)
+REDUCTIONS = "#ifndef GIRO_REDUCTION_PRELUDE"
+KERNEL = re.compile(r"__global__ void __launch_bounds__\(\d+\) (\w+)\(")
+FIGURES = re.compile(r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, "
+                     r"(\d+) bytes spill loads.*?Used (\d+) registers", re.S)
+ENTRY = re.compile(r"\.entry (\w+)\(.*?^}", re.S | re.M)
+ACCESS = re.compile(r"\b(?:ld|st)(?:\.\w+)*?\.global(?:\.[a-zA-Z]\w*)*?(?:\.v([248]))?\.[busf](\d+)\b")
+COLUMNS = ("kernel", "kind", *(f"registers_{a}" for a in ARCHITECTURES), "spills", "stack", "slow_path", "packs",
+           "accesses")
+
+Kernel = collections.namedtuple("Kernel", "registers spills stack slow_path packs accesses")
+
+
+class Nvrtc:
+    def __init__(self, path):
+        self.library = ctypes.CDLL(path)
+
+    def call(self, name, *arguments):
+        result = getattr(self.library, name)(*arguments)
+        if result != 0:
+            raise RuntimeError(f"{name}: error {result}")
+
+    def version(self):
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self.call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+        return f"{major.value}.{minor.value}"
+
+    def text(self, what, program):
+        size = ctypes.c_size_t()
+        self.call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+        text = ctypes.create_string_buffer(size.value)
+        self.call(f"nvrtcGet{what}", program, text)
+        return text.value.decode()
+
+    def compile(self, source, options):
+        """The log, and the PTX of which the machine code was made."""
+        program = ctypes.c_void_p()
+        self.call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), b"giro.cu", 0, None, None)
+        try:
+            texts = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+            result = self.library.nvrtcCompileProgram(program, len(options), texts)
+            log = self.text("ProgramLog", program)
+            if result != 0:
+                raise RuntimeError(log)
+            return log, self.text("PTX", program)
+        finally:
+            self.call("nvrtcDestroyProgram", ctypes.byref(program))
+
+
+def measure(job):
+    library, options, architecture, sources = job
+    log, ptx = Nvrtc(library).compile("".join(sources),
+                                      [f"--gpu-architecture=sm_{architecture}", "--ptxas-options=-v", *options])
+    text = {entry[1]: entry[0] for entry in ENTRY.finditer(ptx)}
+    kernels = {}
+    for name, stack, stores, loads, registers in FIGURES.findall(log):
+        bits = [int(count or 1) * int(each) for count, each in ACCESS.findall(text[name])]
+        is_slow = SLOW_PATH.search(text[name]) is not None
+        kernels[name] = Kernel(int(registers), int(stores) + int(loads), int(stack), int(is_slow),
+                               sum(n >= 128 for n in bits), len(bits))
+    return architecture, kernels
+
+
+def read_sources(folder):
+    """Each by the names of its kernels, and what all of them are compiled with."""
+    sources, options = {}, set()
+    for path in glob.glob(os.path.join(folder, "*.cu")):
+        with open(path, encoding="utf-8") as file:
+            options.add(file.readline().removeprefix("//").strip())
+            for text in SOURCE.split(file.read())[1:]:
+                sources[tuple(KERNEL.findall(text))] = text
+    if not sources:
+        raise SystemExit(f"{folder} holds no kernels: run the tests labelled cuda_on_cpu first")
+    if len(options) > 1:
+        raise SystemExit(f"kernels are compiled with different options: {options}")
+    return sources, options.pop().split()
+
+
+def known_rows(table, head):
+    try:
+        with open(table, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return {}
+    rows = [line.split("\t") for line in lines if not line.startswith("#")]
+    return {row[0]: row for row in rows[1:] if len(row) == len(COLUMNS)} if lines[:1] == [head] else {}
+
+
+def new_rows(library, options, sources):
+    names = sorted(sources)
+    chunks = [names[i:i + TOGETHER] for i in range(0, len(names), TOGETHER)]
+    jobs = [(library, options, architecture, [sources[name] for name in chunk])
+            for chunk, architecture in itertools.product(chunks, ARCHITECTURES)]
+    found = {architecture: {} for architecture in ARCHITECTURES}
+    with multiprocessing.Pool() as pool:
+        for architecture, kernels in pool.imap_unordered(measure, jobs):
+            found[architecture].update(kernels)
+    for kernels, text in sources.items():
+        for name in kernels:
+            each = [found[architecture][name] for architecture in ARCHITECTURES]
+            first = each[0]
+            yield name, [name, "rows" if REDUCTIONS in text else "elements", *(str(k.registers) for k in each),
+                         *(str(max(k[i] for k in each)) for i in range(1, 4)), str(first.packs), str(first.accesses)]
+
+
+def complaints(rows):
+    for row in rows:
+        at = dict(zip(COLUMNS, row))
+        if int(at["spills"]) > 0:
+            yield f"{at['kernel']} spills {at['spills']} bytes"
+        if int(at["stack"]) > (SLOW_STACK if int(at["slow_path"]) else 0):
+            yield f"{at['kernel']} has {at['stack']} bytes of stack"
+
+
+def summary(rows, seconds, compiled):
+    column = {name: [int(row[i]) if i > 1 else row[i] for row in rows] for i, name in enumerate(COLUMNS)}
+    most = ", ".join(f"{max(column[f'registers_{a}'])} for sm_{a}" for a in ARCHITECTURES)
+    yield f"{len(rows)} generated kernels, {compiled} of them compiled in {seconds:.0f} s; at most registers: {most}"
+    spills = [name.rpartition("_")[0] for name, n in zip(column["kernel"], column["spills"]) if n > 0]
+    yield f"{len(spills)} spill{': ' if spills else ''}{', '.join(spills)}"
+    yield (f"{sum(n > 0 for n in column['stack'])} have a stack, of up to {max(column['stack'])} bytes; "
+           f"{sum(column['slow_path'])} compute sin, cos or tan")
+    for kind in ("elements", "rows"):
+        of_kind = [i for i, k in enumerate(column["kind"]) if k == kind]
+        packs, accesses = (sum(column[name][i] for i in of_kind) for name in ("packs", "accesses"))
+        moving = sum(column["packs"][i] > 0 for i in of_kind)
+        yield (f"kernels of {kind}: {len(of_kind)}, of which {moving} move 128 bits at a time: {packs} of {accesses} "
+               "accesses, where an array's last elements are moved one by one")
+
+
+def main(library, folder, table):
+    begin = time.monotonic()
+    sources, options = read_sources(folder)
+    with open(__file__, "rb") as file:
+        head = f"# NVRTC {Nvrtc(library).version()} {' '.join(options)}, {zlib.crc32(file.read()):08x}"
+    rows = known_rows(table, head)
+    names = {name for kernels in sources for name in kernels}
+    missing = {kernels: text for kernels, text in sources.items() if not rows.keys() >= set(kernels)}
+    rows.update(new_rows(library, options, missing))
+    rows = [rows[name] for name in sorted(names)]
+    lines = list(summary(rows, time.monotonic() - begin, sum(map(len, missing))))
+    with open(table + ".new", "w", encoding="utf-8") as file:
+        file.write("\n".join([head, *(f"# {line}" for line in lines), "\t".join(COLUMNS),
+                              *("\t".join(row) for row in rows)]) + "\n")
+    os.replace(table + ".new", table)
+    print("\n".join([*lines, f"each of them: {table}"]))
+    return "\n".join(complaints(rows)) or None
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,5 +1,9 @@
 #include "kernels/cpu/chain.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "kernels/pointwise/instruction_sets.h"
 #include "kernels/pointwise/math.h"
 
@@ -25,6 +29,8 @@ struct Vector<4> {
   static constexpr int kLanes = 1;
 };
 
+constexpr int kAhead = 2048;  // bytes
+
 // Of those with two operands four each: see ChainFunction::with.
 struct Code {
 #define GIRO_UNARY(NAME, ...) NAME,
@@ -33,7 +39,7 @@ struct Code {
 #define GIRO_TOGETHER GIRO_UNARY
   enum : int {
 #include "kernels/cpu/chain_codes.h"
-    GIRO_BINARY(load) GIRO_BINARY(where) store
+    GIRO_BINARY(load) GIRO_BINARY(where) store, stream, ahead
   };
 #undef GIRO_TOGETHER
 #undef GIRO_EXTREME
@@ -74,9 +80,16 @@ constexpr pointwise::PerSet<Chain> kAll{{&baseline::run, &baseline::run, &baseli
 
 }  // namespace
 
-const ChainFunction kChainLoad{Code::load, 1}, kChainStore{Code::store, 1};
+const ChainFunction kChainLoad{Code::load, 1}, kChainStore{Code::store, 1}, kChainStream{Code::stream, 1},
+    kChainAhead{Code::ahead, 1};
 
 Chain chain() { return kAll.get(); }
+
+void end_of_streams() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
 
 std::optional<ChainFunction> chain_function(std::string_view source) {
 #define GIRO_UNARY(NAME, SOURCE, ...) \

@@ -33,6 +33,19 @@ GIRO_INLINE V multiply_add(V a, V b, V c) {  // one instruction, or calls where 
   return y;
 }
 
+// Past the caches, where there is an instruction for it.
+template <class M, class V>
+GIRO_INLINE void stream(M* to, V x) {
+#if defined(__x86_64__)
+  if (reinterpret_cast<std::uintptr_t>(to) % sizeof(V) == 0) {
+    if constexpr (sizeof(V) == 64) return _mm512_stream_ps(reinterpret_cast<float*>(to), x);
+    if constexpr (sizeof(V) == 32) return _mm256_stream_ps(reinterpret_cast<float*>(to), x);
+    if constexpr (sizeof(V) == 16) return _mm_stream_ps(reinterpret_cast<float*>(to), x);
+  }
+#endif
+  *to = x;
+}
+
 // kCount vectors for exponential.h: what it does to one does not wait for what it does to the others.
 template <class V, class Bits, int kCount>
 struct Pack {
@@ -141,6 +154,8 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
         GIRO_CASE(Code::load + 1, GIRO_NUMBER(b), x[r] = b)
         GIRO_BINARY(where, , GIRO_CONDITION != 0 ? a : b)
         GIRO_CASE(Code::store, , reinterpret_cast<M*>(const_cast<std::byte*>(tile))[r] = x[r])
+        GIRO_CASE(Code::stream, , stream(reinterpret_cast<M*>(const_cast<std::byte*>(tile)) + r, x[r]))
+        GIRO_CASE(Code::ahead, , __builtin_prefetch(tile + kAhead + r * kBytes, 0, 1))
         default:
           __builtin_unreachable();
       }

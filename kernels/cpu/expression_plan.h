@@ -91,6 +91,7 @@ struct Plan {
   std::int64_t tiles_of_axis = 0;     // elements: tiles that an innermost axis is cut into, or 0: they span several
   std::int64_t units = 0;             // independent pieces of work
   std::int64_t work = 0;              // of all, in elements of one step
+  bool streams = false;               // some results go past the caches
   bool is_split = false;              // there are few rows, and threads share a row
 
   std::vector<Access> row_reads, row_writes;

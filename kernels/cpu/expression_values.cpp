@@ -9,6 +9,8 @@
 namespace giro::cpu {
 namespace {
 
+constexpr std::int64_t kLarge = std::int64_t{16} << 20;  // bytes that caches do not keep until they are read
+
 // From when to when a value needs a slot, in steps, or for good.
 struct Life : PlannedValue {
   bool is_computed = false;   // by a step, and for itself
@@ -83,6 +85,47 @@ class Values {
       if (lives_[v].last > time && reads_from_there(w, static_cast<int>(v))) return true;
     }
     return false;
+  }
+
+  // Results that do not fit into the caches go past them. The processor fetches one large input ahead of its use by
+  // itself; among several it loses its way where much is computed in between.
+  void stream_large(Plan::Pass& pass) {
+    const auto is_large = [&](const Plan::Access& a) {
+      return a.is_flat && a.convert == nullptr && p_.rows * p_.length * static_cast<std::int64_t>(a.size) >= kLarge;
+    };
+    const auto is_input = [&](const Plan::Access& write) {
+      return std::any_of(pass.reads.begin(), pass.reads.end(),
+                         [&](const Plan::Access& read) { return read.memory == write.memory; });
+    };
+    const auto is_used = [&](int value) {
+      const auto by_link = [&](const ChainStep& l) {
+        return l.code != kChainStore.code && (l.operand == value || l.condition == value);
+      };
+      const auto by_step = [&](const Plan::Step& s) {
+        return std::find(s.in.begin(), s.in.begin() + s.inputs, value) != s.in.begin() + s.inputs ||
+               std::any_of(s.links.begin(), s.links.end(), by_link);
+      };
+      return std::any_of(pass.steps.begin(), pass.steps.end(), by_step) ||
+             std::any_of(pass.reductions.begin(), pass.reductions.end(),
+                         [&](const Plan::Reduction& r) { return r.operand == value; });
+    };
+    for (const Plan::Access& write : pass.writes) {
+      if (!write.is_direct || !is_large(write) || is_input(write) || is_used(write.value)) continue;
+      for (Plan::Step& s : pass.steps) {
+        for (ChainStep& link : s.links) {
+          if (link.operand != write.value) continue;
+          link = {kChainStream.code, link.operand, link.operand};
+          p_.streams = true;
+        }
+      }
+    }
+    const auto chain = std::find_if(pass.steps.begin(), pass.steps.end(),
+                                    [](const Plan::Step& s) { return s.kind == Plan::Step::Kind::chain; });
+    const auto large = std::count_if(pass.reads.begin(), pass.reads.end(), is_large);
+    if (large < 2 || chain == pass.steps.end() || std::ssize(chain->links) <= 4 * large) return;
+    for (const Plan::Access& read : pass.reads) {
+      if (is_large(read)) chain->links.insert(chain->links.begin(), {kChainAhead.code, read.value, read.value});
+    }
   }
 
   void place_slots() {
@@ -165,6 +208,7 @@ void place_values(Plan& plan, const std::vector<PlannedValue>& values, const std
   for (std::size_t k = 0; k < plan.passes.size(); ++k) {
     placed.choose_direct(plan.passes[k], static_cast<int>(k), reads_from_there);
   }
+  for (Plan::Pass& pass : plan.passes) placed.stream_large(pass);
   placed.place_slots();
   placed.fill_constants(constants);
 }

@@ -12,6 +12,11 @@ class Worker {
  public:
   // Values of rows are those of `leader`, if there is one: then it is to run parts of its rows.
   Worker(const Plan& plan, std::byte* memory, const Worker* leader = nullptr);
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  ~Worker() {
+    if (plan_.streams) end_of_streams();
+  }
 
   // Independent pieces: a tile of elements, or some rows.
   void run(std::int64_t unit);

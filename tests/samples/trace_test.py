@@ -99,7 +99,8 @@ class TraceOfTheCnn(unittest.TestCase):
         self.assertEqual([span["args"]["step"] for span in self.named("a step")], list(range(STEPS)))
         self.assertEqual(sum(span["args"]["steps"] for span in self.named("launch")), STEPS)
         self.assertEqual(len(self.named("record a step")), 1)
-        self.assertEqual(len(self.named("save a checkpoint")), 2)
+        # That of the last step goes on beside what the profile is written by.
+        self.assertEqual([span["args"]["step"] for span in self.named("save a checkpoint")][:1], [1])
         self.assertGreaterEqual(len(self.named("giro::BackupAndRestore::at_step_end")), 2)
         for op in ("conv2d", "conv2d_backward", "activation_avg_pool", "dense", "update", "gather_batch"):
             self.assertGreaterEqual(len(self.named(op)), STEPS, op)

@@ -4,6 +4,7 @@
 #include <immintrin.h>
 #endif
 
+#include "kernels/cpu/fold.h"
 #include "kernels/pointwise/instruction_sets.h"
 #include "kernels/pointwise/math.h"
 
@@ -39,7 +40,10 @@ struct Code {
 #define GIRO_TOGETHER GIRO_UNARY
   enum : int {
 #include "kernels/cpu/chain_codes.h"
-    GIRO_BINARY(load) GIRO_BINARY(where) store, stream, ahead
+    GIRO_BINARY(load) GIRO_BINARY(where) store,
+    stream,
+    sum,
+    ahead
   };
 #undef GIRO_TOGETHER
 #undef GIRO_EXTREME
@@ -81,7 +85,7 @@ constexpr pointwise::PerSet<Chain> kAll{{&baseline::run, &baseline::run, &baseli
 }  // namespace
 
 const ChainFunction kChainLoad{Code::load, 1}, kChainStore{Code::store, 1}, kChainStream{Code::stream, 1},
-    kChainAhead{Code::ahead, 1};
+    kChainSum{Code::sum, 1}, kChainAhead{Code::ahead, 1};
 
 Chain chain() { return kAll.get(); }
 

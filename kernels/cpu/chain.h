@@ -34,6 +34,7 @@ std::optional<ChainFunction> chain_function(std::string_view source);
 extern const ChainFunction kChainLoad;  // or kChainLoad.with(false, true): a number
 extern const ChainFunction kChainStore;
 extern const ChainFunction kChainStream;  // stores past the caches
+extern const ChainFunction kChainSum;     // adds to the lanes that Fold::open has opened
 extern const ChainFunction kChainAhead;   // begins to fetch what comes some blocks later
 
 // What this thread has streamed is there for other threads that what comes next is.

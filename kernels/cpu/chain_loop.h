@@ -34,16 +34,17 @@ GIRO_INLINE V multiply_add(V a, V b, V c) {  // one instruction, or calls where 
 }
 
 // Past the caches, where there is an instruction for it.
-template <class M, class V>
-GIRO_INLINE void stream(M* to, V x) {
+template <int kBytes, class V>
+GIRO_INLINE void stream(std::byte* to, V x) {
 #if defined(__x86_64__)
-  if (reinterpret_cast<std::uintptr_t>(to) % sizeof(V) == 0) {
-    if constexpr (sizeof(V) == 64) return _mm512_stream_ps(reinterpret_cast<float*>(to), x);
-    if constexpr (sizeof(V) == 32) return _mm256_stream_ps(reinterpret_cast<float*>(to), x);
-    if constexpr (sizeof(V) == 16) return _mm_stream_ps(reinterpret_cast<float*>(to), x);
+  if (reinterpret_cast<std::uintptr_t>(to) % kBytes == 0) {
+    if constexpr (kBytes == 64) return _mm512_stream_ps(reinterpret_cast<float*>(to), x);
+    if constexpr (kBytes == 32) return _mm256_stream_ps(reinterpret_cast<float*>(to), x);
+    if constexpr (kBytes == 16) return _mm_stream_ps(reinterpret_cast<float*>(to), x);
   }
 #endif
-  *to = x;
+  using M = typename Vector<kBytes>::in_memory;  // a template's argument would lose its alignment
+  *reinterpret_cast<M*>(to) = x;
 }
 
 // kCount vectors for exponential.h: what it does to one does not wait for what it does to the others.
@@ -154,8 +155,21 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
         GIRO_CASE(Code::load + 1, GIRO_NUMBER(b), x[r] = b)
         GIRO_BINARY(where, , GIRO_CONDITION != 0 ? a : b)
         GIRO_CASE(Code::store, , reinterpret_cast<M*>(const_cast<std::byte*>(tile))[r] = x[r])
-        GIRO_CASE(Code::stream, , stream(reinterpret_cast<M*>(const_cast<std::byte*>(tile)) + r, x[r]))
-        GIRO_CASE(Code::ahead, , __builtin_prefetch(tile + kAhead + r * kBytes, 0, 1))
+        GIRO_CASE(Code::stream, , stream<kBytes>(const_cast<std::byte*>(tile) + r * kBytes, x[r]))
+        case Code::sum: {
+          constexpr int kVectors = static_cast<int>(cpu::kLanes) / kLanes;
+          M* const lanes = reinterpret_cast<M*>(const_cast<std::byte*>(tiles[s->operand]));
+          if constexpr (kRegisters % kVectors == 0) {
+            V sums[kVectors];
+            _Pragma("GCC unroll 16") for (int l = 0; l < kVectors; ++l) sums[l] = lanes[l];
+            GIRO_EACH(sums[r % kVectors] += x[r])
+            _Pragma("GCC unroll 16") for (int l = 0; l < kVectors; ++l) lanes[l] = sums[l];
+          } else {
+            GIRO_EACH(lanes[(i / kLanes + r) % kVectors] += x[r])
+          }
+          break;
+        }
+          GIRO_CASE(Code::ahead, , __builtin_prefetch(tile + kAhead + r * kBytes, 0, 1))
         default:
           __builtin_unreachable();
       }

@@ -11,9 +11,11 @@ namespace {
 
 using Step = Plan::Step;
 
+constexpr std::int64_t kShortest = 128;  // elements of a row that lanes of its own are worth
+
 class Chains {
  public:
-  Chains(Plan& plan, const std::vector<int>& constants, const std::function<int(std::size_t, bool)>& new_value)
+  Chains(Plan& plan, const std::vector<int>& constants, const std::function<int(const PlannedValue&)>& new_value)
       : p_(plan), constants_(constants), new_value_(new_value) {
     count(p_.first_row_steps);
     for (const Plan::Pass& pass : p_.passes) {
@@ -111,7 +113,7 @@ class Chains {
 
   // What is compared here, for conditions in this chain; what others ask is made of it afterwards.
   int boolean_in_four_bytes(int value) {
-    const int result = new_value_(4, of_rows_);
+    const int result = new_value_({4, of_rows_, of_rows_});
     const int others = uses_[value] - conditions_[value];
     in_four_bytes_[value] = result;
     uses_[result] = conditions_[value] + (others > 0 ? 1 : 0);
@@ -124,7 +126,7 @@ class Chains {
   int in_four_bytes(int value) {
     const auto [at, is_new] = in_four_bytes_.try_emplace(value, -1);
     if (is_new) {
-      at->second = new_value_(4, of_rows_);
+      at->second = new_value_({4, of_rows_, of_rows_});
       done_.push_back(converted(value, DType::u8, at->second, DType::i32));
       uses_[at->second] = conditions_[value];
     }
@@ -168,7 +170,7 @@ class Chains {
 
   Plan& p_;
   const std::vector<int>& constants_;
-  const std::function<int(std::size_t, bool)>& new_value_;
+  const std::function<int(const PlannedValue&)>& new_value_;
   bool of_rows_ = false;
   std::map<int, int> uses_;           // that are still to come
   std::map<int, int> conditions_;     // of them, those in these steps by a chain's `where`
@@ -180,16 +182,58 @@ class Chains {
   bool is_stored_ = false;
 };
 
+bool is_needed(const Plan& plan, int value) {
+  const auto by_link = [&](const ChainStep& l) {
+    return l.code != kChainStore.code && (l.operand == value || l.condition == value);
+  };
+  const auto by_step = [&](const Step& s) {
+    return std::find(s.in.begin(), s.in.begin() + s.inputs, value) != s.in.begin() + s.inputs ||
+           std::any_of(s.links.begin(), s.links.end(), by_link);
+  };
+  return std::any_of(plan.passes.begin(), plan.passes.end(), [&](const Plan::Pass& pass) {
+    return std::any_of(pass.steps.begin(), pass.steps.end(), by_step) ||
+           std::any_of(pass.reductions.begin(), pass.reductions.end(),
+                       [&](const Plan::Reduction& r) { return r.lanes < 0 && r.operand == value; }) ||
+           std::any_of(pass.writes.begin(), pass.writes.end(),
+                       [&](const Plan::Access& write) { return write.value == value; });
+  });
+}
+
+// Adds what a chain computes while it is in registers.
+void sum_in_chains(Plan& plan, Plan::Pass& pass, const std::function<int(const PlannedValue&)>& new_value) {
+  for (Plan::Reduction& r : pass.reductions) {
+    if (!r.is_sum_of_f32) continue;
+    for (Step& s : pass.steps) {
+      const auto store = std::find_if(s.links.begin(), s.links.end(), [&](const ChainStep& l) {
+        return l.code == kChainStore.code && l.operand == r.operand;
+      });
+      if (store == s.links.end()) continue;
+      r.lanes = new_value({4, false, true});
+      const ChainStep sum{kChainSum.code, r.lanes, r.lanes};
+      if (is_needed(plan, r.operand)) {
+        s.links.insert(store + 1, sum);
+      } else {
+        *store = sum;
+      }
+      break;
+    }
+  }
+}
+
 }  // namespace
 
 void form_chains(Plan& plan, const std::vector<int>& constants,
-                 const std::function<int(std::size_t, bool)>& new_value) {
+                 const std::function<int(const PlannedValue&)>& new_value) {
   plan.chain = chain();
   Chains chains(plan, constants, new_value);
   chains.form(plan.first_row_steps, true);
   for (Plan::Pass& pass : plan.passes) {
     chains.form(pass.steps, false);
     chains.form(pass.row_steps, true);
+  }
+  const bool is_of_one_row = plan.pattern == Plan::Pattern::rows && plan.unit_rows == 1 && plan.length >= kShortest;
+  for (Plan::Pass& pass : plan.passes) {
+    if (is_of_one_row) sum_in_chains(plan, pass, new_value);
   }
 }
 

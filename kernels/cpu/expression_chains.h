@@ -1,16 +1,15 @@
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <vector>
 
 #include "kernels/cpu/expression_plan.h"
+#include "kernels/cpu/expression_values.h"
 
 namespace giro::cpu {
 
-// Makes chains of the steps of a plan (chain.h). `constants`: the values that are one number; `new_value` makes one of
-// so many bytes an element, of rows or of elements.
+// Makes chains of the steps of a plan (chain.h). `constants`: the values that are one number.
 void form_chains(Plan& plan, const std::vector<int>& constants,
-                 const std::function<int(std::size_t size, bool of_rows)>& new_value);
+                 const std::function<int(const PlannedValue&)>& new_value);
 
 }  // namespace giro::cpu

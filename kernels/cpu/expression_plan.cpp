@@ -31,7 +31,7 @@ class Planner : Analysis {
     make_passes();
     std::vector<int> constants;
     for (const PlannedConstant& c : constants_) constants.push_back(c.value);
-    form_chains(p_, constants, [&](std::size_t size, bool of_rows) { return new_value(size, of_rows, of_rows); });
+    form_chains(p_, constants, [&](const PlannedValue& value) { return new_value(value); });
     place_values(p_, values_, constants_, [&](const Plan::Access& write, int value) {
       const auto read = reads_of_elements_.find(value);
       return read != reads_of_elements_.end() && shares_memory(static_cast<std::size_t>(write.number), read->second);
@@ -39,8 +39,8 @@ class Planner : Analysis {
   }
 
  private:
-  int new_value(std::size_t size, bool of_rows, bool for_good) {
-    values_.push_back({size, of_rows, for_good});
+  int new_value(const PlannedValue& value) {
+    values_.push_back(value);
     return static_cast<int>(values_.size()) - 1;
   }
 
@@ -72,7 +72,7 @@ class Planner : Analysis {
     Plan::Access a = access(is_read ? reads_[code.index] : places_[code.index],
                             is_read ? &e_.reads[code.index].memory : nullptr, of_rows);
     if (is_16_bit(code.dtype)) a.convert = conversion(code.dtype, DType::f32);
-    a.value = new_value(size_of_value(i), of_rows, true);
+    a.value = new_value({size_of_value(i), of_rows, true});
     a.number = p_.number_of_reads++;
     if (is_read && !of_rows) reads_of_elements_[a.value] = code.index;
     into.push_back(a);
@@ -93,7 +93,7 @@ class Planner : Analysis {
     } else {
       conversion(DType::i64, dtype)(&at(i).integer, value, 1);
     }
-    const int result = new_value(0, true, true);
+    const int result = new_value({0, true, true});
     constants_.push_back({result, size_of(dtype), {}});
     std::copy(value, value + 8, constants_.back().bytes.begin());
     return result;
@@ -135,14 +135,14 @@ class Planner : Analysis {
         value = load(i, true, p_.row_reads);
         break;
       case Kind::reduce:
-        value = new_value(size_of_value(i), true, true);  // set by its pass
+        value = new_value({size_of_value(i), true, true});  // set by its pass
         break;
       default: {
         std::array<int, 3> in{};
         for (int k = 0; k < inputs_of(at(i)); ++k) {
           in[static_cast<std::size_t>(k)] = row_value(at(i).operands[static_cast<std::size_t>(k)]);
         }
-        value = new_value(size_of_value(i), true, true);
+        value = new_value({size_of_value(i), true, true});
         const auto before = static_cast<std::size_t>(known_[i]);
         (before == 0 ? p_.first_row_steps : p_.passes[before - 1].row_steps).push_back(step(i, in, value));
       }
@@ -164,14 +164,14 @@ class Planner : Analysis {
       s.kind = Plan::Step::Kind::expand;
       s.in[0] = row_value(i);
       s.size = size_of_value(i);
-      s.out = value = new_value(s.size, false, false);
+      s.out = value = new_value({s.size, false, false});
       pass.steps.push_back(s);
     } else {
       std::array<int, 3> in{};
       for (int k = 0; k < inputs_of(at(i)); ++k) {
         in[static_cast<std::size_t>(k)] = element_value(at(i).operands[static_cast<std::size_t>(k)]);
       }
-      value = new_value(size_of_value(i), false, false);
+      value = new_value({size_of_value(i), false, false});
       pass.steps.push_back(step(i, in, value));
     }
     return element_values_[i] = value;
@@ -183,7 +183,7 @@ class Planner : Analysis {
     s.convert = loop;
     s.in[0] = value;
     s.size = size;
-    s.out = new_value(size, false, false);
+    s.out = new_value({size, false, false});
     steps.push_back(s);
     return s.out;
   }
@@ -208,9 +208,10 @@ class Planner : Analysis {
     r.out = row_value(i);
     if (const DType to = computed_in(code.dtype); to != r.fold.gives) {
       r.convert = conversion(r.fold.gives, to);
-      r.between = new_value(size_of(r.fold.gives), true, true);
+      r.between = new_value({size_of(r.fold.gives), true, true});
     }
     if (is_16_bit(code.dtype)) r.round = rounding(code.dtype);
+    r.is_sum_of_f32 = code.combiner == Combiner::sum && dtype == DType::f32;
     pass.reductions.push_back(r);
   }
 
@@ -230,6 +231,17 @@ class Planner : Analysis {
     return a < b + y.bytes() && b < a + x.bytes();
   }
 
+  // One step of arithmetic on what is read: instead of being kept for the next pass it is computed again.
+  bool costs_no_more_than_a_load(std::size_t i) const {
+    const Instruction& code = at(i);
+    if (code.kind != Kind::apply || code.dtype != DType::f32 || code.function->inputs != 2) return false;
+    const std::string_view source = code.function->source;
+    if (source != "plus(a, b)" && source != "minus(a, b)" && source != "times(a, b)") return false;
+    return std::all_of(code.operands.begin(), code.operands.begin() + 2, [&](std::size_t k) {
+      return at(k).dtype == DType::f32 && (of_rows_[k] || at(k).kind == Kind::read || at(k).kind == Kind::constant);
+    });
+  }
+
   void make_passes() {
     int passes = 1;
     for (std::size_t i = 0; i < e_.code.size(); ++i) {
@@ -243,7 +255,7 @@ class Planner : Analysis {
     for (pass_ = 0; pass_ < passes; ++pass_) {
       for (std::size_t i = 0; i < e_.code.size(); ++i) {
         const bool is_read = at(i).kind == Kind::read || at(i).kind == Kind::place;
-        if (is_read ? !keeps_reads : !keeps || of_rows_[i]) element_values_[i] = -1;
+        if (is_read ? !keeps_reads : !keeps || of_rows_[i] || costs_no_more_than_a_load(i)) element_values_[i] = -1;
       }
       Plan::Pass& pass = p_.passes[static_cast<std::size_t>(pass_)];
       for (std::size_t i = 0; i < e_.code.size(); ++i) {

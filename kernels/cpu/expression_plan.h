@@ -57,7 +57,9 @@ struct Plan {
     Fold fold;
     int operand = 0, between = 0, out = 0;  // `between`: before the conversion
     int number = 0;                         // among all reductions
-    TileLoop convert = nullptr;             // to the result's dtype
+    bool is_sum_of_f32 = false;
+    int lanes = -1;              // a value, if a chain of the pass adds to it
+    TileLoop convert = nullptr;  // to the result's dtype
     TileLoop round = nullptr;
   };
 

@@ -36,6 +36,20 @@ void Worker::set_range(Range& at, std::int64_t first, std::int64_t n, int last) 
   at.index[0] = first;
 }
 
+// From an element of the first row on.
+Worker::Range Worker::elements_from(std::int64_t element, std::int64_t n) const {
+  Range at = rows_;
+  at.first = first_row_ * plan_.length + element;
+  at.n = n;
+  at.last = plan_.rank;
+  for (int a = plan_.rank - 1; a > plan_.kept; --a) {
+    at.index[a] = element % plan_.sizes[a];
+    element /= plan_.sizes[a];
+  }
+  at.index[plan_.kept] = element;
+  return at;
+}
+
 std::int64_t Worker::offset_of(const Plan::Access& access, const Range& at) const {
   if (access.is_flat && plan_.pattern != Pattern::columns) return access.offset + at.first;
   std::int64_t offset = access.offset;
@@ -181,9 +195,14 @@ void Worker::run_tile(const Plan::Pass& pass, const Range& at, std::int64_t elem
     at_[write.value] =
         is_whole ? write.memory + offset_of(write, at) * static_cast<std::int64_t>(write.size) : slot(write.value);
   }
+  for (const Plan::Reduction& r : pass.reductions) {
+    if (r.lanes >= 0) r.fold.open(slot(r.lanes), 1, kLanes);
+  }
   for (const Plan::Step& s : pass.steps) step(s, at.n);
   for (const Plan::Reduction& r : pass.reductions) {
-    if (plan_.pattern == Pattern::columns) {
+    if (r.lanes >= 0) {
+      r.fold.close(slot(r.lanes), 1, kLanes, totals(1, r.number));
+    } else if (plan_.pattern == Pattern::columns) {
       r.fold.add(at_[r.operand], lanes(r.number), at.n, element);
     } else {
       r.fold.rows(at_[r.operand], rows_.n, at.n / rows_.n, element, totals(1, r.number));
@@ -225,19 +244,15 @@ void Worker::run_part(const Plan::Pass& pass, std::int64_t first, std::int64_t l
           const Plan::Slot& s = plan_.slots[static_cast<std::size_t>(v)];
           at_[v] = memory_ + s.offset + piece * static_cast<std::int64_t>(s.kept_size);
         }
-        set_range(elements_, first_row_ * plan_.length + piece, n * rows_.n, plan_.rank);
-        run_tile(pass, elements_, piece);
+        run_tile(pass, elements_from(piece, n * rows_.n), piece);
         continue;
       }
       const auto lanes_used = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::min(kLanes, n))));
       const auto used = [&](const Plan::Reduction& r) { return std::min(lanes_used, r.fold.lanes); };
       for (const Plan::Reduction& r : pass.reductions) r.fold.open(lanes(r.number), rows_.n, used(r));
-      Range at = rows_;
-      std::int64_t rest = piece;
-      for (int a = plan_.rank - 1; a >= plan_.kept; --a) {
-        at.index[a] = rest % plan_.sizes[a];
-        rest /= plan_.sizes[a];
-      }
+      Range at = elements_from(piece, rows_.n);
+      at.first = rows_.first;
+      at.last = rows_.last;
       for (std::int64_t e = piece; e < piece + n; ++e) {
         run_tile(pass, at, e);
         for (int a = plan_.rank - 1; a >= plan_.kept && ++at.index[a] == plan_.sizes[a]; --a) at.index[a] = 0;

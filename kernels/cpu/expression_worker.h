@@ -44,6 +44,7 @@ class Worker {
   };
 
   void set_range(Range& at, std::int64_t first, std::int64_t n, int last) const;
+  Range elements_from(std::int64_t element, std::int64_t n) const;
   bool is_within_axis(const Range& at) const { return at.index[at.last - 1] + at.n <= plan_.sizes[at.last - 1]; }
   std::int64_t offset_of(const Plan::Access& access, const Range& at) const;
   template <class F>
@@ -63,7 +64,7 @@ class Worker {
   std::byte* memory_;
   const std::byte** at_;  // each value's tile
   Note* notes_;
-  Range rows_{}, elements_{};
+  Range rows_{};
   std::int64_t first_row_ = 0;
 };
 

@@ -279,6 +279,52 @@ TEST(CpuExpressionTest, SumsAreAccurateAndInOneOrder) {
   }
 }
 
+// Of rows a chain adds what it computes while that is in registers.
+TEST(CpuExpressionTest, SumsOfWhatIsComputedAreInTheSameOrder) {
+  for (const std::int64_t n : {100, 128, 129, 300, 1000, 1024, 1025, 5000, 100000}) {
+    const std::int64_t rows = 20;
+    const auto x = numbers(DType::f32, rows * n, 4), squares = std::make_shared<Memory>(DType::f32, rows * n);
+    for (std::int64_t i = 0; i < rows * n; ++i) squares->set(i, x->get(i) * x->get(i));
+    const Layout layout = contiguous(Shape{rows, n});
+    for (const bool is_needed : {false, true}) {
+      Builder computed(Shape{rows, n}, 1), read(Shape{rows, n}, 1);
+      const std::uint16_t v = computed.read(x, layout), square = computed.apply(test_multiply, v, v);
+      const auto sums = computed.write(computed.reduce(Combiner::sum, square), true);
+      if (is_needed) computed.write(square);
+      const auto same = read.write(read.reduce(Combiner::sum, read.read(squares, layout)), true);
+      run(computed);
+      run(read);
+      for (std::int64_t r = 0; r < rows; ++r) EXPECT_EQ(sums->get(r), same->get(r)) << n << " elements, row " << r;
+      if (!is_needed) continue;
+      EXPECT_TRUE(
+          std::equal(squares->bytes().begin(), squares->bytes().end() - 64, computed.written[1]->bytes().begin()));
+    }
+  }
+}
+
+// Their stores go past the caches, where the memory is aligned for it, and inputs are fetched ahead.
+TEST(CpuExpressionTest, LargeArrays) {
+  const std::int64_t n = (std::int64_t{5} << 20) + 37;
+  for (const std::int64_t begin : {0, 3}) {
+    Layout layout = contiguous(Shape{n});
+    layout.offset = begin;
+    const auto x = numbers(DType::f32, n + begin, 5), y = numbers(DType::f32, n + begin, 6),
+               to = std::make_shared<Memory>(DType::f32, n + begin);
+    Builder b(Shape{n}, 0);
+    std::uint16_t value = b.read(x, layout);
+    const std::uint16_t other = b.read(y, layout);
+    for (int k = 0; k < 8; ++k) value = b.apply(k % 2 == 0 ? test_multiply : test_add, value, other);
+    b.write(value, to, layout);
+    run(b);
+    for (std::int64_t i = begin; i < n + begin; ++i) {
+      float expected = static_cast<float>(x->get(i));
+      const float with = static_cast<float>(y->get(i));
+      for (int k = 0; k < 8; ++k) expected = k % 2 == 0 ? expected * with : expected + with;
+      ASSERT_EQ(to->get(i), expected) << "element " << i << " from " << begin;
+    }
+  }
+}
+
 // Softmax and LayerNorm along rows that fit a tile, several tiles, and more than is kept, and along columns.
 TEST(CpuExpressionTest, SeveralPassesOverARow) {
   for (const DType dtype : {DType::f32, DType::f64}) {

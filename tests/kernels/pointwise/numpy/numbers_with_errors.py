@@ -67,6 +67,8 @@ class Number:
             if not times or each not in FORMATS:
                 continue
             unit, least, largest = FORMATS[each]
+            if each == "f64":
+                times *= 2  # what stands here for exact arithmetic is rounded as often
             kept = (error == 0) & is_of(each, value) if times == 1 else False  # nothing to round
             error = np.where(kept, 0, error + times * (unit * (np.abs(value) + error) * (1 + 2.0**-6) + least))
             known = known & (np.abs(value) + error < largest)

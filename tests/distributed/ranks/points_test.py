@@ -88,8 +88,10 @@ def check(number, generator, program, preload, mpirun):
             problems.append(f"rank {rank} does not name itself and a step")
     if point.way == "throw" and f"at step {point.step}: has had enough" not in job.output:
         problems.append("what was thrown is not told")
-    if seconds > TIMEOUT + 2:
-        problems.append(f"it took {seconds:.1f} s, expected at most {TIMEOUT + 2}")
+    # On emulated GPUs the others may still have their step's kernels to compile before they wait.
+    most = TIMEOUT + (5 if preload and point.delay is not None else 2)
+    if seconds > most:
+        problems.append(f"it took {seconds:.1f} s, expected at most {most}")
     print(f"{point}: the others ended after {seconds:.1f} s", flush=True)
     return [f"{point}: {problem}\n{job.output[-4000:]}" for problem in problems]
 

@@ -43,7 +43,8 @@ struct Code {
     GIRO_BINARY(load) GIRO_BINARY(where) store,
     stream,
     sum,
-    ahead
+    ahead,
+    ahead_last = ahead + kPartsAhead - 1
   };
 #undef GIRO_TOGETHER
 #undef GIRO_EXTREME

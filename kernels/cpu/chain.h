@@ -35,7 +35,8 @@ extern const ChainFunction kChainLoad;  // or kChainLoad.with(false, true): a nu
 extern const ChainFunction kChainStore;
 extern const ChainFunction kChainStream;  // stores past the caches
 extern const ChainFunction kChainSum;     // adds to the lanes that Fold::open has opened
-extern const ChainFunction kChainAhead;   // begins to fetch what comes some blocks later
+extern const ChainFunction kChainAhead;   // begins to fetch what comes some blocks later: code, + 1, ... a part each
+inline constexpr int kPartsAhead = 4;
 
 // What this thread has streamed is there for other threads that what comes next is.
 void end_of_streams();

@@ -169,12 +169,22 @@ GIRO_TARGET std::int64_t run_blocks(const ChainStep* steps, std::size_t count, c
           }
           break;
         }
-          GIRO_CASE(Code::ahead, , __builtin_prefetch(tile + kAhead + r * kBytes, 0, 1))
+#define GIRO_AHEAD(PART)                                                                                  \
+  case Code::ahead + PART: {                                                                              \
+    constexpr int kBegin = PART * kRegisters / kPartsAhead, kEnd = (PART + 1) * kRegisters / kPartsAhead; \
+    for (int r = kBegin; r < kEnd; ++r) __builtin_prefetch(tile + kAhead + r * kBytes, 0, 3);             \
+    break;                                                                                                \
+  }
+          GIRO_AHEAD(0)
+          GIRO_AHEAD(1)
+          GIRO_AHEAD(2)
+          GIRO_AHEAD(3)
         default:
           __builtin_unreachable();
       }
     }
   }
+#undef GIRO_AHEAD
 #undef AS_MASK
 #undef AS_FLOATS
 #undef AS_BITS

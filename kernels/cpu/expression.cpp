@@ -46,16 +46,24 @@ void for_each_part(std::int64_t n, std::int64_t block, std::int64_t work, const 
   if (first != nullptr) std::rethrow_exception(first);
 }
 
+constexpr std::int64_t kMostParts = 256;  // enough for threads to have equal shares
+
 // How many of n equal pieces of all that work are worth a thread's waking.
 std::int64_t pieces_together(std::int64_t n, std::int64_t work) {
-  return std::max<std::int64_t>(1, kParallelFrom / std::max<std::int64_t>(1, work / std::max<std::int64_t>(1, n)));
+  const std::int64_t worth = kParallelFrom / std::max<std::int64_t>(1, work / std::max<std::int64_t>(1, n));
+  return std::max({std::int64_t{1}, worth, n / kMostParts});
 }
 
+constexpr std::int64_t kTogether = 16;  // tiles
+
 void run_units(const Plan& plan) {
+  const std::int64_t most = plan.joins_tiles ? kTogether : 1;
   for_each_part(plan.units, pieces_together(plan.units, plan.work), plan.work,
                 [&](std::int64_t begin, std::int64_t end) {
                   Worker worker(plan, memory_of_thread(plan.memory));
-                  for (std::int64_t unit = begin; unit < end; ++unit) worker.run(unit);
+                  for (std::int64_t unit = begin; unit < end; unit += most) {
+                    worker.run(unit, std::min(most, end - unit));
+                  }
                 });
 }
 

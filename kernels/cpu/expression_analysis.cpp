@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/team.h"
+
 namespace giro::cpu {
 
 using pointwise::Expression;
@@ -11,7 +13,7 @@ using Pattern = Plan::Pattern;
 
 namespace {
 
-constexpr std::int64_t kColumns = 256;
+constexpr std::int64_t kMostColumns = 1024, kFewestColumns = 128;  // of a tile
 constexpr std::int64_t kFewUnits = 8;
 
 }  // namespace
@@ -23,6 +25,7 @@ Analysis::Analysis(const Expression& expression, Plan& plan) : e_(expression), p
   merge_axes();
   find_levels();
   choose_pattern();
+  find_numbers();
 }
 
 int Analysis::inputs_of(const Instruction& i) const {
@@ -111,8 +114,8 @@ void Analysis::merge_axes() {
   writes_.assign(writes, to.end());
 }
 
-bool Analysis::is_of_rows(const Strides& strides) const {
-  for (int a = p_.kept; a < p_.rank; ++a) {
+bool Analysis::is_same_along(const Strides& strides, int begin, int end) const {
+  for (int a = begin; a < end; ++a) {
     if ((strides.of[a] != 0 && p_.sizes[a] != 1) || !strides.bounds[a].holds_all_of(p_.sizes[a])) return false;
   }
   return true;
@@ -164,10 +167,10 @@ void Analysis::choose_pattern() {
   for (int a = 0; a < p_.rank; ++a) (a < p_.kept ? p_.rows : p_.length) *= p_.sizes[a];
   const std::int64_t inner = p_.sizes[p_.kept - 1];
   if (p_.kept == p_.rank) {
-    cut(inner, kPiece);
+    cut(inner, 2 * kPiece);
   } else if (const int votes = votes_for_columns(); inner >= 16 && votes > 0) {
     p_.pattern = Pattern::columns;
-    cut(inner, kColumns);
+    cut(inner, std::clamp(divided_up(p_.rows, team_threads()), kFewestColumns, kMostColumns));
   } else {
     p_.pattern = Pattern::rows;
     p_.unit_rows = std::max<std::int64_t>(1, std::min(p_.rows, kPiece / std::max<std::int64_t>(1, p_.length)));
@@ -177,6 +180,20 @@ void Analysis::choose_pattern() {
   if (p_.rows == 0) p_.units = 0;
   p_.is_split = p_.pattern != Pattern::elements && p_.units < kFewUnits && p_.length >= 2 * kBlockLength;
 }
+
+void Analysis::find_numbers() {
+  is_number_.assign(e_.code.size(), false);
+  if (p_.pattern != Pattern::columns) return;
+  for (std::size_t i = 0; i < e_.code.size(); ++i) {
+    if (!needed_[i] || of_rows_[i]) continue;
+    const auto is_same = [&](std::size_t k) { return is_number_[k] || at(k).kind == Kind::constant; };
+    const auto first = at(i).operands.begin();
+    is_number_[i] = at(i).kind == Kind::read    ? is_same_along(reads_[at(i).index], 0, p_.kept)
+                    : at(i).kind == Kind::place ? is_same_along(places_[at(i).index], 0, p_.kept)
+                                                : std::all_of(first, first + inputs_of(at(i)), is_same);
+  }
+}
+
 // Tiles along the innermost of the axes that are not reduced.
 void Analysis::cut(std::int64_t inner, std::int64_t most) {
   const std::int64_t others = inner == 0 ? 0 : p_.rows / inner;
@@ -192,9 +209,11 @@ void Analysis::cut(std::int64_t inner, std::int64_t most) {
   }
   p_.unit_rows = p_.tile;
 }
+// Of arrays that have an element for each.
 int Analysis::votes_for_columns() const {
   int votes = 0;
   const auto count = [&](const Strides& strides) {
+    if (strides.of[p_.kept - 1] == 0 || strides.of[p_.rank - 1] == 0) return;
     const auto is_one = [&](int a) { return strides.of[a] == 1 && p_.sizes[a] > 1; };
     votes += is_one(p_.kept - 1) - is_one(p_.rank - 1);
   };

@@ -36,7 +36,8 @@ struct Analysis {
   Plan& p_;
   bool has_reductions_ = false;
   std::vector<bool> needed_, of_rows_, writes_rows_;
-  std::vector<int> known_;  // the passes after which a value can be computed
+  std::vector<bool> is_number_;  // columns: the same for all columns, and no constant
+  std::vector<int> known_;       // the passes after which a value can be computed
   std::vector<Strides> reads_, places_, writes_;
 
  private:
@@ -44,7 +45,9 @@ struct Analysis {
   void merge_axes();
   void find_levels();
   void choose_pattern();
-  bool is_of_rows(const Strides& strides) const;
+  void find_numbers();
+  bool is_same_along(const Strides& strides, int begin, int end) const;
+  bool is_of_rows(const Strides& strides) const { return is_same_along(strides, p_.kept, p_.rank); }
   void cut(std::int64_t inner, std::int64_t most);
   int votes_for_columns() const;
 };

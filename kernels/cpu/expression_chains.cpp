@@ -60,7 +60,7 @@ class Chains {
   }
 
   static std::optional<ChainFunction> function_of(const Step& s) {
-    if (s.kind != Step::Kind::apply || s.source == nullptr) return std::nullopt;
+    if (s.kind != Step::Kind::apply || s.source == nullptr || s.is_number) return std::nullopt;
     if (s.inputs == 2 && s.in[0] == s.in[1]) {
       if (const auto square = chain_function("times(a, a)"); s.source == std::string_view("times(a, b)")) return square;
     }
@@ -101,10 +101,11 @@ class Chains {
     push(function.with(operand_first, number >= 0), number >= 0 ? number : operand);
   }
 
-  // One number for all of a tile: a constant, or a row's where a tile is of one row.
+  // One number for all of a tile: a constant, a row's where a tile is of one row, or that of all columns.
   int number_of(int value) const {
     if (std::find(constants_.begin(), constants_.end(), value) != constants_.end()) return value;
-    if (of_rows_ || p_.pattern != Plan::Pattern::rows || p_.unit_rows != 1) return -1;
+    const bool is_of_one_row = p_.pattern == Plan::Pattern::rows && p_.unit_rows == 1;
+    if (of_rows_ || (!is_of_one_row && p_.pattern != Plan::Pattern::columns)) return -1;
     for (const Step& s : done_) {
       if (s.kind == Step::Kind::expand && s.out == value) return s.in[0];
     }
@@ -182,19 +183,9 @@ class Chains {
   bool is_stored_ = false;
 };
 
-bool is_needed(const Plan& plan, int value) {
-  const auto by_link = [&](const ChainStep& l) {
-    return l.code != kChainStore.code && (l.operand == value || l.condition == value);
-  };
-  const auto by_step = [&](const Step& s) {
-    return std::find(s.in.begin(), s.in.begin() + s.inputs, value) != s.in.begin() + s.inputs ||
-           std::any_of(s.links.begin(), s.links.end(), by_link);
-  };
+bool is_written(const Plan& plan, int value) {
   return std::any_of(plan.passes.begin(), plan.passes.end(), [&](const Plan::Pass& pass) {
-    return std::any_of(pass.steps.begin(), pass.steps.end(), by_step) ||
-           std::any_of(pass.reductions.begin(), pass.reductions.end(),
-                       [&](const Plan::Reduction& r) { return r.lanes < 0 && r.operand == value; }) ||
-           std::any_of(pass.writes.begin(), pass.writes.end(),
+    return std::any_of(pass.writes.begin(), pass.writes.end(),
                        [&](const Plan::Access& write) { return write.value == value; });
   });
 }
@@ -210,7 +201,7 @@ void sum_in_chains(Plan& plan, Plan::Pass& pass, const std::function<int(const P
       if (store == s.links.end()) continue;
       r.lanes = new_value({4, false, true});
       const ChainStep sum{kChainSum.code, r.lanes, r.lanes};
-      if (is_needed(plan, r.operand)) {
+      if (is_used(plan, r.operand) || is_written(plan, r.operand)) {
         s.links.insert(store + 1, sum);
       } else {
         *store = sum;
@@ -221,6 +212,21 @@ void sum_in_chains(Plan& plan, Plan::Pass& pass, const std::function<int(const P
 }
 
 }  // namespace
+
+bool is_used(const Plan& plan, int value) {
+  const auto by_link = [&](const ChainStep& l) {
+    return l.code != kChainStore.code && (l.operand == value || l.condition == value);
+  };
+  const auto by_step = [&](const Step& s) {
+    return std::find(s.in.begin(), s.in.begin() + s.inputs, value) != s.in.begin() + s.inputs ||
+           std::any_of(s.links.begin(), s.links.end(), by_link);
+  };
+  return std::any_of(plan.passes.begin(), plan.passes.end(), [&](const Plan::Pass& pass) {
+    return std::any_of(pass.steps.begin(), pass.steps.end(), by_step) ||
+           std::any_of(pass.reductions.begin(), pass.reductions.end(),
+                       [&](const Plan::Reduction& r) { return r.lanes < 0 && r.operand == value; });
+  });
+}
 
 void form_chains(Plan& plan, const std::vector<int>& constants,
                  const std::function<int(const PlannedValue&)>& new_value) {

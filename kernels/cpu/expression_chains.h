@@ -12,4 +12,7 @@ namespace giro::cpu {
 void form_chains(Plan& plan, const std::vector<int>& constants,
                  const std::function<int(const PlannedValue&)>& new_value);
 
+// Whether a step or a reduction of elements takes the value from where it is stored.
+bool is_used(const Plan& plan, int value);
+
 }  // namespace giro::cpu

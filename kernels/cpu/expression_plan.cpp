@@ -75,6 +75,7 @@ class Planner : Analysis {
     a.value = new_value({size_of_value(i), of_rows, true});
     a.number = p_.number_of_reads++;
     if (is_read && !of_rows) reads_of_elements_[a.value] = code.index;
+    a.is_number = !of_rows && is_number_[i];
     into.push_back(a);
     return a.value;
   }
@@ -155,26 +156,40 @@ class Planner : Analysis {
     const bool is_constant = at(i).kind == Kind::constant;
     if (is_constant || (of_rows_[i] && p_.pattern == Pattern::columns)) return row_value(i);
     if (element_values_[i] >= 0) return element_values_[i];
-    Plan::Pass& pass = p_.passes[static_cast<std::size_t>(pass_)];
     int value = -1;
-    if (at(i).kind == Kind::read || at(i).kind == Kind::place) {
-      value = load(i, false, pass.reads);
-    } else if (of_rows_[i]) {
+    if (is_number_[i] || (of_rows_[i] && at(i).kind != Kind::read && at(i).kind != Kind::place)) {
       Plan::Step s;
       s.kind = Plan::Step::Kind::expand;
-      s.in[0] = row_value(i);
+      s.in[0] = is_number_[i] ? number_value(i) : row_value(i);
       s.size = size_of_value(i);
       s.out = value = new_value({s.size, false, false});
-      pass.steps.push_back(s);
+      p_.passes[static_cast<std::size_t>(pass_)].steps.push_back(s);
     } else {
-      std::array<int, 3> in{};
-      for (int k = 0; k < inputs_of(at(i)); ++k) {
-        in[static_cast<std::size_t>(k)] = element_value(at(i).operands[static_cast<std::size_t>(k)]);
-      }
-      value = new_value({size_of_value(i), false, false});
-      pass.steps.push_back(step(i, in, value));
+      value = computed(i, [&](std::size_t k) { return element_value(k); });
     }
     return element_values_[i] = value;
+  }
+
+  // The same of one that is a number for all columns.
+  int number_value(std::size_t i) {
+    if (at(i).kind == Kind::constant) return row_value(i);
+    if (numbers_[i] < 0) numbers_[i] = computed(i, [&](std::size_t k) { return number_value(k); });
+    return numbers_[i];
+  }
+
+  template <class Operand>
+  int computed(std::size_t i, const Operand& operand) {
+    Plan::Pass& pass = p_.passes[static_cast<std::size_t>(pass_)];
+    if (at(i).kind == Kind::read || at(i).kind == Kind::place) return load(i, false, pass.reads);
+    std::array<int, 3> in{};
+    for (int k = 0; k < inputs_of(at(i)); ++k) {
+      in[static_cast<std::size_t>(k)] = operand(at(i).operands[static_cast<std::size_t>(k)]);
+    }
+    // A chain reads a number again for each of its blocks: nothing else may lie there.
+    const int value = new_value({size_of_value(i), false, is_number_[i]});
+    pass.steps.push_back(step(i, in, value));
+    pass.steps.back().is_number = is_number_[i];
+    return value;
   }
 
   int converted(int value, TileLoop loop, std::size_t size, std::vector<Plan::Step>& steps) {
@@ -257,6 +272,7 @@ class Planner : Analysis {
         const bool is_read = at(i).kind == Kind::read || at(i).kind == Kind::place;
         if (is_read ? !keeps_reads : !keeps || of_rows_[i] || costs_no_more_than_a_load(i)) element_values_[i] = -1;
       }
+      numbers_.assign(e_.code.size(), -1);
       Plan::Pass& pass = p_.passes[static_cast<std::size_t>(pass_)];
       for (std::size_t i = 0; i < e_.code.size(); ++i) {
         if (needed_[i] && at(i).kind == Kind::reduce && known_[i] == pass_ + 1) add_reduction(i);
@@ -278,7 +294,7 @@ class Planner : Analysis {
     return a;
   }
 
-  std::vector<int> row_values_, element_values_;  // slots, or -1
+  std::vector<int> row_values_, element_values_, numbers_;  // slots, or -1
   std::vector<PlannedValue> values_;
   std::vector<PlannedConstant> constants_;
   std::map<int, std::size_t> reads_of_elements_;  // by their values

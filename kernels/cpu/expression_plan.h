@@ -37,6 +37,7 @@ struct Plan {
     int value = 0;
     int number = 0;          // among all reads, or writes
     bool is_direct = false;  // writes: computed in place
+    bool is_number = false;  // columns: reads of what is the same for all columns
   };
 
   struct Step {
@@ -45,7 +46,8 @@ struct Plan {
     std::array<int, 3> in{};
     int inputs = 1;
     int out = 0;
-    std::size_t size = 0;  // of an element of `out`
+    std::size_t size = 0;    // of an element of `out`
+    bool is_number = false;  // columns: of numbers alone, which are the same for all columns
     pointwise::Loop loop = nullptr;
     TileLoop convert = nullptr;
     TileLoop round = nullptr;      // afterwards
@@ -95,6 +97,7 @@ struct Plan {
   std::int64_t work = 0;              // of all, in elements of one step
   bool streams = false;               // some results go past the caches
   bool is_split = false;              // there are few rows, and threads share a row
+  bool joins_tiles = false;           // nothing is kept of a tile, so that several may be worked on as one
 
   std::vector<Access> row_reads, row_writes;
   std::vector<Step> first_row_steps;

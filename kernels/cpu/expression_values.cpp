@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "kernels/cpu/expression_analysis.h"
+#include "kernels/cpu/expression_chains.h"
 
 namespace giro::cpu {
 namespace {
@@ -87,8 +88,7 @@ class Values {
     return false;
   }
 
-  // Results that do not fit into the caches go past them. The processor fetches one large input ahead of its use by
-  // itself; among several it loses its way where much is computed in between.
+  // Results that do not fit into the caches go past them, and inputs are fetched ahead of their use.
   void stream_large(Plan::Pass& pass) {
     const auto is_large = [&](const Plan::Access& a) {
       return a.is_flat && a.convert == nullptr && p_.rows * p_.length * static_cast<std::int64_t>(a.size) >= kLarge;
@@ -97,20 +97,8 @@ class Values {
       return std::any_of(pass.reads.begin(), pass.reads.end(),
                          [&](const Plan::Access& read) { return read.memory == write.memory; });
     };
-    const auto is_used = [&](int value) {
-      const auto by_link = [&](const ChainStep& l) {
-        return l.code != kChainStore.code && (l.operand == value || l.condition == value);
-      };
-      const auto by_step = [&](const Plan::Step& s) {
-        return std::find(s.in.begin(), s.in.begin() + s.inputs, value) != s.in.begin() + s.inputs ||
-               std::any_of(s.links.begin(), s.links.end(), by_link);
-      };
-      return std::any_of(pass.steps.begin(), pass.steps.end(), by_step) ||
-             std::any_of(pass.reductions.begin(), pass.reductions.end(),
-                         [&](const Plan::Reduction& r) { return r.operand == value; });
-    };
     for (const Plan::Access& write : pass.writes) {
-      if (!write.is_direct || !is_large(write) || is_input(write) || is_used(write.value)) continue;
+      if (!write.is_direct || !is_large(write) || is_input(write) || is_used(p_, write.value)) continue;
       for (Plan::Step& s : pass.steps) {
         for (ChainStep& link : s.links) {
           if (link.operand != write.value) continue;
@@ -119,13 +107,54 @@ class Values {
         }
       }
     }
-    const auto chain = std::find_if(pass.steps.begin(), pass.steps.end(),
-                                    [](const Plan::Step& s) { return s.kind == Plan::Step::Kind::chain; });
-    const auto large = std::count_if(pass.reads.begin(), pass.reads.end(), is_large);
-    if (large < 2 || chain == pass.steps.end() || std::ssize(chain->links) <= 4 * large) return;
-    for (const Plan::Access& read : pass.reads) {
-      if (is_large(read)) chain->links.insert(chain->links.begin(), {kChainAhead.code, read.value, read.value});
+    for (Plan::Step& s : pass.steps) {
+      if (s.kind != Plan::Step::Kind::chain) continue;
+      fetch_ahead(s, pass, is_large);
+      break;
     }
+  }
+
+  // A little beside each step: more at once than a core has buffers for would hold up what is computed.
+  template <class F>
+  void fetch_ahead(Plan::Step& chain, const Plan::Pass& pass, const F& is_large) {
+    std::vector<ChainStep> ahead;
+    for (int part = 0; part < kPartsAhead; ++part) {
+      for (const Plan::Access& read : pass.reads) {
+        if (is_large(read)) ahead.push_back({kChainAhead.code + part, read.value, read.value});
+      }
+    }
+    if (ahead.empty() || chain.links.size() < ahead.size()) return;
+    std::vector<ChainStep> links;
+    std::size_t fetched = 0;
+    for (std::size_t k = 0; k < chain.links.size(); ++k) {
+      for (; fetched * chain.links.size() <= k * ahead.size() && fetched < ahead.size(); ++fetched) {
+        links.push_back(ahead[fetched]);
+      }
+      links.push_back(chain.links[k]);
+    }
+    chain.links = std::move(links);
+  }
+
+  // Whether nothing of a tile lies in a slot.
+  bool joins_tiles() const {
+    if (p_.pattern != Plan::Pattern::elements || p_.rank != 1) return false;
+    std::vector<int> in_memory;
+    const Plan::Pass& pass = p_.passes.front();
+    for (const Plan::Access& read : pass.reads) {
+      if (!read.is_flat || read.convert != nullptr) return false;
+      in_memory.push_back(read.value);
+    }
+    for (const Plan::Access& write : pass.writes) {
+      if (!write.is_flat || !write.is_direct) return false;
+      in_memory.push_back(write.value);
+    }
+    const auto has_no_slot = [&](const ChainStep& link) {
+      return std::find(in_memory.begin(), in_memory.end(), link.operand) != in_memory.end() ||
+             p_.slots[static_cast<std::size_t>(link.operand)].constant != nullptr;
+    };
+    return std::all_of(pass.steps.begin(), pass.steps.end(), [&](const Plan::Step& s) {
+      return s.kind == Plan::Step::Kind::chain && std::all_of(s.links.begin(), s.links.end(), has_no_slot);
+    });
   }
 
   void place_slots() {
@@ -211,6 +240,7 @@ void place_values(Plan& plan, const std::vector<PlannedValue>& values, const std
   for (Plan::Pass& pass : plan.passes) placed.stream_large(pass);
   placed.place_slots();
   placed.fill_constants(constants);
+  plan.joins_tiles = placed.joins_tiles();
 }
 
 }  // namespace giro::cpu

@@ -106,7 +106,8 @@ void Worker::load(const Plan::Access& read, const Range& at) {
   const std::int64_t offset = offset_of(read, at), stride = read.strides[at.last - 1];
   const bool within = is_within_axis(at);
   const bool is_cut = read.is_bounded && !(within && is_there(read, at));
-  const bool is_whole = read.is_flat || (within && !is_cut && read.memory != nullptr && stride == 1);
+  const bool is_whole =
+      read.is_flat || (within && !is_cut && read.memory != nullptr && (stride == 1 || read.is_number));
   const std::byte* const from =
       read.memory != nullptr ? read.memory + offset * static_cast<std::int64_t>(read.size) : nullptr;
   if (is_whole && read.convert == nullptr) {
@@ -166,7 +167,8 @@ void Worker::store(const Plan::Access& write, const Range& at) {
   }
 }
 
-void Worker::step(const Plan::Step& s, std::int64_t n) {
+void Worker::step(const Plan::Step& s, std::int64_t of) {
+  const std::int64_t n = s.is_number ? 1 : of;
   auto* const out = const_cast<std::byte*>(at_[s.out]);
   switch (s.kind) {
     case Plan::Step::Kind::apply: {
@@ -178,7 +180,11 @@ void Worker::step(const Plan::Step& s, std::int64_t n) {
       s.convert(at_[s.in[0]], out, n);
       break;
     case Plan::Step::Kind::expand:
-      repeat(s.size, at_[s.in[0]], 1, out, rows_.n, n / rows_.n);
+      if (plan_.pattern == Pattern::columns) {
+        repeat(s.size, at_[s.in[0]], 1, out, 1, n);
+      } else {
+        repeat(s.size, at_[s.in[0]], 1, out, rows_.n, n / rows_.n);
+      }
       break;
     case Plan::Step::Kind::chain:
       plan_.chain(s.links.data(), s.links.size(), at_, n);
@@ -188,7 +194,15 @@ void Worker::step(const Plan::Step& s, std::int64_t n) {
 }
 
 void Worker::run_tile(const Plan::Pass& pass, const Range& at, std::int64_t element) {
-  for (const Plan::Access& read : pass.reads) load(read, at);
+  for (const Plan::Access& read : pass.reads) {
+    if (!read.is_number) {
+      load(read, at);
+      continue;
+    }
+    Range one = at;
+    one.n = 1;
+    load(read, one);
+  }
   for (const Plan::Access& write : pass.writes) {
     if (!write.is_direct) continue;
     const bool is_whole = write.is_flat || (write.strides[at.last - 1] == 1 && is_within_axis(at));
@@ -216,14 +230,14 @@ Total* Worker::totals(int half, int reduction) const {
          (half * plan_.number_of_reductions + reduction) * plan_.unit_rows;
 }
 
-void Worker::begin(std::int64_t unit) {
+void Worker::begin(std::int64_t unit, std::int64_t units) {
   if (plan_.pattern == Pattern::rows) {
     first_row_ = unit * plan_.unit_rows;
     set_range(rows_, first_row_, std::min(plan_.unit_rows, plan_.rows - first_row_), plan_.kept);
   } else if (plan_.tiles_of_axis > 0) {
     const std::int64_t inner = plan_.sizes[plan_.kept - 1], begin = unit % plan_.tiles_of_axis * plan_.tile;
     first_row_ = unit / plan_.tiles_of_axis * inner + begin;
-    set_range(rows_, first_row_, std::min(plan_.tile, inner - begin), plan_.kept);
+    set_range(rows_, first_row_, std::min(units * plan_.tile, inner - begin), plan_.kept);
   } else {
     first_row_ = unit * plan_.tile;
     set_range(rows_, first_row_, std::min(plan_.tile, plan_.rows - first_row_), plan_.kept);
@@ -283,8 +297,8 @@ void Worker::end() {
   for (const Plan::Access& write : plan_.row_writes) store(write, rows_);
 }
 
-void Worker::run(std::int64_t unit) {
-  begin(unit);
+void Worker::run(std::int64_t unit, std::int64_t units) {
+  begin(unit, units);
   if (plan_.pattern == Pattern::elements) {
     run_tile(plan_.passes.front(), rows_, 0);
     return;

@@ -19,12 +19,12 @@ class Worker {
   }
 
   // Independent pieces: a tile of elements, or some rows.
-  void run(std::int64_t unit);
+  void run(std::int64_t unit, std::int64_t units = 1);
 
   // The same in steps, for threads that share the rows of a unit: between begin() and end(), for each pass, parts of
   // the rows' elements, whose totals go to `totals` (unit_rows for each of the pass's reductions), and then
   // finish_pass() with what they come to.
-  void begin(std::int64_t unit);
+  void begin(std::int64_t unit, std::int64_t units = 1);
   void run_part(const Plan::Pass& pass, std::int64_t first, std::int64_t last, Total* totals);
   void finish_pass(const Plan::Pass& pass, const Total* totals);
   void end();
@@ -54,7 +54,7 @@ class Worker {
   void load(const Plan::Access& read, const Range& at);
   void load_what_is_there(const Plan::Access& read, const Range& at, std::int64_t offset, std::byte* to) const;
   void store(const Plan::Access& write, const Range& at);
-  void step(const Plan::Step& step, std::int64_t n);
+  void step(const Plan::Step& step, std::int64_t of);
   void run_tile(const Plan::Pass& pass, const Range& at, std::int64_t element);
   std::byte* slot(int value) const { return memory_ + plan_.slots[static_cast<std::size_t>(value)].offset; }
   Total* totals(int half, int reduction) const;

@@ -145,10 +145,22 @@ void join(OpList& ops, std::size_t i, bool joins_siblings) {
 
 }  // namespace
 
+// Whether it computes the same number everywhere, as the gradient of a loss by itself.
+bool is_one_number(const detail::HeldOp& op) {
+  const pointwise::Expression* const expression = expression_of(op);
+  return expression != nullptr && expression->places.empty() &&
+         std::all_of(expression->reads.begin(), expression->reads.end(),
+                     [](const pointwise::Access& read) { return read.memory.count() == 1; });
+}
+
 // An expression is computed with one that reads what it computes, and then with one that reads the same array. From the
-// last on: what a gradient alone needs belongs to that, not to the forward pass that it could join.
+// last on: what a gradient alone needs belongs to that, not to the forward pass that it could join. But first each that
+// reads a number makes it itself.
 bool splice(OpList& ops, std::size_t i) {
   if (i > 0) return false;
+  for (std::size_t k = 0; k < ops.size(); ++k) {
+    if (is_one_number(ops[k])) is_repeated(ops, k);
+  }
   for (const bool joins_siblings : {false, true}) {
     for (std::size_t k = ops.size(); k-- > 0;) join(ops, k, joins_siblings);
   }

@@ -93,7 +93,7 @@ class KernelCountTest : public GradientTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Cpu, KernelCountTest, ::testing::Values(Device::Kind::cpu), test::device_name);
+INSTANTIATE_TEST_SUITE_P(Devices, KernelCountTest, test::kDevices, test::device_name);
 
 // Over all elements.
 Var mean_of(const Var& x) { return mean(x, {0, 1}).reshape({}); }
@@ -156,6 +156,21 @@ TEST_P(KernelCountTest, Losses) {
   });
   EXPECT_EQ(huber.forward, 1u) << huber.text;
   EXPECT_LE(huber.backward, 1u) << huber.text;
+}
+
+// After the product that gives its four gates. What the next step needs is kept beside what the next layer reads.
+TEST_P(KernelCountTest, AnLstmCellIsOneEachWay) {
+  Var kept;
+  const Kernels cell =
+      within_a_model({random_.uniform({6, 160}, -2, 2), random_.uniform({6, 40})}, [&](const Vars& in) {
+        const Vars gates = split(in[0], 4, 1);
+        const Var c = sigmoid(gates[1]) * in[1] + sigmoid(gates[0]) * tanh(gates[2]);
+        kept = stop_gradient(c);
+        return sigmoid(gates[3]) * tanh(c);
+      });
+  EXPECT_EQ(cell.forward, 1u) << cell.text;
+  EXPECT_EQ(cell.stored, 2u) << cell.text;
+  EXPECT_EQ(cell.backward, 1u) << cell.text;
 }
 
 TEST_P(KernelCountTest, AnActivationBetweenProductsIsOne) {

@@ -52,14 +52,19 @@ struct Code {
 #undef GIRO_UNARY
 };
 
-// As many registers as leave some for operands.
+// As many registers as leave some for operands; with a sanitizer a few, which take a tenth of the time to compile.
+#if defined(GIRO_FEW_REGISTERS)
+constexpr int kOf16 = 4, kOf32 = 4;
+#else
+constexpr int kOf16 = 8, kOf32 = 16;
+#endif
 namespace baseline {
 #if defined(__AVX512F__)
-constexpr int kVector = 64, kRegisters = 16;
+constexpr int kVector = 64, kRegisters = kOf32;
 #elif defined(__AVX2__)
-constexpr int kVector = 32, kRegisters = 8;
+constexpr int kVector = 32, kRegisters = kOf16;
 #else
-constexpr int kVector = 16, kRegisters = 8;
+constexpr int kVector = 16, kRegisters = kOf16;
 #endif
 #define GIRO_TARGET
 #include "kernels/cpu/chain_loop.h"
@@ -67,13 +72,13 @@ constexpr int kVector = 16, kRegisters = 8;
 }  // namespace baseline
 #if defined(__x86_64__) && !GIRO_ONE_INSTRUCTION_SET
 namespace avx2 {
-constexpr int kVector = 32, kRegisters = 8;
+constexpr int kVector = 32, kRegisters = kOf16;
 #define GIRO_TARGET GIRO_AVX2
 #include "kernels/cpu/chain_loop.h"
 #undef GIRO_TARGET
 }  // namespace avx2
 namespace avx512 {
-constexpr int kVector = 64, kRegisters = 16;
+constexpr int kVector = 64, kRegisters = kOf32;
 #define GIRO_TARGET GIRO_AVX512
 #include "kernels/cpu/chain_loop.h"
 #undef GIRO_TARGET

@@ -1,10 +1,12 @@
-// What expressions cost on the CPU, on one thread: chains in the cache and in memory, softmax, LayerNorm, sums, losses
-// with their gradients, AdamW. Beside them copies. expression_peers.py times the same in PyTorch and JAX.
+// What expressions cost on the CPU, on one thread or as many as OMP_NUM_THREADS says: chains in the cache and in
+// memory, softmax, LayerNorm, sums, losses with their gradients, AdamW. Beside them copies, on one thread.
+// expression_peers.py times the same in PyTorch and JAX.
 
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -28,8 +30,12 @@ std::shared_ptr<Memory> numbers(std::int64_t n, DType dtype = DType::f32) {
   return memory;
 }
 
+void use_one_thread_or_as_told() {
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) omp_set_num_threads(1);
+}
+
 void replay(benchmark::State& state, const Builder& b, std::int64_t bytes) {
-  omp_set_num_threads(1);
+  use_one_thread_or_as_told();
   const Stream stream(Device::cpu());
   const Graph graph = Graph::record(stream, [&] { cpu::run(b.expression, stream); });
   for (auto _ : state) graph.replay(stream);
@@ -123,7 +129,7 @@ BENCHMARK(layer_norm)->Args({128, 768})->Args({1024, 768})->Args({16384, 768})->
 // Of the loss sum(f(inputs) dy): it and its gradients by the inputs, the first of which is of dy's shape.
 void with_gradients(benchmark::State& state, const std::vector<Shape>& shapes, std::int64_t bytes,
                     const std::function<nn::Var(const std::vector<nn::Var>&)>& f) {
-  omp_set_num_threads(1);
+  use_one_thread_or_as_told();
   const Stream stream(Device::cpu());
   std::vector<std::shared_ptr<Memory>> memory;
   const auto tensor = [&](const Shape& shape) {
@@ -190,7 +196,7 @@ void adamw(benchmark::State& state) {
   step->set(0, 100);
   const Tensor scalar_step(step->tensor().raw(), DType::i64, Shape{}, Device::cpu());
   const Tensor scalar_rate(rate->tensor().raw(), DType::f32, Shape{}, Device::cpu());
-  omp_set_num_threads(1);
+  use_one_thread_or_as_told();
   const Stream stream(Device::cpu());
   const Graph graph = Graph::record(stream, [&] {
     optim::update({.rule = optim::Rule::adam, .learning_rate = 1e-3, .weight_decay = 0.01},

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What expression_bench times beside torch.compile, with and without max-autotune, and jax.jit, of f32 on one core.
+"""What expression_bench times beside torch.compile, with and without max-autotune, and jax.jit, of f32.
 
-usage: expression_peers.py [--bench FILE] [--cpu N] [--rounds N] [--seconds S] [--peers torch max-autotune jax]
+usage: expression_peers.py [--bench FILE] [--threads N] [--rounds N] [--seconds S] [--peers torch max-autotune jax]
                            [--cases REGEX]
 
-All take turns, case by case and round after round. It prints the least CPU time of each in microseconds, how many times
-as fast as the best peer giro was, and where all of the data is in memory what it moves against memcpy in the same run.
+All take turns, case by case and round after round, on as many cores as threads, by default one. It prints the least
+time of each in microseconds (CPU time on one core, else by the clock), how many times as fast as the best peer giro was,
+and on one core, where all of the data is in memory, what it moves against memcpy in the same run.
 """
 
 import argparse
@@ -73,8 +74,9 @@ def inputs_of(function, shape, normal):
 
 
 class Giro:
-    def __init__(self, bench, seconds):
+    def __init__(self, bench, threads, seconds):
         self.bench, self.seconds = bench, seconds
+        self.time = "cpu_time" if threads == 1 else "real_time"
 
     def prepare(self, name, function, shape):
         command = [self.bench, f"--benchmark_filter=^{name}$", "--benchmark_format=json",
@@ -82,32 +84,33 @@ class Giro:
 
         def measured():
             output = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-            return json.loads(output)["benchmarks"][0]["cpu_time"]
+            return json.loads(output)["benchmarks"][0][self.time]
 
         return measured
 
 
-def timed(call, seconds):
-    """The mean CPU time of a call, as the benchmark's is."""
+def timed(call, threads, seconds):
+    """The mean time of a call, as the benchmark's is."""
+    clock = time.process_time if threads == 1 else time.perf_counter
     for _ in range(2):
         call()
 
     def measured():
-        calls, begin, end = 0, time.process_time(), time.perf_counter() + seconds
+        calls, begin, end = 0, clock(), time.perf_counter() + seconds
         while calls == 0 or time.perf_counter() < end:
             call()
             calls += 1
-        return (time.process_time() - begin) / calls * 1e6
+        return (clock() - begin) / calls * 1e6
 
     return measured
 
 
 class Torch:
-    def __init__(self, mode, seconds):
+    def __init__(self, mode, *how_long):
         import torch
 
-        torch.set_num_threads(1)
-        self.torch, self.mode, self.seconds = torch, mode, seconds
+        torch.set_num_threads(how_long[0])
+        self.torch, self.mode, self.how_long = torch, mode, how_long
 
     def prepare(self, name, function, shape):
         torch = self.torch
@@ -146,20 +149,20 @@ class Torch:
                     a.grad = None
                 compiled(*arrays).backward()
 
-            return timed(call, self.seconds)
+            return timed(call, *self.how_long)
 
         def call():
             with torch.no_grad():
                 compiled(*arrays)
 
-        return timed(call, self.seconds)
+        return timed(call, *self.how_long)
 
 
 class Jax:
-    def __init__(self, seconds):
+    def __init__(self, *how_long):
         import jax
 
-        self.jax, self.seconds = jax, seconds
+        self.jax, self.how_long = jax, how_long
 
     def prepare(self, name, function, shape):
         import numpy
@@ -189,27 +192,28 @@ class Jax:
                 state[:] = step(state[0], g, state[1], state[2])
                 jax.block_until_ready(state)
 
-            return timed(call, self.seconds)
+            return timed(call, *self.how_long)
         compiled = jax.jit(functions[function])
-        return timed(lambda: jax.block_until_ready(compiled(*arrays)), self.seconds)
+        return timed(lambda: jax.block_until_ready(compiled(*arrays)), *self.how_long)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bench", default="build-cpu/tests/bench/expression_bench")
-    parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)))
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.2, help="of each measurement")
     parser.add_argument("--peers", nargs="*", default=["torch", "max-autotune", "jax"])
     parser.add_argument("--cases", default="", help="a regular expression of their names")
     options = parser.parse_args()
 
-    os.sched_setaffinity(0, {options.cpu})
-    os.environ["OMP_NUM_THREADS"] = "1"
-    measures = {"giro": Giro(options.bench, options.seconds)}
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-options.threads:])
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    how_long = options.threads, options.seconds
+    measures = {"giro": Giro(options.bench, *how_long)}
     for peer in options.peers:
-        measures[peer] = (Jax(options.seconds) if peer == "jax" else
-                          Torch(None if peer == "torch" else "max-autotune", options.seconds))
+        measures[peer] = (Jax(*how_long) if peer == "jax" else
+                          Torch(None if peer == "torch" else "max-autotune", *how_long))
     copy = measures["giro"].prepare(f"copy/{MEMORY}", None, None)
     least_copy = None
     print("| case | " + " | ".join(measures) + " | best peer / giro (wanted) | of memcpy's bandwidth |")
@@ -218,6 +222,8 @@ def main():
     for name, function, shape, wanted, bytes_moved in CASES:
         if not re.search(options.cases, name):
             continue
+        if options.threads > 1:
+            bytes_moved = 0
         calls = {which: measure.prepare(name, function, shape) for which, measure in measures.items()}
         least = {}
         for _ in range(options.rounds):

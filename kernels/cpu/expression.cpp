@@ -10,6 +10,7 @@
 #include "kernels/cpu/expression_plan.h"
 #include "kernels/cpu/expression_worker.h"
 #include "kernels/cpu/for_each.h"
+#include "kernels/cpu/subnormals.h"
 
 namespace giro::cpu {
 namespace {
@@ -111,6 +112,7 @@ void run_split(const Plan& plan) {
 
 void run(const pointwise::Expression& expression, const Stream& stream) {
   submit(stream, [plan = std::make_shared<const Plan>(expression)] {
+    const FlushSubnormals flush;  // for what the calling thread does alone
     if (plan->is_split) {
       run_split(*plan);
     } else {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cpu/subnormals.h"
 #include "kernels/cpu/team.h"
 #include "runtime/cpu/stream.h"
 
@@ -20,7 +21,10 @@ constexpr std::int64_t kParallelFrom = 32768;  // below this, waking threads cos
 template <class F>
 void for_each_block(std::int64_t n, std::int64_t block, std::int64_t work, const F& f) {
   const std::int64_t blocks = (n + block - 1) / block;
-  const auto run = [&](std::int64_t b) { f(b * block, std::min(n, (b + 1) * block)); };
+  const auto run = [&](std::int64_t b) {
+    const FlushSubnormals flush;  // in each thread
+    f(b * block, std::min(n, (b + 1) * block));
+  };
   if (work < kParallelFrom) {
     for (std::int64_t b = 0; b < blocks; ++b) run(b);
   } else {

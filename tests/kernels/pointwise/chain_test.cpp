@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <random>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <giro/runtime/stream.h>
 
 #include "kernels/cpu/expression.h"
+#include "kernels/cpu/subnormals.h"
 #include "kernels/pointwise/instruction_sets.h"
 #include "kernels/pointwise/table.h"
 #include "tests/kernels/op_test.h"
@@ -44,6 +46,7 @@ std::vector<std::vector<std::byte>> computed_by_loops(const Builder& b) {
     } else {
       const void* const in[] = {values[code.operands[0]].data(), values[code.operands[1]].data(),
                                 values[code.operands[2]].data()};
+      const cpu::FlushSubnormals flush;
       code.function->loops.get(DType::f32)(in, value.data(), static_cast<std::int64_t>(n));
     }
     values.push_back(std::move(value));
@@ -107,6 +110,10 @@ TEST(ChainTest, FunctionsTogetherGiveTheirBits) {
   }
 }
 
+float without_subnormals(float x) {
+  return std::abs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x;
+}
+
 // Products of any two numbers of 16 bits, among them ties, what is too large or too small, and NaN.
 TEST(ChainTest, RoundsToSixteenBits) {
   constexpr std::int64_t kCount = 20000;
@@ -125,7 +132,7 @@ TEST(ChainTest, RoundsToSixteenBits) {
     for_each_set([&](InstructionSet set) {
       cpu::run(b.expression, Stream(Device::cpu()));
       for (std::int64_t i = 0; i < kCount; ++i) {
-        const auto exact = static_cast<float>(b.read_memory[0]->get(i) * b.read_memory[1]->get(i));
+        const auto exact = without_subnormals(static_cast<float>(b.read_memory[0]->get(i) * b.read_memory[1]->get(i)));
         const double wanted = rounded_to(dtype, static_cast<double>(exact)), found = product->get(i);
         ASSERT_TRUE((std::isnan(found) && std::isnan(wanted)) ||
                     (found == wanted && std::signbit(found) == std::signbit(wanted)))
@@ -133,6 +140,28 @@ TEST(ChainTest, RoundsToSixteenBits) {
       }
     });
   }
+}
+
+// In every thread, and in none once the work is done.
+TEST(ChainTest, SubnormalResultsAreZero) {
+  constexpr std::int64_t kCount = std::int64_t{1} << 20;
+  Builder b(Shape{kCount}, 0);
+  const auto memory = std::make_shared<Memory>(DType::f32, kCount);
+  for (std::int64_t i = 0; i < kCount; ++i) memory->set(i, i % 2 == 0 ? 1e-30 : 1e-40);
+  const std::uint16_t x = b.read(memory, contiguous(Shape{kCount}));
+  const auto product = b.write(b.apply(test_multiply, x, b.constant(DType::f32, 1e-9)));
+  const auto sum = b.write(b.apply(test_add, x, b.constant(DType::f32, 1)));
+  const auto same = b.write(b.apply(test_add, x, b.constant(DType::f32, 0)));
+  const auto exponential = b.write(b.apply(test_exp, b.constant(DType::f32, -100)));
+  cpu::run(b.expression, Stream(Device::cpu()));
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    ASSERT_EQ(product->get(i), 0) << i;
+    ASSERT_EQ(sum->get(i), 1) << i;
+    ASSERT_EQ(same->get(i), i % 2 == 0 ? static_cast<double>(1e-30f) : 0) << i;
+    ASSERT_EQ(exponential->get(i), 0) << i;
+  }
+  volatile float least = std::numeric_limits<float>::min();
+  EXPECT_GT(least / 2, 0) << "the caller's arithmetic is as it was";
 }
 
 }  // namespace

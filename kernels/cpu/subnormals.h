@@ -1,0 +1,30 @@
+#pragma once
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace giro::cpu {
+
+// While it lives, this thread's arithmetic gives zero where a result would be subnormal. Processors take a hundred
+// times as long for such numbers, and training makes many: moments that decay, probabilities that vanish. Subnormal
+// operands are still read as they are: whether instructions such as a maximum would read them as zero depends on how
+// the compiler writes a selection, and fused and unfused ops must agree to the bit.
+class FlushSubnormals {
+ public:
+  FlushSubnormals(const FlushSubnormals&) = delete;
+  FlushSubnormals& operator=(const FlushSubnormals&) = delete;
+#if defined(__x86_64__)
+  FlushSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlushToZero); }
+  ~FlushSubnormals() { _mm_setcsr(before_); }
+
+ private:
+  static constexpr unsigned int kFlushToZero = 0x8000;
+  unsigned int before_;
+#else
+  FlushSubnormals() {}
+  ~FlushSubnormals() {}
+#endif
+};
+
+}  // namespace giro::cpu

@@ -33,7 +33,7 @@ void AsyncWriter::flush() {
   worker_->join();
   writer_->flush();
 }
-// The writer is closed even where an earlier error comes up, and where closing fails, that comes up.
+// Closes the writer even if an earlier error comes up. If closing fails too, that error is thrown instead.
 void AsyncWriter::close() {
   try {
     worker_->join();

@@ -11,14 +11,14 @@ namespace detail {
 class Worker;
 }
 
-// A MetricWriter whose calls return at once: another one makes them, in their order, on a thread of its own. What that
-// throws comes up once, at the next call; the call that it comes up at writes nothing. flush and close wait until
-// everything is written.
+// A MetricWriter whose calls return at once: a separate thread makes them on another writer, in order. It waits only
+// while 1,024 calls are queued. An error in a queued call is thrown once, by the next call, which then writes nothing.
+// flush and close wait until everything is written.
 class AsyncWriter final : public MetricWriter {
  public:
-  // Nobody else uses `writer` meanwhile.
+  // Nothing else may use `writer` while this lives.
   explicit AsyncWriter(std::shared_ptr<MetricWriter> writer);
-  // Writes what is left.
+  // Writes what is still queued.
   ~AsyncWriter() override;
   AsyncWriter(const AsyncWriter&) = delete;
   AsyncWriter& operator=(const AsyncWriter&) = delete;

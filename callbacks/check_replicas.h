@@ -6,12 +6,12 @@
 
 namespace giro {
 
-// That every rank of the partitioner has the same bits in all that a checkpoint would save, but for shards: a digest of
-// each collection is computed on the device, and compared on the host. A call of all ranks, which waits.
-// Error(communication), on each rank that differs from rank 0, naming the first collection.
+// Checks that all ranks of the partitioner have the same bits in everything that a checkpoint saves, except shards.
+// Compares a digest of each collection, computed on the device. All ranks make this call, and it waits for them.
+// Error(communication) on all ranks if one differs from rank 0, naming that rank and the first collection.
 void check_replicas(const State& state, const Partitioner& partitioner);
 
-// A callback that does so where several ranks work on the state, and else nothing: every(1'000), check_replicas().
+// A callback that does this if several ranks work on the state, otherwise nothing: every(1'000), check_replicas().
 class CheckReplicas : public GenericCallback {
  public:
   template <class S, class B>

@@ -31,7 +31,7 @@ std::optional<std::int64_t> counted_steps(const State& state) {
   return to_host<std::int64_t>(step, state.stream()).front();
 }
 
-// By the state's count or by the loop's, whichever is further.
+// The larger of the state's count and the loop's.
 std::int64_t reached(const Elapsed& elapsed, const State& state) {
   return std::max(counted_steps(state).value_or(0), elapsed.steps);
 }
@@ -39,12 +39,12 @@ std::int64_t reached(const Elapsed& elapsed, const State& state) {
 template <class Bits>
 bool is_finite(const Tensor& tensor, Bits exponent) {
   const auto* bits = static_cast<const Bits*>(tensor.raw());
-  Bits found = 0;  // rather than a bool, which the compiler does not vectorize
+  Bits found = 0;  // not a bool: the compiler would not vectorize the loop
   for (std::int64_t i = 0; i < tensor.count(); ++i) found |= static_cast<Bits>((bits[i] & exponent) == exponent);
   return found == 0;
 }
 
-// The first leaf, in host memory, that has a NaN or an infinity in it, or "".
+// The path of the first leaf that contains NaN or infinity, or "". The leaves are in host memory.
 std::string find_not_finite(const std::vector<Leaf>& leaves) {
   for (const Leaf& leaf : leaves) {
     const Tensor& value = leaf.value;
@@ -81,7 +81,7 @@ void check_choice(const std::string& dir, const char* option, const std::string&
                           known[1], known[2], suggestion(value, known)));
 }
 
-// One that is damaged is not in the way: a run that goes on has passed it over.
+// A damaged checkpoint does not count: a resumed run has skipped it.
 void check_none_later(const CheckpointStore& store, FileSystem& files, std::int64_t steps) {
   if (store.latest_steps() <= steps) return;
   const std::vector<StoredCheckpoint> all = store.all();
@@ -102,9 +102,9 @@ void check_none_later(const CheckpointStore& store, FileSystem& files, std::int6
                   store.dir(), later->record.steps, steps));
 }
 
-// A file system over a network may show what another machine has made a moment later.
+// Retries, because a network file system may show another machine's files late.
 void check_same_directory(const CheckpointStore& store, const Partitioner& ranks) {
-  // Only then is it there to be looked for.
+  // Looks only after rank 0 has announced its lock, so that it exists.
   const std::string expected = ranks.broadcast(ranks.rank() == 0 ? store.writer() : "");
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   std::string found = store.writer();
@@ -116,7 +116,7 @@ void check_same_directory(const CheckpointStore& store, const Partitioner& ranks
                     found.empty() ? "nobody who writes there" : found);
 }
 
-// Whether one of them is a checkpoint of a finite state.
+// Whether the directory has a checkpoint of a finite state.
 bool has_finite(const CheckpointStore& store) {
   const std::vector<StoredCheckpoint> all = store.all();
   return std::any_of(all.begin(), all.end(), [](const auto& stored) { return stored.record.not_finite.empty(); });
@@ -198,7 +198,7 @@ void Checkpoint::begin(const Elapsed& elapsed, const State& state, bool resumes)
     const std::int64_t steps = reached(elapsed, state);
     if (run_) run_->begin(steps);
     if (options_.overwrite) {
-      // What is later goes once an earlier one is saved.
+      // The next save removes the later checkpoints.
     } else if (resumes || elapsed.steps > 0) {
       const std::vector<std::string> aside = store().set_aside(steps);
       if (!aside.empty()) {
@@ -206,7 +206,7 @@ void Checkpoint::begin(const Elapsed& elapsed, const State& state, bool resumes)
                                fmt::join(aside, "', '"));
       }
     } else {
-      // A run that would save what an earlier one is already past hears of it before it has trained for long.
+      // Fails now rather than at the first save, after much training.
       check_none_later(store(), *options_.files, steps);
     }
     std::int64_t bytes = 0;
@@ -221,7 +221,7 @@ void Checkpoint::begin(const Elapsed& elapsed, const State& state, bool resumes)
 
 std::optional<double> Checkpoint::improvement(std::int64_t done, const State& state, const Logs& logs) {
   if (!best_) {
-    // What lies there is of this run's past, unless it is later.
+    // Existing checkpoints up to this step are of this run's past.
     const std::int64_t steps = counted_steps(state).value_or(done);
     best_.emplace();
     for (const StoredCheckpoint& stored : store().all()) {
@@ -314,7 +314,7 @@ void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>&
   }
   CheckpointRecord record = saving.record;
   if (is_writer() && !record.best && store().latest_steps() == record.steps) {
-    // Another checkpoint of this run has saved the same step as the best one, which it stays.
+    // Another checkpoint callback of this run has saved this step as one of the best: it stays one.
     if (const auto replaced = store().latest(); replaced && replaced->record.steps == record.steps) {
       record.monitor = replaced->record.monitor;
       record.best = replaced->record.best;
@@ -322,7 +322,7 @@ void Checkpoint::save(const Saving& saving, const std::function<void(Archive&)>&
   }
   const std::string id = ranks_ ? ranks_->broadcast(new_save_id()) : "";
   if (!options_.asynchronous) {
-    for (const auto& other : others) other->wait();  // whose errors are not this one's to try again
+    for (const auto& other : others) other->wait();  // the retries below are not for their errors
   }
   for (std::size_t failures = 0;; ++failures) {
     Archive archive = store().archive();
@@ -358,7 +358,7 @@ bool Checkpoint::save_at(const Elapsed& elapsed, const State& state, std::option
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("checkpoint '{}': got the value {} to monitor, but `monitor` is not set", dir_, *best));
   }
-  // Where the state counts its steps itself, this one may not be among them yet.
+  // A state that counts its steps itself may not have counted this one yet.
   Elapsed completed = elapsed;
   if (counted_steps(state).value_or(elapsed.steps + 1) > elapsed.steps) completed.count(elapsed.step_samples);
   const Saving saving = take_snapshot(completed, state, best, "");

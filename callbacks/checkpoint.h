@@ -24,62 +24,66 @@
 namespace giro {
 
 struct CheckpointOptions {
-  std::int64_t keep = 1;  // how many of the newest stay, or with `monitor` of the best; at least 1
-  // Besides those, the first at or past each multiple of so many steps stays for good; 0: none.
+  std::int64_t keep = 1;  // how many of the newest to keep, or of the best with `monitor`; at least 1
+  // Also keeps the first checkpoint at or past each multiple of this many steps, for good; 0: none.
   std::int64_t keep_every_n_steps = 0;
-  // Whether a run may save where a later checkpoint is; that goes once the earlier one is durable.
+  // Whether a run may save a step before that of an existing checkpoint, which is removed once the new one is durable.
   bool overwrite = false;
-  // Save only where this entry of the logs, a name or "collection.name", is one of the `keep` best: better than at the
-  // worst of so many checkpoints in the directory that were saved for it, of this run or of those before. The newest of
-  // several is not the best: CheckpointStore::best tells which is.
+  // Saves only if this entry of the logs, a name or "collection.name", is one of the `keep` best values: better than
+  // the worst of the `keep` best checkpoints saved for it in the directory, by this run or earlier ones. If several are
+  // kept, the newest need not be the best: see CheckpointStore::best.
   std::string monitor = {};
   std::string mode = "min";  // or "max"
-  // What becomes of a state that is not finite, but NaN or infinite somewhere, where one that is finite is saved:
-  //   "skip"   it is not saved, which the stateful metric checkpoint_skipped (the completed steps) and report() tell;
-  //            the tenth in a row is an Error(invalid_argument) naming the leaf, for what trains there is lost
+  // What to do with a state that contains NaN or infinity, if a checkpoint of a finite state exists:
+  //   "skip"   do not save it. The stateful metric checkpoint_skipped (the completed steps) and report() tell so. The
+  //            tenth skip in a row is an Error(invalid_argument) naming the leaf: further training would be lost
   //   "error"  Error(invalid_argument) naming the leaf
-  //   "save"   it is saved like any other
-  // The state of a run that terminate_on_nan has stopped is such a one, though each leaf may be finite still.
+  //   "save"   save it like any other
+  // The state of a run that terminate_on_nan has stopped counts as not finite, even if every leaf is finite.
   std::string not_finite = "skip";
-  // Whether the loop goes on as soon as the state is copied, while another thread writes it. An error of the writing
-  // then comes at the next save, or when the loop ends.
+  // Whether the loop goes on as soon as the state is copied, while another thread writes it. An error in writing is
+  // then thrown by the next save, or when the loop ends.
   bool asynchronous = false;
-  // What becomes of a save that has failed with Error(io), as where the disk is full:
+  // What to do when a save fails with Error(io), for example because the disk is full:
   //   "fail"   the error ends the run
-  //   "retry"  it is tried again after 1, 2 and 4 seconds
-  //   "pause"  it is tried again every 10 seconds until it succeeds, or a signal interrupts the run
-  // report() tells of each attempt that has failed. Only "fail" goes with `asynchronous`.
+  //   "retry"  try again after 1, 2 and 4 seconds
+  //   "pause"  try again every 10 seconds until it succeeds, or a signal interrupts the run
+  // report() describes each failed attempt. With `asynchronous` only "fail" is allowed.
   std::string on_failure = "fail";
   std::shared_ptr<FileSystem> files = posix_file_system();
 };
 
-// A callback that saves the run after the step that it is due in: the state's saved collections, and what the run
-// remembers besides (LoopState::persist), so that `resume` goes on from there to the bit. Each lies in a directory
-// `<dir>/checkpoint_<completed steps>`, the number in ten digits (CheckpointStore). Completed steps are those that the
-// state's scalar "step" tells; without that leaf, those of the loop. A checkpoint is there whole or not at all, and an
-// older one goes only after the newer one is durable. Each run wants a directory of its own: what is kept is counted
-// over all checkpoints that lie there, and a second process that saves there gets an error. Where the run has gone back
-// to an earlier state (early_stopping's restore_best), its later checkpoints go as well. Checkpoints that a run finds
-// ahead of the step that it goes on from, as where the best ones lie beside those that it was resumed from, are set
-// aside until it has come to their steps again: nothing finds them, and report() tells their new names. The best ones
-// that were there at the step that it is resumed from are still there. Where several ranks train,
-// rank 0 saves; each its shard where they have shards of the state (zero_data_parallel), to one directory that all of
-// them see.
+// A callback that saves the run after the step it is due in: the state's saved collections and everything else the run
+// remembers (LoopState::persist), so that `resume` continues from there with the same bits. Each checkpoint is a
+// directory `<dir>/checkpoint_<completed steps>`, with the number in ten digits (CheckpointStore). The completed steps
+// are the state's scalar "step", or the loop's if the state has no such leaf.
 //
-// Whatever is due, a run is saved where a signal ends it, or an error between two steps, as of the dataset (but not of
-// a state in shards, for the error may be one rank's alone); and after
-// the step in which SIGUSR1 comes, from which it goes on: but not by a checkpoint with a monitor, which keeps the best.
-// Within a loop that saves, evaluations are finished before a signal is heeded. A run that has diverged takes no good
-// checkpoint with it: CheckpointOptions::not_finite decides. While no finite state is saved, one that is not finite is,
-// and gives way to the first that is.
+// A checkpoint exists completely or not at all, and an older one is removed only after the newer one is durable. Give
+// each run its own directory: `keep` counts all checkpoints in it, and a second process that saves there gets an error.
+// If the run goes back to an earlier state (early_stopping's restore_best), its later checkpoints are removed.
 //
-// Errors: invalid_argument for keep < 1, keep_every_n_steps < 0, no directory, or an unknown mode, not_finite or
-// on_failure, naming the nearest. When it begins and whenever it saves: io, at the beginning also where there is no
-// room for the checkpoints to be kept and one more; invalid_argument where another process saves in the directory; for
-// a checkpoint of a later step in a run that goes on from none, without overwrite; for a state that has nothing to
-// save, as after a move, or holds another state that is no part of its tree (State::attach); communication where a rank
-// with a shard does not see the directory. With monitor: not_found, naming the nearest entry, if the entry was never
-// logged; a loop that goes on from another waits for it.
+// A resumed run may find checkpoints of steps past its own, for example the best ones if it was resumed from another
+// directory. They are set aside under other names, which report() gives: nothing loads them, and they are removed once
+// the run has saved at their steps again. The best checkpoints of the step it resumes from are still there.
+//
+// With several ranks rank 0 saves. If they hold shards of the state (zero_data_parallel), each rank saves its shard, to
+// one directory that all of them see.
+//
+// Without a monitor a run is also saved when a signal ends it, when an error comes between two steps, such as one of
+// the dataset, and after a step in which SIGUSR1 came; after the latter the run goes on. After an error a state in
+// shards is not saved, because only one rank may have the error. In a loop that saves, an evaluation finishes before a
+// signal takes effect. A run that diverges does not replace its good checkpoints: CheckpointOptions::not_finite. While
+// no finite state is saved, one that is not finite is saved, and the first finite one replaces it.
+//
+// Errors of the constructor: invalid_argument for keep < 1, keep_every_n_steps < 0, no directory, or an unknown mode,
+// not_finite or on_failure, naming the nearest. Errors when a loop begins and at each save:
+//   io                when a loop begins, also if there is no room for the checkpoints to keep and one more
+//   invalid_argument  if another process saves in the directory; if the run does not resume, `overwrite` is not set and
+//                     there is a checkpoint of a later step; if the state has nothing to save, as after a move, or
+//                     holds another state that is not part of its tree (State::attach)
+//   communication     if a rank with a shard does not see the directory
+//   not_found         with a monitor, naming the nearest entry, if the entry was never logged. A loop that continues
+//                     another one waits for it instead
 class Checkpoint : public GenericCallback {
  public:
   static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;  // in the list `callbacks` of a train loop
@@ -100,7 +104,7 @@ class Checkpoint : public GenericCallback {
   void operator()(LoopState<S, B>& loop) {
     static_assert(std::is_base_of_v<State, S>, "giro: a checkpoint saves a State");
     if (!takes_part(loop.partitioner())) return;
-    if (!store_) open_store(partitioner_of(loop.state));  // it is an on_start or an on_end itself
+    if (!store_) open_store(partitioner_of(loop.state));  // this is itself an on_start or on_end callback
     const std::int64_t done = loop.elapsed.steps + (loop.has_batch() ? 1 : 0);
     std::optional<double> best;
     if (monitor_) {
@@ -109,11 +113,11 @@ class Checkpoint : public GenericCallback {
     }
     save_after_step(loop, best);
   }
-  // Where a signal asks for it, or an error has come between two steps. Not of one that saves the best alone.
+  // Whether it also saves when a signal asks for it or an error comes between two steps. Not if it saves only the best.
   bool saves() const noexcept { return !monitor_; }
   template <class S, class B>
   void on_save(LoopState<S, B>& loop) {
-    // An error may be this rank's alone, and the others do not save then.
+    // The error may be on this rank only; then the others do not save.
     const bool is_alone = loop.failed && ranks_ != nullptr;
     if (saves() && takes_part(loop.partitioner()) && !is_alone) save_after_step(loop, {});
   }
@@ -121,9 +125,9 @@ class Checkpoint : public GenericCallback {
   void on_end(LoopState<S, B>& loop) {
     leave(loop.elapsed, loop.state, loop.is_primary() && !loop.failed);
   }
-  // For loops written by hand: saves after the step at `elapsed`, whatever is monitored. Whether it did, or skipped a
-  // state that is not finite; or has nothing to save, as where rank 0 saves what all ranks have. `best` is the value of
-  // what is monitored, for the checkpoint to tell (CheckpointRecord); Error(invalid_argument) where nothing is.
+  // For loops written by hand: saves after the step at `elapsed`, regardless of the monitor. Returns false if it skips
+  // a state that is not finite, or if this rank has nothing to save because rank 0 saves. `best` is the monitored
+  // value, to store in the checkpoint (CheckpointRecord); Error(invalid_argument) if there is no monitor.
   template <class S>
     requires std::is_base_of_v<State, S>
   bool operator()(const Elapsed& elapsed, const S& state, std::optional<double> best = {}) {
@@ -135,27 +139,27 @@ class Checkpoint : public GenericCallback {
     return save_at(elapsed, state, best);
   }
 
-  // Why this or a copy of it has skipped a state, as in "step 120 is not saved: params/dense0/kernel is not finite", or
-  // could not save it at first, or what it has set aside: the latest; empty: none was.
+  // The latest message of this or a copy of it: a skipped state, as in "step 120 is not saved: params/dense0/kernel is
+  // not finite", a failed attempt to save, or checkpoints that were set aside. Empty if there was none.
   const std::string& report() const noexcept { return *report_; }
 
  private:
-  // What is to be saved; no snapshot: it is to be skipped.
+  // What to save. No snapshot: skip it.
   struct Saving {
     std::shared_ptr<Snapshot> snapshot;
     CheckpointRecord record;
-    std::int64_t completed = 0;  // steps, as the loop counts
+    std::int64_t completed = 0;  // steps, as the loop counts them
   };
 
-  // Rank 0 saves, and every rank the shard that it has of the state.
+  // Rank 0 saves, and so does each rank that holds a shard of the state.
   static bool takes_part(const Partitioner* ranks) {
     return ranks == nullptr || ranks->rank() == 0 || ranks->update_shard().count > 1;
   }
   bool is_writer() const { return ranks_ == nullptr || ranks_->rank() == 0; }
-  // What rank 0 has decided, for all that save together.
+  // Rank 0's decision, on all ranks that save together.
   bool writer_says(bool yes) const;
 
-  // Saves the state of the step's end, which callbacks after this one may change.
+  // Saves the state at the end of the step, because later callbacks may still change it.
   template <class S, class B>
   void save_after_step(LoopState<S, B>& loop, std::optional<double> best) {
     loop.at_step_end([this, &loop, best] {
@@ -165,14 +169,14 @@ class Checkpoint : public GenericCallback {
         loop.logs.add_stateful_metric("checkpoint_skipped", saving.record.steps);
         return;
       }
-      // A best one before those that the run may go on from, which would not come by it again.
+      // The best ones are saved before those that the run may resume from: a resumed run would not see them again.
       loop.after_step(
           [this, &loop, saving = std::move(saving)] {
             save(saving, [&loop](Archive& archive) { loop.persist(archive); });
           },
           monitor_.has_value());
     });
-    if (!loop.has_batch()) wait();  // nobody may come by later
+    if (!loop.has_batch()) wait();  // there may be no later call that waits
   }
 
   CheckpointStoreOptions store_options() const;
@@ -181,12 +185,12 @@ class Checkpoint : public GenericCallback {
   void begin(const Elapsed& elapsed, const State& state, bool resumes);
   void open_store(const std::shared_ptr<const Partitioner>& ranks);
   bool save_at(const Elapsed& elapsed, const State& state, std::optional<double> best);
-  // The value that is monitored, if it is one of the best so far. `done` steps are completed, as the loop counts.
+  // The monitored value, if it is one of the best so far. `done`: completed steps, as the loop counts them.
   std::optional<double> improvement(std::int64_t done, const State& state, const Logs& logs);
   bool is_better(const CheckpointRecord& a, const CheckpointRecord& b) const;
   void take_for_best(const CheckpointRecord& record);
   void expect_whole(const State& state) const;
-  // `diverged`: an entry of the logs that is not finite.
+  // `diverged`: an entry of the logs that is not finite, or "".
   Saving take_snapshot(const Elapsed& completed, const State& state, std::optional<double> best,
                        const std::string& diverged);
   void save(const Saving& saving, const std::function<void(Archive&)>& persist);
@@ -197,18 +201,18 @@ class Checkpoint : public GenericCallback {
   std::string dir_;
   CheckpointOptions options_;
   std::optional<Monitor> monitor_;
-  std::optional<std::vector<CheckpointRecord>> best_;  // the best that are kept, once those that are there are read
-  std::shared_ptr<detail::RunSaves> run_;              // that it saves; null: of a loop that is written by hand
-  std::shared_ptr<const Partitioner> ranks_;           // that save together; null: this process alone
-  int skipped_ = 0;                                    // states in a row that are not finite
+  std::optional<std::vector<CheckpointRecord>> best_;  // the best that are kept; set once the directory was read
+  std::shared_ptr<detail::RunSaves> run_;              // the run that it saves; null in a loop written by hand
+  std::shared_ptr<const Partitioner> ranks_;           // the ranks that save together; null: this process alone
+  int skipped_ = 0;                                    // states skipped in a row
   std::shared_ptr<CheckpointStore> store_;
   std::shared_ptr<Snapshot> snapshot_;
   std::shared_ptr<std::string> report_;
 };
 Checkpoint checkpoint(const std::string& dir, const CheckpointOptions& options = {});
 
-// A checkpoint that also resumes: a program that is killed and started again goes on from its latest checkpoint, as if
-// there had been no interruption, and begins where there is none.
+// A checkpoint that also resumes: a program that is killed and started again continues from its latest checkpoint as if
+// there had been no interruption. Without a checkpoint it starts from the beginning.
 //
 //   {giro::every(1'000) | giro::last(), giro::backup_and_restore(logdir + "/model")}
 class BackupAndRestore : public Checkpoint {

@@ -48,7 +48,7 @@ class CsvWriter final : public detail::RecordWriter {
       : RecordWriter("csv_logger", path, options, line_end) {}
 
  private:
-  // What tells it is its header. Of one that was read from a file and not logged since, there is nothing else.
+  // The header identifies the column. Collection and name are empty if it was read from a file and not logged since.
   struct Column {
     std::string header;
     std::string collection, name;
@@ -91,7 +91,7 @@ class CsvWriter final : public detail::RecordWriter {
     for (const std::string& cell : cells_) file().text.append(1, ',').append(cell);
   }
 
-  // Records mostly have the same entries in the same order, so the entry's position tells its column.
+  // Most records have the same entries in the same order, so the entry's position finds its column.
   std::size_t column_of(const Logs::Entry& entry, std::size_t hint) {
     if (hint < columns_.size() && columns_[hint].name == entry.name && columns_[hint].collection == entry.collection) {
       return hint;
@@ -108,7 +108,7 @@ class CsvWriter final : public detail::RecordWriter {
     return by_header_.emplace(header, columns_.size() - 1).first->second;
   }
 
-  // The header for all columns, the last `more` of which are new.
+  // Writes the header of all columns. The last `more` are new.
   void write_header(std::size_t more) {
     std::string header(kCsvElapsed);
     for (const Column& column : columns_) header.append(1, ',').append(detail::csv_cell(column.header));

@@ -6,10 +6,9 @@
 
 namespace giro {
 
-// A FileLogger of CSV, as History::write_csv writes a whole history: a line a record, a column a key. An entry that
-// appears late has its column from there on: the file is replaced, at once or not at all, by one with the new header,
-// and stays empty there for the records before. A file that is appended to may have lines that end in CR LF; they then
-// end in LF.
+// A FileLogger that writes CSV like History::write_csv: one line per record, one column per key. An entry that first
+// appears later gets a column from then on, which is empty in earlier records: the file is replaced by one with the new
+// header, completely or not at all. In a file to append to, lines may end in CR LF; they then end in LF.
 class CsvLogger : public FileLogger {
  public:
   CsvLogger(const std::string& path, const LoggerOptions& options);

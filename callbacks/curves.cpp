@@ -15,16 +15,16 @@
 namespace giro {
 namespace {
 
-// Of a panel, in pixels.
+// The size of a panel, in pixels.
 constexpr double kWidth = 520, kHeight = 340;
-constexpr double kRight = 22, kTop = 48, kBottom = 52;  // around the plot; on the left it depends on the labels
+constexpr double kRight = 22, kTop = 48, kBottom = 52;  // margins of the plot; the left one depends on the labels
 constexpr double kPlotHeight = kHeight - kTop - kBottom;
-constexpr double kDigitWidth = 7.2;       // about that of the ticks' font
-constexpr std::size_t kMaxBuckets = 500;  // of a line; each gives up to two points
+constexpr double kDigitWidth = 7.2;       // approximately, in the ticks' font
+constexpr std::size_t kMaxBuckets = 500;  // per line; each gives up to two points
 
 constexpr std::string_view kLineColors[] = {"#2563eb", "#059669", "#d97706", "#7c3aed", "#dc2626", "#0891b2"};
 
-// Not NaN and not infinite, with room to compute.
+// Finite, and small enough to compute with.
 bool is_drawable(double value) { return std::abs(value) < 1e200; }
 
 std::string escape(std::string_view text) {
@@ -55,7 +55,7 @@ struct Axis {
   double low = 0, high = 1;
   double tick = 1;
 
-  // `margin` is the part of the range to be added at either end.
+  // `margin` is the part of the range to add at either end.
   Axis(const std::vector<double>& values, double margin, double least_tick) {
     bool any = false;
     for (const double value : values) {
@@ -67,7 +67,7 @@ struct Axis {
     if (!any) high = 1;
     const double size = std::max(std::abs(low), std::abs(high));
     if (high - low <= 1e-9 * size || size < 1e-200) {
-      const double pad = size < 1e-200 ? 1 : 0.1 * size;  // a constant lies in the middle
+      const double pad = size < 1e-200 ? 1 : 0.1 * size;  // puts a constant in the middle
       low -= pad;
       high += pad;
     } else {
@@ -107,7 +107,7 @@ struct Panel {
   double y_of(double value) const { return kTop + (1 - y.position(value)) * kPlotHeight; }
 };
 
-// A path that starts anew where the line is broken.
+// A path that starts anew after each interruption.
 class Path {
  public:
   explicit Path(const Panel& panel) : panel_(panel) {}
@@ -136,8 +136,8 @@ struct Lines {
   std::string raw, mean;
 };
 
-// Takes the values in buckets of equal size. The raw line gets a bucket's least and greatest value, so that no spike
-// is lost; the other one gets the mean of the `window` values around the bucket's middle.
+// Divides the values into buckets of equal size. The raw line gets each bucket's smallest and largest value, so that it
+// loses no spike; the mean line gets the mean of the `window` values around the bucket's middle.
 Lines draw_lines(const Panel& panel, const std::vector<double>& steps, const std::vector<double>& values,
                  std::size_t window) {
   Path raw(panel), mean(panel);

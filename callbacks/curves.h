@@ -8,8 +8,8 @@
 
 namespace giro {
 
-// Writes an SVG picture with one panel for each key of the history: its values over the steps, thin, and their running
-// mean, thick. The directory is made where there is none. Errors: those of History::collect; io.
+// Writes an SVG picture with one panel per key of the history: a thin line of its values over the steps, and a thick
+// one of their running mean. Creates the directory if needed. Errors: those of History::collect; io.
 void write_curves(const History& history, const std::vector<std::string>& keys, const std::string& path,
                   FileSystem& files = *posix_file_system());
 

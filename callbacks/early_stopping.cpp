@@ -37,7 +37,7 @@ void EarlyStopping::begin(const Elapsed& elapsed) {
     memory.waited = 0;
     memory.waits_since.reset();
   } else if (memory.waits_since && memory.ended) {
-    // As long before this loop as it was before the other's end.
+    // The time between the loops does not count as waiting.
     const Elapsed waited = *memory.ended - *memory.waits_since;
     memory.waits_since->steps = elapsed.steps - waited.steps;
     memory.waits_since->samples = elapsed.samples - waited.samples;
@@ -55,7 +55,7 @@ EarlyStopping::Verdict EarlyStopping::look(const Elapsed& elapsed, const Logs& l
   memory.waited = passes ? 0 : memory.waited + 1;
   if (best) memory.best_elapsed = elapsed;
   if (best) return Verdict::best;
-  if (first) return Verdict::wait;  // nothing to have got worse than
+  if (first) return Verdict::wait;  // there is no earlier value to compare with
   const auto* evaluations = std::get_if<std::int64_t>(&patience_);
   memory.stopped = evaluations != nullptr ? memory.waited >= *evaluations
                                           : elapsed - *memory.waits_since >= std::get<Period>(patience_);

@@ -24,33 +24,32 @@
 namespace giro {
 
 struct EarlyStoppingOptions {
-  // How long to wait for a better value: so many evaluations in a row, which are this callback's own calls (0 is as
-  // 1), or a period since the best one: at({.samples = 60'000}), or at(5'000) for steps, which an integer is in ciclo.
+  // How long to wait for a better value: a number of evaluations in a row, that is, of calls of this callback (0 acts
+  // as 1), or a period since the best value: at({.samples = 60'000}), or at(5'000) for steps. In ciclo an integer means
+  // steps.
   std::variant<std::int64_t, Period> patience = std::int64_t{0};
-  double min_delta = 0;                 // only what is better by more than that is better
+  double min_delta = 0;                 // a value is better only if it is better by more than this
   std::string mode = "min";             // or "max"
-  std::optional<double> baseline = {};  // patience runs until this is beaten, too
+  std::optional<double> baseline = {};  // a better value ends the wait only if it also beats this
   bool restore_best = false;            // end with the state that had the best value
 };
 
-// A callback that stops the loop when an entry of the logs, a name or "collection.name", no longer gets better. It
-// looks at the latest value that was logged since the loop began, by callbacks in front of it or in earlier steps;
-// NaN is never the best. As it sees the state, it is a barrier.
+// A callback that stops the loop when an entry of the logs, a name or "collection.name", stops improving. It reads the
+// latest value logged since the loop began, by callbacks before it or in earlier steps. NaN is never the best. It sees
+// the state, so it is a barrier.
 //
-// It goes on in the next loop that it or a copy of it is given to: the copies share the best value, how long it has
-// been waited for a better one, not counting what passes between the loops, and with restore_best the best state. After
-// a stop, the next loop waits anew to beat the best. For a run that has nothing to do with the one before, make
-// another. Not for two loops at the same time.
+// The next loop that gets it or a copy continues where this one ended: copies share the best value, the wait so far,
+// without the time between loops, and with restore_best the best state. After a stop the next loop starts a new wait
+// for a value better than the best. For an unrelated run make another. Do not use it in two loops at the same time.
 //
-// With restore_best the saved collections of a State are copied on its device at every best value, and written back
-// at the stop, or when the loop ends otherwise, but not by an error; of any other state that can be copied, a copy
-// is. What counts steps in the state goes back as well, what the loop counts does not.
+// With restore_best a State's saved collections are copied on its device at each best value, and written back when this
+// stops the loop or the loop ends otherwise, except by an error. Any other state must be copyable and is copied whole.
+// Step counters in the state go back, too; the loop's counters do not.
 //
-// Errors: invalid_argument for an unknown mode, naming the nearest, a negative patience or min_delta, an empty
-// period. When called: not_found, naming the nearest entry, if the entry was never logged, unless the loop goes on
-// from another and the entry is still to come; unsupported if the state cannot be copied; invalid_argument if the best
-// state is to be put back in a loop over another type or structure. It judges nothing in a step
-// that a signal has interrupted.
+// Errors: invalid_argument for an unknown mode, naming the nearest, a negative patience or min_delta, or an empty
+// period. When called: not_found, naming the nearest entry, if the entry was never logged, unless the loop continues
+// another one and the entry is still to come; unsupported if the state cannot be copied; invalid_argument if the loop's
+// state has another type or structure than the best state to restore. It ignores a step that a signal has interrupted.
 class EarlyStopping : public GenericCallback {
  public:
   static constexpr LoopEvent kEvent = LoopEvent::on_epoch_end;  // in the list `callbacks` of a train loop
@@ -60,7 +59,7 @@ class EarlyStopping : public GenericCallback {
   // For loops written by hand: whether to stop. It restores nothing.
   bool operator()(const Elapsed& elapsed, const Logs& logs) { return look(elapsed, logs) == Verdict::stop; }
 
-  // With restore_best, the best state as well where it is a State.
+  // With restore_best also the best state, if it is a State.
   void persist(Archive& archive);
 
   template <class S, class B>
@@ -81,14 +80,14 @@ class EarlyStopping : public GenericCallback {
   template <class S, class B>
   void on_end(LoopState<S, B>& loop) {
     memory_->ended = loop.elapsed;
-    if constexpr (std::is_base_of_v<State, S>) take_read(loop.state);  // of a run that is over as it is resumed
+    if constexpr (std::is_base_of_v<State, S>) take_read(loop.state);  // if a resumed run is already over
     if (!loop.failed) put_back(loop.state);
   }
 
-  // What this and its copies have seen. The best value, NaN while there is none, and the step in which it was seen.
+  // Shared by all copies: the best value, NaN while there is none, and when it was seen.
   double best() const noexcept { return memory_->monitor.best(); }
   const std::optional<Elapsed>& best_elapsed() const noexcept { return memory_->best_elapsed; }
-  // Whether one of them has stopped the latest loop, or has told one written by hand to stop.
+  // Whether this or a copy stopped the latest loop, or told a loop written by hand to stop.
   bool stopped() const noexcept { return memory_->stopped; }
 
  private:
@@ -98,14 +97,14 @@ class EarlyStopping : public GenericCallback {
 
   struct Memory {
     Monitor monitor;
-    std::int64_t waited = 0;                  // evaluations since one was better than all before, and than the baseline
-    std::optional<Elapsed> waits_since = {};  // that one, or else the first
+    std::int64_t waited = 0;                  // evaluations since a value last beat the best and the baseline
+    std::optional<Elapsed> waits_since = {};  // when that was, or else the first evaluation
     std::optional<Elapsed> best_elapsed = {};
-    std::optional<Elapsed> ended = {};  // where the latest loop has
+    std::optional<Elapsed> ended = {};  // the end of the latest loop
     bool stopped = false;
     std::any best_state = {};
-    bool is_put_back = false;     // by the stop of the latest loop
-    std::vector<Leaf> read = {};  // the best state, where it was read from an archive and no state was seen since
+    bool is_put_back = false;     // whether the latest loop has restored it already
+    std::vector<Leaf> read = {};  // the best state as an archive had it, until a loop's state takes it
     std::shared_ptr<const void> read_owner = {};
   };
 

@@ -14,29 +14,28 @@ class RecordWriter;
 }
 
 struct LoggerOptions {
-  // Whenever a loop begins, go on with the file that is there, if there is one, but for the records from the loop's
-  // first step on: those steps are run again. Else the file begins anew, once: it holds all loops of the logger.
+  // Whether each loop continues an existing file. Records from the loop's first step on are dropped, because those
+  // steps run again. If false, the first loop replaces the file, and it holds all loops of this logger.
   bool append = false;
-  double flush_interval = 5;  // seconds after which the next line brings all lines to the file, as a loop's end does
+  double flush_interval = 5;  // seconds; the first line after this writes out all lines, as the end of a loop does
   std::shared_ptr<FileSystem> files = posix_file_system();
 };
 
-// An observer that writes the logs of each step it is due at to a file as they arrive, a record each: what csv_logger
-// and jsonl_logger have in common. Arrays are left out (see Outputs). Copies write to the same file, and nobody else
-// may: before a loop changes anything, its loggers lock their files, by `.<name>.lock` beside each, until it ends.
-// Errors: invalid_argument (no name, a negative interval); when a loop begins or it is called: io; invalid_argument
-// where another logger writes to the file, naming its process; corrupt_data if what is to be appended to is no such
-// file.
+// An observer that writes the logs of each step it is due in to a file as they arrive, one record per step. Base of
+// csv_logger and jsonl_logger. Arrays are left out (see Outputs). Copies write to the same file, and nothing else may:
+// before a loop changes anything, its loggers lock their files until it ends, with a file `.<name>.lock` beside each.
+// Errors: invalid_argument (no name, a negative interval); when a loop begins or it is called: io; invalid_argument if
+// another logger writes to the file, naming its process; corrupt_data if the file to append to has another format.
 class FileLogger {
  public:
   static constexpr bool kPrimaryOnly = true;
 
   void on_claim();
   void on_start(const Elapsed& elapsed);
-  // A run that is resumed goes on with the file that the run has written, as with LoggerOptions::append.
+  // A resumed run continues the file that it wrote before, as with LoggerOptions::append.
   void persist(Archive& archive);
   void operator()(const Elapsed& elapsed, const Logs& logs);
-  // Also for loops written by hand: brings everything to the disk, and lets others write to the file.
+  // For loops written by hand, too: writes everything to disk and unlocks the file.
   void on_end();
 
  protected:
@@ -44,7 +43,7 @@ class FileLogger {
 
  private:
   std::shared_ptr<detail::RecordWriter> records_;
-  std::shared_ptr<void> claim_;  // while it writes
+  std::shared_ptr<void> claim_;  // held while it writes
 };
 
 }  // namespace giro

@@ -1,6 +1,6 @@
 #pragma once
 
-// All of giro, but for its dialects: <giro/jaxloop.h> and <giro/flip.h>.
+// All of giro except its dialects, <giro/jaxloop.h> and <giro/flip.h>.
 
 #include <giro/callbacks/async_writer.h>
 #include <giro/callbacks/check_replicas.h>

@@ -31,7 +31,7 @@ class JsonlRecordWriter final : public detail::RecordWriter {
   }
 
   void append(const Elapsed& elapsed, const std::vector<Logs::Entry>& numbers) override {
-    // Entry by entry within its collection, the collections in the order of first mention.
+    // Grouped by collection, in the order of first appearance.
     collections_.clear();
     for (const Logs::Entry& entry : numbers) {
       auto found = collections_.begin();
@@ -49,7 +49,7 @@ class JsonlRecordWriter final : public detail::RecordWriter {
     text += '}';
   }
 
-  std::vector<std::pair<std::string, std::string>> collections_;  // and their fields
+  std::vector<std::pair<std::string, std::string>> collections_;  // names and fields
 };
 
 }  // namespace

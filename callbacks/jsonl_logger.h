@@ -6,10 +6,10 @@
 
 namespace giro {
 
-// A FileLogger of JSON, one object a line:
+// A FileLogger that writes JSON, one object per line:
 //   {"elapsed":{"steps":0,"samples":0,"date":1e9,"date_start":1e9,"time":0},"metrics":{"loss":0.5}}
-// Numbers are written so that reading them gives the same bits; those that are not finite, which JSON does not have,
-// are the strings "NaN", "Infinity" and "-Infinity".
+// Reading a number back gives the same bits. JSON has no NaN and no infinity: they become the strings "NaN", "Infinity"
+// and "-Infinity".
 class JsonlLogger : public FileLogger {
  public:
   JsonlLogger(const std::string& path, const LoggerOptions& options);

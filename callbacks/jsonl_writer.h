@@ -13,14 +13,14 @@ namespace detail {
 class LogFile;
 }
 
-// A MetricWriter of JSON, an object a line:
+// A MetricWriter that writes JSON, one object per line:
 //   {"step":3,"scalars":{"loss":0.5}}
-// and in the same way "texts", "hparams" (without a step), "images", each {"dtype":"u8","shape":[28,28,1]}, and
-// "histograms", each {"edges":[...],"counts":[...]}. Numbers as in jsonl_logger, which writes the logs of a loop. With
-// LoggerOptions::append what is there stays. Until it is closed, nobody else may write to the file.
+// and likewise "texts", "hparams" (without a step), "images", each {"dtype":"u8","shape":[28,28,1]}, and "histograms",
+// each {"edges":[...],"counts":[...]}. Numbers are written as by jsonl_logger, which writes the logs of a loop. With
+// LoggerOptions::append existing lines stay. The file is locked until the writer is closed.
 class JsonlWriter final : public MetricWriter {
  public:
-  // Errors: invalid_argument (no name, a negative flush_interval, a file that another writes to), io.
+  // Errors: invalid_argument (no name, a negative flush_interval, a file that another writer has locked), io.
   explicit JsonlWriter(const std::string& path, const LoggerOptions& options = {});
   ~JsonlWriter() override;
   JsonlWriter(const JsonlWriter&) = delete;
@@ -38,7 +38,7 @@ class JsonlWriter final : public MetricWriter {
   void line(const std::string& text);
 
   std::shared_ptr<detail::LogFile> file_;
-  std::shared_ptr<void> claim_;  // until it is closed
+  std::shared_ptr<void> claim_;  // the lock, until it is closed
   bool is_closed_ = false;
 };
 

@@ -17,29 +17,30 @@ class Progress;
 }
 
 struct KerasBarOptions {
-  // When the bar is complete, as a loop's stop: of several fields it shows the one that is furthest on. Default or 0:
-  // unknown.
+  // When the bar is complete, given like a loop's stop. With several fields it shows the one that is furthest along.
+  // Default or 0: unknown.
   PeriodOrSteps total = {};
-  // Counts from 0, as the epochs of ciclo and Keras do: the line in front of the bar says "Epoch 1/10" for 0.
+  // Counts from 0, as in ciclo and Keras: for 0 the line above the bar says "Epoch 1/10".
   std::optional<std::int64_t> epoch = {};
   std::optional<std::int64_t> num_epochs = {};
   int width = 30;                                  // of the bar, in columns
   double interval = 0.05;                          // seconds between two drawings on a terminal
   double file_interval = 5.0;                      // seconds between two lines on anything else
-  std::vector<std::string> stateful_metrics = {};  // names that are shown as their latest value, not as a mean
-  bool always_stateful = false;                    // as if all were
+  std::vector<std::string> stateful_metrics = {};  // shown as their latest value, not as a mean
+  bool always_stateful = false;                    // all are shown as their latest value
   std::string unit_name = "step";                  // as in "12ms/step"
-  std::FILE* out = stdout;                         // outlives the bar and its copies
+  std::FILE* out = stdout;                         // must outlive the bar and its copies
 };
 
-// An observer that draws a progress bar as Keras does:
+// An observer that draws a progress bar like Keras's:
 //   4650/10000 [============>.................] - ETA: 8s - accuracy: 0.9779 - loss: 0.0718
-// Entries of "metrics" and "losses" are shown as their mean over the steps so far, metrics with counts
-// (Logs::add_metric) weighed by these, those of "stateful_metrics" as their latest value, and a name that several of
-// them have is shown once. On a terminal the line is drawn over itself and, but for the last, cut to its width;
-// elsewhere whole lines are written. The last line comes when the total is reached, or else when the loop ends, or the
-// bar and its copies go; what is beyond the total is not shown. A step that is not after the one before starts the bar
-// anew. Errors: invalid_argument for options that make no bar. Output that fails is lost.
+// Entries of "metrics" and "losses" are shown as their mean over the steps so far, weighted by the counts of metrics
+// that have them (Logs::add_metric). Entries of "stateful_metrics" are shown as their latest value. A name in several
+// of these collections is shown once. On a terminal the line is redrawn in place and cut to the terminal's width,
+// except for the last line; elsewhere whole lines are written. The last line comes when the total is reached, or else
+// when the loop ends or the bar and its copies are destroyed. Steps past the total are not shown. A step that does not
+// come after the previous one starts the bar anew. Errors: invalid_argument for a negative total, width < 1 or a null
+// `out`. Errors of output are ignored.
 class KerasBar {
  public:
   static constexpr bool kPrimaryOnly = true;

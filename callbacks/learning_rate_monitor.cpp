@@ -5,7 +5,7 @@
 namespace giro {
 
 Logs LearningRateMonitor::operator()(const State& state) const {
-  // The number of now: the leaf will hold others.
+  // The current number: the leaf will change.
   return logs().add_metric("learning_rate", LogValue(nn::Var(state.at("learning_rate"), state.stream())).value());
 }
 

@@ -9,14 +9,14 @@
 namespace giro {
 
 struct LoggingWriterOptions {
-  std::FILE* out = stdout;      // outlives the writer
-  std::string collection = {};  // "[3] collection=train a=3": tells writers of one file apart
+  std::FILE* out = stdout;      // must outlive the writer
+  std::string collection = {};  // "[3] collection=train a=3": tells apart writers to one file
 };
 
-// A MetricWriter of text, a line for each call, as CLU's:
+// A MetricWriter that writes lines of text in CLU's format:
 //   [3] a=3, b=0.15
-// Scalars are sorted by their tags and have 6 digits. Of images the shape is written, of an array the histogram, in as
-// many buckets as TensorBoard's, 30, or one where all elements are alike. Output that fails is lost.
+// Scalars are sorted by tag and have 6 digits. Images are written as their shapes, other arrays as histograms of 30
+// buckets, as in TensorBoard, or of one bucket if all elements are alike. Errors of output are ignored.
 class LoggingWriter final : public MetricWriter {
  public:
   explicit LoggingWriter(const LoggingWriterOptions& options = {});

@@ -27,12 +27,12 @@ struct HParam {
   HParam(const T& text) : HParam(std::string(std::string_view(text))) {}
 };
 
-// Where metrics go, as CLU's MetricWriter: values by their tags, in the order in which they are to be shown. A tag is
-// a path, "train/loss". What `step` counts is the caller's to say; it does not have to rise.
+// Where metrics go, like CLU's MetricWriter: values by tag, in the order to show them in. A tag is a path,
+// "train/loss". The caller decides what `step` counts; it need not increase.
 //
 //   writer.write_scalars(100, {{"loss", 0.25}, {"accuracy", 0.9}});
 //
-// Each may throw Error(io), and Error(invalid_argument) for an empty tag, a negative step, or a writer that is closed.
+// Each call may throw Error(io), and Error(invalid_argument) for an empty tag, a negative step or a closed writer.
 class MetricWriter {
  public:
   using Scalars = std::vector<std::pair<std::string, double>>;
@@ -42,7 +42,7 @@ class MetricWriter {
 
   virtual ~MetricWriter() = default;
 
-  // Any numbers: NaN and infinities, too.
+  // Any numbers, including NaN and infinity.
   virtual void write_scalars(std::int64_t step, const Scalars& scalars) = 0;
   // One image (height, width, channels) or several (n, height, width, channels), with 1 (grey), 3 (RGB) or 4 (RGBA)
   // channels: u8, or floating point from 0 to 1. Errors: shape_mismatch, dtype_mismatch.
@@ -51,12 +51,11 @@ class MetricWriter {
   virtual void write_histograms(std::int64_t step, const Arrays& arrays) = 0;
   // Markdown.
   virtual void write_texts(std::int64_t step, const Texts& texts) = 0;
-  // What the run was started with: once a run.
+  // What the run was started with. Once per run.
   virtual void write_hparams(const HParams& hparams) = 0;
-  // All that was written can be read by others.
+  // Afterwards others can read all that was written.
   virtual void flush() = 0;
-  // Flushes, and ends the writing. Closing twice is allowed. Who wants to know of an error calls this: destructors do
-  // not throw.
+  // Flushes, and ends the writing. Closing twice is allowed. Call this to learn of errors: destructors do not throw.
   virtual void close() = 0;
 };
 

@@ -10,24 +10,24 @@ namespace giro {
 
 class Archive;
 
-// The best value so far of an entry that is to be minimized or maximized.
+// The best value so far of an entry to minimize or maximize.
 class Monitor {
  public:
-  // `entry` is a name or "collection.name", `mode` "min" or "max". A value is better if it is so by more than
-  // `min_delta`. Error(invalid_argument) for another mode, naming the nearest, no entry, or min_delta < 0.
+  // `entry` is a name or "collection.name", `mode` "min" or "max". A value is better only if it is better by more than
+  // `min_delta`. Error(invalid_argument) for an unknown mode, naming the nearest, no entry, or min_delta < 0.
   Monitor(std::string entry, const std::string& mode, double min_delta = 0);
 
   const std::string& entry() const noexcept { return entry_; }
-  // When the loop begins that it is used in.
+  // Call this when its loop begins.
   void begin(const Elapsed& elapsed) { waits_ = elapsed.steps > 0; }
-  // The entry's value; none where it has not come yet in a loop that goes on from another, or that a signal is
-  // ending. Errors: those of Logs::entry_value.
+  // The entry's value; none if it is not logged yet and the loop continues another one or is being ended by a signal.
+  // Errors: those of Logs::entry_value.
   std::optional<double> value(const Logs& logs) const;
   // Strictly, by more than min_delta. NaN is never better than anything, and every number is better than NaN.
   bool is_better(double value, double than) const;
 
   double best() const noexcept { return best_; }  // NaN while there is none
-  // Takes a value for the best one if it is better. Whether it was.
+  // Makes `value` the best one if it is better. Returns whether it is.
   bool update(double value);
   void persist(Archive& archive);
 
@@ -36,7 +36,7 @@ class Monitor {
   bool maximize_;
   double min_delta_;
   double best_;
-  bool waits_ = false;  // for the entry to be logged
+  bool waits_ = false;  // whether the entry may still come
 };
 
 }  // namespace giro

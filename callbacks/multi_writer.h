@@ -8,8 +8,8 @@
 
 namespace giro {
 
-// A MetricWriter that hands everything to others, in their order. Where one of them throws, those after it are still
-// called, and the first error comes up.
+// A MetricWriter that passes every call on to several writers, in order. If one throws, the rest are still called, and
+// then the first error is thrown.
 class MultiWriter final : public MetricWriter {
  public:
   explicit MultiWriter(std::vector<std::shared_ptr<MetricWriter>> writers);

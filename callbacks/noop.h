@@ -4,7 +4,7 @@
 
 namespace giro {
 
-// A callback that does nothing, in the place of one that is not wanted: an observer, for which no device waits.
+// A callback that does nothing, in place of one that is not wanted. It is an observer, so no device waits for it.
 struct Noop {
   void operator()(const Elapsed&) const noexcept {}
 };

@@ -8,7 +8,7 @@ struct PeriodicCallback::Memory {
   Function call;
   PeriodicAction action;
   bool execute_async;
-  detail::Worker worker;  // last: its calls end before what they use goes
+  detail::Worker worker;  // last, so that its calls end before the members they use are destroyed
 };
 
 PeriodicCallback::PeriodicCallback(Function f, const PeriodicCallbackOptions& options, int)
@@ -24,7 +24,7 @@ bool PeriodicCallback::update(std::int64_t step, double t, const Logs& logs) {
     memory.call(step, t, logs);
     return true;
   }
-  Logs fetched = logs;  // here, for only this thread may use the device's stream
+  Logs fetched = logs;  // in this thread, because no other may use the device's stream
   fetched.fetch();
   memory.worker.submit([&memory, step, t, fetched = std::move(fetched)] { memory.call(step, t, fetched); });
   return true;

@@ -17,26 +17,26 @@ struct PeriodicCallbackOptions {
   std::optional<std::int64_t> every_steps = {};
   std::optional<double> every_secs = {};
   std::vector<std::int64_t> on_steps = {};
-  // On a thread of its own, one call after the other. What a call throws comes up once, at the next update, or where
-  // the loop ends.
+  // Makes the calls on a separate thread, one after the other. An error in one is thrown once, by the next update or
+  // when the loop ends.
   bool execute_async = false;
 };
 
-// A function that is called at an interval, as CLU's PeriodicCallback: by hand (update), or as an observer in a loop,
-// where it is a task of every(1). A function that needs no thread of its own is a callback by itself, with a schedule:
-// {every(2), f}. Copies share what they remember, and the thread.
+// A function that is called at an interval, like CLU's PeriodicCallback: by hand (update), or as an observer in a loop,
+// as a task of every(1). Without execute_async a plain callback with a schedule does the same: {every(2), f}. Copies
+// share their memory and the thread.
 class PeriodicCallback {
  public:
-  // Errors: invalid_argument as of PeriodicAction.
+  // Errors: invalid_argument, as PeriodicAction.
   using Function = std::function<void(std::int64_t step, double t, const Logs& logs)>;
-  // Or a function of (step, t), or of nothing.
+  // `f` may also take (step, t), or nothing.
   template <class F>
   PeriodicCallback(F f, const PeriodicCallbackOptions& options) : PeriodicCallback(adapt(std::move(f)), options, 0) {}
 
-  // After `step` steps, at time `t` in seconds. Whether it has called the function, or has queued the call. Errors:
-  // those of PeriodicAction, and what the function throws.
+  // Call it after `step` steps, at time `t` in seconds. Returns whether it has called the function or queued the call.
+  // Errors: those of PeriodicAction and of the function.
   bool update(std::int64_t step, double t = Elapsed::now(), const Logs& logs = {});
-  // Waits for the calls that are queued.
+  // Waits for the queued calls.
   void join();
 
   void on_start(const Elapsed& elapsed);

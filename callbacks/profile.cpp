@@ -42,8 +42,8 @@ struct Profile::Memory {
   const ProfileOptions options;
   PeriodicAction action;
   bool is_running = false;
-  std::optional<Trace> trace = {};  // of the profile that is running
-  std::string path = {};            // where it goes
+  std::optional<Trace> trace = {};  // of the running profile
+  std::string path = {};            // of its file
 };
 
 Profile::Profile(const ProfileOptions& options)

@@ -16,38 +16,40 @@
 namespace giro {
 
 struct ProfileOptions {
-  std::int64_t num_profile_steps = 5;  // a profile takes so many steps,
-  double profile_duration_ms = 3000;   // and so many milliseconds: both. 0 of one: the other decides
-  // A step at which one begins, whatever the interval: after so many. 0: where a loop begins.
+  std::int64_t num_profile_steps = 5;  // a profile lasts at least this many steps,
+  double profile_duration_ms = 3000;   // and at least this many milliseconds; 0: only the other one counts
+  // A profile also begins after this many steps, regardless of the interval. 0: when a loop begins.
   std::int64_t first_profile = 10;
   // As in ActionInterval.
   std::optional<std::int64_t> every_steps = {};
   std::optional<double> every_secs = 3600;
   std::vector<std::int64_t> on_steps = {};
-  // Where each profile leaves a trace (trace.h) of its steps, trace_<the step at which it has begun>.json; empty:
-  // nowhere. The directory is made.
+  // The directory for traces (trace.h), one per profile, trace_<the step at which it began>.json. Empty: no traces.
+  // Created if needed.
   std::string logdir = {};
-  // What begins and ends a profile.
+  // Called to begin and end a profile.
   std::function<void()> start = start_profiler;
   std::function<void()> stop = stop_profiler;
   std::shared_ptr<FileSystem> files = posix_file_system();
 };
 
-// Takes a profile of some steps now and then, as CLU's Profile: by hand (update), or as an observer in a loop, where it
-// is a task of every(1), and refuses to pass over a step. A profile begins when one is due, and ends when both its
-// steps and its time are over, or the loop is; what is due meanwhile is let go. An observer sees the steps when their
-// logs arrive, when the device is some steps further on. Copies share what they remember.
+// Profiles some steps now and then, like CLU's Profile: by hand (update), or as an observer in a loop, as a task of
+// every(1); a skipped step is an error. A profile begins when one is due, and ends when both its steps and its time are
+// over, or the loop ends. One that is due while another runs is dropped. As an observer it sees steps when their logs
+// arrive, and the device is some steps ahead by then. Copies share their memory.
 //
 //   {giro::every(1), giro::profile({.num_profile_steps = 20, .logdir = "logdir/1/profile"})}
 class Profile {
  public:
   static constexpr bool kPrimaryOnly = true;
 
-  // Errors: invalid_argument as of PeriodicAction, and for a profile of no steps and no time.
+  // Errors: invalid_argument, as PeriodicAction, for a negative num_profile_steps or profile_duration_ms, or if both
+  // are 0.
   explicit Profile(const ProfileOptions& options);
 
-  // After `step` steps, at time `t` in seconds. Whether a profile has begun. Errors: those of PeriodicAction, what
-  // start and stop throw, and with a logdir: invalid_argument where a trace is running in this process; device; io.
+  // Call it after `step` steps, at time `t` in seconds. Returns whether a profile has begun. Errors: those of
+  // PeriodicAction, start and stop; with a logdir also invalid_argument if a trace is running in this process, device,
+  // and io.
   bool update(std::int64_t step, double t = Elapsed::now());
   bool is_running() const noexcept;
 

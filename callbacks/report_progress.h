@@ -17,9 +17,9 @@
 namespace giro {
 
 struct ReportProgressOptions {
-  std::int64_t num_train_steps = 0;           // at which it reports, too; 0 or less: unknown
-  std::FILE* out = stdout;                    // takes the text, a line each time; null: nowhere. Outlives what uses it
-  std::shared_ptr<MetricWriter> writer = {};  // takes steps_per_sec, and uptime in seconds; null: nobody does
+  std::int64_t num_train_steps = 0;           // the total, at which it also reports; 0 or less: unknown
+  std::FILE* out = stdout;                    // gets a line per report; null: none. Must outlive this
+  std::shared_ptr<MetricWriter> writer = {};  // gets steps_per_sec, and uptime in seconds; null: none
   // As in ActionInterval.
   std::optional<std::int64_t> every_steps = {};
   std::optional<double> every_secs = 60;
@@ -27,33 +27,33 @@ struct ReportProgressOptions {
   std::function<double()> clock = Elapsed::now;  // seconds; for parts and uptime
 };
 
-// Tells how fast training goes and how long it will take, as CLU's ReportProgress does:
+// Reports how fast training goes and how long it will take, like CLU's ReportProgress:
 //   8.3 steps/s, 40.0% (4/10), ETA: 0m (0m : 50.0% test1, 25.0% test2)
-// which is the speed since the last report, and how much of the time since this was made went to which part. A part is
-// what runs while a Timed lives:
+// The speed is since the last report. The last two percentages are the shares of two parts in the time since this was
+// made. A part is what runs while a Timed lives:
 //
 //   auto progress = giro::report_progress({.num_train_steps = 1'000});
 //   { const auto timed = progress.timed("eval"); evaluate(); }
 //
-// By hand (update), or as an observer in a loop, where it is a task of every(1). Copies share what they remember.
-// Output to `out` that fails is lost.
+// Use it by hand (update), or as an observer in a loop, as a task of every(1). Copies share their memory. Errors of
+// output to `out` are ignored.
 class ReportProgress {
  public:
   static constexpr bool kPrimaryOnly = true;
 
   class Timed;
 
-  // Errors: invalid_argument as of PeriodicAction.
+  // Errors: invalid_argument, as PeriodicAction.
   explicit ReportProgress(const ReportProgressOptions& options);
 
-  // After `step` steps, at time `t` in seconds; by default the clock's. Whether it has reported, which it never does at
-  // its first call. Errors: those of PeriodicAction and of the writer.
+  // Call it after `step` steps, at time `t` in seconds (default: the clock's). Returns whether it has reported; the
+  // first call never does. Errors: those of PeriodicAction and of the writer.
   bool update(std::int64_t step, std::optional<double> t = {});
   // The text of the latest report.
   const std::string& text() const noexcept;
 
-  // Counts the time until the Timed goes for a part of that name. Of what runs on a stream's device it counts what was
-  // queued in between: it waits for the device at both ends.
+  // Counts the time until the Timed is destroyed for the part `name`. With a stream it waits for the device at both
+  // ends, so that the time is that of the work queued in between.
   [[nodiscard]] Timed timed(std::string name);
   [[nodiscard]] Timed timed(std::string name, const Stream& stream);
 
@@ -68,7 +68,7 @@ class ReportProgress {
 
 class ReportProgress::Timed {
  public:
-  // An error of the device is left for the next call that waits for it.
+  // Ignores errors of the device; the next call that waits for it throws them.
   ~Timed();
   Timed(const Timed&) = delete;
   Timed& operator=(const Timed&) = delete;

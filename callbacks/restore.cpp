@@ -14,7 +14,8 @@
 namespace giro {
 namespace {
 
-// A checkpoint's leaves into a state of the same structure, of whatever precision: f16 alone has a loss scale.
+// Loads a checkpoint into a state of the same structure, in any precision. Only f16 has a loss scale, so one may lack
+// it.
 void restore_state(State& state, const LoadedCheckpoint& checkpoint) {
   try {
     const auto is_scale = [](const auto& leaf) { return leaf.path.starts_with("loss_scale/"); };
@@ -75,7 +76,7 @@ std::optional<Archive> Resume::read(State& state) {
   *restored_ = restored_from(checkpoint);
   if (checkpoint.archive.contains("run")) return std::move(checkpoint.archive);
 
-  // A state alone: the time, and as many batches as steps.
+  // The checkpoint has only a state: restore the time, and take as many batches as steps.
   Archive archive;
   archive.within("run", [&] {
     Elapsed elapsed = *restored_;

@@ -17,33 +17,33 @@
 
 namespace giro {
 
-// Where a checkpoint was taken, in completed steps, samples and seconds: for LoopOptions::elapsed.
+// Where a checkpoint was taken, in completed steps, samples and seconds; to be used as LoopOptions::elapsed.
 struct Restored : Elapsed {
   std::string path;  // of the checkpoint; empty: there was none
-  // Why newer ones were not taken, newest first, then what of this one is damaged and was left out: a line each.
+  // A line each: why newer checkpoints were not used, newest first; then what is damaged in this one and was left out.
   std::vector<std::string> skipped;
-  // Of a run that was resumed: what was saved and is nowhere now, and what is new, a line each.
+  // For a resumed run, a line each: what was saved and no longer exists, and what is new.
   std::vector<std::string> report = {};
 };
 
-// Reads a checkpoint into a state of the same structure. `path` is a checkpoint, or a directory of them, whose newest
-// is taken of which the state is not damaged, whatever else is. The state changes only if all of it is good;
-// collections that are not saved stay as they are. A training state of any precision takes the checkpoints of another;
-// where it has a loss scale, and the checkpoint none, that stays as it is. Errors: those of load_checkpoint and
-// load_into, each naming the checkpoint and, where there is one, the leaf.
+// Reads a checkpoint into a state of the same structure. `path` is a checkpoint or a directory of them. From a
+// directory it takes the newest whose state is not damaged, even if other parts are. The state changes only if all of
+// it is good. Collections that are not saved stay as they are. A training state takes checkpoints of any precision; if
+// it has a loss scale and the checkpoint has none, the scale stays as it is. Errors: those of load_checkpoint and
+// load_into, each naming the checkpoint and, where it applies, the leaf.
 Restored restore(State& state, const std::string& path, FileSystem& files = *posix_file_system());
 
-// A callback for LoopOptions::on_start that brings back the run which the newest checkpoint in a directory was taken
-// of, or a checkpoint that is named itself: the state, and all that the run remembers, its place in the dataset
-// included. The loop goes on as if there had been no interruption: params, history, files and what is shown are those
-// of a run that was never interrupted. Where there is no checkpoint, the run begins. Of a checkpoint that holds a state
-// alone, of version 0.1 or of a loop written by hand, the loop goes on with the state, the time and the place in the
-// dataset.
+// A callback for LoopOptions::on_start that restores a run from the newest checkpoint in a directory, or from one given
+// by its own path: the state and everything the run remembers, including its place in the dataset. The loop continues
+// as if there had been no interruption: params, history, files and displayed lines are those of an uninterrupted run.
+// Without a checkpoint the run starts from the beginning. A checkpoint of a state alone, from version 0.1 or from a
+// loop written by hand, restores the state, the time and the place in the dataset.
 //
 //   auto [trained, history, elapsed] = giro::loop(std::move(state), train, tasks,
 //       {.stop = giro::at(5'000), .on_start = {giro::resume("logdir/model")}});
 //
-// Errors: as of restore, but for not_found where there is no checkpoint; invalid_argument where the dataset is another.
+// Errors: those of restore, but it is no error if there is no checkpoint; invalid_argument if the dataset is another
+// one; communication if the ranks do not restore the same step or the same bits.
 class Resume : public GenericCallback {
  public:
   explicit Resume(std::string dir, std::shared_ptr<FileSystem> files = posix_file_system());
@@ -58,16 +58,16 @@ class Resume : public GenericCallback {
   template <class S, class B>
   void operator()(LoopState<S, B>&) {}
 
-  // What this or a copy of it has brought back.
+  // What this or a copy of it has restored.
   const Restored& restored() const noexcept { return *restored_; }
 
  private:
-  // `persist` reads what the run remembers, `elapsed` among it.
+  // `persist` reads what the run remembers, including `elapsed`.
   void resume(State& state, const Partitioner* partitioner, const Elapsed& elapsed,
               const std::function<void(Archive&)>& persist);
-  // What the run remembers, once the state is restored; nothing: there is no checkpoint.
+  // Restores the state and returns what the run remembers; nullopt if there is no checkpoint.
   std::optional<Archive> read(State& state);
-  // Error(communication) where not all ranks have restored the same step.
+  // Error(communication) if the ranks have not all restored the same step.
   void check_same_step(const Partitioner& partitioner) const;
 
   std::string dir_;

@@ -18,7 +18,7 @@
 namespace giro {
 namespace {
 
-// The number of a directory that was numbered, or 0.
+// The number of a numbered directory, or 0.
 std::int64_t number_of(const std::string& name) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
@@ -41,7 +41,7 @@ std::string choose(const std::string& dir, const RunDirectoryOptions& options) {
     return (std::filesystem::path(above) / name).string();
   };
   std::string path = dir;
-  std::unique_ptr<FileSystem::Lock> lock;  // while a number is chosen, and its directory is made
+  std::unique_ptr<FileSystem::Lock> lock;  // while a number is chosen and its directory is created
   if (path.empty()) {
     files.create_directories(options.parent);
     while (!(lock = files.lock(inside(options.parent, ".lock"), "a program that begins a run"))) {
@@ -59,7 +59,7 @@ std::string choose(const std::string& dir, const RunDirectoryOptions& options) {
                             path));
   }
   files.create_directories(path);
-  // Better to know before than after the run that it takes no files.
+  // Finds a directory that takes no files before the run rather than after it.
   const std::string probe = inside(path, fmt::format(".probe-{}", ::getpid()));
   files.create(probe)->close();
   files.remove(probe);
@@ -70,7 +70,7 @@ std::string choose(const std::string& dir, const RunDirectoryOptions& options) {
 
 std::string run_directory(const std::string& dir, const RunDirectoryOptions& options) {
   if (!options.partitioner) return choose(dir, options);
-  // A '+' and the path, or a '-' and why there is none.
+  // '+' and the path, or '-' and the reason why there is none.
   std::string answer;
   std::exception_ptr failed;
   if (options.partitioner->rank() == 0) {

@@ -9,21 +9,20 @@
 namespace giro {
 
 struct RunDirectoryOptions {
-  bool resume = false;            // whether to go on with a run that is there
-  std::string parent = "logdir";  // of the directories that are numbered
+  bool resume = false;            // whether to continue an existing run
+  std::string parent = "logdir";  // of the numbered directories
   std::shared_ptr<FileSystem> files = posix_file_system();
-  std::shared_ptr<const Partitioner> partitioner = {};  // of several ranks, which write to one directory
+  std::shared_ptr<const Partitioner> partitioner = {};  // if several ranks write to one directory
 };
 
-// The directory that a run writes its files to, made if it is not there. Where `dir` is empty, it is one of its own,
-// `<parent>/1`, `<parent>/2` and so on, or with `resume` the newest of these, if there is any. Else it is `dir` itself,
-// for one run: a program that is started again is refused there without `resume`, so that no run spoils what another
-// has left.
+// The directory for a run's files, created if needed. If `dir` is empty, each run gets a new one, `<parent>/1`,
+// `<parent>/2` and so on, or with `resume` the newest of these, if there is any. Otherwise it is `dir` itself, for a
+// single run: a second start without `resume` is an error, so that no run overwrites the files of another.
 //
 //   const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume});
 //
-// With a partitioner a call of all ranks, of which rank 0 chooses.
-// Errors: invalid_argument for a directory that holds a run, without `resume`; io, also where it takes no files.
+// With a partitioner all ranks make this call, and rank 0 chooses. Errors: invalid_argument for a directory that is not
+// empty, without `resume`; io, also if no files can be created in it; communication on the other ranks if rank 0 fails.
 std::string run_directory(const std::string& dir, const RunDirectoryOptions& options = {});
 
 }  // namespace giro

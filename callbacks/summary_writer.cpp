@@ -39,7 +39,7 @@ struct ImageSizes {
   std::int64_t count, height, width, channels;
 };
 
-// As 8 bits a channel.
+// Converts to 8 bits per channel.
 std::vector<std::uint8_t> to_bytes(const Tensor& tensor) {
   return detail::with_elements(tensor, [&](const auto* elements) {
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(tensor.count()));
@@ -76,7 +76,7 @@ struct SummaryWriter::Impl {
     if (!is_utf8(tag)) fail(ErrorCode::invalid_argument, fmt::format("the tag {} is not UTF-8", printable(tag)));
   }
 
-  // One event of all values, each added by add(name, value).
+  // Writes one event with all values; add(tag, value) adds each.
   template <class Values, class F>
   void write(std::int64_t step, const Values& values, F&& add) {
     detail::EventFile& events = open_file();
@@ -110,7 +110,7 @@ struct SummaryWriter::Impl {
 
   std::string dir;
   std::int64_t buckets;
-  std::optional<detail::EventFile> file;  // none once closed
+  std::optional<detail::EventFile> file;  // empty once closed
   ProtoMessage summary;
 };
 
@@ -145,7 +145,7 @@ SummaryWriter::~SummaryWriter() {
   try {
     if (impl_) close();
   } catch (...) {
-    // Who wants to know has called close; destructors do not throw.
+    // close() reports errors; destructors do not throw.
   }
 }
 
@@ -208,7 +208,7 @@ void SummaryWriter::flush() { impl_->open_file().flush(); }
 
 void SummaryWriter::close() {
   if (!impl_->file) return;
-  // Closed, whatever becomes of the records.
+  // It is closed even if the flush fails.
   auto events = std::move(*impl_->file);
   impl_->file.reset();
   events.flush();

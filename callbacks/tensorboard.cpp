@@ -45,8 +45,8 @@ struct TensorBoard::Impl {
     return *writer;
   }
 
-  // The numbers of these logs by their tags. Records mostly have the same entries in the same order, and so the tags of
-  // the one before.
+  // The numbers of these logs by tag. Most records have the same entries in the same order, so the tags are kept from
+  // one to the next.
   const MetricWriter::Scalars& scalars_of(const Logs& logs) {
     std::size_t count = 0;
     if (!(logs.schema() == schema)) scalars.clear();
@@ -71,10 +71,10 @@ struct TensorBoard::Impl {
   std::optional<SummaryWriter> writer;
   bool has_begun = false;
   bool described = false;  // whether hparams and texts were written
-  bool resumed = false;    // whether the next loop goes on with a run that has written to the directory
-  LogSchema schema;        // of the logs before
+  bool resumed = false;    // whether the next loop continues a run that has written to the directory
+  LogSchema schema;        // of the previous logs
   MetricWriter::Scalars scalars;
-  std::vector<std::size_t> entries;  // that the scalars are, by their positions
+  std::vector<std::size_t> entries;  // the positions of the scalars in the logs
 };
 
 TensorBoard::TensorBoard(std::string dir, TensorBoardOptions options) : impl_(std::make_shared<Impl>()) {

@@ -17,32 +17,32 @@ namespace giro {
 class Archive;
 
 struct TensorBoardOptions {
-  // Written once a run, at its first step.
+  // Written once per run, at its first step.
   MetricWriter::HParams hparams = {};
   MetricWriter::Texts texts = {};
   // Names of outputs that are arrays (Logs::add_output): each is written as images, or as a histogram, when it is
   // logged. Other arrays are left out.
   std::vector<std::string> images = {};
   std::vector<std::string> histograms = {};
-  double flush_interval = 5;  // seconds after which the next record brings all to the file, as a loop's end does
+  double flush_interval = 5;  // seconds; the first record after this flushes, as the end of a loop does
   std::int64_t histogram_buckets = 30;
   std::shared_ptr<FileSystem> files = posix_file_system();
 };
 
 class TensorBoardHistograms;
 
-// An observer that writes what each step logs that it is due at for TensorBoard: a number as the scalar
-// "<collection>/<name>", such as "metrics/loss", at the step number elapsed.steps.
+// An observer that writes the logs of each step it is due in for TensorBoard: a number as the scalar
+// "<collection>/<name>", such as "metrics/loss", at step elapsed.steps.
 //
 //   const auto board = giro::tensorboard("logdir/tensorboard", {.hparams = {{"learning_rate", 1e-3}}});
 //   ...
 //       {giro::every(1), board},
 //       {giro::every(1'000), board.histograms()},
 //
-// A run that is resumed goes on in another file of the directory; the earlier ones lose what they hold of the steps
-// that are run again. One that begins in the directory of another run leaves that one's files, and takes its place in
-// TensorBoard where both have a tag: a directory for each is better. Copies write to the same file. Errors, when a loop
-// begins or it is called: those of SummaryWriter.
+// A resumed run continues in a new file of the directory, and the records of the steps that run again are removed from
+// the earlier files. A new run in another run's directory leaves those files alone, but TensorBoard shows the new run
+// for the tags that both have, so use one directory per run. Copies write to the same file. Errors when a loop begins
+// or it is called: those of SummaryWriter.
 class TensorBoard {
  public:
   static constexpr bool kPrimaryOnly = true;
@@ -53,14 +53,13 @@ class TensorBoard {
   void on_start(const Elapsed& elapsed);
   void operator()(const Elapsed& elapsed, const Logs& logs);
   void persist(Archive& archive);
-  // Also for loops written by hand: brings everything to the disk.
+  // For loops written by hand, too: writes everything to disk.
   void on_end();
 
-  // A callback that writes histograms of all leaves of these collections, under their paths. As it sees the state, it
-  // is a barrier: every(1'000) rather than every(1). Error(not_found) naming the nearest collection.
+  // A callback that writes histograms of all leaves of these collections, tagged by their paths. It sees the state, so
+  // it is a barrier: use every(1'000) rather than every(1). Error(not_found) naming the nearest collection.
   TensorBoardHistograms histograms(std::vector<std::string> collections = {"params", "grads"}) const;
-  // To write other things by hand, until another loop begins. Error(invalid_argument) before, and on other ranks than
-  // 0.
+  // To write other things by hand. Error(invalid_argument) before a loop has begun, and on ranks other than 0.
   MetricWriter& writer() const;
 
  private:

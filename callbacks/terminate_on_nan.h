@@ -11,13 +11,13 @@
 
 namespace giro {
 
-// A callback that stops the loop when the latest value of an entry, a name or "collection.name", is NaN or infinite;
-// by default of any loss or metric. It looks at what was logged since the loop began, by callbacks in front of it or
-// in earlier steps. Being able to stop the loop makes it a barrier: the device runs up to it and waits. What has
-// become NaN mostly stays so, and every(100) finds it as surely as every(1). Where the loop saves, let it look in each
-// step that is saved: the state of the step in which it stops the loop replaces no good checkpoint, even if it is still
-// finite (CheckpointOptions::not_finite), but one that was saved before it looked may have diverged. Error(not_found),
-// naming the nearest entry, when it is called and an entry was never logged.
+// A callback that stops the loop when the latest value of an entry, a name or "collection.name", is NaN or infinite; by
+// default of any loss or metric. It reads what was logged since the loop began, by callbacks before it or in earlier
+// steps. It can stop the loop, so it is a barrier: the device runs up to it and waits. NaN mostly stays, so every(100)
+// finds it as reliably as every(1). In a loop that saves, run it in each step that is saved: the state of the step in
+// which it stops the loop replaces no good checkpoint, even if it is still finite (CheckpointOptions::not_finite), but
+// one saved before it looked may have diverged. Error(not_found), naming the nearest entry, when it is called and an
+// entry was never logged.
 class TerminateOnNan : public GenericCallback {
  public:
   explicit TerminateOnNan(std::vector<std::string> keys) : keys_(std::move(keys)) {}
@@ -31,13 +31,13 @@ class TerminateOnNan : public GenericCallback {
     loop.diverged = first_;
   }
 
-  // Why this or a copy of it has stopped a loop, as in "metrics.loss is nan at step 120"; empty: it has not.
+  // Why this or a copy of it has stopped a loop, as in "metrics.loss is nan at step 120"; empty if none has.
   const std::string& report() const noexcept { return *report_; }
 
  private:
   std::vector<std::string> keys_;
   std::shared_ptr<std::string> report_ = std::make_shared<std::string>();
-  std::string first_;  // entry that it names
+  std::string first_;  // the first entry that report() names
 };
 
 // terminate_on_nan(), or terminate_on_nan("loss", "grad_norm").

@@ -8,7 +8,7 @@ namespace giro {
 
 std::optional<Logs> Timer::operator()(const Elapsed& elapsed) {
   const std::optional<Elapsed> before = std::exchange(before_, elapsed);
-  // A clock that was set back tells nothing.
+  // If the clock was set back, the interval is unknown.
   if (!before || !(elapsed.date > before->date)) return std::nullopt;
   const Elapsed interval = elapsed - *before;
   return logs()

@@ -7,9 +7,9 @@
 
 namespace giro {
 
-// A callback that logs the metrics steps_per_second and samples_per_second of the interval since its call before, and
-// nothing at its first. It is a barrier, or it would count steps that the device has yet to do: every(1'000) rather
-// than every(1).
+// A callback that logs the metrics steps_per_second and samples_per_second since its previous call; the first call logs
+// nothing. It is a barrier, because otherwise it would count steps that the device has yet to run: use every(1'000)
+// rather than every(1).
 class Timer {
  public:
   std::optional<Logs> operator()(const Elapsed& elapsed);

@@ -26,7 +26,7 @@ std::string format_rate(double step_time, const std::string& unit) {
   return fmt::format("{:5.2f}{}/s", 1 / step_time, unit);
 }
 
-// Ten levels a character.
+// Ten levels per character.
 std::string format_bar(double done, std::size_t width) {
   constexpr std::size_t kLevels = 10;
   const auto levels = static_cast<std::size_t>(done * static_cast<double>(width * kLevels));

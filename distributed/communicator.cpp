@@ -46,7 +46,7 @@ void check_reduction(const char* call, DType dtype, Reduction reduction) {
   }
 }
 
-// That `whole` is made of a `part` from each rank.
+// Checks that `whole` holds one `part` per rank, and that `part` does not overlap it or is this rank's part of it.
 void check_parts(const char* call, const char* whole_name, const Tensor& whole, const char* part_name,
                  const Tensor& part, int rank, int size) {
   if (whole.dtype() != part.dtype()) {
@@ -71,7 +71,7 @@ void check_parts(const char* call, const char* whole_name, const Tensor& whole, 
   }
 }
 
-// Queues f(tensors..., stream), a collective. Within a recording it is held as ops are, and keeps its place among them.
+// Queues the collective f(tensors..., stream). In a recording it is held like any op and keeps its place among them.
 template <class F, class... Tensors>
 void queue(const char* name, std::vector<Tensor> writes, std::vector<Tensor> reads, const Stream& stream, F f,
            const Tensors&... tensors) {

@@ -12,43 +12,45 @@ namespace detail {
 class CommunicatorImpl;
 }
 
-// How the ranks' elements become one. Sums of integers wrap around; those of f16 and bf16 are rounded after each pair
-// of ranks by MPI, as NCCL does it on GPUs. `mean` is of floating-point dtypes, `sum` not of bool. Which NaN, or
-// whether any, is the `max` or `min` of elements that hold one is not promised.
+// How the ranks' elements are combined. Integer sums wrap around. MPI rounds f16 and bf16 sums after each pair of
+// ranks; on GPUs NCCL decides. `mean` requires a floating-point dtype, `sum` any dtype but bool. If an element is NaN,
+// whether `max` and `min` return a NaN, and which one, is unspecified.
 enum class Reduction { sum, mean, max, min };
 
-// A group of processes, its ranks, that work on one thing: each makes the same calls in the same order, with tensors of
-// the same dtypes and shapes. Work is queued on the stream and recorded like any op, and what it touches has to be
-// there at the replays. The same ranks with the same elements give the same bits, run after run, and all ranks have the
-// same. A handle; copies name the same group. One thread at a time may use it.
+// A group of processes, its ranks, that work together: every rank makes the same calls in the same order, with tensors
+// of the same dtypes and shapes. Work is queued on the stream and recorded like any op; the memory it uses must still
+// exist at the replays. The same ranks with the same elements give the same bits in every run, and all ranks get the
+// same bits. A handle: copies refer to the same group. One thread at a time may use it.
 //
-// Errors of every collective: device_mismatch unless tensors and stream are of device(); dtype_mismatch, shape_mismatch
-// or invalid_argument for arguments that no rank could use, at once. Error(communication) where another rank is gone,
-// hangs or disagrees: on the CPU of the call that runs the work, on a GPU of the next call; from then on every call
-// fails. Within a recording nothing runs yet, and what can be told already is an error of Graph::record.
+// Errors of every collective: device_mismatch unless the tensors and the stream are on device(); dtype_mismatch,
+// shape_mismatch or invalid_argument, at once, for arguments that are invalid on any rank; communication if another
+// rank is gone, hangs or disagrees. On the CPU the call that runs the work throws that error, on a GPU the next call;
+// after that every call fails. During a recording nothing runs, and errors that can be detected then come from
+// Graph::record.
 class Communicator {
  public:
-  // Of this process alone: every call leaves its tensors as they are; all_gather and reduce_scatter copy.
+  // A group of this process alone: all_gather and reduce_scatter copy, the other calls leave the tensors as they are.
   explicit Communicator(Device device = Device::cpu());
 
   int rank() const noexcept;
   int size() const noexcept;
   Device device() const noexcept;  // where the tensors lie
 
-  // Every rank's elements become their reduction, in place.
+  // Reduces the tensor over the ranks, in place, on every rank.
   void all_reduce(const Tensor& tensor, Reduction reduction, const Stream& stream) const;
-  // Every rank's elements become those of the rank `root`.
+  // Copies the tensor of the rank `root` to all other ranks.
   void broadcast(const Tensor& tensor, int root, const Stream& stream) const;
-  // `out` becomes what the ranks have in `in`, in the order of ranks: its first axis is size() times that of `in`,
-  // which may be this rank's part of `out`. Of scalars, `out` has the shape (size()).
+  // Concatenates `in` of all ranks in `out`, in rank order. The first axis of `out` is size() times as long as the
+  // first axis of `in`, and `in` may be this rank's part of `out`. If `in` is a scalar, `out` has the shape (size()).
   void all_gather(const Tensor& out, const Tensor& in, const Stream& stream) const;
-  // `out` becomes this rank's part of the reduction of `in`: the first axis of `in` is size() times that of `out`,
-  // which may be this rank's part of `in`; the rest of `in` is then undefined on a GPU, and as it was on the CPU.
+  // Reduces `in` over the ranks and writes this rank's part of the result to `out`. The first axis of `in` is size()
+  // times as long as the first axis of `out`, and `out` may be this rank's part of `in`; the rest of `in` is then
+  // undefined on a GPU and unchanged on the CPU.
   void reduce_scatter(const Tensor& out, const Tensor& in, Reduction reduction, const Stream& stream) const;
-  // Work that is queued on the stream after it starts once all ranks have come to it.
+  // Work queued on the stream afterwards starts once all ranks have reached the barrier.
   void barrier(const Stream& stream) const;
 
-  // A call of all ranks, which waits: those of one color, 0 or more, are a group, in the order of key, then of rank.
+  // Called by all ranks; blocks. Ranks of the same color (0 or more) form a group, ordered by key, then by rank.
   // Errors: invalid_argument (a negative color), communication.
   Communicator split(int color, int key) const;
 

@@ -18,7 +18,7 @@ std::string text_of(const Mesh::Axes& axes) {
   return text + "}";
 }
 
-// The axes with their sizes, whose product is `ranks`.
+// Resolves a size of -1 and checks that the product of the sizes is `ranks`.
 Mesh::Axes resolve(Mesh::Axes axes, int ranks) {
   const auto refuse = [given = axes](const std::string& why) {
     throw Error(ErrorCode::invalid_argument, fmt::format("Mesh {}: {}", text_of(given), why));
@@ -37,7 +37,7 @@ Mesh::Axes resolve(Mesh::Axes axes, int ranks) {
       open = &size;
     } else if (size < 1) {
       refuse(fmt::format("a size is 1 or more, or -1 for what the others leave; found {}", size));
-    } else if (product <= ranks) {  // else too many already
+    } else if (product <= ranks) {  // otherwise the product is too large already
       product *= size;
     }
   }
@@ -60,7 +60,7 @@ Mesh::Mesh(World& world, Device device, Axes axes)
   for (const auto& [name, size] : axes_) {
     stride /= size;
     const int position = world.rank() / stride % size;
-    // The rank at the axis' position 0 is one for all that differ in this axis alone, and for no others.
+    // Ranks that differ in this axis alone share the rank at its position 0, and no other rank does.
     const int first = world.rank() - position * stride;
     groups_.emplace(name, Groups{all_.split(first, position), world.host().split(first, position)});
   }

@@ -26,7 +26,7 @@ namespace {
 
 std::atomic<bool> exists{false};
 
-// What all ranks have to have in common.
+// What must be the same on all ranks.
 struct Program {
   std::array<char, 32> version{};
   std::array<char, 96> executable{};
@@ -56,7 +56,8 @@ void check_programs(const Communicator& host) {
   }
 }
 
-// Connects what the environment describes, each rank with a GPU. Null for one process that has none: it is alone.
+// Connects the ranks that the environment describes, each with a GPU. Null for a single process without a GPU or NCCL:
+// it runs alone.
 std::unique_ptr<detail::Job> start_without_mpi(const detail::Launch& launch, std::chrono::milliseconds timeout) {
   const Discovery discovery = discover_devices();
   const auto gpus = static_cast<int>(discovery.devices.size()) - 1;
@@ -74,7 +75,7 @@ std::unique_ptr<detail::Job> start_without_mpi(const detail::Launch& launch, std
                             launch.launcher, launch.size, missing,
                             mpi::is_available() ? "" : ", which giro was built without", launch.size));
   }
-  // One GPU may be the one that the launcher shows to this rank.
+  // A single visible GPU may be the one that the launcher assigned to this rank.
   if (gpus > 1 && launch.local_rank >= gpus) {
     throw Error(
         ErrorCode::device_mismatch,
@@ -89,7 +90,7 @@ std::chrono::milliseconds timeout_of(const WorldOptions& options) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("World: the timeout has to be positive, found {} s", options.timeout));
   }
-  constexpr double kForEver = 1e9;  // as nanoseconds, too, an integer
+  constexpr double kForEver = 1e9;  // seconds; still fits 64 bits in nanoseconds
   return std::chrono::ceil<std::chrono::milliseconds>(
       std::chrono::duration<double>(std::min(options.timeout, kForEver)));
 }
@@ -137,7 +138,7 @@ struct World::Impl {
   int local_rank() const { return job ? job->local_rank : 0; }
 
   const std::chrono::milliseconds timeout;
-  std::unique_ptr<detail::Job> job;  // null: this process alone
+  std::unique_ptr<detail::Job> job;  // null: this process is alone
   Communicator host;
   Device device;
   std::map<Device, Communicator> communicators;
@@ -160,8 +161,8 @@ World::~World() {
   try {
     impl_->job->finish();
   } catch (const std::exception&) {
-    // Another rank has not come, and MPI is not finalized: mpirun takes it for the failure that it is. Without MPI, the
-    // launcher has seen how the other rank ended.
+    // Another rank did not arrive. MPI stays unfinalized, so mpirun reports a failure. Without MPI, the launcher has
+    // seen how the other rank ended.
   }
 }
 

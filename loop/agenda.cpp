@@ -35,7 +35,7 @@ void Agenda::watch_all() {
   for (std::size_t task = 0; task < entries_.size(); ++task) watched_.push_back(task);
 }
 
-// Takes from the watched tasks those that no step has to look at for a while.
+// Stops watching the tasks that the next step need not ask.
 void Agenda::forget_others(const Elapsed& elapsed) {
   others_ = {};
   std::erase_if(watched_, [&](std::size_t task) {

@@ -10,22 +10,22 @@
 
 namespace giro::detail {
 
-// Which of a run's tasks are due. Each is asked when its schedule's answer may have changed, and not before; between
-// those steps nothing of it costs anything.
+// Finds the tasks of a run that are due. Asks a task's schedule only when the answer may have changed; the steps in
+// between cost nothing.
 class Agenda {
  public:
   using Traits = ScheduleNode::Traits;
 
-  // A task for each schedule, by its position. `date_start` as in Elapsed.
+  // One task per schedule, numbered by its position. `date_start` as in Elapsed.
   Agenda(std::vector<Schedule> schedules, double date_start);
 
-  // As if no task had been asked yet, but for what the schedules remember.
+  // Starts over as if no task had been asked; the schedules keep their memory.
   void restart(double date_start);
 
   std::size_t size() const noexcept { return entries_.size(); }
   Schedule& schedule(std::size_t task) { return entries_[task].schedule; }
   const Schedule& schedule(std::size_t task) const { return entries_[task].schedule; }
-  // Of all tasks: whether one may be due only because the loop ends, and whether one depends on the time.
+  // Whether any task may be due only because the loop ends, and whether any depends on the time.
   bool awaits_end() const noexcept { return awaits_end_; }
   bool reads_clock() const noexcept { return reads_clock_; }
 
@@ -33,8 +33,8 @@ class Agenda {
   const Wake& wake() const noexcept { return wake_; }
   bool is_quiet(const Elapsed& elapsed) const { return !elapsed.last && !wake_.reached(elapsed); }
 
-  // Asks the tasks that have to be asked in the step at `elapsed`, in order, each after before(traits), and calls
-  // due(task) for those that are.
+  // Asks the tasks that have to be asked in the step at `elapsed`, in order. Calls before(traits) before it asks a
+  // task, and due(task) if the task is due.
   template <class Before, class Due>
   void ask(const Elapsed& elapsed, Before&& before, Due&& due) {
     const bool all = elapsed.last || others_.reached(elapsed);
@@ -55,7 +55,7 @@ class Agenda {
     }
     if (all) [[unlikely]]
       forget_others(elapsed);
-    // As mostly: only tasks that are always due were asked, and will be in the next step.
+    // The usual case: only tasks that are always due were asked, and they are due in the next step too.
     if (!changes) [[likely]] {
       wake_.steps = elapsed.steps + 1;
       return;
@@ -64,7 +64,7 @@ class Agenda {
     for (const std::size_t task : watched_) wake_.merge(entries_[task].wake);
   }
 
-  // The same for the tasks that await the end, where a step has turned out to be the last (Elapsed::last) only now.
+  // The same for the tasks that await the end, in a step that turned out only later to be the last (Elapsed::last).
   template <class Before, class Due>
   void ask_at_end(const Elapsed& elapsed, Before&& before, Due&& due) {
     for (std::size_t task = 0; task < entries_.size(); ++task) {
@@ -75,7 +75,7 @@ class Agenda {
     }
   }
 
-  // The task whose schedule is being asked, or has failed to answer; size() if none.
+  // The task that is being asked, or failed to answer; size() if none.
   std::size_t asking() const noexcept { return asking_; }
 
  private:
@@ -92,8 +92,8 @@ class Agenda {
   std::vector<Entry> entries_;
   double date_start_;
   bool awaits_end_ = false, reads_clock_ = false;
-  std::vector<std::size_t> watched_;  // the tasks that may be due in the next step, in order, and
-  Wake others_{.steps = 0};           // when one of the others may be
+  std::vector<std::size_t> watched_;  // the tasks that may be due in the next step, in order
+  Wake others_{.steps = 0};           // when one of the other tasks may be due
   Wake wake_{.steps = 0};
   std::size_t asking_;
 };

@@ -14,15 +14,15 @@ namespace giro {
 
 class Archive;
 
-// The base of a callback class for loops of any state and batch. Its members
+// The base of a callback class for loops of any state and batch. Its member
 //   template <class S, class B> void operator()(LoopState<S, B>& loop)
-// and, if it has them, on_claim, on_resume, on_start, on_save and on_end of the same form, are made for the types of
-// the loop that it is given to. The call, on_start and on_end may return what those of any other callback do.
+// and, if present, on_claim, on_resume, on_start, on_save and on_end of the same form, are instantiated for the types
+// of the loop. operator(), on_start and on_end may return the same types as in any other callback.
 struct GenericCallback {};
 
 namespace detail {
 
-// One of them for one loop's types: a callback like any other.
+// A generic callback for one loop's types, usable like any other callback.
 template <class F, class S, class B>
 struct BoundCallback {
   using Generic = F;
@@ -73,12 +73,12 @@ struct BoundCallback {
 
 }  // namespace detail
 
-// What a callback is to the loop; its signature alone decides it.
+// How the loop treats a callback. Its signature alone decides this.
 enum class CallbackKind {
   device_step,  // made by jit or eager: queued, never waited for
-  observer,     // nothing but const Elapsed& and const Logs&, and no result: runs when the step's logs have reached the
-                // host, in step order, with all that the step logged; never stalls the device
-  barrier,      // everything else: what came before is finished and observed first
+  observer,     // takes only const Elapsed& and const Logs&, and returns nothing: runs in step order when the step's
+                // logs have reached the host, and sees all of them; never stalls the device
+  barrier,      // everything else: all earlier work is finished and observed first
 };
 
 namespace detail {
@@ -115,28 +115,31 @@ constexpr bool is_primary_only() {
   }
 }
 
-// Where the calls of device steps go that a loop makes.
+// Receives the calls of device steps that a loop makes.
 class StepSink {
  public:
   virtual ~StepSink() = default;
-  // Appends a call of a recorded step to those that are held back.
+  // Appends a call of a recorded step to the held-back calls.
   virtual void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) = 0;
-  // A call that is made at once comes next: what is held back is run, and what it logs comes before.
+  // Called before a call that runs at once: launches the held-back calls, so that their logs come first.
   virtual void make_way() = 0;
 };
 
 }  // namespace detail
 
-// A callable that a loop of state S and batch B runs: a value, copied whole. The types of its parameters, any subset in
-// any order, say what it needs (CallbackKind). It returns nothing, Logs, the state, (Logs, state), or
-// (Logs of outputs, Logs, state); any of these as std::optional.
+// A callable that a loop of state S and batch B runs. A value: copying it copies the callable. Its parameter types, any
+// subset in any order, determine what it is given and its CallbackKind. It returns nothing, Logs, the state, (Logs,
+// state), or (Logs of outputs, Logs, state); any of these as std::optional.
 //
-// A class may also have on_start and on_end, with parameters of the same types, that run before the loop's first step
-// and after its last; what they log goes nowhere. One that writes to files may have on_claim(), which runs before
-// anything else of the loop, and locks them: a run that would write to another's files then ends before it has changed
-// any. One that prints or writes has kPrimaryOnly = true, and runs on rank 0
-// alone where several ranks work on one state. One that remembers something from step to step has a member
-// persist(Archive&), so that it goes on in a run that is resumed as if there had been no interruption.
+// A class may have more members:
+// - on_start and on_end, with parameters of the same types, run before the loop's first step and after its last. Their
+//   logs are dropped.
+// - on_claim() runs before anything else of the loop. A callback that writes files locks them here, so that a run that
+//   would write to another run's files ends before it has changed any.
+// - kPrimaryOnly = true: the callback runs only on rank 0 if several ranks work on one state. For callbacks that print
+//   or write.
+// - persist(Archive&) saves what the callback remembers from step to step, so that a resumed run continues as if it had
+//   not been interrupted.
 template <class S, class B>
 class Callback {
  public:
@@ -155,30 +158,30 @@ class Callback {
   Callback& operator=(Callback&&) noexcept = default;
 
   CallbackKind kind() const noexcept { return kind_; }
-  // Whether it looks at the clock's time, be it as a member of LoopState.
+  // Whether it reads the elapsed time, possibly through LoopState.
   bool sees_elapsed() const noexcept { return sees_elapsed_; }
   std::string name() const { return model_->name(); }
   // Whether its signature lets it ask the loop to stop.
   bool can_stop() const noexcept { return can_stop_; }
   // Whether its signature lets it change the state.
   bool changes_state() const { return model_->changes_state(); }
-  // Whether it runs on rank 0 alone, where several work on one state.
+  // Whether it runs only on rank 0 if several ranks work on one state.
   bool is_primary_only() const { return is_primary_only_; }
 
-  // For loops. A barrier; or a device step, which is then not held back.
+  // For loops. Run a barrier, or a device step without holding it back.
   void run(LoopState<S, B>& loop) { model_->run(loop); }
   void enqueue(LoopState<S, B>& loop, detail::StepSink& sink) { model_->enqueue(loop, sink); }
   detail::Observer* observer() const noexcept { return model_.get(); }
-  // Before every on_resume: where it makes sure that nobody else writes to its files.
+  // Called before every on_resume. A callback that writes files makes sure here that no other run writes to them.
   void on_claim(LoopState<S, B>& loop) { model_->on_claim(loop); }
-  // Before every on_start: where an interrupted run may be brought back.
+  // Called before every on_start. May restore an interrupted run.
   void on_resume(LoopState<S, B>& loop) { model_->on_resume(loop); }
   void on_start(LoopState<S, B>& loop) { model_->on_start(loop); }
-  // In a step in which a signal asks to save.
+  // saves: whether the callback saves. on_save is called in a step in which a signal asks to save.
   bool saves() const { return model_->saves(); }
   void on_save(LoopState<S, B>& loop) { model_->on_save(loop); }
   void on_end(LoopState<S, B>& loop) { model_->on_end(loop); }
-  // Whether it has a memory, and what it remembers between two steps.
+  // Whether it has anything to persist; saves or restores that, between two steps.
   bool remembers() const { return model_->remembers(); }
   void persist(Archive& archive) { model_->persist(archive); }
 
@@ -342,7 +345,7 @@ class Callback {
       }
     }
 
-    // The same object each time, for a step that takes any.
+    // Returns the same object each time if the step takes broadcasts.
     const Broadcasts& broadcasts(const Elapsed& elapsed)
       requires detail::IsStep<F>::value
     {
@@ -352,7 +355,7 @@ class Callback {
       return latest.broadcasts;
     }
 
-    struct Latest {  // of a step
+    struct Latest {  // for a step
       std::shared_ptr<detail::StepRecording> recording;
       Broadcasts broadcasts;
 
@@ -367,7 +370,7 @@ class Callback {
     [[no_unique_address]] std::conditional_t<detail::IsStep<F>::value, Latest, Nothing> latest;
   };
 
-  // By new: make_unique would have a program compile a unique_ptr of each callback's Model.
+  // Not make_unique: every program would have to compile a unique_ptr of each callback's Model.
   template <class F>
   static std::unique_ptr<Concept> make_model(F callable) {
     if constexpr (std::is_base_of_v<GenericCallback, F>) {

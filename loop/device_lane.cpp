@@ -35,7 +35,7 @@ std::function<void()> DeviceLane::launcher() {
   return [this] { launch(); };
 }
 
-// Of rings that are full of calls that have not run, or of logs that were not read.
+// Makes room in rings that are full of calls not yet run or of logs not yet read.
 void DeviceLane::make_room(const Stream& stream) {
   launch();
   if (journal_.has_pending() && queue_.wait()) return drain(false);

@@ -12,30 +12,30 @@
 
 namespace giro::detail {
 
-// A run's way to the device and back: its device steps are held back and launched together, their logs come back
-// through the journal, and the device can be brought to the step at hand.
+// Connects a run to the device: holds back its device steps and launches them together, passes their logs to the
+// journal, and can wait until the device has finished the current step.
 class DeviceLane final : public StepSink {
  public:
-  // `elapsed` and `logs` are those of the step at hand.
+  // `elapsed` and `logs` are those of the current step.
   DeviceLane(Journal& journal, const RunClock& clock, const Elapsed& elapsed, Logs& logs)
       : journal_(journal), clock_(clock), elapsed_(elapsed), logs_(logs) {}
 
-  // Error(invalid_argument) if it is negative.
+  // Error(invalid_argument) if `steps` is negative.
   void set_steps_per_execution(std::int64_t steps);
 
   void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call) override;
   void make_way() override;
   void launch();
-  // Calls launch; the lane must outlive it.
+  // Returns a function that calls launch; the lane must outlive it.
   std::function<void()> launcher();
-  // Whether a launch is being made, or has failed.
+  // Whether a launch is in progress or has failed.
   bool is_launching() const noexcept { return is_launching_; }
-  // Everything that was queued, on `stream` if there is one, is done and has been seen, and what the step at hand has
-  // logged so far is in its logs.
+  // Waits until all queued work, on `stream` if there is one, is done and observed. Then `logs` holds everything the
+  // current step has logged so far.
   void bring(const Stream* stream) {
     if (stream != nullptr || !queue_.is_empty() || journal_.has_pending() || journal_.has_rows()) bring_it(stream);
   }
-  // Commits and shows what has arrived, or everything.
+  // Commits the logs that have arrived, or all of them, and shows them to their observers.
   void drain(bool all);
   void end_step() {
     if (queue_.end_step()) launch();
@@ -50,7 +50,7 @@ class DeviceLane final : public StepSink {
   const Elapsed& elapsed_;
   Logs& logs_;
   DeviceQueue queue_{0};
-  std::optional<Stream> stream_;  // of the calls that were made last
+  std::optional<Stream> stream_;  // of the latest calls
   bool is_launching_ = false;
 };
 

@@ -19,18 +19,18 @@ namespace giro {
 template <class B>
 struct ElapseOptions {
   PeriodOrSteps stop = {};                                   // default: when the dataset ends
-  Elapsed initial = {};                                      // where an earlier loop has left off
+  Elapsed initial = {};                                      // where an earlier loop stopped
   std::function<std::int64_t(const B&)> batch_size_fn = {};  // default: giro::batch_size
   std::shared_ptr<Arbiter> arbiter = {};                     // default: this process's clock and signals
 };
 
-// The batches of a dataset with the time at the beginning of each step, for loops that are written by hand:
+// The batches of a dataset, each with the elapsed time at the beginning of its step, for hand-written loops:
 //
 //   for (auto [elapsed, batch] : giro::elapse(train, {.stop = giro::at(5'000)})) { ... }
 //
-// A batch is a reference, valid for the step; where the dataset makes its batches, each is made once. Nothing is
-// yielded once `stop` is reached, and no batch is asked for that is not yielded. A single pass; the dataset must
-// outlive it.
+// A batch is a reference, valid for the step. If the dataset returns batches by value, each is made once. Ends when
+// `stop` is reached, and takes no batch from the dataset that it does not yield. Single pass; the dataset must outlive
+// it.
 template <std::ranges::input_range R>
 class Elapse {
  public:
@@ -84,7 +84,7 @@ class Elapse {
   std::default_sentinel_t end() const { return {}; }
 
  private:
-  // A run without a state and without tasks, whose steps are the body of the loop.
+  // A run without state and tasks; the loop's body is its step.
   struct Nothing {};
   using Core = detail::RunCore<Nothing, B>;
 

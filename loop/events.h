@@ -20,8 +20,8 @@
 
 namespace giro {
 
-// The places of the predefined loops at which a program may have something run, each by its name.
-// For clang-format these are expressions, which it lays out differently each time.
+// The points of the predefined loops at which a program can run callbacks, by name.
+// clang-format treats these as expressions and lays them out differently each time.
 // clang-format off
 #define GIRO_FOR_EACH_EVENT(X)                                                                                  \
   X(on_train_begin) X(on_train_batch_begin) X(train_step) X(on_train_step) X(reset_step) X(on_reset_step)       \
@@ -44,7 +44,7 @@ inline std::string to_string(LoopEvent event) { return std::string(kEventNames[s
 // Callbacks, and the event or the schedule at which they run.
 template <class S, class B>
 struct EventTask {
-  std::optional<LoopEvent> event;  // none: at the schedule
+  std::optional<LoopEvent> event;  // empty: runs at the schedule
   Schedule schedule;
   std::vector<Callback<S, B>> callbacks;
 
@@ -55,7 +55,7 @@ struct EventTask {
       : event(event_of(name)), schedule(never()), callbacks(list) {}
   EventTask(Schedule when, Callback<S, B> callback) : schedule(std::move(when)), callbacks{std::move(callback)} {}
   EventTask(Schedule when, std::initializer_list<Callback<S, B>> list) : schedule(std::move(when)), callbacks(list) {}
-  // Anything else, which does not compile: for its message.
+  // Matches any other arguments, to give a readable compile error.
   template <class When, class First, class... Rest>
     requires(sizeof...(Rest) > 0 ||
              !(std::is_convertible_v<When, Schedule> || std::is_convertible_v<When, std::string_view>))
@@ -66,10 +66,10 @@ struct EventTask {
 
 namespace detail {
 
-// `schedule` under the name of an event.
+// `schedule`, shown under the name of an event.
 Schedule named(Schedule schedule, std::string name);
 
-// A member of an object as a callback, whose signature says what it needs.
+// A member function of an object as a callback. Its signature determines what it is given.
 template <auto kMember, class F, class Arguments>
 struct MemberOf;
 template <auto kMember, class F, class... Args>
@@ -78,7 +78,7 @@ struct MemberOf<kMember, F, std::tuple<Args...>> {
   std::shared_ptr<F> object;
   decltype(auto) operator()(Args... args) const { return std::invoke(kMember, *object, std::forward<Args>(args)...); }
 };
-// The same of the loop's state.
+// The same for the loop's state.
 template <auto kMember, class S, class Arguments>
 struct MemberOfState;
 template <auto kMember, class S, class... Args>
@@ -88,7 +88,7 @@ struct MemberOfState<kMember, S, std::tuple<Args...>> {
   }
 };
 
-// For WithName: a class with one member of an event's name.
+// For WithName: a class with one member that is named like an event.
 #define GIRO_EVENT(name) \
   struct Named_##name {  \
     void name();         \
@@ -122,22 +122,21 @@ constexpr bool has_events() {
   return any;
 }
 
-// Error(invalid_argument): nothing runs in the steps of a loop, though they are what `step` is for.
+// Throws Error(invalid_argument): the loop has nothing to run in its steps, and lacks a `step`.
 [[noreturn]] void refuse_without(LoopEvent step);
 
-// What runs when, in the order in which it was added.
+// The callbacks for each event and schedule, in the order in which they were added.
 template <class S, class B>
 struct EventTable {
   using Callbacks = std::vector<Callback<S, B>>;
   std::array<Callbacks, kEventNames.size()> by_event;
   std::vector<Task<S, B>> scheduled;
-  Callbacks on_start, each_step, on_end;  // of the outermost loop, whichever it is
+  Callbacks on_start, each_step, on_end;  // of the outermost loop
 
   Callbacks& operator[](LoopEvent event) { return by_event[static_cast<std::size_t>(event)]; }
 
-  // Error(invalid_argument) unless something runs at `step` or another of these events of each step, or may stand for
-  // it: a schedule or the list `callbacks` brings something else than observers, and callbacks that look after the
-  // loop.
+  // Error(invalid_argument) if nothing does the work of a step. It may run at `step` or at one of `others`. A callback
+  // of a schedule or of the list `callbacks` may do it too, unless it is an observer or can stop the loop.
   void expect(LoopEvent step, std::initializer_list<LoopEvent> others) {
     const auto works = [](const Callbacks& callbacks) {
       for (const Callback<S, B>& callback : callbacks) {
@@ -150,7 +149,7 @@ struct EventTable {
     for (const Task<S, B>& task : scheduled) any |= works(task.callbacks);
     if (!any) refuse_without(step);
   }
-  // Appends what runs at these events, each under its name.
+  // Appends a task for each of these events that has callbacks, under the event's name.
   void add_tasks(std::vector<Task<S, B>>& tasks, std::initializer_list<LoopEvent> events, const Schedule& schedule) {
     for (const LoopEvent event : events) {
       if (!(*this)[event].empty()) tasks.emplace_back(named(schedule, to_string(event)), (*this)[event]);
@@ -160,13 +159,14 @@ struct EventTable {
 
 }  // namespace detail
 
-// A member of the list `callbacks` of a predefined loop: an object whose member functions have names of events and run
-// at these, one object for all of them; a callback whose class names the event at which it runs, as
-// `static constexpr LoopEvent kEvent`; or any other callback, which runs at the end of each step of the loop whose list
-// it is. on_start and on_end run before and after that loop. A member whose name is not an event's is a member
-// like any other, so a name that is misspelt is never called: the compiler cannot list a class's members, and a base
-// class with functions to override would fix their parameters. The names of tasks, and kEvent, are checked. A value:
-// each loop has an object of its own.
+// An element of the list `callbacks` of a predefined loop. It is one of these:
+// - An object with member functions named like events. They run at these events, all on the same object.
+// - A callback with a class member `static constexpr LoopEvent kEvent`. It runs at that event.
+// - Any other callback. It runs at the end of each step of the loop that it is given to.
+//
+// on_start and on_end run before and after that loop. A member function with a misspelt event name is never called: the
+// compiler cannot list a class's members, and a base class with functions to override would fix their parameters. The
+// names of tasks, and kEvent, are checked. A value: each loop has its own object.
 template <class S, class B>
 class EventCallback {
   using Table = detail::EventTable<S, B>;
@@ -213,7 +213,7 @@ class EventCallback {
 
 namespace detail {
 
-// The state's own first, then tasks, then callbacks.
+// The state's own members come first, then tasks, then callbacks.
 template <class S, class B>
 EventTable<S, B> make_events(std::vector<EventTask<S, B>> tasks, const std::vector<EventCallback<S, B>>& callbacks) {
   EventTable<S, B> table;

@@ -7,8 +7,8 @@
 namespace giro::detail {
 namespace {
 
-constexpr std::int64_t kHorizon = 10'000;  // steps that are foreseen
-constexpr std::size_t kShown = 4;          // of the steps in which a task needs the host
+constexpr std::int64_t kHorizon = 10'000;  // steps that are predicted
+constexpr std::size_t kShown = 4;          // how many of the steps in which a task needs the host are listed
 
 struct CallbackOutline {
   std::string name;
@@ -50,9 +50,9 @@ void Explanation::add_callback(const std::string& name, CallbackKind kind, bool 
 }
 
 std::string Explanation::text(std::int64_t batch_size) const {
-  // Copies: schedules may remember what they are asked.
+  // Copies, since asking a schedule may change its memory.
   std::vector<Task> tasks = tasks_;
-  std::vector<std::vector<std::int64_t>> host_steps(tasks.size());  // the first few in which each task needs the host
+  std::vector<std::vector<std::int64_t>> host_steps(tasks.size());  // per task, the first few steps that need the host
   std::int64_t alone = 0, longest = 0;
   bool has_device_step = false, whole = true;
   Elapsed elapsed{.step_samples = batch_size};
@@ -62,7 +62,7 @@ std::string Explanation::text(std::int64_t batch_size) const {
     for (std::size_t i = 0; i < tasks.size(); ++i) {
       const auto traits = tasks[i].schedule.traits();
       needs_host |= traits.asks_user;
-      // What the user's function would say is not for us to ask.
+      // The user's function is not called for this.
       if (traits.asks_user || !tasks[i].schedule(elapsed)) continue;
       bool barrier = false;
       for (const CallbackOutline& callback : tasks[i].callbacks) {
@@ -75,7 +75,7 @@ std::string Explanation::text(std::int64_t batch_size) const {
     }
     has_device_step |= device_steps > 0;
     if (needs_host || takes_broadcasts || device_steps > 1) whole = false;
-    // A step in which the host is needed can still be the first of those that follow.
+    // A step that needs the host can still be the first of a series that the device runs alone.
     alone = device_steps != 1 ? 0 : needs_host || takes_broadcasts ? 1 : alone + 1;
     longest = std::max(longest, alone);
   }

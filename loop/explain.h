@@ -10,7 +10,7 @@ namespace giro {
 
 namespace detail {
 
-// explain, without the types of the state and the batch. Tasks are added in their order, each before its callbacks.
+// Implements explain without the types of the state and the batch. Add the tasks in order, each before its callbacks.
 class Explanation {
  public:
   Explanation();
@@ -19,7 +19,7 @@ class Explanation {
   Explanation& operator=(const Explanation&) = delete;
 
   void add_task(const Schedule& schedule);
-  // `sees_elapsed`: of a step, that it takes broadcasts.
+  // `sees_elapsed`: for a device step, whether it takes broadcasts.
   void add_callback(const std::string& name, CallbackKind kind, bool sees_elapsed);
   std::string text(std::int64_t batch_size) const;
 
@@ -30,9 +30,9 @@ class Explanation {
 
 }  // namespace detail
 
-// What a loop over these tasks does, in words: for each task what kind its callbacks are and in which steps they need
-// the host, and how many steps the device may run alone, on a dataset that lies there. `batch_size` (samples) is for
-// schedules by samples; schedules by time are not foreseen.
+// Describes in words what a loop over these tasks does: for each task, the kinds of its callbacks and the steps in
+// which they need the host; and how many steps the device can run alone if the dataset is on it. `batch_size` (samples)
+// is for schedules by samples. Schedules by time are not predicted.
 template <class S, class B>
 std::string explain(const std::vector<Task<S, B>>& tasks, std::int64_t batch_size = 1) {
   detail::Explanation explanation;

@@ -16,9 +16,9 @@ namespace {
 
 constexpr double kBetweenLooks = 0.05;  // seconds
 constexpr double kSameSignal = 0.5;     // seconds
-constexpr double kMostGrowth = 2;       // of the steps between two looks: those that are held back seem to take no time
+constexpr double kMostGrowth = 2;       // limits the growth of the interval, since held-back steps seem to take no time
 
-std::atomic<int> arbiters = 0;  // that there are
+std::atomic<int> arbiters = 0;  // live instances
 
 }  // namespace
 
@@ -39,7 +39,7 @@ GroupArbiter::Values GroupArbiter::agree(Question question, const Values& values
   constexpr const char* kNames[] = {"what time it is", "whether a signal has come", "whether to stop",
                                     "to leave the loop"};
   constexpr int kQuestions = std::size(kNames);
-  // What is asked, and after how many steps, as one number; with its negative the ranks' largest and smallest.
+  // One number for the question and the step count. With its negative, the maxima give the ranks' largest and smallest.
   const auto asked_now = static_cast<double>(steps_ * kQuestions + static_cast<int>(question));
   std::array<double, 3 + std::tuple_size_v<Values>> asked{asked_now, -asked_now, std::max(latest_, Elapsed::now())};
   std::ranges::copy(values, asked.begin() + 3);
@@ -75,7 +75,7 @@ int GroupArbiter::interrupt() {
   const double pace = static_cast<double>(steps_ - looked_) * std::min(kBetweenLooks / since, kMostGrowth);
   if (now - saved_at_ > kSameSignal) saves_asked_ = std::max(saves_asked_, most_saves_asked_);
   if (take_save_signal()) ++saves_asked_;
-  // The largest of each: the fewest steps until the next time is the largest of their negatives.
+  // agree() takes maxima. The interval is sent as a negative, so that the shortest one wins.
   const auto asked =
       agree(Question::signals, {static_cast<double>(interrupt_signal()), static_cast<double>(saves_asked_),
                                 -std::max(pace, 1.0), stop_requested_ ? 1.0 : 0.0});

@@ -12,45 +12,47 @@
 
 namespace giro::detail {
 
-// Makes the decisions of a run together with the other ranks that work on its state, so that all stop, save and look at
-// the clock in the same step. Signals are asked for after steps that lie about 50 ms apart, since the hosts of all
-// ranks wait for each other there.
+// Makes the decisions of a run together with the other ranks that work on its state, so that all ranks stop, save and
+// read the clock in the same step. Signals are exchanged only about every 50 ms, because the hosts of all ranks wait
+// for each other to do so.
 class GroupArbiter final : public Arbiter {
  public:
-  // Null where a state has no partitioner, or that of one rank.
+  // Null if there is no partitioner, or it has only one rank.
   static std::shared_ptr<GroupArbiter> create(std::shared_ptr<const Partitioner> partitioner);
   explicit GroupArbiter(std::shared_ptr<const Partitioner> partitioner);
   ~GroupArbiter() override;
   GroupArbiter(const GroupArbiter&) = delete;
   GroupArbiter& operator=(const GroupArbiter&) = delete;
 
-  // To be called before the ranks wait for each other: launches the steps that the host has held back. How many those
-  // are depends on each rank's own pace, and a rank that waits here must not owe the others its part in one of them.
+  // Sets a function that launches the steps the host has held back. It is called before the ranks wait for each other.
+  // The number of held-back steps depends on each rank's pace, and a rank that waits here must not keep the others
+  // waiting for its part in one of them.
   void set_launch(std::function<void()> launch) { launch_ = std::move(launch); }
 
-  // The latest of the ranks' clocks. Errors of these: communication.
+  // The latest of the ranks' clocks. Errors of now, interrupt, stop and leave: communication.
   double now() override;
-  // That of a signal that has come to any rank.
+  // The signal that any rank has received, or 0.
   int interrupt() override;
   bool save() override;
-  // Whether any rank has asked so.
+  // Whether any rank asks to stop.
   bool stop(bool asked, const Elapsed& elapsed) override;
-  // A stop that this rank alone asks for is told to the others with the next signals.
+  // Asks to stop on this rank alone. The other ranks learn of it with the next exchange of signals.
   void request_stop() noexcept { stop_requested_ = true; }
   bool is_stop_agreed() const noexcept { return stop_agreed_; }
   double date() override;
-  // The latest that now() was, of any question.
+  // The latest date that the ranks have agreed on, with any question.
   double agreed_date() const noexcept { return latest_; }
   void set_failed() noexcept override;
 
-  // Waits until all ranks are at the end of the run, so that a signal to all of them finds none outside of it while
-  // another still saves. The signal that asks to end and has come to any rank by then, or 0.
+  // Waits until all ranks are at the end of the run, so that a signal sent to all of them does not reach one outside
+  // the run while another still saves. Returns the signal to end that any rank has received by then, or 0.
   int leave();
 
  private:
-  // What the ranks are asked together.
+  // What the ranks decide together.
   enum class Question { date, signals, stop, leave };
-  // The largest of each of the ranks' values; and of the date. Error(communication) where not all ask the same.
+  // The maximum of each value over the ranks. Also agrees on the latest date. Error(communication) if not all ranks ask
+  // the same question.
   using Values = std::array<double, 4>;
   Values agree(Question question, const Values& values = {});
 
@@ -59,13 +61,13 @@ class GroupArbiter final : public Arbiter {
   double latest_ = 0;
   int signal_ = 0;
   bool stop_requested_ = false, stop_agreed_ = false;
-  // Signals that have asked to save: of this rank, the most of any, and those that have been followed. mpirun sends one
-  // to all ranks, which do not get it at once: what comes to another rank soon after a save was the signal of that
-  // save.
+  // Numbers of signals that asked to save: received on this rank, the maximum of any rank, and those acted on. mpirun
+  // sends a signal to all ranks, but they do not receive it at the same time. A signal that reaches another rank soon
+  // after a save belongs to that save.
   std::int64_t saves_asked_ = 0, most_saves_asked_ = 0, saves_done_ = 0;
   double saved_at_ = Elapsed::now();
-  std::int64_t steps_ = 0, next_ = 1;  // that have asked for signals, and the one in which the ranks do it together
-  std::int64_t looked_ = 0;            // the step of the last time, and when that was
+  std::int64_t steps_ = 0, next_ = 1;  // calls of interrupt, and the call that exchanges signals next
+  std::int64_t looked_ = 0;            // value of steps_ at the last exchange; looked_at_ is its time
   double looked_at_ = Elapsed::now();
 };
 

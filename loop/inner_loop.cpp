@@ -3,7 +3,7 @@
 namespace giro::detail {
 
 void restore(const State& state, const Snapshot& before) {
-  if (!state.moved_from()) before.write_back(state);  // else it is lost
+  if (!state.moved_from()) before.write_back(state);  // a state that was moved away is lost
 }
 
 Logs renamed(const Logs& logs, const std::string& name) {

@@ -17,20 +17,20 @@
 namespace giro {
 
 struct InnerLoopOptions {
-  bool output_state = false;         // whether the outer loop goes on with the state that comes out of the inner one
-  Aggregation aggregation = "last";  // of the last record alone; "mean" for that of all of them
+  bool output_state = false;         // whether the outer loop continues with the inner loop's final state
+  Aggregation aggregation = "last";  // "last": the last record only; "mean": all of them
 };
 
 namespace detail {
 
-// Puts the values of `before` back into the leaves of `state`, which it is a clone of. Waits.
+// Writes the values of `before`, a snapshot of `state`, back into its leaves. Waits.
 void restore(const State& state, const Snapshot& before);
 // "loss" -> "loss_valid".
 Logs renamed(const Logs& logs, const std::string& name);
 
 }  // namespace detail
 
-// A loop as a callback of another: made by inner_loop.
+// A loop as a callback of another loop; made by inner_loop.
 template <class F>
 class InnerLoop {
   using Signature = detail::Signature<F>;
@@ -50,7 +50,7 @@ class InnerLoop {
     }
   }
 
-  // Promises that the function leaves the state as it is, but for moving it through: it is not saved.
+  // Promises that the function does not change the state, except for moving it in and out. The state is then not saved.
   InnerLoop& leaves_state_alone() {
     leaves_state_alone_ = true;
     return *this;
@@ -71,7 +71,7 @@ class InnerLoop {
         try {
           detail::restore(state, before);
         } catch (...) {
-          // A second failure, mostly of the same device, tells nothing new.
+          // A second failure usually comes from the same device and adds nothing.
         }
         throw;
       }
@@ -84,7 +84,7 @@ class InnerLoop {
   static constexpr bool kIsConst = std::is_const_v<std::remove_reference_t<Argument>>;
   static constexpr bool kIsRestorable = std::copy_constructible<S> || std::is_base_of_v<State, S>;
 
-  // With the state that comes out of the function in the place of the one that went in.
+  // Runs the function and replaces the state with the one it returns.
   Logs run(S& state) {
     try {
       auto result = call(state);
@@ -133,25 +133,25 @@ class InnerLoop {
   bool leaves_state_alone_ = false;
 };
 
-// A callback that runs a loop over the state of its own loop, and logs one value for each entry of its history, under
-// the name entry_name:
+// A callback that runs an inner loop on the state of its own (outer) loop. Logs one value for each entry of the inner
+// loop's history, as <entry>_<name>:
 //
 //   {giro::every(1'000), giro::inner_loop("valid", [&](giro::TrainState& state) {
 //      return giro::loop(std::move(state), valid, {{giro::every(1), valid_step}});
 //    }, {.aggregation = "mean"})}
 //
-// The function takes the state, as S&, const S& or S, and returns what a loop does: a LoopResult, or a tuple of a
-// state, a History and an Elapsed. It may move the state away and return it. Whatever it does to it, the outer loop
-// goes on with the state as it was, unless output_state is set: the function of S& is given a copy, or for a State,
-// which cannot be copied, its leaves are saved and put back, so recordings stay valid; const S& saves both. A signal
-// that ends the inner loop ends the outer one too, and what the inner has logged until then is dropped.
-// Error(invalid_argument) if the state can be neither copied nor saved; what the function throws, with the state put
-// back, unless the function has moved it away and lost it.
+// The function takes the state as S&, const S& or S, and returns what a loop returns: a LoopResult, or a tuple of a
+// state, a History and an Elapsed. It may move the state away and return it. Unless output_state is set, the outer loop
+// continues with the state as it was: the function works on a copy. A State cannot be copied, so its leaves are saved
+// and restored, and recordings stay valid. A function of const S& needs neither. A signal that ends the inner loop also
+// ends the outer one, and the inner loop's logs are dropped. Errors: invalid_argument if the state can be neither
+// copied nor saved; whatever the function throws. The state is then restored, unless the function has moved it away and
+// lost it.
 template <class F>
 InnerLoop<F> inner_loop(std::string name, F function, InnerLoopOptions options = {}) {
   return {std::move(name), std::move(function), std::move(options)};
 }
-// Under the entries' own names.
+// The same, under the entries' own names.
 template <class F>
 InnerLoop<F> inner_loop(F function, InnerLoopOptions options = {}) {
   return {"", std::move(function), std::move(options)};

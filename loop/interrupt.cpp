@@ -13,18 +13,18 @@ namespace giro::detail {
 namespace {
 
 constexpr std::array<int, 3> kSignals{SIGINT, SIGTERM, SIGUSR1};
-constexpr std::size_t kEnding = 2;  // of the signals: those that ask to end
+constexpr std::size_t kEnding = 2;  // the signals before this index ask to end
 
 constexpr std::chrono::nanoseconds kSameInterrupt = std::chrono::milliseconds(500);
 
 static_assert(std::atomic<unsigned>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free,
               "a signal handler writes them");
-std::atomic<std::int64_t> first_interrupt = 0;  // when SIGINT came, in nanoseconds of the steady clock, or 0
+std::atomic<std::int64_t> first_interrupt = 0;  // when the first SIGINT came, in nanoseconds of the steady clock, or 0
 std::mutex mutex;
 int scopes = 0;
-std::size_t handled = 0;               // of the signals
-thread_local int left_to_program = 0;  // scopes of this thread
-thread_local int saving = 0;           // likewise
+std::size_t handled = 0;               // how many of kSignals are handled
+thread_local int left_to_program = 0;  // scopes of this thread that are not enabled
+thread_local int saving = 0;           // scopes of this thread that save
 std::array<struct sigaction, kSignals.size()> before;
 
 void forget() {

@@ -4,14 +4,15 @@
 
 namespace giro::detail {
 
-// While one lives, SIGINT and SIGTERM ask the loops that run to finish their step instead of ending the process,
-// however often they come: launchers pass on what the whole job gets as well, schedulers ask once more at the end of a
-// job's time, and neither is to cost the save. But a SIGINT half a second or more after the first one is a user who
-// does not want to wait, and does what it would have done. A signal that the process ignores stays ignored. Scopes may
-// nest, and lie in several threads: the outermost restores what was there. One that is not enabled leaves the signals
-// to the program, and so do those within it in the same thread, whatever they say: the outermost loop decides. Where it
-// `saves`, SIGUSR1 asks to save and go on, else it is the program's; and the loops within it in the same thread do not
-// heed signals, so that what is saved is a whole step.
+// While a scope lives, SIGINT and SIGTERM ask the running loops to finish their step instead of ending the process.
+// Repeated signals change nothing: launchers forward a signal that the whole job also receives, and schedulers repeat
+// it when a job's time is up. Neither may cost the save. But a SIGINT half a second or more after the first one means
+// that the user does not want to wait, and has its original effect. A signal that the process ignores stays ignored.
+//
+// Scopes may nest and exist in several threads; the outermost restores the original handlers. A scope that is not
+// enabled leaves the signals to the program, and so do all scopes within it in the same thread: the outermost loop
+// decides. With `saves`, SIGUSR1 asks to save and continue; otherwise it belongs to the program. Loops within a saving
+// scope in the same thread ignore signals, so that the save covers a whole step.
 class InterruptScope {
  public:
   explicit InterruptScope(bool enabled, bool saves = false);
@@ -25,7 +26,7 @@ class InterruptScope {
   bool saves_;
 };
 
-// What signals have asked for and a step may look at: the one that asks to end, and whether one asks to save.
+// What signals have asked for: the signal that asks to end, and whether one asks to save.
 inline std::atomic<unsigned> signals_asked = 0;
 inline constexpr unsigned kEndSignal = 0xFF, kSaveAsked = 0x100;
 inline bool signals_ask() noexcept { return signals_asked.load(std::memory_order_relaxed) != 0; }
@@ -34,18 +35,18 @@ inline bool signals_ask() noexcept { return signals_asked.load(std::memory_order
 inline int interrupt_signal() noexcept {
   return static_cast<int>(signals_asked.load(std::memory_order_relaxed) & kEndSignal);
 }
-// Where several ranks work together, the signal that they have agreed on, or 0; else -1.
+// With several ranks, the signal that they have agreed on, or 0; else -1.
 inline std::atomic<int> agreed_signal = -1;
-// What the program's part in deciding goes by: with others the agreed signal, alone the one that has come.
+// The signal that this process acts on: the agreed one with several ranks, else the one received.
 inline int heeded_signal() noexcept {
   const int agreed = agreed_signal.load(std::memory_order_relaxed);
   return agreed >= 0 ? agreed : interrupt_signal();
 }
-// Whether a loop of this thread saves that a loop which begins now is within.
+// Whether a loop that begins now in this thread would be inside a loop that saves.
 bool is_in_saving_loop() noexcept;
 // Whether an evaluation in this thread may have been cut short by a signal.
 inline bool may_be_cut_short() noexcept { return heeded_signal() != 0 && !is_in_saving_loop(); }
-// Whether a signal has asked to save since this was last called.
+// Whether a signal has asked to save since the last call.
 inline bool take_save_signal() noexcept { return (signals_asked.fetch_and(~kSaveAsked) & kSaveAsked) != 0; }
 
 }  // namespace giro::detail

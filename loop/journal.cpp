@@ -12,7 +12,7 @@ Journal::Journal(History history, Outputs outputs)
     : history_(std::move(history)), outputs_(std::move(outputs)), records_(2), now_(records_.data()) {}
 
 Journal::~Journal() {
-  // Rows that nobody will read any more do not hold up who uses the rings next.
+  // Rows that will not be read must not block the next user of the rings.
   drop_step();
   while (size_ > 0) {
     for (const Row& row : front().rows) row.ring->release(row.number);
@@ -107,7 +107,7 @@ const Logs& Journal::commit(Record& record, double date) {
       if (has_outputs) outputs_.commit(record.elapsed, *logs);
     }
   } catch (...) {
-    // Nobody observes what the history does not have.
+    // Observers do not see logs that the history does not have.
     record.observers.clear();
     if (!failing_) throw;
   }
@@ -128,7 +128,7 @@ void Journal::show(Record& record, const Logs& logs) {
     } catch (...) {
       failed_.push_back(observer);
       if (!failing_) {
-        if (&logs != &record.logs) record.logs = logs;  // for the drain that goes on
+        if (&logs != &record.logs) record.logs = logs;  // for the drain that continues here
         throw;
       }
     }

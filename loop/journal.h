@@ -16,7 +16,7 @@
 
 namespace giro::detail {
 
-// Who is shown the logs of each step in which he is due, when they have arrived.
+// Receives the logs of the steps it is due in, when they have arrived.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -24,10 +24,9 @@ class Observer {
   virtual std::string name() const { return {}; }
 };
 
-// The logs of a run, from the step that writes them to the history. A step's logs are what its host callbacks have
-// logged and the rows that its device steps will write; they are committed, and shown to the step's observers, in the
-// order of the steps, when all of them have arrived. Costs no allocation a step once it has seen as many steps under
-// way as there ever are.
+// Passes the logs of a run from its steps to the history. A step's logs are those of its host callbacks and the rows
+// that its device steps will write. When all of them have arrived, they are committed and shown to the step's
+// observers, in step order. Makes no allocation per step once the number of steps in flight has reached its maximum.
 class Journal {
  public:
   Journal(History history, Outputs outputs);
@@ -35,7 +34,7 @@ class Journal {
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  // The step at hand: the next row of a ring is part of its logs, and somebody observes it.
+  // Add the next row of a ring to the current step's logs, or an observer to the current step.
   void add(const std::shared_ptr<LogRing>& ring) {
     if (rings_.empty() || rings_.back() != ring) keep(ring);
     now_->rows.push_back({ring.get(), ring->expect()});
@@ -43,17 +42,17 @@ class Journal {
   void add(Observer* observer);
   bool has_rows() const noexcept { return !now_->rows.empty(); }
   bool is_empty() const noexcept { return now_->rows.empty() && now_->observers.empty(); }
-  // Moves what its device steps have logged to `logs`; the device has come to here.
+  // Moves the logs of the current step's device steps to `logs`. The device must have finished them.
   void arrive(Logs& logs);
-  // The step is over; `logs` are those of the host, and empty afterwards.
+  // Ends the step. `logs` are its host logs; they are empty afterwards.
   void end_step(const Elapsed& elapsed, Logs& logs);
-  // The step has failed, and leaves nothing.
+  // Drops the current step after a failure.
   void drop_step();
 
   bool has_pending() const noexcept { return size_ > 0; }
-  // Commits and shows the steps whose logs have arrived, or all of them: the device has then come to here. now() gives
-  // the date for those that are committed. Errors: those of the history and of observers, from which the next drain
-  // goes on; device.
+  // Commits and shows the steps with complete logs, or all steps if the device has finished them. now() gives the date
+  // of the committed steps. Errors: those of the history and of observers, after which the next drain continues;
+  // device.
   template <class F>
   void drain(bool all, F&& now) {
     if (size_ == 0 || !(all || front().ready())) return;
@@ -65,15 +64,15 @@ class Journal {
       pop();
     } while (size_ > 0 && (all || front().ready()));
   }
-  // From now on a second error, mostly of the same device or disk, tells nothing new: it ends what it is about, and the
-  // rest goes on.
+  // Ignores errors from now on: they usually come from the same device or disk and add nothing. An error then affects
+  // only its own step or observer.
   void set_failing() noexcept { failing_ = true; }
 
-  // Who is being shown which step, or has failed while he was; null if nobody.
+  // The observer that is being shown a step, or failed while being shown it, and that step; null if none.
   const Observer* showing() const noexcept { return showing_; }
   std::int64_t showing_step() const noexcept { return showing_step_; }
   void forget_showing() noexcept { showing_ = nullptr; }
-  // One who has failed is shown nothing more.
+  // An observer that has failed is shown nothing more.
   void fail(const Observer* observer);
   bool has_failed(const Observer* observer) const;
 
@@ -89,7 +88,7 @@ class Journal {
     LogRing* ring;  // one of rings_
     std::int64_t number;
   };
-  // A step whose logs are under way.
+  // A step with logs in flight.
   struct Record {
     Elapsed elapsed;
     Logs logs;
@@ -107,19 +106,19 @@ class Journal {
   void grow();
   const Logs& read(const Row& row);
   void read_rows(std::vector<Row>& rows, Logs& logs);
-  // Gives the logs that were committed, which lie in the record or, mostly, in memory that all share.
+  // Returns the committed logs. They are in the record or, usually, in row_logs_, which all records share.
   const Logs& commit(Record& record, double date);
   void show(Record& record, const Logs& logs);
 
   History history_;
   Outputs outputs_;
-  // Those of the rows that are under way, and others until the device is brought.
+  // The rings of the rows in flight. Other rings stay until arrive() finds no steps in flight.
   std::vector<std::shared_ptr<LogRing>> rings_;
-  std::vector<Record> records_;  // a circle of 2^n, whose memory is used again
+  std::vector<Record> records_;  // a circular buffer of 2^n records; their memory is reused
   std::size_t first_ = 0, size_ = 0;
-  Record* now_;                           // the step at hand, but for its host logs: the record after those under way
-  Logs row_logs_;                         // of the row that was read last,
-  std::shared_ptr<LogRing> row_logs_of_;  // and of this ring
+  Record* now_;                           // the current step, without its host logs: the record after those in flight
+  Logs row_logs_;                         // of the row that was read last
+  std::shared_ptr<LogRing> row_logs_of_;  // the ring of that row
   bool failing_ = false;
   const Observer* showing_ = nullptr;
   std::int64_t showing_step_ = kNoStep;

@@ -14,7 +14,7 @@ namespace giro {
 
 namespace detail {
 
-// The type of the state that a loop is given.
+// The type of the state passed to a loop.
 template <class Given>
 struct StateOf {
   using type = std::remove_cvref_t<Given>;
@@ -26,16 +26,16 @@ using state_of = typename StateOf<Given>::type;
 
 }  // namespace detail
 
-// Threads `state` through the batches of `dataset` until it ends or `stop` is reached. At each step, for each task in
-// order whose schedule is due, its callbacks run in order; what they log is merged, and committed to the history if
-// there is any. A callback that sets stop_iteration ends the loop after this step; the callbacks after it do not run.
-// Steps that need nothing of the host (CallbackKind) are handed to the device many at a time.
+// Threads `state` through the batches of `dataset` until the dataset ends or `stop` is reached. In each step, the
+// callbacks of every due task run in order. Their logs are merged and, if there are any, committed to the history. A
+// callback that sets stop_iteration ends the loop after this step; the callbacks after it do not run. Steps that do not
+// need the host (CallbackKind) are handed to the device many at a time.
 //
 //   auto [trained, history, elapsed] = giro::loop(std::move(state), train, {{giro::every(1), train_step}},
 //                                                 {.stop = giro::at(5'000)});
 //
-// Errors: LoopError for whatever a callback, a schedule, the dataset or the device throws, and for an empty dataset
-// where steps or samples were asked for.
+// Errors: LoopError for whatever a callback, a schedule, the dataset or the device throws, and for an empty dataset if
+// `stop` gives steps or samples.
 template <class Given, std::ranges::input_range R, class S = detail::state_of<Given>>
 [[nodiscard]] LoopResult<S> loop(Given&& state, R&& dataset,
                                  const std::type_identity_t<std::vector<Task<S, std::ranges::range_value_t<R>>>>& tasks,

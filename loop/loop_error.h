@@ -14,12 +14,12 @@
 
 namespace giro {
 
-// What ended a loop before its end: the message names the callback and the step. Nothing that was there is lost: it
-// carries the state, the history, the outputs and the metadata as the last completed step has left them, but for what
-// the failed step had changed.
+// An error that ended a loop early. The message names the callback and the step. Nothing is lost: it carries the state,
+// the history, the outputs and the metadata as the last completed step left them, apart from changes that the failed
+// step had already made.
 class LoopError : public Error {
  public:
-  // `state` is held as its own type S, which state<S>() asks for.
+  // `state` is kept as type S; get it with state<S>().
   template <class S>
   LoopError(ErrorCode code, const std::string& message, std::exception_ptr cause, S state, const Elapsed& elapsed,
             History history, Outputs outputs, std::any metadata)
@@ -30,14 +30,14 @@ class LoopError : public Error {
         elapsed_(elapsed),
         rest_(keep(std::move(history), std::move(outputs), std::move(metadata))) {}
 
-  // What the callback, the dataset or the device has thrown.
+  // The exception of the callback, the dataset or the device.
   const std::exception_ptr& cause() const noexcept { return cause_; }
   History& history() const noexcept;
   Outputs& outputs() const noexcept;
   std::any& metadata() const noexcept;
   // Completed steps.
   const Elapsed& elapsed() const noexcept { return elapsed_; }
-  // The state, to be moved from; null if it is of another type.
+  // The state, which may be moved from; null if it has another type.
   template <class S>
   S* state() const noexcept {
     return state_type_ == typeid(S) ? static_cast<S*>(state_.get()) : nullptr;

@@ -12,11 +12,11 @@
 
 namespace giro {
 
-// Why a run has come back.
+// Why a run has returned.
 enum class Advanced {
-  reached,        // it is where it was asked to go, and can go on
+  reached,        // it is at the point it was advanced to, and can continue
   dataset_ended,  // there is no batch left
-  stopped,        // LoopOptions::stop was reached, or a callback has asked for it
+  stopped,        // LoopOptions::stop was reached, or a callback asked to stop
   interrupted,    // by a signal
 };
 
@@ -25,12 +25,12 @@ template <class S>
 struct LoopResult {
   S state;
   History history;
-  Elapsed elapsed;  // completed steps: with a dataset that stands there, another loop goes on from it
+  Elapsed elapsed;  // completed steps; another loop can continue from here, with a dataset at this position
   Outputs outputs;  // what was logged as outputs, arrays included
   std::any metadata;
   int interrupted = 0;  // the signal that ended the loop, or 0
-  // Why it has ended: `dataset_ended` where the data came to an end before LoopOptions::stop; `reached` of a Run that
-  // was finished where it was held.
+  // Why it has ended: `dataset_ended` if the data ended before LoopOptions::stop; `reached` for a Run that was finished
+  // while paused.
   Advanced ended = Advanced::reached;
 };
 

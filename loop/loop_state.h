@@ -35,14 +35,14 @@ class LoopState {
   std::any& metadata;      // the program's own: LoopOptions::metadata
   Logs logs;               // of this step so far
   bool stop_iteration = false;
-  std::string diverged;  // with stop_iteration: an entry of the logs that is not finite, so the state is worth nothing
-  bool resumes = false;  // whether the run goes on from wherever an earlier one of the program has come to (resume)
-  bool failed = false;   // whether an error has ended the loop: on_end runs all the same
-  bool failed_between_steps = false;  // and no step was under way, as where the dataset has failed
+  std::string diverged;  // with stop_iteration: a log entry that is not finite, which makes the state useless
+  bool resumes = false;  // whether the run continues from where an earlier run of the program stopped (resume)
+  bool failed = false;   // whether an error has ended the loop; on_end runs nevertheless
+  bool failed_between_steps = false;  // whether the error came between steps, for example from the dataset
 
-  // The batch of this step, of elapsed.step_samples samples. Error(invalid_argument) where there is none: in an on_end,
-  // and in what last() brings after the last step where the batch is gone: of a dataset that can be passed over only
-  // once, or of a run that is finished where it was held.
+  // The batch of this step, with elapsed.step_samples samples. Error(invalid_argument) if there is none: in on_end, and
+  // in callbacks of last() that run after the last step when its batch is gone. That happens with a single-pass
+  // dataset, and with a run that is finished while paused.
   const B& batch() const {
     if (batch_ == nullptr)
       throw Error(ErrorCode::invalid_argument, "there is no batch here: the last step is over, and its batch is gone");
@@ -51,27 +51,27 @@ class LoopState {
   void set_batch(const B* batch) noexcept { batch_ = batch; }
   bool has_batch() const noexcept { return batch_ != nullptr; }
 
-  // The ranks that work on the state; null: this process alone.
+  // The ranks that work on the state; null if only this process does.
   const Partitioner* partitioner() const noexcept { return partitioner_of(state).get(); }
-  // Whether this is rank 0 of them, the one that prints and writes.
+  // Whether this is rank 0, the rank that prints and writes.
   bool is_primary() const noexcept { return partitioner() == nullptr || partitioner()->rank() == 0; }
 
-  // Where this step leaves the run; between steps, as in on_start and on_end, where it is.
+  // The Elapsed after this step. Between steps, as in on_start and on_end, the current one.
   Elapsed completed() const { return run().completed(); }
-  // Runs `f` when every callback of this step has run, and the device has come to here; what it logs is of this step.
-  // Between steps at once.
+  // Runs `f` after all callbacks of this step have run and the device has finished it; its logs belong to this step.
+  // Between steps, runs it at once.
   void at_step_end(std::function<void()> f) const { run().at_step_end(std::move(f)); }
-  // Runs `f` when this step is over, between it and the next: every callback has run, the device has come to here, and
-  // what was logged is in the history and has been observed. Between steps at once. `first`: before those of callbacks
-  // that do not ask for that.
+  // Runs `f` between this step and the next: all callbacks have run, the device has finished the step, and its logs are
+  // in the history and have been observed. Between steps, runs it at once. `first`: before functions that were added
+  // without it.
   void after_step(std::function<void()> f, bool first = false) const { run().after_step(std::move(f), first); }
-  // What the run remembers but for the leaves of a State: completed steps, the position in the dataset, the history,
-  // and the memory of its schedules and callbacks. Written after a step (after_step), and read in on_resume: the run
-  // then goes on as if there had been no interruption. Archive::report() tells what did not match. Errors: those of
-  // Archive, corrupt_data, and invalid_argument if the dataset is not the one that the run was saved with.
+  // Saves or restores what the run remembers, except the leaves of a State: completed steps, the position in the
+  // dataset, the history, and the memory of its schedules and callbacks. Write it after a step (after_step) and read it
+  // in on_resume; the run then continues as if it had not been interrupted. Archive::report() tells what did not match.
+  // Errors: those of Archive, corrupt_data, and invalid_argument if the run was saved with another dataset.
   void persist(Archive& archive) const { run().persist(archive); }
 
-  std::shared_ptr<detail::RunSaves> saves;  // what this run's checkpoints know of each other
+  std::shared_ptr<detail::RunSaves> saves;  // shared by this run's checkpoints
 
   // The latest value of everything that was logged since the loop began.
   Logs accumulated_logs() const {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a callback's signature says, and how it is called with what it asks for.
+// What a callback's signature says, and calling it with the arguments it asks for.
 
 #include <functional>
 #include <optional>
@@ -98,7 +98,7 @@ void take_result(LoopState<S, B>& loop, R&& result) {
   }
 }
 
-// Calls f with what its parameter types ask for, and takes what it returns.
+// Calls f with the arguments its parameter types ask for, and applies its result to the loop.
 template <class F, class S, class B, class... Args>
 void call_with(F&& f, LoopState<S, B>& loop, std::tuple<Args...>*) {
   if constexpr (std::is_void_v<decltype(f(loop_argument<Args>(loop)...))>) {
@@ -116,7 +116,8 @@ struct NamedOnStart {
 struct NamedOnEnd {
   void on_end();
 };
-// Whether a class has any member of the name, also where its address cannot be taken: two bases' names are ambiguous.
+// Whether a class has any member of this name, even one without an address: in WithName, the names of two bases are
+// ambiguous.
 template <class F>
 constexpr bool names_on_start() {
   if constexpr (std::is_class_v<F> && !std::is_final_v<F>) {
@@ -134,7 +135,7 @@ constexpr bool names_on_end() {
   }
 }
 
-// The name of a class as a reader knows it; "a function" for a lambda.
+// The readable name of a class; "a function" for a lambda.
 std::string name_of(const std::type_info& type);
 
 }  // namespace detail

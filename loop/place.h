@@ -4,7 +4,7 @@
 
 namespace giro::detail {
 
-// What a run is at, where that is none of its callbacks.
+// What a run is doing outside of its callbacks.
 enum class Place { loop, dataset, next_batch, batch_size };
 
 inline std::string to_string(Place place) {

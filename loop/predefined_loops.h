@@ -24,8 +24,8 @@
 
 namespace giro {
 
-// Of test_loop and predict_loop. Callbacks run in the order: the state's own members of an event's name, then `tasks`,
-// then `callbacks`. Tasks of other loops' events are left alone, so one list may serve all.
+// Options of test_loop and predict_loop. Callbacks run in this order: the state's own members named like events, then
+// `tasks`, then `callbacks`. Tasks for events of other loops are ignored, so one list can serve all loops.
 template <class S, class B>
 struct EvaluationOptions {
   std::vector<EventTask<S, B>> tasks = {};
@@ -42,16 +42,16 @@ struct EvaluationOptions {
   std::shared_ptr<Arbiter> arbiter = {};
 };
 
-// Of train_loop.
+// Options of train_loop.
 template <class S, class B>
 struct TrainOptions {
   std::vector<EventTask<S, B>> tasks = {};
   std::vector<EventCallback<S, B>> callbacks = {};
   AnyDataset<B> test_dataset = {};    // default: no evaluation
   PeriodOrSteps epoch_duration = {};  // steps or samples; default: one pass over the data
-  PeriodOrSteps test_duration = {};   // default: the whole of it
+  PeriodOrSteps test_duration = {};   // default: the whole test dataset
   std::string test_name = "test";
-  Aggregation test_aggregation = "last";  // of the last batch alone; "mean" for that of all of them
+  Aggregation test_aggregation = "last";  // "last": the last batch only; "mean": all of them
   // As in LoopOptions.
   PeriodOrSteps stop = {};
   Elapsed elapsed = {};
@@ -72,10 +72,10 @@ std::vector<T> joined(std::vector<T> first, const std::vector<T>& second) {
   return first;
 }
 
-// The events of an evaluating loop.
+// The events of an evaluation loop.
 struct EvaluationEvents {
   LoopEvent begin, batch_begin, step, on_step, batch_end, end;
-  std::array<std::optional<LoopEvent>, 2> before_begin;  // the latest first
+  std::array<std::optional<LoopEvent>, 2> before_begin;  // in reverse order
 };
 inline constexpr EvaluationEvents kTest{LoopEvent::on_test_begin,
                                         LoopEvent::on_test_batch_begin,
@@ -99,14 +99,14 @@ std::vector<Task<S, B>> evaluation_tasks(EventTable<S, B>& table, const Evaluati
   return tasks;
 }
 
-// The rest of an outermost loop's tasks.
+// The remaining tasks of an outermost loop.
 template <class S, class B>
 void add_rest(std::vector<Task<S, B>>& tasks, const EventTable<S, B>& table) {
   if (!table.each_step.empty()) tasks.emplace_back(named(every(1), "callbacks"), table.each_step);
   tasks.insert(tasks.end(), table.scheduled.begin(), table.scheduled.end());
 }
 
-// The options of `loop` that the predefined loops share with it.
+// The LoopOptions of a predefined loop.
 template <class S, class B, class Options>
 LoopOptions<S, B> loop_options(Options& options, EventTable<S, B>& table, LoopEvent begin, LoopEvent end) {
   return {.stop = options.stop,
@@ -122,7 +122,7 @@ LoopOptions<S, B> loop_options(Options& options, EventTable<S, B>& table, LoopEv
           .arbiter = options.arbiter};
 }
 
-// Runs a loop. What goes wrong before its first step loses nothing either.
+// Runs a loop. An error before its first step also becomes a LoopError, so that nothing is lost.
 template <class S, class O, class F>
 LoopResult<S> run_loop(S& state, O& options, F&& f) {
   try {
@@ -152,7 +152,7 @@ LoopResult<S> evaluation_loop(S state, R& dataset, EvaluationOptions<S, B> optio
   });
 }
 
-// The evaluation within a train loop, as a callback of it.
+// The evaluation in a train loop, as one of its callbacks.
 template <class S, class B>
 Callback<S, B> inner_test(EventTable<S, B>& table, const TrainOptions<S, B>& options) {
   std::vector<Task<S, B>> tasks = evaluation_tasks(table, kTest);
@@ -182,7 +182,7 @@ Callback<S, B> inner_test(EventTable<S, B>& table, const TrainOptions<S, B>& opt
   return test;
 }
 
-// In the last step of each epoch; last() comes besides.
+// Due in the last step of each epoch; the caller adds last().
 template <class R>
 Schedule epoch_end(const R& dataset, const Period& duration) {
   if (duration.steps || duration.samples || duration.time || duration.date) return every_end(duration);
@@ -199,12 +199,12 @@ Schedule epoch_end(const R& dataset, const Period& duration) {
 
 // A loop of named events (LoopEvent). In each step, in this order:
 //   on_train_batch_begin, train_step, on_train_step
-//   and in the last step of each epoch, and of the loop:
+//   in the last step of each epoch, and of the loop:
 //     reset_step, on_reset_step, the evaluation over test_dataset, on_epoch_end
 //   on_train_batch_end, then `callbacks` without events, then the tasks with schedules
-// and on_train_begin before the first step, on_train_end after the last. The evaluation is a loop of
-// on_test_batch_begin, test_step, on_test_step and on_test_batch_end, between on_test_begin and on_test_end; the step
-// in which it runs logs what it has logged, aggregated, as "<entry>_<test_name>". It leaves the state as it was
+// on_train_begin runs before the first step, on_train_end after the last. The evaluation is a loop of
+// on_test_batch_begin, test_step, on_test_step and on_test_batch_end, between on_test_begin and on_test_end. Its
+// aggregated logs are logged in the step in which it runs, as "<entry>_<test_name>". It leaves the state unchanged
 // (InnerLoop).
 //
 //   auto [trained, history, elapsed] = giro::train_loop(std::move(state), train,
@@ -212,12 +212,12 @@ Schedule epoch_end(const R& dataset, const Period& duration) {
 //        .callbacks = {giro::keras_bar({.total = 5'000})},
 //        .test_dataset = test, .test_aggregation = "mean", .stop = giro::at(5'000)});
 //
-// An epoch is a multiple of steps or samples, or of the dataset's rows where it says how many there are (num_rows), or
-// else the whole loop. The last one may be shorter; when the loop ends for another reason than `stop`, that is known
-// only at the end of its last step, and the end of the epoch then comes after everything else.
-// Errors: LoopError for whatever goes wrong: as loop, and invalid_argument for epochs of none, or by time, and where
-// nothing runs in its steps, and there is no evaluation, or nothing in those of the evaluation; not_found for unknown
-// events.
+// An epoch is `epoch_duration` in steps or samples. By default it has dataset.num_rows() samples; it is the whole loop
+// if the dataset has no num_rows. The last epoch may be shorter. If the loop ends for another reason than `stop`, this
+// is known only at the end of its last step, and the end of the epoch then runs after everything else. Errors:
+// LoopError for every error. In addition to those of loop: invalid_argument if epoch_duration is not positive or gives
+// a time or a date, if neither the steps nor an evaluation have anything to run, and if the steps of the evaluation
+// have nothing to run; not_found for unknown events.
 template <class Given, std::ranges::input_range R, class S = detail::state_of<Given>>
 [[nodiscard]] LoopResult<S> train_loop(
     Given&& given, R&& dataset, std::type_identity_t<TrainOptions<S, std::ranges::range_value_t<R>>> options = {}) {
@@ -246,16 +246,16 @@ template <class Given, std::ranges::input_range R, class S = detail::state_of<Gi
   });
 }
 
-// train_loop by the name that users of Keras know.
+// train_loop under its name in Keras.
 template <class Given, std::ranges::input_range R, class S = detail::state_of<Given>>
 [[nodiscard]] LoopResult<S> fit(Given&& state, R&& dataset,
                                 std::type_identity_t<TrainOptions<S, std::ranges::range_value_t<R>>> options = {}) {
   return train_loop(std::forward<Given>(state), dataset, std::move(options));
 }
 
-// In each step: on_test_batch_begin, test_step, on_test_step, on_test_batch_end, then `callbacks` without events, then
-// the tasks with schedules; reset_step, on_reset_step and on_test_begin before the first and on_test_end after the
-// last. aggregate() makes one number of each entry of the history. Errors: as train_loop.
+// Each step runs on_test_batch_begin, test_step, on_test_step, on_test_batch_end, then `callbacks` without events, then
+// the tasks with schedules. reset_step, on_reset_step and on_test_begin run before the first step, on_test_end after
+// the last. aggregate() reduces each entry of the history to one number. Errors: as train_loop.
 template <class Given, std::ranges::input_range R, class S = detail::state_of<Given>>
 [[nodiscard]] LoopResult<S> test_loop(
     Given&& state, R&& dataset,

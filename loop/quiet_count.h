@@ -6,7 +6,7 @@
 
 namespace giro::detail {
 
-// The steps up to the next in which there may be something to do but to count them, while they are counted.
+// Counts quiet steps, up to the next step that may need more than counting.
 struct QuietCount {
   std::int64_t steps, samples;
   std::int64_t previous_samples;  // as in Elapsed

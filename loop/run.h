@@ -18,17 +18,17 @@
 
 namespace giro {
 
-// A loop that can be held: it is advanced to a point in time, looked at, and advanced again, however often. `loop` is
-// one that is advanced once. Cut into advances in whatever way, it makes the same calls and leaves the same state,
-// history and outputs as in one piece, to the bit.
+// A loop that can be paused: it is advanced to a point, inspected, and advanced again, any number of times. `loop` is a
+// run that is advanced once. However a run is split into advances, it makes the same calls and produces the same state,
+// history and outputs, bit for bit.
 //
 //   giro::Run run(std::move(state), train, {{giro::every(1), train_step}});
 //   while (run.advance(giro::at(run.elapsed().steps + 1'000)) == giro::Advanced::reached) evaluate(run.state());
 //   auto [trained, history, elapsed] = run.finish();
 //
-// The dataset must outlive the run. A run that is resumed (LoopState::persist) begins with dataset.begin_at(batch),
-// where the dataset has that member, and else passes over the batches before it one by one. A dataset may have a member
-// persist(Archive&) for whatever else it remembers.
+// The dataset must outlive the run. A resumed run (LoopState::persist) begins with dataset.begin_at(batch) if the
+// dataset has that member; otherwise it skips the earlier batches one by one. A dataset may have a member
+// persist(Archive&) for anything else it remembers.
 template <class S, std::ranges::input_range R>
 class Run {
  public:
@@ -47,9 +47,9 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // Runs until `until` is reached, a point counted as LoopOptions::stop is, or the run ends. Every device step has then
-  // run, and what was logged is in the history. Errors: LoopError, as of loop; the run has then ended.
-  // Error(invalid_argument) if it has ended before.
+  // Runs until `until` is reached or the run ends; `until` counts like LoopOptions::stop. Every device step has then
+  // run, and all logs are in the history. Errors: LoopError as in loop, which ends the run; Error(invalid_argument) if
+  // the run has already ended.
   Advanced advance(const Period& until = {}) {
     if (core_.has_ended()) {
       throw Error(ErrorCode::invalid_argument,
@@ -59,7 +59,7 @@ class Run {
     try {
       Advanced why = go(until);
       core_.settle();
-      // The run was waiting for the device there, and the signal is asked for no more.
+      // A signal may have come while the run waited for the device, and is not checked later.
       if (why == Advanced::reached && core_.is_interrupted()) why = Advanced::interrupted;
       if (why != Advanced::reached) core_.set_ended(why);
       return why;
@@ -68,14 +68,14 @@ class Run {
     }
   }
 
-  // After the step with which the run has stopped at LoopOptions::stop: another stop to go on to, with a history and
-  // outputs of its own. The batch after the stop is made when the run is advanced, so a dataset that fails there
-  // leaves the run whole until then. Error(invalid_argument) if the run is elsewhere.
+  // Sets another stop for a run that has stopped at LoopOptions::stop, with a new history and new outputs. The batch
+  // after the stop is made when the run is advanced, so a dataset that fails there leaves the run intact until then.
+  // Error(invalid_argument) if the run has not stopped there.
   void go_on(const Period& stop, History history = {}, Outputs outputs = {}) {
     core_.go_on(stop, std::move(history), std::move(outputs));
   }
 
-  // As the steps so far have left them. The state's leaves may be written, as between two loops.
+  // The results of the steps so far. The state's leaves may be written, as between two loops.
   S& state() noexcept { return core_.state(); }
   const Elapsed& elapsed() const noexcept { return core_.elapsed(); }
   const History& history() const noexcept { return core_.history(); }
@@ -83,9 +83,9 @@ class Run {
   std::any& metadata() noexcept { return core_.options().metadata; }
   int interrupted() const noexcept { return core_.interrupted(); }  // the signal that has ended it, or 0
 
-  // Runs every on_end and hands over what there is. Before that, where the run was held and has not ended, what last()
-  // brings and has not run in the latest step: without a batch, which is gone, and what it logs is a record of its own.
-  // Errors: LoopError; invalid_argument if it was finished before.
+  // Runs every on_end and returns the results. If the run is paused and has not ended, this first runs the callbacks of
+  // last() that have not run in the latest step. They have no batch, and their logs are a separate record. Errors:
+  // LoopError; invalid_argument if it was finished before.
   LoopResult<S> finish() { return core_.finish(); }
 
  private:
@@ -134,8 +134,8 @@ class Run {
     return it;
   }
 
-  // One step, or the end of a quiet one of so many samples, which has turned out to be the dataset's last. Why the run
-  // ends with it, or `reached`.
+  // Runs one step. With `last_size`, runs only the end of a quiet step of `last_size` samples, which turned out to be
+  // the dataset's last. Returns why the run ends with it, or `reached`.
   template <class End>
   Advanced step(const End& end, const std::optional<std::int64_t>& last_size) {
     core_.set_place(detail::Place::dataset);
@@ -164,11 +164,11 @@ class Run {
     return why;
   }
 
-  // Passes over the steps in which there is nothing to do but to count them, in registers. A step that may turn out to
-  // be the run's last is not one of them; of the dataset's last, if something awaits it, gives the samples.
+  // Counts quiet steps, in which nothing else happens, in registers. A step that may be the run's last is not quiet. If
+  // the dataset ends, returns the samples of its last step.
   template <class End>
   std::optional<std::int64_t> count_quiet_steps(const End& end) {
-    auto it = std::move(*it_);  // a local, for it is passed to nobody who could see it move
+    auto it = std::move(*it_);  // a local that does not escape, so it can stay in registers
     auto count = core_.quiet_count();
     std::optional<std::int64_t> last_size;
     detail::Place place = detail::Place::dataset;
@@ -192,7 +192,7 @@ class Run {
         count.add(size);
       }
     } catch (...) {
-      // The step whose next batch has failed was whole.
+      // Only the next batch has failed; the step was complete.
       if (place == detail::Place::next_batch) count.add(size);
       *it_ = std::move(it);
       core_.write_back(count);

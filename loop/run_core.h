@@ -23,8 +23,8 @@
 
 namespace giro::detail {
 
-// A run but for the dataset: what happens in a step, what it leaves behind, and what becomes of an error. What each
-// step runs is inlined, and what few do is not: a step of nothing takes a dozen nanoseconds, of which a call is one.
+// A run without the dataset: what happens in a step, what it produces, and how errors are handled. Code that every step
+// runs is inlined, rare code is not: an empty step takes a dozen nanoseconds, and a call is one of them.
 template <class S, class B>
 class RunCore final : RunMemory {
  public:
@@ -41,7 +41,8 @@ class RunCore final : RunMemory {
   const History& history() const noexcept { return run().journal.history(); }
   const Outputs& outputs() const noexcept { return run().journal.outputs(); }
 
-  // What a dataset remembers, and the number of batches that it has passed over when it begins.
+  // `persist` saves or restores what the dataset remembers. `first_batch` is the number of batches it has skipped when
+  // it begins.
   void set_dataset(std::function<void(Archive&)> persist, std::int64_t first_batch) {
     persist_dataset_ = std::move(persist);
     first_batch_ = first_batch;
@@ -75,7 +76,7 @@ class RunCore final : RunMemory {
     run().journal.outputs() = std::move(outputs);
     run().loop.first_record_ = run().journal.history().size();
   }
-  // Whether the batch at hand is that of the step with which it has stopped.
+  // Whether the current batch belongs to the step at which the run stopped.
   bool is_after_stop() const noexcept { return after_stop_; }
   void leave_stop() noexcept {
     after_stop_ = false;
@@ -90,20 +91,20 @@ class RunCore final : RunMemory {
     expect_quiet();
   }
   bool is_at_aim() const { return aim_.reached(run().elapsed); }
-  // Also where a run is resumed that a callback has stopped.
+  // Also true for a resumed run that a callback had stopped.
   bool is_at_stop() const { return run().loop.stop_iteration || stop_.reached(run().elapsed); }
   void check_none_asked_for() const {
     if (stop_.steps == Wake().steps && stop_.samples == Wake().samples) return;
     throw Error(ErrorCode::invalid_argument,
                 "the dataset is empty, expected batches until " + to_string(run().options.stop));
   }
-  // What happens outside of callbacks from now on.
+  // Sets what the run does outside of callbacks from now on, for error messages.
   void set_place(Place place) noexcept { place_ = place; }
 
-  // The date of the step at hand, for whoever looks at elapsed().
+  // Sets the date of the current step, for callers that read elapsed().
   void read_clock() { run().clock.read(run().elapsed); }
 
-  // Before the first batch is asked for: an interrupted run may be brought back.
+  // Call this before the first batch is taken; it may restore an interrupted run.
   void resume() {
     const Partitioner* const partitioner = run().loop.partitioner();
     if (partitioner != nullptr && partitioner->size() > 1) {
@@ -113,7 +114,7 @@ class RunCore final : RunMemory {
     tasks_.on_resume();
   }
 
-  // Whether a callback stops the run before its first step.
+  // Runs on_start. Returns whether a callback stops the run before its first step.
   bool start(const B& batch) {
     run().loop.set_batch(&batch);
     tasks_.on_start();
@@ -129,7 +130,7 @@ class RunCore final : RunMemory {
     return batch_size(batch);
   }
 
-  // The steps in which there is nothing to do but to count them.
+  // Quiet steps need nothing but counting.
   bool may_be_quiet() const { return run().elapsed.steps < quiet_steps_; }
   QuietCount quiet_count() const {
     return {run().elapsed.steps, run().elapsed.samples, run().elapsed.previous_samples, quiet_steps_, quiet_samples_};
@@ -143,7 +144,7 @@ class RunCore final : RunMemory {
     run().clock.forget();
   }
 
-  // The callbacks of the step that begins with this batch.
+  // Runs the callbacks of the step that begins with this batch.
   void begin_step(const B& batch) {
     set_place(Place::batch_size);
     const std::int64_t size = size_of(batch);
@@ -153,14 +154,14 @@ class RunCore final : RunMemory {
     run().loop.set_batch(&batch);
     if (!tasks_.agenda().is_quiet(run().elapsed)) tasks_.run_due();
   }
-  // The same where nothing is due in it, and its batch, if it is still there, was the last.
+  // The same for a quiet step that turned out to be the dataset's last. `batch` is null if it is gone.
   void begin_last_step(const B* batch, std::int64_t size) {
     run().elapsed.step_samples = size;
     run().loop.set_batch(batch);
   }
   void set_batch(const B* batch) noexcept { run().loop.set_batch(batch); }
 
-  // Why the run ends with the step, as far as its callbacks and the time go.
+  // Why the run ends with this step, as far as callbacks, signals and the time decide it.
   enum class End { none, stopped, interrupted };
   End ends_after_step() {
     const bool knows_time = run().clock.look(run().elapsed);
@@ -179,31 +180,31 @@ class RunCore final : RunMemory {
     return run().clock.time_after_step(run().elapsed) >= stop_.time ? End::stopped : End::none;
   }
 
-  // Whether a signal has come, which the result will tell.
+  // Whether a signal has come; the result will report it.
   [[gnu::always_inline]] bool is_interrupted() {
     if (signals_ask() || run().options.arbiter) [[unlikely]]
       heed_signals();
     return signal_ != 0;
   }
-  // Whether a callback saves where a signal asks for it.
+  // Whether a callback saves when a signal asks for it.
   bool saves() const { return tasks_.saves(); }
 
-  // A step after which a signal ends the run: it is saved as if the run went on, so what last() brings comes after
-  // that.
+  // Ends a step after which a signal ends the run. The step is saved as if the run continued, so the callbacks of
+  // last() run after the save.
   void end_interrupted_step() {
     end_step();
     is_saved_ = true;
     run_last_after_all();
   }
 
-  // What last() brings where the step has turned out to be the last only now, or a stop has skipped it.
+  // Runs the callbacks of last() if the step turned out only now to be the last, or a stop has skipped them.
   void run_last() {
     if (!tasks_.agenda().awaits_end() || (run().elapsed.last && !run().loop.stop_iteration)) return;
     run().elapsed.last = true;
     tasks_.run_last(is_saved_);
   }
 
-  // The step is over, and what it has logged is on its way.
+  // Ends the step and passes its logs on.
   [[gnu::always_inline]] void end_step() {
     tasks_.run_step_end();
     const bool leaves_news = !run().loop.logs.empty() || !run().journal.is_empty();
@@ -217,7 +218,7 @@ class RunCore final : RunMemory {
     expect_quiet();
   }
 
-  // Everything that was queued is done, and has been seen.
+  // Waits until all queued work is done and observed.
   void settle() {
     run().bring_device();
     run().elapsed.date = run().clock.now();
@@ -225,7 +226,7 @@ class RunCore final : RunMemory {
 
   LoopResult<S> finish();
 
-  // Saves what there is, lets the others end, and throws.
+  // Saves what it can, runs the on_end of all other callbacks, and throws.
   [[noreturn]] void fail(const std::exception_ptr& cause);
 
   Elapsed completed() const override {
@@ -253,7 +254,7 @@ class RunCore final : RunMemory {
     if constexpr (is_persistent<S>) archive("state", run().state);
     archive.within("history", [&] { run().journal.history().persist(archive); });
     archive("first_record", run().loop.first_record_)("stopped", run().loop.stop_iteration);
-    // Of a damaged history some records may be missing.
+    // A damaged history may lack some records.
     run().loop.first_record_ = std::min(run().loop.first_record_, run().journal.history().size());
     tasks_.persist(archive);
   }
@@ -263,7 +264,7 @@ class RunCore final : RunMemory {
   const RunParts<S, B>& run() const noexcept { return tasks_.run(); }
 
   [[gnu::always_inline]] void expect_quiet() {
-    // As mostly where something is due in each step.
+    // The usual case: something is due in each step.
     if (tasks_.agenda().wake().steps <= run().elapsed.steps || run().options.arbiter) [[likely]] {
       quiet_steps_ = 0;
       return;
@@ -293,7 +294,7 @@ class RunCore final : RunMemory {
     tasks_.restart();
   }
 
-  // A stop that is refused has skipped what comes after it in the step.
+  // If a stop is refused, runs the callbacks that it had skipped.
   [[gnu::cold]] void arbitrate_stop() {
     for (bool asked = true; asked;) {
       asked = run().loop.stop_iteration;
@@ -303,28 +304,28 @@ class RunCore final : RunMemory {
     }
   }
 
-  // Of a run that is finished where it was held, after its latest step.
+  // Runs the callbacks of last() after the latest step, for a run that is finished while paused or was interrupted.
   [[gnu::cold]] void run_last_after_all();
 
-  // Signals that have come since the latest step are in the result, too.
+  // Adds a signal that has come since the latest step to the result.
   void leave();
 
-  // Every on_end. What the first of them to fail has thrown.
+  // Runs every on_end. Returns the first exception.
   std::exception_ptr end();
 
   [[noreturn]] void throw_error(const std::exception_ptr& cause, std::string where, const std::string& also = {});
 
   RunTasks<S, B> tasks_;
   Wake stop_, aim_;
-  std::int64_t quiet_steps_ = 0, quiet_samples_ = 0;  // the steps before both of them are quiet
+  std::int64_t quiet_steps_ = 0, quiet_samples_ = 0;  // steps before both limits are quiet
   std::function<void(Archive&)> persist_dataset_;
   std::int64_t first_batch_ = 0;
-  bool between_steps_ = true;  // rather than in a step, at whose end the elapsed is counted
+  bool between_steps_ = true;  // else in a step, and elapsed is counted at its end
   bool heeds_signals_;
-  bool is_saved_ = false;  // and ends
+  bool is_saved_ = false;  // after a signal that ends the run
   bool aimed_ = false, over_ = false, finished_ = false, after_stop_ = false;
   Advanced ended_ = Advanced::reached;
-  int signal_ = 0;  // that has interrupted the run
+  int signal_ = 0;  // the signal that has interrupted the run, or 0
   Place place_ = Place::loop;
 };
 

@@ -40,7 +40,8 @@ template <class S, class B>
 void RunCore<S, B>::fail(const std::exception_ptr& cause) {
   bool whole = place_ != Place::loop;
   std::string also;
-  // The step was whole, and only the next batch failed: what is due at its end is saved now or never.
+  // The step was complete, and only the next batch failed. This is the last chance to run what is due at the step's
+  // end.
   if (place_ == Place::next_batch) {
     try {
       tasks_.run_step_end();
@@ -69,7 +70,7 @@ void RunCore<S, B>::fail(const std::exception_ptr& cause) {
   try {
     run().bring_device();
   } catch (...) {
-    // A second error, mostly of the same device, tells nothing new.
+    // A second error usually comes from the same device and adds nothing.
     run().loop.failed_between_steps = false;
   }
   run().lane.drain(true);

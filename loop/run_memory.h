@@ -13,7 +13,7 @@ class Archive;
 
 namespace detail {
 
-// What a run does for its callbacks with itself (LoopState).
+// What a run offers to its callbacks (LoopState).
 class RunMemory {
  public:
   virtual ~RunMemory() = default;
@@ -23,7 +23,7 @@ class RunMemory {
   virtual void persist(Archive& archive) = 0;
 };
 
-// Names that tell things of one name apart: "a", "a #2", "b", "a #3".
+// Makes names unique: "a", "a #2", "b", "a #3".
 class UniqueNames {
  public:
   std::string operator()(const std::string& name);
@@ -32,7 +32,7 @@ class UniqueNames {
   std::vector<std::string> names_;
 };
 
-// Error(corrupt_data) where a saved run counts anything below 0.
+// Error(corrupt_data) if a saved run has a negative count.
 void expect_counts(const Elapsed& elapsed, std::int64_t batches);
 
 }  // namespace detail

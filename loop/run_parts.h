@@ -16,7 +16,7 @@
 
 namespace giro::detail {
 
-// What the steps of a run and its callbacks work on.
+// The data that a run's steps and callbacks work on.
 template <class S, class B>
 struct RunParts {
   RunParts(S&& s, LoopOptions<S, B>&& o, RunMemory* memory)
@@ -33,7 +33,7 @@ struct RunParts {
   RunParts(const RunParts&) = delete;
   RunParts& operator=(const RunParts&) = delete;
 
-  // Everything that was queued is done, and has been seen.
+  // Waits until all queued work is done and observed.
   void bring_device() {
     if constexpr (std::is_base_of_v<State, S>) {
       lane.bring(&state.stream());
@@ -42,7 +42,7 @@ struct RunParts {
     }
   }
 
-  // The arbiter where there is none and several ranks work on the state, else null.
+  // Makes the arbiter if the options have none and several ranks work on the state; else null.
   std::shared_ptr<GroupArbiter> make_group() {
     if (options.arbiter) return nullptr;
     auto arbiter = GroupArbiter::create(partitioner_of(state));

@@ -19,7 +19,7 @@
 
 namespace giro::detail {
 
-// The callbacks of a run: which run in the step at hand, which is running, and what they remember.
+// The callbacks of a run: which ones run in the current step, which one is running, and what they remember.
 template <class S, class B>
 class RunTasks {
  public:
@@ -33,10 +33,10 @@ class RunTasks {
   RunParts<S, B>& run() noexcept { return run_; }
   const RunParts<S, B>& run() const noexcept { return run_; }
   const Agenda& agenda() const noexcept { return agenda_; }
-  // As if nothing had run yet, but for what the schedules remember.
+  // Starts over as if nothing had run; the schedules keep their memory.
   void restart() { agenda_.restart(run_.elapsed.date_start); }
 
-  // Whether a callback saves where a signal asks for it.
+  // Whether a callback saves when a signal asks for it.
   bool saves() const {
     for (const Entry& task : tasks_) {
       for (const Callback<S, B>& callback : task.callbacks) {
@@ -78,20 +78,20 @@ class RunTasks {
           if (!run_.loop.stop_iteration) run_task(tasks_[task]);
         });
   }
-  // What a stop has skipped in this step that was refused.
+  // Runs what a stop in this step has skipped, after the stop was refused.
   [[gnu::cold]] void run_skipped() {
     for (Entry& task : tasks_) {
       if (task.ran_at == run_.elapsed.steps && !run_.loop.stop_iteration) run_task(task);
     }
   }
-  // What last() brings and has not run in this step, without those that save if the run `is_saved`.
+  // Runs the callbacks of last() that have not run in this step. If the run `is_saved`, leaves out those that save.
   [[gnu::cold]] void run_last(bool is_saved) {
     agenda_.ask_at_end(
         run_.elapsed, [&](const auto& traits) { before_asking(traits); },
         [&](std::size_t task) { run_rest(tasks_[task], is_saved); });
   }
 
-  // LoopState's members of these names, within a step.
+  // The LoopState functions of the same names, within a step.
   void at_step_end(std::function<void()> f) { at_step_end_.push_back({running_, std::move(f)}); }
   void after_step(std::function<void()> f, bool first) {
     after_step_.insert(first ? after_step_.begin() : after_step_.end(), {running_, std::move(f)});
@@ -104,15 +104,15 @@ class RunTasks {
     if (!after_step_.empty()) [[unlikely]]
       run_deferred(after_step_);
   }
-  // The step has failed.
+  // Drops a step that has failed.
   void drop_step() {
     at_step_end_.clear();
     after_step_.clear();
     running_ = nullptr;
   }
 
-  // Every on_end but those of callbacks that have failed, after every on_save where an error has come between two
-  // steps. What the first of them to fail has thrown.
+  // Runs every on_end, except those of callbacks that have failed. If an error came between two steps, runs every
+  // on_save first. Returns the first exception.
   std::exception_ptr end() {
     std::exception_ptr error;
     const Callback<S, B>* first = nullptr;
@@ -136,10 +136,11 @@ class RunTasks {
     return error;
   }
 
-  // The callback that is running, or whose held-back calls are being launched; or has failed there.
+  // The callback that is running or has failed. While held-back calls are launched, the device step that was queued
+  // last.
   const Callback<S, B>* running() const { return run_.lane.is_launching() ? held_ : running_; }
 
-  // What is running: "task 2, every(1000): giro::Checkpoint, at step 3000"; `place` where that is no callback.
+  // What is running: "task 2, every(1000): giro::Checkpoint, at step 3000"; `place` if it is not a callback.
   std::string describe(Place place) const {
     const Journal& journal = run_.journal;
     const bool shows = journal.showing_step() != Journal::kNoStep;
@@ -168,7 +169,7 @@ class RunTasks {
     return lines;
   }
 
-  // Each under its name, so that another task beside it makes no difference.
+  // Each is stored under its name, so that it does not matter if other tasks are added.
   void persist(Archive& archive) {
     UniqueNames schedules, callbacks;
     archive.within("schedules", [&] {
@@ -187,12 +188,12 @@ class RunTasks {
  private:
   struct Entry {
     std::vector<Callback<S, B>> callbacks;
-    // The step in which they ran last, and how many of them; a stop may have cut them short.
+    // The step in which they ran last, and how many of them ran: a stop may have skipped the rest.
     std::int64_t ran_at = -1;
     std::size_t ran = 0;
   };
 
-  // What a callback leaves to be called when its step is over.
+  // A function that a callback has deferred to the end of its step.
   struct Deferred {
     const Callback<S, B>* callback;
     std::function<void()> run;
@@ -211,7 +212,7 @@ class RunTasks {
     }
   }
 
-  // Those that run on this rank.
+  // Whether the callback runs on this rank.
   bool runs_here(const Callback<S, B>& callback) const { return is_primary_ || !callback.is_primary_only(); }
   template <class F>
   void for_each_here(F&& f) {
@@ -263,7 +264,7 @@ class RunTasks {
             callback.run(run_.loop);
           if (!run_.loop.logs.empty()) run_.loop.logs.fetch();
         }
-        // At once, so that what a stop skips in this step is skipped on all ranks.
+        // Agreed at once, so that all ranks skip the same callbacks.
         if (run_.group && callback.can_stop()) [[unlikely]]
           run_.loop.stop_iteration = run_.group->stop(run_.loop.stop_iteration, run_.elapsed);
         break;
@@ -271,13 +272,14 @@ class RunTasks {
     running_ = nullptr;
   }
 
-  // A stop that one rank alone asks for, where the others do not come by: they are told when they ask for signals.
+  // Keeps a stop for the next exchange of signals, where this rank asks for it alone and the other ranks are not
+  // waiting.
   void keep_for_later(bool stopped) {
     if (!run_.group || stopped || !run_.loop.stop_iteration) return;
     run_.group->request_stop();
     run_.loop.stop_iteration = false;
   }
-  // Within a span; not inlined, since even one that nobody is told of costs a step a nanosecond.
+  // Runs within a span. Not inlined, since even an unobserved span costs a nanosecond per step.
   [[gnu::cold, gnu::noinline]] void run_watched(Callback<S, B>& callback) {
     const Span span(
         "callback", [&] { return callback.name(); }, "step", run_.elapsed.steps);
@@ -291,7 +293,8 @@ class RunTasks {
   Span span_of(const Callback<S, B>& callback, const char* hook) const {
     return {"callback", [&] { return callback.name() + "::" + hook; }, "step", run_.elapsed.steps};
   }
-  // For a callback that looks at the date: among ranks what they agreed on last, so that none waits for it.
+  // For a callback that reads the date. With several ranks, uses the date they agreed on last, so that none has to
+  // wait.
   void read_clock() {
     if (run_.group) [[unlikely]]
       run_.elapsed.date = run_.group->agreed_date();
@@ -299,7 +302,7 @@ class RunTasks {
       run_.clock.read(run_.elapsed);
   }
 
-  // Of on_start and on_end: nothing is held back there.
+  // For on_start and on_end, where nothing is held back.
   void run_at_once(Callback<S, B>& callback) {
     if (!runs_here(callback)) return;
     if (callback.kind() == CallbackKind::observer) {

@@ -38,7 +38,7 @@ struct Task {
   Task(Schedule when, Callback<S, B> callback) : schedule(std::move(when)), callbacks{std::move(callback)} {}
   Task(Schedule when, std::initializer_list<Callback<S, B>> list) : schedule(std::move(when)), callbacks(list) {}
   Task(Schedule when, std::vector<Callback<S, B>> list) : schedule(std::move(when)), callbacks(std::move(list)) {}
-  // Anything else, which does not compile: for its message.
+  // Matches any other arguments, to give a readable compile error.
   template <class When, class First, class... Rest>
     requires(sizeof...(Rest) > 0 || !std::is_convertible_v<When, Schedule>)
   Task(When&&, First&&, Rest&&...) : schedule(detail::expect_task<When, Rest...>()) {}
@@ -47,17 +47,17 @@ struct Task {
 template <class S, class B>
 struct LoopOptions {
   PeriodOrSteps stop = {};  // default: when the dataset ends
-  Elapsed elapsed = {};     // where an earlier loop has left off
+  Elapsed elapsed = {};     // where an earlier loop stopped
   History history = {};     // to be continued
   Outputs outputs = {};     // likewise
-  // Before the first step, if there is one, and after the last, whatever ended the loop. What they log goes nowhere.
+  // Run before the first step, if there is one, and after the last, whatever ended the loop. Their logs are dropped.
   std::vector<Callback<S, B>> on_start = {};
   std::vector<Callback<S, B>> on_end = {};
   std::function<std::int64_t(const B&)> batch_size_fn = {};  // default: giro::batch_size
   std::any metadata = {};                                    // for LoopState::metadata
   bool catch_signals = true;  // SIGINT and SIGTERM end the loop after its step (LoopResult::interrupted)
-  // Steps the device is handed at once where no callback needs the host in between; 0: as many as fit. It changes
-  // nothing but the time.
+  // How many steps are handed to the device at once if no callback needs the host in between; 0: as many as fit.
+  // Affects only the speed.
   std::int64_t steps_per_execution = 0;
   std::shared_ptr<Arbiter> arbiter = {};  // default: this process's clock and signals, or those of all ranks
 };

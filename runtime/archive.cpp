@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// JSON has no numbers that are not finite.
+// JSON cannot represent non-finite numbers.
 constexpr std::pair<std::string_view, double> kNotFinite[] = {{"NaN", std::numeric_limits<double>::quiet_NaN()},
                                                               {"Infinity", std::numeric_limits<double>::infinity()},
                                                               {"-Infinity", -std::numeric_limits<double>::infinity()}};
@@ -35,12 +35,12 @@ struct Archive::Tree {
   bool reading = false;
   double date_shift = 0;
   Json root = Json::object();
-  std::vector<Level> levels{{&root, ""}};  // from the root to the value at hand
+  std::vector<Level> levels{{&root, ""}};  // from the root to the current value
   std::vector<Leaf> arrays;
   std::vector<std::shared_ptr<const void>> owners;
   std::map<std::string, Lines> lines;
   std::map<std::string, std::size_t> kept_lines;
-  std::set<const Json*> read;  // of the values
+  std::set<const Json*> read;  // values that were read
   std::set<std::string> read_arrays;
   std::vector<std::string> missing;
 

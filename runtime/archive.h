@@ -22,7 +22,7 @@ namespace detail {
 template <class T>
 concept Persistent = requires(T& value, Archive& archive) { value.persist(archive); };
 
-// Whether an Archive takes it.
+// Whether an Archive accepts the type.
 template <class T>
 inline constexpr bool is_persistent = std::is_arithmetic_v<T> || std::is_same_v<T, std::string> || Persistent<T>;
 template <class T>
@@ -31,29 +31,30 @@ template <class T>
 inline constexpr bool is_persistent<std::vector<T>> = is_persistent<T> && !std::is_same_v<T, bool>;
 }  // namespace detail
 
-// Where whatever has a memory writes it, and reads it from later: one member does both.
+// Where objects save what they must remember, and later restore it: one member function does both.
 //
 //   void persist(giro::Archive& archive) { archive("best", best_)("waited", waited_); }
 //
 // A value is a bool, an integer, a double, a string, a std::optional or std::vector of values, or an object with a
-// member persist. What was written is a tree of names, JSON as text(), beside arrays that would be too long for text.
+// member persist. What was written is a tree of names, available as JSON in text(), plus arrays that would be too long
+// for text.
 //
-// On the way back nothing stops at what has changed in between: a name that is not there leaves its value as it is, and
-// what nobody has asked for is passed over; report() tells both. Only a value of another kind is an error:
-// Error(corrupt_data), naming its path. So is a name that is written twice: Error(invalid_argument).
+// Reading tolerates changes made since the save: a missing name leaves its value as it is, and values that nothing
+// reads are skipped; report() lists both. Only a value of another type is an error: Error(corrupt_data), naming its
+// path. Writing a name twice is an Error(invalid_argument).
 class Archive {
  public:
-  // Text of a line each that only grows, such as the records of a history: those from number `first` on.
+  // Lines of append-only text, e.g. the records of a history, from line number `first` on.
   struct Lines {
     std::size_t first = 0, count = 0;
     std::string text = {};  // each line with its '\n'
-    bool damaged = false;   // the text has not all of them
+    bool damaged = false;   // some lines are missing from the text
   };
 
-  // To be written to. Of the lines at a path, so many are kept somewhere already.
+  // For writing. `kept_lines` says how many lines of each path are already stored elsewhere.
   explicit Archive(std::map<std::string, std::size_t> kept_lines);
   Archive();
-  // To be read from: what text(), arrays() and all lines() gave. `owner` keeps the arrays' memory alive.
+  // For reading what text(), arrays() and all lines() returned. `owner` keeps the arrays' memory alive.
   // Error(corrupt_data) if the text is not a JSON object, or nests deeper than kMaxDepth.
   static Archive read(std::string_view text, std::vector<Leaf> arrays = {}, std::shared_ptr<const void> owner = nullptr,
                       std::map<std::string, Lines> lines = {});
@@ -64,7 +65,7 @@ class Archive {
   static constexpr std::size_t kMaxDepth = 64;
 
   bool is_reading() const noexcept;
-  // Whether there is such a name here.
+  // Whether the current object has this name.
   bool contains(std::string_view name) const;
 
   template <class T>
@@ -75,7 +76,7 @@ class Archive {
     at(name, [&] { item(value); });
     return *this;
   }
-  // A date, in seconds since the Unix epoch, of a run's clock: it is read as if the run had not been interrupted.
+  // A date on a run's clock, in seconds since the Unix epoch. It is read as if the run had not been interrupted.
   Archive& date(std::string_view name, double& date) {
     at(name, [&] { item_date(date); });
     return *this;
@@ -84,10 +85,10 @@ class Archive {
     at(name, [&] { item_optional(date, [&](double& value) { item_date(value); }); });
     return *this;
   }
-  // How much later than they were written all dates are to be read, in seconds.
+  // Reading adds this many seconds to all dates.
   void shift_dates(double seconds) noexcept;
 
-  // Values whose names are paths below `name`. When reading, f is not called where there is no such name.
+  // Values with paths below `name`. When reading, f is not called if the name is missing.
   template <class F>
   void within(std::string_view name, F&& f) {
     at(name, [&] {
@@ -96,30 +97,30 @@ class Archive {
     });
   }
 
-  // Arrays in host memory, which must not change as long as this or what was made of it lives; `owner` keeps it alive.
-  // Their paths are within `name`. When reading, `leaves` and `owner` are left as they are where there are none. Pieces
-  // of leaves come back as whole leaves, where all processes that have some save them (SaveGroup).
-  // Error(device_mismatch) for one that is not on the CPU.
+  // Arrays in host memory. They must not change while this archive, or anything made from it, lives; `owner` keeps
+  // their memory alive. Their paths lie below `name`. When reading, `leaves` and `owner` stay unchanged if there are
+  // none. Pieces of leaves come back as whole leaves if all processes that hold pieces save them (SaveGroup).
+  // Error(device_mismatch) for an array that is not on the CPU.
   void arrays(std::string_view name, std::vector<Leaf>& leaves, std::shared_ptr<const void>& owner);
 
-  // Lines, of which there are `count` to be written: `write` gives the text of those from a number on; `read` takes
-  // that of all, and throws Error(corrupt_data) where it is not what write gave. Where some were damaged on the disk it
-  // takes that of the others, and where that is an error, report() has the name as one that is not there.
+  // Lines, `count` of them when writing. `write(first)` returns the text of the lines from `first` on. `read` takes the
+  // text of all lines, and throws Error(corrupt_data) if write could not have produced it. If some lines were damaged
+  // on disk, `read` gets the others; if it rejects these, report() lists the name as missing.
   void lines(std::string_view name, std::size_t count, const std::function<std::string(std::size_t first)>& write,
              const std::function<void(std::string_view text)>& read);
 
-  // What was written: a JSON object, and by their paths in it the arrays and the lines.
+  // What was written: a JSON object, and the arrays and the lines by their paths in it.
   std::string text() const;
   const std::vector<Leaf>& arrays() const noexcept;
   const std::map<std::string, Lines>& lines() const noexcept;
   // Keeps the memory of arrays() alive.
   std::shared_ptr<const void> owner() const;
 
-  // When all was read: what was not there, and what nobody has asked for, a line each.
+  // After reading: the names that were missing and the values that nothing read, one line each.
   std::vector<std::string> report() const;
 
  private:
-  // Leaves the name that was entered, also where an error ends what is done there.
+  // Leaves the entered name, also on an error.
   class Level {
    public:
     explicit Level(Archive& archive) : archive_(archive) {}
@@ -140,14 +141,14 @@ class Archive {
   bool enter(std::string_view name);
   void enter(std::size_t index);
   void leave() noexcept;
-  // The value at hand.
+  // Reads or writes the current value.
   void item(bool& value);
   void item(std::int64_t& value);
   void item(std::uint64_t& value);
   void item(double& value);
   void item(std::string& value);
   void item_date(double& value);
-  // Whether there is one: null stands for none.
+  // Whether there is a value: null stands for none.
   bool item_exists(bool exists);
   std::size_t item_size(std::size_t size);
   void item_object();

@@ -10,16 +10,16 @@ namespace giro {
 class Arena;
 
 enum class MemoryKind {
-  device,  // of the device itself; on the CPU ordinary memory
-  pinned,  // of the host, page-locked where there is a GPU: both read and write it at the same address
+  device,  // the device's own memory; on the CPU ordinary memory
+  pinned,  // host memory, page-locked if there is a GPU: host and GPU access it at the same address
 };
 
-// Owns a block of memory. Move-only: copying is an explicit copy on a stream. Contents start undefined.
-// A block allocated here is freed when the buffer goes, after the device has finished with it; one that came
-// from Stream::allocate goes back to its arena, for later work of the same stream.
+// Owns a block of memory. Move-only: copying is an explicit copy on a stream. Contents start undefined. A block from
+// allocate() is freed with the buffer, after the device has finished with it; a block from Stream::allocate goes back
+// to its arena, for later work on the same stream.
 class Buffer {
  public:
-  static constexpr std::size_t kAlignment = 256;  // bytes, of every block
+  static constexpr std::size_t kAlignment = 256;  // of every block, in bytes
 
   Buffer() = default;  // empty
   // Errors: out_of_memory, device.

@@ -46,7 +46,7 @@ void check_group(const std::string& dir, const SaveGroup& group) {
               fmt::format("checkpoint store '{}': there is no shard {} of {}", dir, index, count));
 }
 
-// Nobody would save the rest of them.
+// Without a group nothing would save the other pieces.
 void check_pieces(const std::string& dir, const std::vector<Leaf>& leaves, const Shard& shard) {
   if (shard.count > 1) return;
   for (const Leaf& leaf : leaves) {
@@ -58,7 +58,7 @@ void check_pieces(const std::string& dir, const std::vector<Leaf>& leaves, const
   }
 }
 
-// For what must not hide the error that it follows.
+// For cleanup that must not hide the original error.
 template <class F>
 void try_to(F&& f) {
   try {
@@ -85,7 +85,7 @@ struct CheckpointStore::Impl {
   FileSystem& files;
   detail::ShardGroup group;
   detail::LineFiles line_files;
-  std::map<std::string, std::size_t> passed_lines;  // which shard 0 saves
+  std::map<std::string, std::size_t> passed_lines;  // saved by shard 0, for the other shards
   std::unique_ptr<FileSystem::Lock> lock;
   std::shared_future<void> under_way;
 
@@ -100,8 +100,8 @@ struct CheckpointStore::Impl {
 
   std::string writer() const { return detail::lock_holder(files, path_of(detail::kLockName)); }
 
-  // Finishes or undoes what was left unfinished, by this or by processes that are dead.
-  // `current` is where others may be writing already.
+  // Finishes or undoes what this process or dead processes left unfinished. `current` is a directory that other shards
+  // may be writing to already.
   void tidy(std::string_view current = {}) {
     std::vector<detail::StoreEntry> left = detail::store_entries(files, dir);
     std::erase_if(left, [&](const detail::StoreEntry& entry) {
@@ -115,14 +115,14 @@ struct CheckpointStore::Impl {
         files.rename(path_of(entry.name), unit);
       }
     }
-    files.sync_directory(dir);  // before anything goes, what takes its place is durable
+    files.sync_directory(dir);  // a replacement must be durable before anything is removed
     for (const detail::StoreEntry& entry : left) {
       const std::string path = path_of(entry.name);
       if (files.status(path).kind != FileSystem::Kind::none) detail::remove_all(files, path);
     }
   }
 
-  // Everything that belongs to a checkpoint, durable but for its name.
+  // Writes everything that belongs to a checkpoint, durably, except its name.
   void write_unit(const std::string& unit, const std::vector<Leaf>& leaves, const CheckpointRecord& record,
                   const Archive& archive) {
     detail::Manifest manifest{.record = record, .memory = archive.text()};
@@ -140,11 +140,11 @@ struct CheckpointStore::Impl {
     files.sync_directory(unit);
   }
 
-  // Gives it its name, which is what makes it a checkpoint.
+  // Renames the unit, which makes it a checkpoint.
   void commit(const std::string& unit, std::int64_t steps) {
     const std::string name = path_of(detail::unit_name(steps)), old = path_of(detail::side_name(steps, "old"));
     const bool replaces = files.status(name).kind != FileSystem::Kind::none;
-    if (replaces) files.rename(name, old);  // where it can be loaded, too; tidy() brings it back if need be
+    if (replaces) files.rename(name, old);  // it can still be loaded there; tidy() restores it if necessary
     files.rename(unit, name);
     group.set_named();
     files.sync_directory(dir);
@@ -165,7 +165,7 @@ struct CheckpointStore::Impl {
     if (!group || !group.is_named()) {
       write_and_commit(path_of(name), snapshot, record, archive);
     } else {
-      files.sync_directory(dir);  // which an earlier attempt may not have done
+      files.sync_directory(dir);  // an earlier attempt may have failed before this
     }
     line_files.keep_new();
     prune(record.steps);
@@ -179,15 +179,15 @@ struct CheckpointStore::Impl {
     } catch (...) {
       line_files.forget();
       try_to([&] {
-        if (files.status(unit).kind == FileSystem::Kind::none) return;  // it has its name
-        if (!group) detail::remove_all(files, unit);  // else it has what others have written, for another attempt
+        if (files.status(unit).kind == FileSystem::Kind::none) return;  // already renamed
+        if (!group) detail::remove_all(files, unit);  // else keep other shards' files for another attempt
         line_files.remove_new();
       });
       throw;
     }
   }
 
-  // That of a shard other than 0.
+  // save() for shards other than 0.
   void save_shard(const Snapshot& snapshot, std::int64_t steps, const Archive& archive) {
     snapshot.wait();
     const std::string unit = path_of(group.unit_name(steps));
@@ -199,17 +199,17 @@ struct CheckpointStore::Impl {
     for (const auto& [path, lines] : archive.lines()) passed_lines[path] = lines.count;
   }
 
-  // Removes what is superseded by the checkpoint of `steps`, and then the lines that nothing refers to.
+  // Removes the checkpoints superseded by the one of `steps`, then the lines that nothing refers to.
   void prune(std::int64_t steps) {
     const StoredCheckpoints stored = detail::stored_checkpoints(files, dir);
     for (const Error& error : stored.unreadable) {
-      if (error.code() == ErrorCode::io) throw error;  // it may be one that has to go
+      if (error.code() == ErrorCode::io) throw error;  // it may be one to remove
     }
     std::vector<std::string> trash;
     std::set<std::string> stay;
     for (const Item& item : stored.items) stay.insert(item.entry.name);
     for (const Item& item : detail::superseded(stored.items, steps, options)) {
-      if (item.entry.kind == StoreEntryKind::old) continue;  // another host's
+      if (item.entry.kind == StoreEntryKind::old) continue;  // it belongs to another host
       trash.push_back(path_of(detail::side_name(item.entry.steps, "trash")));
       files.rename(item.stored.path, trash.back());
       stay.erase(item.entry.name);
@@ -220,7 +220,7 @@ struct CheckpointStore::Impl {
     }
     for (const std::string& path : trash) detail::remove_all(files, path);
 
-    if (!stored.unreadable.empty()) return;  // they may refer to any
+    if (!stored.unreadable.empty()) return;  // they may refer to any lines
     std::set<std::string> lines;
     for (const Item& item : stored.items) {
       if (stay.contains(item.entry.name)) lines.insert(item.lines.begin(), item.lines.end());
@@ -255,7 +255,7 @@ std::string CheckpointStore::writer() const { return impl().writer(); }
 void CheckpointStore::set_keep(CheckpointStoreOptions options) {
   check_keep(dir(), options);
   impl().wait();
-  std::swap(options.files, impl().options.files);  // which stay; the group is known elsewhere
+  std::swap(options.files, impl().options.files);  // keeps the file system; impl().group is the group
   std::swap(impl().options, options);
 }
 void CheckpointStore::begin_run() {
@@ -370,7 +370,7 @@ std::vector<std::string> CheckpointStore::set_aside(std::int64_t steps) {
   for (const detail::StoreEntry& entry : detail::store_entries(files(), dir())) {
     if (entry.steps <= steps || entry.kind > StoreEntryKind::checkpoint) continue;
     std::string& name = aside.emplace_back();
-    do {  // a dead process may have had this one's number
+    do {  // a dead process with the same process id may have used the name
       name = impl().path_of(detail::side_name(entry.steps, "ahead"));
     } while (files().status(name).kind != FileSystem::Kind::none);
     files().rename(impl().path_of(entry.name), name);

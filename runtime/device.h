@@ -39,8 +39,8 @@ struct DeviceInfo {
   std::size_t memory_bytes = 0;  // total, 0 where unknown
 };
 
-// What this machine offers. Never throws for the lack of a GPU: `no_cuda_reason` then says in one line why
-// the list holds no CUDA device, and is empty otherwise.
+// The devices of this machine. A missing GPU is not an error: `no_cuda_reason` then says in one line why the list holds
+// no CUDA device, and is empty otherwise.
 struct Discovery {
   std::vector<DeviceInfo> devices;  // GPUs first, the CPU last
   std::string no_cuda_reason;
@@ -49,12 +49,12 @@ struct Discovery {
 };
 Discovery discover_devices();
 
-// Why the kernels that this process has compiled for a GPU are not kept for the next run (GIRO_CACHE), such as a
-// directory that cannot be written; empty if they are, or were not asked to be, or none was compiled yet.
+// Why the kernels that this process compiled for a GPU are not kept for the next run (GIRO_CACHE), e.g. because the
+// directory cannot be written; empty if they are kept, if the cache is off, or if none was compiled yet.
 std::string kernel_cache_trouble();
 
-// The device a user's option names: "auto" (the best there is), "cpu", "cuda" or "cuda:N".
-// Error(invalid_argument) for another word, Error(device) with the reason for a GPU that is not there.
+// The device that a user's option names: "auto" (the best available), "cpu", "cuda" or "cuda:N".
+// Error(invalid_argument) for any other word, Error(device) with the reason if the GPU does not exist.
 Device parse_device(const std::string& name, const Discovery& discovery);
 
 }  // namespace giro

@@ -9,7 +9,7 @@
 namespace giro {
 namespace {
 
-// One error may be made of another, which names the line already.
+// An error may be built from another one, which already names the line.
 std::string with_call_site(const std::string& message) {
   constexpr std::string_view kCalled = " (called at ";
   const std::source_location site = detail::CallSite::where();

@@ -19,11 +19,12 @@ enum class ErrorCode {
   device,
   unsupported,
   communication,  // another rank is gone, hangs or disagrees
-  callback,       // a function of the program's own has thrown something else
+  callback,       // a function of the program threw something else
 };
 
-// The one exception type giro throws. what() is one line: what went wrong, where, what was expected and what was found.
-// It ends in the line of the user's program where that has called an op, as " (called at train.cpp:31)".
+// The only exception type giro throws. what() is one line: what went wrong, where, what was expected and what was
+// found. If the error arose in an op, it ends with the line of the user's program that called the op, e.g. " (called at
+// train.cpp:31)".
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message, std::source_location where = std::source_location::current());

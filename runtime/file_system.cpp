@@ -76,7 +76,7 @@ class PosixWriter final : public FileSystem::Writer {
       bytes -= static_cast<std::size_t>(written);
       waiting_ += static_cast<std::size_t>(written);
       if (waiting_ < kFlush) continue;
-      // The disk takes it while more is being written, and sync has less to wait for. A failure is sync's to tell.
+      // Start writing to disk now, so that sync has less to wait for. sync reports a failure.
       (void)::sync_file_range(file_.descriptor(), 0, 0, SYNC_FILE_RANGE_WRITE);
       waiting_ = 0;
     }
@@ -88,7 +88,7 @@ class PosixWriter final : public FileSystem::Writer {
   static constexpr std::size_t kFlush = std::size_t{16} << 20;
 
   File file_;
-  std::size_t waiting_ = 0;  // bytes, for kFlush
+  std::size_t waiting_ = 0;  // bytes since the last flush
 };
 
 class PosixReader final : public FileSystem::Reader {
@@ -121,7 +121,7 @@ class PosixReader final : public FileSystem::Reader {
 class PosixLock final : public FileSystem::Lock {
  public:
   explicit PosixLock(const std::string& path) : file_(path, O_RDWR | O_CREAT, "create") {}
-  // Closing the file does not free the lock as long as a forked child has it, too; nor does a child free it.
+  // Closing the file does not release the lock while a forked child has it open, so unlock it; the child must not.
   ~PosixLock() override {
     if (::getpid() == process_) (void)::flock(file_.descriptor(), LOCK_UN);
   }
@@ -186,7 +186,7 @@ class PosixFileSystem final : public FileSystem {
 
   std::vector<std::string> list(const std::string& path) override {
     std::vector<std::string> names;
-    // std::filesystem's iterator ends the program where memory runs out.
+    // std::filesystem's iterator terminates the program if memory runs out.
     const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()), ::closedir);
     if (!directory) fail("list", path, errno);
     for (;;) {
@@ -224,7 +224,7 @@ std::shared_ptr<FileSystem> posix_file_system() {
 
 std::vector<char> FileSystem::read(const std::string& path) {
   const auto reader = open(path);
-  constexpr std::size_t kChunk = std::size_t{1} << 16;  // to find the end with, or that there is more
+  constexpr std::size_t kChunk = std::size_t{1} << 16;  // room to detect the end of the file, or more content
   std::vector<char> content(reader->size() + kChunk);
   std::size_t size = 0;
   for (;;) {
@@ -256,7 +256,7 @@ void replace_file(FileSystem& files, const std::string& path, const std::functio
     try {
       files.remove(temporary);
     } catch (const Error&) {
-      // What went wrong first is what the caller should hear of.
+      // The caller should see the first error.
     }
     throw;
   }

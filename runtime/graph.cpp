@@ -125,7 +125,7 @@ void Graph::replay(const Stream& stream, std::int64_t times) const {
   check_replay(stream);
   if (stream.is_recording()) detail::Recording::current()->flush();
   const Span span("launch", "replay", "times", times);
-  graph.owned.peers.check();  // work that waits for those that have failed would never end
+  graph.owned.peers.check();  // work that waits for failed peers would never end
   const bool is_recording = stream.is_recording();
   if (graph.owned.is_blocking && !is_recording) {
     replay_blocking(stream, times);

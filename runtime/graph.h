@@ -22,65 +22,65 @@ struct Recording;
 }  // namespace detail
 
 struct RecordOptions {
-  std::string name = "a recording";  // for programs and errors
-  std::vector<Leaf> leaves = {};     // the names of memory, for the program
-  const State* state = nullptr;      // watched by the owner of the graph, which keeps the others
+  std::string name = "a recording";  // names the recording in programs and errors
+  std::vector<Leaf> leaves = {};     // give memory its names in the program
+  const State* state = nullptr;      // watched by the graph's owner; the graph keeps all others alive
 };
 
-// Work recorded once and replayed many times: a CUDA graph, or on the CPU a list of calls. Holds the arena of
-// the temporaries that its work uses, the library handles, the graphs that were replayed in it, and the memory of the
-// states and of the values (nn::Var) that `body` has used, but for RecordOptions::state; every other address that it
-// touches must outlive it. Move-only; using what was moved from is an Error(invalid_argument).
+// Work recorded once and replayed many times: a CUDA graph, or on the CPU a list of calls. It keeps alive the arena of
+// its temporaries, the library handles, the graphs replayed in it, and the memory of the states and values (nn::Var)
+// that `body` used, except RecordOptions::state. Every other address it uses must outlive it. Move-only; using a
+// moved-from graph is an Error(invalid_argument).
 //
-// All recordings of one stream take their temporaries from one arena, so those of a graph are overwritten by the next
-// one's: such graphs may be replayed on any streams, but only one after the other.
+// All recordings of one stream take their temporaries from one arena, so one graph overwrites the temporaries of
+// another: such graphs may be replayed on any streams, but only one after the other.
 class Graph {
  public:
-  // Runs `body`, which queues work on `stream`; that work is recorded and not executed. Queueing work on any other
-  // stream is an error of the call that does it, unless that stream has waited for an event of this recording. If
-  // `body` throws, the recording is dropped and the exception passes through. Errors: device, invalid_argument (nested
-  // recording), out_of_memory, which says what the recording needs.
+  // Runs `body`, which queues work on `stream`; that work is recorded and not executed. A call that queues work on any
+  // other stream fails, unless that stream has waited for an event of this recording. If `body` throws, the recording
+  // is dropped and the exception passes through. Errors: device, invalid_argument (nested recording), out_of_memory,
+  // which says what the recording needs.
   static Graph record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options = {});
 
-  // The work of `parts`, one after the other, as one graph: a part may be there any number of times. What they need
-  // lives on with it; the parts themselves may go. Errors: device_mismatch, invalid_argument for no parts.
+  // The work of `parts`, one after the other, as one graph; a part may occur several times. The result keeps what the
+  // parts need, so the parts may be destroyed. Errors: device_mismatch, invalid_argument for no parts.
   static Graph sequence(const std::vector<const Graph*>& parts);
 
   Graph(Graph&&) noexcept;
   Graph& operator=(Graph&&) noexcept;
   ~Graph();
 
-  // Queues the recorded work on a stream of the same device, `times` in a row: on a GPU as few launches, for graphs
-  // of 2, 4, 8, ... 128 repetitions are made where they are first asked for. Errors: device_mismatch, device,
-  // invalid_argument for a negative number.
+  // Queues the recorded work on a stream of the same device, `times` in a row. On a GPU this takes few launches: graphs
+  // of 2, 4, 8, ... 128 repetitions are created on first use. Errors: device_mismatch, device, invalid_argument for a
+  // negative number.
   //
-  // With GIRO_BLOCKING=1 in the environment when it was recorded, a replay runs op by op, with a wait after each, and
-  // an error names the op; as a whole, with one wait, where it holds work that is no op of giro's.
+  // If GIRO_BLOCKING=1 was in the environment at the recording, a replay runs op by op and waits after each, so that an
+  // error names the op. A graph with work that is not an op of giro runs as a whole, with one wait.
   void replay(const Stream& stream, std::int64_t times = 1) const;
 
-  // Makes at once what any replay of up to `times` in a row needs.
+  // Creates now what any replay of up to `times` in a row needs.
   void prepare(std::int64_t times) const;
 
-  // Seconds that each op of program() takes by itself on the stream's device, nothing for what is no op of giro's. Each
-  // is run some tens of times, in their order; so their temporaries have to hold what a replay leaves there, and what
-  // they write is not what a replay would write. `reset` is called before each op and may queue work. Waits for the
-  // stream. Errors as of replay.
+  // Seconds that each op of program() takes by itself on the stream's device; no value for work that is not an op of
+  // giro. Each op runs some tens of times, in program order. The temporaries must still hold what a replay left there,
+  // and what the ops write is not what a replay would write. `reset` is called before each op and may queue work. Waits
+  // for the stream. Errors as for replay.
   std::vector<std::optional<double>> op_times(const Stream& stream, const std::function<void()>& reset = {}) const;
-  // Seconds that the device takes for a replay, as the mean of `times` in a row; waits for it. Errors as of replay.
+  // Mean seconds that the device takes for a replay, over `times` in a row; waits for them. Errors as for replay.
   double replay_time(const Stream& stream, std::int64_t times) const;
 
-  // Whether each state that `body` has used is still where it was then, but for RecordOptions::state. If one was moved,
-  // replaced or destroyed, during the recording or since, `body` would do something else now; a replay goes on using
-  // the memory of then.
+  // Whether each state that `body` used, except RecordOptions::state, is still where it was then. If one was moved,
+  // replaced or destroyed, during the recording or since, `body` would do something else now, while a replay still uses
+  // the old memory.
   bool states_are_there() const;
-  // These states, as long as they are there.
+  // The states among these that are still there.
   std::vector<const State*> states() const;
 
   const Program& program() const;  // its ops
   Device device() const;
-  std::size_t num_nodes() const;     // of a sequence, those of all its parts
-  std::size_t longest_path() const;  // of nodes that run one after the other
-  std::size_t arena_bytes() const;   // of the arenas that its work uses, which other recordings may use as well
+  std::size_t num_nodes() const;     // for a sequence, of all its parts
+  std::size_t longest_path() const;  // in nodes that run one after the other
+  std::size_t arena_bytes() const;   // of the arenas its work uses, which other recordings may share
 
  private:
   friend class detail::GraphRecorder;
@@ -92,8 +92,8 @@ class Graph {
   std::shared_ptr<detail::GraphImpl> impl_;
 };
 
-// While one lives, the recording that this thread makes is set aside: work that the thread queues runs at once, on
-// streams that take no part in the recording, and no replay repeats it. For preparing what a recording needs.
+// While an instance lives, the recording of this thread is suspended: work that the thread queues runs at once, on
+// streams that take no part in the recording, and is not replayed. For preparing what a recording needs.
 class OutsideRecording {
  public:
   OutsideRecording() noexcept;

@@ -1,4 +1,4 @@
-// How long a graph and its ops take.
+// Times graphs and their ops.
 
 #include <fmt/format.h>
 
@@ -18,12 +18,12 @@ namespace giro {
 namespace {
 
 constexpr int kRounds = 3;
-constexpr double kRoundSeconds = 1e-3;  // that the runs of an op in a row are to take,
-constexpr double kMaxRuns = 64;         // but no more of them
+constexpr double kRoundSeconds = 1e-3;  // target time of the runs of an op in a row,
+constexpr double kMaxRuns = 64;         // but at most this many runs
 constexpr int kRunsOfGraph = 24;
 
-// A recording made while one lives takes its workspaces from an arena of its own: the temporaries of the graph that is
-// timed stay as they are.
+// While an instance lives, recordings take their workspaces from a separate arena, so that the temporaries of the timed
+// graph stay as they are.
 class OwnArena {
  public:
   explicit OwnArena(detail::StreamImpl& stream) : stream_(stream), set_aside_(std::exchange(stream.recordings, {})) {}
@@ -36,7 +36,7 @@ class OwnArena {
   std::weak_ptr<Arena> set_aside_;
 };
 
-// The fastest of some rounds: what is above it is the machine's doing.
+// The fastest of some rounds: any time above it is noise of the machine.
 template <class Round>
 double fastest(Round&& round) {
   double seconds = round();
@@ -44,7 +44,7 @@ double fastest(Round&& round) {
   return seconds;
 }
 
-// On a GPU as a graph, so that launching costs no more than it does in the step.
+// On a GPU the runs form a graph, so that launching costs no more than in the step.
 double time_of(const detail::OpCall& call, const Program::Node& node, const Stream& stream) {
   detail::StreamImpl& impl = stream.impl();
   const auto run = [&](int times) {

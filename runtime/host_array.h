@@ -14,28 +14,29 @@
 
 namespace giro {
 
-// An array in host memory, which it owns, or on its way there from a device. A handle: copies share the memory, which
-// nobody writes once it has arrived.
+// An array that lies in host memory, or is being copied there from a device. A handle: copies share the memory, which
+// nothing writes once the data has arrived.
 class HostArray {
  public:
-  // Of the values, row-major: of shape (n,), or of a shape of that many elements, else Error(shape_mismatch).
+  // The values, row-major: of shape (n,), or of a shape with as many elements, else Error(shape_mismatch).
   template <class T>
   HostArray(std::vector<T> values) : HostArray(keep(std::move(values))) {}
   template <class T>
   HostArray(std::vector<T> values, const Shape& shape) : HostArray(keep(std::move(values)), shape) {}
-  // `host` lies in memory that `owner` keeps alive. It is there once `arrived`, recorded after the copy, has passed;
-  // null: already. One event may stand for several arrays. Error(device_mismatch) if `host` is not on the CPU.
+  // `host` lies in memory that `owner` keeps alive. Its data is there once `arrived`, recorded after the copy, has
+  // passed; null: it is there already. Several arrays may share one event. Error(device_mismatch) if `host` is not on
+  // the CPU.
   HostArray(const Tensor& host, std::shared_ptr<const void> owner, std::shared_ptr<const Event> arrived = nullptr);
-  // Queues a copy of `tensor` to the host, after the work so far. Does not wait. Errors: out_of_memory, device,
+  // Queues a copy of `tensor` to the host, after the work queued so far. Does not wait. Errors: out_of_memory, device,
   // invalid_argument (the stream is recording).
   static HostArray copy_of(const Tensor& tensor, const Stream& stream);
-  // One that somebody else brings: `arriving` is asked whether it is there, and for its tensor, on the CPU, which it
-  // keeps alive.
+  // An array that `arriving` delivers: it says whether the array is there, returns its tensor, on the CPU, and keeps it
+  // alive.
   class Arriving {
    public:
     virtual ~Arriving() = default;
     virtual bool ready() const = 0;
-    virtual Tensor tensor() const = 0;  // waits if need be
+    virtual Tensor tensor() const = 0;  // waits if necessary
   };
   HostArray(DType dtype, const Shape& shape, std::shared_ptr<const Arriving> arriving);
   // A number: f64, shape ().
@@ -45,7 +46,7 @@ class HostArray {
   const Shape& shape() const noexcept { return content_->host.shape(); }
   // Whether tensor() would not wait.
   bool ready() const;
-  // The array, on the CPU; valid as long as this HostArray or a copy of it lives. Waits for the device if need be.
+  // The array, on the CPU; valid as long as this HostArray or a copy of it lives. Waits for the device if necessary.
   // Errors: device.
   Tensor tensor() const;
 
@@ -54,7 +55,7 @@ class HostArray {
     Tensor host;
     std::shared_ptr<const void> owner;
     std::shared_ptr<const Event> arrived;
-    std::shared_ptr<const Arriving> arriving;  // null, or who has what `host` describes
+    std::shared_ptr<const Arriving> arriving;  // the source of what `host` describes, or null
   };
   // The same memory under another shape.
   HostArray(const HostArray& values, const Shape& shape);
@@ -65,7 +66,7 @@ class HostArray {
         requires { DTypeOf<T>::value; },
         "giro: an array holds float, double, Float16, BFloat16, std::int32_t, std::int64_t, std::uint8_t or bool");
     const Shape shape{static_cast<std::int64_t>(values.size())};
-    if constexpr (std::is_same_v<T, bool>) {  // whose vector holds bits
+    if constexpr (std::is_same_v<T, bool>) {  // std::vector<bool> packs bits
       const auto bytes = std::make_shared<std::vector<std::uint8_t>>(values.begin(), values.end());
       return {Tensor(bytes->data(), DType::boolean, shape, Device::cpu()), bytes};
     } else {

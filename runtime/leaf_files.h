@@ -9,24 +9,24 @@
 
 namespace giro {
 
-// Weights to and from other programs: one safetensors file, which Python reads and writes as a dictionary of arrays.
+// Exchanges weights with other programs: one safetensors file, which Python reads and writes as a dictionary of arrays.
 //
 //   giro::save("weights.safetensors", state.flatten("params"));   // safetensors.numpy.load_file("weights.safetensors")
 //
 //   auto weights = giro::load("from_python.safetensors");  // safetensors.numpy.save_file({...}, "from_python...")
 //   giro::load_into(state, weights.tensors, {.only = {"params"}});
 //
-// So is the file state.safetensors of a checkpoint (giro/runtime/checkpoint_store.h).
+// The file state.safetensors of a checkpoint is such a file too (giro/runtime/checkpoint_store.h).
 
-// Writes the leaves, of any devices, or the saved collections of a state. `path` holds all of them once this returns;
-// after an error it holds what it held before. A state is written as it is after the work queued on its stream; for
-// leaves of a device that a stream still writes, the caller waits before. Errors: those of write_safetensors; io,
+// Writes leaves, on any devices, or the saved collections of a state. `path` holds all of them once this returns; after
+// an error it holds what it held before. A state is written as it is after the work queued on its stream. If another
+// stream still writes some leaves, the caller must wait for it first. Errors: those of write_safetensors; io,
 // out_of_memory, device; invalid_argument while the state's step is being recorded, and for a leaf of which this
-// process holds a piece alone.
+// process holds only a piece.
 void save(const std::string& path, const std::vector<Leaf>& leaves, FileSystem& files = *posix_file_system());
 void save(const std::string& path, const State& state, FileSystem& files = *posix_file_system());
 
-// Reads a file's leaves, on the host; they live as long as what is returned or a copy of its `memory`. Errors: those of
+// Reads a file's leaves to the host; they live as long as the result or a copy of its `memory`. Errors: those of
 // read_safetensors.
 Safetensors load(const std::string& path, FileSystem& files = *posix_file_system());
 

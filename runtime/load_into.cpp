@@ -49,14 +49,14 @@ class Renaming {
   std::vector<Rule> rules_;
 };
 
-// A leaf of the state that is to be loaded, as it is on all processes together.
+// A leaf of the state to load, with its whole shape over all processes.
 struct Target {
   std::string path;
   Shape shape;
   DType dtype;
   const Leaf* here;  // null: this process holds no piece of it
 
-  // What it takes of a leaf that is given: all, or the piece that is here. Nothing: it cannot take it.
+  // The part of the given leaf that it takes: all of it, or the piece held here. nullopt if they do not match.
   std::optional<Tensor> take(const Leaf& given) const {
     if (given.value.dtype() != dtype) return std::nullopt;
     if (given.piece) return here != nullptr && here->piece == given.piece ? std::optional(given.value) : std::nullopt;
@@ -73,7 +73,7 @@ std::vector<Target> chosen_targets(const State& state, const std::vector<PathPat
   std::vector<std::string> paths;
   for (const Collection* collection : collections_of(state, Collections::saved)) {
     const std::vector<Leaf>& leaves = collection->leaves();
-    auto next = leaves.begin();  // of the same order, though some may not be here
+    auto next = leaves.begin();  // in the same order, but some may not be here
     for (const LeafSpec& spec : collection->specs()) {
       paths.push_back(collection->path_of(spec));
       const bool is_here = next != leaves.end() && next->path == paths.back();
@@ -120,7 +120,7 @@ std::string listed(const char* what, const std::vector<std::string>& names) {
   return fmt::format("; {} {}: {}{}", names.size(), what, fmt::join(first, ", "), more);
 }
 
-// Which of the given leaves that are left over may be the first missing one.
+// Which of the unused given leaves may be the first missing one.
 std::string hint(const LoadReport& report) {
   constexpr std::size_t kNames = 1'000, kLength = 1'000;  // a file may hold far more than is worth comparing
   std::vector<std::string> left_over;
@@ -188,7 +188,7 @@ LoadReport load_into(State& state, const std::vector<Leaf>& leaves, const LoadOp
                 fmt::format("{}: {}{}", kCall, refused.text(), hint(report)));
   }
 
-  state.stream().synchronize();  // an error of what runs already, or of a recording, is seen before anything changes
+  state.stream().synchronize();  // errors of earlier work, or of a recording, must appear before anything changes
   for (const auto& [to, from] : copies) copy(to, from, state.stream());
   state.stream().synchronize();
   return report;

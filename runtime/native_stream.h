@@ -8,20 +8,20 @@ struct CUstream_st;  // a cudaStream_t points to one
 
 namespace giro {
 
-// Work of one's own on a stream. It runs in the stream's order and is recorded like any op: within a recording (a step
-// made by jit) the code that queues it runs once, and what was queued runs at every replay. So it may use what is still
-// there at the replays: leaves of a state, features of a batch, values of the step's ops, host memory that outlives the
-// recording. It must not own a temporary (a Buffer, a Var): the recording has done so already. Ops that such work
-// stands between are not replaced by fused ones; after cuda_stream none are, to the end of the recording.
+// The user's own work on a stream. It runs in stream order and is recorded like any op: in a recording (a step made by
+// jit) the code that queues it runs once, and the queued work runs at every replay. So it may only use what still
+// exists at the replays: leaves of a state, features of a batch, values of the step's ops, host memory that outlives
+// the recording. It must not own a temporary (a Buffer, a Var), because the recording owns them already. Ops separated
+// by such work are not fused; after cuda_stream no ops are fused until the end of the recording.
 
-// The cudaStream_t to launch kernels on; its device becomes the thread's current one. Launches that were refused are
-// the caller's to check. Errors: device_mismatch for a stream of the CPU, in any build; invalid_argument if the thread
-// is recording another stream, since the work would run once, now, and at no replay.
+// The cudaStream_t for launching kernels; its device becomes the thread's current device. The caller must check whether
+// launches were refused. Errors: device_mismatch for a CPU stream, in any build; invalid_argument if the thread is
+// recording another stream, since the work would run once, now, and at no replay.
 CUstream_st* cuda_stream(const Stream& stream);
 
-// Queues a host function on a stream of the CPU. Take Tensors into it by value, and their data() within it. What it
-// throws reaches whoever runs the stream's work. Errors: device_mismatch for a stream of a CUDA device;
-// invalid_argument as above, and for an empty function.
+// Queues a host function on a CPU stream. Capture Tensors by value, and call their data() inside the function. An
+// exception it throws reaches the caller that runs the stream's work. Errors: device_mismatch for a stream of a CUDA
+// device; invalid_argument as above, and for an empty function.
 void submit(const Stream& stream, std::function<void()> function);
 
 }  // namespace giro

@@ -17,7 +17,7 @@
 namespace giro {
 namespace {
 
-// The leaf that memory lies in; of several, as where an op takes a whole collection, what their paths begin with.
+// The leaf that the memory lies in. If it spans several, e.g. a whole collection, the common prefix of their paths.
 std::string leaf_name(const std::vector<Leaf>& leaves, const Tensor& tensor) {
   std::string name;
   for (const Leaf& leaf : leaves) {
@@ -32,12 +32,12 @@ std::string leaf_name(const std::vector<Leaf>& leaves, const Tensor& tensor) {
   return name;
 }
 
-// The values of a program: which op has written what another reads.
+// The values of a program: which op wrote what another op reads.
 class Values {
  public:
   struct Value {
     std::string name;
-    std::optional<std::size_t> writer;  // op; none: it was there before
+    std::optional<std::size_t> writer;  // op; none: it existed before
   };
 
   explicit Values(const std::vector<Leaf>& leaves) : leaves_(leaves) {}
@@ -140,7 +140,7 @@ void Program::append(const Program& other) {
 
 namespace {
 
-// What a node reads and writes, given those before it, value by value.
+// The values that a node reads and writes, one word each, given the nodes before it.
 std::vector<std::string> arguments(Values& values, const Program::Node& node, std::size_t i) {
   std::vector<std::string> words;
   for (const Tensor& tensor : node.reads) {
@@ -154,9 +154,9 @@ std::vector<std::string> arguments(Values& values, const Program::Node& node, st
   return words;
 }
 
-constexpr std::size_t kColumns = 120, kIndent = 4;  // of a terminal; of what continues a line
+constexpr std::size_t kColumns = 120, kIndent = 4;  // of a terminal; of continuation lines
 
-// The words in lines of their own, none of which is wider than a terminal.
+// Puts the words on indented lines, none wider than a terminal.
 std::string indented(const std::vector<std::string>& words) {
   constexpr std::size_t kRoom = kColumns - kIndent;
   std::string text, line;
@@ -174,7 +174,7 @@ std::string indented(const std::vector<std::string>& words) {
 
 std::string microseconds(double seconds) { return fmt::format("{:.2f} us", 1e6 * seconds); }
 
-// How many times its floor something takes.
+// The time as a multiple of its floor.
 std::string times_floor(double seconds, double floor) {
   return floor > 0 ? fmt::format("{:.1f} x", seconds / floor) : "";
 }
@@ -206,7 +206,7 @@ std::string Program::text() const {
   }
   lines.push_back(
       {fmt::format("total of {} ops", nodes_.size()), times_ ? times_of(all, floors) : "", "", flops(), bytes()});
-  constexpr std::size_t kMostOpWidth = 28;  // beside the numbers
+  constexpr std::size_t kMostOpWidth = 28;  // leaves room for the numbers
   std::size_t op_width = 0;
   for (const Line& line : lines) op_width = std::max(op_width, std::min(line.op.size(), kMostOpWidth));
   std::string text;

@@ -12,7 +12,7 @@ struct PhiloxBlock {
   std::uint32_t word[4];
 };
 
-// Always inline, so that a loop that draws becomes vector code.
+// Always inline, so that loops over it can be vectorized.
 GIRO_HOST_DEVICE __attribute__((always_inline)) inline PhiloxBlock philox(std::uint64_t key, std::uint64_t counter_low,
                                                                           std::uint64_t counter_high = 0) {
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
@@ -29,21 +29,21 @@ GIRO_HOST_DEVICE __attribute__((always_inline)) inline PhiloxBlock philox(std::u
   return c;
 }
 
-// What a seed's random numbers are for. One seed serves all of them: no two share a block.
+// What the random numbers of a seed are for. One seed serves all purposes: no two share a block.
 enum class RngPurpose : std::uint8_t {
   initial_value = 0,
   shuffle = 1,
-  draw = 2,           // the numbers of an op, which has a key for a seed (kernels/nn/random.h)
-  key = 3,            // a key from another
-  application = 255,  // a program's own; giro draws none of them
+  draw = 2,           // the numbers of an op; its seed is a key (kernels/nn/random.h)
+  key = 3,            // a key derived from another
+  application = 255,  // for the user's program; giro draws none of them
 };
 
-// A stream of random numbers named by (seed, purpose, stream): number i is the same on every host and device, whoever
-// asks for it and in whatever order.
+// A stream of random numbers identified by (seed, purpose, stream): number i is the same on every host and device,
+// regardless of what asks for it and in which order.
 struct Rng {
   std::uint64_t seed = 0;
   RngPurpose purpose = RngPurpose::application;
-  std::uint64_t stream = 0;  // below 2^56: which use of the seed for this purpose: a leaf, a step, an epoch
+  std::uint64_t stream = 0;  // below 2^56: which use of the seed for this purpose, e.g. a leaf, a step, an epoch
 
   // Numbers 4 i to 4 i + 3.
   GIRO_HOST_DEVICE PhiloxBlock block(std::uint64_t i) const {
@@ -57,9 +57,9 @@ struct Rng {
   }
 };
 
-// A random permutation of [0, size) that needs no table, keyed by a stream of random numbers. Up to kDrawn it is drawn
-// by Fisher and Yates, so all are equally likely. Above, it is an eight-round Feistel network over the next power of
-// four, walked until it lands inside (fewer than four tries on average).
+// A random permutation of [0, size) that needs no table, keyed by a stream of random numbers. Up to kDrawn elements it
+// is drawn with Fisher-Yates, so all permutations are equally likely. Above, it is an eight-round Feistel network over
+// the next power of four, applied until the result is below size (fewer than four tries on average).
 class KeyedPermutation {
  public:
   static constexpr std::uint64_t kDrawn = 16;
@@ -77,12 +77,12 @@ class KeyedPermutation {
       key_[i] = low.word[i];
       key_[i + 4] = high.word[i];
     }
-    // The rounds make even permutations only: under every second key a pair of neighbours changes places as well.
+    // The rounds produce even permutations only, so every second key also swaps a pair of neighbours.
     const std::uint64_t mask = ~std::uint64_t{0} >> (64 - 2 * half_bits_);
     if ((last.word[0] & 1) != 0) swapped_ = ((std::uint64_t{last.word[2]} << 32 | last.word[1]) & mask) | 1;
   }
 
-  // Where index (below size) goes.
+  // Where `index`, which is below size, goes.
   GIRO_HOST_DEVICE std::uint64_t operator()(std::uint64_t index) const {
     if (size_ <= kDrawn) return table_ >> (4 * index) & 15;
     do {
@@ -92,7 +92,7 @@ class KeyedPermutation {
   }
 
  private:
-  // Fisher and Yates on sixteen numbers of four bits.
+  // Fisher-Yates on sixteen numbers of four bits.
   GIRO_HOST_DEVICE void draw(const Rng& rng) {
     PhiloxBlock block{};
     for (std::uint64_t i = size_ - 1; i > 0; --i) {
@@ -130,7 +130,7 @@ class KeyedPermutation {
 
   std::uint64_t size_ = 1;
   std::uint64_t table_ = 0xFEDCBA9876543210;  // up to kDrawn: where index i goes, in bits 4 i to 4 i + 3
-  std::uint64_t swapped_ = 0;                 // the odd one of the pair, 0 for none
+  std::uint64_t swapped_ = 0;                 // the odd index of the swapped pair; 0 for none
   int half_bits_ = 1;
   std::uint32_t key_[8] = {};
 };

@@ -29,13 +29,13 @@ struct Entry {
   std::vector<std::int64_t> sizes;
   std::vector<std::uint64_t> offsets;  // begin and end, relative to the data
   bool has_dtype = false, has_shape = false, has_offsets = false;
-  std::size_t position = 0;  // in the memory that is handed out
+  std::size_t position = 0;  // in the memory that is returned
 
   std::uint64_t begin() const { return offsets[0]; }
   std::uint64_t end() const { return offsets[1]; }
 };
 
-// Takes the header apart as it is parsed, which finds repeated keys and stops at the first thing out of place.
+// Interprets the header while it is parsed, which detects repeated keys and stops at the first error.
 class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit HeaderParser(std::string path) : path_(std::move(path)) {}
@@ -185,7 +185,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  // Where in the header the parser is, or which value it is to meet next.
+  // The parser's position in the header, or the value it expects next.
   enum class Place {
     header,
     names,
@@ -228,7 +228,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   bool has_metadata_ = false;
 };
 
-// How long the header is that a file of `file_bytes` begins with; `content` holds the first of them.
+// The length of the header; `content` holds the first of the file's `file_bytes` bytes.
 std::size_t header_bytes(const detail::FileBytes& content, std::size_t file_bytes, const HeaderParser& header) {
   if (content.size < kPrefix) {
     header.fail(fmt::format("it has {} bytes, expected at least {}", content.size, kPrefix));
@@ -242,12 +242,12 @@ std::size_t header_bytes(const detail::FileBytes& content, std::size_t file_byte
   return static_cast<std::size_t>(size);
 }
 
-// The whole header, from the file's first bytes on; returns where the data begin.
+// Parses the whole header, from the file's first bytes; returns where the data begins.
 std::size_t parse_header(const detail::FileBytes& content, HeaderParser& header) {
   const std::size_t size = header_bytes(content, content.size, header);
   const char* begin = content.data.get() + kPrefix;
   if (size == 0 || *begin != '{') header.fail("its header does not begin with '{'");
-  // The parser would take a zero for the end.
+  // The parser would take a zero byte for the end.
   const char* const zero = std::find(begin, begin + size, '\0');
   if (zero != begin + size) header.fail_json(static_cast<std::size_t>(zero - begin) + 1);
   nlohmann::json::sax_parse(begin, begin + size, &header);
@@ -263,7 +263,7 @@ void check_names(const HeaderParser& header) {
   if (twice != names.end()) header.fail(fmt::format("tensor {} is there twice", printable(*twice)));
 }
 
-// Brings the entries into the order of their data, and checks that these fit the shapes and fill the file.
+// Sorts the entries by the position of their data, and checks that the data fits the shapes and fills the file.
 void check_layout(HeaderParser& header, std::uint64_t data_bytes) {
   std::sort(header.entries.begin(), header.entries.end(), [](const Entry& a, const Entry& b) {
     return std::tuple(a.begin(), a.end(), std::string_view(a.name)) <
@@ -303,8 +303,8 @@ void check_layout(HeaderParser& header, std::uint64_t data_bytes) {
   }
 }
 
-// Moves each tensor to where its elements are aligned; other writers need not have put them there. They move towards
-// the front: an entry takes more of the header than alignment takes of memory.
+// Moves each tensor to an aligned position, since other writers may not align them. Tensors move towards the front: an
+// entry takes more bytes of the header than alignment adds.
 void align(const detail::FileBytes& content, std::size_t data, std::vector<Entry>& entries) {
   bool all_aligned = true;
   for (Entry& entry : entries) {

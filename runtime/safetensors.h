@@ -13,12 +13,12 @@ namespace giro {
 
 // Files of named tensors in the safetensors format (https://github.com/huggingface/safetensors).
 
-// Writes host tensors and string metadata. Errors: invalid_argument (a repeated name, or one that is not UTF-8, or more
-// than 100,000 of both), device_mismatch (a tensor that is not on the host), io.
+// Writes host tensors and string metadata. Errors: invalid_argument (a repeated name, text that is not UTF-8, or more
+// than 100,000 tensors and metadata), device_mismatch (a tensor that is not on the host), io.
 void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensors,
                        const std::map<std::string, std::string>& metadata);
 
-// A file's tensors, on the host, in the order of their data; they live as long as this.
+// A file's tensors, on the host, in the order of their data; `memory` keeps them alive.
 struct Safetensors {
   std::vector<Leaf> tensors;
   std::map<std::string, std::string> metadata;
@@ -29,7 +29,7 @@ struct Safetensors {
 // (a dtype that giro does not have, more axes than Shape::kMaxRank, or more than 100,000 tensors and metadata); each
 // names the file.
 Safetensors read_safetensors(FileSystem& files, const std::string& path);
-// The metadata alone; reads no more than the header, and says nothing about the data. Errors as above.
+// The metadata alone. Reads only the header, and does not check the data. Errors as above.
 std::map<std::string, std::string> read_safetensors_metadata(FileSystem& files, const std::string& path);
 
 }  // namespace giro

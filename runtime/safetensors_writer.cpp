@@ -46,7 +46,7 @@ void write_safetensors(FileSystem::Writer& file, const std::vector<Leaf>& tensor
     }
     order.push_back(&leaf);
   }
-  // The widest first, so that all of them are aligned.
+  // The widest dtypes first, so that all tensors are aligned.
   std::sort(order.begin(), order.end(), [](const Leaf* a, const Leaf* b) {
     const std::size_t a_size = size_of(a->value.dtype()), b_size = size_of(b->value.dtype());
     return a_size != b_size ? a_size > b_size : a->path < b->path;

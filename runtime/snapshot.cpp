@@ -50,7 +50,7 @@ struct Snapshot::Saved {
     }
   }
 
-  // The state's collections that go with `parts`.
+  // The collections of the state that correspond to `parts`.
   std::vector<const Collection*> matching(const char* call, const State& state) const {
     if (state.stream().is_recording()) {
       throw Error(ErrorCode::invalid_argument,
@@ -72,7 +72,7 @@ struct Snapshot::Saved {
   Buffer memory;
   std::vector<Part> parts;
   std::vector<Leaf> leaves;
-  Event copied, read;  // the last time that the memory was
+  Event copied, read;  // after the latest copy into `memory`, and after the latest read from it
 };
 
 Snapshot::Snapshot(const State& state, MemoryKind kind, Collections collections)
@@ -105,7 +105,7 @@ void Snapshot::write_back(const State& state) const {
   const std::vector<const Collection*> collections = saved.matching("write_back", state);
   const Stream& stream = state.stream();
   stream.wait(saved.copied);
-  stream.wait(saved.read);  // there is one event for all that read
+  stream.wait(saved.read);  // there is one event for all reads
   for (std::size_t i = 0; i < collections.size(); ++i) {
     stream.copy(collections[i]->bytes().raw(), saved.parts[i].data, saved.parts[i].bytes);
   }

@@ -22,14 +22,14 @@ class SpanSink {
  protected:
   ~SpanSink() = default;
 };
-inline std::atomic<SpanSink*> span_sink = nullptr;  // null if nobody is listening
+inline std::atomic<SpanSink*> span_sink = nullptr;  // null: nothing listens
 inline bool is_watched() noexcept { return span_sink.load(std::memory_order_relaxed) != nullptr; }
 
 }  // namespace detail
 
-// What this thread does while one lives, under a name: a trace (trace.h) and a profiler that listens (profiler.h) show
-// it. Where neither runs it costs a load. Spans of a thread nest. A number may come with it, such as the step, under
-// `key`, a literal.
+// Names what this thread does while an instance lives, for a trace (trace.h) and a listening profiler (profiler.h).
+// Without either it costs one load. Spans of a thread nest. A number, e.g. the step, may be attached under `key`, a
+// string literal.
 //
 //   const giro::Span span("my program", "augment", "step", elapsed.steps);
 class Span {
@@ -39,7 +39,7 @@ class Span {
     if (sink_ != nullptr) [[unlikely]]
       begin(category, name, key, value);
   }
-  // A name that is made only where it is shown.
+  // The name is computed only if something shows it.
   template <std::invocable F>
   Span(const char* category, F&& name, const char* key = nullptr, std::int64_t value = 0)
       : sink_(detail::span_sink.load(std::memory_order_acquire)) {

@@ -28,7 +28,7 @@ void check_part(const std::string& name, const CollectionOptions& options) {
               fmt::format("collection '{}': there is no part {} of {}", name, options.part.value_or(0), options.parts));
 }
 
-// All states that there are, so that one within another's object is found.
+// All existing states, so that a state inside another's object can be found.
 constinit std::mutex states_mutex;
 constinit State* first_state = nullptr;
 
@@ -108,7 +108,7 @@ void State::link() noexcept {
   if (next_ != nullptr) next_->previous_ = this;
 }
 
-// The leaves have come here.
+// Records that the leaves now belong to this object.
 void State::settle() noexcept {
   if (identity_ == nullptr) return;
   identity_->home = this;
@@ -127,7 +127,7 @@ void State::expect_whole() const {
   note_use();
 }
 
-// A recording that is being made keeps the leaves' memory.
+// A recording in progress keeps the leaves' memory alive.
 void State::note_use() const {
   if (detail::Recording* const recording = detail::Recording::current()) {
     recording->states.add(identity_, collections_);
@@ -149,7 +149,7 @@ const Collection& State::add(const std::string& name, const std::vector<LeafSpec
   }
   const auto parts = static_cast<std::size_t>(options.parts);
   total = round_up(total, parts * Collection::kLeafAlignment);
-  // Of the bytes of all parts, what lies here.
+  // The range of the bytes of all parts that is stored here.
   const std::size_t begin = options.part ? total / parts * static_cast<std::size_t>(*options.part) : 0;
   const std::size_t end = options.part ? begin + total / parts : total;
   collection->name_ = name;
@@ -208,7 +208,7 @@ void State::attach(const std::string& name, const State& part) {
                             "state's context()",
                             name));
   }
-  // Leaves that are somewhere else now are those of another state, to recordings.
+  // For recordings, leaves in other memory belong to another state.
   if (!before.empty()) identity_ = std::make_shared<detail::StateIdentity>(this, detail::Recording::current_id());
   std::erase_if(collections_, is_here);
   collections_.insert(collections_.end(), collections.begin(), collections.end());
@@ -313,7 +313,7 @@ State State::unflatten(const std::vector<Leaf>& leaves) const {
       throw Error(error.code(), fmt::format("unflatten: leaf '{}': {}", targets[i].path, error.what()));
     }
   }
-  stream().synchronize();  // the leaves may be anybody's
+  stream().synchronize();  // the caller may free the leaves afterwards
   return result;
 }
 

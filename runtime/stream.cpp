@@ -16,7 +16,7 @@
 namespace giro {
 namespace {
 
-// Wherever they lie: Device::cpu() says nothing.
+// The bytes may lie anywhere: Device::cpu() is a placeholder.
 Tensor bytes_at(const void* data, std::size_t bytes) {
   return {const_cast<void*>(data), DType::u8, {static_cast<std::int64_t>(bytes)}, Device::cpu()};
 }
@@ -28,7 +28,7 @@ struct Fill {
 };
 void run(const Fill& op, const Stream& stream) { stream.impl().fill(op.to.raw(), op.value, op.to.bytes()); }
 
-// Within a recording.
+// Queues an operation on an event. A recording holds it in order with its ops.
 template <class F>
 void queue_event(const char* name, const Stream& stream, F f) {
   if (!detail::Recording::holds()) return f(stream);
@@ -64,13 +64,13 @@ Buffer Stream::allocate(std::size_t bytes) const {
   impl_->check_usable("allocate");
   detail::Recording* const recording = detail::Recording::current();
   if (recording == nullptr) return impl_->arena->allocate(bytes);
-  // What an op needs while it runs it gives back at once; the rest is planned when the program is known.
+  // An op gives its workspace back at once; other temporaries are planned when the program is known.
   if (detail::OpScope::is_open()) {
     recording->largest_workspace = std::max(recording->largest_workspace, bytes);
     return recording->arena_of(*impl_).allocate(bytes);
   }
   if (&recording->stream != impl_.get()) {
-    // Temporaries are shared in the order of one stream, and this one runs beside it.
+    // Temporaries share memory in the order of one stream, and this stream runs concurrently.
     throw Error(ErrorCode::unsupported,
                 "allocate: a stream that has joined a recording has no temporaries, expected the stream that records");
   }

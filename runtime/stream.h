@@ -16,32 +16,31 @@ class EventImpl;
 
 class Event;
 
-// An ordered queue of work on one device. A handle: copies name the same queue, and compare equal. On the CPU
-// work runs in the calling thread, at once. One thread at a time may use a stream.
+// An ordered queue of work on one device. A handle: copies refer to the same queue and compare equal. On the CPU work
+// runs in the calling thread, at once. One thread at a time may use a stream.
 class Stream {
  public:
   // Errors: device.
   explicit Stream(Device device);
-  // A move is a copy: there is always a queue to wait for.
+  // Moving copies, so that a stream always has a queue to wait for.
   Stream(const Stream&) noexcept = default;
   Stream& operator=(const Stream&) noexcept = default;
 
   Device device() const noexcept;
 
-  // Copies bytes between any two places the device can reach. Memory of the host that is not pinned is read
-  // before the call returns.
+  // Copies bytes between any two places the device can reach. Unpinned host memory is read before the call returns.
   void copy(void* dst, const void* src, std::size_t bytes) const;
   void fill(void* dst, unsigned char value, std::size_t bytes) const;
 
-  // A temporary for work on this stream; contents undefined. It may be dropped as soon as the work that uses it
-  // is queued. Within a recording its memory belongs to the graph: its address holds for work that is queued while it
-  // is held, and after the recording if it is held until then.
+  // A temporary for work on this stream; contents undefined. It may be dropped as soon as the work that uses it is
+  // queued. In a recording its memory belongs to the graph: its address is valid for work queued while it is held, and
+  // after the recording if it is held until then.
   Buffer allocate(std::size_t bytes) const;
 
-  // Work queued from here on starts after the event.
+  // Work queued afterwards starts after the event.
   void wait(const Event& event) const;
-  // Waits for everything queued so far. Errors: device (an earlier operation failed), communication (a collective has),
-  // invalid_argument (while recording, when nothing has run yet).
+  // Waits for everything queued so far. Errors: device (an earlier operation failed), communication (a collective
+  // failed), invalid_argument (while recording, when nothing has run yet).
   void synchronize() const;
   bool is_recording() const;
 
@@ -64,9 +63,9 @@ class Event {
   Event& operator=(Event&&) noexcept;
   ~Event();
 
-  // Marks the work queued on `stream` so far, in place of what was marked before.
+  // Marks the work queued on `stream` so far, replacing any earlier mark.
   void record(const Stream& stream);
-  // True once the marked work is done, or if nothing was ever marked. Errors of this and the next as of
+  // True once the marked work is done, or if nothing was ever marked. Errors of query() and synchronize() as for
   // Stream::synchronize.
   bool query() const;
   void synchronize() const;

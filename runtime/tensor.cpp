@@ -55,8 +55,7 @@ void Tensor::check_dtype(DType wanted) const {
   }
 }
 
-// A GPU's memory is out of the host's reach in any case, and kernels of one's own are given its address while
-// recording.
+// The host cannot reach a GPU's memory anyway, and the user's own kernels are given its address while recording.
 void Tensor::check_computed() const {
   if (device_.is_cuda() || detail::Recording::current() == nullptr || detail::OpScope::is_open()) return;
   throw Error(
@@ -72,7 +71,7 @@ std::string to_string(const Tensor& tensor) {
 
 namespace {
 
-// A stream of the CPU copies between host memory alone; one of a CUDA device between that device and the host.
+// A CPU stream copies only between host memory; a CUDA stream between its device and the host.
 void check_reach(const char* what, const Tensor& tensor, const Stream& stream) {
   if (stream.device().is_cpu() && !tensor.device().is_cpu()) {
     throw Error(ErrorCode::device_mismatch, fmt::format("{} is {}, which a stream on {} cannot reach", what,
@@ -80,7 +79,7 @@ void check_reach(const char* what, const Tensor& tensor, const Stream& stream) {
   }
 }
 
-// What the host reads or writes at once cannot be part of a recording, which runs later and again.
+// The host reads or writes at once, which cannot be part of a recording that runs later, and repeatedly.
 void check_not_recording(const char* call, const Tensor& tensor, const Stream& stream) {
   stream.impl().check_usable(call);
   if (!stream.is_recording()) return;

@@ -15,8 +15,8 @@ namespace giro {
 class Buffer;
 class Stream;
 
-// A typed view of memory that somebody else owns: contiguous, row-major. Cheap to copy; valid as long as the
-// owner (a Buffer, a State, a Batch) lives.
+// A typed view of memory that something else owns: contiguous, row-major. Cheap to copy; valid as long as the owner (a
+// Buffer, a State, a Batch) lives.
 class Tensor {
  public:
   Tensor() = default;
@@ -27,7 +27,7 @@ class Tensor {
 
   void* raw() const noexcept { return data_; }
   // The elements as T. Errors: dtype_mismatch if T does not store the tensor's dtype; invalid_argument for a value in
-  // host memory that the calling thread is recording the computation of: it is not there before the replay.
+  // host memory that the calling thread's recording computes: it does not exist before the replay.
   template <class T>
   T* data() const {
     check_dtype(dtype_of<T>);
@@ -41,15 +41,15 @@ class Tensor {
   std::int64_t count() const noexcept { return shape_.count(); }
   std::size_t bytes() const noexcept { return static_cast<std::size_t>(count()) * size_of(dtype_); }
   explicit operator bool() const noexcept { return data_ != nullptr; }
-  // The buffer that it was made from, to share its memory; null for other memory. Error(invalid_argument) if that
-  // buffer is gone.
+  // The buffer it was made from, to share its memory; null for other memory. Error(invalid_argument) if that buffer is
+  // gone.
   std::shared_ptr<const Buffer> buffer() const;
 
   // The same elements under another shape of equal count, else Error(shape_mismatch).
   Tensor reshape(const Shape& shape) const;
-  // Rows [begin, end) of the first axis. Error(invalid_argument) if they are not all there.
+  // Rows [begin, end) of the first axis. Error(invalid_argument) if they are out of range.
   Tensor rows(std::int64_t begin, std::int64_t end) const;
-  // The same view of what a recording computes or is given: see data().
+  // The same view, marked as computed by, or given to, a recording: see data().
   Tensor recorded() const {
     Tensor result = *this;
     result.recorded_ = true;
@@ -71,11 +71,11 @@ class Tensor {
 // "f32(32, 10) on cuda:0"
 std::string to_string(const Tensor& tensor);
 
-// Copies src into dst on the stream: between host and device on a CUDA stream, between host tensors alone on a CPU
+// Copies src into dst on the stream: between host and device on a CUDA stream, only between host tensors on a CPU
 // stream. Errors: shape_mismatch, dtype_mismatch, device_mismatch.
 void copy(const Tensor& dst, const Tensor& src, const Stream& stream);
 
-// The elements in host memory, after everything before it on the stream. Waits. Errors: dtype_mismatch,
+// The elements in host memory, after all work queued on the stream before. Waits. Errors: dtype_mismatch,
 // device_mismatch (as copy).
 template <class T>
 std::vector<T> to_host(const Tensor& tensor, const Stream& stream);
@@ -85,7 +85,7 @@ template <class T>
 void from_host(const Tensor& tensor, const std::vector<T>& values, const Stream& stream);
 
 namespace detail {
-// As many bytes as `to` has; of any dtypes, on any devices.
+// Copies as many bytes as `to` has, between any dtypes and devices.
 void queue_copy(const Tensor& to, const Tensor& from, const Stream& stream);
 void read_bytes(void* host, const Tensor& tensor, const Stream& stream);
 void write_bytes(const Tensor& tensor, const void* host, std::size_t bytes, const Stream& stream);

@@ -23,12 +23,12 @@ constexpr std::size_t kPieceBytes = 1 << 20;
 // A name may hold any bytes.
 std::string quoted(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// Microseconds to the nanosecond, so that what nests still does.
+// Microseconds with nanosecond digits, so that nested spans stay nested.
 std::string microseconds(std::int64_t nanoseconds) {
   return fmt::format("{}.{:03}", nanoseconds / 1'000, nanoseconds % 1'000);
 }
 
-// Enclosing spans before those within them, track by track.
+// By track, with enclosing spans before the spans within them.
 std::vector<const TraceRecord::Event*> in_order(const TraceRecord& record) {
   std::vector<const TraceRecord::Event*> events;
   events.reserve(record.events.size());
@@ -51,7 +51,7 @@ void write_json(const TraceRecord& record, FileSystem::Writer& out) {
         R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
         process, track + 1, quoted(record.tracks[track]));
   }
-  std::vector<std::string> names;  // as they stand in the file
+  std::vector<std::string> names;  // as written in the file
   for (const auto& [category, name] : record.names) {
     names.push_back(fmt::format(R"("name":{},"cat":{})", quoted(name), quoted(category)));
   }
@@ -79,7 +79,7 @@ Trace::~Trace() {
   try {
     stop();
   } catch (...) {
-    // Whoever wants to know calls stop.
+    // A caller that wants the error calls stop().
   }
 }
 

@@ -1,5 +1,5 @@
 // checkpoint_stream: the complete example of Flax's training-API proposal. The training is a stream of checkpoints, and
-// what is done with each is a pipeline.
+// a pipeline processes each.
 //
 //   checkpoint_stream [directory with MNIST's IDX files [total steps [directory for checkpoints and summaries]]]
 

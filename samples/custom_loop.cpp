@@ -1,4 +1,4 @@
-// custom_loop: jaxloop's page. A step is a class, inner loops have actions, and an outer loop orchestrates them.
+// custom_loop: the program on jaxloop's page. A step is a class, inner loops have actions, an outer loop drives them.
 //
 //   custom_loop [directory with MNIST's IDX files [total steps [directory for checkpoints]]]
 
@@ -27,7 +27,7 @@ nn::Layer cnn() {
       nn::dense(10));
 }
 
-// 3. What is done with a batch. (2., the data sets, are below.)
+// 3. What to do with a batch. (2., the data sets, is below.)
 class MnistStep : public jl::Step {
  public:
   using Step::Step;
@@ -55,7 +55,7 @@ void run(const std::string& data, std::int64_t total_steps, const std::string& w
       cnn(), {.train = true, .optimizer = giro::optim::sgd(0.005, {.momentum = 0.9}), .device = device});
   MnistStep eval_step(cnn(), {.device = device});
 
-  // 4. Inner loops, with what is done at their ends.
+  // 4. Inner loops, with actions at their ends.
   const auto print = [](const std::string& line) { std::printf("%s\n", line.c_str()); };
   const jl::Action show([](giro::TrainState&, jl::LoopOutputs& outputs) {
     std::printf("         | loss: %.4f, accuracy: %.4f\n", outputs.mean("loss"), outputs.mean("accuracy"));
@@ -67,7 +67,7 @@ void run(const std::string& data, std::int64_t total_steps, const std::string& w
       train_step, {.end_actions = {show, summaries, jl::checkpoint_action(work_dir)}, .log = print});
   jl::EvalLoop eval_loop(eval_step, {.end_actions = {show}, .log = print});
 
-  // 5. The outer loop, which goes on from the newest checkpoint.
+  // 5. The outer loop, which resumes from the newest checkpoint.
   jl::OuterLoop outer_loop({.train_loop = &train_loop,
       .eval_loops = {&eval_loop},
       .checkpoint_spec = jl::CheckpointSpec{work_dir},

@@ -1,5 +1,5 @@
-// giro's loop around a state of your own, with no tensor in sight: pi, estimated by throwing darts at a square and
-// counting those that hit the circle in it. A state is any type, a dataset any C++20 range.
+// giro's loop around a state of your own, without tensors: it estimates pi by throwing darts at a square and counting
+// those that hit the circle in it. The state may be any type, the dataset any C++20 range.
 
 #include <giro/giro.h>
 
@@ -17,7 +17,7 @@ struct Darts {
   double standard_error() const { return std::sqrt(pi() * (4 - pi()) / static_cast<double>(thrown)); }
 };
 
-// A batch is a seed here: the darts that are thrown in a step follow from it.
+// A batch is a seed here, which determines the darts of a step.
 void throw_darts(Darts& darts, const int& seed) {
   std::mt19937_64 engine(static_cast<std::uint64_t>(seed));
   std::uniform_real_distribution<double> coordinate(-1, 1);
@@ -32,7 +32,7 @@ giro::Logs estimate(const Darts& darts) {
   return giro::logs().add_stateful_metric("pi", darts.pi()).add_stateful_metric("error", darts.standard_error());
 }
 
-// Sees all of the loop, and so may end it.
+// Takes the LoopState, so it can end the loop.
 void stop_when_exact(giro::LoopState<Darts, int>& loop) { loop.stop_iteration = loop.state.standard_error() < 2e-3; }
 
 }  // namespace

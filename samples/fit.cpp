@@ -1,4 +1,4 @@
-// fit: epochs of training with an evaluation at the end of each, in Keras's words.
+// fit: trains by epochs with an evaluation at the end of each, in the style of Keras.
 //
 //   fit [directory with MNIST's IDX files [epochs]]
 

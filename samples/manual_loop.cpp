@@ -1,5 +1,5 @@
-// A training loop written by hand, with full control: giro gives the time, the schedules and the parts. `loop` in
-// mnist.cpp does the same in fewer words.
+// A training loop written by hand, with full control: giro provides the time, the schedules and the callbacks. `loop`
+// in mnist.cpp does the same in less code.
 //
 //   manual_loop [directory with MNIST's IDX files [steps [logdir]]]
 
@@ -28,8 +28,8 @@ void train(const std::string& data, std::int64_t total_steps, const std::string&
     return giro::logs().add_metric("loss", loss).add_metric("accuracy", accuracy(logits, batch["label"]));
   });
 
-  const std::string logdir = giro::run_directory(dir);  // of its own, unless one is given
-  // A schedule is a value that is asked, a callback one that is called.
+  const std::string logdir = giro::run_directory(dir);  // a new one, unless one is given
+  // A schedule says whether something is due; a callback does it.
   giro::Schedule call_checkpoint = giro::every(1'000) | giro::last();
   giro::Checkpoint checkpoint = giro::checkpoint(logdir + "/model");
   giro::KerasBar bar = giro::keras_bar({.total = total_steps});

@@ -31,7 +31,7 @@ nn::Layer make_model(const std::string& name) {
       nn::dense(10));
 }
 
-// One line decides on how many GPUs, or CPU processes, the same program trains.
+// This one line lets the same program train on several GPUs or in several CPU processes.
 std::shared_ptr<const giro::Partitioner> make_partitioner(
     const std::string& name, giro::World& world, giro::Device device) {
   if (name == "single" && world.size() > 1) {
@@ -44,9 +44,9 @@ std::shared_ptr<const giro::Partitioner> make_partitioner(
 
 giro::Schedule every_or_never(std::int64_t steps) { return steps == 0 ? giro::never() : giro::every(steps); }
 
-// The exit code.
+// Returns the exit code.
 int train(const Arguments& args) {
-  // The ranks that mpirun or torchrun has started, each with its GPU, or this process alone.
+  // The ranks that mpirun or torchrun has started, each with its GPU, or only this process.
   giro::World world;
   const giro::Discovery discovery = giro::discover_devices();
   const giro::Device device = args.device == "auto" ? world.device() : giro::parse_device(args.device, discovery);
@@ -55,7 +55,7 @@ int train(const Arguments& args) {
   }
   const auto partitioner = make_partitioner(args.partition, world, device);
 
-  // 2. The data lies on the device; each step gathers its batch there, in an order that follows from the seed.
+  // 2. The data is on the device; each step gathers its batch there, in an order determined by the seed.
   const giro::data::MnistOptions options{.dir = args.data};
   auto train_data = giro::data::mnist("train", options)
                         .shuffle(args.seed)
@@ -67,13 +67,14 @@ int train(const Arguments& args) {
   const std::int64_t test_batch = std::min(1'000 / world.size() * world.size(), static_cast<int>(test_rows.num_rows()));
   auto test_data = test_rows.batch(test_batch).partition(partitioner).to(device);
 
-  // 3. The state: parameters, gradients, the optimizer's moments, the step. It lives on the device, and says what the
-  // model is computed in.
+  // 3. The state: parameters, gradients, the optimizer's moments, the step. It lives on the device, and determines the
+  // precision that the model computes in.
   const nn::Layer model = make_model(args.model);
   auto state = giro::TrainState::create(model, train_data.spec(), giro::optim::adamw(1e-3), args.seed, device,
       partitioner, giro::parse_precision(args.dtype));
 
-  // 4. A step, recorded when it first runs and replayed from then on. One that logs nothing is a recording of its own.
+  // 4. A step is recorded when it first runs and replayed from then on. The one that logs nothing is a separate
+  // recording.
   auto update = [&](giro::TrainState& state, const giro::Batch& batch) {
     auto loss_and_logits = state.value_and_grad([&](auto& params) {
       auto logits = model(params, batch["image"]);
@@ -97,7 +98,7 @@ int train(const Arguments& args) {
     return 0;
   }
 
-  // 5. The loop: schedules, and what is due at them. Killed and started again with --resume, it just goes on.
+  // 5. The loop: schedules and what they trigger. If it is killed, start it again with --resume to continue.
   const std::string logdir = giro::run_directory(args.logdir, {.resume = args.resume, .partitioner = partitioner});
   const giro::Schedule logging = every_or_never(args.log_every);
   const giro::Schedule saving =
@@ -132,7 +133,7 @@ int train(const Arguments& args) {
   const auto evaluated = giro::loop(std::move(trained.state), test_data, {{giro::every(1), test_step}});
   const giro::Logs test = giro::aggregate(evaluated.history, "mean");
 
-  // 7. What the run leaves behind.
+  // 7. The files and the result of the run.
   if (!world.is_primary()) return 0;
   if (const std::string trouble = giro::kernel_cache_trouble(); !trouble.empty()) {
     std::printf("compiled kernels are not kept for the next run: %s\n", trouble.c_str());
@@ -149,7 +150,7 @@ int train(const Arguments& args) {
 
 }  // namespace
 
-// 8. Errors are exceptions with one line to show.
+// 8. Errors are exceptions with a message of one line.
 int main(int argc, char** argv) {
   Arguments args;
   CLI::App app("Trains a classifier on MNIST-format images.");

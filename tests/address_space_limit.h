@@ -8,8 +8,8 @@
 
 namespace giro::test {
 
-// While it lives, the process may map `bytes` more memory than it has; what goes beyond fails to be allocated. The
-// sanitizers map memory of their own: under them it does nothing.
+// While one lives, the process can map at most `bytes` more memory than before; allocations beyond that fail. Does
+// nothing under the sanitizers, which map memory of their own.
 class AddressSpaceLimit {
  public:
   explicit AddressSpaceLimit([[maybe_unused]] std::size_t bytes) {

@@ -17,9 +17,9 @@
 
 namespace giro::test {
 
-// Reads 100,000 files (see cases()) that `make` gives, damaged ones mostly: each is sound, or an error of one line that
-// says that it is corrupt or unsupported; none takes a second, or 64 MiB of memory. `read(file)` throws what reading
-// throws.
+// Reads 100,000 files from `make`, most of them damaged; see cases(). Each file must be read without an error, or fail
+// with a one-line error that calls it corrupt or unsupported. Each may take less than a second and 64 MiB of memory.
+// `read(file)` throws the reader's errors.
 template <class Make, class Read>
 void expect_damage_is_found(Make&& make, Read&& read) {
   constexpr int kFiles = cases(100'000);
@@ -46,7 +46,7 @@ void expect_damage_is_found(Make&& make, Read&& read) {
     }
   }
   EXPECT_LT(longest, CLOCKS_PER_SEC);
-  // It is no test if nothing is damaged, or everything beyond recognition.
+  // The test proves nothing if no file is damaged, or every file beyond recognition.
   EXPECT_GT(sound, kFiles / 50);
   EXPECT_GT(errors[ErrorCode::corrupt_data], kFiles / 2);
   EXPECT_GT(errors[ErrorCode::unsupported], kFiles / 200);

@@ -6,7 +6,7 @@
 
 namespace giro::test {
 
-// A variable of the environment while one lives.
+// Sets an environment variable for its lifetime.
 class EnvironmentSetting {
  public:
   EnvironmentSetting(const char* name, const char* value) : name_(name) {

@@ -9,7 +9,7 @@
 
 namespace giro::test {
 
-// Runs `f` and expects giro::Error of `code`, its message one line that holds each of `words`.
+// Runs `f` and expects a giro::Error with `code` and a one-line message that contains each of `words`.
 template <class F>
 void expect_error(ErrorCode code, std::initializer_list<std::string> words, F&& f) {
   try {

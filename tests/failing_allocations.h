@@ -12,8 +12,8 @@
 
 #include <giro/runtime/error.h>
 
-// Replaces operator new and delete of the program: to be included by one of its source files. Works under the
-// sanitizers as well, whose malloc it calls; they cannot tell memory of new from that of malloc then.
+// Replaces the program's operator new and delete: include it in exactly one source file. It also works under the
+// sanitizers because it calls their malloc; they then cannot tell memory from new and memory from malloc apart.
 namespace giro::test {
 
 namespace allocations {
@@ -22,8 +22,8 @@ inline std::atomic<std::size_t> least_bytes = std::numeric_limits<std::size_t>::
 inline std::atomic<std::int64_t> seen = 0, first_to_fail = 0, last_to_fail = 0;
 }  // namespace allocations
 
-// Of the allocations of at least `least_bytes`, whatever their thread, number `first` fails, counted from 1, and those
-// after it up to `last`. Until this goes; one at a time.
+// Counts the allocations of at least `least_bytes` in all threads, from 1, and fails numbers `first` to `last`. Lasts
+// until its destruction; only one may exist at a time.
 class FailingAllocations {
  public:
   FailingAllocations(std::size_t least_bytes, std::int64_t first, std::int64_t last) {
@@ -37,11 +37,11 @@ class FailingAllocations {
   ~FailingAllocations() { allocations::least_bytes = std::numeric_limits<std::size_t>::max(); }
 };
 
-// Allocated and not freed.
+// Allocations that have not been freed.
 inline std::int64_t live_allocations() { return allocations::live; }
 
-// Smaller ones are not failed: to free a tree, nlohmann::json 3.11 allocates in its destructor, which ends the program
-// if that fails. For the trees of the tests that takes 512 bytes.
+// Smaller allocations never fail: the destructor of nlohmann::json 3.11 allocates to free a tree, and a failure there
+// terminates the program. For the trees in the tests that takes 512 bytes.
 inline constexpr std::size_t kLeastBytes = 1'024;
 
 // Whether a call ends with Error(out_of_memory) or std::bad_alloc.
@@ -57,13 +57,13 @@ bool runs_out_of_memory(F&& call) {
   return true;
 }
 
-// Fails each allocation of at least kLeastBytes that Scene::call() makes, alone and then with all that follow: the
-// call ends for want of memory, check_failed() holds, the same call succeeds, and nothing stays allocated. Each time it
-// is a new Scene. check_done() holds once the call has succeeded.
+// Fails each allocation of at least kLeastBytes in Scene::call(), first alone and then with all that follow. Each time
+// a new Scene's call must run out of memory, check_failed() must hold, the same call must then succeed, and nothing may
+// stay allocated. check_done() must hold after the successful call.
 template <class Scene>
 void fail_each_allocation() {
   {
-    Scene scene;  // makes what is made once
+    Scene scene;  // initializes what is made only once
     scene.call();
     scene.check_done();
   }
@@ -119,7 +119,7 @@ inline constexpr std::size_t kAlignment = alignof(std::max_align_t);
 }  // namespace allocations
 }  // namespace giro::test
 
-// Not inlined, or GCC takes free for what does not go with new.
+// noinline: otherwise GCC warns that free does not match new.
 #define GIRO_NEW [[gnu::noinline]]
 namespace giro_allocations = giro::test::allocations;
 

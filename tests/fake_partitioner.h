@@ -9,7 +9,7 @@
 
 namespace giro::test {
 
-// One of several ranks, of which the others are not there: it notes what it is asked for.
+// One of several ranks. The others do not exist: it only records its calls.
 struct FakePartitioner : Partitioner {
   FakePartitioner(int rank, int size) : rank_(rank), size_(size) {}
 
@@ -33,7 +33,7 @@ struct FakePartitioner : Partitioner {
   void set_failed() const noexcept override {}
 
   mutable std::vector<std::string> calls;
-  mutable std::vector<std::vector<double>> questions;  // that were agreed on
+  mutable std::vector<std::vector<double>> questions;  // the values of each agree() call
 
  private:
   int rank_, size_;

@@ -12,8 +12,8 @@
 
 namespace giro::test {
 
-// The machine's file system, with a record of the calls, "rename model.tmp" for one, and faults at will: the call
-// number `fail_at`, counted from 1, has an error; with `crash`, so does every later one, as if the process had died.
+// The machine's file system, with a record of the calls, such as "rename model.tmp", and injected faults: call number
+// `fail_at`, counted from 1, fails. With `crash`, every later call fails as well, as if the process had died.
 class FaultyFileSystem : public FileSystem {
  public:
   explicit FaultyFileSystem(std::size_t fail_at = 0, bool crash = false) : fail_at_(fail_at), crash_(crash) {}
@@ -71,7 +71,7 @@ class FaultyFileSystem : public FileSystem {
     FaultyWriter(FaultyFileSystem& owner, std::string path, std::unique_ptr<Writer> writer)
         : owner_(owner), path_(std::move(path)), writer_(std::move(writer)) {}
 
-    // One that fails has written half.
+    // A failing write has written half of its data.
     void write(const void* data, std::size_t bytes) override {
       try {
         owner_.enter("write", path_);
@@ -97,7 +97,7 @@ class FaultyFileSystem : public FileSystem {
   };
 
   void enter(const std::string& call, const std::string& path) {
-    const std::lock_guard lock(mutex_);  // stores write beside each other
+    const std::lock_guard lock(mutex_);  // stores write concurrently
     calls.push_back(call + " " + std::filesystem::path(path).filename().string());
     if (calls.size() == fail_at_ || (crash_ && fail_at_ > 0 && calls.size() > fail_at_)) {
       throw Error(ErrorCode::io, "injected: " + calls.back());

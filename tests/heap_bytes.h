@@ -5,12 +5,12 @@
 #include <cstddef>
 
 #ifdef __SANITIZE_ADDRESS__
-extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // in no header of GCC
+extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // not declared in any GCC header
 #endif
 
 namespace giro::test {
 
-// What the program has allocated and not freed.
+// Bytes that the program has allocated and not freed.
 inline std::size_t heap_bytes() {
 #ifdef __SANITIZE_ADDRESS__
   return __sanitizer_get_current_allocated_bytes();

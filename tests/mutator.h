@@ -11,8 +11,8 @@
 
 namespace giro::test {
 
-// Damages files, the same way each time for the same seed: bits and bytes, cuts, slices that are repeated or come from
-// other files, and sizes, binary and decimal, replaced by those at which arithmetic overflows.
+// Damages files, in the same way each time for the same seed. It flips bits, replaces bytes, cuts files, inserts slices
+// of the same or another file, and replaces binary and decimal sizes by values at which arithmetic overflows.
 class Mutator {
  public:
   explicit Mutator(std::uint64_t seed) : random_(seed) {}
@@ -65,7 +65,7 @@ class Mutator {
     const std::uint64_t edges[] = {0,          near,        1ull << 16,
                                    1ull << 31, 1ull << 32,  1ull << 62,
                                    1ull << 63, 100'000'000, static_cast<std::uint64_t>(Limits::max())};
-    return edges[below(std::size(edges))] + below(17) - 8;  // around 0 it wraps
+    return edges[below(std::size(edges))] + below(17) - 8;  // wraps around near 0
   }
 
   void replace_integer(std::string& bytes, std::size_t at) {

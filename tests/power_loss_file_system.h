@@ -17,16 +17,16 @@
 
 namespace giro::test {
 
-// A file system in memory that knows what is durable: the content of a file up to its last sync, and the names in a
-// directory up to its last sync_directory. after_power_loss() is what a disk might hold if the power failed now: of
-// what was not synced anything may be there or not, a file's end cut off or zeros, each change of a directory by
-// itself. It also records calls, and has faults at will, as FaultyFileSystem.
+// A file system in memory that tracks what is durable: a file's content up to its last sync, and a directory's names up
+// to its last sync_directory. after_power_loss() returns what a disk might hold if the power failed now. Whatever was
+// not synced may be lost: the end of a file may be cut off or zero, and each change of a directory may be missing. Like
+// FaultyFileSystem, it also records calls and injects faults.
 class PowerLossFileSystem final : public FileSystem {
  public:
-  std::vector<std::string> calls;  // as "rename /logs/model/checkpoint_0000000001"
-  std::size_t fail_at = 0;         // the call, counted from 1, that has an error
-  bool crash = false;              // so has every later one, as if the process had died
-  std::size_t ignore = 0;          // a call that does nothing, a sync, sync_directory or rename
+  std::vector<std::string> calls;  // such as "rename /logs/model/checkpoint_0000000001"
+  std::size_t fail_at = 0;         // the number of the failing call, counted from 1
+  bool crash = false;              // every later call fails too, as if the process had died
+  std::size_t ignore = 0;          // the number of a sync, sync_directory or rename that does nothing
   std::function<void()> before_call;
 
   std::shared_ptr<PowerLossFileSystem> after_power_loss(std::uint32_t seed) const {
@@ -36,7 +36,7 @@ class PowerLossFileSystem final : public FileSystem {
     return disk;
   }
 
-  // The same, what is durable and what is not.
+  // A copy that keeps track of what is durable.
   std::shared_ptr<PowerLossFileSystem> copy() const {
     auto disk = std::make_shared<PowerLossFileSystem>();
     std::map<const Node*, std::shared_ptr<Node>> copies;
@@ -44,14 +44,14 @@ class PowerLossFileSystem final : public FileSystem {
     return disk;
   }
 
-  // All names and contents there are, but for names with one of `unseen` in them.
+  // All names and contents, except entries with one of `unseen` in their names.
   std::string everything(const std::vector<std::string>& unseen = {}) const {
     std::string text;
     describe(*root_, unseen, text);
     return text;
   }
 
-  // The content of a file, to be looked at or damaged.
+  // A file's content, to read or damage.
   std::string& content(const std::string& path) { return find(path, Kind::file).data; }
 
   std::unique_ptr<Writer> create(const std::string& path) override {
@@ -129,15 +129,15 @@ class PowerLossFileSystem final : public FileSystem {
  private:
   struct Node;
   using Entries = std::map<std::string, std::shared_ptr<Node>>;
-  struct Change {  // of a directory, at once
+  struct Change {  // an atomic change of a directory
     std::string gone, name;
-    std::shared_ptr<Node> node;  // null: `name` goes
+    std::shared_ptr<Node> node;  // null: `name` is removed
   };
   struct Node {
     Kind kind = Kind::file;
     std::string data, durable;
     Entries entries, durable_entries;
-    std::vector<Change> pending;  // what leads from the durable entries to the present
+    std::vector<Change> pending;  // changes from the durable entries to the present ones
     std::weak_ptr<int> lock;
   };
   enum class Loss { everything, nothing, latest, any };
@@ -192,10 +192,10 @@ class PowerLossFileSystem final : public FileSystem {
   }
 
   bool dead() const { return crash && fail_at > 0 && calls.size() > fail_at; }
-  // Whether the call is to be made.
+  // Returns whether to execute the call.
   bool enter(const std::string& call, const std::string& path) {
     calls.push_back(call + " " + path);
-    if (const auto hook = before_call) hook();  // a copy: it may end itself
+    if (const auto hook = before_call) hook();  // a copy: the hook may replace itself
     if (calls.size() == fail_at || dead()) throw Error(ErrorCode::io, "injected: " + calls.back());
     return calls.size() != ignore;
   }
@@ -237,7 +237,7 @@ class PowerLossFileSystem final : public FileSystem {
     if (loss == Loss::any || loss == Loss::latest) {
       const std::size_t more = node.data.size() - std::min(node.data.size(), node.durable.size());
       left->data = node.data.substr(0, node.durable.size() + random() % (more + 1));
-      if (random() % 2 == 0) left->data.resize(node.data.size());  // with zeros
+      if (random() % 2 == 0) left->data.resize(node.data.size());  // padded with zeros
       left->durable = left->data;
     }
     Entries entries = node.durable_entries;
@@ -251,7 +251,7 @@ class PowerLossFileSystem final : public FileSystem {
     left->durable_entries = left->entries;
     return left;
   }
-  // A node may have several places: a present one, and durable or pending ones.
+  // A node may be in several places: among the present, the durable and the pending entries.
   static std::shared_ptr<Node> copy(const std::shared_ptr<Node>& node,
                                     std::map<const Node*, std::shared_ptr<Node>>& copies) {
     if (!node) return nullptr;

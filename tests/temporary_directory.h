@@ -13,7 +13,7 @@
 
 namespace giro::test {
 
-// Where files lie in memory, if there is such a place: for tests that sync much, and need no disk.
+// A directory in memory if the machine has one, for tests that sync a lot and need no disk.
 inline std::filesystem::path memory_directory() {
   const std::filesystem::path memory = "/dev/shm";
   std::error_code error;
@@ -21,7 +21,7 @@ inline std::filesystem::path memory_directory() {
   return has_room && ::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();
 }
 
-// A new directory that goes with its contents; in memory unless it is given a parent.
+// A new directory, removed with its contents on destruction; in memory unless it is given a parent.
 class TemporaryDirectory {
  public:
   explicit TemporaryDirectory(const std::filesystem::path& parent = memory_directory()) {

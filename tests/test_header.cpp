@@ -1,1 +1,1 @@
-// The precompiled header of the tests belongs to this file's target.
+// The target of this file owns the tests' precompiled header.

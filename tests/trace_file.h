@@ -12,11 +12,11 @@
 
 namespace giro::test {
 
-// What a trace's file holds, in the file's order.
+// The content of a trace file, in the file's order.
 struct TraceFile {
   struct Span {
     std::string track, category, name;
-    std::int64_t begin, end;  // nanoseconds from the trace's beginning
+    std::int64_t begin, end;  // nanoseconds from the trace's start
     std::map<std::string, std::int64_t> args;
   };
 

@@ -15,24 +15,25 @@ namespace detail {
 struct Source;
 }
 
-// The training at one step, as a TrainLoop yields it. A value: it stays as it is while the training goes on. Copies of
-// it are cheap. The tensors are copied, on their device, only if one is still held when the stream goes on, so
+// The training at one step, as a TrainLoop yields it. It is a value: it does not change while the training goes on.
+// Copies are cheap. The tensors are copied, on their device, only if a checkpoint is still held when the stream goes
+// on. So
 //
 //   for (const auto& checkpoint : train_loop) { ... }
 //
-// costs no copy, and a checkpoint that is kept from one round to another costs one.
+// copies nothing, and keeping a checkpoint from one iteration to the next costs one copy.
 class Checkpoint {
  public:
-  std::int64_t step = 0;               // updates in all
-  std::int64_t n_completed_steps = 0;  // since the checkpoint before
-  double elapsed_time = 0;             // seconds that those took
+  std::int64_t step = 0;               // updates in total
+  std::int64_t n_completed_steps = 0;  // since the previous checkpoint
+  double elapsed_time = 0;             // seconds for those steps
   double loss = 0;                     // of the latest step, over all ranks
   Elapsed elapsed = {};                // where the run is
 
-  // The leaves "params/...", "opt_state/..." and "grads/..." on their device (TrainState); valid as long as a copy of
-  // this lives and the stream does not go on. The gradients are those of the latest step. Where ranks have shards of
-  // the state, the moments are this rank's pieces, and the gradients are right in what this rank updates alone.
-  // Error(invalid_argument) where the training has failed since, and for one that no stream has made.
+  // The leaves "params/...", "opt_state/..." and "grads/..." on their device (TrainState). They are valid while a copy
+  // of this lives and the stream does not go on. The gradients are those of the latest step. If ranks hold shards of
+  // the state, the moments are this rank's pieces, and the gradients are right only in the part that this rank updates.
+  // Error(invalid_argument) if the training has failed since, or if this comes from no stream.
   std::vector<Leaf> model_params() const { return state().flatten("params"); }
   std::vector<Leaf> optimizer_state() const { return state().flatten("opt_state"); }
   std::vector<Leaf> grads() const { return state().flatten("grads"); }
@@ -47,7 +48,7 @@ class Checkpoint {
   std::shared_ptr<detail::Source> source_;
 };
 
-// A checkpoint and its metrics, by their group, such as "train" or "eval", and label.
+// A checkpoint and its metrics, each with a group, such as "train" or "eval", and a label.
 class Summary : public Checkpoint {
  public:
   struct Metric {

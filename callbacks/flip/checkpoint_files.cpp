@@ -25,7 +25,7 @@ BestCheckpointFileWriter::BestCheckpointFileWriter(const std::string& output_dir
       group_(group),
       highest_(highest),
       log_(std::move(log)),
-      // A training that has gone back to an earlier step replaces what it has saved later.
+      // A training that went back to an earlier step replaces its later checkpoints.
       save_(giro::checkpoint(dir_,
                              {.overwrite = true, .monitor = group + "/" + metric, .mode = highest ? "max" : "min"})) {}
 

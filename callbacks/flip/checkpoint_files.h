@@ -12,15 +12,15 @@
 
 namespace giro::flip {
 
-// Saves each checkpoint into a directory, durable when the call returns, and gives it back. Checkpoints of later steps
-// that lie there, as where the training goes on from its best one, then go. In a pipeline of one's own it comes last:
-// what would come after it, such as a LowestCheckpointFileWriter, is lost to a training that is killed between the two.
-// Errors: those of giro::Checkpoint.
+// Saves each checkpoint into a directory, durably before the call returns, and returns it. Checkpoints of later steps
+// in the directory are then removed, for example after a training was resumed from its best one. In a pipeline of your
+// own put it last: if the training is killed between it and a later stage, such as a LowestCheckpointFileWriter, the
+// resumed training does not run that stage for this checkpoint. Errors: those of giro::Checkpoint.
 class CheckpointFileWriter {
  public:
-  static constexpr bool kRunsLast = true;  // in flip::serial, wherever it stands
+  static constexpr bool kRunsLast = true;  // in flip::serial, at any position
 
-  // The newest `keep` stay.
+  // Keeps the newest `keep` checkpoints.
   explicit CheckpointFileWriter(const std::string& output_dir, std::int64_t keep = 1)
       : save_(giro::checkpoint(output_dir, {.keep = keep, .overwrite = true})) {}
 
@@ -36,7 +36,7 @@ class CheckpointFileWriter {
 
 namespace detail {
 
-// Saves a summary whose metric is as good as any before, or better.
+// Saves a summary whose metric is at least as good as all before.
 class BestCheckpointFileWriter {
  public:
   Summary operator()(Summary summary);
@@ -56,10 +56,10 @@ class BestCheckpointFileWriter {
 
 }  // namespace detail
 
-// Saves the summaries whose metric is the lowest so far, equal ones included, and gives each back. It stays in
-// "<output_dir>/lowest_<group>_<metric>", so other writers may use the same directory, and begins with the value of the
-// one there, up to the step at hand. NaN is never the lowest. `log` is told that value when the first summary comes.
-// Errors: those of giro::Checkpoint; not_found where a summary has no such metric, naming the nearest.
+// Saves each summary whose metric is the lowest so far, or equal to that, and returns every summary. It saves in
+// "<output_dir>/lowest_<group>_<metric>", so other writers may use the same directory. It starts from the value of the
+// latest checkpoint there, up to the current step, and tells it to `log` when the first summary comes. NaN is never the
+// lowest. Errors: those of giro::Checkpoint; not_found if a summary does not have the metric, naming the nearest.
 class LowestCheckpointFileWriter : public detail::BestCheckpointFileWriter {
  public:
   LowestCheckpointFileWriter(const std::string& output_dir, const std::string& metric,
@@ -75,7 +75,7 @@ class HighestCheckpointFileWriter : public detail::BestCheckpointFileWriter {
       : BestCheckpointFileWriter(output_dir, metric, group, true, std::move(log)) {}
 };
 
-// For TrainLoopOptions::init: the training goes on from the newest checkpoint of the directory, if there is one.
+// For TrainLoopOptions::init: resumes the training from the newest checkpoint of the directory, if there is one.
 // Errors: those of giro::restore.
 class CheckpointFileReader {
  public:
@@ -86,7 +86,7 @@ class CheckpointFileReader {
   std::string dir_;
 };
 
-// The same of what a LowestCheckpointFileWriter, or a HighestCheckpointFileWriter, has saved.
+// The same for the checkpoints of a LowestCheckpointFileWriter or a HighestCheckpointFileWriter.
 class LowestCheckpointFileReader : public CheckpointFileReader {
  public:
   LowestCheckpointFileReader(const std::string& dir, const std::string& metric, const std::string& group = "eval");

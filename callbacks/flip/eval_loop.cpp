@@ -16,7 +16,7 @@
 namespace giro::flip {
 namespace {
 
-// A signal waits until the evaluation is over: the stream heeds it.
+// A signal waits until the evaluation is over; then the stream handles it.
 struct Uninterrupted : Arbiter {
   int interrupt() override { return 0; }
   bool save() override { return false; }
@@ -34,7 +34,7 @@ Step<TrainState> eval_step(const EvalTask& task) {
       std::source_location());
 }
 
-// Of values that lie in one piece. `ranks`: set where each rank has one shard of the values.
+// Of contiguous values. `ranks`: set if each rank has one shard of the values.
 double l2_norm(const Tensor& values, const Stream& stream, const Partitioner* ranks = nullptr) {
   const Buffer buffer = stream.allocate(sizeof(float));
   const Tensor squares(buffer.data(), DType::f32, {}, values.device());
@@ -46,7 +46,7 @@ double l2_norm(const Tensor& values, const Stream& stream, const Partitioner* ra
 double gradients_l2_norm(const TrainState& state) {
   const Collection& grads = state.collection("grads");
   const Partitioner* const ranks = state.partitioner().get();
-  // Where ranks update a shard each, they know the gradients of that alone.
+  // If each rank updates a shard, it has the gradients of that shard only.
   if (ranks == nullptr || ranks->update_shard().count == 1) return l2_norm(grads.flat(), state.stream());
   return l2_norm(grads.flat(ranks->update_shard()), state.stream(), ranks);
 }

@@ -19,8 +19,8 @@
 
 namespace giro::flip {
 
-// Of the model's outputs and a batch: a scalar, which weighs as much as the batch has rows, or a Metric, which knows
-// what it weighs, as nn::average(values, batch["mask"]).
+// A function of the model's outputs and a batch. It returns a scalar, weighted by the number of rows of the batch, or a
+// Metric with a weight of its own, such as nn::average(values, batch["mask"]).
 class MetricFunction {
  public:
   template <class F>
@@ -40,9 +40,9 @@ class MetricFunction {
 
 // What to evaluate.
 struct EvalTask {
-  std::vector<std::pair<std::string, MetricFunction>> metrics;  // by their labels
+  std::vector<std::pair<std::string, MetricFunction>> metrics;  // by label
   Dataset data;
-  std::optional<nn::Layer> model = {};  // default: the one that is trained
+  std::optional<nn::Layer> model = {};  // default: the trained one
 };
 
 struct EvalLoopOptions {
@@ -51,19 +51,20 @@ struct EvalLoopOptions {
   std::string group = "eval";                // of the metrics
 };
 
-// Evaluates a checkpoint: over the first n_steps batches of the data, each time the same. The summary has the mean of
-// each metric over all rows, and in the group "train" the loss, seconds_per_step, gradients_l2norm and weights_l2norm,
-// the L2 norms of all gradients of the latest step and of all parameters. The checkpoint's state stays as it is.
+// Evaluates a checkpoint over the first n_steps batches of the data, the same ones each time. The summary has the mean
+// of each metric over all rows. Its group "train" has the loss, seconds_per_step, and gradients_l2norm and
+// weights_l2norm, the L2 norms of all gradients of the latest step and of all parameters. The checkpoint's state does
+// not change.
 //
 //   for (const auto& checkpoint : train_loop) {
 //     const auto summary = eval_loop(checkpoint);
 //   }
 //
-// A summary that is evaluated again, over other data, keeps the metrics that it has.
+// A summary that is evaluated again, over other data, keeps its metrics of other groups.
 class EvalLoop {
  public:
-  // Errors: invalid_argument for n_steps < 1 or more than the data have, data without a batch or, without n_steps,
-  // without an end, no metric, two of a label, or the group "train".
+  // Errors: invalid_argument for n_steps < 1 or more than the data's batches, empty data, endless data without n_steps,
+  // no metric, two metrics with one label, or the group "train".
   explicit EvalLoop(EvalLoopOptions options);
   EvalLoop(EvalLoop&&) noexcept;
   EvalLoop& operator=(EvalLoop&&) noexcept;

@@ -6,14 +6,15 @@
 
 namespace giro::flip {
 
-// Calls its stages one after the other, each with what the one before has returned:
+// Calls its stages one after the other, each with the result of the one before:
 //
 //   auto process = giro::flip::serial(std::move(eval_loop), giro::flip::SummaryLogger(),
-//   giro::flip::SummaryWriter(dir)); for (const auto& checkpoint : train_loop) process(checkpoint);
+//                                     giro::flip::SummaryWriter(dir));
+//   for (const auto& checkpoint : train_loop) process(checkpoint);
 //
-// A stage is anything that can be called with a checkpoint, or summary, and returns one. A stage with kRunsLast = true,
-// as a CheckpointFileWriter, is called after those that follow it: a training that goes on from what it has saved does
-// not come by them again.
+// A stage is anything that can be called with a checkpoint or summary and returns one. A stage with kRunsLast = true,
+// such as a CheckpointFileWriter, is called after the stages that follow it: a training resumed from its save does not
+// run them for that checkpoint again.
 template <class... Stages>
 class Serial {
  public:

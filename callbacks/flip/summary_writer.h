@@ -8,12 +8,11 @@
 
 namespace giro::flip {
 
-// Writes the metrics of each summary as scalars "group/label", which TensorBoard shows, and gives the summary back. A
-// training that goes on from a checkpoint goes on in the same directory. Of several ranks rank 0 writes. Errors: those
-// of giro::SummaryWriter.
+// Writes the metrics of each summary for TensorBoard as scalars "group/label", and returns the summary. A resumed
+// training continues in the same directory. Only rank 0 writes. Errors: those of giro::SummaryWriter.
 class SummaryWriter {
  public:
-  // Touches nothing yet.
+  // Creates nothing yet.
   explicit SummaryWriter(std::string output_dir, SummaryWriterOptions options = {.resume = true});
 
   Summary operator()(Summary summary);

@@ -78,20 +78,20 @@ struct TrainLoop::Impl {
     if (source) source->of_run = nullptr;
     source.reset();
   }
-  // The first step after this one at which a checkpoint comes: (step - 1) is a multiple of n_steps_per_checkpoint.
+  // The next step with a checkpoint: (step - 1) is a multiple of n_steps_per_checkpoint.
   std::int64_t next_checkpoint() const {
     const std::int64_t each = options.n_steps_per_checkpoint;
     return steps() == 0 ? 1 : 1 + each + (steps() - 1) / each * each;
   }
 
-  // The checkpoint there, or where the stream ends before; none if it ends here.
+  // The checkpoint at step `until`, or where the stream ends before; none if it has ended here.
   std::optional<Checkpoint> advance(std::int64_t until) {
     if (why != Advanced::reached) return std::nullopt;
     if (is_held()) source->own.emplace(run->state().clone());
     leave_source();
     const double begin = Elapsed::now();
     const std::int64_t before = steps();
-    why = Advanced::stopped;  // an error ends it
+    why = Advanced::stopped;  // in case advance() throws
     why = run->advance(at(until));
     signal = run->interrupted();
     if (steps() == before) return std::nullopt;
@@ -110,7 +110,7 @@ struct TrainLoop::Impl {
     if (auto checkpoint = advance(until)) return std::move(*checkpoint);
     refuse_to_go_on(function);
   }
-  // A signal while no step was running, as in the body of a loop over checkpoints, which has come to its end.
+  // Handles a signal that came while no step ran, as in the body of a loop over checkpoints, after its last one.
   void heed_signal() {
     if (why != Advanced::reached) return;
     double found = giro::detail::interrupt_signal();
@@ -129,8 +129,8 @@ struct TrainLoop::Impl {
   TrainLoopOptions options;
   std::optional<Dataset> data;
   std::optional<Run<TrainState, Dataset>> run;
-  Advanced why = Advanced::reached;  // why the stream has ended, or that it goes on
-  int signal = 0;                    // that has ended it
+  Advanced why = Advanced::reached;  // why the stream has ended; reached: it goes on
+  int signal = 0;                    // that ended it
   std::shared_ptr<detail::Source> source;
 };
 

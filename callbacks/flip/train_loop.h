@@ -28,64 +28,65 @@ struct TrainTask {
   // A scalar of the model's outputs and the batch, whose other features are the targets:
   //   [](const nn::Var& logits, const Batch& batch) { return mean(softmax_cross_entropy(logits, batch["label"])); }
   std::function<nn::Var(const nn::Var& outputs, const Batch& batch)> loss;
-  Dataset data;  // batch k is that of step k + 1
+  Dataset data;  // batch k is for step k + 1
 };
 
 struct TrainLoopOptions {
   TrainTask task;
   std::int64_t n_steps_per_checkpoint = 1;
-  std::int64_t n_steps = 0;  // in all, those included that a checkpoint was read after
+  std::int64_t n_steps = 0;  // in total, including those before a loaded checkpoint
   // Reads a checkpoint into the state, if there is one (CheckpointFileReader).
   std::function<Restored(TrainState& state)> init = {};
   std::uint64_t seed = 0;             // of initial values
-  std::optional<Device> device = {};  // default: the best there is
+  std::optional<Device> device = {};  // default: the best available
   std::shared_ptr<const Partitioner> partitioner = nullptr;
-  std::function<void(const std::string& line)> log = {};  // of rank 0; default: nobody
+  std::function<void(const std::string& line)> log = {};  // called on rank 0; default: no log
 };
 
-// The training as a stream of checkpoints: one after step s where (s - 1) % n_steps_per_checkpoint == 0, and one after
-// the last.
+// The training as a stream of checkpoints: one after each step s with (s - 1) % n_steps_per_checkpoint == 0, and one
+// after the last.
 //
 //   giro::flip::TrainLoop train_loop({.task = {.model = model, .optimizer = giro::optim::sgd(0.1), .loss = loss,
 //                                              .data = train},
 //                                     .n_steps_per_checkpoint = 25, .n_steps = 100});
 //   for (const auto& checkpoint : train_loop) { ... }
 //
-// Between two checkpoints the device runs alone; at each the host waits for it. The stream ends early where the data
-// end, or with a signal: after the checkpoint of the step at hand.
+// Between two checkpoints the device runs alone; at each the host waits for it. The stream ends early when the data
+// end, or by a signal after the checkpoint of the current step.
 class TrainLoop {
  public:
   class Iterator;
   class Checkpoints;
 
-  // Makes the state, and reads the checkpoint. Errors: invalid_argument for n_steps < 0, n_steps_per_checkpoint < 1 or
-  // no loss; those of TrainState::create and of init; communication where the ranks have not read the same.
+  // Creates the state and reads the checkpoint. Errors: invalid_argument for n_steps < 0, n_steps_per_checkpoint < 1 or
+  // no loss; those of TrainState::create and of init; communication if the ranks have not read the same checkpoint.
   explicit TrainLoop(TrainLoopOptions options);
   TrainLoop(TrainLoop&&) noexcept;
   TrainLoop& operator=(TrainLoop&&) noexcept;
   ~TrainLoop();
 
-  // The checkpoints until n_steps, from here on; or until so many steps in all. Errors: LoopError, as of giro::loop,
-  // after which the stream has ended; invalid_argument where it has ended before for another reason than a signal.
+  // The checkpoints from here on, until TrainLoopOptions::n_steps or until `n_steps` steps in total. Errors: LoopError,
+  // as giro::loop, which ends the stream; invalid_argument if the stream has already ended for a reason other than a
+  // signal.
   Iterator begin();
   std::default_sentinel_t end() const noexcept { return {}; }
   Checkpoints operator()(std::int64_t n_steps);
 
-  // One step more; or the steps that remain until the next checkpoint. Neither ends at n_steps. Errors: LoopError;
-  // invalid_argument where the stream has ended.
+  // Runs one more step, or the steps until the next checkpoint. Neither ends at n_steps. Errors: LoopError;
+  // invalid_argument if the stream has ended.
   Checkpoint next_step();
   Checkpoint next_checkpoint();
 
-  std::int64_t step() const;  // updates in all
+  std::int64_t step() const;  // updates in total
   int interrupted() const;    // the signal that has ended the stream, or 0
 
  private:
   struct Impl;
   const std::shared_ptr<Impl>& impl() const;
-  std::shared_ptr<Impl> impl_;  // and its iterators'
+  std::shared_ptr<Impl> impl_;  // shared with its iterators
 };
 
-// Move-only. While one lives, a signal waits for the step at hand.
+// Move-only. While one lives, a signal takes effect after the current step.
 class TrainLoop::Iterator {
  public:
   using value_type = Checkpoint;

@@ -36,7 +36,7 @@ std::int64_t seconds_of(const std::string& name) {
   return number;
 }
 
-// Whether an event is of a step, and of this one or a later one.
+// Whether an event has a step, and it is this one or a later one.
 bool is_of_step_or_later(std::string_view event, std::int64_t step) {
   std::int64_t its_step = 0;
   bool has_step = false;
@@ -82,7 +82,7 @@ void EventFile::remove_from(std::int64_t step) {
       if (stays) append_tfrecord(kept, *record);
       all &= stays;
     }
-    // Nothing can be read after a record that is not whole.
+    // Nothing after an incomplete record can be read, so it need not be kept.
     if (!all) replace_file(*files_, path, kept);
   }
 }
@@ -100,7 +100,7 @@ void EventFile::add(double date, std::int64_t step, int field, const ProtoMessag
   event_.clear();
   event_.add_double(kWallTime, date).add_integer(kStep, step).add_message(field, value);
   append_tfrecord(records_, event_.bytes());
-  // A clock that was set back shall not hold back the records.
+  // A clock that was set back must not delay the records.
   if (records_.size() < kMostGathered && date >= flushed_date_ && date < flushed_date_ + flush_interval_) return;
   flush();
   flushed_date_ = date;
@@ -108,7 +108,7 @@ void EventFile::add(double date, std::int64_t step, int field, const ProtoMessag
 
 void EventFile::flush() {
   if (records_.empty() || !writer_) return;
-  // Nothing can be read after a record that was not written whole: what comes then goes to another file.
+  // Nothing after an incomplete record can be read: if this fails, later records go to another file.
   std::unique_ptr<FileSystem::Writer> writer = std::move(writer_);
   const std::string records = std::exchange(records_, {});
   writer->write(records.data(), records.size());

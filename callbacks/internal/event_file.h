@@ -10,22 +10,22 @@
 
 namespace giro::detail {
 
-// A file of TensorBoard's events, TFRecords, in a directory that nobody else writes events to meanwhile. Its name comes
-// after those of the files that are there, which is the order in which TensorBoard reads them. Records are gathered,
-// and written when there are many or some time has passed. Dates are seconds since the Unix epoch.
+// A file of TensorBoard events (TFRecords), in a directory that it locks against other writers. Its name sorts after
+// those of existing files, because TensorBoard reads them in that order. Records are buffered, and written when there
+// are many or some time has passed. Dates are seconds since the Unix epoch.
 class EventFile {
  public:
-  // Makes the directory and locks it; the first event begins the file. Errors: io; invalid_argument, naming the
-  // process, if the directory is being written.
+  // Creates and locks the directory; the first event creates the file. Errors: io; invalid_argument, naming the
+  // process, if another writer has the lock.
   EventFile(std::string dir, std::shared_ptr<FileSystem> files, double flush_interval);
 
-  // Takes what is of this step and later ones out of the files that are there; what comes then goes to another.
+  // Removes the events of this step and later ones from the existing files. Later events go to another file.
   void remove_from(std::int64_t step);
   void add_summary(double date, std::int64_t step, const ProtoMessage& summary);
-  // Who has read what was written of this step and later ones is to drop it.
+  // Tells readers to drop what they have read of this step and later ones.
   void add_session_start(double date, std::int64_t step);
   void flush();
-  // Also across a power loss.
+  // Makes the file safe from a power loss, too.
   void sync();
 
  private:
@@ -36,9 +36,9 @@ class EventFile {
   std::shared_ptr<FileSystem> files_;
   double flush_interval_;
   std::unique_ptr<FileSystem::Lock> lock_;
-  std::unique_ptr<FileSystem::Writer> writer_;  // null before the first event, and where writing has failed
+  std::unique_ptr<FileSystem::Writer> writer_;  // null before the first event, and after a failed write
   std::int64_t number_ = 0;                     // in the name of the newest file
-  std::string records_;                         // that were not written yet
+  std::string records_;                         // not written yet
   ProtoMessage event_;
   double flushed_date_ = 0;
 };

@@ -34,7 +34,7 @@ HistogramBuckets buckets_of(const T* elements, std::int64_t size, std::int64_t c
     row[0] = edge(bucket);
     row[1] = edge(bucket + 1);
   }
-  // So that the range is finite.
+  // Halves the values where the range would overflow.
   const double scale = std::isinf(greatest - least) ? 0.5 : 1;
   const double range = greatest * scale - least * scale;
   for (std::int64_t i = 0; i < size; ++i) {

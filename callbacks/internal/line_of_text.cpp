@@ -6,8 +6,8 @@
 namespace giro::detail {
 namespace {
 
-// While it lives, this thread's characters are UTF-8, whatever the program's locale is. A system without such a locale
-// takes each byte beyond ASCII for a space.
+// While it lives, this thread reads characters as UTF-8, whatever the program's locale. On a system without such a
+// locale each byte beyond ASCII becomes a space.
 class Utf8Scope {
  public:
   Utf8Scope() {

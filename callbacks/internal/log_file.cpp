@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 16;
 
-// The lock of a file, beside it, by whatever name it is called here.
+// The path of a file's lock, beside the file. It is the same for all names of the file.
 std::string lock_of(const std::string& path) {
   std::error_code error;
   std::filesystem::path file = std::filesystem::weakly_canonical(path, error);
@@ -34,7 +34,7 @@ LogFile::LogFile(std::string path, LoggerOptions options, LineEnd line_end)
   }
 }
 
-// Whole lines: what a crash has left of the last one is none.
+// Only complete lines: a crash may have cut the last one.
 std::vector<std::string> LogFile::read_lines() const {
   const std::vector<char> content = options_.files->read(path_);
   const std::string_view text(content.data(), content.size());
@@ -59,7 +59,8 @@ std::shared_ptr<void> LogFile::claim(std::shared_ptr<void> owner) {
   lock_ = lock_for_writing(files, lock_of(path_), path_);
   remove_temporaries(files, path_ + ".tmp-");
   std::shared_ptr<void> held(this, [this, owner = std::move(owner)](void*) mutable {
-    const std::shared_ptr<void> until_released = std::move(owner);  // claim_ keeps this function longer
+    const std::shared_ptr<void> until_released =
+        std::move(owner);  // claim_ keeps this function, so the owner must leave it
     release();
   });
   claim_ = held;
@@ -70,7 +71,7 @@ void LogFile::release() noexcept {
   try {
     flush();
   } catch (...) {
-    // sync() tells of errors; this cannot.
+    // This cannot report errors; sync() does.
   }
   writer_.reset();
   lock_.reset();
@@ -119,7 +120,7 @@ void LogFile::replace(const std::function<std::string(const std::vector<std::str
 
 void LogFile::end_line(double date) {
   text += '\n';
-  // A clock that was set back shall not hold back the lines.
+  // A clock that was set back must not delay the lines.
   if (text.size() < kBufferBytes && date >= flushed_date_ && date < flushed_date_ + options_.flush_interval) return;
   flush();
   flushed_date_ = date;
@@ -127,7 +128,7 @@ void LogFile::end_line(double date) {
 
 void LogFile::flush() {
   if (text.empty() || !writer_) return;
-  // A line that could not be written whole is not written a second time.
+  // Lines are not written again after a failed write, which may have written a part of them.
   const std::string lines = std::exchange(text, {});
   const std::optional<std::uint64_t> before = std::exchange(bytes_, std::nullopt);
   writer_->write(lines.data(), lines.size());

@@ -13,11 +13,11 @@
 
 namespace giro::detail {
 
-// A file that grows by lines. They are gathered, and written when there are many or some time has passed. Only what
-// has claimed it writes to it.
+// A file that grows by lines. They are buffered, and written when there are many or some time has passed. Only the
+// holder of a claim writes to it.
 class LogFile {
  public:
-  // Where the line of `text` that begins at `begin` ends: at its line break, or npos if there is none.
+  // The position of the line break that ends the line of `text` at `begin`, or npos if there is none.
   using LineEnd = std::size_t (*)(std::string_view text, std::size_t begin);
 
   LogFile(std::string path, LoggerOptions options, LineEnd line_end);
@@ -29,23 +29,24 @@ class LogFile {
   bool appends() const noexcept { return options_.append; }
   void set_appends() noexcept { options_.append = true; }
 
-  // Creates the directory, and keeps all others from writing to the file, here or in another process, until the last of
-  // what this returns goes; then what was gathered is written, and the file closed. `owner` keeps this alive. Removes
-  // what others left that died while they replaced the file. Error(invalid_argument) where another writes to it.
+  // Creates the directory and locks the file against other writers in this process and others, until the last copy of
+  // the returned pointer is destroyed. Then the buffered lines are written and the file is closed. `owner` keeps this
+  // alive. Removes the leftovers of processes that died while replacing the file. Error(invalid_argument) if another
+  // writer has the lock.
   std::shared_ptr<void> claim(std::shared_ptr<void> owner);
-  // Opens a file again that was closed, if nobody has changed it since. Whether it did.
+  // Reopens a closed file if its size has not changed since. Returns whether it did.
   bool reopen();
-  // Creates the file, unless it was open before. With LoggerOptions::append the lines of what is there stay for which
-  // `stays` says so. Lines are given without their breaks, LF or CR LF. Error(corrupt_data) for one with another's
-  // break in it.
+  // The first call creates the file anew, unless LoggerOptions::append is set. Otherwise the existing lines stay for
+  // which `stays` returns true. Lines are given without their breaks, LF or CR LF. Error(corrupt_data) if the text
+  // after the last line's end still has a line break, as after a quote that nothing closes.
   void open(const std::function<bool(const std::string& line)>& stays);
-  // What the whole file holds, at once or not at all, with the lines that were not written yet.
+  // Replaces the whole file, completely or not at all. `content` gets all lines, including buffered ones.
   void replace(const std::function<std::string(const std::vector<std::string>& lines)>& content);
 
-  std::string text;  // of the line so far, and of those before it that were not written yet
+  std::string text;  // buffered lines, and the one that is not finished
   void end_line(double date);
   void flush();
-  // Also across a power loss.
+  // Makes the file safe from a power loss, too.
   void sync();
 
  private:
@@ -59,7 +60,7 @@ class LogFile {
   std::unique_ptr<FileSystem::Lock> lock_;
   std::unique_ptr<FileSystem::Writer> writer_;
   bool has_begun_ = false;
-  std::optional<std::uint64_t> bytes_;  // in the file, as far as is known
+  std::optional<std::uint64_t> bytes_;  // in the file; unset after a failed write
   double flushed_date_ = 0;
 };
 

@@ -6,7 +6,7 @@
 
 #include <giro/callbacks/metric_writer.h>
 
-// What the MetricWriters of text have in common.
+// Shared by the MetricWriters that write text.
 namespace giro::detail {
 
 // Error(invalid_argument), naming the writer, for a step below 0 and for an empty tag.
@@ -24,17 +24,17 @@ void expect_step_and_tags(const char* writer, std::int64_t step, const Tagged& t
   }
 }
 
-// How many elements lie in each of the buckets between the edges, of which there is one more. An element at the last
-// edge lies in the last bucket.
+// The edges of the buckets, one more than buckets, and the number of elements in each bucket. An element at the last
+// edge is in the last bucket.
 struct Histogram {
   std::vector<double> edges;
   std::vector<std::int64_t> counts;
 };
-// As TensorBoard's: 30 buckets of equal width from the least to the largest element, or one of width 1 around them
-// where they are alike; none where there are no elements. Elements that are not finite are left out.
+// As TensorBoard's: 30 buckets of equal width from the smallest to the largest element, or one of width 1 around them
+// if they are nearly equal; none without elements. Elements that are not finite are left out.
 Histogram histogram_of(const HostArray& array);
 
-// "true", "0.001" or a text as it is.
+// "true", "0.001", or the text itself.
 std::string text_of(const HParam& hparam);
 
 }  // namespace giro::detail

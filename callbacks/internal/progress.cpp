@@ -15,9 +15,9 @@
 namespace giro::detail {
 namespace {
 
-constexpr std::size_t kUnknownColumns = 80;  // of a terminal that does not tell
+constexpr std::size_t kUnknownColumns = 80;  // of a terminal whose width is unknown
 
-// What counts in a metric's value (Logs::add_metric); 1 where it does not say.
+// How many elements count in a metric's value (Logs::add_metric); 1 if the logs do not say.
 double count_of(const Logs& logs, const Logs::Entry& entry) {
   const auto found = logs.schema().find(kCounts, name_in_counts(entry.collection, entry.name));
   return found ? logs.value(*found) : 1;
@@ -66,7 +66,7 @@ void Progress::update(const Elapsed& elapsed, const Logs& logs) {
     draw(true);
     return;
   }
-  // A clock that was set back shall not silence the bar.
+  // A clock that was set back must not stop the bar.
   const double interval = terminal_ ? options_.interval : options_.file_interval;
   if (elapsed.date < drawn_date_ || elapsed.date >= drawn_date_ + interval) draw(false);
 }
@@ -88,7 +88,7 @@ void Progress::Metric::persist(Archive& archive) {
 void Progress::persist(Archive& archive) {
   archive("metrics", metrics_)("begin", begin_)("done", done_)("dated", dated_)("finished", finished_);
   archive.date("drawn_date", drawn_date_);
-  if (archive.is_reading()) finished_ = done_ >= options_.total;  // it may be another now
+  if (archive.is_reading()) finished_ = done_ >= options_.total;  // the total may have changed
 }
 
 double Progress::step_time() const noexcept {
@@ -133,11 +133,11 @@ std::vector<Progress::Shown> Progress::shown() const {
   return shown;
 }
 
-// The first call, or that of another loop.
+// Starts the bar for another loop.
 void Progress::begin(const Elapsed& elapsed) {
   end();
   begin_ = elapsed;
-  // A terminal shows at once that something is going on; a file waits for news.
+  // A terminal shows the bar at once; a file gets its first line after file_interval.
   drawn_date_ = terminal_ ? -std::numeric_limits<double>::infinity() : elapsed.date;
   metrics_.clear();
   finished_ = elapsed >= options_.total;
@@ -147,7 +147,7 @@ void Progress::begin(const Elapsed& elapsed) {
   std::fflush(options_.out);
 }
 
-// Steps mostly log the same entries in the same order, so the entry's position tells its metric.
+// Most steps log the same entries in the same order, so the entry's position finds its metric.
 Progress::Metric& Progress::metric_of(const Logs::Entry& entry, std::size_t hint) {
   const auto same = [&](const Metric& m) { return m.name == entry.name && m.collection == entry.collection; };
   if (hint < metrics_.size() && same(metrics_[hint])) return metrics_[hint];
@@ -175,9 +175,9 @@ void Progress::draw(bool final) {
   }
   auto [text, taken] = line_of(format_(*this, final, columns), terminal_ && !final ? columns : std::string::npos);
   if (terminal_) {
-    // Spaces over what the line before it was longer by.
+    // Spaces cover the end of a longer previous line.
     std::fputc('\r', options_.out);
-    drawn_columns_ = std::min(drawn_columns_, columns);  // it may have become narrower
+    drawn_columns_ = std::min(drawn_columns_, columns);  // the terminal may have become narrower
     text.append(drawn_columns_ > taken ? drawn_columns_ - taken : 0, ' ');
     drawn_columns_ = taken;
   }

@@ -11,7 +11,7 @@ inline void append_little_endian(std::string& out, std::uint64_t value, int byte
   for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
 }
 
-// A protobuf message in its wire format: the fields that were added, in that order.
+// A protobuf message in its wire format: fields in the order they were added.
 class ProtoMessage {
  public:
   const std::string& bytes() const noexcept { return bytes_; }
@@ -52,7 +52,7 @@ class ProtoMessage {
   std::string bytes_;
 };
 
-// The fields of a message, one after the other; what cannot be a message ends them.
+// Reads the fields of a message one after the other. Stops at anything that cannot be a field.
 class ProtoFields {
  public:
   explicit ProtoFields(std::string_view message) : rest_(message) {}
@@ -81,7 +81,7 @@ class ProtoFields {
     }
     return static_cast<int>(key >> 3);
   }
-  // The value of a field that is an integer.
+  // The value of the current field, if it is an integer.
   std::int64_t integer() const noexcept { return static_cast<std::int64_t>(integer_); }
 
  private:

@@ -13,14 +13,14 @@
 
 namespace giro::detail {
 
-// Writes the records of a FileLogger, in a format that a derived class knows.
+// Writes the records of a FileLogger, in the format of a derived class.
 class RecordWriter {
  public:
   virtual ~RecordWriter() = default;
 
   // See LogFile.
   std::shared_ptr<void> claim(std::shared_ptr<void> owner) { return file_.claim(std::move(owner)); }
-  // Before the step number `first` is logged, when a loop begins.
+  // Call this when a loop begins, with its first step.
   void start(std::int64_t first);
   void write(const Elapsed& elapsed, const Logs& logs);
   void sync() { file_.sync(); }
@@ -31,11 +31,11 @@ class RecordWriter {
   RecordWriter(std::string name, const std::string& path, const LoggerOptions& options, LogFile::LineEnd line_end)
       : name_(std::move(name)), file_(path, options, line_end) {}
 
-  // Before the first line is read or written.
+  // Called before the first line is read or written.
   virtual void begin() {}
-  // Takes the next line of a file that is to be appended to. The step that the line is a record of, or -1: it is none.
+  // Reads the next line of a file to append to. Returns the step of its record, or -1 if it is no record.
   virtual std::int64_t read(const std::string& line) = 0;
-  // Appends a record of one number or more to the file's text, but for the line's end.
+  // Appends a record of one or more numbers to the file's text, without a line break.
   virtual void append(const Elapsed& elapsed, const std::vector<Logs::Entry>& numbers) = 0;
 
   LogFile& file() { return file_; }
@@ -44,7 +44,7 @@ class RecordWriter {
  private:
   std::string name_;
   std::int64_t records_ = 0;             // in the file
-  std::optional<std::int64_t> resumed_;  // so many of them belong to the run that goes on
+  std::optional<std::int64_t> resumed_;  // how many of them belong to the resumed run
   LogFile file_;
   std::vector<Logs::Entry> numbers_;
 };

@@ -13,10 +13,10 @@ namespace {
 
 std::string canonical(const std::string& dir) {
   try {
-    // Without the slash at the end, if there is one.
+    // Drops a slash at the end.
     return (std::filesystem::weakly_canonical(dir) / "").parent_path().string();
   } catch (const std::filesystem::filesystem_error&) {
-    return dir;  // what is wrong with it will come up when it is used
+    return dir;  // using it will show what is wrong with it
   }
 }
 
@@ -75,7 +75,7 @@ void RunSaves::prune(std::int64_t steps) {
       store->acquire();
     } catch (const Error& error) {
       if (error.code() != ErrorCode::invalid_argument) throw;
-      continue;  // another process writes there by now, and does it
+      continue;  // another process writes there by now, and prunes
     }
     store->prune();
   }
@@ -98,7 +98,7 @@ std::shared_ptr<CheckpointStore> shared_store(const std::string& dir, const Chec
     return std::get<0>(entry.first) == path && std::get<2>(entry.first) != nullptr;
   });
   if (by_hand != stores.end() && is_alone) {
-    // A count of its own: it goes from the map once the run lets go of it.
+    // With a reference count of its own, so that the map drops it once the run releases it.
     if (auto held = by_hand->second.lock()) store.reset(held.get(), [held](CheckpointStore*) {});
   }
   if (!store) store = std::make_shared<CheckpointStore>(dir, options);

@@ -10,25 +10,26 @@
 
 namespace giro::detail {
 
-// The checkpoints of one run. Whichever of them it is resumed from, it finds the best ones as they were there: a best
-// one becomes durable before any that the run goes on from, and goes after one that has passed the step of a better.
+// The checkpoints of one run. Whichever of them it resumes from, it finds the best ones as they were then: a best one
+// becomes durable before any that the run may resume from, and is removed only after a save past the step of a better
+// one.
 class RunSaves {
  public:
-  // A checkpoint of this run writes to a directory: all that it is saved in, or the best alone (options.monitor).
+  // A checkpoint of this run writes to a directory: all of the run's saves, or only the best (options.monitor).
   void add(const std::string& dir, const CheckpointStoreOptions& options);
   void begin(std::int64_t steps) { begin_ = steps; }
-  // The one store of this run for a directory.
+  // The run's only store for a directory.
   std::shared_ptr<CheckpointStore> store(const std::string& dir, const CheckpointStoreOptions& options);
 
-  // A save of so many steps to a directory begins.
+  // A save of `steps` completed steps to a directory begins.
   void set_saving(const std::string& dir, std::int64_t steps);
-  // The steps that it may be resumed at, now or once what is under way is over: CheckpointStoreOptions::resumable.
+  // The steps the run may resume from, now or after the current save: CheckpointStoreOptions::resumable.
   std::vector<std::int64_t> resumable() const;
-  // Where the best are saved.
+  // The stores of the best checkpoints.
   std::vector<std::shared_ptr<CheckpointStore>> best_stores() const;
-  // Once all that was due until the run's end, after so many steps, is saved: removes what nothing goes back to any
-  // more, also where the run was over when it was resumed, and an earlier process had not come to that. Not where a run
-  // after this one has saved.
+  // Call this when the run has ended after `steps` steps and all its saves are done. Removes what no run needs any
+  // more, also what an earlier process of this run did not get to remove. Skips a directory in which a later run has
+  // saved.
   void prune(std::int64_t steps);
 
  private:
@@ -42,8 +43,8 @@ class RunSaves {
   std::int64_t begin_ = 0;
 };
 
-// The one store of a run for a directory; of what is saved by hand, where `run` is null. A run takes over the store of
-// what is saved there by hand, while no other run has it.
+// A run's only store for a directory; for a null `run`, the one of loops written by hand. A run takes over the latter
+// while no other run uses the directory.
 std::shared_ptr<CheckpointStore> shared_store(const std::string& dir, const CheckpointStoreOptions& options,
                                               const RunSaves* run);
 

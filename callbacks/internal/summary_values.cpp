@@ -11,7 +11,7 @@ constexpr int kTag = 1, kSimpleValue = 2, kTensor = 8, kMetadata = 9;
 constexpr int kPluginData = 1, kDataClass = 4;
 constexpr int kPluginName = 1, kPluginContent = 2;
 enum class DataClass { tensor = 2, blob_sequence = 3 };
-// Of tensorflow.TensorProto.
+// Fields of tensorflow.TensorProto.
 constexpr int kDType = 1, kTensorShape = 2, kTensorContent = 4, kStringVal = 8;
 constexpr int kDim = 2, kSize = 1;
 enum class TensorType { f32 = 1, f64 = 2, string = 7 };
@@ -33,7 +33,7 @@ void add_tensor(ProtoMessage& summary, std::string_view tag, std::string_view pl
   summary.add_message(kValue, value);
 }
 
-// As google.protobuf.Value.
+// As a google.protobuf.Value.
 ProtoMessage json_value(const HParam& hparam) {
   constexpr int kNumber = 2, kString = 3, kBool = 4;
   ProtoMessage value;
@@ -80,7 +80,7 @@ void add_hparams(ProtoMessage& summary, const MetricWriter::HParams& hparams, do
   }
   info.add_double(kStartTime, date);
   const ProtoMessage content = ProtoMessage().add_message(kSessionStartInfo, info);
-  // The metadata is what is read.
+  // TensorBoard reads the metadata only; the tensor is empty.
   add_tensor(summary, "_hparams_/session_start_info", "hparams", content.bytes(), DataClass::tensor,
              tensor_of(TensorType::f32, {0}));
 }

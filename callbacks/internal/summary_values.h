@@ -11,7 +11,7 @@
 
 namespace giro::detail {
 
-// Adds to a tensorflow.Summary a value as one of TensorBoard's plugins reads it. `tag` is UTF-8.
+// These add a value to a tensorflow.Summary as TensorBoard's plugins read it. `tag` is UTF-8.
 void add_scalar(ProtoMessage& summary, std::string_view tag, double value);
 // Rows of a left edge, a right edge and a count.
 void add_histogram(ProtoMessage& summary, std::string_view tag, const std::vector<double>& rows);
@@ -19,8 +19,8 @@ void add_histogram(ProtoMessage& summary, std::string_view tag, const std::vecto
 void add_images(ProtoMessage& summary, std::string_view tag, std::int64_t width, std::int64_t height,
                 const std::vector<std::string>& files);
 void add_text(ProtoMessage& summary, std::string_view tag, std::string_view markdown);
-// What a run was started with, which the page of hyperparameters has a row of for each run; and when, in seconds since
-// the Unix epoch.
+// A run's hyperparameters, a row in TensorBoard's table of runs, and when the run began, in seconds since the Unix
+// epoch.
 void add_hparams(ProtoMessage& summary, const MetricWriter::HParams& hparams, double date);
 
 }  // namespace giro::detail

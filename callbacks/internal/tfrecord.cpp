@@ -24,7 +24,7 @@ std::uint32_t masked_crc32c(std::string_view data) {
   std::uint32_t crc = ~std::uint32_t{0};
   while (!data.empty()) {
     const std::string_view piece = data.substr(0, kMost);
-    // It reads what its old signature calls writable.
+    // The library only reads, but its signature lacks const.
     auto* bytes = reinterpret_cast<unsigned char*>(const_cast<char*>(piece.data()));
     crc = ::crc32_iscsi(bytes, static_cast<int>(piece.size()), crc);
     data.remove_prefix(piece.size());

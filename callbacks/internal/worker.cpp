@@ -43,7 +43,7 @@ void Worker::run() {
   while (true) {
     changed_.wait(lock, [&] { return ends_ || !jobs_.empty(); });
     if (jobs_.empty()) return;
-    const std::function<void()>& job = jobs_.front();  // others add at the back, which moves no element of a deque
+    const std::function<void()>& job = jobs_.front();  // push_back by other threads moves no element of a deque
     lock.unlock();
     std::exception_ptr failed;
     try {

@@ -10,17 +10,17 @@
 
 namespace giro::detail {
 
-// A thread that runs jobs one after the other, in their order. What one of them throws comes up once, at the next call;
-// the jobs after it run all the same. May be used by several threads.
+// A thread that runs jobs one after the other, in order. An error in a job is thrown once, by the next call; later jobs
+// still run. Several threads may use it.
 class Worker {
  public:
   Worker() = default;
-  // Runs what is left. An error of that is lost.
+  // Runs the remaining jobs. Their errors are lost.
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // Adds a job, unless an earlier one's error comes up. Waits while there are kCapacity of them.
+  // Adds a job, or throws the error of an earlier one. Waits while kCapacity jobs are queued.
   void submit(std::function<void()> job);
   // Waits until all jobs have run.
   void join();
@@ -33,10 +33,10 @@ class Worker {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> jobs_;  // the first is under way
+  std::deque<std::function<void()>> jobs_;  // the first is running
   std::exception_ptr failed_;
   bool ends_ = false;
-  std::thread thread_;  // from the first job on
+  std::thread thread_;  // started by the first job
 };
 
 }  // namespace giro::detail

@@ -9,13 +9,14 @@
 
 namespace giro::jaxloop {
 
-// What is done every so often at the beginning or the end of an inner loop, or of a step: a function of the state and
-// the outputs so far. The device has come to there.
+// Something to do now and then at the beginning or end of an inner loop, or of a step: a function of the state and the
+// outputs so far. The device has run up to there.
 class Action {
  public:
   using Function = std::function<void(TrainState& state, LoopOutputs& outputs)>;
 
-  // In each `interval`-th loop, or step of a loop. Error(invalid_argument) for an interval below 1, or no function.
+  // Runs in every `interval`-th loop, or step of a loop. Error(invalid_argument) for an interval below 1, or no
+  // function.
   explicit Action(Function function, std::int64_t interval = 1);
 
   std::int64_t interval() const noexcept { return interval_; }

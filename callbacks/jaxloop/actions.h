@@ -20,26 +20,26 @@ struct SummaryActionOptions {
   std::vector<std::string> images = {};  // the names of arrays that are images (MetricWriter::write_images)
 };
 // Writes the mean of each list of numbers as a scalar, and the last array of each name as a histogram, or as images, at
-// the state's step. The writer outlives it. Rank 0 alone writes.
+// the state's step. The writer must outlive the action. Only rank 0 writes.
 Action summary_action(MetricWriter& writer, const SummaryActionOptions& options = {});
 
-// Saves the state into a directory, as `checkpoint` does by hand, where a state of the same step is not saved already.
+// Saves the state into a directory, as `checkpoint` does in a loop written by hand.
 Action checkpoint_action(const std::string& dir, std::int64_t interval = 1, const CheckpointOptions& options = {});
 
 // Appends a line "<seconds since 1970> <step>" to a file.
 Action step_number_action(const std::string& path, std::int64_t interval = 1);
 
 struct MetricMonitoringStopHandlerOptions {
-  double min_delta = 1e-8;     // only what is better by more than that, whatever its sign, is better
-  std::int64_t patience = 10;  // evaluations in a row that are no better; 0 stops at the first, whatever it is
+  double min_delta = 1e-8;     // a value is better only if it is better by more than this; the sign is ignored
+  std::int64_t patience = 10;  // evaluations in a row without a better value; 0 stops at the first one
   // "min", "max", or "auto": max for names that end in acc, accuracy or auc.
   std::string mode = "auto";
-  std::optional<double> baseline = {};  // the best so far, before the first
+  std::optional<double> baseline = {};  // the best value before the first evaluation
 };
-// Decides when a metric no longer gets better. Without a baseline the first value is the best so far.
+// Decides when a metric stops improving. Without a baseline the first value is the best so far.
 class MetricMonitoringStopHandler {
  public:
-  // Error(invalid_argument) for another mode, naming the nearest, or no metric.
+  // Error(invalid_argument) for an unknown mode, naming the nearest, or no metric.
   explicit MetricMonitoringStopHandler(const std::string& metric,
                                        const MetricMonitoringStopHandlerOptions& options = {});
 
@@ -47,7 +47,7 @@ class MetricMonitoringStopHandler {
   // Whether to stop. Error(invalid_argument) for NaN.
   bool update(double value, std::int64_t step);
   double best() const noexcept { return monitor_.best(); }
-  // In which it was the best; -1 while none was.
+  // The step of the best value; -1 while there is none.
   std::int64_t best_step() const noexcept { return best_step_; }
 
  private:
@@ -56,7 +56,7 @@ class MetricMonitoringStopHandler {
   std::int64_t best_step_ = -1;
 };
 
-// Sets stop_loop where the handler says so of the mean of its metric. A loop without that metric is passed over, with a
+// Sets stop_loop when the handler says so, given the mean of its metric. A loop without that metric is skipped, with a
 // warning to `log`.
 Action early_stopping_action(const std::shared_ptr<MetricMonitoringStopHandler>& handler, std::int64_t interval = 1,
                              std::function<void(const std::string& line)> log = {});

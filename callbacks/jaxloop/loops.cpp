@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kStats[] = {"num_params",     "num_flops",      "init_time",     "begin_time",
                                   "life_time_secs", "loop_time_secs", "steps_per_sec", "examples_per_sec"};
 
-// The bits of what a checkpoint would save, by collection.
+// A digest of each collection that a checkpoint would save.
 std::vector<std::pair<std::string, std::int64_t>> digests(const TrainState& state) {
   const Buffer buffer = state.stream().allocate(sizeof(std::int64_t));
   const Tensor value(buffer.data(), DType::i64, {}, state.device());
@@ -35,8 +35,8 @@ std::vector<std::pair<std::string, std::int64_t>> digests(const TrainState& stat
 
 std::int64_t step_of(const TrainState& state) {
   const Tensor step = state.at("step");
-  (void)step.data<std::int64_t>();  // of another type it is an error
-  std::int64_t value = 0;           // each chunk asks: no vector, as to_host would make
+  (void)step.data<std::int64_t>();  // throws for another type
+  std::int64_t value = 0;           // called for each chunk, so without to_host's vector
   detail::read_bytes(&value, step, state.stream());
   return value;
 }

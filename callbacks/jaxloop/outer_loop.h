@@ -16,32 +16,32 @@ namespace giro::jaxloop {
 struct EvalSpec {
   Dataset dataset;
   std::optional<std::int64_t> num_steps = {};  // default: all of it
-  std::int64_t eval_loop_interval = 1;         // in each so many rounds
-  // Is asked in those, with the state's step. Default: yes.
+  std::int64_t eval_loop_interval = 1;         // evaluates in every n-th round
+  // Asked in those rounds, with the state's step. Default: yes.
   std::function<bool(std::int64_t step)> should_eval_fn = {};
 };
 
-// Where checkpoints lie: what checkpoint_action saves, the next outer loop goes on from.
+// Where checkpoints are: the next outer loop resumes from what checkpoint_action has saved there.
 struct CheckpointSpec {
   std::string checkpoint_dir;
-  // Of an outer loop without a train loop: how often it looks for another checkpoint, and whether it ends. Default:
-  // when the training has left the file STOPPED, which the next training in the directory removes as it begins: so
-  // begin the evaluation after it.
+  // For an outer loop without a train loop: how often it looks for another checkpoint, and whether it ends. Default:
+  // when the training has left the file STOPPED. The next training in the directory removes that file when it begins,
+  // so start the evaluation after it.
   double iterate_interval_secs = 1;
   std::function<bool()> iterate_stop_fn = {};
 };
 
 struct OuterLoopOptions {
-  TrainLoop* train_loop = nullptr;  // none: evaluation of checkpoints that somebody else makes
+  TrainLoop* train_loop = nullptr;  // null: evaluates checkpoints that another process makes
   std::vector<EvalLoop*> eval_loops = {};
   std::optional<CheckpointSpec> checkpoint_spec = {};
-  std::function<void(const std::string& line)> log = {};  // is given warnings
+  std::function<void(const std::string& line)> log = {};  // called with warnings
 };
 
 struct OuterLoopArguments {
   std::optional<Dataset> train_dataset = {};
-  std::int64_t train_total_steps = 0;     // of the state, those included that it has made before
-  std::int64_t train_loop_steps = 0;      // of each train loop
+  std::int64_t train_total_steps = 0;     // of the state, including those it has made before
+  std::int64_t train_loop_steps = 0;      // steps of each train loop
   std::vector<EvalSpec> eval_specs = {};  // one for each eval loop
 };
 
@@ -51,26 +51,26 @@ struct OuterLoopArguments {
 //   auto [state, outputs] = outer_loop(step.initialize_model({{"image", {1, 28, 28, 1}}}),
 //       {.train_dataset = train, .train_total_steps = 100, .train_loop_steps = 10, .eval_specs = {{eval, 100}}});
 //
-// A batch of the train dataset belongs to each step of the state, so training goes on where it was, at any step: the
-// first chunk is then what is left of the one under way. With a checkpoint_spec it goes on from the newest checkpoint,
-// if there is one, removes a file STOPPED that an earlier training has
-// left, and leaves one when it has come to its end. Each round is a chunk of training, then the
-// eval loops that are due. An action that sets stop_loop in the outputs ends the training after its round; a signal
-// after the step, or after the next one where it comes between two loops.
+// Each step of the state has its own batch of the train dataset, so training continues where it was, at any step: the
+// first chunk is then the rest of the current one. With a checkpoint_spec it resumes from the newest checkpoint, if
+// there is one, removes a file STOPPED of an earlier training, and leaves one when it ends. Each round is a chunk of
+// training, then the eval loops that are due. An action that sets stop_loop in the outputs ends the training after its
+// round. A signal ends it after the current step, or after the next one if it comes between two loops.
 class OuterLoop {
  public:
-  // The loops outlive it.
+  // The loops must outlive it.
   explicit OuterLoop(OuterLoopOptions options) : options_(std::move(options)) {}
 
-  // The state, and the outputs of the last chunk. Errors: LoopError of the loops; those of restore; invalid_argument
-  // for no train dataset, train_loop_steps or eval_loop_interval below 1, other specs than eval loops, nothing to do,
-  // or nowhere to look for checkpoints; unsupported for evaluation without training by several ranks.
+  // Returns the state and the outputs of the last chunk. Errors: LoopError of the loops; those of restore;
+  // invalid_argument for no train dataset, train_loop_steps or eval_loop_interval below 1, not one eval_spec for each
+  // eval loop, no loop at all, or no checkpoint_spec to evaluate from; unsupported for evaluation without training on
+  // several ranks.
   LoopResult operator()(TrainState state, const OuterLoopArguments& arguments);
 
  private:
   LoopResult train(TrainState state, const OuterLoopArguments& arguments);
   LoopResult evaluate_checkpoints(TrainState state, const OuterLoopArguments& arguments);
-  // The eval loops that are due. Whether one of them stops the training.
+  // Runs the eval loops that are due. Returns whether one of them stops the training.
   bool evaluate(TrainState& state, const OuterLoopArguments& arguments, std::int64_t round, int& interrupted);
   void log(const std::string& line) const {
     if (options_.log) options_.log(line);

@@ -9,8 +9,8 @@
 
 namespace giro::jaxloop {
 
-// What the steps of one inner loop have returned: of each name a list, a value a step, in the order of the steps, never
-// averaged. Statistics of the loop are lists of one.
+// What the steps of one inner loop have returned: a list per name, with one value per step, in order, never averaged.
+// Statistics of the loop are lists of one.
 struct LoopOutputs {
   std::map<std::string, std::vector<double>> scalars;
   std::map<std::string, std::vector<HostArray>> arrays;
@@ -21,7 +21,7 @@ struct LoopOutputs {
 
   // The numbers of a name. Error(not_found) naming the nearest.
   const std::vector<double>& operator[](const std::string& name) const;
-  // Their mean. Errors: as above; invalid_argument of none.
+  // Their mean. Errors: as above; invalid_argument if there are none.
   double mean(const std::string& name) const;
   bool empty() const noexcept { return scalars.empty() && arrays.empty(); }
 };

@@ -22,16 +22,16 @@
 namespace giro::jaxloop {
 
 struct StepOptions {
-  bool train = false;  // or evaluate
+  bool train = false;  // false: evaluate
   optim::Optimizer optimizer = optim::sgd(0.0);
-  std::uint64_t seed = 0;             // of initial values, and of prng_key
-  std::optional<Device> device = {};  // default: the best there is
+  std::uint64_t seed = 0;             // for initial values and prng_key
+  std::optional<Device> device = {};  // default: the best available
   std::shared_ptr<const Partitioner> partitioner = nullptr;
-  // Before and after each interval-th step of a loop. They bring the device to there.
+  // Run before and after each interval-th step of a loop. The device is brought to that point.
   std::vector<Action> begin_actions = {}, end_actions = {};
 };
 
-// One thing that is done with a batch, as a class of the program's own:
+// What to do with a batch, as a class of the program's own:
 //
 //   class MnistStep : public giro::jaxloop::Step {
 //    public:
@@ -39,9 +39,9 @@ struct StepOptions {
 //     giro::Logs run(giro::TrainState& state, const giro::Batch& batch) override { ... }
 //   };
 //
-// `run` is recorded as by giro::jit, and what it logs is the outputs of the step. It must leave the state as it is
-// unless train() says so. `begin` and `end` run on the host in each step where a class overrides them, and the device
-// is brought to them; preparing batches is better done by Dataset::map.
+// `run` is recorded as by giro::jit, and its logs are the outputs of the step. It must leave the state as it is unless
+// train() is true. `begin` and `end`, if a class overrides them, run on the host in each step, and the device waits for
+// them; to prepare batches use Dataset::map instead.
 class Step {
  public:
   Step(nn::Layer model, StepOptions options);
@@ -56,17 +56,17 @@ class Step {
   bool train() const noexcept { return options_.train; }
   const nn::Layer& model() const noexcept { return model_; }
   const StepOptions& options() const noexcept { return options_; }
-  // A key of its own for each i, from the seed.
+  // A separate key for each i, derived from the seed.
   std::uint64_t prng_key(std::uint64_t i) const;
 
   // A state at step 0 for batches of these features and shapes, batch axis included, the model's input first:
   // initialize_model({{"image", {1, 28, 28, 1}}}). Errors: as TrainState::create.
   TrainState initialize_model(const std::vector<std::pair<std::string, Shape>>& features) const;
-  // Reads the checkpoint of a step, or the newest, of a directory into a state. Errors: as restore.
+  // Reads the checkpoint of `step`, or the newest one, from a directory into a state. Errors: as restore.
   Restored restore_model(TrainState& state, const std::string& dir, std::optional<std::int64_t> step = {},
                          FileSystem& files = *posix_file_system()) const;
 
-  // `run` as the loops call it. Error of a call: as giro::Step.
+  // `run` as the loops call it. Errors of a call: as giro::Step.
   const giro::Step<TrainState>& recorded() const noexcept { return recorded_; }
 
  private:

@@ -7,7 +7,7 @@
 
 namespace giro::detail {
 
-// What the homes of communicators implement. Arguments have been checked; counts are of elements, and at least 1.
+// The implementation of a Communicator. Arguments have been checked; counts are in elements and at least 1.
 class CommunicatorImpl {
  public:
   CommunicatorImpl(int rank, int size, Device device) : rank(rank), size(size), device(device) {}
@@ -17,7 +17,7 @@ class CommunicatorImpl {
 
   virtual void all_reduce(void* data, std::int64_t count, DType dtype, Reduction reduction, const Stream& stream) = 0;
   virtual void broadcast(void* data, std::int64_t count, DType dtype, int root, const Stream& stream) = 0;
-  // `count` is that of a rank's part: of `in` here, of `out` in reduce_scatter.
+  // `count` is the size of one rank's part: of `in` here, of `out` in reduce_scatter.
   virtual void all_gather(void* out, const void* in, std::int64_t count, DType dtype, const Stream& stream) = 0;
   virtual void reduce_scatter(void* out, const void* in, std::int64_t count, DType dtype, Reduction reduction,
                               const Stream& stream) = 0;

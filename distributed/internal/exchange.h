@@ -8,7 +8,7 @@
 
 namespace giro::detail {
 
-// What each rank has to say, in the order of ranks. A call of all ranks of a communicator of host memory, which waits.
+// The `own` values of all ranks, in rank order. Called by all ranks of a communicator for host memory; blocks.
 template <class T>
 std::vector<T> exchange(const Communicator& host, const T& own) {
   static_assert(std::is_trivially_copyable_v<T>);

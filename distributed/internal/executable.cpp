@@ -12,7 +12,7 @@
 namespace giro::detail {
 namespace {
 
-// A note: a header, then name and description, each padded to four bytes.
+// An ELF note is a header, then a name and a description, each padded to four bytes.
 std::string build_id_of(const char* notes, std::size_t bytes) {
   const auto padded = [](std::size_t size) { return (size + 3) / 4 * 4; };
   while (bytes >= sizeof(ElfW(Nhdr))) {
@@ -35,7 +35,7 @@ std::string build_id_of(const char* notes, std::size_t bytes) {
   return {};
 }
 
-// The first object that is loaded is the program.
+// The first object reported is the program itself.
 int read_first(dl_phdr_info* info, std::size_t, void* out) {
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const ElfW(Phdr)& header = info->dlpi_phdr[i];

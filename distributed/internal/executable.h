@@ -4,8 +4,8 @@
 
 namespace giro::detail {
 
-// Tells builds of the running program apart: the build id that the linker has put in, or where there is none the size
-// of the file. The same for copies of a program.
+// Identifies the build of the running program: the linker's build id, or the file size if there is none. Copies of a
+// program have the same id.
 std::string executable_id();
 
 }  // namespace giro::detail

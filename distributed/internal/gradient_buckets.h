@@ -14,9 +14,9 @@
 
 namespace giro::detail {
 
-// Sends gradients to the other ranks as the backward pass finishes them: once those that are ready come to a bucket,
-// their all-reduce is queued on the communication stream, after what computes them and beside what comes next. Leaves
-// that lie beside each other in the collection go as one.
+// Sends gradients to the other ranks while the backward pass computes them. Once the ready ones fill a bucket, their
+// all-reduce is queued on the communication stream: it runs after the work that computes them and concurrently with
+// what follows. Leaves that are adjacent in the collection are sent together.
 class GradientBuckets final : public GradientReduction {
  public:
   GradientBuckets(Communicator ranks, const Collection& grads, DeviceContext context, std::int64_t bucket_bytes);
@@ -31,7 +31,7 @@ class GradientBuckets final : public GradientReduction {
   Tensor flat_;
   DeviceContext context_;
   std::int64_t bucket_bytes_;
-  std::vector<std::int64_t> begins_;  // of each leaf in the flat buffer, and its end
+  std::vector<std::int64_t> begins_;  // of each leaf, in elements of the flat buffer; then the buffer's end
   enum class Progress : std::uint8_t { computing, ready, sent };
   std::vector<Progress> leaves_;
   std::int64_t ready_bytes_ = 0;

@@ -22,7 +22,7 @@ void HostCommunicator::stage(std::size_t bytes, Part from, const void* in, Part 
   auto* const copy = static_cast<char*>(buffer.data());
   gpu_stream_.copy(copy + from.offset, in, from.bytes);
   call(copy);
-  gpu_stream_.synchronize();  // so that what has failed leaves `out` as it was
+  gpu_stream_.synchronize();  // a failure must leave `out` unchanged
   gpu_stream_.copy(out, copy + to.offset, to.bytes);
   gpu_stream_.synchronize();
 }

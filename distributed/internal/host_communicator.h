@@ -8,8 +8,8 @@
 
 namespace giro::detail {
 
-// Of tensors in host memory, where nothing but the ranks' GPUs can communicate: what lies on the host is copied to the
-// GPU and back. A call waits for the others where its work runs, as on any CPU stream.
+// For tensors in host memory when only the ranks' GPUs can communicate: data is copied to the GPU and back. A call
+// waits for the other ranks where its work runs, as on any CPU stream.
 class HostCommunicator final : public CommunicatorImpl, public std::enable_shared_from_this<HostCommunicator> {
  public:
   explicit HostCommunicator(std::shared_ptr<CommunicatorImpl> gpus);
@@ -23,11 +23,11 @@ class HostCommunicator final : public CommunicatorImpl, public std::enable_share
   std::shared_ptr<CommunicatorImpl> split(int color, int key) override;
 
  private:
-  // Bytes of the GPU's copy, from its beginning, and where they are on the host.
+  // A byte range of the copy on the GPU.
   struct Part {
     std::size_t offset, bytes;
   };
-  // Copies `in` to the GPU, calls `call(copy)`, waits, and copies `out` back.
+  // Copies `in` to the range `from` of a GPU buffer, calls `call(buffer)`, waits, and copies the range `to` to `out`.
   template <class Call>
   void stage(std::size_t bytes, Part from, const void* in, Part to, void* out, Call&& call);
 

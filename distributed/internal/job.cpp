@@ -10,7 +10,7 @@ struct First {
   std::string failure;
 };
 
-// Never destroyed: threads that abort may go on while the program ends.
+// Never destroyed: threads that abort communicators may still run while the program exits.
 First& first() {
   static auto* const first = new First;
   return *first;

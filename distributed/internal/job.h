@@ -1,7 +1,7 @@
 #pragma once
 
-// The private interface to what starts processes and connects them. distributed/no_mpi and distributed/no_nccl stand in
-// for what giro was built without.
+// The private interface to MPI and NCCL, which connect the processes. distributed/no_mpi and distributed/no_nccl
+// implement it in builds without them.
 
 #include <chrono>
 #include <memory>
@@ -12,9 +12,9 @@
 
 namespace giro::detail {
 
-// Of this process: why its ranks no longer agree on what comes next, which the first collective that fails says; empty
-// while none has. All communicators of GPUs have then failed: a GPU may be in a collective of one of them while the
-// host waits for another, or for MPI.
+// The first failure of a collective in this process, after which its ranks no longer agree on what comes next; empty if
+// none has failed. A failure fails all GPU communicators: a GPU may be in a collective of one of them while the host
+// waits for another, or for MPI.
 void set_failure(const std::string& why) noexcept;
 std::string failure();
 
@@ -22,7 +22,7 @@ std::string failure();
 class Job {
  public:
   virtual ~Job() = default;
-  // Waits for all ranks; then they part. Errors: communication.
+  // Waits for all ranks, then ends the job. Errors: communication.
   virtual void finish() = 0;
 
   std::shared_ptr<CommunicatorImpl> host;  // of all ranks
@@ -42,13 +42,13 @@ std::unique_ptr<detail::Job> start(std::chrono::milliseconds timeout);
 namespace giro::nccl {
 // Whether giro was built with it.
 bool is_available() noexcept;
-// Of processes that the environment tells how to meet, each with its GPU. A call of all ranks, which waits.
+// Connects the processes as the environment describes, each with its own GPU. Called by all ranks; blocks.
 std::unique_ptr<detail::Job> start(const detail::Launch& launch, Device device, std::chrono::milliseconds timeout);
-// A text that tells this GPU from all others, of other machines as well.
+// Identifies this GPU among the GPUs of all machines.
 std::string identity_of(Device device);
-// Of the ranks of `host`, each on its own GPU. A call of all ranks, which waits.
+// A communicator of the ranks of `host`, each on its own GPU. Called by all ranks; blocks.
 std::shared_ptr<detail::CommunicatorImpl> connect(const Communicator& host, Device device,
                                                   std::chrono::milliseconds timeout);
-// The other ranks are not waited for any more, whatever happens.
+// From now on, destroying a communicator does not wait for the other ranks.
 void give_up() noexcept;
 }  // namespace giro::nccl

@@ -54,7 +54,8 @@ std::string join(const std::string& host, int port) {
 }
 
 Launch by_mpi(const Environment& environment) {
-  // Open MPI's mpirun; MPICH's and Intel's; a PMIx server, as Slurm can be one.
+  // Set by Open MPI's mpirun (the first name), by MPICH's and Intel's (the second), or by a PMIx server such as
+  // Slurm's.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
     if (environment.has(name)) return {By::mpi, "mpirun", environment.number(name, 1, kMostRanks)};
   }
@@ -79,7 +80,7 @@ Launch by_torchrun(const Environment& environment) {
   return launch;
 }
 
-// Below Linux's ephemeral ports; another for other steps on the machine, but for the rare coincidence.
+// Below Linux's ephemeral ports. Different steps on a machine rarely get the same port.
 int port_of_step(const Environment& environment) {
   constexpr auto kMost = std::numeric_limits<std::uint32_t>::max();
   const std::uint32_t job = environment.number<std::uint32_t>("SLURM_JOB_ID", 0, kMost);
@@ -88,7 +89,7 @@ int port_of_step(const Environment& environment) {
 }
 
 Launch by_srun(const Environment& environment) {
-  // A script of sbatch that runs outside of srun is in no step, and alone.
+  // An sbatch script outside of srun belongs to no step and runs alone.
   if (!environment.has("SLURM_STEP_NUM_TASKS") || !environment.has("SLURM_PROCID")) return {};
   Launch launch{By::environment, "srun", environment.number("SLURM_STEP_NUM_TASKS", 1, kMostRanks)};
   if (launch.size == 1) return {};
@@ -108,7 +109,7 @@ Launch by_srun(const Environment& environment) {
 
 Launch read_launch(const std::function<const char*(const char*)>& variable, bool has_mpi) {
   const Launch of_mpi = by_mpi({variable, "mpirun"});
-  // mpirun or srun may have started torchrun, which leaves this variable, but torchrun does not start them.
+  // torchrun sets this variable. mpirun or srun may have started torchrun, but torchrun does not start them.
   const bool is_by_torchrun = variable("TORCHELASTIC_RUN_ID") != nullptr;
   if (of_mpi.by == By::mpi && has_mpi && !is_by_torchrun) return of_mpi;
   const Launch of_torchrun = by_torchrun({variable, "torchrun"});

@@ -5,12 +5,12 @@
 
 namespace giro::detail {
 
-// What the environment says of how the program was started.
+// What the environment says about how the program was started.
 struct Launch {
   enum class By {
     hand,         // alone
-    mpi,          // mpirun or its like: MPI tells the rest
-    environment,  // torchrun, or Slurm without MPI: all that follows is known
+    mpi,          // mpirun or a similar launcher: MPI knows the rest
+    environment,  // torchrun, or Slurm without MPI: all fields below are set
   };
   By by = By::hand;
   std::string launcher;  // for messages: "torchrun"
@@ -19,8 +19,8 @@ struct Launch {
   std::string address = {};  // host:port, where the ranks meet: rank 0 listens there
 };
 
-// `variable` gives the value of an environment variable, or null. MPI comes first if giro `has_mpi`, unless torchrun
-// was started within its job. Error(invalid_argument), naming the variable, for one that is missing or malformed.
+// `variable` returns the value of an environment variable, or null. If giro `has_mpi`, MPI takes precedence, unless
+// torchrun was started within its job. Error(invalid_argument), naming the variable, if one is missing or malformed.
 Launch read_launch(const std::function<const char*(const char*)>& variable, bool has_mpi);
 
 }  // namespace giro::detail

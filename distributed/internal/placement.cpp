@@ -19,8 +19,8 @@ namespace {
 
 struct Place {
   Device device;
-  std::array<char, 64> gpu{};       // tells a GPU from all others, of other machines as well
-  std::array<char, 160> missing{};  // why the GPU is not there, if it is not
+  std::array<char, 64> gpu{};       // identifies the GPU among the GPUs of all machines
+  std::array<char, 160> missing{};  // why the GPU is missing, if it is
 };
 
 template <std::size_t kSize>

@@ -5,11 +5,11 @@
 
 namespace giro::detail {
 
-// The GPU of the rank that is this one among those of its machine, or the CPU where the machine has none. Where a
-// launcher shows each rank one GPU alone, that one.
+// The GPU with this local rank on the machine, or the CPU if the machine has none. If a launcher shows each rank a
+// single GPU, that one.
 Device device_of_rank(int local_rank);
 
-// Whether the ranks can communicate between these devices, one of each rank. A call of all ranks; an error is one on
+// Checks that the ranks can communicate between these devices, one per rank. Called by all ranks. An error is thrown on
 // every rank: device_mismatch, device.
 void check_placement(const Communicator& host, Device device);
 

@@ -6,7 +6,7 @@
 
 namespace giro::detail {
 
-// Of one process.
+// The group of a single process.
 std::shared_ptr<CommunicatorImpl> single_communicator(Device device);
 
 }  // namespace giro::detail

@@ -17,7 +17,7 @@ namespace {
 
 template <class T>
 void divide(void* data, std::int64_t count, int by) {
-  // f16 and bf16 in float, which holds every size of a group.
+  // f16 and bf16 are divided in float, which represents every group size.
   using Computed = std::conditional_t<std::is_same_v<T, double>, double, float>;
   auto* const elements = static_cast<T*>(data);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -25,7 +25,7 @@ void divide(void* data, std::int64_t count, int by) {
   }
 }
 
-// A sum into a mean.
+// Turns a sum into a mean.
 void divide(void* data, std::int64_t count, DType dtype, int by) {
   switch (dtype) {
     case DType::f32:
@@ -112,7 +112,7 @@ void MpiCommunicator::gather_now(char* out, const char* in, std::int64_t count, 
       return MPI_Iallgather(from, elements, type_of(dtype), out, elements, type_of(dtype), comm_, request);
     });
   }
-  // A piece of every part would lie in pieces in `out`: each rank sends its part to all instead.
+  // Pieces of all parts would not be contiguous in `out`, so each rank broadcasts its part instead.
   if (in != own) std::memcpy(own, in, bytes);
   for (int root = 0; root < size; ++root) {
     run_pieces(gather, count, most_elements_of_a_call, [&](std::int64_t first, int elements, MPI_Request* request) {
@@ -131,7 +131,7 @@ void MpiCommunicator::reduce_scatter(void* out, const void* in, std::int64_t cou
     if (out != from + static_cast<std::size_t>(self->rank) * bytes) {
       self->reduce_scatter_now(static_cast<char*>(out), from, count, dtype, reduction);
     } else {
-      std::vector<char> apart(bytes);  // MPI's own way in place would put the part at the front of `in`
+      std::vector<char> apart(bytes);  // MPI_IN_PLACE would put the part at the front of `in`
       self->reduce_scatter_now(apart.data(), from, count, dtype, reduction);
       std::memcpy(out, apart.data(), bytes);
     }
@@ -167,7 +167,7 @@ void MpiCommunicator::meet(const char* name) {
 }
 
 std::shared_ptr<detail::CommunicatorImpl> MpiCommunicator::split(int color, int key) {
-  meet("split");  // MPI_Comm_split would wait without end for a rank that does not come
+  meet("split");  // MPI_Comm_split would wait forever for a rank that does not come
   MPI_Comm part = MPI_COMM_NULL;
   session_->check(MPI_Comm_split(comm_, color, key, &part), call("split", 0));
   return create(session_, part);

@@ -11,13 +11,13 @@
 
 namespace giro::mpi {
 
-// MPI counts with an int: elements beyond this number go in further calls. A variable for tests alone.
+// MPI counts are ints: more elements than this take several calls. Only tests change it.
 inline std::int64_t most_elements_of_a_call = INT_MAX;
 
-// Of tensors in host memory. MPI_Finalize frees the MPI_Comm.
+// For tensors in host memory. MPI_Finalize frees the MPI_Comm.
 class MpiCommunicator final : public detail::CommunicatorImpl, public std::enable_shared_from_this<MpiCommunicator> {
  public:
-  // Of all ranks of `comm`, which is its own from then on.
+  // All ranks of `comm`; takes ownership of it.
   static std::shared_ptr<MpiCommunicator> create(std::shared_ptr<Session> session, MPI_Comm comm);
   MpiCommunicator(std::shared_ptr<Session> session, MPI_Comm comm, int rank, int size);
 
@@ -29,7 +29,7 @@ class MpiCommunicator final : public detail::CommunicatorImpl, public std::enabl
   void barrier(const Stream& stream) override;
   std::shared_ptr<detail::CommunicatorImpl> split(int color, int key) override;
 
-  // At once, without a stream.
+  // A barrier that runs at once, without a stream.
   void meet(const char* call);
 
  private:
@@ -37,7 +37,7 @@ class MpiCommunicator final : public detail::CommunicatorImpl, public std::enabl
   // Starts an operation with `start(MPI_Request*)` and waits for it.
   template <class Start>
   void run(const Call& call, Start&& start);
-  // The same for each piece of `count` elements: start(first, elements, MPI_Request*).
+  // The same for pieces of up to `most` of the `count` elements: start(first, elements, MPI_Request*).
   template <class Start>
   void run_pieces(const Call& call, std::int64_t count, std::int64_t most, Start&& start);
 

@@ -6,7 +6,7 @@
 namespace giro::mpi {
 namespace {
 
-// Two bytes. Its operations do not look at the type, so one does for both formats.
+// Two opaque bytes. giro's own operations do not look at the type, so one type serves both formats.
 MPI_Datatype sixteen_bits() {
   static const MPI_Datatype type = [] {
     MPI_Datatype made = MPI_DATATYPE_NULL;

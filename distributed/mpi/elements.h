@@ -7,8 +7,8 @@
 
 namespace giro::mpi {
 
-// MPI's type of a dtype's elements, and its operation for a reduction of them, `sum` standing for `mean` as well. Those
-// of f16 and bf16 are giro's own. To be called while MPI is there.
+// MPI's type for the elements of a dtype, and its operation for a reduction of them; `sum` also serves `mean`. The
+// types and operations for f16 and bf16 are giro's own. Call only while MPI is initialized.
 MPI_Datatype type_of(DType dtype);
 MPI_Op op_of(DType dtype, Reduction reduction);
 

@@ -15,8 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Ranks may outnumber the cores. Yielding is quick, but processes that do nothing else have kept all others, mpirun
-// among them, off the cores for ten seconds on Linux 6.18: so a rank that waits sleeps for a moment each millisecond.
+// Ranks may outnumber the cores. Yielding is fast, but processes that only yielded kept all others, including mpirun,
+// off the cores for ten seconds on Linux 6.18. So a waiting rank sleeps briefly once per millisecond.
 void give_way(Clock::time_point now) {
   thread_local Clock::time_point slept = now;
   if (now - slept < std::chrono::milliseconds(1)) {
@@ -65,7 +65,7 @@ void Session::wait(MPI_Request& request, const Call& call) {
     if (now - begin > timeout) break;
     give_way(now);
   }
-  // The operation stays open: MPI cannot cancel it. Nothing advances it, as no further call is made.
+  // The operation stays open: MPI cannot cancel it. No further call is made, so nothing advances it.
   fail(fmt::format(
       "{} of {} bytes: rank {} of {} has waited {:.1f} s for the others; another rank is gone, hangs, "
       "or makes other calls",

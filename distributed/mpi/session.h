@@ -10,24 +10,24 @@
 
 namespace giro::mpi {
 
-// What a call was asked to do, for errors.
+// Describes a call in error messages.
 struct Call {
   const char* name;
   std::size_t bytes;
   int rank, size;
 };
 
-// What the communicators of a World share.
+// Shared by the communicators of a World.
 struct Session {
   std::chrono::milliseconds timeout{};
-  std::atomic<bool> failed{false};  // a collective has: its ranks no longer agree on what comes next
+  std::atomic<bool> failed{false};  // a collective has failed, so the ranks no longer agree on what comes next
   std::atomic<bool> ended{false};
 
-  // Error(communication) if a collective has failed, Error(invalid_argument) once World has gone.
+  // Error(communication) if a collective has failed, Error(invalid_argument) once the World has ended.
   void check_usable(const Call& call) const;
-  // Error(communication) with MPI's reason unless `status` is a success.
+  // Error(communication) with MPI's reason unless `status` is MPI_SUCCESS.
   void check(int status, const Call& call);
-  // Gives other processes the CPU until the operation is complete. Error(communication) at the timeout.
+  // Waits until the operation is complete, yielding the CPU meanwhile. Error(communication) at the timeout.
   void wait(MPI_Request& request, const Call& call);
 
  private:

@@ -58,14 +58,14 @@ ncclRedOp_t op_of(Reduction reduction) {
   throw Error(ErrorCode::unsupported, "NCCL: no such reduction");
 }
 
-// As one line.
+// NCCL's reason, on one line.
 std::string reason(ncclResult_t status, ncclComm_t comm) {
   std::string detail = ncclGetLastError(comm);
   std::replace(detail.begin(), detail.end(), '\n', ' ');
   return fmt::format("{}{}{}", ncclGetErrorString(status), detail.empty() ? "" : ": ", detail);
 }
 
-// What one rank makes and all ranks of a group need, or why there is none.
+// The id that one rank creates and all ranks of a group need, or why it could not be created.
 struct Invitation {
   ncclUniqueId id{};
   std::array<char, 200> failure{};
@@ -78,7 +78,7 @@ Invitation invite() {
   return made;
 }
 
-// The ranks of `host` with this rank's color, in the order of key, then of rank.
+// The ranks of `host` with this rank's color, ordered by key, then by rank.
 std::vector<int> group_of(const Communicator& host, int color, int key) {
   struct Place {
     int color, key;
@@ -94,9 +94,8 @@ std::vector<int> group_of(const Communicator& host, int color, int key) {
   return group;
 }
 
-// While this exists, every process gets the same unique id from NCCL, made of this address, and initializing rank 0 of
-// a communicator listens there. So nothing else may initialize one meanwhile, and no other thread change the
-// environment.
+// While this exists, NCCL derives the same unique id from this address in every process, and the communicator's rank 0
+// listens there. Meanwhile nothing else may initialize a communicator, and no other thread may change the environment.
 class NcclCommId {
  public:
   explicit NcclCommId(const std::string& address) { setenv("NCCL_COMM_ID", address.c_str(), 1); }
@@ -128,7 +127,7 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::connect(const Communicator& 
   } catch (const Error& error) {
     std::string(error.what()).copy(failure.data(), failure.size() - 1);
   }
-  // No rank uses it, or lets go of it, before all have it.
+  // No rank may use or destroy it before all ranks have it.
   for (const auto& other : detail::exchange(host, failure)) {
     if (other[0] != '\0') throw Error(ErrorCode::communication, other.data());
   }
@@ -164,7 +163,7 @@ std::shared_ptr<NcclCommunicator> NcclCommunicator::create(const ncclUniqueId& i
 NcclCommunicator::NcclCommunicator(int rank, int size, Device device, std::chrono::milliseconds timeout)
     : CommunicatorImpl(rank, size, device), timeout_(timeout) {}
 
-// To finalize is a call of all ranks. No graph holds the communicator any more.
+// Finalizing is collective. No graph holds the communicator any more.
 NcclCommunicator::~NcclCommunicator() {
   watchdog_->remove(*this);
   (void)cudaSetDevice(device.index());
@@ -173,11 +172,11 @@ NcclCommunicator::~NcclCommunicator() {
       finish(ncclCommFinalize(comm_), "~Communicator", 0);
       if (ncclCommDestroy(comm_) == ncclSuccess) comm_ = nullptr;
     } catch (const std::exception&) {
-      // It is aborted already.
+      // finish() has aborted it already.
     }
   }
   if (comm_ != nullptr) abort({});
-  // NCCL has no more to do than to free what it holds, which is not worth a long wait where ranks have failed.
+  // NCCL only has memory left to free, which is not worth a long wait after a failure.
   if (aborted_.valid()) (void)aborted_.wait_for(std::chrono::seconds(1));
 }
 
@@ -192,10 +191,10 @@ std::string NcclCommunicator::describe(const char* name, std::size_t bytes) cons
   return fmt::format("{} of {} bytes: rank {} of {} on {}", name, bytes, rank, size, to_string(device));
 }
 
-// ncclCommAbort tells the GPU first, and then waits until all graphs that hold collectives of the communicator are
-// destroyed, also where it does not block (NCCL 2.28.9: commDestroySync). The thread that has to destroy them may be
-// this one, or wait for it: so another makes the call. ncclCommRevoke would not wait for them, but a replay that is
-// queued, or comes later, would then wait for the other ranks again.
+// ncclCommAbort first tells the GPU to stop, then waits until all graphs that hold collectives of the communicator are
+// destroyed, even for a non-blocking communicator (NCCL 2.28.9: commDestroySync). The thread that must destroy them may
+// be this one, or may wait for it, so another thread makes the call. ncclCommRevoke would not wait for the graphs, but
+// a replay that is queued, or comes later, would then wait for the other ranks again.
 void NcclCommunicator::abort(const std::string& why) noexcept {
   if (!why.empty()) detail::set_failure(why);
   queued_.clear();
@@ -209,7 +208,7 @@ void NcclCommunicator::abort(const std::string& why) noexcept {
     std::thread(std::move(call)).detach();
     comm_ = nullptr;
   } catch (const std::exception&) {
-    // There is no thread to be had: the watchdog will try again.
+    // No thread could be started: the watchdog will try again.
   }
 }
 
@@ -257,7 +256,7 @@ bool NcclCommunicator::look_at_queue() {
       (void)cudaGetLastError();
       return Clock::now() - last_progress_ <= timeout_;
     }
-    queued_.pop_front();  // done; or the device has failed, which a wait for it reports
+    queued_.pop_front();  // done, or the device has failed, which a wait for it reports
     last_progress_ = Clock::now();
   }
   return true;
@@ -284,7 +283,7 @@ bool NcclCommunicator::look_at_host_waits() {
 }
 
 void NcclCommunicator::look() noexcept {
-  const std::unique_lock lock(mutex_, std::try_to_lock);  // else it is in a call, which has a timeout of its own
+  const std::unique_lock lock(mutex_, std::try_to_lock);  // if locked, a call is running, which has its own timeout
   if (!lock || comm_ == nullptr) return;
   if (!detail::failure().empty()) return abort({});
   (void)cudaSetDevice(device.index());

@@ -21,23 +21,23 @@
 
 namespace giro::nccl {
 
-// Of this process. Once the others are given up, communicators that go do not wait for them.
+// For this process. Once set, destroying a communicator does not wait for the other ranks.
 inline std::atomic<bool> others_are_given_up{false};
 
-// Between GPUs, one of each rank. A communicator that does not block: no call waits longer than the timeout. Once a
-// collective has failed the communicator is aborted, as are the process's others, so that what the GPU waits for comes
-// to an end, and every call fails. Graphs that hold its collectives keep it.
+// Connects GPUs, one per rank. The communicator is non-blocking: no call waits longer than the timeout. Once a
+// collective has failed, all communicators of the process are aborted, so that the GPU stops waiting, and every call
+// fails. Graphs that hold its collectives keep it alive.
 class NcclCommunicator final : public detail::CommunicatorImpl,
                                public detail::Peers,
                                public std::enable_shared_from_this<NcclCommunicator>,
                                private Watchdog::Watched {
  public:
-  // A call of all ranks of `host`: those of one color are a group, in the order of key, then of rank. An error is one
-  // on every rank.
+  // Called by all ranks of `host`. Ranks of the same color form a group, ordered by key, then by rank. An error is
+  // thrown on every rank.
   static std::shared_ptr<NcclCommunicator> connect(const Communicator& host, Device device,
                                                    std::chrono::milliseconds timeout, int color = 0, int key = 0);
-  // A call of `size` ranks that know nothing but the address, host:port, at which they meet. What fails on one rank
-  // leaves the others waiting until the timeout.
+  // Called by `size` ranks that know only the address, host:port, where they meet. If one rank fails, the others wait
+  // until the timeout.
   static std::shared_ptr<NcclCommunicator> connect(const std::string& address, int rank, int size, Device device,
                                                    std::chrono::milliseconds timeout);
   ~NcclCommunicator() override;
@@ -57,7 +57,7 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
  private:
   using Clock = std::chrono::steady_clock;
   using Event = cuda::Handle<cudaEvent_t, cudaEventDestroy>;
-  // What was queued outside of recordings, and an event after it.
+  // A collective queued outside of recordings, and an event recorded after it.
   struct Queued {
     const char* name;
     std::size_t bytes;
@@ -71,14 +71,14 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
 
   void look() noexcept override;
 
-  // Queues what `call(ncclComm_t, cudaStream_t)` asks NCCL for.
+  // Queues the NCCL operation that `call(ncclComm_t, cudaStream_t)` starts.
   template <class Call>
   void queue(const char* name, std::size_t bytes, const Stream& stream, Call&& call);
 
   // With mutex_ locked:
-  void finish(ncclResult_t status, const char* name, std::size_t bytes);  // of a call that may be in progress
+  void finish(ncclResult_t status, const char* name, std::size_t bytes);  // waits for a call in progress
   bool look_at_host_waits();
-  bool look_at_queue();  // whether it goes on
+  bool look_at_queue();  // false once it is stuck
   void abort(const std::string& why) noexcept;
 
   void check_usable(const char* name) const;
@@ -93,7 +93,7 @@ class NcclCommunicator final : public detail::CommunicatorImpl,
   std::future<void> aborted_;
   std::deque<Queued> queued_;
   Clock::time_point last_progress_{};
-  bool is_recorded_ = false;  // graphs hold collectives, which the host cannot see one by one
+  bool is_recorded_ = false;  // graphs hold collectives, which the host cannot observe one by one
 
   std::mutex waits_mutex_;
   int host_waits_ = 0;

@@ -8,7 +8,7 @@
 
 namespace giro::nccl {
 
-// Looks at every communicator of the process from time to time, on a thread of its own, which ends with the last one.
+// Checks every communicator of the process periodically, on its own thread, which ends with the last communicator.
 class Watchdog {
  public:
   class Watched {
@@ -21,7 +21,7 @@ class Watchdog {
   ~Watchdog();
 
   void add(Watched& watched);
-  // Waits for a look that is under way; there is none afterwards.
+  // Waits for a look() in progress; none happens afterwards.
   void remove(Watched& watched) noexcept;
 
  private:

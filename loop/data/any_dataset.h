@@ -12,8 +12,8 @@
 
 namespace giro {
 
-// Any range of batches B that can be iterated over again and again, or a callable that makes a range each time: for
-// where the type cannot be a template's. Copies share the range. May be empty of either.
+// A type-erased dataset: any range of batches B that can be iterated repeatedly, or a callable that makes a range for
+// each pass. Copies share the range. Default-constructed, it has neither.
 template <class B>
 class AnyDataset {
   struct Pass {
@@ -78,7 +78,7 @@ class AnyDataset {
 
     std::shared_ptr<R> range;
     std::ranges::iterator_t<R> it;
-    // Where the range gives values: made once, and kept until the next one is made.
+    // For a range that returns by value: made once per position, and kept until the next one is made.
     std::optional<B> current;
     bool is_made = false;
   };

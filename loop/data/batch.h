@@ -21,21 +21,21 @@ class Residence;
 // The names, dtypes and shapes of a batch's features, batch axis included. The first feature is the model's input.
 using BatchSpec = std::vector<LeafSpec>;
 
-// The part of a batch that a rank has, where several share it (Dataset::partition).
+// One rank's part of a batch that several ranks share (Dataset::partition).
 struct BatchPart {
   int ranks = 1;             // that share the batch
-  std::int64_t samples = 0;  // of the whole batch
-  std::int64_t rows = 0;     // of those, this rank's; where there are none, the part holds one row that does not count
+  std::int64_t samples = 0;  // in the whole batch
+  std::int64_t rows = 0;     // the samples of this rank; if 0, the part holds one row that does not count
 
-  // What the part counts in a mean over the ranks.
+  // The part's weight in a mean over the ranks.
   double weight() const { return static_cast<double>(rows) * ranks / static_cast<double>(samples); }
   friend bool operator==(const BatchPart&, const BatchPart&) = default;
 };
 
 // One batch: named tensors whose first axis is the batch. A handle; copies share the memory.
 //
-// A batch of a dataset that lies on a device (Dataset::to) holds no rows of its own, only where they stand: a step
-// made by jit or eager gathers them on the device.
+// A batch of a dataset on a device (Dataset::to) holds no rows, only their position. A step made by jit or eager
+// gathers them on the device.
 class Batch {
  public:
   using Features = std::vector<std::pair<std::string, Tensor>>;
@@ -43,27 +43,28 @@ class Batch {
   Batch() = default;
   // `owner` keeps the tensors' memory alive.
   explicit Batch(Features features, std::shared_ptr<const void> owner = nullptr);
-  // Of tensors on a stream's device, for work on that stream: what a step made by jit or eager is called with.
+  // Tensors on the stream's device, for work on that stream. This is what a step made by jit or eager receives.
   Batch(Features features, const Stream& stream, std::shared_ptr<const void> owner = nullptr);
-  // Rows [position, position + rows) of a resident dataset's order.
+  // Rows [position, position + rows) in the order of a resident dataset.
   Batch(std::shared_ptr<Residence> residence, std::int64_t position, std::int64_t rows);
 
-  // The feature of a name: within a step a value on the step's stream, to compute with; elsewhere a constant, whose
-  // data<T>() the host reads. It holds its memory, but where the batch does not, and that of a step's batch from the
-  // host, which the next call overwrites. Error(not_found) naming the nearest; Error(unsupported) if the
-  // batch lies on a device and was not gathered.
+  // The feature with this name. Within a step it is a value on the step's stream, to compute with; elsewhere it is a
+  // constant, and the host reads its data<T>(). The result keeps its memory alive if the batch does. Exception: the
+  // next call of a step overwrites the memory of a batch that came from the host. Errors: not_found, naming the nearest
+  // feature; unsupported if the batch lies on a device and was not gathered.
   nn::Var operator[](const std::string& name) const;
   const Features& features() const noexcept { return features_; }
   BatchSpec spec() const;
-  // One of `parts` equal parts of its rows, in their order; shares the memory. Within a step, or of host memory.
-  // Errors: invalid_argument if they do not divide the rows, unsupported as above.
+  // Part number `part` of `parts` equal parts of the rows, in order; shares the memory. Works within a step and on host
+  // memory. Errors: invalid_argument if `parts` does not divide the rows, unsupported as above.
   Batch slice(int part, int parts) const;
 
-  // Rows here: the largest first axis over the features; a scalar feature, or no feature at all, counts 1.
+  // Rows in this batch: the largest first axis over the features. A scalar feature counts 1, and so does a batch
+  // without features.
   std::int64_t size() const;
-  // Samples: size(), or those of the whole batch where this is a part of one.
+  // size(), or the samples of the whole batch if this is a part of one.
   std::int64_t samples() const { return part_ ? part_->samples : size(); }
-  // Nothing where the batch is shared by nobody.
+  // Empty unless several ranks share the batch.
   const std::optional<BatchPart>& part() const noexcept { return part_; }
   void set_part(const std::optional<BatchPart>& part) noexcept { part_ = part; }
 
@@ -81,8 +82,8 @@ class Batch {
   std::optional<BatchPart> part_;
 };
 
-// A dataset's rows on a device, and their order. Nothing in it changes, so any number of steps, loops and threads may
-// gather from it at once.
+// A dataset's rows on a device, and their order. Immutable, so any number of steps, loops and threads may gather from
+// it at once.
 class Residence {
  public:
   // `rows` (N, ...) per feature, host memory, N = order.size; copied to the device.
@@ -94,8 +95,8 @@ class Residence {
   const Batch::Features& rows() const noexcept { return rows_; }  // (N, ...) on the device
   BatchSpec spec(std::int64_t rows) const;
 
-  // Queues, or records, the gather of a batch into temporaries of the stream: the rows from the position on with which
-  // the call's slot of `positions` begins (i64). The batch holds the temporaries.
+  // Queues or records the gather of `rows` rows into temporaries of the stream. The call's slot of `positions` begins
+  // with the position (i64) of the first row. The batch holds the temporaries.
   Batch gather(std::int64_t rows, const SlotRing& positions, const Stream& stream) const;
 
  private:

@@ -5,7 +5,7 @@
 
 namespace giro {
 
-// The samples in a batch: its samples() or size(), where it has one of them, else 1.
+// The number of samples in a batch: samples() if it has that, else size() if it has that, else 1.
 template <class B>
 std::int64_t batch_size(const B& batch) {
   if constexpr (requires {

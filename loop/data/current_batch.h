@@ -8,19 +8,20 @@
 
 namespace giro {
 
-// Whether the batch that an iterator of R refers to is still there when the iterator has found the end. So it is where
-// ranges can be passed over again; a range that can be passed over once says so by a specialization.
+// Whether the batch an iterator of R refers to stays valid after the iterator has reached the end. True for ranges that
+// allow several passes; a single-pass range that keeps its last batch specializes this.
 template <class R>
 inline constexpr bool keeps_last_batch = std::ranges::forward_range<R>;
 
 namespace detail {
 
-// The batch that an iterator of R stands at, made once: an iterator that returns values makes another at each access.
+// The batch at an iterator of R. An iterator that returns by value makes a new batch at each access, so the batch is
+// made once and kept here.
 template <std::ranges::input_range R, class B>
 class CurrentBatch {
  public:
   static constexpr bool kIsReference = std::is_lvalue_reference_v<std::ranges::range_reference_t<R>>;
-  // Whether it is still there when the iterator has found the end.
+  // Whether the batch stays valid after the iterator has reached the end.
   static constexpr bool kOutlivesIterator = !kIsReference || keeps_last_batch<std::remove_cvref_t<R>>;
 
   const B& at(const std::ranges::iterator_t<R>& it) {
@@ -31,7 +32,7 @@ class CurrentBatch {
       return *made_;
     }
   }
-  // What the iterator has given already, for at() and kept().
+  // Stores a batch already read from the iterator, for at() and kept().
   void keep(std::ranges::range_reference_t<R>&& batch) {
     if constexpr (kIsReference) {
       made_ = &batch;
@@ -39,7 +40,7 @@ class CurrentBatch {
       made_.emplace(std::forward<std::ranges::range_reference_t<R>>(batch));
     }
   }
-  // What was kept, or null if it has gone with the iterator.
+  // The stored batch, or null if it does not outlive the iterator.
   const B* kept() const {
     if constexpr (!kOutlivesIterator) {
       return nullptr;
@@ -49,7 +50,7 @@ class CurrentBatch {
       return &*made_;
     }
   }
-  // The iterator has moved on, and the batch is done with.
+  // Call this after the iterator has moved on and the batch is no longer needed.
   void forget() {
     if constexpr (!kIsReference) made_.reset();
   }

@@ -195,7 +195,7 @@ std::int64_t Dataset::num_batches() const {
 }
 
 BatchSpec Dataset::spec() const {
-  // The first batch is a full one.
+  // The first batch is always full.
   auto plan = std::make_shared<Plan>(*plan_);
   plan->first_batch = 0;
   plan->prefetch = 0;

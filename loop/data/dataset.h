@@ -20,73 +20,74 @@ namespace giro {
 class Archive;
 class Partitioner;
 
-// Rows of named features as a stream of batches: a C++20 input range of Batch, configured by chained calls that each
-// return a new value sharing the rows:
+// Rows of named features as a stream of batches: a C++20 input range of Batch. Chained calls configure it; each returns
+// a new value that shares the rows:
 //
 //   auto train = data::mnist("train").shuffle(0).repeat().batch(32).prefetch(2);
 //
-//   Dataset points({{"x", {xs, {n, 2}}}, {"y", ys}});  // of vectors
+//   Dataset points({{"x", {xs, {n, 2}}}, {"y", ys}});  // from std::vectors
 //
-// The order of batches is a pure function of (seed, epoch, position): nothing is buffered to shuffle, and skipping is
-// O(1). With repeat, a batch may straddle two epochs; without it, the last batch holds the rows that are left.
-// Every begin() starts over, at what skip() says.
+// The order of batches is a pure function of (seed, epoch, position): shuffling needs no buffer, and skipping is O(1).
+// With repeat, a batch may straddle two epochs; without it, the last batch holds the remaining rows. Every begin()
+// starts over, after the batches left out by skip().
 class Dataset {
  public:
   class Iterator;
   using Arrays = std::vector<std::pair<std::string, HostArray>>;
 
-  // Rows (N, ...) of each feature, all of one N >= 1; a std::vector converts to an array of shape (N,).
-  // Errors: invalid_argument (no feature, or a name empty or repeated), shape_mismatch.
+  // Rows (N, ...) of each feature, with the same N >= 1 for all; a std::vector converts to an array of shape (N,).
+  // Errors: invalid_argument (no feature, or an empty or repeated name), shape_mismatch.
   explicit Dataset(const Arrays& features);
-  // The same of host memory that `owner` keeps alive. Error(device_mismatch) besides, if it is not host memory.
+  // The same for host memory that `owner` keeps alive. Also Error(device_mismatch) if it is not host memory.
   explicit Dataset(Batch::Features rows, std::shared_ptr<const void> owner = nullptr);
 
-  // Each epoch in an order of its own, keyed by (seed, epoch). Before batch, else Error(invalid_argument).
+  // Gives each epoch its own order, keyed by (seed, epoch). Call before batch, else Error(invalid_argument).
   Dataset shuffle(std::uint64_t seed) const;
-  // Epoch after epoch: `epochs` of them, at least 1, or without end. Before batch, once.
+  // Repeats the rows for `epochs` >= 1 epochs, or without end. Call before batch, at most once.
   Dataset repeat(std::int64_t epochs = kForever) const;
-  // 1 <= size <= number of rows, else Error(invalid_argument) naming both. Once.
+  // Requires 1 <= size <= number of rows, else Error(invalid_argument) naming both. Call at most once.
   Dataset batch(std::int64_t size, bool drop_remainder = false) const;
-  // Applies `f` to every batch on the host, in order; its result may share memory with its argument. After batch.
+  // Applies `f` to every batch on the host, in order; its result may share memory with its argument. Call after batch.
   Dataset map(std::function<Batch(const Batch&)> f) const;
-  // Makes batches ahead on a thread of their own, up to `depth` of them. After batch. What map throws is rethrown by
-  // the iterator, at the batch it belongs to.
+  // Makes up to `depth` batches ahead on a separate thread. Call after batch. The iterator rethrows an exception of map
+  // at the batch that caused it.
   Dataset prefetch(std::size_t depth) const;
-  // Leaves out the first batches. After batch.
+  // Leaves out the first batches. Call after batch.
   Dataset skip(std::int64_t batches) const;
-  // Copies the rows to the device, where steps gather their batches. After batch; excludes map, and prefetch has
-  // nothing left to do. Errors: invalid_argument, device (there is no such device), out_of_memory.
+  // Copies the rows to the device, where steps gather their batches. Call after batch. Excludes map, and prefetch has
+  // no effect. Errors: invalid_argument, device (no such device), out_of_memory.
   Dataset to(Device device) const;
 
-  // This rank's part of each batch, of equal size on all: the batches of the ranks are together those of the dataset
-  // that is not partitioned. A last batch that is short is filled from the first rank on, and counts as what it holds
-  // (BatchPart). After batch, once; null changes nothing. A call of all ranks. Errors: invalid_argument if the ranks do
-  // not divide the batch; communication if they have not the same rows in the same order, of which some are compared.
+  // This rank's part of each batch, of equal size on all ranks: together, the parts are the batches of the
+  // unpartitioned dataset. A short last batch fills the ranks in order, from the first on; each part counts the rows it
+  // holds (BatchPart). Call after batch, once, on all ranks; null changes nothing. Errors: invalid_argument if the
+  // number of ranks does not divide the batch size; communication if the ranks have different rows or orders, where
+  // only a sample of the rows is compared.
   Dataset partition(const std::shared_ptr<const Partitioner>& partitioner) const;
 
   static constexpr std::int64_t kForever = -1;
 
   std::int64_t num_rows() const;
-  // The rows of each feature, (N, ...) in host memory, in their own order; of a dataset that lies on a device, too.
-  // Valid as long as the dataset or a copy of it lives.
+  // The rows of each feature, (N, ...) in host memory, in their original order, also for a dataset on a device. Valid
+  // as long as the dataset or a copy of it lives.
   const Batch::Features& rows() const noexcept;
-  // Which of them the given batch holds, or this rank's part of it, in its order; batches count from 0 at begin(). In a
-  // loop from the beginning, indices(elapsed.steps) are those of the step's batch, before map. Error(invalid_argument)
-  // if there is no such batch.
+  // Indices of the rows in the given batch, or in this rank's part of it, in the batch's order. Batches count from 0 at
+  // begin(). In a loop that starts from the beginning, indices(elapsed.steps) gives the rows of the step's batch,
+  // before map. Error(invalid_argument) if there is no such batch.
   std::vector<std::int64_t> indices(std::int64_t batch) const;
   // Batches from begin() to end(), or kForever.
   std::int64_t num_batches() const;
-  // What a full batch looks like, after map, to which it shows the first batch. A dataset that was not batched has
-  // batches of one.
+  // Names, dtypes and shapes of a full batch, after map; calls map on the first batch. Without batch(), a batch has one
+  // row.
   BatchSpec spec() const;
 
-  // Batches left out by skip(), and the iterator that stands at a batch, counted from the one before any was left out:
-  // for a run that is resumed.
+  // For a resumed run: the number of batches left out by skip(), and an iterator that starts at `batch`, which counts
+  // from the very first batch, before any were skipped.
   std::int64_t first_batch() const;
   Iterator begin_at(std::int64_t batch) const;
-  // What has to be the same in a run that is resumed: the features and the rows' number, of which up to 511, evenly
-  // spread, are compared by a checksum; their order, and the size of a batch. What map does is not looked at.
-  // Error(invalid_argument) if it is not.
+  // Saves or checks what a resumed run needs unchanged: the number of rows, their order, the batch size, and the
+  // features by a checksum. The checksum covers up to 511 evenly spread rows of each feature. map is not checked.
+  // Error(invalid_argument) on a difference.
   void persist(Archive& archive) const;
 
   Iterator begin() const;
@@ -98,8 +99,8 @@ class Dataset {
   std::shared_ptr<const Plan> plan_;
 };
 
-// Move-only input iterator: holds the current batch, and the prefetching thread where there is one. It is at the end
-// once making a batch threw. At the end it still holds the last batch.
+// Move-only input iterator: holds the current batch, and the prefetching thread if there is one. If making a batch
+// throws, the iterator is at the end. At the end it still holds the last batch.
 class Dataset::Iterator {
  public:
   using value_type = Batch;
@@ -111,7 +112,7 @@ class Dataset::Iterator {
   Iterator& operator=(Iterator&&) noexcept;
   ~Iterator();
 
-  // Valid until the next batch has been made; a copy of it stays.
+  // Valid until the next batch has been made; a copy stays valid.
   const Batch& operator*() const;
   Iterator& operator++();
   void operator++(int) { ++*this; }
@@ -129,14 +130,15 @@ inline constexpr bool keeps_last_batch<Dataset> = true;
 namespace data {
 
 struct MnistOptions {
-  // Where the four IDX files lie, gzipped or not. Default: Debian's package dataset-fashion-mnist.
+  // Directory of the four IDX files, gzipped or not. Default: that of Debian's package dataset-fashion-mnist.
   std::string dir = "/usr/share/datasets/fashion-mnist";
   std::shared_ptr<FileSystem> files = posix_file_system();
 };
 
 // The "train" or "test" split of a data set in MNIST's format: features "image", u8 (N, H, W, 1) as stored, and
 // "label", u8 (N,) below 10. Errors: invalid_argument (unknown split), not_found (no such file), io, unsupported,
-// corrupt_data (wrong magic, truncated, no samples, counts that differ, a label out of range), each naming the file.
+// corrupt_data (wrong magic, truncated, no samples, image and label counts that differ, a label out of range). Each
+// names the file.
 Dataset mnist(const std::string& split, const MnistOptions& options = {});
 
 }  // namespace data

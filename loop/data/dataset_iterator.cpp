@@ -32,7 +32,8 @@ struct Dataset::Iterator::Source {
     advance();
   }
 
-  // On to the next batch; to the end, if there is none or making it throws. The current one stays until then.
+  // Moves to the next batch, or to the end if there is none or making it throws. The current batch stays until the next
+  // one has been made.
   void advance() {
     const Span span("dataset", "next batch");
     ended = true;
@@ -42,19 +43,19 @@ struct Dataset::Iterator::Source {
     ended = false;
   }
 
-  // The batch at `position`, which moves on; nothing at the end.
+  // Makes the batch at `position` and moves the position past it; nothing at the end.
   std::optional<Batch> make() {
     const std::int64_t samples = plan->rows_at(position);
     if (samples == 0) return std::nullopt;
     const std::optional<BatchPart> part = plan->part_of(position);
-    // A part without rows of its own takes the batch's first.
+    // A part without rows takes the batch's first row.
     const bool is_empty = part && part->rows == 0;
     const std::int64_t first = is_empty ? position : plan->part_at(position);
     const std::int64_t count = is_empty ? 1 : part ? part->rows : samples;
     Batch batch = plan->residence ? Batch(plan->residence, first, count) : gather(first, count);
     position += samples;
     for (const auto& f : plan->maps) {
-      // What `f` returns may be views of what it was given.
+      // The result of `f` may share memory with its argument.
       const auto kept = std::make_shared<std::pair<Batch, Batch>>(batch, f(batch));
       batch = Batch(kept->second.features(), kept);
     }
@@ -81,12 +82,12 @@ struct Dataset::Iterator::Source {
   }
 
   const std::shared_ptr<const Plan> plan;
-  std::int64_t position;  // in rows, from the first epoch's first
+  std::int64_t position;  // in rows since the start of the first epoch
   std::vector<std::int64_t> indices;
   std::shared_ptr<detail::StoragePool> pool;
   std::optional<Batch> current;
   bool ended = false;
-  std::optional<detail::Prefetcher> prefetcher;  // last: its thread calls make
+  std::optional<detail::Prefetcher> prefetcher;  // declared last: its thread calls make
 };
 
 Dataset::Iterator::Iterator() = default;

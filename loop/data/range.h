@@ -1,6 +1,6 @@
 #pragma once
 
-// std::ranges::input_range and its like without the views of <ranges>, which take long to compile: the constructor of a
-// span is constrained by these concepts.
+// Provides std::ranges::input_range and related concepts without <ranges>, which is slow to compile. <span> needs the
+// same concepts for its constructors.
 #include <iterator>
 #include <span>

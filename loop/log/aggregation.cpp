@@ -30,11 +30,11 @@ double mean(const Aggregation::Records& records) {
   const std::vector<double> equal(sum(own_weights) > 0 ? 0 : values.size(), 1);
   const Values weights = equal.empty() ? own_weights : equal;
   if (means.empty()) return weighted_mean(values, weights);
-  std::vector<double> squares;  // means of them
+  std::vector<double> squares;  // mean square of each record
   for (std::size_t i = 0; i < values.size(); ++i) squares.push_back(values[i] * values[i] + means[i] * means[i]);
   const double mean = weighted_mean(means, weights);
   const double variance = weighted_mean(squares, weights) - mean * mean;
-  return std::sqrt(variance < 0 ? 0 : variance);  // not std::max: a NaN stays one
+  return std::sqrt(variance < 0 ? 0 : variance);  // unlike std::max, this keeps a NaN
 }
 
 using Records = Aggregation::Records;
@@ -50,14 +50,14 @@ const std::map<std::string, double (*)(const Records&)> kByName{
     {"max", [](const Records& records) { return *std::max_element(records.values.begin(), records.values.end()); }},
 };
 
-// Whether it is there for a metric's sake alone (Logs::add_metric).
+// Whether the entry only serves to merge a metric (Logs::add_metric).
 bool merges_another(const Logs& logs, const Logs::Entry& entry) {
   if (entry.collection != detail::kCounts && entry.collection != detail::kMeans) return false;
   const std::size_t slash = entry.name.find('/');
   return slash != entry.name.npos && logs.schema().find(entry.name.substr(0, slash), entry.name.substr(slash + 1));
 }
 
-// The value of a metric that has counts in a history.
+// Aggregates a metric with counts over a history.
 double aggregate_counted(const History& history, const Logs& latest, const Logs::Entry& entry,
                          const Aggregation& aggregation) {
   const std::string key = entry.collection + "." + entry.name;

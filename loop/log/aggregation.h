@@ -15,14 +15,14 @@
 
 namespace giro {
 
-// How the values that an entry took in the records of a history become one. By name:
-//   last              the default of inner_loop and train_loop, as in ciclo: of an evaluation, its last batch alone
+// How the values of an entry over the records of a history are reduced to one. By name:
+//   last              the default of inner_loop and train_loop, as in ciclo; in an evaluation: its last batch only
 //   first, sum, min, max
-//   mean              weighted by the samples of the records, or a metric's own counts (Logs::add_metric); of standard
-//                     deviations the one of all elements together
+//   mean              weighted by the samples of the records, or by a metric's own counts (Logs::add_metric); standard
+//                     deviations give the standard deviation of all elements together
 //   unweighted_mean   each record counts the same
-// or a callable of the values, std::span<const double> -> double; or one of these for each collection, where the others
-// keep their last value: {{"metrics", "mean"}, {"losses", "sum"}}.
+// or a callable on the values, std::span<const double> -> double; or one of these for each collection, where other
+// collections keep their last value: {{"metrics", "mean"}, {"losses", "sum"}}.
 class Aggregation {
  public:
   // Error(not_found) naming the nearest name.
@@ -34,11 +34,11 @@ class Aggregation {
       : reduce_([f = std::move(f)](const std::string&, const Records& records) mutable { return f(records.values); }) {}
   Aggregation(std::initializer_list<std::pair<std::string, Aggregation>> collections);
 
-  // The values of an entry, one or more, each of a record that weighs so much: its samples, or what counts in it.
+  // The values of an entry, at least one, and the weight of each: the samples of its record, or the metric's count.
   struct Records {
     std::span<const double> values;
     std::span<const double> weights;
-    std::span<const double> means = {};  // where the values are standard deviations, as many; else none
+    std::span<const double> means = {};  // for standard deviations: one mean per value; else none
   };
   double operator()(const std::string& collection, const Records& records) const {
     return reduce_(collection, records);
@@ -48,13 +48,13 @@ class Aggregation {
   std::function<double(const std::string&, const Records&)> reduce_;
 };
 
-// One value for each entry of a history. A record weighs as much as its own step had samples. Of a metric with counts,
-// records in which nothing counts are left out, and the value is NaN where there is no other; its counts and means are
-// no entries of the result. Error(invalid_argument) for a metric that has them in some records only.
+// One value for each entry of a history. The weight of a record is the number of samples of its step. For a metric with
+// counts, records with count 0 are left out, and the value is NaN if no record remains; the counts and means do not
+// appear in the result. Error(invalid_argument) for a metric that has counts or means in some records only.
 Logs aggregate(const History& history, const Aggregation& aggregation);
-// And the last array of each output, which cannot be aggregated.
+// Also adds the last array of each output, since arrays cannot be aggregated.
 Logs aggregate(const History& history, const Outputs& outputs, const Aggregation& aggregation);
-// As the first, for those who still pass how far the loop has come.
+// Ignores the Elapsed. For callers that still pass it.
 inline Logs aggregate(const History& history, const Elapsed&, const Aggregation& aggregation) {
   return aggregate(history, aggregation);
 }

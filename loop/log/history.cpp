@@ -19,9 +19,9 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kElapsedFields{"steps",      "samples", "date",
                                                          "date_start", "time",    "step_samples"};
-constexpr std::size_t kLogged = 8;  // orders of names that are known without a search
+constexpr std::size_t kLogged = 8;  // name orders that are remembered to avoid a search
 
-// Its entries but for arrays, as numbers of the host.
+// The entries as host numbers, without arrays.
 Logs as_numbers(const Logs& logs) {
   Logs numbers;
   for (std::size_t i = 0; i < logs.values().size(); ++i) {
@@ -66,7 +66,7 @@ void History::Records::commit(const Elapsed& elapsed, const Logs& numbers) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     Column& column = columns[known.columns[i]];
     const double value = *values[i].number();
-    // As a restored history has it, without sign and payload.
+    // A restored history has neither the sign nor the payload, so they are dropped here too.
     column.values.push_back(std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value);
     column.last_record = record;
   }
@@ -181,7 +181,7 @@ void History::collect_into(const std::string* first_key, std::vector<double>* fi
     std::vector<bool> has;  // by layout
     for (const Records::Layout& layout : all.layouts)
       has.push_back(!sources[k].is_elapsed && layout.has(sources[k].index));
-    std::size_t next = 0;  // value of the column
+    std::size_t next = 0;  // the next value in the column
     for (std::size_t run = 0; run < all.runs.size(); ++run) {
       const std::size_t begin = all.runs[run].first_record, end = all.run_end(run), layout = all.runs[run].layout;
       if (has_all[layout]) {

@@ -18,9 +18,9 @@ namespace giro {
 
 class Archive;
 
-// The logs of a run, a record a step, kept by column: a number takes 8 bytes, and nothing is copied as columns grow.
-// Each record also has the entries elapsed.steps, elapsed.samples, elapsed.date, elapsed.date_start, elapsed.time and
-// elapsed.step_samples, the samples of its own step. Arrays are not for a history: see Outputs.
+// The logs of a run, one record per step, stored by column: a number takes 8 bytes, and growing a column copies
+// nothing. Each record also has the entries elapsed.steps, elapsed.samples, elapsed.date, elapsed.date_start,
+// elapsed.time and elapsed.step_samples (the samples of its own step). A history keeps no arrays; see Outputs.
 class History {
  public:
   struct Record {
@@ -36,11 +36,12 @@ class History {
   History& operator=(History&&) noexcept;
   ~History();
 
-  // Appends a record. Waits for values that have not arrived. Errors: shape_mismatch naming an entry that is no scalar
-  // and no output, invalid_argument for entries of a collection "elapsed", device; the history is then what it was.
+  // Appends a record. Waits for values that have not arrived. Errors: shape_mismatch naming an entry that is neither a
+  // scalar nor an output, invalid_argument for entries of a collection "elapsed", device. After an error the history is
+  // unchanged.
   void commit(const Elapsed& elapsed, const Logs& logs);
 
-  // Records.
+  // The number of records.
   std::size_t size() const noexcept;
 
   // The values of each key over the records that have all of them, in order. A key is an entry's name, or
@@ -54,7 +55,7 @@ class History {
     return values;
   }
 
-  // The same of one key.
+  // The same for one key.
   std::vector<double> column(std::string_view key) const;
 
   // The last value of each entry among the records from `first_record` on, in the order of first mention. Its cost
@@ -65,37 +66,38 @@ class History {
   // mention. Valid until the next commit.
   Iterator begin() const;
   Iterator end() const;
-  // One of them, and the last. Error(invalid_argument) if there are not as many. The cost of one that is not the last
-  // grows with the times that the names of the entries have changed before it.
+  // A record by its number, and the last record. Error(invalid_argument) if there is no such record. The cost of
+  // operator[] grows with the number of times that the set of entries changed before that record.
   Record operator[](std::size_t record) const;
   Record back() const;
 
-  // The records as lines of the archive, so that a long history is not written again at each checkpoint. What is read
-  // takes the place of what was there; the sign and payload of a NaN are lost. Error(corrupt_data).
+  // Stores the records as lines of the archive, so that a checkpoint does not write a long history again. Reading
+  // replaces the current records; a NaN loses its sign and payload. Error(corrupt_data).
   void persist(Archive& archive);
 
-  // The files below are replaced at once or not at all, in a directory that is made where there is none, and written
-  // as they are made. Numbers are written so that reading them gives the same bits. Errors: io.
+  // The functions below replace a file completely or not at all, create its directory if needed, and write the text as
+  // it is produced. Reading a written number gives the same bits. Errors: io.
   //
-  // One line a record, a column a key: the elapsed steps, samples and time, then every entry: a metric by its name,
-  // what is in another collection as "collection.name", as a metric is that is called steps, samples or time or has a
-  // dot in its name. Quoted where RFC 4180 wants it. What a record does not have stays empty; a NaN loses its sign and
-  // payload.
+  // One line per record and one column per key: the elapsed steps, samples and time, then every entry. The column of a
+  // metric has its name. The name is "collection.name" for entries of other collections, and for a metric that is
+  // called steps, samples or time or has a dot in its name. Cells are quoted as RFC 4180 requires. A missing value
+  // stays empty; a NaN loses its sign and payload.
   void write_csv(const std::string& path, FileSystem& files = *posix_file_system()) const;
-  // One JSON object a line and record: {"elapsed": {"steps": 0, ...}, "metrics": {"loss": 0.5, ...}, ...}. JSON has
-  // no numbers that are not finite, so they are the strings "NaN", "Infinity" and "-Infinity", which Python's float()
-  // and JavaScript's Number() read; the sign and payload of a NaN are lost.
+  // One line with a JSON object per record: {"elapsed": {"steps": 0, ...}, "metrics": {"loss": 0.5, ...}, ...}. JSON
+  // has no numbers for non-finite values, so they are the strings "NaN", "Infinity" and "-Infinity", which Python's
+  // float() and JavaScript's Number() read; the sign and payload of a NaN are lost.
   void write_jsonl(const std::string& path, FileSystem& files = *posix_file_system()) const;
-  // The values that collect(key) gives as an array of NumPy's, format 1.0, float64. Errors of collect besides.
+  // The values of collect(key) as a NumPy array: format 1.0, float64. Also throws the errors of collect.
   void write_npy(std::string_view key, const std::string& path, FileSystem& files = *posix_file_system()) const;
 
  private:
   struct Records;
   const Records& records() const;
-  // The values of each of `count` keys. By pointers: a span of an array costs a program that includes this too much.
+  // The values of each of `count` keys. Takes pointers, since spans of the arrays would slow down the compilation of
+  // programs that include this.
   void collect_into(const std::string* keys, std::vector<double>* values, std::size_t count) const;
 
-  std::shared_ptr<Records> records_;  // null: none so far
+  std::shared_ptr<Records> records_;  // null: no records yet
 };
 
 // An input iterator over the records of a history.
@@ -116,15 +118,15 @@ class History::Iterator {
   Iterator(const Records& records, std::size_t record);
 
   Elapsed elapsed() const;
-  std::size_t layout() const;  // its number
-  // In a column that the layout has.
+  std::size_t layout() const;  // number of the record's layout
+  // The record's layout must have the column.
   double value(std::size_t column) const;
 
   const Records* records_ = nullptr;
   std::size_t record_ = 0;
   std::size_t run_ = 0;
   std::size_t common_ = 0;
-  std::vector<std::size_t> next_;  // of each column, how many values lie before this record
+  std::vector<std::size_t> next_;  // per column: how many values come before this record
 };
 
 inline History history() { return {}; }

@@ -15,12 +15,12 @@ namespace {
 
 using detail::append_csv, detail::append_json, detail::csv_cell, detail::csv_column, detail::json_string;
 
-// Text on its way to a file, line by line.
+// Buffers text and writes it to a file.
 class Lines {
  public:
   explicit Lines(FileSystem::Writer& writer) : writer_(writer) {}
 
-  std::string text;  // of the line so far, and of those before it that were not written yet
+  std::string text;  // the current line, preceded by lines not written yet
 
   void end_line() {
     constexpr std::size_t kBytes = std::size_t{1} << 16;

@@ -25,7 +25,7 @@ using detail::append_json;
               fmt::format("record {} of the history is {:?}, expected {}", line, text.substr(0, 60), expected));
 }
 
-// As append_json has written it.
+// Reads a number as append_json writes it.
 double number_of(const nlohmann::json& json) {
   if (json.is_number()) return json.get<double>();
   const std::string& text = json.get_ref<const std::string&>();
@@ -37,7 +37,7 @@ bool is_number(const nlohmann::json& json) {
   return json.is_number() || (json.is_string() && (json == "NaN" || json == "Infinity" || json == "-Infinity"));
 }
 
-// What comes before the values in a line: the layout, then the fields of Elapsed that a history keeps.
+// The fields before the values in a line: the layout, then the fields of Elapsed that a history keeps.
 constexpr std::size_t kFields = 6;
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace giro {
 namespace {
 
-constexpr std::size_t kHeader = 64;  // the count has a cache line of its own
+constexpr std::size_t kHeader = 64;  // the count has its own cache line
 
 std::int64_t slot_bytes(std::size_t bytes) {
   const auto size = std::max<std::int64_t>(static_cast<std::int64_t>(bytes), 1);
@@ -75,7 +75,7 @@ std::shared_ptr<LogRing> LogRing::create(const Logs& logs, const Tensor& call, c
 
 LogRing::LogRing(const Logs& logs, const Tensor& call, const Stream& stream, std::int64_t first)
     : stream_(stream), constants_(logs), call_(call), expected_(first), released_(first) {
-  std::int64_t bytes = 0;  // of a slot
+  std::int64_t bytes = 0;  // per slot
   for (std::size_t i = 0; i < logs.values().size(); ++i) {
     has_outputs_ |= logs.schema()[i].collection == "outputs";
     const nn::Var* const var = logs.values()[i].scalar();
@@ -133,7 +133,7 @@ void LogRing::publish(const Logs& logs) const {
 
 Logs LogRing::expect_logs(const Logs& constants) {
   kept_.resize(static_cast<std::size_t>(capacity_));
-  // Reading the row that lies there also means that the device is less than a round behind.
+  // Reading the row that is overwritten also ensures that the device is less than one round behind.
   if (!read_kept() && published() <= expected_ - capacity_) stream_.synchronize();
   auto& slot = kept_[static_cast<std::size_t>(expected_ % capacity_)];
   const std::shared_ptr<const LogRow> row(new LogRow(shared_from_this(), expected_++));
@@ -149,7 +149,7 @@ Logs LogRing::expect_logs(const Logs& constants) {
   return logs;
 }
 
-// Whether somebody keeps the logs of the row that the next one overwrites.
+// Reads the row that the next one overwrites if its logs are still held. Returns whether they are.
 bool LogRing::read_kept() {
   const auto row = kept_[static_cast<std::size_t>(expected_ % capacity_)].lock();
   if (row) row->read();

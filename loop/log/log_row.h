@@ -11,13 +11,13 @@ namespace giro {
 
 class LogRing;
 
-// What one call of a step has logged: a row of a ring (LogRing), which keeps its values once it is read.
+// The logs of one call of a step: a row of a ring (LogRing). Keeps its values once it is read.
 class LogRow {
  public:
   ~LogRow();
   // Whether the device has written it.
   bool ready() const;
-  // Each waits for the device if need be. Errors: device.
+  // Each waits for the device if needed. Errors: device.
   double value(std::size_t column) const;
   const HostArray& array(std::size_t array) const;
 

@@ -14,9 +14,9 @@ bool LogSchema::Key::has_path(std::string_view path) const noexcept {
          path[collection.size()] == '.' && path.ends_with(name);
 }
 
-// Names in one order, of which each schema that holds the branch has the first few. Schemas that go on differently
-// after some of them are on a branch of their own, which begins with a copy of those; the one it has left knows it, so
-// equal names are always found on the same branch. A branch lives as long as a schema or a later branch holds it.
+// A sequence of names; each schema that holds the branch uses a prefix of it. Schemas that continue differently after a
+// prefix get their own branch, which begins with a copy of the prefix. The parent branch keeps track of it, so equal
+// sequences of names are always on the same branch. A branch lives as long as a schema or a child branch holds it.
 class LogSchema::Branch {
  public:
   static const std::shared_ptr<Branch>& root() {
@@ -32,7 +32,7 @@ class LogSchema::Branch {
     if (!parent_knows_) return;
     const std::lock_guard lock(parent_->mutex_);
     const auto known = parent_->later_.find(fork());
-    // Another may have taken its place.
+    // Another branch may have taken this place.
     if (known != parent_->later_.end() && known->second.expired()) parent_->later_.erase(known);
   }
   Branch(const Branch&) = delete;
@@ -44,7 +44,7 @@ class LogSchema::Branch {
     return chunks_[chunk][offset];
   }
 
-  // The branch on which this name stands after the first `size` of `self`.
+  // The branch in which this name follows the first `size` names of `self`.
   static std::shared_ptr<Branch> after(const std::shared_ptr<Branch>& self, std::size_t size,
                                        std::string_view collection, std::string_view name) {
     const std::lock_guard lock(self->mutex_);
@@ -72,7 +72,7 @@ class LogSchema::Branch {
 
  private:
   using Name = std::pair<std::string_view, std::string_view>;
-  // After so many names, and the first that differs: a view of it in the branch that begins there.
+  // The length of the shared prefix, and the first name that differs: a view into the branch that begins there.
   using Fork = std::pair<std::size_t, Name>;
   struct Hash {
     std::size_t operator()(const Name& name) const noexcept {
@@ -86,7 +86,7 @@ class LogSchema::Branch {
   };
   static constexpr std::size_t kFirstChunk = 4;
 
-  // Chunk c holds kFirstChunk << c names: they never move, so those that are there are read without a lock.
+  // Chunk c holds kFirstChunk << c names. They never move, so existing names are read without a lock.
   static Place place_of(std::size_t i) noexcept {
     const auto chunk = static_cast<std::size_t>(std::bit_width(i / kFirstChunk + 1)) - 1;
     return {chunk, i - kFirstChunk * ((std::size_t{1} << chunk) - 1)};
@@ -100,7 +100,7 @@ class LogSchema::Branch {
     size_.store(size + 1, std::memory_order_release);
   }
 
-  const std::shared_ptr<Branch> parent_;  // null: the root, which has no names
+  const std::shared_ptr<Branch> parent_;  // null for the root, which has no names
   const std::size_t left_at_;
   bool parent_knows_ = false;
   std::array<std::unique_ptr<Key[]>, 48> chunks_;
@@ -127,7 +127,7 @@ bool LogSchema::add_if_next(std::string_view collection, std::string_view name) 
 const LogSchema::Key& LogSchema::operator[](std::size_t entry) const noexcept { return branch_->key(entry); }
 
 std::optional<std::size_t> LogSchema::find(std::string_view collection, std::string_view name) const {
-  constexpr std::size_t kFew = 8;  // that are found sooner by looking at each
+  constexpr std::size_t kFew = 8;  // up to here a linear search is faster
   if (size_ > kFew) return branch_->find(collection, name, size_);
   for (std::size_t i = 0; i < size_; ++i) {
     if (branch_->key(i).is(collection, name)) return i;

@@ -9,8 +9,8 @@
 
 namespace giro {
 
-// The names of the entries of a Logs, in order. A handle: copies share the names, and so do schemas of which one
-// begins as the other does. Names that nobody has any more are freed. May be used by several threads.
+// The names of the entries of a Logs, in order. A handle: copies share the names, and so do two schemas if one is a
+// prefix of the other. Unused names are freed. Several threads may use schemas that share names.
 class LogSchema {
  public:
   struct Key {
@@ -25,7 +25,7 @@ class LogSchema {
     }
   };
 
-  // Of no entries.
+  // No entries.
   LogSchema() = default;
   LogSchema(const LogSchema&) = default;
   LogSchema(LogSchema&& other) noexcept
@@ -37,16 +37,17 @@ class LogSchema {
     return *this;
   }
 
-  // One more entry, which it must not have yet.
+  // Adds an entry, which must be new.
   void add(std::string_view collection, std::string_view name);
-  // Adds the entry if that needs no search: whether the names that others have added after these begin with it.
+  // Adds the entry only if that needs no search: another schema has already added it right after these names. Returns
+  // whether it was added.
   bool add_if_next(std::string_view collection, std::string_view name) noexcept;
 
   std::size_t size() const noexcept { return size_; }
   const Key& operator[](std::size_t entry) const noexcept;
   std::optional<std::size_t> find(std::string_view collection, std::string_view name) const;
 
-  // Whether the names and their order are the same. Compares no names: there is one branch for each.
+  // Whether the names and their order are the same. Compares no names: equal sequences of names are on the same branch.
   friend bool operator==(const LogSchema& a, const LogSchema& b) noexcept {
     return a.branch_ == b.branch_ && a.size_ == b.size_;
   }
@@ -54,7 +55,7 @@ class LogSchema {
  private:
   class Branch;
 
-  std::shared_ptr<Branch> branch_;  // whose first names are these; null where there are none
+  std::shared_ptr<Branch> branch_;  // these are its first names; null if there are none
   std::size_t size_ = 0;
 };
 

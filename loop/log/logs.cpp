@@ -21,7 +21,7 @@ double to_number(const Tensor& scalar, const Stream& stream) {
   return to_host<double>(number, stream).front();
 }
 
-// What is no scalar, for messages.
+// Describes a value that is not a scalar, for messages.
 std::string describe(const LogValue& value) {
   if (const nn::Var* var = value.scalar()) return to_string(var->value());
   return fmt::format("{}{}", name_of(value.array()->dtype()), to_string(value.array()->shape()));
@@ -95,9 +95,9 @@ Logs& Logs::add_entry(std::string_view collection, std::string_view name, LogVal
                 fmt::format("the log entry '{}.{}' is {}, expected an integer that a double can hold, as all to 2^53",
                             collection, name, *digits));
   }
-  // There is to be a value for each name, whatever throws.
+  // Reserved first, so that each name has a value even if an allocation throws.
   if (values_.size() == values_.capacity()) values_.reserve(std::max<std::size_t>(4, 2 * values_.size()));
-  // Mostly the entry that comes next whenever these names are logged, which is then new.
+  // Usually the same names are logged in the same order, so this is the next one, and new.
   if (!schema_.add_if_next(collection, name)) {
     if (const auto entry = schema_.find(collection, name)) {
       values_[*entry] = std::move(value);

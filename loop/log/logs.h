@@ -21,12 +21,12 @@
 
 namespace giro {
 
-// What is logged: a host number; what a step computes on its device; a scalar that a step has sent to the host, which
-// arrives when the device gets there; or, in the collection "outputs", an array that does (see Outputs).
+// A logged value: a host number; a value that a step computes on its device; a scalar that a step has sent to the host,
+// which arrives when the device has computed it; or, in the collection "outputs", an array (see Outputs).
 class LogValue {
  public:
   LogValue(double value) : number_(value) {}
-  // Logs refuse an integer that no double is equal to, as most beyond 2^53 are.
+  // Logs rejects an integer that a double cannot represent, as is the case for most integers beyond 2^53.
   template <std::integral T>
   LogValue(T value) : number_(static_cast<double>(value)) {
     if constexpr (sizeof(T) > 4) {
@@ -37,23 +37,23 @@ class LogValue {
   LogValue(std::shared_ptr<const LogRow> row, std::size_t column);
   LogValue(HostArray array);
 
-  // The number of the host, or null.
+  // The host number, or null.
   const double* number() const { return kind_ == Kind::number ? &number_ : nullptr; }
   void set(double number) {
     number_ = number;
     if (kind_ != Kind::number) drop_held();
   }
-  // The integer that no double is equal to, as text, or null.
+  // The integer that a double cannot represent, as text, or null.
   const std::string* inexact() const;
   // The value on the device, of shape () unless it is an output, or null.
   const nn::Var* scalar() const;
   // The array, or null.
   const HostArray* array() const;
-  // Whether it is one number: value() gives it.
+  // Whether it is a single number, which value() returns.
   bool is_scalar() const { return kind_ == Kind::number || has_no_axis(); }
-  // Whether value(), or the array's tensor(), would not wait for what was sent.
+  // Whether value(), or the array's tensor(), returns without waiting for a value that was sent.
   bool ready() const;
-  // The number; waits for the device if need be. Error(shape_mismatch) for what is no scalar.
+  // The number; waits for the device if needed. Error(shape_mismatch) if it is not a scalar.
   double value() const { return kind_ == Kind::number ? number_ : fetch(); }
 
  private:
@@ -61,7 +61,7 @@ class LogValue {
   bool has_no_axis() const;
   double fetch() const;
   void set_inexact(std::string digits);
-  // Whether a double is equal to it: what is left without the zeros at the end takes 53 bits or fewer.
+  // Whether a double can represent it: without its trailing zeros it must fit in 53 bits.
   template <std::integral T>
   static bool is_exact(T value) {
     auto bits = static_cast<std::make_unsigned_t<T>>(value);
@@ -69,11 +69,11 @@ class LogValue {
     return bits == 0 || std::bit_width(bits) - std::countr_zero(bits) <= std::numeric_limits<double>::digits;
   }
 
-  // What it is: number_, or what held_ points to, whose type stands here.
+  // The value is number_, or what held_ points to, of the type given here.
   enum class Kind : std::uint8_t {
     number,
     scalar,   // nn::Var
-    sent,     // LogRow, which has it in column_
+    sent,     // LogRow, in column_
     array,    // HostArray
     inexact,  // std::string
   };
@@ -99,26 +99,26 @@ class Logs {
   using NamedValues = std::vector<std::pair<std::string, LogValue>>;
 
   Logs() = default;
-  // Of known names. Error(invalid_argument) if there are not as many values.
+  // Logs with known names. Error(invalid_argument) if the number of values differs.
   Logs(LogSchema schema, std::vector<LogValue> values);
 
-  // Sets an entry, in place of an earlier one of that name. Each returns itself. Error(invalid_argument) naming an
-  // entry whose integer no double is equal to.
+  // Sets an entry, replacing an earlier one of the same name. Each of these functions returns *this.
+  // Error(invalid_argument) naming an entry with an integer that a double cannot represent.
   Logs& add_entry(std::string_view collection, std::string_view name, LogValue value);
   Logs& add_metric(std::string_view name, LogValue value) { return add_entry("metrics", name, std::move(value)); }
   Logs& add_stateful_metric(std::string_view name, LogValue value) {
     return add_entry("stateful_metrics", name, std::move(value));
   }
-  // Metrics of the elements that count. Their mean over steps (Aggregation) weighs each step by its count, and that of
-  // standard deviations is the one of all elements together; over ranks likewise. Beside the value, which is a metric
-  // like any other, this adds the entries counts."metrics/NAME" and, of a standard deviation, means."metrics/NAME".
+  // Metrics with a count of elements. The mean over steps (Aggregation) weights each step by its count; the mean of
+  // standard deviations is the standard deviation of all elements together. The same holds over ranks. Adds the value,
+  // as an ordinary metric, and the entry counts."metrics/NAME"; for a standard deviation also means."metrics/NAME".
   Logs& add_metric(std::string_view name, const nn::Metric& metric) { return add_counted("metrics", name, metric); }
   Logs& add_stateful_metric(std::string_view name, const nn::Metric& metric) {
     return add_counted("stateful_metrics", name, metric);
   }
-  // Also as a metric of the same name if asked for.
+  // With `add_metric`, also adds it as a metric of the same name.
   Logs& add_loss(std::string_view name, LogValue value, bool add_metric = false);
-  // A number or an array: see Outputs.
+  // A number or an array; see Outputs.
   Logs& add_output(std::string_view name, LogValue value) { return add_entry("outputs", name, std::move(value)); }
 
   // Several at once: add_metrics({{"loss", loss}, {"accuracy", accuracy}}).
@@ -127,7 +127,7 @@ class Logs {
   Logs& add_losses(NamedValues losses, bool add_metric = false);
   Logs& add_outputs(NamedValues outputs);
 
-  // Takes over all entries of `other`; the last write wins.
+  // Adds all entries of `other`; the last write wins.
   void merge(Logs other);
   // The same; returns itself.
   Logs& updates(Logs other) {
@@ -135,35 +135,34 @@ class Logs {
     return *this;
   }
 
-  // Values that lie on a device become what they are there now: numbers of the host, and arrays that are copied. Waits.
-  // Error(shape_mismatch) naming an array that is not an output.
+  // Replaces values on a device by their current values on the host: numbers, and copies of arrays. Waits for the
+  // numbers. Error(shape_mismatch) naming an array that is not an output.
   void fetch();
   void clear() noexcept;
 
   // The value of an entry, by its name alone or as "collection.name". Error(not_found) naming the nearest entry;
-  // Error(invalid_argument) if several collections have the name; Error(shape_mismatch) if it is no scalar.
+  // Error(invalid_argument) if several collections have the name; Error(shape_mismatch) if it is not a scalar.
   double entry_value(std::string_view key) const;
 
   // A range of Entry, with size() and operator[].
   Entries entries() const noexcept;
-  // The number that is the value of an entry, given by its position. Error(shape_mismatch) naming an entry that is no
-  // scalar.
+  // The value of an entry, given by its position. Error(shape_mismatch) naming an entry that is not a scalar.
   double value(std::size_t entry) const;
   const LogSchema& schema() const noexcept { return schema_; }
   const std::vector<LogValue>& values() const noexcept { return values_; }
   std::span<LogValue> values() noexcept;
   bool empty() const noexcept { return schema_.size() == 0; }
-  // Whether all values are there: none would wait for the device.
+  // Whether all values that were sent have arrived.
   bool ready() const;
 
  private:
   Logs& add_entries(std::string_view collection, NamedValues values);
   Logs& add_counted(std::string_view collection, std::string_view name, const nn::Metric& metric);
 
-  friend class LogRing;  // which sets the values of a row
+  friend class LogRing;  // sets the values of a row
 
   LogSchema schema_;
-  std::vector<LogValue> values_;  // as many as the schema has names
+  std::vector<LogValue> values_;  // one per name of the schema
 };
 
 // A view of a Logs, which must outlive it unchanged.
@@ -212,7 +211,7 @@ inline Logs logs() { return {}; }
 
 namespace detail {
 
-// The collections of what merges a metric (Logs::add_metric), and the name that it has there.
+// The collections that hold the data for merging a metric (Logs::add_metric), and the metric's name in them.
 inline constexpr std::string_view kCounts = "counts", kMeans = "means";
 std::string name_in_counts(std::string_view collection, std::string_view name);
 

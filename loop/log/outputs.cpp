@@ -41,7 +41,7 @@ std::vector<Found> find(const Outputs& outputs, std::string_view name) {
   return found;
 }
 
-// Of what one array gives: a number is a row.
+// The shape of the rows in an array; a number is one row.
 Shape rows_shape(const HostArray& array) { return array.shape().rank() == 0 ? Shape{1} : array.shape(); }
 
 }  // namespace
@@ -50,7 +50,7 @@ void Outputs::commit(const Elapsed& elapsed, const Logs& logs) {
   Logs kept;
   for (const Logs::Entry& entry : logs.entries()) {
     if (entry.collection != "outputs") continue;
-    // The memory of a value on a device is the step's, which will use it again.
+    // Device memory belongs to the step, which will reuse it.
     const nn::Var* var = entry.value.scalar();
     kept.add_output(entry.name, var != nullptr ? HostArray::copy_of(var->value(), var->stream()) : entry.value);
   }

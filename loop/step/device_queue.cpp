@@ -31,7 +31,7 @@ void DeviceQueue::replay(const Graph& graph, std::size_t times) {
   ++launches_;
 }
 
-// Calls of one recording in a row are a launch.
+// Consecutive calls of one recording are one launch.
 void DeviceQueue::launch_runs(std::size_t first, std::size_t last) {
   while (first < last) {
     std::size_t end = first + 1;
@@ -41,7 +41,7 @@ void DeviceQueue::launch_runs(std::size_t first, std::size_t last) {
   }
 }
 
-// The length of the shortest sequence that the held calls are repetitions of, and maybe a beginning of one more: the
+// The length of the shortest sequence that the held calls repeat; the last repetition may be incomplete. Uses the
 // failure function of Knuth, Morris and Pratt.
 std::size_t DeviceQueue::shortest_period() {
   borders_.assign(held_.size(), 0);
@@ -78,7 +78,7 @@ void DeviceQueue::launch() {
   forget_held();
 }
 
-// What was launched needs nothing of theirs but memory, whose release waits for it.
+// Launched work needs only their memory, and the release of that memory waits for the work.
 void DeviceQueue::forget_held() {
   held_.clear();
   recordings_.clear();

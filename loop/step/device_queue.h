@@ -10,25 +10,25 @@
 
 namespace giro::detail {
 
-// The calls of recorded steps that a run has made and the device has not been given yet. They are held back until
-// something needs the device, or there are enough of them, and launched in as few pieces as possible: a sequence that
-// repeats, such as A B A B or A A B A A B, is one graph, launched in powers of two.
+// The calls of recorded steps that a run has made and not yet passed to the device. They are held back until something
+// needs the device, or until there are enough of them, and launched in as few pieces as possible: a repeating sequence,
+// for example A B A B or A A B A A B, is one graph, launched in powers of two.
 class DeviceQueue {
  public:
   // `steps_per_execution` as in LoopOptions. Error(invalid_argument) if it is negative.
   explicit DeviceQueue(std::int64_t steps_per_execution);
 
-  // Appends a call of a recording, whose logs are the next row of its ring. It must have room.
+  // Appends a call of a recording. Its logs are the next row of the recording's ring. The recording must have room.
   void push(const std::shared_ptr<StepRecording>& recording, const StepCall& call);
-  // A step of the loop is over. Whether enough is held back for a launch.
+  // Call this at the end of each step of the loop. Returns whether enough is held back for a launch.
   bool end_step() {
     if (!step_has_calls_) return false;
     step_has_calls_ = false;
     return pace_.is_full(++steps_);
   }
-  // Errors: device. The recordings that were to run are then never used again.
+  // Errors: device. After an error the recordings of the held calls are never used again.
   void launch();
-  // Waits until something that was launched is done. False if there was nothing.
+  // Waits until an earlier launch is done. False if none is in flight.
   bool wait();
 
   bool is_empty() const noexcept { return held_.empty(); }
@@ -44,8 +44,8 @@ class DeviceQueue {
   Pace pace_;
   std::vector<StepRecording*> held_;
   std::vector<std::shared_ptr<StepRecording>> recordings_;  // of the held calls
-  std::vector<std::shared_ptr<const Residence>> datasets_;  // whose rows they gather
-  std::int64_t steps_ = 0;                                  // of the loop, that the held calls are of
+  std::vector<std::shared_ptr<const Residence>> datasets_;  // the datasets of their batches
+  std::int64_t steps_ = 0;                                  // steps of the loop that the held calls belong to
   bool step_has_calls_ = false;
   std::vector<std::size_t> borders_;  // for shortest_period
   std::int64_t launches_ = 0;

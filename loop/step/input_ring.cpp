@@ -93,7 +93,7 @@ void InputRing::fill(std::int64_t call, const Batch& batch, const Broadcasts& br
   if (!copies_) return;
   upload(call % capacity(), 1, *copies_);
   if (!on_device) return;
-  // What lies on the device already was written by work of the step's stream.
+  // Features already on the device were written by work on the step's stream.
   copied_->record(*copies_);
   stream_.wait(*copied_);
   for (std::size_t i = 0; i < features_.size(); ++i) {

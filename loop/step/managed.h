@@ -15,30 +15,29 @@
 #include <giro/loop/step/step.h>
 #include <giro/runtime/error.h>
 
-// Steps of which the program writes only what is its own: the losses and the metrics. How they run is a strategy's
-// business.
+// Steps for which the program writes only the losses and the metrics. A strategy decides how they run.
 namespace giro::managed {
 
 // How a managed step runs. Both functions are part of the step: they queue work, and are recorded with the rest.
 struct Strategy {
   bool recorded = true;                                                       // by jit, else eager
-  bool data_parallel = false;                                                 // of a state with a partitioner alone
-  std::function<void(TrainState& state)> handle_grads = {};                   // between the gradients and the update
-  std::function<void(const TrainState& state, Logs& logs)> handle_logs = {};  // what the step is going to log
+  bool data_parallel = false;                                                 // requires a state with a partitioner
+  std::function<void(TrainState& state)> handle_grads = {};                   // before the update
+  std::function<void(const TrainState& state, Logs& logs)> handle_logs = {};  // may change what the step logs
 };
 
-// "eager"; "jit"; "data_parallel", which is jit, and refuses a state without a partitioner; "jit_donate" and
-// "data_parallel_donate", which are the same by the names they have where states are copied: here each update is in
-// place. A state with a partitioner is trained by all its ranks whatever the strategy is called. Error(not_found)
-// naming the nearest strategy.
+// "eager"; "jit"; "data_parallel", which is jit but refuses a state without a partitioner; "jit_donate" and
+// "data_parallel_donate", which are the same as those without "_donate": the names are for programs used to copied
+// states, and here each update is in place. Whatever the strategy, all ranks of a state with a partitioner train it.
+// Error(not_found) naming the nearest strategy.
 Strategy strategy(const std::string& name);
-// Adds one, for all steps that are made from then on. Error(invalid_argument) for a name that is empty or taken.
+// Adds a strategy for all steps that are made from then on. Error(invalid_argument) for a name that is empty or taken.
 void register_strategy(const std::string& name, Strategy strategy);
 
 namespace detail {
 
-// The sum of the entries of "losses". Error(invalid_argument) if there is none, or one that is not on the device;
-// Error(shape_mismatch) for one that is no scalar.
+// The sum of the entries of "losses". Error(invalid_argument) if there is none, or one is not on the device;
+// Error(shape_mismatch) if one is not a scalar.
 nn::Var total_loss(const Logs& logs, std::source_location where);
 
 template <class T>
@@ -46,13 +45,13 @@ inline constexpr bool is_params = std::is_same_v<T, nn::Params>;
 template <class T>
 inline constexpr bool is_state = std::is_base_of_v<TrainState, T>;
 
-// The one of the types that is a state.
+// The type that is a state.
 template <class... Args>
 struct StateOf : std::type_identity<TrainState> {};
 template <class First, class... Rest>
 struct StateOf<First, Rest...> : std::conditional_t<is_state<First>, std::type_identity<First>, StateOf<Rest...>> {};
 
-// The one that is none of giro's.
+// The type that is not one of giro's.
 template <class... Args>
 struct StaticsOf : std::type_identity<giro::detail::NoStatics> {};
 template <class First, class... Rest>
@@ -60,7 +59,7 @@ struct StaticsOf<First, Rest...>
     : std::conditional_t<giro::detail::is_statics<First> && !is_params<First> && !is_state<First>,
                          std::type_identity<First>, StaticsOf<Rest...>> {};
 
-// What f(params or state, batch, ...) computes, as a step; `train` also moves the state on.
+// A step that calls f(params or state, batch, ...). With `train` it also updates the state.
 template <class F, class... Args>
 auto make_step(F f, const Strategy& strategy, bool train, std::source_location where, std::tuple<Args...>*) {
   using S = typename StateOf<std::remove_cvref_t<Args>...>::type;
@@ -139,12 +138,12 @@ auto make_step(F f, const Strategy& strategy, bool train, std::source_location w
 //         .add_metric("accuracy", accuracy(logits, batch["label"]));
 //   });
 //
-// f takes any of const nn::Params&, the state (TrainState& or a class derived from it, whose params() are then those to
-// differentiate by), const Batch&, const Broadcasts& and statics, in any order, as a step made by jit does; and returns
-// Logs. Its entries of "losses", one or more f32 scalars computed on the device from the params, are the losses. All it
-// logs is logged; stateful metrics as they are, whatever the strategy.
-// Errors: not_found (unknown strategy, naming the nearest); when the step is first called, invalid_argument or
-// shape_mismatch for losses that are missing, not on the device or no scalars.
+// f takes any of const nn::Params&, the state (TrainState& or a derived class; the gradients are by its params()),
+// const Batch&, const Broadcasts& and statics, in any order, like a step made by jit, and returns Logs. The losses are
+// its entries of "losses": one or more f32 scalars computed on the device from the params. Everything it logs is
+// logged; stateful metrics unchanged, whatever the strategy. Errors: not_found (unknown strategy, naming the nearest);
+// on the first call of the step, invalid_argument or shape_mismatch for losses that are missing, not on the device or
+// not scalars.
 template <class F>
 auto train_step(F f, const std::string& strategy = "jit",
                 std::source_location where = std::source_location::current()) {

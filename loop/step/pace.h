@@ -7,9 +7,9 @@
 
 namespace giro::detail {
 
-// How many steps the device is handed at once. It grows from 1 while they take less than a millisecond together, so
-// that launches cost little and the host still hears of each step soon; and it holds the host at most two such launches
-// ahead of the device. What the steps compute does not depend on it.
+// How many steps are handed to the device at once. The number grows from 1 while these steps together take less than a
+// millisecond, so that launches cost little and the host still learns of each step soon. The host gets at most two such
+// launches ahead of the device. Results do not depend on the number.
 class Pace {
  public:
   static constexpr std::int64_t kMaxSteps = 128;
@@ -18,9 +18,9 @@ class Pace {
   explicit Pace(std::int64_t fixed);
 
   bool is_full(std::int64_t steps) const { return steps >= size_; }
-  // After a launch of `steps` on the stream.
+  // Call this after a launch of `steps` steps on the stream.
   void launched(std::int64_t steps, const Stream& stream);
-  // Waits for the older of the launches that are on their way. False if none is.
+  // Waits for the oldest launch in flight. False if there is none.
   bool wait();
 
  private:

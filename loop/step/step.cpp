@@ -24,7 +24,7 @@ struct StepEngine::Recordings {
     std::erase_if(used, [](const Used& one) { return one.recording->expired(); });
     auto recording = std::make_shared<StepRecording>(call, body, mode, where);
     if (used.size() >= kMaxRecordings) {
-      // One that a loop holds on to is in use, though it does not ask for it here.
+      // A recording that a loop holds is in use, even if the loop does not look it up here.
       const auto age = [](const Used& one) { return std::pair{one.recording.use_count() > 1, one.last}; };
       used.erase(std::ranges::min_element(used, {}, age));
     }
@@ -52,7 +52,7 @@ std::shared_ptr<StepRecording> StepEngine::find(const StepCall& call, const Step
 Logs StepEngine::call(const StepCall& call, const StepBody& body) {
   std::unique_lock lock(recordings_->mutex);
   const std::shared_ptr<StepRecording> recording = recordings_->find(call, body);
-  // The user's function, which an eager step calls each time, need not know of threads.
+  // An eager step keeps the lock: it calls the user's function each time, which need not be thread-safe.
   if (!recording->is_eager()) lock.unlock();
   try {
     return recording->call(call, body);

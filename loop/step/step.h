@@ -22,22 +22,22 @@ namespace giro {
 
 namespace detail {
 
-// The recordings of one step, for all the states it is called with. May be used by several threads, each with a state
-// of its own.
+// The recordings of one step, for all the states it is called with. May be used by several threads, each with its own
+// state.
 class StepEngine {
  public:
-  // How many recordings are kept: when there is another, the one that was used longest ago goes.
+  // How many recordings are kept; a new one replaces the least recently used.
   static constexpr std::size_t kMaxRecordings = 32;
 
-  // `where`: the line of the user's program that made the step, which is its name.
+  // `where`: the line of the user's program that made the step; it names the step.
   StepEngine(StepRecording::Mode mode, std::source_location where);
   StepEngine(const StepEngine&) = delete;
   StepEngine& operator=(const StepEngine&) = delete;
 
-  // The recording for a call, which is made if there is none. `latest` is the one that the caller used last, or null.
+  // The recording for a call; made if there is none. `latest` is the one that the caller used last, or null.
   std::shared_ptr<StepRecording> find(const StepCall& call, const StepBody& body,
                                       std::shared_ptr<StepRecording> latest);
-  // One call.
+  // Makes one call.
   Logs call(const StepCall& call, const StepBody& body);
   std::size_t num_recordings() const;
 
@@ -52,8 +52,9 @@ struct NoStatics {
 
 }  // namespace detail
 
-// A step over state and batch that runs on the state's device without waiting for it: what jit and eager make of the
-// user's function. Its logs' scalars arrive on the host when the device gets there. A handle; copies share recordings.
+// A step over state and batch that jit or eager makes from the user's function. It runs on the state's device without
+// waiting for it. The scalars in its logs arrive on the host when the device has computed them. A handle; copies share
+// recordings.
 template <class S, class Statics = detail::NoStatics>
 class Step {
  public:
@@ -67,9 +68,9 @@ class Step {
         uses_broadcasts_(uses_broadcasts),
         changes_state_(changes_state) {}
 
-  // Errors: those of the ops, when the step is first recorded for a state and a batch's shapes; device_mismatch for a
-  // batch that lies on another device than the state; invalid_argument for a state that was moved from. After an error
-  // the step is recorded anew when it is next called.
+  // Errors: those of the ops, when the step is first recorded for a state and the shapes of a batch; device_mismatch
+  // for a batch on another device than the state; invalid_argument for a state that was moved from. After an error the
+  // next call records the step again.
   Logs operator()(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
     return with_body(state,
                      [&](const detail::StepBody& body) { return engine_->call(call(state, batch, broadcasts), body); });
@@ -78,31 +79,31 @@ class Step {
     return with(statics)(state, batch, broadcasts);
   }
 
-  // This step for other statics, with the same recordings: each value that was seen has its own.
+  // This step with other statics, sharing the recordings: each value of the statics has its own.
   Step with(const Statics& statics) const {
     Step step = *this;
     step.statics_ = statics;
     return step;
   }
 
-  // What a call would do, op by op: to be looked at (Program::text). It is recorded for that, and not run. Memory of
-  // the state goes by the names of its leaves. Errors: those of a call.
+  // What a call would do, op by op, for inspection (Program::text). The call is recorded for this, but not run. The
+  // state's memory has the names of its leaves. Errors: those of a call.
   Program program(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
     return with_body(state, [&](const detail::StepBody& body) {
       return detail::StepRecording::program_of(call(state, batch, broadcasts), body, where_);
     });
   }
-  // The same, with what each op takes and how long it would take at least (Program::Times). It is run for that, some
-  // tens of times, and the state is as it was before: a training goes on with the same bits. It waits for the device.
-  // Of several ranks, each has to call it. Errors: those of a call, and out_of_memory for a copy of the state.
+  // The same, with the time of each op and the least time it could take (Program::Times). For this the step runs many
+  // times, and then the state is restored: training continues with the same bits. Waits for the device. With several
+  // ranks, each has to call it. Errors: those of a call, and out_of_memory for a copy of the state.
   Program profile(S& state, const Batch& batch, const Broadcasts& broadcasts = {}) const {
     return with_body(state, [&](const detail::StepBody& body) {
       return detail::StepRecording::profile_of(call(state, batch, broadcasts), body, where_);
     });
   }
 
-  // The recordings there are: one for each state, each set of shapes and broadcasts' names, and each value of the
-  // statics, of the 32 that were used last.
+  // The number of recordings, at most the 32 used last: one for each state, each set of shapes and broadcast names, and
+  // each value of the statics.
   std::size_t num_recordings() const noexcept { return engine_->num_recordings(); }
 
   // For the loop, which launches many calls at once: the recording for a call. `latest` is the one it used last.
@@ -122,7 +123,7 @@ class Step {
   bool changes_state() const noexcept { return changes_state_; }
 
  private:
-  // What calls the user's function is small enough for std::function to hold without an allocation.
+  // This lambda is small enough for std::function to hold it without an allocation.
   template <class F>
   auto with_body(S& state, F&& f) const {
     const std::pair<const Step*, S*> bound{this, &state};
@@ -208,20 +209,20 @@ auto make_step(F function, StepRecording::Mode mode, std::source_location where)
 }  // namespace detail
 
 // Records `function(S& state, const Batch& batch, ...) -> Logs` once for each state, set of batch shapes and statics,
-// and replays it from then on: a CUDA graph, or a list of calls on the CPU. The function runs on the host while it is
-// recorded only: whatever it does there besides queueing work is not repeated, and numbers it logs from the host stay
-// what they were. Values are not there yet, and data() of one is an Error; work of one's own goes into nn::call, submit
-// or onto cuda_stream. After the state it may take, in any order,
+// and replays it from then on: a CUDA graph, or a list of calls on the CPU. The function runs on the host only while it
+// is recorded: anything it does there other than queueing work is not repeated, and host numbers it logs do not change.
+// Values are not computed yet while it runs, and data() of one is an Error. Custom work goes into nn::call, submit or
+// onto cuda_stream. After the state the function may take, in any order,
 //   const Batch&
 //   const Broadcasts&   values that change from call to call without another recording; in a loop: Elapsed's
-//   const T&            statics, of any type with ==, copies and a default: each value has a recording of its own
-// The step goes by the line that made it, `where`, in programs and errors.
+//   const T&            statics, of any type with ==, copies and a default: each value has its own recording
+// Programs and errors name the step by the line that made it, `where`.
 template <class F>
 auto jit(F function, std::source_location where = std::source_location::current()) {
   return detail::make_step(std::move(function), detail::StepRecording::Mode::recorded, where);
 }
 
-// The same, run anew each time: slower, with the same results to the bit.
+// The same, but the function runs at each call: slower, with the same results, bit for bit.
 template <class F>
 auto eager(F function, std::source_location where = std::source_location::current()) {
   return detail::make_step(std::move(function), detail::StepRecording::Mode::eager, where);

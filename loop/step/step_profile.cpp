@@ -1,4 +1,4 @@
-// How long a step and its ops take (Step::profile): on a recording of its own, and a state that is put back.
+// Measures how long a step and its ops take (Step::profile), with a separate recording and a state that is restored.
 
 #include <algorithm>
 #include <exception>
@@ -13,11 +13,11 @@ namespace {
 
 // The same on all ranks, which replay together.
 constexpr int kRounds = 5;
-constexpr std::int64_t kReplays = 32;  // in a row, in one launch of a GPU
+constexpr std::int64_t kReplays = 32;  // in one launch on a GPU
 
 }  // namespace
 
-// Seconds. On the CPU a call's input is there for the replay that follows, and for no other.
+// Seconds. On the CPU a call's input is valid only for the next replay.
 double StepRecording::time_replay(const StepCall& call) {
   // How many calls can be held back differs between ranks.
   const bool alone = partitioner_ == nullptr || partitioner_->size() == 1;
@@ -37,7 +37,7 @@ Program StepRecording::profile_of(const StepCall& call, const StepBody& body, co
   StepRecording recording(call, body, Mode::recorded, where);
   Program program = recording.program(call.state);
   const Stream& stream = recording.stream_;
-  std::vector<const State*> states = recording.graph_->states();  // that it uses besides
+  std::vector<const State*> states = recording.graph_->states();  // the other states that it uses
   states.push_back(&call.state);
   std::vector<Snapshot> before;
   for (const State* state : states) before.emplace_back(*state, MemoryKind::device, Collections::all);
@@ -46,9 +46,9 @@ Program StepRecording::profile_of(const StepCall& call, const StepBody& body, co
     stream.synchronize();
   };
   try {
-    const double replay = recording.time_replay(call);  // it leaves in the temporaries what the ops read
+    const double replay = recording.time_replay(call);  // leaves the ops' inputs in the temporaries
     const std::vector<std::optional<double>> seconds = recording.graph_->op_times(stream, [&] {
-      // Each finds the input of a call that has been.
+      // Each op then reads the input of a call that has already run.
       stream.fill(recording.call_.raw(), 0, recording.call_.bytes());
     });
     program.set_times(seconds, {speed, replay});
@@ -57,7 +57,7 @@ Program StepRecording::profile_of(const StepCall& call, const StepBody& body, co
     try {
       put_back();
     } catch (...) {
-      // After an error of the device nothing can be put back; that error says more.
+      // After a device error nothing can be restored; the first error says more.
     }
     std::rethrow_exception(failure);
   }

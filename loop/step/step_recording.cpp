@@ -59,14 +59,14 @@ Buffer zero(const Stream& stream) {
   return counter;
 }
 
-// The positions of what a metric is made of (Logs::add_metric).
+// The positions of a metric's entries (Logs::add_metric).
 struct Counted {
   std::size_t value, count;
   std::optional<std::size_t> mean;
 };
 
-// Losses and metrics become their means over the ranks, each weighing `weight` on this one; metrics with counts become
-// those of all elements on the ranks.
+// Replaces losses and metrics by their means over the ranks, where this rank has the given weight. Metrics with counts
+// become the metrics of all elements on all ranks.
 void average(Logs& logs, const Partitioner& partitioner, double weight, const Stream& stream) {
   std::vector<std::size_t> entries;
   std::vector<Counted> counted;
@@ -108,7 +108,7 @@ void average(Logs& logs, const Partitioner& partitioner, double weight, const St
   for (std::size_t i = 0; i < counted.size(); ++i) {
     const auto& [number, count, mean] = counted[i];
     moment_sums(sums(i), value(mean.value_or(number)), mean ? value(number) : Tensor(), value(count), stream);
-    // Of a part without samples, the row that it holds does not count.
+    // A part without samples holds a row that does not count.
     if (weight == 0) fill(sums(i), 0, stream);
   }
   partitioner.mean(means, stream);
@@ -139,7 +139,7 @@ const State& checked(const StepCall& call) {
 
 }  // namespace
 
-// How many of a step's calls are on their way, for errors.
+// The number of a step's calls in flight, for error messages.
 struct StepRecording::Calls : CallProgress {
   explicit Calls(std::string step) : name(std::move(step)) {}
   std::string describe() const override {
@@ -162,7 +162,7 @@ struct StepRecording::Calls : CallProgress {
   std::atomic<std::int64_t> prepared = 0;
 
  private:
-  mutable std::mutex mutex_;  // a wait on another thread may ask
+  mutable std::mutex mutex_;  // another thread may call describe() while it waits
   std::shared_ptr<const LogRing> logs_;
 };
 
@@ -194,7 +194,7 @@ StepRecording::StepRecording(const StepCall& call, const StepBody& body, Mode mo
       },
       {.name = calls_->name, .leaves = is_blocking_ ? names(call.state) : std::vector<Leaf>(), .state = &call.state});
   calls_->set_logs(logs_);
-  // Op by op, what is no op of giro's runs only when the function does.
+  // When the graph runs op by op, work that is not one of giro's ops runs only when the function is called.
   calls_function_ = is_blocking_ && !std::ranges::all_of(graph_->program().nodes(), &Program::Node::is_op);
 }
 
@@ -246,7 +246,7 @@ Logs StepRecording::call(const StepCall& call, const StepBody& body) {
   try {
     const Logs logs = run_body(body);
     if (!logs_ || !logs_->takes(logs)) {
-      // The new ring takes the calls so far for done.
+      // The new ring treats all earlier calls as done.
       if (logs_) stream_.synchronize();
       logs_ = LogRing::create(logs, call_, stream_, prepared_ - 1);
       calls_->set_logs(logs_);
@@ -260,7 +260,7 @@ Logs StepRecording::call(const StepCall& call, const StepBody& body) {
   }
 }
 
-// Calls the function on what lies on the device.
+// Calls the function with the inputs on the device.
 Logs StepRecording::run_body(const StepBody& body) {
   inputs_.take();
   const auto residence = residence_.lock();
@@ -273,7 +273,7 @@ Logs StepRecording::run_body(const StepBody& body) {
   return logs;
 }
 
-// Of the memory that its ops find: the state's leaves, and what the calls are given.
+// Names the memory that its ops use: the state's leaves, and the inputs of its calls.
 std::vector<Leaf> StepRecording::names(const State& state) const {
   std::vector<Leaf> names = state.flatten();
   names.push_back({"call", call_});

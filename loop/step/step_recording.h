@@ -22,14 +22,14 @@
 
 namespace giro::detail {
 
-// Host-side values that select a recording, whatever their type is.
+// Host-side values of any type that select a recording.
 struct StaticsView {
   const void* value;
   bool (*equal)(const void*, const void*);
   std::shared_ptr<const void> (*copy)(const void*);
 };
 
-// What a step is called with.
+// The arguments of a step's call.
 struct StepCall {
   const State& state;
   const Batch& batch;
@@ -41,9 +41,9 @@ struct StepCall {
 // Runs the user's function on tensors that lie on the state's device.
 using StepBody = std::function<Logs(const Batch&, const Broadcasts&)>;
 
-// A step of one state, at fixed addresses, for batches of one shape (and part of a shared batch), one set of
-// broadcasts' names and one value of the statics: the graph, what goes into its calls and what comes out of them. An
-// eager step has no graph, and is run anew. To be used by one thread at a time, as its state is.
+// A step for one state at fixed addresses, one batch shape (and part of a shared batch), one set of broadcast names and
+// one value of the statics: the graph, its inputs and its logs. An eager step has no graph and calls the function each
+// time. Only one thread at a time may use it, as with its state.
 class StepRecording {
  public:
   enum class Mode { recorded, eager };
@@ -57,30 +57,30 @@ class StepRecording {
   static Program profile_of(const StepCall& call, const StepBody& body, const std::source_location& where);
 
   bool matches(const StepCall& call) const;
-  // Whether what it was made for is gone, or it has failed: it is never called again.
+  // Whether it has failed, or its dataset or a state it uses is gone. It is then never called again.
   bool expired() const;
 
   bool is_eager() const noexcept { return !graph_ || calls_function_; }
 
-  // One call, queued at once. Waits only where the rings are full.
+  // Queues one call at once. Waits only if the rings are full.
   Logs call(const StepCall& call, const StepBody& body);
 
-  // The same in parts, for many calls at a time, of one that is recorded. Whether the next call has room for its input
-  // and for its logs; else earlier ones have to be run, and their logs to be read.
+  // The functions below do the same in parts, for many calls of a recorded step. Whether there is room for the input
+  // and the logs of the next call. If not, earlier calls have to run, and their logs have to be read.
   bool has_room() const;
   // How many calls may be held back for one launch.
   std::int64_t max_held() const;
   // Writes the input of the next call; its logs will be the next row of logs().
   void prepare(const StepCall& call);
-  // What has to be queued before the prepared calls are launched, by graph() or as parts of a sequence.
+  // Queues what has to precede the launch of the prepared calls, by graph() or as parts of a sequence.
   void flush() { inputs_.flush(); }
   const Graph& graph() const { return *graph_; }
-  // The graph of several recordings' calls, one after the other, this one's first; made once.
+  // The graph of calls of several recordings in sequence, this one's first; made once.
   const Graph& sequence(std::span<StepRecording* const> parts);
 
   const std::shared_ptr<LogRing>& logs() const noexcept { return logs_; }
   const Stream& stream() const noexcept { return stream_; }
-  // After an error nothing is known of how far the device has come.
+  // Call this after an error: it is then unknown how far the device has come.
   void set_failed() noexcept { failed_ = true; }
 
  private:
@@ -92,7 +92,7 @@ class StepRecording {
   Logs run_body(const StepBody& body);
 
   std::weak_ptr<const void> state_;
-  const void* state_id_;  // its address: no other object takes it while the weak pointer lives
+  const void* state_id_;  // its address; no other object takes it while the weak pointer lives
   std::weak_ptr<const Residence> residence_;
   const void* residence_id_;
   std::int64_t rows_;
@@ -106,16 +106,16 @@ class StepRecording {
   std::int64_t prepared_ = 0;  // calls
   std::shared_ptr<LogRing> logs_;
   std::optional<Graph> graph_;
-  const bool is_blocking_;        // GIRO_BLOCKING asks for it
-  bool calls_function_ = false;   // at each call, though there is a graph
-  std::shared_ptr<Calls> calls_;  // for errors
+  const bool is_blocking_;        // whether GIRO_BLOCKING is set
+  bool calls_function_ = false;   // whether it calls the function each time although it has a graph
+  std::shared_ptr<Calls> calls_;  // for error messages
   const std::uint64_t id_;
   struct Sequence {
     std::vector<std::uint64_t> parts;  // their ids
     Graph graph;
   };
   std::vector<std::shared_ptr<Sequence>> sequences_;
-  std::atomic<bool> failed_ = false;  // other threads look, for states of theirs
+  std::atomic<bool> failed_ = false;  // other threads read it when they look up a recording for their states
 };
 
 }  // namespace giro::detail

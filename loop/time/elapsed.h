@@ -13,7 +13,7 @@ struct Elapsed {
   std::int64_t samples = 0;
   double date = 0;
   double date_start = 0;
-  // At the beginning of the latest step: what was passed since is what schedules by samples and time go by.
+  // At the beginning of the latest step. Schedules by samples and time look at what has passed since.
   std::int64_t previous_samples = 0;
   double previous_date = 0;
   bool last = false;              // whether the step that begins here is known to be the loop's last
@@ -21,12 +21,12 @@ struct Elapsed {
 
   double time() const noexcept { return date - date_start; }  // seconds
 
-  // One more step of `batch_size` samples, now.
+  // Counts one more step of `batch_size` samples and sets the date to now.
   void update(std::int64_t batch_size) {
     count(batch_size);
     date = now();
   }
-  // The same, without a look at the clock.
+  // The same, without reading the clock.
   void count(std::int64_t batch_size) {
     previous_samples = samples;
     previous_date = date;
@@ -34,7 +34,7 @@ struct Elapsed {
     samples += batch_size;
   }
 
-  // Its dates are shifted with those of the run that it is of.
+  // When read, the dates are shifted with those of the run.
   void persist(Archive& archive);
 
   // Clock::now().
@@ -46,8 +46,8 @@ inline Elapsed operator-(const Elapsed& a, const Elapsed& b) {
   return {.steps = a.steps - b.steps, .samples = a.samples - b.samples, .date = a.date, .date_start = b.date};
 }
 
-// A point to be reached: in steps, samples, seconds since the start, or seconds since the Unix epoch; the first of
-// those given that is reached counts. None given is a point that is never reached.
+// A point in steps, samples, seconds since the start, or seconds since the Unix epoch. It is reached when one of the
+// given fields is reached. Without fields, it is never reached.
 struct Period {
   std::optional<std::int64_t> steps = {};
   std::optional<std::int64_t> samples = {};
@@ -55,7 +55,7 @@ struct Period {
   std::optional<double> date = {};
 };
 
-// A period as an option takes it: {.stop = 5'000}, or {.stop = at({.samples = 60'000})}.
+// A period as the value of an option: {.stop = 5'000}, or {.stop = at({.samples = 60'000})}.
 struct PeriodOrSteps : Period {
   PeriodOrSteps() = default;
   PeriodOrSteps(std::int64_t number) : Period{.steps = number} {}

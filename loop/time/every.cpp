@@ -62,8 +62,8 @@ class Every final : public detail::ScheduleNode {
  private:
   bool remembers() const { return period_.samples || period_.time; }
 
-  // Comparing quotients misses no boundary, however far the counter jumps. One that was never asked has seen what was
-  // passed by the step before, so that a continued loop goes on where the first left off.
+  // Comparing quotients misses no boundary, however far the counter jumps. A schedule that was never asked starts from
+  // the values before the latest step, so that a continued loop goes on where the first one stopped.
   static bool advance(std::optional<std::int64_t>& seen, std::int64_t before, std::int64_t quotient) {
     const std::int64_t last = seen.value_or(before);
     seen = quotient;
@@ -74,13 +74,13 @@ class Every final : public detail::ScheduleNode {
   }
 
   Period period_;
-  std::int64_t multiple_ = 0;  // of the steps: the one after the latest that was due, which spares divisions
+  std::int64_t multiple_ = 0;  // the multiple of the steps after the latest one that was due; saves divisions
   std::optional<std::int64_t> samples_seen_;
   std::optional<std::int64_t> time_seen_;
   detail::StepAnswer answer_;  // of samples and time
 };
 
-// Depends on nothing but the step at hand, and on where its samples begin to count.
+// Depends only on the current step, and on where its samples begin to count.
 class EveryEnd final : public detail::ScheduleNode {
  public:
   explicit EveryEnd(const Period& period) : period_(period) {}
@@ -93,7 +93,7 @@ class EveryEnd final : public detail::ScheduleNode {
            completes(period_.samples, elapsed.samples, elapsed.step_samples);
   }
   Period next(const Elapsed& elapsed) const override {
-    // How many samples later steps have is not known.
+    // The number of samples in later steps is not known.
     if (period_.samples) return at(elapsed.steps + 1);
     return at(((elapsed.steps + 1) / *period_.steps + 1) * *period_.steps - 1);
   }

@@ -26,7 +26,7 @@ class Piecewise final : public detail::ScheduleNode {
       : first_(std::move(first)), boundaries_(std::move(boundaries)), text_(std::move(text)) {}
 
   bool due(const Elapsed& elapsed) override {
-    // In turn: one that is reached before those in front of it waits for them.
+    // In order: a boundary that is reached before an earlier one waits for it.
     while (active_ < boundaries_.size() && elapsed >= boundaries_[active_].first) {
       start_ = start_of(boundaries_[active_].first, elapsed);
       ++active_;
@@ -45,7 +45,7 @@ class Piecewise final : public detail::ScheduleNode {
   Traits traits() const override {
     Traits all = first_.traits();
     for (const auto& [period, schedule] : boundaries_) {
-      // Where a boundary by steps lies does not depend on when it was first seen.
+      // The position of a boundary in steps does not depend on when it was first seen.
       all = detail::both(
           all,
           {.remembers = !detail::is_steps_alone(period), .persists = true, .reads_clock = period.time || period.date});
@@ -80,8 +80,9 @@ class Piecewise final : public detail::ScheduleNode {
     void persist(Archive& archive) { archive("steps", steps)("samples", samples)("time", time); }
   };
 
-  // The boundary itself in what has reached it, however late it is seen, and the place where it is seen in the rest;
-  // nowhere before the start of the schedule that it ends.
+  // The start of the schedule that follows a boundary. In the fields that have reached the boundary it is the boundary
+  // itself, however late that is seen; in the other fields it is the current position. It is never before the start of
+  // the previous schedule.
   Start start_of(const Period& boundary, const Elapsed& elapsed) const {
     Start start{elapsed.steps, elapsed.samples, elapsed.time()};
     if (boundary.steps && elapsed.steps >= *boundary.steps) start.steps = std::max(start_.steps, *boundary.steps);
@@ -107,7 +108,7 @@ class Piecewise final : public detail::ScheduleNode {
   Boundaries boundaries_;
   std::string text_;
   std::size_t active_ = 0;  // boundaries that were reached
-  Start start_;             // of the schedule that is active
+  Start start_;             // of the active schedule
 };
 
 void check_not_empty(const Period& period, const char* schedule) {
@@ -117,7 +118,7 @@ void check_not_empty(const Period& period, const char* schedule) {
   }
 }
 
-// Whether both give the field, and the later one is not the larger.
+// Whether both have the field and the later value is not larger.
 template <class T>
 bool out_of_order(const std::optional<T>& earlier, const std::optional<T>& later) {
   return earlier && later && !(*earlier < *later);

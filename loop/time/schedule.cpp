@@ -38,7 +38,7 @@ class Last final : public ScheduleNode {
   std::unique_ptr<ScheduleNode> clone() const override { return std::make_unique<Last>(); }
 };
 
-// Those of the two that remember anything.
+// Persists each of the two that has something to persist.
 void persist_both(Archive& archive, Schedule& a, Schedule& b) {
   if (a.traits().persists) archive("left", a);
   if (b.traits().persists) archive("right", b);
@@ -54,7 +54,7 @@ class Both final : public ScheduleNode {
   }
   Period next(const Elapsed& elapsed) const override {
     const Period a = a_.next(elapsed), b = b_.next(elapsed);
-    // What remembers has to be asked whenever it could be due, or it would be due later than it is.
+    // A schedule with a memory has to be asked whenever it could be due; otherwise it would be due later than it is.
     if (remembers_) return earliest(a, b);
     if (detail::is_empty(a) || detail::is_empty(b)) return {};
     return detail::is_steps_alone(a) && detail::is_steps_alone(b) ? at(std::max(*a.steps, *b.steps)) : earliest(a, b);

@@ -17,15 +17,15 @@ class Archive;
 
 namespace detail {
 
-// What a schedule with a memory has answered in the latest step it was asked about. Asked again in that step, it says
-// the same and its memory does not move.
+// The answer of a schedule with a memory in the latest step it was asked about. Asked again in that step, it gives the
+// same answer and its memory does not change.
 class StepAnswer {
  public:
-  // The answer for a step that is known by these three: what `due` says, or has said before.
+  // The answer for the step with these three values: the result of `due`, or its earlier result.
   template <class F>
   bool get(std::int64_t steps, std::int64_t samples, double date, F&& due) {
     if (!known_ || steps != steps_ || samples != samples_ || date != date_) {
-      known_ = false;  // where `due` throws
+      known_ = false;  // in case `due` throws
       due_ = due();
       known_ = true;
       steps_ = steps;
@@ -41,18 +41,18 @@ class StepAnswer {
   double date_ = 0;
 };
 
-// What a schedule is made of: a leaf such as every(3), or a combination of others.
+// A part of a schedule: a leaf, for example every(3), or a combination of others.
 class ScheduleNode {
  public:
-  // What the loop has to know of a schedule besides its answers.
+  // What the loop has to know about a schedule in addition to its answers.
   struct Traits {
     bool remembers = false;      // its answer depends on when it was asked before
     bool persists = false;       // has something to persist
-    bool asks_user = false;      // runs code that is not giro's, which may look at anything
-    bool awaits_end = false;     // may be due for no other reason than that the loop ends
+    bool asks_user = false;      // runs user code, which may read anything
+    bool awaits_end = false;     // may be due only because the loop ends
     bool reads_clock = false;    // depends on the time
     bool always = false;         // due in every step, without being asked
-    bool yields_to_end = false;  // may be not due for no other reason than that the loop ends
+    bool yields_to_end = false;  // may be not due only because the loop ends
   };
 
   virtual ~ScheduleNode() = default;
@@ -91,11 +91,11 @@ class UserSchedule final : public ScheduleNode {
 
 }  // namespace detail
 
-// When a callback is due: a value. Copies carry their own memory of what they have seen.
+// When a callback is due. A value: each copy has its own memory of what it has seen.
 class Schedule {
  public:
-  // Any callable of const Elapsed& that returns bool. It is called once a step. One with a memory may have a member
-  // persist(Archive&).
+  // Any callable of const Elapsed& that returns bool. It is called once per step. A callable with a memory may have a
+  // member persist(Archive&).
   template <class F>
     requires(!std::derived_from<std::remove_cvref_t<F>, Schedule> && std::predicate<F&, const Elapsed&>)
   Schedule(F due) : node_(std::make_unique<detail::UserSchedule<F>>(std::move(due))) {}
@@ -106,19 +106,19 @@ class Schedule {
   Schedule& operator=(const Schedule& other) { return *this = Schedule(other); }
   Schedule& operator=(Schedule&&) noexcept = default;
 
-  // Whether it is due in the step that begins at `elapsed`. To be asked in the order of the steps. Asked again in the
-  // same step (the same steps, samples and date), it says the same and remembers nothing more; only Elapsed::last may
-  // have changed, and last() with it.
+  // Whether it is due in the step that begins at `elapsed`. Ask in the order of the steps. Asked again in the same step
+  // (the same steps, samples and date), it gives the same answer and its memory does not change. Only Elapsed::last may
+  // differ, and last() with it.
   bool operator()(const Elapsed& elapsed) { return node_->due(elapsed); }
 
-  // When to ask next, after it has been asked at `elapsed`: it is not due before that period is reached, and need not
-  // be asked; only a step with Elapsed::last is always worth asking about. Of a callable of the user's: the next step.
+  // When to ask next, after it has been asked at `elapsed`. Before that period it is not due and need not be asked,
+  // except in a step with Elapsed::last. For a user's callable it is the next step.
   Period next(const Elapsed& elapsed) const { return node_->next(elapsed); }
 
   // For the loop.
   detail::ScheduleNode::Traits traits() const { return node_->traits(); }
 
-  // What it remembers between two steps.
+  // Saves or restores what it remembers between two steps.
   void persist(Archive& archive) { node_->persist(archive); }
 
   friend std::string to_string(const Schedule& schedule);
@@ -127,36 +127,37 @@ class Schedule {
   std::unique_ptr<detail::ScheduleNode> node_;
 };
 
-// As it would be written: "every(5)", "(every(2) & after(3))".
+// As written in code: "every(5)", "(every(2) & after(3))".
 std::string to_string(const Schedule& schedule);
 // "5" or "{.samples = 60000, .time = 30}".
 std::string to_string(const Period& period);
 
-// every(n): at the steps 0, n, 2n, ... Error(invalid_argument) for n < 1.
+// every(n): due at the steps 0, n, 2n, ... Error(invalid_argument) for n < 1.
 Schedule every(std::int64_t steps);
-// Any of the fields given: `steps` as above; `samples` and `time` (seconds since the loop's start) whenever another
-// whole multiple was passed since the schedule was last asked. Error(invalid_argument) for none, or one that is not
-// positive; dates do not recur.
+// Due if any of the given fields is: `steps` as above; `samples` and `time` (seconds since the loop's start) if a whole
+// multiple was passed since the schedule was last asked. Error(invalid_argument) if no field is given or one is not
+// positive, and for a date, since dates do not recur.
 Schedule every(const Period& period);
 
-// At the other end of the same periods: in the steps that complete a multiple of `steps` or `samples`. every_end(3) is
-// due at 2, 5, 8, ... Error(invalid_argument) for neither, or one that is not positive, or a time.
+// Due at the end of the same periods: in the steps that complete a multiple of `steps` or `samples`. every_end(3) is
+// due at 2, 5, 8, ... Error(invalid_argument) if neither is given or one is not positive, and for a time or a date.
 Schedule every_end(std::int64_t steps);
 Schedule every_end(const Period& period);
 
 Schedule always();
 Schedule never();
 
-// In the loop's last step, whatever ends it: the stop period, the dataset, a callback or a signal. Where that is known
-// only when the step's callbacks have run, what last() brings runs behind them. Asked outside of a loop: Elapsed::last.
+// Due in the loop's last step, whatever ends it: the stop period, the dataset, a callback or a signal. If the end is
+// known only after the step's callbacks have run, the callbacks of last() run after them. Outside of a loop:
+// Elapsed::last.
 Schedule last();
 
-// From `period` on: after(3), or after({.samples = 1'000}). A loop that another continues knows the step at which a
-// period of samples or time was reached no more, only that it was. Error(invalid_argument) for an empty period.
+// Due from `period` on: after(3), or after({.samples = 1'000}). A loop that continues another one knows only that a
+// period of samples or time was reached, not in which step. Error(invalid_argument) for an empty period.
 class After : public Schedule {
  public:
   explicit After(const Period& period);
-  // The schedule from there on, which sees time as if it began there: after(3).every(5) is due at 3, 8, 13, ...
+  // `schedule` from there on, counting from there: after(3).every(5) is due at 3, 8, 13, ...
   Schedule every(std::int64_t steps) const { return then(giro::every(steps)); }
   Schedule every(const Period& period) const { return then(giro::every(period)); }
   Schedule then(Schedule schedule) const;
@@ -169,18 +170,18 @@ class After : public Schedule {
 After after(std::int64_t steps);
 After after(const Period& period);
 
-// A schedule, and those that take its place when their periods are reached, one after the other; each sees time as if
-// it began at its own start. piecewise(every(2), {{at(5), every(3)}, {at(11), never()}}) is due at 0, 2, 4, 5 and 8.
-// Where the periods differ in kind, one that is reached before its predecessor waits for it.
-// Error(invalid_argument) for an empty period, and for two in the same field of which the later is not the larger.
+// Starts with `schedule` and switches to the next schedule when its period is reached. Each schedule counts from its
+// own start. piecewise(every(2), {{at(5), every(3)}, {at(11), never()}}) is due at 0, 2, 4, 5 and 8. If periods have
+// different fields, one that is reached before its predecessor waits for it. Error(invalid_argument) for an empty
+// period, and if two periods have the same field and the later one is not larger.
 Schedule piecewise(Schedule schedule, std::vector<std::pair<Period, Schedule>> boundaries);
 
-// Both, either, not. Both sides are always asked.
+// And, or, not. Both sides are always asked.
 Schedule operator&(Schedule a, Schedule b);
 Schedule operator|(Schedule a, Schedule b);
 Schedule operator!(Schedule a);
 
-// Earliest of two periods, field by field.
+// The earlier of two periods, field by field.
 Period earliest(const Period& a, const Period& b);
 
 }  // namespace giro

@@ -7,7 +7,7 @@
 
 namespace giro::detail {
 
-// Without <algorithm>, which every program would have to compile.
+// Avoids <algorithm>, which every program would have to compile.
 template <class T>
 constexpr T lowest(T a, T b) {
   return b < a ? b : a;
@@ -17,13 +17,14 @@ constexpr T lowest(T a, T b, Rest... rest) {
   return lowest(lowest(a, b), rest...);
 }
 
-// The first step, sample or second at which something may be due: a Period for the loop's innermost comparison.
+// The first step, sample or second at which something may be due: a Period that the loop's innermost comparison can
+// check fast.
 struct Wake {
   std::int64_t steps = std::numeric_limits<std::int64_t>::max();
   std::int64_t samples = std::numeric_limits<std::int64_t>::max();
   double time = std::numeric_limits<double>::infinity();  // seconds since the loop's start
-  // As mostly: there is nothing else to be compared. A whole word, for a Wake is copied and read in each step, and a
-  // processor waits where it reads across what it has just written in other pieces.
+  // 1 in the usual case that only the steps are compared. A whole word, because a Wake is copied and read in each step,
+  // and a processor stalls when it reads across smaller values it has just written.
   std::int64_t steps_alone = 1;
 
   static Wake at(const Period& period, double date_start) {
@@ -48,17 +49,17 @@ struct Wake {
   }
 };
 
-// When to look at the clock, which costs more than a step may: every step shortly before a time is reached, and seldom
+// When to read the clock, which can cost more than a step: in every step shortly before a time is reached, and rarely
 // long before it.
 class ClockWatch {
  public:
-  // Never if there is no time to be noticed.
+  // Never, if there is no time to notice.
   explicit ClockWatch(bool timed) : next_(timed ? 0 : std::numeric_limits<std::int64_t>::max()) {}
 
   bool is_due(std::int64_t steps) const { return steps >= next_; }
-  // The first number of completed steps at which it is.
+  // The first number of completed steps at which it is due.
   std::int64_t next() const { return next_; }
-  // After a look at the clock, with what has to be noticed.
+  // Call this after reading the clock. `until`: the next time to notice.
   void looked(const Elapsed& elapsed, double until);
 
  private:

@@ -107,8 +107,7 @@ std::optional<std::size_t> free_memory() {
 
 namespace {
 
-// Asks for large pages: a pass over memory then waits less for addresses to be looked up. Where there are none,
-// nothing changes.
+// Asks for large pages, which reduce address lookups in a pass over memory. Without large pages, nothing changes.
 void use_large_pages([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes) {
 #if defined(MADV_HUGEPAGE)
   constexpr std::uintptr_t kLargePage = std::uintptr_t{2} << 20;
@@ -122,7 +121,7 @@ void use_large_pages([[maybe_unused]] void* data, [[maybe_unused]] std::size_t b
 }  // namespace
 
 void* allocate(std::size_t bytes) {
-  // The allocator itself rounds up to the alignment, and may overflow on the way.
+  // The allocator rounds up to the alignment, which may overflow.
   const bool too_many = bytes > std::numeric_limits<std::size_t>::max() - Buffer::kAlignment;
   void* data = too_many ? nullptr : ::operator new(bytes, std::align_val_t{Buffer::kAlignment}, std::nothrow);
   if (data == nullptr) {

@@ -18,7 +18,7 @@ class CpuStream final : public detail::StreamImpl {
  public:
   struct Call {
     std::function<void()> run;
-    std::string op;  // that has queued it, for traces
+    std::string op;  // the op that queued it, for traces
   };
 
   CpuStream();

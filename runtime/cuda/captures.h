@@ -7,8 +7,8 @@ namespace giro::cuda {
 
 struct StreamHandles;
 
-// How many captures are under way, in all threads. Closing a library waits for the whole device, which would break
-// each of them: handles that go during a capture are closed when the last one has ended.
+// Counts the captures in progress in all threads. Closing a library waits for the whole device, which would break a
+// capture, so handles released during a capture are closed when the last capture has ended.
 class Captures {
  public:
   static Captures& of_process();
@@ -20,7 +20,7 @@ class Captures {
  private:
   std::mutex mutex_;
   int under_way_ = 0;
-  std::unique_ptr<StreamHandles> waiting_;  // the first of a list
+  std::unique_ptr<StreamHandles> waiting_;  // head of a list
 };
 
 }  // namespace giro::cuda

@@ -15,7 +15,7 @@ inline void check(cudaError_t status, const char* call, std::source_location whe
     fail(status, call, where);
 }
 
-// To be called after every <<<>>>: whether the launch itself was accepted.
+// Call after every <<<>>>: throws if the launch itself was refused.
 inline void check_launch(const char* kernel, std::source_location where = std::source_location::current()) {
   check(cudaGetLastError(), kernel, where);
 }

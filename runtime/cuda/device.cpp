@@ -48,7 +48,7 @@ std::vector<DeviceInfo> device_infos(std::string& reason) {
     }
   }
   if (!infos.empty()) reason.clear();
-  (void)cudaGetLastError();  // what was found out here must not surface at the next launch
+  (void)cudaGetLastError();  // errors from here must not surface at the next launch
   return infos;
 }
 

@@ -12,7 +12,7 @@
 namespace giro::cuda {
 namespace {
 
-// The graphs one after the other, as children of one.
+// A graph with `graphs` as children, one after the other.
 OwnedGraph in_a_row(const std::vector<cudaGraph_t>& graphs) {
   OwnedGraph row;
   check(cudaGraphCreate(row.out(), 0), "cudaGraphCreate");

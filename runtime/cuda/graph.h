@@ -14,7 +14,7 @@ namespace giro::cuda {
 
 using OwnedGraph = Handle<cudaGraph_t, cudaGraphDestroy>;
 
-// A CUDA graph that is launched in powers of two of its repetitions.
+// A CUDA graph. Replays in a row are launched in powers of two.
 class CudaGraph final : public detail::GraphImpl {
  public:
   CudaGraph(Device device, OwnedGraph graph, std::size_t num_nodes, std::size_t longest_path);

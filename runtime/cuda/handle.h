@@ -24,7 +24,7 @@ class Handle {
   }
 
  private:
-  // A failure to destroy has nobody left to tell.
+  // A failure to destroy cannot be reported.
   void reset() noexcept {
     if (value_ != nullptr) (void)kDestroy(std::exchange(value_, nullptr));
   }

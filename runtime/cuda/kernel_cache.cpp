@@ -52,7 +52,7 @@ std::string KernelCache::path_of(const std::string& key) const {
   return fmt::format("{}/{}{}", directory_, digits_of(key), kSuffix);
 }
 
-// A file begins with a checksum of key and code: so one of another key is found out, too.
+// A file begins with a checksum of key and code, which also detects a file of another key.
 std::optional<std::string> KernelCache::find(const std::string& key) {
   if (directory_.empty()) return std::nullopt;
   const std::string path = path_of(key);
@@ -61,7 +61,7 @@ std::optional<std::string> KernelCache::find(const std::string& key) {
     const std::string_view file(bytes.data(), bytes.size());
     const std::size_t digits = digits_of("").size();
     if (file.size() < digits || file.substr(0, digits) != digits_of(key, file.substr(digits))) return std::nullopt;
-    std::error_code ignored;  // it is only about what goes first
+    std::error_code ignored;  // the time only decides which files are removed first
     std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now(), ignored);
     return std::string(file.substr(digits));
   } catch (const Error&) {
@@ -81,11 +81,11 @@ void KernelCache::add(const std::string& key, const std::string& code) {
   try {
     remove_oldest(path);
   } catch (const Error&) {
-    // Another process removes some, too.
+    // Another process may be removing files too.
   }
 }
 
-// Temporaries of old are what a process has left; a young one another may be about to rename.
+// Old temporaries were left by processes that died; another process may be about to rename a recent one.
 void KernelCache::remove_oldest(const std::string& but) {
   struct File {
     std::filesystem::file_time_type used;
@@ -112,7 +112,7 @@ void KernelCache::remove_oldest(const std::string& but) {
     try {
       files_->remove(file.path);
     } catch (const Error&) {
-      // Another process was faster.
+      // Another process removed it first.
     }
     total -= file.bytes;
   }

@@ -9,21 +9,21 @@
 
 namespace giro::cuda {
 
-// Machine code that other runs have compiled, in files: one for each source, with all that the code depends on besides.
-// Several processes may use it. What cannot be read, or is not what it should be, counts as not there; so does all of
-// it where it cannot be written.
+// A file cache of machine code that earlier runs compiled: one file for each source together with everything else that
+// the code depends on. Several processes may use it. A file that cannot be read or is not valid counts as missing.
+// After a failed write nothing more is stored.
 class KernelCache {
  public:
-  // In `directory`, none where that is empty, of at most so many bytes: the files that were used last.
+  // In `directory` (no cache if empty). Keeps at most `most_bytes`: the most recently used files.
   KernelCache(std::shared_ptr<FileSystem> files, std::string directory, std::uint64_t most_bytes);
-  // Where GIRO_CACHE says, which is off if that is empty or "0"; else in giro/ of XDG_CACHE_HOME or of ~/.cache.
+  // In the directory GIRO_CACHE, off if that is empty or "0"; if unset, in giro/ of XDG_CACHE_HOME or of ~/.cache.
   static KernelCache of_environment();
 
-  // `key` is all that the code depends on, source and compiler.
+  // `key` is everything that the code depends on, e.g. source and compiler.
   std::optional<std::string> find(const std::string& key);
   void add(const std::string& key, const std::string& code);
 
-  // Why nothing could be stored, empty if that has not happened: "cannot create '/root/.cache/giro': ...".
+  // Why storing failed, empty if it has not: "cannot create '/root/.cache/giro': ...".
   const std::string& trouble() const noexcept { return trouble_; }
 
  private:

@@ -29,7 +29,7 @@ std::string digits_of(const std::string& text) {
 
 }  // namespace
 
-// Never destroyed: graphs that launch them may outlive what was made after them.
+// Never destroyed: graphs that launch the kernels may still exist while static objects are destroyed.
 Kernels& Kernels::of_process() {
   static auto* const kernels = new Kernels;
   return *kernels;

@@ -14,18 +14,18 @@
 
 namespace giro::cuda {
 
-// The kernels that this process has compiled from source, or found compiled in the cache; they stay until it ends.
+// The kernels that this process compiled from source or found in the cache; they stay loaded until it ends.
 class Kernels {
  public:
   static Kernels& of_process();
 
-  // Compiles those of the sources that are not there yet, as one program: 20 kernels take two thirds of the time that
-  // they take one by one. Errors: those of Nvrtc, device.
+  // Compiles the sources that are not loaded yet, as one program: for 20 kernels this takes two thirds of the time of
+  // compiling them one by one. Errors: those of Nvrtc, device.
   void prepare(Device device, const std::vector<std::string>& sources);
-  // Of a source, by the name that it has in it. Errors as of prepare.
+  // The kernel `name` of a source. Errors as for prepare.
   cudaKernel_t find(Device device, const std::string& source, const std::string& name);
 
-  // Why compiled kernels are not kept from run to run, empty if they are or were not asked to be.
+  // Why compiled kernels are not kept from run to run; empty if they are, or if the cache is off.
   std::string cache_trouble();
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 using detail::TraceRecorder;
 
-// Launches of a stream whose times are not known yet: as many as the host may be ahead of the device.
+// The most launches of a stream with times not known yet: this limits how far the host can be ahead of the device.
 constexpr std::size_t kMostOnTheirWay = 256;
 
 void record(cudaEvent_t event, detail::StreamImpl& stream) {
@@ -30,7 +30,7 @@ LaunchTimes& LaunchTimes::of_process() {
 bool LaunchTimes::begin(detail::StreamImpl& stream) {
   if (stream.is_recording() || !TraceRecorder::of_process().is_recording()) return false;
   const std::lock_guard lock(mutex_);
-  if (!TraceRecorder::of_process().is_recording()) return false;  // or finish() would not see it
+  if (!TraceRecorder::of_process().is_recording()) return false;  // finish() would miss the launch
   Track& track = track_of(stream);
   Event event = take_event(track);
   record(event, stream);
@@ -41,7 +41,7 @@ bool LaunchTimes::begin(detail::StreamImpl& stream) {
 void LaunchTimes::end(detail::StreamImpl& stream, std::int64_t times) {
   const std::lock_guard lock(mutex_);
   const auto found = tracks_.find(&stream);
-  if (found == tracks_.end()) return;  // the trace has ended in the meantime
+  if (found == tracks_.end()) return;  // the trace has ended meanwhile
   Track& track = found->second;
   Event event = take_event(track);
   record(event, stream);
@@ -70,7 +70,7 @@ LaunchTimes::Event LaunchTimes::take_event(Track& track) {
   return event;
 }
 
-// From event to event, since CUDA gives the time between two as a float.
+// Adds up times from event to event, since CUDA returns the time between two events as a float.
 void LaunchTimes::add_first(Track& track) {
   Launch launch = std::move(track.launches.front());
   track.launches.pop_front();
@@ -89,7 +89,7 @@ void LaunchTimes::add_first(Track& track) {
 
 void LaunchTimes::finish() {
   const std::lock_guard lock(mutex_);
-  auto tracks = std::exchange(tracks_, {});  // which go, even where the device has failed
+  auto tracks = std::exchange(tracks_, {});  // dropped even if the device has failed
   for (auto& [stream, track] : tracks) {
     while (!track.launches.empty()) add_first(track);
   }

@@ -17,20 +17,20 @@
 
 namespace giro::cuda {
 
-// How long launches took on the device, for the trace that runs: by a pair of events around each, and one more at a
-// stream's first, which the host waits for, so that it knows what time it was there.
+// How long launches take on the device, for the running trace. A pair of events around each launch measures it. One
+// more event at a stream's first launch, which the host waits for, relates the device's time to the host's.
 class LaunchTimes {
  public:
   static LaunchTimes& of_process();
 
-  // Calls launch(), which launches a graph of so many repetitions on the stream.
+  // Calls launch(), which launches a graph of `times` repetitions on the stream.
   template <class F>
   void time(detail::StreamImpl& stream, std::int64_t times, F&& launch) {
     if (!detail::is_watched() || !begin(stream)) return launch();
     launch();
     end(stream, times);
   }
-  // Adds what has not been added to the trace, and forgets the streams; waits for all of it. Error(device).
+  // Adds the launches that are not in the trace yet, waiting for all of them, and forgets the streams. Error(device).
   void finish();
 
  private:
@@ -41,8 +41,8 @@ class LaunchTimes {
   };
   struct Track {
     std::string name;
-    std::deque<Launch> launches = {};  // that have not been added
-    Event open = {};                   // the begin of the one that is being made
+    std::deque<Launch> launches = {};  // not added yet
+    Event open = {};                   // the begin of the launch in progress
     Event latest = {};                 // a point on the device,
     double latest_time = 0;            // and when that was, in nanoseconds of the trace's clock
     std::vector<Event> spare = {};

@@ -33,8 +33,8 @@ void* allocate(Device device, std::size_t bytes, MemoryKind kind) {
 }
 
 void deallocate(Device device, void* data, MemoryKind kind) noexcept {
-  // Both wait for the device to finish with the block. They fail only when the process is on its way out, or
-  // after an error that the next checked call reports as well.
+  // Both wait for the device to finish with the block. They fail only while the process is ending, or after an error
+  // that the next checked call reports as well.
   (void)cudaSetDevice(device.index());
   (void)(kind == MemoryKind::pinned ? cudaFreeHost(data) : cudaFree(data));
 }

@@ -11,7 +11,7 @@
 
 #include <giro/runtime/error.h>
 
-// Folders in which the build has seen CUDA's libraries, between colons.
+// Directories where the build found CUDA's libraries, separated by colons.
 #ifndef GIRO_NVRTC_PLACES
 #define GIRO_NVRTC_PLACES "/usr/local/cuda/lib64"
 #endif
@@ -94,7 +94,7 @@ Nvrtc::Nvrtc() {
   version_ = fmt::format("{}.{}", major, minor);
 }
 
-// Every operation is rounded by itself, as in the kernels of the CPU.
+// No fused multiply-add: every operation is rounded by itself, as in the CPU kernels.
 const std::vector<std::string>& Nvrtc::options() {
   static const std::vector<std::string> options{"--fmad=false", "--std=c++17", "--device-as-default-execution-space",
                                                 "--disable-warnings"};

@@ -20,7 +20,7 @@
 namespace giro::cuda {
 namespace {
 
-// Memory of the host that CUDA does not know, and so may read or write after a call has returned.
+// Host memory that CUDA does not know, which it may read or write after a call has returned.
 bool is_pageable(const void* data) {
   cudaPointerAttributes attributes{};
   check(cudaPointerGetAttributes(&attributes, data), "cudaPointerGetAttributes");
@@ -66,7 +66,7 @@ CudaStream& cuda_stream(detail::StreamImpl& stream) {
 
 CudaStream::CudaStream(Device on)
     : StreamImpl(on, std::make_shared<Arena>(on, Arena::Of::stream)), handles_(std::make_unique<StreamHandles>()) {
-  Captures::of_process();  // lives longer than this stream
+  Captures::of_process();  // constructed first, so it outlives this stream
   make_current(device);
   check(cudaStreamCreateWithFlags(handles_->stream.out(), cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   handles_->arrivals = Buffer::allocate(device, 2 * kArrivals * sizeof(unsigned int));
@@ -115,7 +115,7 @@ void CudaStream::copy(void* dst, const void* src, std::size_t bytes) {
                 "a recording on a CUDA device cannot copy from or to memory of the host that is not pinned");
   }
   check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, handle()), "cudaMemcpyAsync");
-  // CUDA may stage pageable memory, or, where the device reaches all of the host's memory, read it later on.
+  // CUDA may stage pageable memory, or read it later if the device can access all host memory.
   if (pageable) synchronize();
 }
 
@@ -143,7 +143,7 @@ double CudaStream::time(const std::function<void()>& queue) {
 }
 
 void CudaStream::wait(const detail::EventImpl& event) {
-  // Work on the CPU is done when it is queued: its events leave nothing to wait for.
+  // Work on the CPU is done when it is queued, so there is nothing to wait for.
   if (const auto* cuda_event = dynamic_cast<const CudaEvent*>(&event)) {
     make_current(device);
     check(cudaStreamWaitEvent(handle(), cuda_event->handle(), 0), "cudaStreamWaitEvent");
@@ -180,7 +180,7 @@ void CudaStream::abandon_recording() noexcept {
   handles_->captured = {};
 }
 
-// With all its libraries open, and those of this stream: none can be opened while a part of the capture is there.
+// Opens all libraries of both streams first: none can be opened while the capture extends to the second stream.
 std::shared_ptr<detail::StreamImpl> CudaStream::beside() {
   if (!beside_ && !(capturing_ && detail::Recording::current()->has_events)) {
     try {
@@ -193,14 +193,14 @@ std::shared_ptr<detail::StreamImpl> CudaStream::beside() {
         beside_ = opened;
       });
     } catch (const Error& error) {
-      // Such as where memory is short: then all stays in one chain.
+      // For example if memory is short: then all ops stay in one chain.
       if (error.code() != ErrorCode::out_of_memory) throw;
     }
   }
   return beside_;
 }
 
-// Relaxed: a recording's arena allocates its chunks while the capture runs.
+// Relaxed mode, since a recording's arena allocates its chunks during the capture.
 void CudaStream::begin_capture(const std::vector<cudaGraphNode_t>& after) {
   Captures::of_process().begin();
   const cudaError_t status = cudaStreamBeginCaptureToGraph(handle(), handles_->captured, after.data(), nullptr,
@@ -217,8 +217,8 @@ void CudaStream::end_capture() {
   Captures::of_process().end();
 }
 
-// Opening a library may wait for the device, which would break the capture: it ends, and then goes on after its last
-// nodes. Where events stand for some of them they belong to the capture that is under way, and so it has to stay.
+// Opening a library may wait for the device, which would break the capture. So the capture ends, and continues after
+// its last nodes. Events that stand for some of the nodes belong to the current capture, which then must not end.
 void CudaStream::outside_capture(const std::function<void()>& open) {
   if (!capturing_ || detail::Recording::current()->has_events) return open();
   cudaStreamCaptureStatus status{};

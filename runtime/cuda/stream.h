@@ -21,7 +21,7 @@ namespace giro::cuda {
 
 struct StreamHandles;
 
-// A CUDA stream, and what the libraries keep for it: their handles, and what they chose for each shape.
+// A CUDA stream, and the state of the libraries for it: their handles, and their choices for each shape.
 class CudaStream final : public detail::StreamImpl, public std::enable_shared_from_this<CudaStream> {
  public:
   explicit CudaStream(Device device);
@@ -30,13 +30,14 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
   CUstream_st* handle() const noexcept;
   cublasLtContext* cublaslt();
   cudnnContext* cudnn();  // set to this stream
-  // Where the blocks of a kernel count themselves when they are done: so many counters, 0 before and after. Those of
-  // recordings are not those of work that runs at once, beside which a recording may be replayed.
+  // Counters in which the blocks of a kernel count themselves as they finish: kArrivals counters, 0 before and after.
+  // Recordings use other counters than work that runs at once, because a recording may be replayed concurrently with
+  // it.
   static constexpr unsigned int kArrivals = 1024;
   unsigned int* arrivals() const noexcept;
 
-  // A Plan is what a kernel works out once for a shape (an algorithm, its descriptors). It is kept, so that
-  // work comes out the same whether it is recorded or not. `make` returns a Plan.
+  // A Plan is what a kernel computes once for a shape (an algorithm, its descriptors). It is kept, so that the result
+  // is the same whether the work is recorded or not. `make` returns a Plan.
   template <class Plan, class Make>
   Plan& plan(std::vector<std::int64_t> key, Make&& make) {
     std::shared_ptr<void>& slot = plans_[{typeid(Plan), std::move(key)}];
@@ -71,14 +72,13 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
   std::map<std::pair<std::type_index, std::vector<std::int64_t>>, std::shared_ptr<void>> plans_;
 };
 
-// The same, for what queues nothing.
+// Like the next function, but without the check that work may be queued.
 CudaStream& cuda_stream(detail::StreamImpl& stream);
 
-// The stream behind the handle; its device becomes the current one. Error(device_mismatch) for a stream of
-// the CPU.
+// The stream behind the handle; its device becomes the current one. Error(device_mismatch) for a CPU stream.
 CudaStream& cuda_stream(const Stream& stream);
 
-// The same for launching kernels.
+// Its cudaStream_t, for launching kernels.
 CUstream_st* handle(const Stream& stream);
 
 }  // namespace giro::cuda

@@ -12,15 +12,15 @@
 
 namespace giro::cuda {
 
-// What CUDA has opened for a stream.
+// The CUDA objects of a stream.
 struct StreamHandles {
   Handle<cudaStream_t, cudaStreamDestroy> stream;
-  Handle<cudaGraph_t, cudaGraphDestroy> captured;      // what the recording has come to so far
-  Handle<cublasLtHandle_t, cublasLtDestroy> cublaslt;  // as the next, null until it is used
+  Handle<cudaGraph_t, cudaGraphDestroy> captured;      // the recording so far
+  Handle<cublasLtHandle_t, cublasLtDestroy> cublaslt;  // null until used, like cudnn
   Handle<cudnnHandle_t, cudnnDestroy> cudnn;
   Buffer arrivals;  // counters, CudaStream::arrivals
 
-  std::unique_ptr<StreamHandles> next;  // that waits to be closed as well
+  std::unique_ptr<StreamHandles> next;  // in the list of handles to be closed
 };
 
 }  // namespace giro::cuda

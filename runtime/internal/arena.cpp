@@ -9,7 +9,7 @@
 
 namespace giro {
 namespace {
-// Bytes that are allocated at a time: what ops of a recording need while they run is little.
+// Bytes allocated at a time: workspaces of a recording's ops are small.
 constexpr std::size_t min_chunk(Arena::Of of) { return std::size_t{1} << (of == Arena::Of::recording ? 18 : 20); }
 
 }  // namespace
@@ -19,7 +19,7 @@ bool Arena::is_off() {
   return setting != nullptr && std::string_view(setting) == "0";
 }
 
-// The next multiple of a block's alignment, at least one. What is too much to be rounded is left to the allocation to
+// The next multiple of a block's alignment, at least one. A size too large to be rounded is left for the allocation to
 // refuse.
 std::size_t Arena::block_size(std::size_t bytes) {
   constexpr std::size_t kAlignment = Buffer::kAlignment;
@@ -38,7 +38,7 @@ Buffer Arena::lend(char* data, std::size_t bytes) {
   return buffer;
 }
 
-// A recording uses its temporaries at every replay: they stay.
+// A recording uses its temporaries at every replay, so their memory is kept.
 Buffer Arena::allocate_apart(std::size_t bytes) {
   Buffer own = Buffer::allocate(device_, std::max<std::size_t>(bytes, 1));
   if (of_ == Of::stream) {
@@ -53,7 +53,7 @@ Buffer Arena::allocate_apart(std::size_t bytes) {
 Buffer Arena::allocate_traced(std::size_t bytes) {
   const std::size_t size = block_size(bytes);
   if (unused_bytes_ < size) {
-    // A sanitizer sees what goes beyond a block that ends with its chunk.
+    // Without sharing, a chunk ends with its block, so that a sanitizer detects accesses beyond the block.
     const std::size_t chunk = shares_ ? std::max(size, min_chunk(of_)) : std::max<std::size_t>(bytes, 1);
     chunks_.push_back(Buffer::allocate(device_, chunk));
     reserved_ += chunk;

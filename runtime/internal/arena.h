@@ -9,24 +9,24 @@
 
 namespace giro {
 
-// Stream-ordered temporaries of one device. A block that is given back serves the next request at once: the
-// stream runs its work in order, so whatever still uses the old contents is done before the new user starts.
-// For recordings this plans the graphs' memory: buffers whose lifetimes do not overlap share addresses, and so do
-// those of recordings that are replayed one after the other. A block that is still held is nobody else's.
-// Not thread-safe; one arena belongs to one stream, or to the recordings of one.
+// Stream-ordered temporaries of one device. A block that is given back serves the next request at once: the stream runs
+// its work in order, so the last use of the old contents is done before the new user starts. For recordings this plans
+// the memory of the graphs: buffers with lifetimes that do not overlap share addresses, and so do recordings that are
+// replayed one after the other. A block that is still held is never shared. Not thread-safe; an arena belongs to one
+// stream, or to the recordings of one.
 //
-// An arena of kind `trace` shares nothing: while a recording is made none of its work has run, and each of its
-// temporaries has addresses of its own, from which their memory is planned in the end (recording.h).
+// An arena of kind `trace` shares nothing: while a recording is made none of its work has run, so each temporary gets
+// its own addresses, and their memory is planned from these in the end (recording.h).
 //
-// With GIRO_ARENA=0 in the environment it does none of that: each request is an allocation of its own, freed
-// when it is given back, or with its recording. So compute-sanitizer and AddressSanitizer see what goes beyond
-// a temporary, and what uses one of a stream's that was given back.
+// With GIRO_ARENA=0 in the environment nothing is shared: each request is a separate allocation, freed when it is given
+// back, or with its recording. compute-sanitizer and AddressSanitizer then detect accesses beyond a temporary, and uses
+// of a stream's temporary after it was given back.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   enum class Of { stream, recording, trace };
 
   Arena(Device device, Of of);
-  // Whether GIRO_ARENA says so, as of now.
+  // Whether GIRO_ARENA is 0 now.
   static bool is_off();
 
   // First fit in the free blocks; grows by a chunk when nothing fits. Errors: those of Buffer::allocate.
@@ -39,21 +39,21 @@ class Arena : public std::enable_shared_from_this<Arena> {
     std::size_t size;
     std::size_t chunk;
     bool free;
-    bool pinned = false;  // of a trace: it keeps its place
+    bool pinned = false;  // in a trace: it keeps its address
   };
   using Blocks = std::map<char*, Block>;
 
-  // Bytes that a block for so many takes.
+  // The bytes that a block for `bytes` bytes takes.
   static std::size_t block_size(std::size_t bytes);
-  // Of a trace: the block that an address lies in, or null.
+  // For a trace: the block that contains an address, or null.
   const Blocks::value_type* block_at(const void* address) const;
-  // Blocks that are held now keep their place for as long as this arena lives.
+  // Blocks held now keep their addresses as long as this arena lives.
   void pin_held();
-  // So does the block that an address lies in, if there is one.
+  // So does the block that contains this address, if there is one.
   void pin(const void* address);
-  // Whether blocks may have other places than they were given.
+  // Whether blocks may be given other addresses.
   bool shares() const noexcept { return shares_; }
-  // Frees the memory in which nothing is pinned, if it shares.
+  // Frees the chunks without pinned blocks, if it shares.
   void drop_unpinned();
 
  private:
@@ -66,7 +66,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   bool shares_;
   std::vector<Buffer> chunks_;
   Blocks blocks_;           // every block by address; neighbours in a chunk are neighbours here
-  char* unused_ = nullptr;  // of a trace: the rest of the last chunk
+  char* unused_ = nullptr;  // in a trace: the rest of the last chunk
   std::size_t unused_bytes_ = 0;
   std::size_t reserved_ = 0;
 };

@@ -29,17 +29,17 @@ class Stream;
 
 namespace giro::detail {
 
-// What a graph needs for as long as it lives.
+// What a graph keeps alive.
 struct GraphOwned {
   std::vector<std::shared_ptr<Arena>> arenas;     // of its temporaries
-  std::vector<std::shared_ptr<const void>> kept;  // the rest
-  std::vector<WatchedState> states;               // that it uses, but for the one that its owner watches
+  std::vector<std::shared_ptr<const void>> kept;  // everything else it uses
+  std::vector<WatchedState> states;               // that it uses, except the one that its owner watches
   PeerList peers;                                 // that its work waits for
   Program program;                                // its ops
-  // What queues each node of the program again; null for what is no op of giro's.
+  // The calls that queue the nodes of the program again; null for work that is not an op of giro.
   std::vector<std::shared_ptr<const OpCall>> calls;
-  bool is_blocking = false;  // it is replayed op by op where all are ops, and waited for at any rate
-  std::int64_t replays = 0;  // so far, of one that is
+  bool is_blocking = false;  // replay op by op if all are ops, and wait in any case
+  std::int64_t replays = 0;  // so far, if is_blocking
 };
 
 class GraphImpl {
@@ -63,9 +63,9 @@ class EventImpl {
   virtual void synchronize() const = 0;
 
   bool marked = false;                     // it was recorded at least once,
-  std::uint64_t recorded_in = 0;           // and the last time within this recording, or 0
+  std::uint64_t recorded_in = 0;           // the recording of the latest mark, or 0
   PeerList peers;                          // that the marked work waits for
-  std::weak_ptr<const StreamImpl> stream;  // that it was recorded on
+  std::weak_ptr<const StreamImpl> stream;  // it was recorded on
 };
 
 class StreamImpl {
@@ -76,7 +76,7 @@ class StreamImpl {
   virtual void copy(void* dst, const void* src, std::size_t bytes) = 0;
   virtual void fill(void* dst, unsigned char value, std::size_t bytes) = 0;
   virtual void synchronize() = 0;
-  // Seconds that the device takes for what queue() queues here; waits for it.
+  // Seconds that the device takes for the work that queue() queues here; waits for it.
   virtual double time(const std::function<void()>& queue) = 0;
   virtual void wait(const EventImpl& event) = 0;
   virtual std::shared_ptr<EventImpl> create_event() = 0;
@@ -84,10 +84,10 @@ class StreamImpl {
   virtual void begin_recording() = 0;
   virtual std::shared_ptr<GraphImpl> end_recording() = 0;
   virtual void abandon_recording() noexcept = 0;
-  // A stream that runs beside this one, for parts of its recordings; null if there is none.
+  // A second stream that runs concurrently, for parts of its recordings; null if there is none.
   virtual std::shared_ptr<StreamImpl> beside() { return nullptr; }
 
-  // Whether what the calling thread queues here goes into its recording.
+  // Whether work queued here belongs to the recording, which is the calling thread's.
   bool takes_part_in(const Recording& recording) const noexcept {
     return &recording.stream == this || joined == recording.id;
   }
@@ -95,8 +95,8 @@ class StreamImpl {
     const Recording* recording = Recording::current();
     return recording != nullptr && takes_part_in(*recording);
   }
-  // To be called before anything is queued by `call`. Error(invalid_argument) if the thread records on a stream that
-  // this one takes no part with, or another thread records on this one.
+  // Call before `call` queues anything. Error(invalid_argument) if the thread's recording does not include this stream,
+  // or another thread is recording on it.
   void check_usable(const char* call) const {
     const Recording* recording = Recording::current();
     const std::uint64_t recorded = recorded_as.load(std::memory_order_relaxed);
@@ -104,7 +104,7 @@ class StreamImpl {
     refuse(call);
   }
 
-  // Of a program that will be queued here, for errors.
+  // The progress of a program that will be queued here, for errors.
   void add_progress(const std::shared_ptr<const CallProgress>& progress);
   std::vector<std::weak_ptr<const CallProgress>> progress() const {
     const std::lock_guard lock(progress_mutex_);
@@ -112,15 +112,15 @@ class StreamImpl {
   }
 
   const Device device;
-  std::shared_ptr<Arena> arena;     // of stream-ordered temporaries
-  std::weak_ptr<Arena> recordings;  // the one arena of all its recordings: they are replayed one after the other
-  PeerList peers;                   // that its work, outside of recordings, waits for
-  std::uint64_t joined = 0;         // the latest recording of another stream that it has joined by an event
-  std::atomic<std::uint64_t> recorded_as{0};  // the recording that is made on it, by whichever thread
+  std::shared_ptr<Arena> arena;               // of stream-ordered temporaries
+  std::weak_ptr<Arena> recordings;            // shared by all its recordings, which are replayed one after the other
+  PeerList peers;                             // that its work, outside of recordings, waits for
+  std::uint64_t joined = 0;                   // the latest recording of another stream that it has joined by an event
+  std::atomic<std::uint64_t> recorded_as{0};  // the recording in progress on it, by any thread; 0: none
 
  private:
   [[noreturn]] void refuse(const char* call) const;
-  mutable std::mutex progress_mutex_;  // an event's waits may ask on another thread
+  mutable std::mutex progress_mutex_;  // other threads that wait for an event may ask for progress
   std::vector<std::weak_ptr<const CallProgress>> progress_;
 };
 
@@ -128,7 +128,7 @@ class StreamImpl {
 
 namespace giro::cpu {
 DeviceInfo device_info();
-// Bytes that are left of it now, if that is known.
+// Free bytes of host memory now, if known.
 std::optional<std::size_t> free_memory();
 void* allocate(std::size_t bytes);
 void deallocate(void* data) noexcept;
@@ -137,7 +137,7 @@ std::shared_ptr<detail::GraphImpl> create_sequence(const std::vector<std::shared
 }  // namespace giro::cpu
 
 namespace giro::cuda {
-// The GPUs of this machine; where there is none, says why in `reason`.
+// The GPUs of this machine; if there is none, `reason` says why.
 std::vector<DeviceInfo> device_infos(std::string& reason);
 std::string kernel_cache_trouble();
 std::optional<std::size_t> free_memory(Device device);
@@ -147,7 +147,7 @@ std::shared_ptr<detail::StreamImpl> create_stream(Device device);
 std::shared_ptr<detail::GraphImpl> create_sequence(const std::vector<std::shared_ptr<detail::GraphImpl>>& parts);
 // The cudaStream_t of a stream on a CUDA device, which becomes the current one.
 CUstream_st* handle(const Stream& stream);
-// After a user's code has queued work of its own: Error(device) naming `what` if CUDA has refused it, and
-// Error(unsupported) if it has broken off the recording.
+// Call after user code has queued its own work: Error(device) naming `what` if CUDA refused it, Error(unsupported) if
+// it broke the recording.
 void check_queued(const std::string& what, const Stream& stream);
 }  // namespace giro::cuda

@@ -9,16 +9,16 @@ namespace giro::detail {
 
 class StreamImpl;
 
-// How far the work of a program has come that is queued on a stream, for the error that ends it: a device tells of a
-// failure at the next wait, and not of what has failed.
+// How far a program queued on a stream has progressed, for error messages: a device reports a failure at the next wait,
+// without saying what failed.
 class CallProgress {
  public:
   virtual ~CallProgress() = default;
-  // "the step of train.cpp:31 had completed 41 of 57 calls", or empty if nothing is on its way.
+  // "the step of train.cpp:31 had completed 41 of 57 calls", or empty if nothing is in progress.
   virtual std::string describe() const = 0;
 };
 
-// Within a catch of an Error(device): throws it with what was on its way on the stream, and how to find the op.
+// Within a catch of an Error(device): throws it again with what was in progress on the stream, and how to find the op.
 [[noreturn]] void rethrow_with_progress(const StreamImpl& stream);
 
 // Calls f(), which waits for the stream's work or launches it.

@@ -4,10 +4,10 @@
 
 namespace giro::detail {
 
-// The line of the user's program that has called into giro. Errors made while one lives name it (runtime/error.h), and
-// the nodes of a program remember it (Program::Node). Of calls within each other the outermost counts, since the others
-// are giro's own, but for those in code of the user's that giro calls. Where giro itself makes the outermost call it
-// gives a location without a line, std::source_location().
+// The line of the user's program that called into giro. Errors made while an instance lives name it (runtime/error.h),
+// and the nodes of a program remember it (Program::Node). Of nested calls the outermost counts, since the inner ones
+// are giro's own, except calls in user code that giro calls. If giro itself makes the outermost call, it passes a
+// location without a line, std::source_location().
 class CallSite {
  public:
   explicit CallSite(const std::source_location& where) noexcept
@@ -16,20 +16,20 @@ class CallSite {
   CallSite(const CallSite&) = delete;
   CallSite& operator=(const CallSite&) = delete;
 
-  // While the user's code runs, in a layer of theirs: the calls in it have lines of their own.
+  // While user code runs, in a user's layer: the calls in it have their own lines.
   static CallSite of_user_code() noexcept { return {Site{current_.where, true}, 0}; }
-  // While the work of a node is made or queued: the line that has made the node, if that is known.
+  // While the work of a node is created or queued: the line that made the node, if known.
   static CallSite of_node(const std::source_location& where) noexcept {
     return {where.line() != 0 ? Site{where, false} : current_, 0};
   }
 
-  // line() is 0 where it is not known.
+  // line() is 0 if unknown.
   static std::source_location where() noexcept { return current_.where; }
 
  private:
   struct Site {
     std::source_location where;
-    bool is_open;  // a call of the user's may follow
+    bool is_open;  // a call from user code may follow
   };
   CallSite(const Site& site, int) noexcept : outer_(current_) { current_ = site; }
 

@@ -9,7 +9,7 @@
 
 namespace giro::detail {
 
-// XXH3 of 64 bits over what was added so far, in any pieces.
+// 64-bit XXH3 of everything added so far, however it was split.
 class Checksum {
  public:
   Checksum();
@@ -26,7 +26,7 @@ class Checksum {
   std::unique_ptr<State> state_;
 };
 
-// Writes to another, in large pieces, and knows how much that was and its checksum.
+// Writes to another writer, in large pieces, and computes the size and the checksum.
 class ChecksumWriter final : public FileSystem::Writer {
  public:
   explicit ChecksumWriter(std::unique_ptr<FileSystem::Writer> writer);
@@ -42,7 +42,7 @@ class ChecksumWriter final : public FileSystem::Writer {
   void flush();
 
   std::unique_ptr<FileSystem::Writer> writer_;
-  std::string small_;  // pieces that wait for more
+  std::string small_;  // small writes not passed on yet
   Checksum checksum_;
   std::uint64_t bytes_ = 0;
 };

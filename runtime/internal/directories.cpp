@@ -35,7 +35,7 @@ void create_durable_directory(FileSystem& files, const std::string& path) {
     try {
       files.sync_directory(parent);
     } catch (const Error&) {
-      // Others' directories need not be open to us.
+      // The parent may belong to another user and be unreadable.
     }
     return;
   }

@@ -6,7 +6,7 @@
 
 namespace giro::detail {
 
-// Calls f(elements), a pointer to the elements' type, for a tensor on the host. A boolean's is std::uint8_t.
+// Calls f(elements) with a typed pointer to the elements of a host tensor; bool elements are std::uint8_t.
 template <class F>
 auto with_elements(const Tensor& tensor, F&& f) {
   switch (tensor.dtype()) {

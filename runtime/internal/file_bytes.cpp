@@ -8,7 +8,7 @@ FileBytes read_bytes(FileSystem& files, const std::string& path, Checksum* check
   const auto reader = files.open(path);
   FileBytes file;
   const std::size_t size = std::min(limit, reader->size());
-  file.data.reset(new char[size]);  // which nothing fills but reading
+  file.data.reset(new char[size]);  // uninitialized; reading fills it
   constexpr std::size_t kPiece = std::size_t{1} << 20;
   while (file.size < size) {
     const std::size_t piece = std::min(kPiece, size - file.size);

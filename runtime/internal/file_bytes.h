@@ -17,11 +17,11 @@ struct FileBytes {
   std::size_t size = 0;
 };
 
-// The first `limit` bytes of a file, fewer where it has not as many, added to `checksum` if there is one.
+// The first `limit` bytes of a file, fewer if it is shorter; they are added to `checksum` if given.
 FileBytes read_bytes(FileSystem& files, const std::string& path, Checksum* checksum = nullptr,
                      std::size_t limit = static_cast<std::size_t>(-1));
 
-// The tensors of a safetensors file, where its bytes lie or moved within them: errors as of read_safetensors.
+// The tensors of a safetensors file, in place or moved within its bytes. Errors as for read_safetensors.
 Safetensors parse_safetensors(FileBytes file, const std::string& path);
 
 }  // namespace giro::detail

@@ -13,7 +13,8 @@
 namespace giro::detail {
 namespace {
 
-// A part of lines has so many bytes at least, and of a long file this share: a manifest names a few hundred parts.
+// The minimum size of a part. In a long file a part has at least 1 / kPartsOfFile of the bytes, so that a manifest
+// lists a few hundred parts.
 constexpr std::uint64_t kPartBytes = 1024, kPartsOfFile = 64;
 
 }  // namespace

@@ -16,19 +16,19 @@
 
 namespace giro::detail {
 
-// The files that one writer appends an archive's lines to, each path's to one of its own. They begin as new files, and
-// anew after forget().
+// The files to which one writer appends an archive's lines, one file for each path. They begin as new files, and again
+// after forget().
 class LineFiles {
  public:
   LineFiles(FileSystem& files, std::string dir) : files_(files), dir_(std::move(dir)) {}
 
-  // How many lines they hold, by path.
+  // The number of lines they hold, by path.
   std::map<std::string, std::size_t> kept() const;
-  // Appends, durably, what the archive holds beyond those, or all of its lines to a new file.
-  // Error(invalid_argument) if it leaves out lines that are not kept here. After an error: forget().
+  // Durably appends the archive's lines beyond those, or all of its lines to a new file. Error(invalid_argument) if the
+  // archive leaves out lines that are not kept here. After an error call forget().
   std::vector<Manifest::Lines> append(const std::map<std::string, Archive::Lines>& lines);
   void forget() { open_.clear(); }
-  // Removes the files that append() has made since keep_new(): nothing refers to them.
+  // Removes the files that append() has created since keep_new(); nothing refers to them.
   void remove_new();
   void keep_new() { new_.clear(); }
   bool uses(const std::string& name) const;
@@ -38,8 +38,8 @@ class LineFiles {
     std::string name;
     std::uint64_t lines = 0, bytes = 0;
     Checksum checksum = {};
-    std::vector<Manifest::Part> parts = {};  // that are full
-    std::uint64_t part_bytes = 0;            // of the next one
+    std::vector<Manifest::Part> parts = {};  // full ones
+    std::uint64_t part_bytes = 0;            // of the unfinished part
     Checksum part = {};
 
     void add(std::string_view text);
@@ -55,7 +55,7 @@ class LineFiles {
 
 // The text of lines that a manifest refers to. Errors: not_found, io, corrupt_data, naming the file.
 Archive::Lines read_lines(FileSystem& files, const std::string& dir, const Manifest::Lines& lines);
-// Where that fails: those that can be read and are not damaged.
+// If that fails: the lines that can be read and are undamaged.
 Archive::Lines read_good_lines(FileSystem& files, const std::string& dir, const Manifest::Lines& lines);
 
 }  // namespace giro::detail

@@ -41,7 +41,7 @@ std::string checksum_part(std::string_view rest) {
   throw Error(ErrorCode::corrupt_data, fmt::format("manifest '{}': {}", path, what));
 }
 
-// The tree of a manifest whose checksum fits.
+// Parses a manifest with a valid checksum.
 Json parse(std::string_view text, const std::string& path) {
   const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
     if (depth > static_cast<int>(Archive::kMaxDepth) + 1) refuse(path, "it nests too deep");
@@ -54,7 +54,7 @@ Json parse(std::string_view text, const std::string& path) {
   }
 }
 
-// A part of the manifest as an archive.
+// An object of the manifest that is an archive.
 const Json& part(const Json& tree, const char* name, const std::string& path) {
   const auto found = tree.find(name);
   if (found == tree.end() || !found->is_object()) refuse(path, fmt::format("it has no object '{}'", name));

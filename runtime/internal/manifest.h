@@ -13,14 +13,14 @@ namespace giro::detail {
 
 // checkpoint.json: the checkpoint's record, what its other files hold, and what the run remembers.
 //
-// The file begins with the checksum of all that follows it:
+// The file begins with the checksum of everything after it:
 //   {"checksum": "0123456789abcdef",
 //    "version": 2,
 //    "checkpoint": {...},
 //    "memory": {...}}
 struct Manifest {
   static constexpr int kVersion = 3, kVersionWithoutShards = 2;
-  static constexpr std::size_t kMaxBytes = std::size_t{4} << 20;  // what parsing it takes is a multiple of that
+  static constexpr std::size_t kMaxBytes = std::size_t{4} << 20;  // parsing takes a multiple of that much memory
 
   struct File {
     std::string name;
@@ -29,7 +29,7 @@ struct Manifest {
 
     void persist(Archive& archive);
   };
-  // Whole lines, one after the other, so that damage costs no more than those.
+  // Consecutive whole lines with their own checksum, so that damage costs only these lines.
   struct Part {
     std::uint64_t bytes = 0;
     std::string xxh3;
@@ -41,26 +41,26 @@ struct Manifest {
     std::string path, name;  // the path in the archive
     std::uint64_t lines = 0, bytes = 0;
     std::string xxh3;
-    std::vector<Part> parts = {};  // of all bytes; manifests that were written before there were any have none
+    std::vector<Part> parts = {};  // cover all bytes; older manifests have none
 
     void persist(Archive& archive);
   };
 
-  int version = kVersion;  // of the format that it was read in
+  int version = kVersion;  // of the format it was read from
   CheckpointRecord record = {};
-  std::vector<File> files = {};  // of the state, perhaps of the memory; of each shard the same
+  std::vector<File> files = {};  // the state, maybe the memory; then the same for each shard
   std::vector<Lines> lines = {};
   std::string memory = "{}";  // Archive::text()
 
   void persist(Archive& archive);
 };
 
-// Error(invalid_argument) where it would be longer than kMaxBytes.
+// Error(invalid_argument) if it would be longer than kMaxBytes.
 std::string manifest_text(Manifest manifest);
 // Text with its checksum in front. `rest` is what follows `{"checksum": "...",`.
 std::string with_checksum(const std::string& rest);
 
-// Whether a file is that of what callbacks remember, or a shard of it; else it is the state's.
+// Whether a file holds what callbacks remember, whole or as a shard; otherwise it holds the state.
 bool is_memory(const Manifest::File& file);
 bool is_shard(const Manifest::File& file);
 

@@ -16,7 +16,7 @@ namespace {
 
 struct Value {
   Tensor tensor;
-  std::string op;  // that writes it
+  std::string op;  // the op that writes it
 };
 
 std::string size_text(std::size_t bytes) {
@@ -29,7 +29,7 @@ std::string size_text(std::size_t bytes) {
 }  // namespace
 
 std::string memory_report(const Recording& recording, const std::string& name) {
-  std::map<const void*, Value> values;  // temporaries by their address, the largest of several views
+  std::map<const void*, Value> values;  // temporaries by address; of several views the largest
   const auto is_temporary = [&](const Tensor& tensor) {
     const auto lies_in = [&](const auto& each) { return each.second->block_at(tensor.raw()) != nullptr; };
     return recording.trace->block_at(tensor.raw()) != nullptr || std::ranges::any_of(recording.arenas, lies_in);

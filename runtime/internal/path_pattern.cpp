@@ -7,7 +7,7 @@ namespace {
 
 bool is_separator(char c) { return c == '/' || c == '.'; }
 
-// A character, or a wildcard where it is 0.
+// A character, or a wildcard if it is 0.
 struct Token {
   char character = 0;
   bool crosses_separators = false;
@@ -48,8 +48,8 @@ std::optional<std::vector<std::string_view>> PathPattern::match(std::string_view
     return whole_parts ? std::optional(std::vector{rest}) : std::nullopt;
   }
 
-  // fits(t, i): the pattern from its token t on takes the path from its character i on. Filled from the end, so that
-  // no choice has to be taken back.
+  // fits(t, i): the tokens from t on match the path from character i on. Filled from the end, so that no backtracking
+  // is needed.
   const std::vector<Token> tokens = tokens_of(text_);
   const std::size_t columns = path.size() + 1;
   std::vector<bool> table((tokens.size() + 1) * columns);

@@ -7,9 +7,8 @@
 
 namespace giro {
 
-// A pattern of leaves' paths. `*` stands for any characters but '/' and '.', which separate the parts of a path here
-// and in PyTorch; `**` for any characters at all. A pattern without either stands for that path and all that are below
-// it.
+// A pattern of leaf paths. `*` matches any characters except '/' and '.', which separate the parts of a path here and
+// in PyTorch; `**` matches any characters. A pattern without either matches that path and all paths below it.
 class PathPattern {
  public:
   explicit PathPattern(std::string text) : text_(std::move(text)) {}
@@ -18,10 +17,10 @@ class PathPattern {
   // The number of `*` and `**`.
   std::size_t wildcards() const;
 
-  // What the wildcards stand for in `path`, each as long as it can be, the first first; of a pattern without wildcards,
-  // the rest of the path. Nothing if the pattern does not match.
+  // What the wildcards match in `path`, each as long as possible, earlier ones first; for a pattern without wildcards,
+  // the rest of the path. nullopt if the pattern does not match.
   std::optional<std::vector<std::string_view>> match(std::string_view path) const;
-  // The text with its wildcards replaced, of which there are as many; without wildcards, with the rest appended.
+  // The text with its wildcards replaced by `matched`, one each; without wildcards, with the rest appended.
   std::string fill(const std::vector<std::string_view>& matched) const;
 
  private:

@@ -5,18 +5,18 @@
 
 namespace giro::detail {
 
-// Other processes that the work of a stream waits for, such as the ranks of a communicator.
+// Other processes that the work of a stream waits for, e.g. the ranks of a communicator.
 class Peers {
  public:
   virtual ~Peers() = default;
-  // Throws once they have failed: the work is then over, and what it left is undefined.
+  // Throws once they have failed: the work has then ended, and its results are undefined.
   virtual void check() const = 0;
-  // The host begins, or ends, to wait for work that may wait for them.
+  // The host begins, or ends, a wait for work that may wait for them.
   virtual void begin_host_wait() noexcept = 0;
   virtual void end_host_wait() noexcept = 0;
 };
 
-// Those of a stream, an event or a graph; communicators that have gone are none any more.
+// The peers of a stream, an event or a graph; destroyed communicators drop out.
 class PeerList {
  public:
   void add(const std::weak_ptr<Peers>& peers);
@@ -24,7 +24,7 @@ class PeerList {
 
   // Throws if any have failed.
   void check() const;
-  // Runs `wait`, for which the host waits, and checks after it.
+  // Runs `wait`, a wait of the host, and checks afterwards.
   template <class Wait>
   void wait(Wait&& wait) const {
     if (all_.empty()) return wait();
@@ -32,7 +32,7 @@ class PeerList {
     try {
       wait();
     } catch (...) {
-      check();  // an error of the device may be only what their failure has left
+      check();  // a device error may only be a result of their failure
       throw;
     }
     check();

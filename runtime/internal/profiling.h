@@ -1,12 +1,12 @@
 #pragma once
 
-// What the CUDA backend does for profiles and traces. Without it, or without a GPU, nothing happens.
+// The CUDA backend's part in profiles and traces. Without the backend, or without a GPU, nothing happens.
 namespace giro::cuda {
 
-// Whether there is a GPU. Error(device).
+// Returns whether there is a GPU. Error(device).
 bool set_profiling(bool on);
 
-// A range of NVTX, in the calling thread.
+// An NVTX range in the calling thread.
 void push_range(const char* name) noexcept;
 void pop_range() noexcept;
 

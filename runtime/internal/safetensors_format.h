@@ -8,13 +8,13 @@
 
 #include <giro/runtime/dtype.h>
 
-// What reading and writing the safetensors format have in common.
+// Shared by the reader and the writer of the safetensors format.
 namespace giro::detail::safetensors {
 
 static_assert(std::endian::native == std::endian::little, "the format stores numbers as they lie in memory here");
 
-inline constexpr std::uint64_t kMaxHeader = 100'000'000;  // bytes, by the format
-inline constexpr std::size_t kMaxEntries = 100'000;  // of names in a header, so that they take no more than tens of MiB
+inline constexpr std::uint64_t kMaxHeader = 100'000'000;  // bytes; the format's limit
+inline constexpr std::size_t kMaxEntries = 100'000;       // names of a header, which limits their memory to tens of MiB
 inline constexpr std::size_t kPrefix = sizeof(std::uint64_t);
 inline constexpr std::size_t kDataAlignment = 64;
 inline constexpr std::string_view kMetadata = "__metadata__";

@@ -11,26 +11,26 @@
 #include <giro/runtime/safetensors.h>
 #include <giro/runtime/state.h>
 
-// The files of a checkpoint that several processes write together: each has the pieces of leaves that one of them
-// holds, `state-00001-of-00004.safetensors` those of shard 0 of 4.
+// The files of a checkpoint that several processes write together. Each file has the pieces of leaves that one process
+// holds, e.g. `state-00001-of-00004.safetensors` the pieces of shard 0 of 4.
 namespace giro::detail {
 
-// `file` is the name of the file of whole leaves, such as "state.safetensors".
+// `file` is the name of the file of whole leaves, e.g. "state.safetensors".
 std::string shard_name(std::string_view file, const Shard& shard);
 
-// For write_safetensors: where the pieces belong.
+// Metadata for write_safetensors that says where the pieces belong.
 std::map<std::string, std::string> piece_metadata(const std::vector<Leaf>& pieces);
 
-// Puts leaves together.
+// Joins pieces to whole leaves.
 class PieceJoiner {
  public:
-  // Of files that have so many bytes in all.
+  // `most_bytes` is the total size of the files; the leaves cannot be larger.
   explicit PieceJoiner(std::uint64_t most_bytes) : most_bytes_(most_bytes) {}
 
-  // One shard's file after the other, in their order. Error(corrupt_data), naming `path`, where it does not say what it
-  // has pieces of, or they do not continue those before.
+  // Adds the shards' files one after the other, in order. Error(corrupt_data), naming `path`, if a file does not say
+  // where its pieces belong, or if they do not continue the pieces before.
   void add(const Safetensors& file, const std::string& path);
-  // The whole leaves, in the order in which they began. Error(corrupt_data), naming `unit`, where one has no end.
+  // The whole leaves, in the order in which they began. Error(corrupt_data), naming `unit`, if one is incomplete.
   std::vector<Leaf> finish(const std::string& unit);
   // Keeps their memory alive.
   std::shared_ptr<const void> owner() const { return memory_; }
@@ -38,7 +38,7 @@ class PieceJoiner {
  private:
   struct Joined {
     Leaf leaf;
-    std::int64_t next = 0;  // element that is to come
+    std::int64_t next = 0;  // the next element expected
   };
   std::uint64_t most_bytes_, bytes_ = 0;  // of the leaves
   std::vector<Joined> joined_;

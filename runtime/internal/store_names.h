@@ -12,23 +12,16 @@
 //   checkpoint_0000001000                       a checkpoint, whole
 //   checkpoint_0000001000.safetensors           one of version 0.1
 //   checkpoint_0000001000.tmp-<pid>-<n>@<host>  being written, by that process and those that save with it
-//   checkpoint_0000001000.old-<pid>-<n>@<host>  making room for another of the same steps
+//   checkpoint_0000001000.old-<pid>-<n>@<host>  being replaced by another of the same steps
 //   checkpoint_0000001000.trash-<pid>-<n>@<host>  being removed
-//   checkpoint_0000001000.ahead-<pid>-<n>@<host>  set aside by a run that goes on from an earlier step
+//   checkpoint_0000001000.ahead-<pid>-<n>@<host>  set aside by a run that continues from an earlier step
 //   lines_<n>.jsonl                             lines that checkpoints refer to
 //   .lock                                       locked by the process that writes
-// What has another name is not ours to touch.
+// Entries with other names are left alone.
 namespace giro::detail {
 
-enum class StoreEntryKind {
-  version_1,
-  old,
-  checkpoint,
-  incomplete,
-  trash,
-  ahead
-};  // of the same steps up to
-    // checkpoint the later is better
+// At equal steps, a later kind is better, up to `checkpoint`.
+enum class StoreEntryKind { version_1, old, checkpoint, incomplete, trash, ahead };
 
 struct StoreEntry {
   std::int64_t steps = 0;
@@ -42,16 +35,17 @@ inline constexpr std::string_view kManifestName = "checkpoint.json", kStateName 
 
 std::string path_of(const std::string& dir, std::string_view name);
 std::string host_name();
-// As in "process 123 on host".
+// E.g. "process 123 on host".
 std::string this_process();
 
 std::string unit_name(std::int64_t steps);
-// A name beside a checkpoint's that nothing has yet; `what` is "tmp", "old", "trash" or "ahead".
+// An unused name beside a checkpoint's; `what` is "tmp", "old", "trash" or "ahead".
 std::string side_name(std::int64_t steps, std::string_view what);
 std::string lines_name(std::int64_t number);
 std::optional<std::int64_t> parse_lines_name(std::string_view name);
 
-// What lies there, fewest steps first, of the same steps in the order of the kinds. Empty without a directory.
+// The entries of a directory, fewest steps first, those of equal steps in the order of kinds. Empty without a
+// directory.
 std::vector<StoreEntry> store_entries(FileSystem& files, const std::string& dir);
 
 }  // namespace giro::detail

@@ -47,7 +47,7 @@ T read_number(const Metadata& metadata, const std::string& key, const std::strin
   return number;
 }
 
-// Of version 0.1, which kept it all in the metadata.
+// The record of version 0.1, which kept it in the metadata.
 CheckpointRecord read_record(const Metadata& metadata, const std::string& path) {
   CheckpointRecord record{.steps = read_number<std::int64_t>(metadata, "steps", path),
                           .samples = read_number<std::int64_t>(metadata, "samples", path),
@@ -88,7 +88,7 @@ Safetensors load_file(FileSystem& files, const std::string& unit, const Manifest
   return parse_safetensors(std::move(bytes), path);
 }
 
-// Leaves of one file, and of shards.
+// The leaves of the file of whole leaves, and of shards.
 struct Loaded {
   explicit Loaded(std::uint64_t most_bytes) : joiner(most_bytes) {}
 
@@ -118,7 +118,7 @@ struct Loaded {
   PieceJoiner joiner;
 };
 
-// What is damaged and not needed is left out.
+// Leaves out what is damaged and not needed.
 LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, Needed needed) {
   const Manifest manifest = read_manifest(files, unit);
   std::vector<std::string> skipped;
@@ -163,7 +163,7 @@ LoadedCheckpoint load_unit(FileSystem& files, const std::string& unit, Needed ne
   return loaded;
 }
 
-// What an entry of a directory is called is part of what it says.
+// The steps in an entry's name must agree with its record.
 void check_steps(const StoreEntry& entry, const std::string& path, const CheckpointRecord& record) {
   if (record.steps == entry.steps) return;
   throw Error(ErrorCode::corrupt_data,
@@ -202,7 +202,7 @@ StoredCheckpoints::Item describe(FileSystem& files, const std::string& dir, cons
   return item;
 }
 
-// Those that can be loaded, best last.
+// The entries that can be loaded, best last.
 std::vector<StoreEntry> candidates(FileSystem& files, const std::string& dir) {
   std::vector<StoreEntry> entries = store_entries(files, dir);
   std::erase_if(entries, [](const StoreEntry& entry) { return entry.kind > StoreEntryKind::checkpoint; });
@@ -221,14 +221,14 @@ bool is_damaged(const Error& error) {
          error.code() == ErrorCode::io;
 }
 
-// Whoever writes to the directory may rename and replace them meanwhile: what cannot be read is looked for again, and
-// is unreadable where it still lies there and cannot be read in the same way.
+// A writer may rename and replace checkpoints meanwhile: entries that cannot be read are looked up again. They are
+// unreadable if they are still there and fail in the same way.
 StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir) {
   std::vector<StoreEntry> entries = candidates(files, dir);
   for (std::vector<std::string> before;;) {
     StoredCheckpoints stored;
     for (std::size_t i = 0; i < entries.size(); ++i) {
-      // The one that was to take its place has done so.
+      // The checkpoint that was to replace it has done so.
       const bool replaced =
           entries[i].kind == StoreEntryKind::old && i + 1 < entries.size() && entries[i + 1].steps == entries[i].steps;
       if (replaced) continue;
@@ -259,7 +259,7 @@ LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, Nee
   } catch (const Error&) {
     return load_version_1(files, path);  // if it is not a file either, reading it will say why
   }
-  // One that the caller names may lie somewhere else by now than the lines that it refers to.
+  // A checkpoint that the caller names may have been moved away from the lines it refers to.
   const bool is_unit = std::find(names.begin(), names.end(), kManifestName) != names.end();
   if (is_unit) return load_unit(files, path, std::max(needed, Needed::all_but_lines));
 
@@ -285,8 +285,8 @@ LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, Nee
   std::string latest_error;
   for (int alike = 0;;) {
     if (auto loaded = load_any(entries, needed)) return std::move(*loaded);
-    // Whoever writes to the directory may have replaced them all meanwhile, by others of the same names as well: what
-    // is damaged rather than replaced is so in the same way each time.
+    // A writer may have replaced them all meanwhile, also by checkpoints of the same names. A damaged checkpoint,
+    // unlike a replaced one, fails in the same way each time.
     std::vector<StoreEntry> now = candidates(files, path);
     if (now.empty()) throw Error(ErrorCode::not_found, fmt::format("no checkpoint in the directory '{}'", path));
     const bool same = same_names(entries, now) && !skipped.empty() && skipped.front() == latest_error;
@@ -295,7 +295,7 @@ LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, Nee
     entries = std::move(now);
     if (alike < 2) continue;
     const std::exception_ptr error = newest;
-    if (needed == Needed::all) {  // and none has it: one whose lines are damaged is better than none
+    if (needed == Needed::all) {  // a checkpoint with damaged lines is better than none
       if (auto loaded = load_any(entries, Needed::all_but_lines)) return std::move(*loaded);
     }
     std::rethrow_exception(error);
@@ -329,7 +329,7 @@ std::vector<StoredCheckpoints::Item> superseded(const std::vector<StoredCheckpoi
   for (const std::int64_t resumable : options.resumable) keep_as_of(std::min(resumable, steps));
 
   const std::int64_t every = options.keep_every_n_steps;
-  std::int64_t multiple = 0;  // that the latest of those that stay for good has passed
+  std::int64_t multiple = 0;  // passed by the latest checkpoint kept for good
   std::vector<StoredCheckpoints::Item> found;
   for (std::size_t i = 0; i < items.size(); ++i) {
     const std::int64_t at = items[i].entry.steps;

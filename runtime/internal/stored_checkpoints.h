@@ -12,7 +12,7 @@
 
 namespace giro::detail {
 
-// The checkpoints of a directory, by their manifests alone.
+// The checkpoints of a directory, as their manifests describe them.
 struct StoredCheckpoints {
   struct Item {
     StoreEntry entry;
@@ -20,24 +20,24 @@ struct StoredCheckpoints {
     std::vector<std::string> lines;  // names of the files of lines it refers to
   };
   std::vector<Item> items;        // fewest steps first
-  std::vector<Error> unreadable;  // damaged, foreign, of a newer version, or not to be read just now
+  std::vector<Error> unreadable;  // damaged, foreign, of a newer version, or unreadable at the moment
 };
 StoredCheckpoints stored_checkpoints(FileSystem& files, const std::string& dir);
 
-// What of a checkpoint has to be undamaged for it to be loaded. LoadedCheckpoint::skipped tells what else is damaged.
+// What must be undamaged for a checkpoint to be loaded. LoadedCheckpoint::skipped lists other damage.
 enum class Needed { all, all_but_lines, state };
-// As load_checkpoint; of a directory the newest that has what is needed.
+// Like the public load_checkpoint; from a directory it takes the newest that has what is needed.
 LoadedCheckpoint load_checkpoint(FileSystem& files, const std::string& path, Needed needed);
 
-// Whether a record has a better value for an entry of the logs than another, or one where that has none. NaN is none.
+// Whether `a` has a better value for a log entry than `b`, or has one while `b` has none. NaN counts as none.
 bool is_better(const CheckpointRecord& a, const CheckpointRecord& b, const std::string& monitor,
                const std::string& mode);
 
-// Of those, fewest steps first, what goes once there is a checkpoint of `steps`.
+// The items, fewest steps first, to remove once there is a checkpoint of `steps`.
 std::vector<StoredCheckpoints::Item> superseded(const std::vector<StoredCheckpoints::Item>& items, std::int64_t steps,
                                                 const CheckpointStoreOptions& options);
 
-// Whether a checkpoint that cannot be read because of this gives way to an older one.
+// Whether a checkpoint that fails with this error gives way to an older one.
 bool is_damaged(const Error& error);
 
 }  // namespace giro::detail

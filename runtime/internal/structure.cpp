@@ -9,7 +9,7 @@
 namespace giro {
 namespace {
 
-// ", elements 96 and on of (784, 128)" of a piece.
+// For a piece: ", elements 96 and on of (784, 128)".
 std::string place_of(const Leaf& leaf) {
   return leaf.piece ? fmt::format(", elements {} and on of {}", leaf.piece->begin, to_string(leaf.piece->whole)) : "";
 }

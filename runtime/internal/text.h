@@ -12,7 +12,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
 // The tail of a "no such name" message: "; did you mean 'x'?", or "" when nothing is known.
 std::string suggestion(std::string_view word, const std::vector<std::string>& known);
 
-// The text in quotes, its beginning if it is long, fit for a message of one line: what files hold may be anything.
+// The text in quotes, truncated if long, fit for a one-line message: files may contain anything.
 std::string printable(std::string_view text);
 
 }  // namespace giro

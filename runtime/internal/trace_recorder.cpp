@@ -134,12 +134,12 @@ bool TraceRecorder::take(std::size_t bytes) noexcept {
   return true;
 }
 
-// 0 stands for a name that there is no memory for.
+// 0: there is no memory left for the name.
 std::uint32_t TraceRecorder::name_of(const char* category, const char* name) {
   const auto found = names_.find(Key(category, name));
   if (found != names_.end()) return found->second;
   const Key key(category, name);
-  // It lies in the record and in the map.
+  // It is stored in the record and in the map.
   if (!take(2 * (sizeof(TraceRecord::Name) + key.first.size() + key.second.size()) + 64)) return 0;
   record_->names.push_back({category, name});
   const auto position = static_cast<std::uint32_t>(record_->names.size());

@@ -15,7 +15,7 @@
 
 namespace giro::detail {
 
-// What a trace has recorded. Times are nanoseconds of a steady clock.
+// The contents of a trace. Times are nanoseconds of a steady clock.
 struct TraceRecord {
   struct Name {
     std::string category, name;
@@ -31,10 +31,10 @@ struct TraceRecord {
   std::vector<Name> names;
   std::vector<std::string> tracks;  // threads and streams of devices, by name
   std::deque<Event> events;
-  std::int64_t dropped = 0;  // for which there was no memory
+  std::int64_t dropped = 0;  // because there was no memory left
 };
 
-// The process's one sink of spans: it keeps them while a trace runs, and hands them on as NVTX ranges while a profile
+// The process's only sink of spans: it keeps them while a trace runs, and forwards them as NVTX ranges while a profile
 // does.
 class TraceRecorder final : public SpanSink {
  public:
@@ -43,9 +43,9 @@ class TraceRecorder final : public SpanSink {
 
   // Error(invalid_argument) if one is running.
   void start(std::size_t max_bytes);
-  // From now on it is_recording() no more, but takes what is added to it.
+  // From now on is_recording() is false, but events may still be added.
   void close() noexcept;
-  // What was recorded since start; to be called once for each.
+  // What was recorded since start(). Call once for each start().
   std::shared_ptr<TraceRecord> stop() noexcept;
   bool is_recording() noexcept;
   void set_ranges(bool on) noexcept;
@@ -53,7 +53,8 @@ class TraceRecorder final : public SpanSink {
   Begun begin(const char* category, const char* name) noexcept override;
   void end(const Begun& begun, const char* key, std::int64_t value) noexcept override;
 
-  // What a stream of a device did, on the track of that name. Times before the trace's beginning become that.
+  // Adds what a device's stream did, on the track of that name. Times before the trace's beginning become its
+  // beginning.
   void add(const std::string& track, const char* category, const char* name, std::int64_t begin, std::int64_t end,
            const char* key, std::int64_t value) noexcept;
 
@@ -69,7 +70,7 @@ class TraceRecorder final : public SpanSink {
 
   std::mutex mutex_;
   std::uint64_t run_ = 0;                // traces so far
-  std::shared_ptr<TraceRecord> record_;  // of the one that runs
+  std::shared_ptr<TraceRecord> record_;  // of the running trace, or null
   std::size_t bytes_left_ = 0;
   struct Less {
     using is_transparent = void;

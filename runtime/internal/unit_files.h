@@ -8,13 +8,13 @@
 
 #include "runtime/internal/manifest.h"
 
-// The files of one checkpoint, durable once each call returns, but for their names.
+// Writes the files of one checkpoint. They are durable when each call returns, except for their names.
 namespace giro::detail {
 
-// The whole leaves among those of the state and of what callbacks remember.
+// The whole leaves of the state, and of what callbacks remember.
 std::vector<Manifest::File> write_wholes(FileSystem& files, const std::string& unit, const std::vector<Leaf>& leaves,
                                          const std::vector<Leaf>& arrays);
-// The pieces among them.
+// The pieces of both.
 std::vector<Manifest::File> write_shard(FileSystem& files, const std::string& unit, const Shard& shard,
                                         const std::vector<Leaf>& leaves, const std::vector<Leaf>& arrays);
 void write_manifest(FileSystem& files, const std::string& unit, Manifest manifest);

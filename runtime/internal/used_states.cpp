@@ -10,7 +10,7 @@ namespace giro::detail {
 
 void UsedStates::add(const std::shared_ptr<const StateIdentity>& identity,
                      const std::vector<std::shared_ptr<Collection>>& collections) {
-  auto used = std::ranges::find(used_, identity.get(), &Used::id);  // nothing else is made there while it is watched
+  auto used = std::ranges::find(used_, identity.get(), &Used::id);  // watching it keeps its address from reuse
   if (used == used_.end()) {
     used = used_.insert(used, {identity.get(), identity->made_in, {identity, identity->home}, {}});
   }

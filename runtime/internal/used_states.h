@@ -35,18 +35,19 @@ struct WatchedState {
   }
 };
 
-// The states that are used while a recording is made. Their memory is kept until then, and by what is recorded.
+// The states used while a recording is made. Their memory is kept until the recording is done, and then by the graph.
 class UsedStates {
  public:
   void add(const std::shared_ptr<const StateIdentity>& identity,
            const std::vector<std::shared_ptr<Collection>>& collections);
   void add(const std::vector<WatchedState>& of_replayed_graph);
 
-  // What a recording has to watch from its end on; appends the memory that it keeps to `kept`. A state that the
-  // recording made and dropped is only kept. `main` is neither, as long as it is there: its owner watches it.
+  // The states that a recording must watch from its end on; appends the memory that it keeps to `kept`. A state that
+  // the recording made and dropped is only kept. `main`, as long as it exists, is neither: its owner watches it.
   std::vector<WatchedState> watch(std::uint64_t recording, const StateIdentity* main,
                                   std::vector<std::shared_ptr<const void>>& kept) const;
-  // Names those that work on a stream by their collections, as in " (the state of params, grads, step)"; "" for none.
+  // Names the states that work on a stream by their collections, e.g. " (the state of params, grads, step)"; "" for
+  // none.
   std::string describe(const StreamImpl& stream) const;
 
  private:

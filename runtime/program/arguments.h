@@ -4,7 +4,7 @@
 
 namespace giro {
 
-// How an op uses a tensor among its arguments. An empty one is an argument that is not there.
+// How an op uses a tensor argument. An empty tensor is an omitted argument.
 struct In : Tensor {
   In() = default;
   In(const Tensor& tensor) : Tensor(tensor) {}

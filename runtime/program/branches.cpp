@@ -9,7 +9,7 @@
 namespace giro::detail {
 namespace {
 
-// The memory that is needed while each op runs.
+// The memory needed while each op runs.
 class MemoryInTime {
  public:
   MemoryInTime(std::size_t ops, Temporaries& temporaries) : needed_(ops), temporaries_(temporaries) {
@@ -19,7 +19,7 @@ class MemoryInTime {
     for (const std::size_t bytes : needed_) most_ = std::max(most_, bytes);
   }
 
-  // The first op before `end` during which there is no room for what op `i` uses, or `end`.
+  // The first op after `i` and before `end` during which there is no room for the memory of op `i`; `end` if none.
   std::size_t room_until(std::size_t i, std::size_t end) const {
     for (std::size_t at = i + 1; at < end; ++at) {
       std::size_t more = 0;
@@ -31,7 +31,7 @@ class MemoryInTime {
     return end;
   }
 
-  // Keeps what op `i` uses until op `end`.
+  // Keeps the memory of op `i` until op `end`.
   void keep(std::size_t i, std::size_t end) {
     for (const std::size_t b : temporaries_.of_op[i]) {
       PlannedBlock& block = temporaries_.blocks[b];
@@ -55,8 +55,8 @@ bool branches_are_on() {
 std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, Temporaries& temporaries) {
   std::vector<Branch> branches(ops.size());
   MemoryInTime memory(ops.size(), temporaries);
-  std::size_t joined = ops.size();  // of the next op aside: once that is done, so is this one
-  // From the last: what follows an op is then known to be aside or not.
+  std::size_t joined = ops.size();  // of the next op aside: once that op is done, so is this one
+  // Backwards, so that it is known which later ops are aside.
   for (std::size_t i = ops.size(); i-- > 0;) {
     if (ops[i].keeps_its_place()) continue;
     const auto waits_for = [&](const HeldOp& op) { return op.keeps_its_place() || depend(ops[i].node, op.node); };

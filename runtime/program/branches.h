@@ -7,19 +7,19 @@
 
 namespace giro::detail {
 
-// Where an op of a program runs. Most run one after the other. One that is `aside` starts after all that come before it
-// and runs beside those that follow, up to op `joined`, which waits for it; those aside run one after the other, too.
+// Where an op of a program runs. Most run one after the other. An op that is `aside` starts after all ops before it and
+// runs concurrently with those after it, up to op `joined`, which waits for it. Ops aside also run one after the other.
 struct Branch {
   bool aside = false;
-  std::size_t joined = 0;  // of an op aside; the number of ops: after the last
+  std::size_t joined = 0;  // for an op aside; the number of ops means after the last op
 };
 
-// Whether GIRO_BRANCHES leaves them on, as of now.
+// Whether branches are on: not if GIRO_BRANCHES is 0 now.
 bool branches_are_on();
 
-// Puts ops aside, so that the longest chain of ops gets shorter: each for as long as nothing needs what it does, or for
-// a shorter time if otherwise more memory were needed at once. Temporaries are then needed for as long. All ops
-// are of one stream, but for those that keep their places.
+// Puts ops aside to shorten the longest chain of ops: each for as long as nothing needs its results, or for a shorter
+// time if more memory would be needed at once otherwise. Extends the lifetimes of `temporaries` accordingly. All ops
+// must be of one stream, except those that keep their place.
 std::vector<Branch> plan_branches(const std::vector<HeldOp>& ops, Temporaries& temporaries);
 
 }  // namespace giro::detail

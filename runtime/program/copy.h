@@ -6,7 +6,7 @@
 
 namespace giro::ops {
 
-// The bytes of one tensor to another of as many.
+// Copies the bytes of a tensor to another tensor of the same size.
 struct Copy {
   static constexpr const char* kName = "copy";
   Out to{};

@@ -10,15 +10,15 @@
 
 namespace giro::detail {
 
-// Within a catch: throws on what was caught; an Error that does not name the op gets its name first.
+// Within a catch: throws the caught exception again; an Error that does not name the op gets its name first.
 [[noreturn]] void rethrow_from(const std::string& op);
 
-// Queues what an op of a program does. Errors name the op, and the line of the user's program that made it.
+// Queues the work of an op of a program. Errors name the op, and the line of the user's program that made it.
 void emit(const OpCall& call, const Program::Node& node, const Stream& stream);
 
-// With GIRO_BLOCKING=1 in the environment a step runs op by op, and the host waits after each: so an error of the
-// device is told by the op that has caused it, in place of one that came after it. This is what makes ops wait that the
-// thread queues while one lives, outside of recordings.
+// With GIRO_BLOCKING=1 in the environment a step runs op by op, and the host waits after each. An error of the device
+// is then reported by the op that caused it, not by a later one. While an instance lives, the ops that this thread
+// queues outside of recordings wait.
 class Blocking {
  public:
   Blocking() noexcept : outer_(is_on_) { is_on_ = true; }
@@ -26,10 +26,10 @@ class Blocking {
   Blocking(const Blocking&) = delete;
   Blocking& operator=(const Blocking&) = delete;
 
-  // Whether the environment asks for it, as of now.
+  // Whether the environment asks for it now.
   static bool is_wanted();
 
-  // Waits for what is no op of giro's, if that is to be told apart from the op that follows, and for the op.
+  // Waits for work that is not an op of giro, so that its errors are not attributed to the op, and then for the op.
   static void before(const std::string& op, const Stream& stream) {
     if (is_on_) [[unlikely]]
       wait("work of the program's own, before " + op, stream);
@@ -61,7 +61,7 @@ void run_op(const char* op, const Stream& stream, F&& function) {
 }
 
 struct GraphOwned;
-// Replays a graph whose nodes are all ops, with a wait after each. `number`: of the replay, for errors.
+// Replays a graph of ops only, with a wait after each. `number` is the number of the replay, for errors.
 void replay_op_by_op(const GraphOwned& graph, const Stream& stream, std::int64_t number);
 
 }  // namespace giro::detail

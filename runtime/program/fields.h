@@ -20,7 +20,7 @@ constexpr bool has_fields(std::index_sequence<I...>) {
   return requires { T{(static_cast<void>(I), AnyField())...}; };
 }
 
-// Of an aggregate.
+// The number of fields of an aggregate.
 template <class T, std::size_t kAtMost = 10>
 constexpr std::size_t field_count() {
   static_assert(kAtMost > 0, "a struct of 1 to 10 fields");
@@ -33,7 +33,7 @@ constexpr std::size_t field_count() {
 
 enum class Use { read, written, updated };
 
-// f(field) for each of them.
+// Calls f(field) for each field.
 template <class T, class F>
 void for_each_field(T& of, F&& f) {
   constexpr std::size_t kCount = field_count<std::remove_const_t<T>>();
@@ -71,9 +71,8 @@ void for_each_field(T& of, F&& f) {
   }
 }
 
-// f(tensor, use) for each In, Out and InOut among the arguments of an op: its fields, theirs, and elements of vectors.
-// A type that is put together otherwise has an overload beside it. A tensor that does not say how it is used does not
-// compile.
+// Calls f(tensor, use) for each In, Out and InOut in an op's arguments: its fields, their fields, and elements of
+// vectors. Other composite types need an overload next to them. A plain Tensor does not compile.
 template <class T, class F>
 void for_each_tensor(T& of, const F& f) {
   using Type = std::remove_const_t<T>;

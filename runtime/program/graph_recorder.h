@@ -10,7 +10,7 @@ namespace giro::detail {
 
 class GraphRecorder {
  public:
-  // Graph::record, with ops replaced by others before they are queued.
+  // Like Graph::record, but `rewrite` may replace ops before they are queued.
   static Graph record(const Stream& stream, const std::function<void()>& body, const RecordOptions& options,
                       Rewrite rewrite);
 };

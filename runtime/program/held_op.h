@@ -18,18 +18,18 @@ class Arena;
 
 namespace giro::detail {
 
-// An op as a program holds it: what it will queue, with arguments of its own, so that the values it reads and writes
-// may be given other addresses first.
+// An op held by a program: what it will queue, with its own copy of the arguments, so that the values it reads and
+// writes can be given other addresses first.
 class OpCall {
  public:
   virtual ~OpCall() = default;
   virtual void move(const MemoryMoves& moves) = 0;
   virtual void emit(const Stream& stream) const = 0;
-  // Whether `write` may lie where `read` does, given that nothing else uses what is read there any more.
+  // Whether `write` may lie where `read` does, if nothing else uses the value of `read` any more.
   virtual bool can_write_over(const Tensor& /*write*/, const Tensor& /*read*/) const { return false; }
 };
 
-// A closure with the tensors that it is to be called with: f(tensors..., stream).
+// A closure and the tensors it is called with: f(tensors..., stream).
 template <class F, std::size_t kTensors>
 class ClosureCall final : public OpCall {
  public:
@@ -51,10 +51,10 @@ struct HeldOp {
   enum class Kind {
     op,          // can run by itself; a rule may replace it
     collective,  // of all ranks: it never runs by itself
-    event        // between streams; no node of the program
+    event        // between streams; not a node of the program
   };
 
-  // Nothing else changes places with it.
+  // No other op is moved across it.
   bool keeps_its_place() const noexcept { return kind != Kind::op; }
 
   Program::Node node;

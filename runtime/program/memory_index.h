@@ -9,16 +9,17 @@
 
 namespace giro::rules {
 
-// Which ops of a program touch which memory. Tensors that overlap lie in one region, directly or by way of others: only
-// ops of a tensor's region can touch it. Leaves that an op takes as one flat buffer are one region.
+// Which ops of a program touch which memory. Tensors that overlap, directly or through others, lie in one region, so
+// only ops of a tensor's region can touch it. Leaves that an op takes as one flat buffer are one region.
 class MemoryIndex {
  public:
   explicit MemoryIndex(const std::vector<detail::HeldOp>& ops);
 
-  // In their order. None for memory that no op of the program touched when the index was made.
+  // In program order. Empty for memory that no op touched when the index was made.
   const std::vector<std::size_t>& ops_at(const Tensor& tensor) const;
 
-  // Op `i` touches what `op` does, or no longer. Errors: invalid_argument, for memory in none of the regions.
+  // Adds or removes op `i` for the memory that `op` touches. Errors: invalid_argument, for memory in none of the
+  // regions.
   void add(std::size_t i, const detail::HeldOp& op);
   void remove(std::size_t i, const detail::HeldOp& op);
 

@@ -9,7 +9,7 @@
 
 namespace giro::detail {
 
-// Blocks of memory that a program was traced with, and where they lie instead. Whatever else there is stays.
+// Maps blocks of memory that a program was traced with to their new addresses. Other addresses stay the same.
 class MemoryMoves {
  public:
   void add(const char* from, std::size_t bytes, char* to) { blocks_[from] = {bytes, to}; }

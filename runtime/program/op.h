@@ -14,20 +14,20 @@
 #include "runtime/program/fields.h"
 #include "runtime/program/recording.h"
 
-// An op is a struct of its arguments, in which each tensor says how it is used (arguments.h):
+// An op is a struct of its arguments. The type of each tensor says how the op uses it (arguments.h):
 //
 //   struct Dense {
 //     static constexpr const char* kName = "dense";
 //     Out y;
 //     In x, w, b;
 //     Math math;
-//     double flops() const;  // floating-point operations; 0 where it is left out
+//     double flops() const;  // floating-point operations; 0 if omitted
 //   };
 //   void run(const Dense& op, const Stream& stream);  // queues it
 //
-// It may say besides how many bytes it reads and writes, bytes(), where that is not all of its arguments; and a
-// function beside it, may_write_over(op, write, read), whether `write` may lie where `read` does, given that nothing
-// else uses what is read there any more. All that an op touches has to be among its arguments.
+// An op may also have bytes(), the number of bytes it reads and writes, if that is not all of its arguments, and a
+// function next to it, may_write_over(op, write, read): whether `write` may lie where `read` does, if nothing else uses
+// the value of `read` any more. Everything an op touches must be among its arguments.
 namespace giro::detail {
 
 // An op in a program.
@@ -73,7 +73,7 @@ Program::Node node_of(std::string name, const Op& op) {
 
 namespace giro {
 
-// Queues an op on the stream; within a recording it is held as an op of the program, by that name.
+// Queues an op on the stream; in a recording it is held as an op of the program, under that name.
 template <class Op>
 void queue(const std::string& name, Op op, const Stream& stream) {
   if (!detail::Recording::holds()) return detail::run_op(name.c_str(), stream, [&] { run(op, stream); });

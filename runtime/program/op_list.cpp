@@ -36,7 +36,7 @@ std::optional<std::size_t> OpList::only_reader(std::size_t i, const Tensor& valu
   return all && all->size() == 1 ? std::optional(all->front()) : std::nullopt;
 }
 
-// Whether op `i` has to keep its order with an op in [begin, end).
+// Whether op `i` must keep its order with an op in [begin, end) that is not among `but`.
 bool OpList::depends_on_any(std::size_t i, std::size_t begin, std::size_t end,
                             const std::vector<std::size_t>& but) const {
   const auto meets = [&](const std::vector<Tensor>& tensors, bool is_read) {
@@ -84,7 +84,7 @@ bool OpList::place(Tensor from, Tensor to, std::size_t i, std::size_t k) {
       detail::overlap(from, to)) {
     return false;
   }
-  // Memory that another stream uses may be waited for in between.
+  // Another stream may use the memory, and be waited for in between.
   if (stretch_[i] != stretch_[k] || !is_untouched(to, i, k)) return false;
   const auto lies_within = [&](const Tensor& part) {
     const auto* const begin = static_cast<const char*>(from.raw());

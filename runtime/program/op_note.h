@@ -12,7 +12,7 @@
 
 namespace giro::detail {
 
-// Of work that a recording cannot hold back, before it is queued: queues what is held, and makes a node of it.
+// Call before queueing work that a recording cannot hold back. Queues what is held, and adds a node for the work.
 inline void note_op(std::string op, std::vector<Tensor> writes = {}, std::vector<Tensor> reads = {}) {
   if (!Recording::holds()) return;
   Recording::current()->flush();

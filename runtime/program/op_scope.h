@@ -6,8 +6,8 @@
 
 namespace giro::detail {
 
-// A backend's op runs while one of these lives: it may take the addresses of values that a recording has yet to compute
-// (Tensor::data), for kernels that will run at the replay. Traces show it, and what it queues, by its name.
+// A backend's op runs while an instance lives: it may take the addresses of values that a recording has not computed
+// yet (Tensor::data), for kernels that run at the replay. Traces show the op, and what it queues, under its name.
 class OpScope {
  public:
   explicit OpScope(const char* name) : outer_(std::exchange(name_, name)), span_("op", name) {}
@@ -15,7 +15,7 @@ class OpScope {
   OpScope(const OpScope&) = delete;
   OpScope& operator=(const OpScope&) = delete;
 
-  // Of the calling thread.
+  // In the calling thread.
   static bool is_open() noexcept { return name_ != nullptr; }
   // The name of the innermost one, or null.
   static const char* name() noexcept { return name_; }

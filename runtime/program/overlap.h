@@ -9,7 +9,7 @@
 
 namespace giro::detail {
 
-// Whether two tensors have memory in common. An empty one, as of an argument that is not there, has none.
+// Whether two tensors share memory. An empty one, i.e. an omitted argument, shares none.
 inline bool overlap(const Tensor& a, const Tensor& b) {
   if (!a || !b) return false;
   const auto a_begin = reinterpret_cast<std::uintptr_t>(a.raw()), b_begin = reinterpret_cast<std::uintptr_t>(b.raw());
@@ -23,7 +23,7 @@ inline bool any_overlap(const std::vector<Tensor>& a, const std::vector<Tensor>&
   return std::any_of(b.begin(), b.end(), [&](const Tensor& y) { return any_overlap(a, y); });
 }
 
-// Whether two ops have to keep their order.
+// Whether two ops must keep their order.
 inline bool depend(const Program::Node& a, const Program::Node& b) {
   return any_overlap(a.writes, b.writes) || any_overlap(a.writes, b.reads) || any_overlap(a.reads, b.writes);
 }

@@ -54,7 +54,7 @@ Recording::~Recording() {
 bool Recording::holds() noexcept { return current_ != nullptr && !OpScope::is_open(); }
 
 void Recording::hold(HeldOp op) {
-  if (held_.capacity() == 0) held_.reserve(32);  // growing it would move them all, again and again
+  if (held_.capacity() == 0) held_.reserve(32);  // avoids moving all ops again and again as it grows
   op.stream.impl().check_usable(op.node.op.c_str());
   held_.push_back(std::move(op));
   if (is_shared_) flush();
@@ -76,7 +76,7 @@ void Recording::share() {
 }
 
 Arena& Recording::arena_of(StreamImpl& queued_on) {
-  // On the CPU all that is recorded runs in one order.
+  // On the CPU all recorded work runs in one order.
   StreamImpl& in_order = queued_on.device.is_cpu() ? stream : queued_on;
   auto found = std::find_if(arenas.begin(), arenas.end(), [&](const auto& each) { return each.first == &in_order; });
   if (found == arenas.end()) found = arenas.insert(found, {&in_order, recording_arena(in_order)});
@@ -94,7 +94,7 @@ void Recording::keep(const std::shared_ptr<const void>& memory, const void* addr
   if (std::find(kept.begin(), kept.end(), memory) == kept.end()) kept.push_back(memory);
 }
 
-// Memory for the temporaries, of which what is still in use stays where it is.
+// Plans memory for the temporaries; those still in use keep their addresses.
 Buffer Recording::plan(Temporaries& temporaries, MemoryMoves& moves) {
   auto& blocks = temporaries.blocks;
   if (blocks.empty()) return {};
@@ -114,16 +114,16 @@ void Recording::flush() {
     queue(ops);
   } catch (...) {
     failure_ = std::current_exception();
-    held_ = std::move(ops);  // for whoever reports what it needs
+    held_ = std::move(ops);  // for the memory report
     throw;
   }
 }
 
-// The stream for ops aside; null if there are none, as on the CPU, where all runs in one order.
+// The stream for ops aside; null if there are none, as on the CPU, where all work runs in one order.
 std::shared_ptr<StreamImpl> Recording::put_aside(const std::vector<HeldOp>& ops, Temporaries& temporaries,
                                                  std::vector<Branch>& branches) {
   if (stream.device.is_cpu() || !branches_are_on()) return nullptr;
-  // Ops of another stream have an order of their own; whatever keeps its place is joined with all before it.
+  // Ops on another stream have their own order; an op that keeps its place waits for all ops aside before it.
   if (std::any_of(ops.begin(), ops.end(),
                   [&](const HeldOp& op) { return &op.stream.impl() != &stream && !op.keeps_its_place(); })) {
     return nullptr;
@@ -139,7 +139,7 @@ std::shared_ptr<StreamImpl> Recording::put_aside(const std::vector<HeldOp>& ops,
   return aside;
 }
 
-// Another stream may be late: what it reads or writes shares its memory with nothing.
+// Other streams may run late, so the memory they read or write is not shared.
 void Recording::pin_what_others_use(const std::vector<HeldOp>& ops) {
   for (const HeldOp& op : ops) {
     if (&op.stream.impl() == &stream) continue;

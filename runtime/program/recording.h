@@ -24,11 +24,11 @@ class StreamImpl;
 struct Branch;
 struct Temporaries;
 
-// The recording that this thread makes. While there is one, work that the thread queues on a stream which takes no
-// part in it would be lost to the recording, and run at a time of its own: that is an error.
+// The recording in progress on this thread. Meanwhile, work that the thread queues on a stream outside of the recording
+// would not be recorded, and would run at another time: that is an error.
 //
-// The ops that it queues are held back until all are known, or until work comes of which giro knows too little (a
-// kernel of the user's own): then what is held is rewritten, its temporaries get their memory, and it is queued.
+// Ops are held back until all are known, or until work arrives that giro knows too little about (a user's own kernel).
+// Then the held ops are rewritten, their temporaries get their memory, and they are queued.
 struct Recording {
   // `rewrite` may be null.
   Recording(StreamImpl& stream, Rewrite rewrite);
@@ -36,53 +36,53 @@ struct Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  // Of the calling thread, or null.
+  // The recording of the calling thread, or null.
   static Recording* current() noexcept { return current_; }
   static std::uint64_t current_id() noexcept { return current_ != nullptr ? current_->id : 0; }
-  // For what the host does with values and files, which no replay would do again. Error(invalid_argument) in a
-  // recording, naming the call.
+  // For what the host does with values and files, which no replay would repeat. Error(invalid_argument) in a recording,
+  // naming the call.
   static void expect_none(const char* call);
   static Recording* exchange_current(Recording* other) noexcept { return std::exchange(current_, other); }
 
-  // Whether what this thread queues now is held back: what an op queues itself is not.
+  // Whether work that this thread queues now is held back; work that an op queues itself is not.
   static bool holds() noexcept;
   void hold(HeldOp op);
-  // Holds a closure, f(tensors..., stream), of that kind.
+  // Holds a closure, f(tensors..., stream), as an op of that kind.
   template <class F, std::size_t kTensors>
   void hold(HeldOp::Kind kind, Program::Node node, const Stream& stream, F f,
             const std::array<Tensor, kTensors>& tensors) {
     node.is_op = false;
     hold({std::move(node), stream, std::make_shared<ClosureCall<F, kTensors>>(std::move(f), tensors), kind});
   }
-  // The one op that is held. Error(invalid_argument) if there are none or several.
+  // Takes the one held op. Error(invalid_argument) if there are none or several.
   HeldOp take_only();
   const std::vector<HeldOp>& held() const noexcept { return held_; }
-  // Queues what is held. Temporaries that are still in use keep the addresses that they have. What it throws it throws
-  // each time from then on: ops have been lost.
+  // Queues what is held. Temporaries still in use keep their addresses. After an error every call throws it again,
+  // because ops have been lost.
   void flush();
-  // Holds nothing back any more: somebody has a handle of the stream and queues work of which nobody tells.
+  // Stops holding work back: the stream's handle was given out, and work may be queued that giro does not see.
   void share();
-  // Memory for what an op on that stream needs while it runs.
+  // Memory for the workspaces of ops on that stream.
   Arena& arena_of(StreamImpl& queued_on);
-  // A temporary, at an address of its own.
+  // A temporary with its own address.
   Buffer allocate(std::size_t bytes);
-  // Memory that its work uses, unless it is one of its temporaries.
+  // Keeps memory that the work uses, unless it is one of the recording's temporaries.
   void keep(const std::shared_ptr<const void>& memory, const void* address);
 
   StreamImpl& stream;
-  const std::uint64_t id;  // of this recording and no other
-  // Of its temporaries and of what ops need while they run, by the stream that these are queued on: each is shared with
+  const std::uint64_t id;  // unique
+  // Memory of its temporaries and of workspaces, by the stream that the work is queued on; each arena is shared with
   // other recordings of that stream.
   std::vector<std::pair<StreamImpl*, std::shared_ptr<Arena>>> arenas;
-  std::shared_ptr<Arena> trace;                   // where they lie while it is traced
-  std::vector<std::shared_ptr<const void>> kept;  // what the graph needs besides
+  std::shared_ptr<Arena> trace;                   // where temporaries lie during tracing
+  std::vector<std::shared_ptr<const void>> kept;  // other memory that the graph needs
   UsedStates states;
   PeerList peers;   // that its work waits for
-  Program program;  // its ops that were queued
-  // What queues each node of the program again; null, or past the end, for what is no op of giro's.
+  Program program;  // its ops queued so far
+  // The calls that queue the nodes of the program again; null, or past the end, for work that is not an op of giro.
   std::vector<std::shared_ptr<const OpCall>> calls;
   bool has_events = false;            // events stand for parts of its work
-  std::size_t largest_workspace = 0;  // that an op has asked for, in bytes
+  std::size_t largest_workspace = 0;  // that an op requested, in bytes
 
  private:
   void queue(std::vector<HeldOp>& ops);

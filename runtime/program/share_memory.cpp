@@ -12,7 +12,7 @@ namespace {
 
 struct Uses {
   std::size_t first, last;  // ops
-  std::size_t bytes = 0;    // that any of them touches, from the beginning on
+  std::size_t bytes = 0;    // that any op touches, counted from the beginning
 };
 
 class Sharing {
@@ -41,7 +41,7 @@ class Sharing {
   }
 
  private:
-  // The beginning of the temporary that is this tensor, or that it is part of; else null.
+  // The beginning of the temporary that contains this tensor; null if there is none.
   const char* temporary(const Tensor& tensor) const {
     const auto* const block = trace_.block_at(tensor.raw());
     return block != nullptr && block->second.free && !block->second.pinned ? block->first : nullptr;
@@ -50,7 +50,7 @@ class Sharing {
     return tensor && temporary(tensor) == tensor.raw() && uses_.at(temporary(tensor)).bytes == tensor.bytes();
   }
 
-  // For what op `i` writes, if its value begins there.
+  // Finds memory to reuse for what op `i` writes, if op `i` is the first to use it.
   void take_memory(std::size_t i, const Tensor& write) {
     if (!is_all_of_one(write) || uses_.at(temporary(write)).first != i) return;
     for (const Tensor& read : ops_[i].node.reads) {
@@ -76,8 +76,8 @@ class Sharing {
   const Arena& trace_;
   std::map<const char*, Uses> uses_;
   MemoryMoves moves_;
-  std::vector<char*> taken_;  // at this op
-  bool is_moved_ = false;     // anything
+  std::vector<char*> taken_;  // by the current op
+  bool is_moved_ = false;     // whether any value was moved
 };
 
 }  // namespace

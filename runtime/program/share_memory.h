@@ -10,8 +10,8 @@ class Arena;
 
 namespace giro::detail {
 
-// Lets values take the memory of temporaries that are used up where they are computed, where the op can write over what
-// it reads (OpCall::can_write_over). Ops that then have to keep their order are seen to touch the same memory.
+// Lets a result take the memory of a temporary that is last used by the same op, if the op can write over what it reads
+// (OpCall::can_write_over). Ops that must then keep their order touch the same memory, so their order is kept.
 void share_memory(std::vector<HeldOp>& ops, const Arena& trace);
 
 }  // namespace giro::detail

@@ -12,7 +12,7 @@ class Arena;
 
 namespace giro::detail {
 
-// What a program computes and uses up: those blocks of its trace that nobody holds any more.
+// The intermediate values of a program: the blocks of its trace that are no longer held.
 struct Temporaries {
   Temporaries(const std::vector<HeldOp>& ops, const Arena& trace);
 

@@ -18,7 +18,7 @@ bool is_checkpoint(const std::string& path) {
 }
 
 Contents load_contents(const std::string& path) {
-  std::error_code error;  // load will say what is wrong with a path that cannot be looked at
+  std::error_code error;  // load() reports what is wrong with such a path
   if (!std::filesystem::is_directory(path, error)) {
     Safetensors file = load(path);
     return {path, std::move(file.tensors), std::move(file.memory), std::move(file.metadata), {}};

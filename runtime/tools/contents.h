@@ -11,7 +11,7 @@
 
 namespace giro::tools {
 
-// The tensors that a path leads to.
+// The tensors found at a path.
 struct Contents {
   std::string path;  // of the file or the checkpoint
   std::vector<Leaf> tensors;
@@ -21,11 +21,11 @@ struct Contents {
   Archive archive = Archive();                  // what its run remembers
 };
 
-// Whether it is a checkpoint, rather than a directory of them, if it is there.
+// Whether an existing path is a checkpoint rather than a directory of checkpoints.
 bool is_checkpoint(const std::string& path);
 
 // Reads a safetensors file, a checkpoint, or the newest undamaged one in a directory of checkpoints; prints why newer
-// ones were not taken. Errors: those of load, or for a directory those of load_checkpoint.
+// ones were skipped. Errors: those of load, or for a directory those of load_checkpoint.
 Contents load_contents(const std::string& path);
 
 }  // namespace giro::tools

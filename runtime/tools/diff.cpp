@@ -18,7 +18,7 @@ std::map<std::string, Tensor> by_path(const Contents& contents) {
   return tensors;
 }
 
-// How two tensors of one dtype and shape differ; empty if they are equal to the bit.
+// How two tensors of one dtype and shape differ; empty if they are bitwise equal.
 std::string difference(const Tensor& a, const Tensor& b) {
   return with_elements(a, [&](const auto* first) {
     const auto* second = static_cast<decltype(first)>(b.raw());
@@ -28,7 +28,7 @@ std::string difference(const Tensor& a, const Tensor& b) {
       if (std::memcmp(first + i, second + i, sizeof(*first)) == 0) continue;
       ++differing;
       const double distance = std::abs(static_cast<double>(first[i]) - static_cast<double>(second[i]));
-      if (std::isnan(distance) || distance > largest) largest = distance;  // stays NaN once it is
+      if (std::isnan(distance) || distance > largest) largest = distance;  // NaN stays
     }
     if (differing == 0) return std::string();
     return fmt::format("{} of {} elements differ, by at most {:.6g}", differing, a.count(), largest);

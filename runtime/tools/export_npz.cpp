@@ -14,7 +14,7 @@
 namespace giro::tools {
 namespace {
 
-// NumPy's name of a dtype; empty for bf16, which it does not have.
+// NumPy's name for a dtype; empty for bf16, which it does not have.
 std::string_view numpy_name(DType dtype) {
   switch (dtype) {
     case DType::f32:
@@ -37,7 +37,7 @@ std::string_view numpy_name(DType dtype) {
   return "";
 }
 
-// The header of the NPY format, version 1.0; the data after it begin at a multiple of 64 bytes.
+// The header of the NPY format, version 1.0; the data after it begins at a multiple of 64 bytes.
 std::string npy_header(DType dtype, const Shape& shape) {
   constexpr std::size_t kPrefix = 10, kAlignment = 64;
   std::string text =

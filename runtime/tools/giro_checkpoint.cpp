@@ -1,4 +1,4 @@
-// Looks at checkpoints and files of tensors from a shell: giro-checkpoint --help.
+// Inspects checkpoints and files of tensors from a shell: giro-checkpoint --help.
 
 #include <CLI/CLI.hpp>
 #include <cstdio>

@@ -17,7 +17,7 @@
 namespace giro::tools {
 namespace {
 
-// Without the files of lines beside it, which checkpoints share. Of one that has gone meanwhile 0.
+// Excludes the files of lines, which checkpoints share. 0 for a checkpoint that has been removed meanwhile.
 std::uint64_t bytes_of(FileSystem& files, const std::string& checkpoint) {
   const FileSystem::Status status = files.status(checkpoint);
   if (status.kind != FileSystem::Kind::directory) return status.bytes;

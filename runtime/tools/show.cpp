@@ -37,7 +37,7 @@ std::string statistics(const Tensor& tensor) {
   });
 }
 
-// The parts of a path; the last holds all that lies deeper than is shown.
+// The parts of a path; the last one holds everything deeper than is shown.
 std::vector<std::string_view> parts_of(std::string_view path) {
   constexpr std::size_t kDepth = 16;
   std::vector<std::string_view> parts;
@@ -55,8 +55,8 @@ void print_record(const CheckpointRecord& record) {
   if (!record.not_finite.empty()) fmt::print("NOT FINITE: {}\n", for_terminal(record.not_finite));
 }
 
-// What a run remembers, by name: its records, its arrays, and as LoopState::persist writes them its schedules and
-// callbacks.
+// What a run remembers, by name: its records, its arrays, and its schedules and callbacks as LoopState::persist writes
+// them.
 void print_memory(const Archive& archive) {
   for (const auto& [path, lines] : archive.lines())
     fmt::print("remembers {}: {} lines\n", for_terminal(path), lines.count);
@@ -88,7 +88,7 @@ int show(const std::string& path) {
     print_memory(contents.archive);
   }
 
-  std::vector<std::string_view> above;  // the folders that are printed already
+  std::vector<std::string_view> above;  // the folders printed already
   for (const Leaf& leaf : contents.tensors) {
     std::vector<std::string_view> parts = parts_of(leaf.path);
     const std::string_view name = parts.back();

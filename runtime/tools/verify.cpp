@@ -17,7 +17,7 @@
 namespace giro::tools {
 namespace {
 
-// What tells a checkpoint from another that has taken its name; empty: there is none.
+// Distinguishes a checkpoint from another that has taken its name; empty if there is none.
 std::string identity_of(const std::string& checkpoint) {
   try {
     const std::vector<char> text = posix_file_system()->read(detail::path_of(checkpoint, detail::kManifestName));
@@ -27,7 +27,7 @@ std::string identity_of(const std::string& checkpoint) {
   }
 }
 
-// Whether it was copied somewhere else without the lines that it refers to.
+// Whether it was copied elsewhere without the lines it refers to.
 bool lies_alone(const std::string& checkpoint) {
   FileSystem& files = *posix_file_system();
   const std::string dir = detail::path_of(checkpoint, "..");
@@ -37,7 +37,7 @@ bool lies_alone(const std::string& checkpoint) {
   });
 }
 
-// `named`: by the user, rather than found in a directory.
+// `named`: given by the user, rather than found in a directory.
 bool is_good(const std::string& checkpoint, bool named) {
   for (std::string before = identity_of(checkpoint);;) {
     std::string wrong;
@@ -51,7 +51,7 @@ bool is_good(const std::string& checkpoint, bool named) {
     } catch (const Error& error) {
       wrong = error.what();
     }
-    // The run that saves there may have removed it, or put another in its place.
+    // The run that saves there may have removed or replaced it.
     std::error_code ignored;
     if (!named && !std::filesystem::exists(checkpoint, ignored)) {
       fmt::print("removed meanwhile: {}\n", wrong);

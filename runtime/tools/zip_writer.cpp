@@ -23,11 +23,11 @@ std::string u32(std::uint32_t value) { return little_endian(value); }
 std::string u64(std::uint64_t value) { return little_endian(value); }
 
 constexpr std::uint16_t kVersion = 45;         // the first with 64-bit sizes
-constexpr std::uint16_t kUtf8 = 1 << 11;       // of the name
+constexpr std::uint16_t kUtf8 = 1 << 11;       // the name is UTF-8
 constexpr std::uint16_t kStored = 0;           // not compressed
 constexpr std::uint16_t kDate = (1 << 5) | 1;  // 1980-01-01: the same tensors give the same bytes
 constexpr std::uint16_t kWide = 1;             // the extra field that holds 64-bit sizes
-constexpr std::uint16_t kSeeWide16 = 0xffff;   // look there
+constexpr std::uint16_t kSeeWide16 = 0xffff;   // see the extra field
 constexpr std::uint32_t kSeeWide32 = 0xffffffff;
 
 void check_name(const std::string& name) {

@@ -9,15 +9,15 @@
 
 namespace giro::tools {
 
-// Writes a zip archive whose members are stored as they are, in its 64-bit form, which has no limits on sizes.
+// Writes a zip archive of uncompressed members, in the 64-bit format, which has no limits on sizes.
 class ZipWriter {
  public:
   explicit ZipWriter(FileSystem::Writer& file) : file_(file) {}
 
-  // A member that consists of two parts, one after the other. Error(invalid_argument) for a name that could end up
-  // elsewhere when it is unpacked, or that an archive cannot hold.
+  // Adds a member that consists of two parts, one after the other. Error(invalid_argument) for a name that could be
+  // unpacked elsewhere, or that an archive cannot hold.
   void add(const std::string& name, std::string_view head, std::string_view body);
-  // The directory of what was added: the end of the archive.
+  // Writes the directory of the members, which ends the archive.
   void finish();
 
  private:

@@ -1,7 +1,7 @@
-// own_kernel: an op of your own in a recorded train step, with a CUDA kernel, its twin on the CPU and a gradient.
+// own_kernel: an op of your own in a recorded train step, with a CUDA kernel, a CPU version of it and a gradient.
 //
-// A line is drawn through samples of which every tenth is far off. The squared error is led astray by those; the smooth
-// L1 loss, whose gradient is never larger than 1, hardly notices them.
+// Fits a line to samples of which every tenth is an outlier. The squared error is misled by the outliers; the smooth L1
+// loss, whose gradient is never larger than 1, hardly notices them.
 //
 //   own_kernel [auto | cpu | cuda]
 
@@ -21,7 +21,7 @@ namespace nn = giro::nn;
 using giro::Tensor;
 
 #if OWN_KERNEL_WITH_CUDA
-// Both in own_kernel.cu. They launch kernels on the stream, which may be recording.
+// Both are in own_kernel.cu. They launch kernels on the stream, which may be recording.
 void smooth_l1_cuda(const Tensor& losses, const std::vector<Tensor>& in, CUstream_st* stream);
 void smooth_l1_slope_cuda(const Tensor& slopes, const std::vector<Tensor>& in, CUstream_st* stream);
 #else
@@ -47,7 +47,7 @@ void smooth_l1_slope_cpu(const Tensor& slopes, const std::vector<Tensor>& in) {
   }
 }
 
-// The op, element by element. The gradient is written with ops of giro and with another kernel; targets want none.
+// The op, element by element. Its gradient uses ops of giro and another kernel; targets need none.
 nn::Var smooth_l1(const nn::Var& predictions, const nn::Var& targets) {
   return nn::call("smooth_l1", {.shape = predictions.shape()}, {predictions, targets},
       {.cuda = smooth_l1_cuda, .cpu = smooth_l1_cpu, .vjp = [](auto&, auto& dy, auto& in) {
@@ -78,7 +78,7 @@ giro::Dataset samples() {
       samples);
 }
 
-// The three numbers of the line that has the least `loss`.
+// The three numbers of the line with the smallest `loss`.
 std::vector<float> fit_line(
     giro::Device device, const std::function<nn::Var(const nn::Var& predictions, const nn::Var& targets)>& loss) {
   const auto data = samples().shuffle(0).repeat().batch(100).to(device);
@@ -98,7 +98,7 @@ std::vector<float> fit_line(
   return line;
 }
 
-// The largest difference of the three from what they are.
+// The largest error of the three numbers.
 float error_of(const std::vector<float>& line) {
   return std::max({std::abs(line[0] - 3), std::abs(line[1] + 2), std::abs(line[2] - 1)});
 }

@@ -1,5 +1,6 @@
-// What saving and loading a checkpoint costs, beside dd writing and reading as many bytes on the same disk in the same
-// run: checkpoint_bench --help. tests/bench/README.md says what is compared.
+// Measures the cost of saving and loading a checkpoint. For comparison, dd writes and reads the same number of bytes on
+// the same disk in the same run. For the options see checkpoint_bench --help; tests/bench/README.md says what is
+// compared.
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -42,7 +43,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// A directory that goes with this.
+// A directory that the destructor removes.
 class Folder {
  public:
   explicit Folder(const fs::path& parent) {
@@ -73,10 +74,10 @@ void dd(const fs::path& from, const fs::path& to, const char* conversion = "") {
   if (std::system(command.c_str()) != 0) throw std::runtime_error("this failed: " + command);
 }
 
-// Nothing that was written before is still on its way to a disk.
+// Waits until everything that was written before has reached the disk.
 void settle() { ::sync(); }
 
-// Lets the kernel forget what it has read of a directory's files.
+// Drops a directory's files from the page cache.
 void drop_cache(const fs::path& directory) {
   for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
     const int file = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
@@ -138,7 +139,7 @@ giro::State make_state(std::int64_t bytes) {
   return state;
 }
 
-// What a repetition measures: seconds, the mean of two runs, and peaks of memory in copies of the state.
+// The results of a repetition: seconds as the mean of two runs, and memory peaks in copies of the state.
 struct Repetition {
   double dd_write = 0, snapshot = 0, write = 0, removal = 0, blocked = 0, save_async_call = 0, async_total = 0;
   double dd_read_cold = 0, read_cold = 0, load_cold = 0, dd_read_warm = 0, read_warm = 0, load_warm = 0;
@@ -160,7 +161,7 @@ class Bench {
     source.write(static_cast<const char*>(state_.collection("params").bytes().raw()), bytes_);
     if (!source.flush()) throw std::runtime_error("cannot write " + source_.string());
     snapshot_ = take();
-    save();  // so that there is an older one to remove, and the directory is locked
+    save();  // leaves an older checkpoint to remove, and locks the directory
   }
 
   std::int64_t bytes() const { return bytes_; }
@@ -168,8 +169,8 @@ class Bench {
   Repetition repeat() {
     using R = Repetition;
     R r, unused;
-    // Each runs once early and once late, after a run that does not count: what writes or reads first pays for the
-    // memory that the system has to find for its cache.
+    // Each runs once early and once late, after a run that does not count: the first to write or read also pays for the
+    // memory of the page cache.
     measure_dd_write(unused);
     measure_dd_write(r);
     measure_synchronous(r);
@@ -362,7 +363,7 @@ class Summary {
   }
   std::string time(Field field) const { return fmt::format("{:.6f} s", median_of(field)); }
   std::string copies(Field field) const { return fmt::format("{:.3f} copies", median_of(field)); }
-  // Of two that were measured in the same repetition.
+  // The ratio of two fields, taken within each repetition.
   std::string ratio(Field above, Field below, const char* unit) const {
     return fmt::format("{:.1f} % {}", 100 * median_of([&](const Repetition& r) { return r.*above / r.*below; }), unit);
   }

@@ -1,5 +1,5 @@
-// What a stream of checkpoints costs by itself where nobody looks at the tensors: one at every step, beside a plain
-// loop over the same small steps. "step" is the time of one.
+// The cost of a stream of checkpoints while nobody looks at the tensors: a checkpoint at every step, compared with a
+// plain loop over the same small steps. "step" is the time of one step.
 
 #include <benchmark/benchmark.h>
 

@@ -1,6 +1,11 @@
+<<<<<<< HEAD
 // What expressions cost on the CPU, on one thread or as many as OMP_NUM_THREADS says: chains in the cache and in
 // memory, softmax, LayerNorm, sums, losses with their gradients, AdamW. Beside them copies, on one thread.
 // expression_peers.py times the same in PyTorch and JAX.
+=======
+// The cost of expressions on one CPU thread: chains in the cache and in memory, softmax, LayerNorm, sums, losses with
+// their gradients, AdamW, and plain copies for comparison. expression_peers.py times the same in PyTorch and JAX.
+>>>>>>> plain
 
 #include <benchmark/benchmark.h>
 #include <omp.h>
@@ -68,7 +73,7 @@ void chain_of_20_bf16(benchmark::State& state) {
 }
 BENCHMARK(chain_of_20_bf16)->Arg(1 << 16)->Unit(benchmark::kMicrosecond);
 
-// x + y, which is nothing but memory.
+// x + y, which is limited by memory alone.
 void add(benchmark::State& state) {
   const std::int64_t n = state.range(0);
   Builder b(Shape{n}, 0);
@@ -126,7 +131,7 @@ void layer_norm(benchmark::State& state) {
 }
 BENCHMARK(layer_norm)->Args({128, 768})->Args({1024, 768})->Args({16384, 768})->Unit(benchmark::kMicrosecond);
 
-// Of the loss sum(f(inputs) dy): it and its gradients by the inputs, the first of which is of dy's shape.
+// Computes the loss sum(f(inputs) dy) and its gradients by the inputs. dy has the shape of the first input.
 void with_gradients(benchmark::State& state, const std::vector<Shape>& shapes, std::int64_t bytes,
                     const std::function<nn::Var(const std::vector<nn::Var>&)>& f) {
   use_one_thread_or_as_told();
@@ -173,7 +178,7 @@ BENCHMARK(sum_of_columns)->Unit(benchmark::kMicrosecond);
 void sum_of_all(benchmark::State& state) { sum_of(state, Shape{1 << 26}, contiguous(Shape{1 << 26}), 1); }
 BENCHMARK(sum_of_all)->Unit(benchmark::kMicrosecond);
 
-// relu(x + b) over a small batch, of which a step has many.
+// relu(x + b) over a small batch. A step has many of these.
 void small(benchmark::State& state) {
   const Shape shape{32, 10};
   Builder b(shape, 0);
@@ -184,7 +189,7 @@ void small(benchmark::State& state) {
 }
 BENCHMARK(small);
 
-// Leaves whose elements decay and others that do not, as a model's weights and biases.
+// Leaves with weight decay and leaves without it, like a model's weights and biases.
 void adamw(benchmark::State& state) {
   const std::int64_t granule = optim::UpdateTensors::kGranule, granules = (state.range(0) + granule - 1) / granule;
   const std::int64_t n = granules * granule;
@@ -214,7 +219,7 @@ void adamw(benchmark::State& state) {
 }
 BENCHMARK(adamw)->Arg(16)->Arg(7850)->Arg(124'000'000)->Unit(benchmark::kMicrosecond);
 
-// Of x, y and the result, as the chain reads and writes them.
+// Copies x to y.
 void copy(benchmark::State& state) {
   const auto n = static_cast<std::size_t>(state.range(0));
   const auto x = numbers(state.range(0)), y = numbers(state.range(0));

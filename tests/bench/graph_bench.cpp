@@ -1,7 +1,8 @@
-// What a graph of a GPU costs beside its kernels' work: a node, a launch, a branch, the gap between two kernels. Times
-// are the device's, but for those called host_*. Without a GPU every case says so, and is skipped.
-// With times of its own Google Benchmark knows no end by the clock, and would go on until parts of microseconds add up
-// to half a second: so the iterations are counted.
+// The overhead of a GPU graph beyond the work of its kernels: per node, per launch, per branch, and between two
+// kernels. Times are measured on the device, except in the cases called host_*. Without a GPU every case says so and is
+// skipped.
+// With manual times Google Benchmark has no limit in wall time. It would go on until fractions of microseconds add up
+// to half a second, so the number of iterations is fixed.
 
 #include <benchmark/benchmark.h>
 
@@ -20,16 +21,16 @@
 
 namespace {
 
-constexpr std::int64_t kMost = 128;  // nodes of a chain, and steps of a launch
-constexpr int kStepNodes = 6;        // as a linear step has
+constexpr std::int64_t kMost = 128;  // the most nodes in a chain and steps in a launch
+constexpr int kStepNodes = 6;        // as many as a linear step has
 constexpr int kRounds = 1'000;
 
-// A state with a counter, which an op of one thread increments, and another beside it.
+// A state with two counters, which ops of one thread increment.
 struct Counters {
   Counters() : state(giro::Device::cuda()), other(state.stream().device()) {
     for (const char* name : {"a", "b"}) state.add(name, {{"", giro::DType::i64, {}}});
   }
-  // Ops in a chain.
+  // Queues a chain of `ops` increments.
   void count(const char* name, std::int64_t ops, const giro::Stream& stream) const {
     for (std::int64_t i = 0; i < ops; ++i) giro::increment(state.at(name), 1, stream);
   }
@@ -46,7 +47,7 @@ bool skips(benchmark::State& benchmark) {
   return true;
 }
 
-// Seconds of `times` replays in a row, of which each counts as `parts`.
+// Reports the time of `times` replays in a row, divided by `parts`.
 void time_replays(benchmark::State& benchmark, const giro::Graph& graph, const giro::Stream& stream, std::int64_t times,
                   double parts) {
   graph.replay(stream, times);
@@ -56,7 +57,7 @@ void time_replays(benchmark::State& benchmark, const giro::Graph& graph, const g
   }
 }
 
-// A node of a chain of so many, in a graph of one launch.
+// The time per node of a chain, in a graph of one launch.
 void node_of_chain(benchmark::State& benchmark) {
   if (skips(benchmark)) return;
   const Counters counters;
@@ -65,7 +66,7 @@ void node_of_chain(benchmark::State& benchmark) {
   time_replays(benchmark, graph, counters.state.stream(), 1, static_cast<double>(nodes));
 }
 
-// A step of six nodes, of so many steps in one launch.
+// The time per step of six nodes, with several steps in one launch.
 void step_of_launch(benchmark::State& benchmark) {
   if (skips(benchmark)) return;
   const Counters counters;
@@ -73,7 +74,7 @@ void step_of_launch(benchmark::State& benchmark) {
   time_replays(benchmark, graph, counters.state.stream(), benchmark.range(0), static_cast<double>(benchmark.range(0)));
 }
 
-// What the host spends on such a step, in a launch of so many.
+// The host's time per step of that kind, with several steps in one launch.
 void host_step_of_launch(benchmark::State& benchmark) {
   if (skips(benchmark)) return;
   const Counters counters;
@@ -91,7 +92,7 @@ void host_step_of_launch(benchmark::State& benchmark) {
   }
 }
 
-// Two chains of so many nodes: one after the other, or as two branches between a first and a last node.
+// Two chains of equal length: one after the other, or as two branches between a first and a last node.
 void two_chains(benchmark::State& benchmark, bool as_branches) {
   if (skips(benchmark)) return;
   const Counters counters;
@@ -116,7 +117,7 @@ void two_chains(benchmark::State& benchmark, bool as_branches) {
   time_replays(benchmark, graph, stream, 1, 1);
 }
 
-// From one kernel to the next in a chain of 128 in one graph.
+// The time per kernel in a chain of 128 kernels in one graph.
 void gap(benchmark::State& benchmark, bool programmatic) {
   if (skips(benchmark)) return;
   const std::optional<giro::bench::LaunchGap> chain =

@@ -1,4 +1,4 @@
-// What logging costs on the host: making, copying and committing the logs of a step, and reading the history back.
+// The host's cost of logging: making, copying and committing the logs of a step, and reading the history back.
 
 #include <benchmark/benchmark.h>
 
@@ -35,7 +35,7 @@ void make_logs(benchmark::State& state) {
 }
 BENCHMARK(make_logs);
 
-// As a recorded step does: its logs are a copy of those that it was recorded with.
+// A recorded step does this: it copies the logs that it was recorded with.
 void copy_logs(benchmark::State& state) {
   const Logs logs = four_entries(0.5);
   for (auto _ : state) benchmark::DoNotOptimize(Logs(logs));
@@ -63,7 +63,7 @@ void commit(benchmark::State& state) {
 }
 BENCHMARK(commit)->Arg(10'000)->Arg(kRecords)->Unit(benchmark::kMicrosecond);
 
-// Every other step logs an entry more.
+// Every other step logs one more entry.
 void commit_alternating(benchmark::State& state) {
   const Logs even = four_entries(0.5);
   const Logs odd = Logs(even).add_metric("evaluated", 1);

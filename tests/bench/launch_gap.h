@@ -5,13 +5,13 @@
 
 namespace giro::bench {
 
-// A chain of kernels that do nothing, as one graph of the GPU; with or without programmatic dependent launch, by which
-// a kernel begins while the one before it ends.
+// A chain of kernels that do nothing, as one GPU graph. With programmatic dependent launch, a kernel begins while the
+// previous one ends.
 class LaunchGap {
  public:
-  // Nothing where the device cannot, or there is none.
+  // Returns nothing if there is no device or if the device does not support it.
   static std::optional<LaunchGap> make(int kernels, bool programmatic);
-  // That the device takes for the chain.
+  // The device's time for the whole chain.
   double seconds() const;
 
  private:

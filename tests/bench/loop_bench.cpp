@@ -1,4 +1,4 @@
-// What a loop costs by itself: steps and states that do next to nothing, eight callbacks.
+// The loop's own overhead: steps and states that do next to nothing, and eight callbacks.
 
 #include <benchmark/benchmark.h>
 
@@ -40,7 +40,7 @@ giro::Logs step_and_log(std::int64_t& state) {
       .add_metric("gradient_norm", value);
 }
 
-// Callbacks that are due every hundred steps and more, each by a schedule of its own.
+// Callbacks that are due every hundred steps or less often, each with its own schedule.
 Tasks seldom(int count) {
   Tasks tasks;
   for (int i = 0; i < count; ++i) tasks.emplace_back(every(100 * (i + 1)), step);
@@ -52,7 +52,7 @@ Tasks seldom_and(giro::Schedule schedule, giro::Callback<std::int64_t, std::int6
   return tasks;
 }
 
-// Counts as "step" the seconds that one of `steps` steps takes.
+// Reports the seconds per step as the counter "step".
 void run(benchmark::State& benchmark, const Tasks& tasks, std::int64_t steps = kSteps) {
   for (auto _ : benchmark) {
     auto result = giro::loop(std::int64_t{0}, std::views::iota(std::int64_t{0}, steps), tasks);
@@ -75,7 +75,7 @@ void callable_schedule(benchmark::State& benchmark) {
   run(benchmark, seldom_and([](const giro::Elapsed& elapsed) { return elapsed.steps % 100 == 0; }, step));
 }
 
-// The same with a progress bar that is shown what was logged, less what four_entries_each_step takes.
+// The same with a progress bar that shows the logs. Subtract the time of four_entries_each_step to get the bar's own.
 void bar_each_step(benchmark::State& benchmark, const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(
       path.empty() ? std::tmpfile() : std::fopen(path.c_str(), "w"), std::fclose);
@@ -85,7 +85,7 @@ void bar_each_step(benchmark::State& benchmark, const std::string& path) {
   run(benchmark, tasks);
 }
 
-// The same with TensorBoard's scalars of what was logged, in a directory that lies in memory.
+// The same with the logs written as TensorBoard scalars, into a directory in memory.
 void tensorboard_each_step(benchmark::State& benchmark) {
   const giro::test::TemporaryDirectory dir;
   Tasks tasks = seldom_and(every(1), step_and_log);
@@ -93,7 +93,7 @@ void tensorboard_each_step(benchmark::State& benchmark) {
   run(benchmark, tasks);
 }
 
-// As the README writes it: a checkpoint's schedule awaits the end.
+// As in the README: a checkpoint's schedule that includes the end.
 void all_seldom_and_last(benchmark::State& benchmark) {
   Tasks tasks = seldom(kCallbacks - 1);
   tasks.emplace_back(every(1'000) | giro::last(), step);
@@ -105,9 +105,8 @@ void one_each_step_and_last(benchmark::State& benchmark) {
   run(benchmark, tasks);
 }
 
-// What the host does for each step in which a device step has logged four scalars: from the row that the device has
-// written to the history. The rows are written before the time is taken. Steps arrive as they are launched, so many at
-// a time.
+// The host's time per step in which a device step logs four scalars: from the row that the device has written to the
+// history. The rows are written before the clock starts. range(0) steps arrive at a time, as if from one launch.
 void four_scalars_through_the_journal(benchmark::State& benchmark) {
   using giro::DType;
   const giro::Stream stream(giro::Device::cpu());

@@ -1,6 +1,6 @@
 #include "tests/bench/launch_gap.h"
 
-// Stands in for launch_gap.cu in a build without the toolkit.
+// Replaces launch_gap.cu in a build without the CUDA toolkit.
 namespace giro::bench {
 
 struct LaunchGap::Chain {};

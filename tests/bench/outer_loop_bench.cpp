@@ -1,4 +1,4 @@
-// What a chunk of jaxloop's outer loop costs by itself: a step that counts, one of them a chunk.
+// The overhead of a chunk of jaxloop's outer loop. A chunk is one step, which increments a counter.
 
 #include <benchmark/benchmark.h>
 
@@ -30,7 +30,7 @@ giro::Dataset one_row() {
       .to(giro::Device::cpu());
 }
 
-// Counts as "chunk" the seconds that one of them takes.
+// Reports the seconds per chunk as the counter "chunk".
 void count_chunks(benchmark::State& benchmark, std::int64_t chunks) {
   benchmark.counters["chunk"] = benchmark::Counter(
       static_cast<double>(chunks), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);

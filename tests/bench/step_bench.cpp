@@ -1,5 +1,5 @@
-// What a step costs the host, for the models of the sample: recording it, and calling it once it is recorded. On the
-// CPU a call is the step's work itself, so those models have a batch of one image of 4 x 4 there: little but the calls.
+// The host's cost of a step, for the sample's models: recording it, and calling the recorded step. On the CPU a call
+// does the step's work itself, so there the batch is one image of 4 x 4, and little but the call remains.
 //
 //   step_bench [--device=cuda]
 
@@ -60,7 +60,7 @@ struct Training {
 
 giro::Device device = giro::Device::cpu();
 
-// A recording for each iteration.
+// One recording per iteration.
 void record(benchmark::State& benchmark, bool cnn) {
   Training training(cnn, 32, 28, device);
   const giro::Batch batch = *training.data.begin();
@@ -70,7 +70,7 @@ void record(benchmark::State& benchmark, bool cnn) {
   }
 }
 
-// A call for each iteration, its logs thrown away.
+// One call per iteration. Its logs are discarded.
 void call(benchmark::State& benchmark, bool cnn) {
   Training training(cnn, device.is_cuda() ? 32 : 1, device.is_cuda() ? 28 : 4, device);
   const auto step = training.make_step();

@@ -17,7 +17,7 @@
 
 namespace giro::test {
 
-// At the beginning of a step, each having taken `step_time` seconds.
+// The Elapsed at the start of a step, if each step takes `step_time` seconds.
 inline Elapsed at_step(std::int64_t steps, double step_time = 1) {
   const double date = 1000 + step_time * static_cast<double>(steps);
   return {.steps = steps, .samples = steps, .date = date, .date_start = 1000};
@@ -25,7 +25,7 @@ inline Elapsed at_step(std::int64_t steps, double step_time = 1) {
 
 inline Logs loss_of(double value) { return logs().add_metric("loss", value); }
 
-// A file, to which whole lines are written.
+// A file; the bar writes whole lines to it.
 class BarFile : public testing::Test {
  protected:
   ~BarFile() override { std::fclose(file_); }
@@ -51,7 +51,7 @@ class BarFile : public testing::Test {
   std::FILE* file_ = std::tmpfile();
 };
 
-// A pseudo-terminal, on which the line is drawn over itself.
+// A pseudo-terminal; the bar redraws its line in place.
 class BarTerminal : public testing::Test {
  protected:
   BarTerminal() {
@@ -74,7 +74,8 @@ class BarTerminal : public testing::Test {
     const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
     ASSERT_EQ(::ioctl(slave_, TIOCSWINSZ, &size), 0);
   }
-  // What has been written since the last call. A terminal delivers when it likes, but in order: up to a mark.
+  // Returns what was written since the last call. A terminal delivers with a delay but in order, so this reads up to a
+  // mark.
   std::string written() {
     constexpr char kMark = '\x01';
     EXPECT_EQ(::write(slave_, &kMark, 1), 1);

@@ -1,5 +1,5 @@
-// A run that keeps its best states beside those that it goes on from: wherever it ends, each restart goes on, and
-// leaves what a run leaves that was not interrupted.
+// A run keeps its best states next to the states that it resumes from. Wherever it ends, each restart goes on, and
+// leaves the same files as an uninterrupted run.
 
 #include <gtest/gtest.h>
 
@@ -33,14 +33,14 @@ namespace {
 
 using test::expect_error;
 
-// GIRO_RESTARTS in all, over the tests of this file; a few of them by default.
+// GIRO_RESTARTS is the total over this file's tests; the default is small. `share` is a percentage of it.
 int restarts(int share) {
   const char* const all = std::getenv("GIRO_RESTARTS");
   return std::max(share * (all != nullptr ? std::atoi(all) : 60) / 100, 4);
 }
 
 constexpr std::int64_t kWalkSteps = 30;
-// Better now and then, also in steps in which the run is saved besides, which are 4, 9, 14 and so on.
+// The loss improves now and then, also in steps 4, 9, 14 and so on, in which the run itself is saved too.
 double loss_after(std::int64_t step) {
   constexpr int kLosses[kWalkSteps] = {90, 80, 85, 81, 60, 70, 65, 59, 58, 57, 80, 81, 56, 70, 50,
                                        52, 51, 53, 49, 60, 61, 48, 47, 55, 44, 45, 43, 60, 61, 62};
@@ -58,7 +58,7 @@ State make_walk() {
   return state;
 }
 
-// Steps 0 to 29, some of which fail: the data, a callback, or the file system.
+// Faults of steps 0 to 29: in the data, in a callback, or in the file system.
 struct Faults {
   std::int64_t no_batch = -1, throws = -1;
   std::shared_ptr<FileSystem> files = posix_file_system();
@@ -102,7 +102,7 @@ LoopResult<State> run_in(const std::string& dir, const Saves& saves, const Fault
   return loop(make_walk(), NumberedSteps{faults.no_batch}, tasks);
 }
 
-// The names of all files but locks, and what is in those that hold tensors.
+// The names of all files but locks and lines, and the content of those that hold tensors.
 std::map<std::string, std::string> files_in(const std::string& dir) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(dir)) {
@@ -114,7 +114,7 @@ std::map<std::string, std::string> files_in(const std::string& dir) {
 }
 std::vector<float> values_of(const State& state) { return to_host<float>(state.at("params/x"), state.stream()); }
 
-// Whether the best states of all that have been saved up to the latest of `last` can be found.
+// Expects the best states of all steps up to the latest one in `last` to be there.
 void expect_best_as_of_last(const std::string& dir, std::int64_t keep) {
   const std::int64_t steps = std::max<std::int64_t>(CheckpointStore(dir + "/last").latest_steps(), 0);
   std::vector<std::pair<double, std::int64_t>> expected;
@@ -131,7 +131,7 @@ void expect_best_as_of_last(const std::string& dir, std::int64_t keep) {
 
 class BestBesideLast : public testing::Test {
  protected:
-  // A run that ends by each of the faults and is started again, and then ends as one that had none.
+  // A run that ends by each of the faults and is restarted must end like a run without faults.
   void check(const Saves& saves, const std::vector<Faults>& faults) {
     const test::TemporaryDirectory whole;
     const auto expected = run_in(whole.path(), saves);
@@ -151,7 +151,7 @@ class BestBesideLast : public testing::Test {
     EXPECT_EQ(values_of(found.state), values_of(expected.state));
     EXPECT_EQ(found.history.column("loss"), expected.history.column("loss"));
     EXPECT_EQ(files_in(dir.path()), left);
-    EXPECT_EQ(values_of(run_in(dir.path(), saves).state), values_of(expected.state));  // it is over
+    EXPECT_EQ(values_of(run_in(dir.path(), saves).state), values_of(expected.state));  // the run is over
     EXPECT_EQ(files_in(dir.path()), left);
     ended_ += ended;
   }
@@ -174,7 +174,7 @@ std::vector<Saves> all_saves(bool with_asynchronous) {
   return all;
 }
 
-// Fails every call from one on, as if the process had died there, or only those that write, as on a full disk.
+// Fails every call from number `end` on, as if the process had died, or only the writing calls, as on a full disk.
 class EndingFiles final : public test::FaultyFileSystem {
  public:
   EndingFiles(std::size_t end, bool is_full)
@@ -203,7 +203,7 @@ std::size_t calls_of(const Saves& saves) {
 }
 
 TEST_F(BestBesideLast, GoesOnWhereverItsFileSystemEnds) {
-  const std::vector<Saves> all = all_saves(/*with_asynchronous=*/false);  // the faults are for one thread
+  const std::vector<Saves> all = all_saves(/*with_asynchronous=*/false);  // the faults only support one thread
   const int count = restarts(60);
   std::mt19937 random(7);
   for (int i = 0; i < count; ++i) {
@@ -230,7 +230,8 @@ TEST_F(BestBesideLast, GoesOnAfterAnErrorInAnyStep) {
   EXPECT_EQ(ended_, count);
 }
 
-// What lies ahead is set aside, said, and not found; and in a run that begins anew it is an error, as ever.
+// Checkpoints later than the resumed step are set aside and reported, and no longer found. In a run that starts anew
+// they are an error.
 TEST_F(BestBesideLast, WhatLiesAheadIsSetAsideAndSaid) {
   const test::TemporaryDirectory dir;
   const auto run = [&](std::int64_t stop, const std::vector<Callback<State, int>>& on_start) {
@@ -251,7 +252,7 @@ TEST_F(BestBesideLast, WhatLiesAheadIsSetAsideAndSaid) {
     return all;
   };
   EXPECT_EQ(run(6, {}), "");
-  EXPECT_EQ(steps(), (std::vector<std::int64_t>{4, 6}));  // 4 for a run that goes on from there
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{4, 6}));  // step 4 is kept for a run that resumes there
   expect_error(ErrorCode::invalid_argument, {"giro::Checkpoint", "step 6 is saved there, later than step 0"},
                [&] { run(8, {}); });
   const std::string report = run(5, {resume(dir / "last")});
@@ -261,14 +262,14 @@ TEST_F(BestBesideLast, WhatLiesAheadIsSetAsideAndSaid) {
   EXPECT_EQ(CheckpointStore(dir / "best").latest()->record.best, 6);
   const auto names = posix_file_system()->list(dir / "best");
   const auto is_aside = [](const std::string& name) { return name.find(".ahead-") != std::string::npos; };
-  EXPECT_EQ(std::count_if(names.begin(), names.end(), is_aside), 1);  // step 6 has not come again
+  EXPECT_EQ(std::count_if(names.begin(), names.end(), is_aside), 1);  // step 6 has not been saved again
   run(6, {resume(dir / "last")});
   const auto after = posix_file_system()->list(dir / "best");
   EXPECT_EQ(std::count_if(after.begin(), after.end(), is_aside), 0);
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{4, 6}));
 }
 
-// The best value that a resumed run begins with is the one that there was at its step.
+// A resumed run starts with the best value that there was at its step.
 TEST_F(BestBesideLast, AResumedRunBeginsWithTheBestValueOfItsStep) {
   const test::TemporaryDirectory dir;
   const auto run = [&](const std::vector<double>& losses, const std::vector<Callback<State, int>>& on_start) {
@@ -283,12 +284,12 @@ TEST_F(BestBesideLast, AResumedRunBeginsWithTheBestValueOfItsStep) {
     return CheckpointStore(dir / "best").best("loss", "min")->record;
   };
   EXPECT_EQ(run({7, 5, 6, 3}, {}).best, 3);
-  // Step 4 turns out otherwise: worse than 5, and not than what was there.
+  // Step 4 has another value this time. It is compared with 5, the best up to step 3, not with the 3 that was saved.
   EXPECT_EQ(run({7, 5, 6, 6}, {resume(dir / "last")}).steps, 2);
   EXPECT_EQ(run({7, 5, 6, 4}, {resume(dir / "last")}).best, 4);
 }
 
-// A program of two loops that go on from each other, and keep the best of both in one directory.
+// A program with two loops, the second going on from the first, that keeps the best of both in one directory.
 TEST_F(BestBesideLast, SeveralLoopsOfAProgramGoOn) {
   const auto program = [](const std::string& dir, const Faults& faults) {
     const auto train = [&](State state, const Elapsed& elapsed, const std::string& last_dir, std::int64_t stop) {
@@ -351,7 +352,7 @@ TEST_F(BestBesideLast, ACheckpointThatWasUsedByHandGoesIntoALoop) {
   EXPECT_EQ(CheckpointStore(dir.path()).latest_steps(), 9);
 }
 
-// The loss overflows, and the parameters are finite still.
+// The loss overflows while the parameters are still finite.
 void check_divergence_saves_nothing(const CheckpointOptions& options, bool checkpoint_first) {
   const test::TemporaryDirectory dir;
   Checkpoint save = checkpoint(dir.path(), options);

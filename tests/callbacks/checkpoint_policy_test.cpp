@@ -1,4 +1,4 @@
-// When a run is saved besides its schedule, and what becomes of a save that fails.
+// When a run is saved outside its schedule, and the effects of a failed save.
 
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ std::vector<std::int64_t> steps_in(const std::string& dir) {
   return steps;
 }
 
-// Does something in one step.
+// Calls `f` in one step.
 auto in_step(std::int64_t step, std::function<void()> f) {
   return [step, f = std::move(f)](const State&, const Elapsed& elapsed) {
     if (elapsed.steps == step) f();
@@ -65,7 +65,7 @@ TEST(CheckpointPolicy, ASignalSavesTheRunThatItEnds) {
         {{every(1), count}, {every(10), checkpoint(dir.path())}, {every(1), in_step(6, [&] { std::raise(signal); })}});
     EXPECT_EQ(result.interrupted, signal);
     EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{7});
-    // And it goes on.
+    // The run can go on.
     const auto rest = loop(make_state(), std::vector<int>(20), {{every(1), count}, {every(10), checkpoint(dir.path())}},
                            {.on_start = {resume(dir.path())}});
     EXPECT_EQ(value_of(rest.state), 20);
@@ -73,7 +73,7 @@ TEST(CheckpointPolicy, ASignalSavesTheRunThatItEnds) {
   }
 }
 
-// A launcher or a scheduler asks again while the run saves.
+// A launcher or a scheduler signals again while the run saves.
 struct FilesWithSignals final : test::FaultyFileSystem {
   bool asks_again = false;
   void rename(const std::string& from, const std::string& to) override {
@@ -96,7 +96,7 @@ TEST(CheckpointPolicy, SignalsThatComeAgainDoNotCostTheSave) {
   EXPECT_EQ(steps_in(dir.path()), std::vector<std::int64_t>{7});
 }
 
-// What last() brings then has the batch of the step, as in a loop that saves nothing.
+// Callbacks due by last() then get the batch of the step, as in a loop that saves nothing.
 TEST(CheckpointPolicy, TheEndThatASignalBringsHasItsBatch) {
   for (const bool saves : {false, true}) {
     const test::TemporaryDirectory dir;
@@ -129,7 +129,7 @@ TEST(CheckpointPolicy, SigusrSavesAndTheRunGoesOn) {
   State state = make_state();
   restore(state, dir.path());
   EXPECT_EQ(value_of(state), 5);
-  // Afterwards the signal is the program's again; so it is in a loop that saves nothing.
+  // Afterwards the signal belongs to the program again, as it does in a loop that saves nothing.
   EXPECT_EQ(std::signal(SIGUSR1, before), SIG_DFL);
   static int heard = 0;
   std::signal(SIGUSR1, [](int) { ++heard; });
@@ -138,7 +138,7 @@ TEST(CheckpointPolicy, SigusrSavesAndTheRunGoesOn) {
   std::signal(SIGUSR1, before);
 }
 
-// A range whose batch number `fails` cannot be made, at once or as it is asked for.
+// A range that cannot make batch number `fails`.
 struct Failing {
   int fails;
   struct Iterator {
@@ -169,7 +169,7 @@ TEST(CheckpointPolicy, AnErrorBetweenTwoStepsSavesTheRun) {
   EXPECT_EQ(value_of(rest.state), 20);
 }
 
-// Within a step the state may be half of two, so what is saved stays the last whole one.
+// Within a step the state may be half updated, so the last complete checkpoint stays.
 TEST(CheckpointPolicy, AnErrorWithinAStepSavesNothing) {
   const test::TemporaryDirectory dir;
   const Tasks tasks{{every(1), count},
@@ -288,7 +288,7 @@ TEST(CheckpointPolicy, TheBestStaysWhateverIsSavedBesides) {
     EXPECT_EQ(CheckpointStore(best).latest()->record.best, 0.5);
     EXPECT_EQ(steps_in(latest), std::vector<std::int64_t>{signal == SIGTERM ? 7 : 9});
   }
-  // Nor does it become any other where both save the same step in one directory.
+  // The best is also kept if both callbacks save the same step in one directory.
   (void)loop(make_state(), std::vector<int>(4),
              {{every(1), {count, log}},
               {every(1), checkpoint(dir / "both", {.monitor = "loss"})},
@@ -319,7 +319,7 @@ TEST(CheckpointPolicy, TwoRunsAtATimeDoNotSaveInOneDirectory) {
   std::vector<int> data(10);
   const Tasks tasks{{every(1), count}, {every(1), checkpoint(dir.path())}};
   giro::Run first(make_state(), data, tasks), second(make_state(), data, tasks);
-  first.advance(at(0));  // it has begun, and saved nothing yet
+  first.advance(at(0));  // it has begun, but saved nothing
   expect_error(ErrorCode::invalid_argument, {"is being written by process"}, [&] { second.advance(at(1)); });
   (void)first.finish();
 }
@@ -339,7 +339,7 @@ TEST(CheckpointPolicy, ACheckpointThatWasCopiedAloneIsRestored) {
   EXPECT_EQ(value_of(state), 4);
 }
 
-// A run of `stop` steps that logs its steps.
+// A run of `stop` steps that logs the state's value in each.
 LoopResult<State> run_and_log(const BackupAndRestore& saves, std::int64_t stop) {
   return loop(make_state(), std::vector<int>(200),
               {{every(1),
@@ -355,7 +355,7 @@ TEST(CheckpointPolicy, ADamagedHistoryCostsNoCheckpoint) {
   const test::TemporaryDirectory dir;
   (void)run_and_log(backup_and_restore(dir / "model"), 100);
   std::string lines = test::read_text(dir / "model/lines_0.jsonl");
-  ASSERT_GT(lines.size(), 2048u);  // of more than one part
+  ASSERT_GT(lines.size(), 2048u);  // more than one part
   lines[lines.size() / 2] ^= 1;
   test::write_text(dir / "model/lines_0.jsonl", lines);
 
@@ -378,13 +378,13 @@ TEST(CheckpointPolicy, ADamagedHistoryCostsNoCheckpoint) {
   EXPECT_EQ(logged.back(), 120);
   EXPECT_EQ(logged.front(), 1);
 
-  // What it has saved is whole.
+  // Its own save is complete.
   const BackupAndRestore third = backup_and_restore(dir / "model");
   EXPECT_EQ(run_and_log(third, 121).history.size(), logged.size() + 1);
   EXPECT_TRUE(third.restored().skipped.empty());
 }
 
-// What the run logs now is seen, however many of the records before it are gone.
+// The run sees its new logs, however many of the earlier records are lost.
 TEST(CheckpointPolicy, ARunSeesItsLogsAfterADamagedHistory) {
   const test::TemporaryDirectory dir;
   const auto run = [&](History before, std::int64_t stop) {
@@ -431,7 +431,7 @@ TEST(CheckpointPolicy, DamagedMemoryOfCallbacksCostsNoState) {
   EXPECT_EQ(value_of(state), 9);
   ASSERT_EQ(restored.skipped.size(), 1u);
   EXPECT_NE(restored.skipped[0].find("memory.safetensors"), std::string::npos);
-  // But a run is not brought back in part.
+  // A run is not resumed with only some of its parts.
   expect_error(ErrorCode::corrupt_data, {"memory.safetensors", "checksum"}, [&] { (void)run(); });
 }
 
@@ -501,7 +501,7 @@ TEST(CheckpointPolicy, ResumeBeginsWhereThereIsNothingAndRefusesAnotherDataset) 
                 {.stop = at(4)});
   };
   EXPECT_EQ(value_of(run(3).state), 4);
-  EXPECT_EQ(value_of(run(3).state), 4);  // it is over
+  EXPECT_EQ(value_of(run(3).state), 4);  // the run is over
   expect_error(ErrorCode::invalid_argument, {"batch_size is 4", "saved with one whose batch_size is 3"},
                [&] { (void)run(4); });
   first_row = 1;
@@ -533,7 +533,7 @@ TEST(CheckpointPolicy, ResumeTellsWhatDoesNotMatch) {
 TEST(RunDirectory, NumbersRunsAndRefusesThoseThatAreThere) {
   const test::TemporaryDirectory dir;
   const RunDirectoryOptions fresh{.parent = dir / "runs"}, resumes{.resume = true, .parent = dir / "runs"};
-  EXPECT_EQ(run_directory("", resumes), dir / "runs/1");  // the first
+  EXPECT_EQ(run_directory("", resumes), dir / "runs/1");  // the first run
   EXPECT_EQ(run_directory("", resumes), dir / "runs/1");
   EXPECT_EQ(run_directory("", fresh), dir / "runs/2");
   for (const char* other : {"runs/007", "runs/x", "runs/3.old"}) posix_file_system()->create_directories(dir / other);

@@ -28,7 +28,7 @@ namespace {
 
 using test::expect_error;
 
-// A state like a training one, its values following from `value`, after `step` steps if it counts them.
+// A state like that of a training, with values derived from `value`, and with a step count if `step` is given.
 State make_state(float value, std::int64_t step = -1, Device device = Device::cpu()) {
   State state(device);
   state.add("params", {{"dense0/kernel", DType::f32, {2, 3}}, {"dense0/bias", DType::f32, {3}}});
@@ -75,7 +75,7 @@ TEST(Checkpoint, RestoresWhatItSaved) {
       if (leaf.path.starts_with("grads")) continue;
       EXPECT_EQ(std::memcmp(restored.at(leaf.path).raw(), leaf.value.raw(), leaf.value.bytes()), 0) << leaf.path;
     }
-    // What is not saved stays.
+    // Collections that are not saved stay unchanged.
     EXPECT_EQ(to_host<float>(restored.at("grads/dense0/kernel"), restored.stream()), std::vector<float>(6, -7));
   }
 }
@@ -113,7 +113,7 @@ TEST(Checkpoint, CountsStepsByTheStateOrElseByTheLoop) {
   };
   EXPECT_EQ(steps_and_samples(make_state(1), elapsed_at(0)), std::pair(std::int64_t{1}, std::int64_t{0}));
   EXPECT_EQ(steps_and_samples(make_state(1), elapsed_at(10, 320)), std::pair(std::int64_t{11}, std::int64_t{352}));
-  // In front of the train step.
+  // The checkpoint callback comes before the train step.
   EXPECT_EQ(steps_and_samples(make_state(1, 20), elapsed_at(20, 640)), std::pair(std::int64_t{20}, std::int64_t{640}));
   EXPECT_EQ(steps_and_samples(make_state(1, 31), elapsed_at(30, 960)), std::pair(std::int64_t{31}, std::int64_t{992}));
 }
@@ -152,7 +152,7 @@ TEST(Checkpoint, RefusesToGoBehindALaterOne) {
   checkpoint(dir.path())(elapsed_at(999), state);
   expect_error(ErrorCode::invalid_argument, {dir.path(), "step 1000 is saved", "later than step 1;", "overwrite"},
                [&] { checkpoint(dir.path())(elapsed_at(0), state); });
-  // A loop hears of it before its first step.
+  // A loop reports it before its first step.
   int steps = 0;
   const std::vector<int> batches(3);
   const auto count = [&](State&) { ++steps; };
@@ -161,7 +161,7 @@ TEST(Checkpoint, RefusesToGoBehindALaterOne) {
   });
   EXPECT_EQ(steps, 0);
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000001000")});
-  // The same step again is no earlier one.
+  // Saving the same step again is allowed.
   checkpoint(dir.path())(elapsed_at(999), state);
 
   checkpoint(dir.path(), {.overwrite = true})(elapsed_at(0), state);
@@ -180,7 +180,7 @@ TEST(Checkpoint, RefusesAStateThatWasMovedFrom) {
   save(elapsed_at(1), moved);
 }
 
-// In a recorded step it would save once, when that is recorded.
+// In a recorded step it would save only once, during the recording.
 TEST(Checkpoint, RefusesToSaveWhatIsBeingRecorded) {
   const test::TemporaryDirectory dir;
   const State state = make_state(1, 1);
@@ -189,7 +189,7 @@ TEST(Checkpoint, RefusesToSaveWhatIsBeingRecorded) {
   EXPECT_TRUE(names_in(dir.path()).empty());
 }
 
-// Of a state whose bias is NaN from step 4 on, which is saved every second step and at the end; the run stops in
+// The bias of the state is NaN from step 4 on. The state is saved every second step and at the end; the run stops in
 // step 5.
 void check_keeps_the_last_finite(Device device, bool checkpoint_first) {
   const test::TemporaryDirectory dir;
@@ -235,7 +235,7 @@ TEST(Checkpoint, WhatIsNotFiniteGivesWayToWhatIs) {
   EXPECT_TRUE(save(elapsed_at(1), infinite));
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000002")});
   EXPECT_TRUE(save(elapsed_at(2), finite));
-  EXPECT_FALSE(save(elapsed_at(2), infinite));  // nor over the same step's
+  EXPECT_FALSE(save(elapsed_at(2), infinite));  // nor does it replace the same step's checkpoint
   EXPECT_FALSE(save(elapsed_at(3), infinite));
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000003")});
   expect_error(ErrorCode::invalid_argument, {dir.path(), "step 4", "params/dense0/kernel"},
@@ -252,7 +252,7 @@ TEST(Checkpoint, LooksAtEveryFloatingType) {
     const test::TemporaryDirectory dir;
     State state(Device::cpu());
     state.add("x", {{"a", dtype, {3}}, {"n", DType::i64, {1}}});
-    from_host(state.at("x/n"), std::vector<std::int64_t>{-1}, state.stream());  // all bits are set
+    from_host(state.at("x/n"), std::vector<std::int64_t>{-1}, state.stream());  // all bits set
     Checkpoint save = checkpoint(dir.path());
     EXPECT_TRUE(save(elapsed_at(0), state));
     std::memcpy(static_cast<char*>(state.at("x/a").raw()) + 2 * size_of(dtype), value, size_of(dtype));
@@ -270,7 +270,7 @@ TEST(Checkpoint, LooksAtEveryFloatingType) {
   check(DType::bf16, std::uint16_t{0x7F7F}, std::uint16_t{0x7F80});
 }
 
-// A value whose state was skipped is not the one to beat.
+// A value of a skipped state does not become the best.
 TEST(Checkpoint, WhatWasSkippedIsNotTheBest) {
   const test::TemporaryDirectory dir;
   const std::vector<double> losses{5, 1, 4};
@@ -283,7 +283,7 @@ TEST(Checkpoint, WhatWasSkippedIsNotTheBest) {
   EXPECT_EQ(names_in(dir.path()), std::vector<std::string>{name_of_step("0000000003")});
 }
 
-// Moves a state's own count of steps on by one.
+// Increments the state's own step count.
 void count_step(State& state) {
   const std::int64_t step = to_host<std::int64_t>(state.at("step"), state.stream()).front();
   from_host(state.at("step"), std::vector<std::int64_t>{step + 1}, state.stream());
@@ -331,8 +331,8 @@ TEST(Checkpoint, GoesBehindALaterOneThatIsDamaged) {
   EXPECT_EQ(restore(state, dir.path()).steps, 2);
 }
 
-// Whichever call fails, be it alone or as the last of the process, a whole checkpoint is there, and so it is after
-// the next save.
+// Whichever call fails, alone or as the process's last, a complete checkpoint remains, and another exists after the
+// next save.
 TEST(Checkpoint, SurvivesAFaultAtEveryCall) {
   const auto save = [](const test::TemporaryDirectory& dir, const std::shared_ptr<FileSystem>& files) {
     State state = make_state(1, 1);
@@ -350,7 +350,7 @@ TEST(Checkpoint, SurvivesAFaultAtEveryCall) {
       bool done = false;
       try {
         save(dir, std::make_shared<test::FaultyFileSystem>(call, crash));
-        done = true;  // as where the older one could not be looked at
+        done = true;  // for example if only the listing of the older checkpoint failed
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::io) << error.what();
         ++failed;
@@ -400,7 +400,7 @@ TEST(Checkpoint, IsABarrierOfTheLoop) {
   EXPECT_EQ(elapsed.samples, 7);
 }
 
-// What the loop's Elapsed holds at the beginning of the next step, exactly, for batches of any sizes.
+// A checkpoint has exactly the Elapsed with which the next step begins, for batches of any sizes.
 TEST(Checkpoint, TellsWhereTheNextStepBegins) {
   const std::vector<std::int64_t> batches{5, 3, 8, 1, 4};
   for (const bool behind : {true, false}) {
@@ -425,7 +425,7 @@ TEST(Checkpoint, TellsWhereTheNextStepBegins) {
   }
 }
 
-// What schedules by samples fire at is the same whether or not the run was cut in two.
+// Schedules by samples are due at the same steps whether or not the run was cut.
 TEST(Checkpoint, AResumedRunFiresAtTheSameSamples) {
   const std::vector<std::int64_t> batches{5, 3, 8, 1, 4, 9, 2, 7, 6, 3, 5, 5};
   const auto size = [](const std::int64_t& batch) { return batch; };
@@ -491,11 +491,11 @@ TEST(Checkpoint, AResumedRunKnowsTheBestOfTheRunsBefore) {
   EXPECT_EQ(run(state.clone(), there, {1. / 3, 0.3}, options), std::vector<std::string>{name_of_step("0000000002")});
   EXPECT_EQ(run(state.clone(), there, {0.3, std::nextafter(1. / 3, 1.)}, options),
             std::vector<std::string>{name_of_step("0000000004")});
-  // A run from the start that overwrites has nothing to do with what was better later.
+  // A run from the start with `overwrite` ignores later, better values.
   CheckpointOptions overwrite = options;
   overwrite.overwrite = true;
   EXPECT_EQ(run(make_state(1, 0), {}, {0.1}, overwrite), std::vector<std::string>{name_of_step("0000000001")});
-  // What was saved for another entry tells nothing.
+  // Values saved for another entry do not count.
   CheckpointOptions other = options;
   other.monitor = "accuracy";
   there = restore(state, dir.path());
@@ -510,7 +510,7 @@ TEST(Checkpoint, NamesTheNearestEntryToAMonitorThatWasNeverLogged) {
   });
 }
 
-// The reference's own test 9: 3 steps with a checkpoint every 2.
+// Reference test 9: 3 steps with a checkpoint every 2.
 TEST(Checkpoint, Reference9ThreeStepsWithACheckpointEveryTwo) {
   const test::TemporaryDirectory dir;
   const auto log = [](const Elapsed& elapsed) { return logs().add_metric("a", static_cast<double>(elapsed.steps)); };
@@ -538,12 +538,12 @@ class RestoreTest : public testing::Test {
     return {{"steps", "5"}, {"samples", "6"}, {"previous_samples", "4"}, {"time", "0.5"}, {"previous_time", "0.25"}};
   }
   std::string path() const { return dir_ / "checkpoint_0000000005.safetensors"; }
-  // A checkpoint in place of the first, of other leaves and metadata.
+  // Replaces the checkpoint by one with other leaves and metadata.
   void write(const std::vector<Leaf>& leaves, const std::map<std::string, std::string>& metadata) {
     replace_file(*posix_file_system(), path(),
                  [&](FileSystem::Writer& file) { write_safetensors(file, leaves, metadata); });
   }
-  // Expects the error, and a state that is as it was.
+  // Expects the error, and an unchanged state.
   void expect_refused(ErrorCode code, std::initializer_list<std::string> words, State state) {
     State before = state.clone();
     expect_error(code, {path()}, [&] { restore(state, dir_.path()); });
@@ -631,13 +631,13 @@ TEST(Restore, TakesTheNewestThatIsNotDamagedAndSaysSo) {
   EXPECT_NE(older.skipped[0].find(name_of_step("0000000003")), std::string::npos) << older.skipped[0];
   EXPECT_NE(older.skipped[1].find(name_of_step("0000000002")), std::string::npos) << older.skipped[1];
 
-  // A file that is asked for by name is the one that is wanted, and another model is no damage.
+  // A checkpoint asked for by name is not replaced by another, and another model is not damage.
   expect_error(ErrorCode::corrupt_data, {name_of_step("0000000002")},
                [&] { restore(state, dir / name_of_step("0000000002")); });
   State other = make_state(0);
   expect_error(ErrorCode::not_found, {name_of_step("0000000001"), "step"}, [&] { restore(other, dir.path()); });
 
-  // A run that goes on from the older one may save.
+  // A run that resumes from the older one may save.
   (void)loop(make_state(1, 1), std::vector<int>(0), {{every(1), checkpoint(dir.path(), {.keep = 3})}},
              {.elapsed = older});
 

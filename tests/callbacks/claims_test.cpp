@@ -1,4 +1,4 @@
-// A run takes hold of all that it writes to before it changes anything.
+// A run claims every file and directory that it writes before it changes anything.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ Logs log_step(State& state) {
   return logs().add_metric("a", 1);
 }
 
-// Content and time of every file below a directory, but of locks that nobody held before.
+// Content and time of every file below a directory, except locks.
 std::map<std::string, std::pair<std::string, std::filesystem::file_time_type>> all_files(const std::string& dir) {
   std::map<std::string, std::pair<std::string, std::filesystem::file_time_type>> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(dir)) {
@@ -56,7 +56,7 @@ std::map<std::string, std::pair<std::string, std::filesystem::file_time_type>> a
   return files;
 }
 
-// What `f` throws in a process of its own.
+// The error that `f` throws in a process of its own.
 std::string error_in_child(const std::function<void()>& f) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);
@@ -85,7 +85,7 @@ std::string error_in_child(const std::function<void()>& f) {
 
 class Claims : public testing::Test {
  protected:
-  // What a run may write with, each by what it writes to.
+  // All callbacks that write, each with the name of its file or directory.
   std::vector<std::pair<std::string, std::function<RunTask()>>> writers() const {
     return {{"log.csv", [this] { return RunTask(every(1), csv_logger(dir_ / "log.csv", {.flush_interval = 0})); }},
             {"log.jsonl", [this] { return RunTask(every(1), jsonl_logger(dir_ / "log.jsonl")); }},
@@ -101,7 +101,7 @@ class Claims : public testing::Test {
   const test::TemporaryDirectory dir_;
 };
 
-// Whichever file the two share, the others are those that an earlier run has left.
+// For each file that the two runs share; the other files were left by an earlier run.
 TEST_F(Claims, ASecondProcessIsRefusedBeforeItTouchesAnything) {
   std::vector<int> data(9);
   (void)loop(claims_state(), data, all_writers(), {.stop = at(3)});
@@ -118,7 +118,7 @@ TEST_F(Claims, ASecondProcessIsRefusedBeforeItTouchesAnything) {
     first.advance(at(4));
     (void)first.finish();
   }
-  // Nobody holds anything any more.
+  // All claims are released.
   EXPECT_EQ(loop(claims_state(), data, all_writers()).elapsed.steps, 9);
 }
 
@@ -140,7 +140,7 @@ TEST_F(Claims, TwoLoopsOfAProcessOnOneFileAreAnError) {
 }
 
 TEST_F(Claims, LoopsOneAfterTheOtherShareAFile) {
-  const CsvLogger kept = csv_logger(dir_ / "log.csv");  // which holds the file between its loops as little as others
+  const CsvLogger kept = csv_logger(dir_ / "log.csv");  // like any other, holds the file only during its loops
   const auto run = [&](const CsvLogger& logger, std::int64_t first, std::int64_t steps) {
     (void)loop(claims_state(), std::vector<int>(static_cast<std::size_t>(steps)),
                {{every(1), log_step}, {every(1), logger}}, {.elapsed = {.steps = first, .samples = first}});
@@ -173,7 +173,7 @@ TEST_F(Claims, ALoopWithinAnotherWritesToItsFileThroughACopy) {
   giro::Run run(claims_state(), data,
                 std::vector<RunTask>{{every(1), log_step}, {every(2), evaluate}, {every(1), log}});
   run.advance(at(3));
-  // The inner loop's end has not given the file away.
+  // The end of the inner loop has not released the file.
   expect_error(ErrorCode::invalid_argument, {"log.csv"}, [&] { csv_logger(dir_ / "log.csv").on_claim(); });
   (void)run.finish();
   const std::string text = read_text(dir_ / "log.csv");
@@ -221,7 +221,7 @@ TEST_F(Claims, AJsonlWriterIsItsFilesOnlyOne) {
   EXPECT_GT(read_text(dir_ / "m.jsonl").size(), before.size());
 }
 
-// As of a process that was killed within replace_file.
+// Temporary files of a process that was killed within replace_file.
 TEST_F(Claims, WhatADeadProcessLeftHalfWrittenGoes) {
   for (const char* name : {"log.csv.tmp-123", "log.jsonl.tmp-7", "board/events.out.tfevents.0000000099.host.1.tmp-55",
                            "log.csv.tmp-mine", "other.csv.tmp-123"}) {

@@ -49,7 +49,7 @@ class Curves : public testing::Test {
   }
   std::string draw(const std::vector<double>& values) const { return draw(history_of("loss", values), {"loss"}); }
 
-  // What holds of every picture: one element a line, closed, with finite numbers, and nothing from elsewhere.
+  // The properties of every picture: closed elements, finite numbers, and nothing loaded from elsewhere.
   static void check(const std::string& svg) {
     EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"")) << svg.substr(0, 100);
     EXPECT_TRUE(svg.ends_with("</svg>\n"));
@@ -62,7 +62,7 @@ class Curves : public testing::Test {
     EXPECT_LT(svg.size(), 100'000u);
   }
 
-  // The points of the line of a class, "raw" or "mean"; moves among them are counted in `pieces`.
+  // The points of the line with a class, "raw" or "mean". `pieces` counts the moves among them.
   static std::vector<Point> line(const std::string& svg, const std::string& name, std::size_t* pieces = nullptr) {
     const std::size_t element = svg.find("<path class=\"" + name + "\"");
     if (element == svg.npos) return {};
@@ -105,7 +105,7 @@ TEST_F(Curves, DrawsEveryPointOfAShortLine) {
   const std::vector<Point> points = line(svg, "mean");
   ASSERT_EQ(points.size(), 3u);
   EXPECT_NEAR(points[1].x - points[0].x, points[2].x - points[1].x, 0.02);
-  EXPECT_NEAR(points[1].y - points[0].y, 2 * (points[1].y - points[2].y), 0.03);  // down is larger
+  EXPECT_NEAR(points[1].y - points[0].y, 2 * (points[1].y - points[2].y), 0.03);  // y grows downwards
   EXPECT_GT(points[1].y, points[0].y);
   EXPECT_TRUE(line(svg, "raw").empty());
 }

@@ -27,7 +27,7 @@ using test::expect_error;
 
 const double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// A state that is no tree of tensors.
+// A state that is not a tree of tensors.
 struct Model {
   int updates = 0;
 };
@@ -39,7 +39,7 @@ auto train_on(std::vector<double> losses) {
   };
 }
 
-// The steps that a loop over these losses makes, and the updates its state then has.
+// The steps of a loop over these losses, and the number of updates in its final state.
 struct Outcome {
   std::int64_t steps;
   int updates;
@@ -77,14 +77,14 @@ TEST(EarlyStopping, MaximizesOnRequest) {
 TEST(EarlyStopping, MinDeltaCounts) {
   const std::vector<double> losses{10, 9.5, 9, 8.5, 8, 7.5, 7};
   EXPECT_EQ(steps(losses, {.patience = 1, .min_delta = 0.25}), 7);
-  EXPECT_EQ(steps(losses, {.patience = 1, .min_delta = 0.5}), 2);  // better by more than that
+  EXPECT_EQ(steps(losses, {.patience = 1, .min_delta = 0.5}), 2);  // must be better by more than that
   EXPECT_EQ(steps(losses, {.patience = 2, .min_delta = 0.75}), 7);
   EXPECT_EQ(steps(losses, {.patience = 2, .min_delta = 1}), 3);
   EXPECT_EQ(steps({1, 1.5, 2.5, 3}, {.patience = 1, .min_delta = 0.75, .mode = "max"}), 2);
 }
 
 TEST(EarlyStopping, NanIsNeverTheBest) {
-  // A first one waits like any value that is not better, and the next number beats it.
+  // A NaN at first counts as a value that is not better, and the next number beats it.
   EXPECT_EQ(steps({kNan, 5, 4, 4}, {.patience = 1}), 4);
   EXPECT_EQ(steps({kNan, kNan, 5, 4}, {.patience = 1}), 2);
   EXPECT_EQ(steps({5, kNan, 4, kNan, kNan, 3}, {.patience = 2}), 5);
@@ -98,7 +98,7 @@ TEST(EarlyStopping, PatienceAsAPeriodSinceTheBest) {
   EXPECT_EQ(steps(losses, {.patience = at({.samples = 4})}), 6);
   EXPECT_EQ(steps(losses, {.patience = at({.samples = 100})}), 8);
 
-  // Seconds, in a loop written by hand.
+  // Seconds, in a hand-written loop.
   EarlyStopping stop = early_stopping("loss", {.patience = at({.time = 10.0})});
   const auto is_over = [&](double date, double loss) {
     return stop(Elapsed{.date = date, .date_start = 0}, logs().add_metric("loss", loss));
@@ -114,10 +114,10 @@ TEST(EarlyStopping, ABaselineHasToBeBeaten) {
   EXPECT_EQ(steps({9, 9, 9, 9}, {.patience = 2, .baseline = 5}), 2);
   EXPECT_EQ(steps({9, 8, 8, 8}, {.patience = 2, .baseline = 5}), 3);
   EXPECT_EQ(steps({9, 4, 4, 4, 4}, {.patience = 2, .baseline = 5}), 4);
-  EXPECT_EQ(steps({9, 5, 5}, {.patience = 2, .baseline = 5}), 3);  // reached is not beaten
+  EXPECT_EQ(steps({9, 5, 5}, {.patience = 2, .baseline = 5}), 3);  // equal to the baseline is not better
 }
 
-// As one loop of all the steps would, whether the second counts on or from 0.
+// Two loops end like one loop over all steps, whether the second continues the count or starts from 0.
 TEST(EarlyStopping, GoesOnInTheNextLoop) {
   const std::vector<double> losses{5, 4, 6, 6, 6, 6, 6, 6, 6, 6};
   for (const std::variant<std::int64_t, Period>& patience :
@@ -166,7 +166,7 @@ TEST(EarlyStopping, TheBestStateIsThatOfAllLoops) {
   auto run = loop(Model(), std::vector<int>(4), tasks);
   EXPECT_EQ(run.state.updates, 2);
   run = loop(run.state, std::vector<int>(2), tasks, {.elapsed = run.elapsed});
-  EXPECT_EQ(run.state.updates, 2);  // no better than the first loop's
+  EXPECT_EQ(run.state.updates, 2);  // not better than in the first loop
   run = loop(run.state, std::vector<int>(2), tasks, {.elapsed = run.elapsed});
   EXPECT_EQ(run.state.updates, 3);
   expect_error(ErrorCode::invalid_argument, {"giro::EarlyStopping", "another type"}, [&] {
@@ -210,7 +210,7 @@ TEST(EarlyStopping, ALoopThatGoesOnWaitsForTheEntry) {
                  {every(1), early_stopping("loss", {.patience = 3})}},
                 {.elapsed = elapsed});
   };
-  EXPECT_EQ(run({.steps = 6}).elapsed.steps, 12);  // first at 8, and three that are no better
+  EXPECT_EQ(run({.steps = 6}).elapsed.steps, 12);  // the first value comes at step 8, then three that are not better
   EXPECT_EQ(run({}).elapsed.steps, 4);
 }
 
@@ -237,12 +237,12 @@ TEST(EarlyStopping, RestoresTheBestOfACopyableState) {
   const std::vector<double> losses{5, 3, 4, 4, 4};
   EXPECT_EQ(run(losses, {.patience = 2, .restore_best = true}), (Outcome{4, 2}));
   EXPECT_EQ(run(losses, {.patience = 2, .restore_best = false}), (Outcome{4, 4}));
-  // Also where something else ends the loop.
+  // Also if the loop ends for another reason.
   EXPECT_EQ(run(losses, {.patience = 100, .restore_best = true}), (Outcome{5, 2}));
   EXPECT_EQ(run({kNan, kNan}, {.patience = 5, .restore_best = true}), (Outcome{2, 2}));
 }
 
-// After which it was not asked again.
+// It was not asked again after that.
 TEST(EarlyStopping, RestoresTheBestThatWasTheLastEvaluation) {
   const std::vector<double> losses{5, 4, 4, 3, 2};
   const EarlyStopping stop = early_stopping("loss", {.patience = 9, .restore_best = true});
@@ -295,7 +295,7 @@ void check_restores_saved_collections(Device device) {
   EXPECT_EQ(to_host<float>(state.at("params/w"), state.stream()), std::vector<float>(3, 3));
   EXPECT_EQ(to_host<float>(state.at("params/b"), state.stream()), std::vector<float>(1, -3));
   EXPECT_EQ(to_host<std::int64_t>(state.at("step"), state.stream()), std::vector<std::int64_t>{3});
-  // What is not saved stays as the last step has left it.
+  // Collections that are not saved stay as the last step left them.
   EXPECT_EQ(to_host<float>(state.at("grads/w"), state.stream()), std::vector<float>(3, -5));
 }
 
@@ -354,7 +354,7 @@ TEST(EarlyStopping, IsABarrier) {
   EXPECT_EQ((Callback<State, int>(early_stopping("loss")).name()), "giro::EarlyStopping");
 }
 
-// The reference's own test 10: 12 steps, validation every 2, a monitored max checkpoint, patience 100.
+// Reference test 10: 12 steps, validation every 2, a monitored max checkpoint, patience 100.
 TEST(EarlyStopping, Reference10TwelveStepsWithAMonitoredCheckpoint) {
   const test::TemporaryDirectory dir;
   const std::vector<double> losses(12, 1);

@@ -1,4 +1,4 @@
-// A callback that throws at any of its hooks: the others end, the error names the callback, and the next run goes on.
+// A callback throws in any of its hooks: the others end, the error names the callback, and the next run goes on.
 
 #include <gtest/gtest.h>
 

@@ -28,7 +28,7 @@ TEST_F(KerasBarFile, DrawsAsKerasDoes) {
   KerasBar bar(options(10'000));
   const Logs logs = giro::logs().add_metric("accuracy", 0.9779).add_metric("loss", 0.0718);
   for (int step = 0; step < 4650; ++step) {
-    // All but the last within an interval.
+    // All but the last fall within one interval.
     bar({.steps = step, .samples = 0, .date = step < 4649 ? 1000.0 : 1007.0, .date_start = 1000}, logs);
   }
   EXPECT_EQ(only_line(), " 4650/10000 [============>.................] - ETA: 8s - accuracy: 0.9779 - loss: 0.0718");
@@ -88,7 +88,7 @@ TEST_F(KerasBarFile, ATotalMayBeOfSamplesOrTime) {
     }
     return lines().back();
   };
-  // 32 samples in 2 s.
+  // 32 samples take 2 s.
   EXPECT_EQ(last_line(at({.samples = 320}), 3), " 96/320 [==>.......] - ETA: 14s");
   EXPECT_EQ(last_line(at({.samples = 300}), 10), "300/300 [==========] - 20s 2s/step");
   EXPECT_EQ(last_line(at({.samples = 300}), 12), "300/300 [==========] - 20s 2s/step");
@@ -96,7 +96,7 @@ TEST_F(KerasBarFile, ATotalMayBeOfSamplesOrTime) {
   EXPECT_EQ(last_line(at({.time = 20.0}), 20), "20s/20s [==========] - 22s 2s/step");
   EXPECT_EQ(last_line(at({.date = 1020.0}), 6), "10s/20s [====>.....] - ETA: 10s");
   EXPECT_EQ(last_line(at(10), 6), " 6/10 [=====>....] - ETA: 8s");
-  // What is furthest on.
+  // The limit that is closest counts.
   EXPECT_EQ(last_line(at({.steps = 100, .samples = 320}), 3), " 96/320 [==>.......] - ETA: 14s");
   EXPECT_EQ(last_line(at({.steps = 4, .samples = 320}), 3), "3/4 [======>...] - ETA: 2s");
 }
@@ -237,7 +237,7 @@ TEST_F(KerasBarFile, ObservesALoop) {
   EXPECT_EQ(line.substr(line.find("loss")), "loss: 2.0000");
 }
 
-// While the bar itself is still there.
+// While the bar object still exists.
 TEST_F(KerasBarFile, LeavesItsLastLineWhenTheLoopEnds) {
   const std::vector<int> batches(3);
   const auto step = [](const Elapsed&) { return loss_of(2); };
@@ -248,11 +248,11 @@ TEST_F(KerasBarFile, LeavesItsLastLineWhenTheLoopEnds) {
   const std::vector<std::string> all = lines();
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[1].substr(0, 38), " 6/10 [=================>............]");
-  // The steps at which the bar was not asked count, too.
+  // Steps at which the bar was not called also count.
   (void)loop(0, std::vector<int>(10), {{every(5), {step, bar}}});
   ASSERT_EQ(lines().size(), 3u);
   EXPECT_EQ(lines()[2].substr(0, 38), "10/10 [==============================]");
-  // A run that is past the total has nothing to show.
+  // A run past the total shows nothing.
   (void)loop(0, batches, {{every(1), {step, bar}}}, {.elapsed = {.steps = 10}});
   EXPECT_EQ(lines().size(), 3u);
 }
@@ -355,13 +355,13 @@ TEST_F(KerasBarTerminal, IsCutToTheWidthButForItsLastLine) {
   EXPECT_EQ(last.back(), '\n');
 }
 
-// Two columns each of a kanji, none of an accent that is put on the letter before it.
+// A kanji takes two columns, a combining accent none.
 TEST_F(KerasBarTerminal, CountsColumns) {
   KerasBar bar({.total = 9, .width = 10, .interval = 0, .out = out_});
   const std::string kanji = "\xe6\x90\x8d", e_acute = "e\xcc\x81";
   resize(22);
   bar(at_step(0), logs().add_metric(kanji + kanji, 1));
-  EXPECT_EQ(written(), "\r1/9 [>.........] - " + kanji);  // 19 and 2; the next has no room
+  EXPECT_EQ(written(), "\r1/9 [>.........] - " + kanji);  // 19 and 2 columns; the next one has no room
   KerasBar other({.total = 9, .width = 10, .interval = 0, .out = out_});
   other(at_step(0), logs().add_metric(e_acute + e_acute + e_acute + e_acute, 1));
   EXPECT_EQ(written(), "\r1/9 [>.........] - " + e_acute + e_acute + e_acute);

@@ -28,7 +28,7 @@ Elapsed logged_at(std::int64_t steps, double seconds = 0) {
   return {.steps = steps, .samples = 32 * steps, .date = 1000 + seconds, .date_start = 1000};
 }
 
-// An output that is no number.
+// An output that is not a number.
 nn::Var image() {
   static std::vector<float> pixels(4);
   return nn::Var(Tensor(pixels.data(), DType::f32, {2, 2}, Device::cpu()), Stream(Device::cpu()));
@@ -40,7 +40,7 @@ TEST(CsvLogger, IsAnObserver) {
   EXPECT_EQ((Callback<int, int>(jsonl_logger(dir / "a.jsonl")).kind()), CallbackKind::observer);
 }
 
-// Of a run whose entries come and go, late and under names that clash.
+// A run with entries that come and go, appear late, and have clashing names.
 TEST(CsvLogger, WritesWhatTheHistoryWrites) {
   const test::TemporaryDirectory dir;
   const auto step = [](const Elapsed& elapsed) {
@@ -80,7 +80,7 @@ TEST(CsvLogger, ALateColumnIsEmptyBefore) {
   CsvLogger log = csv_logger(dir / "log.csv");
   log(logged_at(0), logs().add_metric("a", 1));
   log(logged_at(1), logs().add_metric("b", 2).add_metric("c", 0.5));
-  log(logged_at(2), logs().add_output("image", image()));  // nothing for a file of numbers
+  log(logged_at(2), logs().add_output("image", image()));  // not a number, so not in the file
   log(logged_at(3), logs().add_metric("a", 4));
   log.on_end();
   EXPECT_EQ(test::read_text(dir / "log.csv"),
@@ -105,7 +105,7 @@ TEST(CsvLogger, BeginsAnewOrGoesOnBeforeTheStepsThatAreRunAgain) {
   EXPECT_EQ(log(true, {0, 1, 2}, "a"), "steps,samples,time,a,b\n0,0,0,0,1\n1,32,0,0.25,1\n2,64,0,0.5,1\n");
   EXPECT_EQ(log(true, {1, 2}, "a"), "steps,samples,time,a,b\n0,0,0,0,1\n1,32,0,0.25,1\n2,64,0,0.5,1\n");
   EXPECT_EQ(log(true, {2}, "c"), "steps,samples,time,a,b,c\n0,0,0,0,1,\n1,32,0,0.25,1,\n2,64,0,,1,0.5\n");
-  // A crash has left half a line.
+  // A crash left half a line.
   test::write_text(path, "steps,samples,time,a,b\n0,0,0,0,1\n1,32,0,0.2");
   EXPECT_EQ(log(true, {1}, "a"), "steps,samples,time,a,b\n0,0,0,0,1\n1,32,0,0.25,1\n");
   test::write_text(path, "");
@@ -157,7 +157,7 @@ TEST(CsvLogger, TakesUpTheColumnsOfAFileWhoseNamesClash) {
   EXPECT_EQ(test::read_text(path), "steps,samples,time,losses.x,x,\"p,q\"\n0,0,0,0,0,2\n1,32,0,1,-1,2\n");
 }
 
-// Whichever of the two a run logs, or logs first.
+// Whichever of the two entries a run logs, or logs first.
 TEST(CsvLogger, AColumnStaysTheEntrysThatItWas) {
   const test::TemporaryDirectory dir;
   const std::string path = dir / "log.csv";
@@ -231,7 +231,7 @@ TEST(CsvLogger, FlushesAfterTheInterval) {
   EXPECT_EQ(lines(), 4);
   log(logged_at(3, 9.9), a);
   EXPECT_EQ(lines(), 4);
-  log(logged_at(4, 3), a);  // a clock that was set back
+  log(logged_at(4, 3), a);  // the clock was set back
   EXPECT_EQ(lines(), 6);
   log(logged_at(5, 3), a);
   log.on_end();
@@ -256,7 +256,7 @@ TEST(CsvLogger, TheLastCopyLeavesWhatWasLogged) {
   EXPECT_EQ(test::read_text(dir / "log.csv"), "steps,samples,time,a\n0,0,0,1\n1,32,0,2\n");
 }
 
-// Whichever call fails, the loop says so and names the logger, and the whole lines of the file are right.
+// Whichever call fails, the loop reports it and names the logger, and the complete lines of the file are right.
 TEST(CsvLogger, ReportsAFaultAtEveryCall) {
   const auto step = [](const Elapsed& elapsed) {
     return elapsed.steps == 0 ? logs().add_metric("a", 1) : logs().add_metric("a", 1).add_metric("b", 2);

@@ -129,7 +129,7 @@ TEST(AsyncWriter, WritesInOrderAndFlushJoins) {
   const auto inner = std::make_shared<test::RecordingWriter>();
   AsyncWriter writer(inner);
   Lines expected;
-  for (int step = 0; step < 3'000; ++step) {  // more than may wait at a time
+  for (int step = 0; step < 3'000; ++step) {  // more than the queue holds
     writer.write_scalars(step, {{"x", 1}});
     expected.push_back(fmt::format("scalars {} x=1", step));
   }

@@ -1,4 +1,4 @@
-// A run that is resumed where memory runs out: an error comes out, nothing leaks, and then it goes on.
+// Resuming a run when memory runs out: it fails with an error, nothing leaks, and a second try succeeds.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -17,10 +17,10 @@
 namespace giro {
 namespace {
 
-// So many that what is read of them takes more than kLeastBytes.
+// Enough steps that reading them allocates more than kLeastBytes.
 constexpr std::int64_t kCut = 60, kSteps = 70;
 
-// A run is resumed that has saved so many steps.
+// Resumes a run that saved after kCut steps.
 struct Resumed {
   Resumed() { run(kCut); }
 

@@ -30,7 +30,7 @@ namespace {
 using test::expect_error;
 using Steps = std::vector<std::int64_t>;
 
-// The steps of 1 to `last`, a second each, at which it is due.
+// The steps from 1 to `last`, one second each, at which the action is due.
 Steps due_steps(PeriodicAction action, std::int64_t last) {
   Steps due;
   for (std::int64_t step = 1; step <= last; ++step) {
@@ -41,9 +41,9 @@ Steps due_steps(PeriodicAction action, std::int64_t last) {
 
 TEST(PeriodicAction, IsDueByStepsSecondsAndGivenSteps) {
   EXPECT_EQ(due_steps({"a", {.every_steps = 2}}, 9), (Steps{2, 4, 6, 8}));
-  EXPECT_EQ(due_steps({"a", {.every_secs = 2}}, 9), (Steps{4, 7}));  // more than 2 s after steps 1 and 4
+  EXPECT_EQ(due_steps({"a", {.every_secs = 2}}, 9), (Steps{4, 7}));  // more than 2 s after step 1 and step 4
   EXPECT_EQ(due_steps({"a", {.on_steps = {8, 3}}}, 9), (Steps{3, 8}));
-  // Whatever makes it run, seconds count from there.
+  // Seconds count from the last run, whatever caused it.
   EXPECT_EQ(due_steps({"a", {.every_steps = 5, .every_secs = 3}}, 12), (Steps{5, 9, 10}));
   EXPECT_EQ(due_steps({"a", {}}, 9), Steps{});
 }
@@ -81,8 +81,8 @@ TEST(PeriodicAction, GoesOnAfterAResume) {
   EXPECT_THROW(again(6, 0), Error);
 }
 
-// "ReportProgress every 4, or every .3 s, fires at 4 with the note above; a gap 1→11 is an error", and the parts'
-// shares.
+// "ReportProgress every 4, or every .3 s, fires at 4 with the note above; a gap 1→11 is an error"; also the shares of
+// the parts.
 class ReportProgressTest : public test::BarFile {
  protected:
   ReportProgress report(ReportProgressOptions options) {
@@ -125,9 +125,9 @@ TEST_F(ReportProgressTest, AGapFrom1To11IsAnError) {
 
 TEST_F(ReportProgressTest, TellsTheSharesOfPartsByName) {
   ReportProgress progress = report({.num_train_steps = 10, .every_steps = 1, .every_secs = {}});
-  EXPECT_FALSE(progress.update(1));  // never at its first call
+  EXPECT_FALSE(progress.update(1));  // never on the first call
   auto part = [&, progress](const std::string& name, double end) mutable {
-    const auto timed = progress.timed(name, Stream(Device::cpu()));  // a copy counts for all
+    const auto timed = progress.timed(name, Stream(Device::cpu()));  // copies share the counts
     now_ = end;
   };
   part("test1", 1);
@@ -156,17 +156,17 @@ TEST_F(ReportProgressTest, CountsDaysHoursAndMinutes) {
 }
 
 TEST_F(ReportProgressTest, ReportsInALoop) {
-  // Dated as the steps begin, so that the arbiter's seconds are those of the text.
+  // Times are taken as steps begin, so the arbiter's seconds agree with the text.
   ReportProgress progress = report({.num_train_steps = 10, .every_steps = 4, .every_secs = {}});
   EXPECT_EQ((Callback<int, int>(progress).kind()), CallbackKind::observer);
   EXPECT_TRUE((Callback<int, int>(progress).is_primary_only()));
   const auto result = loop(0, std::vector<int>(10), {{every(1), progress}});
   const std::vector<std::string> all = lines();
-  ASSERT_EQ(all.size(), 3u);  // 4, 8 and the last
+  ASSERT_EQ(all.size(), 3u);  // steps 4 and 8, and the last one
   EXPECT_NE(all[0].find("40.0% (4/10)"), std::string::npos) << all[0];
   EXPECT_NE(all[1].find("80.0% (8/10)"), std::string::npos) << all[1];
   EXPECT_NE(all[2].find("100.0% (10/10), ETA: 0m"), std::string::npos) << all[2];
-  // The next loop begins anew.
+  // The next loop starts anew.
   (void)loop(0, std::vector<int>(4), {{every(1), progress}});
   EXPECT_EQ(lines().size(), 4u);
 }
@@ -251,7 +251,7 @@ TEST(Profile, StartsAt3_7_14AndStopsAt5_10_16) {
   Profile profile(
       seen.hooks({.num_profile_steps = 2, .profile_duration_ms = 2000, .first_profile = 3, .every_steps = 7}));
   for (seen.step = 1; seen.step < 18; ++seen.step) {
-    // Of 7 to 9 it has seen 1.5 s alone.
+    // From step 7 to 9 only 1.5 s pass.
     const double t = seen.step == 9 ? 8.5 : static_cast<double>(seen.step);
     const bool has_begun = profile.update(seen.step, t);
     EXPECT_EQ(has_begun, !seen.started.empty() && seen.started.back() == seen.step);
@@ -276,7 +276,7 @@ TEST(Profile, EndsWithTheLoop) {
   EXPECT_EQ(seen.started.size(), 1u);
   EXPECT_EQ(seen.stopped.size(), 1u);
   EXPECT_FALSE(profile.is_running());
-  // The device's profiler, if there is one.
+  // With the device's profiler, if there is one.
   (void)loop(0, std::vector<int>(4), {{every(1), giro::profile({.first_profile = 2})}});
 }
 
@@ -284,7 +284,7 @@ struct Increment {
   void operator()(int& state) const { ++state; }
 };
 
-// A trace of these steps, and no others.
+// Expects a trace of exactly these steps.
 void expect_traced(const std::string& path, std::int64_t first, std::int64_t last) {
   SCOPED_TRACE(path);
   const test::TraceFile file(path);
@@ -310,17 +310,17 @@ TEST(Profile, LeavesATraceOfEachProfile) {
                {.elapsed = {.steps = done}});
   };
   run(3);
-  // It has begun after three steps, and sees the logs of a step when it is over.
+  // It has begun after three steps, and sees a step's logs when the step is over.
   expect_traced(logdir + "/trace_3.json", 3, 4);
   expect_traced(logdir + "/trace_7.json", 7, 8);
   run(0);
   expect_traced(logdir + "/trace_0.json", 0, 1);
-  run(0, 50);  // one that goes on
+  run(0, 50);  // a run that goes on
   expect_traced(logdir + "/trace_50.json", 50, 51);
   EXPECT_FALSE(detail::is_watched());
 }
 
-// Every hundredth step would be none of those that it is to profile.
+// A profile of consecutive steps is impossible if only every hundredth step is seen.
 TEST(Profile, RefusesToPassOverSteps) {
   Profiled seen;
   const auto run = [&](const Schedule& schedule) {
@@ -344,7 +344,7 @@ TEST(Profile, SaysWhereATraceCannotBeWritten) {
   expect_error(ErrorCode::io, {"task 1, every(1): giro::Profile, at step 2", file},
                [&] { run({.first_profile = 3, .logdir = file}); });
   expect_error(ErrorCode::io, {"giro::Profile, at step 3", "create trace_3.json"}, [&] {
-    const auto files = std::make_shared<test::FaultyFileSystem>(2);  // after the directory
+    const auto files = std::make_shared<test::FaultyFileSystem>(2);  // after creating the directory
     run({.num_profile_steps = 1, .profile_duration_ms = 0, .first_profile = 3, .logdir = dir.path(), .files = files});
   });
   const Trace running;

@@ -41,7 +41,7 @@ class PrecisionTest : public test::OpTest {
     Dataset data;
     TrainState state;
 
-    // One step of jit's or of eager's, on the batches in their order. Its loss and accuracy.
+    // The losses and accuracies of `steps` steps made by jit or eager, on the batches in order.
     template <class Make>
     std::vector<double> train(std::int64_t steps, Make make) {
       const auto step = make([this](TrainState& s, const Batch& batch) {
@@ -64,7 +64,7 @@ class PrecisionTest : public test::OpTest {
     std::vector<double> train(std::int64_t steps) {
       return train(steps, [](auto f) { return jit(std::move(f)); });
     }
-    // Bytes of all leaves that a checkpoint holds.
+    // The bytes of all leaves that a checkpoint contains.
     std::vector<std::vector<std::uint8_t>> bits() const {
       std::vector<std::vector<std::uint8_t>> all;
       for (const auto& collection : state.collections()) {
@@ -93,9 +93,9 @@ class PrecisionTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, PrecisionTest, test::kDevices, test::device_name);
 
-// In units of the rounding of a factor: 2^-8 of bf16, 2^-11 of the others. The first losses average the roundings of
-// logits. From there trainings drift apart, as Adam divides small gradients by their own size: by 1.2 units in bf16 and
-// 8 in f16, which rounds gradients too, where this was written.
+// The unit is the rounding error of a factor: 2^-8 in bf16, 2^-11 in the others. The first loss averages the rounding
+// errors of the logits. Later the trainings drift apart, because Adam divides small gradients by their own size:
+// measured 1.2 units in bf16, and 8 in f16, which also rounds gradients.
 TEST_P(PrecisionTest, LossesStayCloseToThoseInF32) {
   for (const nn::Layer& model : {test::linear_model(), small_cnn()}) {
     const std::vector<double> wanted = training(Precision::f32, model).train(kTrainedSteps);
@@ -151,7 +151,7 @@ TEST_P(PrecisionTest, AnOverflowSkipsTheUpdateAndHalvesTheScale) {
   EXPECT_EQ(t.scalar<std::int64_t>("loss_scale/good_steps"), 0);
   EXPECT_EQ(t.scalar<std::int64_t>("loss_scale/skipped"), 1);
   EXPECT_EQ(t.scalar<std::int64_t>("step"), 4);
-  // It goes on halving until it fits, and then trains.
+  // The scale halves until gradients fit, and then the model trains.
   t.train(30);
   EXPECT_NE(leaves(), before);
   EXPECT_LT(t.scalar<std::int64_t>("loss_scale/skipped"), 30);
@@ -170,7 +170,7 @@ TEST_P(PrecisionTest, ManyGoodStepsDoubleTheScale) {
   EXPECT_EQ(t.scalar<std::int64_t>("loss_scale/good_steps"), 0);
 }
 
-// In f16 the first of the steps are skipped, so that all of loss_scale has something to tell.
+// In f16 the first steps are skipped, so that all of loss_scale changes.
 TEST_P(PrecisionTest, ACheckpointGoesOnWithTheSameBits) {
   for (const Precision precision : test::other_precisions(device())) {
     SCOPED_TRACE(name_of(precision));
@@ -186,7 +186,7 @@ TEST_P(PrecisionTest, ACheckpointGoesOnWithTheSameBits) {
     first.save_to(directory.path(), 4);
     EXPECT_EQ(restore(resumed.state, directory.path()).steps, 4);
     EXPECT_EQ(resumed.bits(), first.bits());
-    // Batches begin anew with each call of train, for all three alike.
+    // Each call of train starts its batches anew, for all three trainings.
     through.train(4);
     resumed.train(4);
     EXPECT_EQ(resumed.bits(), through.bits());
@@ -241,7 +241,7 @@ TEST_P(PrecisionTest, GradientsOfPartsAddUp) {
       size += std::pow(wanted[i], 2);
     }
     EXPECT_GT(size, 0);
-    EXPECT_LT(std::sqrt(difference / size), 0x1p-7);  // a rounding or two of bf16
+    EXPECT_LT(std::sqrt(difference / size), 0x1p-7);  // one or two bf16 rounding errors
   }
 }
 

@@ -1,4 +1,4 @@
-// A profile of a loop whose steps run on a GPU.
+// A profile of a loop with steps on a GPU.
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@
 namespace giro {
 namespace {
 
-// Where the GPU is an emulated one, it counts the calls; else 0.
+// An emulated GPU counts its calls; otherwise 0.
 std::uint64_t calls(const char* name) {
   const auto count = reinterpret_cast<unsigned long long (*)(const char*)>(dlsym(RTLD_DEFAULT, "cuda_on_cpu_calls"));
   return count == nullptr ? 0 : count(name);

@@ -11,7 +11,7 @@
 
 namespace giro::test {
 
-// Notes what it is called with, and throws where a tag is "fail".
+// Records its calls, and throws if the only tag is "fail".
 struct RecordingWriter : MetricWriter {
   void write_scalars(std::int64_t step, const Scalars& scalars) override {
     std::string call = fmt::format("scalars {}", step);

@@ -1,4 +1,4 @@
-// A run that is killed after any of its steps and started again leaves what one leaves that ran through.
+// A run that is killed after any step and restarted leaves the same results as an uninterrupted run.
 
 #include <gtest/gtest.h>
 
@@ -38,13 +38,13 @@ using test::expect_error, test::read_text;
 
 constexpr std::int64_t kRunSteps = 50;
 
-// A clock that stands still, so that what is printed of the time is the same.
+// A clock that stands still, so that printed times are the same.
 class StillClock final : public Arbiter {
  public:
   double now() override { return 1'000; }
 };
 
-// What a run leaves.
+// The results of a run.
 struct Left {
   std::vector<std::uint8_t> state;
   std::int64_t steps = 0, samples = 0;
@@ -65,8 +65,8 @@ class ResumeTest : public test::OpTest {
  protected:
   enum class Data { host, prefetched, resident };
 
-  // Runs up to `until`, or to the end, and says what there is then. `dir` is what outlives the process.
-  // With `signal_at` SIGTERM comes in that step, within its evaluation where it has one.
+  // Runs up to `until`, or to the end, and returns the results so far. `dir` holds what outlives the process. With
+  // `signal_at`, SIGTERM arrives in that step, during its evaluation if it has one.
   static Left run(const std::string& dir, Device device, Data kind, std::optional<std::int64_t> until, bool resumes,
                   std::int64_t signal_at = -1) {
     Dataset train = test::image_dataset(70, 4).shuffle(3).repeat().batch(3);
@@ -107,10 +107,10 @@ class ResumeTest : public test::OpTest {
                      {every(1), train_step},
                      {every({.samples = 13}), evaluate},
                      {every(1), [&](const TrainState&) { signal_if_due(); }},
-                     // The best comes early, so it has to be remembered for long.
+                     // The best state comes early, so it must be remembered for long.
                      {every(4), early_stopping("loss", {.patience = at(31), .min_delta = 0.5, .restore_best = true})},
                      {signal_at < 0 ? every(1) | last() : every(1'000) | last(), checkpoint(dir + "/model")},
-                     // Which is saved at the end alone.
+                     // This is saved only at the end.
                      {last(),
                       [](TrainState& state) {
                         fill(state.at("params/dense0/bias"), 7, state.stream());
@@ -138,7 +138,7 @@ class ResumeTest : public test::OpTest {
       }
     }
     std::fclose(out);
-    // A process that is killed shows nothing more.
+    // A killed process shows nothing more.
     if (until && left.steps == 0) test::write_text(shown, left.shown);
     left.shown = read_text(shown);
     left.csv = read_text(dir + "/log.csv");
@@ -178,7 +178,7 @@ TEST_P(ResumeTest, AfterAnyStepWithResidentData) {
   check(device(), Data::resident, device().is_cpu() ? test::kStride : 11);
 }
 
-// A signal that ends a run leaves what the run needs to go on as if there had been none.
+// A run ended by a signal can go on as if there had been no signal.
 TEST_P(ResumeTest, AfterASignalInAnyStep) {
   const test::TemporaryDirectory whole_dir;
   const Left whole = run(whole_dir.path(), device(), Data::resident, {}, false);
@@ -196,7 +196,7 @@ TEST_P(ResumeTest, AfterASignalInAnyStep) {
   }
 }
 
-// A process may be killed in a run that was resumed itself.
+// A process may be killed in a run that was itself resumed.
 TEST_P(ResumeTest, AgainAndAgain) {
   const test::TemporaryDirectory whole_dir, dir;
   const Left whole = run(whole_dir.path(), device(), Data::resident, {}, false);
@@ -208,7 +208,7 @@ TEST_P(ResumeTest, AgainAndAgain) {
   EXPECT_EQ(rest.history, whole.history);
   EXPECT_EQ(rest.csv, whole.csv);
   EXPECT_EQ(rest.shown, whole.shown);
-  // Once it is over, it stays over.
+  // A finished run stays finished.
   const Left after = run(dir.path(), device(), Data::resident, {}, true);
   EXPECT_EQ(after.state, whole.state);
   EXPECT_EQ(after.steps, whole.steps);

@@ -43,7 +43,7 @@ TEST(TerminateOnNan, StopsAndNamesWhatIsNotFinite) {
     EXPECT_EQ(stop.report(), std::isnan(bad) ? "metrics.accuracy is nan at step 2"
                              : bad > 0       ? "metrics.accuracy is inf at step 2"
                                              : "metrics.accuracy is -inf at step 2");
-    // A run that ends well has nothing to report.
+    // A run that ends normally has nothing to report.
     EXPECT_EQ(loop(0, std::vector<int>(2), {{every(1), {log_in_turn({1, 2}), stop}}}).elapsed.steps, 2);
     EXPECT_EQ(stop.report(), "");
   }
@@ -92,7 +92,7 @@ TEST(Timer, TellsTheRatesBetweenItsCalls) {
 }
 
 TEST(Timer, LogsIntoTheHistory) {
-  // A step that takes some time by the loop's clock.
+  // A step that takes a measurable time on the loop's clock.
   const auto step = [](int&) {
     for (const double before = Elapsed::now(); Elapsed::now() <= before;) continue;
   };

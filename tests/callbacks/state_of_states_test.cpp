@@ -1,4 +1,4 @@
-// A training of two networks, whose state is one that holds another.
+// Trains two networks with one state that contains another.
 
 #include <gtest/gtest.h>
 
@@ -76,7 +76,7 @@ class StateOfStatesTest : public test::OpTest {
 TEST_P(StateOfStatesTest, AResumedRunIsTheUninterruptedOneToTheBit) {
   const test::TemporaryDirectory dir;
   const auto whole = run<TwoNetworks>(dir / "whole", 12);
-  (void)run<TwoNetworks>(dir / "cut", 8);  // and was saved at step 5
+  (void)run<TwoNetworks>(dir / "cut", 8);  // it was saved at step 5
   const auto rest = run<TwoNetworks>(dir / "cut", 12);
   EXPECT_EQ(bytes_of(rest.state), bytes_of(whole.state));
   EXPECT_EQ(bytes_of(rest.state.other), bytes_of(whole.state.other));
@@ -118,7 +118,7 @@ TEST_P(StateOfStatesTest, OneThatIsNoPartOfTheTreeIsAnErrorWhereItIsSaved) {
     (void)loop(make<Forgetful>(), std::vector<int>(2),
                {{every(1), log}, {every(1), early_stopping("loss", {.restore_best = true})}});
   });
-  // One that was replaced is not the one that was attached.
+  // A replacement is not the state that was attached.
   TwoNetworks both = make<TwoNetworks>();
   both.other = std::move(make<TwoNetworks>().other);
   test::expect_error(ErrorCode::invalid_argument, {"'other'", "was replaced", "attach()"}, [&] { both.flatten(); });

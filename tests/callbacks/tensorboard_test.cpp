@@ -1,4 +1,4 @@
-// What TensorBoard's own reader makes of it: tensorboard_test.py.
+// tensorboard_test.py checks the files with TensorBoard's own reader.
 
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ std::vector<std::string> event_files(const std::string& dir) {
   return names;
 }
 
-// The data of the records of an event file, whose framing has to be right but for a last record that is not whole.
+// The data of an event file's records. Expects correct framing, except for an incomplete last record.
 std::vector<std::string> records_of(const std::string& path) {
   const std::string file = test::read_text(path);
   std::vector<std::string> records;
@@ -74,7 +74,7 @@ TEST(TfRecord, HasTheChecksumsOfTheFormat) {
   EXPECT_EQ(hex(whole), "1800000000000000a37f4b2209000000000000f03f1a0d627261696e2e4576656e743a3286bf577a");
 }
 
-// However a file is damaged, what is before the damage is read, and nothing else.
+// However a file is damaged, exactly the records before the damage are read.
 TEST(TfRecord, ReadsWholeRecordsOnly) {
   std::string file;
   detail::append_tfrecord(file, "first");
@@ -131,11 +131,11 @@ TEST(EventFile, WritesAfterTheInterval) {
     path = dir / event_files(dir.path()).at(0);
     return records_of(path).size();
   };
-  EXPECT_EQ(add(1000), 2u);  // with the file's version
+  EXPECT_EQ(add(1000), 2u);  // including the file's version
   EXPECT_EQ(add(1004.9), 2u);
   EXPECT_EQ(add(1005), 4u);
   EXPECT_EQ(add(1009), 4u);
-  EXPECT_EQ(add(1003), 6u);  // a clock that was set back
+  EXPECT_EQ(add(1003), 6u);  // the clock was set back
   EXPECT_EQ(add(1003), 6u);
   events.flush();
   EXPECT_EQ(records_of(path).size(), 7u);
@@ -157,7 +157,8 @@ TEST(EventFile, ComesAfterThoseThatAreThere) {
   for (std::size_t i = 0; i < names.size(); ++i) EXPECT_EQ(names[i].substr(20, 10), numbers[i]);
 }
 
-// The steps of the scalars in a directory are the sizes of their tags, after a word that no date's bytes are.
+// The steps of the scalars in a file. A step is the length of its tag after the word "scalar/", which cannot occur in
+// the bytes of a date.
 TEST(SummaryWriter, RemovesTheStepsThatAreRunAgain) {
   const test::TemporaryDirectory dir;
   const auto scalars_in = [&](std::size_t file) {
@@ -179,7 +180,7 @@ TEST(SummaryWriter, RemovesTheStepsThatAreRunAgain) {
   write(4, 6, {.purge_step = 4});
   EXPECT_EQ(scalars_in(0), (Steps{1, 2, 3, 4, 5}));
   const std::string before = test::read_text(dir / event_files(dir.path()).at(0));
-  // A crash has left half a record.
+  // A crash left half a record.
   const std::string last = dir / event_files(dir.path()).at(1);
   const std::string whole = test::read_text(last);
   test::write_text(last, whole.substr(0, whole.size() - 3));
@@ -239,14 +240,14 @@ TEST(SummaryWriter, RefusesWhatItCannotWrite) {
   expect_error(ErrorCode::dtype_mismatch, {"'dog'", "i32"}, image(std::vector<std::int32_t>(4), {2, 2, 1}));
   expect_error(ErrorCode::unsupported, {"2000000"}, image(std::vector<std::uint8_t>(2'000'000), {1, 2'000'000, 1}));
   writer.flush();
-  EXPECT_TRUE(event_files(dir.path()).empty());  // none of these
+  EXPECT_TRUE(event_files(dir.path()).empty());  // nothing was written
   writer.close();
   writer.close();
   expect_error(invalid, {dir.path(), "closed"}, [&] { writer.write_scalars(0, {{"a", 1}}); });
   expect_error(invalid, {dir.path(), "closed"}, [&] { writer.flush(); });
 }
 
-// Whichever call fails, somebody is told, and what is in the files can be read.
+// Whichever call fails, it is reported once, and the files stay readable.
 TEST(SummaryWriter, ReportsAFaultAtEveryCall) {
   std::size_t call = 1;
   for (bool done = false; !done; ++call) {
@@ -322,11 +323,11 @@ TEST(TensorBoard, IsAnObserverAndItsHistogramsABarrier) {
   EXPECT_EQ((Callback<State, int>(board.histograms()).kind()), CallbackKind::barrier);
   EXPECT_TRUE((Callback<State, int>(board).is_primary_only()));
   EXPECT_TRUE((Callback<State, int>(board.histograms()).is_primary_only()));
-  EXPECT_TRUE(event_files(dir.path()).empty());  // before a loop begins
+  EXPECT_TRUE(event_files(dir.path()).empty());  // not before a loop begins
   expect_error(ErrorCode::invalid_argument, {dir.path(), "before a loop begins"}, [&] { board.writer(); });
 }
 
-// An entry that was an array becomes a number, and one that was a number an array.
+// An array entry becomes a number, and a number entry an array.
 TEST(TensorBoard, TakesTheTagsOfEachStep) {
   const test::TemporaryDirectory dir;
   {
@@ -339,7 +340,7 @@ TEST(TensorBoard, TakesTheTagsOfEachStep) {
   }
   const auto records = records_of(dir / event_files(dir.path()).at(0));
   const std::vector<std::string> tags{"outputs/second", "outputs/first", "metrics/loss"};
-  ASSERT_EQ(records.size(), 2 + tags.size());  // the version and the start of the session
+  ASSERT_EQ(records.size(), 2 + tags.size());  // including the version and the session start
   for (std::size_t i = 0; i < tags.size(); ++i) EXPECT_NE(records[2 + i].find(tags[i]), std::string::npos) << i;
 }
 

@@ -31,7 +31,7 @@ TEST_F(TqdmBarFile, DrawsAsTqdmDoes) {
   TqdmBar bar(with);
   const double step_time = 12.465 / 450;
   for (int step = 0; step < 450; ++step) {
-    // All but the last within an interval.
+    // All but the last fall within one interval.
     bar(at_step(step, step < 449 ? 0 : step_time), loss_of(0.1234));
   }
   EXPECT_EQ(only_line(), "train:  45%|####5     | 450/1000 [00:12<00:15, 36.10step/s, loss=0.123]");

@@ -1,4 +1,4 @@
-// The callbacks in the list `callbacks` of a train loop: what looks at an epoch as a whole runs at its end.
+// Callbacks in a train loop's list `callbacks`: those that judge a whole epoch run at its end.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ struct Counter {
 };
 
 TEST(TrainLoopCallbacks, EarlyStoppingLooksAtEachEvaluation) {
-  // Evaluated behind 3, 6, 9, ... updates; the loss is best the second time.
+  // Evaluated after 3, 6, 9, ... updates; the second loss is the best.
   const auto train_step = [](Counter& model) { ++model.updates; };
   const auto test_step = [](const Counter& model) {
     return logs().add_metric("loss", model.updates == 6 ? 1 : 2 + model.updates);

@@ -1,4 +1,4 @@
-// Collectives and events within recordings: they keep their places, and the program around them stays one.
+// Collectives and events within recordings keep their places, and the program around them stays connected.
 
 #include <giro/distributed/communicator.h>
 #include <giro/kernels/conv2d.h>
@@ -40,7 +40,7 @@ class RecordedCollectivesTest : public test::OpTest {
     return {buffer.data(), DType::f32, shape, device};
   }
 
-  // What follows on the other stream starts after what has been queued here, and the other way round.
+  // Later work on the other stream starts after the work queued here, and the other way round.
   void fork() { hand_over(stream(), *beside_); }
   void join() { hand_over(*beside_, stream()); }
 
@@ -64,7 +64,8 @@ class RecordedCollectivesTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, RecordedCollectivesTest, test::kDevices, test::device_name);
 
-// A forward pass before and a backward pass after, as where the gradients of later layers are already on their way.
+// A forward pass before the collective and a backward pass after it, as when gradients of later layers are already
+// being sent.
 TEST_P(RecordedCollectivesTest, RulesAndMemorySeePastThem) {
   const test::ArenaSetting arena("1");
   const Tensor x = leaf({1, 4, 4, 3}, 0.5), w = leaf({3, 1, 1, 3}, 0.25), b = leaf({3}, 1), bucket = leaf({8}, 3);
@@ -111,7 +112,7 @@ TEST_P(RecordedCollectivesTest, RulesAndMemorySeePastThem) {
   EXPECT_EQ(to_host<float>(out, stream()), first_out);
 }
 
-// The other stream may be late, also where what is held is queued before it is done.
+// The other stream may be late, even if held ops are queued before it is done.
 TEST_P(RecordedCollectivesTest, WhatAnotherStreamReadsKeepsItsMemory) {
   const test::ArenaSetting arena("1");
   const Tensor in = leaf({64}, 3), gathered = leaf({64}, 0), out = leaf({64}, 0),
@@ -149,7 +150,7 @@ TEST_P(RecordedCollectivesTest, WhatAnotherStreamReadsKeepsItsMemory) {
   }
 }
 
-// Its result may be read by nobody here: others take part.
+// No op here may read its result, but other ranks take part.
 TEST_P(RecordedCollectivesTest, NoneIsDropped) {
   const Tensor in = leaf({64}, 1);
   const Graph graph = record([&] {

@@ -24,8 +24,8 @@ std::string gzip(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-// The input's first two bytes say how many of the next are one member of the file and how many another; both have the
-// right checksums. What is left follows as it is.
+// The input's first two bytes are the sizes of the next two pieces, each of which becomes a gzip member with the right
+// checksum. The rest of the input follows unchanged.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
   const std::size_t first = std::min<std::size_t>(data[0], size - 2);

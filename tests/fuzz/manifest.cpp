@@ -11,7 +11,7 @@
 
 namespace {
 
-// A value of each kind that an archive takes.
+// A value of each kind that an archive supports.
 struct Memory {
   bool flag = false;
   std::int8_t small = 0;
@@ -31,7 +31,7 @@ struct Memory {
 
 }  // namespace
 
-// The input is what follows the checksum, which fits.
+// The input is the manifest after its checksum, which matches.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   giro::test::parse(
       giro::detail::with_checksum({data, data + size}),

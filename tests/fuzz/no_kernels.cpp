@@ -1,4 +1,4 @@
-// What logs call for values that are computed on a device, and none that comes from a file is.
+// Stubs for the functions that logs call for values computed on a device. Values read from a file never reach them.
 
 #include <cstdlib>
 

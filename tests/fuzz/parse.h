@@ -11,8 +11,7 @@
 
 namespace giro::test {
 
-// Gives a file of these bytes, and of this name, to `read`, which may refuse it as damaged or unsupported, and in no
-// other way.
+// Passes a file with these bytes and this name to `read`, which may only reject it as corrupt or unsupported.
 template <class Read>
 void parse(std::string bytes, Read&& read, const std::string& name = "file") {
   OneFile file(std::move(bytes), name);
@@ -24,7 +23,7 @@ void parse(std::string bytes, Read&& read, const std::string& name = "file") {
   }
 }
 
-// Reads every byte, for the address sanitizer to see.
+// Reads every byte, so that the address sanitizer checks it.
 inline void touch(const Tensor& tensor) {
   const volatile char* const bytes = static_cast<const char*>(tensor.raw());
   for (std::size_t i = 0; i < tensor.bytes(); ++i) (void)bytes[i];

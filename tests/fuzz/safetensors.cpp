@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   giro::test::parse({data, data + size}, [&](giro::FileSystem& files) {
     const giro::Safetensors file = giro::read_safetensors(files, "file");
     for (const giro::Leaf& leaf : file.tensors) giro::test::touch(leaf.value);
-    giro::detail::PieceJoiner joiner(size);  // as the one shard of a checkpoint
+    giro::detail::PieceJoiner joiner(size);  // as a checkpoint's only shard
     joiner.add(file, "file");
     for (const giro::Leaf& leaf : joiner.finish("unit")) giro::test::touch(leaf.value);
   });

@@ -1,4 +1,4 @@
-// Recordings whose ops run beside each other on a GPU.
+// Recordings with ops that run in parallel on a GPU.
 
 #include <giro/kernels/elementwise.h>
 #include <giro/runtime/graph.h>
@@ -25,7 +25,7 @@ class BranchesTest : public test::OpTest {
     }
   }
 
-  // out += 38, by a chain of temporaries with two ops that nothing waits for until its end.
+  // Queues out += 38: a chain of temporaries, with two ops that nothing waits for until its end.
   void queue(const Stream& s, std::vector<Tensor> temporaries = {}) {
     std::vector<Buffer> memory;
     while (temporaries.size() < 3) {
@@ -101,7 +101,7 @@ TEST_P(BranchesTest, WithinOtherGraphs) {
   expect_out(8 * 38);
 }
 
-// What cannot be recorded, after ops that run aside.
+// An op that cannot be recorded follows ops that run on a branch.
 TEST_P(BranchesTest, AreGivenUpWithTheirRecording) {
   if (device().is_cpu()) GTEST_SKIP() << "there is nothing that a recording on the CPU cannot copy";
   std::vector<float> pageable(kCount);
@@ -117,7 +117,7 @@ TEST_P(BranchesTest, AreGivenUpWithTheirRecording) {
   expect_out(38);
 }
 
-// A stream that takes part in a recording has an order of its own.
+// A stream that takes part in a recording keeps its own order.
 TEST_P(BranchesTest, OpsOfAStreamThatHasJoinedStayInTheirOrder) {
   const Stream joins(device());
   std::vector<Tensor> values;

@@ -55,7 +55,7 @@ std::vector<Convolution> convolutions() {
       same("first layer", {2, 28, 28, 1}, {32, 3, 3, 1}),
       same("second layer", {2, 14, 14, 32}, {64, 3, 3, 32}),
       same("prime channels", {1, 11, 5, 7}, {13, 3, 3, 7}),
-      same("same, stride 2, even", {2, 8, 8, 2}, {3, 3, 3, 2}, {2, 2}),  // the odd zero at the end alone
+      same("same, stride 2, even", {2, 8, 8, 2}, {3, 3, 3, 2}, {2, 2}),  // pads a single zero, at the end
       same("same, stride 2, odd", {2, 7, 9, 2}, {3, 3, 3, 2}, {2, 2}),
       same("same, even window", {1, 6, 6, 3}, {2, 2, 4, 3}),
       {"asymmetric", {2, 6, 5, 3}, {4, 3, 2, 3}, {.stride = {1, 1}, .pad_before = {0, 1}, .pad_after = {2, 0}}},
@@ -69,7 +69,7 @@ std::vector<Convolution> convolutions() {
       // Paddings that differ between the axes, but not between the ends of an axis.
       same("same, tall window", {2, 7, 5, 3}, {4, 3, 1, 3}),
       same("same, wide window", {2, 5, 7, 3}, {4, 1, 5, 3}),
-      // One x and w, told apart by stride or padding alone: on one stream, plans must not be taken for one another.
+      // The same x and w with different strides or paddings: on one stream, their plans must not be mixed up.
       {"plain", {1, 6, 6, 2}, {3, 3, 3, 2}, {}},
       {"vertical stride", {1, 6, 6, 2}, {3, 3, 3, 2}, {.stride = {2, 1}}},
       {"horizontal stride", {1, 6, 6, 2}, {3, 3, 3, 2}, {.stride = {1, 2}}},
@@ -206,8 +206,8 @@ void Conv2dTest::check_backward(const std::vector<Convolution>& all) {
   }
 }
 
-// Inputs are rounded to the dtype first, so the products are exact in f32. What is stored in 16 bits: y, where the bias
-// is a pass of its own twice; dx; and dw, which cuDNN gives in 16 bits.
+// Inputs are rounded to the dtype first, so the products are exact in f32. Values stored in 16 bits are dx, dw (which
+// cuDNN computes in 16 bits) and y. y is stored twice where the bias is a pass of its own.
 void Conv2dTest::check_other_precisions(const Convolution& conv) {
   for (const Precision precision : test::other_precisions(device())) {
     const DType dtype = compute_dtype(precision);
@@ -219,7 +219,7 @@ void Conv2dTest::check_other_precisions(const Convolution& conv) {
       Expected y = forward(conv, x.values, w.values, {}, precision).stored_as(dtype);
       for (std::size_t i = 0; i < y.values.size(); ++i) {
         y.values[i] += b.values[i % b.values.size()];
-        y.tolerances[i] += 4 * test::kUnit;  // the bias's
+        y.tolerances[i] += 4 * test::kUnit;  // of the bias
       }
       check({.name = fmt::format("forward, bias {}", name_of(bias_dtype)),
              .inputs = {x, w, b},
@@ -288,7 +288,7 @@ TEST_P(Conv2dTest, KeepsNaNAndInfinities) {
   }
 }
 
-// Where cuDNN has nothing to offer, giro's own kernels compute the same.
+// Where cuDNN offers nothing, giro's own kernels compute the same.
 class DeclinedConv2dTest : public Conv2dTest {
  protected:
   void SetUp() override {

@@ -4,8 +4,8 @@
 
 namespace giro::test {
 
-// While it lives, cuBLASLt and cuDNN decline every product and convolution, where the emulation stands in for them
-// (tests/cuda_on_cpu); false on a GPU. Plans that a stream has made are not asked for again.
+// While an object lives, cuBLASLt and cuDNN decline every product and convolution if they are emulated
+// (tests/cuda_on_cpu). It is false on a GPU. Plans that a stream has already made are not requested again.
 class Declined {
  public:
   Declined() : decline_(reinterpret_cast<void (*)(bool)>(dlsym(RTLD_DEFAULT, "cuda_on_cpu_decline"))) {

@@ -83,7 +83,7 @@ void DenseTest::check_forward(const std::vector<Sizes>& all) {
   }
 }
 
-// Small integers are exact in whatever order they are summed.
+// Small integers sum exactly in any order.
 TEST_P(DenseTest, ViewsMayLieAnywhere) {
   const Sizes n{6, 8, 12};
   const auto integers = [&](const Shape& shape) { return random_.integers(shape, -4, 4, DType::f32); };
@@ -202,8 +202,8 @@ void DenseTest::check_backward(const std::vector<Sizes>& all) {
   }
 }
 
-// Inputs are rounded to the dtype first, so the products are exact in f32; what is stored in 16 bits is the product,
-// and where the library leaves the bias to a pass of its own, the sum with the bias.
+// Inputs are rounded to the dtype first, so the products are exact in f32. The product is stored in 16 bits, and if the
+// library adds the bias in a pass of its own, the sum with the bias is too.
 void DenseTest::check_forward(const Sizes& n, Precision precision) {
   const DType dtype = compute_dtype(precision);
   const double range = std::sqrt(3.0 / static_cast<double>(n.in));
@@ -231,7 +231,7 @@ void DenseTest::check_forward(const Sizes& n, Precision precision) {
   }
 }
 
-// dx is stored in the dtype, dw and db in it or, as they are computed, in f32.
+// dx is stored in the dtype. dw and db are stored in the dtype or in f32, as they are computed.
 void DenseTest::check_backward(const Sizes& n, Precision precision) {
   const DType dtype = compute_dtype(precision);
   const Array x = random_.uniform({n.batch, n.in}, -1, 1, dtype), w = random_.uniform({n.in, n.out}, -1, 1, dtype);
@@ -280,7 +280,7 @@ TEST_P(DenseTest, OtherPrecisions) {
   }
 }
 
-// 1 + 2^-12 is 1 in TF32, whether it is rounded or cut off.
+// 1 + 2^-12 is 1 in TF32, whether rounded or truncated.
 TEST_P(DenseTest, Tf32IsUsedWhereItIsAskedForAlone) {
   const bool has_tf32 = test::computes_in(Precision::tf32, device());
   const Array x{DType::f32, {16, 16}, Values(256, 1 + 0x1p-12)}, w{DType::f32, {16, 16}, Values(256, 1)};
@@ -318,7 +318,7 @@ TEST_P(DenseTest, KeepsNaNAndInfinities) {
   }
 }
 
-// Where cuBLASLt has nothing to offer, giro's own kernel computes the same.
+// Where cuBLASLt offers nothing, giro's own kernel computes the same.
 class DeclinedDenseTest : public DenseTest {
  protected:
   void SetUp() override {
@@ -331,7 +331,7 @@ class DeclinedDenseTest : public DenseTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, DeclinedDenseTest, ::testing::Values(Device::Kind::cuda), test::device_name);
 
-// The last takes several of the kernel's tiles in each direction.
+// The last one spans several of the kernel's tiles in each direction.
 const std::vector<Sizes> kSmallSizes = {{1, 1, 1}, {7, 13, 5}, {3, 1, 17}, {1, 129, 1}, {35, 34, 33}};
 TEST_P(DeclinedDenseTest, Forward) { check_forward(kSmallSizes); }
 TEST_P(DeclinedDenseTest, Backward) { check_backward(kSmallSizes); }
@@ -370,7 +370,7 @@ TEST_P(DenseTest, BackwardRefusesWhatDoesNotFit) {
   expect_device_error([&] { dense_backward(dx, elsewhere(dw), db, dz, x, w, stream()); });
 }
 
-// More than there are kept descriptions of (kernels/cpu/one_dnn.h).
+// More shapes than descriptions are kept (kernels/cpu/one_dnn.h).
 TEST_P(DenseTest, ManyShapesAreNotMixedUp) {
   for (int round = 0; round < 2; ++round) {
     for (std::int64_t n = 17; n < 17 + 70; ++n) {

@@ -33,7 +33,7 @@ Bytes random_bytes(std::size_t size) {
   return bytes;
 }
 
-// SplitMix64's output number n from a state of 0 is the term of a zero word at position n.
+// A zero word at position n contributes SplitMix64's output number n from a state of 0.
 TEST_P(DigestTest, IsASumOfSplitMix64) {
   EXPECT_EQ(digest_of(Bytes(8)), 0xE220A8397B1DCDAFu);
   EXPECT_EQ(digest_of(Bytes(16)), 0xE220A8397B1DCDAFu + 0x6E789E6AA1B965F4u);

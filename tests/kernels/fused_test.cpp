@@ -1,4 +1,4 @@
-// Ops that stand for several others: each is held to the bits of those.
+// Each fused op must give the same bits as the ops that it replaces.
 
 #include <giro/kernels/accuracy.h>
 #include <giro/kernels/dense.h>
@@ -28,7 +28,7 @@ class FusedTest : public test::OpTest {
  protected:
   using Run = std::function<void(const Tensors& out, const Tensors& in, const Stream& stream)>;
 
-  // Both give the same outputs from the same inputs.
+  // Both must give the same outputs for the same inputs.
   void check_same(const std::string& name, const std::vector<Array>& inputs, const std::vector<Array>& outputs,
                   const Run& apart, const Run& fused) {
     SCOPED_TRACE(name);
@@ -103,7 +103,7 @@ TEST_P(FusedTest, CrossEntropyComesWithItsMeanGradientAndAccuracy) {
     for (const std::int64_t classes : {1, 2, 10, 33, 200}) {
       if (rows * classes > (device().is_cpu() ? 100'000 : 20'000)) continue;
       const DType dtype = rows % 2 == 0 ? DType::u8 : DType::i64;
-      // Of two classes one label in thirty is none.
+      // With two classes, one label in thirty is invalid.
       Array labels = random_.integers({rows}, 0, classes - 1, dtype), logits = random_.uniform({rows, classes}, -9, 9);
       for (std::int64_t r = 29; r < rows && classes == 2; r += 30)
         labels.values[r] = static_cast<double>(classes % 256);
@@ -213,7 +213,7 @@ TEST_P(FusedTest, PoolingComesWithTheBiasBeforeIt) {
           {random_.uniform(x, -2, 2, dtype), random_.uniform(row, -1, 1, dtype), random_.uniform(y, -1, 1, dtype)},
           {{dtype, y, {}}, {dtype, x, {}}, {DType::f32, {channels}, {}}},
           [&](const Tensors& out, const Tensors& in, const Stream& s) {
-            // z + b, as rows of channels.
+            // z + b, row by row of channels.
             const Tensor biased = temporary(dtype, x);
             for (std::int64_t r = 0; r < matrix[0]; ++r) {
               const Tensor z = in[0].reshape(matrix).rows(r, r + 1).reshape(row);
@@ -254,10 +254,10 @@ TEST_P(FusedTest, DenseLayersOfBytesScaleThem) {
   }
 }
 
-// On one ring several times in a row, and with more blocks than one.
+// Publishes on one ring several times in a row, also with more than one block.
 TEST_P(FusedTest, TheUpdatePublishesTheRow) {
   const optim::UpdateRule adamw{.rule = optim::Rule::adam, .learning_rate = 0.01, .weight_decay = 0.1};
-  // Its norm lies in a temporary.
+  // The norm is stored in a temporary.
   const optim::UpdateRule clipped{.rule = optim::Rule::adam, .learning_rate = 0.01, .max_norm = 0.5};
   const optim::UpdateRule momentum{.learning_rate = 0.1, .momentum = 0.9}, sgd{.learning_rate = 0.1};
   for (const optim::UpdateRule& rule : {adamw, clipped, momentum, sgd}) {
@@ -304,7 +304,7 @@ TEST_P(FusedTest, TheUpdatePublishesTheRow) {
       check_same(fmt::format("{} parameters", count), {flat, flat, flat, flat, step, row},
                  {flat, flat, flat, flat, step, row, {DType::f32, {}, {0}}}, run(false), run(true));
       EXPECT_EQ(published.front(), published.back());
-      EXPECT_EQ(published.front()[5], 8);  // the step, in the row of the second time
+      EXPECT_EQ(published.front()[5], 8);  // the step, in the second call's row
     }
   }
 }

@@ -60,8 +60,8 @@ TEST_P(GatherTest, RowsOfEveryDType) {
   }
 }
 
-// Rows that a vector of 16 bytes divides, in a source or an output that it does not: the widest unit that fits all of
-// them copies.
+// The rows are multiples of 16 bytes, but the source or the output is not aligned to 16 bytes. The copy uses the widest
+// unit that fits all of them.
 TEST_P(GatherTest, SourceOrOutputAloneMayBeUnaligned) {
   const Shape shape{9, 4};
   const Array src = random_.uniform(shape), indices = random_.integers({5}, 0, 8, DType::i32);
@@ -112,7 +112,7 @@ TEST_P(GatherTest, IndicesFollowTheRowOrder) {
       const RowOrder order{.size = size, .seed = 17, .shuffled = shuffled};
       check_positions(order, 0, 1);
       check_positions(order, 0, 33);
-      check_positions(order, size - 1, 5);  // straddles epochs, several where they are short
+      check_positions(order, size - 1, 5);  // straddles epochs, and several if they are short
       check_positions(order, 3 * size - 16 > 0 ? 3 * size - 16 : 0, 32);
       check_positions(order, std::int64_t{1} << 40, 31);
     }
@@ -122,7 +122,7 @@ TEST_P(GatherTest, IndicesFollowTheRowOrder) {
 }
 
 TEST_P(GatherTest, RecordedBatchesVisitEachRowOnceAnEpoch) {
-  const std::int64_t size = 103, batch = 8, steps = 39;  // three epochs and a little, straddled by batches
+  const std::int64_t size = 103, batch = 8, steps = 39;  // three epochs and a little; batches straddle their ends
   const RowOrder order{.size = size, .seed = 5, .shuffled = true};
   const Tensor src = tensor({size}, DType::i32), rows = tensor({batch}, DType::i32);
   const Tensor indices = tensor({batch}, DType::i64), position = tensor({8}, DType::i64), call = tensor({}, DType::i64);

@@ -1,4 +1,4 @@
-// The harness itself: OpTest::check finds what an op can do wrong.
+// Tests the harness itself: OpTest::check finds whatever an op can do wrong.
 
 #include <gtest/gtest-spi.h>
 
@@ -13,7 +13,7 @@ using test::Tensors;
 
 class HarnessTest : public test::OpTest {
  protected:
-  // The first complaint of check, or "" if there is none.
+  // The first failure that check reports, or "" if there is none.
   std::string complaint(const OpCase& op) {
     ::testing::TestPartResultArray results;
     {
@@ -24,7 +24,7 @@ class HarnessTest : public test::OpTest {
     return results.size() == 0 ? "" : results.GetTestPartResult(0).message();
   }
 
-  // A case whose op writes ones into an output of eight elements, and then does `also`.
+  // A case with an op that writes ones into an output of eight elements and then calls `also`.
   static OpCase ones(std::function<void(const Tensors& out, const Tensors& in, const Stream& stream)> also) {
     const std::vector<double> eight(8, 1.0);
     return {.name = "ones",

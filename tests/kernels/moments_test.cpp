@@ -12,7 +12,7 @@ using test::Tensors;
 
 class MomentsTest : public test::OpTest {
  protected:
-  // Of values (R, ...) and a mask of the first axes, or of no shape's worth of values.
+  // x has shape (R, ...). The mask has x's first axes; without a mask every value counts.
   void check_moments(const std::string& name, const Array& x, const Array* mask) {
     double sum = 0, squares = 0, count = 0;
     const std::int64_t inner = mask == nullptr ? 1 : x.shape.count() / std::max<std::int64_t>(1, mask->shape.count());
@@ -34,7 +34,7 @@ class MomentsTest : public test::OpTest {
 INSTANTIATE_TEST_SUITE_P(Devices, MomentsTest, test::kDevices, test::device_name);
 
 TEST_P(MomentsTest, OfWhatCounts) {
-  // On a GPU each is a kernel of its own.
+  // On a GPU each shape needs a kernel of its own.
   const std::vector<Shape> few{{7, 5, 3}, {40'000}}, all{{1}, {31}, {513, 3}, {4097}, {7, 5, 3}, {40'000}};
   for (const Shape& shape : device().is_cuda() ? few : all) {
     const Array x = random_.uniform(shape, -1, 2);
@@ -58,7 +58,7 @@ TEST_P(MomentsTest, AreNaNWhereNothingCounts) {
   check_moments("no values", {DType::f32, {0}, {}}, nullptr);
 }
 
-// 1, 3 and 5, 9, 10 are together 1, 3, 5, 9, 10.
+// The parts 1, 3 and 5, 9, 10 make up 1, 3, 5, 9, 10.
 TEST_P(MomentsTest, SumsOfPartsAreThoseOfTheWhole) {
   const auto parts = [](const Array& mean, const Array& deviation, const Array& count,
                         const std::vector<double>& sums) {

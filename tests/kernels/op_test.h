@@ -1,8 +1,8 @@
 #pragma once
 
-// The harness of the kernels' tests. A case names its inputs, its outputs, the call, and what the outputs
-// must hold according to a naive reference in double precision; OpTest::check runs it on the device the test
-// is instantiated for, directly and recorded, between guard bytes and over poisoned outputs.
+// The harness of the kernels' tests. A case names its inputs, its outputs and the call, and says what the outputs must
+// hold according to a naive reference in double precision. OpTest::check runs it on the device of the test's instance,
+// directly and recorded, between guard bytes and over poisoned outputs.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -41,14 +41,14 @@ inline constexpr DType kAllDTypes[] = {DType::f32, DType::bf16, DType::f16, DTyp
 inline constexpr DType kFloatingDTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 inline constexpr DType kLabelDTypes[] = {DType::u8, DType::i32, DType::i64};
 
-// A tensor on the host. Doubles hold the values of every dtype exactly, of i64 up to 2^53.
+// A tensor on the host. Doubles hold the values of every dtype exactly, for i64 up to 2^53.
 struct Array {
   DType dtype = DType::f32;
   Shape shape;
   std::vector<double> values;  // row-major; empty for an output that starts out poisoned
 };
 
-// What an output must hold: each value within its absolute tolerance. A NaN wants a NaN, an infinity itself.
+// What an output must hold: each value within its absolute tolerance. NaN matches NaN, and an infinity matches itself.
 struct Expected {
   std::vector<double> values, tolerances;
 
@@ -56,7 +56,7 @@ struct Expected {
     values.push_back(value);
     tolerances.push_back(tolerance);
   }
-  // The same stored in that dtype, `times` times on the way.
+  // The same after being stored in that dtype `times` times.
   Expected stored_as(DType dtype, int times = 1) const;
 };
 
@@ -75,8 +75,8 @@ inline double unit_roundoff(DType dtype) {
 }
 inline constexpr double kUnit = 0x1p-24;  // of f32
 
-// What storing a value of this magnitude in bf16 or f16 adds to the error of computing it in f32: half a unit in its
-// last place, which does not shrink below f16's least normal number.
+// How much error storing a value of this magnitude in bf16 or f16 adds to an f32 result: half a unit in the last place,
+// which does not shrink below f16's least normal number.
 inline double storage_error(DType dtype, double magnitude) {
   if (dtype != DType::bf16 && dtype != DType::f16) return 0;
   return unit_roundoff(dtype) * std::abs(magnitude) * (1 + 0x1p-8) + (dtype == DType::f16 ? 0x1p-25 : 0);
@@ -90,14 +90,14 @@ inline Expected Expected::stored_as(DType dtype, int times) const {
   return stored;
 }
 
-// The error of a sum of n rounded terms in f32 whose magnitudes add up to `magnitude`: n units in the worst
-// case, about sqrt(n) when the roundings are independent.
+// The error of an f32 sum of n rounded terms with magnitudes that add up to `magnitude`: n units in the worst case,
+// about sqrt(n) if the roundings are independent.
 inline double sum_tolerance(std::int64_t n, double magnitude) {
   return (8 + std::sqrt(static_cast<double>(n))) * kUnit * magnitude;
 }
 
-// The value of a floating dtype nearest to x, ties to even: from the formats' definitions, so that it can
-// judge the library's conversions.
+// The value of a floating dtype nearest to x, with ties to even. It follows the definitions of the formats, so that it
+// can judge the library's conversions.
 inline double round_to(DType dtype, double x) {
   int digits = 0, min_exponent = 0;
   double largest = 0;
@@ -122,7 +122,7 @@ inline double round_to(DType dtype, double x) {
 
 using Bytes = std::vector<unsigned char>;
 
-// Calls f with a value of the type that stores `dtype`; a bool is its byte.
+// Calls f with a value of the type that stores `dtype`. A bool is stored as its byte.
 template <class F>
 void with_type(DType dtype, F&& f) {
   switch (dtype) {
@@ -208,8 +208,8 @@ inline void expect_close(const std::string& what, const std::vector<double>& act
   EXPECT_EQ(wrong, 0u) << what << ": " << wrong << " of " << actual.size() << " elements are off; " << first;
 }
 
-// Compares a gradient with central differences of `f`, the forward reference contracted with the incoming
-// gradient, around `x`. The tolerances are those of the kernel, `direct`'s, and the differences' own.
+// Compares a gradient with central differences of `f` around `x`. `f` is the forward reference contracted with the
+// incoming gradient. The tolerances add up those of the kernel, from `direct`, and those of the differences.
 inline void expect_finite_differences(const std::string& what, const std::vector<double>& gradient,
                                       const Expected& direct, std::vector<double> x,
                                       const std::function<double(const std::vector<double>&)>& f) {
@@ -230,22 +230,22 @@ inline void expect_finite_differences(const std::string& what, const std::vector
 
 using Tensors = std::vector<Tensor>;
 
-// In bytes, of leaves of a collection and of blocks of an arena. Libraries choose their algorithms by it, so the same
-// bits are asked for at the same alignment only.
+// The alignment in bytes of a collection's leaves and of an arena's blocks. Libraries choose their algorithms by it, so
+// the same bits are expected only at the same alignment.
 inline constexpr std::size_t kLeafAlignment = 64;
 
 struct OpCase {
   std::string name;
-  std::vector<Array> inputs;   // must be left as they are
-  std::vector<Array> outputs;  // with values: read and written
+  std::vector<Array> inputs;   // must stay unchanged
+  std::vector<Array> outputs;  // an output with values is read and written
   std::function<void(const Tensors& out, const Tensors& in, const Stream& stream)> run;
-  std::vector<Expected> expected;  // one an output
-  // In bytes, what the op asks of its tensors' addresses: 0 is the dtype's own alignment, as of a view of
-  // rows.
+  std::vector<Expected> expected;  // one per output
+  // The alignment in bytes that the op needs for its tensors' addresses. 0 is the dtype's own alignment, as for a view
+  // of rows.
   std::size_t alignment = 0;
 };
 
-// A tensor in a block of its own, between guard bytes.
+// A tensor in its own block, between guard bytes.
 class GuardedTensor {
  public:
   GuardedTensor(Device device, const Array& initial, std::size_t shift)
@@ -265,7 +265,7 @@ class GuardedTensor {
     stream.synchronize();
   }
 
-  // The tensor's bytes, once the stream has caught up; the guards must be whole.
+  // The tensor's bytes after the stream has finished. The guard bytes must be intact.
   Bytes read(const std::string& what, const Stream& stream) const {
     Bytes all(buffer_.size());
     stream.copy(all.data(), buffer_.data(), all.size());
@@ -290,9 +290,9 @@ class GuardedTensor {
   unsigned char poison_ = 0;
 };
 
-// A test that runs on the CPU and on CUDA, instantiated by
+// A test for the CPU and for CUDA. It is instantiated by
 //   INSTANTIATE_TEST_SUITE_P(Devices, DenseTest, test::kDevices, test::device_name);
-// so that the names of all that need a GPU end in "/cuda".
+// so that the names of all tests that need a GPU end in "/cuda".
 class OpTest : public ::testing::TestWithParam<Device::Kind> {
  protected:
   void SetUp() override {
@@ -306,9 +306,9 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
   const Stream& stream() const { return *stream_; }
   Device device() const { return stream_->device(); }
 
-  // Runs the case and returns its outputs' values. Each run starts from fresh inputs and poison; all must
-  // give the same bits, whatever the poison, so an element that is not written or a byte read beside a tensor
-  // shows.
+  // Runs the case and returns its outputs' values. Each run starts with fresh inputs and poisoned outputs. All runs
+  // must give the same bits with every poison, which reveals an element that is not written and a byte read outside a
+  // tensor.
   std::vector<std::vector<double>> check(const OpCase& op) {
     SCOPED_TRACE(op.name);
     std::vector<Bytes> first;
@@ -332,7 +332,7 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
         return bytes;
       };
 
-      // Recorded first: whatever an op sets up on first use must work inside a recording too.
+      // The recorded run comes first, because an op's setup at first use must also work inside a recording.
       reset(kPoisons[0]);
       const std::vector<Bytes> before = read("before recording");
       const Graph graph = Graph::record(stream(), [&] { op.run(out, in, stream()); });
@@ -358,17 +358,17 @@ class OpTest : public ::testing::TestWithParam<Device::Kind> {
     return values;
   }
 
-  // A tensor to hand to a call that is expected to refuse it.
+  // A tensor for a call that must be refused.
   Tensor tensor(const Shape& shape, DType dtype = DType::f32) {
     kept_.push_back(Buffer::allocate(device(), std::max<std::size_t>(64, static_cast<std::size_t>(shape.count()) * 8)));
     return Tensor(kept_.back().data(), dtype, shape, device());
   }
-  // The tensor, said to be on a device that is not the stream's.
+  // The same tensor, but with a device that is not the stream's.
   Tensor elsewhere(const Tensor& t) const {
     return Tensor(t.raw(), t.dtype(), t.shape(), device().is_cpu() ? Device::cuda() : Device::cpu());
   }
 
-  // test::expect_error for the call made directly, and while recording.
+  // Calls test::expect_error for the direct call and for the recorded one.
   void expect_error(ErrorCode code, std::initializer_list<std::string> words, const std::function<void()>& call) {
     test::expect_error(code, words, call);
     SCOPED_TRACE("recorded");

@@ -62,7 +62,7 @@ Expected average(const Pooling& pool, const Values& x) {
   return y;
 }
 
-// A NaN is larger than every number.
+// A NaN counts as larger than every number.
 Expected largest(const Pooling& pool, const Values& x) {
   Values largest(static_cast<std::size_t>(pool.y().count()), -test::kInfinity);
   pool.for_each_element([&](auto i_y, auto i_x) {
@@ -95,7 +95,7 @@ Expected largest_backward(const Pooling& pool, const Values& dy, const Values& x
   });
   Expected expected;
   for (std::size_t i = 0; i < dx.size(); ++i) {
-    // At most window / stride windows, rounded up, meet at an element; where it is one, nothing is added.
+    // At most window / stride windows, rounded up, overlap at an element. With a single window nothing is added.
     const bool exact =
         pool.options.window[0] <= pool.options.stride[0] && pool.options.window[1] <= pool.options.stride[1];
     expected.add(dx[i], exact ? 0 : test::sum_tolerance(static_cast<std::int64_t>(pool.area()), magnitude[i]));
@@ -111,7 +111,7 @@ double contraction_of(const Values& dy, const Values& y) {
 
 class PoolTest : public test::OpTest {
  protected:
-  // Values that are all different, by more than finite differences move them.
+  // Values that all differ by more than finite differences move them.
   Array distinct(const Shape& shape) {
     Array x{DType::f32, shape, {}};
     for (std::int64_t i = 0; i < shape.count(); ++i) {
@@ -157,7 +157,7 @@ TEST_P(PoolTest, AverageBackward) {
   }
 }
 
-// Computed in f32 from values of the dtype, and rounded once; largest values are exact.
+// Averages are computed in f32 from values of the dtype and rounded once. Maxima are exact.
 TEST_P(PoolTest, SixteenBits) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const Pooling& pool : kPoolings) {
@@ -233,7 +233,7 @@ TEST_P(PoolTest, MaxBackward) {
 
 TEST_P(PoolTest, MaxBackwardGivesTiesToTheFirst) {
   for (const Pooling& pool : kPoolings) {
-    // Few values, so that most windows hold a tie; after relu, images look like this.
+    // With few different values, most windows contain a tie. Images look like this after relu.
     for (const int last : {0, 2}) {
       const Array x = random_.integers(pool.x, 0, last, DType::f32), dy = random_.uniform(pool.y());
       const Array y{DType::f32, pool.y(), largest(pool, x.values).values};

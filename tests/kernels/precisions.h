@@ -16,7 +16,7 @@ inline bool computes_in(Precision precision, Device device) {
   }
 }
 
-// Those that the device computes in, but f32, for tests that go through them.
+// The precisions other than f32 that the device computes in.
 inline std::vector<Precision> other_precisions(Device device) {
   std::vector<Precision> found;
   for (const Precision precision : {Precision::tf32, Precision::bf16, Precision::f16}) {
@@ -25,8 +25,8 @@ inline std::vector<Precision> other_precisions(Device device) {
   return found;
 }
 
-// How far off a product of two f32 factors, or a sum of such with this magnitude, may be because the factors lose bits:
-// in TF32 all but 10 of their mantissa, by 2^-10 each where the device cuts them off.
+// The error of a product of two f32 factors, or of a sum of such products with this magnitude, because the factors lose
+// bits. TF32 keeps 10 bits of the mantissa, so each factor loses up to 2^-10 where the device truncates.
 inline double factor_error(Precision precision, double magnitude) {
   return precision == Precision::tf32 ? 0x1p-9 * magnitude : 0;
 }

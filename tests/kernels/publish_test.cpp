@@ -16,7 +16,7 @@ class PublishTest : public test::OpTest {
  protected:
   static constexpr double kPoison = -12345.5;
 
-  // A ring between guards, empty.
+  // An empty ring between guards.
   RowRing ring(std::int64_t capacity, std::int64_t columns) {
     values_ = Buffer::allocate(device(), static_cast<std::size_t>(capacity * columns + 2 * kGuard) * sizeof(double),
                                MemoryKind::pinned);
@@ -157,7 +157,7 @@ TEST_P(PublishTest, NaNAndInfinityArrive) {
   EXPECT_EQ(out.values[2], -test::kInfinity);
 }
 
-// More than a kernel takes at once, as many, and none.
+// More columns than a kernel takes at once, just as many, and none.
 TEST_P(PublishTest, TakesAnyNumberOfColumns) {
   for (const int columns : {0, 1, 31, 32, 33, 64, 71}) {
     const RowRing out = ring(2, columns);

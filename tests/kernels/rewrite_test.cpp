@@ -22,8 +22,8 @@
 namespace giro {
 namespace {
 
-// A program of the patterns that rules look for, in a random order, with other work among them that reads and writes
-// what they do. The same for the same seed.
+// A program of the patterns that rules look for, in random order, with other work in between that reads and writes the
+// same values. The same seed gives the same program.
 class RandomProgram {
  public:
   static constexpr std::int64_t kRows = 4, kColumns = 3;
@@ -50,7 +50,7 @@ class RandomProgram {
     std::fill_n(static_cast<double*>(row_ring_.data()), 64, 0.0);
   }
 
-  // Queues it; to be called within a recording.
+  // Queues the program. Must be called within a recording.
   void queue() {
     std::vector<std::vector<std::function<void()>>> patterns;
     for (int i = 0; i < 3; ++i) patterns.push_back(pattern());
@@ -98,7 +98,7 @@ class RandomProgram {
     buffers_.push_back(stream_.allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype)));
     return {buffers_.back().data(), dtype, shape, stream_.device()};
   }
-  // One of the floats that have been written.
+  // One of the float tensors that have been written.
   Tensor any(const Shape& shape) {
     std::vector<Tensor> fitting;
     for (const Tensor& tensor : pool_) {
@@ -268,7 +268,7 @@ TEST_P(RewriteTest, EachRuleCanBeSwitchedOffByItsName) {
   }
 }
 
-// What the rules must not be confused by, op by op.
+// Cases that must not confuse the rules, op by op.
 TEST_P(RewriteTest, WhatIsInTheWayIsSeen) {
   using Names = std::vector<std::string>;
   const auto floats = [&](const Shape& shape) {
@@ -277,7 +277,7 @@ TEST_P(RewriteTest, WhatIsInTheWayIsSeen) {
   };
   const Tensor logits = floats({4, 3}), hits = floats({}), loss = floats({});
   const Tensor labels(floats({4}).raw(), DType::u8, {4}, device());
-  // The accuracy of what has taken the logits' place.
+  // The accuracy is of the values that have replaced the logits.
   EXPECT_EQ(ops_of([&] {
               const Buffer memory = stream().allocate(16);
               const Tensor losses(memory.data(), DType::f32, {4}, device());
@@ -286,7 +286,7 @@ TEST_P(RewriteTest, WhatIsInTheWayIsSeen) {
               accuracy(hits, logits, labels, stream());
             }),
             (Names{"mean_cross_entropy", "correct", "mean"}));
-  // A mean that a loss of two terms takes in stays apart for the rule.
+  // The mean belongs to a loss of two terms. The rule still finds it.
   EXPECT_EQ(ops_of([&] {
               const Buffer memory = stream().allocate(16), mean_memory = stream().allocate(4);
               const Tensor losses(memory.data(), DType::f32, {4}, device());
@@ -296,7 +296,7 @@ TEST_P(RewriteTest, WhatIsInTheWayIsSeen) {
               add(loss, of_rows, hits, stream());
             }),
             (Names{"mean_cross_entropy", "add"}));
-  // A scale of a part of what is gathered.
+  // The scale reads only part of the gathered rows.
   const Tensor images8 = Tensor(floats({9, 4}).raw(), DType::u8, {9, 3}, device());
   const Tensor call = Tensor(floats({2}).raw(), DType::i64, {}, device());
   const Tensor slots = Tensor(floats({32}).raw(), DType::u8, {2, 64}, device()), part = floats({2, 3});
@@ -309,7 +309,7 @@ TEST_P(RewriteTest, WhatIsInTheWayIsSeen) {
         scale(part, rows.rows(0, 2), 0.5, stream());
       }),
       (Names{"gather_batch", "scale"}));
-  // A gradient that is written over the one that it is made of.
+  // The gradient overwrites the gradient that it is computed from.
   const Tensor images = floats({1, 4, 4, 1}), pooled = images.reshape({16}).rows(0, 4).reshape({1, 2, 2, 1});
   EXPECT_EQ(ops_of([&] {
               const Buffer memory = stream().allocate(64);
@@ -318,7 +318,7 @@ TEST_P(RewriteTest, WhatIsInTheWayIsSeen) {
               test::relu_backward(images, dx, dx, stream());
             }),
             (Names{"avg_pool_backward", "greater+where"}));
-  // A counter of a recording's own.
+  // The counter belongs to the recording.
   const Buffer ring = Buffer::allocate(device(), 64, MemoryKind::pinned);
   const Tensor counter = Tensor(floats({2}).raw(), DType::i64, {}, device()).recorded();
   const Tensor row(floats({2}).raw(), DType::i64, {}, device());
@@ -351,7 +351,7 @@ TEST_P(RewriteTest, IntegersAreScaledToSixteenBitsAtOnce) {
   EXPECT_EQ(scaled(true), Names{"scale+cast+scale+sum"});
 }
 
-// On a GPU; not where somebody else looks at the term, or uses the sum before the term is added.
+// The rule applies on a GPU only, and not if something else reads the term, or uses the sum before the term is added.
 TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
   const auto floats = [&](const Shape& shape, double value) {
     kept_.push_back(Buffer::allocate(device(), static_cast<std::size_t>(shape.count()) * 4));
@@ -423,7 +423,7 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
   EXPECT_EQ(to_host<float>(sum, stream()), std::vector<float>(12, 13));
   EXPECT_EQ(to_host<float>(db, stream()), std::vector<float>(3, 1));
 
-  // Another stream is waited for in between, which may use the sum.
+  // In between, it waits for another stream, which may use the sum.
   const Stream beside(device());
   EXPECT_EQ(ops_of([&] {
               Event forked(stream()), done(stream());
@@ -443,7 +443,7 @@ TEST_P(RewriteTest, FurtherGradientsOfAWeightAreAddedInPlace) {
   EXPECT_EQ(record(plain), apart);
 }
 
-// A value that someone holds, or that has a second reader, is there as before.
+// A value that is still held, or that has a second reader, must still be written.
 TEST_P(RewriteTest, WhatIsOnlyCopiedIsWrittenInPlace) {
   const auto leaf = [&](double value) {
     kept_.push_back(Buffer::allocate(device(), 16));
@@ -512,8 +512,8 @@ TEST_P(RewriteTest, WhatNobodyLooksAtIsDropped) {
         const Buffer one = stream().allocate(16), two = stream().allocate(16), three = stream().allocate(4);
         held = stream().allocate(16);
         const auto floats = [&](const Buffer& at) { return Tensor(at.data(), DType::f32, {4}, device()); };
-        scale(floats(one), out, 3, stream());          // for the next one alone
-        scale(floats(two), floats(one), 2, stream());  // for nobody
+        scale(floats(one), out, 3, stream());          // only the next op reads it
+        scale(floats(two), floats(one), 2, stream());  // nothing reads it
         sum(Tensor(three.data(), DType::f32, {}, device()), out, stream());
         scale(floats(held), out, 3, stream());
         publish_row({static_cast<double*>(ring.data()), static_cast<std::int64_t*>(ring.data()), 1}, row, {}, stream());

@@ -32,7 +32,7 @@ class SlotsTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, SlotsTest, test::kDevices, test::device_name);
 
-// Sizes and addresses that are copied in units of 16, 4 and 1 bytes.
+// Sizes and addresses that need copies in units of 16, 4 and 1 bytes.
 TEST_P(SlotsTest, EachCallHasItsSlot) {
   const SlotRing slots = ring();
   Bytes content(kSlots * kBytes);

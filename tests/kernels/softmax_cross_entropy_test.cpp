@@ -18,7 +18,7 @@ struct LossAndGradient {
 
 LossAndGradient loss_and_gradient(const Array& logits, const std::vector<double>& labels) {
   const std::int64_t rows = logits.shape[0], classes = logits.shape[1];
-  const double terms = 8;  // however many classes are summed up
+  const double terms = 8;  // the same for any number of classes
   LossAndGradient result;
   for (std::int64_t r = 0; r < rows; ++r) {
     const double* x = logits.values.data() + r * classes;
@@ -38,7 +38,7 @@ LossAndGradient loss_and_gradient(const Array& logits, const std::vector<double>
     for (std::int64_t c = 0; c < classes; ++c) {
       const double p = std::exp(x[c] - largest) / sum;
       const double gradient = p - (c == static_cast<std::int64_t>(label) ? 1 : 0);
-      // exp carries the rounding of its argument. What is subnormal in f32 may be flushed.
+      // exp carries the rounding of its argument. Subnormal f32 values may be flushed.
       result.dlogits.add(gradient, kUnit * (p * (terms + 4 * (largest - x[c])) + std::abs(gradient)) + 4 * FLT_MIN);
     }
   }
@@ -114,7 +114,7 @@ TEST_P(SoftmaxCrossEntropyTest, AllFarBelowZero) {
   }
 }
 
-// As precise as of ten classes. By itself: check() would run it ten times.
+// It must be as precise as with ten classes. It does not use check(), which would run it ten times.
 TEST_P(SoftmaxCrossEntropyTest, AMillionClasses) {
   constexpr std::int64_t kClasses = 1'000'003;
   const Shape shape{1, kClasses};
@@ -139,7 +139,7 @@ TEST_P(SoftmaxCrossEntropyTest, HugeLogitsDoNotOverflow) {
   check_both("up to 1e4", logits, labels);
   for (double& value : logits.values) value = test::round_to(DType::f32, value + (value < 0 ? -1e4 : 1e4));
   check_both("up to 2e4", logits, labels);
-  // The whole loss in one logit: it is the difference, to the last unit.
+  // One logit dominates: the loss is its distance from the label's logit, to the last unit.
   check_both("one stands out", {DType::f32, {2, 3}, {1e4, 0, 0, 0, -1e4, 1e4}}, {DType::u8, {2}, {1, 1}});
 }
 

@@ -1,4 +1,4 @@
-// Nothing depends on how many threads the CPU backend has, bit for bit.
+// Tests that no result depends on the number of the CPU backend's threads, bit for bit.
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -32,7 +32,7 @@ class ThreadsTest : public ::testing::Test {
  protected:
   ~ThreadsTest() override { omp_set_num_threads(threads_before_); }
 
-  // In [-1, 1).
+  // Values in [-1, 1).
   Tensor values(const Shape& shape) {
     const Tensor made = tensor(shape);
     const Rng rng{1, RngPurpose::application, buffers_.size()};
@@ -46,7 +46,7 @@ class ThreadsTest : public ::testing::Test {
     return Tensor(buffers_.back().data(), dtype, shape, Device::cpu());
   }
 
-  // `run` gives `out` the same bits on one thread and on more.
+  // Expects that `run` gives `out` the same bits on one thread and on several.
   void expect_same_bits(const std::string& what, const Tensor& out, const std::function<void()>& run) {
     std::vector<float> first;
     for (const int threads : {1, 2, 3, 4, 7}) {

@@ -58,7 +58,7 @@ struct Updated {
   Expected params, mu, nu;
 };
 
-// One update in double, with the bounds of the same arithmetic in f32.
+// One update in double, with error bounds for the same arithmetic in f32.
 Updated reference(const Optimizer& o, const Moments& old, const Values& grads, const Values& decays, std::int64_t step,
                   double squared_norm) {
   const UpdateRule& rule = o.rule;
@@ -97,7 +97,7 @@ Updated reference(const Optimizer& o, const Moments& old, const Values& grads, c
 
 class UpdateTest : public test::OpTest {
  protected:
-  // Values of a flat buffer: of every third granule the last six elements are the gap behind a leaf.
+  // Values of a flat buffer. In every third granule the last six elements are the gap after a leaf.
   Array flat(std::int64_t count, double low, double high) {
     Array array = random_.uniform({count}, low, high);
     for (std::int64_t i = 0; i < count; ++i) {
@@ -174,7 +174,7 @@ TEST_P(UpdateTest, OneStepOfEachOptimizer) {
   }
 }
 
-// More elements than all blocks of a launch take at once. By itself: check() would run it ten times.
+// More elements than all blocks of a launch take at once. It does not use check(), which would run it ten times.
 TEST_P(UpdateTest, BufferThatNeedsSeveralRounds) {
   constexpr std::int64_t kCount = 2048 * 256 * 4 + 5 * kGranule;
   const Tensor params = tensor({kCount}), grads = tensor({kCount});
@@ -239,8 +239,8 @@ TEST_P(UpdateTest, ANaNNormIsNotHidden) {
          .alignment = kLeafAlignment});
 }
 
-// With gradients that are 1024 times as large, of which two of five updates were skipped, the same bits as without,
-// clipped or not; and none where a gradient is not finite.
+// With gradients 1024 times as large, and two of five updates skipped, the bits are the same as without the scale,
+// clipped or not. If a gradient is not finite, nothing is updated.
 TEST_P(UpdateTest, LossScaleIsTakenOutAgain) {
   constexpr double kScale = 1024;
   const std::int64_t count = 5 * kGranule;
@@ -278,7 +278,7 @@ TEST_P(UpdateTest, LossScaleIsTakenOutAgain) {
                         .alignment = kLeafAlignment};
         if (o.has_mu()) op.outputs.push_back({DType::f32, {count}, old.mu});
         if (o.adam()) op.outputs.push_back({DType::f32, {count}, old.nu});
-        for (const Array& out : op.outputs) {  // whatever it is: two runs are compared
+        for (const Array& out : op.outputs) {  // any value, because two runs are compared
           const auto n = static_cast<std::size_t>(out.shape.count());
           op.expected.push_back({Values(n, 0), Values(n, test::kInfinity)});
         }
@@ -331,9 +331,9 @@ TEST_P(UpdateTest, ZeroGradientsLeaveParamsAlone) {
   }
 }
 
-// The norm, and then all that follows from it: clipping, AdamW, the average of the parameters, their copy in 16 bits.
+// The norm, and everything that follows it: clipping, AdamW, the average of the parameters, and their 16-bit copy.
 TEST_P(UpdateTest, WithItsNormAnAverageAndACopyItIsTwoKernels) {
-  const std::int64_t count = 4096 * kGranule;  // more than one block sums up
+  const std::int64_t count = 4096 * kGranule;  // more than one block sums
   std::string text;
   const auto result_of = [&](const char* rules, std::size_t& nodes) {
     const test::RewriteSetting setting(rules);
@@ -377,7 +377,7 @@ TEST_P(UpdateTest, WithItsNormAnAverageAndACopyItIsTwoKernels) {
   EXPECT_EQ(nodes_without_rules, 7u);
 }
 
-// Many recorded steps against a trajectory in double that never looks at the device's.
+// Compares many recorded steps with a trajectory in double that never uses the device's values.
 TEST_P(UpdateTest, ManyRecordedSteps) {
   constexpr int kSteps = 50;
   const std::int64_t count = 9 * kGranule;
@@ -413,7 +413,7 @@ TEST_P(UpdateTest, ManyRecordedSteps) {
              stream());
       increment(step, 1, stream());
     });
-    double path = 0;  // an upper bound of how far one element may have gone
+    double path = 0;  // an upper bound of the distance that one element may have moved
     for (int s = 0; s < kSteps; ++s) {
       const Values g = flat(count, -0.5, 0.5).values;
       upload(grads, g);

@@ -15,7 +15,7 @@ using Due = std::vector<std::pair<std::int64_t, std::size_t>>;  // step, task
 // Asks as a run does: in the steps that are not quiet.
 struct Asked {
   Due due;
-  std::int64_t steps = 0;  // in which anything was asked
+  std::int64_t steps = 0;  // steps with at least one question
 
   Asked(Agenda& agenda, std::int64_t count) {
     Elapsed elapsed;
@@ -77,7 +77,7 @@ TEST(Agenda, BeforeItAsksItSaysWhatForm) {
   EXPECT_EQ(clocks, 2);  // a function may look at the time as well
 }
 
-// A step that turns out to be the last after it was asked about.
+// A step turns out to be the last after its schedules were asked.
 TEST(Agenda, AsksAgainAtTheEnd) {
   Agenda agenda({every({.samples = 3}) & last(), every(4), last(), every(2) | last()}, 0);
   Elapsed elapsed;

@@ -43,7 +43,7 @@ struct Fixture {
   }
 };
 
-// What a callback was given, parameter by parameter.
+// Records the arguments that a callback received.
 struct Seen {
   std::vector<std::string> arguments;
   Count* state = nullptr;
@@ -92,7 +92,7 @@ void check_callback(Callback<Count, Words> callback, const Seen& seen, std::init
   }
 }
 
-// Compiled 326 times: what it can leave to check_callback it does.
+// Compiled 326 times, so it leaves as much as possible to check_callback.
 template <class... Args>
 void check_arrangement() {
   constexpr bool observer =
@@ -213,7 +213,7 @@ TEST(Callback, ReturnForms) {
   EXPECT_EQ(loop.logs.entry_value("d"), 4);
 }
 
-// One of any state and batch, that gives whatever the function gives.
+// A callback for any state and batch that returns the function's result.
 template <class F>
 struct GenericOf : GenericCallback {
   explicit GenericOf(F f) : function(f) {}

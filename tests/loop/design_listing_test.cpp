@@ -1,4 +1,4 @@
-// README's listing: it compiles as a user would write it, and may be run again and again.
+// The README's listing: it compiles as a user would write it, and can run again and again.
 
 #include <giro/giro.h>
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ int main() {
 
 TEST(DesignListing, Compiles) { EXPECT_NE(&listing::main, nullptr); }
 
-// The same with fewer data and steps.
+// The same with less data and fewer steps.
 TEST(DesignListing, RunsAgain) {
   const giro::test::TemporaryDirectory dir;
   const giro::Dataset train = giro::Dataset({{"image", {std::vector<std::uint8_t>(40 * 4, 7), {40, 2, 2, 1}}},
@@ -74,8 +74,8 @@ TEST(DesignListing, RunsAgain) {
   const auto first = run(dir / "a", 25);
   EXPECT_EQ(first[0].size(), 25u);
   EXPECT_EQ(run(dir / "a", 25), first);
-  EXPECT_EQ(run(dir / "a", 30), run(dir / "b", 30));  // a run that is longer goes on
-  // Each in a directory of its own.
+  EXPECT_EQ(run(dir / "a", 30), run(dir / "b", 30));  // a longer run goes on
+  // Each run in its own directory.
   for (const char* number : {"/1", "/2"}) {
     const std::string logdir = giro::run_directory("", {.parent = dir / "runs"});
     EXPECT_EQ(logdir, dir / "runs" + number);

@@ -9,7 +9,7 @@
 namespace giro {
 namespace {
 
-// Steps that are held back seem to take no time: how long one takes is not known from them.
+// Held-back steps seem to take no time, so they do not show how long a step takes.
 TEST(GroupArbiter, LooksForSignalsHoweverQuickTheFirstStepsSeem) {
   const auto partitioner = std::make_shared<test::FakePartitioner>(0, 2);
   detail::GroupArbiter arbiter(partitioner);

@@ -42,7 +42,7 @@ TEST(InnerLoop, ThreeStepsEveryTen) {
   for (std::size_t i = 0; i < 10; ++i) {
     EXPECT_EQ(steps[i], 10.0 * static_cast<double>(i));
     EXPECT_EQ(a[i], steps[i] + 1);
-    EXPECT_EQ(a_valid[i], a[i] + 3);  // it begins with the outer state
+    EXPECT_EQ(a_valid[i], a[i] + 3);  // the inner loop starts from the outer state
   }
 }
 
@@ -167,7 +167,7 @@ TEST_F(InnerLoopOfStates, TheirLeavesArePutBackWhereTheyWere) {
   }
 }
 
-// After the inner loop, when its logs are put together.
+// The error comes after the inner loop, while its logs are aggregated.
 TEST_F(InnerLoopOfStates, AnErrorOfTheAggregationLosesNothing) {
   const std::vector<Batch> batches(4);
   const auto evaluate = [&](State& state) {
@@ -230,7 +230,7 @@ TEST(InnerLoop, ASignalEndsTheOuterLoopToo) {
   EXPECT_EQ(inner_steps, 4);
   EXPECT_EQ(ends, 2);
   EXPECT_EQ(result.elapsed.steps, 1);
-  // Half an evaluation is none.
+  // An interrupted evaluation logs nothing.
   const Logs latest = result.history.latest();
   EXPECT_EQ(latest.entries().size(), 1u);
   EXPECT_EQ(latest.entry_value("a"), 1);

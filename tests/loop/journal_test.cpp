@@ -37,7 +37,7 @@ class JournalTest : public test::OpTest {
     ring_ = LogRing::create(logged(), call_, stream());
   }
   Logs logged() const { return logs().add_metric("loss", nn::Var(loss_, stream())); }
-  // What the device does when it gets to a step.
+  // The device's work for a step.
   void run(float loss) const {
     from_host(loss_, std::vector{loss}, stream());
     ring_->publish(logged());
@@ -58,12 +58,12 @@ TEST_P(JournalTest, StepsAreCommittedInOrderWhenTheirLogsHaveArrived) {
     Logs host;
     journal.add(ring_);
     journal.add(&seen);
-    if (step == 1) host.add_metric("loss", 100).add_metric("early", 1);  // the step's own comes later, and wins
+    if (step == 1) host.add_metric("loss", 100).add_metric("early", 1);  // the step's own entry comes later and wins
     journal.end_step(elapsed, host);
     EXPECT_TRUE(host.empty());
     elapsed.count(1);
   }
-  // One without anything from the device waits for its turn as well.
+  // A step without device logs also waits for its turn.
   Logs host = logs().add_metric("loss", 9);
   journal.end_step(elapsed, host);
   journal.drain(false, now);
@@ -81,7 +81,7 @@ TEST_P(JournalTest, StepsAreCommittedInOrderWhenTheirLogsHaveArrived) {
   EXPECT_EQ(seen.records, (std::vector<std::pair<std::int64_t, double>>{{0, 0.5}, {1, 1.5}, {2, 2.5}}));
 }
 
-// More and more of them, so that the circle of records grows wherever it begins.
+// More steps are pending each time, so that the circular buffer grows from different start positions.
 TEST_P(JournalTest, StepsKeepTheirOrderHoweverManyAreUnderWay) {
   detail::Journal journal({}, {});
   Recorder seen;
@@ -103,7 +103,7 @@ TEST_P(JournalTest, StepsKeepTheirOrderHoweverManyAreUnderWay) {
   EXPECT_EQ(seen.records, expected);
 }
 
-// A step that is recorded anew has a ring anew, as often as it is.
+// Each new recording of a step has a new ring.
 TEST_P(JournalTest, LetsGoOfRingsWhenTheDeviceWasBrought) {
   detail::Journal journal({}, {});
   std::weak_ptr<LogRing> first = ring_;
@@ -168,7 +168,7 @@ TEST_P(JournalTest, ARowThatWasNeverWritten) {
   EXPECT_TRUE(seen.records.empty());
 }
 
-// Finding: observers were shown what the history had refused.
+// Regression: observers received logs that the history had rejected.
 TEST_P(JournalTest, NobodySeesWhatTheHistoryRefuses) {
   detail::Journal journal({}, {});
   Recorder seen;

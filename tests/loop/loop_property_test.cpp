@@ -1,5 +1,5 @@
-// Random schedules and tasks: whenever the loop asks, however many steps the device runs alone, and wherever a run is
-// cut, what happens is what would happen step by step.
+// Random schedules and tasks. The outcome is the same as step by step, whenever the loop asks the schedules, however
+// many steps the device runs alone, and wherever a run is cut.
 
 #include <giro/loop/loop.h>
 
@@ -35,7 +35,7 @@ std::int64_t size_of_batch(const int& i) { return i * 7 % 5 + 1; }
 
 using Calls = std::vector<std::pair<int, std::int64_t>>;  // task, step
 
-// Where a run is cut.
+// How a run is cut.
 enum class Cut { stop, stop_iteration, exception, observer, interrupt };
 
 class CutTest : public testing::TestWithParam<Cut> {};
@@ -46,7 +46,8 @@ TEST_P(CutTest, NoCallIsMissedOrMadeTwice) {
     SCOPED_TRACE(seed);
     Draw draw(seed, {.resumable = true});
     const int cut = 1 + draw.below(kSteps - 2);
-    // What throws leaves nothing behind that was done in its step, and what stops nothing that was not.
+    // A throwing task comes first, so that nothing of its step has been done; a stopping task comes last, so that it
+    // skips nothing.
     const int position = GetParam() == Cut::exception        ? 0
                          : GetParam() == Cut::stop_iteration ? kTasks
                                                              : draw.below(kTasks + 1);
@@ -121,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(Cuts, CutTest,
                          testing::Values(Cut::stop, Cut::stop_iteration, Cut::exception, Cut::observer, Cut::interrupt),
                          cut_name);
 
-// Whatever way a run is cut into advances: the same calls, state, history and outputs as in one piece.
+// However a run is cut into advances, the calls, state, history and outputs are the same as in one piece.
 TEST(RunProperty, AdvancesInAnyPieces) {
   constexpr int kSteps = 60, kTasks = 5;
   for (unsigned seed = 0; seed < test::cases(1'000); ++seed) {
@@ -181,7 +182,7 @@ TEST(RunProperty, AdvancesInAnyPieces) {
 
 class DeviceLoopTest : public test::OpTest {
  protected:
-  // What a run does and leaves behind.
+  // The observable effects of a run, and its results.
   struct Outcome {
     std::vector<std::tuple<int, std::int64_t, double>> observed;                 // task, step, loss
     std::vector<std::tuple<int, std::int64_t, std::vector<std::uint8_t>>> seen;  // task, step, the state's bytes
@@ -233,7 +234,7 @@ TEST_P(DeviceLoopTest, TheStepsTheDeviceRunsAloneChangeNothing) {
     std::swap(mix[0], mix[static_cast<std::size_t>(draw.below(5))]);
     const auto create = [&] { return TrainState::create(model, dataset.spec(), optim::adamw(1e-3), seed, device()); };
 
-    // One by one, by hand.
+    // Step by step, by hand.
     Outcome expected;
     {
       TrainState state = create();
@@ -285,7 +286,7 @@ TEST_P(DeviceLoopTest, TheStepsTheDeviceRunsAloneChangeNothing) {
       found.state = bytes_of(result.state);
       const auto columns = result.history.collect("steps", "loss");
       found.history.assign(columns.begin(), columns.end());
-      // Not EXPECT_EQ, which would print whole states.
+      // EXPECT_EQ would print whole states.
       EXPECT_TRUE(found.seen == expected.seen);
       EXPECT_TRUE(found.state == expected.state);
       EXPECT_EQ(found.observed, expected.observed);
@@ -294,7 +295,7 @@ TEST_P(DeviceLoopTest, TheStepsTheDeviceRunsAloneChangeNothing) {
   }
 }
 
-// The same of a state on a device, with steps that run ahead.
+// The same for a state on a device, with steps that run ahead.
 TEST_P(DeviceLoopTest, AdvancesInAnyPieces) {
   const std::int64_t steps = 40;
   const nn::Layer model = test::linear_model();

@@ -40,7 +40,7 @@ Ints iota(int size) {
   return values;
 }
 
-// 0, 1, 2, ... without end, and how many of them were asked for.
+// 0, 1, 2, ... without end; counts how many were requested.
 class Counting {
  public:
   class Iterator {
@@ -97,7 +97,7 @@ TEST(Loop, LogsWithoutState) {
   EXPECT_EQ(elapsed.steps, 3);
 }
 
-// A checkpoint as a barrier: it sees the state, and the history up to the step before.
+// A checkpoint as a barrier: it sees the state, and the history up to the previous step.
 TEST(Loop, ACheckpointEveryTwoSteps) {
   std::vector<std::pair<std::int64_t, int>> saved;
   const auto checkpoint = [&](const Elapsed& e, const Counts& s) { saved.emplace_back(e.steps, s.a); };
@@ -159,7 +159,7 @@ TEST(Loop, StopIterationSkipsTheRest) {
                                                  [&](Counts&) { order += 'c'; }}},
                                                {every(1), [&](const Elapsed&) { order += 'o'; }},
                                                {every(1), [&](Counts&) { order += 'd'; }}});
-  // The step is counted and committed; the observer of the last step comes behind the stop and is skipped too.
+  // The last step is counted and committed. Its observer comes after the stop and is skipped too.
   EXPECT_EQ(order,
             "abcdo"
             "abcdo"
@@ -239,7 +239,7 @@ TEST(Loop, SaysWhyItHasEnded) {
   EXPECT_EQ(ended(3, {.stop = 5}), Advanced::dataset_ended);
   EXPECT_EQ(ended(3, {}), Advanced::dataset_ended);
   EXPECT_EQ(ended(3, {.stop = 2}), Advanced::stopped);
-  EXPECT_EQ(ended(3, {.stop = at(3)}), Advanced::stopped);  // as the last batch is the last that is asked for
+  EXPECT_EQ(ended(3, {.stop = at(3)}), Advanced::stopped);  // no batch is requested after the last one
   EXPECT_EQ(ended(3, {}, true), Advanced::stopped);
   EXPECT_EQ(ended(0, {}), Advanced::dataset_ended);
 }
@@ -324,7 +324,7 @@ Schedule when(std::vector<std::int64_t> steps) {
   return [steps](const Elapsed& e) { return std::find(steps.begin(), steps.end(), e.steps) != steps.end(); };
 }
 
-// Notes the completed steps at which it was called.
+// Records the completed steps at which it was called.
 auto note_steps(std::vector<std::int64_t>& steps) {
   return [&steps](const Elapsed& elapsed, Counts&) { steps.push_back(elapsed.steps); };
 }
@@ -361,7 +361,7 @@ TEST(Loop, LastIsTheFinalStepWhateverEndsTheLoop) {
   EXPECT_EQ(steps.back(), timed - 1);
 }
 
-// What last() brings runs behind the stop, in the same step, and is committed with it.
+// Callbacks due by last() run after the stop, in the same step, and their logs are committed with it.
 TEST(Loop, LastRunsThoughAStopSkipsTheRest) {
   const auto result = loop(Counts{}, Counting(),
                            {{when({2}), [](LoopState<Counts, int>& l) { l.stop_iteration = true; }},
@@ -373,7 +373,7 @@ TEST(Loop, LastRunsThoughAStopSkipsTheRest) {
   EXPECT_EQ(batches, Values{2});
 }
 
-// Batches that an iterator holds itself are still there when the next one was asked for in vain.
+// last() also runs the callbacks that a stop in their own task skipped.
 TEST(Loop, LastBringsWhatAStopInItsOwnTaskHasSkipped) {
   std::vector<std::string> calls;
   const auto call = [&](const std::string& name, int stop_at) {
@@ -384,13 +384,14 @@ TEST(Loop, LastBringsWhatAStopInItsOwnTaskHasSkipped) {
   };
   (void)loop(0, iota(100), {{every(2) | last(), {call("a", 4), call("b", -1)}}});
   EXPECT_EQ(calls, (std::vector<std::string>{"a0", "b0", "a2", "b2", "a4", "b4"}));
-  // In the last step of all, too.
+  // Also in the loop's last step.
   calls.clear();
   (void)loop(0, iota(100), {{every(1), call("a", 4)}, {every(2) | last(), call("b", -1)}, {every(1), call("c", -1)}},
              {.stop = at(5)});
   EXPECT_EQ(calls, (std::vector<std::string>{"a0", "b0", "c0", "a1", "c1", "a2", "b2", "c2", "a3", "c3", "a4", "b4"}));
 }
 
+// Batches that an iterator holds itself are still there after a vain request for another.
 TEST(Loop, TheLastBatchIsThereWhenTheDatasetHasEnded) {
   std::string seen;
   const auto note = [&](const std::string& batch, Counts&) { seen += batch; };
@@ -401,7 +402,7 @@ TEST(Loop, TheLastBatchIsThereWhenTheDatasetHasEnded) {
              {{last(), note}});
   EXPECT_EQ(seen, "threethree!");
 
-  // A range that is read once may have nothing left of it.
+  // A single-pass range may no longer hold its last batch.
   std::istringstream stream("one two three");
   bool had_batch = true;
   (void)loop(Counts{}, std::views::istream<std::string>(stream),
@@ -445,7 +446,7 @@ TEST(Loop, OnStartAndOnEnd) {
   EXPECT_EQ(result.history.collect("a")[0], (Values{11, 12}));
   EXPECT_THROW(result.history.collect("start"), Error);
 
-  // Without a batch nothing starts, and everything ends.
+  // Without a batch on_start does not run, but on_end does.
   order.clear();
   (void)loop(Counts{}, Ints{}, {{every(1), step}},
              {.on_start = options().on_start, .on_end = {[&](Counts&) { order += 'e'; }}});
@@ -463,7 +464,7 @@ TEST(Loop, AnOnEndMayAskForNothingButTheTime) {
   EXPECT_FALSE(result.elapsed.last);
 }
 
-// A callback with a beginning and an end of its own.
+// A callback with its own on_start and on_end.
 struct Logger {
   std::string* text;
   void on_start(const Counts& s) { *text += "start" + std::to_string(s.a) + " "; }
@@ -501,7 +502,7 @@ TEST(Loop, AThrowingCallbackIsNamedAndNothingIsLost) {
     EXPECT_EQ(error.history().collect("a")[0], (Values{1, 2, 3, 4, 5, 6}));
     EXPECT_EQ(error.elapsed().steps, 6);
     ASSERT_NE(error.state<Counts>(), nullptr);
-    EXPECT_EQ(error.state<Counts>()->a, 7);  // the step that failed had begun
+    EXPECT_EQ(error.state<Counts>()->a, 7);  // the failed step had already begun
     EXPECT_EQ(error.state<int>(), nullptr);
     EXPECT_THROW(std::rethrow_exception(error.cause()), std::runtime_error);
   }
@@ -594,7 +595,7 @@ TEST(Loop, EachBatchIsMadeOnce) {
   EXPECT_EQ(run(every(1)), 10);
   EXPECT_EQ(seen, iota(10));
   EXPECT_EQ(run(every(7)), 10);               // quiet steps in between
-  EXPECT_EQ(run(every({.samples = 4})), 10);  // which end before a batch that has been looked at
+  EXPECT_EQ(run(every({.samples = 4})), 10);  // they end before a batch that was already fetched
   EXPECT_EQ(run(every(5) | last()), 10);
   EXPECT_EQ(run(every(1), {.stop = at(4)}), 4);
 }
@@ -663,7 +664,7 @@ TEST(Loop, ADatasetThatFailsLosesNoStep) {
   }
 }
 
-// Whose fault it was, and in which step.
+// Errors name the culprit and the step.
 TEST(Loop, ErrorsNameWhatFailed) {
   const auto what = [](auto&& dataset, std::vector<Task<int, int>> tasks, LoopOptions<int, int> options = {}) {
     try {
@@ -685,7 +686,7 @@ TEST(Loop, ErrorsNameWhatFailed) {
   };
   EXPECT_EQ(what(iota(9), {{every(1), [](int&) {}}, {schedule, [](int&) {}}}),
             "task 2, a function: its schedule, at step 3: mine");
-  for (const std::int64_t each : {1, 100}) {  // where something is due, and where steps are only counted
+  for (const std::int64_t each : {1, 100}) {  // with a due task, and in steps that are only counted
     EXPECT_EQ(what(iota(9) | std::views::transform(fail_at(4)), {{every(each), [](int&) {}}}),
               "the dataset, at step 4: mine");
     EXPECT_EQ(what(iota(9), {{every(each), [](int&) {}}}, {.batch_size_fn = fail_at(5)}),
@@ -694,7 +695,7 @@ TEST(Loop, ErrorsNameWhatFailed) {
   }
 }
 
-// A batch that can neither be copied nor outlives its iterator is one like any other.
+// Batches that cannot be copied and do not outlive their iterator work like any others.
 TEST(Loop, MoveOnlyBatches) {
   std::vector<std::unique_ptr<int>> batches;
   for (int i = 0; i < 5; ++i) batches.push_back(std::make_unique<int>(i));
@@ -733,7 +734,7 @@ TEST(Loop, SignalsFinishTheStep) {
   EXPECT_EQ(loop(Counts{}, iota(2), {}).interrupted, 0);
 }
 
-// As where a launcher passes on a signal that the whole job gets, or a scheduler asks again.
+// For example, a launcher forwards a signal that the whole job receives, or a scheduler asks again.
 TEST(Loop, SignalsMayComeSeveralTimes) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const auto result = loop(0, iota(5), {{when({1}), [&](int&) {
@@ -744,8 +745,8 @@ TEST(Loop, SignalsMayComeSeveralTimes) {
   }
 }
 
-// The handlers that were there are there again, and a loop that shall not catch signals leaves them alone.
 int caught = 0;
+// A second interrupt by the user goes to the program's own handler.
 TEST(Loop, ASecondInterruptOfAUserIsTheProgramsOwn) {
   caught = 0;
   const auto before = std::signal(SIGINT, [](int) { ++caught; });
@@ -763,6 +764,7 @@ TEST(Loop, ASecondInterruptOfAUserIsTheProgramsOwn) {
   caught = 0;
 }
 
+// The previous handlers are restored, and a loop that does not catch signals leaves them alone.
 TEST(Loop, SignalHandlersAreGivenBack) {
   const auto before = std::signal(SIGINT, [](int) { ++caught; });
   (void)loop(Counts{}, iota(2), {});
@@ -776,7 +778,7 @@ TEST(Loop, SignalHandlersAreGivenBack) {
   std::signal(SIGINT, before);
 }
 
-// An outer loop that leaves signals to the program is not asked by an inner one that would catch them.
+// An inner loop that would catch signals cannot override an outer loop that leaves them to the program.
 TEST(Loop, TheOutermostLoopDecidesAboutSignals) {
   caught = 0;
   const auto before = std::signal(SIGINT, [](int) { ++caught; });
@@ -846,7 +848,7 @@ TEST(Loop, OptionalResults) {
   EXPECT_EQ(result.outputs.size(), 3u);
 }
 
-// every(5 samples) and every(7 steps), cut anywhere: the parts fire as the whole does.
+// every(5 samples) | every(7), cut anywhere: the parts are due at the same steps as the whole.
 TEST(Loop, NothingIsMissedOrRepeatedWhenALoopIsContinued) {
   const auto fired = [](std::int64_t cut) {
     Steps steps;

@@ -41,7 +41,7 @@ TEST(TrainLoop, OneStepAndFourTestBatches) {
   EXPECT_EQ(run("last").state.a, 0);
 }
 
-// The completed steps at which the evaluation, the reset and the end of an epoch have run.
+// The completed steps at which evaluations, resets and epoch ends ran.
 struct EpochEnds {
   Values test, reset, epoch;
   Values in_history;  // steps whose record has a_test
@@ -74,7 +74,7 @@ TEST(TrainLoop, TwelveStepsInEpochsOfThree) {
   EXPECT_EQ(ends.reset, ends.test);
   EXPECT_EQ(ends.epoch, ends.test);
   EXPECT_EQ(ends.in_history, (Values{2, 5, 8, 11}));
-  // A dataset that ends there, which is known too late, makes no difference.
+  // A dataset that ends at the same step makes no difference, although the loop learns of it too late.
   EXPECT_EQ(epoch_ends(Ints(12, 0), {.epoch_duration = at(3)}).test, ends.test);
 }
 
@@ -82,7 +82,7 @@ TEST(TrainLoop, TheLastEpochMayBeShorter) {
   EXPECT_EQ(epoch_ends(Ints(100, 0), {.epoch_duration = at(3), .stop = at(10)}).test, (Values{3, 6, 9, 10}));
   EXPECT_EQ(epoch_ends(Ints(10, 0), {.epoch_duration = at(3)}).test, (Values{3, 6, 9, 10}));
   EXPECT_EQ(epoch_ends(Ints(2, 0), {.epoch_duration = at(3)}).epoch, Values{2});
-  // Also where a callback ends the loop, or has already had its evaluation.
+  // Also if a callback ends the loop, even at an epoch end that has already been evaluated.
   const auto stop_at = [](std::int64_t steps) {
     return EventTask<Counted, int>(
         "on_train_step", [steps](LoopState<Counted, int>& l) { l.stop_iteration = l.elapsed.steps + 1 == steps; });
@@ -99,7 +99,7 @@ TEST(TrainLoop, EpochsOfSamples) {
 TEST(TrainLoop, EpochsOfOnePass) {
   const std::vector<float> rows(10);
   const Dataset dataset({{"x", Tensor(const_cast<float*>(rows.data()), DType::f32, {10}, Device::cpu())}});
-  // Ten rows: of batches of 4, the third one reaches into the next epoch where there is one.
+  // Ten rows: the third batch of 4 reaches into the next epoch, if there is one.
   EXPECT_EQ(epoch_ends(dataset.repeat().batch(4), {.stop = at(8)}).test, (Values{3, 5, 8}));
   EXPECT_EQ(epoch_ends(dataset.batch(4), {}).test, (Values{3}));
   EXPECT_EQ(epoch_ends(Ints(5, 0), {}).test, (Values{5}));
@@ -111,7 +111,7 @@ TEST(TrainLoop, GoesOnWhereAnotherLeftOff) {
             (Values{6, 9, 12}));
 }
 
-// Every event, in its order, from the state's own member, a task and a callback object.
+// Every event in order, handled by the state's own members, a task and a callback object.
 struct Speaker {
   std::shared_ptr<Names> said = std::make_shared<Names>();
   void train_step() { said->push_back("state's train_step"); }
@@ -119,7 +119,7 @@ struct Speaker {
     said->push_back("state's test_step");
     return logs().add_metric("batch", batch);
   }
-  int on_epoch_end = 0;  // no function, and so no handler
+  int on_epoch_end = 0;  // not a function, so not a handler
 };
 
 #define GIRO_SAY(name) \
@@ -156,7 +156,7 @@ TEST(TrainLoop, EventsInTheirOrder) {
   add({"object's on_test_end 5", "on_epoch_end", "on_train_batch_end", "callback", "task"});
   add({"on_train_end", "object's on_train_end 6", "object's on_end 7"});
 
-  for (int i = 0; i < 2; ++i) {  // the second time with the same tasks and callbacks, and a new object
+  for (int i = 0; i < 2; ++i) {  // the second run has the same tasks and callbacks, but a new object
     const auto result = train_loop(Speaker(), Ints(2, 0),
                                    {.tasks = tasks, .callbacks = callbacks, .test_dataset = Ints(1, 7), .stop = at(2)});
     EXPECT_EQ(*result.state.said, expected);
@@ -218,13 +218,13 @@ TEST(PredictLoop, CollectsOutputs) {
   const HostArray y = result.outputs.concatenate("y");
   ASSERT_EQ(y.shape(), Shape{3});
   EXPECT_EQ((std::vector<double>(y.tensor().data<double>(), y.tensor().data<double>() + 3)), (Values{10, 20, 30}));
-  // To be continued.
+  // A second loop adds to the same outputs.
   const auto more =
       predict_loop(Counted{1}, Ints{4}, {.tasks = {{"predict_step", predict_step}}, .outputs = result.outputs});
   EXPECT_EQ(more.outputs.collect("y").size(), 4u);
 }
 
-// The test step is there once at each evaluation, and the caller's tasks are left alone.
+// Each evaluation has the test step once, and the caller's tasks stay unchanged.
 TEST(TrainLoop, EvaluationDoesNotGrow) {
   int calls = 0;
   std::vector<int> per_epoch;
@@ -255,7 +255,7 @@ TEST(TrainLoop, TestDatasets) {
   EXPECT_EQ(sum(std::views::iota(1, 4) | std::views::transform([](int i) { return 2 * i; })), (Values{12, 12}));
   int next = 10;
   EXPECT_EQ(sum([&] { return Ints(2, next++); }), (Values{20, 22}));
-  // An empty one logs nothing.
+  // An empty test dataset logs nothing.
   EXPECT_EQ(fit(Counted{}, Ints(2, 0), {.tasks = {{"test_step", count_up}}, .test_dataset = Ints{}}).history.size(),
             0u);
 }
@@ -289,7 +289,7 @@ TEST(TrainLoop, Errors) {
                [] { (void)train_loop(Counted{}, Ints(1, 0), {.epoch_duration = at(0)}); });
   expect_error(ErrorCode::invalid_argument, {"expected steps or samples", "{.time = 1}"},
                [] { (void)train_loop(Counted{}, Ints(1, 0), {.epoch_duration = at({.time = 1.0})}); });
-  // Nothing would run in the steps: observers do not, nor do callbacks that look after the loop alone.
+  // Nothing would run in the steps: observers and callbacks that only manage the loop do not count.
   const auto observer = [](const Elapsed&) {};
   const auto looks_after = [](LoopState<Counted, int>&) {};
   expect_error(ErrorCode::invalid_argument, {"no train_step", "{\"train_step\", ...}"}, [&] {
@@ -307,7 +307,7 @@ TEST(TrainLoop, Errors) {
   }
   EXPECT_EQ(fit(Counted{}, Ints(2, 0), {.tasks = {{every(1), count_up}}}).state.a, 2);
   EXPECT_EQ(fit(Counted{}, Ints(2, 0), {.callbacks = {count_up}}).state.a, 2);
-  // What is wrong before the first step loses nothing.
+  // An error before the first step loses nothing.
   try {
     (void)train_loop(7, Ints(1, 0), {.epoch_duration = at(0), .metadata = 8});
     FAIL() << "no error";
@@ -315,7 +315,7 @@ TEST(TrainLoop, Errors) {
     EXPECT_EQ(*error.state<int>(), 7);
     EXPECT_EQ(std::any_cast<int>(error.metadata()), 8);
   }
-  // An error names the event, and the step.
+  // An error names the event and the step.
   expect_error(ErrorCode::not_found, {"on_train_step: a function, at step 1: ", "'b'"}, [] {
     (void)train_loop(Counted{}, Ints(3, 0),
                      {.tasks = {{"train_step", count_up}, {"on_train_step", [](LoopState<Counted, int>& l) {
@@ -324,7 +324,7 @@ TEST(TrainLoop, Errors) {
   });
 }
 
-// A state on a device, whose steps are given out many at a time.
+// A state on a device, where many steps are launched at a time.
 class TrainLoopOfStates : public ::testing::Test {
  protected:
   static State create() {
@@ -375,7 +375,7 @@ TEST_F(TrainLoopOfStates, OneRecordingForAllEpochs) {
   }
 }
 
-// Between two epoch ends the device is handed as many steps at once as it may be.
+// Between two epoch ends the device gets as many steps at once as allowed.
 TEST_F(TrainLoopOfStates, StepsRunAheadBetweenEpochEnds) {
   const std::vector<float> rows(32);
   const Dataset resident = Dataset({{"x", Tensor(const_cast<float*>(rows.data()), DType::f32, {32}, Device::cpu())}})
@@ -384,7 +384,7 @@ TEST_F(TrainLoopOfStates, StepsRunAheadBetweenEpochEnds) {
                                .to(Device::cpu());
   State state = create();
   const auto* count = state.at("count").data<std::int64_t>();
-  std::vector<std::int64_t> done;  // steps that have run when a batch is asked for
+  std::vector<std::int64_t> done;  // steps that had run when each batch was requested
   const auto watched = resident | std::views::transform([&](const Batch& batch) {
                          if (done.size() == static_cast<std::size_t>(batch.position() / 4)) done.push_back(*count);
                          return batch;

@@ -1,4 +1,4 @@
-// A loop of one of several ranks, the others played by a partitioner that agrees with it.
+// The loop of one of several ranks; a partitioner that always agrees stands in for the others.
 
 #include <gtest/gtest.h>
 
@@ -70,7 +70,7 @@ TEST(LoopOfRanks, SoDoesItAtEventsAndBeforeAndAfter) {
   }
 }
 
-// Whether to stop is asked after each callback that may have asked for it, on all ranks alike.
+// All ranks alike ask whether to stop after each callback that may have requested it.
 TEST(LoopOfRanks, AskEachOtherWhetherToStop) {
   const auto stops_asked = [](int rank) {
     const auto out = std::make_shared<std::string>();
@@ -82,7 +82,7 @@ TEST(LoopOfRanks, AskEachOtherWhetherToStop) {
               {every(1), Printer{out}}},
              {.catch_signals = false});
     EXPECT_EQ(result.elapsed.steps, 51);
-    // A question is its number, counted in fours, and the third of them is this.
+    // A question's number modulo 4 is its kind; kind 2 asks whether to stop.
     return std::ranges::count_if(result.state.fake->questions,
                                  [](const auto& asked) { return static_cast<int>(asked[0]) % 4 == 2; });
   };
@@ -90,7 +90,7 @@ TEST(LoopOfRanks, AskEachOtherWhetherToStop) {
   EXPECT_EQ(stops_asked(1), 7);
 }
 
-// One rank alone asks where the others do not come by: they hear of it with the next signals.
+// A stop that one rank requests where the others do not ask reaches them with the next question about signals.
 TEST(LoopOfRanks, AStopAfterAStepIsAskedForLater) {
   const std::vector<int> data(1'000'000);
   auto result =

@@ -1,4 +1,4 @@
-// Runs that are saved after a step and brought back: they go on as if there had been no interruption.
+// Runs that are saved after a step and restored: they go on as if they had not been interrupted.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace {
 
 using test::expect_error;
 
-// What a run has left, as text.
+// A saved run.
 struct Saved {
   std::string text;
   std::vector<Leaf> arrays;
@@ -62,11 +62,11 @@ struct BringBack : GenericCallback {
   std::vector<std::string>* told;
 };
 
-// Pairs of a task and a step, or what else it has seen.
+// Pairs of a task and a step, or another number that the task saw.
 using Calls = std::vector<std::pair<int, std::int64_t>>;
 using Draw = test::RandomSchedule;
 
-// A callback and a schedule with memories of their own.
+// A callback and a schedule with their own memory.
 struct Mean {
   double sum = 0;
   std::int64_t count = 0;
@@ -96,8 +96,8 @@ std::string text_of(const History& history) {
   return text;
 }
 
-// Wherever a run is interrupted, and whatever its schedules: the resumed one makes the calls that are missing, and
-// leaves the same state and history.
+// Wherever a run is interrupted, and whatever its schedules are, the resumed run makes the missing calls and ends with
+// the same state and history.
 TEST(ResumeProperty, AnywhereInAnyRun) {
   constexpr int kSteps = 40, kTasks = 5;
   int resumed = 0;
@@ -138,11 +138,11 @@ TEST(ResumeProperty, AnywhereInAnyRun) {
     Saved saved;
     Calls before;
     std::vector<Task<int, int>> saving = tasks;
-    // The memory is that at the step's end, wherever in the step it is asked for.
+    // The saved memory is from the end of the step, wherever in the step the save is requested.
     saving.insert(saving.begin() + draw.below(kTasks + 1),
                   {[cut](const Elapsed& e) { return e.steps == cut; }, SaveAndRestore(saved, [&] { before = calls; })});
     const auto whole = loop(0, data, saving, options);
-    if (saved.text.empty()) continue;  // the run was over
+    if (saved.text.empty()) continue;  // the run ended before it was saved
     ++resumed;
     const Calls expected = std::exchange(calls, before);
 
@@ -155,7 +155,7 @@ TEST(ResumeProperty, AnywhereInAnyRun) {
     ASSERT_EQ(rest.elapsed.steps, whole.elapsed.steps);
     ASSERT_EQ(rest.elapsed.samples, whole.elapsed.samples);
     ASSERT_EQ(text_of(rest.history), text_of(whole.history));
-    // The schedule that saved is not there now.
+    // The schedule that saved is missing here, but that is not reported.
     ASSERT_TRUE(report.empty()) << report.front();
   }
   EXPECT_GT(resumed, test::cases(900));

@@ -40,7 +40,7 @@ TEST(Run, IsAdvancedLookedAtAndAdvancedAgain) {
   EXPECT_EQ(run.state(), 3);
   EXPECT_EQ(run.elapsed().steps, 3);
   EXPECT_EQ(run.history().collect("n")[0], (Values{1, 2, 3}));
-  EXPECT_EQ(run.advance(at(3)), Advanced::reached);  // where it is already
+  EXPECT_EQ(run.advance(at(3)), Advanced::reached);  // already there
   EXPECT_EQ(run.advance(at(2)), Advanced::reached);
   EXPECT_EQ(run.elapsed().steps, 3);
   run.state() = 100;
@@ -87,7 +87,7 @@ TEST(Run, IsNotAdvancedAfterItsEnd) {
   expect_error(ErrorCode::invalid_argument, {"advance", "step 0"}, [&] { (void)failing.advance(); });
 }
 
-// What last() brings runs where a run is finished before it has ended, once.
+// Callbacks due by last() run once if a run is finished before it has ended.
 TEST(Run, LastRunsWhereARunIsFinished) {
   auto data = std::views::iota(0, 10);
   std::vector<std::int64_t> steps;
@@ -121,7 +121,7 @@ TEST(Run, AnErrorCarriesWhatThereWas) {
   }
 }
 
-// Cut at its stops, a run makes the calls of one that was not, with a history for each piece.
+// A run cut at its stops makes the same calls as an uncut run, with a new history for each piece.
 TEST(Run, GoesOnFromItsStop) {
   auto data = std::views::iota(0, 10);
   for (const bool quiet : {false, true}) {
@@ -139,7 +139,7 @@ TEST(Run, GoesOnFromItsStop) {
       const int state = run.state();
       EXPECT_EQ(before, static_cast<std::size_t>(state));
       run.go_on(at(cut));
-      EXPECT_EQ(run.advance(), Advanced::stopped);  // there already
+      EXPECT_EQ(run.advance(), Advanced::stopped);  // already there
       run.go_on({});
       EXPECT_EQ(run.history().size(), 0u);
       if (cut < 9) {
@@ -156,7 +156,7 @@ TEST(Run, GoesOnFromItsStop) {
   }
 }
 
-// Each stop is a last step, and has the batch of its own.
+// Each stop is a last step; last() gets the batch of that step.
 TEST(Run, LastRunsAtEachStop) {
   auto data = std::views::iota(0, 10);
   std::vector<int> batches;
@@ -191,7 +191,7 @@ TEST(Run, GoesOnFromAStopAlone) {
   expect(by_callback, "has not, at step 1");
 }
 
-// Passed over once; making the batch after the third fails.
+// A single-pass dataset: making the batch after the third fails.
 class FailsAfterThree {
  public:
   struct Iterator {
@@ -210,7 +210,7 @@ class FailsAfterThree {
   std::default_sentinel_t end() const { return {}; }
 };
 
-// A dataset that fails after the stop has not spoiled what was before it.
+// A dataset that fails after the stop does not affect the steps before it.
 TEST(Run, FetchesTheBatchAfterItsStopWhenItGoesOn) {
   FailsAfterThree data;
   giro::Run run(0, data, Tasks{{every(1), count()}}, {.stop = at(3)});
@@ -228,7 +228,7 @@ TEST(Run, FetchesTheBatchAfterItsStopWhenItGoesOn) {
   }
 }
 
-// Who is interrupted while a run waits for what it has queued is told so.
+// A signal that arrives while a run waits for its queued work is reported.
 TEST(Run, ASignalWhileItSettles) {
   auto data = std::views::iota(0, 10);
   bool raised = false;
@@ -248,7 +248,7 @@ TEST(Run, ItsResultTellsOfTheSignal) {
   EXPECT_EQ(run.finish().interrupted, SIGTERM);
 }
 
-// A program, a test or a group has the last word on time, signals and stops.
+// An arbiter has the last word on time, signals and stops.
 struct Scripted final : Arbiter {
   double time = 1'000;
   int signal = 0;
@@ -281,7 +281,7 @@ TEST(Run, DecisionsPassThroughItsArbiter) {
   EXPECT_EQ(stopped.elapsed().steps, 8);
 }
 
-// A stop that is refused skips nothing.
+// A refused stop skips nothing.
 TEST(Run, WhatARefusedStopHasSkippedRuns) {
   auto data = std::views::iota(0, 10);
   const auto arbiter = std::make_shared<Scripted>();
@@ -301,7 +301,7 @@ TEST(Run, WhatARefusedStopHasSkippedRuns) {
   EXPECT_EQ(order, "abcdccccabcdcccc");
 }
 
-// Each time that is aimed at is noticed when it is reached, however seldom the clock was looked at before.
+// Each time limit is noticed when it is reached, however rarely the clock was read before.
 TEST(Run, EachAimInTimeIsNoticed) {
   auto data = std::views::iota(0, 100'000);
   const auto arbiter = std::make_shared<Scripted>();
@@ -314,7 +314,7 @@ TEST(Run, EachAimInTimeIsNoticed) {
   EXPECT_LE(run.elapsed().time(), aim + 0.5);
 }
 
-// With the history that it is given, and to a stop of any kind.
+// A run goes on with the history that it is given, and to a stop of any kind.
 TEST(Run, GoesOnAsItIsTold) {
   auto data = std::views::iota(0, 1'000);
   const auto arbiter = std::make_shared<Scripted>();

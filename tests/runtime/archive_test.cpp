@@ -139,7 +139,7 @@ TEST(ArchiveTest, WritesOnlyLinesThatAreNotKeptYet) {
   EXPECT_EQ(first.lines().at("run/history").text, "a\nb\nc\n");
   EXPECT_EQ(second.lines().at("run/history").text, "c\n");
   EXPECT_EQ(second.lines().at("run/history").first, 2U);
-  EXPECT_EQ(longer.lines().at("run/history").first, 0U);  // those that are kept are of another history
+  EXPECT_EQ(longer.lines().at("run/history").first, 0U);  // the four lines kept before belong to another history
 
   Archive read = Archive::read(second.text(), {}, nullptr, {{"run/history", {0, 3, "a\nb\nc\n"}}});
   persist(read, text);

@@ -11,7 +11,7 @@
 namespace giro::detail {
 namespace {
 
-// Ops of which only what they read and write counts.
+// Ops defined only by what they read and write.
 struct Ops {
   explicit Ops(std::shared_ptr<Arena> trace) : trace(std::move(trace)) {}
   Ops() : Ops(std::make_shared<Arena>(Device::cpu(), Arena::Of::trace)) {}
@@ -35,7 +35,7 @@ struct Ops {
   std::vector<Buffer> held;
   std::vector<HeldOp> all;
   std::optional<Temporaries> temporaries;
-  std::size_t least = 0;  // memory of one op after the other
+  std::size_t least = 0;  // memory that the ops need when they run one after another
 };
 
 std::vector<std::size_t> aside(const std::vector<Branch>& branches) {
@@ -76,7 +76,7 @@ TEST(Branches, WeightGradientsRunBesideTheWayBack) {
   EXPECT_LE(branches[3].joined, 6u);
 }
 
-// Others may wait for an event, and for a collective.
+// Other work may wait for an event or a collective.
 TEST(Branches, AreJoinedBeforeAnEvent) {
   for (const auto kind : {HeldOp::Kind::event, HeldOp::Kind::collective}) {
     Ops ops;
@@ -93,8 +93,7 @@ TEST(Branches, AreJoinedBeforeAnEvent) {
   }
 }
 
-// Of each two ops, whether the first is done before the second starts, as the streams and events of a recording have
-// it.
+// Whether one op is done before another starts, for each pair, according to the streams and events of a recording.
 std::vector<std::vector<bool>> order_of(const std::vector<Branch>& branches) {
   const std::size_t ops = branches.size();
   std::vector<std::vector<bool>> before(ops, std::vector<bool>(ops));
@@ -132,7 +131,7 @@ TEST(Branches, RandomProgramsKeepTheirOrderAndNeedNoMoreMemory) {
         ASSERT_TRUE(before[i][j] || !in_order) << i << ", " << j;
       }
     }
-    // Blocks that may share memory: whoever uses one is done before anybody uses the other.
+    // Two blocks may share memory only if the users of one are done before any user of the other starts.
     const Temporaries& temporaries = *ops.temporaries;
     ASSERT_LE(least_memory(temporaries.blocks), ops.least);
     for (std::size_t i = 0; i < count; ++i) {

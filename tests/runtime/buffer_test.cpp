@@ -41,7 +41,7 @@ TEST(Buffer, MovesItsBlock) {
   Buffer a = Buffer::allocate(Device::cpu(), 100);
   void* const data = a.data();
   Buffer b = std::move(a);
-  EXPECT_FALSE(a);  // NOLINT: what a move leaves behind is the point
+  EXPECT_FALSE(a);  // NOLINT: the moved-from buffer is what this checks
   EXPECT_EQ(a.size(), 0u);
   EXPECT_EQ(b.data(), data);
   Buffer c = Buffer::allocate(Device::cpu(), 10);
@@ -56,7 +56,7 @@ TEST(Buffer, PinnedMemoryOfTheCpuIsOrdinary) {
   std::memset(buffer.data(), 1, 64);
 }
 
-#ifndef __SANITIZE_ADDRESS__  // ASan ends the program instead
+#ifndef __SANITIZE_ADDRESS__  // ASan terminates the program instead
 TEST(Buffer, TooMuchIsAnError) {
   test::expect_error(ErrorCode::out_of_memory, {"bytes"},
                      [] { Buffer::allocate(Device::cpu(), std::numeric_limits<std::size_t>::max() / 4); });
@@ -127,8 +127,8 @@ TEST(Arena, FreeNeighboursJoin) {
   EXPECT_EQ(stream.allocate(3 << 18).data(), whole);
 }
 
-// Chunks may follow each other in memory, and yet are allocations of their own: a block across two of them would end
-// beyond the first. Asked of many pairs, as it is up to the allocator where chunks lie.
+// Chunks may be adjacent in memory and still are separate allocations: a block across two of them would run past the
+// end of the first. The allocator decides where chunks lie, so this checks many pairs.
 TEST(Arena, BlocksOfTwoChunksNeverJoin) {
   const test::ArenaSetting on("1");
   constexpr std::size_t kChunk = 1 << 20;

@@ -1,4 +1,4 @@
-// Checkpoints that something has damaged, or made up.
+// Damaged and forged checkpoints.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -41,7 +41,7 @@ class CheckpointDamage : public testing::Test {
     run_.save(store, {2, 0});
   }
 
-  // Loads the older of the two, and says why the newer was passed over: in a line that names the file.
+  // Expects the older of the two to be loaded, with a line that says why the newer was skipped and names the file.
   void expect_found(const std::string& name, const std::string& what) {
     try {
       const LoadedCheckpoint loaded = load_checkpoint("/model", *files_);
@@ -68,7 +68,7 @@ class CheckpointDamage : public testing::Test {
       content = before;
     }
   }
-  // A manifest whose checksum fits, and the error that loading it is.
+  // Expects an error from loading a changed manifest with a matching checksum.
   void expect_refused(ErrorCode code, const std::string& words,
                       const std::function<void(detail::Manifest& manifest)>& change) {
     detail::Manifest manifest = detail::read_manifest(*files_, kUnit);
@@ -148,11 +148,11 @@ TEST_F(CheckpointDamage, WhereAllAreDamagedTheNewestsErrorComes) {
                [&] { load_checkpoint("/model", *files_); });
 }
 
-// Of a run, of its state alone, and of the newest checkpoint by its own name: what is loaded, by its steps, and what is
-// told of. Steps of 0: an error.
+// For three ways to load: the steps of the loaded checkpoint, 0 for an error, and the number of messages about skipped
+// parts. `run` loads the directory, `state` its state alone, and `named` the newest checkpoint by its own name.
 struct DamageCase {
   std::string file;
-  bool all_use_it;  // both checkpoints, or else the newest alone
+  bool all_use_it;  // both checkpoints use the damaged part, or else only the newest
   std::pair<std::int64_t, std::size_t> run, state, named;
 };
 
@@ -184,7 +184,7 @@ TEST_F(CheckpointDamage, AFlippedBitCostsWhatItIsInAndNothingElse) {
     const bool is_lines = damage.file.find("lines") != damage.file.npos;
     std::size_t byte = 0, end = content.size();
     if (is_lines) {
-      // The two files have the same number of bytes less those of their first lines.
+      // Both checkpoints use the bytes that the first one saved; only the newer one uses the rest.
       const std::size_t of_first = detail::read_manifest(*files_, first).lines[damage.file[13] - '0'].bytes;
       damage.all_use_it ? end = of_first : byte = of_first;
     }
@@ -203,7 +203,7 @@ TEST_F(CheckpointDamage, AFlippedBitCostsWhatItIsInAndNothingElse) {
   }
 }
 
-// What an archive has of `count` lines, each of which tells its number.
+// An archive's lines from number `first` to `count`; each contains its number.
 std::string numbered_lines(std::size_t first, std::size_t count) {
   std::string text;
   for (std::size_t i = first; i < count; ++i) text += fmt::format("[{},{:.6f}]\n", i, std::sin(static_cast<double>(i)));
@@ -255,7 +255,7 @@ TEST_F(CheckpointDamage, ADamagedLineCostsThoseNextToIt) {
   }
   content.resize(content.size() - 100);
   expect_most_left("the end is missing");
-  // What a store saves next is whole.
+  // The store's next save is complete.
   CheckpointStore next("/large", {.files = files_});
   Archive archive = next.archive();
   archive.lines(
@@ -264,7 +264,7 @@ TEST_F(CheckpointDamage, ADamagedLineCostsThoseNextToIt) {
   EXPECT_TRUE(load_checkpoint("/large", *files_).skipped.empty());
 }
 
-// With its lines, without them, and beside another's.
+// A copy with its lines, without them, and next to another directory's lines.
 TEST_F(CheckpointDamage, ACopyIsLoadedByItsName) {
   const auto copy = [&](const std::string& name, const std::string& to) {
     const std::string content = files_->content(name);
@@ -295,7 +295,7 @@ TEST_F(CheckpointDamage, ACopyIsLoadedByItsName) {
   }
 }
 
-// Of what was written before there were parts.
+// Older manifests have no parts.
 TEST_F(CheckpointDamage, LinesWithoutPartsAreLostTogether) {
   for (const char* unit : {"/model/checkpoint_0000000001", "/model/checkpoint_0000000002"}) {
     detail::Manifest manifest = detail::read_manifest(*files_, unit);
@@ -336,7 +336,7 @@ TEST_F(CheckpointDamage, ManifestsThatContradictThemselvesOrTheFilesAreRefused) 
   corrupt("twice", [](Manifest& m) { m.lines[0].name = m.lines[1].name; });
   corrupt("bytes, expected", [](Manifest& m) { m.files[0].bytes = std::uint64_t{1} << 62; });
   corrupt("checksum", [](Manifest& m) { m.files[0].xxh3 = "0123456789abcdef"; });
-  // What they tell of lines costs these lines alone.
+  // Wrong entries about lines only cost those lines.
   const auto skipped = [&](const std::string& words, const std::function<void(Manifest&)>& change) {
     std::string& content = files_->content(kUnit + "/checkpoint.json");
     const std::string before = content;
@@ -400,7 +400,7 @@ TEST_F(CheckpointDamage, WhatCannotBeReadStays) {
   EXPECT_EQ(files_->list("/model"),
             (std::vector<std::string>{".lock", "checkpoint_0000000002", "checkpoint_0000000003", "lines_0.jsonl",
                                       "lines_1.jsonl", "lines_2.jsonl", "lines_3.jsonl"}));
-  run_.save(store, {2, 1});  // until its place is taken
+  run_.save(store, {2, 1});  // until another checkpoint takes its place
   EXPECT_EQ(files_->list("/model").size(), 4u);
   EXPECT_EQ(store.load().record.steps, 2);
 }
@@ -414,7 +414,7 @@ TEST(CheckpointLinks, SymbolicLinksAreNotFollowed) {
   run.save(store, {1, 0});
   run.save(store, {2, 0});
   run.save(elsewhere, {3, 0});
-  // A checkpoint that is a link, and one with a file that is.
+  // One checkpoint is a link; another contains a file that is a link.
   fs::create_directory_symlink(other + "/checkpoint_0000000003", model + "/checkpoint_0000000003");
   fs::rename(model + "/checkpoint_0000000002/state.safetensors", dir / "aside");
   fs::create_symlink(dir / "aside", model + "/checkpoint_0000000002/state.safetensors");
@@ -423,14 +423,14 @@ TEST(CheckpointLinks, SymbolicLinksAreNotFollowed) {
   ASSERT_EQ(loaded.skipped.size(), 2u);
   EXPECT_NE(loaded.skipped[0].find("not a directory"), std::string::npos) << loaded.skipped[0];
   EXPECT_NE(loaded.skipped[1].find("not a file"), std::string::npos) << loaded.skipped[1];
-  // Taking its place and removing those leaves what they lead to.
+  // Replacing or removing the links leaves their targets untouched.
   run.save(store, {3, 1});
   EXPECT_EQ(store.load().record.steps, 3);
   run.save(store, {1, 1});
   EXPECT_EQ(store.all().size(), 1u);
   EXPECT_EQ(elsewhere.load().record.steps, 3);
   EXPECT_TRUE(fs::exists(dir / "aside"));
-  // A link to a directory of checkpoints, or that the caller names, is the caller's own.
+  // The user may choose to follow a link: one that contains the checkpoints or that the path names.
   fs::create_directory_symlink(model, dir / "link");
   EXPECT_EQ(load_checkpoint(dir / "link").record.steps, 1);
 }

@@ -1,4 +1,4 @@
-// What a failing disk, a dying process and a power loss leave of a directory of checkpoints.
+// The state of a checkpoint directory after a disk fault, the death of a process, or a power loss.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -32,22 +32,22 @@ using test::Moment, test::PowerLossFileSystem, test::SampleRun;
 
 const std::string kDir = "/logs/model";
 
-// A run that goes on, replaces a checkpoint, goes back, is started anew (0 steps) and goes on.
+// A run that goes on, replaces a checkpoint, goes back, is started anew (0 steps) and goes on again.
 const std::vector<Moment> kSaves{{1, 0}, {2, 0}, {2, 1}, {4, 0}, {3, 1}, {0, 0}, {3, 2}, {5, 0}};
 
-// What may be loaded: the last that was saved, if there is one, and one that is being saved.
+// The checkpoints that may be loaded: the last one saved, if any, and the one being saved.
 struct Expected {
   std::optional<Moment> saved, under_way;
   friend bool operator==(const Expected&, const Expected&) = default;
 };
 
 using Disk = std::shared_ptr<PowerLossFileSystem>;
-constexpr std::uint32_t kNothingLost = 1;  // the seed with which a power loss is but a death
+constexpr std::uint32_t kNothingLost = 1;  // with this seed a power loss is only a death of the process
 
 CheckpointStore open_store(const Disk& disk) { return CheckpointStore(kDir, {.files = disk}); }
 std::string text_of(const Moment& moment) { return fmt::format("({}, {})", moment.steps, moment.variant); }
 
-// Saves them all, keeping `expected` up to date.
+// Saves every moment and keeps `expected` up to date.
 void run_saves(const Disk& disk, SampleRun& run, Expected& expected, std::int64_t keep = 1) {
   std::optional<CheckpointStore> store;
   for (const Moment& moment : kSaves) {
@@ -62,7 +62,7 @@ void run_saves(const Disk& disk, SampleRun& run, Expected& expected, std::int64_
   }
 }
 
-// What is wrong with what can be loaded, or "".
+// Returns what is wrong with the loaded checkpoint, or "".
 std::string check_load(const Disk& disk, const Expected& expected) {
   try {
     LoadedCheckpoint loaded = load_checkpoint(kDir, *disk);
@@ -76,7 +76,7 @@ std::string check_load(const Disk& disk, const Expected& expected) {
   }
 }
 
-// All that is listed besides the newest can be loaded.
+// Every listed checkpoint except the newest must be loadable.
 std::string check_older(const Disk& disk) {
   std::vector<std::string> unreadable;
   std::vector<StoredCheckpoint> all = open_store(disk).all(&unreadable);
@@ -93,7 +93,7 @@ std::string check_older(const Disk& disk) {
   return "";
 }
 
-// A new process goes on, and leaves nothing else there.
+// A new process must be able to go on, and must leave no other files behind.
 std::string check_next_save(const Disk& disk, SampleRun& run) {
   const Moment next{9, 0};
   try {
@@ -110,26 +110,26 @@ std::string check_next_save(const Disk& disk, SampleRun& run) {
   return fmt::format("there are {}", fmt::join(names, ", "));
 }
 
-// Whether a call is one that need not succeed, and matters only after a death at one other call: it syncs the directory
-// above one that was there already.
+// Whether a call syncs the parent of a directory that existed already. Such a call may fail; it matters only after a
+// death at one particular earlier call.
 bool is_second_look(const std::vector<std::string>& calls, std::size_t call) {
   return call > 1 && calls[call - 1] == "sync_directory /logs" && calls[call - 2] == "list " + kDir;
 }
 
-// Whether a call leaves the disk as it was.
+// Whether a call leaves the disk unchanged.
 bool only_looks(const std::string& call) {
   return call.starts_with("status") || call.starts_with("list") || call.starts_with("read") ||
          call.starts_with("close");
 }
 
-// Cuts the power at every call of the saves, from number `first` on, and after them. `ignore`: a call that does
-// nothing. Returns what is then wrong, or "".
+// Cuts the power at every call of the saves from number `first` on, and after the last. Call number `ignore` does
+// nothing. Returns what is wrong afterwards, or "".
 std::string find_loss(SampleRun& run, std::int64_t keep, std::uint32_t seeds, std::size_t ignore = 0,
                       std::size_t first = 1) {
   const auto disk = std::make_shared<PowerLossFileSystem>();
   Expected expected;
   std::string wrong;
-  std::set<std::string> seen;  // what is like one that was looked at is not looked at again
+  std::set<std::string> seen;  // equal outcomes are checked only once
   Expected before;
   const auto lose = [&] {
     const std::size_t call = disk->calls.size();
@@ -161,7 +161,7 @@ TEST(CheckpointFaults, OldOrNewIsThereAfterAPowerLoss) {
   for (const std::int64_t keep : {1, 2}) EXPECT_EQ(find_loss(run, keep, test::kSanitized ? 2 : 8), "");
 }
 
-// So each of them is needed, and the test above would miss it.
+// Each sync and each rename is needed, and the test above would notice if one were missing.
 TEST(CheckpointFaults, WithoutAnySyncOrRenameAPowerLossIsFound) {
   if (test::kSanitized) GTEST_SKIP() << "of what the other tests here would find, and not of memory";
   SampleRun run;
@@ -202,7 +202,7 @@ TEST(CheckpointFaults, OldOrNewIsThereWhicheverCallFails) {
         EXPECT_EQ(error, "injected: " + faulty->calls[call - 1]);
       }
       EXPECT_EQ(check_load(faulty, expected), "") << name;
-      // The same store goes on, and leaves nothing else there.
+      // The same store goes on, and leaves no other files behind.
       run.save(store, {9, 0});
       EXPECT_EQ(check_load(faulty, {Moment{9, 0}, std::nullopt}), "") << name;
       EXPECT_EQ(faulty->list(kDir).size(), 4u) << name;
@@ -226,7 +226,7 @@ TEST(CheckpointFaults, ANewProcessGoesOnAfterADeathOrAPowerLoss) {
   run_saves(disk, other, expected);
 }
 
-// A process dies, the next one saves the same or goes on, and then the power fails.
+// A process dies, the next one repeats the save or goes on, and then the power fails.
 TEST(CheckpointFaults, OldOrNewIsThereAfterADeathAndAPowerLoss) {
   SampleRun run, other;
   Expected expected;
@@ -258,7 +258,7 @@ TEST(CheckpointFaults, OldOrNewIsThereAfterADeathAndAPowerLoss) {
   run_saves(disk, other, expected);
 }
 
-// Saves one checkpoint after another in a process of its own, which tells the steps of each once it is saved.
+// Starts a process that saves one checkpoint after another and writes the steps of each to `out` once it is saved.
 pid_t start_saving(const std::string& dir, Moment from, int out) {
   const pid_t child = ::fork();
   if (child != 0) return child;
@@ -274,8 +274,8 @@ pid_t start_saving(const std::string& dir, Moment from, int out) {
   ::_exit(3);
 }
 
-// Every other process has saved once before its death is on its way, however slow the machine; how long that takes says
-// how long the next one lives.
+// Every other process has saved once before it is killed, however slow the machine. The time that took bounds the
+// lifetime of the next process.
 TEST(CheckpointFaults, OldOrNewIsThereWhenAProcessIsKilled) {
   using Clock = std::chrono::steady_clock;
   const test::TemporaryDirectory dir;

@@ -45,7 +45,7 @@ class CheckpointStoreTest : public testing::Test {
   void save(CheckpointStore& store, const std::vector<std::int64_t>& all_steps) {
     for (const std::int64_t steps : all_steps) run_.save(store, {steps, 0});
   }
-  // A checkpoint as version 0.1 has written them.
+  // A checkpoint in the format of version 0.1.
   void write_version_1(std::int64_t steps, std::map<std::string, std::string> more = {}) {
     std::map<std::string, std::string> metadata{{"steps", std::to_string(steps)},
                                                 {"samples", "320"},
@@ -63,7 +63,7 @@ class CheckpointStoreTest : public testing::Test {
   SampleRun run_;
 };
 
-// Whichever call of the listing the writer comes before, with the next step or another of the same.
+// The writer saves before each call of the listing in turn: the next step, or the same step again.
 TEST_F(CheckpointStoreTest, AListBesideAWriterHasNothingUnreadable) {
   CheckpointStore writer = open();
   const CheckpointStore reader = open();
@@ -156,7 +156,7 @@ TEST_F(CheckpointStoreTest, LinesAreAppendedAndNeverWrittenAgain) {
   EXPECT_TRUE(now.starts_with(first));
   EXPECT_LT(now.size(), first.size() + 30);
   EXPECT_EQ(std::count(files_->calls.begin(), files_->calls.end(), "append /model/lines_0.jsonl"), 2);
-  // Another store begins files of its own; the others go with the last checkpoint that refers to them.
+  // Another store begins its own files; the old ones are removed with the last checkpoint that refers to them.
   store = open(2);
   save(store, {103});
   EXPECT_EQ(files_->list("/model").size(), 7u);
@@ -272,7 +272,7 @@ TEST_F(CheckpointStoreTest, LoadsVersion1) {
   EXPECT_EQ(loaded.record.not_finite, "params/kernel");
   EXPECT_EQ(loaded.leaves.size(), 9u);
   EXPECT_EQ(load_checkpoint("/model/checkpoint_0000000010.safetensors", *files_).record.best, 0.25);
-  // They are kept and go like any other.
+  // They are kept and removed like any other.
   CheckpointStore store = open(2);
   save(store, {20});
   EXPECT_EQ(files_->list("/model"), (Names{".lock", "checkpoint_0000000010.safetensors", "checkpoint_0000000020",
@@ -381,7 +381,7 @@ TEST_F(CheckpointStoreTest, ChecksThatItCanWrite) {
   const std::int64_t huge = std::int64_t{1} << 60;
   expect_error(ErrorCode::io, {dir / "model", "3 more checkpoints", std::to_string(huge), "are free"},
                [&] { store.check_writable(huge); });
-  // The room that is there (2^30 bytes) takes four of these, and of three one is there already.
+  // The free space (2^30 bytes) is enough for four of these; of the three kept, one is saved already.
   CheckpointStore small = open(3);
   save(small, {1});
   small.check_writable(std::int64_t{1} << 28);

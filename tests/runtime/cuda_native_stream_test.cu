@@ -9,7 +9,7 @@
 namespace giro {
 namespace {
 
-// Whoever has the handle may launch at any time: what is queued after it was taken is not held back.
+// The owner of the handle may launch at any time, so ops queued after it was taken are not held back.
 TEST(NativeStreamCuda, OpsKeepTheirOrderAfterTheHandleIsTaken) {
   const Stream stream(Device::cuda());
   const Buffer result = Buffer::allocate(stream.device(), 4);

@@ -1,5 +1,5 @@
-// A copy of a state has to come after what was queued on the one and before what is queued on the other, which may be
-// two streams.
+// A copy of a state must run after what was queued on the source's stream and before what is queued later on either
+// stream; the two streams may differ.
 
 #include <gtest/gtest.h>
 

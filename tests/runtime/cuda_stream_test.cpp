@@ -1,4 +1,4 @@
-// Streams, events and graphs of a GPU, where nothing has happened before somebody waited for it.
+// Streams, events and graphs on a GPU, where nothing is certain to have run until it was waited for.
 
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ class CudaStreamTest : public testing::Test {
     stream.fill(buffer.data(), value, kBytes);
   }
   void copy(const Buffer& to, const Buffer& from, const Stream& stream) { stream.copy(to.data(), from.data(), kBytes); }
-  // What the last byte that was copied to pinned memory is by now.
+  // The present value of the last byte copied to pinned memory.
   int seen() const { return static_cast<const volatile unsigned char*>(seen_.data())[kBytes - 1]; }
 
   std::optional<Stream> a_, b_;

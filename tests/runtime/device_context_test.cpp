@@ -36,14 +36,15 @@ TEST_P(DeviceContextTest, HasAStreamForCopies) {
   EXPECT_EQ(context.copy_stream() == context.stream(), device().is_cpu());
 }
 
-// Each has all that work on it needs: for ThreadSanitizer, and a GPU's rules for captures of several threads.
+// Each context has all that work on it needs. This runs under ThreadSanitizer, and on GPUs, which have rules for
+// captures in several threads.
 TEST_P(DeviceContextTest, ThreadsWithContextsOfTheirOwnRecordAndReplayAtTheSameTime) {
   constexpr int kThreads = 2, kRounds = 3;
   std::vector<std::future<void>> threads;
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.push_back(std::async(std::launch::async, [] {
       for (int round = 0; round < kRounds; ++round) {
-        State state(device());  // whose end meets the recordings of the others
+        State state(device());  // its destruction coincides with recordings of the other threads
         state.add("x", {{"", DType::f32, {2, 4, 4, 1}}});
         state.add("w", {{"", DType::f32, {2, 3, 3, 1}}});
         state.add("v", {{"", DType::f32, {16, 2}}});

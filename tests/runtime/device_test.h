@@ -13,7 +13,7 @@
 
 namespace giro::test {
 
-// A test of every device, which skips itself where there is none of the kind.
+// A test that runs on each kind of device and is skipped if the machine has none of that kind.
 class DeviceTest : public testing::TestWithParam<Device::Kind> {
  protected:
   void SetUp() override {
@@ -23,7 +23,7 @@ class DeviceTest : public testing::TestWithParam<Device::Kind> {
   }
   static Device device() { return GetParam() == Device::Kind::cpu ? Device::cpu() : Device::cuda(); }
 
-  // An i64 of its own.
+  // A new i64 scalar.
   Tensor scalar(std::int64_t value, const Stream& stream) {
     buffers_.push_back(Buffer::allocate(device(), sizeof value));
     const Tensor tensor(buffers_.back().data(), DType::i64, {}, device());

@@ -189,7 +189,7 @@ TEST(ReplaceFile, HoldsTheOldOrTheNewWhicheverCallFails) {
         replace_file(files, dir / "model", after);
       }
       EXPECT_EQ(test::read_text(dir / "model"), call <= 5 ? before : after) << "call " << call;
-      const std::size_t left = crash && call > 1 && call <= 5 ? 2 : 1;  // a dead process removes no temporary
+      const std::size_t left = crash && call > 1 && call <= 5 ? 2 : 1;  // a dead process leaves its temporary file
       EXPECT_EQ(posix_file_system()->list(dir.path()).size(), left) << "call " << call;
     }
   }

@@ -14,7 +14,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// The value of `bits` in a format of this many exponent and mantissa bits, by definition.
+// The value of `bits` by definition, in a format with these numbers of exponent and mantissa bits.
 double decode(std::uint16_t bits, int exponent_bits, int mantissa_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const int exponent = (bits >> mantissa_bits) & ((1 << exponent_bits) - 1);
@@ -66,7 +66,7 @@ TYPED_TEST(Float16Test, EveryValueSurvivesTheWayToFloatAndBack) {
   }
 }
 
-// Halfway between neighbours goes to the even one; a float on either side goes to the nearer.
+// Halfway between two values rounds to the even one; a float on either side rounds to the nearer one.
 TYPED_TEST(Float16Test, RoundsToNearestEven) {
   for (int bits = 0; bits + 1 < this->kInfinityBits; ++bits) {
     const auto halfway = static_cast<float>((this->decoded(bits) + this->decoded(bits + 1)) / 2);
@@ -80,7 +80,7 @@ TYPED_TEST(Float16Test, RoundsToNearestEven) {
 
 TYPED_TEST(Float16Test, BeyondTheLargestIsInfinity) {
   const int largest = this->kInfinityBits - 1;
-  // Half a unit in the last place above the largest, where the next value would lie.
+  // Half a unit in the last place above the largest value, halfway to where the next one would be.
   const double limit = this->decoded(largest) + (this->decoded(largest) - this->decoded(largest - 1)) / 2;
   EXPECT_EQ(TypeParam(static_cast<float>(limit)).bits, this->kInfinityBits);
   EXPECT_EQ(TypeParam(std::nextafterf(static_cast<float>(limit), 0.f)).bits, largest);

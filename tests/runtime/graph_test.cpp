@@ -76,7 +76,7 @@ TEST_F(GraphTest, TheMemoryOfItsTemporariesIsItsOwn) {
     stream_.copy(b_.raw(), temporary.data(), a_.bytes());
   });
   EXPECT_GE(graph.arena_bytes(), a_.bytes());
-  // What the stream hands out between replays is not the graph's.
+  // Memory that the stream hands out between replays never belongs to the graph.
   std::vector<Buffer> others;
   for (int i = 0; i < 100; ++i) {
     others.push_back(stream_.allocate(100'000));
@@ -144,7 +144,7 @@ TEST_F(GraphTest, AHeldTemporaryIsNoOtherRecordings) {
     held = stream_.allocate(a_.bytes());
     stream_.copy(held.data(), a_.raw(), a_.bytes());
   });
-  // Twice: what the first one gives back is free for the second.
+  // Recorded twice, because memory that the first recording gives back is free for the second.
   const auto overwrite = [&] {
     for (int i = 0; i < 4; ++i) {
       const Buffer temporary = stream_.allocate(a_.bytes());
@@ -177,7 +177,7 @@ TEST_F(GraphTest, WorkThatIsNoOpFindsWhatWasComputedBeforeIt) {
       second = stream_.allocate(a_.bytes());
       const auto* const data = static_cast<const std::int32_t*>(first.data());
       submit(stream_, [&seen, data] { seen.assign(data, data + 3); });
-      stream_.copy(second.data(), first.data(), a_.bytes());  // after the function, and in no memory of the first
+      stream_.copy(second.data(), first.data(), a_.bytes());  // after the function, into other memory
       stream_.fill(first.data(), 0xff, a_.bytes());
       stream_.copy(b_.raw(), second.data(), a_.bytes());
     });
@@ -220,7 +220,7 @@ TEST_F(GraphTest, TemporariesOfARecordingMayOutliveIt) {
   stream_.fill(kept.data(), 1, 100);
 }
 
-// What has been lost with an error is missed even by a body that catches it.
+// The error has lost ops, so the recording fails even if its body catches the error.
 TEST_F(GraphTest, AnErrorOfWhatIsHeldComesUpAgain) {
   const detail::Rewrite fails = [](std::vector<detail::HeldOp>&, const Arena&) { throw std::runtime_error("rewrite"); };
   const auto body = [&] {

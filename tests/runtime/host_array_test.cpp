@@ -45,7 +45,7 @@ TEST(HostArray, OwnsTheValuesOfAVector) {
   const auto make = [] {
     std::vector<float> values{1, 2, 3, 4, 5, 6};
     HostArray array(values, {3, 2});
-    values.assign(6, -1);  // the array has its own
+    values.assign(6, -1);  // the array has its own copy
     return array;
   };
   const HostArray array = make();

@@ -79,12 +79,12 @@ TEST_F(KernelCacheTest, RemovesWhatWasNotUsedForLongest) {
   const std::string code(1000, 'x');
   for (const char* key : {"a", "b", "c"}) {
     cache().add(key, code);
-    // As file systems tell times apart.
+    // An hour apart, so that every file system can tell the times apart.
     for (const std::filesystem::path& path : files()) {
       std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) - std::chrono::hours(1));
     }
   }
-  EXPECT_TRUE(cache().find("a"));  // which makes it the youngest
+  EXPECT_TRUE(cache().find("a"));  // makes it the youngest
   cache(2500).add("d", code);
   EXPECT_TRUE(cache().find("d"));
   EXPECT_TRUE(cache().find("a"));
@@ -104,7 +104,7 @@ TEST_F(KernelCacheTest, IsSafeBetweenProcesses) {
       bool right = true;
       for (int i = 0; i < 60; ++i) {
         const int key = (i * 7 + process) % 5;
-        KernelCache own = cache(3000);  // less than all of them take
+        KernelCache own = cache(3000);  // smaller than all entries together
         const auto found = own.find(std::to_string(key));
         right = right && (!found || *found == code_of(key));
         own.add(std::to_string(key), code_of(key));

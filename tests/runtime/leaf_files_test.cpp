@@ -21,7 +21,7 @@ class LeafFilesTest : public test::DeviceTest {
  protected:
   std::string path() const { return dir_ / "weights.safetensors"; }
 
-  // Its step is not written yet when this returns, on a device that works by itself.
+  // On a GPU, the write of its step may still be queued when this returns.
   static State state_with(float weight) {
     State state{device()};
     state.add("params", {{"dense/kernel", DType::f32, {2, 3}}, {"dense/bias", DType::f32, {3}}});
@@ -78,7 +78,7 @@ TEST_P(LeafFilesTest, ASaveThatFailsLeavesTheFileAsItWas) {
     SCOPED_TRACE(healthy.calls[call - 1]);
     test::FaultyFileSystem faulty(call);
     expect_error(ErrorCode::io, {"injected"}, [&] { save(path(), next, faulty); });
-    const bool renamed = call == healthy.calls.size();  // what fails is the sync of the directory
+    const bool renamed = call == healthy.calls.size();  // the failing call is the sync of the directory
     EXPECT_EQ(test::read_text(path()) == before, !renamed);
     EXPECT_EQ(posix_file_system()->list(dir_.path()).size(), 2u) << "a temporary is left";
   }

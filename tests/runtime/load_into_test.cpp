@@ -34,7 +34,7 @@ class LoadIntoTest : public test::DeviceTest {
     state_->add("grads", {{"head/kernel", DType::f32, {2, 3}}}, {.saved = false});
   }
 
-  // A leaf on the host whose elements are all `value`.
+  // A leaf on the host with all elements equal to `value`.
   template <class T>
   Leaf leaf(const std::string& path, T value, const Shape& shape) {
     auto memory = std::make_shared<std::vector<T>>(static_cast<std::size_t>(shape.count()), value);
@@ -45,7 +45,7 @@ class LoadIntoTest : public test::DeviceTest {
     return {leaf("params/encoder/layer0/kernel", 1.f, {2}), leaf("params/encoder/layer1/kernel", 2.f, {2}),
             leaf("params/head/kernel", 3.f, {2, 3}), leaf("step", std::int64_t{4}, {})};
   }
-  // The same under names that another program gave them.
+  // The same leaves under another program's names.
   std::vector<Leaf> foreign() {
     return {leaf("model.layers.0.weight", 1.f, {2}), leaf("model.layers.1.weight", 2.f, {2}),
             leaf("classifier/kernel", 3.f, {2, 3}), leaf("global_step", std::int64_t{4}, {})};
@@ -68,7 +68,7 @@ class LoadIntoTest : public test::DeviceTest {
     EXPECT_EQ(step(), 4);
     EXPECT_EQ(value("grads/head/kernel"), 0);
   }
-  // The error, and that it came before anything changed.
+  // Expects the error, and that nothing was changed before it.
   void expect_refused(ErrorCode code, std::initializer_list<std::string> words, const std::vector<Leaf>& leaves,
                       const LoadOptions& options = {}) {
     expect_error(code, words, [&] { load_into(*state_, leaves, options); });
@@ -83,13 +83,13 @@ INSTANTIATE_TEST_SUITE_P(Each, LoadIntoTest, test::kEachDevice, test::name_of_de
 
 TEST_P(LoadIntoTest, OptionalLeavesMayBeMissingOrExtra) {
   std::vector<Leaf> leaves = whole();
-  leaves[3] = leaf("loss_scale/scale", 5.f, {});  // in place of step
+  leaves[3] = leaf("loss_scale/scale", 5.f, {});  // instead of step
   const LoadReport report = load_into(*state_, leaves, {.optional = {"loss_scale", "step"}});
   EXPECT_EQ(step(), 0);
   EXPECT_EQ(value("params/head/kernel"), 3);
   EXPECT_EQ(report.text(), "3 leaves loaded");
   load_into(*state_, whole(), {.optional = {"step"}});
-  EXPECT_EQ(step(), 4);  // one that is there is loaded
+  EXPECT_EQ(step(), 4);  // an optional leaf is loaded if present
 }
 
 TEST_P(LoadIntoTest, WhatIsNotOptionalMayNotBeMissing) {

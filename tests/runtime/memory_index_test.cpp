@@ -15,7 +15,7 @@ using Numbers = std::vector<std::size_t>;
 
 class MemoryIndexTest : public ::testing::Test {
  protected:
-  // Of the memory's floats.
+  // A range of the memory's floats.
   Tensor part(std::int64_t begin, std::int64_t end) {
     return {memory_ + begin, DType::f32, {end - begin}, Device::cpu()};
   }

@@ -1,4 +1,5 @@
-// Checkpoints where memory runs out: an error comes out, nothing leaks, the older one stays, and then all goes on.
+// Checkpoints when memory runs out: the call fails, nothing leaks, the older checkpoint stays, and a second try
+// succeeds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ using test::fail_each_allocation, test::Moment, test::SampleRun;
 
 constexpr std::int64_t kSize = 3'000;  // elements of the largest leaf
 
-// A checkpoint is there, and the next is saved.
+// Saves a second checkpoint.
 struct Save {
   Save() { run.save(store, {1, 0}); }
 

@@ -8,7 +8,7 @@
 namespace giro {
 namespace {
 
-// What a pattern's wildcards stand for in a path, each in brackets; "no" if it does not match.
+// The parts of a path that a pattern's wildcards match, each in brackets; "no" if the pattern does not match.
 std::string matched(const std::string& pattern, const std::string& path) {
   const auto parts = PathPattern(pattern).match(path);
   if (!parts) return "no";

@@ -27,7 +27,7 @@ TEST(Profiler, NothingHappensWithoutAGpu) {
 
 #if GIRO_WITH_CUDA
 namespace nvtx {
-// A tool that NVTX tells of ranges, as nvtx3/nvtxDetail/nvtxTypes.h has them; tests need no CUDA headers.
+// A tool that NVTX reports ranges to. Declared as in nvtx3/nvtxDetail/nvtxTypes.h, since tests need no CUDA headers.
 using Function = void (*)();
 struct Callbacks {
   std::size_t size;
@@ -62,7 +62,7 @@ int attach(TableOf table_of) {
 TEST(Profiler, SpansAreNvtxRangesWhileItRunsOnCuda) {
   const Discovery discovery = discover_devices();
   if (discovery.best().is_cpu()) GTEST_SKIP() << "no CUDA device: " << discovery.no_cuda_reason;
-  // Where the GPU is an emulated one, it counts.
+  // An emulated GPU counts its calls.
   using Count = unsigned long long (*)(const char*);
   const auto calls = reinterpret_cast<Count>(dlsym(RTLD_DEFAULT, "cuda_on_cpu_calls"));
   const auto started = [&] { return calls == nullptr ? 0 : calls("cudaProfilerStart"); };
@@ -77,7 +77,7 @@ TEST(Profiler, SpansAreNvtxRangesWhileItRunsOnCuda) {
   span("before", [&] { start_profiler(); });
   span("outer", [&] { span("inner", [] {}); });
   {
-    const Trace trace;  // which makes no difference
+    const Trace trace;  // makes no difference
     span("traced", [] {});
   }
   span("last", [&] { stop_profiler(); });

@@ -1,4 +1,4 @@
-// What a recording cannot hold is an error of the call that asks for it.
+// A call that cannot be recorded throws an error itself.
 
 #include <functional>
 #include <future>
@@ -29,7 +29,7 @@ class RecordingTest : public test::DeviceTest {
     x_ = scalar(1, *a_);
     y_ = scalar(2, *a_);
   }
-  // Of a call in a recording on a_, after which both streams do what they are asked.
+  // Expects `call` to fail in a recording on a_, and both streams to work normally afterwards.
   void expect_refused(std::initializer_list<std::string> words, const std::function<void()>& call) {
     expect_error(ErrorCode::invalid_argument, words, [&] { Graph::record(*a_, call); });
     for (const Stream& stream : {*a_, *b_}) {
@@ -93,7 +93,7 @@ TEST_P(RecordingTest, TheHostCannotReachWhatIsRecorded) {
 TEST_P(RecordingTest, WaitsForNothingFromOutside) {
   Event outside(*b_);
   expect_refused({"wait", "outside"}, [&] {
-    a_->wait(Event(*b_));  // which was never marked
+    a_->wait(Event(*b_));  // never recorded
     outside.record(*a_);
     a_->wait(outside);
     throw Error(ErrorCode::invalid_argument, "so far it was right: wait outside");
@@ -132,7 +132,7 @@ TEST_P(RecordingTest, AStreamThatWaitsForItTakesPart) {
   EXPECT_EQ(read(x_, *a_), 7);
   EXPECT_EQ(read(y_, *a_), 6);
   from_host<std::int64_t>(x_, {1}, *a_);
-  expect_refused({"copy", "another stream"}, [&] { copy(y_, x_, *b_); });  // the next one is another recording
+  expect_refused({"copy", "another stream"}, [&] { copy(y_, x_, *b_); });  // b_ takes no part in this new recording
 }
 
 TEST_P(RecordingTest, AnotherThreadsRecordingIsItsOwn) {

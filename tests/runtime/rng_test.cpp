@@ -49,7 +49,7 @@ TEST(Rng, StreamsSeedsAndPurposesDiffer) {
   EXPECT_EQ(all.size(), 5u);
 }
 
-// One seed serves initial values and shuffles: no block of the one is a block of the other, whatever leaf and epoch.
+// One seed serves every purpose, such as initial values and shuffles: they share no block, for any leaf and epoch.
 TEST(Rng, PurposesShareNoBlocks) {
   constexpr std::uint64_t kStreams = 64, kBlocks = 16, kPurposes = 5;
   std::set<std::array<std::uint32_t, 4>> blocks;
@@ -63,7 +63,7 @@ TEST(Rng, PurposesShareNoBlocks) {
     }
   }
   EXPECT_EQ(blocks.size(), kPurposes * kStreams * kBlocks);
-  // What retries of a leaf add to its stream stays within its purpose.
+  // The bits that retries of a leaf add to its stream do not reach into another purpose.
   const auto words = [](const PhiloxBlock& block) { return std::vector<std::uint32_t>(block.word, block.word + 4); };
   EXPECT_NE(words(Rng{42, RngPurpose::initial_value, (std::uint64_t{1} << 56) + 5}.block(0)),
             words(Rng{42, RngPurpose::shuffle, 5}.block(0)));
@@ -118,7 +118,7 @@ TEST(KeyedPermutation, DependsOnSeedAndStream) {
   EXPECT_NE(permutation(1000, 1, 2), base);
 }
 
-// What chi-squared stays below with the probability that a normal variable stays below `z` (Wilson and Hilferty, 1931).
+// The bound that a chi-squared variable exceeds as rarely as a normal variable exceeds `z` (Wilson and Hilferty, 1931).
 double chi_squared_bound(double degrees, double z) {
   const double share = 2 / (9 * degrees);
   return degrees * std::pow(1 - share + z * std::sqrt(share), 3);
@@ -135,7 +135,7 @@ bool is_odd(std::vector<std::uint64_t> values) {
   return odd;
 }
 
-// The epochs of one seed, as a data set sees them: of few rows, every order is equally likely.
+// The epochs of one seed, as a data set uses them: with few rows, all orders are equally likely.
 TEST(KeyedPermutation, AllOrdersOfFewAreEquallyLikely) {
   constexpr std::uint64_t kOfEach = 20;
   std::uint64_t orders = 1;
@@ -143,14 +143,14 @@ TEST(KeyedPermutation, AllOrdersOfFewAreEquallyLikely) {
     orders *= size;
     std::map<std::vector<std::uint64_t>, int> counts;
     for (std::uint64_t epoch = 0; epoch < kOfEach * orders; ++epoch) ++counts[permutation(size, 17, epoch)];
-    double chi_squared = static_cast<double>(kOfEach * (orders - counts.size()));  // of what never came up
+    double chi_squared = static_cast<double>(kOfEach * (orders - counts.size()));  // of orders that never occurred
     for (const auto& [order, count] : counts) chi_squared += (count - 20.0) * (count - 20.0) / 20.0;
     // One in 30,000 fair generators fails here.
     EXPECT_LT(chi_squared, chi_squared_bound(static_cast<double>(orders - 1), 4)) << size;
   }
 }
 
-// Of two rows at once, where both go: all pairs of places are equally likely, just above what is drawn outright too.
+// All pairs of places are equally likely for two rows, also for sizes just above those drawn with Fisher-Yates.
 TEST(KeyedPermutation, PairsOfPlacesAreEquallyLikely) {
   for (const std::uint64_t size : {6, 16, 17, 20, 31, 32}) {
     const double pairs = static_cast<double>(size * (size - 1));
@@ -171,7 +171,7 @@ TEST(KeyedPermutation, PairsOfPlacesAreEquallyLikely) {
   }
 }
 
-// Half of all permutations are odd, also where the size is a power of four and nothing is walked.
+// Half of all permutations are odd, also for a power of four, where no index is permuted twice.
 TEST(KeyedPermutation, IsOddForHalfOfTheKeys) {
   constexpr std::uint64_t kKeys = 4000;
   for (const std::uint64_t size : {2, 3, 15, 16, 17, 63, 64, 65, 256, 1024}) {
@@ -181,8 +181,7 @@ TEST(KeyedPermutation, IsOddForHalfOfTheKeys) {
   }
 }
 
-// Over many keys, every value turns up about equally often at every index, and neighbours do not stay
-// together.
+// Over many keys, every value occurs about equally often at every index, and neighbours do not stay together.
 TEST(KeyedPermutation, MixesWell) {
   constexpr std::uint64_t kSize = 10, kKeys = 20'000;
   std::vector<std::vector<int>> counts(kSize, std::vector<int>(kSize));
@@ -198,7 +197,7 @@ TEST(KeyedPermutation, MixesWell) {
     for (const int count : row) chi_squared += (count - expected) * (count - expected) / expected;
   }
   EXPECT_LT(chi_squared, 150) << "81 degrees of freedom: mean 81, standard deviation 13";
-  // In a random permutation of n, n - 1 pairs succeed each other with probability 1 / n.
+  // In a random permutation of n values, each of the n - 1 pairs is consecutive with probability 1 / n.
   EXPECT_NEAR(adjacent / static_cast<double>(kKeys), 0.9, 0.05);
 }
 

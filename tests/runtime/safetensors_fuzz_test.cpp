@@ -43,7 +43,7 @@ std::string bytes_of(const Tensor& tensor) {
   return tensor.bytes() == 0 ? std::string() : std::string(static_cast<const char*>(tensor.raw()), tensor.bytes());
 }
 
-// Whatever is read can be written and read again.
+// Whatever was read can be written and read again.
 void expect_sound(const Safetensors& file) {
   test::OneFile copy;
   write_safetensors(*copy.create("file"), file.tensors, file.metadata);
@@ -74,7 +74,7 @@ TEST(SafetensorsFuzzTest, DamagedFilesAreErrorsOrSound) {
   test::expect_damage_is_found(
       [&] {
         Parts parts = valid[mutated.below(valid.size())];
-        // A header that still has the size that it claims is looked into.
+        // A damaged header that keeps its right size is parsed.
         const bool within = mutated.below(4) > 0;
         if (within) parts.header = mutated(parts.header, headers);
         return within ? parts.file() : mutated(parts.file(), whole);
@@ -82,7 +82,7 @@ TEST(SafetensorsFuzzTest, DamagedFilesAreErrorsOrSound) {
       [](test::OneFile& file) { expect_sound(read_safetensors(file, "file")); });
 }
 
-// Tensors that lie where no element of theirs may do not take their memory twice.
+// Tensors at unaligned offsets must not take twice their memory.
 TEST(SafetensorsFuzzTest, UnalignedTensorsStayWithinTheLimit) {
   constexpr std::size_t kElements = std::size_t{10} << 20, kLarge = kElements * sizeof(double);
   Parts parts{R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F64","shape":[10485760],)"
@@ -103,7 +103,7 @@ TEST(SafetensorsFuzzTest, UnalignedTensorsStayWithinTheLimit) {
   EXPECT_EQ(read.tensors[2].value.data<float>()[0], last);
 }
 
-// As many names as are allowed take no more memory than the file and 64 MiB; one more is an error.
+// The largest allowed number of names takes at most the file's size and 64 MiB of memory; one more is an error.
 TEST(SafetensorsFuzzTest, ManyNamesStayWithinTheLimit) {
   if (test::kSanitized) GTEST_SKIP() << "a sanitizer takes more memory than the limit";
   constexpr int kAllowed = 100'000;

@@ -20,7 +20,7 @@ namespace {
 
 using test::expect_error;
 
-// A file of this header, as it stands, and data.
+// A file with this header, unchanged, and this data.
 std::string file_of(const std::string& header, const std::string& data) {
   const std::uint64_t size = header.size();
   return std::string(reinterpret_cast<const char*>(&size), sizeof(size)) + header + data;
@@ -137,7 +137,7 @@ TEST_F(SafetensorsTest, RefusesToWriteWhatItCouldNotRead) {
 }
 
 TEST_F(SafetensorsTest, ReadsWhatOthersWrite) {
-  // Spread out, in another order, escaped, padded, an empty tensor between others, and nothing aligned.
+  // Whitespace, another order, escapes, padding, an empty tensor between others, and nothing aligned.
   const std::string header =
       "{ \"w\\u0065ight\" : {\"data_offsets\":[1,9],\"shape\":[1, 2],\"dtype\":\"F32\"},\n"
       "\"none\":{\"dtype\":\"F64\",\"shape\":[3,0],\"data_offsets\":[1,1]},"

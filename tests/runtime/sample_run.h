@@ -13,7 +13,7 @@
 
 namespace giro::test {
 
-// What is saved and has to come back: all of it follows from the completed steps and a number that tells runs apart.
+// A point of a run. Everything that is saved and loaded follows from its steps and a number that distinguishes runs.
 struct Moment {
   std::int64_t steps = 0, variant = 0;
   friend bool operator==(const Moment&, const Moment&) = default;
@@ -44,7 +44,7 @@ class SampleRun {
             .previous_time = 0.01};
   }
 
-  // To an archive, or from it.
+  // Writes to an archive, or reads from it.
   static void persist(Archive& archive, Moment& moment) {
     archive("steps", moment.steps)("variant", moment.variant);
     auto array = std::make_shared<std::vector<float>>(8, static_cast<float>(10 * moment.steps + moment.variant));
@@ -62,7 +62,7 @@ class SampleRun {
     }
   }
 
-  // What was loaded; a variant below 0 tells that its parts do not belong together.
+  // The moment that was loaded; its variant is negative if the parts do not belong together.
   static Moment moment_of(LoadedCheckpoint& loaded) {
     Moment moment;
     persist(loaded.archive, moment);

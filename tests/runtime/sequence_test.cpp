@@ -1,4 +1,4 @@
-// Graphs one after the other as one.
+// Several graphs in a row, combined into one.
 
 #include <optional>
 
@@ -22,7 +22,7 @@ class SequenceTest : public test::DeviceTest {
     x_ = scalar(1, *stream_);
     y_ = scalar(0, *stream_);
   }
-  // x + 1, by way of a temporary that holds the old x.
+  // x + 1, computed in a temporary that starts as the old x.
   Graph plus_one() const {
     return Graph::record(*stream_, [&] {
       const Buffer storage = stream_->allocate(x_.bytes());
@@ -32,7 +32,7 @@ class SequenceTest : public test::DeviceTest {
       copy(x_, temporary, *stream_);
     });
   }
-  // Shows the order: the x of the last time.
+  // Shows the order: y is the last x that it saw.
   Graph seen() const {
     return Graph::record(*stream_, [&] { copy(y_, x_, *stream_); });
   }

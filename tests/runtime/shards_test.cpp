@@ -1,4 +1,4 @@
-// States of which each of several processes holds a shard, and checkpoints that these save together.
+// States that are divided into shards, one on each process, and checkpoints that the processes save together.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ namespace {
 using test::expect_error;
 using Specs = std::vector<LeafSpec>;
 
-// "params" is on every process, "moments" in as many parts as there are, and "arrays" as "moments" is.
+// "params" is complete on every process; each process holds one part of "moments".
 State make_state(const Specs& specs, Shard shard = {}) {
   State state(Device::cpu());
   state.add("params", specs, {.parts = shard.count});
@@ -43,7 +43,7 @@ State make_state(const Specs& specs, Shard shard = {}) {
   return state;
 }
 
-// Element i of each leaf is i + what depends on `salt` and the leaf.
+// Element i of a leaf is i plus an offset that depends on `salt` and the leaf.
 void fill(State& state, std::int64_t salt) {
   for (const auto& collection : state.collections()) {
     for (const Leaf& leaf : collection->leaves()) {
@@ -79,7 +79,7 @@ std::vector<Leaf> saved_leaves(const State& state) {
 
 std::string bits(const Tensor& tensor) { return {static_cast<const char*>(tensor.raw()), tensor.bytes()}; }
 
-// All leaves of the shards together are those of the whole, once each.
+// The shards together hold every element of every leaf exactly once.
 TEST(Shards, HoldEachElementOnce) {
   std::mt19937 random(1);
   for (int round = 0; round < 200; ++round) {
@@ -136,7 +136,7 @@ TEST(Shards, RefuseWhatDoesNotFit) {
   expect_error(ErrorCode::invalid_argument, {"'moments'", "one is here"}, [&] {
     (void)first.collection("moments").flat(Shard{0, 2});
   });
-  // With no moments that would tell: one buffer is longer than the other.
+  // Even without moments the number of shards matters: the buffers differ in length.
   State for_two(Device::cpu()), for_three(Device::cpu());
   for_two.add("params", specs, {.parts = 2});
   for_three.add("params", specs, {.parts = 3});
@@ -151,7 +151,7 @@ TEST(Shards, RefuseWhatDoesNotFit) {
   const test::TemporaryDirectory dir;
   expect_error(ErrorCode::invalid_argument, {"moments/a", "80 elements of (4, 40)", "a checkpoint saves"},
                [&] { save(dir.path() + "/weights.safetensors", first); });
-  // A leaf that is elsewhere altogether is of the state's, too.
+  // A leaf that lies completely on other shards still belongs to the state.
   State small = make_state({{"a", DType::f32, {2}}}, {1, 2});
   EXPECT_TRUE(small.collection("moments").leaves().empty());
   expect_error(ErrorCode::shape_mismatch, {"moments/a is f32(3,), expected f32(2,)"}, [&] {
@@ -162,7 +162,7 @@ TEST(Shards, RefuseWhatDoesNotFit) {
 const Specs kSpecs{
     {"dense0/kernel", DType::f32, {7, 30}}, {"dense0/bias", DType::f32, {30}}, {"scale", DType::f32, {}}};
 
-// `count` stores for one directory, and what they save.
+// `count` stores for one directory, and the states they save.
 struct Group {
   explicit Group(const std::string& dir, int count, std::shared_ptr<FileSystem> files = posix_file_system(),
                  std::int64_t keep = 1, double timeout = 0.02) {
@@ -183,11 +183,11 @@ struct Group {
     persist(archive, states[i].flatten("moments"), steps);
     stores[i].save(snapshot, {.steps = steps}, std::move(archive), id);
   }
-  // As if all processes did at once: whatever order they come in, the first must have nothing to wait for here.
+  // Saves as if all processes did so at once. Shard 0 comes last, so that it does not wait for the others.
   void save(std::int64_t steps, const std::string& id = new_save_id()) {
     for (int index = static_cast<int>(stores.size()) - 1; index >= 0; --index) save(index, steps, id);
   }
-  // A callback's memory: a number, a state, lines.
+  // A callback's memory: a number, arrays and lines.
   static void persist(Archive& archive, std::vector<Leaf> best, std::int64_t& steps) {
     std::shared_ptr<const void> owner;
     archive("steps", steps).arrays("best", best, owner);
@@ -201,7 +201,7 @@ struct Group {
   std::vector<State> states;
 };
 
-// That a checkpoint is what `count` processes, or one, save at its step.
+// Expects a checkpoint to be what any number of processes save at its step.
 void expect_whole(LoadedCheckpoint& loaded) {
   State expected = make_state(kSpecs);
   fill(expected, loaded.record.steps);
@@ -226,7 +226,7 @@ TEST(ShardedCheckpoints, HoldTheWholeStateWhateverTheNumberOfShards) {
     {
       Group group("/model", count, files, 2);
       for (const std::int64_t steps : {1, 2, 3}) group.save(steps);
-      group.save(3);  // takes its place
+      group.save(3);  // replaces the last one
       EXPECT_EQ(group.stores[0].all().size(), 2u);
       loaded = load_checkpoint("/model", *files->after_power_loss(static_cast<std::uint32_t>(count)));
       EXPECT_EQ(loaded.record.steps, 3);
@@ -239,7 +239,7 @@ TEST(ShardedCheckpoints, HoldTheWholeStateWhateverTheNumberOfShards) {
     LoadedCheckpoint later = load_checkpoint("/model", *files);
     EXPECT_EQ(later.record.steps, 4);
     expect_whole(later);
-    EXPECT_EQ(files->list("/model").size(), 3u);  // it, the lines and the lock
+    EXPECT_EQ(files->list("/model").size(), 3u);  // the checkpoint, the lines and the lock
   }
 }
 
@@ -275,7 +275,7 @@ TEST(ShardedCheckpoints, AreNotThereUntilAllShardsAre) {
     died.save(5);
     const std::string id = new_save_id();
     died.save(1, 6, id);
-    died.save(2, 6, id);  // shard 0 never saves it
+    died.save(2, 6, id);  // shard 0 never saves
   }
   Group group(dir.path(), 3);
   const std::string id = new_save_id();
@@ -297,7 +297,7 @@ TEST(ShardedCheckpoints, RefuseWhatIsNoGroups) {
   });
   Group group(dir.path(), 2);
   expect_error(ErrorCode::invalid_argument, {"a save of 2 shards has the id ''"}, [&] { group.save(1, 1, ""); });
-  // Without the others, a shard would be lost, of the state or of what a callback remembers.
+  // A store without a group would lose the other shards, of the state or of a callback's memory.
   CheckpointStore alone(dir.path());
   const Snapshot snapshot(group.states[0], MemoryKind::pinned);
   expect_error(ErrorCode::invalid_argument, {"the leaf 'moments/", "expected a save group"},
@@ -312,8 +312,8 @@ TEST(ShardedCheckpoints, RefuseWhatIsNoGroups) {
   EXPECT_TRUE(alone.all().empty());
 }
 
-// Whatever call fails, of whichever process, and where all die with it: a checkpoint can be loaded after a power loss,
-// and the next processes save over what is left. A process that lives tries again.
+// Any call of either process fails, or all die at it. After a power loss a checkpoint can still be loaded, and
+// the next processes can save over the remains. A process that lives tries again.
 TEST(ShardedCheckpoints, SurviveAFailureOfAnyCall) {
   for (const bool crash : {false, true}) {
     int failures = 0;
@@ -351,7 +351,7 @@ TEST(ShardedCheckpoints, SurviveAFailureOfAnyCall) {
   }
 }
 
-// A bit that has changed in any file, a file that is cut off or gone: the checkpoint is passed over for the one before.
+// A flipped bit, a truncated file or a missing file: the previous checkpoint is loaded instead.
 TEST(ShardedCheckpoints, DamageIsNoticed) {
   auto files = std::make_shared<test::PowerLossFileSystem>();
   Group group("/model", 2, files, 2);
@@ -379,7 +379,7 @@ TEST(ShardedCheckpoints, DamageIsNoticed) {
   EXPECT_EQ(load_checkpoint("/model", *files).record.steps, 2);
 }
 
-// Files that their checksums fit, and that contradict themselves or each other.
+// The files have matching checksums, but contradict themselves or each other.
 TEST(ShardedCheckpoints, PiecesHaveToMakeUpTheirLeaves) {
   const std::vector<float> values(20);
   const auto piece = [&](std::int64_t begin, std::int64_t count, const Shape& whole, const char* path = "a") {

@@ -87,8 +87,8 @@ TEST_P(SnapshotTest, OrdersTheStreamsOfSeveralStates) {
   fill(other, 2);
   Snapshot snapshot(one);
   fill(one, 3);
-  snapshot.write_back(other);  // waits for the copy on one's stream
-  snapshot.update(one);        // for the read on the other's
+  snapshot.write_back(other);  // waits for the copy on the stream of `one`
+  snapshot.update(one);        // waits for the read on the stream of `other`
   snapshot.write_back(one);
   EXPECT_EQ(last(other, "params/a"), 1);
   EXPECT_EQ(last(one, "params/a"), 3);

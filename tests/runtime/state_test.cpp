@@ -238,7 +238,7 @@ TEST_F(StateTest, AnAttachedStateIsPartOfTheTree) {
   EXPECT_EQ(read(copy, "part/params/kernel"), (std::vector<float>{1, 2}));
   State moved = std::move(state_), moved_part = std::move(part);
   EXPECT_EQ(moved.at("part/params/kernel").raw(), moved_part.at("params/kernel").raw());
-  // A copy has memory of its own for all of it, until the part's own takes its place.
+  // A copy has its own memory for the whole tree, until the part itself is attached to it.
   copy.attach("part", moved_part);
   EXPECT_EQ(copy.at("part/params/kernel").raw(), moved_part.at("params/kernel").raw());
   EXPECT_EQ(copy.flatten().size(), moved.flatten().size());
@@ -279,7 +279,7 @@ TEST_F(StateTest, AStateWithinAnotherIsFound) {
   both.expect_one_tree(&both, sizeof both);
   Both moved = std::move(both);
   moved.expect_one_tree(&moved, sizeof moved);
-  moved.part.add("late", {{"", DType::f32, {1}}});  // after it was attached
+  moved.part.add("late", {{"", DType::f32, {1}}});  // after the attach
   expect_error(ErrorCode::invalid_argument, {"holds another"}, [&] { moved.expect_one_tree(&moved, sizeof moved); });
 }
 

@@ -84,10 +84,10 @@ TEST_F(TraceTest, LeavesOutWhatCrossesItsEnds) {
   EXPECT_EQ(trace->num_spans(), 0);
   EXPECT_TRUE(written(*trace).spans.empty());
 
-  // Nor is it taken for one of the next trace.
+  // The next trace does not record it either.
   trace.emplace();
   after.emplace("test", "after");
-  trace.emplace();  // ends the one before
+  trace.emplace();  // ends the previous trace
   after.reset();
   trace->stop();
   EXPECT_EQ(trace->num_spans(), 0);
@@ -135,7 +135,7 @@ TEST_F(TraceTest, OneAtATime) {
   { const Span span("test", "still there"); }
   trace->stop();
   EXPECT_EQ(trace->num_spans(), 1);
-  EXPECT_NO_THROW(Trace());  // the first has ended, though it is still there
+  EXPECT_NO_THROW(Trace());  // the first one still exists, but has ended
   trace.emplace();
   trace.reset();
   EXPECT_NO_THROW(Trace());
@@ -196,7 +196,7 @@ TEST_F(TraceCuda, LaunchesHaveTheirTimeOnTheDevice) {
   Trace trace;
   graph.replay(stream, 5);
   stream.synchronize();
-  graph.replay(other, 1'000);  // 7 of 128, and the rungs of 104
+  graph.replay(other, 1'000);  // 7 launches of 128, then 64, 32 and 8
   const Graph within = Graph::record(stream, [&] { graph.replay(stream); });
   trace.stop();
   const TraceFile file = written(trace);
@@ -216,7 +216,7 @@ TEST_F(TraceCuda, LaunchesHaveTheirTimeOnTheDevice) {
   EXPECT_LE(latest, 1e3 * file.other.at("duration_us").get<double>());
 }
 
-// More than the events that it keeps.
+// More launches than the trace keeps events for.
 TEST_F(TraceCuda, ManyLaunches) {
   const Stream stream(Device::cuda());
   const Buffer memory = Buffer::allocate(Device::cuda(), 64);

@@ -6,7 +6,7 @@
 
 namespace giro::flip::detail {
 
-// Where a checkpoint's state is: in the run that is held at it, or, once that goes on, in a copy.
+// Where a checkpoint's state is: in the run while that waits at the checkpoint, later in a copy.
 struct Source {
   TrainState* of_run = nullptr;  // null: the run has gone on
   std::optional<TrainState> own = {};

@@ -12,7 +12,7 @@
 namespace giro::jaxloop {
 namespace {
 
-// The first count at or after `from` in which any of them is due, or 0.
+// The first count at or after `from` at which any of the actions is due, or 0.
 std::int64_t next_due(const std::vector<Action>& actions, std::int64_t from) {
   std::int64_t next = 0;
   for (const Action& action : actions) {
@@ -22,13 +22,13 @@ std::int64_t next_due(const std::vector<Action>& actions, std::int64_t from) {
   return next;
 }
 
-// Adds the records of a history from one on.
+// Adds the records of a history from `first` on.
 void add_records(LoopOutputs& outputs, const History& history, std::size_t first) {
   if (history.size() == first) return;
   std::vector<std::string> added;
   const Logs latest = history.latest(first);
   for (const auto& entry : latest.entries()) {
-    if (std::find(added.begin(), added.end(), entry.name) != added.end()) continue;  // a loss that is a metric as well
+    if (std::find(added.begin(), added.end(), entry.name) != added.end()) continue;  // a loss that is also a metric
     added.push_back(entry.name);
   }
   if (first == 0) {
@@ -83,7 +83,7 @@ TrainState Loop::Chunks::finish() {
   return std::move(state_);
 }
 
-// Once, and only where somebody asks.
+// Once, and only if the statistic is wanted.
 void Loop::Chunks::count_flops() {
   if (loop_.num_flops_ || std::ranges::find(loop_.options_.stats, "num_flops") == loop_.options_.stats.end()) return;
   const Dataset data = batches_.rest();
@@ -127,7 +127,7 @@ std::int64_t Loop::Chunks::advance(std::optional<std::int64_t> num_steps, LoopOu
   std::size_t records = 0, arrays = 0;
   while (why == Advanced::reached) {
     if (steps_ > 0) run_due(of_step.end_actions, steps_, run.state(), outputs);
-    // The next step begins: there is a batch for it.
+    // There is a batch for the next step, so it begins.
     run_due(of_step.begin_actions, steps_ + 1, run.state(), outputs);
     const std::int64_t end_due = next_due(of_step.end_actions, steps_ + 1);
     const std::int64_t begin_due = next_due(of_step.begin_actions, steps_ + 2);

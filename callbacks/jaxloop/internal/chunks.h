@@ -16,19 +16,19 @@ namespace giro::jaxloop {
 
 void run_due(const std::vector<Action>& actions, std::int64_t count, TrainState& state, LoopOutputs& outputs);
 
-// A loop's calls one after the other, each from where the batches are. They are one run, which stops at the end of each
-// chunk and goes on in the next, unless the state is then one on another device. Where the program has tasks of its
-// own, which begin and end with each chunk, or several ranks have to agree at its end, each chunk is a run of its own.
+// The successive calls of a loop, each from where the batches stand. They are one run, which stops at the end of each
+// chunk and continues in the next, unless the state has moved to another device. If the program has tasks of its own,
+// which begin and end with each chunk, or several ranks must agree at its end, each chunk is a run of its own.
 class Loop::Chunks {
  public:
-  // The loop and the batches outlive it.
+  // The loop and the batches must outlive it.
   Chunks(Loop& loop, TrainState state, DatasetIterator& batches)
       : loop_(loop), batches_(batches), state_(std::move(state)) {}
   Chunks(const Chunks&) = delete;
   Chunks& operator=(const Chunks&) = delete;
 
-  // So many steps, or as many as there are batches left, between the loop's begin actions and its statistics. The
-  // batches move on with them. Errors: LoopError, after which there is no state; those of actions.
+  // Runs the begin actions and `num_steps` steps, or as many as there are batches left, and adds the statistics.
+  // Advances the batches. Errors: LoopError, after which there is no state; those of actions.
   LoopOutputs run(std::optional<std::int64_t> num_steps);
   std::int64_t steps() const noexcept { return steps_; }  // of the latest chunk
   // May be changed and replaced between two chunks.
@@ -39,9 +39,9 @@ class Loop::Chunks {
  private:
   void count_flops();
   void begin_run(const Period& stop);
-  // The steps, with their actions. Gives the samples.
+  // Runs the steps with their actions. Returns the number of samples.
   std::int64_t advance(std::optional<std::int64_t> num_steps, LoopOutputs& outputs);
-  // Takes the state back. Gives the signal that has come until then, or 0.
+  // Takes the state back. Returns the signal that has come until then, or 0.
   int end_run();
 
   Loop& loop_;
@@ -49,7 +49,7 @@ class Loop::Chunks {
   TrainState state_;  // while there is no run
   std::optional<Dataset> data_;
   std::optional<Run<TrainState, Dataset>> run_;
-  Device device_ = Device::cpu();  // that the run works on
+  Device device_ = Device::cpu();  // that the run uses
   std::int64_t steps_ = 0;
 };
 

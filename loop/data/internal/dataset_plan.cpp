@@ -7,7 +7,7 @@
 namespace giro {
 
 const std::vector<std::string>& Dataset::Plan::checksums() const {
-  constexpr std::int64_t kCompared = 256;  // rows of each feature, evenly spread
+  constexpr std::int64_t kCompared = 256;  // evenly spread rows of each feature; rounding can nearly double them
   std::call_once(known->once, [&] {
     for (const auto& [name, tensor] : rows) {
       const std::size_t bytes = tensor.bytes() / static_cast<std::size_t>(order.size);

@@ -17,7 +17,7 @@
 
 namespace giro {
 
-// What a dataset is made of: rows, and what the chained calls have said of them.
+// A dataset's rows, and the settings made by the chained calls.
 struct Dataset::Plan {
   Batch::Features rows;
   std::shared_ptr<const void> owner;
@@ -29,7 +29,7 @@ struct Dataset::Plan {
   std::vector<std::function<Batch(const Batch&)>> maps;
   std::size_t prefetch = 0;
   std::shared_ptr<Residence> residence;
-  int rank = 0, ranks = 1;  // that share each batch
+  int rank = 0, ranks = 1;  // this rank, and how many share each batch
   struct Checksums {
     std::once_flag once;
     std::vector<std::string> of_features;
@@ -40,24 +40,24 @@ struct Dataset::Plan {
   static constexpr std::int64_t kMaxRows = std::numeric_limits<std::int64_t>::max() / 4;
 
   std::int64_t rows_per_batch() const { return batch_size.value_or(1); }
-  // Where begin() stands, in rows from the first epoch's first.
+  // Position of begin(), in rows since the start of the first epoch.
   std::int64_t first_row() const { return first_batch * rows_per_batch(); }
 
-  // Rows that the batches hold together, skipped ones included, or kForever.
+  // Rows in all batches, skipped ones included, or kForever.
   std::int64_t total_rows() const {
     if (epochs == kForever) return kForever;
     const std::int64_t total = order.size * epochs.value_or(1);
     return drop_remainder ? total - total % rows_per_batch() : total;
   }
 
-  // Of the batch at a position: fewer than rows_per_batch() in the last one, none at the end.
+  // Rows of the batch at a position: the last batch may have fewer than rows_per_batch(); 0 at the end.
   std::int64_t rows_at(std::int64_t position) const {
     const std::int64_t total = total_rows();
     return total == kForever ? rows_per_batch() : std::clamp<std::int64_t>(total - position, 0, rows_per_batch());
   }
-  // Of some of each feature's rows: read once, for all datasets of these rows.
+  // One checksum per feature, over some of its rows. Computed once for all datasets that share these rows.
   const std::vector<std::string>& checksums() const;
-  // What has to be the same on all ranks, a line each.
+  // Everything that must be the same on all ranks, one item per line.
   std::string description() const;
 
   // This rank's part of the batch at a position.
@@ -68,7 +68,7 @@ struct Dataset::Plan {
     const std::int64_t samples = rows_at(position);
     return BatchPart{ranks, samples, std::clamp<std::int64_t>(samples - rank * rows_per_part(), 0, rows_per_part())};
   }
-  // Which rows they are.
+  // The rows at the positions from `position` on.
   void indices_at(std::int64_t position, std::span<std::int64_t> indices) const {
     for (std::size_t r = 0; r < indices.size(); ++r) indices[r] = order(position + static_cast<std::int64_t>(r));
   }

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kChunk = std::size_t{1} << 16;
 
-// The bytes of a file's content, inflated where they are gzip.
+// Reads the bytes of a file's content, inflating them if they are gzip.
 class ByteReader {
  public:
   ByteReader(const std::string& path, std::vector<char> content) : path_(path), content_(std::move(content)) {
@@ -46,13 +46,13 @@ class ByteReader {
 
   bool is_gzip() const { return is_gzip_; }
 
-  // All that is left, of a file that is not gzip.
+  // The rest of the content; only for a file that is not gzip.
   std::vector<char> take_rest() {
     content_.erase(content_.begin(), content_.end() - static_cast<std::ptrdiff_t>(available_));
     return std::move(content_);
   }
 
-  // Reads up to `size` bytes; fewer only where the file ends.
+  // Reads up to `size` bytes; fewer only at the end of the file.
   std::size_t read(void* out, std::size_t size) {
     std::size_t done = 0;
     while (done < size) {
@@ -73,7 +73,7 @@ class ByteReader {
   }
 
   std::size_t inflate_some(unsigned char* out, std::size_t size) {
-    if (member_ended_) {  // a gzip file may be several, one after the other
+    if (member_ended_) {  // a gzip file may hold several members
       inflateReset(&zlib_);
       member_ended_ = false;
     }
@@ -100,7 +100,7 @@ class ByteReader {
 
   std::string path_;
   std::vector<char> content_;
-  unsigned char* next_ = nullptr;  // of the content not yet consumed
+  unsigned char* next_ = nullptr;  // the unread content
   std::size_t available_ = 0;
   bool is_gzip_ = false;
   bool member_ended_ = false;
@@ -132,7 +132,7 @@ DType element_type(unsigned char code, const std::string& path) {
   }
 }
 
-// The elements' bytes, or nothing if they are too many to count.
+// Bytes of all elements, or nothing if the number overflows.
 std::optional<std::uint64_t> byte_count(const std::vector<std::int64_t>& sizes, DType dtype) {
   std::uint64_t bytes = size_of(dtype);
   bool empty = false;
@@ -149,7 +149,8 @@ std::optional<std::uint64_t> byte_count(const std::vector<std::int64_t>& sizes, 
   return empty ? 0 : bytes;
 }
 
-// Reads `size` bytes, or all there are if they are fewer; the buffer at most doubles what has been read.
+// Reads `size` bytes, or fewer if the file ends first. The buffer starts with at most `at_first` bytes and doubles as
+// it fills, so that a wrong header cannot demand a huge allocation.
 Buffer read_buffer(ByteReader& reader, std::uint64_t size, std::uint64_t at_first, std::uint64_t& done) {
   done = 0;
   auto capacity = std::min(size, at_first);
@@ -184,7 +185,7 @@ std::vector<char> read_packed(const std::string& path, FileSystem& files) {
   }
 }
 
-// Turns big-endian elements into this machine's.
+// Converts big-endian elements to this machine's byte order.
 void to_native(const Tensor& values) {
   if constexpr (std::endian::native == std::endian::little) {
     const std::size_t size = size_of(values.dtype());

@@ -16,14 +16,14 @@
 
 namespace giro::detail {
 
-// Calls a function on a thread of its own, up to `depth` results ahead of who takes them, until it gives
-// nothing or throws.
+// Calls a function on its own thread, up to `depth` results ahead of the consumer, until it returns nothing or throws.
 class Prefetcher {
  public:
   Prefetcher(std::function<std::optional<Batch>()> make, std::size_t depth)
       : make_(std::move(make)), depth_(depth), thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
-  // The next result, or what the function threw. Not to be called again after nothing or an exception.
+  // Returns the next result, or rethrows the function's exception. Do not call it again after either nothing or an
+  // exception.
   std::optional<Batch> next() {
     Item item;
     {
@@ -72,7 +72,7 @@ class Prefetcher {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<Item> items_;
-  std::jthread thread_;  // last: it ends before what it uses goes
+  std::jthread thread_;  // declared last: it joins before the members it uses are destroyed
 };
 
 }  // namespace giro::detail

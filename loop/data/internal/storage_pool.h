@@ -11,10 +11,10 @@
 
 namespace giro::detail {
 
-// Host memory for batches, used again once nobody holds the batch it was taken for.
+// Host memory for batches, reused once its batch has been released.
 class StoragePool : public std::enable_shared_from_this<StoragePool> {
  public:
-  using Storage = std::vector<Buffer>;  // a block for each feature
+  using Storage = std::vector<Buffer>;  // one block per feature
 
   explicit StoragePool(std::vector<std::size_t> block_sizes) : block_sizes_(std::move(block_sizes)) {}
 

@@ -14,31 +14,31 @@
 
 namespace giro {
 
-// What a history keeps, by column. A record is a number, and none of this is moved as it grows.
+// The data of a history, by column. A record is given by its number. Values are not moved as the history grows.
 struct History::Records {
   struct Column {
     std::deque<double> values;
     std::uint32_t last_record = 0;
   };
-  // The columns that a record has, in order.
+  // The columns that a record has, sorted.
   struct Layout {
     std::vector<std::uint32_t> columns;
-    LogSchema schema;  // of these
+    LogSchema schema;  // of these columns
 
     bool has(std::size_t column) const;
   };
-  // Names as they were logged, in whatever order.
+  // Names in the order in which they were logged.
   struct Logged {
     LogSchema schema;
-    std::vector<std::uint32_t> columns;  // of its entries
+    std::vector<std::uint32_t> columns;  // of the entries
     std::uint32_t layout;
   };
-  // Consecutive records of one layout, up to the next run's first.
+  // Consecutive records with the same layout, up to the first record of the next run.
   struct Run {
     std::uint32_t first_record;
     std::uint32_t layout;
   };
-  // What consecutive records have in common.
+  // Fields that are equal in consecutive records.
   struct Common {
     std::uint32_t first_record;
     double date_start;
@@ -50,7 +50,7 @@ struct History::Records {
     std::size_t index;
   };
   std::size_t size() const noexcept { return steps.size(); }
-  // Of numbers of the host.
+  // `numbers` must be host numbers.
   void commit(const Elapsed& elapsed, const Logs& numbers);
   const Logged& logged_as(const LogSchema& schema);
   std::uint32_t column_of(const LogSchema::Key& key);
@@ -60,7 +60,8 @@ struct History::Records {
   Elapsed elapsed_of(std::size_t record, const Common& shared) const;
   Source find(std::string_view key) const;
   void append_elapsed(std::size_t field, std::size_t begin, std::size_t end, std::vector<double>& values) const;
-  // As a checkpoint has them, a line each; and back, of records that have the names of one of the layouts.
+  // Writes the records from `first` on for a checkpoint, one line each; reads them back. `known` has the names of each
+  // layout.
   std::string lines_from(std::size_t first) const;
   void read_lines(std::string_view text, const std::vector<Logs>& known);
 
@@ -71,7 +72,7 @@ struct History::Records {
   LogSchema names;  // of the columns
   std::deque<Column> columns;
   std::vector<Layout> layouts;
-  std::vector<std::uint32_t> layouts_in_order;  // of their columns
+  std::vector<std::uint32_t> layouts_in_order;  // sorted by their columns
   std::deque<Run> runs;
   std::vector<Logged> logged;  // the latest few
   std::size_t oldest_logged = 0;

@@ -41,7 +41,7 @@ void append_json(std::string& text, double number) {
   } else if (std::isinf(number)) {
     text += number > 0 ? "\"Infinity\"" : "\"-Infinity\"";
   } else if (number == 0 && std::signbit(number)) {
-    text += "-0.0";  // -0 is read as an integer, which has no sign then
+    text += "-0.0";  // -0 would be read as an integer, which has no sign
   } else {
     fmt::format_to(std::back_inserter(text), "{}", number);
   }

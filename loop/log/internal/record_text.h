@@ -5,23 +5,23 @@
 
 #include <giro/loop/time/elapsed.h>
 
-// How records of logs are written to text files, by the history's exports and by the loggers alike.
+// How records of logs are written to text files, shared by the history's exports and the loggers.
 namespace giro::detail {
 
-// What a line of CSV begins with.
+// The columns that every CSV line begins with.
 inline constexpr std::string_view kCsvElapsed = "steps,samples,time";
 void append_csv(std::string& text, const Elapsed& elapsed);
 void append_csv(std::string& text, double number);
-// The name of an entry's column, which follows from the entry alone: a metric's name, or "collection.name" of what is
-// in another collection, and of a metric whose name has a dot or is one of kCsvElapsed.
+// The name of an entry's column; it depends only on the entry. It is a metric's name, or "collection.name" for an entry
+// of another collection and for a metric that has a dot in its name or is named like a column of kCsvElapsed.
 std::string csv_column(std::string_view collection, std::string_view name);
-// Quoted where RFC 4180 wants it.
+// Quoted if RFC 4180 requires it.
 std::string csv_cell(const std::string& text);
 
 std::string json_string(const std::string& text);
-// JSON has no numbers that are not finite: they are the strings "NaN", "Infinity" and "-Infinity".
+// JSON has no numbers for non-finite values: they are the strings "NaN", "Infinity" and "-Infinity".
 void append_json(std::string& text, double number);
-// What a line of JSONL begins with, which is an object that is to be ended: {"elapsed":{...}
+// The beginning of every JSONL line, {"elapsed":{...}. The caller closes the outer object.
 inline constexpr std::string_view kJsonlBegin = R"({"elapsed":{"steps":)";
 void append_json(std::string& text, const Elapsed& elapsed);
 

@@ -22,7 +22,7 @@ std::optional<T> earliest(const std::optional<T>& a, const std::optional<T>& b) 
 inline bool is_empty(const Period& p) { return !p.steps && !p.samples && !p.time && !p.date; }
 inline bool is_steps_alone(const Period& p) { return p.steps && !p.samples && !p.time && !p.date; }
 
-// Of a schedule that asks both.
+// The traits of a schedule that asks both.
 inline ScheduleNode::Traits both(const ScheduleNode::Traits& a, const ScheduleNode::Traits& b) {
   return {.remembers = a.remembers || b.remembers,
           .persists = a.persists || b.persists,

@@ -1,4 +1,4 @@
-// The numbers of flax-extra, and what giro promises besides.
+// flax-extra's own numbers, and giro's additional guarantees.
 
 #include <gtest/gtest.h>
 
@@ -69,7 +69,7 @@ std::vector<float> params_of(const TrainState& state) {
 std::vector<float> moments_of(const TrainState& state) {
   return to_host<float>(state.collection("opt_state/nu").flat(), state.stream());
 }
-// After so many steps of a plain loop.
+// The state after this many steps of a plain loop.
 TrainState plain(std::int64_t steps) {
   const TrainTask what = task();
   const auto step = jit([&](TrainState& state, const Batch& batch) {
@@ -98,7 +98,7 @@ TEST(Flip, CheckpointsComeAtTheirSteps) {
   EXPECT_EQ(steps_of(TrainLoop(options(3, 8))), (std::pair{Steps{1, 4, 7, 8}, Steps{1, 3, 3, 1}}));
   EXPECT_EQ(steps_of(TrainLoop(options(1, 3))), (std::pair{Steps{1, 2, 3}, Steps{1, 1, 1}}));
 
-  // "target 1+N+N*floor((s-1)/N); s=0, N=5 gives 1", and neither of them overwrites n_steps.
+  // "target 1+N+N*floor((s-1)/N); s=0, N=5 gives 1"; neither call overwrites n_steps.
   TrainLoop train_loop(options(5, 14));
   EXPECT_EQ(train_loop.next_checkpoint().step, 1);
   EXPECT_EQ(train_loop.next_step().step, 2);
@@ -127,7 +127,7 @@ TEST(Flip, IsAPlainLoop) {
   }
 }
 
-// A checkpoint that is held is a value; one that is not has cost no copy.
+// A held checkpoint is a value; one that is not held costs no copy.
 TEST(Flip, OnlyWhatIsHeldIsCopied) {
   std::vector<Checkpoint> held;
   {
@@ -144,14 +144,14 @@ TEST(Flip, OnlyWhatIsHeldIsCopied) {
     EXPECT_EQ(held.back().state().at("params/kernel").raw(), address);
     EXPECT_NE(held.front().state().at("params/kernel").raw(), address);
   }
-  // Also once the stream is gone.
+  // Also after the stream is destroyed.
   ASSERT_EQ(held.size(), 3u);
   for (const Checkpoint& checkpoint : held) {
     const TrainState expected = plain(checkpoint.step);
     EXPECT_EQ(params_of(checkpoint.state()), params_of(expected)) << checkpoint.step;
     EXPECT_EQ(moments_of(checkpoint.state()), moments_of(expected)) << checkpoint.step;
   }
-  // And can be evaluated as if the stream stood there.
+  // They can be evaluated as if the stream were at their step.
   EvalLoop evaluate = eval_loop();
   TrainLoop again(options(4, 13));
   std::vector<double> values;
@@ -161,7 +161,7 @@ TEST(Flip, OnlyWhatIsHeldIsCopied) {
   for (std::size_t i = 0; i < held.size(); ++i) EXPECT_EQ(evaluate(held[i]).metric("eval", "mse"), values[i]);
 }
 
-// A training that ends after each of its checkpoints, and is begun again.
+// A training that ends after each of its checkpoints and is started again.
 TEST(Flip, GoesOnWhereItWas) {
   const TemporaryDirectory dir;
   std::vector<float> params;
@@ -191,10 +191,10 @@ TEST(Flip, Evaluates) {
     const auto number = [&](const Tensor& value) { return to_host<float>(value, stream).front(); };
     const auto before = params_of(checkpoint.state());
     const Summary summary = evaluate(checkpoint);
-    const std::vector<float>& params = before;  // bias and kernel, or the other way about
+    const std::vector<float>& params = before;  // bias and kernel, in any order
     EXPECT_EQ(params_of(checkpoint.state()), before);
 
-    // The mean over rows, of which the last batch has 4 of 8.
+    // The mean over rows; the last batch has 4 rows instead of 8.
     const float kernel = number(checkpoint.state().at("params/kernel"));
     const float bias = number(checkpoint.state().at("params/bias"));
     double squares = 0;
@@ -272,7 +272,7 @@ TEST(Flip, SaysWhatItDoes) {
   EXPECT_EQ(lines[3], "Stop training, already reached the total training steps 2.");
 }
 
-// What is saved of a metric that has these values at steps 1, 2, 3, ...
+// The steps at which a metric with these values at steps 1, 2, 3, ... is saved.
 template <class Writer>
 Steps saved_steps(const std::string& dir, const std::vector<double>& values, Lines* lines = nullptr) {
   TrainLoop train_loop(options(1, static_cast<std::int64_t>(values.size())));
@@ -297,7 +297,7 @@ TEST(Flip, SavesTheBest) {
             (Steps{2, 3, 4, 7}));
   EXPECT_EQ(saved_steps<HighestCheckpointFileWriter>(dir.path() + "/b", {nan, -1, 0, -2, 0, 1}), (Steps{2, 3, 5, 6}));
 
-  // Where one is stored already, of this step or one before; 0 is a value like any other.
+  // A checkpoint of this step or an earlier one is already stored; 0 is an ordinary value.
   Lines lines;
   TrainLoop train_loop(options(1, 9));
   (void)train_loop(8);
@@ -349,7 +349,7 @@ TEST(Flip, ASignalAtTheLastCheckpointIsNotLost) {
   EXPECT_EQ(train_loop.interrupted(), SIGTERM);
 }
 
-// Where a later checkpoint lies than the best one.
+// A later checkpoint than the best one exists.
 TEST(Flip, GoesOnFromTheBest) {
   const TemporaryDirectory dir;
   Steps steps;
@@ -375,7 +375,7 @@ TEST(Flip, GoesOnFromTheBest) {
   EXPECT_EQ(CheckpointStore(dir.path() + "/lowest_eval_lnpp").latest_steps(), 3);
 }
 
-// As where the process is killed there.
+// As if the process were killed there.
 TEST(Flip, TheBestIsNotLostBetweenTwoWriters) {
   const TemporaryDirectory dir;
   const auto train = [&](std::int64_t fails) {
@@ -402,7 +402,7 @@ TEST(Flip, TheBestIsNotLostBetweenTwoWriters) {
   EXPECT_EQ(CheckpointStore(dir.path() + "/lowest_eval_lnpp").latest_steps(), 2);
 }
 
-// In the body of the loop, as during an evaluation, a signal is noted; the stream then ends after one more step.
+// A signal in the loop's body, for example during an evaluation, is remembered; the stream ends after one more step.
 TEST(Flip, ASignalEndsTheStream) {
   TrainLoop train_loop(options(10, 100));
   EvalLoop evaluate = eval_loop();
@@ -433,7 +433,7 @@ TEST(Flip, EndsWithTheData) {
                [&] { (void)train_loop.begin(); });
 }
 
-// An error ends the stream; what was held before stays.
+// An error ends the stream; checkpoints held before it stay valid.
 TEST(Flip, AnErrorEndsTheStream) {
   TrainLoopOptions failing = options(1, 10);
   failing.task.data = training_data().map([count = 0](const Batch& batch) mutable {
@@ -453,7 +453,7 @@ TEST(Flip, AnErrorEndsTheStream) {
                [&] { (void)train_loop.next_step(); });
 }
 
-// A later loop does not pass it over.
+// A later loop does not ignore the error.
 TEST(Flip, AStreamThatHasFailedSaysSo) {
   TrainLoopOptions failing = options(1, 10);
   failing.task.loss = [](const nn::Var&, const Batch&) -> nn::Var { throw Error(ErrorCode::io, "the cable is out"); };

@@ -1,4 +1,4 @@
-// jaxloop's own numbers, and what giro promises besides.
+// jaxloop's own numbers, and giro's additional guarantees.
 
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ Dataset numbers(std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) x[static_cast<std::size_t>(i)] = static_cast<float>(i);
   return Dataset({{"x", HostArray(x, {count, 1})}}).batch(1);
 }
-// Without an end, small enough to train with.
+// Endless, with values small enough to train with.
 Dataset training_data() {
   std::vector<float> x(64);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
@@ -91,9 +91,9 @@ TEST(Jaxloop, OutputsAreListsOfEachStep) {
   EXPECT_EQ(some.place(), 5);
   result = loop(std::move(result.state), some, 5);
   EXPECT_EQ(result.outputs["x"], range(5, 10));
-  result = loop(std::move(result.state), some, 5);  // the data have ended
+  result = loop(std::move(result.state), some, 5);  // the data have ended already
   EXPECT_FALSE(result.outputs.scalars.contains("x"));
-  // giro: zero steps are none.
+  // giro: 0 means no steps.
   DatasetIterator none(numbers(10));
   EXPECT_EQ(loop(std::move(result.state), none, 0).outputs.scalars.count("x"), 0u);
   EXPECT_EQ(none.place(), 0);
@@ -129,7 +129,7 @@ TEST(Jaxloop, ActionsCountLoopsAndTheStepsOfOne) {
   EXPECT_EQ(data.place(), 35);
 }
 
-// A begin action comes before its step, and only where there is one; an end action sees its step's outputs.
+// A begin action comes before its step, and only if there is a step; an end action sees its step's outputs.
 TEST(Jaxloop, ActionsOfStepsSeeTheOutputsSoFar) {
   std::vector<std::string> seen;
   const auto note = [&](const std::string& name) {
@@ -172,7 +172,7 @@ TEST(Jaxloop, StopHandler) {
                [&] { (void)loss.update(std::numeric_limits<double>::quiet_NaN(), 7); });
 }
 
-// As stop_handler.py does: the baseline is the best from the beginning on, and a patience of 0 is over at once.
+// As in stop_handler.py: the baseline is the best from the start, and a patience of 0 stops at once.
 TEST(Jaxloop, StopHandlerWithABaselineOrWithoutPatience) {
   using Handler = MetricMonitoringStopHandler;
   Handler never("loss", {.patience = 2, .baseline = 5});
@@ -244,7 +244,7 @@ TEST_F(OuterLoopTest, TrainsInChunks) {
   EXPECT_EQ(lines[1].substr(0, 40), "train    | step:     20 | steps_per_sec:");
 }
 
-// The same bits as one loop of as many steps, and as the outer loop that is killed after every chunk.
+// The same bits as one loop of as many steps, also if the outer loop is killed after every chunk.
 TEST_F(OuterLoopTest, IsOneTrainingHoweverItIsCut) {
   const auto plain = loop(initialized(step_), training_data(), {{every(1), step_.recorded()}}, {.stop = at(100)});
   EXPECT_EQ(params_of(run({}).state), params_of(plain.state));
@@ -266,7 +266,7 @@ TEST_F(OuterLoopTest, IsOneTrainingHoweverItIsCut) {
   EXPECT_TRUE(std::filesystem::exists(dir_ / "STOPPED"));
 }
 
-// What an end action does to the state, or puts in its place, is what the next chunk trains.
+// The next chunk trains the state that an end action modified or replaced.
 TEST_F(OuterLoopTest, GoesOnWithTheStateThatActionsLeave) {
   const auto reset = [](TrainState& state) {
     const Tensor params = state.collection("params").flat();
@@ -287,7 +287,7 @@ TEST_F(OuterLoopTest, GoesOnWithTheStateThatActionsLeave) {
   }
 }
 
-// A batch is made once, and the one after a chunk not before the chunk's end actions have run.
+// Each batch is made once, and a chunk's end actions run before the first batch after the chunk is made.
 TEST_F(OuterLoopTest, ADatasetThatFailsLeavesTheChunksBefore) {
   for (const std::int64_t bad : {20, 25}) {
     std::int64_t made = 0;
@@ -312,7 +312,7 @@ TEST_F(OuterLoopTest, ADatasetThatFailsLeavesTheChunksBefore) {
   }
 }
 
-// Counts, schedules and the program's tasks begin anew in each chunk.
+// Counts, schedules and the program's tasks start anew in each chunk.
 TEST_F(OuterLoopTest, ChunksCountForThemselves) {
   struct Counting {
     void operator()(TrainState&) { ++counts->at(1); }
@@ -353,17 +353,17 @@ TEST_F(OuterLoopTest, EvaluatesAndStops) {
       100);
   EXPECT_EQ((Counts{first, second, third}), (Counts{10, 5, 1}));
   EvalLoop eval_stops(eval_step_, {.end_actions = {stop()}});
-  // What is left of the round still runs.
+  // The rest of the round still runs.
   const LoopResult stopped = run({.eval_loops = {&eval_stops, &one}}, {.eval_specs = {{data}, {data}}});
   EXPECT_EQ(step_of(stopped.state), 10);
   EXPECT_TRUE(stopped.outputs.stop_loop);
   EXPECT_EQ(first, 11);
-  // One after the other sees the same data.
+  // Two evaluations in a row see the same data.
   EXPECT_EQ(two(initialized(eval_step_), data, 2).outputs["x"], range(0, 2));
   EXPECT_EQ(two(initialized(eval_step_), data, 2).outputs["x"], range(0, 2));
 }
 
-// A signal between two loops waits for the next step; one after the last step is told of.
+// A signal between two loops ends the run after the next step; one after the last step is reported.
 TEST_F(OuterLoopTest, ASignalBetweenLoopsEndsItAfterTheNextStep) {
   for (const std::int64_t loop : {2, 10}) {
     TrainLoop train_loop(step_,
@@ -374,7 +374,7 @@ TEST_F(OuterLoopTest, ASignalBetweenLoopsEndsItAfterTheNextStep) {
   }
 }
 
-// One that comes in the last step of a chunk is of that chunk.
+// A signal in the last step of a chunk ends the run with that chunk.
 TEST_F(OuterLoopTest, ASignalInTheLastStepOfAChunk) {
   std::int64_t made = 0;
   const Dataset data = training_data().map([&](const Batch& batch) {
@@ -402,7 +402,7 @@ TEST_F(OuterLoopTest, ResumesInTheMiddleOfAChunk) {
           {.train_dataset = Dataset({{"x", HostArray(std::vector<float>(50), {50, 1})}}).batch(1)});
   EXPECT_EQ(step_of(ended.state), 50);
   EXPECT_EQ(ended.outputs["loss"].size(), 10u);
-  EXPECT_TRUE(std::filesystem::exists(dir_ / "ended/STOPPED"));  // nobody waits for more checkpoints
+  EXPECT_TRUE(std::filesystem::exists(dir_ / "ended/STOPPED"));  // no evaluation waits for more checkpoints
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_NE(lines[0].find("no step at step 50 of 100"), std::string::npos);
 
@@ -417,12 +417,12 @@ TEST_F(OuterLoopTest, ResumesInTheMiddleOfAChunk) {
   EXPECT_EQ(saves.restore_model(restored, every_second).steps, 10);
   EXPECT_EQ(params_of(restored), params_of(saved.state));
   EXPECT_EQ(saves.restore_model(restored, every_second, 4).steps, 4);
-  // giro: step 0 is step 0.
+  // giro: step 0 means step 0.
   expect_error(ErrorCode::not_found, {"checkpoint_0000000000"},
                [&] { (void)saves.restore_model(restored, every_second, 0); });
 }
 
-// Beside a training, or after it: each checkpoint that is the newest when it is looked for.
+// During or after a training, evaluates the newest checkpoint each time it looks.
 TEST_F(OuterLoopTest, EvaluatesCheckpointsThatOthersMake) {
   std::vector<std::int64_t> steps;
   EvalLoop evaluates(
@@ -431,7 +431,7 @@ TEST_F(OuterLoopTest, EvaluatesCheckpointsThatOthersMake) {
   int asked = 0;
   TrainLoop saving(step_, {.end_actions = {checkpoint_action(dir_.path())}});
   CheckpointSpec polled = spec;
-  // While it waits, the training goes on.
+  // The training goes on while the evaluation waits.
   polled.iterate_stop_fn = [&] {
     TrainLoop* const loop = ++asked <= 3 ? &saving : nullptr;
     if (loop != nullptr) {
@@ -444,14 +444,14 @@ TEST_F(OuterLoopTest, EvaluatesCheckpointsThatOthersMake) {
   (void)OuterLoop({.eval_loops = {&evaluates}, .checkpoint_spec = polled})(initialized(step_),
                                                                            {.eval_specs = {{numbers(3)}}});
   EXPECT_EQ(steps, (std::vector<std::int64_t>{10, 20, 30}));
-  // By the file that the training leaves.
+  // It ends because of the file that the training leaves.
   steps.clear();
   (void)OuterLoop({.eval_loops = {&evaluates}, .checkpoint_spec = spec})(initialized(step_),
                                                                          {.eval_specs = {{numbers(3)}}});
   EXPECT_EQ(steps, (std::vector<std::int64_t>{30}));
 }
 
-// The file that says that a training has ended is not there while another one trains.
+// The file that marks the end of a training is absent while another one trains.
 TEST_F(OuterLoopTest, AnotherTrainingIsNotStopped) {
   const auto is_stopped = [&] { return std::filesystem::exists(dir_ / "STOPPED"); };
   std::vector<bool> seen;
@@ -465,7 +465,7 @@ TEST_F(OuterLoopTest, AnotherTrainingIsNotStopped) {
   EXPECT_EQ(seen, (std::vector<bool>{false, false, false}));
 }
 
-// begin and end are called where a class has them.
+// A step calls begin and end if its class has them.
 TEST(Jaxloop, HooksOfAStep) {
   struct Hooked : LineStep {
     using LineStep::LineStep;
@@ -503,7 +503,7 @@ TEST_F(OuterLoopTest, RefusesWhatCannotBe) {
                [&] { (void)Action([](TrainState&, LoopOutputs&) {}, 0); });
   expect_error(ErrorCode::invalid_argument, {"no statistic 'step_per_sec'", "steps_per_sec"},
                [&] { TrainLoop(step_, {.stats = {"step_per_sec"}}); });
-  // An evaluation that trains.
+  // An evaluation that changes the parameters.
   EvalLoop wrong(step_);
   expect_error(ErrorCode::invalid_argument, {"the evaluation has changed the state's params"},
                [&] { (void)wrong(initialized(step_), numbers(3)); });

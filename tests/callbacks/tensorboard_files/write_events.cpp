@@ -1,6 +1,6 @@
-// What tensorboard_test.py asks giro for:
-//   write_events kinds DIR             records of every kind, by hand
-//   write_events train DIR [STEP]      trains for 20 steps, with a checkpoint every 5; goes on where it was killed, and
+// The program that tensorboard_test.py runs:
+//   write_events kinds DIR             writes records of every kind by hand
+//   write_events train DIR [STEP]      trains for 20 steps with a checkpoint every 5; resumes where it was killed, and
 //                                      kills itself after step STEP
 
 #include <csignal>
@@ -53,7 +53,7 @@ void train(const std::string& dir, std::int64_t kill_at) {
     const giro::HostArray pixels(std::vector<float>(6, static_cast<float>(elapsed.steps) / 20), {2, 3, 1});
     return giro::logs().add_output("picture", pixels).add_output("spread", pixels).add_output("unseen", pixels);
   };
-  // What is not brought to the file at once would be lost.
+  // Anything that is not written to the file at once would be lost.
   const auto board = giro::tensorboard(dir + "/tensorboard", {.hparams = {{"learning_rate", 1e-2}},
                                                               .texts = {{"notes", "a *run*"}},
                                                               .images = {"picture"},

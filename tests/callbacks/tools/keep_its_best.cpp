@@ -1,7 +1,7 @@
-// What kill_at_every_call_test.py kills: keep_its_best DIR KEEP ORDER ASYNCHRONOUS
+// The program that kill_at_every_call_test.py kills: keep_its_best DIR KEEP ORDER ASYNCHRONOUS
 //
-// 30 steps of a run that saves its best states beside those that it goes on from. ORDER 0: the best come first among
-// the tasks, 1: the others. ASYNCHRONOUS 1: the best are saved so, 2: the others, 3: all.
+// Makes 30 steps of a run that saves its best states and the states that it resumes from. ORDER 0: the task for the
+// best comes first, 1: the other. ASYNCHRONOUS 1: the best are saved asynchronously, 2: the others, 3: all.
 
 #include <cstdint>
 #include <cstdio>

@@ -1,6 +1,6 @@
 #pragma once
 
-// What kinds of access to memory there are.
+// The kinds of memory access.
 
 #include <cstdint>
 
@@ -9,11 +9,11 @@ namespace giro::simt {
 enum class Kind : std::uint8_t {
   read,
   write,
-  // Strong ones: volatile, relaxed, atomic (reads and writes in one); for all threads of the device,
+  // Strong accesses (volatile, relaxed or atomic; an atomic reads and writes). With the scope of the whole device:
   device_read,
   device_write,
   device_atomic,
-  // or for those of the block only (scope .cta).
+  // With the scope of the block (.cta):
   block_read,
   block_write,
   block_atomic,
@@ -27,7 +27,7 @@ inline bool reads(Kind kind) {
 }
 inline bool writes(Kind kind) { return !reads(kind) || atomic(kind); }
 
-// What an access does beside: as a fence of its scope would, for this access alone.
+// The ordering of an access: it acts like a fence of its scope, for this access alone.
 enum class Sense : std::uint8_t { relaxed, acquire, release, both };
 
 inline bool acquires(Sense sense) { return sense == Sense::acquire || sense == Sense::both; }

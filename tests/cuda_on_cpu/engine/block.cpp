@@ -107,7 +107,7 @@ void Block::run_together() {
   }
 }
 
-// On the thread's own stack, which no exception may leave.
+// Runs on the thread's own stack, which no exception may leave.
 void Block::run_thread(Thread& thread) {
   try {
     kernel_->run(thread);

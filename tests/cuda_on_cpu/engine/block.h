@@ -1,6 +1,6 @@
 #pragma once
 
-// The block that runs: its threads, its shared memory, its barrier. One object serves all blocks of all launches.
+// The running block: its threads, shared memory and barrier. One object serves all blocks of all launches.
 
 #include <array>
 #include <cstddef>
@@ -16,20 +16,20 @@
 
 namespace giro::simt {
 
-// Thrown by a thread that went wrong; ends the launch.
+// Thrown by a thread that fails. Ends the launch.
 struct Stop {
   Fault fault;
   std::string message;
 };
 
-// Throws it, with the thread and the place in it. `site` counts within the kernel.
+// Throws Stop, with the thread and its place in the message. `site` counts within the kernel.
 [[noreturn]] void stop(const Thread& thread, Fault fault, const std::string& message, std::uint32_t site);
 
 class Block {
  public:
   void begin_launch(const Kernel& kernel, const Launch& launch);
 
-  // What went wrong, if something did.
+  // Returns the failure, if there was one.
   std::optional<Stop> run(const Dim3& index, std::mt19937_64& random);
 
   const Kernel& kernel() const { return *kernel_; }
@@ -43,13 +43,13 @@ class Block {
   std::size_t shared_bytes() const { return shared_bytes_; }
   Shadow& shared_shadow() { return *shared_shadow_; }
 
-  // The allocation that a line of the kernel accessed last: the next time it is the same one, most often.
+  // The allocation that a line of the kernel accessed last. Most often the next access goes to the same one.
   Allocation*& last_allocation(std::uint32_t site) { return last_allocations_[site % last_allocations_.size()]; }
 
-  // Called by a thread: until all threads of the block are here. The number of those that voted yes.
+  // Called by a thread: waits for all threads of the block. Returns the number of threads that voted yes.
   std::uint32_t barrier(Thread& thread);
 
-  // Called by a thread: until all lanes that its call's mask names are here, with the same call.
+  // Called by a thread: waits until all lanes in the mask of its call have made the same call.
   void meet_warp(Thread& thread);
 
  private:
@@ -80,9 +80,9 @@ class Block {
   std::optional<Shadow> shared_shadow_;
   std::array<Allocation*, 64> last_allocations_{};
 
-  std::vector<std::unique_ptr<Thread>> threads_;  // as many as any launch needed; the first thread_count_ run
+  std::vector<std::unique_ptr<Thread>> threads_;  // as many as the largest launch so far; the first thread_count_ run
   unsigned int thread_count_ = 0;
-  std::vector<Lanes> lanes_;  // a warp each
+  std::vector<Lanes> lanes_;  // one per warp
   std::vector<unsigned int> order_;
   unsigned int alive_ = 0, at_barrier_ = 0;
   std::uint32_t barrier_votes_ = 0;

@@ -1,8 +1,8 @@
 #pragma once
 
-// Runs CUDA kernels on the CPU, one block after another, a block's threads in turn. The kernels are nvcc's PTX
-// turned into C++ (tests/cuda_on_cpu/ptx); whoever launches them (tests/cuda_on_cpu/runtime) says which memory
-// exists (memory.h). Order of blocks and threads is drawn from a seed.
+// Runs CUDA kernels on the CPU, one block after another, the threads of a block in turn. The kernels are nvcc's PTX
+// translated to C++ (tests/cuda_on_cpu/ptx). The caller (tests/cuda_on_cpu/runtime) says which memory exists
+// (memory.h). A seed determines the order of blocks and threads.
 //
 // One launch runs at a time: callers on several host threads take turns.
 
@@ -18,14 +18,14 @@
 
 namespace giro::simt {
 
-// What the translator knows of a kernel.
+// What the translator knows about a kernel.
 struct Kernel {
   const char* name;  // mangled, as __cudaRegisterFunction gives it
   void (*run)(Thread&);
   std::vector<Parameter> parameters;
   std::size_t parameter_bytes;
   std::size_t static_shared_bytes;
-  unsigned int max_threads;  // of a block, by __launch_bounds__; 1024 where it has none
+  unsigned int max_threads;  // per block, by __launch_bounds__; 1024 without it
   bool waits;                // has a barrier or a warp operation: each thread needs a stack of its own
   std::uint32_t first_site;  // of the translated file (sites.h): site i in its code is site first_site + i
 };
@@ -37,7 +37,7 @@ struct Variable {
   std::size_t bytes;
 };
 
-// By mangled name; null where no translated file holds it. Of variables only those that a kernel names are there.
+// Found by mangled name; null if no translated file has it. Only variables that a kernel uses are registered.
 const Kernel* find_kernel(std::string_view name);
 const Variable* find_variable(std::string_view name);
 std::vector<const Kernel*> kernels();
@@ -45,35 +45,35 @@ std::vector<const Kernel*> kernels();
 struct Launch {
   Dim3 grid, block;
   std::size_t dynamic_shared_bytes = 0;
-  // arguments[i] points at parameter i, as cudaLaunchKernel takes them. Read by launch() only; one that queues
-  // a launch copies parameters[i].bytes of each beforehand.
+  // arguments[i] points at parameter i, as for cudaLaunchKernel. Only launch() reads them. A caller that queues a
+  // launch copies parameters[i].bytes of each beforehand.
   void* const* arguments = nullptr;
-  // Which operation of the runtime this is (memory.h); 0: everything earlier is ordered before it.
+  // Which operation of the runtime this is (memory.h). 0 is ordered after everything earlier.
   Operation operation = 0;
 };
 
-// What ended a launch. In brackets the error that CUDA would give, sticky but for the first.
+// What ended a launch. The comments name CUDA's error, which is sticky except for the first.
 enum class Fault {
   none,
   invalid_configuration,  // cudaErrorInvalidConfiguration: nothing ran
   illegal_address,        // cudaErrorIllegalAddress: outside every allocation, or freed
   misaligned_address,     // cudaErrorMisalignedAddress
   trap,                   // cudaErrorLaunchFailure: trap instruction
-  timeout,                // cudaErrorLaunchTimeout: the watchdog's
-  divergence,             // (hangs or worse on a GPU) a barrier or warp operation that not all its threads reach
+  timeout,                // cudaErrorLaunchTimeout: the watchdog stopped it
+  divergence,             // (hangs or worse on a GPU) not all threads reach a barrier or warp operation
   race,                   // (silent on a GPU)
   uninitialised,          // (silent on a GPU) a read of memory that nothing wrote
 };
 
-// `message` names kernel, block, thread, and file and line of the .cu; empty where fault is none.
+// `message` names the kernel, block and thread, and the file and line in the .cu. Empty if fault is none.
 struct Outcome {
   Fault fault = Fault::none;
   std::string message;
   explicit operator bool() const { return fault == Fault::none; }
 };
 
-// Whether CUDA takes this launch: what cudaLaunchKernel answers at once. `shared_limit`: what the kernel may
-// have as dynamic shared memory together with its static (cudaFuncSetAttribute raises it).
+// Whether CUDA accepts this launch, or the error that cudaLaunchKernel returns at once. `shared_limit` bounds the
+// kernel's dynamic plus static shared memory (cudaFuncSetAttribute raises it).
 Outcome check_configuration(const Kernel& kernel, const Launch& launch,
                             std::size_t shared_limit = Limits::kSharedBytes);
 
@@ -86,11 +86,10 @@ struct Options {
   std::uint64_t watchdog = std::uint64_t{1} << 26;  // loop iterations a thread may take; GIRO_SIMT_WATCHDOG
 };
 
-// As the environment says, until a test changes them.
+// Taken from the environment until a test changes them.
 Options& options();
 
-// What cudaGraphSetConditional, called by a kernel, does. Set by the runtime; returns what is wrong with the call, or
-// nothing.
+// The runtime sets what a kernel's call of cudaGraphSetConditional does. `set` returns an error message, or nothing.
 void on_set_conditional(std::function<std::string(std::uint64_t handle, std::uint32_t value)> set);
 
 }  // namespace giro::simt

@@ -15,8 +15,8 @@
 #error "giro_simt_switch is written for x86-64 only"
 #endif
 
-// Saves the registers that a call preserves and the stack pointer in *save, and takes those of `to`. ucontext does
-// the same with a system call each time, twenty times slower.
+// Saves the callee-saved registers and the stack pointer in *save, and loads those of `to`. ucontext does the same with
+// a system call each time and is twenty times slower.
 extern "C" void giro_simt_switch(void** save, void* to);
 asm(R"(
 .text
@@ -71,13 +71,13 @@ void Fiber::run(Entry entry, void* argument) {
   }
   if (!paused_) {
 #if defined(__SANITIZE_ADDRESS__)
-    // What an abandoned function, or one that ended by begin() never returning, left of its frames.
+    // Clears the frames left by an abandoned function, or by begin(), which never returns.
     __asan_unpoison_memory_region(static_cast<char*>(stack_) + kGuardBytes, kStackBytes);
 #endif
     entry_ = entry;
     argument_ = argument;
-    // As giro_simt_switch leaves a stack: saved registers, then where to return to, which is begin(); above
-    // it a return address that nobody uses, so that the stack is aligned as at any function's start.
+    // The stack looks as giro_simt_switch leaves it: saved registers, then the return address, which is begin(). The
+    // unused return address above them aligns the stack as at the start of any function.
     auto* top = reinterpret_cast<std::uintptr_t*>(static_cast<char*>(stack_) + kGuardBytes + kStackBytes);
     *--top = 0;
     *--top = reinterpret_cast<std::uintptr_t>(&Fiber::begin);

@@ -15,14 +15,14 @@ class Fiber {
   Fiber& operator=(const Fiber&) = delete;
   ~Fiber();
 
-  // Runs entry(argument) until it pauses or ends; entry throws nothing. One that has paused goes on where it
-  // paused, whatever is passed.
+  // Runs entry(argument) until it pauses or ends. entry must not throw. A paused function continues where it paused;
+  // the arguments are then ignored.
   void run(Entry entry, void* argument);
 
-  // Called on the fiber that runs: back to whoever called its run().
+  // Called on the running fiber: returns to the caller of its run().
   void pause();
 
-  // A paused function is given up; nothing on its stack is destroyed.
+  // Gives up a paused function. Nothing on its stack is destroyed.
   void abandon() { paused_ = false; }
 
  private:
@@ -36,7 +36,7 @@ class Fiber {
   Entry entry_ = nullptr;
   void* argument_ = nullptr;
 
-  // What the address sanitizer wants to know of both stacks.
+  // What the address sanitizer needs to know about both stacks.
   void* fake_stack_ = nullptr;
   void* caller_fake_stack_ = nullptr;
   const void* caller_stack_ = nullptr;

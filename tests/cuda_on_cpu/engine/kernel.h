@@ -1,7 +1,7 @@
 #pragma once
 
-// What translated code tells the engine of its kernels and variables. Every kernel that is compiled while a test runs
-// includes this: it stays small.
+// How translated code tells the engine about its kernels and variables. Every kernel that is compiled while a test runs
+// includes this file, so it stays small.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,21 +16,21 @@ struct Dim3 {
   std::uint64_t count() const { return std::uint64_t{x} * y * z; }
 };
 
-// The device that is played: an A100's limits (compute capability 8.0).
+// The emulated device has an A100's limits (compute capability 8.0).
 struct Limits {
   static constexpr unsigned int kThreads = 1024, kBlockZ = 64, kWarp = 32;
   static constexpr unsigned int kGridX = 0x7fffffff, kGridYZ = 65535;
   static constexpr std::size_t kSharedBytes = 48 << 10, kSharedBytesOptIn = 163 << 10;
 };
 
-// A kernel's parameter, where PTX lays it out in the kernel's parameter block.
+// A kernel's parameter and its place in the PTX parameter block.
 struct Parameter {
   std::size_t offset, bytes;
 };
 
-// Translated code registers what it holds through static objects of these types.
+// Translated code registers its contents through static objects of these types.
 struct KernelRegistration {
-  // `name`: mangled, as __cudaRegisterFunction gives it. The rest: Kernel (engine.h).
+  // `name` is mangled, as __cudaRegisterFunction gives it. See Kernel (engine.h) for the rest.
   KernelRegistration(const char* name, void (*run)(Thread&), std::initializer_list<Parameter> parameters,
                      std::size_t parameter_bytes, std::size_t static_shared_bytes, unsigned int max_threads, bool waits,
                      std::uint32_t first_site);
@@ -40,8 +40,8 @@ struct VariableRegistration {
   VariableRegistration(const char* name, void* address, std::size_t bytes);
 };
 
-// Numbers `count` texts, places in source files, in a row; returns the first's number. The texts outlive the process's
-// last launch.
+// Assigns consecutive numbers to `count` texts, each a place in a source file, and returns the first number. The texts
+// must outlive the process's last launch.
 std::uint32_t add_sites(const char* const* texts, std::size_t count);
 
 }  // namespace giro::simt

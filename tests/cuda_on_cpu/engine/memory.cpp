@@ -10,7 +10,7 @@
 namespace giro::simt {
 namespace {
 
-constexpr std::size_t kRegion = std::size_t{1} << 20;  // of pageable memory that share a shadow
+constexpr std::size_t kRegion = std::size_t{1} << 20;  // bytes of pageable memory that share a shadow
 
 std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 
@@ -125,7 +125,7 @@ std::string Memory::describe(std::uintptr_t address) const {
     if (address < before.end()) {
       return fmt::format("at offset {} of an allocation of {} bytes", address - before.begin, before.bytes);
     }
-    // Not further than a page: what lies beyond is no neighbour.
+    // At most a page away: anything further is no neighbour.
     if (address - before.end() < Shadow::kPageBytes) {
       return fmt::format("{} bytes after an allocation of {} bytes", address - before.end(), before.bytes);
     }

@@ -1,8 +1,8 @@
 #pragma once
 
-// The memory that kernels may touch: which allocations there are, which of their bytes have been written,
-// and, for the race check, who touched them last. The runtime adds and removes allocations and tells of what
-// it does to them itself (copies, fills, library calls); launches do so for each access of a thread.
+// The memory that kernels may touch: the allocations, which of their bytes have been written and, for the race check,
+// the last accesses. The runtime adds and removes allocations and reports its own accesses (copies, fills, library
+// calls). Launches report each access of a thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace giro::simt {
 
-// A number for each piece of work on the device (a launch, a copy, a library call), given by the runtime in
-// the order of execution, counting from 1. 0 stands for work that everything else is ordered with.
+// Numbers each piece of work on the device (a launch, a copy, a library call). The runtime counts from 1, in the order
+// of execution. 0 stands for work that is ordered with everything else.
 using Operation = std::uint64_t;
 
 struct Allocation {
@@ -31,35 +31,35 @@ struct Allocation {
 
 class Memory {
  public:
-  // Whether `earlier` had ended, by what the host asked for, before `later` began. The default says yes.
+  // Whether the host's calls order the end of `earlier` before the start of `later`. If unset, everything is ordered.
   std::function<bool(Operation earlier, Operation later)> happens_before;
 
-  // Called before a kernel's line first touches an allocation, which the host may have closed. What is wrong with
-  // that, or nothing.
+  // Called before a line of a kernel first touches an allocation, because the host may have closed it. Returns an error
+  // message, or nothing.
   std::function<std::string(std::uintptr_t address)> before_use;
 
-  // Device memory starts out with no byte written; pinned host memory, which the host writes unseen, is
-  // `initialised`, and so are variables. `bytes` may be 0.
+  // Device memory starts out with no byte written. Pinned host memory counts as `initialised` because the host writes
+  // it unseen, and variables do too. `bytes` may be 0.
   void add(void* begin, std::size_t bytes, bool initialised);
 
-  // Accesses from now on are errors that call it freed. Nothing happens where `begin` is no allocation's.
+  // Later accesses are errors that call the allocation freed. Does nothing if no allocation begins at `begin`.
   void remove(void* begin);
 
   // The allocation that holds `address`, or null. Valid until the next add or remove.
   Allocation* find(std::uintptr_t address);
   Allocation* find(const void* address) { return find(reinterpret_cast<std::uintptr_t>(address)); }
 
-  // What the runtime does to device memory itself. `what` is for messages: "cudaMemcpyAsync". Each returns an
-  // error: out of bounds, a race with an operation that is not ordered before this one, or (read) bytes that
-  // nothing wrote; empty where all is well. What lies outside every allocation is pageable host memory: it
-  // has no bounds, and the host, which writes it unseen, has initialised it.
+  // Accesses of the runtime itself. `what` is for messages: "cudaMemcpyAsync". Each returns an error, or an empty
+  // string: an access out of bounds, a race with an operation that is not ordered before this one, or (read) bytes that
+  // nothing wrote. Memory outside every allocation is pageable host memory. It has no bounds and counts as initialised,
+  // because the host writes it unseen.
   std::string write(const void* begin, std::size_t bytes, Operation operation, const char* what);
   std::string read(const void* begin, std::size_t bytes, Operation operation, const char* what);
 
-  // As read and write together, but bytes that nothing wrote stay so in the copy. Copies no data.
+  // Like read and write together, except that unwritten bytes stay unwritten in the copy. Copies no data.
   std::string copy(const void* to, const void* from, std::size_t bytes, Operation operation, const char* what);
 
-  // Nothing in this range counts as written any more: memory that a pool hands out again.
+  // Marks the range as not written, for memory that a pool hands out again.
   void forget(const void* begin, std::size_t bytes);
 
   // "8 bytes before an allocation of 64 bytes", "in an allocation of 64 bytes that was freed".

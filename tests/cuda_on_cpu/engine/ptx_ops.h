@@ -1,7 +1,7 @@
 #pragma once
 
-// What translated code is written in: PTX's types, and those instructions that are no plain C++ expression. Each
-// follows the PTX manual where C++ differs or leaves the result undefined. To be compiled with -ffp-contract=off.
+// The vocabulary of translated code: PTX's types, and the instructions that are not plain C++ expressions. Each follows
+// the PTX manual where C++ differs or leaves the result undefined. Compile with -ffp-contract=off.
 
 #include <bit>
 #include <cstdint>
@@ -25,10 +25,10 @@ using s64 = std::int64_t;
 using f32 = float;
 using f64 = double;
 
-// The helpers that every line calls are inlined even where little else is: translated files are compiled with -O1.
+// Translated files are compiled with -O1, which inlines little. The helpers that every line calls are inlined anyway.
 #define GIRO_SIMT_INLINE [[gnu::always_inline]] inline
 
-// The compiler's own: <cmath> and <algorithm> would take longer to read than a kernel takes to compile.
+// The compiler's builtins: reading <cmath> and <algorithm> would take longer than compiling a kernel.
 #define GIRO_SIMT_MATH(name, parameters, arguments)                     \
   template <class T>                                                    \
   GIRO_SIMT_INLINE T name parameters {                                  \
@@ -62,7 +62,7 @@ GIRO_SIMT_INLINE T max(std::type_identity_t<T> a, std::type_identity_t<T> b) {
   return a < b ? b : a;
 }
 
-// A register read as an instruction's type: the same bits, or of an integer the lowest ones.
+// Reads a register as an instruction's type: the same bits, or the lowest bits of an integer.
 template <class To, class From>
 GIRO_SIMT_INLINE To as(From value) {
   if constexpr (std::is_same_v<To, bool> || sizeof(To) != sizeof(From)) {
@@ -72,7 +72,7 @@ GIRO_SIMT_INLINE To as(From value) {
   }
 }
 
-// A result put into a register that may be wider.
+// Puts a result into a register, which may be wider.
 template <class Register, class Value>
 GIRO_SIMT_INLINE void set(Register& target, Value value) {
   target = as<Register>(value);
@@ -95,7 +95,7 @@ GIRO_SIMT_INLINE u64 address(const T* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-// Integers. PTX leaves open what a division by zero gives; GPUs give all ones.
+// Integers. PTX does not define division by zero; GPUs give all ones.
 template <class T>
 T divide(T a, T b) {
   if (b == 0) return static_cast<T>(~T{0});
@@ -181,7 +181,7 @@ T reverse_bits(T a) {
   return result;
 }
 
-// lop3: each bit of the result is looked up by the three bits above it.
+// lop3: looks up each bit of the result by the three input bits above it.
 inline u32 lookup_bits(u32 a, u32 b, u32 c, u32 table) {
   u32 result = 0;
   for (u32 i = 0; i < 8; ++i) {
@@ -190,7 +190,7 @@ inline u32 lookup_bits(u32 a, u32 b, u32 c, u32 table) {
   return result;
 }
 
-// bfind: the place of the highest bit that is not the sign; all ones where there is none.
+// bfind: the position of the highest bit that differs from the sign, or all ones if there is none.
 template <class T>
 u32 find_highest(T a) {
   using U = std::make_unsigned_t<T>;
@@ -199,7 +199,7 @@ u32 find_highest(T a) {
   return static_cast<u32>(std::bit_width(bits)) - 1;
 }
 
-// bfind.shiftamt: how far left that bit would have to go to be the highest.
+// bfind.shiftamt: the left shift that would make this bit the highest.
 template <class T>
 u32 shift_to_highest(T a) {
   const u32 place = find_highest(a);
@@ -217,7 +217,7 @@ T saturate(T x) {
   return x > 0 ? min<T>(x, T{1}) : T{0};  // a NaN becomes 0
 }
 
-// min and max: the other operand where one is a NaN, and -0 below +0.
+// min and max return the other operand if one is a NaN, and order -0 below +0.
 template <class T>
 T minimum(T a, T b) {
   if (a == b) return __builtin_signbit(a) ? a : b;
@@ -242,8 +242,8 @@ T nan_maximum(T a, T b) {
 
 enum class Toward { zero, minus_infinity, plus_infinity };
 
-// fma in another rounding than to the nearest. In double the product is exact, and so is the sum together with its
-// error, which tells on which side of them the nearest float lies.
+// fma with a rounding mode other than to nearest. In double the product is exact, and so is the sum together with its
+// error. They tell on which side of the exact result the nearest float lies.
 template <Toward kToward>
 f32 fma_rounded(f32 a, f32 b, f32 c) {
   constexpr f32 kInfinity = std::numeric_limits<f32>::infinity(), kMost = std::numeric_limits<f32>::max();
@@ -268,7 +268,7 @@ f32 fma_rounded(f32 a, f32 b, f32 c) {
   return below ? nextafter(nearest, kInfinity) : nearest;
 }
 
-// cvt of a float that has been rounded to an integer: clamped, and a NaN becomes 0, or 1 << 63 where either side
+// cvt of a float that has been rounded to an integer. It clamps, and turns a NaN into 0, or into 1 << 63 if either side
 // has 64 bits.
 template <class To, class From>
 To to_integer(From x) {
@@ -278,18 +278,18 @@ To to_integer(From x) {
                                                 : To{0};
   }
   if (x < static_cast<From>(Limits::min())) return Limits::min();
-  // max() + 1 is a power of two, and so exact in every float type.
+  // max() + 1 is a power of two, so it is exact in every float type.
   if (x >= 2 * static_cast<From>(To{1} << (Limits::digits - 1))) return Limits::max();
   return static_cast<To>(x);
 }
 
-// binary16. GPUs have one NaN there.
+// binary16. GPUs have a single NaN there.
 inline f32 float_of_half(u16 bits) { return static_cast<f32>(std::bit_cast<_Float16>(bits)); }
 inline u16 half_of_float(f32 x) {
   return __builtin_isnan(x) ? u16{0x7fff} : std::bit_cast<u16>(static_cast<_Float16>(x));
 }
 
-// The approximate functions, exact here but for the last rounding.
+// The approximate functions. Here they are exact except for the last rounding.
 inline f32 exp2_approx(f32 x) { return static_cast<f32>(__builtin_exp2(f64{x})); }
 inline f32 log2_approx(f32 x) { return static_cast<f32>(__builtin_log2(f64{x})); }
 inline f32 sin_approx(f32 x) { return static_cast<f32>(__builtin_sin(f64{x})); }
@@ -299,13 +299,13 @@ template <class T>
 T rsqrt_approx(T x) {
   return static_cast<T>(1 / sqrt(f64{x}));
 }
-// rcp.approx.ftz.f64 looks at the upper 32 bits alone, and gives no more.
+// rcp.approx.ftz.f64 reads only the upper 32 bits and returns only those.
 inline f64 rcp_upper_half(f64 x) {
   const auto upper = [](f64 v) { return std::bit_cast<f64>(std::bit_cast<u64>(v) & ~u64{0xffffffff}); };
   return upper(1 / flush(upper(x)));
 }
 
-// Atomics: what the word becomes.
+// Atomics: the new value of the word.
 template <class T>
 T increment(T old, T limit) {
   return old >= limit ? T{0} : static_cast<T>(old + 1);
@@ -316,7 +316,7 @@ T decrement(T old, T limit) {
   return old == 0 || old > limit ? limit : static_cast<T>(old - 1);
 }
 
-// The place that a cas writes, checked as such if it does.
+// The place that a cas accesses. It is checked for a write only if the cas writes.
 template <class T, class F>
 char* compared(char* read_from, T expected, F checked_to_write) {
   return read<T>(read_from) == expected ? checked_to_write() : read_from;

@@ -18,17 +18,17 @@ bool same_kind(const Access& a, const Access& b) {
   return a.write == b.write && a.strong == b.strong && a.block_scope == b.block_scope && a.bytes == b.bytes;
 }
 
-// By lanes of one warp, on one line, and nothing in between that could order them.
+// Lanes of one warp made both, on one line, with nothing in between that could order them.
 bool same_moment(const Access& a, const Access& b) {
   return a.block == b.block && a.time == b.time && a.warp == b.warp && a.site == b.site && same_kind(a, b);
 }
 
-// Strong accesses to the same bytes, each of a scope that holds the other, do not race.
+// Strong accesses to the same bytes do not race if the scope of each includes the other.
 bool morally_strong(const Access& a, const Access& b) {
   return a.strong && b.strong && a.bytes == b.bytes && (a.block == b.block || (!a.block_scope && !b.block_scope));
 }
 
-// Whether an access races with all that the other races with, by their strength.
+// Whether an access races with everything that the other races with, judging by their strength.
 bool as_exposed(const Access& access, const Access& other) {
   if (!access.strong) return true;
   if (!other.strong || access.bytes != other.bytes) return false;
@@ -130,7 +130,7 @@ inline std::uint32_t RaceCheck::unordered(const Access& before, const Self& self
     const std::uint32_t lanes = unordered_in_warp(before, self.thread);
     return lanes == 0 || acquires_.empty() ? lanes : unordered_by_fences(before, lanes, self.thread);
   }
-  if (self.shared) return 0;  // another block's shared memory that lay here
+  if (self.shared) return 0;  // left by another block that used this shared memory
   if (before.block >= first_block_) {
     return acquires_.empty() ? before.lanes : unordered_by_fences(before, before.lanes, self.thread);
   }
@@ -169,7 +169,7 @@ std::uint32_t RaceCheck::unordered_by_fences(const Access& before, std::uint32_t
   return lanes;
 }
 
-// Whether the thread knew that by then.
+// Whether the thread knew of the release by then.
 bool RaceCheck::knows(const Acquire& acquire, unsigned int thread, const Fence& by) const {
   if (acquire.thread == thread) return acquire.known <= by.time;
   if (acquire.known < by.block_sync) return true;
@@ -184,7 +184,7 @@ void RaceCheck::add(const Acquire& acquire) {
   if (!known) acquires_.push_back(acquire);
 }
 
-// Behind the operation that the block belongs to.
+// The operation after the one that the block belongs to.
 std::vector<RaceCheck::Begin>::const_iterator RaceCheck::next_operation(std::uint32_t block) const {
   return std::upper_bound(operations_.begin(), operations_.end(), block,
                           [](std::uint32_t serial, const Begin& begin) { return serial < begin.first_block; });
@@ -193,7 +193,7 @@ std::vector<RaceCheck::Begin>::const_iterator RaceCheck::next_operation(std::uin
 bool RaceCheck::ordered_across_operations(const Access& before, const Self& self) {
   const auto& happens_before = memory().happens_before;
   if (!happens_before || operation_ == 0) return true;
-  // A line of a kernel mostly follows the same operations again: who wrote, and who read.
+  // A line of a kernel usually follows the same operations again: the one that wrote and the one that read.
   OrderedRange& range = ordered_ranges_[(2 * self.site + before.write) % ordered_ranges_.size()];
   if (before.block < range.begin || before.block >= range.end) {
     const auto next = next_operation(before.block);
@@ -204,12 +204,12 @@ bool RaceCheck::ordered_across_operations(const Access& before, const Self& self
   return range.ordered;
 }
 
-// A strong write releases what its thread has fenced, and what was fenced before a barrier, with all that those
-// threads had come to know by then; a strong read acquires it.
+// A strong write releases what its thread has fenced and what was fenced before a barrier, with everything that those
+// threads had learnt by then. A strong read acquires it.
 void RaceCheck::synchronise(std::uintptr_t address, Kind kind, Sense sense, unsigned int thread) {
   const auto found = releases_.find(address);
   if (found != releases_.end() && !reads(kind)) {
-    found->second.clear();  // who reads this write has not read those before it
+    found->second.clear();  // a read of this write does not read the earlier ones
   } else if (found != releases_.end()) {
     for (const Release& release : found->second) {
       const bool own = release.by_block == block_ && release.fence.block == block_ && release.thread == thread;
@@ -249,7 +249,7 @@ void RaceCheck::synchronise(std::uintptr_t address, Kind kind, Sense sense, unsi
   }
 }
 
-// What is wrong with the access, seen from those of other threads before it.
+// Returns what is wrong with the access, given the earlier accesses of other threads.
 std::string RaceCheck::conflict(Accesses& earlier, const Access& access, const Self& self, const char* does) {
   for (const Access& before : earlier) {
     if (!access.write && !before.write) continue;
@@ -267,8 +267,8 @@ std::string RaceCheck::conflict(Accesses& earlier, const Access& access, const S
   return {};
 }
 
-// Whether whoever conflicts with `other` conflicts with `kept`, of the same kind, too: two of an earlier operation,
-// or two of blocks that are over and have released nothing.
+// Whether everything that conflicts with `other` also conflicts with `kept`, which is of the same kind. This holds for
+// two accesses of one earlier operation, or of two blocks that have ended without a release.
 bool RaceCheck::stands_for(const Access& kept, const Access& other) const {
   if (kept.block < first_block_ && other.block < first_block_) {
     return next_operation(kept.block) == next_operation(other.block);
@@ -279,8 +279,8 @@ bool RaceCheck::stands_for(const Access& kept, const Access& other) const {
   return over(kept) && over(other);
 }
 
-// What can still take part in a race that no other access of the list takes part in. An access goes when a later one
-// comes after it and conflicts with all that it conflicts with.
+// Keeps the accesses that can still take part in a race that no other access of the list takes part in. An access is
+// dropped when a later one comes after it and conflicts with everything that it conflicts with.
 void RaceCheck::remember(Accesses& accesses, const Access& access, const Self& self) {
   for (Access& before : accesses) {
     if (same_moment(before, access)) {

@@ -1,13 +1,15 @@
 #pragma once
 
-// Finds accesses to the same memory that nothing orders, whichever way they happened to run. Two accesses of a
-// block are ordered by being the same thread's, by a block barrier between them, or by a __syncwarp that both
-// threads' lanes took part in; two of different threads also by a fence and then an atomic or volatile write on
-// one side, and a read of what that wrote and then a fence on the other, or by a release and an acquire in their
-// place (PTX ISA, memory consistency model); two of different operations by what the host asked for
-// (Memory::happens_before). Fences of __threadfence() have an order among themselves: where each thread fences and
-// a barrier follows, one thread can publish for all of them, and where one has read and a barrier follows, each can
-// fence for itself.
+// Finds accesses to the same memory that nothing orders, in whatever order they happened to run.
+//
+// Two accesses of a block are ordered if the same thread makes them, or if they are separated by a block barrier or by
+// a __syncwarp of both threads' lanes. Two accesses of different threads are also ordered by a fence and then an atomic
+// or volatile write on one side, and a read of that write and then a fence on the other side. A release and an acquire
+// can take their place (PTX ISA, memory consistency model). Two accesses of different operations are ordered by the
+// host's calls (Memory::happens_before).
+//
+// The fences of __threadfence() are ordered among themselves. If each thread fences before a barrier, one thread can
+// publish for all of them. If one thread reads before a barrier, each thread can fence for itself.
 
 #include <array>
 #include <cstddef>
@@ -32,11 +34,11 @@ class RaceCheck {
 
   void block_barrier();
   void warp_sync(unsigned int warp, std::uint32_t mask, bool whole_warp);
-  // `sequential`: fence.sc, as __threadfence() is.
+  // `sequential`: fence.sc, like __threadfence().
   void fence(unsigned int thread, bool for_block_only, bool sequential);
 
-  // What is wrong with an access of the running block to `bytes` at `offset` of the memory that `shadow` shadows;
-  // empty where nothing is. `address` tells synchronising accesses to the same word.
+  // Checks an access of the running block to `bytes` at `offset` of the shadowed memory. Returns what is wrong, or an
+  // empty string. `address` identifies the word of synchronising accesses.
   std::string access(Shadow& shadow, std::uintptr_t address, std::size_t offset, std::size_t bytes, Kind kind,
                      unsigned int thread, std::uint32_t site, bool shared, Sense sense);
 
@@ -53,18 +55,18 @@ class RaceCheck {
 
   using Times = std::vector<std::uint32_t>;  // by thread of the block
 
-  // When a thread fenced, and what of other threads of its block came before it then.
+  // The time of a thread's fence, and which work of its block's other threads came before it.
   struct Fence {
     std::uint32_t block = 0, block_sync = 0, warp_sync = 0, time = 0;
     std::array<std::uint32_t, 32> known{};
   };
 
-  // What who reads a word can come to know.
+  // What a reader of a word can learn.
   struct Release {
     Fence fence;
     unsigned int thread = 0;
-    std::shared_ptr<const Times> fenced{};  // or, in their place: what each thread did before that time
-    std::uint32_t by_block = 0;             // whose write it is: another's that passes it on
+    std::shared_ptr<const Times> fenced{};  // if set, replaces both: what each thread did before that time
+    std::uint32_t by_block = 0;             // the block of the write, which may pass on another's fence
     bool for_block_only = false;
     bool operator==(const Release& other) const {
       return fence.time == other.fence.time && thread == other.thread && fenced == other.fenced &&
@@ -72,25 +74,25 @@ class RaceCheck {
     }
   };
 
-  // A thread of the running block has read that at a time, and knows it once it has fenced, since another time.
+  // A thread of the running block has read a release, and knows of it once it has fenced.
   struct Acquire {
     Release release;
     unsigned int thread;
     std::uint32_t read;
-    std::uint32_t known;  // or never
+    std::uint32_t known;  // the time of that fence, or never
   };
 
-  struct Begin {  // of an operation's blocks
+  struct Begin {  // an operation's blocks
     std::uint32_t first_block;
     Operation operation;
   };
 
-  struct OrderedRange {  // of blocks, all of one earlier operation
+  struct OrderedRange {  // blocks that all belong to one earlier operation
     std::uint32_t begin = 0, end = 0;
     bool ordered = false;
   };
 
-  // Each of these gives the lanes of `before` that are not ordered before the running block's thread.
+  // Each of these returns the lanes of `before` that are not ordered before the running block's thread.
   std::uint32_t unordered(const Access& before, const Self& self);
   std::uint32_t unordered_in_warp(const Access& before, unsigned int thread) const;
   std::uint32_t unordered_by_fences(const Access& before, std::uint32_t lanes, unsigned int thread) const;
@@ -112,18 +114,18 @@ class RaceCheck {
   std::uint32_t block_sync_ = 0;  // when the block's last barrier was
   Operation operation_ = 0;
 
-  // What each lane knows of each other lane of its warp: all that it did before that time.
+  // For each lane and each other lane of its warp: the lane knows everything that the other did before that time.
   std::vector<std::array<std::uint32_t, 32>> known_;
   std::vector<std::uint32_t> warp_sync_;  // when the whole warp last met
 
   struct Fences {
-    Fence device, any;  // the last for the whole device, the last of any scope
+    Fence device, any;  // the last fence for the whole device, and of any scope
   };
   std::vector<Fences> fences_;  // by thread
 
   Times sequential_fences_;                      // of the running block
-  bool fenced_since_barrier_ = false;            // by one of those
-  std::shared_ptr<const Times> before_barrier_;  // the last of those before the last barrier, if there are any
+  bool fenced_since_barrier_ = false;            // by a sequential fence
+  std::shared_ptr<const Times> before_barrier_;  // these fences as of the last barrier that followed one, if any
 
   std::unordered_map<std::uintptr_t, std::vector<Release>> releases_;  // of this launch, by the word written
   std::unordered_set<std::uint32_t> releasing_blocks_;                 // of this launch

@@ -1,7 +1,6 @@
 #pragma once
 
-// What the checks remember of a piece of memory: which of its bytes have been written, and who touched each word
-// last.
+// What the checks remember about a piece of memory: which bytes have been written, and the last accesses to each word.
 
 #include <array>
 #include <cstddef>
@@ -20,12 +19,12 @@ struct Access {
   std::uint32_t lanes = 0;
   std::uint8_t warp = 0;
   bool write = false;
-  bool strong = false;       // atomic or volatile: no race with its like,
-  bool block_scope = false;  // of its own block
+  bool strong = false;       // atomic or volatile: does not race with other strong accesses,
+  bool block_scope = false;  // or only with those of its own block
   std::uint8_t bytes = 0;
 };
 
-// The accesses of a word, or of a page: mostly two at the most, which lie in place.
+// The accesses to a word or a page. Mostly there are at most two, which are stored in place.
 class Accesses {
  public:
   Accesses() = default;
@@ -66,9 +65,8 @@ class Shadow {
  public:
   static constexpr std::size_t kPageBytes = 4096;
 
-  // Cells come with the first access: which accesses of the word may still take part in a race
-  // (RaceCheck::remember). Most memory is accessed in words; a page whose bytes are accessed one by one gets a
-  // cell for each.
+  // Cells are made at the first access. A cell holds the accesses to its word that may still take part in a race
+  // (RaceCheck::remember). Most memory is accessed in words. A page that is accessed byte by byte gets a cell per byte.
   struct Page {
     Accesses accesses;  // of the whole page, by operations of the runtime
     std::size_t granule = 4;
@@ -103,7 +101,7 @@ class Shadow {
 
   std::size_t bytes_;
   std::vector<Page> pages_;
-  std::vector<std::uint64_t> initialised_;  // a bit a byte
+  std::vector<std::uint64_t> initialised_;  // one bit per byte
 };
 
 }  // namespace giro::simt

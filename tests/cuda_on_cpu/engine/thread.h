@@ -1,6 +1,6 @@
 #pragma once
 
-// A thread of a kernel: what translated code asks of the engine.
+// A thread of a kernel: what translated code calls in the engine.
 
 #include <cstddef>
 #include <cstdint>
@@ -37,7 +37,7 @@ struct WarpCall {
   std::uint32_t mask = 0;
   std::uint32_t site = 0;
   std::uint64_t input = 0;
-  unsigned int source = 0;  // shuffle: the lane whose input this one gets
+  unsigned int source = 0;  // shuffle: the lane that this one gets its input from
   std::uint64_t output = 0;
 };
 
@@ -63,8 +63,8 @@ class Thread {
   const Dim3& block_size() const;
   const Dim3& grid_size() const;
 
-  // Where an access of `bytes` at a PTX address of each state space lies, once it has been checked. `site` counts
-  // within the kernel, here and below. Shared addresses count from 0, the others are the host's.
+  // Each checks an access of `bytes` at a PTX address of its state space and returns where it lies. `site` counts
+  // within the kernel, here and below. Shared addresses count from 0; the others are host addresses.
   char* global(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site, Sense sense = Sense::relaxed);
   char* shared(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site, Sense sense = Sense::relaxed);
   char* local(std::uint64_t address, std::size_t bytes, Kind kind, std::uint32_t site);
@@ -79,7 +79,7 @@ class Thread {
 
   std::uint64_t carry = 0;  // of extended-precision arithmetic, 0 or 1
 
-  // A function's array in the local state space, as long as the function runs; filled with ones.
+  // A function's array in the local state space. It lives as long as the function runs and starts filled with ones.
   class LocalArray {
    public:
     LocalArray(Thread& thread, void* begin, std::size_t bytes);
@@ -116,7 +116,7 @@ class Thread {
   void set_conditional(std::uint64_t handle, std::uint32_t value, std::uint32_t site);
   [[noreturn]] void trap(std::uint32_t site);
 
-  // Called on each jump backwards.
+  // Called on each backward jump.
   void tick(std::uint32_t site) {
     if (--ticks_ == 0) out_of_ticks(site);
   }
@@ -124,7 +124,7 @@ class Thread {
   // Lets the block's other threads run.
   void yield();
 
-  // Before each run.
+  // Called before each run.
   void reset();
 
  private:

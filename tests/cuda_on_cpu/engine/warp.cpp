@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint32_t kAllLanes = 0xffffffffu;
 
-// What a shuffle gives that reads a lane outside its mask, which is undefined: a NaN.
+// A shuffle that reads a lane outside its mask is undefined. Here it gives a NaN.
 constexpr std::uint64_t kPoison = ~std::uint64_t{0};
 
 const char* name(WarpOp op) {
@@ -113,13 +113,13 @@ std::uint32_t Block::lanes_of(unsigned int warp) const {
   return lanes == Limits::kWarp ? kAllLanes : (1u << lanes) - 1;
 }
 
-// The lane that comes last works out every lane's result, so that none can run ahead and change its input.
+// The last lane to arrive computes every lane's result, so that no lane can run ahead and change its input.
 void Block::meet_warp(Thread& thread) {
   const unsigned int warp = thread.warp();
   const std::span lanes = std::span(threads_).subspan(warp * Limits::kWarp);
   WarpCall& mine = thread.warp_call;
   const std::uint32_t existing = lanes_of(warp);
-  if (mine.mask == kAllLanes) mine.mask = existing;  // a last warp that the block does not fill
+  if (mine.mask == kAllLanes) mine.mask = existing;  // the last warp, which the block does not fill
   const auto refuse = [&](const std::string& message) { stop(thread, Fault::divergence, message, mine.site); };
   if ((mine.mask >> thread.lane() & 1) == 0) {
     refuse(
@@ -165,7 +165,7 @@ std::uint64_t Thread::meet(WarpOp op, std::uint64_t input, unsigned int source, 
 
 void Thread::warp_sync(std::uint32_t mask, std::uint32_t site) { meet(WarpOp::sync, 0, 0, mask, site); }
 
-// As the PTX manual's pseudocode for shfl.sync.
+// Follows the PTX manual's pseudocode for shfl.sync.
 std::uint32_t Thread::shuffle(Shuffle mode, std::uint32_t value, std::uint32_t lane_operand, std::uint32_t clamp,
                               std::uint32_t mask, bool& in_range, std::uint32_t site) {
   const unsigned int segment = clamp >> 8 & 31, own = lane(), b = lane_operand & 31, c = clamp & 31;

@@ -1,4 +1,4 @@
-// The instructions of instructions.cu give what the PTX manual says.
+// Tests that the instructions of instructions.cu give the results that the PTX manual specifies.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ TEST(Instructions, integers) {
   DeviceArray<std::uint32_t> y(14), in(x);
   expect_sound("integer_instructions", 1, y.data(), in.data());
   const std::uint32_t a = x[0], b = x[1], c = x[2];
-  // From b % 8 == 2 on, once around.
+  // Goes once through all cases of the switch, starting at b % 8 == 2.
   std::uint32_t turned = 0 ^ c;
   turned = ((turned - c) / 7 | 5) << 1;
   turned = (~turned + a) * 3;
@@ -77,7 +77,7 @@ TEST(Instructions, floats) {
   DeviceArray<float> y(23);
   DeviceArray<float> x(std::vector<float>{2.0f, kMost, kTiny, kThird, std::nanf(""), 0.0f});
   expect_sound("float_instructions", 1, y.data(), x.data());
-  const float ninth = static_cast<float>(double{kThird} * kThird);  // nearest: above the exact product
+  const float ninth = static_cast<float>(double{kThird} * kThird);  // rounding to nearest goes above the exact product
   ASSERT_GT(double{ninth}, double{kThird} * kThird);
   const float expected[23] = {kMost,
                               -kMost,

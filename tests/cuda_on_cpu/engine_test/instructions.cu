@@ -1,5 +1,5 @@
-// PTX that giro's kernels and the libraries' do not hold today but nvcc writes for ordinary code. instructions.cpp
-// says what each result has to be.
+// PTX that the kernels of giro and the libraries do not contain today, but that nvcc writes for ordinary code.
+// instructions.cpp says what each result must be.
 
 extern "C" {
 
@@ -51,7 +51,7 @@ __global__ void integer_instructions(unsigned int* y, const unsigned int* x) {
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(y[5]) : "r"(offset) : "memory");
 }
 
-// x[1]:x[0] and x[3]:x[2] are a and b of 64 bits: y is a + b, a - b, each with what it carries, and a b of 128 bits.
+// a is x[1]:x[0] and b is x[3]:x[2], of 64 bits. y is a + b and a - b, each with its carry, and a b of 128 bits.
 __global__ void carrying_instructions(unsigned int* y, const unsigned int* x) {
   const unsigned int a0 = x[0], a1 = x[1], b0 = x[2], b1 = x[3];
   asm("add.cc.u32 %0, %3, %5;\n addc.cc.u32 %1, %4, %6;\n addc.u32 %2, 0, 0;"
@@ -67,7 +67,7 @@ __global__ void carrying_instructions(unsigned int* y, const unsigned int* x) {
       : "r"(a0), "r"(a1), "r"(b0), "r"(b1));
 }
 
-// To binary16 and back.
+// Converts to binary16 and back.
 __global__ void half_instructions(unsigned int* bits, float* y, const float* x, int n) {
   for (int i = 0; i < n; ++i) {
     unsigned short half = 0;
@@ -77,7 +77,7 @@ __global__ void half_instructions(unsigned int* bits, float* y, const float* x, 
   }
 }
 
-// Its reduction of large arguments is a function with a local array.
+// sin reduces large arguments in a function with a local array.
 __global__ void sines(double* y, const double* x) {
   for (int i = 0; i < 4; ++i) y[i] = sin(x[i]);
 }
@@ -119,7 +119,7 @@ __global__ void float_instructions(float* y, const float* x) {
       : "f"(tiny));
 }
 
-// Subnormal numbers: flushed in global memory, kept in shared memory, wherever a generic address leads.
+// Subnormal numbers are flushed in global memory and kept in shared memory, whichever a generic address leads to.
 __global__ void atomic_sums(float* y, const float* x) {
   __shared__ float sums[2];
   sums[0] = sums[1] = 0.0f;
@@ -134,7 +134,7 @@ __global__ void atomic_sums(float* y, const float* x) {
   y[3] = sums[1];
 }
 
-// Published with the instructions of the memory model in place of fences: the last block adds up what all left.
+// Publishes with the memory model's instructions instead of fences. The last block adds up all blocks' results.
 __global__ void release_and_acquire(unsigned int* y, unsigned int* tickets, unsigned int* flags) {
   const unsigned int block = blockIdx.x;
   y[block] = block + 1;

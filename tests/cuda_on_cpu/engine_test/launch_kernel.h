@@ -1,6 +1,6 @@
 #pragma once
 
-// Launches a translated kernel straight through the engine, with no CUDA runtime between.
+// Launches a translated kernel directly through the engine, without the CUDA runtime.
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 
 namespace giro::simt {
 
-// Memory that kernels may touch, as cudaMalloc gives it: aligned to 256 bytes.
+// Memory that kernels may touch. Like cudaMalloc's, it is aligned to 256 bytes.
 template <class T>
 class DeviceArray {
  public:
@@ -34,7 +34,7 @@ class DeviceArray {
     ::operator delete(data_, kAlignment);
   }
 
-  // What cudaFree does; the bytes stay the process's, so that a kernel that reads them all the same is harmless.
+  // Does what cudaFree does. The process keeps the bytes, so a kernel that reads them anyway does no harm.
   void free() { memory().remove(data_); }
 
   T* data() const { return data_; }
@@ -47,7 +47,7 @@ class DeviceArray {
   T* data_;
 };
 
-// The only kernel whose demangled name holds `part`.
+// The only kernel with `part` in its demangled name.
 const Kernel& kernel_named(const std::string& part);
 
 template <class... Arguments>
@@ -58,7 +58,7 @@ Outcome run(const Kernel& kernel, Dim3 grid, Dim3 block, std::size_t dynamic_sha
                 {.grid = grid, .block = block, .dynamic_shared_bytes = dynamic_shared_bytes, .arguments = pointers});
 }
 
-// Each of a test's seeds in turn; the environment's comes back in the end.
+// Calls f with each of the test's seeds, then restores the environment's seed.
 class Seeds {
  public:
   static constexpr std::uint64_t kCount = 10;

@@ -1,6 +1,6 @@
-// The library's kernels, launched as its CUDA backend launches them, against naive loops in double precision, in
-// every order of threads. The library's own tests cover them further, through the runtime; these tell a mistake of
-// the translator or the engine from one of the runtime.
+// Launches the library's kernels as its CUDA backend does and compares them with naive loops in double precision, in
+// every order of threads. The library's own tests cover more, through the runtime. These tests tell a bug of the
+// translator or the engine from a bug of the runtime.
 
 #include <gtest/gtest.h>
 
@@ -92,7 +92,7 @@ TEST(LibraryKernels, sum_rows) {
   });
 }
 
-// As kernels/cuda/gather.cu declares it.
+// As declared in kernels/cuda/gather.cu.
 template <class Unit>
 struct GatherRows {
   Unit* out;

@@ -1,4 +1,4 @@
-// Every bug of seeded_bugs.cu is found, in every order of threads, with the right line.
+// Tests that every bug of seeded_bugs.cu is found, in every order of threads, with the right line.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 constexpr unsigned int kThreads = 64;
 const std::string kSource = GIRO_SEEDED_BUGS_CU;
 
-// The lines of seeded_bugs.cu that bear "BUG name", as reports write them.
+// The lines of seeded_bugs.cu marked "BUG name", as reports write them.
 std::set<std::string> lines_of(const std::string& name) {
   std::set<std::string> lines;
   std::ifstream file(kSource);
@@ -28,12 +28,12 @@ std::set<std::string> lines_of(const std::string& name) {
 }
 
 void expect_report(const Outcome& outcome, Fault fault, const std::string& name) {
-  // A reader that comes before the writer it should have waited for finds memory that nothing wrote.
+  // A reader that comes before the writer that it should wait for finds memory that nothing wrote.
   const bool too_early = fault == Fault::race && outcome.fault == Fault::uninitialised;
   EXPECT_TRUE(outcome.fault == fault || too_early) << outcome.message;
   const std::set<std::string> lines = lines_of(name);
   EXPECT_FALSE(lines.empty());
-  // Every line that a report names is one of the bug's, and there is one.
+  // Every line that the report names must belong to the bug, and it must name at least one.
   std::size_t named = 0;
   for (std::size_t at = 0; (at = outcome.message.find("seeded_bugs.cu:", at)) != std::string::npos; ++named) {
     const std::size_t end = outcome.message.find_first_not_of("0123456789", at + 15);
@@ -199,7 +199,7 @@ TEST(SeededBugs, trapping) {
   expect_report(run(kernel_named("trapping"), {1}, {kThreads}, 0, y.data()), Fault::trap, "trapping");
 }
 
-// After any of these the engine goes on as if nothing had been.
+// The engine still works after any of these bugs.
 TEST(SeededBugs, leave_the_engine_usable) {
   DeviceArray<float> y(counting(128)), x(counting(128));
   EXPECT_FALSE(run(kernel_named("divergent_barriers"), {1}, {kThreads}, 0, y.data(), x.data()));
@@ -210,11 +210,11 @@ TEST(SeededBugs, leave_the_engine_usable) {
   EXPECT_EQ(z.values().front(), 63.0f);
 }
 
-// Work of two streams that nothing orders.
+// Nothing orders the work of the two streams.
 TEST(SeededBugs, operations_that_are_not_ordered) {
   const auto before = std::exchange(memory().happens_before, [](Operation, Operation) { return false; });
   DeviceArray<float> y(kThreads), x(counting(kThreads));
-  const Kernel& kernel = kernel_named("use_after_free");  // right, as long as nothing is freed
+  const Kernel& kernel = kernel_named("use_after_free");  // correct as long as nothing is freed
   const auto launch_as = [&](Operation operation) {
     const float* from = x.data();
     float* to = y.data();
@@ -237,13 +237,13 @@ TEST(SeededBugs, operations_that_are_not_ordered) {
   memory().happens_before = before;
 }
 
-// A read by one stream's kernel, one by another's, which then writes: the first read has no order before the write.
+// One stream's kernel reads. Another's reads, then writes: nothing orders the first read before the write.
 TEST(SeededBugs, write_after_the_older_of_two_reads) {
   const auto all_but_the_first = [](Operation earlier, Operation) { return earlier != 1; };
   const auto before = std::exchange(memory().happens_before, all_but_the_first);
   const Kernel& kernel = kernel_named("use_after_free");
   for (const bool by_copies : {false, true}) {
-    // Both a whole page, which is remembered as one, and a part of one.
+    // Tries a whole page, which is remembered as one, and part of a page.
     for (const std::size_t count : {std::size_t{kThreads}, Shadow::kPageBytes / sizeof(float)}) {
       DeviceArray<float> x(counting(count)), y(counting(kThreads)), z(counting(kThreads));
       const auto read = [&](Operation operation, float* to) {

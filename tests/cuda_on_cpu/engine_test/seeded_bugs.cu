@@ -1,5 +1,5 @@
-// Kernels that are wrong, one way each. seeded_bugs.cpp runs them; the lines that the engine's report may name bear
-// the kernel's name after "BUG". Most run as one block or two of 64 threads over x[128] and y[128].
+// Kernels with one bug each, run by seeded_bugs.cpp. The lines that the engine's report may name carry the kernel's
+// name after "BUG". Most kernels run as one or two blocks of 64 threads over x[128] and y[128].
 
 extern "C" {
 
@@ -43,7 +43,7 @@ __global__ void shuffle_for_syncwarp(float* y, const float* x) {
   y[threadIdx.x] = tile[threadIdx.x ^ 1] + other;  // BUG shuffle_for_syncwarp
 }
 
-// Enough within a warp, but the neighbour is in the other one.
+// This is enough within a warp, but the neighbour is in the other warp.
 __global__ void syncwarp_for_syncthreads(float* y, const float* x) {
   __shared__ float tile[64];
   tile[threadIdx.x] = x[threadIdx.x];  // BUG syncwarp_for_syncthreads
@@ -79,7 +79,7 @@ __global__ void half_atomic_update(int* count) {
   }
 }
 
-// The last block adds up what the others left, but nothing makes that visible to it.
+// The last block adds up the other blocks' results, but nothing makes them visible to it.
 __global__ void missing_threadfence(float* y, const float* x, int* tickets) {
   __shared__ bool last;
   if (threadIdx.x == 0) {
@@ -90,7 +90,7 @@ __global__ void missing_threadfence(float* y, const float* x, int* tickets) {
   if (last && threadIdx.x == 0) y[2] = y[0] + y[1];  // BUG missing_threadfence
 }
 
-// One block counts the other's element in: the kernels that follow differ in how they publish it.
+// The block that comes last also reads the other's element. The kernels below differ in how they publish it.
 
 __global__ void fence_before_the_data(float* y, const float* x, int* tickets) {
   __threadfence();
@@ -129,7 +129,7 @@ __global__ void published_once_written_twice(float* y, const float* x, int* tick
   }
 }
 
-// The fence is before the barrier that the other threads' elements come before.
+// Thread 0 fences before the barrier, so its fence does not cover the other threads' elements.
 __global__ void fence_before_the_barrier(float* y, const float* x, int* tickets) {
   if (threadIdx.x == 0) __threadfence();
   y[blockIdx.x * 32 + threadIdx.x] = x[threadIdx.x];  // BUG fence_before_the_barrier
@@ -140,7 +140,7 @@ __global__ void fence_before_the_barrier(float* y, const float* x, int* tickets)
   }
 }
 
-// An acquire is no release, and of another word at that.
+// An acquire is not a release, and this one reads another word.
 __global__ void acquire_for_a_release(float* y, const float* x, int* tickets) {
   int other, before;
   y[blockIdx.x] = x[blockIdx.x];  // BUG acquire_for_a_release
@@ -162,9 +162,9 @@ __global__ void release_for_an_acquire(float* y, const float* x, int* tickets) {
   }
 }
 
-// The blocks that follow take turns: the first tells the second, which tells the third.
+// In the next kernels the blocks take turns: the first tells the second, which tells the third.
 
-// The second tells it by a thread whose fence was before it knew.
+// The second block tells it through a thread that fenced before it knew.
 __global__ void passed_on_by_an_older_fence(float* y, const float*, int* tickets) {
   __shared__ int turn;
   volatile int* raised = tickets + 1;
@@ -187,7 +187,7 @@ __global__ void passed_on_by_an_older_fence(float* y, const float*, int* tickets
   }
 }
 
-// The second has fenced for itself only.
+// The second block's fence covers that block only.
 __global__ void passed_on_by_a_fence_of_the_block(float* y, const float*, int* tickets) {
   volatile int* raised = tickets + 1;
   const int turn = atomicAdd(tickets, 1);
@@ -204,7 +204,7 @@ __global__ void passed_on_by_a_fence_of_the_block(float* y, const float*, int* t
   }
 }
 
-// The atomic of the block's first thread, which comes after the other block's, does not stand for that.
+// The atomic by the block's first thread is ordered after the other block's. It does not stand for that one.
 __global__ void hidden_by_an_atomic_of_the_block(float*, const float*, int* tickets) {
   __shared__ volatile int done;
   volatile int* raised = tickets + 1;
@@ -228,7 +228,7 @@ __global__ void hidden_by_an_atomic_of_the_block(float*, const float*, int* tick
   }
 }
 
-// A compare and swap that fails publishes nothing.
+// A compare-and-swap that fails publishes nothing.
 __global__ void published_by_a_swap_that_fails(float* y, const float*, int* tickets) {
   volatile int* raised = tickets + 1;
   if (atomicAdd(tickets, 1) == 0) {
@@ -261,7 +261,7 @@ __global__ void zeroed_by_one_block(int* count) {
   atomicAdd(count, 1);  // BUG zeroed_by_one_block
 }
 
-// Thread 0 may still have to read when warp 1, which has waited for its own lanes, overwrites.
+// Warp 1 has waited only for its own lanes, so thread 0 may still have to read when warp 1 overwrites.
 __global__ void overwritten_before_all_have_read(float* y, const float* x) {
   __shared__ float best;
   if (threadIdx.x == 0) best = x[0];
@@ -273,7 +273,7 @@ __global__ void overwritten_before_all_have_read(float* y, const float* x) {
   }
 }
 
-// Lane 0's read has no order before lane 2's write, though lane 1's has.
+// Lane 1's read is ordered before lane 2's write, but lane 0's read is not.
 __global__ void overwritten_before_the_first_lane_has_read(float* y, const float* x) {
   __shared__ float best;
   if (threadIdx.x == 0) best = x[0];

@@ -1,4 +1,4 @@
-// The kernels of sound.cu give what they should, with no complaint, in every order of threads.
+// Tests that the kernels of sound.cu give the right results without a report, in every order of threads.
 
 #include <gtest/gtest.h>
 
@@ -164,7 +164,7 @@ TEST(Sound, local_array) {
   }
 }
 
-// Against double; nvcc's functions are good to a few units in the last place.
+// Compared with double. nvcc's functions are accurate to a few units in the last place.
 TEST(Sound, math) {
   std::mt19937 random(1);
   std::uniform_real_distribution<float> uniform(-4, 4);
@@ -210,7 +210,7 @@ TEST(Sound, integers) {
     const auto u = static_cast<std::uint32_t>(i), v = static_cast<std::uint32_t>(j);
     std::uint32_t reversed = 0;
     for (int k = 0; k < 32; ++k) reversed |= (u >> k & 1) << (31 - k);
-    // Of the eight bytes 0, 4, 2 and 6, the lowest first.
+    // Bytes 0, 4, 2 and 6 of the eight, the lowest first.
     const std::uint32_t bytes = (u & 0xff) | (v & 0xff) << 8 | (u >> 16 & 0xff) << 16 | (v >> 16 & 0xff) << 24;
     const std::int64_t expected[11] = {a / b,
                                        a % b,

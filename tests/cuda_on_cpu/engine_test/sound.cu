@@ -1,4 +1,4 @@
-// Kernels that are right, and use what the engine could get wrong or complain of for no reason.
+// Correct kernels. They use what the engine could get wrong or report for no reason.
 
 #include <cooperative_groups.h>
 
@@ -35,7 +35,7 @@ __global__ void neighbours_through_syncwarp(float* y, const float* x) {
   }
 }
 
-// One block of each launch adds up what all of them left.
+// One block of each launch adds up the results of all blocks.
 __global__ void last_block_sums(float* y, float* partial, const float* x, unsigned int* tickets) {
   using Reduce = cub::BlockReduce<float, 64>;
   __shared__ typename Reduce::TempStorage storage;
@@ -90,14 +90,14 @@ __global__ void atomics(int* y, float* sums) {
   atomicXor(y + 4, i);
   atomicAdd(sums, 0.5f);
   int seen = y[5 + 64 + i];
-  while (true) {  // a counter by compare and swap
+  while (true) {  // a counter by compare-and-swap
     const int before = atomicCAS(y + 5, seen, seen + 1);
     if (before == seen) break;
     seen = before;
   }
 }
 
-// A warp waits for another one's flag: the engine lets it run meanwhile.
+// A warp waits for another warp's flag. The engine lets the other warp run meanwhile.
 __global__ void flag_between_warps(float* y, int* flag) {
   volatile int* raised = flag;
   if (threadIdx.x == 0) {
@@ -112,7 +112,7 @@ __global__ void flag_between_warps(float* y, int* flag) {
   }
 }
 
-// Lanes' elements, published by one lane for all; within the block, so that a fence of the block will do.
+// One lane publishes all lanes' elements. This stays within the block, so a fence of the block is enough.
 __global__ void published_by_one_lane(float* y, const float* x, int* flag) {
   volatile int* raised = flag;
   if (threadIdx.x < 32) {
@@ -133,7 +133,7 @@ __global__ void published_by_one_lane(float* y, const float* x, int* flag) {
   }
 }
 
-// Three blocks, by the order in which they run: the first tells the second, the second the third.
+// Three blocks, in the order in which they run: the first tells the second, and the second tells the third.
 __global__ void told_by_another(float* y, int* tickets, int* flags) {
   if (threadIdx.x > 0) return;
   volatile int* raised = flags;
@@ -147,8 +147,8 @@ __global__ void told_by_another(float* y, int* tickets, int* flags) {
   raised[turn] = 1;
 }
 
-// Fences of __threadfence() have an order: each thread fences what it wrote, one publishes for all of them, and
-// where one has read that, each fences for itself.
+// Fences of __threadfence() are ordered: each thread fences its writes, and then one publishes for all of them. After
+// one thread has read this, each thread fences for itself.
 __global__ void fences_around_barriers(float* y, const float* x, int* tickets) {
   __shared__ bool last;
   y[blockIdx.x * 64 + threadIdx.x] = x[threadIdx.x];
@@ -162,7 +162,7 @@ __global__ void fences_around_barriers(float* y, const float* x, int* tickets) {
   }
 }
 
-// Some lanes of a warp meet, and the first publishes for them; and what it learns, it tells them.
+// Some lanes of a warp meet. The first publishes for all of them, and tells them what it learns.
 __global__ void published_for_half_a_warp(float* y, const float* x, int* tickets) {
   if (threadIdx.x >= 16) return;
   y[blockIdx.x * 16 + threadIdx.x] = x[threadIdx.x];

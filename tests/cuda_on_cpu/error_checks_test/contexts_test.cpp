@@ -1,4 +1,4 @@
-// What a context opens, and when: seen in the calls that giro makes.
+// Tests what a context opens and when, by counting giro's calls.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@
 namespace giro {
 namespace {
 
-// How often the program calls it meanwhile.
+// How many times f makes this call.
 unsigned long long calls(const char* name, const std::function<void()>& f) {
   const unsigned long long before = cuda_on_cpu_calls(name);
   f();
@@ -82,7 +82,7 @@ TEST(ContextsCuda, ALibraryIsOpenedOnceAndByWhatUsesIt) {
   }
 }
 
-// The first use of a library, before, between and after other work of the recording.
+// The library's first use comes before, between and after other work of the recording.
 TEST(ContextsCuda, ALibraryThatIsOpenedInARecordingLosesNothingOfIt) {
   const State state = make_state();
   const Graph graph = Graph::record(state.stream(), [&] {
@@ -100,7 +100,7 @@ TEST(ContextsCuda, ALibraryThatIsOpenedInARecordingLosesNothingOfIt) {
   EXPECT_EQ(to_host<float>(state.at("z"), state.stream()), std::vector<float>(4, 0)) << "of x as it is by then";
 }
 
-// Each call up to the first that is made with the open library.
+// Fails each call in turn, up to the first that uses the open library.
 TEST(ContextsCuda, AFailureToOpenALibraryInARecordingIsReportedAndLeavesTheStreamUsable) {
   for (unsigned long long nth = 1; nth <= 13; ++nth) {
     const State fresh = make_state();
@@ -120,7 +120,7 @@ TEST(ContextsCuda, AFailureToOpenALibraryInARecordingIsReportedAndLeavesTheStrea
   }
 }
 
-// Which go with the stream otherwise.
+// Otherwise the libraries would go with the stream.
 TEST(ContextsCuda, AGraphKeepsTheLibrariesThatItsNodesUse) {
   const State state = make_state();
   std::optional<Graph> graph;

@@ -1,5 +1,5 @@
-// Whichever call of the CUDA runtime or a library fails, giro says so, and at once: each call that an
-// operation makes is made to fail in turn.
+// giro must report any failing call of the CUDA runtime or a library at once. For each operation, every call that it
+// makes is made to fail in turn.
 
 #include <gtest/gtest.h>
 
@@ -41,14 +41,14 @@ namespace {
 
 const Device kDevice = Device::cuda();
 
-// What an operation works on; each attempt has its own, so that nothing is remembered from the one before.
+// What an operation works on. Each attempt has its own, so nothing is remembered from the previous attempt.
 class Bench {
  public:
-  // A wait that was made to fail has not waited: what was queued before may still use the host's memory.
+  // A wait that was made to fail has not waited, so earlier work may still use the host's memory.
   ~Bench() {
     try {
       stream_.synchronize();
-    } catch (const Error&) {  // the failure that is tested
+    } catch (const Error&) {  // the failure under test
     }
   }
   const Stream& stream() const { return stream_; }
@@ -273,12 +273,12 @@ class ErrorChecksCuda : public testing::TestWithParam<Operation> {};
 INSTANTIATE_TEST_SUITE_P(Operations, ErrorChecksCuda, testing::ValuesIn(kOperations),
                          [](const auto& info) { return info.param.name; });
 
-// Calls that giro may make between a failure and its report: it goes on with a capture that it left to open a library,
-// gives up a recording, and makes a device the current one before it frees something.
+// Calls that giro may make between a failure and its report. It resumes a capture that it left to open a library, gives
+// up a recording, and sets the current device before it frees something.
 const std::set<std::string> kTidying{"cudaSetDevice", "cudaStreamBeginCaptureToGraph", "cudaStreamEndCapture"};
 
 TEST_P(ErrorChecksCuda, EveryCallThatFailsIsReportedAtOnce) {
-  Bench first;  // what CUB asks of the device it asks once a process, and remembers a failure
+  Bench first;  // CUB queries the device once per process, and would remember a failure
   GetParam().prepare(first)();
   first.stream().synchronize();
 
@@ -302,7 +302,7 @@ TEST_P(ErrorChecksCuda, EveryCallThatFailsIsReportedAtOnce) {
       return;
     }
     SCOPED_TRACE(fmt::format("call number {}, {}", nth, failed));
-    if (failed == "cudaSetDevice" && error.empty()) {  // before something was freed
+    if (failed == "cudaSetDevice" && error.empty()) {  // before a free
       (void)cudaGetLastError();
       continue;
     }

@@ -1,4 +1,4 @@
-// How far the host runs ahead of the device: counted in its calls of the CUDA runtime.
+// Tests how far the host runs ahead of the device, by counting its calls of the CUDA runtime.
 
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ class RunningAheadCuda : public testing::Test {
     state.add("sum", {{"", DType::f32, {}}});
     return state;
   }
-  // Adds up the mean of a feature, and what `more` says.
+  // Adds the weighted mean of a feature to the state's sum.
   static auto add_mean(double weight) {
     return jit([weight](State& state, const Batch& batch) {
       const nn::Var term = nn::scale(mean(nn::scale(batch["image"], static_cast<float>(weight))), 1.0f);
@@ -62,7 +62,7 @@ class RunningAheadCuda : public testing::Test {
     std::uint64_t launches, waits;
     std::vector<double> sums;
   };
-  // The steps after the first few, for which nothing is left to be made.
+  // Counts the calls of all steps but the first ten, when everything has been created.
   template <class R>
   static Found run(R&& dataset, const Tasks& tasks, std::int64_t steps_per_execution) {
     giro::Run run(make_state(), dataset, tasks, {.stop = at(kSteps + 10), .steps_per_execution = steps_per_execution});
@@ -74,7 +74,7 @@ class RunningAheadCuda : public testing::Test {
   }
   static Dataset rows() { return test::image_dataset(70, 4).shuffle(3).repeat().batch(2); }
 
-  // 1,000 steps as 7 launches of 128 and the rungs of 104: 64 + 32 + 8. The host is two launches ahead at most, and
+  // 1,000 steps are 7 launches of 128, and the other 104 are 64 + 32 + 8. The host is at most two launches ahead, and
   // waits once more at the end.
   static constexpr std::int64_t kAtOnce = 128;
   static constexpr std::uint64_t kLaunches = 7 + 3, kWaits = 8 - 2 + 1;
@@ -89,7 +89,7 @@ TEST_F(RunningAheadCuda, TwoStepsOnOneResidentDataset) {
   EXPECT_EQ(found.sums, one_by_one.sums);
 }
 
-// A step that is due every other time is part of a sequence, too.
+// A step that is due every other time is also part of a sequence.
 TEST_F(RunningAheadCuda, AStepThatIsDueEveryOtherTime) {
   const Dataset dataset = rows().to(Device::cuda());
   const Tasks tasks{{every(1), add_mean(1)}, {every(2), add_mean(0.5)}};

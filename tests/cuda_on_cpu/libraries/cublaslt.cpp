@@ -1,8 +1,8 @@
-// cuBLASLt as the library uses it: one product with one epilogue, summed up in double. Descriptors take and refuse what
-// cuBLASLt 13 itself does, which the ctest cudnn_real_codes asks the same. The other codes are those of cuBLAS's
-// reference for cublasLtMatmul(): NOT_INITIALIZED without a handle, INVALID_VALUE for what is missing, in conflict or
-// impossible (a workspace that is too small, say), NOT_SUPPORTED for what no algorithm computes, here for all that is
-// not emulated.
+// cuBLASLt as the library uses it: one product with one epilogue, summed in double. Descriptors accept and refuse what
+// cuBLASLt 13 itself does; the ctest cudnn_real_codes asks the real one the same questions. The other codes are those
+// of cuBLAS's reference for cublasLtMatmul(): NOT_INITIALIZED without a handle, INVALID_VALUE for anything missing, in
+// conflict or impossible (such as a workspace that is too small), and NOT_SUPPORTED for what no algorithm computes.
+// Here that is everything that is not emulated.
 
 #include <cublasLt.h>
 #include <cuda_bf16.h>
@@ -48,7 +48,7 @@ struct Layout {
     return order == CUBLASLT_ORDER_COL ? row + col * static_cast<std::uint64_t>(ld)
                                        : row * static_cast<std::uint64_t>(ld) + col;
   }
-  // Runs of elements without gaps, and how many there are.
+  // The length of a run of elements without gaps, and the number of runs.
   std::uint64_t run() const { return order == CUBLASLT_ORDER_COL ? rows : cols; }
   std::uint64_t runs() const { return order == CUBLASLT_ORDER_COL ? cols : rows; }
   bool operator==(const Layout&) const = default;
@@ -59,7 +59,7 @@ struct Preference {
   std::uint32_t alignment_a = 256, alignment_b = 256, alignment_c = 256, alignment_d = 256;
 };
 
-// What the opaque cublasLtMatmulAlgo_t holds here: the promises that it was chosen on.
+// The contents of the opaque cublasLtMatmulAlgo_t: the promises that the choice was based on.
 struct Algorithm {
   std::uint64_t magic, workspace, problem;
   std::uint32_t alignment[4];  // of A, B, C, D
@@ -120,7 +120,7 @@ void store(void* data, std::uint32_t type, std::size_t index, double value) {
   }
 }
 
-// One product, D = epilogue(alpha op(A) op(B) + beta C), with everything it needs copied.
+// One product, D = epilogue(alpha op(A) op(B) + beta C), with copies of everything that it needs.
 struct Product {
   MatmulDesc desc;
   Layout a, b, c, d;
@@ -138,13 +138,13 @@ struct Product {
   }
 
   cublasStatus_t check() const;
-  std::uint64_t hash() const;  // of shapes and epilogue: what an algorithm was chosen for
+  std::uint64_t hash() const;  // of shapes and epilogue, which an algorithm is chosen for
 };
 
 cublasStatus_t Product::check() const {
   const bool tf32 = desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
   if ((desc.compute != CUBLAS_COMPUTE_32F && !tf32) || desc.scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-  // As cuBLASLt documents it: both operands of one type, the result of that or f32.
+  // As cuBLASLt documents it: both operands have one type, and the result has that type or f32.
   if (a.type != b.type || c.type != d.type || (d.type != a.type && d.type != CUDA_R_32F)) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
@@ -218,7 +218,7 @@ std::vector<double> rows_of(const void* data, const Layout& layout, bool k_is_ro
   return rows;
 }
 
-// The bias gradient: of every row of `rows`, the sum.
+// The bias gradient: the sum of each row of `rows`.
 void store_sums(const std::vector<double>& rows, std::uint64_t count, std::uint64_t k, const Product& p) {
   for (std::uint64_t i = 0; i < count; ++i) {
     double sum = 0;
@@ -244,7 +244,7 @@ void multiply(const Product& p, const Arguments& arguments, Operands& operands) 
 
   std::vector<double> a = rows_of(arguments.a, p.a, p.transposes_a());
   std::vector<double> b = rows_of(arguments.b, p.b, !p.transposes_b());
-  // Sums are of what is there; products alone see TF32.
+  // The sums take the values as they are; only products see TF32.
   if (p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADA) store_sums(a, m, k, p);
   if (p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADB) store_sums(b, n, k, p);
   if (p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32) {
@@ -284,7 +284,7 @@ cublasStatus_t choose(const Product& product, const Preference& preference, cubl
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// Whether the call keeps the promises that its algorithm was chosen on.
+// Whether the call keeps the promises that its algorithm was chosen for.
 cublasStatus_t check_call(const Product& product, const Arguments& arguments, const cublasLtMatmulAlgo_t* given,
                           const void* workspace, std::size_t workspace_bytes, Algorithm& algorithm) {
   const cublasStatus_t status = product.check();
@@ -301,7 +301,7 @@ cublasStatus_t check_call(const Product& product, const Arguments& arguments, co
   if (workspace_bytes > 0 && (workspace == nullptr || !is_aligned(workspace, kWorkspaceAlignment))) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  // Epilogues load it in vectors; a GPU would fault.
+  // Epilogues load the bias in vectors, so a GPU would fault.
   const bool uses_bias = product.adds_bias() || product.writes_bias();
   if (uses_bias && !is_aligned(product.desc.bias, kBiasAlignment)) return CUBLAS_STATUS_INVALID_VALUE;
   const void* const pointers[] = {arguments.a, arguments.b, arguments.c, arguments.d};
@@ -409,7 +409,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t h
   });
 }
 
-// One algorithm, which wants a workspace and is held to the alignments that were promised for it.
+// Offers one algorithm. It wants a workspace, and calls must keep the alignments that were promised.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,

@@ -1,6 +1,6 @@
-// cuDNN's handle and descriptors. What descriptors take and refuse is what cuDNN 9.19 itself answers, which needs no
-// device for it: the ctest cudnn_real_codes asks it the same. They hold more than is emulated; what computes declines
-// that.
+// cuDNN's handle and descriptors. Descriptors accept and refuse what cuDNN 9.19 itself does. The real one needs no
+// device for that, and the ctest cudnn_real_codes asks it the same questions. Descriptors hold more than is emulated;
+// the calls that compute decline the rest.
 
 #include "tests/cuda_on_cpu/libraries/cudnn.h"
 

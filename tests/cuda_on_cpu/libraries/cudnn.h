@@ -1,7 +1,7 @@
 #pragma once
 
-// What cuDNN's opaque objects hold here: images of f32, bf16 or f16 in four dimensions, two-dimensional convolution
-// without groups, pooling.
+// The contents of cuDNN's opaque objects: images of f32, bf16 or f16 in four dimensions, two-dimensional convolutions
+// without groups, and pooling.
 
 #include <cudnn.h>
 
@@ -24,7 +24,7 @@ struct Library {
   LibraryMemory memory = std::make_shared<char>();
 };
 
-// A batch of images (N, H, W, C), or filters (O, KH, KW, I): the same four numbers, n and c being O and I.
+// A batch of images (N, H, W, C), or filters (O, KH, KW, I) with n for O and c for I.
 struct Tensor {
   bool is_set = false, channels_last = true;
   std::size_t n = 0, c = 0, h = 0, w = 0;
@@ -42,7 +42,7 @@ struct Tensor {
   bool operator==(const Tensor&) const = default;
 };
 
-// The tensor's values in the order (n, h, w, c), whatever its own.
+// The tensor's values in the order (n, h, w, c), whatever order the tensor has.
 std::vector<double> load(const Tensor& tensor, const void* data);
 
 // data = alpha values + beta data, rounded once.
@@ -52,13 +52,13 @@ void store(const Tensor& tensor, void* data, const std::vector<double>& values, 
 struct Axis {
   int pad = 0, stride = 1, dilation = 1;
 
-  // How many positions a window has on an axis; 0 or less if it does not fit.
+  // How many positions a window has on an axis; 0 if it does not fit.
   long positions(std::size_t axis, std::size_t window) const {
     const long reach = static_cast<long>(dilation) * (static_cast<long>(window) - 1) + 1;
     const long room = static_cast<long>(axis) + 2L * pad - reach;
     return room < 0 ? 0 : room / stride + 1;
   }
-  // Where the window's `tap` lies on the axis, negative or too large in the padding.
+  // Where the window's `tap` lies on the axis. In the padding it is negative or too large.
   long at(std::size_t position, std::size_t tap) const {
     return static_cast<long>(position) * stride - pad + static_cast<long>(tap) * dilation;
   }
@@ -78,11 +78,11 @@ struct Pooling {
   Axis y, x;
 };
 
-// Of what computes with a handle cuDNN's reference names conditions and the categories of its codes: BAD_PARAM where
-// something is not there or shapes do not fit, NOT_SUPPORTED where a combination has no algorithm. The emulation gives
-// these alone, and NOT_SUPPORTED for what it does not compute itself.
+// For calls that compute with a handle, cuDNN's reference names the conditions and the categories of codes: BAD_PARAM
+// if something is missing or shapes do not fit, NOT_SUPPORTED if a combination has no algorithm. The emulation returns
+// only these two, and NOT_SUPPORTED for what it does not compute itself.
 
-// The body of an entry point, which is `call`.
+// The body of the entry point `call`.
 template <class Body>
 cudnnStatus_t cudnn(Body&& body, const char* call = __builtin_FUNCTION()) {
   return library_call(CUDNN_STATUS_EXECUTION_FAILED, std::forward<Body>(body), call);

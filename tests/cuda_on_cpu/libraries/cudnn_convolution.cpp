@@ -1,5 +1,5 @@
-// cuDNN's convolution in its three directions, summed up in double. Of the algorithms that it suggests, the
-// first is one that a careful caller passes over, as the real one's may be.
+// cuDNN's convolution in its three directions, summed in double. The first algorithm that it suggests is one that a
+// careful caller passes over, as the real cuDNN's first may be.
 
 #include <array>
 #include <cstdint>
@@ -41,8 +41,8 @@ bool resolve(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w, cudnnTensorDe
   return true;
 }
 
-// Everything that is multiplied with something: f(offset in y, offset in x, offset in w), where x and w go on
-// for I channels from there. Values lie in the order of `load`.
+// Calls f(offset in y, offset in x, offset in w) for every pair that is multiplied. x and w continue for I channels
+// from there. Values are in the order of `load`.
 template <class F>
 void for_each_tap(const Geometry& g, F&& f) {
   for (std::size_t i = 0; i < g.y.n; ++i) {
@@ -68,14 +68,14 @@ void for_each_tap(const Geometry& g, F&& f) {
 
 std::vector<double> load_operand(const Geometry& g, const Tensor& tensor, const void* data) {
   std::vector<double> values = load(tensor, data);
-  // Of f32 the tensor cores see TF32, unless the descriptor asks for CUDNN_FMA_MATH.
+  // With f32, tensor cores see TF32 unless the descriptor asks for CUDNN_FMA_MATH.
   if (tensor.type == CUDNN_DATA_FLOAT && g.convolution.math != CUDNN_FMA_MATH) {
     for (double& value : values) value = to_tf32(value);
   }
   return values;
 }
 
-// Of each direction: what it is called, its algorithms, and which tensor comes of which.
+// For each direction: its name, its algorithms, and which tensor is computed from which.
 struct Forward {
   static constexpr const char* kName = "cudnnConvolutionForward";
   using Algorithm = cudnnConvolutionFwdAlgo_t;
@@ -138,7 +138,7 @@ struct BackwardFilter {
   }
 };
 
-// Never 0, and more for larger results, so that a size kept from another shape shows.
+// Never 0, and larger for larger results, so that a size kept from another shape shows.
 template <class Direction>
 std::size_t workspace_of(const Geometry& g) {
   return 512 + 4 * Direction::out(g).c;
@@ -210,7 +210,7 @@ cudnnStatus_t convolve(cudnnHandle_t handle, bool resolved, const Geometry& g, t
     operands.write(call.out, out.bytes());
     std::vector<double> result(out.count());
     Direction::run(g, load_operand(g, a, call.a), load_operand(g, b, call.b), result);
-    if (!exact) {  // other last bits at every call
+    if (!exact) {  // the last bits differ at every call
       for (double& value : result) value *= 1 + static_cast<double>(random_number() % 8) * 0x1p-23;
     }
     store(out, call.out, result, alpha, beta);

@@ -16,7 +16,7 @@ struct Geometry {
   bool takes_max() const {
     return pooling.mode == CUDNN_POOLING_MAX || pooling.mode == CUDNN_POOLING_MAX_DETERMINISTIC;
   }
-  // What the sum over `inside` elements is divided by.
+  // The divisor of a sum over `inside` elements.
   double divisor(std::size_t inside) const {
     const bool counts_padding = pooling.mode == CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING;
     return static_cast<double>(counts_padding ? pooling.window_y * pooling.window_x : inside);
@@ -37,7 +37,7 @@ cudnnStatus_t Geometry::check() const {
   return fits ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-// f(position in y, the positions in x of its window's elements), in the order of `load`.
+// Calls f(position in y, positions in x of its window's elements), in the order of `load`.
 template <class F>
 void for_each_window(const Geometry& g, F&& f) {
   std::vector<std::size_t> window;
@@ -85,7 +85,7 @@ std::vector<double> forward(const Geometry& g, const std::vector<double>& x) {
   return y;
 }
 
-// Of equal largest values the first takes the gradient; the real cuDNN does not say which.
+// Of several equal maxima the first takes the gradient. The real cuDNN does not say which one does.
 std::vector<double> backward(const Geometry& g, const std::vector<double>& x, const std::vector<double>& y,
                              const std::vector<double>& dy) {
   std::vector<double> dx(g.x.count());
@@ -150,7 +150,7 @@ cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle, cudnnPoolingDescriptor_
       if (b != 0) will_read(dx, g.x.bytes(), kName);
       Operands operands(kName);
       operands.read(dy, g.y.bytes());
-      // A mean's gradient hangs on neither x nor y.
+      // The gradient of a mean depends on neither x nor y.
       if (g.takes_max()) {
         operands.read(x, g.x.bytes());
         operands.read(y, g.y.bytes());

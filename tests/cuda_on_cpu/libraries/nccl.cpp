@@ -1,5 +1,5 @@
-// NCCL with a process a rank, on one machine. What a non-blocking communicator leaves in progress is not even
-// queued before somebody asks how it goes.
+// NCCL with one process per rank, on one machine. A non-blocking communicator does not even queue its pending calls
+// before it is asked for its state.
 
 #include <nccl.h>
 
@@ -36,9 +36,9 @@ struct ncclComm {
   std::shared_ptr<cuda_on_cpu::NcclComm> comm;
   bool connected = false;
   bool finalized = false;
-  std::vector<std::function<void()>> in_progress{};  // of a non-blocking one: what it has not queued yet
-  bool asked = false;                                // about that, once
-  cuda_on_cpu::Point last{};                         // of what was queued
+  std::vector<std::function<void()>> in_progress{};  // of a non-blocking communicator: calls not queued yet
+  bool asked = false;                                // whether it was asked for its state since then
+  cuda_on_cpu::Point last{};                         // the end of what was queued
 
   bool is_in_progress() const { return !connected || !in_progress.empty(); }
 };
@@ -56,8 +56,8 @@ struct NcclError {
 
 [[noreturn]] void refuse(ncclResult_t code, std::string why) { throw NcclError{code, std::move(why)}; }
 
-// Under this lock: the table of communicators, ncclComm's members, the last error's text. Never held while
-// waiting.
+// This lock guards the table of communicators, ncclComm's members and the last error's text. It is never held during a
+// wait.
 struct Table {
   std::mutex mutex;
   std::map<ncclComm_t, std::shared_ptr<ncclComm>> live;
@@ -68,7 +68,7 @@ Table& table() {
   return *table;
 }
 
-// The body of a call. Takes no lock.
+// The body of a call. It takes no lock.
 template <class Body>
 ncclResult_t nccl_call(const char* name, Body&& body) {
   NcclError error;
@@ -95,7 +95,7 @@ std::shared_ptr<ncclComm> resolve(ncclComm_t handle) {
   return found->second;
 }
 
-// To be given new work.
+// A communicator that can take new work.
 std::shared_ptr<ncclComm> resolve_ready(ncclComm_t handle) {
   std::shared_ptr<ncclComm> own = resolve(handle);
   if (own->comm->error() != ncclSuccess) refuse(own->comm->error(), own->comm->text());
@@ -105,7 +105,7 @@ std::shared_ptr<ncclComm> resolve_ready(ncclComm_t handle) {
   return own;
 }
 
-// What a thread has put in a group.
+// What a thread has put into a group.
 struct Group {
   struct Messages {
     cudaStream_t stream;
@@ -117,7 +117,8 @@ struct Group {
 };
 thread_local Group group;
 
-// Now, at the group's end, or when somebody asks a communicator that does not block.
+// Runs the job now or at the group's end. For a non-blocking communicator it runs when the communicator is asked for
+// its state.
 ncclResult_t issue(ncclComm_t handle, std::function<void()> job) {
   if (group.depth > 0) {
     group.jobs.emplace_back(handle, std::move(job));
@@ -134,7 +135,7 @@ ncclResult_t issue(ncclComm_t handle, std::function<void()> job) {
   return ncclInProgress;
 }
 
-// Queues one rank's part; `make` makes it afresh for each replay of a graph.
+// Queues one rank's part. `make` creates it anew for each replay of a graph.
 void queue(ncclComm& own, cudaStream_t on, const char* call, std::function<std::unique_ptr<NcclWork>()> make) {
   const std::lock_guard lock(api_mutex());
   throw_if_lost();
@@ -180,7 +181,7 @@ void expect_rank(int rank, const NcclComm& comm, const char* what) {
   }
 }
 
-// In place is one thing, overlapping in part another.
+// Buffers may be used in place, but must not overlap in part.
 void expect_apart_or_in_place(const NcclCollective::Arguments& a, const NcclComm& comm) {
   const auto* send = static_cast<const char*>(a.send);
   const auto* receive = static_cast<const char*>(a.receive);
@@ -232,7 +233,7 @@ ncclResult_t message(const char* name, const NcclExchange::Message& message, ncc
   });
 }
 
-// One rank more in the segment.
+// Adds this rank to the segment.
 void join(NcclComm& comm) {
   NcclSegment& segment = comm.segment;
   std::int32_t ranks = 0;
@@ -258,7 +259,7 @@ void expect_one_gpu_each(NcclComm& comm) {
   }
 }
 
-// Whether all ranks have come; with an error where they cannot begin.
+// Whether all ranks have arrived. Refuses if they cannot begin.
 bool is_connected(ncclComm& own) {
   NcclSegment& segment = own.comm->segment;
   if (segment->joined < own.comm->ranks) return false;
@@ -331,7 +332,7 @@ ncclResult_t initialise(const char* name, ncclComm_t* out, int ranks, const nccl
   });
 }
 
-// Takes the communicator off the table.
+// Removes the communicator from the table.
 std::shared_ptr<ncclComm> remove(ncclComm_t handle) {
   std::shared_ptr<ncclComm> own;
   {
@@ -344,9 +345,9 @@ std::shared_ptr<ncclComm> remove(ncclComm_t handle) {
   return own;
 }
 
-// What finalizing, destroying and aborting a communicator wait for, as in commDestroySync of NCCL 2.28.9's init.cc: its
-// work, and then until every graph that has captured it is gone. To destroy or to abort one does so in the calling
-// thread, also where the communicator does not block (ncclAsyncLaunch in group.cc).
+// Finalizing, destroying and aborting a communicator wait for its work, and then until every graph that has captured it
+// is gone, as in commDestroySync of NCCL 2.28.9's init.cc. Destroying and aborting wait in the calling thread, even if
+// the communicator is non-blocking (ncclAsyncLaunch in group.cc).
 void wait_for_work_and_graphs(const ncclComm& own) {
   {
     const std::lock_guard lock(api_mutex());
@@ -355,7 +356,7 @@ void wait_for_work_and_graphs(const ncclComm& own) {
   while (own.comm->is_in_graphs()) std::this_thread::sleep_for(std::chrono::microseconds(100));
 }
 
-// What a communicator that does not block has left undone: nothing happens at the first question.
+// Runs what a non-blocking communicator has left pending. Nothing happens at the first query.
 void go_on(ncclComm& own) {
   NcclComm& comm = *own.comm;
   std::vector<std::function<void()>> jobs;
@@ -421,7 +422,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
   }
 }
 
-// Of the communicator's work if it has failed, else of the last call that was refused.
+// The error of the communicator's work if it has failed, else of the last refused call.
 const char* ncclGetLastError(ncclComm_t handle) {
   static thread_local std::string text;
   const std::lock_guard lock(table().mutex);
@@ -490,8 +491,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   });
 }
 
-// Other ranks are not told: those that wait for this one find out that it has gone. What still uses the communicator
-// ends at once, and so do replays that come while this waits for their graphs.
+// The other ranks are not told: a rank that waits for this one finds out that it is gone. Work that still uses the
+// communicator ends at once, and so do replays that come while this call waits for their graphs.
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
   if (handle == nullptr) return ncclSuccess;
   return nccl_call("ncclCommAbort", [&] {
@@ -502,7 +503,7 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
     try {
       wait_for_work_and_graphs(*own);
     } catch (const CudaError&) {
-      // The device is lost, which every wait for it reports.
+      // The device is lost. Every wait for it reports that.
     }
     return ncclSuccess;
   });

@@ -43,7 +43,7 @@ Type describe(ncclDataType_t type) {
   }
 }
 
-// In which type T is summed up: integers wrap around as unsigned ones do.
+// The type in which T is summed. Integers wrap around, as unsigned ones do.
 template <class T>
 struct Sum {
   using type =
@@ -68,7 +68,7 @@ T from_sum(typename Sum<T>::type sum) {
   }
 }
 
-// NaN is handed on.
+// A NaN is passed on.
 template <class S>
 S smaller(S a, S b) {
   if constexpr (std::is_floating_point_v<S>) {
@@ -97,7 +97,7 @@ void reduce(void* out, const std::vector<const void*>& ranks, std::size_t count,
           sum = static_cast<S>(sum * value);
           break;
         case ncclMax:
-          // Signed integers are compared as such.
+          // Signed integers are compared as signed.
           if constexpr (std::is_integral_v<T>) {
             sum = static_cast<S>(larger(static_cast<T>(sum), static_cast<T>(value)));
           } else {
@@ -155,7 +155,7 @@ void nccl_reduce(void* out, const std::vector<const void*>& ranks, std::size_t c
     case ncclBfloat16:
       return reduce<__nv_bfloat16>(out, ranks, count, op);
     default:
-      return;  // refused before
+      return;  // refused earlier
   }
 }
 

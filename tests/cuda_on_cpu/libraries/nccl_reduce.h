@@ -9,12 +9,12 @@
 
 namespace cuda_on_cpu {
 
-// Of one element; 0 for a type that the emulation does not have.
+// The size of an element; 0 for a type that is not emulated.
 std::size_t nccl_type_bytes(ncclDataType_t type);
 const char* nccl_type_name(ncclDataType_t type);
 
-// One number from each rank becomes one: in the order of the ranks, floating point in double, rounded at the
-// end. `ranks[r]` points at `count` elements.
+// Reduces one number from each rank to one, in the order of the ranks. Floating point is computed in double and rounded
+// at the end. `ranks[r]` points at `count` elements.
 void nccl_reduce(void* out, const std::vector<const void*>& ranks, std::size_t count, ncclDataType_t type,
                  ncclRedOp_t op);
 

@@ -22,7 +22,8 @@ std::string path_of(const std::string& name) { return "/dev/shm/" + name; }
   fail(cudaErrorUnknown, fmt::format("NCCL: {}: {}", what, std::strerror(errno)));
 }
 
-// The names created here, and by which process: a forked child inherits its parent's, and leaves them alone.
+// The names created here and the process that created each: a forked child inherits its parent's names and leaves them
+// alone.
 struct Created {
   std::vector<std::pair<pid_t, std::string>> names;
   ~Created() {
@@ -81,7 +82,8 @@ NcclSegment::~NcclSegment() {
   close(file_);
 }
 
-// Of the open file, not of the process: the system lets go of it when the last process that has it open ends.
+// The lock belongs to the open file, not to the process: the system releases it when the last process with the file
+// open ends.
 void NcclSegment::hold_lock(int rank) {
   struct flock lock = lock_of(rank, F_WRLCK);
   if (fcntl(file_, F_OFD_SETLK, &lock) != 0) fail_with_errno(fmt::format("another process is rank {}", rank));

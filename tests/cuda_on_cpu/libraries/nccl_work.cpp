@@ -110,7 +110,7 @@ int NcclCollective::step() {
   };
 
   if (number_ == 0) {
-    // What the last one left there may still be read.
+    // The previous collective's data may still be read there.
     const std::uint64_t number = own.done + 1;
     if (const int slow = behind(&NcclSegment::Rank::done, number - 1); slow >= 0) return slow;
     const std::size_t bytes = send_bytes(arguments_, *comm_);
@@ -173,7 +173,7 @@ int NcclExchange::step() {
   numbers_.resize(messages_.size());
   for (bool progress = true; progress;) {
     progress = false;
-    // Messages between the same two ranks go in order: one at a time each way.
+    // Messages between the same two ranks go in order, one at a time in each direction.
     std::set<std::pair<bool, int>> under_way;
     for (std::size_t i = 0; i < messages_.size(); ++i) {
       Message& message = messages_[i];

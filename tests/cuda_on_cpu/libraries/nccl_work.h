@@ -1,6 +1,6 @@
 #pragma once
 
-// A communicator as one of its ranks sees it, and the work that the ranks do together.
+// A communicator as seen by one of its ranks, and the work that the ranks do together.
 
 #include <nccl.h>
 
@@ -18,7 +18,7 @@
 
 namespace cuda_on_cpu {
 
-// How long a rank waits for others. Real ones do for ever.
+// How long a rank waits for others. In the real NCCL it waits for ever.
 std::chrono::seconds nccl_patience();
 
 struct NcclComm {
@@ -34,24 +34,24 @@ struct NcclComm {
   ncclResult_t error() const;
   std::string text() const;
 
-  // Why that rank no longer takes part; nothing if it does.
+  // Why that rank no longer takes part, or nothing if it does.
   std::optional<std::string> why_lost(int other) const;
 
-  // To be held by each captured collective, and so by the graphs that hold it.
+  // Held by each captured collective, and so by the graphs that contain it.
   std::shared_ptr<const void> graph_reference() const { return graphs_; }
-  // Whether there are graphs that have captured the communicator.
+  // Whether any graph has captured the communicator.
   bool is_in_graphs() const { return graphs_.use_count() > 1; }
 
  private:
   const std::shared_ptr<const void> graphs_ = std::make_shared<char>();
-  mutable std::mutex mutex_;  // read by threads that must not wait for one that is in the middle of a collective
+  mutable std::mutex mutex_;  // for readers that must not wait for a thread in the middle of a collective
   ncclResult_t error_ = ncclSuccess;
   std::string text_;
 };
 
 enum class NcclKind : std::int32_t { all_reduce, broadcast, reduce, all_gather, reduce_scatter };
 
-// One rank's part. Within an operation of the device.
+// One rank's part, run within an operation of the device.
 class NcclWork {
  public:
   NcclWork(std::shared_ptr<NcclComm> comm, std::string call) : comm_(std::move(comm)), call_(std::move(call)) {}
@@ -59,13 +59,13 @@ class NcclWork {
   NcclWork(const NcclWork&) = delete;
   NcclWork& operator=(const NcclWork&) = delete;
 
-  // Goes as far as it can without waiting for other ranks. Whether it is done. Throws CudaError.
+  // Goes as far as it can without waiting for other ranks. Returns whether it is done. Throws CudaError.
   bool advance();
 
  protected:
-  // What is to be done, and then the rank that it waits for, or -1 when it is done.
+  // Does what can be done. Returns the rank that it waits for, or -1 when it is done.
   virtual int step() = 0;
-  // After an abort nobody knows what the buffers hold.
+  // Marks the buffers as uninitialised: after an abort their contents are unknown.
   virtual void spoil() = 0;
 
   const std::shared_ptr<NcclComm> comm_;
@@ -100,10 +100,10 @@ class NcclCollective : public NcclWork {
   std::vector<char> result() const;
 
   Arguments arguments_;
-  std::uint64_t number_ = 0;  // of the communicator's collectives; 0: not posted yet
+  std::uint64_t number_ = 0;  // among the communicator's collectives; 0: not posted yet
 };
 
-// The messages of one group, all at once: as many may cross.
+// The messages of one group, all in progress together because they may cross.
 class NcclExchange : public NcclWork {
  public:
   struct Message {
@@ -124,7 +124,7 @@ class NcclExchange : public NcclWork {
   bool try_receive(Message& message);
 
   std::vector<Message> messages_;
-  std::vector<std::uint64_t> numbers_;  // of each message among those between the two ranks
+  std::vector<std::uint64_t> numbers_;  // of each message, among those between its two ranks
 };
 
 }  // namespace cuda_on_cpu

@@ -1,6 +1,5 @@
-// NVRTC: the real one compiles, but what it hands out as machine code is PTX, which the emulation's cudaLibraryLoadData
-// takes. Its version is another, so that nobody mistakes the one for the other in a cache. Sources are kept for
-// generated_kernels.py.
+// NVRTC. The real one compiles, but returns PTX as its machine code, for the emulation's cudaLibraryLoadData. It
+// reports another version, so that a cache never mixes up the two. The sources are kept for generated_kernels.py.
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -31,24 +30,24 @@ F real(F, const char* name) {
   return reinterpret_cast<F>(function);
 }
 
-// What giro keeps of it stays within the build.
+// giro's kernel cache stays within the build.
 const bool has_cache = setenv("GIRO_CACHE", CUDA_ON_CPU_COMPILED "/cache", 1) == 0;
 
-// PTX of an architecture whose machine code is asked for.
+// Asks for the PTX of the architecture instead of its machine code.
 std::string virtual_architecture(std::string option) {
   const std::string begin = "--gpu-architecture=sm_";
   if (option.rfind(begin, 0) == 0) option.replace(0, begin.size(), "--gpu-architecture=compute_");
   return option;
 }
 
-// Of programs that have not been compiled yet.
+// The sources of programs that have not been compiled yet.
 class Sources {
  public:
   void add(nvrtcProgram program, const char* source) {
     const std::lock_guard lock(mutex_);
     sources_[program] = source;
   }
-  // In a file, after a line of what it is compiled with. Another process may write the same.
+  // Writes the source to a file, with its options in the first line. Another process may write the same file.
   void keep(nvrtcProgram program, const std::string& options) {
     const std::lock_guard lock(mutex_);
     const std::string text = fmt::format("//{}\n{}", options, sources_[program]);
@@ -56,7 +55,7 @@ class Sources {
     const std::string folder = CUDA_ON_CPU_COMPILED "/sources";
     const std::string path = fmt::format("{}/{:016x}.cu", folder, std::hash<std::string>()(text));
     const std::string own = fmt::format("{}.{}", path, getpid());
-    std::error_code ignored;  // generated_kernels.py misses it
+    std::error_code ignored;  // the file is then missing for generated_kernels.py
     std::filesystem::create_directories(folder, ignored);
     std::ofstream(own) << text;
     std::filesystem::rename(own, path, ignored);

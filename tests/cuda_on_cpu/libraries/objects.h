@@ -1,7 +1,6 @@
 #pragma once
 
-// The libraries' opaque objects: each is one of our own, on the account of handles under the name of its
-// kind.
+// The libraries' opaque objects. Each is one of our own objects, entered in the account of handles under its kind.
 
 #include <type_traits>
 #include <utility>
@@ -10,7 +9,7 @@
 
 namespace cuda_on_cpu {
 
-// False if there is nowhere to store it.
+// Returns false if there is nowhere to store it.
 template <class T, class Opaque>
 bool create_object(Opaque** out, const char* kind, T value) {
   if (out == nullptr) return false;
@@ -19,7 +18,7 @@ bool create_object(Opaque** out, const char* kind, T value) {
   return true;
 }
 
-// False if there is no such object.
+// Returns false if there is no such object.
 template <class T, class Opaque>
 bool destroy_object(Opaque* opaque, const char* kind) {
   if (!remove_handle(kind, opaque)) return false;
@@ -27,13 +26,13 @@ bool destroy_object(Opaque* opaque, const char* kind) {
   return true;
 }
 
-// The same of a descriptor, of which there may be none: the libraries themselves then do nothing (cudnn_real_codes).
+// The same for a descriptor, which may be null. The libraries then do nothing (cudnn_real_codes).
 template <class T, class Opaque>
 bool destroy_descriptor(Opaque* opaque, const char* kind) {
   return opaque == nullptr || destroy_object<T>(opaque, kind);
 }
 
-// Null if there is no such object.
+// Returns null if there is no such object.
 template <class T, class Opaque>
 T* object(Opaque* opaque, const char* kind) {
   return is_alive(kind, opaque) ? reinterpret_cast<T*>(const_cast<std::remove_const_t<Opaque>*>(opaque)) : nullptr;

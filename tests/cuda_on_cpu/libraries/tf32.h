@@ -5,7 +5,7 @@
 
 namespace cuda_on_cpu {
 
-// What tensor cores see of an f32 in TF32: ten bits of mantissa.
+// The value of an f32 as tensor cores see it in TF32: with ten bits of mantissa.
 inline double to_tf32(double value) {
   auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
   bits = (bits + 0x1000u) & ~0x1fffu;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the emulated libraries share: how their work is queued and what it says it touches.
+// Shared code of the emulated libraries: how their work is queued, and how it declares what it touches.
 
 #include <cuda_runtime_api.h>
 
@@ -23,8 +23,8 @@
 
 namespace cuda_on_cpu {
 
-// The body of a library's entry point, which is `call` and returns one of the library's statuses; `failed`
-// where queueing fails.
+// The body of a library's entry point. `call` is its name. It returns one of the library's statuses, and `failed` if
+// queueing fails.
 template <class Status, class Body>
 Status library_call(Status failed, Body&& body, const char* call = __builtin_FUNCTION()) {
   const std::lock_guard lock(api_mutex());
@@ -39,8 +39,7 @@ Status library_call(Status failed, Body&& body, const char* call = __builtin_FUN
   }
 }
 
-// Opening a library may wait for the device, which the calling thread must not do in the middle of a capture of its
-// own.
+// Opening a library may wait for the device. A thread must not do that in the middle of its own capture.
 template <class Status, class Body>
 Status library_open(Status failed, Body&& body, const char* call = __builtin_FUNCTION()) {
   const auto opened = [&] {
@@ -50,8 +49,8 @@ Status library_open(Status failed, Body&& body, const char* call = __builtin_FUN
   return library_call(failed, opened, call);
 }
 
-// Closing one waits for the device, and so breaks every capture that is under way, whichever thread's; what was
-// launched before runs while the handle is still there.
+// Closing a library waits for the device, so it breaks every capture under way, of whichever thread. Work that was
+// launched before runs while the handle still exists.
 template <class Status, class Body>
 Status library_close(Status failed, Body&& body, const char* call = __builtin_FUNCTION()) {
   const std::lock_guard lock(api_mutex());
@@ -67,11 +66,12 @@ Status library_close(Status failed, Body&& body, const char* call = __builtin_FU
   return broken.value_or(status);
 }
 
-// Memory of a library's handle, which the work that is queued through it uses: a graph may run that at any later time.
+// Memory of a library's handle, used by the work that is queued through it. A graph may run that work at any later
+// time.
 using LibraryMemory = std::shared_ptr<const void>;
 
-// `submit` for that work. Queued in a stream it is done when the handle goes, for which CUDA waits; in a graph it has
-// to find the handle alive at every launch.
+// `submit` for that work. Work queued in a stream is done when the handle goes, because CUDA waits for it. Work in a
+// graph must find the handle alive at every launch.
 inline void submit_with(const LibraryMemory& memory, cudaStream_t stream, const char* name,
                         std::function<void()> work) {
   if (!resolve(stream, name).capture) return submit(stream, name, std::move(work));
@@ -83,7 +83,7 @@ inline void submit_with(const LibraryMemory& memory, cudaStream_t stream, const 
   });
 }
 
-// A real library leaves its own values in all of the workspace that it asked for.
+// A real library leaves its own values in the whole workspace that it asked for.
 inline void scribble(Operands& operands, void* workspace, std::size_t bytes) {
   if (bytes == 0) return;
   operands.write(workspace, bytes);

@@ -1,6 +1,6 @@
-// cuBLASLt: what descriptors take and refuse, which cuBLASLt itself is asked where there is no GPU, too
-// (CublasLtDescriptors, ctest cudnn_real_codes); layouts and epilogues, which a GPU has to agree on; and what the
-// emulation holds its caller to (CublasLtOnCpu).
+// Tests cuBLASLt: which descriptors it accepts and refuses, which the real cuBLASLt is also asked without a GPU
+// (CublasLtDescriptors, ctest cudnn_real_codes); layouts and epilogues, on which a GPU must agree; and the emulation's
+// checks of its caller (CublasLtOnCpu).
 
 #include <cublasLt.h>
 
@@ -40,7 +40,7 @@ struct Product {
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   cudaDataType_t type = CUDA_R_32F;
   float alpha = 1, beta = 0;
-  std::uint32_t alignment = 16;    // promised of every operand
+  std::uint32_t alignment = 16;    // promised for every operand
   std::uint64_t workspace = 8192;  // offered, in bytes
 };
 
@@ -58,7 +58,7 @@ class CublasLtCudaTest : public LibraryTest {
     LibraryTest::TearDown();
   }
 
-  // Makes the descriptors and asks for an algorithm.
+  // Creates the descriptors and asks for an algorithm.
   cublasStatus_t choose(const Product& product) {
     undo();
     EXPECT_EQ(cublasLtMatmulDescCreate(&description_, product.compute, CUDA_R_32F), CUBLAS_STATUS_SUCCESS);
@@ -81,7 +81,7 @@ class CublasLtCudaTest : public LibraryTest {
     return cublasLtMatmulAlgoGetHeuristic(handle_, description_, a_, b_, d_, d_, preference_, 1, &chosen_, &count);
   }
 
-  // The product of the chosen algorithm, with a workspace of its own.
+  // Runs the chosen algorithm with a workspace of its own.
   cublasStatus_t run(const float* a, const float* b, float* d, const float* bias = nullptr) {
     describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     return run_in(memory(std::max<std::size_t>(chosen_.workspaceSize, 4) / 4), chosen_.workspaceSize, a, b, d);
@@ -127,13 +127,13 @@ class CublasLtCudaTest : public LibraryTest {
   float alpha_ = 1, beta_ = 0;
 };
 
-// What the emulation adds to find misuse.
+// The emulation's own checks, which find misuse.
 class CublasLtOnCpuTest : public CublasLtCudaTest {};
 
 constexpr std::uint64_t kM = 3, kN = 4, kK = 5;
 const Product kPlain{.a = matrix(kM, kK), .b = matrix(kK, kN), .d = matrix(kM, kN)};
 
-// op(A) op(B) at (i, j), of the matrices in memory.
+// op(A) op(B) at (i, j), computed from the matrices in memory.
 double element(const Product& p, const Values& a, const Values& b, std::uint64_t i, std::uint64_t j) {
   double sum = 0;
   for (std::uint64_t q = 0; q < kK; ++q) {
@@ -144,7 +144,7 @@ double element(const Product& p, const Values& a, const Values& b, std::uint64_t
   return sum;
 }
 
-// Whether anything computes with it is asked when an algorithm is chosen.
+// Descriptors hold any values. Whether they can be computed is decided when an algorithm is chosen.
 TEST(CublasLtDescriptorsTest, HoldWhateverTheyAreGiven) {
   cublasLtMatrixLayout_t layout = nullptr;
   for (const Matrix& odd : {Matrix{0, 4, 3, 0}, Matrix{3, 4, 2, 0}, Matrix{3, 4, -1, 0}}) {
@@ -208,7 +208,7 @@ TEST_F(CublasLtCudaTest, TransposesOrdersAndLeadingDimensions) {
     float* const d = device(before);
     ASSERT_EQ(choose(p), CUBLAS_STATUS_SUCCESS);
     ASSERT_EQ(run(device(a), device(b), d), CUBLAS_STATUS_SUCCESS);
-    std::vector<double> expected(before.begin(), before.end());  // between the columns nothing is written
+    std::vector<double> expected(before.begin(), before.end());  // nothing is written between the columns
     for (std::uint64_t i = 0; i < kM; ++i) {
       for (std::uint64_t j = 0; j < kN; ++j) expected[p.d.at(i, j)] = element(p, a, b, i, j);
     }
@@ -272,7 +272,7 @@ TEST_F(CublasLtCudaTest, BiasGradients) {
   }
 }
 
-// The real one is only allowed to.
+// The real one may round, but need not.
 TEST_F(CublasLtOnCpuTest, Tf32KeepsTenBitsOfFactors) {
   const float* const a = device(std::vector<float>(kM * kK, 1 + 0x1p-12f));
   const float* const b = device(std::vector<float>(kK * kN, 1.0f));
@@ -463,7 +463,7 @@ TEST_F(CublasLtOnCpuDeathTest, ALeadingDimensionThatLeavesTheMemoryLosesTheDevic
 
 TEST_F(CublasLtOnCpuDeathTest, AnOutputThatOverlapsAnInputLosesTheDevice) {
   ASSERT_EQ(choose(kPlain), CUBLAS_STATUS_SUCCESS);
-  constexpr std::size_t kBehind = 16;  // A's 15 elements, and aligned
+  constexpr std::size_t kBehind = 16;  // beyond A's 15 elements, and aligned
   float* const a = device(random(kBehind + kM * kN));
   const float* const b = device(random(kK * kN));
   EXPECT_EXIT(

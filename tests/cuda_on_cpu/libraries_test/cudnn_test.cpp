@@ -1,6 +1,6 @@
-// cuDNN: what descriptors take and refuse, which cuDNN itself is asked where there is no GPU, too (CudnnDescriptors,
-// ctest cudnn_real_codes); formats and windows are honoured, and what does not fit is refused, on which a GPU has to
-// agree; and what the emulation adds to find misuse, or does not compute (CudnnOnCpu).
+// Tests cuDNN: which descriptors it accepts and refuses, which the real cuDNN is also asked without a GPU
+// (CudnnDescriptors, ctest cudnn_real_codes); that formats and windows are honoured and misfits are refused, on which a
+// GPU must agree; and what the emulation adds to find misuse, or does not compute (CudnnOnCpu).
 
 #include <cudnn.h>
 
@@ -15,7 +15,7 @@
 namespace cuda_on_cpu::test {
 namespace {
 
-// Images (n, c, h, w) or filters (k, c, h, w), as cuDNN counts them.
+// Images (n, c, h, w) or filters (k, c, h, w), in cuDNN's order.
 struct Shape {
   int n, c, h, w;
 
@@ -30,7 +30,7 @@ struct Window {
   int pad_h = 0, pad_w = 0, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
 };
 
-// cuDNN's descriptors, which need no device.
+// cuDNN's descriptors. They need no device.
 class Descriptors {
  protected:
   Descriptors() {
@@ -59,7 +59,7 @@ class Descriptors {
     return cudnnSetConvolution2dDescriptor(convolution_, window.pad_h, window.pad_w, window.stride_h, window.stride_w,
                                            window.dilation_h, window.dilation_w, mode, compute);
   }
-  // Everything of a convolution, in one format.
+  // Sets all of a convolution's descriptors, in one format.
   void set_all(const Shape& x, const Shape& w, const Shape& y, const Window& window,
                cudnnTensorFormat_t format = CUDNN_TENSOR_NHWC) {
     EXPECT_EQ(set(x_, x, format), CUDNN_STATUS_SUCCESS);
@@ -79,7 +79,7 @@ class Descriptors {
   cudnnPoolingDescriptor_t pooling_ = nullptr;
 };
 
-// Without a device.
+// Needs no device.
 class CudnnDescriptorsTest : public ::testing::Test, protected Descriptors {};
 
 class CudnnCudaTest : public LibraryTest, protected Descriptors {
@@ -119,14 +119,14 @@ class CudnnCudaTest : public LibraryTest, protected Descriptors {
   const float one_ = 1, zero_ = 0;
 };
 
-// What the emulation adds to find misuse.
+// The emulation's own checks, which find misuse.
 class CudnnOnCpuTest : public CudnnCudaTest {};
 
 const Shape kX{2, 3, 7, 6}, kW{4, 3, 3, 2};
 const Window kWindow{.pad_h = 1, .pad_w = 2, .stride_h = 2, .stride_w = 3, .dilation_h = 2, .dilation_w = 1};
 const Shape kY{2, 4, 3, 3};  // (7 + 2 - 5) / 2 + 1, (6 + 4 - 2) / 3 + 1
 
-// f(index in x, in w, in y) of each product, in the given format.
+// Calls f(index in x, in w, in y) for each product, in the given format.
 template <class F>
 void for_each_product(cudnnTensorFormat_t format, F&& f) {
   for (int n = 0; n < kY.n; ++n)
@@ -178,7 +178,7 @@ TEST_F(CudnnCudaTest, ConvolutionsHonourFormatStridePadAndDilation) {
   }
 }
 
-// The real one is only allowed to.
+// The real one may round, but need not.
 TEST_F(CudnnOnCpuTest, WithoutFmaMathOperandsAreRounded) {
   const Shape one{1, 1, 1, 1};
   set_all(one, one, one, {});
@@ -250,7 +250,7 @@ TEST_F(CudnnDescriptorsTest, RefuseWhatIsNoneOfTheirNames) {
   EXPECT_EQ(set_pooling(CUDNN_POOLING_MAX, 2, 0, 1, static_cast<cudnnNanPropagation_t>(kNone)), CUDNN_STATUS_BAD_PARAM);
 }
 
-// Whether anything computes with it is asked later.
+// Whether they can be computed is decided later.
 TEST_F(CudnnDescriptorsTest, HoldMoreThanIsComputed) {
   for (const auto type : {CUDNN_DATA_DOUBLE, CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16, CUDNN_DATA_INT8}) {
     EXPECT_EQ(set(x_, kX, CUDNN_TENSOR_NHWC, type), CUDNN_STATUS_SUCCESS) << type;
@@ -278,7 +278,7 @@ TEST_F(CudnnDescriptorsTest, NoDescriptorIsRefusedButMayBeDestroyed) {
   EXPECT_EQ(cudnnDestroyPoolingDescriptor(nullptr), CUDNN_STATUS_SUCCESS);
 }
 
-// Of the calls with a handle cuDNN's reference names the categories of its codes alone.
+// For calls with a handle, cuDNN's reference names only the categories of its codes.
 int category(cudnnStatus_t status) { return CUDNN_STATUS_CATEGORY(static_cast<int>(status)); }
 
 TEST_F(CudnnCudaTest, ConvolutionsRefuseWhatDoesNotFit) {
@@ -408,7 +408,7 @@ TEST_F(CudnnCudaTest, PoolingRefusesWhatDoesNotFit) {
   }
   ASSERT_EQ(set(y_, {1, 1, 2, 2}), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(category(pool(nullptr, y)), CUDNN_STATUS_BAD_PARAM);
-  // Of the gradient's pairs, value and gradient lie alike.
+  // In each of the backward pass's pairs, value and gradient must have the same layout.
   ASSERT_EQ(set(other_, {1, 1, 2, 1}), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(category(cudnnPoolingBackward(handle_, pooling_, &one_, y_, y, other_, y, x_, x, &zero_, x_, y)),
             CUDNN_STATUS_BAD_PARAM);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the tests of the emulated libraries share: device memory on a stream.
+// Shared code of the tests of the emulated libraries: device memory on a stream.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -17,8 +17,7 @@ namespace cuda_on_cpu::test {
 
 using Values = std::vector<float>;
 
-// Whether this is the emulation, whose sums are double and rounded once; a GPU's are float, in an order of
-// its own.
+// Whether this is the emulation, which sums in double and rounds once. A GPU sums in float, in an order of its own.
 inline bool emulated() {
   cudaDeviceProp properties{};
   EXPECT_EQ(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
@@ -33,7 +32,7 @@ inline void expect_close(const Values& actual, const std::vector<double>& expect
   }
 }
 
-// Each ends what it has started, so nothing is left at exit.
+// Each test ends what it has started, so nothing is left at exit.
 class LibraryTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -47,7 +46,7 @@ class LibraryTest : public ::testing::Test {
     EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
   }
 
-  // Nothing in it counts as written.
+  // Returns memory in which nothing counts as written.
   float* memory(std::size_t count) {
     void* data = nullptr;
     EXPECT_EQ(cudaMalloc(&data, count * sizeof(float)), cudaSuccess);
@@ -67,15 +66,15 @@ class LibraryTest : public ::testing::Test {
     EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess) << cudaGetErrorString(cudaPeekAtLastError());
     return values;
   }
-  // In [-1, 1), of 12 bits: sums of products of two of them are exact in double.
+  // Values in [-1, 1) of 12 bits. Sums of products of two of them are exact in double.
   Values random(std::size_t count) {
     Values values(count);
     for (float& value : values) value = static_cast<float>(random_() % 4096) / 2048.0f - 1.0f;
     return values;
   }
 
-  // Waits, says why that failed, and ends the process with 3 if it did. For EXPECT_EXIT: a device that is
-  // lost stays so.
+  // Waits for the stream and ends the process, with 3 and the reason if that failed. For EXPECT_EXIT, because a lost
+  // device stays lost.
   [[noreturn]] void wait_and_exit() const {
     const cudaError_t code = cudaStreamSynchronize(stream_);
     std::fprintf(stderr, "%s\n", cudaGetErrorString(code));

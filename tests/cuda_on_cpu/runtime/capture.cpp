@@ -26,7 +26,7 @@ void expect_whole(const Capture& capture) {
   }
 }
 
-// All that the origin's last nodes come after: work outside of it would be lost.
+// Whether a member has captured work that the origin's last nodes do not come after. Such work would be lost.
 bool has_unjoined_work(const Capture& capture) {
   const std::vector<bool> joined = capture.graph->at_or_before(capture.origin->frontier);
   return std::any_of(capture.members.begin(), capture.members.end(), [&](const CUstream_st* member) {
@@ -99,7 +99,7 @@ void capture_wait(CUstream_st& stream, CUevent_st& event) {
   if (stream.capture) {
     expect_whole(*stream.capture);
     if (!event.capture) {
-      if (!event.point.queue) return;  // never recorded: nothing to wait for
+      if (!event.point.queue) return;  // never recorded, so it waits for nothing
       break_capture(*stream.capture, cudaErrorStreamCaptureIsolation,
                     "cudaStreamWaitEvent: a capturing stream waits for work from before the capture");
     }
@@ -263,7 +263,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatu
       stream.dependencies.push_back(&stream.capture->graph->nodes[node]);
     }
     if (dependencies != nullptr) *dependencies = stream.dependencies.data();
-    if (edges != nullptr) *edges = nullptr;  // all of them are ordinary ones
+    if (edges != nullptr) *edges = nullptr;  // all edges are ordinary ones
     if (count != nullptr) *count = stream.dependencies.size();
   });
 }

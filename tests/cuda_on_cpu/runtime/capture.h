@@ -1,6 +1,6 @@
 #pragma once
 
-// Stream capture and what CUDA forbids while one is under way.
+// Stream capture, and what CUDA forbids during a capture.
 
 #include <cuda_runtime_api.h>
 
@@ -18,7 +18,7 @@ namespace cuda_on_cpu {
 
 struct Capture {
   cudaGraph_t graph = nullptr;
-  bool owns_graph = true;  // until it has ended: cudaStreamBeginCapture, not cudaStreamBeginCaptureToGraph
+  bool owns_graph = true;  // until it ends; only with cudaStreamBeginCapture, not cudaStreamBeginCaptureToGraph
   CUstream_st* origin = nullptr;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   std::thread::id thread;
@@ -28,37 +28,37 @@ struct Capture {
   bool ended = false;
 };
 
-// Adds the node to the stream's capture, after what the stream has captured so far. Throws CudaError if the
+// Adds the node to the stream's capture, after everything that the stream has captured so far. Throws CudaError if the
 // capture is invalidated.
 void capture_node(CUstream_st& stream, CUgraphNode_st node);
 
-// The event stands for what the stream has captured so far.
+// Makes the event stand for what the stream has captured so far.
 void capture_record(CUstream_st& stream, CUevent_st& event);
 
-// The stream, capturing, meets an event of the same or another capture, or of none.
+// Makes the stream wait for the event. At least one of them belongs to a capture.
 void capture_wait(CUstream_st& stream, CUevent_st& event);
 
-// For calls that CUDA counts as unsafe (they may wait for work that was queued earlier): forbidden during a
-// global capture of any thread, and a thread-local one of the calling thread. Throws CudaError and
-// invalidates the capture.
+// For calls that CUDA counts as unsafe because they may wait for earlier work. They are forbidden during a global
+// capture of any thread and during a thread-local capture of the calling thread. Throws CudaError and invalidates the
+// capture.
 void forbid_during_capture(const char* call);
 
-// For calls that CUDA does not say to be safe in a capture of any mode: forbidden during one of the calling thread.
+// For calls that CUDA does not call safe in a capture of every mode: forbidden during a capture of the calling thread.
 void forbid_in_own_capture(const char* call);
 
-// For waiting: for this stream if it is not null, else for the whole device. Forbidden in every mode.
+// For waiting for this stream, or for the whole device if it is null. Forbidden in every mode.
 void forbid_wait_during_capture(CUstream_st* stream, const char* call);
 
-// For work on the legacy stream, which would have to wait for every stream that is not cudaStreamNonBlocking.
+// For work on the legacy stream, because it would have to wait for every stream that is not cudaStreamNonBlocking.
 void forbid_legacy_during_capture(const char* call);
 
-// For waiting for, or asking about, an event that was recorded in a capture.
+// For waiting for an event that was recorded in a capture, or querying it.
 void forbid_captured_event(CUevent_st& event, const char* call);
 
-// Whether a capture adds to this graph, or to one within a node of it.
+// Whether a capture adds to this graph, or to a graph within one of its nodes.
 bool is_captured_into(const CUgraph_st& graph);
 
-// A stream that goes in the middle of a capture.
+// For a stream that is destroyed in the middle of a capture.
 void leave_capture(CUstream_st& stream);
 
 }  // namespace cuda_on_cpu

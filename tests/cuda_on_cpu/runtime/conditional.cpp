@@ -27,10 +27,10 @@ struct Condition {
 
   bool in_force = false;
   std::optional<unsigned int> value = {};
-  giro::simt::Operation setter = 0, reader = 0;  // the last ones
+  giro::simt::Operation setter = 0, reader = 0;  // the last operations that set and read it
 };
 
-// Behind handle i + 1: there is no call that destroys one.
+// Handle i + 1 stands for condition i. No call destroys one.
 std::deque<Condition>& conditions() {
   static auto* const conditions = new std::deque<Condition>;
   return *conditions;
@@ -68,7 +68,7 @@ unsigned int value_of(cudaGraphConditionalHandle handle) {
   return *condition.value;
 }
 
-// Of the graph and the graphs within its nodes.
+// Visits the graph and the graphs within its nodes.
 void for_each_graph(const CUgraph_st& graph, const std::function<void(const CUgraph_st&)>& body) {
   body(graph);
   for (const CUgraphNode_st& node : graph.nodes) {
@@ -84,7 +84,7 @@ bool has_node(cudaGraphConditionalHandle handle) {
   return found;
 }
 
-// The body to run for this value, or null.
+// The body to run for this value, or null if none does.
 const CUgraph_st* body_for(const CUgraphNode_st& node, unsigned int value) {
   std::size_t body = value;
   if (node.condition_type != cudaGraphCondTypeSwitch) body = value != 0 ? 0 : 1;
@@ -92,7 +92,7 @@ const CUgraph_st* body_for(const CUgraphNode_st& node, unsigned int value) {
 }
 
 const char* forbidden_in_body(const CUgraphNode_st& node) {
-  // NCCL then adds event and host nodes to what it captures.
+  // Unless it is 0, NCCL adds event and host nodes to what it captures.
   const char* const mixing = std::getenv("NCCL_GRAPH_MIXING_SUPPORT");
   if (node.collective && !(mixing != nullptr && std::string_view(mixing) == "0")) {
     return "NCCL's work, unless NCCL_GRAPH_MIXING_SUPPORT is 0,";

@@ -1,7 +1,7 @@
 #pragma once
 
-// Conditional nodes: IF, WHILE and SWITCH. A handle stands for a variable that kernels of the graph set and
-// one node reads, to choose which of its bodies runs, or whether to go on.
+// Conditional nodes: IF, WHILE and SWITCH. A handle stands for a variable that kernels of the graph set. One node reads
+// it to choose which of its bodies runs, or whether to go on.
 
 #include <cuda_runtime_api.h>
 
@@ -16,17 +16,17 @@ namespace cuda_on_cpu {
 
 bool has_conditionals(const CUgraph_st& graph);
 
-// A new node with empty bodies, to be added to this graph. Throws CudaError(cudaErrorInvalidValue).
+// Returns a new node with empty bodies, to be added to this graph. Throws CudaError(cudaErrorInvalidValue).
 CUgraphNode_st conditional_node(const CUgraph_st& graph, const cudaConditionalNodeParams& wanted, const char* call);
 
-// What CUDA checks when a graph is instantiated: what its bodies hold, that each handle has its node, that no
-// other instance exists. Throws CudaError.
+// The checks that CUDA makes when a graph is instantiated: the contents of bodies, that each handle has its node, and
+// that no other instance exists. Throws CudaError.
 void check_conditionals(const CUgraph_st& graph, const char* call);
 
 void run_conditional(const CUgraphNode_st& node, Place place);
 
-// While a launch runs, kernels can set its graph's handles; they start with their default values, or with
-// none.
+// While a launch runs, kernels can set the handles of its graph. The handles start with their default values, or
+// without a value.
 class ConditionsInForce {
  public:
   explicit ConditionsInForce(const CUgraph_st& program);

@@ -1,6 +1,5 @@
-// Copies and fills. All of them are queued, those between the device and pageable memory too: CUDA does not
-// say when it reads or writes that, so the emulation does it as late as it can. cudaMemcpyAsync within the
-// host is synchronous.
+// Copies and fills. All are queued, also between the device and pageable memory: CUDA does not say when it reads or
+// writes pageable memory, so the emulation does it as late as it can. cudaMemcpyAsync within the host is synchronous.
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -61,7 +60,7 @@ void check(const Copy& copy, cudaMemcpyKind kind) {
   inject(Injection::copy, cudaErrorInvalidValue, copy.call);
 }
 
-// In queued work.
+// Runs as queued work.
 void run(const Copy& copy) {
   check_range(copy.to, copy.bytes, copy.call);
   check_range(copy.from, copy.bytes, copy.call);
@@ -76,8 +75,8 @@ void submit_copy(const Copy& copy, cudaStream_t stream) {
       stream, copy.call, [=] { run(copy); }, cudaGraphNodeTypeMemcpy, copy.uses_pageable_memory());
 }
 
-// From pageable memory to the device: when the call returns the source has been read, and nothing says that
-// the target has been written.
+// Copies from pageable memory to the device. When the call returns the source has been read, but the target need not
+// have been written.
 void submit_staged(const Copy& copy) {
   if (copy.bytes == 0) return;
   const auto staged = std::make_shared<std::vector<char>>(copy.bytes);
@@ -125,7 +124,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   });
 }
 
-// What it waits for: CUDA Runtime API, "API synchronization behavior".
+// What this call waits for is in CUDA Runtime API, "API synchronization behavior".
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   return api([&] {
     const Copy copy{to, from, bytes, "cudaMemcpy"};
@@ -141,7 +140,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
   return api([&] { submit_fill(to, value, bytes, stream, "cudaMemsetAsync"); });
 }
 
-// Returns before the fill is done, but of pinned memory.
+// Returns before the fill is done, except for pinned memory.
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   return api([&] {
     forbid_during_capture("cudaMemset");

@@ -1,4 +1,4 @@
-// The one device there is: the limits of compute capability 8.0, and "emulated" for a name.
+// The only device. It has the limits of compute capability 8.0 and is called "emulated".
 
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
@@ -30,7 +30,7 @@ void expect_device(int device, const char* call) {
 cudaDeviceProp properties() {
   cudaDeviceProp p{};
   std::strcpy(p.name, "emulated");
-  // Each process has a GPU of its own, unless it is told to say otherwise.
+  // Each process has its own GPU, unless this variable names another.
   const char* const uuid = std::getenv("GIRO_CUDA_ON_CPU_UUID");
   const int gpu = uuid != nullptr ? std::atoi(uuid) : getpid();
   std::memcpy(p.uuid.bytes, &gpu, sizeof gpu);
@@ -155,7 +155,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return api([&] { *version = CUDART_VERSION; });
 }
 
-// No profiler listens.
+// There is no profiler.
 cudaError_t cudaProfilerStart() {
   return api([] {});
 }

@@ -57,7 +57,7 @@ const Description* describe(cudaError_t code) {
 
 struct LastError {
   cudaError_t code = cudaSuccess;
-  std::map<cudaError_t, std::string> texts;  // what cudaGetErrorString says here, for codes this thread has met
+  std::map<cudaError_t, std::string> texts;  // the texts of cudaGetErrorString for codes that this thread has met
 };
 LastError& last_error() {
   static thread_local LastError last;
@@ -151,7 +151,7 @@ const char* cudaGetErrorName(cudaError_t code) {
   return description != nullptr ? description->name : "unrecognized error code";
 }
 
-// CUDA's own text, and behind it why the emulation returned the code to this thread the last time.
+// CUDA's own text, followed by why the emulation last returned the code to this thread.
 const char* cudaGetErrorString(cudaError_t code) {
   const auto& texts = last_error().texts;
   if (const auto found = texts.find(code); found != texts.end()) return found->second.c_str();

@@ -10,8 +10,8 @@
 
 namespace cuda_on_cpu {
 
-// Thrown inside the emulation, by calls and by queued work. No exception leaves an entry point: `api` turns
-// it into the code that the call returns, and keeps `why` for cudaGetErrorString.
+// Thrown inside the emulation by calls and by queued work. No exception leaves an entry point: `api` turns it into the
+// code that the call returns, and keeps `why` for cudaGetErrorString.
 struct CudaError {
   cudaError_t code;
   std::string why;
@@ -19,23 +19,22 @@ struct CudaError {
 
 [[noreturn]] void fail(cudaError_t code, std::string why);
 
-// Makes the error the calling thread's last one and returns its code.
+// Makes this error the calling thread's last one and returns its code.
 cudaError_t report(const CudaError& error);
 
-// A failure of queued work loses the device: as on a GPU, every later call returns that error.
+// When queued work fails, the device is lost: as on a GPU, every later call returns that error.
 void lose_device(const CudaError& error);
 bool device_is_lost();
-// Programs pass over what freeing returns: that alone does not count as having reported the failure.
+// Programs ignore the status of calls that free, so with `reports` false the failure does not count as reported.
 void throw_if_lost(bool reports = true);
 
-// At exit: the failure of queued work that no call has returned, or nothing.
+// At exit: the failure of queued work that no call has returned, or an empty string.
 std::string unreported_failure();
 
 // While a host function runs, CUDA's calls are refused with cudaErrorNotPermitted.
 void forbid_in_host_function();
 
-// One call at a time, whichever thread makes it. Queued work runs under it too, but while it waits for
-// another process.
+// Allows one call at a time over all threads. Queued work runs under it too, except while it waits for another process.
 class ApiMutex {
  public:
   void lock() {
@@ -46,9 +45,9 @@ class ApiMutex {
     --depth_;
     mutex_.unlock();
   }
-  // Whether it could be had within about that time.
+  // Whether it could lock within about that time.
   bool try_lock_for(std::chrono::milliseconds duration);
-  // For a thread that holds it, however many times over.
+  // For a thread that holds the lock, once or several times.
   void let_others_in(std::chrono::microseconds duration);
 
  private:
@@ -57,7 +56,7 @@ class ApiMutex {
 };
 ApiMutex& api_mutex();
 
-// The body of an entry point, which is `call`.
+// The body of the entry point `call`.
 template <class Body>
 cudaError_t api(Body&& body, const char* call = __builtin_FUNCTION()) {
   const std::lock_guard lock(api_mutex());
@@ -72,7 +71,7 @@ cudaError_t api(Body&& body, const char* call = __builtin_FUNCTION()) {
   }
 }
 
-// The same for what destroys or frees: done on a lost device too, so that it does not count as a leak.
+// The same for calls that destroy or free. They also work on a lost device, so that nothing counts as a leak.
 template <class Body>
 cudaError_t api_of_release(Body&& body) {
   const std::lock_guard lock(api_mutex());

@@ -32,7 +32,7 @@ bool is_collective(const CUgraphNode_st& node) {
          });
 }
 
-// Handles of the graphs within its nodes go with it.
+// Removes the handles of the graphs within this graph's nodes.
 void close_account(const CUgraph_st& graph) {
   for (const CUgraphNode_st& node : graph.nodes) {
     for (const auto& nested : node.graphs) {
@@ -113,7 +113,7 @@ std::vector<bool> CUgraph_st::at_or_before(const std::vector<std::size_t>& some)
 void CUgraph_st::run(const Place& launch) const {
   std::vector<std::size_t> waits_for(nodes.size()), ready;
   std::vector<std::vector<std::size_t>> followers(nodes.size());
-  const CUgraphNode_st* last_collective = nullptr;  // all processes run these in the order of their capture
+  const CUgraphNode_st* last_collective = nullptr;  // all processes run collectives in the order of their capture
   for (const CUgraphNode_st& node : nodes) {
     std::vector<std::size_t> after = node.after;
     if (is_collective(node)) {
@@ -295,7 +295,7 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t* nodes, std::s
       *count = graph.nodes.size();
       return;
     }
-    // CUDA fills what is left of a longer array with null, and then says how many nodes there are.
+    // CUDA fills the rest of a longer array with null and then returns the number of nodes.
     for (std::size_t i = 0; i < *count; ++i) nodes[i] = i < graph.nodes.size() ? &graph.nodes[i] : nullptr;
     *count = std::min(*count, graph.nodes.size());
   });
@@ -320,7 +320,7 @@ cudaError_t cudaGraphGetEdges(cudaGraph_t handle, cudaGraphNode_t* from, cudaGra
         ++edges;
       }
     }
-    // As for nodes.
+    // The same as for nodes.
     if (from != nullptr) {
       for (std::size_t i = edges; i < *count; ++i) from[i] = to[i] = nullptr;
       edges = std::min(edges, *count);
@@ -364,7 +364,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
   });
 }
 
-// Nothing is left to prepare before the first launch; it only takes its place in the stream.
+// A graph needs no preparation before its first launch, so this only takes its place in the stream.
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t handle) {
   return api([&] {
     expect_alive(kGraphExec, exec, "cudaGraphUpload");

@@ -1,8 +1,7 @@
 #pragma once
 
-// Graphs. A node's work is whatever a stream would have run, its arguments copied into it, or a graph of its
-// own. An executable graph is a copy, and runs its nodes in a different one of the orders that its edges
-// allow at every launch.
+// Graphs. A node's work is what a stream would have run, with copies of the arguments, or a graph of its own. An
+// executable graph is a copy. At every launch it runs its nodes in a different order among those that its edges allow.
 
 #include <cuda_runtime_api.h>
 
@@ -21,37 +20,37 @@ struct CUgraphNode_st {
   std::function<void()> work{};      // none: an empty node, or one that holds graphs
   std::vector<std::size_t> after{};  // numbers of earlier nodes
   bool touches_pageable_memory = false;
-  bool collective = false;                            // other processes take part in it
+  bool collective = false;                            // other processes take part
   std::vector<std::shared_ptr<CUgraph_st>> graphs{};  // the child graph, or the conditional node's bodies
   cudaGraphConditionalHandle condition = 0;
   cudaGraphConditionalNodeType condition_type{};
-  std::vector<cudaGraph_t> bodies{};  // `graphs` of a conditional node, for the program to fill
+  std::vector<cudaGraph_t> bodies{};  // `graphs` of a conditional node, for the program to fill in
 
   // Set by CUgraph_st::add.
   CUgraph_st* graph = nullptr;
   std::size_t number = 0;
-  std::shared_ptr<const std::vector<bool>> preceding{};  // of each earlier node, whether it must run before this one
+  std::shared_ptr<const std::vector<bool>> preceding{};  // for each earlier node: whether it must run before this one
 };
 
 struct CUgraph_st {
   std::deque<CUgraphNode_st> nodes;
-  const CUgraph_st* parent = nullptr;  // the graph whose node holds this one
+  const CUgraph_st* parent = nullptr;  // the graph with the node that holds this one
   std::vector<cudaGraphConditionalHandle> conditions;
-  std::weak_ptr<void> instance;  // CUgraphExec_st::existence of the last one
+  std::weak_ptr<void> instance;  // CUgraphExec_st::existence of the latest instance
 
   CUgraphNode_st& add(CUgraphNode_st node);
   std::unique_ptr<CUgraph_st> clone() const;
 
-  // Each node is an operation of its own; `launch` is where the graph itself stands.
+  // Runs each node as an operation of its own. `launch` is the place of the graph itself.
   void run(const cuda_on_cpu::Place& launch) const;
 
-  // Of every node, whether it is one of these or must run before one of them.
+  // For every node: whether it is one of these or must run before one of them.
   std::vector<bool> at_or_before(const std::vector<std::size_t>& some) const;
 };
 
 struct CUgraphExec_st {
   std::shared_ptr<const CUgraph_st> program;
-  cuda_on_cpu::Point last_launch{};  // launches of the same graph come one after the other
+  cuda_on_cpu::Point last_launch{};  // launches of the same graph run one after the other
   std::shared_ptr<void> existence = std::make_shared<char>();
 };
 
@@ -60,14 +59,14 @@ namespace cuda_on_cpu {
 cudaGraph_t create_graph();
 void destroy(cudaGraph_t graph);
 
-// The graph behind the handle: one that the program owns, or one within a node. Throws
+// The graph of the handle: one that the program owns, or one within a node. Throws
 // CudaError(cudaErrorInvalidResourceHandle).
 CUgraph_st& resolve(cudaGraph_t graph, const char* call);
 
-// A graph within a node becomes a handle that the program may use.
+// Makes a graph within a node a handle that the program may use.
 cudaGraph_t hand_out(const std::shared_ptr<CUgraph_st>& nested);
 
-// The numbers of these nodes of the graph, which a call names as dependencies. Throws CudaError.
+// The numbers of the graph's nodes that a call names as dependencies. Throws CudaError.
 std::vector<std::size_t> numbers(const CUgraph_st& graph, const cudaGraphNode_t* nodes, const cudaGraphEdgeData* edges,
                                  std::size_t count, const char* call);
 

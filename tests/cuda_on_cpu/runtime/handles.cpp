@@ -20,23 +20,23 @@ namespace {
 
 struct Account {
   struct Entry {
-    std::uint64_t number;  // the how-manieth of its kind
+    std::uint64_t number;  // counts the handles of its kind
     std::size_t bytes;
   };
   std::map<std::pair<std::string_view, const void*>, Entry> live;
   std::map<std::string_view, std::uint64_t> created;
 };
 
-// Never destroyed: the program's own static objects give their handles back late.
+// Never destroyed, because the program's static objects give their handles back late.
 Account& account() {
   static Account* const account = new Account;
   return *account;
 }
 
-// Runs after the program's static objects are gone, since the program is linked against this library.
+// Runs after the program's static objects are destroyed, because the program is linked against this library.
 __attribute__((destructor)) void check_at_exit() {
-  // What is left may have failed on a GPU by now. The thread that runs host functions may be at it, or stuck
-  // in one.
+  // The remaining work might already have failed on a GPU, so it runs now. The thread that runs host functions may hold
+  // the lock, or be stuck in a host function.
   if (api_mutex().try_lock_for(std::chrono::seconds(10))) run_what_is_left();
   const std::string leaks = leak_report(), failure = unreported_failure();
   const char* const mode = std::getenv("GIRO_CUDA_ON_CPU_LEAKS");

@@ -1,5 +1,5 @@
-// cudaLaunchHostFunc. A host function is work like any other and runs late, when a call waits for it; but a program may
-// wait for one without a call of CUDA's.
+// cudaLaunchHostFunc. A host function runs late like all work, when a call waits for it. But a program may also wait
+// for it without a CUDA call.
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 namespace cuda_on_cpu {
 namespace {
 
-bool running = false;  // under the lock, so on this thread
+bool running = false;  // changed under the lock, so this thread runs it
 
 void run(cudaHostFn_t function, void* argument) {
   const DeviceClosed host_code;
@@ -47,7 +47,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t on, cudaHostFn_t function, void* arg
       return capture_node(
           stream, {.name = "host function", .type = cudaGraphNodeTypeHost, .work = [=] { run(function, argument); }});
     }
-    // Its start has the effect of waiting for all that comes before it in the stream.
+    // When it starts, the host counts as having waited for all earlier work in the stream.
     enqueue(stream, "host function", [=](const Place& place) {
       merge(host_clock(), *place.before);
       run(function, argument);

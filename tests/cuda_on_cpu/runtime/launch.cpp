@@ -1,5 +1,5 @@
-// Launches. nvcc's host code registers every kernel by the address of its host stub and by name, and launches
-// it by the stub; the name leads to the translated kernel.
+// Launches. nvcc's host code registers every kernel by name and by the address of its host stub, and launches it by the
+// stub. The name leads to the translated kernel.
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -33,13 +33,13 @@ struct Stub {
   std::size_t dynamic_shared_limit = Limits::kSharedBytes;  // cudaFuncSetAttribute raises it
 };
 
-// Registration runs before main, and deregistration after the program's static objects are gone.
+// Never destroyed: registration runs before main, and deregistration after the program's static objects are gone.
 std::map<const void*, Stub>& stubs() {
   static auto* const stubs = new std::map<const void*, Stub>;
   return *stubs;
 }
 
-// Of kernels that were loaded while the program runs, by name.
+// Kernels that were loaded while the program runs, by name.
 std::map<std::string, Stub>& loaded() {
   static auto* const loaded = new std::map<std::string, Stub>;
   return *loaded;
@@ -79,7 +79,7 @@ cudaError_t code_of(Fault fault) {
   }
 }
 
-// What the emulation finds wrong at once. CUDA has two codes for it.
+// Refuses what the emulation finds wrong at once. CUDA has two codes for it.
 void refuse_bad_configuration(const Kernel& kernel, const Launch& launch, std::size_t shared_limit) {
   const giro::simt::Outcome outcome = giro::simt::check_configuration(kernel, launch, shared_limit);
   if (outcome) return;
@@ -87,7 +87,7 @@ void refuse_bad_configuration(const Kernel& kernel, const Launch& launch, std::s
   fail(shared > shared_limit ? cudaErrorInvalidValue : code_of(outcome.fault), outcome.message);
 }
 
-// The arguments, copied when the launch is queued: what a program does to its own afterwards changes nothing.
+// Copies of the arguments, made when the launch is queued. The program may change its own afterwards.
 struct Arguments {
   std::vector<std::byte> bytes;
   std::vector<void*> pointers;
@@ -115,7 +115,7 @@ void launch(Stub& stub, dim3 grid, dim3 block, void* const* arguments, std::size
   });
 }
 
-// <<<>>> pushes the configuration; the stub that it calls pops it. Per thread, and nested in no case.
+// <<<>>> pushes the configuration, and the stub that it calls pops it. It is per thread and never nested.
 struct Configuration {
   dim3 grid, block;
   std::size_t shared = 0;
@@ -149,7 +149,7 @@ void __cudaRegisterFunction(void**, const char* host_function, char*, const char
   stubs()[host_function].name = name;
 }
 
-// Variables are the translated code's own. Calls that reach them from the host are not emulated.
+// Variables belong to the translated code. Calls that reach them from the host are not emulated.
 void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
 
 unsigned int __cudaPushCallConfiguration(dim3 grid, dim3 block, std::size_t shared, CUstream_st* stream) {

@@ -6,7 +6,7 @@
 
 namespace cuda_on_cpu {
 
-// What launches the kernel of that name, which is no host function's; the same at every call.
+// A handle that launches the kernel of that name, which has no host function. The same handle at every call.
 cudaKernel_t kernel_handle(const std::string& name);
 
 }  // namespace cuda_on_cpu

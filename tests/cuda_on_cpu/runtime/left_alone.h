@@ -4,8 +4,8 @@
 
 namespace cuda_on_cpu {
 
-// Work runs late, when a call waits for it; what a program, or another process, may wait for without a call of CUDA's
-// is run up to this point by a thread of the emulation once it was left alone for half a second.
+// Work runs late, when a call waits for it. A program or another process may also wait without a CUDA call. For such
+// work, a thread of the emulation runs everything up to this point if nothing has run it for half a second.
 void run_if_left_alone(const Point& point);
 
 }  // namespace cuda_on_cpu

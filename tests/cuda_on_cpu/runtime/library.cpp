@@ -1,5 +1,5 @@
-// Libraries: kernels that a program brings as PTX while it runs. They are translated and compiled as those of .cu files
-// are when the emulation is built, into shared objects that the build keeps for the next process.
+// Libraries: kernels that a program brings as PTX while it runs. They are translated and compiled like the kernels of
+// .cu files in the emulation's build. The build keeps the resulting shared objects for later processes.
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -40,7 +40,7 @@ Library& library_of(cudaLibrary_t handle) {
   return *library;
 }
 
-// FNV-1a, twice over: two texts do not meet by chance.
+// FNV-1a, two hashes: two texts do not collide by chance.
 std::string digits_of(const std::string& text) {
   std::uint64_t hashes[2] = {0xcbf29ce484222325u, 0x9ae16a3b2f90404fu};
   for (const char c : text) {
@@ -50,7 +50,7 @@ std::string digits_of(const std::string& text) {
   return fmt::format("{:016x}{:016x}", hashes[0], hashes[1]);
 }
 
-// Runs a shell command without the emulation in it; what it said if it failed, or nothing.
+// Runs a shell command without preloading the emulation. Returns its output if it failed, or an empty string.
 std::string run(const std::string& command, const std::string& log) {
   std::vector<char*> environment;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -70,7 +70,7 @@ std::string run(const std::string& command, const std::string& log) {
   return status == 0 ? "" : said.empty() ? "the command failed: " + command : said;
 }
 
-// Several processes may make the same at a time: each by names of its own, and the last to be done stays.
+// Several processes may compile the same PTX at once. Each uses file names of its own, and the last to finish wins.
 std::string compiled(const std::string& ptx) {
   const std::string folder = CUDA_ON_CPU_COMPILED, path = fmt::format("{}/{}.so", folder, digits_of(ptx));
   if (access(path.c_str(), R_OK) == 0) return path;
@@ -88,7 +88,7 @@ std::string compiled(const std::string& ptx) {
   return path;
 }
 
-// Its kernels register themselves as it is opened. It is never closed: work that is queued may still run them.
+// Opening the object registers its kernels. It is never closed, because queued work may still run them.
 void open(const std::string& ptx) {
   if (dlopen(compiled(ptx).c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
     fail(cudaErrorSharedObjectInitFailed, fmt::format("kernels compiled from PTX: {}", dlerror()));

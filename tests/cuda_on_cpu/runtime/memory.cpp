@@ -29,22 +29,22 @@ namespace {
 constexpr const char* kDeviceMemory = "block of device memory";
 constexpr const char* kPinnedMemory = "block of pinned memory";
 
-constexpr int kFresh = 0xff;  // what new memory is full of, not zeros: a NaN as a float, -1 as an index
+constexpr int kFresh = 0xff;  // fills new memory, rather than zeros: a NaN as a float, -1 as an index
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kHeapBytes = std::size_t{1} << 40;  // of addresses, not of memory
+constexpr std::size_t kHeapBytes = std::size_t{1} << 40;  // addresses, not memory
 
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// Memory is cut from one range of reserved addresses, front to back, a closed page between blocks.
-// Queued work opens the blocks that it names.
+// Memory is taken from one range of reserved addresses, front to back, with a closed page between blocks. Queued work
+// opens the blocks that it names.
 struct Heap {
   char* base = nullptr;
-  char* top = nullptr;  // end of what was ever given out
+  char* top = nullptr;  // end of everything given out so far
   std::size_t used = 0;
   int working = 0;             // nested DeviceAccess
-  std::vector<Block*> opened;  // meanwhile
+  std::vector<Block*> opened;  // by queued work, while it runs
 };
-Heap& heap = *new Heap;  // never destroyed: work that is left runs at exit
+Heap& heap = *new Heap;  // never destroyed: remaining work runs at exit
 
 std::map<const char*, Block>& blocks() {  // never destroyed: static objects of the program free late
   static auto* const blocks = new std::map<const char*, Block>;
@@ -52,7 +52,7 @@ std::map<const char*, Block>& blocks() {  // never destroyed: static objects of 
 }
 std::uint64_t allocations = 0;
 
-// Freed blocks, the earliest first, that work which was queued before may use.
+// Freed blocks, the earliest first. Work that was queued before the free may use them.
 struct Freed {
   char* begin;
   std::vector<Point> users;
@@ -67,7 +67,8 @@ bool in_heap(const void* address) {
   return heap.base != nullptr && p >= heap.base && p < heap.base + kHeapBytes;
 }
 
-// Host code that touches device memory is told so before it dies. Only calls that a signal handler may make.
+// Reports host code that touches device memory before the process dies. Makes only calls that a signal handler may
+// make.
 struct sigaction earlier_action;
 
 void say(const char* text) { (void)!write(STDERR_FILENO, text, std::strlen(text)); }
@@ -91,11 +92,11 @@ void on_segmentation_fault(int signal, siginfo_t* info, void*) {
       say("\n");
     }
   }
-  // The faulting access runs again, and meets whoever handled this before.
+  // The faulting access runs again and meets the earlier handler.
   sigaction(signal, &earlier_action, nullptr);
 }
 
-// To the queued work that runs: it was queued after the block was freed.
+// Whether the running queued work was queued after the block was freed.
 bool is_freed(const Block& block) { return block.freed_at > 0 && current_entry() > block.freed_at; }
 
 void open(Block& block);
@@ -167,7 +168,7 @@ void give_back(const Block& block) {
   if (block.kind == Block::Kind::device) heap.used -= block.bytes;
 }
 
-// The memory goes back; the addresses stay taken, and closed for good.
+// Returns the memory. The addresses stay taken and closed.
 void unmap(const Block& gone) {
   std::erase(heap.opened, &gone);
   const Block block = gone;

@@ -7,9 +7,9 @@
 
 namespace cuda_on_cpu {
 
-// The memory CUDA knows: device memory, which host code cannot touch (the pages are closed but while queued
-// work runs; a host access ends the process, naming the block), and pinned host memory, open to both.
-// Addresses are never given out twice, so what was freed stays recognisable.
+// The memory that CUDA knows: device memory and pinned host memory. Host code cannot touch device memory: its pages are
+// open only while queued work runs, and a host access ends the process and names the block. Pinned memory is open to
+// both. Addresses are never given out twice, so freed memory stays recognisable.
 
 struct Pool;
 
@@ -18,39 +18,39 @@ struct Block {
   char* begin;
   std::size_t bytes;
   Kind kind;
-  std::uint64_t number;          // the how-manieth allocation of the process
-  std::shared_ptr<Pool> pool{};  // that it is taken from, or null
-  bool free_is_queued = false;   // no new work may name it; what was queued before may
-  std::uint64_t freed_at = 0;    // by a call that CUDA waits in: last_entry() then
-  bool open = false;             // to queued work, if it is closed to the host
+  std::uint64_t number;          // counts the process's allocations
+  std::shared_ptr<Pool> pool{};  // the pool that it is taken from, or null
+  bool free_is_queued = false;   // no new work may name it; work queued before may
+  std::uint64_t freed_at = 0;    // last_entry() when a call that waits in CUDA freed it
+  bool open = false;             // whether queued work can touch it, if it is closed to the host
 };
 
-// A new block, on the account. Throws CudaError(cudaErrorMemoryAllocation), in the call's name.
+// Adds a block and enters it in the account. Throws CudaError(cudaErrorMemoryAllocation) with the name of the call.
 Block& add_block(std::size_t bytes, Block::Kind kind, const char* call);
 
-// Closes the block and takes it off the account, at once.
+// Closes the block and removes it from the account, at once.
 void remove_block(const Block& block);
 
-// cudaFree and cudaFreeHost wait for the device; but a program that counts on more than that the memory stays
-// until its users are done has forgotten a wait. So nothing runs then: the block is closed to the program and
-// to work that is queued later, and goes once what was queued before has run.
+// cudaFree and cudaFreeHost wait for the device. A program may count on the memory staying until its users are done,
+// but if it counts on more, it has forgotten a wait. So these calls run nothing: the block is closed to the program and
+// to later work, and goes once all earlier work has run.
 void remove_freed_memory();
 
-// A block whose free is queued is no leak.
+// Removes a block from the account when its free is queued, because it is no leak.
 void take_off_account(const Block& block);
 
-// The live block that begins there. Throws CudaError(cudaErrorInvalidValue), in the call's name.
+// The live block that begins at this address. Throws CudaError(cudaErrorInvalidValue) with the name of the call.
 Block& block_at(void* begin, const char* call);
 
-// The live block that the address lies in, or null: pageable host memory, or freed.
+// The live block that contains the address, or null for pageable host memory and freed memory.
 Block* find_block(const void* address);
 
-// Throws CudaError(cudaErrorInvalidValue) if [begin, begin + bytes) starts in a block and does not end in it,
-// or lies in device memory that is not allocated. Host memory that CUDA does not know passes: nobody can
-// check it. Queued work calls it before it touches the memory, which it opens.
+// Throws CudaError(cudaErrorInvalidValue) if [begin, begin + bytes) starts in a block but does not end in it, or lies
+// in device memory that is not allocated. Other host memory passes, because it cannot be checked. Queued work calls
+// this before it touches the memory, and the call opens the block.
 void check_range(const void* begin, std::size_t bytes, const char* call);
 
-// Device memory is closed again while one of these lives: host functions are host code.
+// Closes device memory again while an object lives, because host functions are host code.
 class DeviceClosed {
  public:
   DeviceClosed();
@@ -62,7 +62,7 @@ class DeviceClosed {
   int working_;
 };
 
-// Device memory can be opened while one of these lives. Only queued work holds one.
+// Device memory can be opened while an object lives. Only queued work holds one.
 class DeviceAccess {
  public:
   DeviceAccess();
@@ -71,7 +71,7 @@ class DeviceAccess {
   DeviceAccess& operator=(const DeviceAccess&) = delete;
 };
 
-constexpr std::size_t kDeviceBytes = std::size_t{8} << 30;  // what the device is said to have
+constexpr std::size_t kDeviceBytes = std::size_t{8} << 30;  // the size that the device reports
 
 std::size_t free_device_bytes();
 

@@ -7,7 +7,7 @@ namespace {
 
 std::vector<Place>& places();
 
-// Two nodes of one launch: what counts is where their paths part.
+// Orders two nodes of one launch by the level at which their paths part.
 bool edges_order(const std::vector<Step>& earlier, const std::vector<Step>& later) {
   const std::size_t depth = std::min(earlier.size(), later.size());
   for (std::size_t level = 0; level < depth; ++level) {

@@ -19,9 +19,9 @@
 
 namespace cuda_on_cpu {
 
-// `reserved` is what is in use and what the pool keeps of what was freed, at most the release threshold.
+// `reserved` is what is in use plus the freed memory that the pool keeps, up to the release threshold.
 struct Pool {
-  std::uint64_t max_bytes = 0;  // 0: what the device has
+  std::uint64_t max_bytes = 0;  // 0: limited by the device only
   std::uint64_t release_threshold = 0;
   std::uint64_t used = 0, most_used = 0, reserved = 0, most_reserved = 0;
   int follow_events = 1, opportunistic = 1, internal_dependencies = 1;
@@ -42,7 +42,7 @@ struct Pool {
 }  // namespace cuda_on_cpu
 
 struct CUmemPoolHandle_st {
-  std::shared_ptr<cuda_on_cpu::Pool> pool;  // blocks hold on to it as well: they may outlive the handle
+  std::shared_ptr<cuda_on_cpu::Pool> pool;  // blocks hold it as well, because they may outlive the handle
 };
 
 namespace cuda_on_cpu {
@@ -97,7 +97,7 @@ void allocate(void** out, std::size_t bytes, cudaMemPool_t handle, cudaStream_t 
     if (find_block(begin) == nullptr) {
       fail(cudaErrorIllegalAddress, "race: the memory has been freed by work that nothing orders after its allocation");
     }
-    will_write(begin, bytes, call);  // all of it, so that use which is not ordered after this is a race
+    will_write(begin, bytes, call);  // covers the whole block, so that any use not ordered after this is a race
     giro::simt::memory().forget(begin, bytes);
   });
 }

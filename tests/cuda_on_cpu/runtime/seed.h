@@ -4,8 +4,8 @@
 
 namespace cuda_on_cpu {
 
-// Draws whatever CUDA leaves open: which stream goes on, which of a graph's nodes that could run does. Seeded
-// by GIRO_CUDA_ON_CPU_SEED, 0 by default.
+// Draws whatever CUDA leaves open: which stream goes on, and which of a graph's ready nodes runs. Seeded by
+// GIRO_CUDA_ON_CPU_SEED, 0 by default.
 std::uint64_t random_number();
 
 }  // namespace cuda_on_cpu

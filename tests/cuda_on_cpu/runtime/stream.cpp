@@ -23,21 +23,21 @@ constexpr const char* kEvent = "event";
 std::uint64_t queues_made = 0, entries = 0;
 thread_local std::uint64_t running_entry = 0;
 
-// The legacy default stream first, then those the program made. Never destroyed.
+// The legacy default stream first, then the program's streams. Never destroyed.
 std::vector<CUstream_st*>& streams() {
   static auto* const streams = new std::vector{new CUstream_st{std::make_shared<Queue>(true)}};
   return *streams;
 }
 CUstream_st& legacy() { return *streams().front(); }
 
-// Of destroyed streams: CUDA lets their work run on.
+// The queues of destroyed streams: CUDA lets their work run on.
 std::vector<std::shared_ptr<Queue>>& orphans() {
   static auto* const orphans = new std::vector<std::shared_ptr<Queue>>;
   return *orphans;
 }
 
 std::vector<std::shared_ptr<Queue>> queues() {
-  // What the host has waited for is before everything else: nobody needs to ask about it again.
+  // A queue that the host has waited for comes before everything else, so nothing needs to ask about it again.
   std::erase_if(orphans(),
                 [](const auto& queue) { return queue->is_idle() && includes(host_clock(), queue->end().clock); });
   std::vector<std::shared_ptr<Queue>> all = orphans();
@@ -72,7 +72,7 @@ class RunningEntry {
   std::uint64_t outer_;
 };
 
-// A query is how a program polls. Each one lets a little work happen, so that polling ends.
+// Programs poll with queries. Each query runs a little work, so that polling ends.
 void query(const Point& point, const char* call) {
   if (point.queue && !point.queue->is_done(point.entry)) {
     point.queue->try_next();
@@ -106,7 +106,7 @@ bool Queue::try_next() {
 
 bool Queue::try_front() {
   Entry& entry = pending_.front();
-  // What the entry waits for was queued before it, so this ends.
+  // The entry waits only for work that was queued before it, so this ends.
   for (const Point& point : entry.after) {
     while (point.queue && !point.queue->is_done(point.entry)) {
       if (!point.queue->try_next()) return false;
@@ -133,7 +133,7 @@ void Queue::run_next() {
 }
 
 void enqueue(CUstream_st& stream, std::string name, Queue::Work work, std::vector<Point> after) {
-  // The legacy stream and the blocking ones wait for all that the other side has queued.
+  // The legacy stream and the blocking streams wait for everything that the other side has queued.
   if (is_legacy(stream)) {
     for (const std::shared_ptr<Queue>& other : queues()) {
       if (other != stream.queue && other->blocking()) after.push_back(other->end());
@@ -176,7 +176,7 @@ void enqueue_collective(CUstream_st& stream, std::string name, Queue::Work work,
   after.push_back({last.queue, last.entry, {}});
   enqueue(stream, std::move(name), std::move(work), std::move(after));
   last = stream.queue->end();
-  // Another process may wait for this one's part, while this one waits for that process otherwise than by CUDA.
+  // Another process may wait for this one's part while this one waits for that process outside CUDA.
   run_if_left_alone(last);
 }
 
@@ -199,7 +199,7 @@ void run_everything() {
   };
   if (auto busy = still_busy(); !busy.empty()) {
     const DeviceAccess once_for_all;
-    // Entry by entry from a stream drawn at random: streams have no order among themselves.
+    // Runs entry by entry from streams drawn at random, because streams have no order among themselves.
     for (; !busy.empty(); busy = still_busy()) {
       busy[random_number() % busy.size()]->run_next();
     }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Streams and events. Work is queued and runs late: only when a call waits for it, and then only as much as
-// that call must wait for. So what a program has not waited for has not happened, every time.
+// Streams and events. Work is queued and runs late: only when a call waits for it, and only as much as that call must
+// wait for. So what a program has not waited for has never happened yet.
 
 #include <cuda_runtime_api.h>
 
@@ -20,7 +20,7 @@ namespace cuda_on_cpu {
 struct Capture;
 class Queue;
 
-// The end of one of a queue's entries, and what is done by then. An empty one is long past.
+// The end of an entry of a queue, and what is done by then. An empty point is long past.
 struct Point {
   std::shared_ptr<Queue> queue;
   std::uint64_t entry = 0;
@@ -30,8 +30,8 @@ struct Point {
 // The work of one stream, first come, first served.
 class Queue : public std::enable_shared_from_this<Queue> {
  public:
-  // Gets its place for run_operation. Device memory is open while it runs. False: it waits for another
-  // process, and is to be called again.
+  // Gets its place for run_operation. Device memory is open while it runs. Returns false if it waits for another
+  // process and must be called again.
   using Work = std::function<bool(const Place&)>;
 
   explicit Queue(bool blocking);
@@ -40,12 +40,12 @@ class Queue : public std::enable_shared_from_this<Queue> {
   Point end() const { return {std::const_pointer_cast<Queue>(shared_from_this()), queued_, latest_}; }
   bool is_done(std::uint64_t entry) const { return done_ >= entry; }
   bool is_idle() const { return pending_.empty(); }
-  bool blocking() const { return blocking_; }  // waits for the legacy stream, and the legacy stream for it
+  bool blocking() const { return blocking_; }  // the legacy stream and this one wait for each other
 
-  // Runs one entry, after whatever it waits for in other queues, as far as it goes without waiting for
-  // another process. Whether it is done. Throws nothing: a failure loses the device.
+  // Runs one entry, after everything that it waits for in other queues, as far as it goes without waiting for another
+  // process. Returns whether it is done. Throws nothing: a failure loses the device.
   bool try_next();
-  // The same, to the entry's end.
+  // Runs one entry to its end.
   void run_next();
 
  private:
@@ -61,29 +61,28 @@ class Queue : public std::enable_shared_from_this<Queue> {
   std::uint64_t id_;
   bool blocking_;
   std::deque<Entry> pending_;
-  bool running_ = false;  // the front entry, in a thread that naps
+  bool running_ = false;  // whether a thread runs the front entry and may nap
   std::uint64_t queued_ = 0, done_ = 0;
-  Clock latest_;  // of the last entry's end
+  Clock latest_;  // at the end of the last entry
 };
 
-// Queues the work, or adds it as a node of this type to the graph that the stream is capturing. Throws
-// CudaError.
+// Queues the work, or adds it as a node of this type to the graph that the stream is capturing. Throws CudaError.
 void submit(cudaStream_t stream, std::string name, std::function<void()> work,
             cudaGraphNodeType type = cudaGraphNodeTypeKernel, bool touches_pageable_memory = false);
 
 // The ends of all work that has not run.
 std::vector<Point> all_pending();
 
-// Entries of all queues are numbered as they come, from 1: the last one's number, and that of the entry that
-// this thread runs, or 0.
+// The entries of all queues share one sequence of numbers, from 1. Returns the last entry's number, and the number of
+// the entry that this thread runs, or 0.
 std::uint64_t last_entry();
 std::uint64_t current_entry();
 
-// As the host waits: for a point, for all that is queued on the device.
+// The host's waits: for a point, or for everything queued on the device.
 void run_until(const Point& point);
 void run_everything();
 
-// The work that nobody has waited for, as far as it goes without other processes.
+// Runs the work that nothing has waited for, as far as it goes without other processes.
 void run_what_is_left();
 
 }  // namespace cuda_on_cpu
@@ -92,32 +91,32 @@ struct CUstream_st {
   std::shared_ptr<cuda_on_cpu::Queue> queue = {};
   std::shared_ptr<cuda_on_cpu::Capture> capture = {};  // null while not capturing
   std::vector<std::size_t> frontier = {};              // the captured nodes that the next one comes after
-  std::vector<cudaGraphNode_t> dependencies = {};      // the same, as cudaStreamGetCaptureInfo last told it
+  std::vector<cudaGraphNode_t> dependencies = {};      // the same, as cudaStreamGetCaptureInfo last returned it
 };
 
 struct CUevent_st {
   bool timing = true;
-  cuda_on_cpu::Point point = {};                       // where it was recorded last
+  cuda_on_cpu::Point point = {};                       // where it was last recorded
   std::shared_ptr<double> seconds = {};                // when that point was reached
-  std::shared_ptr<cuda_on_cpu::Capture> capture = {};  // if that was in a capture: which, and after which nodes
+  std::shared_ptr<cuda_on_cpu::Capture> capture = {};  // the capture it was recorded in, if any, and after which nodes
   std::vector<std::size_t> frontier = {};
 };
 
 namespace cuda_on_cpu {
 
-// The stream behind the handle, the legacy one for null. Throws CudaError(cudaErrorInvalidResourceHandle).
+// The stream of the handle, or the legacy stream for null. Throws CudaError(cudaErrorInvalidResourceHandle).
 CUstream_st& resolve(cudaStream_t stream, const char* call);
 
 bool is_legacy(const CUstream_st& stream);
 
-// Queues the work, after the points too, on a stream that is not capturing.
+// Queues the work on a stream that is not capturing. It also runs after the points.
 void enqueue(CUstream_st& stream, std::string name, Queue::Work work, std::vector<Point> after = {});
 
-// The same for work that other processes take part in. It runs in the order in which the host queues it,
-// whichever streams it is on: all processes have the same one. That orders nothing for the race check.
+// The same for work that other processes take part in. It runs in the order in which the host queues it, on whichever
+// streams: this order is the same in all processes. It orders nothing for the race check.
 void enqueue_collective(CUstream_st& stream, std::string name, Queue::Work work, std::vector<Point> after = {});
 
-// Between two looks at what another process does. Other threads can make their calls in the meantime.
+// Pauses between two looks at another process. Other threads can make their calls in the meantime.
 void nap();
 
 }  // namespace cuda_on_cpu

@@ -1,4 +1,4 @@
-// That the emulated NCCL does what NCCL does, and says so where a rank goes astray. A process a rank.
+// Tests that the emulated NCCL does what NCCL does, and reports a rank that goes wrong. Each rank is a process.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ struct Rank {
   float *x = nullptr, *y = nullptr, *host = nullptr;
 };
 
-// The exit statuses of the ranks' processes.
+// Returns the exit statuses of the ranks' processes.
 std::vector<int> run_processes(int ranks, const std::function<void(int rank, const ncclUniqueId&)>& body) {
   ncclUniqueId id;
   EXPECT_NCCL_OK(ncclGetUniqueId(&id));
@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, NcclOnCpu, ::testing::Values(2, 4));
 
 TEST_P(NcclOnCpu, Reductions) {
   run_ranks(GetParam(), [](Rank& r) {
-    // In float, one after the other, the ones would be lost.
+    // If the values were added one by one in float, the ones would be lost.
     const auto value = [](int rank) { return std::array{1e8f, 1.f, -1e8f, 1.f}[static_cast<std::size_t>(rank)]; };
     double sum = 0, product = 1;
     for (int rank = 0; rank < r.ranks; ++rank) {
@@ -335,7 +335,7 @@ TEST(NcclOnCpuProcesses, OtherThreadsGoOnWhileOneWaitsForRanks) {
     EXPECT_OK(cudaGraphLaunch(exec, r.stream));
     std::thread other([&] {
       if (r.rank == 1) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the first one most likely waits by now
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // by now the first thread most likely waits
       set(r.y, 7, kCount, 0, cudaStreamPerThread);
       EXPECT_OK(cudaStreamSynchronize(cudaStreamPerThread));
       EXPECT_CUDA(cudaErrorNotReady, cudaStreamQuery(r.stream));
@@ -382,7 +382,7 @@ TEST(NcclOnCpuProcesses, AnAbortEndsTheWait) {
   });
 }
 
-// A graph that adds up r.x over the ranks, and its handle to be launched.
+// A graph that sums r.x over the ranks, and its executable graph.
 struct SumInGraph {
   explicit SumInGraph(Rank& r) {
     r.fill(r.x, 1);
@@ -392,7 +392,7 @@ struct SumInGraph {
     EXPECT_OK(cudaStreamEndCapture(r.stream, &graph));
     EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
   }
-  // What waits for the graphs is over only after this.
+  // A wait for the graphs must end only after this.
   void destroy_while(const std::atomic<bool>& is_over) {
     EXPECT_FALSE(is_over) << "there are the graph and what was instantiated";
     EXPECT_OK(cudaGraphDestroy(graph));

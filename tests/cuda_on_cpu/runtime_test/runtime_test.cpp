@@ -1,5 +1,5 @@
-// The runtime: what CUDA promises (CudaTest), which a GPU has to pass as well and tests/gpu.sh runs there,
-// and what the emulation is there to find (CudaOnCpu). Written against CUDA's own interface.
+// Tests the runtime: what CUDA promises (CudaTest), which must also pass on a GPU, where tests/gpu.sh runs it; and what
+// the emulation exists to find (CudaOnCpu). Written against CUDA's own interface.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ class CudaTest : public ::testing::Test {
     return graph;
   }
 
-  // That many copies of a graph as children, each after the one before it if they are `in_order`.
+  // A graph with several copies of `child`. If `in_order`, each copy comes after the previous one.
   cudaGraph_t chain(cudaGraph_t child, unsigned int copies, bool in_order) {
     cudaGraph_t graph = nullptr;
     cudaGraphNode_t last = nullptr;
@@ -96,7 +96,7 @@ class CudaTest : public ::testing::Test {
     return handle;
   }
 
-  // Its bodies. Nothing comes before the node.
+  // Adds a conditional node that nothing comes before. Returns its bodies.
   cudaGraph_t* add_conditional(cudaGraph_t graph, cudaGraphConditionalHandle handle, cudaGraphConditionalNodeType type,
                                unsigned int bodies) {
     cudaGraphNodeParams parameters{};
@@ -118,7 +118,7 @@ class CudaTest : public ::testing::Test {
     return graph;
   }
 
-  // Launches it on s_, and leaves nothing of it behind.
+  // Launches the graph on s_ and destroys everything.
   void launch_once(cudaGraph_t graph, bool wait = true) {
     cudaGraphExec_t exec = nullptr;
     EXPECT_OK(cudaGraphInstantiate(&exec, graph, 0));
@@ -139,8 +139,7 @@ class CudaTest : public ::testing::Test {
     return std::string(cudaGetErrorString(cudaPeekAtLastError())).find(text) != std::string::npos;
   }
 
-  // The code that the failing call inside a capture of s_ gives; ends the capture, which must be invalid
-  // then.
+  // Returns the code of the failing call inside a capture of s_. Ends the capture, which must be invalid then.
   template <class Call>
   cudaError_t in_capture(cudaStreamCaptureMode mode, Call&& call) {
     EXPECT_OK(cudaStreamBeginCapture(s_, mode));
@@ -156,7 +155,7 @@ class CudaTest : public ::testing::Test {
   float *x_ = nullptr, *y_ = nullptr, *host_ = nullptr;
 };
 
-// What the emulation finds or does beyond what CUDA promises.
+// What the emulation finds or does beyond CUDA's promises.
 class CudaOnCpu : public CudaTest {};
 
 TEST_F(CudaOnCpu, NothingHasHappenedBeforeAWait) {
@@ -195,17 +194,17 @@ TEST_F(CudaOnCpu, WithoutAnEventItIsARace) {
       << cudaGetErrorString(cudaPeekAtLastError());
 }
 
-// What CUDA says of each ("API synchronization behavior"), and no more.
+// Exactly what CUDA says about each direction ("API synchronization behavior").
 TEST_F(CudaTest, ACopyWaitsForWhatItsDirectionPromises) {
   std::vector<float> pageable(kCount, 5);
   EXPECT_OK(cudaMemcpy(x_, pageable.data(), kBytes, cudaMemcpyHostToDevice));
-  pageable.assign(kCount, 6);  // has been read
+  pageable.assign(kCount, 6);  // it has been read
   EXPECT_EQ(read(x_, nullptr), 5);
   EXPECT_OK(cudaMemcpy(pageable.data(), x_, kBytes, cudaMemcpyDeviceToHost));
   EXPECT_EQ(pageable[0], 5);
   host_[0] = 7;
   EXPECT_OK(cudaMemcpy(y_, host_, sizeof(float), cudaMemcpyHostToDevice));
-  axpy(x_, y_, 1, 1, s_);  // pinned memory: the target has been written
+  axpy(x_, y_, 1, 1, s_);  // y_ was copied from pinned memory, so it has been written
   EXPECT_EQ(read(x_, s_), 12);
   EXPECT_OK(cudaMemset(host_, 0, kBytes));
   EXPECT_EQ(host_[0], 0);
@@ -216,7 +215,7 @@ TEST_F(CudaTest, ACopyWaitsForWhatItsDirectionPromises) {
 TEST_F(CudaOnCpu, ACopyWithinTheDeviceWaitsForNothing) {
   EXPECT_OK(cudaMemcpy(y_, x_, kBytes, cudaMemcpyDeviceToDevice));
   axpy(x_, y_, 1, kCount, s_);
-  EXPECT_NE(cudaDeviceSynchronize(), cudaSuccess);  // whichever of the two goes second reports it
+  EXPECT_NE(cudaDeviceSynchronize(), cudaSuccess);  // the work that runs second reports it
   EXPECT_TRUE(last_error_says("race"));
 }
 
@@ -224,7 +223,7 @@ TEST_F(CudaOnCpu, ACopyOfPageableMemoryNeedNotHaveReachedTheDevice) {
   const std::vector<float> pageable(kCount, 5);
   EXPECT_OK(cudaMemcpy(x_, pageable.data(), kBytes, cudaMemcpyHostToDevice));
   axpy(y_, x_, 1, kCount, s_);
-  EXPECT_NE(cudaDeviceSynchronize(), cudaSuccess);  // whichever of the two goes second reports it
+  EXPECT_NE(cudaDeviceSynchronize(), cudaSuccess);  // the work that runs second reports it
   EXPECT_TRUE(last_error_says("race"));
 }
 
@@ -268,7 +267,7 @@ TEST_F(CudaOnCpu, WhatIsFreedStaysForWorkThatWasQueuedBefore) {
   EXPECT_EQ(host_[0], 6);
 }
 
-// A free of something else is no wait.
+// A free of other memory is not a wait.
 TEST_F(CudaOnCpu, AFreeHidesNoMissingWait) {
   float* other;
   EXPECT_OK(cudaMalloc(reinterpret_cast<void**>(&other), kBytes));
@@ -437,7 +436,7 @@ TEST_F(CudaTest, AWhileNodeRepeatsItsBody) {
     set(x_, start, kCount, 0, s_);
     set(y_, 0, kCount, 0, s_);
     EXPECT_OK(cudaGraphLaunch(exec, s_));
-    float sum = 0, x = start;  // the body runs once at least: the condition holds at launch
+    float sum = 0, x = start;  // the body runs at least once, because the condition holds at launch
     do sum += ++x;
     while (x < 5);
     EXPECT_EQ(read(y_, s_), sum);
@@ -910,7 +909,7 @@ TEST_F(CudaOnCpuDeathTest, HostCodeCannotReadDeviceMemory) {
 }
 
 TEST_F(CudaOnCpuDeathTest, ALeakFailsTheProcess) {
-  // Streams of the fixture are left as well.
+  // The fixture's streams are left as well.
   EXPECT_EXIT(std::exit(0), ::testing::ExitedWithCode(70), "stream: 2 not destroyed");
 }
 

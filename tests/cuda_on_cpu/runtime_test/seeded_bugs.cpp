@@ -1,5 +1,5 @@
-// Programs with one bug each, of the kind that goes unnoticed on a GPU on most days: the emulation ends them
-// with the reason, and where a kernel is concerned with its line. Bugs within a kernel are engine_test's.
+// Programs with one bug each, of the kind that usually goes unnoticed on a GPU. The emulation ends them with the
+// reason, and names the kernel's line if a kernel is involved. engine_test has the bugs within kernels.
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr unsigned int kCount = 100;
 constexpr std::size_t kBytes = kCount * sizeof(float);
 
-// "kernels.cu:12", the line that holds the text.
+// Returns "kernels.cu:12" for the line that contains the text.
 std::string line_of(const std::string& text) {
   std::ifstream file(GIRO_RUNTIME_TEST_KERNELS_CU);
   std::string line;
@@ -33,7 +33,7 @@ const std::string kSet = line_of("y[threadIdx.x] = value"), kAxpy = line_of("y[i
 
 #define EXPECT_OK(call) EXPECT_EQ(call, cudaSuccess)
 
-// What a program of these tests has. Two streams without an order between them; x and y are written.
+// What each program has: two streams without an order between them, and memory. x and y are written.
 struct Program {
   cudaStream_t s{}, t{};
   cudaEvent_t event{};
@@ -48,13 +48,13 @@ struct Program {
     EXPECT_OK(cudaStreamSynchronize(s));
   }
 
-  // Waits for everything; ends with 3 and the reason if that fails.
+  // Waits for everything. If that fails, it ends with 3 and the reason.
   [[noreturn]] void wait() const {
     const cudaError_t code = cudaDeviceSynchronize();
     std::fprintf(stderr, "%s\n", cudaGetErrorString(code));
     std::_Exit(code == cudaSuccess ? 0 : 3);
   }
-  // Gives everything back; what is set to null before is not there.
+  // Destroys everything. A program sets to null what it has destroyed before.
   void end() const {
     for (float* data : {x, y, fresh}) EXPECT_OK(cudaFree(data));
     EXPECT_OK(cudaFreeHost(pinned));
@@ -82,7 +82,7 @@ void set_x(float*, float* x, cudaStream_t stream) { set(x, 2, kCount, 0, stream)
 struct Bug {
   const char* name;
   void (*program)(Program& p);
-  std::string report;  // in the order in which it comes
+  std::string report;  // with its parts in the order in which they come
 };
 std::ostream& operator<<(std::ostream& out, const Bug& bug) { return out << bug.name; }
 
@@ -98,7 +98,7 @@ TEST_P(CudaBugInWork, LosesTheDeviceAndIsNamed) {
       testing::ExitedWithCode(3), GetParam().report);
 }
 
-// Which of two goes first is drawn; the report comes from the later one and names both.
+// The seed draws which of two goes first. The report comes from the later one and names both.
 std::string race(const std::string& a, const std::string& b) {
   return "(" + a + ".*race.*" + b + "|" + b + ".*race.*" + a + "|race.*" + a + ".*" + b + "|race.*" + b + ".*" + a +
          ")";
@@ -171,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(
                         [](Program& p) {
                           EXPECT_OK(cudaStreamBeginCapture(p.s, cudaStreamCaptureModeRelaxed));
                           set(p.x, 2, kCount, 0, p.s);
-                          axpy(p.y, p.x, 1, kCount, p.t);  // is not recorded, and runs now
+                          axpy(p.y, p.x, 1, kCount, p.t);  // is not recorded, so it runs now
                           cudaGraph_t graph = nullptr;
                           cudaGraphExec_t exec = nullptr;
                           EXPECT_OK(cudaStreamEndCapture(p.s, &graph));

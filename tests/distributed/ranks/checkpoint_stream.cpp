@@ -23,8 +23,8 @@ nn::Var loss_of(const nn::Var& logits, const Batch& batch) {
   return mean(softmax_cross_entropy(logits, batch["label"]));
 }
 
-// The bits of a plain loop of as many steps, however often it is begun again from its checkpoints; the same norms and
-// metrics whether the ranks hold wholes or shards.
+// The same bits as a plain loop of as many steps, however often it is restarted from its checkpoints. The norms and
+// metrics are the same with complete states and with shards.
 TEST(CheckpointStreamOfRanks, IsAPlainLoop) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> shown(std::tmpfile(), std::fclose);
   std::vector<std::vector<double>> metrics;
@@ -71,7 +71,7 @@ TEST(CheckpointStreamOfRanks, IsAPlainLoop) {
       }
       EXPECT_EQ(train_loop.step(), steps);
       double nothing = 0;
-      partitioner->agree({&nothing, 1});  // what rank 0 saves, all of them read
+      partitioner->agree({&nothing, 1});  // all ranks read what rank 0 saves
     }
   }
   EXPECT_EQ(std::ftell(shown.get()) > 0, world().is_primary());

@@ -29,7 +29,8 @@ std::vector<double> part(const std::vector<double>& values, int index, std::size
   return {begin, begin + static_cast<std::ptrdiff_t>(size)};
 }
 
-// One call with arguments drawn from `seed`, the same on all ranks; queued, or recorded and replayed on other elements.
+// One call with arguments drawn from `seed`, the same on all ranks. It is queued directly, or recorded and replayed
+// with other elements.
 void try_one(const Communicator& communicator, const Stream& stream, unsigned seed) {
   std::mt19937 random(seed);
   const auto draw = [&](int below) { return static_cast<int>(random() % static_cast<unsigned>(below)); };
@@ -108,7 +109,7 @@ void try_one(const Communicator& communicator, const Stream& stream, unsigned se
 TEST(Ranks, KnowTheirPlaces) {
   EXPECT_EQ(world().is_primary(), world().rank() == 0);
   EXPECT_LT(world().rank(), world().size());
-  EXPECT_EQ(world().local_size(), world().size());  // tests run on one machine
+  EXPECT_EQ(world().local_size(), world().size());  // the tests run on one machine
   EXPECT_EQ(world().local_rank(), world().rank());
   EXPECT_EQ(world().host().size(), world().size());
   EXPECT_EQ(world().host().device(), Device::cpu());
@@ -122,7 +123,7 @@ TEST(Ranks, CollectivesDoAsANaiveReference) {
 }
 
 TEST(Ranks, CollectivesOnTheHostDoSoBesideThoseOfGpus) {
-  if (test_device().is_cpu()) return;  // they are the same
+  if (test_device().is_cpu()) return;  // the two would be the same
   const Stream stream(Device::cpu());
   for (unsigned seed = 300; seed < 340; ++seed) try_one(world().host(), stream, seed);
   const Communicator group = world().host().split(0, -world().rank());
@@ -139,7 +140,7 @@ TEST(Ranks, CollectivesInPieces) {
   mpi::most_elements_of_a_call = most;
 }
 
-// The sum of f32 depends on the order, which must be one and the same; all ranks end with the same bits.
+// The sum in f32 depends on the order, which must always be the same, and all ranks must get the same bits.
 TEST(Ranks, SumsHaveTheSameBitsInEveryRunAndOnEveryRank) {
   const Communicator communicator = world().communicator(test_device());
   const Stream stream(test_device());
@@ -148,7 +149,7 @@ TEST(Ranks, SumsHaveTheSameBitsInEveryRunAndOnEveryRank) {
       const Elements tensor(dtype, {count}, stream), everyones(dtype, {count * communicator.size()}, stream);
       std::vector<double> first;
       for (int run = 0; run < 20; ++run) {
-        // Ranks that come late, and others at other times.
+        // Ranks arrive late, each at a different time.
         if (run % communicator.size() == communicator.rank()) {
           std::this_thread::sleep_for(std::chrono::microseconds(200));
         }
@@ -171,7 +172,7 @@ TEST(Ranks, NoneLeavesABarrierBeforeAllHaveCome) {
   const Communicator communicator = world().communicator(test_device());
   const Stream stream(test_device());
   const auto now = [] {
-    const auto time = std::chrono::steady_clock::now().time_since_epoch();  // of the machine
+    const auto time = std::chrono::steady_clock::now().time_since_epoch();  // the machine's clock
     return std::chrono::duration<double>(time).count();
   };
   const int last = communicator.size() - 1;

@@ -26,7 +26,7 @@ double load(const char* from) {
   return static_cast<double>(element);
 }
 
-// f(T()) of the type that stores the dtype.
+// Returns f(T()) for the type that stores the dtype.
 template <class F>
 auto with_type(DType dtype, F&& f) {
   switch (dtype) {

@@ -1,4 +1,4 @@
-// Gradients of any tree of parameters on their way to all ranks.
+// The reduction of gradients over all ranks, for any tree of parameters.
 
 #include <gtest/gtest.h>
 
@@ -19,8 +19,9 @@
 namespace giro::test {
 namespace {
 
-// A tree of gradients drawn from `seed`, reduced in buckets of a size drawn from it, or in shards; the way back
-// finishes its leaves in any order, and does not tell of some; queued, or recorded and replayed on other values.
+// A tree of gradients drawn from `seed`, reduced in buckets of a random size, or in shards. The backward pass finishes
+// its leaves in a random order, and does not announce some of them. The reduction is queued directly, or recorded and
+// replayed on other values.
 void try_one(unsigned seed) {
   std::mt19937 random(seed);
   const auto draw = [&](int below) { return static_cast<int>(random() % static_cast<unsigned>(below)); };

@@ -1,6 +1,6 @@
-// Tests that are run by several processes at once, each a rank: mpirun -n 4 distributed_ranks [--gtest_...]. With
-// `fault NAME` the ranks do what the other ranks must notice (faults_test.py), with `train DIR ...` they train a small
-// model (train.cpp).
+// Tests that several processes run at once, each as a rank: mpirun -n 4 distributed_ranks [--gtest_...]. With `fault
+// NAME`, a rank fails in a way that the others must notice (faults_test.py). With `train DIR ...`, the ranks train a
+// small model (train.cpp).
 
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -26,10 +26,10 @@ namespace {
 
 World* the_world = nullptr;
 
-// For ever, as far as a test is concerned.
+// Hangs for longer than any test.
 void hang() { std::this_thread::sleep_for(std::chrono::seconds(100)); }
 
-// Rank 1 goes astray; the others take part in collectives until they notice.
+// Rank 1 fails; the others take part in collectives until they notice.
 int fault(const std::string& name) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const bool by_program = name == "initialized_by_program";
@@ -67,7 +67,7 @@ int fault(const std::string& name) {
         if (name == "absent_in_replay") {
           recorded.replay(stream, 2);
         } else if (name == "absent_from_decision") {
-          recorded.replay(stream);  // the GPU is in there while the host waits for the other hosts
+          recorded.replay(stream);  // the GPU is in the collective while the host waits for the other hosts
           world.host().barrier(Stream(Device::cpu()));
         } else {
           reduce();
@@ -115,7 +115,7 @@ int main(int count, char** arguments) {
   using namespace giro::test;
   const std::string mode = count >= 3 ? arguments[1] : "";
   if (mode == "fault" || mode == "train") {
-    if (std::string(arguments[2]) == "throws") return fault("throws");  // caught by nobody
+    if (std::string(arguments[2]) == "throws") return fault("throws");  // deliberately uncaught
     try {
       return mode == "train" ? train({arguments + 2, arguments + count}) : fault(arguments[2]);
     } catch (const std::exception& error) {
@@ -127,6 +127,6 @@ int main(int count, char** arguments) {
   giro::World world({.timeout = 20});
   the_world = &world;
   const int status = RUN_ALL_TESTS();
-  if (status != 0) world.set_failed();  // the other ranks may be elsewhere
+  if (status != 0) world.set_failed();  // the other ranks may be at another test
   return status;
 }

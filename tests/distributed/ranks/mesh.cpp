@@ -10,7 +10,7 @@
 namespace giro::test {
 namespace {
 
-// The ranks of the group.
+// The ranks of a group.
 std::vector<double> members(const Communicator& group) {
   const Stream stream(group.device());
   const Elements own(DType::i32, {}, stream), all(DType::i32, {group.size()}, stream);

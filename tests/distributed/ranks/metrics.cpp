@@ -12,7 +12,7 @@
 namespace giro::test {
 namespace {
 
-// Batches of 12 that end with one of fewer rows, of which the last ranks have none; a third of the rows does not count.
+// Batches of 12; the last one is smaller, and has no rows for the last ranks. A third of the rows does not count.
 TEST(Metrics, AreThoseOfAllRowsOnAnyNumberOfRanks) {
   constexpr std::int64_t kRowsHere = 97, kBatch = 12;
   std::vector<float> x;

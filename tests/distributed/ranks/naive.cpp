@@ -11,7 +11,7 @@
 namespace giro::test {
 namespace {
 
-// Half of the distance between 1 and the next number.
+// Half the distance between 1 and the next number.
 double unit_roundoff(DType dtype) {
   switch (dtype) {
     case DType::f64:
@@ -61,7 +61,7 @@ Expected reduced(DType dtype, std::int64_t count, Reduction reduction, int ranks
   for (std::size_t i = 0; i < magnitudes.size(); ++i) {
     if (reduction == Reduction::mean) expected.values[i] /= ranks;
     const double scale = reduction == Reduction::mean ? 1.0 / ranks : 1.0;
-    // ranks - 1 additions, a division; the smallest f16 have fewer digits.
+    // ranks - 1 additions and a division; the smallest f16 numbers have fewer digits.
     const double tiny = dtype == DType::f16 ? 0x1p-24 : 0;
     expected.bounds.push_back(is_rounded ? ranks * (unit_roundoff(dtype) * magnitudes[i] * scale * 1.01 + tiny) : 0);
   }

@@ -9,10 +9,10 @@
 
 namespace giro::test {
 
-// What a rank puts in, for each rank to know.
+// A rank's input, which every rank can compute.
 std::vector<double> input(DType dtype, std::int64_t count, int rank, unsigned seed);
 
-// The reduction of all ranks' inputs, one after the other in double, and how far rounding may take a rank from it.
+// The reduction of all ranks' inputs, computed sequentially in double, and bounds on the rounding error of a rank.
 struct Expected {
   std::vector<double> values, bounds;
 };

@@ -35,7 +35,7 @@ class FitStep : public jaxloop::Step {
   }
 };
 
-// The bits of a plain loop of as many steps, however often it is begun again from its checkpoints.
+// The same bits as a plain loop of as many steps, however often it is restarted from its checkpoints.
 TEST(OuterLoopOfRanks, IsAPlainLoop) {
   for (const bool sharded : {false, true}) {
     const auto partitioner =
@@ -68,7 +68,7 @@ TEST(OuterLoopOfRanks, IsAPlainLoop) {
       if (steps == 25) {
         EXPECT_EQ(params_of(state), params_of(plain.state)) << (sharded ? "sharded" : "whole");
       }
-      meet();  // what rank 0 saves, all of them read
+      meet();  // all ranks read what rank 0 saves
     }
   }
 }

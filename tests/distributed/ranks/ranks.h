@@ -10,16 +10,16 @@
 
 namespace giro::test {
 
-// Of this program.
+// The world of this program.
 World& world();
-// Where its tests run: the CPU, or with GIRO_TEST_DEVICE=cuda this rank's GPU.
+// The device for the tests: the CPU, or with GIRO_TEST_DEVICE=cuda this rank's GPU.
 Device test_device(const World& of = world());
 
-// distributed_ranks train DIR [NAME=VALUE...]: a small training run with checkpoints, of which a rank can go astray.
-// The exit code. Errors: those of World, Dataset::partition and loop; invalid_argument (an unknown name).
+// distributed_ranks train DIR [NAME=VALUE...]: a small training run with checkpoints, in which one rank can fail.
+// Returns the exit code. Errors: those of World, Dataset::partition and loop; invalid_argument (an unknown name).
 int train(const std::vector<std::string>& arguments);
 
-// A tensor with memory of its own, and its elements as doubles, which hold every value that the tests use.
+// A tensor with its own memory. Its elements are set and read as doubles, which represent every value in the tests.
 class Elements {
  public:
   Elements(DType dtype, Shape shape, const Stream& stream);
@@ -33,7 +33,7 @@ class Elements {
   Tensor tensor_;
 };
 
-// What the dtype stores of a value.
+// The value after rounding to the dtype.
 double rounded(DType dtype, double value);
 
 }  // namespace giro::test

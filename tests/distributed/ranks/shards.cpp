@@ -1,4 +1,4 @@
-// Training with shards of the moments, and the checkpoints that its ranks write together.
+// Training with sharded moments, and the checkpoints that the ranks write together.
 
 #include <giro/giro.h>
 
@@ -23,7 +23,7 @@ namespace {
 class ShardsOfRanks : public testing::Test {
  protected:
   ShardsOfRanks() : partitioner_(zero_data_parallel(world(), test_device())) {}
-  ~ShardsOfRanks() override { meet(); }  // the directory goes when all are done with it
+  ~ShardsOfRanks() override { meet(); }  // all ranks must be done with the directory before it goes
 
   void meet() const {
     double nothing = 0;
@@ -40,9 +40,9 @@ class ShardsOfRanks : public testing::Test {
   static std::vector<float> params_of(const TrainState& state) {
     return to_host<float>(state.collection("params").flat(), state.stream());
   }
-  // What a checkpoint of `state` holds is what this rank has of it.
+  // Expects a checkpoint of `state` to hold what this rank has of it.
   void expect_saved(const TrainState& state, const std::string& dir, std::int64_t steps) const {
-    meet();  // rank 0's save is over as well
+    meet();  // rank 0's save is over too
     const LoadedCheckpoint loaded = load_checkpoint(dir);
     EXPECT_EQ(loaded.record.steps, steps);
     TrainState restored = TrainState::create(model(), {{"x", DType::f32, {1, kFeatures}}}, optim::adamw(1e-2), 4,
@@ -65,15 +65,16 @@ TEST_F(ShardsOfRanks, MicroBatchesAndShortOnesMakeTheSameUpdates) {
     Dataset data = random_rows().shuffle(5).batch(batch).partition(partitioner);
     return params_of(loop(make_state(partitioner), data, {{every(1), make_step(parts)}}).state);
   };
-  // Of 96 rows: 36, 36 and 24, of which the last ranks get fewer; or 48, in micro-batches that divide them.
+  // 96 rows in batches of 36, 36 and 24, with fewer rows on the last ranks; or of 48, in micro-batches that divide
+  // them.
   for (const auto& [batch, parts] : {std::pair<std::int64_t, int>{36, 1}, {48, 4}}) {
     const std::vector<float> whole = train(nullptr, batch, 1), sharded = train(partitioner_, batch, parts);
-    ASSERT_LE(whole.size(), sharded.size());  // and zeros that make the parts equal
+    ASSERT_LE(whole.size(), sharded.size());  // padding makes the parts equal
     for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(sharded[i], whole[i], 2e-4) << i;
   }
 }
 
-// As docs/distributed.md has it.
+// As in docs/distributed.md.
 TEST_F(ShardsOfRanks, AnAverageOfTheParametersOfOnesOwn) {
   TrainState state = make_state();
   const Collection& params = state.collection("params");
@@ -100,10 +101,10 @@ TEST_F(ShardsOfRanks, AnAverageOfTheParametersOfOnesOwn) {
                [&] { (void)result.state.collection("learning_rate").flat({.index = 1, .count = 2}); });
 }
 
-// The best of those that are due, by what rank 0 says, beside the newest in the same directory; and from on_end.
+// Saves the best of the due checkpoints by rank 0's values, the newest ones twice in one directory, and one in on_end.
 TEST_F(ShardsOfRanks, CheckpointsAreSavedByAllThatAreAsked) {
   Dataset data = rows();
-  double offset = 0;  // another on each rank
+  double offset = 0;  // differs between ranks
   auto result = loop(make_state(), data,
                      {{every(1), make_step()},
                       {every(1),
@@ -117,22 +118,22 @@ TEST_F(ShardsOfRanks, CheckpointsAreSavedByAllThatAreAsked) {
                      {.stop = at(9), .on_end = {checkpoint(dir("end"))}});
   meet();
   EXPECT_EQ(CheckpointStore(dir("best")).latest()->record.steps, 6);
-  EXPECT_EQ(CheckpointStore(dir("best")).latest()->record.best, 0);  // rank 0's
+  EXPECT_EQ(CheckpointStore(dir("best")).latest()->record.best, 0);  // rank 0's value
   EXPECT_EQ(CheckpointStore(dir("both")).all().size(), 3u);
   expect_saved(result.state, dir("both"), 9);
   expect_saved(result.state, dir("end"), 9);
-  // By hand.
+  // Called by hand.
   Checkpoint save = checkpoint(dir("hand"));
   EXPECT_TRUE(save(result.elapsed, result.state));
   expect_saved(result.state, dir("hand"), 9);
   if (world().size() == 1) return;
-  // A copy knows nothing of the ranks, and would lose what the others have.
+  // A clone does not know the ranks, so it would lose the other ranks' shards.
   const State copy = result.state.clone();
   expect_error(ErrorCode::invalid_argument, {"the leaf 'opt_state/mu/", "expected a save group"},
                [&] { (void)checkpoint(dir("copy" + std::to_string(world().rank())))(result.elapsed, copy); });
 }
 
-// What is not finite in one rank's shard alone keeps all from saving.
+// A value that is not finite in only one rank's shard keeps all ranks from saving.
 TEST_F(ShardsOfRanks, AStateThatIsNotFiniteAnywhereReplacesNone) {
   Dataset data = rows();
   const int last = world().size() - 1;
@@ -142,7 +143,7 @@ TEST_F(ShardsOfRanks, AStateThatIsNotFiniteAnywhereReplacesNone) {
                       {every(1),
                        [&](LoopState<TrainState, Batch>& loop) {
                          if (loop.elapsed.steps != 5 || world().rank() != last) return;
-                         // The last element of all, which is in the last shard.
+                         // The very last element, which is in the last shard.
                          const Tensor nu = loop.state.collection("opt_state/nu").leaves().back().value;
                          std::vector<float> values = to_host<float>(nu, loop.state.stream());
                          values.back() = std::numeric_limits<float>::infinity();

@@ -11,7 +11,7 @@ namespace giro::test {
 
 inline constexpr std::int64_t kRows = 96, kFeatures = 24, kClasses = 5;
 
-// `nan_row`, if there is one, has a NaN among its features.
+// With `nan_row`, that row has a NaN among its features.
 inline Dataset random_rows(std::int64_t nan_row = -1) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;

@@ -1,4 +1,4 @@
-// A training run of several ranks for tests from outside, and what can go wrong in it.
+// A training run on several ranks that tests start from outside, and the faults that it can have.
 
 #include <giro/giro.h>
 
@@ -48,29 +48,29 @@ class Options {
       {"steps", "40"},
       {"batch", "24"},
       {"seed", "3"},
-      {"timeout", "60000"},   // of the world, in milliseconds
-      {"save", "10"},         // every so many steps
-      {"pace", "0"},          // milliseconds that each step waits
-      {"keep", "1"},          // checkpoints
-      {"async", "no"},        // whether they are written beside the run
-      {"best", "no"},         // whether the best are saved besides
+      {"timeout", "60000"},   // the world's timeout in milliseconds
+      {"save", "10"},         // steps between saves
+      {"pace", "0"},          // delay of each step in milliseconds
+      {"keep", "1"},          // number of checkpoints
+      {"async", "no"},        // whether to write them asynchronously
+      {"best", "no"},         // whether to save the best as well
       {"partition", "data"},  // or "zero"
       {"nan", "stop"},        // terminate_on_nan, or "ignore"
-      {"caught", "no"},       // within the world's scope: a LoopError, whose exit code is then 3
-      // Of the rank that goes astray:
+      {"caught", "no"},       // whether a LoopError is caught within the world's scope; the exit code is then 3
+      // The failing rank:
       {"rank", "1"},
       {"fault", ""},   // kill, segv, abort, exit, throw, stop, hang, skip, slow, nan, data
       {"at", "step"},  // init, start, step, save, finish, end
       {"step", "7"},
-      {"call", "1"},         // of those that save: the fault comes before it
-      {"other_steps", "0"},  // added to the options of that rank
+      {"call", "1"},         // number of the file system call of a save; the fault comes before it
+      {"other_steps", "0"},  // added to that rank's options
       {"other_batch", "0"},
       {"other_seed", "0"},
       {"other_dir", ""},
   };
 };
 
-// What happens to one rank, once the run has come to it.
+// The fault of one rank, at a certain place of the run.
 class Fault {
  public:
   Fault(const Options& options, int rank)
@@ -94,13 +94,13 @@ class Fault {
     if (kind_ == "stop") std::raise(SIGSTOP);
     while (kind_ == "hang") std::this_thread::sleep_for(std::chrono::seconds(1));
   }
-  // In the callbacks of each step, before the train step.
+  // Called in each step, before the train step.
   template <class Step>
   void come_to_step(LoopState<TrainState, Batch>& loop, Step&& extra) {
     const std::int64_t step = loop.elapsed.steps;
     if (at_ == "save") {
       is_saving_ = step == step_;
-      // While rank 0 saves.
+      // Rank 0 is saving meanwhile.
       if (loop.partitioner() != nullptr && !loop.is_primary() && step == step_ + 1) come_to("save");
     }
     if (is_here_ && kind_ == "slow" && step % step_ == 0) std::this_thread::sleep_for(timeout_ * 6 / 10);
@@ -111,7 +111,7 @@ class Fault {
       extra();
     }
   }
-  // Before each call of the file system that changes something.
+  // Called before each file system call that changes something.
   void come_to_call() {
     if (!is_saving_) return;
     if (is_here_ && ++calls_ == call_) come_to("save");
@@ -179,9 +179,9 @@ int train(World& world, std::string dir, const Options& options) {
     const auto place = static_cast<std::size_t>(options.number("rank") * batch / world.size());
     data = prepare(random_rows(data.indices(options.number("step"))[place]));
   }
-  if (options.text("fault") == "data" && (is_other || options.number("rank") == -1)) {  // -1: all of them
+  if (options.text("fault") == "data" && (is_other || options.number("rank") == -1)) {  // -1: all ranks
     data = data.map([batch = std::make_shared<std::int64_t>(-1), last = options.number("step")](const Batch& made) {
-      if (++*batch > last) throw std::runtime_error("astray: there is no such batch");  // the first shows what one is
+      if (++*batch > last) throw std::runtime_error("astray: there is no such batch");  // the first only gives the spec
       return made;
     });
   }
@@ -243,7 +243,7 @@ int train(const std::vector<std::string>& arguments) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (arguments.size() == 2 && arguments[1] == "newest") return print_newest(arguments[0]);
   const Options options({arguments.begin() + 1, arguments.end()});
-  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");  // known before MPI is
+  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");  // known before MPI starts
   Fault(options, rank == nullptr ? 0 : std::stoi(rank)).come_to("init");
   World world({.timeout = 1e-3 * static_cast<double>(options.number("timeout"))});
   if (options.text("caught") == "no") return train(world, arguments[0], options);

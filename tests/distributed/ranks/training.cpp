@@ -25,7 +25,7 @@
 namespace giro::test {
 namespace {
 
-// Of the losses and parameters of f32 sums that are added in another order, over the steps that a test makes.
+// The tolerance for losses and parameters after the steps of a test, if f32 sums are added in another order.
 constexpr double kTolerance = 2e-5;
 
 struct Trained {
@@ -66,7 +66,7 @@ Trained train(const TrainingSetup& setup) {
   return {result.history.collect("loss")[0], params_of(result.state)};
 }
 
-// Each updates a part of the params.
+// Each rank updates a part of the params.
 std::shared_ptr<const Partitioner> shards() { return zero_data_parallel(world(), test_device()); }
 
 std::shared_ptr<const Partitioner> all_ranks(std::int64_t bucket_bytes = std::int64_t{25} << 20) {
@@ -83,7 +83,7 @@ void expect_near(const Trained& a, const Trained& b) {
   EXPECT_LE(worst, 10 * kTolerance);
 }
 
-// Of all ranks.
+// Whether all ranks have the same values.
 bool same_everywhere(const std::vector<float>& values) {
   const Stream stream(Device::cpu());
   std::vector<float> of_first = values;
@@ -108,7 +108,7 @@ TEST(TrainingOfRanks, IsThatOfOneProcess) {
   }
 }
 
-// One rank's gradients are not finite: all skip the update, and go on alike.
+// The gradients of one rank are not finite: all ranks skip the update, and stay equal.
 TEST(TrainingOfRanks, SkipTheSameUpdatesInF16) {
   if (test_device().is_cpu()) GTEST_SKIP() << "f16 takes a GPU, or a CPU that oneDNN computes it on";
   for (const bool divided : {false, true}) {
@@ -130,8 +130,7 @@ TEST(TrainingOfRanks, SkipTheSameUpdatesInF16) {
   }
 }
 
-// What each computes of its rows is rounded to 8 bits of mantissa, which has another factor in it for a part of a
-// batch.
+// A rank's results for its rows are rounded to 8 bits of mantissa. They contain another factor if the batch is divided.
 TEST(TrainingOfRanks, IsAlmostThatOfOneProcessInBf16) {
   try {
     expect_supported(Precision::bf16, test_device());
@@ -164,7 +163,7 @@ TEST(TrainingOfRanks, GivesTheSameBitsAgainAndHoweverTheDeviceRunsAhead) {
 }
 
 #if GIRO_WITH_CUDA
-// What a stream that is being captured does next comes after these nodes of the graph.
+// The nodes of the graph that the next work on a captured stream will depend on.
 std::vector<cudaGraphNode_t> captured(const Stream& stream) {
   cudaStreamCaptureStatus status{};
   const cudaGraphNode_t* nodes = nullptr;
@@ -175,8 +174,8 @@ std::vector<cudaGraphNode_t> captured(const Stream& stream) {
   return {nodes, nodes + count};
 }
 
-// The place of the first bucket's all-reduce in the graph of a step: it is a node before the last of the way back are,
-// and these do not come after it.
+// The position of the first bucket's all-reduce in a step's graph: it exists before the last nodes of the backward
+// pass, and these do not depend on it.
 TEST(TrainingOfRanks, AnAllReduceIsBesideTheWayBackInTheGraph) {
   if (test_device().is_cpu() || world().size() == 1)
     GTEST_SKIP() << "nothing runs beside the caller, or nothing is sent";
@@ -192,7 +191,7 @@ TEST(TrainingOfRanks, AnAllReduceIsBesideTheWayBackInTheGraph) {
                              computed = captured(trained.stream());
                              return dy;
                            },
-                       .touches_its_arguments_alone = false});  // what comes before it is queued by then
+                       .touches_its_arguments_alone = false});  // so that earlier work is queued by then
     };
     auto loss = trained.value_and_grad([&](auto& params) {
       auto hidden = nn::dense(batch["x"], note(params["dense0/kernel"]), params["dense0/bias"], Activation::tanh);
@@ -216,7 +215,7 @@ TEST(TrainingOfRanks, AnAllReduceIsBesideTheWayBackInTheGraph) {
 }
 #endif
 
-// Counted in calls of the CUDA runtime, which the emulated one tells.
+// Counts calls of the CUDA runtime, which only the emulated one reports.
 TEST(TrainingOfRanks, TheHostWaitsForNoStep) {
   using Calls = unsigned long long (*)(const char*);
   const auto calls = reinterpret_cast<Calls>(dlsym(RTLD_DEFAULT, "cuda_on_cpu_calls"));
@@ -232,7 +231,7 @@ TEST(TrainingOfRanks, TheHostWaitsForNoStep) {
     EXPECT_EQ(run.advance(at(10)), Advanced::reached);
     const unsigned long long before = waits();
     EXPECT_EQ(run.advance(), Advanced::stopped);
-    EXPECT_LE(waits() - before, 16u);  // 8 launches, of which two may be ahead; and the ranks' question at the end
+    EXPECT_LE(waits() - before, 16u);  // 8 launches, two of which may be ahead, and the ranks' question at the end
   }
 }
 
@@ -256,8 +255,8 @@ TEST(TrainingOfRanks, ShardsTrainAsWholes) {
   }
 }
 
-// The moments that a rank has are those of its part, of every optimizer that has any, and make it one of all ranks'
-// parts; weight decay keeps to its leaves.
+// A rank holds the moments of its part, for every optimizer with moments; they are equal to that part of the whole.
+// Weight decay applies only to its leaves.
 TEST(TrainingOfRanks, AShardHoldsTheMomentsOfItsPart) {
   const optim::DecayMask kernels = [](const std::string& path) { return path.ends_with("kernel"); };
   for (const optim::Optimizer& optimizer :
@@ -289,7 +288,7 @@ TEST(TrainingOfRanks, AShardHoldsTheMomentsOfItsPart) {
   }
 }
 
-// Each along its own axis: two groups of ranks train two models, or one rank each.
+// Each axis trains by itself: two groups of ranks train two models, or all ranks train one.
 TEST(TrainingOfRanks, AnAxisOfAMeshTrainsByItself) {
   const int groups = world().size() % 2 == 0 ? 2 : 1;
   const Mesh mesh(world(), test_device(), {{"data", -1}, {"model", groups}});
@@ -322,7 +321,7 @@ TEST(TrainingOfRanks, ManagedStepsTrainAlike) {
   expect_near(train_managed(all_ranks(), "data_parallel"), train_managed(nullptr, "jit"));
 }
 
-// Rank 0 chooses for all, and an error of its choice is every rank's.
+// Rank 0 chooses for all ranks; an error of its choice occurs on every rank.
 TEST(TrainingOfRanks, OneDirectoryForAllRanks) {
   const auto partitioner = all_ranks();
   const TemporaryDirectory own;
@@ -338,7 +337,7 @@ TEST(TrainingOfRanks, OneDirectoryForAllRanks) {
     EXPECT_NE(std::string(error.what()).find("holds a run already"), std::string::npos) << error.what();
   }
   double nothing = 0;
-  partitioner->agree({&nothing, 1});  // rank 0's directory goes when all have looked
+  partitioner->agree({&nothing, 1});  // all ranks must have looked before rank 0's directory goes
 }
 
 TEST(TrainingOfRanks, AnIntegerIsNoMetric) {
@@ -381,7 +380,7 @@ TEST(TrainingOfRanks, ReplicasAreComparedToTheBit) {
   auto trained =
       loop(make_state(partitioner), data, {{every(1), make_step()}, {every(5), check_replicas()}}, {.stop = at(12)});
   if (world().size() == 1) return;
-  // The last bit of one element, on one rank.
+  // Changes the last bit of one element on one rank.
   const Tensor bias = trained.state.at("params/dense1/bias");
   std::vector<float> values = to_host<float>(bias, trained.state.stream());
   const bool differs = world().rank() == 1;
@@ -395,7 +394,7 @@ TEST(TrainingOfRanks, StopTogether) {
   const auto partitioner = all_ranks();
   Dataset data = random_rows().repeat().batch(48).partition(partitioner).to(test_device());
   const int last = world().size() - 1;
-  // One rank alone asks for it.
+  // Only one rank asks for the stop.
   auto stopped = loop(make_state(partitioner), data,
                       {{every(1), make_step()},
                        {every(3),
@@ -404,7 +403,7 @@ TEST(TrainingOfRanks, StopTogether) {
                         }}},
                       {.stop = at(100)});
   EXPECT_EQ(stopped.elapsed.steps, 10);
-  // What comes after it in that step is skipped on all of them.
+  // All ranks skip the callbacks after the stop in that step.
   int later = 0;
   auto skipped = loop(make_state(partitioner), data,
                       {{every(3),
@@ -419,7 +418,7 @@ TEST(TrainingOfRanks, StopTogether) {
   EXPECT_EQ(to_host<std::int64_t>(skipped.state.at("step"), skipped.state.stream()).front(), 9);
   auto timed = loop(make_state(partitioner), data, {{every(1), make_step()}}, {.stop = at({.time = 0.1})});
   EXPECT_TRUE(same_everywhere({static_cast<float>(timed.elapsed.steps), static_cast<float>(timed.elapsed.time())}));
-  // A signal that one rank gets ends all of them after the same step.
+  // A signal to one rank ends all ranks after the same step.
   auto interrupted = loop(make_state(partitioner), data,
                           {{every(1), make_step()},
                            {every(40),
@@ -432,7 +431,7 @@ TEST(TrainingOfRanks, StopTogether) {
   EXPECT_TRUE(same_everywhere(params_of(interrupted.state)));
 }
 
-// What makes ranks disagree is told before they train.
+// Differences between ranks are reported before they train.
 TEST(TrainingOfRanks, DifferencesAreErrors) {
   if (world().size() == 1) GTEST_SKIP() << "of several ranks";
   const auto partitioner = all_ranks();

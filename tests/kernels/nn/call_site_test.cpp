@@ -1,4 +1,4 @@
-// Errors and nodes name the line of the program that uses giro, and never one of giro's own.
+// Errors and nodes name the line of the program that uses giro, never a line of giro's own.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 namespace giro::nn {
 namespace {
 
-// Where an error says that giro was called: "FILE:LINE".
+// The place where an error says that giro was called: "FILE:LINE".
 template <class F>
 std::string called_at(F&& f) {
   try {
@@ -67,14 +67,14 @@ TEST_F(CallSiteTest, AnOperatorNamesItsLine) {
   EXPECT_EQ(called_at(product), line(__LINE__ - 2));
 }
 
-// Which is there to be looked at once the error is over, too.
+// Also after an error, no line of an earlier call is left over.
 TEST_F(CallSiteTest, WhatIsNoCallNamesNoLine) {
   const Var a = constant({2, 3}), b = constant({3, 2});
   EXPECT_EQ(called_at([&] { (void)(a + b); }), line(__LINE__));
   EXPECT_EQ(called_at([&] { throw Error(ErrorCode::io, "elsewhere"); }), "nowhere: elsewhere");
 }
 
-// A layer of the user's own, and a helper of its own.
+// A layer of the user's, with a helper of its own.
 struct Mine {
   std::string name() const { return "mine"; }
   Shape init(ParamSpecs&, const Shape& input) const { return input; }

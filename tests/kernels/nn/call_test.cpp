@@ -28,7 +28,7 @@ using In = std::vector<Tensor>;
 
 class CallTest : public GradientTest {
  protected:
-  // The body for the device at hand, calling `kernel(stream)` or computing element(i).
+  // Functions for both devices: `kernel(stream)` on a GPU, element(i) on the CPU.
   template <class Kernel, class Element>
   static CallFunctions bodies(const Kernel& kernel, const Element& element) {
     return {.cuda = [=](auto& out, auto& in, CUstream_st* stream) { kernel(out, in, stream); },
@@ -50,7 +50,7 @@ class CallTest : public GradientTest {
         },
         [](std::int64_t i, const In& in) { return at(in[0], i) * at(in[0], i) * at(in[1], i); });
   }
-  // Its gradients, by kernels of their own.
+  // Its gradients, as kernels of their own.
   static Var bend_dx(const Var& dy, const Var& x, const Var& w) {
     return call("bend_dx", {.shape = x.shape()}, {dy, x, w},
                 bodies(
@@ -86,7 +86,7 @@ class CallTest : public GradientTest {
   }
 
   Tensor ones() { return upload({DType::f32, {3}, {1, 1, 1}}); }
-  // The op's gradient, with a vjp that returns `terms`, as an error.
+  // Expects an error when the op's vjp returns `terms`.
   void expect_refused(ErrorCode code, std::initializer_list<std::string> words,
                       const std::function<Gradients(const Var& dy)>& terms) {
     const Tensor values = ones();
@@ -124,8 +124,8 @@ TEST_P(CallTest, GradientsByOps) {
   });
 }
 
-// What a vjp returns may be dy itself, one value for two inputs, or a value that it keeps: the ways back of the inputs,
-// which write to what they are given, do not see each other.
+// A vjp may return dy itself, one value for two inputs, or a value that it keeps. The backward passes of the inputs
+// write to what they are given, but must not see each other's writes.
 TEST_P(CallTest, GradientsThatAreHandedOn) {
   std::vector<float> y_seen, y;
   std::vector<Var> kept;
@@ -169,7 +169,7 @@ TEST_P(CallTest, GradientsThatAreHandedOn) {
     EXPECT_EQ(actual, *first) << "vjp " << &vjp - vjps.data();
   }
   EXPECT_EQ(y_seen, y);
-  // What was kept is what it was: weights times 1.
+  // The kept values are unchanged: weights times 1.
   for (const Var& term : kept) {
     const std::vector<float> values = to_host<float>(term.value(), stream());
     EXPECT_EQ(std::vector<double>(values.begin(), values.end()), weights.values);
@@ -215,7 +215,7 @@ TEST_P(CallTest, RulesTakeItForAnOpLikeAnyOther) {
   EXPECT_EQ(ops([&] { copy(y, bend(Var(x, stream()), Var(w, stream())).value(), stream()); }), Names{"bend"})
       << "written to where it was to be copied";
   EXPECT_EQ(to_host<float>(y, stream()), (std::vector<float>{1, 4, -9}));
-  // A name says nothing of what an op does.
+  // An op's name says nothing about what it does.
   EXPECT_EQ(ops([&] {
               const Var twice = Var(x, stream()) * 2;
               const Var bent = call("copy", {.shape = {3}}, {twice, Var(w, stream())}, bend_functions());
@@ -254,7 +254,7 @@ TEST_P(CallTest, ErrorsNameTheOp) {
                [&] { bend(x, elsewhere(tensor({3}))); });
   expect_error(ErrorCode::invalid_argument, {"no stream"}, [&] { bend(tensor({3}), tensor({3})); });
 
-  // A gradient that is not wanted is not missed.
+  // A missing gradient is no error until it is needed.
   const Var parameter = Var::parameter(ones(), tensor({3}), stream());
   const Var without = call("bend", {.shape = {3}}, {parameter, x}, bend_functions());
   expect_error(ErrorCode::unsupported, {"'bend'", "vjp"}, [&] {

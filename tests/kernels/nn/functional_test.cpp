@@ -64,7 +64,7 @@ TEST_P(FunctionalTest, DenseGradients) {
   for (const Activation f :
        {Activation::none, Activation::relu, Activation::gelu, Activation::tanh, Activation::sigmoid}) {
     const std::string name = fmt::format("dense, activation {}", static_cast<int>(f));
-    // The smooth ones are looked at where they bend.
+    // Smooth activations are tested where they bend.
     const Array bias = f == Activation::relu ? b : small(b);
     check(name, {small(x), w, bias}, [f](const Vars& p) { return dense(p[0], p[1], p[2], f); });
   }
@@ -134,7 +134,7 @@ TEST_P(FunctionalTest, ValuesUsedSeveralTimes) {
     const Var y = tanh(p[0]);
     return add(multiply(y, sigmoid(y)), y);
   });
-  // A diamond whose sides differ in length.
+  // A diamond with sides of different lengths.
   check("a diamond", {random_.uniform({7})}, [](const Vars& p) {
     const Var y = gelu(p[0]);
     return multiply(tanh(sigmoid(y)), y);

@@ -20,14 +20,15 @@ namespace giro::nn {
 
 using Vars = std::vector<Var>;
 
-// The gradients of a function of Vars, against central differences of its own forward pass. The output is contracted
-// with fixed weights on the host in double precision, so that the differences' noise is that of single roundings.
+// Compares the gradients of a function of Vars with central differences of its own forward pass. The output is
+// contracted with fixed weights on the host in double precision, so the noise of the differences comes only from single
+// roundings.
 class GradientTest : public test::OpTest {
  protected:
   using Function = std::function<Var(const Vars& params)>;
   using Doubles = std::vector<double>;
 
-  // A tensor on the device with values of its own.
+  // Copies the array into a new tensor on the device.
   Tensor upload(const test::Array& array) {
     const test::Bytes bytes = test::encode(array);
     const Tensor tensor = allocate(array.dtype, array.shape);
@@ -38,7 +39,7 @@ class GradientTest : public test::OpTest {
   Var value(DType dtype, const Shape& shape, const Doubles& values) {
     return Var(upload({dtype, shape, values}), stream());
   }
-  // Of any dtype.
+  // Reads values of any dtype.
   Doubles read(const Var& y) {
     test::Bytes bytes(y.value().bytes());
     stream().copy(bytes.data(), y.value().raw(), bytes.size());
@@ -46,7 +47,7 @@ class GradientTest : public test::OpTest {
     return test::decode(y.dtype(), bytes);
   }
 
-  // The gradient by each parameter, of the output weighed by `weights` and summed.
+  // The gradient by each parameter of the output, weighed by `weights` and summed.
   std::vector<std::vector<float>> gradients(const std::vector<test::Array>& params, const Function& f,
                                             const test::Array& weights) {
     Vars vars;
@@ -87,7 +88,7 @@ class GradientTest : public test::OpTest {
           x = middle;
           return std::inner_product(values.begin(), values.end(), weights.values.begin(), 0.0);
         };
-        // Five points: the error is that of the fifth derivative times kStep^4 / 30.
+        // Five points: the error is the fifth derivative times kStep^4 / 30.
         const double slope = (8 * (at(kStep) - at(-kStep)) - (at(2 * kStep) - at(-2 * kStep))) / (12 * kStep);
         expected.add(slope, 4 * test::kUnit * magnitude / kStep + 2e-5 * std::max(1.0, std::abs(slope)));
       }
@@ -96,7 +97,7 @@ class GradientTest : public test::OpTest {
     }
   }
 
-  // Values at least 0.2 from each other and from 0, in an order that is the same on every run: no difference quotient
+  // Values at least 0.2 apart and not close to 0, in the same order on every run, so that no difference quotient
   // crosses a kink.
   test::Array separated(const Shape& shape) {
     test::Array array{DType::f32, shape, {}};

@@ -36,8 +36,8 @@ struct Case {
 
 class InitializerTest : public ::testing::TestWithParam<Case> {};
 
-// Bounds at five standard deviations of the estimates: the sampling error of a variance is at most that of a normal's,
-// sqrt(2 / n) of it.
+// The bounds are five standard deviations of the estimates. The relative sampling error of a variance is at most that
+// of a normal distribution, sqrt(2 / n).
 TEST_P(InitializerTest, HasTheVarianceItsNameSays) {
   const Case& c = GetParam();
   const Moments moments(c.initializer(kCount, kFans, Rng{7, RngPurpose::initial_value, 3}));
@@ -48,7 +48,7 @@ TEST_P(InitializerTest, HasTheVarianceItsNameSays) {
 TEST_P(InitializerTest, IsCutOff) {
   const Case& c = GetParam();
   const Moments moments(c.initializer(kCount, kFans, Rng{7, RngPurpose::initial_value, 3}));
-  // A normal cut off at two of its standard deviations keeps 0.7737 of its variance.
+  // A normal distribution cut off at two standard deviations keeps 0.7737 of its variance.
   const double limit = c.uniform ? std::sqrt(3 * c.variance) : 2 * std::sqrt(c.variance / 0.77374);
   EXPECT_LE(moments.largest, limit * (1 + 1e-4));
   EXPECT_GE(moments.largest, limit * 0.999);
@@ -60,7 +60,7 @@ TEST_P(InitializerTest, IsAFunctionOfSeedAndStream) {
   EXPECT_EQ(values, c.initializer(1'000, kFans, Rng{7, RngPurpose::initial_value, 3}));
   EXPECT_NE(values, c.initializer(1'000, kFans, Rng{8, RngPurpose::initial_value, 3}));
   EXPECT_NE(values, c.initializer(1'000, kFans, Rng{7, RngPurpose::initial_value, 4}));
-  // Value i does not depend on how many there are.
+  // Value i does not depend on the number of values.
   const std::vector<float> fewer = c.initializer(10, kFans, Rng{7, RngPurpose::initial_value, 3});
   EXPECT_TRUE(std::equal(fewer.begin(), fewer.end(), values.begin()));
 }

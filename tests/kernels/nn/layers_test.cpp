@@ -110,7 +110,7 @@ TEST(Layers, ErrorsNameTheLayer) {
   expect_error(ErrorCode::invalid_argument, {"pool"}, [] { output_shape(avg_pool({0, 2}), {1, 5, 5, 1}); });
 }
 
-// A layer of one's own: x w + x, with a parameter that it names itself.
+// A custom layer: x w + x, with a parameter that it names itself.
 struct Residual {
   std::string name() const { return "residual"; }
   Shape init(ParamSpecs& specs, const Shape& input) const {

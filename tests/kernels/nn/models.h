@@ -1,6 +1,6 @@
 #pragma once
 
-// The models of the sample, and small images to train them on.
+// The sample's models, and small images to train them on.
 
 #include <cstdint>
 #include <memory>
@@ -28,7 +28,7 @@ inline nn::Layer cnn_model() {
 }
 
 // Images u8 (count, size, size, 1) and labels u8 (count,) below 10, the same on every run. Rows of one label share a
-// pattern under noise, so that there is something to learn.
+// pattern under noise, so there is something to learn.
 struct Images {
   std::int64_t count, size;
   std::vector<std::uint8_t> pixels, labels;

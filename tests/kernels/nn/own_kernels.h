@@ -10,9 +10,9 @@ namespace giro::test {
 void bend(float* y, const float* x, const float* w, std::int64_t n, CUstream_st* stream);
 void bend_dx(float* dx, const float* dy, const float* x, const float* w, std::int64_t n, CUstream_st* stream);
 void bend_dw(float* dw, const float* dy, const float* x, std::int64_t n, CUstream_st* stream);
-// A launch that CUDA refuses.
+// Makes a launch that CUDA refuses.
 void launch_nothing(CUstream_st* stream);
-// Waits for the stream, which a recording cannot hold, and looks away.
+// Waits for the stream, which a recording cannot hold, and ignores the error.
 void wait_for(CUstream_st* stream);
 
 }  // namespace giro::test

@@ -30,7 +30,7 @@ nn::Var loss_of(const nn::Params& params, const char* layer) {
   return nn::add(nn::sum(params[std::string(layer) + "/kernel"]), nn::sum(params[std::string(layer) + "/bias"]));
 }
 
-// Leaves that the loss does not depend on are told of by finish(), and are zero then.
+// finish() reports the leaves that the loss does not depend on. By then they are zero.
 TEST(GradientReduction, HearsOfEachGradientOnceItIsWhole) {
   Ranked ranked;
   (void)ranked.state.value_and_grad([](auto& params) { return loss_of(params, "dense1"); });
@@ -43,7 +43,7 @@ TEST(GradientReduction, HearsOfEachGradientOnceItIsWhole) {
   EXPECT_EQ(to_host<float>(ranked.state.at("grads/dense0/bias"), ranked.state.stream()), std::vector<float>(4));
 }
 
-// Of several parts the last alone sends, for it has what the others have left as well.
+// With several parts only the last one sends, because it also has what the others have left.
 TEST(GradientReduction, BeginsWithTheLastPart) {
   Ranked ranked;
   (void)ranked.state.value_and_grad(

@@ -40,8 +40,8 @@ class RandomTest : public GradientTest {
     return {ones.begin(), ones.end()};
   }
 
-  // Kolmogorov and Smirnov's: the samples' share below any x and the distribution's differ by less than what a
-  // millionth of all true samples exceeds.
+  // The Kolmogorov-Smirnov test: the share of samples below any x differs from the distribution by less than a bound
+  // that only a millionth of all true samples exceeds.
   static void expect_distribution(std::vector<float> samples, const std::function<double(double)>& cumulative) {
     std::sort(samples.begin(), samples.end());
     const auto n = static_cast<double>(samples.size());
@@ -63,11 +63,11 @@ class RandomTest : public GradientTest {
     return {mean, variance / static_cast<double>(samples.size())};
   }
 
-  // Enough to see a bias of a thousandth; on an emulated GPU a few thousand.
+  // Enough to see a bias of a thousandth; only a few thousand on an emulated GPU.
   std::int64_t many() const { return device().is_cuda() ? 1 << 14 : 1 << 20; }
 };
 
-// Rng itself is held to the published known answers (tests/runtime/rng_test.cpp).
+// Rng itself is tested against the published known answers (tests/runtime/rng_test.cpp).
 TEST_P(RandomTest, NumbersAreThoseOfRng) {
   for (const std::int64_t seed : {std::int64_t{0}, std::int64_t{42}, std::int64_t{-1}, INT64_MIN}) {
     const Rng draws{static_cast<std::uint64_t>(seed), RngPurpose::draw}, keys{draws.seed, RngPurpose::key};
@@ -86,7 +86,7 @@ TEST_P(RandomTest, NumbersAreThoseOfRng) {
       const std::size_t first = i % 2 * 2;
       const double u = ((block.word[first] >> 1) + 0.5) * 0x1p-31, turns = block.word[first + 1] * 0x1p-32;
       const double radius = std::sqrt(-2 * std::log(u)), z = radius * std::cos(2 * M_PI * turns);
-      // u is rounded twice: that moves its logarithm by two units, and so the radius by two of its inverse.
+      // u is rounded twice. That moves its logarithm by two units, and so the radius by two units of its inverse.
       const double tolerance = 8 * test::kUnit * (radius + 1) + 2 * test::kUnit / std::max(radius, 1e-3);
       ASSERT_NEAR(static_cast<double>(normal[i]), z, tolerance) << seed << ' ' << i;
     }
@@ -103,7 +103,7 @@ TEST_P(RandomTest, UniformNumbersFillTheirRange) {
   expect_distribution(samples, [](double x) { return (x + 3) / 8; });
 }
 
-// [1, 2) has half as many numbers as are drawn: the largest would be rounded up.
+// [1, 2) has half as many numbers as can be drawn, so the largest draws would be rounded up.
 TEST_P(RandomTest, TheEndIsNotDrawn) {
   const float next = std::nextafter(1.0f, 2.0f);
   for (const float x : read(random_uniform(key(3), {4096}, 1, static_cast<double>(next)))) EXPECT_EQ(x, 1.0f);
@@ -117,7 +117,7 @@ TEST_P(RandomTest, NormalNumbersAreNormal) {
   EXPECT_NEAR(moments(samples).mean, 0.5, 5 * 2 / std::sqrt(n));
   EXPECT_NEAR(moments(samples).variance, 4, 5 * 4 * std::sqrt(2 / n));
   expect_distribution(samples, [](double x) { return std::erfc((0.5 - x) / 2 / std::sqrt(2)) / 2; });
-  // Neighbours share a block.
+  // Neighbours share a block, but must not be correlated.
   double product = 0;
   for (std::size_t i = 0; i + 1 < samples.size(); ++i) {
     product += (static_cast<double>(samples[i]) - 0.5) * (static_cast<double>(samples[i + 1]) - 0.5) / 4;
@@ -152,7 +152,7 @@ TEST_P(RandomTest, KeysGiveStreamsOfTheirOwn) {
       const Var folded = fold_in(key(seed), step);
       EXPECT_TRUE(keys.insert(read<std::int64_t>(folded).front()).second);
       streams.insert(read(random_uniform(folded, {64})));
-      // Of a key the number comes from wherever it is.
+      // The number that is folded in may come from the host or the device.
       const Var on_device(upload({DType::i32, {}, {static_cast<double>(step)}}), stream());
       EXPECT_EQ(read<std::int64_t>(fold_in(seed, on_device)), read<std::int64_t>(folded));
     }
@@ -196,12 +196,12 @@ TEST_P(RandomTest, DropoutKeepsAShareAndScalesIt) {
     EXPECT_EQ(y[i], kept[i] ? given[i] * static_cast<float>(1 / 0.75) : 0.0f) << i;
   }
   EXPECT_EQ(dropout(x, 0, 9).value().raw(), x.value().raw());
-  // What is dropped may be anything.
+  // Dropped values may be anything.
   const Var infinite(upload({DType::f32, {64}, Doubles(64, test::kInfinity)}), stream());
   for (const float each : read(dropout(infinite, 0.5, 9))) EXPECT_FALSE(std::isnan(each));
 }
 
-// Scaled in f32, rounded once.
+// Scaled in f32 and rounded once.
 TEST_P(RandomTest, DropoutOfEveryFloatingDtype) {
   for (const DType dtype : test::kFloatingDTypes) {
     const test::Array array = random_.uniform({200}, -2, 2, dtype);
@@ -238,7 +238,7 @@ TEST_P(RandomTest, TheGradientDropsWhatWasDropped) {
   for (std::size_t i = 0; i < slopes.size(); ++i) EXPECT_EQ(curvatures[i], values[i] == 0 ? 0.0f : 8.0f) << i;
 }
 
-// Of a step the forward pass and the backward pass draw alike, and none stores a mask.
+// The forward pass and the backward pass of a step draw the same numbers, and neither stores a mask.
 TEST_P(RandomTest, ARecordedStepDropsByItsCounter) {
   const Tensor grad = allocate(DType::f32, {64}), counter = tensor({0}, {});
   const Tensor x = upload(random_.uniform({64}, 1, 2));

@@ -1,6 +1,6 @@
 #pragma once
 
-// Classifiers trained in double precision by plain loops: what the library's losses and gradients are held against.
+// Classifiers trained in double precision by plain loops: the reference for the library's losses and gradients.
 
 #include <algorithm>
 #include <cmath>
@@ -33,7 +33,7 @@ struct ReferenceImages {
   }
 };
 
-// One layer with parameters `path`/kernel and `path`/bias, or a pooling, which has none.
+// One layer with the parameters `path`/kernel and `path`/bias, or a pooling layer without parameters.
 struct ReferenceLayer {
   enum class Kind { conv, avg_pool, dense } kind;
   std::string path;
@@ -56,12 +56,12 @@ class ReferenceClassifier {
 
   ReferenceParams params;
 
-  // The mean softmax cross-entropy of pixels (n, h, w, 1), scaled by 1/255, at the labels.
+  // The mean softmax cross-entropy of pixels (n, h, w, 1), scaled by 1/255, against the labels.
   double loss(const ReferenceImages& pixels, const std::vector<std::uint8_t>& labels) const {
     return cross_entropy(forward(pixels).back(), labels, nullptr);
   }
 
-  // The loss, and its gradient by every parameter in `grads`.
+  // Returns the loss and stores its gradient by every parameter in `grads`.
   double loss_and_grads(const ReferenceImages& pixels, const std::vector<std::uint8_t>& labels,
                         ReferenceParams& grads) const {
     const std::vector<ReferenceImages> values = forward(pixels);
@@ -90,7 +90,7 @@ class ReferenceClassifier {
     return loss;
   }
 
-  // One step of adamw with b1 = 0.9, b2 = 0.999, eps = 1e-8, weight decay 1e-4. Returns the loss before it.
+  // Makes a step of adamw with b1 = 0.9, b2 = 0.999, eps = 1e-8 and weight decay 1e-4. Returns the loss before it.
   double adamw_step(const ReferenceImages& pixels, const std::vector<std::uint8_t>& labels, double learning_rate) {
     ReferenceParams grads;
     const double loss = loss_and_grads(pixels, labels, grads);
@@ -133,7 +133,7 @@ class ReferenceClassifier {
     return values;
   }
 
-  // Calls f(i, y, x, o, from_y, from_x, kernel index of channel 0) for every tap of a 3x3 kernel (O, 3, 3, C) over a
+  // Calls f(i, y, x, o, from_y, from_x, kernel index of channel 0) for every tap of a 3x3 kernel (O, 3, 3, C), with a
   // border of one zero.
   template <class F>
   static void for_each_tap(const ReferenceImages& in, const ReferenceImages& out, const F& f) {
@@ -209,7 +209,7 @@ class ReferenceClassifier {
     }
   }
 
-  // Over the flattened image; kernel (I, O).
+  // Works on the flattened image. The kernel is (I, O).
   ReferenceImages dense(const ReferenceLayer& layer, const ReferenceImages& in) const {
     const Doubles &w = kernel(layer), &b = bias(layer);
     const std::size_t inputs = in.values.size() / static_cast<std::size_t>(in.n), outputs = b.size();

@@ -23,7 +23,7 @@ namespace {
 
 class RematTest : public test::OpTest {
  protected:
-  // The parameters of a layer, the same for everyone who asks, with their gradients beside them.
+  // The parameters of a layer with their gradients. They are the same at every call.
   struct Leaves {
     std::vector<Buffer> memory;
     std::vector<Tensor> grads;
@@ -91,7 +91,7 @@ TEST_P(RematTest, GradientsHaveTheSameBits) {
 TEST_P(RematTest, ValuesFromOutsideGetTheirGradients) {
   const Layer layer = sequential(dense(12), dense(12));
   const Tensor x = images({5, 12});
-  // The second part takes a value of the first along, beside its argument; a parameter is used within and outside.
+  // The second part uses its argument and a value of the first part, and a parameter is used inside and outside.
   const auto model = [&](bool again) {
     return [&layer, again](const Params& p, const Var& in) {
       const Var skip = tanh(layer.apply(p, in));

@@ -28,7 +28,7 @@ class SliceTest : public GradientTest {
   }
   using GradientTest::value;
   Var value(const Shape& shape, const Doubles& values) { return value(DType::f32, shape, values); }
-  // The names of the ops that are recorded, once rules have replaced them. Runs them.
+  // Records the body, runs it, and returns the names of its ops after the rules have replaced some.
   std::vector<std::string> ops(const std::function<void()>& body) {
     const Graph graph = rules::record(stream(), body);
     graph.replay(stream());
@@ -125,7 +125,7 @@ TEST_P(SliceTest, GradientsAreThoseOfTheirElements) {
   });
   check("every other", {row},
         [](const Vars& p) { return slice(p[0], {.step = 2}) * slice(p[0], {.begin = 1, .step = 2}); });
-  if (device().is_cuda()) return;  // gradients are made of the ops themselves, and each takes kernels
+  if (device().is_cuda()) return;  // the other gradients consist of the ops themselves, and each needs kernels
   check("a part", {x}, [](const Vars& p) { return square(slice(p[0], {.axis = 1, .begin = 1, .end = 4})); });
   check("parts that overlap", {row}, [](const Vars& p) {
     return slice(p[0], {.end = 4}) * slice(p[0], {.begin = 2}) * slice(p[0], {.begin = 1, .end = 5});
@@ -150,7 +150,7 @@ TEST_P(SliceTest, GradientsAreThoseOfTheirElements) {
   check("stack", {row, random_.uniform({6})}, [](const Vars& p) { return square(stack({p[0], p[1]}, 1)); });
 }
 
-// Twice the gradient's gradient of a cube is that of 6 x^2.
+// Twice the gradient of a cube's gradient is the gradient of 6 x^2.
 TEST_P(SliceTest, GradientsCanBeDifferentiatedAgain) {
   if (device().is_cuda()) return;
   const Doubles values{1, 2, 3, 4};
@@ -194,7 +194,7 @@ TEST_P(SliceTest, AnLstmCellIsOneKernelEachWay) {
   const Var parameter_c = Var::parameter(given_c.value(), allocate(DType::f32, c.shape), stream());
   const Var dh(upload(random_.uniform(c.shape)), stream()), dc(upload(random_.uniform(c.shape)), stream());
   const auto [h, next] = lstm(parameter_z, parameter_c);
-  // Whose gradient by both is what comes from the next step.
+  // A loss with gradients by h and next that stand for those from the next step.
   const Var loss = call("next step", {}, {h, next},
                         {.cuda = [](const Tensor&, const std::vector<Tensor>&, CUstream_st*) {},
                          .cpu = [](const Tensor&, const std::vector<Tensor>&) {},

@@ -64,7 +64,7 @@ class TrainStateTest : public test::OpTest {
   static std::vector<float> values(const State& state, const std::string& path) {
     return to_host<float>(state.at(path), state.stream());
   }
-  // Those below `collection`, by their path below it.
+  // The leaves below `collection`, by their path below it.
   static test::ReferenceParams doubles(const State& state, const std::string& collection) {
     test::ReferenceParams result;
     for (const Leaf& leaf : state.collection(collection).leaves()) {
@@ -84,7 +84,7 @@ class TrainStateTest : public test::OpTest {
     return {images.labels.begin() + begin, images.labels.begin() + begin + count};
   }
 
-  // Ten steps of the model and of the reference, from the same parameters, over the same batches.
+  // Runs ten steps of the model and of the reference, with the same parameters and batches.
   void check_losses(const nn::Layer& model, test::ReferenceClassifier reference, std::int64_t size) {
     constexpr std::int64_t kSteps = 10;
     const test::Images images(kSteps * kBatch, size);
@@ -97,8 +97,8 @@ class TrainStateTest : public test::OpTest {
       state.apply_gradients();
       const double expected = reference.adamw_step(reference_batch(images, step * kBatch, kBatch),
                                                    reference_labels(images, step * kBatch, kBatch), kLearningRate);
-      // A few hundred roundings of numbers of the loss's size. Parameters whose gradient is all rounding may move
-      // either way under adam, but by the same token they hardly count.
+      // A few hundred roundings of numbers of the loss's size. Parameters with nothing but rounding for a gradient may
+      // move either way under adam, but they hardly matter for the same reason.
       last = to_host<float>(loss.value(), state.stream()).front();
       EXPECT_NEAR(last, expected, 300 * test::kUnit * expected) << "step " << step;
       if (step == 0) first = last;
@@ -106,7 +106,7 @@ class TrainStateTest : public test::OpTest {
     EXPECT_NE(first, last);
   }
 
-  // All gradients of one batch, against the reference's.
+  // Compares all gradients of one batch with the reference's.
   void check_gradients(const nn::Layer& model, test::ReferenceClassifier reference, std::int64_t size) {
     const test::Images images(kBatch, size);
     TrainState state = create(model, {kBatch, size, size, 1}, optim::adamw(kLearningRate), 1);
@@ -127,7 +127,7 @@ class TrainStateTest : public test::OpTest {
     }
   }
 
-  // The reference's own gradients, against finite differences of its loss, in up to 40 places of each parameter.
+  // Compares the reference's own gradients with finite differences of its loss, in up to 40 places of each parameter.
   static void check_reference(const TrainState& state, test::ReferenceClassifier reference, std::int64_t size) {
     const test::Images images(kBatch, size);
     const test::ReferenceImages pixels = reference_batch(images, 0, kBatch);
@@ -295,7 +295,7 @@ TEST_P(TrainStateTest, DecayMaskSparesParameters) {
   TrainState state = create(model, {2, 5}, optim::adamw(0.5, {.weight_decay = 0.5, .decay_mask = mask}));
   EXPECT_FALSE(state.collection("opt_state/decays").saved());
   const std::vector<float> kernel = values(state, "params/dense0/kernel");
-  state.apply_gradients();  // of zeros
+  state.apply_gradients();  // the gradients are zero
   EXPECT_EQ(values(state, "params/dense0/bias"), std::vector<float>(3, 1));
   const std::vector<float> decayed = values(state, "params/dense0/kernel");
   for (std::size_t i = 0; i < kernel.size(); ++i) EXPECT_FLOAT_EQ(decayed[i], 0.75f * kernel[i]);
@@ -337,7 +337,7 @@ TEST_P(TrainStateTest, TemporariesOfAStepAreReused) {
     state.value_and_grad([&](auto& params) { return mean(model(params, input)); });
     state.apply_gradients();
   });
-  // Each layer has an output, its gradient, and the gradient before tanh; the latter two are needed but for a moment.
+  // Each layer has an output, its gradient, and the gradient before tanh. The latter two are needed only briefly.
   constexpr std::size_t kBytes = kRows * kFeatures * sizeof(float);
   EXPECT_GE(graph.arena_bytes(), kLayers * kBytes);
   EXPECT_LE(graph.arena_bytes(), 2 * kLayers * kBytes);
@@ -359,7 +359,7 @@ TEST_P(TrainStateTest, MemoryDoesNotGrowOverEagerSteps) {
   EXPECT_EQ(run_steps(1'000), reserved);
 }
 
-// Models of every layer, against finite differences of their own outputs.
+// Compares models with every kind of layer with finite differences of their own outputs.
 TEST_P(TrainStateTest, GradientsOfEveryLayer) {
   using nn::Padding;
   const test::Array x = random_.uniform({2, 6, 5, 2});

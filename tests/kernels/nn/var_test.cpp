@@ -25,7 +25,7 @@ namespace {
 
 class VarTest : public test::OpTest {
  protected:
-  // A parameter of ones, its gradient NaN until it is written.
+  // A parameter of ones. Its gradient is NaN until it is written.
   Var parameter(const Shape& shape, DType dtype = DType::f32) {
     const Tensor value = tensor(shape, dtype), grad = tensor(shape, dtype);
     if (dtype == DType::f32) {
@@ -50,7 +50,7 @@ TEST_P(VarTest, CopiesNameTheSameValue) {
   EXPECT_EQ(grad(0), (std::vector<float>{1, 1, 1}));
 }
 
-// Also where it has several uses, the gradient of a parameter is whole when it is told, and no later than must be.
+// A gradient is reported when it is whole, even with several uses of its parameter, and no later than necessary.
 TEST_P(VarTest, TellsOfEachGradientAsSoonAsItIsWhole) {
   const Var first = parameter({3}), second = parameter({3}), twice = parameter({3});
   const Var y = multiply(multiply(multiply(first, twice), second), twice);
@@ -70,7 +70,8 @@ TEST_P(VarTest, TellsOfEachGradientAsSoonAsItIsWhole) {
   EXPECT_EQ(told[2].second, one);
 }
 
-// Terms that an op gives in 16 bits are converted before they are added; one of 2^-9 would be lost beside 1.
+// Terms that an op gives in 16 bits are converted before they are added. Otherwise a term of 2^-9 would be lost beside
+// 1.
 TEST_P(VarTest, GradientsOfSixteenBitParametersAreF32) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const Tensor value = tensor({2, 2}, dtype), gradient = tensor({2, 2});
@@ -89,7 +90,7 @@ TEST_P(VarTest, GradientsOfSixteenBitParametersAreF32) {
     expect(add(sum(again), sum(scale(again.reshape({4}), small))), 1 + small);
     const Var wide = Var::parameter(value, gradient, stream()), ones(tensor({2, 2}), stream());
     fill(ones.value(), 1, stream());
-    expect(sum(wide * scale(ones, 1 + small)), 1 + small);  // the product is f32, for one factor is
+    expect(sum(wide * scale(ones, 1 + small)), 1 + small);  // the product is f32 because one factor is
     const Var called = Var::parameter(value, gradient, stream());
     const Var same = call("same", {.dtype = dtype, .shape = {2, 2}}, {called},
                           {.cuda = [](auto&, auto&, auto*) {},
@@ -136,7 +137,7 @@ TEST_P(VarTest, ReshapeKeepsTheMemoryAlive) {
   EXPECT_EQ(to_host<float>(kept.value(), stream()), std::vector<float>(6, 3.0f));
 }
 
-// Of x^3, whose derivatives are 3 x^2, 6 x and 6; the square of the first is differentiated as a loss.
+// x^3 has the derivatives 3 x^2, 6 x and 6. The square of the first is differentiated as a loss.
 TEST_P(VarTest, AGradientIsAValueThatCanBeDifferentiated) {
   const Var x = parameter({2});
   from_host(x.value(), std::vector<float>{2, -3}, stream());
@@ -237,7 +238,7 @@ TEST_P(VarTest, ValuesOfTwoStreamsDoNotMix) {
   expect_error(ErrorCode::invalid_argument, {"stream"}, [&] { Var(tensor({2})).stream(); });
 }
 
-// What the host would read there is not computed yet, or is what the values were when the recording was made.
+// The host would read values that are not computed yet, or those from the time of the recording.
 TEST_P(VarTest, TheHostCannotReadWhatIsBeingRecorded) {
   const Tensor memory = parameter({4}).value();
   std::optional<Var> kept;
@@ -254,7 +255,7 @@ TEST_P(VarTest, TheHostCannotReadWhatIsBeingRecorded) {
         EXPECT_EQ(value.value().data<float>(), value.value().raw()) << "a kernel's argument";
       }
     }
-    // Raw ops take such tensors, and the host reads what is its own.
+    // Raw ops accept such tensors, and the host may read its own memory.
     giro::add(y.value(), y.value(), y.value(), stream());
     const float own = 7;
     EXPECT_EQ(*Tensor(const_cast<float*>(&own), DType::f32, {}, Device::cpu()).data<float>(), 7);
@@ -277,7 +278,7 @@ TEST_P(VarTest, DepthIsNoLimit) {
   EXPECT_EQ(grad(0), std::vector{1.0f});
 }
 
-// As losses in f16 are, by a factor that lies on the device.
+// Losses in f16 are scaled like this, by a factor on the device.
 TEST_P(VarTest, TheSeedOfTheWayBackMayBeScaled) {
   const Tensor scale = tensor({}), x = tensor({3}), dx = tensor({3});
   from_host<float>(scale, {8}, stream());
@@ -286,7 +287,7 @@ TEST_P(VarTest, TheSeedOfTheWayBackMayBeScaled) {
   EXPECT_EQ(to_host<float>(dx, stream()), (std::vector<float>{4, 4, 4}));
 }
 
-// A chain of `length` activations over 4 MiB each, and back if asked for.
+// A chain of `length` activations over 4 MiB each, with the backward pass if asked for.
 void run_chain(const Var& x, int length, bool differentiate) {
   Var y = x;
   for (int i = 0; i < length; ++i) y = relu(y);
@@ -304,7 +305,7 @@ TEST_P(VarTest, TemporariesAreReused) {
 
   const Graph forward = Graph::record(stream(), [&] { run_chain(Var(x, stream()), kLength, false); });
   EXPECT_LE(forward.arena_bytes(), 4 * kBytes);
-  // Going back needs all the values, but no more than a few gradients at a time.
+  // The backward pass needs all the values, but only a few gradients at a time.
   const Graph both = Graph::record(stream(), [&] { run_chain(Var::parameter(x, dx, stream()), kLength, true); });
   EXPECT_GE(both.arena_bytes(), kLength * kBytes);
   EXPECT_LE(both.arena_bytes(), (kLength + kLength / 2 + 4) * kBytes);

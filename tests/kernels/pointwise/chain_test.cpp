@@ -32,7 +32,7 @@ void for_each_set(const std::function<void(InstructionSet)>& f) {
   pointwise::use_instruction_set(best);
 }
 
-// Instruction by instruction, each by the loop of its function over all elements.
+// Computes each instruction by its function's loop over all elements, one after the other.
 std::vector<std::vector<std::byte>> computed_by_loops(const Builder& b) {
   const auto n = static_cast<std::size_t>(b.expression.space.count());
   std::vector<std::vector<std::byte>> values;
@@ -54,7 +54,7 @@ std::vector<std::vector<std::byte>> computed_by_loops(const Builder& b) {
   return values;
 }
 
-// Functions of f32 that run together give the bits of each alone, also of what is no ordinary number.
+// Functions of f32 that run together give the same bits as each alone, also for special numbers.
 TEST(ChainTest, FunctionsTogetherGiveTheirBits) {
   namespace functions = pointwise::functions;
   const ScalarFunction* const all[] = {
@@ -79,7 +79,7 @@ TEST(ChainTest, FunctionsTogetherGiveTheirBits) {
       }
       floats.push_back(b.read(memory, contiguous(Shape{n})));
     }
-    const auto some = [&] {  // mostly of the last ones
+    const auto some = [&] {  // mostly the latest values
       if (below(4) == 0) return b.constant(DType::f32, one_of(special));
       return floats[floats.size() - 1 - below(below(3) == 0 ? 3 : 1)];
     };
@@ -114,7 +114,7 @@ float without_subnormals(float x) {
   return std::abs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x;
 }
 
-// Products of any two numbers of 16 bits, among them ties, what is too large or too small, and NaN.
+// Products of any two 16-bit numbers, including ties, overflow, underflow and NaN.
 TEST(ChainTest, RoundsToSixteenBits) {
   constexpr std::int64_t kCount = 20000;
   for (const DType dtype : {DType::bf16, DType::f16}) {

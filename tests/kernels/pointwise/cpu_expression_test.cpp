@@ -30,7 +30,7 @@ constexpr DType kAll[] = {DType::f32, DType::bf16, DType::f16, DType::f64,
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// With each instruction set that the machine has.
+// Calls f with each instruction set that the machine has.
 void for_each_set(const std::function<void()>& f) {
   const InstructionSet before = pointwise::instruction_set();
   for (const InstructionSet set : {pointwise::kBaseline, pointwise::kAvx2, pointwise::kAvx512}) {
@@ -39,7 +39,7 @@ void for_each_set(const std::function<void()>& f) {
   pointwise::use_instruction_set(before);
 }
 
-// Runs it with each instruction set, in one thread and in two: all give the same bits.
+// Runs it with each instruction set, in one thread and in two. All runs must give the same bits.
 void run(const Builder& b) {
   std::vector<Memory::Bytes> first, inputs;
   for (const auto& memory : b.read_memory) inputs.push_back(memory->bytes());
@@ -71,7 +71,7 @@ std::string code_of(const Expression& e) {
   return text;
 }
 
-// What it gives is what plain loops give, to the bit.
+// The results must equal those of plain loops, to the bit.
 void expect_exact(const Builder& b, const std::string& what) {
   const std::vector<Memory> expected = computed_plainly(b);
   run(b);
@@ -109,8 +109,8 @@ std::shared_ptr<Memory> small_numbers(DType dtype, std::int64_t count, Random& r
   return memory;
 }
 
-// Memory that is read along all axes in some order, some of them backward, broadcast or with elements that are not
-// there, with gaps between elements.
+// Memory that is read along all axes in some order: some backward, some broadcast, some with missing elements, and with
+// gaps between elements.
 std::uint16_t random_read(Builder& b, DType dtype, Random& random) {
   const Shape& space = b.expression.space;
   const int rank = static_cast<int>(space.rank());
@@ -137,7 +137,7 @@ std::uint16_t random_read(Builder& b, DType dtype, Random& random) {
       bounds.begin = random.below(static_cast<int>(there));
       if (random.below(2) == 0) bounds.end = bounds.begin + 1 + random.below(static_cast<int>(there - bounds.begin));
       there = std::min(bounds.end, there) - bounds.begin;
-      // Memory holds what is there, and no more.
+      // The memory holds only the elements that exist.
       const std::int64_t stride = layout.strides[static_cast<std::size_t>(a)];
       const std::int64_t first =
           stride < 0 ? std::max<std::int64_t>(0, space[a] - 1) - (bounds.begin + there - 1) : bounds.begin;
@@ -148,7 +148,7 @@ std::uint16_t random_read(Builder& b, DType dtype, Random& random) {
   return b.read(small_numbers(dtype, count + 3, random), layout);
 }
 
-// Values that stay small whole numbers, so that any order of additions gives the same.
+// The values stay small whole numbers, so additions in any order give the same result.
 Builder random_expression(Random& random) {
   const int rank = random.below(5);
   std::vector<std::int64_t> sizes;
@@ -187,7 +187,7 @@ Builder random_expression(Random& random) {
         break;
       case 4:
       case 5: {
-        // Of what is known to be small: whether it is less than 1.
+        // Reduces values that are known to be small: whether x is less than 1.
         const std::uint16_t small = b.cast(b.apply(test_less, x, b.constant(dtype, 1)), random.one_of(kAll));
         const Combiner combiners[] = {Combiner::sum, Combiner::product, Combiner::max,    Combiner::min,
                                       Combiner::any, Combiner::all,     Combiner::argmax, Combiner::argmin};
@@ -229,7 +229,7 @@ TEST(CpuExpressionTest, RandomOnesAreExact) {
   }
 }
 
-// Numbers of both signs and many sizes.
+// Numbers of both signs and of many magnitudes.
 std::shared_ptr<Memory> numbers(DType dtype, std::int64_t count, unsigned seed) {
   std::mt19937 engine(seed);
   std::normal_distribution<double> normal;
@@ -244,8 +244,9 @@ Layout transposed(std::int64_t rows) {
   return layout;
 }
 
-// Sums of f32 are almost as good as those in double: 32 additions in f32 and 5 of lanes, then double. The order follows
-// from the space: rows that lie side by side, columns, and parts of a row in several threads give the same bits.
+// Sums of f32 are almost as accurate as sums in double: up to 32 additions and 5 more across the lanes are in f32, then
+// double follows. The order depends only on the space, so contiguous rows, columns, and parts of a row in several
+// threads give the same bits.
 TEST(CpuExpressionTest, SumsAreAccurateAndInOneOrder) {
   for (const std::int64_t n : {1, 31, 33, 1000, 1024, 1025, 5000, 100000}) {
     const std::int64_t rows = n > 5000 ? 20 : 40;
@@ -279,7 +280,7 @@ TEST(CpuExpressionTest, SumsAreAccurateAndInOneOrder) {
   }
 }
 
-// Of rows a chain adds what it computes while that is in registers.
+// In rows, a chain adds its results while they are in registers.
 TEST(CpuExpressionTest, SumsOfWhatIsComputedAreInTheSameOrder) {
   for (const std::int64_t n : {100, 128, 129, 300, 1000, 1024, 1025, 5000, 100000}) {
     const std::int64_t rows = 20;
@@ -302,7 +303,7 @@ TEST(CpuExpressionTest, SumsOfWhatIsComputedAreInTheSameOrder) {
   }
 }
 
-// Their stores go past the caches, where the memory is aligned for it, and inputs are fetched ahead.
+// The stores bypass the caches if the memory is aligned for it, and inputs are prefetched.
 TEST(CpuExpressionTest, LargeArrays) {
   const std::int64_t n = (std::int64_t{5} << 20) + 37;
   for (const std::int64_t begin : {0, 3}) {
@@ -325,12 +326,12 @@ TEST(CpuExpressionTest, LargeArrays) {
   }
 }
 
-// Softmax and LayerNorm along rows that fit a tile, several tiles, and more than is kept, and along columns.
+// Softmax and LayerNorm along rows that fit one tile, several tiles, or more than is kept, and along columns.
 TEST(CpuExpressionTest, SeveralPassesOverARow) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     for (const bool columns : {false, true}) {
       for (const std::int64_t n : {1, 10, 700, 3000, 10000, 40000, 70000}) {
-        const std::int64_t rows = n == 10000 || n == 70000 ? 3 : n > 3000 ? 17 : 33;  // threads share few long rows
+        const std::int64_t rows = n == 10000 || n == 70000 ? 3 : n > 3000 ? 17 : 33;  // threads share long rows
         const auto x = numbers(dtype, rows * n, 2);
         const Layout layout = columns ? transposed(rows) : contiguous(Shape{rows, n});
         Builder b(Shape{rows, n}, 1);
@@ -365,7 +366,7 @@ TEST(CpuExpressionTest, SeveralPassesOverARow) {
             const auto wanted = static_cast<double>(std::exp(value - largest) / sum);
             const auto deviation = static_cast<double>(value - mean),
                        scale = static_cast<double>(1 / std::sqrt(square + 0.25L));
-            // The exponent's rounding, exp's 2 units, the sum's 40 and a quotient.
+            // The rounding of the exponent, 2 units of exp, 40 of the sum, and a quotient.
             ASSERT_NEAR(softmax->get(at(c)), wanted, unit * wanted * (std::abs(below) + 45)) << r << ' ' << c;
             ASSERT_NEAR(norm->get(at(c)), deviation * scale, unit * scale * (40 + 60 * std::abs(deviation)));
           }
@@ -441,7 +442,7 @@ TEST(CpuExpressionTest, Refuses) {
   expect_error(ErrorCode::invalid_argument, {"operand"}, [&] { cpu::run(later.expression, stream); });
 }
 
-// Each conversion, of values at the ends of what the dtypes hold.
+// Every conversion, with values at the ends of the dtypes' ranges.
 TEST(CpuExpressionTest, Casts) {
   const double values[] = {0,     1,          -1,      0.5,      -0.75,     3.9,  254.6,       255,  256,
                            -3.99, 2147483648, 1e30,    -1e30,    kInfinity, kNaN, -2147483649, 7e4,  1e-8,

@@ -1,4 +1,4 @@
-// Expressions on a GPU, or on the emulated one.
+// Expressions on a real or emulated GPU.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,8 @@ class CudaExpressionTest : public ::testing::Test {
     stream_.emplace(discovery.best());
   }
 
-  // Compiled together, run one by one: outputs start out as bytes 0x5a, which must stay where nothing is written.
+  // Compiles the cases together and runs them one by one. Outputs start as bytes 0x5a, which must stay where nothing is
+  // written.
   void check(std::vector<ExpressionCase> cases) {
     if (!stream_) return;
     std::vector<std::vector<Buffer>> memory;
@@ -98,8 +99,8 @@ TEST_F(CudaExpressionTest, Rows) { check(test::row_cases()); }
 TEST_F(CudaExpressionTest, Columns) { check(test::column_cases()); }
 TEST_F(CudaExpressionTest, LongRows) { check(test::long_cases()); }
 
-// To 16 bits and back, to the bit of runtime/float16.h. A GPU makes a NaN of f16 that signals a quiet one as it reads
-// it.
+// Casts to 16 bits and back must match runtime/float16.h to the bit. When a GPU reads a signalling NaN of f16, it makes
+// it a quiet one.
 TEST_F(CudaExpressionTest, RoundsAsTheHostDoes) {
   if (!stream_) return;
   std::vector<float> values;
@@ -140,8 +141,8 @@ TEST_F(CudaExpressionTest, RoundsAsTheHostDoes) {
   check(Float16(), DType::f16);
 }
 
-// A row's sum has the same bits however the row lies, whichever threads and blocks share it, and however far what is
-// added up has been computed before.
+// A row's sum has the same bits however the row is laid out, whichever threads and blocks share it, and whether its
+// terms are read or computed.
 TEST_F(CudaExpressionTest, SumsToTheBit) {
   if (!stream_) return;
   for (const std::int64_t length : {300, 3'000, 20'000, 33'000}) {
@@ -165,7 +166,7 @@ TEST_F(CudaExpressionTest, SumsToTheBit) {
       c.write_row(c.reduce(test::Combiner::max, x));
       c.write(c.apply(test::kSubtract, x, c.reduce(test::Combiner::sum, two)));
     };
-    test::Array apart = rows;  // beyond any alignment
+    test::Array apart = rows;  // breaks any alignment
     apart.values.insert(apart.values.begin(), 0);
     apart.shape = {kRows * length + 1};
     add(rows, test::row_major({kRows, length}), false);
@@ -195,7 +196,7 @@ TEST_F(CudaExpressionTest, SumsToTheBit) {
   }
 }
 
-// Within a recording nothing waits, and the kernels are nodes of the graph.
+// In a recording nothing waits, and the kernels become nodes of the graph.
 TEST_F(CudaExpressionTest, Recorded) {
   if (!stream_) return;
   ExpressionCase c("a + a", {1000});

@@ -1,7 +1,7 @@
 #pragma once
 
-// Expressions with inputs, and what they must come to by plain loops over doubles. Each value carries the error that it
-// may have, from the roundings of what computes it, so that a tolerance is derived, never chosen.
+// Expressions with inputs, and their expected results from plain loops over doubles. Each value carries the error that
+// the roundings of its computation allow, so tolerances are derived, never chosen.
 
 #include <fmt/format.h>
 
@@ -26,7 +26,7 @@ using pointwise::Instruction;
 using pointwise::Layout;
 using pointwise::ScalarFunction;
 
-// A scalar function and the same in double; `error`: of its last step, in units of 2^-24 of the result.
+// A scalar function and the same in double. `error` is that of its last step, in units of 2^-24 of the result.
 struct TestFunction {
   ScalarFunction function;
   std::function<double(double, double, double)> value;
@@ -41,7 +41,7 @@ inline const TestFunction kSubtract{{"subtract", 2, "minus(a, b)", {}, {.takes =
 inline const TestFunction kMultiply{{"multiply", 2, "times(a, b)", {}, {.takes = Takes::numbers}},
                                     [](double a, double b, double) { return a * b; }};
 inline const TestFunction kDivide{{"divide", 2, "a / b", {}, {}}, [](double a, double b, double) { return a / b; }};
-// CUDA promises 2 units in the last place of each, which are up to 4 of 2^-24.
+// For each of these, CUDA promises 2 units in the last place, which are up to 4 units of 2^-24.
 inline const TestFunction kExp{{"exp", 1, "exp(a)", {}, {}}, [](double a, double, double) { return std::exp(a); }, 4};
 inline const TestFunction kTanh{
     {"tanh", 1, "tanh(a)", {}, {}}, [](double a, double, double) { return std::tanh(a); }, 4};
@@ -65,14 +65,14 @@ inline Layout row_major(const Shape& shape, std::int64_t offset = 0) {
 inline Layout strided(std::array<std::int64_t, Shape::kMaxRank> strides, std::int64_t offset = 0) {
   return {offset, strides};
 }
-// What lies there [begin, end) along an axis, 0 elsewhere.
+// The layout within [begin, end) along an axis, and 0 elsewhere.
 inline Layout bounded(Layout layout, std::size_t axis, std::int64_t begin, std::int64_t end) {
   layout.offset -= begin * layout.strides[axis];
   layout.bounds[axis] = {begin, end};
   return layout;
 }
 
-// Writes an expression down; memory is given to it later (on_device).
+// Builds an expression. Memory is given to it later (on_device).
 class ExpressionCase {
  public:
   using Value = std::uint16_t;
@@ -132,21 +132,21 @@ class ExpressionCase {
     i.kind = Instruction::Kind::reduce, i.dtype = dtype, i.operands = {a}, i.combiner = combiner;
     return push(i);
   }
-  // Into an array of so many elements, or in the place of an input.
+  // Writes into an array of `elements` elements, or over an input.
   void write(Value value, const Layout& layout, std::int64_t elements, int input = -1) {
     const DType dtype = expression.code[value].dtype;
     outputs.push_back({dtype, elements});
     output_is_input.push_back(input);
     expression.writes.push_back({{Tensor(nullptr, dtype, {elements}, Device()), layout}, value});
   }
-  // Row-major: of all elements, or of the rows alone.
+  // Row-major: write() writes all elements, write_row() only one per row.
   void write(Value value) { write(value, row_major(expression.space), expression.space.count()); }
   void write_row(Value value) {
     const auto rows = Shape({expression.space.begin(), expression.space.rank() - expression.reduced});
     write(value, row_major(rows), rows.count());
   }
 
-  // What each output must hold where it is written; elsewhere `unwritten`.
+  // The values of each output. Elements that are not written hold `unwritten`.
   std::vector<Expected> expected(double unwritten) const;
 
  private:
@@ -179,7 +179,7 @@ class ExpressionCase {
   std::vector<const TestFunction*> functions_;  // by instruction
 };
 
-// Of element number `place` of a row.
+// The coordinates of element number `place` of a row.
 inline std::vector<std::int64_t> ExpressionCase::coordinates(std::int64_t row, std::int64_t place) const {
   std::vector<std::int64_t> c(expression.space.rank());
   for (std::size_t axis = c.size(); axis-- > 0;) {
@@ -197,8 +197,8 @@ inline std::int64_t ExpressionCase::count(std::size_t begin, std::size_t end) co
   return count;
 }
 
-// Rounded once more, by `units` of 2^-24 (2^-53 of f64) and then to 16 bits. A result that is exact up to one rounding
-// of exact operands is known to the bit.
+// Adds one more rounding, by `units` of 2^-24 (2^-53 for f64), and then the rounding to 16 bits. A result that is exact
+// up to one rounding of exact operands is known to the bit.
 inline ExpressionCase::Number ExpressionCase::stored(DType dtype, Number x, double units) {
   if (!is_floating(dtype) || !std::isfinite(x.value)) return x;
   const DType computed = dtype == DType::f64 ? DType::f64 : DType::f32;
@@ -216,7 +216,7 @@ inline ExpressionCase::Number ExpressionCase::applied(std::size_t i, const std::
   for (int k = 0; k < f.function.inputs; ++k)
     in[static_cast<std::size_t>(k)] = values[instruction.operands[static_cast<std::size_t>(k)]];
   Number y{f.value(in[0].value, in[1].value, in[2].value)};
-  // The functions here are monotone in each argument: the ends of the intervals bound what the errors make of them.
+  // The functions here are monotone in each argument, so the ends of the intervals bound the propagated errors.
   for (int corner = 0; corner < 8; ++corner) {
     const auto end = [&](std::size_t k) { return in[k].value + (corner >> k & 1 ? in[k].error : -in[k].error); };
     y.error = std::max(y.error, std::abs(f.value(end(0), end(1), end(2)) - y.value));
@@ -272,8 +272,8 @@ inline ExpressionCase::Number ExpressionCase::reduced(const Instruction& i, cons
     if (i.dtype == DType::u8) y.value -= 256 * std::floor(y.value / 256);
     return y;
   }
-  // Seven additions to a unit of 8, a tree of 7 levels to 1024 elements in f32, and from there in double; the last is
-  // the rounding to f32. f64 goes up a tree of 30 at most.
+  // Seven additions to a unit of 8, a tree of 7 levels to 1024 elements in f32, and double from there. The last
+  // rounding is the one to f32. f64 uses a tree of at most 30 levels.
   const double roundings = i.dtype == DType::f64 ? 7 + 30 : 7 + 7 + 1;
   const DType computed = i.dtype == DType::f64 ? DType::f64 : DType::f32;
   y.error += 1.01 * roundings * unit_roundoff(computed) * (magnitude + y.error);
@@ -311,7 +311,7 @@ inline ExpressionCase::Number ExpressionCase::of(std::size_t i, const std::vecto
 inline std::vector<Expected> ExpressionCase::expected(double unwritten) const {
   const std::size_t rank = expression.space.rank();
   const std::int64_t rows = count(0, rank - expression.reduced), length = count(rank - expression.reduced, rank);
-  const std::int64_t places = std::max<std::int64_t>(length, 1);  // an empty row has values of its own
+  const std::int64_t places = std::max<std::int64_t>(length, 1);  // an empty row also has values
 
   std::vector<Expected> results;
   for (std::size_t w = 0; w < outputs.size(); ++w) {

@@ -16,7 +16,7 @@ Array random(Random& source, const Shape& shape, DType dtype) {
 
 std::string named(const std::string& name, DType dtype) { return fmt::format("{} of {}", name, name_of(dtype)); }
 
-// x -> exp(x - max(x)) / sum of it.
+// x -> exp(x - max(x)) / sum(exp(x - max(x))).
 ExpressionCase softmax(DType dtype, const Shape& space, std::size_t reduced, const Layout& layout) {
   Random source;
   ExpressionCase c(fmt::format("softmax of {} {}", name_of(dtype), to_string(space)), space, reduced);
@@ -27,7 +27,7 @@ ExpressionCase softmax(DType dtype, const Shape& space, std::size_t reduced, con
   return c;
 }
 
-// Sums, extremes and their places, and what an element is of the sum; in rows, or in columns.
+// Sums, extremes and their places, and each element's share of the sum; in rows or in columns.
 ExpressionCase statistics(DType dtype, std::int64_t rows, std::int64_t length, bool in_columns) {
   Random source;
   const Layout layout = in_columns ? strided({1, rows}) : strided({length, 1});
@@ -61,7 +61,7 @@ std::vector<ExpressionCase> pointwise_cases() {
     const Value x = c.read(random(source, {1003}, from));
     for (const DType to : kAllDTypes) {
       if (from == to) continue;
-      // What is negative has no place in u8.
+      // Negative numbers do not fit into u8.
       const bool is_signed = is_floating(from) && to == DType::u8;
       c.write(c.cast(to, is_signed ? c.apply(kMultiply, x, x) : x));
     }
@@ -175,7 +175,7 @@ std::vector<ExpressionCase> row_cases() {
     cases.push_back(std::move(c));
   }
   {
-    ExpressionCase c("two axes apart", {4, 5, 6}, 2);  // of (5, 4, 6) the first and the last
+    ExpressionCase c("two axes apart", {4, 5, 6}, 2);  // the first and the last axis of (5, 4, 6)
     c.write_row(c.reduce(Combiner::sum, c.read(random(source, {5, 4, 6}, DType::f32), strided({6, 24, 1}))));
     cases.push_back(std::move(c));
   }
@@ -220,7 +220,7 @@ std::vector<ExpressionCase> column_cases() {
     cases.push_back(std::move(c));
   }
   {
-    ExpressionCase c("all but the channels", {6, 5, 10}, 2);  // of (5, 10, 6), and of a slice of it
+    ExpressionCase c("all but the channels", {6, 5, 10}, 2);  // of (5, 10, 6), which is read transposed
     const Value x = c.read(random(source, {5, 10, 6}, DType::f32), strided({1, 60, 6}));
     const Value mean = c.apply(kDivide, c.reduce(Combiner::sum, x), c.constant(DType::f32, 50));
     const Value centred = c.apply(kSubtract, x, mean);

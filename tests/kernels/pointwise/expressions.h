@@ -1,6 +1,6 @@
 #pragma once
 
-// Expressions for tests: functions of their own, a builder, and what an expression computes by plain loops in double.
+// Expressions for tests: functions, a builder, and the results of an expression by plain loops in double.
 
 #include <algorithm>
 #include <cmath>
@@ -60,7 +60,7 @@ GIRO_TEST_FUNCTION(test_rsqrt, 1, floating, same, false, rsqrt(a));
 GIRO_TEST_FUNCTION(test_reciprocal, 1, floating, same, false, T(1) / a);
 GIRO_TEST_FUNCTION(test_divide, 2, floating, same, false, a / b);
 
-// The same in double.
+// The same functions in double.
 inline double reference_of(const ScalarFunction& f, double a, double b, double c) {
   if (&f == &test_add) return a + b;
   if (&f == &test_subtract) return a - b;
@@ -77,7 +77,7 @@ inline double reference_of(const ScalarFunction& f, double a, double b, double c
   return a / b;
 }
 
-// Memory of some dtype, read and written as doubles. It begins where a leaf's may, at a multiple of 64 bytes.
+// Memory of some dtype, read and written as doubles. It begins at a multiple of 64 bytes, as a leaf does.
 class Memory {
  public:
   template <class T>
@@ -151,7 +151,7 @@ class Memory {
   Bytes bytes_;
 };
 
-// `value` as a value of the dtype.
+// `value` rounded to the dtype.
 inline double rounded_to(DType dtype, double value) {
   if (dtype == DType::u8) return static_cast<double>(static_cast<std::uint8_t>(static_cast<std::int64_t>(value)));
   Memory one(dtype, 1);
@@ -159,7 +159,7 @@ inline double rounded_to(DType dtype, double value) {
   return one.get(0);
 }
 
-// Strides of contiguous memory over axes of these sizes; 0 along those that `broadcast` names.
+// The strides of contiguous memory over axes of these sizes. They are 0 along the axes in `broadcast`.
 inline Layout contiguous(const Shape& shape, const std::vector<bool>& broadcast = {}) {
   Layout layout;
   std::int64_t count = 1;
@@ -181,7 +181,7 @@ class Builder {
     expression.space = space;
     expression.reduced = reduced;
   }
-  // Instructions are named by their numbers.
+  // Each of these returns the instruction's number.
   std::uint16_t read(const std::shared_ptr<Memory>& memory, const Layout& layout) {
     read_memory.push_back(memory);
     expression.reads.push_back({memory->tensor(), layout});
@@ -220,7 +220,7 @@ class Builder {
     written.push_back(memory);
     expression.writes.push_back({{memory->tensor(), layout}, value});
   }
-  // Of a value of rows if `of_rows`, into contiguous memory.
+  // Writes into contiguous memory: one value per row if `of_rows`, otherwise one per element.
   std::shared_ptr<Memory> write(std::uint16_t value, bool of_rows = false) {
     std::vector<bool> broadcast(expression.space.rank(), false);
     std::int64_t count = 1;
@@ -240,7 +240,7 @@ class Builder {
   }
 };
 
-// What each write's memory holds afterwards, as plain loops compute it; each value is rounded to its dtype.
+// The contents of each write's memory, as plain loops compute them. Each value is rounded to its dtype.
 inline std::vector<Memory> computed_plainly(const Builder& b) {
   const Expression& e = b.expression;
   const std::int64_t n = e.space.count();

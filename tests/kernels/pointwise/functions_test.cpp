@@ -15,7 +15,7 @@
 #include "kernels/pointwise/table.h"
 #include "tests/kernels/nn/gradient_test.h"
 
-// All that another function needs: it is tested with those of the table.
+// This is all that a new function needs. It is tested together with those of the table.
 GIRO_SCALAR_FUNCTION(softsign, 1, a / (T(1) + abs(a)),
                      {.gradients = {GIRO_GRADIENT(dy / square(1 + abs(a)))}, .domain = {{{0.25, 4}}}})
 
@@ -39,7 +39,7 @@ const std::vector<const ScalarFunction*>& table() {
   return functions;
 }
 
-// The function of doubles, as they are.
+// The function's value for these numbers, computed in f64, in i64 or as booleans.
 double value_of(const ScalarFunction& f, const std::array<double, 3>& in, DType of = DType::f64) {
   const DType dtype = is_floating(of) && f.loops.get(DType::f64) != nullptr ? DType::f64 : DType::i64;
   const bool selects = f.rules.takes == Takes::select;
@@ -102,8 +102,8 @@ class FunctionsTest : public GradientTest {
   }
 };
 
-// Several functions in one kernel, which a GPU's tests would otherwise wait for, one after the other; not all, since
-// the emulation takes long to compile a long one.
+// Tests several functions in one kernel, because on a GPU one kernel per function would take long. It is not all of
+// them, because the emulation takes long to compile a long kernel.
 TEST_P(FunctionsTest, EachGivesItsValueInEveryDtype) {
   for (const DType dtype : test::kAllDTypes) {
     SCOPED_TRACE(name_of(dtype));
@@ -136,7 +136,7 @@ TEST_P(FunctionsTest, EachGivesItsValueInEveryDtype) {
         std::array<double, 3> at{};
         for (std::size_t i = 0; i < each.in.size(); ++i) at[i] = each.in[i].values[k];
         const double exact = value_of(f, at, is_16_bit(dtype) ? DType::f64 : dtype);
-        // Four roundings, of sums of numbers up to 4.
+        // Four roundings of sums of numbers up to 4.
         const bool rounds = is_floating(each.out.dtype()) && !f.rules.is_exact;
         const double unit = test::unit_roundoff(computed_in(each.out.dtype()));
         expected.add(exact, rounds ? 4 * unit * (std::abs(exact) + 4) : 0);
@@ -150,7 +150,7 @@ TEST_P(FunctionsTest, EachGivesItsValueInEveryDtype) {
   }
 }
 
-// In f64, against central differences. Gradients are made of the functions themselves, whatever the device.
+// Compares gradients in f64 with central differences. Gradients consist of the functions themselves on every device.
 TEST_P(FunctionsTest, EachHasItsGradient) {
   const std::size_t step = device().is_cpu() ? 1 : table().size() / 3;
   for (std::size_t at_function = 0; at_function < table().size(); at_function += step) {
@@ -185,7 +185,7 @@ TEST_P(FunctionsTest, EachHasItsGradient) {
   }
 }
 
-// Those of 16 bits lose no more than their storage does, also where a square would overflow.
+// The slopes of 16-bit values lose no more than their storage does, even where a square would overflow.
 TEST_P(FunctionsTest, SlopesOfSixteenBitsAreComputedInF32) {
   using Op = Var (*)(const Operand&);
   for (const auto& each : {std::pair<const char*, Op>{"gelu", &gelu}, {"gelu_erf", &gelu_erf}, {"silu", &silu}}) {
@@ -209,7 +209,7 @@ TEST_P(FunctionsTest, SlopesOfSixteenBitsAreComputedInF32) {
   }
 }
 
-// What the f64 of a table's line itself is worth.
+// Checks the f64 code of the table's lines, which is the reference elsewhere, against other formulas.
 TEST(FunctionsReference, TheCodeIsTheMathematics) {
   using F = double (*)(double, double);
   const std::map<std::string, F> references{

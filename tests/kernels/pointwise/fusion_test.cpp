@@ -29,12 +29,12 @@ class FusionTest : public GradientTest {
  protected:
   using Body = std::function<std::vector<Var>(const Vars& inputs)>;
 
-  // What the body gives of parameters with these values, and the gradients that it computes: recorded, with the rules
-  // of a setting. Fills in the names of the ops.
+  // Records the body with parameters of these values and the rules of a setting. Returns the body's results and the
+  // gradients that it computes, and fills in the names of the ops.
   std::vector<test::Bytes> run(const std::vector<Array>& inputs, const Body& body, const char* setting,
                                std::vector<std::string>* names = nullptr) {
     const test::RewriteSetting rewriting(setting);
-    std::vector<Buffer> storage;  // of this run alone: there are thousands
+    std::vector<Buffer> storage;  // for this run alone, because there are thousands of runs
     const auto copied = [&](const Array& array, const test::Bytes& bytes) {
       storage.push_back(stream().allocate(bytes.size()));
       stream().copy(storage.back().data(), bytes.data(), bytes.size());
@@ -72,7 +72,7 @@ class FusionTest : public GradientTest {
     return bytes;
   }
 
-  // Which of two NaN an operation hands on is the compiler's choice.
+  // The compiler chooses which of two NaNs an operation passes on.
   static void forget_payloads(DType dtype, test::Bytes& bytes) {
     const std::vector<double> values = test::decode(dtype, bytes);
     for (std::size_t k = 0; k < values.size(); ++k) {
@@ -82,7 +82,7 @@ class FusionTest : public GradientTest {
     }
   }
 
-  // The names of the ops, of an expression without gradients.
+  // The names of the ops of an expression without gradients.
   std::vector<std::string> ops(const std::vector<Array>& inputs, const Body& body) {
     std::vector<std::string> names;
     const Body without_gradients = [&](const Vars& in) {
@@ -138,7 +138,7 @@ TEST_P(FusionTest, WhatDoesNotGoTogetherStaysApart) {
       << "both are stored";
 }
 
-// Over so many elements that threads, or blocks, share a row, while its elements are written, too.
+// With so many elements, threads or blocks share a row while its elements are also written.
 TEST_P(FusionTest, ALossAndItsGradientOfManyElements) {
   const Array y = random_.uniform({300, 200}, -2, 2);
   const Body body = [](const Vars& in) {
@@ -152,7 +152,7 @@ TEST_P(FusionTest, ALossAndItsGradientOfManyElements) {
   EXPECT_EQ(names.size(), 1u);
 }
 
-// Also of infinities, NaN and numbers below the normal ones.
+// The inputs include infinities, NaN and subnormal numbers.
 TEST_P(FusionTest, RandomExpressionsGiveTheSameBits) {
   const char* const wanted = std::getenv("GIRO_EXPRESSIONS");
   const unsigned programs = wanted != nullptr   ? static_cast<unsigned>(std::stoul(wanted))

@@ -1,5 +1,5 @@
-// What NVRTC, which needs no GPU, makes of the generated kernels; tests/cuda_on_cpu/generated_kernels.py has ptxas look
-// at all of them.
+// Tests the results of NVRTC for generated kernels. NVRTC needs no GPU. tests/cuda_on_cpu/generated_kernels.py runs
+// ptxas on all of them.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 using cuda::ExpressionSource;
 using test::ExpressionCase;
 
-// As if it lay at this address.
+// The source for memory at this address.
 ExpressionSource source_of(const ExpressionCase& c, std::uintptr_t address = 4096) {
   pointwise::Expression expression = c.expression;
   const auto place = [&](Tensor& tensor) {
@@ -50,7 +50,7 @@ class GeneratedSourceTest : public ::testing::Test {
   const cuda::Nvrtc* nvrtc_ = nullptr;
 };
 
-// Arrays that lie aligned go 16 bytes at a time.
+// Aligned arrays are moved 16 bytes at a time.
 TEST_F(GeneratedSourceTest, MovesPacks) {
   if (nvrtc_ == nullptr) return;
   const auto packs = [&](const ExpressionCase& c, std::uintptr_t address = 4096) {
@@ -82,7 +82,7 @@ TEST_F(GeneratedSourceTest, MovesPacks) {
   }
 }
 
-// One source serves every address and, where memory is laid out row by row, every batch size.
+// One source serves all addresses. If memory is laid out row by row, it also serves all batch sizes.
 TEST_F(GeneratedSourceTest, IsSharedBetweenAddressesAndBatchSizes) {
   const auto bias = [](std::int64_t rows) {
     ExpressionCase c("x + b", {rows, 64});

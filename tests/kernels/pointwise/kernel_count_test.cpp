@@ -1,4 +1,4 @@
-// How many kernels norms, losses and layers take, forward and backward, once the rules have been applied.
+// Tests how many kernels norms, losses and layers need, forward and backward, after the rules have been applied.
 
 #include <gtest/gtest.h>
 
@@ -44,11 +44,11 @@ class KernelCountTest : public GradientTest {
 
   struct Kernels {
     std::size_t forward = 0, backward = 0;
-    std::size_t stored = 0;  // arrays that the forward pass writes, without those of a number a row
+    std::size_t stored = 0;  // arrays that the forward pass writes, without those of one number per row
     std::string text;
   };
 
-  // Of a function that gives rows of 40, within a model that goes on with a dense layer.
+  // Counts for a function that returns rows of 40, in a model that continues with a dense layer.
   Kernels within_a_model(const std::vector<Array>& inputs, const Body& f) {
     const Vars vars = parameters(inputs);
     const Var w(upload(random_.uniform({40, 10})), stream()), b(upload(random_.uniform({10})), stream());
@@ -74,7 +74,7 @@ class KernelCountTest : public GradientTest {
     return kernels;
   }
 
-  // Of a loss, with the gradients by all inputs and without.
+  // Counts for a loss, without gradients and with the gradients by all inputs.
   Kernels of_a_loss(const std::vector<Array>& inputs, const Body& f) {
     const Vars vars = parameters(inputs);
     Var loss;
@@ -95,7 +95,7 @@ class KernelCountTest : public GradientTest {
 
 INSTANTIATE_TEST_SUITE_P(Devices, KernelCountTest, test::kDevices, test::device_name);
 
-// Over all elements.
+// Reductions over all elements.
 Var mean_of(const Var& x) { return mean(x, {0, 1}).reshape({}); }
 Var sum_of(const Var& x) { return sum(x, {0, 1}).reshape({}); }
 
@@ -144,7 +144,7 @@ TEST_P(KernelCountTest, Losses) {
     const Var divergence = sum_of(square(in[1]) + exp(in[2]) - in[2] - 1);
     return (likelihood + 0.5 * divergence) / 6;
   });
-  // Pixels and latents number differently: a kernel each, which has the gradients, too.
+  // Pixels and latents have different numbers of elements, so each gets a kernel, which also computes the gradients.
   EXPECT_EQ(vae.forward, 2u) << vae.text;
   EXPECT_EQ(vae.backward, 0u) << vae.text;
 
@@ -158,7 +158,8 @@ TEST_P(KernelCountTest, Losses) {
   EXPECT_LE(huber.backward, 1u) << huber.text;
 }
 
-// After the product that gives its four gates. What the next step needs is kept beside what the next layer reads.
+// Follows the product that gives the cell's four gates. One kernel stores both the values for the next step and those
+// for the next layer.
 TEST_P(KernelCountTest, AnLstmCellIsOneEachWay) {
   Var kept;
   const Kernels cell =
@@ -196,7 +197,7 @@ TEST_P(KernelCountTest, ReshapingIsNoBorder) {
   EXPECT_EQ(heads.nodes().size(), 1u) << heads.text();
 }
 
-// Within the sum it would be stored again by every row of x.
+// In the sum's kernel it would be stored again for every row of x.
 TEST_P(KernelCountTest, AColumnsValueThatIsKeptStaysOutsideOfASumOverAll) {
   const Vars in = parameters({random_.uniform({2, 33}), random_.uniform({33})});
   Var column, y;

@@ -17,7 +17,7 @@ namespace {
 
 namespace p = giro::pointwise;
 
-// By how many units in the last place of the wanted result another differs from it; a zero has to have its sign.
+// How many units in the last place of `wanted` separate it from `found`. A zero must have the right sign.
 double units_off(float found, double wanted) {
   const auto rounded = static_cast<float>(wanted);
   if (std::isnan(wanted)) return std::isnan(found) ? 0 : HUGE_VAL;
@@ -30,7 +30,7 @@ double units_off(float found, double wanted) {
   return std::abs(static_cast<double>(found) - wanted) / std::ldexp(1.0, std::max(exponent - 24, -149));
 }
 
-// Floats of every exponent and of the numbers that matter most, and those at which something ends or begins.
+// Floats of every exponent, more from the ranges that matter most, and those where something begins or ends.
 std::vector<float> samples() {
   std::vector<float> x;
   for (std::uint64_t bits = 0; bits < 1ull << 32; bits += kSanitized ? 1048573 : 16381) {
@@ -79,7 +79,7 @@ void check(const char* name, double (*reference)(double, double), double units, 
     const double wanted = reference(static_cast<double>(a[i]), static_cast<double>(b[i]));
     ASSERT_LE(units_off(first[i], wanted), units) << name << " of " << a[i] << ", " << b[i] << " is " << first[i];
   }
-  // Of double it is the C library's.
+  // For double the result is that of the C library.
   std::vector<double> c(a.begin(), a.end()), d(b.begin(), b.end()), z(a.size());
   const void* const doubles[] = {c.data(), d.data(), d.data()};
   loops.get(DType::f64)(doubles, z.data(), static_cast<std::int64_t>(z.size()));
@@ -207,7 +207,7 @@ TEST(PointwiseMathTest, OfTwo) {
       "fmod", [](double x, double y) { return std::fmod(x, y); }, 0, a, b);
 }
 
-// Integers wrap, and to divide them by zero gives zero.
+// Integers wrap around, and dividing them by zero gives zero.
 TEST(PointwiseMathTest, Integers) {
   constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min();
   constexpr std::int64_t kLeast64 = std::numeric_limits<std::int64_t>::min();

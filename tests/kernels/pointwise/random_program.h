@@ -1,7 +1,7 @@
 #pragma once
 
-// Programs of up to 60 random ops: functions of elements, views, broadcasts, reductions, several dtypes, values that
-// are used again, and gradients, also of gradients.
+// Programs of up to 60 random ops: elementwise functions, views, broadcasts, reductions, several dtypes, values that
+// are used again, and first and second gradients.
 
 #include <fmt/format.h>
 
@@ -22,14 +22,14 @@ namespace giro::test {
 
 class RandomProgram {
  public:
-  // What has been computed of some inputs: all values that the program has, the inputs first, and which are results.
+  // The values that the program has computed from some inputs, with the inputs first, and which of them are results.
   struct Values {
     std::vector<nn::Var> all;
     std::vector<std::size_t> results;
-    std::vector<std::string> ops;  // of the others, as JSON: ["add", [0, 1], {}]
+    std::vector<std::string> ops;  // for the other values, as JSON: ["add", [0, 1], {}]
   };
 
-  // Of the seeds some have infinities, NaN and numbers below the normal ones among the inputs, if they may.
+  // If allowed, some seeds have infinities, NaN and subnormal numbers among the inputs.
   explicit RandomProgram(unsigned seed, bool may_be_special = false, std::size_t most_ops = 60) {
     std::mt19937 random(seed);
     const auto pick = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
@@ -52,16 +52,17 @@ class RandomProgram {
   }
 
   std::vector<Array> inputs;
-  std::size_t order = 0;  // of the gradients that are wanted: 0 none, 2 those of the sum of the first ones
+  std::size_t order = 0;  // of the wanted gradients: 0 none, 2 the gradients of the sum of the first gradients
 
   Values operator()(const std::vector<nn::Var>& in) const;
 
   struct Computed {
     Values values;
-    std::vector<nn::Var> results, first_gradients;  // those on the way to second ones
-    std::size_t order = 0;                          // of the gradients that the parameters have got
+    std::vector<nn::Var> results, first_gradients;  // on the way to the second gradients
+    std::size_t order = 0;                          // of the gradients in the parameters
   };
-  // With gradients, as far as there are any: the last ones are the parameters' own. What is kept is not differentiable.
+  // Computes gradients as far as there are any. The last ones go to the parameters. The returned values are not
+  // differentiable.
   Computed with_gradients(const std::vector<nn::Var>& parameters) const;
 
  private:
@@ -89,7 +90,7 @@ class RandomProgram::Run {
   using Id = std::size_t;
 
   std::size_t choose(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
-  // Of those computed last, or of all.
+  // One of the latest values, or any one of all.
   Id any() {
     const std::size_t of = choose(4) == 0 ? operands_.size() : std::min<std::size_t>(operands_.size(), 6);
     return operands_[operands_.size() - 1 - choose(of)];
@@ -113,7 +114,7 @@ class RandomProgram::Run {
     return true;
   }
 
-  // What stays within -1 and 1, to multiply by.
+  // A factor within -1 and 1.
   Id bounded(Id a) {
     using nn::Operand;
     static constexpr std::pair<const char*, nn::Var (*)(const Operand&)> kFunctions[] = {
@@ -256,14 +257,14 @@ class RandomProgram::Run {
 
   std::mt19937 random_;
   Values values_;
-  std::vector<Id> operands_;  // those of a floating dtype
+  std::vector<Id> operands_;  // the values of a floating dtype
 };
 
 inline RandomProgram::Values RandomProgram::operator()(const std::vector<nn::Var>& in) const {
   return Run(seed_, in).of(length_);
 }
 
-// Of all elements of those that are differentiable; Var() if there are none.
+// The sum of all elements of the differentiable values, or Var() if there are none.
 inline nn::Var RandomProgram::sum_of(const std::vector<nn::Var>& values) {
   nn::Var total;
   for (const nn::Var& value : values) {

@@ -20,12 +20,12 @@ class ShareMemoryTest : public test::OpTest {
     fill(tensor, value, stream());
     return tensor;
   }
-  // In a recording.
+  // Makes a temporary in a recording.
   Tensor temporary(const Shape& shape) {
     temporaries_.push_back(stream().allocate(static_cast<std::size_t>(shape.count()) * 4));
     return {temporaries_.back().data(), DType::f32, shape, device()};
   }
-  // Records without rules, and gives the bytes of the temporaries.
+  // Records the body without rules, and returns how many bytes the temporaries take.
   std::size_t memory_of(const std::function<void()>& body) {
     const test::ArenaSetting arena("1");
     graph_.emplace(Graph::record(stream(), [&] { body(), temporaries_.clear(); }));
@@ -66,7 +66,7 @@ TEST_P(ShareMemoryTest, WhatIsReadAgainStays) {
   EXPECT_EQ(replayed(out), std::vector<float>(kCount, 24));
 }
 
-// Every element of the output needs more than one of the input.
+// Every element of the output needs several elements of the input.
 TEST_P(ShareMemoryTest, ABroadcastInputIsNotWrittenOver) {
   const Tensor x = leaf({kCount}, 3), out = leaf({kCount}, 0), rows = leaf({1}, 2);
   EXPECT_EQ(memory_of([&] {
@@ -80,7 +80,7 @@ TEST_P(ShareMemoryTest, ABroadcastInputIsNotWrittenOver) {
   EXPECT_EQ(replayed(out), std::vector<float>(kCount, 2 * 3 * kCount));
 }
 
-// Half of a whole that is written in two steps stays with the other half.
+// A whole is written in two steps: each half must stay with the other.
 TEST_P(ShareMemoryTest, APartOfAValueStaysWhereItIs) {
   const Tensor x = leaf({kCount}, 3), out = leaf({2 * kCount}, 0);
   memory_of([&] {
@@ -95,7 +95,7 @@ TEST_P(ShareMemoryTest, APartOfAValueStaysWhereItIs) {
   EXPECT_EQ(values.back(), 15);
 }
 
-// One op gives tanh(a), which later ops read, and both halves of a whole: tanh(a) and a itself.
+// One op computes tanh(a), which later ops read, and both halves of a whole: tanh(a), and a itself.
 TEST_P(ShareMemoryTest, WhatIsCopiedElsewhereIsNotWrittenOver) {
   const test::ArenaSetting arena("1");
   const Tensor x = leaf({kCount}, 0.5), out = leaf({2 * kCount}, 0), squared = leaf({1}, 0);

@@ -31,7 +31,7 @@ static_assert(std::ranges::input_range<Dataset>);
 static_assert(std::ranges::input_range<const Dataset>);
 static_assert(!std::is_copy_constructible_v<Dataset::Iterator>);
 
-// Rows that know who they are: "id" i32 (N,), and "image" u8 (N, 2, 3), each byte 7 * id + its index.
+// Rows that identify themselves: "id" i32 (N,), and "image" u8 (N, 2, 3), each byte 7 * id + its index.
 Dataset numbered(std::int64_t size) {
   struct Rows {
     Ids ids;
@@ -48,7 +48,7 @@ Dataset numbered(std::int64_t size) {
   return Dataset({{"image", images}, {"id", ids}}, rows);
 }
 
-// The ids of a batch in host memory, whose images must be theirs.
+// The ids of a batch in host memory. Checks that the images belong to them.
 Ids ids_of(const Batch& batch) {
   const nn::Var id = batch["id"], image = batch["image"];
   EXPECT_EQ(id.shape(), Shape({batch.size()}));
@@ -198,7 +198,7 @@ TEST(Dataset, MemoryOfBatchesThatAreGoneIsUsedAgain) {
   EXPECT_EQ(addresses.size(), 2u) << "the current one's and the next one's";
 }
 
-// Doubles the ids in place of the copy it is given; leaves the images as views of its argument.
+// Doubles a copy of the ids; the images stay views of the argument.
 Batch doubled(const Batch& batch) {
   auto ids = std::make_shared<Ids>(ids_of(batch));
   for (std::int32_t& id : *ids) id *= 2;
@@ -295,7 +295,7 @@ TEST(Dataset, WhatMapThrowsComesAtItsBatch) {
   }
 }
 
-// ++ looks for another batch; that there is none is no reason to take the last one away.
+// ++ looks for another batch. If there is none, the last one stays readable.
 TEST(Dataset, TheLastBatchStaysReadableAtTheEnd) {
   for (const Dataset& dataset :
        {numbered(10).batch(4), numbered(10).batch(4).prefetch(1), numbered(10).batch(4).prefetch(7)}) {
@@ -330,7 +330,7 @@ TEST(Dataset, OfVectors) {
   std::vector<float> xs{0, 1, 2, 3, 4, 5};
   std::vector<std::int32_t> ys{7, 8, 9};
   const Dataset dataset = Dataset({{"x", {xs, {3, 2}}}, {"y", ys}}).shuffle(3).batch(3);
-  xs.assign(6, -1);  // the dataset has its own
+  xs.assign(6, -1);  // the dataset has its own copy
   ys.assign(3, -1);
   const BatchSpec spec = dataset.spec();
   ASSERT_EQ(spec.size(), 2u);
@@ -375,7 +375,7 @@ TEST(Dataset, RowsAreThereOnTheHost) {
 
 Ids as_ids(const std::vector<std::int64_t>& indices) { return Ids(indices.begin(), indices.end()); }
 
-// The rows of a batch are those that it says, wherever they lie: the id of each is its number.
+// indices() gives the numbers of a batch's rows: here each row's id is its number.
 TEST(Dataset, IndicesOfABatchsRows) {
   for (const Dataset& dataset :
        {numbered(97).batch(10), numbered(97).shuffle(6).batch(10), numbered(97).shuffle(6).repeat().batch(10),
@@ -461,7 +461,7 @@ TEST(Batch, AMissingFeatureNamesTheNearest) {
   expect_error(ErrorCode::not_found, {"'x'"}, [] { Batch()["x"]; });
 }
 
-// Where a gather on the CPU begins: a ring of one slot.
+// The position at which a gather on the CPU begins, in a ring of one slot.
 struct Position {
   std::int64_t call = 0;
   alignas(64) std::int64_t slot[8] = {};
@@ -470,7 +470,7 @@ struct Position {
   void set(std::int64_t position) { slot[0] = position; }
 };
 
-// What steps read of a dataset that lies on a device, batch by batch.
+// The ids that steps read from a dataset on a device, batch by batch.
 std::vector<Ids> gathered(const Dataset& dataset, std::size_t count) {
   const Stream stream(Device::cpu());
   std::vector<Ids> result;
@@ -578,7 +578,7 @@ TEST(Dataset, TellsOtherRowsOfTheSameNumber) {
   expect_error(ErrorCode::invalid_argument, {"checksums is z: "}, [&] {
     read(Dataset({{"z", values}, {"y", std::vector<float>(1000)}}).batch(10), text);
   });
-  // Of a run that was saved before there were any.
+  // A run saved before checksums existed.
   std::string before = text.substr(0, text.find("\"checksums\""));
   before.erase(before.find_last_of(','));
   values[0] = 2;

@@ -35,7 +35,7 @@ TEST(IdxFuzzTest, DamagedFilesAreErrorsOrSound) {
   test::Mutator mutated(1);
   test::expect_damage_is_found(
       [&] {
-        // Plain, damaged and then packed, and damaged when it was packed.
+        // Damaged and then packed, packed and then damaged, or not packed.
         const std::size_t way = mutated.below(4);
         return way == 0   ? gzip(mutated(plain[mutated.below(plain.size())], plain))
                : way == 1 ? mutated(packed[mutated.below(packed.size())], packed)

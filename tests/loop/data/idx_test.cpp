@@ -212,14 +212,14 @@ TEST_F(IdxTest, ReadsThroughTheFileSystem) {
   expect_error(ErrorCode::not_found, {"other", ".gz"}, [&] { read_idx("other", file); });
 
   write("a.gz", gzip(idx(0x08, {1}, "z")));
-  for (const std::size_t call : {1u, 2u}) {  // of a, which is not there, and of a.gz
+  for (const std::size_t call : {1u, 2u}) {  // the read of a, which does not exist, and of a.gz
     test::FaultyFileSystem faulty(call);
     expect_error(ErrorCode::io, {"injected: read a"}, [&] { read_idx(path("a"), faulty); });
     EXPECT_EQ(faulty.calls.size(), call);
   }
 }
 
-// The header of such a file ends where no double may lie.
+// The header of such a file ends at an offset that is not aligned for a double.
 TEST_F(IdxTest, ElementsAreAligned) {
   for (const bool packed : {false, true}) {
     const std::string text = idx(0x0E, {1, 1}, big_endian(std::bit_cast<std::uint64_t>(2.5), 8));

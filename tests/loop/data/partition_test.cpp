@@ -75,7 +75,7 @@ TEST(Partition, KnowsItsPartAfterMap) {
       part(dataset_of_ids(10).batch(4).map([](const Batch& batch) { return Batch(batch.features()); }), 1, 2);
   std::vector<std::int64_t> rows;
   for (const Batch& batch : data) rows.push_back(batch.part()->rows);
-  EXPECT_EQ(rows, (std::vector<std::int64_t>{2, 2, 0}));  // the last batch has 2 rows, which rank 0 has
+  EXPECT_EQ(rows, (std::vector<std::int64_t>{2, 2, 0}));  // the last batch has 2 rows, both on rank 0
 }
 
 TEST(Partition, NumbersOfJaxloop) {
@@ -109,8 +109,8 @@ TEST(BatchSlice, IsAPartOfTheRows) {
   expect_error(ErrorCode::unsupported, {"cpu", "not gathered"}, [&] { (*resident.begin()).slice(0, 2); });
 }
 
-// CLU's deterministic_data: "9 over 2 -> 4/4 or 5/4", in as many batches on both, and what fills the last one does not
-// count.
+// CLU's deterministic_data: "9 over 2 -> 4/4 or 5/4". Both ranks have the same number of batches, and the row that
+// fills the last one does not count.
 TEST(Partition, NineRowsOverTwoRanksAreFiveAndFourOrFourEach) {
   for (const bool drop_remainder : {false, true}) {
     const Dataset whole = dataset_of_ids(9).batch(2, drop_remainder);

@@ -18,7 +18,7 @@ namespace {
 
 using test::expect_error;
 
-// Batches of 30, 30 and 10 samples, which log a = 1, 4, 2 and, but for the second, the loss b = 10, 17.
+// Batches of 30, 30 and 10 samples that log a = 1, 4, 2. The first and the third also log the loss b = 10, 17.
 struct Fixture {
   History history;
   Elapsed elapsed;
@@ -47,7 +47,7 @@ TEST(Aggregation, ByName) {
   EXPECT_EQ(run.of("a", "max"), 4);
   EXPECT_DOUBLE_EQ(run.of("a", "unweighted_mean"), 7.0 / 3);
   EXPECT_DOUBLE_EQ(run.of("a", "mean"), (30 * 1 + 30 * 4 + 10 * 2) / 70.0);
-  // Over the records that have it.
+  // Only the records that have the entry count.
   EXPECT_DOUBLE_EQ(run.of("losses.b", "mean"), (30 * 10 + 10 * 17) / 40.0);
   EXPECT_EQ(run.of("losses.b", "sum"), 27);
 }
@@ -77,14 +77,14 @@ TEST(Aggregation, StepsWithoutARecordWeighNothing) {
   run.elapsed.count(300);
   EXPECT_DOUBLE_EQ(run.of("a", "mean"), (30 * 1 + 30 * 4 + 10 * 2 + 100 * 1) / 170.0);
 
-  // An entry every second step of a loop.
+  // A loop that logs an entry every second step.
   const auto log = [](const Elapsed& elapsed) { return logs().add_metric("a", elapsed.steps == 0 ? 1 : 0); };
   const auto result = loop(0, std::vector{1, 5, 1, 1}, {{every(2), log}},
                            {.batch_size_fn = [](const int& batch) { return std::int64_t{batch}; }});
   EXPECT_EQ(aggregate(result.history, "mean").entry_value("a"), 0.5);
 }
 
-// Their steps begin at 0 again.
+// The second loop's steps begin at 0 again.
 TEST(Aggregation, TwoLoopsInOneHistory) {
   Fixture run;
   run.elapsed = {};
@@ -125,12 +125,12 @@ TEST(Aggregation, Errors) {
   });
 }
 
-// As in a history made by hand, whose records have no samples.
+// The records of a history made by hand have no samples.
 TEST(Aggregation, RecordsThatAllWeighNothingWeighTheSame) {
   History history;
   for (const int value : {1, 2, 6}) history.commit({}, logs().add_metric("a", value));
   EXPECT_EQ(aggregate(history, "mean").entry_value("a"), 3);
-  // Beside one that weighs something they still weigh nothing.
+  // Next to a record with samples they still weigh nothing.
   history.commit({.step_samples = 4}, logs().add_metric("a", 5));
   EXPECT_EQ(aggregate(history, "mean").entry_value("a"), 5);
 }

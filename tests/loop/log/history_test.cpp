@@ -89,7 +89,7 @@ TEST(History, TheOrderOfEntriesMayChange) {
   EXPECT_EQ(h.collect("c")[0], Values{5});
 }
 
-// A history of a run that was continued keeps the times of its first part.
+// The history of a continued run keeps the times of its first part.
 TEST(History, DateStartMayChange) {
   History h;
   h.commit({.steps = 0, .samples = 0, .date = 105, .date_start = 100}, logs().add_metric("a", 1));
@@ -178,7 +178,7 @@ TEST(History, AColumnByItself) {
   EXPECT_EQ(h.column("steps"), (Values{0, 1, 2}));
 }
 
-// Of its own step, whatever the records before and after it tell.
+// Each record has the samples of its own step, whatever the records before and after it have.
 TEST(History, KeepsTheSamplesOfEachStep) {
   History h;
   const Values sizes{32, 32, 5, 32, 0};
@@ -211,7 +211,7 @@ TEST(History, ARecordThatFailsLeavesNoTrace) {
   expect_error(ErrorCode::not_found, {"'b'"}, [&] { h.collect("b"); });
 }
 
-// Against a history kept the plain way, over random logs.
+// Random logs, compared with a history kept in a simple way.
 TEST(History, CollectsWhatWasCommitted) {
   std::mt19937 random(1);
   const std::vector<std::string> names{"a", "b", "c", "d"};
@@ -220,7 +220,7 @@ TEST(History, CollectsWhatWasCommitted) {
   for (int i = 0; i < 3'000; ++i) {
     std::map<std::string, double> record;
     Logs l;
-    // In stretches, so that runs are long and short, and in one of two orders.
+    // The choice and order of entries change in stretches, so that there are long and short runs of equal records.
     const bool backwards = i / 50 % 3 == 1;
     for (std::size_t k = 0; k < names.size(); ++k) {
       const std::string& name = names[backwards ? names.size() - 1 - k : k];
@@ -345,7 +345,7 @@ TEST_F(HistoryFiles, CsvNumbersKeepTheirBits) {
   EXPECT_EQ(rows.back()[3], "nan");
 }
 
-// So one that a checkpoint has restored has the same bits.
+// A history restored from a checkpoint therefore has the same bits.
 TEST_F(HistoryFiles, KeepsNoSignOfANaN) {
   History h;
   h.commit(elapsed_of(0), logs().add_metric("a", -std::numeric_limits<double>::quiet_NaN()));
@@ -440,7 +440,7 @@ TEST_F(HistoryFiles, NpyFormat1) {
   EXPECT_EQ(test::read_text(path()).size() % 64, 3 * sizeof(double));
 }
 
-// Longer than what is written at once.
+// Longer than one write.
 TEST_F(HistoryFiles, LongFilesAreWhole) {
   History h;
   for (int i = 0; i < 20'000; ++i) h.commit(elapsed_of(i), logs().add_metric("a", i / 3.0));
@@ -460,7 +460,7 @@ TEST_F(HistoryFiles, LongFilesAreWhole) {
   EXPECT_FALSE(std::getline(file, line));
 }
 
-// What a checkpoint holds of a history may be damaged, and is refused as that.
+// A history in a checkpoint may be damaged; it is then rejected as corrupt data.
 TEST(History, RefusesDamagedRecords) {
   const auto read = [](const std::string& columns, const std::string& layouts, const std::string& line) {
     Archive archive = Archive::read(R"({"columns":[)" + columns + R"(],"layouts":)" + layouts + R"(,"records":1})", {},

@@ -23,7 +23,7 @@ class LogRingTest : public test::OpTest {
     b_ = tensor({}, DType::i64);
     call_ = tensor({}, DType::i64);
   }
-  // A ring for logs of the two.
+  // A ring for logs_of_both().
   std::shared_ptr<LogRing> make_ring(std::int64_t first = 0) const {
     from_host(call_, std::vector{first}, stream());
     return LogRing::create(logs_of_both(), call_, stream(), first);
@@ -31,7 +31,7 @@ class LogRingTest : public test::OpTest {
   Logs logs_of_both() const {
     return logs().add_metric("a", nn::Var(a_, stream())).add_loss("host", 0.5).add_loss("b", nn::Var(b_, stream()));
   }
-  // Queues what makes row `i` hold {i / 4, -i}.
+  // Queues values so that row `i` holds {i / 4, -i}.
   void set(std::int64_t i) const {
     from_host(a_, std::vector{static_cast<float>(i) / 4}, stream());
     from_host(b_, std::vector{-i}, stream());
@@ -127,7 +127,7 @@ TEST_P(LogRingTest, RowsKeepTheRing) {
   expect_row(row, 3);
 }
 
-// The other way: rows are read in order, into memory that is used again, and let go of.
+// The other way to use a ring: rows are read in order into reused memory, and released.
 TEST_P(LogRingTest, RowsThatAreReadInOrder) {
   const auto ring = make_ring(5);
   Logs found;

@@ -38,7 +38,7 @@ TEST(Logs, AddersNameTheirCollections) {
   EXPECT_EQ(l.entries().size(), 4u);
 }
 
-// Number 8 of the reference's own tests.
+// Reference test 8.
 TEST(Logs, Reference8AddersAndMergeKeepCollections) {
   const auto expect_collections = [](const Logs& l) {
     ASSERT_EQ(l.entries().size(), 3u);
@@ -137,7 +137,7 @@ TEST(LogSchema, ComparesNamesAndTheirOrder) {
   EXPECT_NE(logs().add_metric("a", 1).schema(), ab);
   EXPECT_NE(logs().add_metric("a", 1).add_loss("b", 2).add_loss("c", 3).schema(), ab);
   EXPECT_EQ(merged.add_metric("a", 7).schema(), ab);
-  // What was moved from has no entries.
+  // Moved-from logs have no entries.
   const Logs moved = std::move(merged);
   EXPECT_EQ(moved.schema(), ab);
   EXPECT_EQ(merged.schema(), LogSchema());  // NOLINT(bugprone-use-after-move)
@@ -150,13 +150,14 @@ std::string names_of(const LogSchema& schema) {
   return names;
 }
 
-// Random words that share beginnings, some alive and some not: equal schemas if and only if equal names.
+// Random words with common prefixes; some of their schemas are still alive. Schemas are equal if and only if their
+// names are.
 TEST(LogSchema, BranchesAreFoundAgain) {
   std::mt19937 random(1);
   std::vector<std::pair<std::string, LogSchema>> alive(64);
   for (int round = 0; round < 20'000; ++round) {
     std::vector<std::string> letters{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"};
-    const std::size_t fixed = random() % 11;  // in their order
+    const std::size_t fixed = random() % 11;  // this many keep their order
     std::shuffle(letters.begin() + static_cast<std::ptrdiff_t>(fixed), letters.end(), random);
     letters.resize(random() % 12);
     Logs l;
@@ -188,12 +189,12 @@ TEST(LogSchema, NamesThatNobodyHasAreFreed) {
     history.commit({.steps = round}, l);
     logs().add_metric("an entry that is logged once " + std::to_string(round), round);
   }
-  // 20 numbers a record, and nothing for its order.
+  // 20 numbers per record, and nothing for the order of its entries.
   EXPECT_LT(test::heap_bytes() - before, 2u * kRounds * 20 * sizeof(double));
   EXPECT_EQ(history.column(names[3]).size(), static_cast<std::size_t>(kRounds));
 }
 
-// In proportion to the entries: of ten times as many, not a hundred times the work.
+// The work is proportional to the entries: ten times as many must not take a hundred times as long.
 TEST(LogSchema, ManyEntries) {
   const auto seconds = [](int entries) {
     std::vector<std::string> names;

@@ -34,7 +34,7 @@ std::vector<T> values_of(const HostArray& array) {
 
 class OutputsTest : public test::OpTest {};
 
-// A step's values on its device are copied: the step will write there again.
+// Values on the device are copied, because the next step overwrites them.
 TEST_P(OutputsTest, KeepValuesOnADevice) {
   const Tensor source = tensor({2});
   Outputs outputs;

@@ -1,4 +1,4 @@
-// What a step of a loop allocates on the host. Sanitizers have allocators of their own.
+// The host allocations of a loop's steps. Sanitizers have their own allocators.
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
@@ -32,7 +32,7 @@ void* operator new(std::size_t bytes) { return counted(bytes, alignof(std::max_a
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return counted(bytes, static_cast<std::size_t>(alignment));
 }
-// Not inlined, or GCC takes free for what does not go with new.
+// noinline: otherwise GCC warns that free does not match new.
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
@@ -43,7 +43,7 @@ namespace {
 
 constexpr std::int64_t kFirst = 2'000, kSteps = 6'400;
 
-// Of so many steps, once everything has been made that is made once.
+// The allocations of kSteps steps, after everything that is made only once.
 std::int64_t allocations_of(const std::vector<Task<State, Batch>>& tasks) {
   const Dataset dataset = test::image_dataset(70, 4).shuffle(3).repeat().batch(2).to(Device::cpu());
   State state(Device::cpu());
@@ -55,7 +55,7 @@ std::int64_t allocations_of(const std::vector<Task<State, Batch>>& tasks) {
   return allocations - before;
 }
 
-// The history takes a block for each 64 values of a column, and has eight columns here; nothing else is allocated.
+// The history allocates one block per 64 values of a column, and has eight columns here. Nothing else allocates.
 TEST(Allocations, AStepThatLogsFourScalarsAllocatesNothing) {
   const auto step = jit([](State& state, const Batch&, const Broadcasts&) {
     increment(state.at("count"), 1, state.stream());

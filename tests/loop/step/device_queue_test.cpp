@@ -17,7 +17,7 @@ namespace {
 using detail::StepCall;
 using detail::StepRecording;
 
-// Recordings "A", "B", ... of a state with one number x, which they change so that their order shows.
+// Recordings "A", "B", ... that change the only number x of a state, so that x shows their order.
 class DeviceQueueTest : public test::OpTest {
  protected:
   void SetUp() override {
@@ -46,7 +46,7 @@ class DeviceQueueTest : public test::OpTest {
             {nullptr, [](const void*, const void*) { return true; },
              [](const void*) { return std::shared_ptr<const void>(); }}};
   }
-  // x after these calls, in whatever way they are launched.
+  // x after these calls, however they are launched.
   double run(detail::DeviceQueue& queue, const std::string& calls, char step_ends_after) {
     fill(state_->at("x"), 0, state_->stream());
     for (const char c : calls) {
@@ -98,8 +98,8 @@ TEST_P(DeviceQueueTest, WhatRepeatsIsOneLaunch) {
   EXPECT_EQ(launches("AAAAAAA"), 1);
   EXPECT_EQ(launches("ABABABAB"), 1);
   EXPECT_EQ(launches("AABAABAAB"), 1);
-  EXPECT_EQ(launches("ABABA"), 2);  // and the beginning of one more
-  EXPECT_EQ(launches("AAB"), 2);    // runs of one recording, where nothing repeats
+  EXPECT_EQ(launches("ABABA"), 2);  // the repetitions, and the start of another
+  EXPECT_EQ(launches("AAB"), 2);    // one launch per run of a recording, as nothing repeats
   EXPECT_EQ(launches(""), 0);
 }
 
@@ -109,7 +109,7 @@ TEST_P(DeviceQueueTest, EnoughStepsAreLaunched) {
   EXPECT_EQ(queue.num_launches(), 3);  // of 4, 4 and 2 steps
 }
 
-// No more is held back than the rings have room for.
+// The queue holds back only as many calls as the rings have room for.
 TEST_P(DeviceQueueTest, AFullRingIsLaunched) {
   detail::DeviceQueue queue(1'000'000);
   const auto calls = static_cast<std::size_t>(recordings_[0]->max_held());

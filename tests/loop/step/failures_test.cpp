@@ -1,4 +1,4 @@
-// What a step says when it fails: out of memory while it is recorded, on a device, and op by op (GIRO_BLOCKING=1).
+// The errors of failing steps: out of memory while recording, on a device, and op by op (GIRO_BLOCKING=1).
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -53,7 +53,7 @@ class FailuresTest : public test::OpTest {
     return Dataset({{"x", HostArray(x, {5 * kRows, kInputs})}, {"label", labels}}).shuffle(1).repeat().batch(kRows);
   }
   TrainState make_state() const { return TrainState::create(model_, rows().spec(), optim::adamw(1e-2), 0, device()); }
-  // With work of the user's own if `own`.
+  // With `own`, the step includes work of the user's own.
   auto make_step(bool own) const {
     return jit([this, own](TrainState& s, const Batch& batch) {
       ++bodies_;
@@ -92,7 +92,7 @@ class FailuresTest : public test::OpTest {
   }
   const nn::Layer model_ = nn::sequential(nn::dense(8, {.activation = Activation::tanh}), nn::dense(kClasses));
   mutable int bodies_ = 0;
-  bool is_alone_ = false;  // the user's own work touches its arguments alone
+  bool is_alone_ = false;  // the user's own work touches only its arguments
 };
 INSTANTIATE_TEST_SUITE_P(Devices, FailuresTest, test::kDevices, test::device_name);
 
@@ -120,7 +120,7 @@ TEST_P(FailuresTest, OutOfMemoryNamesTheStepAndWhatItNeeds) {
   EXPECT_SAYS(message, to_string(device()) + " has ");
   EXPECT_SAYS(message, " free");
   EXPECT_EQ(message.find('\n'), std::string::npos);
-  // The stream is as it was.
+  // The stream can still be used.
   EXPECT_EQ(message_of([&] { make_step(false)(state, *data.begin()); }), "no error");
 }
 
@@ -131,7 +131,7 @@ TEST_P(FailuresTest, OpByOpTheBitsAreTheSame) {
     bodies_ = 0;
     const EnvironmentSetting blocking("GIRO_BLOCKING", "1");
     EXPECT_EQ(losses_of_loop(own), expected);
-    // With work that giro cannot run again by itself the function runs each time.
+    // With work that giro cannot run again by itself, the function runs each time.
     EXPECT_EQ(bodies_, own && !alone ? 7 : 1);
   }
 }
@@ -155,10 +155,10 @@ TEST(FailuresOfFunctionsTest, OpByOpTheErrorNamesTheCall) {
   EXPECT_SAYS(message, "it is broken");
 }
 
-// A kernel that writes where nothing is. In a process of its own, since such an error is there to stay.
+// A kernel that writes to unmapped memory. It runs in its own process, since such an error is permanent.
 class DeviceErrorsTest : public FailuresTest {
  protected:
-  DeviceErrorsTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }  // which starts anew, with a GPU of its own
+  DeviceErrorsTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }  // restarts the program, with its own GPU
   auto faulty_step() const {
     return jit([](TrainState& s, const Batch& batch) {
       const nn::Var y = batch["x"] * 2.0;
@@ -175,7 +175,7 @@ class DeviceErrorsTest : public FailuresTest {
     const Logs sent = step(state, *data.begin());
     state.stream().synchronize();
   }
-  // Ends the process.
+  // Exits the process.
   static void say_message_of(const std::function<void()>& f) {
     std::fprintf(stderr, "%s\n", message_of(f).c_str());
     _exit(0);

@@ -21,7 +21,7 @@ namespace {
 using test::expect_error;
 using Values = std::vector<double>;
 
-// Everything a run leaves behind, to be compared bit by bit.
+// The results of a run, to compare bit by bit.
 struct Trained {
   std::vector<std::vector<float>> params = {};
   Values loss;
@@ -48,7 +48,7 @@ class Managed : public ::testing::Test {
     const auto result = loop(create(), dataset(), {{every(1), step}}, {.stop = at(kSteps)});
     return outcome_of(result.state, result.history);
   }
-  // The loss, and half of the sum of all biases, as two losses.
+  // Two losses: the loss, and half the sum of all biases.
   static Logs losses(const nn::Params& params, const nn::Layer& model, const Batch& batch) {
     const nn::Var loss = mean(softmax_cross_entropy(model(params, batch["image"]), batch["label"]));
     return logs().add_loss("loss", loss, true).add_loss("more", nn::scale(sum(params["dense0/bias"]), 0.5));
@@ -79,7 +79,7 @@ TEST_F(Managed, TheLossIsTheSumOfTheLosses) {
                     [this](const nn::Params& params, const Batch& batch) { return losses(params, model, batch); },
                     strategy)) == expected);
   }
-  // One of the two is another training.
+  // With only one of the two losses the training differs.
   EXPECT_FALSE(train(managed::train_step([this](const nn::Params& params, const Batch& batch) {
                  const nn::Var loss = mean(softmax_cross_entropy(model(params, batch["image"]), batch["label"]));
                  return logs().add_loss("loss", loss, true);
@@ -135,7 +135,7 @@ TEST_F(Managed, AStepDoesNotTrain) {
   EXPECT_EQ(train(test_step).params, before.params);
 }
 
-// A metric whose sum lies in the state: it is logged as it stands, and reset at the end of each epoch.
+// A metric with its sum in the state: the present value is logged, and reset at the end of each epoch.
 TEST_F(Managed, StatefulMetrics) {
   const auto train_step = managed::train_step([this](TrainState& state, const Batch& batch) {
     increment(state.at("seen"), batch.size(), state.stream());
@@ -190,7 +190,7 @@ TEST_F(Managed, Errors) {
   expect_error(ErrorCode::shape_mismatch, {"the loss 'l2'", "expected a scalar"}, [&] {
     train(managed::train_step([](const nn::Params& params) { return logs().add_loss("l2", params["dense0/bias"]); }));
   });
-  // An error leaves the state's params as they are for others.
+  // An error leaves the state's params without gradients.
   TrainState state = create();
   const auto none = managed::train_step([](TrainState&) { return Logs(); });
   const Batch batch = *dataset().begin();

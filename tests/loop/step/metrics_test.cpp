@@ -27,7 +27,7 @@ namespace {
 
 using test::expect_error;
 
-// One of two ranks: the other brings what it was made with to each mean.
+// One of two ranks: the other contributes `from_other` to each mean.
 struct OneOfTwo : test::FakePartitioner {
   OneOfTwo(Device device, std::vector<double> from_other)
       : FakePartitioner(0, 2),
@@ -49,7 +49,7 @@ struct OneOfTwo : test::FakePartitioner {
 
 class MetricsTest : public test::DeviceTest {
  protected:
-  // On the host, for a step that copies it.
+  // A feature on the host, which the step copies.
   std::pair<std::string, Tensor> feature(const std::string& name, std::vector<float> values) {
     features_.push_back(std::make_unique<std::vector<float>>(std::move(values)));
     std::vector<float>& kept = *features_.back();
@@ -66,7 +66,7 @@ class MetricsTest : public test::DeviceTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, MetricsTest, test::kEachDevice, test::name_of_device);
 
-// Three right rows of four; of the last two, one.
+// Three of the four rows are right, and one of the last two.
 Dataset four_rows() {
   return Dataset({{"logits", {std::vector<float>{1, 0, 0, 1, 1, 0, 1, 0}, {4, 2}}},
                   {"label", std::vector<std::int32_t>{0, 1, 0, 1}},
@@ -87,7 +87,7 @@ TEST_P(MetricsTest, AccuracyIsThreeQuartersOrMaskedOneHalf) {
     EXPECT_EQ(merged.entry_value("all"), 0.75);
     EXPECT_EQ(merged.entry_value("share"), 0.75);
     EXPECT_EQ(merged.entry_value("masked"), 0.5);
-    EXPECT_EQ(merged.schema().size(), 3u);  // what merges them is no entry
+    EXPECT_EQ(merged.schema().size(), 3u);  // the counts for merging are not entries
   }
 }
 
@@ -127,7 +127,7 @@ TEST_P(MetricsTest, TheLastValueOf12And34IsReducedTo2AndAHalf) {
 }
 
 TEST_P(MetricsTest, ThePopulationsDeviationIsThatOfAllElementsTogether) {
-  // With the mask 1, 3 and 5, 9 and nothing: the mean 4.5, of squares 29.
+  // The mask leaves 1, 3, then 5, 9, then nothing: mean 4.5, mean of squares 29.
   const Dataset data({{"x", {std::vector<float>{1, 3, 100, 5, 9, NAN, 7, 7, 7}}},
                       {"mask", std::vector<std::uint8_t>{1, 1, 0, 1, 1, 0, 0, 0, 0}}});
   const auto step = jit([](const State&, const Batch& batch) {
@@ -149,7 +149,7 @@ TEST_P(MetricsTest, ReducesADeviationOverRanks) {
         .add_metric("spread", standard_deviation(batch["x"], batch["mask"]))
         .add_metric("average", average(batch["x"], batch["mask"]));
   });
-  // The other rank's: its share of the plain mean, and the sums of 5 and 9.
+  // From the other rank: its share of the plain mean, and the sums of 5 and 9.
   TrainState one = state_of_two({7, 14, 106, 2, 14, 106, 2});
   Batch batch({feature("x", {1, 3, NAN}), feature("mask", {1, 1, 0})});
   batch.set_part(BatchPart{.ranks = 2, .samples = 6, .rows = 3});

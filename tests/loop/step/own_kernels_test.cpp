@@ -1,4 +1,4 @@
-// Work of the user's own inside a step, and features of a batch as values to compute with.
+// The user's own work inside a step, and computing with the features of a batch.
 
 #include <gtest/gtest.h>
 
@@ -79,7 +79,7 @@ class OwnKernelsTest : public test::OpTest {
     return TrainState::create(model(), dataset().batch(5).spec(), optim::adam(0.05), 0, device());
   }
 
-  // Parameters and moments in the end, and the losses, bit by bit.
+  // Final parameters and moments, and the losses, bit by bit.
   using Result = std::vector<std::vector<float>>;
   template <class S>
   Result train(const Dataset& data, const S& step, std::int64_t steps_per_execution) const {
@@ -118,7 +118,7 @@ TEST_P(OwnKernelsTest, AnOpOfOnesOwnTrainsAlikeRecordedAndEager) {
   EXPECT_LT(first->back().back(), first->back().front() / 4);
 }
 
-// What the raw ops and the layers of the same names would not compile with, or fail at.
+// The raw ops and layers with the same names would not compile with these arguments, or would fail.
 TEST_P(OwnKernelsTest, FeaturesOfABatchAreValues) {
   const auto body = [model = model()](const TrainState& state, const Batch& batch, const Broadcasts& broadcasts) {
     const nn::Var squared = mean(square(model(state.params(), batch["x"]) - batch["y"]));

@@ -39,7 +39,7 @@ TEST_P(PaceTest, GrowsWhileLaunchesAreShort) {
   Pace pace(0);
   EXPECT_TRUE(pace.is_full(1));
   std::int64_t steps = 1;
-  // A launch of nothing takes no time, but for a machine that is busy with others.
+  // An empty launch takes no time, unless the machine is busy.
   for (int launch = 0; launch < 10'000 && steps < Pace::kMaxSteps; ++launch) {
     pace.launched(steps, stream());
     while (!pace.is_full(steps)) ++steps;

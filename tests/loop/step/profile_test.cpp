@@ -1,4 +1,4 @@
-// A step with its times (Step::profile), and a run that goes on after it as if nothing had been.
+// Step::profile: the times of a step, and a run that goes on after it as if nothing had happened.
 
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ class ProfileTest : public test::OpTest {
                       .batch(kProfileRows));
   }
   TrainState make_state() const { return TrainState::create(model_, rows_->spec(), optim::adamw(1e-2), 0, device()); }
-  // A step whose ops write to their own input, count, and, with `own`, one that is no op of giro's.
+  // A step with ops that write to their own input and ops that count; with `own`, also one that is not giro's.
   auto make_step(bool own) const {
     return jit([this, own](TrainState& s, const Batch& batch) {
       nn::Var logits;
@@ -70,7 +70,7 @@ class ProfileTest : public test::OpTest {
 #endif
   }
 
-  // The bytes of all leaves after 7 steps and what they have logged, with a profile after the third if `profiled`.
+  // The bytes of all leaves after 7 steps, and the logs; with `profiled`, the step is profiled after the third.
   std::vector<double> run(bool resident, bool own, bool profiled) const {
     TrainState state = make_state();
     const Dataset data = resident ? Dataset(*rows_).to(device()) : *rows_;
@@ -96,7 +96,7 @@ class ProfileTest : public test::OpTest {
   }
   const nn::Layer model_ = nn::sequential(nn::dense(8, {.activation = Activation::tanh}), nn::dense(kProfileClasses));
   std::optional<Dataset> rows_;
-  bool is_alone_ = false;  // the op of the user's touches its arguments alone
+  bool is_alone_ = false;  // the user's op touches only its arguments
   mutable Program program_;
 };
 INSTANTIATE_TEST_SUITE_P(Devices, ProfileTest, test::kDevices, test::device_name);
@@ -118,7 +118,7 @@ TEST_P(ProfileTest, TellsWhatEachOpTakesBesideItsFloor) {
   EXPECT_NE(text.find("replayed as a whole: "), std::string::npos) << text;
   EXPECT_NE(text.find("GB/s copied"), std::string::npos) << text;
   EXPECT_NE(program_.dot().find(" us, floor "), std::string::npos) << program_.dot();
-  // Once for a process.
+  // Measured once per process.
   EXPECT_EQ(device_speed(Stream(device())).flops, speed.flops);
 }
 

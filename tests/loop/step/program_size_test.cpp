@@ -1,4 +1,4 @@
-// How much of a GPU's graph, and of memory, the steps of the sample take: counted, since each node costs time.
+// The graph nodes and memory that the sample's steps take. Nodes are counted because each one costs time on a GPU.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 class ProgramSizeTest : public test::OpTest {
  protected:
-  // A step of the sample, with loss and accuracy logged.
+  // A step of the sample that logs loss and accuracy.
   std::shared_ptr<detail::StepRecording> recorded(const nn::Layer& model, std::int64_t batch) {
     const Dataset data = test::image_dataset(batch, 28).batch(batch).to(device());
     state_.emplace(TrainState::create(model, data.spec(), optim::adamw(1e-3, {.weight_decay = 1e-4}), 0, device()));

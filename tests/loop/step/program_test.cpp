@@ -40,7 +40,7 @@ class ProgramTest : public test::OpTest {
     }
     throw std::out_of_range(op);
   }
-  // Of a linear model on a batch.
+  // The program of a linear model on one batch.
   Program linear() const {
     const nn::Layer model = nn::dense(kClasses);
     const Dataset data = Dataset({{"x", HostArray(std::vector<float>(kRows * kInputs, 0.5f), {kRows, kInputs})},
@@ -78,7 +78,7 @@ TEST_P(ProgramTest, AStepIsItsOps) {
   EXPECT_EQ(ops_of(program), wanted);
   // Products of 6 x 4 and 4 x 3, and biases.
   EXPECT_EQ(node(program, "dense").flops, 2 * 6 * 4 * 3 + 6 * 3);
-  EXPECT_EQ(node(program, "dense_backward").flops, 2 * 6 * 4 * 3 + 6 * 3);  // the input wants none
+  EXPECT_EQ(node(program, "dense_backward").flops, 2 * 6 * 4 * 3 + 6 * 3);  // the input needs no gradient
   EXPECT_EQ(node(program, "dense").bytes, 4 * (6 * 4 + 4 * 3 + 3 + 6 * 3));
   EXPECT_EQ(node(program, "gather_batch").bytes, 2 * (4 * 6 * 4 + 4 * 6));
   double flops = 0;
@@ -97,7 +97,7 @@ TEST_P(ProgramTest, RewritesCanBeSwitchedOff) {
 
 TEST_P(ProgramTest, IsText) {
   (void)linear();
-  // And those of its values.
+  // An op's line, with the continuation lines.
   const auto line = [&](const std::string& op) {
     const std::size_t begin = text_.find(op + " ");
     EXPECT_NE(begin, text_.npos) << op;
@@ -146,12 +146,12 @@ TEST(ProgramTextTest, FitsInATerminal) {
   }
 }
 
-// Another shape is no work, on the way there or back.
+// A reshape takes no work, forward or backward.
 TEST_P(ProgramTest, ReshapesCostNothing) {
   const nn::Layer model = nn::sequential(nn::dense(4), nn::flatten(), nn::dense(kClasses));
   TrainState state = TrainState::create(model, {{"x", DType::f32, {kRows, kInputs}}}, optim::sgd(0.1), 0, device());
   const Graph graph = Graph::record(state.stream(), [&] {
-    const Tensor x = state.at("params/dense0/kernel");  // (kInputs, 4), as any input
+    const Tensor x = state.at("params/dense0/kernel");  // (kInputs, 4), serves as any input
     (void)state.value_and_grad(
         [&](const nn::Params& params) { return mean(model(params, nn::Var(x, state.stream()))); });
   });
@@ -161,7 +161,7 @@ TEST_P(ProgramTest, ReshapesCostNothing) {
                    "copy", "copy", "dense_backward", "copy", "copy"}));
 }
 
-// What an op queues itself is part of it; what giro cannot see into is there by name.
+// Work that an op queues is part of the op; work that giro cannot look into is listed by name.
 TEST_P(ProgramTest, KnowsWorkOfAllKinds) {
   const Stream stream(device());
   const Buffer memory = Buffer::allocate(device(), 64);

@@ -1,5 +1,5 @@
-// Random steps of two states, with remat, stop_gradient and several losses: recorded, eager and without rules they give
-// the same bits.
+// Random steps of two states with remat, stop_gradient and several losses give the same bits recorded, eager and
+// without rules.
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class Draws {
   std::mt19937 engine_;
 };
 
-// What one seed stands for. Whatever is run again, as by remat, draws the same numbers again.
+// The step of one seed. Functions that run again, for example in remat, draw the same numbers again.
 class RandomStep {
  public:
   RandomStep(unsigned seed, TrainState& other) : seed_(seed), other_(other) {}
@@ -75,7 +75,7 @@ class RandomStep {
   }
 
  private:
-  // Several losses of one computation, added up; each depends on a parameter.
+  // The sum of several losses of one computation; each depends on a parameter.
   template <class F>
   Var loss_of(unsigned seed, const Batch& batch, const F& params_of, const TrainState& fixed) const {
     Draws random(seed);
@@ -145,9 +145,9 @@ class RandomStepTest : public test::OpTest {
  protected:
   enum class Mode { recorded, without_rules, eager };
 
-  // All that a few calls leave and log.
+  // The logs and the final states of a few calls.
   std::vector<std::vector<std::uint8_t>> run(unsigned seed, Mode mode) {
-    // The one rule that may change last bits: layers share weights here.
+    // add_in_place is the only rule that may change last bits, since layers share weights here.
     const test::RewriteSetting rules(mode == Mode::without_rules ? "0" : "-add_in_place");
     TrainState state = create(1), other = create(2);
     const RandomStep body(seed, other);
@@ -187,7 +187,7 @@ class RandomStepTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, RandomStepTest, test::kDevices, test::device_name);
 
-// GIRO_RANDOM_STEPS: how many.
+// GIRO_RANDOM_STEPS sets the number of steps.
 TEST_P(RandomStepTest, RecordedEagerAndWithoutRulesTheBitsAreTheSame) {
   const char* const wanted = std::getenv("GIRO_RANDOM_STEPS");
   const int count = wanted != nullptr ? std::atoi(wanted) : test::cases(device().is_cuda() ? 10 : 200);

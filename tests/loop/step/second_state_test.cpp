@@ -1,4 +1,4 @@
-// A recorded step does what its function would do, whatever becomes of the other states that it uses.
+// A recorded step does what its function would do, whatever happens to the other states that it uses.
 
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ Bits bits_of(const State& state) {
   return bits;
 }
 
-// Two models that train each other, and what may become of them.
+// Two models that train each other, and the actions that may happen to them.
 class Pair {
  public:
   enum class Mode { recorded, eager };
@@ -70,7 +70,7 @@ class Pair {
       a.apply_gradients();
       return logs().add_metric("loss", second).add_metric("first", first);
     });
-    // The other one follows this one.
+    // The other state follows this one.
     step([this](TrainState& a, const Batch&) {
       const Tensor to = b_->collection("params").flat(), from = a.collection("params").flat();
       scale(to, to, 0.75, a.stream());
@@ -190,7 +190,7 @@ class Pair {
 class SecondStateTest : public test::OpTest {};
 INSTANTIATE_TEST_SUITE_P(Devices, SecondStateTest, test::kDevices, test::device_name);
 
-// GIRO_SEQUENCES: how many.
+// GIRO_SEQUENCES sets the number of sequences.
 TEST_P(SecondStateTest, RandomSequencesGiveTheBitsOfEagerSteps) {
   const char* const wanted = std::getenv("GIRO_SEQUENCES");
   const int count = wanted != nullptr ? std::atoi(wanted) : device().is_cuda() ? 10 : 40;
@@ -225,7 +225,7 @@ TEST_P(SecondStateTest, OnlyAChangeOfTheOtherStateCostsARecording) {
     EXPECT_EQ(pair.num_recordings(step), 1u) << step;
     pair.act(3);  // a clone of the other state changes nothing
     pair.step(step);
-    pair.act(6);  // and neither do other values
+    pair.act(6);  // nor do other values
     pair.step(step);
     EXPECT_EQ(pair.num_recordings(step), 1u) << step;
   }
@@ -251,7 +251,7 @@ TEST_P(SecondStateTest, IsRecordedOnceForEachPlaceOfTheOtherState) {
   EXPECT_EQ(to_host<float>(moved.at("x"), a.stream()).front(), 3);
   EXPECT_EQ(to_host<float>(b->at("x"), a.stream()).front(), 6);
   moved = std::move(*b);
-  b.emplace(std::move(moved));  // it has come back to its place
+  b.emplace(std::move(moved));  // back in its old place
   step(a, Batch());
   EXPECT_EQ(bodies, 2);
   EXPECT_EQ(step.num_recordings(), 1u);
@@ -310,7 +310,7 @@ TEST_P(SecondStateTest, AProfileLeavesBothAsTheyWere) {
   EXPECT_EQ(to_host<float>(b.at("x"), b.stream()).front(), 0);
 }
 
-// Values from outside of the step, and constants.
+// Values from outside the step, and constants.
 TEST_P(SecondStateTest, ARecordingHoldsTheValuesThatItUses) {
   State a(device());
   a.add("x", {{"", DType::f32, {3}}});
@@ -337,7 +337,7 @@ TEST_P(SecondStateTest, AConstantHoldsTheMemoryOfTheValueItWasMadeFrom) {
     const Stream& stream = state.stream();
     const auto one = [&](double value) { return nn::constant(HostArray(std::vector<float>(3, 1)), stream) * value; };
     const nn::Var kept(one(5).value(), stream), stopped = nn::stop_gradient(one(7)), tensor(one(9).value());
-    const nn::Var overwrites = one(-1) + one(-2);  // in memory that was given back, if any was
+    const nn::Var overwrites = one(-1) + one(-2);  // reuses memory that was given back, if any was
     copy(state.at("x"), (kept + stopped + tensor).value(), stream);
     return Logs();
   };
@@ -375,7 +375,7 @@ TEST_P(SecondStateTest, ARecordingHoldsTheGradientsOfItsParameters) {
   const auto values = [&](float value) { return nn::constant(HostArray(std::vector<float>(3, value)), stream); };
   const nn::Var x = values(2);
   std::optional<nn::Var> grad = values(0) * 1.0;
-  const nn::Var seen = *grad;  // to look at what is written
+  const nn::Var seen = *grad;  // shows what is written
   const Graph graph = Graph::record(
       stream, [&] { nn::backward(nn::sum(nn::square(nn::Var::parameter(x.value(), grad->value(), stream)))); });
   grad.reset();

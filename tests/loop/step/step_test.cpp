@@ -32,7 +32,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-// Everything a run leaves behind, to be compared bit by bit.
+// The results of a run, to compare bit by bit.
 struct Outcome {
   std::map<std::string, std::vector<std::uint8_t>> leaves;
   std::vector<std::vector<double>> history;  // steps, loss, accuracy
@@ -51,7 +51,7 @@ struct Outcome {
   }
 };
 
-// Names what differs, where comparing whole outcomes would print them.
+// Names the differences; a comparison of whole outcomes would print them.
 void expect_equal(const Outcome& a, const Outcome& b) {
   ASSERT_EQ(a.leaves.size(), b.leaves.size());
   for (const auto& [path, bytes] : a.leaves) EXPECT_TRUE(bytes == b.leaves.at(path)) << path << " differs";
@@ -106,7 +106,7 @@ TEST_P(StepTest, RecordedAndEagerGiveTheSameBits) {
       }
     }
     EXPECT_NE(first->leaves, Outcome(create(model)).leaves);
-    // The mean loss of the fourth epoch of 14 batches is below that of the first: it learns.
+    // The model learns: the mean loss of the fourth epoch of 14 batches is below the first epoch's.
     const auto longer = loop(create(model), datasets.at("host"), {{every(1), make_step(model, Kind::recorded)}},
                              {.stop = at(4 * kRows / 5)});
     const Values losses = Outcome(longer.state, longer.history).history[1];
@@ -163,7 +163,7 @@ TEST_P(StepTest, OneRecordingForEachShapeAndState) {
   copy(other, first_batch(32));
   EXPECT_EQ(step.num_recordings(), 3u);
 
-  // A dataset on the device is another source of batches, a moved state the same state.
+  // A dataset on the device is another source of batches; a moved state is the same state.
   const Dataset resident = dataset.to(device());
   TrainState moved = std::move(state);
   for (const Batch& on_device : resident) step(moved, on_device);
@@ -177,7 +177,7 @@ TEST_P(StepTest, RecordingsOfADestroyedStateAreNeverReplayed) {
   const Batch batch = first_batch(5);
   std::optional<TrainState> state = create(model, 1);
   for (std::uint64_t seed = 1; seed < 20; ++seed) {
-    // The new state may well lie where the old one did.
+    // The new state may lie at the old one's address.
     state.reset();
     state = create(model, seed);
     step(*state, batch);
@@ -248,7 +248,7 @@ TEST_P(StepTest, LogsKeepTheirValues) {
     State state(device());
     state.add("count", {{"", DType::i64, {}}});
     const auto step = recorded ? jit(count_up) : eager(count_up);
-    // More than the ring holds, each kept to the end.
+    // More logs than the ring holds, all kept to the end.
     std::vector<Logs> kept;
     for (std::int64_t i = 0; i < 2 * LogRing::kCapacity + 10; ++i) kept.push_back(step(state, Batch()));
     for (std::size_t i = 0; i < kept.size(); ++i) {
@@ -351,7 +351,7 @@ TEST_P(StepTest, AStepMayLogAnyNumberOfScalars) {
   }
 }
 
-// Finding: each new batch size was a recording that stayed.
+// Regression: each new batch size left another recording behind.
 TEST_P(StepTest, RecordingsAreBounded) {
   State state(device());
   state.add("count", {{"", DType::i64, {}}});
@@ -366,7 +366,7 @@ TEST_P(StepTest, RecordingsAreBounded) {
   std::int64_t sum = 0;
   for (std::int64_t rows = 1; rows <= 100; ++rows) {
     step(state, batch_of(rows));
-    step(state, batch_of(1));  // is used all the time, and so stays
+    step(state, batch_of(1));  // used all the time, so it stays
     sum += rows + 1;
     EXPECT_LE(step.num_recordings(), 32u);
   }
@@ -374,7 +374,7 @@ TEST_P(StepTest, RecordingsAreBounded) {
   EXPECT_EQ(to_host<std::int64_t>(state.at("count"), state.stream()).front(), sum);
 }
 
-// Finding: a second loop over a state that was moved from replayed on memory that was gone.
+// Regression: a second loop over a moved-from state replayed on freed memory.
 TEST_P(StepTest, AStateThatWasMovedFromIsRefused) {
   const nn::Layer model = test::linear_model();
   const Dataset dataset = test::image_dataset(kRows, kSize).repeat().batch(5).to(device());
@@ -405,7 +405,8 @@ TEST_P(StepTest, AStateTakesOverAnothersValues) {
   expect_equal(Outcome(state), Outcome(expected));
 }
 
-// Finding: a step on a batch of another position, by another step or every other time, had to wait, or was wrong.
+// Regression: a step on a batch at another position, by a second step or only every other time, had to wait or was
+// wrong.
 TEST_P(StepTest, TwoStepsOnOneBatchAndOneThatIsDueEveryOtherTime) {
   const nn::Layer model = test::linear_model();
   const Dataset rows = test::image_dataset(kRows, kSize).shuffle(3).repeat().batch(5);
@@ -433,7 +434,8 @@ TEST_P(StepTest, TwoStepsOnOneBatchAndOneThatIsDueEveryOtherTime) {
   }
 }
 
-// However many steps the device is handed at once, and whoever looks on: the same bits, and nothing is seen twice.
+// However many steps the device gets at once, and whatever observes them, the bits are the same and nothing is seen
+// twice.
 TEST_P(StepTest, TheDeviceMayRunAnyNumberOfStepsAlone) {
   const nn::Layer model = test::linear_model();
   const Dataset dataset = test::image_dataset(kRows, kSize).shuffle(3).repeat().batch(5).to(device());
@@ -494,7 +496,7 @@ TEST_P(StepTest, ObserversThatThrowLoseNoRecord) {
   }
 }
 
-// Finding: what a barrier logged from the device was read when the step's row arrived, after the steps that follow.
+// Regression: device values that a barrier logged were read when the step's row arrived, after later steps had run.
 TEST_P(StepTest, WhatABarrierLogsIsWhatItSaw) {
   const nn::Layer model = test::linear_model();
   const Dataset dataset = test::image_dataset(kRows, kSize).repeat().batch(5).to(device());
@@ -508,11 +510,11 @@ TEST_P(StepTest, WhatABarrierLogsIsWhatItSaw) {
   }
 }
 
-// Calls that are held back keep the rows that they gather.
+// Held-back calls keep the rows that they gather.
 TEST_P(StepTest, BatchesOfDatasetsThatComeAndGo) {
   const nn::Layer model = test::linear_model();
   const Dataset rows = test::image_dataset(kRows, kSize).batch(10);
-  // One data set after the other, each gone when the next is there.
+  // One dataset after another, each destroyed before the next is made.
   const auto shards = [&] {
     return std::views::iota(0, 6) |
            std::views::transform([&](int shard) { return *rows.skip(shard).to(device()).begin(); });
@@ -528,7 +530,7 @@ TEST_P(StepTest, BatchesOfDatasetsThatComeAndGo) {
   }
 }
 
-// Logs that a program keeps stay what they were, whoever uses the ring after it.
+// Logs that a program keeps do not change, whatever uses the ring later.
 TEST_P(StepTest, LogsThatAreKeptOutliveALoop) {
   State state(device());
   state.add("count", {{"", DType::i64, {}}});
@@ -547,7 +549,7 @@ TEST_P(StepTest, LogsThatAreKeptOutliveALoop) {
   EXPECT_EQ(result.history.collect("n")[0].back(), 2 * LogRing::kCapacity + 1);
 }
 
-// The later of two entries of a name wins, whichever step is recorded.
+// The later of two entries with the same name wins, whichever step is recorded.
 TEST_P(StepTest, RecordedAndEagerStepsLogInTheirOrder) {
   const auto log = [](double value) {
     return [value](State& s, const Batch&) {
@@ -566,7 +568,7 @@ TEST_P(StepTest, RecordedAndEagerStepsLogInTheirOrder) {
   }
 }
 
-// However many sizes of batches a run has seen, it holds on to those it uses.
+// A run keeps a limited number of recordings, however many batch sizes it has seen.
 TEST_P(StepTest, ALoopHoldsNoMoreRecordingsThanAStep) {
   State state(device());
   state.add("count", {{"", DType::i64, {}}});
@@ -584,9 +586,9 @@ TEST_P(StepTest, ALoopHoldsNoMoreRecordingsThanAStep) {
   EXPECT_EQ(step.num_recordings(), 32u);
 }
 
-// Whatever ends a step's hold on its calls, the one that fails is named.
+// The failing step is named, however its held-back calls are launched.
 TEST_P(StepTest, ACallThatFailsInALaunchIsNamed) {
-  if (device().is_cuda()) return;  // a host function runs on the CPU alone
+  if (device().is_cuda()) return;  // host functions run only on the CPU
   const auto step = jit([](State& s, const Batch&) {
     submit(s.stream(), [calls = std::make_shared<int>(0)] {
       if (++*calls == 4) throw std::runtime_error("mine");
@@ -624,7 +626,7 @@ TEST_P(StepTest, AStepThatWasHeldBackRunsBeforeAnother) {
   const nn::Layer model = test::linear_model();
   const Dataset dataset = test::image_dataset(kRows, kSize).shuffle(3).repeat().batch(5).to(device());
   const auto step = make_step(model, Kind::recorded);
-  // Moves what the next step starts from.
+  // Changes the parameters that the next step starts from.
   const auto halve = jit([](TrainState& s, const Batch&) {
     const Tensor params = s.collection("params").flat();
     scale(params, params, 0.5, s.stream());
@@ -727,7 +729,7 @@ TEST_P(StepTest, ArraysAreLoggedAsOutputs) {
   }
 }
 
-// A recording does not keep the dataset that it was made for.
+// A recording does not keep its dataset alive.
 TEST_P(StepTest, RecordingsGoWithTheirDataset) {
   const nn::Layer model = test::linear_model();
   TrainState state = create(model);
@@ -744,7 +746,7 @@ TEST_P(StepTest, RecordingsGoWithTheirDataset) {
   EXPECT_TRUE(residence.expired());
 }
 
-// A step that fails after its gather leaves the next one its own rows.
+// A step that fails after its gather does not take the next step's rows.
 TEST_P(StepTest, AFailedStepLeavesTheNextItsRows) {
   const nn::Layer model = test::linear_model();
   const Dataset rows = test::image_dataset(kRows, kSize).shuffle(1).batch(5);
@@ -787,7 +789,7 @@ TEST_P(StepTest, ABatchOnAnotherDevice) {
   const Dataset elsewhere = test::image_dataset(kRows, kSize).batch(5).to(Device::cpu());
   EXPECT_THROW(make_step(model, Kind::recorded)(state, *elsewhere.begin()), Error);
 
-  // At a later call, too: a batch of the same shape for a state on the CPU.
+  // Also at a later call: a batch of the same shape, for a state on the CPU.
   TrainState here =
       TrainState::create(model, {{"image", DType::u8, {5, kSize, kSize, 1}}}, optim::adamw(1e-3), 0, Device::cpu());
   const auto step = make_step(model, Kind::recorded);
@@ -822,7 +824,7 @@ TEST_P(StepTest, MemoryDoesNotGrow) {
   }
 }
 
-// What the sample does at its end: the loss and accuracy over a whole dataset, its last batch ragged.
+// The sample's final evaluation: loss and accuracy over a whole dataset with a ragged last batch.
 TEST_P(StepTest, EvaluationIsTheMeanOverAllRows) {
   const nn::Layer model = test::cnn_model();
   TrainState state = create(model);

@@ -1,4 +1,4 @@
-// Loops in several threads: what they may share.
+// What loops in several threads may share.
 
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ class ThreadsTest : public test::OpTest {
   }
   static Dataset rows() { return test::image_dataset(70, 8).shuffle(3).repeat().batch(5); }
 
-  // A loop a thread, each with a seed of its own; `run` gives its losses.
+  // One loop per thread, each with its own seed; `run` returns its losses.
   template <class F>
   static std::vector<Values> in_threads(const F& run) {
     std::vector<Values> found(kThreads);
@@ -75,11 +75,11 @@ TEST_P(ThreadsTest, OneStep) {
   for (std::size_t i = 0; i < kThreads; ++i) expected.push_back(train(dataset, make_step(), i));
   const auto step = make_step();
   EXPECT_EQ(in_threads([&](std::size_t i) { return train(dataset, step, i); }), expected);
-  EXPECT_LE(step.num_recordings(), kThreads);  // one that is done with goes when another is made
+  EXPECT_LE(step.num_recordings(), kThreads);  // unused recordings are dropped when another is made
 }
 
-// What one thread records of the same shapes is made of the same primitives of a library; others replay it at the same
-// time.
+// Recordings of the same shapes by one thread use the same primitives of a library. Several threads replay them at the
+// same time.
 TEST_P(ThreadsTest, RecordingsOfOneThread) {
   const nn::Layer model = test::cnn_model();
   const Dataset dataset = rows().to(device());

@@ -10,13 +10,13 @@
 
 namespace giro::test {
 
-// Draws schedules: trees of everything there is.
+// Draws random trees of all kinds of schedules.
 class RandomSchedule {
  public:
   struct Leaves {
-    bool time = false;       // of the clock
+    bool time = false;       // schedules that use the clock
     bool last = false;       // last()
-    bool resumable = false;  // only what goes on where it was cut: no samples that are counted from a boundary
+    bool resumable = false;  // only schedules that can go on after a cut: none that count samples from a boundary
     bool counting = false;   // functions that count how often they were called
   };
   RandomSchedule(unsigned seed, Leaves leaves) : engine_(seed), leaves_(leaves) {}
@@ -84,7 +84,7 @@ class RandomSchedule {
     return every(1 + below(120));
   }
 
-  // Larger than what was `passed` in the same field, and passed then.
+  // A boundary above `passed` in the same field; raises `passed` to it.
   Period boundary(bool samples, Period& passed) {
     const auto raise = [](auto& field, auto more) { return field = field ? *field + more + 1 : more; };
     if (samples && below(4) == 0) return at({.samples = raise(passed.samples, std::int64_t{below(2'000)})});

@@ -45,13 +45,13 @@ TEST(ScheduleProperty, AskedWhenNextSaysItIsDueAsWhenAskedEachStep) {
       advance(elapsed, i);
     }
   }
-  // The draws are worth something: many steps were due, and many were not asked about.
+  // The draws are meaningful: many steps were due, and many were not asked about.
   EXPECT_GT(due, kTrees * kSteps / 20);
   EXPECT_LT(asked, kTrees * std::int64_t{kSteps} * 3 / 4);
 }
 
-// In each step three are asked: one once; one twice, and again as if the step had turned out to be the last; and a copy
-// of the first that is told so at once.
+// Each step asks three schedules: `once`, a single time; `often`, twice and each time again as if the step turned out
+// to be the last; and `at_the_end`, a copy of `once` that knows from the start that the step is the last.
 TEST(ScheduleProperty, AskedAgainInAStepIsAsAskedOnce) {
   constexpr int kTrees = test::cases(3'000), kSteps = 300;
   std::int64_t brought_by_last = 0, due = 0;

@@ -86,7 +86,7 @@ TEST(EveryEnd, CompletesMultiples) {
   EXPECT_EQ(due_steps(after(4).then(every_end(3)), 12), (Steps{6, 9}));
 }
 
-// Asked only when next() says so, it is due at the same steps as when it is asked at each.
+// A schedule that is asked only when next() says so is due at the same steps as one that is asked at every step.
 TEST(EveryEnd, Next) {
   for (const Period& period : {at(1), at(3), at(7), at({.samples = 5}), at({.steps = 4, .samples = 9})}) {
     Schedule schedule = every_end(period);
@@ -143,7 +143,7 @@ TEST(Schedule, After) {
   // Samples count from the boundary, not from where it is noticed: 5, 9, 13.
   EXPECT_EQ(due_steps(after({.samples = 5}).every({.samples = 4}), 8, 2), (Steps{5, 7}));
   EXPECT_EQ(due_steps(after({.time = 1.0}).every({.time = 1.0}), 13, 1, 0.25), (Steps{8, 12}));
-  // A loop that begins behind the boundary keeps to it.
+  // A loop that begins after the boundary still counts from it.
   Schedule late = after(3).every(5);
   Steps due;
   for (std::int64_t step = 6; step < 15; ++step) {
@@ -155,13 +155,13 @@ TEST(Schedule, After) {
 TEST(Schedule, Piecewise) {
   EXPECT_EQ(due_steps(piecewise(every(2), {{at(5), every(3)}, {at(11), never()}}), 30), (Steps{0, 2, 4, 5, 8}));
   EXPECT_EQ(due_steps(piecewise(never(), {{at({.samples = 4}), always()}, {at(4), never()}}), 9, 2), (Steps{2, 3}));
-  // A boundary that is jumped over is passed.
+  // A boundary that is skipped counts as passed.
   Schedule schedule = piecewise(always(), {{at(2), never()}, {at(4), always()}});
   EXPECT_TRUE(schedule({.steps = 1}));
   EXPECT_TRUE(schedule({.steps = 9}));
 }
 
-// every(5 samples) with batches of two: whether the loop went on or began anew makes no difference.
+// every(5 samples) with batches of two: a new schedule that continues a loop is due at the same steps.
 TEST(Schedule, SamplesGoOnInAContinuedLoop) {
   Steps whole, parts;
   Schedule schedule = every({.samples = 5});
@@ -180,7 +180,7 @@ TEST(Schedule, SamplesGoOnInAContinuedLoop) {
   }
 }
 
-// Two boundaries of one kind in the wrong order: the second would never be waited for.
+// With two boundaries of one kind in the wrong order, the schedule would never wait for the second.
 TEST(Schedule, PiecewiseRefusesBoundariesOutOfOrder) {
   const auto refused = [](const Period& first, const Period& second, const char* text) {
     expect_error(ErrorCode::invalid_argument, {"piecewise", "rising", text}, [&] {
@@ -192,13 +192,14 @@ TEST(Schedule, PiecewiseRefusesBoundariesOutOfOrder) {
   refused(at({.samples = 10}), at({.steps = 1, .samples = 10}), "after at({.samples = 10})");
   refused(at({.time = 2.0}), at({.time = 1.5}), "at({.time = 1.5})");
   refused(at({.date = 2e9}), at({.date = 1e9}), "{.date = 1000000000}");
-  // Not only of neighbours.
+  // Also for boundaries that are not neighbours.
   expect_error(ErrorCode::invalid_argument, {"piecewise", "at(5) after at(10)"}, [] {
     piecewise(never(), {{at(10), always()}, {at({.samples = 3}), always()}, {at(5), never()}});
   });
 }
 
-// The second boundary is reached at step 2, the first at 6: it waits for it, and what it brings counts from there.
+// The second boundary is reached at step 2, before the first at step 6. It waits for the first, and its schedule counts
+// from there.
 TEST(Schedule, PiecewiseGoesThroughBoundariesInTurn) {
   EXPECT_EQ(due_steps(piecewise(every(2), {{at(6), always()}, {at({.samples = 4}), every(3)}}), 13, 2),
             (Steps{0, 2, 4, 6, 9, 12}));
@@ -206,7 +207,7 @@ TEST(Schedule, PiecewiseGoesThroughBoundariesInTurn) {
             (Steps{6, 10, 14}));
   EXPECT_EQ(due_steps(piecewise(never(), {{at(5), every({.samples = 4})}, {at({.samples = 13}), always()}}), 10, 2),
             (Steps{7, 8, 9}));
-  // Its samples count from where it took over, 12, and not from the 4 that it was waiting for.
+  // Its samples count from 12, where it took over, not from the 4 of its boundary.
   EXPECT_EQ(due_steps(piecewise(never(), {{at(6), never()}, {at({.samples = 4}), every({.samples = 5})}}), 13, 2),
             (Steps{9, 11}));
 }
@@ -225,7 +226,7 @@ TEST(Schedule, AskedAgainInTheSameStep) {
   }
 }
 
-// The clock may be read within a step, between the first time and the second: that is no reason to forget samples.
+// The clock may be read between two questions in the same step. The schedule must not forget its samples then.
 TEST(Schedule, SamplesAreAskedAgainAtAnotherTime) {
   Schedule schedule = every({.samples = 10});
   EXPECT_TRUE(schedule({.steps = 1, .samples = 10, .date = 1}));

@@ -1,6 +1,6 @@
-// What python_files_test.py asks giro for:
-//   leaves write FILE    writes a file of every dtype and kind of shape
-//   leaves print FILE    reads one, a line for each leaf: its path, dtype, shape and elements
+// The program that python_files_test.py runs:
+//   leaves write FILE    writes a file with every dtype and kind of shape
+//   leaves print FILE    reads a file and prints one line for each leaf: its path, dtype, shape and elements
 
 #include <cstdio>
 #include <cstring>

@@ -1,8 +1,8 @@
-// What kill_at_every_call_test.py kills, and what then looks at what is left:
+// The program that kill_at_every_call_test.py kills, and that then checks what is left:
 //   save_checkpoints save DIR KEEP STEPS VARIANT [KEEP STEPS VARIANT]...
 //   save_checkpoints prune DIR KEEP
-//   save_checkpoints check DIR    loads each that is listed and prints its steps and variant; then saves at step 9 and
-//                                 loads that
+//   save_checkpoints check DIR    loads every listed checkpoint and prints its steps and variant; then saves step 9 and
+//                                 loads it
 
 #include <cstdio>
 #include <exception>

@@ -1,6 +1,5 @@
-// Writes to DIR what giro_checkpoint_test.py looks at: checkpoints of steps 10, 20 and 30, of which the second was
-// saved for its loss, and the third of a state that is not finite. With another argument it goes on so until it is
-// killed.
+// Writes the checkpoints for giro_checkpoint_test.py to DIR: steps 10, 20 and 30. The second one was saved for its
+// loss, and the state of the third is not finite. With a second argument it repeats this until it is killed.
 
 #include <array>
 #include <cstdio>
@@ -17,7 +16,7 @@
 
 namespace {
 
-// As a run persists itself.
+// Persists the same structure as a run.
 void persist(giro::Archive& archive, std::int64_t steps) {
   double best = 0.25;
   auto weights = std::make_shared<std::array<float, 2>>();

@@ -1,5 +1,5 @@
-// Writes random programs, what giro computes of them on a device with all rules, and the gradients, a line of JSON
-// each: write_programs FIRST_SEED COUNT DEVICE. programs_test.py reads them.
+// Writes random programs as JSON, one per line, with giro's results on a device with all rules, and the gradients:
+// write_programs FIRST_SEED COUNT DEVICE. programs_test.py reads them.
 
 #include <fmt/format.h>
 

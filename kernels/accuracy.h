@@ -5,12 +5,12 @@
 
 namespace giro {
 
-// out = the share of rows whose largest logit, the first of equals, stands at the label. logits f32 (R, C), R >= 1;
+// out = the fraction of rows with the largest logit (the first of equal ones) at the label. logits f32 (R, C), R >= 1;
 // labels u8, i32 or i64 (R,); out an f32 scalar. A row with a NaN counts as wrong.
 // Errors: shape_mismatch, dtype_mismatch, device_mismatch, invalid_argument.
 void accuracy(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream);
 
-// The same of each row: out f32 (R,), 1 where the row is right, else 0. R >= 0.
+// The same per row: out f32 (R,), 1 where the row is right, else 0. R >= 0.
 void correct(const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream);
 
 }  // namespace giro

@@ -16,18 +16,18 @@ struct Conv2dOptions {
   bool operator==(const Conv2dOptions&) const = default;
 };
 
-// The padding that makes an output axis ceil(input / stride) long, the odd zero at the end (as XLA and TensorFlow
-// count "SAME").
+// The padding that makes an output axis ceil(input / stride) long. If it is odd, the extra zero goes at the end, as in
+// the "SAME" padding of XLA and TensorFlow.
 Conv2dOptions same_padding(std::int64_t height, std::int64_t width, std::array<std::int64_t, 2> window,
                            std::array<std::int64_t, 2> stride);
 
 // The shape of y. Errors: shape_mismatch (channels differ, window larger than the padded image), invalid_argument.
 Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& options);
 
-// Cross-correlation over images, as the field calls convolution; outputs alias no input.
-// x (N, H, W, C), w (O, KH, KW, C), b (O) or empty, y (N, OH, OW, O). x, w, y and their gradients dx and dz are all
-// f32, all bf16 or all f16; b, db and dw that or f32. Sums are f32. Errors: shape_mismatch, dtype_mismatch,
-// device_mismatch; device for 16 bits on a CPU for which oneDNN has no such convolutions.
+// Cross-correlation over images, commonly called convolution. Outputs alias no input.
+// x (N, H, W, C), w (O, KH, KW, C), b (O) or empty, y (N, OH, OW, O). x, w, y and the gradients dx and dz are all f32,
+// all bf16 or all f16; b, db and dw have that dtype or f32. Sums are computed in f32. Errors: shape_mismatch,
+// dtype_mismatch, device_mismatch; device for 16 bits on a CPU without such convolutions in oneDNN.
 void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options, Math math,
             const Stream& stream);
 inline void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options,
@@ -35,8 +35,8 @@ inline void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tens
   conv2d(y, x, w, b, options, Math::f32, stream);
 }
 
-// Given dz (N, OH, OW, O), the gradient of y: dx, dw and db of the shapes of x, w and b. An empty output is
-// not computed.
+// dz (N, OH, OW, O) is the gradient of y. Computes dx, dw and db, which have the shapes of x, w and b. An empty output
+// is not computed.
 void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,
                      const Tensor& w, const Conv2dOptions& options, Math math, const Stream& stream);
 inline void conv2d_backward(const Tensor& dx, const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x,

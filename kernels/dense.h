@@ -6,9 +6,9 @@
 
 namespace giro {
 
-// Fully connected layer; row-major, outputs alias no input. x, w, y and their gradients dx and dz are all f32, all bf16
-// or all f16; b, db and dw that or f32. Sums are f32. Errors: shape_mismatch, dtype_mismatch, device_mismatch; device
-// for 16 bits on a CPU for which oneDNN has no such products.
+// Fully connected layer. Row-major; outputs alias no input. x, w, y and the gradients dx and dz are all f32, all bf16
+// or all f16; b, db and dw have that dtype or f32. Sums are computed in f32. Errors: shape_mismatch, dtype_mismatch,
+// device_mismatch; device for 16 bits on a CPU without such products in oneDNN.
 
 // y = x w + b. x (B, I), w (I, O), b (O) or empty, y (B, O).
 void dense(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, Math math, const Stream& stream);

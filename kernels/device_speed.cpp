@@ -17,9 +17,9 @@ namespace giro {
 namespace {
 
 constexpr int kRounds = 5;
-constexpr double kLongEnough = 8e-3;  // seconds, of a round
+constexpr double kLongEnough = 8e-3;  // seconds per round
 
-// Of `round`, which queues work.
+// The seconds of the fastest of several rounds. `round` queues work.
 template <class Round>
 double fastest(const Stream& stream, Round&& round) {
   double seconds = stream.impl().time(round);
@@ -27,7 +27,7 @@ double fastest(const Stream& stream, Round&& round) {
   return seconds;
 }
 
-// Larger and larger, until a round takes long, or is as large as it may be.
+// With growing sizes, until a round takes long enough or the size is the largest allowed.
 double bytes_per_second(const Stream& stream) {
   constexpr std::size_t kMost = std::size_t{256} << 20;
   for (std::size_t bytes = std::size_t{1} << 20;; bytes *= 4) {

@@ -5,10 +5,9 @@
 
 namespace giro {
 
-// How fast the stream's device copies a large buffer, reading and writing counted, and multiplies large matrices of
-// f32: what Program::floor compares with. Measured when it is first asked for, once for each device of a process; that
-// takes some tens of milliseconds, and up to 512 MiB of memory. Errors: device, out_of_memory; invalid_argument while
-// the thread records.
+// How fast the stream's device copies a large buffer (bytes read plus bytes written) and multiplies large f32 matrices,
+// as Program::floor needs it. Measured on the first call for each device of the process, which takes some tens of
+// milliseconds and up to 768 MiB of memory. Errors: device, out_of_memory; invalid_argument while the thread records.
 DeviceSpeed device_speed(const Stream& stream);
 
 }  // namespace giro

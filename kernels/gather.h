@@ -11,8 +11,8 @@
 
 namespace giro {
 
-// Which row of a dataset stands at a position of the endless sequence epoch after epoch: each epoch is a permutation
-// keyed by (seed, epoch), or the rows in order.
+// Maps the positions of an endless sequence of epochs to rows of a dataset. Each epoch is a permutation keyed by (seed,
+// epoch), or the rows in order.
 struct RowOrder {
   std::int64_t size = 1;  // rows, at least 1
   std::uint64_t seed = 0;
@@ -31,14 +31,14 @@ struct RowOrder {
   }
 };
 
-// out[r, ...] = src[indices[r], ...]. src (N, ...) and out (R, ...) of one dtype, any; indices i32 or i64 (R,). An
-// index outside [0, N) is undefined: check indices before they reach the device.
+// out[r, ...] = src[indices[r], ...]. src (N, ...) and out (R, ...) have the same dtype, any; indices u8, i32 or i64
+// (R,). An index outside [0, N) is undefined behaviour: check indices before they reach the device.
 // Errors: shape_mismatch, dtype_mismatch, device_mismatch.
 void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, const Stream& stream);
 
-// indices[r] = order(position + r). indices i64 (R,); the position is the i64 with which the call's slot begins, so
-// each replay of a recorded graph gathers its own rows. Errors: shape_mismatch, dtype_mismatch, device_mismatch;
-// invalid_argument for an order of no rows.
+// indices[r] = order(position + r). indices i64 (R,). The position is the i64 at the start of the call's slot, so each
+// replay of a recorded graph gathers its own rows. Errors: shape_mismatch, dtype_mismatch, device_mismatch;
+// invalid_argument for an order without rows.
 void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream);
 
 }  // namespace giro

@@ -18,7 +18,7 @@ using pointwise::Builder;
 using pointwise::Layout;
 using pointwise::Term;
 
-// The deviation: a NaN stays one.
+// The deviation; propagates NaN.
 Term spread_of(const Term& mean, const Term& mean_of_squares) {
   return sqrt(maximum(mean_of_squares - square(mean), 0));
 }

@@ -14,10 +14,10 @@ struct PoolOptions {
   bool operator==(const PoolOptions&) const = default;
 };
 
-// The shape of y, without padding: rows and columns that fill no whole window are left out.
+// The shape of y, without padding: rows and columns that do not fill a whole window are left out.
 // Errors: shape_mismatch, invalid_argument.
 Shape pool_shape(const Shape& x, const PoolOptions& options);
-// Whether each element of x (N, H, W, C) lies in one window and no other.
+// Whether each element of x (N, H, W, C) is in exactly one window.
 bool pool_windows_tile(const Shape& x, const PoolOptions& options);
 
 // x (N, H, W, C), y (N, OH, OW, C), all of one dtype, f32, bf16 or f16, computed in f32; outputs alias no input.
@@ -27,7 +27,7 @@ void avg_pool_backward(const Tensor& dx, const Tensor& dy, const PoolOptions& op
 
 // A NaN counts as larger than every number.
 void max_pool(const Tensor& y, const Tensor& x, const PoolOptions& options, const Stream& stream);
-// Of equal largest values in a window, the first in row-major order takes the gradient.
+// If several values of a window are the largest, the first in row-major order gets the gradient.
 void max_pool_backward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y, const PoolOptions& options,
                        const Stream& stream);
 

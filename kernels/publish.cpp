@@ -25,7 +25,7 @@ void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tenso
     checks::on_device(op, {{"scalar", scalar}}, stream);
     checks::has_shape(op, {"scalar", scalar}, {});
   }
-  // A kernel publishes so many, a lane each; the last of them counts the row.
+  // A kernel publishes up to kMostColumns scalars, one per lane. The last kernel counts the row.
   std::size_t first = 0;
   do {
     const auto begin = scalars.begin() + static_cast<std::ptrdiff_t>(first);

@@ -8,17 +8,17 @@
 
 namespace giro {
 
-// Where a step's scalars go: a ring of rows in memory that host and device share. Row r, counted from 0, lies at
-// values[(r % capacity) * columns]; `published` is the number of rows written so far and is stored after the row.
+// Where a step's scalars go: a ring of rows in memory that host and device share. Row r, counted from 0, is at
+// values[(r % capacity) * columns]. `published` is the number of rows written so far and is stored after the row.
 struct RowRing {
   double* values = nullptr;           // pinned
   std::int64_t* published = nullptr;  // pinned
   std::int64_t capacity = 0;
 };
 
-// Appends one row of scalars of any dtype, exact in f64 up to 2^53, which may be none. `row` is an i64 scalar
-// on the device, the number of the row; it is incremented. The host must not let the device overtake it by more than
-// `capacity` rows. Errors: shape_mismatch, dtype_mismatch, device_mismatch; invalid_argument for a ring of no rows.
+// Appends a row of zero or more scalars of any dtype; integers are exact up to 2^53. `row` is an i64 scalar on the
+// device, the number of the row; it is incremented. The host must not let the device get more than `capacity` rows
+// ahead. Errors: shape_mismatch, dtype_mismatch, device_mismatch; invalid_argument for a ring without rows.
 void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream);
 
 }  // namespace giro

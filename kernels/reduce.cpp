@@ -26,7 +26,7 @@ void check(std::string_view op, const Tensor& out, const Tensor& x, bool of_noth
   }
 }
 
-// All elements to one, by f of each.
+// Reduces all elements to one; f builds the result from an element.
 template <class F>
 void reduce(const char* op, const Tensor& out, const Tensor& x, const Stream& stream, const F& f) {
   const Shape space{x.count()};

@@ -6,9 +6,9 @@
 namespace giro {
 
 // Reductions; f32, in an order that depends only on the shape, so repeated runs give the same bits.
-// Errors: shape_mismatch, dtype_mismatch, device_mismatch, invalid_argument (mean of nothing).
+// Errors: shape_mismatch, dtype_mismatch, device_mismatch, invalid_argument (mean of no elements).
 
-// Over all elements of x into a scalar: the sum, the mean, the sum of squares. A NaN in x makes each NaN.
+// Over all elements of x into a scalar: the sum, the mean, the sum of squares. A NaN in x makes the result NaN.
 void sum(const Tensor& out, const Tensor& x, const Stream& stream);
 void mean(const Tensor& out, const Tensor& x, const Stream& stream);
 void sum_of_squares(const Tensor& out, const Tensor& x, const Stream& stream);

@@ -7,10 +7,10 @@
 
 namespace giro {
 
-// Equal slots of bytes, used in turn: call number c, counted from 0, has the slot c % count. The number is read on the
-// device, so a recorded step finds another slot at each replay.
+// Slots of equal size in bytes, used in turn: call number c, counted from 0, uses slot c % count. The number is read on
+// the device, so a recorded step uses another slot at each replay.
 struct SlotRing {
-  static constexpr std::int64_t kAlignment = 64;  // bytes, of each slot and of the offsets of what lies in it
+  static constexpr std::int64_t kAlignment = 64;  // bytes, of slots and of offsets within them
 
   Tensor slots{};  // u8 (count, bytes): on the device, or pinned memory of the host
   Tensor call{};   // i64 scalar on the device
@@ -19,8 +19,8 @@ struct SlotRing {
   std::int64_t bytes() const noexcept { return slots.shape()[1]; }
 };
 
-// Copies the bytes from `offset` on of the call's slot to `out`, of any dtype; and those of `in` to there.
-// Errors: shape_mismatch for a ring that is not as above, invalid_argument for bytes that do not lie in a slot or an
+// read_slot copies the bytes from `offset` on of the call's slot to `out`; write_slot copies `in` there. Any dtype.
+// Errors: shape_mismatch for a ring that is not as above, invalid_argument for bytes that do not fit in a slot or an
 // offset that is not a multiple of kAlignment, dtype_mismatch, device_mismatch.
 void read_slot(const Tensor& out, const SlotRing& ring, std::int64_t offset, const Stream& stream);
 void write_slot(const SlotRing& ring, std::int64_t offset, const Tensor& in, const Stream& stream);

@@ -14,18 +14,18 @@ namespace {
 
 using dnnl::memory;
 
-// What tells one convolution from another.
+// Identifies a convolution.
 struct Key {
   Shape x, w, y;
-  DType dtype;                         // of these
-  std::optional<DType> b, dw;          // where they are asked for
-  std::optional<memory::desc> layout;  // that w or dw has to have
+  DType dtype;                         // of x, w and y
+  std::optional<DType> b, dw;          // if requested
+  std::optional<memory::desc> layout;  // required of w or dw
   Conv2dOptions options;
   bool operator==(const Key&) const = default;
 };
 
-// Its descriptors. Images lie as giro keeps them (NHWC); filters may be reordered into whatever layout oneDNN computes
-// fastest.
+// A convolution's oneDNN descriptors. Images are NHWC, as everywhere in giro; filters may be reordered into the layout
+// that oneDNN computes fastest with.
 struct Convolution {
   memory::dims x_dims, w_dims, y_dims, stride, pad_before, pad_after;
   memory::desc x, w_given, w_any, dw_any, b, y;
@@ -36,7 +36,7 @@ struct Convolution {
         y_dims{key.y[0], key.y[3], key.y[1], key.y[2]},
         stride(key.options.stride.begin(), key.options.stride.end()),
         pad_before(key.options.pad_before.begin(), key.options.pad_before.end()),
-        // What the stride leaves over at the end is no padding.
+        // Only as far as the windows reach: the stride may leave some of the given padding unused.
         pad_after{(key.y[1] - 1) * stride[0] + key.w[1] - key.x[1] - pad_before[0],
                   (key.y[2] - 1) * stride[1] + key.w[2] - key.x[2] - pad_before[1]},
         x(x_dims, one_dnn::data_type(key.dtype), memory::format_tag::nhwc),
@@ -80,10 +80,10 @@ struct BackwardData : Convolution, one_dnn::Kernel<dnnl::convolution_backward_da
   memory::desc layout() const { return desc.weights_desc(); }
 };
 
-// Multiplications of one direction.
+// The number of multiplications in one direction.
 std::int64_t work_of(const Shape& y, const Shape& w) { return y.count() * w.drop_front().count(); }
 
-// Calls f(kernel, begin, end) for each part of `size` of the convolution's images, with kernels of one layout.
+// Calls f(kernel, begin, end) for each part of `size` images. All kernels use the same filter layout.
 template <class Made, class F>
 void for_parts(Key key, std::int64_t size, const F& f) {
   const std::int64_t images = key.x[0];
@@ -102,7 +102,7 @@ void for_parts(Key key, std::int64_t size, const F& f) {
 
 void backward_weights(const Tensor& dw, const Tensor& db, const Tensor& dz, const Tensor& x, const Key& of,
                       const Stream& stream) {
-  // What each part finds is added up at the end, which is to cost little beside it.
+  // The parts' results are summed at the end. These limits keep the sum cheap compared with the parts.
   constexpr std::int64_t kMostParts = 16, kLeastPixels = 512;
   const std::int64_t pixels = dz.count() / dz.shape()[3], images = dz.shape()[0];
   const std::int64_t size = one_dnn::part_size(images, work_of(dz.shape(), of.w),
@@ -114,7 +114,7 @@ void backward_weights(const Tensor& dw, const Tensor& db, const Tensor& dz, cons
   one_dnn::Parts parts;
   memory given, computed;
   Buffer dw_memory, db_memory;
-  Tensor dws, dbs;  // of the parts, where there are several
+  Tensor dws, dbs;  // the parts' results, if there are several
   for_parts<BackwardWeights>(key, size, [&](const BackwardWeights& c, std::int64_t begin, std::int64_t end) {
     if (begin == 0) {
       given = one_dnn::memory(dw, memory::desc(c.w_dims, one_dnn::data_type(dw.dtype()), memory::format_tag::ohwi));

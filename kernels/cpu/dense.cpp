@@ -15,7 +15,7 @@ namespace {
 
 using dnnl::memory;
 
-// Whether an operand's memory is that of its transpose.
+// Whether an operand is stored as is or as its transpose.
 enum class Order { row_major, transposed };
 using enum Order;
 
@@ -24,14 +24,14 @@ memory::dims strides(const Tensor& matrix, Order order) {
   return order == row_major ? memory::dims{row, 1} : memory::dims{1, row};
 }
 
-// From row `row` and column `column` on.
+// The part of the tensor that starts at `row` and `column`.
 memory part(const Tensor& tensor, const memory::desc& desc, const memory::dims& strides, memory::dim row,
             memory::dim column) {
   const auto offset = static_cast<std::size_t>(row * strides[0] + column * strides[1]);
   return memory(desc, one_dnn::engine(), static_cast<char*>(tensor.raw()) + offset * size_of(tensor.dtype()));
 }
 
-// out (m, n) = a (m, k) b (k, n) + bias (1, n), parts of larger matrices, of which the strides are.
+// out (m, n) = a (m, k) b (k, n) + bias (1, n). All are parts of larger matrices, which set the strides.
 struct Matmul : one_dnn::Kernel<dnnl::matmul> {
   struct Key {
     memory::dim m, n, k;
@@ -48,7 +48,7 @@ struct Matmul : one_dnn::Kernel<dnnl::matmul> {
             memory::desc({key.m, key.n}, one_dnn::data_type(key.out), key.out_strides))) {}
 };
 
-// What is left of a product of no terms: out[r, :] = bias.
+// A product without terms: out[r, :] = bias.
 void fill_rows(const Tensor& out, const Tensor& bias, const Stream& stream) {
   for (std::int64_t r = 0; r < out.shape()[0]; ++r) {
     giro::cast(out.rows(r, r + 1), bias.reshape({1, bias.count()}), stream);
@@ -96,10 +96,10 @@ void matmul(const Tensor& out, const Tensor& a, Order a_order, const Tensor& b, 
   });
 }
 
-// Whether a product that gives, or takes, these outputs is one of narrow_dense.h, which are f32.
+// Whether narrow_dense.h, which is for f32, computes a layer with these outputs or output gradients.
 bool runs_narrow(const Tensor& outputs) { return outputs.dtype() == DType::f32 && narrow::can_run(outputs.shape()[1]); }
 
-// Of f32, or of bytes that each stand for factor times their value.
+// x is f32, or bytes that each stand for factor times their value.
 narrow::Input input_of(const Tensor& x, double factor) {
   narrow::Input input{nullptr, nullptr, static_cast<float>(factor), x.shape()[0], x.shape()[1]};
   if (x.dtype() == DType::u8) {
@@ -126,7 +126,7 @@ void narrow_gradient(const Tensor& dw, const Tensor& dz, const narrow::Input& x,
          });
 }
 
-// x as floats, for what cannot read bytes.
+// x as floats, for products that cannot read bytes.
 std::pair<Buffer, Tensor> scaled(const Tensor& x, double factor, const Stream& stream) {
   Buffer memory = stream.allocate(static_cast<std::size_t>(x.count()) * sizeof(float));
   const Tensor floats(memory.data(), DType::f32, x.shape(), x.device());

@@ -33,7 +33,7 @@ struct Sum {
   }
 };
 
-// In lanes of double: a part of a product may be out of f32's range where the whole is not.
+// Lanes are double: a partial product may leave f32's range even if the whole does not.
 template <class T>
 struct Product {
   using Element = T;
@@ -55,7 +55,7 @@ struct Product {
   }
 };
 
-// max and min, in any order, as the largest of integer keys, which order numbers as they are, -0 before 0, NaN last.
+// max and min, in any order: the largest of integer keys. The keys sort like the numbers, -0 before 0, NaN last.
 template <class T, bool kIsMin>
 struct Extreme {
   using Element = T;
@@ -100,7 +100,7 @@ struct Extreme {
   }
 };
 
-// Of kUsed lanes, in pairs.
+// Combines kUsed lanes, in pairs.
 template <class R, std::int64_t kUsed>
 GIRO_LOOP_INLINE typename R::Lane paired(typename R::Lane* lanes) {
   if constexpr (kUsed == 1) {
@@ -112,11 +112,11 @@ GIRO_LOOP_INLINE typename R::Lane paired(typename R::Lane* lanes) {
   }
 }
 
-// A piece of a row in lanes.
+// Folds a piece of a row, in lanes.
 template <class R>
 GIRO_LOOP_INLINE typename R::Lane folded(const typename R::Element* x, std::int64_t n) {
   typename R::Lane lanes[kLanes];
-  // Lanes that a short row has nothing for are left out.
+  // A short row skips the lanes that it cannot fill.
   const std::int64_t used =
       n >= kLanes ? kLanes : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
   for (std::int64_t l = 0; l < used; ++l) lanes[l] = R::kIdentity;
@@ -216,11 +216,11 @@ Fold fold_with(void (*finish)(const Total*, void*, std::int64_t)) {
           finish};
 }
 
-// The place of the first of the largest keys.
+// The index of the first of the largest keys.
 template <class T, bool kIsMin>
 struct Place {
   using Key = Extreme<T, kIsMin>;
-  static std::int64_t of(T x) { return static_cast<std::int64_t>(Key::of(x + T(0))); }  // of -0 that of 0
+  static std::int64_t of(T x) { return static_cast<std::int64_t>(Key::of(x + T(0))); }  // -0 has the key of 0
 
   static void rows(const void* tile, std::int64_t rows, std::int64_t length, std::int64_t first, Total* totals) {
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -279,7 +279,7 @@ Fold fold_over(Combiner combiner) {
     case Combiner::all:
       break;
   }
-  // Over 0 and 1, so that any of nothing is 0 and all of it 1.
+  // Values are 0 and 1, so that any of no elements is 0 and all of no elements is 1.
   const bool is_any = combiner == Combiner::any;
   Fold fold = fold_over<T>(is_any ? Combiner::max : Combiner::min);
   fold.identity.integer = is_any ? Extreme<std::int64_t, false>::of(0) : Extreme<std::int64_t, true>::of(1);

@@ -12,26 +12,26 @@ namespace giro::cpu {
 constexpr std::int64_t kPiece = 1024;  // elements that are combined in lanes
 constexpr std::int64_t kLanes = 32;
 
-// What a reduction of a row has come to after so many pieces.
+// The state of a row's reduction after some of its pieces.
 struct Total {
   double number = 0;
   std::int64_t integer = 0;  // or a key: see fold.cpp
   std::int64_t place = 0;
 };
 
-// How a reduction runs. In a piece of kPiece elements, element e goes to lane e % kLanes, the lanes are combined in
-// pairs, and the pieces' results in order: sums of f32 in f32 and then in double. Whether the elements of a row lie
-// side by side or those of a column, the bits are the same.
+// How a reduction runs. In a piece of kPiece elements, element e goes to lane e % kLanes. The lanes are combined in
+// pairs, then the pieces' results in order. Sums of f32 are f32 within a piece and double across pieces. The bits are
+// the same whether rows or columns are contiguous in memory.
 struct Fold {
   DType takes;  // f32, f64 or i64
   DType gives;
   Total identity;
-  std::size_t lane_bytes;  // of a column
-  std::int64_t lanes;      // of a column
+  std::size_t lane_bytes;  // per lane of a column
+  std::int64_t lanes;      // per column
 
-  // A piece of each of several rows, whose first elements are number `first`.
+  // Adds a piece of each of several rows. The piece starts at element `first` of each row.
   void (*rows)(const void* tile, std::int64_t rows, std::int64_t length, std::int64_t first, Total* totals);
-  // Of n columns: starts a piece, adds element e to it, ends it.
+  // For n columns: starts a piece, adds element e to it, ends it.
   void (*open)(void* lanes, std::int64_t n, std::int64_t used);
   void (*add)(const void* tile, void* lanes, std::int64_t n, std::int64_t e);
   void (*close)(void* lanes, std::int64_t n, std::int64_t used, Total* totals);

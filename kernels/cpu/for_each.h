@@ -16,8 +16,8 @@ namespace giro::cpu {
 constexpr std::int64_t kBlock = 4096;          // elements a thread takes at a time
 constexpr std::int64_t kParallelFrom = 32768;  // below this, waking threads costs more than the work
 
-// Calls f(begin, end) for consecutive blocks of [0, n), of kBlock each. The blocks depend on n alone, so results that
-// are combined block by block do not depend on the number of threads. `work` is how many elements' worth n units are.
+// Calls f(begin, end) for consecutive blocks of [0, n), of `block` units each. The blocks do not depend on the number
+// of threads, so neither do results that are combined block by block. `work` is the cost of all n units, in elements.
 template <class F>
 void for_each_block(std::int64_t n, std::int64_t block, std::int64_t work, const F& f) {
   const std::int64_t blocks = (n + block - 1) / block;

@@ -37,7 +37,7 @@ namespace {
 
 constexpr std::size_t kLine = 64;  // bytes of a cache line
 
-// `next` is the row to be read later: a dataset's rows lie anywhere, and no cache holds them.
+// Prefetches `next`, a row to be read later: a dataset's rows are scattered in memory, and no cache holds them.
 void scale_bytes(float* out, const std::uint8_t* row, const std::uint8_t* next, std::size_t count, float factor) {
   std::size_t i = 0;
   for (; i + kLine <= count; i += kLine) {
@@ -56,7 +56,7 @@ void run(const ops::GatherBatch& op, const Stream& stream) {
   struct Array {
     char* out;
     const char* src;
-    std::size_t out_bytes, src_bytes;  // of a row
+    std::size_t out_bytes, src_bytes;  // per row
     float factor;
   };
   std::vector<Array> rows_of;

@@ -4,7 +4,7 @@
 
 namespace giro::cpu {
 
-// Whether the first largest of a row of logits stands at its label, and none of them is NaN.
+// Whether the largest logit of a row (the first of equal ones) is at the label and no logit is NaN.
 template <class Label>
 bool is_correct(const float* row, std::int64_t classes, Label label) {
   std::int64_t best = 0;

@@ -4,7 +4,7 @@
 
 #if defined(__x86_64__)
 
-// g++ 12 takes what its own intrinsics leave undefined on purpose for a mistake (GCC bug 105593).
+// g++ 12 warns about values that its own intrinsics leave uninitialized on purpose (GCC bug 105593).
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -12,7 +12,7 @@
 
 #include <algorithm>
 
-// The rest of giro runs on any x86-64; can_run() asks before these functions are called.
+// The rest of giro runs on any x86-64; callers of these functions check can_run() first.
 #define GIRO_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
 #define GIRO_AVX512_INLINE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"), always_inline)) inline
 
@@ -23,7 +23,7 @@ constexpr std::int64_t kLanes = 16;
 
 std::int64_t round_up(std::int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-// The first n lanes, of at most 16.
+// A mask of the first n lanes, at most 16.
 __mmask16 first(std::int64_t n) { return static_cast<__mmask16>((1u << std::min(n, kLanes)) - 1u); }
 
 // rows[i] lane j becomes rows[j] lane i.
@@ -67,7 +67,7 @@ GIRO_AVX512_INLINE __m512 load(const Input& x, std::int64_t at, __mmask16 mask, 
   }
 }
 
-// w (inputs, outputs) as (inputs / 16, kOutputs, 16), with zeros where there is nothing.
+// w (inputs, outputs) as (inputs / 16, kOutputs, 16), padded with zeros.
 template <int kOutputs>
 GIRO_AVX512 void pack_weights(float* packed, const float* w, std::int64_t inputs, std::int64_t outputs) {
   const __mmask16 mask = first(outputs);
@@ -83,7 +83,7 @@ GIRO_AVX512 void pack_weights(float* packed, const float* w, std::int64_t inputs
   }
 }
 
-// kRows rows of y at once, of kOutputs outputs each, of which the last may be no output of the layer.
+// kRows rows of y at once, kOutputs outputs each. The last outputs may be padding.
 template <int kOutputs, int kRows, bool kBytes>
 GIRO_AVX512_INLINE void dense_rows(float* y, const Input& x, std::int64_t row, const float* packed, __m512 bias,
                                    std::int64_t outputs) {
@@ -129,8 +129,8 @@ GIRO_AVX512 void dense_block(float* y, const Input& x, std::int64_t begin, std::
   for (; row < end; ++row) dense_rows<kOutputs, 1, kBytes>(y, x, row, packed, bias, outputs);
 }
 
-// Adds what rows [begin, end) give to kVectors vectors of inputs, from `k` on, of each output: sums as the weights
-// above, dz (rows, kOutputs).
+// Adds the terms of rows [begin, end) to kVectors vectors of inputs, from `k` on, for each output. sums has the layout
+// of the packed weights; dz is (rows, kOutputs).
 template <int kOutputs, int kVectors, bool kBytes>
 GIRO_AVX512 void add_gradient(float* sums, const float* dz, const Input& x, std::int64_t begin, std::int64_t end,
                               std::int64_t k) {
@@ -180,7 +180,7 @@ GIRO_AVX512 void unpack_gradient(float* dw, const float* sums, std::int64_t begi
   }
 }
 
-// Calls f for the least number of outputs that there is code for, of floats or of bytes.
+// Calls f with the smallest implemented number of outputs that is enough, for floats or for bytes.
 template <class F>
 void with_case(const Input& x, std::int64_t outputs, F&& f) {
   const auto with_outputs = [&]<bool kBytes>() {

@@ -3,13 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 
-// Products of a dense layer with few outputs. oneDNN lays a vector along the outputs, of which 10 leave 6 of 16 lanes
-// idle; here it lies along the inputs, so all lanes work, and bytes can be read as they are.
+// Matrix products of a dense layer with few outputs. oneDNN vectorizes along the outputs: with 10 outputs, 6 of 16
+// lanes idle. This code vectorizes along the inputs, so all lanes work and bytes can be read directly.
 namespace giro::cpu::narrow {
 
 constexpr std::int64_t kMostOutputs = 16;
 
-// Whether this processor has what it takes (AVX-512), and this layer few outputs.
+// Whether this processor has AVX-512 and the layer has at most kMostOutputs outputs.
 bool can_run(std::int64_t outputs);
 
 // The layer's input: (rows, inputs) f32, or bytes that each stand for factor times their value.
@@ -20,7 +20,7 @@ struct Input {
   std::int64_t rows = 0, inputs = 0;
 };
 
-// How many floats the two functions below want to work with.
+// Size in floats of the workspace for the two functions below.
 std::size_t workspace(std::int64_t rows, std::int64_t inputs, std::int64_t outputs);
 
 // y (rows, outputs) = x w + b; w (inputs, outputs), b (outputs) or null.

@@ -39,7 +39,7 @@ inline dnnl::memory::data_type data_type(DType dtype) {
                                : dnnl::memory::data_type::f32;
 }
 
-// Of an argument that may be left out.
+// nullopt for an empty tensor, which an optional argument may be.
 inline std::optional<DType> dtype_of(const Tensor& tensor) {
   return tensor ? std::optional(tensor.dtype()) : std::nullopt;
 }
@@ -71,8 +71,8 @@ inline const dnnl::primitive_attr& attributes() {
   return *attributes;
 }
 
-// The primitive descriptor of an operation, and of its backward pass given that of the forward pass. oneDNN 3 takes at
-// once what oneDNN 2 first made an operation descriptor of.
+// The primitive descriptor of an operation, and of its backward pass given the forward one. oneDNN 3 takes the
+// arguments directly; oneDNN 2 first makes an operation descriptor from them.
 template <class Primitive, class... Args>
 typename Primitive::primitive_desc describe(const Args&... args) {
 #if DNNL_VERSION_MAJOR >= 3
@@ -91,7 +91,7 @@ typename Primitive::primitive_desc describe_backward(const Forward& forward, con
 #endif
 }
 
-// Pooling with a dilation, which is all there is in oneDNN 3.
+// Pooling with a dilation argument, the only kind in oneDNN 3.
 #if DNNL_VERSION_MAJOR >= 3
 using PoolingForward = dnnl::pooling_forward;
 using PoolingBackward = dnnl::pooling_backward;
@@ -100,9 +100,9 @@ using PoolingForward = dnnl::pooling_v2_forward;
 using PoolingBackward = dnnl::pooling_v2_backward;
 #endif
 
-// An op with `count` rows, or columns, of `work` multiplications or moves of an element in all is divided into parts of
-// so many of them, in multiples of `unit`, each of which one thread computes. They depend on the shape alone: so the
-// bits of the result do not depend on the number of threads.
+// How many of an op's `count` rows or columns a part has, in multiples of `unit`. One thread computes a part. `work` is
+// the op's number of multiplications or element moves. The size depends on the shape alone, so the bits of the result
+// do not depend on the number of threads.
 inline std::int64_t part_size(std::int64_t count, std::int64_t work, std::int64_t most_parts = 64,
                               std::int64_t unit = 1) {
   constexpr std::int64_t kLeastWork = std::int64_t{1} << 23;
@@ -112,7 +112,7 @@ inline std::int64_t part_size(std::int64_t count, std::int64_t work, std::int64_
   return (even + unit - 1) / unit * unit;
 }
 
-// A primitive and what describes it, which says what it needs.
+// A primitive and its descriptor, which knows its layouts and the size of its scratchpad.
 template <class Primitive>
 struct Kernel {
   explicit Kernel(typename Primitive::primitive_desc described) : desc(std::move(described)), primitive(desc) {}
@@ -120,8 +120,8 @@ struct Kernel {
   Primitive primitive;
 };
 
-// Made(key), or the one that was made for an equal key before, by this thread: to make one costs as much as a small op.
-// A thread keeps the newest 64 of each kind. What is made runs on one thread.
+// Made(key), or this thread's earlier one for an equal key: making one costs as much as a small op. A thread keeps the
+// newest 64 of each kind. The primitive runs on one thread.
 template <class Made, class Key>
 std::shared_ptr<const Made> kernel_of(const Key& key) {
   struct Known {
@@ -139,7 +139,7 @@ std::shared_ptr<const Made> kernel_of(const Key& key) {
   return known.front().kernel;
 }
 
-// The parts of an op, which may run in any order and beside each other.
+// The parts of an op, which may run in any order and concurrently.
 class Parts {
  public:
   template <class Primitive>
@@ -147,11 +147,11 @@ class Parts {
     parts_.push_back({kernel.primitive, std::move(arguments), kernel.desc.scratchpad_desc()});
   }
 
-  // Keeps the memory as long as they may run.
+  // Keeps the memory alive while the parts may run.
   void keep(dnnl::memory memory) { kept_.push_back(std::move(memory)); }
 
-  // Queues them. The scratchpads are given back before they run, which is right: a recording's arena keeps the memory,
-  // and outside of recordings they have run when this returns.
+  // Queues the parts. Their scratchpads are released when this returns. That is safe: a recording's arena keeps the
+  // memory, and outside of recordings the parts have run by then.
   void submit(const Stream& stream, const char* what) && {
     std::size_t needed = 0;
     for (const Part& part : parts_) needed += padded(part.scratchpad);
@@ -164,7 +164,7 @@ class Parts {
     }
     cpu::submit(stream, [what, kept = std::move(kept_), parts = std::move(parts_), queue = dnnl::stream(engine())] {
       const auto count = static_cast<std::int64_t>(parts.size());
-      std::vector<std::exception_ptr> errors(parts.size());  // none may leave a thread of OpenMP
+      std::vector<std::exception_ptr> errors(parts.size());  // an exception must not leave an OpenMP thread
       for_each_block(count, 1, count > 1 ? kParallelFrom : 0, [&](std::int64_t i, std::int64_t) {
         const Part& part = parts[static_cast<std::size_t>(i)];
         const ThreadLimit limit(1);
@@ -203,7 +203,7 @@ struct Reorder : Kernel<dnnl::reorder> {
 };
 
 inline void reorder(const Stream& stream, const dnnl::memory& from, const dnnl::memory& to) {
-  constexpr std::int64_t kLayoutBlock = 64;  // a multiple of all by which layouts divide the outermost dimension
+  constexpr std::int64_t kLayoutBlock = 64;  // a multiple of the blocks of any layout, along the outermost dimension
   const dnnl::memory::dims dims = to.get_desc().dims();
   const auto count = static_cast<std::int64_t>(to.get_desc().get_size() / sizeof(float));
   const std::int64_t size = part_size(dims[0], count, 64, kLayoutBlock);
@@ -221,8 +221,8 @@ inline void reorder(const Stream& stream, const dnnl::memory& from, const dnnl::
   std::move(parts).submit(stream, "reorder");
 }
 
-// `given` in the layout that a primitive asks for: itself, or a copy that is made before each run. The copy has memory
-// of its own, not of the stream: where the layout has padding oneDNN writes to it at once, while other work may run.
+// `given` in the layout that a primitive asks for: itself, or a copy that is made before each run. The copy has its own
+// memory, not the stream's: if the layout has padding, oneDNN writes to it immediately, while other work may run.
 inline dnnl::memory in_layout(const Stream& stream, const dnnl::memory& given, const dnnl::memory::desc& wanted) {
   if (given.get_desc() == wanted) return given;
   dnnl::memory copy(wanted, engine());

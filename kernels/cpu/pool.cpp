@@ -17,12 +17,12 @@ memory::desc image(const Shape& shape) {
   return memory::desc({shape[0], shape[3], shape[1], shape[2]}, memory::data_type::f32, memory::format_tag::nhwc);
 }
 
-// Elements that the windows read together.
+// How many elements all windows read in total.
 std::int64_t work_of(const Shape& y, const PoolOptions& options) {
   return y.count() * options.window[0] * options.window[1];
 }
 
-// Memory for a tensor's elements in f32: where windows overlap oneDNN adds up 16 bits in 16 bits.
+// f32 memory for a tensor's elements: where windows overlap, oneDNN would sum 16-bit values in 16 bits.
 struct Floats {
   Buffer memory;
   Tensor tensor;
@@ -31,7 +31,7 @@ struct Floats {
         tensor(memory.data(), DType::f32, of.shape(), of.device()) {}
 };
 
-// What tells one average pooling from another, and what oneDNN is told of it.
+// Identifies an average pooling.
 struct PoolKey {
   Shape x, y;
   PoolOptions options;
@@ -48,7 +48,7 @@ struct AveragePooling {
         y(image(key.y)),
         stride(key.options.stride.begin(), key.options.stride.end()),
         window(key.options.window.begin(), key.options.window.end()),
-        // How far the last window reaches beyond the image: never, so zero or less.
+        // How far the last window reaches beyond the image. It never does, so this is zero or less.
         pad_after{(key.y[1] - 1) * stride[0] + window[0] - key.x[1],
                   (key.y[2] - 1) * stride[1] + window[1] - key.x[2]} {}
 };
@@ -69,7 +69,7 @@ struct PoolBackward : AveragePooling, one_dnn::Kernel<one_dnn::PoolingBackward> 
                                                                     window, dilation, pad_before, pad_after)) {}
 };
 
-// Queues a pooling, with the arguments that it has for a part of the images and their pooled ones.
+// Queues a pooling in parts. `arguments` returns the oneDNN arguments for a part of x and y.
 template <class Made, class F>
 void run_parts(const Tensor& x, const Tensor& y, const PoolOptions& options, const Stream& stream, const F& arguments) {
   const std::int64_t images = x.shape()[0], size = one_dnn::part_size(images, work_of(y.shape(), options));
@@ -83,7 +83,7 @@ void run_parts(const Tensor& x, const Tensor& y, const PoolOptions& options, con
   std::move(parts).submit(stream, "pooling");
 }
 
-// The channels of one pixel of y: the largest value of its window in each. A NaN is larger than every number.
+// One pixel of y: the largest value of its window in each channel. A NaN is larger than every number.
 template <class T>
 struct MaxPool {
   static constexpr int kLanes = 16;  // floats in the widest vector
@@ -120,10 +120,10 @@ struct MaxPool {
   }
 };
 
-// Rows of y.
+// `rows`: of y, over all images.
 template <class F, class T>
 void pool_rows(const functors::ActivationAveragePool<F, T>& pool, std::int64_t rows) {
-  constexpr std::int64_t kChannels = 64;  // that are added up at a time
+  constexpr std::int64_t kChannels = 64;  // summed at a time
   const std::int64_t out_width = pool.width / pool.window_w, channels = pool.channels;
   const std::int64_t work = rows * pool.window_h * pool.width * channels;
   const auto divisor = static_cast<float>(pool.window_h * pool.window_w);
@@ -235,7 +235,7 @@ void run(const ops::AvgPoolActivationBackward& op, const Stream& stream) {
              stream);
 }
 
-// Not oneDNN's, which passes over a NaN.
+// Not with oneDNN, which ignores NaN.
 void run(const ops::MaxPool& op, const Stream& stream) {
   const std::int64_t pixels = op.y.shape()[0] * op.y.shape()[1] * op.y.shape()[2],
                      work = work_of(op.y.shape(), op.options);
@@ -253,7 +253,7 @@ void run(const ops::MaxPool& op, const Stream& stream) {
   });
 }
 
-// oneDNN's own wants a workspace from the forward pass; x and y say as much.
+// Not with oneDNN, which needs a workspace from the forward pass; x and y hold the same information.
 void run(const ops::MaxPoolBackward& op, const Stream& stream) {
   functors::max_pool_backward(ForEach{stream}, op.dx, op.dy, op.x, op.y, op.options);
 }

@@ -9,7 +9,7 @@ namespace {
 
 using dnnl::memory;
 
-// Whether oneDNN has convolutions of that dtype here, the most demanding of what a model asks for.
+// Whether oneDNN has convolutions of that dtype on this CPU. They are the most demanding ops of a model.
 bool convolves(DType dtype) {
   const auto type = one_dnn::data_type(dtype);
   const memory::desc x({1, 16, 4, 4}, type, memory::format_tag::nhwc), w({16, 16, 3, 3}, type, memory::format_tag::any);
@@ -27,7 +27,7 @@ bool convolves(DType dtype) {
   }
 }
 
-// oneDNN imitates bf16 on CPUs that have none, at a fraction of the speed of f32.
+// oneDNN emulates bf16 on CPUs without it, at a fraction of the speed of f32.
 bool has_bf16() {
   const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);

@@ -8,7 +8,7 @@
 namespace giro::cpu {
 namespace {
 
-// As a double. All NaNs are one: their signs and payloads differ with the code that has computed them.
+// The scalar as a double. All NaNs become the same one: signs and payloads depend on the code that computed them.
 double number_at(const Tensor& scalar) {
   double number = NAN;
   functors::with_any(scalar.dtype(), [&]<class T>(functors::Type<T>) {

@@ -26,8 +26,8 @@ struct Exponentials {
   }
 };
 
-// What is asked of each row: its loss, `factor` times its gradient, whether it is correct. The exponentials are made in
-// `work` (rows, classes), which becomes the gradient and may be the logits.
+// Computes each row's loss and, if wanted, `factor` times its gradient. The exponentials are computed in `work` (rows,
+// classes), which becomes the gradient. `work` may be the logits.
 template <class Label>
 struct CrossEntropy {
   float* losses;
@@ -39,7 +39,7 @@ struct CrossEntropy {
   std::int64_t rows, classes;
 
   void operator()(std::int64_t begin, std::int64_t end) const {
-    float at_label[kRows] = {};  // less the largest of the row
+    float at_label[kRows] = {};  // minus the row's largest logit
     for (std::int64_t r = begin; r < end; ++r) {
       const float* const row = logits + r * classes;
       const float largest = *std::max_element(row, row + classes);
@@ -59,7 +59,7 @@ struct CrossEntropy {
       std::fill_n(e, classes, std::numeric_limits<float>::quiet_NaN());
       return std::numeric_limits<float>::quiet_NaN();
     }
-    double total = 0;  // of a million classes, a float would keep three digits
+    double total = 0;  // with a million classes, a float would keep three digits
     for (std::int64_t c = 0; c < classes; ++c) total += static_cast<double>(e[c]);
     if (wants_gradient) {
       const float divisor = static_cast<float>(total);
@@ -71,7 +71,7 @@ struct CrossEntropy {
   }
 };
 
-// Calls f with one of these. `scratch` takes the exponentials where no gradient is wanted.
+// Calls f with a CrossEntropy. Without a gradient, `scratch` takes the exponentials.
 template <class F>
 void with_cross_entropy(float* losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels, float factor,
                         const Stream& stream, F&& f) {
@@ -83,7 +83,7 @@ void with_cross_entropy(float* losses, const Tensor& dlogits, const Tensor& logi
   });
 }
 
-// As a sum of that many is computed by itself.
+// The same bits as a separate sum op.
 float sum_of(const float* losses, std::int64_t rows) {
   const Fold fold = fold_of(pointwise::Combiner::sum, DType::f32);
   Total total = fold.identity;
@@ -109,7 +109,7 @@ void run(const ops::MeanCrossEntropy& op, const Stream& stream) {
                      static_cast<float>(op.factor), stream, [&](const auto& rows) {
                        submit(stream, [rows, loss = op.loss.data<float>(),
                                        accuracy = op.accuracy ? op.accuracy.data<float>() : nullptr] {
-                         std::int64_t correct[ops::MeanCrossEntropy::kMostRows / kRows] = {};  // of each block
+                         std::int64_t correct[ops::MeanCrossEntropy::kMostRows / kRows] = {};  // per block
                          for_each_block(rows.rows, kRows, rows.rows * rows.classes * kCostOfExp,
                                         [&](std::int64_t begin, std::int64_t end) {
                                           for (std::int64_t r = begin; accuracy != nullptr && r < end; ++r) {

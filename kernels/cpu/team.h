@@ -4,32 +4,33 @@
 
 namespace giro::cpu {
 
-// How many threads fewer than OpenMP has are to work, so that no two of them share a CPU with a busy process: told by
-// how often a thread loses its CPU though it could go on. One that does keeps all the others waiting.
+// How many of OpenMP's threads should idle, so that no working thread shares a CPU with another busy process: such a
+// thread keeps all the others waiting. Judged by how often threads lose their CPU involuntarily.
 class LeftToOthers {
  public:
-  // Whether it is time, in seconds of any clock that starts at 0 or later, for the next update.
+  // Whether the next update is due. `seconds` is the time on any clock that starts at 0 or later.
   bool due(double seconds) const { return seconds >= next_; }
 
-  // By now the process has had `switches` involuntary context switches. At most `most` threads work.
+  // `switches`: the process's involuntary context switches so far. `most`: OpenMP's number of threads. Returns how many
+  // should idle.
   int update(double seconds, std::int64_t switches, int most);
 
  private:
   static constexpr double kWindow = 0.2;     // seconds between updates, at least
-  static constexpr double kContended = 120;  // switches a second at least, of all threads together, and
-  static constexpr double kOfThread = 3;     // of each; a busy process causes 300 and more, an idle system up to 40
-  static constexpr double kCalmSeconds = 2;  // before a thread that was left out is tried again
+  static constexpr double kContended = 120;  // contention means more switches a second than this in total and than
+  static constexpr double kOfThread = 3;     // this per thread; busy processes cause 300 and up, idle systems up to 40
+  static constexpr double kCalmSeconds = 2;  // until an idle thread is tried again
   double before_ = 0, next_ = 0, calm_at_ = 0;
   std::int64_t switches_before_ = 0;
   int left_ = 0;
   bool started_ = false;
 };
 
-// How many threads the next parallel work has: OpenMP's number, less while others want the CPUs. What is computed must
-// not depend on it.
+// How many threads the next parallel work gets: OpenMP's number, fewer while other processes want the CPUs. Results
+// must not depend on it.
 int team_threads();
 
-// While it lives, parallel work that this thread begins has so many threads.
+// While it lives, parallel work that this thread starts has `threads` threads.
 class ThreadLimit {
  public:
   explicit ThreadLimit(int threads);

@@ -40,7 +40,7 @@ GIRO_LOOP_INLINE std::uint16_t narrowed(float x, BFloat16) {
 GIRO_LOOP_INLINE std::uint16_t narrowed(float x, Float16) {
   const std::uint32_t u = bits(x), magnitude = u & 0x7fffffffu;
   const std::uint32_t normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
-  const std::uint32_t tiny = bits(as_float(magnitude) + 0.5f) - bits(0.5f);  // a unit of 0.5 is the least number
+  const std::uint32_t tiny = bits(as_float(magnitude) + 0.5f) - bits(0.5f);  // an ulp of 0.5f is the smallest f16
   const std::uint32_t special = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
   const std::uint32_t half = magnitude < 0x38800000u ? tiny : magnitude < 0x477ff000u ? normal : special;
   return static_cast<std::uint16_t>((u >> 16 & 0x8000u) | half);

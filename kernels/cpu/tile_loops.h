@@ -7,21 +7,21 @@
 
 namespace giro::cpu {
 
-// A loop over n elements; `out` may be `in` where the elements of both are as large.
+// A loop over n elements. `out` may be `in` if their elements have the same size.
 using TileLoop = void (*)(const void* in, void* out, std::int64_t n);
 
-// From one dtype that values are computed in to another, or between f32 and what stores 16 bits. To integers it
-// truncates, gives what is out of range the nearest one there is, and NaN zero; from integers to others it wraps.
+// Converts between dtypes that values are computed in, or between f32 and a 16-bit dtype. Floats to integers truncate
+// and saturate, NaN gives 0; integers to smaller integers wrap.
 TileLoop conversion(DType from, DType to);
 
-// f32 rounded to what a dtype of 16 bits holds.
+// Rounds f32 to values that the 16-bit dtype can hold.
 TileLoop rounding(DType to);
 
-// Each of n elements of so many bytes, `each` times.
+// Writes each of n elements of `size` bytes `each` times.
 void repeat(std::size_t size, const std::byte* in, std::int64_t in_stride, std::byte* out, std::int64_t n,
             std::int64_t each);
 
-// Copies n elements of so many bytes.
+// Copies n elements of `size` bytes.
 void copy_strided(std::size_t size, const std::byte* in, std::int64_t in_stride, std::byte* out,
                   std::int64_t out_stride, std::int64_t n);
 

@@ -5,7 +5,7 @@
 
 namespace giro::cuda {
 
-// y += b, along the last axis of y; b of its dtype or f32, or empty.
+// y += b along the last axis of y. b has y's dtype or f32, or is empty.
 void add_bias(const Tensor& y, const Tensor& b, const Stream& stream);
 
 }  // namespace giro::cuda

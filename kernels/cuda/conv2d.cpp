@@ -17,12 +17,12 @@ namespace {
 using FilterDescriptor = Handle<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
 using ConvolutionDescriptor = Handle<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
 
-// What the three directions of one convolution share. cuDNN pads both ends of an axis alike; other images are
-// padded beforehand, and x is then the padded shape.
+// What the three directions of a convolution share. cuDNN pads both ends of an axis equally. For other padding, images
+// are padded beforehand and x is the padded shape.
 struct Geometry {
   Shape x, w, y;
   std::array<std::int64_t, 2> stride, pad;
-  DType dtype;  // of all three
+  DType dtype;  // of x, w and y
   Math math;
 };
 
@@ -37,7 +37,7 @@ Geometry geometry_of(const Shape& x, const Shape& w, const Tensor& y, const Conv
   return {x, w, y.shape(), options.stride, options.pad_before, y.dtype(), math};
 }
 
-// What cuDNN may compute in: true f32, TF32, or of 16 bits products on tensor cores, which add up in f32.
+// What cuDNN may compute in: true f32, TF32, or for 16 bits tensor cores, which accumulate in f32.
 cudnnMathType_t math_type(const Geometry& g) {
   if (g.dtype != DType::f32) return CUDNN_TENSOR_OP_MATH;
   return g.math == Math::tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
@@ -45,7 +45,7 @@ cudnnMathType_t math_type(const Geometry& g) {
 
 Window window_of(const Conv2dOptions& options) { return {options.stride, options.pad_before}; }
 
-// How cuDNN's three directions are asked for their algorithms, and for what these need.
+// cuDNN's three directions, and how to query their algorithms and workspace sizes.
 struct Forward {
   using Result = cudnnConvolutionFwdAlgoPerf_t;
   static constexpr int kCandidates = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
@@ -115,7 +115,7 @@ Descriptors describe(const Geometry& g) {
   return made;
 }
 
-// The first of cuDNN's suggestions, best first, that gives the same bits every time and computes as is asked for.
+// Takes the first of cuDNN's suggestions, which come best first, that is deterministic and computes in `math`.
 template <class Direction>
 void choose_algorithm(ConvolutionPlan<Direction>& plan, cudnnMathType_t math, cudnnHandle_t cudnn) {
   std::array<typename Direction::Result, Direction::kCandidates> results{};
@@ -128,7 +128,7 @@ void choose_algorithm(ConvolutionPlan<Direction>& plan, cudnnMathType_t math, cu
         result.status == CUDNN_STATUS_SUCCESS && result.determinism == CUDNN_DETERMINISTIC &&
         (math != CUDNN_FMA_MATH || result.mathType == CUDNN_FMA_MATH || result.mathType == CUDNN_DEFAULT_MATH);
     if (!fits) continue;
-    // What was suggested is for that math.
+    // The suggestion is only valid with its own math type.
     if (math != CUDNN_FMA_MATH) {
       check(cudnnSetConvolutionMathType(plan.convolution, result.mathType), "cudnnSetConvolutionMathType");
     }
@@ -160,10 +160,10 @@ const ConvolutionPlan<Direction>& plan(const Geometry& g, CudaStream& stream) {
       [&] { return make_plan<Direction>(g, stream.cudnn()); });
 }
 
-// From the stream's arena, so that within a recording it is the graph's own.
+// From the stream's arena, so that in a recording the graph owns it.
 Buffer allocate(std::size_t bytes, const Stream& stream) { return bytes > 0 ? stream.allocate(bytes) : Buffer(); }
 
-// An image tensor in memory of the stream.
+// An image tensor in the stream's memory.
 struct Temporary {
   Buffer buffer;
   Tensor tensor;
@@ -226,7 +226,7 @@ void run(const ops::Conv2dBackward& op, const Stream& stream) {
     const auto& p = plan<BackwardFilter>(geometry, owner);
     if (p.found) {
       const Buffer workspace = allocate(p.workspace, stream);
-      // Of 16-bit images cuDNN gives 16 bits.
+      // For 16-bit images cuDNN writes 16-bit gradients.
       const bool rounds = op.dw.dtype() != op.x.dtype();
       const Buffer rounded =
           rounds ? stream.allocate(static_cast<std::size_t>(op.dw.count()) * size_of(op.x.dtype())) : Buffer();

@@ -17,7 +17,7 @@ namespace giro::cuda {
 
 using TensorDescriptor = Handle<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
 
-// cuDNN counts in int.
+// cuDNN takes sizes as int.
 inline int to_int(std::int64_t value) {
   if (value < 0 || value > std::numeric_limits<int>::max()) {
     throw Error(ErrorCode::unsupported, "cuDNN takes sizes below 2^31, found " + std::to_string(value));
@@ -30,7 +30,7 @@ inline cudnnDataType_t data_type(DType dtype) {
   return dtype == DType::bf16 ? CUDNN_DATA_BFLOAT16 : dtype == DType::f16 ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
 }
 
-// Of an image batch (N, H, W, C).
+// The descriptor of an image batch (N, H, W, C).
 inline TensorDescriptor describe_images(const Shape& shape, DType dtype) {
   TensorDescriptor made;
   check(cudnnCreateTensorDescriptor(made.out()), "cudnnCreateTensorDescriptor");

@@ -12,8 +12,8 @@
 namespace giro::cuda {
 namespace {
 
-// A block a row, in pieces of an element for each thread. cub::DeviceScan would split a row over blocks, in an order
-// of sums that depends on which is where first.
+// One block per row, in pieces of one element per thread. cub::DeviceScan would split a row over blocks, with an order
+// of sums that depends on which block finishes first.
 template <int kThreads, class T, class Op>
 __global__ void __launch_bounds__(kThreads)
     cumulative_kernel(T* y, const T* x, std::int64_t rows, std::int64_t length, bool reversed, Op op) {
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kThreads)
   using Scan = cub::BlockScan<Wide, kThreads>;
   __shared__ typename Scan::TempStorage storage;
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    Wide before = Op::kNeutral;  // of the pieces before
+    Wide before = Op::kNeutral;  // result of the earlier pieces
     for (std::int64_t piece = 0; piece < length; piece += kThreads) {
       const std::int64_t i = piece + threadIdx.x;
       const std::int64_t at = row * length + (reversed ? length - 1 - i : i);
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads)
       Scan(storage).InclusiveScan(value, value, op, all);
       if (i < length) y[at] = functors::narrowed<T>(op(before, value));
       before = op(before, all);
-      __syncthreads();  // the storage is free
+      __syncthreads();  // before the storage is reused
     }
   }
 }

@@ -21,7 +21,7 @@ void matmul(const Matmul& product, const Stream& stream) {
 
 void fill_zero(const Tensor& tensor, const Stream& stream) { stream.fill(tensor.raw(), 0, tensor.bytes()); }
 
-// dw^T = dz^T x, and db falls out of the same pass over dz; either may be empty.
+// dw^T = dz^T x; db comes from the same pass over dz. Either may be empty.
 void weight_gradient(const Tensor& dw, bool adds, const Tensor& db, const Tensor& dz, const Tensor& x, Math math,
                      const Stream& stream) {
   bool db_done = !db;
@@ -105,7 +105,7 @@ void run(const ops::DenseBackwardAdd& op, const Stream& stream) {
 
 namespace {
 
-// The bytes as floats, for what cannot read bytes.
+// The bytes as floats: the matrix products here do not read bytes.
 std::pair<Buffer, Tensor> scaled(const Tensor& x, double factor, const Stream& stream) {
   Buffer memory = stream.allocate(static_cast<std::size_t>(x.count()) * sizeof(float));
   const Tensor floats(memory.data(), DType::f32, x.shape(), x.device());

@@ -12,7 +12,7 @@ namespace giro::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kPerBlock = 16 * kThreads;  // words that are worth a block
+constexpr std::int64_t kPerBlock = 16 * kThreads;  // words per block, up to kMostBlocks
 constexpr std::int64_t kMostBlocks = 1024;
 
 // out[block] = the sum of the block's share of the words, or of their terms.

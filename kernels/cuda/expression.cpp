@@ -30,7 +30,7 @@ char* begin_of(const Access& access) {
          access.layout.offset * static_cast<std::int64_t>(size_of(access.memory.dtype()));
 }
 
-// All that a source is made from: of addresses the alignment.
+// Everything that a source depends on. Addresses matter only by their alignment.
 std::vector<std::int64_t> key_of(const Expression& expression, const ops::Publish* tail) {
   std::vector<std::int64_t> key{static_cast<std::int64_t>(expression.reduced)};
   const auto add = [&](auto number) { key.push_back(static_cast<std::int64_t>(number)); };
@@ -72,7 +72,7 @@ std::vector<std::int64_t> key_of(const Expression& expression, const ops::Publis
   return key;
 }
 
-// What an expression comes to on a stream's device.
+// An expression's kernels, compiled for a stream's device.
 struct Compiled {
   ExpressionSource source;  // without its text
   std::vector<cudaKernel_t> kernels;
@@ -87,7 +87,7 @@ Compiled compiled(ExpressionSource source, Device device) {
   return result;
 }
 
-// Nothing to compute, and no kernel to compile.
+// Whether there is nothing to compute, so that no kernel is needed.
 bool is_nothing(const Expression& expression, const ops::Publish* tail) {
   const std::int64_t* const sizes = expression.space.begin();
   return tail == nullptr && std::find(sizes, expression.space.end() - expression.reduced, 0) !=
@@ -147,7 +147,7 @@ void prepare(const std::vector<std::pair<const Expression*, const ops::Publish*>
       queue.plan<Compiled>(key, [&] { return compiled(std::move(source), stream.device()); });
     }
   } catch (const Error&) {
-    // The op that it is about fails, and says where it was made.
+    // Ignored here: the op with the error fails when it runs, and reports where it was made.
   }
 }
 

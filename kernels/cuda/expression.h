@@ -13,14 +13,14 @@ struct Publish;
 
 namespace giro::cuda {
 
-// Queues an expression on a stream of its device. Its kernels are compiled where neither this process nor the cache has
-// them. Errors: device, out_of_memory, unsupported (no NVRTC), invalid_argument (a function's source does not compile).
+// Queues an expression on a stream of its device. Compiles its kernels unless this process or the cache has them.
+// Errors: device, out_of_memory, unsupported (no NVRTC), invalid_argument (a function's source does not compile).
 void run(const pointwise::Expression& expression, const Stream& stream);
-// The same, given that it reduces nothing, and then publishes a row.
+// The same, then publishes a row unless `tail` is null. With a tail, the expression must not reduce anything.
 void run_with_tail(const pointwise::Expression& expression, const ops::Publish* tail, const Stream& stream);
 
-// Compiles what these need, all at once (Kernels::prepare). What does not compile is left to the op that runs it, which
-// then fails.
+// Compiles all kernels that these need at once (Kernels::prepare). If one does not compile, the op that runs it fails
+// later.
 void prepare(const std::vector<std::pair<const pointwise::Expression*, const ops::Publish*>>& with_tails,
              const Stream& stream);
 

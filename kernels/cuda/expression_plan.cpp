@@ -40,7 +40,7 @@ void for_each_array(ExpressionPlan& plan, F&& f) {
   }
 }
 
-// Whether it is the same from this axis on.
+// Whether the array has the same element along all axes from `begin` on.
 bool is_constant_from(std::size_t begin, const ExpressionPlan::Array& array) {
   for (std::size_t axis = begin; axis < array.strides.size(); ++axis) {
     if (array.strides[axis] != 0 || !array.is_whole_along(axis)) return false;
@@ -98,7 +98,7 @@ ExpressionPlan::ExpressionPlan(const Expression& expression) {
   order_rows();
   join_axes(0, row_axes);
 
-  // One pack or block beyond the end may be counted, too.
+  // Leaves room to count one pack or block beyond the end.
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max() - (1 << 16);
   has_wide_index = rows * (is_pointwise ? 1 : 0) > kMost || length > kMost;
   for_each_array(*this, [&](const Array& array) {
@@ -111,7 +111,7 @@ ExpressionPlan::ExpressionPlan(const Expression& expression) {
   classify(expression);
 }
 
-// Of the axes in [begin, end).
+// Drops axes of one element, and joins axes that are contiguous in every array, within [begin, end).
 void ExpressionPlan::join_axes(std::size_t begin, std::size_t end) {
   const auto remove = [&](std::size_t axis) {
     sizes.erase(sizes.begin() + static_cast<std::ptrdiff_t>(axis));
@@ -148,7 +148,7 @@ void ExpressionPlan::join_axes(std::size_t begin, std::size_t end) {
   }
 }
 
-// By the array that moves most: what is written where there is no reduction, else the largest that is read.
+// Sorts the row axes by the strides of one array: the first output if nothing is reduced, else the largest input.
 void ExpressionPlan::order_rows() {
   const Array* guide = is_pointwise && !writes.empty() ? &writes[0] : nullptr;
   std::int64_t most = 0;

@@ -8,48 +8,48 @@
 
 namespace giro::cuda {
 
-// Elements that a thread takes at a time along a row, one after the other: the leaves of a reduction's tree.
+// Consecutive elements of a row that a thread takes at a time: the leaves of a reduction's tree.
 inline constexpr int kUnit = 8;
 
-// What a kernel of an expression needs to know of it: few axes, and when each instruction can be computed.
+// What an expression's kernels depend on: as few axes as possible, and when each instruction can be computed.
 struct ExpressionPlan {
   explicit ExpressionPlan(const pointwise::Expression& expression);
 
-  // How an array lies in memory along `sizes`.
+  // An array's layout in memory, along the axes of `sizes`.
   using Bounds = pointwise::Layout::Bounds;
   struct Array {
     DType dtype = DType::f32;
-    const char* data = nullptr;         // where element 0 is
-    std::vector<std::int64_t> strides;  // of elements
-    std::vector<Bounds> bounds;         // Bounds() where all are there
+    const char* data = nullptr;         // address of element 0
+    std::vector<std::int64_t> strides;  // in elements
+    std::vector<Bounds> bounds;         // Bounds() if no element is missing along the axis
     bool is_whole_along(std::size_t axis) const { return bounds[axis] == Bounds(); }
-    // Whether of `count` elements from any multiple of that along the last axis either all are there or none.
+    // Whether each pack of `count` elements along the last axis exists either whole or not at all.
     bool is_cut_between_packs_of(int count) const;
-    // Whether `count` elements from any multiple of that along the last axis lie in a row, aligned for one access.
+    // Whether each pack of `count` elements along the last axis is contiguous and aligned for one access.
     bool takes_packs_of(int count) const;
-    // Of a place that is `first` where all axes begin: whether it is a multiple of `count` there, and then goes up
-    // by 1.
+    // For a place with value `first` at the origin: whether it is a multiple of `count` at the start of each pack and
+    // grows by 1 within it.
     bool counts_packs_of(int count, std::int64_t first) const;
   };
 
-  // Without axes of one element, and with those joined that lie alike in every array. The axes of the rows come first,
-  // those that lie closest in memory last; the reduced ones keep their order.
+  // Axes of one element are dropped, and axes that are contiguous in every array are joined. The row axes come first,
+  // the one with the smallest stride last among them. The reduced axes keep their order.
   std::vector<std::int64_t> sizes;
   std::size_t row_axes = 0;
   std::vector<Array> reads, writes, places;
 
-  // No instruction reduces, and what is written has a value for each element, or one for all: all axes are the rows'.
+  // No instruction reduces, and each output has one value per element or one in all. All axes are then row axes.
   bool is_pointwise = false;
-  std::int64_t rows = 1, length = 1;  // how many elements the axes before and from row_axes on have
-  // Whether neighbours along the rows are closer in memory than along the reduced axes.
+  std::int64_t rows = 1, length = 1;  // elements of the axes before row_axes, and from it on
+  // Whether neighbouring rows are closer in memory than neighbouring elements of a row.
   bool is_by_columns = false;
-  bool has_wide_index = false;  // some place in memory or in the space is beyond 32 bits
+  bool has_wide_index = false;  // some offset in memory or index in the space exceeds 32 bits
 
-  // Of each instruction: whether it has a value for each element rather than for each row, and how many reductions
-  // come one after the other before it is known.
+  // Per instruction: whether it has a value per element (otherwise per row), and how many reductions in sequence its
+  // value depends on.
   std::vector<bool> is_of_element;
   std::vector<int> level;
-  int levels = 0;  // of reductions
+  int levels = 0;  // reductions in sequence, at most
 
  private:
   void join_axes(std::size_t begin, std::size_t end);

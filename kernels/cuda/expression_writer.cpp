@@ -22,8 +22,8 @@ using Kind = pointwise::Instruction::Kind;
 
 namespace {
 
-constexpr std::size_t kMostInPacks = 64;  // elements that a thread has of all arrays
-constexpr int kThreads = 256;             // of a block, where elements do not meet
+constexpr std::size_t kMostInPacks = 64;  // elements per thread, over all arrays
+constexpr int kThreads = 256;             // per block of a pointwise kernel
 constexpr std::string_view kName = "@kernel@";
 
 std::string_view name_of(Combiner combiner) {
@@ -83,7 +83,7 @@ ExpressionSource ExpressionWriter::write() {
   return std::move(source_);
 }
 
-// What profilers show of it: "add_tanh_sum".
+// The part of the kernel's name that tells what it does, for profilers: "add_tanh_sum".
 std::string ExpressionWriter::title() const {
   std::string title = tail_ != nullptr ? "publish" : "";
   for (std::size_t i = 0; i < expression_.code.size() && title.size() < 40; ++i) {
@@ -126,8 +126,8 @@ void ExpressionWriter::begin_kernel(const std::string& suffix, int threads, std:
 
 void ExpressionWriter::end_kernel() { line(0, "}"); }
 
-// As many elements as one access of 16 bytes moves of the narrowest array, but not more than 32 bytes of another, nor
-// more than 8 where some are to be computed with, nor of many arrays more than registers hold.
+// The elements in a 16-byte access of the narrowest array. At most 32 bytes of the widest, at most 8 elements unless
+// all arrays are of bytes, and few enough that the elements of all arrays fit in registers.
 int ExpressionWriter::pointwise_pack() const {
   std::size_t narrowest = 16, widest = 1;
   for (const auto* arrays : {&plan_.reads, &plan_.writes}) {
@@ -166,7 +166,7 @@ void ExpressionWriter::write_pointwise() {
   end_kernel();
 }
 
-// c<axis> of the axes along which the elements of a row, or of everything, lie: of the element whose number is `index`.
+// Writes the coordinates c<axis> of element number `index`, in its row or, in a pointwise kernel, in the whole space.
 void ExpressionWriter::write_coordinates(const std::string& index, int indent) {
   const std::size_t first = plan_.is_pointwise ? 0 : plan_.row_axes, end = plan_.sizes.size();
   if (first == end) return;
@@ -182,7 +182,7 @@ std::string ExpressionWriter::offset(const ExpressionPlan::Array& array) const {
   return strided(array.strides, plan_.is_pointwise ? 0 : plan_.row_axes, plan_.sizes.size(), "c", index_type());
 }
 
-// The value where the array's element at the coordinates is there.
+// `value` where the array has an element at the coordinates, else `other`.
 std::string ExpressionWriter::if_there(const ExpressionPlan::Array& array, const std::string& value,
                                        const std::string& other) const {
   std::string condition;
@@ -197,7 +197,7 @@ std::string ExpressionWriter::if_there(const ExpressionPlan::Array& array, const
   return condition.empty() ? value : fmt::format("({} ? {} : {})", condition, value, other);
 }
 
-// Whether the elements of a pack can lie in several rows of the last axis, or only some of them be there.
+// Whether a pack can span several rows of the last axis, or exist only in part.
 bool ExpressionWriter::is_per_element(int pack) const {
   const std::size_t first = plan_.is_pointwise ? 0 : plan_.row_axes;
   return (plan_.sizes.size() > first + 1 && plan_.sizes.back() % pack != 0) || !is_cut_between_packs_of(pack);
@@ -208,27 +208,27 @@ bool ExpressionWriter::is_cut_between_packs_of(int pack) const {
                      [&](const ExpressionPlan::Array& read) { return read.is_cut_between_packs_of(pack); });
 }
 
-// Of the last axis.
+// Along the last axis.
 std::int64_t ExpressionWriter::stride_of(const ExpressionPlan::Array& array) {
   return array.strides.empty() ? 0 : array.strides.back();
 }
 
 bool ExpressionWriter::writes_elements(std::size_t write) const {
   const std::vector<std::int64_t>& strides = plan_.writes[write].strides;
-  // Of one element alone it is that element's.
+  // With a single element, every output is per element.
   if (plan_.is_pointwise && plan_.sizes.empty()) return true;
   return std::any_of(strides.begin() + static_cast<std::ptrdiff_t>(plan_.is_pointwise ? 0 : plan_.row_axes),
                      strides.end(), [](std::int64_t stride) { return stride != 0; });
 }
 
-// As an operand of what is computed for one element (k) or for a row.
+// As an operand, in code for one element (k) or for a row.
 std::string ExpressionWriter::value(std::size_t number) const {
   const Instruction& instruction = expression_.code[number];
   if (instruction.kind == Kind::constant) return literal(instruction);
   return fmt::format("v{}{}", number, is_kept_[number] ? "[k]" : "");
 }
 
-// What an instruction other than a read, a place or a reduction comes to.
+// The result of a cast or of an applied function.
 std::string ExpressionWriter::computed(std::size_t number) const {
   const Instruction& instruction = expression_.code[number];
   std::string result;
@@ -248,7 +248,7 @@ std::string ExpressionWriter::rounded(DType dtype, const std::string& text) {
   return is_16_bit(dtype) ? fmt::format("giro::rounded<{}>({})", storage_type(dtype), text) : text;
 }
 
-// Those of level 0 read and count; the others follow from reductions that are there.
+// Reads and places have level 0. Values of higher levels depend on reductions that are done.
 void ExpressionWriter::write_row_values(int level) {
   for (std::size_t i = 0; i < expression_.code.size(); ++i) {
     const Instruction& instruction = expression_.code[i];
@@ -307,7 +307,7 @@ void ExpressionWriter::write_elements(const Elements& elements, int indent) {
       const std::int64_t first = expression_.places[instruction.index].offset;
       result = fmt::format("b{} + {}", instruction.index, offset(place));
       if (!per_element && !elements.is_gathered && place.counts_packs_of(elements.pack, first)) {
-        result = fmt::format("({}) | k", result);  // so that NVRTC sees what numbers of a pack have in common
+        result = fmt::format("({}) | k", result);  // shows NVRTC what the numbers of a pack have in common
       } else if (!per_element) {
         result += fmt::format(" + k * giro::i64({})", stride_of(place));
       }

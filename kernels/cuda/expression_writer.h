@@ -11,8 +11,8 @@
 
 namespace giro::cuda {
 
-// Writes the source of an expression's kernels. In it r<i> and w<i> are the arguments, x<i> and y<i> the same from the
-// row on, b<i> the number that a place starts with, v<i> the values of instructions, c<axis> coordinates.
+// Writes the source of an expression's kernels. In it, r<i> and w<i> are the arguments, x<i> and y<i> the same offset
+// to the row, b<i> the number that a place starts with, v<i> the values of instructions, c<axis> coordinates.
 class ExpressionWriter {
  public:
   ExpressionWriter(const pointwise::Expression& expression, const ops::Publish* tail);
@@ -21,12 +21,12 @@ class ExpressionWriter {
  private:
   using Instruction = pointwise::Instruction;
 
-  // What to do with `pack` elements of a row from number i on, of which `count` are there.
+  // What to do with `pack` elements of a row, from number i on. Only `count` of them exist.
   struct Elements {
     int pack = 1;
-    bool is_whole = false;       // either all of a pack are there or none
-    bool is_gathered = false;    // neighbours lie apart
-    bool keeps = false;          // their values are kept for later passes, in arrays
+    bool is_whole = false;       // a pack exists either whole or not at all
+    bool is_gathered = false;    // neighbours are not contiguous
+    bool keeps = false;          // keeps their values in arrays for later passes
     std::vector<bool> run = {};  // instructions
     std::vector<std::size_t> reduced = {};
     bool writes = false;
@@ -52,10 +52,10 @@ class ExpressionWriter {
   // reduction_writer.cpp: one kernel for all. How blocks and threads share rows:
   struct Share {
     bool is_by_columns = false;  // neighbouring threads have neighbouring rows
-    int lanes = 1;               // threads of a row in a block
-    int rows = 1;                // of a block
-    std::int64_t units = 1;      // that a block takes of a row; a power of 2
-    std::int64_t groups = 1;     // of so many units in a row, each a block's
+    int lanes = 1;               // threads per row in a block
+    int rows = 1;                // per block
+    std::int64_t units = 1;      // of a row that a block takes; a power of 2
+    std::int64_t groups = 1;     // of `units` units in a row, one per block
     int threads() const { return lanes * rows; }
   };
   void write_reductions();
@@ -75,8 +75,8 @@ class ExpressionWriter {
   std::string operation(std::size_t reduced) const;
   std::string_view taken_type(std::size_t reduced) const;
 
-  // grouped_writer.cpp: where several blocks share a row, a kernel for each step.
-  static constexpr std::int64_t kSharedBytes = 20 << 10;  // of a block, for its pass and again for a join
+  // grouped_writer.cpp: several blocks share a row; one kernel per step.
+  static constexpr std::int64_t kSharedBytes = 20 << 10;  // per block: for its pass, and as much again for a join
   std::int64_t most_threads() const;
   void write_groups(const Share& share);
   void write_finish(const Share& share, int pass);

@@ -11,7 +11,7 @@
 
 namespace giro::cuda {
 
-// How the functors of kernels/functors run here: one thread an index. Nothing is launched for n = 0.
+// Runs the functors of kernels/functors, one thread per index. Launches nothing for n = 0.
 struct ForEach {
   const Stream& stream;
 

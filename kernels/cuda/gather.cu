@@ -8,7 +8,7 @@
 namespace giro::cuda {
 namespace {
 
-// Copies rows in units of 16, 4 or 1 bytes, whichever divides the rows and their addresses.
+// Copies rows in units of 16, 4 or 1 bytes, the largest that divides the rows and their addresses.
 template <class Unit, class Index>
 struct GatherRows {
   Unit* out;
@@ -53,12 +53,12 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// GatheredArrays as a kernel takes them by value.
+// GatheredArrays in a form that kernels take by value.
 struct GatheredRows {
   struct Array {
     void* out;
     const void* src;
-    std::int64_t bytes;  // of a row of src
+    std::int64_t bytes;  // per row of src
     float factor;
     bool converts, is_aligned;  // to four bytes
   };
@@ -66,7 +66,7 @@ struct GatheredRows {
   int count;
 };
 
-// Factor times each byte of a row; where all is aligned, four at a time.
+// Factor times each byte of a row, four at a time if aligned.
 __device__ void scale_row(float* out, const unsigned char* row, const GatheredRows::Array& array) {
   if (array.is_aligned) {
     for (std::int64_t i = threadIdx.x; i < array.bytes / 4; i += kThreads) {
@@ -92,7 +92,7 @@ __device__ void copy_row(unsigned char* out, const unsigned char* row, const Gat
   }
 }
 
-// A block a row of the batch.
+// One block per row of the batch.
 __global__ void gather_batch_kernel(GatheredRows rows, functors::CurrentSlot position, RowOrder order) {
   __shared__ std::int64_t index;
   const std::int64_t r = blockIdx.x;

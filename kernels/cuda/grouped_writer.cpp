@@ -1,6 +1,6 @@
-// Of ExpressionWriter: rows that several blocks share. A kernel computes what each block's units come to, and a row's
-// last block joins those; so on for the reductions that follow from them; another goes through the elements to write
-// them. Results of rows go from kernel to kernel in the workspace.
+// Part of ExpressionWriter: rows that several blocks share. For each level of reductions, one kernel reduces each
+// block's units, and the last block of a row joins the blocks' results. Another kernel writes the outputs that have a
+// value per element. Results of rows pass from kernel to kernel in the workspace.
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ using Kind = pointwise::Instruction::Kind;
 
 namespace {
 
-// Of a Whole.
+// The size of a reduction's Whole.
 std::int64_t bytes_of(const pointwise::Instruction& reduction, DType taken) {
   const bool has_place = reduction.combiner == Combiner::argmax || reduction.combiner == Combiner::argmin;
   return !has_place ? 8 : size_of(taken) == 8 ? 24 : 16;
@@ -25,7 +25,7 @@ std::int64_t bytes_of(const pointwise::Instruction& reduction, DType taken) {
 
 }  // namespace
 
-// For which shared memory has room, with a Whole of each for every reduction.
+// How many threads fit in shared memory, with one Whole per thread and reduction.
 std::int64_t ExpressionWriter::most_threads() const {
   std::int64_t bytes = 0;
   for (int pass = 0; pass < plan_.levels; ++pass) {
@@ -75,8 +75,8 @@ void ExpressionWriter::write_groups(const Share& share) {
   end_kernel();
 }
 
-// What the blocks have of each row, joined by the last of them, whose threads have the rows that they had before: those
-// of one row, or of columns. Then come the values of rows that are known by that.
+// Joins the blocks' results of each row, in the last block. Its threads have the same rows as before: one row, or
+// several by columns. Then writes the row values that depend on these results.
 void ExpressionWriter::write_finish(const Share& share, int pass) {
   Share finish{.is_by_columns = true, .rows = share.rows};
   finish.units = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(share.groups)));
@@ -90,7 +90,7 @@ void ExpressionWriter::write_finish(const Share& share, int pass) {
     line(1, fmt::format("int u{} = 0;", r));
     line(1, fmt::format("for (; live && u{0} < {1} && lane * {1} + u{0} < {2}; ++u{0})", r, each, share.groups));
     line(2, fmt::format("t{0}.push(u{0}, {1}[giro::i64(lane * {2} + u{0}) * n + row]);", r, parts(r), each));
-    // As of units enough for Wholes.
+    // Counts as 128 units, enough to join Wholes only.
     line(1, fmt::format("const auto j{0} = giro::over_columns<Op{0}, {1}, {2}, 128>(t{0}.joined(u{0}), {3});", r,
                         finish.rows, finish.lanes, finish.lanes > 1 ? fmt::format("shared{}", r) : "nullptr"));
     write_result(r);
@@ -99,7 +99,7 @@ void ExpressionWriter::write_finish(const Share& share, int pass) {
   write_row_values(pass + 1);
 }
 
-// Values of rows that follow from so many reductions, whose results are in the workspace.
+// Row values that depend on up to `levels` levels of reductions. The reductions' results are in the workspace.
 void ExpressionWriter::write_known_values(int levels) {
   write_row_values(0);
   for (int level = 1; level <= levels; ++level) {

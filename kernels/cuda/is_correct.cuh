@@ -7,8 +7,8 @@ namespace giro::cuda {
 constexpr int kWarp = 32;
 constexpr unsigned int kAllLanes = 0xffffffffu;
 
-// For a whole warp: whether the first largest of x[0, columns) stands at `label` and none of them is NaN.
-// Lane 0 knows.
+// Called by a whole warp: whether the largest of x[0, columns) (the first of equal ones) is at `label` and none is NaN.
+// Lane 0 has the result.
 __device__ inline bool is_correct(const float* x, std::int64_t columns, std::int64_t label, int lane) {
   float largest = -INFINITY;
   std::int64_t index = columns;

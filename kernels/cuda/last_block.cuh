@@ -2,8 +2,8 @@
 
 namespace giro::cuda {
 
-// For all threads of `blocks` blocks: whether this one is the last to get here. It then sees what the others wrote
-// before. They count in `arrivals` (CudaStream::arrivals), which is 0 again afterwards.
+// Called by all threads of `blocks` blocks: whether this block is the last to get here. It then sees what the others
+// wrote before. `arrivals` (CudaStream::arrivals) counts the blocks and is 0 again afterwards.
 __device__ inline bool is_last_block(unsigned int* arrivals, unsigned int blocks) {
   __shared__ bool is_last;
   __syncthreads();

@@ -11,7 +11,7 @@
 namespace giro::cuda {
 namespace {
 
-constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
+constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;  // NVIDIA's recommendation for Hopper
 constexpr int kCandidates = 8;
 
 using Description = Handle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
@@ -26,8 +26,8 @@ struct MatmulPlan {
   bool found = false;
 };
 
-// No kernel asks for more; counting no further keeps the choice of algorithm from hanging on where an allocation
-// happens to lie.
+// No kernel requires more. With this limit, the choice of algorithm does not depend on where an allocation happens to
+// be.
 constexpr std::uint32_t kMostAlignment = 16;
 
 std::uint32_t alignment_of(const void* data) {
@@ -102,7 +102,7 @@ MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
 }  // namespace
 
 bool try_matmul(const Matmul& matmul, const Stream& stream) {
-  // There is no preference for the bias's alignment, and epilogues load it in vectors.
+  // cuBLASLt has no preference for the bias's alignment, but epilogues load it in vectors.
   if (matmul.bias && alignment_of(matmul.bias.raw()) < kMostAlignment) return false;
   if (matmul.bias && matmul.bias.dtype() != matmul.d.dtype()) return false;
   CudaStream& owner = cuda_stream(stream);
@@ -114,7 +114,7 @@ bool try_matmul(const Matmul& matmul, const Stream& stream) {
       make);
   if (!plan.found) return false;
   if (matmul.bias) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias.raw());
-  // From the stream's arena, so that within a recording it is the graph's own.
+  // From the stream's arena, so that in a recording the graph owns it.
   const Buffer workspace = plan.workspace > 0 ? stream.allocate(plan.workspace) : Buffer();
   const float alpha = 1.0f, beta = matmul.adds ? 1.0f : 0.0f;
   check(cublasLtMatmul(owner.cublaslt(), plan.description, &alpha, matmul.a.raw(), plan.a, matmul.b.raw(), plan.b,

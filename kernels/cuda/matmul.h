@@ -10,26 +10,26 @@
 
 namespace giro::cuda {
 
-// One product as cuBLASLt sees it: column-major, d (m, n) = op(a) op(b) with op(a) (m, k) and op(b) (k, n),
-// each without gaps. A row-major matrix is the transpose of the column-major one in the same memory; the tensors are
-// looked at for their memory and dtypes alone. a and b are of one dtype, d of that or f32; sums are f32. `bias` (m), of
-// d's dtype, is what the epilogue reads or writes.
+// A product as cuBLASLt sees it: column-major, d (m, n) = op(a) op(b) with op(a) (m, k) and op(b) (k, n), all
+// contiguous. A row-major matrix is the transpose of the column-major one in the same memory. Only the memory and the
+// dtype of the tensors are used. a and b have one dtype, d has that or f32; sums are f32. The epilogue reads or writes
+// `bias` (m), which has d's dtype.
 struct Matmul {
   std::int64_t m, n, k;
   bool transpose_a = false, transpose_b = false;
   Tensor a, b, d;
   Math math = Math::f32;
-  bool adds = false;  // to what d holds
+  bool adds = false;  // to d
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   Tensor bias = {};
 };
 
-// Queues the product, m, n and k at least 1. False, with nothing queued, if cuBLASLt has no algorithm for it, or `bias`
-// is not aligned to 16 bytes or of another dtype than d.
+// Queues the product; m, n and k are at least 1. Returns false and queues nothing if cuBLASLt has no algorithm for it,
+// or if `bias` is not aligned to 16 bytes or has another dtype than d.
 bool try_matmul(const Matmul& matmul, const Stream& stream);
 
-// Queues the product, summed in f32, without its epilogue, by a kernel of giro's own: for what cuBLASLt declines. It
-// replaces what d holds.
+// Queues the product without its epilogue, computed by giro's own kernel with sums in f32. For products that cuBLASLt
+// declines. Overwrites d.
 void tiled_matmul(const Matmul& matmul, const Stream& stream);
 
 }  // namespace giro::cuda

@@ -10,7 +10,7 @@ namespace {
 
 using pointwise::Layout;
 
-// How images lie in others of which the first row and column are `offset` before theirs.
+// The layout of `images`, read from row and column `offset` on.
 Layout shifted(const Shape& images, std::array<std::int64_t, 2> offset) {
   Layout layout = pointwise::broadcast_layout(images, images);
   for (std::size_t axis : {1, 2}) layout.offset += offset[axis - 1] * layout.strides[axis];

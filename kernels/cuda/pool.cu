@@ -57,7 +57,7 @@ void run(const ops::AvgPoolBackward& op, const Stream& stream) {
   }
   CudaStream& owner = cuda_stream(stream);
   const PoolPlan& p = plan(CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, op.dx, op.dy, op.options, owner);
-  // The gradient of a mean needs neither x nor y; cuDNN wants addresses for them all the same.
+  // The gradient of a mean needs neither x nor y, but cuDNN requires addresses for them.
   check(cudnnPoolingBackward(owner.cudnn(), p.window, &kOne, p.y, op.dy.raw(), p.y, op.dy.raw(), p.x, op.dx.raw(),
                              &kZero, p.x, op.dx.raw()),
         "cudnnPoolingBackward");
@@ -89,7 +89,7 @@ void run(const ops::MaxPool& op, const Stream& stream) {
   pool(CUDNN_POOLING_MAX_DETERMINISTIC, op.y, op.x, op.options, stream);
 }
 
-// Not cuDNN's, which does not say which of equal values takes the gradient.
+// Not with cuDNN, which does not specify which of equal values gets the gradient.
 void run(const ops::MaxPoolBackward& op, const Stream& stream) {
   functors::max_pool_backward(ForEach{stream}, op.dx, op.dy, op.x, op.y, op.options);
 }

@@ -5,7 +5,7 @@ namespace giro::cuda {
 
 void run(const ops::RunAndPublish& op, const Stream& stream) { run_with_tail(op.expression, &op.row, stream); }
 
-// After nothing.
+// After an empty expression.
 void run(const ops::Publish& op, const Stream& stream) { run_with_tail({}, &op, stream); }
 
 }  // namespace giro::cuda

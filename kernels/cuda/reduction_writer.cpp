@@ -1,4 +1,4 @@
-// Of ExpressionWriter: what reduces.
+// Part of ExpressionWriter: reductions.
 
 #include <fmt/format.h>
 
@@ -16,12 +16,12 @@ using Kind = pointwise::Instruction::Kind;
 
 namespace {
 
-constexpr int kMostLanes = 1024;                            // of a row, each with a unit at a time
-constexpr int kFewestThreads = 128;                         // of a block
-constexpr int kColumns = 32;                                // of a block, so that a warp reads neighbours
-constexpr std::int64_t kColumnThreads = 512;                // of such a block
+constexpr int kMostLanes = 1024;                            // per row, one unit each at a time
+constexpr int kFewestThreads = 128;                         // per block
+constexpr int kColumns = 32;                                // per block, so that a warp reads neighbours
+constexpr std::int64_t kColumnThreads = 512;                // per such block
 constexpr std::int64_t kPart = 128;                         // units that are joined as Parts (reduction_prelude)
-constexpr std::int64_t kFewBlocks = 128;                    // do not fill a GPU: rows are shared out if they are long
+constexpr std::int64_t kFewBlocks = 128;                    // do not fill a GPU: long rows are then split over blocks
 constexpr std::int64_t kLongRow = 4096, kLongColumn = 512;  // units
 
 std::int64_t units_of(std::int64_t length) { return std::max<std::int64_t>((length + kUnit - 1) / kUnit, 1); }
@@ -66,7 +66,7 @@ ExpressionWriter::Share ExpressionWriter::share() const {
   return share;
 }
 
-// One kernel that goes through each row once for every reduction that follows from another, and once to write.
+// One kernel that passes over each row once per level of reductions, and once more to write per-element outputs.
 void ExpressionWriter::write_passes(const Share& share) {
   begin_kernel("", share);
   write_row(share);
@@ -84,7 +84,7 @@ void ExpressionWriter::write_passes(const Share& share) {
     for (const std::size_t r : reduced_in(pass)) write_result(r);
     if (pass < plan_.levels) write_row_values(pass + 1);
   }
-  // What the row's outputs may replace has been read.
+  // Outputs of a row may overwrite its inputs, so all lanes must have read them.
   if (plan_.levels == 0) {
     line(1, "__syncthreads();");
   } else if (share.lanes > 1 && share.lanes <= 32) {
@@ -94,7 +94,7 @@ void ExpressionWriter::write_passes(const Share& share) {
   end_kernel();
 }
 
-// Names what belongs to a thread's row: whether it is there (live), the elements that are the block's.
+// Declares a thread's row: whether it exists (live), and which of its elements the block has.
 void ExpressionWriter::write_row(const Share& share) {
   const char* const order = share.is_by_columns ? "/" : "%";
   line(1, fmt::format("const int lane = threadIdx.x {} {};", order, share.is_by_columns ? share.rows : share.lanes));
@@ -135,7 +135,7 @@ void ExpressionWriter::write_row(const Share& share) {
   }
 }
 
-// Goes through the block's elements: the Whole j<i> of each reduction is then in every thread of the row.
+// A pass over the block's elements. Afterwards all threads of a row have the Whole j<i> of each reduction.
 void ExpressionWriter::write_pass(const Share& share, int pass, bool keeps) {
   const Elements elements{.pack = kUnit,
                           .is_whole = plan_.length % kUnit == 0,
@@ -153,8 +153,8 @@ void ExpressionWriter::write_pass(const Share& share, int pass, bool keeps) {
   }
 }
 
-// The types of reductions, and shared memory: along a row two Parts of each warp, so that what one step has left is
-// read before the next but one writes it.
+// Declares the reductions' types and shared memory. Along a row each warp has two Parts, for alternating steps: one
+// step's Part is read before the step after next overwrites it.
 void ExpressionWriter::write_operations(const Share& share, const std::vector<std::size_t>& reduced) {
   for (const std::size_t r : reduced) {
     line(1, fmt::format("typedef {} Op{};", operation(r), r));
@@ -166,7 +166,7 @@ void ExpressionWriter::write_operations(const Share& share, const std::vector<st
   }
 }
 
-// A thread takes a unit at each step.
+// A thread takes one unit per step.
 void ExpressionWriter::write_steps_along_row(const Share& share, const Elements& elements) {
   const std::int64_t most = (std::min(share.units, units_of(plan_.length)) + share.lanes - 1) / share.lanes;
   const auto over_lanes = [&](std::size_t r, const char* half) {
@@ -196,7 +196,7 @@ void ExpressionWriter::write_steps_along_row(const Share& share, const Elements&
   for (const std::size_t r : elements.reduced) line(1, fmt::format("const auto j{0} = t{0}.joined({1});", r, most));
 }
 
-// A thread takes the units of a subtree, one after the other; those of up to kPart give a Part.
+// A thread takes the units of a subtree in order. Up to kPart units are joined as a Part.
 void ExpressionWriter::write_steps_along_columns(const Share& share, const Elements& elements) {
   const std::int64_t units = share.units / share.lanes, inner = std::min(units, kPart), outer = units / inner;
   if (outer > 1) {
@@ -255,7 +255,8 @@ bool ExpressionWriter::has_element_writes() const {
   return false;
 }
 
-// Whether what one pass computes stays in registers for the next: a unit of each value does, if they are few.
+// Whether values stay in registers from one pass to the next. They do if a thread has one unit of each and they are
+// few.
 bool ExpressionWriter::keeps_values(const Share& share) const {
   if (share.is_by_columns || share.units > share.lanes || plan_.levels == 0) return false;
   std::vector<int> first(expression_.code.size(), -1), last(expression_.code.size(), -1);
@@ -274,7 +275,7 @@ bool ExpressionWriter::keeps_values(const Share& share) const {
   return bytes <= (share.lanes == kMostLanes ? 128 : 384);
 }
 
-// The elements' instructions that a pass needs and that no array holds.
+// The per-element instructions that a pass needs and that no array keeps.
 std::vector<bool> ExpressionWriter::run_in(int pass) const {
   std::vector<bool> run(expression_.code.size(), false);
   for (const std::size_t r : reduced_in(pass)) run[expression_.code[r].operands[0]] = true;
@@ -301,7 +302,7 @@ std::vector<std::size_t> ExpressionWriter::reduced_in(int pass) const {
   return reduced;
 }
 
-// What the elements are converted to before they are combined.
+// The type that elements are converted to before they are combined.
 std::string_view ExpressionWriter::taken_type(std::size_t r) const {
   const Instruction& instruction = expression_.code[r];
   switch (instruction.combiner) {

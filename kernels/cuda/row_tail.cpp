@@ -9,9 +9,9 @@
 namespace giro::cuda {
 namespace {
 
-// The host reads `published` first and then the row: every value has to be there before it. A fence orders the later
-// stores of its own thread alone, after all that this thread has seen, through a barrier too: so the thread that stores
-// the count makes it, after the warp's barrier, and fences of the other lanes would add nothing.
+// The host reads `published` first, then the row, so every value must arrive before the count. A fence orders only
+// later stores of its own thread, but after everything that this thread has observed, also through a barrier. So the
+// thread that stores the count makes the fence, after the warp's barrier. Fences in the other lanes would add nothing.
 constexpr const char* kTail = R"cuda(  if (!giro::is_last_block(arrivals, gridDim.x) || threadIdx.x >= 32) return;
   const int lane = threadIdx.x;
   const giro::i64 number = *row;

@@ -8,15 +8,15 @@
 
 namespace giro::cuda {
 
-// A part of a row of scalars, which the last block of a generated kernel publishes once all others are done.
+// The last block of a generated kernel publishes part of a row of scalars once all other blocks are done.
 
-// What a source depends on.
+// Adds everything that the source depends on.
 void add_to_key(const ops::Publish& row, std::vector<std::int64_t>& key);
 
-// The parameters of the kernel, and what follows after its elements.
+// The parameters of the kernel, and the code after its elements.
 std::string tail_parameters(const ops::Publish& row);
 std::string tail_source(const ops::Publish& row);
-// The arguments, in the order of the parameters: addresses and, as wide as these, numbers.
+// The arguments, in the order of the parameters: addresses, and numbers cast to that width.
 std::vector<void*> tail_arguments(const ops::Publish& row, unsigned int* arrivals);
 
 }  // namespace giro::cuda

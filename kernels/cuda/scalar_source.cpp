@@ -62,7 +62,7 @@ std::string literal(const Instruction& constant) {
     case DType::boolean:
       return constant.integer != 0 ? "true" : "false";
     default:
-      // Through its bits, since there is no literal of the least i64.
+      // Through its bits, since the smallest i64 has no literal.
       return fmt::format("{}({:#x}ull)", value_type(constant.dtype), static_cast<std::uint64_t>(constant.integer));
   }
 }

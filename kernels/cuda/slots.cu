@@ -21,7 +21,7 @@ struct WriteSlot {
   GIRO_HOST_DEVICE void operator()(std::int64_t i) const { reinterpret_cast<Unit*>(slot() + offset)[i] = in[i]; }
 };
 
-// Slots are aligned; what is copied to or from them may not be.
+// Copies in the widest unit that the tensor's address and size allow. Slots are always aligned.
 template <class F>
 void in_units(const Tensor& content, const F& copy) {
   const auto together = reinterpret_cast<std::uintptr_t>(content.raw()) | content.bytes();

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// For a whole warp, a row's loss, and `factor` times its gradient. `gradient` may be x, so neither is __restrict__:
-// each lane reads an element before it writes it.
+// Called by a whole warp: returns a row's loss and writes `factor` times its gradient. `gradient` may be x, so neither
+// is __restrict__: each lane reads an element before it writes it.
 __device__ float row_loss(float* gradient, const float* x, std::int64_t columns, std::int64_t label, float factor,
                           int lane) {
   float largest = -INFINITY;
@@ -24,8 +24,8 @@ __device__ float row_loss(float* gradient, const float* x, std::int64_t columns,
   for (int offset = kWarp / 2; offset > 0; offset /= 2) {
     largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, offset));
   }
-  // fmaxf passes over a NaN; the sum meets it.
-  // Kahan's summation: a lane adds up tens of thousands of terms where there are a million classes.
+  // fmaxf ignores NaN, but the sum does not.
+  // Kahan summation: with a million classes, a lane adds tens of thousands of terms.
   float sum = 0.0f, lost = 0.0f;
   for (std::int64_t c = lane; c < columns; c += kWarp) {
     const float term = expf(x[c] - largest) - lost, next = sum + term;
@@ -37,7 +37,7 @@ __device__ float row_loss(float* gradient, const float* x, std::int64_t columns,
   const bool known = label >= 0 && label < columns;
   const float loss = known ? logf(sum) + (largest - x[label]) : NAN;
   if (gradient == nullptr) return loss;
-  __syncwarp();  // the label's logit is read
+  __syncwarp();  // all lanes have read the label's logit
   for (std::int64_t c = lane; c < columns; c += kWarp) {
     const float slope = expf(x[c] - largest) / sum - (c == label ? 1.0f : 0.0f);
     gradient[c] = factor * (known ? slope : NAN);
@@ -45,25 +45,25 @@ __device__ float row_loss(float* gradient, const float* x, std::int64_t columns,
   return loss;
 }
 
-// One warp a row.
+// One warp per row.
 template <class Label>
 __global__ void softmax_cross_entropy_kernel(float* losses, float* dlogits, const float* logits, const Label* labels,
                                              std::int64_t rows, std::int64_t columns) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x) * (kThreads / kWarp) + static_cast<int>(threadIdx.x) / kWarp;
-  if (row >= rows) return;  // whole warps alike
+  if (row >= rows) return;  // the same for a whole warp
   const float loss = row_loss(dlogits == nullptr ? nullptr : dlogits + row * columns, logits + row * columns, columns,
                               static_cast<std::int64_t>(labels[row]), 1.0f, lane);
   if (lane == 0) losses[row] = loss;
 }
 
-constexpr int kUnit = 8;  // of a generated sum (expression_plan.h)
+constexpr int kUnit = 8;  // as in a generated sum (expression_plan.h)
 constexpr int kMostUnits = ops::MeanCrossEntropy::kMostRows / kUnit;
-constexpr int kUnitsOfFloats = 128;  // what is joined in f32
+constexpr int kUnitsOfFloats = 128;  // units joined in f32
 
-// For a whole block of kSize threads: the sum of losses[0, rows) in thread 0, added up as a generated kernel does it:
-// units one element after the other, then these in pairs, in f32 and at last in double.
+// Called by a whole block of kSize threads: thread 0 gets the sum of losses[0, rows), in the same order as a generated
+// kernel: the elements of a unit in order, then units in pairs, first in f32 and at the end in double.
 template <int kSize>
 __device__ float sum_of_rows(const float* losses, int rows) {
   __shared__ float units[kMostUnits];
@@ -84,8 +84,8 @@ __device__ float sum_of_rows(const float* losses, int rows) {
 }
 static_assert(kMostUnits == 4 * kUnitsOfFloats);
 
-// For a whole block of kSize threads: the mean of losses[0, rows), and the share of correct rows. Each is written if
-// there is a place for it.
+// Called by a whole block of kSize threads: writes the mean of losses[0, rows) and, unless `accuracy` is null, the
+// fraction of correct rows.
 template <int kSize>
 __device__ void means_of_rows(float* loss, float* accuracy, const float* losses, const unsigned char* correct,
                               std::int64_t rows) {
@@ -100,8 +100,8 @@ __device__ void means_of_rows(float* loss, float* accuracy, const float* losses,
   if (accuracy != nullptr) accuracy[0] = static_cast<float>(hits) / static_cast<float>(rows);
 }
 
-// For a whole block of kSize threads: the loss of rows [begin, end), and whether they are correct if somebody wants to
-// know, each by a warp.
+// Called by a whole block of kSize threads: computes the losses of rows [begin, end) and, unless `correct` is null,
+// whether the rows are correct. One warp per row.
 template <int kSize, class Label>
 __device__ void losses_of_rows(float* losses, float* dlogits, unsigned char* correct, const float* logits,
                                const Label* labels, std::int64_t begin, std::int64_t end, std::int64_t columns,
@@ -111,7 +111,7 @@ __device__ void losses_of_rows(float* losses, float* dlogits, unsigned char* cor
     const float* const x = logits + row * columns;
     const auto label = static_cast<std::int64_t>(labels[row]);
     const bool hit = correct != nullptr && is_correct(x, columns, label, lane);
-    __syncwarp();  // before dlogits take the logits' place
+    __syncwarp();  // before dlogits may overwrite the logits
     const float loss =
         row_loss(dlogits == nullptr ? nullptr : dlogits + row * columns, x, columns, label, factor, lane);
     if (lane != 0) continue;
@@ -120,7 +120,7 @@ __device__ void losses_of_rows(float* losses, float* dlogits, unsigned char* cor
   }
 }
 
-// A batch that one block is enough for.
+// For a batch that one block can handle.
 constexpr int kSmallThreads = 1024;
 constexpr std::int64_t kSmallRows = 128;
 
@@ -138,7 +138,7 @@ __global__ void small_mean_cross_entropy_kernel(float* loss, float* dlogits, flo
 
 constexpr int kMeanThreads = 256;
 
-// A warp a row; the last block has the means.
+// One warp per row; the last block computes the means.
 template <class Label>
 __global__ void mean_cross_entropy_kernel(float* loss, float* dlogits, float* accuracy, float* losses,
                                           unsigned char* correct, unsigned int* arrivals, const float* logits,

@@ -24,8 +24,8 @@ struct Elements {
   __device__ float operator()(std::int64_t i) const { return static_cast<float>(x[i]); }
 };
 
-// For a whole block: the sum of every `stride`-th tile of 16 rows in the block's 32 columns, from the given tile on; in
-// the threads of the first row. Element i of all rows is element(i), which is called once for each.
+// Called by a whole block: the sum over every `stride`-th tile of 16 rows, from tile `first` on, in the block's 32
+// columns. The threads of the first row get it. Element i of all rows is element(i), which is called once for each.
 template <class Element>
 __device__ float sum_of_tiles(const Element& element, std::int64_t rows, std::int64_t columns, std::int64_t first,
                               std::int64_t stride) {
@@ -45,7 +45,7 @@ __device__ float sum_of_tiles(const Element& element, std::int64_t rows, std::in
   return threadIdx.y == 0 ? tile[0][threadIdx.x] : 0.0f;
 }
 
-// The rows are split over gridDim.y blocks; of these, the last adds up the sums of all.
+// The rows are split over gridDim.y blocks. The last of them adds up the sums of all.
 template <class Element>
 __global__ void sum_rows_kernel(functors::Output out, float* partial, unsigned int* arrivals, Element element,
                                 std::int64_t rows, std::int64_t columns) {
@@ -65,7 +65,7 @@ template <class Element>
 void sum_rows_of(functors::Output out, std::int64_t rows, std::int64_t columns, Element element, const Stream& stream) {
   if (columns == 0) return;
   const unsigned int tiles = blocks_for(columns, kTileColumns);
-  // Each column tile counts apart.
+  // Each column tile has its own arrival counter.
   const unsigned int splits = tiles > CudaStream::kArrivals ? 1 : blocks_for(rows, kRowsPerSplit, kMostSplits);
   const Buffer partial =
       splits == 1 ? Buffer() : stream.allocate(splits * static_cast<std::size_t>(columns) * sizeof(float));

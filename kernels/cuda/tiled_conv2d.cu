@@ -30,7 +30,7 @@ Geometry geometry_of(const Shape& x, const Shape& w, const Shape& y, const Windo
           {window.pad_before[0], window.pad_before[1]}};
 }
 
-// The pixel that index i counts, row by row and image by image.
+// Pixel number i, counted row by row and image by image.
 struct Pixel {
   std::int64_t image, row, column;
 
@@ -40,7 +40,7 @@ struct Pixel {
   }
 };
 
-// An element of a filter: the tap, and which of the channels that go on from there.
+// An element of a filter: the tap's row and column, and the channel.
 struct Tap {
   std::int64_t row, column, channel;
 
@@ -50,7 +50,7 @@ struct Tap {
   }
 };
 
-// What each pixel of y sees of x: its terms are the elements of a filter.
+// The patch of x that each pixel of y sees. Its terms are the elements of a filter.
 template <class T>
 struct Patches {
   using Place = Pixel;  // its top left corner, which may lie outside the image
@@ -73,7 +73,7 @@ struct Patches {
   }
 };
 
-// Which of dz each pixel of x has taken part in: its terms are taps and, of each, all filters.
+// The elements of dz that each pixel of x contributed to. The terms are the taps, and for each tap all filters.
 template <class T>
 struct Shares {
   using Place = Pixel;
@@ -96,7 +96,7 @@ struct Shares {
   }
 };
 
-// The filters by channel: their terms are those of Shares.
+// The filters by channel, with the same terms as Shares.
 template <class T>
 struct FiltersByChannel {
   using Place = std::int64_t;

@@ -8,13 +8,13 @@
 
 namespace giro::cuda {
 
-// Zeros in front of an image; how many stand behind it follows from the shapes.
+// pad_before: zeros before the image. The shapes determine how many follow after it.
 struct Window {
   std::array<std::int64_t, 2> stride, pad_before;
 };
 
-// The convolution as a product without a matrix of patches, in true f32: for what cuDNN declines. Any shape and
-// padding; the same bits every time. Shapes and dtypes as of giro::conv2d; no tensor is empty.
+// Convolution as a matrix product, without a matrix of patches, in true f32. For convolutions that cuDNN declines. Any
+// shape and padding; the same bits every time. Shapes and dtypes as for giro::conv2d; no tensor may be empty.
 
 void tiled_conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Window& window, const Stream& stream);
 void tiled_conv2d_backward_data(const Tensor& dx, const Tensor& dz, const Tensor& w, const Window& window,

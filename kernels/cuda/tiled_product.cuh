@@ -9,13 +9,13 @@
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
-// A product in shared-memory tiles whose operands are functors, so that they need not exist as matrices: the path that
-// is always there, for what cuBLASLt or cuDNN declines. No workspace; each element is summed up in one order.
+// A matrix product in shared-memory tiles. Its operands are functors, so they need not exist as matrices. This is the
+// fallback for products that cuBLASLt or cuDNN declines. No workspace; each element is summed in a fixed order.
 namespace giro::cuda {
 
 // An operand has `count` vectors, the rows or the columns of the product:
-//   Place place(i)        where vector i lies, i < count
-//   Term term(t)          where term t of a vector lies
+//   Place place(i)        where vector i is, i < count
+//   Term term(t)          where term t of a vector is
 //   float at(place, term)
 //   kAlongTerms           whether neighbours in memory are terms of one vector, or one term of several vectors
 template <bool kAlong, class T>
@@ -25,7 +25,7 @@ struct Matrix {
   static constexpr bool kAlongTerms = kAlong;
 
   const T* data;
-  std::int64_t count, stride;  // stride: between what are not neighbours
+  std::int64_t count, stride;  // stride: along the axis that is not contiguous
 
   __device__ Place place(std::int64_t i) const { return kAlong ? i * stride : i; }
   __device__ Term term(std::int64_t t) const { return kAlong ? t : t * stride; }
@@ -56,13 +56,13 @@ constexpr int kSide = 16;      // kThreads as a square
 constexpr int kEach = kTile / kSide;
 constexpr int kLoads = kTile * kDepth / kThreads;
 
-using Tile = float[kDepth][kTile + 1];  // a column more, so that a warp's accesses fall into different banks
+using Tile = float[kDepth][kTile + 1];  // an extra column, so that a warp's accesses fall into different banks
 
-// One operand's part in filling tiles: which elements this thread loads, its vectors' places known beforehand.
+// Loads one operand's elements into tiles. Computes the places of this thread's vectors only once.
 template <class Operand>
 struct Loader {
   const Operand& operand;
-  std::int64_t first;  // vector of the block
+  std::int64_t first;  // the block's first vector
   int thread;
   typename Operand::Place places[kLoads];
 

@@ -11,7 +11,7 @@
 
 namespace giro::functors {
 
-// What sums and products of T are computed in.
+// The type that sums and products of T are computed in.
 template <class T>
 using Wide = std::conditional_t<std::is_integral_v<T>, std::uint64_t, double>;
 

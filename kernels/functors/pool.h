@@ -18,7 +18,7 @@ struct Identity {
 struct Relu {
   // Not x > 0 ? x : 0, which would turn a NaN into a zero.
   GIRO_HOST_DEVICE static float value(float x) { return x < 0.0f ? 0.0f : x; }
-  // Not a product, which would turn an infinite dy into a NaN where the unit is closed.
+  // Not a product, which would turn an infinite dy into a NaN where x <= 0.
   GIRO_HOST_DEVICE static float gradient(float dy, float x) { return x > 0.0f ? dy : 0.0f; }
 };
 
@@ -27,12 +27,12 @@ void with_activation(bool is_relu, F&& f) {
   is_relu ? f(Relu{}) : f(Identity{});
 }
 
-// Whether a window's largest value is this one. A NaN is larger than every number, and one NaN is like another.
+// Whether `value` equals the window's largest. A NaN is larger than every number, and all NaNs are equal.
 GIRO_HOST_DEVICE inline bool is_largest(float value, float largest) {
   return value == largest || (value != value && largest != largest);
 }
 
-// dx[i] gathers the gradient of every window in which x[i] is the first largest value.
+// dx[i] sums the gradients of all windows in which x[i] is the first largest value.
 template <class T>
 struct MaxPoolBackward {
   T* dx;
@@ -71,8 +71,8 @@ struct MaxPoolBackward {
   }
 };
 
-// Windows tile the images: they begin where the one before ends. What f is applied to, and what is added up, is rounded
-// as the ops round that this one stands for.
+// The windows tile the images: each begins where the one before ends. Intermediate values are rounded as the separate
+// ops that this replaces would round them.
 template <class F, class T>
 struct ActivationAveragePool {
   T* y;
@@ -106,7 +106,7 @@ struct ActivationAveragePool {
   }
 };
 
-// Row r of x lies in row r / window_h of y, whatever image it is of.
+// Row r of x belongs to row r / window_h of y, in any image.
 template <class F, class T>
 struct AveragePoolActivationBackward {
   T* dz;
@@ -126,7 +126,7 @@ struct AveragePoolActivationBackward {
         window_w(options.window[1]),
         factor(1.0f / static_cast<float>(window_h * window_w)) {}
 
-  // The gradient at one value of x, in channel c. Without an activation that is not read: there need be none.
+  // The gradient at one value of x, in channel c. Without an activation x_at is not read and need not exist.
   GIRO_HOST_DEVICE T gradient(T dy_at, const T& x_at, std::int64_t c) const {
     if constexpr (std::is_same_v<F, Identity>) {
       return T(factor * static_cast<float>(dy_at));

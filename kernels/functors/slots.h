@@ -7,7 +7,7 @@
 
 namespace giro::functors {
 
-// Where the call's slot lies.
+// The address of the call's slot.
 struct CurrentSlot {
   char* first;
   std::int64_t bytes;

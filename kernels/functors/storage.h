@@ -10,7 +10,7 @@
 
 #include "kernels/functors/dtype_dispatch.h"
 
-// What ops store their elements as: f32, bf16 or f16. They compute in f32, which T(value) rounds once.
+// The types that ops store elements in: f32, bf16 or f16. They compute in f32; T(value) rounds once.
 namespace giro::functors {
 
 // Calls f(Type<T>{}) for the C++ type T that stores `dtype`.
@@ -28,13 +28,13 @@ void with_storage(DType dtype, F&& f) {
   }
 }
 
-// What `value` is once it has been stored as T and read again.
+// `value` after it has been stored as T and read back.
 template <class T>
 GIRO_HOST_DEVICE float stored(float value) {
   return static_cast<float>(T(value));
 }
 
-// Where a result goes that is computed in f32, for kernels that are the same whatever its dtype.
+// Where a result computed in f32 is stored, for kernels that do not depend on its dtype.
 struct Output {
   void* data;
   DType dtype;

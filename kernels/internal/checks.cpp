@@ -7,7 +7,7 @@
 namespace giro::checks {
 namespace {
 
-// What an op may do without is checked only where it is given.
+// Rejects a tensor without memory. Optional arguments are only checked if they are given.
 void is_given(std::string_view op, const Argument& argument) {
   if (!argument.tensor && argument.tensor.count() > 0) {
     throw Error(ErrorCode::shape_mismatch, fmt::format("{}: {} is empty, expected a tensor", op, argument.name));
@@ -95,7 +95,7 @@ void same_shape(std::string_view op, const Argument& a, const Argument& b) {
 void is_slot_ring(std::string_view op, const SlotRing& ring, const Stream& stream) {
   has_dtype(op, {"slots", ring.slots}, DType::u8);
   has_rank(op, {"slots", ring.slots}, 2);
-  // Pinned memory is the host's.
+  // Pinned slots are in host memory.
   if (!ring.slots.device().is_cpu()) on_device(op, {{"slots", ring.slots}}, stream);
   if (ring.count() < 1 || ring.bytes() % SlotRing::kAlignment != 0) {
     throw Error(ErrorCode::shape_mismatch,

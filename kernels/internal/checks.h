@@ -19,7 +19,7 @@ struct Argument {
 void on_device(std::string_view op, std::initializer_list<Argument> arguments, const Stream& stream);
 void has_dtype(std::string_view op, const Argument& argument, DType dtype);
 void is_floating(std::string_view op, const Argument& argument);
-// One of f32, bf16, f16: what ops compute on in f32.
+// One of f32, bf16, f16, the dtypes that ops compute in f32.
 void is_storage(std::string_view op, const Argument& argument);
 // f32, or the dtype of `like`.
 void is_f32_or_as(std::string_view op, const Argument& argument, const Argument& like);
@@ -28,7 +28,7 @@ void is_integer(std::string_view op, const Argument& argument);
 void same_dtype(std::string_view op, const Argument& a, const Argument& b);
 void has_shape(std::string_view op, const Argument& argument, const Shape& shape);
 void has_rank(std::string_view op, const Argument& argument, std::size_t rank);
-// Slots of bytes that are aligned, on the stream's device or pinned, and a number on the device.
+// Slots: aligned bytes, on the stream's device or pinned. Call: an i64 scalar on the stream's device.
 void is_slot_ring(std::string_view op, const SlotRing& ring, const Stream& stream);
 void same_shape(std::string_view op, const Argument& a, const Argument& b);
 

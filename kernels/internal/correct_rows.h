@@ -6,7 +6,7 @@
 
 namespace giro {
 
-// The op `correct` (giro/kernels/accuracy.h).
+// The expression of the op `correct` (giro/kernels/accuracy.h).
 pointwise::Expression correct_rows(const Tensor& out, const Tensor& logits, const Tensor& labels);
 
 }  // namespace giro

@@ -1,8 +1,8 @@
 #pragma once
 
-// The ops that are no expressions, as programs hold them (runtime/program/op.h), and what each backend implements.
-// Their arguments have been checked. Ops that users call are described in the public headers, those that only rules
-// make here.
+// The ops that are not expressions, as programs hold them (runtime/program/op.h), and the functions that each backend
+// implements. Their arguments have been checked. The public headers describe the ops that users call; ops that only
+// rules make are described here.
 
 #include <cstdint>
 #include <vector>
@@ -19,7 +19,7 @@
 
 namespace giro::ops {
 
-// For what an op costs.
+// For the costs of ops.
 inline double elements(const Tensor& tensor) { return static_cast<double>(tensor.count()); }
 inline std::int64_t bytes_of(const Tensor& tensor) { return static_cast<std::int64_t>(tensor.bytes()); }
 
@@ -32,7 +32,7 @@ struct Dense {
   double flops() const { return 2 * elements(x) * static_cast<double>(w.shape()[1]) + (b ? elements(y) : 0); }
 };
 
-// x is there for dw, w for dx.
+// x is only given if dw is wanted, w only if dx is.
 struct DenseBackward {
   static constexpr const char* kName = "dense_backward";
   Out dx{}, dw{}, db{};
@@ -58,7 +58,8 @@ struct DenseBackwardAdd {
   }
 };
 
-// dense of factor x, x u8 and the others f32, without a copy of x in f32.
+// dense with the input factor * x; x is u8, the others f32. The CPU reads the bytes directly if narrow_dense.h can run
+// the layer.
 struct DenseOfBytes {
   static constexpr const char* kName = "dense_of_bytes";
   Out y{};
@@ -93,7 +94,7 @@ struct Conv2d {
   }
 };
 
-// x is there for dw, w for dx.
+// x is only given if dw is wanted, w only if dx is.
 struct Conv2dBackward {
   static constexpr const char* kName = "conv2d_backward";
   Out dx{}, dw{}, db{};
@@ -127,7 +128,7 @@ struct AvgPoolBackward {
   double flops() const { return elements(dx); }
 };
 
-// y = avg_pool(relu(z + b)), or without the relu, for windows that tile z; b (C) may be left out.
+// y = avg_pool(relu(z + b)), or without the relu, for windows that tile z. b (C) may be empty.
 struct ActivationAvgPool {
   static constexpr const char* kName = "activation_avg_pool";
   Out y{};
@@ -138,8 +139,8 @@ struct ActivationAvgPool {
   double flops() const { return (b ? 3 : 2) * elements(z); }
 };
 
-// The gradient by z of the same, and db, the sum of its pixels; b and db (C) may be left out. x is z, or without a b
-// what the relu has given. dz may be x.
+// The gradient of the same with respect to z, and db, its sum over pixels. b and db (C) may be empty. x is z or,
+// without b, the relu's output. dz may be x.
 struct AvgPoolActivationBackward {
   static constexpr const char* kName = "avg_pool_activation_backward";
   Out dz{}, db{};
@@ -200,8 +201,8 @@ struct SoftmaxCrossEntropy {
   double flops() const { return 4 * elements(logits); }
 };
 
-// The mean of softmax_cross_entropy's losses, `factor` times the gradients of the sum, and the share of rows that are
-// correct; these two may be left out. For 1 to kMostRows rows.
+// The mean of softmax_cross_entropy's losses, `factor` times the gradient of their sum, and the fraction of correct
+// rows. dlogits and accuracy may be empty. For 1 to kMostRows rows.
 struct MeanCrossEntropy {
   static constexpr const char* kName = "mean_cross_entropy";
   static constexpr std::int64_t kMostRows = 4096;
@@ -230,15 +231,15 @@ struct BatchIndices {
   std::int64_t bytes() const { return bytes_of(indices); }
 };
 
-// One array of a batch: out[r, ...] = src[row, ...]; or, of bytes as f32, factor src[row, ...].
+// One array of a batch: out[r, ...] = src[row, ...] or, for bytes to f32, factor * src[row, ...].
 struct GatheredArray {
   Out out{};  // (R, ...)
-  In src{};   // (N, ...), of the same dtype, or u8 where out is f32
+  In src{};   // (N, ...), of the same dtype, or u8 if out is f32
   float factor = 1;
 };
 
-// The rows of several arrays at once: those at order(position + r), the position as in batch_indices. At most kMost
-// arrays, all with as many rows.
+// Gathers rows of several arrays at once: rows order(position + r), with the position as in batch_indices. At most
+// kMost arrays, all with the same number of rows.
 struct GatherBatch {
   static constexpr const char* kName = "gather_batch";
   static constexpr std::size_t kMost = 8;
@@ -273,7 +274,7 @@ struct ReadSlot {
 
 struct WriteSlot {
   static constexpr const char* kName = "write_slot";
-  InOut slots{};  // all but a part of one stays
+  InOut slots{};  // only part of one slot changes
   In call{}, in{};
   std::int64_t offset = 0;
 

@@ -8,10 +8,11 @@
 
 namespace giro::nn {
 
-// A value of that shape with these parts, where they do not overlap and are all of it. Sorts them.
+// The value of that shape that these parts make up, or nullopt unless they tile it along one axis, contiguous or
+// interleaved. Sorts them.
 std::optional<Var> put_together(std::vector<std::pair<Part, Var>>& parts, const Shape& shape);
 
-// A value of that shape that is 0 beside this part.
+// A value of that shape with x at `part` and 0 elsewhere.
 Var spread(const Var& x, const Part& part, const Shape& shape);
 
 }  // namespace giro::nn

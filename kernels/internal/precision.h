@@ -4,7 +4,7 @@
 
 #include <giro/kernels/nn/precision.h>
 
-// What a device would need to compute in a precision other than f32; empty if it does.
+// What the device would need to compute in that precision; empty if it can.
 namespace giro::cpu {
 std::string what_is_missing(Precision precision);
 }

@@ -9,6 +9,6 @@ namespace giro::cpu {
 inline void prepare(const std::vector<detail::HeldOp>&, const Stream&) {}
 }  // namespace giro::cpu
 namespace giro::cuda {
-// Compiles the kernels that are generated for them.
+// Compiles the generated kernels of these ops.
 void prepare(const std::vector<detail::HeldOp>& ops, const Stream& stream);
 }  // namespace giro::cuda

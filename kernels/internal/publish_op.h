@@ -17,23 +17,24 @@ struct Counter {
   std::int64_t by = 0;
 };
 
-// Consecutive scalars of a row (publish.h). The part that ends the row increments `counters` first, and counts it.
+// Publishes consecutive scalars of a row (publish.h). The part that ends the row increments `counters` first, and
+// counts the row at the end.
 struct Publish {
   static constexpr const char* kName = "publish_columns";
   static constexpr std::size_t kMostColumns = 32;
   RowRing ring{};
-  // The number of the row is one of these: the second, of the part that ends the row, which counts it.
+  // The row's number: `counted` in the part that ends the row and increments it, `uncounted` in the others.
   In uncounted{};
   InOut counted{};
   std::vector<In> scalars{};
   std::vector<Counter> counters{};
-  std::size_t first = 0, row_columns = 0;  // where the scalars lie in the row, and how many that has
+  std::size_t first = 0, row_columns = 0;  // column of the first scalar, and the row's number of columns
 
   bool ends_row() const { return static_cast<bool>(counted); }
   Tensor row() const { return ends_row() ? Tensor(counted) : Tensor(uncounted); }
 };
 
-// An expression that reduces nothing, and then a whole row.
+// An expression without reductions, followed by a whole row.
 struct RunAndPublish {
   pointwise::Expression expression;
   Publish row;

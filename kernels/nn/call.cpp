@@ -47,7 +47,7 @@ Gradient gradient_of(const std::string& name, const Gradient& vjp) {
   };
 }
 
-// In a program.
+// The op that a program holds.
 struct UsersCall {
   Out out;
   std::vector<In> in;

@@ -42,7 +42,7 @@ Var product_of_rows(const Var& x) {
   });
 }
 
-// The axis as the last of rows, and back.
+// Moves the axis last, applies of_rows to rows along it, and moves it back.
 template <class F>
 Var along_axis(const char* op, const Operand& x, int axis, const F& of_rows) {
   const detail::CallSite site(x.where);

@@ -4,14 +4,14 @@
 
 namespace giro::nn {
 
-// What the elements up to each come to, itself included, along an axis, of which a negative one counts from the end; of
-// x's shape and dtype, but i64 of u8 and booleans. Floating ones are computed in double and rounded once for each
-// element, in an order that follows from the shape alone; integers wrap.
-// Errors: invalid_argument for an axis that is not there.
+// The sum, or the product, of the elements up to and including each one, along an axis; a negative axis counts from the
+// end. The result has x's shape and dtype, but i64 for u8 and booleans. Floats are computed in double and rounded once
+// per element, in an order that depends on the shape alone; integers wrap.
+// Errors: invalid_argument for an axis that does not exist.
 Var cumulative_sum(const Operand& x, int axis);
-// The gradient by an element is the sum, from it on, of dy y / x; by the first zero of a row the others' products take
-// y's place, and by those behind it it is 0: right everywhere, but to differentiate it again takes an input without
-// zeros.
+// The gradient with respect to an element x is the sum, from x on, of dy y / x. At the first zero of a row, the product
+// of the other elements takes the place of y / x; at later zeros the gradient is 0. It is correct everywhere, but
+// second derivatives require inputs without zeros.
 Var cumulative_product(const Operand& x, int axis);
 
 }  // namespace giro::nn

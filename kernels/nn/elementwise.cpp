@@ -61,7 +61,7 @@ std::string names_of(Takes set) {
   return names;
 }
 
-// The dtype that the operands are converted to; of a choice by a boolean, all but that.
+// The dtype that the operands are converted to, except for the condition of a select.
 DType common_dtype(const ScalarFunction& function, const std::vector<Operand>& operands) {
   const Takes set = function.rules.takes;
   std::optional<DType> common;
@@ -112,7 +112,7 @@ Shape common_shape(const char* op, const std::vector<Operand>& operands) {
   return Shape(sizes);
 }
 
-// The sum over what was broadcast.
+// Sums over the axes that were broadcast.
 Var sum_to(const Var& term, const Shape& shape) {
   if (term.shape() == shape) return term;
   std::vector<int> axes;
@@ -131,12 +131,12 @@ std::vector<Var> values_of(const std::vector<Operand>& operands) {
   return values;
 }
 
-// The function's gradient by each of its values; where it has none by any of them, null.
+// The function's gradients with respect to its values, or null if it has none.
 Gradient gradient_of(const ScalarFunction& function, const std::vector<Operand>& operands) {
   const auto& terms = function.rules.gradients;
   if (std::none_of(terms.begin(), terms.end(), [](auto term) { return term != nullptr; })) return nullptr;
   std::vector<Operand> numbers = operands;
-  for (Operand& operand : numbers) operand.var = Var();  // the node holds its inputs itself
+  for (Operand& operand : numbers) operand.var = Var();  // the node holds the inputs
   return [&function, numbers](const Var& y, const Var& dy, const std::vector<Var>& in) {
     std::vector<Operand> all = numbers;
     std::size_t next = 0;

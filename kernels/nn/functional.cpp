@@ -14,20 +14,20 @@
 namespace giro::nn {
 namespace {
 
-// The gradient of what a kernel of its own has computed in a backward pass.
+// The gradient of a backward kernel's result: throws, as there is none.
 Gradient only_once(const char* op) {
   return [op](const Var&, const Var&, const std::vector<Var>&) -> Gradients {
     throw Error(ErrorCode::unsupported, fmt::format("{}: its gradient cannot be differentiated again", op));
   };
 }
 
-// The gradient of the loss by `input`, contents undefined, of `dtype`.
+// An uninitialized gradient of the loss with respect to `input`.
 Var gradient_like(const char* op, const Var& input, DType dtype, const std::vector<Var>& from) {
   return Var::computed(dtype, input.shape(), from, only_once(op));
 }
 
-// The gradients of (x, w, b) by an op for those of the weight and its bias, as far as they are wanted, and another for
-// that of the input: they do not wait for each other.
+// The gradients of (x, w, b), as far as they are wanted. One op computes the gradients of the weight and its bias,
+// another the gradient of the input, so they need not wait for each other.
 Gradients weighted_gradients(const char* op, const Var& dz, const std::vector<Var>& in,
                              const std::function<void(const Tensor& dx, const Tensor& dw, const Tensor& db)>& queue) {
   std::vector<Var> terms(3);
@@ -42,13 +42,13 @@ Gradients weighted_gradients(const char* op, const Var& dz, const std::vector<Va
   return terms;
 }
 
-// What a model in 16 bits gives, for what computes in f32 beside `other`, whose stream it may run on.
+// Converts a 16-bit x for ops that compute in f32. If x has no stream, uses that of `other`.
 Var in_f32(const Var& x, const Var& other = {}) {
   if (!is_16_bit(x.dtype())) return x;
   return cast(other.has_stream() ? x.on(other.stream()) : x, DType::f32);
 }
 
-// What layers compute on; the bytes of images are not.
+// Layers compute on floats, not on the bytes of images.
 void has_floats(const char* op, const Var& x) {
   if (is_floating(x.dtype())) return;
   throw Error(ErrorCode::dtype_mismatch,
@@ -56,7 +56,7 @@ void has_floats(const char* op, const Var& x) {
                           op, to_string(x.value())));
 }
 
-// x as the layer `op` with such weights wants it.
+// x in the dtype of w, for the layer `op`.
 Var as_weights(const char* op, const Var& x, const Var& w) {
   has_floats(op, x);
   const auto fits = [](DType dtype) { return dtype == DType::f32 || is_16_bit(dtype); };
@@ -175,7 +175,7 @@ Var softmax_cross_entropy(const Var& given, const Var& labels, Where where) {
     throw Error(ErrorCode::shape_mismatch,
                 fmt::format("softmax_cross_entropy: logits is {}, expected (R, C)", to_string(logits.value())));
   }
-  // The forward pass leaves the gradient of each row's loss; the backward pass only weighs the rows.
+  // The forward pass computes the gradient of each row's loss; the backward pass only scales the rows.
   Var dlogits;
   if (logits.requires_grad()) dlogits = Var::computed(DType::f32, logits.shape(), {stop_gradient(logits)}, nullptr);
   const auto gradient = [dlogits](const Var&, const Var& dy, const std::vector<Var>& in) {

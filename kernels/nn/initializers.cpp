@@ -13,7 +13,7 @@ double standard_normal(std::uint32_t a, std::uint32_t b) {
   return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
 }
 
-// Element i draws until it lands within two standard deviations; each element has a counter range of its own.
+// Element i draws until it lands within two standard deviations. Each element has its own counter range.
 double truncated_normal(const Rng& rng, std::uint64_t element) {
   for (std::uint64_t attempt = 0;; ++attempt) {
     const PhiloxBlock block = Rng{rng.seed, rng.purpose, rng.stream + (attempt << 32)}.block(element);
@@ -24,7 +24,7 @@ double truncated_normal(const Rng& rng, std::uint64_t element) {
   }
 }
 
-// The standard deviation of a standard normal cut off at +-2.
+// The standard deviation of a standard normal truncated at +-2.
 constexpr double kTruncatedStddev = 0.87962566103423978;
 
 template <class Draw>

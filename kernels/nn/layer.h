@@ -13,7 +13,7 @@
 
 namespace giro::nn {
 
-// The parameters a layer asks for, collected while a model is walked through once with its input's shape.
+// The parameters that a layer asks for, collected in one pass over a model with its input's shape.
 class ParamSpecs {
  public:
   struct Spec {
@@ -25,7 +25,7 @@ class ParamSpecs {
 
   ParamSpecs();
   void add(const std::string& name, const Shape& shape, const Fans& fans, Initializer initializer);
-  // The specs below `name`: what a layer within a layer sees.
+  // The specs below `name`, for a layer within a layer.
   ParamSpecs below(const std::string& name) const;
 
   const std::vector<Spec>& all() const { return *specs_; }
@@ -40,7 +40,7 @@ class Params {
  public:
   Params(std::map<std::string, Var> vars, const Stream& stream);
 
-  // Error(not_found) naming the nearest name there is.
+  // Error(not_found), naming the closest existing name.
   const Var& operator[](const std::string& name) const;
   Params below(const std::string& name) const;
 
@@ -53,8 +53,8 @@ class Params {
   std::string prefix_;
 };
 
-// What makes a value a layer: init() adds its parameters for inputs of a shape (batch axis included) and returns the
-// output's shape; apply() computes. name() is what it is called in the tree, where the parent adds a number.
+// The interface of a layer. init() adds its parameters for inputs of a shape (batch axis included) and returns the
+// output's shape; apply() computes the output. name() is its name in the tree, to which the parent adds a number.
 template <class T>
 concept LayerType =
     std::copyable<T> && requires(const T& layer, ParamSpecs& specs, const Params& params, const Var& x) {
@@ -63,10 +63,10 @@ concept LayerType =
       { layer.apply(params, x) } -> std::same_as<Var>;
     };
 
-// Any layer: a plain, immutable value without parameters of its own. A model is a layer.
+// Any layer: a plain, immutable value that holds no parameters. A model is a layer.
 class Layer {
  public:
-  // In this order: whether a Layer can be copied is part of whether it is a LayerType.
+  // The order matters: LayerType<Layer> depends on whether a Layer can be copied.
   template <class T>
     requires(!std::same_as<T, Layer> && LayerType<T>)
   Layer(T layer) : self_(std::make_shared<Model<T>>(std::move(layer))) {}
@@ -74,10 +74,10 @@ class Layer {
   std::string name() const { return self_->name(); }
   // Errors: shape_mismatch.
   Shape init(ParamSpecs& specs, const Shape& input) const { return self_->init(specs, input); }
-  // Errors name the line of the call, `where`, or a later one in the apply() of a layer of your own.
+  // Errors name the line of the call, `where`, or a line in the apply() of a custom layer.
   Var apply(const Params& params, const Var& x, std::source_location where = std::source_location::current()) const;
 
-  // The model's output on x, a Var or a tensor.
+  // The model's output for x, a Var or a tensor.
   Var operator()(const Params& params, const Var& x,
                  std::source_location where = std::source_location::current()) const;
 

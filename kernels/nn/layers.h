@@ -11,12 +11,12 @@
 
 namespace giro::nn {
 
-// Layers one after the other. In the tree each is called by its name and a number of its own kind: dense0, dense1.
+// Layers in sequence. In the tree each has its name and a number, counted separately for each name: dense0, dense1.
 template <class... Layers>
 Layer sequential(Layers... layers);
 Layer sequential(std::vector<Layer> layers);
 
-// x times factor, as f32: scale(1 / 255.f) turns pixels into numbers of [0, 1].
+// factor * x, in f32 unless x is bf16 or f16. scale(1 / 255.f) maps pixels to [0, 1].
 Layer scale(double factor);
 // (N, ...) -> (N, product of the rest).
 Layer flatten();
@@ -26,7 +26,7 @@ Layer tanh();
 Layer sigmoid();
 
 struct DenseOptions {
-  Activation activation = Activation::none;  // of the product
+  Activation activation = Activation::none;  // applied to the product
   bool use_bias = true;
   Initializer kernel_init = lecun_normal();
   Initializer bias_init = zeros();
@@ -37,7 +37,7 @@ Layer dense(std::int64_t features, const DenseOptions& options = {});
 enum class Padding { same, valid };
 
 struct ConvOptions {
-  Activation activation = Activation::none;  // of the convolution
+  Activation activation = Activation::none;  // applied to the convolution
   std::array<std::int64_t, 2> strides{1, 1};
   Padding padding = Padding::same;
   bool use_bias = true;
@@ -47,7 +47,7 @@ struct ConvOptions {
 // (N, H, W, C) -> (N, OH, OW, features). Parameters: kernel (features, KH, KW, C), bias (features).
 Layer conv(std::int64_t features, std::array<std::int64_t, 2> kernel_size, const ConvOptions& options = {});
 
-// (N, H, W, C) -> (N, OH, OW, C), without padding. The strides are the window unless given.
+// (N, H, W, C) -> (N, OH, OW, C), without padding. The strides default to the window.
 Layer avg_pool(std::array<std::int64_t, 2> window, std::array<std::int64_t, 2> strides = {0, 0});
 Layer max_pool(std::array<std::int64_t, 2> window, std::array<std::int64_t, 2> strides = {0, 0});
 

@@ -11,8 +11,8 @@ namespace giro::nn {
 
 using Where = std::source_location;
 
-// An argument of an op, with the line that it stands on: a value, or a number, which takes the dtype of the values that
-// it is combined with; a floating one, 2.0 as well as 0.5, makes integers f32.
+// An argument of an op, with its source line: a value or a number. A number takes the dtype of the values it is
+// combined with. A floating-point number, even 2.0, converts integers to f32.
 struct Operand {
   Operand(Var value, Where line = Where::current()) : var(std::move(value)), where(line) {}
   Operand(const Tensor& value, Where line = Where::current()) : var(value), where(line) {}
@@ -25,7 +25,7 @@ struct Operand {
 
   Var var;
   double number = 0;
-  std::int64_t integer = 0;  // of an integer, exactly
+  std::int64_t integer = 0;  // exact, for an integer
   bool is_number = false, is_fraction = false;
   Where where;
 };

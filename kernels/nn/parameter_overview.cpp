@@ -27,7 +27,7 @@ std::string with_commas(std::int64_t number) {
   return digits;
 }
 
-// As Python's "{:.3}": 3 digits, and a floating-point number is known as one.
+// Like Python's "{:.3}": 3 digits, and always recognizable as a floating-point number.
 std::string three_digits(double number) {
   const std::string text = fmt::format("{:.3g}", number);
   return text.find_first_of(".en") == text.npos ? text + ".0" : text;

@@ -9,13 +9,14 @@
 
 namespace giro {
 
-// What a model is computed in. Parameters, gradients and the optimizer's moments are f32 in each, sums of products too.
-//   f32   everything is.
+// The precision that a model is computed in. Parameters, gradients, the optimizer's moments and sums of products are
+// f32 in each of them.
+//   f32   everything is f32.
 //   tf32  factors of products keep 10 bits of their mantissa (GPUs, from compute capability 8.0).
-//   bf16  parameters, as the model sees them, activations and their gradients are bfloat16 (GPUs from compute
+//   bf16  parameters as the model sees them, activations and their gradients are bfloat16 (GPUs from compute
 //         capability 8.0, CPUs with AVX512_BF16 or AMX).
-//   f16   they are IEEE binary16, and losses are scaled, so that small gradients do not vanish (GPUs from compute
-//         capability 7.0; CPUs for which oneDNN computes it, from its version 3 on, with AVX512_FP16).
+//   f16   the same are IEEE binary16, and losses are scaled so that small gradients do not vanish (GPUs from compute
+//         capability 7.0; CPUs with AVX512_FP16, with oneDNN 3 or later).
 enum class Precision { f32, tf32, bf16, f16 };
 
 constexpr std::string_view name_of(Precision precision) {
@@ -26,13 +27,13 @@ constexpr std::string_view name_of(Precision precision) {
 // The precision of that name. Error(invalid_argument).
 Precision parse_precision(const std::string& name);
 
-// What parameters and activations are stored as.
+// The dtype of parameters, as the model sees them, and of activations.
 constexpr DType compute_dtype(Precision precision) {
   return precision == Precision::bf16 ? DType::bf16 : precision == Precision::f16 ? DType::f16 : DType::f32;
 }
 constexpr Math math_of(Precision precision) { return precision == Precision::tf32 ? Math::tf32 : Math::f32; }
 
-// Error(unsupported), naming what is needed, for a device that does not compute in it. Error(device).
+// Error(unsupported), naming what is needed, if the device does not compute in that precision. Error(device).
 void expect_supported(Precision precision, Device device);
 
 }  // namespace giro

@@ -50,14 +50,14 @@ std::vector<Var> values_of(std::initializer_list<Operand> operands) {
   return values;
 }
 
-// A scalar for each element.
+// The same scalar for each element.
 Term scalar(Builder& builder, const Operand& x) {
   const std::uint16_t value = x.is_number ? builder.constant(DType::i64, 0, x.integer)
                                           : builder.cast(builder.read(x.var.value(), {}), DType::i64);
   return {builder, value};
 }
 
-// What the key gives each element of an array.
+// The random number that the key gives each element of an array.
 Term drawn(Builder& builder, const ScalarFunction& distribution, const Operand& key, const Shape& shape) {
   const Term place(builder, builder.place(broadcast_layout(shape, shape)));
   return Term::apply(distribution, {scalar(builder, key), place});
@@ -95,7 +95,7 @@ Var random_uniform(const Operand& key, const Shape& shape, double low, double hi
   const Var y = Var::computed(DType::f32, shape, values_of({key}), nullptr);
   Builder builder(shape);
   Term u = drawn(builder, pointwise::functions::uniform_by_key, key, shape);
-  // The sum may be rounded up to the end.
+  // The sum may round up to the end.
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   if (low != 0 || high != 1) u = minimum(low + (high - low) * u, std::nextafter(end, -kInfinity));
   return write("random_uniform", u, builder, y);

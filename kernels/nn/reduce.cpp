@@ -26,7 +26,7 @@ using pointwise::Combiner;
 using pointwise::expect_value;
 using pointwise::Layout;
 
-// A shape whose reduced axes have been put last, as an expression's space has them.
+// A shape with its reduced axes moved last, as an expression's space needs them.
 struct Reduction {
   Reduction(const char* op, const Shape& from, const Axes& axes);
 
@@ -34,8 +34,8 @@ struct Reduction {
   Shape space;
   std::size_t reduced = 0;
   Layout read, write;
-  Shape kept, result;      // with axes of size 1, and as it was asked for
-  std::int64_t count = 1;  // of elements that become one
+  Shape kept, result;      // with axes of size 1, and as requested
+  std::int64_t count = 1;  // elements reduced to one
 };
 
 Reduction::Reduction(const char* op, const Shape& from, const Axes& axes) {
@@ -62,7 +62,7 @@ Reduction::Reduction(const char* op, const Shape& from, const Axes& axes) {
               write.strides.begin());
 }
 
-// `divisor`: of a mean.
+// `divisor`: for a mean.
 Var reduce(const char* op, Combiner combiner, const Operand& x, DType computed, DType dtype, const Axes& axes,
            Gradient gradient, std::optional<double> divisor = {}) {
   const Reduction reduction(op, x.var.shape(), axes);
@@ -84,7 +84,7 @@ Var reduce(const char* op, Combiner combiner, const Operand& x, DType computed, 
   return y;
 }
 
-// A value that was reduced, for each element that it comes from.
+// Broadcasts a reduced value to the elements that it comes from.
 Var spread(const Var& reduced, const Shape& shape, const Axes& axes) {
   return broadcast_to(reduced.reshape(Reduction("reduce", shape, axes).kept), shape);
 }
@@ -101,7 +101,7 @@ Var choose(const char* op, Combiner combiner, const Operand& x, const Axes& axes
   if (dtype == DType::boolean) {
     throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: found bool, expected a number; see any and all", op));
   }
-  // Elements that are equal share it.
+  // Equal elements share the gradient.
   const auto gradient = [axes](const Var& y, const Var& dy, const std::vector<Var>& in) {
     const Shape& shape = in.front().shape();
     const Var chosen = cast(equal(in.front(), spread(y, shape, axes)), DType::f32);
@@ -155,7 +155,8 @@ Var product(const Operand& x, const Axes& axes) {
   const detail::CallSite site(x.where);
   expect_value("product", x);
   const DType dtype = dtype_of_sum(x.var.dtype());
-  // That by an element is the product of the others: by a zero it is theirs, if they have none.
+  // The gradient of an element is the product of the others. For a zero it is their product if it is the only zero,
+  // else 0.
   Gradient gradient = [axes](const Var&, const Var& dy, const std::vector<Var>& in) {
     const Shape& shape = in.front().shape();
     const Var is_zero = in.front() == 0;
@@ -180,7 +181,7 @@ Var logsumexp(const Operand& x, const Axes& axes) {
   expect_value("logsumexp", x);
   const Var floats = is_16_bit(x.var.dtype()) ? cast(x.var, DType::f32) : x.var;
   const Var largest = stop_gradient(max(floats, axes));
-  const Var shift = where(is_finite(largest), largest, 0);  // of infinities alone the sum is one, too
+  const Var shift = where(is_finite(largest), largest, 0);  // unshifted, infinities give the right infinity
   return log(sum(exp(floats - spread(shift, x.var.shape(), axes)), axes)) + shift;
 }
 

@@ -6,9 +6,9 @@
 
 namespace giro::nn {
 
-// Which axes a reduction goes over: some, of which a negative one counts from the end, or all. mean(x, {-1}) keeps an
-// axis of size 1 in the place of each, so that x - mean(x, {-1}) broadcasts; Axes({-1}).dropped() does not. Over all
-// axes the result is a scalar.
+// The axes of a reduction: some of them, where a negative one counts from the end, or all. mean(x, {-1}) keeps each
+// reduced axis with size 1, so that x - mean(x, {-1}) broadcasts; Axes({-1}).dropped() removes it. Over all axes the
+// result is a scalar.
 class Axes {
  public:
   Axes() = default;  // all
@@ -29,17 +29,17 @@ class Axes {
   bool all_ = true, kept_ = true;
 };
 
-// Sums are in an order that follows from the shape alone. Those of bf16 and f16 are f32, of integers and booleans i64.
-// Errors: invalid_argument for an axis that is not there or is named twice, dtype_mismatch; invalid_argument for the
-// max, min, argmax or argmin of nothing.
+// The order of sums depends on the shape alone. Sums of bf16 and f16 are f32, sums of integers and booleans i64.
+// Errors: dtype_mismatch; invalid_argument for an axis that does not exist or is named twice, and for the max, min,
+// argmax or argmin of no elements.
 Var sum(const Operand& x, const Axes& axes = {});
-Var mean(const Operand& x, const Axes& axes = {});  // of integers: f32; of nothing: NaN
-// Its gradient by a zero is right; to differentiate that again takes an input without zeros.
+Var mean(const Operand& x, const Axes& axes = {});  // f32 for integers; NaN for no elements
+// The gradient is correct at zeros, too, but second derivatives require inputs without zeros.
 Var product(const Operand& x, const Axes& axes = {});
-// NaN if one element is. Elements that are equal share the gradient.
+// NaN if an element is. Equal elements share the gradient.
 Var max(const Operand& x, const Axes& axes = {});
 Var min(const Operand& x, const Axes& axes = {});
-// The place of the first that is largest, or of the first NaN, along these axes taken as one; i64.
+// The index of the first largest (smallest) element, or of the first NaN, along these axes flattened into one; i64.
 Var argmax(const Operand& x, const Axes& axes = {});
 Var argmin(const Operand& x, const Axes& axes = {});
 Var any(const Operand& x, const Axes& axes = {});  // of booleans
@@ -47,7 +47,7 @@ Var all(const Operand& x, const Axes& axes = {});
 Var logsumexp(const Operand& x, const Axes& axes = {});
 Var variance(const Operand& x, const Axes& axes = {});  // the mean of the squares of x - mean(x)
 
-// Of scalars, one or more.
+// The mean of scalars, one or more.
 Var mean(const std::vector<Var>& scalars, Where where = Where::current());
 
 }  // namespace giro::nn

@@ -41,7 +41,7 @@ Var remat(std::function<Var(const Var&)> f, const Var& x) {
                       inputs.size(), in.size()));
     }
     std::vector<Var> terms(in.size());
-    // A parameter of the function's own has its gradient at once.
+    // A parameter that f itself makes gets its gradient right away.
     const auto done = [&](const Var::Pairs& complete) {
       for (const auto& [input, term] : complete) {
         const auto at = std::ranges::find(in, input.node_, &Var::node_);

@@ -7,18 +7,18 @@
 
 namespace giro::nn {
 
-// f(x), of which only the result is kept: the backward pass computes the rest again (rematerialization). That takes
-// memory for one such part at a time instead of all, and the time of its forward pass once more; the gradients have the
-// same bits.
+// f(x), keeping only the result: the backward pass recomputes the intermediate values (rematerialization). So memory is
+// needed for one such part at a time instead of all, at the cost of one more forward pass of each part. The gradients
+// have the same bits.
 //
 //   h = nn::remat([block, params](const Var& h) { return block(params, h); }, h);
 //
-// backward() calls `f` a second time, and it has to compute the same then. What it captures by reference must live
-// until then, so capture values: Vars, Params and layers are handles. backward() throws Error(invalid_argument) where
-// its result then depends on other parameters or values.
+// backward() calls `f` a second time, and it must compute the same then. Anything captured by reference must live until
+// then, so capture by value: Vars, Params and layers are handles. backward() throws Error(invalid_argument) if the
+// second result depends on other parameters or values.
 Var remat(std::function<Var(const Var&)> f, const Var& x);
 
-// A layer of the same name and parameters that does so.
+// The layer, with the same name and parameters, under remat.
 Layer remat(Layer layer);
 
 }  // namespace giro::nn

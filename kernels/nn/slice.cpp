@@ -24,7 +24,7 @@ using pointwise::broadcast_layout;
 using pointwise::Builder;
 using pointwise::Layout;
 
-constexpr std::size_t kMostTogether = 16;  // parts of one kernel
+constexpr std::size_t kMostTogether = 16;  // parts per kernel
 
 std::size_t checked_axis(const char* op, const Shape& shape, int axis) {
   return pointwise::checked_axes(op, shape, {axis}).front();
@@ -36,7 +36,7 @@ Shape with_size(const Shape& shape, std::size_t axis, std::int64_t size) {
   return Shape(sizes);
 }
 
-// The sizes before an axis as one, that of the axis, and those after it.
+// The shape as three axes: all before an axis joined into one, the axis, and all after it joined into one.
 std::array<std::int64_t, 3> around(const Shape& shape, std::size_t axis) {
   std::array<std::int64_t, 3> sizes{1, shape.begin()[axis], 1};
   for (std::size_t i = 0; i < shape.rank(); ++i) {
@@ -45,7 +45,7 @@ std::array<std::int64_t, 3> around(const Shape& shape, std::size_t axis) {
   return sizes;
 }
 
-// How far along an axis an element lies.
+// An element's index along an axis.
 std::uint16_t place_along(Builder& builder, std::size_t axis) {
   Layout layout;
   layout.strides[axis] = 1;
@@ -61,7 +61,7 @@ std::uint16_t chosen(Builder& builder, std::uint16_t place, std::int64_t end, st
   return builder.apply(pointwise::functions::where, builder.dtype(before), values);
 }
 
-// A read of x whose first element is number `begin` along the axis of a space that is x's in all others.
+// A read of x that starts at index `begin` along an axis of a larger space. The other axes are x's.
 std::uint16_t read_from(Builder& builder, const Var& x, std::size_t axis, std::int64_t begin, std::int64_t size) {
   Layout layout = broadcast_layout(x.shape(), x.shape());
   layout.offset = -begin * layout.strides[axis];
@@ -69,7 +69,7 @@ std::uint16_t read_from(Builder& builder, const Var& x, std::size_t axis, std::i
   return builder.read(x.value(), layout);
 }
 
-// Padding by less than nothing cuts off.
+// Negative padding cuts elements off.
 Var padded(const Var& x, std::size_t axis, std::int64_t before, std::int64_t after, double value) {
   const std::int64_t own = x.shape().begin()[axis], size = before + own + after;
   const Shape shape = with_size(x.shape(), axis, size);
@@ -90,8 +90,8 @@ Var padded(const Var& x, std::size_t axis, std::int64_t before, std::int64_t aft
   return y;
 }
 
-// Parts of one dtype and of fitting shapes, none of them empty. Those of one size are written where they lie in the
-// result, by an expression over the space of one, so that what computes them can do that itself.
+// The parts have one dtype and fitting shapes, and none is empty. Parts of equal size are written to their place in the
+// result by an expression over the space of one part, so that the ops that compute them can write there directly.
 Var joined(const std::vector<Var>& parts, std::size_t axis, std::int64_t size) {
   if (parts.size() == 1) return parts.front();
   if (parts.size() > kMostTogether) {
@@ -153,13 +153,13 @@ Var slice(const Operand& x, const Slice& of) {
   const Shape& from = x.var.shape();
   const std::size_t axis = checked_axis("slice", from, of.axis);
   const std::int64_t size = from.begin()[axis];
-  const std::int64_t step = std::clamp(of.step, -size - 1, size + 1);  // a longer one goes no further
+  const std::int64_t step = std::clamp(of.step, -size - 1, size + 1);  // a longer step has the same effect
   const auto fail = [&](const std::string& found) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("slice: {} along axis {} of {}", found, axis, to_string(from)));
   };
   if (step == 0) fail("step 0");
-  // Forwards all places are from 0 to the size; backwards from the last one down to before the first.
+  // Forwards, places run from 0 to the size; backwards, from the last element down to one before the first.
   const std::int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
   const auto place = [&](const char* what, const std::optional<std::int64_t>& given, std::int64_t otherwise) {
     if (!given) return otherwise;
@@ -297,7 +297,7 @@ std::optional<Var> put_together(std::vector<std::pair<Part, Var>>& parts, const 
   if (parts.empty()) return std::nullopt;
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   const auto [axis, first, step] = parts.front().first;
-  std::int64_t next = 0;  // element: where the last part has ended, or in turns the last one
+  std::int64_t next = 0;  // where the next part must begin
   std::vector<Var> values;
   for (const auto& [part, value] : parts) {
     const std::int64_t own = value.shape().begin()[axis];

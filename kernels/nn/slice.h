@@ -8,13 +8,13 @@
 
 namespace giro::nn {
 
-// Parts of values and what they make together, of any dtype. They are read and written in place by what computes with
-// them: the gates of an LSTM take no copies, neither on the way nor in the gradient.
-// Errors: invalid_argument for an axis, begin or end that is not there; shape_mismatch.
+// Slicing and joining of values of any dtype. Ops that compute with the parts read and write them in place: the gates
+// of an LSTM need no copies, neither in the forward pass nor for the gradient.
+// Errors: invalid_argument for an axis, begin or end out of range; shape_mismatch.
 
-// Elements begin, begin + step, ... up to but without `end` along an axis, as x[begin:end:step] of NumPy: what is left
-// out is the first or last of all, a negative axis, begin or end counts from the back, a negative step goes backwards.
-// Unlike there, none may lie beyond the axis, nor `end` before `begin`.
+// Elements begin, begin + step, ... up to but excluding `end` along an axis, like x[begin:end:step] in NumPy. An
+// omitted begin or end is the respective end of the axis; a negative axis, begin or end counts from the end; a negative
+// step goes backwards. Unlike in NumPy, begin and end must lie within the axis, and `end` must not come before `begin`.
 struct Slice {
   int axis = 0;
   std::optional<std::int64_t> begin = {}, end = {};
@@ -23,16 +23,16 @@ struct Slice {
 //   slice(x, {.axis = 1, .begin = 0, .end = 3})      slice(x, {.axis = -1, .begin = -1})
 Var slice(const Operand& x, const Slice& of);
 
-// Parts of equal size, or of these sizes, which add up to that of the axis.
+// Parts of equal size, or of these sizes, which must add up to the size of the axis.
 std::vector<Var> split(const Operand& x, int parts, int axis = 0);
 std::vector<Var> split(const Operand& x, const std::vector<std::int64_t>& sizes, int axis = 0);
 
-// One after the other along an axis; their shapes are equal but for that. Of different dtypes they become the widest.
+// Joins the parts along an axis; their other axes must be equal. Different dtypes are converted to the widest.
 Var concatenate(const std::vector<Var>& parts, int axis = 0, Where where = Where::current());
-// Along an axis of the result that they do not have, of shapes that are equal.
+// Joins parts of equal shape along a new axis of the result.
 Var stack(const std::vector<Var>& parts, int axis = 0, Where where = Where::current());
 
-// So many elements of a value before the first and after the last along an axis.
+// Adds elements of `value` before the first and after the last element along an axis.
 struct PadOptions {
   int axis = 0;
   std::int64_t before = 0, after = 0;

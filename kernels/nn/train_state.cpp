@@ -29,11 +29,11 @@ std::vector<std::uint8_t> decay_granules(const Collection& params, const optim::
     const auto granules = static_cast<std::size_t>((leaf.value.count() + kGranule - 1) / kGranule);
     decays.insert(decays.end(), granules, mask(below(params, leaf)) ? 1 : 0);
   }
-  decays.resize(static_cast<std::size_t>(params.flat().count() / kGranule));  // of what makes the parts equal: none
+  decays.resize(static_cast<std::size_t>(params.flat().count() / kGranule));  // no decay in the padding
   return decays;
 }
 
-// What has to be the same on all ranks, a line each.
+// What must be the same on all ranks, one item per line.
 std::string description(const optim::UpdateRule& rule, std::uint64_t seed, Precision precision) {
   std::string lines = fmt::format(
       "precision {}\nseed {}\n{}, momentum {}{}\nbeta1 {}, beta2 {}, epsilon {}\nweight_decay {}, max_norm {}\n",
@@ -116,7 +116,7 @@ nn::Params TrainState::differentiable_params() const { return params_in_precisio
 nn::Params TrainState::params_in_precision(const Collection* grads) const {
   const Collection& params = collection("params");
   const DType dtype = compute_dtype(precision_);
-  // All leaves at once, at the places that they have in the flat buffer.
+  // Converts all leaves at once, at their places in the flat buffer.
   std::shared_ptr<const Buffer> storage;
   Tensor copies;
   if (dtype != DType::f32) {
@@ -156,7 +156,7 @@ void TrainState::backward(const nn::Var& loss, const nn::Params& params, std::so
   const bool is_last = part + 1 == parts;
   const std::unique_ptr<GradientReduction> reduction =
       partitioner_ && is_last ? partitioner_->reduce(grads, context()) : nullptr;
-  std::unordered_map<const void*, std::size_t> leaf_of;  // by where the model sees it
+  std::unordered_map<const void*, std::size_t> leaf_of;  // by the address that the model sees
   if (reduction) {
     for (std::size_t i = 0; i < grads.leaves().size(); ++i) {
       leaf_of.emplace(params[below(grads, grads.leaves()[i])].value().raw(), i);

@@ -25,7 +25,7 @@ std::shared_ptr<const Buffer> allocate(const Stream& stream, DType dtype, const 
   return std::make_shared<const Buffer>(stream.allocate(static_cast<std::size_t>(shape.count()) * size_of(dtype)));
 }
 
-// Memory from outside of a recording, which its replays use.
+// Makes a recording keep memory from outside of it, which its replays use.
 void keep(const std::shared_ptr<const void>& memory, const Tensor& value) {
   if (detail::Recording* const recording = detail::Recording::current()) recording->keep(memory, value.raw());
 }
@@ -65,7 +65,7 @@ Var constant(const HostArray& values, const Stream& stream) {
   const auto storage = std::make_shared<const Buffer>(Buffer::allocate(stream.device(), host.bytes()));
   const Tensor value(storage, host.dtype(), host.shape());
   {
-    // What a recording's stream copies it copies at each replay.
+    // A copy on a recording's stream would be repeated at each replay.
     const Stream copies = stream.is_recording() ? Stream(stream.device()) : stream;
     const OutsideRecording outside;
     copies.copy(value.raw(), host.raw(), host.bytes());
@@ -164,7 +164,7 @@ namespace {
 
 bool is_there(const Var& term) { return term.value() || term.shape().count() == 0; }
 
-// Whether a term by a part has as many elements as the part, which the whole has.
+// Whether a term for a part has a shape that fits the part and the whole.
 bool lies_in(const Shape& term, const Part& part, const Shape& whole) {
   if (term.rank() != whole.rank() || part.axis >= whole.rank()) return false;
   for (std::size_t axis = 0; axis < whole.rank(); ++axis) {
@@ -199,10 +199,10 @@ void Var::differentiate(const Var& y, const Var& dy, const Differentiation& how)
     if (how.only.empty() || how.only.contains(y.node_.get())) how.done({{y, dy}});
     return;
   }
-  // Inputs before what is computed from them; an explicit stack, so that depth is no limit.
+  // Inputs come before what is computed from them. An explicit stack, so that depth is not limited.
   std::vector<Var> order;
   std::unordered_set<const Node*> seen{y.node_.get()};
-  std::unordered_map<const Node*, std::size_t> uses;  // of an end, whose terms have not been added yet
+  std::unordered_map<const Node*, std::size_t> uses;  // of an end: terms that have not been added yet
   std::vector<std::pair<Var, std::size_t>> stack{{y, 0}};
   while (!stack.empty()) {
     auto& [var, next] = stack.back();
@@ -222,7 +222,7 @@ void Var::differentiate(const Var& y, const Var& dy, const Differentiation& how)
       stack.emplace_back(input, 0);
     }
   }
-  // What the gradients that are wanted come through.
+  // Nodes that the wanted gradients pass through.
   std::unordered_set<const Node*> leading;
   const auto leads = [&](const Var& var) {
     return var.requires_grad() &&
@@ -269,7 +269,7 @@ void Var::differentiate(const Var& y, const Var& dy, const Differentiation& how)
     }
     if (!complete.empty()) how.done(complete);
     if (how.keep) continue;
-    // What is done lets go of its inputs, so their memory serves the work that follows.
+    // A finished node releases its inputs, so that later work can use their memory.
     node.is_used_up = true;
     node.gradient = nullptr;
     node.inputs.clear();

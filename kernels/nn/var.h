@@ -23,9 +23,9 @@ namespace giro::nn {
 class Var;
 
 struct BackwardOptions {
-  double seed = 1;    // the gradient of the loss by itself,
-  Tensor scale = {};  // times this f32 scalar on the loss's device, if one is given
-  // Called for each parameter that the loss depends on, once its whole gradient has been queued.
+  double seed = 1;    // the gradient of the loss with respect to itself,
+  Tensor scale = {};  // times this f32 scalar on the loss's device, if given
+  // Called for each parameter that the loss depends on, once its gradient has been queued completely.
   std::function<void(const Var& parameter)> on_gradient = {};
 };
 
@@ -37,12 +37,12 @@ struct Part {
   auto operator<=>(const Part&) const = default;
 };
 
-// The gradients of the loss by the inputs of an op: a Var for each, in their order, of its shape and of its dtype or
-// grad_dtype(); Var() for one that wants none. A single Var serves an op of one input.
+// The gradients of the loss with respect to the inputs of an op: one Var per input, in order, with the input's shape
+// and its dtype or grad_dtype(); Var() for an input that requires none. An op with one input may give a single Var.
 class Gradients {
  public:
   Gradients(Var only);
-  // Of an op that looks at a part of its only input: the gradient by that part.
+  // For an op that reads a part of its only input: the gradient with respect to that part.
   Gradients(Var only, const Part& part);
   Gradients(std::vector<Var> terms);
   Gradients(std::initializer_list<Var> terms);
@@ -55,41 +55,41 @@ class Gradients {
   std::optional<Part> part_;
 };
 
-// The gradient of an op as an expression of Vars: given the op's result y, the gradient of the loss by y, and the op's
-// inputs. What it computes may be differentiated again.
+// The gradient of an op as an expression of Vars, given the op's result y, the gradient dy of the loss with respect to
+// y, and the op's inputs. The result may be differentiated again.
 using Gradient = std::function<Gradients(const Var& y, const Var& dy, const std::vector<Var>& in)>;
 
-// A value in a computation that may be differentiated: a handle; copies name the same value. Operations on Vars queue
-// their work on the stream, which runs it, or records it as ops of a program; and they note their gradient if an input
-// wants one. Memory is stream-ordered: it returns to the stream as soon as neither a Var nor the backward pass needs
-// it.
+// A value in a computation that may be differentiated. A handle: copies refer to the same value. Operations on Vars
+// queue their work on the stream, which runs it or records it as ops of a program. They also record their gradient if
+// an input requires one. Memory is stream-ordered: it returns to the stream as soon as neither a Var nor the backward
+// pass needs it.
 class Var {
  public:
-  Var() : Var(Tensor()) {}  // an empty constant: an argument that is not there
-  // A constant. It holds its memory where a Var holds that, as for the value() of another; any other memory must
-  // outlive the work. It runs on no stream until it is combined with a Var that does.
+  Var() : Var(Tensor()) {}  // an empty constant, for an omitted argument
+  // A constant. It keeps its memory alive if the tensor owns it, like the value() of another Var; any other memory must
+  // outlive the work. It has no stream until it is combined with a Var that has one.
   Var(const Tensor& constant);
   // A constant on a stream.
   Var(const Tensor& constant, const Stream& stream);
   // A constant in memory that `owner` keeps alive.
   Var(const Tensor& constant, std::shared_ptr<const void> owner);
-  // A leaf that backward(loss) writes a gradient for, to memory of the same shape: f32, or of the dtype of the value.
-  // The memory of both is held, or must outlive the work, as above.
+  // A leaf. backward(loss) writes its gradient to `grad`, which has the same shape and is f32 or of the value's dtype.
+  // The memory of both is kept alive, or must outlive the work, as above.
   static Var parameter(const Tensor& value, const Tensor& grad, const Stream& stream);
-  // A new value, contents undefined, computed from `inputs` on their stream. `gradient` is kept if one of them wants a
-  // gradient; null says that there is none. Its math is TF32 if an input's is.
+  // A new, uninitialized value, to be computed from `inputs` on their stream. `gradient` is kept if an input requires a
+  // gradient; null means there is none. Its math is TF32 if an input's is.
   // Error(invalid_argument) if no input has a stream, or if two have different ones.
   static Var computed(DType dtype, const Shape& shape, std::vector<Var> inputs, Gradient gradient);
 
-  // The same value under another shape of equal count, sharing its memory. Error(shape_mismatch).
+  // The same value with another shape of equal count, sharing its memory. Error(shape_mismatch).
   Var reshape(const Shape& shape, std::source_location where = std::source_location::current()) const;
 
-  // Where the value lies. Within a recording (a step made by jit) nothing has been computed yet: data() of this tensor
-  // is an Error there. Work of one's own on it goes into nn::call, or onto the stream (runtime/native_stream.h).
-  // A recording keeps the memory that it is asked for.
+  // The tensor that holds the value. In a recording (a step made by jit) nothing has been computed yet: data() of this
+  // tensor is an Error there. Custom work on it goes into nn::call, or onto the stream (runtime/native_stream.h). A
+  // recording keeps the memory alive if value() is called in it.
   const Tensor& value() const;
-  // The elements as T, of a value in host memory. Errors: those of Tensor::data; device_mismatch for a value on a GPU,
-  // which to_host(value(), stream()) brings over.
+  // The elements as T, for a value in host memory. Errors: those of Tensor::data; device_mismatch for a value on a GPU,
+  // which to_host(value(), stream()) copies to the host.
   template <class T>
   T* data() const {
     check_on_host();
@@ -97,17 +97,17 @@ class Var {
   }
   const Shape& shape() const { return node_->value.shape(); }
   DType dtype() const { return node_->value.dtype(); }
-  // How products with it may be computed, and with what is computed from it.
+  // How products with this value, and with values computed from it, may be computed.
   Math math() const { return node_->math; }
   void set_math(Math math) const { node_->math = math; }
   bool requires_grad() const { return node_->requires_grad; }
-  // Error(invalid_argument) for a constant without one.
+  // Error(invalid_argument) for a constant without a stream.
   const Stream& stream() const;
-  // A constant without a stream on this one; a value that has one is itself.
+  // Puts a constant that has no stream on this one. Returns a value that has one unchanged.
   Var on(const Stream& stream) const;
-  // The dtype of its gradient: its own, or f32 of a 16-bit parameter with an f32 gradient.
+  // The dtype of its gradient: its own, or f32 for a 16-bit parameter with an f32 gradient.
   DType grad_dtype() const { return node_->grad_dtype; }
-  // Of a parameter: whether a backward has written its gradient.
+  // For a parameter: whether a backward pass has written its gradient.
   bool has_grad() const { return node_->has_grad; }
   bool has_stream() const { return node_->stream.has_value(); }
 
@@ -122,19 +122,19 @@ class Var {
   void check_on_host() const;
   struct Differentiation;
   using Pairs = std::vector<std::pair<Var, Var>>;
-  // Differentiates from `y`, given the gradient of the loss by it.
+  // Differentiates from `y`, given dy, the gradient of the loss with respect to y.
   static void differentiate(const Var& y, const Var& dy, const Differentiation& how);
   void set_gradient(const Var& dx) const;
   void expect_not_used_up() const;
   static std::uint64_t next_number() noexcept;
-  // The values numbered below `since` that a gradient of `y` first comes to.
+  // The values numbered below `since` that the backward pass from `y` reaches first.
   static std::vector<Var> made_before(std::uint64_t since, const Var& y);
   std::shared_ptr<Node> node_;
 
   struct Node {
-    const std::uint64_t number = next_number();  // greater than that of all that was made before
+    const std::uint64_t number = next_number();  // greater than all earlier ones
     Tensor value;
-    std::shared_ptr<const void> storage;  // of value, shared by its views; null where others own it
+    std::shared_ptr<const void> storage;  // of value, shared by its views; null if not owned
     std::optional<Stream> stream;
     Math math = Math::f32;
     bool requires_grad = false;
@@ -155,31 +155,32 @@ inline Gradients::Gradients(std::vector<Var> terms) : terms_(std::move(terms)) {
 inline Gradients::Gradients(std::initializer_list<Var> terms) : terms_(terms) {}
 
 struct Var::Differentiation {
-  std::uint64_t made_before = 0;              // ends at values numbered below it, as well as at parameters
-  std::unordered_set<const Node*> only = {};  // the values whose gradients are wanted; empty: of all ends
-  // Called with each of them and its gradient once all terms of that have been queued and added; with those that one
-  // op completes together.
+  std::uint64_t made_before = 0;              // ends at values numbered below it, and at parameters
+  std::unordered_set<const Node*> only = {};  // computes gradients only of these; empty: of all ends
+  // Called with values and their gradients once all terms of these have been queued and added. One call gets all that
+  // one op completes.
   std::function<void(const Pairs&)> done = {};
-  // The computation can be differentiated again, and so can the gradients; else it is used up.
+  // If true, the computation and the gradients can be differentiated again; if false, the computation is used up.
   bool keep = false;
 };
 
-// The same value as a constant: no gradient goes through it.
+// The same value as a constant: no gradient flows through it.
 Var stop_gradient(const Var& x);
 
-// The values as a constant in memory of its own, on the stream's device: a table or class weights in a step, say.
-// Within a recording the values of now go into every replay. Errors: device, out_of_memory.
+// The values as a constant in its own memory on the stream's device, such as a table or class weights in a step. In a
+// recording, every replay uses the values at the time of the recording. Errors: device, out_of_memory.
 Var constant(const HostArray& values, const Stream& stream);
 
-// Queues the gradient of options.seed times `loss`, an f32 scalar, into every parameter it depends on; the computation
-// is used up.
-// Errors: shape_mismatch, dtype_mismatch; invalid_argument if it depends on no parameter, or on a value that an
-// earlier backward has used up.
+// Queues the gradient of options.seed times `loss`, an f32 scalar, into every parameter that it depends on. The
+// computation is used up.
+// Errors: shape_mismatch, dtype_mismatch; invalid_argument if it depends on no parameter, or on a value that an earlier
+// backward has used up.
 void backward(const Var& loss, const BackwardOptions& options = {});
 
-// The gradient of `y`, f32 scalar, by each of `xs`, as Vars that can be differentiated in turn, as in a gradient
-// penalty. The computation stays as it is. Of a value that y does not depend on it is 0.
-// Errors: as of backward; invalid_argument for one of xs that wants no gradient.
+// The gradient of `y`, an f32 scalar, with respect to each of `xs`. The results are Vars that can be differentiated
+// again, as in a gradient penalty. The computation is not used up. The gradient is 0 for a value that y does not depend
+// on.
+// Errors: those of backward; invalid_argument for an x that requires no gradient.
 std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs);
 
 }  // namespace giro::nn

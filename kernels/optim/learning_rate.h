@@ -10,8 +10,8 @@ class Term;
 
 namespace giro::optim {
 
-// A learning rate as a function of the step, evaluated on the device. A plain value: a recorded graph holds it, and
-// the host never tells the device what the rate is. Converts from a number: adamw(1e-3).
+// A learning rate as a function of the step, evaluated on the device. A plain value: a recorded graph holds it, and the
+// host never sends the rate to the device. Converts from a number: adamw(1e-3).
 class LearningRate {
  public:
   static constexpr int kMaxPieces = 8;
@@ -20,7 +20,7 @@ class LearningRate {
 
   // The rate of a step, counted from 0.
   float operator()(std::int64_t step) const;
-  // The same on the device, of a step that is an i64.
+  // The same on the device. The step is an i64.
   pointwise::Term operator()(const pointwise::Term& step) const;
 
  private:

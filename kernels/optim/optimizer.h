@@ -43,7 +43,7 @@ struct AdamWOptions {
 // Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
 Optimizer adamw(const LearningRate& learning_rate, const AdamWOptions& options = {});
 
-// `optimizer` on gradients scaled down to a global L2 norm of at most max_norm; decided on the device.
+// `optimizer` with gradients scaled down to a global L2 norm of at most max_norm, on the device.
 Optimizer clip_by_global_norm(double max_norm, Optimizer optimizer);
 
 // Errors of all: invalid_argument for a number out of its range (momentum, b1, b2 in [0, 1); eps, max_norm > 0;

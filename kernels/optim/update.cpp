@@ -20,7 +20,7 @@ using pointwise::Expression;
 using pointwise::Layout;
 using pointwise::Term;
 
-// Leaves on the device, and what follows from them alone, are the same for all elements.
+// Scalar leaves on the device, and values that depend on them alone, are the same for all elements.
 class Update {
  public:
   Update(const UpdateRule& rule, const UpdateTensors& tensors)
@@ -44,16 +44,16 @@ class Update {
   Layout flat() const { return pointwise::broadcast_layout(space_, space_); }
   Term elements(const Tensor& buffer) { return {code_, code_.read(buffer, flat())}; }
 
-  // What an element becomes, unless gradients that are not finite make the update be skipped.
+  // Writes `after`, or `before` if gradients that are not finite cause the update to be skipped.
   void write(const Tensor& buffer, const Term& before, const Term& after) {
     const Term kept = t_.loss_scale ? where(is_finite(scalar(t_.squared_norm)), after, before) : after;
     kept.write(buffer, flat());
   }
 
-  // The factor of the gradients: of clipping, and what takes the loss scale out again.
+  // The factor on the gradients, from clipping and from undoing the loss scale.
   std::optional<Term> gradient_scale() {
     std::optional<Term> scale;
-    if (t_.loss_scale) scale = 1 / scalar(t_.loss_scale);  // of a power of two, so it rounds nothing
+    if (t_.loss_scale) scale = 1 / scalar(t_.loss_scale);  // a power of two, so nothing is rounded
     if (rule_.max_norm > 0) {
       const Term norm = scale ? sqrt(scalar(t_.squared_norm)) * *scale : sqrt(scalar(t_.squared_norm));
       // A NaN norm scales by NaN: clipping must not hide it.
@@ -63,7 +63,7 @@ class Update {
     return scale;
   }
 
-  // 1 - beta^t, without what a difference of two numbers near 1 would lose.
+  // 1 - beta^t, without cancellation.
   static Term correction(double beta, const Term& t) { return -expm1(t * std::log(beta)); }
 
   void write_elements(const Term& t, const Term& rate) {

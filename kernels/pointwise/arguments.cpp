@@ -10,7 +10,7 @@
 namespace giro::pointwise {
 namespace {
 
-// How many values a dtype tells apart, as far as promotion goes.
+// The order of dtypes in promotion.
 int width(DType dtype) {
   switch (dtype) {
     case DType::boolean:

@@ -9,20 +9,20 @@
 
 namespace giro::pointwise {
 
-// Error(invalid_argument) for a number, where an op needs a value.
+// Error(invalid_argument) for a number, if an op needs a value.
 void expect_value(const char* op, const nn::Operand& x);
 
-// Error(invalid_argument) for one that an integer dtype would wrap.
+// Error(invalid_argument) for a number that an integer dtype would wrap.
 void expect_fits(const char* op, double number, DType dtype);
 
 // Error(shape_mismatch) for a shape that does not broadcast to another.
 void expect_broadcasts(const char* op, const Shape& from, const Shape& to);
 
-// What two dtypes become together.
+// The dtype that values of two dtypes are converted to when combined.
 DType promoted(DType a, DType b);
 
-// The axes, counted from the front; a negative one is given from the end. Error(invalid_argument) for one that is not
-// there or is named twice.
+// The axes, counted from the front; negative ones count from the end. Error(invalid_argument) for an axis that does not
+// exist or is named twice.
 std::vector<std::size_t> checked_axes(const char* op, const Shape& shape, const std::vector<int>& axes);
 
 }  // namespace giro::pointwise

@@ -6,10 +6,10 @@
 
 #include "kernels/pointwise/instruction_sets.h"
 
-// Arithmetic that every dtype has: of integers it wraps, and to divide by zero gives zero.
+// Arithmetic for every dtype. Integers wrap, and an integer divided by zero gives zero.
 namespace giro::pointwise::math {
 
-// What integers are computed in, so that nothing overflows undefined.
+// The type that integers are computed in, so that overflow is defined.
 template <class T>
 using Wrapping = std::make_unsigned_t<std::common_type_t<T, int>>;
 
@@ -49,7 +49,7 @@ GIRO_LOOP_INLINE T negative(T a) {
   }
 }
 
-// Of integers: rounded toward zero.
+// Integers are rounded toward zero.
 template <class T>
 GIRO_LOOP_INLINE T quotient(T a, T b) {
   if constexpr (std::floating_point<T>) {
@@ -62,7 +62,7 @@ GIRO_LOOP_INLINE T quotient(T a, T b) {
   }
 }
 
-// With the sign of a. Of numbers see fmod.
+// Has the sign of a. For floating numbers see fmod.
 template <class T>
   requires std::integral<T>
 GIRO_LOOP_INLINE T remainder(T a, T b) {
@@ -72,7 +72,7 @@ GIRO_LOOP_INLINE T remainder(T a, T b) {
   return b == T(0) ? T(0) : static_cast<T>(a % b);
 }
 
-// NaN if one of them is; the first where they are equal.
+// NaN if either is; a if they are equal.
 template <class T>
 GIRO_LOOP_INLINE T maximum(T a, T b) {
   if constexpr (std::floating_point<T>) {
@@ -91,7 +91,7 @@ GIRO_LOOP_INLINE T minimum(T a, T b) {
   }
 }
 
-// 1, 0 or -1; zeros and NaN stay what they are.
+// 1, 0 or -1; zeros and NaN are returned as they are.
 template <class T>
 GIRO_LOOP_INLINE T sign(T a) {
   return a > T(0) ? T(1) : a < T(0) ? static_cast<T>(-1) : a;

@@ -20,7 +20,7 @@ bool may_write_over(const Expression& expression, const Tensor& write, const Ten
   };
   const Access* to = nullptr;
   for (const Expression::Write& each : expression.writes) {
-    // What is copied from there to another place may be copied last.
+    // A write that copies `read` elsewhere may run last, after `read` was overwritten.
     const Instruction& value = expression.code[each.value];
     if (value.kind == Instruction::Kind::read && is_of(read)(expression.reads[value.index])) return false;
     if (!is_of(write)(each.to)) continue;
@@ -100,7 +100,7 @@ void Builder::write(std::uint16_t value, const Tensor& memory, const Layout& lay
 
 namespace {
 
-// Functions of elements, of rows, and the steps of reductions.
+// Counts functions of elements, functions of rows, and the steps of reductions.
 double operations(const Expression& expression) {
   double rows = 1, elements = static_cast<double>(expression.space.count());
   for (std::size_t i = 0; i + expression.reduced < expression.space.rank(); ++i) {
@@ -131,7 +131,7 @@ double operations(const Expression& expression) {
   return sum;
 }
 
-// Of the elements that are there.
+// Counts only the elements within bounds.
 std::int64_t bytes_of(const Access& access, const Shape& space) {
   auto bytes = static_cast<std::int64_t>(size_of(access.memory.dtype()));
   for (std::size_t i = 0; i < space.rank(); ++i) {
@@ -144,7 +144,7 @@ std::int64_t bytes_of(const Access& access, const Shape& space) {
 }  // namespace
 
 Program::Node node_of(std::string name, const Expression& expression) {
-  // A value counts once, however many parts of it are touched, and these no more than there is of it.
+  // An array counts once, even if several parts of it are accessed, and with no more bytes than it has.
   std::vector<Tensor> reads, writes;
   std::int64_t bytes = 0;
   const auto add = [&](std::vector<Tensor>& to, const auto& accesses, const auto& access_of) {

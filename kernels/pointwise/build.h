@@ -13,11 +13,11 @@
 
 namespace giro::pointwise {
 
-// The layout of a whole array that is broadcast to a shape, whose last axes are its own. Its sizes are those of the
-// shape or 1.
+// The layout of a whole array that is broadcast to a shape. Its axes are the shape's last ones; their sizes are the
+// shape's or 1.
 Layout broadcast_layout(const Shape& array, const Shape& to);
 
-// Instructions, one after the other.
+// Builds an expression, one instruction after the other.
 class Builder {
  public:
   explicit Builder(const Shape& space, std::size_t reduced = 0);
@@ -25,12 +25,12 @@ class Builder {
   std::uint16_t read(const Tensor& memory, const Layout& layout);
   // The number that the layout gives each element, as i64.
   std::uint16_t place(const Layout& layout);
-  // Of an integer dtype `integer`, or what the number is.
+  // `integer` for an integer dtype, else `number`.
   std::uint16_t constant(DType dtype, double number, std::int64_t integer);
   std::uint16_t constant(DType dtype, double number) {
     return constant(dtype, number, is_floating(dtype) ? 0 : static_cast<std::int64_t>(number));
   }
-  // The value itself if it is of that dtype.
+  // The value itself if it already has that dtype.
   std::uint16_t cast(std::uint16_t value, DType dtype);
   std::uint16_t apply(const ScalarFunction& function, DType result, std::span<const std::uint16_t> operands);
   std::uint16_t reduce(Combiner combiner, DType result, std::uint16_t value);
@@ -49,10 +49,10 @@ class Builder {
 
 namespace giro::nn {
 
-// A function of the table, or of a program's own, of values that are broadcast and converted to one dtype.
+// Applies a function of the table, or a program's own, to values that are broadcast and converted to one dtype.
 Var apply(const pointwise::ScalarFunction& function, const std::vector<Operand>& operands);
 
-// A copy of x's elements, found by a layout in its memory.
+// A copy of x's elements, selected by a layout in its memory.
 Var view(const char* name, const Var& x, const Shape& shape, const pointwise::Layout& layout, Gradient gradient);
 
 }  // namespace giro::nn

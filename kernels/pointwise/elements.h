@@ -11,7 +11,7 @@ namespace giro::pointwise {
 // An expression that writes one whole array, from arrays that are broadcast to its space.
 class Elements {
  public:
-  // One axis is enough where nothing is broadcast along another.
+  // One axis is enough if nothing is broadcast along another.
   Elements(const char* op, const Tensor& out) : Elements(op, out, {out.count()}) {}
   Elements(const char* op, const Tensor& out, const Shape& space) : op_(op), out_(out), space_(space), code_(space) {}
 
@@ -23,7 +23,7 @@ class Elements {
   std::uint16_t apply(const ScalarFunction& function, std::uint16_t a, std::uint16_t b) {
     return code_.apply(function, code_.dtype(a), std::array{a, b});
   }
-  // Converts the value to the array's dtype. The last call.
+  // Converts the value to the array's dtype. Must be the last call.
   void write(std::uint16_t value, const Stream& stream) {
     code_.write(cast(value, out_.dtype()), out_, broadcast_layout(space_, space_));
     queue(op_, std::move(code_).take(), stream);

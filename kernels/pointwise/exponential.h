@@ -1,6 +1,6 @@
-// e^x and tanh x, without an include guard, as GIRO_FORMULA: of a float for math.h, and of several vectors of floats at
-// once for chain_loop.h. Besides operators such an F has fma, of one rounding on every machine, at_most, at_least, abs,
-// times_two_to, half_of_four_to and with_sign_of.
+// e^x and tanh x as GIRO_FORMULA, without an include guard. math.h uses them for one float, chain_loop.h for several
+// vectors of floats at once. In addition to operators, F has fma (with a single rounding on every machine), at_most,
+// at_least, abs, times_two_to, half_of_four_to and with_sign_of.
 
 constexpr float kRounds = 12582912.0f;  // 1.5 * 2^23: adding it leaves no bits for a fraction
 
@@ -28,8 +28,8 @@ GIRO_FORMULA F exp(F x) {
   return times_two_to(fma(fma(e.p, e.r, 1.0f), e.r, 1.0f), e.shifted);
 }
 
-// |x| = n ln 2 + r, n = 0 up to 0.637, with t = tanh r and f = 4^n / 2: where n is 0 it is t, and elsewhere
-// 1 - (1 - t) / ((f + 1/2) + (f - 1/2) t).
+// |x| = n ln 2 + r, n = 0 up to 0.637, t = tanh r and f = 4^n / 2. The result for |x| is t if n is 0, else 1 - (1 - t)
+// / ((f + 1/2) + (f - 1/2) t).
 template <class F>
 GIRO_FORMULA F tanh(F x) {
   constexpr float kShift = kRounds + 63.0f;

@@ -16,10 +16,11 @@
 
 namespace giro::pointwise {
 
-// How an array lies in memory along the axes of an expression's space: element (i0, i1, ...) is number
-// offset + i0 strides[0] + i1 strides[1] + ... of it. A stride of 0 is a broadcast, a negative one a flip.
+// The layout of an array in memory along the axes of an expression's space: element (i0, i1, ...) of the space is
+// number offset + i0 strides[0] + i1 strides[1] + ... of the array. A stride of 0 is a broadcast, a negative one a
+// flip.
 struct Layout {
-  // Along an axis, of a read: elements [begin, end) are there.
+  // For a read: only elements [begin, end) along an axis exist.
   struct Bounds {
     std::int64_t begin = 0, end = std::numeric_limits<std::int64_t>::max();
 
@@ -29,7 +30,7 @@ struct Layout {
 
   std::int64_t offset = 0;
   std::array<std::int64_t, Shape::kMaxRank> strides{};
-  // Where an element is not there along some axis, it is 0 and its memory is not touched.
+  // An element outside the bounds of any axis is 0, and its memory is not accessed.
   std::array<Bounds, Shape::kMaxRank> bounds{};
 
   bool operator==(const Layout&) const = default;
@@ -44,13 +45,12 @@ struct Access {
   }
 };
 
-// What a reduction makes of the elements along the reduced axes. Sums and products are of numbers; sum of boolean
-// counts. max and min give NaN if one element is; argmax and argmin the place of the first that is largest, or of the
-// first NaN, counted along the reduced axes, as i64.
+// How a reduction combines the elements along the reduced axes. Sums and products take numbers; the sum of booleans
+// counts. max and min give NaN if any element is NaN. argmax and argmin give the index of the first largest or smallest
+// element, or of the first NaN, counted along the reduced axes, as i64.
 enum class Combiner : std::uint8_t { sum, product, max, min, any, all, argmax, argmin };
 
-// A value of an expression: one for each element of its space, or, where it does not depend on the reduced axes, one
-// for each row.
+// A value of an expression: one per element of its space or, if it does not depend on the reduced axes, one per row.
 struct Instruction {
   enum class Kind : std::uint8_t {
     read,      // reads[index]
@@ -62,34 +62,33 @@ struct Instruction {
   };
 
   Kind kind = Kind::read;
-  // Of the value. One of bf16 or f16 is held in f32, rounded to its dtype.
+  // Of the value. bf16 and f16 values are held in f32, rounded to their dtype.
   DType dtype = DType::f32;
   Combiner combiner = Combiner::sum;
   std::array<std::uint16_t, 3> operands{};  // instructions before this one
   std::uint16_t index = 0;
   const ScalarFunction* function = nullptr;
   double number = 0;         // of a constant of a floating dtype
-  std::int64_t integer = 0;  // of one of another
+  std::int64_t integer = 0;  // of a constant of another dtype
   bool operator==(const Instruction&) const = default;
 };
 
-// How many operands it has.
 inline std::size_t operand_count(const Instruction& instruction) {
   if (instruction.kind == Instruction::Kind::apply) return static_cast<std::size_t>(instruction.function->inputs);
   return instruction.kind == Instruction::Kind::cast || instruction.kind == Instruction::Kind::reduce ? 1 : 0;
 }
 
-// Computes several arrays from others in one pass: each element of the space runs through the instructions. The last
-// `reduced` axes of the space are those that reductions run over; the others together number its rows.
+// Computes several arrays from others in one pass: each element of the space runs through the instructions. Reductions
+// run over the last `reduced` axes of the space; the other axes number its rows.
 //
-// Several writes may be of parts of one array that have no element in common. An output may take the memory of an input
-// that is read there and nowhere else: elements are written in the order of the space after all reads of that element.
-// So fused, unfused and in any number of threads the results are the same to the bit: each value is rounded to its
-// dtype, sums and products go in an order that follows from the space alone.
+// Several writes may go to disjoint parts of one array. An output may take the memory of an input if each element is
+// read only where it is written: elements are written in the order of the space, after all reads of that element. Each
+// value is rounded to its dtype, and the order of sums and products depends on the space alone. So results have the
+// same bits, fused or not, with any number of threads.
 struct Expression {
   struct Write {
     Access to;
-    std::uint16_t value;  // an instruction; of a row: strides along the reduced axes are 0
+    std::uint16_t value;  // an instruction; if per row, strides along the reduced axes are 0
     bool operator==(const Write&) const = default;
   };
 

@@ -5,7 +5,7 @@
 
 namespace giro::nn {
 
-// Of gradients alone, and of kernels/nn/random.cpp.
+// Only for gradients and for kernels/nn/random.cpp.
 Var key_by_key(const Operand& key, const Operand& i);
 Var uniform_by_key(const Operand& key, const Operand& i);
 Var normal_by_key(const Operand& key, const Operand& i);
@@ -18,7 +18,7 @@ Var share_of(const Operand& a, const Operand& y, const Operand& other);
 
 namespace {
 
-// b a^(b - 1), and 0 for any a where b is 0.
+// b a^(b - 1), or 0 if b is 0.
 Var slope_of_power(const Operand& a, const Operand& b) {
   if (!b.is_number) return where(b == 0, 0, b * power(a, b - 1));
   return b.number == 0 ? sign(a) * 0 : b.number * power(a, b.number - 1);

@@ -1,6 +1,6 @@
-// The table of scalar functions: each line is one (scalar_function.h). Without an include guard: functions.cpp defines
-// them from it, table.h declares them. Nothing but this line and a declaration in kernels/nn/elementwise.h makes
-// another op.
+// The table of scalar functions, one per line (scalar_function.h). Without an include guard: functions.cpp defines the
+// functions from it, table.h declares them. A new op needs only a line here and a declaration in
+// kernels/nn/elementwise.h.
 
 GIRO_SCALAR_FUNCTION(add, 2, plus(a, b), {.takes = Takes::numbers, .gradients = {GIRO_GRADIENT(dy), GIRO_GRADIENT(dy)}})
 GIRO_SCALAR_FUNCTION(subtract, 2, minus(a, b),
@@ -38,8 +38,8 @@ GIRO_SCALAR_FUNCTION(tanh_slope, 1, T(1) - a * a, {.gradients = {GIRO_GRADIENT(d
 GIRO_SCALAR_FUNCTION(sigmoid, 1, T(1) / (T(1) + exp(-a)), {.gradients = {GIRO_GRADIENT(dy * sigmoid_slope(y))}})
 GIRO_SCALAR_FUNCTION(sigmoid_slope, 1, a*(T(1) - a), {.gradients = {GIRO_GRADIENT(dy * (1 - 2 * a))}})
 GIRO_SCALAR_FUNCTION(erf, 1, erf(a), {.gradients = {GIRO_GRADIENT(dy * 1.1283791670955126 * exp(-square(a)))}})
-// Not a > 0 ? a : 0, which would turn a NaN into a zero; and in the gradient no product, which would turn an infinite
-// dy into a NaN where the unit is closed.
+// Not a > 0 ? a : 0, which would turn a NaN into a zero. In the gradient no product, which would turn an infinite dy
+// into a NaN where a <= 0.
 GIRO_SCALAR_FUNCTION(relu, 1, a < T(0) ? T(0) : a,
                      {.gradients = {GIRO_GRADIENT(where(y > 0, dy, 0))}, .domain = {{{0.25, 4}}}, .is_exact = true})
 GIRO_SCALAR_FUNCTION(softplus, 1, (a > T(0) ? a : T(0)) + log1p(exp(-abs(a))),
@@ -47,7 +47,7 @@ GIRO_SCALAR_FUNCTION(softplus, 1, (a > T(0) ? a : T(0)) + log1p(exp(-abs(a))),
 GIRO_SCALAR_FUNCTION(silu, 1, a / (T(1) + exp(-a)), {.gradients = {GIRO_GRADIENT(dy * silu_slope(a))}})
 GIRO_SCALAR_FUNCTION(silu_slope, 1, (T(1) + a * (T(1) - T(1) / (T(1) + exp(-a)))) / (T(1) + exp(-a)),
                      {.gradients = {GIRO_GRADIENT(dy * sigmoid_slope(sigmoid(a)) * (2 + a * (1 - 2 * sigmoid(a))))}})
-// By tanh, as in "Gaussian error linear units (GELUs)", Hendrycks and Gimpel, 2016; and as it is defined.
+// The tanh approximation of "Gaussian error linear units (GELUs)", Hendrycks and Gimpel, 2016; gelu_erf is exact.
 GIRO_SCALAR_FUNCTION(gelu, 1, T(0.5) * a * (T(1) + tanh(T(0.7978845608028654) * (a + T(0.044715) * a * a * a))),
                      {.gradients = {GIRO_GRADIENT(dy * gelu_slope(a))}})
 GIRO_SCALAR_FUNCTION(gelu_slope, 1,
@@ -73,7 +73,8 @@ GIRO_SCALAR_FUNCTION(minimum, 2, minimum(a, b),
                       .gradients = {GIRO_GRADIENT(dy * share_of(a, y, b)), GIRO_GRADIENT(dy* share_of(b, y, a))},
                       .domain = {{{-4, -0.5}, {0.5, 4}}},
                       .is_exact = true})
-// Of what is chosen between a and c, y: how much of a slope is a's. Half where both are chosen, and NaN's share is 1.
+// The share of the gradient that a gets, where b was chosen between a and c. It is 1/2 if both equal b, and 1 for a
+// NaN.
 GIRO_SCALAR_FUNCTION(share_of, 3, a == b ? (a == c ? T(0.5) : T(1)) : T(a != a ? 1 : 0),
                      {.takes = Takes::floating, .domain = {{{-4, -1}, {1, 4}, {5, 6}}}, .is_exact = true})
 GIRO_SCALAR_FUNCTION(equal, 2, a == b, {.takes = Takes::any, .gives = Gives::boolean, .is_exact = true})
@@ -87,7 +88,7 @@ GIRO_SCALAR_FUNCTION(is_nan, 1, a != a, {.gives = Gives::boolean, .is_exact = tr
 GIRO_SCALAR_FUNCTION(logical_and, 2, a&& b, {.takes = Takes::boolean, .gives = Gives::boolean, .is_exact = true})
 GIRO_SCALAR_FUNCTION(logical_or, 2, a || b, {.takes = Takes::boolean, .gives = Gives::boolean, .is_exact = true})
 GIRO_SCALAR_FUNCTION(logical_not, 1, !a, {.takes = Takes::boolean, .gives = Gives::boolean, .is_exact = true})
-// Of random numbers: of a key and the number of an element (random.h).
+// Random numbers, from a key and the index of an element (random.h).
 GIRO_SCALAR_FUNCTION(key_by_key, 2, key_by_key(a, b), {.takes = Takes::i64, .is_exact = true})
 GIRO_SCALAR_FUNCTION(uniform_by_key, 2, uniform_by_key(a, b),
                      {.takes = Takes::i64, .gives = Gives::f32, .is_exact = true})

@@ -19,16 +19,16 @@ namespace {
 
 using Kind = Instruction::Kind;
 constexpr std::size_t kMostInstructions = 192, kMostReads = 24;
-constexpr std::size_t kMostReductions = 16;  // for which a block has shared memory
+constexpr std::size_t kMostReductions = 16;  // a block has shared memory for these
 
 bool same_memory(const Tensor& a, const Tensor& b) { return a.raw() == b.raw() && a.dtype() == b.dtype(); }
 
-// Whether two parts of one array, of the same strides along the axes of a space, have no element in common: whether
-// no difference of coordinates leads from one to the other.
+// Whether two parts of one array, with the same strides along the axes of a space, have no element in common: no
+// difference of coordinates leads from one to the other.
 bool lie_apart(const Access& one, const Access& other, const Shape& space) {
   const Layout &a = one.layout, &b = other.layout;
   if (!same_memory(one.memory, other.memory) || a.strides != b.strides) return false;
-  std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // of each axis: how far one goes, and how many there are
+  std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // per axis: the length of a step, and how many
   for (std::size_t axis = 0; axis < space.rank(); ++axis) {
     steps.emplace_back(std::abs(a.strides[axis]), space.begin()[axis] - 1);
   }
@@ -36,7 +36,7 @@ bool lie_apart(const Access& one, const Access& other, const Shape& space) {
   const auto is_reached = [&](const auto& self, std::int64_t distance, std::size_t axis) -> bool {
     if (axis == steps.size() || steps[axis].first == 0) return distance == 0;
     const auto [step, most] = steps[axis];
-    std::int64_t reach = 0;  // of the axes that follow
+    std::int64_t reach = 0;  // of the following axes
     for (std::size_t next = axis + 1; next < steps.size(); ++next) reach += steps[next].first * steps[next].second;
     const std::int64_t first = std::max(-most, (distance - reach) / step - 1);
     const std::int64_t last = std::min(most, (distance + reach) / step + 1);
@@ -48,7 +48,7 @@ bool lie_apart(const Access& one, const Access& other, const Shape& space) {
   return !is_reached(is_reached, b.offset - a.offset, 0);
 }
 
-// Appends an expression to the instructions of another of the same space; reads are shared.
+// Joins expressions over a common space into one; reads are shared.
 class Joined {
  public:
   Joined(const std::vector<Axis>& axes) : axes_(axes) {
@@ -57,7 +57,7 @@ class Joined {
     result_.space = Shape(sizes);
   }
 
-  // False if a value of the expression would have to be read from memory that was written before in another order.
+  // False if the expression would read memory that was written before in another order.
   bool add(const Expression& expression, int Axis::*of) {
     const std::size_t written = result_.writes.size();
     std::vector<std::uint16_t> numbers;
@@ -112,7 +112,7 @@ class Joined {
                  .index = static_cast<std::uint16_t>(result_.reads.size() - 1)});
   }
 
-  // Or the number of an instruction that is the same.
+  // Returns the number of an equal instruction if there is one.
   std::uint16_t push(const Instruction& given) {
     if (const auto same = unchanged(given)) return *same;
     const Instruction instruction = folded(given);
@@ -133,7 +133,7 @@ class Joined {
 
   bool is_constant(std::uint16_t value) const { return result_.code[value].kind == Kind::constant; }
 
-  // The operand that a product with 1 leaves as it is.
+  // For a product with 1, the other operand.
   std::optional<std::uint16_t> unchanged(const Instruction& instruction) const {
     if (instruction.kind != Kind::apply || instruction.function != &functions::multiply) return std::nullopt;
     for (std::size_t k : {0, 1}) {
@@ -144,7 +144,7 @@ class Joined {
     return std::nullopt;
   }
 
-  // Products and quotients of two constants of f32, which are the same wherever they are computed.
+  // Folds products and quotients of two f32 constants, which have the same bits wherever they are computed.
   Instruction folded(const Instruction& instruction) const {
     const bool divides = instruction.function == &functions::divide;
     if (instruction.kind != Kind::apply || (instruction.function != &functions::multiply && !divides) ||
@@ -161,7 +161,7 @@ class Joined {
   Expression result_;
 };
 
-// Whether an element is written where another has yet to be read.
+// Whether no element is overwritten that is still to be read, and no two writes overlap.
 bool is_safe(const Expression& expression) {
   const bool in_passes = reduces(expression);
   for (std::size_t i = 0; i < expression.writes.size(); ++i) {
@@ -181,8 +181,8 @@ bool is_safe(const Expression& expression) {
   return true;
 }
 
-// Whether one of the two computes its values again along an axis that it does not have. A row's values are computed
-// once, whatever there is along the reduced axes.
+// Whether one of the two expressions recomputes its values along an axis that it does not have. Values of rows are
+// computed once, independent of the reduced axes.
 bool is_repeated(const std::vector<Axis>& axes, int Axis::*of) {
   const bool is_of_rows =
       std::none_of(axes.begin(), axes.end(), [&](const Axis& axis) { return axis.is_reduced && axis.*of >= 0; });
@@ -201,7 +201,7 @@ std::optional<Fused> joined(const Expression& producer, const Expression& consum
   return result;
 }
 
-// By a value that the one writes and the other reads, or else by an array that both read, each element once.
+// Matches axes by a value that p writes and c reads, or else by an array that both read, each element once.
 std::optional<Fused> fused_as_they_are(const Expression& p, const Expression& c) {
   for (const Expression::Write& write : p.writes) {
     for (const Access& read : c.reads) {

@@ -6,24 +6,24 @@
 
 namespace giro::pointwise {
 
-// Instructions that are cheaper to repeat than to store.
+// The largest number of instructions that are cheaper to repeat than to store.
 inline constexpr std::size_t kMostRepeated = 4;
 
-// One expression that computes what `producer` and then `consumer` compute, to the same bits: the consumer takes the
-// values that it would have read. It writes all that both do.
+// An expression that computes what `producer` and then `consumer` compute, with the same bits. The consumer takes the
+// producer's values directly, without reading them. It writes everything that both write.
 struct Fused {
   Expression expression;
-  // The producer is computed again for elements along which the consumer broadcasts it: so it must not be written.
+  // The producer is recomputed along axes that the consumer broadcasts it over, so its result must not be written.
   bool repeats_producer = false;
 };
 
-// Their spaces are brought together by a value that the one writes and the other reads, reshaped or not, or else by an
-// array of which both read each element once. None where that cannot be: both reduce, and not over the same axes; the
+// Matches the two spaces by a value that the producer writes and the consumer reads, reshaped or not, or else by an
+// array that both read, each element once. nullopt if that is impossible: both reduce, but not over the same axes; the
 // consumer reads the producer's values in another order than they are written in; or one overwrites what the other
 // still reads.
 std::optional<Fused> fuse(const Expression& producer, const Expression& consumer);
 
-// Without the write to that memory, and without what was computed for it alone.
+// The expression without the write to that memory, and without instructions that only this write needs.
 Expression without_write(const Expression& expression, const Tensor& memory);
 
 }  // namespace giro::pointwise

@@ -10,7 +10,7 @@ std::size_t rows_of(const Expression& e) { return e.space.rank() - e.reduced; }
 bool is_reduced(const Expression& e, std::size_t axis) { return axis >= rows_of(e); }
 std::int64_t size_of_axis(const Expression& e, std::size_t axis) { return e.space.begin()[axis]; }
 
-// Cuts an axis in two, of which the second has `inner` elements.
+// Cuts an axis in two; the second has `inner` elements.
 void cut(Expression& e, std::size_t axis, std::int64_t inner) {
   std::vector<std::int64_t> sizes(e.space.begin(), e.space.end());
   sizes[axis] /= inner;
@@ -29,7 +29,7 @@ void cut(Expression& e, std::size_t axis, std::int64_t inner) {
   for (Expression::Write& write : e.writes) cut(write.to.layout);
 }
 
-// Not an axis along which a read is bounded.
+// An axis along which a read is bounded cannot be cut.
 bool can_cut(const Expression& e, std::size_t axis) {
   return e.space.rank() < Shape::kMaxRank && std::all_of(e.reads.begin(), e.reads.end(), [&](const Access& read) {
            return read.layout.bounds[axis] == Layout::Bounds();
@@ -50,7 +50,7 @@ std::optional<std::vector<Axis>> pair_axes(const Expression& p, const Expression
   if (written.offset != read.offset) return std::nullopt;
   std::vector<int> partner(c.space.rank(), -1);
   std::vector<Axis> axes;
-  std::vector<std::size_t> open;  // axes of the producer that the value does not run along: it was reduced over them
+  std::vector<std::size_t> open;  // axes of the producer that the value does not have: it was reduced over them
   for (std::size_t a = 0; a < p.space.rank(); ++a) {
     if (size_of_axis(p, a) == 1) continue;
     if (written.strides[a] == 0) {
@@ -116,7 +116,7 @@ bool agree(std::vector<Axis>& axes, const Expression& p, const Expression& c) {
     const bool in_c = axis.consumer >= 0 && is_reduced(c, static_cast<std::size_t>(axis.consumer));
     if (producer && consumer && in_p != in_c) return false;
     axis.is_reduced = producer ? in_p : in_c;
-    // A reduction over more than its own elements, or of rows again and again.
+    // Otherwise a reduction would run over more than its own elements, or be repeated for rows.
     if (producer && axis.producer < 0) return false;
     if (consumer && axis.consumer < 0) return false;
   }
@@ -125,7 +125,7 @@ bool agree(std::vector<Axis>& axes, const Expression& p, const Expression& c) {
     const auto reduced = std::find_if(axes.begin(), axes.end(), [](const Axis& axis) { return axis.is_reduced; });
     return std::is_sorted(reduced, axes.end(), [&](const Axis& a, const Axis& b) { return a.*of < b.*of; });
   };
-  // Sums in the order in which each alone would add.
+  // Keeps the order of sums that each expression has alone.
   return (!producer || in_order(&Axis::producer)) && (!consumer || in_order(&Axis::consumer));
 }
 

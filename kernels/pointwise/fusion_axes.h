@@ -8,28 +8,28 @@
 
 namespace giro::pointwise {
 
-// The axes of a space one by one, while two spaces are brought together.
+// An axis of the common space while two spaces are matched.
 struct Axis {
   std::int64_t size;
   bool is_reduced;
-  int producer = -1, consumer = -1;  // which axis of each it is
+  int producer = -1, consumer = -1;  // the axis that it is in each; -1: none
 };
 
-// Whether the array has an element for each of the space, none of them twice.
+// Whether the array has a different element for each element of the space.
 bool runs_along_all(const Expression& e, const Layout& layout);
 
-// Pairs the axes of both, given where the producer writes a value and how the consumer reads it.
+// Pairs the axes of both, given how the producer writes a value and how the consumer reads it.
 std::optional<std::vector<Axis>> pair_axes(const Expression& p, const Expression& c, const Layout& written,
                                            const Layout& read);
 
-// Where an axis of the one lies along a part of an axis of the other, as of an array that is reshaped in between, cuts
-// that in two. Returns whether there is such an axis.
+// If an axis of one expression is part of an axis of the other, as when an array is reshaped in between, cuts the
+// larger axis in two. False if no axis was cut, or if one cannot be.
 bool cut_alike(Expression& p, const Layout& written, Expression& c, const Layout& read);
 
-// Decides over which axes the common space is reduced, and puts them last. False if the two do not agree.
+// Decides which axes of the common space are reduced, and puts them last. False if the two do not agree.
 bool agree(std::vector<Axis>& axes, const Expression& p, const Expression& c);
 
-// How one of the two lies along the common axes.
+// A layout of one of the two expressions, along the common axes.
 Layout moved(const Layout& layout, const std::vector<Axis>& axes, int Axis::*of);
 
 }  // namespace giro::pointwise

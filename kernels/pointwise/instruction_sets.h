@@ -5,8 +5,8 @@
 
 #define GIRO_LOOP_INLINE inline __attribute__((always_inline))
 
-// Loops are compiled for each of these and chosen when the program runs, unless all of it is compiled for one machine
-// or for a sanitizer.
+// Loops are compiled for each of these and chosen at run time, unless everything is compiled for one machine or for a
+// sanitizer.
 #if defined(__x86_64__) && !GIRO_ONE_INSTRUCTION_SET
 #define GIRO_AVX2 __attribute__((target("avx2,fma")))
 #define GIRO_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma" GIRO_WIDE)))
@@ -24,12 +24,12 @@ namespace giro::pointwise {
 
 enum InstructionSet : std::size_t { kBaseline, kAvx2, kAvx512, kInstructionSets };
 
-// The best one that this machine has, or what `use_instruction_set` has chosen.
+// The best one of this machine, or the one that use_instruction_set has chosen.
 InstructionSet instruction_set();
-// For tests. Answers whether the machine has it; if so, what is prepared from here on uses it.
+// For tests. Returns whether the machine has it. If so, whatever is prepared from here on uses it.
 bool use_instruction_set(InstructionSet set);
 
-// One function of each instruction set.
+// One function per instruction set.
 template <class F>
 struct PerSet {
   std::array<F, kInstructionSets> of{};
@@ -37,7 +37,7 @@ struct PerSet {
   F get() const { return of[instruction_set()]; }
 };
 
-// Body::run as compiled for each instruction set. It has to be GIRO_LOOP_INLINE, and so must be what it calls.
+// Body::run compiled for each instruction set. It must be GIRO_LOOP_INLINE, and so must everything it calls.
 template <class Body, class F = decltype(&Body::run)>
 struct Compiled;
 template <class Body, class... A>

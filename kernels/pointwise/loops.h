@@ -14,10 +14,10 @@
 
 namespace giro::pointwise {
 
-// The dtypes that a function takes. All of its inputs have one dtype; `select`'s first is boolean besides.
+// The dtypes that a function takes. All inputs have one dtype, except that the first input of `select` is boolean.
 enum class Takes : std::uint8_t {
   floating,  // f32, bf16, f16, f64
-  numbers,   // and i32, i64, u8
+  numbers,   // floating and i32, i64, u8
   integers,  // i32, i64, u8
   i64,
   any,  // numbers and boolean
@@ -25,17 +25,18 @@ enum class Takes : std::uint8_t {
   select  // boolean, any, any
 };
 
-// A scalar function over arrays of n elements; `out` may be one of `in` whose elements are as large.
+// A scalar function over arrays of n elements. `out` may be one of `in` if their elements have the same size.
 using Loop = void (*)(const void* const* in, void* out, std::int64_t n);
 
-// Those of a function by the dtype that its inputs are computed in (the last, of `select`); null where it takes none.
+// The loops of a function by the dtype that its inputs are computed in (for `select`, the last input); null for a dtype
+// that it does not take.
 struct Loops {
   std::array<PerSet<Loop>, 8> of_dtype{};
 
   Loop get(DType computed) const { return of_dtype[static_cast<std::size_t>(computed)].get(); }
 };
 
-// Code::value over arrays of T, the first of A.
+// Code::value over arrays of T; the first one is of A.
 template <class Code, int kInputs, class A, class T>
 struct CodeLoop {
   GIRO_LOOP_INLINE static void run(const void* const* in, void* out, std::int64_t n) {

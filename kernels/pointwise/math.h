@@ -9,12 +9,12 @@
 
 #include "kernels/pointwise/instruction_sets.h"
 
-// What math.h has, of float as code without branches and calls that becomes vector code, the same in every instruction
-// set; within 2 units in the last place unless said otherwise. Of double they are the C library's. Where a machine has
-// no instruction for an fma it is a call, which is slow and gives the same bits.
+// The functions of math.h. The float versions have no branches or calls, so they vectorize, and give the same bits with
+// every instruction set. Their errors are within 2 units in the last place unless noted otherwise. The double versions
+// are the C library's. On a machine without an fma instruction, fma is a call, which is slow but gives the same bits.
 namespace giro::pointwise::math {
 
-// A call that no compiler replaces by one of a vector library, which would round in another way.
+// A call that compilers do not replace by a vector library's, which would round differently.
 template <double (*kFunction)(double)>
 __attribute__((noinline)) double call(double x) {
   return kFunction(x);
@@ -50,7 +50,7 @@ GIRO_LOOP_INLINE double pow(double x, double y) { return call<::pow>(x, y); }
 GIRO_LOOP_INLINE double atan2(double y, double x) { return call<::atan2>(y, x); }
 GIRO_LOOP_INLINE double fmod(double x, double y) { return call<::fmod>(x, y); }
 
-// Exact ones, or of one rounding.
+// Exact or correctly rounded, except rsqrt, which rounds twice.
 #define GIRO_OF_BOTH(NAME, CODE_OF_FLOAT, CODE_OF_DOUBLE)        \
   GIRO_LOOP_INLINE float NAME(float x) { return CODE_OF_FLOAT; } \
   GIRO_LOOP_INLINE double NAME(double x) { return CODE_OF_DOUBLE; }
@@ -78,7 +78,7 @@ GIRO_LOOP_INLINE bool isfinite(T x) {
 GIRO_LOOP_INLINE float copysign(float x, float y) { return __builtin_copysignf(x, y); }
 GIRO_LOOP_INLINE double copysign(double x, double y) { return __builtin_copysign(x, y); }
 
-// By the C library, one at a time.
+// By the C library, one element at a time.
 GIRO_LOOP_INLINE float erfc(float x) { return static_cast<float>(call<::erfc>(static_cast<double>(x))); }
 GIRO_LOOP_INLINE float cbrt(float x) { return static_cast<float>(call<::cbrt>(static_cast<double>(x))); }
 GIRO_LOOP_INLINE float fmod(float x, float y) {
@@ -96,8 +96,8 @@ GIRO_LOOP_INLINE double as_double(std::uint64_t u) { return std::bit_cast<double
 // 2^n, n in [-126, 127].
 GIRO_LOOP_INLINE float two_to(std::int32_t n) { return as_float((static_cast<std::uint32_t>(n) + 127u) << 23); }
 
-// Numbers of exponential.h that no compiler is to know: GCC would compute what becomes of them beside what becomes of
-// x, and choose between the two results instead of the two numbers.
+// Constants of exponential.h that are hidden from compilers. GCC would otherwise compute the results for both the
+// constant and x, and choose between the two results instead of the two inputs.
 struct ExpLimits {
   float least, most;
 };
@@ -107,11 +107,11 @@ struct TanhLimits {
 extern const ExpLimits kExpLimits;
 extern const TanhLimits kTanhLimits;
 
-// What exponential.h asks of a float. NaN stays what it is.
+// What exponential.h needs for a float. NaN stays NaN.
 GIRO_LOOP_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 GIRO_LOOP_INLINE float at_most(float x, float most) { return most < x ? most : x; }
 GIRO_LOOP_INLINE float at_least(float x, float least) { return least > x ? least : x; }
-// x 2^n, for n in [-150, 129] and shifted as exp_parts gives it: in two steps, neither of which leaves the range alone.
+// x 2^n, for n in [-150, 129] and `shifted` from exp_parts. In two steps, as 2^n alone may be out of range.
 GIRO_LOOP_INLINE float times_two_to(float x, float shifted) {
   const std::uint32_t u = bits(shifted), half = u >> 1;
   return x * as_float(half << 23) * as_float((u - half) << 23);
@@ -123,7 +123,7 @@ GIRO_LOOP_INLINE float with_sign_of(float x, float y) { return as_float(bits(x) 
 #include "kernels/pointwise/exponential.h"
 #undef GIRO_FORMULA
 
-// n, of a NaN some number.
+// n; for a NaN, an arbitrary number.
 GIRO_LOOP_INLINE std::int32_t integer_of(const ExpParts<float>& e) {
   return static_cast<std::int32_t>(bits(e.shifted) - bits(kRounds + 254.0f));
 }
@@ -140,7 +140,7 @@ GIRO_LOOP_INLINE float expm1(float x) {
   const ExpParts<float> e = exp_parts(bounded);
   const float half = two_to(integer_of(e) - 1);  // n may be 128
   const float result = ((e.p * (e.r * e.r) + e.r) * half + (half - 0.5f)) * 2.0f;
-  return fabs(x) < 0x1p-26f ? x : result;  // -0, and what has no half
+  return fabs(x) < 0x1p-26f ? x : result;  // -0, and numbers too small to be halved
 }
 
 GIRO_LOOP_INLINE float sinh(float x) {
@@ -167,7 +167,7 @@ GIRO_LOOP_INLINE float log_of_parts(float f, float n) {
   p = p * f + 3.3333331174e-1f;
   return f + (p * f * z + n * -2.12194440e-4f - 0.5f * z) + n * 0.693359375f;
 }
-// What ln is where it is no finite number of x > 0.
+// `result` for finite x > 0, else the limit or NaN.
 GIRO_LOOP_INLINE float log_or_limit(float x, float result) {
   return x > 0.0f ? (x < kInf ? result : x) : x == 0.0f ? -kInf : kNan;
 }
@@ -183,13 +183,13 @@ GIRO_LOOP_INLINE float log(float x) {
 
 GIRO_LOOP_INLINE float log1p(float x) {
   const std::int32_t n = static_cast<std::int32_t>(bits(1.0f + x) - kSqrtHalf) >> 23;
-  const std::int32_t half = n >> 1;  // there may be no number 2^-n
+  const std::int32_t half = n >> 1;  // 2^-n may be out of range
   const float f = x * two_to(-half) * two_to(half - n) + (two_to(n > 126 ? -126 : -n) - 1.0f);
   const float result = log_or_limit(1.0f + x, log_of_parts(f, static_cast<float>(n)));
   return fabs(x) < 0x1p-26f ? x : result;
 }
 
-// log2 of x >= 0 within 2^-38, and 2^t within 2^-36 of it.
+// log2 of x >= 0 within 2^-38, and 2^t within a relative error of 2^-36.
 GIRO_LOOP_INLINE double log2_in_double(float x) {
   const double d = static_cast<double>(x);
   constexpr std::uint64_t kOne = 0x3ff0000000000000u, kRootHalf = 0x3fe6a09e667f3bcdu;
@@ -243,8 +243,8 @@ GIRO_LOOP_INLINE float pow(float x, float y) {
   return is_one ? 1.0f : with_sign;
 }
 
-// 2/pi * 2^k modulo 4 for the exponents k that a float of 2^23 and more has: 29 bits, whose product with one is exact,
-// and the 53 after them.
+// 2/pi * 2^k modulo 4, for the exponents k of floats of 2^23 and more: the first 29 bits, which have an exact product
+// with a float, and the 53 bits after them.
 struct QuarterTurns {
   std::array<double, 105> high{}, low{};
 };
@@ -262,7 +262,8 @@ consteval QuarterTurns quarter_turns() {
 }
 inline constexpr QuarterTurns kQuarterTurns = quarter_turns();
 
-// x = (n + r) pi / 2, |r| <= 1/2, r pi / 2 as accurate as a double next to a multiple of pi / 2; n modulo 4.
+// x = (n + r) pi / 2 with |r| <= 1/2. Holds n modulo 4, and r pi / 2 in the precision of a double even next to a
+// multiple of pi / 2.
 struct Angle {
   std::uint32_t n;
   double r;
@@ -281,7 +282,7 @@ GIRO_LOOP_INLINE Angle angle_of(float x) {
 GIRO_LOOP_INLINE double sin_of_part(double r) {
   const double z = r * r;
   const double p = ((2.7183114939898219064e-6 * z - 1.98393348360966317347e-4) * z + 8.3333293858894631756e-3) * z;
-  return r * (1 + z * (p - 0.166666666416265235595));  // of -0 it is -0
+  return r * (1 + z * (p - 0.166666666416265235595));  // -0 for -0
 }
 GIRO_LOOP_INLINE double cos_of_part(double r) {
   const double z = r * r;
@@ -309,7 +310,7 @@ GIRO_LOOP_INLINE float asin_part(float z) {
           1.6666752422e-1f) *
          z;
 }
-// Within 3 units.
+// Within 3 units in the last place.
 GIRO_LOOP_INLINE float asin(float x) {
   const float a = fabs(x);
   const bool large = a > 0.5f;
@@ -339,7 +340,7 @@ GIRO_LOOP_INLINE float atan(float x) {
   const float low = large ? -4.37113883e-8f : middle ? -2.18556941e-8f : 0.0f;
   return copysign((p * r + low + r) + high, x);
 }
-// Within 3 units.
+// Within 3 units in the last place.
 GIRO_LOOP_INLINE float atan2(float y, float x) {
   const float a = fabs(y), b = fabs(x);
   const float ratio = a == b ? (a == 0.0f ? 0.0f : 1.0f) : a / b;

@@ -6,7 +6,7 @@
 
 #include "kernels/pointwise/math.h"
 
-// Random numbers as functions of a key and an index (runtime/rng.h). For a GPU see kernels/cuda/expression_prelude.cpp.
+// Random numbers as functions of a key and an index (runtime/rng.h). For GPUs see kernels/cuda/expression_prelude.cpp.
 namespace giro::pointwise::math {
 
 struct TwoWords {
@@ -26,7 +26,7 @@ GIRO_LOOP_INLINE std::int64_t key_by_key(std::int64_t key, std::int64_t i) {
   return static_cast<std::int64_t>(std::uint64_t{words.second} << 32 | words.first);
 }
 
-// Rng::uniform without an index that depends on data.
+// Rng::uniform without an array index that depends on data.
 GIRO_LOOP_INLINE float uniform_by_key(std::int64_t key, std::int64_t i) {
   const auto index = static_cast<std::uint64_t>(i);
   const PhiloxBlock block = Rng{static_cast<std::uint64_t>(key), RngPurpose::draw}.block(index / 4);
@@ -36,8 +36,8 @@ GIRO_LOOP_INLINE float uniform_by_key(std::int64_t key, std::int64_t i) {
   return static_cast<float>(static_cast<std::int32_t>(word >> 8)) * 0x1p-24f;
 }
 
-// Box and Muller (1958): the first word, as a number in (0, 1], is how likely it is to be as far out, the second the
-// angle, of which the quarter turn and the rest are both known exactly.
+// Box and Muller (1958). The first word, as a number in (0, 1], is the probability of being at least as far out; the
+// second is the angle. Its quarter turns and the rest are both exact.
 GIRO_LOOP_INLINE float normal_by_key(std::int64_t key, std::int64_t i) {
   const TwoWords words = two_words<RngPurpose::draw>(key, i);
   const float uniform = (static_cast<float>(static_cast<std::int32_t>(words.first >> 1)) + 0.5f) * 0x1p-31f;

@@ -11,26 +11,27 @@
 
 namespace giro::pointwise {
 
-// What a value of a dtype is computed in: of bf16 and f16 in f32, rounded where a store would round it.
+// The dtype that values are computed in: f32 for bf16 and f16, rounded where a store would round them.
 constexpr DType computed_in(DType dtype) { return is_16_bit(dtype) ? DType::f32 : dtype; }
 
 enum class Gives : std::uint8_t { same, boolean, f32 };
 
-// A term of a gradient: that of the loss by one input, given the inputs, the result y and the loss's gradient by y.
+// The gradient of the loss with respect to one input, given the inputs, the result y and the loss's gradient with
+// respect to y.
 using ScalarGradient = nn::Var (*)(const nn::Operand& a, const nn::Operand& b, const nn::Operand& c, const nn::Var& y,
                                    const nn::Var& dy);
 
-// A function of up to three numbers, whole and in one place: a line of the table in functions.h, or of a program's own.
+// Everything about a function of up to three numbers: a line of the table in functions.h, or a program's own.
 struct ScalarFunction {
   struct Rules {
     Takes takes = Takes::floating;
     Gives gives = Gives::same;
-    std::array<ScalarGradient, 3> gradients = {};  // null where there is none, as of a comparison
-    // Where the test of the function draws each input: within it the function is smooth.
+    std::array<ScalarGradient, 3> gradients = {};  // null if there is none, as for a comparison
+    // The range that the function's test draws each input from; the function is smooth within it.
     std::array<std::pair<double, double>, 3> domain = {{{-4, 4}, {-4, 4}, {-4, 4}}};
-    bool is_exact = false;  // gives one of its inputs, or 0, 1 or -1: nothing to round in 16 bits
+    bool is_exact = false;  // the result needs no rounding to 16 bits
 
-    // The dtype of the result of such inputs.
+    // The dtype of the result for such inputs.
     constexpr DType result(DType inputs) const {
       return gives == Gives::boolean ? DType::boolean : gives == Gives::f32 ? DType::f32 : inputs;
     }
@@ -38,21 +39,21 @@ struct ScalarFunction {
 
   const char* name;
   int inputs;
-  const char* source;  // of CUDA: an expression of T's a, b and c
-  Loops loops;         // of the CPU, by the dtype that the inputs are computed in
+  const char* source;  // for CUDA: an expression of a, b and c of type T
+  Loops loops;         // for the CPU, by the dtype that the inputs are computed in
   Rules rules;
 };
 
 }  // namespace giro::pointwise
 
-// A term of a gradient, as an expression of a, b, c, y and dy.
+// A ScalarGradient, as an expression of a, b, c, y and dy.
 #define GIRO_GRADIENT(...)                                                                          \
   +[]([[maybe_unused]] const ::giro::nn::Operand& a, [[maybe_unused]] const ::giro::nn::Operand& b, \
       [[maybe_unused]] const ::giro::nn::Operand& c, [[maybe_unused]] const ::giro::nn::Var& y,     \
       [[maybe_unused]] const ::giro::nn::Var& dy) -> ::giro::nn::Var { return __VA_ARGS__; }
 
-// Defines giro::pointwise::functions::NAME. CODE is an expression of a, b and c of the type T; it is compiled as C++
-// for the CPU and by NVRTC for a GPU, where both have what math.h has. What follows are the Rules:
+// Defines giro::pointwise::functions::NAME. CODE is an expression of a, b and c of the type T. It is compiled as C++
+// for the CPU and by NVRTC for a GPU; both provide the functions of math.h. The remaining arguments are the Rules:
 //
 //   GIRO_SCALAR_FUNCTION(softsign, 1, a / (T(1) + abs(a)), {.gradients = {GIRO_GRADIENT(dy / square(1 + abs(a)))}})
 #define GIRO_SCALAR_FUNCTION(NAME, INPUTS, CODE, ...)                                                      \

@@ -11,8 +11,8 @@
 
 namespace giro::pointwise {
 
-// A value of an expression that is being built, or a number beside one, with the operators that mathematics has. All
-// operands are of one dtype, which numbers take.
+// A value of an expression that is being built, or a number to combine with one, with the usual mathematical operators.
+// All operands have one dtype; numbers take it.
 class Term {
  public:
   template <std::floating_point T>
@@ -51,7 +51,7 @@ class Term {
   Builder* builder_ = nullptr;
   std::uint16_t value_ = 0;
   double number_ = 0;
-  std::int64_t integer_ = 0;  // of an integer, exactly
+  std::int64_t integer_ = 0;  // exact, for an integer
 };
 
 inline Term operator+(const Term& a, const Term& b) { return Term::apply(functions::add, {a, b}); }

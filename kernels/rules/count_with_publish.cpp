@@ -4,7 +4,7 @@
 
 namespace giro::rules {
 
-// What a step counts it counts as it publishes its row of logs.
+// A step's counters are incremented by the op that publishes its row of logs.
 bool count_with_publish(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const std::optional<Increment> increment = increment_of(ops[i]);

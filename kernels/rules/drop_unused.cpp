@@ -4,8 +4,8 @@
 
 namespace giro::rules {
 
-// What computes only values that nobody looks at, such as a metric that is not logged, is left out, and then what
-// computed values for that alone.
+// Drops ops that only compute values nothing reads, such as a metric that is not logged, and then the ops that only
+// these needed.
 bool drop_unused(OpList& ops, std::size_t i) {
   if (i > 0) return false;
   for (std::size_t k = ops.size(); k-- > 0;) {

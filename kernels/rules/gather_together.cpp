@@ -8,7 +8,8 @@
 namespace giro::rules {
 namespace {
 
-// Whether one conversion to 16 bits alone reads op `i`'s floats: bytes are then better spliced into that.
+// Whether the only reader of op `i`'s floats converts them to 16 bits. Bytes are then better spliced into that
+// conversion.
 bool becomes_16_bits(const OpList& ops, std::size_t i, const Tensor& floats) {
   const auto reader = ops.only_reader(i, floats);
   const std::optional<Scaling> next = reader ? scaling_of(ops[*reader]) : std::nullopt;
@@ -17,8 +18,8 @@ bool becomes_16_bits(const OpList& ops, std::size_t i, const Tensor& floats) {
 
 }  // namespace
 
-// The arrays of a batch are gathered in one pass that finds the rows itself; bytes become the f32 that they are wanted
-// as on the way.
+// Gathers all arrays of a batch in one pass that finds the rows itself. The same pass converts bytes that are wanted as
+// f32.
 bool gather_together(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const indices = detail::op_of<ops::BatchIndices>(ops[i]);

@@ -6,7 +6,7 @@
 namespace giro::rules {
 namespace {
 
-// Whether the op is `correct` of these.
+// Whether the op is `correct` for these logits and labels.
 bool counts_correct_rows(const detail::HeldOp& op, const Tensor& logits, const Tensor& labels) {
   const pointwise::Expression* const expression = expression_of(op);
   return expression != nullptr && expression->writes.size() == 1 &&
@@ -15,8 +15,8 @@ bool counts_correct_rows(const detail::HeldOp& op, const Tensor& logits, const T
 
 }  // namespace
 
-// The losses of rows of which the mean alone is wanted, their gradients' common factor, and the accuracy of the same
-// logits.
+// Combines losses of rows with their mean, if nothing else reads them, with the common factor of their gradients, and
+// with the accuracy of the same logits.
 bool mean_cross_entropy(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const entropy = detail::op_of<ops::SoftmaxCrossEntropy>(ops[i]);
@@ -42,7 +42,7 @@ bool mean_cross_entropy(OpList& ops, std::size_t i) {
       gone.push_back(*scaled);
     }
   }
-  // Gradients in the logits' place are what an accuracy after them would see.
+  // If the gradients overwrite the logits, a later accuracy reads the gradients.
   const bool logits_stay = !detail::overlap(row_gradients, logits) && !detail::overlap(dlogits, logits);
   Tensor share;
   for (std::size_t k = i + 1; logits_stay && k < ops.size() && !share; ++k) {

@@ -30,7 +30,7 @@ class Value {
   std::int64_t integer() const { return at_.integer; }
   bool is_zero() const { return is_constant() && at_.number == 0 && !std::signbit(at_.number) && at_.integer == 0; }
   Value operand(std::size_t i) const { return {expression_, at_.operands[i]}; }
-  // The array that it is read from; empty for any other value.
+  // The array that it is read from; empty if it is not a read.
   Tensor array() const { return at_.kind == Kind::read ? expression_.reads[at_.index].memory : Tensor(); }
 
  private:
@@ -42,7 +42,7 @@ bool is_whole(const Access& access, const Shape& space) {
   return access.layout == pointwise::broadcast_layout(space, space) && access.memory.count() == space.count();
 }
 
-// The value that the op writes, if that is all it does, and everything it touches is a whole array.
+// The value that the op writes, if it writes only one and accesses only whole arrays.
 std::optional<Value> result_of(const detail::HeldOp& op) {
   const Expression* const expression = expression_of(op);
   if (expression == nullptr || expression->writes.size() != 1) return std::nullopt;

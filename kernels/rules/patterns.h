@@ -6,10 +6,10 @@
 #include "kernels/pointwise/expression.h"
 #include "runtime/program/held_op.h"
 
-// What rules look for among expressions of one array of elements, each read and written in its order.
+// Patterns that rules look for: expressions that read and write whole arrays in element order.
 namespace giro::rules {
 
-// The op's, or null.
+// The op's expression, or null.
 const pointwise::Expression* expression_of(const detail::HeldOp& op);
 
 // out = factor * in, computed in f32 and converted once; a conversion or a copy has the factor 1.

@@ -4,7 +4,7 @@
 
 namespace giro::rules {
 
-// The gradient of an average pooling, and of the relu before it.
+// Combines the gradient of an average pooling with the gradient of the relu before it.
 bool pool_gradient(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const pool = detail::op_of<ops::AvgPoolBackward>(ops[i]);

@@ -9,11 +9,11 @@
 
 namespace giro::rules {
 
-// What the ops of a program may be replaced by. Each rule leaves every result as it was, to the bit, but for
-// add_in_place: there the last bits may differ, as the library adds the product to what is there while it computes it.
+// A rewrite of a program's ops. Rules keep every result to the bit, except add_in_place: there the last bits may
+// differ, because the library adds the existing values while it computes the product.
 struct Rule {
   const char* name;
-  // Tries to apply it to the ops of which `i` is the first. Returns whether the program has changed.
+  // Tries to apply the rule to ops starting with `i`. Returns whether the program has changed.
   bool (*apply)(OpList& ops, std::size_t i);
 };
 
@@ -26,16 +26,16 @@ bool mean_cross_entropy(OpList& ops, std::size_t i);
 bool pool_gradient(OpList& ops, std::size_t i);
 bool pool_after_relu(OpList& ops, std::size_t i);
 
-// For what only one backend has (cpu/, cuda/).
+// For a single backend (cpu/, cuda/).
 bool dense_of_bytes(OpList& ops, std::size_t i);
 bool add_in_place(OpList& ops, std::size_t i);
 bool bias_with_pooling(OpList& ops, std::size_t i);
 bool bias_gradient(OpList& ops, std::size_t i);
 bool publish_with_update(OpList& ops, std::size_t i);
 
-// Those of the device's backend, in the order in which they are tried.
+// The rules of the device's backend, in the order in which they are tried.
 std::span<const Rule> rules_of(Device device);
-// Of all backends.
+// The names of the rules of all backends.
 std::vector<std::string_view> rule_names();
 
 }  // namespace giro::rules

@@ -5,8 +5,8 @@
 
 namespace giro::rules {
 
-// Images that are stored as bytes stay bytes where only narrow dense layers read them: these scale them as they read,
-// and a quarter of the memory is moved. A GPU's products want floats.
+// Images stored as bytes stay bytes if only narrow dense layers read them. The layers scale the bytes as they read
+// them, so a quarter of the memory is moved. On a GPU, products need floats.
 bool dense_of_bytes(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const std::optional<Scaling> scaling = scaling_of(ops[i]);

@@ -4,8 +4,8 @@
 
 namespace giro::rules {
 
-// A weight that is used in several places: each further gradient is added where the first lies, without a temporary.
-// The library adds to what is there; the CPU's cannot.
+// For a weight that is used in several places: adds each further gradient to the first one in place, without a
+// temporary. The GPU's library can add to its output; the CPU's cannot.
 bool add_in_place(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const backward = detail::op_of<ops::DenseBackward>(ops[i]);
@@ -18,7 +18,8 @@ bool add_in_place(OpList& ops, std::size_t i) {
   const auto [sum, a, b] = *add;
   if (same(a, dw) == same(b, dw) || sum.dtype() != DType::f32 || !ops.can_run_early(*reader, i)) return false;
   const Tensor first = same(a, dw) ? b : a;
-  // Where the first lies: in the sum, as of a backward pass before, or in a temporary that may lie there.
+  // The first gradient must be in the sum already, as after an earlier backward pass, or in a temporary that can be
+  // placed there.
   bool is_there = same(first, sum) && ops.is_untouched(sum, i, i + 1);
   for (std::size_t k = 0; k < i && !is_there; ++k) {
     is_there = detail::any_overlap(ops[k].node.writes, first) && ops.only_reader(k, first) == reader &&

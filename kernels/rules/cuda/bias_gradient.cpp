@@ -3,8 +3,8 @@
 
 namespace giro::rules {
 
-// The gradient of a convolution's bias is added up where the gradient that it is the sum of is computed. On the
-// CPU it comes with that of the weights.
+// The gradient of a convolution's bias is summed by the op that computes dz. On the CPU it is computed together with
+// the gradient of the weights.
 bool bias_gradient(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const pool = detail::op_of<ops::AvgPoolActivationBackward>(ops[i]);

@@ -4,7 +4,8 @@
 
 namespace giro::rules {
 
-// The bias of a convolution, a pass of its own, is left to the pooling after it, which takes a relu along.
+// Adding a convolution's bias takes a pass of its own. The pooling after it adds the bias instead, before the relu if
+// it has one.
 bool bias_with_pooling(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const convolution = detail::op_of<ops::Conv2d>(ops[i]);

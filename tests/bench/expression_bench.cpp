@@ -1,11 +1,6 @@
-<<<<<<< HEAD
-// What expressions cost on the CPU, on one thread or as many as OMP_NUM_THREADS says: chains in the cache and in
-// memory, softmax, LayerNorm, sums, losses with their gradients, AdamW. Beside them copies, on one thread.
+// The cost of expressions on the CPU, on one thread or as many as OMP_NUM_THREADS says: chains in the cache and in
+// memory, softmax, LayerNorm, sums, losses with their gradients, AdamW, and for comparison plain copies on one thread.
 // expression_peers.py times the same in PyTorch and JAX.
-=======
-// The cost of expressions on one CPU thread: chains in the cache and in memory, softmax, LayerNorm, sums, losses with
-// their gradients, AdamW, and plain copies for comparison. expression_peers.py times the same in PyTorch and JAX.
->>>>>>> plain
 
 #include <benchmark/benchmark.h>
 #include <omp.h>

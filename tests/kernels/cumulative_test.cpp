@@ -47,8 +47,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, CumulativeTest, test::kDevices, test::device_n
 
 // Rows shorter than a block of a GPU, a few parts of a block long, and a whole number of parts.
 TEST_P(CumulativeTest, SumsOfEveryDtype) {
-  for (const Shape& shape : {Shape{1, 1}, Shape{5, 3}, Shape{3, 128}, Shape{2, 129}, Shape{70, 1024}, Shape{2, 2500},
-                             Shape{300, 17}, Shape{0, 5}, Shape{5, 0}}) {
+  for (const Shape& shape : {Shape{1, 1}, Shape{5, 3}, Shape{3, 128}, Shape{2, 129}, Shape{3, 1024}, Shape{2, 2500},
+                             Shape{40, 17}, Shape{0, 5}, Shape{5, 0}}) {
     for (const DType dtype : kNumbers) {
       const Array x = is_floating(dtype) ? random_.uniform(shape, -1, 1, dtype) : random_.integers(shape, 0, 0, dtype);
       Array whole = x;

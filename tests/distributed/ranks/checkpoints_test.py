@@ -116,7 +116,7 @@ def main(program, *mpirun):
     generator = random.Random(seed)
     problems = check_world_sizes(program, mpirun)
     problems += check_kills(program, mpirun, generator, 4, 20, "partition=data", "best=yes")
-    kills = int(os.environ.get("GIRO_RESTARTS", "8"))
+    kills = int(os.environ.get("GIRO_RESTARTS", "5"))
     problems += check_kills(program, mpirun, generator, 2, kills, "partition=zero", "async=yes", "best=yes")
     return "\n".join(problems) or None
 

@@ -2,10 +2,15 @@
 
 #include <cstdint>
 
+#include <giro/kernels/reduce.h>
+
+#include "kernels/cuda/cross_entropy_rows.h"
+#include "kernels/cuda/expression.h"
 #include "kernels/cuda/is_correct.cuh"
 #include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/functors/dtype_dispatch.h"
+#include "kernels/internal/correct_rows.h"
 #include "kernels/internal/ops.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
@@ -156,6 +161,9 @@ __global__ void mean_cross_entropy_kernel(float* loss, float* dlogits, float* ac
 void run(const ops::SoftmaxCrossEntropy& op, const Stream& stream) {
   const std::int64_t rows = op.logits.shape()[0], columns = op.logits.shape()[1];
   if (rows == 0) return;
+  if (columns >= kClassesOfBlocks) {
+    return cuda::run(cross_entropy_rows(op.losses, op.dlogits, op.logits, op.labels, 1), stream);
+  }
   functors::with_integer(op.labels.dtype(), [&]<class Label>(functors::Type<Label>) {
     softmax_cross_entropy_kernel<<<blocks_for(rows, kThreads / kWarp), kThreads, 0, handle(stream)>>>(
         op.losses.data<float>(), op.dlogits ? op.dlogits.data<float>() : nullptr, op.logits.data<float>(),
@@ -164,8 +172,28 @@ void run(const ops::SoftmaxCrossEntropy& op, const Stream& stream) {
   });
 }
 
+namespace {
+
+// The losses of rows, and which are correct; then their means.
+void run_with_blocks(const ops::MeanCrossEntropy& op, const Stream& stream) {
+  const Shape rows = op.labels.shape();
+  const auto bytes = static_cast<std::size_t>(rows.count()) * sizeof(float);
+  const Buffer memory = stream.allocate(bytes), memory_of_hits = op.accuracy ? stream.allocate(bytes) : Buffer();
+  const Tensor losses(memory.data(), DType::f32, rows, stream.device());
+  if (op.accuracy) {
+    const Tensor hits(memory_of_hits.data(), DType::f32, rows, stream.device());
+    cuda::run(correct_rows(hits, op.logits, op.labels), stream);
+    giro::mean(op.accuracy, hits, stream);
+  }
+  cuda::run(cross_entropy_rows(losses, op.dlogits, op.logits, op.labels, op.factor), stream);
+  giro::mean(op.loss, losses, stream);
+}
+
+}  // namespace
+
 void run(const ops::MeanCrossEntropy& op, const Stream& stream) {
   const std::int64_t rows = op.logits.shape()[0], columns = op.logits.shape()[1];
+  if (columns >= kClassesOfBlocks) return run_with_blocks(op, stream);
   float* const gradient = op.dlogits ? op.dlogits.data<float>() : nullptr;
   float* const share = op.accuracy ? op.accuracy.data<float>() : nullptr;
   functors::with_integer(op.labels.dtype(), [&]<class Label>(functors::Type<Label>) {

@@ -16,6 +16,7 @@
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/stream.h"
+#include "runtime/program/overlap.h"
 
 namespace giro::cuda {
 namespace {
@@ -57,6 +58,8 @@ std::vector<std::int64_t> key_of(const Expression& expression, const ops::Publis
   for (const Expression::Write& write : expression.writes) {
     add(write.value);
     add_access(write.to);
+    add(std::any_of(expression.reads.begin(), expression.reads.end(),
+                    [&](const Access& read) { return detail::overlap(read.memory, write.to.memory); }));
   }
   add(expression.code.size());
   for (const Instruction& i : expression.code) {

@@ -12,6 +12,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/row_tail.h"
 #include "kernels/cuda/scalar_source.h"
+#include "runtime/program/overlap.h"
 
 namespace giro::cuda {
 
@@ -52,11 +53,20 @@ ExpressionWriter::ExpressionWriter(const Expression& expression, const ops::Publ
   source_.count = plan_.rows;
   source_.has_wide_count = plan_.rows > std::numeric_limits<std::int32_t>::max() - (1 << 16);
   for (const Expression::Write& write : expression.writes) is_needed_[write.value] = true;
+  for (std::size_t w = 0; w < expression.writes.size(); ++w) pass_of_write_.push_back(pass_of_write(w));
   for (std::size_t i = expression.code.size(); i-- > 0;) {
     const Instruction& instruction = expression.code[i];
     if (!is_needed_[i]) continue;
     for (std::size_t k = 0; k < pointwise::operand_count(instruction); ++k) is_needed_[instruction.operands[k]] = true;
   }
+}
+
+// As soon as they are known, but not where a later pass could still read.
+int ExpressionWriter::pass_of_write(std::size_t write) const {
+  const Tensor& memory = expression_.writes[write].to.memory;
+  const bool is_read = std::any_of(expression_.reads.begin(), expression_.reads.end(),
+                                   [&](const auto& read) { return detail::overlap(read.memory, memory); });
+  return is_read ? plan_.levels : plan_.level[expression_.writes[write].value];
 }
 
 ExpressionSource ExpressionWriter::write() {
@@ -157,7 +167,7 @@ void ExpressionWriter::write_pointwise() {
   }
   line(1, "const bool live = true;");
   write_row_values(0);
-  Elements elements{.pack = pack, .is_whole = plan_.sizes.size() > 1, .run = plan_.is_of_element, .writes = true};
+  Elements elements{.pack = pack, .is_whole = plan_.sizes.size() > 1, .run = plan_.is_of_element};
   for (std::size_t i = 0; i < elements.run.size(); ++i) elements.run[i] = elements.run[i] && is_needed_[i];
   write_elements(elements, 1);
   write_outputs_of_row("i == 0");
@@ -284,8 +294,8 @@ void ExpressionWriter::write_elements(const Elements& elements, int indent) {
                                index_type(), stride_of(array), count));
     }
   }
-  for (std::size_t w = 0; w < plan_.writes.size() && elements.writes && !per_element; ++w) {
-    if (!writes_elements(w)) continue;
+  for (std::size_t w = 0; w < plan_.writes.size() && !per_element; ++w) {
+    if (!writes_elements_in(elements.pass, w)) continue;
     line(indent, fmt::format("giro::Pack<{}, {}> s{};", storage_type(plan_.writes[w].dtype), elements.pack, w));
   }
   line(indent, "#pragma unroll");
@@ -326,8 +336,8 @@ void ExpressionWriter::write_elements(const Elements& elements, int indent) {
     line(indent + 1, fmt::format("if (k < count) a{0} = Op{0}::take(a{0}, giro::Cast<{1}>::of({2}), i + k);", r,
                                  taken_type(r), value(instruction.operands[0])));
   }
-  for (std::size_t w = 0; w < plan_.writes.size() && elements.writes; ++w) {
-    if (!writes_elements(w)) continue;
+  for (std::size_t w = 0; w < plan_.writes.size(); ++w) {
+    if (!writes_elements_in(elements.pass, w)) continue;
     const ExpressionPlan::Array& array = plan_.writes[w];
     const std::string stored =
         fmt::format("giro::Store<{}>::of({})", storage_type(array.dtype), value(expression_.writes[w].value));
@@ -338,8 +348,8 @@ void ExpressionWriter::write_elements(const Elements& elements, int indent) {
     }
   }
   line(indent, "}");
-  for (std::size_t w = 0; w < plan_.writes.size() && elements.writes && !per_element; ++w) {
-    if (!writes_elements(w)) continue;
+  for (std::size_t w = 0; w < plan_.writes.size() && !per_element; ++w) {
+    if (!writes_elements_in(elements.pass, w)) continue;
     const ExpressionPlan::Array& array = plan_.writes[w];
     const std::string to = fmt::format("y{} + ({})", w, offset(array));
     if (array.takes_packs_of(elements.pack) && !elements.is_gathered) {

@@ -29,7 +29,7 @@ class ExpressionWriter {
     bool keeps = false;          // keeps their values in arrays for later passes
     std::vector<bool> run = {};  // instructions
     std::vector<std::size_t> reduced = {};
-    bool writes = false;
+    int pass = 0;
   };
   void write_pointwise();
   void write_elements(const Elements& elements, int indent);
@@ -39,6 +39,10 @@ class ExpressionWriter {
   bool is_per_element(int pack) const;
   bool is_cut_between_packs_of(int pack) const;
   bool writes_elements(std::size_t write) const;
+  bool writes_elements_in(int pass, std::size_t write) const {
+    return writes_elements(write) && pass_of_write_[write] == pass;
+  }
+  int pass_of_write(std::size_t write) const;
   DType inputs_dtype(const Instruction& apply) const;
   std::string offset(const ExpressionPlan::Array& array) const;
   std::string if_there(const ExpressionPlan::Array& array, const std::string& value, const std::string& other) const;
@@ -69,7 +73,7 @@ class ExpressionWriter {
   void write_result(std::size_t reduced);
   void write_outputs_of_row(const std::string& condition);
   bool keeps_values(const Share& share) const;
-  bool has_element_writes() const;
+  bool has_element_writes_in(int pass) const;
   std::vector<bool> run_in(int pass) const;
   std::vector<std::size_t> reduced_in(int pass) const;
   std::string operation(std::size_t reduced) const;
@@ -102,6 +106,7 @@ class ExpressionWriter {
   std::string body_;
   std::vector<bool> is_kept_;                       // in an array, by an earlier pass of the kernel
   std::vector<bool> is_needed_;                     // by an output
+  std::vector<int> pass_of_write_;                  // in which elements are written
   std::vector<std::int64_t> parts_at_, result_at_;  // of reductions in the workspace: bytes, times the rows
 };
 

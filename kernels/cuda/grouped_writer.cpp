@@ -39,7 +39,7 @@ std::int64_t ExpressionWriter::most_threads() const {
 
 void ExpressionWriter::write_groups(const Share& share) {
   place_in_workspace(share);
-  const bool writes_elements = has_element_writes();
+  const bool writes_elements = has_element_writes_in(plan_.levels);
   for (int pass = 0; pass < plan_.levels; ++pass) {
     begin_kernel(fmt::format("_parts_{}", pass), share);
     write_row(share);

@@ -1,8 +1,9 @@
 #include "kernels/functors/pool.h"
 
+#include "kernels/cuda/as_expressions.h"
 #include "kernels/cuda/cudnn.h"
+#include "kernels/cuda/expression.h"
 #include "kernels/cuda/for_each.cuh"
-#include "kernels/cuda/sum_rows.cuh"
 #include "kernels/internal/ops.h"
 
 namespace giro::cuda {
@@ -63,27 +64,9 @@ void run(const ops::AvgPoolBackward& op, const Stream& stream) {
         "cudnnPoolingBackward");
 }
 
-void run(const ops::ActivationAvgPool& op, const Stream& stream) {
-  functors::with_activation(op.has_relu, [&]<class F>(F) {
-    functors::with_storage(op.y.dtype(), [&]<class T>(functors::Type<T>) {
-      ForEach{stream}(op.y.count(), functors::ActivationAveragePool<F, T>(op.y, op.z, op.b, op.options));
-    });
-  });
-}
+void run(const ops::ActivationAvgPool& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
 
-void run(const ops::AvgPoolActivationBackward& op, const Stream& stream) {
-  functors::with_activation(op.has_relu, [&]<class F>(F) {
-    functors::with_storage(op.dz.dtype(), [&]<class T>(functors::Type<T>) {
-      const functors::AveragePoolActivationBackward<F, T> gradient(op.dz, op.dy, op.x, op.b, op.options);
-      if (!op.db) {
-        ForEach{stream}(op.dz.count(), gradient);
-      } else {
-        const std::int64_t channels = op.db.count(), pixels = channels > 0 ? op.dz.count() / channels : 0;
-        sum_rows_of(functors::Output(op.db), pixels, channels, gradient, stream);
-      }
-    });
-  });
-}
+void run(const ops::AvgPoolActivationBackward& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
 
 void run(const ops::MaxPool& op, const Stream& stream) {
   pool(CUDNN_POOLING_MAX_DETERMINISTIC, op.y, op.x, op.options, stream);

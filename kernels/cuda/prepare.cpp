@@ -1,21 +1,36 @@
 #include "kernels/internal/prepare.h"
 
+#include <deque>
 #include <utility>
 
+#include "kernels/cuda/as_expressions.h"
 #include "kernels/cuda/expression.h"
 #include "kernels/internal/publish_op.h"
 #include "kernels/pointwise/expression_op.h"
 #include "runtime/program/op.h"
 
 namespace giro::cuda {
+namespace {
+
+template <class Op>
+bool add(const detail::HeldOp& held, std::deque<pointwise::Expression>& made) {
+  const Op* const op = detail::op_of<Op>(held);
+  if (op != nullptr) made.push_back(as_expression(*op));
+  return op != nullptr;
+}
+
+}  // namespace
 
 void prepare(const std::vector<detail::HeldOp>& ops, const Stream& stream) {
+  std::deque<pointwise::Expression> made;
   std::vector<std::pair<const pointwise::Expression*, const ops::Publish*>> with_tails;
   for (const detail::HeldOp& op : ops) {
     if (const auto* const expression = detail::op_of<pointwise::Expression>(op)) {
       with_tails.emplace_back(expression, nullptr);
     } else if (const auto* const both = detail::op_of<ops::RunAndPublish>(op)) {
       with_tails.emplace_back(&both->expression, &both->row);
+    } else if (add<ops::ActivationAvgPool>(op, made) || add<ops::AvgPoolActivationBackward>(op, made)) {
+      with_tails.emplace_back(&made.back(), nullptr);
     }
   }
   prepare(with_tails, stream);

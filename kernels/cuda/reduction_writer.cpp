@@ -66,7 +66,8 @@ ExpressionWriter::Share ExpressionWriter::share() const {
   return share;
 }
 
-// One kernel that passes over each row once per level of reductions, and once more to write per-element outputs.
+// One kernel that passes over each row once per level of reductions, and once more for elements that depend on all of
+// them.
 void ExpressionWriter::write_passes(const Share& share) {
   begin_kernel("", share);
   write_row(share);
@@ -79,7 +80,7 @@ void ExpressionWriter::write_passes(const Share& share) {
     }
   }
   for (int pass = 0; pass <= plan_.levels; ++pass) {
-    if (pass == plan_.levels && !has_element_writes()) break;
+    if (pass == plan_.levels && !has_element_writes_in(pass)) break;
     write_pass(share, pass, keeps);
     for (const std::size_t r : reduced_in(pass)) write_result(r);
     if (pass < plan_.levels) write_row_values(pass + 1);
@@ -143,7 +144,7 @@ void ExpressionWriter::write_pass(const Share& share, int pass, bool keeps) {
                           .keeps = keeps,
                           .run = run_in(pass),
                           .reduced = reduced_in(pass),
-                          .writes = pass == plan_.levels};
+                          .pass = pass};
   write_operations(share, elements.reduced);
   for (const std::size_t r : elements.reduced) line(1, fmt::format("typename Op{0}::Part a{0} = Op{0}::none();", r));
   if (share.is_by_columns) {
@@ -248,9 +249,9 @@ void ExpressionWriter::write_outputs_of_row(const std::string& condition) {
   }
 }
 
-bool ExpressionWriter::has_element_writes() const {
+bool ExpressionWriter::has_element_writes_in(int pass) const {
   for (std::size_t w = 0; w < plan_.writes.size(); ++w) {
-    if (writes_elements(w)) return true;
+    if (writes_elements_in(pass, w)) return true;
   }
   return false;
 }
@@ -279,10 +280,8 @@ bool ExpressionWriter::keeps_values(const Share& share) const {
 std::vector<bool> ExpressionWriter::run_in(int pass) const {
   std::vector<bool> run(expression_.code.size(), false);
   for (const std::size_t r : reduced_in(pass)) run[expression_.code[r].operands[0]] = true;
-  if (pass == plan_.levels) {
-    for (std::size_t w = 0; w < plan_.writes.size(); ++w) {
-      if (writes_elements(w)) run[expression_.writes[w].value] = true;
-    }
+  for (std::size_t w = 0; w < plan_.writes.size(); ++w) {
+    if (writes_elements_in(pass, w)) run[expression_.writes[w].value] = true;
   }
   for (std::size_t i = run.size(); i-- > 0;) {
     const Instruction& instruction = expression_.code[i];

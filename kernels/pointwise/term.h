@@ -66,6 +66,7 @@ inline Term operator==(const Term& a, const Term& b) { return Term::apply(functi
 inline Term square(const Term& a) { return Term::apply(functions::square, {a}); }
 inline Term sqrt(const Term& a) { return Term::apply(functions::sqrt, {a}); }
 inline Term cos(const Term& a) { return Term::apply(functions::cos, {a}); }
+inline Term relu(const Term& a) { return Term::apply(functions::relu, {a}); }
 inline Term exp(const Term& a) { return Term::apply(functions::exp, {a}); }
 inline Term log(const Term& a) { return Term::apply(functions::log, {a}); }
 inline Term expm1(const Term& a) { return Term::apply(functions::expm1, {a}); }

@@ -119,10 +119,13 @@ void Recording::flush() {
   }
 }
 
-// The stream for ops aside; null if there are none, as on the CPU, where all work runs in one order.
+// On the CPU all work runs in one order.
+bool Recording::has_branches() const { return !stream.device.is_cpu() && branches_are_on(); }
+
+// The stream for ops aside; null if there are none.
 std::shared_ptr<StreamImpl> Recording::put_aside(const std::vector<HeldOp>& ops, Temporaries& temporaries,
                                                  std::vector<Branch>& branches) {
-  if (stream.device.is_cpu() || !branches_are_on()) return nullptr;
+  if (!has_branches()) return nullptr;
   // Ops on another stream have their own order; an op that keeps its place waits for all ops aside before it.
   if (std::any_of(ops.begin(), ops.end(),
                   [&](const HeldOp& op) { return &op.stream.impl() != &stream && !op.keeps_its_place(); })) {
@@ -152,7 +155,7 @@ void Recording::pin_what_others_use(const std::vector<HeldOp>& ops) {
 void Recording::queue(std::vector<HeldOp>& ops) {
   pin_what_others_use(ops);
   if (rewrite_ != nullptr) rewrite_(ops, *trace);
-  share_memory(ops, *trace);
+  share_memory(ops, *trace, has_branches());
   Temporaries temporaries(ops, *trace);
   std::vector<Branch> branches(ops.size());
   const std::shared_ptr<StreamImpl> aside = put_aside(ops, temporaries, branches);

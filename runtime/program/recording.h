@@ -87,6 +87,7 @@ struct Recording {
  private:
   void queue(std::vector<HeldOp>& ops);
   void pin_what_others_use(const std::vector<HeldOp>& ops);
+  bool has_branches() const;
   std::shared_ptr<StreamImpl> put_aside(const std::vector<HeldOp>& ops, Temporaries& temporaries,
                                         std::vector<Branch>& branches);
   Buffer plan(Temporaries& temporaries, MemoryMoves& moves);

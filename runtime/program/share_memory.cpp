@@ -13,11 +13,13 @@ namespace {
 struct Uses {
   std::size_t first, last;  // ops
   std::size_t bytes = 0;    // that any op touches, counted from the beginning
+  std::size_t readers = 0;
 };
 
 class Sharing {
  public:
-  Sharing(std::vector<HeldOp>& ops, const Arena& trace) : ops_(ops), trace_(trace) {
+  Sharing(std::vector<HeldOp>& ops, const Arena& trace, bool has_branches)
+      : ops_(ops), trace_(trace), has_branches_(has_branches) {
     for (std::size_t i = 0; i < ops.size(); ++i) {
       for (const auto* tensors : {&ops[i].node.reads, &ops[i].node.writes}) {
         for (const Tensor& tensor : *tensors) {
@@ -26,6 +28,7 @@ class Sharing {
           Uses& uses = uses_.try_emplace(block, Uses{i, i}).first->second;
           const auto begin = static_cast<std::size_t>(static_cast<const char*>(tensor.raw()) - block);
           uses.last = i;
+          uses.readers += tensors == &ops[i].node.reads;
           uses.bytes = std::max(uses.bytes, begin + tensor.bytes());
         }
       }
@@ -55,6 +58,7 @@ class Sharing {
     if (!is_all_of_one(write) || uses_.at(temporary(write)).first != i) return;
     for (const Tensor& read : ops_[i].node.reads) {
       if (!is_all_of_one(read) || read.bytes() != write.bytes() || uses_.at(temporary(read)).last != i) continue;
+      if (has_branches_ && uses_.at(temporary(read)).readers > 1) continue;
       if (!ops_[i].call->can_write_over(write, read)) continue;
       auto* const to = static_cast<char*>(moves_(read.raw()));
       if (std::find(taken_.begin(), taken_.end(), to) != taken_.end()) continue;
@@ -74,6 +78,7 @@ class Sharing {
 
   std::vector<HeldOp>& ops_;
   const Arena& trace_;
+  const bool has_branches_;
   std::map<const char*, Uses> uses_;
   MemoryMoves moves_;
   std::vector<char*> taken_;  // by the current op
@@ -82,8 +87,8 @@ class Sharing {
 
 }  // namespace
 
-void share_memory(std::vector<HeldOp>& ops, const Arena& trace) {
-  if (trace.shares()) Sharing(ops, trace).run();
+void share_memory(std::vector<HeldOp>& ops, const Arena& trace, bool has_branches) {
+  if (trace.shares()) Sharing(ops, trace, has_branches).run();
 }
 
 }  // namespace giro::detail

@@ -56,7 +56,6 @@ CONCERNED = [  # first match
     ("kernels/cuda/pad.cpp", [ERRORS, kernels("Conv2d")]),
     ("kernels/cuda/pool.cu", [ERRORS, kernels("Pool")]),
     ("kernels/cuda/row_tail.cpp", [ERRORS, kernels("Publish", "Fused"), LOOP]),
-    ("kernels/cuda/reduce.cu", [ERRORS, kernels("Reduce")]),
     ("kernels/cuda/softmax_cross_entropy.cu", [ERRORS, kernels("SoftmaxCrossEntropy")]),
     ("kernels/cuda/tiled_*", [ERRORS, kernels("Declined*")]),
     ("kernels/cuda/*", [ERRORS, kernels("Elementwise", "Update", "Gather")]),

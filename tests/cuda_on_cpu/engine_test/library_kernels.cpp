@@ -15,7 +15,6 @@
 #include <giro/kernels/optim/update.h>
 #include <giro/kernels/publish.h>
 
-#include "kernels/functors/storage.h"
 #include "tests/cuda_on_cpu/engine_test/launch_kernel.h"
 
 namespace giro::simt {
@@ -70,24 +69,6 @@ TEST(LibraryKernels, softmax_cross_entropy) {
         expect_near(gradients.values()[r * kColumns + c],
                     std::exp(static_cast<double>(row[c])) / sum - (c == labels[r]), 1e-6);
       }
-    }
-  });
-}
-
-TEST(LibraryKernels, sum_rows) {
-  constexpr std::size_t kRows = 77, kColumns = 50, kSplits = 2;
-  const std::vector<float> values = random_values(kRows * kColumns, 3);
-  Seeds::each([&] {
-    DeviceArray<float> x(values), partial(kSplits * kColumns), out(kColumns);
-    const Kernel& kernel = kernel_named("sum_rows_kernel<giro::cuda::Elements<float> >");
-    DeviceArray<std::uint32_t> arrivals(std::vector<std::uint32_t>(2));
-    expect_runs(run(kernel, {blocks_for(kColumns, 32), kSplits}, {32, 16}, 0, giro::functors::Output(out.data()),
-                    partial.data(), arrivals.data(), x.data(), std::int64_t{kRows}, std::int64_t{kColumns}));
-    EXPECT_EQ(arrivals.values(), std::vector<std::uint32_t>(2));
-    for (std::size_t c = 0; c < kColumns; ++c) {
-      double sum = 0;
-      for (std::size_t r = 0; r < kRows; ++r) sum += values[r * kColumns + c];
-      expect_near(out.values()[c], sum, 1e-5);
     }
   });
 }

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "kernels/internal/ops.h"
+#include "kernels/pointwise/expression.h"
+
+// Ops that are expressions on a GPU, while the CPU has loops of its own for them.
+namespace giro::cuda {
+
+pointwise::Expression as_expression(const ops::ActivationAvgPool& op);
+pointwise::Expression as_expression(const ops::AvgPoolActivationBackward& op);
+pointwise::Expression as_expression(const ops::SumRows& op);
+
+}  // namespace giro::cuda

@@ -50,16 +50,16 @@ void for_each_part(std::int64_t n, std::int64_t block, std::int64_t work, const 
 constexpr std::int64_t kMostParts = 256;  // enough for threads to have equal shares
 
 // How many of n equal pieces of all that work are worth a thread's waking.
-std::int64_t pieces_together(std::int64_t n, std::int64_t work) {
+std::int64_t pieces_together(std::int64_t n, std::int64_t work, std::int64_t at_a_time) {
   const std::int64_t worth = kParallelFrom / std::max<std::int64_t>(1, work / std::max<std::int64_t>(1, n));
-  return std::max({std::int64_t{1}, worth, n / kMostParts});
+  return std::max({std::int64_t{1}, worth, at_a_time / kMostParts});
 }
 
 constexpr std::int64_t kTogether = 16;  // tiles
 
 void run_units(const Plan& plan) {
   const std::int64_t most = plan.joins_tiles ? kTogether : 1;
-  for_each_part(plan.units, pieces_together(plan.units, plan.work), plan.work,
+  for_each_part(plan.units, pieces_together(plan.units, plan.work, plan.units), plan.work,
                 [&](std::int64_t begin, std::int64_t end) {
                   Worker worker(plan, memory_of_thread(plan.memory));
                   for (std::int64_t unit = begin; unit < end; unit += most) {
@@ -85,7 +85,7 @@ void run_split(const Plan& plan) {
         std::copy(totals.begin(), totals.end(), parts.begin() + b * static_cast<std::ptrdiff_t>(each));
       }
       if (pass.has_elements()) {
-        for_each_part(blocks, pieces_together(blocks * plan.units, plan.work), plan.work,
+        for_each_part(blocks, pieces_together(blocks * plan.units, plan.work, blocks), plan.work,
                       [&](std::int64_t begin, std::int64_t end) {
                         Worker worker(plan, memory_of_thread(plan.memory), &leader);
                         for (std::int64_t b = begin; b < end; ++b) {

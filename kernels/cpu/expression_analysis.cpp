@@ -178,7 +178,8 @@ void Analysis::choose_pattern() {
     p_.units = divided_up(p_.rows, p_.unit_rows);
   }
   if (p_.rows == 0) p_.units = 0;
-  p_.is_split = p_.pattern != Pattern::elements && p_.units < kFewUnits && p_.length >= 2 * kBlockLength;
+  const std::int64_t few = p_.pattern == Pattern::columns ? team_threads() : kFewUnits;
+  p_.is_split = p_.pattern != Pattern::elements && p_.units < few && p_.length >= 2 * kBlockLength;
 }
 
 void Analysis::find_numbers() {

@@ -18,7 +18,7 @@ class Worker {
     if (plan_.streams) end_of_streams();
   }
 
-  // Independent pieces: a tile of elements, or some rows.
+  // Independent pieces: a tile of elements, or some rows. Several tiles at once if the plan joins them.
   void run(std::int64_t unit, std::int64_t units = 1);
 
   // The same in steps, for threads that share the rows of a unit: between begin() and end(), for each pass, parts of

@@ -220,7 +220,9 @@ Fold fold_with(void (*finish)(const Total*, void*, std::int64_t)) {
 template <class T, bool kIsMin>
 struct Place {
   using Key = Extreme<T, kIsMin>;
-  static std::int64_t of(T x) { return static_cast<std::int64_t>(Key::of(x + T(0))); }  // -0 has the key of 0
+  static std::int64_t of(T x) {
+    return static_cast<std::int64_t>(Key::of(x == T(0) ? T(0) : x));
+  }  // -0 has the key of 0
 
   static void rows(const void* tile, std::int64_t rows, std::int64_t length, std::int64_t first, Total* totals) {
     for (std::int64_t r = 0; r < rows; ++r) {

@@ -15,6 +15,7 @@ class FlushSubnormals {
   FlushSubnormals(const FlushSubnormals&) = delete;
   FlushSubnormals& operator=(const FlushSubnormals&) = delete;
 #if defined(__x86_64__)
+  static constexpr bool kFlushes = true;
   FlushSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlushToZero); }
   ~FlushSubnormals() { _mm_setcsr(before_); }
 
@@ -22,6 +23,7 @@ class FlushSubnormals {
   static constexpr unsigned int kFlushToZero = 0x8000;
   unsigned int before_;
 #else
+  static constexpr bool kFlushes = false;
   FlushSubnormals() {}
   ~FlushSubnormals() {}
 #endif

@@ -1,8 +1,8 @@
 #include "kernels/cuda/as_expressions.h"
 
-#include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "kernels/pointwise/term.h"
 

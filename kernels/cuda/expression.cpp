@@ -54,12 +54,13 @@ std::vector<std::int64_t> key_of(const Expression& expression, const ops::Publis
     add(place.offset);
     add_strides(place);
   }
+  const bool reduces = pointwise::reduces(expression);
   add(expression.writes.size());
   for (const Expression::Write& write : expression.writes) {
     add(write.value);
     add_access(write.to);
-    add(std::any_of(expression.reads.begin(), expression.reads.end(),
-                    [&](const Access& read) { return detail::overlap(read.memory, write.to.memory); }));
+    const auto is_written = [&](const Access& read) { return detail::overlap(read.memory, write.to.memory); };
+    add(reduces && std::any_of(expression.reads.begin(), expression.reads.end(), is_written));
   }
   add(expression.code.size());
   for (const Instruction& i : expression.code) {

@@ -57,6 +57,8 @@ ExpressionWriter::Share ExpressionWriter::share() const {
     const std::int64_t threads = std::min(kColumnThreads, most_threads());
     share.lanes =
         static_cast<int>(std::min<std::int64_t>(share.units, std::max<std::int64_t>(threads / share.rows, 1)));
+    const std::int64_t rows = std::min<std::int64_t>(power_of_2(plan_.rows), kFewestThreads / share.lanes);
+    share.rows = std::max(share.rows, static_cast<int>(rows));
   } else {
     share.lanes = static_cast<int>(std::min<std::int64_t>(share.units, kMostLanes));
     share.rows = std::max(kFewestThreads / share.lanes, 1);

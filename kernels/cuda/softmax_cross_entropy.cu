@@ -30,13 +30,8 @@ __device__ float row_loss(float* gradient, const float* x, std::int64_t columns,
     largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, offset));
   }
   // fmaxf ignores NaN, but the sum does not.
-  // Kahan summation: with a million classes, a lane adds tens of thousands of terms.
-  float sum = 0.0f, lost = 0.0f;
-  for (std::int64_t c = lane; c < columns; c += kWarp) {
-    const float term = expf(x[c] - largest) - lost, next = sum + term;
-    lost = (next - sum) - term;
-    sum = next;
-  }
+  float sum = 0.0f;
+  for (std::int64_t c = lane; c < columns; c += kWarp) sum += expf(x[c] - largest);
   for (int offset = kWarp / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(kAllLanes, sum, offset);
 
   const bool known = label >= 0 && label < columns;

@@ -93,17 +93,6 @@ struct ActivationAveragePool {
     const auto value = static_cast<float>(at);
     return stored<T>(F::value(b == nullptr ? value : stored<T>(value + static_cast<float>(b[c]))));
   }
-
-  GIRO_HOST_DEVICE void operator()(std::int64_t o) const {
-    const std::int64_t out_width = width / window_w;
-    const std::int64_t c = o % channels, w = o / channels % out_width, row = o / (channels * out_width);
-    const T* const window = z + (row * window_h * width + w * window_w) * channels + c;
-    float sum = 0;
-    for (std::int64_t i = 0; i < window_h; ++i) {
-      for (std::int64_t j = 0; j < window_w; ++j) sum += term(window[(i * width + j) * channels], c);
-    }
-    y[o] = T(sum / static_cast<float>(window_h * window_w));
-  }
 };
 
 // Row r of x belongs to row r / window_h of y, in any image.
@@ -135,13 +124,6 @@ struct AveragePoolActivationBackward {
       const float input = b == nullptr ? value : stored<T>(value + static_cast<float>(b[c]));
       return T(F::gradient(stored<T>(factor * static_cast<float>(dy_at)), input));
     }
-  }
-
-  // Writes element i, and returns it.
-  GIRO_HOST_DEVICE float operator()(std::int64_t i) const {
-    const std::int64_t c = i % channels, w = i / channels % width, row = i / (channels * width);
-    const std::int64_t o = (row / window_h * (width / window_w) + w / window_w) * channels + c;
-    return static_cast<float>(dz[i] = gradient(dy[o], x[i], c));
   }
 };
 

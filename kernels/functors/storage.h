@@ -40,7 +40,6 @@ struct Output {
   DType dtype;
 
   explicit Output(const Tensor& tensor) : data(tensor.raw()), dtype(tensor.dtype()) {}
-  explicit Output(float* floats) : data(floats), dtype(DType::f32) {}
 
   GIRO_HOST_DEVICE void store(std::int64_t i, float value) const {
     if (dtype == DType::bf16) {

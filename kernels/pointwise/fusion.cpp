@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -133,13 +134,17 @@ class Joined {
 
   bool is_constant(std::uint16_t value) const { return result_.code[value].kind == Kind::constant; }
 
-  // For a product with 1, the other operand.
+  // For a product with 1, the other operand. It has to be the result of arithmetic: of any other value the CPU's
+  // product could flush a subnormal number to zero.
   std::optional<std::uint16_t> unchanged(const Instruction& instruction) const {
     if (instruction.kind != Kind::apply || instruction.function != &functions::multiply) return std::nullopt;
     for (std::size_t k : {0, 1}) {
-      const Instruction& factor = result_.code[instruction.operands[k]];
+      const Instruction &factor = result_.code[instruction.operands[k]],
+                        &other = result_.code[instruction.operands[1 - k]];
       const bool is_one = is_floating(factor.dtype) ? factor.number == 1 : factor.integer == 1;
-      if (factor.kind == Kind::constant && is_one) return instruction.operands[1 - k];
+      const bool is_arithmetic =
+          !is_floating(other.dtype) || (other.kind == Kind::apply && !other.function->rules.is_exact);
+      if (factor.kind == Kind::constant && is_one && is_arithmetic) return instruction.operands[1 - k];
     }
     return std::nullopt;
   }
@@ -154,6 +159,7 @@ class Joined {
     }
     const auto number = [&](std::size_t k) { return static_cast<float>(result_.code[instruction.operands[k]].number); };
     const float folded = divides ? number(0) / number(1) : number(0) * number(1);
+    if (std::fpclassify(folded) == FP_SUBNORMAL) return instruction;  // the CPU's kernels give 0
     return {.kind = Kind::constant, .dtype = DType::f32, .number = folded};
   }
 

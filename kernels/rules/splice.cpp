@@ -143,9 +143,7 @@ void join(OpList& ops, std::size_t i, bool joins_siblings) {
   }
 }
 
-}  // namespace
-
-// Whether it computes the same number everywhere, as the gradient of a loss by itself.
+// Whether it computes one number, such as the gradient of a loss with respect to itself.
 bool is_one_number(const detail::HeldOp& op) {
   const pointwise::Expression* const expression = expression_of(op);
   return expression != nullptr && expression->places.empty() &&
@@ -153,9 +151,11 @@ bool is_one_number(const detail::HeldOp& op) {
                      [](const pointwise::Access& read) { return read.memory.count() == 1; });
 }
 
-// An expression is computed with one that reads what it computes, and then with one that reads the same array. From the
-// last on: what a gradient alone needs belongs to that, not to the forward pass that it could join. But first each that
-// reads a number makes it itself.
+}  // namespace
+
+// Joins an expression with one that reads its result, and then with one that reads the same array. Numbers are moved
+// into their readers first, where that pays. The search goes from the last op to the first, so that what only a
+// gradient needs is computed with the gradient, not in the forward pass.
 bool splice(OpList& ops, std::size_t i) {
   if (i > 0) return false;
   for (std::size_t k = 0; k < ops.size(); ++k) {

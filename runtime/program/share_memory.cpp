@@ -11,9 +11,9 @@ namespace giro::detail {
 namespace {
 
 struct Uses {
-  std::size_t first, last;  // ops
-  std::size_t bytes = 0;    // that any op touches, counted from the beginning
-  std::size_t readers = 0;
+  std::size_t first, last;                   // ops
+  std::size_t bytes = 0;                     // that any op touches, counted from the beginning
+  std::size_t readers = 0, last_reader = 0;  // number of ops that read it, and the last
 };
 
 class Sharing {
@@ -27,8 +27,11 @@ class Sharing {
           if (block == nullptr) continue;
           Uses& uses = uses_.try_emplace(block, Uses{i, i}).first->second;
           const auto begin = static_cast<std::size_t>(static_cast<const char*>(tensor.raw()) - block);
+          if (tensors == &ops[i].node.reads && (uses.readers == 0 || uses.last_reader != i)) {
+            ++uses.readers;
+            uses.last_reader = i;
+          }
           uses.last = i;
-          uses.readers += tensors == &ops[i].node.reads;
           uses.bytes = std::max(uses.bytes, begin + tensor.bytes());
         }
       }

@@ -53,6 +53,15 @@ class BranchesTest : public test::OpTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, BranchesTest, test::kDevices, test::device_name);
 
+// The op after them could take the memory that they read, but must not.
+TEST_P(BranchesTest, RunBesideEachOtherInSharedMemory) {
+  const test::ArenaSetting shared("1");
+  const Graph graph = recorded();
+  EXPECT_EQ(graph.longest_path(), device().is_cuda() ? 7u : 9u);
+  graph.replay(stream());
+  expect_out(38);
+}
+
 TEST_P(BranchesTest, RunBesideEachOther) {
   const Graph graph = recorded();
   EXPECT_EQ(graph.num_nodes(), 9u);

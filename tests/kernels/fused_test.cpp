@@ -134,6 +134,23 @@ TEST_P(FusedTest, CrossEntropyComesWithItsMeanGradientAndAccuracy) {
   }
 }
 
+TEST_P(FusedTest, APoolingsGradientMayTakeThePlaceOfItsImages) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Array images = random_.uniform({3, 8, 6, 5}, -1, 1, dtype), dy = random_.uniform({3, 4, 3, 5}, -1, 1, dtype),
+                bias = random_.uniform({5}, -1, 1, dtype);
+    check_same(
+        fmt::format("{}", name_of(dtype)), {dy, bias}, {images, {DType::f32, {5}, {}}},
+        [&](const Tensors& out, const Tensors& in, const Stream& s) {
+          const Tensor dz = temporary(dtype, images.shape);
+          queue(ops::AvgPoolActivationBackward{dz, out[1], in[0], out[0], in[1], true, {}}, s);
+          copy(out[0], dz, s);
+        },
+        [&](const Tensors& out, const Tensors& in, const Stream& s) {
+          queue(ops::AvgPoolActivationBackward{out[0], out[1], in[0], out[0], in[1], true, {}}, s);
+        });
+  }
+}
+
 TEST_P(FusedTest, GradientsMayTakeThePlaceOfTheLogits) {
   for (const std::int64_t rows : {3, 200}) {
     const Array logits = random_.uniform({rows, 10}, -3, 3), labels = random_.integers({rows}, 0, 9, DType::i32);

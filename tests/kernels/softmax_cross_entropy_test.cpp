@@ -143,6 +143,13 @@ TEST_P(SoftmaxCrossEntropyTest, HugeLogitsDoNotOverflow) {
   check_both("one stands out", {DType::f32, {2, 3}, {1e4, 0, 0, 0, -1e4, 1e4}}, {DType::u8, {2}, {1, 1}});
 }
 
+// With so many classes that on a GPU blocks share the rows.
+TEST_P(SoftmaxCrossEntropyTest, RowsOfManyClassesThatAreNaN) {
+  Array logits = random_.uniform({4, 1100}, -2, 2);
+  logits.values[1100 + 7] = test::kNaN;
+  check_both("-1, NaN and 1100", logits, {DType::i32, {4}, {-1, 10, 1100, 1099}});
+}
+
 TEST_P(SoftmaxCrossEntropyTest, LabelOutOfRangeMakesItsRowNaN) {
   const Array logits = random_.uniform({5, 10}, -2, 2);
   check_both("10 and 255", logits, {DType::u8, {5}, {0, 10, 9, 255, 3}});

@@ -138,6 +138,31 @@ TEST_P(FusionTest, WhatDoesNotGoTogetherStaysApart) {
       << "both are stored";
 }
 
+// A product with 1 is not left out if it could flush its operand to zero.
+TEST_P(FusionTest, SubnormalNumbersGiveTheSameBits) {
+  const Array x{DType::f32, {6}, {1e-40, -1e-40, 1e-30, 1, 0, -0.0}};
+  const Body body = [](const Vars& in) {
+    const Var same = in[0] * 1.0f, tiny = Var(in[0] * 1e-20f) * 1e-20f;
+    std::vector results{maximum(same, 0.0f), same * 1e30f, abs(same) + tiny, argmax(in[0]).reshape({1})};
+    for (Var& result : results) result = stop_gradient(result);
+    return results;
+  };
+  EXPECT_TRUE(run({x}, body, "1") == run({x}, body, "0"));
+}
+
+// Of values of a row, in f32 and in 16 bits, the place of a row, and rows that are only there in part.
+TEST_P(FusionTest, SumsOverRowsOfValuesThatColumnsShare) {
+  const Array x = random_.uniform({70, 48}, -2, 2), row = random_.uniform({70, 1}, 1, 2),
+              half = random_.uniform({70, 1}, 1, 2, DType::bf16), part = random_.uniform({66, 1}, 1, 2);
+  const Body body = [](const Vars& in) {
+    const Var scale = rsqrt(square(in[1]) + 0.5f) * in[2] + pad(in[3], {.axis = 0, .before = 1, .after = 3});
+    std::vector results{sum(in[0] * scale, {0}), sum(where(scale > 1, in[0], 0), {0}), sum(in[0] * in[0] / scale, {0})};
+    for (Var& result : results) result = stop_gradient(result);
+    return results;
+  };
+  EXPECT_TRUE(run({x, row, half, part}, body, "1") == run({x, row, half, part}, body, "0"));
+}
+
 // With so many elements, threads or blocks share a row while its elements are also written.
 TEST_P(FusionTest, ALossAndItsGradientOfManyElements) {
   const Array y = random_.uniform({300, 200}, -2, 2);

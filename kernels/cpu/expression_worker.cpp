@@ -167,8 +167,8 @@ void Worker::store(const Plan::Access& write, const Range& at) {
   }
 }
 
-void Worker::step(const Plan::Step& s, std::int64_t of) {
-  const std::int64_t n = s.is_number ? 1 : of;
+void Worker::step(const Plan::Step& s, std::int64_t elements) {
+  const std::int64_t n = s.is_number ? 1 : elements;
   auto* const out = const_cast<std::byte*>(at_[s.out]);
   switch (s.kind) {
     case Plan::Step::Kind::apply: {

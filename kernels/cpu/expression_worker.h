@@ -54,7 +54,7 @@ class Worker {
   void load(const Plan::Access& read, const Range& at);
   void load_what_is_there(const Plan::Access& read, const Range& at, std::int64_t offset, std::byte* to) const;
   void store(const Plan::Access& write, const Range& at);
-  void step(const Plan::Step& step, std::int64_t of);
+  void step(const Plan::Step& step, std::int64_t elements);
   void run_tile(const Plan::Pass& pass, const Range& at, std::int64_t element);
   std::byte* slot(int value) const { return memory_ + plan_.slots[static_cast<std::size_t>(value)].offset; }
   Total* totals(int half, int reduction) const;

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/expression.h"
 #include "kernels/pointwise/term.h"
 
 namespace giro::cuda {
@@ -82,5 +83,9 @@ pointwise::Expression as_expression(const ops::SumRows& op) {
   x.cast(DType::f32).sum().cast(op.out.dtype()).write(op.out, Layout{.strides = {1}});
   return std::move(code).take();
 }
+
+void run(const ops::ActivationAvgPool& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
+void run(const ops::AvgPoolActivationBackward& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
+void run(const ops::SumRows& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
 
 }  // namespace giro::cuda

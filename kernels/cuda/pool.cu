@@ -1,8 +1,6 @@
 #include "kernels/functors/pool.h"
 
-#include "kernels/cuda/as_expressions.h"
 #include "kernels/cuda/cudnn.h"
-#include "kernels/cuda/expression.h"
 #include "kernels/cuda/for_each.cuh"
 #include "kernels/internal/ops.h"
 
@@ -63,10 +61,6 @@ void run(const ops::AvgPoolBackward& op, const Stream& stream) {
                              &kZero, p.x, op.dx.raw()),
         "cudnnPoolingBackward");
 }
-
-void run(const ops::ActivationAvgPool& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
-
-void run(const ops::AvgPoolActivationBackward& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
 
 void run(const ops::MaxPool& op, const Stream& stream) {
   pool(CUDNN_POOLING_MAX_DETERMINISTIC, op.y, op.x, op.options, stream);

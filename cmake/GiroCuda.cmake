@@ -1,8 +1,22 @@
-# Finds the CUDA toolkit and cuDNN, and decides whether the CUDA backend is built. Sets
+# Finds the CUDA toolkit, cuDNN and its frontend, and decides whether the CUDA backend is built. Sets
 #   GIRO_WITH_CUDA        whether it is
 #   giro_cuda_link        the libraries it links
 #   giro_thrust_include   where Thrust's headers lie: the toolkit's, else the system's
 set(GIRO_WITH_CUDA OFF)
+
+# giro_version_of(VARIABLE HEADER MAJOR MINOR): the version that a header's macros give, "" if it does not exist.
+function(giro_version_of variable header)
+  set(version "")
+  if(EXISTS "${header}")
+    foreach(macro IN LISTS ARGN)
+      file(STRINGS "${header}" line REGEX "#define ${macro} +[0-9]+")
+      string(REGEX MATCH "[0-9]+$" number "${line}")
+      list(APPEND version ${number})
+    endforeach()
+    list(JOIN version "." version)
+  endif()
+  set(${variable} "${version}" PARENT_SCOPE)
+endfunction()
 set(giro_cuda_link)
 
 if(NOT GIRO_CUDA STREQUAL "OFF")
@@ -37,6 +51,12 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
       PATH_SUFFIXES include)
     find_library(GIRO_CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR}
       PATHS ${giro_library_places} PATH_SUFFIXES lib lib64)
+    # Headers alone (cmake/install_cudnn_frontend.sh).
+    set(giro_frontend_places ${PROJECT_SOURCE_DIR}/.deps/cudnn-frontend)
+    foreach(folder IN LISTS giro_imported_nvidia giro_python_nvidia)
+      list(APPEND giro_frontend_places ${folder}/..)
+    endforeach()
+    find_path(GIRO_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h PATHS ${giro_frontend_places} PATH_SUFFIXES include)
     find_path(GIRO_CUBLASLT_INCLUDE cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${giro_library_places}
       PATH_SUFFIXES include)
     find_library(GIRO_CUBLASLT_LIBRARY NAMES cublasLt libcublasLt.so.13 HINTS ${CUDAToolkit_LIBRARY_DIR}
@@ -47,8 +67,23 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
     find_library(GIRO_NVRTC_LIBRARY NAMES libnvrtc.so.13 nvrtc HINTS ${CUDAToolkit_LIBRARY_DIR}
       PATHS ${giro_library_places} PATH_SUFFIXES lib lib64)
   endif()
-  if(CUDAToolkit_FOUND AND GIRO_NVRTC_INCLUDE AND GIRO_CUDNN_INCLUDE AND GIRO_CUDNN_LIBRARY AND GIRO_CUBLASLT_INCLUDE
-     AND GIRO_CUBLASLT_LIBRARY)
+  giro_version_of(giro_cudnn_version "${GIRO_CUDNN_INCLUDE}/cudnn_version.h" CUDNN_MAJOR CUDNN_MINOR)
+  giro_version_of(giro_frontend_version "${GIRO_CUDNN_FRONTEND_INCLUDE}/cudnn_frontend_version.h"
+    CUDNN_FRONTEND_MAJOR_VERSION CUDNN_FRONTEND_MINOR_VERSION)
+  set(giro_missing)
+  # Plans for a device that is described: since 9.8.
+  foreach(needed "the CUDA toolkit|13|${CUDAToolkit_VERSION}" "nvrtc.h||${GIRO_NVRTC_INCLUDE}"
+                 "cuBLASLt||${GIRO_CUBLASLT_LIBRARY}" "cublasLt.h||${GIRO_CUBLASLT_INCLUDE}" "cuDNN||${GIRO_CUDNN_LIBRARY}"
+                 "cudnn.h|9.8|${giro_cudnn_version}" "cuDNN's frontend|1.32|${giro_frontend_version}")
+    string(REGEX MATCH "^(.*)[|](.*)[|](.*)$" matched "${needed}")
+    if(NOT CMAKE_MATCH_3)
+      list(APPEND giro_missing "${CMAKE_MATCH_1} ${CMAKE_MATCH_2} (not found)")
+    elseif(CMAKE_MATCH_2 AND CMAKE_MATCH_3 VERSION_LESS CMAKE_MATCH_2)
+      list(APPEND giro_missing "${CMAKE_MATCH_1} ${CMAKE_MATCH_2} (found ${CMAKE_MATCH_3})")
+    endif()
+  endforeach()
+  list(JOIN giro_missing ", " giro_missing)
+  if(CMAKE_CUDA_COMPILER AND NOT giro_missing)
     set(GIRO_WITH_CUDA ON)
     set(giro_cuda_link CUDA::cudart ${GIRO_CUBLASLT_LIBRARY} ${GIRO_CUDNN_LIBRARY})
     # Never another Thrust than the one nvcc compiles with.
@@ -56,7 +91,7 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
       NO_DEFAULT_PATH REQUIRED)
     add_library(giro_cuda_libraries INTERFACE)
     target_include_directories(giro_cuda_libraries SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${GIRO_CUDNN_INCLUDE}
-      ${GIRO_CUBLASLT_INCLUDE} ${GIRO_NVRTC_INCLUDE})
+      ${GIRO_CUDNN_FRONTEND_INCLUDE} ${GIRO_CUBLASLT_INCLUDE} ${GIRO_NVRTC_INCLUDE})
     set(places ${CUDAToolkit_LIBRARY_DIR} /usr/local/cuda/lib64)
     foreach(place IN LISTS giro_library_places)
       list(APPEND places ${place}/lib)
@@ -64,6 +99,8 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
     list(REMOVE_DUPLICATES places)
     list(JOIN places ":" places)
     set_source_files_properties(runtime/cuda/nvrtc.cpp PROPERTIES COMPILE_DEFINITIONS GIRO_NVRTC_PLACES="${places}")
+    # It includes cuDNN's frontend, which takes half a minute to compile with -O3.
+    set_source_files_properties(kernels/cuda/convolution_plan.cpp PROPERTIES COMPILE_OPTIONS -O1)
     # Discovery passes over GPUs older than what the build holds code for.
     string(REGEX MATCHALL "[0-9]+" giro_architectures "${CMAKE_CUDA_ARCHITECTURES}")
     if(giro_architectures)
@@ -74,11 +111,9 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
     endif()
     message(STATUS "giro: CUDA backend on (toolkit ${CUDAToolkit_VERSION}, ${GIRO_CUDNN_LIBRARY})")
   elseif(GIRO_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "giro: GIRO_CUDA=ON needs the CUDA toolkit 13 with nvrtc.h, cuBLASLt and cuDNN 9; nvcc is "
-      "'${CMAKE_CUDA_COMPILER}', nvrtc.h in '${GIRO_NVRTC_INCLUDE}', cuBLASLt '${GIRO_CUBLASLT_LIBRARY}', cuDNN '${GIRO_CUDNN_LIBRARY}'")
+    message(FATAL_ERROR "giro: GIRO_CUDA=ON needs, beside nvcc ('${CMAKE_CUDA_COMPILER}'): ${giro_missing}")
   elseif(CMAKE_CUDA_COMPILER)
-    message(STATUS "giro: CUDA backend off: needs toolkit 13, cuBLASLt and cuDNN 9; found toolkit "
-      "'${CUDAToolkit_VERSION}', cuBLASLt '${GIRO_CUBLASLT_LIBRARY}', cuDNN '${GIRO_CUDNN_LIBRARY}'")
+    message(STATUS "giro: CUDA backend off: needs ${giro_missing}")
   else()
     message(STATUS "giro: CUDA backend off: no CUDA toolkit found")
   endif()

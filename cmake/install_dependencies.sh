@@ -1,7 +1,12 @@
 #!/usr/bin/env bash
 # cmake/install_dependencies.sh [PACKAGE...]: installs with apt what giro is built with, and the packages named, where
-# they are missing. Calls apt only if something is. Exit code 3: the distribution has no such package.
+# they are missing. Calls apt only if something is. Exit code 3: the distribution has no such package. Where there is a
+# CUDA toolkit, it also gets the headers of cuDNN's frontend from PyPI; if that fails, giro is built without CUDA.
 set -euo pipefail
+
+if [ -e /usr/local/cuda/bin/nvcc ] || command -v nvcc >/dev/null; then
+  "$(dirname "${BASH_SOURCE[0]}")/install_cudnn_frontend.sh" || echo "giro: goes on without cuDNN's frontend" >&2
+fi
 
 packages=(build-essential cmake libdnnl-dev libfmt-dev nlohmann-json3-dev libcli11-dev zlib1g-dev libxxhash-dev
   libisal-dev libpng-dev "$@")

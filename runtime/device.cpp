@@ -22,7 +22,7 @@ Discovery discover_devices() {
   return found;
 }
 
-std::string kernel_cache_trouble() { return cuda::kernel_cache_trouble(); }
+std::string disk_cache_trouble() { return cuda::disk_cache_trouble(); }
 
 Device parse_device(const std::string& name, const Discovery& discovery) {
   if (name == "auto") return discovery.best();

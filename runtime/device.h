@@ -49,9 +49,9 @@ struct Discovery {
 };
 Discovery discover_devices();
 
-// Why the kernels that this process compiled for a GPU are not kept for the next run (GIRO_CACHE), e.g. because the
-// directory cannot be written; empty if they are kept, if the cache is off, or if none was compiled yet.
-std::string kernel_cache_trouble();
+// Why the kernels and plans that this process built for a GPU are not kept for the next run (GIRO_CACHE), e.g. because
+// the directory cannot be written; empty if they are kept, if the cache is off, or if none was built yet.
+std::string disk_cache_trouble();
 
 // The device that a user's option names: "auto" (the best available), "cpu", "cuda" or "cuda:N".
 // Error(invalid_argument) for any other word, Error(device) with the reason if the GPU does not exist.

@@ -135,8 +135,8 @@ int train(const Arguments& args) {
 
   // 7. The files and the result of the run.
   if (!world.is_primary()) return 0;
-  if (const std::string trouble = giro::kernel_cache_trouble(); !trouble.empty()) {
-    std::printf("compiled kernels are not kept for the next run: %s\n", trouble.c_str());
+  if (const std::string trouble = giro::disk_cache_trouble(); !trouble.empty()) {
+    std::printf("kernels and plans are not kept for the next run: %s\n", trouble.c_str());
   }
   trained.history.write_csv(logdir + "/history.csv");
   if (args.log_every > 0) giro::write_curves(trained.history, {"loss", "accuracy"}, logdir + "/curves.svg");

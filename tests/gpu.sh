@@ -83,6 +83,7 @@ fetch() {
     libgtest-dev zlib1g-dev zlib1g libxxhash-dev libisal-dev libisal2 libpng-dev libpng16-16 dataset-fashion-mnist \
     libbenchmark-dev libbenchmark1debian libopenmpi-dev libopenmpi3 openmpi-bin openmpi-common libpmix2 libhwloc15 \
     libevent-core-2.1-7 libevent-pthreads-2.1-7 libltdl7 || return
+  ../cmake/install_cudnn_frontend.sh || return
   local mebibytes
   mebibytes=$(du -sm . | cut -f 1)
   echo "gpu.sh: .deps/ holds $mebibytes MiB"

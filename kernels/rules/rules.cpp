@@ -27,8 +27,8 @@ constexpr Rule kCuda[] = {
     {"splice", splice},
     {"mean_cross_entropy", mean_cross_entropy},
     {"pool_gradient", pool_gradient},
+    {"relu_in_convolution", relu_in_convolution},
     {"pool_after_relu", pool_after_relu},
-    {"bias_with_pooling", bias_with_pooling},
     {"bias_gradient", bias_gradient},
     {"publish_with_update", publish_with_update},
 };

@@ -7,8 +7,8 @@
 
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/device.h"
+#include "runtime/cuda/disk_cache.h"
 #include "runtime/cuda/nvrtc.h"
-#include "runtime/internal/backend.h"
 #include "runtime/internal/checksum.h"
 
 namespace giro::cuda {
@@ -66,21 +66,14 @@ void Kernels::compile(int architecture, const std::vector<std::string>& sources)
   const Nvrtc& nvrtc = Nvrtc::of_process();
   const std::string cached =
       fmt::format("NVRTC {} sm_{} {}\n{}", nvrtc.version(), architecture, fmt::join(Nvrtc::options(), " "), program);
-  std::optional<std::string> code = cache_.find(cached);
+  std::optional<std::string> code = DiskCache::of_process().find(cached);
   if (!code) {
     code = nvrtc.compile(program, architecture);
-    cache_.add(cached, *code);
+    DiskCache::of_process().add(cached, *code);
   }
   cudaLibrary_t library = nullptr;
   check(cudaLibraryLoadData(&library, code->data(), nullptr, nullptr, 0, nullptr, nullptr, 0), "cudaLibraryLoadData");
   for (const Key& key : keys) libraries_[key] = library;
 }
-
-std::string Kernels::cache_trouble() {
-  const std::lock_guard lock(mutex_);
-  return cache_.trouble();
-}
-
-std::string kernel_cache_trouble() { return Kernels::of_process().cache_trouble(); }
 
 }  // namespace giro::cuda

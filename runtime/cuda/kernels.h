@@ -10,8 +10,6 @@
 
 #include <giro/runtime/device.h>
 
-#include "runtime/cuda/kernel_cache.h"
-
 namespace giro::cuda {
 
 // The kernels that this process compiled from source or found in the cache; they stay loaded until it ends.
@@ -25,16 +23,12 @@ class Kernels {
   // The kernel `name` of a source. Errors as for prepare.
   cudaKernel_t find(Device device, const std::string& source, const std::string& name);
 
-  // Why compiled kernels are not kept from run to run; empty if they are, or if the cache is off.
-  std::string cache_trouble();
-
  private:
-  Kernels() : cache_(KernelCache::of_environment()) {}
+  Kernels() = default;
   using Key = std::pair<int, std::string>;  // architecture, digits of the source
   void compile(int architecture, const std::vector<std::string>& sources);
 
   std::mutex mutex_;
-  KernelCache cache_;
   std::map<Key, cudaLibrary_t> libraries_;
   std::map<std::pair<Key, std::string>, cudaKernel_t> kernels_;
 };

@@ -49,6 +49,10 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
     return plans_.contains({typeid(Plan), key});
   }
 
+  // Calls what may wait for the device, which a capture does not allow, such as opening a library. The recording is
+  // interrupted and then goes on, except where it has events.
+  void outside_capture(const std::function<void()>& open);
+
   void copy(void* dst, const void* src, std::size_t bytes) override;
   void fill(void* dst, unsigned char value, std::size_t bytes) override;
   void synchronize() override;
@@ -64,8 +68,6 @@ class CudaStream final : public detail::StreamImpl, public std::enable_shared_fr
  private:
   void begin_capture(const std::vector<CUgraphNode_st*>& after);
   void end_capture();
-  void outside_capture(const std::function<void()>& open);
-
   std::unique_ptr<StreamHandles> handles_;
   bool capturing_ = false;
   std::shared_ptr<CudaStream> beside_;  // null until it is used

@@ -139,7 +139,7 @@ std::shared_ptr<detail::GraphImpl> create_sequence(const std::vector<std::shared
 namespace giro::cuda {
 // The GPUs of this machine; if there is none, `reason` says why.
 std::vector<DeviceInfo> device_infos(std::string& reason);
-std::string kernel_cache_trouble();
+std::string disk_cache_trouble();
 std::optional<std::size_t> free_memory(Device device);
 void* allocate(Device device, std::size_t bytes, MemoryKind kind);
 void deallocate(Device device, void* data, MemoryKind kind) noexcept;

@@ -1,4 +1,4 @@
-#include "runtime/cuda/kernel_cache.h"
+#include "runtime/cuda/disk_cache.h"
 
 #include <fmt/format.h>
 
@@ -13,13 +13,14 @@
 
 #include <giro/runtime/error.h>
 
+#include "runtime/internal/backend.h"
 #include "runtime/internal/checksum.h"
 
 namespace giro::cuda {
 namespace {
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
-constexpr std::string_view kSuffix = ".kernels";
+constexpr std::string_view kSuffix = ".giro";
 
 std::string digits_of(std::string_view first, std::string_view second = {}) {
   detail::Checksum checksum;
@@ -30,30 +31,39 @@ std::string digits_of(std::string_view first, std::string_view second = {}) {
 
 }  // namespace
 
-KernelCache::KernelCache(std::shared_ptr<FileSystem> files, std::string directory, std::uint64_t most_bytes)
-    : files_(std::move(files)), directory_(std::move(directory)), most_bytes_(most_bytes) {}
+DiskCache::DiskCache(std::shared_ptr<FileSystem> files, std::string directory, std::uint64_t most_bytes,
+                     std::string trouble)
+    : files_(std::move(files)),
+      directory_(std::move(directory)),
+      most_bytes_(most_bytes),
+      trouble_(std::move(trouble)) {}
 
-KernelCache KernelCache::of_environment() {
-  std::string directory;
+DiskCache DiskCache::of_environment() {
+  std::string directory, trouble;
   if (const char* const setting = std::getenv("GIRO_CACHE")) {
     if (std::string_view(setting) != "0") directory = setting;
-  } else if (const char* const cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
-    directory = fmt::format("{}/giro", cache);
+  } else if (const char* const caches = std::getenv("XDG_CACHE_HOME"); caches != nullptr && *caches != '\0') {
+    directory = fmt::format("{}/giro", caches);
   } else if (const char* const home = std::getenv("HOME"); home != nullptr && *home != '\0') {
     directory = fmt::format("{}/.cache/giro", home);
+  } else {
+    trouble = "none of GIRO_CACHE, XDG_CACHE_HOME and HOME is set";
   }
-  KernelCache cache(posix_file_system(), directory, kMostBytes);
-  const bool is_off = std::getenv("GIRO_CACHE") != nullptr;
-  if (directory.empty() && !is_off) cache.trouble_ = "none of GIRO_CACHE, XDG_CACHE_HOME and HOME is set";
-  return cache;
+  return DiskCache(posix_file_system(), directory, kMostBytes, trouble);
 }
 
-std::string KernelCache::path_of(const std::string& key) const {
+// Never destroyed, because kernels may still be compiled while static objects are destroyed.
+DiskCache& DiskCache::of_process() {
+  static auto* const cache = new DiskCache(of_environment());
+  return *cache;
+}
+
+std::string DiskCache::path_of(const std::string& key) const {
   return fmt::format("{}/{}{}", directory_, digits_of(key), kSuffix);
 }
 
-// A file begins with a checksum of key and code, which also detects a file of another key.
-std::optional<std::string> KernelCache::find(const std::string& key) {
+// A file begins with a checksum of key and value, which also detects a file of another key.
+std::optional<std::string> DiskCache::find(const std::string& key) const {
   if (directory_.empty()) return std::nullopt;
   const std::string path = path_of(key);
   try {
@@ -69,11 +79,12 @@ std::optional<std::string> KernelCache::find(const std::string& key) {
   }
 }
 
-void KernelCache::add(const std::string& key, const std::string& code) {
+void DiskCache::add(const std::string& key, const std::string& value) {
+  const std::lock_guard lock(mutex_);
   if (directory_.empty() || !trouble_.empty()) return;
   const std::string path = path_of(key);
   try {
-    replace_file(*files_, path, digits_of(key, code) + code);
+    replace_file(*files_, path, digits_of(key, value) + value);
   } catch (const Error& error) {
     trouble_ = error.what();
     return;
@@ -85,8 +96,13 @@ void KernelCache::add(const std::string& key, const std::string& code) {
   }
 }
 
+std::string DiskCache::trouble() const {
+  const std::lock_guard lock(mutex_);
+  return trouble_;
+}
+
 // Old temporaries were left by processes that died; another process may be about to rename a recent one.
-void KernelCache::remove_oldest(const std::string& but) {
+void DiskCache::remove_oldest(const std::string& but) {
   struct File {
     std::filesystem::file_time_type used;
     std::string path;
@@ -117,5 +133,7 @@ void KernelCache::remove_oldest(const std::string& but) {
     total -= file.bytes;
   }
 }
+
+std::string disk_cache_trouble() { return DiskCache::of_process().trouble(); }
 
 }  // namespace giro::cuda

@@ -9,19 +9,19 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cuda/kernel_cache.h"
+#include "runtime/cuda/disk_cache.h"
 #include "tests/environment_setting.h"
 #include "tests/temporary_directory.h"
 
 namespace giro {
 namespace {
 
-using cuda::KernelCache;
+using cuda::DiskCache;
 
-class KernelCacheTest : public ::testing::Test {
+class DiskCacheTest : public ::testing::Test {
  protected:
-  KernelCache cache(std::uint64_t most_bytes = 1 << 20) {
-    return KernelCache(posix_file_system(), directory_ / "cache", most_bytes);
+  DiskCache cache(std::uint64_t most_bytes = 1 << 20) {
+    return DiskCache(posix_file_system(), directory_ / "cache", most_bytes);
   }
   std::vector<std::filesystem::path> files() const {
     std::vector<std::filesystem::path> found;
@@ -32,7 +32,7 @@ class KernelCacheTest : public ::testing::Test {
   test::TemporaryDirectory directory_;
 };
 
-TEST_F(KernelCacheTest, KeepsCodeForTheNextProcess) {
+TEST_F(DiskCacheTest, KeepsCodeForTheNextProcess) {
   EXPECT_EQ(cache().find("source"), std::nullopt);
   const std::string code("\0machine\0code", 13);
   cache().add("source", code);
@@ -41,7 +41,7 @@ TEST_F(KernelCacheTest, KeepsCodeForTheNextProcess) {
   EXPECT_EQ(cache().trouble(), "");
 }
 
-TEST_F(KernelCacheTest, PassesOverWhatIsDamaged) {
+TEST_F(DiskCacheTest, PassesOverWhatIsDamaged) {
   cache().add("source", "machine code");
   const std::string path = files().at(0), whole = test::read_text(path);
   for (std::size_t i = 0; i < whole.size(); ++i) {
@@ -56,7 +56,7 @@ TEST_F(KernelCacheTest, PassesOverWhatIsDamaged) {
   EXPECT_EQ(cache().find("source"), "machine code");
 }
 
-TEST_F(KernelCacheTest, PassesOverWhatIsOfAnotherKey) {
+TEST_F(DiskCacheTest, PassesOverWhatIsOfAnotherKey) {
   cache().add("one", "code of one");
   const std::string one = files().at(0);
   cache().add("two", "code of two");
@@ -67,15 +67,15 @@ TEST_F(KernelCacheTest, PassesOverWhatIsOfAnotherKey) {
   EXPECT_EQ(cache().find("one"), "code of one");
 }
 
-TEST_F(KernelCacheTest, SaysWhyItCannotBeWritten) {
+TEST_F(DiskCacheTest, SaysWhyItCannotBeWritten) {
   test::write_text(directory_ / "cache", "a file");
-  KernelCache there = cache();
+  DiskCache there = cache();
   there.add("source", "code");
   EXPECT_NE(there.trouble().find(directory_ / "cache"), std::string::npos) << there.trouble();
   EXPECT_EQ(there.find("source"), std::nullopt);
 }
 
-TEST_F(KernelCacheTest, RemovesWhatWasNotUsedForLongest) {
+TEST_F(DiskCacheTest, RemovesWhatWasNotUsedForLongest) {
   const std::string code(1000, 'x');
   for (const char* key : {"a", "b", "c"}) {
     cache().add(key, code);
@@ -92,7 +92,7 @@ TEST_F(KernelCacheTest, RemovesWhatWasNotUsedForLongest) {
   EXPECT_FALSE(cache().find("c"));
 }
 
-TEST_F(KernelCacheTest, IsSafeBetweenProcesses) {
+TEST_F(DiskCacheTest, IsSafeBetweenProcesses) {
   const auto code_of = [](int key) {
     return std::string(static_cast<std::size_t>(1000 + 10 * key), static_cast<char>('a' + key));
   };
@@ -104,7 +104,7 @@ TEST_F(KernelCacheTest, IsSafeBetweenProcesses) {
       bool right = true;
       for (int i = 0; i < 60; ++i) {
         const int key = (i * 7 + process) % 5;
-        KernelCache own = cache(3000);  // smaller than all entries together
+        DiskCache own = cache(3000);  // smaller than all entries together
         const auto found = own.find(std::to_string(key));
         right = right && (!found || *found == code_of(key));
         own.add(std::to_string(key), code_of(key));
@@ -121,18 +121,18 @@ TEST_F(KernelCacheTest, IsSafeBetweenProcesses) {
   }
 }
 
-TEST_F(KernelCacheTest, LiesWhereTheEnvironmentSays) {
+TEST_F(DiskCacheTest, LiesWhereTheEnvironmentSays) {
   const std::string there = directory_ / "there";
   {
     const test::EnvironmentSetting setting("GIRO_CACHE", there.c_str());
-    KernelCache::of_environment().add("source", "code");
+    DiskCache::of_environment().add("source", "code");
     EXPECT_TRUE(std::filesystem::exists(there));
-    EXPECT_EQ(KernelCache::of_environment().find("source"), "code");
+    EXPECT_EQ(DiskCache::of_environment().find("source"), "code");
   }
   for (const char* off : {"", "0"}) {
     const test::EnvironmentSetting setting("GIRO_CACHE", off);
-    KernelCache::of_environment().add("source", "code");
-    EXPECT_EQ(KernelCache::of_environment().find("source"), std::nullopt);
+    DiskCache::of_environment().add("source", "code");
+    EXPECT_EQ(DiskCache::of_environment().find("source"), std::nullopt);
   }
 }
 

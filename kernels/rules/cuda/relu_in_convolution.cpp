@@ -1,0 +1,26 @@
+#include "kernels/internal/ops.h"
+#include "kernels/rules/patterns.h"
+#include "kernels/rules/rules.h"
+
+namespace giro::rules {
+
+// A convolution applies the relu that alone reads its result. cuDNN does both in one plan.
+bool relu_in_convolution(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
+  const auto* const convolution = detail::op_of<ops::Conv2d>(ops[i]);
+  if (convolution == nullptr || convolution->has_relu) return false;
+  const auto reader = ops.only_reader(i, convolution->y);
+  const std::optional<Relu> relu = reader ? relu_of(ops[*reader]) : std::nullopt;
+  if (!relu || !same(relu->x, convolution->y) || relu->y.dtype() != convolution->y.dtype() ||
+      !ops.can_run_late(i, *reader)) {
+    return false;
+  }
+  ops::Conv2d both = *convolution;
+  both.y = relu->y.reshape(convolution->y.shape());
+  both.has_relu = true;
+  queue(both, stream);
+  ops.replace(*reader, {i});
+  return true;
+}
+
+}  // namespace giro::rules

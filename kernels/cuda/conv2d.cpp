@@ -189,10 +189,10 @@ void run(const ops::Conv2d& op, const Stream& stream) {
     check(cudnnConvolutionForward(owner.cudnn(), &kOne, p.x, op.x.raw(), p.w, op.w.raw(), p.convolution, p.algorithm,
                                   workspace.data(), p.workspace, &kZero, p.y, op.y.raw()),
           "cudnnConvolutionForward");
+    add_bias(op.y, op.b, stream);
   } else {
-    tiled_conv2d(op.y, op.x, op.w, window_of(op.options), stream);
+    tiled_conv2d(op.y, op.x, op.w, op.b, false, window_of(op.options), stream);
   }
-  add_bias(op.y, op.b, stream);
 }
 
 void run(const ops::Conv2dBackward& op, const Stream& stream) {

@@ -63,6 +63,11 @@ struct Float16 {
     bits = static_cast<std::uint16_t>(sign | half);
   }
   GIRO_HOST_DEVICE operator float() const {
+#ifdef __CUDA_ARCH__
+    float converted;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(converted) : "h"(bits));
+    return converted;
+#else
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
     std::uint32_t exponent = (bits >> 10) & 0x1fu;
     std::uint32_t mantissa = bits & 0x3ffu;
@@ -84,6 +89,7 @@ struct Float16 {
     float value;
     std::memcpy(&value, &u, sizeof value);
     return value;
+#endif
   }
 };
 

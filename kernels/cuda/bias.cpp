@@ -1,15 +1,25 @@
 #include "kernels/cuda/bias.h"
 
-#include "kernels/pointwise/elements.h"
-#include "kernels/pointwise/table.h"
+#include <utility>
+
+#include "kernels/pointwise/term.h"
 
 namespace giro::cuda {
 
-void add_bias(const Tensor& y, const Tensor& b, const Stream& stream) {
-  if (!b || y.count() == 0) return;
-  pointwise::Elements each("add_bias", y, {y.count() / b.count(), b.count()});
-  const auto value = each.cast(each.read(y), DType::f32), bias = each.cast(each.read(b, b.shape()), DType::f32);
-  each.write(each.apply(pointwise::functions::add, value, bias), stream);
+void add_bias(const Tensor& y, const Tensor& b, const Stream& stream, bool relu) {
+  if ((!b && !relu) || y.count() == 0) return;
+  using namespace pointwise;
+  const std::int64_t columns = y.shape()[-1];
+  Builder code({y.count() / columns, columns});
+  const Layout whole{.strides = {columns, 1}};
+  Term value(code, code.read(y, whole));
+  if (b) {
+    const Term bias(code, code.read(b, Layout{.strides = {0, 1}}));
+    value = (value.cast(DType::f32) + bias.cast(DType::f32)).cast(y.dtype());
+  }
+  if (relu) value = pointwise::relu(value);
+  value.write(y, whole);
+  queue("add_bias", std::move(code).take(), stream);
 }
 
 }  // namespace giro::cuda

@@ -1,143 +1,204 @@
 #include "kernels/cuda/tiled_conv2d.h"
 
+#include <algorithm>
+#include <string>
+
+#include "kernels/cuda/divisor.cuh"
 #include "kernels/cuda/tiled_product.cuh"
 
 namespace giro::cuda {
 namespace {
 
-struct Geometry {
-  std::int64_t images, height, width, channels;  // of x
-  std::int64_t out_height, out_width, filters;   // of y
-  std::int64_t filter_height, filter_width;
-  std::int64_t stride[2], pad[2];
-
-  std::int64_t pixels() const { return images * height * width; }
-  std::int64_t out_pixels() const { return images * out_height * out_width; }
-  std::int64_t taps() const { return filter_height * filter_width; }
-};
-
-Geometry geometry_of(const Shape& x, const Shape& w, const Shape& y, const Window& window) {
-  return {x[0],
-          x[1],
-          x[2],
-          x[3],
-          y[1],
-          y[2],
-          y[3],
-          w[1],
-          w[2],
-          {window.stride[0], window.stride[1]},
-          {window.pad_before[0], window.pad_before[1]}};
+// The number of elements in an image, a filter or a side of one has 30 bits, so that ints hold sums and indices.
+int to_size(std::int64_t value) {
+  if (value >= std::int64_t{1} << 30) {
+    throw Error(ErrorCode::unsupported, "a convolution that cuDNN declines: a row, column, tap or pixel number of " +
+                                            std::to_string(value) + ", expected less than 2^30");
+  }
+  return static_cast<int>(value);
 }
 
-// Pixel number i, counted row by row and image by image.
-struct Pixel {
-  std::int64_t image, row, column;
+struct Images {
+  Divisor height, width, pixels, channels;  // pixels: height x width
 
-  __device__ static Pixel at(std::int64_t i, std::int64_t height, std::int64_t width) {
-    const std::int64_t line = i / width;
-    return {line / height, line % height, i % width};
+  explicit Images(const Shape& shape)
+      : height(to_size(shape[1])),
+        width(to_size(shape[2])),
+        pixels(to_size(shape[1] * shape[2])),
+        channels(std::max(1, to_size(shape[3]))) {}  // without channels there are no terms
+};
+
+struct Geometry {
+  Images x, y;
+  Divisor filter_width, stride[2];
+  int pad[2];
+
+  Geometry(const Shape& x, const Shape& w, const Shape& y, const Window& window)
+      : x(x),
+        y(y),
+        filter_width(to_size(w[2])),
+        stride{Divisor(to_size(window.stride[0])), Divisor(to_size(window.stride[1]))},
+        pad{to_size(window.pad_before[0]), to_size(window.pad_before[1])} {
+    to_size(w[1] * w[2] * std::max(x[3], y[3]));
+    for (const int axis : {1, 2}) to_size((y[axis] - 1) * window.stride[axis - 1] + w[axis]);
   }
 };
 
-// An element of a filter: the tap's row and column, and the channel.
-struct Tap {
-  std::int64_t row, column, channel;
+// A pixel of an image, or the element of a filter for a tap and a channel.
+struct Place {
+  std::int64_t number;
+  int row, column;
+};
 
-  __device__ static Tap at(std::int64_t i, std::int64_t filter_width, std::int64_t channels) {
-    const std::int64_t tap = i / channels;
-    return {tap / filter_width, tap % filter_width, i % channels};
+// Where a tile's first pixel is: its number in its image, and the number of the image.
+struct PixelOrigin {
+  std::int64_t image;
+  int pixel;
+
+  __device__ PixelOrigin(std::int64_t first, const Images& images)
+      : image(first / images.pixels.value), pixel(static_cast<int>(first - image * images.pixels.value)) {}
+
+  // The pixel i pixels later, with its image's number.
+  __device__ Place place(int i, const Images& images) const {
+    const int at = pixel + i, line = at / images.width;
+    return {image + line / images.height, line % images.height, at % images.width};
   }
 };
 
-// The patch of x that each pixel of y sees. Its terms are the elements of a filter.
-template <class T>
+// The tap and the channel of element i of a filter.
+__device__ Place tap_of(std::int64_t i, const Divisor& filter_width, const Divisor& channels) {
+  const int at = static_cast<int>(i), tap = at / channels;
+  return {at % channels, tap / filter_width, tap % filter_width};
+}
+
+// The patch of x that each pixel of y sees: the elements that a filter's are multiplied with. If kAlong, the terms are
+// those of a patch; otherwise they are the pixels.
+template <bool kAlong, class T>
 struct Patches {
-  using Place = Pixel;  // its top left corner, which may lie outside the image
-  using Term = Tap;
-  static constexpr bool kAlongTerms = true;
+  using Element = T;
+  using Origin = PixelOrigin;
+  using Outer = Place;  // the patch's top left corner, which may lie outside the image; its number is an index in data
+  using Inner = Place;  // the tap; its number is the distance from the corner
+  static constexpr bool kAlongTerms = kAlong;
 
-  const T* x;
-  std::int64_t count;
+  const T* data;
+  bool in_quads;
   Geometry g;
 
-  __device__ Place place(std::int64_t i) const {
-    const Pixel out = Pixel::at(i, g.out_height, g.out_width);
-    return {out.image, out.row * g.stride[0] - g.pad[0], out.column * g.stride[1] - g.pad[1]};
+  Patches(const Tensor& x, const Geometry& g)
+      : data(x.data<T>()), in_quads(cuda::in_quads(x, g.x.channels.value)), g(g) {}
+
+  __device__ Origin origin(std::int64_t first) const { return Origin(first, g.y); }
+  __device__ Outer outer(const Origin& origin, int i) const {
+    const Place out = origin.place(i, g.y);
+    const int row = out.row * g.stride[0].value - g.pad[0], column = out.column * g.stride[1].value - g.pad[1];
+    return {(out.number * g.x.pixels.value + std::int64_t{row} * g.x.width.value + column) * g.x.channels.value, row,
+            column};
   }
-  __device__ Term term(std::int64_t t) const { return Tap::at(t, g.filter_width, g.channels); }
-  __device__ float at(const Place& corner, const Term& tap) const {
-    const std::int64_t row = corner.row + tap.row, column = corner.column + tap.column;
-    if (row < 0 || row >= g.height || column < 0 || column >= g.width) return 0.0f;
-    return static_cast<float>(x[((corner.image * g.height + row) * g.width + column) * g.channels + tap.channel]);
+  __device__ Inner inner(std::int64_t i) const {
+    const Place tap = tap_of(i, g.filter_width, g.x.channels);
+    return {(std::int64_t{tap.row} * g.x.width.value + tap.column) * g.x.channels.value + tap.number, tap.row,
+            tap.column};
+  }
+  __device__ std::int64_t find(const Outer& corner, const Inner& tap) const {
+    const int row = corner.row + tap.row, column = corner.column + tap.column;
+    if (row < 0 || row >= g.x.height.value || column < 0 || column >= g.x.width.value) return -1;
+    return corner.number + tap.number;
   }
 };
 
 // The elements of dz that each pixel of x contributed to. The terms are the taps, and for each tap all filters.
 template <class T>
 struct Shares {
-  using Place = Pixel;
-  using Term = Tap;  // its channel is the filter
+  using Element = T;
+  using Origin = PixelOrigin;
+  using Outer = Place;  // its number is the index in data of dz's image
+  using Inner = Place;  // its number is the filter
   static constexpr bool kAlongTerms = true;
 
-  const T* dz;
-  std::int64_t count;
+  const T* data;
+  bool in_quads;
   Geometry g;
 
-  __device__ Place place(std::int64_t i) const { return Pixel::at(i, g.height, g.width); }
-  __device__ Term term(std::int64_t t) const { return Tap::at(t, g.filter_width, g.filters); }
-  __device__ float at(const Place& pixel, const Term& tap) const {
-    const std::int64_t down = pixel.row + g.pad[0] - tap.row, right = pixel.column + g.pad[1] - tap.column;
-    if (down < 0 || right < 0 || down % g.stride[0] != 0 || right % g.stride[1] != 0) return 0.0f;
-    const std::int64_t row = down / g.stride[0], column = right / g.stride[1];
-    if (row >= g.out_height || column >= g.out_width) return 0.0f;
-    return static_cast<float>(
-        dz[((pixel.image * g.out_height + row) * g.out_width + column) * g.filters + tap.channel]);
+  Shares(const Tensor& dz, const Geometry& g)
+      : data(dz.data<T>()), in_quads(cuda::in_quads(dz, g.y.channels.value)), g(g) {}
+
+  __device__ Origin origin(std::int64_t first) const { return Origin(first, g.x); }
+  __device__ Outer outer(const Origin& origin, int i) const {
+    const Place pixel = origin.place(i, g.x);
+    return {pixel.number * g.y.pixels.value * g.y.channels.value, pixel.row + g.pad[0], pixel.column + g.pad[1]};
+  }
+  __device__ Inner inner(std::int64_t i) const { return tap_of(i, g.filter_width, g.y.channels); }
+  __device__ std::int64_t find(const Outer& pixel, const Inner& tap) const {
+    const int down = pixel.row - tap.row, right = pixel.column - tap.column;
+    if (down < 0 || right < 0 || down % g.stride[0] != 0 || right % g.stride[1] != 0) return -1;
+    const int row = down / g.stride[0], column = right / g.stride[1];
+    if (row >= g.y.height.value || column >= g.y.width.value) return -1;
+    return pixel.number + std::int64_t{row * g.y.width.value + column} * g.y.channels.value + tap.number;
   }
 };
 
 // The filters by channel, with the same terms as Shares.
 template <class T>
 struct FiltersByChannel {
-  using Place = std::int64_t;
-  using Term = std::int64_t;
+  using Element = T;
+  using Origin = int;
+  using Outer = std::int64_t;
+  using Inner = std::int64_t;
   static constexpr bool kAlongTerms = false;
 
-  const T* w;
-  std::int64_t count, filters, taps;
+  const T* data;
+  bool in_quads;
+  Divisor filters;
+  int taps;
+  std::int64_t channels;
 
-  __device__ Place place(std::int64_t i) const { return i; }
-  __device__ Term term(std::int64_t t) const { return ((t % filters) * taps + t / filters) * count; }
-  __device__ float at(Place channel, Term begin) const { return static_cast<float>(w[begin + channel]); }
+  explicit FiltersByChannel(const Tensor& w)
+      : data(w.data<T>()),
+        in_quads(cuda::in_quads(w, w.shape()[3])),
+        filters(to_size(w.shape()[0])),
+        taps(to_size(w.shape()[1] * w.shape()[2])),
+        channels(w.shape()[3]) {}
+
+  __device__ int origin(std::int64_t first) const { return static_cast<int>(first); }
+  __device__ Outer outer(int origin, int i) const {
+    const int term = origin + i;
+    return std::int64_t{term % filters * taps + term / filters} * channels;
+  }
+  __device__ Inner inner(std::int64_t i) const { return i; }
+  __device__ std::int64_t find(Outer begin, Inner channel) const { return begin + channel; }
 };
 
 }  // namespace
 
-void tiled_conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Window& window, const Stream& stream) {
-  const Geometry g = geometry_of(x.shape(), w.shape(), y.shape(), window);
-  const std::int64_t terms = g.taps() * g.channels;
+void tiled_conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, bool relu, const Window& window,
+                  const Stream& stream) {
+  const Geometry g(x.shape(), w.shape(), y.shape(), window);
+  const Shape& filter = w.shape();
+  const std::int64_t filters = filter[0], terms = filter.count() / filters;
   functors::with_storage(x.dtype(), [&]<class T>(functors::Type<T>) {
-    tiled_product(y, Patches<T>{x.data<T>(), g.out_pixels(), g}, Matrix<true, T>{w.data<T>(), g.filters, terms}, terms,
+    tiled_product({y, y.count() / filters, filters, terms, b, relu}, Patches<true, T>(x, g), matrix<true, T>(w, terms),
                   stream);
   });
 }
 
 void tiled_conv2d_backward_data(const Tensor& dx, const Tensor& dz, const Tensor& w, const Window& window,
                                 const Stream& stream) {
-  const Geometry g = geometry_of(dx.shape(), w.shape(), dz.shape(), window);
+  const Geometry g(dx.shape(), w.shape(), dz.shape(), window);
+  const std::int64_t channels = w.shape()[3];
   functors::with_storage(dz.dtype(), [&]<class T>(functors::Type<T>) {
-    tiled_product(dx, Shares<T>{dz.data<T>(), g.pixels(), g},
-                  FiltersByChannel<T>{w.data<T>(), g.channels, g.filters, g.taps()}, g.taps() * g.filters, stream);
+    tiled_product({dx, dx.count() / channels, channels, w.count() / channels}, Shares<T>(dz, g), FiltersByChannel<T>(w),
+                  stream);
   });
 }
 
 void tiled_conv2d_backward_filter(const Tensor& dw, const Tensor& dz, const Tensor& x, const Window& window,
                                   const Stream& stream) {
-  const Geometry g = geometry_of(x.shape(), dw.shape(), dz.shape(), window);
+  const Geometry g(x.shape(), dw.shape(), dz.shape(), window);
+  const std::int64_t filters = dw.shape()[0];
   functors::with_storage(x.dtype(), [&]<class T>(functors::Type<T>) {
-    const Patches<T> patches{x.data<T>(), g.out_pixels(), g};
-    tiled_product(dw, Matrix<false, T>{dz.data<T>(), g.filters, g.filters},
-                  Exchanged<Patches<T>>{patches, g.taps() * g.channels}, g.out_pixels(), stream);
+    tiled_product({dw, filters, dw.count() / filters, dz.count() / filters}, matrix<false, T>(dz, filters),
+                  Patches<false, T>(x, g), stream);
   });
 }
 

@@ -5,19 +5,19 @@ namespace giro::cuda {
 
 // Row-major, d^T (n, m): its rows are op(b)'s columns, its columns op(a)'s rows.
 void tiled_matmul(const Matmul& p, const Stream& stream) {
+  const Product product{.out = p.d, .rows = p.n, .columns = p.m, .terms = p.k};
   functors::with_storage(p.a.dtype(), [&]<class T>(functors::Type<T>) {
-    const T *a = p.a.data<T>(), *b = p.b.data<T>();
     const auto with_rows = [&](const auto& rows) {
       if (p.transpose_a) {
-        tiled_product(p.d, rows, Matrix<true, T>{a, p.m, p.k}, p.k, stream);
+        tiled_product(product, rows, matrix<true, T>(p.a, p.k), stream);
       } else {
-        tiled_product(p.d, rows, Matrix<false, T>{a, p.m, p.m}, p.k, stream);
+        tiled_product(product, rows, matrix<false, T>(p.a, p.m), stream);
       }
     };
     if (p.transpose_b) {
-      with_rows(Matrix<false, T>{b, p.n, p.n});
+      with_rows(matrix<false, T>(p.b, p.n));
     } else {
-      with_rows(Matrix<true, T>{b, p.n, p.k});
+      with_rows(matrix<true, T>(p.b, p.k));
     }
   });
 }

@@ -1,140 +1,355 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include <giro/runtime/stream.h>
 
+#include "kernels/cuda/bias.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/functors/pool.h"
 #include "kernels/functors/storage.h"
+#include "kernels/internal/ops.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/stream.h"
 
-// A matrix product in shared-memory tiles. Its operands are functors, so they need not exist as matrices. This is the
-// fallback for products that cuBLASLt or cuDNN declines. No workspace; each element is summed in a fixed order.
+// A matrix product in tiles, in true f32: each thread sums 8 x 8 elements in registers. The operands are functors, so
+// they need not exist as matrices. This is the fallback for products that cuBLASLt or cuDNN declines. The order of each
+// sum depends on the shapes alone.
 namespace giro::cuda {
 
-// An operand has `count` vectors, the rows or the columns of the product:
-//   Place place(i)        where vector i is, i < count
-//   Term term(t)          where term t of a vector is
-//   float at(place, term)
-//   kAlongTerms           whether neighbours in memory are terms of one vector, or one term of several vectors
+// The vectors of an operand are the rows or the columns of the product, and a vector has as many terms as each element
+// of the product is a sum of. Elements that are neighbours in memory are terms of one vector or the same term of
+// several vectors. The index along these neighbours is called inner, the other one outer. An operand has:
+//   kAlongTerms                        whether the inner index is the term
+//   const Element* data
+//   bool in_quads                      whether elements can be loaded four at a time, from an inner index that is a
+//                                      multiple of 4
+//   Origin origin(first)               what is needed of the first outer index of a block
+//   Outer outer(origin, i)             what is needed of outer index first + i
+//   Inner inner(i)                     what is needed of inner index i
+//   std::int64_t find(outer, inner)    where in data the element is; negative for one that is 0
 template <bool kAlong, class T>
 struct Matrix {
-  using Place = std::int64_t;
-  using Term = std::int64_t;
+  using Element = T;
+  using Origin = std::int64_t;
+  using Outer = std::int64_t;
+  using Inner = std::int64_t;
   static constexpr bool kAlongTerms = kAlong;
 
   const T* data;
-  std::int64_t count, stride;  // stride: along the axis that is not contiguous
+  bool in_quads;
+  std::int64_t width;
 
-  __device__ Place place(std::int64_t i) const { return kAlong ? i * stride : i; }
-  __device__ Term term(std::int64_t t) const { return kAlong ? t : t * stride; }
-  __device__ float at(Place place, Term term) const { return static_cast<float>(data[place + term]); }
+  __device__ std::int64_t origin(std::int64_t first) const { return first * width; }
+  __device__ Outer outer(std::int64_t origin, int i) const { return origin + i * width; }
+  __device__ Inner inner(std::int64_t i) const { return i; }
+  __device__ std::int64_t find(Outer outer, Inner inner) const { return outer + inner; }
 };
 
-// Another operand with vectors and terms exchanged.
-template <class Operand>
-struct Exchanged {
-  using Place = typename Operand::Term;
-  using Term = typename Operand::Place;
-  static constexpr bool kAlongTerms = !Operand::kAlongTerms;
+template <class T>
+struct alignas(4 * sizeof(T)) Quad {
+  T at[4];
+};
 
-  Operand operand;
-  std::int64_t count;
+// Whether rows of `width` elements can be accessed as Quads.
+inline bool in_quads(const Tensor& tensor, std::int64_t width) {
+  return width % 4 == 0 && reinterpret_cast<std::uintptr_t>(tensor.raw()) % (4 * size_of(tensor.dtype())) == 0;
+}
 
-  __device__ Place place(std::int64_t i) const { return operand.term(i); }
-  __device__ Term term(std::int64_t t) const { return operand.place(t); }
-  __device__ float at(const Place& place, const Term& term) const { return operand.at(term, place); }
+template <bool kAlong, class T>
+Matrix<kAlong, T> matrix(const Tensor& tensor, std::int64_t width) {
+  return {tensor.data<T>(), in_quads(tensor, width), width};
+}
+
+// A product of matrices of (rows, terms) and (terms, columns) that is stored in `out`, row-major, after the bias by
+// column, unless it is empty, and the relu.
+struct Product {
+  Tensor out;
+  std::int64_t rows, columns, terms;
+  Tensor bias = {};  // out's dtype or f32
+  bool relu = false;
 };
 
 namespace tiles {
 
-constexpr int kTile = 32;      // rows and columns of the result that a block computes
-constexpr int kDepth = 16;     // terms that it holds in shared memory at a time
-constexpr int kThreads = 256;  // each computes 2 x 2 elements
-constexpr int kSide = 16;      // kThreads as a square
-constexpr int kEach = kTile / kSide;
-constexpr int kLoads = kTile * kDepth / kThreads;
+constexpr int kDepth = 8;  // terms of a tile that are in shared memory at a time
+constexpr int kThreads = 64;
 
-using Tile = float[kDepth][kTile + 1];  // an extra column, so that a warp's accesses fall into different banks
+// A warp sums 64 rows and 32 columns.
+struct Square {
+  static constexpr int kRows = 64, kColumns = 64;
+};
+struct Narrow {
+  static constexpr int kRows = 128, kColumns = 32;
+};
 
-// Loads one operand's elements into tiles. Computes the places of this thread's vectors only once.
-template <class Operand>
-struct Loader {
-  const Operand& operand;
-  std::int64_t first;  // the block's first vector
-  int thread;
-  typename Operand::Place places[kLoads];
+// The padding keeps vectors aligned, and lets 16 vectors of two quads of terms fall into different banks.
+template <int kVectors>
+using Terms = float[kDepth][kVectors + 4];
 
-  // Neighbouring threads load neighbours in memory.
-  __device__ int vector(int load) const {
-    const int i = thread + load * kThreads;
-    return Operand::kAlongTerms ? i / kDepth : i % kTile;
-  }
-  __device__ int depth(int load) const {
-    const int i = thread + load * kThreads;
-    return Operand::kAlongTerms ? i % kDepth : i / kTile;
-  }
-  __device__ bool exists(int load) const { return first + vector(load) < operand.count; }
-
-  __device__ Loader(const Operand& of, std::int64_t begin, int of_thread)
-      : operand(of), first(begin), thread(of_thread) {
-    for (int load = 0; load < kLoads; ++load) {
-      places[load] = operand.place(exists(load) ? first + vector(load) : 0);
+// Brings an operand's elements from memory through registers to shared memory. A thread loads quads of elements that
+// are neighbours in memory, all with the same inner index.
+template <class Operand, int kVectors>
+class Loader {
+ public:
+  // For vectors from number `first` of `count` on, and terms from `begin` to `end`. Vectors beyond the last are copies
+  // of it, and terms beyond the last are 0.
+  __device__ Loader(const Operand& operand, std::int64_t first, std::int64_t count, std::int64_t begin,
+                    std::int64_t end)
+      : operand_(operand),
+        begin_(begin),
+        terms_(static_cast<int>(end - begin)),
+        origin_(operand.origin(kAlong ? first : begin)) {
+#pragma unroll
+    for (int i = 0; i < (kAlong ? kLoads : 4); ++i) {
+      if constexpr (kAlong) {
+        outer_[i] = operand.outer(origin_, static_cast<int>(min(std::int64_t{outer(i)}, count - 1 - first)));
+      } else {
+        inner_[i] = operand.inner(min(first + inner() + i, count - (operand.in_quads ? 4 : 1)));
+      }
     }
   }
 
-  __device__ void load(Tile& tile, std::int64_t begin, std::int64_t terms) const {
-    for (int load = 0; load < kLoads; ++load) {
-      const std::int64_t t = begin + depth(load);
-      const bool inside = exists(load) && t < terms;
-      tile[depth(load)][vector(load)] = inside ? operand.at(places[load], operand.term(t)) : 0.0f;
+  // `from`: the tile's first term, counted from `begin`.
+  __device__ void load(int from) {
+    if constexpr (kAlong) {
+      from += inner();
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (i == 0 || !operand_.in_quads) inner_[i] = operand_.inner(begin_ + from + i);
+      }
     }
+#pragma unroll
+    for (int load = 0; load < kLoads; ++load) {
+      if constexpr (kAlong) {
+        load_quad(values_[load], outer_[load], terms_ - from);
+      } else {
+        const int term = from + outer(load);
+        load_quad(values_[load], operand_.outer(origin_, term), term < terms_ ? 4 : 0);
+      }
+    }
+  }
+
+  __device__ void store(Terms<kVectors>& terms) const {
+#pragma unroll
+    for (int load = 0; load < kLoads; ++load) {
+      if constexpr (kAlong) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) terms[inner() + i][outer(load)] = values_[load].at[i];
+      } else {
+        *reinterpret_cast<Quad<float>*>(&terms[outer(load)][inner()]) = values_[load];
+      }
+    }
+  }
+
+ private:
+  static constexpr bool kAlong = Operand::kAlongTerms;
+  static constexpr int kLoads = kVectors * kDepth / 4 / kThreads;
+  static constexpr int kInnerQuads = (kAlong ? kDepth : kVectors) / 4;
+
+  __device__ static int inner() { return static_cast<int>(threadIdx.x) % kInnerQuads * 4; }
+  __device__ static int outer(int load) { return (static_cast<int>(threadIdx.x) + load * kThreads) / kInnerQuads; }
+
+  // Elements from number `exist` on are 0.
+  __device__ void load_quad(Quad<float>& to, const typename Operand::Outer& outer, int exist) const {
+    using T = typename Operand::Element;
+    if (operand_.in_quads) {
+      const std::int64_t at = exist > 0 ? operand_.find(outer, inner_[0]) : -1;
+      const Quad<T> quad = at < 0 ? Quad<T>{} : *reinterpret_cast<const Quad<T>*>(operand_.data + at);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to.at[i] = static_cast<float>(quad.at[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const std::int64_t at = i < exist ? operand_.find(outer, inner_[i]) : -1;
+        to.at[i] = at < 0 ? 0.0f : static_cast<float>(operand_.data[at]);
+      }
+    }
+  }
+
+  const Operand& operand_;
+  const std::int64_t begin_;
+  const int terms_;
+  const typename Operand::Origin origin_;
+  typename Operand::Outer outer_[kAlong ? kLoads : 1];
+  typename Operand::Inner inner_[4];
+  Quad<float> values_[kLoads];
+};
+
+// Where the product is stored, after a bias and a relu, which round as separate ops would.
+struct Result {
+  void* data;
+  DType dtype;
+  bool in_quads;
+  std::int64_t rows, columns;
+  const void* bias;  // null for none
+  DType bias_dtype;
+  bool relu;
+
+  Result(const Product& p, const Tensor& out, const Tensor& bias = {}, bool relu = false)
+      : data(out.raw()),
+        dtype(out.dtype()),
+        in_quads(cuda::in_quads(out, p.columns)),
+        rows(p.rows),
+        columns(p.columns),
+        bias(bias ? bias.raw() : nullptr),
+        bias_dtype(bias ? bias.dtype() : DType::f32),
+        relu(relu) {}
+
+  __device__ void store(std::int64_t row, std::int64_t column, const Quad<float>& sums) const {
+    if (dtype == DType::bf16) {
+      store_as<BFloat16>(row, column, sums);
+    } else if (dtype == DType::f16) {
+      store_as<Float16>(row, column, sums);
+    } else {
+      store_as<float>(row, column, sums);
+    }
+  }
+
+ private:
+  template <class T>
+  __device__ void store_as(std::int64_t row, std::int64_t column, const Quad<float>& sums) const {
+    T* const to = static_cast<T*>(data) + row * columns + column;
+    Quad<T> quad;
+    for (int i = 0; i < 4; ++i) {
+      if (column + i < columns) quad.at[i] = value<T>(sums.at[i], column + i);
+    }
+    if (in_quads) {
+      *reinterpret_cast<Quad<T>*>(to) = quad;
+    } else {
+      for (int i = 0; i < 4; ++i) {
+        if (column + i < columns) to[i] = quad.at[i];
+      }
+    }
+  }
+
+  template <class T>
+  __device__ T value(float sum, std::int64_t column) const {
+    float value = functors::stored<T>(sum);
+    if (bias != nullptr) {
+      value = functors::stored<T>(value + (bias_dtype == DType::f32
+                                               ? static_cast<const float*>(bias)[column]
+                                               : static_cast<float>(static_cast<const T*>(bias)[column])));
+    }
+    return T(relu ? functors::Relu::value(value) : value);
   }
 };
 
-// out (rows.count, columns.count), row-major: out[r, c] = sum over the terms of rows' vector r times columns' vector c.
-template <class Rows, class Columns>
-__global__ void tiled_product_kernel(functors::Output out, Rows rows, Columns columns, std::int64_t terms) {
-  __shared__ Tile left, right;
-  const std::int64_t across = (columns.count + kTile - 1) / kTile;
-  const std::int64_t first_row = blockIdx.x / across * kTile, first_column = blockIdx.x % across * kTile;
-  const int thread = static_cast<int>(threadIdx.x), y = thread / kSide, x = thread % kSide;
-  const Loader<Rows> row_loader(rows, first_row, thread);
-  const Loader<Columns> column_loader(columns, first_column, thread);
+// out[r, c] = sum over the terms of vector r of `rows` times vector c of `columns`. The blocks of one blockIdx.y sum
+// `depth` of the terms, into an array of their own behind the previous one's.
+template <class Tile, class Rows, class Columns>
+__global__ void __launch_bounds__(kThreads)
+    tiled_product_kernel(Result out, Rows rows, Columns columns, std::int64_t terms, int depth) {
+  constexpr int kRows = Tile::kRows, kColumns = Tile::kColumns;
+  struct Stage {
+    Terms<kRows> rows;
+    Terms<kColumns> columns;
+  };
+  __shared__ union alignas(16) {
+    Stage stages[2];
+    float sums[kRows][kColumns + 4];
+  } shared;
 
-  float sums[kEach][kEach] = {};
-  for (std::int64_t begin = 0; begin < terms; begin += kDepth) {
-    row_loader.load(left, begin, terms);
-    column_loader.load(right, begin, terms);
-    __syncthreads();
-    for (int t = 0; t < kDepth; ++t) {
-      for (int i = 0; i < kEach; ++i) {
-        for (int j = 0; j < kEach; ++j) sums[i][j] += left[t][y + i * kSide] * right[t][x + j * kSide];
+  const auto across = static_cast<unsigned int>((out.columns + kColumns - 1) / kColumns);
+  const std::int64_t first_row = std::int64_t{blockIdx.x / across} * kRows;
+  const std::int64_t first_column = std::int64_t{blockIdx.x % across} * kColumns;
+  const std::int64_t begin = std::int64_t{blockIdx.y} * depth, end = min(begin + depth, terms);
+  const int count = static_cast<int>(end - begin);
+  Loader<Rows, kRows> row_loader(rows, first_row, out.rows, begin, end);
+  Loader<Columns, kColumns> column_loader(columns, first_column, out.columns, begin, end);
+  const auto load = [&](int from) {
+    row_loader.load(from);
+    column_loader.load(from);
+  };
+  const auto store = [&](Stage& stage) {
+    row_loader.store(stage.rows);
+    column_loader.store(stage.columns);
+  };
+
+  // The thread's rows are row + {0 1 2 3 32 33 34 35}, its columns are column + {0 1 2 3 16 17 18 19}. In this order of
+  // lanes, a load of rows or of columns by the warp is two accesses to shared memory.
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int row = warp % (kRows / 64) * 64 + lane / 2 % 8 * 4;
+  const int column = warp / (kRows / 64) * 32 + (lane / 16 * 2 + lane % 2) * 4;
+  const auto quad_at = [](float& element) -> Quad<float>& { return reinterpret_cast<Quad<float>&>(element); };
+
+  float sums[8][8] = {};
+  load(0);
+  store(shared.stages[0]);
+  __syncthreads();
+  int current = 0;
+  for (int from = 0; from < count; from += kDepth) {
+    const bool is_last = from + kDepth >= count;
+    if (!is_last) load(from + kDepth);
+    Stage& stage = shared.stages[current];
+#pragma unroll
+    for (int term = 0; term < kDepth; ++term) {
+      const Quad<float> left[2] = {quad_at(stage.rows[term][row]), quad_at(stage.rows[term][row + 32])};
+      const Quad<float> right[2] = {quad_at(stage.columns[term][column]), quad_at(stage.columns[term][column + 16])};
+      for (int i = 0; i < 8; ++i) {
+        for (int j = 0; j < 8; ++j) sums[i][j] += left[i / 4].at[i % 4] * right[j / 4].at[j % 4];
       }
     }
+    current = 1 - current;
+    if (!is_last) store(shared.stages[current]);
     __syncthreads();
   }
-  for (int i = 0; i < kEach; ++i) {
-    for (int j = 0; j < kEach; ++j) {
-      const std::int64_t row = first_row + y + i * kSide, column = first_column + x + j * kSide;
-      if (row < rows.count && column < columns.count) out.store(row * columns.count + column, sums[i][j]);
+
+  // Through shared memory, so that a warp writes neighbours.
+  for (int i = 0; i < 8; ++i) {
+    for (int j = 0; j < 8; j += 4) {
+      quad_at(shared.sums[row + i / 4 * 32 + i % 4][column + j * 4]) = {sums[i][j], sums[i][j + 1], sums[i][j + 2],
+                                                                        sums[i][j + 3]};
     }
   }
+  __syncthreads();
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < kRows * kColumns / 4; i += kThreads) {
+    const int down = i / (kColumns / 4), right = i % (kColumns / 4) * 4;
+    if (first_row + down >= out.rows || first_column + right >= out.columns) continue;
+    out.store(blockIdx.y * out.rows + first_row + down, first_column + right, quad_at(shared.sums[down][right]));
+  }
+}
+
+constexpr std::int64_t kBlocks = 528;       // four for each multiprocessor of a large GPU
+constexpr std::int64_t kFewestTerms = 128;  // of a sum that is worth a block
+
+template <class Tile, class Rows, class Columns>
+void tiled_product(const Product& p, const Rows& rows, const Columns& columns, const Stream& stream) {
+  const auto quotient = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  const std::int64_t tiles = quotient(p.rows, Tile::kRows) * quotient(p.columns, Tile::kColumns);
+  const std::int64_t wanted = std::min(kBlocks / tiles, p.terms / kFewestTerms);
+  // A block counts its terms in an int.
+  const std::int64_t least = std::max<std::int64_t>(1, p.terms >> 29);
+  const std::int64_t steps = quotient(quotient(p.terms, std::max(wanted, least)), kDepth);
+  const auto depth = static_cast<int>(std::max<std::int64_t>(steps, 1) * kDepth);
+  const std::int64_t splits = std::max<std::int64_t>(quotient(p.terms, depth), 1);
+  const auto launch = [&](const Result& result) {
+    const dim3 blocks(blocks_for(tiles, 1), static_cast<unsigned int>(splits));
+    tiled_product_kernel<Tile><<<blocks, kThreads, 0, handle(stream)>>>(result, rows, columns, p.terms, depth);
+    check_launch("tiled_product_kernel");
+  };
+  if (splits == 1) return launch(Result(p, p.out, p.bias, p.relu));
+  const std::int64_t count = p.rows * p.columns;
+  const Buffer memory = stream.allocate(static_cast<std::size_t>(splits * count) * sizeof(float));
+  const Tensor sums(memory.data(), DType::f32, {splits, count}, p.out.device());
+  launch(Result(p, sums));
+  cuda::run(ops::SumRows{p.out.reshape({count}), sums}, stream);
+  add_bias(p.out, p.bias, stream, p.relu);
 }
 
 }  // namespace tiles
 
 // Queues the product; nothing if it has no elements.
 template <class Rows, class Columns>
-void tiled_product(const Tensor& out, const Rows& rows, const Columns& columns, std::int64_t terms,
-                   const Stream& stream) {
-  if (rows.count == 0 || columns.count == 0) return;
-  const std::int64_t down = (rows.count + tiles::kTile - 1) / tiles::kTile;
-  const std::int64_t across = (columns.count + tiles::kTile - 1) / tiles::kTile;
-  tiles::tiled_product_kernel<<<blocks_for(down * across, 1), tiles::kThreads, 0, handle(stream)>>>(
-      functors::Output(out), rows, columns, terms);
-  check_launch("tiled_product_kernel");
+void tiled_product(const Product& p, const Rows& rows, const Columns& columns, const Stream& stream) {
+  if (p.rows == 0 || p.columns == 0) return;
+  if (p.columns <= tiles::Narrow::kColumns) {
+    tiles::tiled_product<tiles::Narrow>(p, rows, columns, stream);
+  } else {
+    tiles::tiled_product<tiles::Square>(p, rows, columns, stream);
+  }
 }
 
 }  // namespace giro::cuda

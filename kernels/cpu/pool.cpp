@@ -255,7 +255,9 @@ void run(const ops::MaxPool& op, const Stream& stream) {
 
 // Not with oneDNN, which needs a workspace from the forward pass; x and y hold the same information.
 void run(const ops::MaxPoolBackward& op, const Stream& stream) {
-  functors::max_pool_backward(ForEach{stream}, op.dx, op.dy, op.x, op.y, op.options);
+  functors::with_storage(op.dx.dtype(), [&]<class T>(functors::Type<T>) {
+    ForEach{stream}(op.dx.count(), functors::PoolBackward<true, T>(op.dx, op.dy, op.x, op.y, op.options));
+  });
 }
 
 }  // namespace giro::cpu

@@ -10,23 +10,31 @@
 namespace giro::cuda {
 namespace {
 
+using pointwise::Combiner;
 using pointwise::Layout;
 using pointwise::Term;
 
-// Images that windows tile, as rows of windows: axes (row of windows, row in the window, window, pixel in the window,
-// channel).
+// Images as windows: axes (image, row of windows, row in the window, window, pixel in the window, channel). What no
+// window holds is left out, and what several hold is there several times.
 struct Windows {
-  static constexpr std::size_t kAxes = 5;
-  std::array<std::int64_t, kAxes> sizes, of_images, of_windows, of_channels;  // and strides
+  static constexpr std::size_t kAxes = 6;
+  // For reductions over each window. Those go over the last axes.
+  static constexpr std::array<int, kAxes> kByWindow{0, 1, 3, 5, 2, 4};
+  std::array<std::int64_t, kAxes> sizes, of_images, of_windows, of_channels, of_window;  // and strides
 
   Windows(const Shape& images, const PoolOptions& options) {
-    const std::int64_t width = images[2], channels = images[3], rows = options.window[0], columns = options.window[1];
-    const std::int64_t across = width / columns;
-    sizes = {images[0] * (images[1] / rows), rows, across, columns, channels};
-    of_images = {rows * width * channels, width * channels, columns * channels, channels, 1};
-    of_windows = {across * channels, 0, channels, 0, 1};
-    of_channels = {0, 0, 0, 0, 1};
+    const Shape windows = pool_shape(images, options);
+    const std::int64_t width = images[2], across = windows[2], channels = images[3];
+    const auto [rows, columns] = options.window;
+    const auto [down, right] = options.stride;
+    sizes = {images[0], windows[1], rows, across, columns, channels};
+    of_images = {
+        images[1] * width * channels, down * width * channels, width * channels, right * channels, channels, 1};
+    of_windows = {windows[1] * across * channels, across * channels, 0, channels, 0, 1};
+    of_channels = {0, 0, 0, 0, 0, 1};
+    of_window = {0, 0, columns, 0, 1, 0};
   }
+  double area() const { return static_cast<double>(sizes[2] * sizes[4]); }
 
   // The axes in another order, of which reductions go over the last ones.
   Shape space(const std::array<int, kAxes>& order) const {
@@ -45,25 +53,50 @@ struct Windows {
 
 pointwise::Expression as_expression(const ops::ActivationAvgPool& op) {
   const Windows windows(op.z.shape(), op.options);
-  constexpr std::array<int, Windows::kAxes> kOrder{0, 2, 4, 1, 3};
+  constexpr auto kOrder = Windows::kByWindow;
   pointwise::Builder code(windows.space(kOrder), 2);
   Term value(code, code.read(op.z, Windows::layout(windows.of_images, kOrder)));
   if (op.b) value = value + Term(code, code.read(op.b, Windows::layout(windows.of_channels, kOrder)));
   if (op.has_relu) value = relu(value);
-  const Term mean = value.cast(DType::f32).sum() / static_cast<double>(windows.sizes[1] * windows.sizes[3]);
+  const Term mean = value.cast(DType::f32).sum() / windows.area();
   mean.cast(op.y.dtype()).write(op.y, Windows::layout(windows.of_windows, kOrder));
+  return std::move(code).take();
+}
+
+pointwise::Expression as_expression(const ops::AvgPool& op) {
+  return as_expression(ops::ActivationAvgPool{.y = op.y, .z = op.x, .options = op.options});
+}
+
+pointwise::Expression as_expression(const ops::MaxPool& op) {
+  const Windows windows(op.x.shape(), op.options);
+  constexpr auto kOrder = Windows::kByWindow;
+  pointwise::Builder code(windows.space(kOrder), 2);
+  const Term x(code, code.read(op.x, Windows::layout(windows.of_images, kOrder)));
+  x.reduce(Combiner::max, op.y.dtype()).write(op.y, Windows::layout(windows.of_windows, kOrder));
+  return std::move(code).take();
+}
+
+pointwise::Expression as_expression(const ops::MaxPoolBackward& op) {
+  const Windows windows(op.x.shape(), op.options);
+  constexpr auto kOrder = Windows::kByWindow;
+  pointwise::Builder code(windows.space(kOrder), 2);
+  const Term x(code, code.read(op.x, Windows::layout(windows.of_images, kOrder)));
+  const Term dy(code, code.read(op.dy, Windows::layout(windows.of_windows, kOrder)));
+  const Term place(code, code.place(Windows::layout(windows.of_window, kOrder)));
+  const Term first = x.reduce(Combiner::argmax, DType::i64);
+  where(place == first, dy, 0).write(op.dx, Windows::layout(windows.of_images, kOrder));
   return std::move(code).take();
 }
 
 pointwise::Expression as_expression(const ops::AvgPoolActivationBackward& op) {
   const Windows windows(op.dz.shape(), op.options);
   const bool sums = static_cast<bool>(op.db);
-  const std::array<int, Windows::kAxes> order = sums ? std::array{4, 0, 1, 2, 3} : std::array{0, 1, 2, 3, 4};
-  pointwise::Builder code(windows.space(order), sums ? 4 : 0);
+  const std::array<int, Windows::kAxes> order = sums ? std::array{5, 0, 1, 2, 3, 4} : std::array{0, 1, 2, 3, 4, 5};
+  pointwise::Builder code(windows.space(order), sums ? 5 : 0);
   const auto read = [&](const Tensor& tensor, const std::array<std::int64_t, Windows::kAxes>& strides) {
     return Term(code, code.read(tensor, Windows::layout(strides, order)));
   };
-  const float factor = 1.0f / static_cast<float>(windows.sizes[1] * windows.sizes[3]);
+  const float factor = 1.0f / static_cast<float>(windows.area());
   const Term share = read(op.dy, windows.of_windows).cast(DType::f32) * static_cast<double>(factor);
   Term dz = share.cast(op.dz.dtype());
   if (op.has_relu) {
@@ -84,6 +117,8 @@ pointwise::Expression as_expression(const ops::SumRows& op) {
   return std::move(code).take();
 }
 
+void run(const ops::AvgPool& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
+void run(const ops::MaxPool& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
 void run(const ops::ActivationAvgPool& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
 void run(const ops::AvgPoolActivationBackward& op, const Stream& stream) { cuda::run(as_expression(op), stream); }
 void run(const ops::SumRows& op, const Stream& stream) { cuda::run(as_expression(op), stream); }

@@ -6,8 +6,12 @@
 // Ops that are expressions on a GPU, while the CPU has loops of its own for them.
 namespace giro::cuda {
 
+pointwise::Expression as_expression(const ops::AvgPool& op);
 pointwise::Expression as_expression(const ops::ActivationAvgPool& op);
 pointwise::Expression as_expression(const ops::AvgPoolActivationBackward& op);
+pointwise::Expression as_expression(const ops::MaxPool& op);
+// For windows that tile x.
+pointwise::Expression as_expression(const ops::MaxPoolBackward& op);
 pointwise::Expression as_expression(const ops::SumRows& op);
 
 }  // namespace giro::cuda

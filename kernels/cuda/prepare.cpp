@@ -13,10 +13,17 @@ namespace giro::cuda {
 namespace {
 
 template <class Op>
+bool is_expression(const Op&) {
+  return true;
+}
+bool is_expression(const ops::MaxPoolBackward& op) { return pool_windows_tile(op.x.shape(), op.options); }
+
+template <class Op>
 bool add(const detail::HeldOp& held, std::deque<pointwise::Expression>& made) {
   const Op* const op = detail::op_of<Op>(held);
-  if (op != nullptr) made.push_back(as_expression(*op));
-  return op != nullptr;
+  if (op == nullptr || !is_expression(*op)) return false;
+  made.push_back(as_expression(*op));
+  return true;
 }
 
 }  // namespace
@@ -29,7 +36,8 @@ void prepare(const std::vector<detail::HeldOp>& ops, const Stream& stream) {
       with_tails.emplace_back(expression, nullptr);
     } else if (const auto* const both = detail::op_of<ops::RunAndPublish>(op)) {
       with_tails.emplace_back(&both->expression, &both->row);
-    } else if (add<ops::ActivationAvgPool>(op, made) || add<ops::AvgPoolActivationBackward>(op, made)) {
+    } else if (add<ops::AvgPool>(op, made) || add<ops::MaxPool>(op, made) || add<ops::MaxPoolBackward>(op, made) ||
+               add<ops::ActivationAvgPool>(op, made) || add<ops::AvgPoolActivationBackward>(op, made)) {
       with_tails.emplace_back(&made.back(), nullptr);
     }
   }

@@ -87,9 +87,9 @@ struct ArgBest {
   static __device__ inline Part none() { return {0, 0, -1}; }
   static __device__ inline Part take(Part p, T x, i64 place) { return join(p, {x, 0, place}); }
   static __device__ inline Part join(Part a, Part b) {
-    if (a.place < 0) return b;
-    if (b.place < 0 || is_nan(a.value)) return a;
-    return is_nan(b.value) || (kLargest ? b.value > a.value : b.value < a.value) ? b : a;
+    // Without branches, so that a thread's loads are under way together.
+    const bool beyond = is_nan(b.value) | (kLargest ? b.value > a.value : b.value < a.value);
+    return (a.place < 0) | ((b.place >= 0) & !is_nan(a.value) & beyond) ? b : a;
   }
 };
 template <class R, class T>

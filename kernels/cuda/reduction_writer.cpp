@@ -100,7 +100,10 @@ void ExpressionWriter::write_passes(const Share& share) {
 // Declares a thread's row: whether it exists (live), and which of its elements the block has.
 void ExpressionWriter::write_row(const Share& share) {
   const char* const order = share.is_by_columns ? "/" : "%";
-  line(1, fmt::format("const int lane = threadIdx.x {} {};", order, share.is_by_columns ? share.rows : share.lanes));
+  // A single lane is a constant, so that a short row needs no branches and its loads are under way together.
+  line(1, share.lanes == 1 ? "const int lane = 0;"
+                           : fmt::format("const int lane = threadIdx.x {} {};", order,
+                                         share.is_by_columns ? share.rows : share.lanes));
   line(1, fmt::format("const {0} row = {0}(blockIdx.x / {1}) * {2} + threadIdx.x {3} {4};", count_type(), share.groups,
                       share.rows, share.is_by_columns ? "%" : "/", share.is_by_columns ? share.rows : share.lanes));
   line(1, "const bool live = row < n;");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -32,42 +33,86 @@ GIRO_HOST_DEVICE inline bool is_largest(float value, float largest) {
   return value == largest || (value != value && largest != largest);
 }
 
-// dx[i] sums the gradients of all windows in which x[i] is the first largest value.
-template <class T>
-struct MaxPoolBackward {
-  T* dx;
-  const T *dy, *x, *y;
-  std::int64_t height, width, channels, out_height, out_width;
-  std::int64_t window_h, window_w, stride_h, stride_w;
+// Elements that lie one after the other, moved in one access.
+template <class T, int kCount>
+struct alignas(kCount * sizeof(T)) Pack {
+  T element[kCount];
+};
+
+// dx sums over all windows that hold an element: dy where it is the first of the window's largest values if kOfLargest,
+// else dy times `factor`. Element i is kPack channels. Index holds the numbers of pixels and of packs.
+template <bool kOfLargest, class T, class Index = std::int64_t, int kPack = 1>
+struct PoolBackward {
+  using Values = Pack<T, kPack>;
+  Values* dx;
+  const Values *dy, *x, *y;  // without kOfLargest x and y need not exist
+  Index height, width, packs, out_height, out_width, window_h, window_w, stride_h, stride_w;
+  float factor;
+
+  PoolBackward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y, const PoolOptions& options)
+      : dx(static_cast<Values*>(dx.raw())),
+        dy(static_cast<const Values*>(dy.raw())),
+        x(static_cast<const Values*>(x.raw())),
+        y(static_cast<const Values*>(y.raw())),
+        height(static_cast<Index>(dx.shape()[1])),
+        width(static_cast<Index>(dx.shape()[2])),
+        packs(static_cast<Index>(dx.shape()[3] / kPack)),
+        out_height(static_cast<Index>(dy.shape()[1])),
+        out_width(static_cast<Index>(dy.shape()[2])),
+        window_h(static_cast<Index>(options.window[0])),
+        window_w(static_cast<Index>(options.window[1])),
+        stride_h(static_cast<Index>(std::min(options.stride[0], dx.shape()[1]))),
+        stride_w(static_cast<Index>(std::min(options.stride[1], dx.shape()[2]))),
+        factor(1.0f / static_cast<float>(options.window[0] * options.window[1])) {}
 
   GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
-    const std::int64_t c = i % channels, w = i / channels % width, h = i / (channels * width) % height;
-    const std::int64_t n = i / (channels * width * height);
-    const std::int64_t first_oh = h < window_h ? 0 : (h - window_h) / stride_h + 1;
-    const std::int64_t first_ow = w < window_w ? 0 : (w - window_w) / stride_w + 1;
-    float sum = 0;
-    for (std::int64_t oh = first_oh; oh < out_height && oh * stride_h <= h; ++oh) {
-      for (std::int64_t ow = first_ow; ow < out_width && ow * stride_w <= w; ++ow) {
-        const std::int64_t o = ((n * out_height + oh) * out_width + ow) * channels + c;
-        const auto largest = static_cast<float>(y[o]);
-        if (is_largest(static_cast<float>(x[i]), largest) && is_first(n, oh, ow, h, w, c, largest)) {
-          sum += static_cast<float>(dy[o]);
+    const auto at = static_cast<Index>(i);
+    const Index pixel = at / packs, c = at - pixel * packs, row = pixel / width, n = row / height;
+    const Index h = row - n * height, w = pixel - row * width;
+    const Index first_oh = h < window_h ? 0 : (h - window_h) / stride_h + 1;
+    const Index first_ow = w < window_w ? 0 : (w - window_w) / stride_w + 1;
+    float sum[kPack] = {};
+    for (Index oh = first_oh; oh < out_height && oh * stride_h <= h; ++oh) {
+      for (Index ow = first_ow; ow < out_width && ow * stride_w <= w; ++ow) {
+        const Index o = ((n * out_height + oh) * out_width + ow) * packs + c;
+        const Values shares = dy[o];
+        bool takes[kPack];
+        if constexpr (kOfLargest) find_largest(takes, x[at], y[o], n, oh * stride_h, ow * stride_w, h, w, c);
+        for (int k = 0; k < kPack; ++k) {
+          const auto share = static_cast<float>(shares.element[k]);
+          if constexpr (kOfLargest) {
+            if (takes[k]) sum[k] += share;
+          } else {
+            sum[k] += factor * share;
+          }
         }
       }
     }
-    dx[i] = T(sum);
+    Values result;
+    for (int k = 0; k < kPack; ++k) result.element[k] = T(sum[k]);
+    dx[at] = result;
   }
 
-  GIRO_HOST_DEVICE bool is_first(std::int64_t n, std::int64_t oh, std::int64_t ow, std::int64_t h, std::int64_t w,
-                                 std::int64_t c, float largest) const {
-    for (std::int64_t row = oh * stride_h; row <= h; ++row) {
-      const std::int64_t end = row == h ? w : ow * stride_w + window_w;
-      for (std::int64_t column = ow * stride_w; column < end; ++column) {
-        const auto value = static_cast<float>(x[((n * height + row) * width + column) * channels + c]);
-        if (is_largest(value, largest)) return false;
+  // Whether `own`, at (h, w) of a window that begins at (top, left), is the first of the largest values.
+  GIRO_HOST_DEVICE void find_largest(bool (&is_first)[kPack], const Values& own, const Values& largest, Index n,
+                                     Index top, Index left, Index h, Index w, Index c) const {
+    const auto remains = [&](const Values& values, bool expected) {
+      bool any = false;
+      for (int k = 0; k < kPack; ++k) {
+        const bool is = is_largest(static_cast<float>(values.element[k]), static_cast<float>(largest.element[k]));
+        is_first[k] = is_first[k] && is == expected;
+        any = any || is_first[k];
+      }
+      return any;
+    };
+    for (int k = 0; k < kPack; ++k) is_first[k] = true;
+    bool any = remains(own, true);
+    for (Index row = top; any && row <= h; ++row) {
+      const Index end = row == h ? w : left + window_w;
+      for (Index column = left; any && column < end; ++column) {
+        any = remains(x[((n * height + row) * width + column) * packs + c], false);
       }
     }
-    return true;
   }
 };
 
@@ -126,15 +171,5 @@ struct AveragePoolActivationBackward {
     }
   }
 };
-
-template <class ForEach>
-void max_pool_backward(const ForEach& for_each, const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y,
-                       const PoolOptions& options) {
-  with_storage(dx.dtype(), [&]<class T>(Type<T>) {
-    for_each(dx.count(), MaxPoolBackward<T>{dx.data<T>(), dy.data<T>(), x.data<T>(), y.data<T>(), x.shape()[1],
-                                            x.shape()[2], x.shape()[3], y.shape()[1], y.shape()[2], options.window[0],
-                                            options.window[1], options.stride[0], options.stride[1]});
-  });
-}
 
 }  // namespace giro::functors

@@ -44,6 +44,7 @@ const Pooling kPoolings[] = {
     {"prime channels", {1, 6, 4, 17}, {}},
     {"overlapping", {2, 9, 8, 5}, {.window = {3, 3}, .stride = {2, 2}}},
     {"overlapping everywhere", {1, 6, 7, 2}, {.window = {3, 2}, .stride = {1, 1}}},
+    {"overlapping, many channels", {2, 7, 6, 8}, {.window = {3, 3}, .stride = {2, 2}}},
     {"stride beyond the window", {1, 11, 10, 3}, {.window = {2, 1}, .stride = {3, 4}}},
     {"one row", {1, 1, 31, 8}, {.window = {1, 4}, .stride = {1, 3}}},
 };

@@ -173,32 +173,6 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t handle, c
   });
 }
 
-cudnnStatus_t cudnnCreatePoolingDescriptor(cudnnPoolingDescriptor_t* pooling) {
-  return cudnn([&] { return valid(create_object(pooling, kPooling, Pooling{})); });
-}
-cudnnStatus_t cudnnDestroyPoolingDescriptor(cudnnPoolingDescriptor_t pooling) {
-  return valid(destroy_descriptor<Pooling>(pooling, kPooling));
-}
-cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t handle, cudnnPoolingMode_t mode,
-                                          cudnnNanPropagation_t nan, int window_h, int window_w, int pad_h, int pad_w,
-                                          int stride_h, int stride_w) {
-  return cudnn([&] {
-    auto* pooling = object<Pooling>(handle, kPooling);
-    const bool sensible = window_h > 0 && window_w > 0 && stride_h > 0 && stride_w > 0;
-    const bool known = mode >= CUDNN_POOLING_MAX && mode <= CUDNN_POOLING_MAX_DETERMINISTIC &&
-                       (nan == CUDNN_PROPAGATE_NAN || nan == CUDNN_NOT_PROPAGATE_NAN);
-    if (pooling == nullptr || !sensible || !known) return CUDNN_STATUS_BAD_PARAM;
-    *pooling = {true,
-                mode,
-                nan == CUDNN_PROPAGATE_NAN,
-                static_cast<std::size_t>(window_h),
-                static_cast<std::size_t>(window_w),
-                {pad_h, stride_h, 1},
-                {pad_w, stride_w, 1}};
-    return CUDNN_STATUS_SUCCESS;
-  });
-}
-
 const char* cudnnGetErrorString(cudnnStatus_t status) {
   switch (status) {
     case CUDNN_STATUS_SUCCESS:

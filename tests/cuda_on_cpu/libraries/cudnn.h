@@ -1,7 +1,7 @@
 #pragma once
 
-// The contents of cuDNN's opaque objects: images of f32, bf16 or f16 in four dimensions, two-dimensional convolutions
-// without groups, and pooling.
+// The contents of cuDNN's opaque objects: images of f32, bf16 or f16 in four dimensions, and two-dimensional
+// convolutions without groups.
 
 #include <cudnn.h>
 
@@ -17,7 +17,6 @@ inline constexpr const char* kHandle = "cuDNN handle";
 inline constexpr const char* kTensor = "cuDNN tensor descriptor";
 inline constexpr const char* kFilter = "cuDNN filter descriptor";
 inline constexpr const char* kConvolution = "cuDNN convolution descriptor";
-inline constexpr const char* kPooling = "cuDNN pooling descriptor";
 
 struct Library {
   cudaStream_t stream = nullptr;
@@ -68,14 +67,6 @@ struct Convolution {
   bool is_set = false, is_emulated = true;
   Axis y, x;
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
-};
-
-struct Pooling {
-  bool is_set = false;
-  cudnnPoolingMode_t mode = CUDNN_POOLING_MAX;
-  bool propagates_nan = true;
-  std::size_t window_y = 0, window_x = 0;
-  Axis y, x;
 };
 
 // For calls that compute with a handle, cuDNN's reference names the conditions and the categories of codes: BAD_PARAM

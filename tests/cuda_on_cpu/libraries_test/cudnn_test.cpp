@@ -37,10 +37,8 @@ class Descriptors {
     for (auto* tensor : {&x_, &y_, &other_}) EXPECT_EQ(cudnnCreateTensorDescriptor(tensor), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudnnCreateFilterDescriptor(&w_), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudnnCreateConvolutionDescriptor(&convolution_), CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(cudnnCreatePoolingDescriptor(&pooling_), CUDNN_STATUS_SUCCESS);
   }
   ~Descriptors() {
-    EXPECT_EQ(cudnnDestroyPoolingDescriptor(pooling_), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudnnDestroyConvolutionDescriptor(convolution_), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudnnDestroyFilterDescriptor(w_), CUDNN_STATUS_SUCCESS);
     for (auto tensor : {x_, y_, other_}) EXPECT_EQ(cudnnDestroyTensorDescriptor(tensor), CUDNN_STATUS_SUCCESS);
@@ -68,15 +66,10 @@ class Descriptors {
     EXPECT_EQ(set(window), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudnnSetConvolutionMathType(convolution_, CUDNN_FMA_MATH), CUDNN_STATUS_SUCCESS);
   }
-  cudnnStatus_t set_pooling(cudnnPoolingMode_t mode, int window, int pad, int stride,
-                            cudnnNanPropagation_t nan = CUDNN_PROPAGATE_NAN) {
-    return cudnnSetPooling2dDescriptor(pooling_, mode, nan, window, window, pad, pad, stride, stride);
-  }
 
   cudnnTensorDescriptor_t x_ = nullptr, y_ = nullptr, other_ = nullptr;
   cudnnFilterDescriptor_t w_ = nullptr;
   cudnnConvolutionDescriptor_t convolution_ = nullptr;
-  cudnnPoolingDescriptor_t pooling_ = nullptr;
 };
 
 // Needs no device.
@@ -110,9 +103,6 @@ class CudnnCudaTest : public LibraryTest, protected Descriptors {
                            cudnnConvolutionFwdAlgo_t algorithm = kAlgorithm) {
     return cudnnConvolutionForward(handle_, &one_, x_, x, w_, w, convolution_, algorithm, workspace, bytes, &zero_, y_,
                                    y);
-  }
-  cudnnStatus_t pool(const float* x, float* y) {
-    return cudnnPoolingForward(handle_, pooling_, &one_, x_, x, &zero_, y_, y);
   }
 
   cudnnHandle_t handle_ = nullptr;
@@ -235,8 +225,6 @@ TEST_F(CudnnDescriptorsTest, RefuseWhatTheyCannotHold) {
   EXPECT_EQ(set(Window{.stride_w = 0}), CUDNN_STATUS_BAD_PARAM);
   EXPECT_EQ(set(Window{.dilation_h = 0}), CUDNN_STATUS_BAD_PARAM);
   EXPECT_EQ(set(Window{}, CUDNN_CROSS_CORRELATION, CUDNN_DATA_BFLOAT16), CUDNN_STATUS_BAD_PARAM);
-  EXPECT_EQ(set_pooling(CUDNN_POOLING_MAX, 0, 0, 1), CUDNN_STATUS_BAD_PARAM);
-  EXPECT_EQ(set_pooling(CUDNN_POOLING_MAX, 2, 0, 0), CUDNN_STATUS_BAD_PARAM);
 }
 
 TEST_F(CudnnDescriptorsTest, RefuseWhatIsNoneOfTheirNames) {
@@ -246,8 +234,6 @@ TEST_F(CudnnDescriptorsTest, RefuseWhatIsNoneOfTheirNames) {
   EXPECT_EQ(set(x_, kX, CUDNN_TENSOR_NHWC, static_cast<cudnnDataType_t>(kNone)), CUDNN_STATUS_BAD_PARAM);
   EXPECT_EQ(set(Window{}, static_cast<cudnnConvolutionMode_t>(kNone)), CUDNN_STATUS_BAD_PARAM);
   EXPECT_EQ(cudnnSetConvolutionMathType(convolution_, static_cast<cudnnMathType_t>(kNone)), CUDNN_STATUS_BAD_PARAM);
-  EXPECT_EQ(set_pooling(static_cast<cudnnPoolingMode_t>(kNone), 2, 0, 1), CUDNN_STATUS_BAD_PARAM);
-  EXPECT_EQ(set_pooling(CUDNN_POOLING_MAX, 2, 0, 1, static_cast<cudnnNanPropagation_t>(kNone)), CUDNN_STATUS_BAD_PARAM);
 }
 
 // Whether they can be computed is decided later.
@@ -263,7 +249,6 @@ TEST_F(CudnnDescriptorsTest, HoldMoreThanIsComputed) {
   for (const auto type : {CUDNN_DATA_DOUBLE, CUDNN_DATA_HALF, CUDNN_DATA_INT32}) {
     EXPECT_EQ(set(Window{}, CUDNN_CROSS_CORRELATION, type), CUDNN_STATUS_SUCCESS) << type;
   }
-  EXPECT_EQ(set_pooling(CUDNN_POOLING_MAX, 2, 2, 1), CUDNN_STATUS_SUCCESS) << "a window of padding alone";
 }
 
 TEST_F(CudnnDescriptorsTest, NoDescriptorIsRefusedButMayBeDestroyed) {
@@ -275,7 +260,6 @@ TEST_F(CudnnDescriptorsTest, NoDescriptorIsRefusedButMayBeDestroyed) {
   EXPECT_EQ(cudnnDestroyTensorDescriptor(nullptr), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(cudnnDestroyFilterDescriptor(nullptr), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(cudnnDestroyConvolutionDescriptor(nullptr), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(cudnnDestroyPoolingDescriptor(nullptr), CUDNN_STATUS_SUCCESS);
 }
 
 // For calls with a handle, cuDNN's reference names only the categories of its codes.
@@ -337,81 +321,6 @@ TEST_F(CudnnOnCpuTest, WhatIsNotEmulatedIsNotSupported) {
   EXPECT_EQ(set(kWindow, CUDNN_CROSS_CORRELATION, CUDNN_DATA_HALF), CUDNN_STATUS_SUCCESS);
   expect_declined("sums in f16");
   EXPECT_EQ(forward(x, w, y), CUDNN_STATUS_SUCCESS);
-
-  ASSERT_EQ(set(x_, {1, 1, 4, 4}), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(set(y_, {1, 1, 2, 2}, CUDNN_TENSOR_NCHW), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(set_pooling(CUDNN_POOLING_MAX, 2, 0, 2), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(category(pool(x, y)), CUDNN_STATUS_NOT_SUPPORTED) << "two formats";
-  ASSERT_EQ(set_pooling(CUDNN_POOLING_MAX, 2, 2, 2), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(set(y_, {1, 1, 4, 4}), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(category(pool(x, y)), CUDNN_STATUS_NOT_SUPPORTED) << "a window of padding alone";
-}
-
-TEST_F(CudnnCudaTest, PoolingHonoursFormatPadAndMode) {
-  const Shape x{2, 3, 5, 4}, y{2, 3, 3, 3};
-  ASSERT_EQ(set_pooling(CUDNN_POOLING_MAX, 2, 1, 2), CUDNN_STATUS_SUCCESS);
-  for (const auto format : {CUDNN_TENSOR_NHWC, CUDNN_TENSOR_NCHW}) {
-    ASSERT_EQ(set(x_, x, format), CUDNN_STATUS_SUCCESS);
-    ASSERT_EQ(set(y_, y, format), CUDNN_STATUS_SUCCESS);
-    const Values values = random(x.count());
-    const float* const on_x = device(values);
-    float* const on_y = memory(y.count());
-    for (const auto mode : {CUDNN_POOLING_MAX, CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING,
-                            CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING}) {
-      ASSERT_EQ(set_pooling(mode, 2, 1, 2), CUDNN_STATUS_SUCCESS);
-      ASSERT_EQ(pool(on_x, on_y), CUDNN_STATUS_SUCCESS);
-      const Values result = host(on_y, y.count());
-      std::vector<double> expected(y.count());
-      for (int n = 0; n < y.n; ++n)
-        for (int c = 0; c < y.c; ++c)
-          for (int p = 0; p < y.h; ++p)
-            for (int q = 0; q < y.w; ++q) {
-              double sum = 0, largest = -std::numeric_limits<double>::infinity();
-              int inside = 0;
-              for (int row = std::max(2 * p - 1, 0); row < std::min(2 * p + 1, x.h); ++row)
-                for (int column = std::max(2 * q - 1, 0); column < std::min(2 * q + 1, x.w); ++column) {
-                  const double value = values[x.at(format, n, c, row, column)];
-                  sum += value;
-                  largest = std::max(largest, value);
-                  ++inside;
-                }
-              expected[y.at(format, n, c, p, q)] = mode == CUDNN_POOLING_MAX                             ? largest
-                                                   : mode == CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING ? sum / 4
-                                                                                                         : sum / inside;
-            }
-      expect_close(result, expected);
-    }
-  }
-}
-
-TEST_F(CudnnCudaTest, PoolingPassesANanOnIfAskedTo) {
-  ASSERT_EQ(set(x_, {1, 1, 1, 2}), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(set(y_, {1, 1, 1, 1}), CUDNN_STATUS_SUCCESS);
-  const float* const x = device({std::numeric_limits<float>::quiet_NaN(), 3});
-  float* const y = memory(1);
-  for (const auto nan : {CUDNN_PROPAGATE_NAN, CUDNN_NOT_PROPAGATE_NAN}) {
-    ASSERT_EQ(cudnnSetPooling2dDescriptor(pooling_, CUDNN_POOLING_MAX, nan, 1, 2, 0, 0, 1, 1), CUDNN_STATUS_SUCCESS);
-    ASSERT_EQ(pool(x, y), CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(std::isnan(host(y, 1)[0]), nan == CUDNN_PROPAGATE_NAN);
-  }
-}
-
-TEST_F(CudnnCudaTest, PoolingRefusesWhatDoesNotFit) {
-  const float* const x = device(random(16));
-  float* const y = memory(16);
-  EXPECT_EQ(category(pool(x, y)), CUDNN_STATUS_BAD_PARAM) << "nothing is set";
-  ASSERT_EQ(set_pooling(CUDNN_POOLING_MAX, 2, 0, 2), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(set(x_, {1, 1, 4, 4}), CUDNN_STATUS_SUCCESS);
-  for (const Shape& wrong : {Shape{2, 1, 2, 2}, {1, 2, 2, 2}, {1, 1, 3, 2}, {1, 1, 2, 3}}) {
-    ASSERT_EQ(set(y_, wrong), CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(category(pool(x, y)), CUDNN_STATUS_BAD_PARAM);
-  }
-  ASSERT_EQ(set(y_, {1, 1, 2, 2}), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(category(pool(nullptr, y)), CUDNN_STATUS_BAD_PARAM);
-  // In each of the backward pass's pairs, value and gradient must have the same layout.
-  ASSERT_EQ(set(other_, {1, 1, 2, 1}), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(category(cudnnPoolingBackward(handle_, pooling_, &one_, y_, y, other_, y, x_, x, &zero_, x_, y)),
-            CUDNN_STATUS_BAD_PARAM);
 }
 
 TEST_F(CudnnOnCpuTest, WhatIsDestroyedIsRefused) {

@@ -95,6 +95,11 @@ cudnnStatus_t submit_to(const Library& library, const char* name, Work&& work) {
   return CUDNN_STATUS_SUCCESS;
 }
 
+struct Descriptor;
+
+// Queues a finalized plan's work with the pointers of a finalized variant pack.
+cudnnStatus_t execute(const Library& library, const Descriptor& plan, const Descriptor& pack);
+
 inline float scalar(const void* host) { return *static_cast<const float*>(host); }
 
 }  // namespace cuda_on_cpu::dnn

@@ -108,6 +108,18 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
   });
 }
 
+cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* stream) {
+  return cudnn([&] {
+    const auto* library = object<Library>(handle, kHandle);
+    if (library == nullptr || stream == nullptr) return CUDNN_STATUS_BAD_PARAM;
+    *stream = library->stream;
+    return CUDNN_STATUS_SUCCESS;
+  });
+}
+
+std::size_t cudnnGetVersion() { return CUDNN_VERSION; }
+std::size_t cudnnGetCudartVersion() { return CUDART_VERSION; }
+
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* tensor) {
   return cudnn([&] { return valid(create_object(tensor, kTensor, Tensor{})); });
 }
@@ -173,18 +185,61 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t handle, c
   });
 }
 
+cudnnStatus_t cudnnCreatePoolingDescriptor(cudnnPoolingDescriptor_t* pooling) {
+  return cudnn([&] { return valid(create_object(pooling, kPooling, Pooling{})); });
+}
+cudnnStatus_t cudnnDestroyPoolingDescriptor(cudnnPoolingDescriptor_t pooling) {
+  return valid(destroy_descriptor<Pooling>(pooling, kPooling));
+}
+cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t handle, cudnnPoolingMode_t mode,
+                                          cudnnNanPropagation_t nan, int window_h, int window_w, int pad_h, int pad_w,
+                                          int stride_h, int stride_w) {
+  return cudnn([&] {
+    auto* pooling = object<Pooling>(handle, kPooling);
+    const bool sensible = window_h > 0 && window_w > 0 && stride_h > 0 && stride_w > 0;
+    const bool known = mode >= CUDNN_POOLING_MAX && mode <= CUDNN_POOLING_MAX_DETERMINISTIC &&
+                       (nan == CUDNN_PROPAGATE_NAN || nan == CUDNN_NOT_PROPAGATE_NAN);
+    if (pooling == nullptr || !sensible || !known) return CUDNN_STATUS_BAD_PARAM;
+    *pooling = {true,
+                mode,
+                nan == CUDNN_PROPAGATE_NAN,
+                static_cast<std::size_t>(window_h),
+                static_cast<std::size_t>(window_w),
+                {pad_h, stride_h, 1},
+                {pad_w, stride_w, 1}};
+    return CUDNN_STATUS_SUCCESS;
+  });
+}
+
+// cudnn-frontend names these for filters of 8-bit integers.
+cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t, cudnnDataType_t, cudnnTensorFormat_t, int,
+                                         const int*) {
+  return CUDNN_STATUS_NOT_SUPPORTED;
+}
+cudnnStatus_t cudnnReorderFilterAndBias(cudnnHandle_t, cudnnFilterDescriptor_t, cudnnReorderType_t, const void*, void*,
+                                        int, const void*, void*) {
+  return CUDNN_STATUS_NOT_SUPPORTED;
+}
+
 const char* cudnnGetErrorString(cudnnStatus_t status) {
   switch (status) {
-    case CUDNN_STATUS_SUCCESS:
-      return "CUDNN_STATUS_SUCCESS";
-    case CUDNN_STATUS_BAD_PARAM:
-      return "CUDNN_STATUS_BAD_PARAM";
-    case CUDNN_STATUS_NOT_SUPPORTED:
-      return "CUDNN_STATUS_NOT_SUPPORTED";
-    case CUDNN_STATUS_EXECUTION_FAILED:
-      return "CUDNN_STATUS_EXECUTION_FAILED";
+#define CUDA_ON_CPU_NAME(name) \
+  case name:                   \
+    return #name
+    CUDA_ON_CPU_NAME(CUDNN_STATUS_SUCCESS);
+    CUDA_ON_CPU_NAME(CUDNN_STATUS_NOT_INITIALIZED);
+    CUDA_ON_CPU_NAME(CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH);
+    CUDA_ON_CPU_NAME(CUDNN_STATUS_BAD_PARAM);
+    CUDA_ON_CPU_NAME(CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
+    CUDA_ON_CPU_NAME(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
+    CUDA_ON_CPU_NAME(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
+    CUDA_ON_CPU_NAME(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
+    CUDA_ON_CPU_NAME(CUDNN_STATUS_NOT_SUPPORTED);
+    CUDA_ON_CPU_NAME(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED);
+    CUDA_ON_CPU_NAME(CUDNN_STATUS_EXECUTION_FAILED);
+#undef CUDA_ON_CPU_NAME
     default:
-      return "an unknown status";
+      return "CUDNN_UNKNOWN_STATUS";
   }
 }
 }

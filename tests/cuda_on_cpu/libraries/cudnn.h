@@ -1,7 +1,7 @@
 #pragma once
 
-// The contents of cuDNN's opaque objects: images of f32, bf16 or f16 in four dimensions, and two-dimensional
-// convolutions without groups.
+// The contents of cuDNN's opaque objects: images of f32, bf16 or f16 in four dimensions, two-dimensional convolutions
+// without groups, and pooling.
 
 #include <cudnn.h>
 
@@ -17,6 +17,7 @@ inline constexpr const char* kHandle = "cuDNN handle";
 inline constexpr const char* kTensor = "cuDNN tensor descriptor";
 inline constexpr const char* kFilter = "cuDNN filter descriptor";
 inline constexpr const char* kConvolution = "cuDNN convolution descriptor";
+inline constexpr const char* kPooling = "cuDNN pooling descriptor";
 
 struct Library {
   cudaStream_t stream = nullptr;
@@ -69,6 +70,14 @@ struct Convolution {
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
 };
 
+struct Pooling {
+  bool is_set = false;
+  cudnnPoolingMode_t mode = CUDNN_POOLING_MAX;
+  bool propagates_nan = true;
+  std::size_t window_y = 0, window_x = 0;
+  Axis y, x;
+};
+
 // For calls that compute with a handle, cuDNN's reference names the conditions and the categories of codes: BAD_PARAM
 // if something is missing or shapes do not fit, NOT_SUPPORTED if a combination has no algorithm. The emulation returns
 // only these two, and NOT_SUPPORTED for what it does not compute itself.
@@ -85,6 +94,11 @@ cudnnStatus_t submit_to(const Library& library, const char* name, Work&& work) {
   submit_with(library.memory, library.stream, name, std::forward<Work>(work));
   return CUDNN_STATUS_SUCCESS;
 }
+
+struct Descriptor;
+
+// Queues a finalized plan's work with the pointers of a finalized variant pack.
+cudnnStatus_t execute(const Library& library, const Descriptor& plan, const Descriptor& pack);
 
 inline float scalar(const void* host) { return *static_cast<const float*>(host); }
 

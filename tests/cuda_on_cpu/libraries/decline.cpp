@@ -2,23 +2,23 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <string_view>
 
 namespace cuda_on_cpu {
 namespace {
 
-std::atomic<bool>& setting() {
-  static std::atomic<bool> declines = [] {
+std::atomic<int>& setting() {
+  static std::atomic<int> mode = [] {
     const char* const variable = std::getenv("GIRO_CUDA_ON_CPU_DECLINE");
-    return variable != nullptr && std::string_view(variable) == "1";
+    return variable != nullptr ? std::atoi(variable) : 0;
   }();
-  return declines;
+  return mode;
 }
 
 }  // namespace
 
-bool declines() { return setting(); }
+bool declines() { return setting() == 1; }
+bool refuses_to_run() { return setting() == 2; }
 
 }  // namespace cuda_on_cpu
 
-extern "C" void cuda_on_cpu_decline(bool declines) { cuda_on_cpu::setting() = declines; }
+extern "C" void cuda_on_cpu_decline(int mode) { cuda_on_cpu::setting() = mode; }

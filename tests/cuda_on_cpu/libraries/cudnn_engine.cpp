@@ -1,0 +1,34 @@
+#include "tests/cuda_on_cpu/libraries/cudnn_engine.h"
+
+#include "tests/cuda_on_cpu/libraries/decline.h"
+
+namespace cuda_on_cpu::dnn {
+
+std::vector<cudnnBackendNumericalNote_t> notes(Engine engine, const graph::Problem& problem) {
+  std::vector<cudnnBackendNumericalNote_t> all;
+  // In 16 bits cuDNN 9.19 has hardly a plan for an H200 that needs no tensor cores.
+  if (engine == Engine::tensor_core || problem.x.type != CUDNN_DATA_FLOAT) {
+    all.push_back(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  }
+  if (engine == Engine::nondeterministic) all.push_back(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+  return all;
+}
+
+// Larger for larger results, so that a size kept from another shape shows.
+std::int64_t workspace_of(Engine engine, const graph::Problem& problem, std::int64_t knob) {
+  return engine == Engine::plain ? 0 : 512 + static_cast<std::int64_t>(problem.out.count()) * (4 + knob);
+}
+
+bool has_plan(Engine engine, const graph::Problem& problem) {
+  const bool is_careless =
+      engine == Engine::nondeterministic || (engine == Engine::tensor_core && problem.x.type == CUDNN_DATA_FLOAT);
+  return engine != Engine::refused && (is_careless || !declines());
+}
+
+std::vector<Configuration> suggestions(cudnnBackendHeurMode_t mode) {
+  if (mode == CUDNN_HEUR_MODE_FALLBACK) return {{Engine::plain, 0}};
+  return {{Engine::nondeterministic, 0}, {Engine::refused, 0},   {Engine::tensor_core, 0},
+          {Engine::workspace, 1},        {Engine::workspace, 0}, {Engine::plain, 0}};
+}
+
+}  // namespace cuda_on_cpu::dnn

@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -48,9 +47,10 @@ void add_node(const char* text) {
 }
 
 struct Arguments {
-  std::string model, dtype = "f32";
-  std::int64_t batch = 32, columns = 50'257;
-  bool silent = false;
+  std::string model;
+  std::int64_t batch;
+  giro::Precision precision;
+  bool silent;
 };
 
 // A parameter as the logits of a cross-entropy, which is then the whole step.
@@ -67,7 +67,7 @@ struct Logits {
 
 // As samples/mnist.cpp has them.
 nn::Layer make_model(const Arguments& args) {
-  if (args.model == "cross_entropy") return Logits{{args.batch, args.columns}};
+  if (args.model == "cross_entropy") return Logits{{args.batch, 50'257}};
   if (args.model == "linear") return nn::sequential(nn::scale(1 / 255.f), nn::flatten(), nn::dense(10));
   const nn::ConvOptions relu{.activation = giro::Activation::relu};
   return nn::sequential(nn::scale(1 / 255.f), nn::conv(32, {3, 3}, relu), nn::avg_pool({2, 2}),
@@ -86,15 +86,16 @@ giro::Program record(const Arguments& args) {
           .batch(args.batch)
           .to(giro::Device::cuda());
   auto state = giro::TrainState::create(model, data.spec(), giro::optim::adamw(1e-3), 0, giro::Device::cuda(), nullptr,
-                                        giro::parse_precision(args.dtype));
+                                        args.precision);
   const auto step = giro::jit([&](giro::TrainState& s, const giro::Batch& batch) {
     const auto [loss, logits] = s.value_and_grad([&](const nn::Params& params) {
       nn::Var outputs = model(params, batch["image"]);
       return std::pair{mean(softmax_cross_entropy(outputs, batch["label"])), outputs};
     });
-    if (args.model == "cross_entropy") return giro::Logs();
-    s.apply_gradients();
+    const bool trains = args.model != "cross_entropy";
+    if (trains) s.apply_gradients();
     if (args.silent) return giro::Logs();
+    if (!trains) return giro::logs().add_metric("loss", loss);
     return giro::logs().add_metric("loss", loss).add_metric("accuracy", accuracy(logits, batch["label"]));
   });
   return step.program(state, *data.begin());
@@ -134,21 +135,19 @@ Json describe(const giro::Program& program) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Arguments args;
-  CLI::App app("Prints a recorded step as JSON.");
-  app.add_option("--model", args.model)->required()->check(CLI::IsMember({"linear", "cnn", "cross_entropy"}));
-  app.add_option("--dtype", args.dtype)->capture_default_str();
-  app.add_option("--batch", args.batch)->capture_default_str();
-  app.add_option("--columns", args.columns, "of cross_entropy")->capture_default_str();
-  app.add_flag("--silent", args.silent, "a step without logs");
-  CLI11_PARSE(app, argc, argv);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.size() < 3) {
+    std::fputs("usage: record_step linear|cnn|cross_entropy BATCH DTYPE [silent]\n", stderr);
+    return 2;
+  }
   using Watch = void (*)(void (*)(const char*));
   const auto watch = reinterpret_cast<Watch>(dlsym(RTLD_DEFAULT, "cuda_on_cpu_watch_captures"));
   if (watch == nullptr) {
-    std::fputs("record: expected the emulated GPU in LD_PRELOAD\n", stderr);
+    std::fputs("record_step: expected the emulated GPU in LD_PRELOAD\n", stderr);
     return 2;
   }
   try {
+    const Arguments args{words[0], std::stoll(words[1]), giro::parse_precision(words[2]), words.size() > 3};
     Ops ops;
     giro::detail::span_sink = &ops;
     watch(&add_node);
@@ -157,7 +156,7 @@ int main(int argc, char** argv) {
     std::puts(step.dump().c_str());
     return 0;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "record: %s\n", error.what());
+    std::fprintf(stderr, "record_step: %s\n", error.what());
     return 2;
   }
 }

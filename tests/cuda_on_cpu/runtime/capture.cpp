@@ -1,6 +1,7 @@
 #include "tests/cuda_on_cpu/runtime/capture.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <vector>
@@ -14,6 +15,7 @@ namespace cuda_on_cpu {
 namespace {
 
 std::vector<std::shared_ptr<Capture>> under_way;
+void (*watcher)(const char* node) = nullptr;
 
 [[noreturn]] void break_capture(Capture& capture, cudaError_t code, std::string why) {
   if (capture.broken.empty()) capture.broken = why;
@@ -83,7 +85,13 @@ void end(Capture& capture) {
 void capture_node(CUstream_st& stream, CUgraphNode_st node) {
   expect_whole(*stream.capture);
   node.after = stream.frontier;
-  stream.frontier = {stream.capture->graph->add(std::move(node)).number};
+  const CUgraphNode_st& added = stream.capture->graph->add(std::move(node));
+  stream.frontier = {added.number};
+  if (watcher != nullptr) {
+    watcher(fmt::format(R"({{"name": "{}", "number": {}, "after": [{}]{}}})", added.name, added.number,
+                        fmt::join(added.after, ", "), added.launch)
+                .c_str());
+  }
 }
 
 void capture_record(CUstream_st& stream, CUevent_st& event) {
@@ -190,6 +198,8 @@ void leave_capture(CUstream_st& stream) {
 }  // namespace cuda_on_cpu
 
 using namespace cuda_on_cpu;
+
+extern "C" void cuda_on_cpu_watch_captures(void (*seen)(const char* node)) { watcher = seen; }
 
 extern "C" {
 

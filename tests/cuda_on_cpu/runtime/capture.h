@@ -62,3 +62,8 @@ bool is_captured_into(const CUgraph_st& graph);
 void leave_capture(CUstream_st& stream);
 
 }  // namespace cuda_on_cpu
+
+// Tells `seen` about each node that a capture adds, as a JSON object: its name, with a kernel's blocks, threads and
+// shared memory; its number; and the numbers of the nodes it comes after. Null: nobody. A program looks this up with
+// dlsym.
+extern "C" void cuda_on_cpu_watch_captures(void (*seen)(const char* node));

@@ -20,7 +20,8 @@ struct CUgraphNode_st {
   std::function<void()> work{};      // none: an empty node, or one that holds graphs
   std::vector<std::size_t> after{};  // numbers of earlier nodes
   bool touches_pageable_memory = false;
-  bool collective = false;                            // other processes take part
+  std::string launch{};     // a kernel's blocks, threads and shared memory, for cuda_on_cpu_watch_captures
+  bool collective = false;  // other processes take part
   std::vector<std::shared_ptr<CUgraph_st>> graphs{};  // the child graph, or the conditional node's bodies
   cudaGraphConditionalHandle condition = 0;
   cudaGraphConditionalNodeType condition_type{};

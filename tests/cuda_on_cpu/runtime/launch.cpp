@@ -107,12 +107,15 @@ void launch(Stub& stub, dim3 grid, dim3 block, void* const* arguments, std::size
   refuse_bad_configuration(kernel, launch, stub.dynamic_shared_limit);
   inject(Injection::launch, cudaErrorLaunchOutOfResources, "a kernel's launch");
   const auto copied = std::make_shared<const Arguments>(kernel, arguments);
-  submit(stream, kernel.name, [&kernel, launch, copied]() mutable {
+  const auto work = [&kernel, launch, copied]() mutable {
     launch.arguments = copied->pointers.data();
     launch.operation = current_operation();
     const giro::simt::Outcome outcome = giro::simt::launch(kernel, launch);
     if (!outcome) fail(code_of(outcome.fault), outcome.message);
-  });
+  };
+  submit(stream, kernel.name, work, cudaGraphNodeTypeKernel, false,
+         fmt::format(R"(, "blocks": {}, "threads": {}, "shared": {})", launch.grid.count(), launch.block.count(),
+                     kernel.static_shared_bytes + shared));
 }
 
 // <<<>>> pushes the configuration, and the stub that it calls pops it. It is per thread and never nested.

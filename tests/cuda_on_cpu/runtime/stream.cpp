@@ -156,14 +156,15 @@ std::vector<Point> all_pending() {
 }
 
 void submit(cudaStream_t handle, std::string name, std::function<void()> work, cudaGraphNodeType type,
-            bool touches_pageable_memory) {
+            bool touches_pageable_memory, std::string launch) {
   CUstream_st& stream = resolve(handle, name.c_str());
   if (is_legacy(stream)) forbid_legacy_during_capture(name.c_str());
   if (stream.capture) {
     return capture_node(stream, {.name = std::move(name),
                                  .type = type,
                                  .work = std::move(work),
-                                 .touches_pageable_memory = touches_pageable_memory});
+                                 .touches_pageable_memory = touches_pageable_memory,
+                                 .launch = std::move(launch)});
   }
   enqueue(stream, std::move(name), [work = std::move(work)](const Place& place) {
     run_operation(place, work);

@@ -66,9 +66,11 @@ class Queue : public std::enable_shared_from_this<Queue> {
   Clock latest_;  // at the end of the last entry
 };
 
-// Queues the work, or adds it as a node of this type to the graph that the stream is capturing. Throws CudaError.
+// Queues the work, or adds it as a node of this type to the graph that the stream is capturing. `launch` is the node's.
+// Throws CudaError.
 void submit(cudaStream_t stream, std::string name, std::function<void()> work,
-            cudaGraphNodeType type = cudaGraphNodeTypeKernel, bool touches_pageable_memory = false);
+            cudaGraphNodeType type = cudaGraphNodeTypeKernel, bool touches_pageable_memory = false,
+            std::string launch = "");
 
 // The ends of all work that has not run.
 std::vector<Point> all_pending();

@@ -1,0 +1,151 @@
+"""What a kernel takes on an H200, computed from what it moves, computes and occupies. All times are in microseconds.
+
+The model knows latencies, bandwidths, occupancy, waves and numbers of instructions. It does not know bank conflicts,
+divergence, slow instructions, or how branches of a graph share the GPU.
+"""
+
+import math
+import typing
+
+SMS = 132
+# Bytes and FLOPs a microsecond. [measured]: on an H200. [vendor]: NVIDIA's tables. [unverified]: to be replaced by the
+# first run on a GPU.
+DRAM = 4.3e6  # of a copy [measured]
+L2 = 7.0e6  # 5.5 to 6 on an H100 PCIe with 114 slower SMs [unverified]
+L2_BYTES = 60e6  # [measured]
+CLOCK = 1.755e3  # a microsecond [unverified]
+SM_L2 = 64 * CLOCK  # what one SM loads: 64 bytes a clock [unverified]
+SM_ISSUES = 128 * CLOCK  # instructions of threads, without FMA also FLOPs: four schedulers with a warp each [vendor]
+DRAM_LATENCY, L2_LATENCY = 0.65, 0.26  # [unverified]
+# f32: FMA [vendor]; bf16 [measured]; tf32 half of it [vendor].
+PEAK = {"f32": 66.9e6, "tf32": 390e6, "bf16": 780e6, "f16": 780e6}
+# Of a dependency in a graph: from the end of a kernel to the begin of the next [unverified].
+GAP = 1.2
+# Of a kernel: until its first loads are under way, and from its last stores to its end [unverified].
+START, LIBRARY_START = 0.8, 1.8
+# A fence that the next instruction waits for, within the GPU and over PCIe; a barrier of a block [unverified].
+DEVICE_FENCE, SYSTEM_FENCE, BARRIER = 0.5, 1.0, 0.03
+# Of the peak. Library products by their tile, and what a convolution has of that [unverified]; giro's tiled products by
+# reading their inner loop [unverified].
+TILE_EFFICIENCY = {128: 0.85, 64: 0.6, 32: 0.4}
+CONVOLUTION_EFFICIENCY = 0.7
+TILED_EFFICIENCY = 0.25
+WARPS_FOR_PEAK = 16  # of an SM: four schedulers, a latency of four clocks
+MOST_IN_FLIGHT = 64  # bytes that a thread has requested at a time: four loads of 128 bits
+LEAST_SPLIT = 128  # terms of a sum, below which no library splits it further
+
+
+class Kernel(typing.NamedTuple):
+    """What ptxas says of a kernel, and what its PTX has."""
+    registers: int
+    stack: int
+    spills: int
+    slow_path: bool  # sin, cos or tan of large arguments, for which CUDA has a stack
+    load_bytes: int  # of all its load instructions
+    instructions: float  # a byte that it loads
+    device_fences: int
+    system_fences: int
+    barriers: int
+    passes: int = 1  # over what it reads
+
+
+class Traffic(typing.NamedTuple):
+    """Bytes that a kernel moves from and to each level, and which of both it reads."""
+    dram: float
+    l2: float
+    read: float
+
+    def floor(self):
+        return max(self.dram / DRAM, (self.dram + self.l2) / L2)
+
+    def latency(self):
+        return DRAM_LATENCY if self.dram > self.l2 else L2_LATENCY
+
+
+def floor(traffic, flops, dtype):
+    return max(traffic.floor(), flops / PEAK[dtype])
+
+
+def blocks_on_an_sm(kernel, threads, shared):
+    """By warps, registers (given to warps by 256) and shared memory (1 KiB a block is the system's)."""
+    warps = math.ceil(threads / 32)
+    registers = 65536 // (math.ceil(kernel.registers * 32 / 256) * 256) // warps
+    return min(32, 64 // warps, registers, (228 << 10) // (shared + 1024))
+
+
+def own_kernel(kernel, blocks, threads, shared, traffic, flops, is_tiled=False):
+    """A kernel of giro's. By Little's law it reads what it has in flight once in each latency."""
+    resident = min(blocks, SMS * blocks_on_an_sm(kernel, threads, shared))
+    sms = min(blocks, SMS)
+    in_flight = resident * threads * max(1, min(MOST_IN_FLIGHT, kernel.load_bytes, traffic.read / (blocks * threads)))
+    again = (kernel.passes - 1) * traffic.read  # later passes find it in L2
+    moving = max(traffic.floor() + again / L2,
+                 traffic.read / in_flight * (traffic.latency() + (kernel.passes - 1) * L2_LATENCY),
+                 (traffic.dram + traffic.l2 + again) / (sms * SM_L2))
+    if is_tiled:
+        computing = flops / (PEAK["f32"] * TILED_EFFICIENCY * sms / SMS)
+    else:
+        computing = max(flops, (traffic.read + again) * kernel.instructions) / (sms * SM_ISSUES)
+    computing /= min(1, resident / sms * threads / 32 / WARPS_FOR_PEAK)
+    waiting = (kernel.device_fences * DEVICE_FENCE + kernel.system_fences * SYSTEM_FENCE + kernel.barriers * BARRIER)
+    return GAP + START + max(moving, computing) + waiting
+
+
+def library_product(rows, columns, terms, dtype, traffic, is_convolution=False):
+    """cuBLASLt or cuDNN, with the tile and the number of splits that take least."""
+    rows, columns, terms = max(1, rows), max(1, columns), max(1, terms)
+    bytes_each = 4 if dtype in ("f32", "tf32") else 2
+
+    def taking(tile, splits):
+        sums = math.ceil(terms / splits / 32) * 32
+        blocks = math.ceil(rows / tile) * math.ceil(columns / tile) * splits
+        waves = math.ceil(blocks / SMS)
+        speed = PEAK[dtype] / SMS * TILE_EFFICIENCY[tile] * (CONVOLUTION_EFFICIENCY if is_convolution else 1)
+        loads = 2 * tile * sums * bytes_each  # of a block
+        joined = GAP + START + 8 * rows * columns * splits / L2 if splits > 1 else 0
+        return joined + max(waves * 2 * tile * tile * sums / speed, waves * loads / SM_L2, blocks * loads / L2)
+
+    splits = {1 << i for i in range(8) if terms >> i >= LEAST_SPLIT} | {1}
+    return GAP + LIBRARY_START + max(traffic.floor(), min(taking(t, s) for t in TILE_EFFICIENCY for s in splits))
+
+
+def longest_path(nodes, times):
+    """Of nodes, each with the earlier ones that it comes after: how long it takes, and its nodes."""
+    ends, before = [], []
+    for node, time in zip(nodes, times):
+        last = max(node["after"], key=lambda i: ends[i], default=None)
+        before.append(last)
+        ends.append(time + (ends[last] if last is not None else 0))
+    path, at = [], max(range(len(ends)), key=ends.__getitem__, default=None)
+    total = ends[at] if at is not None else 0
+    while at is not None:
+        path.append(at)
+        at = before[at]
+    return total, path[::-1]
+
+
+def traffic_of(ops):
+    """For each op of a step that is repeated: what it moves from and to DRAM and L2. A value is in L2 if less than L2
+    holds was moved since it was last used, or will be until it is used next."""
+    moved = [op["bytes"] for op in ops]
+
+    def meets(op, tensor):
+        begin, end = tensor["at"], tensor["at"] + tensor["bytes"]
+        return any(t["at"] < end and begin < t["at"] + t["bytes"] for t in op["reads"] + op["writes"])
+
+    def distance(i, tensor, step):
+        count = len(ops)
+        j = next(k for k in range(1, count + 1) if meets(ops[(i + step * k) % count], tensor))
+        return sum(moved[(i + step * k) % count] for k in range(1, j)) + tensor["bytes"]
+
+    result = []
+    for i, op in enumerate(ops):
+        sums = {"dram": 0.0, "l2": 0.0, "read": 0.0}
+        for kind, step in (("reads", -1), ("writes", 1)):
+            for tensor in op[kind]:
+                size = min(tensor["bytes"], op["bytes"])  # some are read in part
+                sums["l2" if distance(i, tensor, step) < L2_BYTES else "dram"] += size
+                sums["read"] += size if kind == "reads" else 0
+        share = op["bytes"] / (sums["dram"] + sums["l2"] or 1)
+        result.append(Traffic(*(share * each for each in sums.values())))
+    return result

@@ -1,0 +1,102 @@
+"""What ptxas makes of kernels for an H200 (sm_90), from what a build with the emulated GPU keeps: the sources of generated
+kernels, and the PTX of the .cu files, which is that for compute capability 8.0."""
+
+import collections
+import functools
+import pathlib
+import re
+import subprocess
+import sys
+
+from h200 import Kernel
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.append(str(ROOT / "tests/cuda_on_cpu"))
+import generated_kernels as generated  # noqa: E402
+
+DEVICE_FENCE = re.compile(r"\b(?:membar\.gl|fence\.(?:sc|acq_rel)\.gpu)\b")
+SYSTEM_FENCE = re.compile(r"\b(?:membar\.sys|fence\.(?:sc|acq_rel)\.sys)\b")
+BARRIER = re.compile(r"\b(?:bar|barrier)\.(?:cta\.)?(?:sync|red)")
+LABEL, BRANCH = re.compile(r"^(\$\w+):", re.M), re.compile(r"\bbra(?:\.uni)?\s+(\$\w+);")
+INSTRUCTION = re.compile(r"^\s*(?:@!?%p\d+ )?[a-z][\w.]*\s[^\n]*;", re.M)
+PASS = re.compile(r"\bgather<\d+>\((x\d+)")
+
+
+class Kernels:
+    def __init__(self, build, nvrtc, ptxas):
+        self.build, self.nvrtc, self.ptxas = pathlib.Path(build), generated.Nvrtc(nvrtc), ptxas
+
+    def measure(self, names):
+        """Each kernel by its name."""
+        own = {name for name in names if name.startswith("_Z")}
+        found = {}
+        for path in self.ptx_files() if own else []:
+            if any(f".entry {name}(" in path.read_text() for name in own):
+                found |= self.of_file(path)
+        return {name: found[name] for name in own} | self.generated(frozenset(names - own))
+
+    def ptx_files(self):
+        folder = self.build / "tests/cuda_on_cpu/CMakeFiles/cuda_on_cpu_ptx.dir/__/__/kernels/cuda"
+        return [folder / f"{source.stem}.ptx" for source in sorted((ROOT / "kernels/cuda").glob("*.cu"))]
+
+    @functools.cache
+    def of_file(self, path):
+        done = subprocess.run([self.ptxas, "-arch=sm_90", "-v", "-o", "/dev/null", path], capture_output=True,
+                              text=True, check=True)
+        return figures(done.stderr, path.read_text())
+
+    @functools.cache
+    def generated(self, names):
+        if not names:
+            return {}
+        sources, options = self.sources()
+        texts = [text for kernels, text in sources.items() if names & set(kernels)]
+        log, ptx = self.nvrtc.compile("".join(texts), ["--gpu-architecture=sm_90", "--ptxas-options=-v", *options])
+        found = figures(log, ptx)
+        source = "".join(texts)
+        return {name: found[name]._replace(passes=passes(source, name)) for name in names}
+
+    def sources(self):
+        return generated.read_sources(str(self.build / "tests/cuda_on_cpu/compiled/sources"))
+
+
+def passes(source, name):
+    """How often a generated kernel of rows reads the input that it reads most often."""
+    body = re.search(rf"\b{name}\(.*?^}}", source, re.S | re.M)[0]
+    return max(collections.Counter(PASS.findall(body)).values(), default=1)
+
+
+def figures(log, ptx):
+    texts = {entry[1]: entry[0] for entry in generated.ENTRY.finditer(ptx)}
+    found = {}
+    for name, stack, stores, loads, registers in generated.FIGURES.findall(log):
+        text = texts[name]
+        found[name] = Kernel(registers=int(registers), stack=int(stack), spills=int(stores) + int(loads),
+                             slow_path=generated.SLOW_PATH.search(text) is not None, load_bytes=load_bytes(text),
+                             instructions=instructions_a_byte(text), device_fences=len(DEVICE_FENCE.findall(text)),
+                             system_fences=len(SYSTEM_FENCE.findall(text)), barriers=len(BARRIER.findall(text)))
+    return found
+
+
+def load_bytes(text):
+    return sum(int(access[1] or 1) * int(access[2]) // 8 for access in generated.ACCESS.finditer(text)
+               if access[0].startswith("ld"))
+
+
+def instructions_a_byte(text):
+    """Instructions for each byte loaded: of the loop that loads most, or of all where none loads. ptxas makes 0.8 to 1
+    times as many of them in the kernels of the cnn."""
+    labels = {label[1]: label.end() for label in LABEL.finditer(text)}
+    loops = [text[labels[branch[1]]:branch.end()] for branch in BRANCH.finditer(text)
+             if labels.get(branch[1], len(text)) < branch.start()]
+    most = max([*loops, ""], key=lambda loop: (load_bytes(loop), -len(loop)))
+    body = most if load_bytes(most) else text
+    return len(INSTRUCTION.findall(body)) / max(1, load_bytes(body))
+
+
+def complaint(name, kernel):
+    if kernel.spills:
+        return f"{name} spills {kernel.spills} bytes"
+    if kernel.stack > (generated.SLOW_STACK if kernel.slow_path else 0):
+        return f"{name} has {kernel.stack} bytes of stack"
+    return None

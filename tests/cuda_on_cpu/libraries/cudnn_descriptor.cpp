@@ -1,5 +1,8 @@
 // The entry points for descriptors of cuDNN's backend API. They accept and refuse what cuDNN 9.19 does, seen by the
 // ctest cudnn_real_codes. Where the real one crashes (a descriptor of another kind, for example), this one refuses.
+//
+// Of them only cudnnBackendExecute is a `call` that can be made to fail (injection.h): cudnn-frontend takes any other
+// failure for a plan that does not exist, and tries the next.
 
 #include "tests/cuda_on_cpu/libraries/cudnn_descriptor.h"
 

@@ -27,7 +27,7 @@ START, LIBRARY_START = 0.8, 1.8
 DEVICE_FENCE, SYSTEM_FENCE, BARRIER = 0.5, 1.0, 0.03
 # Of the peak. Library products by their tile, and what a convolution has of that [unverified]; giro's tiled products by
 # reading their inner loop [unverified].
-TILE_EFFICIENCY = {128: 0.85, 64: 0.6, 32: 0.4}
+TILE_EFFICIENCY = {(128, 128): 0.85, (128, 64): 0.75, (128, 32): 0.6, (64, 64): 0.6, (64, 32): 0.5, (32, 32): 0.4}
 CONVOLUTION_EFFICIENCY = 0.7
 TILED_EFFICIENCY = 0.25
 WARPS_FOR_PEAK = 16  # of an SM: four schedulers, a latency of four clocks
@@ -98,12 +98,13 @@ def library_product(rows, columns, terms, dtype, traffic, is_convolution=False):
 
     def taking(tile, splits):
         sums = math.ceil(terms / splits / 32) * 32
-        blocks = math.ceil(rows / tile) * math.ceil(columns / tile) * splits
+        tiles = min(math.ceil(rows / a) * math.ceil(columns / b) for a, b in (tile, tile[::-1]))
+        blocks = tiles * splits
         waves = math.ceil(blocks / SMS)
         speed = PEAK[dtype] / SMS * TILE_EFFICIENCY[tile] * (CONVOLUTION_EFFICIENCY if is_convolution else 1)
-        loads = 2 * tile * sums * bytes_each  # of a block
+        loads = sum(tile) * sums * bytes_each  # of a block
         joined = GAP + START + 8 * rows * columns * splits / L2 if splits > 1 else 0
-        return joined + max(waves * 2 * tile * tile * sums / speed, waves * loads / SM_L2, blocks * loads / L2)
+        return joined + max(waves * 2 * math.prod(tile) * sums / speed, waves * loads / SM_L2, blocks * loads / L2)
 
     splits = {1 << i for i in range(8) if terms >> i >= LEAST_SPLIT} | {1}
     return GAP + LIBRARY_START + max(traffic.floor(), min(taking(t, s) for t in TILE_EFFICIENCY for s in splits))

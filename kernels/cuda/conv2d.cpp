@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/bias.h"
 #include "kernels/cuda/convolution_plan.h"
 #include "kernels/cuda/tiled_conv2d.h"
 #include "kernels/internal/ops.h"
@@ -29,7 +30,7 @@ struct PlannedConvolution {
 
 std::vector<std::int64_t> key_of(const Convolution& c) {
   std::vector<std::int64_t> key{static_cast<int>(c.result), static_cast<int>(c.dtype), static_cast<int>(c.math),
-                                c.bias ? static_cast<int>(*c.bias) : -1, c.has_relu};
+                                c.has_bias, c.has_relu};
   for (const Shape& shape : {c.x, c.w, c.y}) key.insert(key.end(), shape.begin(), shape.end());
   for (const auto& axes : {c.options.stride, c.options.pad_before, c.options.pad_after}) {
     key.insert(key.end(), axes.begin(), axes.end());
@@ -82,10 +83,14 @@ Window window_of(const Conv2dOptions& options) { return {options.stride, options
 void run(const ops::Conv2d& op, const Stream& stream) {
   if (op.y.count() == 0) return;
   Convolution convolution{Result::y, op.x.shape(), op.w.shape(), op.y.shape(), op.options, op.y.dtype(), op.math};
-  if (op.b) convolution.bias = op.b.dtype();
   convolution.has_relu = op.has_relu;
-  if (run_by_cudnn(convolution, {op.x.raw(), op.w.raw(), op.y.raw(), op.b.raw()}, stream)) return;
-  tiled_conv2d(op.y, op.x, op.w, op.b, op.has_relu, window_of(op.options), stream);
+  convolution.has_bias = op.b && op.b.dtype() == op.y.dtype();  // cuDNN adds no other
+  if (run_by_cudnn(convolution, {op.x.raw(), op.w.raw(), op.y.raw(), convolution.has_bias ? op.b.raw() : nullptr},
+                   stream)) {
+    if (!convolution.has_bias) add_bias(op.y, op.b, stream);
+  } else {
+    tiled_conv2d(op.y, op.x, op.w, op.b, op.has_relu, window_of(op.options), stream);
+  }
 }
 
 void run(const ops::Conv2dBackward& op, const Stream& stream) {

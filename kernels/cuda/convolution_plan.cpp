@@ -115,8 +115,8 @@ void describe(fe::graph::Graph& graph, const Convolution& c) {
                   w());
   }
   Tensor result = graph.conv_fprop(graph.tensor(x()), graph.tensor(w()), window<Conv_fprop_attributes>(c.options));
-  if (c.bias) {
-    const Tensor bias = graph.tensor(tensor(kB, {1, 1, 1, c.w[0]}, *c.bias));
+  if (c.has_bias) {
+    const Tensor bias = graph.tensor(tensor(kB, {1, 1, 1, c.w[0]}, c.dtype));
     result = graph.pointwise(result, bias, Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
   }
   if (c.has_relu) result = graph.pointwise(result, Pointwise_attributes().set_mode(fe::PointwiseMode_t::RELU_FWD));

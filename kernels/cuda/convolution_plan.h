@@ -21,10 +21,9 @@ struct Convolution {
   Result result = Result::y;
   Shape x{}, w{}, y{};
   Conv2dOptions options{};
-  DType dtype = DType::f32;  // of all operands but the bias
+  DType dtype = DType::f32;  // of all operands
   Math math = Math::f32;     // for f32: whether tensor cores may round inputs to TF32
-  std::optional<DType> bias{};
-  bool has_relu = false;
+  bool has_bias = false, has_relu = false;
 };
 
 // What cuDNN plans for: the JSON that it writes for a device. A GPU that is not there can be described as well.

@@ -88,7 +88,7 @@ struct Conv2d {
   In x{}, w{}, b{};
   Conv2dOptions options{};
   Math math = Math::f32;
-  bool has_relu = false;  // on a GPU alone: y is relu(the convolution)
+  bool has_relu = false;  // set by a rule, on a GPU alone, where b has y's dtype
 
   double flops() const {
     return (2 * static_cast<double>(w.count() / w.shape()[0]) + (b ? 1 : 0) + (has_relu ? 1 : 0)) * elements(y);

@@ -4,11 +4,15 @@
 
 namespace giro::rules {
 
-// A convolution applies the relu that alone reads its result. cuDNN does both in one plan.
+// A 16-bit convolution applies the relu that alone reads its result. cuDNN does both in one plan, for a convolution
+// with a bias. Its relu ends at the largest f32, which in 16 bits is rounded to infinity, but in f32 would replace it.
 bool relu_in_convolution(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const convolution = detail::op_of<ops::Conv2d>(ops[i]);
-  if (convolution == nullptr || convolution->has_relu) return false;
+  if (convolution == nullptr || convolution->has_relu || size_of(convolution->y.dtype()) != 2 || !convolution->b ||
+      convolution->b.dtype() != convolution->y.dtype()) {
+    return false;
+  }
   const auto reader = ops.only_reader(i, convolution->y);
   const std::optional<Relu> relu = reader ? relu_of(ops[*reader]) : std::nullopt;
   if (!relu || !same(relu->x, convolution->y) || relu->y.dtype() != convolution->y.dtype() ||

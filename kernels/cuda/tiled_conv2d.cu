@@ -3,17 +3,18 @@
 #include <algorithm>
 #include <string>
 
-#include "kernels/cuda/divisor.cuh"
+#include "kernels/cuda/divisor.h"
 #include "kernels/cuda/tiled_product.cuh"
 
 namespace giro::cuda {
 namespace {
 
-// The number of elements in an image, a filter or a side of one has 30 bits, so that ints hold sums and indices.
+// Pixels of an image and elements of a filter are counted in ints, of which each may be the sum of two.
 int to_size(std::int64_t value) {
   if (value >= std::int64_t{1} << 30) {
-    throw Error(ErrorCode::unsupported, "a convolution that cuDNN declines: a row, column, tap or pixel number of " +
-                                            std::to_string(value) + ", expected less than 2^30");
+    throw Error(
+        ErrorCode::unsupported,
+        "conv2d: cuDNN declines it, and giro's own convolution takes sizes below 2^30, found " + std::to_string(value));
   }
   return static_cast<int>(value);
 }
@@ -25,7 +26,7 @@ struct Images {
       : height(to_size(shape[1])),
         width(to_size(shape[2])),
         pixels(to_size(shape[1] * shape[2])),
-        channels(std::max(1, to_size(shape[3]))) {}  // without channels there are no terms
+        channels(to_size(shape[3])) {}
 };
 
 struct Geometry {
@@ -174,8 +175,7 @@ struct FiltersByChannel {
 void tiled_conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, bool relu, const Window& window,
                   const Stream& stream) {
   const Geometry g(x.shape(), w.shape(), y.shape(), window);
-  const Shape& filter = w.shape();
-  const std::int64_t filters = filter[0], terms = filter.count() / filters;
+  const std::int64_t filters = w.shape()[0], terms = w.count() / filters;
   functors::with_storage(x.dtype(), [&]<class T>(functors::Type<T>) {
     tiled_product({y, y.count() / filters, filters, terms, b, relu}, Patches<true, T>(x, g), matrix<true, T>(w, terms),
                   stream);
@@ -186,6 +186,7 @@ void tiled_conv2d_backward_data(const Tensor& dx, const Tensor& dz, const Tensor
                                 const Stream& stream) {
   const Geometry g(dx.shape(), w.shape(), dz.shape(), window);
   const std::int64_t channels = w.shape()[3];
+  if (channels == 0) return;
   functors::with_storage(dz.dtype(), [&]<class T>(functors::Type<T>) {
     tiled_product({dx, dx.count() / channels, channels, w.count() / channels}, Shares<T>(dz, g), FiltersByChannel<T>(w),
                   stream);

@@ -267,8 +267,9 @@ __global__ void __launch_bounds__(kThreads)
     column_loader.store(stage.columns);
   };
 
-  // The thread's rows are row + {0 1 2 3 32 33 34 35}, its columns are column + {0 1 2 3 16 17 18 19}. In this order of
-  // lanes, a load of rows or of columns by the warp is two accesses to shared memory.
+  // The thread's rows are row + {0 1 2 3 32 33 34 35}, its columns are column + {0 1 2 3 16 17 18 19}. Lanes
+  // that differ in one of the lowest two bits of their numbers share their rows or their columns, so that a warp's load
+  // takes two accesses to shared memory.
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int row = warp % (kRows / 64) * 64 + lane / 2 % 8 * 4;
   const int column = warp / (kRows / 64) * 32 + (lane / 16 * 2 + lane % 2) * 4;

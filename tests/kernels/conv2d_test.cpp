@@ -4,6 +4,12 @@
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/precisions.h"
 
+#if GIRO_WITH_CUDA
+#include "kernels/cuda/bias.h"
+#include "kernels/cuda/tiled_conv2d.h"
+#include "runtime/program/op.h"
+#endif
+
 namespace giro {
 namespace {
 
@@ -131,6 +137,7 @@ class Conv2dTest : public test::OpTest {
   void check_forward(const std::vector<Convolution>& all);
   void check_backward(const std::vector<Convolution>& all);
   void check_other_precisions(const Convolution& conv);
+  void check_nan_and_infinities(const std::vector<Convolution>& all);
 };
 INSTANTIATE_TEST_SUITE_P(Devices, Conv2dTest, test::kDevices, test::device_name);
 
@@ -268,8 +275,8 @@ TEST_P(Conv2dTest, Tf32IsUsedWhereItIsAskedForAlone) {
 TEST_P(Conv2dTest, Forward) { check_forward(convolutions()); }
 TEST_P(Conv2dTest, Backward) { check_backward(convolutions()); }
 
-TEST_P(Conv2dTest, KeepsNaNAndInfinities) {
-  for (const Convolution& conv : convolutions()) {
+void Conv2dTest::check_nan_and_infinities(const std::vector<Convolution>& all) {
+  for (const Convolution& conv : all) {
     Array x = random_.uniform(conv.x), w = random_.uniform(conv.w), b = random_.uniform({conv.w[0]});
     x.values.front() = test::kNaN;
     b.values.front() = -test::kInfinity;
@@ -288,6 +295,8 @@ TEST_P(Conv2dTest, KeepsNaNAndInfinities) {
   }
 }
 
+TEST_P(Conv2dTest, KeepsNaNAndInfinities) { check_nan_and_infinities(convolutions()); }
+
 // Where cuDNN offers nothing, giro's own kernels compute the same.
 class DeclinedConv2dTest : public Conv2dTest {
  protected:
@@ -302,6 +311,25 @@ class DeclinedConv2dTest : public Conv2dTest {
         chosen, [](const Convolution& c) { return c.name != "several tiles" && c.y().count() * c.w.count() > 5'000; });
     return chosen;
   }
+  // A tile has 64 x 64 elements, or 128 x 32 if there are at most 32 columns. Channels are loaded in quads where they
+  // can be.
+  static std::vector<Convolution> tiles() {
+    return {
+        {"a pixel less, quads", {1, 9, 7, 4}, {64, 1, 1, 4}, {}},
+        {"a pixel more", {1, 13, 5, 2}, {65, 1, 1, 2}, {}},
+        {"a narrow tile, quads", {2, 8, 8, 4}, {32, 1, 1, 4}, {}},
+        {"a pixel more than a narrow tile", {1, 3, 43, 1}, {31, 1, 1, 1}, {}},
+        same("quads that are padded", {1, 5, 6, 4}, {8, 3, 3, 4}, {2, 1}),
+    };
+  }
+  // Their sums of at least 256 terms are split over blocks.
+  static std::vector<Convolution> splits() {
+    return {
+        same("y, dx", {1, 2, 3, 32}, {36, 3, 3, 32}),
+        {"dw", {2, 13, 12, 1}, {3, 2, 2, 1}, {}},
+        {"dw, quads", {1, 18, 17, 4}, {4, 1, 1, 4}, {}},
+    };
+  }
 
  private:
   test::Declined declined_;
@@ -310,11 +338,75 @@ INSTANTIATE_TEST_SUITE_P(Devices, DeclinedConv2dTest, ::testing::Values(Device::
 
 TEST_P(DeclinedConv2dTest, Forward) { check_forward(small()); }
 TEST_P(DeclinedConv2dTest, Backward) { check_backward(small()); }
+TEST_P(DeclinedConv2dTest, TilesForward) { check_forward(tiles()); }
+TEST_P(DeclinedConv2dTest, TilesBackward) { check_backward(tiles()); }
+TEST_P(DeclinedConv2dTest, SplitsForward) { check_forward(splits()); }
+TEST_P(DeclinedConv2dTest, SplitsBackward) { check_backward(splits()); }
+TEST_P(DeclinedConv2dTest, KeepsNaNAndInfinities) {
+  check_nan_and_infinities(tiles());
+  check_nan_and_infinities(splits());
+}
 TEST_P(DeclinedConv2dTest, OtherPrecisions) {
   for (const Convolution& conv : small()) {
     if (conv.name == "asymmetric" || conv.name == "several tiles") check_other_precisions(conv);
   }
+  for (const Convolution& conv : splits()) check_other_precisions(conv);
 }
+
+TEST_P(DeclinedConv2dTest, RefusesLargerImagesThanItsOwnKernelsCount) {
+  const Shape shape{1, 1 << 15, 1 << 15, 1};
+  const Tensor x(tensor({1}).raw(), DType::f32, shape, device()), y(tensor({1}).raw(), DType::f32, shape, device());
+  expect_error(ErrorCode::unsupported, {"2^30", "1073741824"}, [&] {
+    conv2d(y, x, tensor({1, 1, 1, 1}), {}, {}, stream());
+  });
+}
+
+#if GIRO_WITH_CUDA
+struct TiledConv2d {
+  static constexpr const char* kName = "tiled_conv2d";
+  Out y{};
+  In x{}, w{}, b{};
+  bool relu = false;
+  cuda::Window window{};
+};
+void run(const TiledConv2d& op, const Stream& stream) {
+  cuda::tiled_conv2d(op.y, op.x, op.w, op.b, op.relu, op.window, stream);
+}
+
+// They are applied as y is stored, and round as ops of their own do.
+TEST_P(DeclinedConv2dTest, BiasAndRelu) {
+  std::vector<Convolution> all = splits();
+  all.push_back(same("one block", {1, 4, 5, 3}, {5, 3, 3, 3}));
+  for (const Convolution& conv : all) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      for (const DType bias_dtype : {DType::f32, dtype}) {
+        const Array x = random_.uniform(conv.x, -1, 1, dtype), w = random_.uniform(conv.w, -1, 1, dtype);
+        const Array b = random_.uniform({conv.w[0]}, -1, 1, bias_dtype), y{dtype, conv.y(), {}};
+        Expected expected = forward(conv, x.values, w.values, {}).stored_as(dtype);
+        for (std::size_t i = 0; i < expected.values.size(); ++i) {
+          expected.values[i] = std::max(0.0, expected.values[i] + b.values[i % b.values.size()]);
+          expected.tolerances[i] += 4 * test::kUnit;  // of the bias
+        }
+        const auto values =
+            check({.name = fmt::format("{}, {}, bias {}", conv.name, name_of(dtype), name_of(bias_dtype)),
+                   .inputs = {x, w, b},
+                   .outputs = {y, y},
+                   .run =
+                       [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                         const cuda::Window window{conv.options.stride, conv.options.pad_before};
+                         queue(TiledConv2d{out[0], in[0], in[1], in[2], true, window}, s);
+                         queue(TiledConv2d{.y = out[1], .x = in[0], .w = in[1], .window = window}, s);
+                         cuda::add_bias(out[1], in[2], s);
+                         cuda::add_bias(out[1], {}, s, true);
+                       },
+                   .expected = {expected.stored_as(dtype), expected.stored_as(dtype)},
+                   .alignment = kLeafAlignment});
+        EXPECT_EQ(values[0], values[1]);
+      }
+    }
+  }
+}
+#endif
 
 TEST(Conv2dShapeTest, SamePaddingKeepsTheQuotientRoundedUp) {
   for (const std::int64_t height : {1, 2, 5, 8, 28}) {

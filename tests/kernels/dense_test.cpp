@@ -331,14 +331,17 @@ class DeclinedDenseTest : public DenseTest {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, DeclinedDenseTest, ::testing::Values(Device::Kind::cuda), test::device_name);
 
-// The last one spans several of the kernel's tiles in each direction.
-const std::vector<Sizes> kSmallSizes = {{1, 1, 1}, {7, 13, 5}, {3, 1, 17}, {1, 129, 1}, {35, 34, 33}};
+// The larger ones span several of the kernel's tiles, or end where a tile does. Sums of at least 256 terms are split.
+const std::vector<Sizes> kSmallSizes = {{1, 1, 1},    {7, 13, 5},   {3, 1, 17},  {1, 129, 1}, {35, 34, 33},
+                                        {65, 12, 64}, {129, 7, 32}, {5, 300, 3}, {260, 4, 8}};
 TEST_P(DeclinedDenseTest, Forward) { check_forward(kSmallSizes); }
 TEST_P(DeclinedDenseTest, Backward) { check_backward(kSmallSizes); }
 TEST_P(DeclinedDenseTest, OtherPrecisions) {
   for (const Precision precision : test::other_precisions(device())) {
     check_forward({7, 13, 5}, precision);
+    check_forward({4, 260, 8}, precision);
     check_backward({35, 34, 33}, precision);
+    check_backward({260, 4, 8}, precision);
   }
 }
 

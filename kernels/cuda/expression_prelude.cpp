@@ -5,6 +5,10 @@ namespace giro::cuda {
 std::string_view expression_prelude() {
   return R"cuda(#ifndef GIRO_EXPRESSION_PRELUDE
 #define GIRO_EXPRESSION_PRELUDE
+)cuda"
+#define GIRO_DEVICE_CODE(...) #__VA_ARGS__
+#include "kernels/cuda/last_block.cuh"
+         R"cuda(
 namespace giro {
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -60,20 +64,6 @@ struct Store<boolean> {
 };
 // All NaNs are one: their signs and payloads differ with the code that has computed them.
 __device__ inline double as_double(double x) { return x == x ? x : __longlong_as_double(0x7ff8000000000000LL); }
-
-// For all threads of `blocks` blocks: whether this one is the last to get here. It then sees what the others wrote
-// before. They count in `arrivals`, which is 0 again afterwards.
-__device__ inline bool is_last_block(u32* arrivals, u32 blocks) {
-  __shared__ bool is_last;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    is_last = atomicInc(arrivals, blocks - 1) == blocks - 1;
-    __threadfence();
-  }
-  __syncthreads();
-  return is_last;
-}
 
 template <class S>
 __device__ inline float rounded(float x) { return value(Store<S>::of(x)); }

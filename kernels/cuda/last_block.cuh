@@ -1,19 +1,26 @@
 #pragma once
 
-namespace giro::cuda {
+// Code, or the text of it where expression_prelude.cpp includes this file.
+#ifndef GIRO_DEVICE_CODE
+#define GIRO_DEVICE_CODE(...) __VA_ARGS__
+#endif
 
-// Called by all threads of `blocks` blocks: whether this block is the last to get here. It then sees what the others
-// wrote before. `arrivals` (CudaStream::arrivals) counts the blocks and is 0 again afterwards.
+// giro::is_last_block, called by all threads of `blocks` blocks: whether this block is the last to get here. It then
+// sees what the others wrote before. `arrivals` (CudaStream::arrivals) counts the blocks and is 0 again afterwards.
+//
+// The atomic releases what a barrier has put before it, and acquires the same of the blocks that came earlier.
+// clang-format off
+GIRO_DEVICE_CODE(namespace giro {
 __device__ inline bool is_last_block(unsigned int* arrivals, unsigned int blocks) {
   __shared__ bool is_last;
   __syncthreads();
-  if (threadIdx.x == 0 && threadIdx.y == 0) {
-    __threadfence();
-    is_last = atomicInc(arrivals, blocks - 1) == blocks - 1;
-    __threadfence();
+  if (threadIdx.x == 0) {
+    unsigned int before;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+                 : "=r"(before) : "l"(arrivals), "r"(blocks - 1) : "memory");
+    is_last = before == blocks - 1;
   }
   __syncthreads();
   return is_last;
 }
-
-}  // namespace giro::cuda
+})

@@ -9,9 +9,8 @@
 namespace giro::cuda {
 namespace {
 
-// The host reads `published` first, then the row, so every value must arrive before the count. A fence orders only
-// later stores of its own thread, but after everything that this thread has observed, also through a barrier. So the
-// thread that stores the count makes the fence, after the warp's barrier. Fences in the other lanes would add nothing.
+// The host reads `published` first, then the row, so every value must arrive before the count. The count's release
+// covers all that its thread has observed, also through the warp's barrier.
 constexpr const char* kTail = R"cuda(  if (!giro::is_last_block(arrivals, gridDim.x) || threadIdx.x >= 32) return;
   const int lane = threadIdx.x;
   const giro::i64 number = *row;
@@ -26,8 +25,7 @@ static_assert(ops::Publish::kMostColumns <= 32, "a lane of one warp each");
 constexpr const char* kEnd = R"cuda(  __syncwarp();
   if (lane == 0) {
     *row = number + 1;
-    __threadfence_system();
-    *static_cast<volatile giro::i64*>(published) = number + 1;
+    asm volatile("st.release.sys.global.s64 [%0], %1;" :: "l"(published), "l"(number + 1) : "memory");
   }
 )cuda";
 

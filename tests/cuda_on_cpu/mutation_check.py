@@ -73,8 +73,8 @@ EXPLAINED = {
     ("runtime/cuda/device.cpp", "check",
      'if (current != device.index()) check(cudaSetDevice(device.index()), "cudaSetDevice");'):
         "the emulation has one device, which is always the current one",
-    ("kernels/cuda/row_tail.cpp", "__threadfence_system", "__threadfence_system();"): HOST_SEES,
-    ("kernels/cuda/row_tail.cpp", "__threadfence_system too early", "*row = number + 1;"): HOST_SEES,
+    ("kernels/cuda/row_tail.cpp", "release made relaxed",
+     'asm volatile("st.release.sys.global.s64 [%0], %1;" :: "l"(published), "l"(number + 1) : "memory");'): HOST_SEES,
 }
 
 # FILE:LINE KIND, the file's text from begin to end replaced.
@@ -129,6 +129,9 @@ def mutations_of(file, text):
         for match in re.finditer(early, code):
             swapped = f"{match['indent']}__{match['name']}();\n{match['indent']}{match['statement']}"
             yield mutation(f"__{match['name']} too early", match.start(), match.end(), swapped)
+        for match in re.finditer(r"(?<=\.)(acq_rel|acquire|release)(?=\.)", code):
+            for weaker in ("acquire", "release") if match[1] == "acq_rel" else ("relaxed",):
+                yield mutation(f"{match[1]} made {weaker}", match.start(), match.end(), weaker)
         # The body of a statement: a call whose status is looked at, not the declaration of check itself.
         for match in re.finditer(r"(?<=[;{})\s])check\(", code):
             if re.match(r"(cuda|cublas|cudnn)(Error_t|Status_t|Error)\b", code[match.end():]):

@@ -69,8 +69,8 @@ bool run_by_cudnn(const Convolution& convolution, const ConvolutionPlan::Operand
       planned.is_stored = true;
       return true;
     }
-    // What was loaded has no further candidates.
-    if (planned.is_stored) planned.plan = ConvolutionPlan::find(convolution, planned.device);
+    // A plan that was loaded has no further candidates.
+    if (!planned.plan && planned.is_stored) planned.plan = ConvolutionPlan::find(convolution, planned.device);
     planned.is_stored = false;
   }
   return false;

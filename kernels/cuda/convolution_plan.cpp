@@ -12,6 +12,7 @@
 #include <cudnn_frontend.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <unordered_map>
 #include <utility>
@@ -29,20 +30,18 @@ constexpr std::uintptr_t kAlignment = 16;
 
 enum Id : std::int64_t { kX = 1, kW, kY, kB };
 
-// The frontend reports a status of cuDNN in the text of its error alone. Whatever is not named here means that cuDNN
+// The frontend reports a status of cuDNN at the end of its error's text alone. Every status but these means that cuDNN
 // does not support what it was asked for.
-void throw_unless_declined(const std::string& message) {
-  for (const char* const status : {"ALLOCATION_FAILED", "EXECUTION_FAILED", "NOT_INITIALIZED", "INTERNAL_ERROR"}) {
-    if (message.find(status) == std::string::npos) continue;
-    const bool memory = message.find("ALLOCATION_FAILED") != std::string::npos;
-    throw Error(memory ? ErrorCode::out_of_memory : ErrorCode::device, fmt::format("cuDNN: {}", message));
-  }
-}
-
 bool is_good(fe::error_t status, std::string* why_not = nullptr) {
   if (status.is_good()) return true;
-  throw_unless_declined(status.get_message());
-  if (why_not != nullptr) *why_not = status.get_message();
+  const std::string message = status.get_message();
+  const std::string code = message.substr(std::min(message.rfind("and code: "), message.size()));
+  const bool is_memory = code.find("ALLOCATION_FAILED") != std::string::npos;
+  if (is_memory || code.find("EXECUTION_FAILED") != std::string::npos ||
+      code.find("NOT_INITIALIZED") != std::string::npos || code.find("INTERNAL_ERROR") != std::string::npos) {
+    throw Error(is_memory ? ErrorCode::out_of_memory : ErrorCode::device, fmt::format("cuDNN: {}", message));
+  }
+  if (why_not != nullptr) *why_not = message.substr(0, message.find('\n'));
   return false;
 }
 

@@ -25,6 +25,12 @@ bool has_plan(Engine engine, const graph::Problem& problem) {
   return engine != Engine::refused && (is_careless || !declines());
 }
 
+bool runs(Engine engine, const graph::Problem& problem, std::size_t workspace) {
+  const bool refuses =
+      engine == Engine::workspace && workspace == static_cast<std::size_t>(workspace_of(engine, problem, kLargestKnob));
+  return !refuses && !refuses_to_run();
+}
+
 std::vector<Configuration> suggestions(cudnnBackendHeurMode_t mode) {
   if (mode == CUDNN_HEUR_MODE_FALLBACK) return {{Engine::plain, 0}};
   return {{Engine::nondeterministic, 0}, {Engine::refused, 0},   {Engine::tensor_core, 0},

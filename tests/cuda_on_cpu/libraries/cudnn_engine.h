@@ -2,6 +2,8 @@
 
 // The emulation's engines, of which a careful caller passes over some, as it must the real cuDNN's.
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "tests/cuda_on_cpu/libraries/cudnn_graph.h"
@@ -26,6 +28,9 @@ std::int64_t workspace_of(Engine engine, const graph::Problem& problem, std::int
 
 // Whether the engine has a plan for the problem. declines() takes those away that a careful caller could use.
 bool has_plan(Engine engine, const graph::Problem& problem);
+
+// Whether the engine's plan with a workspace of so many bytes runs: one of a careful caller's first refuses only then.
+bool runs(Engine engine, const graph::Problem& problem, std::size_t workspace);
 
 struct Configuration {
   Engine engine;

@@ -237,8 +237,13 @@ cudnnStatus_t finalize_plan(Descriptor& plan) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t finalize_device(const Descriptor& device) {
+cudnnStatus_t finalize_device(Descriptor& device) {
   const auto json = device.all<char>(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION);
+  if (json.empty()) {
+    // What cuDNN 9.19 writes of a device has more fields.
+    constexpr std::string_view kEmulated = R"({"cudaDeviceId":0,"deviceVer":800,"deviceName":"emulated"})";
+    device.put<char>(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, {kEmulated.begin(), kEmulated.end()});
+  }
   return bad_unless(json.empty() || json.front() == '{', "the description of the device is none");
 }
 

@@ -1,0 +1,125 @@
+// Asks cuDNN itself, which needs no GPU for it, whether it has plans for giro's convolutions on GPUs that are described
+// to it.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include <giro/runtime/error.h>
+
+#include "kernels/cuda/convolution_plan.h"
+#include "tests/kernels/convolutions.h"
+
+namespace giro::cuda {
+namespace {
+
+struct Gpu {
+  const char* name;
+  int architecture, multiprocessors, shared_bytes;  // shared_bytes: of a block that opts in
+  std::int64_t memory_bytes;
+  int clock_khz, memory_clock_khz, l2_bytes;
+
+  // In the form in which cuDNN 9.19 describes a device.
+  std::string description() const {
+    return fmt::format(
+        R"({{"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,)"
+        R"("multiProcessorCount":{},"warpSize":32,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":{},)"
+        R"("reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,)"
+        R"("maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,"totalGlobalMem":{},)"
+        R"("smClockRateKHz":{},"memClockRateKHz":{},"l2CacheSize":{},"cudaDeviceId":0,"deviceVer":{},)"
+        R"("driverVer":13000,"deviceName":"{}"}})",
+        multiprocessors, shared_bytes, memory_bytes, clock_khz, memory_clock_khz, l2_bytes, architecture, name);
+  }
+};
+
+// From NVIDIA's data sheets.
+constexpr Gpu kGpus[] = {
+    {"NVIDIA A100-SXM4-80GB", 800, 108, 166'912, 85'899'345'920, 1'410'000, 1'593'000, 41'943'040},
+    {"NVIDIA H100 80GB HBM3", 900, 132, 232'448, 85'899'345'920, 1'980'000, 2'619'000, 52'428'800},
+    {"NVIDIA H200", 900, 132, 232'448, 150'117'810'176, 1'980'000, 3'201'000, 62'914'560},
+    {"NVIDIA B200", 1000, 148, 232'448, 191'503'007'744, 1'965'000, 3'996'000, 132'644'864},
+};
+
+// Those of the tests, and of samples/mnist.cpp with the batches that are measured.
+std::vector<test::Convolution> all_convolutions() {
+  std::vector<test::Convolution> all = test::convolutions();
+  for (const std::int64_t batch : {32, 128, 1'024, 8'192}) {
+    all.push_back(test::same(fmt::format("mnist, conv0, batch {}", batch), {batch, 28, 28, 1}, {32, 3, 3, 1}));
+    all.push_back(test::same(fmt::format("mnist, conv1, batch {}", batch), {batch, 14, 14, 32}, {64, 3, 3, 32}));
+  }
+  return all;
+}
+
+// In each precision: with and without a bias, in 16 bits also with the relu that a rule adds, and both gradients.
+std::vector<Convolution> questions(const test::Convolution& convolution) {
+  using Result = Convolution::Result;
+  std::vector<Convolution> all;
+  for (const auto& [dtype, math] : {std::pair{DType::f32, Math::f32}, std::pair{DType::f32, Math::tf32},
+                                    std::pair{DType::bf16, Math::f32}, std::pair{DType::f16, Math::f32}}) {
+    const Convolution plain{Result::y, convolution.x, convolution.w, convolution.y(), convolution.options, dtype, math};
+    all.insert(all.end(), 4, plain);
+    all[all.size() - 3].has_bias = true;
+    all[all.size() - 2].result = Result::dx;
+    all[all.size() - 1].result = Result::dw;
+    if (dtype == DType::f32) continue;
+    all.push_back(plain);
+    all.back().has_bias = all.back().has_relu = true;
+  }
+  return all;
+}
+
+std::string text_of(const test::Convolution& convolution, const Convolution& asked) {
+  constexpr const char* kResults[] = {"y", "dx", "dw"};
+  return fmt::format("{}: {}{}{} of x {}, w {} in {}{}", convolution.name, kResults[static_cast<int>(asked.result)],
+                     asked.has_bias ? " with bias" : "", asked.has_relu ? " and relu" : "", to_string(asked.x),
+                     to_string(asked.w), name_of(asked.dtype), asked.math == Math::tf32 ? " as tf32" : "");
+}
+
+class CudnnPlans : public ::testing::TestWithParam<Gpu> {};
+INSTANTIATE_TEST_SUITE_P(Gpus, CudnnPlans, ::testing::ValuesIn(kGpus),
+                         [](const auto& info) { return std::string(info.param.name).substr(7, 4); });
+
+TEST_P(CudnnPlans, ExistForEveryConvolution) {
+  const std::string device = GetParam().description();
+  int asked = 0;
+  for (const test::Convolution& convolution : all_convolutions()) {
+    for (const Convolution& question : questions(convolution)) {
+      ++asked;
+      const ConvolutionPlan plan = ConvolutionPlan::find(question, device);
+      EXPECT_TRUE(plan) << text_of(convolution, question) << ": " << plan.why_not();
+    }
+  }
+  fmt::print("{}: {} graphs asked for\n", GetParam().name, asked);
+}
+
+TEST_P(CudnnPlans, AreTheSameWhenTheyAreLoaded) {
+  const std::string device = GetParam().description();
+  for (const Convolution& question : questions(test::same("", {32, 14, 14, 32}, {64, 3, 3, 32}))) {
+    const ConvolutionPlan plan = ConvolutionPlan::find(question, device);
+    ASSERT_TRUE(plan);
+    const std::string serialized = plan.serialized();
+    const auto loaded = ConvolutionPlan::load(serialized, device);
+    ASSERT_TRUE(loaded);
+    EXPECT_EQ(loaded->workspace_bytes(), plan.workspace_bytes());
+    for (const std::size_t length : {std::size_t{0}, serialized.size() / 2, serialized.size() - 1}) {
+      EXPECT_FALSE(ConvolutionPlan::load(serialized.substr(0, length), device)) << length << " bytes";
+    }
+  }
+  EXPECT_FALSE(ConvolutionPlan::load("no plan", device));
+}
+
+// cuDNN adds a relu to nothing but a bias.
+TEST(CudnnPlansTest, SayWhyThereAreNone) {
+  const test::Convolution small = test::same("", {1, 8, 8, 8}, {8, 3, 3, 8});
+  Convolution question{Convolution::Result::y, small.x, small.w, small.y(), small.options, DType::bf16, Math::f32};
+  question.has_relu = true;
+  const ConvolutionPlan plan = ConvolutionPlan::find(question, kGpus[2].description());
+  EXPECT_FALSE(plan);
+  EXPECT_NE(plan.why_not(), "");
+  EXPECT_THROW(ConvolutionPlan::find(question, "no device"), Error);
+}
+
+}  // namespace
+}  // namespace giro::cuda

@@ -71,7 +71,7 @@ class KeyedPermutation {
       draw(rng);
       return;
     }
-    while (half_bits_ < 32 && (std::uint64_t{1} << (2 * half_bits_)) < size) ++half_bits_;
+    half_bits_ = (65 - __builtin_clzll(size - 1)) / 2;
     const PhiloxBlock low = rng.block(0), high = rng.block(1), last = rng.block(2);
     for (int i = 0; i < 4; ++i) {
       key_[i] = low.word[i];

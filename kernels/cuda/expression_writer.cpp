@@ -166,9 +166,11 @@ void ExpressionWriter::write_pointwise() {
     line(1, fmt::format("const giro::i64 b{} = {};", i, expression_.places[i].offset));
   }
   line(1, "const bool live = true;");
-  write_row_values(0);
   Elements elements{.pack = pack, .is_whole = plan_.sizes.size() > 1, .run = plan_.is_of_element};
   for (std::size_t i = 0; i < elements.run.size(); ++i) elements.run[i] = elements.run[i] && is_needed_[i];
+  // The loads of elements are under way while each thread computes what all elements share.
+  write_loads(elements, 1);
+  write_row_values(0);
   write_elements(elements, 1);
   write_outputs_of_row("i == 0");
   line(1, "}");
@@ -276,11 +278,11 @@ void ExpressionWriter::write_row_values(int level) {
   }
 }
 
-void ExpressionWriter::write_elements(const Elements& elements, int indent) {
-  const bool per_element = is_per_element(elements.pack);
-  const std::string bracket = per_element ? "" : ".element[k]";
-  if (!per_element) write_coordinates("i", indent);
-  for (std::size_t i = 0; i < expression_.code.size() && !per_element; ++i) {
+// Those of whole packs. Other elements are loaded one by one, where they are used.
+void ExpressionWriter::write_loads(const Elements& elements, int indent) {
+  if (is_per_element(elements.pack)) return;
+  write_coordinates("i", indent);
+  for (std::size_t i = 0; i < expression_.code.size(); ++i) {
     const Instruction& instruction = expression_.code[i];
     if (!elements.run[i] || instruction.kind != Kind::read) continue;
     const ExpressionPlan::Array& array = plan_.reads[instruction.index];
@@ -294,6 +296,11 @@ void ExpressionWriter::write_elements(const Elements& elements, int indent) {
                                index_type(), stride_of(array), count));
     }
   }
+}
+
+void ExpressionWriter::write_elements(const Elements& elements, int indent) {
+  const bool per_element = is_per_element(elements.pack);
+  const std::string bracket = per_element ? "" : ".element[k]";
   for (std::size_t w = 0; w < plan_.writes.size() && !per_element; ++w) {
     if (!writes_elements_in(elements.pass, w)) continue;
     line(indent, fmt::format("giro::Pack<{}, {}> s{};", storage_type(plan_.writes[w].dtype), elements.pack, w));

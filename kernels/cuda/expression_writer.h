@@ -32,6 +32,7 @@ class ExpressionWriter {
     int pass = 0;
   };
   void write_pointwise();
+  void write_loads(const Elements& elements, int indent);
   void write_elements(const Elements& elements, int indent);
   void write_coordinates(const std::string& index, int indent);
   void write_row_values(int level);

@@ -182,6 +182,7 @@ void ExpressionWriter::write_steps_along_row(const Share& share, const Elements&
   if (most == 1) {
     line(1, "{");
     line(2, fmt::format("const {} i = first + lane * {}, count = length - i;", index_type(), kUnit));
+    write_loads(elements, 2);
     write_elements(elements, 2);
     line(1, "}");
     for (const std::size_t r : elements.reduced) line(1, fmt::format("const auto j{} = {};", r, over_lanes(r, "0")));
@@ -193,6 +194,7 @@ void ExpressionWriter::write_steps_along_row(const Share& share, const Elements&
   line(1, fmt::format("for (int s = 0; s < {}; ++s) {{", most));
   line(2, fmt::format("const {0} i = first + {0}(s * {1} + lane) * {2}, count = length - i;", index_type(), share.lanes,
                       kUnit));
+  write_loads(elements, 2);
   write_elements(elements, 2);
   for (const std::size_t r : elements.reduced) {
     line(2, fmt::format("t{0}.push(s, {1});", r, over_lanes(r, "s % 2")));
@@ -223,6 +225,7 @@ void ExpressionWriter::write_steps_along_columns(const Share& share, const Eleme
   line(3, fmt::format("const {0} i = first + {0}((lane * {1} + o) * {2} + u) * {3}, count = length - i;", index_type(),
                       outer, inner, kUnit));
   line(3, "if (count <= 0) break;");
+  write_loads(elements, 3);
   write_elements(elements, 3);
   for (const std::size_t r : elements.reduced) line(3, fmt::format("t{0}.push(u, a{0}); a{0} = Op{0}::none();", r));
   line(2, "}");

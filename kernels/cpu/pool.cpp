@@ -139,7 +139,7 @@ void pool_rows(const functors::ActivationAveragePool<F, T>& pool, std::int64_t r
           for (std::int64_t j = 0; j < pool.window_w; ++j) {
             const T* const pixel = window + (i * pool.width + j) * channels + first;
 #pragma omp simd
-            for (std::int64_t c = 0; c < count; ++c) sums[c] += pool.term(pixel[c], first + c);
+            for (std::int64_t c = 0; c < count; ++c) sums[c] += pool.term(pixel[c]);
           }
         }
         T* const out = pool.y + o * channels + first;
@@ -164,7 +164,7 @@ void pool_rows_backward(const functors::AveragePoolActivationBackward<F, T>& poo
                        T* const out = pool.dz + r * row_size + w * channels;
 #pragma omp simd
                        for (std::int64_t c = 0; c < channels; ++c) {
-                         out[c] = pool.gradient(dy_pixel[c], x_pixel[c], c);
+                         out[c] = pool.gradient(dy_pixel[c], x_pixel[c]);
                        }
                      }
                    }
@@ -217,7 +217,7 @@ void run(const ops::AvgPoolBackward& op, const Stream& stream) {
 void run(const ops::ActivationAvgPool& op, const Stream& stream) {
   functors::with_activation(op.has_relu, [&]<class F>(F) {
     functors::with_storage(op.y.dtype(), [&]<class T>(functors::Type<T>) {
-      submit(stream, [pool = functors::ActivationAveragePool<F, T>(op.y, op.z, op.b, op.options),
+      submit(stream, [pool = functors::ActivationAveragePool<F, T>(op.y, op.z, op.options),
                       rows = op.y.shape()[0] * op.y.shape()[1]] { pool_rows(pool, rows); });
     });
   });
@@ -226,7 +226,7 @@ void run(const ops::ActivationAvgPool& op, const Stream& stream) {
 void run(const ops::AvgPoolActivationBackward& op, const Stream& stream) {
   functors::with_activation(op.has_relu, [&]<class F>(F) {
     functors::with_storage(op.dz.dtype(), [&]<class T>(functors::Type<T>) {
-      submit(stream, [pool = functors::AveragePoolActivationBackward<F, T>(op.dz, op.dy, op.x, op.b, op.options),
+      submit(stream, [pool = functors::AveragePoolActivationBackward<F, T>(op.dz, op.dy, op.x, op.options),
                       count = op.dz.count()] { pool_rows_backward(pool, count); });
     });
   });

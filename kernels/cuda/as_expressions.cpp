@@ -56,7 +56,6 @@ pointwise::Expression as_expression(const ops::ActivationAvgPool& op) {
   constexpr auto kOrder = Windows::kByWindow;
   pointwise::Builder code(windows.space(kOrder), 2);
   Term value(code, code.read(op.z, Windows::layout(windows.of_images, kOrder)));
-  if (op.b) value = value + Term(code, code.read(op.b, Windows::layout(windows.of_channels, kOrder)));
   if (op.has_relu) value = relu(value);
   const Term mean = value.cast(DType::f32).sum() / windows.area();
   mean.cast(op.y.dtype()).write(op.y, Windows::layout(windows.of_windows, kOrder));
@@ -99,11 +98,7 @@ pointwise::Expression as_expression(const ops::AvgPoolActivationBackward& op) {
   const float factor = 1.0f / static_cast<float>(windows.area());
   const Term share = read(op.dy, windows.of_windows).cast(DType::f32) * static_cast<double>(factor);
   Term dz = share.cast(op.dz.dtype());
-  if (op.has_relu) {
-    Term input = read(op.x, windows.of_images);
-    if (op.b) input = input + read(op.b, windows.of_channels);
-    dz = where(0 < input, dz, 0);
-  }
+  if (op.has_relu) dz = where(0 < read(op.x, windows.of_images), dz, 0);
   dz.write(op.dz, Windows::layout(windows.of_images, order));
   if (sums) dz.cast(DType::f32).sum().cast(op.db.dtype()).write(op.db, Windows::layout(windows.of_channels, order));
   return std::move(code).take();

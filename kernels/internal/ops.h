@@ -129,27 +129,27 @@ struct AvgPoolBackward {
   double flops() const { return elements(dx); }
 };
 
-// y = avg_pool(relu(z + b)), or without the relu, for windows that tile z. b (C) may be empty.
+// y = avg_pool(relu(z)), or without the relu, for windows that tile z.
 struct ActivationAvgPool {
   static constexpr const char* kName = "activation_avg_pool";
   Out y{};
-  In z{}, b{};
+  In z{};
   bool has_relu = false;
   PoolOptions options{};
 
-  double flops() const { return (b ? 3 : 2) * elements(z); }
+  double flops() const { return 2 * elements(z); }
 };
 
-// The gradient of the same with respect to z, and db, its sum over pixels. b and db (C) may be empty. x is z or,
-// without b, the relu's output. dz may be x.
+// The gradient of the same with respect to z, and its sum over pixels, db (C), which may be empty. x is z or the relu's
+// output. dz may be x.
 struct AvgPoolActivationBackward {
   static constexpr const char* kName = "avg_pool_activation_backward";
   Out dz{}, db{};
-  In dy{}, x{}, b{};
+  In dy{}, x{};
   bool has_relu = false;
   PoolOptions options{};
 
-  double flops() const { return (2 + (b ? 1 : 0) + (db ? 1 : 0)) * elements(dz); }
+  double flops() const { return (2 + (db ? 1 : 0)) * elements(dz); }
 };
 
 struct MaxPool {

@@ -17,7 +17,7 @@ bool pool_after_relu(OpList& ops, std::size_t i) {
     if (!ops.stays(relu->x, i, k)) return false;
     if (pool != nullptr && same(pool->x, relu->y) && pool_windows_tile(pool->x.shape(), pool->options)) {
       ++pools;
-    } else if (backward == nullptr || !same(backward->x, relu->y) || backward->b || !backward->has_relu ||
+    } else if (backward == nullptr || !same(backward->x, relu->y) || !backward->has_relu ||
                detail::overlap(backward->dz, relu->x)) {
       return false;
     }
@@ -25,7 +25,7 @@ bool pool_after_relu(OpList& ops, std::size_t i) {
   if (pools == 0) return false;
   for (const std::size_t k : *readers) {
     if (const auto* const pool = detail::op_of<ops::AvgPool>(ops[k])) {
-      queue(ops::ActivationAvgPool{pool->y, relu->x.reshape(pool->x.shape()), {}, true, pool->options}, stream);
+      queue(ops::ActivationAvgPool{pool->y, relu->x.reshape(pool->x.shape()), true, pool->options}, stream);
     } else {
       ops::AvgPoolActivationBackward backward = *detail::op_of<ops::AvgPoolActivationBackward>(ops[k]);
       backward.x = relu->x.reshape(backward.x.shape());

@@ -136,17 +136,16 @@ TEST_P(FusedTest, CrossEntropyComesWithItsMeanGradientAndAccuracy) {
 
 TEST_P(FusedTest, APoolingsGradientMayTakeThePlaceOfItsImages) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Array images = random_.uniform({3, 8, 6, 5}, -1, 1, dtype), dy = random_.uniform({3, 4, 3, 5}, -1, 1, dtype),
-                bias = random_.uniform({5}, -1, 1, dtype);
+    const Array images = random_.uniform({3, 8, 6, 5}, -1, 1, dtype), dy = random_.uniform({3, 4, 3, 5}, -1, 1, dtype);
     check_same(
-        fmt::format("{}", name_of(dtype)), {dy, bias}, {images, {DType::f32, {5}, {}}},
+        fmt::format("{}", name_of(dtype)), {dy}, {images, {DType::f32, {5}, {}}},
         [&](const Tensors& out, const Tensors& in, const Stream& s) {
           const Tensor dz = temporary(dtype, images.shape);
-          queue(ops::AvgPoolActivationBackward{dz, out[1], in[0], out[0], in[1], true, {}}, s);
+          queue(ops::AvgPoolActivationBackward{dz, out[1], in[0], out[0], true, {}}, s);
           copy(out[0], dz, s);
         },
         [&](const Tensors& out, const Tensors& in, const Stream& s) {
-          queue(ops::AvgPoolActivationBackward{out[0], out[1], in[0], out[0], in[1], true, {}}, s);
+          queue(ops::AvgPoolActivationBackward{out[0], out[1], in[0], out[0], true, {}}, s);
         });
   }
 }
@@ -181,7 +180,7 @@ TEST_P(FusedTest, PoolingComesWithTheActivationBeforeIt) {
               if (has_relu) test::relu_backward(out[0], out[0], in[1], s);
             },
             [&](const Tensors& out, const Tensors& in, const Stream& s) {
-              queue(ops::AvgPoolActivationBackward{out[0], {}, in[0], in[1], {}, has_relu, options}, s);
+              queue(ops::AvgPoolActivationBackward{out[0], {}, in[0], in[1], has_relu, options}, s);
             });
         check_same(
             fmt::format("forward, {}, windows of {} by {}, {}", name_of(dtype), height, width,
@@ -193,7 +192,7 @@ TEST_P(FusedTest, PoolingComesWithTheActivationBeforeIt) {
               avg_pool(out[0], activated, options, s);
             },
             [&](const Tensors& out, const Tensors& in, const Stream& s) {
-              queue(ops::ActivationAvgPool{out[0], in[0], {}, has_relu, options}, s);
+              queue(ops::ActivationAvgPool{out[0], in[0], has_relu, options}, s);
             });
       }
     }
@@ -202,50 +201,39 @@ TEST_P(FusedTest, PoolingComesWithTheActivationBeforeIt) {
 
 TEST_P(FusedTest, AnInfiniteGradientOfAPoolingStopsAtAClosedRelu) {
   for (const DType dtype : kStorageDTypes) {
-    for (const double bias : {0.0, 1.0}) {
-      check({.name = fmt::format("{}, bias {}", name_of(dtype), bias),
-             .inputs = {{dtype, {1, 1, 2, 1}, {test::kInfinity, test::kNaN}},
-                        {dtype, {1, 2, 4, 1}, {-2, 1, -2, 1, 1, -2, 1, -2}},
-                        {dtype, {1}, {bias}}},
-             .outputs = {{dtype, {1, 2, 4, 1}, {}}},
-             .run =
-                 [=](const Tensors& out, const Tensors& in, const Stream& s) {
-                   queue(
-                       ops::AvgPoolActivationBackward{out[0], {}, in[0], in[1], bias == 0 ? Tensor() : in[2], true, {}},
-                       s);
-                 },
-             .expected = {
-                 {{0, test::kInfinity, 0, test::kNaN, test::kInfinity, 0, test::kNaN, 0}, std::vector<double>(8)}}});
-    }
+    check({.name = fmt::format("{}", name_of(dtype)),
+           .inputs = {{dtype, {1, 1, 2, 1}, {test::kInfinity, test::kNaN}},
+                      {dtype, {1, 2, 4, 1}, {-2, 1, -2, 1, 1, -2, 1, -2}}},
+           .outputs = {{dtype, {1, 2, 4, 1}, {}}},
+           .run =
+               [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                 queue(ops::AvgPoolActivationBackward{out[0], {}, in[0], in[1], true, {}}, s);
+               },
+           .expected = {
+               {{0, test::kInfinity, 0, test::kNaN, test::kInfinity, 0, test::kNaN, 0}, std::vector<double>(8)}}});
   }
 }
 
-TEST_P(FusedTest, PoolingComesWithTheBiasBeforeIt) {
+TEST_P(FusedTest, APoolingsGradientComesWithItsSum) {
   const PoolOptions options{};
   for (const auto& [size, channels] : {std::pair{2, 1}, {8, 5}, {28, 40}}) {
     const Shape x{6, size, size, channels}, y = pool_shape(x, options), matrix{6 * size * size, channels};
-    const Shape row{channels};
     for (const DType dtype : kStorageDTypes) {
       check_same(
           fmt::format("{}, {}, {} channels", name_of(dtype), size, channels),
-          {random_.uniform(x, -2, 2, dtype), random_.uniform(row, -1, 1, dtype), random_.uniform(y, -1, 1, dtype)},
+          {random_.uniform(x, -2, 2, dtype), random_.uniform(y, -1, 1, dtype)},
           {{dtype, y, {}}, {dtype, x, {}}, {DType::f32, {channels}, {}}},
           [&](const Tensors& out, const Tensors& in, const Stream& s) {
-            // z + b, row by row of channels.
-            const Tensor biased = temporary(dtype, x);
-            for (std::int64_t r = 0; r < matrix[0]; ++r) {
-              const Tensor z = in[0].reshape(matrix).rows(r, r + 1).reshape(row);
-              add(biased.reshape(matrix).rows(r, r + 1).reshape(row), z, in[1], s);
-            }
-            test::relu(biased, biased, s);
-            avg_pool(out[0], biased, options, s);
-            avg_pool_backward(out[1], in[2], options, s);
-            test::relu_backward(out[1], out[1], biased, s);
+            const Tensor activated = temporary(dtype, x);
+            test::relu(activated, in[0], s);
+            avg_pool(out[0], activated, options, s);
+            avg_pool_backward(out[1], in[1], options, s);
+            test::relu_backward(out[1], out[1], activated, s);
             sum_rows(out[2], out[1].reshape(matrix), s);
           },
           [&](const Tensors& out, const Tensors& in, const Stream& s) {
-            queue(ops::ActivationAvgPool{out[0], in[0], in[1], true, options}, s);
-            queue(ops::AvgPoolActivationBackward{out[1], out[2], in[2], in[0], in[1], true, options}, s);
+            queue(ops::ActivationAvgPool{out[0], in[0], true, options}, s);
+            queue(ops::AvgPoolActivationBackward{out[1], out[2], in[1], in[0], true, options}, s);
           });
     }
   }

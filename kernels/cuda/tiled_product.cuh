@@ -23,8 +23,8 @@ namespace giro::cuda {
 // several vectors. The index along these neighbours is called inner, the other one outer. An operand has:
 //   kAlongTerms                        whether the inner index is the term
 //   const Element* data
-//   bool in_quads                      whether elements can be loaded four at a time, from an inner index that is a
-//                                      multiple of 4
+//   bool in_quads                      whether data can be loaded four elements at a time, from inner indices that are
+//                                      multiples of 4
 //   Origin origin(first)               what is needed of the first outer index of a block
 //   Outer outer(origin, i)             what is needed of outer index first + i
 //   Inner inner(i)                     what is needed of inner index i
@@ -90,7 +90,7 @@ using Terms = float[kDepth][kVectors + 4];
 
 // Brings an operand's elements from memory through registers to shared memory. A thread loads quads of elements that
 // are neighbours in memory, all with the same inner index.
-template <class Operand, int kVectors>
+template <class Operand, int kVectors, bool kInQuads>
 class Loader {
  public:
   // For vectors from number `first` of `count` on, and terms from `begin` to `end`. Vectors beyond the last are copies
@@ -106,7 +106,7 @@ class Loader {
       if constexpr (kAlong) {
         outer_[i] = operand.outer(origin_, static_cast<int>(min(std::int64_t{outer(i)}, count - 1 - first)));
       } else {
-        inner_[i] = operand.inner(min(first + inner() + i, count - (operand.in_quads ? 4 : 1)));
+        inner_[i] = operand.inner(min(first + inner() + i, count - (kInQuads ? 4 : 1)));
       }
     }
   }
@@ -117,7 +117,7 @@ class Loader {
       from += inner();
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        if (i == 0 || !operand_.in_quads) inner_[i] = operand_.inner(begin_ + from + i);
+        if (i == 0 || !kInQuads) inner_[i] = operand_.inner(begin_ + from + i);
       }
     }
 #pragma unroll
@@ -131,19 +131,24 @@ class Loader {
     }
   }
 
+  // A conversion of elements as they are loaded would wait for them.
   __device__ void store(Terms<kVectors>& terms) const {
 #pragma unroll
     for (int load = 0; load < kLoads; ++load) {
+      Quad<float> values;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) values.at[i] = static_cast<float>(values_[load].at[i]);
       if constexpr (kAlong) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) terms[inner() + i][outer(load)] = values_[load].at[i];
+        for (int i = 0; i < 4; ++i) terms[inner() + i][outer(load)] = values.at[i];
       } else {
-        *reinterpret_cast<Quad<float>*>(&terms[outer(load)][inner()]) = values_[load];
+        *reinterpret_cast<Quad<float>*>(&terms[outer(load)][inner()]) = values;
       }
     }
   }
 
  private:
+  using T = typename Operand::Element;
   static constexpr bool kAlong = Operand::kAlongTerms;
   static constexpr int kLoads = kVectors * kDepth / 4 / kThreads;
   static constexpr int kInnerQuads = (kAlong ? kDepth : kVectors) / 4;
@@ -152,18 +157,15 @@ class Loader {
   __device__ static int outer(int load) { return (static_cast<int>(threadIdx.x) + load * kThreads) / kInnerQuads; }
 
   // Elements from number `exist` on are 0.
-  __device__ void load_quad(Quad<float>& to, const typename Operand::Outer& outer, int exist) const {
-    using T = typename Operand::Element;
-    if (operand_.in_quads) {
+  __device__ void load_quad(Quad<T>& to, const typename Operand::Outer& outer, int exist) const {
+    if constexpr (kInQuads) {
       const std::int64_t at = exist > 0 ? operand_.find(outer, inner_[0]) : -1;
-      const Quad<T> quad = at < 0 ? Quad<T>{} : *reinterpret_cast<const Quad<T>*>(operand_.data + at);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) to.at[i] = static_cast<float>(quad.at[i]);
+      to = at < 0 ? Quad<T>{} : *reinterpret_cast<const Quad<T>*>(operand_.data + at);
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const std::int64_t at = i < exist ? operand_.find(outer, inner_[i]) : -1;
-        to.at[i] = at < 0 ? 0.0f : static_cast<float>(operand_.data[at]);
+        to.at[i] = at < 0 ? T{} : operand_.data[at];
       }
     }
   }
@@ -174,7 +176,7 @@ class Loader {
   const typename Operand::Origin origin_;
   typename Operand::Outer outer_[kAlong ? kLoads : 1];
   typename Operand::Inner inner_[4];
-  Quad<float> values_[kLoads];
+  Quad<T> values_[kLoads];
 };
 
 // Where the product is stored, after a bias and a relu, which round as separate ops would.
@@ -238,7 +240,7 @@ struct Result {
 
 // out[r, c] = sum over the terms of vector r of `rows` times vector c of `columns`. The blocks of one blockIdx.y sum
 // `depth` of the terms, into an array of their own behind the previous one's.
-template <class Tile, class Rows, class Columns>
+template <class Tile, bool kInQuads, class Rows, class Columns>
 __global__ void __launch_bounds__(kThreads)
     tiled_product_kernel(Result out, Rows rows, Columns columns, std::int64_t terms, int depth) {
   constexpr int kRows = Tile::kRows, kColumns = Tile::kColumns;
@@ -256,8 +258,8 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t first_column = std::int64_t{blockIdx.x % across} * kColumns;
   const std::int64_t begin = std::int64_t{blockIdx.y} * depth, end = min(begin + depth, terms);
   const int count = static_cast<int>(end - begin);
-  Loader<Rows, kRows> row_loader(rows, first_row, out.rows, begin, end);
-  Loader<Columns, kColumns> column_loader(columns, first_column, out.columns, begin, end);
+  Loader<Rows, kRows, kInQuads> row_loader(rows, first_row, out.rows, begin, end);
+  Loader<Columns, kColumns, kInQuads> column_loader(columns, first_column, out.columns, begin, end);
   const auto load = [&](int from) {
     row_loader.load(from);
     column_loader.load(from);
@@ -271,19 +273,13 @@ __global__ void __launch_bounds__(kThreads)
   // that differ in one of the lowest two bits of their numbers share their rows or their columns, so that a warp's load
   // takes two accesses to shared memory.
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int row = warp % (kRows / 64) * 64 + lane / 2 % 8 * 4;
-  const int column = warp / (kRows / 64) * 32 + (lane / 16 * 2 + lane % 2) * 4;
+  const int warp_row = warp % (kRows / 64) * 64, warp_column = warp / (kRows / 64) * 32;
+  const int row = warp_row + lane / 2 % 8 * 4, column = warp_column + (lane / 16 * 2 + lane % 2) * 4;
+  const bool has_elements = first_row + warp_row < out.rows && first_column + warp_column < out.columns;
   const auto quad_at = [](float& element) -> Quad<float>& { return reinterpret_cast<Quad<float>&>(element); };
 
   float sums[8][8] = {};
-  load(0);
-  store(shared.stages[0]);
-  __syncthreads();
-  int current = 0;
-  for (int from = 0; from < count; from += kDepth) {
-    const bool is_last = from + kDepth >= count;
-    if (!is_last) load(from + kDepth);
-    Stage& stage = shared.stages[current];
+  const auto multiply = [&](Stage& stage) {
 #pragma unroll
     for (int term = 0; term < kDepth; ++term) {
       const Quad<float> left[2] = {quad_at(stage.rows[term][row]), quad_at(stage.rows[term][row + 32])};
@@ -292,6 +288,16 @@ __global__ void __launch_bounds__(kThreads)
         for (int j = 0; j < 8; ++j) sums[i][j] += left[i / 4].at[i % 4] * right[j / 4].at[j % 4];
       }
     }
+  };
+
+  load(0);
+  store(shared.stages[0]);
+  __syncthreads();
+  int current = 0;
+  for (int from = 0; from < count; from += kDepth) {
+    const bool is_last = from + kDepth >= count;
+    if (!is_last) load(from + kDepth);
+    if (has_elements) multiply(shared.stages[current]);
     current = 1 - current;
     if (!is_last) store(shared.stages[current]);
     __syncthreads();
@@ -327,8 +333,10 @@ void tiled_product(const Product& p, const Rows& rows, const Columns& columns, c
   const auto depth = static_cast<int>(std::max<std::int64_t>(steps, 1) * kDepth);
   const std::int64_t splits = std::max<std::int64_t>(quotient(p.terms, depth), 1);
   const auto launch = [&](const Result& result) {
+    const auto kernel = rows.in_quads && columns.in_quads ? tiled_product_kernel<Tile, true, Rows, Columns>
+                                                          : tiled_product_kernel<Tile, false, Rows, Columns>;
     const dim3 blocks(blocks_for(tiles, 1), static_cast<unsigned int>(splits));
-    tiled_product_kernel<Tile><<<blocks, kThreads, 0, handle(stream)>>>(result, rows, columns, p.terms, depth);
+    kernel<<<blocks, kThreads, 0, handle(stream)>>>(result, rows, columns, p.terms, depth);
     check_launch("tiled_product_kernel");
   };
   if (splits == 1) return launch(Result(p, p.out, p.bias, p.relu));

@@ -314,34 +314,32 @@ void run(const TiledConv2d& op, const Stream& stream) {
 
 // They are applied as y is stored, and round as ops of their own do.
 TEST_P(DeclinedConv2dTest, BiasAndRelu) {
-  std::vector<Convolution> all = splits();
-  all.push_back(same("one block", {1, 4, 5, 3}, {5, 3, 3, 3}));
-  for (const Convolution& conv : all) {
-    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-      for (const DType bias_dtype : {DType::f32, dtype}) {
-        const Array x = random_.uniform(conv.x, -1, 1, dtype), w = random_.uniform(conv.w, -1, 1, dtype);
-        const Array b = random_.uniform({conv.w[0]}, -1, 1, bias_dtype), y{dtype, conv.y(), {}};
-        Expected expected = forward(conv, x.values, w.values, {}).stored_as(dtype);
-        for (std::size_t i = 0; i < expected.values.size(); ++i) {
-          expected.values[i] = std::max(0.0, expected.values[i] + b.values[i % b.values.size()]);
-          expected.tolerances[i] += 4 * test::kUnit;  // of the bias
-        }
-        const auto values =
-            check({.name = fmt::format("{}, {}, bias {}", conv.name, name_of(dtype), name_of(bias_dtype)),
-                   .inputs = {x, w, b},
-                   .outputs = {y, y},
-                   .run =
-                       [=](const Tensors& out, const Tensors& in, const Stream& s) {
-                         const cuda::Window window{conv.options.stride, conv.options.pad_before};
-                         queue(TiledConv2d{out[0], in[0], in[1], in[2], true, window}, s);
-                         queue(TiledConv2d{.y = out[1], .x = in[0], .w = in[1], .window = window}, s);
-                         cuda::add_bias(out[1], in[2], s);
-                         cuda::add_bias(out[1], {}, s, true);
-                       },
-                   .expected = {expected.stored_as(dtype), expected.stored_as(dtype)},
-                   .alignment = kLeafAlignment});
-        EXPECT_EQ(values[0], values[1]);
+  for (const Convolution& conv : {splits().front(), same("not split", {1, 4, 5, 3}, {5, 3, 3, 3})}) {
+    for (const auto [dtype, bias_dtype] : {std::pair{DType::f32, DType::f32},
+                                           {DType::bf16, DType::f32},
+                                           {DType::bf16, DType::bf16},
+                                           {DType::f16, DType::f16}}) {
+      const Array x = random_.uniform(conv.x, -1, 1, dtype), w = random_.uniform(conv.w, -1, 1, dtype);
+      const Array b = random_.uniform({conv.w[0]}, -1, 1, bias_dtype), y{dtype, conv.y(), {}};
+      Expected expected = forward(conv, x.values, w.values, {}).stored_as(dtype);
+      for (std::size_t i = 0; i < expected.values.size(); ++i) {
+        expected.values[i] = std::max(0.0, expected.values[i] + b.values[i % b.values.size()]);
+        expected.tolerances[i] += 4 * test::kUnit;  // of the bias
       }
+      const auto values = check({.name = fmt::format("{}, {}, bias {}", conv.name, name_of(dtype), name_of(bias_dtype)),
+                                 .inputs = {x, w, b},
+                                 .outputs = {y, y},
+                                 .run =
+                                     [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                                       const cuda::Window window{conv.options.stride, conv.options.pad_before};
+                                       queue(TiledConv2d{out[0], in[0], in[1], in[2], true, window}, s);
+                                       queue(TiledConv2d{.y = out[1], .x = in[0], .w = in[1], .window = window}, s);
+                                       cuda::add_bias(out[1], in[2], s);
+                                       cuda::add_bias(out[1], {}, s, true);
+                                     },
+                                 .expected = {expected.stored_as(dtype), expected.stored_as(dtype)},
+                                 .alignment = kLeafAlignment});
+      EXPECT_EQ(values[0], values[1]);
     }
   }
 }

@@ -171,11 +171,11 @@ const std::vector<Operation> kOperations{
      }},
     {"declined",
      [](Bench& b) {
-       return [&b, y = b.zeros({2, 4}), x = b.zeros({2, 3}), w = b.zeros({3, 4}), bias = b.zeros({4}),
+       return [&b, y = b.zeros({2, 4}), x = b.zeros({2, 300}), w = b.zeros({300, 4}), bias = b.zeros({4}),
                image = b.zeros({1, 3, 3, 2}), filter = b.zeros({4, 2, 2, 2}), out = b.zeros({1, 2, 2, 4}),
                d_image = b.zeros({1, 3, 3, 2}), d_filter = b.zeros({4, 2, 2, 2})] {
          const test::Declined declined;
-         dense(y, x, w, bias, b.stream());
+         dense(y, x, w, bias, b.stream());  // with its sums split
          conv2d(out, image, filter, bias, {}, b.stream());
          conv2d_backward(d_image, d_filter, {}, out, image, filter, {}, b.stream());
        };

@@ -46,7 +46,8 @@ struct PoolBackward {
   using Values = Pack<T, kPack>;
   Values* dx;
   const Values *dy, *x, *y;  // without kOfLargest x and y need not exist
-  Index height, width, packs, out_height, out_width, window_h, window_w, stride_h, stride_w;
+  Index height, width, packs, out_height, out_width, window_h, window_w, stride_h,
+      stride_w;  // strides: within the image
   float factor;
 
   PoolBackward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y, const PoolOptions& options)
@@ -75,9 +76,11 @@ struct PoolBackward {
     for (Index oh = first_oh; oh < out_height && oh * stride_h <= h; ++oh) {
       for (Index ow = first_ow; ow < out_width && ow * stride_w <= w; ++ow) {
         const Index o = ((n * out_height + oh) * out_width + ow) * packs + c;
-        const Values shares = dy[o];
         bool takes[kPack];
-        if constexpr (kOfLargest) find_largest(takes, x[at], y[o], n, oh * stride_h, ow * stride_w, h, w, c);
+        if constexpr (kOfLargest) {
+          if (!find_largest(takes, x[at], y[o], n, oh * stride_h, ow * stride_w, h, w, c)) continue;
+        }
+        const Values shares = dy[o];
         for (int k = 0; k < kPack; ++k) {
           const auto share = static_cast<float>(shares.element[k]);
           if constexpr (kOfLargest) {
@@ -93,8 +96,9 @@ struct PoolBackward {
     dx[at] = result;
   }
 
-  // Whether `own`, at (h, w) of a window that begins at (top, left), is the first of the largest values.
-  GIRO_HOST_DEVICE void find_largest(bool (&is_first)[kPack], const Values& own, const Values& largest, Index n,
+  // In which channels `own`, at (h, w) of a window that begins at (top, left), is the first of the largest values.
+  // Returns whether it is in any.
+  GIRO_HOST_DEVICE bool find_largest(bool (&is_first)[kPack], const Values& own, const Values& largest, Index n,
                                      Index top, Index left, Index h, Index w, Index c) const {
     const auto remains = [&](const Values& values, bool expected) {
       bool any = false;
@@ -106,13 +110,14 @@ struct PoolBackward {
       return any;
     };
     for (int k = 0; k < kPack; ++k) is_first[k] = true;
-    bool any = remains(own, true);
-    for (Index row = top; any && row <= h; ++row) {
+    if (!remains(own, true)) return false;
+    for (Index row = top; row <= h; ++row) {
       const Index end = row == h ? w : left + window_w;
-      for (Index column = left; any && column < end; ++column) {
-        any = remains(x[((n * height + row) * width + column) * packs + c], false);
+      for (Index column = left; column < end; ++column) {
+        if (!remains(x[((n * height + row) * width + column) * packs + c], false)) return false;
       }
     }
+    return true;
   }
 };
 

@@ -315,7 +315,7 @@ void run(const TiledConv2d& op, const Stream& stream) {
 // They are applied as y is stored, and round as ops of their own do.
 TEST_P(DeclinedConv2dTest, BiasAndRelu) {
   for (const Convolution& conv : {splits().front(), same("not split", {1, 4, 5, 3}, {5, 3, 3, 3})}) {
-    for (const auto [dtype, bias_dtype] : {std::pair{DType::f32, DType::f32},
+    for (const auto& [dtype, bias_dtype] : {std::pair{DType::f32, DType::f32},
                                            {DType::bf16, DType::f32},
                                            {DType::bf16, DType::bf16},
                                            {DType::f16, DType::f16}}) {

@@ -37,7 +37,7 @@ def short(name):
 def product_of(op, name, flops):
     """Rows, columns and terms of the product behind a library's call."""
     shape = op["writes"][0]["shape"]
-    rows = shape[0] if name == "cudnnConvolutionBackwardFilter" else math.prod(shape[:-1])
+    rows = shape[0] if name == "cuDNN's convolution backward filter" else math.prod(shape[:-1])
     columns = math.prod(shape) // max(1, rows)
     return rows, columns, round(flops / (2 * rows * columns))
 
@@ -90,7 +90,7 @@ def cost(step, kernels, dtype, is_cold=False):
                "floor": h200.floor(traffic, flops, computes_in)}
         if is_library:
             row["time"] = h200.library_product(*product_of(op, node["name"], flops), computes_in, traffic,
-                                               node["name"].startswith("cudnn"))
+                                               node["name"].startswith("cuDNN"))
         else:
             kernel = kernels[node["name"]]
             row |= {name: node[name] for name in ("blocks", "threads", "shared")} | kernel._asdict()

@@ -29,9 +29,12 @@ cudaError_t cudaGraphRetainUserObject(cudaGraph_t, cudaUserObject_t, unsigned in
   return not_emulated();
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return not_emulated(); }
-cudaError_t cudaGetDriverEntryPointByVersion(const char*, void**, unsigned int, unsigned long long,
-                                             cudaDriverEntryPointQueryResult*) {
-  return not_emulated();
+// There is no driver with entry points. The runtime's documentation: the call succeeds, and the result says so.
+cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** function, unsigned int, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* result) {
+  *function = nullptr;
+  *result = cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
 }
 cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t, cudaFuncAttribute, int, int) { return not_emulated(); }
 cudaError_t cudaLibraryUnload(cudaLibrary_t) { return not_emulated(); }

@@ -1,10 +1,13 @@
 #pragma once
 
+#include "kernels/internal/narrow_layers.h"
 #include "kernels/internal/ops.h"
 #include "kernels/pointwise/expression.h"
 
 // Ops that are expressions on a GPU, while the CPU has loops of its own for them.
 namespace giro::cuda {
+
+using giro::as_expression;  // of narrow layers
 
 pointwise::Expression as_expression(const ops::AvgPool& op);
 pointwise::Expression as_expression(const ops::ActivationAvgPool& op);

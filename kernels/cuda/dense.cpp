@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "kernels/cuda/bias.h"
+#include "kernels/cuda/expression.h"
 #include "kernels/cuda/matmul.h"
+#include "kernels/internal/narrow_layers.h"
 #include "kernels/internal/ops.h"
 
 namespace giro::cuda {
@@ -54,6 +56,7 @@ void weight_gradient(const Tensor& dw, bool adds, const Tensor& db, const Tensor
 
 void run(const ops::Dense& op, const Stream& stream) {
   if (op.y.count() == 0) return;
+  if (is_narrow(op.w)) return cuda::run(as_expression(op), stream);
   // y^T = w^T x^T
   Matmul product{.m = op.w.shape()[1],
                  .n = op.x.shape()[0],
@@ -84,6 +87,8 @@ void run(const ops::DenseBackward& op, const Stream& stream) {
   if (op.dx && op.dx.count() > 0) {
     if (outputs == 0) {
       fill_zero(op.dx, stream);
+    } else if (is_narrow(op.w)) {
+      cuda::run(as_expression(op), stream);
     } else {
       // dx^T = w dz^T
       matmul({.m = op.w.shape()[0],

@@ -16,6 +16,8 @@ template <class Op>
 bool is_expression(const Op&) {
   return true;
 }
+bool is_expression(const ops::Dense& op) { return is_narrow(op.w) && op.y.count() > 0; }
+bool is_expression(const ops::DenseBackward& op) { return is_narrow(op.w) && op.dx && op.dx.count() > 0; }
 bool is_expression(const ops::MaxPoolBackward& op) { return pool_windows_tile(op.x.shape(), op.options); }
 
 template <class Op>
@@ -36,7 +38,8 @@ void prepare(const std::vector<detail::HeldOp>& ops, const Stream& stream) {
       with_tails.emplace_back(expression, nullptr);
     } else if (const auto* const both = detail::op_of<ops::RunAndPublish>(op)) {
       with_tails.emplace_back(&both->expression, &both->row);
-    } else if (add<ops::AvgPool>(op, made) || add<ops::MaxPool>(op, made) || add<ops::MaxPoolBackward>(op, made) ||
+    } else if (add<ops::Dense>(op, made) || add<ops::DenseBackward>(op, made) || add<ops::AvgPool>(op, made) ||
+               add<ops::MaxPool>(op, made) || add<ops::MaxPoolBackward>(op, made) ||
                add<ops::ActivationAvgPool>(op, made) || add<ops::AvgPoolActivationBackward>(op, made)) {
       with_tails.emplace_back(&made.back(), nullptr);
     }

@@ -24,6 +24,7 @@ constexpr Rule kCuda[] = {
     {"gather_together", gather_together},
     {"add_in_place", add_in_place},
     {"count_with_publish", count_with_publish},
+    {"narrow_dense", narrow_dense},
     {"splice", splice},
     {"mean_cross_entropy", mean_cross_entropy},
     {"pool_gradient", pool_gradient},

@@ -29,6 +29,7 @@ bool pool_after_relu(OpList& ops, std::size_t i);
 // For a single backend (cpu/, cuda/).
 bool dense_of_bytes(OpList& ops, std::size_t i);
 bool add_in_place(OpList& ops, std::size_t i);
+bool narrow_dense(OpList& ops, std::size_t i);
 bool relu_in_convolution(OpList& ops, std::size_t i);
 bool bias_gradient(OpList& ops, std::size_t i);
 bool publish_with_update(OpList& ops, std::size_t i);

@@ -283,12 +283,13 @@ TEST_P(DenseTest, OtherPrecisions) {
 // 1 + 2^-12 is 1 in TF32, whether rounded or truncated.
 TEST_P(DenseTest, Tf32IsUsedWhereItIsAskedForAlone) {
   const bool has_tf32 = test::computes_in(Precision::tf32, device());
-  const Array x{DType::f32, {16, 16}, Values(256, 1 + 0x1p-12)}, w{DType::f32, {16, 16}, Values(256, 1)};
+  // Not so few outputs that a GPU's library is not asked.
+  const Array x{DType::f32, {16, 16}, Values(256, 1 + 0x1p-12)}, w{DType::f32, {16, 32}, Values(512, 1)};
   for (const bool is_tf32 : {true, false}) {
-    const Expected y{Values(256, is_tf32 && has_tf32 ? 16 : 16 * (1 + 0x1p-12)), Values(256, 0)};
+    const Expected y{Values(512, is_tf32 && has_tf32 ? 16 : 16 * (1 + 0x1p-12)), Values(512, 0)};
     check({.name = is_tf32 ? "tf32" : "f32",
            .inputs = {x, w},
-           .outputs = {{DType::f32, {16, 16}, {}}},
+           .outputs = {{DType::f32, {16, 32}, {}}},
            .run = [=](const Tensors& out, const Tensors& in,
                       const Stream& s) { dense(out[0], in[0], in[1], {}, is_tf32 ? Math::tf32 : Math::f32, s); },
            .expected = {y},

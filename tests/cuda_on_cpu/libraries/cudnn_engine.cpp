@@ -11,12 +11,13 @@ std::vector<cudnnBackendNumericalNote_t> notes(Engine engine, const graph::Probl
     all.push_back(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
   }
   if (engine == Engine::nondeterministic) all.push_back(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+  if (engine == Engine::unready) all.push_back(CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP);
   return all;
 }
 
 // Larger for larger results, so that a size kept from another shape shows.
 std::int64_t workspace_of(Engine engine, const graph::Problem& problem, std::int64_t knob) {
-  return engine == Engine::plain ? 0 : 512 + static_cast<std::int64_t>(problem.out.count()) * (4 + knob);
+  return engine == Engine::plain ? 0 : 512 + static_cast<std::int64_t>(problem.out.c) * (4 + knob);
 }
 
 bool has_plan(Engine engine, const graph::Problem& problem) {
@@ -25,15 +26,9 @@ bool has_plan(Engine engine, const graph::Problem& problem) {
   return engine != Engine::refused && (is_careless || !declines());
 }
 
-bool runs(Engine engine, const graph::Problem& problem, std::size_t workspace) {
-  const bool refuses =
-      engine == Engine::workspace && workspace == static_cast<std::size_t>(workspace_of(engine, problem, kLargestKnob));
-  return !refuses && !refuses_to_run();
-}
-
 std::vector<Configuration> suggestions(cudnnBackendHeurMode_t mode) {
   if (mode == CUDNN_HEUR_MODE_FALLBACK) return {{Engine::plain, 0}};
-  return {{Engine::nondeterministic, 0}, {Engine::refused, 0},   {Engine::tensor_core, 0},
+  return {{Engine::nondeterministic, 0}, {Engine::refused, 0},   {Engine::unready, 0}, {Engine::tensor_core, 0},
           {Engine::workspace, 1},        {Engine::workspace, 0}, {Engine::plain, 0}};
 }
 

@@ -16,6 +16,7 @@ enum class Engine : std::int64_t {
   tensor_core,       // rounds f32 operands to TF32
   nondeterministic,  // the last bits differ at every run
   refused,           // has no plan
+  unready,           // has a plan, which refuses to run
   count
 };
 
@@ -28,9 +29,6 @@ std::int64_t workspace_of(Engine engine, const graph::Problem& problem, std::int
 
 // Whether the engine has a plan for the problem. declines() takes those away that a careful caller could use.
 bool has_plan(Engine engine, const graph::Problem& problem);
-
-// Whether the engine's plan with a workspace of so many bytes runs: one of a careful caller's first refuses only then.
-bool runs(Engine engine, const graph::Problem& problem, std::size_t workspace);
 
 struct Configuration {
   Engine engine;

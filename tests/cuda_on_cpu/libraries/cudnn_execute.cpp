@@ -162,7 +162,9 @@ cudnnStatus_t execute(const Library& library, const Descriptor& plan, const Desc
   void* const workspace = pack.get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   if (needed > 0 && workspace == nullptr) return refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "there is no workspace");
-  if (!runs(index, problem, needed)) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "the plan does not run");
+  if (index == Engine::unready || refuses_to_run()) {
+    return refuse(CUDNN_STATUS_NOT_SUPPORTED, "the plan does not run");
+  }
 
   return submit_to(library, direction.name, [=] {
     Operands operands(direction.name);

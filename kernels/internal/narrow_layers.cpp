@@ -1,0 +1,48 @@
+#include "kernels/internal/narrow_layers.h"
+
+#include <utility>
+
+#include "kernels/pointwise/term.h"
+
+namespace giro {
+
+using pointwise::Layout;
+using pointwise::Term;
+
+bool is_narrow(const Tensor& w) {
+  constexpr std::int64_t kLeastOutputs = 2, kMostOutputs = 16, kLeastInputs = 128;
+  constexpr std::size_t kMostBytes = 64 << 10;
+  return w && w.shape()[1] >= kLeastOutputs && w.shape()[1] <= kMostOutputs && w.shape()[0] >= kLeastInputs &&
+         w.bytes() <= kMostBytes;
+}
+
+// Rows, and the inputs that each of them sums.
+pointwise::Expression as_expression(const ops::Dense& op) {
+  const std::int64_t inputs = op.w.shape()[0], outputs = op.w.shape()[1];
+  pointwise::Builder code(op.x.shape(), 1);
+  const auto read = [&](const Tensor& tensor, const Layout& layout) {
+    return Term(code, code.read(tensor, layout)).cast(DType::f32);
+  };
+  const Term x = read(op.x, {.strides = {inputs, 1}});
+  for (std::int64_t c = 0; c < outputs; ++c) {
+    Term y = (x * read(op.w, {.offset = c, .strides = {0, outputs}})).sum();
+    if (op.b) y = y + read(op.b, {.offset = c});
+    y.cast(op.y.dtype()).write(op.y, {.offset = c, .strides = {outputs}});
+  }
+  return std::move(code).take();
+}
+
+pointwise::Expression as_expression(const ops::DenseBackward& op) {
+  const std::int64_t inputs = op.w.shape()[0], outputs = op.w.shape()[1];
+  pointwise::Builder code(op.dx.shape(), 0);
+  const auto product = [&](std::int64_t c) {
+    return Term(code, code.read(op.dz, {.offset = c, .strides = {outputs, 0}})).cast(DType::f32) *
+           Term(code, code.read(op.w, {.offset = c, .strides = {0, outputs}})).cast(DType::f32);
+  };
+  Term dx = product(0);
+  for (std::int64_t c = 1; c < outputs; ++c) dx = dx + product(c);
+  dx.cast(op.dx.dtype()).write(op.dx, {.strides = {inputs, 1}});
+  return std::move(code).take();
+}
+
+}  // namespace giro

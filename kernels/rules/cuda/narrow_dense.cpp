@@ -1,0 +1,24 @@
+#include "kernels/internal/narrow_layers.h"
+#include "kernels/rules/rules.h"
+
+namespace giro::rules {
+
+// Layers of few outputs, and their gradients with respect to x, become expressions, which others can join: a relu
+// before them, or its gradient.
+bool narrow_dense(OpList& ops, std::size_t i) {
+  const Stream stream = ops[i].stream;
+  const auto* const forward = detail::op_of<ops::Dense>(ops[i]);
+  const auto* const backward = detail::op_of<ops::DenseBackward>(ops[i]);
+  if (forward != nullptr && forward->y.count() > 0 && is_narrow(forward->w)) {
+    queue(ops::Dense::kName, as_expression(*forward), stream);
+  } else if (backward != nullptr && backward->dx && backward->dx.count() > 0 && !backward->dw && !backward->db &&
+             is_narrow(backward->w)) {
+    queue(ops::DenseBackward::kName, as_expression(*backward), stream);
+  } else {
+    return false;
+  }
+  ops.replace(i);
+  return true;
+}
+
+}  // namespace giro::rules

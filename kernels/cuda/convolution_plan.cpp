@@ -1,5 +1,6 @@
 #include "kernels/cuda/convolution_plan.h"
 
+#include <cuda_runtime_api.h>
 #include <nvrtc.h>
 // The frontend can compile kernels of its own, which giro never asks for. Declared weak, these need no NVRTC to link.
 #pragma weak nvrtcCreateProgram
@@ -34,6 +35,7 @@ enum Id : std::int64_t { kX = 1, kW, kY, kB };
 // does not support what it was asked for.
 bool is_good(fe::error_t status, std::string* why_not = nullptr) {
   if (status.is_good()) return true;
+  (void)cudaGetLastError();
   const std::string message = status.get_message();
   const std::string code = message.substr(std::min(message.rfind("and code: "), message.size()));
   const bool is_memory = code.find("ALLOCATION_FAILED") != std::string::npos;

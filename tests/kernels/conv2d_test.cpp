@@ -300,6 +300,26 @@ TEST_P(DeclinedConv2dTest, RefusesLargerImagesThanItsOwnKernelsCount) {
   });
 }
 
+// Where all of cuDNN's plans refuse only when they are to run.
+class RefusedConv2dTest : public Conv2dTest {
+ protected:
+  void SetUp() override {
+    if (!refused_) GTEST_SKIP() << "cuDNN refuses on request in the emulation alone";
+    Conv2dTest::SetUp();
+  }
+
+ private:
+  test::Declined refused_{2};
+};
+INSTANTIATE_TEST_SUITE_P(Devices, RefusedConv2dTest, ::testing::Values(Device::Kind::cuda), test::device_name);
+
+TEST_P(RefusedConv2dTest, RunsAsGirosOwn) {
+  const Convolution conv = same("", {2, 5, 4, 3}, {4, 3, 3, 3});
+  check_forward({conv});
+  check_backward({conv});
+  check_other_precisions(conv);
+}
+
 #if GIRO_WITH_CUDA
 struct TiledConv2d {
   static constexpr const char* kName = "tiled_conv2d";
@@ -316,9 +336,9 @@ void run(const TiledConv2d& op, const Stream& stream) {
 TEST_P(DeclinedConv2dTest, BiasAndRelu) {
   for (const Convolution& conv : {splits().front(), same("not split", {1, 4, 5, 3}, {5, 3, 3, 3})}) {
     for (const auto& [dtype, bias_dtype] : {std::pair{DType::f32, DType::f32},
-                                           {DType::bf16, DType::f32},
-                                           {DType::bf16, DType::bf16},
-                                           {DType::f16, DType::f16}}) {
+                                            {DType::bf16, DType::f32},
+                                            {DType::bf16, DType::bf16},
+                                            {DType::f16, DType::f16}}) {
       const Array x = random_.uniform(conv.x, -1, 1, dtype), w = random_.uniform(conv.w, -1, 1, dtype);
       const Array b = random_.uniform({conv.w[0]}, -1, 1, bias_dtype), y{dtype, conv.y(), {}};
       Expected expected = forward(conv, x.values, w.values, {}).stored_as(dtype);

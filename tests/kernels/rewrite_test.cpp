@@ -10,6 +10,9 @@
 #include <giro/kernels/reduce.h>
 #include <giro/kernels/softmax_cross_entropy.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -349,6 +352,57 @@ TEST_P(RewriteTest, IntegersAreScaledToSixteenBitsAtOnce) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(scaled(false), Names{"scale+cast"});
   EXPECT_EQ(scaled(true), Names{"scale+cast+scale+sum"});
+}
+
+// On a GPU, and in 16 bits, where cuDNN's relu keeps infinities.
+TEST_P(RewriteTest, AConvolutionComesWithTheReluAfterIt) {
+  const Shape image{1, 3, 4, 2}, filter{3, 1, 1, 2}, result{1, 3, 4, 3};
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    if (device().is_cpu() && dtype != DType::f32) continue;
+    const auto filled = [&](const Shape& shape, const std::vector<double>& values) {
+      kept_.push_back(Buffer::allocate(device(), 256));
+      const Tensor tensor(kept_.back().data(), dtype, shape, device());
+      for (std::int64_t i = 0; i < shape.count(); ++i) {
+        fill(tensor.reshape({shape.count(), 1}).rows(i, i + 1), values[static_cast<std::size_t>(i) % values.size()],
+             stream());
+      }
+      return tensor;
+    };
+    const double infinity = std::numeric_limits<double>::infinity();
+    const Tensor x = filled(image, {1, -2, infinity, 0.5, std::nan(""), 3, 1e5, -1e5}),
+                 w = filled(filter, {1, -0.5, 2});
+    const Tensor b = filled({3}, {0.25, -1, 0}), y = filled(result, {7});
+    const auto convolve = [&](bool with_bias) {
+      return [&, with_bias] {
+        const Buffer memory = stream().allocate(256);
+        const Tensor z(memory.data(), dtype, result, device());
+        conv2d(z, x, w, with_bias ? b : Tensor(), {}, stream());
+        test::relu(y, z, stream());
+      };
+    };
+    using Names = std::vector<std::string>;
+    const bool is_one = device().is_cuda() && dtype != DType::f32;
+    EXPECT_EQ(ops_of(convolve(true)), is_one ? Names{"conv2d"} : (Names{"conv2d", "relu"})) << name_of(dtype);
+    EXPECT_EQ(ops_of(convolve(false)), (Names{"conv2d", "relu"})) << name_of(dtype);
+    std::vector<std::vector<float>> results;
+    for (const char* setting : {"0", "1"}) {
+      const test::RewriteSetting rewriting(setting);
+      rules::record(stream(), convolve(true)).replay(stream());
+      const Buffer memory = stream().allocate(256);
+      const Tensor floats(memory.data(), DType::f32, result, device());
+      cast(floats, y, stream());
+      results.emplace_back(static_cast<std::size_t>(result.count()));
+      stream().copy(results.back().data(), floats.raw(), floats.bytes());
+      stream().synchronize();
+      for (float& value : results.back()) {
+        if (std::isnan(value)) value = -7;  // its bits are cuDNN's own
+      }
+    }
+    EXPECT_EQ(results[0], results[1]) << name_of(dtype);
+    for (const float kept : {-7.0f, std::numeric_limits<float>::infinity()}) {
+      EXPECT_GT(std::count(results[0].begin(), results[0].end(), kept), 0) << kept;
+    }
+  }
 }
 
 // The rule applies on a GPU only, and not if something else reads the term, or uses the sum before the term is added.

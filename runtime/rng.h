@@ -98,7 +98,9 @@ class KeyedPermutation {
     for (std::uint64_t i = size_ - 1; i > 0; --i) {
       const std::uint64_t drawn = size_ - 1 - i;
       if (drawn % 4 == 0) block = rng.block(drawn / 4);
-      const std::uint64_t j = std::uint64_t{block.word[drawn % 4]} * (i + 1) >> 32;  // in [0, i]
+      const std::uint64_t j = std::uint64_t{block.word[0]} * (i + 1) >> 32;  // in [0, i]
+      // The next word comes to the front: an index that varies would put the block into memory on a GPU.
+      for (int word = 0; word < 3; ++word) block.word[word] = block.word[word + 1];
       const std::uint64_t difference = (table_ >> (4 * i) ^ table_ >> (4 * j)) & 15;
       table_ ^= difference << (4 * i);
       table_ ^= difference << (4 * j);

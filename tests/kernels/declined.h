@@ -5,8 +5,8 @@
 namespace giro::test {
 
 // While an object lives, cuBLASLt and cuDNN decline every product and convolution if they are emulated
-// (tests/cuda_on_cpu). It is false on a GPU. Plans that a stream has already made are not requested again. With `mode` 2
-// cuDNN's plans are made, and refuse to run (tests/cuda_on_cpu/libraries/decline.h).
+// (tests/cuda_on_cpu). It is false on a GPU. Plans that a stream has already made are not requested again. With `mode`
+// 2, cuDNN's plans are made and refuse to run (tests/cuda_on_cpu/libraries/decline.h).
 class Declined {
  public:
   explicit Declined(int mode = 1)

@@ -3,6 +3,7 @@
 #   giro_cuda_link        the libraries it links
 #   giro_thrust_include   where Thrust's headers lie: the toolkit's, else the system's
 set(GIRO_WITH_CUDA OFF)
+set(giro_cuda_link)
 
 # giro_version_of(VARIABLE HEADER MAJOR MINOR): the version that a header's macros give, "" if it does not exist.
 function(giro_version_of variable header)
@@ -17,7 +18,6 @@ function(giro_version_of variable header)
   endif()
   set(${variable} "${version}" PARENT_SCOPE)
 endfunction()
-set(giro_cuda_link)
 
 if(NOT GIRO_CUDA STREQUAL "OFF")
   include(CheckLanguage)
@@ -56,7 +56,7 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
     foreach(folder IN LISTS giro_imported_nvidia giro_python_nvidia)
       list(APPEND giro_frontend_places ${folder}/..)
     endforeach()
-    find_path(GIRO_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h PATHS ${giro_frontend_places} PATH_SUFFIXES include)
+    find_path(GIRO_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h HINTS ${giro_frontend_places} PATH_SUFFIXES include)
     find_path(GIRO_CUBLASLT_INCLUDE cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${giro_library_places}
       PATH_SUFFIXES include)
     find_library(GIRO_CUBLASLT_LIBRARY NAMES cublasLt libcublasLt.so.13 HINTS ${CUDAToolkit_LIBRARY_DIR}
@@ -72,12 +72,16 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
     CUDNN_FRONTEND_MAJOR_VERSION CUDNN_FRONTEND_MINOR_VERSION)
   set(giro_missing)
   # Plans for a device that is described: since 9.8.
+  if(NOT CUDAToolkit_FOUND)
+    set(CUDAToolkit_VERSION "")
+  endif()
   foreach(needed "the CUDA toolkit|13|${CUDAToolkit_VERSION}" "nvrtc.h||${GIRO_NVRTC_INCLUDE}"
                  "cuBLASLt||${GIRO_CUBLASLT_LIBRARY}" "cublasLt.h||${GIRO_CUBLASLT_INCLUDE}" "cuDNN||${GIRO_CUDNN_LIBRARY}"
                  "cudnn.h|9.8|${giro_cudnn_version}" "cuDNN's frontend|1.32|${giro_frontend_version}")
     string(REGEX MATCH "^(.*)[|](.*)[|](.*)$" matched "${needed}")
     if(NOT CMAKE_MATCH_3)
-      list(APPEND giro_missing "${CMAKE_MATCH_1} ${CMAKE_MATCH_2} (not found)")
+      string(STRIP "${CMAKE_MATCH_1} ${CMAKE_MATCH_2}" name)
+      list(APPEND giro_missing "${name} (not found)")
     elseif(CMAKE_MATCH_2 AND CMAKE_MATCH_3 VERSION_LESS CMAKE_MATCH_2)
       list(APPEND giro_missing "${CMAKE_MATCH_1} ${CMAKE_MATCH_2} (found ${CMAKE_MATCH_3})")
     endif()
@@ -100,7 +104,7 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
     list(JOIN places ":" places)
     set_source_files_properties(runtime/cuda/nvrtc.cpp PROPERTIES COMPILE_DEFINITIONS GIRO_NVRTC_PLACES="${places}")
     # It includes cuDNN's frontend, which takes half a minute to compile with -O3.
-    set_source_files_properties(kernels/cuda/convolution_plan.cpp PROPERTIES COMPILE_OPTIONS -O1)
+    set_source_files_properties(kernels/cuda/convolution_plan.cpp PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
     # Discovery passes over GPUs older than what the build holds code for.
     string(REGEX MATCHALL "[0-9]+" giro_architectures "${CMAKE_CUDA_ARCHITECTURES}")
     if(giro_architectures)
@@ -110,8 +114,10 @@ if(NOT GIRO_CUDA STREQUAL "OFF")
         COMPILE_DEFINITIONS GIRO_CUDA_OLDEST_ARCHITECTURE=${giro_oldest_architecture})
     endif()
     message(STATUS "giro: CUDA backend on (toolkit ${CUDAToolkit_VERSION}, ${GIRO_CUDNN_LIBRARY})")
+  elseif(GIRO_CUDA STREQUAL "ON" AND NOT CMAKE_CUDA_COMPILER)
+    message(FATAL_ERROR "giro: GIRO_CUDA=ON needs nvcc, and there is none")
   elseif(GIRO_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "giro: GIRO_CUDA=ON needs, beside nvcc ('${CMAKE_CUDA_COMPILER}'): ${giro_missing}")
+    message(FATAL_ERROR "giro: GIRO_CUDA=ON needs ${giro_missing}")
   elseif(CMAKE_CUDA_COMPILER)
     message(STATUS "giro: CUDA backend off: needs ${giro_missing}")
   else()

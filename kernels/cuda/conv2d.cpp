@@ -1,20 +1,19 @@
 #include <cudnn.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/elementwise.h>
 
+#include <initializer_list>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
+
+#include <giro/runtime/error.h>
 
 #include "kernels/cuda/bias.h"
 #include "kernels/cuda/convolution_plan.h"
 #include "kernels/cuda/tiled_conv2d.h"
 #include "kernels/internal/ops.h"
-#include "runtime/cuda/disk_cache.h"
 #include "runtime/cuda/stream.h"
 
 namespace giro::cuda {
@@ -22,56 +21,59 @@ namespace {
 
 using Result = Convolution::Result;
 
-struct PlannedConvolution {
-  ConvolutionPlan plan;
-  std::string key, device;  // of the plan on disk, and the GPU that it is for
-  bool is_stored;           // or was loaded
-};
-
-std::vector<std::int64_t> key_of(const Convolution& c) {
-  std::vector<std::int64_t> key{static_cast<int>(c.result), static_cast<int>(c.dtype), static_cast<int>(c.math),
-                                c.has_bias, c.has_relu};
-  for (const Shape& shape : {c.x, c.w, c.y}) key.insert(key.end(), shape.begin(), shape.end());
-  for (const auto& axes : {c.options.stride, c.options.pad_before, c.options.pad_after}) {
-    key.insert(key.end(), axes.begin(), axes.end());
+std::int64_t alignment_of(const ConvolutionPlan::Operands& operands) {
+  std::uintptr_t together = 16;
+  for (const void* const operand : std::initializer_list<const void*>{operands.x, operands.w, operands.y, operands.b}) {
+    together |= reinterpret_cast<std::uintptr_t>(operand);
   }
-  return key;
+  return static_cast<std::int64_t>(together & (~together + 1));
 }
 
-PlannedConvolution make_plan(const Convolution& convolution, const std::vector<std::int64_t>& key, Device device) {
-  const std::string description = describe_device(device.index());
-  const std::string on_disk =
-      fmt::format("{} {} convolution {}", ConvolutionPlan::version(), description, fmt::join(key, " "));
-  if (const auto serialized = DiskCache::of_process().find(on_disk)) {
-    if (auto plan = ConvolutionPlan::load(*serialized, description)) {
-      return {std::move(*plan), on_disk, description, true};
-    }
+// From the stream's arena, so that in a recording the graph owns it. Nothing if there is not so much memory.
+std::optional<Buffer> workspace_of(const ConvolutionPlan& plan, const Stream& stream) {
+  const std::size_t bytes = plan.workspace_bytes();
+  if (bytes == 0) return Buffer();
+  try {
+    return stream.allocate(bytes);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::out_of_memory) throw;
+    return std::nullopt;
   }
-  return {ConvolutionPlan::find(convolution, description), on_disk, description, false};
 }
 
-// Whether cuDNN has a plan for operands that lie so, and runs it.
-bool run_by_cudnn(const Convolution& convolution, const ConvolutionPlan::Operands& operands, const Stream& stream) {
-  if (!ConvolutionPlan::takes(operands)) return false;
+std::string text_of(const Convolution& c) {
+  constexpr const char* kResults[] = {"y", "dx", "dw"};
+  return fmt::format("{} of x {}, w {}, strides {} and {}, in {}", kResults[static_cast<int>(c.result)], to_string(c.x),
+                     to_string(c.w), c.options.stride[0], c.options.stride[1], name_of(c.dtype));
+}
+
+// Runs the best plan of cuDNN that runs, or else giro's own kernel: own(), which computes the same from the operands of
+// the op. Returns whether it was cuDNN.
+template <class Own>
+bool run_best(Convolution convolution, const ConvolutionPlan::Operands& operands, const Stream& stream, Own&& own) {
+  convolution.alignment = alignment_of(operands);
   CudaStream& owner = cuda_stream(stream);
-  const std::vector<std::int64_t> key = key_of(convolution);
-  auto& planned = owner.plan<PlannedConvolution>(key, [&] {
-    std::optional<PlannedConvolution> made;
-    owner.outside_capture([&] { made = make_plan(convolution, key, stream.device()); });
-    return std::move(*made);
+  DiskCache& cache = DiskCache::of_process();
+  auto& plan = owner.plan<ConvolutionPlan>(convolution.key(), [&] {
+    std::optional<ConvolutionPlan> found;
+    owner.outside_capture(
+        [&] { found = ConvolutionPlan::find(convolution, describe_device(stream.device().index()), cache); });
+    return std::move(*found);
   });
-  while (planned.plan) {
-    const std::size_t bytes = planned.plan.workspace_bytes();
-    // From the stream's arena, so that in a recording the graph owns it.
-    const Buffer workspace = bytes > 0 ? stream.allocate(bytes) : Buffer();
-    if (planned.plan.run(owner.cudnn(), operands, workspace.data())) {
-      if (!planned.is_stored) DiskCache::of_process().add(planned.key, planned.plan.serialized());
-      planned.is_stored = true;
+  while (plan) {
+    const std::optional<Buffer> workspace = workspace_of(plan, stream);
+    if (workspace && plan.run(owner.cudnn(), operands, workspace->data())) {
+      plan.store(cache);
       return true;
     }
-    // A plan that was loaded has no further candidates.
-    if (!planned.plan && planned.is_stored) planned.plan = ConvolutionPlan::find(convolution, planned.device);
-    planned.is_stored = false;
+    owner.outside_capture([&] { plan.refuse(); });
+  }
+  try {
+    own();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    throw Error(ErrorCode::unsupported, fmt::format("conv2d: nothing computes {}. cuDNN: {}. giro's own kernel: {}",
+                                                    text_of(convolution), plan.why_not(), error.what()));
   }
   return false;
 }
@@ -85,12 +87,11 @@ void run(const ops::Conv2d& op, const Stream& stream) {
   Convolution convolution{Result::y, op.x.shape(), op.w.shape(), op.y.shape(), op.options, op.y.dtype(), op.math};
   convolution.has_relu = op.has_relu;
   convolution.has_bias = op.b && op.b.dtype() == op.y.dtype();  // cuDNN adds no other
-  if (run_by_cudnn(convolution, {op.x.raw(), op.w.raw(), op.y.raw(), convolution.has_bias ? op.b.raw() : nullptr},
-                   stream)) {
-    if (!convolution.has_bias) add_bias(op.y, op.b, stream);
-  } else {
+  void* const bias = convolution.has_bias ? op.b.raw() : nullptr;
+  const bool by_cudnn = run_best(convolution, {op.x.raw(), op.w.raw(), op.y.raw(), bias}, stream, [&] {
     tiled_conv2d(op.y, op.x, op.w, op.b, op.has_relu, window_of(op.options), stream);
-  }
+  });
+  if (by_cudnn && !convolution.has_bias) add_bias(op.y, op.b, stream);
 }
 
 void run(const ops::Conv2dBackward& op, const Stream& stream) {
@@ -110,17 +111,15 @@ void run(const ops::Conv2dBackward& op, const Stream& stream) {
     const Buffer memory =
         rounds ? stream.allocate(static_cast<std::size_t>(op.dw.count()) * size_of(op.x.dtype())) : Buffer();
     const Tensor rounded = rounds ? Tensor(memory.data(), op.x.dtype(), op.dw.shape(), op.dw.device()) : Tensor(op.dw);
-    if (!run_by_cudnn(convolution, {op.x.raw(), rounded.raw(), op.dz.raw()}, stream)) {
+    const bool by_cudnn = run_best(convolution, {op.x.raw(), rounded.raw(), op.dz.raw()}, stream, [&] {
       tiled_conv2d_backward_filter(op.dw, op.dz, op.x, window_of(op.options), stream);
-    } else if (rounds) {
-      giro::cast(op.dw, rounded, stream);
-    }
+    });
+    if (by_cudnn && rounds) giro::cast(op.dw, rounded, stream);
   }
   if (op.dx) {
     convolution.result = Result::dx;
-    if (!run_by_cudnn(convolution, {op.dx.raw(), op.w.raw(), op.dz.raw()}, stream)) {
-      tiled_conv2d_backward_data(op.dx, op.dz, op.w, window_of(op.options), stream);
-    }
+    run_best(convolution, {op.dx.raw(), op.w.raw(), op.dz.raw()}, stream,
+             [&] { tiled_conv2d_backward_data(op.dx, op.dz, op.w, window_of(op.options), stream); });
   }
 }
 

@@ -12,9 +12,11 @@
 #pragma weak nvrtcGetProgramLogSize
 #include <cudnn_frontend.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <array>
+#include <new>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -25,22 +27,30 @@ namespace giro::cuda {
 namespace {
 
 namespace fe = cudnn_frontend;
-using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
-
-constexpr std::uintptr_t kAlignment = 16;
+using Node = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 enum Id : std::int64_t { kX = 1, kW, kY, kB };
 
-// The frontend reports a status of cuDNN at the end of its error's text alone. Every status but these means that cuDNN
-// does not support what it was asked for.
-bool is_good(fe::error_t status, std::string* why_not = nullptr) {
+// Where cuDNN was asked: while a graph is described, a bad parameter means that cuDNN does not take such a graph.
+enum class Stage { description, plan };
+
+// False if cuDNN does not support what it was asked for. The frontend reports cuDNN's status in its error's text alone,
+// and its own filters without one.
+bool is_good(fe::error_t status, Stage stage, std::string* why_not = nullptr) {
   if (status.is_good()) return true;
   (void)cudaGetLastError();
   const std::string message = status.get_message();
-  const std::string code = message.substr(std::min(message.rfind("and code: "), message.size()));
-  const bool is_memory = code.find("ALLOCATION_FAILED") != std::string::npos;
-  if (is_memory || code.find("EXECUTION_FAILED") != std::string::npos ||
-      code.find("NOT_INITIALIZED") != std::string::npos || code.find("INTERNAL_ERROR") != std::string::npos) {
+  std::size_t at = std::string::npos;
+  for (const std::string_view before : {"and code: CUDNN_STATUS_", "cudnn_status: CUDNN_STATUS_"}) {
+    const std::size_t found = message.rfind(before);
+    if (found != std::string::npos && (at == std::string::npos || found > at)) at = found + before.size();
+  }
+  const std::string code = at == std::string::npos ? "" : message.substr(at);
+  const bool is_filtered = code.empty() && status.get_code() != fe::error_code_t::CUDA_API_FAILED;
+  const bool is_declined = is_filtered || code.starts_with("NOT_SUPPORTED") ||
+                           (stage == Stage::description && code.starts_with("BAD_PARAM"));
+  if (!is_declined) {
+    const bool is_memory = code.find("ALLOCATION_FAILED") != std::string::npos;
     throw Error(is_memory ? ErrorCode::out_of_memory : ErrorCode::device, fmt::format("cuDNN: {}", message));
   }
   if (why_not != nullptr) *why_not = message.substr(0, message.find('\n'));
@@ -64,10 +74,14 @@ fe::DataType_t data_type(DType dtype) {
 
 // Images (N, H, W, C) and filters (O, KH, KW, C). cuDNN names axes in the order N, C, H, W, whatever the order in
 // memory.
-fe::graph::Tensor_attributes tensor(Id id, const Shape& shape, DType dtype) {
+fe::graph::Tensor_attributes tensor(Id id, const Shape& shape, const Convolution& convolution) {
   const std::int64_t n = shape[0], h = shape[1], w = shape[2], c = shape[3];
   fe::graph::Tensor_attributes made;
-  made.set_uid(id).set_dim({n, c, h, w}).set_stride({h * w * c, 1, w * c, c}).set_data_type(data_type(dtype));
+  made.set_uid(id)
+      .set_dim({n, c, h, w})
+      .set_stride({h * w * c, 1, w * c, c})
+      .set_alignment(convolution.alignment)
+      .set_data_type(data_type(convolution.dtype));
   return made;
 }
 
@@ -88,8 +102,8 @@ std::vector<fe::NumericalNote_t> excluded_notes(const Convolution& convolution) 
   std::vector<Note> notes{Note::NONDETERMINISTIC,   Note::REDUCED_PRECISION_REDUCTION, Note::FFT,
                           Note::WINOGRAD,           Note::WINOGRAD_TILE_4x4,           Note::WINOGRAD_TILE_6x6,
                           Note::WINOGRAD_TILE_13x13};
-  if (convolution.dtype == DType::f32) {
-    if (convolution.math != Math::tf32) notes.insert(notes.end(), {Note::TENSOR_CORE, Note::DOWN_CONVERT_INPUTS});
+  if (convolution.dtype == DType::f32 && convolution.math != Math::tf32) {
+    notes.insert(notes.end(), {Note::TENSOR_CORE, Note::DOWN_CONVERT_INPUTS});
   }
   return notes;
 }
@@ -97,14 +111,15 @@ std::vector<fe::NumericalNote_t> excluded_notes(const Convolution& convolution) 
 void describe(fe::graph::Graph& graph, const Convolution& c) {
   using fe::graph::Conv_dgrad_attributes, fe::graph::Conv_fprop_attributes, fe::graph::Conv_wgrad_attributes,
       fe::graph::Pointwise_attributes;
-  const auto x = [&] { return tensor(kX, c.x, c.dtype); };
-  const auto w = [&] { return tensor(kW, c.w, c.dtype); };
-  const auto y = [&] { return tensor(kY, c.y, c.dtype); };
-  const auto finish = [&](const Tensor& result, fe::graph::Tensor_attributes as) {
+  const auto x = [&] { return tensor(kX, c.x, c); };
+  const auto w = [&] { return tensor(kW, c.w, c); };
+  const auto y = [&] { return tensor(kY, c.y, c); };
+  const auto finish = [&](const Node& result, fe::graph::Tensor_attributes as) {
     result->set_output(true)
         .set_uid(as.get_uid())
         .set_dim(as.get_dim())
         .set_stride(as.get_stride())
+        .set_alignment(as.get_alignment())
         .set_data_type(as.get_data_type());
   };
   if (c.result == Convolution::Result::dx) {
@@ -115,9 +130,9 @@ void describe(fe::graph::Graph& graph, const Convolution& c) {
     return finish(graph.conv_wgrad(graph.tensor(y()), graph.tensor(x()), window<Conv_wgrad_attributes>(c.options)),
                   w());
   }
-  Tensor result = graph.conv_fprop(graph.tensor(x()), graph.tensor(w()), window<Conv_fprop_attributes>(c.options));
+  Node result = graph.conv_fprop(graph.tensor(x()), graph.tensor(w()), window<Conv_fprop_attributes>(c.options));
   if (c.has_bias) {
-    const Tensor bias = graph.tensor(tensor(kB, {1, 1, 1, c.w[0]}, c.dtype));
+    const Node bias = graph.tensor(tensor(kB, {1, 1, 1, c.w[0]}, c));
     result = graph.pointwise(result, bias, Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
   }
   if (c.has_relu) result = graph.pointwise(result, Pointwise_attributes().set_mode(fe::PointwiseMode_t::RELU_FWD));
@@ -135,90 +150,111 @@ std::string describe_device(int index) {
   return {description.begin(), description.end()};
 }
 
+std::vector<std::int64_t> Convolution::key() const {
+  std::vector<std::int64_t> key{
+      static_cast<int>(result), static_cast<int>(dtype), static_cast<int>(math), has_bias, has_relu, alignment};
+  for (const Shape& shape : {x, w, y}) key.insert(key.end(), shape.begin(), shape.end());
+  for (const auto& axes : {options.stride, options.pad_before, options.pad_after}) {
+    key.insert(key.end(), axes.begin(), axes.end());
+  }
+  return key;
+}
+
 struct ConvolutionPlan::Graph {
   fe::graph::Graph graph;
   std::int64_t next = 0, count = 0;  // of the candidates
 };
 
-ConvolutionPlan::ConvolutionPlan(std::unique_ptr<Graph> graph) : graph_(std::move(graph)) {}
+ConvolutionPlan::ConvolutionPlan(const Convolution& convolution, const std::string& device)
+    : convolution_(convolution),
+      device_(device),
+      key_(fmt::format("cuDNN {} frontend {} {} convolution {}", cudnnGetVersion(), CUDNN_FRONTEND_VERSION, device,
+                       fmt::join(convolution.key(), " "))) {}
 ConvolutionPlan::ConvolutionPlan(ConvolutionPlan&&) noexcept = default;
 ConvolutionPlan& ConvolutionPlan::operator=(ConvolutionPlan&&) noexcept = default;
 ConvolutionPlan::~ConvolutionPlan() = default;
 
-std::string ConvolutionPlan::version() {
-  return fmt::format("cuDNN {} frontend {}", cudnnGetVersion(), CUDNN_FRONTEND_VERSION);
+ConvolutionPlan ConvolutionPlan::find(const Convolution& convolution, const std::string& device,
+                                      const DiskCache& cache) {
+  ConvolutionPlan plan(convolution, device);
+  const std::optional<std::string> serialized = cache.find(plan.key_);
+  if (!serialized || !plan.load(*serialized)) plan.ask();
+  return plan;
 }
 
-bool ConvolutionPlan::takes(const Operands& operands) {
-  std::uintptr_t together = 0;
-  for (const void* const operand : {operands.x, operands.w, operands.y, operands.b}) {
-    together |= reinterpret_cast<std::uintptr_t>(operand);
+// The cache has checked that this is what store() wrote, so it only fails where cuDNN no longer takes it.
+bool ConvolutionPlan::load(const std::string& serialized) {
+  auto loaded = std::make_unique<Graph>();
+  loaded->graph.set_device_properties(device_of(device_));
+  const std::vector<std::uint8_t> bytes(serialized.begin(), serialized.end());
+  try {
+    if (loaded->graph.deserialize(bytes).is_bad()) return false;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception&) {  // of the frontend's JSON, and of its numbers
+    return false;
   }
-  return together % kAlignment == 0;
+  graph_ = std::move(loaded);
+  is_on_disk_ = true;
+  return true;
 }
 
-ConvolutionPlan ConvolutionPlan::find(const Convolution& convolution, const std::string& device) {
-  ConvolutionPlan plan(std::make_unique<Graph>());
-  fe::graph::Graph& graph = plan.graph_->graph;
-  graph.set_device_properties(device_of(device))
-      .set_io_data_type(data_type(convolution.dtype))
+void ConvolutionPlan::ask() {
+  graph_ = std::make_unique<Graph>();
+  is_on_disk_ = false;
+  fe::graph::Graph& graph = graph_->graph;
+  graph.set_device_properties(device_of(device_))
+      .set_io_data_type(data_type(convolution_.dtype))
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
-  describe(graph, convolution);
-  const bool is_known =
-      is_good(graph.validate(), &plan.why_not_) && is_good(graph.build_operation_graph(), &plan.why_not_) &&
-      is_good(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}), &plan.why_not_);
-  if (is_known) {
-    graph.deselect_numeric_notes(excluded_notes(convolution));
-    plan.graph_->count = graph.get_execution_plan_count();
+  describe(graph, convolution_);
+  const auto is_known = [&](fe::error_t status) { return is_good(status, Stage::description, &why_not_); };
+  if (is_known(graph.validate()) && is_known(graph.build_operation_graph()) &&
+      is_known(graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}))) {
+    graph.deselect_numeric_notes(excluded_notes(convolution_));
+    graph_->count = graph.get_execution_plan_count();
   }
-  plan.build_next();
-  return plan;
+  build_next();
 }
 
 void ConvolutionPlan::build_next() {
   while (graph_->next < graph_->count) {
-    if (is_good(graph_->graph.build_plan_at_index(graph_->next++), &why_not_)) return;
+    if (is_good(graph_->graph.build_plan_at_index(graph_->next++), Stage::plan, &why_not_)) return;
   }
   graph_ = nullptr;
 }
 
-std::optional<ConvolutionPlan> ConvolutionPlan::load(const std::string& serialized, const std::string& device) {
-  ConvolutionPlan plan(std::make_unique<Graph>());
-  try {
-    plan.graph_->graph.set_device_properties(device_of(device));
-    const std::vector<std::uint8_t> bytes(serialized.begin(), serialized.end());
-    if (!is_good(plan.graph_->graph.deserialize(bytes))) return std::nullopt;
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;
-  }
-  return plan;
+void ConvolutionPlan::refuse() {
+  // What was loaded has no candidates after it.
+  const bool was_loaded = graph_->count == 0;
+  is_on_disk_ = false;
+  was_loaded ? ask() : build_next();
 }
 
 std::size_t ConvolutionPlan::workspace_bytes() const {
   std::int64_t bytes = 0;
-  (void)is_good(graph_->graph.get_workspace_size(bytes));
+  if (const auto status = graph_->graph.get_workspace_size(bytes); status.is_bad()) {
+    throw Error(ErrorCode::device, "cuDNN: a plan does not tell the size of its workspace");
+  }
   return static_cast<std::size_t>(bytes);
 }
 
 std::string ConvolutionPlan::name() const {
   std::string name;
-  (void)is_good(graph_->graph.get_plan_name(name));
-  return name;
+  return graph_->graph.get_plan_name(name).is_good() ? name : "";
 }
 
-std::string ConvolutionPlan::serialized() const {
+void ConvolutionPlan::store(DiskCache& cache) {
   std::vector<std::uint8_t> bytes;
-  (void)is_good(graph_->graph.serialize(bytes, false));
-  return {bytes.begin(), bytes.end()};
+  if (is_on_disk_ || graph_->graph.serialize(bytes, false).is_bad()) return;
+  cache.add(key_, {bytes.begin(), bytes.end()});
+  is_on_disk_ = true;
 }
 
 bool ConvolutionPlan::run(cudnnHandle_t cudnn, const Operands& operands, void* workspace) {
   std::unordered_map<std::int64_t, void*> at{{kX, operands.x}, {kW, operands.w}, {kY, operands.y}};
   if (operands.b != nullptr) at[kB] = operands.b;
-  const bool ran = is_good(graph_->graph.execute(cudnn, at, workspace), &why_not_);
-  if (!ran) build_next();
-  return ran;
+  return is_good(graph_->graph.execute(cudnn, at, workspace), Stage::plan, &why_not_);
 }
 
 }  // namespace giro::cuda

@@ -8,7 +8,8 @@
 // giro::is_last_block, called by all threads of `blocks` blocks: whether this block is the last to get here. It then
 // sees what the others wrote before. `arrivals` (CudaStream::arrivals) counts the blocks and is 0 again afterwards.
 //
-// The atomic releases what a barrier has put before it, and acquires the same of the blocks that came earlier.
+// The atomic releases what a barrier has put before it, and acquires the same of the blocks that came earlier. Blocks
+// have one dimension.
 // clang-format off
 GIRO_DEVICE_CODE(namespace giro {
 __device__ inline bool is_last_block(unsigned int* arrivals, unsigned int blocks) {
@@ -16,7 +17,7 @@ __device__ inline bool is_last_block(unsigned int* arrivals, unsigned int blocks
   __syncthreads();
   if (threadIdx.x == 0) {
     unsigned int before;
-    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+    asm volatile("atom.acq_rel.gpu.inc.u32 %0, [%1], %2;"
                  : "=r"(before) : "l"(arrivals), "r"(blocks - 1) : "memory");
     is_last = before == blocks - 1;
   }

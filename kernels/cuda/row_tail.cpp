@@ -10,7 +10,8 @@ namespace giro::cuda {
 namespace {
 
 // The host reads `published` first, then the row, so every value must arrive before the count. The count's release
-// covers all that its thread has observed, also through the warp's barrier.
+// covers all that its thread has observed, also what other lanes stored before the warp's barrier. So only the thread
+// that stores the count needs it.
 constexpr const char* kTail = R"cuda(  if (!giro::is_last_block(arrivals, gridDim.x) || threadIdx.x >= 32) return;
   const int lane = threadIdx.x;
   const giro::i64 number = *row;
@@ -25,7 +26,7 @@ static_assert(ops::Publish::kMostColumns <= 32, "a lane of one warp each");
 constexpr const char* kEnd = R"cuda(  __syncwarp();
   if (lane == 0) {
     *row = number + 1;
-    asm volatile("st.release.sys.global.s64 [%0], %1;" :: "l"(published), "l"(number + 1) : "memory");
+    asm volatile("st.release.sys.s64 [%0], %1;" :: "l"(published), "l"(number + 1) : "memory");
   }
 )cuda";
 

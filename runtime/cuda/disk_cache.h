@@ -38,7 +38,7 @@ class DiskCache {
   std::shared_ptr<FileSystem> files_;
   std::string directory_;
   std::uint64_t most_bytes_;
-  mutable std::mutex mutex_;  // of trouble_
+  mutable std::mutex mutex_;  // of what is added, and of trouble_
   std::string trouble_;
 };
 

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,7 @@
 
 #include "kernels/cuda/convolution_plan.h"
 #include "tests/kernels/convolutions.h"
+#include "tests/temporary_directory.h"
 
 namespace giro::cuda {
 namespace {
@@ -77,7 +80,17 @@ std::string text_of(const test::Convolution& convolution, const Convolution& ask
                      to_string(asked.w), name_of(asked.dtype), asked.math == Math::tf32 ? " as tf32" : "");
 }
 
-class CudnnPlans : public ::testing::TestWithParam<Gpu> {};
+class CudnnPlans : public ::testing::TestWithParam<Gpu> {
+ protected:
+  DiskCache cache() { return DiskCache(posix_file_system(), directory_ / "cache", 1 << 20); }
+  std::vector<std::string> files() {
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_ / "cache")) found.push_back(entry.path());
+    return found;
+  }
+  test::TemporaryDirectory directory_;
+  DiskCache no_cache_{posix_file_system(), "", 0};
+};
 INSTANTIATE_TEST_SUITE_P(Gpus, CudnnPlans, ::testing::ValuesIn(kGpus),
                          [](const auto& info) { return std::string(info.param.name).substr(7, 4); });
 
@@ -85,40 +98,70 @@ TEST_P(CudnnPlans, ExistForEveryConvolution) {
   const std::string device = GetParam().description();
   int asked = 0;
   for (const test::Convolution& convolution : all_convolutions()) {
+    std::string with_bias;
     for (const Convolution& question : questions(convolution)) {
       ++asked;
-      const ConvolutionPlan plan = ConvolutionPlan::find(question, device);
-      EXPECT_TRUE(plan) << text_of(convolution, question) << ": " << plan.why_not();
+      const ConvolutionPlan plan = ConvolutionPlan::find(question, device, no_cache_);
+      ASSERT_TRUE(plan) << text_of(convolution, question) << ": " << plan.why_not();
+      // By the same engine, a relu changes no bits of what it keeps.
+      if (question.has_relu) EXPECT_EQ(plan.name(), with_bias) << text_of(convolution, question);
+      if (question.has_bias) with_bias = plan.name();
     }
   }
   fmt::print("{}: {} graphs asked for\n", GetParam().name, asked);
 }
 
-TEST_P(CudnnPlans, AreTheSameWhenTheyAreLoaded) {
+TEST_P(CudnnPlans, AreStoredForTheNextRun) {
   const std::string device = GetParam().description();
+  DiskCache kept = cache();
   for (const Convolution& question : questions(test::same("", {32, 14, 14, 32}, {64, 3, 3, 32}))) {
-    const ConvolutionPlan plan = ConvolutionPlan::find(question, device);
+    ConvolutionPlan plan = ConvolutionPlan::find(question, device, kept);
     ASSERT_TRUE(plan);
-    const std::string serialized = plan.serialized();
-    const auto loaded = ConvolutionPlan::load(serialized, device);
+    EXPECT_FALSE(plan.was_stored());
+    plan.store(kept);
+    const ConvolutionPlan loaded = ConvolutionPlan::find(question, device, cache());
     ASSERT_TRUE(loaded);
-    EXPECT_EQ(loaded->workspace_bytes(), plan.workspace_bytes());
-    for (const std::size_t length : {std::size_t{0}, serialized.size() / 2, serialized.size() - 1}) {
-      EXPECT_FALSE(ConvolutionPlan::load(serialized.substr(0, length), device)) << length << " bytes";
-    }
+    EXPECT_TRUE(loaded.was_stored());
+    EXPECT_EQ(loaded.workspace_bytes(), plan.workspace_bytes());
   }
-  EXPECT_FALSE(ConvolutionPlan::load("no plan", device));
+  Gpu other = GetParam();
+  other.multiprocessors -= 2;
+  const Convolution question = questions(test::same("", {32, 14, 14, 32}, {64, 3, 3, 32})).front();
+  EXPECT_FALSE(ConvolutionPlan::find(question, other.description(), cache()).was_stored());
+  for (const std::string& file : files()) {
+    std::string bytes = test::read_text(file);
+    bytes[bytes.size() / 2] ^= 1;
+    test::write_text(file, bytes);
+  }
+  const ConvolutionPlan anew = ConvolutionPlan::find(question, device, cache());
+  EXPECT_TRUE(anew);
+  EXPECT_FALSE(anew.was_stored());
+}
+
+TEST_P(CudnnPlans, GoOnToTheNextWhereTheyAreRefused) {
+  const std::string device = GetParam().description();
+  const Convolution question = questions(test::same("", {32, 14, 14, 32}, {64, 3, 3, 32})).front();
+  DiskCache kept = cache();
+  std::set<std::string> names;
+  ConvolutionPlan plan = ConvolutionPlan::find(question, device, kept);
+  plan.store(kept);
+  for (ConvolutionPlan next = ConvolutionPlan::find(question, device, kept); next; next.refuse()) {
+    if (!next.was_stored()) names.insert(next.name());
+  }
+  EXPECT_GT(names.size(), 2u);
+  EXPECT_TRUE(names.contains(plan.name())) << "after what was stored, all are tried";
 }
 
 // cuDNN adds a relu to nothing but a bias.
 TEST(CudnnPlansTest, SayWhyThereAreNone) {
+  const DiskCache no_cache(posix_file_system(), "", 0);
   const test::Convolution small = test::same("", {1, 8, 8, 8}, {8, 3, 3, 8});
   Convolution question{Convolution::Result::y, small.x, small.w, small.y(), small.options, DType::bf16, Math::f32};
   question.has_relu = true;
-  const ConvolutionPlan plan = ConvolutionPlan::find(question, kGpus[2].description());
+  const ConvolutionPlan plan = ConvolutionPlan::find(question, kGpus[2].description(), no_cache);
   EXPECT_FALSE(plan);
   EXPECT_NE(plan.why_not(), "");
-  EXPECT_THROW(ConvolutionPlan::find(question, "no device"), Error);
+  EXPECT_THROW(ConvolutionPlan::find(question, "no device", no_cache), Error);
 }
 
 }  // namespace

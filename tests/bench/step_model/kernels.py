@@ -14,8 +14,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.append(str(ROOT / "tests/cuda_on_cpu"))
 import generated_kernels as generated  # noqa: E402
 
-DEVICE_FENCE = re.compile(r"\b(?:membar\.gl|fence\.(?:sc|acq_rel)\.gpu)\b")
-SYSTEM_FENCE = re.compile(r"\b(?:membar\.sys|fence\.(?:sc|acq_rel)\.sys)\b")
+# Also what ptxas makes a MEMBAR of.
+DEVICE_FENCE = re.compile(r"\b(?:membar\.gl|(?:fence\.(?:sc|acq_rel)|atom\.acq_rel)\.gpu)\b")
+SYSTEM_FENCE = re.compile(r"\b(?:membar\.sys|(?:fence\.(?:sc|acq_rel)|st\.release)\.sys)\b")
 BARRIER = re.compile(r"\b(?:bar|barrier)\.(?:cta\.)?(?:sync|red)")
 LABEL, BRANCH = re.compile(r"^(\$\w+):", re.M), re.compile(r"\bbra(?:\.uni)?\s+(\$\w+);")
 INSTRUCTION = re.compile(r"^\s*(?:@!?%p\d+ )?[a-z][\w.]*\s[^\n]*;", re.M)

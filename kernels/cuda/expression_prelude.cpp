@@ -68,7 +68,8 @@ template <>
 __device__ inline float rounded<bf16>(float x) {
   bf16 result;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
-  return x == x ? value(result) : __uint_as_float((__float_as_uint(x) & 0xffff0000u) | 0x400000u);
+  if (x != x) result.bits = u16(__float_as_uint(x) >> 16 | 0x40u);
+  return value(result);
 }
 
 // Truncated toward 0 to an integer, != 0 to a bool.
@@ -126,7 +127,7 @@ __device__ inline void store(S* to, const Pack<S, N>& pack, Index count) {
   if (kWhole ? count > 0 : count >= N) {
 #pragma unroll
     for (int i = 0; i < int(sizeof pack.word / sizeof pack.word[0]); ++i)
-      reinterpret_cast<typename Pack<S, N>::W*>(to)[i] = pack.word[i];
+      __stwb(reinterpret_cast<typename Pack<S, N>::W*>(to) + i, pack.word[i]);  // NVRTC splits some plain ones
   } else if (!kWhole) {
 #pragma unroll
     for (int i = 0; i < N; ++i)

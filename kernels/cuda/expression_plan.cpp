@@ -50,12 +50,14 @@ bool is_constant_from(std::size_t begin, const ExpressionPlan::Array& array) {
 
 }  // namespace
 
-bool ExpressionPlan::Array::takes_packs_of(int count) const {
-  if (strides.empty() || strides.back() != 1) return false;
+bool ExpressionPlan::Array::takes_packs_of(int count, std::size_t axis) const {
+  if (axis >= strides.size() || strides[axis] != 1) return false;
   const auto bytes = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t alignment = std::min<std::int64_t>(16, count * bytes);
-  return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(alignment) == 0 &&
-         std::all_of(strides.begin(), strides.end() - 1, [&](std::int64_t s) { return s * bytes % alignment == 0; });
+  for (std::size_t other = 0; other < strides.size(); ++other) {
+    if (other != axis && strides[other] * bytes % alignment != 0) return false;
+  }
+  return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(alignment) == 0;
 }
 
 bool ExpressionPlan::Array::counts_packs_of(int count, std::int64_t first) const {
@@ -63,9 +65,9 @@ bool ExpressionPlan::Array::counts_packs_of(int count, std::int64_t first) const
          std::all_of(strides.begin(), strides.end() - 1, [&](std::int64_t s) { return s % count == 0; });
 }
 
-bool ExpressionPlan::Array::is_cut_between_packs_of(int count) const {
-  if (bounds.empty()) return true;
-  const auto [begin, end] = bounds.back();
+bool ExpressionPlan::Array::is_cut_between_packs_of(int count, std::size_t axis) const {
+  if (axis >= bounds.size()) return true;
+  const auto [begin, end] = bounds[axis];
   return begin % count == 0 && (end == Bounds().end || end % count == 0);
 }
 

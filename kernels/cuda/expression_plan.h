@@ -23,10 +23,10 @@ struct ExpressionPlan {
     std::vector<std::int64_t> strides;  // in elements
     std::vector<Bounds> bounds;         // Bounds() if no element is missing along the axis
     bool is_whole_along(std::size_t axis) const { return bounds[axis] == Bounds(); }
-    // Whether each pack of `count` elements along the last axis exists either whole or not at all.
-    bool is_cut_between_packs_of(int count) const;
-    // Whether each pack of `count` elements along the last axis is contiguous and aligned for one access.
-    bool takes_packs_of(int count) const;
+    // Whether each pack of `count` elements along the axis exists either whole or not at all.
+    bool is_cut_between_packs_of(int count, std::size_t axis) const;
+    // Whether each pack of `count` elements along the axis is contiguous and aligned for one access.
+    bool takes_packs_of(int count, std::size_t axis) const;
     // For a place with value `first` at the origin: whether it is a multiple of `count` at the start of each pack and
     // grows by 1 within it.
     bool counts_packs_of(int count, std::int64_t first) const;

@@ -34,7 +34,7 @@ __device__ inline bool value(boolean x) { return x.byte != 0; }
 template <class T>
 __device__ inline T value(T x) { return x; }
 
-// To the nearest, ties to even; a NaN stays one, with the bits that the host's conversion gives it.
+// What memory holds of a value of its type. Values of 16 bits are rounded already: a float holds them exactly.
 template <class S>
 struct Store {
   template <class T>
@@ -42,11 +42,7 @@ struct Store {
 };
 template <>
 struct Store<bf16> {
-  static __device__ inline bf16 of(float x) {
-    const u32 u = __float_as_uint(x);
-    if ((u & 0x7fffffffu) > 0x7f800000u) return {u16(u >> 16 | 0x40u)};
-    return {u16((u + 0x7fffu + (u >> 16 & 1u)) >> 16)};
-  }
+  static __device__ inline bf16 of(float x) { return {u16(__float_as_uint(x) >> 16)}; }
 };
 template <>
 struct Store<f16> {
@@ -65,8 +61,16 @@ struct Store<boolean> {
 // All NaNs are one: their signs and payloads differ with the code that has computed them.
 __device__ inline double as_double(double x) { return x == x ? x : __longlong_as_double(0x7ff8000000000000LL); }
 
+// To the nearest, ties to even; a NaN stays one, with the bits that the host's conversion gives it.
 template <class S>
 __device__ inline float rounded(float x) { return value(Store<S>::of(x)); }
+template <>
+__device__ inline float rounded<bf16>(float x) {
+  bf16 result;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
+  if (x != x) result.bits = u16(__float_as_uint(x) >> 16 | 0x40u);
+  return value(result);
+}
 
 // Truncated toward 0 to an integer, != 0 to a bool.
 template <class T>
@@ -123,7 +127,7 @@ __device__ inline void store(S* to, const Pack<S, N>& pack, Index count) {
   if (kWhole ? count > 0 : count >= N) {
 #pragma unroll
     for (int i = 0; i < int(sizeof pack.word / sizeof pack.word[0]); ++i)
-      reinterpret_cast<typename Pack<S, N>::W*>(to)[i] = pack.word[i];
+      __stwb(reinterpret_cast<typename Pack<S, N>::W*>(to) + i, pack.word[i]);  // NVRTC splits some plain ones
   } else if (!kWhole) {
 #pragma unroll
     for (int i = 0; i < N; ++i)

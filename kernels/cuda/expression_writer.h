@@ -12,7 +12,8 @@
 namespace giro::cuda {
 
 // Writes the source of an expression's kernels. In it, r<i> and w<i> are the arguments, x<i> and y<i> the same offset
-// to the row, b<i> the number that a place starts with, v<i> the values of instructions, c<axis> coordinates.
+// to the row, b<i> the number that a place starts with, v<i> the values of instructions, c<axis> coordinates. By
+// columns a thread has a pack of neighbouring rows, number e each, that a row's values are arrays of.
 class ExpressionWriter {
  public:
   ExpressionWriter(const pointwise::Expression& expression, const ops::Publish* tail);
@@ -25,7 +26,6 @@ class ExpressionWriter {
   struct Elements {
     int pack = 1;
     bool is_whole = false;       // a pack exists either whole or not at all
-    bool is_gathered = false;    // neighbours are not contiguous
     bool keeps = false;          // keeps their values in arrays for later passes
     std::vector<bool> run = {};  // instructions
     std::vector<std::size_t> reduced = {};
@@ -36,6 +36,9 @@ class ExpressionWriter {
   void write_elements(const Elements& elements, int indent);
   void write_coordinates(const std::string& index, int indent);
   void write_row_values(int level);
+  std::string row_of(const ExpressionPlan::Array& array) const;
+  void define_of_row(std::size_t instruction, const std::string& text);
+  void for_each_row(int indent, const std::string& statement);
   int pointwise_pack() const;
   bool is_per_element(int pack) const;
   bool is_cut_between_packs_of(int pack) const;
@@ -44,8 +47,13 @@ class ExpressionWriter {
     return writes_elements(write) && pass_of_write_[write] == pass;
   }
   int pass_of_write(std::size_t write) const;
+  // In code for element k. By columns a thread stops at the end of its row.
+  std::string exists(const Elements& elements) const {
+    return plan_.is_by_columns && elements.is_whole ? "true" : "k < count";
+  }
   DType inputs_dtype(const Instruction& apply) const;
   std::string offset(const ExpressionPlan::Array& array) const;
+  std::string offset_of(const ExpressionPlan::Array& array, const Elements& elements) const;
   std::string if_there(const ExpressionPlan::Array& array, const std::string& value, const std::string& other) const;
   std::string value(std::size_t instruction) const;
   std::string computed(std::size_t instruction) const;
@@ -58,13 +66,18 @@ class ExpressionWriter {
   struct Share {
     bool is_by_columns = false;  // neighbouring threads have neighbouring rows
     int lanes = 1;               // threads per row in a block
-    int rows = 1;                // per block
+    int rows = 1;                // per block, in packs
     std::int64_t units = 1;      // of a row that a block takes; a power of 2
     std::int64_t groups = 1;     // of `units` units in a row, one per block
     int threads() const { return lanes * rows; }
   };
   void write_reductions();
   Share share() const;
+  int row_pack() const;
+  std::int64_t row_stride_of(const ExpressionPlan::Array& array) const { return array.strides[plan_.row_axes - 1]; }
+  int rows_of(const ExpressionPlan::Array& read) const {  // those that differ, of a pack
+    return plan_.is_by_columns && row_stride_of(read) != 0 ? row_pack_ : 1;
+  }
   void write_passes(const Share& share);
   void write_row(const Share& share);
   void write_pass(const Share& share, int pass, bool keeps);
@@ -83,6 +96,7 @@ class ExpressionWriter {
   // grouped_writer.cpp: several blocks share a row; one kernel per step.
   static constexpr std::int64_t kSharedBytes = 20 << 10;  // per block: for its pass, and as much again for a join
   std::int64_t most_threads() const;
+  std::int64_t bytes_of_wholes() const;
   void write_groups(const Share& share);
   void write_finish(const Share& share, int pass);
   void write_known_values(int levels);
@@ -92,8 +106,9 @@ class ExpressionWriter {
 
   void begin_kernel(const std::string& suffix, int threads, std::int64_t blocks);
   void begin_kernel(const std::string& suffix, const Share& share) {
-    begin_kernel(suffix, share.threads(), (plan_.rows + share.rows - 1) / share.rows * share.groups);
+    begin_kernel(suffix, share.threads(), (packs_of_rows() + share.rows - 1) / share.rows * share.groups);
   }
+  std::int64_t packs_of_rows() const { return plan_.rows / row_pack_; }
   void end_kernel();
   void line(int indent, const std::string& text);
   std::string title() const;
@@ -105,6 +120,7 @@ class ExpressionWriter {
   ExpressionPlan plan_;
   ExpressionSource source_;
   std::string body_;
+  int row_pack_ = 1;                                // neighbouring rows of a thread, by columns
   std::vector<bool> is_kept_;                       // in an array, by an earlier pass of the kernel
   std::vector<bool> is_needed_;                     // by an output
   std::vector<int> pass_of_write_;                  // in which elements are written

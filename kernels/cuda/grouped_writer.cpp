@@ -25,16 +25,21 @@ std::int64_t bytes_of(const pointwise::Instruction& reduction, DType taken) {
 
 }  // namespace
 
-// How many threads fit in shared memory, with one Whole per thread and reduction.
-std::int64_t ExpressionWriter::most_threads() const {
+// The Wholes of a row, of the pass with all of them.
+std::int64_t ExpressionWriter::bytes_of_wholes() const {
   std::int64_t bytes = 0;
   for (int pass = 0; pass < plan_.levels; ++pass) {
     for (const std::size_t r : reduced_in(pass)) {
       bytes += bytes_of(expression_.code[r], expression_.code[expression_.code[r].operands[0]].dtype);
     }
   }
-  return static_cast<std::int64_t>(
-      std::bit_floor(static_cast<std::uint64_t>(kSharedBytes / std::max<std::int64_t>(bytes, 1))));
+  return bytes;
+}
+
+// How many threads fit in shared memory, with one Whole per row and reduction.
+std::int64_t ExpressionWriter::most_threads() const {
+  const std::int64_t bytes = std::max<std::int64_t>(row_pack_ * bytes_of_wholes(), 1);
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(kSharedBytes / bytes)));
 }
 
 void ExpressionWriter::write_groups(const Share& share) {
@@ -47,8 +52,8 @@ void ExpressionWriter::write_groups(const Share& share) {
     line(1, "{");
     write_pass(share, pass, false);
     for (const std::size_t r : reduced_in(pass)) {
-      line(1, fmt::format("if (live && lane == 0) {}[giro::i64(blockIdx.x % {}) * n + row] = j{};", parts(r),
-                          share.groups, r));
+      line(1, fmt::format("if (live && lane == 0) {}[(giro::i64(blockIdx.x % {}) * n + row) / {}] = j{};", parts(r),
+                          share.groups, row_pack_, r));
     }
     line(1, "}");
     line(1, fmt::format("if (!giro::is_last_block(arrivals + blockIdx.x / {0}, {0})) return;", share.groups));
@@ -67,7 +72,7 @@ void ExpressionWriter::write_groups(const Share& share) {
       })) {
     return;
   }
-  const Share one_each{.rows = 128};
+  const Share one_each{.is_by_columns = plan_.is_by_columns, .rows = 128};
   begin_kernel("_rows", one_each);
   write_row(one_each);
   write_known_values(plan_.levels);
@@ -89,12 +94,15 @@ void ExpressionWriter::write_finish(const Share& share, int pass) {
                         std::bit_width(static_cast<std::uint64_t>(each)) - 1));
     line(1, fmt::format("int u{} = 0;", r));
     line(1, fmt::format("for (; live && u{0} < {1} && lane * {1} + u{0} < {2}; ++u{0})", r, each, share.groups));
-    line(2, fmt::format("t{0}.push(u{0}, {1}[giro::i64(lane * {2} + u{0}) * n + row]);", r, parts(r), each));
+    line(2, fmt::format("t{0}.push(u{0}, {1}[(giro::i64(lane * {2} + u{0}) * n + row) / {3}]);", r, parts(r), each,
+                        row_pack_));
     // Counts as 128 units, enough to join Wholes only.
-    line(1, fmt::format("const auto j{0} = giro::over_columns<Op{0}, {1}, {2}, 128>(t{0}.joined(u{0}), {3});", r,
-                        finish.rows, finish.lanes, finish.lanes > 1 ? fmt::format("shared{}", r) : "nullptr"));
+    line(1, fmt::format("const auto j{0} = giro::over_columns<Op{0}, {1}, {2}, 128>(t{0}.joined(u{0}), {3}){4};", r,
+                        finish.rows, finish.lanes, finish.lanes > 1 ? fmt::format("shared{}", r) : "nullptr",
+                        plan_.is_by_columns ? "" : "[0]"));
     write_result(r);
-    line(1, fmt::format("if (live && lane == 0) {}[row] = v{};", result(r), r));
+    for_each_row(1, fmt::format("if (live && lane == 0) {}[row{}] = {};", result(r), plan_.is_by_columns ? " + e" : "",
+                                value(r)));
   }
   write_row_values(pass + 1);
 }
@@ -104,8 +112,8 @@ void ExpressionWriter::write_known_values(int levels) {
   write_row_values(0);
   for (int level = 1; level <= levels; ++level) {
     for (const std::size_t r : reduced_in(level - 1)) {
-      const std::string_view type = value_type(expression_.code[r].dtype);
-      line(1, fmt::format("const {0} v{1} = live ? {2}[row] : {0}(0);", type, r, result(r)));
+      define_of_row(r, fmt::format("live ? {}[row{}] : {}(0)", result(r), plan_.is_by_columns ? " + e" : "",
+                                   value_type(expression_.code[r].dtype)));
     }
     write_row_values(level);
   }

@@ -100,6 +100,38 @@ __device__ inline R result_of(Best<T> x) { return x.place < 0 ? R(0) : R(x.place
 template <class To, class From> struct Widen { static __device__ inline To of(From x) { return To(x); } };
 template <class T> struct Widen<T, T> { static __device__ inline T of(T x) { return x; } };
 
+// What a thread has of kCount neighbouring rows.
+template <class T, int kCount>
+struct Rows {
+  T of[kCount];
+  Rows() = default;
+  template <class From>
+  __device__ inline explicit Rows(const Rows<From, kCount>& x) {
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) of[e] = Widen<T, From>::of(x[e]);
+  }
+  __device__ inline T& operator[](int e) { return of[e]; }
+  __device__ inline const T& operator[](int e) const { return of[e]; }
+};
+template <class Op, int kCount>
+struct OfRows : Op {
+  enum { kRows = kCount };
+  typedef Rows<typename Op::Part, kCount> Part;
+  typedef Rows<typename Op::Whole, kCount> Whole;
+  static __device__ inline Part none() {
+    Part p;
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) p[e] = Op::none();
+    return p;
+  }
+  template <class P> static __device__ inline P join(const P& a, const P& b) {
+    P p;
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) p[e] = Op::join(a[e], b[e]);
+    return p;
+  }
+};
+
 template <class T>
 __device__ inline T shuffled(T x, int step) {
   union { T whole; u32 word[sizeof(T) / 4]; } from, to;
@@ -137,27 +169,38 @@ __device__ inline typename Op::Whole over_lanes(typename Op::Part p, typename Op
   return whole;
 }
 
-// The same for columns of threads, kColumns beside each other, each thread with what kUnits units come to; called by the
-// whole block, of which further threads have nothing. `shared` has room for a Whole of each that has, and serves this one
-// call.
+// The same for columns of threads, kColumns beside each other, each thread with what kUnits units of its rows come to;
+// called by the whole block, of which further threads have nothing. `shared` has room for a Whole of each that has, and
+// serves this one call.
 template <class Op, int kColumns, int kHeight, int kUnits, class P>
-__device__ inline typename Op::Whole over_columns(P own, typename Op::Whole* shared) {
+__device__ inline typename Op::Whole over_columns(const P& own, typename Op::Whole* shared) {
   typedef typename Op::Part Part;
   typedef typename Op::Whole Whole;
   if constexpr (kHeight == 1) return Widen<Whole, P>::of(own);
+  auto* const slots = shared->of;  // those of a row number together: threads meet different banks
+  const auto put = [slots](const Whole& x) {
+#pragma unroll
+    for (int e = 0; e < Op::kRows; ++e) slots[e * (kColumns * kHeight) + threadIdx.x] = x[e];
+  };
+  const auto get = [slots](int thread) {
+    Whole x;
+#pragma unroll
+    for (int e = 0; e < Op::kRows; ++e) x[e] = slots[e * (kColumns * kHeight) + thread];
+    return x;
+  };
   const bool takes_part = threadIdx.x < kColumns * kHeight;
-  if (takes_part) shared[threadIdx.x] = Widen<Whole, P>::of(own);
+  if (takes_part) put(Widen<Whole, P>::of(own));
 #pragma unroll
   for (int step = 1; step < kHeight; step *= 2) {
     __syncthreads();
     if (!takes_part || threadIdx.x / kColumns % (2 * step) != 0) continue;
-    const Whole a = shared[threadIdx.x], b = shared[threadIdx.x + step * kColumns];
-    shared[threadIdx.x] = 2 * step * kUnits <= 128 ? Widen<Whole, Part>::of(Op::join(Widen<Part, Whole>::of(a),
-                                                                                     Widen<Part, Whole>::of(b)))
-                                                   : Op::join(a, b);
+    const Whole a = get(threadIdx.x), b = get(threadIdx.x + step * kColumns);
+    put(2 * step * kUnits <= 128
+            ? Widen<Whole, Part>::of(Op::join(Widen<Part, Whole>::of(a), Widen<Part, Whole>::of(b)))
+            : Op::join(a, b));
   }
   __syncthreads();
-  return shared[threadIdx.x % kColumns];
+  return get(threadIdx.x % kColumns);
 }
 
 // Joins what comes one after the other, up to 2 to the power of kLevels, in a binary tree.

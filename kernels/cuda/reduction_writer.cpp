@@ -20,6 +20,8 @@ constexpr int kMostLanes = 1024;                            // per row, one unit
 constexpr int kFewestThreads = 128;                         // per block
 constexpr int kColumns = 32;                                // per block, so that a warp reads neighbours
 constexpr std::int64_t kColumnThreads = 512;                // per such block
+constexpr std::int64_t kMostLoaded = 128;                   // bytes of a thread's elements, by columns
+constexpr std::int64_t kMostWholes = 64;                    // bytes of what its rows come to
 constexpr std::int64_t kPart = 128;                         // units that are joined as Parts (reduction_prelude)
 constexpr std::int64_t kFewBlocks = 128;                    // do not fill a GPU: long rows are then split over blocks
 constexpr std::int64_t kLongRow = 4096, kLongColumn = 512;  // units
@@ -35,6 +37,7 @@ int levels_of(std::int64_t count) { return static_cast<int>(std::bit_width(stati
 }  // namespace
 
 void ExpressionWriter::write_reductions() {
+  row_pack_ = row_pack();
   const Share all = share();
   if (all.groups > 1) {
     write_groups(all);
@@ -43,21 +46,44 @@ void ExpressionWriter::write_reductions() {
   }
 }
 
+// As many as 16 bytes hold of the widest elements, if registers hold what a thread loads for them.
+int ExpressionWriter::row_pack() const {
+  if (!plan_.is_by_columns) return 1;
+  const std::size_t axis = plan_.row_axes - 1;
+  const auto fits = [&](int pack) {
+    std::int64_t bytes = 0;
+    bool takes = plan_.sizes[axis] % pack == 0 && pack * bytes_of_wholes() <= kMostWholes;
+    for (const ExpressionPlan::Array& read : plan_.reads) {
+      takes = takes && read.is_cut_between_packs_of(pack, axis);
+      if (read.strides[axis] == 0) continue;
+      const std::int64_t each = pack * static_cast<std::int64_t>(size_of(read.dtype));
+      takes = takes && each <= 16 && read.takes_packs_of(pack, axis);
+      bytes += kUnit * each;
+    }
+    for (const ExpressionPlan::Array& write : plan_.writes) takes = takes && write.takes_packs_of(pack, axis);
+    return takes && bytes <= kMostLoaded;
+  };
+  int pack = kUnit;
+  while (pack > 1 && !fits(pack)) pack /= 2;
+  return pack;
+}
+
 ExpressionWriter::Share ExpressionWriter::share() const {
   Share share;
   const std::int64_t units = units_of(plan_.length);
   share.units = power_of_2(units);
   share.is_by_columns = plan_.is_by_columns;
   if (share.is_by_columns) {
-    share.rows = static_cast<int>(std::min<std::int64_t>(power_of_2(plan_.rows), kColumns));
-    const std::int64_t blocks = (plan_.rows + share.rows - 1) / share.rows;
+    const std::int64_t packs = packs_of_rows();
+    share.rows = static_cast<int>(std::min<std::int64_t>(power_of_2(packs), kColumns / row_pack_));
+    const std::int64_t blocks = (packs + share.rows - 1) / share.rows;
     if (blocks < kFewBlocks && units >= kLongColumn) {
       share.units = std::max(kPart, power_of_2(units / (2 * kFewBlocks / blocks) + 1));
     }
     const std::int64_t threads = std::min(kColumnThreads, most_threads());
     share.lanes =
         static_cast<int>(std::min<std::int64_t>(share.units, std::max<std::int64_t>(threads / share.rows, 1)));
-    const std::int64_t rows = std::min<std::int64_t>(power_of_2(plan_.rows), kFewestThreads / share.lanes);
+    const std::int64_t rows = std::min<std::int64_t>(power_of_2(packs), kFewestThreads / share.lanes);
     share.rows = std::max(share.rows, static_cast<int>(rows));
   } else {
     share.lanes = static_cast<int>(std::min<std::int64_t>(share.units, kMostLanes));
@@ -104,8 +130,9 @@ void ExpressionWriter::write_row(const Share& share) {
   line(1, share.lanes == 1 ? "const int lane = 0;"
                            : fmt::format("const int lane = threadIdx.x {} {};", order,
                                          share.is_by_columns ? share.rows : share.lanes));
-  line(1, fmt::format("const {0} row = {0}(blockIdx.x / {1}) * {2} + threadIdx.x {3} {4};", count_type(), share.groups,
-                      share.rows, share.is_by_columns ? "%" : "/", share.is_by_columns ? share.rows : share.lanes));
+  line(1, fmt::format("const {0} row = ({0}(blockIdx.x / {1}) * {2} + threadIdx.x {3} {4}) * {5};", count_type(),
+                      share.groups, share.rows, share.is_by_columns ? "%" : "/",
+                      share.is_by_columns ? share.rows : share.lanes, row_pack_));
   line(1, "const bool live = row < n;");
   line(1,
        fmt::format("const {0} first = {0}(blockIdx.x % {1}) * {2};", index_type(), share.groups, share.units * kUnit));
@@ -143,9 +170,9 @@ void ExpressionWriter::write_row(const Share& share) {
 
 // A pass over the block's elements. Afterwards all threads of a row have the Whole j<i> of each reduction.
 void ExpressionWriter::write_pass(const Share& share, int pass, bool keeps) {
-  const Elements elements{.pack = kUnit,
-                          .is_whole = plan_.length % kUnit == 0,
-                          .is_gathered = share.is_by_columns,
+  const int pack = plan_.is_by_columns && plan_.length < kUnit ? std::max(1, static_cast<int>(plan_.length)) : kUnit;
+  const Elements elements{.pack = pack,
+                          .is_whole = plan_.length % pack == 0,
                           .keeps = keeps,
                           .run = run_in(pass),
                           .reduced = reduced_in(pass),
@@ -163,7 +190,9 @@ void ExpressionWriter::write_pass(const Share& share, int pass, bool keeps) {
 // step's Part is read before the step after next overwrites it.
 void ExpressionWriter::write_operations(const Share& share, const std::vector<std::size_t>& reduced) {
   for (const std::size_t r : reduced) {
-    line(1, fmt::format("typedef {} Op{};", operation(r), r));
+    const std::string type = operation(r);
+    line(1, fmt::format("typedef {} Op{};",
+                        share.is_by_columns ? fmt::format("giro::OfRows<{}, {}>", type, row_pack_) : type, r));
     if (share.is_by_columns && share.lanes > 1) {
       line(1, fmt::format("__shared__ typename Op{0}::Whole shared{0}[{1}];", r, share.threads()));
     } else if (!share.is_by_columns && share.lanes > 32) {
@@ -245,15 +274,24 @@ void ExpressionWriter::write_steps_along_columns(const Share& share, const Eleme
 
 void ExpressionWriter::write_result(std::size_t r) {
   const DType dtype = expression_.code[r].dtype;
-  line(1, fmt::format("const {0} v{1} = {2};", value_type(dtype), r,
-                      rounded(dtype, fmt::format("giro::result_of<{}>(j{})", value_type(dtype), r))));
+  define_of_row(r, rounded(dtype, fmt::format("giro::result_of<{}>(j{}{})", value_type(dtype), r,
+                                              plan_.is_by_columns ? "[e]" : "")));
 }
 
 void ExpressionWriter::write_outputs_of_row(const std::string& condition) {
   for (std::size_t w = 0; w < plan_.writes.size(); ++w) {
     if (writes_elements(w)) continue;
-    line(1, fmt::format("if ({}) *y{} = giro::Store<{}>::of({});", condition, w, storage_type(plan_.writes[w].dtype),
-                        value(expression_.writes[w].value)));
+    const std::string_view type = storage_type(plan_.writes[w].dtype);
+    const std::string stored = fmt::format("giro::Store<{}>::of({})", type, value(expression_.writes[w].value));
+    if (plan_.is_by_columns) {
+      line(1, fmt::format("if ({}) {{", condition));
+      line(2, fmt::format("giro::Pack<{}, {}> s{};", type, row_pack_, w));
+      for_each_row(2, fmt::format("s{}.element[e] = {};", w, stored));
+      line(2, fmt::format("giro::store<{0}, true>(y{1}, s{1}, 1);", row_pack_, w));
+      line(1, "}");
+    } else {
+      line(1, fmt::format("if ({}) *y{} = {};", condition, w, stored));
+    }
   }
 }
 

@@ -288,6 +288,11 @@ inline f32 float_of_half(u16 bits) { return static_cast<f32>(std::bit_cast<_Floa
 inline u16 half_of_float(f32 x) {
   return __builtin_isnan(x) ? u16{0x7fff} : std::bit_cast<u16>(static_cast<_Float16>(x));
 }
+// To the nearest, ties to even. As cvt has it in the PTX ISA, a NaN becomes 0x7fff.
+inline u16 bfloat16_of_float(f32 x) {
+  const u32 bits = std::bit_cast<u32>(x);
+  return __builtin_isnan(x) ? u16{0x7fff} : static_cast<u16>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
 
 // The approximate functions. Here they are exact except for the last rounding.
 inline f32 exp2_approx(f32 x) { return static_cast<f32>(__builtin_exp2(f64{x})); }

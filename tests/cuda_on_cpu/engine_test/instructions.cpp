@@ -64,6 +64,18 @@ TEST(Instructions, halves) {
             (std::vector<float>{1, -2, 0x1.998p-4f, 1, 1 + 0x1p-9f, 65504, kInfinity, 0, 0x1p-23f, -0.0f, kInfinity}));
 }
 
+TEST(Instructions, bfloat16s) {
+  using Limits = std::numeric_limits<float>;
+  const std::vector<float> x{
+      1,         -2,        0.1f,  1 + 0x1p-8f,          1 + 0x3p-8f,        Limits::max(),
+      0x1p-134f, 0x3p-134f, -0.0f, Limits::denorm_min(), Limits::infinity(), -Limits::quiet_NaN()};
+  DeviceArray<std::uint32_t> bits(x.size());
+  DeviceArray<float> from(x);
+  expect_sound("bfloat16_instructions", 1, bits.data(), from.data(), static_cast<int>(x.size()));
+  EXPECT_EQ(bits.values(), (std::vector<std::uint32_t>{0x3f80, 0xc000, 0x3dcd, 0x3f80, 0x3f82, 0x7f80, 0, 0x0002,
+                                                       0x8000, 0, 0x7f80, 0x7fff}));
+}
+
 TEST(Instructions, sines_of_large_numbers) {
   const std::vector<double> x{1, 1e5, 1e22, 0x1.fffffffffffffp1023};
   DeviceArray<double> y(4), from(x);

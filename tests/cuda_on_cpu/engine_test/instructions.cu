@@ -77,6 +77,14 @@ __global__ void half_instructions(unsigned int* bits, float* y, const float* x, 
   }
 }
 
+__global__ void bfloat16_instructions(unsigned int* bits, const float* x, int n) {
+  for (int i = 0; i < n; ++i) {
+    unsigned short upper = 0;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(upper) : "f"(x[i]));
+    bits[i] = upper;
+  }
+}
+
 // sin reduces large arguments in a function with a local array.
 __global__ void sines(double* y, const double* x) {
   for (int i = 0; i < 4; ++i) y[i] = sin(x[i]);

@@ -444,6 +444,11 @@ def cvt(c):
             c.modifiers.clear()
             return c.put("u16", f"half_of_float({c.value(1, 'f32')})")
         raise Untranslated()
+    if c.flag("bf16"):  # the upper half of a float, which registers hold as 16 bits
+        if c.modifiers == ["rn", "f32"]:
+            c.modifiers.clear()
+            return c.put("u16", f"bfloat16_of_float({c.value(1, 'f32')})")
+        raise Untranslated()
     source, target = c.type(), c.type()
     value = c.value(1, source)
     to_integer_by, flushes, saturates = c.choice(*ROUNDINGS), c.flag("ftz"), c.flag("sat")

@@ -43,6 +43,29 @@ ExpressionCase statistics(DType dtype, std::int64_t rows, std::int64_t length, b
   return c;
 }
 
+// Sums over columns that lie `stride` elements apart from number `offset` on, and what depends on them of each element.
+ExpressionCase column_sums(DType dtype, std::int64_t rows, std::int64_t length, std::int64_t stride,
+                           std::int64_t offset) {
+  Random source;
+  ExpressionCase c(
+      fmt::format("sums of {} columns of {} {}, {} apart from {}", rows, length, name_of(dtype), stride, offset),
+      {rows, length}, 1);
+  const Value x = c.read(random(source, {offset + stride * length}, dtype), strided({1, stride}, offset));
+  const Layout to = strided({1, rows});
+  if (dtype == DType::boolean) {
+    const Value any = c.reduce(Combiner::any, x);
+    c.write_row(any);
+    c.write(c.apply(kLess, x, any), to, rows * length);
+    return c;
+  }
+  const Value weighted = c.apply(kMultiply, x, c.read(random(source, {length}, dtype), strided({0, 1})));
+  const Value row = c.read(random(source, {rows}, dtype), strided({1, 0}));
+  const Value sum = c.apply(kAdd, c.reduce(Combiner::sum, weighted), row);
+  c.write_row(sum);
+  c.write(c.apply(kSubtract, weighted, sum), to, rows * length);
+  return c;
+}
+
 }  // namespace
 
 std::vector<ExpressionCase> pointwise_cases() {
@@ -211,7 +234,18 @@ std::vector<ExpressionCase> column_cases() {
   for (const DType dtype : {DType::bf16, DType::f64, DType::i32, DType::u8}) {
     cases.push_back(statistics(dtype, 40, 100, true));
   }
+  for (const DType dtype : kAllDTypes) cases.push_back(column_sums(dtype, 48, 12, 48, 0));
+  for (const std::int64_t length : {1, 3, 4, 8, 200}) cases.push_back(column_sums(DType::bf16, 24, length, 24, 0));
+  for (const std::int64_t rows : {20, 21, 22}) cases.push_back(column_sums(DType::bf16, rows, 12, rows, 0));
+  for (const std::int64_t offset : {1, 4}) cases.push_back(column_sums(DType::f16, 24, 12, 32, offset));
+  for (const std::int64_t stride : {28, 29}) cases.push_back(column_sums(DType::f32, 24, 12, stride, 0));
   cases.push_back(softmax(DType::f32, {33, 60}, 1, strided({1, 33})));
+  for (const std::int64_t before : {8, 3}) {
+    ExpressionCase c(fmt::format("columns padded by {}", before), {40, 12}, 1);
+    const Value x = c.read(random(source, {12, 24}, DType::bf16), bounded(strided({1, 24}), 0, before, before + 24));
+    c.write_row(c.reduce(Combiner::sum, c.apply(kAdd, x, c.cast(DType::bf16, c.place(strided({2, 5}))))));
+    cases.push_back(std::move(c));
+  }
   {
     ExpressionCase c("padded columns", {40, 30}, 1);
     const Value x =
@@ -237,6 +271,7 @@ std::vector<ExpressionCase> long_cases() {
   cases.push_back(statistics(DType::bf16, 3, 33'001, false));
   cases.push_back(statistics(DType::f32, 3, 5'000, true));
   cases.push_back(statistics(DType::f64, 40, 4'100, true));
+  cases.push_back(column_sums(DType::bf16, 48, 4'100, 48, 0));
   cases.push_back(softmax(DType::f32, {2, 33'000}, 1, row_major({2, 33'000})));
   cases.push_back(softmax(DType::f32, {5, 6'000}, 1, strided({1, 5})));
   {

@@ -55,7 +55,7 @@ TEST_F(GeneratedSourceTest, MovesPacks) {
   if (nvrtc_ == nullptr) return;
   const auto packs = [&](const ExpressionCase& c, std::uintptr_t address = 4096) {
     const std::string ptx = nvrtc_->ptx(source_of(c, address).text, 80);
-    const std::string packs = "\\.global(\\.nc)?\\.(v4\\..32|v2\\..64)";
+    const std::string packs = "\\.global(\\.nc|\\.wb)?\\.(v4\\..32|v2\\..64)";
     return std::pair(count_of(ptx, "ld" + packs), count_of(ptx, "st" + packs));
   };
   const auto add = [](DType dtype, const Shape& space) {
@@ -80,6 +80,12 @@ TEST_F(GeneratedSourceTest, MovesPacks) {
     norm.write(norm.apply(test::kSubtract, x, norm.reduce(test::Combiner::sum, x)));
     EXPECT_EQ(packs(norm), Packs(each, each)) << name_of(dtype) << ": it is read once, and kept in registers";
   }
+
+  ExpressionCase window("sums over neighbours' windows", {64, 4}, 1);
+  window.write_row(
+      window.reduce(test::Combiner::sum, window.read(test::Array{DType::bf16, {4, 64}, {}}, test::strided({1, 64}))));
+  EXPECT_EQ(packs(window), Packs(4, 1));
+  EXPECT_EQ(packs(window, 4098), Packs(0, 0));
 }
 
 // One source serves all addresses. If memory is laid out row by row, it also serves all batch sizes.

@@ -104,7 +104,9 @@ TEST_P(CudnnPlans, ExistForEveryConvolution) {
       const ConvolutionPlan plan = ConvolutionPlan::find(question, device, no_cache_);
       ASSERT_TRUE(plan) << text_of(convolution, question) << ": " << plan.why_not();
       // By the same engine, a relu changes no bits of what it keeps.
-      if (question.has_relu) EXPECT_EQ(plan.name(), with_bias) << text_of(convolution, question);
+      if (question.has_relu) {
+        EXPECT_EQ(plan.name(), with_bias) << text_of(convolution, question);
+      }
       if (question.has_bias) with_bias = plan.name();
     }
   }

@@ -354,6 +354,52 @@ TEST_P(RewriteTest, IntegersAreScaledToSixteenBitsAtOnce) {
   EXPECT_EQ(scaled(true), Names{"scale+cast+scale+sum"});
 }
 
+// On a GPU, layers of 2 to 16 outputs and at least 128 inputs, whose weights take at most 64 KiB.
+TEST_P(RewriteTest, NarrowLayersComeWithTheRelusAroundThem) {
+  struct Layer {
+    std::int64_t inputs, outputs;
+    bool is_narrow;
+  };
+  for (const auto& [inputs, outputs, is_narrow] :
+       {Layer{128, 2, true}, Layer{128, 1, false}, Layer{127, 2, false}, Layer{130, 16, true}, Layer{130, 17, false},
+        Layer{1'025, 16, false}}) {
+    const std::int64_t rows = 3;
+    const auto filled = [&](const Shape& shape) {
+      kept_.push_back(Buffer::allocate(device(), static_cast<std::size_t>(shape.count()) * 4));
+      const Tensor tensor(kept_.back().data(), DType::f32, shape, device());
+      std::vector<float> values(static_cast<std::size_t>(shape.count()));
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>((i * 7919) % 13) / 8 - 0.75f;
+      stream().copy(tensor.raw(), values.data(), tensor.bytes());
+      return tensor;
+    };
+    const Tensor z = filled({rows, inputs}), w = filled({inputs, outputs}), b = filled({outputs});
+    const Tensor dy = filled({rows, outputs}), y = filled({rows, outputs}), dz = filled({rows, inputs});
+    const auto step = [&] {
+      const Buffer memory = stream().allocate(z.bytes()), gradients = stream().allocate(z.bytes());
+      const Tensor x(memory.data(), DType::f32, z.shape(), device());
+      const Tensor dx(gradients.data(), DType::f32, z.shape(), device());
+      test::relu(x, z, stream());
+      dense(y, x, w, b, stream());
+      dense_backward(dx, {}, {}, dy, {}, w, stream());
+      test::relu_backward(dz, dx, x, stream());
+    };
+    const std::size_t joined = device().is_cuda() && is_narrow ? 2 : 4;
+    EXPECT_EQ(ops_of(step).size(), joined) << inputs << " to " << outputs;
+    std::vector<std::vector<float>> results;
+    for (const char* setting : {"0", "1"}) {
+      const test::RewriteSetting rewriting(setting);
+      rules::record(stream(), step).replay(stream());
+      for (const Tensor& result : {y, dz}) {
+        results.emplace_back(static_cast<std::size_t>(result.count()));
+        stream().copy(results.back().data(), result.raw(), result.bytes());
+      }
+      stream().synchronize();
+    }
+    EXPECT_EQ(results[0], results[2]) << inputs << " to " << outputs;
+    EXPECT_EQ(results[1], results[3]) << inputs << " to " << outputs;
+  }
+}
+
 // On a GPU, and in 16 bits, where cuDNN's relu keeps infinities.
 TEST_P(RewriteTest, AConvolutionComesWithTheReluAfterIt) {
   const Shape image{1, 3, 4, 2}, filter{3, 1, 1, 2}, result{1, 3, 4, 3};

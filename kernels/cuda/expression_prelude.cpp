@@ -127,12 +127,19 @@ __device__ inline void store(S* to, const Pack<S, N>& pack, Index count) {
   if (kWhole ? count > 0 : count >= N) {
 #pragma unroll
     for (int i = 0; i < int(sizeof pack.word / sizeof pack.word[0]); ++i)
-      __stwb(reinterpret_cast<typename Pack<S, N>::W*>(to) + i, pack.word[i]);  // NVRTC splits some plain ones
+      reinterpret_cast<typename Pack<S, N>::W*>(to)[i] = pack.word[i];
   } else if (!kWhole) {
 #pragma unroll
     for (int i = 0; i < N; ++i)
       if (i < count) to[i] = pack.element[i];
   }
+}
+// Of the rows that an element has. NVRTC splits some plain stores of such packs.
+template <int N, class S>
+__device__ inline void store_rows(S* to, const Pack<S, N>& pack, bool exists) {
+#pragma unroll
+  for (int i = 0; i < int(sizeof pack.word / sizeof pack.word[0]); ++i)
+    if (exists) __stwb(reinterpret_cast<typename Pack<S, N>::W*>(to) + i, pack.word[i]);
 }
 template <int N, class S, class Stride, class Index>
 __device__ inline void scatter(S* to, Stride stride, const Pack<S, N>& pack, Index count) {

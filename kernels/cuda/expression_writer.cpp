@@ -400,8 +400,8 @@ void ExpressionWriter::write_elements(const Elements& elements, int indent) {
   if (is_single) {
     line(outer, "}");
     for_each_write([&](std::size_t w, const ExpressionPlan::Array& array) {
-      line(outer, fmt::format("giro::store<{}, true>(y{} + ({}), s{}, {});", row_pack_, w, offset_of(array, elements),
-                              w, exists(elements)));
+      line(outer,
+           fmt::format("giro::store_rows(y{} + ({}), s{}, {});", w, offset_of(array, elements), w, exists(elements)));
     });
   }
   line(outer - 1, "}");

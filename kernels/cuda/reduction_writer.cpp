@@ -287,7 +287,7 @@ void ExpressionWriter::write_outputs_of_row(const std::string& condition) {
       line(1, fmt::format("if ({}) {{", condition));
       line(2, fmt::format("giro::Pack<{}, {}> s{};", type, row_pack_, w));
       for_each_row(2, fmt::format("s{}.element[e] = {};", w, stored));
-      line(2, fmt::format("giro::store<{0}, true>(y{1}, s{1}, 1);", row_pack_, w));
+      line(2, fmt::format("giro::store_rows(y{0}, s{0}, true);", w));
       line(1, "}");
     } else {
       line(1, fmt::format("if ({}) *y{} = {};", condition, w, stored));

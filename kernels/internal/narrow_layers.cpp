@@ -10,7 +10,8 @@ using pointwise::Layout;
 using pointwise::Term;
 
 bool is_narrow(const Tensor& w) {
-  constexpr std::int64_t kLeastOutputs = 2, kMostOutputs = 16, kLeastInputs = 128;
+  // With more, nothing else could join: an expression reads only so many arrays (kernels/pointwise/fusion.cpp).
+  constexpr std::int64_t kLeastOutputs = 2, kMostOutputs = 10, kLeastInputs = 128;
   constexpr std::size_t kMostBytes = 64 << 10;
   return w && w.shape()[1] >= kLeastOutputs && w.shape()[1] <= kMostOutputs && w.shape()[0] >= kLeastInputs &&
          w.bytes() <= kMostBytes;

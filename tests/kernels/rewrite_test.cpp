@@ -354,15 +354,15 @@ TEST_P(RewriteTest, IntegersAreScaledToSixteenBitsAtOnce) {
   EXPECT_EQ(scaled(true), Names{"scale+cast+scale+sum"});
 }
 
-// On a GPU, layers of 2 to 16 outputs and at least 128 inputs, whose weights take at most 64 KiB.
+// On a GPU, layers of 2 to 10 outputs and at least 128 inputs, whose weights take at most 64 KiB.
 TEST_P(RewriteTest, NarrowLayersComeWithTheRelusAroundThem) {
   struct Layer {
     std::int64_t inputs, outputs;
     bool is_narrow;
   };
   for (const auto& [inputs, outputs, is_narrow] :
-       {Layer{128, 2, true}, Layer{128, 1, false}, Layer{127, 2, false}, Layer{130, 16, true}, Layer{130, 17, false},
-        Layer{1'025, 16, false}}) {
+       {Layer{128, 2, true}, Layer{128, 1, false}, Layer{127, 2, false}, Layer{130, 10, true}, Layer{130, 11, false},
+        Layer{1'639, 10, false}}) {
     const std::int64_t rows = 3;
     const auto filled = [&](const Shape& shape) {
       kept_.push_back(Buffer::allocate(device(), static_cast<std::size_t>(shape.count()) * 4));
@@ -380,11 +380,15 @@ TEST_P(RewriteTest, NarrowLayersComeWithTheRelusAroundThem) {
       const Tensor dx(gradients.data(), DType::f32, z.shape(), device());
       test::relu(x, z, stream());
       dense(y, x, w, b, stream());
-      dense_backward(dx, {}, {}, dy, {}, w, stream());
+      dense_backward(dx, {}, {}, dy, x, w, stream());
       test::relu_backward(dz, dx, x, stream());
     };
-    const std::size_t joined = device().is_cuda() && is_narrow ? 2 : 4;
-    EXPECT_EQ(ops_of(step).size(), joined) << inputs << " to " << outputs;
+    const std::size_t count = ops_of(step).size();
+    if (device().is_cuda() && is_narrow) {
+      EXPECT_LE(count, 2u) << inputs << " to " << outputs;
+    } else {
+      EXPECT_EQ(count, 4u) << inputs << " to " << outputs;
+    }
     std::vector<std::vector<float>> results;
     for (const char* setting : {"0", "1"}) {
       const test::RewriteSetting rewriting(setting);

@@ -74,7 +74,7 @@ EXPLAINED = {
      'if (current != device.index()) check(cudaSetDevice(device.index()), "cudaSetDevice");'):
         "the emulation has one device, which is always the current one",
     ("kernels/cuda/row_tail.cpp", "release made relaxed",
-     'asm volatile("st.release.sys.global.s64 [%0], %1;" :: "l"(published), "l"(number + 1) : "memory");'): HOST_SEES,
+     'asm volatile("st.release.sys.s64 [%0], %1;" :: "l"(published), "l"(number + 1) : "memory");'): HOST_SEES,
 }
 
 # FILE:LINE KIND, the file's text from begin to end replaced.

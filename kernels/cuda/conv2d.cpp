@@ -4,12 +4,13 @@
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/elementwise.h>
 
-#include <initializer_list>
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include <giro/runtime/error.h>
 
+#include "kernels/cuda/alignment.h"
 #include "kernels/cuda/bias.h"
 #include "kernels/cuda/convolution_plan.h"
 #include "kernels/cuda/tiled_conv2d.h"
@@ -20,14 +21,6 @@ namespace giro::cuda {
 namespace {
 
 using Result = Convolution::Result;
-
-std::int64_t alignment_of(const ConvolutionPlan::Operands& operands) {
-  std::uintptr_t together = 16;
-  for (const void* const operand : std::initializer_list<const void*>{operands.x, operands.w, operands.y, operands.b}) {
-    together |= reinterpret_cast<std::uintptr_t>(operand);
-  }
-  return static_cast<std::int64_t>(together & (~together + 1));
-}
 
 // From the stream's arena, so that in a recording the graph owns it. Nothing if there is not so much memory.
 std::optional<Buffer> workspace_of(const ConvolutionPlan& plan, const Stream& stream) {
@@ -51,7 +44,8 @@ std::string text_of(const Convolution& c) {
 // the op. Returns whether it was cuDNN.
 template <class Own>
 bool run_best(Convolution convolution, const ConvolutionPlan::Operands& operands, const Stream& stream, Own&& own) {
-  convolution.alignment = alignment_of(operands);
+  convolution.alignment = std::min(
+      {alignment_of(operands.x), alignment_of(operands.w), alignment_of(operands.y), alignment_of(operands.b)});
   CudaStream& owner = cuda_stream(stream);
   DiskCache& cache = DiskCache::of_process();
   auto& plan = owner.plan<ConvolutionPlan>(convolution.key(), [&] {

@@ -56,7 +56,7 @@ void weight_gradient(const Tensor& dw, bool adds, const Tensor& db, const Tensor
 
 void run(const ops::Dense& op, const Stream& stream) {
   if (op.y.count() == 0) return;
-  if (is_narrow(op.w)) return cuda::run(as_expression(op), stream);
+  if (is_expression(op)) return cuda::run(as_expression(op), stream);
   // y^T = w^T x^T
   Matmul product{.m = op.w.shape()[1],
                  .n = op.x.shape()[0],
@@ -87,7 +87,7 @@ void run(const ops::DenseBackward& op, const Stream& stream) {
   if (op.dx && op.dx.count() > 0) {
     if (outputs == 0) {
       fill_zero(op.dx, stream);
-    } else if (is_narrow(op.w)) {
+    } else if (is_expression(op)) {
       cuda::run(as_expression(op), stream);
     } else {
       // dx^T = w dz^T

@@ -22,6 +22,7 @@ class ExpressionWriter {
  private:
   using Instruction = pointwise::Instruction;
 
+  // element_writer.cpp: the elements of a thread, and the values of its rows.
   // What to do with `pack` elements of a row, from number i on. Only `count` of them exist.
   struct Elements {
     int pack = 1;
@@ -31,7 +32,6 @@ class ExpressionWriter {
     std::vector<std::size_t> reduced = {};
     int pass = 0;
   };
-  void write_pointwise();
   void write_loads(const Elements& elements, int indent);
   void write_elements(const Elements& elements, int indent);
   void write_coordinates(const std::string& index, int indent);
@@ -39,14 +39,12 @@ class ExpressionWriter {
   std::string row_of(const ExpressionPlan::Array& array) const;
   void define_of_row(std::size_t instruction, const std::string& text);
   void for_each_row(int indent, const std::string& statement);
-  int pointwise_pack() const;
   bool is_per_element(int pack) const;
   bool is_cut_between_packs_of(int pack) const;
   bool writes_elements(std::size_t write) const;
   bool writes_elements_in(int pass, std::size_t write) const {
     return writes_elements(write) && pass_of_write_[write] == pass;
   }
-  int pass_of_write(std::size_t write) const;
   // In code for element k. By columns a thread stops at the end of its row.
   std::string exists(const Elements& elements) const {
     return plan_.is_by_columns && elements.is_whole ? "true" : "k < count";
@@ -61,6 +59,11 @@ class ExpressionWriter {
   static std::string strided(const std::vector<std::int64_t>& strides, std::size_t begin, std::size_t end,
                              std::string_view axis, std::string_view type);
   static std::int64_t stride_of(const ExpressionPlan::Array& array);
+
+  // expression_writer.cpp: a kernel's frame, and pointwise kernels.
+  void write_pointwise();
+  int pointwise_pack() const;
+  int pass_of_write(std::size_t write) const;
 
   // reduction_writer.cpp: one kernel for all. How blocks and threads share rows:
   struct Share {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "kernels/cuda/alignment.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/check_libraries.h"
 #include "runtime/cuda/handle.h"
@@ -25,15 +26,6 @@ struct MatmulPlan {
   std::size_t workspace = 0;  // bytes
   bool found = false;
 };
-
-// No kernel requires more. With this limit, the choice of algorithm does not depend on where an allocation happens to
-// be.
-constexpr std::uint32_t kMostAlignment = 16;
-
-std::uint32_t alignment_of(const void* data) {
-  const auto address = reinterpret_cast<std::uintptr_t>(data) | kMostAlignment;
-  return static_cast<std::uint32_t>(address & (~address + 1));
-}
 
 template <class T>
 void set(const Description& description, cublasLtMatmulDescAttributes_t attribute, const T& value) {

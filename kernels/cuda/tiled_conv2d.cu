@@ -12,9 +12,7 @@ namespace {
 // Pixels of an image and elements of a filter are counted in ints, of which each may be the sum of two.
 int to_size(std::int64_t value) {
   if (value >= std::int64_t{1} << 30) {
-    throw Error(
-        ErrorCode::unsupported,
-        "conv2d: cuDNN declines it, and giro's own convolution takes sizes below 2^30, found " + std::to_string(value));
+    throw Error(ErrorCode::unsupported, "it takes sizes below 2^30, found " + std::to_string(value));
   }
   return static_cast<int>(value);
 }

@@ -48,9 +48,7 @@ struct Matrix {
 };
 
 template <class T>
-struct alignas(4 * sizeof(T)) Quad {
-  T at[4];
-};
+using Quad = functors::Pack<T, 4>;
 
 // Whether rows of `width` elements can be accessed as Quads.
 inline bool in_quads(const Tensor& tensor, std::int64_t width) {
@@ -137,10 +135,10 @@ class Loader {
     for (int load = 0; load < kLoads; ++load) {
       Quad<float> values;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) values.at[i] = static_cast<float>(values_[load].at[i]);
+      for (int i = 0; i < 4; ++i) values.element[i] = static_cast<float>(values_[load].element[i]);
       if constexpr (kAlong) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) terms[inner() + i][outer(load)] = values.at[i];
+        for (int i = 0; i < 4; ++i) terms[inner() + i][outer(load)] = values.element[i];
       } else {
         *reinterpret_cast<Quad<float>*>(&terms[outer(load)][inner()]) = values;
       }
@@ -165,7 +163,7 @@ class Loader {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const std::int64_t at = i < exist ? operand_.find(outer, inner_[i]) : -1;
-        to.at[i] = at < 0 ? T{} : operand_.data[at];
+        to.element[i] = at < 0 ? T{} : operand_.data[at];
       }
     }
   }
@@ -215,13 +213,13 @@ struct Result {
     T* const to = static_cast<T*>(data) + row * columns + column;
     Quad<T> quad;
     for (int i = 0; i < 4; ++i) {
-      if (column + i < columns) quad.at[i] = value<T>(sums.at[i], column + i);
+      if (column + i < columns) quad.element[i] = value<T>(sums.element[i], column + i);
     }
     if (in_quads) {
       *reinterpret_cast<Quad<T>*>(to) = quad;
     } else {
       for (int i = 0; i < 4; ++i) {
-        if (column + i < columns) to[i] = quad.at[i];
+        if (column + i < columns) to[i] = quad.element[i];
       }
     }
   }
@@ -285,7 +283,7 @@ __global__ void __launch_bounds__(kThreads)
       const Quad<float> left[2] = {quad_at(stage.rows[term][row]), quad_at(stage.rows[term][row + 32])};
       const Quad<float> right[2] = {quad_at(stage.columns[term][column]), quad_at(stage.columns[term][column + 16])};
       for (int i = 0; i < 8; ++i) {
-        for (int j = 0; j < 8; ++j) sums[i][j] += left[i / 4].at[i % 4] * right[j / 4].at[j % 4];
+        for (int j = 0; j < 8; ++j) sums[i][j] += left[i / 4].element[i % 4] * right[j / 4].element[j % 4];
       }
     }
   };

@@ -33,12 +33,6 @@ GIRO_HOST_DEVICE inline bool is_largest(float value, float largest) {
   return value == largest || (value != value && largest != largest);
 }
 
-// Elements that lie one after the other, moved in one access.
-template <class T, int kCount>
-struct alignas(kCount * sizeof(T)) Pack {
-  T element[kCount];
-};
-
 // dx sums over all windows that hold an element: dy where it is the first of the window's largest values if kOfLargest,
 // else dy times `factor`. Element i is kPack channels. Index holds the numbers of pixels and of packs.
 template <bool kOfLargest, class T, class Index = std::int64_t, int kPack = 1>
@@ -46,8 +40,8 @@ struct PoolBackward {
   using Values = Pack<T, kPack>;
   Values* dx;
   const Values *dy, *x, *y;  // without kOfLargest x and y need not exist
-  Index height, width, packs, out_height, out_width, window_h, window_w, stride_h,
-      stride_w;  // strides: within the image
+  Index height, width, packs, out_height, out_width, window_h, window_w;
+  Index stride_h, stride_w;  // within the image
   float factor;
 
   PoolBackward(const Tensor& dx, const Tensor& dy, const Tensor& x, const Tensor& y, const PoolOptions& options)

@@ -52,4 +52,10 @@ struct Output {
   }
 };
 
+// Elements that lie one after the other, moved in one access.
+template <class T, int kCount>
+struct alignas(kCount * sizeof(T)) Pack {
+  T element[kCount];
+};
+
 }  // namespace giro::functors

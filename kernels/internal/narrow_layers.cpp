@@ -9,6 +9,8 @@ namespace giro {
 using pointwise::Layout;
 using pointwise::Term;
 
+namespace {
+
 bool is_narrow(const Tensor& w) {
   // With more, nothing else could join: an expression reads only so many arrays (kernels/pointwise/fusion.cpp).
   constexpr std::int64_t kLeastOutputs = 2, kMostOutputs = 10, kLeastInputs = 128;
@@ -16,6 +18,11 @@ bool is_narrow(const Tensor& w) {
   return w && w.shape()[1] >= kLeastOutputs && w.shape()[1] <= kMostOutputs && w.shape()[0] >= kLeastInputs &&
          w.bytes() <= kMostBytes;
 }
+
+}  // namespace
+
+bool is_expression(const ops::Dense& op) { return is_narrow(op.w) && op.y.count() > 0; }
+bool is_expression(const ops::DenseBackward& op) { return is_narrow(op.w) && op.dx && op.dx.count() > 0; }
 
 // Rows, and the inputs that each of them sums.
 pointwise::Expression as_expression(const ops::Dense& op) {

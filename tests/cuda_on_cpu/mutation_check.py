@@ -129,9 +129,10 @@ def mutations_of(file, text):
         for match in re.finditer(early, code):
             swapped = f"{match['indent']}__{match['name']}();\n{match['indent']}{match['statement']}"
             yield mutation(f"__{match['name']} too early", match.start(), match.end(), swapped)
-        for match in re.finditer(r"(?<=\.)(acq_rel|acquire|release)(?=\.)", code):
-            for weaker in ("acquire", "release") if match[1] == "acq_rel" else ("relaxed",):
-                yield mutation(f"{match[1]} made {weaker}", match.start(), match.end(), weaker)
+        for match in re.finditer(r'asm volatile\("fence\.[\w.]+;" ::: "memory"\);', code):
+            yield mutation("fence", match.start(), match.end(), ";")
+        for match in re.finditer(r"(?<=\.)release(?=\.)", code):
+            yield mutation("release made relaxed", match.start(), match.end(), "relaxed")
         # The body of a statement: a call whose status is looked at, not the declaration of check itself.
         for match in re.finditer(r"(?<=[;{})\s])check\(", code):
             if re.match(r"(cuda|cublas|cudnn)(Error_t|Status_t|Error)\b", code[match.end():]):

@@ -9,10 +9,9 @@ bool narrow_dense(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const forward = detail::op_of<ops::Dense>(ops[i]);
   const auto* const backward = detail::op_of<ops::DenseBackward>(ops[i]);
-  if (forward != nullptr && forward->y.count() > 0 && is_narrow(forward->w)) {
+  if (forward != nullptr && is_expression(*forward)) {
     queue(ops::Dense::kName, as_expression(*forward), stream);
-  } else if (backward != nullptr && backward->dx && backward->dx.count() > 0 && !backward->dw && !backward->db &&
-             is_narrow(backward->w)) {
+  } else if (backward != nullptr && is_expression(*backward) && !backward->dw && !backward->db) {
     queue(ops::DenseBackward::kName, as_expression(*backward), stream);
   } else {
     return false;

@@ -123,8 +123,6 @@ TEST(SeededBugs, data_that_is_not_published) {
     expect_race("fence_before_the_barrier", 32);
     expect_race("acquire_for_a_release", 1);
     expect_race("release_for_an_acquire", 1);
-    expect_race("acquire_for_the_block_alone", 32);
-    expect_race("release_for_the_block_alone", 32);
     expect_race("passed_on_by_an_older_fence", 2, 3);
     expect_race("passed_on_by_a_fence_of_the_block", 1, 3);
     expect_race("hidden_by_an_atomic_of_the_block", 33);

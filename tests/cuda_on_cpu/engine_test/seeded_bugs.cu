@@ -162,34 +162,6 @@ __global__ void release_for_an_acquire(float* y, const float* x, int* tickets) {
   }
 }
 
-// Thread 0 counts for its block, between barriers. It has to release what all threads wrote, and acquire for all of
-// them.
-__global__ void acquire_for_the_block_alone(float* y, const float* x, int* tickets) {
-  __shared__ int before;
-  y[blockIdx.x * 32 + threadIdx.x] = x[threadIdx.x];  // BUG acquire_for_the_block_alone
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    asm volatile("atom.acquire.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(tickets) : "memory");
-  }
-  __syncthreads();
-  if (before == static_cast<int>(gridDim.x) - 1) {
-    atomicAdd(y + 64, y[threadIdx.x] + y[32 + threadIdx.x]);  // BUG acquire_for_the_block_alone
-  }
-}
-
-__global__ void release_for_the_block_alone(float* y, const float* x, int* tickets) {
-  __shared__ int before;
-  y[blockIdx.x * 32 + threadIdx.x] = x[threadIdx.x];  // BUG release_for_the_block_alone
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    asm volatile("atom.release.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(tickets) : "memory");
-  }
-  __syncthreads();
-  if (before == static_cast<int>(gridDim.x) - 1) {
-    atomicAdd(y + 64, y[threadIdx.x] + y[32 + threadIdx.x]);  // BUG release_for_the_block_alone
-  }
-}
-
 // In the next kernels the blocks take turns: the first tells the second, which tells the third.
 
 // The second block tells it through a thread that fenced before it knew.

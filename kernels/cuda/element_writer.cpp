@@ -1,0 +1,270 @@
+// Part of ExpressionWriter: what a thread does with its elements, and the values of its rows.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/cuda/expression_writer.h"
+#include "kernels/cuda/scalar_source.h"
+#include "kernels/pointwise/scalar_function.h"
+
+namespace giro::cuda {
+
+using pointwise::Takes;
+using Kind = pointwise::Instruction::Kind;
+
+DType ExpressionWriter::inputs_dtype(const Instruction& apply) const {
+  const std::size_t first = apply.function->rules.takes == Takes::select ? 1 : 0;
+  return expression_.code[apply.operands[first]].dtype;
+}
+
+std::string ExpressionWriter::strided(const std::vector<std::int64_t>& strides, std::size_t begin, std::size_t end,
+                                      std::string_view axis, std::string_view type) {
+  std::string sum;
+  for (std::size_t i = begin; i < end; ++i) {
+    if (strides[i] == 0) continue;
+    sum += fmt::format("{}{}({}{}) * {}", sum.empty() ? "" : " + ", type, axis, i, strides[i]);
+  }
+  return sum.empty() ? "0" : sum;
+}
+
+// Writes the coordinates c<axis> of element number `index`, in its row or, in a pointwise kernel, in the whole space.
+void ExpressionWriter::write_coordinates(const std::string& index, int indent) {
+  const std::size_t first = plan_.is_pointwise ? 0 : plan_.row_axes, end = plan_.sizes.size();
+  if (first == end) return;
+  if (first + 1 == end) return line(indent, fmt::format("const auto c{} = {};", first, index));
+  line(indent, fmt::format("auto q = {};", index));
+  for (std::size_t axis = end - 1; axis > first; --axis) {
+    line(indent, fmt::format("const auto c{0} = q % {1}; q /= {1};", axis, plan_.sizes[axis]));
+  }
+  line(indent, fmt::format("const auto c{} = q;", first));
+}
+
+std::string ExpressionWriter::offset(const ExpressionPlan::Array& array) const {
+  return strided(array.strides, plan_.is_pointwise ? 0 : plan_.row_axes, plan_.sizes.size(), "c", index_type());
+}
+
+// `value` where the array has an element at the coordinates, else `other`.
+std::string ExpressionWriter::if_there(const ExpressionPlan::Array& array, const std::string& value,
+                                       const std::string& other) const {
+  std::string condition;
+  for (std::size_t axis = 0; axis < array.bounds.size(); ++axis) {
+    const char name = plan_.is_pointwise || axis >= plan_.row_axes ? 'c' : 'd';
+    const auto [begin, end] = array.bounds[axis];
+    if (begin > 0) condition += fmt::format("{}{}{} >= {}", condition.empty() ? "" : " && ", name, axis, begin);
+    if (end != ExpressionPlan::Bounds().end) {
+      condition += fmt::format("{}{}{} < {}", condition.empty() ? "" : " && ", name, axis, end);
+    }
+  }
+  return condition.empty() ? value : fmt::format("({} ? {} : {})", condition, value, other);
+}
+
+// Whether a pack can span several rows of the last axis, or exist only in part.
+bool ExpressionWriter::is_per_element(int pack) const {
+  const std::size_t first = plan_.is_pointwise ? 0 : plan_.row_axes;
+  return (plan_.sizes.size() > first + 1 && plan_.sizes.back() % pack != 0) || !is_cut_between_packs_of(pack);
+}
+
+bool ExpressionWriter::is_cut_between_packs_of(int pack) const {
+  return std::all_of(plan_.reads.begin(), plan_.reads.end(), [&](const ExpressionPlan::Array& read) {
+    return read.is_cut_between_packs_of(pack, plan_.sizes.size() - 1);
+  });
+}
+
+// Along the last axis.
+std::int64_t ExpressionWriter::stride_of(const ExpressionPlan::Array& array) {
+  return array.strides.empty() ? 0 : array.strides.back();
+}
+
+bool ExpressionWriter::writes_elements(std::size_t write) const {
+  const std::vector<std::int64_t>& strides = plan_.writes[write].strides;
+  // With a single element, every output is per element.
+  if (plan_.is_pointwise && plan_.sizes.empty()) return true;
+  return std::any_of(strides.begin() + static_cast<std::ptrdiff_t>(plan_.is_pointwise ? 0 : plan_.row_axes),
+                     strides.end(), [](std::int64_t stride) { return stride != 0; });
+}
+
+// As an operand, in code for one element (k) or for a row (e).
+std::string ExpressionWriter::value(std::size_t number) const {
+  const Instruction& instruction = expression_.code[number];
+  if (instruction.kind == Kind::constant) return literal(instruction);
+  const bool is_of_rows = plan_.is_by_columns && !plan_.is_of_element[number];
+  return fmt::format("v{}{}", number, is_kept_[number] ? "[k]" : is_of_rows ? "[e]" : "");
+}
+
+// The result of a cast or of an applied function.
+std::string ExpressionWriter::computed(std::size_t number) const {
+  const Instruction& instruction = expression_.code[number];
+  std::string result;
+  if (instruction.kind == Kind::cast) {
+    result = fmt::format("giro::Cast<{}>::of({})", value_type(instruction.dtype), value(instruction.operands[0]));
+  } else {
+    for (std::size_t k = 0; k < pointwise::operand_count(instruction); ++k) {
+      result += fmt::format("{}{}", k == 0 ? "" : ", ", value(instruction.operands[k]));
+    }
+    result = fmt::format("{}({})", function_name(*instruction.function, inputs_dtype(instruction)), result);
+    if (instruction.function->rules.is_exact) return result;
+  }
+  return rounded(instruction.dtype, result);
+}
+
+std::string ExpressionWriter::rounded(DType dtype, const std::string& text) {
+  return is_16_bit(dtype) ? fmt::format("giro::rounded<{}>({})", storage_type(dtype), text) : text;
+}
+
+void ExpressionWriter::for_each_row(int indent, const std::string& statement) {
+  if (!plan_.is_by_columns) return line(indent, statement);
+  line(indent, "#pragma unroll");
+  line(indent, fmt::format("for (int e = 0; e < {}; ++e) {}", row_pack_, statement));
+}
+
+void ExpressionWriter::define_of_row(std::size_t i, const std::string& text) {
+  const std::string_view type = value_type(expression_.code[i].dtype);
+  if (!plan_.is_by_columns) return line(1, fmt::format("const {} v{} = {};", type, i, text));
+  line(1, fmt::format("{} v{}[{}];", type, i, row_pack_));
+  for_each_row(1, fmt::format("v{}[e] = {};", i, text));
+}
+
+// What row e of a pack adds to an offset.
+std::string ExpressionWriter::row_of(const ExpressionPlan::Array& array) const {
+  return plan_.is_by_columns ? fmt::format(" + e * giro::i64({})", row_stride_of(array)) : "";
+}
+
+// Reads and places have level 0. Values of higher levels depend on reductions that are done.
+void ExpressionWriter::write_row_values(int level) {
+  for (std::size_t i = 0; i < expression_.code.size(); ++i) {
+    const Instruction& instruction = expression_.code[i];
+    if (!is_needed_[i] || plan_.is_of_element[i] || plan_.level[i] != level) continue;
+    if (instruction.kind == Kind::read) {
+      const ExpressionPlan::Array& read = plan_.reads[instruction.index];
+      define_of_row(i, fmt::format("{} ? giro::value(x{}[0{}]) : {}(0)", if_there(read, "live", "false"),
+                                   instruction.index, row_of(read), value_type(instruction.dtype)));
+    } else if (instruction.kind == Kind::place) {
+      define_of_row(i, fmt::format("b{}{}", instruction.index, row_of(plan_.places[instruction.index])));
+    } else if (instruction.kind == Kind::apply || instruction.kind == Kind::cast) {
+      define_of_row(i, computed(i));
+    }
+  }
+}
+
+// Of element k: where a pack is contiguous along the last axis, from the coordinates of its first element.
+std::string ExpressionWriter::offset_of(const ExpressionPlan::Array& array, const Elements& elements) const {
+  if (is_per_element(elements.pack)) return offset(array);
+  return fmt::format("{} + k * {}({})", offset(array), index_type(), stride_of(array));
+}
+
+// By columns each element is one of a pack of rows.
+void ExpressionWriter::write_loads(const Elements& elements, int indent) {
+  const bool per_element = is_per_element(elements.pack);
+  if (!per_element) write_coordinates("i", indent);
+  for (std::size_t i = 0; i < expression_.code.size(); ++i) {
+    const Instruction& instruction = expression_.code[i];
+    if (!elements.run[i] || instruction.kind != Kind::read) continue;
+    const ExpressionPlan::Array& array = plan_.reads[instruction.index];
+    if (per_element || plan_.is_by_columns) {
+      line(indent,
+           fmt::format("giro::Pack<{}, {}> p{}[{}];", storage_type(array.dtype), rows_of(array), i, elements.pack));
+      line(indent, "#pragma unroll");
+      line(indent, fmt::format("for (int k = 0; k < {}; ++k) {{", elements.pack));
+      if (per_element) write_coordinates("(i + k)", indent + 1);
+      line(indent + 1,
+           fmt::format("p{}[k] = giro::load<{}, true>(x{} + ({}), {});", i, rows_of(array), instruction.index,
+                       offset_of(array, elements), if_there(array, exists(elements), "false")));
+      line(indent, "}");
+      continue;
+    }
+    const std::string from = fmt::format("x{} + ({})", instruction.index, offset(array));
+    const std::string count = if_there(array, "count", "0");
+    if (array.takes_packs_of(elements.pack, plan_.sizes.size() - 1)) {
+      line(indent, fmt::format("const auto p{} = giro::load<{}, {}>({}, {});", i, elements.pack, elements.is_whole,
+                               from, count));
+    } else {
+      line(indent, fmt::format("const auto p{} = giro::gather<{}>({}, {}({}), {});", i, elements.pack, from,
+                               index_type(), stride_of(array), count));
+    }
+  }
+}
+
+void ExpressionWriter::write_elements(const Elements& elements, int indent) {
+  const bool per_element = is_per_element(elements.pack), by_columns = plan_.is_by_columns;
+  const bool is_single = per_element || by_columns;  // loaded and stored one by one
+  const auto for_each_write = [&](auto&& f) {
+    for (std::size_t w = 0; w < plan_.writes.size(); ++w) {
+      if (writes_elements_in(elements.pass, w)) f(w, plan_.writes[w]);
+    }
+  };
+  const auto declare_packs = [&](int to, int size) {
+    for_each_write([&](std::size_t w, const ExpressionPlan::Array& array) {
+      line(to, fmt::format("giro::Pack<{}, {}> s{};", storage_type(array.dtype), size, w));
+    });
+  };
+  if (!is_single) declare_packs(indent, elements.pack);
+  line(indent, "#pragma unroll");
+  line(indent, fmt::format("for (int k = 0; k < {}; ++k) {{", elements.pack));
+  const int outer = ++indent;
+  if (per_element) write_coordinates("(i + k)", outer);
+  if (is_single) {
+    declare_packs(outer, row_pack_);
+    for_each_row(outer, "{");
+    ++indent;
+  }
+  for (std::size_t i = 0; i < expression_.code.size(); ++i) {
+    if (!elements.run[i]) continue;
+    const Instruction& instruction = expression_.code[i];
+    std::string result;
+    if (instruction.kind == Kind::read) {
+      const char* const single = rows_of(plan_.reads[instruction.index]) == 1 ? "[k].element[0]" : "[k].element[e]";
+      result = fmt::format("giro::value(p{}{})", i, is_single ? single : ".element[k]");
+    } else if (instruction.kind == Kind::place) {
+      const ExpressionPlan::Array& place = plan_.places[instruction.index];
+      const std::int64_t first = expression_.places[instruction.index].offset;
+      result = fmt::format("b{} + {}", instruction.index, offset(place));
+      if (!is_single && place.counts_packs_of(elements.pack, first)) {
+        result = fmt::format("({}) | k", result);  // shows NVRTC what the numbers of a pack have in common
+      } else if (!per_element) {
+        result += fmt::format(" + k * giro::i64({})", stride_of(place));
+      }
+      result += row_of(place);
+    } else {
+      result = computed(i);
+    }
+    if (elements.keeps) {
+      line(indent, fmt::format("v{}[k] = {};", i, result));
+      is_kept_[i] = true;
+    } else {
+      line(indent, fmt::format("const {} v{} = {};", value_type(instruction.dtype), i, result));
+    }
+  }
+  for (const std::size_t r : elements.reduced) {
+    const Instruction& instruction = expression_.code[r];
+    line(indent, fmt::format("if ({3}) a{0}{4} = Op{0}::take(a{0}{4}, giro::Cast<{1}>::of({2}), i + k);", r,
+                             taken_type(r), value(instruction.operands[0]), exists(elements), by_columns ? "[e]" : ""));
+  }
+  for_each_write([&](std::size_t w, const ExpressionPlan::Array& array) {
+    line(indent, fmt::format("s{}.element[{}] = giro::Store<{}>::of({});", w,
+                             by_columns  ? "e"
+                             : is_single ? "0"
+                                         : "k",
+                             storage_type(array.dtype), value(expression_.writes[w].value)));
+  });
+  if (is_single) {
+    line(outer, "}");
+    for_each_write([&](std::size_t w, const ExpressionPlan::Array& array) {
+      line(outer,
+           fmt::format("giro::store_rows(y{} + ({}), s{}, {});", w, offset_of(array, elements), w, exists(elements)));
+    });
+  }
+  line(outer - 1, "}");
+  if (is_single) return;
+  for_each_write([&](std::size_t w, const ExpressionPlan::Array& array) {
+    const std::string to = fmt::format("y{} + ({})", w, offset(array));
+    if (array.takes_packs_of(elements.pack, plan_.sizes.size() - 1)) {
+      line(outer - 1, fmt::format("giro::store<{}, {}>({}, s{}, count);", elements.pack, elements.is_whole, to, w));
+    } else {
+      line(outer - 1, fmt::format("giro::scatter<{}>({}, {}({}), s{}, count);", elements.pack, to, index_type(),
+                                  stride_of(array), w));
+    }
+  });
+}
+
+}  // namespace giro::cuda

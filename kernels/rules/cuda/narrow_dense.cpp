@@ -1,4 +1,5 @@
 #include "kernels/internal/narrow_layers.h"
+#include "kernels/pointwise/expression_op.h"
 #include "kernels/rules/rules.h"
 
 namespace giro::rules {

@@ -63,6 +63,20 @@ Graph detail::GraphRecorder::record(const Stream& stream, const std::function<vo
   }
 }
 
+void detail::GraphRecorder::dry_run(const Stream& stream, const std::function<void()>& body) {
+  const OutsideRecording outside;
+  detail::Recording recording(stream.impl(), nullptr);
+  recording.is_dry_ = true;
+  recording.trace = std::make_shared<Arena>(stream.device(), Arena::Of::nowhere);
+  try {
+    body();
+  } catch (...) {
+    stream.impl().abandon_recording();
+    throw;
+  }
+  stream.impl().abandon_recording();
+}
+
 Graph Graph::sequence(const std::vector<const Graph*>& parts) {
   if (parts.empty()) {
     throw Error(ErrorCode::invalid_argument, "a sequence of graphs needs at least one part, found none");

@@ -17,6 +17,12 @@ CUstream_st* cuda_stream(const Stream& stream) {
                 "cuda_stream: the stream is on cpu, expected one of a CUDA device; on the CPU use submit");
   }
   stream.impl().check_usable("cuda_stream");
+  if (detail::Recording::is_dry()) {
+    throw Error(
+        ErrorCode::unsupported,
+        "cuda_stream: called by a model while a state is created for it, when no value has memory yet; expected "
+        "the kernel in nn::call");
+  }
   if (detail::Recording::holds()) {
     detail::note_op("cuda_stream");
     detail::Recording::current()->share();

@@ -17,7 +17,8 @@ void train(const std::string& data, std::int64_t total_steps, const std::string&
   const giro::Device device = giro::parse_device("auto", giro::discover_devices());
   auto train_data = giro::data::mnist("train", {.dir = data}).shuffle(0).repeat().batch(32).to(device);
   const auto model = nn::sequential(nn::scale(1 / 255.f), nn::flatten(), nn::dense(10));
-  auto state = giro::TrainState::create(model, train_data.spec(), giro::optim::adamw(1e-3), /*seed=*/0, device);
+  auto state =
+      giro::TrainState::create(model, giro::optim::adamw(1e-3), {.inputs = train_data.spec(), .context = device});
 
   auto train_step = giro::jit([&](giro::TrainState& state, const giro::Batch& batch) {
     auto [loss, logits] = state.value_and_grad([&](auto& params) {

@@ -70,8 +70,12 @@ int train(const Arguments& args) {
   // 3. The state: parameters, gradients, the optimizer's moments, the step. It lives on the device, and determines the
   // precision that the model computes in.
   const nn::Layer model = make_model(args.model);
-  auto state = giro::TrainState::create(model, train_data.spec(), giro::optim::adamw(1e-3), args.seed, device,
-      partitioner, giro::parse_precision(args.dtype));
+  auto state = giro::TrainState::create(model, giro::optim::adamw(1e-3),
+      {.inputs = train_data.spec(),
+          .seed = args.seed,
+          .context = device,
+          .partitioner = partitioner,
+          .precision = giro::parse_precision(args.dtype)});
 
   // 4. A step is recorded when it first runs and replayed from then on. The one that logs nothing is a separate
   // recording.

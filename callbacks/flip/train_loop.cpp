@@ -41,9 +41,11 @@ struct TrainLoop::Impl {
     if (!options.task.loss) refuse("there is no loss");
 
     const double begin = Elapsed::now();
-    TrainState state =
-        TrainState::create(options.task.model, options.task.data.spec(), options.task.optimizer, options.seed,
-                           options.device ? *options.device : discover_devices().best(), options.partitioner);
+    TrainState state = TrainState::create(options.task.model, options.task.optimizer,
+                                          {.inputs = options.task.data.spec(),
+                                           .seed = options.seed,
+                                           .context = options.device ? *options.device : discover_devices().best(),
+                                           .partitioner = options.partitioner});
     Restored restored;
     const double begin_reading = Elapsed::now();
     if (options.init) {

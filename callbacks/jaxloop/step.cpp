@@ -34,8 +34,11 @@ std::uint64_t Step::prng_key(std::uint64_t i) const {
 TrainState Step::initialize_model(const std::vector<std::pair<std::string, Shape>>& features) const {
   std::vector<LeafSpec> spec;
   for (const auto& [name, shape] : features) spec.push_back({name, DType::f32, shape});
-  return TrainState::create(model_, spec, options_.optimizer, options_.seed,
-                            options_.device ? *options_.device : discover_devices().best(), options_.partitioner);
+  return TrainState::create(model_, options_.optimizer,
+                            {.inputs = spec,
+                             .seed = options_.seed,
+                             .context = options_.device ? *options_.device : discover_devices().best(),
+                             .partitioner = options_.partitioner});
 }
 
 Restored Step::restore_model(TrainState& state, const std::string& dir, std::optional<std::int64_t> step,

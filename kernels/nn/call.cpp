@@ -90,7 +90,7 @@ Var call(const std::string& name, const CallOutput& output, const std::vector<Va
   }
   if (functions.touches_its_arguments_alone) {
     queue(name, std::move(op), stream);
-  } else {
+  } else if (!detail::Recording::is_dry()) {
     detail::note_op(name, {y.value()}, {in.begin(), in.end()});
     detail::run_op(name.c_str(), stream, [&] { run(op, stream); });
   }

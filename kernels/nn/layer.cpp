@@ -5,59 +5,56 @@
 #include <giro/runtime/error.h>
 
 #include "runtime/internal/call_site.h"
-#include "runtime/internal/text.h"
 
 namespace giro::nn {
 
-ParamSpecs::ParamSpecs() : specs_(std::make_shared<std::vector<Spec>>()) {}
-
-void ParamSpecs::add(const std::string& name, const Shape& shape, const Fans& fans, Initializer initializer) {
-  specs_->push_back({prefix_ + name, shape, fans, std::move(initializer)});
+const std::vector<Var>& Layer::expect(const std::vector<Var>& inputs, std::size_t count) {
+  if (inputs.size() == count) return inputs;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("the layer takes {} value{}, found {}", count, count == 1 ? "" : "s", inputs.size()));
 }
 
-ParamSpecs ParamSpecs::below(const std::string& name) const {
-  ParamSpecs result = *this;
-  result.prefix_ += name + "/";
-  return result;
-}
-
-struct Params::Tree {
-  std::map<std::string, Var> vars;
-  Stream stream;
-};
-
-Params::Params(std::map<std::string, Var> vars, const Stream& stream)
-    : tree_(std::make_shared<const Tree>(Tree{std::move(vars), stream})) {}
-
-const Stream& Params::stream() const { return tree_->stream; }
-const std::map<std::string, Var>& Params::all() const { return tree_->vars; }
-
-const Var& Params::operator[](const std::string& name) const {
-  const auto found = tree_->vars.find(prefix_ + name);
-  if (found == tree_->vars.end()) {
-    std::vector<std::string> known;
-    for (const auto& [path, var] : tree_->vars) known.push_back(path);
-    throw Error(ErrorCode::not_found,
-                fmt::format("no parameter '{}{}'{}", prefix_, name, suggestion(prefix_ + name, known)));
-  }
-  return found->second;
-}
-
-Params Params::below(const std::string& name) const {
-  Params result = *this;
-  result.prefix_ += name + "/";
-  return result;
-}
-
-Var Layer::apply(const Params& params, const Var& x, std::source_location where) const {
+std::vector<Var> Layer::apply(Scope& s, const std::vector<Var>& inputs, std::source_location where) const {
   const detail::CallSite site(where);
-  if (self_->is_of_giro()) return self_->apply(params, x);
-  const auto user_code = detail::CallSite::of_user_code();
-  return self_->apply(params, x);
+  return s.run([&] {
+    if (self_->is_of_giro) return self_->call(s, inputs);
+    const auto user_code = detail::CallSite::of_user_code();
+    return self_->call(s, inputs);
+  });
+}
+
+Layer shared(const Layer& layer) {
+  Layer::Self self = *layer.self_;
+  self.is_shared = true;
+  return Layer(std::move(self));
+}
+
+Var Layer::only(std::vector<Var> results) const {
+  if (results.size() == 1) return std::move(results.front());
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("the layer '{}' gives {} values, expected one: call it with a vector", name(), results.size()));
+}
+
+std::vector<Var> Layer::operator()(const Params& params, const std::vector<Var>& inputs,
+                                   std::source_location where) const {
+  std::vector<Var> on_stream;
+  for (const Var& x : inputs) on_stream.push_back(x.on(params.stream()));
+  Scope root = params;
+  return apply(root, on_stream, where);
 }
 
 Var Layer::operator()(const Params& params, const Var& x, std::source_location where) const {
-  return apply(params, x.on(params.stream()), where);
+  return only((*this)(params, std::vector{x}, where));
+}
+
+std::vector<Var> Layer::operator()(const Scope& s, const std::vector<Var>& inputs, std::source_location where) const {
+  Scope child = s.child(self_->is_shared ? s.numbered(name(), self_) : s.numbered(name()));
+  return apply(child, inputs, where);
+}
+
+Var Layer::operator()(const Scope& s, const Var& x, std::source_location where) const {
+  return only((*this)(s, std::vector{x}, where));
 }
 
 }  // namespace giro::nn

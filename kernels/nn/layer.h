@@ -1,106 +1,127 @@
 #pragma once
 
 #include <concepts>
-#include <map>
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <source_location>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <giro/kernels/nn/initializers.h>
+#include <giro/kernels/nn/scope.h>
 #include <giro/kernels/nn/var.h>
 
 namespace giro::nn {
 
-// The parameters that a layer asks for, collected in one pass over a model with its input's shape.
-class ParamSpecs {
- public:
-  struct Spec {
-    std::string name;  // "dense0/kernel"
-    Shape shape;
-    Fans fans;
-    Initializer initializer;
-  };
+template <class F, class... In>
+concept TakesScopeAnd = std::is_invocable_v<const F&, Scope&, In...>;
 
-  ParamSpecs();
-  void add(const std::string& name, const Shape& shape, const Fans& fans, Initializer initializer);
-  // The specs below `name`, for a layer within a layer.
-  ParamSpecs below(const std::string& name) const;
+// What can be a layer: a function of a scope and of up to four values, or of a vector of values.
+template <class F>
+concept LayerFunction =
+    TakesScopeAnd<F, const Var&> || TakesScopeAnd<F, const std::vector<Var>&> ||
+    TakesScopeAnd<F, const Var&, const Var&> || TakesScopeAnd<F, const Var&, const Var&, const Var&> ||
+    TakesScopeAnd<F, const Var&, const Var&, const Var&, const Var&>;
 
-  const std::vector<Spec>& all() const { return *specs_; }
-
- private:
-  std::shared_ptr<std::vector<Spec>> specs_;
-  std::string prefix_;
-};
-
-// The parameters of a model, or of a layer within it, as Vars by name. A handle.
-class Params {
- public:
-  Params(std::map<std::string, Var> vars, const Stream& stream);
-
-  // Error(not_found), naming the closest existing name.
-  const Var& operator[](const std::string& name) const;
-  Params below(const std::string& name) const;
-
-  const Stream& stream() const;
-  const std::map<std::string, Var>& all() const;
-
- private:
-  struct Tree;
-  std::shared_ptr<const Tree> tree_;
-  std::string prefix_;
-};
-
-// The interface of a layer. init() adds its parameters for inputs of a shape (batch axis included) and returns the
-// output's shape; apply() computes the output. name() is its name in the tree, to which the parent adds a number.
-template <class T>
-concept LayerType =
-    std::copyable<T> && requires(const T& layer, ParamSpecs& specs, const Params& params, const Var& x) {
-      { layer.name() } -> std::convertible_to<std::string>;
-      { layer.init(specs, x.shape()) } -> std::same_as<Shape>;
-      { layer.apply(params, x) } -> std::same_as<Var>;
-    };
-
-// Any layer: a plain, immutable value that holds no parameters. A model is a layer.
+// Any layer by a name: a function of a scope and one or more values that gives a value, a pair or a vector of values.
+// It holds no parameters: each call within another layer has its own, by the layer's name and a number (dense0,
+// dense1), unless the layer is shared(). A model is a layer.
 class Layer {
  public:
-  // The order matters: LayerType<Layer> depends on whether a Layer can be copied.
-  template <class T>
-    requires(!std::same_as<T, Layer> && LayerType<T>)
-  Layer(T layer) : self_(std::make_shared<Model<T>>(std::move(layer))) {}
+  // Its name is that of a member function f.name(), or "layer".
+  template <class F>
+    requires(!std::same_as<std::remove_cvref_t<F>, Layer> && LayerFunction<F>)
+  Layer(F f) : Layer(name_of(f), std::move(f)) {}
+  template <LayerFunction F>
+  Layer(std::string name, F f) : Layer(Self{std::move(name), is_of_giro<F>, inputs_of(f), wrapped(std::move(f))}) {}
 
-  std::string name() const { return self_->name(); }
-  // Errors: shape_mismatch.
-  Shape init(ParamSpecs& specs, const Shape& input) const { return self_->init(specs, input); }
-  // Errors name the line of the call, `where`, or a line in the apply() of a custom layer.
-  Var apply(const Params& params, const Var& x, std::source_location where = std::source_location::current()) const;
+  // The layer, except that all its calls in one scope have the same parameters: the first call's number.
+  friend Layer shared(const Layer& layer);
 
-  // The model's output for x, a Var or a tensor.
+  const std::string& name() const noexcept { return self_->name; }
+  // How many values it takes; for a function of a vector f.inputs(), or 1.
+  std::size_t inputs() const noexcept { return self_->inputs; }
+
+  // As the model, at the root of the tree. Constants get the parameters' stream. Errors name the line of the call,
+  // `where`, or a line in a layer of the user's own. Error(invalid_argument) if it takes or gives more than one value.
   Var operator()(const Params& params, const Var& x,
                  std::source_location where = std::source_location::current()) const;
+  std::vector<Var> operator()(const Params& params, const std::vector<Var>& inputs,
+                              std::source_location where = std::source_location::current()) const;
+  // As a part of another layer, in a child of its scope.
+  Var operator()(const Scope& s, const Var& x, std::source_location where = std::source_location::current()) const;
+  std::vector<Var> operator()(const Scope& s, const std::vector<Var>& inputs,
+                              std::source_location where = std::source_location::current()) const;
+  // In this very scope.
+  std::vector<Var> apply(Scope& s, const std::vector<Var>& inputs, std::source_location where) const;
 
  private:
-  struct Concept {
-    virtual ~Concept() = default;
-    virtual bool is_of_giro() const = 0;
-    virtual std::string name() const = 0;
-    virtual Shape init(ParamSpecs& specs, const Shape& input) const = 0;
-    virtual Var apply(const Params& params, const Var& x) const = 0;
+  using Function = std::function<std::vector<Var>(Scope&, const std::vector<Var>&)>;
+  struct Self {
+    std::string name;
+    bool is_of_giro;  // its errors name the line that called it, not one of its own
+    std::size_t inputs;
+    Function call;
+    bool is_shared = false;
   };
-  template <class T>
-  struct Model final : Concept {
-    explicit Model(T value) : layer(std::move(value)) {}
-    bool is_of_giro() const override {
-      return requires { typename T::OfGiro; };
+
+  template <class F>
+  static constexpr bool is_of_giro = requires { typename F::OfGiro; };
+  template <class F>
+  static std::string name_of(const F& f) {
+    if constexpr (requires {
+                    { f.name() } -> std::convertible_to<std::string>;
+                  }) {
+      return f.name();
+    } else {
+      return "layer";
     }
-    std::string name() const override { return layer.name(); }
-    Shape init(ParamSpecs& specs, const Shape& input) const override { return layer.init(specs, input); }
-    Var apply(const Params& params, const Var& x) const override { return layer.apply(params, x); }
-    T layer;
-  };
-  std::shared_ptr<const Concept> self_;
+  }
+  template <class F>
+  static std::size_t inputs_of(const F& f) {
+    if constexpr (requires {
+                    { f.inputs() } -> std::convertible_to<std::size_t>;
+                  }) {
+      return f.inputs();
+    } else if constexpr (TakesScopeAnd<F, const Var&> || TakesScopeAnd<F, const std::vector<Var>&>) {
+      return 1;
+    } else {
+      return TakesScopeAnd<F, const Var&, const Var&>               ? 2
+             : TakesScopeAnd<F, const Var&, const Var&, const Var&> ? 3
+                                                                    : 4;
+    }
+  }
+  template <class F>
+  static Function wrapped(F f) {
+    return [f = std::move(f)](Scope& s, const std::vector<Var>& x) {
+      if constexpr (TakesScopeAnd<F, const Var&>) {
+        return values(f(s, expect(x, 1)[0]));
+      } else if constexpr (TakesScopeAnd<F, const std::vector<Var>&>) {
+        return values(f(s, x));
+      } else if constexpr (TakesScopeAnd<F, const Var&, const Var&>) {
+        return values(f(s, expect(x, 2)[0], x[1]));
+      } else if constexpr (TakesScopeAnd<F, const Var&, const Var&, const Var&>) {
+        return values(f(s, expect(x, 3)[0], x[1], x[2]));
+      } else {
+        return values(f(s, expect(x, 4)[0], x[1], x[2], x[3]));
+      }
+    };
+  }
+  static const std::vector<Var>& expect(const std::vector<Var>& inputs, std::size_t count);
+  static std::vector<Var> values(Var y) { return {std::move(y)}; }
+  static std::vector<Var> values(std::vector<Var> ys) { return ys; }
+  template <class A, class B>
+  static std::vector<Var> values(std::pair<A, B> ys) {
+    return {std::move(ys.first), std::move(ys.second)};
+  }
+  explicit Layer(Self self) : self_(std::make_shared<const Self>(std::move(self))) {}
+  Var only(std::vector<Var> results) const;
+
+  std::shared_ptr<const Self> self_;
 };
+
+Layer shared(const Layer& layer);
 
 }  // namespace giro::nn

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include <giro/kernels/activation.h>
@@ -11,7 +12,8 @@
 
 namespace giro::nn {
 
-// Layers in sequence. In the tree each has its name and a number, counted separately for each name: dense0, dense1.
+// Layers in sequence, each called with what the one before gives. In the tree each has its name and a number, counted
+// separately for each name: dense0, dense1.
 template <class... Layers>
 Layer sequential(Layers... layers);
 Layer sequential(std::vector<Layer> layers);
@@ -24,6 +26,8 @@ Layer relu();
 Layer gelu();
 Layer tanh();
 Layer sigmoid();
+// A function without parameters, as a layer.
+Layer lambda(std::function<Var(const Var&)> f);
 
 struct DenseOptions {
   Activation activation = Activation::none;  // applied to the product

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -65,20 +66,27 @@ class Partitioner {
   virtual void set_failed() const noexcept = 0;
 };
 
-// The weight of this rank's part of a batch relative to an even part. Applies to the gradients that this thread queues
-// while it lives.
-class BatchWeight {
+// This rank's part of a batch: its weight relative to an even part, and its first row in the whole batch. Applies to
+// the gradients and random numbers that this thread queues while it lives.
+class BatchShare {
  public:
-  explicit BatchWeight(double weight) noexcept : outer_(std::exchange(current_, weight)) {}
-  ~BatchWeight() { current_ = outer_; }
-  BatchWeight(const BatchWeight&) = delete;
-  BatchWeight& operator=(const BatchWeight&) = delete;
+  BatchShare(double weight, std::int64_t first_row) noexcept
+      : outer_weight_(std::exchange(weight_, weight)), outer_first_row_(std::exchange(first_row_, first_row)) {}
+  ~BatchShare() {
+    weight_ = outer_weight_;
+    first_row_ = outer_first_row_;
+  }
+  BatchShare(const BatchShare&) = delete;
+  BatchShare& operator=(const BatchShare&) = delete;
 
-  static double current() noexcept { return current_; }  // 1 by default
+  static double weight() noexcept { return weight_; }              // 1 by default
+  static std::int64_t first_row() noexcept { return first_row_; }  // 0 by default
 
  private:
-  double outer_;
-  static inline constinit thread_local double current_ = 1;
+  double outer_weight_;
+  std::int64_t outer_first_row_;
+  static inline constinit thread_local double weight_ = 1;
+  static inline constinit thread_local std::int64_t first_row_ = 0;
 };
 
 // The partitioner of a state of any type, or null if it has none.

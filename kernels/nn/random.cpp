@@ -36,10 +36,11 @@ void expect_scalar(const char* op, const char* what, const Operand& x) {
   }
 }
 
-void expect_key(const char* op, const Operand& key) {
-  expect_scalar(op, "key", key);
-  if (key.is_number || key.var.dtype() == DType::i64) return;
-  throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: the key is {}, expected i64", op, name_of(key.var.dtype())));
+void expect_key(const char* op, const Key& key) {
+  expect_scalar(op, "key", key.base);
+  if (key.base.is_number || key.base.var.dtype() == DType::i64) return;
+  throw Error(ErrorCode::dtype_mismatch,
+              fmt::format("{}: the key is {}, expected i64", op, name_of(key.base.var.dtype())));
 }
 
 std::vector<Var> values_of(std::initializer_list<Operand> operands) {
@@ -57,9 +58,16 @@ Term scalar(Builder& builder, const Operand& x) {
   return {builder, value};
 }
 
+Term scalar(Builder& builder, const Key& key) {
+  const Term base = scalar(builder, key.base);
+  return key.node == 0 ? base : base + key.node;
+}
+
 // The random number that the key gives each element of an array.
-Term drawn(Builder& builder, const ScalarFunction& distribution, const Operand& key, const Shape& shape) {
-  const Term place(builder, builder.place(broadcast_layout(shape, shape)));
+Term drawn(Builder& builder, const ScalarFunction& distribution, const Key& key, const Shape& shape) {
+  pointwise::Layout layout = broadcast_layout(shape, shape);
+  if (shape.rank() > 0) layout.offset = key.first_row * shape.drop_front().count();
+  const Term place(builder, builder.place(layout));
   return Term::apply(distribution, {scalar(builder, key), place});
 }
 
@@ -75,24 +83,24 @@ Var write(const char* op, const Term& value, Builder& builder, const Var& y) {
 
 }  // namespace
 
-Var fold_in(const Operand& key, const Operand& data) {
-  const detail::CallSite site(key.where);
+Var fold_in(const Key& key, const Operand& data) {
+  const detail::CallSite site(key.base.where);
   expect_key("fold_in", key);
   expect_scalar("fold_in", "number", data);
-  const Var y = Var::computed(DType::i64, {}, values_of({key, data}), nullptr);
+  const Var y = Var::computed(DType::i64, {}, values_of({key.base, data}), nullptr);
   Builder builder({});
   return write("fold_in", Term::apply(pointwise::functions::key_by_key, {scalar(builder, key), scalar(builder, data)}),
                builder, y);
 }
 
-Var random_uniform(const Operand& key, const Shape& shape, double low, double high) {
-  const detail::CallSite site(key.where);
+Var random_uniform(const Key& key, const Shape& shape, double low, double high) {
+  const detail::CallSite site(key.base.where);
   expect_key("random_uniform", key);
   const auto end = static_cast<float>(high);
   if (!(static_cast<float>(low) < end) || !std::isfinite(static_cast<float>(high - low))) {
     refuse("random_uniform", fmt::format("found [{}, {})", low, high), "a low end below the high one");
   }
-  const Var y = Var::computed(DType::f32, shape, values_of({key}), nullptr);
+  const Var y = Var::computed(DType::f32, shape, values_of({key.base}), nullptr);
   Builder builder(shape);
   Term u = drawn(builder, pointwise::functions::uniform_by_key, key, shape);
   // The sum may round up to the end.
@@ -101,25 +109,25 @@ Var random_uniform(const Operand& key, const Shape& shape, double low, double hi
   return write("random_uniform", u, builder, y);
 }
 
-Var random_normal(const Operand& key, const Shape& shape, double mean, double stddev) {
-  const detail::CallSite site(key.where);
+Var random_normal(const Key& key, const Shape& shape, double mean, double stddev) {
+  const detail::CallSite site(key.base.where);
   expect_key("random_normal", key);
   if (!(stddev >= 0)) refuse("random_normal", fmt::format("a standard deviation of {}", stddev), "0 or more");
-  const Var y = Var::computed(DType::f32, shape, values_of({key}), nullptr);
+  const Var y = Var::computed(DType::f32, shape, values_of({key.base}), nullptr);
   Builder builder(shape);
   Term z = drawn(builder, pointwise::functions::normal_by_key, key, shape);
   if (mean != 0 || stddev != 1) z = mean + stddev * z;
   return write("random_normal", z, builder, y);
 }
 
-Var random_bernoulli(const Operand& key, const Operand& p, const Shape& shape) {
-  const detail::CallSite site(key.where);
+Var random_bernoulli(const Key& key, const Operand& p, const Shape& shape) {
+  const detail::CallSite site(key.base.where);
   expect_key("random_bernoulli", key);
   if (p.is_number && !(p.number >= 0 && p.number <= 1)) {
     refuse("random_bernoulli", fmt::format("a probability of {}", p.number), "one from 0 to 1");
   }
   if (!p.is_number) pointwise::expect_broadcasts("random_bernoulli", p.var.shape(), shape);
-  const Var y = Var::computed(DType::boolean, shape, values_of({key, p}), nullptr);
+  const Var y = Var::computed(DType::boolean, shape, values_of({key.base, p}), nullptr);
   Builder builder(shape);
   const Term u = drawn(builder, pointwise::functions::uniform_by_key, key, shape);
   const Term limit =
@@ -129,7 +137,7 @@ Var random_bernoulli(const Operand& key, const Operand& p, const Shape& shape) {
   return write("random_bernoulli", u < limit, builder, y);
 }
 
-Var dropout(const Operand& x, double rate, const Operand& key) {
+Var dropout(const Operand& x, double rate, const Key& key) {
   const detail::CallSite site(x.where);
   pointwise::expect_value("dropout", x);
   const DType dtype = x.var.dtype();
@@ -139,14 +147,18 @@ Var dropout(const Operand& x, double rate, const Operand& key) {
   expect_key("dropout", key);
   if (!(rate >= 0 && rate < 1)) refuse("dropout", fmt::format("a rate of {}", rate), "one in [0, 1)");
   if (rate == 0) return x.var;
-  const auto gradient = [rate, number = key.is_number ? key : Operand(0)](const Var&, const Var& dy,
-                                                                          const std::vector<Var>& in) {
+  // The inputs hold the key if it is a Var.
+  Key again = key;
+  if (!key.base.is_number) again.base = Operand(0);
+  const auto gradient = [rate, again](const Var&, const Var& dy, const std::vector<Var>& in) {
     std::vector<Var> terms(in.size());
-    terms[0] = dropout(dy, rate, in.size() > 1 ? Operand(in[1]) : number);
+    Key drawn_from = again;
+    if (in.size() > 1) drawn_from.base = in[1];
+    terms[0] = dropout(dy, rate, drawn_from);
     return Gradients(std::move(terms));
   };
   const Shape& shape = x.var.shape();
-  const Var y = Var::computed(dtype, shape, values_of({x, key}), gradient);
+  const Var y = Var::computed(dtype, shape, values_of({x, key.base}), gradient);
   Builder builder(shape);
   const DType computed = pointwise::computed_in(dtype);
   const Term in(builder, builder.cast(builder.read(x.var.value(), broadcast_layout(shape, shape)), computed));

@@ -58,19 +58,17 @@ Var remat(std::function<Var(const Var&)> f, const Var& x) {
   return result;
 }
 
-namespace {
-
-struct Remat {
-  Layer layer;
-  std::string name() const { return layer.name(); }
-  Shape init(ParamSpecs& specs, const Shape& input) const { return layer.init(specs, input); }
-  Var apply(const Params& params, const Var& x) const {
-    return remat([inner = layer, params](const Var& h) { return inner.apply(params, h); }, x);
-  }
-};
-
-}  // namespace
-
-Layer remat(Layer layer) { return Remat{std::move(layer)}; }
+Layer remat(Layer layer) {
+  return Layer(layer.name(), [layer](Scope& s, const Var& x) {
+    // The first call is made in the scope itself, the second in one that gives the same.
+    const auto calls = std::make_shared<std::pair<Scope, bool>>(s.again(), true);
+    return remat(
+        [layer, s, calls](const Var& h) {
+          Scope scope = std::exchange(calls->second, false) ? s : calls->first.again();
+          return layer.apply(scope, {h}, std::source_location()).front();
+        },
+        x);
+  });
+}
 
 }  // namespace giro::nn

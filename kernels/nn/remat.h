@@ -11,14 +11,15 @@ namespace giro::nn {
 // needed for one such part at a time instead of all, at the cost of one more forward pass of each part. The gradients
 // have the same bits.
 //
-//   h = nn::remat([block, params](const Var& h) { return block(params, h); }, h);
+//   h = nn::remat([w, b](const Var& h) { return gelu(dense(h, w, b)); }, h);
 //
 // backward() calls `f` a second time, and it must compute the same then. Anything captured by reference must live until
-// then, so capture by value: Vars, Params and layers are handles. backward() throws Error(invalid_argument) if the
-// second result depends on other parameters or values.
+// then, so capture by value: Vars are handles. backward() throws Error(invalid_argument) if the second result depends
+// on other parameters or values.
 Var remat(std::function<Var(const Var&)> f, const Var& x);
 
-// The layer, with the same name and parameters, under remat.
+// The layer, with the same name and parameters, under remat. Called again by the backward pass, it draws the same
+// random numbers, and what it sets is set once.
 Layer remat(Layer layer);
 
 }  // namespace giro::nn

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include <giro/kernels/elementwise.h>
+#include <giro/kernels/nn/functional.h>
 #include <giro/kernels/reduce.h>
 #include <giro/runtime/error.h>
 
+#include "kernels/internal/declared_leaves.h"
 #include "runtime/internal/call_site.h"
 
 namespace giro {
@@ -47,31 +50,71 @@ std::string description(const optim::UpdateRule& rule, std::uint64_t seed, Preci
 
 }  // namespace
 
-TrainState::TrainState(const nn::Layer& model, optim::Optimizer optimizer, const DeviceContext& context)
-    : State(context), model_(model), optimizer_(std::move(optimizer)) {}
+TrainState::TrainState(std::optional<nn::Layer> model, optim::Optimizer optimizer, const DeviceContext& context)
+    : State(context), model_(std::move(model)), optimizer_(std::move(optimizer)) {}
 
-TrainState TrainState::create(const nn::Layer& model, const std::vector<LeafSpec>& spec, optim::Optimizer optimizer,
-                              std::uint64_t seed, DeviceContext context, std::shared_ptr<const Partitioner> partitioner,
-                              Precision precision) {
-  expect_supported(precision, context.device());
-  if (spec.empty()) {
+namespace {
+
+// The declared leaves of each collection, in the order in which they were first declared; params first.
+std::vector<std::pair<std::string, std::vector<nn::DeclaredLeaf>>> by_collection(
+    std::vector<nn::DeclaredLeaf> declared) {
+  std::vector<std::pair<std::string, std::vector<nn::DeclaredLeaf>>> collections{{"params", {}}};
+  for (nn::DeclaredLeaf& leaf : declared) {
+    auto found = std::ranges::find(collections, leaf.collection, &decltype(collections)::value_type::first);
+    if (found == collections.end()) found = collections.insert(found, {leaf.collection, {}});
+    found->second.push_back(std::move(leaf));
+  }
+  return collections;
+}
+
+}  // namespace
+
+TrainState TrainState::create_traced(const std::function<void(const nn::Params&, const Features&)>& model,
+                                     std::optional<nn::Layer> layer, optim::Optimizer optimizer,
+                                     const TrainStateOptions& options) {
+  const Precision precision = options.precision;
+  expect_supported(precision, options.context.device());
+  if (options.inputs.empty()) {
     throw Error(ErrorCode::invalid_argument, "a train state needs the spec of its input, found an empty one");
   }
-  TrainState state(model, std::move(optimizer), context);
+  TrainState state(std::move(layer), std::move(optimizer), options.context);
   state.precision_ = precision;
-  nn::ParamSpecs specs;
-  model.init(specs, spec.front().shape);
-  std::vector<LeafSpec> leaves;
-  for (const auto& param : specs.all()) leaves.push_back({param.name, DType::f32, param.shape});
-
-  const Shard shard = partitioner ? partitioner->update_shard() : Shard{};
-  const Collection& params = state.add("params", leaves, {.parts = shard.count});
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    const auto& param = specs.all()[i];
-    from_host(params.leaves()[i].value,
-              param.initializer(param.shape.count(), param.fans, Rng{seed, RngPurpose::initial_value, i}),
-              state.stream());
+  const Shard shard = options.partitioner ? options.partitioner->update_shard() : Shard{};
+  std::vector<LeafSpec> leaves;  // of params
+  std::uint64_t drawn = 0;       // each leaf has its own random numbers
+  nn::ScopeValues values{.stream = state.stream(), .mode = nn::Mode::train, .partitioner = options.partitioner};
+  values.dtype = compute_dtype(precision);
+  std::vector<nn::DeclaredLeaf> all = nn::declared_leaves(model, options.inputs, std::move(values));
+  for (const auto& [name, declared] : by_collection(std::move(all))) {
+    const bool is_params = name == "params";
+    std::vector<LeafSpec> specs;
+    for (const nn::DeclaredLeaf& leaf : declared) {
+      specs.push_back({leaf.name, is_params ? DType::f32 : leaf.dtype, leaf.shape});
+    }
+    const auto own = options.collections.find(name);
+    CollectionOptions kept = own != options.collections.end() ? own->second : CollectionOptions{};
+    if (is_params) {
+      kept = {.parts = shard.count};
+      leaves = specs;
+    } else {
+      state.variables_.push_back(name);
+    }
+    const Collection& collection = state.add(name, specs, kept);
+    for (std::size_t i = 0; i < declared.size(); ++i) {
+      const Tensor& leaf = collection.leaves()[i].value;
+      const std::vector<float> values = declared[i].initializer(leaf.count(), declared[i].fans,
+                                                                Rng{options.seed, RngPurpose::initial_value, drawn++});
+      if (leaf.dtype() == DType::f32) {
+        from_host(leaf, values, state.stream());
+      } else {
+        const Buffer memory = state.stream().allocate(values.size() * sizeof(float));
+        const Tensor in_f32(memory.data(), DType::f32, leaf.shape(), state.device());
+        from_host(in_f32, values, state.stream());
+        cast(leaf, in_f32, state.stream());
+      }
+    }
   }
+  const Collection& params = state.collection("params");
   state.add("grads", leaves, {.saved = false, .parts = shard.count});
   const optim::UpdateRule& rule = state.optimizer_.rule;
   CollectionOptions of_moments{.parts = shard.count};
@@ -91,29 +134,39 @@ TrainState TrainState::create(const nn::Layer& model, const std::vector<LeafSpec
     from_host(state.loss_scale().scale, std::vector{optim::LossScale::kInitial}, state.stream());
   }
   const Collection& seed_leaf = state.add("seed", {{"", DType::i64, {}}});
-  from_host(seed_leaf.leaves().front().value, std::vector{static_cast<std::int64_t>(seed)}, state.stream());
-  state.partitioner_ = std::move(partitioner);
+  from_host(seed_leaf.leaves().front().value, std::vector{static_cast<std::int64_t>(options.seed)}, state.stream());
+  state.partitioner_ = options.partitioner;
   if (state.partitioner_) {
-    state.partitioner_->expect_same("the training state", description(state.optimizer_.rule, seed, precision));
+    state.partitioner_->expect_same("the training state", description(state.optimizer_.rule, options.seed, precision));
     state.partitioner_->replicate(state);
   }
   return state;
 }
 
+void TrainState::refuse_inputs(std::size_t found, std::size_t expected) {
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("the model takes {} inputs, the state is created with {}", expected, found));
+}
+
 TrainState::TrainState(State leaves, const TrainState& other)
     : State(std::move(leaves)),
       model_(other.model_),
+      variables_(other.variables_),
       optimizer_(other.optimizer_),
       partitioner_(other.partitioner_),
       precision_(other.precision_) {}
 
-nn::Params TrainState::params() const {
-  return differentiated_ != nullptr ? *differentiated_ : params_in_precision(nullptr);
+const nn::Layer& TrainState::model() const {
+  if (model_) return *model_;
+  throw Error(ErrorCode::invalid_argument,
+              "the state was created for a function, not for an nn::Layer, and keeps none");
 }
 
-nn::Params TrainState::differentiable_params() const { return params_in_precision(&collection("grads")); }
+nn::Params TrainState::params(nn::Mode mode) const {
+  return differentiated_ != nullptr ? *differentiated_ : nn::Params(values_in_precision(nullptr, mode));
+}
 
-nn::Params TrainState::params_in_precision(const Collection* grads) const {
+nn::ScopeValues TrainState::values_in_precision(const Collection* grads, nn::Mode mode) const {
   const Collection& params = collection("params");
   const DType dtype = compute_dtype(precision_);
   // Converts all leaves at once, at their places in the flat buffer.
@@ -126,7 +179,7 @@ nn::Params TrainState::params_in_precision(const Collection* grads) const {
     copies = Tensor(storage, dtype, flat.shape());
     cast(copies, flat, stream());
   }
-  std::map<std::string, nn::Var> vars;
+  nn::ScopeValues values{.stream = stream(), .mode = mode};
   for (std::size_t i = 0; i < params.leaves().size(); ++i) {
     const Leaf& leaf = params.leaves()[i];
     Tensor value = leaf.value;
@@ -137,9 +190,27 @@ nn::Params TrainState::params_in_precision(const Collection* grads) const {
     const nn::Var var =
         grads != nullptr ? nn::Var::parameter(value, grads->leaves()[i].value, stream()) : nn::Var(value, stream());
     var.set_math(math_of(precision_));
-    vars.emplace(below(params, leaf), var);
+    values.params.emplace(below(params, leaf), var);
   }
-  return nn::Params(std::move(vars), stream());
+  for (const std::string& name : variables_) {
+    for (const Leaf& leaf : collection(name).leaves()) {
+      values.variables.emplace(leaf.path, nn::Var(leaf.value, stream()));
+    }
+  }
+  // One key for all that is drawn in a step.
+  values.key = [seed = at("seed"), step = at("step"), on = stream(), key = std::make_shared<std::optional<nn::Var>>()] {
+    if (!*key) *key = fold_in(nn::Var(seed, on), nn::Var(step, on));
+    return **key;
+  };
+  values.first_row = BatchShare::first_row();
+  values.partitioner = partitioner_;
+  // The backward pass may still need the values of before, so value_and_grad writes the new ones at its end.
+  if (grads == nullptr) {
+    values.assign = [variables = values.variables](const std::string& path, const nn::Var& value) {
+      copy(variables.at(path).value(), value.value(), value.stream());
+    };
+  }
+  return values;
 }
 
 void TrainState::expect_parts(int parts, std::source_location where) {
@@ -152,7 +223,7 @@ void TrainState::backward(const nn::Var& loss, const nn::Params& params, std::so
                           int parts) const {
   const detail::CallSite site(where);
   const Collection& grads = collection("grads");
-  nn::BackwardOptions options{.seed = BatchWeight::current() / parts, .scale = loss_scale().scale};
+  nn::BackwardOptions options{.seed = BatchShare::weight() / parts, .scale = loss_scale().scale};
   const bool is_last = part + 1 == parts;
   const std::unique_ptr<GradientReduction> reduction =
       partitioner_ && is_last ? partitioner_->reduce(grads, context()) : nullptr;
@@ -167,6 +238,7 @@ void TrainState::backward(const nn::Var& loss, const nn::Params& params, std::so
     };
   }
   nn::backward(loss, options);
+  for (const auto& [path, value] : params.written()) copy(at(path), value.value(), stream());
   if (!is_last) return;
   for (const Leaf& leaf : grads.leaves()) {
     if (!params[below(grads, leaf)].has_grad()) stream().fill(leaf.value.raw(), 0, leaf.value.bytes());

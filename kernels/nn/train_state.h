@@ -1,8 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <source_location>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -10,6 +15,7 @@
 #include <giro/kernels/nn/layer.h>
 #include <giro/kernels/nn/partitioner.h>
 #include <giro/kernels/nn/precision.h>
+#include <giro/kernels/nn/scope.h>
 #include <giro/kernels/optim/loss_scale.h>
 #include <giro/kernels/optim/optimizer.h>
 #include <giro/runtime/device_context.h>
@@ -17,9 +23,22 @@
 
 namespace giro {
 
+class Batch;
+
+struct TrainStateOptions {
+  // What the model is called with: names, dtypes and shapes of a batch's features, batch axis included (Dataset::spec).
+  std::vector<LeafSpec> inputs;
+  std::uint64_t seed = 0;                                     // of the initial values and of the keys in the steps
+  DeviceContext context = discover_devices().best();          // by default a new one for the best available device
+  std::shared_ptr<const Partitioner> partitioner = {};        // if this process is one of several ranks
+  Precision precision = Precision::f32;                       // that the model is computed in
+  std::map<std::string, CollectionOptions> collections = {};  // how collections of the model's own are kept, by name
+};
+
 // The state of training a model, on one device. Its tree:
 //   params/...          f32, one buffer
 //   grads/...           f32, like params; not saved. With f16 multiplied by loss_scale/scale
+//   batch_stats/... or any other collection of variables that the model's layers have
 //   opt_state/mu/...    f32, like params, and opt_state/nu/...: the moments that the optimizer has. With a partitioner
 //                       that divides the params among the ranks, this rank's pieces of them (Leaf::piece)
 //   loss_scale/...      only with f16: scale, good_steps and skipped of optim::LossScale
@@ -28,17 +47,25 @@ namespace giro {
 //   seed                i64 scalar
 class TrainState : public State {
  public:
-  // Draws the parameters from `seed`, for inputs like the first feature of `spec` (batch axis included); the values are
-  // the same on every device. `context` defaults to a new one for the best available device. With a partitioner, the
-  // state is one of several ranks' and starts with rank 0's values. The model is computed in `precision`, both in
-  // training and with params(). Errors: shape_mismatch, invalid_argument, device, communication; unsupported for a
-  // precision that the device does not compute in.
-  static TrainState create(const nn::Layer& model, const std::vector<LeafSpec>& spec, optim::Optimizer optimizer,
-                           std::uint64_t seed, DeviceContext context = discover_devices().best(),
-                           std::shared_ptr<const Partitioner> partitioner = nullptr,
-                           Precision precision = Precision::f32);
+  // Calls the model once, with values that have no memory, to find out which leaves it has, and draws their initial
+  // values from the seed; they are the same on every device. The model is a layer, which gets the first input, or any
+  // function of (nn::Scope, const Batch&) or of (nn::Scope, const nn::Var&...) with as many of the inputs, in order.
+  // With a partitioner, the state is one of several ranks' and starts with rank 0's values.
+  //
+  //   auto state = giro::TrainState::create(model, giro::optim::adamw(1e-3), {.inputs = train_data.spec()});
+  //
+  // Errors: those of the model, and invalid_argument, device, communication; unsupported for a precision that the
+  // device does not compute in.
+  template <class Model>
+  static TrainState create(const Model& model, optim::Optimizer optimizer, const TrainStateOptions& options) {
+    std::optional<nn::Layer> layer;
+    if constexpr (std::is_convertible_v<const Model&, nn::Layer>) layer = nn::Layer(model);
+    return create_traced([&model](const nn::Params& params, const Features& inputs) { call(model, params, inputs); },
+                         std::move(layer), std::move(optimizer), options);
+  }
 
-  const nn::Layer& model() const noexcept { return model_; }
+  // Error(invalid_argument) if it was not created for a layer.
+  const nn::Layer& model() const;
   const optim::Optimizer& optimizer() const noexcept { return optimizer_; }
   Precision precision() const noexcept { return precision_; }
   // Null if this process trains alone.
@@ -49,14 +76,15 @@ class TrainState : public State {
   // A copy, queued on the stream that both share.
   TrainState clone() const { return {State::clone(), *this}; }
 
-  // The parameters, for evaluation: no gradient is tracked, except while value_and_grad calls a function of the state.
-  // In a 16-bit precision they are copies, which each call queues anew.
-  nn::Params params() const;
+  // The parameters and variables, for evaluation unless said otherwise: no gradient is tracked, except while
+  // value_and_grad calls a function of the state. In a 16-bit precision they are copies, which each call queues anew.
+  nn::Params params(nn::Mode mode = nn::Mode::eval) const;
 
-  // Calls f(params), or f(state) with the same params as state.params(). f returns the loss, an f32 scalar, or a pair
-  // of the loss and something else. Queues the gradient of the loss into grads and returns what f returned. With a
-  // partitioner, grads is the mean over the ranks, each weighted by its part of the batch. This holds for the part that
-  // this rank updates; the rest is undefined.
+  // Calls f(params) for training, or f(state) with the same params as state.params(). f returns the loss, an f32
+  // scalar, or a pair of the loss and something else. Queues the gradient of the loss into grads, and the variables
+  // that the model has set into their leaves. Returns what f returned. With a partitioner, grads is the mean over the
+  // ranks, each weighted by its part of the batch. This holds for the part that this rank updates; the rest is
+  // undefined.
   template <class F>
   auto value_and_grad(F&& f, std::source_location where = std::source_location::current()) {
     nn::Params params = differentiable_params();
@@ -82,9 +110,11 @@ class TrainState : public State {
   template <class F>
   auto value_and_grad(int parts, F&& f, std::source_location where = std::source_location::current()) {
     expect_parts(parts, where);
-    nn::Params params = differentiable_params();
-    std::vector<decltype(f(params, 0))> results;
+    nn::ScopeValues values = values_in_precision(&collection("grads"), nn::Mode::train);
+    std::vector<decltype(f(std::declval<nn::Params&>(), 0))> results;
     for (int part = 0; part < parts; ++part) {
+      values.draw = part;
+      nn::Params params(values);
       results.push_back(differentiated(f(params, part), params, where, part, parts));
     }
     return results;
@@ -96,7 +126,8 @@ class TrainState : public State {
   void apply_gradients(std::source_location where = std::source_location::current());
 
  private:
-  TrainState(const nn::Layer& model, optim::Optimizer optimizer, const DeviceContext& context);
+  using Features = std::vector<std::pair<std::string, Tensor>>;
+  TrainState(std::optional<nn::Layer> model, optim::Optimizer optimizer, const DeviceContext& context);
   TrainState(State leaves, const TrainState& other);
   // While it lives, params() returns the differentiable parameters.
   class Differentiating {
@@ -109,10 +140,30 @@ class TrainState : public State {
    private:
     TrainState& state_;
   };
-  nn::Params differentiable_params() const;
+  static TrainState create_traced(const std::function<void(const nn::Params&, const Features&)>& model,
+                                  std::optional<nn::Layer> layer, optim::Optimizer optimizer,
+                                  const TrainStateOptions& options);
+  // Calls a model with the inputs that it takes. Batch is a class of loop/, complete where a model takes one.
+  template <class Model, class B = Batch>
+  static void call(const Model& model, const nn::Params& params, const Features& inputs) {
+    if constexpr (std::is_convertible_v<const Model&, nn::Layer>) {
+      const nn::Layer layer = model;
+      if (inputs.size() < layer.inputs()) refuse_inputs(inputs.size(), layer.inputs());
+      std::vector<nn::Var> values;
+      for (std::size_t i = 0; i < layer.inputs(); ++i) values.emplace_back(inputs[i].second, params.stream());
+      layer(params, values, std::source_location());
+    } else {
+      nn::Scope scope = params;
+      model(scope, B(inputs, params.stream()));
+    }
+  }
+  [[noreturn]] static void refuse_inputs(std::size_t found, std::size_t expected);
+  nn::Params differentiable_params() const {
+    return nn::Params(values_in_precision(&collection("grads"), nn::Mode::train));
+  }
   static void expect_parts(int parts, std::source_location where);
-  // The parameters as the model sees them. With `grads`, f32, they are differentiable.
-  nn::Params params_in_precision(const Collection* grads) const;
+  // The leaves as the model sees them. With `grads`, f32, the parameters are differentiable.
+  nn::ScopeValues values_in_precision(const Collection* grads, nn::Mode mode) const;
   // Queues the gradient of the loss, which is `result` or its first element. Returns `result`.
   template <class R>
   R differentiated(R result, const nn::Params& params, std::source_location where, int part = 0, int parts = 1) const {
@@ -129,7 +180,8 @@ class TrainState : public State {
   // Empty tensors if losses are not scaled.
   optim::LossScale loss_scale() const;
 
-  nn::Layer model_;
+  std::optional<nn::Layer> model_;
+  std::vector<std::string> variables_;  // the names of the model's own collections
   optim::Optimizer optimizer_;
   std::shared_ptr<const Partitioner> partitioner_;
   Precision precision_ = Precision::f32;

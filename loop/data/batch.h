@@ -23,9 +23,10 @@ using BatchSpec = std::vector<LeafSpec>;
 
 // One rank's part of a batch that several ranks share (Dataset::partition).
 struct BatchPart {
-  int ranks = 1;             // that share the batch
-  std::int64_t samples = 0;  // in the whole batch
-  std::int64_t rows = 0;     // the samples of this rank; if 0, the part holds one row that does not count
+  int ranks = 1;               // that share the batch
+  std::int64_t samples = 0;    // in the whole batch
+  std::int64_t rows = 0;       // the samples of this rank; if 0, the part holds one row that does not count
+  std::int64_t first_row = 0;  // the first of them in the whole batch
 
   // The part's weight in a mean over the ranks.
   double weight() const { return static_cast<double>(rows) * ranks / static_cast<double>(samples); }

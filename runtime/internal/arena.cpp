@@ -1,6 +1,7 @@
 #include "runtime/internal/arena.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <iterator>
 #include <limits>
@@ -52,6 +53,11 @@ Buffer Arena::allocate_apart(std::size_t bytes) {
 
 Buffer Arena::allocate_traced(std::size_t bytes) {
   const std::size_t size = block_size(bytes);
+  if (of_ == Of::nowhere && unused_ == nullptr) {
+    // Between the program and its libraries, where no memory lies.
+    unused_ = reinterpret_cast<char*>(std::uintptr_t{1} << 44);
+    unused_bytes_ = std::numeric_limits<std::size_t>::max() / 2;
+  }
   if (unused_bytes_ < size) {
     // Without sharing, a chunk ends with its block, so that a sanitizer detects accesses beyond the block.
     const std::size_t chunk = shares_ ? std::max(size, min_chunk(of_)) : std::max<std::size_t>(bytes, 1);
@@ -61,7 +67,7 @@ Buffer Arena::allocate_traced(std::size_t bytes) {
     unused_bytes_ = std::max(size, chunk);
   }
   char* const data = unused_;
-  blocks_.emplace(data, Block{size, chunks_.size() - 1, false});
+  blocks_.emplace(data, Block{size, chunks_.empty() ? 0 : chunks_.size() - 1, false});
   unused_ += size;
   unused_bytes_ -= size;
   return lend(data, bytes);
@@ -95,7 +101,7 @@ void Arena::drop_unpinned() {
 }
 
 Buffer Arena::allocate(std::size_t bytes) {
-  if (of_ == Of::trace) return allocate_traced(bytes);
+  if (is_trace()) return allocate_traced(bytes);
   if (!shares_) return allocate_apart(bytes);
   const std::size_t size = block_size(bytes);
   const auto fits = [&](const auto& entry) { return entry.second.free && entry.second.size >= size; };
@@ -116,10 +122,10 @@ Buffer Arena::allocate(std::size_t bytes) {
 }
 
 void Arena::release(void* data) noexcept {
-  if (!shares_ && of_ != Of::trace) return;
+  if (!shares_ && !is_trace()) return;
   auto block = blocks_.find(static_cast<char*>(data));
   block->second.free = true;
-  if (of_ == Of::trace) return;
+  if (is_trace()) return;
   const auto joins = [](const Block& a, const Block& b) { return a.free && b.free && a.chunk == b.chunk; };
   if (auto next = std::next(block); next != blocks_.end() && joins(block->second, next->second)) {
     block->second.size += next->second.size;

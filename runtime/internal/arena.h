@@ -18,12 +18,14 @@ namespace giro {
 // An arena of kind `trace` shares nothing: while a recording is made none of its work has run, so each temporary gets
 // its own addresses, and their memory is planned from these in the end (recording.h).
 //
+// An arena of kind `nowhere` is a trace whose addresses have no memory: for work that will never run.
+//
 // With GIRO_ARENA=0 in the environment nothing is shared: each request is a separate allocation, freed when it is given
 // back, or with its recording. compute-sanitizer and AddressSanitizer then detect accesses beyond a temporary, and uses
 // of a stream's temporary after it was given back.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
-  enum class Of { stream, recording, trace };
+  enum class Of { stream, recording, trace, nowhere };
 
   Arena(Device device, Of of);
   // Whether GIRO_ARENA is 0 now.
@@ -45,6 +47,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
   // The bytes that a block for `bytes` bytes takes.
   static std::size_t block_size(std::size_t bytes);
+  bool is_trace() const noexcept { return of_ == Of::trace || of_ == Of::nowhere; }
   // For a trace: the block that contains an address, or null.
   const Blocks::value_type* block_at(const void* address) const;
   // Blocks held now keep their addresses as long as this arena lives.

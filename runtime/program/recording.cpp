@@ -56,6 +56,7 @@ bool Recording::holds() noexcept { return current_ != nullptr && !OpScope::is_op
 void Recording::hold(HeldOp op) {
   if (held_.capacity() == 0) held_.reserve(32);  // avoids moving all ops again and again as it grows
   op.stream.impl().check_usable(op.node.op.c_str());
+  if (is_dry_) return;
   held_.push_back(std::move(op));
   if (is_shared_) flush();
 }

@@ -32,6 +32,8 @@ struct Temporaries;
 struct Recording {
   // `rewrite` may be null.
   Recording(StreamImpl& stream, Rewrite rewrite);
+  // Whether this thread does a dry run (GraphRecorder): no work is kept, and temporaries have no memory.
+  static bool is_dry() noexcept { return current_ != nullptr && current_->is_dry_; }
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
@@ -85,6 +87,7 @@ struct Recording {
   std::size_t largest_workspace = 0;  // that an op requested, in bytes
 
  private:
+  friend class GraphRecorder;
   void queue(std::vector<HeldOp>& ops);
   void pin_what_others_use(const std::vector<HeldOp>& ops);
   bool has_branches() const;
@@ -95,6 +98,7 @@ struct Recording {
   Rewrite rewrite_;
   std::vector<HeldOp> held_;
   bool is_shared_ = false;
+  bool is_dry_ = false;
   std::exception_ptr failure_;
   static inline constinit thread_local Recording* current_ = nullptr;
 };

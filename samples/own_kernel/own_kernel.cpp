@@ -83,7 +83,7 @@ std::vector<float> fit_line(
     giro::Device device, const std::function<nn::Var(const nn::Var& predictions, const nn::Var& targets)>& loss) {
   const auto data = samples().shuffle(0).repeat().batch(100).to(device);
   const auto model = nn::sequential(nn::dense(1));
-  auto state = giro::TrainState::create(model, data.spec(), giro::optim::adam(0.02), /*seed=*/0, device);
+  auto state = giro::TrainState::create(model, giro::optim::adam(0.02), {.inputs = data.spec(), .context = device});
   auto train_step = giro::jit([&](giro::TrainState& state, const giro::Batch& batch) {
     auto mean_loss =
         state.value_and_grad([&](auto& params) { return mean(loss(model(params, batch["x"]), batch["y"])); });

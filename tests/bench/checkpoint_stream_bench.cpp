@@ -49,9 +49,9 @@ void plain_loop(benchmark::State& benchmark) {
       state.apply_gradients();
       return giro::logs().add_metric("loss", loss);
     });
-    auto result =
-        giro::loop(giro::TrainState::create(what.model, what.data.spec(), what.optimizer, 0, giro::Device::cpu()),
-                   what.data, {{giro::every(1), step}}, {.stop = giro::at(kSteps)});
+    auto result = giro::loop(giro::TrainState::create(what.model, what.optimizer,
+                                                      {.inputs = what.data.spec(), .context = giro::Device::cpu()}),
+                             what.data, {{giro::every(1), step}}, {.stop = giro::at(kSteps)});
     benchmark::DoNotOptimize(result.state);
   }
   count_steps(benchmark);

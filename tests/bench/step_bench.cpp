@@ -39,7 +39,7 @@ struct Training {
                  .repeat()
                  .batch(batch)
                  .to(device)),
-        state(giro::TrainState::create(model, data.spec(), giro::optim::adamw(1e-3), 0, device)) {}
+        state(giro::TrainState::create(model, giro::optim::adamw(1e-3), {.inputs = data.spec(), .context = device})) {}
 
   auto make_step() {
     return giro::jit([this](giro::TrainState& s, const giro::Batch& batch) {

@@ -86,7 +86,8 @@ class PrecisionTest : public test::OpTest {
 
   Training training(Precision precision, const nn::Layer& model = small_cnn()) const {
     Dataset data = test::image_dataset(4 * kRowsOfBatch, kImageSize).repeat().batch(kRowsOfBatch).to(device());
-    TrainState state = TrainState::create(model, data.spec(), optim::adamw(1e-2), 3, device(), nullptr, precision);
+    TrainState state = TrainState::create(
+        model, optim::adamw(1e-2), {.inputs = data.spec(), .seed = 3, .context = device(), .precision = precision});
     EXPECT_EQ(state.precision(), precision);
     return {model, std::move(data), std::move(state)};
   }

@@ -102,28 +102,29 @@ class ResumeTest : public test::OpTest {
     std::FILE* const out = std::fopen(shown.c_str(), "a");
     Left left;
     {
-      giro::Run run(TrainState::create(model, train.spec(), optim::adamw(1e-2), /*seed=*/1, device), train,
-                    {{every(1), [&](const TrainState&, const Elapsed& elapsed) { at_step = elapsed.steps; }},
-                     {every(1), train_step},
-                     {every({.samples = 13}), evaluate},
-                     {every(1), [&](const TrainState&) { signal_if_due(); }},
-                     // The best state comes early, so it must be remembered for long.
-                     {every(4), early_stopping("loss", {.patience = at(31), .min_delta = 0.5, .restore_best = true})},
-                     {signal_at < 0 ? every(1) | last() : every(1'000) | last(), checkpoint(dir + "/model")},
-                     // This is saved only at the end.
-                     {last(),
-                      [](TrainState& state) {
-                        fill(state.at("params/dense0/bias"), 7, state.stream());
-                        return logs().add_stateful_metric("final", 1);
-                      }},
-                     {every(1), csv_logger(dir + "/log.csv")},
-                     {every(3), jsonl_logger(dir + "/log.jsonl")},
-                     {every(7), timer()},
-                     {every(1), keras_bar({.total = kRunSteps, .file_interval = 0, .out = out})}},
-                    {.stop = at(kRunSteps),
-                     .on_start = resumes ? std::vector<Callback<TrainState, Batch>>{resume(dir + "/model")}
-                                         : std::vector<Callback<TrainState, Batch>>{},
-                     .arbiter = std::make_shared<StillClock>()});
+      giro::Run run(
+          TrainState::create(model, optim::adamw(1e-2), {.inputs = train.spec(), .seed = 1, .context = device}), train,
+          {{every(1), [&](const TrainState&, const Elapsed& elapsed) { at_step = elapsed.steps; }},
+           {every(1), train_step},
+           {every({.samples = 13}), evaluate},
+           {every(1), [&](const TrainState&) { signal_if_due(); }},
+           // The best state comes early, so it must be remembered for long.
+           {every(4), early_stopping("loss", {.patience = at(31), .min_delta = 0.5, .restore_best = true})},
+           {signal_at < 0 ? every(1) | last() : every(1'000) | last(), checkpoint(dir + "/model")},
+           // This is saved only at the end.
+           {last(),
+            [](TrainState& state) {
+              fill(state.at("params/dense0/bias"), 7, state.stream());
+              return logs().add_stateful_metric("final", 1);
+            }},
+           {every(1), csv_logger(dir + "/log.csv")},
+           {every(3), jsonl_logger(dir + "/log.jsonl")},
+           {every(7), timer()},
+           {every(1), keras_bar({.total = kRunSteps, .file_interval = 0, .out = out})}},
+          {.stop = at(kRunSteps),
+           .on_start = resumes ? std::vector<Callback<TrainState, Batch>>{resume(dir + "/model")}
+                               : std::vector<Callback<TrainState, Batch>>{},
+           .arbiter = std::make_shared<StillClock>()});
       const Advanced why = run.advance(until ? at(*until) : Period{});
       if (until && why == Advanced::reached) {
         std::fflush(out);

@@ -110,8 +110,8 @@ TEST(Noop, KeepsNoDeviceWaiting) {
 }
 
 TEST(LearningRateMonitor, LogsTheRateOfTheLatestUpdate) {
-  TrainState initial = TrainState::create(nn::dense(1), {{"x", DType::f32, {1, 2}}},
-                                          optim::sgd(optim::warmup(/*peak=*/1, /*steps=*/4)), 0, Device::cpu());
+  TrainState initial = TrainState::create(nn::dense(1), optim::sgd(optim::warmup(/*peak=*/1, /*steps=*/4)),
+                                          {.inputs = {{"x", DType::f32, {1, 2}}}, .context = Device::cpu()});
   const auto update = [](TrainState& state) { state.apply_gradients(); };
   const auto [state, history, elapsed] =
       loop(std::move(initial), std::vector<int>(6), {{every(1), {update, learning_rate_monitor()}}});

@@ -39,9 +39,10 @@ class StateOfStatesTest : public test::OpTest {
   template <class S>
   S make() const {
     const Dataset data = test::image_dataset(40, 4).batch(4);
-    auto first = TrainState::create(test::linear_model(), data.spec(), optim::adamw(1e-2), /*seed=*/1, device());
-    auto second =
-        TrainState::create(test::linear_model(), data.spec(), optim::adamw(3e-2), /*seed=*/2, first.context());
+    auto first = TrainState::create(test::linear_model(), optim::adamw(1e-2),
+                                    {.inputs = data.spec(), .seed = 1, .context = device()});
+    auto second = TrainState::create(test::linear_model(), optim::adamw(3e-2),
+                                     {.inputs = data.spec(), .seed = 2, .context = first.context()});
     return S(std::move(first), std::move(second));
   }
   template <class S>

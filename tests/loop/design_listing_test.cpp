@@ -16,7 +16,7 @@ namespace listing {
 int main() {
   auto train = giro::data::mnist("train").shuffle(0).repeat().batch(32);
   auto model = nn::sequential(nn::scale(1 / 255.f), nn::flatten(), nn::dense(10));
-  auto state = giro::TrainState::create(model, train.spec(), giro::optim::adamw(1e-3), /*seed=*/0);
+  auto state = giro::TrainState::create(model, giro::optim::adamw(1e-3), {.inputs = train.spec()});
 
   auto train_step = giro::jit([&](giro::TrainState& state, const giro::Batch& batch) {
     auto [loss, logits] = state.value_and_grad([&](auto& params) {
@@ -62,7 +62,7 @@ TEST(DesignListing, RunsAgain) {
       return giro::logs().add_metric("loss", loss);
     });
     auto [trained, history, elapsed] =
-        giro::loop(giro::TrainState::create(model, train.spec(), giro::optim::adamw(1e-3), /*seed=*/0), train,
+        giro::loop(giro::TrainState::create(model, giro::optim::adamw(1e-3), {.inputs = train.spec()}), train,
                    {
                        {giro::every(1), train_step},
                        {giro::every(10) | giro::last(), giro::backup_and_restore(logdir + "/model")},

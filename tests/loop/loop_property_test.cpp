@@ -232,7 +232,10 @@ TEST_P(DeviceLoopTest, TheStepsTheDeviceRunsAloneChangeNothing) {
       mix.push_back({kind, draw.schedule(2)});
     }
     std::swap(mix[0], mix[static_cast<std::size_t>(draw.below(5))]);
-    const auto create = [&] { return TrainState::create(model, dataset.spec(), optim::adamw(1e-3), seed, device()); };
+    const auto create = [&] {
+      return TrainState::create(model, optim::adamw(1e-3),
+                                {.inputs = dataset.spec(), .seed = seed, .context = device()});
+    };
 
     // Step by step, by hand.
     Outcome expected;
@@ -312,8 +315,8 @@ TEST_P(DeviceLoopTest, AdvancesInAnyPieces) {
   const auto predict = jit([&](const TrainState& state, const Batch& batch, const Broadcasts& values) {
     return logs().add_output("logits", model(state.params(), batch["image"])).add_metric("at", values["samples"]);
   });
-  const TrainState start = TrainState::create(model, rows.spec(), optim::adamw(1e-3), 0, device());
-  TrainState state = TrainState::create(model, rows.spec(), optim::adamw(1e-3), 0, device());
+  const TrainState start = TrainState::create(model, optim::adamw(1e-3), {.inputs = rows.spec(), .context = device()});
+  TrainState state = TrainState::create(model, optim::adamw(1e-3), {.inputs = rows.spec(), .context = device()});
 
   const unsigned loops = device().is_cpu() ? test::cases(1'000) : 10;
   for (unsigned seed = 0; seed < loops; ++seed) {

@@ -66,7 +66,8 @@ struct Dataset::Plan {
   std::optional<BatchPart> part_of(std::int64_t position) const {
     if (ranks == 1) return std::nullopt;
     const std::int64_t samples = rows_at(position);
-    return BatchPart{ranks, samples, std::clamp<std::int64_t>(samples - rank * rows_per_part(), 0, rows_per_part())};
+    const std::int64_t first = rank * rows_per_part();
+    return BatchPart{ranks, samples, std::clamp<std::int64_t>(samples - first, 0, rows_per_part()), first};
   }
   // The rows at the positions from `position` on.
   void indices_at(std::int64_t position, std::span<std::int64_t> indices) const {

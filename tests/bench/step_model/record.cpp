@@ -57,12 +57,7 @@ struct Arguments {
 struct Logits {
   giro::Shape shape;
 
-  std::string name() const { return "logits"; }
-  giro::Shape init(nn::ParamSpecs& specs, const giro::Shape&) const {
-    specs.add("logits", shape, {}, nn::zeros());
-    return shape;
-  }
-  nn::Var apply(const nn::Params& params, const nn::Var&) const { return params["logits"]; }
+  nn::Var operator()(nn::Scope& s, const nn::Var&) const { return s.param("logits", shape, nn::zeros()); }
 };
 
 // As samples/mnist.cpp has them.
@@ -85,8 +80,9 @@ giro::Program record(const Arguments& args) {
           .repeat()
           .batch(args.batch)
           .to(giro::Device::cuda());
-  auto state = giro::TrainState::create(model, data.spec(), giro::optim::adamw(1e-3), 0, giro::Device::cuda(), nullptr,
-                                        args.precision);
+  auto state =
+      giro::TrainState::create(model, giro::optim::adamw(1e-3),
+                               {.inputs = data.spec(), .context = giro::Device::cuda(), .precision = args.precision});
   const auto step = giro::jit([&](giro::TrainState& s, const giro::Batch& batch) {
     const auto [loss, logits] = s.value_and_grad([&](const nn::Params& params) {
       nn::Var outputs = model(params, batch["image"]);

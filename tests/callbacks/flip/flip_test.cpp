@@ -78,8 +78,9 @@ TrainState plain(std::int64_t steps) {
     state.apply_gradients();
     return logs().add_metric("loss", loss);
   });
-  return loop(TrainState::create(what.model, what.data.spec(), what.optimizer, 7, Device::cpu()), what.data,
-              {{every(1), step}}, {.stop = at(steps)})
+  return loop(TrainState::create(what.model, what.optimizer,
+                                 {.inputs = what.data.spec(), .seed = 7, .context = Device::cpu()}),
+              what.data, {{every(1), step}}, {.stop = at(steps)})
       .state;
 }
 

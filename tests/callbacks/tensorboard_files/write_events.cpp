@@ -63,17 +63,18 @@ void train(const std::string& dir, std::int64_t kill_at) {
     if (elapsed.steps == kill_at) std::raise(SIGKILL);
     return giro::Logs();
   };
-  (void)giro::loop(
-      giro::TrainState::create(model, data.spec(), giro::optim::adamw(1e-2), /*seed=*/0, giro::Device::cpu()), data,
-      {
-          {giro::every(1), train_step},
-          {giro::every(10), add_outputs},
-          {giro::every_end(5), giro::backup_and_restore(dir + "/model")},
-          {giro::every(1), board},
-          {giro::every(10), board.histograms()},
-          {giro::every(1), kill},
-      },
-      {.stop = giro::at(20)});
+  (void)giro::loop(giro::TrainState::create(model, giro::optim::adamw(1e-2),
+                                            {.inputs = data.spec(), .context = giro::Device::cpu()}),
+                   data,
+                   {
+                       {giro::every(1), train_step},
+                       {giro::every(10), add_outputs},
+                       {giro::every_end(5), giro::backup_and_restore(dir + "/model")},
+                       {giro::every(1), board},
+                       {giro::every(10), board.histograms()},
+                       {giro::every(1), kill},
+                   },
+                   {.stop = giro::at(20)});
 }
 
 }  // namespace

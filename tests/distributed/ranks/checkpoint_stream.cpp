@@ -45,8 +45,10 @@ TEST(CheckpointStreamOfRanks, IsAPlainLoop) {
       state.apply_gradients();
       return logs().add_metric("loss", loss);
     });
-    const auto plain = loop(TrainState::create(model(), data.spec(), adam, 3, test_device(), partitioner), data,
-                            {{every(1), step}}, {.stop = at(25)});
+    const auto plain = loop(
+        TrainState::create(model(), adam,
+                           {.inputs = data.spec(), .seed = 3, .context = test_device(), .partitioner = partitioner}),
+        data, {{every(1), step}}, {.stop = at(25)});
 
     metrics.emplace_back();
     for (const std::int64_t steps : {7, 12, 25}) {

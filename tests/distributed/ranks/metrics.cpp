@@ -29,7 +29,8 @@ TEST(Metrics, AreThoseOfAllRowsOnAnyNumberOfRanks) {
   const auto partitioner = data_parallel(world(), test_device());
   const Dataset data = Dataset({{"x", x}, {"mask", mask}}).shuffle(1).batch(kBatch).partition(partitioner);
   TrainState state =
-      TrainState::create(nn::dense(1), {{"x", DType::f32, {1, 1}}}, optim::sgd(0.1), 0, test_device(), partitioner);
+      TrainState::create(nn::dense(1), optim::sgd(0.1),
+                         {.inputs = {{"x", DType::f32, {1, 1}}}, .context = test_device(), .partitioner = partitioner});
   const auto step = jit([](const TrainState&, const Batch& batch) {
     return logs()
         .add_metric("average", average(batch["x"], batch["mask"]))

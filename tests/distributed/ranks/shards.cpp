@@ -31,8 +31,11 @@ class ShardsOfRanks : public testing::Test {
   }
 
   TrainState make_state(std::shared_ptr<const Partitioner> partitioner) const {
-    return TrainState::create(model(), {{"x", DType::f32, {1, kFeatures}}}, optim::adamw(1e-2), 3, test_device(),
-                              std::move(partitioner));
+    return TrainState::create(model(), optim::adamw(1e-2),
+                              {.inputs = {{"x", DType::f32, {1, kFeatures}}},
+                               .seed = 3,
+                               .context = test_device(),
+                               .partitioner = std::move(partitioner)});
   }
   TrainState make_state() const { return make_state(partitioner_); }
   Dataset rows() const { return random_rows().shuffle(5).repeat().batch(48).partition(partitioner_); }
@@ -45,8 +48,11 @@ class ShardsOfRanks : public testing::Test {
     meet();  // rank 0's save is over too
     const LoadedCheckpoint loaded = load_checkpoint(dir);
     EXPECT_EQ(loaded.record.steps, steps);
-    TrainState restored = TrainState::create(model(), {{"x", DType::f32, {1, kFeatures}}}, optim::adamw(1e-2), 4,
-                                             test_device(), state.partitioner());
+    TrainState restored = TrainState::create(model(), optim::adamw(1e-2),
+                                             {.inputs = {{"x", DType::f32, {1, kFeatures}}},
+                                              .seed = 4,
+                                              .context = test_device(),
+                                              .partitioner = state.partitioner()});
     load_into(restored, loaded.leaves);
     for (const char* name : {"params", "opt_state/mu", "opt_state/nu"}) {
       EXPECT_EQ(to_host<float>(restored.collection(name).flat(), restored.stream()),

@@ -186,7 +186,8 @@ int train(World& world, std::string dir, const Options& options) {
     });
   }
   data = data.partition(partitioner).prefetch(2);
-  auto state = TrainState::create(model(), data.spec(), optim::adamw(1e-2), 3, device, partitioner);
+  auto state = TrainState::create(model(), optim::adamw(1e-2),
+                                  {.inputs = data.spec(), .seed = 3, .context = device, .partitioner = partitioner});
 
   Fault fault(options, world.rank());
   const auto train_step = make_step();

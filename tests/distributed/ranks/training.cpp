@@ -51,8 +51,12 @@ TrainState make_state(const std::shared_ptr<const Partitioner>& partitioner, std
                       double max_norm = 0, Precision precision = Precision::f32) {
   optim::Optimizer optimizer = optim::adamw(1e-2);
   if (max_norm > 0) optimizer = optim::clip_by_global_norm(max_norm, optimizer);
-  return TrainState::create(model(), {{"x", DType::f32, {1, kFeatures}}}, optimizer, seed, test_device(), partitioner,
-                            precision);
+  return TrainState::create(model(), optimizer,
+                            {.inputs = {{"x", DType::f32, {1, kFeatures}}},
+                             .seed = seed,
+                             .context = test_device(),
+                             .partitioner = partitioner,
+                             .precision = precision});
 }
 
 Trained train(const TrainingSetup& setup) {
@@ -263,8 +267,11 @@ TEST(TrainingOfRanks, AShardHoldsTheMomentsOfItsPart) {
        {optim::adamw(1e-2, {.weight_decay = 0.3, .decay_mask = kernels}), optim::sgd(1e-2, {.momentum = 0.9})}) {
     const auto trained = [&](const std::shared_ptr<const Partitioner>& partitioner) {
       Dataset data = random_rows().repeat().batch(48).partition(partitioner);
-      return loop(TrainState::create(model(), {{"x", DType::f32, {1, kFeatures}}}, optimizer, 3, test_device(),
-                                     partitioner),
+      return loop(TrainState::create(model(), optimizer,
+                                     {.inputs = {{"x", DType::f32, {1, kFeatures}}},
+                                      .seed = 3,
+                                      .context = test_device(),
+                                      .partitioner = partitioner}),
                   data, {{every(1), make_step()}}, {.stop = at(6)})
           .state;
     };
@@ -450,7 +457,11 @@ TEST(TrainingOfRanks, DifferencesAreErrors) {
          [&] { (void)make_state(partitioner, differs ? 4 : 3); });
   expect({"learning rate 0.02", "learning rate 0.01"}, [&] {
     const optim::Optimizer optimizer = optim::adamw(differs ? 2e-2 : 1e-2);
-    (void)TrainState::create(model(), {{"x", DType::f32, {1, kFeatures}}}, optimizer, 3, test_device(), partitioner);
+    (void)TrainState::create(model(), optimizer,
+                             {.inputs = {{"x", DType::f32, {1, kFeatures}}},
+                              .seed = 3,
+                              .context = test_device(),
+                              .partitioner = partitioner});
   });
   expect({"the partitioner", "bucket_bytes 2", "bucket_bytes 1"}, [&] { (void)all_ranks(differs ? 2 : 1); });
   const std::string ranks = std::to_string(world().size());

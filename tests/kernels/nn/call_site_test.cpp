@@ -76,11 +76,9 @@ TEST_F(CallSiteTest, WhatIsNoCallNamesNoLine) {
 
 // A layer of the user's, with a helper of its own.
 struct Mine {
-  std::string name() const { return "mine"; }
-  Shape init(ParamSpecs&, const Shape& input) const { return input; }
-  Var apply(const Params& params, const Var& x) const {
+  Var operator()(Scope& s, const Var& x) const {
     const Var y = relu(x);
-    return inner ? (*inner)(params, y) : y + x.reshape({x.shape().count()});
+    return inner ? (*inner)(s, y) : y + x.reshape({x.shape().count()});
   }
   static constexpr int kSum = __LINE__ - 2, kInner = __LINE__ - 2;
   std::shared_ptr<const Layer> inner = nullptr;
@@ -97,7 +95,8 @@ TEST_F(CallSiteTest, ALayerNamesTheLineThatCallsTheModelOrOneOfTheUsersWithinIt)
 
 TEST_F(CallSiteTest, TheWayBackNamesTheLineOfTheWayThere) {
   const Layer model = dense(2);
-  TrainState state = TrainState::create(model, {{"x", DType::f32, {3, 4}}}, optim::sgd(0.1), 0, Device::cpu());
+  TrainState state =
+      TrainState::create(model, optim::sgd(0.1), {.inputs = {{"x", DType::f32, {3, 4}}}, .context = Device::cpu()});
   const Var x(constant({3, 4}).value(), state.stream());
   int there = 0;
   const auto loss = [&](const Params& params) {
@@ -117,7 +116,8 @@ TEST_F(CallSiteTest, TheWayBackNamesTheLineOfTheWayThere) {
 
 TEST_F(CallSiteTest, ANodeKnowsTheLineThatMadeIt) {
   const Layer model = dense(2);
-  TrainState state = TrainState::create(model, {{"x", DType::f32, {3, 4}}}, optim::sgd(0.1), 0, Device::cpu());
+  TrainState state =
+      TrainState::create(model, optim::sgd(0.1), {.inputs = {{"x", DType::f32, {3, 4}}}, .context = Device::cpu()});
   const Var x = constant({3, 4});
   unsigned product = 0, square = 0, update = 0;
   const Graph graph = Graph::record(state.stream(), [&] {

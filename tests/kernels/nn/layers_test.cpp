@@ -9,6 +9,7 @@
 #include <giro/kernels/nn/layer.h>
 
 #include "tests/expect_error.h"
+#include "tests/kernels/nn/leaves_of.h"
 #include "tests/kernels/nn/models.h"
 
 namespace giro::nn {
@@ -18,26 +19,21 @@ using test::expect_error;
 using Names = std::vector<std::string>;
 
 Shape output_shape(const Layer& layer, const Shape& input) {
-  ParamSpecs specs;
-  return layer.init(specs, input);
-}
-
-std::vector<ParamSpecs::Spec> specs_of(const Layer& layer, const Shape& input) {
-  ParamSpecs specs;
-  layer.init(specs, input);
-  return specs.all();
+  Shape output;
+  test::leaves_of(layer, input, Stream(Device::cpu()), &output);
+  return output;
 }
 
 Names names_of(const Layer& layer, const Shape& input) {
   Names names;
-  for (const auto& spec : specs_of(layer, input)) names.push_back(spec.name);
+  for (const auto& spec : test::leaves_of(layer, input)) names.push_back(spec.name);
   return names;
 }
 
 TEST(Layers, ParametersOfTheModels) {
   EXPECT_EQ(names_of(test::linear_model(), {32, 28, 28, 1}), (Names{"dense0/kernel", "dense0/bias"}));
 
-  const auto specs = specs_of(test::cnn_model(), {32, 28, 28, 1});
+  const auto specs = test::leaves_of(test::cnn_model(), {32, 28, 28, 1});
   const std::vector<std::pair<std::string, Shape>> expected{
       {"conv0/kernel", {32, 3, 3, 1}}, {"conv0/bias", {32}},   {"conv1/kernel", {64, 3, 3, 32}}, {"conv1/bias", {64}},
       {"dense0/kernel", {3136, 256}},  {"dense0/bias", {256}}, {"dense1/kernel", {256, 10}},     {"dense1/bias", {10}}};
@@ -49,7 +45,7 @@ TEST(Layers, ParametersOfTheModels) {
 }
 
 TEST(Layers, Fans) {
-  const auto specs = specs_of(test::cnn_model(), {32, 28, 28, 1});
+  const auto specs = test::leaves_of(test::cnn_model(), {32, 28, 28, 1});
   EXPECT_EQ(specs[0].fans.in, 9);
   EXPECT_EQ(specs[0].fans.out, 9 * 32);
   EXPECT_EQ(specs[2].fans.in, 9 * 32);
@@ -113,19 +109,14 @@ TEST(Layers, ErrorsNameTheLayer) {
 // A custom layer: x w + x, with a parameter that it names itself.
 struct Residual {
   std::string name() const { return "residual"; }
-  Shape init(ParamSpecs& specs, const Shape& input) const {
-    specs.add("mix", {input[1], input[1]}, {input[1], input[1]}, ones());
-    return input;
+  Var operator()(Scope& s, const Var& x) const {
+    return dense(x, s.param("mix", {x.shape()[1], x.shape()[1]}, ones()), Var()) + x;
   }
-  Var apply(const Params& params, const Var& x) const { return add(dense(x, params["mix"], Var()), x); }
 };
-static_assert(LayerType<Residual>);
-static_assert(!LayerType<int>);
-static_assert(LayerType<Layer>);
 
 TEST(Layers, AUsersOwnLayer) {
   const Layer model = sequential(Residual(), Residual(), dense(2));
-  const auto specs = specs_of(model, {3, 2});
+  const auto specs = test::leaves_of(model, {3, 2});
   EXPECT_EQ(specs[0].name, "residual0/mix");
   EXPECT_EQ(specs[1].name, "residual1/mix");
 
@@ -140,8 +131,9 @@ TEST(Layers, AMissingParameterNamesTheNearest) {
   const Stream stream{Device::cpu()};
   const Params params({{"dense0/kernel", Var()}, {"dense0/bias", Var()}}, stream);
   expect_error(ErrorCode::not_found, {"'dense0/kernal'", "'dense0/kernel'"}, [&] { params["dense0/kernal"]; });
-  expect_error(ErrorCode::not_found, {"'dense0/bia'", "'dense0/bias'"}, [&] { params.below("dense0")["bia"]; });
-  EXPECT_NO_THROW(params.below("dense0")["bias"]);
+  const Scope root = params;
+  expect_error(ErrorCode::not_found, {"'dense0/bia'", "'dense0/bias'"},
+               [&] { root.child("dense0").param("bia", {2}, zeros()); });
 }
 
 TEST(Layers, LayersAreValues) {

@@ -22,8 +22,9 @@ using Calls = std::vector<std::string>;
 
 struct Ranked {
   std::shared_ptr<test::FakePartitioner> partitioner = std::make_shared<test::FakePartitioner>(0, 2);
-  TrainState state = TrainState::create(nn::sequential(nn::dense(4), nn::dense(3), nn::dense(2)),
-                                        {{"x", DType::f32, {1, 5}}}, optim::sgd(0.1), 0, Device::cpu(), partitioner);
+  TrainState state =
+      TrainState::create(nn::sequential(nn::dense(4), nn::dense(3), nn::dense(2)), optim::sgd(0.1),
+                         {.inputs = {{"x", DType::f32, {1, 5}}}, .context = Device::cpu(), .partitioner = partitioner});
 };
 
 nn::Var loss_of(const nn::Params& params, const char* layer) {
@@ -61,7 +62,7 @@ TEST(GradientReduction, BeginsWithTheLastPart) {
 
 TEST(GradientReduction, AGradientCountsAsItsPartOfTheBatch) {
   Ranked ranked;
-  const BatchWeight weight(1.5);
+  const BatchShare share(1.5, 0);
   (void)ranked.state.value_and_grad([](auto& params) { return loss_of(params, "dense1"); });
   EXPECT_EQ(to_host<float>(ranked.state.at("grads/dense1/bias"), ranked.state.stream()), std::vector<float>(3, 1.5f));
 }

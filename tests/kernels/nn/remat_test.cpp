@@ -15,6 +15,7 @@
 #include <giro/runtime/program.h>
 
 #include "tests/environment_setting.h"
+#include "tests/kernels/nn/leaves_of.h"
 #include "tests/kernels/op_test.h"
 #include "tests/kernels/precisions.h"
 
@@ -31,10 +32,8 @@ class RematTest : public test::OpTest {
     Params params(const Stream& stream) const { return Params(vars, stream); }
   };
   Leaves leaves_of(const Layer& layer, const Shape& input) {
-    ParamSpecs specs;
-    layer.init(specs, input);
     Leaves leaves;
-    for (const auto& spec : specs.all()) {
+    for (const DeclaredLeaf& spec : test::leaves_of(layer, input, stream())) {
       const Tensor value = keep(leaves, spec.shape), grad = keep(leaves, spec.shape);
       const Rng rng{7, RngPurpose::initial_value, leaves.grads.size()};
       from_host(value, spec.initializer(spec.shape.count(), spec.fans, rng), stream());
@@ -94,7 +93,7 @@ TEST_P(RematTest, ValuesFromOutsideGetTheirGradients) {
   // The second part uses its argument and a value of the first part, and a parameter is used inside and outside.
   const auto model = [&](bool again) {
     return [&layer, again](const Params& p, const Var& in) {
-      const Var skip = tanh(layer.apply(p, in));
+      const Var skip = tanh(layer(p, in));
       const auto part = [p, skip](const Var& h) {
         return skip + gelu(dense(h, p["dense1/kernel"], p["dense1/bias"])) * skip.reshape(skip.shape());
       };
@@ -130,8 +129,9 @@ TEST_P(RematTest, WhatComputesNothingNewIsItsArgument) {
 TEST_P(RematTest, ParametersOfTheStateGetTheirGradients) {
   const Layer model = block();
   const auto gradients_of = [&](bool again, Precision precision) {
-    TrainState state =
-        TrainState::create(model, {{"x", DType::f32, {5, 12}}}, optim::sgd(0.1), 3, device(), nullptr, precision);
+    TrainState state = TrainState::create(
+        model, optim::sgd(0.1),
+        {.inputs = {{"x", DType::f32, {5, 12}}}, .seed = 3, .context = device(), .precision = precision});
     const Var x(images({5, 12}), state.stream());
     (void)state.value_and_grad([&](TrainState& s) {
       const auto part = [&](const Var& h) { return model(s.params(), h); };
@@ -185,11 +185,10 @@ TEST_P(RematTest, ARecordedStepNeedsLessMemory) {
 }
 
 TEST_P(RematTest, ALayerKeepsItsNames) {
-  ParamSpecs plain, marked;
-  sequential(dense(3), dense(2)).init(plain, {4, 5});
-  EXPECT_EQ(sequential(remat(dense(3)), remat(dense(2))).init(marked, {4, 5}), (Shape{4, 2}));
-  ASSERT_EQ(marked.all().size(), plain.all().size());
-  for (std::size_t i = 0; i < plain.all().size(); ++i) EXPECT_EQ(marked.all()[i].name, plain.all()[i].name);
+  const auto plain = test::leaves_of(sequential(dense(3), dense(2)), {4, 5}, stream());
+  const auto marked = test::leaves_of(sequential(remat(dense(3)), remat(dense(2))), {4, 5}, stream());
+  ASSERT_EQ(marked.size(), plain.size());
+  for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(marked[i].name, plain[i].name);
 }
 
 }  // namespace

@@ -59,7 +59,8 @@ class TrainStateTest : public test::OpTest {
  protected:
   TrainState create(const nn::Layer& model, const Shape& input, const optim::Optimizer& optimizer,
                     std::uint64_t seed = 0) const {
-    return TrainState::create(model, {{"image", DType::u8, input}}, optimizer, seed, device());
+    return TrainState::create(model, optimizer,
+                              {.inputs = {{"image", DType::f32, input}}, .seed = seed, .context = device()});
   }
   static std::vector<float> values(const State& state, const std::string& path) {
     return to_host<float>(state.at(path), state.stream());
@@ -207,7 +208,8 @@ TEST_P(TrainStateTest, ParametersAreAFunctionOfTheSeed) {
   EXPECT_EQ(params(3), params(3));
   EXPECT_NE(params(3), params(4));
   const TrainState on_host =
-      TrainState::create(test::cnn_model(), {{"image", DType::u8, input}}, optim::adamw(1e-3), 3, Device::cpu());
+      TrainState::create(test::cnn_model(), optim::adamw(1e-3),
+                         {.inputs = {{"image", DType::u8, input}}, .seed = 3, .context = Device::cpu()});
   EXPECT_EQ(params(3), doubles(on_host, "params"));
   // Each leaf draws from a stream of its own.
   EXPECT_NE(params(3).at("dense0/kernel")[0] * 16, params(3).at("dense1/kernel")[0] * 16);
@@ -215,8 +217,9 @@ TEST_P(TrainStateTest, ParametersAreAFunctionOfTheSeed) {
 }
 
 TEST_P(TrainStateTest, ErrorsOfCreation) {
-  expect_error(ErrorCode::invalid_argument, {"spec", "empty"},
-               [&] { TrainState::create(test::linear_model(), {}, optim::adamw(1e-3), 0, device()); });
+  expect_error(ErrorCode::invalid_argument, {"spec", "empty"}, [&] {
+    TrainState::create(test::linear_model(), optim::adamw(1e-3), {.inputs = {}, .context = device()});
+  });
   expect_error(ErrorCode::shape_mismatch, {"conv(32)", "(5, 784)"}, [&] {
     create(test::cnn_model(), {kBatch, 784}, optim::adamw(1e-3));
   });
@@ -332,7 +335,8 @@ TEST_P(TrainStateTest, TemporariesOfAStepAreReused) {
   const nn::Layer layer = nn::dense(kFeatures, {.activation = Activation::tanh});
   const nn::Layer model = nn::sequential(std::vector<nn::Layer>(kLayers, layer));
   const Tensor input = tensor({kRows, kFeatures});
-  TrainState state = TrainState::create(model, {{"x", DType::f32, input.shape()}}, optim::adamw(1e-3), 0, device());
+  TrainState state = TrainState::create(model, optim::adamw(1e-3),
+                                        {.inputs = {{"x", DType::f32, input.shape()}}, .context = device()});
   const Graph graph = Graph::record(state.stream(), [&] {
     state.value_and_grad([&](auto& params) { return mean(model(params, input)); });
     state.apply_gradients();
@@ -380,7 +384,8 @@ TEST_P(TrainStateTest, GradientsOfEveryLayer) {
     const Tensor input = tensor(x.shape);
     from_host(input, std::vector<float>(x.values.begin(), x.values.end()), stream());
     stream().synchronize();
-    TrainState state = TrainState::create(model, {{"x", DType::f32, x.shape}}, optim::sgd(0.1), 5, device());
+    TrainState state = TrainState::create(model, optim::sgd(0.1),
+                                          {.inputs = {{"x", DType::f32, x.shape}}, .seed = 5, .context = device()});
     state.value_and_grad([&](auto& params) { return sum(model(params, input)); });
     const auto total = [&] {
       const nn::Var y = model(state.params(), input);

@@ -52,7 +52,9 @@ class FailuresTest : public test::OpTest {
     for (std::int64_t i = 0; i < 5 * kRows; ++i) labels.push_back(static_cast<std::int32_t>(i % kClasses));
     return Dataset({{"x", HostArray(x, {5 * kRows, kInputs})}, {"label", labels}}).shuffle(1).repeat().batch(kRows);
   }
-  TrainState make_state() const { return TrainState::create(model_, rows().spec(), optim::adamw(1e-2), 0, device()); }
+  TrainState make_state() const {
+    return TrainState::create(model_, optim::adamw(1e-2), {.inputs = rows().spec(), .context = device()});
+  }
   // With `own`, the step includes work of the user's own.
   auto make_step(bool own) const {
     return jit([this, own](TrainState& s, const Batch& batch) {

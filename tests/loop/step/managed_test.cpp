@@ -34,7 +34,8 @@ class Managed : public ::testing::Test {
 
   Dataset dataset() const { return test::image_dataset(40, 8).shuffle(1).repeat().batch(5); }
   TrainState create(optim::Optimizer optimizer = optim::adamw(1e-3)) const {
-    return TrainState::create(model, dataset().spec(), std::move(optimizer), 3, Device::cpu());
+    return TrainState::create(model, std::move(optimizer),
+                              {.inputs = dataset().spec(), .seed = 3, .context = Device::cpu()});
   }
   static Trained outcome_of(const TrainState& state, const History& history) {
     Trained outcome{.loss = history.collect("metrics.loss")[0]};

@@ -57,8 +57,10 @@ class MetricsTest : public test::DeviceTest {
   }
   State state() const { return State(device()); }
   TrainState state_of_two(const std::vector<double>& from_other) const {
-    return TrainState::create(nn::dense(1), {{"x", DType::f32, {1, 1}}}, optim::sgd(0.1), 0, device(),
-                              std::make_shared<OneOfTwo>(device(), from_other));
+    return TrainState::create(nn::dense(1), optim::sgd(0.1),
+                              {.inputs = {{"x", DType::f32, {1, 1}}},
+                               .context = device(),
+                               .partitioner = std::make_shared<OneOfTwo>(device(), from_other)});
   }
 
  private:

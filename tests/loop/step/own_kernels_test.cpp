@@ -76,7 +76,7 @@ class OwnKernelsTest : public test::OpTest {
   }
   static nn::Layer model() { return nn::sequential(nn::dense(1)); }
   TrainState create() const {
-    return TrainState::create(model(), dataset().batch(5).spec(), optim::adam(0.05), 0, device());
+    return TrainState::create(model(), optim::adam(0.05), {.inputs = dataset().batch(5).spec(), .context = device()});
   }
 
   // Final parameters and moments, and the losses, bit by bit.

@@ -40,7 +40,9 @@ class ProfileTest : public test::OpTest {
                       .repeat()
                       .batch(kProfileRows));
   }
-  TrainState make_state() const { return TrainState::create(model_, rows_->spec(), optim::adamw(1e-2), 0, device()); }
+  TrainState make_state() const {
+    return TrainState::create(model_, optim::adamw(1e-2), {.inputs = rows_->spec(), .context = device()});
+  }
   // A step with ops that write to their own input and ops that count; with `own`, also one that is not giro's.
   auto make_step(bool own) const {
     return jit([this, own](TrainState& s, const Batch& batch) {

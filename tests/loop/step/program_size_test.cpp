@@ -19,7 +19,8 @@ class ProgramSizeTest : public test::OpTest {
   // A step of the sample that logs loss and accuracy.
   std::shared_ptr<detail::StepRecording> recorded(const nn::Layer& model, std::int64_t batch) {
     const Dataset data = test::image_dataset(batch, 28).batch(batch).to(device());
-    state_.emplace(TrainState::create(model, data.spec(), optim::adamw(1e-3, {.weight_decay = 1e-4}), 0, device()));
+    state_.emplace(TrainState::create(model, optim::adamw(1e-3, {.weight_decay = 1e-4}),
+                                      {.inputs = data.spec(), .context = device()}));
     const auto step = jit([&](TrainState& s, const Batch& b) {
       nn::Var logits;
       const nn::Var loss = s.value_and_grad([&](const nn::Params& params) {

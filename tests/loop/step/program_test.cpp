@@ -47,7 +47,8 @@ class ProgramTest : public test::OpTest {
                                   {"label", std::vector<std::int32_t>(kRows)}})
                              .batch(kRows)
                              .to(device());
-    TrainState state = TrainState::create(model, data.spec(), optim::sgd(0.1, {.momentum = 0.9}), 0, device());
+    TrainState state =
+        TrainState::create(model, optim::sgd(0.1, {.momentum = 0.9}), {.inputs = data.spec(), .context = device()});
     const auto step = jit([&](TrainState& s, const Batch& batch) {
       const nn::Var loss = s.value_and_grad([&](const nn::Params& params) {
         return mean(softmax_cross_entropy(model(params, batch["x"]), batch["label"]));
@@ -149,7 +150,8 @@ TEST(ProgramTextTest, FitsInATerminal) {
 // A reshape takes no work, forward or backward.
 TEST_P(ProgramTest, ReshapesCostNothing) {
   const nn::Layer model = nn::sequential(nn::dense(4), nn::flatten(), nn::dense(kClasses));
-  TrainState state = TrainState::create(model, {{"x", DType::f32, {kRows, kInputs}}}, optim::sgd(0.1), 0, device());
+  TrainState state = TrainState::create(model, optim::sgd(0.1),
+                                        {.inputs = {{"x", DType::f32, {kRows, kInputs}}}, .context = device()});
   const Graph graph = Graph::record(state.stream(), [&] {
     const Tensor x = state.at("params/dense0/kernel");  // (kInputs, 4), serves as any input
     (void)state.value_and_grad(

@@ -181,7 +181,8 @@ class RandomStepTest : public test::OpTest {
   TrainState create(std::uint64_t seed) {
     if (!context_) context_.emplace(device());
     const nn::Layer model = nn::sequential(nn::dense(kWidth), nn::dense(kWidth), nn::dense(kWidth));
-    return TrainState::create(model, {{"x", DType::f32, {kBatch, kWidth}}}, optim::adamw(1e-2), seed, *context_);
+    return TrainState::create(model, optim::adamw(1e-2),
+                              {.inputs = {{"x", DType::f32, {kBatch, kWidth}}}, .seed = seed, .context = *context_});
   }
   std::optional<DeviceContext> context_;
 };

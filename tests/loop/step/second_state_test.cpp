@@ -162,7 +162,9 @@ class Pair {
 
  private:
   TrainState create(std::uint64_t seed) {
-    if (context_) return TrainState::create(model_, {{"x", DType::f32, {3, 4}}}, optim::adamw(1e-2), seed, *context_);
+    if (context_)
+      return TrainState::create(model_, optim::adamw(1e-2),
+                                {.inputs = {{"x", DType::f32, {3, 4}}}, .seed = seed, .context = *context_});
     context_.emplace(device_);
     return create(seed);
   }

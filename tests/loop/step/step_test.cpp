@@ -75,7 +75,9 @@ class StepTest : public test::OpTest {
     return kind == Kind::recorded ? jit(body) : eager(body);
   }
   TrainState create(const nn::Layer& model, std::uint64_t seed = 0) const {
-    return TrainState::create(model, {{"image", DType::u8, {5, kSize, kSize, 1}}}, optim::adamw(1e-3), seed, device());
+    return TrainState::create(
+        model, optim::adamw(1e-3),
+        {.inputs = {{"image", DType::u8, {5, kSize, kSize, 1}}}, .seed = seed, .context = device()});
   }
 
   Outcome train(const nn::Layer& model, const Dataset& dataset, Kind kind, std::uint64_t seed = 0) const {
@@ -274,7 +276,8 @@ TEST_P(StepTest, EagerStepsOfTwoStates) {
   const auto step = make_step(model, Kind::eager);
   TrainState a = create(model, 1);
   TrainState b =
-      TrainState::create(model, {{"image", DType::u8, {5, kSize, kSize, 1}}}, optim::adamw(1e-3), 1, Device::cpu());
+      TrainState::create(model, optim::adamw(1e-3),
+                         {.inputs = {{"image", DType::u8, {5, kSize, kSize, 1}}}, .seed = 1, .context = Device::cpu()});
   for (int i = 0; i < 3; ++i) {
     const Logs from_a = step(a, first_batch(5)), from_b = step(b, first_batch(5));
     EXPECT_NEAR(from_a.entry_value("loss"), from_b.entry_value("loss"), 1e-4);
@@ -790,8 +793,8 @@ TEST_P(StepTest, ABatchOnAnotherDevice) {
   EXPECT_THROW(make_step(model, Kind::recorded)(state, *elsewhere.begin()), Error);
 
   // Also at a later call: a batch of the same shape, for a state on the CPU.
-  TrainState here =
-      TrainState::create(model, {{"image", DType::u8, {5, kSize, kSize, 1}}}, optim::adamw(1e-3), 0, Device::cpu());
+  TrainState here = TrainState::create(
+      model, optim::adamw(1e-3), {.inputs = {{"image", DType::u8, {5, kSize, kSize, 1}}}, .context = Device::cpu()});
   const auto step = make_step(model, Kind::recorded);
   const Batch batch = first_batch(5);
   step(here, batch);

@@ -34,7 +34,8 @@ class ThreadsTest : public test::OpTest {
     });
   }
   TrainState create(std::uint64_t seed, const nn::Layer& model = test::linear_model()) const {
-    return TrainState::create(model, {{"image", DType::u8, {5, 8, 8, 1}}}, optim::adamw(1e-3), seed, device());
+    return TrainState::create(model, optim::adamw(1e-3),
+                              {.inputs = {{"image", DType::u8, {5, 8, 8, 1}}}, .seed = seed, .context = device()});
   }
   template <class Step>
   Values train(const Dataset& dataset, const Step& step, std::uint64_t seed) const {

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/scope.h>
+#include <giro/runtime/state.h>
+
+namespace giro::nn {
+
+// The leaves that a model asks for when it is called with values of these dtypes and shapes, which have no memory.
+// Takes the stream, mode and dtype of parameters from `values`.
+std::vector<DeclaredLeaf> declared_leaves(
+    const std::function<void(const Params&, const std::vector<std::pair<std::string, Tensor>>&)>& model,
+    const std::vector<LeafSpec>& inputs, ScopeValues values);
+
+}  // namespace giro::nn

@@ -1,0 +1,192 @@
+#include <giro/kernels/nn/scope.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/partitioner.h>
+
+#include "runtime/internal/call_site.h"
+#include "runtime/internal/checksum.h"
+#include "runtime/internal/text.h"
+
+namespace giro::nn {
+namespace {
+
+constexpr const char* kParams = "params";
+
+[[noreturn]] void refuse_shape(const std::string& path, const Tensor& found, DType dtype, const Shape& shape) {
+  throw Error(
+      found.shape() == shape ? ErrorCode::dtype_mismatch : ErrorCode::shape_mismatch,
+      fmt::format("'{}' is {}, the layer asks for {}{}", path, to_string(found), name_of(dtype), to_string(shape)));
+}
+
+// The fans of a matrix (in, out), with axes before it as a window that both sides have.
+Fans default_fans(const Shape& shape) {
+  if (shape.rank() == 0) return {};
+  if (shape.rank() == 1) return {shape[0], shape[0]};
+  std::int64_t window = 1;
+  for (std::size_t axis = 0; axis + 2 < shape.rank(); ++axis) window *= shape.begin()[axis];
+  return {window * shape[-2], window * shape[-1]};
+}
+
+const Var& find(const std::map<std::string, Var>& vars, const std::string& name, const char* what) {
+  const auto found = vars.find(name);
+  if (found != vars.end()) return found->second;
+  std::vector<std::string> known;
+  for (const auto& [each, var] : vars) known.push_back(each);
+  throw Error(ErrorCode::not_found, fmt::format("no {} '{}'{}", what, name, suggestion(name, known)));
+}
+
+}  // namespace
+
+struct ScopeTree {
+  std::shared_ptr<const ScopeValues> values;
+  std::map<std::string, Var> written = {};
+  bool forgets = false;                      // what is written
+  std::map<std::string, Var> declared = {};  // the values that stand for declared leaves, by path
+};
+
+Params::Params(std::map<std::string, Var> params, const Stream& stream, Mode mode)
+    : Params(ScopeValues{.stream = stream, .mode = mode, .params = std::move(params)}) {}
+
+Params::Params(ScopeValues values)
+    : tree_(std::make_shared<ScopeTree>(ScopeTree{std::make_shared<const ScopeValues>(std::move(values))})) {}
+
+const Var& Params::operator[](const std::string& name) const { return find(all(), name, "parameter"); }
+const std::map<std::string, Var>& Params::all() const { return tree_->values->params; }
+const Stream& Params::stream() const { return tree_->values->stream; }
+Mode Params::mode() const { return tree_->values->mode; }
+const std::map<std::string, Var>& Params::written() const { return tree_->written; }
+Params::operator Scope() const { return Scope(tree_, ""); }
+
+const Var& Variable::value() const {
+  const auto written = tree_->written.find(path_);
+  if (written != tree_->written.end()) return written->second;
+  if (tree_->values->declared != nullptr) return tree_->declared.at(path_);
+  return find(tree_->values->variables, path_, "variable");
+}
+
+void Variable::set(const Var& given, Where where) const {
+  const detail::CallSite site(where);
+  const Var& old = value();
+  if (tree_->values->mode == Mode::eval) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("variable '{}' is set by a model that is called for evaluation, expected a check of "
+                            "training() before",
+                            path_));
+  }
+  if (given.shape() != old.shape() || given.dtype() != old.dtype()) {
+    refuse_shape(path_, old.value(), given.dtype(), given.shape());
+  }
+  if (tree_->forgets) return;
+  const Var value = stop_gradient(given);
+  if (tree_->values->assign) {
+    tree_->values->assign(path_, value);
+  } else {
+    tree_->written.insert_or_assign(path_, value);
+  }
+}
+
+struct Scope::Frame {
+  std::map<std::string, int> counts;  // of names given, and of keys
+  std::vector<std::pair<std::shared_ptr<const void>, std::string>> owners;
+};
+
+Scope::Scope(std::shared_ptr<ScopeTree> tree, std::string path)
+    : tree_(std::move(tree)), path_(std::move(path)), frame_(std::make_shared<Frame>()) {}
+
+Var Scope::declare(const std::string& collection, const std::string& name, DType dtype, const Shape& shape,
+                   const Initializer& initializer, const std::optional<Fans>& fans) const {
+  const std::string path = fmt::format("{}/{}", collection, below(name));
+  const auto [found, is_new] = tree_->declared.try_emplace(path);
+  if (is_new) {
+    const Stream& stream = tree_->values->stream;
+    const auto bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
+    found->second = Var(Tensor(std::make_shared<const Buffer>(stream.allocate(bytes)), dtype, shape), stream);
+    tree_->values->declared->push_back(
+        {collection, below(name), dtype, shape, fans.value_or(default_fans(shape)), initializer});
+  }
+  return found->second;
+}
+
+Var Scope::param(const std::string& name, const Shape& shape, const Initializer& initializer,
+                 const std::optional<Fans>& fans) const {
+  const ScopeValues& values = *tree_->values;
+  const Var found = values.declared != nullptr ? declare(kParams, name, values.dtype, shape, initializer, fans)
+                                               : find(values.params, below(name), "parameter");
+  if (found.shape() != shape) refuse_shape(below(name), found.value(), found.dtype(), shape);
+  return found;
+}
+
+Variable Scope::variable(const std::string& collection, const std::string& name, const Shape& shape,
+                         const Initializer& initializer, DType dtype) const {
+  if (tree_->values->declared != nullptr) declare(collection, name, dtype, shape, initializer, {});
+  Variable variable(tree_, fmt::format("{}/{}", collection, below(name)));
+  const Tensor& found = variable.value().value();
+  if (found.shape() != shape || found.dtype() != dtype) refuse_shape(variable.path_, found, dtype, shape);
+  return variable;
+}
+
+Key Scope::key(const std::string& purpose) const {
+  if (!tree_->values->key) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a key for '{}' is asked for, but the parameters were given without one", purpose));
+  }
+  detail::Checksum checksum;
+  const std::string place =
+      fmt::format("{}/{}{} of {}", path_, purpose, frame_->counts["key " + purpose]++, tree_->values->draw);
+  checksum.add(place.data(), place.size());
+  Key key = tree_->values->key();
+  key.node = static_cast<std::int64_t>(std::stoull(checksum.digits(), nullptr, 16));
+  key.first_row = tree_->values->first_row;
+  return key;
+}
+
+bool Scope::training() const { return tree_->values->mode == Mode::train; }
+const Stream& Scope::stream() const { return tree_->values->stream; }
+
+Var Scope::mean_over_ranks(const Var& x, Where where) const {
+  const detail::CallSite site(where);
+  const auto& partitioner = tree_->values->partitioner;
+  if (!partitioner || partitioner->size() == 1) return x;
+  const double weight = BatchShare::weight();
+  const auto mean = [partitioner](const Var& of, const Gradient& gradient) {
+    const Var y = Var::computed(of.dtype(), of.shape(), {of}, gradient);
+    copy(y.value(), of.value(), y.stream());
+    partitioner->mean(y.value(), y.stream());
+    return y;
+  };
+  // Ranks differ in weight, and each propagates the gradient of its own loss: their mean is that of the whole loss.
+  const auto weighted = [weight](const Var& of) { return weight == 1 ? of : of * weight; };
+  return mean(weighted(x), [mean](const Var&, const Var& dy, const std::vector<Var>&) { return mean(dy, nullptr); });
+}
+
+Scope Scope::child(const std::string& name) const { return Scope(tree_, below(name)); }
+
+std::string Scope::numbered(const std::string& name) const { return fmt::format("{}{}", name, frame_->counts[name]++); }
+
+std::string Scope::numbered(const std::string& name, const std::shared_ptr<const void>& owner) const {
+  const auto found =
+      std::ranges::find(frame_->owners, owner, &std::pair<std::shared_ptr<const void>, std::string>::first);
+  if (found != frame_->owners.end()) return found->second;
+  return frame_->owners.emplace_back(owner, numbered(name)).second;
+}
+
+Scope Scope::again() const {
+  Scope same(std::make_shared<ScopeTree>(*tree_), path_);
+  same.tree_->forgets = true;
+  *same.frame_ = *frame_;
+  return same;
+}
+
+void Scope::rethrow(const Error& error) const {
+  constexpr std::string_view kLayer = "layer '";
+  const std::string_view message = error.what();
+  if (path_.empty() || message.starts_with(kLayer)) throw;
+  throw Error(error.code(), fmt::format("{}{}': {}", kLayer, path_, message), error.where());
+}
+
+}  // namespace giro::nn

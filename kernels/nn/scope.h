@@ -1,0 +1,170 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/initializers.h>
+#include <giro/kernels/nn/random.h>
+#include <giro/kernels/nn/var.h>
+#include <giro/runtime/error.h>
+
+namespace giro {
+class Partitioner;
+}
+
+namespace giro::nn {
+
+// What a model is called for. In training, dropout drops values and BatchNorm uses the statistics of the batch.
+enum class Mode { eval, train };
+
+// A leaf that a model has asked for, while a state is created for it.
+struct DeclaredLeaf {
+  std::string collection;  // "params"
+  std::string name;        // in the collection, "dense0/kernel"
+  DType dtype = DType::f32;
+  Shape shape;
+  Fans fans;
+  Initializer initializer;
+};
+
+// Everything that the scopes of a model share.
+struct ScopeValues {
+  Stream stream;
+  Mode mode = Mode::eval;
+  std::map<std::string, Var> params = {};     // by name: "dense0/kernel"
+  std::map<std::string, Var> variables = {};  // of other collections, by path: "batch_stats/batch_norm0/mean"
+  std::function<Var()> key = {};              // of this step, an i64 scalar; null if there is none
+  std::int64_t first_row = 0;                 // where this rank's rows begin in the batch
+  std::int64_t draw = 0;                      // which of several draws in a step the keys are for
+  std::shared_ptr<const Partitioner> partitioner = nullptr;
+  // Puts a variable's new value into the state; null: the values are kept until somebody asks for written().
+  std::function<void(const std::string& path, const Var& value)> assign = {};
+  // Takes the place of the values: what the model asks for is added here, and gets `dtype` if it is a parameter.
+  std::vector<DeclaredLeaf>* declared = nullptr;
+  DType dtype = DType::f32;
+};
+
+class Scope;
+struct ScopeTree;  // private
+
+// The values of a model's leaves: what a state gives the function that computes a loss. A handle. Calling a model with
+// it starts at the root of the tree each time, so a model may be called several times with the same parameters.
+class Params {
+ public:
+  Params(std::map<std::string, Var> params, const Stream& stream, Mode mode = Mode::eval);
+  explicit Params(ScopeValues values);
+
+  // A parameter by its name, "dense0/kernel". Error(not_found), naming the closest existing name.
+  const Var& operator[](const std::string& name) const;
+  const std::map<std::string, Var>& all() const;
+
+  const Stream& stream() const;
+  Mode mode() const;
+  // The variables that the model has set and that are not in the state yet, by path.
+  const std::map<std::string, Var>& written() const;
+
+  // A scope at the root, for a model that takes one: model(params, x) works for any model that takes `nn::Scope scope`.
+  operator Scope() const;
+
+ private:
+  std::shared_ptr<ScopeTree> tree_;
+};
+
+// A leaf of a collection other than params. It is part of the state, so it is saved, and a step may change it.
+class Variable {
+ public:
+  // The value, as set last in this step.
+  const Var& value() const;
+  // The state has the new value from the end of value_and_grad on; outside of it, at once. No gradient flows through
+  // it. Errors: invalid_argument in a scope that is not training; shape_mismatch, dtype_mismatch.
+  void set(const Var& value, Where where = Where::current()) const;
+
+ private:
+  friend class Scope;
+  Variable(std::shared_ptr<ScopeTree> tree, std::string path) : tree_(std::move(tree)), path_(std::move(path)) {}
+  std::shared_ptr<ScopeTree> tree_;
+  std::string path_;
+};
+
+// Where a layer gets its parameters and everything else that is not an input. A handle: copies are the same scope.
+//
+//   struct LayerNorm {
+//     double epsilon = 1e-5;
+//     nn::Var operator()(nn::Scope& s, const nn::Var& x) const {
+//       auto scale = s.param("scale", {x.shape()[-1]}, nn::ones());
+//       auto bias = s.param("bias", {x.shape()[-1]}, nn::zeros());
+//       auto centered = x - mean(x, {-1});
+//       return centered * rsqrt(mean(square(centered), {-1}) + epsilon) * scale + bias;
+//     }
+//   };
+//
+// A layer has no other function for shapes: a state is created by calling the model once with values that have no
+// memory, and every leaf it asks for then exists. Errors name the layer's path and the user's line.
+class Scope {
+ public:
+  // A parameter, f32 in the state and as the state's precision says here. Fans default to those of a matrix (in, out)
+  // or, for other ranks, of (..., in, out). Error(shape_mismatch) if the name has another shape already, or in the
+  // state; not_found for a leaf that the state does not have.
+  Var param(const std::string& name, const Shape& shape, const Initializer& initializer,
+            const std::optional<Fans>& fans = {}) const;
+  // A leaf of another collection, "batch_stats" for example. Errors as param.
+  Variable variable(const std::string& collection, const std::string& name, const Shape& shape,
+                    const Initializer& initializer, DType dtype = DType::f32) const;
+  // A key for random numbers, by the seed and the step of the state, the purpose, and this place in the model.
+  // Error(invalid_argument) if the state gives none.
+  Key key(const std::string& purpose) const;
+  bool training() const;
+  // The mean over the ranks that share the batch; x itself if this rank is alone. Its gradient is one, too.
+  Var mean_over_ranks(const Var& x, Where where = Where::current()) const;
+
+  // The scope of a part of this layer, whose leaves have `name`/ before their names. Always the same part for one name.
+  Scope child(const std::string& name) const;
+  // f(child, inputs...) in a new child with that name and a number, counted for each name: block0, block1.
+  template <class F, class... In>
+  decltype(auto) call(const std::string& name, const F& f, In&&... inputs) const {
+    Scope scope = child(numbered(name));
+    return scope.run([&]() -> decltype(auto) { return f(scope, std::forward<In>(inputs)...); });
+  }
+  // The name with the next number.
+  std::string numbered(const std::string& name) const;
+  // The name of the child that belongs to `owner`, which is kept alive: the next number, or the one it had before.
+  std::string numbered(const std::string& name, const std::shared_ptr<const void>& owner) const;
+  // f(), whose errors name this scope.
+  template <class F>
+  decltype(auto) run(F&& f) const {
+    try {
+      return f();
+    } catch (const Error& error) {
+      rethrow(error);
+    }
+  }
+
+  // What the same calls give again: children and keys are numbered from where they are now, variables have the values
+  // they have now, and what is set is forgotten.
+  Scope again() const;
+
+  const std::string& path() const noexcept { return path_; }  // "block0/dense1"; empty at the root
+  const Stream& stream() const;
+
+ private:
+  friend class Params;
+  struct Frame;
+  Scope(std::shared_ptr<ScopeTree> tree, std::string path);
+  std::string below(const std::string& name) const { return path_.empty() ? name : path_ + "/" + name; }
+  Var declare(const std::string& collection, const std::string& name, DType dtype, const Shape& shape,
+              const Initializer& initializer, const std::optional<Fans>& fans) const;
+  [[noreturn]] void rethrow(const Error& error) const;
+
+  std::shared_ptr<ScopeTree> tree_;
+  std::string path_;
+  std::shared_ptr<Frame> frame_;
+};
+
+}  // namespace giro::nn

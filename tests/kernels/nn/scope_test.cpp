@@ -1,0 +1,247 @@
+#include <giro/kernels/nn/scope.h>
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/layers.h>
+#include <giro/kernels/nn/parameter_overview.h>
+#include <giro/kernels/nn/remat.h>
+#include <giro/kernels/nn/train_state.h>
+#include <giro/loop/data/batch.h>
+#include <giro/loop/step/step.h>
+
+#include "tests/expect_error.h"
+#include "tests/kernels/nn/leaves_of.h"
+#include "tests/kernels/op_test.h"
+
+namespace giro::nn {
+namespace {
+
+using Names = std::vector<std::string>;
+
+Names names_of(const Layer& layer, const Shape& input) {
+  Names names;
+  for (const DeclaredLeaf& leaf : test::leaves_of(layer, input)) names.push_back(leaf.collection + "/" + leaf.name);
+  return names;
+}
+
+// Counts its calls, and keeps the mean of what it has seen.
+struct Watch {
+  std::string name() const { return "watch"; }
+  Var operator()(Scope& s, const Var& x) const {
+    const Variable seen = s.variable("stats", "mean", {}, zeros());
+    const Variable calls = s.variable("stats", "calls", {}, ones(), DType::i64);
+    if (s.training()) {
+      seen.set(0.5 * seen.value() + 0.5 * mean(x));
+      calls.set(calls.value() + 1);
+    }
+    return x * s.param("factor", {}, ones());
+  }
+};
+
+class ScopeTest : public test::OpTest {
+ protected:
+  template <class Model>
+  TrainState create(const Model& model, const std::vector<LeafSpec>& inputs = {{"x", DType::f32, {2, 3}}},
+                    std::uint64_t seed = 0) {
+    return TrainState::create(model, optim::sgd(0.1), {.inputs = inputs, .seed = seed, .context = device()});
+  }
+  Var on_device(const TrainState& state, const Shape& shape, std::vector<float> values) {
+    kept_.push_back(constant(HostArray(std::move(values), shape), state.stream()));
+    return kept_.back();
+  }
+  std::vector<float> floats(const TrainState& state, const Var& x) { return to_host<float>(x.value(), state.stream()); }
+
+ private:
+  std::vector<Var> kept_;
+};
+INSTANTIATE_TEST_SUITE_P(Devices, ScopeTest, test::kDevices, test::device_name);
+
+TEST(Scope, AModelIsCalledOnceWithoutMemoryForItsLeaves) {
+  // A petabyte of them: nothing is allocated or computed.
+  const std::vector<DeclaredLeaf> leaves = test::leaves_of(dense(1 << 20), {1 << 10, 1 << 28});
+  EXPECT_EQ(leaves[0].shape, Shape({1 << 28, 1 << 20}));
+  EXPECT_EQ(names_of(sequential(dense(3), Watch(), Watch()), {2, 3}),
+            (Names{"params/dense0/kernel", "params/dense0/bias", "stats/watch0/mean", "stats/watch0/calls",
+                   "params/watch0/factor", "stats/watch1/mean", "stats/watch1/calls", "params/watch1/factor"}));
+}
+
+TEST(Scope, CallsNumberTheirLayers) {
+  struct Block {
+    Var operator()(Scope& s, const Var& x) const { return dense(3)(s, dense(3)(s, x)) + x; }
+  };
+  const Layer model("model", [](Scope& s, const Var& x) {
+    Var y = x;
+    for (int i = 0; i < 2; ++i) y = s.call("block", Block(), y);
+    const Layer twice = shared(dense(3, {.use_bias = false}));
+    return twice(s, dense(3, {.use_bias = false})(s, twice(s, y)));
+  });
+  EXPECT_EQ(names_of(model, {2, 3}),
+            (Names{"params/block0/dense0/kernel", "params/block0/dense0/bias", "params/block0/dense1/kernel",
+                   "params/block0/dense1/bias", "params/block1/dense0/kernel", "params/block1/dense0/bias",
+                   "params/block1/dense1/kernel", "params/block1/dense1/bias", "params/dense0/kernel",
+                   "params/dense1/kernel"}));
+}
+
+TEST_P(ScopeTest, AFunctionOfSeveralInputsIsAModel) {
+  const auto of_two = [](Scope s, const Var& ids, const Var& x) {
+    return where(ids == 1, x, 0) * s.param("w", {3}, ones());
+  };
+  TrainState state = create(of_two, {{"ids", DType::i32, {3}}, {"x", DType::f32, {3}}});
+  EXPECT_TRUE(state.contains("params/w"));
+  test::expect_error(ErrorCode::invalid_argument, {"2 inputs", "with 1"}, [&] { create(of_two); });
+
+  const auto of_batch = [](Scope s, const Batch& batch) {
+    const Var h = dense(2)(s, batch["x"]);
+    return std::pair{h, dense(1)(s, h)};
+  };
+  state = create(of_batch);
+  EXPECT_EQ(state.at("params/dense1/kernel").shape(), Shape({2, 1}));
+  test::expect_error(ErrorCode::invalid_argument, {"nn::Layer"}, [&] { state.model(); });
+  const Batch batch({{"x", on_device(state, {2, 3}, {1, 2, 3, 4, 5, 6}).value()}}, state.stream());
+  // Called twice, it has the same parameters.
+  const auto loss = [&](const Params& params) {
+    const auto [first, y] = of_batch(params, batch);
+    return mean(square(y - of_batch(params, batch).second)) + mean(first);
+  };
+  EXPECT_FLOAT_EQ(floats(state, state.value_and_grad(loss))[0],
+                  floats(state, mean(of_batch(state.params(), batch).first))[0]);
+}
+
+TEST_P(ScopeTest, AVariableIsWrittenInTrainingAlone) {
+  const Layer model = sequential(Watch(), dense(1));
+  TrainState state = create(model);
+  EXPECT_EQ(to_host<std::int64_t>(state.at("stats/watch0/calls"), state.stream())[0], 1);
+  const auto step = jit([&](TrainState& s, const Batch& batch) {
+    const Var loss = s.value_and_grad([&](const Params& params) { return mean(square(model(params, batch["x"]))); });
+    s.apply_gradients();
+    return logs().add_metric("loss", loss);
+  });
+  const Batch batch({{"x", on_device(state, {2, 3}, {1, 2, 3, 4, 5, 9}).value()}}, state.stream());
+  for (int i = 0; i < 3; ++i) step(state, batch);
+  (void)model(state.params(), batch["x"]);
+  EXPECT_EQ(to_host<std::int64_t>(state.at("stats/watch0/calls"), state.stream())[0], 4);
+  EXPECT_EQ(to_host<float>(state.at("stats/watch0/mean"), state.stream())[0], 4 * (1 - 1 / 8.f));
+  (void)model(state.params(Mode::train), batch["x"]);
+  EXPECT_EQ(to_host<std::int64_t>(state.at("stats/watch0/calls"), state.stream())[0], 5);
+  EXPECT_NE(parameter_overview(state, {.prefix = "stats"}).find("watch0/calls"), std::string::npos);
+
+  test::expect_error(ErrorCode::invalid_argument, {"layer 'watch0'", "'stats/watch0/mean'", "evaluation", "training()"},
+                     [&] {
+                       const Layer writes("watch", [](Scope& s, const Var& x) {
+                         s.variable("stats", "mean", {}, zeros()).set(mean(x));
+                         return x;
+                       });
+                       sequential(writes)(state.params(), batch["x"]);
+                     });
+}
+
+// The gradient of the loss is by the value that the loss was computed from.
+TEST_P(ScopeTest, TheBackwardPassSeesTheValueOfBefore) {
+  const auto model = [](Scope s, const Var& x) {
+    const Variable carry = s.variable("carry", "h", {3}, ones());
+    const Var y = carry.value() * s.param("w", {3}, ones()) * x;
+    carry.set(carry.value() * 5);
+    return y;
+  };
+  TrainState state = create(model, {{"x", DType::f32, {3}}});
+  const Var x = on_device(state, {3}, {1, 2, 3});
+  for (int i = 0; i < 2; ++i) {
+    (void)state.value_and_grad([&](const Params& params) { return sum(model(params, x)); });
+    const float h = i == 0 ? 1 : 5;
+    EXPECT_EQ(to_host<float>(state.at("grads/w"), state.stream()), (std::vector<float>{h, 2 * h, 3 * h}));
+  }
+  EXPECT_EQ(to_host<float>(state.at("carry/h"), state.stream()), std::vector<float>(3, 25));
+}
+
+TEST_P(ScopeTest, KeysDifferByStepSeedPurposeAndPlace) {
+  const Layer noise("noise", [](Scope& s, const Var& x) {
+    return x * s.param("w", {}, ones()) + random_normal(s.key("noise"), x.shape()) +
+           100 * random_normal(s.key("noise"), x.shape()) + 10000 * random_normal(s.key("other"), x.shape());
+  });
+  const Layer model = sequential(noise, noise);
+  const auto drawn = [&](TrainState& state) {
+    const Var x = on_device(state, {2, 3}, std::vector<float>(6));
+    return floats(state, model(state.params(), x));
+  };
+  TrainState state = create(model), same = create(model), other = create(model, {{"x", DType::f32, {2, 3}}}, 1);
+  const std::vector<float> first = drawn(state);
+  EXPECT_EQ(drawn(same), first);
+  EXPECT_EQ(drawn(state), first);
+  EXPECT_NE(drawn(other), first);
+  state.apply_gradients();
+  EXPECT_NE(drawn(state), first);
+  const Scope root = state.params();
+  const auto node = [](const Scope& s, const std::string& purpose) { return s.key(purpose).node; };
+  const std::int64_t one = node(root, "dropout"), two = node(root, "dropout"), inner = node(root.child("a"), "dropout");
+  EXPECT_NE(one, two);
+  EXPECT_NE(one, inner);
+  EXPECT_NE(one, node(root, "noise"));
+  test::expect_error(ErrorCode::invalid_argument, {"'dropout'", "without"}, [&] {
+    const Scope plain = Params({}, state.stream());
+    plain.key("dropout");
+  });
+}
+
+// A rank draws its rows of what one rank draws for all.
+TEST_P(ScopeTest, RanksDrawTheirRows) {
+  const Var x = constant(HostArray(std::vector<float>(24, 1), {6, 4}), stream());
+  const Key key(17);
+  const std::vector<float> whole = to_host<float>(dropout(x, 0.5, key).value(), stream());
+  Key second = key;
+  second.first_row = 2;
+  const Var rows = slice(x, {.begin = 2, .end = 5});
+  const std::vector<float> part = to_host<float>(dropout(rows, 0.5, second).value(), stream());
+  EXPECT_EQ(part, std::vector<float>(whole.begin() + 8, whole.begin() + 20));
+}
+
+TEST_P(ScopeTest, UnderRematTheSecondRunDrawsTheSameAndWritesNothing) {
+  const Layer part = Layer("part", [](Scope& s, const Var& x) {
+    const Var h = gelu(dense(3)(s, x));
+    return Watch()(s, dense(3)(s, h * (random_uniform(s.key("scale"), h.shape()) + 0.5)));
+  });
+  const auto train = [&](const Layer& model) {
+    TrainState state = create(model);
+    const auto step = jit([&](TrainState& s, const Batch& batch) {
+      const Var loss = s.value_and_grad([&](const Params& params) { return mean(square(model(params, batch["x"]))); });
+      s.apply_gradients();
+      return logs().add_metric("loss", loss);
+    });
+    const Batch batch({{"x", on_device(state, {2, 3}, {1, 2, 3, 4, 5, 9}).value()}}, state.stream());
+    for (int i = 0; i < 3; ++i) step(state, batch);
+    std::vector<std::vector<float>> leaves{to_host<float>(state.collection("params").flat(), state.stream())};
+    leaves.push_back(to_host<float>(state.at("stats/part1/mean"), state.stream()));
+    EXPECT_EQ(to_host<std::int64_t>(state.at("stats/part1/calls"), state.stream())[0], 4);
+    return leaves;
+  };
+  EXPECT_EQ(train(sequential(remat(part), remat(part), dense(1))), train(sequential(part, part, dense(1))));
+}
+
+TEST(Scope, BadRequests) {
+  test::expect_error(ErrorCode::shape_mismatch, {"layer 'twice0'", "'twice0/w'", "(2,)", "(3,)"}, [] {
+    names_of(sequential(Layer("twice",
+                              [](Scope& s, const Var& x) {
+                                s.param("w", {2}, zeros());
+                                return x * s.param("w", {3}, zeros());
+                              })),
+             {2, 3});
+  });
+  test::expect_error(ErrorCode::invalid_argument, {"takes 2 values, found 1"}, [] {
+    names_of(sequential(relu(), [](Scope&, const Var& a, const Var&) { return a; }), {2, 3});
+  });
+  // A model whose input changes its shape later on.
+  const Layer model = sequential(relu(), dense(2));
+  TrainState state =
+      TrainState::create(model, optim::sgd(0.1), {.inputs = {{"x", DType::f32, {2, 3}}}, .context = Device::cpu()});
+  const Var x(HostArray(std::vector<float>(8), {2, 4}).tensor(), state.stream());
+  test::expect_error(ErrorCode::shape_mismatch,
+                     {"layer 'dense0'", "'dense0/kernel' is f32(3, 2)", "f32(4, 2)", "scope_test"},
+                     [&] { model(state.params(), x); });
+}
+
+}  // namespace
+}  // namespace giro::nn

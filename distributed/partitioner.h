@@ -22,8 +22,8 @@ struct DataParallelOptions {
 //   giro::World world;
 //   const auto partitioner = giro::data_parallel(world, world.device());
 //   auto train = dataset.shuffle(0).repeat().batch(256).partition(partitioner);
-//   auto state = giro::TrainState::create(model, giro::optim::adamw(1e-3), {.inputs = train.spec(), .context =
-//   world.device(), .partitioner = //   partitioner});
+//   auto state = giro::TrainState::create(model, giro::optim::adamw(1e-3),
+//       {.inputs = train.spec(), .context = world.device(), .partitioner = partitioner});
 //
 // The batch size is the total over all ranks, so the same program trains the same model on any number of ranks, up to
 // the order of floating-point additions. The world must outlive the partitioner. Called by all ranks. Errors: those of

@@ -19,16 +19,52 @@ struct Sequential {
   }
 };
 
+struct Parallel {
+  using OfGiro = void;
+  std::vector<Layer> layers;
+  std::vector<Var> operator()(Scope& s, const std::vector<Var>& x) const {
+    if (x.size() != 1 && x.size() != layers.size()) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("parallel: {} inputs for {} layers, expected one or as many", x.size(), layers.size()));
+    }
+    std::vector<Var> results;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      for (Var& y : layers[i](s, std::vector{x[x.size() == 1 ? 0 : i]})) results.push_back(std::move(y));
+    }
+    return results;
+  }
+};
+
+struct Residual {
+  using OfGiro = void;
+  Layer layer;
+  Var operator()(Scope& s, const Var& x) const {
+    const Var y = layer(s, x);
+    if (y.shape() != x.shape()) {
+      throw Error(ErrorCode::shape_mismatch, fmt::format("residual: the input is {}, the layer's output {}",
+                                                         to_string(x.shape()), to_string(y.shape())));
+    }
+    return x + y;
+  }
+};
+
+struct Dropout {
+  using OfGiro = void;
+  double rate;
+  Var operator()(Scope& s, const Var& x) const {
+    return s.training() && rate > 0 ? dropout(x, rate, s.key("dropout")) : x;
+  }
+};
+
 struct Dense {
   using OfGiro = void;
   std::int64_t features;
   DenseOptions options;
 
   Var operator()(Scope& s, const Var& x) const {
-    if (x.shape().rank() != 2) {
+    if (x.shape().rank() == 0) {
       throw Error(ErrorCode::shape_mismatch,
-                  fmt::format("dense({}): the input is {}, expected (N, I); is a flatten missing?", features,
-                              to_string(x.shape())));
+                  fmt::format("dense({}): the input is a scalar, expected (..., I)", features));
     }
     const std::int64_t inputs = x.shape()[-1];
     const Var kernel = s.param("kernel", {inputs, features}, options.kernel_init);
@@ -73,6 +109,19 @@ Layer function(const char* name, F f) {
   return Layer(name, Function<F>{std::move(f)});
 }
 
+struct Swiglu {
+  using OfGiro = void;
+  std::int64_t hidden;
+  Initializer kernel_init;
+  Var operator()(Scope& s, const Var& x) const {
+    const auto product = [&](const char* name, const Var& of, std::int64_t features) {
+      Scope part = s.child(name);
+      return Dense{features, {.use_bias = false, .kernel_init = kernel_init}}(part, of);
+    };
+    return product("down", silu(product("gate", x, hidden)) * product("up", x, hidden), x.shape()[-1]);
+  }
+};
+
 PoolOptions pool_options(std::array<std::int64_t, 2> window, std::array<std::int64_t, 2> strides) {
   const bool given = strides[0] != 0 || strides[1] != 0;
   return {.window = window, .stride = given ? strides : window};
@@ -106,8 +155,23 @@ Layer tanh() {
 Layer sigmoid() {
   return function("sigmoid", [](const Var& x) { return sigmoid(x); });
 }
+Layer silu() {
+  return function("silu", [](const Var& x) { return silu(x); });
+}
+Layer dropout(double rate) {
+  if (!(rate >= 0 && rate < 1)) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("dropout: a rate of {}, expected one in [0, 1)", rate));
+  }
+  return Layer("dropout", Dropout{rate});
+}
+Layer residual(const Layer& layer) { return Layer("residual", Residual{layer}); }
+Layer parallel(std::vector<Layer> layers) { return Layer("parallel", Parallel{std::move(layers)}); }
 Layer lambda(std::function<Var(const Var&)> f) {
   return Layer("lambda", [f = std::move(f)](Scope&, const Var& x) { return f(x); });
+}
+
+Layer swiglu(std::int64_t hidden, const Initializer& kernel_init) {
+  return Layer("swiglu", Swiglu{checked_features("swiglu", hidden), kernel_init});
 }
 
 Layer dense(std::int64_t features, const DenseOptions& options) {

@@ -26,8 +26,19 @@ Layer relu();
 Layer gelu();
 Layer tanh();
 Layer sigmoid();
+Layer silu();
 // A function without parameters, as a layer.
 Layer lambda(std::function<Var(const Var&)> f);
+// In training sets a fraction `rate`, in [0, 1), of the elements to 0 and multiplies the others by 1 / (1 - rate),
+// other elements in each step and the same ones on any number of ranks. In evaluation x itself. Srivastava et al.:
+// "Dropout", 2014.
+Layer dropout(double rate);
+// x + layer(x), where layer(x) has the shape of x.
+Layer residual(const Layer& layer);
+// The results of all the layers, in order: of one input, each has that input; of several, each has its own.
+template <class... Layers>
+Layer parallel(Layers... layers);
+Layer parallel(std::vector<Layer> layers);
 
 struct DenseOptions {
   Activation activation = Activation::none;  // applied to the product
@@ -35,7 +46,7 @@ struct DenseOptions {
   Initializer kernel_init = lecun_normal();
   Initializer bias_init = zeros();
 };
-// (N, I) -> (N, features). Parameters: kernel (I, features), bias (features).
+// (..., I) -> (..., features). Parameters: kernel (I, features), bias (features).
 Layer dense(std::int64_t features, const DenseOptions& options = {});
 
 enum class Padding { same, valid };
@@ -55,6 +66,14 @@ Layer conv(std::int64_t features, std::array<std::int64_t, 2> kernel_size, const
 Layer avg_pool(std::array<std::int64_t, 2> window, std::array<std::int64_t, 2> strides = {0, 0});
 Layer max_pool(std::array<std::int64_t, 2> window, std::array<std::int64_t, 2> strides = {0, 0});
 
+// (..., I) -> (..., I): down(silu(gate(x)) up(x)), with `hidden` features between. Shazeer: "GLU variants improve
+// transformer", 2020. Parameters: gate and up (I, hidden), down (hidden, I), each a dense layer's kernel, without bias.
+Layer swiglu(std::int64_t hidden, const Initializer& kernel_init = lecun_normal());
+
+template <class... Layers>
+Layer parallel(Layers... layers) {
+  return parallel(std::vector<Layer>{Layer(std::move(layers))...});
+}
 template <class... Layers>
 Layer sequential(Layers... layers) {
   return sequential(std::vector<Layer>{Layer(std::move(layers))...});

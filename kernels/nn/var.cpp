@@ -60,6 +60,19 @@ Var stop_gradient(const Var& x) {
   return result;
 }
 
+Var with_gradient(const Var& y, std::vector<Var> inputs, Gradient gradient) {
+  Var result = stop_gradient(y);
+  if (detail::GradientMode::is_on() &&
+      std::any_of(inputs.begin(), inputs.end(), [](const Var& v) { return v.requires_grad(); })) {
+    result.node_->requires_grad = true;
+    result.node_->grad_dtype = y.grad_dtype();
+    result.node_->inputs = std::move(inputs);
+    result.node_->gradient = std::move(gradient);
+    result.node_->where = detail::CallSite::where();
+  }
+  return result;
+}
+
 Var constant(const HostArray& values, const Stream& stream) {
   const Tensor host = values.tensor();
   const auto storage = std::make_shared<const Buffer>(Buffer::allocate(stream.device(), host.bytes()));

@@ -115,6 +115,7 @@ class Var {
   friend std::vector<Var> gradients(const Var& y, const std::vector<Var>& xs);
   friend Var remat(std::function<Var(const Var&)> f, const Var& x);
   friend Var stop_gradient(const Var& x);
+  friend Var with_gradient(const Var& y, std::vector<Var> inputs, Gradient gradient);
 
  private:
   struct Node;
@@ -166,6 +167,11 @@ struct Var::Differentiation {
 
 // The same value as a constant: no gradient flows through it.
 Var stop_gradient(const Var& x);
+
+// The value y, computed from `inputs`, with this gradient instead of the one that follows from the ops it was computed
+// with: for a function whose gradient can be said in fewer ops, or is chosen to be another. y itself is passed to the
+// gradient, too.
+Var with_gradient(const Var& y, std::vector<Var> inputs, Gradient gradient);
 
 // The values as a constant in its own memory on the stream's device, such as a table or class weights in a step. In a
 // recording, every replay uses the values at the time of the recording. Errors: device, out_of_memory.

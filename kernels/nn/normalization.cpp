@@ -1,0 +1,152 @@
+#include <giro/kernels/nn/normalization.h>
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/functional.h>
+#include <giro/runtime/error.h>
+
+namespace giro::nn {
+namespace {
+
+Var in_f32(const char* layer, const Var& x, std::size_t least_rank) {
+  if (!is_floating(x.dtype())) {
+    throw Error(ErrorCode::dtype_mismatch,
+                fmt::format("{}: the input is {}, expected a floating dtype", layer, to_string(x.value())));
+  }
+  if (x.shape().rank() < least_rank) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("{}: the input is {}, expected at least {} ax{}", layer, to_string(x.shape()), least_rank,
+                            least_rank == 1 ? "is" : "es"));
+  }
+  return is_16_bit(x.dtype()) ? cast(x, DType::f32) : x;
+}
+
+using Mean = std::function<Var(const Var&)>;
+
+// centered / sqrt(variance + epsilon), where centered is x less its mean, or x itself if the mean counts for nothing.
+// Two means replace the four of its parts' gradients.
+Var standardized(const Var& x, const Var& centered, const Var& variance, double epsilon, bool is_centered,
+                 const Mean& mean_of) {
+  const Var factor = rsqrt(variance + epsilon);
+  return with_gradient(centered * factor, {x}, [=](const Var& y, const Var& dy, const std::vector<Var>&) {
+    const Var projected = dy - y * mean_of(dy * y);
+    return Gradients((is_centered ? projected - mean_of(dy) : projected) * factor);
+  });
+}
+
+// y scale + bias, in the dtype of the input.
+Var scaled(Scope& s, Var y, const NormOptions& options, DType dtype) {
+  const Shape channels{y.shape()[-1]};
+  if (options.use_scale) y = y * s.param("scale", channels, options.scale_init);
+  if (options.use_bias) y = y + s.param("bias", channels, options.bias_init);
+  return cast(y, dtype);
+}
+
+struct LayerNorm {
+  using OfGiro = void;
+  NormOptions options;
+
+  Var operator()(Scope& s, const Var& given) const {
+    const Var x = in_f32("layer_norm", given, 1);
+    const auto mean_of = [](const Var& v) { return mean(v, {-1}); };
+    const Var centered = x - mean_of(x);
+    const Var y = standardized(x, centered, mean_of(square(centered)), options.epsilon, true, mean_of);
+    return scaled(s, y, options, given.dtype());
+  }
+};
+
+struct RmsNorm {
+  using OfGiro = void;
+  RmsNormOptions options;
+
+  Var operator()(Scope& s, const Var& given) const {
+    const Var x = in_f32("rms_norm", given, 1);
+    const auto mean_of = [](const Var& v) { return mean(v, {-1}); };
+    const Var y = standardized(x, x, mean_of(square(x)), options.epsilon, false, mean_of);
+    return scaled(s, y, {.use_scale = options.use_scale, .use_bias = false, .scale_init = options.scale_init},
+                  given.dtype());
+  }
+};
+
+struct GroupNorm {
+  using OfGiro = void;
+  std::int64_t groups;
+  NormOptions options;
+
+  Var operator()(Scope& s, const Var& given) const {
+    const Var whole = in_f32("group_norm", given, 2);
+    const Shape& shape = whole.shape();
+    const std::int64_t channels = shape[-1];
+    if (channels % groups != 0) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("group_norm: {} groups of {} channels, expected groups of equal size", groups, channels));
+    }
+    const std::int64_t others = channels == 0 ? 0 : shape.drop_front().count() / channels;
+    const Var x = whole.reshape({shape[0], others, groups, channels / groups});
+    const auto mean_of = [](const Var& v) { return mean(v, {1, 3}); };
+    const Var centered = x - mean_of(x);
+    const Var y = standardized(x, centered, mean_of(square(centered)), options.epsilon, true, mean_of);
+    return scaled(s, y.reshape(shape), options, given.dtype());
+  }
+};
+
+struct BatchNorm {
+  using OfGiro = void;
+  BatchNormOptions options;
+
+  Var operator()(Scope& s, const Var& given) const {
+    const Var x = in_f32("batch_norm", given, 2);
+    const Shape channels{x.shape()[-1]};
+    const Variable old_mean = s.variable("batch_stats", "mean", channels, zeros());
+    const Variable old_variance = s.variable("batch_stats", "var", channels, ones());
+    const NormOptions affine{options.epsilon, options.use_scale, options.use_bias, options.scale_init,
+                             options.bias_init};
+    if (!s.training()) {
+      const Var y = (x - old_mean.value()) * rsqrt(old_variance.value() + options.epsilon);
+      return scaled(s, y, affine, given.dtype());
+    }
+    if (x.shape().count() == channels.count() && !options.synchronized) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("batch_norm: the input is {}, one value a channel, which has no variance; expected more "
+                              "rows, or evaluation",
+                              to_string(x.shape())));
+    }
+    std::vector<int> axes(x.shape().rank() - 1);
+    for (std::size_t axis = 0; axis < axes.size(); ++axis) axes[axis] = static_cast<int>(axis);
+    const auto mean_here = [axes](const Var& v) { return mean(v, Axes(axes)); };
+    const auto mean_of = [mean_here, s, synchronized = options.synchronized](const Var& v) {
+      return synchronized ? s.mean_over_ranks(mean_here(v)) : mean_here(v);
+    };
+    // One pass over the input gives both moments. Relative to the moving mean, they do not cancel once that is near.
+    const Var shift = stop_gradient(old_mean.value());
+    const Var shifted = x - shift;
+    const Var offset = mean_of(shifted);
+    const Var variance = maximum(mean_of(square(shifted)) - square(offset), 0);
+    const Var y = standardized(x, shifted - offset, variance, options.epsilon, true, mean_of);
+    const auto update = [&](const Variable& old, const Var& batch) {
+      const Var same_everywhere = options.synchronized ? batch : s.mean_over_ranks(batch);
+      old.set(options.momentum * old.value() + (1 - options.momentum) * same_everywhere.reshape(channels));
+    };
+    update(old_mean, stop_gradient(offset).reshape(channels) + shift);
+    update(old_variance, stop_gradient(variance));
+    return scaled(s, y, affine, given.dtype());
+  }
+};
+
+}  // namespace
+
+Layer layer_norm(const NormOptions& options) { return Layer("layer_norm", LayerNorm{options}); }
+Layer rms_norm(const RmsNormOptions& options) { return Layer("rms_norm", RmsNorm{options}); }
+Layer group_norm(std::int64_t groups, const NormOptions& options) {
+  if (groups < 1) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("group_norm: {} groups, expected at least 1", groups));
+  }
+  return Layer("group_norm", GroupNorm{groups, options});
+}
+Layer batch_norm(const BatchNormOptions& options) { return Layer("batch_norm", BatchNorm{options}); }
+
+}  // namespace giro::nn

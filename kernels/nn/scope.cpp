@@ -145,7 +145,7 @@ Key Scope::key(const std::string& purpose) const {
   return key;
 }
 
-bool Scope::training() const { return tree_->values->mode == Mode::train; }
+Mode Scope::mode() const { return tree_->values->mode; }
 const Stream& Scope::stream() const { return tree_->values->stream; }
 
 Var Scope::mean_over_ranks(const Var& x, Where where) const {

@@ -21,8 +21,10 @@ class Partitioner;
 
 namespace giro::nn {
 
-// What a model is called for. In training, dropout drops values and BatchNorm uses the statistics of the batch.
-enum class Mode { eval, train };
+// What a model is called for. In training, dropout drops values and BatchNorm uses the statistics of the batch. decode
+// is evaluation by a model that keeps what it has seen in variables, such as a transformer that generates
+// (transformer.h).
+enum class Mode { eval, train, decode };
 
 // A leaf that a model has asked for, while a state is created for it.
 struct DeclaredLeaf {
@@ -83,7 +85,7 @@ class Variable {
   // The value, as set last in this step.
   const Var& value() const;
   // The state has the new value from the end of value_and_grad on; outside of it, at once. No gradient flows through
-  // it. Errors: invalid_argument in a scope that is not training; shape_mismatch, dtype_mismatch.
+  // it. Errors: invalid_argument in evaluation; shape_mismatch, dtype_mismatch.
   void set(const Var& value, Where where = Where::current()) const;
 
  private:
@@ -120,7 +122,8 @@ class Scope {
   // A key for random numbers, by the seed and the step of the state, the purpose, and this place in the model.
   // Error(invalid_argument) if the state gives none.
   Key key(const std::string& purpose) const;
-  bool training() const;
+  Mode mode() const;
+  bool training() const { return mode() == Mode::train; }
   // The mean over the ranks that share the batch; x itself if this rank is alone. Its gradient is one, too.
   Var mean_over_ranks(const Var& x, Where where = Where::current()) const;
 

@@ -1,0 +1,126 @@
+// The ops that layers take in a recorded step, and that a step gives the same bits however it runs.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/layers.h>
+#include <giro/kernels/nn/normalization.h>
+#include <giro/kernels/nn/recurrent.h>
+#include <giro/kernels/nn/remat.h>
+#include <giro/kernels/nn/train_state.h>
+#include <giro/loop/step/step.h>
+
+#include "tests/environment_setting.h"
+#include "tests/kernels/op_test.h"
+
+namespace giro {
+namespace {
+
+class LayerProgramsTest : public test::OpTest {
+ protected:
+  TrainState state_of(const nn::Layer& model, const Shape& input, std::uint64_t seed = 0) {
+    return TrainState::create(model, optim::sgd(0.1),
+                              {.inputs = {{"x", DType::f32, input}}, .seed = seed, .context = device()});
+  }
+  Batch batch_of(const TrainState& state, const Shape& input) {
+    const test::Array x = random_.uniform(input, -1, 1);
+    rows_.push_back(
+        nn::constant(HostArray(std::vector<float>(x.values.begin(), x.values.end()), input), state.stream()));
+    return Batch({{"x", rows_.back().value()}}, state.stream());
+  }
+  // A loss and its gradients, without an update.
+  static auto gradient_step(const nn::Layer& model) {
+    return jit([model](TrainState& s, const Batch& b) {
+      const nn::Var loss =
+          s.value_and_grad([&](const nn::Params& params) { return mean(square(model(params, b["x"]))); });
+      return logs().add_metric("loss", loss);
+    });
+  }
+  // The number of nodes of a recorded step with that model, and their names.
+  std::pair<std::size_t, std::string> nodes_of(const nn::Layer& model, const Shape& input) {
+    TrainState state = state_of(model, input);
+    const Batch batch = batch_of(state, input);
+    const Program program = gradient_step(model).program(state, batch);
+    return {program.nodes().size(), program.text()};
+  }
+  // The nodes that a layer adds to a model that is otherwise the same.
+  void expect_nodes(const nn::Layer& with, const nn::Layer& without, const Shape& input, std::size_t at_most) {
+    const auto [with_it, text] = nodes_of(with, input);
+    const auto [without_it, other] = nodes_of(without, input);
+    EXPECT_LE(with_it, without_it + at_most) << text << "without:\n" << other;
+  }
+
+  test::Random random_;
+
+ private:
+  std::vector<nn::Var> rows_;
+};
+INSTANTIATE_TEST_SUITE_P(Devices, LayerProgramsTest, test::kDevices, test::device_name);
+
+TEST_P(LayerProgramsTest, BatchNormAndReluTakeTwoEachWay) {
+  const test::ArenaSetting arena("1");
+  const auto model = [](bool with) {
+    const nn::ConvOptions plain{.use_bias = false};
+    return with ? nn::sequential(nn::conv(8, {3, 3}, plain), nn::batch_norm(), nn::relu(), nn::conv(4, {3, 3}, plain))
+                : nn::sequential(nn::conv(8, {3, 3}, plain), nn::conv(4, {3, 3}, plain));
+  };
+  expect_nodes(model(true), model(false), {4, 6, 6, 3}, 4);
+}
+
+TEST_P(LayerProgramsTest, LayerNormTakesOneEachWay) {
+  const test::ArenaSetting arena("1");
+  const auto model = [](bool with) {
+    return with ? nn::sequential(nn::dense(64), nn::layer_norm(), nn::dense(64))
+                : nn::sequential(nn::dense(64), nn::dense(64));
+  };
+  expect_nodes(model(true), model(false), {32, 64}, 3);
+}
+
+TEST_P(LayerProgramsTest, AnLstmTakesThreeAStepEachWay) {
+  const test::ArenaSetting arena("1");
+  const auto [short_one, text] = nodes_of(nn::lstm(16), {4, 16, 8});
+  const auto [long_one, other] = nodes_of(nn::lstm(16), {4, 32, 8});
+  EXPECT_LE(long_one - short_one, 16u * 6) << text;
+}
+
+// Dropout, BatchNorm, LayerNorm, a recurrent layer: by a recorded step, one without rules, an eager one, one under
+// remat.
+TEST_P(LayerProgramsTest, TheSameBitsHoweverTheStepRuns) {
+  const auto train = [&](bool recorded, bool under_remat, const char* rules) {
+    const test::RewriteSetting setting(rules);
+    const auto part = [&](nn::Layer layer) { return under_remat ? nn::remat(std::move(layer)) : layer; };
+    const nn::Layer model = nn::sequential(
+        part(nn::sequential(nn::lstm(6), nn::dropout(0.3), nn::layer_norm())),
+        part(nn::sequential(nn::dense(5), nn::batch_norm(), nn::relu(), nn::dropout(0.5))), nn::dense(2));
+    TrainState state = state_of(model, {4, 3, 5}, 7);
+    random_ = test::Random();
+    const Batch batch = batch_of(state, {4, 3, 5});
+    const auto body = [&](TrainState& s, const Batch& b) {
+      const nn::Var loss =
+          s.value_and_grad([&](const nn::Params& params) { return mean(square(model(params, b["x"]))); });
+      s.apply_gradients();
+      return logs().add_metric("loss", loss);
+    };
+    const auto step = recorded ? jit(body) : eager(body);
+    for (int i = 0; i < 3; ++i) step(state, batch);
+    std::map<std::string, std::vector<float>> leaves;
+    for (const Leaf& leaf : state.flatten()) {
+      if (leaf.value.dtype() == DType::f32) leaves[leaf.path] = to_host<float>(leaf.value, state.stream());
+    }
+    return leaves;
+  };
+  // add_in_place adds in another order.
+  const auto wanted = train(true, false, "-add_in_place");
+  EXPECT_EQ(wanted.count("batch_stats/sequential1/batch_norm0/mean"), 1u);
+  EXPECT_TRUE(train(true, true, "-add_in_place") == wanted);
+  EXPECT_TRUE(train(true, false, "0") == wanted);
+  EXPECT_TRUE(train(false, false, "0") == wanted);
+}
+
+}  // namespace
+}  // namespace giro

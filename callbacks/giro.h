@@ -58,7 +58,9 @@
 #include <giro/kernels/optim/optimizer.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/reduce.h>
+#include <giro/kernels/scatter.h>
 #include <giro/kernels/softmax_cross_entropy.h>
+#include <giro/kernels/sort.h>
 #include <giro/loop/data/any_dataset.h>
 #include <giro/loop/data/batch.h>
 #include <giro/loop/data/dataset.h>

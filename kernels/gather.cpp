@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <vector>
 
 #include <giro/runtime/error.h>
 
@@ -29,13 +30,19 @@ void RowOrder::rows(std::int64_t first, std::int64_t count, std::int64_t* out) c
   }
 }
 
-void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, const Stream& stream) {
+void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, const Stream& stream, std::size_t axis) {
   checks::on_device("gather_rows", {{"out", out}, {"src", src}, {"indices", indices}}, stream);
   checks::same_dtype("gather_rows", {"out", out}, {"src", src});
   checks::is_integer("gather_rows", {"indices", indices});
   checks::has_rank("gather_rows", {"indices", indices}, 1);
-  checks::has_shape("gather_rows", {"out", out}, src.shape().drop_front().with_front(indices.count()));
-  queue(ops::GatherRows{out, src, indices}, stream);
+  if (axis >= src.shape().rank()) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("gather_rows: src is {}, expected an axis {}", to_string(src), axis));
+  }
+  std::vector<std::int64_t> sizes(src.shape().begin(), src.shape().end());
+  sizes[axis] = indices.count();
+  checks::has_shape("gather_rows", {"out", out}, Shape(sizes));
+  queue(ops::GatherRows{out, src, indices, axis}, stream);
 }
 
 void batch_indices(const Tensor& indices, const SlotRing& positions, const RowOrder& order, const Stream& stream) {

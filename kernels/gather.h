@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -32,10 +33,11 @@ struct RowOrder {
   }
 };
 
-// out[r, ...] = src[indices[r], ...]. src (N, ...) and out (R, ...) have the same dtype, any; indices u8, i32 or i64
-// (R,). An index outside [0, N) is undefined behaviour: check indices before they reach the device.
-// Errors: shape_mismatch, dtype_mismatch, device_mismatch.
-void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, const Stream& stream);
+// out[..., r, ...] = src[..., indices[r], ...] along an axis. src (..., N, ...) and out (..., R, ...) have the same
+// dtype, any; indices u8, i32 or i64 (R,). Where an index is outside [0, N), the result is NaN, or 0 if it is not
+// floating. Errors: shape_mismatch, dtype_mismatch, device_mismatch.
+void gather_rows(const Tensor& out, const Tensor& src, const Tensor& indices, const Stream& stream,
+                 std::size_t axis = 0);
 
 // indices[r] = order(position + r). indices i64 (R,). The position is the i64 at the start of the call's slot, so each
 // replay of a recorded graph gathers its own rows. Errors: shape_mismatch, dtype_mismatch, device_mismatch;

@@ -10,19 +10,30 @@
 #include "kernels/internal/ops.h"
 
 namespace giro::cpu {
+namespace {
+
+constexpr std::int64_t kRowsTogether = 64;
+
+}  // namespace
 
 void run(const ops::GatherRows& op, const Stream& stream) {
-  const std::int64_t rows = op.indices.count();
-  if (rows == 0) return;
+  if (op.out.count() == 0) return;
+  const std::int64_t count = op.indices.count(), size = op.src.shape().begin()[op.axis], rows = op.outer() * count;
   const std::size_t row_bytes = op.out.bytes() / static_cast<std::size_t>(rows);
   functors::with_integer(op.indices.dtype(), [&]<class I>(functors::Type<I>) {
     submit(stream, [out = static_cast<char*>(op.out.raw()), src = static_cast<const char*>(op.src.raw()),
-                    index = op.indices.data<I>(), rows, row_bytes] {
-      const auto work = rows * static_cast<std::int64_t>(row_bytes / sizeof(float));
-      for_each_block(rows, 8, work, [&](std::int64_t begin, std::int64_t end) {
+                    indices = op.indices.data<I>(), missing = functors::missing(op.src.dtype()), count, size, rows,
+                    row_bytes] {
+      const auto work = static_cast<std::int64_t>(static_cast<std::size_t>(rows) * (row_bytes / sizeof(float) + 1));
+      for_each_block(rows, kRowsTogether, work, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {
-          std::memcpy(out + static_cast<std::size_t>(r) * row_bytes,
-                      src + static_cast<std::size_t>(index[r]) * row_bytes, row_bytes);
+          const auto index = static_cast<std::int64_t>(indices[r % count]);
+          char* const to = out + static_cast<std::size_t>(r) * row_bytes;
+          if (index >= 0 && index < size) {
+            std::memcpy(to, src + static_cast<std::size_t>(r / count * size + index) * row_bytes, row_bytes);
+          } else {
+            for (std::size_t b = 0; b < row_bytes; ++b) to[b] = static_cast<char>(missing >> (8 * (b % 8)));
+          }
         }
       });
     });

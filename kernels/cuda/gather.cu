@@ -14,10 +14,21 @@ struct GatherRows {
   Unit* out;
   const Unit* src;
   const Index* indices;
-  std::int64_t row_units;
+  std::int64_t row_units, count, size;  // rows of out and of src, for each of the axes before
+  bool has_outer;                       // if there are such axes
+  std::uint64_t missing;                // eight bytes
   GIRO_HOST_DEVICE void operator()(std::int64_t i) const {
-    const std::int64_t row = i / row_units;
-    out[i] = src[static_cast<std::int64_t>(indices[row]) * row_units + (i - row * row_units)];
+    const std::int64_t row = i / row_units, outer = has_outer ? row / count : 0;
+    const auto index = static_cast<std::int64_t>(indices[row - outer * count]);
+    if (index >= 0 && index < size) {
+      out[i] = src[(outer * size + index) * row_units + (i - row * row_units)];
+    } else if constexpr (sizeof(Unit) == sizeof(uint4)) {
+      const auto low = static_cast<unsigned int>(missing), high = static_cast<unsigned int>(missing >> 32);
+      out[i] = Unit{low, high, low, high};
+    } else {
+      constexpr int kUnits = sizeof(missing) / sizeof(Unit);
+      out[i] = static_cast<Unit>(missing >> (8 * sizeof(Unit) * (i % kUnits)));
+    }
   }
 };
 
@@ -25,7 +36,8 @@ struct GatherRows {
 
 void run(const ops::GatherRows& op, const Stream& stream) {
   if (op.out.count() == 0) return;
-  const std::size_t row_bytes = op.out.bytes() / static_cast<std::size_t>(op.indices.count());
+  const std::int64_t count = op.indices.count(), outer = op.outer();
+  const std::size_t row_bytes = op.out.bytes() / static_cast<std::size_t>(outer * count);
   const std::uintptr_t together =
       reinterpret_cast<std::uintptr_t>(op.out.raw()) | reinterpret_cast<std::uintptr_t>(op.src.raw()) | row_bytes;
   functors::with_integer(op.indices.dtype(), [&]<class Index>(functors::Type<Index>) {
@@ -33,7 +45,8 @@ void run(const ops::GatherRows& op, const Stream& stream) {
       ForEach{stream}(
           static_cast<std::int64_t>(op.out.bytes() / sizeof(Unit)),
           GatherRows<Unit, Index>{static_cast<Unit*>(op.out.raw()), static_cast<const Unit*>(op.src.raw()),
-                                  op.indices.data<Index>(), static_cast<std::int64_t>(row_bytes / sizeof(Unit))});
+                                  op.indices.data<Index>(), static_cast<std::int64_t>(row_bytes / sizeof(Unit)), count,
+                                  op.src.shape().begin()[op.axis], outer > 1, functors::missing(op.src.dtype())});
     };
     if (together % sizeof(uint4) == 0) {
       copy_in(uint4{});

@@ -4,6 +4,8 @@
 // implements. Their arguments have been checked. The public headers describe the ops that users call; ops that only
 // rules make are described here.
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -230,8 +232,33 @@ struct GatherRows {
   static constexpr const char* kName = "gather_rows";
   Out out{};
   In src{}, indices{};
+  std::size_t axis = 0;
 
+  std::int64_t outer() const {  // rows of all axes before it
+    std::int64_t count = 1;
+    for (std::size_t i = 0; i < axis; ++i) count *= src.shape().begin()[i];
+    return count;
+  }
   std::int64_t bytes() const { return 2 * bytes_of(out) + bytes_of(indices); }
+};
+
+struct ArgSort {
+  static constexpr const char* kName = "argsort";
+  Out indices{};
+  In x{};
+  bool descending = false;
+
+  double flops() const { return elements(x) * std::log2(2 + elements(x)); }
+};
+
+// order is argsort of indices, or empty if no index occurs twice.
+struct ScatterAdd {
+  static constexpr const char* kName = "scatter_add";
+  Out sums{};
+  In updates{}, indices{}, order{};
+
+  double flops() const { return elements(updates); }
+  std::int64_t bytes() const { return bytes_of(sums) + 2 * bytes_of(updates) + bytes_of(indices) + bytes_of(order); }
 };
 
 struct BatchIndices {
@@ -319,6 +346,8 @@ struct WriteSlot {
   F(SoftmaxCrossEntropy) \
   F(MeanCrossEntropy) \
   F(GatherRows) \
+  F(ArgSort) \
+  F(ScatterAdd) \
   F(BatchIndices) \
   F(GatherBatch) \
   F(ReadSlot) \

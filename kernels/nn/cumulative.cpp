@@ -1,7 +1,6 @@
 #include <giro/kernels/nn/cumulative.h>
 
 #include <cstddef>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 
+#include "kernels/internal/along_axis.h"
 #include "kernels/pointwise/arguments.h"
 #include "runtime/internal/call_site.h"
 
@@ -42,33 +42,24 @@ Var product_of_rows(const Var& x) {
   });
 }
 
-// Moves the axis last, applies of_rows to rows along it, and moves it back.
 template <class F>
-Var along_axis(const char* op, const Operand& x, int axis, const F& of_rows) {
+Var of_numbers(const char* op, const Operand& x, int axis, const F& of_rows) {
   const detail::CallSite site(x.where);
   pointwise::expect_value(op, x);
-  const Shape& shape = x.var.shape();
-  const auto place = static_cast<int>(pointwise::checked_axes(op, shape, {axis}).front());
-  const int last = static_cast<int>(shape.rank()) - 1;
+  const std::size_t place = pointwise::checked_axes(op, x.var.shape(), {axis}).front();
   const DType dtype = x.var.dtype();
   const Var numbers = cast(x.var, dtype == DType::u8 || dtype == DType::boolean ? DType::i64 : dtype);
-  const std::int64_t length = shape.begin()[place], rows = length == 0 ? 0 : shape.count() / length;
-  if (place == last) return of_rows(numbers.reshape({rows, length})).reshape(shape);
-  std::vector<int> order(shape.rank());
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[static_cast<std::size_t>(place)], order.back());
-  const Var moved = transpose(numbers, order);
-  return transpose(of_rows(moved.reshape({rows, length})).reshape(moved.shape()), order);
+  return along_axis(numbers, place, of_rows);
 }
 
 }  // namespace
 
 Var cumulative_sum(const Operand& x, int axis) {
-  return along_axis("cumulative_sum", x, axis, [](const Var& rows) { return sum_of_rows(rows); });
+  return of_numbers("cumulative_sum", x, axis, [](const Var& rows) { return sum_of_rows(rows); });
 }
 
 Var cumulative_product(const Operand& x, int axis) {
-  return along_axis("cumulative_product", x, axis, product_of_rows);
+  return of_numbers("cumulative_product", x, axis, product_of_rows);
 }
 
 }  // namespace giro::nn

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -266,11 +267,18 @@ Var max_pool(const Var& x, const PoolOptions& options, Where where) {
 
 Var softmax_cross_entropy(const Var& given, const Var& labels, Where where) {
   const detail::CallSite site(where);
-  const Var logits = in_f32(given, labels);
-  if (logits.shape().rank() != 2) {
+  if (is_floating(labels.dtype())) return softmax_cross_entropy(given, labels, CrossEntropyOptions{});
+  const Shape &of_logits = given.shape(), &of_labels = labels.shape();
+  if (of_logits.rank() != of_labels.rank() + 1 || !std::equal(of_labels.begin(), of_labels.end(), of_logits.begin())) {
     throw Error(ErrorCode::shape_mismatch,
-                fmt::format("softmax_cross_entropy: logits is {}, expected (R, C)", to_string(logits.value())));
+                fmt::format("softmax_cross_entropy: logits is {}, labels is {}; expected (..., C) and (...)",
+                            to_string(given.value()), to_string(labels.value())));
   }
+  if (of_logits.rank() != 2) {
+    const std::int64_t rows = of_labels.count(), classes = of_logits.begin()[of_labels.rank()];
+    return softmax_cross_entropy(given.reshape({rows, classes}), labels.reshape({rows})).reshape(of_labels);
+  }
+  const Var logits = in_f32(given, labels);
   // The forward pass computes the gradient of each row's loss; the backward pass only scales the rows.
   Var dlogits;
   if (logits.requires_grad()) dlogits = Var::computed(DType::f32, logits.shape(), {stop_gradient(logits)}, nullptr);

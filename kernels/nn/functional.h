@@ -8,11 +8,14 @@
 #include <giro/kernels/nn/cumulative.h>
 #include <giro/kernels/nn/einsum.h>
 #include <giro/kernels/nn/elementwise.h>
+#include <giro/kernels/nn/indexing.h>
+#include <giro/kernels/nn/losses.h>
 #include <giro/kernels/nn/matmul.h>
 #include <giro/kernels/nn/operand.h>
 #include <giro/kernels/nn/random.h>
 #include <giro/kernels/nn/reduce.h>
 #include <giro/kernels/nn/slice.h>
+#include <giro/kernels/nn/sort.h>
 #include <giro/kernels/nn/var.h>
 #include <giro/kernels/pool.h>
 
@@ -53,7 +56,7 @@ Var avg_pool(const Var& x, const PoolOptions& options, Where where = Where::curr
 Var max_pool(const Var& x, const PoolOptions& options, Where where = Where::current());
 
 // These also take bf16 and f16, and compute in f32.
-// Losses (R,) of logits (R, C) for integer labels (R,).
+// Losses (...) of logits (..., C) for integer labels (...); for more see losses.h.
 Var softmax_cross_entropy(const Var& logits, const Var& labels, Where where = Where::current());
 // The fraction of rows with the largest logit at the label, a scalar; not differentiated.
 Var accuracy(const Operand& logits, const Var& labels);  // for a mask see metrics.h

@@ -1,10 +1,18 @@
 #include <giro/kernels/nn/metrics.h>
 
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <vector>
+
 #include <giro/kernels/accuracy.h>
 #include <giro/kernels/elementwise.h>
 #include <giro/kernels/moments.h>
 #include <giro/kernels/nn/functional.h>
+#include <giro/runtime/error.h>
 
+#include "kernels/internal/checks.h"
+#include "kernels/internal/first_axes.h"
 #include "runtime/internal/call_site.h"
 
 namespace giro::nn {
@@ -56,6 +64,82 @@ Var correct(const Var& given, const Var& labels, Where where) {
   Var out = Var::computed(DType::f32, labels.shape(), {logits, labels}, nullptr);
   giro::correct(out.value(), logits.value(), labels.value(), out.stream());
   return out;
+}
+
+Metric top_k_accuracy(const Var& given, const Var& labels, std::int64_t k, const Var& mask, Where where) {
+  const detail::CallSite site(where);
+  const std::size_t rank = given.shape().rank();
+  if (rank == 0) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("top_k_accuracy: logits is {}, expected (..., C)", to_string(given.value())));
+  }
+  const std::int64_t classes = given.shape().begin()[rank - 1];
+  if (k < 1 || k > classes) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("top_k_accuracy: k is {}, expected 1 to {}, the classes", k, classes));
+  }
+  const Var logits = stop_gradient(given);
+  std::vector<std::int64_t> column(given.shape().begin(), given.shape().end());
+  column.back() = 1;
+  const Var at = labels.on(logits.stream()).reshape(Shape(column)), own = take_along_axis(logits, at, -1);
+  const Var is_before = logical_and(logits == own, arange(classes, logits.stream()) < at);
+  const Var better = sum(logical_or(logical_not(logits <= own), is_before), Axes({-1}).dropped());
+  return average(cast(better < k, DType::f32), mask);
+}
+
+Metric perplexity(const Var& losses, const Var& mask, Where where) {
+  const detail::CallSite site(where);
+  const Metric of_losses = average(losses, mask);
+  return {.value = exp(of_losses.value), .count = of_losses.count, .logarithm = of_losses.value};
+}
+
+namespace {
+
+void expect_classes(const char* op, const Var& predictions, const Var& labels) {
+  if (is_floating(predictions.dtype()) || is_floating(labels.dtype())) {
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: predictions is {}, labels is {}; expected classes", op,
+                                                       to_string(predictions.value()), to_string(labels.value())));
+  }
+  checks::same_shape(op, {"predictions", predictions.value()}, {"labels", labels.value()});
+}
+
+// The fraction of the elements of a class in `among` that are of it in `other`, too.
+Metric share(const Var& other, const Var& among, std::int64_t of_class, const Var& mask) {
+  const auto is_of = [&](const Var& x) { return cast(x, DType::i64) == of_class; };
+  Var counts = is_of(among);
+  if (mask.value()) {
+    counts =
+        logical_and(counts, with_first_axes("mask", cast(mask.on(counts.stream()), DType::boolean), among.shape()));
+  }
+  return average(cast(is_of(other), DType::f32), counts);
+}
+
+}  // namespace
+
+Metric precision(const Var& predictions, const Var& labels, std::int64_t of_class, const Var& mask, Where where) {
+  const detail::CallSite site(where);
+  expect_classes("precision", predictions, labels);
+  return share(labels, predictions, of_class, mask);
+}
+
+Metric recall(const Var& predictions, const Var& labels, std::int64_t of_class, const Var& mask, Where where) {
+  const detail::CallSite site(where);
+  expect_classes("recall", predictions, labels);
+  return share(predictions, labels, of_class, mask);
+}
+
+Var confusion_matrix(const Var& predictions, const Var& labels, std::int64_t classes, Where where) {
+  const detail::CallSite site(where);
+  expect_classes("confusion_matrix", predictions, labels);
+  if (classes < 1) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("confusion_matrix: classes is {}, expected at least 1", classes));
+  }
+  const Var column = cast(predictions, DType::i64), row = cast(labels, DType::i64);
+  const auto is_class = [&](const Var& x) { return logical_and(x >= 0, x < classes); };
+  const Var cell = nn::where(logical_and(is_class(row), is_class(column)), row * classes + column, -1);
+  const Var zeros = arange(classes * classes, cell.stream()) * 0;
+  return scatter_add(zeros, cell, cell * 0 + 1).reshape({classes, classes});
 }
 
 }  // namespace giro::nn

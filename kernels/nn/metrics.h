@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include <giro/kernels/nn/functional.h>
 #include <giro/kernels/nn/var.h>
 
@@ -9,8 +11,9 @@ namespace giro::nn {
 // ranks. Scalars, f64; not differentiated. Logs take it as one entry (Logs::add_metric).
 struct Metric {
   Var value;
-  Var count;      // elements that count
-  Var mean = {};  // for a standard deviation, else empty
+  Var count;           // elements that count
+  Var mean = {};       // for a standard deviation, else empty
+  Var logarithm = {};  // for a metric whose logarithm is a mean, else empty
 };
 
 // The mean of values of any shape. The mask has the shape of values or of their first axes, for example a feature of
@@ -28,5 +31,20 @@ Metric standard_deviation(const Var& values, const Var& mask = {}, Where where =
 Metric accuracy(const Var& logits, const Var& labels, const Var& mask, Where where = Where::current());
 // The same per row, as f32 (R,) of 1 and 0; not differentiated.
 Var correct(const Var& logits, const Var& labels, Where where = Where::current());
+// The fraction of rows whose label is among the k classes of the largest logits; of equal logits the first ones count.
+// A NaN counts as larger than every number. logits (..., C), labels (...), mask as for average.
+Metric top_k_accuracy(const Var& logits, const Var& labels, std::int64_t k, const Var& mask = {},
+                      Where where = Where::current());
+// exp of the mean of the losses, which over steps and ranks is exp of the mean of all losses together.
+Metric perplexity(const Var& losses, const Var& mask = {}, Where where = Where::current());
+// Of a class: the fraction of its predictions that are right, and the fraction of its elements that are predicted as
+// such. NaN if there are none. predictions and labels are integers or booleans of one shape; mask as for average.
+Metric precision(const Var& predictions, const Var& labels, std::int64_t of_class = 1, const Var& mask = {},
+                 Where where = Where::current());
+Metric recall(const Var& predictions, const Var& labels, std::int64_t of_class = 1, const Var& mask = {},
+              Where where = Where::current());
+// How many elements of each class have been predicted as each class: i64 (C, C), rows by label, columns by prediction.
+// predictions and labels are integers of one shape. Elements with a class outside [0, classes) are not counted.
+Var confusion_matrix(const Var& predictions, const Var& labels, std::int64_t classes, Where where = Where::current());
 
 }  // namespace giro::nn

@@ -185,6 +185,30 @@ Var logsumexp(const Operand& x, const Axes& axes) {
   return log(sum(exp(floats - spread(shift, x.var.shape(), axes)), axes)) + shift;
 }
 
+namespace {
+
+// How far below the largest element each one is; f32 for bf16 and f16.
+Var below_largest(const Var& x, const Axes& axes) {
+  const Var floats = is_16_bit(x.dtype()) ? cast(x, DType::f32) : x;
+  return floats - spread(stop_gradient(max(floats, axes)), x.shape(), axes);
+}
+
+}  // namespace
+
+Var log_softmax(const Operand& x, const Axes& axes) {
+  const detail::CallSite site(x.where);
+  expect_value("log_softmax", x);
+  const Var below = below_largest(x.var, axes);
+  return below - spread(log(sum(exp(below), axes)), x.var.shape(), axes);
+}
+
+Var softmax(const Operand& x, const Axes& axes) {
+  const detail::CallSite site(x.where);
+  expect_value("softmax", x);
+  const Var terms = exp(below_largest(x.var, axes));
+  return terms / spread(sum(terms, axes), x.var.shape(), axes);
+}
+
 Var variance(const Operand& x, const Axes& axes) {
   const detail::CallSite site(x.where);
   expect_value("variance", x);

@@ -26,9 +26,10 @@ double weighted_mean(Values values, Values weights) {
 }
 
 double mean(const Aggregation::Records& records) {
-  const auto& [values, own_weights, means] = records;
+  const auto& [values, own_weights, means, logarithms] = records;
   const std::vector<double> equal(sum(own_weights) > 0 ? 0 : values.size(), 1);
   const Values weights = equal.empty() ? own_weights : equal;
+  if (!logarithms.empty()) return std::exp(weighted_mean(logarithms, weights));
   if (means.empty()) return weighted_mean(values, weights);
   std::vector<double> squares;  // mean square of each record
   for (std::size_t i = 0; i < values.size(); ++i) squares.push_back(values[i] * values[i] + means[i] * means[i]);
@@ -52,7 +53,10 @@ const std::map<std::string, double (*)(const Records&)> kByName{
 
 // Whether the entry only serves to merge a metric (Logs::add_metric).
 bool merges_another(const Logs& logs, const Logs::Entry& entry) {
-  if (entry.collection != detail::kCounts && entry.collection != detail::kMeans) return false;
+  if (entry.collection != detail::kCounts && entry.collection != detail::kMeans &&
+      entry.collection != detail::kLogarithms) {
+    return false;
+  }
   const std::size_t slash = entry.name.find('/');
   return slash != entry.name.npos && logs.schema().find(entry.name.substr(0, slash), entry.name.substr(slash + 1));
 }
@@ -64,10 +68,14 @@ double aggregate_counted(const History& history, const Logs& latest, const Logs:
   const std::string merged = detail::name_in_counts(entry.collection, entry.name);
   const auto path_in = [&](std::string_view collection) { return fmt::format("{}.{}", collection, merged); };
   auto [values, counts] = history.collect(key, path_in(detail::kCounts));
-  std::vector<double> means;
-  if (latest.schema().find(detail::kMeans, merged)) means = history.collect(key, path_in(detail::kMeans))[1];
+  const auto column_of = [&](std::string_view collection) {
+    if (!latest.schema().find(collection, merged)) return std::vector<double>();
+    return std::vector<double>(history.collect(key, path_in(collection))[1]);
+  };
+  std::vector<double> means = column_of(detail::kMeans), logarithms = column_of(detail::kLogarithms);
   const std::size_t records = history.column(key).size();
-  if (values.size() != records || (!means.empty() && means.size() != records)) {
+  const auto fits = [&](const std::vector<double>& column) { return column.empty() || column.size() == records; };
+  if (values.size() != records || !fits(means) || !fits(logarithms)) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("the metric '{}' has counts in {} of its {} records, expected all or none", key,
                             values.size(), records));
@@ -78,13 +86,15 @@ double aggregate_counted(const History& history, const Logs& latest, const Logs:
     values[counting] = values[i];
     counts[counting] = counts[i];
     if (!means.empty()) means[counting] = means[i];
+    if (!logarithms.empty()) logarithms[counting] = logarithms[i];
     ++counting;
   }
   if (counting == 0) return std::numeric_limits<double>::quiet_NaN();
   values.resize(counting);
   counts.resize(counting);
   if (!means.empty()) means.resize(counting);
-  return aggregation(entry.collection, {.values = values, .weights = counts, .means = means});
+  if (!logarithms.empty()) logarithms.resize(counting);
+  return aggregation(entry.collection, {.values = values, .weights = counts, .means = means, .logarithms = logarithms});
 }
 
 }  // namespace

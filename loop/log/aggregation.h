@@ -19,7 +19,8 @@ namespace giro {
 //   last              the default of inner_loop and train_loop, as in ciclo; in an evaluation: its last batch only
 //   first, sum, min, max
 //   mean              weighted by the samples of the records, or by a metric's own counts (Logs::add_metric); standard
-//                     deviations give the standard deviation of all elements together
+//                     deviations give the standard deviation of all elements together, and perplexities their
+//                     perplexity
 //   unweighted_mean   each record counts the same
 // or a callable on the values, std::span<const double> -> double; or one of these for each collection, where other
 // collections keep their last value: {{"metrics", "mean"}, {"losses", "sum"}}.
@@ -38,7 +39,8 @@ class Aggregation {
   struct Records {
     std::span<const double> values;
     std::span<const double> weights;
-    std::span<const double> means = {};  // for standard deviations: one mean per value; else none
+    std::span<const double> means = {};       // for standard deviations: one mean per value; else none
+    std::span<const double> logarithms = {};  // for perplexities: one per value; else none
   };
   double operator()(const std::string& collection, const Records& records) const {
     return reduce_(collection, records);

@@ -112,7 +112,9 @@ Logs& Logs::add_entry(std::string_view collection, std::string_view name, LogVal
 Logs& Logs::add_counted(std::string_view collection, std::string_view name, const nn::Metric& metric) {
   const std::string merged = detail::name_in_counts(collection, name);
   add_entry(collection, name, metric.value).add_entry(detail::kCounts, merged, metric.count);
-  return metric.mean.value() ? add_entry(detail::kMeans, merged, metric.mean) : *this;
+  if (metric.mean.value()) add_entry(detail::kMeans, merged, metric.mean);
+  if (metric.logarithm.value()) add_entry(detail::kLogarithms, merged, metric.logarithm);
+  return *this;
 }
 
 Logs& Logs::add_loss(std::string_view name, LogValue value, bool also_metric) {

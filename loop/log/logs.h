@@ -111,7 +111,8 @@ class Logs {
   }
   // Metrics with a count of elements. The mean over steps (Aggregation) weights each step by its count; the mean of
   // standard deviations is the standard deviation of all elements together. The same holds over ranks. Adds the value,
-  // as an ordinary metric, and the entry counts."metrics/NAME"; for a standard deviation also means."metrics/NAME".
+  // as an ordinary metric, and the entry counts."metrics/NAME"; for a standard deviation also means."metrics/NAME"; for
+  // a perplexity, whose mean is exp of the mean of its logarithms, also logarithms."metrics/NAME".
   Logs& add_metric(std::string_view name, const nn::Metric& metric) { return add_counted("metrics", name, metric); }
   Logs& add_stateful_metric(std::string_view name, const nn::Metric& metric) {
     return add_counted("stateful_metrics", name, metric);
@@ -212,7 +213,7 @@ inline Logs logs() { return {}; }
 namespace detail {
 
 // The collections that hold the data for merging a metric (Logs::add_metric), and the metric's name in them.
-inline constexpr std::string_view kCounts = "counts", kMeans = "means";
+inline constexpr std::string_view kCounts = "counts", kMeans = "means", kLogarithms = "logarithms";
 std::string name_in_counts(std::string_view collection, std::string_view name);
 
 }  // namespace detail

@@ -62,7 +62,7 @@ Buffer zero(const Stream& stream) {
 // The positions of a metric's entries (Logs::add_metric).
 struct Counted {
   std::size_t value, count;
-  std::optional<std::size_t> mean;
+  std::optional<std::size_t> mean, logarithm;
 };
 
 // Replaces losses and metrics by their means over the ranks, where this rank has the given weight. Metrics with counts
@@ -76,7 +76,7 @@ void average(Logs& logs, const Partitioner& partitioner, double weight, const St
     if (scalar == nullptr) continue;
     const std::string merged = name_in_counts(collection, name);
     if (const auto count = logs.schema().find(kCounts, merged); count && logs.values()[*count].scalar() != nullptr) {
-      counted.push_back({i, *count, logs.schema().find(kMeans, merged)});
+      counted.push_back({i, *count, logs.schema().find(kMeans, merged), logs.schema().find(kLogarithms, merged)});
       continue;
     }
     if (collection != "losses" && collection != "metrics") continue;
@@ -106,21 +106,27 @@ void average(Logs& logs, const Partitioner& partitioner, double weight, const St
   };
   for (std::size_t i = 0; i < entries.size(); ++i) scale(element(means, i), value(entries[i]), weight, stream);
   for (std::size_t i = 0; i < counted.size(); ++i) {
-    const auto& [number, count, mean] = counted[i];
-    moment_sums(sums(i), value(mean.value_or(number)), mean ? value(number) : Tensor(), value(count), stream);
+    const auto& [number, count, mean, logarithm] = counted[i];
+    moment_sums(sums(i), value(mean.value_or(logarithm.value_or(number))), mean ? value(number) : Tensor(),
+                value(count), stream);
     // A part without samples holds a row that does not count.
     if (weight == 0) fill(sums(i), 0, stream);
   }
   partitioner.mean(means, stream);
   for (std::size_t i = 0; i < entries.size(); ++i) logs.values()[entries[i]] = nn::Var(element(means, i), stream);
   for (std::size_t i = 0; i < counted.size(); ++i) {
-    const auto& [number, count, mean] = counted[i];
+    const auto& [number, count, mean, logarithm] = counted[i];
     const Tensor of_all = allocate(3);
     moments_of_sums(element(of_all, 0), mean ? element(of_all, 1) : Tensor(), element(of_all, 2), sums(i),
                     partitioner.size(), stream);
     logs.values()[number] = nn::Var(element(of_all, mean ? 1 : 0), stream);
     logs.values()[count] = nn::Var(element(of_all, 2), stream);
     if (mean) logs.values()[*mean] = nn::Var(element(of_all, 0), stream);
+    if (logarithm) {
+      const nn::Var of_losses(element(of_all, 0), stream);
+      logs.values()[*logarithm] = of_losses;
+      logs.values()[number] = exp(of_losses);
+    }
   }
 }
 

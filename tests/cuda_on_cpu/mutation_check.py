@@ -55,6 +55,8 @@ CONCERNED = [  # first match
     ("kernels/cuda/[dm]*", [ERRORS, kernels("Dense")]),
     ("kernels/cuda/pad.cpp", [ERRORS, kernels("Conv2d")]),
     ("kernels/cuda/pool.cu", [ERRORS, kernels("Pool")]),
+    ("kernels/cuda/scatter.cu", [ERRORS, kernels("Scatter")]),
+    ("kernels/cuda/sort.cu", [ERRORS, kernels("Sort")]),
     ("kernels/cuda/row_tail.cpp", [ERRORS, kernels("Publish", "Fused"), LOOP]),
     ("kernels/cuda/softmax_cross_entropy.cu", [ERRORS, kernels("SoftmaxCrossEntropy")]),
     ("kernels/cuda/tiled_*", [ERRORS, kernels("Declined*")]),

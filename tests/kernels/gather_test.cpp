@@ -17,7 +17,12 @@ class GatherTest : public test::OpTest {
     const std::int64_t width = src.shape.drop_front().count();
     Expected rows;
     for (const double index : indices.values) {
-      for (std::int64_t c = 0; c < width; ++c) rows.add(src.values[static_cast<std::int64_t>(index) * width + c], 0);
+      const bool exists = index >= 0 && index < static_cast<double>(src.shape[0]);
+      for (std::int64_t c = 0; c < width; ++c) {
+        const double missing = is_floating(src.dtype) ? test::kNaN : 0;
+        rows.add(exists ? src.values[static_cast<std::size_t>(static_cast<std::int64_t>(index) * width + c)] : missing,
+                 0);
+      }
     }
     check({.name = fmt::format("{} rows of {}{} by {}", indices.shape.count(), name_of(src.dtype), to_string(src.shape),
                                name_of(indices.dtype)),
@@ -58,6 +63,43 @@ TEST_P(GatherTest, RowsOfEveryDType) {
       }
     }
   }
+}
+
+TEST_P(GatherTest, IndicesOutOfRangeGiveNaNOrZero) {
+  for (const DType dtype : test::kAllDTypes) {
+    for (const Shape& shape : {Shape{5}, Shape{7, 1}, Shape{6, 3}, Shape{6, 16}, Shape{0, 4}}) {
+      check_rows(random_.integers(shape, 0, 1, dtype), {DType::i64, {5}, {-1, 2, 7, 0, -0x1p40}});
+      check_rows(random_.integers(shape, 0, 1, dtype), {DType::u8, {3}, {255, 1, 7}});
+    }
+  }
+}
+
+TEST_P(GatherTest, AlongAnyAxis) {
+  const Array src = random_.uniform({3, 5, 4}), indices{DType::i32, {6}, {4, 0, 0, 5, 2, -1}};
+  for (const std::size_t axis : {1u, 2u}) {
+    const Shape shape = axis == 1 ? Shape{3, 6, 4} : Shape{3, 5, 6};
+    Expected expected;
+    for (std::int64_t a = 0; a < shape[0]; ++a) {
+      for (std::int64_t b = 0; b < shape[1]; ++b) {
+        for (std::int64_t c = 0; c < shape[2]; ++c) {
+          const double index = indices.values[static_cast<std::size_t>(axis == 1 ? b : c)];
+          const bool exists = index >= 0 && index < static_cast<double>(src.shape.begin()[axis]);
+          const auto i = static_cast<std::int64_t>(index);
+          const std::int64_t at = axis == 1 ? (a * 5 + i) * 4 + c : (a * 5 + b) * 4 + i;
+          expected.add(exists ? src.values[static_cast<std::size_t>(at)] : test::kNaN, 0);
+        }
+      }
+    }
+    check({.name = fmt::format("axis {}", axis),
+           .inputs = {src, indices},
+           .outputs = {{DType::f32, shape, {}}},
+           .run = [=](const Tensors& out, const Tensors& in,
+                      const Stream& s) { gather_rows(out[0], in[0], in[1], s, axis); },
+           .expected = {expected}});
+  }
+  expect_error(ErrorCode::shape_mismatch, {"gather_rows", "axis 2"}, [&] {
+    gather_rows(tensor({5, 4}), tensor({5, 4}), tensor({5}, DType::i32), stream(), 2);
+  });
 }
 
 // The rows are multiples of 16 bytes, but the source or the output is not aligned to 16 bytes. The copy uses the widest

@@ -17,6 +17,7 @@
 #include <giro/kernels/nn/random.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/reduce.h>
+#include <giro/kernels/scatter.h>
 #include <giro/kernels/softmax_cross_entropy.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
@@ -118,6 +119,12 @@ TEST_F(ThreadsTest, RandomNumbers) {
   expect_same_bits("normal", drawn, [&] {
     giro::cast(drawn, nn::random_normal(nn::Var(key, stream_), drawn.shape()).value(), stream_);
   });
+}
+
+TEST_F(ThreadsTest, SumsByIndex) {
+  const Tensor updates = values({4000, 20}), indices = tensor({4000}, DType::i32), sums = tensor({300, 20});
+  for (std::int64_t i = 0; i < 4000; ++i) indices.data<std::int32_t>()[i] = static_cast<std::int32_t>(i * i % 299);
+  expect_same_bits("scatter_add", sums, [&] { scatter_add(sums, updates, indices, false, stream_); });
 }
 
 TEST_F(ThreadsTest, RowsAndReductions) {

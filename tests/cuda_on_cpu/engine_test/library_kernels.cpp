@@ -79,7 +79,9 @@ struct GatherRows {
   Unit* out;
   const Unit* src;
   const std::int64_t* indices;
-  std::int64_t row_units;
+  std::int64_t row_units, count, size;
+  bool has_outer;
+  std::uint64_t missing;
 };
 
 struct alignas(16) Sixteen {
@@ -97,8 +99,14 @@ void expect_gathers(const std::string& unit) {
   Seeds::each([&] {
     DeviceArray<std::uint8_t> out(kTaken * kRowBytes), src(bytes);
     DeviceArray<std::int64_t> taken(indices);
-    const GatherRows<Unit> gather{reinterpret_cast<Unit*>(out.data()), reinterpret_cast<const Unit*>(src.data()),
-                                  taken.data(), kRowUnits};
+    const GatherRows<Unit> gather{reinterpret_cast<Unit*>(out.data()),
+                                  reinterpret_cast<const Unit*>(src.data()),
+                                  taken.data(),
+                                  kRowUnits,
+                                  kTaken,
+                                  kRows,
+                                  false,
+                                  0};
     constexpr std::int64_t kUnits = kTaken * kRowUnits;
     expect_runs(run(kernel_named("GatherRows<" + unit + ", long> >(long"), {blocks_for(kUnits, 512)}, {256}, 0, kUnits,
                     gather));

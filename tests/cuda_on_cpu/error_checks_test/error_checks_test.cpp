@@ -23,8 +23,10 @@
 #include <giro/kernels/pool.h>
 #include <giro/kernels/publish.h>
 #include <giro/kernels/reduce.h>
+#include <giro/kernels/scatter.h>
 #include <giro/kernels/slots.h>
 #include <giro/kernels/softmax_cross_entropy.h>
+#include <giro/kernels/sort.h>
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/device.h>
 #include <giro/runtime/error.h>
@@ -237,6 +239,14 @@ const std::vector<Operation> kOperations{
                positions = SlotRing{b.zeros({2, 64}, DType::u8), b.zeros({}, DType::i64)}] {
          batch_indices(indices, positions, {.size = 8, .seed = 1, .shuffled = true}, b.stream());
          gather_rows(rows, src, indices, b.stream());
+       };
+     }},
+    {"scatter",
+     [](Bench& b) {
+       return [&b, sums = b.zeros({8, 3}), updates = b.zeros({40, 3}), many = b.zeros({1, 1500}),
+               indices = b.zeros({40}, DType::i64), order = b.zeros({1, 1500}, DType::i64)] {
+         scatter_add(sums, updates, indices, false, b.stream());
+         argsort(order, many, false, b.stream());
        };
      }},
     {"update",

@@ -166,6 +166,37 @@ TEST_P(MetricsTest, ReducesADeviationOverRanks) {
   EXPECT_EQ(other.entry_value("counts.metrics/average"), 2);
 }
 
+TEST_P(MetricsTest, APerplexityIsThatOfAllLossesTogether) {
+  // The mask leaves 1, 3, then 5, then nothing: mean 3.
+  const Dataset data({{"x", {std::vector<float>{1, 3, 5, NAN, 7, 7}}},
+                      {"mask", std::vector<std::uint8_t>{1, 1, 1, 0, 0, 0}}});
+  const auto step = jit([](const State&, const Batch& batch) {
+    return logs().add_metric("perplexity", perplexity(batch["x"], batch["mask"]));
+  });
+  const auto result = loop(state(), data.batch(2), {{every(1), step}});
+  const std::vector<double> steps = result.history.column("perplexity");
+  EXPECT_NEAR(steps[0], std::exp(2.0), 1e-13);
+  EXPECT_NEAR(steps[1], std::exp(5.0), 1e-12);
+  EXPECT_TRUE(std::isnan(steps[2]));
+  const Logs merged = aggregate(result.history, "mean");
+  EXPECT_NEAR(merged.entry_value("perplexity"), std::exp(3.0), 1e-13);
+  EXPECT_EQ(merged.schema().size(), 1u);
+  EXPECT_NEAR(aggregate(result.history, "max").entry_value("perplexity"), std::exp(5.0), 1e-12);
+}
+
+TEST_P(MetricsTest, ReducesAPerplexityOverRanks) {
+  const auto step = jit([](const TrainState&, const Batch& batch) {
+    return logs().add_metric("perplexity", perplexity(batch["x"]));
+  });
+  TrainState one = state_of_two({7, 2 * 3.5 * 3.5, 2});  // the sums of [3, 4]
+  Batch batch({feature("x", {1, 2})});
+  batch.set_part(BatchPart{.ranks = 2, .samples = 4, .rows = 2});
+  const Logs logs = step(one, batch);
+  EXPECT_NEAR(logs.entry_value("perplexity"), std::exp(2.5), 1e-13);
+  EXPECT_EQ(logs.entry_value("logarithms.metrics/perplexity"), 2.5);
+  EXPECT_EQ(logs.entry_value("counts.metrics/perplexity"), 4);
+}
+
 TEST_P(MetricsTest, CountsElementsOfWhatHasMoreAxesAndTakesAnyDtype) {
   const Dataset data(
       {{"x", {std::vector<std::int32_t>{1, 2, 3, 4, 5, 6}, {3, 2}}}, {"mask", std::vector<std::int64_t>{1, 0, 5}}});

@@ -1,0 +1,43 @@
+#include "kernels/functors/scatter.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cpu/for_each.h"
+#include "kernels/internal/ops.h"
+
+namespace giro::cpu {
+
+void run(const ops::ScatterAdd& op, const Stream& stream) {
+  if (op.sums.count() == 0) return;
+  const std::int64_t size = op.sums.shape()[0], width = op.sums.count() / size, count = op.indices.count();
+  functors::with_updates(op.updates.dtype(), [&]<class T>(functors::Type<T>) {
+    using Sum = functors::SumOf<T>;
+    functors::with_integer(op.indices.dtype(), [&]<class Index>(functors::Type<Index>) {
+      const functors::Scattered<Index> rows{op.indices.data<Index>(),
+                                            op.order ? op.order.data<std::int64_t>() : nullptr, size};
+      submit(
+          stream, [sums = static_cast<Sum*>(op.sums.raw()), updates = op.updates.data<T>(), rows, size, width, count] {
+            for_each_block(size * width, 8 * kBlock, size * width,
+                           [&](std::int64_t begin, std::int64_t end) { std::fill(sums + begin, sums + end, Sum(0)); });
+            constexpr std::int64_t kRows = 64;
+            for_each_block(count, kRows, count * width, [&](std::int64_t begin, std::int64_t end) {
+              // The block of a key's first row adds all rows of that key.
+              const auto is_first = [&](std::int64_t i) { return i == 0 || rows.key(i - 1) != rows.key(i); };
+              while (begin < end && !is_first(begin)) ++begin;
+              if (begin == end) return;
+          for (std::int64_t i = begin; i < count && (i < end || !is_first(i)); ++i) {
+                const std::int64_t key = rows.key(i);
+                if (key < 0) continue;
+                Sum* const sum = sums + key * width;
+                const T* const row = updates + rows.place(i) * width;
+#pragma omp simd
+                for (std::int64_t c = 0; c < width; ++c) sum[c] += static_cast<Sum>(row[c]);
+              }
+            });
+          });
+    });
+  });
+}
+
+}  // namespace giro::cpu

@@ -1,0 +1,140 @@
+#include "kernels/functors/scatter.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/cuda/for_each.cuh"
+#include "kernels/cuda/launch.h"
+#include "kernels/internal/ops.h"
+#include "runtime/cuda/check.h"
+#include "runtime/cuda/stream.h"
+
+namespace giro::cuda {
+namespace {
+
+constexpr int kTile = 16;  // rows that a thread adds
+
+template <class Index>
+struct FindKeys {
+  std::int64_t* keys;
+  functors::Scattered<Index> rows;
+  GIRO_HOST_DEVICE void operator()(std::int64_t i) const { keys[i] = rows.key(i); }
+};
+
+// Adds rows of equal key; a call does so for one column of a tile of rows. A run of equal keys that lies within the
+// tile is complete: it becomes a sum. The others, at most the tile's first and its last run, become two rows for the
+// next pass, which adds them to those of the neighbouring tiles; so runs of any length are added in a tree. A row that
+// a tile does not need has the key -1, which is ignored, or is zero.
+template <class T, class Sum>
+struct AddRuns {
+  Sum *sums, *rest;  // rest is null for a single tile
+  std::int64_t* keys_of_rest;
+  const T* rows;
+  const std::int64_t *keys, *order;  // order may be null
+  std::int64_t count, width;
+
+  __device__ void operator()(std::int64_t tile, std::int64_t column) const {
+    const std::int64_t begin = tile * kTile;
+    const int size = count - begin < kTile ? static_cast<int>(count - begin) : kTile;
+    Sum values[kTile];
+#pragma unroll
+    for (int k = 0; k < kTile; ++k) {
+      if (k < size)
+        values[k] = static_cast<Sum>(rows[(order == nullptr ? begin + k : order[begin + k]) * width + column]);
+    }
+    const bool has_before = begin > 0 && keys[begin - 1] == keys[begin];
+    const bool has_after = begin + size < count && keys[begin + size - 1] == keys[begin + size];
+    std::int64_t key = keys[begin], first_key = -1, last_key = -1;
+    Sum total = values[0], first = Sum(0), last = Sum(0);
+    bool is_first = true;  // of the tile's runs
+#pragma unroll
+    for (int k = 1; k < kTile; ++k) {
+      if (k >= size) continue;
+      const std::int64_t next = keys[begin + k];
+      if (next == key) {
+        total += values[k];
+        continue;
+      }
+      if (is_first && has_before) {
+        first_key = key, first = total;
+      } else if (key >= 0) {
+        sums[key * width + column] = total;
+      }
+      is_first = false, key = next, total = values[k];
+    }
+    if (is_first && (has_before || has_after)) {
+      first_key = last_key = key, first = total;
+    } else if (has_after) {
+      last_key = key, last = total;
+    } else if (key >= 0) {
+      sums[key * width + column] = total;
+    }
+    if (rest == nullptr) return;
+    rest[2 * tile * width + column] = first;
+    rest[(2 * tile + 1) * width + column] = last;
+    if (column != 0) return;
+    keys_of_rest[2 * tile] = first_key;
+    keys_of_rest[2 * tile + 1] = last_key;
+  }
+};
+
+constexpr int kThreads = 256;
+
+// A block has threads for some columns and, if these are few, for several tiles.
+template <class T, class Sum>
+__global__ void __launch_bounds__(kThreads)
+    add_runs_kernel(AddRuns<T, Sum> add, std::int64_t tiles, unsigned int blocks_of_columns) {
+  const unsigned int of_tiles = blockIdx.x / blocks_of_columns, of_columns = blockIdx.x - of_tiles * blocks_of_columns;
+  const std::int64_t tile = static_cast<std::int64_t>(of_tiles) * blockDim.y + threadIdx.y;
+  const std::int64_t column = static_cast<std::int64_t>(of_columns) * blockDim.x + threadIdx.x;
+  if (tile < tiles && column < add.width) add(tile, column);
+}
+
+}  // namespace
+
+void run(const ops::ScatterAdd& op, const Stream& stream) {
+  if (op.sums.count() == 0) return;
+  stream.fill(op.sums.raw(), 0, op.sums.bytes());
+  const std::int64_t size = op.sums.shape()[0], width = op.sums.count() / size;
+  const auto tiles = [](std::int64_t rows) { return (rows + kTile - 1) / kTile; };
+  std::int64_t count = op.indices.count();
+  const auto keys_for = [&](std::int64_t rows) {
+    return stream.allocate(static_cast<std::size_t>(rows) * sizeof(std::int64_t));
+  };
+  if (count == 0) return;
+  const unsigned int columns = std::bit_ceil(static_cast<unsigned int>(std::min<std::int64_t>(width, kThreads)));
+  const dim3 threads(columns, kThreads / columns);
+  const unsigned int blocks_of_columns = blocks_for(width, columns);
+  Buffer keys = keys_for(count);
+  functors::with_integer(op.indices.dtype(), [&]<class Index>(functors::Type<Index>) {
+    const std::int64_t* const order = op.order ? op.order.data<std::int64_t>() : nullptr;
+    ForEach{stream}(count,
+                    FindKeys<Index>{static_cast<std::int64_t*>(keys.data()), {op.indices.data<Index>(), order, size}});
+  });
+  functors::with_updates(op.updates.dtype(), [&]<class T>(functors::Type<T>) {
+    using Sum = functors::SumOf<T>;
+    Buffer rows;  // of the passes after the first
+    const auto add = [&]<class Row>(const Row* from, const std::int64_t* order) {
+      const std::int64_t next = tiles(count) > 1 ? 2 * tiles(count) : 0;
+      Buffer rest, keys_of_rest;
+      if (next > 0) {
+        rest = stream.allocate(static_cast<std::size_t>(next * width) * sizeof(Sum));
+        keys_of_rest = keys_for(next);
+      }
+      add_runs_kernel<Row, Sum>
+          <<<blocks_for(tiles(count), threads.y) * blocks_of_columns, threads, 0, handle(stream)>>>(
+              {static_cast<Sum*>(op.sums.raw()), static_cast<Sum*>(rest.data()),
+               static_cast<std::int64_t*>(keys_of_rest.data()), from, static_cast<const std::int64_t*>(keys.data()),
+               order, count, width},
+              tiles(count), blocks_of_columns);
+      check_launch("add_runs_kernel");
+      rows = std::move(rest), keys = std::move(keys_of_rest), count = next;
+    };
+    add(op.updates.data<T>(), op.order ? op.order.data<std::int64_t>() : nullptr);
+    while (count > 0) add(static_cast<const Sum*>(rows.data()), nullptr);
+  });
+}
+
+}  // namespace giro::cuda

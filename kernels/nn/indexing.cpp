@@ -1,0 +1,223 @@
+#include <giro/kernels/nn/indexing.h>
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/gather.h>
+#include <giro/kernels/nn/elementwise.h>
+#include <giro/kernels/nn/functional.h>
+#include <giro/kernels/nn/reduce.h>
+#include <giro/kernels/scatter.h>
+#include <giro/runtime/buffer.h>
+#include <giro/runtime/error.h>
+
+#include "kernels/internal/checks.h"
+#include "kernels/internal/take_distinct.h"
+#include "kernels/pointwise/arguments.h"
+#include "kernels/pointwise/build.h"
+#include "kernels/pointwise/term.h"
+#include "runtime/internal/call_site.h"
+
+namespace giro::nn {
+namespace {
+
+using pointwise::broadcast_layout;
+using pointwise::Builder;
+using pointwise::Layout;
+using pointwise::Term;
+
+std::size_t checked_axis(const char* op, const Operand& x, int axis) {
+  pointwise::expect_value(op, x);
+  return pointwise::checked_axes(op, x.var.shape(), {axis}).front();
+}
+
+void expect_indices(const char* op, const Var& indices) { checks::is_integer(op, {"indices", indices.value()}); }
+
+// Indices of a constant may have no stream yet.
+Var beside(const Var& indices, const Var& x) { return x.has_stream() ? indices.on(x.stream()) : indices; }
+
+Gradient if_floating(const Var& x, Gradient gradient) { return is_floating(x.dtype()) ? std::move(gradient) : nullptr; }
+
+Shape joined(const Shape& first, const Shape& second) {
+  std::vector<std::int64_t> sizes(first.begin(), first.end());
+  sizes.insert(sizes.end(), second.begin(), second.end());
+  return Shape(sizes);
+}
+
+// The shape as three axes: all before an axis joined into one, the axis, and all after it joined into one.
+Shape around(const Shape& shape, std::size_t axis) {
+  std::array<std::int64_t, 3> sizes{1, shape.begin()[axis], 1};
+  for (std::size_t i = 0; i < shape.rank(); ++i) {
+    if (i != axis) sizes[i < axis ? 0 : 2] *= shape.begin()[i];
+  }
+  return {sizes[0], sizes[1], sizes[2]};
+}
+
+// Sums (N, W) of the rows (R, W) by their indices (R,).
+Var sums_by_index(const Var& rows, const Var& indices, std::int64_t size, bool are_distinct) {
+  const auto gradient = [](const Var&, const Var& dy, const std::vector<Var>& in) {
+    return Gradients{cast(take(dy, in[1]), in[0].grad_dtype()), Var()};
+  };
+  Var sums =
+      Var::computed(dtype_of_sums(rows.dtype()), {size, rows.shape()[1]}, {rows, indices}, if_floating(rows, gradient));
+  giro::scatter_add(sums.value(), rows.value(), indices.value(), are_distinct, sums.stream());
+  return sums;
+}
+
+// Rows of the middle axis of x (O, N, I), for indices (R,): (O, R, I).
+Var taken(const Var& x, const Var& indices) {
+  const auto gradient = [](const Var&, const Var& dy, const std::vector<Var>& in) {
+    const std::int64_t outer = dy.shape()[0], count = dy.shape()[1], inner = dy.shape()[2], size = in[0].shape()[1];
+    const auto with_rows_first = [&](const Var& of) { return outer == 1 ? of : transpose(of, {1, 0, 2}); };
+    const Var sums = sums_by_index(with_rows_first(dy).reshape({count, outer * inner}), in[1], size, false);
+    const Shape apart = outer == 1 ? Shape{1, size, inner} : Shape{size, outer, inner};
+    return Gradients{cast(with_rows_first(sums.reshape(apart)), in[0].grad_dtype()), Var()};
+  };
+  Var y = Var::computed(x.dtype(), {x.shape()[0], indices.shape()[0], x.shape()[2]}, {x, indices},
+                        if_floating(x, gradient));
+  giro::gather_rows(y.value(), x.value(), indices.value(), y.stream(), 1);
+  return y;
+}
+
+// Elements of x (O, N, I) for indices (O, J, I) along the middle axis, by their numbers in the whole of x, or -1.
+Var taken_each(const Var& x, const Var& indices, bool are_distinct) {
+  const Shape& from = x.shape();
+  const Shape& shape = indices.shape();
+  const std::int64_t size = from[1], inner = from[2];
+  Var numbers = Var::computed(DType::i64, {shape.count()}, {indices, stop_gradient(x)}, nullptr);
+  Builder builder(shape);
+  const Layout whole = broadcast_layout(shape, shape);
+  const Term index = Term(builder, builder.read(indices.value(), whole)).cast(DType::i64);
+  const Term first(builder, builder.place({.strides = {size * inner, 0, 1}}));
+  where(index < 0, -1, where(index < size, index * inner + first, -1)).write(numbers.value(), whole);
+  queue("take_along_axis", std::move(builder).take(), numbers.stream());
+
+  const auto gradient = [shape, from, indices, are_distinct](const Var&, const Var& dy, const std::vector<Var>& in) {
+    const auto term = [&] {
+      if (shape[1] == 1) {  // without a sum
+        const Var places = arange(from[1], dy.stream()).reshape({from[1], 1});
+        return where(equal(indices, places), dy.reshape(shape), 0).reshape({from.count()});
+      }
+      return sums_by_index(dy.reshape({shape.count(), 1}), in[1], from.count(), are_distinct).reshape({from.count()});
+    };
+    return Gradients{cast(term(), in[0].grad_dtype()), Var()};
+  };
+  Var y = Var::computed(x.dtype(), {shape.count()}, {x.reshape({from.count()}), numbers}, if_floating(x, gradient));
+  giro::gather_rows(y.value(), x.reshape({from.count()}).value(), numbers.value(), y.stream());
+  return y.reshape(shape);
+}
+
+Var take_along(const Var& x, const Var& indices, std::size_t axis, bool are_distinct) {
+  return taken_each(x.reshape(around(x.shape(), axis)), indices.reshape(around(indices.shape(), axis)), are_distinct)
+      .reshape(indices.shape());
+}
+
+// An expression of a place along the last axis.
+Var by_place(const char* op, const Var& y, const std::function<Term(Builder&, const Term&)>& value) {
+  Builder builder(y.shape());
+  Layout along;
+  along.strides[y.shape().rank() - 1] = 1;
+  value(builder, Term(builder, builder.place(along)))
+      .cast(y.dtype())
+      .write(y.value(), broadcast_layout(y.shape(), y.shape()));
+  queue(op, std::move(builder).take(), y.stream());
+  return y;
+}
+
+}  // namespace
+
+Var take_distinct(const Var& x, const Var& indices, std::size_t axis) { return take_along(x, indices, axis, true); }
+
+Var take(const Operand& x, const Var& given, int axis) {
+  const detail::CallSite site(x.where);
+  const std::size_t along = checked_axis("take", x, axis);
+  expect_indices("take", given);
+  const Shape& from = x.var.shape();
+  std::vector<std::int64_t> sizes(from.begin(), from.begin() + along);
+  sizes.insert(sizes.end(), given.shape().begin(), given.shape().end());
+  sizes.insert(sizes.end(), from.begin() + along + 1, from.end());
+  const Var indices = beside(given, x.var).reshape({given.shape().count()});
+  return taken(x.var.reshape(around(from, along)), indices).reshape(Shape(sizes));
+}
+
+Var embedding(const Var& ids, const Var& table, Where where) {
+  const detail::CallSite site(where);
+  if (table.shape().rank() != 2) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("embedding: table is {}, expected (V, D)", to_string(table.value())));
+  }
+  checks::is_integer("embedding", {"ids", ids.value()});
+  return take(table, ids);
+}
+
+Var take_along_axis(const Operand& x, const Var& given, int axis) {
+  const detail::CallSite site(x.where);
+  const std::size_t along = checked_axis("take_along_axis", x, axis);
+  expect_indices("take_along_axis", given);
+  const Shape &from = x.var.shape(), &to = given.shape();
+  bool fits = to.rank() == from.rank();
+  for (std::size_t i = 0; fits && i < to.rank(); ++i) fits = i == along || to.begin()[i] == from.begin()[i];
+  if (!fits) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("take_along_axis: indices is {}, x is {}; expected equal sizes but for axis {}",
+                            to_string(to), to_string(from), along));
+  }
+  return take_along(x.var, beside(given, x.var), along, false);
+}
+
+Var scatter_add(const Operand& x, const Var& given, const Var& updates) {
+  const detail::CallSite site(x.where);
+  checked_axis("scatter_add", x, 0);
+  expect_indices("scatter_add", given);
+  const DType dtype = x.var.dtype();
+  if (dtype == DType::boolean || updates.dtype() == DType::boolean) {
+    throw Error(ErrorCode::dtype_mismatch, fmt::format("scatter_add: x is {}, updates is {}; expected numbers",
+                                                       to_string(x.var.value()), to_string(updates.value())));
+  }
+  const Shape& shape = x.var.shape();
+  const Shape expected = joined(given.shape(), shape.drop_front());
+  if (updates.shape() != expected) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("scatter_add: updates is {}, expected {}",
+                                                       to_string(updates.shape()), to_string(expected)));
+  }
+  const std::int64_t size = shape[0], count = given.shape().count(), width = shape.drop_front().count();
+  const Var indices = beside(given, x.var).reshape({count});
+  const Var rows = cast(beside(updates, x.var), is_floating(dtype) ? dtype : DType::i64).reshape({count, width});
+  const Var sums = sums_by_index(rows, indices, size, false).reshape(shape);
+  const Var result = cast(x.var + sums, dtype);
+  if (!is_floating(dtype)) return result;
+  const Var fits = all(logical_and(indices >= 0, indices < size));
+  return nn::where(fits, result, std::numeric_limits<double>::quiet_NaN());
+}
+
+Var one_hot(const Var& indices, std::int64_t depth, DType dtype, Where where) {
+  const detail::CallSite site(where);
+  expect_indices("one_hot", indices);
+  if (depth < 0) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("one_hot: depth is {}, expected 0 or more", depth));
+  }
+  const Var y = Var::computed(dtype, joined(indices.shape(), {depth}), {indices}, nullptr);
+  return by_place("one_hot", y, [&](Builder& builder, const Term& place) {
+    Layout layout = broadcast_layout(indices.shape(), indices.shape());
+    return Term(builder, builder.read(indices.value(), layout)).cast(DType::i64) == place;
+  });
+}
+
+Var arange(std::int64_t count, const Stream& stream, DType dtype, Where where) {
+  const detail::CallSite site(where);
+  if (count < 0)
+    throw Error(ErrorCode::invalid_argument, fmt::format("arange: count is {}, expected 0 or more", count));
+  pointwise::expect_fits("arange", static_cast<double>(count - 1), count > 0 ? dtype : DType::i64);
+  const auto bytes = static_cast<std::size_t>(count) * size_of(dtype);
+  const auto memory = std::make_shared<const Buffer>(stream.allocate(bytes));
+  return by_place("arange", Var(Tensor(memory, dtype, {count}), stream),
+                  [](Builder&, const Term& place) { return place; });
+}
+
+}  // namespace giro::nn

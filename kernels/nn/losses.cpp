@@ -1,0 +1,108 @@
+#include <giro/kernels/nn/losses.h>
+
+#include <fmt/format.h>
+
+#include <giro/kernels/nn/functional.h>
+#include <giro/runtime/error.h>
+
+#include "kernels/internal/checks.h"
+#include "kernels/internal/first_axes.h"
+#include "runtime/internal/call_site.h"
+
+namespace giro::nn {
+namespace {
+
+[[noreturn]] void refuse(const char* op, const std::string& found, const char* expected) {
+  throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}, expected {}", op, found, expected));
+}
+
+const Axes kLast = Axes({-1}).dropped();
+
+}  // namespace
+
+Var squared_error(const Operand& prediction, const Operand& target) {
+  const detail::CallSite site(prediction.where);
+  return square(prediction - target);
+}
+
+Var absolute_error(const Operand& prediction, const Operand& target) {
+  const detail::CallSite site(prediction.where);
+  return abs(prediction - target);
+}
+
+Var huber(const Operand& prediction, const Operand& target, double delta) {
+  const detail::CallSite site(prediction.where);
+  if (!(delta > 0)) refuse("huber", fmt::format("delta is {}", delta), "a positive number");
+  const Var error = abs(prediction - target), inner = minimum(error, delta);
+  return 0.5 * square(inner) + delta * (error - inner);
+}
+
+Var binary_cross_entropy_with_logits(const Operand& logits, const Operand& targets,
+                                     const BinaryCrossEntropyOptions& options) {
+  const detail::CallSite site(logits.where);
+  // Without cancellation, unlike softplus(x) - t x.
+  Var positive = targets * softplus(-logits);
+  if (options.positive_weight.value()) positive = options.positive_weight * positive;
+  return positive + (1 - targets) * softplus(logits);
+}
+
+Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntropyOptions& options, Where where) {
+  const detail::CallSite site(where);
+  constexpr const char* op = "softmax_cross_entropy";
+  const double smoothing = options.label_smoothing;
+  if (!(smoothing >= 0 && smoothing <= 1)) refuse(op, fmt::format("label_smoothing is {}", smoothing), "0 to 1");
+  const bool has_weights = static_cast<bool>(options.class_weights.value()), has_targets = is_floating(labels.dtype());
+  const auto classes = [&] {
+    if (logits.shape().rank() == 0) {
+      throw Error(ErrorCode::shape_mismatch,
+                  fmt::format("{}: logits is {}, expected (..., C)", op, to_string(logits.value())));
+    }
+    return logits.shape().begin()[logits.shape().rank() - 1];
+  }();
+  if (has_weights) checks::has_shape(op, {"class_weights", options.class_weights.value()}, {classes});
+  // -log p of each class, times its weight.
+  const auto terms = [&] {
+    const Var all = -log_softmax(logits);
+    return has_weights ? options.class_weights * all : all;
+  };
+  if (has_targets) {
+    if (options.ignored_label) refuse(op, "an ignored label beside targets", "labels");
+    checks::same_shape(op, {"targets", labels.value()}, {"logits", logits.value()});
+    const Var targets = smoothing == 0 ? labels : (1 - smoothing) * labels + smoothing / static_cast<double>(classes);
+    return sum(targets * terms(), kLast);
+  }
+  const Var is_counted = options.ignored_label ? labels != *options.ignored_label : Var();
+  const Var known = options.ignored_label ? nn::where(is_counted, labels, 0) : labels;
+  Var losses = softmax_cross_entropy(logits, known);
+  if (has_weights) losses = take(options.class_weights, known) * losses;
+  if (smoothing > 0) losses = (1 - smoothing) * losses + smoothing * mean(terms(), kLast);
+  return options.ignored_label ? nn::where(is_counted, losses, 0) : losses;
+}
+
+Var kl_divergence(const Operand& log_probs, const Operand& targets) {
+  const detail::CallSite site(log_probs.where);
+  return sum(xlogy(targets, targets) - targets * log_probs, kLast);
+}
+
+Var cosine_similarity(const Operand& a, const Operand& b, int axis, double epsilon) {
+  const detail::CallSite site(a.where);
+  if (!(epsilon > 0)) refuse("cosine_similarity", fmt::format("epsilon is {}", epsilon), "a positive number");
+  const Axes along = Axes({axis}).dropped();
+  const auto inverse_norm = [&](const Operand& x) { return rsqrt(maximum(sum(square(x), along), epsilon * epsilon)); };
+  return sum(a * b, along) * inverse_norm(a) * inverse_norm(b);
+}
+
+Var cosine_distance(const Operand& a, const Operand& b, int axis, double epsilon) {
+  const detail::CallSite site(a.where);
+  return 1 - cosine_similarity(a, b, axis, epsilon);
+}
+
+Var weighted_mean(const Var& values, const Var& given, Where where) {
+  const detail::CallSite site(where);
+  const Var first = with_first_axes("weighted_mean: weights", stop_gradient(given), values.shape());
+  const Var weights = broadcast_to(
+      cast(first.on(values.stream()), is_floating(given.dtype()) ? given.dtype() : DType::f32), values.shape());
+  return sum(nn::where(weights == 0, 0, weights * values)) / sum(weights);
+}
+
+}  // namespace giro::nn

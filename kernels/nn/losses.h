@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <giro/kernels/nn/operand.h>
+
+namespace giro::nn {
+
+// Losses of single elements, unless they say otherwise; mean or weighted_mean makes one number of them. Arguments
+// broadcast and have the dtypes of elementwise.h. There is no CTC loss.
+
+Var squared_error(const Operand& prediction, const Operand& target);   // (prediction - target)^2
+Var absolute_error(const Operand& prediction, const Operand& target);  // |prediction - target|
+// e^2 / 2 for errors e of at most delta, else delta (|e| - delta / 2) (Huber, 1964). Error(invalid_argument) unless
+// delta > 0.
+Var huber(const Operand& prediction, const Operand& target, double delta = 1);
+// -w t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)) for logits x, targets t in [0, 1] and the weight w of positives.
+struct BinaryCrossEntropyOptions {
+  Var positive_weight = {};  // 1 if omitted; broadcasts
+};
+Var binary_cross_entropy_with_logits(const Operand& logits, const Operand& targets,
+                                     const BinaryCrossEntropyOptions& options = {});
+
+// With y the label, t the target of each class, p = softmax(logits) and w the weights of the classes, a row's loss is
+//   (1 - s) w[y] (-log p[y]) + s / C sum_c w[c] (-log p[c])          for labels
+//   sum_c w[c] ((1 - s) t[c] + s / C) (-log p[c])                    for targets.
+struct CrossEntropyOptions {
+  double label_smoothing = 0;                      // s, in [0, 1] (Szegedy et al., 2016)
+  Var class_weights = {};                          // w (C,), 1 if omitted
+  std::optional<std::int64_t> ignored_label = {};  // rows with this label have the loss 0 and the gradient 0
+};
+// Losses (...) of logits (..., C), for integer labels (...) or for targets (..., C) of a floating dtype. bf16 and f16
+// are computed in f32. A label outside [0, C) that is not ignored makes the loss and its gradient NaN. To leave ignored
+// labels out of the mean: weighted_mean(losses, labels != ignored_label).
+// Errors: shape_mismatch, dtype_mismatch; invalid_argument for a label smoothing outside [0, 1], or an ignored label
+// beside targets.
+Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntropyOptions& options,
+                          Where where = Where::current());
+
+// sum_c t[c] (log t[c] - log_probs[c]) along the last axis, which is dropped; 0 log 0 is 0.
+Var kl_divergence(const Operand& log_probs, const Operand& targets);
+
+// a b / (max(|a|, epsilon) max(|b|, epsilon)) along an axis, which is dropped, and 1 less that.
+Var cosine_similarity(const Operand& a, const Operand& b, int axis = -1, double epsilon = 1e-8);
+Var cosine_distance(const Operand& a, const Operand& b, int axis = -1, double epsilon = 1e-8);
+
+// sum(weights values) / sum(weights), where the weights have the shape of the values or of their first axes and any
+// dtype: a mask, for example. A value with the weight 0 does not count, even if it is NaN. NaN if the weights add up to
+// 0. Gradients flow to the values alone. Over ranks it is averaged as mean is, by rows rather than by weights.
+// Error(shape_mismatch).
+Var weighted_mean(const Var& values, const Var& weights, Where where = Where::current());
+
+}  // namespace giro::nn

@@ -1,0 +1,58 @@
+#include <giro/kernels/nn/sort.h>
+
+#include <fmt/format.h>
+
+#include <cstddef>
+
+#include <giro/kernels/sort.h>
+#include <giro/runtime/error.h>
+
+#include "kernels/internal/along_axis.h"
+#include "kernels/internal/take_distinct.h"
+#include "kernels/pointwise/arguments.h"
+#include "runtime/internal/call_site.h"
+
+namespace giro::nn {
+namespace {
+
+// The first `kept` indices of each row.
+Var order_along(const Var& x, std::size_t axis, std::int64_t kept, bool descending) {
+  return along_axis(stop_gradient(x), axis, [&](const Var& rows) {
+    Var order = Var::computed(DType::i64, {rows.shape()[0], kept}, {rows}, nullptr);
+    giro::argsort(order.value(), rows.value(), descending, order.stream());
+    return order;
+  });
+}
+
+std::size_t checked_axis(const char* op, const Operand& x, int axis) {
+  pointwise::expect_value(op, x);
+  return pointwise::checked_axes(op, x.var.shape(), {axis}).front();
+}
+
+}  // namespace
+
+Var argsort(const Operand& x, int axis) {
+  const detail::CallSite site(x.where);
+  const std::size_t along = checked_axis("argsort", x, axis);
+  return order_along(x.var, along, x.var.shape().begin()[along], false);
+}
+
+Var sort(const Operand& x, int axis) {
+  const detail::CallSite site(x.where);
+  const std::size_t along = checked_axis("sort", x, axis);
+  return take_distinct(x.var, order_along(x.var, along, x.var.shape().begin()[along], false), along);
+}
+
+TopK top_k(const Operand& x, std::int64_t k) {
+  const detail::CallSite site(x.where);
+  const std::size_t along = checked_axis("top_k", x, -1);
+  const std::int64_t size = x.var.shape().begin()[along];
+  if (k < 0 || k > size) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("top_k: k is {}, expected 0 to {}, the last axis of {}", k,
+                                                         size, to_string(x.var.shape())));
+  }
+  const Var indices = order_along(x.var, along, k, true);
+  return {take_distinct(x.var, indices, along), indices};
+}
+
+}  // namespace giro::nn

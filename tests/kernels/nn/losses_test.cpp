@@ -1,0 +1,201 @@
+#include <giro/kernels/nn/losses.h>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <giro/kernels/nn/functional.h>
+
+#include "tests/kernels/nn/gradient_test.h"
+
+namespace giro::nn {
+namespace {
+
+using test::Array;
+using test::kInfinity;
+using test::kNaN;
+
+class LossesTest : public GradientTest {
+ protected:
+  static void expect_near(const Doubles& actual, const Doubles& expected, double unit = test::kUnit) {
+    test::Expected close;
+    for (const double each : expected) close.add(each, 8 * unit * std::max(1.0, std::abs(each)));
+    test::expect_close("values", actual, close);
+  }
+
+  struct Case {
+    double smoothing = 0;
+    Doubles weights = {};
+    std::optional<std::int64_t> ignored = {};
+  };
+  // The losses of rows, by the definition, for targets of each class.
+  static Doubles losses_of(const Array& logits, const Doubles& targets, const Case& of) {
+    const std::int64_t classes = logits.shape[1];
+    Doubles losses;
+    for (std::int64_t r = 0; r < logits.shape[0]; ++r) {
+      const double *const x = &logits.values[static_cast<std::size_t>(r * classes)],
+                          *const t = &targets[static_cast<std::size_t>(r * classes)];
+      double sum = 0, loss = 0;
+      for (std::int64_t c = 0; c < classes; ++c) sum += std::exp(x[c]);
+      for (std::int64_t c = 0; c < classes; ++c) {
+        const double weight = of.weights.empty() ? 1 : of.weights[static_cast<std::size_t>(c)];
+        const double target = (1 - of.smoothing) * t[c] + of.smoothing / static_cast<double>(classes);
+        loss += weight * target * (std::log(sum) - x[c]);
+      }
+      losses.push_back(loss);
+    }
+    return losses;
+  }
+};
+
+TEST_P(LossesTest, ErrorsOfPredictions) {
+  const Var p = value(DType::f32, {6}, {1, 2, -3, 0.5, kNaN, 7}), t = value(DType::f32, {6}, {1, 0, 1, 0, 0, 2});
+  const auto rest = [](Doubles values) {
+    EXPECT_TRUE(std::isnan(values[4]));
+    values.erase(values.begin() + 4);
+    return values;
+  };
+  EXPECT_EQ(rest(read(squared_error(p, t))), (Doubles{0, 4, 16, 0.25, 25}));
+  EXPECT_EQ(rest(read(absolute_error(p, t))), (Doubles{0, 2, 4, 0.5, 5}));
+  EXPECT_EQ(rest(read(huber(p, t, 2))), (Doubles{0, 2, 6, 0.125, 8}));
+  EXPECT_EQ(read(huber(value(DType::f32, {2}, {kInfinity, -kInfinity}), 0)), (Doubles{kInfinity, kInfinity}));
+}
+
+TEST_P(LossesTest, BinaryCrossEntropy) {
+  const Doubles logits{0, 3, -3, 25, -25, 25, -25, 100, 0.5}, targets{1, 1, 1, 1, 0, 0, 1, 1, 0.25};
+  Doubles plain, weighted;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const double x = logits[i], t = targets[i];
+    const double positive = t * std::log1p(std::exp(-x)), negative = (1 - t) * (x > 30 ? x : std::log1p(std::exp(x)));
+    plain.push_back(positive + negative);
+    weighted.push_back(3 * positive + negative);
+  }
+  const Var x = value(DType::f32, {9}, logits), t = value(DType::f32, {9}, targets);
+  const Doubles actual = read(binary_cross_entropy_with_logits(x, t));
+  expect_near(actual, plain);
+  // Small losses are relatively accurate, too.
+  for (const std::size_t i : {3u, 4u}) EXPECT_NEAR(actual[i], plain[i], 8 * test::kUnit * plain[i]);
+  expect_near(read(binary_cross_entropy_with_logits(x, t, {.positive_weight = value(DType::f32, {}, {3})})), weighted);
+}
+
+TEST_P(LossesTest, CrossEntropyOfLabelsAndTargets) {
+  const Array logits = random_.uniform({6, 5}, -3, 3), targets = random_.uniform({6, 5}, 0, 1);
+  const Doubles labels{0, 4, 2, 2, 3, 1}, weights{1, 0.5, 2, 0, 3};
+  Doubles exact(30);
+  for (std::size_t r = 0; r < 6; ++r) exact[r * 5 + static_cast<std::size_t>(labels[r])] = 1;
+  const Var x(upload(logits), stream()), y = value(DType::u8, {6}, labels), t(upload(targets), stream());
+  for (const Case& of :
+       {Case{}, Case{.smoothing = 0.1}, Case{.weights = weights}, Case{.smoothing = 0.3, .weights = weights},
+        Case{.smoothing = 0.1, .ignored = 2}, Case{.weights = weights, .ignored = 3}}) {
+    const CrossEntropyOptions options{of.smoothing, of.weights.empty() ? Var() : value(DType::f32, {5}, of.weights),
+                                      of.ignored};
+    Doubles expected = losses_of(logits, exact, of);
+    for (std::size_t r = 0; r < 6; ++r) {
+      if (of.ignored && labels[r] == static_cast<double>(*of.ignored)) expected[r] = 0;
+    }
+    expect_near(read(softmax_cross_entropy(x, y, options)), expected, 4 * test::kUnit);
+    if (!of.ignored) {
+      expect_near(read(softmax_cross_entropy(x, t, options)), losses_of(logits, targets.values, of), 4 * test::kUnit);
+    }
+    if (of.smoothing == 0 && of.weights.empty()) continue;
+    check("labels", {logits}, [&](const Vars& p) { return softmax_cross_entropy(p[0], y, options); });
+  }
+  check("targets", {logits, targets}, [&](const Vars& p) { return softmax_cross_entropy(p[0], p[1]); });
+}
+
+TEST_P(LossesTest, CrossEntropyOfAnyRank) {
+  const Array logits = random_.uniform({2, 3, 4}, -3, 3);
+  const Var x(upload(logits), stream()), y = value(DType::i32, {2, 3}, {0, 1, 2, 3, -1, 0});
+  const Var flat = softmax_cross_entropy(x.reshape({6, 4}), y.reshape({6}), {.ignored_label = -1});
+  const Var losses = softmax_cross_entropy(x, y, {.ignored_label = -1});
+  EXPECT_EQ(losses.shape(), (Shape{2, 3}));
+  EXPECT_EQ(read(losses), read(flat));
+  EXPECT_EQ(read(losses)[4], 0);
+  EXPECT_TRUE(std::isnan(read(softmax_cross_entropy(x, y))[4]));
+  EXPECT_EQ(softmax_cross_entropy(value(DType::f32, {3}, {1, 2, 3}), value(DType::u8, {}, {1})).shape(), Shape{});
+  EXPECT_EQ(softmax_cross_entropy(value(DType::f32, {0, 3}, {}), value(DType::u8, {0}, {})).shape(), Shape{0});
+}
+
+TEST_P(LossesTest, SoftmaxOfLargeNumbers) {
+  const Var x = value(DType::f32, {2, 3}, {1000, 1001, 1002, -1000, 0, -kInfinity});
+  const double sum = std::exp(-2) + std::exp(-1) + 1;
+  expect_near(read(softmax(x)), {std::exp(-2) / sum, std::exp(-1) / sum, 1 / sum, 0, 1, 0});
+  const Doubles logs = read(log_softmax(x));
+  expect_near({logs.begin(), logs.begin() + 5}, {-2 - std::log(sum), -1 - std::log(sum), -std::log(sum), -1000, 0});
+  EXPECT_EQ(logs[5], -kInfinity);
+  EXPECT_EQ(read(softmax(value(DType::bf16, {2, 2}, {0, 1, 0, 1}), {0})), (Doubles{0.5, 0.5, 0.5, 0.5}));
+}
+
+TEST_P(LossesTest, Divergence) {
+  const Doubles p{0.1, 0.2, 0.7, 0.5, 0.25, 0.25}, t{0.3, 0.3, 0.4, 0, 1, 0};
+  Doubles logs, expected(2);
+  for (std::size_t i = 0; i < 6; ++i) {
+    logs.push_back(std::log(p[i]));
+    if (t[i] > 0) expected[i / 3] += t[i] * (std::log(t[i]) - logs[i]);
+  }
+  expect_near(read(kl_divergence(value(DType::f32, {2, 3}, logs), value(DType::f32, {2, 3}, t))), expected);
+}
+
+TEST_P(LossesTest, Cosines) {
+  const Var a = value(DType::f32, {3, 2}, {1, 0, 3, 4, 0, 0}), b = value(DType::f32, {3, 2}, {1, 1, -6, -8, 1, 2});
+  expect_near(read(cosine_similarity(a, b)), {std::sqrt(0.5), -1, 0});
+  expect_near(read(cosine_distance(a, b)), {1 - std::sqrt(0.5), 2, 1});
+  EXPECT_EQ(cosine_similarity(a, b, 0).shape(), Shape{2});
+}
+
+TEST_P(LossesTest, WeightedMeans) {
+  const Var x = value(DType::f32, {2, 3}, {1, 2, kNaN, 4, 5, 6});
+  EXPECT_EQ(read(weighted_mean(x, value(DType::boolean, {2, 3}, {1, 1, 0, 0, 1, 0}))), Doubles{8.0f / 3});
+  EXPECT_EQ(read(weighted_mean(x, value(DType::f32, {2}, {0, 2}))), Doubles{5});
+  EXPECT_EQ(read(weighted_mean(x, value(DType::f32, {2, 3}, {1, 3, 0, 0, 0, 4}))), Doubles{(1 + 6 + 24) / 8.0});
+  EXPECT_TRUE(std::isnan(read(weighted_mean(x, value(DType::u8, {2}, {0, 0})))[0]));
+  const Tensor grad = allocate(DType::f32, {2, 3});
+  backward(weighted_mean(Var::parameter(x.value(), grad, stream()), value(DType::f32, {2, 3}, {1, 3, 0, 0, 0, 4})));
+  EXPECT_EQ(to_host<float>(grad, stream()), (std::vector<float>{0.125, 0.375, 0, 0, 0, 0.5}));
+}
+
+TEST_P(LossesTest, Gradients) {
+  const Array a = separated({3, 4}), b = random_.uniform({3, 4}, -0.05, 0.05), t = random_.uniform({3, 4}, 0.4, 0.8);
+  check("squared_error", {a, b}, [](const Vars& p) { return squared_error(p[0], p[1]); });
+  check("absolute_error", {a}, [](const Vars& p) { return absolute_error(p[0], 0); });
+  check("huber", {a}, [](const Vars& p) { return huber(p[0], 0, 0.6); });
+  check("binary", {a, t}, [](const Vars& p) { return binary_cross_entropy_with_logits(p[0], p[1]); });
+  check("kl", {a, t}, [](const Vars& p) { return kl_divergence(log_softmax(p[0]), p[1]); });
+  check("cosine", {random_.uniform({3, 4}, 0.5, 1), random_.uniform({3, 4}, 0.5, 1)},
+        [](const Vars& p) { return cosine_distance(p[0], p[1]); });
+  check("softmax", {b}, [](const Vars& p) { return softmax(p[0]); });
+  check("log_softmax", {b}, [](const Vars& p) { return log_softmax(p[0], {0}); });
+  // A vector of zeros has the gradient 0, not NaN.
+  const Tensor grad = allocate(DType::f32, {1, 2});
+  const Var zero = Var::parameter(upload({DType::f32, {1, 2}, {0, 0}}), grad, stream());
+  backward(sum(cosine_similarity(zero, value(DType::f32, {1, 2}, {3, 4}))));
+  for (const float slope : to_host<float>(grad, stream())) EXPECT_TRUE(std::isfinite(slope));
+}
+
+TEST_P(LossesTest, BadArguments) {
+  const Var x = value(DType::f32, {2, 3}, {1, 2, 3, 4, 5, 6}), y = value(DType::i32, {2}, {0, 1});
+  expect_error(ErrorCode::invalid_argument, {"huber", "delta is 0"}, [&] { (void)huber(x, x, 0); });
+  expect_error(ErrorCode::invalid_argument, {"label_smoothing is 2"},
+               [&] { (void)softmax_cross_entropy(x, y, {.label_smoothing = 2}); });
+  expect_error(ErrorCode::shape_mismatch, {"class_weights", "(2,)", "(3,)"},
+               [&] { (void)softmax_cross_entropy(x, y, {.class_weights = y}); });
+  expect_error(ErrorCode::invalid_argument, {"ignored label"},
+               [&] { (void)softmax_cross_entropy(x, x, {.ignored_label = 1}); });
+  expect_error(ErrorCode::shape_mismatch, {"softmax_cross_entropy", "(3,)", "(2, 3)"}, [&] {
+    (void)softmax_cross_entropy(x, value(DType::i32, {3}, {0, 1, 2}));
+  });
+  expect_error(ErrorCode::shape_mismatch, {"targets", "(3, 2)"}, [&] {
+    (void)softmax_cross_entropy(x, x.reshape({3, 2}));
+  });
+  expect_error(ErrorCode::shape_mismatch, {"weights", "(3,)", "(2, 3)"}, [&] {
+    (void)weighted_mean(x, value(DType::f32, {3}, {1, 1, 1}));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, LossesTest, test::kDevices, test::device_name);
+
+}  // namespace
+}  // namespace giro::nn

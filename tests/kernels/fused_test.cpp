@@ -272,10 +272,9 @@ TEST_P(FusedTest, TheUpdatePublishesTheRow) {
       std::vector<std::vector<double>> published;
       const auto run = [&](bool fused) {
         return [&, fused](const Tensors& out, const Tensors& in, const Stream& s) {
-          const Buffer memory = Buffer::allocate(device(), 8 * sizeof(double), MemoryKind::pinned);
-          auto* const values = static_cast<double*>(memory.data());
-          std::fill_n(values, 8, 0.0);
-          const RowRing ring{values + 1, reinterpret_cast<std::int64_t*>(values), 2};
+          const Buffer memory = Buffer::allocate(device(), 12 * sizeof(std::uint64_t), MemoryKind::pinned);
+          const RowRing ring{.words = static_cast<std::uint64_t*>(memory.data()), .capacity = 2, .columns = 3};
+          ring.begin(4);
           for (std::size_t i = 0; i < in.size(); ++i) s.copy(out[i].raw(), in[i].raw(), in[i].bytes());
           const bool has_mu = rule.rule == optim::Rule::adam || rule.momentum > 0;
           optim::UpdateTensors tensors{.params = out[0],
@@ -304,13 +303,20 @@ TEST_P(FusedTest, TheUpdatePublishesTheRow) {
             for (int time = 0; time < 3; ++time) step();
           }
           s.synchronize();
-          published.emplace_back(values, values + 7);
+          EXPECT_TRUE(ring.has(6));
+          EXPECT_FALSE(ring.has(7));
+          published.emplace_back();
+          for (const std::int64_t of_row : {5, 6}) {
+            for (std::int64_t c = 0; c < 3; ++c) {
+              published.back().push_back(RowRing::value(ring.slot(of_row), c));
+            }
+          }
         };
       };
       check_same(fmt::format("{} parameters", count), {flat, flat, flat, flat, step, row},
                  {flat, flat, flat, flat, step, row, {DType::f32, {}, {0}}}, run(false), run(true));
       EXPECT_EQ(published.front(), published.back());
-      EXPECT_EQ(published.front()[5], 8);  // the step, in the second call's row
+      EXPECT_EQ(published.front()[1], 8);  // the step, in the second call's row
     }
   }
 }

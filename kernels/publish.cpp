@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 
 #include <giro/runtime/error.h>
@@ -14,7 +15,7 @@ namespace giro {
 
 void RowRing::begin(std::int64_t first) const noexcept {
   for (std::int64_t row = first - capacity; row < first; ++row) {
-    std::fill_n(slot(row + capacity), row_words(), std::uint64_t{static_cast<std::uint32_t>(row)} << 32);
+    std::fill_n(slot(row), row_words(), std::uint64_t{static_cast<std::uint32_t>(row)} << 32);
   }
 }
 
@@ -23,9 +24,9 @@ void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tenso
   checks::on_device(op, {{"row", row}}, stream);
   checks::has_dtype(op, {"row", row}, DType::i64);
   checks::has_shape(op, {"row", row}, {});
-  if (ring.capacity < 1) {
+  if (!std::has_single_bit(static_cast<std::uint64_t>(ring.capacity))) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("publish_row: a ring of {} rows, expected at least 1", ring.capacity));
+                fmt::format("publish_row: a ring of {} rows, expected a power of two", ring.capacity));
   }
   if (static_cast<std::int64_t>(scalars.size()) != ring.columns) {
     throw Error(ErrorCode::invalid_argument, fmt::format("publish_row: {} scalars, expected the {} of the ring's rows",

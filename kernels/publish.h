@@ -22,7 +22,7 @@ namespace giro {
 // it has written to the host's memory may still be on its way, unless `is_release`.
 struct RowRing {
   std::uint64_t* words = nullptr;  // pinned, capacity * row_words()
-  std::int64_t capacity = 0;
+  std::int64_t capacity = 0;       // a power of two
   std::int64_t columns = 0;
   bool is_release = false;
 
@@ -39,7 +39,7 @@ struct RowRing {
     }
     return true;
   }
-  std::uint64_t* slot(std::int64_t row) const noexcept { return words + row % capacity * row_words(); }
+  std::uint64_t* slot(std::int64_t row) const noexcept { return words + (row & (capacity - 1)) * row_words(); }
   // A column of a slot whose row has arrived.
   static double value(std::uint64_t* slot, std::int64_t column) noexcept {
     return std::bit_cast<double>(load(slot[2 * column + 1]) << 32 | (load(slot[2 * column]) & 0xffffffffu));
@@ -53,7 +53,7 @@ struct RowRing {
 
 // Appends a row of zero or more scalars of any dtype; integers are exact up to 2^53. `row` is an i64 scalar on the
 // device, the number of the row; it is incremented. The host must not let the device get more than `capacity` rows
-// ahead. Errors: shape_mismatch, dtype_mismatch, device_mismatch; invalid_argument for a ring without rows or of
+// ahead. Errors: shape_mismatch, dtype_mismatch, device_mismatch; invalid_argument for another capacity, or
 // another number of columns.
 void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream);
 

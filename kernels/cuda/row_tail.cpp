@@ -17,7 +17,7 @@ constexpr const char* kTail = R"cuda(  if (!giro::is_last_block(arrivals, gridDi
   if (lane == 0) {{
 {counters}  }}
   __syncwarp();
-  volatile giro::u64* const to = words + (number % capacity) * row_words + 2 * (first + lane);
+  volatile giro::u64* const to = words + (number & capacity - 1) * row_words + 2 * (first + lane);
   const giro::u64 tag = giro::u64(giro::u32(number)) << 32;
 {release}{columns}{end})cuda";
 

@@ -133,8 +133,7 @@ void LogRing::publish(const Logs& logs) const {
 Logs LogRing::expect_logs(const Logs& constants) {
   kept_.resize(static_cast<std::size_t>(capacity_));
   // Reading the row that is overwritten also ensures that the device is less than one round behind.
-  const std::int64_t before = expected_ - capacity_;
-  if (!read_kept() && before >= 0 && !ready(before)) stream_.synchronize();
+  if (!read_kept() && !ready(expected_ - capacity_)) stream_.synchronize();
   auto& slot = kept_[static_cast<std::size_t>(expected_ % capacity_)];
   const std::shared_ptr<const LogRow> row(new LogRow(shared_from_this(), expected_++));
   released_ = expected_;

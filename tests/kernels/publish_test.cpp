@@ -111,7 +111,7 @@ TEST_P(PublishTest, NaNsAreOneAndTheSame) {
 }
 
 TEST_P(PublishTest, RecordedRowsFollowOneAnother) {
-  for (const std::int64_t capacity : {1, 3, 64}) {
+  for (const std::int64_t capacity : {1, 4, 64}) {
     const RowRing out = ring(capacity, 2);
     const Tensor row = tensor({}, DType::i64), step = tensor({}, DType::i64), loss = tensor({});
     from_host<std::int64_t>(row, {0}, stream());
@@ -156,7 +156,7 @@ TEST_P(PublishTest, GoesOnFromAResumedRow) {
 
 // Words that arrive in any order, one by one.
 TEST(RowRing, HasARowOnceItsLastWordHasArrived) {
-  constexpr std::int64_t kCapacity = 3, kColumns = 2, kWords = 2 * kColumns;
+  constexpr std::int64_t kCapacity = 4, kColumns = 2, kWords = 2 * kColumns;
   std::vector<std::uint64_t> words(kCapacity * kWords);
   const RowRing ring{.words = words.data(), .capacity = kCapacity, .columns = kColumns};
   for (const std::int64_t first : {std::int64_t{0}, (std::int64_t{1} << 31) - 2, (std::int64_t{1} << 32) - 2}) {
@@ -221,6 +221,8 @@ TEST_P(PublishTest, RefusesWhatDoesNotFit) {
   const Tensor row = tensor({}, DType::i64), loss = tensor({});
   expect_error(ErrorCode::invalid_argument, {"0 rows"},
                [&] { publish_row({.words = out.words, .columns = 1}, row, {loss}, stream()); });
+  expect_error(ErrorCode::invalid_argument, {"3 rows", "power of two"},
+               [&] { publish_row({.words = out.words, .capacity = 3, .columns = 1}, row, {loss}, stream()); });
   expect_error(ErrorCode::invalid_argument, {"2 scalars", "1"}, [&] { publish_row(out, row, {loss, loss}, stream()); });
   expect_error(ErrorCode::shape_mismatch, {to_string(Shape{2})},
                [&] { publish_row(out, row, {tensor({2})}, stream()); });

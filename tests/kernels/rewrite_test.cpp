@@ -189,7 +189,7 @@ class RandomProgram {
         const Tensor a = any({}), b = any({});
         return {[=, this] { increment(counter_, 2, stream_); }, [=, this] { increment(call_, 1, stream_); },
                 [=, this] {
-                  publish_row({.words = static_cast<std::uint64_t*>(row_ring_.data()), .capacity = 10, .columns = 3},
+                  publish_row({.words = static_cast<std::uint64_t*>(row_ring_.data()), .capacity = 8, .columns = 3},
                               row_, {a, b, counter_}, stream_);
                 }};
       }

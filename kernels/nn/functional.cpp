@@ -42,12 +42,6 @@ Gradients weighted_gradients(const char* op, const Var& dz, const std::vector<Va
   return terms;
 }
 
-// Converts a 16-bit x for ops that compute in f32. If x has no stream, uses that of `other`.
-Var in_f32(const Var& x, const Var& other = {}) {
-  if (!is_16_bit(x.dtype())) return x;
-  return cast(other.has_stream() ? x.on(other.stream()) : x, DType::f32);
-}
-
 // Layers compute on floats, not on the bytes of images.
 void has_floats(const char* op, const Var& x) {
   if (is_floating(x.dtype())) return;
@@ -168,9 +162,8 @@ Var max_pool(const Var& x, const PoolOptions& options, Where where) {
   return y;
 }
 
-Var softmax_cross_entropy(const Var& given, const Var& labels, Where where) {
+Var softmax_cross_entropy(const Var& logits, const Var& labels, Where where) {
   const detail::CallSite site(where);
-  const Var logits = in_f32(given, labels);
   if (logits.shape().rank() != 2) {
     throw Error(ErrorCode::shape_mismatch,
                 fmt::format("softmax_cross_entropy: logits is {}, expected (R, C)", to_string(logits.value())));
@@ -179,7 +172,7 @@ Var softmax_cross_entropy(const Var& given, const Var& labels, Where where) {
   Var dlogits;
   if (logits.requires_grad()) dlogits = Var::computed(DType::f32, logits.shape(), {stop_gradient(logits)}, nullptr);
   const auto gradient = [dlogits](const Var&, const Var& dy, const std::vector<Var>& in) {
-    const Var terms = gradient_like("softmax_cross_entropy", in[0], DType::f32, {dy, in[0]});
+    const Var terms = gradient_like("softmax_cross_entropy", in[0], in[0].grad_dtype(), {dy, in[0]});
     giro::scale_rows(terms.value(), dlogits.value(), dy.value(), terms.stream());
     return Gradients{terms, Var()};
   };
@@ -190,7 +183,7 @@ Var softmax_cross_entropy(const Var& given, const Var& labels, Where where) {
 
 Var accuracy(const Operand& given, const Var& labels) {
   const detail::CallSite site(given.where);
-  const Var logits = in_f32(stop_gradient(given.var));
+  const Var logits = stop_gradient(given.var);
   Var out = Var::computed(DType::f32, {}, {logits, labels}, nullptr);
   giro::accuracy(out.value(), logits.value(), labels.value(), out.stream());
   return out;

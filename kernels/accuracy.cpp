@@ -18,7 +18,7 @@ namespace {
 void check(std::string_view op, const Tensor& out, const Tensor& logits, const Tensor& labels, const Stream& stream) {
   checks::on_device(op, {{"out", out}, {"logits", logits}, {"labels", labels}}, stream);
   checks::has_dtype(op, {"out", out}, DType::f32);
-  checks::has_dtype(op, {"logits", logits}, DType::f32);
+  checks::is_storage(op, {"logits", logits});
   checks::is_integer(op, {"labels", labels});
   checks::has_rank(op, {"logits", logits}, 2);
   checks::has_shape(op, {"labels", labels}, {logits.shape()[0]});
@@ -31,7 +31,7 @@ pointwise::Expression correct_rows(const Tensor& out, const Tensor& logits, cons
   using pointwise::Term;
   const Shape& space = logits.shape();
   pointwise::Builder code(space, 1);
-  const Term logit(code, code.read(logits, pointwise::broadcast_layout(space, space)));
+  const Term logit = Term(code, code.read(logits, pointwise::broadcast_layout(space, space))).cast(DType::f32);
   const Term label(code, code.read(labels, Layout{.strides = {1}}));
   const Term best = logit.reduce(pointwise::Combiner::argmax, DType::i64);
   const Term is_correct = (best == label.cast(DType::i64)).cast(DType::f32);

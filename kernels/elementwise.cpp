@@ -62,9 +62,9 @@ void fill(const Tensor& out, double value, const Stream& stream) {
 
 void scale_rows(const Tensor& out, const Tensor& a, const Tensor& factors, const Stream& stream) {
   checks::on_device("scale_rows", {{"out", out}, {"a", a}, {"factors", factors}}, stream);
-  for (const checks::Argument& argument : {checks::Argument{"out", out}, {"a", a}, {"factors", factors}}) {
-    checks::has_dtype("scale_rows", argument, DType::f32);
-  }
+  checks::is_storage("scale_rows", {"out", out});
+  checks::has_dtype("scale_rows", {"a", a}, DType::f32);
+  checks::has_dtype("scale_rows", {"factors", factors}, DType::f32);
   checks::same_shape("scale_rows", {"out", out}, {"a", a});
   const std::int64_t rows = a.shape()[0];
   checks::has_shape("scale_rows", {"factors", factors}, {rows});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 
 #include <giro/runtime/error.h>
@@ -12,14 +13,24 @@
 
 namespace giro {
 
+void RowRing::begin(std::int64_t first) const noexcept {
+  for (std::int64_t row = first - capacity; row < first; ++row) {
+    std::fill_n(slot(row), row_words(), std::uint64_t{static_cast<std::uint32_t>(row)} << 32);
+  }
+}
+
 void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream) {
   constexpr std::string_view op = "publish_row";
   checks::on_device(op, {{"row", row}}, stream);
   checks::has_dtype(op, {"row", row}, DType::i64);
   checks::has_shape(op, {"row", row}, {});
-  if (ring.capacity < 1) {
+  if (!std::has_single_bit(static_cast<std::uint64_t>(ring.capacity))) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("publish_row: a ring of {} rows, expected at least 1", ring.capacity));
+                fmt::format("publish_row: a ring of {} rows, expected a power of two", ring.capacity));
+  }
+  if (static_cast<std::int64_t>(scalars.size()) != ring.columns) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("publish_row: {} scalars, expected the {} of the ring's rows",
+                                                         scalars.size(), ring.columns));
   }
   for (const Tensor& scalar : scalars) {
     checks::on_device(op, {{"scalar", scalar}}, stream);
@@ -36,8 +47,7 @@ void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tenso
                        ends_row ? row : Tensor(),
                        {begin, begin + static_cast<std::ptrdiff_t>(columns)},
                        {},
-                       first,
-                       scalars.size()},
+                       static_cast<std::int64_t>(first)},
           stream);
     first += columns;
   } while (first < scalars.size());

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -8,17 +11,50 @@
 
 namespace giro {
 
-// Where a step's scalars go: a ring of rows in memory that host and device share. Row r, counted from 0, is at
-// values[(r % capacity) * columns]. `published` is the number of rows written so far and is stored after the row.
+// Where a step's scalars go: a ring of rows in memory that host and device share. Row r, counted from 0, is in slot
+// r % capacity. A column is a double in two words: each has half of the double's bits below, and above them the row's
+// number modulo 2^32. So a row has arrived when all of its words have that number, in whatever order they were stored
+// and without a fence, which over PCIe takes as long as a small kernel. This needs words that are never torn:
+// "naturally aligned" accesses of 8 bytes to mapped memory are "preserved as single accesses" for the host (CUDA C++
+// Programming Guide, Mapped Memory).
+//
+// Once a row has arrived, work of its stream before it has ended, and what that work has read may be overwritten. What
+// it has written to the host's memory may still be on its way, unless `is_release`.
 struct RowRing {
-  double* values = nullptr;           // pinned
-  std::int64_t* published = nullptr;  // pinned
-  std::int64_t capacity = 0;
+  std::uint64_t* words = nullptr;  // pinned, capacity * row_words()
+  std::int64_t capacity = 0;       // a power of two
+  std::int64_t columns = 0;
+  bool is_release = false;
+
+  // A row without columns has one word.
+  std::int64_t row_words() const noexcept { return std::max<std::int64_t>(2 * columns, 1); }
+  // Prepares the words: the rows before `first` count as arrived.
+  void begin(std::int64_t first) const noexcept;
+  // Whether this row, or a later one in its slot, has arrived.
+  bool has(std::int64_t row) const noexcept {
+    std::uint64_t* const of_row = slot(row);
+    for (std::int64_t i = 0; i < row_words(); ++i) {
+      const auto number = static_cast<std::uint32_t>(load(of_row[i]) >> 32);
+      if (static_cast<std::int32_t>(number - static_cast<std::uint32_t>(row)) < 0) return false;
+    }
+    return true;
+  }
+  std::uint64_t* slot(std::int64_t row) const noexcept { return words + (row & (capacity - 1)) * row_words(); }
+  // A column of a slot whose row has arrived.
+  static double value(std::uint64_t* slot, std::int64_t column) noexcept {
+    return std::bit_cast<double>(load(slot[2 * column + 1]) << 32 | (load(slot[2 * column]) & 0xffffffffu));
+  }
+
+ private:
+  static std::uint64_t load(std::uint64_t& word) noexcept {
+    return std::atomic_ref<std::uint64_t>(word).load(std::memory_order_acquire);
+  }
 };
 
 // Appends a row of zero or more scalars of any dtype; integers are exact up to 2^53. `row` is an i64 scalar on the
 // device, the number of the row; it is incremented. The host must not let the device get more than `capacity` rows
-// ahead. Errors: shape_mismatch, dtype_mismatch, device_mismatch; invalid_argument for a ring without rows.
+// ahead. Errors: shape_mismatch, dtype_mismatch, device_mismatch; invalid_argument for another capacity, or
+// another number of columns.
 void publish_row(const RowRing& ring, const Tensor& row, const std::vector<Tensor>& scalars, const Stream& stream);
 
 }  // namespace giro

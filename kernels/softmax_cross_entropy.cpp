@@ -12,12 +12,12 @@ void softmax_cross_entropy(const Tensor& losses, const Tensor& dlogits, const Te
                            const Stream& stream) {
   constexpr std::string_view op = "softmax_cross_entropy";
   checks::on_device(op, {{"losses", losses}, {"dlogits", dlogits}, {"logits", logits}, {"labels", labels}}, stream);
-  checks::has_dtype(op, {"logits", logits}, DType::f32);
+  checks::is_storage(op, {"logits", logits});
   checks::is_integer(op, {"labels", labels});
   checks::has_rank(op, {"logits", logits}, 2);
   checks::has_shape(op, {"labels", labels}, {logits.shape()[0]});
   if (dlogits) {
-    checks::has_dtype(op, {"dlogits", dlogits}, DType::f32);
+    checks::is_f32_or_as(op, {"dlogits", dlogits}, {"logits", logits});
     checks::same_shape(op, {"dlogits", dlogits}, {"logits", logits});
   }
   checks::has_dtype(op, {"losses", losses}, DType::f32);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/cpu/for_each.h"
-#include "kernels/functors/dtype_dispatch.h"
+#include "kernels/functors/storage.h"
 #include "kernels/internal/ops.h"
 
 namespace giro::cpu {
@@ -49,15 +49,16 @@ namespace {
 constexpr std::size_t kLine = 64;  // bytes of a cache line
 
 // Prefetches `next`, a row to be read later: a dataset's rows are scattered in memory, and no cache holds them.
-void scale_bytes(float* out, const std::uint8_t* row, const std::uint8_t* next, std::size_t count, float factor) {
+template <class T>
+void scale_bytes(T* out, const std::uint8_t* row, const std::uint8_t* next, std::size_t count, float factor) {
   std::size_t i = 0;
   for (; i + kLine <= count; i += kLine) {
     __builtin_prefetch(next + i);
 #pragma omp simd
-    for (std::size_t k = 0; k < kLine; ++k) out[i + k] = factor * static_cast<float>(row[i + k]);
+    for (std::size_t k = 0; k < kLine; ++k) out[i + k] = T(factor * static_cast<float>(row[i + k]));
   }
   __builtin_prefetch(next + i);
-  for (; i < count; ++i) out[i] = factor * static_cast<float>(row[i]);
+  for (; i < count; ++i) out[i] = T(factor * static_cast<float>(row[i]));
 }
 
 }  // namespace
@@ -69,13 +70,14 @@ void run(const ops::GatherBatch& op, const Stream& stream) {
     const char* src;
     std::size_t out_bytes, src_bytes;  // per row
     float factor;
+    DType dtype;  // of out
   };
   std::vector<Array> rows_of;
   std::int64_t work = 0;
   for (const auto& [out, src, factor] : op.arrays) {
     const auto count = static_cast<std::size_t>(out.shape().drop_front().count());
     rows_of.push_back({static_cast<char*>(out.raw()), static_cast<const char*>(src.raw()), count * size_of(out.dtype()),
-                       count * size_of(src.dtype()), factor});
+                       count * size_of(src.dtype()), factor, out.dtype()});
     work += static_cast<std::int64_t>(out.bytes() / sizeof(float));
   }
   const functors::CurrentSlot position(op.positions());
@@ -94,8 +96,10 @@ void run(const ops::GatherBatch& op, const Stream& stream) {
           if (array.out_bytes == array.src_bytes) {
             std::memcpy(out, row_at(r), array.src_bytes);
           } else {
-            scale_bytes(reinterpret_cast<float*>(out), reinterpret_cast<const std::uint8_t*>(row_at(r)),
-                        reinterpret_cast<const std::uint8_t*>(row_at(r + kAhead)), array.src_bytes, array.factor);
+            functors::with_storage(array.dtype, [&]<class T>(functors::Type<T>) {
+              scale_bytes(reinterpret_cast<T*>(out), reinterpret_cast<const std::uint8_t*>(row_at(r)),
+                          reinterpret_cast<const std::uint8_t*>(row_at(r + kAhead)), array.src_bytes, array.factor);
+            });
           }
         }
       }

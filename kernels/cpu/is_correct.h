@@ -5,13 +5,15 @@
 namespace giro::cpu {
 
 // Whether the largest logit of a row (the first of equal ones) is at the label and no logit is NaN.
-template <class Label>
-bool is_correct(const float* row, std::int64_t classes, Label label) {
+template <class T, class Label>
+bool is_correct(const T* row, std::int64_t classes, Label label) {
   std::int64_t best = 0;
-  bool comparable = row[0] == row[0];
+  auto largest = static_cast<float>(row[0]);
+  bool comparable = largest == largest;
   for (std::int64_t c = 1; c < classes; ++c) {
-    comparable = comparable && row[c] == row[c];
-    if (row[c] > row[best]) best = c;
+    const auto logit = static_cast<float>(row[c]);
+    comparable = comparable && logit == logit;
+    if (logit > largest) largest = logit, best = c;
   }
   return comparable && best == static_cast<std::int64_t>(label);
 }

@@ -1,3 +1,5 @@
+#include <atomic>
+#include <bit>
 #include <cmath>
 
 #include "kernels/cpu/expression.h"
@@ -27,9 +29,18 @@ void run(const ops::Publish& op, const Stream& stream) {
   submit(stream, [op] {
     for (const ops::Counter& counter : op.counters) *static_cast<std::int64_t*>(counter.count.raw()) += counter.by;
     auto* const row = static_cast<std::int64_t*>(op.row().raw());
-    double* const out = op.ring.values + static_cast<std::size_t>(*row % op.ring.capacity) * op.row_columns + op.first;
-    for (std::size_t c = 0; c < op.scalars.size(); ++c) out[c] = number_at(op.scalars[c]);
-    if (op.ends_row()) *op.ring.published = ++*row;
+    std::uint64_t* word = op.ring.slot(*row) + 2 * op.first;
+    const std::uint64_t tag = std::uint64_t{static_cast<std::uint32_t>(*row)} << 32;
+    const auto store = [&](std::uint64_t half) {
+      std::atomic_ref<std::uint64_t>(*word++).store(tag | half, std::memory_order_release);
+    };
+    for (const Tensor& scalar : op.scalars) {
+      const auto bits = std::bit_cast<std::uint64_t>(number_at(scalar));
+      store(bits & 0xffffffffu);
+      store(bits >> 32);
+    }
+    if (op.ring.columns == 0) store(0);
+    if (op.ends_row()) ++*row;
   });
 }
 

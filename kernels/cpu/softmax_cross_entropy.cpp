@@ -9,7 +9,7 @@
 #include "kernels/cpu/fold.h"
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/is_correct.h"
-#include "kernels/functors/dtype_dispatch.h"
+#include "kernels/functors/storage.h"
 #include "kernels/internal/ops.h"
 #include "kernels/pointwise/math.h"
 
@@ -27,28 +27,31 @@ struct Exponentials {
 };
 
 // Computes each row's loss and, if wanted, `factor` times its gradient. The exponentials are computed in `work` (rows,
-// classes), which becomes the gradient. `work` may be the logits.
-template <class Label>
+// classes), which becomes the gradient in f32. `work` and `narrow` may be the logits.
+template <class T, class Label>
 struct CrossEntropy {
   float* losses;
   float* work;
+  T* narrow;  // where the gradient is stored as T; null if `work` is it, or none is wanted
   bool wants_gradient;
   float factor;
-  const float* logits;
+  const T* logits;
   const Label* labels;
   std::int64_t rows, classes;
 
   void operator()(std::int64_t begin, std::int64_t end) const {
     float at_label[kRows] = {};  // minus the row's largest logit
     for (std::int64_t r = begin; r < end; ++r) {
-      const float* const row = logits + r * classes;
+      float* const row = work + r * classes;
+      for (std::int64_t c = 0; c < classes; ++c) row[c] = static_cast<float>(logits[r * classes + c]);
       const float largest = *std::max_element(row, row + classes);
       if (is_known(r)) at_label[r - begin] = row[labels[r]] - largest;
-      for (std::int64_t c = 0; c < classes; ++c) work[r * classes + c] = row[c] - largest;
+      for (std::int64_t c = 0; c < classes; ++c) row[c] -= largest;
     }
     float* const e = work + begin * classes;
     pointwise::Compiled<Exponentials>::all.get()(e, (end - begin) * classes);
     for (std::int64_t r = begin; r < end; ++r) losses[r] = finish(r, at_label[r - begin]);
+    for (std::int64_t i = begin * classes; narrow != nullptr && i < end * classes; ++i) narrow[i] = T(work[i]);
   }
 
   bool is_known(std::int64_t r) const { return labels[r] >= 0 && static_cast<std::int64_t>(labels[r]) < classes; }
@@ -71,15 +74,20 @@ struct CrossEntropy {
   }
 };
 
-// Calls f with a CrossEntropy. Without a gradient, `scratch` takes the exponentials.
+// Calls f with a CrossEntropy. Without a gradient in f32, `scratch` takes the exponentials.
 template <class F>
 void with_cross_entropy(float* losses, const Tensor& dlogits, const Tensor& logits, const Tensor& labels, float factor,
                         const Stream& stream, F&& f) {
-  const Buffer scratch = dlogits ? Buffer() : stream.allocate(logits.bytes());
-  float* const work = dlogits ? dlogits.data<float>() : static_cast<float*>(scratch.data());
-  functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
-    f(CrossEntropy<Label>{losses, work, static_cast<bool>(dlogits), factor, logits.data<float>(), labels.data<Label>(),
-                          logits.shape()[0], logits.shape()[1]});
+  const bool is_direct = dlogits && dlogits.dtype() == DType::f32;
+  const Buffer scratch =
+      is_direct ? Buffer() : stream.allocate(static_cast<std::size_t>(logits.count()) * sizeof(float));
+  float* const work = is_direct ? dlogits.data<float>() : static_cast<float*>(scratch.data());
+  functors::with_storage(logits.dtype(), [&]<class T>(functors::Type<T>) {
+    functors::with_integer(labels.dtype(), [&]<class Label>(functors::Type<Label>) {
+      f(CrossEntropy<T, Label>{losses, work, dlogits && !is_direct ? dlogits.data<T>() : nullptr,
+                               static_cast<bool>(dlogits), factor, logits.data<T>(), labels.data<Label>(),
+                               logits.shape()[0], logits.shape()[1]});
+    });
   });
 }
 
@@ -113,7 +121,7 @@ void run(const ops::MeanCrossEntropy& op, const Stream& stream) {
                          for_each_block(rows.rows, kRows, rows.rows * rows.classes * kCostOfExp,
                                         [&](std::int64_t begin, std::int64_t end) {
                                           for (std::int64_t r = begin; accuracy != nullptr && r < end; ++r) {
-                                            const float* const row = rows.logits + r * rows.classes;
+                                            const auto* const row = rows.logits + r * rows.classes;
                                             correct[begin / kRows] += is_correct(row, rows.classes, rows.labels[r]);
                                           }
                                           rows(begin, end);

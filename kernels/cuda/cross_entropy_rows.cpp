@@ -16,7 +16,7 @@ pointwise::Expression cross_entropy_rows(const Tensor& losses, const Tensor& dlo
   const Shape& space = logits.shape();
   const Layout whole = pointwise::broadcast_layout(space, space), of_rows{.strides = {1}};
   pointwise::Builder code(space, 1);
-  const Term logit(code, code.read(logits, whole));
+  const Term logit = Term(code, code.read(logits, whole)).cast(DType::f32);
   const Term label = Term(code, code.read(labels, of_rows)).cast(DType::i64);
   const Term is_label = Term(code, code.place(Layout{.strides = {0, 1}})) == label;
   const Term nan = logit.constant(DType::f32, std::numeric_limits<double>::quiet_NaN());
@@ -28,7 +28,7 @@ pointwise::Expression cross_entropy_rows(const Tensor& losses, const Tensor& dlo
   if_known(log(total) + (largest - at_label)).write(losses, of_rows);
   if (dlogits) {
     const Term slope = exponential / total - is_label.cast(DType::f32);
-    if_known(slope * factor).write(dlogits, whole);
+    if_known(slope * factor).cast(dlogits.dtype()).write(dlogits, whole);
   }
   return std::move(code).take();
 }

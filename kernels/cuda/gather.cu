@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/for_each.cuh"
 #include "kernels/cuda/launch.h"
-#include "kernels/functors/dtype_dispatch.h"
+#include "kernels/functors/storage.h"
 #include "kernels/internal/ops.h"
 
 namespace giro::cuda {
@@ -73,25 +73,26 @@ struct GatheredRows {
     const void* src;
     std::int64_t bytes;  // per row of src
     float factor;
-    bool converts, is_aligned;  // to four bytes
+    DType dtype;      // of out, if that is not src's; else u8
+    bool is_aligned;  // to four elements
   };
   Array arrays[ops::GatherBatch::kMost];
   int count;
 };
 
 // Factor times each byte of a row, four at a time if aligned.
-__device__ void scale_row(float* out, const unsigned char* row, const GatheredRows::Array& array) {
+template <class T>
+__device__ void scale_row(std::int64_t r, const unsigned char* row, const GatheredRows::Array& array) {
+  T* const out = static_cast<T*>(array.out) + r * array.bytes;
+  const auto scaled = [&](unsigned char byte) { return T(array.factor * static_cast<float>(byte)); };
   if (array.is_aligned) {
     for (std::int64_t i = threadIdx.x; i < array.bytes / 4; i += kThreads) {
       const uchar4 bytes = reinterpret_cast<const uchar4*>(row)[i];
-      reinterpret_cast<float4*>(out)[i] =
-          make_float4(array.factor * static_cast<float>(bytes.x), array.factor * static_cast<float>(bytes.y),
-                      array.factor * static_cast<float>(bytes.z), array.factor * static_cast<float>(bytes.w));
+      reinterpret_cast<functors::Pack<T, 4>*>(out)[i] = {scaled(bytes.x), scaled(bytes.y), scaled(bytes.z),
+                                                         scaled(bytes.w)};
     }
   } else {
-    for (std::int64_t i = threadIdx.x; i < array.bytes; i += kThreads) {
-      out[i] = array.factor * static_cast<float>(row[i]);
-    }
+    for (std::int64_t i = threadIdx.x; i < array.bytes; i += kThreads) out[i] = scaled(row[i]);
   }
 }
 
@@ -114,8 +115,12 @@ __global__ void gather_batch_kernel(GatheredRows rows, functors::CurrentSlot pos
   for (int a = 0; a < rows.count; ++a) {
     const GatheredRows::Array& array = rows.arrays[a];
     const auto* const row = static_cast<const unsigned char*>(array.src) + index * array.bytes;
-    if (array.converts) {
-      scale_row(static_cast<float*>(array.out) + r * array.bytes, row, array);
+    if (array.dtype == DType::f32) {
+      scale_row<float>(r, row, array);
+    } else if (array.dtype == DType::bf16) {
+      scale_row<BFloat16>(r, row, array);
+    } else if (array.dtype == DType::f16) {
+      scale_row<Float16>(r, row, array);
     } else {
       copy_row(static_cast<unsigned char*>(array.out) + r * array.bytes, row, array);
     }
@@ -133,9 +138,14 @@ void run(const ops::GatherBatch& op, const Stream& stream) {
     const std::uintptr_t together =
         reinterpret_cast<std::uintptr_t>(out.raw()) | reinterpret_cast<std::uintptr_t>(src.raw()) | bytes;
     const bool converts = out.dtype() != src.dtype();
-    const bool out_is_aligned = !converts || reinterpret_cast<std::uintptr_t>(out.raw()) % sizeof(float4) == 0;
-    rows.arrays[rows.count++] = {out.raw(), src.raw(), static_cast<std::int64_t>(bytes),
-                                 factor,    converts,  together % 4 == 0 && out_is_aligned};
+    const bool out_is_aligned =
+        !converts || reinterpret_cast<std::uintptr_t>(out.raw()) % (4 * size_of(out.dtype())) == 0;
+    rows.arrays[rows.count++] = {out.raw(),
+                                 src.raw(),
+                                 static_cast<std::int64_t>(bytes),
+                                 factor,
+                                 converts ? out.dtype() : DType::u8,
+                                 together % 4 == 0 && out_is_aligned};
   }
   gather_batch_kernel<<<blocks_for(count, 1), kThreads, 0, handle(stream)>>>(
       rows, functors::CurrentSlot(op.positions()), op.order);

@@ -9,12 +9,13 @@ constexpr unsigned int kAllLanes = 0xffffffffu;
 
 // Called by a whole warp: whether the largest of x[0, columns) (the first of equal ones) is at `label` and none is NaN.
 // Lane 0 has the result.
-__device__ inline bool is_correct(const float* x, std::int64_t columns, std::int64_t label, int lane) {
+template <class T>
+__device__ bool is_correct(const T* x, std::int64_t columns, std::int64_t label, int lane) {
   float largest = -INFINITY;
   std::int64_t index = columns;
   bool nan = false;
   for (std::int64_t c = lane; c < columns; c += kWarp) {
-    const float value = x[c];
+    const auto value = static_cast<float>(x[c]);
     nan = nan || isnan(value);
     if (value > largest || index == columns) {
       largest = value;

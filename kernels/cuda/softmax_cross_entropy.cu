@@ -9,7 +9,7 @@
 #include "kernels/cuda/is_correct.cuh"
 #include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/launch.h"
-#include "kernels/functors/dtype_dispatch.h"
+#include "kernels/functors/storage.h"
 #include "kernels/internal/correct_rows.h"
 #include "kernels/internal/ops.h"
 #include "runtime/cuda/check.h"
@@ -18,43 +18,46 @@
 namespace giro::cuda {
 namespace {
 
+using functors::Output;
+
 constexpr int kThreads = 128;
 
-// Called by a whole warp: returns a row's loss and writes `factor` times its gradient. `gradient` may be x, so neither
-// is __restrict__: each lane reads an element before it writes it.
-__device__ float row_loss(float* gradient, const float* x, std::int64_t columns, std::int64_t label, float factor,
-                          int lane) {
+// Called by a whole warp: returns a row's loss and writes `factor` times its gradient, unless dlogits has no memory.
+// dlogits may be the logits, so neither is __restrict__: each lane reads an element before it writes it.
+template <class T>
+__device__ float row_loss(const Output& dlogits, const T* logits, std::int64_t row, std::int64_t columns,
+                          std::int64_t label, float factor, int lane) {
+  const auto x = [&](std::int64_t c) { return static_cast<float>(logits[row * columns + c]); };
   float largest = -INFINITY;
-  for (std::int64_t c = lane; c < columns; c += kWarp) largest = fmaxf(largest, x[c]);
+  for (std::int64_t c = lane; c < columns; c += kWarp) largest = fmaxf(largest, x(c));
   for (int offset = kWarp / 2; offset > 0; offset /= 2) {
     largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, offset));
   }
   // fmaxf ignores NaN, but the sum does not.
   float sum = 0.0f;
-  for (std::int64_t c = lane; c < columns; c += kWarp) sum += expf(x[c] - largest);
+  for (std::int64_t c = lane; c < columns; c += kWarp) sum += expf(x(c) - largest);
   for (int offset = kWarp / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(kAllLanes, sum, offset);
 
   const bool known = label >= 0 && label < columns;
-  const float loss = known ? logf(sum) + (largest - x[label]) : NAN;
-  if (gradient == nullptr) return loss;
+  const float loss = known ? logf(sum) + (largest - x(label)) : NAN;
+  if (dlogits.data == nullptr) return loss;
   __syncwarp();  // all lanes have read the label's logit
   for (std::int64_t c = lane; c < columns; c += kWarp) {
-    const float slope = expf(x[c] - largest) / sum - (c == label ? 1.0f : 0.0f);
-    gradient[c] = factor * (known ? slope : NAN);
+    const float slope = expf(x(c) - largest) / sum - (c == label ? 1.0f : 0.0f);
+    dlogits.store(row * columns + c, factor * (known ? slope : NAN));
   }
   return loss;
 }
 
 // One warp per row.
-template <class Label>
-__global__ void softmax_cross_entropy_kernel(float* losses, float* dlogits, const float* logits, const Label* labels,
+template <class T, class Label>
+__global__ void softmax_cross_entropy_kernel(float* losses, Output dlogits, const T* logits, const Label* labels,
                                              std::int64_t rows, std::int64_t columns) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x) * (kThreads / kWarp) + static_cast<int>(threadIdx.x) / kWarp;
   if (row >= rows) return;  // the same for a whole warp
-  const float loss = row_loss(dlogits == nullptr ? nullptr : dlogits + row * columns, logits + row * columns, columns,
-                              static_cast<std::int64_t>(labels[row]), 1.0f, lane);
+  const float loss = row_loss(dlogits, logits, row, columns, static_cast<std::int64_t>(labels[row]), 1.0f, lane);
   if (lane == 0) losses[row] = loss;
 }
 
@@ -102,18 +105,16 @@ __device__ void means_of_rows(float* loss, float* accuracy, const float* losses,
 
 // Called by a whole block of kSize threads: computes the losses of rows [begin, end) and, unless `correct` is null,
 // whether the rows are correct. One warp per row.
-template <int kSize, class Label>
-__device__ void losses_of_rows(float* losses, float* dlogits, unsigned char* correct, const float* logits,
+template <int kSize, class T, class Label>
+__device__ void losses_of_rows(float* losses, const Output& dlogits, unsigned char* correct, const T* logits,
                                const Label* labels, std::int64_t begin, std::int64_t end, std::int64_t columns,
                                float factor) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   for (std::int64_t row = begin + warp; row < end; row += kSize / kWarp) {
-    const float* const x = logits + row * columns;
     const auto label = static_cast<std::int64_t>(labels[row]);
-    const bool hit = correct != nullptr && is_correct(x, columns, label, lane);
+    const bool hit = correct != nullptr && is_correct(logits + row * columns, columns, label, lane);
     __syncwarp();  // before dlogits may overwrite the logits
-    const float loss =
-        row_loss(dlogits == nullptr ? nullptr : dlogits + row * columns, x, columns, label, factor, lane);
+    const float loss = row_loss(dlogits, logits, row, columns, label, factor, lane);
     if (lane != 0) continue;
     losses[row] = loss;
     if (correct != nullptr) correct[row] = hit;
@@ -124,8 +125,8 @@ __device__ void losses_of_rows(float* losses, float* dlogits, unsigned char* cor
 constexpr int kSmallThreads = 1024;
 constexpr std::int64_t kSmallRows = 128;
 
-template <class Label>
-__global__ void small_mean_cross_entropy_kernel(float* loss, float* dlogits, float* accuracy, const float* logits,
+template <class T, class Label>
+__global__ void small_mean_cross_entropy_kernel(float* loss, Output dlogits, float* accuracy, const T* logits,
                                                 const Label* labels, std::int64_t rows, std::int64_t columns,
                                                 float factor) {
   __shared__ float losses[kSmallRows];
@@ -139,9 +140,9 @@ __global__ void small_mean_cross_entropy_kernel(float* loss, float* dlogits, flo
 constexpr int kMeanThreads = 256;
 
 // One warp per row; the last block computes the means.
-template <class Label>
-__global__ void mean_cross_entropy_kernel(float* loss, float* dlogits, float* accuracy, float* losses,
-                                          unsigned char* correct, unsigned int* arrivals, const float* logits,
+template <class T, class Label>
+__global__ void mean_cross_entropy_kernel(float* loss, Output dlogits, float* accuracy, float* losses,
+                                          unsigned char* correct, unsigned int* arrivals, const T* logits,
                                           const Label* labels, std::int64_t rows, std::int64_t columns, float factor) {
   constexpr int kRows = kMeanThreads / kWarp;
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kRows;
@@ -149,6 +150,13 @@ __global__ void mean_cross_entropy_kernel(float* loss, float* dlogits, float* ac
                                begin + kRows < rows ? begin + kRows : rows, columns, factor);
   if (!is_last_block(arrivals, gridDim.x)) return;
   means_of_rows<kMeanThreads>(loss, accuracy, losses, correct, rows);
+}
+
+template <class F>
+void with_types(const Tensor& logits, const Tensor& labels, F&& f) {
+  functors::with_storage(logits.dtype(), [&](auto logit) {
+    functors::with_integer(labels.dtype(), [&](auto label) { f(logit, label); });
+  });
 }
 
 }  // namespace
@@ -159,10 +167,9 @@ void run(const ops::SoftmaxCrossEntropy& op, const Stream& stream) {
   if (columns >= kClassesOfBlocks) {
     return cuda::run(cross_entropy_rows(op.losses, op.dlogits, op.logits, op.labels, 1), stream);
   }
-  functors::with_integer(op.labels.dtype(), [&]<class Label>(functors::Type<Label>) {
+  with_types(op.logits, op.labels, [&]<class T, class Label>(functors::Type<T>, functors::Type<Label>) {
     softmax_cross_entropy_kernel<<<blocks_for(rows, kThreads / kWarp), kThreads, 0, handle(stream)>>>(
-        op.losses.data<float>(), op.dlogits ? op.dlogits.data<float>() : nullptr, op.logits.data<float>(),
-        op.labels.data<Label>(), rows, columns);
+        op.losses.data<float>(), Output(op.dlogits), op.logits.data<T>(), op.labels.data<Label>(), rows, columns);
     check_launch("softmax_cross_entropy_kernel");
   });
 }
@@ -189,12 +196,11 @@ void run_with_blocks(const ops::MeanCrossEntropy& op, const Stream& stream) {
 void run(const ops::MeanCrossEntropy& op, const Stream& stream) {
   const std::int64_t rows = op.logits.shape()[0], columns = op.logits.shape()[1];
   if (columns >= kClassesOfBlocks) return run_with_blocks(op, stream);
-  float* const gradient = op.dlogits ? op.dlogits.data<float>() : nullptr;
   float* const share = op.accuracy ? op.accuracy.data<float>() : nullptr;
-  functors::with_integer(op.labels.dtype(), [&]<class Label>(functors::Type<Label>) {
+  with_types(op.logits, op.labels, [&]<class T, class Label>(functors::Type<T>, functors::Type<Label>) {
     if (rows <= kSmallRows) {
       small_mean_cross_entropy_kernel<<<1, kSmallThreads, 0, handle(stream)>>>(
-          op.loss.data<float>(), gradient, share, op.logits.data<float>(), op.labels.data<Label>(), rows, columns,
+          op.loss.data<float>(), Output(op.dlogits), share, op.logits.data<T>(), op.labels.data<Label>(), rows, columns,
           static_cast<float>(op.factor));
       check_launch("small_mean_cross_entropy_kernel");
       return;
@@ -202,8 +208,8 @@ void run(const ops::MeanCrossEntropy& op, const Stream& stream) {
     const Buffer losses = stream.allocate(static_cast<std::size_t>(rows) * sizeof(float));
     const Buffer correct = stream.allocate(static_cast<std::size_t>(rows));
     mean_cross_entropy_kernel<<<blocks_for(rows, kMeanThreads / kWarp), kMeanThreads, 0, handle(stream)>>>(
-        op.loss.data<float>(), gradient, share, static_cast<float*>(losses.data()),
-        static_cast<unsigned char*>(correct.data()), cuda_stream(stream).arrivals(), op.logits.data<float>(),
+        op.loss.data<float>(), Output(op.dlogits), share, static_cast<float*>(losses.data()),
+        static_cast<unsigned char*>(correct.data()), cuda_stream(stream).arrivals(), op.logits.data<T>(),
         op.labels.data<Label>(), rows, columns, static_cast<float>(op.factor));
     check_launch("mean_cross_entropy_kernel");
   });

@@ -271,10 +271,10 @@ struct BatchIndices {
   std::int64_t bytes() const { return bytes_of(indices); }
 };
 
-// One array of a batch: out[r, ...] = src[row, ...] or, for bytes to f32, factor * src[row, ...].
+// One array of a batch: out[r, ...] = src[row, ...] or, for bytes to f32, bf16 or f16, factor * src[row, ...].
 struct GatheredArray {
   Out out{};  // (R, ...)
-  In src{};   // (N, ...), of the same dtype, or u8 if out is f32
+  In src{};   // (N, ...), of the same dtype, or u8
   float factor = 1;
 };
 

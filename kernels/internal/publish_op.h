@@ -28,7 +28,7 @@ struct Publish {
   InOut counted{};
   std::vector<In> scalars{};
   std::vector<Counter> counters{};
-  std::size_t first = 0, row_columns = 0;  // column of the first scalar, and the row's number of columns
+  std::int64_t first = 0;  // column of the first scalar
 
   bool ends_row() const { return static_cast<bool>(counted); }
   Tensor row() const { return ends_row() ? Tensor(counted) : Tensor(uncounted); }

@@ -59,12 +59,6 @@ struct WeightedGradients {
   }
 };
 
-// Converts a 16-bit x for ops that compute in f32. If x has no stream, uses that of `other`.
-Var in_f32(const Var& x, const Var& other = {}) {
-  if (!is_16_bit(x.dtype())) return x;
-  return cast(other.has_stream() ? x.on(other.stream()) : x, DType::f32);
-}
-
 // Layers compute on floats, not on the bytes of images.
 void has_floats(const char* op, const Var& x) {
   if (is_floating(x.dtype())) return;
@@ -265,25 +259,24 @@ Var max_pool(const Var& x, const PoolOptions& options, Where where) {
   return y;
 }
 
-Var softmax_cross_entropy(const Var& given, const Var& labels, Where where) {
+Var softmax_cross_entropy(const Var& logits, const Var& labels, Where where) {
   const detail::CallSite site(where);
-  if (is_floating(labels.dtype())) return softmax_cross_entropy(given, labels, CrossEntropyOptions{});
-  const Shape &of_logits = given.shape(), &of_labels = labels.shape();
+  if (is_floating(labels.dtype())) return softmax_cross_entropy(logits, labels, CrossEntropyOptions{});
+  const Shape &of_logits = logits.shape(), &of_labels = labels.shape();
   if (of_logits.rank() != of_labels.rank() + 1 || !std::equal(of_labels.begin(), of_labels.end(), of_logits.begin())) {
     throw Error(ErrorCode::shape_mismatch,
                 fmt::format("softmax_cross_entropy: logits is {}, labels is {}; expected (..., C) and (...)",
-                            to_string(given.value()), to_string(labels.value())));
+                            to_string(logits.value()), to_string(labels.value())));
   }
   if (of_logits.rank() != 2) {
     const std::int64_t rows = of_labels.count(), classes = of_logits.begin()[of_labels.rank()];
-    return softmax_cross_entropy(given.reshape({rows, classes}), labels.reshape({rows})).reshape(of_labels);
+    return softmax_cross_entropy(logits.reshape({rows, classes}), labels.reshape({rows})).reshape(of_labels);
   }
-  const Var logits = in_f32(given, labels);
   // The forward pass computes the gradient of each row's loss; the backward pass only scales the rows.
   Var dlogits;
   if (logits.requires_grad()) dlogits = Var::computed(DType::f32, logits.shape(), {stop_gradient(logits)}, nullptr);
   const auto gradient = [dlogits](const Var&, const Var& dy, const std::vector<Var>& in) {
-    const Var terms = gradient_like("softmax_cross_entropy", in[0], DType::f32, {dy, in[0]});
+    const Var terms = gradient_like("softmax_cross_entropy", in[0], in[0].grad_dtype(), {dy, in[0]});
     giro::scale_rows(terms.value(), dlogits.value(), dy.value(), terms.stream());
     return Gradients{terms, Var()};
   };
@@ -294,7 +287,7 @@ Var softmax_cross_entropy(const Var& given, const Var& labels, Where where) {
 
 Var accuracy(const Operand& given, const Var& labels) {
   const detail::CallSite site(given.where);
-  const Var logits = in_f32(stop_gradient(given.var));
+  const Var logits = stop_gradient(given.var);
   Var out = Var::computed(DType::f32, {}, {logits, labels}, nullptr);
   giro::accuracy(out.value(), logits.value(), labels.value(), out.stream());
   return out;

@@ -59,8 +59,7 @@ Metric accuracy(const Var& logits, const Var& labels, const Var& mask, Where whe
 
 Var correct(const Var& given, const Var& labels, Where where) {
   const detail::CallSite site(where);
-  const Var constant = stop_gradient(given);
-  const Var logits = is_16_bit(given.dtype()) ? cast(constant, DType::f32) : constant;
+  const Var logits = stop_gradient(given);
   Var out = Var::computed(DType::f32, labels.shape(), {logits, labels}, nullptr);
   giro::correct(out.value(), logits.value(), labels.value(), out.stream());
   return out;

@@ -8,18 +8,18 @@
 namespace giro::rules {
 namespace {
 
-// Whether the only reader of op `i`'s floats converts them to 16 bits. Bytes are then better spliced into that
-// conversion.
-bool becomes_16_bits(const OpList& ops, std::size_t i, const Tensor& floats) {
+// The only reader of op `i`'s floats if all it does is to convert them to 16 bits.
+std::optional<std::size_t> conversion_of(const OpList& ops, std::size_t i, const Tensor& floats) {
   const auto reader = ops.only_reader(i, floats);
   const std::optional<Scaling> next = reader ? scaling_of(ops[*reader]) : std::nullopt;
-  return next && is_16_bit(next->out.dtype());
+  const bool converts = next && same(next->in, floats) && next->factor == 1 && is_16_bit(next->out.dtype());
+  return converts ? reader : std::nullopt;
 }
 
 }  // namespace
 
 // Gathers all arrays of a batch in one pass that finds the rows itself. The same pass converts bytes that are wanted as
-// f32.
+// f32, bf16 or f16.
 bool gather_together(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const indices = detail::op_of<ops::BatchIndices>(ops[i]);
@@ -37,9 +37,14 @@ bool gather_together(OpList& ops, std::size_t i) {
     if (const auto next = out.dtype() == DType::u8 ? ops.only_reader(k, out) : std::nullopt) {
       const std::optional<Scaling> scaling = scaling_of(ops[*next]);
       if (scaling && same(scaling->in, out) && scaling->out.dtype() == DType::f32 &&
-          ops.can_run_early(*next, i, gone) && !becomes_16_bits(ops, *next, scaling->out)) {
+          ops.can_run_early(*next, i, gone)) {
         array = {scaling->out.reshape(out.shape()), gather->src, static_cast<float>(scaling->factor)};
         gone.push_back(*next);
+        const auto conversion = conversion_of(ops, *next, scaling->out);
+        if (conversion && ops.can_run_early(*conversion, i, gone)) {
+          array.out = scaling_of(ops[*conversion])->out.reshape(out.shape());
+          gone.push_back(*conversion);
+        }
       }
     }
     batch.arrays.push_back(array);

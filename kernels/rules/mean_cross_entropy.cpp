@@ -35,7 +35,8 @@ bool mean_cross_entropy(OpList& ops, std::size_t i) {
   double factor = 1;
   if (const auto scaled = dlogits ? ops.only_reader(i, dlogits) : std::nullopt) {
     const std::optional<Scaling> scaling = scaling_of(ops[*scaled]);
-    if (scaling && same(scaling->in, dlogits) && scaling->out.dtype() == DType::f32 &&
+    const auto fits = [&](DType dtype) { return dtype == DType::f32 || dtype == logits.dtype(); };
+    if (scaling && same(scaling->in, dlogits) && dlogits.dtype() == DType::f32 && fits(scaling->out.dtype()) &&
         ops.can_run_early(*scaled, i, gone)) {
       dlogits = scaling->out.reshape(logits.shape());
       factor = scaling->factor;

@@ -13,8 +13,6 @@
 namespace giro {
 namespace {
 
-constexpr std::size_t kHeader = 64;  // the count has its own cache line
-
 std::int64_t slot_bytes(std::size_t bytes) {
   const auto size = std::max<std::int64_t>(static_cast<std::int64_t>(bytes), 1);
   return (size + SlotRing::kAlignment - 1) / SlotRing::kAlignment * SlotRing::kAlignment;
@@ -62,8 +60,8 @@ void LogRow::read() const {
                   fmt::format("row {} of the log ring was never written: {} rows were", number_, ring_->published()));
     }
   }
-  const double* row = ring_->row(number_);
-  values_.assign(row, row + ring_->scalars_.size());
+  std::uint64_t* const slot = ring_->ring_.slot(number_);
+  for (std::int64_t i = 0; i < ring_->ring_.columns; ++i) values_.push_back(RowRing::value(slot, i));
   for (const LogRing::Array& array : ring_->arrays_) arrays_.push_back(ring_->copy_of(array, number_));
   ring_.reset();
 }
@@ -74,7 +72,7 @@ std::shared_ptr<LogRing> LogRing::create(const Logs& logs, const Tensor& call, c
 }
 
 LogRing::LogRing(const Logs& logs, const Tensor& call, const Stream& stream, std::int64_t first)
-    : stream_(stream), constants_(logs), call_(call), expected_(first), released_(first) {
+    : stream_(stream), constants_(logs), call_(call), expected_(first), released_(first), published_(first) {
   std::int64_t bytes = 0;  // per slot
   for (std::size_t i = 0; i < logs.values().size(); ++i) {
     has_outputs_ |= logs.schema()[i].collection == "outputs";
@@ -98,13 +96,14 @@ LogRing::LogRing(const Logs& logs, const Tensor& call, const Stream& stream, std
     slots_ = Buffer::allocate(stream.device(), static_cast<std::size_t>(capacity_ * bytes), MemoryKind::pinned);
     array_ring_ = {Tensor(slots_.data(), DType::u8, {capacity_, bytes}, Device::cpu()), call_};
   }
-  const std::size_t row_bytes = scalars_.size() * sizeof(double);
-  shared_ =
-      Buffer::allocate(stream.device(), kHeader + static_cast<std::size_t>(capacity_) * row_bytes, MemoryKind::pinned);
-  ring_.published = static_cast<std::int64_t*>(shared_.data());
-  ring_.values = reinterpret_cast<double*>(static_cast<char*>(shared_.data()) + kHeader);
-  ring_.capacity = capacity_;
-  *ring_.published = first;
+  ring_ = {.capacity = capacity_,
+           .columns = static_cast<std::int64_t>(scalars_.size()),
+           .is_release = bytes > 0};  // the arrays arrive before the row
+  words_ =
+      Buffer::allocate(stream.device(), static_cast<std::size_t>(capacity_ * ring_.row_words()) * sizeof(std::uint64_t),
+                       MemoryKind::pinned);
+  ring_.words = static_cast<std::uint64_t*>(words_.data());
+  ring_.begin(first);
 }
 
 bool LogRing::takes(const Logs& logs) const {
@@ -134,7 +133,7 @@ void LogRing::publish(const Logs& logs) const {
 Logs LogRing::expect_logs(const Logs& constants) {
   kept_.resize(static_cast<std::size_t>(capacity_));
   // Reading the row that is overwritten also ensures that the device is less than one round behind.
-  if (!read_kept() && published() <= expected_ - capacity_) stream_.synchronize();
+  if (!read_kept() && !ready(expected_ - capacity_)) stream_.synchronize();
   auto& slot = kept_[static_cast<std::size_t>(expected_ % capacity_)];
   const std::shared_ptr<const LogRow> row(new LogRow(shared_from_this(), expected_++));
   released_ = expected_;
@@ -158,13 +157,18 @@ bool LogRing::read_kept() {
 
 void LogRing::read(std::int64_t number, Logs& logs, bool is_own) const {
   if (!is_own) logs = constants_;
-  const double* values = row(number);
-  for (std::size_t i = 0; i < scalars_.size(); ++i) logs.values_[scalars_[i]].set(values[i]);
+  std::uint64_t* const slot = ring_.slot(number);
+  for (std::size_t i = 0; i < scalars_.size(); ++i) {
+    logs.values_[scalars_[i]].set(RowRing::value(slot, static_cast<std::int64_t>(i)));
+  }
   for (const Array& array : arrays_) logs.values_[array.entry] = copy_of(array, number);
 }
 
-const double* LogRing::row(std::int64_t number) const noexcept {
-  return ring_.values + (number & (capacity_ - 1)) * static_cast<std::int64_t>(scalars_.size());
+std::int64_t LogRing::published() const noexcept {
+  std::int64_t row = published_.load(std::memory_order_relaxed);
+  while (ready(row)) ++row;
+  published_.store(row, std::memory_order_relaxed);
+  return row;
 }
 
 HostArray LogRing::copy_of(const Array& array, std::int64_t number) const {

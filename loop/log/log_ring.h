@@ -52,16 +52,14 @@ class LogRing : public std::enable_shared_from_this<LogRing> {
   // The same, with the host numbers of `logs`.
   Logs expect_logs(const Logs& logs);
 
-  bool ready(std::int64_t row) const noexcept { return published() > row; }
+  bool ready(std::int64_t row) const noexcept { return ring_.has(row); }
   // Reads a row that is ready into `logs`, as host numbers and arrays, reusing its memory. `is_own`: an earlier read of
   // this ring filled `logs`.
   void read(std::int64_t row, Logs& logs, bool is_own = false) const;
   // Whether any entry is an output.
   bool has_outputs() const noexcept { return has_outputs_; }
   // The rows below this number have been written.
-  std::int64_t published() const noexcept {
-    return std::atomic_ref<std::int64_t>(*ring_.published).load(std::memory_order_acquire);
-  }
+  std::int64_t published() const noexcept;
 
   std::int64_t capacity() const noexcept { return capacity_; }
   const Stream& stream() const noexcept { return stream_; }
@@ -76,7 +74,6 @@ class LogRing : public std::enable_shared_from_this<LogRing> {
   };
 
   LogRing(const Logs& logs, const Tensor& call, const Stream& stream, std::int64_t first);
-  const double* row(std::int64_t number) const noexcept;
   bool read_kept();
   HostArray copy_of(const Array& array, std::int64_t row) const;
 
@@ -87,13 +84,14 @@ class LogRing : public std::enable_shared_from_this<LogRing> {
   bool has_outputs_ = false;
   std::int64_t capacity_ = kCapacity;
   Tensor call_;
-  Buffer shared_;  // pinned: the count of published rows, then the rows
-  Buffer slots_;   // pinned: the rows' arrays
+  Buffer words_;  // pinned: the rows
+  Buffer slots_;  // pinned: the rows' arrays
   RowRing ring_;
   SlotRing array_ring_;
   std::int64_t expected_ = 0;
-  std::int64_t released_ = 0;                      // rows before it may be overwritten
-  std::vector<std::weak_ptr<const LogRow>> kept_;  // from expect_logs, by slot
+  std::int64_t released_ = 0;                        // rows before it may be overwritten
+  mutable std::atomic<std::int64_t> published_ = 0;  // as far as was looked
+  std::vector<std::weak_ptr<const LogRow>> kept_;    // from expect_logs, by slot
 };
 
 }  // namespace giro

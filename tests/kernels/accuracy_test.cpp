@@ -70,6 +70,12 @@ TEST_P(AccuracyTest, AllAndNone) {
   check_share("none", logits, {DType::u8, {3}, {1, 0, 1}});
 }
 
+TEST_P(AccuracyTest, SixteenBits) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    check_share("random", random_.uniform({32, 10}, -1, 1, dtype), random_.integers({32}, 0, 9, DType::u8));
+  }
+}
+
 TEST_P(AccuracyTest, FirstOfEqualsCounts) {
   const Array few = random_.integers({509, 7}, 0, 2, DType::f32);
   check_share("ties", few, random_.integers({509}, 0, 6, DType::i32));

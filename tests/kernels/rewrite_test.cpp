@@ -49,8 +49,8 @@ class RandomProgram {
     row_ = leaf(DType::i64, {}, 0);
     call_ = leaf(DType::i64, {}, 0);
     slots_ = leaf(DType::u8, {2, 64}, 0);
-    row_ring_ = Buffer::allocate(stream.device(), 64 * sizeof(double), MemoryKind::pinned);
-    std::fill_n(static_cast<double*>(row_ring_.data()), 64, 0.0);
+    row_ring_ = Buffer::allocate(stream.device(), 64 * sizeof(std::uint64_t), MemoryKind::pinned);
+    std::fill_n(static_cast<std::uint64_t*>(row_ring_.data()), 64, std::uint64_t{0});
   }
 
   // Queues the program. Must be called within a recording.
@@ -187,12 +187,11 @@ class RandomProgram {
       }
       default: {
         const Tensor a = any({}), b = any({});
-        return {
-            [=, this] { increment(counter_, 2, stream_); }, [=, this] { increment(call_, 1, stream_); },
-            [=, this] {
-              auto* const values = static_cast<double*>(row_ring_.data());
-              publish_row({values, reinterpret_cast<std::int64_t*>(values + 60), 12}, row_, {a, b, counter_}, stream_);
-            }};
+        return {[=, this] { increment(counter_, 2, stream_); }, [=, this] { increment(call_, 1, stream_); },
+                [=, this] {
+                  publish_row({.words = static_cast<std::uint64_t*>(row_ring_.data()), .capacity = 8, .columns = 3},
+                              row_, {a, b, counter_}, stream_);
+                }};
       }
     }
   }
@@ -325,12 +324,11 @@ TEST_P(RewriteTest, WhatIsInTheWayIsSeen) {
   const Buffer ring = Buffer::allocate(device(), 64, MemoryKind::pinned);
   const Tensor counter = Tensor(floats({2}).raw(), DType::i64, {}, device()).recorded();
   const Tensor row(floats({2}).raw(), DType::i64, {}, device());
-  EXPECT_EQ(
-      ops_of([&] {
-        increment(counter, 1, stream());
-        publish_row({static_cast<double*>(ring.data()), static_cast<std::int64_t*>(ring.data()), 1}, row, {}, stream());
-      }),
-      Names{"publish_columns"});
+  EXPECT_EQ(ops_of([&] {
+              increment(counter, 1, stream());
+              publish_row({.words = static_cast<std::uint64_t*>(ring.data()), .capacity = 1}, row, {}, stream());
+            }),
+            Names{"publish_columns"});
 }
 
 TEST_P(RewriteTest, IntegersAreScaledToSixteenBitsAtOnce) {
@@ -611,20 +609,19 @@ TEST_P(RewriteTest, WhatNobodyLooksAtIsDropped) {
   const Buffer leaf = Buffer::allocate(device(), 16), ring = Buffer::allocate(device(), 64, MemoryKind::pinned);
   const Tensor out(leaf.data(), DType::f32, {4}, device()), row(leaf.data(), DType::i64, {}, device());
   Buffer held;
-  EXPECT_EQ(
-      ops_of([&] {
-        const Buffer one = stream().allocate(16), two = stream().allocate(16), three = stream().allocate(4);
-        held = stream().allocate(16);
-        const auto floats = [&](const Buffer& at) { return Tensor(at.data(), DType::f32, {4}, device()); };
-        scale(floats(one), out, 3, stream());          // only the next op reads it
-        scale(floats(two), floats(one), 2, stream());  // nothing reads it
-        sum(Tensor(three.data(), DType::f32, {}, device()), out, stream());
-        scale(floats(held), out, 3, stream());
-        publish_row({static_cast<double*>(ring.data()), static_cast<std::int64_t*>(ring.data()), 1}, row, {}, stream());
-        scale(out, out, 4, stream());
-      }),
-      device().is_cuda() ? (std::vector<std::string>{"scale+publish", "scale"})
-                         : (std::vector<std::string>{"scale", "publish_columns", "scale"}));
+  EXPECT_EQ(ops_of([&] {
+              const Buffer one = stream().allocate(16), two = stream().allocate(16), three = stream().allocate(4);
+              held = stream().allocate(16);
+              const auto floats = [&](const Buffer& at) { return Tensor(at.data(), DType::f32, {4}, device()); };
+              scale(floats(one), out, 3, stream());          // only the next op reads it
+              scale(floats(two), floats(one), 2, stream());  // nothing reads it
+              sum(Tensor(three.data(), DType::f32, {}, device()), out, stream());
+              scale(floats(held), out, 3, stream());
+              publish_row({.words = static_cast<std::uint64_t*>(ring.data()), .capacity = 1}, row, {}, stream());
+              scale(out, out, 4, stream());
+            }),
+            device().is_cuda() ? (std::vector<std::string>{"scale+publish", "scale"})
+                               : (std::vector<std::string>{"scale", "publish_columns", "scale"}));
 }
 
 }  // namespace

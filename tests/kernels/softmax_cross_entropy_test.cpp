@@ -178,8 +178,11 @@ TEST_P(SoftmaxCrossEntropyTest, RefusesWhatDoesNotFit) {
                [&] { softmax_cross_entropy(losses, {}, tensor({12}), labels, stream()); });
   expect_error(ErrorCode::dtype_mismatch, {"f32"},
                [&] { softmax_cross_entropy(losses, dlogits, logits, tensor({4}), stream()); });
+  expect_dtype_error(DType::f32, DType::f64, [&] {
+    softmax_cross_entropy(losses, dlogits, tensor({4, 3}, DType::f64), labels, stream());
+  });
   expect_dtype_error(DType::f32, DType::f16, [&] {
-    softmax_cross_entropy(losses, dlogits, tensor({4, 3}, DType::f16), labels, stream());
+    softmax_cross_entropy(losses, tensor({4, 3}, DType::f16), logits, labels, stream());
   });
   expect_dtype_error(DType::f32, DType::f64,
                      [&] { softmax_cross_entropy(tensor({4}, DType::f64), dlogits, logits, labels, stream()); });

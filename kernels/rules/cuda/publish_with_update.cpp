@@ -20,7 +20,7 @@ std::vector<Tensor> both(std::vector<Tensor> a, const std::vector<Tensor>& b) {
 bool publish_with_update(OpList& ops, std::size_t i) {
   const Stream stream = ops[i].stream;
   const auto* const publish = detail::op_of<ops::Publish>(ops[i]);
-  if (publish == nullptr || publish->scalars.size() != publish->row_columns) return false;
+  if (publish == nullptr || static_cast<std::int64_t>(publish->scalars.size()) != publish->ring.columns) return false;
   for (std::size_t k = i; k-- > 0;) {
     const pointwise::Expression* const expression = expression_of(ops[k]);
     if (expression == nullptr || pointwise::reduces(*expression)) continue;

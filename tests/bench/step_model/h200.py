@@ -23,7 +23,8 @@ PEAK = {"f32": 66.9e6, "tf32": 390e6, "bf16": 780e6, "f16": 780e6}
 GAP = 1.2
 # Of a kernel: until its first loads are under way, and from its last stores to its end [unverified].
 START, LIBRARY_START = 0.8, 1.8
-# A fence that the next instruction waits for, within the GPU and over PCIe; a barrier of a block [unverified].
+# A fence that the next instruction waits for, within the GPU and over PCIe; a barrier of a block [unverified]. Stores to
+# the host's memory that no fence follows are posted writes and take nothing [unverified].
 DEVICE_FENCE, SYSTEM_FENCE, BARRIER = 0.5, 1.0, 0.03
 # Of the peak. Library products by their tile, and what a convolution has of that [unverified]; giro's tiled products by
 # reading their inner loop [unverified].

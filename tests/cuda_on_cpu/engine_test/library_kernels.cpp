@@ -38,6 +38,12 @@ unsigned int blocks_for(std::size_t n, std::size_t per_block) {
   return static_cast<unsigned int>((n + per_block - 1) / per_block);
 }
 
+// As declared in kernels/functors/storage.h.
+struct Output {
+  void* data;
+  DType dtype;
+};
+
 TEST(LibraryKernels, softmax_cross_entropy) {
   constexpr std::size_t kRows = 13, kColumns = 45;
   const std::vector<float> logits = random_values(kRows * kColumns, 1, -9, 9);
@@ -48,8 +54,9 @@ TEST(LibraryKernels, softmax_cross_entropy) {
     DeviceArray<float> losses(kRows), gradients(kRows * kColumns), x(logits);
     DeviceArray<std::uint8_t> y(labels);
     const auto run_into = [&](float* into) {
-      expect_runs(run(kernel_named("softmax_cross_entropy_kernel<unsigned char>"), {blocks_for(kRows, 4)}, {128}, 0,
-                      losses.data(), into, x.data(), y.data(), std::int64_t{kRows}, std::int64_t{kColumns}));
+      expect_runs(run(kernel_named("softmax_cross_entropy_kernel<float, unsigned char>"), {blocks_for(kRows, 4)}, {128},
+                      0, losses.data(), Output{into, DType::f32}, x.data(), y.data(), std::int64_t{kRows},
+                      std::int64_t{kColumns}));
     };
     run_into(gradients.data());
     run_into(x.data());  // in place

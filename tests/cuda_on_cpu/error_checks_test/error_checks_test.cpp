@@ -270,9 +270,7 @@ const std::vector<Operation> kOperations{
      }},
     {"publish_row",
      [](Bench& b) {
-       auto* memory = static_cast<std::int64_t*>(b.pinned(64));
-       *memory = 0;
-       const RowRing ring{.values = reinterpret_cast<double*>(memory + 1), .published = memory, .capacity = 2};
+       const RowRing ring{.words = static_cast<std::uint64_t*>(b.pinned(64)), .capacity = 2, .columns = 1};
        return [&b, ring, row = b.zeros({}, DType::i64), loss = b.zeros({})] {
          publish_row(ring, row, {loss}, b.stream());
        };

@@ -147,6 +147,26 @@ TEST_P(FunctionalTest, ReductionAndLossGradients) {
   }
 }
 
+// The gradient of 16-bit logits has their dtype and is rounded once; that of a 16-bit parameter stays f32.
+TEST_P(FunctionalTest, CrossEntropyOfSixteenBits) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const Tensor logits = upload(random_.uniform({4, 7}, -2, 2, dtype));
+    const Tensor labels = upload(random_.integers({4}, 0, 6, DType::i32));
+    const auto gradient = [&](const std::function<Var(const Var&)>& given) {
+      const Tensor grad = allocate(DType::f32, {4, 7});
+      backward(mean(softmax_cross_entropy(given(Var::parameter(logits, grad, stream())), labels)));
+      return to_host<float>(grad, stream());
+    };
+    const std::vector<float> direct = gradient([](const Var& x) { return x; });
+    const std::vector<float> converted = gradient([](const Var& x) { return cast(x, DType::f32); });
+    EXPECT_EQ(direct, converted);
+    const std::vector<float> narrow = gradient([](const Var& x) { return x * 1; });
+    for (std::size_t i = 0; i < direct.size(); ++i) {
+      EXPECT_EQ(narrow[i], static_cast<float>(test::round_to(dtype, direct[i])));
+    }
+  }
+}
+
 TEST_P(FunctionalTest, ReshapeGradients) {
   const Array x = random_.uniform({2, 3, 2});
   check("flatten", {x}, [](const Vars& p) { return flatten(p[0]); });

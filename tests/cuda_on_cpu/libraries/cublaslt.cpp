@@ -1,8 +1,8 @@
-// cuBLASLt as the library uses it: one product with one epilogue, summed in double. Descriptors accept and refuse what
-// cuBLASLt 13 itself does; the ctest cudnn_real_codes asks the real one the same questions. The other codes are those
-// of cuBLAS's reference for cublasLtMatmul(): NOT_INITIALIZED without a handle, INVALID_VALUE for anything missing, in
-// conflict or impossible (such as a workspace that is too small), and NOT_SUPPORTED for what no algorithm computes.
-// Here that is everything that is not emulated.
+// cuBLASLt as the library uses it: one product with one epilogue, or a strided batch of products, summed in double.
+// Descriptors accept and refuse what cuBLASLt 13 itself does; the ctest cudnn_real_codes asks the real one the same
+// questions. The other codes are those of cuBLAS's reference for cublasLtMatmul(): NOT_INITIALIZED without a handle,
+// INVALID_VALUE for anything missing, in conflict or impossible (such as a workspace that is too small), and
+// NOT_SUPPORTED for what no algorithm computes. Here that is everything that is not emulated.
 
 #include <cublasLt.h>
 #include <cuda_bf16.h>
@@ -43,6 +43,9 @@ struct Layout {
   std::uint64_t rows, cols;
   std::int64_t ld;
   std::int32_t order = CUBLASLT_ORDER_COL;
+  // The defaults, and what they mean, are those of cuBLASLt's documentation of cublasLtMatrixLayoutAttribute_t.
+  std::int32_t batch = 1;
+  std::int64_t batch_stride = 0;  // in elements
 
   std::size_t index(std::uint64_t row, std::uint64_t col) const {
     return order == CUBLASLT_ORDER_COL ? row + col * static_cast<std::uint64_t>(ld)
@@ -165,7 +168,13 @@ cublasStatus_t Product::check() const {
     if (layout->rows == 0 || layout->cols == 0) return CUBLAS_STATUS_INVALID_VALUE;
     if (layout->order != CUBLASLT_ORDER_COL && layout->order != CUBLASLT_ORDER_ROW) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (layout->ld < static_cast<std::int64_t>(layout->run())) return CUBLAS_STATUS_INVALID_VALUE;
+    if (layout->batch < 1 || layout->batch != d.batch || layout->batch_stride < 0) return CUBLAS_STATUS_INVALID_VALUE;
   }
+  // The results of a batch must not overlap. An epilogue's vectors would need a stride of their own, which is not
+  // emulated.
+  const bool overlaps = d.batch > 1 && d.batch_stride < d.ld * static_cast<std::int64_t>(d.runs());
+  if (overlaps) return CUBLAS_STATUS_INVALID_VALUE;
+  if (d.batch > 1 && (adds_bias() || writes_bias())) return CUBLAS_STATUS_NOT_SUPPORTED;
   const std::uint64_t a_rows = transposes_a() ? a.cols : a.rows;
   const std::uint64_t b_rows = transposes_b() ? b.cols : b.rows, b_cols = transposes_b() ? b.rows : b.cols;
   const bool fits = a_rows == m() && b_rows == k() && b_cols == n() && c.rows == m() && c.cols == n();
@@ -182,7 +191,8 @@ std::uint64_t Product::hash() const {
   for (const Layout* layout : {&a, &b, &c, &d}) {
     for (const std::uint64_t value :
          {std::uint64_t{layout->type}, layout->rows, layout->cols, static_cast<std::uint64_t>(layout->ld),
-          static_cast<std::uint64_t>(layout->order)}) {
+          static_cast<std::uint64_t>(layout->order), static_cast<std::uint64_t>(layout->batch),
+          static_cast<std::uint64_t>(layout->batch_stride)}) {
       mix(value);
     }
   }
@@ -261,6 +271,20 @@ void multiply(const Product& p, const Arguments& arguments, Operands& operands) 
       if (p.applies_relu() && !(value > 0)) value = 0;  // documented as max(x, 0), which leaves NaN open
       store(arguments.d, p.d.type, p.d.index(i, j), value);
     }
+  }
+}
+
+void multiply_batch(const Product& p, const Arguments& arguments, Operands& operands) {
+  for (std::int32_t i = 0; i < p.d.batch; ++i) {
+    const auto offset = [i](const Layout& layout) {
+      return static_cast<std::size_t>(layout.batch_stride * i) * size_of(layout.type);
+    };
+    Arguments each = arguments;
+    each.a = static_cast<const char*>(each.a) + offset(p.a);
+    each.b = static_cast<const char*>(each.b) + offset(p.b);
+    if (each.c != nullptr) each.c = static_cast<const char*>(each.c) + offset(p.c);
+    each.d = static_cast<char*>(each.d) + offset(p.d);
+    multiply(p, each, operands);
   }
 }
 
@@ -373,6 +397,10 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle,
         return set(layout->order, value, bytes);
       case CUBLASLT_MATRIX_LAYOUT_LD:
         return set(layout->ld, value, bytes);
+      case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+        return set(layout->batch, value, bytes);
+      case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+        return set(layout->batch_stride, value, bytes);
       default:
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
@@ -450,7 +478,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     submit_with(library->memory, stream, kMatmul, [product, arguments, workspace, bytes = algorithm.workspace] {
       Operands operands(kMatmul);
       scribble(operands, workspace, bytes);
-      multiply(product, arguments, operands);
+      multiply_batch(product, arguments, operands);
     });
     return CUBLAS_STATUS_SUCCESS;
   });

@@ -54,8 +54,8 @@ void store(const Tensor& tensor, void* data, const std::vector<double>& values) 
   });
 }
 
-// Calls f(offset in y, offset in x, offset in w) for every pair that is multiplied. x and w continue for C channels
-// from there.
+// Calls f(offset in y, offset in x, offset in w) for every pair that is multiplied. x and w continue for
+// the channels of a group from there.
 template <class F>
 void for_each_tap(const Problem& p, F&& f) {
   for (std::size_t n = 0; n < p.y.n; ++n) {
@@ -70,7 +70,8 @@ void for_each_tap(const Problem& p, F&& f) {
             const std::size_t in =
                 ((n * p.x.h + static_cast<std::size_t>(row)) * p.x.w + static_cast<std::size_t>(column)) * p.x.c;
             for (std::size_t o = 0; o < p.y.c; ++o) {
-              f(((n * p.y.h + h) * p.y.w + w) * p.y.c + o, in, ((o * p.w.h + kh) * p.w.w + kw) * p.w.c);
+              const std::size_t group = o * p.groups() / p.y.c;
+              f(((n * p.y.h + h) * p.y.w + w) * p.y.c + o, in + group * p.w.c, ((o * p.w.h + kh) * p.w.w + kw) * p.w.c);
             }
           }
         }
@@ -83,7 +84,7 @@ std::vector<double> forward(const Problem& p, const std::vector<double>& x, cons
   std::vector<double> y(p.y.count());
   for_each_tap(p, [&](std::size_t at_y, std::size_t at_x, std::size_t at_w) {
     double sum = 0;
-    for (std::size_t c = 0; c < p.x.c; ++c) sum += x[at_x + c] * w[at_w + c];
+    for (std::size_t c = 0; c < p.w.c; ++c) sum += x[at_x + c] * w[at_w + c];
     y[at_y] += sum;
   });
   return y;
@@ -92,7 +93,7 @@ std::vector<double> forward(const Problem& p, const std::vector<double>& x, cons
 std::vector<double> backward_data(const Problem& p, const std::vector<double>& dy, const std::vector<double>& w) {
   std::vector<double> dx(p.x.count());
   for_each_tap(p, [&](std::size_t at_y, std::size_t at_x, std::size_t at_w) {
-    for (std::size_t c = 0; c < p.x.c; ++c) dx[at_x + c] += dy[at_y] * w[at_w + c];
+    for (std::size_t c = 0; c < p.w.c; ++c) dx[at_x + c] += dy[at_y] * w[at_w + c];
   });
   return dx;
 }
@@ -100,7 +101,7 @@ std::vector<double> backward_data(const Problem& p, const std::vector<double>& d
 std::vector<double> backward_filter(const Problem& p, const std::vector<double>& dy, const std::vector<double>& x) {
   std::vector<double> dw(p.w.count());
   for_each_tap(p, [&](std::size_t at_y, std::size_t at_x, std::size_t at_w) {
-    for (std::size_t c = 0; c < p.x.c; ++c) dw[at_w + c] += dy[at_y] * x[at_x + c];
+    for (std::size_t c = 0; c < p.w.c; ++c) dw[at_w + c] += dy[at_y] * x[at_x + c];
   });
   return dw;
 }

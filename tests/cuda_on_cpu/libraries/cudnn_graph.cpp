@@ -80,7 +80,7 @@ Problem convolution(const Descriptor& operation) {
   // cuDNN 9.19 has no plan for such mixtures, in any direction.
   const bool is_virtual = tensor_of(operation, names.y)->get<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
   expect(problem.w.type == type && (problem.y.type == type || is_virtual), "x, w and y are of different types");
-  expect(problem.x.c == problem.w.c, "the convolution has groups");
+  expect(problem.x.c % problem.w.c == 0 && problem.w.n % problem.groups() == 0, "the groups are not whole");
   expect(window.get<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) == CUDNN_DATA_FLOAT, "the sums are not f32");
   expect(window.get<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) == CUDNN_CROSS_CORRELATION,
          "the filter is turned round");

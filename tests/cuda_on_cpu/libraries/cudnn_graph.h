@@ -1,7 +1,8 @@
 #pragma once
 
-// What an operation graph computes: a convolution in one of its three directions, in two dimensions and without groups;
-// forward, the bias and ReLU may follow.
+// What an operation graph computes: a convolution in one of its three directions, in two dimensions; forward, the bias
+// and ReLU may follow. The images have the channels of as many filters as there are groups
+// (cuDNN's reference of CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR).
 
 #include <cstddef>
 #include <optional>
@@ -44,6 +45,8 @@ struct Problem {
   std::optional<Tensor> bias;
   std::optional<Relu> relu;
   Tensor out;  // what is written: x, w or y, or what the last pointwise operation makes of y
+
+  std::size_t groups() const { return x.c / w.c; }
 };
 
 // Where a convolution's parts are in its descriptor.

@@ -20,6 +20,8 @@ struct Matrix {
   std::uint64_t rows, cols;
   std::int64_t ld;
   std::int32_t order;
+  std::int32_t batch = 1;
+  std::int64_t stride = 0;  // from matrix to matrix
 
   std::size_t at(std::uint64_t row, std::uint64_t col) const {
     const auto gap = static_cast<std::uint64_t>(ld);
@@ -112,6 +114,13 @@ class CublasLtCudaTest : public LibraryTest {
     EXPECT_EQ(cublasLtMatrixLayoutCreate(&made, type, matrix.rows, matrix.cols, matrix.ld), CUBLAS_STATUS_SUCCESS);
     EXPECT_EQ(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_ORDER, &matrix.order, sizeof matrix.order),
               CUBLAS_STATUS_SUCCESS);
+    if (matrix.batch == 1) return made;
+    EXPECT_EQ(
+        cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &matrix.batch, sizeof matrix.batch),
+        CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &matrix.stride,
+                                               sizeof matrix.stride),
+              CUBLAS_STATUS_SUCCESS);
     return made;
   }
   void undo() {
@@ -172,6 +181,8 @@ TEST(CublasLtDescriptorsTest, RefuseAnAttributeOfAnotherSize) {
     EXPECT_EQ(set(nullptr, attribute, &right, sizeof right), CUBLAS_STATUS_INVALID_VALUE);
   };
   expect_refused(cublasLtMatrixLayoutSetAttribute, layout, CUBLASLT_MATRIX_LAYOUT_ORDER, four, eight);
+  expect_refused(cublasLtMatrixLayoutSetAttribute, layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, four, eight);
+  expect_refused(cublasLtMatrixLayoutSetAttribute, layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, eight, four);
   expect_refused(cublasLtMatmulDescSetAttribute, description, CUBLASLT_MATMUL_DESC_TRANSA, four, eight);
   expect_refused(cublasLtMatmulDescSetAttribute, description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, eight, four);
   expect_refused(cublasLtMatmulPreferenceSetAttribute, preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, eight,
@@ -214,6 +225,44 @@ TEST_F(CublasLtCudaTest, TransposesOrdersAndLeadingDimensions) {
     }
     expect_close(host(d, p.d.count()), expected);
   }
+}
+
+// b is the same matrix for all products.
+Product batch_of_three() {
+  Product p = kPlain;
+  p.a.batch = p.b.batch = p.d.batch = 3;
+  p.a.stride = kM * kK + 4;
+  p.d.stride = kM * kN + 4;
+  return p;
+}
+
+TEST_F(CublasLtCudaTest, StridedBatches) {
+  const Product p = batch_of_three();
+  const auto size = [](const Matrix& matrix) { return static_cast<std::size_t>(matrix.stride) * 3; };
+  const Values a = random(size(p.a)), b = random(p.b.count()), before = random(size(p.d));
+  float* const d = device(before);
+  ASSERT_EQ(choose(p), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(run(device(a), device(b), d), CUBLAS_STATUS_SUCCESS);
+  std::vector<double> expected(before.begin(), before.end());
+  for (std::ptrdiff_t n = 0; n < 3; ++n) {
+    const Values own(a.begin() + n * p.a.stride, a.begin() + n * p.a.stride + static_cast<std::ptrdiff_t>(kM * kK));
+    for (std::uint64_t i = 0; i < kM; ++i) {
+      for (std::uint64_t j = 0; j < kN; ++j) {
+        expected[static_cast<std::size_t>(n * p.d.stride) + p.d.at(i, j)] = element(p, own, b, i, j);
+      }
+    }
+  }
+  expect_close(host(d, before.size()), expected);
+}
+
+TEST_F(CublasLtOnCpuTest, BatchesThatDoNotFitAreRefused) {
+  Product fewer = batch_of_three(), overlapping = batch_of_three(), with_bias = batch_of_three();
+  fewer.a.batch = 2;
+  EXPECT_EQ(choose(fewer), CUBLAS_STATUS_INVALID_VALUE);
+  overlapping.d.stride = kM * kN - 1;
+  EXPECT_EQ(choose(overlapping), CUBLAS_STATUS_INVALID_VALUE);
+  with_bias.epilogue = CUBLASLT_EPILOGUE_BIAS;
+  EXPECT_EQ(choose(with_bias), CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
 TEST_F(CublasLtCudaTest, ScalesAndAdds) {

@@ -814,8 +814,6 @@ TEST_F(CudnnOnCpuTest, WhatIsNotEmulatedHasNoPlan) {
   window.mode = CUDNN_CONVOLUTION;
   EXPECT_TRUE(none(operations(convolution(Direction::forward, kTensorX, kTensorW, kTensorY, window))))
       << "a filter that is turned round";
-  EXPECT_TRUE(none(operations(convolution(Direction::forward, {1, {2, 6, 7, 6}}, kTensorW, kTensorY, kWindow))))
-      << "groups";
   Descriptor scaled = convolution(Direction::forward);
   EXPECT_EQ(scaled.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 1.0f), CUDNN_STATUS_SUCCESS);
   EXPECT_TRUE(none(operations(std::move(scaled)))) << "the result is added to what is there";

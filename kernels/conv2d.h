@@ -13,20 +13,28 @@ struct Conv2dOptions {
   std::array<std::int64_t, 2> stride{1, 1};      // height, width
   std::array<std::int64_t, 2> pad_before{0, 0};  // top, left: zeros
   std::array<std::int64_t, 2> pad_after{0, 0};   // bottom, right
+  std::array<std::int64_t, 2> dilation{1, 1};    // from tap to tap of a filter
+  std::int64_t groups = 1;                       // each group of filters sees its own group of channels
   bool operator==(const Conv2dOptions&) const = default;
 };
 
 // The padding that makes an output axis ceil(input / stride) long. If it is odd, the extra zero goes at the end, as in
 // the "SAME" padding of XLA and TensorFlow.
 Conv2dOptions same_padding(std::int64_t height, std::int64_t width, std::array<std::int64_t, 2> window,
-                           std::array<std::int64_t, 2> stride);
+                           std::array<std::int64_t, 2> stride, std::array<std::int64_t, 2> dilation = {1, 1});
 
 // The shape of y. Errors: shape_mismatch (channels differ, window larger than the padded image), invalid_argument.
 Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& options);
 
+// The shape of the images x (N, H, W, C) that conv2d makes dz (N, OH, OW, O) of. If the stride is larger than 1, there
+// are several such shapes: the smallest one, or one with `more` rows and columns, fewer than the stride.
+// Errors: those of conv2d_shape.
+Shape conv2d_transpose_shape(const Shape& dz, const Shape& w, const Conv2dOptions& options,
+                             std::array<std::int64_t, 2> more = {0, 0});
+
 // Cross-correlation over images, commonly called convolution. Outputs alias no input.
-// x (N, H, W, C), w (O, KH, KW, C), b (O) or empty, y (N, OH, OW, O). x, w, y and the gradients dx and dz are all f32,
-// all bf16 or all f16; b, db and dw have that dtype or f32. Sums are computed in f32. Errors: shape_mismatch,
+// x (N, H, W, C), w (O, KH, KW, C / groups), b (O) or empty, y (N, OH, OW, O). x, w, y and the gradients dx and dz are
+// all f32, all bf16 or all f16; b, db and dw have that dtype or f32. Sums are computed in f32. Errors: shape_mismatch,
 // dtype_mismatch, device_mismatch; device for 16 bits on a CPU without such convolutions in oneDNN.
 void conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options, Math math,
             const Stream& stream);

@@ -24,31 +24,39 @@ struct Key {
   bool operator==(const Key&) const = default;
 };
 
+// Filters (O, KH, KW, C) as oneDNN names their axes; with groups the first axis is the group.
+memory::desc filters(const Key& key, DType dtype) {
+  const std::int64_t groups = key.options.groups, o = key.w[0] / groups, h = key.w[1], w = key.w[2], c = key.w[3];
+  memory::dims dims{groups, o, c, h, w}, strides{o * h * w * c, h * w * c, 1, w * c, c};
+  if (groups == 1) dims.erase(dims.begin()), strides.erase(strides.begin());
+  return {dims, one_dnn::data_type(dtype), strides};
+}
+
 // A convolution's oneDNN descriptors. Images are NHWC, as everywhere in giro; filters may be reordered into the layout
 // that oneDNN computes fastest with.
 struct Convolution {
-  memory::dims x_dims, w_dims, y_dims, stride, pad_before, pad_after;
+  memory::dims x_dims, y_dims, stride, dilation, pad_before, pad_after;
   memory::desc x, w_given, w_any, dw_any, b, y;
 
   explicit Convolution(const Key& key)
       : x_dims{key.x[0], key.x[3], key.x[1], key.x[2]},
-        w_dims{key.w[0], key.w[3], key.w[1], key.w[2]},
         y_dims{key.y[0], key.y[3], key.y[1], key.y[2]},
         stride(key.options.stride.begin(), key.options.stride.end()),
+        dilation{key.options.dilation[0] - 1, key.options.dilation[1] - 1},  // between taps
         pad_before(key.options.pad_before.begin(), key.options.pad_before.end()),
         // Only as far as the windows reach: the stride may leave some of the given padding unused.
-        pad_after{(key.y[1] - 1) * stride[0] + key.w[1] - key.x[1] - pad_before[0],
-                  (key.y[2] - 1) * stride[1] + key.w[2] - key.x[2] - pad_before[1]},
+        pad_after{(key.y[1] - 1) * stride[0] + (key.w[1] - 1) * key.options.dilation[0] + 1 - key.x[1] - pad_before[0],
+                  (key.y[2] - 1) * stride[1] + (key.w[2] - 1) * key.options.dilation[1] + 1 - key.x[2] - pad_before[1]},
         x(x_dims, one_dnn::data_type(key.dtype), memory::format_tag::nhwc),
-        w_given(w_dims, one_dnn::data_type(key.dtype), memory::format_tag::ohwi),
-        w_any(w_dims, one_dnn::data_type(key.dtype), memory::format_tag::any),
+        w_given(filters(key, key.dtype)),
+        w_any(w_given.dims(), one_dnn::data_type(key.dtype), memory::format_tag::any),
         y(y_dims, one_dnn::data_type(key.dtype), memory::format_tag::nhwc) {
     if (key.b) b = memory::desc({key.w[0]}, one_dnn::data_type(*key.b), memory::format_tag::x);
     if (!key.dw) {
       if (key.layout) w_any = *key.layout;
       return;
     }
-    dw_any = key.layout.value_or(memory::desc(w_dims, one_dnn::data_type(*key.dw), memory::format_tag::any));
+    dw_any = key.layout.value_or(memory::desc(w_given.dims(), one_dnn::data_type(*key.dw), memory::format_tag::any));
   }
 };
 
@@ -56,7 +64,7 @@ constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
 dnnl::convolution_forward::primitive_desc describe_forward(const Convolution& c) {
   return one_dnn::describe<dnnl::convolution_forward>(dnnl::prop_kind::forward_training, kDirect, c.x, c.w_any, c.b,
-                                                      c.y, c.stride, c.pad_before, c.pad_after);
+                                                      c.y, c.stride, c.dilation, c.pad_before, c.pad_after);
 }
 
 struct Forward : Convolution, one_dnn::Kernel<dnnl::convolution_forward> {
@@ -68,15 +76,15 @@ struct BackwardWeights : Convolution, one_dnn::Kernel<dnnl::convolution_backward
   explicit BackwardWeights(const Key& key)
       : Convolution(key),
         Kernel(one_dnn::describe_backward<dnnl::convolution_backward_weights>(
-            describe_forward(*this), kDirect, x, dw_any, b, y, stride, pad_before, pad_after)) {}
+            describe_forward(*this), kDirect, x, dw_any, b, y, stride, dilation, pad_before, pad_after)) {}
   memory::desc layout() const { return desc.diff_weights_desc(); }
 };
 
 struct BackwardData : Convolution, one_dnn::Kernel<dnnl::convolution_backward_data> {
   explicit BackwardData(const Key& key)
       : Convolution(key),
-        Kernel(one_dnn::describe_backward<dnnl::convolution_backward_data>(describe_forward(*this), kDirect, x, w_any,
-                                                                           y, stride, pad_before, pad_after)) {}
+        Kernel(one_dnn::describe_backward<dnnl::convolution_backward_data>(
+            describe_forward(*this), kDirect, x, w_any, y, stride, dilation, pad_before, pad_after)) {}
   memory::desc layout() const { return desc.weights_desc(); }
 };
 
@@ -117,7 +125,7 @@ void backward_weights(const Tensor& dw, const Tensor& db, const Tensor& dz, cons
   Tensor dws, dbs;  // the parts' results, if there are several
   for_parts<BackwardWeights>(key, size, [&](const BackwardWeights& c, std::int64_t begin, std::int64_t end) {
     if (begin == 0) {
-      given = one_dnn::memory(dw, memory::desc(c.w_dims, one_dnn::data_type(dw.dtype()), memory::format_tag::ohwi));
+      given = one_dnn::memory(dw, filters(key, dw.dtype()));
       computed = c.layout() == given.get_desc() ? given : memory(c.layout(), one_dnn::engine());
       if (count > 1) {
         dw_memory = stream.allocate(static_cast<std::size_t>(count) * c.layout().get_size());

@@ -1,5 +1,6 @@
 #include <cudnn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/elementwise.h>
@@ -36,8 +37,9 @@ std::optional<Buffer> workspace_of(const ConvolutionPlan& plan, const Stream& st
 
 std::string text_of(const Convolution& c) {
   constexpr const char* kResults[] = {"y", "dx", "dw"};
-  return fmt::format("{} of x {}, w {}, strides {} and {}, in {}", kResults[static_cast<int>(c.result)], to_string(c.x),
-                     to_string(c.w), c.options.stride[0], c.options.stride[1], name_of(c.dtype));
+  return fmt::format("{} of x {}, w {}, strides {}, dilation {}, in {}", kResults[static_cast<int>(c.result)],
+                     to_string(c.x), to_string(c.w), fmt::join(c.options.stride, " and "),
+                     fmt::join(c.options.dilation, " and "), name_of(c.dtype));
 }
 
 // Runs the best plan of cuDNN that runs, or else giro's own kernel: own(), which computes the same from the operands of
@@ -72,8 +74,6 @@ bool run_best(Convolution convolution, const ConvolutionPlan::Operands& operands
   return false;
 }
 
-Window window_of(const Conv2dOptions& options) { return {options.stride, options.pad_before}; }
-
 }  // namespace
 
 void run(const ops::Conv2d& op, const Stream& stream) {
@@ -82,9 +82,8 @@ void run(const ops::Conv2d& op, const Stream& stream) {
   convolution.has_relu = op.has_relu;
   convolution.has_bias = op.b && op.b.dtype() == op.y.dtype();  // cuDNN adds no other
   void* const bias = convolution.has_bias ? op.b.raw() : nullptr;
-  const bool by_cudnn = run_best(convolution, {op.x.raw(), op.w.raw(), op.y.raw(), bias}, stream, [&] {
-    tiled_conv2d(op.y, op.x, op.w, op.b, op.has_relu, window_of(op.options), stream);
-  });
+  const bool by_cudnn = run_best(convolution, {op.x.raw(), op.w.raw(), op.y.raw(), bias}, stream,
+                                 [&] { tiled_conv2d(op.y, op.x, op.w, op.b, op.has_relu, op.options, stream); });
   if (by_cudnn && !convolution.has_bias) add_bias(op.y, op.b, stream);
 }
 
@@ -105,15 +104,14 @@ void run(const ops::Conv2dBackward& op, const Stream& stream) {
     const Buffer memory =
         rounds ? stream.allocate(static_cast<std::size_t>(op.dw.count()) * size_of(op.x.dtype())) : Buffer();
     const Tensor rounded = rounds ? Tensor(memory.data(), op.x.dtype(), op.dw.shape(), op.dw.device()) : Tensor(op.dw);
-    const bool by_cudnn = run_best(convolution, {op.x.raw(), rounded.raw(), op.dz.raw()}, stream, [&] {
-      tiled_conv2d_backward_filter(op.dw, op.dz, op.x, window_of(op.options), stream);
-    });
+    const bool by_cudnn = run_best(convolution, {op.x.raw(), rounded.raw(), op.dz.raw()}, stream,
+                                   [&] { tiled_conv2d_backward_filter(op.dw, op.dz, op.x, op.options, stream); });
     if (by_cudnn && rounds) giro::cast(op.dw, rounded, stream);
   }
   if (op.dx) {
     convolution.result = Result::dx;
     run_best(convolution, {op.dx.raw(), op.w.raw(), op.dz.raw()}, stream,
-             [&] { tiled_conv2d_backward_data(op.dx, op.dz, op.w, window_of(op.options), stream); });
+             [&] { tiled_conv2d_backward_data(op.dx, op.dz, op.w, op.options, stream); });
   }
 }
 

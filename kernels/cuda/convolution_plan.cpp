@@ -72,8 +72,8 @@ fe::DataType_t data_type(DType dtype) {
                                : fe::DataType_t::FLOAT;
 }
 
-// Images (N, H, W, C) and filters (O, KH, KW, C). cuDNN names axes in the order N, C, H, W, whatever the order in
-// memory.
+// Images (N, H, W, C) and filters (O, KH, KW, C / groups), which tell cuDNN how many groups there are. It names axes in
+// the order N, C, H, W, whatever the order in memory.
 fe::graph::Tensor_attributes tensor(Id id, const Shape& shape, const Convolution& convolution) {
   const std::int64_t n = shape[0], h = shape[1], w = shape[2], c = shape[3];
   fe::graph::Tensor_attributes made;
@@ -92,7 +92,7 @@ Attributes window(const Conv2dOptions& options) {
   made.set_pre_padding(both(options.pad_before))
       .set_post_padding(both(options.pad_after))
       .set_stride(both(options.stride))
-      .set_dilation({1, 1});
+      .set_dilation(both(options.dilation));
   return made;
 }
 
@@ -154,7 +154,7 @@ std::vector<std::int64_t> Convolution::key() const {
   std::vector<std::int64_t> key{
       static_cast<int>(result), static_cast<int>(dtype), static_cast<int>(math), has_bias, has_relu, alignment};
   for (const Shape& shape : {x, w, y}) key.insert(key.end(), shape.begin(), shape.end());
-  for (const auto& axes : {options.stride, options.pad_before, options.pad_after}) {
+  for (const auto& axes : {options.stride, options.pad_before, options.pad_after, options.dilation}) {
     key.insert(key.end(), axes.begin(), axes.end());
   }
   return key;

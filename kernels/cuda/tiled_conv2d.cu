@@ -18,28 +18,33 @@ int to_size(std::int64_t value) {
 }
 
 struct Images {
-  Divisor height, width, pixels, channels;  // pixels: height x width
+  Divisor height, width, pixels, channels;  // pixels: height x width; channels: of a group
+  int pixel;                                // the channels of all groups
 
-  explicit Images(const Shape& shape)
+  Images(const Shape& shape, std::int64_t groups)
       : height(to_size(shape[1])),
         width(to_size(shape[2])),
         pixels(to_size(shape[1] * shape[2])),
-        channels(to_size(shape[3])) {}
+        channels(to_size(shape[3] / groups)),
+        pixel(to_size(shape[3])) {}
 };
 
 struct Geometry {
   Images x, y;
   Divisor filter_width, stride[2];
-  int pad[2];
+  int pad[2], dilation[2];
 
-  Geometry(const Shape& x, const Shape& w, const Shape& y, const Window& window)
-      : x(x),
-        y(y),
+  Geometry(const Shape& x, const Shape& w, const Shape& y, const Conv2dOptions& options)
+      : x(x, options.groups),
+        y(y, options.groups),
         filter_width(to_size(w[2])),
-        stride{Divisor(to_size(window.stride[0])), Divisor(to_size(window.stride[1]))},
-        pad{to_size(window.pad_before[0]), to_size(window.pad_before[1])} {
+        stride{Divisor(to_size(options.stride[0])), Divisor(to_size(options.stride[1]))},
+        pad{to_size(options.pad_before[0]), to_size(options.pad_before[1])},
+        dilation{to_size(options.dilation[0]), to_size(options.dilation[1])} {
     to_size(w[1] * w[2] * std::max(x[3], y[3]));
-    for (const int axis : {1, 2}) to_size((y[axis] - 1) * window.stride[axis - 1] + w[axis]);
+    for (const int axis : {1, 2}) {
+      to_size((y[axis] - 1) * options.stride[axis - 1] + (w[axis] - 1) * options.dilation[axis - 1] + 1);
+    }
   }
 };
 
@@ -64,10 +69,10 @@ struct PixelOrigin {
   }
 };
 
-// The tap and the channel of element i of a filter.
-__device__ Place tap_of(std::int64_t i, const Divisor& filter_width, const Divisor& channels) {
+// The tap, in pixels from the first one, and the channel of element i of a filter.
+__device__ Place tap_of(std::int64_t i, const Geometry& g, const Divisor& channels) {
   const int at = static_cast<int>(i), tap = at / channels;
-  return {at % channels, tap / filter_width, tap % filter_width};
+  return {at % channels, tap / g.filter_width * g.dilation[0], tap % g.filter_width * g.dilation[1]};
 }
 
 // The patch of x that each pixel of y sees: the elements that a filter's are multiplied with. If kAlong, the terms are
@@ -81,23 +86,22 @@ struct Patches {
   static constexpr bool kAlongTerms = kAlong;
 
   const T* data;
+  std::int64_t slice;
   bool in_quads;
   Geometry g;
 
   Patches(const Tensor& x, const Geometry& g)
-      : data(x.data<T>()), in_quads(cuda::in_quads(x, g.x.channels.value)), g(g) {}
+      : data(x.data<T>()), slice(g.x.channels.value), in_quads(cuda::in_quads(x, slice)), g(g) {}
 
   __device__ Origin origin(std::int64_t first) const { return Origin(first, g.y); }
   __device__ Outer outer(const Origin& origin, int i) const {
     const Place out = origin.place(i, g.y);
     const int row = out.row * g.stride[0].value - g.pad[0], column = out.column * g.stride[1].value - g.pad[1];
-    return {(out.number * g.x.pixels.value + std::int64_t{row} * g.x.width.value + column) * g.x.channels.value, row,
-            column};
+    return {(out.number * g.x.pixels.value + std::int64_t{row} * g.x.width.value + column) * g.x.pixel, row, column};
   }
   __device__ Inner inner(std::int64_t i) const {
-    const Place tap = tap_of(i, g.filter_width, g.x.channels);
-    return {(std::int64_t{tap.row} * g.x.width.value + tap.column) * g.x.channels.value + tap.number, tap.row,
-            tap.column};
+    const Place tap = tap_of(i, g, g.x.channels);
+    return {(std::int64_t{tap.row} * g.x.width.value + tap.column) * g.x.pixel + tap.number, tap.row, tap.column};
   }
   __device__ std::int64_t find(const Outer& corner, const Inner& tap) const {
     const int row = corner.row + tap.row, column = corner.column + tap.column;
@@ -116,24 +120,25 @@ struct Shares {
   static constexpr bool kAlongTerms = true;
 
   const T* data;
+  std::int64_t slice;
   bool in_quads;
   Geometry g;
 
   Shares(const Tensor& dz, const Geometry& g)
-      : data(dz.data<T>()), in_quads(cuda::in_quads(dz, g.y.channels.value)), g(g) {}
+      : data(dz.data<T>()), slice(g.y.channels.value), in_quads(cuda::in_quads(dz, slice)), g(g) {}
 
   __device__ Origin origin(std::int64_t first) const { return Origin(first, g.x); }
   __device__ Outer outer(const Origin& origin, int i) const {
     const Place pixel = origin.place(i, g.x);
-    return {pixel.number * g.y.pixels.value * g.y.channels.value, pixel.row + g.pad[0], pixel.column + g.pad[1]};
+    return {pixel.number * g.y.pixels.value * g.y.pixel, pixel.row + g.pad[0], pixel.column + g.pad[1]};
   }
-  __device__ Inner inner(std::int64_t i) const { return tap_of(i, g.filter_width, g.y.channels); }
+  __device__ Inner inner(std::int64_t i) const { return tap_of(i, g, g.y.channels); }
   __device__ std::int64_t find(const Outer& pixel, const Inner& tap) const {
     const int down = pixel.row - tap.row, right = pixel.column - tap.column;
     if (down < 0 || right < 0 || down % g.stride[0] != 0 || right % g.stride[1] != 0) return -1;
     const int row = down / g.stride[0], column = right / g.stride[1];
     if (row >= g.y.height.value || column >= g.y.width.value) return -1;
-    return pixel.number + std::int64_t{row * g.y.width.value + column} * g.y.channels.value + tap.number;
+    return pixel.number + std::int64_t{row * g.y.width.value + column} * g.y.pixel + tap.number;
   }
 };
 
@@ -147,15 +152,17 @@ struct FiltersByChannel {
   static constexpr bool kAlongTerms = false;
 
   const T* data;
+  std::int64_t slice;
   bool in_quads;
   Divisor filters;
   int taps;
   std::int64_t channels;
 
-  explicit FiltersByChannel(const Tensor& w)
+  FiltersByChannel(const Tensor& w, std::int64_t groups)
       : data(w.data<T>()),
+        slice(w.count() / groups),
         in_quads(cuda::in_quads(w, w.shape()[3])),
-        filters(to_size(w.shape()[0])),
+        filters(to_size(w.shape()[0] / groups)),
         taps(to_size(w.shape()[1] * w.shape()[2])),
         channels(w.shape()[3]) {}
 
@@ -170,34 +177,44 @@ struct FiltersByChannel {
 
 }  // namespace
 
-void tiled_conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, bool relu, const Window& window,
-                  const Stream& stream) {
-  const Geometry g(x.shape(), w.shape(), y.shape(), window);
-  const std::int64_t filters = w.shape()[0], terms = w.count() / filters;
+void tiled_conv2d(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, bool relu,
+                  const Conv2dOptions& options, const Stream& stream) {
+  const Geometry g(x.shape(), w.shape(), y.shape(), options);
+  const std::int64_t filters = w.shape()[0], each = filters / options.groups, terms = w.count() / filters;
   functors::with_storage(x.dtype(), [&]<class T>(functors::Type<T>) {
-    tiled_product({y, y.count() / filters, filters, terms, b, relu}, Patches<true, T>(x, g), matrix<true, T>(w, terms),
-                  stream);
+    tiled_product({y, y.count() / filters, each, terms, b, relu, options.groups, filters, each}, Patches<true, T>(x, g),
+                  matrix<true, T>(w, terms, each * terms), stream);
   });
 }
 
-void tiled_conv2d_backward_data(const Tensor& dx, const Tensor& dz, const Tensor& w, const Window& window,
+void tiled_conv2d_backward_data(const Tensor& dx, const Tensor& dz, const Tensor& w, const Conv2dOptions& options,
                                 const Stream& stream) {
-  const Geometry g(dx.shape(), w.shape(), dz.shape(), window);
-  const std::int64_t channels = w.shape()[3];
+  const Geometry g(dx.shape(), w.shape(), dz.shape(), options);
+  const std::int64_t channels = dx.shape()[3], each = w.shape()[3];
   if (channels == 0) return;
   functors::with_storage(dz.dtype(), [&]<class T>(functors::Type<T>) {
-    tiled_product({dx, dx.count() / channels, channels, w.count() / channels}, Shares<T>(dz, g), FiltersByChannel<T>(w),
-                  stream);
+    const Product product{.out = dx,
+                          .rows = dx.count() / channels,
+                          .columns = each,
+                          .terms = w.count() / channels,
+                          .slices = options.groups,
+                          .row_stride = channels,
+                          .slice = each};
+    tiled_product(product, Shares<T>(dz, g), FiltersByChannel<T>(w, options.groups), stream);
   });
 }
 
-void tiled_conv2d_backward_filter(const Tensor& dw, const Tensor& dz, const Tensor& x, const Window& window,
+void tiled_conv2d_backward_filter(const Tensor& dw, const Tensor& dz, const Tensor& x, const Conv2dOptions& options,
                                   const Stream& stream) {
-  const Geometry g(x.shape(), dw.shape(), dz.shape(), window);
-  const std::int64_t filters = dw.shape()[0];
+  const Geometry g(x.shape(), dw.shape(), dz.shape(), options);
+  const std::int64_t filters = dw.shape()[0], each = filters / options.groups;
   functors::with_storage(x.dtype(), [&]<class T>(functors::Type<T>) {
-    tiled_product({dw, filters, dw.count() / filters, dz.count() / filters}, matrix<false, T>(dz, filters),
-                  Patches<false, T>(x, g), stream);
+    const Product product{.out = dw,
+                          .rows = each,
+                          .columns = dw.count() / filters,
+                          .terms = dz.count() / filters,
+                          .slices = options.groups};
+    tiled_product(product, matrix<false, T>(dz, filters, each), Patches<false, T>(x, g), stream);
   });
 }
 

@@ -23,6 +23,7 @@ namespace giro::cuda {
 // several vectors. The index along these neighbours is called inner, the other one outer. An operand has:
 //   kAlongTerms                        whether the inner index is the term
 //   const Element* data
+//   std::int64_t slice                 how much further in data the operand of the next slice is
 //   bool in_quads                      whether data can be loaded four elements at a time, from inner indices that are
 //                                      multiples of 4
 //   Origin origin(first)               what is needed of the first outer index of a block
@@ -38,6 +39,7 @@ struct Matrix {
   static constexpr bool kAlongTerms = kAlong;
 
   const T* data;
+  std::int64_t slice;
   bool in_quads;
   std::int64_t width;
 
@@ -50,23 +52,27 @@ struct Matrix {
 template <class T>
 using Quad = functors::Pack<T, 4>;
 
-// Whether rows of `width` elements can be accessed as Quads.
-inline bool in_quads(const Tensor& tensor, std::int64_t width) {
-  return width % 4 == 0 && reinterpret_cast<std::uintptr_t>(tensor.raw()) % (4 * size_of(tensor.dtype())) == 0;
+// Whether elements can be accessed as Quads where they begin a multiple of `width` and `slice` elements from the first.
+inline bool in_quads(const Tensor& tensor, std::int64_t width, std::int64_t slice = 0) {
+  return width % 4 == 0 && slice % 4 == 0 &&
+         reinterpret_cast<std::uintptr_t>(tensor.raw()) % (4 * size_of(tensor.dtype())) == 0;
 }
 
 template <bool kAlong, class T>
-Matrix<kAlong, T> matrix(const Tensor& tensor, std::int64_t width) {
-  return {tensor.data<T>(), in_quads(tensor, width), width};
+Matrix<kAlong, T> matrix(const Tensor& tensor, std::int64_t width, std::int64_t slice = 0) {
+  return {tensor.data<T>(), slice, in_quads(tensor, width, slice), width};
 }
 
 // A product of matrices of (rows, terms) and (terms, columns) that is stored in `out`, row-major, after the bias by
-// column, unless it is empty, and the relu.
+// column, unless it is empty, and the relu. Or several of them, in slices of `out`.
 struct Product {
   Tensor out;
   std::int64_t rows, columns, terms;
-  Tensor bias = {};  // out's dtype or f32
+  Tensor bias = {};  // out's dtype or f32; of all slices, one behind the other
   bool relu = false;
+  std::int64_t slices = 1;
+  // How much further in `out` the next row and the next slice are. If 0: row by row and then slice by slice.
+  std::int64_t row_stride = 0, slice = 0;
 };
 
 namespace tiles {
@@ -93,9 +99,10 @@ class Loader {
  public:
   // For vectors from number `first` of `count` on, and terms from `begin` to `end`. Vectors beyond the last are copies
   // of it, and terms beyond the last are 0.
-  __device__ Loader(const Operand& operand, std::int64_t first, std::int64_t count, std::int64_t begin,
-                    std::int64_t end)
+  __device__ Loader(const Operand& operand, std::int64_t slice, std::int64_t first, std::int64_t count,
+                    std::int64_t begin, std::int64_t end)
       : operand_(operand),
+        data_(operand.data + slice * operand.slice),
         begin_(begin),
         terms_(static_cast<int>(end - begin)),
         origin_(operand.origin(kAlong ? first : begin)) {
@@ -158,17 +165,18 @@ class Loader {
   __device__ void load_quad(Quad<T>& to, const typename Operand::Outer& outer, int exist) const {
     if constexpr (kInQuads) {
       const std::int64_t at = exist > 0 ? operand_.find(outer, inner_[0]) : -1;
-      to = at < 0 ? Quad<T>{} : *reinterpret_cast<const Quad<T>*>(operand_.data + at);
+      to = at < 0 ? Quad<T>{} : *reinterpret_cast<const Quad<T>*>(data_ + at);
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const std::int64_t at = i < exist ? operand_.find(outer, inner_[i]) : -1;
-        to.element[i] = at < 0 ? T{} : operand_.data[at];
+        to.element[i] = at < 0 ? T{} : data_[at];
       }
     }
   }
 
   const Operand& operand_;
+  const T* const data_;
   const std::int64_t begin_;
   const int terms_;
   const typename Operand::Origin origin_;
@@ -181,39 +189,44 @@ class Loader {
 struct Result {
   void* data;
   DType dtype;
-  bool in_quads;
-  std::int64_t rows, columns;
-  const void* bias;  // null for none
+  std::int64_t rows, columns, row_stride, slice;
+  std::int64_t count;  // of all slices
+  const void* bias;    // null for none
   DType bias_dtype;
   bool relu;
+  bool in_quads;
 
   Result(const Product& p, const Tensor& out, const Tensor& bias = {}, bool relu = false)
       : data(out.raw()),
         dtype(out.dtype()),
-        in_quads(cuda::in_quads(out, p.columns)),
         rows(p.rows),
         columns(p.columns),
+        row_stride(p.row_stride > 0 ? p.row_stride : p.columns),
+        slice(p.slice > 0 ? p.slice : p.rows * p.columns),
+        count(p.slices * p.rows * p.columns),
         bias(bias ? bias.raw() : nullptr),
         bias_dtype(bias ? bias.dtype() : DType::f32),
-        relu(relu) {}
+        relu(relu),
+        in_quads(columns % 4 == 0 && cuda::in_quads(out, row_stride, slice)) {}
 
-  __device__ void store(std::int64_t row, std::int64_t column, const Quad<float>& sums) const {
+  // `at`: where the first of the sums belongs. `column`: its column, counted in its slice.
+  __device__ void store(std::int64_t at, std::int64_t slice, std::int64_t column, const Quad<float>& sums) const {
     if (dtype == DType::bf16) {
-      store_as<BFloat16>(row, column, sums);
+      store_as<BFloat16>(at, slice, column, sums);
     } else if (dtype == DType::f16) {
-      store_as<Float16>(row, column, sums);
+      store_as<Float16>(at, slice, column, sums);
     } else {
-      store_as<float>(row, column, sums);
+      store_as<float>(at, slice, column, sums);
     }
   }
 
  private:
   template <class T>
-  __device__ void store_as(std::int64_t row, std::int64_t column, const Quad<float>& sums) const {
-    T* const to = static_cast<T*>(data) + row * columns + column;
+  __device__ void store_as(std::int64_t at, std::int64_t slice, std::int64_t column, const Quad<float>& sums) const {
+    T* const to = static_cast<T*>(data) + at;
     Quad<T> quad;
     for (int i = 0; i < 4; ++i) {
-      if (column + i < columns) quad.element[i] = value<T>(sums.element[i], column + i);
+      if (column + i < columns) quad.element[i] = value<T>(sums.element[i], slice * columns + column + i);
     }
     if (in_quads) {
       *reinterpret_cast<Quad<T>*>(to) = quad;
@@ -225,19 +238,19 @@ struct Result {
   }
 
   template <class T>
-  __device__ T value(float sum, std::int64_t column) const {
+  __device__ T value(float sum, std::int64_t bias_at) const {
     float value = functors::stored<T>(sum);
     if (bias != nullptr) {
       value = functors::stored<T>(value + (bias_dtype == DType::f32
-                                               ? static_cast<const float*>(bias)[column]
-                                               : static_cast<float>(static_cast<const T*>(bias)[column])));
+                                               ? static_cast<const float*>(bias)[bias_at]
+                                               : static_cast<float>(static_cast<const T*>(bias)[bias_at])));
     }
     return T(relu ? functors::Relu::value(value) : value);
   }
 };
 
-// out[r, c] = sum over the terms of vector r of `rows` times vector c of `columns`. The blocks of one blockIdx.y sum
-// `depth` of the terms, into an array of their own behind the previous one's.
+// out[r, c] = sum over the terms of vector r of `rows` times vector c of `columns`, in each slice. The blocks of one
+// blockIdx.y sum `depth` of the terms, into an array of their own behind the previous one's.
 template <class Tile, bool kInQuads, class Rows, class Columns>
 __global__ void __launch_bounds__(kThreads)
     tiled_product_kernel(Result out, Rows rows, Columns columns, std::int64_t terms, int depth) {
@@ -252,12 +265,14 @@ __global__ void __launch_bounds__(kThreads)
   } shared;
 
   const auto across = static_cast<unsigned int>((out.columns + kColumns - 1) / kColumns);
-  const std::int64_t first_row = std::int64_t{blockIdx.x / across} * kRows;
-  const std::int64_t first_column = std::int64_t{blockIdx.x % across} * kColumns;
+  const auto tiles = across * static_cast<unsigned int>((out.rows + kRows - 1) / kRows);
+  const unsigned int slice = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+  const std::int64_t first_row = std::int64_t{tile / across} * kRows;
+  const std::int64_t first_column = std::int64_t{tile % across} * kColumns;
   const std::int64_t begin = std::int64_t{blockIdx.y} * depth, end = min(begin + depth, terms);
   const int count = static_cast<int>(end - begin);
-  Loader<Rows, kRows, kInQuads> row_loader(rows, first_row, out.rows, begin, end);
-  Loader<Columns, kColumns, kInQuads> column_loader(columns, first_column, out.columns, begin, end);
+  Loader<Rows, kRows, kInQuads> row_loader(rows, slice, first_row, out.rows, begin, end);
+  Loader<Columns, kColumns, kInQuads> column_loader(columns, slice, first_column, out.columns, begin, end);
   const auto load = [&](int from) {
     row_loader.load(from);
     column_loader.load(from);
@@ -313,7 +328,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = static_cast<int>(threadIdx.x); i < kRows * kColumns / 4; i += kThreads) {
     const int down = i / (kColumns / 4), right = i % (kColumns / 4) * 4;
     if (first_row + down >= out.rows || first_column + right >= out.columns) continue;
-    out.store(blockIdx.y * out.rows + first_row + down, first_column + right, quad_at(shared.sums[down][right]));
+    const std::int64_t at = blockIdx.y * out.count + slice * out.slice + (first_row + down) * out.row_stride;
+    out.store(at + first_column + right, slice, first_column + right, quad_at(shared.sums[down][right]));
   }
 }
 
@@ -323,7 +339,7 @@ constexpr std::int64_t kFewestTerms = 128;  // of a sum that is worth a block
 template <class Tile, class Rows, class Columns>
 void tiled_product(const Product& p, const Rows& rows, const Columns& columns, const Stream& stream) {
   const auto quotient = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
-  const std::int64_t tiles = quotient(p.rows, Tile::kRows) * quotient(p.columns, Tile::kColumns);
+  const std::int64_t tiles = p.slices * quotient(p.rows, Tile::kRows) * quotient(p.columns, Tile::kColumns);
   const std::int64_t wanted = std::min(kBlocks / tiles, p.terms / kFewestTerms);
   // A block counts its terms in an int.
   const std::int64_t least = std::max<std::int64_t>(1, p.terms >> 29);
@@ -338,7 +354,7 @@ void tiled_product(const Product& p, const Rows& rows, const Columns& columns, c
     check_launch("tiled_product_kernel");
   };
   if (splits == 1) return launch(Result(p, p.out, p.bias, p.relu));
-  const std::int64_t count = p.rows * p.columns;
+  const std::int64_t count = p.slices * p.rows * p.columns;
   const Buffer memory = stream.allocate(static_cast<std::size_t>(splits * count) * sizeof(float));
   const Tensor sums(memory.data(), DType::f32, {splits, count}, p.out.device());
   launch(Result(p, sums));

@@ -61,7 +61,7 @@ Gradients backward(const Convolution& conv, const Values& dz, const Values& x, c
   const std::int64_t pixels = conv.y().count() / conv.w[0];
   Gradients g;
   for (std::size_t i = 0; i < dx.size(); ++i) {
-    g.dx.add(dx[i], test::sum_tolerance(conv.w.count() / conv.w[3], dx_magnitude[i]) +
+    g.dx.add(dx[i], test::sum_tolerance(conv.w.count() / conv.x[3], dx_magnitude[i]) +
                         test::factor_error(precision, dx_magnitude[i]));
   }
   for (std::size_t i = 0; i < dw.size(); ++i) {
@@ -259,6 +259,8 @@ class DeclinedConv2dTest : public Conv2dTest {
         {"a narrow tile, quads", {2, 8, 8, 4}, {32, 1, 1, 4}, {}},
         {"a pixel more than a narrow tile", {1, 3, 43, 1}, {31, 1, 1, 1}, {}},
         same("quads that are padded", {1, 5, 6, 4}, {8, 3, 3, 4}, {2, 1}),
+        {"quads in groups", {1, 6, 5, 8}, {8, 3, 2, 4}, {.dilation = {2, 1}, .groups = 2}},
+        {"several tiles in groups", {1, 9, 9, 6}, {140, 1, 1, 3}, {.groups = 2}},
     };
   }
   // Their sums of at least 256 terms are split over blocks.
@@ -267,6 +269,8 @@ class DeclinedConv2dTest : public Conv2dTest {
         same("y, dx", {1, 2, 3, 32}, {36, 3, 3, 32}),
         {"dw", {2, 13, 12, 1}, {3, 2, 2, 1}, {}},
         {"dw, quads", {1, 18, 17, 4}, {4, 1, 1, 4}, {}},
+        {"dw, groups", {1, 18, 17, 8}, {8, 1, 1, 4}, {.groups = 2}},
+        {"y, dx, groups", {1, 1, 2, 264}, {264, 1, 2, 132}, {.groups = 2}},
     };
   }
 
@@ -327,15 +331,16 @@ struct TiledConv2d {
   Out y{};
   In x{}, w{}, b{};
   bool relu = false;
-  cuda::Window window{};
+  Conv2dOptions options{};
 };
 void run(const TiledConv2d& op, const Stream& stream) {
-  cuda::tiled_conv2d(op.y, op.x, op.w, op.b, op.relu, op.window, stream);
+  cuda::tiled_conv2d(op.y, op.x, op.w, op.b, op.relu, op.options, stream);
 }
 
 // They are applied as y is stored, and round as ops of their own do.
 TEST_P(DeclinedConv2dTest, BiasAndRelu) {
-  for (const Convolution& conv : {splits().front(), same("not split", {1, 4, 5, 3}, {5, 3, 3, 3})}) {
+  for (const Convolution& conv : {splits().front(), same("not split", {1, 4, 5, 3}, {5, 3, 3, 3}),
+                                  Convolution{"groups", {1, 4, 5, 4}, {6, 3, 3, 2}, {.groups = 2}}}) {
     for (const auto& [dtype, bias_dtype] : {std::pair{DType::f32, DType::f32},
                                             {DType::bf16, DType::f32},
                                             {DType::bf16, DType::bf16},
@@ -347,19 +352,19 @@ TEST_P(DeclinedConv2dTest, BiasAndRelu) {
         expected.values[i] = std::max(0.0, expected.values[i] + b.values[i % b.values.size()]);
         expected.tolerances[i] += 4 * test::kUnit;  // of the bias
       }
-      const auto values = check({.name = fmt::format("{}, {}, bias {}", conv.name, name_of(dtype), name_of(bias_dtype)),
-                                 .inputs = {x, w, b},
-                                 .outputs = {y, y},
-                                 .run =
-                                     [=](const Tensors& out, const Tensors& in, const Stream& s) {
-                                       const cuda::Window window{conv.options.stride, conv.options.pad_before};
-                                       queue(TiledConv2d{out[0], in[0], in[1], in[2], true, window}, s);
-                                       queue(TiledConv2d{.y = out[1], .x = in[0], .w = in[1], .window = window}, s);
-                                       cuda::add_bias(out[1], in[2], s);
-                                       cuda::add_bias(out[1], {}, s, true);
-                                     },
-                                 .expected = {expected.stored_as(dtype), expected.stored_as(dtype)},
-                                 .alignment = kLeafAlignment});
+      const auto values =
+          check({.name = fmt::format("{}, {}, bias {}", conv.name, name_of(dtype), name_of(bias_dtype)),
+                 .inputs = {x, w, b},
+                 .outputs = {y, y},
+                 .run =
+                     [=](const Tensors& out, const Tensors& in, const Stream& s) {
+                       queue(TiledConv2d{out[0], in[0], in[1], in[2], true, conv.options}, s);
+                       queue(TiledConv2d{.y = out[1], .x = in[0], .w = in[1], .options = conv.options}, s);
+                       cuda::add_bias(out[1], in[2], s);
+                       cuda::add_bias(out[1], {}, s, true);
+                     },
+                 .expected = {expected.stored_as(dtype), expected.stored_as(dtype)},
+                 .alignment = kLeafAlignment});
       EXPECT_EQ(values[0], values[1]);
     }
   }
@@ -389,6 +394,25 @@ TEST(Conv2dShapeTest, SamePaddingKeepsTheQuotientRoundedUp) {
   }
 }
 
+TEST(Conv2dShapeTest, SamePaddingOfDilatedWindows) {
+  const Conv2dOptions options = same_padding(9, 8, {3, 2}, {1, 2}, {2, 3});
+  EXPECT_EQ(options.dilation, (std::array<std::int64_t, 2>{2, 3}));
+  EXPECT_EQ(conv2d_shape({1, 9, 8, 1}, {1, 3, 2, 1}, options), (Shape{1, 9, 4, 1}));
+}
+
+TEST(Conv2dShapeTest, TransposedIsTheShapeThatAConvolutionHasTaken) {
+  for (const Convolution& conv : convolutions()) {
+    const Shape y = conv.y();
+    std::array<std::int64_t, 2> more{};
+    for (std::size_t axis = 0; axis < 2; ++axis) {
+      const int i = static_cast<int>(axis) + 1;
+      const Shape smallest = conv2d_transpose_shape(y, conv.w, conv.options);
+      more[axis] = conv.x[i] - smallest[i];
+    }
+    EXPECT_EQ(conv2d_transpose_shape(y, conv.w, conv.options, more), conv.x) << conv.name;
+  }
+}
+
 TEST(Conv2dShapeTest, CountsWholeWindows) {
   EXPECT_EQ(conv2d_shape({2, 28, 28, 1}, {32, 3, 3, 1}, {}), (Shape{2, 26, 26, 32}));
   EXPECT_EQ(conv2d_shape({2, 8, 10, 3}, {5, 3, 3, 3}, {.stride = {3, 4}}), (Shape{2, 2, 2, 5}));
@@ -403,6 +427,19 @@ TEST_P(Conv2dTest, ShapeRefusesWhatDoesNotFit) {
   expect_error(ErrorCode::shape_mismatch, {"11", "9"}, [&] { conv2d_shape(x, {5, 3, 11, 3}, {}); });
   expect_error(ErrorCode::shape_mismatch, {to_string(Shape{7, 9, 3})}, [&] { conv2d_shape({7, 9, 3}, w, {}); });
   expect_error(ErrorCode::invalid_argument, {"stride", "0"}, [&] { conv2d_shape(x, w, {.stride = {0, 1}}); });
+  expect_error(ErrorCode::invalid_argument, {"dilation", "0"}, [&] { conv2d_shape(x, w, {.dilation = {0, 1}}); });
+  expect_error(ErrorCode::invalid_argument, {"0 groups"}, [&] { conv2d_shape(x, w, {.groups = 0}); });
+  expect_error(ErrorCode::shape_mismatch, {"C / 3 groups"}, [&] { conv2d_shape(x, w, {.groups = 3}); });
+  expect_error(ErrorCode::shape_mismatch, {"C / 3 groups"}, [&] { conv2d_shape(x, {5, 3, 3, 1}, {.groups = 3}); });
+  expect_error(ErrorCode::shape_mismatch, {"window of 9", "7"}, [&] { conv2d_shape(x, w, {.dilation = {4, 1}}); });
+  expect_error(ErrorCode::shape_mismatch, {"conv2d_transpose", to_string(x)},
+               [&] { conv2d_transpose_shape(x, w, {}); });
+  expect_error(ErrorCode::shape_mismatch, {"conv2d_transpose", "window of 1", "leave nothing"}, [&] {
+    conv2d_transpose_shape({1, 2, 2, 5}, {5, 1, 1, 3}, {.pad_before = {1, 0}, .pad_after = {1, 0}});
+  });
+  expect_error(ErrorCode::invalid_argument, {"conv2d_transpose", "2 more", "stride of 2", "0 to 1"}, [&] {
+    conv2d_transpose_shape({1, 2, 2, 5}, w, {.stride = {2, 2}}, {0, 2});
+  });
   expect_error(ErrorCode::invalid_argument, {"stride", "0"}, [] { same_padding(7, 9, {3, 3}, {1, 0}); });
   expect_error(ErrorCode::invalid_argument, {"pad", "-1"}, [&] { conv2d_shape(x, w, {.pad_before = {0, -1}}); });
   expect_error(ErrorCode::invalid_argument, {"pad", "-2"}, [&] { conv2d_shape(x, w, {.pad_after = {-2, 0}}); });

@@ -29,12 +29,13 @@ struct Convolution {
           for (std::int64_t o = 0; o < out[3]; ++o)
             for (std::int64_t kh = 0; kh < w[1]; ++kh)
               for (std::int64_t kw = 0; kw < w[2]; ++kw) {
-                const std::int64_t h = oh * options.stride[0] + kh - options.pad_before[0];
-                const std::int64_t v = ow * options.stride[1] + kw - options.pad_before[1];
+                const std::int64_t h = oh * options.stride[0] + kh * options.dilation[0] - options.pad_before[0];
+                const std::int64_t v = ow * options.stride[1] + kw * options.dilation[1] - options.pad_before[1];
                 if (h < 0 || h >= x[1] || v < 0 || v >= x[2]) continue;
-                for (std::int64_t c = 0; c < x[3]; ++c) {
-                  f(((n * out[1] + oh) * out[2] + ow) * out[3] + o, ((n * x[1] + h) * x[2] + v) * x[3] + c,
-                    ((o * w[1] + kh) * w[2] + kw) * w[3] + c);
+                const std::int64_t group = o / (w[0] / options.groups);
+                for (std::int64_t c = 0; c < w[3]; ++c) {
+                  f(((n * out[1] + oh) * out[2] + ow) * out[3] + o,
+                    ((n * x[1] + h) * x[2] + v) * x[3] + group * w[3] + c, ((o * w[1] + kh) * w[2] + kw) * w[3] + c);
                 }
               }
   }
@@ -74,6 +75,17 @@ inline std::vector<Convolution> convolutions() {
       {"horizontal stride", {1, 6, 6, 2}, {3, 3, 3, 2}, {.stride = {1, 2}}},
       {"vertical padding", {1, 6, 6, 2}, {3, 3, 3, 2}, {.pad_before = {1, 0}, .pad_after = {1, 0}}},
       {"horizontal padding", {1, 6, 6, 2}, {3, 3, 3, 2}, {.pad_before = {0, 1}, .pad_after = {0, 1}}},
+      {"vertical dilation", {1, 6, 6, 2}, {3, 3, 3, 2}, {.dilation = {2, 1}}},
+      {"horizontal dilation", {1, 6, 6, 2}, {3, 3, 3, 2}, {.dilation = {1, 2}}},
+      {"dilation, padding",
+       {2, 9, 8, 3},
+       {4, 3, 2, 3},
+       {.pad_before = {1, 0}, .pad_after = {0, 2}, .dilation = {2, 3}}},
+      {"dilation, stride", {1, 11, 9, 2}, {3, 2, 3, 2}, {.stride = {2, 3}, .dilation = {3, 2}}},
+      {"groups", {2, 5, 6, 6}, {4, 3, 2, 3}, {.groups = 2}},
+      {"depthwise", {1, 6, 5, 8}, {8, 3, 3, 1}, {.pad_before = {1, 1}, .pad_after = {1, 1}, .groups = 8}},
+      {"depthwise, two filters each", {2, 5, 5, 3}, {6, 3, 2, 1}, {.groups = 3}},
+      {"groups, dilation, stride", {1, 9, 8, 8}, {8, 3, 3, 4}, {.stride = {2, 1}, .dilation = {2, 2}, .groups = 2}},
   };
 }
 

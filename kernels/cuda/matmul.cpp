@@ -1,9 +1,13 @@
 #include "kernels/cuda/matmul.h"
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 
 #include "kernels/cuda/alignment.h"
+#include "kernels/internal/ops.h"
+#include "kernels/internal/strided_batches.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/check_libraries.h"
 #include "runtime/cuda/handle.h"
@@ -42,11 +46,20 @@ cudaDataType_t data_type(DType dtype) {
   return dtype == DType::bf16 ? CUDA_R_16BF : dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-Layout layout(DType dtype, std::int64_t rows, std::int64_t columns) {
+template <class T>
+void set(const Layout& layout, cublasLtMatrixLayoutAttribute_t attribute, const T& value) {
+  check(cublasLtMatrixLayoutSetAttribute(layout, attribute, &value, sizeof value), "cublasLtMatrixLayoutSetAttribute");
+}
+
+Layout layout(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t batch, std::int64_t stride) {
   Layout made;
   check(cublasLtMatrixLayoutCreate(made.out(), data_type(dtype), static_cast<std::uint64_t>(rows),
                                    static_cast<std::uint64_t>(columns), rows),
         "cublasLtMatrixLayoutCreate");
+  if (batch > 1) {
+    set(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(batch));
+    set(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride);
+  }
   return made;
 }
 
@@ -62,10 +75,13 @@ MatmulPlan make_plan(const Matmul& matmul, cublasLtHandle_t cublaslt) {
   set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, op_b);
   set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, matmul.epilogue);
   if (matmul.bias) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias.raw());
-  const DType from = matmul.a.dtype();
-  plan.a = matmul.transpose_a ? layout(from, matmul.k, matmul.m) : layout(from, matmul.m, matmul.k);
-  plan.b = matmul.transpose_b ? layout(from, matmul.n, matmul.k) : layout(from, matmul.k, matmul.n);
-  plan.d = layout(matmul.d.dtype(), matmul.m, matmul.n);
+  const auto factor = [&](const Tensor& of, bool transposed, std::int64_t rows, std::int64_t columns,
+                          std::int64_t stride) {
+    return layout(of.dtype(), transposed ? columns : rows, transposed ? rows : columns, matmul.batch, stride);
+  };
+  plan.a = factor(matmul.a, matmul.transpose_a, matmul.m, matmul.k, matmul.a_stride);
+  plan.b = factor(matmul.b, matmul.transpose_b, matmul.k, matmul.n, matmul.b_stride);
+  plan.d = layout(matmul.d.dtype(), matmul.m, matmul.n, matmul.batch, matmul.m * matmul.n);
 
   Preference preference;
   check(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate");
@@ -100,9 +116,10 @@ bool try_matmul(const Matmul& matmul, const Stream& stream) {
   CudaStream& owner = cuda_stream(stream);
   const auto make = [&] { return make_plan(matmul, owner.cublaslt()); };
   const MatmulPlan& plan = owner.plan<MatmulPlan>(
-      {matmul.m, matmul.n, matmul.k, matmul.transpose_a, matmul.transpose_b, matmul.epilogue,
-       alignment_of(matmul.a.raw()), alignment_of(matmul.b.raw()), alignment_of(matmul.d.raw()),
-       static_cast<int>(matmul.a.dtype()), static_cast<int>(matmul.d.dtype()), static_cast<int>(matmul.math)},
+      {matmul.m, matmul.n, matmul.k, matmul.batch, matmul.a_stride, matmul.b_stride, matmul.transpose_a,
+       matmul.transpose_b, matmul.epilogue, alignment_of(matmul.a.raw()), alignment_of(matmul.b.raw()),
+       alignment_of(matmul.d.raw()), static_cast<int>(matmul.a.dtype()), static_cast<int>(matmul.d.dtype()),
+       static_cast<int>(matmul.math)},
       make);
   if (!plan.found) return false;
   if (matmul.bias) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, matmul.bias.raw());
@@ -114,6 +131,33 @@ bool try_matmul(const Matmul& matmul, const Stream& stream) {
                        plan.workspace, owner.handle()),
         "cublasLtMatmul");
   return true;
+}
+
+void run(const ops::Matmul& op, const Stream& stream) {
+  if (op.out.count() == 0) return;
+  const std::int64_t terms = op.a.shape()[op.options.transpose_a ? -2 : -1];
+  if (terms == 0) return stream.fill(op.out.raw(), 0, op.out.bytes());
+  constexpr std::int64_t kMostBatch = 65535;  // libraries may count a batch along an axis of the grid that ends there
+  for (const auto& [out, a, b] : strided_batches(op)) {
+    const bool a_moves = a.shape()[0] > 1, b_moves = b.shape()[0] > 1;
+    for (std::int64_t begin = 0; begin < out.shape()[0]; begin += kMostBatch) {
+      const std::int64_t end = std::min(begin + kMostBatch, out.shape()[0]);
+      // out^T = b^T a^T
+      const Matmul product{.m = out.shape()[2],
+                           .n = out.shape()[1],
+                           .k = terms,
+                           .transpose_a = op.options.transpose_b,
+                           .transpose_b = op.options.transpose_a,
+                           .a = b_moves ? b.rows(begin, end) : b,
+                           .b = a_moves ? a.rows(begin, end) : a,
+                           .d = out.rows(begin, end),
+                           .math = op.math,
+                           .batch = end - begin,
+                           .a_stride = b_moves ? b.shape()[1] * b.shape()[2] : 0,
+                           .b_stride = a_moves ? a.shape()[1] * a.shape()[2] : 0};
+      if (!try_matmul(product, stream)) tiled_matmul(product, stream);
+    }
+  }
 }
 
 }  // namespace giro::cuda

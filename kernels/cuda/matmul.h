@@ -13,7 +13,7 @@ namespace giro::cuda {
 // A product as cuBLASLt sees it: column-major, d (m, n) = op(a) op(b) with op(a) (m, k) and op(b) (k, n), all
 // contiguous. A row-major matrix is the transpose of the column-major one in the same memory. Only the memory and the
 // dtype of the tensors are used. a and b have one dtype, d has that or f32; sums are f32. The epilogue reads or writes
-// `bias` (m), which has d's dtype.
+// `bias` (m), which has d's dtype. A batch is `batch` such products, whose d lie one behind the other.
 struct Matmul {
   std::int64_t m, n, k;
   bool transpose_a = false, transpose_b = false;
@@ -22,6 +22,8 @@ struct Matmul {
   bool adds = false;  // to d
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   Tensor bias = {};
+  std::int64_t batch = 1;
+  std::int64_t a_stride = 0, b_stride = 0;  // from one product's operand to the next one's; 0: all share one
 };
 
 // Queues the product; m, n and k are at least 1. Returns false and queues nothing if cuBLASLt has no algorithm for it,

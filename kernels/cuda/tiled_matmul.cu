@@ -5,19 +5,19 @@ namespace giro::cuda {
 
 // Row-major, d^T (n, m): its rows are op(b)'s columns, its columns op(a)'s rows.
 void tiled_matmul(const Matmul& p, const Stream& stream) {
-  const Product product{.out = p.d, .rows = p.n, .columns = p.m, .terms = p.k};
+  const Product product{.out = p.d, .rows = p.n, .columns = p.m, .terms = p.k, .slices = p.batch};
   functors::with_storage(p.a.dtype(), [&]<class T>(functors::Type<T>) {
     const auto with_rows = [&](const auto& rows) {
       if (p.transpose_a) {
-        tiled_product(product, rows, matrix<true, T>(p.a, p.k), stream);
+        tiled_product(product, rows, matrix<true, T>(p.a, p.k, p.a_stride), stream);
       } else {
-        tiled_product(product, rows, matrix<false, T>(p.a, p.m), stream);
+        tiled_product(product, rows, matrix<false, T>(p.a, p.m, p.a_stride), stream);
       }
     };
     if (p.transpose_b) {
-      with_rows(matrix<false, T>(p.b, p.n));
+      with_rows(matrix<false, T>(p.b, p.n, p.b_stride));
     } else {
-      with_rows(matrix<true, T>(p.b, p.k));
+      with_rows(matrix<true, T>(p.b, p.k, p.b_stride));
     }
   });
 }

@@ -11,6 +11,7 @@
 #include <giro/kernels/cumulative.h>
 #include <giro/kernels/gather.h>
 #include <giro/kernels/math.h>
+#include <giro/kernels/matmul.h>
 #include <giro/kernels/pool.h>
 #include <giro/kernels/slots.h>
 
@@ -80,6 +81,17 @@ struct DenseOfBytesBackward {
   double flops() const {
     return (dw ? 2 * elements(x) * static_cast<double>(dz.shape()[1]) + elements(x) : 0) + (db ? elements(dz) : 0);
   }
+};
+
+// Of operands with at least two axes.
+struct Matmul {
+  static constexpr const char* kName = "matmul";
+  Out out{};
+  In a{}, b{};
+  MatmulOptions options{};
+  Math math = Math::f32;
+
+  double flops() const { return 2 * elements(out) * static_cast<double>(a.shape()[options.transpose_a ? -2 : -1]); }
 };
 
 struct Conv2d {
@@ -292,6 +304,7 @@ struct WriteSlot {
   F(DenseBackwardAdd) \
   F(DenseOfBytes) \
   F(DenseOfBytesBackward) \
+  F(Matmul) \
   F(Conv2d) \
   F(Conv2dBackward) \
   F(AvgPool) \

@@ -112,17 +112,6 @@ Shape common_shape(const char* op, const std::vector<Operand>& operands) {
   return Shape(sizes);
 }
 
-// Sums over the axes that were broadcast.
-Var sum_to(const Var& term, const Shape& shape) {
-  if (term.shape() == shape) return term;
-  std::vector<int> axes;
-  const std::size_t more = term.shape().rank() - shape.rank();
-  for (std::size_t i = 0; i < term.shape().rank(); ++i) {
-    if (i < more || (shape.begin()[i - more] == 1 && term.shape().begin()[i] != 1)) axes.push_back(static_cast<int>(i));
-  }
-  return sum(term, Axes(axes)).reshape(shape);
-}
-
 std::vector<Var> values_of(const std::vector<Operand>& operands) {
   std::vector<Var> values;
   for (const Operand& operand : operands) {
@@ -158,6 +147,16 @@ Gradient gradient_of(const ScalarFunction& function, const std::vector<Operand>&
 }
 
 }  // namespace
+
+Var sum_to(const Var& term, const Shape& shape) {
+  if (term.shape() == shape) return term;
+  std::vector<int> axes;
+  const std::size_t more = term.shape().rank() - shape.rank();
+  for (std::size_t i = 0; i < term.shape().rank(); ++i) {
+    if (i < more || (shape.begin()[i - more] == 1 && term.shape().begin()[i] != 1)) axes.push_back(static_cast<int>(i));
+  }
+  return sum(term, Axes(axes)).reshape(shape);
+}
 
 Var view(const char* name, const Var& x, const Shape& shape, const Layout& layout, Gradient gradient) {
   Var y = Var::computed(x.dtype(), shape, {x}, std::move(gradient));

@@ -2,9 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
 #include <giro/kernels/accuracy.h>
 #include <giro/kernels/dense.h>
 #include <giro/kernels/elementwise.h>
+#include <giro/kernels/nn/matmul.h>
 #include <giro/kernels/softmax_cross_entropy.h>
 #include <giro/runtime/error.h>
 
@@ -27,20 +33,30 @@ Var gradient_like(const char* op, const Var& input, DType dtype, const std::vect
 }
 
 // The gradients of (x, w, b), as far as they are wanted. One op computes the gradients of the weight and its bias,
-// another the gradient of the input, so they need not wait for each other.
-Gradients weighted_gradients(const char* op, const Var& dz, const std::vector<Var>& in,
-                             const std::function<void(const Tensor& dx, const Tensor& dw, const Tensor& db)>& queue) {
-  std::vector<Var> terms(3);
-  for (std::size_t i : {1, 2}) {
-    if (in[i].requires_grad()) terms[i] = gradient_like(op, in[i], in[i].grad_dtype(), {dz, in[0]});
+// another the gradient of the input, so they need not wait for each other. of_dx and of_dw are the gradients of these
+// with respect to (dz, w) and (dz, x).
+struct WeightedGradients {
+  std::function<void(const Tensor& dx, const Tensor& dw, const Tensor& db)> queue;
+  Gradient of_dx, of_dw;
+
+  Gradients operator()(const Var& dz, const std::vector<Var>& in) const {
+    const auto [x, w, b] = std::tie(in[0], in[1], in[2]);
+    std::vector<Var> terms(3);
+    if (w.requires_grad()) terms[1] = Var::computed(w.grad_dtype(), w.shape(), {dz, x}, of_dw);
+    if (b.requires_grad()) {
+      const Gradient of_db = [](const Var&, const Var& g, const std::vector<Var>& of) {
+        return broadcast_to(g, of[0].shape());
+      };
+      terms[2] = Var::computed(b.grad_dtype(), b.shape(), {dz}, of_db);
+    }
+    if (w.requires_grad() || b.requires_grad()) queue({}, terms[1].value(), terms[2].value());
+    if (x.requires_grad()) {
+      terms[0] = Var::computed(x.dtype(), x.shape(), {dz, w}, of_dx);
+      queue(terms[0].value(), {}, {});
+    }
+    return terms;
   }
-  if (in[1].requires_grad() || in[2].requires_grad()) queue({}, terms[1].value(), terms[2].value());
-  if (in[0].requires_grad()) {
-    terms[0] = gradient_like(op, in[0], in[0].dtype(), {dz, in[1]});
-    queue(terms[0].value(), {}, {});
-  }
-  return terms;
-}
+};
 
 // Converts a 16-bit x for ops that compute in f32. If x has no stream, uses that of `other`.
 Var in_f32(const Var& x, const Var& other = {}) {
@@ -115,31 +131,111 @@ Var flatten(const Var& x, Where where) {
 Var dense(const Var& given, const Var& w, const Var& b, Activation f, Where where) {
   const detail::CallSite site(where);
   const Var x = as_weights("dense", given, w);
-  if (x.shape().rank() != 2 || w.shape().rank() != 2) {
-    throw Error(ErrorCode::shape_mismatch, fmt::format("dense: x is {}, w is {}; expected (B, I) and (I, O)",
+  if (x.shape().rank() < 1 || w.shape().rank() != 2) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("dense: x is {}, w is {}; expected (..., I) and (I, O)",
                                                        to_string(x.value()), to_string(w.value())));
   }
+  const std::span leading(x.shape().begin(), x.shape().end() - 1);
+  const Shape rows{Shape(leading).count(), x.shape()[-1]};
   const auto gradient = [](const Var&, const Var& dz, const std::vector<Var>& in) {
-    return weighted_gradients("dense", dz, in, [&](const Tensor& dx, const Tensor& dw, const Tensor& db) {
+    const auto queue = [&](const Tensor& dx, const Tensor& dw, const Tensor& db) {
       giro::dense_backward(dx, dw, db, dz.value(), in[0].value(), in[1].value(), in[1].math(), dz.stream());
-    });
+    };
+    const auto of_dx = [](const Var&, const Var& g, const std::vector<Var>& of) {
+      return Gradients{matmul(g, of[1]), matmul(g, of[0], {.transpose_a = true})};
+    };
+    const auto of_dw = [](const Var&, const Var& g, const std::vector<Var>& of) {
+      return Gradients{matmul(of[1], g), matmul(of[0], g, {.transpose_b = true})};
+    };
+    return WeightedGradients{queue, of_dx, of_dw}(dz, in);
   };
-  Var y = Var::computed(w.dtype(), {x.shape()[0], w.shape()[1]}, {x, w, b}, gradient);
-  giro::dense(y.value(), x.value(), w.value(), b.value(), w.math(), y.stream());
+  std::vector<std::int64_t> sizes(leading.begin(), leading.end());
+  sizes.push_back(w.shape()[1]);
+  const Var in_rows = x.shape() == rows ? x : x.reshape(rows);
+  Var y = Var::computed(w.dtype(), {rows[0], w.shape()[1]}, {in_rows, w, b}, gradient);
+  giro::dense(y.value(), in_rows.value(), w.value(), b.value(), w.math(), y.stream());
+  if (x.shape() != rows) y = y.reshape(Shape(sizes));
   return activation(y, f);
 }
+
+namespace {
+
+// The gradient of a convolution with respect to its images, and to its filters. Both are linear in either argument, and
+// their gradients are convolutions again.
+Var images_of(const Var& dz, const Var& w, const Shape& shape, const Conv2dOptions& options);
+Var filters_of(const Var& dz, const Var& x, const Var& w, const Conv2dOptions& options);
+
+Gradient gradient_of_images(const Conv2dOptions& options) {
+  return [options](const Var&, const Var& g, const std::vector<Var>& in) {
+    const auto [dz, w] = std::tie(in[0], in[1]);
+    return Gradients{dz.requires_grad() ? conv2d(g, w, Var(), options) : Var(),
+                     w.requires_grad() ? filters_of(dz, g, w, options) : Var()};
+  };
+}
+
+Gradient gradient_of_filters(const Conv2dOptions& options) {
+  return [options](const Var&, const Var& g, const std::vector<Var>& in) {
+    const auto [dz, x] = std::tie(in[0], in[1]);
+    return Gradients{dz.requires_grad() ? conv2d(x, g, Var(), options) : Var(),
+                     x.requires_grad() ? images_of(dz, g, x.shape(), options) : Var()};
+  };
+}
+
+Var images_of(const Var& given, const Var& w, const Shape& shape, const Conv2dOptions& options) {
+  const Var dz = as_weights("conv2d_transpose", given, w);
+  Var x = Var::computed(w.dtype(), shape, {dz, w}, gradient_of_images(options));
+  giro::conv2d_backward(x.value(), {}, {}, dz.value(), x.value(), w.value(), options, w.math(), x.stream());
+  return x;
+}
+
+Var filters_of(const Var& given_dz, const Var& given_x, const Var& w, const Conv2dOptions& options) {
+  const Var dz = as_weights("conv2d", given_dz, w), x = as_weights("conv2d", given_x, w);
+  Var dw = Var::computed(w.grad_dtype(), w.shape(), {dz, x}, gradient_of_filters(options));
+  giro::conv2d_backward({}, dw.value(), {}, dz.value(), x.value(), w.value(), options, w.math(), dw.stream());
+  return dw;
+}
+
+}  // namespace
 
 Var conv2d(const Var& given, const Var& w, const Var& b, const Conv2dOptions& options, Activation f, Where where) {
   const detail::CallSite site(where);
   const Var x = as_weights("conv2d", given, w);
   const auto gradient = [options](const Var&, const Var& dz, const std::vector<Var>& in) {
-    return weighted_gradients("conv2d", dz, in, [&](const Tensor& dx, const Tensor& dw, const Tensor& db) {
+    const auto queue = [&](const Tensor& dx, const Tensor& dw, const Tensor& db) {
       giro::conv2d_backward(dx, dw, db, dz.value(), in[0].value(), in[1].value(), options, in[1].math(), dz.stream());
-    });
+    };
+    return WeightedGradients{queue, gradient_of_images(options), gradient_of_filters(options)}(dz, in);
   };
   Var y = Var::computed(w.dtype(), conv2d_shape(x.shape(), w.shape(), options), {x, w, b}, gradient);
   giro::conv2d(y.value(), x.value(), w.value(), b.value(), options, w.math(), y.stream());
   return activation(y, f);
+}
+
+Var conv2d_transpose(const Var& x, const Var& w, const Var& b, const Conv2dOptions& options,
+                     std::array<std::int64_t, 2> more, Activation f, Where where) {
+  const detail::CallSite site(where);
+  const Var y = images_of(x, w, conv2d_transpose_shape(x.shape(), w.shape(), options, more), options);
+  if (b.value() && b.shape() != Shape{y.shape()[3]}) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("conv2d_transpose: b is {}, expected shape ({},)", to_string(b.value()), y.shape()[3]));
+  }
+  return activation(b.value() ? cast(y + b, y.dtype()) : y, f);
+}
+
+Var conv1d(const Var& x, const Var& w, const Var& b, const Conv1dOptions& options, Activation f, Where where) {
+  const detail::CallSite site(where);
+  if (x.shape().rank() != 3 || w.shape().rank() != 3) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("conv1d: x is {}, w is {}; expected (N, L, C) and (O, K, C)",
+                                                       to_string(x.value()), to_string(w.value())));
+  }
+  const auto as_image = [](const Var& a) { return a.reshape({a.shape()[0], 1, a.shape()[1], a.shape()[2]}); };
+  const Conv2dOptions of_rows{.stride = {1, options.stride},
+                              .pad_before = {0, options.pad_before},
+                              .pad_after = {0, options.pad_after},
+                              .dilation = {1, options.dilation},
+                              .groups = options.groups};
+  const Var y = conv2d(as_image(x), as_image(w), b, of_rows, f);
+  return y.reshape({y.shape()[0], y.shape()[2], y.shape()[3]});
 }
 
 Var avg_pool(const Var& x, const PoolOptions& options, Where where) {

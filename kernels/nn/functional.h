@@ -1,9 +1,14 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
+
 #include <giro/kernels/activation.h>
 #include <giro/kernels/conv2d.h>
 #include <giro/kernels/nn/cumulative.h>
+#include <giro/kernels/nn/einsum.h>
 #include <giro/kernels/nn/elementwise.h>
+#include <giro/kernels/nn/matmul.h>
 #include <giro/kernels/nn/operand.h>
 #include <giro/kernels/nn/random.h>
 #include <giro/kernels/nn/reduce.h>
@@ -26,11 +31,23 @@ Var scale(const Var& x, double factor, Where where = Where::current());
 Var activation(const Var& x, Activation f, Where where = Where::current());
 // (N, ...) -> (N, product of the rest).
 Var flatten(const Var& x, Where where = Where::current());
-// Layers compute in the dtype of their weights w; a floating x is converted to it. f(x w + b); x (B, I), w (I, O), b
-// (O).
+// Layers compute in the dtype of their weights w; a floating x is converted to it. f(x w + b); x (..., I), w (I, O),
+// b (O) or Var(), which is none.
 Var dense(const Var& x, const Var& w, const Var& b, Activation f = Activation::none, Where where = Where::current());
-// x (N, H, W, C), w (O, KH, KW, C), b (O).
+// x (N, H, W, C), w (O, KH, KW, C / groups), b (O) or Var().
 Var conv2d(const Var& x, const Var& w, const Var& b, const Conv2dOptions& options, Activation f = Activation::none,
+           Where where = Where::current());
+// The gradient of conv2d with respect to its images, as a layer, also called deconvolution: x (N, H, W, O), w (O, KH,
+// KW, C / groups), b (C) or Var(). conv2d with the same options has the result's shape as input and x's as output. The
+// result is the smallest such images, or has `more` rows and columns, fewer than the stride.
+Var conv2d_transpose(const Var& x, const Var& w, const Var& b, const Conv2dOptions& options,
+                     std::array<std::int64_t, 2> more = {0, 0}, Activation f = Activation::none,
+                     Where where = Where::current());
+// conv2d of sequences: x (N, L, C), w (O, K, C / groups), b (O) or Var().
+struct Conv1dOptions {
+  std::int64_t stride = 1, pad_before = 0, pad_after = 0, dilation = 1, groups = 1;
+};
+Var conv1d(const Var& x, const Var& w, const Var& b, const Conv1dOptions& options, Activation f = Activation::none,
            Where where = Where::current());
 Var avg_pool(const Var& x, const PoolOptions& options, Where where = Where::current());
 Var max_pool(const Var& x, const PoolOptions& options, Where where = Where::current());

@@ -52,6 +52,9 @@ namespace giro::nn {
 // Applies a function of the table, or a program's own, to values that are broadcast and converted to one dtype.
 Var apply(const pointwise::ScalarFunction& function, const std::vector<Operand>& operands);
 
+// The sum of a gradient over the axes along which a value of that shape was broadcast.
+Var sum_to(const Var& term, const Shape& shape);
+
 // A copy of x's elements, selected by a layout in its memory.
 Var view(const char* name, const Var& x, const Shape& shape, const pointwise::Layout& layout, Gradient gradient);
 

@@ -96,6 +96,36 @@ TEST_P(FunctionalTest, Conv2dGradients) {
         [&](const Vars& p) { return conv2d(p[0], kernel, p[1], same, Activation::relu); });
 }
 
+TEST_P(FunctionalTest, ConvolutionsOfGroupsAndDilation) {
+  const Array x = small(random_.uniform({1, 5, 4, 4})), w = small(random_.uniform({4, 2, 2, 2}));
+  const Array b = random_.uniform({4});
+  const Conv2dOptions options{.stride = {1, 2}, .pad_after = {1, 0}, .dilation = {2, 1}, .groups = 2};
+  check("conv2d", {x, w, b}, [&](const Vars& p) { return conv2d(p[0], p[1], p[2], options); });
+  check("conv2d_transpose", {x, w, b}, [&](const Vars& p) {
+    return conv2d_transpose(p[0], p[1], p[2], options, {0, 1}, Activation::tanh);
+  });
+  check("conv1d", {small(random_.uniform({2, 6, 4})), small(random_.uniform({4, 2, 2})), b}, [](const Vars& p) {
+    return conv1d(p[0], p[1], p[2], {.stride = 2, .pad_before = 1, .dilation = 2, .groups = 2});
+  });
+}
+
+TEST_P(FunctionalTest, ATransposedConvolutionSpreadsPixels) {
+  const Var x = value(DType::f32, {1, 1, 2, 1}, {1, 10}), w = value(DType::f32, {1, 2, 3, 1}, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(read(conv2d_transpose(x, w, Var(), {.stride = {1, 2}})), (Doubles{1, 2, 13, 20, 30, 4, 5, 46, 50, 60}));
+  EXPECT_EQ(read(conv2d_transpose(x, w, value(DType::f32, {1}, {100}), {.stride = {1, 2}, .pad_before = {1, 1}})),
+            (Doubles{105, 146, 150, 160}));
+  EXPECT_EQ(conv2d_transpose(x, w, Var(), {.stride = {1, 2}}, {0, 1}).shape(), (Shape{1, 2, 6, 1}));
+  EXPECT_EQ(conv2d_transpose(value(DType::f32, {0, 1, 2, 1}, {}), w, Var(), {}).shape(), (Shape{0, 2, 4, 1}));
+  const Var s = value(DType::f32, {1, 4, 1}, {1, 2, 3, 4}), k = value(DType::f32, {1, 2, 1}, {1, 10});
+  EXPECT_EQ(read(conv1d(s, k, Var(), {})), (Doubles{21, 32, 43}));
+  EXPECT_EQ(conv1d(s, k, Var(), {}).shape(), (Shape{1, 3, 1}));
+  expect_error(ErrorCode::shape_mismatch, {"conv2d_transpose", "b is", "(2,)", "shape (1,)"}, [&] {
+    (void)conv2d_transpose(x, w, value(DType::f32, {2}, {1, 2}), {});
+  });
+  expect_error(ErrorCode::shape_mismatch, {"conv1d", "(1, 1, 2, 1)", "(N, L, C)"},
+               [&] { (void)conv1d(x, k, Var(), {}); });
+}
+
 TEST_P(FunctionalTest, PoolGradients) {
   const PoolOptions plain, overlapping{.window = {3, 2}, .stride = {1, 1}};
   const Array x = random_.uniform({2, 5, 4, 3}), y = separated({2, 5, 4, 3});
@@ -169,7 +199,7 @@ TEST_P(FunctionalTest, AccuracyIsAConstant) {
 TEST_P(FunctionalTest, ErrorsNameBothSides) {
   const Var x(tensor({3, 5}), stream()), w(tensor({4, 2}), stream()), b(tensor({2}), stream());
   expect_shape_error({4, 2}, {5, 2}, [&] { dense(x, w, b); });
-  expect_error(ErrorCode::shape_mismatch, {"dense", "(2,)", "(B, I)"}, [&] { dense(b, w, b); });
+  expect_error(ErrorCode::shape_mismatch, {"dense", "(2,)", "(..., I)"}, [&] { dense(w, b, b); });
   expect_shape_error({3, 5}, {4, 2}, [&] { add(x, w); });
   expect_error(ErrorCode::shape_mismatch, {"subtract", "(3, 5)", "(4, 2)"}, [&] { x - w; });
   const Var pixels(tensor({3, 5, 5, 1}, DType::u8), stream()), filters(tensor({2, 3, 3, 1}), stream());

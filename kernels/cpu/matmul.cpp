@@ -1,0 +1,124 @@
+#include "kernels/cpu/matmul.h"
+
+#include <giro/kernels/elementwise.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "kernels/cpu/one_dnn.h"
+#include "kernels/internal/ops.h"
+#include "kernels/internal/strided_batches.h"
+
+namespace giro::cpu {
+namespace {
+
+using dnnl::memory;
+
+// From matrix to matrix, from row to row and from column to column.
+using MatrixStrides = std::array<memory::dim, 3>;
+
+MatrixStrides strides_of(const Factor& factor) {
+  const memory::dim rows = factor.matrix.shape()[-2], columns = factor.matrix.shape()[-1];
+  return factor.is_transposed ? MatrixStrides{rows * columns, 1, columns} : MatrixStrides{rows * columns, columns, 1};
+}
+
+memory::dim batch_of(const Tensor& tensor) { return tensor.shape().rank() == 3 ? tensor.shape()[0] : 1; }
+
+// The part of the tensor that starts at this matrix, row and column.
+memory part(const Tensor& tensor, const memory::desc& desc, const MatrixStrides& strides, memory::dim matrix,
+            memory::dim row, memory::dim column) {
+  const auto offset = static_cast<std::size_t>(matrix * strides[0] + row * strides[1] + column * strides[2]);
+  return memory(desc, one_dnn::engine(), static_cast<char*>(tensor.raw()) + offset * size_of(tensor.dtype()));
+}
+
+// out (m, n) = a (m, k) b (k, n) + bias (1, n), or `batch` of them. All are parts of larger tensors, which set the
+// strides.
+struct MatrixProduct : one_dnn::Kernel<dnnl::matmul> {
+  struct Key {
+    memory::dim batch, a_batch, b_batch, m, n, k;
+    DType a, b, out;
+    std::optional<DType> bias;
+    MatrixStrides a_strides, b_strides, out_strides;
+    bool operator==(const Key&) const = default;
+
+    memory::desc matrices(memory::dim count, memory::dim rows, memory::dim columns, DType dtype,
+                          const MatrixStrides& strides) const {
+      if (batch == 1) return {{rows, columns}, one_dnn::data_type(dtype), memory::dims{strides[1], strides[2]}};
+      return {{count, rows, columns}, one_dnn::data_type(dtype), memory::dims(strides.begin(), strides.end())};
+    }
+  };
+  explicit MatrixProduct(const Key& key)
+      : Kernel(one_dnn::describe<dnnl::matmul>(
+            key.matrices(key.a_batch, key.m, key.k, key.a, key.a_strides),
+            key.matrices(key.b_batch, key.k, key.n, key.b, key.b_strides),
+            key.bias ? memory::desc({1, key.n}, one_dnn::data_type(*key.bias), memory::format_tag::ab) : memory::desc(),
+            key.matrices(key.batch, key.m, key.n, key.out, key.out_strides))) {}
+};
+
+// A product without terms: out[r, :] = bias.
+void fill_rows(const Tensor& out, const Tensor& bias, const Stream& stream) {
+  for (std::int64_t r = 0; r < out.shape()[0]; ++r) {
+    giro::cast(out.rows(r, r + 1), bias.reshape({1, bias.count()}), stream);
+  }
+}
+
+}  // namespace
+
+void matmul(const Tensor& out, const Factor& a, const Factor& b, const Tensor& bias, const Stream& stream) {
+  if (out.count() == 0) return;
+  const memory::dim batch = batch_of(out), m = out.shape()[-2], n = out.shape()[-1];
+  const memory::dim k = a.matrix.shape()[a.is_transposed ? -2 : -1];
+  if (k == 0) {
+    return bias ? fill_rows(out, bias, stream) : giro::fill(out, 0, stream);
+  }
+  const memory::dim a_batch = batch_of(a.matrix), b_batch = batch_of(b.matrix);
+  const MatrixStrides a_strides = strides_of(a), b_strides = strides_of(b), out_strides = strides_of({out});
+  constexpr memory::dim kVector = 16, kMostParts = 64;
+  const memory::dim matrices = one_dnn::part_size(batch, batch * m * n * k, kMostParts);
+  const memory::dim work = matrices * m * n * k, most = std::max<memory::dim>(kMostParts * matrices / batch, 1);
+  const memory::dim rows = m > n ? one_dnn::part_size(m, work, most, kVector) : m;
+  const memory::dim columns = m > n ? n : one_dnn::part_size(n, work, most, kVector);
+  one_dnn::checked("matmul", [&] {
+    one_dnn::Parts parts;
+    for (memory::dim matrix = 0; matrix < batch; matrix += matrices) {
+      for (memory::dim row = 0; row < m; row += rows) {
+        for (memory::dim column = 0; column < n; column += columns) {
+          const memory::dim count = std::min(matrices, batch - matrix);
+          const MatrixProduct::Key key{count,
+                                       a_batch == 1 ? 1 : count,
+                                       b_batch == 1 ? 1 : count,
+                                       std::min(rows, m - row),
+                                       std::min(columns, n - column),
+                                       k,
+                                       a.matrix.dtype(),
+                                       b.matrix.dtype(),
+                                       out.dtype(),
+                                       one_dnn::dtype_of(bias),
+                                       a_strides,
+                                       b_strides,
+                                       out_strides};
+          const auto product = one_dnn::kernel_of<MatrixProduct>(key);
+          const memory::dim of_a = a_batch == 1 ? 0 : matrix, of_b = b_batch == 1 ? 0 : matrix;
+          one_dnn::Arguments arguments{
+              {DNNL_ARG_SRC, part(a.matrix, product->desc.src_desc(), a_strides, of_a, row, 0)},
+              {DNNL_ARG_WEIGHTS, part(b.matrix, product->desc.weights_desc(), b_strides, of_b, 0, column)},
+              {DNNL_ARG_DST, part(out, product->desc.dst_desc(), out_strides, matrix, row, column)}};
+          if (bias) arguments.emplace(DNNL_ARG_BIAS, part(bias, product->desc.bias_desc(), {0, 0, 1}, 0, 0, column));
+          parts.add(*product, std::move(arguments));
+        }
+      }
+    }
+    std::move(parts).submit(stream, "matmul");
+  });
+}
+
+void run(const ops::Matmul& op, const Stream& stream) {
+  for (const auto& [out, a, b] : strided_batches(op)) {
+    matmul(out, {a, op.options.transpose_a}, {b, op.options.transpose_b}, Tensor(), stream);
+  }
+}
+
+}  // namespace giro::cpu

@@ -75,6 +75,8 @@ EXPLAINED = {
     ("runtime/cuda/device.cpp", "check",
      'if (current != device.index()) check(cudaSetDevice(device.index()), "cudaSetDevice");'):
         "the emulation has one device, which is always the current one",
+    ("kernels/cuda/sort.cu", "__syncthreads", "__syncthreads();  // before the memory is reused"):
+        "a block sorts a second run only in a grid of more than 2^31 - 1 blocks",
     ("kernels/cuda/row_tail.cpp", "release made relaxed",
      'asm volatile("st.release.sys.s64 [%0], %1;" :: "l"(published), "l"(number + 1) : "memory");'): HOST_SEES,
 }

@@ -26,7 +26,7 @@ void run(const ops::ScatterAdd& op, const Stream& stream) {
               const auto is_first = [&](std::int64_t i) { return i == 0 || rows.key(i - 1) != rows.key(i); };
               while (begin < end && !is_first(begin)) ++begin;
               if (begin == end) return;
-          for (std::int64_t i = begin; i < count && (i < end || !is_first(i)); ++i) {
+              for (std::int64_t i = begin; i < count && (i < end || !is_first(i)); ++i) {
                 const std::int64_t key = rows.key(i);
                 if (key < 0) continue;
                 Sum* const sum = sums + key * width;

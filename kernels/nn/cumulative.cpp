@@ -8,7 +8,7 @@
 #include <giro/kernels/nn/elementwise.h>
 #include <giro/kernels/nn/functional.h>
 
-#include "kernels/internal/along_axis.h"
+#include "kernels/internal/axes.h"
 #include "kernels/pointwise/arguments.h"
 #include "runtime/internal/call_site.h"
 
@@ -45,8 +45,7 @@ Var product_of_rows(const Var& x) {
 template <class F>
 Var of_numbers(const char* op, const Operand& x, int axis, const F& of_rows) {
   const detail::CallSite site(x.where);
-  pointwise::expect_value(op, x);
-  const std::size_t place = pointwise::checked_axes(op, x.var.shape(), {axis}).front();
+  const std::size_t place = checked_axis(op, x, axis);
   const DType dtype = x.var.dtype();
   const Var numbers = cast(x.var, dtype == DType::u8 || dtype == DType::boolean ? DType::i64 : dtype);
   return along_axis(numbers, place, of_rows);

@@ -56,7 +56,7 @@ Var avg_pool(const Var& x, const PoolOptions& options, Where where = Where::curr
 Var max_pool(const Var& x, const PoolOptions& options, Where where = Where::current());
 
 // These also take bf16 and f16, and compute in f32.
-// Losses (...) of logits (..., C) for integer labels (...); for more see losses.h.
+// Losses (...) of logits (..., C) for integer labels (...) or probabilities (..., C); for options see losses.h.
 Var softmax_cross_entropy(const Var& logits, const Var& labels, Where where = Where::current());
 // The fraction of rows with the largest logit at the label, a scalar; not differentiated.
 Var accuracy(const Operand& logits, const Var& labels);  // for a mask see metrics.h

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -17,6 +17,7 @@
 #include <giro/runtime/buffer.h>
 #include <giro/runtime/error.h>
 
+#include "kernels/internal/axes.h"
 #include "kernels/internal/checks.h"
 #include "kernels/internal/take_distinct.h"
 #include "kernels/pointwise/arguments.h"
@@ -32,11 +33,6 @@ using pointwise::Builder;
 using pointwise::Layout;
 using pointwise::Term;
 
-std::size_t checked_axis(const char* op, const Operand& x, int axis) {
-  pointwise::expect_value(op, x);
-  return pointwise::checked_axes(op, x.var.shape(), {axis}).front();
-}
-
 void expect_indices(const char* op, const Var& indices) { checks::is_integer(op, {"indices", indices.value()}); }
 
 // Indices of a constant may have no stream yet.
@@ -50,13 +46,9 @@ Shape joined(const Shape& first, const Shape& second) {
   return Shape(sizes);
 }
 
-// The shape as three axes: all before an axis joined into one, the axis, and all after it joined into one.
-Shape around(const Shape& shape, std::size_t axis) {
-  std::array<std::int64_t, 3> sizes{1, shape.begin()[axis], 1};
-  for (std::size_t i = 0; i < shape.rank(); ++i) {
-    if (i != axis) sizes[i < axis ? 0 : 2] *= shape.begin()[i];
-  }
-  return {sizes[0], sizes[1], sizes[2]};
+Var in_three_axes(const Var& x, std::size_t axis) {
+  const auto [outer, size, inner] = around(x.shape(), axis);
+  return x.reshape({outer, size, inner});
 }
 
 // Sums (N, W) of the rows (R, W) by their indices (R,).
@@ -114,8 +106,7 @@ Var taken_each(const Var& x, const Var& indices, bool are_distinct) {
 }
 
 Var take_along(const Var& x, const Var& indices, std::size_t axis, bool are_distinct) {
-  return taken_each(x.reshape(around(x.shape(), axis)), indices.reshape(around(indices.shape(), axis)), are_distinct)
-      .reshape(indices.shape());
+  return taken_each(in_three_axes(x, axis), in_three_axes(indices, axis), are_distinct).reshape(indices.shape());
 }
 
 // An expression of a place along the last axis.
@@ -143,7 +134,7 @@ Var take(const Operand& x, const Var& given, int axis) {
   sizes.insert(sizes.end(), given.shape().begin(), given.shape().end());
   sizes.insert(sizes.end(), from.begin() + along + 1, from.end());
   const Var indices = beside(given, x.var).reshape({given.shape().count()});
-  return taken(x.var.reshape(around(from, along)), indices).reshape(Shape(sizes));
+  return taken(in_three_axes(x.var, along), indices).reshape(Shape(sizes));
 }
 
 Var embedding(const Var& ids, const Var& table, Where where) {

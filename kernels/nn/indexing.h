@@ -17,8 +17,8 @@ namespace giro::nn {
 Var take(const Operand& x, const Var& indices, int axis = 0);
 // The rows of a table (V, D) for ids of any shape: (..., D).
 Var embedding(const Var& ids, const Var& table, Where where = Where::current());
-// y[..., j, ...] = x[..., indices[..., j, ...], ...] along an axis. indices has x's shape but for the size of the axis;
-// so has the result, of the shape of indices.
+// y[..., j, ...] = x[..., indices[..., j, ...], ...] along an axis. indices has x's shape except for the size of the
+// axis; the result has the shape of indices.
 Var take_along_axis(const Operand& x, const Var& indices, int axis);
 // x (N, ...) with updates added: row indices[i] gets updates[i]. indices has any shape (I...), updates is (I..., ...);
 // the result has x's shape and dtype, with one rounding per element for the sum of its updates and one for the result.

@@ -41,7 +41,8 @@ Var softmax_cross_entropy(const Var& logits, const Var& labels, const CrossEntro
 // sum_c t[c] (log t[c] - log_probs[c]) along the last axis, which is dropped; 0 log 0 is 0.
 Var kl_divergence(const Operand& log_probs, const Operand& targets);
 
-// a b / (max(|a|, epsilon) max(|b|, epsilon)) along an axis, which is dropped, and 1 less that.
+// The similarity is a b / (max(|a|, epsilon) max(|b|, epsilon)) along an axis, which is dropped; the distance is 1
+// minus the similarity.
 Var cosine_similarity(const Operand& a, const Operand& b, int axis = -1, double epsilon = 1e-8);
 Var cosine_distance(const Operand& a, const Operand& b, int axis = -1, double epsilon = 1e-8);
 

@@ -11,7 +11,7 @@
 namespace giro::nn {
 namespace {
 
-// A cell after the product with its input: what it makes of the carry and of z = x kernel + bias.
+// A cell after its products: what it makes of the carry, of z = x kernel + bias and of h recurrent_kernel.
 struct Lstm {
   static constexpr const char* kName = "lstm";
   static constexpr std::int64_t kGates = 4;
@@ -19,11 +19,11 @@ struct Lstm {
   std::int64_t features;
   RecurrentOptions options;
 
-  Carry operator()(const Scope& s, const Carry& carry, const Var& z) const {
-    const Var kernel = s.param("recurrent_kernel", {features, kGates * features}, options.recurrent_init);
-    const std::vector<Var> gates = split(z + dense(carry[0], kernel, Var()), kGates, -1);
-    const Var c = sigmoid(gates[1]) * carry[1] + sigmoid(gates[0]) * tanh(gates[2]);
-    return {sigmoid(gates[3]) * tanh(c), c};
+  Carry operator()(const Scope&, const Carry& carry, const Var& z, const Var& recurrent) const {
+    const std::vector<Var> of_x = split(z, kGates, -1), of_h = split(recurrent, kGates, -1);
+    const auto gate = [&](std::size_t k) { return of_x[k] + of_h[k]; };
+    const Var c = sigmoid(gate(1)) * carry[1] + sigmoid(gate(0)) * tanh(gate(2));
+    return {sigmoid(gate(3)) * tanh(c), c};
   }
 };
 
@@ -34,9 +34,8 @@ struct Gru {
   std::int64_t features;
   RecurrentOptions options;
 
-  Carry operator()(const Scope& s, const Carry& carry, const Var& z) const {
-    const Var kernel = s.param("recurrent_kernel", {features, kGates * features}, options.recurrent_init);
-    const std::vector<Var> of_x = split(z, kGates, -1), of_h = split(dense(carry[0], kernel, Var()), kGates, -1);
+  Carry operator()(const Scope& s, const Carry& carry, const Var& z, const Var& recurrent) const {
+    const std::vector<Var> of_x = split(z, kGates, -1), of_h = split(recurrent, kGates, -1);
     const Var n_h = options.use_bias ? of_h[2] + s.param("recurrent_bias", {features}, options.bias_init) : of_h[2];
     const Var n = tanh(of_x[2] + sigmoid(of_x[0] + of_h[0]) * n_h), keep = sigmoid(of_x[1] + of_h[1]);
     return {(1 - keep) * n + keep * carry[0]};
@@ -52,13 +51,18 @@ Var product_with_inputs(const Scope& s, const Cell& cell, const Var& x) {
 }
 
 template <class Cell>
+Var recurrent_kernel(const Scope& s, const Cell& cell) {
+  return s.param("recurrent_kernel", {cell.features, Cell::kGates * cell.features}, cell.options.recurrent_init);
+}
+
+template <class Cell>
 Carry step(const Scope& s, const Cell& cell, const Carry& carry, const Var& x) {
   if (x.shape().rank() != 2 || carry.size() != Cell::kCarried) {
     throw Error(ErrorCode::shape_mismatch,
                 fmt::format("{}: the input is {} with {} values carried, expected (B, I) with {}", Cell::kName,
                             to_string(x.shape()), carry.size(), Cell::kCarried));
   }
-  return cell(s, carry, product_with_inputs(s, cell, x));
+  return cell(s, carry, product_with_inputs(s, cell, x), dense(carry[0], recurrent_kernel(s, cell), Var()));
 }
 
 template <class Cell>
@@ -87,10 +91,11 @@ struct OverTime {
         carry.push_back(cast(broadcast_to(zero(s), shape), z.dtype()));
       }
     }
+    const Var kernel = recurrent_kernel(s, cell);
     std::vector<Var> outputs(static_cast<std::size_t>(steps));
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const std::size_t t = cell.options.reverse ? outputs.size() - 1 - i : i;
-      carry = cell(s, carry, by_step[t].reshape({rows, width}));
+      carry = cell(s, carry, by_step[t].reshape({rows, width}), dense(carry[0], kernel, Var()));
       outputs[t] = carry[0];
     }
     if (s.training()) {

@@ -11,6 +11,7 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/error.h>
 
+#include "kernels/internal/axes.h"
 #include "kernels/internal/parts.h"
 #include "kernels/pointwise/arguments.h"
 #include "kernels/pointwise/build.h"
@@ -34,15 +35,6 @@ Shape with_size(const Shape& shape, std::size_t axis, std::int64_t size) {
   std::vector<std::int64_t> sizes(shape.begin(), shape.end());
   sizes[axis] = size;
   return Shape(sizes);
-}
-
-// The shape as three axes: all before an axis joined into one, the axis, and all after it joined into one.
-std::array<std::int64_t, 3> around(const Shape& shape, std::size_t axis) {
-  std::array<std::int64_t, 3> sizes{1, shape.begin()[axis], 1};
-  for (std::size_t i = 0; i < shape.rank(); ++i) {
-    if (i != axis) sizes[i < axis ? 0 : 2] *= shape.begin()[i];
-  }
-  return sizes;
 }
 
 // An element's index along an axis.

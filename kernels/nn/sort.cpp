@@ -7,9 +7,8 @@
 #include <giro/kernels/sort.h>
 #include <giro/runtime/error.h>
 
-#include "kernels/internal/along_axis.h"
+#include "kernels/internal/axes.h"
 #include "kernels/internal/take_distinct.h"
-#include "kernels/pointwise/arguments.h"
 #include "runtime/internal/call_site.h"
 
 namespace giro::nn {
@@ -22,11 +21,6 @@ Var order_along(const Var& x, std::size_t axis, std::int64_t kept, bool descendi
     giro::argsort(order.value(), rows.value(), descending, order.stream());
     return order;
   });
-}
-
-std::size_t checked_axis(const char* op, const Operand& x, int axis) {
-  pointwise::expect_value(op, x);
-  return pointwise::checked_axes(op, x.var.shape(), {axis}).front();
 }
 
 }  // namespace

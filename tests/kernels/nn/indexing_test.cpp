@@ -11,6 +11,7 @@
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/graph.h>
 
+#include "kernels/rules/record.h"
 #include "tests/kernels/nn/gradient_test.h"
 
 namespace giro::nn {
@@ -124,7 +125,8 @@ TEST_P(IndexingTest, OneHotAndPlaces) {
   EXPECT_EQ(arange(0, stream(), DType::u8).shape(), Shape{0});
 }
 
-// Many ids of few rows, as in a padded batch: the same bits each time, recorded or not, and for other ids in a replay.
+// Many ids of few rows, as in a padded batch: the same bits each time, recorded with rules or not, and for other ids in
+// a replay.
 TEST_P(IndexingTest, ReplaysTheSameBitsAndOtherIds) {
   constexpr std::int64_t kRows = 300, kIds = 700, kWidth = 5;
   const Tensor table = upload(random_.uniform({kRows, kWidth})), indices = allocate(DType::i32, {kIds});
@@ -134,7 +136,7 @@ TEST_P(IndexingTest, ReplaysTheSameBitsAndOtherIds) {
     backward(sum(embedding(Var(indices, stream()), p) * weights));
   };
   const Tensor replayed = allocate(DType::f32, {kRows, kWidth}), direct = allocate(DType::f32, {kRows, kWidth});
-  const Graph graph = Graph::record(stream(), [&] { run(replayed); });
+  const Graph graph = rules::record(stream(), [&] { run(replayed); });
   for (int round = 0; round < 3; ++round) {
     Array now = random_.integers({kIds}, 0, kRows - 1, DType::i32);
     for (std::size_t i = 0; i < now.values.size(); i += round + 1) now.values[i] = 7;

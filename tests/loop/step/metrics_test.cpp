@@ -168,8 +168,8 @@ TEST_P(MetricsTest, ReducesADeviationOverRanks) {
 
 TEST_P(MetricsTest, APerplexityIsThatOfAllLossesTogether) {
   // The mask leaves 1, 3, then 5, then nothing: mean 3.
-  const Dataset data({{"x", {std::vector<float>{1, 3, 5, NAN, 7, 7}}},
-                      {"mask", std::vector<std::uint8_t>{1, 1, 1, 0, 0, 0}}});
+  const Dataset data(
+      {{"x", {std::vector<float>{1, 3, 5, NAN, 7, 7}}}, {"mask", std::vector<std::uint8_t>{1, 1, 1, 0, 0, 0}}});
   const auto step = jit([](const State&, const Batch& batch) {
     return logs().add_metric("perplexity", perplexity(batch["x"], batch["mask"]));
   });
@@ -185,9 +185,8 @@ TEST_P(MetricsTest, APerplexityIsThatOfAllLossesTogether) {
 }
 
 TEST_P(MetricsTest, ReducesAPerplexityOverRanks) {
-  const auto step = jit([](const TrainState&, const Batch& batch) {
-    return logs().add_metric("perplexity", perplexity(batch["x"]));
-  });
+  const auto step = jit(
+      [](const TrainState&, const Batch& batch) { return logs().add_metric("perplexity", perplexity(batch["x"])); });
   TrainState one = state_of_two({7, 2 * 3.5 * 3.5, 2});  // the sums of [3, 4]
   Batch batch({feature("x", {1, 2})});
   batch.set_part(BatchPart{.ranks = 2, .samples = 4, .rows = 2});

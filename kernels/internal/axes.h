@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -8,7 +9,25 @@
 
 #include <giro/kernels/nn/elementwise.h>
 
+#include "kernels/pointwise/arguments.h"
+
+// For ops along one axis of a value.
 namespace giro::nn {
+
+// The axis, counted from the front. Errors: invalid_argument for a number, or an axis that does not exist.
+inline std::size_t checked_axis(const char* op, const Operand& x, int axis) {
+  pointwise::expect_value(op, x);
+  return pointwise::checked_axes(op, x.var.shape(), {axis}).front();
+}
+
+// The shape as three axes: all before an axis joined into one, the axis, and all after it joined into one.
+inline std::array<std::int64_t, 3> around(const Shape& shape, std::size_t axis) {
+  std::array<std::int64_t, 3> sizes{1, shape.begin()[axis], 1};
+  for (std::size_t i = 0; i < shape.rank(); ++i) {
+    if (i != axis) sizes[i < axis ? 0 : 2] *= shape.begin()[i];
+  }
+  return sizes;
+}
 
 // Moves the axis last, applies of_rows to rows (R, L) along it, which gives rows (R, K), and moves the axis back.
 template <class F>

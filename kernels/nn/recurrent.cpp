@@ -2,25 +2,28 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <memory>
 #include <optional>
 
 #include <giro/kernels/nn/functional.h>
 #include <giro/runtime/error.h>
 
+#include "kernels/internal/gradient_mode.h"
+
 namespace giro::nn {
 namespace {
 
-// A cell after its products: what it makes of the carry, of z = x kernel + bias and of h recurrent_kernel.
+// A cell after its products: what it makes of the carry, of the parts of x kernel + bias, and of h recurrent_kernel.
 struct Lstm {
   static constexpr const char* kName = "lstm";
   static constexpr std::int64_t kGates = 4;
   static constexpr std::size_t kCarried = 2;
+  static constexpr bool kAddsProducts = true;  // so both have the same gradient
   std::int64_t features;
   RecurrentOptions options;
 
-  Carry operator()(const Scope&, const Carry& carry, const Var& z, const Var& recurrent) const {
-    const std::vector<Var> of_x = split(z, kGates, -1), of_h = split(recurrent, kGates, -1);
+  Carry operator()(const Scope&, const Carry& carry, const std::vector<Var>& of_x, const Var& recurrent) const {
+    const std::vector<Var> of_h = split(recurrent, kGates, -1);
     const auto gate = [&](std::size_t k) { return of_x[k] + of_h[k]; };
     const Var c = sigmoid(gate(1)) * carry[1] + sigmoid(gate(0)) * tanh(gate(2));
     return {sigmoid(gate(3)) * tanh(c), c};
@@ -31,11 +34,12 @@ struct Gru {
   static constexpr const char* kName = "gru";
   static constexpr std::int64_t kGates = 3;
   static constexpr std::size_t kCarried = 1;
+  static constexpr bool kAddsProducts = false;
   std::int64_t features;
   RecurrentOptions options;
 
-  Carry operator()(const Scope& s, const Carry& carry, const Var& z, const Var& recurrent) const {
-    const std::vector<Var> of_x = split(z, kGates, -1), of_h = split(recurrent, kGates, -1);
+  Carry operator()(const Scope& s, const Carry& carry, const std::vector<Var>& of_x, const Var& recurrent) const {
+    const std::vector<Var> of_h = split(recurrent, kGates, -1);
     const Var n_h = options.use_bias ? of_h[2] + s.param("recurrent_bias", {features}, options.bias_init) : of_h[2];
     const Var n = tanh(of_x[2] + sigmoid(of_x[0] + of_h[0]) * n_h), keep = sigmoid(of_x[1] + of_h[1]);
     return {(1 - keep) * n + keep * carry[0]};
@@ -62,7 +66,8 @@ Carry step(const Scope& s, const Cell& cell, const Carry& carry, const Var& x) {
                 fmt::format("{}: the input is {} with {} values carried, expected (B, I) with {}", Cell::kName,
                             to_string(x.shape()), carry.size(), Cell::kCarried));
   }
-  return cell(s, carry, product_with_inputs(s, cell, x), dense(carry[0], recurrent_kernel(s, cell), Var()));
+  return cell(s, carry, split(product_with_inputs(s, cell, x), Cell::kGates, -1),
+              dense(carry[0], recurrent_kernel(s, cell), Var()));
 }
 
 template <class Cell>
@@ -77,8 +82,26 @@ struct OverTime {
                               to_string(x.shape())));
     }
     const std::int64_t rows = x.shape()[0], steps = x.shape()[1], width = Cell::kGates * cell.features;
-    const Var z = product_with_inputs(s, cell, x.reshape({rows * steps, x.shape()[2]})).reshape({rows, steps, width});
-    const std::vector<Var> by_step = split(z, static_cast<int>(steps), 1);
+    Var z = product_with_inputs(s, cell, x.reshape({rows * steps, x.shape()[2]})).reshape({rows, steps, width});
+    Var kernel = recurrent_kernel(s, cell);
+    // The hidden states before each step. Nothing that leads back to z, which keeps them.
+    const auto before = std::make_shared<std::vector<Var>>(static_cast<std::size_t>(steps));
+    if (Cell::kAddsProducts) {
+      z = with_gradient(z, {z, kernel}, [before](const Var&, const Var& dz, const std::vector<Var>& in) {
+        return Gradients{dz, in[1].requires_grad() ? gradient_of_kernel(*before, dz) : Var()};
+      });
+      kernel = stop_gradient(kernel);
+    }
+    // Parts of each step, in one slice each.
+    const std::vector<Var> parts =
+        split(z.reshape({rows, steps * Cell::kGates, cell.features}), static_cast<int>(steps * Cell::kGates), 1);
+    const auto parts_of = [&](std::size_t t) {
+      std::vector<Var> of_step;
+      for (std::size_t k = 0; k < Cell::kGates; ++k) {
+        of_step.push_back(parts[t * Cell::kGates + k].reshape({rows, cell.features}));
+      }
+      return of_step;
+    };
     std::vector<Variable> kept;
     Carry carry;
     for (const char* name : {"h", "c"}) {
@@ -91,11 +114,11 @@ struct OverTime {
         carry.push_back(cast(broadcast_to(zero(s), shape), z.dtype()));
       }
     }
-    const Var kernel = recurrent_kernel(s, cell);
     std::vector<Var> outputs(static_cast<std::size_t>(steps));
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const std::size_t t = cell.options.reverse ? outputs.size() - 1 - i : i;
-      carry = cell(s, carry, by_step[t].reshape({rows, width}), dense(carry[0], kernel, Var()));
+      (*before)[t] = stop_gradient(carry[0]);
+      carry = cell(s, carry, parts_of(t), dense(carry[0], kernel, Var()));
       outputs[t] = carry[0];
     }
     if (s.training()) {
@@ -104,6 +127,15 @@ struct OverTime {
     return stack(outputs, 1);
   }
 
+  // One product for all steps, rather than one for each.
+  static Var gradient_of_kernel(const std::vector<Var>& before, const Var& dz) {
+    if (detail::GradientMode::is_on()) {
+      throw Error(ErrorCode::unsupported, fmt::format("{}: its gradient cannot be differentiated again", Cell::kName));
+    }
+    const std::int64_t rows = dz.shape()[0] * dz.shape()[1];
+    const Var h = stack(before, 1);
+    return matmul(h.reshape({rows, h.shape()[2]}), dz.reshape({rows, dz.shape()[2]}), {.transpose_a = true});
+  }
   // A scalar on the stream.
   static Var zero(const Scope& s) { return constant(HostArray(std::vector<float>{0}, Shape{}), s.stream()); }
 };

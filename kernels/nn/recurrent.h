@@ -10,7 +10,8 @@
 
 namespace giro::nn {
 
-// Recurrent layers over x (B, T, I), which give the hidden states (B, T, features). Errors: shape_mismatch.
+// Recurrent layers over x (B, T, I), which give the hidden states (B, T, features). Errors: shape_mismatch; unsupported
+// for a gradient of an LSTM's gradient.
 
 struct RecurrentOptions {
   bool reverse = false;  // from the last step to the first

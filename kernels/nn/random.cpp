@@ -21,26 +21,10 @@ namespace {
 
 using pointwise::broadcast_layout;
 using pointwise::Builder;
+using pointwise::expect_key;
+using pointwise::expect_scalar;
 using pointwise::ScalarFunction;
 using pointwise::Term;
-
-void expect_scalar(const char* op, const char* what, const Operand& x) {
-  if (x.is_number ? x.is_fraction : is_floating(x.var.dtype()) || x.var.dtype() == DType::boolean) {
-    throw Error(x.is_number ? ErrorCode::invalid_argument : ErrorCode::dtype_mismatch,
-                fmt::format("{}: the {} is {}, expected an integer", op, what,
-                            x.is_number ? fmt::to_string(x.number) : name_of(x.var.dtype())));
-  }
-  if (!x.is_number && x.var.shape().rank() != 0) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("{}: the {} is {}, expected a scalar", op, what, to_string(x.var.value())));
-  }
-}
-
-void expect_key(const char* op, const Operand& key) {
-  expect_scalar(op, "key", key);
-  if (key.is_number || key.var.dtype() == DType::i64) return;
-  throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: the key is {}, expected i64", op, name_of(key.var.dtype())));
-}
 
 std::vector<Var> values_of(std::initializer_list<Operand> operands) {
   std::vector<Var> values;

@@ -1,51 +1,16 @@
 #include "kernels/cpu/expression.h"
 
 #include <algorithm>
-#include <exception>
-#include <memory>
-#include <mutex>
-#include <new>
 #include <vector>
 
 #include "kernels/cpu/expression_plan.h"
 #include "kernels/cpu/expression_worker.h"
 #include "kernels/cpu/for_each.h"
 #include "kernels/cpu/subnormals.h"
+#include "kernels/cpu/thread_memory.h"
 
 namespace giro::cpu {
 namespace {
-
-// Memory that a thread keeps: one expression after the other finds it in the cache.
-std::byte* memory_of_thread(std::size_t bytes) {
-  struct Free {
-    void operator()(std::byte* memory) const { ::operator delete(memory, std::align_val_t(4096)); }
-  };
-  thread_local std::unique_ptr<std::byte, Free> memory;
-  thread_local std::size_t size = 0;
-  if (bytes > size) {
-    memory.reset();
-    size = 0;
-    memory.reset(static_cast<std::byte*>(::operator new(bytes, std::align_val_t(4096))));
-    size = bytes;
-  }
-  return memory.get();
-}
-
-// for_each_block, where f may throw.
-template <class F>
-void for_each_part(std::int64_t n, std::int64_t block, std::int64_t work, const F& f) {
-  std::exception_ptr first;
-  std::mutex mutex;
-  for_each_block(n, block, work, [&](std::int64_t begin, std::int64_t end) {
-    try {
-      f(begin, end);
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      first = std::current_exception();
-    }
-  });
-  if (first != nullptr) std::rethrow_exception(first);
-}
 
 constexpr std::int64_t kMostParts = 256;  // enough for threads to have equal shares
 

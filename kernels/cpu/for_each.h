@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
+#include <mutex>
 
 #include "kernels/cpu/subnormals.h"
 #include "kernels/cpu/team.h"
@@ -32,6 +34,22 @@ void for_each_block(std::int64_t n, std::int64_t block, std::int64_t work, const
     const thrust::counting_iterator<std::int64_t> first(0);
     thrust::for_each(thrust::omp::par, first, first + blocks, run);
   }
+}
+
+// for_each_block, where f may throw.
+template <class F>
+void for_each_part(std::int64_t n, std::int64_t block, std::int64_t work, const F& f) {
+  std::exception_ptr first;
+  std::mutex mutex;
+  for_each_block(n, block, work, [&](std::int64_t begin, std::int64_t end) {
+    try {
+      f(begin, end);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      first = std::current_exception();
+    }
+  });
+  if (first != nullptr) std::rethrow_exception(first);
 }
 
 // Queues functor(i) for every i in [0, n).

@@ -4,6 +4,7 @@
 // implements. Their arguments have been checked. The public headers describe the ops that users call; ops that only
 // rules make are described here.
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -194,6 +195,40 @@ struct Cumulative {
   double flops() const { return elements(x); }
 };
 
+// What kernels/nn/attention.h says, with everything filled in.
+struct AttentionOptions {
+  In mask{}, key_lengths{}, key{};
+  std::array<std::int64_t, 4> mask_strides{};  // along (B, H, T, S)
+  double scale = 1;
+  bool is_causal = false;
+  double dropout = 0;
+  std::int64_t dropout_key = 0;  // added to `key`, if there is one
+  std::int64_t first_row = 0;
+};
+
+// logsumexp (B, H, T) f32, which may be empty: the logarithm of the sum of a query's exponentials; infinity for a query
+// that may attend to no key.
+struct Attention {
+  static constexpr const char* kName = "dot_product_attention";
+  Out out{}, logsumexp{};
+  In query{}, key{}, value{};
+  AttentionOptions options{};
+
+  double flops() const { return 4 * elements(query) * static_cast<double>(key.shape()[1]); }
+};
+
+// dkey and dvalue are both given, or neither is.
+struct AttentionBackward {
+  static constexpr const char* kName = "dot_product_attention_backward";
+  Out dquery{}, dkey{}, dvalue{};
+  In dout{}, out{}, logsumexp{}, query{}, key{}, value{};
+  AttentionOptions options{};
+
+  double flops() const {
+    return (dquery && dkey ? 10 : dkey ? 8 : 6) * elements(query) * static_cast<double>(key.shape()[1]);
+  }
+};
+
 struct Digest {
   static constexpr const char* kName = "digest";
   Out digest{};
@@ -341,6 +376,8 @@ struct WriteSlot {
   F(MaxPool) \
   F(MaxPoolBackward) \
   F(Cumulative) \
+  F(Attention) \
+  F(AttentionBackward) \
   F(Digest) \
   F(SumRows) \
   F(SoftmaxCrossEntropy) \

@@ -16,22 +16,11 @@
 #include <giro/runtime/error.h>
 
 #include "kernels/internal/checks.h"
+#include "kernels/internal/gradient_like.h"
 #include "runtime/internal/call_site.h"
 
 namespace giro::nn {
 namespace {
-
-// The gradient of a backward kernel's result: throws, as there is none.
-Gradient only_once(const char* op) {
-  return [op](const Var&, const Var&, const std::vector<Var>&) -> Gradients {
-    throw Error(ErrorCode::unsupported, fmt::format("{}: its gradient cannot be differentiated again", op));
-  };
-}
-
-// An uninitialized gradient of the loss with respect to `input`.
-Var gradient_like(const char* op, const Var& input, DType dtype, const std::vector<Var>& from) {
-  return Var::computed(dtype, input.shape(), from, only_once(op));
-}
 
 // The gradients of (x, w, b), as far as they are wanted. One op computes the gradients of the weight and its bias,
 // another the gradient of the input, so they need not wait for each other. of_dx and of_dw are the gradients of these

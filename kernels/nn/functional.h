@@ -5,6 +5,7 @@
 
 #include <giro/kernels/activation.h>
 #include <giro/kernels/conv2d.h>
+#include <giro/kernels/nn/attention.h>
 #include <giro/kernels/nn/cumulative.h>
 #include <giro/kernels/nn/einsum.h>
 #include <giro/kernels/nn/elementwise.h>

@@ -21,27 +21,10 @@ namespace {
 
 using pointwise::broadcast_layout;
 using pointwise::Builder;
+using pointwise::expect_key;
+using pointwise::expect_scalar;
 using pointwise::ScalarFunction;
 using pointwise::Term;
-
-void expect_scalar(const char* op, const char* what, const Operand& x) {
-  if (x.is_number ? x.is_fraction : is_floating(x.var.dtype()) || x.var.dtype() == DType::boolean) {
-    throw Error(x.is_number ? ErrorCode::invalid_argument : ErrorCode::dtype_mismatch,
-                fmt::format("{}: the {} is {}, expected an integer", op, what,
-                            x.is_number ? fmt::to_string(x.number) : name_of(x.var.dtype())));
-  }
-  if (!x.is_number && x.var.shape().rank() != 0) {
-    throw Error(ErrorCode::shape_mismatch,
-                fmt::format("{}: the {} is {}, expected a scalar", op, what, to_string(x.var.value())));
-  }
-}
-
-void expect_key(const char* op, const Key& key) {
-  expect_scalar(op, "key", key.base);
-  if (key.base.is_number || key.base.var.dtype() == DType::i64) return;
-  throw Error(ErrorCode::dtype_mismatch,
-              fmt::format("{}: the key is {}, expected i64", op, name_of(key.base.var.dtype())));
-}
 
 std::vector<Var> values_of(std::initializer_list<Operand> operands) {
   std::vector<Var> values;
@@ -85,7 +68,7 @@ Var write(const char* op, const Term& value, Builder& builder, const Var& y) {
 
 Var fold_in(const Key& key, const Operand& data) {
   const detail::CallSite site(key.base.where);
-  expect_key("fold_in", key);
+  expect_key("fold_in", key.base);
   expect_scalar("fold_in", "number", data);
   const Var y = Var::computed(DType::i64, {}, values_of({key.base, data}), nullptr);
   Builder builder({});
@@ -95,7 +78,7 @@ Var fold_in(const Key& key, const Operand& data) {
 
 Var random_uniform(const Key& key, const Shape& shape, double low, double high) {
   const detail::CallSite site(key.base.where);
-  expect_key("random_uniform", key);
+  expect_key("random_uniform", key.base);
   const auto end = static_cast<float>(high);
   if (!(static_cast<float>(low) < end) || !std::isfinite(static_cast<float>(high - low))) {
     refuse("random_uniform", fmt::format("found [{}, {})", low, high), "a low end below the high one");
@@ -111,7 +94,7 @@ Var random_uniform(const Key& key, const Shape& shape, double low, double high) 
 
 Var random_normal(const Key& key, const Shape& shape, double mean, double stddev) {
   const detail::CallSite site(key.base.where);
-  expect_key("random_normal", key);
+  expect_key("random_normal", key.base);
   if (!(stddev >= 0)) refuse("random_normal", fmt::format("a standard deviation of {}", stddev), "0 or more");
   const Var y = Var::computed(DType::f32, shape, values_of({key.base}), nullptr);
   Builder builder(shape);
@@ -122,7 +105,7 @@ Var random_normal(const Key& key, const Shape& shape, double mean, double stddev
 
 Var random_bernoulli(const Key& key, const Operand& p, const Shape& shape) {
   const detail::CallSite site(key.base.where);
-  expect_key("random_bernoulli", key);
+  expect_key("random_bernoulli", key.base);
   if (p.is_number && !(p.number >= 0 && p.number <= 1)) {
     refuse("random_bernoulli", fmt::format("a probability of {}", p.number), "one from 0 to 1");
   }
@@ -144,7 +127,7 @@ Var dropout(const Operand& x, double rate, const Key& key) {
   if (!is_floating(dtype)) {
     throw Error(ErrorCode::dtype_mismatch, fmt::format("dropout: found {}, expected a floating dtype", name_of(dtype)));
   }
-  expect_key("dropout", key);
+  expect_key("dropout", key.base);
   if (!(rate >= 0 && rate < 1)) refuse("dropout", fmt::format("a rate of {}", rate), "one in [0, 1)");
   if (rate == 0) return x.var;
   // The inputs hold the key if it is a Var.

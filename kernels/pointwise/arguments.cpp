@@ -57,6 +57,24 @@ void expect_fits(const char* op, double number, DType dtype) {
   if (dtype == DType::i64 && !(number >= -0x1p63 && number < 0x1p63)) check(INT64_MIN, INT64_MAX);
 }
 
+void expect_scalar(const char* op, const char* what, const nn::Operand& x) {
+  if (x.is_number ? x.is_fraction : is_floating(x.var.dtype()) || x.var.dtype() == DType::boolean) {
+    throw Error(x.is_number ? ErrorCode::invalid_argument : ErrorCode::dtype_mismatch,
+                fmt::format("{}: the {} is {}, expected an integer", op, what,
+                            x.is_number ? fmt::to_string(x.number) : name_of(x.var.dtype())));
+  }
+  if (!x.is_number && x.var.shape().rank() != 0) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("{}: the {} is {}, expected a scalar", op, what, to_string(x.var.value())));
+  }
+}
+
+void expect_key(const char* op, const nn::Operand& key) {
+  expect_scalar(op, "key", key);
+  if (key.is_number || key.var.dtype() == DType::i64) return;
+  throw Error(ErrorCode::dtype_mismatch, fmt::format("{}: the key is {}, expected i64", op, name_of(key.var.dtype())));
+}
+
 void expect_broadcasts(const char* op, const Shape& from, const Shape& to) {
   bool fits = from.rank() <= to.rank();
   for (std::size_t i = 0; fits && i < from.rank(); ++i) {

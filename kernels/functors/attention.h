@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+
+#include <giro/runtime/host_device.h>
+#include <giro/runtime/rng.h>
+#include <giro/runtime/tensor.h>
+
+#include "kernels/internal/ops.h"
+
+namespace giro::functors {
+
+// Which keys a query attends to, and which weights dropout keeps, as kernels ask for it.
+struct Attending {
+  std::int64_t heads, queries, keys;  // H, T, S
+  bool is_causal, has_dropout;
+  const bool* mask;                                         // null if there is none
+  std::int64_t mask_of_b, mask_of_h, mask_of_t, mask_of_s;  // its strides; 0 where it is broadcast
+  const std::int32_t* key_lengths;                          // null if there are none
+  const std::int64_t* key;                                  // that dropout_key is added to; may be null
+  std::int64_t dropout_key, first_place;
+  float kept_below, kept_factor;
+
+  Attending(const Shape& query, std::int64_t keys, const ops::AttentionOptions& options)
+      : heads(query[2]),
+        queries(query[1]),
+        keys(keys),
+        is_causal(options.is_causal),
+        has_dropout(options.dropout > 0),
+        mask(options.mask ? options.mask.data<bool>() : nullptr),
+        mask_of_b(options.mask_strides[0]),
+        mask_of_h(options.mask_strides[1]),
+        mask_of_t(options.mask_strides[2]),
+        mask_of_s(options.mask_strides[3]),
+        key_lengths(options.key_lengths ? options.key_lengths.data<std::int32_t>() : nullptr),
+        key(options.key ? options.key.data<std::int64_t>() : nullptr),
+        dropout_key(options.dropout_key),
+        first_place(options.first_row * heads * queries * keys),
+        kept_below(static_cast<float>(1 - options.dropout)),
+        kept_factor(static_cast<float>(1 / (1 - options.dropout))) {}
+
+  // How many keys sample b has.
+  GIRO_HOST_DEVICE std::int64_t length(std::int64_t b) const {
+    if (key_lengths == nullptr) return keys;
+    const std::int64_t length = key_lengths[b];
+    return length < 0 ? 0 : length > keys ? keys : length;
+  }
+  // The keys from number end() on are not for query t of a sample of that length.
+  GIRO_HOST_DEVICE std::int64_t end(std::int64_t t, std::int64_t length) const {
+    if (!is_causal) return length;
+    const std::int64_t end = t + 1 + length - queries;
+    return end < 0 ? 0 : end;
+  }
+  GIRO_HOST_DEVICE const bool* mask_row(std::int64_t b, std::int64_t h, std::int64_t t) const {
+    return mask + b * mask_of_b + h * mask_of_h + t * mask_of_t;
+  }
+  // Whether there is a key for query t. `end`: its end().
+  GIRO_HOST_DEVICE bool has_key(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t end) const {
+    if (mask == nullptr) return end > 0;
+    const bool* const row = mask_row(b, h, t);
+    for (std::int64_t s = 0; s < end; ++s) {
+      if (row[s * mask_of_s]) return true;
+    }
+    return false;
+  }
+  // The place of key 0 of query t among the numbers that dropout draws.
+  GIRO_HOST_DEVICE std::int64_t place(std::int64_t b, std::int64_t h, std::int64_t t) const {
+    return first_place + ((b * heads + h) * queries + t) * keys;
+  }
+  GIRO_HOST_DEVICE std::int64_t key_of_dropout() const {
+    const auto added = static_cast<std::uint64_t>(dropout_key);
+    return static_cast<std::int64_t>(key != nullptr ? static_cast<std::uint64_t>(*key) + added : added);
+  }
+};
+
+}  // namespace giro::functors

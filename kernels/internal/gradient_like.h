@@ -1,0 +1,24 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include <giro/kernels/nn/var.h>
+#include <giro/runtime/error.h>
+
+namespace giro::nn {
+
+// The gradient of a backward kernel's result: throws, as there is none.
+inline Gradient only_once(const char* op) {
+  return [op](const Var&, const Var&, const std::vector<Var>&) -> Gradients {
+    throw Error(ErrorCode::unsupported, fmt::format("{}: its gradient cannot be differentiated again", op));
+  };
+}
+
+// An uninitialized gradient of the loss with respect to `input`.
+inline Var gradient_like(const char* op, const Var& input, DType dtype, const std::vector<Var>& from) {
+  return Var::computed(dtype, input.shape(), from, only_once(op));
+}
+
+}  // namespace giro::nn

@@ -1,0 +1,139 @@
+#include <giro/kernels/nn/attention.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <giro/kernels/nn/functional.h>
+#include <giro/runtime/error.h>
+
+#include "kernels/internal/checks.h"
+#include "kernels/internal/gradient_like.h"
+#include "kernels/internal/ops.h"
+#include "kernels/pointwise/arguments.h"
+#include "kernels/pointwise/build.h"
+#include "runtime/internal/call_site.h"
+
+namespace giro::nn {
+namespace {
+
+constexpr const char* kName = "dot_product_attention";
+constexpr std::int64_t kMostWidth = 256;
+
+void check(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
+  checks::is_storage(kName, {"query", query});
+  checks::same_dtype(kName, {"key", key}, {"query", query});
+  checks::same_dtype(kName, {"value", value}, {"query", query});
+  checks::has_rank(kName, {"query", query}, 4);
+  checks::has_rank(kName, {"key", key}, 4);
+  checks::same_shape(kName, {"value", value}, {"key", key});
+  const Shape &q = query.shape(), &k = key.shape();
+  if (q[0] != k[0] || q[3] != k[3]) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("{}: query is {}, key is {}, expected (B, T, H, D) and (B, S, K, D)", kName,
+                            to_string(query), to_string(key)));
+  }
+  if (k[2] == 0 ? q[2] != 0 : q[2] % k[2] != 0) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("{}: query has {} heads, key has {}, expected a multiple of these", kName, q[2], k[2]));
+  }
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  if (q[3] > kMostWidth || std::max(q[1], k[1]) > kMost / 2 || q[2] > kMost / 64 / kMostWidth) {
+    throw Error(ErrorCode::unsupported, fmt::format("{}: query is {}, key is {}, expected heads of at most {} numbers",
+                                                    kName, to_string(query), to_string(key), kMostWidth));
+  }
+  const Tensor &mask = options.mask.value(), &lengths = options.key_lengths.value();
+  if (mask) {
+    checks::has_dtype(kName, {"mask", mask}, DType::boolean);
+    pointwise::expect_broadcasts("dot_product_attention's mask", mask.shape(), {q[0], q[2], q[1], k[1]});
+  }
+  if (lengths) {
+    checks::has_dtype(kName, {"key_lengths", lengths}, DType::i32);
+    checks::has_shape(kName, {"key_lengths", lengths}, {q[0]});
+  }
+  if (!(options.dropout >= 0 && options.dropout < 1)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: a dropout of {}, expected one in [0, 1)", kName, options.dropout));
+  }
+  pointwise::expect_key(kName, options.key.base);
+}
+
+enum Input : std::size_t { kQuery, kKey, kValue, kMask, kLengths, kDropoutKey };
+
+// Its tensors are the Vars of `in`.
+ops::AttentionOptions with_tensors(ops::AttentionOptions options, const std::vector<Var>& in) {
+  options.mask = in[kMask].value();
+  options.key_lengths = in[kLengths].value();
+  options.key = in[kDropoutKey].value();
+  return options;
+}
+
+ops::AttentionOptions options_of(const Shape& query, const Shape& key, const AttentionOptions& given) {
+  ops::AttentionOptions options;
+  if (given.mask.value()) {
+    const auto layout = pointwise::broadcast_layout(given.mask.shape(), {query[0], query[2], query[1], key[1]});
+    std::copy_n(layout.strides.begin(), 4, options.mask_strides.begin());
+  }
+  options.scale = given.scale.value_or(1 / std::sqrt(static_cast<double>(query[3])));
+  options.is_causal = given.is_causal;
+  options.dropout = given.dropout;
+  const Key& drawn_from = given.key;
+  options.dropout_key = drawn_from.base.is_number ? drawn_from.base.integer + drawn_from.node : drawn_from.node;
+  options.first_row = drawn_from.first_row;
+  return options;
+}
+
+}  // namespace
+
+Var dot_product_attention(const Var& query, const Var& key, const Var& value, const AttentionOptions& given,
+                          Where where) {
+  const detail::CallSite site(where);
+  check(query.value(), key.value(), value.value(), given);
+  const Shape& shape = query.shape();
+  const ops::AttentionOptions options = options_of(shape, key.shape(), given);
+  const std::vector<Var> in{query,
+                            key,
+                            value,
+                            given.mask,
+                            given.key_lengths,
+                            given.dropout > 0 && !given.key.base.is_number ? given.key.base.var : Var()};
+  Var logsumexp;
+  if (std::any_of(in.begin(), in.begin() + kMask, [](const Var& x) { return x.requires_grad(); })) {
+    std::vector<Var> constants;
+    for (const Var& x : in) constants.push_back(stop_gradient(x));
+    logsumexp = Var::computed(DType::f32, {shape[0], shape[2], shape[1]}, constants, nullptr);
+  }
+  const auto gradient = [options, logsumexp](const Var& out, const Var& dout, const std::vector<Var>& in) {
+    std::vector<Var> terms(in.size());
+    const bool has_keys = in[kKey].requires_grad() || in[kValue].requires_grad();
+    for (const std::size_t i : {kQuery, kKey, kValue}) {
+      if (i == kQuery ? !in[i].requires_grad() : !has_keys) continue;
+      terms[i] = gradient_like(kName, in[i], in[i].dtype(), {dout, in[kQuery], in[kKey], in[kValue]});
+    }
+    queue(ops::AttentionBackward{terms[kQuery].value(), terms[kKey].value(), terms[kValue].value(), dout.value(),
+                                 out.value(), logsumexp.value(), in[kQuery].value(), in[kKey].value(),
+                                 in[kValue].value(), with_tensors(options, in)},
+          dout.stream());
+    return Gradients(std::move(terms));
+  };
+  const Var out = Var::computed(query.dtype(), shape, in, gradient);
+  checks::on_device(kName,
+                    {{"query", query.value()},
+                     {"key", key.value()},
+                     {"value", value.value()},
+                     {"mask", given.mask.value()},
+                     {"key_lengths", given.key_lengths.value()},
+                     {"the key of dropout", in[kDropoutKey].value()}},
+                    out.stream());
+  queue(ops::Attention{out.value(), logsumexp.value(), query.value(), key.value(), value.value(),
+                       with_tensors(options, in)},
+        out.stream());
+  return out;
+}
+
+}  // namespace giro::nn

@@ -14,6 +14,7 @@
 
 #include "kernels/internal/checks.h"
 #include "kernels/internal/update_frame.h"
+#include "kernels/pointwise/fusion.h"
 #include "kernels/pointwise/table.h"
 #include "runtime/internal/text.h"
 #include "runtime/program/graph_recorder.h"
@@ -337,7 +338,9 @@ void update(const Optimizer& optimizer, const UpdateTensors& t, const Stream& st
   UpdateFrame frame(optimizer, t, stream);
   frame.run(optimizer);
   frame.finish();
-  queue("update", (*std::move(frame.code)).take(), stream);
+  // Without what the function has read or computed in vain.
+  const pointwise::Expression expression = pointwise::without_write((*std::move(frame.code)).take(), {});
+  if (!expression.writes.empty()) queue("update", expression, stream);
 }
 
 }  // namespace giro::optim

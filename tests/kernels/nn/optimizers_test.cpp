@@ -44,7 +44,6 @@ struct Rule {
   Formula formula;
 };
 
-// The first element's sign decides.
 double sign_of(double x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
 
 Formula adamw_formula(double rate, double decay) {
@@ -261,7 +260,9 @@ TEST_P(OptimizersTest, ResumedAtAnyStepTheyGiveTheSameBits) {
           at_step.insert(at_step.end(), collection->leaves().begin(), collection->leaves().end());
       }
       TrainState resumed = create(optimizer);
+      whole.stream().synchronize();
       load_into(resumed, at_step);
+      resumed.stream().synchronize();
       steps(whole, step, step + 1);
       steps(resumed, step, step + 1);
       EXPECT_TRUE(saved(whole) == saved(resumed)) << step;
